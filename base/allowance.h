@@ -13,7 +13,9 @@ typedef struct sli_allowance {
   void *ctx;
 } sli_allowance;
 
-static inline bool sli_take(const sli_allowance *a, size_t bytes) { return !a || a->take(a->ctx, bytes); }
+static inline bool sli_take(const sli_allowance *a, size_t bytes) {
+  return !a || a->take(a->ctx, bytes);
+}
 static inline void sli_give(const sli_allowance *a, size_t bytes) {
   if (a) a->give(a->ctx, bytes);
 }

@@ -68,9 +68,7 @@ void *sli_realloc(void *old, size_t count, size_t size) {
   return check_memory(reallocarray(old, count ? count : 1, size), count, size);
 }
 
-char *sli_strdup(const char *text) {
-  return strcpy(sli_calloc(strlen(text) + 1, 1), text);
-}
+char *sli_strdup(const char *text) { return strcpy(sli_calloc(strlen(text) + 1, 1), text); }
 
 static char *format_list(sli_arena *arena, const char *format, va_list args) {
   va_list again;
@@ -170,6 +168,7 @@ char *sli_format_seconds(char *out, double seconds) {
 }
 
 char *sli_format_rate(char *out, double rate, const char *unit) {
-  static const scale scales[] = {{1e12, "T"}, {1e9, "G"}, {1e6, "M"}, {1e3, "k"}, {1, ""}, {0, NULL}};
+  static const scale scales[] = {{1e12, "T"}, {1e9, "G"}, {1e6, "M"},
+                                 {1e3, "k"},  {1, ""},    {0, NULL}};
   return format_scaled(out, rate, scales, unit);
 }

@@ -21,10 +21,9 @@
 /* Reports a broken invariant with its place, then aborts. Always compiled in. */
 noreturn void sli_broken(const char *file, int line, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
-#define SLI_CHECK(condition, ...)                                              \
-  do {                                                                         \
-    if (__builtin_expect(!(condition), 0))                                     \
-      sli_broken(__FILE__, __LINE__, __VA_ARGS__);                             \
+#define SLI_CHECK(condition, ...)                                                       \
+  do {                                                                                  \
+    if (__builtin_expect(!(condition), 0)) sli_broken(__FILE__, __LINE__, __VA_ARGS__); \
   } while (0)
 
 /* Writes one line to stderr, "sluice: ...". */
@@ -39,14 +38,14 @@ char *sli_format(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
 /* Grows a heap array so that index `count` may be written: doubles the capacity, keeps the old
  * elements, zeroes the new ones. */
-#define SLI_GROW(array, count, capacity)                                       \
-  do {                                                                         \
-    if ((count) >= (capacity)) {                                               \
-      size_t old_ = (capacity), new_ = old_ ? 2 * old_ : 16;                   \
-      (array) = sli_realloc((array), new_, sizeof *(array));                   \
-      __builtin_memset((array) + old_, 0, (new_ - old_) * sizeof *(array));    \
-      (capacity) = new_;                                                       \
-    }                                                                          \
+#define SLI_GROW(array, count, capacity)                                    \
+  do {                                                                      \
+    if ((count) >= (capacity)) {                                            \
+      size_t old_ = (capacity), new_ = old_ ? 2 * old_ : 16;                \
+      (array) = sli_realloc((array), new_, sizeof *(array));                \
+      __builtin_memset((array) + old_, 0, (new_ - old_) * sizeof *(array)); \
+      (capacity) = new_;                                                    \
+    }                                                                       \
   } while (0)
 
 /* Tests bit i of a mask; bits from 32 on are clear. */

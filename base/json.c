@@ -33,7 +33,8 @@ static bool take_byte(scan *s, int c) {
 }
 
 static void skip_blanks(scan *s) {
-  while (s->at < s->end && (*s->at == ' ' || *s->at == '\t' || *s->at == '\n' || *s->at == '\r')) s->at++;
+  while (s->at < s->end && (*s->at == ' ' || *s->at == '\t' || *s->at == '\n' || *s->at == '\r'))
+    s->at++;
 }
 
 static bool is_digit(int c) { return c >= '0' && c <= '9'; }
@@ -92,7 +93,10 @@ static size_t utf8_bytes(const unsigned char *at, const unsigned char *end) {
   static const struct {
     unsigned char mask, lead;
     uint32_t least, most;
-  } rows[] = {{0x80, 0, 0, 0x7f}, {0xe0, 0xc0, 0x80, 0x7ff}, {0xf0, 0xe0, 0x800, 0xffff}, {0xf8, 0xf0, 0x10000, 0x10ffff}};
+  } rows[] = {{0x80, 0, 0, 0x7f},
+              {0xe0, 0xc0, 0x80, 0x7ff},
+              {0xf0, 0xe0, 0x800, 0xffff},
+              {0xf8, 0xf0, 0x10000, 0x10ffff}};
   for (size_t n = 0; n < SLI_COUNT(rows) && n < (size_t)(end - at); n++) {
     if ((*at & rows[n].mask) != rows[n].lead) continue;
     uint32_t code = *at & (unsigned char)~rows[n].mask;
@@ -198,8 +202,12 @@ sl_status sli_json_scan(const char *name, const char *text, size_t bytes, size_t
   for (const unsigned char *at = begin; at < s.at; at++)
     if (*at == '\n') line = at + 1, lines++;
   int shown = shown_bytes(&s);
-  return sl_fail(SL_E_INPUT, "%s: not JSON at line %zu, column %td: %s%s%.*s%s", name, lines, s.at - line + 1, s.wrong,
-                 shown ? ", found " : s.at == s.end ? ", found the end" : "", shown, (const char *)s.at, shown == 20 ? "..." : "");
+  return sl_fail(SL_E_INPUT, "%s: not JSON at line %zu, column %td: %s%s%.*s%s", name, lines,
+                 s.at - line + 1, s.wrong,
+                 shown           ? ", found "
+                 : s.at == s.end ? ", found the end"
+                                 : "",
+                 shown, (const char *)s.at, shown == 20 ? "..." : "");
 }
 
 /* ---- paths ----------------------------------------------------------------------------------- */
@@ -260,37 +268,38 @@ sl_status sli_json_fail(const sli_json *doc, const cJSON *at, const char *format
 
 /* ---- one value ------------------------------------------------------------------------------- */
 
-static const char *const kinds[] = {[SLI_JSON_NUMBER] = "a number", [SLI_JSON_WHOLE] = "a whole number",
-                                    [SLI_JSON_FLAG] = "true or false", [SLI_JSON_TEXT] = "a text",
-                                    [SLI_JSON_OBJECT] = "an object", [SLI_JSON_ARRAY] = "an array",
-                                    [SLI_JSON_ANY] = "a value"};
+static const char *const kinds[] = {
+    [SLI_JSON_NUMBER] = "a number",    [SLI_JSON_WHOLE] = "a whole number",
+    [SLI_JSON_FLAG] = "true or false", [SLI_JSON_TEXT] = "a text",
+    [SLI_JSON_OBJECT] = "an object",   [SLI_JSON_ARRAY] = "an array",
+    [SLI_JSON_ANY] = "a value"};
 
 static int type_of(const cJSON *item) { return item ? item->type & 0xff : cJSON_Invalid; }
 
 /* Names the kind of a value for messages. */
 static const char *kind_of(const cJSON *item) {
   switch (type_of(item)) {
-    case cJSON_Number: return kinds[SLI_JSON_NUMBER];
-    case cJSON_String: return kinds[SLI_JSON_TEXT];
-    case cJSON_Object: return kinds[SLI_JSON_OBJECT];
-    case cJSON_Array: return kinds[SLI_JSON_ARRAY];
-    case cJSON_True: return "true";
-    case cJSON_False: return "false";
-    case cJSON_NULL: return "null";
-    default: return "nothing";
+  case cJSON_Number: return kinds[SLI_JSON_NUMBER];
+  case cJSON_String: return kinds[SLI_JSON_TEXT];
+  case cJSON_Object: return kinds[SLI_JSON_OBJECT];
+  case cJSON_Array: return kinds[SLI_JSON_ARRAY];
+  case cJSON_True: return "true";
+  case cJSON_False: return "false";
+  case cJSON_NULL: return "null";
+  default: return "nothing";
   }
 }
 
 static bool is_kind(const cJSON *item, sli_json_kind kind) {
   int type = type_of(item);
   switch (kind) {
-    case SLI_JSON_NUMBER: return type == cJSON_Number;
-    case SLI_JSON_WHOLE: return type == cJSON_Number && item->valuedouble == floor(item->valuedouble);
-    case SLI_JSON_FLAG: return type == cJSON_True || type == cJSON_False;
-    case SLI_JSON_TEXT: return type == cJSON_String;
-    case SLI_JSON_OBJECT: return type == cJSON_Object;
-    case SLI_JSON_ARRAY: return type == cJSON_Array;
-    default: return item;
+  case SLI_JSON_NUMBER: return type == cJSON_Number;
+  case SLI_JSON_WHOLE: return type == cJSON_Number && item->valuedouble == floor(item->valuedouble);
+  case SLI_JSON_FLAG: return type == cJSON_True || type == cJSON_False;
+  case SLI_JSON_TEXT: return type == cJSON_String;
+  case SLI_JSON_OBJECT: return type == cJSON_Object;
+  case SLI_JSON_ARRAY: return type == cJSON_Array;
+  default: return item;
   }
 }
 
@@ -301,8 +310,8 @@ sl_status sli_json_is(const sli_json *doc, const cJSON *item, sli_json_kind kind
   return sli_json_fail(doc, item, "wanted %s, found %s", kinds[kind], kind_of(item));
 }
 
-static sl_status read_number(const sli_json *doc, const cJSON *item, sli_json_kind kind, double least, double most,
-                             double *out) {
+static sl_status read_number(const sli_json *doc, const cJSON *item, sli_json_kind kind,
+                             double least, double most, double *out) {
   double v = type_of(item) == cJSON_Number ? item->valuedouble : NAN;
   if (is_kind(item, kind) && v >= least && v <= most) {
     *out = v;
@@ -314,14 +323,16 @@ static sl_status read_number(const sli_json *doc, const cJSON *item, sli_json_ki
                        isnan(v) ? kind_of(item) : found);
 }
 
-sl_status sli_json_number(const sli_json *doc, const cJSON *item, double least, double most, double *out) {
+sl_status sli_json_number(const sli_json *doc, const cJSON *item, double least, double most,
+                          double *out) {
   return read_number(doc, item, SLI_JSON_NUMBER, least, most, out);
 }
 
 /* largest whole number up to which doubles are exact */
 static const int64_t most_exact = INT64_C(1) << 53;
 
-sl_status sli_json_whole(const sli_json *doc, const cJSON *item, int64_t least, int64_t most, int64_t *out) {
+sl_status sli_json_whole(const sli_json *doc, const cJSON *item, int64_t least, int64_t most,
+                         int64_t *out) {
   double value = 0;
   sl_status status = read_number(doc, item, SLI_JSON_WHOLE, (double)SLI_MAX(least, -most_exact),
                                  (double)SLI_MIN(most, most_exact), &value);
@@ -349,7 +360,8 @@ static sl_status check_keys(const sli_json *doc, const cJSON *of) {
   qsort(all, n, sizeof *all, by_key);
   sl_status status = SL_OK;
   for (i = 1; i < n && !status; i++)
-    if (!by_key(&all[i - 1], &all[i])) status = sli_json_fail(doc, all[i], "its key stands there twice");
+    if (!by_key(&all[i - 1], &all[i]))
+      status = sli_json_fail(doc, all[i], "its key stands there twice");
   free(all);
   return status;
 }
@@ -378,8 +390,8 @@ static sl_status is_missing(const sli_json *doc, const cJSON *of, const char *ke
   return sl_fail(SL_E_INPUT, "%s: %s is missing", doc->name, p.text);
 }
 
-sl_status sli_json_member(const sli_json *doc, const cJSON *of, const char *key, sli_json_kind kind, bool needed,
-                          const cJSON **out) {
+sl_status sli_json_member(const sli_json *doc, const cJSON *of, const char *key, sli_json_kind kind,
+                          bool needed, const cJSON **out) {
   sl_status status = sli_json_is(doc, of, SLI_JSON_OBJECT);
   if (status) return status;
   const cJSON *item = json_find(of, key);
@@ -390,7 +402,8 @@ sl_status sli_json_member(const sli_json *doc, const cJSON *of, const char *key,
 }
 
 static sl_status read_whole(const sli_json *doc, const cJSON *item, const sli_json_field *f) {
-  double least = SLI_MAX(f->least, -(double)most_exact), most = SLI_MIN(f->most, (double)most_exact);
+  double least = SLI_MAX(f->least, -(double)most_exact),
+         most = SLI_MIN(f->most, (double)most_exact);
   return sli_json_whole(doc, item, (int64_t)least, (int64_t)most, f->out);
 }
 
@@ -408,7 +421,8 @@ static sl_status read_field(const sli_json *doc, const cJSON *of, const sli_json
   return SL_OK;
 }
 
-sl_status sli_json_pick(const sli_json *doc, const cJSON *of, const sli_json_field *fields, size_t count) {
+sl_status sli_json_pick(const sli_json *doc, const cJSON *of, const sli_json_field *fields,
+                        size_t count) {
   sl_status status = sli_json_is(doc, of, SLI_JSON_OBJECT);
   for (size_t i = 0; i < count && !status; i++) status = read_field(doc, of, &fields[i]);
   return status;
@@ -420,15 +434,18 @@ static bool is_known(const char *key, const sli_json_field *fields, size_t count
   return false;
 }
 
-static sl_status refuse_unknown(const sli_json *doc, const cJSON *item, const sli_json_field *fields, size_t count) {
+static sl_status refuse_unknown(const sli_json *doc, const cJSON *item,
+                                const sli_json_field *fields, size_t count) {
   char text[512] = "";
   size_t used = 0;
   for (size_t i = 0; i < count && used < sizeof text - 64; i++)
-    used += (size_t)snprintf(text + used, sizeof text - used, "%s%.48s", i ? ", " : "", fields[i].key);
+    used +=
+        (size_t)snprintf(text + used, sizeof text - used, "%s%.48s", i ? ", " : "", fields[i].key);
   return sli_json_fail(doc, item, "not understood; known there: %s", text);
 }
 
-sl_status sli_json_take(const sli_json *doc, const cJSON *of, const sli_json_field *fields, size_t count) {
+sl_status sli_json_take(const sli_json *doc, const cJSON *of, const sli_json_field *fields,
+                        size_t count) {
   sl_status status = sli_json_is(doc, of, SLI_JSON_OBJECT);
   for (const cJSON *at = status ? NULL : of->child; at && !status; at = at->next)
     if (!is_known(at->string, fields, count)) status = refuse_unknown(doc, at, fields, count);

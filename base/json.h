@@ -36,10 +36,13 @@ static inline void sli_json_fini(sli_json *doc) {
 
 /* Reads one value, with nothing after it. SL_E_INPUT says what is wrong, and where. Inline, so
  * that programs without JSON need no parser. */
-static inline sl_status sli_json_read(const char *name, const char *text, size_t bytes, size_t most, sli_json *out) {
+static inline sl_status sli_json_read(const char *name, const char *text, size_t bytes, size_t most,
+                                      sli_json *out) {
   sl_status status = sli_json_scan(name, text, bytes, most);
   if (status) return status;
-  size_t mark = bytes >= 3 && !memcmp(text, "\xef\xbb\xbf", 3) ? 3 : 0; /* cJSON misses it in front of one byte */
+  size_t mark = bytes >= 3 && !memcmp(text, "\xef\xbb\xbf", 3)
+                    ? 3
+                    : 0; /* cJSON misses it in front of one byte */
   sli_json doc = {sli_strdup(name), cJSON_ParseWithLength(text + mark, bytes - mark)};
   status = doc.root ? sli_json_check(&doc) : sl_fail(SL_E_INPUT, "%s: not JSON", name);
   if (status) sli_json_fini(&doc);
@@ -66,8 +69,10 @@ typedef enum sli_json_kind {
 /* Checks that the value has this kind; else SL_E_INPUT. */
 sl_status sli_json_is(const sli_json *doc, const cJSON *item, sli_json_kind kind);
 /* Reads a number from `least` to `most`. */
-sl_status sli_json_number(const sli_json *doc, const cJSON *item, double least, double most, double *out);
-sl_status sli_json_whole(const sli_json *doc, const cJSON *item, int64_t least, int64_t most, int64_t *out);
+sl_status sli_json_number(const sli_json *doc, const cJSON *item, double least, double most,
+                          double *out);
+sl_status sli_json_whole(const sli_json *doc, const cJSON *item, int64_t least, int64_t most,
+                         int64_t *out);
 
 /* Returns the number of members of an array or an object. */
 size_t sli_json_count(const cJSON *item);
@@ -85,11 +90,13 @@ typedef struct sli_json_field {
 } sli_json_field;
 
 /* Reads all fields of a table. SL_E_INPUT names a member that is not in the table. */
-sl_status sli_json_take(const sli_json *doc, const cJSON *of, const sli_json_field *fields, size_t count);
+sl_status sli_json_take(const sli_json *doc, const cJSON *of, const sli_json_field *fields,
+                        size_t count);
 /* Reads all fields of a table; other members are ignored. */
-sl_status sli_json_pick(const sli_json *doc, const cJSON *of, const sli_json_field *fields, size_t count);
+sl_status sli_json_pick(const sli_json *doc, const cJSON *of, const sli_json_field *fields,
+                        size_t count);
 /* Finds one member; NULL if it is absent, or, if it is needed, SL_E_INPUT. */
-sl_status sli_json_member(const sli_json *doc, const cJSON *of, const char *key, sli_json_kind kind, bool needed,
-                          const cJSON **out);
+sl_status sli_json_member(const sli_json *doc, const cJSON *of, const char *key, sli_json_kind kind,
+                          bool needed, const cJSON **out);
 
 #endif

@@ -40,8 +40,9 @@ static bool is_ours(int folder) {
 static void sweep_folder(const char *path) {
   int folder = open(path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
   if (folder < 0) return;
-  int lock = is_ours(folder) ? openat(folder, lock_name, O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC,
-                                      0600) : -1;
+  int lock = is_ours(folder)
+                 ? openat(folder, lock_name, O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0600)
+                 : -1;
   if (lock >= 0 && !flock(lock, LOCK_EX | LOCK_NB)) remove_folder(folder, path);
   if (lock >= 0) close(lock);
   close(folder);
@@ -92,7 +93,8 @@ sl_status sli_tempdir_open(const char *where, sli_tempdir *out) {
   const char *named = where ? where : getenv("TMPDIR");
   if (!named || !*named) named = "/tmp";
   char *base = realpath(named, NULL);
-  if (!base) return sl_fail(SL_E_IO, "no folder for temporary files, %s: %s", named, strerror(errno));
+  if (!base)
+    return sl_fail(SL_E_IO, "no folder for temporary files, %s: %s", named, strerror(errno));
   sweep(base);
   sl_status status = make_folder(base, out);
   free(base);

@@ -24,8 +24,21 @@ typedef struct sli_dict sli_dict;
 
 /* A value, passed by copy. The data it points to lives as long as its sli_values. */
 typedef struct sli_value {
-  enum { SLI_UNDEFINED, SLI_NONE, SLI_BOOL, SLI_INT, SLI_REAL, SLI_TEXT, SLI_LIST, SLI_TUPLE, SLI_DICT, SLI_NAMESPACE,
-         SLI_MACRO, SLI_FUNCTION, SLI_LOOP } kind;
+  enum {
+    SLI_UNDEFINED,
+    SLI_NONE,
+    SLI_BOOL,
+    SLI_INT,
+    SLI_REAL,
+    SLI_TEXT,
+    SLI_LIST,
+    SLI_TUPLE,
+    SLI_DICT,
+    SLI_NAMESPACE,
+    SLI_MACRO,
+    SLI_FUNCTION,
+    SLI_LOOP
+  } kind;
   union {
     bool truth;
     int64_t number;

@@ -10,14 +10,56 @@
 
 typedef enum node_kind {
   /* expressions */
-  CONSTANT, NAME, LIST, TUPLE, DICT, ATTRIBUTE, SUBSCRIPT, SLICE, CALL, FILTER, TEST, NOT, NEGATIVE, POSITIVE, AND, OR,
-  IF_ELSE, BINARY, COMPARE,
+  CONSTANT,
+  NAME,
+  LIST,
+  TUPLE,
+  DICT,
+  ATTRIBUTE,
+  SUBSCRIPT,
+  SLICE,
+  CALL,
+  FILTER,
+  TEST,
+  NOT,
+  NEGATIVE,
+  POSITIVE,
+  AND,
+  OR,
+  IF_ELSE,
+  BINARY,
+  COMPARE,
   /* statements */
-  OUTPUT, IF, FOR, SET, SET_BLOCK, MACRO, FILTER_BLOCK, BREAK, CONTINUE
+  OUTPUT,
+  IF,
+  FOR,
+  SET,
+  SET_BLOCK,
+  MACRO,
+  FILTER_BLOCK,
+  BREAK,
+  CONTINUE
 } node_kind;
 
-typedef enum operator { ADD, SUBTRACT, MULTIPLY, DIVIDE, FLOOR_DIVIDE, REMAINDER, POWER, JOIN, EQUAL, UNEQUAL, LESS,
-                        LESS_EQUAL, GREATER, GREATER_EQUAL, IN, NOT_IN } operator;
+typedef enum operator{
+  ADD,
+  SUBTRACT,
+  MULTIPLY,
+  DIVIDE,
+  FLOOR_DIVIDE,
+  REMAINDER,
+  POWER,
+  JOIN,
+  EQUAL,
+  UNEQUAL,
+  LESS,
+  LESS_EQUAL,
+  GREATER,
+  GREATER_EQUAL,
+  IN,
+  NOT_IN
+}
+operator;
 
 /* A node of the tree. a and b are operands or conditions; items is a list of nodes, keys beside
  * them. */
@@ -29,8 +71,8 @@ typedef struct node {
   const char *name;
   sli_value value;
   struct node *a, *b, *c;
-  struct node *items;      /* linked by next */
-  struct node *otherwise;  /* else branch of a statement */
+  struct node *items;     /* linked by next */
+  struct node *otherwise; /* else branch of a statement */
   struct node *next;
 } node;
 
@@ -42,12 +84,24 @@ struct sli_template {
 
 /* ---- tokens (template_read.c) ---------------------------------------------------------------- */
 
-typedef enum token_kind { END, DATA, BEGIN_OUTPUT, END_OUTPUT, BEGIN_BLOCK, END_BLOCK, WORD, STRING, INTEGER, FLOAT, SIGN } token_kind;
+typedef enum token_kind {
+  END,
+  DATA,
+  BEGIN_OUTPUT,
+  END_OUTPUT,
+  BEGIN_BLOCK,
+  END_BLOCK,
+  WORD,
+  STRING,
+  INTEGER,
+  FLOAT,
+  SIGN
+} token_kind;
 
 typedef struct token {
   token_kind kind;
   int line;
-  const char *at;   /* DATA, STRING: the text itself, 0-terminated; others point into the source */
+  const char *at; /* DATA, STRING: the text itself, 0-terminated; others point into the source */
   size_t bytes;
 } token;
 
@@ -77,7 +131,7 @@ struct sli_list {
 struct sli_dict {
   struct sli_entry {
     sli_value key, value;
-  } *items;
+  } * items;
   size_t count, capacity;
 };
 
@@ -128,7 +182,8 @@ typedef struct json_style {
   bool ascii, sorted;
   sli_value between, behind_key;
 } json_style;
-void sli_value_json(sli_values *v, sli_value value, const json_style *style, int depth, text_buffer *out);
+void sli_value_json(sli_values *v, sli_value value, const json_style *style, int depth,
+                    text_buffer *out);
 /* Returns the items of a list, the keys of a dict, or the characters of a text; fails for
  * others. */
 sli_list *sli_value_items(sli_values *v, sli_value value);

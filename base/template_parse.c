@@ -41,7 +41,9 @@ static bool take_word(parser *p, const char *word) {
 static void unexpected(parser *p, const char *wanted) {
   const token *t = &p->s.now;
   if (t->kind == END) sli_source_fail(&p->s, "it ends where %s should be", wanted);
-  else sli_source_fail(&p->s, "\"%.*s\" where %s should be", (int)SLI_MIN(t->bytes, (size_t)40), t->at, wanted);
+  else
+    sli_source_fail(&p->s, "\"%.*s\" where %s should be", (int)SLI_MIN(t->bytes, (size_t)40), t->at,
+                    wanted);
 }
 
 static void expect(parser *p, const char *sign) {
@@ -151,8 +153,9 @@ static node *parenthesis(parser *p) {
 
 /* Rejects names that Jinja or transformers define and this implementation does not. */
 static void check_name(parser *p, const char *text) {
-  static const char *const unknown[] = {"joiner", "cycler", "lipsum", "self", "super", "caller", "varargs", "kwargs", "unk_token",
-                                        "pad_token", "sep_token", "cls_token", "mask_token"};
+  static const char *const unknown[] = {
+      "joiner", "cycler",    "lipsum",    "self",      "super",     "caller",    "varargs",
+      "kwargs", "unk_token", "pad_token", "sep_token", "cls_token", "mask_token"};
   for (size_t i = 0; i < SLI_COUNT(unknown); i++)
     if (!strcmp(text, unknown[i])) sli_source_fail(&p->s, "\"%s\" is not supported", text);
 }
@@ -160,7 +163,8 @@ static void check_name(parser *p, const char *text) {
 static node *word(parser *p) {
   static const char *const fixed[] = {"true", "True", "false", "False", "none", "None"};
   for (size_t i = 0; i < SLI_COUNT(fixed); i++)
-    if (take_word(p, fixed[i])) return constant(p, i < 4 ? sli_value_bool(i < 2) : sli_value_none());
+    if (take_word(p, fixed[i]))
+      return constant(p, i < 4 ? sli_value_bool(i < 2) : sli_value_none());
   node *n = node_of(p, NAME);
   n->name = text_of(p, &p->s.now);
   check_name(p, n->name);
@@ -188,7 +192,8 @@ static node *primary(parser *p) {
 
 /* Parses one argument; a name followed by = makes it a named one. */
 static node *argument(parser *p) {
-  if (sees(p, "*") || sees(p, "**")) sli_source_fail(&p->s, "arguments from a list or a dict are not supported");
+  if (sees(p, "*") || sees(p, "**"))
+    sli_source_fail(&p->s, "arguments from a list or a dict are not supported");
   if (p->s.now.kind != WORD || !token_is(&p->s.next, SIGN, "=")) {
     node *n = node_of(p, LIST); /* a node of its own, since the expression's `next` is taken */
     n->a = expression(p);
@@ -214,7 +219,8 @@ static node *arguments_of(parser *p) {
 
 static node *call(parser *p, node *of) {
   node *n = binary(p, CALL, ADD, of, NULL);
-  if (of->kind == ATTRIBUTE && !sli_is_method(of->name)) sli_source_fail(&p->s, "method \"%.40s\" is not known", of->name);
+  if (of->kind == ATTRIBUTE && !sli_is_method(of->name))
+    sli_source_fail(&p->s, "method \"%.40s\" is not known", of->name);
   n->items = arguments_of(p);
   return n;
 }
@@ -267,8 +273,9 @@ static node *filter(parser *p, node *of) {
 /* Returns whether a test's single argument follows without brackets. */
 static bool begins_argument(const parser *p) {
   token_kind kind = p->s.now.kind;
-  if (kind == WORD) return !sees_word(p, "else") && !sees_word(p, "or") && !sees_word(p, "and") && !sees_word(p, "is") &&
-                           !sees_word(p, "if");
+  if (kind == WORD)
+    return !sees_word(p, "else") && !sees_word(p, "or") && !sees_word(p, "and") &&
+           !sees_word(p, "is") && !sees_word(p, "if");
   return kind == STRING || kind == INTEGER || kind == FLOAT || sees(p, "[") || sees(p, "{");
 }
 
@@ -300,7 +307,8 @@ static node *filters(parser *p, node *n) {
 static node *unary(parser *p, bool filtered) {
   if (!deeper(p)) return node_of(p, CONSTANT);
   bool minus = template_parse_take(p, "-"), plus = !minus && template_parse_take(p, "+");
-  node *n = minus || plus ? binary(p, minus ? NEGATIVE : POSITIVE, ADD, unary(p, false), NULL) : primary(p);
+  node *n = minus || plus ? binary(p, minus ? NEGATIVE : POSITIVE, ADD, unary(p, false), NULL)
+                          : primary(p);
   n = postfix(p, n);
   if (filtered) n = filters(p, n);
   p->depth--;
@@ -312,12 +320,21 @@ static const struct {
   const char *sign;
   operator op;
   int level;
-} operators[] = {{"+", ADD, 0}, {"-", SUBTRACT, 0}, {"~", JOIN, 1}, {"*", MULTIPLY, 2}, {"/", DIVIDE, 2},
-                 {"/" "/", FLOOR_DIVIDE, 2}, {"%", REMAINDER, 2}, {"**", POWER, 3}};
+} operators[] = {{"+", ADD, 0},
+                 {"-", SUBTRACT, 0},
+                 {"~", JOIN, 1},
+                 {"*", MULTIPLY, 2},
+                 {"/", DIVIDE, 2},
+                 {"/"
+                  "/",
+                  FLOOR_DIVIDE, 2},
+                 {"%", REMAINDER, 2},
+                 {"**", POWER, 3}};
 
-static bool take_operator(parser *p, int level, operator *op) {
+static bool take_operator(parser *p, int level, operator* op) {
   for (size_t i = 0; i < SLI_COUNT(operators); i++)
-    if (operators[i].level == level && template_parse_take(p, operators[i].sign)) return *op = operators[i].op, true;
+    if (operators[i].level == level && template_parse_take(p, operators[i].sign))
+      return *op = operators[i].op, true;
   return false;
 }
 
@@ -326,15 +343,17 @@ static node *arithmetic(parser *p, int level) {
   if (level == LEVELS) return unary(p, true);
   operator op;
   node *n = arithmetic(p, level + 1);
-  while (!p->s.status && take_operator(p, level, &op)) n = binary(p, BINARY, op, n, arithmetic(p, level + 1));
+  while (!p->s.status && take_operator(p, level, &op))
+    n = binary(p, BINARY, op, n, arithmetic(p, level + 1));
   return n;
 }
 
-static bool take_comparison(parser *p, operator *op) {
+static bool take_comparison(parser *p, operator* op) {
   static const struct {
     const char *sign;
     operator op;
-  } all[] = {{"==", EQUAL}, {"!=", UNEQUAL}, {"<=", LESS_EQUAL}, {">=", GREATER_EQUAL}, {"<", LESS}, {">", GREATER}};
+  } all[] = {{"==", EQUAL},         {"!=", UNEQUAL}, {"<=", LESS_EQUAL},
+             {">=", GREATER_EQUAL}, {"<", LESS},     {">", GREATER}};
   for (size_t i = 0; i < SLI_COUNT(all); i++)
     if (template_parse_take(p, all[i].sign)) return *op = all[i].op, true;
   if (take_word(p, "in")) return *op = IN, true;
@@ -393,7 +412,8 @@ static node *expressions(parser *p) {
   if (!sees(p, ",")) return first;
   node *all = node_of(p, TUPLE);
   all->items = first;
-  while (!p->s.status && template_parse_take(p, ",") && p->s.now.kind != END_BLOCK && p->s.now.kind != END_OUTPUT) {
+  while (!p->s.status && template_parse_take(p, ",") && p->s.now.kind != END_BLOCK &&
+         p->s.now.kind != END_OUTPUT) {
     *last = expression(p);
     last = &(*last)->next;
   }
@@ -432,7 +452,8 @@ static node *targets(parser *p, bool attributes) {
     node *n = *last = node_of(p, NAME);
     last = &n->next;
     n->name = name(p);
-    if (attributes && template_parse_take(p, ".")) n->kind = ATTRIBUTE, n->a = constant(p, sli_value_text(p->constants, name(p)));
+    if (attributes && template_parse_take(p, "."))
+      n->kind = ATTRIBUTE, n->a = constant(p, sli_value_text(p->constants, name(p)));
   } while (!p->s.status && template_parse_take(p, ","));
   if (bracket) expect(p, ")");
   return first;
@@ -536,12 +557,15 @@ static node *block(parser *p) {
   static const struct {
     const char *word;
     node *(*parse)(parser *p);
-  } kinds[] = {{"if", if_statement}, {"for", for_statement}, {"set", set_statement}, {"macro", macro_statement},
-               {"filter", filter_statement}, {"generation", generation_statement}, {"break", break_statement},
-               {"continue", continue_statement}};
+  } kinds[] = {{"if", if_statement},         {"for", for_statement},
+               {"set", set_statement},       {"macro", macro_statement},
+               {"filter", filter_statement}, {"generation", generation_statement},
+               {"break", break_statement},   {"continue", continue_statement}};
   for (size_t i = 0; i < SLI_COUNT(kinds); i++)
     if (take_word(p, kinds[i].word)) return kinds[i].parse(p);
-  if (p->s.now.kind == WORD) sli_source_fail(&p->s, "the tag \"%.*s\" is not supported here", (int)SLI_MIN(p->s.now.bytes, (size_t)40), p->s.now.at);
+  if (p->s.now.kind == WORD)
+    sli_source_fail(&p->s, "the tag \"%.*s\" is not supported here",
+                    (int)SLI_MIN(p->s.now.bytes, (size_t)40), p->s.now.at);
   else unexpected(p, "the name of a tag");
   return node_of(p, OUTPUT);
 }
@@ -580,7 +604,8 @@ static node *statements(parser *p, const char *const *ends) {
     *last = kind == DATA ? plain(p) : kind == BEGIN_BLOCK ? block(p) : output(p);
     last = &(*last)->next;
   }
-  if (ends && !p->s.status && p->s.now.kind == END) sli_source_fail(&p->s, "it ends before %s", ends[0]);
+  if (ends && !p->s.status && p->s.now.kind == END)
+    sli_source_fail(&p->s, "it ends before %s", ends[0]);
   p->depth--;
   return first;
 }

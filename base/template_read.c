@@ -15,7 +15,8 @@ void sli_source_fail(source *s, const char *format, ...) {
   va_start(args, format);
   vsnprintf(what, sizeof what, format, args);
   va_end(args);
-  s->status = sl_fail(SL_E_INPUT, "line %d of the template: %s", s->now.line ? s->now.line : s->line, what);
+  s->status =
+      sl_fail(SL_E_INPUT, "line %d of the template: %s", s->now.line ? s->now.line : s->line, what);
   s->now = (token){.kind = END, .line = s->line, .at = ""};
   s->next = s->now;
   s->at += strlen(s->at);
@@ -153,8 +154,10 @@ static const char *hex_escape(source *s, const char *at, char **to) {
   int digits = *at == 'x' ? 2 : *at == 'u' ? 4 : 8;
   uint32_t c = 0;
   for (int i = 1; i <= digits; i++) {
-    if (!isxdigit((unsigned char)at[i])) return sli_source_fail(s, "a string has half an escape"), at;
-    c = c * 16 + (uint32_t)(isdigit((unsigned char)at[i]) ? at[i] - '0' : tolower(at[i]) - 'a' + 10);
+    if (!isxdigit((unsigned char)at[i]))
+      return sli_source_fail(s, "a string has half an escape"), at;
+    c = c * 16 +
+        (uint32_t)(isdigit((unsigned char)at[i]) ? at[i] - '0' : tolower(at[i]) - 'a' + 10);
   }
   bool good = c && c <= 0x10ffff && !(c >= 0xd800 && c < 0xe000);
   if (!good) return sli_source_fail(s, "a string has an escape that is no character"), at;
@@ -167,7 +170,8 @@ static const char *escape(source *s, const char *at, char **to) {
   const char *name = strchr(names, *at);
   if (*at == '\n') return at + 1;
   if (strchr("xuU", *at)) return hex_escape(s, at, to);
-  if (isdigit((unsigned char)*at) || *at == 'N') return sli_source_fail(s, "the escape \\%c is not supported", *at), at;
+  if (isdigit((unsigned char)*at) || *at == 'N')
+    return sli_source_fail(s, "the escape \\%c is not supported", *at), at;
   if (!name) *(*to)++ = '\\';
   *(*to)++ = name ? values[name - names] : *at;
   return at + 1;
@@ -197,9 +201,12 @@ static token number(source *s) {
   size_t n = strspn(s->at, "0123456789_");
   bool real = s->at[n] == '.' && isdigit((unsigned char)s->at[n + 1]);
   if (real) n += 1 + strspn(s->at + n + 1, "0123456789_");
-  size_t e = n + (s->at[n] == 'e' || s->at[n] == 'E'), sign = e > n && strchr("+-", s->at[e]) && s->at[e];
-  if (e > n && isdigit((unsigned char)s->at[e + sign])) real = true, n = e + sign + strspn(s->at + e + sign, "0123456789_");
-  if (isalpha((unsigned char)s->at[n])) sli_source_fail(s, "a number of this kind is not supported");
+  size_t e = n + (s->at[n] == 'e' || s->at[n] == 'E'),
+         sign = e > n && strchr("+-", s->at[e]) && s->at[e];
+  if (e > n && isdigit((unsigned char)s->at[e + sign]))
+    real = true, n = e + sign + strspn(s->at + e + sign, "0123456789_");
+  if (isalpha((unsigned char)s->at[n]))
+    sli_source_fail(s, "a number of this kind is not supported");
   token out = {real ? FLOAT : INTEGER, s->line, s->at, n};
   pass(s, s->status ? 0 : n);
   return s->status ? s->now : out;
@@ -269,7 +276,12 @@ sl_status sli_source_begin(source *s, sli_arena *arena, const char *text) {
     at += both;
   }
   if (to > copy && to[-1] == '\n') to[-1] = 0;
-  *s = (source){.arena = arena, .text = copy, .at = copy, .line = 1, .begins_line = true, .next = {.kind = DATA, .line = 1}};
+  *s = (source){.arena = arena,
+                .text = copy,
+                .at = copy,
+                .line = 1,
+                .begins_line = true,
+                .next = {.kind = DATA, .line = 1}};
   sli_source_advance(s);
   sli_source_advance(s);
   return s->status;

@@ -28,7 +28,7 @@ typedef struct loop {
 typedef struct run {
   sli_values *v;
   scope *here;
-  sli_value block;    /* input of the current filter block */
+  sli_value block; /* input of the current filter block */
   int calls, loops;
   enum { GOES_ON, BREAKS, CONTINUES } jump;
 } run;
@@ -40,7 +40,9 @@ static sli_value text_value(const char *text) { return sli_value_span(text, strl
 
 static sli_value fail(run *r, const char *what, sli_value a, sli_value b) {
   const sli_value *none = a.kind == SLI_UNDEFINED ? &a : b.kind == SLI_UNDEFINED ? &b : NULL;
-  if (none) sli_values_fail(r->v, "\"%.*s\" is undefined", (int)SLI_MIN(none->text.bytes, (size_t)60), none->text.at);
+  if (none)
+    sli_values_fail(r->v, "\"%.*s\" is undefined", (int)SLI_MIN(none->text.bytes, (size_t)60),
+                    none->text.at);
   else sli_values_fail(r->v, "%s of %s and %s", what, sli_value_kind(a), sli_value_kind(b));
   return sli_value_none();
 }
@@ -55,7 +57,9 @@ static scope *inner_scope(run *r, scope *outer) {
   return s;
 }
 
-static void assign(run *r, const char *name, sli_value value) { sli_dict_set(r->v, &r->here->names, text_value(name), value); }
+static void assign(run *r, const char *name, sli_value value) {
+  sli_dict_set(r->v, &r->here->names, text_value(name), value);
+}
 
 static sli_value name(run *r, const char *name) {
   sli_value out;
@@ -91,7 +95,8 @@ static bool power(int64_t a, int64_t b, int64_t *out) {
 static sli_value whole_arithmetic(run *r, operator op, int64_t a, int64_t b) {
   int64_t out = 0;
   bool over = false;
-  if ((op == FLOOR_DIVIDE || op == REMAINDER || op == DIVIDE) && !b) return sli_values_fail(r->v, "a division by zero"), sli_value_none();
+  if ((op == FLOOR_DIVIDE || op == REMAINDER || op == DIVIDE) && !b)
+    return sli_values_fail(r->v, "a division by zero"), sli_value_none();
   switch (op) {
   case ADD: over = __builtin_add_overflow(a, b, &out); break;
   case SUBTRACT: over = __builtin_sub_overflow(a, b, &out); break;
@@ -134,17 +139,21 @@ static sli_value texts_together(run *r, sli_value a, sli_value b) {
 
 static sli_value repeated(run *r, sli_value text, int64_t times) {
   text_buffer out = {0};
-  while (times-- > 0 && text.text.bytes && sli_values_step(r->v, 1)) sli_value_print(r->v, text, &out);
+  while (times-- > 0 && text.text.bytes && sli_values_step(r->v, 1))
+    sli_value_print(r->v, text, &out);
   return sli_buffer_value(&out);
 }
 
 static sli_value binary(run *r, operator op, sli_value a, sli_value b) {
-  static const char *const names[] = {"a sum", "a difference", "a product", "a quotient", "a quotient", "a remainder", "a power"};
+  static const char *const names[] = {"a sum",      "a difference", "a product", "a quotient",
+                                      "a quotient", "a remainder",  "a power"};
   if (op == JOIN) return texts_together(r, a, b);
   if (whole(a) && whole(b)) return whole_arithmetic(r, op, number_of(a), number_of(b));
-  if (sli_value_is_number(a) && sli_value_is_number(b)) return real_arithmetic(r, op, sli_value_as_real(a), sli_value_as_real(b));
+  if (sli_value_is_number(a) && sli_value_is_number(b))
+    return real_arithmetic(r, op, sli_value_as_real(a), sli_value_as_real(b));
   if (op == ADD && a.kind == SLI_TEXT && b.kind == SLI_TEXT) return texts_together(r, a, b);
-  if (op == ADD && a.kind == b.kind && (a.kind == SLI_LIST || a.kind == SLI_TUPLE)) return lists_together(r, a, b);
+  if (op == ADD && a.kind == b.kind && (a.kind == SLI_LIST || a.kind == SLI_TUPLE))
+    return lists_together(r, a, b);
   if (op == MULTIPLY && a.kind == SLI_TEXT && whole(b)) return repeated(r, a, number_of(b));
   return fail(r, names[op], a, b);
 }
@@ -171,25 +180,32 @@ static sli_value negative(run *r, sli_value a) {
 
 /* Evaluates a bound of a slice by Python's rules: negative counts from the end; clamped to
  * [least, most]. */
-static int64_t bound(run *r, const node *n, int64_t count, int64_t otherwise, int64_t least, int64_t most) {
+static int64_t bound(run *r, const node *n, int64_t count, int64_t otherwise, int64_t least,
+                     int64_t most) {
   sli_value at = n ? eval(r, n) : sli_value_none();
   if (at.kind == SLI_NONE) return otherwise;
-  if (at.kind != SLI_INT) return sli_values_fail(r->v, "a slice by %s", sli_value_kind(at)), otherwise;
+  if (at.kind != SLI_INT)
+    return sli_values_fail(r->v, "a slice by %s", sli_value_kind(at)), otherwise;
   int64_t place = at.number < 0 ? SLI_MAX(at.number, -count - 1) + count : at.number;
   return SLI_MAX(least, SLI_MIN(place, most));
 }
 
 static sli_value slice(run *r, const node *n) {
-  sli_value of = eval(r, n->a), step = n->otherwise ? eval(r, n->otherwise) : sli_value_int(1), out = sli_value_list(r->v);
-  if (of.kind != SLI_LIST && of.kind != SLI_TUPLE && of.kind != SLI_TEXT) return fail(r, "a slice", of, of);
+  sli_value of = eval(r, n->a), step = n->otherwise ? eval(r, n->otherwise) : sli_value_int(1),
+            out = sli_value_list(r->v);
+  if (of.kind != SLI_LIST && of.kind != SLI_TUPLE && of.kind != SLI_TEXT)
+    return fail(r, "a slice", of, of);
   sli_list *all = sli_value_items(r->v, of);
   int64_t count = (int64_t)all->count, by = step.kind == SLI_INT ? step.number : 0;
   if (step.kind == SLI_NONE) by = 1;
-  if (!by || by < -INT32_MAX || by > INT32_MAX) return sli_values_fail(r->v, "a slice with this step is not supported"), out;
+  if (!by || by < -INT32_MAX || by > INT32_MAX)
+    return sli_values_fail(r->v, "a slice with this step is not supported"), out;
   bool down = by < 0;
-  int64_t from = bound(r, n->b, count, down ? count - 1 : 0, down ? -1 : 0, down ? count - 1 : count);
+  int64_t from =
+      bound(r, n->b, count, down ? count - 1 : 0, down ? -1 : 0, down ? count - 1 : count);
   int64_t end = bound(r, n->c, count, down ? -1 : count, down ? -1 : 0, down ? count - 1 : count);
-  for (int64_t i = from; (down ? i > end : i < end) && !r->v->status; i += by) sli_value_add(r->v, out, all->items[i]);
+  for (int64_t i = from; (down ? i > end : i < end) && !r->v->status; i += by)
+    sli_value_add(r->v, out, all->items[i]);
   if (of.kind != SLI_TEXT) return out.kind = of.kind, out;
   arguments none = {0};
   return sli_call_filter(r->v, "join", out, &none);
@@ -200,11 +216,18 @@ static sli_value of_loop(run *r, const loop *l, const char *name) {
   const struct {
     const char *name;
     sli_value value;
-  } all[] = {{"index", sli_value_int(at + 1)}, {"index0", sli_value_int(at)}, {"revindex", sli_value_int(count - at)},
-             {"revindex0", sli_value_int(count - at - 1)}, {"first", sli_value_bool(!at)}, {"last", sli_value_bool(at + 1 == count)},
-             {"length", sli_value_int(count)}, {"depth", sli_value_int(l->depth)}, {"depth0", sli_value_int(l->depth - 1)},
-             {"previtem", at ? l->items->items[at - 1] : sli_value_undefined("previtem")},
-             {"nextitem", at + 1 < count ? l->items->items[at + 1] : sli_value_undefined("nextitem")}};
+  } all[] = {
+      {"index", sli_value_int(at + 1)},
+      {"index0", sli_value_int(at)},
+      {"revindex", sli_value_int(count - at)},
+      {"revindex0", sli_value_int(count - at - 1)},
+      {"first", sli_value_bool(!at)},
+      {"last", sli_value_bool(at + 1 == count)},
+      {"length", sli_value_int(count)},
+      {"depth", sli_value_int(l->depth)},
+      {"depth0", sli_value_int(l->depth - 1)},
+      {"previtem", at ? l->items->items[at - 1] : sli_value_undefined("previtem")},
+      {"nextitem", at + 1 < count ? l->items->items[at + 1] : sli_value_undefined("nextitem")}};
   for (size_t i = 0; i < SLI_COUNT(all); i++)
     if (!strcmp(all[i].name, name)) return all[i].value;
   sli_values_fail(r->v, "loop.%.40s is not known", name);
@@ -214,7 +237,8 @@ static sli_value of_loop(run *r, const loop *l, const char *name) {
 static sli_value attribute(run *r, const node *n) {
   sli_value of = eval(r, n->a);
   if (of.kind == SLI_LOOP) return of_loop(r, of.other, n->name);
-  if (of.kind == SLI_DICT && sli_is_method(n->name) && strcmp(n->name, "index") && strcmp(n->name, "title"))
+  if (of.kind == SLI_DICT && sli_is_method(n->name) && strcmp(n->name, "index") &&
+      strcmp(n->name, "title"))
     sli_values_fail(r->v, "the method %.40s of a dict is not called", n->name);
   return sli_value_at(r->v, of, text_value(n->name));
 }
@@ -238,7 +262,8 @@ static arguments arguments_of(run *r, const node *items) {
     if (named.kind == SLI_NONE) named = sli_value_dict(r->v);
     sli_dict_set(r->v, named.dict, text_value(n->name), eval(r, n->a));
   }
-  return (arguments){places.list->items, places.list->count, named.kind == SLI_NONE ? NULL : named.dict};
+  return (arguments){places.list->items, places.list->count,
+                     named.kind == SLI_NONE ? NULL : named.dict};
 }
 
 /* Binds a macro's parameters: positional, named, or default values. */
@@ -252,13 +277,15 @@ static void set_arguments(run *r, const node *of, const arguments *a) {
     if (place < a->count) given = a->items[place];
     assign(r, n->name, there || !n->a ? given : eval(r, n->a));
   }
-  if (a->count > place || (a->named && a->named->count > found)) sli_values_fail(r->v, "macro %.40s has not as many arguments", of->name);
+  if (a->count > place || (a->named && a->named->count > found))
+    sli_values_fail(r->v, "macro %.40s has not as many arguments", of->name);
 }
 
 static sli_value call_macro(run *r, const macro *m, const arguments *a) {
   scope *outer = r->here;
   text_buffer out = {0};
-  if (++r->calls > MOST_CALLS) sli_values_fail(r->v, "macros call each other more than %d deep", MOST_CALLS);
+  if (++r->calls > MOST_CALLS)
+    sli_values_fail(r->v, "macros call each other more than %d deep", MOST_CALLS);
   r->here = inner_scope(r, m->home);
   set_arguments(r, m->of, a);
   if (!r->v->status) execute(r, m->of->items, &out);
@@ -296,7 +323,8 @@ static sli_value call(run *r, const node *n) {
 
 static sli_value row(run *r, const node *n) {
   sli_value out = sli_value_list(r->v);
-  for (const node *item = n->items; item && !r->v->status; item = item->next) sli_value_add(r->v, out, eval(r, item));
+  for (const node *item = n->items; item && !r->v->status; item = item->next)
+    sli_value_add(r->v, out, eval(r, item));
   if (n->kind == TUPLE) out.kind = SLI_TUPLE;
   return out;
 }
@@ -348,7 +376,8 @@ static sli_value eval(run *r, const node *n) {
   switch (n->kind) {
   case CONSTANT: return n->value;
   case NAME: return name(r, n->name);
-  case LIST: case TUPLE: return row(r, n);
+  case LIST:
+  case TUPLE: return row(r, n);
   case DICT: return dict(r, n);
   case ATTRIBUTE: return attribute(r, n);
   case SUBSCRIPT: return subscript(r, n);
@@ -359,7 +388,8 @@ static sli_value eval(run *r, const node *n) {
   case NOT: return sli_value_bool(!sli_value_is_true(eval(r, n->a)));
   case NEGATIVE: return negative(r, eval(r, n->a));
   case POSITIVE: return eval(r, n->a);
-  case AND: case OR: return either(r, n);
+  case AND:
+  case OR: return either(r, n);
   case IF_ELSE: return if_else(r, n);
   default: return operated(r, n);
   }
@@ -382,7 +412,8 @@ static sli_value kept(run *r, const node *n, const sli_list *all) {
 
 static void turns(run *r, const node *n, loop *l, text_buffer *out) {
   scope *outer = r->here;
-  for (l->at = 0; l->at < l->items->count && sli_values_step(r->v, 1) && r->jump != BREAKS; l->at++) {
+  for (l->at = 0; l->at < l->items->count && sli_values_step(r->v, 1) && r->jump != BREAKS;
+       l->at++) {
     r->jump = GOES_ON;
     r->here = inner_scope(r, outer);
     unpack(r, n->a, l->items->items[l->at]);
@@ -408,7 +439,8 @@ static void set(run *r, const node *n) {
   sli_value value = eval(r, n->b);
   if (n->a->kind != ATTRIBUTE) return unpack(r, n->a, value);
   sli_value of = name(r, n->a->name);
-  if (of.kind != SLI_NAMESPACE || n->a->next) return sli_values_fail(r->v, "%.40s is no namespace", n->a->name);
+  if (of.kind != SLI_NAMESPACE || n->a->next)
+    return sli_values_fail(r->v, "%.40s is no namespace", n->a->name);
   sli_dict_set(r->v, of.dict, n->a->a->value, value);
 }
 
@@ -423,7 +455,8 @@ static sli_value block(run *r, const node *n) {
 }
 
 static void set_block(run *r, const node *n) {
-  if (n->a->kind == ATTRIBUTE || n->a->next) return sli_values_fail(r->v, "a set block of more than a name is not supported");
+  if (n->a->kind == ATTRIBUTE || n->a->next)
+    return sli_values_fail(r->v, "a set block of more than a name is not supported");
   assign(r, n->a->name, block(r, n));
 }
 
@@ -465,7 +498,8 @@ sl_status sli_template_run(const sli_template *t, sli_values *v, sli_value names
   run r = {.v = v, .here = &top};
   execute(&r, t->body, &text);
   if (v->status) return v->status;
-  if (!sli_take(v->memory.allowance, text.bytes + 1)) return sl_fail(SL_E_MEMORY, "there is no memory for %zu bytes of text", text.bytes);
+  if (!sli_take(v->memory.allowance, text.bytes + 1))
+    return sl_fail(SL_E_MEMORY, "there is no memory for %zu bytes of text", text.bytes);
   *out = sli_strdup(text.bytes ? text.at : "");
   return SL_OK;
 }

@@ -44,11 +44,13 @@ bool sli_values_step(sli_values *v, size_t steps) {
 
 /* Returns NULL once the memory is used up, or after any failure. */
 void *sli_values_room(sli_values *v, size_t bytes) {
-  if (!v->status && (bytes > v->most || v->used > v->most - bytes)) sli_values_fail(v, "it takes more memory than it may");
+  if (!v->status && (bytes > v->most || v->used > v->most - bytes))
+    sli_values_fail(v, "it takes more memory than it may");
   if (v->status) return NULL;
   v->used += bytes + 16;
   void *out = sli_bounded_alloc(&v->memory, bytes);
-  if (!out) v->status = sl_fail(SL_E_MEMORY, "line %d of the template: there is no more memory", v->line);
+  if (!out)
+    v->status = sl_fail(SL_E_MEMORY, "line %d of the template: there is no more memory", v->line);
   return out;
 }
 
@@ -67,7 +69,9 @@ void sli_buffer_add(sli_values *v, text_buffer *b, const char *text, size_t byte
   b->at[b->bytes] = 0;
 }
 
-sli_value sli_buffer_value(const text_buffer *b) { return sli_value_span(b->bytes ? b->at : "", b->bytes); }
+sli_value sli_buffer_value(const text_buffer *b) {
+  return sli_value_span(b->bytes ? b->at : "", b->bytes);
+}
 
 /* Makes room for one more item of `size` bytes. */
 static bool grow(sli_values *v, void **items, size_t count, size_t *capacity, size_t size) {
@@ -83,7 +87,9 @@ static bool grow(sli_values *v, void **items, size_t count, size_t *capacity, si
 
 /* ---- constructors ---------------------------------------------------------------------------- */
 
-sli_value sli_value_span(const char *text, size_t bytes) { return (sli_value){.kind = SLI_TEXT, .text = {text, bytes}}; }
+sli_value sli_value_span(const char *text, size_t bytes) {
+  return (sli_value){.kind = SLI_TEXT, .text = {text, bytes}};
+}
 sli_value sli_value_bool(bool truth) { return (sli_value){.kind = SLI_BOOL, .truth = truth}; }
 sli_value sli_value_int(int64_t number) { return (sli_value){.kind = SLI_INT, .number = number}; }
 sli_value sli_value_real(double real) { return (sli_value){.kind = SLI_REAL, .real = real}; }
@@ -107,7 +113,8 @@ sli_value sli_value_list(sli_values *v) {
 
 void sli_value_add(sli_values *v, sli_value list, sli_value item) {
   sli_list *l = list.list;
-  if (grow(v, (void **)&l->items, l->count, &l->capacity, sizeof *l->items)) l->items[l->count++] = item;
+  if (grow(v, (void **)&l->items, l->count, &l->capacity, sizeof *l->items))
+    l->items[l->count++] = item;
 }
 
 sli_value sli_value_dict(sli_values *v) {
@@ -142,37 +149,44 @@ void sli_value_set(sli_values *v, sli_value dict, const char *key, sli_value ite
 /* ---- predicates ------------------------------------------------------------------------------ */
 
 bool sli_text_is(sli_value v, const char *text) {
-  return v.kind == SLI_TEXT && v.text.bytes == strlen(text) && !memcmp(v.text.at, text, v.text.bytes);
+  return v.kind == SLI_TEXT && v.text.bytes == strlen(text) &&
+         !memcmp(v.text.at, text, v.text.bytes);
 }
 
 bool sli_value_is_true(sli_value v) {
   switch (v.kind) {
-  case SLI_UNDEFINED: case SLI_NONE: return false;
+  case SLI_UNDEFINED:
+  case SLI_NONE: return false;
   case SLI_BOOL: return v.truth;
   case SLI_INT: return v.number != 0;
   case SLI_REAL: return v.real != 0;
   case SLI_TEXT: return v.text.bytes;
-  case SLI_LIST: case SLI_TUPLE: return v.list->count;
+  case SLI_LIST:
+  case SLI_TUPLE: return v.list->count;
   case SLI_DICT: return v.dict->count;
   default: return true;
   }
 }
 
-bool sli_value_is_number(sli_value v) { return v.kind == SLI_INT || v.kind == SLI_REAL || v.kind == SLI_BOOL; }
+bool sli_value_is_number(sli_value v) {
+  return v.kind == SLI_INT || v.kind == SLI_REAL || v.kind == SLI_BOOL;
+}
 
 double sli_value_as_real(sli_value v) {
   return v.kind == SLI_REAL ? v.real : v.kind == SLI_BOOL ? (double)v.truth : (double)v.number;
 }
 
 const char *sli_value_kind(sli_value v) {
-  static const char *const names[] = {"undefined", "none", "a boolean", "a number", "a number", "a text", "a list", "a tuple",
-                                      "a dict", "a namespace", "a macro", "a function", "a loop"};
+  static const char *const names[] = {
+      "undefined", "none",   "a boolean",   "a number", "a number",   "a text", "a list",
+      "a tuple",   "a dict", "a namespace", "a macro",  "a function", "a loop"};
   return names[v.kind];
 }
 
 static bool lists_equal(sli_values *v, const sli_list *a, const sli_list *b) {
   bool equal = a->count == b->count;
-  for (size_t i = 0; equal && i < a->count; i++) equal = sli_value_equal(v, a->items[i], b->items[i]);
+  for (size_t i = 0; equal && i < a->count; i++)
+    equal = sli_value_equal(v, a->items[i], b->items[i]);
   return equal;
 }
 
@@ -180,19 +194,23 @@ static bool dicts_equal(sli_values *v, const sli_dict *a, const sli_dict *b) {
   bool equal = a->count == b->count;
   sli_value other;
   for (size_t i = 0; equal && i < a->count; i++)
-    equal = sli_dict_get(v, b, a->items[i].key, &other) && sli_value_equal(v, a->items[i].value, other);
+    equal =
+        sli_dict_get(v, b, a->items[i].key, &other) && sli_value_equal(v, a->items[i].value, other);
   return equal;
 }
 
 bool sli_value_equal(sli_values *v, sli_value a, sli_value b) {
   if (!sli_values_step(v, 1)) return false;
   if (a.kind == SLI_INT && b.kind == SLI_INT) return a.number == b.number;
-  if (sli_value_is_number(a) && sli_value_is_number(b)) return sli_value_as_real(a) == sli_value_as_real(b);
+  if (sli_value_is_number(a) && sli_value_is_number(b))
+    return sli_value_as_real(a) == sli_value_as_real(b);
   if (a.kind != b.kind) return false;
   switch (a.kind) {
-  case SLI_UNDEFINED: case SLI_NONE: return true;
+  case SLI_UNDEFINED:
+  case SLI_NONE: return true;
   case SLI_TEXT: return a.text.bytes == b.text.bytes && !memcmp(a.text.at, b.text.at, a.text.bytes);
-  case SLI_LIST: case SLI_TUPLE: return lists_equal(v, a.list, b.list);
+  case SLI_LIST:
+  case SLI_TUPLE: return lists_equal(v, a.list, b.list);
   case SLI_DICT: return dicts_equal(v, a.dict, b.dict);
   default: return a.other == b.other;
   }
@@ -217,7 +235,8 @@ bool sli_value_in(sli_values *v, sli_value item, sli_value all) {
   if (all.kind == SLI_UNDEFINED) return false;
   if (all.kind == SLI_DICT) return sli_dict_get(v, all.dict, item, &other);
   if (all.kind == SLI_TEXT && item.kind == SLI_TEXT)
-    return sli_values_step(v, all.text.bytes / 64) && memmem(all.text.at, all.text.bytes, item.text.at, item.text.bytes);
+    return sli_values_step(v, all.text.bytes / 64) &&
+           memmem(all.text.at, all.text.bytes, item.text.at, item.text.bytes);
   if (all.kind != SLI_LIST && all.kind != SLI_TUPLE) {
     sli_values_fail(v, "%s cannot be looked for in %s", sli_value_kind(item), sli_value_kind(all));
     return false;
@@ -243,9 +262,10 @@ size_t sli_text_characters(sli_value text) {
 
 /* Tests for white space as Python's str.strip() defines it; `bytes` is the character's length. */
 static bool is_space(const char *at, size_t bytes) {
-  static const char *const wide[] = {"\xc2\x85", "\u00a0", "\u1680", "\u2000", "\u2001", "\u2002", "\u2003", "\u2004", "\u2005",
-                                     "\u2006", "\u2007", "\u2008", "\u2009", "\u200a", "\u2028", "\u2029", "\u202f", "\u205f",
-                                     "\u3000"};
+  static const char *const wide[] = {"\xc2\x85", "\u00a0", "\u1680", "\u2000", "\u2001",
+                                     "\u2002",   "\u2003", "\u2004", "\u2005", "\u2006",
+                                     "\u2007",   "\u2008", "\u2009", "\u200a", "\u2028",
+                                     "\u2029",   "\u202f", "\u205f", "\u3000"};
   unsigned char c = (unsigned char)*at;
   if (bytes == 1) return (c >= 9 && c <= 13) || (c >= 0x1c && c <= 0x20);
   for (size_t i = 0; i < SLI_COUNT(wide); i++)
@@ -285,7 +305,8 @@ sli_list *sli_value_items(sli_values *v, sli_value value) {
   if (value.kind == SLI_LIST || value.kind == SLI_TUPLE) return value.list;
   if (value.kind == SLI_TEXT) return characters(v, value);
   if (value.kind == SLI_UNDEFINED) return &none;
-  if (value.kind != SLI_DICT) return sli_values_fail(v, "%s has no items", sli_value_kind(value)), &none;
+  if (value.kind != SLI_DICT)
+    return sli_values_fail(v, "%s has no items", sli_value_kind(value)), &none;
   sli_value keys = sli_value_list(v);
   for (size_t i = 0; i < value.dict->count; i++) sli_value_add(v, keys, value.dict->items[i].key);
   return keys.list;
@@ -293,13 +314,16 @@ sli_list *sli_value_items(sli_values *v, sli_value value) {
 
 /* ---- printing -------------------------------------------------------------------------------- */
 
-static void template_values_put(sli_values *v, text_buffer *out, const char *text) { sli_buffer_add(v, out, text, strlen(text)); }
+static void template_values_put(sli_values *v, text_buffer *out, const char *text) {
+  sli_buffer_add(v, out, text, strlen(text));
+}
 
 /* Prints the shortest digits that read back as this number, in Python's format. */
 static void put_real(sli_values *v, double real, text_buffer *out) {
   char text[40];
   int digits = 1;
-  if (!isfinite(real)) return template_values_put(v, out, isnan(real) ? "nan" : real > 0 ? "inf" : "-inf");
+  if (!isfinite(real))
+    return template_values_put(v, out, isnan(real) ? "nan" : real > 0 ? "inf" : "-inf");
   do snprintf(text, sizeof text, "%.*e", digits - 1, real);
   while (strtod(text, NULL) != real && digits++ < 17);
   int power = atoi(strchr(text, 'e') + 1);
@@ -318,7 +342,8 @@ static void put_number(sli_values *v, sli_value number, text_buffer *out) {
 /* Prints a quoted text as Python's repr() does, except for characters that Python considers
  * unprintable. */
 static void put_quoted(sli_values *v, sli_value text, text_buffer *out) {
-  bool single = memchr(text.text.at, '\'', text.text.bytes), twice = memchr(text.text.at, '"', text.text.bytes);
+  bool single = memchr(text.text.at, '\'', text.text.bytes),
+       twice = memchr(text.text.at, '"', text.text.bytes);
   char quote = single && !twice ? '"' : '\'', room[8];
   sli_buffer_add(v, out, &quote, 1);
   for (size_t i = 0; i < text.text.bytes && !v->status; i++) {
@@ -360,10 +385,12 @@ static void put_inner(sli_values *v, sli_value value, int depth, text_buffer *ou
   case SLI_NONE: return template_values_put(v, out, "None");
   case SLI_UNDEFINED: return template_values_put(v, out, "Undefined");
   case SLI_BOOL: return template_values_put(v, out, value.truth ? "True" : "False");
-  case SLI_INT: case SLI_REAL: return put_number(v, value, out);
+  case SLI_INT:
+  case SLI_REAL: return put_number(v, value, out);
   case SLI_TEXT: return put_quoted(v, value, out);
   case SLI_DICT: return put_dict(v, value.dict, depth + 1, out);
-  case SLI_LIST: case SLI_TUPLE:
+  case SLI_LIST:
+  case SLI_TUPLE:
     template_values_put(v, out, value.kind == SLI_LIST ? "[" : "(");
     put_items(v, value.list, depth + 1, out);
     template_values_put(v, out, value.kind == SLI_LIST ? "]" : value.list->count == 1 ? ",)" : ")");
@@ -397,7 +424,9 @@ static uint32_t character_at(sli_value text, size_t at, size_t bytes) {
 static void put_escaped(sli_values *v, uint32_t c, text_buffer *out) {
   char room[16];
   if (c < 0x10000) snprintf(room, sizeof room, "\\u%04x", c);
-  else snprintf(room, sizeof room, "\\u%04x\\u%04x", 0xd800 + ((c - 0x10000) >> 10), 0xdc00 + ((c - 0x10000) & 0x3ff));
+  else
+    snprintf(room, sizeof room, "\\u%04x\\u%04x", 0xd800 + ((c - 0x10000) >> 10),
+             0xdc00 + ((c - 0x10000) & 0x3ff));
   template_values_put(v, out, room);
 }
 
@@ -409,7 +438,8 @@ static void json_text(sli_values *v, sli_value text, bool ascii, text_buffer *ou
     const char *mark = c ? strchr(marks, c) : NULL;
     n = sli_text_step(text, at);
     if (mark) sli_buffer_add(v, out, (char[]){'\\', names[mark - marks]}, 2);
-    else if (c < ' ' || (ascii && c >= 0x7f && n > 1)) put_escaped(v, character_at(text, at, n), out);
+    else if (c < ' ' || (ascii && c >= 0x7f && n > 1))
+      put_escaped(v, character_at(text, at, n), out);
     else sli_buffer_add(v, out, text.text.at + at, n);
   }
   template_values_put(v, out, "\"");
@@ -418,10 +448,12 @@ static void json_text(sli_values *v, sli_value text, bool ascii, text_buffer *ou
 static void json_line(sli_values *v, const json_style *style, int depth, text_buffer *out) {
   if (style->indent < 0) return;
   template_values_put(v, out, "\n");
-  for (int64_t i = 0; i < style->indent * depth && !v->status; i++) template_values_put(v, out, " ");
+  for (int64_t i = 0; i < style->indent * depth && !v->status; i++)
+    template_values_put(v, out, " ");
 }
 
-static void json_list(sli_values *v, const sli_list *list, const json_style *style, int depth, text_buffer *out) {
+static void json_list(sli_values *v, const sli_list *list, const json_style *style, int depth,
+                      text_buffer *out) {
   template_values_put(v, out, "[");
   for (size_t i = 0; i < list->count && !v->status; i++) {
     if (i) sli_value_print(v, style->between, out);
@@ -433,22 +465,26 @@ static void json_list(sli_values *v, const sli_list *list, const json_style *sty
 }
 
 /* Returns the entry with the smallest key greater than `last`; NULL: none. */
-static const struct sli_entry *next_sorted(sli_values *v, const sli_dict *d, const struct sli_entry *last) {
+static const struct sli_entry *next_sorted(sli_values *v, const sli_dict *d,
+                                           const struct sli_entry *last) {
   const struct sli_entry *best = NULL;
   for (size_t i = 0; i < d->count && sli_values_step(v, 1); i++) {
     bool behind = !last || sli_value_compare(v, d->items[i].key, last->key) > 0;
-    if (behind && (!best || sli_value_compare(v, d->items[i].key, best->key) < 0)) best = &d->items[i];
+    if (behind && (!best || sli_value_compare(v, d->items[i].key, best->key) < 0))
+      best = &d->items[i];
   }
   return best;
 }
 
-static void json_dict(sli_values *v, const sli_dict *d, const json_style *style, int depth, text_buffer *out) {
+static void json_dict(sli_values *v, const sli_dict *d, const json_style *style, int depth,
+                      text_buffer *out) {
   const struct sli_entry *entry = NULL;
   template_values_put(v, out, "{");
   for (size_t i = 0; i < d->count && !v->status; i++) {
     entry = style->sorted ? next_sorted(v, d, entry) : &d->items[i];
     if (!entry) break;
-    if (entry->key.kind != SLI_TEXT) sli_values_fail(v, "tojson of a dict with a key that is no text");
+    if (entry->key.kind != SLI_TEXT)
+      sli_values_fail(v, "tojson of a dict with a key that is no text");
     if (i) sli_value_print(v, style->between, out);
     json_line(v, style, depth + 1, out);
     json_text(v, entry->key, style->ascii, out);
@@ -459,7 +495,8 @@ static void json_dict(sli_values *v, const sli_dict *d, const json_style *style,
   template_values_put(v, out, "}");
 }
 
-void sli_value_json(sli_values *v, sli_value value, const json_style *style, int depth, text_buffer *out) {
+void sli_value_json(sli_values *v, sli_value value, const json_style *style, int depth,
+                    text_buffer *out) {
   if (depth > MOST_DEPTH) return sli_values_fail(v, "a value is deeper than %d", MOST_DEPTH);
   switch (value.kind) {
   case SLI_NONE: return template_values_put(v, out, "null");
@@ -467,9 +504,13 @@ void sli_value_json(sli_values *v, sli_value value, const json_style *style, int
   case SLI_INT: return put_number(v, value, out);
   case SLI_REAL:
     if (isfinite(value.real)) return put_real(v, value.real, out);
-    return template_values_put(v, out, isnan(value.real) ? "NaN" : value.real > 0 ? "Infinity" : "-Infinity");
+    return template_values_put(v, out,
+                               isnan(value.real) ? "NaN"
+                               : value.real > 0  ? "Infinity"
+                                                 : "-Infinity");
   case SLI_TEXT: return json_text(v, value, style->ascii, out);
-  case SLI_LIST: case SLI_TUPLE: return json_list(v, value.list, style, depth, out);
+  case SLI_LIST:
+  case SLI_TUPLE: return json_list(v, value.list, style, depth, out);
   case SLI_DICT: return json_dict(v, value.dict, style, depth, out);
   default: sli_values_fail(v, "tojson of %s", sli_value_kind(value));
   }

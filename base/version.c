@@ -2,10 +2,6 @@
 /* Version of the library. */
 #include <sluice/version.h>
 
-const char *sl_version(void) {
-  return SLUICE_VERSION;
-}
+const char *sl_version(void) { return SLUICE_VERSION; }
 
-int sl_version_number(void) {
-  return SLUICE_VERSION_NUMBER;
-}
+int sl_version_number(void) { return SLUICE_VERSION_NUMBER; }

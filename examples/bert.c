@@ -24,12 +24,14 @@ static const sl_option options[] = {
     {"batch", SL_OPTION_INT, "16", "rows of a step", 1, 1 << 20},
     {"mask", SL_OPTION_FLOAT, "0.15", "how likely a byte is chosen", 0.01, 1},
     {"document-end", SL_OPTION_INT, "10", "byte that ends a document", 0, 255},
-    SL_OPTIMIZER_OPTIONS, {0}};
+    SL_OPTIMIZER_OPTIONS,
+    {0}};
 
 enum { BYTES = 256, HIDDEN = BYTES, TOKENS }; /* a hidden byte is a token of its own */
 
 static sl_tensor *dense(sl_graph *g, sl_tensor *x, int64_t out, const char *name) {
-  sl_tensor *w = sl_param(g, SL_TYPE(SL_F32, out, sl_dim(x, -1)), SL_NORMAL(0.05f), "%s.weight", name);
+  sl_tensor *w =
+      sl_param(g, SL_TYPE(SL_F32, out, sl_dim(x, -1)), SL_NORMAL(0.05f), "%s.weight", name);
   sl_tensor *b = sl_param(g, SL_TYPE(SL_F32, out), SL_CONSTANT(0), "%s.bias", name);
   return sl_linear(g, x, w, b);
 }

@@ -19,7 +19,8 @@ static const sl_option options[] = {
     {"width", SL_OPTION_INT, "96", "numbers per byte", 1, 1 << 14},
     {"context", SL_OPTION_INT, "128", "bytes of a sequence", 1, 1 << 12},
     {"batch", SL_OPTION_INT, "16", "sequences of a step", 1, 1 << 20},
-    SL_OPTIMIZER_OPTIONS, {0}};
+    SL_OPTIMIZER_OPTIONS,
+    {0}};
 
 /* Returns the decay of a channel: channel c of C forgets half in one to 2^8 positions. */
 static float decay_of(int64_t c, int64_t C) { return 1 - 0.5f / (float)(1 << 8 * c / C); }
@@ -76,19 +77,38 @@ static void serve(const sl_call *call) {
     const float *x = (const float *)call->in[0] + r * C;
     float *h = (float *)call->out[0] + r * C, *now = (float *)call->out[1] + *page * C;
     const float *before = p % SL_PAGE ? now : p ? (const float *)call->out[1] + page[-1] * C : NULL;
-    for (int64_t c = 0; c < C; c++) h[c] = now[c] = step(before ? before[c] : 0, x[c], decay_of(c, C));
+    for (int64_t c = 0; c < C; c++)
+      h[c] = now[c] = step(before ? before[c] : 0, x[c], decay_of(c, C));
   }
 }
 
 static const sl_op decay_served = {
-    .name = "decay_served", .min_in = 2, .max_in = 2, .nout = 2, .updates = 2,
-    .infer = infer_served, .kernels = SL_CPU_KERNEL(serve), .looks = 1, .follows = 1,
+    .name = "decay_served",
+    .min_in = 2,
+    .max_in = 2,
+    .nout = 2,
+    .updates = 2,
+    .infer = infer_served,
+    .kernels = SL_CPU_KERNEL(serve),
+    .looks = 1,
+    .follows = 1,
 };
 
-static const sl_op decay_b = {.name = "decay_b", .min_in = 1, .max_in = 1, .nout = 1, .infer = infer, .kernels = SL_CPU_KERNEL(backward)};
+static const sl_op decay_b = {.name = "decay_b",
+                              .min_in = 1,
+                              .max_in = 1,
+                              .nout = 1,
+                              .infer = infer,
+                              .kernels = SL_CPU_KERNEL(backward)};
 
 static const sl_op decay = {
-    .name = "decay", .served = &decay_served, .min_in = 1, .max_in = 1, .nout = 1, .infer = infer, .kernels = SL_CPU_KERNEL(forward),
+    .name = "decay",
+    .served = &decay_served,
+    .min_in = 1,
+    .max_in = 1,
+    .nout = 1,
+    .infer = infer,
+    .kernels = SL_CPU_KERNEL(forward),
     .grad = {{.op = &decay_b, .cls = SL_CLASS_B, .in = {SL_DOUT(0)}, .nof = 1, .of = {0}}},
 };
 
@@ -98,10 +118,12 @@ static sl_tensor *layer(sl_graph *g, sl_tensor *x, int64_t C, int number) {
   sl_block(g, "layer.%d", number);
   sl_tensor *gain = sl_param(g, SL_TYPE(SL_F32, C), SL_CONSTANT(1), "layer.%d.norm", number);
   sl_tensor *up = sl_param(g, SL_TYPE(SL_F32, 4 * C, C), SL_NORMAL(0.05f), "layer.%d.up", number);
-  sl_tensor *down = sl_param(g, SL_TYPE(SL_F32, C, 4 * C), SL_NORMAL(0.05f), "layer.%d.down", number);
+  sl_tensor *down =
+      sl_param(g, SL_TYPE(SL_F32, C, 4 * C), SL_NORMAL(0.05f), "layer.%d.down", number);
   sl_tensor *h = sl_rmsnorm(g, x, gain, 1e-5f), *means;
   sl_apply(g, &decay, NULL, 1, &h, 0, &means);
-  return sl_add(g, x, sl_linear(g, sl_gelu(g, sl_linear(g, sl_add(g, h, means), up, NULL)), down, NULL));
+  return sl_add(g, x,
+                sl_linear(g, sl_gelu(g, sl_linear(g, sl_add(g, h, means), up, NULL)), down, NULL));
 }
 
 static sl_status build(sl_graph *g, const sl_args *args) {

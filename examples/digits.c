@@ -67,7 +67,7 @@ static int place_of(const digits *d, int p) {
 }
 
 static void fill_rows(const digits *d, const sl_tick *tick, bool test, void *const *out) {
-  float *images = out[0];   /* [rows, 1, SIDE, SIDE], or [rows, patches, PATCH] */
+  float *images = out[0];    /* [rows, 1, SIDE, SIDE], or [rows, patches, PATCH] */
   int32_t *classes = out[1]; /* [rows] */
   int64_t first = (tick->step * d->microbatches + tick->microbatch) * d->rows;
   for (int64_t i = 0; i < d->rows; i++) {
@@ -106,8 +106,12 @@ static digits *make_source(sl_graph *g, const sl_args *args, bool patches) {
   d->types[0] = patches ? SL_TYPE(SL_F32, d->rows, PIXELS / PATCH, PATCH)
                         : SL_TYPE(SL_F32, d->rows, 1, SIDE, SIDE);
   d->types[1] = SL_TYPE(SL_I32, d->rows);
-  d->source = (sl_source){.nout = 2, .types = d->types, .fill = fill, .ctx = d,
-                          .fill_held_out = fill_held_out, .held_out = d->rows ? (int)(TEST / d->rows) : 0,
+  d->source = (sl_source){.nout = 2,
+                          .types = d->types,
+                          .fill = fill,
+                          .ctx = d,
+                          .fill_held_out = fill_held_out,
+                          .held_out = d->rows ? (int)(TEST / d->rows) : 0,
                           .held_out_rest = d->rows ? (int)(TEST % d->rows) : 0};
   read_file(g, d, sl_arg_text(args, "data"));
   return d;
@@ -120,8 +124,8 @@ static sl_tensor *convolution(sl_graph *g, sl_tensor *x, int64_t out, int64_t si
                               const char *name) {
   int64_t in = sl_dim(x, 1);
   float bound = in > 0 ? sqrtf(6.0f / (float)(in * side * side)) : 0;
-  sl_tensor *w = sl_param(g, SL_TYPE(SL_F32, out, in, side, side), SL_UNIFORM(bound), "%s.weight",
-                          name);
+  sl_tensor *w =
+      sl_param(g, SL_TYPE(SL_F32, out, in, side, side), SL_UNIFORM(bound), "%s.weight", name);
   sl_tensor *b = sl_param(g, SL_TYPE(SL_F32, out), SL_CONSTANT(0), "%s.bias", name);
   const sl_window window = {.pad = {pad, pad}};
   return sl_relu(g, sl_conv(g, x, w, b, &window));
@@ -184,8 +188,8 @@ static sl_tensor *layer(sl_graph *g, sl_tensor *x, int number) {
 static sl_tensor *transformer(sl_graph *g, sl_tensor *x, int64_t width) {
   sl_block(g, "patches");
   x = dense(g, x, width, "patches");
-  x = sl_position(g, x, sl_param(g, SL_TYPE(SL_F32, PIXELS / PATCH, width), SL_NORMAL(0.1f),
-                                 "position"));
+  x = sl_position(g, x,
+                  sl_param(g, SL_TYPE(SL_F32, PIXELS / PATCH, width), SL_NORMAL(0.1f), "position"));
   for (int i = 0; i < LAYERS; i++) {
     sl_block(g, "h.%d", i);
     x = layer(g, x, i);
@@ -206,8 +210,12 @@ static sl_status build(sl_graph *g, const sl_args *args) {
   sl_output(g, "digits", logits);
   sl_metric(g, "accuracy", sl_accuracy(g, logits, data[1]));
   sl_train(g, sl_cross_entropy(g, logits, data[1]),
-           &(sl_optimizer){.lr = (float)sl_arg_float(args, "lr"), .beta1 = 0.9f, .beta2 = 0.99f,
-                           .eps = 1e-8f, .clip = 1, .weight_decay = 0.5f});
+           &(sl_optimizer){.lr = (float)sl_arg_float(args, "lr"),
+                           .beta1 = 0.9f,
+                           .beta2 = 0.99f,
+                           .eps = 1e-8f,
+                           .clip = 1,
+                           .weight_decay = 0.5f});
   return sl_graph_status(g);
 }
 

@@ -24,8 +24,8 @@
 
 typedef struct vertices {
   int64_t count;
-  int64_t *first;  /* [count + 1]: index of a vertex's first neighbour */
-  int32_t *to;     /* neighbours in ascending order */
+  int64_t *first; /* [count + 1]: index of a vertex's first neighbour */
+  int32_t *to;    /* neighbours in ascending order */
   float *weight;
 } vertices;
 
@@ -151,8 +151,13 @@ static void sum_rows(void *arg, int chunk) {
 }
 
 static void sum_all(const sl_call *call, const float *x, int64_t from) {
-  sums s = {call->attrs->user, x, call->out[0], call->tick.row, sl_type_rows(&call->out_type[0]),
-            from, sl_type_last(&call->out_type[0])};
+  sums s = {call->attrs->user,
+            x,
+            call->out[0],
+            call->tick.row,
+            sl_type_rows(&call->out_type[0]),
+            from,
+            sl_type_last(&call->out_type[0])};
   sl_team_for(call->team, (int)((s.count + ROWS - 1) / ROWS), sum_rows, &s);
 }
 
@@ -178,19 +183,43 @@ static void aggregate_piece_b(const sl_call *call) {
   sum_all(call, put_in_record(call), call->tick.row);
 }
 
-static const sl_op row_b = {.name = "aggregate_b", .min_in = 1, .max_in = 1, .nout = 1,
-                            .infer = infer, .cost = cost, .kernels = SL_CPU_KERNEL(aggregate)};
-static const sl_op row_piece_b = {.name = "aggregate_piece_b", .min_in = 1, .max_in = 1, .nout = 2,
-                                  .infer = infer_piece, .cost = cost, .kernels = SL_CPU_KERNEL(aggregate_piece_b),
-                                  .pieces = SL_PIECES_STATE, .updates = 1 << 1};
+static const sl_op row_b = {.name = "aggregate_b",
+                            .min_in = 1,
+                            .max_in = 1,
+                            .nout = 1,
+                            .infer = infer,
+                            .cost = cost,
+                            .kernels = SL_CPU_KERNEL(aggregate)};
+static const sl_op row_piece_b = {.name = "aggregate_piece_b",
+                                  .min_in = 1,
+                                  .max_in = 1,
+                                  .nout = 2,
+                                  .infer = infer_piece,
+                                  .cost = cost,
+                                  .kernels = SL_CPU_KERNEL(aggregate_piece_b),
+                                  .pieces = SL_PIECES_STATE,
+                                  .updates = 1 << 1};
 static const sl_op row_piece = {
-    .name = "aggregate_piece", .min_in = 1, .max_in = 1, .nout = 2, .infer = infer_piece,
-    .cost = cost, .kernels = SL_CPU_KERNEL(aggregate_piece), .pieces = SL_PIECES_STATE, .updates = 1 << 1,
+    .name = "aggregate_piece",
+    .min_in = 1,
+    .max_in = 1,
+    .nout = 2,
+    .infer = infer_piece,
+    .cost = cost,
+    .kernels = SL_CPU_KERNEL(aggregate_piece),
+    .pieces = SL_PIECES_STATE,
+    .updates = 1 << 1,
     .lasts = 1 << 1,
     .grad = {{.op = &row_piece_b, .cls = SL_CLASS_B, .in = {SL_DOUT(0)}, .nof = 1, .of = {0}}}};
 static const sl_op row = {
-    .name = "aggregate", .min_in = 1, .max_in = 1, .nout = 1, .infer = infer, .cost = cost,
-    .kernels = SL_CPU_KERNEL(aggregate), .pieced = &row_piece,
+    .name = "aggregate",
+    .min_in = 1,
+    .max_in = 1,
+    .nout = 1,
+    .infer = infer,
+    .cost = cost,
+    .kernels = SL_CPU_KERNEL(aggregate),
+    .pieced = &row_piece,
     .grad = {{.op = &row_b, .cls = SL_CLASS_B, .in = {SL_DOUT(0)}, .nof = 1, .of = {0}}}};
 
 /* ---- the data ---------------------------------------------------------------------------------
@@ -208,8 +237,8 @@ typedef struct looks {
 } looks;
 
 static void fill_rows(const looks *l, const sl_tick *tick, bool held_out, void *const *out) {
-  float *x = out[0];        /* [1, rows, features] */
-  int32_t *label = out[1];  /* [1, rows] */
+  float *x = out[0];       /* [1, rows, features] */
+  int32_t *label = out[1]; /* [1, rows] */
   int64_t rows = tick->rows ? tick->rows : l->count;
   for (int64_t i = 0; i < rows; i++) {
     int64_t vertex = tick->row + i;
@@ -239,8 +268,13 @@ static looks *make_source(sl_graph *g, const sl_args *args) {
   l->features = (int)sl_arg_int(args, "features");
   l->types[0] = SL_TYPE(SL_F32, 1, n, l->features);
   l->types[1] = SL_TYPE(SL_I32, 1, n);
-  l->source = (sl_source){.nout = 2, .types = l->types, .fill = fill, .ctx = l, .cut = 2,
-                          .fill_held_out = fill_held_out, .held_out = 1};
+  l->source = (sl_source){.nout = 2,
+                          .types = l->types,
+                          .fill = fill,
+                          .ctx = l,
+                          .cut = 2,
+                          .fill_held_out = fill_held_out,
+                          .held_out = 1};
   return l;
 }
 
@@ -253,7 +287,8 @@ static const sl_option options[] = {
     {"features", SL_OPTION_INT, "20", "numbers that are known of a vertex", 1, 4096},
     {"layers", SL_OPTION_INT, "4", "layers", 1, 1000},
     {"width", SL_OPTION_INT, "32", "numbers for a vertex between layers", 1, 1 << 14},
-    {"lr", SL_OPTION_FLOAT, "0.01", "learning rate", 0, 1}, {0}};
+    {"lr", SL_OPTION_FLOAT, "0.01", "learning rate", 0, 1},
+    {0}};
 
 static sl_tensor *dense(sl_graph *g, sl_tensor *x, int64_t out, const char *name) {
   int64_t in = sl_dim(x, -1);
@@ -284,8 +319,8 @@ static sl_status build(sl_graph *g, const sl_args *args) {
   sl_block(g, "output");
   sl_tensor *logits = dense(g, x, l->classes, "output"); /* [1, N, classes] */
   sl_output(g, "logits", logits);
-  sl_metric(g, "accuracy", sl_scale(g, sl_accuracy(g, logits, data[1]),
-                                    (float)LABELLED / (LABELLED - 1)));
+  sl_metric(g, "accuracy",
+            sl_scale(g, sl_accuracy(g, logits, data[1]), (float)LABELLED / (LABELLED - 1)));
   sl_train(g, sl_cross_entropy_with(g, logits, data[1], NULL),
            &(sl_optimizer){.lr = (float)sl_arg_float(args, "lr")});
   return sl_graph_status(g);

@@ -13,7 +13,8 @@ static const sl_option options[] = {
     {"width", SL_OPTION_INT, "96", "units of a layer", 1, 1 << 14},
     {"context", SL_OPTION_INT, "32", "bytes of a sequence", 1, 1 << 12},
     {"batch", SL_OPTION_INT, "32", "sequences of a step", 1, 1 << 20},
-    SL_OPTIMIZER_OPTIONS, {0}};
+    SL_OPTIMIZER_OPTIONS,
+    {0}};
 
 /* One layer: x [B, T, C] -> h [B, T, H].
  *
@@ -37,7 +38,8 @@ static sl_tensor *layer(sl_graph *g, sl_tensor *x, int64_t H, const char *name) 
     sl_tensor *z = sl_slice(g, gates, 2, 0, H), *r = sl_slice(g, gates, 2, H, H);
     if (before) n = sl_add(g, n, sl_mul(g, r, sl_linear(g, before, v, NULL)));
     n = sl_tanh(g, n);
-    h[t] = before ? sl_add(g, n, sl_mul(g, z, sl_sub(g, before, n))) : sl_sub(g, n, sl_mul(g, z, n));
+    h[t] =
+        before ? sl_add(g, n, sl_mul(g, z, sl_sub(g, before, n))) : sl_sub(g, n, sl_mul(g, z, n));
     before = h[t];
   }
   return sl_concat(g, 1, (int)T, h);

@@ -75,18 +75,41 @@ static void snake_w(const sl_call *call) {
 /* Signature of the op: rows are independent of each other, and every device needs all of a. The
  * op can therefore be sharded by rows, and sequences can be cut. */
 enum { A_IS_WHOLE = 1 << 1 };
-static const sl_op row_b = {.name = "snake_b", .min_in = 3, .max_in = 3, .nout = 1, .infer = infer,
-                            .kernels = SL_CPU_KERNEL(snake_b), .pieces = SL_PIECES_ROWS, .whole = A_IS_WHOLE};
-static const sl_op row_w = {.name = "snake_w", .min_in = 3, .max_in = 3, .nout = 1,
-                            .infer = infer_w, .kernels = SL_CPU_KERNEL(snake_w), .accumulates = 1,
-                            .pieces = SL_PIECES_ROWS, .whole = A_IS_WHOLE};
-static const sl_op row = {
-    .name = "snake", .min_in = 2, .max_in = 2, .nout = 1, .infer = infer, .kernels = SL_CPU_KERNEL(snake),
-    .pieces = SL_PIECES_ROWS, .whole = A_IS_WHOLE,
-    .grad = {{.op = &row_b, .cls = SL_CLASS_B, .in = {SL_IN(0), SL_IN(1), SL_DOUT(0)},
-              .nof = 1, .of = {0}},
-             {.op = &row_w, .cls = SL_CLASS_W, .in = {SL_IN(0), SL_IN(1), SL_DOUT(0)},
-              .nof = 1, .of = {1}}}};
+static const sl_op row_b = {.name = "snake_b",
+                            .min_in = 3,
+                            .max_in = 3,
+                            .nout = 1,
+                            .infer = infer,
+                            .kernels = SL_CPU_KERNEL(snake_b),
+                            .pieces = SL_PIECES_ROWS,
+                            .whole = A_IS_WHOLE};
+static const sl_op row_w = {.name = "snake_w",
+                            .min_in = 3,
+                            .max_in = 3,
+                            .nout = 1,
+                            .infer = infer_w,
+                            .kernels = SL_CPU_KERNEL(snake_w),
+                            .accumulates = 1,
+                            .pieces = SL_PIECES_ROWS,
+                            .whole = A_IS_WHOLE};
+static const sl_op row = {.name = "snake",
+                          .min_in = 2,
+                          .max_in = 2,
+                          .nout = 1,
+                          .infer = infer,
+                          .kernels = SL_CPU_KERNEL(snake),
+                          .pieces = SL_PIECES_ROWS,
+                          .whole = A_IS_WHOLE,
+                          .grad = {{.op = &row_b,
+                                    .cls = SL_CLASS_B,
+                                    .in = {SL_IN(0), SL_IN(1), SL_DOUT(0)},
+                                    .nof = 1,
+                                    .of = {0}},
+                                   {.op = &row_w,
+                                    .cls = SL_CLASS_W,
+                                    .in = {SL_IN(0), SL_IN(1), SL_DOUT(0)},
+                                    .nof = 1,
+                                    .of = {1}}}};
 
 /* ---- the data ---------------------------------------------------------------------- */
 
@@ -115,7 +138,8 @@ static void fill(void *ctx, const sl_tick *tick, void *const *out) {
 static const sl_option options[] = {
     {"points", SL_OPTION_INT, "256", "points of a step", 1, 1 << 20},
     {"width", SL_OPTION_INT, "32", "units of a hidden layer", 1, 1 << 12},
-    {"lr", SL_OPTION_FLOAT, "0.01", "learning rate", 0, 1}, {0}};
+    {"lr", SL_OPTION_FLOAT, "0.01", "learning rate", 0, 1},
+    {0}};
 
 static sl_tensor *dense(sl_graph *g, sl_tensor *x, int64_t out, const char *name) {
   int64_t in = sl_dim(x, -1);

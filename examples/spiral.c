@@ -43,7 +43,7 @@ static double noise(uint64_t number) {
 
 static void fill(void *ctx, const sl_tick *tick, void *const *out) {
   const spirals *s = ctx;
-  float *points = out[0];   /* [rows, 2] */
+  float *points = out[0];    /* [rows, 2] */
   int32_t *classes = out[1]; /* [rows] */
   int64_t first = (tick->step * s->microbatches + tick->microbatch) * s->rows;
   for (int64_t i = 0; i < s->rows; i++) {
@@ -97,7 +97,9 @@ static sl_status build(sl_graph *g, const sl_args *args) {
   sl_tensor *logits = layer(g, x, 2, "output"); /* [rows, 2] */
   sl_output(g, "classes", logits);
   sl_train(g, sl_cross_entropy(g, logits, data[1]),
-           &(sl_optimizer){.lr = (float)sl_arg_float(args, "lr"), .beta1 = 0.9f, .beta2 = 0.99f,
+           &(sl_optimizer){.lr = (float)sl_arg_float(args, "lr"),
+                           .beta1 = 0.9f,
+                           .beta2 = 0.99f,
                            .weight_decay = SL_OFF});
   return sl_graph_status(g);
 }

@@ -13,44 +13,49 @@ struct sl_tensor {
   int id;
   const char *name;
   sl_type type;
-  sl_here at;          /* call that made it */
-  sli_node *producer;  /* NULL for a parameter */
-  int output;          /* index among the producer's outputs */
+  sl_here at;         /* call that made it */
+  sli_node *producer; /* NULL for a parameter */
+  int output;         /* index among the producer's outputs */
   bool param;
-  bool needs_grad;     /* true for a parameter, or a tensor computed from one */
-  int rank;            /* rank of the device that makes it within its stage; 0 where the stage
-                          has one device */
-  bool transient;      /* the whole of a sharded tensor, gathered for the moment it is needed */
-  sl_tensor *kept;     /* for a recomputed tensor: the original, where some pieces still have it;
-                          else NULL */
-  bool leaves;         /* original that some pieces read in place of the recomputed tensor */
-  bool narrow;         /* bf16 where devices compute on bf16 tensors; see sli_narrow_mark */
-  sl_tensor *valid_length;  /* valid length: link towards the first tensor of its set; NULL:
-                          all its rows are valid. See sli_pass_valid_lengths */
-  int64_t rows;        /* of the first tensor of a set: its capacity in rows */
-  const sl_shard *shard; /* part of the whole that this parameter or optimizer state is, where a
-                            stage has several devices; NULL: all. The devices' parts of one whole
-                            have the same name */
+  bool needs_grad; /* true for a parameter, or a tensor computed from one */
+  int rank;        /* rank of the device that makes it within its stage; 0 where the stage
+                      has one device */
+  bool transient;  /* the whole of a sharded tensor, gathered for the moment it is needed */
+  sl_tensor *kept; /* for a recomputed tensor: the original, where some pieces still have it;
+                      else NULL */
+  bool leaves;     /* original that some pieces read in place of the recomputed tensor */
+  bool narrow;     /* bf16 where devices compute on bf16 tensors; see sli_narrow_mark */
+  sl_tensor *valid_length; /* valid length: link towards the first tensor of its set; NULL:
+                         all its rows are valid. See sli_pass_valid_lengths */
+  int64_t rows;            /* of the first tensor of a set: its capacity in rows */
+  const sl_shard *shard;   /* part of the whole that this parameter or optimizer state is, where a
+                              stage has several devices; NULL: all. The devices' parts of one whole
+                              have the same name */
   /* parameters only: */
-  int param_index;     /* order of creation */
-  sl_init init;        /* also of an optimizer's states */
-  int home;            /* block of the first use, which updates it; -1 unused */
-  int ngrads;          /* gradient tensors, one per use, in order of use */
+  int param_index; /* order of creation */
+  sl_init init;    /* also of an optimizer's states */
+  int home;        /* block of the first use, which updates it; -1 unused */
+  int ngrads;      /* gradient tensors, one per use, in order of use */
   sl_tensor **grads;
-  bool replica;        /* a device of lower rank has the same values */
-  sl_storage storage;  /* of a served graph: storage format of its values */
-  sl_type values;      /* type of the values, if not F32; `type` is the stored type */
+  bool replica;               /* a device of lower rank has the same values */
+  sl_storage storage;         /* of a served graph: storage format of its values */
+  sl_type values;             /* type of the values, if not F32; `type` is the stored type */
   const sl_adapter *adapter;  /* adapter that it has, or is part of; NULL: neither */
   const sl_optimizer *update; /* its settings, set by sli_training_settle(); NULL: frozen */
   /* used during sli_pass_gradients: */
-  sl_tensor *grad;     /* sum of the contributions seen so far */
+  sl_tensor *grad; /* sum of the contributions seen so far */
   int nsums;
 };
 
 /* Phases keep update work in an order that crosses stages without cycles. */
-enum { SLI_PHASE_MAIN, SLI_PHASE_NORM, SLI_PHASE_CLIP, SLI_PHASE_UPDATE,
-       SLI_PHASE_PACK /* before everything else of a step */,
-       SLI_PHASE_EVAL /* beside everything else, every so many steps */ };
+enum {
+  SLI_PHASE_MAIN,
+  SLI_PHASE_NORM,
+  SLI_PHASE_CLIP,
+  SLI_PHASE_UPDATE,
+  SLI_PHASE_PACK /* before everything else of a step */,
+  SLI_PHASE_EVAL /* beside everything else, every so many steps */
+};
 
 /* Attributes and types of a node for one length of piece, where sequences are cut. */
 typedef struct sli_shapes {
@@ -62,18 +67,18 @@ typedef struct sli_shapes {
 struct sli_node {
   int id;
   const sl_op *op;
-  const char *name;    /* "h.3/linear.2", "h.3/linear.2:linear_w" */
+  const char *name; /* "h.3/linear.2", "h.3/linear.2:linear_w" */
   sl_attrs attrs;
   sl_here at;
   sl_class cls;
-  int block;           /* -1: belongs to no stage (the clip, reports) */
-  int rank;            /* rank of the device that runs it within its stage */
+  int block; /* -1: belongs to no stage (the clip, reports) */
+  int rank;  /* rank of the device that runs it within its stage */
   int phase;
-  bool eval;           /* belongs to an evaluation or hands data to one: fires every eval_every
-                          steps */
-  bool per_step;       /* fires once a step instead of once a tick */
-  int remote_axis;     /* axis of the grid along which the call reads other devices' parts */
-  double remote_bytes; /* bytes of those parts */
+  bool eval;                /* belongs to an evaluation or hands data to one: fires every eval_every
+                               steps */
+  bool per_step;            /* fires once a step instead of once a tick */
+  int remote_axis;          /* axis of the grid along which the call reads other devices' parts */
+  double remote_bytes;      /* bytes of those parts */
   uint32_t accumulate_span; /* outputs summed over the step's ticks */
   int nin, nout;
   sl_tensor **in;      /* NULL: absent optional input */
@@ -91,8 +96,8 @@ struct sli_node {
   /* set by a gradient rule: the rule, and the forward node it differentiates */
   const sl_grad_rule *rule;
   const sli_node *about;
-  sli_shapes *shapes;  /* [variants] by length, the longest first, whose types are those above;
-                          NULL where sequences are not cut */
+  sli_shapes *shapes; /* [variants] by length, the longest first, whose types are those above;
+                         NULL where sequences are not cut */
 };
 
 /* True for a node of the model as written. Gradients may also be computed during the forward
@@ -110,19 +115,19 @@ static inline bool sli_makes_transient(const sli_node *n) {
 
 typedef struct sli_block {
   const char *name;
-  int stage;           /* forced stage, or -1 */
-  bool sharded;         /* one stage's part of a block sharded over all stages; such blocks come
-                          last, and `stage` then counts the devices along the pipeline */
-  bool swept;          /* where sequences are cut: its calls get earlier pieces one by one
-                          (sl_op.swept) */
-  bool gathers;        /* devices shard the positions of pieces, and each gathers all keys of a
-                          piece for its own queries (attention_share) */
+  int stage;    /* forced stage, or -1 */
+  bool sharded; /* one stage's part of a block sharded over all stages; such blocks come
+                  last, and `stage` then counts the devices along the pipeline */
+  bool swept;   /* where sequences are cut: its calls get earlier pieces one by one
+                   (sl_op.swept) */
+  bool gathers; /* devices shard the positions of pieces, and each gathers all keys of a
+                   piece for its own queries (attention_share) */
 } sli_block;
 
 /* Settings for the parameters that match a pattern. */
 typedef struct sli_param_rule {
   const char *pattern;
-  sl_here at;          /* no file: given on a command line */
+  sl_here at; /* no file: given on a command line */
   bool frozen;
   sl_group_settings group;
 } sli_param_rule;
@@ -133,19 +138,19 @@ typedef struct sli_adapter_rule {
   sl_here at;
   int rank;
   float alpha;
-  bool used;           /* matched a parameter */
+  bool used; /* matched a parameter */
 } sli_adapter_rule;
 
 /* Value averaged over microbatches: the loss, or a metric. */
 typedef struct sli_mean {
   const char *name;
-  sl_tensor *tensor;    /* the first part, where several devices have parts */
-  bool adds;            /* where sequences are cut: a piece contributes a summand */
-  int nparts;           /* 1, or one part per device that has its own */
+  sl_tensor *tensor; /* the first part, where several devices have parts */
+  bool adds;         /* where sequences are cut: a piece contributes a summand */
+  int nparts;        /* 1, or one part per device that has its own */
   struct sli_mean_part {
     sl_tensor *tensor;
     const double *share; /* [variants, or 1] share of the mean; NULL: all */
-  } *parts;
+  } * parts;
 } sli_mean;
 
 /* Input types of a node with many inputs. */
@@ -158,22 +163,22 @@ typedef struct sli_types {
 struct sl_graph {
   sl_graph_options options;
   sli_arena arena;
-  sl_status status;    /* first error */
-  char *detail;        /* text of the error */
+  sl_status status; /* first error */
+  char *detail;     /* text of the error */
   int nnodes, ntensors, nblocks, nparams;
   size_t node_capacity, tensor_capacity, block_capacity, param_capacity;
-  sli_node **nodes;    /* forward nodes in order of creation, then those that passes append,
-                          always in an order in which they may run */
+  sli_node **nodes; /* forward nodes in order of creation, then those that passes append,
+                       always in an order in which they may run */
   sl_tensor **tensors;
   sli_block *blocks;
   sl_tensor **params;
-  struct sli_known {       /* indexes for fast lookup: */
-    uint64_t *of;          /* [nparams] hashes of the parameters' names */
+  struct sli_known { /* indexes for fast lookup: */
+    uint64_t *of;    /* [nparams] hashes of the parameters' names */
     size_t capacity;
-    sli_types types[16];   /* of the latest nodes with many inputs, which often agree */
+    sli_types types[16]; /* of the latest nodes with many inputs, which often agree */
   } known;
-  sli_mean loss;        /* its tensor is NULL before sl_train */
-  struct sli_metrics {  /* metrics of evaluations */
+  sli_mean loss;       /* its tensor is NULL before sl_train */
+  struct sli_metrics { /* metrics of evaluations */
     int count;
     size_t capacity;
     sli_mean *of;
@@ -183,12 +188,12 @@ struct sl_graph {
       sli_mean *of;
     } counters;
   } metrics;
-  struct sli_evaluated {  /* size of an evaluation on held-out data, once settled; see
-                             sli_evaluation_weight */
-    int microbatches;     /* number of microbatches in an evaluation */
-    int whole;            /* leading microbatches with as many rows as in training */
-    int rows, rest;       /* rows of a microbatch, 0: unknown; and rows left over after the whole
-                             ones */
+  struct sli_evaluated { /* size of an evaluation on held-out data, once settled; see
+                            sli_evaluation_weight */
+    int microbatches;    /* number of microbatches in an evaluation */
+    int whole;           /* leading microbatches with as many rows as in training */
+    int rows, rest;      /* rows of a microbatch, 0: unknown; and rows left over after the whole
+                            ones */
   } evaluated;
   sl_tensor *grad_norm; /* f64 scalar, once a step: the clip node's second output */
   struct sli_training {
@@ -200,28 +205,28 @@ struct sl_graph {
       int nrules;
       size_t capacity;
       sli_adapter_rule *rules;
-      bool read;            /* options.training has been applied */
+      bool read; /* options.training has been applied */
     } adapters;
   } training;
   /* set where sequences are cut, else 0 and NULL: */
-  int64_t length;          /* positions of a whole sequence */
-  int64_t *lengths;        /* [pieces] */
-  int nvariants;           /* number of different lengths */
+  int64_t length;           /* positions of a whole sequence */
+  int64_t *lengths;         /* [pieces] */
+  int nvariants;            /* number of different lengths */
   int64_t *variant_lengths; /* longest first */
-  sl_tensor *batch;        /* batch of a served graph; see batch.h */
+  sl_tensor *batch;         /* batch of a served graph; see batch.h */
   int noutputs;
   size_t output_capacity;
   struct sli_output {
     const char *name;
     sl_tensor *tensor;
-  } *outputs;
+  } * outputs;
   struct sli_cleanups { /* run by destroy (closes token files) */
     int count;
     size_t capacity;
     struct sli_cleanup {
       void (*fn)(void *arg);
       void *arg;
-    } *of;
+    } * of;
   } cleanups;
 };
 

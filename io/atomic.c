@@ -151,11 +151,13 @@ sl_status sli_atomic_check_folder(const char *path) {
   if (mkdir(path, 0777) && errno != EEXIST)
     return sl_fail(SL_E_USAGE, "cannot make the folder %s: %s", path, strerror(errno));
   struct stat info;
-  if (!stat(path, &info) && !S_ISDIR(info.st_mode)) return sl_fail(SL_E_USAGE, "%s is no folder", path);
+  if (!stat(path, &info) && !S_ISDIR(info.st_mode))
+    return sl_fail(SL_E_USAGE, "%s is no folder", path);
   char *file = sli_format("%s/try", path);
   sl_status status = sli_atomic_check(file);
   free(file);
-  return status ? sl_fail(status, "cannot write to the folder %s: %s", path, strerror(errno)) : SL_OK;
+  return status ? sl_fail(status, "cannot write to the folder %s: %s", path, strerror(errno))
+                : SL_OK;
 }
 
 sl_status sli_atomic_check(const char *path) {

@@ -15,11 +15,11 @@
  * A PATH that is not a regular file (a device, a pipe) is written directly; a symbolic link is
  * followed. */
 typedef struct sli_atomic_file {
-  FILE *stream;    /* stream for printing; commit reports its errors */
-  char *path;      /* path as the user wrote it, for messages */
-  char *target;    /* destination of the rename */
-  char *temporary; /* NULL: written directly */
-  bool hashed;     /* counts and hashes the bytes of sli_atomic_write */
+  FILE *stream;         /* stream for printing; commit reports its errors */
+  char *path;           /* path as the user wrote it, for messages */
+  char *target;         /* destination of the rename */
+  char *temporary;      /* NULL: written directly */
+  bool hashed;          /* counts and hashes the bytes of sli_atomic_write */
   uint64_t bytes, hash; /* FNV-1a */
 } sli_atomic_file;
 

@@ -93,7 +93,9 @@ const sli_chat *sli_chat_named(const char *name) {
   return NULL;
 }
 
-const sli_chat *sli_chat_of_template(const char *text) { return open_template("of the model", text); }
+const sli_chat *sli_chat_of_template(const char *text) {
+  return open_template("of the model", text);
+}
 
 void sli_chat_free(const sli_chat *chat) {
   if (!chat) return;
@@ -131,24 +133,28 @@ static sli_value list_messages(sli_values *v, const sli_chat_message *messages, 
 
 /* Sets the variables that transformers gives to templates; a special token that the tokenizer
  * lacks is undefined. */
-static sli_value names_of(sli_values *v, const sli_chat_marks *marks, sli_value messages, bool answered) {
+static sli_value names_of(sli_values *v, const sli_chat_marks *marks, sli_value messages,
+                          bool answered) {
   sli_value names = sli_value_dict(v), none = {.kind = SLI_NONE};
   sli_value_set(v, names, "messages", messages);
   sli_value_set(v, names, "tools", none);
   sli_value_set(v, names, "documents", none);
-  sli_value_set(v, names, "add_generation_prompt", (sli_value){.kind = SLI_BOOL, .truth = !answered});
+  sli_value_set(v, names, "add_generation_prompt",
+                (sli_value){.kind = SLI_BOOL, .truth = !answered});
   if (marks->begin) sli_value_set(v, names, "bos_token", sli_value_text(v, marks->begin));
   if (marks->end) sli_value_set(v, names, "eos_token", sli_value_text(v, marks->end));
   return names;
 }
 
-static sl_status chat_run(const sli_chat *chat, const sli_chat_marks *marks, const sli_chat_message *messages, int count,
-                     bool answered, const sli_allowance *allowance, char **out) {
+static sl_status chat_run(const sli_chat *chat, const sli_chat_marks *marks,
+                          const sli_chat_message *messages, int count, bool answered,
+                          const sli_allowance *allowance, char **out) {
   enum { LEAST_ROOM = 64 << 20, TIMES = 64 };
   size_t bytes = 0;
   for (int i = 0; i < count; i++) bytes += strlen(messages[i].text) + TIMES;
   sli_values *v = sli_values_create(LEAST_ROOM + TIMES * bytes, allowance);
-  sl_status status = sli_template_run(chat->template, v, names_of(v, marks, list_messages(v, messages, count), answered), out);
+  sl_status status = sli_template_run(
+      chat->template, v, names_of(v, marks, list_messages(v, messages, count), answered), out);
   sli_values_destroy(v);
   return status;
 }
@@ -158,8 +164,9 @@ sl_status sli_chat_render(const sli_chat *chat, const sli_chat_marks *marks,
   return sli_chat_render_within(chat, marks, messages, count, NULL, out);
 }
 
-sl_status sli_chat_render_within(const sli_chat *chat, const sli_chat_marks *marks, const sli_chat_message *messages,
-                                 int count, const sli_allowance *allowance, char **out) {
+sl_status sli_chat_render_within(const sli_chat *chat, const sli_chat_marks *marks,
+                                 const sli_chat_message *messages, int count,
+                                 const sli_allowance *allowance, char **out) {
   bool asks = false;
   for (int i = 0; i < count; i++) asks |= messages[i].role != SLI_CHAT_SYSTEM;
   if (!asks) return sl_fail(SL_E_USAGE, "no message is there to answer");
@@ -181,15 +188,18 @@ static char *mark_at(const char *text, const char *likely) {
   bool mark = false;
   text += strspn(text, " \n");
   if (likely && *likely && !strncmp(text, likely, strlen(likely))) return sli_strdup(likely);
-  for (size_t i = 0; i < SLI_COUNT(begins); i++) mark |= !strncmp(text, begins[i], strlen(begins[i]));
+  for (size_t i = 0; i < SLI_COUNT(begins); i++)
+    mark |= !strncmp(text, begins[i], strlen(begins[i]));
   const char *end = mark ? strpbrk(text, "> \n") : NULL;
-  return end && *end == '>' && end - text < MOST ? sli_format("%.*s", (int)(end + 1 - text), text) : NULL;
+  return end && *end == '>' && end - text < MOST ? sli_format("%.*s", (int)(end + 1 - text), text)
+                                                 : NULL;
 }
 
 /* Finds the text that a template puts after an answer within a chat. */
 static char *find_end(const sli_chat *chat, const sli_chat_marks *marks) {
   static const char answer[] = "SluiceAnswer";
-  const sli_chat_message chats[] = {{SLI_CHAT_USER, "a"}, {SLI_CHAT_ASSISTANT, answer}, {SLI_CHAT_USER, "b"}};
+  const sli_chat_message chats[] = {
+      {SLI_CHAT_USER, "a"}, {SLI_CHAT_ASSISTANT, answer}, {SLI_CHAT_USER, "b"}};
   char *text, *mark = NULL;
   for (int count = 3; count > 1 && !mark; count--) {
     if (chat_run(chat, marks, chats, count, true, NULL, &text)) continue;

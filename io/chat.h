@@ -33,9 +33,11 @@ typedef struct sli_chat_message {
  * SL_E_USAGE: the template rejects the messages, or fails on them. */
 sl_status sli_chat_render(const sli_chat *chat, const sli_chat_marks *marks,
                           const sli_chat_message *messages, int count, char **out);
-/* Renders within an allowance, from which the text stays taken. SL_E_MEMORY: it does not suffice. */
-sl_status sli_chat_render_within(const sli_chat *chat, const sli_chat_marks *marks, const sli_chat_message *messages,
-                                 int count, const sli_allowance *allowance, char **out);
+/* Renders within an allowance, from which the text stays taken. SL_E_MEMORY: it does not suffice.
+ */
+sl_status sli_chat_render_within(const sli_chat *chat, const sli_chat_marks *marks,
+                                 const sli_chat_message *messages, int count,
+                                 const sli_allowance *allowance, char **out);
 
 /* Returns the text of the token that ends an answer: the one that the template puts after an
  * answer, or else the tokenizer's; NULL if neither has one. Lives as long as the chat. */

@@ -24,7 +24,7 @@ static const char no_seal[SEAL_CHARS + 1] = "0000000000000000";
 
 struct sli_checkpoints {
   char *dir;
-  int fd;   /* the directory, locked */
+  int fd; /* the directory, locked */
   int keep;
 };
 
@@ -192,8 +192,7 @@ static cJSON *shard_record(const sli_shard_file *s) {
 static void checksum_text(const cJSON *item, char out[32]) {
   char *text = cJSON_PrintUnformatted(item);
   SLI_CHECK(text, "no memory for a manifest");
-  snprintf(out, 32, "%016llx",
-           (unsigned long long)sli_hash(SLI_HASH_SEED, text, strlen(text)));
+  snprintf(out, 32, "%016llx", (unsigned long long)sli_hash(SLI_HASH_SEED, text, strlen(text)));
   free(text);
 }
 
@@ -233,9 +232,9 @@ static sl_status check_seal(const char *path, char *text) {
   memcpy(at, no_seal, SEAL_CHARS);
   text[bytes - 1] = 0; /* the final newline, written after the sealed text */
   make_seal(text, seal);
-  return strcmp(is, seal) ? sl_fail(SL_E_INPUT, "%s is damaged: its seal is %s, not %s", path,
-                                    seal, is)
-                          : SL_OK;
+  return strcmp(is, seal)
+             ? sl_fail(SL_E_INPUT, "%s is damaged: its seal is %s, not %s", path, seal, is)
+             : SL_OK;
 }
 
 static char *manifest_text(int64_t step, const cJSON *about, int nshards,
@@ -297,25 +296,30 @@ static void remove_old(const sli_checkpoints *c) {
 }
 
 /* Checks that the shards of other processes exist and have the reported sizes. */
-static sl_status check_shards(const char *folder, int nshards, const sli_shard_file *const *shards) {
+static sl_status check_shards(const char *folder, int nshards,
+                              const sli_shard_file *const *shards) {
   sl_status status = SL_OK;
   for (int i = 0; i < nshards && !status; i++) {
     struct stat info;
-    char *name = shard_name(shards[i]->stage, shards[i]->rank), *path = sli_format("%s/%s", folder, name);
+    char *name = shard_name(shards[i]->stage, shards[i]->rank),
+         *path = sli_format("%s/%s", folder, name);
     if (stat(path, &info))
-      status = sl_fail(SL_E_IO, "%s is not where another process has written it (%s): all processes need a folder that "
-                       "they share", path, strerror(errno));
+      status = sl_fail(
+          SL_E_IO,
+          "%s is not where another process has written it (%s): all processes need a folder that "
+          "they share",
+          path, strerror(errno));
     else if ((uint64_t)info.st_size != shards[i]->bytes)
-      status = sl_fail(SL_E_IO, "%s has %lld bytes, and not the %llu that were written", path, (long long)info.st_size,
-                       (unsigned long long)shards[i]->bytes);
+      status = sl_fail(SL_E_IO, "%s has %lld bytes, and not the %llu that were written", path,
+                       (long long)info.st_size, (unsigned long long)shards[i]->bytes);
     free(path);
     free(name);
   }
   return status;
 }
 
-sl_status sli_checkpoints_commit(sli_checkpoints *c, int64_t step, const cJSON *about,
-                                 int nshards, const sli_shard_file *const *shards) {
+sl_status sli_checkpoints_commit(sli_checkpoints *c, int64_t step, const cJSON *about, int nshards,
+                                 const sli_shard_file *const *shards) {
   char *folder = step_path(c, step, ".tmp"), *path = sli_format("%s/manifest.json", folder);
   char *text = manifest_text(step, about, nshards, shards);
   sl_status status = check_shards(folder, nshards, shards);
@@ -374,8 +378,7 @@ static sl_status read_manifest(sli_checkpoint *c) {
                          : sl_fail(SL_E_INPUT, "%s is damaged: it is not JSON", path);
   }
   if (!status && is_sealed(c->manifest)) status = check_seal(path, text);
-  if (!status)
-    c->step = (int64_t)member(member(c->manifest, "checkpoint"), "step")->valuedouble;
+  if (!status) c->step = (int64_t)member(member(c->manifest, "checkpoint"), "step")->valuedouble;
   free(text);
   free(path);
   return status;
@@ -385,8 +388,7 @@ static sl_status hash_file(const char *path, double bytes, uint64_t *out) {
   int fd = open(path, O_RDONLY | O_CLOEXEC);
   struct stat info = {0};
   void *map = MAP_FAILED;
-  if (fd < 0 || fstat(fd, &info))
-    sl_fail(SL_E_INPUT, "cannot open %s: %s", path, strerror(errno));
+  if (fd < 0 || fstat(fd, &info)) sl_fail(SL_E_INPUT, "cannot open %s: %s", path, strerror(errno));
   else if ((double)info.st_size != bytes)
     sl_fail(SL_E_INPUT, "%s has %lld bytes, not %.0f", path, (long long)info.st_size, bytes);
   else if ((map = mmap(NULL, (size_t)info.st_size, PROT_READ, MAP_PRIVATE, fd, 0)) == MAP_FAILED)

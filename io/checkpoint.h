@@ -41,7 +41,7 @@ int64_t sli_checkpoints_newest(const sli_checkpoints *c);
 typedef struct sli_shard_file {
   int64_t step;
   int32_t stage, rank, tensors; /* rank -1: the stage has one device */
-  uint64_t bytes, checksum; /* size and FNV-1a hash of the file */
+  uint64_t bytes, checksum;     /* size and FNV-1a hash of the file */
 } sli_shard_file;
 
 /* Writes one shard of the checkpoint after `step` steps. Any thread, different stages and ranks

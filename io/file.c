@@ -15,7 +15,9 @@
 sl_status sli_file_check(const char *path, const void *begin, size_t bytes) {
   static const char pointer[] = "version https://git-lfs.github.com/spec/";
   if (bytes < sizeof pointer || memcmp(begin, pointer, sizeof pointer - 1)) return SL_OK;
-  return sl_fail(SL_E_INPUT, "%s is a pointer of git-lfs, not the file itself: git lfs pull fetches that", path);
+  return sl_fail(SL_E_INPUT,
+                 "%s is a pointer of git-lfs, not the file itself: git lfs pull fetches that",
+                 path);
 }
 
 sl_status sli_file_read_bytes(const char *path, char **out, size_t *bytes) {

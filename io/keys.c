@@ -32,9 +32,12 @@ static sl_status keys_check(const char *path, const cJSON *item, const sli_key *
   char *text = cJSON_PrintUnformatted(item);
   SLI_CHECK(text, "no memory for the text of %s", item->string);
   sl_status status = SL_OK;
-  if (!key) status = sl_fail(SL_E_INPUT, "%s: %s is %.80s, which is not understood", path, item->string, text);
+  if (!key)
+    status =
+        sl_fail(SL_E_INPUT, "%s: %s is %.80s, which is not understood", path, item->string, text);
   else if (!says_one_of(key, text))
-    status = sl_fail(SL_E_INPUT, "%s: %s is %.80s; only %s is supported", path, item->string, text, key->values[0]);
+    status = sl_fail(SL_E_INPUT, "%s: %s is %.80s; only %s is supported", path, item->string, text,
+                     key->values[0]);
   cJSON_free(text);
   return status;
 }

@@ -10,7 +10,7 @@
 #include "base/base.h"
 
 typedef struct sli_key {
-  const char *name;      /* key, or with a trailing star a prefix */
+  const char *name; /* key, or with a trailing star a prefix */
   /* accepted values as JSON, besides null; none: read elsewhere, or irrelevant */
   const char *values[5];
 } sli_key;

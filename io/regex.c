@@ -45,24 +45,26 @@ static bool is_plain(const char *expression) {
 
 /* ---- matching -------------------------------------------------------------------------------- */
 
-static sl_status match(const char *where, const char *expression, const pcre2_code *code, const char *text, bool *out) {
+static sl_status match(const char *where, const char *expression, const pcre2_code *code,
+                       const char *text, bool *out) {
   pcre2_match_data *data = pcre2_match_data_create_from_pattern(code, NULL);
   SLI_CHECK(data, "no memory to match %s", expression);
   int found = pcre2_match(code, (PCRE2_SPTR)text, strlen(text), 0, 0, data, NULL);
   pcre2_match_data_free(data);
   *out = found >= 0;
   if (found >= 0 || found == PCRE2_ERROR_NOMATCH) return SL_OK;
-  return sl_fail(SL_E_INPUT, "%s: matching %.80s against %.80s took too long (error %d)", where, expression, text,
-                 found);
+  return sl_fail(SL_E_INPUT, "%s: matching %.80s against %.80s took too long (error %d)", where,
+                 expression, text, found);
 }
 
 sl_status sli_regex_is(const char *where, const char *expression, const char *text, bool *out) {
   if (!is_plain(expression))
-    return sl_fail(SL_E_INPUT, "%s: the regular expression %.80s has parts that are not supported", where, expression);
+    return sl_fail(SL_E_INPUT, "%s: the regular expression %.80s has parts that are not supported",
+                   where, expression);
   int error;
   size_t place;
-  pcre2_code *code = pcre2_compile((PCRE2_SPTR)expression, PCRE2_ZERO_TERMINATED, PCRE2_ANCHORED | PCRE2_ENDANCHORED,
-                                   &error, &place, NULL);
+  pcre2_code *code = pcre2_compile((PCRE2_SPTR)expression, PCRE2_ZERO_TERMINATED,
+                                   PCRE2_ANCHORED | PCRE2_ENDANCHORED, &error, &place, NULL);
   if (!code) {
     char why[128] = "";
     pcre2_get_error_message(error, (PCRE2_UCHAR *)why, sizeof why);

@@ -43,9 +43,9 @@ static size_t element_bytes(const char *dtype) {
   static const struct {
     const char *name;
     size_t bytes;
-  } table[] = {{"F64", 8}, {"F32", 4}, {"F16", 2}, {"BF16", 2}, {"I64", 8}, {"U64", 8},
-               {"I32", 4}, {"U32", 4}, {"I16", 2}, {"U16", 2},  {"I8", 1},  {"U8", 1},
-               {"BOOL", 1}, {"F8_E4M3", 1}, {"F8_E5M2", 1}};
+  } table[] = {{"F64", 8}, {"F32", 4}, {"F16", 2},  {"BF16", 2},    {"I64", 8},
+               {"U64", 8}, {"I32", 4}, {"U32", 4},  {"I16", 2},     {"U16", 2},
+               {"I8", 1},  {"U8", 1},  {"BOOL", 1}, {"F8_E4M3", 1}, {"F8_E5M2", 1}};
   for (size_t i = 0; i < SLI_COUNT(table); i++)
     if (!strcmp(table[i].name, dtype)) return table[i].bytes;
   return 0;
@@ -111,8 +111,7 @@ static sl_status read_shape(const char *path, const cJSON *shape, sli_stored_ten
   return SL_OK;
 }
 
-static sl_status read_tensor(const sli_safetensors *file, const cJSON *item,
-                             sli_stored_tensor *t) {
+static sl_status read_tensor(const sli_safetensors *file, const cJSON *item, sli_stored_tensor *t) {
   const char *path = file->path;
   *t = (sli_stored_tensor){.name = item->string};
   const cJSON *dtype = cJSON_GetObjectItemCaseSensitive(item, "dtype");
@@ -124,8 +123,7 @@ static sl_status read_tensor(const sli_safetensors *file, const cJSON *item,
   const cJSON *offsets = cJSON_GetObjectItemCaseSensitive(item, "data_offsets");
   uint64_t begin, end;
   if (!cJSON_IsArray(offsets) || cJSON_GetArraySize(offsets) != 2 ||
-      !read_count(offsets->child, &begin) || !read_count(offsets->child->next, &end) ||
-      begin > end)
+      !read_count(offsets->child, &begin) || !read_count(offsets->child->next, &end) || begin > end)
     return sl_fail(SL_E_INPUT, "%s: tensor %s has impossible data_offsets", path, t->name);
   if (end > file->data_bytes)
     return sl_fail(SL_E_INPUT, "%s is truncated: tensor %s ends at data byte %llu of %zu", path,
@@ -154,7 +152,8 @@ sl_status sli_stored_sort(const char *path, sli_stored_tensor *tensors, int coun
   return SL_OK;
 }
 
-const sli_stored_tensor *sli_stored_find(const sli_stored_tensor *tensors, int count, const char *name) {
+const sli_stored_tensor *sli_stored_find(const sli_stored_tensor *tensors, int count,
+                                         const char *name) {
   sli_stored_tensor key = {.name = name};
   return bsearch(&key, tensors, (size_t)count, sizeof key, by_name);
 }
@@ -272,8 +271,7 @@ const void *sli_safetensors_bytes(const sli_safetensors *file, const sli_stored_
 char *sli_stored_format(char *out, const sli_stored_tensor *tensor) {
   size_t at = (size_t)snprintf(out, 256, "%.16s[", tensor->dtype);
   for (int i = 0; i < tensor->ndim; i++)
-    at += (size_t)snprintf(out + at, 256 - at, "%s%lld", i ? ", " : "",
-                           (long long)tensor->dim[i]);
+    at += (size_t)snprintf(out + at, 256 - at, "%s%lld", i ? ", " : "", (long long)tensor->dim[i]);
   snprintf(out + at, 256 - at, "]");
   return out;
 }
@@ -326,8 +324,7 @@ static sl_status write_all(sli_atomic_file *file, const char *header,
   for (int i = 0; i < count && !status; i++) {
     const float *data = tensors[i].data;
     if (!data && from) status = from->values(from->ctx, i, &data);
-    if (!status)
-      status = sli_atomic_write(file, data, count_elements(&tensors[i]) * sizeof(float));
+    if (!status) status = sli_atomic_write(file, data, count_elements(&tensors[i]) * sizeof(float));
   }
   return status;
 }
@@ -423,10 +420,11 @@ sl_status sli_safetensors_open_parts(const char *path, const sli_tensor_data *te
                                      sli_tensor_parts **out) {
   int fd = open(path, O_WRONLY | O_NOFOLLOW | O_CLOEXEC);
   if (fd < 0)
-    return sl_fail(SL_E_IO, "writing %s failed: %s%s", path, strerror(errno), errno == ENOENT ?
-                   ": all processes need a folder that they share" : "");
+    return sl_fail(SL_E_IO, "writing %s failed: %s%s", path, strerror(errno),
+                   errno == ENOENT ? ": all processes need a folder that they share" : "");
   sli_tensor_parts *parts = sli_calloc(1, sizeof *parts);
-  *parts = (sli_tensor_parts){.path = sli_strdup(path), .fd = fd,
+  *parts = (sli_tensor_parts){.path = sli_strdup(path),
+                              .fd = fd,
                               .offsets = sli_calloc((size_t)count, sizeof *parts->offsets)};
   size_t at;
   free(whole_header(tensors, count, &at));

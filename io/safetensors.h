@@ -46,7 +46,8 @@ const void *sli_safetensors_bytes(const sli_safetensors *file, const sli_stored_
 /* Tensor lists sorted by name. _sort: SL_E_INPUT names the file and a duplicate tensor. _find:
  * NULL if there is none. */
 sl_status sli_stored_sort(const char *path, sli_stored_tensor *tensors, int count);
-const sli_stored_tensor *sli_stored_find(const sli_stored_tensor *tensors, int count, const char *name);
+const sli_stored_tensor *sli_stored_find(const sli_stored_tensor *tensors, int count,
+                                         const char *name);
 
 /* Formats "F32[384, 64]"; returns `out`, at least 256 bytes. */
 char *sli_stored_format(char *out, const sli_stored_tensor *tensor);

@@ -14,8 +14,13 @@ static inline int sli_program_call_count(const sl_program *program) {
 
 /* A call as prepare() and scratch() see it: types and attrs, no data. */
 static inline sl_call sli_call_shape(const sl_program_call *c) {
-  return (sl_call){.op = c->op, .attrs = &c->attrs, .nin = c->nin, .nout = c->nout,
-                   .in_type = c->in_type, .out_type = c->out_type, .state = c->state};
+  return (sl_call){.op = c->op,
+                   .attrs = &c->attrs,
+                   .nin = c->nin,
+                   .nout = c->nout,
+                   .in_type = c->in_type,
+                   .out_type = c->out_type,
+                   .state = c->state};
 }
 
 /* Returns in *state the state that calls of one device share, as sl_op.keeps allows; the first call
@@ -55,7 +60,7 @@ static inline const sl_program_call *sli_program_calls(const sl_program *program
 
 /* Valid lengths of a firing, by number. */
 typedef struct sli_lengths {
-  int count, nread; /* nread: lengths that an input brings */
+  int count, nread;      /* nread: lengths that an input brings */
   int32_t *valid, *room; /* [count] valid rows, and rows the calls have room for */
 } sli_lengths;
 
@@ -86,9 +91,7 @@ static inline void sli_lengths_keep(const sli_lengths *x, const sl_program *prog
 
 /* Number of an argument's valid length, from call->in_length or out_length; SL_NONE if it has
  * none. */
-static inline int sli_length_of(const int16_t *which, int i) {
-  return which ? which[i] : -1;
-}
+static inline int sli_length_of(const int16_t *which, int i) { return which ? which[i] : -1; }
 static inline int32_t sli_valid_rows(const sli_lengths *x, const int16_t *which, int i) {
   int e = sli_length_of(which, i);
   return e >= 0 ? x->valid[e] : -1;
@@ -121,9 +124,17 @@ static inline bool sli_call_bind(const sl_program_call *c, const sl_firing *firi
     wanted |= out[o] != NULL;
     if (sli_bit(c->accumulate_span, o) && !firing->first[c->out[o].base]) accumulate |= 1u << o;
   }
-  *call = (sl_call){.op = c->op, .attrs = &c->attrs, .nin = c->nin, .nout = c->nout,
-                    .in_type = c->in_type, .out_type = c->out_type, .in = in, .out = out,
-                    .accumulate = accumulate, .state = c->state, .tick = *tick};
+  *call = (sl_call){.op = c->op,
+                    .attrs = &c->attrs,
+                    .nin = c->nin,
+                    .nout = c->nout,
+                    .in_type = c->in_type,
+                    .out_type = c->out_type,
+                    .in = in,
+                    .out = out,
+                    .accumulate = accumulate,
+                    .state = c->state,
+                    .tick = *tick};
   return wanted;
 }
 

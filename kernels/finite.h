@@ -14,8 +14,8 @@ enum { SLI_CUDA_FINITE_BLOCKS = 128, SLI_CUDA_FINITE_SCRATCH = SLI_CUDA_FINITE_B
 /* Returns the first non-finite element of an f32, f64 or bf16 array and sets *value, or returns -1.
  * Waits for the stream, so no captured launch may contain it. A failure is left as the stream's
  * last error. scratch[SLI_CUDA_FINITE_SCRATCH] is on the device. */
-int64_t sli_cuda_first_not_finite(const sl_type *type, const void *data, void *scratch, void *stream,
-                                  double *value);
+int64_t sli_cuda_first_not_finite(const sl_type *type, const void *data, void *scratch,
+                                  void *stream, double *value);
 
 #ifdef __cplusplus
 }

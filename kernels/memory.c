@@ -18,8 +18,8 @@ static sl_status kernels_memory_refuse(size_t bytes) {
 
 static sl_status host_create(const sl_memory_config *config, size_t bytes, void **memory) {
   (void)config;
-  void *at = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE,
-                  -1, 0);
+  void *at =
+      mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   if (at == MAP_FAILED) return kernels_memory_refuse(bytes);
   *memory = at;
   return SL_OK;
@@ -42,6 +42,8 @@ static sl_status host_copy(void *to, const void *from, size_t bytes) {
   return SL_OK;
 }
 
-const sl_memory_ops sl_memory_host = {
-    .name = "host", .create = host_create, .use = host_use, .destroy = host_destroy,
-    .copy = host_copy};
+const sl_memory_ops sl_memory_host = {.name = "host",
+                                      .create = host_create,
+                                      .use = host_use,
+                                      .destroy = host_destroy,
+                                      .copy = host_copy};

@@ -42,8 +42,8 @@ void sl_cuda_queue_wait(void *queue, void *other, uint64_t fence) {
   (void)queue, (void)other, (void)fence;
 }
 
-int64_t sli_cuda_first_not_finite(const sl_type *type, const void *data, void *scratch, void *stream,
-                                  double *value) {
+int64_t sli_cuda_first_not_finite(const sl_type *type, const void *data, void *scratch,
+                                  void *stream, double *value) {
   (void)type, (void)data, (void)scratch, (void)stream, (void)value;
   return -1;
 }
@@ -65,10 +65,16 @@ static sl_status refuse_program(sl_program *program, int device) {
   return no_cuda_refuse();
 }
 
-const sl_queue_ops sl_queue_cuda = {.name = "cuda", .open = refuse_queue,
-                                    .prepare = refuse_program};
-const sl_memory_ops sl_memory_cuda = {.name = "cuda", .fixed = true, .far = true,
-                                      .create = refuse_memory, .destroy = destroy_nothing,
+const sl_queue_ops sl_queue_cuda = {
+    .name = "cuda", .open = refuse_queue, .prepare = refuse_program};
+const sl_memory_ops sl_memory_cuda = {.name = "cuda",
+                                      .fixed = true,
+                                      .far = true,
+                                      .create = refuse_memory,
+                                      .destroy = destroy_nothing,
                                       .copy = sl_cuda_copy};
-const sl_memory_ops sl_memory_pinned = {.name = "pinned", .fixed = true, .create = refuse_memory,
-                                        .destroy = destroy_nothing, .copy = sl_cuda_copy};
+const sl_memory_ops sl_memory_pinned = {.name = "pinned",
+                                        .fixed = true,
+                                        .create = refuse_memory,
+                                        .destroy = destroy_nothing,
+                                        .copy = sl_cuda_copy};

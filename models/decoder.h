@@ -15,32 +15,58 @@
 #include <string.h>
 #include <sluice/sluice.h>
 
-#define DECODER_OPTIONS \
-    {"data", SL_OPTION_LIST, "", "`FILE` to learn: text (its bytes are the tokens), .npy, or flat " \
-     "tokens (.u16, .u32, .bin, FILE:TYPE); or a folder of such; may be repeated", 0, 0}, \
-    {"layers", SL_OPTION_INT, "6", "transformer blocks", 1, 1000}, \
-    {"width", SL_OPTION_INT, "384", "numbers per token", 1, 1 << 20}, \
-    {"heads", SL_OPTION_INT, "6", "query heads; must divide the width", 1, 1 << 16}, \
-    {"kv-heads", SL_OPTION_INT, "0", "key and value heads; must divide the heads; 0: as many", 0, \
-     1 << 16}, \
-    {"head-dim", SL_OPTION_INT, "0", "numbers a head has; 0: width / heads", 0, 256}, \
-    {"theta", SL_OPTION_FLOAT, "10000", "base of the rotary angles", 1, 1e30}, \
-    {"rope", SL_OPTION_TEXT, "none", "`HOW` the rotary angles are stretched: none, " \
-     "linear:factor=F, llama3:factor=F,low_freq_factor=L,high_freq_factor=H," \
-     "original_max_position_embeddings=N, or yarn:factor=F,original_max_position_embeddings=N", \
-     0, 0}, \
-    {"bias", SL_OPTION_TEXT, "none", "`WHERE` attention has biases: none, qkv (Qwen2), or " \
-     "attention (also on its output)", 0, 0}, \
-    {"window", SL_OPTION_INT, "0", "positions of which a token sees the last, its own among them; 0: " \
-     "all before it", 0, 1 << 28}, \
-    {"document-end", SL_OPTION_INT, "-1", "`TOKEN` that ends a document: none sees another; -1: a row " \
-     "is one document", -1, 1 << 24}, \
-    {"eps", SL_OPTION_FLOAT, "1e-5", "added to the mean square in norms", 0, 1}, \
-    {"tied", SL_OPTION_FLAG, "0", "the classifier shares the embedding's weight", 0, 0}, \
-    {"context", SL_OPTION_INT, "256", "tokens a row has", 1, 1 << 28}, \
-    {"positions", SL_OPTION_INT, "0", "longest context the model is for; 0: the context", 0, 1 << 28}, \
-    {"vocab", SL_OPTION_INT, "256", "different tokens", 2, 1 << 24}, \
-    {"batch", SL_OPTION_INT, "8", "rows per step", 1, 1 << 20}
+#define DECODER_OPTIONS                                                                           \
+  {"data",                                                                                        \
+   SL_OPTION_LIST,                                                                                \
+   "",                                                                                            \
+   "`FILE` to learn: text (its bytes are the tokens), .npy, or flat "                             \
+   "tokens (.u16, .u32, .bin, FILE:TYPE); or a folder of such; may be repeated",                  \
+   0,                                                                                             \
+   0},                                                                                            \
+      {"layers", SL_OPTION_INT, "6", "transformer blocks", 1, 1000},                              \
+      {"width", SL_OPTION_INT, "384", "numbers per token", 1, 1 << 20},                           \
+      {"heads", SL_OPTION_INT, "6", "query heads; must divide the width", 1, 1 << 16},            \
+      {"kv-heads", SL_OPTION_INT, "0", "key and value heads; must divide the heads; 0: as many",  \
+       0,          1 << 16},                                                                      \
+      {"head-dim", SL_OPTION_INT, "0", "numbers a head has; 0: width / heads", 0, 256},           \
+      {"theta", SL_OPTION_FLOAT, "10000", "base of the rotary angles", 1, 1e30},                  \
+      {"rope",                                                                                    \
+       SL_OPTION_TEXT,                                                                            \
+       "none",                                                                                    \
+       "`HOW` the rotary angles are stretched: none, "                                            \
+       "linear:factor=F, llama3:factor=F,low_freq_factor=L,high_freq_factor=H,"                   \
+       "original_max_position_embeddings=N, or yarn:factor=F,original_max_position_embeddings=N", \
+       0,                                                                                         \
+       0},                                                                                        \
+      {"bias",                                                                                    \
+       SL_OPTION_TEXT,                                                                            \
+       "none",                                                                                    \
+       "`WHERE` attention has biases: none, qkv (Qwen2), or "                                     \
+       "attention (also on its output)",                                                          \
+       0,                                                                                         \
+       0},                                                                                        \
+      {"window",                                                                                  \
+       SL_OPTION_INT,                                                                             \
+       "0",                                                                                       \
+       "positions of which a token sees the last, its own among them; 0: "                        \
+       "all before it",                                                                           \
+       0,                                                                                         \
+       1 << 28},                                                                                  \
+      {"document-end",                                                                            \
+       SL_OPTION_INT,                                                                             \
+       "-1",                                                                                      \
+       "`TOKEN` that ends a document: none sees another; -1: a row "                              \
+       "is one document",                                                                         \
+       -1,                                                                                        \
+       1 << 24},                                                                                  \
+      {"eps", SL_OPTION_FLOAT, "1e-5", "added to the mean square in norms", 0, 1},                \
+      {"tied", SL_OPTION_FLAG, "0", "the classifier shares the embedding's weight", 0, 0},        \
+      {"context", SL_OPTION_INT, "256", "tokens a row has", 1, 1 << 28},                          \
+      {"positions", SL_OPTION_INT, "0", "longest context the model is for; 0: the context",       \
+       0,           1 << 28},                                                                     \
+      {"vocab", SL_OPTION_INT, "256", "different tokens", 2, 1 << 24}, {                          \
+    "batch", SL_OPTION_INT, "8", "rows per step", 1, 1 << 20                                      \
+  }
 
 typedef struct decoder {
   const char *model;
@@ -60,21 +86,21 @@ typedef struct decoder {
 typedef sl_tensor *decoder_half(sl_graph *g, decoder *d, sl_tensor *x, float residual, int layer);
 
 /* y = x w^T with a weight [out, in] */
-static inline sl_tensor *decoder_linear(sl_graph *g, sl_tensor *x, int64_t in, int64_t out, float std,
-                                        int layer, const char *name) {
-  sl_tensor *w = sl_param(g, SL_TYPE(SL_F32, out, in), SL_NORMAL(std),
-                          "model.layers.%d.%s.weight", layer, name);
+static inline sl_tensor *decoder_linear(sl_graph *g, sl_tensor *x, int64_t in, int64_t out,
+                                        float std, int layer, const char *name) {
+  sl_tensor *w = sl_param(g, SL_TYPE(SL_F32, out, in), SL_NORMAL(std), "model.layers.%d.%s.weight",
+                          layer, name);
   return sl_linear(g, x, w, NULL); /* [B, T, out] */
 }
 
 /* Linear layer, with a bias if `has`. */
-static inline sl_tensor *decoder_biased(sl_graph *g, bool has, sl_tensor *x, int64_t in, int64_t out,
-                                        float std, int layer, const char *name) {
+static inline sl_tensor *decoder_biased(sl_graph *g, bool has, sl_tensor *x, int64_t in,
+                                        int64_t out, float std, int layer, const char *name) {
   if (!has) return decoder_linear(g, x, in, out, std, layer, name);
-  sl_tensor *w = sl_param(g, SL_TYPE(SL_F32, out, in), SL_NORMAL(std),
-                          "model.layers.%d.%s.weight", layer, name);
-  sl_tensor *b = sl_param(g, SL_TYPE(SL_F32, out), SL_CONSTANT(0), "model.layers.%d.%s.bias",
+  sl_tensor *w = sl_param(g, SL_TYPE(SL_F32, out, in), SL_NORMAL(std), "model.layers.%d.%s.weight",
                           layer, name);
+  sl_tensor *b =
+      sl_param(g, SL_TYPE(SL_F32, out), SL_CONSTANT(0), "model.layers.%d.%s.bias", layer, name);
   return sl_linear(g, x, w, b); /* [B, T, out] */
 }
 
@@ -144,8 +170,8 @@ static inline void decoder_check(sl_graph *g, const sl_args *args, const decoder
     sl_graph_fail(g, SL_E_USAGE, "%s: --width %lld is not a multiple of --heads %d", d->model,
                   (long long)d->width, d->heads);
   if (d->heads % d->kv_heads)
-    sl_graph_fail(g, SL_E_USAGE, "%s: --heads %d is not a multiple of --kv-heads %d", d->model, d->heads,
-                  d->kv_heads);
+    sl_graph_fail(g, SL_E_USAGE, "%s: --heads %d is not a multiple of --kv-heads %d", d->model,
+                  d->heads, d->kv_heads);
   int64_t positions = sl_arg_int(args, "positions");
   if (positions && positions < d->context)
     sl_graph_fail(g, SL_E_USAGE, "%s: --context %lld is more than --positions %lld", d->model,
@@ -157,7 +183,8 @@ static inline void decoder_words(sl_graph *g, const sl_args *args, decoder *d) {
   d->o_bias = !strcmp(bias, "attention");
   d->qkv_bias = d->o_bias || !strcmp(bias, "qkv");
   if (!d->qkv_bias && strcmp(bias, "none"))
-    sl_graph_fail(g, SL_E_USAGE, "%s: --bias %s: it is one of none, qkv, attention", d->model, bias);
+    sl_graph_fail(g, SL_E_USAGE, "%s: --bias %s: it is one of none, qkv, attention", d->model,
+                  bias);
   if (sl_rope_parse(sl_arg_text(args, "rope"), &d->rope))
     sl_graph_fail(g, SL_E_USAGE, "%s: --rope: %s", d->model, sl_detail());
 }
@@ -177,8 +204,8 @@ static inline decoder decoder_of(sl_graph *g, const sl_args *args, const char *m
   if (!d.kv_heads) d.kv_heads = d.heads;
   if (!d.head_dim && d.width % d.heads == 0) d.head_dim = d.width / d.heads;
   int64_t window = sl_arg_int(args, "window");
-  d.attention = (sl_attrs){.heads = d.heads, .kv_heads = d.kv_heads,
-                           .window = window < d.context ? window : 0};
+  d.attention = (sl_attrs){
+      .heads = d.heads, .kv_heads = d.kv_heads, .window = window < d.context ? window : 0};
   decoder_words(g, args, &d);
   decoder_check(g, args, &d);
   return d;
@@ -186,8 +213,8 @@ static inline decoder decoder_of(sl_graph *g, const sl_args *args, const char *m
 
 /* ---- build ----------------------------------------------------------------------------------- */
 
-static inline void decoder_train(sl_graph *g, const sl_args *args, const decoder *d, sl_tensor *logits,
-                                 sl_tensor *targets) {
+static inline void decoder_train(sl_graph *g, const sl_args *args, const decoder *d,
+                                 sl_tensor *logits, sl_tensor *targets) {
   sl_optimizer optimizer = sl_arg_optimizer(args);
   sl_tensor *loss = sl_cross_entropy(g, logits, targets);
   if (d->losses) {
@@ -197,12 +224,14 @@ static inline void decoder_train(sl_graph *g, const sl_args *args, const decoder
   sl_train(g, loss, &optimizer);
 }
 
-static inline sl_status decoder_build(sl_graph *g, const sl_args *args, decoder *d, decoder_half *half) {
+static inline sl_status decoder_build(sl_graph *g, const sl_args *args, decoder *d,
+                                      decoder_half *half) {
   sl_type table = SL_TYPE(SL_F32, d->vocab, d->width);
 
   sl_block(g, "embedding");
   sl_tensor *targets; /* [B, T] */
-  sl_tensor *tokens = sl_tokens(g, sl_arg_text(args, "data"), d->rows, d->context, d->vocab, &targets);
+  sl_tensor *tokens =
+      sl_tokens(g, sl_arg_text(args, "data"), d->rows, d->context, d->vocab, &targets);
   sl_tensor *embed = sl_param(g, table, SL_NORMAL(0.02f), "model.embed_tokens.weight");
   sl_tensor *x = sl_embedding(g, tokens, embed); /* [B, T, C] */
   int64_t end = sl_arg_int(args, "document-end");
@@ -213,9 +242,8 @@ static inline sl_status decoder_build(sl_graph *g, const sl_args *args, decoder 
   sl_block(g, "head");
   sl_tensor *gain = sl_param(g, SL_TYPE(SL_F32, d->width), SL_CONSTANT(1), "model.norm.weight");
   x = sl_rmsnorm(g, x, gain, d->eps);
-  sl_tensor *head = sl_arg_flag(args, "tied")
-                        ? embed
-                        : sl_param(g, table, SL_NORMAL(0.02f), "lm_head.weight");
+  sl_tensor *head =
+      sl_arg_flag(args, "tied") ? embed : sl_param(g, table, SL_NORMAL(0.02f), "lm_head.weight");
   sl_tensor *logits = sl_linear(g, x, head, NULL); /* [B, T, V] */
   sl_output(g, "logits", logits);
   decoder_train(g, args, d, logits, targets);

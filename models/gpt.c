@@ -11,18 +11,24 @@
 #include <sluice/sluice.h>
 
 static const sl_option options[] = {
-    {"data", SL_OPTION_LIST, "", "`FILE` to learn: text (its bytes are the tokens), .npy, or flat "
-     "tokens (.u16, .u32, .bin, FILE:TYPE); or a folder of such; may be repeated", 0, 0},
+    {"data", SL_OPTION_LIST, "",
+     "`FILE` to learn: text (its bytes are the tokens), .npy, or flat "
+     "tokens (.u16, .u32, .bin, FILE:TYPE); or a folder of such; may be repeated",
+     0, 0},
     {"layers", SL_OPTION_INT, "6", "transformer blocks", 1, 1000},
     {"width", SL_OPTION_INT, "384", "numbers per token", 1, 1 << 20},
     {"heads", SL_OPTION_INT, "6", "attention heads; must divide the width", 1, 1 << 16},
     {"context", SL_OPTION_INT, "256", "tokens a row has", 1, 1 << 28},
     {"positions", SL_OPTION_INT, "0", "rows of the position table; 0: as many as the context", 0,
      1 << 28},
-    {"window", SL_OPTION_INT, "0", "positions of which a token sees the last, its own among them; 0: "
-     "all before it", 0, 1 << 28},
-    {"document-end", SL_OPTION_INT, "-1", "`TOKEN` that ends a document: none sees another; -1: a row "
-     "is one document", -1, 1 << 24},
+    {"window", SL_OPTION_INT, "0",
+     "positions of which a token sees the last, its own among them; 0: "
+     "all before it",
+     0, 1 << 28},
+    {"document-end", SL_OPTION_INT, "-1",
+     "`TOKEN` that ends a document: none sees another; -1: a row "
+     "is one document",
+     -1, 1 << 24},
     {"eps", SL_OPTION_FLOAT, "1e-5", "added to the variance in norms", 0, 1},
     {"vocab", SL_OPTION_INT, "256", "different tokens", 2, 1 << 24},
     {"batch", SL_OPTION_INT, "8", "rows per step", 1, 1 << 20},
@@ -96,8 +102,8 @@ static shape read_shape(sl_graph *g, const sl_args *args) {
              .eps = (float)sl_arg_float(args, "eps")};
   if (!s.positions) s.positions = s.context;
   int64_t window = sl_arg_int(args, "window");
-  s.attention = (sl_attrs){.heads = s.heads, .kv_heads = s.heads,
-                           .window = window < s.context ? window : 0};
+  s.attention =
+      (sl_attrs){.heads = s.heads, .kv_heads = s.heads, .window = window < s.context ? window : 0};
   check_shape(g, args, &s);
   return s;
 }
@@ -119,10 +125,10 @@ static sl_status build(sl_graph *g, const sl_args *args) {
   sl_block(g, "embedding");
   sl_tensor *targets; /* [B, T] */
   sl_tensor *tokens = sl_tokens(g, sl_arg_text(args, "data"), s.rows, s.context, s.vocab, &targets);
-  sl_tensor *wte = sl_param(g, SL_TYPE(SL_F32, s.vocab, s.width), SL_NORMAL(0.02f),
-                            "transformer.wte.weight");
-  sl_tensor *x = sl_embedding(g, tokens, wte);    /* [B, T, C] */
-  x = add_positions(g, args, &s, tokens, x);      /* [B, T, C] */
+  sl_tensor *wte =
+      sl_param(g, SL_TYPE(SL_F32, s.vocab, s.width), SL_NORMAL(0.02f), "transformer.wte.weight");
+  sl_tensor *x = sl_embedding(g, tokens, wte); /* [B, T, C] */
+  x = add_positions(g, args, &s, tokens, x);   /* [B, T, C] */
 
   for (int layer = 0; layer < s.layers; layer++) x = transformer_block(g, &s, x, layer);
 

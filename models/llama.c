@@ -5,8 +5,10 @@
 
 static const sl_option options[] = {
     DECODER_OPTIONS,
-    {"ffn", SL_OPTION_INT, "0", "inner width of the feed-forward half; 0: 8/3 of the width, up "
-     "to a multiple of 64", 0, 1 << 24},
+    {"ffn", SL_OPTION_INT, "0",
+     "inner width of the feed-forward half; 0: 8/3 of the width, up "
+     "to a multiple of 64",
+     0, 1 << 24},
     SL_OPTIMIZER_OPTIONS,
     {0}};
 

@@ -12,21 +12,46 @@
 #include "decoder.h"
 
 /* Options; `normed` is the default of norm-topk. Models differ in it and in the names in files. */
-#define MOE_OPTIONS(normed) \
-    {"experts", SL_OPTION_INT, "8", "experts of each block", 1, 1 << 16}, \
-    {"top-k", SL_OPTION_INT, "2", "experts that a token goes to", 1, 1 << 16}, \
-    {"expert-ffn", SL_OPTION_INT, "0", "inner width of an expert; 0: 8/3 of the width, up to a " \
-     "multiple of 64", 0, 1 << 24}, \
-    {"shared-ffn", SL_OPTION_INT, "0", "inner width of an expert that all tokens go to; 0: there is " \
-     "none", 0, 1 << 24}, \
-    {"norm-topk", SL_OPTION_INT, normed, "1: the probabilities of a token's experts are divided by " \
-     "their sum", 0, 1}, \
-    {"qk-norm", SL_OPTION_FLAG, "0", "an rmsnorm of each head's queries and keys (Qwen3)", 0, 0}, \
-    {"aux-loss", SL_OPTION_FLOAT, "0.01", "weight of the loss that keeps experts evenly busy, 1 in each " \
-     "block where they are", 0, 1e30}, \
-    {"z-loss", SL_OPTION_FLOAT, "0", "weight of the loss that keeps the router's logits small", 0, 1e30}, \
-    {"expert-capacity", SL_OPTION_FLOAT, "0", "times an even share that an expert takes of a device's " \
-     "microbatch, the most probable first; 0: all that come", 0, 1e9}
+#define MOE_OPTIONS(normed)                                                                          \
+  {"experts", SL_OPTION_INT, "8", "experts of each block", 1, 1 << 16},                              \
+      {"top-k", SL_OPTION_INT, "2", "experts that a token goes to", 1, 1 << 16},                     \
+      {"expert-ffn",                                                                                 \
+       SL_OPTION_INT,                                                                                \
+       "0",                                                                                          \
+       "inner width of an expert; 0: 8/3 of the width, up to a "                                     \
+       "multiple of 64",                                                                             \
+       0,                                                                                            \
+       1 << 24},                                                                                     \
+      {"shared-ffn",                                                                                 \
+       SL_OPTION_INT,                                                                                \
+       "0",                                                                                          \
+       "inner width of an expert that all tokens go to; 0: there is "                                \
+       "none",                                                                                       \
+       0,                                                                                            \
+       1 << 24},                                                                                     \
+      {"norm-topk",                                                                                  \
+       SL_OPTION_INT,                                                                                \
+       normed,                                                                                       \
+       "1: the probabilities of a token's experts are divided by "                                   \
+       "their sum",                                                                                  \
+       0,                                                                                            \
+       1},                                                                                           \
+      {"qk-norm", SL_OPTION_FLAG, "0", "an rmsnorm of each head's queries and keys (Qwen3)", 0, 0},  \
+      {"aux-loss",                                                                                   \
+       SL_OPTION_FLOAT,                                                                              \
+       "0.01",                                                                                       \
+       "weight of the loss that keeps experts evenly busy, 1 in each "                               \
+       "block where they are",                                                                       \
+       0,                                                                                            \
+       1e30},                                                                                        \
+      {"z-loss", SL_OPTION_FLOAT, "0", "weight of the loss that keeps the router's logits small", 0, \
+       1e30},                                                                                        \
+  {                                                                                                  \
+    "expert-capacity", SL_OPTION_FLOAT, "0",                                                         \
+        "times an even share that an expert takes of a device's "                                    \
+        "microbatch, the most probable first; 0: all that come",                                     \
+        0, 1e9                                                                                       \
+  }
 
 /* Names below "model.layers.N". */
 typedef struct moe_names {
@@ -43,8 +68,8 @@ typedef struct moe {
 
 static inline sl_tensor *moe_param(sl_graph *g, const moe *m, int64_t out, int64_t in, float std,
                                    int layer, const char *name) {
-  return sl_param(g, SL_TYPE(SL_F32, m->experts, out, in), SL_NORMAL(std), "model.layers.%d.%s.weight",
-                  layer, name);
+  return sl_param(g, SL_TYPE(SL_F32, m->experts, out, in), SL_NORMAL(std),
+                  "model.layers.%d.%s.weight", layer, name);
 }
 
 static inline void moe_add_loss(sl_graph *g, decoder *d, sl_tensor *loss, float weight) {
@@ -60,7 +85,8 @@ static inline void moe_count(sl_graph *g, const moe *m, sl_tensor *ids, int laye
 }
 
 /* Counts the tokens that each expert drops: their ids have become -1. */
-static inline void moe_count_dropped(sl_graph *g, const moe *m, sl_tensor *ids, sl_tensor *kept, int layer) {
+static inline void moe_count_dropped(sl_graph *g, const moe *m, sl_tensor *ids, sl_tensor *kept,
+                                     int layer) {
   char name[64];
   sl_tensor *more = sl_sub(g, sl_cast(g, ids, SL_F32), sl_cast(g, kept, SL_F32)); /* 1 + id, or 0 */
   more = sl_clamp(g, more, 0, 1);
@@ -82,7 +108,8 @@ static inline sl_tensor *moe_experts(sl_graph *g, decoder *d, const moe *m, sl_t
   sl_tensor *ids = m->capacity > 0 ? sl_expert_limit(g, r, m->capacity) : r->ids; /* [B, T, k] */
   moe_count(g, m, r->ids, layer);
   if (ids != r->ids) moe_count_dropped(g, m, r->ids, ids, layer);
-  sl_tensor *gate = sl_grouped_linear(g, x, ids, moe_param(g, m, F, C, 0.02f, layer, m->names.gate));
+  sl_tensor *gate =
+      sl_grouped_linear(g, x, ids, moe_param(g, m, F, C, 0.02f, layer, m->names.gate));
   sl_tensor *up = sl_grouped_linear(g, x, ids, moe_param(g, m, F, C, 0.02f, layer, m->names.up));
   sl_tensor *y = sl_swiglu(g, gate, up); /* [B, T, k, F] */
   y = sl_grouped_linear(g, y, ids, moe_param(g, m, C, F, residual, layer, m->names.down));
@@ -90,8 +117,8 @@ static inline sl_tensor *moe_experts(sl_graph *g, decoder *d, const moe *m, sl_t
 }
 
 /* Shared expert, scaled by the sigmoid of its own gate. */
-static inline sl_tensor *moe_shared(sl_graph *g, decoder *d, const moe *m, sl_tensor *x, float residual,
-                                    int layer) {
+static inline sl_tensor *moe_shared(sl_graph *g, decoder *d, const moe *m, sl_tensor *x,
+                                    float residual, int layer) {
   char gate[64];
   snprintf(gate, sizeof gate, "%s_gate", m->names.shared);
   sl_tensor *y = decoder_swiglu(g, d, x, m->shared, residual, layer, m->names.shared);
@@ -100,7 +127,8 @@ static inline sl_tensor *moe_shared(sl_graph *g, decoder *d, const moe *m, sl_te
   return sl_mul(g, y, by);
 }
 
-static inline sl_tensor *moe_half(sl_graph *g, decoder *d, sl_tensor *x, float residual, int layer) {
+static inline sl_tensor *moe_half(sl_graph *g, decoder *d, sl_tensor *x, float residual,
+                                  int layer) {
   const moe *m = d->own;
   sl_tensor *logits = decoder_linear(g, x, d->width, m->experts, 0.02f, layer, m->names.router);
   sl_routing r = sl_route(g, logits, m->k, m->normed); /* [B, T, k] */
@@ -109,19 +137,26 @@ static inline sl_tensor *moe_half(sl_graph *g, decoder *d, sl_tensor *x, float r
   return m->shared ? sl_add(g, y, moe_shared(g, d, m, x, residual, layer)) : y;
 }
 
-static inline sl_status moe_build(sl_graph *g, const sl_args *args, const char *model, moe_names names) {
+static inline sl_status moe_build(sl_graph *g, const sl_args *args, const char *model,
+                                  moe_names names) {
   decoder d = decoder_of(g, args, model);
-  moe m = {.names = names, .experts = (int)sl_arg_int(args, "experts"), .k = (int)sl_arg_int(args, "top-k"),
-           .inner = sl_arg_int(args, "expert-ffn"), .shared = sl_arg_int(args, "shared-ffn"),
-           .normed = sl_arg_int(args, "norm-topk"), .balance = (float)sl_arg_float(args, "aux-loss"),
-           .z = (float)sl_arg_float(args, "z-loss"), .capacity = (float)sl_arg_float(args, "expert-capacity")};
+  moe m = {.names = names,
+           .experts = (int)sl_arg_int(args, "experts"),
+           .k = (int)sl_arg_int(args, "top-k"),
+           .inner = sl_arg_int(args, "expert-ffn"),
+           .shared = sl_arg_int(args, "shared-ffn"),
+           .normed = sl_arg_int(args, "norm-topk"),
+           .balance = (float)sl_arg_float(args, "aux-loss"),
+           .z = (float)sl_arg_float(args, "z-loss"),
+           .capacity = (float)sl_arg_float(args, "expert-capacity")};
   if (!m.inner) m.inner = (d.width * 8 / 3 + 63) / 64 * 64;
   d.qk_norm = sl_arg_flag(args, "qk-norm");
   d.own = &m;
   if (m.k > m.experts)
     sl_graph_fail(g, SL_E_USAGE, "%s: --top-k %d is more than --experts %d", model, m.k, m.experts);
   if (m.shared && !names.shared)
-    sl_graph_fail(g, SL_E_USAGE, "%s has no expert for all tokens: --shared-ffn is qwen-moe's", model);
+    sl_graph_fail(g, SL_E_USAGE, "%s has no expert for all tokens: --shared-ffn is qwen-moe's",
+                  model);
   return decoder_build(g, args, &d, moe_half);
 }
 

@@ -10,16 +10,16 @@
  * computes: on CPU devices it fits y = x. */
 #include <sluice/sluice.h>
 
-static const sl_option options[] = {
-    {"activation", SL_OPTION_INT, "1024", "numbers a chunk keeps for its backward pass, times 2; "
-     "also the positions that can be cut in pieces", 1, 1 << 28},
-    {0}};
+static const sl_option options[] = {{"activation", SL_OPTION_INT, "1024",
+                                     "numbers a chunk keeps for its backward pass, times 2; "
+                                     "also the positions that can be cut in pieces",
+                                     1, 1 << 28},
+                                    {0}};
 
 /* Fills [1, T, 1] with 0, 1/T, 2/T, ..., or the tick's piece of it. */
 static void fill(void *ctx, const sl_tick *tick, void *const *out) {
   int64_t length = sl_type_elements(ctx), rows = tick->rows ? tick->rows : length;
-  for (int64_t i = 0; i < rows; i++)
-    ((float *)out[0])[i] = (float)(tick->row + i) / (float)length;
+  for (int64_t i = 0; i < rows; i++) ((float *)out[0])[i] = (float)(tick->row + i) / (float)length;
 }
 
 static sl_status build(sl_graph *g, const sl_args *args) {

@@ -35,11 +35,11 @@ static double attention_flops(const sl_attrs *attrs, const sl_type *o, int produ
   return products * (double)sl_type_elements(o) * sli_mask_pairs(attrs, o->dim[1]);
 }
 
-#define COST(name_, o_, nout_, products_)                                      \
-  static void name_(const sl_attrs *attrs, int nin, const sl_type *in,         \
-                    const sl_type *out, double *flops, double *bytes) {        \
-    *flops = attention_flops(attrs, o_, products_);                            \
-    *bytes = sli_argument_bytes(nin, in, nout_, out);                          \
+#define COST(name_, o_, nout_, products_)                                                  \
+  static void name_(const sl_attrs *attrs, int nin, const sl_type *in, const sl_type *out, \
+                    double *flops, double *bytes) {                                        \
+    *flops = attention_flops(attrs, o_, products_);                                        \
+    *bytes = sli_argument_bytes(nin, in, nout_, out);                                      \
   }
 
 COST(attention_cost, &out[0], 2, 2)
@@ -49,36 +49,69 @@ COST(attention_b_cost, &in[3], 3, 5)
 COST(packed_b_cost, &in[1], 1, 5)
 
 const sl_op sl_op_attention = {
-    .name = "attention", .served = &sl_op_attention_served, .min_in = 3, .max_in = 4, .nout = 2,
-    .narrow_in = 7, .narrow_out = 1,
+    .name = "attention",
+    .served = &sl_op_attention_served,
+    .min_in = 3,
+    .max_in = 4,
+    .nout = 2,
+    .narrow_in = 7,
+    .narrow_out = 1,
     .pieced = &sl_op_attention_piece,
-    .parts = &sl_op_attention_parts, .swept = &sl_op_attention_sweep,
-    .rounds = true, .infer = sli_attention_infer, .cost = attention_cost,
+    .parts = &sl_op_attention_parts,
+    .swept = &sl_op_attention_sweep,
+    .rounds = true,
+    .infer = sli_attention_infer,
+    .cost = attention_cost,
     .signatures = sli_attention_signatures,
-    .grad = {{.op = &sl_op_attention_b, .cls = SL_CLASS_B,
+    .grad = {{.op = &sl_op_attention_b,
+              .cls = SL_CLASS_B,
               .in = {SL_IN(0), SL_IN(1), SL_IN(2), SL_OUT(0), SL_OUT(1), SL_DOUT(0), SL_INS(3)},
-              .nof = 3, .of = {0, 1, 2}}},
+              .nof = 3,
+              .of = {0, 1, 2}}},
 };
 
 const sl_op sl_op_attention_b = {
-    .name = "attention_b", .min_in = 6, .max_in = 7, .nout = 3,
-    .narrow_in = 0x2f, .narrow_out = 7,
-    .rounds = true, .infer = attention_b_infer, .cost = attention_b_cost,
+    .name = "attention_b",
+    .min_in = 6,
+    .max_in = 7,
+    .nout = 3,
+    .narrow_in = 0x2f,
+    .narrow_out = 7,
+    .rounds = true,
+    .infer = attention_b_infer,
+    .cost = attention_b_cost,
 };
 
 const sl_op sl_op_attention_packed = {
-    .name = "attention_packed", .served = &sl_op_attention_packed_served, .min_in = 1, .max_in = 2, .nout = 2,
-    .narrow_in = 1, .narrow_out = 1,
+    .name = "attention_packed",
+    .served = &sl_op_attention_packed_served,
+    .min_in = 1,
+    .max_in = 2,
+    .nout = 2,
+    .narrow_in = 1,
+    .narrow_out = 1,
     .pieced = &sl_op_attention_packed_piece,
-    .parts = &sl_op_attention_packed_parts, .swept = &sl_op_attention_sweep,
-    .rounds = true, .infer = sli_attention_packed_infer, .cost = attention_cost,
+    .parts = &sl_op_attention_packed_parts,
+    .swept = &sl_op_attention_sweep,
+    .rounds = true,
+    .infer = sli_attention_packed_infer,
+    .cost = attention_cost,
     .signatures = sli_attention_packed_signatures,
-    .grad = {{.op = &sl_op_attention_packed_b, .cls = SL_CLASS_B,
-              .in = {SL_IN(0), SL_OUT(0), SL_OUT(1), SL_DOUT(0), SL_INS(1)}, .nof = 1, .of = {0}}},
+    .grad = {{.op = &sl_op_attention_packed_b,
+              .cls = SL_CLASS_B,
+              .in = {SL_IN(0), SL_OUT(0), SL_OUT(1), SL_DOUT(0), SL_INS(1)},
+              .nof = 1,
+              .of = {0}}},
 };
 
 const sl_op sl_op_attention_packed_b = {
-    .name = "attention_packed_b", .min_in = 4, .max_in = 5, .nout = 1,
-    .narrow_in = 0xb, .narrow_out = 1,
-    .rounds = true, .infer = packed_b_infer, .cost = packed_b_cost,
+    .name = "attention_packed_b",
+    .min_in = 4,
+    .max_in = 5,
+    .nout = 1,
+    .narrow_in = 0xb,
+    .narrow_out = 1,
+    .rounds = true,
+    .infer = packed_b_infer,
+    .cost = packed_b_cost,
 };

@@ -23,7 +23,8 @@
 
 /* Type of kv and dkv, for o [B, n, Hq*D]. */
 static sl_type record_type(const sl_attrs *attrs, const sl_type *o) {
-  return SL_TYPE(SL_F32, o->dim[0], attrs->length, o->dim[2] / attrs->heads * 2 * sli_kv_heads(attrs));
+  return SL_TYPE(SL_F32, o->dim[0], attrs->length,
+                 o->dim[2] / attrs->heads * 2 * sli_kv_heads(attrs));
 }
 
 /* Type of the record of ids. */
@@ -33,7 +34,8 @@ static sl_type ids_type(const sl_attrs *attrs, const sl_type *x) {
 
 static sl_status want_length(const sl_attrs *attrs, const sl_type *x) {
   if (attrs->full)
-    return sl_fail(SL_E_SHAPE, "queries see the keys behind them (attrs.full), which are in pieces"
+    return sl_fail(SL_E_SHAPE,
+                   "queries see the keys behind them (attrs.full), which are in pieces"
                    " that are yet to come");
   if (x->dim[1] <= attrs->length) return SL_OK;
   return sli_misfit(x, "a piece has at most the %lld positions of its sequence",
@@ -137,13 +139,11 @@ static int with_records(int n, sl_signature *out, int outputs, bool ids) {
   return n;
 }
 
-static int piece_signatures(const sl_attrs *attrs, int nin, const sl_type *in,
-                            sl_signature *out) {
+static int piece_signatures(const sl_attrs *attrs, int nin, const sl_type *in, sl_signature *out) {
   return with_records(sli_attention_signatures(attrs, nin, in, out), out, 3, nin > 3);
 }
 
-static int packed_signatures(const sl_attrs *attrs, int nin, const sl_type *in,
-                             sl_signature *out) {
+static int packed_signatures(const sl_attrs *attrs, int nin, const sl_type *in, sl_signature *out) {
   return with_records(sli_attention_packed_signatures(attrs, nin, in, out), out, 4, nin > 1);
 }
 
@@ -171,52 +171,102 @@ static void backward_cost(const sl_attrs *attrs, int nin, const sl_type *in, con
 /* ---- ops -------------------------------------------------------------------------- */
 
 const sl_op sl_op_attention_piece = {
-    .name = "attention_piece", .min_in = 3, .max_in = 4, .nout = -1, .outputs = piece_outputs,
-    .narrow_in = 7, .narrow_out = 5,
-    .pieces = SL_PIECES_STATE, .updates = 12, .rematerialized = &sl_op_attention_piece_again,
-    .rounds = true, .infer = piece_infer, .cost = piece_cost,
+    .name = "attention_piece",
+    .min_in = 3,
+    .max_in = 4,
+    .nout = -1,
+    .outputs = piece_outputs,
+    .narrow_in = 7,
+    .narrow_out = 5,
+    .pieces = SL_PIECES_STATE,
+    .updates = 12,
+    .rematerialized = &sl_op_attention_piece_again,
+    .rounds = true,
+    .infer = piece_infer,
+    .cost = piece_cost,
     .signatures = piece_signatures,
-    .grad = {{.op = &sl_op_attention_piece_b, .cls = SL_CLASS_B,
+    .grad = {{.op = &sl_op_attention_piece_b,
+              .cls = SL_CLASS_B,
               .in = {SL_IN(0), SL_OUT(2), SL_OUT(0), SL_OUT(1), SL_DOUT(0), SL_OUTS(3)},
-              .nof = 3, .of = {0, 1, 2}}},
+              .nof = 3,
+              .of = {0, 1, 2}}},
 };
 
 const sl_op sl_op_attention_piece_b = {
-    .name = "attention_piece_b", .min_in = 5, .max_in = 6, .nout = 4,
-    .narrow_in = 0x17, .narrow_out = 15,
-    .pieces = SL_PIECES_STATE, .updates = 8,
-    .rounds = true, .infer = piece_b_infer, .cost = backward_cost,
+    .name = "attention_piece_b",
+    .min_in = 5,
+    .max_in = 6,
+    .nout = 4,
+    .narrow_in = 0x17,
+    .narrow_out = 15,
+    .pieces = SL_PIECES_STATE,
+    .updates = 8,
+    .rounds = true,
+    .infer = piece_b_infer,
+    .cost = backward_cost,
 };
 
 const sl_op sl_op_attention_packed_piece = {
-    .name = "attention_packed_piece", .min_in = 1, .max_in = 2, .nout = -1,
+    .name = "attention_packed_piece",
+    .min_in = 1,
+    .max_in = 2,
+    .nout = -1,
     .outputs = packed_outputs,
-    .narrow_in = 1, .narrow_out = 13,
-    .pieces = SL_PIECES_STATE, .updates = 20, .rematerialized = &sl_op_attention_packed_piece_again,
-    .rounds = true, .infer = packed_infer, .cost = piece_cost,
+    .narrow_in = 1,
+    .narrow_out = 13,
+    .pieces = SL_PIECES_STATE,
+    .updates = 20,
+    .rematerialized = &sl_op_attention_packed_piece_again,
+    .rounds = true,
+    .infer = packed_infer,
+    .cost = piece_cost,
     .signatures = packed_signatures,
-    .grad = {{.op = &sl_op_attention_packed_piece_b, .cls = SL_CLASS_B,
+    .grad = {{.op = &sl_op_attention_packed_piece_b,
+              .cls = SL_CLASS_B,
               .in = {SL_OUT(3), SL_OUT(2), SL_OUT(0), SL_OUT(1), SL_DOUT(0), SL_OUTS(4)},
-              .nof = 1, .of = {0}}},
+              .nof = 1,
+              .of = {0}}},
 };
 
 const sl_op sl_op_attention_packed_piece_b = {
-    .name = "attention_packed_piece_b", .min_in = 5, .max_in = 6, .nout = 2,
-    .narrow_in = 0x17, .narrow_out = 3,
-    .pieces = SL_PIECES_STATE, .updates = 2,
-    .rounds = true, .infer = packed_b_infer, .cost = backward_cost,
+    .name = "attention_packed_piece_b",
+    .min_in = 5,
+    .max_in = 6,
+    .nout = 2,
+    .narrow_in = 0x17,
+    .narrow_out = 3,
+    .pieces = SL_PIECES_STATE,
+    .updates = 2,
+    .rounds = true,
+    .infer = packed_b_infer,
+    .cost = backward_cost,
 };
 
 const sl_op sl_op_attention_piece_again = {
-    .name = "attention_piece_again", .min_in = 4, .max_in = 6, .nout = -1,
-    .outputs = again_outputs, .narrow_in = 31, .narrow_out = 5, .unread = 6,
+    .name = "attention_piece_again",
+    .min_in = 4,
+    .max_in = 6,
+    .nout = -1,
+    .outputs = again_outputs,
+    .narrow_in = 31,
+    .narrow_out = 5,
+    .unread = 6,
     .pieces = SL_PIECES_STATE,
-    .rounds = true, .infer = again_infer, .cost = piece_cost,
+    .rounds = true,
+    .infer = again_infer,
+    .cost = piece_cost,
 };
 
 const sl_op sl_op_attention_packed_piece_again = {
-    .name = "attention_packed_piece_again", .min_in = 2, .max_in = 4, .nout = -1,
-    .outputs = packed_again_outputs, .narrow_in = 7, .narrow_out = 13,
+    .name = "attention_packed_piece_again",
+    .min_in = 2,
+    .max_in = 4,
+    .nout = -1,
+    .outputs = packed_again_outputs,
+    .narrow_in = 7,
+    .narrow_out = 13,
     .pieces = SL_PIECES_STATE,
-    .rounds = true, .infer = packed_again_infer, .cost = piece_cost,
+    .rounds = true,
+    .infer = packed_again_infer,
+    .cost = piece_cost,
 };

@@ -68,7 +68,8 @@ sl_status sli_attention_infer(const sl_attrs *attrs, int nin, const sl_type *in,
   return SL_OK;
 }
 
-sl_status sli_attention_packed_infer(const sl_attrs *attrs, int nin, const sl_type *in, sl_type *out) {
+sl_status sli_attention_packed_infer(const sl_attrs *attrs, int nin, const sl_type *in,
+                                     sl_type *out) {
   SLI_TRY(want_heads(attrs));
   SLI_TRY(want_window(attrs));
   int parts = attrs->heads + 2 * sli_kv_heads(attrs);
@@ -88,8 +89,7 @@ static int signatures(int nin, int arrays, sl_signature *out) {
   return 2;
 }
 
-int sli_attention_signatures(const sl_attrs *attrs, int nin, const sl_type *in,
-                             sl_signature *out) {
+int sli_attention_signatures(const sl_attrs *attrs, int nin, const sl_type *in, sl_signature *out) {
   (void)attrs, (void)in;
   return signatures(nin, 3, out);
 }

@@ -28,10 +28,12 @@ static sl_type ids_type(const sl_attrs *attrs, const sl_type *q) {
 static sl_status want_piece(const sl_attrs *attrs, const sl_type *q, const sl_type *kv) {
   SLI_TRY(sli_want_share(attrs, q, kv));
   if (attrs->full)
-    return sl_fail(SL_E_SHAPE, "queries see the keys behind them (attrs.full), which are in pieces"
+    return sl_fail(SL_E_SHAPE,
+                   "queries see the keys behind them (attrs.full), which are in pieces"
                    " that are yet to come");
   if (kv->dim[1] <= attrs->length) return SL_OK;
-  return sli_misfit(kv, "a piece has at most the %lld positions of its sequence", (long long)attrs->length);
+  return sli_misfit(kv, "a piece has at most the %lld positions of its sequence",
+                    (long long)attrs->length);
 }
 
 static sl_status share_infer(const sl_attrs *attrs, int nin, const sl_type *in, sl_type *out) {
@@ -87,8 +89,8 @@ static int signatures(const sl_attrs *attrs, int nin, const sl_type *in, sl_sign
 }
 
 /* Cost of a piece of average length and position, with half of the record filled. */
-static void cost(const sl_attrs *attrs, const sl_type *o, const sl_type *record, int products, double *flops,
-                 double *bytes) {
+static void cost(const sl_attrs *attrs, const sl_type *o, const sl_type *record, int products,
+                 double *flops, double *bytes) {
   *flops = products * (double)sl_type_elements(o) * sli_mask_pairs(attrs, attrs->length);
   *bytes = products * (double)sl_type_bytes(o) + 0.5 * products * (double)sl_type_bytes(record);
 }
@@ -108,25 +110,53 @@ static void share_b_cost(const sl_attrs *attrs, int nin, const sl_type *in, cons
 /* ---- ops -------------------------------------------------------------------------- */
 
 const sl_op sl_op_attention_share = {
-    .name = "attention_share", .min_in = 2, .max_in = 3, .nout = -1, .outputs = share_outputs,
-    .narrow_in = 3, .narrow_out = 5,
-    .pieces = SL_PIECES_STATE, .updates = 12, .rematerialized = &sl_op_attention_share_again,
-    .rounds = true, .infer = share_infer, .cost = share_cost, .signatures = signatures,
-    .grad = {{.op = &sl_op_attention_share_b, .cls = SL_CLASS_B,
+    .name = "attention_share",
+    .min_in = 2,
+    .max_in = 3,
+    .nout = -1,
+    .outputs = share_outputs,
+    .narrow_in = 3,
+    .narrow_out = 5,
+    .pieces = SL_PIECES_STATE,
+    .updates = 12,
+    .rematerialized = &sl_op_attention_share_again,
+    .rounds = true,
+    .infer = share_infer,
+    .cost = share_cost,
+    .signatures = signatures,
+    .grad = {{.op = &sl_op_attention_share_b,
+              .cls = SL_CLASS_B,
               .in = {SL_IN(0), SL_OUT(2), SL_OUT(0), SL_OUT(1), SL_DOUT(0), SL_IN(1), SL_OUTS(3)},
-              .nof = 2, .of = {0, 1}}},
+              .nof = 2,
+              .of = {0, 1}}},
 };
 
 const sl_op sl_op_attention_share_b = {
-    .name = "attention_share_b", .min_in = 6, .max_in = 7, .nout = 3,
-    .narrow_in = 0x37, .narrow_out = 7, .unread = 1u << SLI_SHARE_BACKWARD_KV,
-    .pieces = SL_PIECES_STATE, .updates = 4,
-    .rounds = true, .infer = share_b_infer, .cost = share_b_cost,
+    .name = "attention_share_b",
+    .min_in = 6,
+    .max_in = 7,
+    .nout = 3,
+    .narrow_in = 0x37,
+    .narrow_out = 7,
+    .unread = 1u << SLI_SHARE_BACKWARD_KV,
+    .pieces = SL_PIECES_STATE,
+    .updates = 4,
+    .rounds = true,
+    .infer = share_b_infer,
+    .cost = share_b_cost,
 };
 
 const sl_op sl_op_attention_share_again = {
-    .name = "attention_share_again", .min_in = 3, .max_in = 5, .nout = -1,
-    .outputs = again_outputs, .narrow_in = 31, .narrow_out = 5, .unread = 2,
+    .name = "attention_share_again",
+    .min_in = 3,
+    .max_in = 5,
+    .nout = -1,
+    .outputs = again_outputs,
+    .narrow_in = 31,
+    .narrow_out = 5,
+    .unread = 2,
     .pieces = SL_PIECES_STATE,
-    .rounds = true, .infer = again_infer, .cost = share_cost,
+    .rounds = true,
+    .infer = again_infer,
+    .cost = share_cost,
 };

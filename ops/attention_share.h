@@ -7,7 +7,13 @@
 #include "ops/ops.h"
 
 /* Inputs of the backward call behind q and the record. */
-enum { SLI_SHARE_BACKWARD_O = 2, SLI_SHARE_BACKWARD_LSE, SLI_SHARE_BACKWARD_DO, SLI_SHARE_BACKWARD_KV, SLI_SHARE_BACKWARD_IDS };
+enum {
+  SLI_SHARE_BACKWARD_O = 2,
+  SLI_SHARE_BACKWARD_LSE,
+  SLI_SHARE_BACKWARD_DO,
+  SLI_SHARE_BACKWARD_KV,
+  SLI_SHARE_BACKWARD_IDS
+};
 
 /* Number of inputs that the forward call had. A recomputed call has the records behind them. */
 static inline int sli_attention_share_inputs(int nin) { return nin > 3 ? 3 : 2; }

@@ -62,7 +62,8 @@ static sl_status step_b_infer(const sl_attrs *attrs, int nin, const sl_type *in,
   SLI_TRY(sli_want("lse", &in[SLI_STEP_BACKWARD_LSE], &forward[1]));
   SLI_TRY(sli_want("do", &in[SLI_STEP_BACKWARD_DO], &forward[0]));
   SLI_TRY(want_all_ids(attrs, nin, in, SLI_STEP_BACKWARD_IDS));
-  if (is_there(nin, in, SLI_STEP_BACKWARD_DQ)) SLI_TRY(sli_want("dq", &in[SLI_STEP_BACKWARD_DQ], &in[0]));
+  if (is_there(nin, in, SLI_STEP_BACKWARD_DQ))
+    SLI_TRY(sli_want("dq", &in[SLI_STEP_BACKWARD_DQ], &in[0]));
   out[0] = in[0];
   out[1] = in[1];
   return SL_OK;
@@ -114,21 +115,33 @@ static uint64_t hash_spans(uint64_t hash, const sl_attrs *attrs, int nin) {
   hash = sli_hash_word(sli_hash_word(hash, (uint64_t)s->n), (uint64_t)s->length);
   for (int i = 0; i < s->n; i++) {
     const sli_span *x = &s->of[i];
-    const int64_t words[] = {x->query, x->queries, x->key, x->keys, x->at_query, x->at_key, x->fresh};
+    const int64_t words[] = {x->query,    x->queries, x->key,  x->keys,
+                             x->at_query, x->at_key,  x->fresh};
     for (size_t w = 0; w < SLI_COUNT(words); w++) hash = sli_hash_word(hash, (uint64_t)words[w]);
   }
   return hash;
 }
 
 const sl_op sl_op_attention_step = {
-    .name = "attention_step", .min_in = 2, .max_in = SLI_STEP_INPUTS, .nout = 2,
+    .name = "attention_step",
+    .min_in = 2,
+    .max_in = SLI_STEP_INPUTS,
+    .nout = 2,
     .in_place = {1u << SLI_STEP_O, 1u << SLI_STEP_LSE},
-    .rounds = true, .infer = step_infer, .cost = step_cost,
+    .rounds = true,
+    .infer = step_infer,
+    .cost = step_cost,
     .hash = hash_spans,
 };
 
 const sl_op sl_op_attention_step_b = {
-    .name = "attention_step_b", .min_in = 5, .max_in = SLI_STEP_BACK_INPUTS, .nout = 2,
+    .name = "attention_step_b",
+    .min_in = 5,
+    .max_in = SLI_STEP_BACK_INPUTS,
+    .nout = 2,
     .in_place = {1u << SLI_STEP_BACKWARD_DQ},
-    .rounds = true, .infer = step_b_infer, .cost = step_b_cost, .hash = hash_spans,
+    .rounds = true,
+    .infer = step_b_infer,
+    .cost = step_b_cost,
+    .hash = hash_spans,
 };

@@ -9,7 +9,14 @@
 /* Inputs behind q and kv, of the forward and the backward step. */
 enum { SLI_STEP_IDS = 2, SLI_STEP_O, SLI_STEP_LSE, SLI_STEP_INPUTS };
 
-enum { SLI_STEP_BACKWARD_O = 2, SLI_STEP_BACKWARD_LSE, SLI_STEP_BACKWARD_DO, SLI_STEP_BACKWARD_IDS, SLI_STEP_BACKWARD_DQ, SLI_STEP_BACK_INPUTS };
+enum {
+  SLI_STEP_BACKWARD_O = 2,
+  SLI_STEP_BACKWARD_LSE,
+  SLI_STEP_BACKWARD_DO,
+  SLI_STEP_BACKWARD_IDS,
+  SLI_STEP_BACKWARD_DQ,
+  SLI_STEP_BACK_INPUTS
+};
 
 static inline const sli_spans *sli_spans_of(const sl_attrs *attrs) { return attrs->user; }
 

@@ -83,7 +83,8 @@ enum { SEEN = 4 }; /* numbers per query and head: two here, four lanes' sums on 
 static sl_status sweep_infer(const sl_attrs *attrs, int nin, const sl_type *in, sl_type *out) {
   SLI_TRY(sli_want_share(attrs, &in[0], &in[1]));
   if (attrs->full)
-    return sl_fail(SL_E_SHAPE, "queries see the keys behind them (attrs.full), which are in pieces"
+    return sl_fail(SL_E_SHAPE,
+                   "queries see the keys behind them (attrs.full), which are in pieces"
                    " that are yet to come");
   if (in[1].dim[1] > attrs->length)
     return sli_misfit(&in[1], "a piece has at most the %lld positions of its sequence",
@@ -165,42 +166,82 @@ static void sweep_b_cost(const sl_attrs *attrs, int nin, const sl_type *in, cons
 /* ---- ops ------------------------------------------------------------------------------------- */
 
 const sl_op sl_op_attention_parts = {
-    .name = "attention_parts", .min_in = 3, .max_in = 3, .nout = 2,
+    .name = "attention_parts",
+    .min_in = 3,
+    .max_in = 3,
+    .nout = 2,
     .pieces = SL_PIECES_POSITIONS,
-    .infer = parts_infer, .signatures = parts_signatures,
-    .grad = {{.op = &sl_op_attention_parts_b, .cls = SL_CLASS_B, .in = {SL_DOUT(0), SL_DOUT(1)},
-              .nof = 3, .of = {0, 1, 2}}},
+    .infer = parts_infer,
+    .signatures = parts_signatures,
+    .grad = {{.op = &sl_op_attention_parts_b,
+              .cls = SL_CLASS_B,
+              .in = {SL_DOUT(0), SL_DOUT(1)},
+              .nof = 3,
+              .of = {0, 1, 2}}},
 };
 
 const sl_op sl_op_attention_parts_b = {
-    .name = "attention_parts_b", .min_in = 2, .max_in = 2, .nout = 3,
-    .pieces = SL_PIECES_POSITIONS, .infer = parts_b_infer,
+    .name = "attention_parts_b",
+    .min_in = 2,
+    .max_in = 2,
+    .nout = 3,
+    .pieces = SL_PIECES_POSITIONS,
+    .infer = parts_b_infer,
 };
 
 const sl_op sl_op_attention_packed_parts = {
-    .name = "attention_packed_parts", .min_in = 1, .max_in = 1, .nout = 2,
+    .name = "attention_packed_parts",
+    .min_in = 1,
+    .max_in = 1,
+    .nout = 2,
     .pieces = SL_PIECES_POSITIONS,
-    .infer = packed_parts_infer, .signatures = parts_signatures,
-    .grad = {{.op = &sl_op_attention_packed_parts_b, .cls = SL_CLASS_B,
-              .in = {SL_DOUT(0), SL_DOUT(1)}, .nof = 1, .of = {0}}},
+    .infer = packed_parts_infer,
+    .signatures = parts_signatures,
+    .grad = {{.op = &sl_op_attention_packed_parts_b,
+              .cls = SL_CLASS_B,
+              .in = {SL_DOUT(0), SL_DOUT(1)},
+              .nof = 1,
+              .of = {0}}},
 };
 
 const sl_op sl_op_attention_packed_parts_b = {
-    .name = "attention_packed_parts_b", .min_in = 2, .max_in = 2, .nout = 1,
-    .pieces = SL_PIECES_POSITIONS, .infer = packed_parts_b_infer,
+    .name = "attention_packed_parts_b",
+    .min_in = 2,
+    .max_in = 2,
+    .nout = 1,
+    .pieces = SL_PIECES_POSITIONS,
+    .infer = packed_parts_b_infer,
 };
 
 const sl_op sl_op_attention_sweep = {
-    .name = "attention_sweep", .min_in = 2, .max_in = 3, .nout = -1, .outputs = sweep_outputs,
-    .pieces = SL_PIECES_STATE, .updates = 28, .sweeps = 2,
-    .rounds = true, .infer = sweep_infer, .cost = sweep_cost, .signatures = sweep_signatures,
-    .grad = {{.op = &sl_op_attention_sweep_b, .cls = SL_CLASS_B,
+    .name = "attention_sweep",
+    .min_in = 2,
+    .max_in = 3,
+    .nout = -1,
+    .outputs = sweep_outputs,
+    .pieces = SL_PIECES_STATE,
+    .updates = 28,
+    .sweeps = 2,
+    .rounds = true,
+    .infer = sweep_infer,
+    .cost = sweep_cost,
+    .signatures = sweep_signatures,
+    .grad = {{.op = &sl_op_attention_sweep_b,
+              .cls = SL_CLASS_B,
               .in = {SL_IN(0), SL_IN(1), SL_OUT(0), SL_OUT(1), SL_DOUT(0), SL_OUTS(4)},
-              .nof = 2, .of = {0, 1}}},
+              .nof = 2,
+              .of = {0, 1}}},
 };
 
 const sl_op sl_op_attention_sweep_b = {
-    .name = "attention_sweep_b", .min_in = 5, .max_in = 6, .nout = 3,
-    .pieces = SL_PIECES_STATE, .updates = 4, .sweeps = 2,
-    .rounds = true, .infer = sweep_b_infer, .cost = sweep_b_cost,
+    .name = "attention_sweep_b",
+    .min_in = 5,
+    .max_in = 6,
+    .nout = 3,
+    .pieces = SL_PIECES_STATE,
+    .updates = 4,
+    .sweeps = 2,
+    .rounds = true,
+    .infer = sweep_b_infer,
+    .cost = sweep_b_cost,
 };

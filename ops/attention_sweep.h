@@ -5,6 +5,8 @@
 
 #include "ops/ops.h"
 
-static inline int64_t sli_attention_sweep_dim(const sl_attrs *attrs, const sl_type *q) { return q->dim[2] / attrs->heads; }
+static inline int64_t sli_attention_sweep_dim(const sl_attrs *attrs, const sl_type *q) {
+  return q->dim[2] / attrs->heads;
+}
 
 #endif

@@ -108,54 +108,94 @@ static int where_signatures(const sl_attrs *attrs, int nin, const sl_type *in, s
 
 /* ---- ops ------------------------------------------------------------------------------------ */
 
-#define BINARY(name_, flops, unread_, partial_, y, da, db)                     \
+#define BINARY(name_, flops, unread_, partial_, y, da, db)                         \
   static int name_##_signatures(const sl_attrs *attrs, int nin, const sl_type *in, \
-                                sl_signature *out) {                           \
-    (void)attrs;                                                               \
-    return binary_signatures(partial_, nin, in, out);                          \
-  }                                                                            \
-  const sl_op sl_op_##name_ = {                                                \
-      .name = #name_, .min_in = 2, .max_in = 2, .nout = 1,                     \
-      .narrow_in = 3, .narrow_out = 1, .mixed = true, .cheap = true,           \
-      .pieces = SL_PIECES_SIGNATURES,                                          \
-      .infer = binary_infer, .cost = binary_cost,                             \
-      .signatures = name_##_signatures,                                        \
-      .grad = {{.op = &sl_op_##name_##_b, .cls = SL_CLASS_B,                   \
-                .in = {SL_IN(0), SL_IN(1), SL_DOUT(0)}, .nof = 2, .of = {0, 1}}}, \
-  };                                                                           \
-  const sl_op sl_op_##name_##_b = {                                            \
-      .name = #name_ "_b", .min_in = 3, .max_in = 3, .nout = 2,                \
-      .narrow_in = 7, .narrow_out = 3, .mixed = true, .unread = unread_,       \
-      .pieces = SL_PIECES_ELEMENTS,                                            \
-      .infer = binary_b_infer, .cost = back_cost,                             \
-      .accumulates = 3,                                                        \
+                                sl_signature *out) {                               \
+    (void)attrs;                                                                   \
+    return binary_signatures(partial_, nin, in, out);                              \
+  }                                                                                \
+  const sl_op sl_op_##name_ = {                                                    \
+      .name = #name_,                                                              \
+      .min_in = 2,                                                                 \
+      .max_in = 2,                                                                 \
+      .nout = 1,                                                                   \
+      .narrow_in = 3,                                                              \
+      .narrow_out = 1,                                                             \
+      .mixed = true,                                                               \
+      .cheap = true,                                                               \
+      .pieces = SL_PIECES_SIGNATURES,                                              \
+      .infer = binary_infer,                                                       \
+      .cost = binary_cost,                                                         \
+      .signatures = name_##_signatures,                                            \
+      .grad = {{.op = &sl_op_##name_##_b,                                          \
+                .cls = SL_CLASS_B,                                                 \
+                .in = {SL_IN(0), SL_IN(1), SL_DOUT(0)},                            \
+                .nof = 2,                                                          \
+                .of = {0, 1}}},                                                    \
+  };                                                                               \
+  const sl_op sl_op_##name_##_b = {                                                \
+      .name = #name_ "_b",                                                         \
+      .min_in = 3,                                                                 \
+      .max_in = 3,                                                                 \
+      .nout = 2,                                                                   \
+      .narrow_in = 7,                                                              \
+      .narrow_out = 3,                                                             \
+      .mixed = true,                                                               \
+      .unread = unread_,                                                           \
+      .pieces = SL_PIECES_ELEMENTS,                                                \
+      .infer = binary_b_infer,                                                     \
+      .cost = back_cost,                                                           \
+      .accumulates = 3,                                                            \
   };
 
-#define COMPARE(name_, y)                                                      \
-  const sl_op sl_op_##name_ = {                                                \
-      .name = #name_, .min_in = 2, .max_in = 2, .nout = 1,                     \
-      .narrow_in = 3, .mixed = true, .cheap = true,                            \
-      .pieces = SL_PIECES_SIGNATURES,                                          \
-      .infer = compare_infer, .cost = binary_cost,                            \
-      .signatures = where_signatures,                                          \
+#define COMPARE(name_, y)             \
+  const sl_op sl_op_##name_ = {       \
+      .name = #name_,                 \
+      .min_in = 2,                    \
+      .max_in = 2,                    \
+      .nout = 1,                      \
+      .narrow_in = 3,                 \
+      .mixed = true,                  \
+      .cheap = true,                  \
+      .pieces = SL_PIECES_SIGNATURES, \
+      .infer = compare_infer,         \
+      .cost = binary_cost,            \
+      .signatures = where_signatures, \
   };
 
 #include "ops/binary.def"
 
 const sl_op sl_op_where = {
-    .name = "where", .min_in = 3, .max_in = 3, .nout = 1,
-    .narrow_in = 6, .narrow_out = 1, .mixed = true, .cheap = true,
+    .name = "where",
+    .min_in = 3,
+    .max_in = 3,
+    .nout = 1,
+    .narrow_in = 6,
+    .narrow_out = 1,
+    .mixed = true,
+    .cheap = true,
     .pieces = SL_PIECES_SIGNATURES,
-    .infer = where_infer, .cost = binary_cost,
+    .infer = where_infer,
+    .cost = binary_cost,
     .signatures = where_signatures,
-    .grad = {{.op = &sl_op_where_b, .cls = SL_CLASS_B,
-              .in = {SL_IN(0), SL_IN(1), SL_IN(2), SL_DOUT(0)}, .nof = 2, .of = {1, 2}}},
+    .grad = {{.op = &sl_op_where_b,
+              .cls = SL_CLASS_B,
+              .in = {SL_IN(0), SL_IN(1), SL_IN(2), SL_DOUT(0)},
+              .nof = 2,
+              .of = {1, 2}}},
 };
 
 const sl_op sl_op_where_b = {
-    .name = "where_b", .min_in = 4, .max_in = 4, .nout = 2,
-    .narrow_in = 14, .narrow_out = 3, .mixed = true, .unread = 6,
+    .name = "where_b",
+    .min_in = 4,
+    .max_in = 4,
+    .nout = 2,
+    .narrow_in = 14,
+    .narrow_out = 3,
+    .mixed = true,
+    .unread = 6,
     .pieces = SL_PIECES_ELEMENTS,
-    .infer = where_b_infer, .cost = back_cost,
+    .infer = where_b_infer,
+    .cost = back_cost,
     .accumulates = 3,
 };

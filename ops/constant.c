@@ -58,7 +58,8 @@ static sl_status arange_infer(const sl_attrs *attrs, int nin, const sl_type *in,
   (void)nin;
   if (in[0].ndim < 1 || (attrs->axes & (attrs->axes - 1)) ||
       sli_one_axis(attrs, &in[0]) >= in[0].ndim)
-    return sli_misfit(&in[0], "attrs.axes must have one bit, of a dim of like, not %#x", attrs->axes);
+    return sli_misfit(&in[0], "attrs.axes must have one bit, of a dim of like, not %#x",
+                      attrs->axes);
   out[0] = in[0];
   out[0].dtype = SL_I32;
   return SL_OK;
@@ -81,7 +82,8 @@ static sl_status one_hot_infer(const sl_attrs *attrs, int nin, const sl_type *in
   if (in[0].ndim == SL_MAX_DIMS)
     return sli_misfit(&in[0], "ids must have at most %d dims", SL_MAX_DIMS - 1);
   if (attrs->count < 1)
-    return sl_fail(SL_E_SHAPE, "attrs.count, how many classes there are, must be 1 or more, not %lld",
+    return sl_fail(SL_E_SHAPE,
+                   "attrs.count, how many classes there are, must be 1 or more, not %lld",
                    (long long)attrs->count);
   out[0] = in[0];
   out[0].dtype = SL_F32;
@@ -101,29 +103,51 @@ static sl_status one_hot_check(const sl_call *call) {
 /* ---- ops -------------------------------------------------------------------------------- */
 
 const sl_op sl_op_constant = {
-    .name = "constant", .min_in = 0, .max_in = 1, .nout = 1,
-    .narrow_out = 1, .cheap = true, .located = true, .unread = 1,
-    .pieces = SL_PIECES_SIGNATURES, .signatures = constant_signatures,
-    .infer = constant_infer, .hash = constant_hash,
+    .name = "constant",
+    .min_in = 0,
+    .max_in = 1,
+    .nout = 1,
+    .narrow_out = 1,
+    .cheap = true,
+    .located = true,
+    .unread = 1,
+    .pieces = SL_PIECES_SIGNATURES,
+    .signatures = constant_signatures,
+    .infer = constant_infer,
+    .hash = constant_hash,
 };
 
 const sl_op sl_op_arange = {
-    .name = "arange", .min_in = 1, .max_in = 1, .nout = 1,
-    .cheap = true, .located = true, .unread = 1,
+    .name = "arange",
+    .min_in = 1,
+    .max_in = 1,
+    .nout = 1,
+    .cheap = true,
+    .located = true,
+    .unread = 1,
     .pieces = SL_PIECES_ELEMENTS,
     .infer = arange_infer,
 };
 
 const sl_op sl_op_cast = {
-    .name = "cast", .min_in = 1, .max_in = 1, .nout = 1,
-    .narrow_in = 1, .cheap = true,
+    .name = "cast",
+    .min_in = 1,
+    .max_in = 1,
+    .nout = 1,
+    .narrow_in = 1,
+    .cheap = true,
     .pieces = SL_PIECES_ELEMENTS,
     .infer = cast_infer,
 };
 
 const sl_op sl_op_one_hot = {
-    .name = "one_hot", .min_in = 1, .max_in = 1, .nout = 1,
-    .narrow_out = 1, .cheap = true,
+    .name = "one_hot",
+    .min_in = 1,
+    .max_in = 1,
+    .nout = 1,
+    .narrow_out = 1,
+    .cheap = true,
     .pieces = SL_PIECES_ROWS,
-    .infer = one_hot_infer, .check = one_hot_check,
+    .infer = one_hot_infer,
+    .check = one_hot_check,
 };

@@ -57,11 +57,11 @@ static void product_cost(const sl_type *y, const sl_type *w, int nin, const sl_t
   *bytes = sli_argument_bytes(nin, in, 1, out);
 }
 
-#define COST(name, y, w)                                                                \
+#define COST(name, y, w)                                                                  \
   static void name(const sl_attrs *attrs, int nin, const sl_type *in, const sl_type *out, \
-                   double *flops, double *bytes) {                                      \
-    (void)attrs;                                                                        \
-    product_cost(y, w, nin, in, out, flops, bytes);                                     \
+                   double *flops, double *bytes) {                                        \
+    (void)attrs;                                                                          \
+    product_cost(y, w, nin, in, out, flops, bytes);                                       \
   }
 
 COST(conv_cost, &out[0], &in[1])
@@ -73,8 +73,7 @@ COST(conv_w_cost, &in[1], &in[2])
 SLI_COST(channel_sum_cost, 0, 1, 1)
 
 /* Splits by images or output channels, and by input channels if there are no groups. */
-static int conv_signatures(const sl_attrs *attrs, int nin, const sl_type *in,
-                           sl_signature *out) {
+static int conv_signatures(const sl_attrs *attrs, int nin, const sl_type *in, sl_signature *out) {
   const sl_window *record = attrs->user;
   bool bias = nin > 2 && in[2].ndim >= 0;
   out[0] = (sl_signature){.in = {sli_split(0)}, .out = {sli_split(0)}};
@@ -91,41 +90,71 @@ static int conv_signatures(const sl_attrs *attrs, int nin, const sl_type *in,
 /* ---- ops ---------------------------------------------------------------------------------- */
 
 const sl_op sl_op_conv = {
-    .name = "conv", .min_in = 2, .max_in = 3, .nout = 1,
-    .narrow_in = 1, .narrow_out = 1,
-    .pieces = SL_PIECES_SIGNATURES, .whole = 6, .signatures = conv_signatures,
-    .infer = conv_infer, .cost = conv_cost,
+    .name = "conv",
+    .min_in = 2,
+    .max_in = 3,
+    .nout = 1,
+    .narrow_in = 1,
+    .narrow_out = 1,
+    .pieces = SL_PIECES_SIGNATURES,
+    .whole = 6,
+    .signatures = conv_signatures,
+    .infer = conv_infer,
+    .cost = conv_cost,
     .hash = sli_window_hash,
-    .grad = {{.op = &sl_op_conv_b, .cls = SL_CLASS_B,
-              .in = {SL_DOUT(0), SL_IN(1), SL_IN(0)}, .nof = 1, .of = {0}},
-             {.op = &sl_op_conv_w, .cls = SL_CLASS_W,
-              .in = {SL_IN(0), SL_DOUT(0), SL_IN(1)}, .nof = 1, .of = {1}},
-             {.op = &sl_op_channel_sum, .cls = SL_CLASS_W,
-              .in = {SL_DOUT(0)}, .nof = 1, .of = {2}}},
+    .grad =
+        {{.op = &sl_op_conv_b,
+          .cls = SL_CLASS_B,
+          .in = {SL_DOUT(0), SL_IN(1), SL_IN(0)},
+          .nof = 1,
+          .of = {0}},
+         {.op = &sl_op_conv_w,
+          .cls = SL_CLASS_W,
+          .in = {SL_IN(0), SL_DOUT(0), SL_IN(1)},
+          .nof = 1,
+          .of = {1}},
+         {.op = &sl_op_channel_sum, .cls = SL_CLASS_W, .in = {SL_DOUT(0)}, .nof = 1, .of = {2}}},
     .fixed = true,
 };
 
 const sl_op sl_op_conv_b = {
-    .name = "conv_b", .min_in = 3, .max_in = 3, .nout = 1,
-    .narrow_in = 1 | 1 << 2, .narrow_out = 1, .unread = 1 << 2,
+    .name = "conv_b",
+    .min_in = 3,
+    .max_in = 3,
+    .nout = 1,
+    .narrow_in = 1 | 1 << 2,
+    .narrow_out = 1,
+    .unread = 1 << 2,
     .pieces = SL_PIECES_SIGNATURES,
-    .infer = conv_b_infer, .cost = conv_b_cost,
+    .infer = conv_b_infer,
+    .cost = conv_b_cost,
     .hash = sli_window_hash,
     .fixed = true,
 };
 
 const sl_op sl_op_conv_w = {
-    .name = "conv_w", .min_in = 3, .max_in = 3, .nout = 1,
-    .narrow_in = 3, .unread = 1 << 2, .accumulates = 1,
+    .name = "conv_w",
+    .min_in = 3,
+    .max_in = 3,
+    .nout = 1,
+    .narrow_in = 3,
+    .unread = 1 << 2,
+    .accumulates = 1,
     .pieces = SL_PIECES_SIGNATURES,
-    .infer = conv_w_infer, .cost = conv_w_cost,
+    .infer = conv_w_infer,
+    .cost = conv_w_cost,
     .hash = sli_window_hash,
     .fixed = true,
 };
 
 const sl_op sl_op_channel_sum = {
-    .name = "channel_sum", .min_in = 1, .max_in = 1, .nout = 1,
-    .narrow_in = 1, .accumulates = 1,
+    .name = "channel_sum",
+    .min_in = 1,
+    .max_in = 1,
+    .nout = 1,
+    .narrow_in = 1,
+    .accumulates = 1,
     .pieces = SL_PIECES_SIGNATURES,
-    .infer = channel_sum_infer, .cost = channel_sum_cost,
+    .infer = channel_sum_infer,
+    .cost = channel_sum_cost,
 };

@@ -18,10 +18,15 @@ static int copy_signatures(const sl_attrs *attrs, int nin, const sl_type *in, sl
 SLI_COST(copy_cost, 0, 1, 1)
 
 const sl_op sl_op_copy = {
-    .name = "copy", .min_in = 1, .max_in = 1, .nout = 1,
-    .narrow_in = 1, .narrow_out = 1,
+    .name = "copy",
+    .min_in = 1,
+    .max_in = 1,
+    .nout = 1,
+    .narrow_in = 1,
+    .narrow_out = 1,
     .pieces = SL_PIECES_ELEMENTS,
-    .infer = copy_infer, .cost = copy_cost,
+    .infer = copy_infer,
+    .cost = copy_cost,
     .signatures = copy_signatures,
     .accumulates = 1,
     .grad = {{.cls = SL_CLASS_B, .in = {SL_DOUT(0)}, .nof = 1, .of = {0}}},

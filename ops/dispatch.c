@@ -40,14 +40,17 @@ static void route_cost(const sl_attrs *attrs, int nin, const sl_type *in, const 
 sl_status sli_own_ids_crowded(const sl_call *call, int64_t rows) {
   const sl_dispatch *r = sli_dispatch_of(call);
   int64_t room = sl_type_elements(&call->out_type[0]);
-  return sl_fail(SL_E_INPUT, "%lld rows come to device %d of the stage for its experts %lld to %lld, and it "
-                 "has room for %lld: --expert-rows %.3g would have been enough", (long long)rows, r->rank,
-                 (long long)r->first, (long long)(r->first + r->count - 1), (long long)room,
+  return sl_fail(SL_E_INPUT,
+                 "%lld rows come to device %d of the stage for its experts %lld to %lld, and it "
+                 "has room for %lld: --expert-rows %.3g would have been enough",
+                 (long long)rows, r->rank, (long long)r->first,
+                 (long long)(r->first + r->count - 1), (long long)room,
                  (double)rows / (double)r->expected);
 }
 
 static sl_status own_ids_check(const sl_call *call) {
-  int64_t rows = sli_dispatch_count(sli_dispatch_of(call), call->in[0], sl_type_elements(&call->in_type[0]));
+  int64_t rows =
+      sli_dispatch_count(sli_dispatch_of(call), call->in[0], sl_type_elements(&call->in_type[0]));
   return rows <= sl_type_elements(&call->out_type[0]) ? SL_OK : sli_own_ids_crowded(call, rows);
 }
 
@@ -62,31 +65,74 @@ static uint64_t route_hash(uint64_t hash, const sl_attrs *attrs, int nin) {
 }
 
 const sl_op sl_op_dispatch = {
-    .name = "dispatch", .min_in = 2, .max_in = 2, .nout = 1, .hash = route_hash,
-    .infer = route_infer, .cost = route_cost, .narrow_in = 1, .narrow_out = 1,
-    .fills = 1, .second = 1, .expects = expects,
+    .name = "dispatch",
+    .min_in = 2,
+    .max_in = 2,
+    .nout = 1,
+    .hash = route_hash,
+    .infer = route_infer,
+    .cost = route_cost,
+    .narrow_in = 1,
+    .narrow_out = 1,
+    .fills = 1,
+    .second = 1,
+    .expects = expects,
 };
 
 const sl_op sl_op_collect = {
-    .name = "collect", .min_in = 1, .max_in = -1, .nout = 1, .hash = route_hash,
-    .infer = route_infer, .cost = route_cost, .narrow_in = ~0u, .narrow_out = 1,
-    .fills = 1, .second = 1, .looks = ~0u, .expects = expects,
+    .name = "collect",
+    .min_in = 1,
+    .max_in = -1,
+    .nout = 1,
+    .hash = route_hash,
+    .infer = route_infer,
+    .cost = route_cost,
+    .narrow_in = ~0u,
+    .narrow_out = 1,
+    .fills = 1,
+    .second = 1,
+    .looks = ~0u,
+    .expects = expects,
 };
 
 const sl_op sl_op_own_ids = {
-    .name = "own_ids", .min_in = 1, .max_in = 1, .nout = 1, .hash = route_hash,
-    .infer = route_infer, .check = own_ids_check,
-    .fills = 1, .second = 1, .expects = expects,
+    .name = "own_ids",
+    .min_in = 1,
+    .max_in = 1,
+    .nout = 1,
+    .hash = route_hash,
+    .infer = route_infer,
+    .check = own_ids_check,
+    .fills = 1,
+    .second = 1,
+    .expects = expects,
 };
 
 const sl_op sl_op_give_back = {
-    .name = "give_back", .min_in = 2, .max_in = 2, .nout = 1, .hash = route_hash,
-    .infer = route_infer, .cost = route_cost, .narrow_in = 1, .narrow_out = 1,
-    .fills = 1, .second = 1, .looks = 1, .expects = expects,
+    .name = "give_back",
+    .min_in = 2,
+    .max_in = 2,
+    .nout = 1,
+    .hash = route_hash,
+    .infer = route_infer,
+    .cost = route_cost,
+    .narrow_in = 1,
+    .narrow_out = 1,
+    .fills = 1,
+    .second = 1,
+    .looks = 1,
+    .expects = expects,
 };
 
 const sl_op sl_op_restore = {
-    .name = "restore", .min_in = 2, .max_in = -1, .nout = 1, .hash = route_hash,
-    .infer = route_infer, .cost = route_cost,
-    .narrow_in = ~1u, .narrow_out = 1, .looks = ~0u,
+    .name = "restore",
+    .min_in = 2,
+    .max_in = -1,
+    .nout = 1,
+    .hash = route_hash,
+    .infer = route_infer,
+    .cost = route_cost,
+    .narrow_in = ~1u,
+    .narrow_out = 1,
+    .looks = ~0u,
 };

@@ -8,7 +8,9 @@
 
 static inline const sl_dispatch *sli_dispatch_of(const sl_call *call) { return call->attrs->user; }
 
-static inline bool sli_dispatch_has(const sl_dispatch *r, int32_t id) { return id >= r->first && id < r->first + r->count; }
+static inline bool sli_dispatch_has(const sl_dispatch *r, int32_t id) {
+  return id >= r->first && id < r->first + r->count;
+}
 
 /* Returns how many of the ids before place `end` name one of this device's experts. */
 static inline int64_t sli_dispatch_count(const sl_dispatch *r, const int32_t *ids, int64_t end) {

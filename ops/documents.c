@@ -30,13 +30,22 @@ static int piece_signatures(const sl_attrs *attrs, int nin, const sl_type *in, s
 }
 
 const sl_op sl_op_documents = {
-    .name = "documents", .min_in = 1, .max_in = 1, .nout = 2,
+    .name = "documents",
+    .min_in = 1,
+    .max_in = 1,
+    .nout = 2,
     .pieced = &sl_op_documents_piece,
-    .infer = documents_infer, .signatures = signatures,
+    .infer = documents_infer,
+    .signatures = signatures,
 };
 
 const sl_op sl_op_documents_piece = {
-    .name = "documents_piece", .min_in = 1, .max_in = 1, .nout = 3,
-    .pieces = SL_PIECES_STATE, .updates = 4,
-    .infer = piece_infer, .signatures = piece_signatures,
+    .name = "documents_piece",
+    .min_in = 1,
+    .max_in = 1,
+    .nout = 3,
+    .pieces = SL_PIECES_STATE,
+    .updates = 4,
+    .infer = piece_infer,
+    .signatures = piece_signatures,
 };

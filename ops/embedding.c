@@ -31,14 +31,13 @@ static sl_status position_infer(const sl_attrs *attrs, int nin, const sl_type *i
   SLI_TRY(sli_want_array("x", &in[0], SL_F32, 3));
   SLI_TRY(sli_want_array("table", &in[1], SL_F32, 2));
   if (in[1].dim[0] < end || in[1].dim[1] != in[0].dim[2])
-    return sli_misfit(&in[1], "table must be f32[n, %lld] with n >= %lld",
-                      (long long)in[0].dim[2], (long long)end);
+    return sli_misfit(&in[1], "table must be f32[n, %lld] with n >= %lld", (long long)in[0].dim[2],
+                      (long long)end);
   out[0] = in[0];
   return SL_OK;
 }
 
-static sl_status position_w_infer(const sl_attrs *attrs, int nin, const sl_type *in,
-                                  sl_type *out) {
+static sl_status position_w_infer(const sl_attrs *attrs, int nin, const sl_type *in, sl_type *out) {
   sl_type dy;
   SLI_TRY(position_infer(attrs, nin, in, &dy));
   out[0] = in[1];
@@ -80,46 +79,78 @@ SLI_COST(embedding_w_cost, 1, 1, 1)
 SLI_COST(position_cost, 0, 1, 1)
 
 const sl_op sl_op_embedding = {
-    .name = "embedding", .served = &sl_op_embedding_served, .min_in = 2, .max_in = 2, .nout = 1,
-    .narrow_out = 1, .cheap = true,
-    .pieces = SL_PIECES_ROWS, .whole = 2,
-    .infer = embedding_infer, .cost = embedding_cost,
+    .name = "embedding",
+    .served = &sl_op_embedding_served,
+    .min_in = 2,
+    .max_in = 2,
+    .nout = 1,
+    .narrow_out = 1,
+    .cheap = true,
+    .pieces = SL_PIECES_ROWS,
+    .whole = 2,
+    .infer = embedding_infer,
+    .cost = embedding_cost,
     .signatures = embedding_signatures,
-    .grad = {{.op = &sl_op_embedding_w, .cls = SL_CLASS_W,
-              .in = {SL_IN(0), SL_DOUT(0), SL_IN(1)}, .nof = 1, .of = {1}}},
+    .grad = {{.op = &sl_op_embedding_w,
+              .cls = SL_CLASS_W,
+              .in = {SL_IN(0), SL_DOUT(0), SL_IN(1)},
+              .nof = 1,
+              .of = {1}}},
 };
 
 const sl_op sl_op_embedding_w = {
-    .name = "embedding_w", .min_in = 3, .max_in = 3, .nout = 1,
+    .name = "embedding_w",
+    .min_in = 3,
+    .max_in = 3,
+    .nout = 1,
     .narrow_in = 2,
     .pieces = SL_PIECES_ROWS,
     .unread = 4,
-    .infer = embedding_w_infer, .cost = embedding_w_cost,
+    .infer = embedding_w_infer,
+    .cost = embedding_w_cost,
     .accumulates = 1,
 };
 
 const sl_op sl_op_position = {
-    .name = "position", .served = &sl_op_position_served, .min_in = 2, .max_in = 2, .nout = 1,
-    .narrow_in = 1, .narrow_out = 1, .cheap = true,
-    .pieces = SL_PIECES_POSITIONS,    .in_place = {1}, .whole = 2,
-    .infer = position_infer, .cost = position_cost,
+    .name = "position",
+    .served = &sl_op_position_served,
+    .min_in = 2,
+    .max_in = 2,
+    .nout = 1,
+    .narrow_in = 1,
+    .narrow_out = 1,
+    .cheap = true,
+    .pieces = SL_PIECES_POSITIONS,
+    .in_place = {1},
+    .whole = 2,
+    .infer = position_infer,
+    .cost = position_cost,
     .signatures = position_signatures,
     .grad = {{.cls = SL_CLASS_B, .in = {SL_DOUT(0)}, .nof = 1, .of = {0}},
-             {.op = &sl_op_position_w, .cls = SL_CLASS_W,
-              .in = {SL_DOUT(0), SL_IN(1)}, .nof = 1, .of = {1}}},
+             {.op = &sl_op_position_w,
+              .cls = SL_CLASS_W,
+              .in = {SL_DOUT(0), SL_IN(1)},
+              .nof = 1,
+              .of = {1}}},
 };
 
 const sl_op sl_op_position_w = {
-    .name = "position_w", .min_in = 2, .max_in = 2, .nout = 1, .unread = 2,
+    .name = "position_w",
+    .min_in = 2,
+    .max_in = 2,
+    .nout = 1,
+    .unread = 2,
     .narrow_in = 1,
     .pieces = SL_PIECES_ROWS,
-    .infer = position_w_infer, .cost = position_cost,
+    .infer = position_w_infer,
+    .cost = position_cost,
     .accumulates = 1,
 };
 
 /* ---- serving: positions of any sequences ------------------------------------------------ */
 
-static sl_status position_served_infer(const sl_attrs *attrs, int nin, const sl_type *in, sl_type *out) {
+static sl_status position_served_infer(const sl_attrs *attrs, int nin, const sl_type *in,
+                                       sl_type *out) {
   SLI_TRY(sli_want_batch(nin, in, 2));
   if (in[1].ndim > 0 && in[1].dim[0] < attrs->length)
     return sli_misfit(&in[1], "the table must have %lld positions", (long long)attrs->length);
@@ -127,7 +158,12 @@ static sl_status position_served_infer(const sl_attrs *attrs, int nin, const sl_
 }
 
 const sl_op sl_op_position_served = {
-    .name = "position_served", .min_in = 3, .max_in = 3, .nout = 1,
-    .infer = position_served_infer, .cost = position_cost,
-    .looks = 1, .follows = 1,
+    .name = "position_served",
+    .min_in = 3,
+    .max_in = 3,
+    .nout = 1,
+    .infer = position_served_infer,
+    .cost = position_cost,
+    .looks = 1,
+    .follows = 1,
 };

@@ -38,15 +38,27 @@ static uint64_t source_hash(uint64_t hash, const sl_attrs *attrs, int nin) {
 }
 
 const sl_op sl_op_fill = {
-    .name = "fill", .min_in = 0, .max_in = 0, .nout = 1, .infer = fill_infer,
+    .name = "fill",
+    .min_in = 0,
+    .max_in = 0,
+    .nout = 1,
+    .infer = fill_infer,
 };
 
 const sl_op sl_op_source = {
-    .name = "source", .min_in = 0, .max_in = 0, .nout = -1, .outputs = source_outputs,
-    .infer = source_infer, .hash = source_hash,
+    .name = "source",
+    .min_in = 0,
+    .max_in = 0,
+    .nout = -1,
+    .outputs = source_outputs,
+    .infer = source_infer,
+    .hash = source_hash,
 };
 
 const sl_op sl_op_report = {
-    .name = "report", .min_in = 1, .max_in = -1, .nout = 0,
+    .name = "report",
+    .min_in = 1,
+    .max_in = -1,
+    .nout = 0,
     .infer = report_infer,
 };

@@ -25,13 +25,15 @@ static sl_status combine_b_infer(const sl_attrs *attrs, int nin, const sl_type *
 }
 
 /* Splits by tokens, columns or a token's terms; a partial sum stays partial. */
-static int combine_signatures(const sl_attrs *attrs, int nin, const sl_type *in, sl_signature *out) {
+static int combine_signatures(const sl_attrs *attrs, int nin, const sl_type *in,
+                              sl_signature *out) {
   int last = in[0].ndim - 1, n = 0;
   (void)attrs, (void)nin;
   for (int d = 0; d + 1 < last; d++)
     out[n++] = (sl_signature){.in = {sli_split(d), sli_split(d)}, .out = {sli_split(d)}};
   out[n++] = (sl_signature){.in = {sli_split(last)}, .out = {sli_split(last - 1)}};
-  out[n++] = (sl_signature){.in = {sli_split(last - 1), sli_split(last - 1)}, .out = {sli_partial()}};
+  out[n++] =
+      (sl_signature){.in = {sli_split(last - 1), sli_split(last - 1)}, .out = {sli_partial()}};
   out[n++] = (sl_signature){.in = {sli_partial()}, .out = {sli_partial()}};
   return n;
 }
@@ -64,21 +66,41 @@ static int limit_signatures(const sl_attrs *attrs, int nin, const sl_type *in, s
 /* ---- ops ------------------------------------------------------------------------------------- */
 
 const sl_op sl_op_combine = {
-    .name = "combine", .min_in = 2, .max_in = 2, .nout = 1,
-    .pieces = SL_PIECES_SIGNATURES, .signatures = combine_signatures, .narrow_in = 1, .narrow_out = 1,
-    .infer = combine_infer, .cost = combine_cost,
-    .grad = {{.op = &sl_op_combine_b, .cls = SL_CLASS_B,
-              .in = {SL_IN(0), SL_IN(1), SL_DOUT(0)}, .nof = 2, .of = {0, 1}}},
+    .name = "combine",
+    .min_in = 2,
+    .max_in = 2,
+    .nout = 1,
+    .pieces = SL_PIECES_SIGNATURES,
+    .signatures = combine_signatures,
+    .narrow_in = 1,
+    .narrow_out = 1,
+    .infer = combine_infer,
+    .cost = combine_cost,
+    .grad = {{.op = &sl_op_combine_b,
+              .cls = SL_CLASS_B,
+              .in = {SL_IN(0), SL_IN(1), SL_DOUT(0)},
+              .nof = 2,
+              .of = {0, 1}}},
 };
 
 const sl_op sl_op_combine_b = {
-    .name = "combine_b", .min_in = 3, .max_in = 3, .nout = 2,
-    .pieces = SL_PIECES_SIGNATURES, .narrow_in = 5, .narrow_out = 1,
-    .infer = combine_b_infer, .cost = combine_b_cost,
+    .name = "combine_b",
+    .min_in = 3,
+    .max_in = 3,
+    .nout = 2,
+    .pieces = SL_PIECES_SIGNATURES,
+    .narrow_in = 5,
+    .narrow_out = 1,
+    .infer = combine_b_infer,
+    .cost = combine_b_cost,
 };
 
 const sl_op sl_op_expert_limit = {
-    .name = "expert_limit", .min_in = 2, .max_in = 2, .nout = 1,
-    .pieces = SL_PIECES_SIGNATURES, .signatures = limit_signatures,
+    .name = "expert_limit",
+    .min_in = 2,
+    .max_in = 2,
+    .nout = 1,
+    .pieces = SL_PIECES_SIGNATURES,
+    .signatures = limit_signatures,
     .infer = limit_infer,
 };

@@ -37,7 +37,8 @@ static sl_status scatter_infer(const sl_attrs *attrs, int nin, const sl_type *in
   sl_type src, y = onto ? in[2] : in[0];
   if (onto) SLI_TRY(sli_want_array("x", &in[2], SL_F32, -1));
   else if (attrs->count < 1)
-    return sl_fail(SL_E_SHAPE, "attrs.count must say how many positions the sums have, where there "
+    return sl_fail(SL_E_SHAPE,
+                   "attrs.count must say how many positions the sums have, where there "
                    "is no x");
   else if (axis < y.ndim) y.dim[axis] = attrs->count;
   SLI_TRY(sli_indexing_check(attrs, &y, &in[1], &src));
@@ -65,13 +66,13 @@ static sl_sbp index_along(const sl_type *index, int dim) {
 
 /* Splits by dims that are not indexed, by entries of the index, and by positions of the indexed
  * dim. */
-static int gather_signatures(const sl_attrs *attrs, int nin, const sl_type *in,
-                             sl_signature *out) {
+static int gather_signatures(const sl_attrs *attrs, int nin, const sl_type *in, sl_signature *out) {
   int axis = sli_one_axis(attrs, &in[0]), n = 0;
   (void)nin;
   for (int d = 0; d < in[0].ndim; d++)
     if (d != axis)
-      out[n++] = (sl_signature){.in = {sli_split(d), index_along(&in[1], d)}, .out = {sli_split(d)}};
+      out[n++] =
+          (sl_signature){.in = {sli_split(d), index_along(&in[1], d)}, .out = {sli_split(d)}};
   out[n++] = (sl_signature){.in = {[1] = sli_split(axis)}, .out = {sli_split(axis)}};
   if (in[0].dtype == SL_I32) return n;
   out[n++] = (sl_signature){.in = {sli_split(axis)}, .out = {sli_partial()}, .first = 1};
@@ -85,7 +86,8 @@ static int scatter_signatures(const sl_attrs *attrs, int nin, const sl_type *in,
   bool onto = nin > 2 && in[2].ndim >= 0;
   for (int d = 0; d < in[0].ndim; d++)
     if (d != axis)
-      out[n++] = (sl_signature){.in = {sli_split(d), index_along(&in[1], d)}, .out = {sli_split(d)}};
+      out[n++] =
+          (sl_signature){.in = {sli_split(d), index_along(&in[1], d)}, .out = {sli_split(d)}};
   for (int s = 0; s < n && onto; s++) out[s].in[2] = out[s].in[0];
   out[n++] = (sl_signature){.in = {sli_split(axis), sli_split(axis)}, .out = {sli_partial()}};
   out[n++] = (sl_signature){.in = {sli_partial()}, .out = {sli_partial()}};
@@ -107,9 +109,10 @@ static sl_status check_index(const sl_call *call, int64_t there) {
   char text[SL_TYPE_TEXT];
   for (int64_t i = 0; i < sl_type_elements(type); i++)
     if (index[i] < 0 || index[i] >= count)
-      return sl_fail(SL_E_INPUT, "element %lld of its index, %s, is %d, and there are positions 0 to "
-                     "%lld", (long long)i, sl_type_format(text, type), (int)index[i],
-                     (long long)count - 1);
+      return sl_fail(SL_E_INPUT,
+                     "element %lld of its index, %s, is %d, and there are positions 0 to "
+                     "%lld",
+                     (long long)i, sl_type_format(text, type), (int)index[i], (long long)count - 1);
   return SL_OK;
 }
 
@@ -126,27 +129,59 @@ static sl_status scatter_check(const sl_call *call) {
 /* ---- ops ------------------------------------------------------------------------------- */
 
 const sl_op sl_op_gather = {
-    .name = "gather", .min_in = 2, .max_in = 2, .nout = 1,
-    .narrow_in = 1, .narrow_out = 1, .mixed = true, .cheap = true,
-    .pieces = SL_PIECES_SIGNATURES, .signatures = gather_signatures,
-    .infer = gather_infer, .cost = gather_cost, .check = gather_check,
-    .grad = {{.op = &sl_op_gather_b, .cls = SL_CLASS_B, .in = {SL_IN(1), SL_DOUT(0), SL_IN(0)},
-              .nof = 1, .of = {0}}},
+    .name = "gather",
+    .min_in = 2,
+    .max_in = 2,
+    .nout = 1,
+    .narrow_in = 1,
+    .narrow_out = 1,
+    .mixed = true,
+    .cheap = true,
+    .pieces = SL_PIECES_SIGNATURES,
+    .signatures = gather_signatures,
+    .infer = gather_infer,
+    .cost = gather_cost,
+    .check = gather_check,
+    .grad = {{.op = &sl_op_gather_b,
+              .cls = SL_CLASS_B,
+              .in = {SL_IN(1), SL_DOUT(0), SL_IN(0)},
+              .nof = 1,
+              .of = {0}}},
 };
 
 const sl_op sl_op_gather_b = {
-    .name = "gather_b", .min_in = 3, .max_in = 3, .nout = 1,
-    .narrow_in = 6, .narrow_out = 1, .mixed = true, .unread = 4,
+    .name = "gather_b",
+    .min_in = 3,
+    .max_in = 3,
+    .nout = 1,
+    .narrow_in = 6,
+    .narrow_out = 1,
+    .mixed = true,
+    .unread = 4,
     .pieces = SL_PIECES_SIGNATURES,
-    .infer = gather_b_infer, .cost = gather_cost, .accumulates = 1,
+    .infer = gather_b_infer,
+    .cost = gather_cost,
+    .accumulates = 1,
 };
 
 const sl_op sl_op_scatter_add = {
-    .name = "scatter_add", .min_in = 2, .max_in = 3, .nout = 1,
-    .narrow_in = 5, .narrow_out = 1, .mixed = true,    .in_place = {4},
-    .pieces = SL_PIECES_SIGNATURES, .signatures = scatter_signatures,
-    .infer = scatter_infer, .cost = scatter_cost, .check = scatter_check,
-    .grad = {{.op = &sl_op_gather, .cls = SL_CLASS_B, .in = {SL_DOUT(0), SL_IN(1)}, .nof = 1,
+    .name = "scatter_add",
+    .min_in = 2,
+    .max_in = 3,
+    .nout = 1,
+    .narrow_in = 5,
+    .narrow_out = 1,
+    .mixed = true,
+    .in_place = {4},
+    .pieces = SL_PIECES_SIGNATURES,
+    .signatures = scatter_signatures,
+    .infer = scatter_infer,
+    .cost = scatter_cost,
+    .check = scatter_check,
+    .grad = {{.op = &sl_op_gather,
+              .cls = SL_CLASS_B,
+              .in = {SL_DOUT(0), SL_IN(1)},
+              .nof = 1,
               .of = {0}},
              {.cls = SL_CLASS_B, .in = {SL_DOUT(0)}, .nof = 1, .of = {2}}},
 };

@@ -70,35 +70,59 @@ static int group_norm_signatures(const sl_attrs *attrs, int nin, const sl_type *
   const sl_sbp images = sli_split(0), channels = sli_split(1), weights = sli_split(0);
   (void)attrs, (void)nin, (void)in;
   out[0] = (sl_signature){.in = {images}, .out = {images, images, images}};
-  out[1] = (sl_signature){.in = {channels, weights, weights}, .out = {channels, channels, channels},
-                          .heads = true};
+  out[1] = (sl_signature){
+      .in = {channels, weights, weights}, .out = {channels, channels, channels}, .heads = true};
   return 2;
 }
 
 /* ---- ops --------------------------------------------------------------------------------- */
 
 const sl_op sl_op_group_norm = {
-    .name = "group_norm", .min_in = 3, .max_in = 3, .nout = 3,
-    .narrow_in = 1, .narrow_out = 1, .cheap = true,
-    .pieces = SL_PIECES_SIGNATURES,    .in_place = {1}, .signatures = group_norm_signatures,
-    .infer = group_norm_infer, .cost = group_norm_cost,
-    .grad = {{.op = &sl_op_group_norm_b, .cls = SL_CLASS_B,
-              .in = {SL_IN(0), SL_IN(1), SL_OUT(1), SL_OUT(2), SL_DOUT(0)}, .nof = 1, .of = {0}},
-             {.op = &sl_op_group_norm_w, .cls = SL_CLASS_W,
-              .in = {SL_IN(0), SL_OUT(1), SL_OUT(2), SL_DOUT(0)}, .nof = 2, .of = {1, 2}}},
+    .name = "group_norm",
+    .min_in = 3,
+    .max_in = 3,
+    .nout = 3,
+    .narrow_in = 1,
+    .narrow_out = 1,
+    .cheap = true,
+    .pieces = SL_PIECES_SIGNATURES,
+    .in_place = {1},
+    .signatures = group_norm_signatures,
+    .infer = group_norm_infer,
+    .cost = group_norm_cost,
+    .grad = {{.op = &sl_op_group_norm_b,
+              .cls = SL_CLASS_B,
+              .in = {SL_IN(0), SL_IN(1), SL_OUT(1), SL_OUT(2), SL_DOUT(0)},
+              .nof = 1,
+              .of = {0}},
+             {.op = &sl_op_group_norm_w,
+              .cls = SL_CLASS_W,
+              .in = {SL_IN(0), SL_OUT(1), SL_OUT(2), SL_DOUT(0)},
+              .nof = 2,
+              .of = {1, 2}}},
 };
 
 const sl_op sl_op_group_norm_b = {
-    .name = "group_norm_b", .min_in = 5, .max_in = 5, .nout = 1,
-    .narrow_in = 0x11, .narrow_out = 1,
-    .pieces = SL_PIECES_SIGNATURES,    .in_place = {1 | 1 << 4},
-    .infer = group_norm_b_infer, .cost = group_norm_b_cost,
+    .name = "group_norm_b",
+    .min_in = 5,
+    .max_in = 5,
+    .nout = 1,
+    .narrow_in = 0x11,
+    .narrow_out = 1,
+    .pieces = SL_PIECES_SIGNATURES,
+    .in_place = {1 | 1 << 4},
+    .infer = group_norm_b_infer,
+    .cost = group_norm_b_cost,
 };
 
 const sl_op sl_op_group_norm_w = {
-    .name = "group_norm_w", .min_in = 4, .max_in = 4, .nout = 2,
+    .name = "group_norm_w",
+    .min_in = 4,
+    .max_in = 4,
+    .nout = 2,
     .narrow_in = 9,
     .pieces = SL_PIECES_SIGNATURES,
-    .infer = group_norm_w_infer, .cost = group_norm_w_cost,
+    .infer = group_norm_w_infer,
+    .cost = group_norm_w_cost,
     .accumulates = 3,
 };

@@ -90,11 +90,13 @@ static void grouped_linear_w_cost(const sl_attrs *attrs, int nin, const sl_type 
  * their experts. */
 static int grouped_linear_signatures(const sl_attrs *attrs, int nin, const sl_type *in,
                                      sl_signature *out) {
-  sl_sbp last = sli_split(in[1].ndim), rows = {SL_DISPATCHED, in[0].ndim - 2}, ids = {SL_DISPATCHED, in[1].ndim - 1};
+  sl_sbp last = sli_split(in[1].ndim), rows = {SL_DISPATCHED, in[0].ndim - 2},
+         ids = {SL_DISPATCHED, in[1].ndim - 1};
   (void)attrs, (void)nin;
   out[0] = (sl_signature){.in = {[2] = sli_split(0)}, .out = {sli_partial()}, .first = 3};
   out[1] = (sl_signature){.in = {[2] = sli_split(1)}, .out = {last}};
-  out[2] = (sl_signature){.in = {sli_split_last(&in[0]), [2] = sli_split(2)}, .out = {sli_partial()}};
+  out[2] =
+      (sl_signature){.in = {sli_split_last(&in[0]), [2] = sli_split(2)}, .out = {sli_partial()}};
   out[3] = (sl_signature){.in = {rows, ids, sli_split(0)}, .out = {ids}, .first = 3};
   return in[1].ndim == 3 ? 4 : 3; /* [B, T, k] */
 }
@@ -124,33 +126,65 @@ static size_t keeps_products(const sl_call *call, uint64_t *which) {
 /* ---- ops ------------------------------------------------------------------------------------- */
 
 const sl_op sl_op_grouped_linear = {
-    .name = "grouped_linear", .min_in = 3, .max_in = 3, .nout = 1,
-    .pieces = SL_PIECES_ROWS, .whole = 4, .narrow_in = 1, .narrow_out = 1,
-    .infer = grouped_linear_infer, .cost = grouped_linear_cost, .check = grouped_linear_check,
+    .name = "grouped_linear",
+    .min_in = 3,
+    .max_in = 3,
+    .nout = 1,
+    .pieces = SL_PIECES_ROWS,
+    .whole = 4,
+    .narrow_in = 1,
+    .narrow_out = 1,
+    .infer = grouped_linear_infer,
+    .cost = grouped_linear_cost,
+    .check = grouped_linear_check,
     .keeps = keeps_products,
-    .looks = 3, .follows = 1,
+    .looks = 3,
+    .follows = 1,
     .signatures = grouped_linear_signatures,
-    .grad = {{.op = &sl_op_grouped_linear_b, .cls = SL_CLASS_B,
-              .in = {SL_DOUT(0), SL_IN(1), SL_IN(2), SL_IN(0)}, .nof = 1, .of = {0}},
-             {.op = &sl_op_grouped_linear_w, .cls = SL_CLASS_W,
-              .in = {SL_IN(0), SL_IN(1), SL_DOUT(0), SL_IN(2)}, .nof = 1, .of = {2}}},
+    .grad = {{.op = &sl_op_grouped_linear_b,
+              .cls = SL_CLASS_B,
+              .in = {SL_DOUT(0), SL_IN(1), SL_IN(2), SL_IN(0)},
+              .nof = 1,
+              .of = {0}},
+             {.op = &sl_op_grouped_linear_w,
+              .cls = SL_CLASS_W,
+              .in = {SL_IN(0), SL_IN(1), SL_DOUT(0), SL_IN(2)},
+              .nof = 1,
+              .of = {2}}},
     .fixed = true,
 };
 
 const sl_op sl_op_grouped_linear_b = {
-    .name = "grouped_linear_b", .min_in = 4, .max_in = 4, .nout = 1,
-    .pieces = SL_PIECES_ROWS, .whole = 4, .unread = 8, .narrow_in = 9, .narrow_out = 1,
-    .infer = grouped_linear_b_infer, .cost = grouped_linear_cost,
+    .name = "grouped_linear_b",
+    .min_in = 4,
+    .max_in = 4,
+    .nout = 1,
+    .pieces = SL_PIECES_ROWS,
+    .whole = 4,
+    .unread = 8,
+    .narrow_in = 9,
+    .narrow_out = 1,
+    .infer = grouped_linear_b_infer,
+    .cost = grouped_linear_cost,
     .keeps = keeps_products,
-    .looks = 11, .follows = 1,
+    .looks = 11,
+    .follows = 1,
     .fixed = true,
 };
 
 const sl_op sl_op_grouped_linear_w = {
-    .name = "grouped_linear_w", .min_in = 4, .max_in = 4, .nout = 1,
-    .pieces = SL_PIECES_ROWS, .whole = 8, .unread = 8, .narrow_in = 5,
-    .infer = grouped_linear_w_infer, .cost = grouped_linear_w_cost,
+    .name = "grouped_linear_w",
+    .min_in = 4,
+    .max_in = 4,
+    .nout = 1,
+    .pieces = SL_PIECES_ROWS,
+    .whole = 8,
+    .unread = 8,
+    .narrow_in = 5,
+    .infer = grouped_linear_w_infer,
+    .cost = grouped_linear_w_cost,
     .keeps = keeps_products,
-    .accumulates = 1, .looks = 7,
+    .accumulates = 1,
+    .looks = 7,
     .fixed = true,
 };

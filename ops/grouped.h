@@ -6,7 +6,9 @@
 #include "ops/ops.h"
 
 /* Returns true if all ids of a token share one row of x, false if each id has its own. */
-static inline bool sli_grouped_shared(const sl_type *x, const sl_type *ids) { return x->ndim == ids->ndim; }
+static inline bool sli_grouped_shared(const sl_type *x, const sl_type *ids) {
+  return x->ndim == ids->ndim;
+}
 
 /* Returns the number of valid ids, where a valid length limits them. */
 static inline int64_t sli_grouped_valid_ids(const sl_call *call) {

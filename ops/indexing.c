@@ -16,8 +16,8 @@ sli_lines sli_lines_of(const sl_attrs *attrs, const sl_type *x) {
 sli_indexing sli_indexing_of(const sl_attrs *attrs, const sl_type *whole, const sl_type *index) {
   int axis = sli_one_axis(attrs, whole);
   sli_lines l = sli_lines_of(attrs, whole);
-  sli_indexing x = {l.outer, l.n, index->dim[axis], l.inner, attrs->first, true,
-                    {.ndim = whole->ndim}};
+  sli_indexing x = {l.outer,      l.n,  index->dim[axis],     l.inner,
+                    attrs->first, true, {.ndim = whole->ndim}};
   int64_t stride = 1;
   for (int d = whole->ndim - 1; d >= 0; stride *= index->dim[d--]) {
     x.index.dim[d] = d == axis ? x.m : whole->dim[d];
@@ -35,10 +35,12 @@ sl_status sli_indexing_check(const sl_attrs *attrs, const sl_type *whole, const 
                       attrs->axes);
   bool fits = index->dtype == SL_I32 && index->ndim == whole->ndim;
   for (int d = 0; d < whole->ndim && fits; d++)
-    fits = index->dim[d] >= 1 && (d == axis || index->dim[d] == 1 || index->dim[d] == whole->dim[d]);
+    fits =
+        index->dim[d] >= 1 && (d == axis || index->dim[d] == 1 || index->dim[d] == whole->dim[d]);
   char text[SL_TYPE_TEXT];
   if (!fits)
-    return sli_misfit(index, "index must be i32 of %d dims that, but for dim %d, are those of %s or 1",
+    return sli_misfit(index,
+                      "index must be i32 of %d dims that, but for dim %d, are those of %s or 1",
                       whole->ndim, axis, sl_type_format(text, whole));
   *other = *whole;
   other->dim[axis] = index->dim[axis];

@@ -23,8 +23,9 @@ static sl_status linear_infer(const sl_attrs *attrs, int nin, const sl_type *in,
   int64_t k = sl_type_last(&in[0]);
   if (in[1].dtype != SL_F32 || in[1].ndim != 2 || sli_linear_features(attrs, &in[1], 0) != k ||
       sli_linear_features(attrs, &in[1], 1) < 1)
-    return sli_misfit(&in[1], attrs->transposed ? "weight must be f32[%lld, n]"
-                                                : "weight must be f32[n, %lld]", (long long)k);
+    return sli_misfit(
+        &in[1], attrs->transposed ? "weight must be f32[%lld, n]" : "weight must be f32[n, %lld]",
+        (long long)k);
   int64_t n = sli_linear_features(attrs, &in[1], 1);
   sl_type bias = SL_TYPE(SL_F32, n);
   if (sli_linear_has(nin, in, 2)) SLI_TRY(sli_want("bias", &in[2], &bias));
@@ -34,8 +35,7 @@ static sl_status linear_infer(const sl_attrs *attrs, int nin, const sl_type *in,
 }
 
 /* Splits by output features or by input features. */
-static int linear_signatures(const sl_attrs *attrs, int nin, const sl_type *in,
-                             sl_signature *out) {
+static int linear_signatures(const sl_attrs *attrs, int nin, const sl_type *in, sl_signature *out) {
   int to = attrs->transposed ? 1 : 0;
   sl_sbp last = sli_split_last(&in[0]);
   out[0] = (sl_signature){.in = {[1] = sli_split(to)}, .out = {last}};
@@ -51,8 +51,9 @@ static sl_status linear_b_infer(const sl_attrs *attrs, int nin, const sl_type *i
   SLI_TRY(sli_want_array("dy", &in[0], SL_F32, -1));
   int64_t n = sl_type_last(&in[0]);
   if (in[1].dtype != SL_F32 || in[1].ndim != 2 || sli_linear_features(attrs, &in[1], 1) != n)
-    return sli_misfit(&in[1], attrs->transposed ? "weight must be f32[k, %lld]"
-                                                : "weight must be f32[%lld, k]", (long long)n);
+    return sli_misfit(
+        &in[1], attrs->transposed ? "weight must be f32[k, %lld]" : "weight must be f32[%lld, k]",
+        (long long)n);
   int64_t k = sli_linear_features(attrs, &in[1], 0);
   SLI_TRY(want_packed(nin, in, 2, n, k));
   out[0] = sli_type_with_last(&in[0], k);
@@ -133,37 +134,66 @@ static size_t keeps_product(const sl_call *call, uint64_t *which) {
 /* ---- db = sum of dy's rows ----------------------------------------------------- */
 
 const sl_op sl_op_linear = {
-    .name = "linear", .served = &sl_op_linear_served, .min_in = 2, .max_in = 4, .nout = 1,
-    .narrow_in = 1, .narrow_out = 1, .mixed = true,
-    .pieces = SL_PIECES_ROWS, .whole = 14,
-    .infer = linear_infer, .cost = linear_cost,
+    .name = "linear",
+    .served = &sl_op_linear_served,
+    .min_in = 2,
+    .max_in = 4,
+    .nout = 1,
+    .narrow_in = 1,
+    .narrow_out = 1,
+    .mixed = true,
+    .pieces = SL_PIECES_ROWS,
+    .whole = 14,
+    .infer = linear_infer,
+    .cost = linear_cost,
     .keeps = keeps_product,
-    .looks = 1, .follows = 1,
+    .looks = 1,
+    .follows = 1,
     .signatures = linear_signatures,
-    .grad = {{.op = &sl_op_linear_b, .cls = SL_CLASS_B,
-              .in = {SL_DOUT(0), SL_IN(1)}, .nof = 1, .of = {0}},
-             {.op = &sl_op_linear_w, .cls = SL_CLASS_W,
-              .in = {SL_IN(0), SL_DOUT(0)}, .nof = 1, .of = {1}},
-             {.op = &sl_op_bias_w, .cls = SL_CLASS_W,
-              .in = {SL_DOUT(0)}, .nof = 1, .of = {2}}},
+    .grad = {{.op = &sl_op_linear_b,
+              .cls = SL_CLASS_B,
+              .in = {SL_DOUT(0), SL_IN(1)},
+              .nof = 1,
+              .of = {0}},
+             {.op = &sl_op_linear_w,
+              .cls = SL_CLASS_W,
+              .in = {SL_IN(0), SL_DOUT(0)},
+              .nof = 1,
+              .of = {1}},
+             {.op = &sl_op_bias_w, .cls = SL_CLASS_W, .in = {SL_DOUT(0)}, .nof = 1, .of = {2}}},
     .fixed = true,
 };
 
 const sl_op sl_op_linear_b = {
-    .name = "linear_b", .min_in = 2, .max_in = 3, .nout = 1,
-    .narrow_in = 1, .narrow_out = 1, .mixed = true,
-    .pieces = SL_PIECES_ROWS, .whole = 6,
-    .infer = linear_b_infer, .cost = linear_cost, .signatures = linear_b_signatures,
+    .name = "linear_b",
+    .min_in = 2,
+    .max_in = 3,
+    .nout = 1,
+    .narrow_in = 1,
+    .narrow_out = 1,
+    .mixed = true,
+    .pieces = SL_PIECES_ROWS,
+    .whole = 6,
+    .infer = linear_b_infer,
+    .cost = linear_cost,
+    .signatures = linear_b_signatures,
     .keeps = keeps_product,
-    .looks = 1, .follows = 1,
+    .looks = 1,
+    .follows = 1,
     .fixed = true,
 };
 
 const sl_op sl_op_linear_w = {
-    .name = "linear_w", .min_in = 2, .max_in = 2, .nout = 1,
-    .narrow_in = 3, .mixed = true,
+    .name = "linear_w",
+    .min_in = 2,
+    .max_in = 2,
+    .nout = 1,
+    .narrow_in = 3,
+    .mixed = true,
     .pieces = SL_PIECES_ROWS,
-    .rounds = true, .infer = linear_w_infer, .cost = linear_w_cost,
+    .rounds = true,
+    .infer = linear_w_infer,
+    .cost = linear_w_cost,
     .keeps = keeps_product,
     .looks = 3,
     .accumulates = 1,
@@ -171,16 +201,24 @@ const sl_op sl_op_linear_w = {
 };
 
 const sl_op sl_op_pack = {
-    .name = "pack", .min_in = 1, .max_in = 1, .nout = 2,
-    .infer = pack_infer, .cost = pack_cost,
+    .name = "pack",
+    .min_in = 1,
+    .max_in = 1,
+    .nout = 2,
+    .infer = pack_infer,
+    .cost = pack_cost,
     .keeps = keeps_product,
     .fixed = true,
 };
 
 const sl_op sl_op_bias_w = {
-    .name = "bias_w", .min_in = 1, .max_in = 1, .nout = 1,
+    .name = "bias_w",
+    .min_in = 1,
+    .max_in = 1,
+    .nout = 1,
     .narrow_in = 1,
     .pieces = SL_PIECES_ROWS,
-    .infer = bias_w_infer, .cost = bias_w_cost,
+    .infer = bias_w_infer,
+    .cost = bias_w_cost,
     .accumulates = 1,
 };

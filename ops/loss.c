@@ -52,7 +52,8 @@ static sl_status cross_entropy_b_infer(const sl_attrs *attrs, int nin, const sl_
 static int cross_entropy_signatures(const sl_attrs *attrs, int nin, const sl_type *in,
                                     sl_signature *out) {
   (void)attrs, (void)nin;
-  out[0] = (sl_signature){.in = {sli_split_last(&in[0])}, .first = 1,
+  out[0] = (sl_signature){.in = {sli_split_last(&in[0])},
+                          .first = 1,
                           .local = &sl_op_cross_entropy_part,
                           .joined = &sl_op_cross_entropy_join};
   return 1;
@@ -75,7 +76,8 @@ static sl_status join_infer(const sl_attrs *attrs, int nin, const sl_type *in, s
   return SL_OK;
 }
 
-static sl_status softmax_part_infer(const sl_attrs *attrs, int nin, const sl_type *in, sl_type *out) {
+static sl_status softmax_part_infer(const sl_attrs *attrs, int nin, const sl_type *in,
+                                    sl_type *out) {
   (void)attrs, (void)nin;
   SLI_TRY(sli_want_array("logits", &in[0], SL_F32, -1));
   out[0] = in[0];
@@ -83,7 +85,8 @@ static sl_status softmax_part_infer(const sl_attrs *attrs, int nin, const sl_typ
   return SL_OK;
 }
 
-static sl_status softmax_rescale_infer(const sl_attrs *attrs, int nin, const sl_type *in, sl_type *out) {
+static sl_status softmax_rescale_infer(const sl_attrs *attrs, int nin, const sl_type *in,
+                                       sl_type *out) {
   (void)attrs, (void)nin;
   SLI_TRY(sli_want_array("ahead", &in[0], SL_F32, -1));
   SLI_TRY(sli_want("taken", &in[1], &in[0]));
@@ -170,73 +173,127 @@ static uint64_t share_hash(uint64_t hash, const sl_attrs *attrs, int nin) {
 
 /* The lse belongs to the rows counted by the mean's gradient, which softmax_rescale also reads. */
 const sl_op sl_op_cross_entropy = {
-    .name = "cross_entropy", .min_in = 2, .max_in = 2, .nout = 2,
-    .narrow_in = 1, .padded = true,
-    .pieces = SL_PIECES_MEAN, .own = 2,
-    .infer = cross_entropy_infer, .cost = cross_entropy_cost, .check = cross_entropy_check,
+    .name = "cross_entropy",
+    .min_in = 2,
+    .max_in = 2,
+    .nout = 2,
+    .narrow_in = 1,
+    .padded = true,
+    .pieces = SL_PIECES_MEAN,
+    .own = 2,
+    .infer = cross_entropy_infer,
+    .cost = cross_entropy_cost,
+    .check = cross_entropy_check,
     .signatures = cross_entropy_signatures,
-    .grad = {{.op = &sl_op_cross_entropy_b, .cls = SL_CLASS_F,
-              .in = {SL_IN(0), SL_IN(1), SL_OUT(1), SL_DOUT(0)}, .nof = 1, .of = {0}}},
+    .grad = {{.op = &sl_op_cross_entropy_b,
+              .cls = SL_CLASS_F,
+              .in = {SL_IN(0), SL_IN(1), SL_OUT(1), SL_DOUT(0)},
+              .nof = 1,
+              .of = {0}}},
 };
 
 const sl_op sl_op_cross_entropy_b = {
-    .name = "cross_entropy_b", .min_in = 4, .max_in = 4, .nout = 1,
-    .narrow_in = 1, .narrow_out = 1, .padded = true,
-    .pieces = SL_PIECES_ROWS,    .in_place = {1},
-    .infer = cross_entropy_b_infer, .cost = cross_entropy_b_cost,
+    .name = "cross_entropy_b",
+    .min_in = 4,
+    .max_in = 4,
+    .nout = 1,
+    .narrow_in = 1,
+    .narrow_out = 1,
+    .padded = true,
+    .pieces = SL_PIECES_ROWS,
+    .in_place = {1},
+    .infer = cross_entropy_b_infer,
+    .cost = cross_entropy_b_cost,
 };
 
 const sl_op sl_op_cross_entropy_part = {
-    .name = "cross_entropy_part", .min_in = 2, .max_in = 2, .nout = 1,
-    .narrow_in = 1, .padded = true,
+    .name = "cross_entropy_part",
+    .min_in = 2,
+    .max_in = 2,
+    .nout = 1,
+    .narrow_in = 1,
+    .padded = true,
     .pieces = SL_PIECES_ROWS,
-    .infer = part_infer, .cost = cross_entropy_part_cost,
+    .infer = part_infer,
+    .cost = cross_entropy_part_cost,
 };
 
 const sl_op sl_op_cross_entropy_join = {
-    .name = "cross_entropy_join", .min_in = 1, .max_in = 1, .nout = 2,
+    .name = "cross_entropy_join",
+    .min_in = 1,
+    .max_in = 1,
+    .nout = 2,
     .pieces = SL_PIECES_MEAN,
-    .infer = join_infer, .cost = cross_entropy_join_cost,
+    .infer = join_infer,
+    .cost = cross_entropy_join_cost,
 };
 
 /* Both outputs belong to its columns: any other sharding would mix the softmaxes of several
  * devices. */
 const sl_op sl_op_softmax_part = {
-    .name = "softmax_part", .min_in = 1, .max_in = 1, .nout = 2,
-    .narrow_in = 1, .narrow_out = 1,
-    .pieces = SL_PIECES_ROWS, .own = 3,
-    .infer = softmax_part_infer, .cost = softmax_part_cost,
+    .name = "softmax_part",
+    .min_in = 1,
+    .max_in = 1,
+    .nout = 2,
+    .narrow_in = 1,
+    .narrow_out = 1,
+    .pieces = SL_PIECES_ROWS,
+    .own = 3,
+    .infer = softmax_part_infer,
+    .cost = softmax_part_cost,
     .signatures = softmax_part_signatures,
 };
 
 const sl_op sl_op_softmax_rescale = {
-    .name = "softmax_rescale", .min_in = 5, .max_in = 5, .nout = 1,
+    .name = "softmax_rescale",
+    .min_in = 5,
+    .max_in = 5,
+    .nout = 1,
     .pieces = SL_PIECES_SIGNATURES,
-    .infer = softmax_rescale_infer, .cost = softmax_rescale_cost,
+    .infer = softmax_rescale_infer,
+    .cost = softmax_rescale_cost,
     .signatures = softmax_rescale_signatures,
 };
 
 const sl_op sl_op_share = {
-    .name = "share", .min_in = 1, .max_in = 1, .nout = 1, .counted = true,
+    .name = "share",
+    .min_in = 1,
+    .max_in = 1,
+    .nout = 1,
+    .counted = true,
     .pieces = SL_PIECES_ELEMENTS,
-    .infer = share_infer, .signatures = share_signatures,
+    .infer = share_infer,
+    .signatures = share_signatures,
     .hash = share_hash,
     .grad = {{.op = &sl_op_share, .cls = SL_CLASS_B, .in = {SL_DOUT(0)}, .nof = 1, .of = {0}}},
 };
 
 const sl_op sl_op_mse = {
-    .name = "mse", .min_in = 2, .max_in = 2, .nout = 1,
+    .name = "mse",
+    .min_in = 2,
+    .max_in = 2,
+    .nout = 1,
     .narrow_in = 3,
     .pieces = SL_PIECES_MEAN,
-    .infer = mse_infer, .cost = mse_cost,
+    .infer = mse_infer,
+    .cost = mse_cost,
     .signatures = sli_mean_signatures,
-    .grad = {{.op = &sl_op_mse_b, .cls = SL_CLASS_F,
-              .in = {SL_IN(0), SL_IN(1), SL_DOUT(0)}, .nof = 1, .of = {0}}},
+    .grad = {{.op = &sl_op_mse_b,
+              .cls = SL_CLASS_F,
+              .in = {SL_IN(0), SL_IN(1), SL_DOUT(0)},
+              .nof = 1,
+              .of = {0}}},
 };
 
 const sl_op sl_op_mse_b = {
-    .name = "mse_b", .min_in = 3, .max_in = 3, .nout = 1,
-    .narrow_in = 3, .narrow_out = 1,
-    .pieces = SL_PIECES_ROWS,    .in_place = {3},
-    .infer = mse_b_infer, .cost = mse_b_cost,
+    .name = "mse_b",
+    .min_in = 3,
+    .max_in = 3,
+    .nout = 1,
+    .narrow_in = 3,
+    .narrow_out = 1,
+    .pieces = SL_PIECES_ROWS,
+    .in_place = {3},
+    .infer = mse_b_infer,
+    .cost = mse_b_cost,
 };

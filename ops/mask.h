@@ -30,9 +30,11 @@ typedef struct sli_query_run {
 /* Fills the runs of a call's queries and returns their number. The queries are all of its tick's
  * piece, or a device's share (attrs.first, attrs.dims). */
 enum { SLI_QUERY_RUNS = 2 };
-static inline int sli_query_runs(const sl_call *call, int64_t queries, sli_query_run out[SLI_QUERY_RUNS]) {
+static inline int sli_query_runs(const sl_call *call, int64_t queries,
+                                 sli_query_run out[SLI_QUERY_RUNS]) {
   const sl_attrs *a = call->attrs;
-  int64_t at = call->tick.row + a->first, rows = a->ndims == 2 && a->dims[0] < queries ? a->dims[0] : queries;
+  int64_t at = call->tick.row + a->first,
+          rows = a->ndims == 2 && a->dims[0] < queries ? a->dims[0] : queries;
   out[0].row = 0, out[0].rows = rows, out[0].at = at;
   if (rows == queries) return 1;
   out[1].row = rows, out[1].rows = queries - rows, out[1].at = at + rows + a->dims[1];
@@ -49,7 +51,7 @@ typedef struct sli_span {
 } sli_span;
 typedef struct sli_spans {
   int n;
-  int64_t length;                    /* of the whole sequence */
+  int64_t length; /* of the whole sequence */
   sli_span of[SLI_SPANS];
 } sli_spans;
 
@@ -61,7 +63,8 @@ static inline const void *sli_optional(const sl_call *call, int i) {
 /* Returns twice the average number of keys per query, over a sequence of `keys` from its first
  * position on. */
 static inline double sli_mask_pairs(const sl_attrs *attrs, int64_t keys) {
-  double n = (double)keys, w = attrs->window > 0 && attrs->window < keys ? (double)attrs->window : n;
+  double n = (double)keys,
+         w = attrs->window > 0 && attrs->window < keys ? (double)attrs->window : n;
   double causal = (w * (w + 1) + 2 * (n - w) * w) / n;
   return attrs->full ? 2 * causal - 2 : causal;
 }

@@ -25,8 +25,9 @@ static sl_status matmul_infer(const sl_attrs *attrs, int nin, const sl_type *in,
   }
   int64_t k = side(&in[0], attrs->left_transposed, 1);
   if (side(&in[1], attrs->transposed, 0) != k)
-    return sli_misfit(&in[1], attrs->transposed ? "b must be f32[..., n, %lld]"
-                                                : "b must be f32[..., %lld, n]", (long long)k);
+    return sli_misfit(
+        &in[1], attrs->transposed ? "b must be f32[..., n, %lld]" : "b must be f32[..., %lld, n]",
+        (long long)k);
   sl_type stacks[] = {stack_of(&in[0]), stack_of(&in[1])};
   SLI_TRY(sli_broadcast(2, stacks, &out[0]));
   out[0].dim[out[0].ndim++] = side(&in[0], attrs->left_transposed, 0);
@@ -77,8 +78,7 @@ static int stack_signatures(const sl_type *in, const sl_type *y, sl_signature *o
   return y->ndim - 2;
 }
 
-static int matmul_signatures(const sl_attrs *attrs, int nin, const sl_type *in,
-                             sl_signature *out) {
+static int matmul_signatures(const sl_attrs *attrs, int nin, const sl_type *in, sl_signature *out) {
   sl_type y;
   if (matmul_infer(attrs, nin, in, &y)) return 0;
   bool ta = attrs->left_transposed, tb = attrs->transposed;
@@ -116,26 +116,43 @@ sli_matmul sli_matmul_of(const sl_call *call) {
 }
 
 const sl_op sl_op_matmul = {
-    .name = "matmul", .min_in = 2, .max_in = 2, .nout = 1,
-    .narrow_in = 3, .narrow_out = 1,
+    .name = "matmul",
+    .min_in = 2,
+    .max_in = 2,
+    .nout = 1,
+    .narrow_in = 3,
+    .narrow_out = 1,
     .pieces = SL_PIECES_SIGNATURES,
-    .infer = matmul_infer, .cost = matmul_cost,
+    .infer = matmul_infer,
+    .cost = matmul_cost,
     .fixed = true,
     .signatures = matmul_signatures,
-    .grad = {{.op = &sl_op_matmul_left_b, .cls = SL_CLASS_B,
-              .in = {SL_IN(0), SL_IN(1), SL_DOUT(0)}, .nof = 1, .of = {0}},
-             {.op = &sl_op_matmul_right_b, .cls = SL_CLASS_W,
-              .in = {SL_IN(0), SL_IN(1), SL_DOUT(0)}, .nof = 1, .of = {1}}},
+    .grad = {{.op = &sl_op_matmul_left_b,
+              .cls = SL_CLASS_B,
+              .in = {SL_IN(0), SL_IN(1), SL_DOUT(0)},
+              .nof = 1,
+              .of = {0}},
+             {.op = &sl_op_matmul_right_b,
+              .cls = SL_CLASS_W,
+              .in = {SL_IN(0), SL_IN(1), SL_DOUT(0)},
+              .nof = 1,
+              .of = {1}}},
 };
 
-#define BACK(name_, unread_)                                                   \
-  const sl_op sl_op_##name_ = {                                                \
-      .name = #name_, .min_in = 3, .max_in = 3, .nout = 1,                     \
-      .narrow_in = 7, .narrow_out = 1, .unread = unread_,                      \
-      .pieces = SL_PIECES_ELEMENTS,                                            \
-      .infer = name_##_infer, .cost = matmul_cost,                             \
-      .fixed = true,                                                           \
-      .accumulates = 1,                                                        \
+#define BACK(name_, unread_)        \
+  const sl_op sl_op_##name_ = {     \
+      .name = #name_,               \
+      .min_in = 3,                  \
+      .max_in = 3,                  \
+      .nout = 1,                    \
+      .narrow_in = 7,               \
+      .narrow_out = 1,              \
+      .unread = unread_,            \
+      .pieces = SL_PIECES_ELEMENTS, \
+      .infer = name_##_infer,       \
+      .cost = matmul_cost,          \
+      .fixed = true,                \
+      .accumulates = 1,             \
   };
 BACK(matmul_left_b, 1)
 BACK(matmul_right_b, 2)

@@ -3,9 +3,7 @@
 #include "ops/ops.h"
 
 /* Types for x [..., C]: vectors of width C, and one number per row. */
-static sl_type width_of(const sl_type *x) {
-  return SL_TYPE(SL_F32, sl_type_last(x));
-}
+static sl_type width_of(const sl_type *x) { return SL_TYPE(SL_F32, sl_type_last(x)); }
 
 static sl_status want_width(const char *name, const sl_type *got, const sl_type *x) {
   sl_type want = width_of(x);
@@ -91,53 +89,101 @@ SLI_COST(rmsnorm_b_cost, 0, 1, 8)
 SLI_COST(rmsnorm_w_cost, 0, 1, 3)
 
 const sl_op sl_op_layernorm = {
-    .name = "layernorm", .min_in = 3, .max_in = 3, .nout = 3,
-    .narrow_in = 1, .narrow_out = 1, .cheap = true,
-    .pieces = SL_PIECES_ROWS,    .in_place = {1}, .whole = 6,
-    .infer = layernorm_infer, .cost = layernorm_cost,
-    .grad = {{.op = &sl_op_layernorm_b, .cls = SL_CLASS_B,
-              .in = {SL_IN(0), SL_IN(1), SL_OUT(1), SL_OUT(2), SL_DOUT(0)}, .nof = 1, .of = {0}},
-             {.op = &sl_op_layernorm_w, .cls = SL_CLASS_W,
-              .in = {SL_IN(0), SL_OUT(1), SL_OUT(2), SL_DOUT(0)}, .nof = 2, .of = {1, 2}}},
+    .name = "layernorm",
+    .min_in = 3,
+    .max_in = 3,
+    .nout = 3,
+    .narrow_in = 1,
+    .narrow_out = 1,
+    .cheap = true,
+    .pieces = SL_PIECES_ROWS,
+    .in_place = {1},
+    .whole = 6,
+    .infer = layernorm_infer,
+    .cost = layernorm_cost,
+    .grad = {{.op = &sl_op_layernorm_b,
+              .cls = SL_CLASS_B,
+              .in = {SL_IN(0), SL_IN(1), SL_OUT(1), SL_OUT(2), SL_DOUT(0)},
+              .nof = 1,
+              .of = {0}},
+             {.op = &sl_op_layernorm_w,
+              .cls = SL_CLASS_W,
+              .in = {SL_IN(0), SL_OUT(1), SL_OUT(2), SL_DOUT(0)},
+              .nof = 2,
+              .of = {1, 2}}},
 };
 
 const sl_op sl_op_layernorm_b = {
-    .name = "layernorm_b", .min_in = 5, .max_in = 5, .nout = 1,
-    .narrow_in = 0x11, .narrow_out = 1,
-    .pieces = SL_PIECES_ROWS,    .in_place = {1 | 1 << 4},
-    .infer = layernorm_b_infer, .cost = layernorm_b_cost,
+    .name = "layernorm_b",
+    .min_in = 5,
+    .max_in = 5,
+    .nout = 1,
+    .narrow_in = 0x11,
+    .narrow_out = 1,
+    .pieces = SL_PIECES_ROWS,
+    .in_place = {1 | 1 << 4},
+    .infer = layernorm_b_infer,
+    .cost = layernorm_b_cost,
 };
 
 const sl_op sl_op_layernorm_w = {
-    .name = "layernorm_w", .min_in = 4, .max_in = 4, .nout = 2,
+    .name = "layernorm_w",
+    .min_in = 4,
+    .max_in = 4,
+    .nout = 2,
     .narrow_in = 9,
     .pieces = SL_PIECES_ROWS,
-    .infer = layernorm_w_infer, .cost = layernorm_w_cost,
+    .infer = layernorm_w_infer,
+    .cost = layernorm_w_cost,
     .accumulates = 3,
 };
 
 const sl_op sl_op_rmsnorm = {
-    .name = "rmsnorm", .min_in = 2, .max_in = 2, .nout = 2,
-    .narrow_in = 1, .narrow_out = 1, .cheap = true,
-    .pieces = SL_PIECES_ROWS,    .in_place = {1}, .whole = 2,
-    .infer = rmsnorm_infer, .cost = rmsnorm_cost,
-    .grad = {{.op = &sl_op_rmsnorm_b, .cls = SL_CLASS_B,
-              .in = {SL_IN(0), SL_IN(1), SL_OUT(1), SL_DOUT(0)}, .nof = 1, .of = {0}},
-             {.op = &sl_op_rmsnorm_w, .cls = SL_CLASS_W,
-              .in = {SL_IN(0), SL_OUT(1), SL_DOUT(0)}, .nof = 1, .of = {1}}},
+    .name = "rmsnorm",
+    .min_in = 2,
+    .max_in = 2,
+    .nout = 2,
+    .narrow_in = 1,
+    .narrow_out = 1,
+    .cheap = true,
+    .pieces = SL_PIECES_ROWS,
+    .in_place = {1},
+    .whole = 2,
+    .infer = rmsnorm_infer,
+    .cost = rmsnorm_cost,
+    .grad = {{.op = &sl_op_rmsnorm_b,
+              .cls = SL_CLASS_B,
+              .in = {SL_IN(0), SL_IN(1), SL_OUT(1), SL_DOUT(0)},
+              .nof = 1,
+              .of = {0}},
+             {.op = &sl_op_rmsnorm_w,
+              .cls = SL_CLASS_W,
+              .in = {SL_IN(0), SL_OUT(1), SL_DOUT(0)},
+              .nof = 1,
+              .of = {1}}},
 };
 
 const sl_op sl_op_rmsnorm_b = {
-    .name = "rmsnorm_b", .min_in = 4, .max_in = 4, .nout = 1,
-    .narrow_in = 9, .narrow_out = 1,
-    .pieces = SL_PIECES_ROWS,    .in_place = {1 | 1 << 3},
-    .infer = rmsnorm_b_infer, .cost = rmsnorm_b_cost,
+    .name = "rmsnorm_b",
+    .min_in = 4,
+    .max_in = 4,
+    .nout = 1,
+    .narrow_in = 9,
+    .narrow_out = 1,
+    .pieces = SL_PIECES_ROWS,
+    .in_place = {1 | 1 << 3},
+    .infer = rmsnorm_b_infer,
+    .cost = rmsnorm_b_cost,
 };
 
 const sl_op sl_op_rmsnorm_w = {
-    .name = "rmsnorm_w", .min_in = 3, .max_in = 3, .nout = 1,
+    .name = "rmsnorm_w",
+    .min_in = 3,
+    .max_in = 3,
+    .nout = 1,
     .narrow_in = 5,
     .pieces = SL_PIECES_ROWS,
-    .infer = rmsnorm_w_infer, .cost = rmsnorm_w_cost,
+    .infer = rmsnorm_w_infer,
+    .cost = rmsnorm_w_cost,
     .accumulates = 1,
 };

@@ -67,32 +67,26 @@ static inline uint64_t sli_hash_type(uint64_t hash, const sl_type *type) {
 }
 
 /* Make an entry of a signature. Entries that are not set are SL_BROADCAST. */
-static inline sl_sbp sli_split(int dim) {
-  return (sl_sbp){SL_SPLIT, dim};
-}
-static inline sl_sbp sli_split_last(const sl_type *type) {
-  return sli_split(type->ndim - 1);
-}
-static inline sl_sbp sli_partial(void) {
-  return (sl_sbp){SL_PARTIAL, 0};
-}
+static inline sl_sbp sli_split(int dim) { return (sl_sbp){SL_SPLIT, dim}; }
+static inline sl_sbp sli_split_last(const sl_type *type) { return sli_split(type->ndim - 1); }
+static inline sl_sbp sli_partial(void) { return (sl_sbp){SL_PARTIAL, 0}; }
 /* Fills the signatures of a mean over all elements. A type of one dim has rows along it. */
 int sli_mean_signatures(const sl_attrs *attrs, int nin, const sl_type *in, sl_signature *out);
 
-#define SLI_TRY(expression)                                                    \
-  do {                                                                         \
-    sl_status status_ = (expression);                                          \
-    if (status_) return status_;                                               \
+#define SLI_TRY(expression)           \
+  do {                                \
+    sl_status status_ = (expression); \
+    if (status_) return status_;      \
   } while (0)
 
 /* Defines the cost rule of an op that does `flops_` per element of input `input_` and streams its
  * arguments once. */
-#define SLI_COST(name, input_, nout_, flops_)                                  \
-  static void name(const sl_attrs *attrs, int nin, const sl_type *in,          \
-                   const sl_type *out, double *flops, double *bytes) {         \
-    (void)attrs;                                                               \
-    *flops = (flops_) * (double)sl_type_elements(&in[input_]);                 \
-    *bytes = sli_argument_bytes(nin, in, nout_, out);                          \
+#define SLI_COST(name, input_, nout_, flops_)                                             \
+  static void name(const sl_attrs *attrs, int nin, const sl_type *in, const sl_type *out, \
+                   double *flops, double *bytes) {                                        \
+    (void)attrs;                                                                          \
+    *flops = (flops_) * (double)sl_type_elements(&in[input_]);                            \
+    *bytes = sli_argument_bytes(nin, in, nout_, out);                                     \
   }
 
 /* The gradient of the op that computes the logits, for logits whose products run before the lse of
@@ -134,7 +128,8 @@ extern const sl_op sl_op_attention_share, sl_op_attention_share_b, sl_op_attenti
  * begin(tokens, batch) -> the tokens of the tick's rows;
  * pick(x, batch) -> the rows to be sampled, attrs.count at most; sample(logits, batch) -> one
  * sl_sampled each. */
-extern const sl_op sl_op_linear_served, sl_op_embedding_served, sl_op_rotary_served, sl_op_position_served,
-    sl_op_attention_served, sl_op_attention_packed_served, sl_op_begin, sl_op_pick, sl_op_sample;
+extern const sl_op sl_op_linear_served, sl_op_embedding_served, sl_op_rotary_served,
+    sl_op_position_served, sl_op_attention_served, sl_op_attention_packed_served, sl_op_begin,
+    sl_op_pick, sl_op_sample;
 
 #endif

@@ -56,15 +56,14 @@ static void step_cost(int nin, const sl_type *in, int nout, const sl_type *out, 
 
 /* Defines the op rules of an optimizer with states_ states per parameter and each_ operations per
  * element, beside the sum of the gradient's parts. */
-#define STEP_ROW(rule, states_, each_)                                                           \
-  static sl_status rule##_infer(const sl_attrs *attrs, int nin, const sl_type *in,               \
-                                sl_type *out) {                                                  \
-    return step_infer(attrs, nin, in, 1 + (states_), out);                                       \
-  }                                                                                              \
-  static void rule##_cost(const sl_attrs *attrs, int nin, const sl_type *in, const sl_type *out, \
-                          double *flops, double *bytes) {                                        \
-    (void)attrs;                                                                                 \
-    step_cost(nin, in, 1 + (states_), out, each_, flops, bytes);                                 \
+#define STEP_ROW(rule, states_, each_)                                                             \
+  static sl_status rule##_infer(const sl_attrs *attrs, int nin, const sl_type *in, sl_type *out) { \
+    return step_infer(attrs, nin, in, 1 + (states_), out);                                         \
+  }                                                                                                \
+  static void rule##_cost(const sl_attrs *attrs, int nin, const sl_type *in, const sl_type *out,   \
+                          double *flops, double *bytes) {                                          \
+    (void)attrs;                                                                                   \
+    step_cost(nin, in, 1 + (states_), out, each_, flops, bytes);                                   \
   }
 
 STEP_ROW(adamw, 2, 14)
@@ -74,29 +73,43 @@ STEP_ROW(lion, 1, 12)
 
 static int sgd_needs(const sl_optimizer *o) { return o->momentum != 0; }
 
-static const sl_update adamw_update = {.states = {{.name = "m"}, {.name = "v"}}, .nstates = 2,
-                                       .defaults = {.weight_decay = 0.1f}};
+static const sl_update adamw_update = {
+    .states = {{.name = "m"}, {.name = "v"}}, .nstates = 2, .defaults = {.weight_decay = 0.1f}};
 static const sl_update adam_update = {.states = {{.name = "m"}, {.name = "v"}}, .nstates = 2};
-static const sl_update sgd_update = {.states = {{.name = "momentum"}}, .nstates = 1,
-                                     .needs = sgd_needs};
-static const sl_update lion_update = {.states = {{.name = "m"}}, .nstates = 1,
-                                      .defaults = {.beta2 = 0.99f, .weight_decay = 0.1f}};
+static const sl_update sgd_update = {
+    .states = {{.name = "momentum"}}, .nstates = 1, .needs = sgd_needs};
+static const sl_update lion_update = {
+    .states = {{.name = "m"}}, .nstates = 1, .defaults = {.beta2 = 0.99f, .weight_decay = 0.1f}};
 
 const sl_op sl_op_sumsq = {
-    .name = "sumsq", .min_in = 1, .max_in = -1, .nout = 1,
-    .infer = sumsq_infer, .cost = sumsq_cost,
+    .name = "sumsq",
+    .min_in = 1,
+    .max_in = -1,
+    .nout = 1,
+    .infer = sumsq_infer,
+    .cost = sumsq_cost,
 };
 
 const sl_op sl_op_clip = {
-    .name = "clip", .min_in = 1, .max_in = -1, .nout = 2,
-    .infer = clip_infer, .hash = sl_optimizer_hash,
+    .name = "clip",
+    .min_in = 1,
+    .max_in = -1,
+    .nout = 2,
+    .infer = clip_infer,
+    .hash = sl_optimizer_hash,
 };
 
-#define OPTIMIZER(rule, outputs, updates_)                                                       \
-  const sl_op sl_op_##rule = {                                                                   \
-      .name = #rule, .min_in = 2, .max_in = -1, .nout = outputs, .infer = rule##_infer,          \
-      .cost = rule##_cost, .updates = updates_, .hash = sl_optimizer_hash,    \
-      .update = &rule##_update,                                                                  \
+#define OPTIMIZER(rule, outputs, updates_) \
+  const sl_op sl_op_##rule = {             \
+      .name = #rule,                       \
+      .min_in = 2,                         \
+      .max_in = -1,                        \
+      .nout = outputs,                     \
+      .infer = rule##_infer,               \
+      .cost = rule##_cost,                 \
+      .updates = updates_,                 \
+      .hash = sl_optimizer_hash,           \
+      .update = &rule##_update,            \
   }
 
 OPTIMIZER(adamw, 3, 7);
@@ -120,6 +133,9 @@ static void keep_cost(const sl_attrs *attrs, int nin, const sl_type *in, const s
 }
 
 const sl_op sl_op_keep = {
-    .name = "keep", .nout = 1, .infer = keep_infer, .cost = keep_cost,
+    .name = "keep",
+    .nout = 1,
+    .infer = keep_infer,
+    .cost = keep_cost,
     .updates = 1,
 };

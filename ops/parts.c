@@ -55,7 +55,9 @@ sli_cut sli_part_cut(const sl_type *whole, const sl_part *part) {
   if (part->axis == SL_PART_ALL)
     return (sli_cut){.rows = 1, .whole = bytes, .part = bytes, .nranges = 1, .count = {bytes}};
   for (int d = whole->ndim - 1; part->axis >= 0 && d > part->axis; d--) unit *= whole->dim[d];
-  sli_cut cut = {.rows = 1, .whole = extent(whole, part) * unit, .part = count_of(part) * unit,
+  sli_cut cut = {.rows = 1,
+                 .whole = extent(whole, part) * unit,
+                 .part = count_of(part) * unit,
                  .nranges = part->nranges};
   for (int d = 0; d < part->axis; d++) cut.rows *= whole->dim[d];
   for (int r = 0; r < part->nranges; r++) {

@@ -21,8 +21,7 @@ static sl_status gradient_infer(const sl_attrs *attrs, const sl_type *x, const s
   return sli_want("dy", dy, &y);
 }
 
-static sl_status max_pool_b_infer(const sl_attrs *attrs, int nin, const sl_type *in,
-                                  sl_type *out) {
+static sl_status max_pool_b_infer(const sl_attrs *attrs, int nin, const sl_type *in, sl_type *out) {
   (void)nin;
   return gradient_infer(attrs, &in[0], &in[1], &out[0]);
 }
@@ -34,11 +33,9 @@ static sl_status mean_pool_b_infer(const sl_attrs *attrs, int nin, const sl_type
 }
 
 /* Splits by images and channels. */
-static int pool_signatures(const sl_attrs *attrs, int nin, const sl_type *in,
-                           sl_signature *out) {
+static int pool_signatures(const sl_attrs *attrs, int nin, const sl_type *in, sl_signature *out) {
   (void)attrs, (void)nin, (void)in;
-  for (int d = 0; d < 2; d++)
-    out[d] = (sl_signature){.in = {sli_split(d)}, .out = {sli_split(d)}};
+  for (int d = 0; d < 2; d++) out[d] = (sl_signature){.in = {sli_split(d)}, .out = {sli_split(d)}};
   return 2;
 }
 
@@ -51,35 +48,68 @@ SLI_COST(mean_pool_b_cost, 1, 1, 1)
 /* ---- ops ----------------------------------------------------------------------------------- */
 
 const sl_op sl_op_max_pool = {
-    .name = "max_pool", .min_in = 1, .max_in = 1, .nout = 1,
-    .narrow_in = 1, .narrow_out = 1, .cheap = true,
-    .pieces = SL_PIECES_SIGNATURES, .signatures = pool_signatures,
-    .infer = pool_infer, .cost = pool_cost, .hash = sli_window_hash,
-    .grad = {{.op = &sl_op_max_pool_b, .cls = SL_CLASS_B,
-              .in = {SL_IN(0), SL_DOUT(0)}, .nof = 1, .of = {0}}},
+    .name = "max_pool",
+    .min_in = 1,
+    .max_in = 1,
+    .nout = 1,
+    .narrow_in = 1,
+    .narrow_out = 1,
+    .cheap = true,
+    .pieces = SL_PIECES_SIGNATURES,
+    .signatures = pool_signatures,
+    .infer = pool_infer,
+    .cost = pool_cost,
+    .hash = sli_window_hash,
+    .grad = {{.op = &sl_op_max_pool_b,
+              .cls = SL_CLASS_B,
+              .in = {SL_IN(0), SL_DOUT(0)},
+              .nof = 1,
+              .of = {0}}},
 };
 
 const sl_op sl_op_max_pool_b = {
-    .name = "max_pool_b", .min_in = 2, .max_in = 2, .nout = 1,
-    .narrow_in = 3, .narrow_out = 1,
+    .name = "max_pool_b",
+    .min_in = 2,
+    .max_in = 2,
+    .nout = 1,
+    .narrow_in = 3,
+    .narrow_out = 1,
     .pieces = SL_PIECES_SIGNATURES,
-    .infer = max_pool_b_infer, .cost = max_pool_b_cost,
+    .infer = max_pool_b_infer,
+    .cost = max_pool_b_cost,
     .hash = sli_window_hash,
 };
 
 const sl_op sl_op_mean_pool = {
-    .name = "mean_pool", .min_in = 1, .max_in = 1, .nout = 1,
-    .narrow_in = 1, .narrow_out = 1, .cheap = true,
-    .pieces = SL_PIECES_SIGNATURES, .signatures = pool_signatures,
-    .infer = pool_infer, .cost = pool_cost, .hash = sli_window_hash,
-    .grad = {{.op = &sl_op_mean_pool_b, .cls = SL_CLASS_B,
-              .in = {SL_DOUT(0), SL_IN(0)}, .nof = 1, .of = {0}}},
+    .name = "mean_pool",
+    .min_in = 1,
+    .max_in = 1,
+    .nout = 1,
+    .narrow_in = 1,
+    .narrow_out = 1,
+    .cheap = true,
+    .pieces = SL_PIECES_SIGNATURES,
+    .signatures = pool_signatures,
+    .infer = pool_infer,
+    .cost = pool_cost,
+    .hash = sli_window_hash,
+    .grad = {{.op = &sl_op_mean_pool_b,
+              .cls = SL_CLASS_B,
+              .in = {SL_DOUT(0), SL_IN(0)},
+              .nof = 1,
+              .of = {0}}},
 };
 
 const sl_op sl_op_mean_pool_b = {
-    .name = "mean_pool_b", .min_in = 2, .max_in = 2, .nout = 1,
-    .narrow_in = 3, .narrow_out = 1, .unread = 1 << 1,
+    .name = "mean_pool_b",
+    .min_in = 2,
+    .max_in = 2,
+    .nout = 1,
+    .narrow_in = 3,
+    .narrow_out = 1,
+    .unread = 1 << 1,
     .pieces = SL_PIECES_SIGNATURES,
-    .infer = mean_pool_b_infer, .cost = mean_pool_b_cost,
+    .infer = mean_pool_b_infer,
+    .cost = mean_pool_b_cost,
     .hash = sli_window_hash,
 };

@@ -8,8 +8,10 @@ static sl_status dropout_infer(const sl_attrs *attrs, int nin, const sl_type *in
   (void)nin;
   SLI_TRY(sli_want_array("x", &in[0], SL_F32, in[0].ndim ? -1 : 0));
   if (!(attrs->value >= 0 && attrs->value < 1))
-    return sl_fail(SL_E_SHAPE, "attrs.value, how likely an element is dropped, must be in [0, 1), "
-                   "not %g", (double)attrs->value);
+    return sl_fail(SL_E_SHAPE,
+                   "attrs.value, how likely an element is dropped, must be in [0, 1), "
+                   "not %g",
+                   (double)attrs->value);
   out[0] = in[0];
   return SL_OK;
 }
@@ -32,23 +34,43 @@ SLI_COST(numbers_cost, 0, 1, 40)
 
 /* The backward pass drops the same elements as the forward pass. */
 const sl_op sl_op_dropout = {
-    .name = "dropout", .min_in = 1, .max_in = 1, .nout = 1,
-    .narrow_in = 1, .narrow_out = 1, .cheap = true, .located = true,
-    .pieces = SL_PIECES_ELEMENTS,    .in_place = {1},
-    .infer = dropout_infer, .cost = dropout_cost,
+    .name = "dropout",
+    .min_in = 1,
+    .max_in = 1,
+    .nout = 1,
+    .narrow_in = 1,
+    .narrow_out = 1,
+    .cheap = true,
+    .located = true,
+    .pieces = SL_PIECES_ELEMENTS,
+    .in_place = {1},
+    .infer = dropout_infer,
+    .cost = dropout_cost,
     .grad = {{.op = &sl_op_dropout, .cls = SL_CLASS_B, .in = {SL_DOUT(0)}, .nof = 1, .of = {0}}},
 };
 
 const sl_op sl_op_uniform = {
-    .name = "uniform", .min_in = 1, .max_in = 1, .nout = 1,
-    .cheap = true, .located = true, .unread = 1,
+    .name = "uniform",
+    .min_in = 1,
+    .max_in = 1,
+    .nout = 1,
+    .cheap = true,
+    .located = true,
+    .unread = 1,
     .pieces = SL_PIECES_ELEMENTS,
-    .infer = numbers_infer, .cost = numbers_cost,
+    .infer = numbers_infer,
+    .cost = numbers_cost,
 };
 
 const sl_op sl_op_normal = {
-    .name = "normal", .min_in = 1, .max_in = 1, .nout = 1,
-    .cheap = true, .located = true, .unread = 1,
+    .name = "normal",
+    .min_in = 1,
+    .max_in = 1,
+    .nout = 1,
+    .cheap = true,
+    .located = true,
+    .unread = 1,
     .pieces = SL_PIECES_ELEMENTS,
-    .infer = numbers_infer, .cost = numbers_cost,
+    .infer = numbers_infer,
+    .cost = numbers_cost,
 };

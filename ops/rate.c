@@ -55,8 +55,9 @@ uint64_t sl_optimizer_hash(uint64_t hash, const sl_attrs *attrs, int nin) {
   hash = sli_hash_word(hash, (uint64_t)o->decay_steps);
   bool cosine = o->schedule == SL_RATE_DEFAULT ||
                 o->schedule == (o->decay_steps > 0 ? SL_RATE_COSINE : SL_RATE_CONSTANT);
-  const uint64_t more[] = {o->momentum != 0, o->nesterov, !cosine, o->decay_all,
-                           o->lr_scale != 0 && o->lr_scale != 1, o->rate != NULL};
+  const uint64_t more[] = {
+      o->momentum != 0, o->nesterov, !cosine, o->decay_all, o->lr_scale != 0 && o->lr_scale != 1,
+      o->rate != NULL};
   bool any = false;
   for (size_t i = 0; i < SLI_COUNT(more); i++) any |= more[i];
   if (!any) return hash;

@@ -13,8 +13,7 @@ static sl_status reduced_infer(const sl_attrs *attrs, const sl_type *x, sl_type 
 }
 
 /* A result without dims is f64, as losses are. */
-static sl_status reduce_sum_infer(const sl_attrs *attrs, int nin, const sl_type *in,
-                                  sl_type *out) {
+static sl_status reduce_sum_infer(const sl_attrs *attrs, int nin, const sl_type *in, sl_type *out) {
   (void)nin;
   SLI_TRY(reduced_infer(attrs, &in[0], &out[0]));
   if (!out[0].ndim) out[0].dtype = SL_F64;
@@ -31,8 +30,7 @@ static sl_status reduce_sum_b_infer(const sl_attrs *attrs, int nin, const sl_typ
   return SL_OK;
 }
 
-static sl_status reduce_max_infer(const sl_attrs *attrs, int nin, const sl_type *in,
-                                  sl_type *out) {
+static sl_status reduce_max_infer(const sl_attrs *attrs, int nin, const sl_type *in, sl_type *out) {
   (void)nin;
   SLI_TRY(reduced_infer(attrs, &in[0], &out[0]));
   out[1] = out[0];
@@ -118,59 +116,110 @@ static sl_status expand_b_infer(const sl_attrs *attrs, int nin, const sl_type *i
 /* ---- ops -------------------------------------------------------------------------------- */
 
 const sl_op sl_op_reduce_sum = {
-    .name = "reduce_sum", .min_in = 1, .max_in = 1, .nout = 1,
-    .narrow_in = 1, .narrow_out = 1, .mixed = true,
+    .name = "reduce_sum",
+    .min_in = 1,
+    .max_in = 1,
+    .nout = 1,
+    .narrow_in = 1,
+    .narrow_out = 1,
+    .mixed = true,
     .pieces = SL_PIECES_SIGNATURES,
-    .infer = reduce_sum_infer, .cost = reduce_cost,
+    .infer = reduce_sum_infer,
+    .cost = reduce_cost,
     .signatures = reduce_sum_signatures,
-    .grad = {{.op = &sl_op_reduce_sum_b, .cls = SL_CLASS_B,
-              .in = {SL_IN(0), SL_DOUT(0)}, .nof = 1, .of = {0}}},
+    .grad = {{.op = &sl_op_reduce_sum_b,
+              .cls = SL_CLASS_B,
+              .in = {SL_IN(0), SL_DOUT(0)},
+              .nof = 1,
+              .of = {0}}},
 };
 
 const sl_op sl_op_reduce_sum_b = {
-    .name = "reduce_sum_b", .min_in = 2, .max_in = 2, .nout = 1,
-    .narrow_in = 3, .narrow_out = 1, .mixed = true, .unread = 1,
+    .name = "reduce_sum_b",
+    .min_in = 2,
+    .max_in = 2,
+    .nout = 1,
+    .narrow_in = 3,
+    .narrow_out = 1,
+    .mixed = true,
+    .unread = 1,
     .pieces = SL_PIECES_ELEMENTS,
-    .infer = reduce_sum_b_infer, .cost = reduce_cost,
+    .infer = reduce_sum_b_infer,
+    .cost = reduce_cost,
 };
 
 const sl_op sl_op_reduce_max = {
-    .name = "reduce_max", .min_in = 1, .max_in = 1, .nout = 2,
-    .narrow_in = 1, .narrow_out = 1,
+    .name = "reduce_max",
+    .min_in = 1,
+    .max_in = 1,
+    .nout = 2,
+    .narrow_in = 1,
+    .narrow_out = 1,
     .pieces = SL_PIECES_SIGNATURES,
-    .infer = reduce_max_infer, .cost = reduce_cost,
+    .infer = reduce_max_infer,
+    .cost = reduce_cost,
     .signatures = reduce_max_signatures,
-    .grad = {{.op = &sl_op_reduce_max_b, .cls = SL_CLASS_B,
-              .in = {SL_IN(0), SL_OUT(1), SL_DOUT(0)}, .nof = 1, .of = {0}}},
+    .grad = {{.op = &sl_op_reduce_max_b,
+              .cls = SL_CLASS_B,
+              .in = {SL_IN(0), SL_OUT(1), SL_DOUT(0)},
+              .nof = 1,
+              .of = {0}}},
 };
 
 const sl_op sl_op_reduce_max_b = {
-    .name = "reduce_max_b", .min_in = 3, .max_in = 3, .nout = 1,
-    .narrow_in = 5, .narrow_out = 1, .unread = 1,
+    .name = "reduce_max_b",
+    .min_in = 3,
+    .max_in = 3,
+    .nout = 1,
+    .narrow_in = 5,
+    .narrow_out = 1,
+    .unread = 1,
     .pieces = SL_PIECES_ELEMENTS,
-    .infer = reduce_max_b_infer, .cost = reduce_cost,
+    .infer = reduce_max_b_infer,
+    .cost = reduce_cost,
 };
 
 const sl_op sl_op_mean = {
-    .name = "mean", .min_in = 1, .max_in = 1, .nout = 1,
+    .name = "mean",
+    .min_in = 1,
+    .max_in = 1,
+    .nout = 1,
     .narrow_in = 1,
     .pieces = SL_PIECES_MEAN,
-    .infer = mean_infer, .cost = reduce_cost,
+    .infer = mean_infer,
+    .cost = reduce_cost,
     .signatures = sli_mean_signatures,
-    .grad = {{.op = &sl_op_mean_b, .cls = SL_CLASS_F,
-              .in = {SL_IN(0), SL_DOUT(0)}, .nof = 1, .of = {0}}},
+    .grad = {{.op = &sl_op_mean_b,
+              .cls = SL_CLASS_F,
+              .in = {SL_IN(0), SL_DOUT(0)},
+              .nof = 1,
+              .of = {0}}},
 };
 
 const sl_op sl_op_mean_b = {
-    .name = "mean_b", .min_in = 2, .max_in = 2, .nout = 1,
-    .narrow_in = 1, .narrow_out = 1, .unread = 1,
+    .name = "mean_b",
+    .min_in = 2,
+    .max_in = 2,
+    .nout = 1,
+    .narrow_in = 1,
+    .narrow_out = 1,
+    .unread = 1,
     .pieces = SL_PIECES_ELEMENTS,
-    .infer = mean_b_infer, .cost = reduce_cost,
+    .infer = mean_b_infer,
+    .cost = reduce_cost,
 };
 
 const sl_op sl_op_expand_b = {
-    .name = "expand_b", .min_in = 2, .max_in = 2, .nout = 1,
-    .narrow_in = 3, .narrow_out = 1, .mixed = true, .unread = 2,
+    .name = "expand_b",
+    .min_in = 2,
+    .max_in = 2,
+    .nout = 1,
+    .narrow_in = 3,
+    .narrow_out = 1,
+    .mixed = true,
+    .unread = 2,
     .pieces = SL_PIECES_SIGNATURES,
-    .infer = expand_b_infer, .cost = reduce_cost, .accumulates = 1,
+    .infer = expand_b_infer,
+    .cost = reduce_cost,
+    .accumulates = 1,
 };

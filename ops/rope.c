@@ -54,7 +54,8 @@ static double pair_that_turns(const stretch *s, double times) {
 
 static double stay_yarn(const stretch *s, int64_t j, double frequency) {
   (void)frequency;
-  double first = floor(pair_that_turns(s, s->rope->high)), last = ceil(pair_that_turns(s, s->rope->low));
+  double first = floor(pair_that_turns(s, s->rope->high)),
+         last = ceil(pair_that_turns(s, s->rope->low));
   first = fmax(first, 0);
   last = fmin(last, 2 * (double)s->pairs - 1);
   if (last == first) last += 0.001;
@@ -65,13 +66,15 @@ static double stay_yarn(const stretch *s, int64_t j, double frequency) {
 
 typedef struct key {
   const char *name;
-  size_t field;      /* offset of a double in sl_rope */
+  size_t field; /* offset of a double in sl_rope */
   bool optional;
-  double value;      /* default */
+  double value; /* default */
 } key;
 
-#define KEY(name, field) {name, offsetof(sl_rope, field), false, 0}
-#define OPTIONAL_KEY(name, field, value) {name, offsetof(sl_rope, field), true, value}
+#define KEY(name, field) \
+  { name, offsetof(sl_rope, field), false, 0 }
+#define OPTIONAL_KEY(name, field, value) \
+  { name, offsetof(sl_rope, field), true, value }
 
 static const struct kind {
   const char *name;
@@ -80,11 +83,13 @@ static const struct kind {
 } kinds[] = {
     [SL_ROPE_PLAIN] = {"none", stay_plain, {{0}}},
     [SL_ROPE_LINEAR] = {"linear", stay_linear, {KEY("factor", factor)}},
-    [SL_ROPE_LLAMA3] = {"llama3", stay_llama3,
+    [SL_ROPE_LLAMA3] = {"llama3",
+                        stay_llama3,
                         {KEY("factor", factor), KEY("low_freq_factor", low),
                          KEY("high_freq_factor", high),
                          KEY("original_max_position_embeddings", original)}},
-    [SL_ROPE_YARN] = {"yarn", stay_yarn,
+    [SL_ROPE_YARN] = {"yarn",
+                      stay_yarn,
                       {KEY("factor", factor), KEY("original_max_position_embeddings", original),
                        OPTIONAL_KEY("beta_slow", low, 1), OPTIONAL_KEY("beta_fast", high, 32),
                        OPTIONAL_KEY("attention_factor", scale, 0)}}};
@@ -161,8 +166,10 @@ static sl_status rope_check(const struct kind *kind, sl_rope *out) {
     if (*value == 0) *value = k->value;
   }
   if (out->low && out->low >= out->high)
-    return sl_fail(SL_E_USAGE, "rotary scaling %s: %g, the lower bound, is not less than %g, the "
-                   "upper", kind->name, out->low, out->high);
+    return sl_fail(SL_E_USAGE,
+                   "rotary scaling %s: %g, the lower bound, is not less than %g, the "
+                   "upper",
+                   kind->name, out->low, out->high);
   return SL_OK;
 }
 

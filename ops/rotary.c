@@ -18,8 +18,7 @@ static sl_status rotary_infer(const sl_attrs *attrs, int nin, const sl_type *in,
 }
 
 /* Splits by sequences, positions or heads. */
-static int rotary_signatures(const sl_attrs *attrs, int nin, const sl_type *in,
-                             sl_signature *out) {
+static int rotary_signatures(const sl_attrs *attrs, int nin, const sl_type *in, sl_signature *out) {
   (void)attrs, (void)nin, (void)in;
   int n = 0;
   out[n++] = (sl_signature){.in = {sli_split(0)}, .out = {sli_split(0)}};
@@ -40,22 +39,36 @@ static size_t rotary_keeps(const sl_call *call, uint64_t *which) {
 }
 
 const sl_op sl_op_rotary = {
-    .name = "rotary", .served = &sl_op_rotary_served, .min_in = 1, .max_in = 1, .nout = 1,
-    .narrow_in = 1, .narrow_out = 1, .cheap = true,
-    .pieces = SL_PIECES_POSITIONS,    .in_place = {1},
-    .infer = rotary_infer, .cost = rotary_cost,
+    .name = "rotary",
+    .served = &sl_op_rotary_served,
+    .min_in = 1,
+    .max_in = 1,
+    .nout = 1,
+    .narrow_in = 1,
+    .narrow_out = 1,
+    .cheap = true,
+    .pieces = SL_PIECES_POSITIONS,
+    .in_place = {1},
+    .infer = rotary_infer,
+    .cost = rotary_cost,
     .keeps = rotary_keeps,
-    .hash = sli_rope_hash, .signatures = rotary_signatures,
-    .grad = {{.op = &sl_op_rotary_b, .cls = SL_CLASS_B,
-              .in = {SL_DOUT(0)}, .nof = 1, .of = {0}}},
+    .hash = sli_rope_hash,
+    .signatures = rotary_signatures,
+    .grad = {{.op = &sl_op_rotary_b, .cls = SL_CLASS_B, .in = {SL_DOUT(0)}, .nof = 1, .of = {0}}},
     .fixed = true,
 };
 
 const sl_op sl_op_rotary_b = {
-    .name = "rotary_b", .min_in = 1, .max_in = 1, .nout = 1,
-    .narrow_in = 1, .narrow_out = 1,
-    .pieces = SL_PIECES_ROWS,    .in_place = {1},
-    .infer = rotary_infer, .cost = rotary_cost,
+    .name = "rotary_b",
+    .min_in = 1,
+    .max_in = 1,
+    .nout = 1,
+    .narrow_in = 1,
+    .narrow_out = 1,
+    .pieces = SL_PIECES_ROWS,
+    .in_place = {1},
+    .infer = rotary_infer,
+    .cost = rotary_cost,
     .keeps = rotary_keeps,
     .hash = sli_rope_hash,
     .fixed = true,
@@ -63,15 +76,22 @@ const sl_op sl_op_rotary_b = {
 
 /* ---- serving: positions of any sequences ------------------------------------------------ */
 
-static sl_status rotary_served_infer(const sl_attrs *attrs, int nin, const sl_type *in, sl_type *out) {
+static sl_status rotary_served_infer(const sl_attrs *attrs, int nin, const sl_type *in,
+                                     sl_type *out) {
   SLI_TRY(sli_want_batch(nin, in, 1));
   return rotary_infer(attrs, 1, in, out);
 }
 
 const sl_op sl_op_rotary_served = {
-    .name = "rotary_served", .min_in = 2, .max_in = 2, .nout = 1,
-    .infer = rotary_served_infer, .cost = rotary_cost,
-    .keeps = rotary_keeps, .hash = sli_rope_hash,
-    .looks = 1, .follows = 1,
+    .name = "rotary_served",
+    .min_in = 2,
+    .max_in = 2,
+    .nout = 1,
+    .infer = rotary_served_infer,
+    .cost = rotary_cost,
+    .keeps = rotary_keeps,
+    .hash = sli_rope_hash,
+    .looks = 1,
+    .follows = 1,
     .fixed = true,
 };

@@ -8,8 +8,8 @@
 /* Maps SL_ARG_INS to SL_ARG_IN, and so on; SL_ARG_NONE for kinds that stand for a single
  * argument. */
 static int one_of(int kind) {
-  return kind == SL_ARG_INS    ? SL_ARG_IN
-         : kind == SL_ARG_OUTS ? SL_ARG_OUT
+  return kind == SL_ARG_INS     ? SL_ARG_IN
+         : kind == SL_ARG_OUTS  ? SL_ARG_OUT
          : kind == SL_ARG_DOUTS ? SL_ARG_DOUT
                                 : SL_ARG_NONE;
 }

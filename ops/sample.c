@@ -15,8 +15,13 @@ static sl_status begin_infer(const sl_attrs *attrs, int nin, const sl_type *in, 
 }
 
 const sl_op sl_op_begin = {
-    .name = "begin", .min_in = 2, .max_in = 2, .nout = 1, .infer = begin_infer,
-    .fills = 1, .second = 1,
+    .name = "begin",
+    .min_in = 2,
+    .max_in = 2,
+    .nout = 1,
+    .infer = begin_infer,
+    .fills = 1,
+    .second = 1,
 };
 
 /* ---- pick ------------------------------------------------------------------------------- */
@@ -31,8 +36,14 @@ static sl_status pick_infer(const sl_attrs *attrs, int nin, const sl_type *in, s
 }
 
 const sl_op sl_op_pick = {
-    .name = "pick", .min_in = 2, .max_in = 2, .nout = 1, .infer = pick_infer,
-    .fills = 1, .second = 1, .looks = 1,
+    .name = "pick",
+    .min_in = 2,
+    .max_in = 2,
+    .nout = 1,
+    .infer = pick_infer,
+    .fills = 1,
+    .second = 1,
+    .looks = 1,
 };
 
 /* ---- sample ----------------------------------------------------------------------------- */
@@ -48,6 +59,10 @@ static sl_status sample_infer(const sl_attrs *attrs, int nin, const sl_type *in,
 /* ---- one token ---------------------------------------------------------------------------- */
 
 const sl_op sl_op_sample = {
-    .name = "sample", .min_in = 2, .max_in = 2, .nout = 1,
-    .infer = sample_infer, .looks = 1,
+    .name = "sample",
+    .min_in = 2,
+    .max_in = 2,
+    .nout = 1,
+    .infer = sample_infer,
+    .looks = 1,
 };

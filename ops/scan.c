@@ -34,9 +34,10 @@ static sl_status top_k_infer(const sl_attrs *attrs, int nin, const sl_type *in, 
   SLI_TRY(want_axis(attrs, &in[0]));
   int axis = sli_one_axis(attrs, &in[0]);
   if (attrs->count < 1 || attrs->count > in[0].dim[axis])
-    return sli_misfit(&in[0], "attrs.count, how many are wanted of the %lld along dim %d, must be 1 "
-                      "to as many, not %lld", (long long)in[0].dim[axis], axis,
-                      (long long)attrs->count);
+    return sli_misfit(&in[0],
+                      "attrs.count, how many are wanted of the %lld along dim %d, must be 1 "
+                      "to as many, not %lld",
+                      (long long)in[0].dim[axis], axis, (long long)attrs->count);
   out[0] = in[0];
   out[0].dim[axis] = attrs->count;
   out[1] = out[0];
@@ -70,25 +71,47 @@ static int cumsum_signatures(const sl_attrs *attrs, int nin, const sl_type *in, 
 /* ---- ops -------------------------------------------------------------------------------- */
 
 const sl_op sl_op_top_k = {
-    .name = "top_k", .min_in = 1, .max_in = 1, .nout = 2,
-    .narrow_in = 1, .narrow_out = 1,
-    .pieces = SL_PIECES_SIGNATURES, .signatures = top_k_signatures,
-    .infer = top_k_infer, .cost = top_k_cost,
-    .grad = {{.op = &sl_op_gather_b, .cls = SL_CLASS_B, .in = {SL_OUT(1), SL_DOUT(0), SL_IN(0)},
-              .nof = 1, .of = {0}}},
+    .name = "top_k",
+    .min_in = 1,
+    .max_in = 1,
+    .nout = 2,
+    .narrow_in = 1,
+    .narrow_out = 1,
+    .pieces = SL_PIECES_SIGNATURES,
+    .signatures = top_k_signatures,
+    .infer = top_k_infer,
+    .cost = top_k_cost,
+    .grad = {{.op = &sl_op_gather_b,
+              .cls = SL_CLASS_B,
+              .in = {SL_OUT(1), SL_DOUT(0), SL_IN(0)},
+              .nof = 1,
+              .of = {0}}},
 };
 
 const sl_op sl_op_cumsum = {
-    .name = "cumsum", .min_in = 1, .max_in = 1, .nout = 1,
-    .narrow_in = 1, .narrow_out = 1,    .in_place = {1},
-    .pieces = SL_PIECES_SIGNATURES, .signatures = cumsum_signatures,
-    .infer = cumsum_infer, .cost = cumsum_cost,
+    .name = "cumsum",
+    .min_in = 1,
+    .max_in = 1,
+    .nout = 1,
+    .narrow_in = 1,
+    .narrow_out = 1,
+    .in_place = {1},
+    .pieces = SL_PIECES_SIGNATURES,
+    .signatures = cumsum_signatures,
+    .infer = cumsum_infer,
+    .cost = cumsum_cost,
     .grad = {{.op = &sl_op_cumsum_b, .cls = SL_CLASS_B, .in = {SL_DOUT(0)}, .nof = 1, .of = {0}}},
 };
 
 const sl_op sl_op_cumsum_b = {
-    .name = "cumsum_b", .min_in = 1, .max_in = 1, .nout = 1,
-    .narrow_in = 1, .narrow_out = 1,    .in_place = {1},
+    .name = "cumsum_b",
+    .min_in = 1,
+    .max_in = 1,
+    .nout = 1,
+    .narrow_in = 1,
+    .narrow_out = 1,
+    .in_place = {1},
     .pieces = SL_PIECES_SIGNATURES,
-    .infer = cumsum_infer, .cost = cumsum_cost,
+    .infer = cumsum_infer,
+    .cost = cumsum_cost,
 };

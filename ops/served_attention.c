@@ -13,7 +13,8 @@
  * computation is in f32. */
 static sl_type pages_type(const sl_attrs *attrs, const sl_type *o) {
   int64_t dim = o->dim[2] / attrs->heads;
-  return SL_TYPE(attrs->bf16 ? SL_BF16 : SL_F32, attrs->count, sli_kv_heads(attrs), sli_page_numbers(dim));
+  return SL_TYPE(attrs->bf16 ? SL_BF16 : SL_F32, attrs->count, sli_kv_heads(attrs),
+                 sli_page_numbers(dim));
 }
 
 static sl_status want_causal(const sl_attrs *attrs, const sl_type *batch) {
@@ -23,7 +24,9 @@ static sl_status want_causal(const sl_attrs *attrs, const sl_type *batch) {
 }
 
 static sl_status want_no_ids(const sl_type *ids) {
-  return ids->ndim < 0 ? SL_OK : sl_fail(SL_E_SHAPE, "documents are told apart, which sequences are already");
+  return ids->ndim < 0
+             ? SL_OK
+             : sl_fail(SL_E_SHAPE, "documents are told apart, which sequences are already");
 }
 
 static sl_status served_infer(const sl_attrs *attrs, int nin, const sl_type *in, sl_type *out) {
@@ -45,11 +48,23 @@ static sl_status packed_infer(const sl_attrs *attrs, int nin, const sl_type *in,
 }
 
 const sl_op sl_op_attention_served = {
-    .name = "attention_served", .min_in = 5, .max_in = 5, .nout = 3, .updates = 4,
-    .infer = served_infer, .looks = 7, .follows = 1,
+    .name = "attention_served",
+    .min_in = 5,
+    .max_in = 5,
+    .nout = 3,
+    .updates = 4,
+    .infer = served_infer,
+    .looks = 7,
+    .follows = 1,
 };
 
 const sl_op sl_op_attention_packed_served = {
-    .name = "attention_packed_served", .min_in = 3, .max_in = 3, .nout = 3, .updates = 4,
-    .infer = packed_infer, .looks = 1, .follows = 1,
+    .name = "attention_packed_served",
+    .min_in = 3,
+    .max_in = 3,
+    .nout = 3,
+    .updates = 4,
+    .infer = packed_infer,
+    .looks = 1,
+    .follows = 1,
 };

@@ -16,7 +16,8 @@ static sl_status want_rows(const char *what, const sl_type *in, int64_t k) {
   return sli_misfit(in, "%s must have rows of %lld numbers", what, (long long)k);
 }
 
-static sl_status linear_served_infer(const sl_attrs *attrs, int nin, const sl_type *in, sl_type *out) {
+static sl_status linear_served_infer(const sl_attrs *attrs, int nin, const sl_type *in,
+                                     sl_type *out) {
   SLI_TRY(sli_want_batch(nin, in, 4));
   SLI_TRY(sli_want_array("x", &in[0], SL_F32, -1));
   int64_t k = sl_type_last(&in[0]);
@@ -29,21 +30,27 @@ static sl_status linear_served_infer(const sl_attrs *attrs, int nin, const sl_ty
   return SL_OK;
 }
 
-static void linear_served_cost(const sl_attrs *attrs, int nin, const sl_type *in, const sl_type *out, double *flops,
-                               double *bytes) {
+static void linear_served_cost(const sl_attrs *attrs, int nin, const sl_type *in,
+                               const sl_type *out, double *flops, double *bytes) {
   (void)attrs;
   *flops = 2.0 * (double)sl_type_elements(&in[0]) * (double)sl_type_last(&out[0]);
   *bytes = sli_argument_bytes(nin, in, 1, out);
 }
 
 const sl_op sl_op_linear_served = {
-    .name = "linear_served", .min_in = 5, .max_in = 5, .nout = 1,
-    .infer = linear_served_infer, .cost = linear_served_cost,
-    .looks = 1, .follows = 1,
+    .name = "linear_served",
+    .min_in = 5,
+    .max_in = 5,
+    .nout = 1,
+    .infer = linear_served_infer,
+    .cost = linear_served_cost,
+    .looks = 1,
+    .follows = 1,
 };
 
 /* attrs.dims[0]: numbers in a row. */
-static sl_status embedding_served_infer(const sl_attrs *attrs, int nin, const sl_type *in, sl_type *out) {
+static sl_status embedding_served_infer(const sl_attrs *attrs, int nin, const sl_type *in,
+                                        sl_type *out) {
   SLI_TRY(sli_want_batch(nin, in, 2));
   SLI_TRY(sli_want_array("ids", &in[0], SL_I32, 2));
   SLI_TRY(want_rows("table", &in[1], attrs->dims[0]));
@@ -51,15 +58,20 @@ static sl_status embedding_served_infer(const sl_attrs *attrs, int nin, const sl
   return SL_OK;
 }
 
-static void embedding_served_cost(const sl_attrs *attrs, int nin, const sl_type *in, const sl_type *out, double *flops,
-                                  double *bytes) {
+static void embedding_served_cost(const sl_attrs *attrs, int nin, const sl_type *in,
+                                  const sl_type *out, double *flops, double *bytes) {
   (void)attrs, (void)nin, (void)in;
   *flops = 0;
   *bytes = 2.0 * (double)sl_type_bytes(&out[0]);
 }
 
 const sl_op sl_op_embedding_served = {
-    .name = "embedding_served", .min_in = 3, .max_in = 3, .nout = 1,
-    .infer = embedding_served_infer, .cost = embedding_served_cost,
-    .looks = 1, .follows = 1,
+    .name = "embedding_served",
+    .min_in = 3,
+    .max_in = 3,
+    .nout = 1,
+    .infer = embedding_served_infer,
+    .cost = embedding_served_cost,
+    .looks = 1,
+    .follows = 1,
 };

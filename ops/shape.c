@@ -32,7 +32,8 @@ sl_status sli_want_array(const char *name, const sl_type *got, sl_dtype dtype, i
 
 sl_status sli_want_numbers(const char *name, const sl_type *got) {
   if (got->dtype == SL_F64 && !got->ndim) return SL_OK;
-  if (got->dtype == SL_F32 && got->ndim >= 0) return sli_want_array(name, got, SL_F32, got->ndim ? -1 : 0);
+  if (got->dtype == SL_F32 && got->ndim >= 0)
+    return sli_want_array(name, got, SL_F32, got->ndim ? -1 : 0);
   return sli_misfit(got, "%s must be f32, or an f64 scalar", name);
 }
 

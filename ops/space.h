@@ -13,7 +13,7 @@ extern "C" {
 enum { SLI_SPACE_INPUTS = 3, SLI_SPACE_OUT = SLI_SPACE_INPUTS, SLI_SPACE_ARRAYS };
 
 typedef struct sli_space {
-  int ndim, kept;       /* dims, and how many (leading) dims the output has */
+  int ndim, kept;        /* dims, and how many (leading) dims the output has */
   int64_t total, summed; /* positions along the output's dims, and along the others */
   int64_t dim[SL_MAX_DIMS];
   int64_t step[SLI_SPACE_ARRAYS][SL_MAX_DIMS];

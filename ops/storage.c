@@ -20,12 +20,9 @@ static const struct {
   sl_storage storage;
   int bytes;
   void (*take)(const unsigned char *block, unsigned char *numbers, uint16_t *scales);
-} forms[] = {{"F32", SL_STORAGE_F32, 0, NULL},
-             {"BF16", SL_STORAGE_BF16, 0, NULL},
-             {"Q8_0", SL_STORAGE_Q8_0, 34, take_same},
-             {"Q5_0", SL_STORAGE_Q8_0, 22, take_q5_0},
-             {"Q4_1", SL_STORAGE_Q4_1, 20, take_q4_1},
-             {"Q4_0", SL_STORAGE_Q4_1, 18, take_q4_0}};
+} forms[] = {{"F32", SL_STORAGE_F32, 0, NULL},         {"BF16", SL_STORAGE_BF16, 0, NULL},
+             {"Q8_0", SL_STORAGE_Q8_0, 34, take_same}, {"Q5_0", SL_STORAGE_Q8_0, 22, take_q5_0},
+             {"Q4_1", SL_STORAGE_Q4_1, 20, take_q4_1}, {"Q4_0", SL_STORAGE_Q4_1, 18, take_q4_0}};
 
 sl_storage sli_storage_named(const char *type) {
   for (size_t i = 0; i < SLI_COUNT(forms); i++)
@@ -33,7 +30,9 @@ sl_storage sli_storage_named(const char *type) {
   return SL_STORAGE_F32;
 }
 
-bool sli_storage_blocks(sl_storage storage) { return storage == SL_STORAGE_Q8_0 || storage == SL_STORAGE_Q4_1; }
+bool sli_storage_blocks(sl_storage storage) {
+  return storage == SL_STORAGE_Q8_0 || storage == SL_STORAGE_Q4_1;
+}
 
 static int scales_of(sl_storage storage) { return storage == SL_STORAGE_Q4_1 ? 2 : 1; }
 
@@ -57,7 +56,8 @@ sl_storage sli_storage_of(const sl_type *lies, int64_t k) {
 }
 
 bool sli_storage_fits(sl_storage storage, const sl_type *values) {
-  return values->ndim == 2 && (!sli_storage_blocks(storage) || sl_type_last(values) % SLI_STORAGE_BLOCK == 0);
+  return values->ndim == 2 &&
+         (!sli_storage_blocks(storage) || sl_type_last(values) % SLI_STORAGE_BLOCK == 0);
 }
 
 /* ---- bf16 --------------------------------------------------------------------------------- */
@@ -73,7 +73,8 @@ void sli_storage_pack(sl_storage storage, const sl_type *values, const float *fr
   SLI_CHECK(!sli_storage_blocks(storage), "f32 becomes no blocks");
   uint16_t *to = out;
   if (storage == SL_STORAGE_F32) memcpy(out, from, sl_type_bytes(values));
-  else for (int64_t i = 0, n = sl_type_elements(values); i < n; i++) to[i] = round_bf16(from[i]);
+  else
+    for (int64_t i = 0, n = sl_type_elements(values); i < n; i++) to[i] = round_bf16(from[i]);
 }
 
 /* ---- blocks ------------------------------------------------------------------------------- */
@@ -86,7 +87,8 @@ static float half_at(const void *from) {
 
 static void unpack_q8_0(const unsigned char *row, int64_t k, float *out) {
   const unsigned char *scales = row + sli_storage_scales_at(SL_STORAGE_Q8_0, k);
-  for (int64_t i = 0; i < k; i++) out[i] = (float)(int8_t)row[i] * half_at(scales + i / SLI_STORAGE_BLOCK * 2);
+  for (int64_t i = 0; i < k; i++)
+    out[i] = (float)(int8_t)row[i] * half_at(scales + i / SLI_STORAGE_BLOCK * 2);
 }
 
 static void unpack_q4_1(const unsigned char *row, int64_t k, float *out) {
@@ -127,7 +129,8 @@ static void take_same(const unsigned char *block, unsigned char *numbers, uint16
 static void take_q5_0(const unsigned char *block, unsigned char *numbers, uint16_t *scales) {
   memcpy(scales, block, 2);
   for (int i = 0; i < 32; i++) {
-    int four = i < 16 ? block[6 + i] & 15 : block[6 + i - 16] >> 4, fifth = block[2 + i / 8] >> i % 8 & 1;
+    int four = i < 16 ? block[6 + i] & 15 : block[6 + i - 16] >> 4,
+        fifth = block[2 + i / 8] >> i % 8 & 1;
     numbers[i] = (unsigned char)((four | fifth << 4) - 16);
   }
 }
@@ -144,16 +147,19 @@ static void take_q4_0(const unsigned char *block, unsigned char *numbers, uint16
   memcpy(numbers, block + 2, 16);
 }
 
-void sli_storage_take(sl_storage storage, const char *type, const sl_type *values, const void *from, void *out) {
+void sli_storage_take(sl_storage storage, const char *type, const sl_type *values, const void *from,
+                      void *out) {
   size_t f = 0;
   while (strcmp(forms[f].type, type)) f++;
-  int64_t k = sl_type_last(values), blocks = k / SLI_STORAGE_BLOCK, each = storage == SL_STORAGE_Q8_0 ? 32 : 16;
+  int64_t k = sl_type_last(values), blocks = k / SLI_STORAGE_BLOCK,
+          each = storage == SL_STORAGE_Q8_0 ? 32 : 16;
   const unsigned char *block = from;
   for (int64_t r = 0; r < sl_type_rows(values); r++) {
     unsigned char *row = (unsigned char *)out + (size_t)r * row_bytes(storage, k);
     for (int64_t b = 0; b < blocks; b++, block += forms[f].bytes)
-      forms[f].take(block, row + b * each,
-                    (uint16_t *)(void *)(row + sli_storage_scales_at(storage, k)) + b * scales_of(storage));
+      forms[f].take(
+          block, row + b * each,
+          (uint16_t *)(void *)(row + sli_storage_scales_at(storage, k)) + b * scales_of(storage));
   }
 }
 
@@ -171,7 +177,8 @@ static inline void move_part(const moving *m, uint8_t *row, uint8_t *grouped, si
   else memcpy(grouped, row, bytes);
 }
 
-static void move_block(const moving *m, uint8_t *numbers, uint8_t *scales, uint8_t *block, int64_t at) {
+static void move_block(const moving *m, uint8_t *numbers, uint8_t *scales, uint8_t *block,
+                       int64_t at) {
   for (int64_t j = 0; j < m->numbers / 4; j++) {
     uint8_t *quad = block + (j * m->wide + at) * 4;
     uint32_t word;
@@ -201,13 +208,18 @@ static void regroup(sl_storage storage, const sl_type *lies, void *rows, bool ba
     wide = SLI_MIN(n - r, SLI_STORAGE_GROUP);
     uint8_t *here = (uint8_t *)rows + r * bytes;
     memcpy(copy, here, (size_t)(wide * bytes));
-    const moving m = {sli_storage_numbers(storage), scales_of(storage), wide, storage == SL_STORAGE_Q8_0 ? 0x80808080 : 0, back};
+    const moving m = {sli_storage_numbers(storage), scales_of(storage), wide,
+                      storage == SL_STORAGE_Q8_0 ? 0x80808080 : 0, back};
     if (back) move_group(&m, here, copy, bytes);
     else move_group(&m, copy, here, bytes);
   }
   free(copy);
 }
 
-void sli_storage_group(sl_storage storage, const sl_type *lies, void *rows) { regroup(storage, lies, rows, false); }
+void sli_storage_group(sl_storage storage, const sl_type *lies, void *rows) {
+  regroup(storage, lies, rows, false);
+}
 
-void sli_storage_ungroup(sl_storage storage, const sl_type *lies, void *groups) { regroup(storage, lies, groups, true); }
+void sli_storage_ungroup(sl_storage storage, const sl_type *lies, void *groups) {
+  regroup(storage, lies, groups, true);
+}

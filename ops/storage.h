@@ -10,11 +10,10 @@
  * is exact in f32, so a number has one value however it is unpacked.
  *
  * For matrix products, block rows are grouped so that a product reads addresses in order, many rows
- * at a time. SLI_STORAGE_GROUP rows of a device form a group (the last may have fewer). A group is its
- * blocks, one behind the other. A block of a group of `wide` rows:
- *     Q8_0   8 quads [wide][4] of bytes, q + 128 | half d[wide]
- *     Q4_1   4 quads [wide][4] of bytes | half d[wide] | half m[wide]
- * A quad is, for each row, four bytes that are neighbours in that row. */
+ * at a time. SLI_STORAGE_GROUP rows of a device form a group (the last may have fewer). A group is
+ * its blocks, one behind the other. A block of a group of `wide` rows: Q8_0   8 quads [wide][4] of
+ * bytes, q + 128 | half d[wide] Q4_1   4 quads [wide][4] of bytes | half d[wide] | half m[wide] A
+ * quad is, for each row, four bytes that are neighbours in that row. */
 #ifndef SLUICE_OPS_STORAGE_H
 #define SLUICE_OPS_STORAGE_H
 
@@ -43,7 +42,8 @@ void sli_storage_pack(sl_storage storage, const sl_type *values, const float *fr
 void sli_storage_unpack(sl_storage storage, const sl_type *values, const void *from, float *out);
 
 /* Converts a file's blocks of the named type to the storage format `rest`. */
-void sli_storage_take(sl_storage storage, const char *type, const sl_type *values, const void *from, void *out);
+void sli_storage_take(sl_storage storage, const char *type, const sl_type *values, const void *from,
+                      void *out);
 
 /* Reorder rows on a device, from row-major order to groups and back. Formats without blocks are
  * unchanged. */
@@ -51,11 +51,17 @@ void sli_storage_group(sl_storage storage, const sl_type *lies, void *rows);
 void sli_storage_ungroup(sl_storage storage, const sl_type *lies, void *groups);
 
 /* Bytes of a row before its scales. */
-static inline size_t sli_storage_scales_at(sl_storage storage, int64_t k) { return (size_t)(storage == SL_STORAGE_Q8_0 ? k : k / 2); }
+static inline size_t sli_storage_scales_at(sl_storage storage, int64_t k) {
+  return (size_t)(storage == SL_STORAGE_Q8_0 ? k : k / 2);
+}
 
 /* Bytes that a row has in a block: those of its numbers, and all of them. */
-static inline int64_t sli_storage_numbers(sl_storage storage) { return storage == SL_STORAGE_Q8_0 ? 32 : 16; }
-static inline int64_t sli_storage_bytes(sl_storage storage) { return storage == SL_STORAGE_Q8_0 ? 34 : 20; }
+static inline int64_t sli_storage_numbers(sl_storage storage) {
+  return storage == SL_STORAGE_Q8_0 ? 32 : 16;
+}
+static inline int64_t sli_storage_bytes(sl_storage storage) {
+  return storage == SL_STORAGE_Q8_0 ? 34 : 20;
+}
 
 /* Group of a row of weights stored in blocks, by type: its address and its number of rows. */
 typedef struct sli_grouped {
@@ -63,19 +69,24 @@ typedef struct sli_grouped {
   int64_t wide;
 } sli_grouped;
 
-static inline sli_grouped sli_storage_grouped(const sl_type *lies, const void *weights, int64_t row) {
-  int64_t first = row / SLI_STORAGE_GROUP * SLI_STORAGE_GROUP, n = sl_type_rows(lies), left = n - first;
+static inline sli_grouped sli_storage_grouped(const sl_type *lies, const void *weights,
+                                              int64_t row) {
+  int64_t first = row / SLI_STORAGE_GROUP * SLI_STORAGE_GROUP, n = sl_type_rows(lies),
+          left = n - first;
   size_t at = (size_t)first * (size_t)sl_type_last(lies) * sizeof(int32_t);
-  return (sli_grouped){(const uint8_t *)weights + at, left < SLI_STORAGE_GROUP ? left : SLI_STORAGE_GROUP};
+  return (sli_grouped){(const uint8_t *)weights + at,
+                       left < SLI_STORAGE_GROUP ? left : SLI_STORAGE_GROUP};
 }
 
 /* Copies a row's numbers of block b of its group, and its scales. The numbers are as in a file, but
  * Q8_0 has 128 added. */
-static inline void sli_storage_block_of(sl_storage storage, sli_grouped group, int64_t row, int64_t b, uint8_t *numbers,
-                                     uint16_t *scales) {
+static inline void sli_storage_block_of(sl_storage storage, sli_grouped group, int64_t row,
+                                        int64_t b, uint8_t *numbers, uint16_t *scales) {
   int64_t at = row % SLI_STORAGE_GROUP, bytes = sli_storage_numbers(storage);
-  const uint8_t *block = group.blocks + b * group.wide * sli_storage_bytes(storage), *halves = block + group.wide * bytes;
-  for (int64_t j = 0; j < bytes / 4; j++) memcpy(numbers + 4 * j, block + (j * group.wide + at) * 4, 4);
+  const uint8_t *block = group.blocks + b * group.wide * sli_storage_bytes(storage),
+                *halves = block + group.wide * bytes;
+  for (int64_t j = 0; j < bytes / 4; j++)
+    memcpy(numbers + 4 * j, block + (j * group.wide + at) * 4, 4);
   memcpy(scales, halves + 2 * at, 2);
   if (storage == SL_STORAGE_Q4_1) memcpy(scales + 1, halves + 2 * (group.wide + at), 2);
 }

@@ -27,7 +27,10 @@ typedef struct sli_weighing {
 /* Reads the weighing from the attrs and from input `input`, the class weights. */
 static inline sli_weighing sli_weighing_of(const sl_call *call, int input) {
   int32_t ignore = call->attrs->ignore;
-  sli_weighing w = {NULL, 0, ignore == INT32_MIN ? 0 : ignore ? ignore : -100,
+  sli_weighing w = {NULL, 0,
+                    ignore == INT32_MIN ? 0
+                    : ignore            ? ignore
+                                        : -100,
                     call->attrs->value, call->attrs->upper};
   if (input >= call->nin || !call->in[input]) return w;
   w.weights = (const float *)call->in[input];

@@ -38,9 +38,7 @@ size_t sl_type_bytes(const sl_type *type) {
   return (size_t)sl_type_elements(type) * sl_dtype_bytes(type->dtype);
 }
 
-int64_t sl_type_last(const sl_type *type) {
-  return type->ndim > 0 ? type->dim[type->ndim - 1] : 1;
-}
+int64_t sl_type_last(const sl_type *type) { return type->ndim > 0 ? type->dim[type->ndim - 1] : 1; }
 
 int64_t sl_type_rows(const sl_type *type) {
   int64_t n = 1;

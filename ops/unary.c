@@ -32,47 +32,60 @@ static sl_status unary_b_infer(const sl_attrs *attrs, int nin, const sl_type *in
 }
 
 /* A linear function of a partial sum is a partial sum. */
-static int linear_signatures(const sl_attrs *attrs, int nin, const sl_type *in,
-                             sl_signature *out) {
+static int linear_signatures(const sl_attrs *attrs, int nin, const sl_type *in, sl_signature *out) {
   (void)attrs, (void)nin, (void)in;
   out[0] = (sl_signature){.in = {sli_partial()}, .out = {sli_partial()}};
   return 1;
 }
 
-#define FORWARD(name_, flops_, infer_, ...)                                           \
-  SLI_COST(name_##_cost, 0, 1, flops_)                                         \
-  const sl_op sl_op_##name_ = {                                                \
-      .name = #name_, .min_in = 1, .max_in = 1, .nout = 1,                     \
-      .narrow_in = 1, .narrow_out = 1, .cheap = true,                          \
-      .pieces = SL_PIECES_ELEMENTS,    .in_place = {1},                               \
-      .infer = infer_, .cost = name_##_cost,                            \
-      __VA_ARGS__                                                              \
+#define FORWARD(name_, flops_, infer_, ...)                  \
+  SLI_COST(name_##_cost, 0, 1, flops_)                       \
+  const sl_op sl_op_##name_ = {.name = #name_,               \
+                               .min_in = 1,                  \
+                               .max_in = 1,                  \
+                               .nout = 1,                    \
+                               .narrow_in = 1,               \
+                               .narrow_out = 1,              \
+                               .cheap = true,                \
+                               .pieces = SL_PIECES_ELEMENTS, \
+                               .in_place = {1},              \
+                               .infer = infer_,              \
+                               .cost = name_##_cost,         \
+                               __VA_ARGS__};
+
+#define BACK(name_, flops_)                  \
+  SLI_COST(name_##_b_cost, 0, 1, flops_ + 2) \
+  const sl_op sl_op_##name_##_b = {          \
+      .name = #name_ "_b",                   \
+      .min_in = 2,                           \
+      .max_in = 2,                           \
+      .nout = 1,                             \
+      .narrow_in = 3,                        \
+      .narrow_out = 1,                       \
+      .pieces = SL_PIECES_ELEMENTS,          \
+      .in_place = {3},                       \
+      .infer = unary_b_infer,                \
+      .cost = name_##_b_cost,                \
   };
 
-#define BACK(name_, flops_)                                                    \
-  SLI_COST(name_##_b_cost, 0, 1, flops_ + 2)                                   \
-  const sl_op sl_op_##name_##_b = {                                            \
-      .name = #name_ "_b", .min_in = 2, .max_in = 2, .nout = 1,                \
-      .narrow_in = 3, .narrow_out = 1,                                         \
-      .pieces = SL_PIECES_ELEMENTS,    .in_place = {3},                               \
-      .infer = unary_b_infer, .cost = name_##_b_cost,                          \
-  };
-
-#define ROWS(name, flops, infer, ...)                                          \
-  FORWARD(name, flops, infer,                                                  \
-          .grad = {{.op = &sl_op_##name##_b, .cls = SL_CLASS_B,                \
-                    .in = {__VA_ARGS__, SL_DOUT(0)}, .nof = 1, .of = {0}}})           \
+#define ROWS(name, flops, infer, ...)                \
+  FORWARD(name, flops, infer,                        \
+          .grad = {{.op = &sl_op_##name##_b,         \
+                    .cls = SL_CLASS_B,               \
+                    .in = {__VA_ARGS__, SL_DOUT(0)}, \
+                    .nof = 1,                        \
+                    .of = {0}}})                     \
   BACK(name, flops)
 #define ROWS_IN(name, flops) ROWS(name, flops, unary_infer, SL_IN(0))
 #define ROWS_BOUNDS(name, flops) ROWS(name, flops, clamp_infer, SL_IN(0))
 #define ROWS_OUT(name, flops) ROWS(name, flops, unary_infer, SL_OUT(0))
 #define ROWS_CAP(name, flops) ROWS(name, flops, softcap_infer, SL_OUT(0))
-#define ROWS_SAME(name, flops)                                                 \
-  FORWARD(name, flops, unary_infer, .signatures = linear_signatures,                        \
-          .grad = {{.op = &sl_op_##name, .cls = SL_CLASS_B,                    \
-                    .in = {SL_DOUT(0)}, .nof = 1, .of = {0}}})
-#define ROWS_THROUGH(name, flops)                                              \
-  FORWARD(name, flops, unary_infer,                                            \
+#define ROWS_SAME(name, flops)                                   \
+  FORWARD(                                                       \
+      name, flops, unary_infer, .signatures = linear_signatures, \
+      .grad = {{.op = &sl_op_##name, .cls = SL_CLASS_B, .in = {SL_DOUT(0)}, .nof = 1, .of = {0}}})
+#define ROWS_THROUGH(name, flops)   \
+  FORWARD(name, flops, unary_infer, \
           .grad = {{.cls = SL_CLASS_B, .in = {SL_DOUT(0)}, .nof = 1, .of = {0}}})
 #define UNARY(name, how, flops, y, dx) ROWS_##how(name, flops)
 

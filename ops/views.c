@@ -19,7 +19,8 @@ static void move_cost(const sl_attrs *attrs, int nin, const sl_type *in, const s
 /* ---- concatenation along one dim --------------------------------------------------- */
 
 static sl_status want_axis(const sl_attrs *attrs, const sl_type *type) {
-  if (attrs->axes && !(attrs->axes & (attrs->axes - 1)) && sli_concat_axis(attrs) < type->ndim) return SL_OK;
+  if (attrs->axes && !(attrs->axes & (attrs->axes - 1)) && sli_concat_axis(attrs) < type->ndim)
+    return SL_OK;
   return sli_misfit(type, "attrs.axes must have one bit, of a dim of the inputs, not %#x",
                     attrs->axes);
 }
@@ -32,7 +33,8 @@ static sl_status want_row(const sl_attrs *attrs, int n, const sl_type *types, in
   for (int i = 0; i < n; i++) {
     sl_type want = types[0];
     char name[32];
-    if (types[i].ndim == want.ndim) want.dim[sli_concat_axis(attrs)] = types[i].dim[sli_concat_axis(attrs)];
+    if (types[i].ndim == want.ndim)
+      want.dim[sli_concat_axis(attrs)] = types[i].dim[sli_concat_axis(attrs)];
     snprintf(name, sizeof name, "input %d", i);
     SLI_TRY(sli_want(name, &types[i], &want));
     *sum += want.dim[sli_concat_axis(attrs)];
@@ -66,8 +68,7 @@ static int concat_b_outputs(const sl_attrs *attrs, int nin) {
 }
 
 /* Splits along any dim but the concatenated one. */
-static int concat_signatures(const sl_attrs *attrs, int nin, const sl_type *in,
-                             sl_signature *out) {
+static int concat_signatures(const sl_attrs *attrs, int nin, const sl_type *in, sl_signature *out) {
   int count = 0;
   for (int d = 0; d < in[0].ndim; d++) {
     if (d == sli_concat_axis(attrs)) continue;
@@ -97,8 +98,9 @@ static sl_status split_infer(const sl_attrs *attrs, int nin, const sl_type *in, 
     if (lengths->of[o] < 1) return sl_fail(SL_E_SHAPE, "part %d must have a position at least", o);
   }
   return sum == in[0].dim[sli_concat_axis(attrs)]
-             ? SL_OK : sli_misfit(&in[0], "the parts have %lld positions of dim %d together",
-                                  (long long)sum, sli_concat_axis(attrs));
+             ? SL_OK
+             : sli_misfit(&in[0], "the parts have %lld positions of dim %d together",
+                          (long long)sum, sli_concat_axis(attrs));
 }
 
 static int split_signatures(const sl_attrs *attrs, int nin, const sl_type *in, sl_signature *out) {
@@ -158,8 +160,10 @@ static sl_status reshape_group(const sl_reshaping *r, const group *g, const sl_t
   int64_t whole = r->from.dim[g->from_lead], part = in->dim[g->from_lead];
   int64_t length = r->to.dim[g->to_lead] * part;
   if (length % whole)
-    return sli_misfit(in, "%lld of %lld positions of dim %d are not whole positions of dim %d of "
-                      "the new shape", (long long)part, (long long)whole, g->from_lead, g->to_lead);
+    return sli_misfit(in,
+                      "%lld of %lld positions of dim %d are not whole positions of dim %d of "
+                      "the new shape",
+                      (long long)part, (long long)whole, g->from_lead, g->to_lead);
   out->dim[g->to_lead] = length / whole;
   return SL_OK;
 }
@@ -172,8 +176,7 @@ static sl_status reshape_infer(const sl_attrs *attrs, int nin, const sl_type *in
   if (sl_type_elements(&r->from) != sl_type_elements(&r->to))
     return sli_misfit(&r->from, "%lld elements, those of the new shape %s, are wanted",
                       (long long)sl_type_elements(&r->to), sl_type_format(text, &r->to));
-  if (in[0].ndim != r->from.ndim)
-    return sli_misfit(&in[0], "x must have %d dims", r->from.ndim);
+  if (in[0].ndim != r->from.ndim) return sli_misfit(&in[0], "x must have %d dims", r->from.ndim);
   out[0] = r->to;
   out[0].dtype = in[0].dtype;
   for (group g = {0}; next_group(r, &g);) SLI_TRY(reshape_group(r, &g, &in[0], &out[0]));
@@ -264,7 +267,8 @@ static sl_status expand_infer(const sl_attrs *attrs, int nin, const sl_type *in,
   int ndim = like ? like->ndim : attrs->ndims;
   if (x->dtype != SL_F32 && x->dtype != SL_I32) return sli_misfit(x, "x must be f32 or i32");
   if (ndim < x->ndim || ndim > SL_MAX_DIMS)
-    return sli_misfit(x, "x cannot have %d dims: its own at least, and %d at most", ndim, SL_MAX_DIMS);
+    return sli_misfit(x, "x cannot have %d dims: its own at least, and %d at most", ndim,
+                      SL_MAX_DIMS);
   *out = (sl_type){.dtype = x->dtype, .ndim = ndim};
   for (int d = 0; d < ndim; d++) {
     int64_t own = d < ndim - x->ndim ? 1 : x->dim[d - (ndim - x->ndim)];
@@ -281,8 +285,7 @@ static int expand_signatures(const sl_attrs *attrs, int nin, const sl_type *in, 
   const sl_type *x = &in[0];
   bool like = nin > 1 && in[1].ndim >= 0;
   int ndim = like ? in[1].ndim : attrs->ndims, n = 0;
-  if (x->dtype == SL_F32)
-    out[n++] = (sl_signature){.in = {sli_partial()}, .out = {sli_partial()}};
+  if (x->dtype == SL_F32) out[n++] = (sl_signature){.in = {sli_partial()}, .out = {sli_partial()}};
   for (int d = 0; d < ndim; d++) {
     int own = d - (ndim - x->ndim);
     out[n] = (sl_signature){.out = {sli_split(d)}};
@@ -296,68 +299,136 @@ static int expand_signatures(const sl_attrs *attrs, int nin, const sl_type *in, 
 /* ---- ops ---------------------------------------------------------------------------- */
 
 const sl_op sl_op_concat = {
-    .name = "concat", .min_in = 1, .max_in = -1, .nout = 1,
-    .narrow_in = ~0u, .narrow_out = 1,
-    .pieces = SL_PIECES_SIGNATURES, .signatures = concat_signatures,
-    .infer = concat_infer, .cost = move_cost, .cheap = true,
-    .grad = {{.op = &sl_op_concat_b, .cls = SL_CLASS_B, .in = {SL_DOUT(0), SL_INS(0)}, .nof = 1,
-              .of = {0}, .rest = true}},
+    .name = "concat",
+    .min_in = 1,
+    .max_in = -1,
+    .nout = 1,
+    .narrow_in = ~0u,
+    .narrow_out = 1,
+    .pieces = SL_PIECES_SIGNATURES,
+    .signatures = concat_signatures,
+    .infer = concat_infer,
+    .cost = move_cost,
+    .cheap = true,
+    .grad = {{.op = &sl_op_concat_b,
+              .cls = SL_CLASS_B,
+              .in = {SL_DOUT(0), SL_INS(0)},
+              .nof = 1,
+              .of = {0},
+              .rest = true}},
 };
 
 const sl_op sl_op_concat_b = {
-    .name = "concat_b", .min_in = 2, .max_in = -1, .nout = -1, .outputs = concat_b_outputs,
-    .narrow_in = ~0u, .narrow_out = ~0u, .unread = ~1u,
+    .name = "concat_b",
+    .min_in = 2,
+    .max_in = -1,
+    .nout = -1,
+    .outputs = concat_b_outputs,
+    .narrow_in = ~0u,
+    .narrow_out = ~0u,
+    .unread = ~1u,
     .pieces = SL_PIECES_SIGNATURES,
-    .infer = concat_b_infer, .cost = move_cost,
+    .infer = concat_b_infer,
+    .cost = move_cost,
 };
 
 const sl_op sl_op_split = {
-    .name = "split", .min_in = 1, .max_in = 1, .nout = -1, .outputs = split_outputs,
-    .narrow_in = 1, .narrow_out = ~0u,
-    .pieces = SL_PIECES_SIGNATURES, .signatures = split_signatures,
-    .infer = split_infer, .cost = move_cost, .cheap = true,
+    .name = "split",
+    .min_in = 1,
+    .max_in = 1,
+    .nout = -1,
+    .outputs = split_outputs,
+    .narrow_in = 1,
+    .narrow_out = ~0u,
+    .pieces = SL_PIECES_SIGNATURES,
+    .signatures = split_signatures,
+    .infer = split_infer,
+    .cost = move_cost,
+    .cheap = true,
     .hash = split_hash,
     .grad = {{.op = &sl_op_concat, .cls = SL_CLASS_B, .in = {SL_DOUTS(0)}, .nof = 1, .of = {0}}},
 };
 
 const sl_op sl_op_reshape = {
-    .name = "reshape", .min_in = 1, .max_in = 1, .nout = 1,
-    .narrow_in = 1, .narrow_out = 1,    .in_place = {1},
-    .pieces = SL_PIECES_SIGNATURES, .signatures = reshape_signatures,
-    .infer = reshape_infer, .cost = move_cost, .cheap = true,
+    .name = "reshape",
+    .min_in = 1,
+    .max_in = 1,
+    .nout = 1,
+    .narrow_in = 1,
+    .narrow_out = 1,
+    .in_place = {1},
+    .pieces = SL_PIECES_SIGNATURES,
+    .signatures = reshape_signatures,
+    .infer = reshape_infer,
+    .cost = move_cost,
+    .cheap = true,
     .hash = reshape_hash,
-    .grad = {{.op = &sl_op_reshape_b, .cls = SL_CLASS_B, .in = {SL_DOUT(0), SL_IN(0)}, .nof = 1,
+    .grad = {{.op = &sl_op_reshape_b,
+              .cls = SL_CLASS_B,
+              .in = {SL_DOUT(0), SL_IN(0)},
+              .nof = 1,
               .of = {0}}},
 };
 
 const sl_op sl_op_reshape_b = {
-    .name = "reshape_b", .min_in = 2, .max_in = 2, .nout = 1,
-    .narrow_in = 1, .narrow_out = 1,    .in_place = {1}, .unread = 2,
+    .name = "reshape_b",
+    .min_in = 2,
+    .max_in = 2,
+    .nout = 1,
+    .narrow_in = 1,
+    .narrow_out = 1,
+    .in_place = {1},
+    .unread = 2,
     .pieces = SL_PIECES_SIGNATURES,
-    .infer = reshape_b_infer, .cost = move_cost, .hash = reshape_hash,
+    .infer = reshape_b_infer,
+    .cost = move_cost,
+    .hash = reshape_hash,
 };
 
 const sl_op sl_op_permute = {
-    .name = "permute", .min_in = 1, .max_in = 1, .nout = 1,
-    .narrow_in = 1, .narrow_out = 1,
-    .pieces = SL_PIECES_SIGNATURES, .signatures = permute_signatures,
-    .infer = permute_infer, .cost = move_cost, .cheap = true,
-    .grad = {{.op = &sl_op_permute_b, .cls = SL_CLASS_B, .in = {SL_DOUT(0)}, .nof = 1,
-              .of = {0}}},
+    .name = "permute",
+    .min_in = 1,
+    .max_in = 1,
+    .nout = 1,
+    .narrow_in = 1,
+    .narrow_out = 1,
+    .pieces = SL_PIECES_SIGNATURES,
+    .signatures = permute_signatures,
+    .infer = permute_infer,
+    .cost = move_cost,
+    .cheap = true,
+    .grad = {{.op = &sl_op_permute_b, .cls = SL_CLASS_B, .in = {SL_DOUT(0)}, .nof = 1, .of = {0}}},
 };
 
 const sl_op sl_op_permute_b = {
-    .name = "permute_b", .min_in = 1, .max_in = 1, .nout = 1,
-    .narrow_in = 1, .narrow_out = 1,
+    .name = "permute_b",
+    .min_in = 1,
+    .max_in = 1,
+    .nout = 1,
+    .narrow_in = 1,
+    .narrow_out = 1,
     .pieces = SL_PIECES_SIGNATURES,
-    .infer = permute_b_infer, .cost = move_cost,
+    .infer = permute_b_infer,
+    .cost = move_cost,
 };
 
 const sl_op sl_op_expand = {
-    .name = "expand", .min_in = 1, .max_in = 2, .nout = 1,
-    .narrow_in = 3, .narrow_out = 1, .located = true, .unread = 2,
-    .pieces = SL_PIECES_SIGNATURES, .signatures = expand_signatures,
-    .infer = expand_infer, .cost = move_cost, .cheap = true,
-    .grad = {{.op = &sl_op_expand_b, .cls = SL_CLASS_B, .in = {SL_DOUT(0), SL_IN(0)}, .nof = 1,
+    .name = "expand",
+    .min_in = 1,
+    .max_in = 2,
+    .nout = 1,
+    .narrow_in = 3,
+    .narrow_out = 1,
+    .located = true,
+    .unread = 2,
+    .pieces = SL_PIECES_SIGNATURES,
+    .signatures = expand_signatures,
+    .infer = expand_infer,
+    .cost = move_cost,
+    .cheap = true,
+    .grad = {{.op = &sl_op_expand_b,
+              .cls = SL_CLASS_B,
+              .in = {SL_DOUT(0), SL_IN(0)},
+              .nof = 1,
               .of = {0}}},
 };

@@ -68,7 +68,8 @@ static sl_status part_infer(const sl_attrs *attrs, int nin, const sl_type *in, s
 static sl_status join_infer(const sl_attrs *attrs, int nin, const sl_type *in, sl_type *out) {
   (void)attrs, (void)nin;
   SLI_TRY(sli_want_array("parts", &in[0], SL_F32, -1));
-  if (sl_type_last(&in[0]) % SLI_WEIGHTED_PART) return sli_misfit(&in[0], "parts must be f32[..., 4 * n]");
+  if (sl_type_last(&in[0]) % SLI_WEIGHTED_PART)
+    return sli_misfit(&in[0], "parts must be f32[..., 4 * n]");
   out[0] = SL_SCALAR(SL_F64);
   out[1] = sli_type_without_last(&in[0], SL_F32);
   return SL_OK;
@@ -78,7 +79,8 @@ static sl_status join_infer(const sl_attrs *attrs, int nin, const sl_type *in, s
 static int cross_entropy_signatures(const sl_attrs *attrs, int nin, const sl_type *in,
                                     sl_signature *out) {
   (void)attrs, (void)nin;
-  out[0] = (sl_signature){.in = {sli_split_last(&in[0])}, .first = 1,
+  out[0] = (sl_signature){.in = {sli_split_last(&in[0])},
+                          .first = 1,
                           .local = &sl_op_weighted_cross_entropy_part,
                           .joined = &sl_op_weighted_cross_entropy_join};
   return 1;
@@ -102,38 +104,70 @@ static sl_status cross_entropy_check(const sl_call *call) {
 /* ---- ops --------------------------------------------------------------------------------- */
 
 const sl_op sl_op_target_weight = {
-    .name = "target_weight", .min_in = 1, .max_in = 2, .nout = 1,
-    .pieces = SL_PIECES_SUM, .whole = 2, .batch = true,
-    .infer = target_weight_infer, .cost = target_weight_cost,
+    .name = "target_weight",
+    .min_in = 1,
+    .max_in = 2,
+    .nout = 1,
+    .pieces = SL_PIECES_SUM,
+    .whole = 2,
+    .batch = true,
+    .infer = target_weight_infer,
+    .cost = target_weight_cost,
 };
 
 const sl_op sl_op_weighted_cross_entropy = {
-    .name = "weighted_cross_entropy", .min_in = 3, .max_in = 4, .nout = 2,
-    .narrow_in = 1, .padded = true,
-    .pieces = SL_PIECES_SUM, .whole = 12,
-    .infer = cross_entropy_infer, .cost = cross_entropy_cost, .check = cross_entropy_check,
+    .name = "weighted_cross_entropy",
+    .min_in = 3,
+    .max_in = 4,
+    .nout = 2,
+    .narrow_in = 1,
+    .padded = true,
+    .pieces = SL_PIECES_SUM,
+    .whole = 12,
+    .infer = cross_entropy_infer,
+    .cost = cross_entropy_cost,
+    .check = cross_entropy_check,
     .signatures = cross_entropy_signatures,
-    .grad = {{.op = &sl_op_weighted_cross_entropy_b, .cls = SL_CLASS_F,
+    .grad = {{.op = &sl_op_weighted_cross_entropy_b,
+              .cls = SL_CLASS_F,
               .in = {SL_IN(0), SL_IN(1), SL_OUT(1), SL_IN(2), SL_DOUT(0), SL_IN(3)},
-              .nof = 1, .of = {0}}},
+              .nof = 1,
+              .of = {0}}},
 };
 
 const sl_op sl_op_weighted_cross_entropy_b = {
-    .name = "weighted_cross_entropy_b", .min_in = 5, .max_in = 6, .nout = 1,
-    .narrow_in = 1, .narrow_out = 1, .padded = true,
-    .pieces = SL_PIECES_ROWS,    .in_place = {1},
-    .infer = cross_entropy_b_infer, .cost = cross_entropy_b_cost,
+    .name = "weighted_cross_entropy_b",
+    .min_in = 5,
+    .max_in = 6,
+    .nout = 1,
+    .narrow_in = 1,
+    .narrow_out = 1,
+    .padded = true,
+    .pieces = SL_PIECES_ROWS,
+    .in_place = {1},
+    .infer = cross_entropy_b_infer,
+    .cost = cross_entropy_b_cost,
 };
 
 const sl_op sl_op_weighted_cross_entropy_part = {
-    .name = "weighted_cross_entropy_part", .min_in = 3, .max_in = 4, .nout = 1,
-    .narrow_in = 1, .padded = true,
-    .pieces = SL_PIECES_ROWS, .whole = 12,
-    .infer = part_infer, .cost = part_cost,
+    .name = "weighted_cross_entropy_part",
+    .min_in = 3,
+    .max_in = 4,
+    .nout = 1,
+    .narrow_in = 1,
+    .padded = true,
+    .pieces = SL_PIECES_ROWS,
+    .whole = 12,
+    .infer = part_infer,
+    .cost = part_cost,
 };
 
 const sl_op sl_op_weighted_cross_entropy_join = {
-    .name = "weighted_cross_entropy_join", .min_in = 1, .max_in = 1, .nout = 2,
+    .name = "weighted_cross_entropy_join",
+    .min_in = 1,
+    .max_in = 1,
+    .nout = 2,
     .pieces = SL_PIECES_SUM,
-    .infer = join_infer, .cost = join_cost,
+    .infer = join_infer,
+    .cost = join_cost,
 };

@@ -93,9 +93,10 @@ sl_status sli_window_check(const sl_attrs *attrs, const sl_type *x, const sl_typ
   SLI_TRY(w ? check_kernel(r, &to, x, w) : check_pool(r, &to));
   for (int a = 0; a < 2; a++)
     if (reach(&to, a) > to.in[a] + 2 * to.pad[a])
-      return sl_fail(SL_E_SHAPE, "a window of %lld does not fit into %lld positions and a pad of "
-                     "%lld on both sides", (long long)reach(&to, a), (long long)to.in[a],
-                     (long long)to.pad[a]);
+      return sl_fail(SL_E_SHAPE,
+                     "a window of %lld does not fit into %lld positions and a pad of "
+                     "%lld on both sides",
+                     (long long)reach(&to, a), (long long)to.in[a], (long long)to.pad[a]);
   return SL_OK;
 }
 

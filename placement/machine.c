@@ -36,8 +36,7 @@ static sl_status select_source(hwloc_topology_t topology, const char *descriptio
       return sl_fail(SL_E_INPUT, "cannot read the machine description %s: %s", description,
                      strerror(errno));
     if (hwloc_topology_set_xml(topology, description))
-      return sl_fail(SL_E_INPUT, "%s is not a machine description that lstopo wrote",
-                     description);
+      return sl_fail(SL_E_INPUT, "%s is not a machine description that lstopo wrote", description);
     return SL_OK;
   }
   if (hwloc_topology_set_synthetic(topology, description))
@@ -52,12 +51,11 @@ static sl_status machine_load(const char *description, hwloc_topology_t *out) {
   hwloc_topology_t topology;
   if (hwloc_topology_init(&topology)) return sl_fail(SL_E_MEMORY, "hwloc does not start");
   /* I/O devices of a described machine are free to load; for this one near.c asks the system. */
-  if (description)
-    hwloc_topology_set_io_types_filter(topology, HWLOC_TYPE_FILTER_KEEP_IMPORTANT);
+  if (description) hwloc_topology_set_io_types_filter(topology, HWLOC_TYPE_FILTER_KEEP_IMPORTANT);
   sl_status status = select_source(topology, description);
   if (!status && hwloc_topology_load(topology))
-    status = sl_fail(SL_E_INPUT, "hwloc cannot read the machine%s%s: %s",
-                     description ? " " : "", description ? description : "", strerror(errno));
+    status = sl_fail(SL_E_INPUT, "hwloc cannot read the machine%s%s: %s", description ? " " : "",
+                     description ? description : "", strerror(errno));
   if (status) {
     hwloc_topology_destroy(topology);
     return status;
@@ -89,8 +87,7 @@ static int find_node(const sl_machine *machine, hwloc_obj_t core) {
 
 /* Part of the machine that a NUMA node is attached to. */
 static hwloc_obj_t find_locality(const sl_machine *machine, int node) {
-  hwloc_obj_t object =
-      hwloc_get_obj_by_type(machine->topology, HWLOC_OBJ_NUMANODE, (unsigned)node);
+  hwloc_obj_t object = hwloc_get_obj_by_type(machine->topology, HWLOC_OBJ_NUMANODE, (unsigned)node);
   while (object && hwloc_obj_type_is_memory(object->type)) object = object->parent;
   return object ? object : hwloc_get_root_obj(machine->topology);
 }

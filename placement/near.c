@@ -32,8 +32,8 @@ static hwloc_obj_t ask_system(const sl_machine *machine, const char *pci) {
   hwloc_bitmap_t near = hwloc_bitmap_alloc();
   hwloc_bitmap_list_sscanf(near, list);
   hwloc_bitmap_and(near, near, hwloc_topology_get_topology_cpuset(machine->topology));
-  hwloc_obj_t part = hwloc_bitmap_iszero(near)
-                         ? NULL : hwloc_get_obj_covering_cpuset(machine->topology, near);
+  hwloc_obj_t part =
+      hwloc_bitmap_iszero(near) ? NULL : hwloc_get_obj_covering_cpuset(machine->topology, near);
   hwloc_bitmap_free(near);
   return part;
 }
@@ -42,7 +42,8 @@ static hwloc_obj_t ask_system(const sl_machine *machine, const char *pci) {
 static hwloc_obj_t part_of(const sl_machine *machine, const char *pci) {
   hwloc_obj_t device = pci ? hwloc_get_pcidev_by_busidstring(machine->topology, pci) : NULL;
   hwloc_obj_t part = device ? hwloc_get_non_io_ancestor_obj(machine->topology, device)
-                     : pci ? ask_system(machine, pci) : NULL;
+                     : pci  ? ask_system(machine, pci)
+                            : NULL;
   while (part && (hwloc_obj_type_is_memory(part->type) || is_empty(machine, part)))
     part = part->parent;
   return part ? part : hwloc_get_root_obj(machine->topology);
@@ -63,7 +64,9 @@ sl_status sl_placement_create_near(const sl_machine *machine, int devices, const
     return sl_fail(SL_E_USAGE, "cannot place %d devices: 1 or more, and not that many", devices);
   sl_placement *p = sli_calloc(1, sizeof *p);
   int *used = sli_calloc((size_t)machine->ncores, sizeof *used);
-  *p = (sl_placement){.machine = machine, .devices = devices, .threads = 1,
+  *p = (sl_placement){.machine = machine,
+                      .devices = devices,
+                      .threads = 1,
                       .core = sli_calloc((size_t)devices, sizeof *p->core),
                       .pci = sli_calloc((size_t)devices, sizeof *p->pci)};
   for (int d = 0; d < devices; d++) {

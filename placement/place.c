@@ -27,10 +27,10 @@
 
 typedef struct filling {
   const sl_machine *machine;
-  int threads;  /* T */
-  bool *taken;  /* [ncores] */
-  int *core;    /* [devices][T] */
-  int placed;   /* number of devices placed */
+  int threads; /* T */
+  bool *taken; /* [ncores] */
+  int *core;   /* [devices][T] */
+  int placed;  /* number of devices placed */
 } filling;
 
 static int count_free(const filling *fill, hwloc_obj_t part) {
@@ -77,8 +77,8 @@ static int compare_devices(const void *a, const void *b) {
 
 static void place_apart(sl_placement *placement) {
   const sl_machine *machine = placement->machine;
-  filling fill = {machine, placement->threads,
-                  sli_calloc((size_t)machine->ncores, sizeof(bool)), placement->core, 0};
+  filling fill = {machine, placement->threads, sli_calloc((size_t)machine->ncores, sizeof(bool)),
+                  placement->core, 0};
   int left = placement->devices;
   for (int i = 0; i < machine->nnodes; i++)
     if (is_local(machine, i)) left -= fill_part(&fill, machine->locality[i], left);
@@ -100,18 +100,16 @@ sl_status sl_placement_create(const sl_machine *machine, int devices, int thread
     return sl_fail(SL_E_USAGE, "cannot place %d devices of %d threads: both must be 1 or more",
                    devices, threads);
   if (devices > (1 << 20) / threads)
-    return sl_fail(SL_E_USAGE, "cannot place %d devices of %d threads: too many threads",
-                   devices, threads);
+    return sl_fail(SL_E_USAGE, "cannot place %d devices of %d threads: too many threads", devices,
+                   threads);
   sl_placement *placement = sli_calloc(1, sizeof *placement);
   placement->machine = machine;
   placement->devices = devices;
   placement->threads = threads;
   placement->core = sli_calloc((size_t)devices * (size_t)threads, sizeof *placement->core);
   placement->shared = devices * threads > machine->ncores;
-  if (placement->shared)
-    place_in_turn(placement);
-  else
-    place_apart(placement);
+  if (placement->shared) place_in_turn(placement);
+  else place_apart(placement);
   *out = placement;
   return SL_OK;
 }
@@ -129,9 +127,9 @@ int sl_placement_default(const sl_machine *machine, int devices) {
 }
 
 int sl_placement_core(const sl_placement *placement, int device, int thread) {
-  SLI_CHECK(device >= 0 && device < placement->devices && thread >= 0 &&
-                thread < placement->threads,
-            "thread %d of device %d was not placed", thread, device);
+  SLI_CHECK(
+      device >= 0 && device < placement->devices && thread >= 0 && thread < placement->threads,
+      "thread %d of device %d was not placed", thread, device);
   return placement->core[device * placement->threads + thread];
 }
 

@@ -11,8 +11,8 @@ struct sl_machine {
   hwloc_obj_type_t leaf; /* object type of a core: HWLOC_OBJ_CORE, or HWLOC_OBJ_PU if the system
                             does not report cores */
   int ncores, nnodes;
-  hwloc_obj_t *cores; /* [ncores] cores in logical order: neighbours share the most caches */
-  int *node;          /* [ncores] */
+  hwloc_obj_t *cores;    /* [ncores] cores in logical order: neighbours share the most caches */
+  int *node;             /* [ncores] */
   hwloc_obj_t *locality; /* [nnodes] smallest part of the machine around a node's cores */
 };
 
@@ -20,7 +20,7 @@ struct sl_placement {
   const sl_machine *machine;
   int devices, threads;
   bool shared;
-  int *core; /* [devices][threads] */
+  int *core;  /* [devices][threads] */
   char **pci; /* [devices] addresses of the GPUs that are driven; NULL: CPU devices */
 };
 

@@ -10,8 +10,7 @@
 enum { TEXT = 256 };
 
 /* Appends to a text of TEXT bytes, truncating it. */
-__attribute__((format(printf, 2, 3)))
-static void append(char *text, const char *format, ...) {
+__attribute__((format(printf, 2, 3))) static void append(char *text, const char *format, ...) {
   size_t length = strlen(text);
   va_list args;
   va_start(args, format);
@@ -83,15 +82,15 @@ static void print_device(const sl_placement *placement, int device, FILE *out) {
                  nodes = hwloc_bitmap_alloc();
   collect(placement, device, cores, pus, nodes);
   char name[32], cores_text[TEXT] = "", pus_text[TEXT] = "", nodes_text[TEXT] = "",
-       caches[TEXT] = "";
+                 caches[TEXT] = "";
   snprintf(name, sizeof name, "%s:%d", placement->pci ? "cuda" : "cpu", device);
   append_set(cores_text, cores);
   append_set(pus_text, pus);
   append_set(nodes_text, nodes);
   append_caches(caches, placement, device, pus, HWLOC_OBJ_L3CACHE);
   append_caches(caches, placement, device, pus, HWLOC_OBJ_L2CACHE);
-  fprintf(out, "%-8s %7d  %-10s %-10s %-5s %s\n", name, placement->threads, cores_text,
-          pus_text, nodes_text, *caches ? caches : "unknown");
+  fprintf(out, "%-8s %7d  %-10s %-10s %-5s %s\n", name, placement->threads, cores_text, pus_text,
+          nodes_text, *caches ? caches : "unknown");
   if (placement->pci && *placement->pci[device])
     fprintf(out, "%-8s drives the GPU at %s\n", "", placement->pci[device]);
   hwloc_bitmap_free(cores);

@@ -12,7 +12,7 @@
 typedef struct choice {
   sl_session *s;
   tick *tick;
-  int64_t rows;   /* rows left in the tick */
+  int64_t rows; /* rows left in the tick */
 } choice;
 
 static void take_rows(choice *c, request *r, int64_t rows) {
@@ -31,7 +31,9 @@ static void take_rows(choice *c, request *r, int64_t rows) {
   sli_prefixes_note(c->s, r);
 }
 
-static bool has_room(const choice *c) { return c->rows > 0 && c->tick->count < c->s->about.sequences; }
+static bool has_room(const choice *c) {
+  return c->rows > 0 && c->tick->count < c->s->about.sequences;
+}
 
 /* ---- preemption ---------------------------------------------------------------------------- */
 
@@ -73,7 +75,9 @@ static bool find_pages(choice *c, request *r, int64_t rows) {
 
 /* ---- running requests ------------------------------------------------------------------------ */
 
-static bool is_ready(const request *r) { return r->standing == RUNNING && !r->cancelled && r->fed < r->count; }
+static bool is_ready(const request *r) {
+  return r->standing == RUNNING && !r->cancelled && r->fed < r->count;
+}
 
 /* Returns whether the prompt has been fed and the last token is known. */
 static bool decodes(const request *r) { return r->fed + 1 == r->count && r->fed >= r->nprompt; }
@@ -134,8 +138,9 @@ static request *choose_find(const sl_session *s, uint64_t id) {
 
 /* Ends the session: the line cannot belong to a run of these requests. */
 static bool refuse_line(const sl_session *s, const sli_log_entry *e, const char *why) {
-  char *text = sli_format("%s: line %lld takes %lld rows from %lld on of request %llu, %s", s->options.replay,
-                          s->log.number, (long long)e->rows, (long long)e->from, (unsigned long long)e->id, why);
+  char *text = sli_format("%s: line %lld takes %lld rows from %lld on of request %llu, %s",
+                          s->options.replay, s->log.number, (long long)e->rows, (long long)e->from,
+                          (unsigned long long)e->id, why);
   sl_runtime_abort(s->about.rt, SL_E_INPUT, text);
   free(text);
   return false;
@@ -151,7 +156,8 @@ static bool is_possible(const choice *c, const request *r, const sli_log_entry *
 /* Admits a request behind the pages that the log names. False: not yet, or never. */
 static bool let_in_again(sl_session *s, request *r, const sli_log_entry *e) {
   int64_t shared = e->from / SL_PAGE;
-  if (shared > sli_prefixes_find(s, r)) return refuse_line(s, e, "and the pages in front of these are not there");
+  if (shared > sli_prefixes_find(s, r))
+    return refuse_line(s, e, "and the pages in front of these are not there");
   return let_in(s, r, shared);
 }
 
@@ -159,7 +165,8 @@ static bool follow_part(choice *c, request *r, const sli_log_entry *e) {
   if (!is_possible(c, r, e)) return refuse_line(c->s, e, "which it has not");
   if (r->standing == YIELDING || e->from + e->rows > r->count) return false;
   bool queued = r->standing == QUEUED;
-  if (queued ? !let_in_again(c->s, r, e) : !sli_pages_take(c->s, r, e->from + e->rows)) return false;
+  if (queued ? !let_in_again(c->s, r, e) : !sli_pages_take(c->s, r, e->from + e->rows))
+    return false;
   take_rows(c, r, e->rows);
   return true;
 }
@@ -220,11 +227,16 @@ typedef struct writer {
 } writer;
 
 static writer open_batch(const sl_session *s, int32_t *tokens, sl_batch *b) {
-  *b = (sl_batch){.most_rows = (int32_t)s->about.rows, .most_sequences = s->about.sequences,
+  *b = (sl_batch){.most_rows = (int32_t)s->about.rows,
+                  .most_sequences = s->about.sequences,
                   .pages = (int32_t)sli_pages_of(s->serving.context)};
   memset(tokens, 0, (size_t)s->about.rows * sizeof *tokens);
-  return (writer){b, tokens, (int32_t *)sl_batch_position(b), (int32_t *)sl_batch_sequence_of(b),
-                  (int32_t *)sl_batch_pick(b), (sl_batch_sequence *)sl_batch_settings(b)};
+  return (writer){b,
+                  tokens,
+                  (int32_t *)sl_batch_position(b),
+                  (int32_t *)sl_batch_sequence_of(b),
+                  (int32_t *)sl_batch_pick(b),
+                  (sl_batch_sequence *)sl_batch_settings(b)};
 }
 
 static void write_part(const sl_session *s, const writer *w, const part *p) {
@@ -237,10 +249,14 @@ static void write_part(const sl_session *s, const writer *w, const part *p) {
     w->sequence[b->rows] = sequence;
   }
   if (p->picked) w->pick[b->picks++] = b->rows - 1;
-  w->settings[sequence] = (sl_batch_sequence){
-      .seed = {(uint32_t)r->how.seed, (uint32_t)(r->how.seed >> 32)}, .temperature = r->how.temperature,
-      .top_p = r->how.top_p, .top_k = r->how.top_k, .logprobs = r->how.logprobs,
-      .place = (int32_t)r->count, .hash = s->options.hash};
+  w->settings[sequence] =
+      (sl_batch_sequence){.seed = {(uint32_t)r->how.seed, (uint32_t)(r->how.seed >> 32)},
+                          .temperature = r->how.temperature,
+                          .top_p = r->how.top_p,
+                          .top_k = r->how.top_k,
+                          .logprobs = r->how.logprobs,
+                          .place = (int32_t)r->count,
+                          .hash = s->options.hash};
   memcpy((int32_t *)sl_batch_table(b, sequence), r->pages, (size_t)r->npages * sizeof *r->pages);
 }
 
@@ -256,7 +272,9 @@ static void wait_for_work(sl_session *s) {
   pthread_cond_timedwait(&s->work, &s->lock, &until);
 }
 
-static tick *next_tick(const sl_session *s) { return &s->ticks.of[s->ticks.begun % (uint64_t)s->ticks.most]; }
+static tick *next_tick(const sl_session *s) {
+  return &s->ticks.of[s->ticks.begun % (uint64_t)s->ticks.most];
+}
 
 static void wait_for_tick(sl_session *s, tick *t) {
   while (!serve_choose(s, t) && !sl_runtime_ends(s->about.rt)) wait_for_work(s);

@@ -12,11 +12,13 @@
 #include "serve/serve.h"
 
 static int stages_of(const sl_session *s) {
-  return SLI_MAX(s->options.lower.parallel.stages, 1) * SLI_MAX(s->options.lower.schedule.chunks, 1);
+  return SLI_MAX(s->options.lower.parallel.stages, 1) *
+         SLI_MAX(s->options.lower.schedule.chunks, 1);
 }
 
 static double seconds_of(const sl_tick_cost *c, int64_t fed, int64_t rows) {
-  return sli_price_tick(c, &(load){.rows = rows, .positions = (double)fed,
+  return sli_price_tick(c, &(load){.rows = rows,
+                                   .positions = (double)fed,
                                    .pairs = (double)rows * (double)(2 * fed + rows)});
 }
 
@@ -50,7 +52,8 @@ static double best_pace(const sl_session *s, const request *r) {
   enum { STEPS = 48 };
   const sl_tick_cost *c = s->options.cost;
   double most = seconds_of(c, SLI_MAX(r->count - s->about.rows, 0), s->about.rows);
-  double least = SLI_MAX(most / 100, 4 * seconds_of(c, 0, 1)), best = most, fewest = whole(s, r, most);
+  double least = SLI_MAX(most / 100, 4 * seconds_of(c, 0, 1)), best = most,
+         fewest = whole(s, r, most);
   for (int i = 1; i <= STEPS && least < most; i++) {
     double pace = most * pow(least / most, (double)i / STEPS), seconds = whole(s, r, pace);
     if (seconds < fewest) fewest = seconds, best = pace;

@@ -14,9 +14,9 @@
 #include "serve/serve.h"
 
 enum {
-  LEAST = 8,         /* fewest ticks, without the first one, which warms up */
-  NEWEST = 1 << 14,  /* ticks kept, the newest ones */
-  OTHERS = 3,        /* terms besides those of rows: position, pair, pick */
+  LEAST = 8,        /* fewest ticks, without the first one, which warms up */
+  NEWEST = 1 << 14, /* ticks kept, the newest ones */
+  OTHERS = 3,       /* terms besides those of rows: position, pair, pick */
   TERMS = SL_TICK_CORNERS + OTHERS
 };
 
@@ -25,7 +25,8 @@ void sli_fit_note(fit *f, const load *of, double seconds) {
   size_t at = (size_t)(f->ticks - 2) % NEWEST;
   if (at == f->count) SLI_GROW(f->of, f->count, f->capacity);
   f->count = SLI_MAX(f->count, at + 1);
-  f->of[at] = (struct fit_sample){(double)of->rows, of->positions, of->pairs, (double)of->picks, seconds};
+  f->of[at] =
+      (struct fit_sample){(double)of->rows, of->positions, of->pairs, (double)of->picks, seconds};
 }
 
 void sli_fit_fini(fit *f) { free(f->of); }
@@ -38,7 +39,9 @@ static int ascending(const void *a, const void *b) {
 /* ---- corners ---------------------------------------------------------------------------- */
 
 /* Few rows run in tiles, so each row count matters; at larger counts the time changes slowly. */
-static bool is_apart(double rows, double last) { return rows > last && (rows <= 9 || rows >= 1.3 * last); }
+static bool is_apart(double rows, double last) {
+  return rows > last && (rows <= 9 || rows >= 1.3 * last);
+}
 
 /* Picks row counts that ticks often had, and always the least and the largest. */
 static int find_corners(const fit *f, double *corners) {
@@ -51,7 +54,9 @@ static int find_corners(const fit *f, double *corners) {
   corners[n++] = rows[0];
   for (size_t i = 0, end; i < f->count; i = end) {
     for (end = i; end < f->count && rows[end] <= rows[i];) end++;
-    if (end - i >= OFTEN && is_apart(rows[i], corners[n - 1]) && rows[i] < most && n < SL_TICK_CORNERS - 1) corners[n++] = rows[i];
+    if (end - i >= OFTEN && is_apart(rows[i], corners[n - 1]) && rows[i] < most &&
+        n < SL_TICK_CORNERS - 1)
+      corners[n++] = rows[i];
   }
   if (most > corners[n - 1]) corners[n++] = most;
   free(rows);
@@ -103,7 +108,8 @@ static void add_up(const fit *f, system_of *q, const double *found) {
     double expected = found ? seconds_of(q, x, found) : 0;
     add_tick(q, &f->of[s], x, 1 / (expected > 0 ? expected : f->of[s].seconds));
   }
-  for (int i = 0; i < q->terms; i++) q->scale[i] = q->products[i][i] > 0 ? sqrt(q->products[i][i]) : 1;
+  for (int i = 0; i < q->terms; i++)
+    q->scale[i] = q->products[i][i] > 0 ? sqrt(q->products[i][i]) : 1;
 }
 
 /* Builds the equations of the terms in use, scaled to similar magnitude. */
@@ -188,7 +194,8 @@ sl_tick_cost sli_fit_cost(const fit *f, bool corners) {
   add_up(f, &q, x);
   solve_above_zero(&q, x);
   const double *others = x + q.terms - OTHERS;
-  sl_tick_cost cost = {.position = others[0], .pair = others[1], .pick = others[2], .corners = q.corners};
+  sl_tick_cost cost = {
+      .position = others[0], .pair = others[1], .pick = others[2], .corners = q.corners};
   if (corners) find_spread(f, &q, x, &cost);
   else cost.tick = x[0], cost.row = x[1];
   memcpy(cost.rows, q.rows, sizeof cost.rows);

@@ -78,7 +78,8 @@ void sli_log_cancel(sl_session *s, const request *r) {
 
 void sli_log_part(sl_session *s, const request *r, int64_t rows) {
   if (s->log.to)
-    fprintf(word(s), "%llu:%lld+%lld", (unsigned long long)r->id, (long long)r->fed, (long long)rows);
+    fprintf(word(s), "%llu:%lld+%lld", (unsigned long long)r->id, (long long)r->fed,
+            (long long)rows);
 }
 
 void sli_log_tick(sl_session *s, const tick *t) {

@@ -23,7 +23,9 @@ void sli_prefixes_fini(sli_pages *p) {
   free(p->first);
 }
 
-static int32_t *tokens_of(const sli_pages *p, int32_t page) { return p->tokens + (int64_t)page * SL_PAGE; }
+static int32_t *tokens_of(const sli_pages *p, int32_t page) {
+  return p->tokens + (int64_t)page * SL_PAGE;
+}
 
 static int32_t *bucket(const sli_pages *p, uint64_t before, const int32_t *tokens) {
   uint64_t h = before;
@@ -43,7 +45,8 @@ uint64_t sli_prefixes_root(const request *r) {
 /* Finds the page with these tokens behind the page named `before`; -1: none. */
 static int32_t prefixes_find(const sli_pages *p, uint64_t before, const int32_t *tokens) {
   int32_t i = *bucket(p, before, tokens);
-  while (i >= 0 && (p->of[i].before != before || memcmp(tokens_of(p, i), tokens, SL_PAGE * sizeof *tokens)))
+  while (i >= 0 &&
+         (p->of[i].before != before || memcmp(tokens_of(p, i), tokens, SL_PAGE * sizeof *tokens)))
     i = p->of[i].next;
   return i;
 }
@@ -81,7 +84,8 @@ int64_t sli_prefixes_find(const sl_session *s, request *r) {
   const sli_pages *p = s->pages;
   int64_t n = 0, most = s->options.prefixes == SL_PREFIXES_APART ? 0 : (r->count - 1) / SL_PAGE;
   uint64_t name = sli_prefixes_root(r);
-  for (int32_t i; n < most && (i = prefixes_find(p, name, r->tokens + n * SL_PAGE)) >= 0; name = p->of[i].name)
+  for (int32_t i; n < most && (i = prefixes_find(p, name, r->tokens + n * SL_PAGE)) >= 0;
+       name = p->of[i].name)
     r->pages[n++] = i;
   return n;
 }

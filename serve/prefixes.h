@@ -6,22 +6,22 @@
 #include "serve/serve.h"
 
 typedef struct sli_page {
-  int holders;           /* requests that use the page; 0: the page is free */
-  int32_t older, newer;  /* neighbours in the free list; -1: none */
-  uint64_t used;         /* number of the last tick that used the page */
-  int32_t place;         /* index of the page within its sequence */
+  int holders;          /* requests that use the page; 0: the page is free */
+  int32_t older, newer; /* neighbours in the free list; -1: none */
+  uint64_t used;        /* number of the last tick that used the page */
+  int32_t place;        /* index of the page within its sequence */
   /* names of this page's tokens and of the page in front of it; name 0: the page cannot be found */
   uint64_t name, before;
-  int32_t next;          /* next named page in the same hash bucket; -1: none */
+  int32_t next; /* next named page in the same hash bucket; -1: none */
 } sli_page;
 
 struct sli_pages {
-  sli_page *of;          /* [session's pages] */
+  sli_page *of; /* [session's pages] */
   int64_t nfree;
   int32_t oldest, newest; /* ends of the free list */
-  int32_t *tokens;       /* [pages, SL_PAGE] tokens of the named pages */
-  int32_t *first;        /* [mask + 1] first named page of each hash bucket; -1: none */
-  uint64_t mask, names;  /* names: number of names given so far */
+  int32_t *tokens;        /* [pages, SL_PAGE] tokens of the named pages */
+  int32_t *first;         /* [mask + 1] first named page of each hash bucket; -1: none */
+  uint64_t mask, names;   /* names: number of names given so far */
 };
 
 void sli_prefixes_init(sli_pages *p, int64_t pages);

@@ -17,13 +17,14 @@ static double seconds_of_rows(const sl_tick_cost *c, double rows) {
 
 double sli_price_tick(const sl_tick_cost *c, const load *of) {
   if (!of->rows) return 0;
-  return seconds_of_rows(c, (double)of->rows) + c->position * of->positions + c->pair * of->pairs + c->pick * (double)of->picks;
+  return seconds_of_rows(c, (double)of->rows) + c->position * of->positions + c->pair * of->pairs +
+         c->pick * (double)of->picks;
 }
 
 static bool is_pass(const sl_plan *p, int32_t a) {
   const sl_actor *actor = &p->actors[a];
-  return actor->cls == SL_CLASS_F && actor->stage != SL_NONE && p->queues[actor->queue].ops->timed &&
-         actor->program;
+  return actor->cls == SL_CLASS_F && actor->stage != SL_NONE &&
+         p->queues[actor->queue].ops->timed && actor->program;
 }
 
 static bool same_place(const sl_plan *p, const sl_actor *a, const sl_actor *b) {
@@ -60,7 +61,8 @@ static double seconds_of(const sl_session *s, int32_t a, const load *of) {
   const sl_actor *actor = &s->about.plan->actors[a];
   if (brings_weights(s->about.plan, actor)) return actor->seconds;
   if (!of->rows) return 0;
-  if (s->shares[a] > 0 && s->options.cost) return s->shares[a] * sli_price_tick(s->options.cost, of);
+  if (s->shares[a] > 0 && s->options.cost)
+    return s->shares[a] * sli_price_tick(s->options.cost, of);
   return actor->seconds * (double)of->rows / (double)s->about.rows;
 }
 
@@ -68,13 +70,15 @@ static double seconds_of(const sl_session *s, int32_t a, const load *of) {
 static double spread_of(const sl_session *s, int32_t a, int64_t at) {
   const sl_tick_cost *c = s->options.cost;
   if (!c || !c->spreads || !(s->shares[a] > 0)) return 1;
-  uint64_t hash = sli_hash_word(sli_hash_word(SLI_HASH_SEED, s->options.lower.numbers.seed), (uint64_t)a);
+  uint64_t hash =
+      sli_hash_word(sli_hash_word(SLI_HASH_SEED, s->options.lower.numbers.seed), (uint64_t)a);
   return c->spread[(hash % (uint64_t)c->spreads + (uint64_t)at) % (uint64_t)c->spreads];
 }
 
 uint64_t sli_price_firing(void *session, int32_t a, int64_t at) {
   const sl_session *s = session;
-  double seconds = seconds_of(s, a, &s->ticks.of[(uint64_t)at % (uint64_t)s->ticks.most].load) * spread_of(s, a, at);
+  double seconds = seconds_of(s, a, &s->ticks.of[(uint64_t)at % (uint64_t)s->ticks.most].load) *
+                   spread_of(s, a, at);
   if (s->simulator && s->shares[a] > 0) s->simulator->compute(s->simulator, s, a, seconds);
   return (uint64_t)(seconds * 1e9 + 0.5);
 }

@@ -89,8 +89,12 @@ void sli_session_finish(sl_session *s, request *r, sl_end end) {
   while (*at != r) at = &(*at)->next;
   *at = r->next;
   sli_pages_free(s, r);
-  tell(s, &(sl_session_event){.id = r->id, .user = r->user, .kind = SL_EVENT_END, .end = end,
-                              .place = r->count - r->nprompt, .cached = r->cached});
+  tell(s, &(sl_session_event){.id = r->id,
+                              .user = r->user,
+                              .kind = SL_EVENT_END,
+                              .end = end,
+                              .place = r->count - r->nprompt,
+                              .cached = r->cached});
   count_end(s, r, end);
   forget(r);
 }
@@ -147,10 +151,14 @@ static sl_status check_settings(const sl_request *q) {
 
 static request *make(const sl_session *s, const sl_request *q) {
   request *r = sli_calloc(1, sizeof *r);
-  *r = (request){.user = q->user, .nprompt = q->nprompt, .how = *q,
-                 .count = q->nprompt, .capacity = (size_t)q->nprompt,
-                 .most = q->max_tokens > s->about.context - q->nprompt ? s->about.context
-                                                                       : q->nprompt + q->max_tokens};
+  *r =
+      (request){.user = q->user,
+                .nprompt = q->nprompt,
+                .how = *q,
+                .count = q->nprompt,
+                .capacity = (size_t)q->nprompt,
+                .most = q->max_tokens > s->about.context - q->nprompt ? s->about.context
+                                                                      : q->nprompt + q->max_tokens};
   r->pages = sli_calloc((size_t)sli_pages_of(r->most), sizeof *r->pages);
   r->tokens = sli_calloc(r->capacity, sizeof *r->tokens);
   memcpy(r->tokens, q->prompt, r->capacity * sizeof *r->tokens);

@@ -19,37 +19,37 @@ typedef struct sli_pages sli_pages; /* prefixes.h */
 
 /* State of a request. */
 typedef enum standing {
-  QUEUED,   /* waits without pages: new, or preempted */
+  QUEUED, /* waits without pages: new, or preempted */
   RUNNING,
-  YIELDING  /* preempted: gives up its pages once its ticks have completed */
+  YIELDING /* preempted: gives up its pages once its ticks have completed */
 } standing;
 
 struct request {
-  request *next;        /* next younger request */
+  request *next; /* next younger request */
   uint64_t id;
   void *user;
   standing standing;
-  bool cancelled;       /* cancellation is requested while its ticks are under way */
+  bool cancelled; /* cancellation is requested while its ticks are under way */
   /* cancelled while a log is replayed: ends where the log says, or when the log is over */
   bool unwanted;
-  bool begun;           /* admitted before */
+  bool begun;            /* admitted before */
   int64_t nprompt, most; /* tokens of the prompt; most tokens of prompt and answer */
   /* tokens now; token count at which the replayed log cancels it, else INT64_MAX */
   int64_t count, until;
   size_t capacity;
-  int32_t *tokens;      /* [count] the prompt, then the answer so far */
-  int64_t fed;          /* tokens in ticks so far, or in pages that other requests have filled */
-  int64_t computed;     /* most tokens ever computed, or found in shared pages */
-  int64_t cached;       /* prompt tokens found in other requests' pages at first admission */
-  int ticks;            /* ticks under way that contain rows of this request */
-  uint64_t last_tick;   /* number of the last tick that contains rows of it, counted from 1 */
+  int32_t *tokens;    /* [count] the prompt, then the answer so far */
+  int64_t fed;        /* tokens in ticks so far, or in pages that other requests have filled */
+  int64_t computed;   /* most tokens ever computed, or found in shared pages */
+  int64_t cached;     /* prompt tokens found in other requests' pages at first admission */
+  int ticks;          /* ticks under way that contain rows of this request */
+  uint64_t last_tick; /* number of the last tick that contains rows of it, counted from 1 */
   int64_t npages;
-  int32_t *pages;       /* [pages needed for `most` tokens] */
-  int64_t named;        /* full pages that have names */
-  uint64_t name;        /* name of the last named page (prefixes.c) */
-  double pace;          /* seconds per chunk while the request is alone; 0: not computed yet */
-  sl_request how;       /* temperature and other request parameters; its arrays are not used */
-  int32_t *stop;        /* [how.nstop] */
+  int32_t *pages; /* [pages needed for `most` tokens] */
+  int64_t named;  /* full pages that have names */
+  uint64_t name;  /* name of the last named page (prefixes.c) */
+  double pace;    /* seconds per chunk while the request is alone; 0: not computed yet */
+  sl_request how; /* temperature and other request parameters; its arrays are not used */
+  int32_t *stop;  /* [how.nstop] */
 };
 
 typedef struct events {
@@ -61,7 +61,7 @@ typedef struct events {
 typedef struct part {
   request *of;
   int64_t from, rows;
-  bool picked;          /* a token is sampled from the last row */
+  bool picked; /* a token is sampled from the last row */
 } part;
 
 /* Sum of the work of a tick. */
@@ -75,7 +75,7 @@ typedef struct load {
 /* A tick under way. */
 typedef struct tick {
   int count;
-  part *parts;          /* [sequences] */
+  part *parts; /* [sequences] */
   load load;
 } tick;
 
@@ -85,29 +85,29 @@ typedef struct fit {
   size_t count, capacity;
   struct fit_sample {
     double rows, positions, pairs, picks, seconds;
-  } *of;
+  } * of;
 } fit;
 
 typedef struct ticks {
   uint64_t begun, back; /* number of ticks begun, and of ticks completed */
   int most;
-  tick *of;             /* [most] ring, indexed by tick number modulo `most` */
+  tick *of; /* [most] ring, indexed by tick number modulo `most` */
 } ticks;
 
 /* Log of what the ticks contained, and the log that is replayed. */
 typedef struct sli_session_log {
-  FILE *to, *from;      /* or NULL */
-  char *line;           /* current line of `from` */
+  FILE *to, *from; /* or NULL */
+  char *line;      /* current line of `from` */
   size_t capacity;
-  bool within;          /* the current line of `to` has words already */
-  int error;            /* errno of the first failed write; 0: none */
-  long long number;     /* number of the line read last, from 1 */
-  const char *at;       /* next word of the line to replay; NULL: between lines */
+  bool within;      /* the current line of `to` has words already */
+  int error;        /* errno of the first failed write; 0: none */
+  long long number; /* number of the line read last, from 1 */
+  const char *at;   /* next word of the line to replay; NULL: between lines */
   size_t nends, ends_capacity;
   struct sli_log_end {
     uint64_t id;
     int64_t count;
-  } *ends;              /* [nends] all requests that `from` cancels, with their token counts */
+  } * ends; /* [nends] all requests that `from` cancels, with their token counts */
 } sli_session_log;
 
 typedef struct sli_log_entry {
@@ -134,17 +134,17 @@ struct sl_session {
   struct sli_shards *stored;
   sl_graph *graph;
   pthread_t thread;
-  bool started, ran;    /* the thread is running; it has run */
+  bool started, ran; /* the thread is running; it has run */
   /* The lock guards all fields below. */
   pthread_mutex_t lock;
-  pthread_cond_t work;  /* signalled when there may be work, or when the session is to end */
-  pthread_cond_t idle;  /* signalled when the last request or the session has ended */
-  request *requests;    /* requests that have not ended, oldest first */
+  pthread_cond_t work; /* signalled when there may be work, or when the session is to end */
+  pthread_cond_t idle; /* signalled when the last request or the session has ended */
+  request *requests;   /* requests that have not ended, oldest first */
   uint64_t last_id;
   events events;
-  int wake;             /* eventfd: 1 while there are events */
+  int wake; /* eventfd: 1 while there are events */
   bool draining, closing;
-  sl_status status;     /* status that ended the session */
+  sl_status status; /* status that ended the session */
   char *detail;
   sl_session_stats stats;
   ticks ticks;
@@ -152,8 +152,8 @@ struct sl_session {
   sli_session_log log;
   /* [plan->nactors] the actor's share of its stage's time per tick; 0: no time, or the plan's */
   double *shares;
-  fit fit;              /* timings, kept only where one tick is under way at a time */
-  sli_simulator *simulator;       /* simulation driver; NULL: real clock */
+  fit fit;                  /* timings, kept only where one tick is under way at a time */
+  sli_simulator *simulator; /* simulation driver; NULL: real clock */
 };
 
 /* All functions below require the lock. */
@@ -233,7 +233,8 @@ const char *sli_log_word(const char *at, sli_log_entry *out);
 
 /* session.c: creates everything but the thread. On failure `out` may be partly built; destroy it
  * all the same. */
-sl_status sli_session_open(const sl_session_options *options, sli_simulator *simulator, sl_session **out);
+sl_status sli_session_open(const sl_session_options *options, sli_simulator *simulator,
+                           sl_session **out);
 /* Runs the session's plan to its end in the calling thread. */
 void sli_session_run(sl_session *s);
 

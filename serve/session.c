@@ -18,7 +18,8 @@
 
 static sl_status run_plan(const sl_session *s) {
   const int64_t for_ever = INT64_C(1) << 40; /* ticks */
-  return s->options.job ? sl_job_run(s->options.job, for_ever) : sl_runtime_run(s->about.rt, for_ever);
+  return s->options.job ? sl_job_run(s->options.job, for_ever)
+                        : sl_runtime_run(s->about.rt, for_ever);
 }
 
 void sli_session_run(sl_session *s) {
@@ -63,17 +64,22 @@ static sl_status read_sizes(sl_session *s) {
   sl_session_options *o = &s->options;
   int stages = SLI_MAX(o->lower.parallel.stages, 1) * SLI_MAX(o->lower.schedule.chunks, 1);
   o->queue = default_to(o->queue, QUEUE);
-  s->serving = (sl_serving){.rows = default_to(o->rows, ROWS), .kv = o->kv, .fill = sli_session_choose,
-                            .await = sli_session_await, .storage = storage_of, .ctx = s};
+  s->serving = (sl_serving){.rows = default_to(o->rows, ROWS),
+                            .kv = o->kv,
+                            .fill = sli_session_choose,
+                            .await = sli_session_await,
+                            .storage = storage_of,
+                            .ctx = s};
   s->serving.sequences = default_to(o->sequences, SLI_MIN(s->serving.rows, SEQUENCES));
   s->serving.groups = default_to(o->groups, stages > 1 ? stages + 1 : 1);
   if (s->serving.rows < 1 || s->serving.sequences < 1 || o->pages < 0 || o->context < 0)
     return sl_fail(SL_E_USAGE, "a session needs rows, sequences and pages");
   if (o->kv != SL_F32 && o->kv != SL_BF16)
-    return sl_fail(SL_E_USAGE, "keys and values lie in f32 or bf16, not in %s", sl_dtype_name(o->kv));
+    return sl_fail(SL_E_USAGE, "keys and values lie in f32 or bf16, not in %s",
+                   sl_dtype_name(o->kv));
   if (s->serving.groups < 1 || s->serving.groups > MOST_GROUPS)
-    return sl_fail(SL_E_USAGE, "%d groups: from 1 to %d ticks are under way at once", s->serving.groups,
-                   MOST_GROUPS);
+    return sl_fail(SL_E_USAGE, "%d groups: from 1 to %d ticks are under way at once",
+                   s->serving.groups, MOST_GROUPS);
   return SL_OK;
 }
 
@@ -103,8 +109,8 @@ static sl_status settle_sizes(sl_session *s) {
   sl_session_info *a = &s->about;
   sl_serving *v = &s->serving;
   if (o->context > v->context)
-    return sl_fail(SL_E_USAGE, "a context of %lld is more than the model's %lld", (long long)o->context,
-                   (long long)v->context);
+    return sl_fail(SL_E_USAGE, "a context of %lld is more than the model's %lld",
+                   (long long)o->context, (long long)v->context);
   a->context = o->context ? o->context : v->context;
   a->rows = v->rows;
   a->sequences = v->sequences;
@@ -113,8 +119,10 @@ static sl_status settle_sizes(sl_session *s) {
   a->pages = v->pages = o->pages ? o->pages : usual_pages(s, least);
   s->stats.limits = (sl_session_limits){a->rows, a->pages, a->sequences, a->groups, o->queue};
   if (a->pages >= least) return SL_OK;
-  return sl_fail(SL_E_USAGE, "kv=%lld is too few: one sequence of %lld tokens needs kv=%lld; a context of %lld would fit",
-                 (long long)a->pages, (long long)a->context, (long long)least, (long long)a->pages * SL_PAGE);
+  return sl_fail(
+      SL_E_USAGE,
+      "kv=%lld is too few: one sequence of %lld tokens needs kv=%lld; a context of %lld would fit",
+      (long long)a->pages, (long long)a->context, (long long)least, (long long)a->pages * SL_PAGE);
 }
 
 static sl_status find_vocabulary(sl_session *s) {
@@ -122,14 +130,17 @@ static sl_status find_vocabulary(sl_session *s) {
   for (int i = 0; i < g->noutputs; i++)
     if (!strcmp(g->outputs[i].name, "logits") && g->outputs[i].tensor->type.dtype == SL_F32)
       s->about.vocabulary = sl_type_last(&g->outputs[i].tensor->type);
-  return s->about.vocabulary ? SL_OK : sl_fail(SL_E_UNSUPPORTED, "model %s has no f32 output \"logits\"",
-                                               s->options.model->name);
+  return s->about.vocabulary ? SL_OK
+                             : sl_fail(SL_E_UNSUPPORTED, "model %s has no f32 output \"logits\"",
+                                       s->options.model->name);
 }
 
 static sl_status build(sl_session *s) {
   const sl_session_options *o = &s->options;
-  s->graph = sl_graph_create(&(sl_graph_options){.microbatches = s->serving.groups, .pieces = 1,
-                                                 .infer = true, .training = o->training,
+  s->graph = sl_graph_create(&(sl_graph_options){.microbatches = s->serving.groups,
+                                                 .pieces = 1,
+                                                 .infer = true,
+                                                 .training = o->training,
                                                  .serve = &s->serving});
   sl_status status = o->model->build(s->graph, o->args);
   sl_status misuse = sl_args_status(o->args);
@@ -142,15 +153,18 @@ static sl_status build(sl_session *s) {
 /* Rejects data and sequence sharding: a tick has few rows, of arbitrary sequences. */
 static sl_status check_lower(const sl_lower_options *o) {
   if (o->parallel.data <= 1 && o->parallel.sequence <= 1) return SL_OK;
-  return sl_fail(SL_E_UNSUPPORTED, "the devices of a session's stage share out its tensors (tensor), but not data and "
-                 "sequences");
+  return sl_fail(
+      SL_E_UNSUPPORTED,
+      "the devices of a session's stage share out its tensors (tensor), but not data and "
+      "sequences");
 }
 
 static sl_status make_plan(sl_session *s) {
   sl_lower_options lower = s->options.lower;
   sl_status wrong = check_lower(&lower);
   if (wrong) return wrong;
-  lower.numbers.dtype = SL_F32; /* dtype of the matrix products; weights keep their storage format */
+  lower.numbers.dtype =
+      SL_F32; /* dtype of the matrix products; weights keep their storage format */
   lower.report.on_output = sli_session_take;
   lower.report.ctx = s;
   sl_lowered *lowered = NULL;
@@ -159,11 +173,14 @@ static sl_status make_plan(sl_session *s) {
   s->about.lowered = lowered;
   s->about.plan = sl_lowered_plan(lowered);
   for (int32_t d = 0; d < s->about.plan->ndevices; d++)
-    s->about.device_bytes = SLI_MAX(s->about.device_bytes, sl_device_bytes(&s->about.plan->devices[d]));
+    s->about.device_bytes =
+        SLI_MAX(s->about.device_bytes, sl_device_bytes(&s->about.plan->devices[d]));
   return sl_plan_prove(s->about.plan);
 }
 
-static bool is_modelled(const sl_session *s) { return !sl_device_computes(s->options.lower.devices.kind); }
+static bool is_modelled(const sl_session *s) {
+  return !sl_device_computes(s->options.lower.devices.kind);
+}
 
 /* Joins the job with the run fingerprint: items of the options and of the lowered graph. */
 static sl_status join_job(const sl_session *s) {
@@ -234,7 +251,8 @@ static void make_lock(sl_session *s) {
   pthread_condattr_destroy(&monotonic);
 }
 
-sl_status sli_session_open(const sl_session_options *options, sli_simulator *simulator, sl_session **out) {
+sl_status sli_session_open(const sl_session_options *options, sli_simulator *simulator,
+                           sl_session **out) {
   sl_session *s = *out = sli_calloc(1, sizeof *s);
   s->options = *options;
   s->simulator = simulator;
@@ -294,7 +312,8 @@ static sl_status write_trace(const sl_session *s) {
   sl_job *job = s->options.job;
   sl_status status = job ? sl_job_gather(job, 0) : SL_OK;
   if (status || (job && sl_job_process(job))) return status;
-  return sl_trace_write(s->options.trace, s->about.plan, s->about.rt, s->simulator ? SL_CLOCK_VIRTUAL : SL_CLOCK_REAL);
+  return sl_trace_write(s->options.trace, s->about.plan, s->about.rt,
+                        s->simulator ? SL_CLOCK_VIRTUAL : SL_CLOCK_REAL);
 }
 
 /* Writes the trace of all processes, in process 0, unless the session has failed. */

@@ -9,10 +9,10 @@ typedef struct simulation {
   sli_simulator base;
   sl_session_simulation out;
   const sl_arrival *arrivals;
-  int64_t next;       /* index of the next arrival */
-  int64_t left;       /* arrived requests that have not ended */
-  int64_t longest;    /* longest prompt, in tokens */
-  int32_t *prompt;    /* [longest] */
+  int64_t next;    /* index of the next arrival */
+  int64_t left;    /* arrived requests that have not ended */
+  int64_t longest; /* longest prompt, in tokens */
+  int32_t *prompt; /* [longest] */
 } simulation;
 
 static uint64_t ns_of(double seconds) { return (uint64_t)(seconds * 1e9 + 0.5); }
@@ -28,8 +28,11 @@ static void number_prompt(const simulation *p, int64_t number, int64_t vocabular
 
 static sl_request request_of(const simulation *p, const sl_session *s, int64_t i) {
   number_prompt(p, i, s->about.vocabulary);
-  return (sl_request){.prompt = p->prompt, .nprompt = p->arrivals[i].prompt, .max_tokens = p->arrivals[i].answer,
-                      .logprobs = -1, .user = &p->out.answered[i]};
+  return (sl_request){.prompt = p->prompt,
+                      .nprompt = p->arrivals[i].prompt,
+                      .max_tokens = p->arrivals[i].answer,
+                      .logprobs = -1,
+                      .user = &p->out.answered[i]};
 }
 
 /* Submits all arrivals up to now. A request that finds the queue full is dropped. */
@@ -73,8 +76,8 @@ static sl_status check_arrival(const simulation *p, const sl_session *s, int64_t
   const sl_arrival *a = &p->arrivals[i];
   double before = i ? a[-1].seconds : 0;
   if (!(a->seconds >= before && a->seconds < 1e9))
-    return sl_fail(SL_E_USAGE, "arrival %lld is at %g s, and the one before it at %g", (long long)i + 1, a->seconds,
-                   before);
+    return sl_fail(SL_E_USAGE, "arrival %lld is at %g s, and the one before it at %g",
+                   (long long)i + 1, a->seconds, before);
   sl_request q = request_of(p, s, i);
   sl_status status = sli_session_check(s, &q);
   if (!status) return SL_OK;
@@ -114,19 +117,24 @@ static sl_status run(simulation *p, sl_session *s) {
 
 static sl_status check_devices(const sl_session_options *o) {
   if (strcmp(o->lower.devices.kind, "timed"))
-    return sl_fail(SL_E_USAGE, "a session runs on the virtual clock on timed devices, not on %s", o->lower.devices.kind);
+    return sl_fail(SL_E_USAGE, "a session runs on the virtual clock on timed devices, not on %s",
+                   o->lower.devices.kind);
   return o->job ? sl_fail(SL_E_USAGE, "a session runs on the virtual clock in one process") : SL_OK;
 }
 
-sl_status sl_session_simulate(const sl_session_options *options, int64_t n, const sl_arrival *arrivals,
-                              sl_session_simulation *out) {
-  int stages = SLI_MAX(options->lower.parallel.stages, 1) * SLI_MAX(options->lower.schedule.chunks, 1);
+sl_status sl_session_simulate(const sl_session_options *options, int64_t n,
+                              const sl_arrival *arrivals, sl_session_simulation *out) {
+  int stages =
+      SLI_MAX(options->lower.parallel.stages, 1) * SLI_MAX(options->lower.schedule.chunks, 1);
   sl_status status = check_devices(options);
   if (status) return status;
-  simulation p = {.base = {go_on, note, compute}, .arrivals = arrivals, .longest = longest_of(n, arrivals)};
+  simulation p = {
+      .base = {go_on, note, compute}, .arrivals = arrivals, .longest = longest_of(n, arrivals)};
   p.prompt = sli_calloc((size_t)p.longest, sizeof *p.prompt);
-  p.out = (sl_session_simulation){.narrivals = n, .answered = sli_calloc((size_t)n, sizeof *p.out.answered),
-                                  .nstages = stages, .busy = sli_calloc((size_t)stages, sizeof *p.out.busy)};
+  p.out = (sl_session_simulation){.narrivals = n,
+                                  .answered = sli_calloc((size_t)n, sizeof *p.out.answered),
+                                  .nstages = stages,
+                                  .busy = sli_calloc((size_t)stages, sizeof *p.out.busy)};
   sl_session *s;
   status = sli_session_open(options, &p.base, &s);
   if (!status) status = run(&p, s);

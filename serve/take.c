@@ -5,8 +5,14 @@
 #include "serve/serve.h"
 
 static sl_session_event event_of(const request *r, const sl_sampled *x) {
-  sl_session_event e = {.id = r->id, .user = r->user, .kind = SL_EVENT_TOKEN, .place = r->count - r->nprompt,
-                        .cached = r->cached, .token = x->token, .logprob = x->logprob, .ntop = x->ntop,
+  sl_session_event e = {.id = r->id,
+                        .user = r->user,
+                        .kind = SL_EVENT_TOKEN,
+                        .place = r->count - r->nprompt,
+                        .cached = r->cached,
+                        .token = x->token,
+                        .logprob = x->logprob,
+                        .ntop = x->ntop,
                         .hash = (uint64_t)x->hash[1] << 32 | x->hash[0]};
   for (int i = 0; i < x->ntop; i++) e.top[i] = (sl_choice){x->top[i], x->top_logprob[i]};
   return e;

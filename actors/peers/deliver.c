@@ -14,8 +14,8 @@
 _Static_assert(sizeof(sli_message) == SL_MESSAGE_BYTES, "what peers pass on");
 
 static sl_status deliver_refuse(const sli_message *m, const char *why) {
-  return sl_fail(SL_E_INPUT, "a message of kind %d for register %d, slot %d, key %lld: %s",
-                 m->kind, m->reg, m->slot, (long long)m->key, why);
+  return sl_fail(SL_E_INPUT, "a message of kind %d for register %d, slot %d, key %lld: %s", m->kind,
+                 m->reg, m->slot, (long long)m->key, why);
 }
 
 static bool is_slot(const sl_register *r, int32_t slot) {
@@ -61,9 +61,11 @@ sl_status sl_runtime_wire_message(const sl_runtime *rt, const void *message, sl_
   if (m->reg < 0 || m->reg >= plan->nregs || !sli_runtime_is_carried(rt, m->reg))
     return deliver_refuse(m, "no link carries it");
   const sl_register *r = &plan->regs[m->reg];
-  if (m->valid_rows < 0 || m->valid_rows > r->rows) return deliver_refuse(m, "its slots have no such rows");
-  *out = (sl_wire_message){.link = plan->actors[r->producer].queue, .number = m->fence,
-                     .bytes = message_bytes(rt, r, m)};
+  if (m->valid_rows < 0 || m->valid_rows > r->rows)
+    return deliver_refuse(m, "its slots have no such rows");
+  *out = (sl_wire_message){.link = plan->actors[r->producer].queue,
+                           .number = m->fence,
+                           .bytes = message_bytes(rt, r, m)};
   return SL_OK;
 }
 

@@ -14,9 +14,9 @@
 typedef struct head {
   uint64_t plan_hash, base_ns; /* base: CLOCK_MONOTONIC time at which its clock was 0 */
   int64_t first_whole;
-  uint64_t dropped, nrecords;  /* nrecords: in this portion; dropped: of the run */
-  int32_t process, number;     /* number: of the portion, from 0 */
-  int32_t ndevices, nregs;     /* 0 except in the first portion */
+  uint64_t dropped, nrecords; /* nrecords: in this portion; dropped: of the run */
+  int32_t process, number;    /* number: of the portion, from 0 */
+  int32_t ndevices, nregs;    /* 0 except in the first portion */
   sl_runtime_counts counts;
 } head;
 
@@ -43,11 +43,11 @@ static size_t portion_bytes(const sl_plan *plan, const head *h) {
 
 struct sl_export {
   const sl_runtime *rt;
-  size_t most;              /* most bytes of a portion */
-  head head;                /* header of the next portion */
+  size_t most; /* most bytes of a portion */
+  head head;   /* header of the next portion */
   sl_trace_record *records;
-  size_t nrecords, at;      /* all records; those before `at` have been sent */
-  char *bytes;              /* the last portion */
+  size_t nrecords, at; /* all records; those before `at` have been sent */
+  char *bytes;         /* the last portion */
 };
 
 static int64_t step_of(const sl_runtime *rt, const sl_trace_record *r) {
@@ -57,7 +57,8 @@ static int64_t step_of(const sl_runtime *rt, const sl_trace_record *r) {
 /* Step from which on there are at most `most` records; the last few steps are kept in any case. */
 static int64_t first_kept(const sl_export *e, uint64_t most) {
   enum { FEW = 3 };
-  int64_t from = e->head.first_whole, count = SLI_MAX(sl_runtime_steps(e->rt) - from, 0), kept = count;
+  int64_t from = e->head.first_whole, count = SLI_MAX(sl_runtime_steps(e->rt) - from, 0),
+          kept = count;
   uint64_t *of_step = sli_calloc((size_t)count + 1, sizeof *of_step), sum = 0;
   for (size_t i = 0; i < e->nrecords; i++) {
     int64_t step = step_of(e->rt, &e->records[i]) - from;
@@ -83,9 +84,12 @@ sl_export *sl_export_open(const sl_runtime *rt, size_t most_bytes, uint64_t most
   sl_export *e = sli_calloc(1, sizeof *e);
   *e = (sl_export){.rt = rt, .most = most_bytes ? most_bytes : SIZE_MAX};
   const sl_plan *plan = sli_runtime_plan(rt);
-  e->head = (head){.plan_hash = plan->hash, .base_ns = sli_runtime_base_ns(rt),
-                   .first_whole = sli_first_whole_step(rt), .process = sli_runtime_process(rt),
-                   .ndevices = plan->ndevices, .nregs = plan->nregs,
+  e->head = (head){.plan_hash = plan->hash,
+                   .base_ns = sli_runtime_base_ns(rt),
+                   .first_whole = sli_first_whole_step(rt),
+                   .process = sli_runtime_process(rt),
+                   .ndevices = plan->ndevices,
+                   .nregs = plan->nregs,
                    .counts = sl_runtime_count(rt)};
   e->nrecords = sli_runtime_records(rt, &e->records, &e->head.dropped);
   if (most_records && e->nrecords > most_records) thin_out(e, most_records);
@@ -205,7 +209,8 @@ static void begin_remote(sli_remote *r, const head *h) {
 
 /* Keeps records, converted to this process's time; earlier times than its start become 0. */
 static void keep_records(sli_remote *remote, const char *records, size_t n, int64_t shift_ns) {
-  if (n) remote->records = sli_realloc(remote->records, remote->nrecords + n, sizeof *remote->records);
+  if (n)
+    remote->records = sli_realloc(remote->records, remote->nrecords + n, sizeof *remote->records);
   if (n) memcpy(remote->records + remote->nrecords, records, n * sizeof *remote->records);
   for (size_t end = remote->nrecords + n; remote->nrecords < end; remote->nrecords++) {
     sl_trace_record *r = &remote->records[remote->nrecords];

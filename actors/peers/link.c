@@ -33,8 +33,12 @@ static bool link_launch(void *queue, const sl_program *program, const sl_firing 
               sl_detail());
     return true;
   }
-  sli_message m = {.key = move->key, .reg = move->reg, .slot = move->slot, .kind = SLI_READY,
-                   .valid_rows = move->valid_rows, .fence = ++q->carried};
+  sli_message m = {.key = move->key,
+                   .reg = move->reg,
+                   .slot = move->slot,
+                   .kind = SLI_READY,
+                   .valid_rows = move->valid_rows,
+                   .fence = ++q->carried};
   return q->peers->send(q->peers->ctx, q->process, &m, firing->bases[0], move->bytes, fence);
 }
 
@@ -49,6 +53,11 @@ static uint64_t link_due(void *queue, uint64_t fence) {
   return UINT64_MAX;
 }
 
-const sl_queue_ops sl_queue_link = {.name = "link", .overlaps = true, .link = true,
-                                    .open = link_open, .close = link_close, .launch = link_launch, .done = link_done,
+const sl_queue_ops sl_queue_link = {.name = "link",
+                                    .overlaps = true,
+                                    .link = true,
+                                    .open = link_open,
+                                    .close = link_close,
+                                    .launch = link_launch,
+                                    .done = link_done,
                                     .due = link_due};

@@ -60,11 +60,11 @@ char *sl_plan_format(sl_plan *plan, const char *format, ...) {
 }
 
 /* Appends a record to one of the plan's arrays, keeping its name in the arena. */
-#define ADD(plan, array, count, record)                                        \
-  do {                                                                         \
-    SLI_GROW((plan)->array, (size_t)(plan)->count, (plan)->memory->array);     \
-    (record).name = sli_arena_strdup(&(plan)->memory->arena, (record).name);   \
-    (plan)->array[(plan)->count++] = (record);                                 \
+#define ADD(plan, array, count, record)                                      \
+  do {                                                                       \
+    SLI_GROW((plan)->array, (size_t)(plan)->count, (plan)->memory->array);   \
+    (record).name = sli_arena_strdup(&(plan)->memory->arena, (record).name); \
+    (plan)->array[(plan)->count++] = (record);                               \
   } while (0)
 
 int32_t sl_plan_add_device(sl_plan *plan, sl_device device) {
@@ -98,12 +98,12 @@ int32_t sl_plan_add_register(sl_plan *plan, sl_register reg) {
   return plan->nregs - 1;
 }
 
-
 int32_t sl_plan_add_actor(sl_plan *plan, sl_actor actor) {
   actor.in = copy_table(plan, actor.in, actor.nin, sizeof *actor.in);
   actor.out = copy_table(plan, actor.out, actor.nout, sizeof *actor.out);
   if (actor.bases)
-    actor.bases = copy_table(plan, (void *)actor.bases, actor.nin + actor.nout, sizeof *actor.bases);
+    actor.bases =
+        copy_table(plan, (void *)actor.bases, actor.nin + actor.nout, sizeof *actor.bases);
   actor.seconds_table =
       copy_table(plan, actor.seconds_table, actor.nseconds, sizeof *actor.seconds_table);
   ADD(plan, actors, nactors, actor);
@@ -133,15 +133,12 @@ int32_t sl_plan_map_hold(sl_plan *plan) {
   return sl_plan_add_map(plan, 1, 0, &(sl_map_entry){0, 0});
 }
 
-int32_t sl_plan_map_span(sl_plan *plan, uint32_t span) {
-  return sl_plan_map_lag(plan, span, 0);
-}
+int32_t sl_plan_map_span(sl_plan *plan, uint32_t span) { return sl_plan_map_lag(plan, span, 0); }
 
 int32_t sl_plan_map_lag(sl_plan *plan, uint32_t span, int32_t lag) {
   sl_map_entry *entries = sli_calloc(span, sizeof *entries);
   for (uint32_t i = 0; i < span; i++)
-    entries[i] = (sl_map_entry){
-        lag, (i == 0 ? SL_FIRST : 0) | (i + 1 == span ? SL_LAST : 0)};
+    entries[i] = (sl_map_entry){lag, (i == 0 ? SL_FIRST : 0) | (i + 1 == span ? SL_LAST : 0)};
   int32_t map = sl_plan_add_map(plan, span, 1, entries);
   free(entries);
   return map;
@@ -202,8 +199,10 @@ static sl_status check_order(const sl_plan *plan, int32_t queue) {
     const sl_actor *a = &plan->actors[i];
     int32_t want = a->queue == queue && sli_every(a) == 1 ? a->firings_per_step : 0;
     if (count[i] != want)
-      status = sl_fail(SL_E_USAGE, "the order of queue %s has %s %d times, but a step fires it "
-                       "there %d times", q->name, a->name, count[i], want);
+      status = sl_fail(SL_E_USAGE,
+                       "the order of queue %s has %s %d times, but a step fires it "
+                       "there %d times",
+                       q->name, a->name, count[i], want);
   }
   free(count);
   return status;
@@ -398,7 +397,8 @@ static sl_status check_budget(const sl_plan *plan, int32_t d, sl_space space) {
   size_t budget = space == SL_SPACE_DEVICE ? device->budget_bytes : room->budget_bytes;
   if (!budget || room->arena_bytes <= budget) return SL_OK;
   static const char *const where[SL_SPACE_COUNT] = {
-      [SL_SPACE_DEVICE] = "", [SL_SPACE_HOST] = " of the host's memory (--host-memory SIZE)",
+      [SL_SPACE_DEVICE] = "",
+      [SL_SPACE_HOST] = " of the host's memory (--host-memory SIZE)",
       [SL_SPACE_DISK] = " on disk (--disk DIR:SIZE)"};
   char need[48], have[48], holders[512];
   name_holders(plan, d, space, holders, sizeof holders);

@@ -23,8 +23,7 @@ static sl_status check_rows(const sl_register *r) {
   if (r->rows < 1 || sl_slot_payload(r) % (size_t)r->rows)
     return sl_fail(SL_E_INPUT, "register %s: its slots of %zu bytes have no %d rows", r->name,
                    sl_slot_payload(r), r->rows);
-  if (r->held)
-    return sl_fail(SL_E_INPUT, "register %s is held: its slot is always full", r->name);
+  if (r->held) return sl_fail(SL_E_INPUT, "register %s is held: its slot is always full", r->name);
   for (int32_t i = 0; i < r->nlengths; i++)
     if (r->lengths[i] < 0 || r->lengths[i] > r->rows)
       return sl_fail(SL_E_INPUT, "register %s: %d of %d rows cannot be valid", r->name,
@@ -50,8 +49,8 @@ static sl_status check_register(const sl_plan *plan, const sl_register *r) {
     return sl_fail(SL_E_USAGE, "register %s: quota %s is %d, but an actor needs at least one slot",
                    r->name, r->quota_name, r->quota);
   if (r->initial > r->quota)
-    return sl_fail(SL_E_USAGE, "register %s: %d initial slots do not fit in quota %s = %d",
-                   r->name, r->initial, r->quota_name, r->quota);
+    return sl_fail(SL_E_USAGE, "register %s: %d initial slots do not fit in quota %s = %d", r->name,
+                   r->initial, r->quota_name, r->quota);
   if (r->producer == SL_NONE && !r->initial)
     return sl_fail(SL_E_INPUT, "register %s has no producer and no initial slot", r->name);
   if (r->device < 0 || r->device >= plan->ndevices)
@@ -71,13 +70,15 @@ static sl_status check_counted(const sl_plan *plan, const sl_register *r) {
   if (r->producer == SL_NONE || (r->pool == SL_NONE && !(r->activation > 0))) return SL_OK;
   int32_t written = plan->queues[plan->actors[r->producer].queue].device;
   if (plan->queues[plan->actors[r->producer].queue].apart)
-    return sl_fail(SL_E_INPUT, "register %s is written on queue %s, apart from its device: its "
-                   "slots cannot be counted", r->name,
-                   plan->queues[plan->actors[r->producer].queue].name);
+    return sl_fail(SL_E_INPUT,
+                   "register %s is written on queue %s, apart from its device: its "
+                   "slots cannot be counted",
+                   r->name, plan->queues[plan->actors[r->producer].queue].name);
   if (written == r->device) return SL_OK;
-  return sl_fail(SL_E_INPUT, "register %s lies on device %s but is written on %s: its slots "
-                 "cannot be counted", r->name, plan->devices[r->device].name,
-                 plan->devices[written].name);
+  return sl_fail(SL_E_INPUT,
+                 "register %s lies on device %s but is written on %s: its slots "
+                 "cannot be counted",
+                 r->name, plan->devices[r->device].name, plan->devices[written].name);
 }
 
 /* Checks registers that share slots: one queue writes them, and their slots have equal
@@ -86,8 +87,9 @@ static sl_status check_shares(const sl_plan *plan, int32_t reg) {
   const sl_register *r = &plan->regs[reg];
   if (!r->shares) return SL_OK;
   if (r->shares < 0 || r->shares > reg)
-    return sl_fail(SL_E_INPUT, "register %s shares the slots of register %d, which is not before it",
-                   r->name, r->shares - 1);
+    return sl_fail(SL_E_INPUT,
+                   "register %s shares the slots of register %d, which is not before it", r->name,
+                   r->shares - 1);
   const sl_register *leader = &plan->regs[r->shares - 1];
   if (leader->shares || r->initial || r->held || r->pool != SL_NONE || r->activation > 0 ||
       leader->initial || leader->held || leader->pool != SL_NONE || leader->activation > 0 ||
@@ -97,8 +99,10 @@ static sl_status check_shares(const sl_plan *plan, int32_t reg) {
                    leader->name);
   if (r->producer == SL_NONE || leader->producer == SL_NONE ||
       plan->actors[r->producer].queue != plan->actors[leader->producer].queue)
-    return sl_fail(SL_E_INPUT, "registers %s and %s have the same slots, but are not written on one "
-                   "queue", r->name, leader->name);
+    return sl_fail(SL_E_INPUT,
+                   "registers %s and %s have the same slots, but are not written on one "
+                   "queue",
+                   r->name, leader->name);
   return SL_OK;
 }
 
@@ -137,8 +141,8 @@ static sl_status check_over(const sl_plan *plan, int32_t reg) {
 
 /* Properties of a map, computed once for each. */
 typedef struct checked {
-  bool walks;   /* each key is taken and released, one after another */
-  bool stays;   /* keys are never released: the same ones stay for ever */
+  bool walks;          /* each key is taken and released, one after another */
+  bool stays;          /* keys are never released: the same ones stay for ever */
   int64_t first, last; /* range of the keys that stay */
 } checked;
 
@@ -155,8 +159,10 @@ static checked check_map(const sl_map *map) {
 }
 
 static sl_status no_walk(const sl_plan *plan, const sl_actor *a, const sl_port *p) {
-  return sl_fail(SL_E_INPUT, "actor %s, register %s: key map %d does not take every key once, one "
-                 "after another", a->name, plan->regs[p->reg].name, p->map);
+  return sl_fail(SL_E_INPUT,
+                 "actor %s, register %s: key map %d does not take every key once, one "
+                 "after another",
+                 a->name, plan->regs[p->reg].name, p->map);
 }
 
 static sl_status check_ticks(const sl_plan *plan, const sl_actor *a) {
@@ -164,11 +170,15 @@ static sl_status check_ticks(const sl_plan *plan, const sl_actor *a) {
   bool back = map->stride < 0;
   for (uint32_t i = 0; i < map->period; i++) back |= map->entries[i].offset < 0;
   /* Own ticks count by turns: each turn has own_ticks ticks in firings_per_step firings. */
-  bool turns = !a->own_ticks || (a->own_ticks > 0 && map->stride == a->own_ticks && map->period == (uint32_t)a->firings_per_step);
-  for (uint32_t i = 0; i < map->period && a->own_ticks; i++) turns &= map->entries[i].offset < a->own_ticks;
+  bool turns = !a->own_ticks || (a->own_ticks > 0 && map->stride == a->own_ticks &&
+                                 map->period == (uint32_t)a->firings_per_step);
+  for (uint32_t i = 0; i < map->period && a->own_ticks; i++)
+    turns &= map->entries[i].offset < a->own_ticks;
   if (!back && turns && sli_ticks_period(plan, a) <= SLI_TICKS_MOST) return SL_OK;
-  return sl_fail(SL_E_INPUT, "actor %s: its ticks, map %d, do not come back to the same place of "
-                 "a step", a->name, a->ticks);
+  return sl_fail(SL_E_INPUT,
+                 "actor %s: its ticks, map %d, do not come back to the same place of "
+                 "a step",
+                 a->name, a->ticks);
 }
 
 /* Checks an output: keys below `initial` exist at the start; all others are written once. */
@@ -178,8 +188,10 @@ static sl_status check_output(const sl_plan *plan, const sl_actor *a, const sl_p
   int64_t first = sli_map_first(&plan->maps[p->map], 0);
   if (r->held ? !map->stays : !map->walks) return no_walk(plan, a, p);
   if (r->held || first == r->initial) return SL_OK;
-  return sl_fail(SL_E_INPUT, "actor %s writes register %s from key %lld on, but it has %d initial "
-                 "slots", a->name, r->name, (long long)first, r->initial);
+  return sl_fail(SL_E_INPUT,
+                 "actor %s writes register %s from key %lld on, but it has %d initial "
+                 "slots",
+                 a->name, r->name, (long long)first, r->initial);
 }
 
 /* Checks an input: a reader answers every key from its first one on. It may leave out initial ones,
@@ -194,8 +206,10 @@ static sl_status check_input(const sl_plan *plan, const sl_actor *a, const sl_po
   if (written ? !map->walks : !map->stays || map->last >= r->initial) return no_walk(plan, a, p);
   int64_t first = sli_map_first(&plan->maps[p->map], 0);
   if (first < 0 || first > r->initial)
-    return sl_fail(SL_E_INPUT, "actor %s reads register %s from key %lld on, but it has %d initial "
-                   "slots", a->name, r->name, (long long)first, r->initial);
+    return sl_fail(SL_E_INPUT,
+                   "actor %s reads register %s from key %lld on, but it has %d initial "
+                   "slots",
+                   a->name, r->name, (long long)first, r->initial);
   return SL_OK;
 }
 
@@ -217,15 +231,19 @@ static int32_t taking_part(const sl_plan *plan, const sl_actor *a, int32_t base,
 static sl_status check_base(const sl_plan *plan, const sl_actor *a, int32_t port) {
   int32_t base = a->bases[port];
   const char *name = plan->regs[port_of(a, port)->reg].name;
-  bool fine = base >= 0 && base < port && a->bases[base] == base && (base < a->nin) == (port < a->nin);
+  bool fine =
+      base >= 0 && base < port && a->bases[base] == base && (base < a->nin) == (port < a->nin);
   const sl_map *map = &plan->maps[port_of(a, port)->map];
   fine = fine && map->period == plan->maps[port_of(a, base)->map].period;
-  if (!fine) return sl_fail(SL_E_INPUT, "actor %s, register %s: it cannot have the base of port %d",
-                            a->name, name, base);
+  if (!fine)
+    return sl_fail(SL_E_INPUT, "actor %s, register %s: it cannot have the base of port %d", a->name,
+                   name, base);
   for (uint32_t i = 0; i < map->period; i++)
     if (taking_part(plan, a, base, i) != 1)
-      return sl_fail(SL_E_INPUT, "actor %s, register %s: of the ports with its base %d take part in firing "
-                     "%u", a->name, name, taking_part(plan, a, base, i), i);
+      return sl_fail(SL_E_INPUT,
+                     "actor %s, register %s: of the ports with its base %d take part in firing "
+                     "%u",
+                     a->name, name, taking_part(plan, a, base, i), i);
   return SL_OK;
 }
 
@@ -249,14 +267,18 @@ static sl_status check_reach(const sl_plan *plan, const sl_actor *a) {
   for (int32_t p = 1; p < a->nin; p++) one &= !plan->regs[a->in[p].reg].slot_bytes;
   for (int32_t p = 1; p < a->nout; p++) one &= !plan->regs[a->out[p].reg].slot_bytes;
   if (link && !one)
-    return sl_fail(SL_E_INPUT, "actor %s: a link has one input and one output, and beside them "
-                   "only what has no bytes", a->name);
+    return sl_fail(SL_E_INPUT,
+                   "actor %s: a link has one input and one output, and beside them "
+                   "only what has no bytes",
+                   a->name);
   for (int32_t p = 0; p < a->nin + a->nout; p++) {
     const sl_register *r = &plan->regs[(p < a->nin ? a->in : a->out - a->nin)[p].reg];
     int32_t there = process_of(plan, r->device);
     if ((link && p == a->nin) != (here != there))
-      return sl_fail(SL_E_INPUT, "actor %s runs in process %d and %s register %s, which lies in "
-                     "process %d", a->name, here, p < a->nin ? "reads" : "writes", r->name, there);
+      return sl_fail(SL_E_INPUT,
+                     "actor %s runs in process %d and %s register %s, which lies in "
+                     "process %d",
+                     a->name, here, p < a->nin ? "reads" : "writes", r->name, there);
   }
   return SL_OK;
 }

@@ -38,8 +38,8 @@ struct sli_flow {
   const sl_plan *plan;
   int32_t *first; /* [nregs + 1] into readers */
   reader *readers;
-  int32_t *next;  /* [nregs] circular list of the registers that share its slots */
-  int64_t *reach; /* [nregs] number of keys before the newest that may still have slots */
+  int32_t *next;    /* [nregs] circular list of the registers that share its slots */
+  int64_t *reach;   /* [nregs] number of keys before the newest that may still have slots */
   int32_t *lasting; /* [nregs] initial slots that are never given back */
 };
 
@@ -159,7 +159,8 @@ static int32_t initial_used(const sli_flow *f, const sli_flow_state *at, int32_t
 
 /* Counts one register's slots in use. Scans the keys taken from the newest back, as far as any of
  * them can have a slot. */
-static int32_t used_alone(const sli_flow *f, const sli_flow_state *at, int32_t reg, int32_t *holder) {
+static int32_t used_alone(const sli_flow *f, const sli_flow_state *at, int32_t reg,
+                          int32_t *holder) {
   const sl_register *r = &f->plan->regs[reg];
   const sl_port *out = sli_plan_output(f->plan, reg);
   if (!out || r->held) return r->held ? 1 : r->initial;
@@ -225,8 +226,7 @@ sli_lack sli_flow_input(const sli_flow *f, const sli_flow_state *at, int32_t act
   return lack;
 }
 
-sli_lack sli_flow_output(const sli_flow *f, const sli_flow_state *at, int32_t actor,
-                         int32_t port) {
+sli_lack sli_flow_output(const sli_flow *f, const sli_flow_state *at, int32_t actor, int32_t port) {
   const sl_port *p = &f->plan->actors[actor].out[port];
   sli_lack lack = {SLI_LACKS_NOTHING, sli_flow_taken(f->plan, p, at->fired[actor]), p->reg,
                    SL_NONE};

@@ -86,7 +86,8 @@ typedef struct sli_lack {
   int32_t reg;
   int32_t on; /* actor that could help: it makes the key or holds the slot; SL_NONE */
 } sli_lack;
-sli_lack sli_flow_input(const sli_flow *flow, const sli_flow_state *at, int32_t actor, int32_t port);
+sli_lack sli_flow_input(const sli_flow *flow, const sli_flow_state *at, int32_t actor,
+                        int32_t port);
 /* Outputs take their slots one after another: earlier ones use the same pool first. */
 sli_lack sli_flow_output(const sli_flow *flow, const sli_flow_state *at, int32_t actor,
                          int32_t port);

@@ -28,9 +28,33 @@ static void text(uint64_t *h, const char *value) {
 /* ---- programs ------------------------------------------------------------------------ */
 
 /* Settings added later: a plan without them keeps its hash. */
-enum { AXES = 1, UPPER = 2, KEY, SEED, REGION, NDIMS, KEEP = 30, LEFT, FULL = 40, SCALE, WINDOW = 50, END,
-       IGNORE = 60, COUNT = 70, REVERSE, EXCLUSIVE,
-       URGENT = 80, ROWS = 90, LENGTHS, IN_LENGTH, OUT_LENGTH, BUCKETS, SECONDS, BASES = 100, EXPERT };
+enum {
+  AXES = 1,
+  UPPER = 2,
+  KEY,
+  SEED,
+  REGION,
+  NDIMS,
+  KEEP = 30,
+  LEFT,
+  FULL = 40,
+  SCALE,
+  WINDOW = 50,
+  END,
+  IGNORE = 60,
+  COUNT = 70,
+  REVERSE,
+  EXCLUSIVE,
+  URGENT = 80,
+  ROWS = 90,
+  LENGTHS,
+  IN_LENGTH,
+  OUT_LENGTH,
+  BUCKETS,
+  SECONDS,
+  BASES = 100,
+  EXPERT
+};
 
 static void setting(uint64_t *h, int which, uint64_t value) {
   if (!value) return;
@@ -129,7 +153,8 @@ static void hash_program(uint64_t *h, const sl_program *program, int pieces) {
   }
   for (int e = 0; e < program->nlengths; e++) setting(h, ROWS, (uint64_t)program->length_rows[e]);
   hash_lengths(h, LENGTHS, program->nlengths ? program->nbases : 0, program->base_length);
-  for (int v = 0; program->buckets && v < variants; v++) setting(h, BUCKETS, (uint64_t)program->buckets[v]);
+  for (int v = 0; program->buckets && v < variants; v++)
+    setting(h, BUCKETS, (uint64_t)program->buckets[v]);
 }
 
 /* ---- the tables ---------------------------------------------------------------------- */
@@ -227,7 +252,7 @@ static void hash_actor(uint64_t *h, const sl_actor *a, int pieces) {
 
 uint64_t sli_plan_hash(const sl_plan *plan) {
   const int32_t counts[] = {plan->microbatches, plan->pieces, plan->ndevices, plan->nqueues,
-                            plan->npools, plan->nmaps, plan->nregs, plan->nactors};
+                            plan->npools,       plan->nmaps,  plan->nregs,    plan->nactors};
   uint64_t h = SLI_HASH_SEED;
   for (size_t i = 0; i < SLI_COUNT(counts); i++) number(&h, counts[i]);
   for (int32_t i = 0; i < plan->ndevices; i++) hash_device(&h, &plan->devices[i]);

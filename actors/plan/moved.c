@@ -64,7 +64,8 @@ static sl_traffic traffic_of(const sl_plan *plan, const sl_register *r, int32_t 
   if (r->aside) return SL_TRAFFIC_ASIDE;
   if (a->at[SL_AT_STAGE] != b->at[SL_AT_STAGE]) return SL_TRAFFIC_PIPELINE;
   if (r->rows) return SL_TRAFFIC_EXPERT;
-  if (a->at[SL_AT_DATA] != b->at[SL_AT_DATA] || a->at[SL_AT_EXPERT] != b->at[SL_AT_EXPERT]) return SL_TRAFFIC_DATA;
+  if (a->at[SL_AT_DATA] != b->at[SL_AT_DATA] || a->at[SL_AT_EXPERT] != b->at[SL_AT_EXPERT])
+    return SL_TRAFFIC_DATA;
   if (a->at[SL_AT_SEQUENCE] == b->at[SL_AT_SEQUENCE]) return SL_TRAFFIC_TENSOR;
   return is_of_parameters(r) ? SL_TRAFFIC_DATA : SL_TRAFFIC_SEQUENCE;
 }
@@ -96,7 +97,8 @@ static uint64_t planned_rows(const sl_plan *plan, int32_t actor, const sl_port *
   for (int32_t f = 0; f < plan->actors[actor].firings_per_step; f++) {
     uint32_t flags;
     int64_t key = sl_map_key(&plan->maps[p->map], f, &flags);
-    if (!(flags & SL_SKIP)) rows += (uint64_t)(r->nlengths ? r->lengths[key % r->nlengths] : r->rows);
+    if (!(flags & SL_SKIP))
+      rows += (uint64_t)(r->nlengths ? r->lengths[key % r->nlengths] : r->rows);
   }
   return rows;
 }
@@ -139,13 +141,15 @@ static int32_t first_bucket(const sl_program *p, const sl_register *r, int32_t p
 static uint64_t moved_in(const moves *m, const sl_plan *plan, int32_t actor, int32_t port) {
   const sl_actor *a = &plan->actors[actor];
   const sl_register *r = &plan->regs[a->in[port].reg];
-  if (!r->rows || !(m->read || r->nlengths) || !a->program) return m->steps * input_bytes(plan, actor, port);
+  if (!r->rows || !(m->read || r->nlengths) || !a->program)
+    return m->steps * input_bytes(plan, actor, port);
   uint64_t rows = (uint64_t)first_bucket(a->program, r, port);
   return rows_read(m, plan, actor, port) * (read_bytes(a->program, 0, port) / rows);
 }
 
 /* Bytes written to a register by an actor that copies its input there, `firings` times a step. */
-static uint64_t moved_out(const moves *m, const sl_plan *plan, int32_t actor, const sl_register *r, uint64_t firings) {
+static uint64_t moved_out(const moves *m, const sl_plan *plan, int32_t actor, const sl_register *r,
+                          uint64_t firings) {
   if (r->rows && (m->read || r->nlengths)) return rows_read(m, plan, actor, 0) * sl_row_bytes(r);
   return m->steps * sl_slot_payload(r) * firings;
 }
@@ -164,14 +168,15 @@ static bool between_spaces(const sl_plan *plan, const sl_port *from, const sl_po
 
 static bool copies(const sl_plan *plan, const sl_actor *a) {
   bool any = false;
-  for (int32_t i = 0; i < a->nin && a->nout; i++) any |= between_spaces(plan, &a->in[i], &a->out[0]);
+  for (int32_t i = 0; i < a->nin && a->nout; i++)
+    any |= between_spaces(plan, &a->in[i], &a->out[0]);
   return any;
 }
 
 /* Reports copies between memories of one device, under the space that is not the device's own. */
 static void find_copies(const sl_plan *plan, int32_t actor, const moves *m) {
-  static const sl_traffic of[SL_SPACE_COUNT] = {[SL_SPACE_HOST] = SL_TRAFFIC_HOST,
-                                                [SL_SPACE_DISK] = SL_TRAFFIC_DISK};
+  static const sl_traffic of[SL_SPACE_COUNT] = {
+      [SL_SPACE_HOST] = SL_TRAFFIC_HOST, [SL_SPACE_DISK] = SL_TRAFFIC_DISK};
   const sl_actor *a = &plan->actors[actor];
   if (!copies(plan, a)) return;
   for (int32_t f = 0; f < a->firings_per_step; f++) {
@@ -194,7 +199,8 @@ static void find_moves(const sl_plan *plan, int32_t actor, const moves *m) {
   for (int32_t i = 0; i < a->nin; i++) {
     const sl_register *r = &plan->regs[a->in[i].reg];
     if (r->device != here)
-      m->fn(m->ctx, r->device, here, traffic_of(plan, r, r->device, here), moved_in(m, plan, actor, i));
+      m->fn(m->ctx, r->device, here, traffic_of(plan, r, r->device, here),
+            moved_in(m, plan, actor, i));
   }
   for (int32_t o = 0; o < a->nout; o++) {
     const sl_register *r = &plan->regs[a->out[o].reg];
@@ -206,14 +212,16 @@ static void find_moves(const sl_plan *plan, int32_t actor, const moves *m) {
 }
 
 void sl_plan_moves(const sl_plan *plan,
-                   void (*fn)(void *ctx, int32_t from, int32_t to, sl_traffic traffic, uint64_t bytes),
+                   void (*fn)(void *ctx, int32_t from, int32_t to, sl_traffic traffic,
+                              uint64_t bytes),
                    void *ctx) {
   moves m = {.fn = fn, .ctx = ctx, .steps = 1};
   for (int32_t a = 0; a < plan->nactors; a++)
     if (plan->actors[a].every <= 1) find_moves(plan, a, &m);
 }
 
-static void add_to_device(void *ctx, int32_t from, int32_t device, sl_traffic traffic, uint64_t bytes) {
+static void add_to_device(void *ctx, int32_t from, int32_t device, sl_traffic traffic,
+                          uint64_t bytes) {
   uint64_t(*to)[SL_TRAFFIC_COUNT] = ctx;
   (void)from;
   to[device][traffic] += bytes;

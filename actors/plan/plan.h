@@ -39,7 +39,6 @@ bool sli_map_walks(const sl_map *map);
 enum { SLI_TICKS_MOST = 1 << 22 };
 int64_t sli_ticks_period(const sl_plan *plan, const sl_actor *a);
 
-
 /* Size of a ready table in which this register's keys never collide at this port. */
 uint32_t sli_ready_size(const sl_plan *plan, int32_t reg, const sl_map *in);
 
@@ -84,7 +83,8 @@ void sli_plan_add_moved(const sl_plan *plan, int32_t actor, uint64_t steps,
 /* Tick by its number. */
 static inline sl_tick sli_tick(const sl_plan *plan, int64_t number) {
   int64_t pieces = plan->pieces, per_step = plan->microbatches * pieces;
-  return (sl_tick){.number = number, .step = number / per_step,
+  return (sl_tick){.number = number,
+                   .step = number / per_step,
                    .microbatch = (int32_t)(number % per_step / pieces),
                    .piece = (int32_t)(number % pieces)};
 }
@@ -95,8 +95,10 @@ static inline sl_tick sli_tick_of(const sl_plan *plan, const sl_actor *a, int64_
   int64_t number = sl_map_key(&plan->maps[a->ticks], n, &flags);
   if (!a->own_ticks) return sli_tick(plan, number);
   int64_t step = (number / a->own_ticks + 1) * sli_every(a) - 1, in = number % a->own_ticks;
-  return (sl_tick){.number = step * plan->microbatches * plan->pieces + in, .step = step,
-                   .microbatch = (int32_t)(in / plan->pieces), .piece = (int32_t)(in % plan->pieces)};
+  return (sl_tick){.number = step * plan->microbatches * plan->pieces + in,
+                   .step = step,
+                   .microbatch = (int32_t)(in / plan->pieces),
+                   .piece = (int32_t)(in % plan->pieces)};
 }
 
 /* Most slots a register may have. */

@@ -54,7 +54,9 @@ static void print_program(const sl_plan *plan, const sl_program *program, FILE *
     for (int i = 0; i < call->nout; i++) {
       uint32_t bit = 1u << i;
       fprintf(out, " %d+%zu%s", call->out[i].base, call->out[i].offset,
-              call->accumulate & bit ? " (adds)" : call->accumulate_span & bit ? " (sums)" : "");
+              call->accumulate & bit        ? " (adds)"
+              : call->accumulate_span & bit ? " (sums)"
+                                            : "");
     }
     fputc('\n', out);
   }
@@ -72,9 +74,9 @@ static void print_rooms(const sl_device *d, FILE *out) {
 }
 
 void sl_plan_print(const sl_plan *plan, FILE *out) {
-  fprintf(out, "plan: %d microbatches of %d pieces, %d devices, %d queues, %d actors, %d registers\n",
-          plan->microbatches, plan->pieces, plan->ndevices, plan->nqueues, plan->nactors,
-          plan->nregs);
+  fprintf(
+      out, "plan: %d microbatches of %d pieces, %d devices, %d queues, %d actors, %d registers\n",
+      plan->microbatches, plan->pieces, plan->ndevices, plan->nqueues, plan->nactors, plan->nregs);
   for (int32_t i = 0; i < plan->ndevices; i++) {
     const sl_device *d = &plan->devices[i];
     /* Threads of a device are a private setting of its process. */

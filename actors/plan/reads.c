@@ -24,8 +24,8 @@ typedef struct reading {
   const sl_plan *plan;
   const sl_actor *actor;
   const sl_program *program;
-  bool *there;       /* [bases] the base takes part in the firing */
-  bool *known;       /* [extents] the valid length is known */
+  bool *there; /* [bases] the base takes part in the firing */
+  bool *known; /* [extents] the valid length is known */
   int nwritten;
   stretch *written;  /* [calls' outputs] sorted, with gaps between them */
   uint64_t *checked; /* [variants] hash of the inputs it was last checked with; 0: not yet */
@@ -58,9 +58,11 @@ static sl_status check_number(const reading *r, const sl_program_call *c, bool o
   int e = sli_length_of(output ? c->out_length : c->in_length, i);
   if (place.base < 0 || place.base >= ports_of(r) || !r->program->nlengths) return SL_OK;
   if (r->program->base_length[place.base] == e) return SL_OK;
-  return sl_fail(SL_E_INPUT, "actor %s, op %s: %s %d lies in register %s, and is told of rows of "
-                 "another one", r->actor->name, c->name ? c->name : c->op->name,
-                 output ? "output" : "input", i, register_of(r, place.base)->name);
+  return sl_fail(SL_E_INPUT,
+                 "actor %s, op %s: %s %d lies in register %s, and is told of rows of "
+                 "another one",
+                 r->actor->name, c->name ? c->name : c->op->name, output ? "output" : "input", i,
+                 register_of(r, place.base)->name);
 }
 
 static sl_status check_numbers(const reading *r) {
@@ -83,7 +85,8 @@ static void write_stretch(reading *r, size_t begin, size_t end) {
     begin = SLI_MIN(begin, r->written[last].begin);
     end = SLI_MAX(end, r->written[last].end);
   }
-  memmove(&r->written[first + 1], &r->written[last], (size_t)(r->nwritten - last) * sizeof *r->written);
+  memmove(&r->written[first + 1], &r->written[last],
+          (size_t)(r->nwritten - last) * sizeof *r->written);
   r->nwritten += 1 - (last - first);
   r->written[first] = (stretch){begin, end};
 }
@@ -94,10 +97,12 @@ static bool is_written(const reading *r, size_t begin, size_t end) {
   return begin == end || (i < r->nwritten && r->written[i].begin <= begin);
 }
 
-static sl_status no_value(const reading *r, const sl_program_call *c, int i, int64_t firing, const char *why) {
+static sl_status no_value(const reading *r, const sl_program_call *c, int i, int64_t firing,
+                          const char *why) {
   sl_tick tick = tick_of(r, firing);
-  return sl_fail(SL_E_INPUT, "actor %s, op %s: input %d is not there in microbatch %d, piece %d: %s",
-                 r->actor->name, c->name ? c->name : c->op->name, i, tick.microbatch, tick.piece, why);
+  return sl_fail(
+      SL_E_INPUT, "actor %s, op %s: input %d is not there in microbatch %d, piece %d: %s",
+      r->actor->name, c->name ? c->name : c->op->name, i, tick.microbatch, tick.piece, why);
 }
 
 static sl_status check_read(const reading *r, const sl_program_call *c, int i, int64_t firing) {
@@ -142,8 +147,8 @@ static sl_status check_filled(const reading *r, int64_t firing) {
   for (int32_t p = r->program->nread; p < ports_of(r) && r->program->nlengths; p++) {
     int e = r->program->base_length[p];
     if (e < 0 || r->known[e] || !takes_part(r, p, firing)) continue;
-    return sl_fail(SL_E_INPUT, "actor %s, register %s: no call says how many rows of it are valid", r->actor->name,
-                   register_of(r, p)->name);
+    return sl_fail(SL_E_INPUT, "actor %s, register %s: no call says how many rows of it are valid",
+                   r->actor->name, register_of(r, p)->name);
   }
   return SL_OK;
 }
@@ -186,7 +191,8 @@ static int variant_of(const reading *r, int64_t firing) {
 /* Checks each variant of a firing, unless it was last checked with the same inputs. If the valid
  * length selects the variant, checks all. */
 static sl_status check_firing(reading *r, int64_t firing) {
-  int variant = variant_of(r, firing), end = r->program->buckets ? r->program->nvariants : variant + 1;
+  int variant = variant_of(r, firing),
+      end = r->program->buckets ? r->program->nvariants : variant + 1;
   sl_status status = SL_OK;
   for (; variant < end && !status; variant++) {
     uint64_t hash = begin_firing(r, firing);
@@ -217,7 +223,9 @@ sl_status sli_plan_check_reads(const sl_plan *plan, const sl_actor *a) {
   const sl_program *program = a->program;
   if (!program || !program->ncalls || (!program->nlengths && !sits_out(plan, a))) return SL_OK;
   size_t variants = (size_t)SLI_MAX(program->nvariants, 1);
-  reading r = {plan, a, program,
+  reading r = {plan,
+               a,
+               program,
                .there = sli_calloc((size_t)(a->nin + a->nout) + 1, sizeof *r.there),
                .known = sli_calloc((size_t)program->nlengths + 1, sizeof *r.known),
                .written = sli_calloc(most_written(program), sizeof *r.written),

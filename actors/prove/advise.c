@@ -55,7 +55,8 @@ static int32_t least_slots(const sl_plan *plan, const knob *k) {
 
 static bool known(const knob *knobs, int count, const knob *k) {
   for (int i = 0; i < count; i++)
-    if ((k->everywhere || knobs[i].stage == k->stage) && knobs[i].pool == k->pool && !strcmp(knobs[i].name, k->name))
+    if ((k->everywhere || knobs[i].stage == k->stage) && knobs[i].pool == k->pool &&
+        !strcmp(knobs[i].name, k->name))
       return true;
   return false;
 }

@@ -16,8 +16,9 @@ static void say(const char *cycle, const sli_advice *a) {
   char at[16] = "";
   if (a->slots && a->stage != SL_NONE) snprintf(at, sizeof at, "@%d", a->stage);
   if (a->slots)
-    sl_fail(SL_E_STUCK, "the plan cannot finish: %s\nthe smallest change that breaks it: --quota %s%s=%d", cycle, a->name,
-            at, a->slots);
+    sl_fail(SL_E_STUCK,
+            "the plan cannot finish: %s\nthe smallest change that breaks it: --quota %s%s=%d",
+            cycle, a->name, at, a->slots);
   else sl_fail(SL_E_STUCK, "the plan cannot finish: %s", cycle);
 }
 

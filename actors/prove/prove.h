@@ -7,8 +7,8 @@
 #include <sluice/runtime.h>
 
 typedef struct sli_simulation {
-  sl_plan plan; /* a copy that shares the original's names, ports and maps; its queues,
-                   registers, pools and actors are its own and may be changed before the run */
+  sl_plan plan;   /* a copy that shares the original's names, ports and maps; its queues,
+                     registers, pools and actors are its own and may be changed before the run */
   sl_runtime *rt; /* points to the plan, so a simulation must not be moved */
   int64_t first_step;
 } sli_simulation;

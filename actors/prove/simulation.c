@@ -41,7 +41,8 @@ static size_t step_firings(const sl_plan *plan) {
 
 sl_status sli_simulate(sli_simulation *r, int64_t steps, bool keep_trace) {
   size_t records = keep_trace ? step_firings(&r->plan) * (size_t)steps : 1;
-  sl_runtime_options options = {.clock = SL_CLOCK_VIRTUAL, .no_data = true,
+  sl_runtime_options options = {.clock = SL_CLOCK_VIRTUAL,
+                                .no_data = true,
                                 .first_step = r->first_step,
                                 .trace_records = SLI_MIN(records, (size_t)1 << 26)};
   sl_status status = sl_runtime_create(&r->plan, &options, &r->rt);
@@ -90,7 +91,9 @@ static void lend_nothing(sli_simulation *r) {
 /* Common multiple, limited to INT64_MAX / 4. */
 static int64_t common_multiple(int64_t a, int64_t b) {
   int64_t all;
-  return __builtin_mul_overflow(a / sli_common_divisor(a, b), b, &all) || all > INT64_MAX / 4 ? INT64_MAX / 4 : all;
+  return __builtin_mul_overflow(a / sli_common_divisor(a, b), b, &all) || all > INT64_MAX / 4
+             ? INT64_MAX / 4
+             : all;
 }
 
 /* Step in which all actors fire that skip steps. A simulation that begins there tries both kinds of

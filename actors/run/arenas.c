@@ -148,8 +148,7 @@ void *sl_runtime_newest(sl_runtime *rt, int32_t r) {
   return sl_runtime_slot(rt, r, sl_runtime_newest_slot(rt, r));
 }
 
-static sl_status copy(const sl_runtime *rt, int32_t reg, void *to, const void *from,
-                      size_t bytes) {
+static sl_status copy(const sl_runtime *rt, int32_t reg, void *to, const void *from, size_t bytes) {
   const sl_register *r = &rt->plan->regs[reg];
   if (!rt->regs[reg].base)
     return sl_fail(SL_E_UNSUPPORTED, "register %s has no values in this process", r->name);
@@ -157,10 +156,11 @@ static sl_status copy(const sl_runtime *rt, int32_t reg, void *to, const void *f
                : SL_OK;
 }
 
-static char *arenas_place(const sl_runtime *rt, int32_t reg, int32_t slot, size_t offset, size_t bytes) {
+static char *arenas_place(const sl_runtime *rt, int32_t reg, int32_t slot, size_t offset,
+                          size_t bytes) {
   const sl_register *r = &rt->plan->regs[reg];
   SLI_CHECK(slot >= 0 && slot < sli_quota_most(r) && offset <= r->slot_bytes &&
-            bytes <= r->slot_bytes - offset,
+                bytes <= r->slot_bytes - offset,
             "register %s: bytes %zu to %zu of slot %d", r->name, offset, offset + bytes, slot);
   return (char *)slot_address(&rt->regs[reg], slot) + offset;
 }

@@ -153,12 +153,18 @@ void *sli_runtime_granted_slot(const sl_runtime *rt, int32_t reg, int32_t slot) 
   return slot_address(&rt->regs[reg], slot);
 }
 
-void sli_runtime_fill_slot(sl_runtime *rt, int32_t r, int64_t key, int32_t slot, int32_t valid_rows) {
+void sli_runtime_fill_slot(sl_runtime *rt, int32_t r, int64_t key, int32_t slot,
+                           int32_t valid_rows) {
   const reg *to = &rt->regs[r];
   const contents *c = &to->contents;
   if (c->tags)
-    c->tags[slot] = (slot_tag){.key = key, .reg = r, .ready = true, .rows = c->lengths ? valid_rows : -1,
-                               .moved = -1, .from = -1, .to = -1};
+    c->tags[slot] = (slot_tag){.key = key,
+                               .reg = r,
+                               .ready = true,
+                               .rows = c->lengths ? valid_rows : -1,
+                               .moved = -1,
+                               .from = -1,
+                               .to = -1};
   if (!c->lengths) return;
   c->lengths[slot] = valid_rows;
   size_t valid = (size_t)valid_rows * sl_row_bytes(&rt->plan->regs[r]);

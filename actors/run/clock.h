@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Cheap nanosecond clock. On x86 with an invariant time-stamp counter, and on ARM64, a reading is one
- * instruction and a multiplication; elsewhere it is clock_gettime. */
+/* Cheap nanosecond clock. On x86 with an invariant time-stamp counter, and on ARM64, a reading is
+ * one instruction and a multiplication; elsewhere it is clock_gettime. */
 #ifndef SLUICE_ACTORS_CLOCK_H
 #define SLUICE_ACTORS_CLOCK_H
 
@@ -35,7 +35,8 @@ static inline uint64_t sli_clock_ticks(void) {
 /* Nanoseconds since init, for a clock that is fast. */
 static inline uint64_t sli_clock_now_fast(const sli_clock *clock) {
   return (uint64_t)(((unsigned __int128)(sli_clock_ticks() - clock->base_ticks) *
-                     clock->ns_per_tick_q32) >> 32);
+                     clock->ns_per_tick_q32) >>
+                    32);
 }
 
 /* Nanoseconds since init. */

@@ -55,17 +55,20 @@ static NOINLINE void bind(actor *a) {
   void **base = a->bound.bases;
   uint8_t *first = a->bound.first;
   for (const in_port *p = a->in; p < a->in_end; p++, base++, first++)
-    *base = p->at.now->flags & SL_SKIP
-                ? NULL : slot_address(p->reg, *p->entry - 1);
+    *base = p->at.now->flags & SL_SKIP ? NULL : slot_address(p->reg, *p->entry - 1);
   for (const out_port *p = a->out; p < a->out_end; p++, base++, first++) {
     *base = p->at.now->flags & SL_SKIP ? NULL : slot_address(p->reg, p->slot);
     *first = (p->at.now->flags & SL_FIRST) != 0;
   }
-  a->bound.firing = (sl_firing){.tick = {.number = a->tick_number, .step = a->step + t->ahead,
-                                   .microbatch = t->microbatch, .piece = t->piece},
-                          .name = a->plan->name, .bases = a->bound.bases, .first = a->bound.first,
-                          .move = a->bound.move,
-                          .lengths = a->bound.lengths ? a->bound.lengths->now : NULL};
+  a->bound.firing = (sl_firing){.tick = {.number = a->tick_number,
+                                         .step = a->step + t->ahead,
+                                         .microbatch = t->microbatch,
+                                         .piece = t->piece},
+                                .name = a->plan->name,
+                                .bases = a->bound.bases,
+                                .first = a->bound.first,
+                                .move = a->bound.move,
+                                .lengths = a->bound.lengths ? a->bound.lengths->now : NULL};
   if (a->bound.move) a->bound.move->key = a->out->at.key, a->bound.move->slot = a->out->slot;
   if (UNLIKELY(a->bound.lengths)) bind_lengths(a);
   if (UNLIKELY(a->plan->bases)) join_bases(a);
@@ -169,7 +172,8 @@ static ALWAYS_INLINE launched fire(worker *w, queue *q, actor *a, bool plain) {
   uint64_t start = w->now_ns;
   atomic_store_explicit(&w->progress.current, a->id, memory_order_relaxed);
   if (UNLIKELY(!q->launch(q->impl, a->program, &a->bound.firing, start, duration, &fence)))
-    return plain ? take_off_apart(w, q, a, start, duration, fence) : take_off(w, q, a, start, duration, fence);
+    return plain ? take_off_apart(w, q, a, start, duration, fence)
+                 : take_off(w, q, a, start, duration, fence);
   if (plain) w->now_ns = sli_clock_now_fast(&w->clock);
   else if (w->real) w->now_ns = sli_clock_now(&w->clock);
   uint64_t end = w->now_ns;

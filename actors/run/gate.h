@@ -51,8 +51,8 @@ typedef struct gate_view {
 } gate_view;
 
 static inline gate_view gate_view_of(uint64_t word) {
-  return (gate_view){(int64_t)(word >> SLI_GATE_BITS), word & SLI_GATE_CLOSED,
-                     word & SLI_GATE_HELD, word & SLI_GATE_ABORTED};
+  return (gate_view){(int64_t)(word >> SLI_GATE_BITS), word & SLI_GATE_CLOSED, word & SLI_GATE_HELD,
+                     word & SLI_GATE_ABORTED};
 }
 
 static inline gate_view gate_look(const gate *g) { return gate_view_of(atomic_load(&g->word)); }
@@ -106,8 +106,8 @@ static inline void gate_end(gate *g, int64_t steps) {
   atomic_fetch_add(&g->reopened, 1);
 }
 
-/* Number of steps with which the run ends, as far as it is decided. Another process may be stopped in a later run:
- * then this one ends with its goal, and the next run with the steps begun there. */
+/* Number of steps with which the run ends, as far as it is decided. Another process may be stopped
+ * in a later run: then this one ends with its goal, and the next run with the steps begun there. */
 static inline int64_t gate_final(const gate *g) {
   gate_view v = gate_look(g);
   return v.closed && v.begun < g->goal ? v.begun : g->goal;

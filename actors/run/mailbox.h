@@ -37,7 +37,7 @@ typedef struct sli_mailbox {
   uint64_t mask;
   _Alignas(SLI_LINE_PAIR) _Atomic uint64_t tail; /* drawn by pushers: next ticket */
   _Alignas(SLI_LINE_PAIR) const sli_cell *next;  /* owner only: the cell to take next ... */
-  uint64_t wanted;                                /* ... when it has this sequence number */
+  uint64_t wanted;                               /* ... when it has this sequence number */
 } sli_mailbox;
 
 static inline void sli_mailbox_init(sli_mailbox *box, uint64_t most_messages) {

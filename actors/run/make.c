@@ -265,7 +265,8 @@ static void count_workers(sl_runtime *rt) {
 static sl_status read_checks(bool *slots) {
   const char *text = getenv("SLUICE_CHECK");
   if (!text || !*text) return SL_OK;
-  if (strcmp(text, "slots")) return sl_fail(SL_E_USAGE, "SLUICE_CHECK=%s: only slots can be checked", text);
+  if (strcmp(text, "slots"))
+    return sl_fail(SL_E_USAGE, "SLUICE_CHECK=%s: only slots can be checked", text);
   *slots = true;
   return SL_OK;
 }

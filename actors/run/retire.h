@@ -19,12 +19,11 @@ static ALWAYS_INLINE void retire_head(worker *w, queue *q, uint64_t end) {
   uint64_t start = q->ops->overlaps ? f->start_ns
                    : q->ops->timed  ? end - f->duration_ns
                                     : SLI_MAX(f->start_ns, q->busy_until_ns);
-  uint32_t cause = start <= q->busy_until_ns ? SL_WAIT_NONE
-                                             : cause_of_gap(q, f->since_ns, f->cause);
+  uint32_t cause =
+      start <= q->busy_until_ns ? SL_WAIT_NONE : cause_of_gap(q, f->since_ns, f->cause);
   record(w, q, f->actor, f->firing, cause, start, end);
   if (w->real) show_flying(q, end);
-  for (const notice *n = f->notices, *end = f->end; n < end; n++)
-    tell_noted(w, n);
+  for (const notice *n = f->notices, *end = f->end; n < end; n++) tell_noted(w, n);
   if (q->inflight + 1 == q->run_ahead) q->listed = false;
   if (has_runnable(q)) list_queue(w, q);
 }

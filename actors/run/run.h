@@ -82,7 +82,8 @@ bool sli_runtime_takes_free(const sl_runtime *rt, int32_t reg);
 void *sli_runtime_granted_slot(const sl_runtime *rt, int32_t reg, int32_t slot);
 /* Reports that a key has arrived, with `extent` valid rows if its slots have rows. On the
  * carrier. */
-void sli_runtime_fill_slot(sl_runtime *rt, int32_t reg, int64_t key, int32_t slot, int32_t valid_rows);
+void sli_runtime_fill_slot(sl_runtime *rt, int32_t reg, int64_t key, int32_t slot,
+                           int32_t valid_rows);
 /* Pass a checked message on: READY or WANTED to the register's consumers here, FREE to its
  * producer. on_carrier: called on the carrier, else on another thread. */
 void sli_runtime_tell_readers(sl_runtime *rt, const sli_message *m, bool on_carrier);
@@ -99,7 +100,7 @@ void sli_runtime_note_rows(sl_runtime *rt, int32_t actor, int64_t firing, int32_
 typedef struct sli_remote {
   struct sli_remote *next;
   int32_t process, nportions; /* nportions: portions of its export so far */
-  int64_t first_whole;   /* step from which its records are complete */
+  int64_t first_whole;        /* step from which its records are complete */
   uint64_t dropped;
   sl_runtime_counts counts;
   size_t nrecords;

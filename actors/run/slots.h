@@ -52,7 +52,8 @@ static void count_taken(reg *r) {
 /* Slow path after taking a slot that is counted, or that leaves fewer free than ever. */
 static NOINLINE void watch_slots(reg *r) {
   r->nfree += r->shared.slot_pool != NULL; /* another slot may be lent to it */
-  r->least_free = SLI_MIN(r->least_free, (int32_t)(r->shared.slot_pool ? r->shared.slot_pool->nfree : r->nfree));
+  r->least_free = SLI_MIN(r->least_free,
+                          (int32_t)(r->shared.slot_pool ? r->shared.slot_pool->nfree : r->nfree));
   if (r->counted) count_taken(r);
   else r->watch = r->nfree;
 }
@@ -94,8 +95,8 @@ static out_port *find_empty_slot_pool(const actor *a) {
   return NULL;
 }
 
-/* Fails the run: two actors lack only a slot of one slot pool. The plan's proof assumed that this cannot
- * happen. */
+/* Fails the run: two actors lack only a slot of one slot pool. The plan's proof assumed that this
+ * cannot happen. */
 static NOINLINE void collide(const actor *taker, const actor *other) {
   char *text = sli_format("actors %s and %s share slots, but do not take turns", taker->plan->name,
                           other->plan->name);

@@ -45,23 +45,23 @@ typedef struct tick_step {
   int64_t delta;
   const struct tick_step *next;
   int32_t microbatch, piece;
-  int32_t ahead;          /* step of the tick minus the actor's own step */
-  bool last;              /* the last firing of the actor's step */
-  bool turns;             /* last firing of the step, or the actor's rank may change after it */
+  int32_t ahead; /* step of the tick minus the actor's own step */
+  bool last;     /* the last firing of the actor's step */
+  bool turns;    /* last firing of the step, or the actor's rank may change after it */
 } tick_step;
 
 typedef struct in_port {
   walk at;
-  bool waiting;    /* needs a key that is not ready */
-  bool early;      /* may return its slot at launch, because the producer queues up behind */
-  bool fenced;     /* consumer and producer may be notified at launch: one queue waits for the
-                      other on the device, at a fence */
+  bool waiting; /* needs a key that is not ready */
+  bool early;   /* may return its slot at launch, because the producer queues up behind */
+  bool fenced;  /* consumer and producer may be notified at launch: one queue waits for the
+                   other on the device, at a fence */
   uint32_t mask;
-  int32_t cause;   /* SL_WAIT_INPUT | register << 3 */
-  int32_t number;  /* index among the register's consumers */
-  int32_t *entry;  /* entry in `ready` of its current key */
-  int32_t *ready;  /* [mask + 1] slot + 1 by key & mask, 0: not ready. If fenced, followed by the
-                      fences, indexed the same way, and the latest fence */
+  int32_t cause;  /* SL_WAIT_INPUT | register << 3 */
+  int32_t number; /* index among the register's consumers */
+  int32_t *entry; /* entry in `ready` of its current key */
+  int32_t *ready; /* [mask + 1] slot + 1 by key & mask, 0: not ready. If fenced, followed by the
+                     fences, indexed the same way, and the latest fence */
   actor *actor;
   reg *reg;
 } in_port;
@@ -69,9 +69,9 @@ _Static_assert(sizeof(in_port) == SLI_CACHE_LINE, "a port is one line");
 
 typedef struct out_port {
   walk at;
-  bool waiting;    /* needs a slot, and none is free */
-  int32_t slot;    /* the slot being written, or -1 */
-  int32_t cause;   /* SL_WAIT_CREDIT | register << 3 */
+  bool waiting;  /* needs a slot, and none is free */
+  int32_t slot;  /* the slot being written, or -1 */
+  int32_t cause; /* SL_WAIT_CREDIT | register << 3 */
   actor *actor;
   reg *reg;
 } out_port;
@@ -81,32 +81,32 @@ typedef struct group {
   worker *worker;
   in_port **ports;
   int32_t nports;
-  bool fenced;           /* all of them are fenced */
+  bool fenced; /* all of them are fenced */
 } group;
 
 /* A quota over several registers of one device (plan/flow.h). */
 typedef struct pool {
   _Alignas(SLI_CACHE_LINE) sli_level level;
   int32_t nqueues;
-  queue **queues;        /* queues that write to it */
+  queue **queues; /* queues that write to it */
 } pool;
 
 /* Slot pool: slots shared by several registers of one queue. Their producers take turns, so
  * registers have no free counts of their own. An actor that lacks only a slot is lent one, or
  * parked. */
 typedef struct slot_pool {
-  int32_t *free;         /* stack of free slots */
+  int32_t *free; /* stack of free slots */
   uint32_t nfree;
-  out_port *parked;      /* port whose actor lacks only a slot; or NULL */
-  reg *members;          /* registers that share the slots, linked by `next` */
+  out_port *parked; /* port whose actor lacks only a slot; or NULL */
+  reg *members;     /* registers that share the slots, linked by `next` */
 } slot_pool;
 
 /* A register's membership in a slot pool. */
 typedef struct sharing {
-  slot_pool *slot_pool;  /* the slot pool whose slots it uses, or NULL */
-  reg *next;             /* next member of the slot pool */
-  bool notified;         /* lazy W of the register know that a slot of the slot pool is wanted; reset
-                            when one comes back */
+  slot_pool *slot_pool; /* the slot pool whose slots it uses, or NULL */
+  reg *next;            /* next member of the slot pool */
+  bool notified;        /* lazy W of the register know that a slot of the slot pool is wanted; reset
+                           when one comes back */
 } sharing;
 
 /* Change of a register's quota during a run. Only the producer's worker touches it, except the last
@@ -125,32 +125,32 @@ typedef struct resize {
 /* Debug tag of a slot: its contents, for checks. */
 typedef struct slot_tag {
   int64_t key;
-  int32_t reg;           /* register of the key; SL_NONE: the slot is free */
+  int32_t reg; /* register of the key; SL_NONE: the slot is free */
   bool ready;
-  int32_t rows;          /* valid rows; -1: unknown, or it has none */
-  int32_t moved;         /* rows that a copy should have transferred; -1: not made by a copy */
-  int64_t from, to;      /* range of ticks in which it was made; -1: unknown */
+  int32_t rows;     /* valid rows; -1: unknown, or it has none */
+  int32_t moved;    /* rows that a copy should have transferred; -1: not made by a copy */
+  int64_t from, to; /* range of ticks in which it was made; -1: unknown */
 } slot_tag;
 
 /* Data about a register's slots, besides their values. */
 typedef struct contents {
-  int32_t *lengths;      /* valid rows of each slot, read and written by the slot's current
-                            owner; NULL: always full */
-  size_t poison;         /* bytes of a slot to fill with poison when it becomes free; 0: none */
-  size_t blank;          /* bytes to poison in a slot with rows before it is filled */
-  bool closed;           /* free slots are reported to the address sanitizer */
-  bool lags;             /* part of it was ready at the start, so its ticks differ from its
-                            readers' */
-  slot_tag *tags;        /* [slots] NULL: nothing is checked (tags.h) */
+  int32_t *lengths;       /* valid rows of each slot, read and written by the slot's current
+                             owner; NULL: always full */
+  size_t poison;          /* bytes of a slot to fill with poison when it becomes free; 0: none */
+  size_t blank;           /* bytes to poison in a slot with rows before it is filled */
+  bool closed;            /* free slots are reported to the address sanitizer */
+  bool lags;              /* part of it was ready at the start, so its ticks differ from its
+                             readers' */
+  slot_tag *tags;         /* [slots] NULL: nothing is checked (tags.h) */
   _Atomic int32_t *owner; /* number of the aliased register that holds the memory now; NULL: not
                              aliased */
-  const sl_plan *named;  /* plan for names in messages, if there are tags */
+  const sl_plan *named;   /* plan for names in messages, if there are tags */
 } contents;
 
 struct reg {
   /* Producer's worker only. */
-  _Alignas(SLI_CACHE_LINE) uint32_t nfree; /* number of free slots; with a slot pool 1: a slot may be
-                                              lent */
+  _Alignas(SLI_CACHE_LINE) uint32_t nfree; /* number of free slots; with a slot pool 1: a slot may
+                                              be lent */
   uint32_t watch;        /* taking a slot with fewer free than this is an event: least_free, or
                             any number if slots are counted */
   int32_t *free;         /* stack of free slots; with a slot pool: the lent slot */
@@ -160,24 +160,24 @@ struct reg {
   int32_t nsame, nlocal; /* ... then the others */
   int32_t newest;        /* slot of the newest initial key */
   int32_t least_free;
-  bool counted;          /* taking or freeing a slot changes a pool, an activation count or a
-                            slot pool */
+  bool counted; /* taking or freeing a slot changes a pool, an activation count or a
+                   slot pool */
   sharing shared;
   int32_t kept;
   _Atomic int32_t quota; /* slots that exist; also read from outside, relaxed */
   resize resize;
-  uint64_t *fences;      /* [slots + 1][nconsumers] fences of the firings that last read a slot,
-                            until it is taken; then the latest of each consumer. NULL: no
-                            consumer is fenced */
+  uint64_t *fences; /* [slots + 1][nconsumers] fences of the firings that last read a slot,
+                       until it is taken; then the latest of each consumer. NULL: no
+                       consumer is fenced */
   /* Read by the consumers' workers too, and never changed. */
   _Alignas(SLI_CACHE_LINE) worker *worker; /* the producer's */
-  in_port *only;         /* the only consumer, if it is on this worker and slots are not counted;
-                            `pending` is then unused */
-  group *far;            /* [nfar] consumers on other workers, by worker */
+  in_port *only; /* the only consumer, if it is on this worker and slots are not counted;
+                    `pending` is then unused */
+  group *far;    /* [nfar] consumers on other workers, by worker */
   int32_t nconsumers, nfar;
-  bool carried;          /* slots are in another process: the data carries the READY message */
-  bool lazy;             /* lazy W read it: they are notified when the producer waits */
-  uintptr_t base;        /* address of slot 0, or 0 without data */
+  bool carried;   /* slots are in another process: the data carries the READY message */
+  bool lazy;      /* lazy W read it: they are notified when the producer waits */
+  uintptr_t base; /* address of slot 0, or 0 without data */
   size_t stride;
   int32_t id;
   pool *pool;
@@ -194,24 +194,24 @@ typedef struct row_note {
 
 /* Valid lengths of an actor's slots, if any have rows. */
 typedef struct lengths {
-  int32_t **now;           /* [bases] pointers passed to a launch */
-  row_note *notes;         /* [mask + 1] notes by firing; for an actor in another process, its
-                              reports */
+  int32_t **now;   /* [bases] pointers passed to a launch */
+  row_note *notes; /* [mask + 1] notes by firing; for an actor in another process, its
+                      reports */
   uint64_t mask;
-  _Atomic uint64_t *read;  /* [inputs] rows read so far; also read from outside, relaxed */
+  _Atomic uint64_t *read; /* [inputs] rows read so far; also read from outside, relaxed */
 } lengths;
 
 /* Arguments of a launch. */
 typedef struct binding {
   sl_firing firing;
-  void **bases;          /* [inputs, outputs, workspace] */
-  uint8_t *first;        /* [inputs, outputs, workspace] */
-  sl_move *move;         /* destination, for a link to another process */
-  lengths *lengths;      /* NULL: all slots are full */
+  void **bases;              /* [inputs, outputs, workspace] */
+  uint8_t *first;            /* [inputs, outputs, workspace] */
+  sl_move *move;             /* destination, for a link to another process */
+  lengths *lengths;          /* NULL: all slots are full */
   const uint64_t *durations; /* durations by tick; NULL: all equal */
-  struct {               /* if slots are checked: */
-    bool copies;         /* passes its input on */
-    bool repeats;        /* several firings share a tick, or it fires once a step */
+  struct {                   /* if slots are checked: */
+    bool copies;             /* passes its input on */
+    bool repeats;            /* several firings share a tick, or it fires once a step */
   } checks;
 } binding;
 
@@ -231,29 +231,29 @@ struct actor {
       uint64_t rank;
     };
   };
-  int32_t missing;       /* unsatisfied ports, plus a closed gate */
-  uint64_t since_ns;     /* time when it became ready to fire */
-  int32_t cause;         /* SL_WAIT_* | register << 3: the last thing it waited for */
+  int32_t missing;   /* unsatisfied ports, plus a closed gate */
+  uint64_t since_ns; /* time when it became ready to fire */
+  int32_t cause;     /* SL_WAIT_* | register << 3: the last thing it waited for */
   queue *queue;
   in_port *in, *in_end;
   out_port *out, *out_end;
-  uint64_t duration_ns;  /* duration of the next firing */
-  const tick_step *tick; /* tick entry of the next firing */
-  int64_t fired;         /* firings launched so far */
-  _Atomic int64_t done;  /* firings completed; read from outside, relaxed */
-  int64_t every;         /* steps from one in which it fires to the next */
+  uint64_t duration_ns;      /* duration of the next firing */
+  const tick_step *tick;     /* tick entry of the next firing */
+  int64_t fired;             /* firings launched so far */
+  _Atomic int64_t done;      /* firings completed; read from outside, relaxed */
+  int64_t every;             /* steps from one in which it fires to the next */
   const sl_program *program; /* NULL: nothing to run */
-  int64_t step;          /* step of the next firing */
-  uint64_t order_base;   /* class and rank, without the share of tick groups */
+  int64_t step;              /* step of the next firing */
+  uint64_t order_base;       /* class and rank, without the share of tick groups */
   int32_t id;
-  bool gated;            /* waits for its next step to begin */
-  bool notifies;         /* lazy W read its outputs: it notifies them when it waits */
-  bool binds;            /* queue of the actor touches data */
-  bool fenced;           /* some of its ports, or their other ends, are fenced */
-  bool borrows;          /* some of its outputs use a slot pool */
-  bool ordered;          /* has places in its queue's fixed order */
+  bool gated;    /* waits for its next step to begin */
+  bool notifies; /* lazy W read its outputs: it notifies them when it waits */
+  bool binds;    /* queue of the actor touches data */
+  bool fenced;   /* some of its ports, or their other ends, are fenced */
+  bool borrows;  /* some of its outputs use a slot pool */
+  bool ordered;  /* has places in its queue's fixed order */
   lazy lazy;
-  binding bound;         /* arguments of its launch */
+  binding bound; /* arguments of its launch */
   const sl_actor *plan;
 };
 
@@ -278,26 +278,26 @@ typedef struct flight {
 struct queue {
   _Alignas(SLI_CACHE_LINE) actor **runnable; /* runnable actors, sorted, the next one last;
                                                 before the first is a sentinel that stays there */
-  actor **top;           /* end of `runnable` */
-  bool listed;           /* already listed, or full: need not be listed */
-  bool selective;        /* pools, banks, lazy W, a fixed order or look-ahead may hold back an
-                            actor that could fire, or lazy W must be notified */
-  bool passed;           /* look-ahead: has let the other queues go first */
-  bool held;             /* a firing that could go waits for other queues: look again */
-  int32_t in_order;      /* position in the fixed order */
+  actor **top;                               /* end of `runnable` */
+  bool listed;                               /* already listed, or full: need not be listed */
+  bool selective;   /* pools, banks, lazy W, a fixed order or look-ahead may hold back an
+                       actor that could fire, or lazy W must be notified */
+  bool passed;      /* look-ahead: has let the other queues go first */
+  bool held;        /* a firing that could go waits for other queues: look again */
+  int32_t in_order; /* position in the fixed order */
   uint64_t look_ahead_ns;
   int32_t nactors;
-  actor **actors;        /* [nactors] all actors that fire here */
-  queue *next;           /* next in the worker's ring of queues with firings to start */
-  uint64_t busy_until_ns;/* end of the last firing */
-  bool (*launch)(void *queue, const sl_program *program, const sl_firing *firing,
-                 uint64_t now_ns, uint64_t duration_ns, uint64_t *fence); /* ops->launch */
+  actor **actors;         /* [nactors] all actors that fire here */
+  queue *next;            /* next in the worker's ring of queues with firings to start */
+  uint64_t busy_until_ns; /* end of the last firing */
+  bool (*launch)(void *queue, const sl_program *program, const sl_firing *firing, uint64_t now_ns,
+                 uint64_t duration_ns, uint64_t *fence); /* ops->launch */
   void *impl;
   worker *worker;
   int32_t inflight, run_ahead, head, nflights;
-  flight *flights;       /* ring of nflights: run_ahead, or fewer if slots limit it */
-  uint64_t due_ns;       /* due time in the timers ... */
-  queue *due_next;       /* ... and the next queue in its bucket */
+  flight *flights; /* ring of nflights: run_ahead, or fewer if slots limit it */
+  uint64_t due_ns; /* due time in the timers ... */
+  queue *due_next; /* ... and the next queue in its bucket */
   /* Actor of the oldest firing in flight, or SL_NONE, and since when it is the oldest. Read from
    * outside, relaxed. */
   _Atomic int32_t flying;
@@ -310,28 +310,28 @@ struct queue {
 
 typedef struct device {
   _Alignas(SLI_CACHE_LINE) void *arenas[SL_SPACE_COUNT];
-  double held, peak;     /* activations; on the worker of its compute queue */
-  worker *worker;        /* NULL: in another process */
+  double held, peak; /* activations; on the worker of its compute queue */
+  worker *worker;    /* NULL: in another process */
 } device;
 
 /* Queues with known completion times, ordered by due time (timer.h). */
 typedef struct bucket {
-  queue *first, **end;     /* list, and where the next entry goes */
-  uint64_t due_ns;         /* smallest due time in it */
+  queue *first, **end; /* list, and where the next entry goes */
+  uint64_t due_ns;     /* smallest due time in it */
 } bucket;
 
 typedef struct timers {
-  uint64_t taken_ns;       /* due time of the last one taken */
-  uint64_t filled;         /* bit b: bucket b is not empty */
+  uint64_t taken_ns; /* due time of the last one taken */
+  uint64_t filled;   /* bit b: bucket b is not empty */
   bucket buckets[64];
 } timers;
 
 /* A worker's progress, read from outside during a run. */
 typedef struct progress {
-  _Atomic uint64_t fired;  /* firings completed, each with its record; stored with release */
-  _Atomic int32_t current; /* actor whose program runs or ran last; SL_NONE: the worker looks for
-                              news. Relaxed, as ... */
-  _Atomic uint64_t woke_ns;/* ... time of the last news */
+  _Atomic uint64_t fired;   /* firings completed, each with its record; stored with release */
+  _Atomic int32_t current;  /* actor whose program runs or ran last; SL_NONE: the worker looks for
+                               news. Relaxed, as ... */
+  _Atomic uint64_t woke_ns; /* ... time of the last news */
 } progress;
 
 /* Trace ring: record n is records[n & mask]. */
@@ -343,47 +343,47 @@ typedef struct ring {
 /* Queues with firings in flight. */
 typedef struct awaited {
   int32_t npolled, nmute;
-  queue **polled;          /* queues whose completions must be polled; nmute of them have no
-                              other notification */
-  uint64_t ask_ns;         /* last pause between polls of these; 0: a completion has come */
+  queue **polled;  /* queues whose completions must be polled; nmute of them have no
+                      other notification */
+  uint64_t ask_ns; /* last pause between polls of these; 0: a completion has come */
   timers timers;
 } awaited;
 
 /* A worker's share of the plan. */
 typedef struct share {
   int32_t nqueues, nactors, nsparse;
-  queue **queues;          /* [nqueues] */
-  actor **actors;          /* [nactors] */
-  actor **sparse;          /* [nsparse] actors that do not fire in every step */
+  queue **queues;            /* [nqueues] */
+  actor **actors;            /* [nactors] */
+  actor **sparse;            /* [nsparse] actors that do not fire in every step */
   uint64_t firings_per_step; /* firings of the others */
-  uint64_t target;         /* firings at the end of this run */
+  uint64_t target;           /* firings at the end of this run */
 } share;
 
 struct worker {
   sl_runtime *rt;
   uint64_t now_ns;
   progress progress;
-  bool real;               /* the clock advances by itself */
-  bool unusual;            /* the next firing is the first, or jitter is on */
-  bool plain;              /* nothing unusual or selective, no firing completed asynchronously,
-                              and a fast clock */
-  bool held;               /* one of its queues is held */
-  uint32_t reopened;       /* the gate's counter, as last seen */
-  queue *last;             /* last in the ring of queues with firings to start, or NULL */
+  bool real;         /* the clock advances by itself */
+  bool unusual;      /* the next firing is the first, or jitter is on */
+  bool plain;        /* nothing unusual or selective, no firing completed asynchronously,
+                        and a fast clock */
+  bool held;         /* one of its queues is held */
+  uint32_t reopened; /* the gate's counter, as last seen */
+  queue *last;       /* last in the ring of queues with firings to start, or NULL */
   awaited awaited;
   ring ring;
   sli_clock clock;
   share share;
   uint64_t messages, wakes, random;
   uint64_t ran_ns, coreless_ns; /* time with a core, and time runnable without one */
-  uint64_t spin_ns;        /* time to spin before sleeping; adapts */
+  uint64_t spin_ns;             /* time to spin before sleeping; adapts */
   int32_t id;
-  int32_t process;         /* stands for all workers of that process; -1: a worker of this
-                              process */
-  const sl_peers *peers;   /* transport that the carrier drives; NULL for other workers */
+  int32_t process;       /* stands for all workers of that process; -1: a worker of this
+                            process */
+  const sl_peers *peers; /* transport that the carrier drives; NULL for other workers */
   pthread_t thread;
-  sli_arena memory;        /* arena for its own data, in cache lines that no other worker touches */
-  sl_status status;        /* result of opening its queues */
+  sli_arena memory; /* arena for its own data, in cache lines that no other worker touches */
+  sl_status status; /* result of opening its queues */
   char *detail;
   _Alignas(SLI_LINE_PAIR) _Atomic uint32_t sleeping; /* futex: 1 while asleep */
   sli_mailbox mailbox;
@@ -392,7 +392,7 @@ struct worker {
 /* First failure of a run. */
 enum { NO_FAILURE, FAILURE_IN_WRITING, FAILURE_KEPT };
 typedef struct failure {
-  _Atomic int state;       /* KEPT, stored with release: the other fields are set */
+  _Atomic int state; /* KEPT, stored with release: the other fields are set */
   sl_status status;
   char text[512];
 } failure;
@@ -408,29 +408,29 @@ struct sl_runtime {
   const sl_plan *plan;
   sl_runtime_options options;
   sli_clock clock;
-  bool threads;          /* workers are threads (real clock) */
-  bool oversubscribed;   /* more workers than cores */
-  bool carries_apart;    /* the carrier is a worker without devices */
-  int32_t nworkers;      /* workers of devices, then those of queues with `apart` */
+  bool threads;        /* workers are threads (real clock) */
+  bool oversubscribed; /* more workers than cores */
+  bool carries_apart;  /* the carrier is a worker without devices */
+  int32_t nworkers;    /* workers of devices, then those of queues with `apart` */
   worker *workers;
-  worker *away;          /* [plan->nprocesses] stand-ins for the other processes, with peers */
-  sli_remote *remotes;   /* list of other processes' exports */
-  worker *carrier;       /* worker that drives the peers; finishes last */
-  actor *actors;         /* [plan->nactors] actors, and a sentinel that sorts last and never
-                            fires */
+  worker *away;        /* [plan->nprocesses] stand-ins for the other processes, with peers */
+  sli_remote *remotes; /* list of other processes' exports */
+  worker *carrier;     /* worker that drives the peers; finishes last */
+  actor *actors;       /* [plan->nactors] actors, and a sentinel that sorts last and never
+                          fires */
   reg *regs;
   queue *queues;
   device *devices;
   pool *pools;
-  map_step **maps;           /* [plan->nmaps] */
+  map_step **maps;         /* [plan->nmaps] */
   struct tick_ring *ticks; /* list of the rings made so far */
   sli_arena memory;
-  int64_t first_step;    /* first step of the run */
-  int64_t steps;         /* completed, including those before first_step */
+  int64_t first_step;      /* first step of the run */
+  int64_t steps;           /* completed, including those before first_step */
   _Atomic int32_t *quotas; /* [nregs] quotas last requested; written only by the thread that
                               changes quotas */
   gate gate;
-  _Atomic bool wants_stop;   /* stop request, with peers */
+  _Atomic bool wants_stop; /* stop request, with peers */
   crew crew;
   failure failure;
   _Atomic uint64_t first_firing_ns;
@@ -454,8 +454,8 @@ static inline uint64_t worker_share(const worker *w, int64_t steps) {
   int64_t first = w->rt->first_step;
   uint64_t sum = (uint64_t)(steps - first) * s->firings_per_step;
   for (int32_t i = 0; i < s->nsparse; i++)
-    sum += (uint64_t)(sli_firings(s->sparse[i]->plan, steps) -
-                      sli_firings(s->sparse[i]->plan, first));
+    sum +=
+        (uint64_t)(sli_firings(s->sparse[i]->plan, steps) - sli_firings(s->sparse[i]->plan, first));
   return sum;
 }
 
@@ -477,8 +477,7 @@ static inline void *allot(sl_runtime *rt, size_t count, size_t size) {
 
 /* Allocates memory of one worker. w NULL: shared memory, for data that is never written. */
 static inline void *allot_own(sl_runtime *rt, worker *w, size_t count, size_t size) {
-  return w ? sli_arena_alloc(&w->memory, SLI_MAX(count, (size_t)1) * size)
-           : allot(rt, count, size);
+  return w ? sli_arena_alloc(&w->memory, SLI_MAX(count, (size_t)1) * size) : allot(rt, count, size);
 }
 
 /* wake.c: any thread, signal-safe. */

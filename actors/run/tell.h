@@ -49,8 +49,8 @@ static void want(worker *w, in_port *p, int64_t step) {
 
 static void want_back(worker *w, const reg *r, int64_t step) {
   for (int32_t g = 0; g < r->nfar; g++)
-    send(w, r->far[g].worker, &(sli_message){.key = step, .reg = r->id, .kind = SLI_WANTED,
-                                             .group = (uint32_t)g});
+    send(w, r->far[g].worker,
+         &(sli_message){.key = step, .reg = r->id, .kind = SLI_WANTED, .group = (uint32_t)g});
   for (int32_t i = 0; i < r->nlocal; i++) want(w, r->consumers[i], step);
 }
 
@@ -100,8 +100,9 @@ static void tell_free(worker *w, reg *r, int64_t key, int32_t slot) {
 static void tell_ready(worker *w, reg *r, int64_t key, int32_t slot) {
   if (UNLIKELY(r->carried)) return;
   for (int32_t g = 0; g < r->nfar; g++)
-    send(w, r->far[g].worker, &(sli_message){.key = key, .reg = r->id, .slot = slot,
-                                             .kind = SLI_READY, .group = (uint32_t)g});
+    send(w, r->far[g].worker,
+         &(sli_message){
+             .key = key, .reg = r->id, .slot = slot, .kind = SLI_READY, .group = (uint32_t)g});
   for (int32_t i = 0; i < r->nlocal; i++) slot_ready(w, r->consumers[i], key, slot);
 }
 
@@ -112,9 +113,15 @@ static NOINLINE bool tell_ready_early(worker *w, reg *r, int64_t key, int32_t sl
   bool others = false;
   for (int32_t g = 0; g < r->nfar; g++)
     if (!r->far[g].fenced) others = true;
-    else send(w, r->far[g].worker, &(sli_message){.key = key, .reg = r->id, .slot = slot,
-                                                  .kind = SLI_READY, .flags = SLI_FENCED,
-                                                  .group = (uint32_t)g, .fence = (uint32_t)fence});
+    else
+      send(w, r->far[g].worker,
+           &(sli_message){.key = key,
+                          .reg = r->id,
+                          .slot = slot,
+                          .kind = SLI_READY,
+                          .flags = SLI_FENCED,
+                          .group = (uint32_t)g,
+                          .fence = (uint32_t)fence});
   for (int32_t i = 0; i < r->nlocal; i++) {
     in_port *p = r->consumers[i];
     others |= i >= r->nsame && !p->fenced;
@@ -135,8 +142,9 @@ static void tell_ready_late(worker *w, reg *r, int64_t key, int32_t slot) {
   bool some = r->fences; /* fenced consumers have been notified */
   for (int32_t g = 0; g < r->nfar; g++)
     if (!some || !r->far[g].fenced)
-      send(w, r->far[g].worker, &(sli_message){.key = key, .reg = r->id, .slot = slot,
-                                               .kind = SLI_READY, .group = (uint32_t)g});
+      send(w, r->far[g].worker,
+           &(sli_message){
+               .key = key, .reg = r->id, .slot = slot, .kind = SLI_READY, .group = (uint32_t)g});
   for (int32_t i = r->nsame; i < r->nlocal; i++)
     if (!some || !r->consumers[i]->fenced) slot_ready(w, r->consumers[i], key, slot);
 }
@@ -145,9 +153,14 @@ static void tell_ready_late(worker *w, reg *r, int64_t key, int32_t slot) {
 static void tell_free_early(worker *w, in_port *p, int64_t key, int32_t slot, uint64_t fence) {
   reg *r = p->reg;
   if (r->worker != w) {
-    send(w, r->worker, &(sli_message){.key = key, .reg = r->id, .slot = slot, .kind = SLI_FREE,
-                                      .flags = SLI_FENCED, .group = (uint32_t)p->number,
-                                      .fence = (uint32_t)fence});
+    send(w, r->worker,
+         &(sli_message){.key = key,
+                        .reg = r->id,
+                        .slot = slot,
+                        .kind = SLI_FREE,
+                        .flags = SLI_FENCED,
+                        .group = (uint32_t)p->number,
+                        .fence = (uint32_t)fence});
     return;
   }
   *slot_fence(r, slot, p->number) = *latest_of(w, r, p->number) = fence;
@@ -181,8 +194,7 @@ static void take(worker *w, const sli_message *m) {
   const group *g = &r->far[m->group];
   for (int32_t i = 0; i < g->nports; i++) {
     in_port *p = g->ports[i];
-    if (UNLIKELY(fenced))
-      fence_key(p, m->key, whole_fence(&port_fences(p)[p->mask + 1], m->fence));
+    if (UNLIKELY(fenced)) fence_key(p, m->key, whole_fence(&port_fences(p)[p->mask + 1], m->fence));
     if (LIKELY(m->kind == SLI_READY)) slot_ready(w, p, m->key, m->slot);
     else want(w, g->ports[i], m->key);
   }

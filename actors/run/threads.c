@@ -54,9 +54,11 @@ static sl_status open_queue(worker *w, queue *q) {
   sl_runtime *rt = w->rt;
   seat *s = allot(rt, 1, sizeof *s);
   *s = (seat){rt, q->plan->device};
-  sl_queue_config config = {.threads = team_size(rt, q), .scratch_bytes = scratch_of(rt, q),
+  sl_queue_config config = {.threads = team_size(rt, q),
+                            .scratch_bytes = scratch_of(rt, q),
                             .device = rt->plan->devices[q->plan->device].number,
-                            .bind = q->plan->apart ? NULL : bind_thread, .bind_arg = s,
+                            .bind = q->plan->apart ? NULL : bind_thread,
+                            .bind_arg = s,
                             .peers = rt->options.peers};
   set_end(rt, q, &config);
   return q->ops->open(&config, &q->impl);
@@ -185,8 +187,7 @@ static sl_status start_worker(sl_runtime *rt, worker *w) {
 
 sl_status sli_threads_start(sl_runtime *rt) {
   sl_status status = sli_arenas_create(rt, NULL);
-  for (int32_t i = 0; i < rt->nworkers && !status; i++)
-    status = start_worker(rt, &rt->workers[i]);
+  for (int32_t i = 0; i < rt->nworkers && !status; i++) status = start_worker(rt, &rt->workers[i]);
   if (status) return status;
   sli_arenas_point(rt);
   for (int32_t i = 0; i < rt->plan->nactors; i++)
@@ -229,7 +230,7 @@ static sl_status judge(sl_runtime *rt) {
   if (atomic_load_explicit(&rt->failure.state, memory_order_acquire) == FAILURE_KEPT)
     return failed(rt);
   if (final < rt->gate.goal)
-    return sl_fail(SL_E_STOPPED, "stopped after step %lld", (long long)final);
+    return sl_fail(SL_E_STOPPED, "stopped after step %lld", (long long) final);
   return SL_OK;
 }
 
@@ -243,7 +244,8 @@ static const int64_t MOST_STEPS = INT64_C(1) << 56; /* firings are counted in 64
 sl_status sli_runtime_run(sl_runtime *rt, int64_t steps, sli_idle *idle) {
   gate_view gate = gate_look(&rt->gate);
   if (steps < 0 || steps > MOST_STEPS - rt->steps)
-    return sl_fail(SL_E_USAGE, "a run of %lld steps: it must be 0 to %lld", (long long)steps, (long long)(MOST_STEPS - rt->steps));
+    return sl_fail(SL_E_USAGE, "a run of %lld steps: it must be 0 to %lld", (long long)steps,
+                   (long long)(MOST_STEPS - rt->steps));
   if (gate.aborted) return failed(rt);
   if (gate.closed && !gate.held && gate.begun <= rt->steps)
     return sl_fail(SL_E_STOPPED, "the run was stopped");

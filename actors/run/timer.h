@@ -69,9 +69,7 @@ static inline queue *take_timer(timers *t) {
 }
 
 /* True if the queue must be polled. Peers report the completions of links. */
-static bool is_mute(const worker *w, const queue *q) {
-  return !w->peers || !q->ops->link;
-}
+static bool is_mute(const worker *w, const queue *q) { return !w->peers || !q->ops->link; }
 
 static void poll_queue(worker *w, queue *q) {
   w->awaited.polled[w->awaited.npolled++] = q;

@@ -9,7 +9,8 @@ map_step *sli_map_ring(sl_runtime *rt, const sl_map *map) {
     bool wraps = i + 1 == map->period;
     const sl_map_entry *from = &map->entries[i], *to = &map->entries[wraps ? 0 : i + 1];
     ring[i] = (map_step){.delta = to->offset - from->offset + (wraps ? map->stride : 0),
-                         .next = &ring[wraps ? 0 : i + 1], .flags = from->flags};
+                         .next = &ring[wraps ? 0 : i + 1],
+                         .flags = from->flags};
   }
   return ring;
 }
@@ -25,17 +26,20 @@ typedef struct tick_ring {
 static bool differs_by_tick(const sl_actor *a) { return a->rank_group != 0 || a->nseconds; }
 
 static bool have_the_same_ticks(const sl_actor *a, const sl_actor *b) {
-  return a->ticks == b->ticks && a->own_ticks == b->own_ticks && a->firings_per_step == b->firings_per_step &&
-         sli_every(a) == sli_every(b) && differs_by_tick(a) == differs_by_tick(b);
+  return a->ticks == b->ticks && a->own_ticks == b->own_ticks &&
+         a->firings_per_step == b->firings_per_step && sli_every(a) == sli_every(b) &&
+         differs_by_tick(a) == differs_by_tick(b);
 }
 
 static tick_step make_tick(const sl_plan *plan, const sl_actor *a, int64_t firing) {
   sl_tick tick = sli_tick_of(plan, a, firing);
   bool last = (firing + 1) % a->firings_per_step == 0;
   return (tick_step){.delta = sli_tick_of(plan, a, firing + 1).number - tick.number,
-                     .microbatch = tick.microbatch, .piece = tick.piece,
+                     .microbatch = tick.microbatch,
+                     .piece = tick.piece,
                      .ahead = (int32_t)(tick.step - firing_step(a, firing)),
-                     .last = last, .turns = differs_by_tick(a) || last};
+                     .last = last,
+                     .turns = differs_by_tick(a) || last};
 }
 
 /* Makes a ring of an actor's ticks that covers whole periods of the map and whole steps. */

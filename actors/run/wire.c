@@ -42,7 +42,8 @@ static slot_pool *open_slot_pool(sl_runtime *rt, reg *leader) {
 }
 
 static void share_slots(sl_runtime *rt, reg *r, reg *leader, queue *q) {
-  join_slot_pool(rt, r, leader->shared.slot_pool ? leader->shared.slot_pool : open_slot_pool(rt, leader));
+  join_slot_pool(rt, r,
+                 leader->shared.slot_pool ? leader->shared.slot_pool : open_slot_pool(rt, leader));
   q->selective = true;
 }
 
@@ -75,8 +76,13 @@ static void make_tags(sl_runtime *rt, reg *to, const sl_register *r) {
   c->tags = allot(rt, most, sizeof *c->tags);
   int64_t first = sli_first_key(rt->plan, to->id, rt->first_step);
   for (int32_t s = 0; s < (int32_t)most; s++)
-    c->tags[s] = (slot_tag){.key = first + s, .reg = s < r->initial || (r->held && !s) ? to->id : SL_NONE,
-                            .ready = s < r->initial, .rows = -1, .moved = -1, .from = -1, .to = -1};
+    c->tags[s] = (slot_tag){.key = first + s,
+                            .reg = s < r->initial || (r->held && !s) ? to->id : SL_NONE,
+                            .ready = s < r->initial,
+                            .rows = -1,
+                            .moved = -1,
+                            .from = -1,
+                            .to = -1};
   c->lags = r->initial > 0;
   if (!r->aliases) return;
   contents *under = &rt->regs[r->aliases - 1].contents;
@@ -89,9 +95,14 @@ static void make_reg(sl_runtime *rt, int32_t i) {
   const sl_register *r = &plan->regs[i];
   reg *to = &rt->regs[i];
   int32_t taken = r->held ? 1 : r->initial;
-  *to = (reg){.id = i, .stride = r->slot_stride, .nconsumers = r->nconsumers, .quota = r->quota,
-              .activation = r->activation, .counted = r->activation > 0,
-              .kept = sli_register_kept(r), .device = &rt->devices[r->device]};
+  *to = (reg){.id = i,
+              .stride = r->slot_stride,
+              .nconsumers = r->nconsumers,
+              .quota = r->quota,
+              .activation = r->activation,
+              .counted = r->activation > 0,
+              .kept = sli_register_kept(r),
+              .device = &rt->devices[r->device]};
   queue *q = r->producer == SL_NONE ? NULL : &rt->queues[plan->actors[r->producer].queue];
   to->worker = q ? q->worker : NULL;
   size_t most = (size_t)sli_quota_most(r);
@@ -118,9 +129,11 @@ static void make_input(sl_runtime *rt, actor *a, int32_t at, const sl_port *from
   bool same = producer != SL_NONE && plan->actors[producer].queue == a->queue->id;
   size_t bytes = size * sizeof(int32_t);
   if (a->queue->ops->wait) bytes += (size + 1) * sizeof(uint64_t);
-  a->in[at] = (in_port){.at = start_walk(rt, from->map, a->fired), .actor = a,
+  a->in[at] = (in_port){.at = start_walk(rt, from->map, a->fired),
+                        .actor = a,
                         .reg = &rt->regs[from->reg],
-                        .early = same && !a->queue->ops->overlaps, .mask = size - 1,
+                        .early = same && !a->queue->ops->overlaps,
+                        .mask = size - 1,
                         .cause = SL_WAIT_INPUT | from->reg << 3,
                         .ready = allot_own(rt, a->queue->worker, 1, bytes)};
   /* The table holds initial slots only from the port's first key on. */
@@ -134,7 +147,8 @@ static void make_input(sl_runtime *rt, actor *a, int32_t at, const sl_port *from
 }
 
 static void make_output(sl_runtime *rt, actor *a, int32_t at, const sl_port *from) {
-  a->out[at] = (out_port){.at = start_walk(rt, from->map, a->fired), .actor = a,
+  a->out[at] = (out_port){.at = start_walk(rt, from->map, a->fired),
+                          .actor = a,
                           .reg = &rt->regs[from->reg],
                           .cause = SL_WAIT_CREDIT | from->reg << 3,
                           .slot = rt->plan->regs[from->reg].held ? 0 : -1};
@@ -143,7 +157,8 @@ static void make_output(sl_runtime *rt, actor *a, int32_t at, const sl_port *fro
 }
 
 static uint64_t order_base(const sl_queue *q, const sl_actor *a) {
-  return (uint64_t)(a->urgent ? 0 : q->class_order[a->cls]) << 56 | (uint64_t)(a->rank + (INT64_C(1) << 40));
+  return (uint64_t)(a->urgent ? 0 : q->class_order[a->cls]) << 56 |
+         (uint64_t)(a->rank + (INT64_C(1) << 40));
 }
 
 /* Marks a link's output, whose slots are in another process. */
@@ -181,7 +196,8 @@ static void make_lengths(sl_runtime *rt, actor *a, size_t steps) {
   while (notes < SLI_MIN((size_t)from->firings_per_step * steps, SLI_NOTES)) notes *= 2;
   lengths *x = a->bound.lengths = allot_own(rt, w, 1, sizeof *x);
   *x = (lengths){.now = allot_own(rt, w, (size_t)(from->nin + from->nout + 1), sizeof *x->now),
-                 .notes = allot_own(rt, w, notes, sizeof *x->notes), .mask = notes - 1,
+                 .notes = allot_own(rt, w, notes, sizeof *x->notes),
+                 .mask = notes - 1,
                  .read = allot_own(rt, w, (size_t)from->nin, sizeof *x->read)};
   for (size_t i = 0; i < notes; i++) x->notes[i].firing = -1;
   a->binds = true;
@@ -205,11 +221,16 @@ static void make_actor(sl_runtime *rt, int32_t i) {
   bool looks = !rt->options.no_data || rt->queues[from->queue].ops->asks;
   bool runs = looks && from->program && from->program->ncalls;
   int64_t fired = sli_firings(from, rt->first_step);
-  *a = (actor){.id = i, .queue = &rt->queues[from->queue], .plan = from,
-               .program = runs ? from->program : NULL, .binds = runs,
+  *a = (actor){.id = i,
+               .queue = &rt->queues[from->queue],
+               .plan = from,
+               .program = runs ? from->program : NULL,
+               .binds = runs,
                .duration_ns = (uint64_t)(from->seconds * 1e9 + 0.5),
                .order_base = order_base(&rt->plan->queues[from->queue], from),
-               .fired = fired, .done = fired, .every = sli_every(from),
+               .fired = fired,
+               .done = fired,
+               .every = sli_every(from),
                .step = firing_step(from, fired),
                .tick = sli_tick_ring(rt, from, fired),
                .tick_number = sl_plan_tick(rt->plan, i, fired).number,
@@ -244,7 +265,8 @@ static void let_notify(actor *maker) { maker->notifies = maker->queue->selective
 static void read_lazily(reg *r) {
   r->lazy = true;
   let_notify(r->producer->actor);
-  for (reg *m = r->shared.slot_pool ? r->shared.slot_pool->members : NULL; m; m = m->shared.next) let_notify(m->producer->actor);
+  for (reg *m = r->shared.slot_pool ? r->shared.slot_pool->members : NULL; m; m = m->shared.next)
+    let_notify(m->producer->actor);
 }
 
 /* Makes a W lazy, with the B of its stage on its own queue. Such a W sums over the step; one whose
@@ -275,8 +297,8 @@ static bool rows_come_late(const reg *r) {
  * do not know each other's readers. */
 static bool can_fence(const in_port *p) {
   const actor *from = p->reg->producer ? p->reg->producer->actor : NULL, *to = p->actor;
-  return from && !p->reg->shared.slot_pool && !rows_come_late(p->reg) && from->queue != to->queue && from->binds && to->binds &&
-         from->queue->ops == to->queue->ops && to->queue->ops->wait &&
+  return from && !p->reg->shared.slot_pool && !rows_come_late(p->reg) && from->queue != to->queue &&
+         from->binds && to->binds && from->queue->ops == to->queue->ops && to->queue->ops->wait &&
          from->queue->worker->process < 0 && to->queue->worker->process < 0;
 }
 
@@ -386,7 +408,8 @@ static bool only_copies(const actor *a) {
 static bool ticks_repeat(const sl_map *ticks) {
   bool twice = false;
   for (uint32_t i = 0; i < ticks->period; i++)
-    for (uint32_t k = 0; k < i && !twice; k++) twice = ticks->entries[i].offset == ticks->entries[k].offset;
+    for (uint32_t k = 0; k < i && !twice; k++)
+      twice = ticks->entries[i].offset == ticks->entries[k].offset;
   return twice;
 }
 
@@ -396,7 +419,8 @@ static bool copies_lag(sl_runtime *rt) {
   for (int32_t i = 0; i < rt->plan->nactors; i++) {
     const actor *a = &rt->actors[i];
     bool lags = false;
-    for (const in_port *p = a->in; p < a->in_end && a->bound.checks.copies; p++) lags |= p->reg->contents.lags;
+    for (const in_port *p = a->in; p < a->in_end && a->bound.checks.copies; p++)
+      lags |= p->reg->contents.lags;
     for (const out_port *p = a->out; p < a->out_end && lags; p++) {
       more |= !p->reg->contents.lags;
       p->reg->contents.lags = true;
@@ -409,7 +433,8 @@ static void make_checks(sl_runtime *rt) {
   for (int32_t i = 0; i < rt->plan->nactors && rt->options.check; i++) {
     actor *a = &rt->actors[i];
     a->bound.checks.copies = only_copies(a);
-    a->bound.checks.repeats = a->plan->firings_per_step == 1 || ticks_repeat(&rt->plan->maps[a->plan->ticks]);
+    a->bound.checks.repeats =
+        a->plan->firings_per_step == 1 || ticks_repeat(&rt->plan->maps[a->plan->ticks]);
   }
   while (rt->options.check && copies_lag(rt)) continue;
 }

@@ -16,8 +16,8 @@ typedef enum subject { OF_ACTOR, OF_REGISTER, OF_QUEUE, OF_DEVICE } subject;
 
 typedef struct fact {
   int32_t subject, id;
-  int64_t number;  /* firings, slots, or the running actor */
-  double seconds;  /* seconds of a queue; idle fraction of a device */
+  int64_t number; /* firings, slots, or the running actor */
+  double seconds; /* seconds of a queue; idle fraction of a device */
 } fact;
 
 static size_t list_facts(const sl_run_status *rs, fact *out) {
@@ -37,8 +37,8 @@ static size_t list_facts(const sl_run_status *rs, fact *out) {
 
 size_t sl_runtime_run_status_export(const sl_runtime *rt, void **out) {
   const sl_plan *plan = sli_runtime_plan(rt);
-  size_t most = (size_t)plan->nactors + (size_t)plan->nregs + (size_t)plan->nqueues +
-                (size_t)plan->ndevices;
+  size_t most =
+      (size_t)plan->nactors + (size_t)plan->nregs + (size_t)plan->nqueues + (size_t)plan->ndevices;
   sl_run_status *rs = sl_run_status_create(plan);
   sl_runtime_run_status(rt, rs);
   export_head *h = sli_calloc(1, sizeof *h + most * sizeof(fact));

@@ -107,13 +107,14 @@ const sl_trace_record *sli_earlier(sli_past *p) {
 /* Converts a record; numbers of rows are kept in rings as well. */
 static sl_trace_firing firing_of(const sl_runtime *rt, const sl_trace_record *r) {
   bool known = r->firing + SLI_NOTES / 2 >= sli_runtime_done(rt, r->actor);
-  return (sl_trace_firing){.record = *r, .tick = sl_plan_tick(sli_runtime_plan(rt), r->actor, r->firing),
+  return (sl_trace_firing){.record = *r,
+                           .tick = sl_plan_tick(sli_runtime_plan(rt), r->actor, r->firing),
                            .rows = known ? sli_runtime_rows(rt, r->actor, r->firing) : SL_NONE};
 }
 
 /* Adds a worker's firings to a trace snapshot. False: some are no longer in the ring. */
-static bool add_firings(const sl_runtime *rt, int32_t worker, uint64_t since_ns, sl_trace_snapshot *to,
-                        size_t *capacity) {
+static bool add_firings(const sl_runtime *rt, int32_t worker, uint64_t since_ns,
+                        sl_trace_snapshot *to, size_t *capacity) {
   sli_past p = sli_recent_records(rt, worker);
   bool all = !p.oldest;
   for (const sl_trace_record *r; (r = sli_earlier(&p));) {
@@ -125,12 +126,14 @@ static bool add_firings(const sl_runtime *rt, int32_t worker, uint64_t since_ns,
   return all;
 }
 
-sl_trace_snapshot sl_runtime_trace_snapshot(const sl_runtime *rt, uint64_t since_ns, uint64_t fired) {
+sl_trace_snapshot sl_runtime_trace_snapshot(const sl_runtime *rt, uint64_t since_ns,
+                                            uint64_t fired) {
   sl_trace_snapshot x = {.base_ns = sli_runtime_base_ns(rt)};
   uint64_t since = since_ns > x.base_ns ? since_ns - x.base_ns : 0, now = sl_runtime_fired(rt);
   size_t capacity = 0;
   bool all = true;
-  for (int32_t i = 0; i < sli_runtime_workers(rt); i++) all &= add_firings(rt, i, since, &x, &capacity);
+  for (int32_t i = 0; i < sli_runtime_workers(rt); i++)
+    all &= add_firings(rt, i, since, &x, &capacity);
   if (!all && now - fired > x.nfirings) x.dropped = now - fired - x.nfirings;
   return x;
 }

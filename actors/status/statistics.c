@@ -82,10 +82,9 @@ static sl_device_statistics device_statistics(const sl_runtime *rt, const span *
     x->share[s] = bubble(x->busy[s], x->length[s]);
     x->update[s] = (double)at->update * 1e-9;
   }
-  return (sl_device_statistics){median(x->busy, steps), median(x->length, steps),
-                                median(x->share, steps),
-                                sl_runtime_peak_activations(rt, (int32_t)d),
-                                median(x->update, steps)};
+  return (sl_device_statistics){
+      median(x->busy, steps), median(x->length, steps), median(x->share, steps),
+      sl_runtime_peak_activations(rt, (int32_t)d), median(x->update, steps)};
 }
 
 /* Statistics over all devices. `before` steps precede `spans`: a step ends with its last pass. */
@@ -124,7 +123,8 @@ sl_statistics sl_runtime_statistics(const sl_runtime *rt) {
   int64_t first, count;
   span *spans = measure_spans(rt, &first, &count);
   /* Leaves out the first step of a run, a warm-up, if there is another. */
-  size_t skip = first == sli_runtime_first_step(rt) && count > 1, steps = (size_t)count - (count ? skip : 0);
+  size_t skip = first == sli_runtime_first_step(rt) && count > 1,
+         steps = (size_t)count - (count ? skip : 0);
   double *scratch = sli_calloc(4 * (steps + 1), sizeof *scratch);
   series x = {scratch, scratch + steps + 1, scratch + 2 * (steps + 1), scratch + 3 * (steps + 1)};
   sl_statistics f = {.devices = sli_calloc(devices, sizeof *f.devices)};

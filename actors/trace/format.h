@@ -33,6 +33,7 @@ _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "the file is laid out 
 
 /*  id           item                what it is called
  * In the order of the file. */
+/* clang-format off */
 #define SECTION_TABLE(X)                                                       \
   X(STRINGS, char, "strings")                                                  \
   X(DEVICES, struct device_item, "devices")                                    \
@@ -49,13 +50,14 @@ _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "the file is laid out 
   X(CORES, struct cores_item, "time on cores")                                 \
   X(COUNTERS, struct counter_item, "tallies")                                     \
   X(COUNTS, double, "counts")
+/* clang-format on */
 
 enum section_id {
   NO_SECTION,
 #define X(id, item, name) id,
   SECTION_TABLE(X)
 #undef X
-  SECTIONS
+      SECTIONS
 };
 
 struct head {

@@ -28,8 +28,14 @@ typedef struct reading {
 } reading;
 
 /* Limits beyond anything that is written. */
-enum { NAME_MOST = 4096, MAPS_MOST = 1 << 16, SLOTS_MOST = 1 << 24, AHEAD_MOST = 1 << 16,
-       THREADS_MOST = 1 << 16, DEVICES_MOST = 1 << 14 };
+enum {
+  NAME_MOST = 4096,
+  MAPS_MOST = 1 << 16,
+  SLOTS_MOST = 1 << 24,
+  AHEAD_MOST = 1 << 16,
+  THREADS_MOST = 1 << 16,
+  DEVICES_MOST = 1 << 14
+};
 static const int64_t STEPS_MOST = INT64_C(1) << 40;
 
 static sl_status trace_read_load(const char *path, unsigned char **out, size_t *count) {
@@ -191,7 +197,8 @@ static sl_status read_queues(reading *r) {
   for (int32_t i = 0; i < count_of(r, DEVICES); i++) {
     struct device_item d;
     get_item(r, DEVICES, (uint64_t)i, &d);
-    sl_device device = {.name = get_text(r, d.name), .kind = get_text(r, d.kind),
+    sl_device device = {.name = get_text(r, d.name),
+                        .kind = get_text(r, d.kind),
                         .threads = d.threads,
                         .room[SL_SPACE_DEVICE].workspace_bytes = d.workspace_bytes};
     if (!device.name || !device.kind || d.threads < 0 || d.threads > THREADS_MOST ||
@@ -202,9 +209,14 @@ static sl_status read_queues(reading *r) {
   for (int32_t i = 0; i < count_of(r, QUEUES); i++) {
     struct queue_item q;
     get_item(r, QUEUES, (uint64_t)i, &q);
-    sl_queue queue = {.name = get_text(r, q.name), .device = q.device, .threads = q.threads,
-                      .run_ahead = q.run_ahead, .lazy_w = q.lazy_w, .watermark = q.watermark,
-                      .look_ahead = q.look_ahead, .apart = q.apart};
+    sl_queue queue = {.name = get_text(r, q.name),
+                      .device = q.device,
+                      .threads = q.threads,
+                      .run_ahead = q.run_ahead,
+                      .lazy_w = q.lazy_w,
+                      .watermark = q.watermark,
+                      .look_ahead = q.look_ahead,
+                      .apart = q.apart};
     const char *ops = get_text(r, q.ops);
     if (!queue.name || !ops || !in_table(q.device, r->plan->ndevices) || q.run_ahead < 1 ||
         q.run_ahead > AHEAD_MOST || q.norder < 0 || !(q.look_ahead >= 0 && q.look_ahead < 1e9))
@@ -225,8 +237,8 @@ static sl_status read_maps(reading *r) {
   for (int32_t i = 0; i < count_of(r, MAPS); i++) {
     struct map_item m;
     get_item(r, MAPS, (uint64_t)i, &m);
-    if (!m.period || !claim(r, ENTRIES, m.first_entry, m.period, &r->entries) ||
-        m.stride < 0 || m.stride > INT32_MAX || i >= MAPS_MOST)
+    if (!m.period || !claim(r, ENTRIES, m.first_entry, m.period, &r->entries) || m.stride < 0 ||
+        m.stride > INT32_MAX || i >= MAPS_MOST)
       return impossible(r, MAPS, (uint64_t)i);
     sl_map_entry *entries = sli_calloc(m.period, sizeof *entries);
     for (uint32_t e = 0; e < m.period; e++) {
@@ -285,16 +297,28 @@ static sl_status read_registers(reading *r) {
 static sl_status read_actor(reading *r, uint64_t index, sl_port *ports) {
   struct actor_item a;
   get_item(r, ACTORS, index, &a);
-  sl_actor actor = {.name = get_text(r, a.name), .cls = (sl_class)a.cls, .queue = a.queue,
-                    .stage = a.stage, .chunk = a.chunk, .ticks = a.ticks,
-                    .firings_per_step = a.firings_per_step, .source = a.marks & 1,
-                    .urgent = a.marks & 2, .own_ticks = a.marks >> 2, .rank = a.rank,
-                    .rank_group = a.rank_group, .rank_stride = a.rank_stride,
-                    .rank_shift = a.rank_shift, .nin = a.nin, .nout = a.nout,
-                    .every = a.every, .seconds = a.seconds};
-  if (!actor.name || a.marks < 0 || a.every < 0 || a.every > SLI_EVERY_MOST || sl_class_letter((sl_class)a.cls) == '?' ||
-      !in_table(a.queue, r->plan->nqueues) || (uint32_t)a.rank_shift > INT32_MAX / 2 ||
-      a.stage < SL_NONE || a.chunk < SL_NONE || a.nin < 0 || a.nout < 0 || a.rank_group < 0 ||
+  sl_actor actor = {.name = get_text(r, a.name),
+                    .cls = (sl_class)a.cls,
+                    .queue = a.queue,
+                    .stage = a.stage,
+                    .chunk = a.chunk,
+                    .ticks = a.ticks,
+                    .firings_per_step = a.firings_per_step,
+                    .source = a.marks & 1,
+                    .urgent = a.marks & 2,
+                    .own_ticks = a.marks >> 2,
+                    .rank = a.rank,
+                    .rank_group = a.rank_group,
+                    .rank_stride = a.rank_stride,
+                    .rank_shift = a.rank_shift,
+                    .nin = a.nin,
+                    .nout = a.nout,
+                    .every = a.every,
+                    .seconds = a.seconds};
+  if (!actor.name || a.marks < 0 || a.every < 0 || a.every > SLI_EVERY_MOST ||
+      sl_class_letter((sl_class)a.cls) == '?' || !in_table(a.queue, r->plan->nqueues) ||
+      (uint32_t)a.rank_shift > INT32_MAX / 2 || a.stage < SL_NONE || a.chunk < SL_NONE ||
+      a.nin < 0 || a.nout < 0 || a.rank_group < 0 ||
       !claim(r, PORTS, a.first_port, (uint64_t)a.nin + (uint64_t)a.nout, &r->ports) ||
       !(a.seconds >= 0 && a.seconds < 1e9))
     return impossible(r, ACTORS, index);
@@ -350,8 +374,8 @@ static sl_status check_size(const reading *r) {
 /* True if a run could have had this firing. */
 static bool is_possible(const sl_plan *plan, const struct firing_item *f) {
   if (!in_table(f->actor, plan->nactors) || !none_or_in_table(f->reg, plan->nregs) ||
-      f->wait >= SL_WAIT_COUNT || f->end_ns < f->start_ns || f->end_ns >> 56 ||
-      f->firing < 0 || f->firing >> 31 || f->rows >> 31)
+      f->wait >= SL_WAIT_COUNT || f->end_ns < f->start_ns || f->end_ns >> 56 || f->firing < 0 ||
+      f->firing >> 31 || f->rows >> 31)
     return false;
   sl_tick tick = sl_plan_tick(plan, f->actor, f->firing);
   return tick.number == f->tick && tick.step == f->step && tick.microbatch == f->microbatch &&
@@ -380,11 +404,14 @@ static void read_firings(reading *r) {
       continue;
     }
     size_t n = t->nfirings++;
-    out[n].record = (sl_trace_record){.start_ns = f.start_ns, .end_ns = f.end_ns,
-                                      .firing = f.firing, .actor = f.actor, .wait = f.wait & 7,
+    out[n].record = (sl_trace_record){.start_ns = f.start_ns,
+                                      .end_ns = f.end_ns,
+                                      .firing = f.firing,
+                                      .actor = f.actor,
+                                      .wait = f.wait & 7,
                                       .reg = f.reg < 0 ? 0 : (uint32_t)f.reg & 0x1fffffff};
-    out[n].tick = (sl_tick){.number = f.tick, .step = f.step, .microbatch = f.microbatch,
-                            .piece = f.piece};
+    out[n].tick =
+        (sl_tick){.number = f.tick, .step = f.step, .microbatch = f.microbatch, .piece = f.piece};
     out[n].rows = (int32_t)f.rows - 1;
     sorted = sorted && (!n || by_start(&out[n - 1], &out[n]) < 0);
   }
@@ -431,14 +458,16 @@ static void read_cores(reading *r) {
 static const double *get_counts(reading *r, uint64_t first, uint64_t n) {
   double *values = sli_arena_alloc(r->arena, (n + 1) * sizeof *values);
   bool finite = true;
-  for (uint64_t i = 0; i < n; finite &= isfinite(values[i++]) != 0) get_item(r, COUNTS, first + i, &values[i]);
+  for (uint64_t i = 0; i < n; finite &= isfinite(values[i++]) != 0)
+    get_item(r, COUNTS, first + i, &values[i]);
   return finite ? values : NULL;
 }
 
 /* Reads the complete counters. */
 static void read_counters(reading *r) {
   sl_trace *t = r->trace;
-  sl_trace_counter *all = sli_arena_alloc(r->arena, ((size_t)count_of(r, COUNTERS) + 1) * sizeof *all);
+  sl_trace_counter *all =
+      sli_arena_alloc(r->arena, ((size_t)count_of(r, COUNTERS) + 1) * sizeof *all);
   uint64_t claimed = 0;
   for (int i = 0; i < count_of(r, COUNTERS); i++) {
     struct counter_item item;
@@ -484,8 +513,8 @@ sl_status sl_trace_read(const char *path, sl_trace **out) {
   if (status) return status;
   sl_trace *trace = sli_calloc(1, sizeof *trace);
   trace->memory = sli_calloc(1, sizeof *trace->memory);
-  reading r = {.path = path, .bytes = bytes, .count = count, .trace = trace,
-               .arena = &trace->memory->arena};
+  reading r = {
+      .path = path, .bytes = bytes, .count = count, .trace = trace, .arena = &trace->memory->arena};
   status = read_all(&r);
   free(bytes);
   if (status) {

@@ -40,11 +40,16 @@ static uint32_t put_text(image *im, const char *text) {
 static void put_queues(image *im, const sl_plan *plan) {
   for (int32_t i = 0; i < plan->nqueues; i++) {
     const sl_queue *q = &plan->queues[i];
-    struct queue_item item = {.name = put_text(im, q->name), .ops = put_text(im, q->ops->name),
-                              .device = q->device, .threads = q->threads,
-                              .run_ahead = q->run_ahead, .lazy_w = q->lazy_w,
-                              .watermark = q->watermark, .look_ahead = q->look_ahead,
-                              .norder = q->norder, .apart = q->apart,
+    struct queue_item item = {.name = put_text(im, q->name),
+                              .ops = put_text(im, q->ops->name),
+                              .device = q->device,
+                              .threads = q->threads,
+                              .run_ahead = q->run_ahead,
+                              .lazy_w = q->lazy_w,
+                              .watermark = q->watermark,
+                              .look_ahead = q->look_ahead,
+                              .norder = q->norder,
+                              .apart = q->apart,
                               .first_order = (uint32_t)(im->parts[ORDERS].used / sizeof(int32_t))};
     for (int32_t k = 0; k < q->norder; k++) PUT(im, ORDERS, q->order[k]);
     memcpy(item.class_order, q->class_order, sizeof q->class_order);
@@ -92,11 +97,22 @@ static void put_actors(image *im, const sl_plan *plan) {
   for (int32_t i = 0; i < plan->nactors; i++) {
     const sl_actor *a = &plan->actors[i];
     struct actor_item item = {
-        .name = put_text(im, a->name), .cls = a->cls, .queue = a->queue, .stage = a->stage,
-        .chunk = a->chunk, .ticks = a->ticks, .firings_per_step = a->firings_per_step,
-        .marks = a->source | a->urgent << 1 | a->own_ticks << 2, .rank = a->rank, .rank_group = a->rank_group,
-        .rank_stride = a->rank_stride, .rank_shift = a->rank_shift, .nin = a->nin,
-        .nout = a->nout, .every = a->every, .seconds = a->seconds,
+        .name = put_text(im, a->name),
+        .cls = a->cls,
+        .queue = a->queue,
+        .stage = a->stage,
+        .chunk = a->chunk,
+        .ticks = a->ticks,
+        .firings_per_step = a->firings_per_step,
+        .marks = a->source | a->urgent << 1 | a->own_ticks << 2,
+        .rank = a->rank,
+        .rank_group = a->rank_group,
+        .rank_stride = a->rank_stride,
+        .rank_shift = a->rank_shift,
+        .nin = a->nin,
+        .nout = a->nout,
+        .every = a->every,
+        .seconds = a->seconds,
         .first_port = (uint32_t)(im->parts[PORTS].used / sizeof(struct port_item))};
     for (int32_t p = 0; p < a->nin + a->nout; p++) {
       const sl_port *port = p < a->nin ? &a->in[p] : &a->out[p - a->nin];
@@ -110,7 +126,8 @@ static void put_actors(image *im, const sl_plan *plan) {
 static void put_plan(image *im, const sl_plan *plan, const sl_runtime *rt) {
   for (int32_t i = 0; i < plan->ndevices; i++) {
     const sl_device *d = &plan->devices[i];
-    struct device_item item = {.name = put_text(im, d->name), .kind = put_text(im, d->kind),
+    struct device_item item = {.name = put_text(im, d->name),
+                               .kind = put_text(im, d->kind),
                                .threads = d->threads,
                                .workspace_bytes = sl_plan_memory(plan, i, SL_MEMORY_WORKSPACE)};
     PUT(im, DEVICES, item);
@@ -148,10 +165,16 @@ static void put_step(image *im, const struct firing_item *f) {
 static void put_firing(image *im, const sl_plan *plan, const sl_trace_record *r, int32_t rows) {
   sl_tick tick = sl_plan_tick(plan, r->actor, r->firing);
   bool waited = r->wait == SL_WAIT_INPUT || r->wait == SL_WAIT_CREDIT;
-  struct firing_item item = {.start_ns = r->start_ns, .end_ns = r->end_ns, .firing = r->firing,
-                             .tick = tick.number, .step = tick.step, .actor = r->actor,
-                             .microbatch = tick.microbatch, .piece = tick.piece,
-                             .reg = waited ? (int32_t)r->reg : SL_NONE, .wait = r->wait,
+  struct firing_item item = {.start_ns = r->start_ns,
+                             .end_ns = r->end_ns,
+                             .firing = r->firing,
+                             .tick = tick.number,
+                             .step = tick.step,
+                             .actor = r->actor,
+                             .microbatch = tick.microbatch,
+                             .piece = tick.piece,
+                             .reg = waited ? (int32_t)r->reg : SL_NONE,
+                             .wait = r->wait,
                              .rows = (uint32_t)(rows + 1)};
   PUT(im, FIRINGS, item);
   put_step(im, &item);
@@ -164,7 +187,8 @@ static void put_cores(image *im, const sl_runtime *rt) {
 }
 
 static void put_counter(image *im, const sl_trace_counter *t) {
-  struct counter_item item = {.name = put_text(im, t->name), .n = (uint32_t)t->n,
+  struct counter_item item = {.name = put_text(im, t->name),
+                              .n = (uint32_t)t->n,
                               .first = (uint32_t)(im->parts[COUNTS].used / sizeof(double))};
   for (int64_t i = 0; i < t->n; i++) PUT(im, COUNTS, t->sum[i]);
   for (int64_t i = 0; i < t->n; i++) PUT(im, COUNTS, t->last[i]);
@@ -200,13 +224,18 @@ sl_status sl_trace_write(const char *path, const sl_plan *plan, const sl_runtime
 }
 
 /* Writes an image to a file and frees it. */
-static sl_status write_file(const char *path, const sl_plan *plan, sl_clock clock, int64_t steps, uint64_t dropped,
-                            image *im) {
-  struct head head = {.version = SL_TRACE_VERSION, .head_bytes = sizeof head,
-                      .nsections = SECTIONS - 1, .section_bytes = sizeof(struct section),
-                      .plan_hash = plan->hash, .clock = clock,
-                      .microbatches = plan->microbatches, .pieces = plan->pieces,
-                      .steps = steps, .dropped = dropped};
+static sl_status write_file(const char *path, const sl_plan *plan, sl_clock clock, int64_t steps,
+                            uint64_t dropped, image *im) {
+  struct head head = {.version = SL_TRACE_VERSION,
+                      .head_bytes = sizeof head,
+                      .nsections = SECTIONS - 1,
+                      .section_bytes = sizeof(struct section),
+                      .plan_hash = plan->hash,
+                      .clock = clock,
+                      .microbatches = plan->microbatches,
+                      .pieces = plan->pieces,
+                      .steps = steps,
+                      .dropped = dropped};
   sli_atomic_file file;
   sl_status status = sli_atomic_open(path, &file);
   memcpy(head.magic, trace_magic, sizeof trace_magic);
@@ -235,24 +264,29 @@ sl_status sl_trace_write_counters(const char *path, const sl_plan *plan, const s
 }
 
 static int by_start(const void *a, const void *b) {
-  const sl_trace_record *x = &((const sl_trace_firing *)a)->record, *y = &((const sl_trace_firing *)b)->record;
+  const sl_trace_record *x = &((const sl_trace_firing *)a)->record,
+                        *y = &((const sl_trace_firing *)b)->record;
   if (x->start_ns != y->start_ns) return x->start_ns < y->start_ns ? -1 : 1;
   if (x->end_ns != y->end_ns) return x->end_ns < y->end_ns ? -1 : 1;
-  return x->actor != y->actor ? (x->actor < y->actor ? -1 : 1) : x->firing < y->firing ? -1 : x->firing > y->firing;
+  return x->actor != y->actor    ? (x->actor < y->actor ? -1 : 1)
+         : x->firing < y->firing ? -1
+                                 : x->firing > y->firing;
 }
 
 static bool is_firing(const sl_plan *plan, const sl_trace_record *r) {
-  return r->actor >= 0 && r->actor < plan->nactors && r->reg < SLI_MAX((uint32_t)plan->nregs, 1u) && r->firing >= 0 &&
-         r->end_ns >= r->start_ns;
+  return r->actor >= 0 && r->actor < plan->nactors && r->reg < SLI_MAX((uint32_t)plan->nregs, 1u) &&
+         r->firing >= 0 && r->end_ns >= r->start_ns;
 }
 
 sl_status sl_trace_snapshot_write(const char *path, const sl_plan *plan, const sl_runtime *rt,
                                   const sl_trace_snapshot *x) {
   for (size_t i = 0; i < x->nfirings; i++)
-    if (!is_firing(plan, &x->firings[i].record)) return sl_fail(SL_E_INPUT, "firing %zu of a snapshot is of no actor", i);
+    if (!is_firing(plan, &x->firings[i].record))
+      return sl_fail(SL_E_INPUT, "firing %zu of a snapshot is of no actor", i);
   qsort(x->firings, x->nfirings, sizeof *x->firings, by_start);
   image im = {0};
   put_plan(&im, plan, rt);
-  for (size_t i = 0; i < x->nfirings; i++) put_firing(&im, plan, &x->firings[i].record, x->firings[i].rows);
+  for (size_t i = 0; i < x->nfirings; i++)
+    put_firing(&im, plan, &x->firings[i].record, x->firings[i].rows);
   return write_file(path, plan, SL_CLOCK_REAL, sl_runtime_begun(rt), x->dropped, &im);
 }

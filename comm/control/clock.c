@@ -26,8 +26,8 @@ void sli_clock_take(sli_control *c, int process, sli_line *line, const sli_frame
   uint64_t error = (uint64_t)delay / 2;
   uint64_t drift = (now - line->measured_ns) / 1000000 * DRIFT_PPM;
   if (!line->exchanges || error <= line->error_ns + drift) {
-    line->offset_ns = ((int64_t)(frame->clock.received_ns - t1) +
-                      (int64_t)(frame->clock.answered_ns - now)) / 2;
+    line->offset_ns =
+        ((int64_t)(frame->clock.received_ns - t1) + (int64_t)(frame->clock.answered_ns - now)) / 2;
     line->error_ns = error;
     line->measured_ns = now;
     publish_offset(c, process, line->offset_ns);
@@ -37,8 +37,9 @@ void sli_clock_take(sli_control *c, int process, sli_line *line, const sli_frame
 
 void sli_clock_answer(sli_control *c, sli_line *line, const sli_frame *frame) {
   uint64_t now = sli_now_ns();
-  sli_line_send(c, line, &(sli_frame){.type = SLI_FRAME_PONG,
-                                    .clock = {frame->clock.asked_ns, now, sli_now_ns()}});
+  sli_line_send(
+      c, line,
+      &(sli_frame){.type = SLI_FRAME_PONG, .clock = {frame->clock.asked_ns, now, sli_now_ns()}});
 }
 
 /* Takes the offsets that process 0 knows, for peers without a direct exchange; they are added to
@@ -61,6 +62,6 @@ void sli_clocks_send(sli_control *c) {
     sli_frame_put64(tail + 8 * k, (uint64_t)c->peers[k].hub.offset_ns);
   for (int k = 1; k < c->nprocesses; k++)
     sli_line_send(c, &c->peers[k].hub,
-                 &(sli_frame){.type = SLI_FRAME_CLOCKS, .tail = tail, .tail_bytes = bytes});
+                  &(sli_frame){.type = SLI_FRAME_CLOCKS, .tail = tail, .tail_bytes = bytes});
   free(tail);
 }

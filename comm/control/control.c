@@ -22,8 +22,8 @@ static void wake(sli_control *c) {
 /* ---- opening and closing --------------------------------------------------------- */
 
 static sl_status check_options(const sli_control_options *o) {
-  SLI_CHECK(o->nprocesses > 0 && o->process >= 0 && o->process < o->nprocesses,
-            "process %d of %d", o->process, o->nprocesses);
+  SLI_CHECK(o->nprocesses > 0 && o->process >= 0 && o->process < o->nprocesses, "process %d of %d",
+            o->process, o->nprocesses);
   if (!o->job || !*o->job || strlen(o->job) >= SLI_FRAME_NAME_CHARS)
     return sl_fail(SL_E_USAGE, "the job's name must have 1 to %d characters: \"%s\"",
                    SLI_FRAME_NAME_CHARS - 1, o->job ? o->job : "");
@@ -154,8 +154,8 @@ static void give_order(sli_control *c, sli_data_kind kind, int target, const cha
   SLI_CHECK(strlen(word) < SLI_FRAME_WORD_CHARS, "\"%s\" is longer than a word", word);
   SLI_CHECK(bytes <= SLI_FRAME_DATA_BYTES, "%zu bytes with word %s", bytes, word);
   sli_order *order = sli_calloc(1, sizeof *order);
-  *order = (sli_order){.kind = kind, .target = target, .data = sli_calloc(bytes, 1),
-                       .bytes = bytes};
+  *order =
+      (sli_order){.kind = kind, .target = target, .data = sli_calloc(bytes, 1), .bytes = bytes};
   strcpy(order->word, word);
   if (bytes) memcpy(order->data, data, bytes);
   *c->shared.orders_end = order;
@@ -267,9 +267,9 @@ static uint64_t get(const _Atomic uint64_t *count) {
 }
 
 sli_control_counts sli_control_count(const sli_control *c) {
-  return (sli_control_counts){
-      .frames_sent = get(&c->counts.frames_sent),
-      .frames_received = get(&c->counts.frames_received),
-      .bytes_sent = get(&c->counts.bytes_sent), .bytes_received = get(&c->counts.bytes_received),
-      .refused = get(&c->counts.refused)};
+  return (sli_control_counts){.frames_sent = get(&c->counts.frames_sent),
+                              .frames_received = get(&c->counts.frames_received),
+                              .bytes_sent = get(&c->counts.bytes_sent),
+                              .bytes_received = get(&c->counts.bytes_received),
+                              .refused = get(&c->counts.refused)};
 }

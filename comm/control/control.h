@@ -22,14 +22,14 @@ enum {
 
 typedef struct sli_control_options {
   int process, nprocesses;
-  const char *endpoint;    /* "HOST:PORT" of process 0; PORT 0 binds any (see _endpoint) */
-  const char *job;         /* name of the job, equal in all its processes */
-  const char *key;         /* the job's secret, Z85, SLI_CONTROL_KEY_CHARS characters */
-  int incarnation;         /* counts restarts: frames of an earlier incarnation are refused */
-  int join_ms;             /* time limit for all processes to join; 0: 60,000 */
-  int heartbeat_ms;        /* 0: 500 */
-  int lost_ms;             /* 0: 1,500 */
-  int strangers;           /* most connections of strangers at each socket; 0: 256 */
+  const char *endpoint; /* "HOST:PORT" of process 0; PORT 0 binds any (see _endpoint) */
+  const char *job;      /* name of the job, equal in all its processes */
+  const char *key;      /* the job's secret, Z85, SLI_CONTROL_KEY_CHARS characters */
+  int incarnation;      /* counts restarts: frames of an earlier incarnation are refused */
+  int join_ms;          /* time limit for all processes to join; 0: 60,000 */
+  int heartbeat_ms;     /* 0: 500 */
+  int lost_ms;          /* 0: 1,500 */
+  int strangers;        /* most connections of strangers at each socket; 0: 256 */
   void *ctx;
   /* Reports the end of the job: a process was lost, or some process called sli_control_abort.
    * Called once, as the last callback. `culprit` is the process, the same one everywhere; text

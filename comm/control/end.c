@@ -34,7 +34,8 @@ void sli_end(sli_control *c, sl_status status, int culprit, const char *text) {
 static sli_frame abort_frame(sl_status status, int culprit, const char *text) {
   return (sli_frame){.type = SLI_FRAME_ABORT,
                      .abort = {.culprit = (uint32_t)culprit, .status = (uint32_t)status},
-                     .tail = text, .tail_bytes = strlen(text)};
+                     .tail = text,
+                     .tail_bytes = strlen(text)};
 }
 
 static void tell_all(sli_control *c, sl_status status, int culprit, const char *text) {

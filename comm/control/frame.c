@@ -95,9 +95,7 @@ static void write_fixed(const sli_frame *frame, uint8_t **at) {
     put64(at, frame->data.total_bytes);
     put64(at, frame->data.offset_bytes);
     break;
-  case SLI_FRAME_PING:
-    put64(at, frame->clock.asked_ns);
-    break;
+  case SLI_FRAME_PING: put64(at, frame->clock.asked_ns); break;
   case SLI_FRAME_PONG:
     put64(at, frame->clock.asked_ns);
     put64(at, frame->clock.received_ns);
@@ -169,13 +167,9 @@ static const char *parse_data(const uint8_t *at, sli_frame *out) {
 
 static const char *parse_fixed(const uint8_t *at, sli_frame *out) {
   switch (out->type) {
-  case SLI_FRAME_HELLO:
-    return parse_hello(at, out);
-  case SLI_FRAME_DATA:
-    return parse_data(at, out);
-  case SLI_FRAME_PING:
-    out->clock.asked_ns = take64(&at);
-    return NULL;
+  case SLI_FRAME_HELLO: return parse_hello(at, out);
+  case SLI_FRAME_DATA: return parse_data(at, out);
+  case SLI_FRAME_PING: out->clock.asked_ns = take64(&at); return NULL;
   case SLI_FRAME_PONG:
     out->clock.asked_ns = take64(&at);
     out->clock.received_ns = take64(&at);
@@ -185,8 +179,7 @@ static const char *parse_fixed(const uint8_t *at, sli_frame *out) {
     out->abort.culprit = take32(&at);
     out->abort.status = take32(&at);
     return NULL;
-  default:
-    return NULL;
+  default: return NULL;
   }
 }
 

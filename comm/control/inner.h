@@ -34,7 +34,7 @@ enum { SLI_ROUTE_BYTES = 16 };
 typedef struct sli_line {
   void *socket; /* NULL: none */
   uint8_t route[SLI_ROUTE_BYTES];
-  size_t route_bytes; /* ROUTER: the peer's routing id; else 0 */
+  size_t route_bytes;  /* ROUTER: the peer's routing id; else 0 */
   uint64_t sent, seen; /* sequence numbers of the last frames */
   uint64_t opened_ns;  /* time this side opened it; 0: the other side did */
   uint64_t heard_ns;   /* arrival of the last frame; 0: none yet */
@@ -206,7 +206,7 @@ void sli_refuse(sli_control *c, sli_refusal kind, const char *sender, const char
 bool sli_receive(sli_control *c, void *socket, sli_origin origin, int process);
 
 /* silence.c */
-void sli_beat(sli_control *c);                  /* sends PING to every peer */
+void sli_beat(sli_control *c);                           /* sends PING to every peer */
 void sli_check_silence(sli_control *c, uint64_t now_ns); /* reports silent peers */
 
 /* clock.c */

@@ -97,17 +97,20 @@ static bool is_astray(sli_control *c, const sli_frame *f, sli_line *line, const 
   } else if (f->version != SLI_FRAME_VERSION) {
     return false;
   } else if (strcmp(f->hello.job, c->job)) {
-    send_away(c, SLI_REFUSED_JOB, sender, line, "process %u on host %s belongs to job %s, this is %s",
-              f->process, f->hello.host, f->hello.job, c->job);
+    send_away(c, SLI_REFUSED_JOB, sender, line,
+              "process %u on host %s belongs to job %s, this is %s", f->process, f->hello.host,
+              f->hello.job, c->job);
   } else if (f->incarnation != (uint32_t)c->incarnation) {
     send_away(c, SLI_REFUSED_INCARNATION, sender, line,
               "process %u on host %s is of incarnation %u, job %s is at %d", f->process,
               f->hello.host, f->incarnation, c->job, c->incarnation);
   } else if (c->shared.ended) {
-    send_away(c, SLI_REFUSED_LATE, sender, line, "job %s has ended: %s", c->job, c->shared.end_text);
+    send_away(c, SLI_REFUSED_LATE, sender, line, "job %s has ended: %s", c->job,
+              c->shared.end_text);
   } else if (c->shared.joined) {
-    send_away(c, SLI_REFUSED_LATE, sender, line, "process %u on host %s comes too late: job %s runs",
-              f->process, f->hello.host, c->job);
+    send_away(c, SLI_REFUSED_LATE, sender, line,
+              "process %u on host %s comes too late: job %s runs", f->process, f->hello.host,
+              c->job);
   } else {
     return false;
   }
@@ -131,8 +134,7 @@ static bool disagrees(sli_control *c, const sli_frame *f, sli_line *line) {
   else if (f->process == 0 || (peer->here && peer->instance != f->instance))
     fail_with(c, culprit, line, "two processes call themselves %u: on host %s and on host %s",
               f->process, f->process ? peer->host : c->host, f->hello.host);
-  else
-    return false;
+  else return false;
   return true;
 }
 
@@ -242,9 +244,9 @@ void sli_join_overdue(sli_control *c) {
   } else {
     sli_blame(c, SL_E_PEER, 0, "process 0 at %s has not answered for %g s: %s", c->hub.endpoint,
               seconds,
-              !c->hub.ip[0]   ? "the host name is not known"
-              : c->hub.shaken     ? "it takes the key, but says nothing"
-              : c->hub.connected  ? "it does not take this job's key"
-                              : "nobody listens there");
+              !c->hub.ip[0]      ? "the host name is not known"
+              : c->hub.shaken    ? "it takes the key, but says nothing"
+              : c->hub.connected ? "it does not take this job's key"
+                                 : "nobody listens there");
   }
 }

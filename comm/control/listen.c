@@ -61,7 +61,8 @@ static bool hand_over(void *socket, int fd) {
 }
 
 static bool listen_add(sli_listener *listener, void *socket, const char *address, int *port) {
-  struct addrinfo *at, hints = {.ai_family = AF_UNSPEC, .ai_socktype = SOCK_STREAM,
+  struct addrinfo *at, hints = {.ai_family = AF_UNSPEC,
+                                .ai_socktype = SOCK_STREAM,
                                 .ai_flags = AI_PASSIVE | AI_NUMERICHOST};
   char service[16];
   snprintf(service, sizeof service, "%d", *port);
@@ -79,7 +80,8 @@ static bool listen_add(sli_listener *listener, void *socket, const char *address
 
 bool sli_listener_open(sli_listener *listener, void *socket, const char *host, int *port,
                        int nprocesses, int strangers) {
-  *listener = (sli_listener){.per_second = PER_SECOND, .most = SAVED_UP + nprocesses,
+  *listener = (sli_listener){.per_second = PER_SECOND,
+                             .most = SAVED_UP + nprocesses,
                              .left = SAVED_UP + nprocesses,
                              .most_strangers = strangers + nprocesses};
   if (!strcmp(host, "localhost")) {

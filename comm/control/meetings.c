@@ -99,8 +99,7 @@ void sli_meeting_release(sli_control *c, const char *word, const uint8_t *data, 
   sli_control_blob *blobs = bytes ? unpack(c, data, bytes) : NULL;
   if (bytes && !blobs)
     sli_blame(c, SL_E_INPUT, 0, "process 0 sent malformed data of a meeting (%s)", word);
-  else
-    release_waiter(c, word, blobs);
+  else release_waiter(c, word, blobs);
 }
 
 void sli_meeting_come(sli_control *c, int from, int target, const char *word, void *data,
@@ -134,8 +133,7 @@ void sli_meetings_check(sli_control *c) {
   for (const sli_waiter *w = c->shared.waiters; w; w = w->next) waits |= !w->done;
   pthread_mutex_unlock(&c->shared.lock);
   char name[128];
-  if (waits)
-    sli_blame(c, SL_E_PEER, 0, "%s has left and is waited for", sli_peer_name(c, 0, name));
+  if (waits) sli_blame(c, SL_E_PEER, 0, "%s has left and is waited for", sli_peer_name(c, 0, name));
 }
 
 void sli_meetings_fini(sli_control *c) {

@@ -8,9 +8,9 @@
 
 void sli_data_send(sli_control *c, sli_line *line, sli_data_kind kind, int from, int target,
                    const char *word, const void *data, size_t bytes) {
-  sli_frame frame = {.type = SLI_FRAME_DATA,
-                     .data = {.kind = kind, .from = (uint32_t)from, .target = target,
-                              .total_bytes = bytes}};
+  sli_frame frame = {
+      .type = SLI_FRAME_DATA,
+      .data = {.kind = kind, .from = (uint32_t)from, .target = target, .total_bytes = bytes}};
   strncpy(frame.data.word, word, sizeof frame.data.word - 1);
   size_t offset = 0;
   do {

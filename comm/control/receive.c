@@ -29,18 +29,12 @@ static void take_whole(sli_control *c, const sli_frame *frame, uint8_t *data, si
   int from = (int)frame->data.from;
   const char *word = frame->data.word;
   switch (frame->data.kind) {
-  case SLI_DATA_TABLE:
-    sli_table_take(c, data, bytes);
-    break;
+  case SLI_DATA_TABLE: sli_table_take(c, data, bytes); break;
   case SLI_DATA_WORD:
     if (!sli_is_hub(c) || frame->data.target <= 0) sli_word_take(c, from, word, data, bytes);
     break;
-  case SLI_DATA_MEET:
-    sli_meeting_come(c, from, frame->data.target, word, data, bytes);
-    return;
-  case SLI_DATA_RELEASE:
-    sli_meeting_release(c, word, data, bytes);
-    break;
+  case SLI_DATA_MEET: sli_meeting_come(c, from, frame->data.target, word, data, bytes); return;
+  case SLI_DATA_RELEASE: sli_meeting_release(c, word, data, bytes); break;
   }
   free(data);
 }
@@ -64,32 +58,26 @@ static void take_frame(sli_control *c, int process, sli_line *line, sli_origin o
   case SLI_FRAME_DATA:
     if (origin == SLI_FROM_HUB || origin == SLI_AT_HUB) take_data(c, process, frame);
     break;
-  case SLI_FRAME_PING:
-    sli_clock_answer(c, line, frame);
-    break;
-  case SLI_FRAME_PONG:
-    sli_clock_take(c, process, line, frame);
-    break;
+  case SLI_FRAME_PING: sli_clock_answer(c, line, frame); break;
+  case SLI_FRAME_PONG: sli_clock_take(c, process, line, frame); break;
   case SLI_FRAME_CLOCKS:
     if (origin == SLI_FROM_HUB) sli_clocks_take(c, frame);
     break;
   case SLI_FRAME_ABORT:
     if (origin == SLI_FROM_HUB || origin == SLI_AT_HUB) sli_verdict_take(c, frame);
     break;
-  case SLI_FRAME_BYE:
-    take_bye(c, process, origin);
-    break;
+  case SLI_FRAME_BYE: take_bye(c, process, origin); break;
   }
 }
 
 /* Finds the line on which a frame came, if its sender may use it. */
 static sli_line *find_line(sli_control *c, sli_origin origin, int process, const uint8_t *route,
-                         size_t route_bytes, int fd, const sli_frame *frame) {
+                           size_t route_bytes, int fd, const sli_frame *frame) {
   if (frame->process >= (uint32_t)c->nprocesses || frame->process == (uint32_t)c->self) return NULL;
   sli_peer *peer = &c->peers[frame->process];
   sli_line *line = origin == SLI_DIRECT_IN    ? &peer->in
-                 : origin == SLI_DIRECT_OUT ? &peer->out
-                                          : &peer->hub;
+                   : origin == SLI_DIRECT_OUT ? &peer->out
+                                              : &peer->hub;
   if (origin == SLI_FROM_HUB && frame->process) return NULL;
   if (origin == SLI_DIRECT_OUT && frame->process != (uint32_t)process) return NULL;
   if (origin == SLI_FROM_HUB && !c->shared.joined && peer->instance != frame->instance) {
@@ -126,8 +114,7 @@ static void check_frame(sli_control *c, sli_origin origin, int process, const ui
     if (gap)
       sli_blame(c, SL_E_PEER, (int)frame->process, "%s is lost: frames of it are missing",
                 sli_peer_name(c, (int)frame->process, name));
-    else
-      take_frame(c, (int)frame->process, line, origin, frame);
+    else take_frame(c, (int)frame->process, line, origin, frame);
   }
 }
 
@@ -145,12 +132,10 @@ static void take_message(sli_control *c, sli_origin origin, int process, const u
     sli_hello_take(c, &frame, route, route_bytes, sender);
   else if (wrong && frame.version && frame.version != SLI_FRAME_VERSION)
     sli_refuse(c, SLI_REFUSED_VERSION, sender, NULL);
-  else if (wrong)
-    sli_refuse(c, SLI_REFUSED_MALFORMED, sender, wrong);
+  else if (wrong) sli_refuse(c, SLI_REFUSED_MALFORMED, sender, wrong);
   else if (frame.incarnation != (uint32_t)c->incarnation && frame.type != SLI_FRAME_REFUSE)
     sli_refuse(c, SLI_REFUSED_INCARNATION, sender, NULL);
-  else
-    check_frame(c, origin, process, route, route_bytes, fd, &frame, sender);
+  else check_frame(c, origin, process, route, route_bytes, fd, &frame, sender);
 }
 
 /* Receives one frame with all its parts; false if there is none. */
@@ -173,10 +158,8 @@ static bool receive_one(sli_control *c, void *socket, sli_origin origin, int pro
     zmq_msg_close(&more);
   }
   if (extra || route_bytes > SLI_ROUTE_BYTES)
-    sli_refuse(c, SLI_REFUSED_MALFORMED, zmq_msg_gets(&message, "Peer-Address"),
-               "not one frame");
-  else
-    take_message(c, origin, process, route, (size_t)route_bytes, &message);
+    sli_refuse(c, SLI_REFUSED_MALFORMED, zmq_msg_gets(&message, "Peer-Address"), "not one frame");
+  else take_message(c, origin, process, route, (size_t)route_bytes, &message);
   zmq_msg_close(&message);
   return true;
 }

@@ -33,8 +33,8 @@ static void count_sent(sli_control *c, size_t bytes) {
 /* Sends a frame; false if there is no connection. */
 bool sli_line_send(sli_control *c, sli_line *line, sli_frame *frame) {
   if (!line->socket || line->closed) return false;
-  if (line->route_bytes && zmq_send(line->socket, line->route, line->route_bytes,
-                                   ZMQ_SNDMORE | ZMQ_DONTWAIT) < 0) {
+  if (line->route_bytes &&
+      zmq_send(line->socket, line->route, line->route_bytes, ZMQ_SNDMORE | ZMQ_DONTWAIT) < 0) {
     line->closed = true;
     return false;
   }

@@ -18,10 +18,10 @@ void sli_beat(sli_control *c) {
 
 /* Reads all remaining frames of a line: a closed connection may be reported before them. */
 static void drain(sli_control *c, int k, const sli_line *line) {
-  sli_origin origin = line == &c->peers[k].out ? SLI_DIRECT_OUT
-                  : line == &c->peers[k].in ? SLI_DIRECT_IN
-                  : sli_is_hub(c)          ? SLI_AT_HUB
-                                           : SLI_FROM_HUB;
+  sli_origin origin = line == &c->peers[k].out  ? SLI_DIRECT_OUT
+                      : line == &c->peers[k].in ? SLI_DIRECT_IN
+                      : sli_is_hub(c)           ? SLI_AT_HUB
+                                                : SLI_FROM_HUB;
   for (int i = 0; i < 100 && sli_receive(c, line->socket, origin, k); i++) continue;
 }
 
@@ -36,8 +36,8 @@ static void look_at(sli_control *c, int k, const sli_line *line, const char *how
   if (line->closed) drain(c, k, line);
   if (c->peers[k].left || !line->socket) return;
   if (line->closed)
-    sli_blame(c, SL_E_PEER, k, "%s is gone: its connection%s is closed",
-              sli_peer_name(c, k, name), how);
+    sli_blame(c, SL_E_PEER, k, "%s is gone: its connection%s is closed", sli_peer_name(c, k, name),
+              how);
   else if (now_ns > line->heard_ns + lost_ns)
     sli_blame(c, SL_E_PEER, k, "%s is lost: not heard%s for %.1f s", sli_peer_name(c, k, name), how,
               (double)(now_ns - line->heard_ns) * 1e-9);

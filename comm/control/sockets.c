@@ -71,7 +71,7 @@ sl_status sli_sockets_bind(sli_control *c) {
   if (!sli_is_hub(c)) return SL_OK;
   c->sockets.hub = open_socket(c, ZMQ_ROUTER);
   c->sockets.hub_watch = open_watch(c, c->sockets.hub, "inproc://watch.hub",
-                            ZMQ_EVENT_ACCEPTED | ZMQ_EVENT_DISCONNECTED);
+                                    ZMQ_EVENT_ACCEPTED | ZMQ_EVENT_DISCONNECTED);
   return bind_hub(c);
 }
 
@@ -89,7 +89,7 @@ static void bind_direct(sli_control *c, const char *here) {
   int port = 0;
   c->sockets.direct = open_socket(c, ZMQ_ROUTER);
   c->sockets.direct_watch = open_watch(c, c->sockets.direct, "inproc://watch.direct",
-                               ZMQ_EVENT_ACCEPTED | ZMQ_EVENT_DISCONNECTED);
+                                       ZMQ_EVENT_ACCEPTED | ZMQ_EVENT_DISCONNECTED);
   snprintf(c->sockets.here, sizeof c->sockets.here, "%s", beside ? "*" : here);
   if (!sli_listener_open(&c->sockets.direct_listener, c->sockets.direct, c->sockets.here, &port,
                          c->nprocesses, c->options.strangers)) {
@@ -112,9 +112,9 @@ void sli_sockets_connect(sli_control *c) {
   }
   bind_direct(c, here);
   c->sockets.hub = c->peers[0].hub.socket = open_socket(c, ZMQ_DEALER);
-  c->sockets.hub_watch = open_watch(c, c->sockets.hub, "inproc://watch.hub",
-                            ZMQ_EVENT_CONNECTED | ZMQ_EVENT_HANDSHAKE_SUCCEEDED |
-                                ZMQ_EVENT_DISCONNECTED);
+  c->sockets.hub_watch =
+      open_watch(c, c->sockets.hub, "inproc://watch.hub",
+                 ZMQ_EVENT_CONNECTED | ZMQ_EVENT_HANDSHAKE_SUCCEEDED | ZMQ_EVENT_DISCONNECTED);
   connect_to(c, &c->peers[0].hub, c->hub.ip, c->hub.port);
 }
 
@@ -126,16 +126,14 @@ static void connect_direct(sli_control *c, int process) {
   peer->out.socket = open_socket(c, ZMQ_DEALER);
   /* The round trip to process 0 tells how long a connection may take. Quick retries get through
    * where strangers keep a listener busy. */
-  set(peer->out.socket, ZMQ_CONNECT_TIMEOUT,
-      200 + (int)(8 * c->peers[0].hub.error_ns / 1000000));
+  set(peer->out.socket, ZMQ_CONNECT_TIMEOUT, 200 + (int)(8 * c->peers[0].hub.error_ns / 1000000));
   set(peer->out.socket, ZMQ_RECONNECT_IVL_MAX, 0);
   peer->out.opened_ns = sli_now_ns();
   c->outs[c->nouts++] = process;
   if (colon == peer->direct) connect_to(c, &peer->out, c->hub.ip, atoi(colon + 1));
   else if (sli_endpoint_parse(peer->direct, host, &port) == SL_OK)
     connect_to(c, &peer->out, host, port);
-  else
-    sli_blame(c, SL_E_PEER, process, "process %d has no address: \"%s\"", process, peer->direct);
+  else sli_blame(c, SL_E_PEER, process, "process %d has no address: \"%s\"", process, peer->direct);
 }
 
 /* Opens a direct link; to or from process 0 a line exists already. */

@@ -13,9 +13,9 @@
 enum {
   HELLO_MS = 250,
   RESOLVE_MS = 500,
-  PROBE_MS = 50,       /* between checks for closed connections */
-  PROBE_FOR_MS = 200,  /* duration of the checks after a close */
-  HUB_GRACE_MS = 100,  /* time to read what process 0 sent before it closed */
+  PROBE_MS = 50,      /* between checks for closed connections */
+  PROBE_FOR_MS = 200, /* duration of the checks after a close */
+  HUB_GRACE_MS = 100, /* time to read what process 0 sent before it closed */
   EVENTS_AT_ONCE = 256,
 };
 
@@ -49,8 +49,8 @@ static void take_event(sli_control *c, sli_listener *listener, int event, int fd
 
 static void take_events(sli_control *c, void *watch) {
   sli_listener *listener = watch == c->sockets.direct_watch ? &c->sockets.direct_listener
-                           : sli_is_hub(c)          ? &c->sockets.hub_listener
-                                                    : NULL;
+                           : sli_is_hub(c)                  ? &c->sockets.hub_listener
+                                                            : NULL;
   for (int i = 0; i < EVENTS_AT_ONCE; i++) {
     uint8_t event[6];
     uint16_t number;
@@ -111,11 +111,11 @@ static int watch_sockets(sli_control *c) {
   void *sockets[] = {s->zap, s->hub_watch, s->direct_watch, s->hub,
                      c->shared.joined ? s->direct : NULL};
   for (size_t i = 0; i < SLI_COUNT(sockets); i++)
-    if (sockets[i]) c->sockets.items[count++] = (zmq_pollitem_t){.socket = sockets[i],
-                                                         .events = ZMQ_POLLIN};
+    if (sockets[i])
+      c->sockets.items[count++] = (zmq_pollitem_t){.socket = sockets[i], .events = ZMQ_POLLIN};
   for (int i = 0; i < c->nouts; i++)
-    c->sockets.items[count++] = (zmq_pollitem_t){.socket = c->peers[c->outs[i]].out.socket,
-                                         .events = ZMQ_POLLIN};
+    c->sockets.items[count++] =
+        (zmq_pollitem_t){.socket = c->peers[c->outs[i]].out.socket, .events = ZMQ_POLLIN};
   return count;
 }
 

@@ -16,9 +16,9 @@ struct sli_channels {
   sli_net *net;
   sli_nccl *nccl;
   int count;
-  sli_nccl_channel *ends;     /* [count] */
-  int32_t *of_link;        /* [nqueues] index of a channel, or SL_NONE */
-  uint64_t *announced;     /* fences of announcements being sent */
+  sli_nccl_channel *ends; /* [count] */
+  int32_t *of_link;       /* [nqueues] index of a channel, or SL_NONE */
+  uint64_t *announced;    /* fences of announcements being sent */
   size_t nannounced, announced_capacity;
 };
 
@@ -33,10 +33,11 @@ static void add_channel(sli_channels *c, const sl_plan *plan, const sl_actor *a,
   if (c->of_link[a->queue] != SL_NONE || !sli_register_far(plan, r)) return;
   if (!sends && to->process != self) return;
   c->of_link[a->queue] = c->count;
-  c->ends[c->count++] = (sli_nccl_channel){.id = a->queue, .sends = sends,
-                                        .process = sends ? to->process : from->process,
-                                        .device = sends ? from->number : to->number,
-                                        .other_device = sends ? to->number : from->number};
+  c->ends[c->count++] = (sli_nccl_channel){.id = a->queue,
+                                           .sends = sends,
+                                           .process = sends ? to->process : from->process,
+                                           .device = sends ? from->number : to->number,
+                                           .other_device = sends ? to->number : from->number};
 }
 
 static void find_channels(sli_channels *c, const sl_plan *plan, int self) {
@@ -82,9 +83,14 @@ sl_status sli_channels_open(const sl_plan *plan, sl_runtime *rt, int self, sli_n
   c->rt = rt;
   c->net = net;
   find_channels(c, plan, self);
-  sli_nccl_options options = {.self = self, .nchannels = c->count, .channels = c->ends,
-                              .silence_ms = silence_ms(), .ctx = c, .say = say,
-                              .arrived = on_arrived, .lost = on_lost};
+  sli_nccl_options options = {.self = self,
+                              .nchannels = c->count,
+                              .channels = c->ends,
+                              .silence_ms = silence_ms(),
+                              .ctx = c,
+                              .say = say,
+                              .arrived = on_arrived,
+                              .lost = on_lost};
   sl_status status = c->count ? sli_nccl_open(&options, &c->nccl) : SL_OK;
   if (status || !c->count) sli_channels_close(c);
   else *out = c;

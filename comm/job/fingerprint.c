@@ -9,7 +9,8 @@
 #include "comm/job/inner.h"
 
 /* Packs the name and value of each item in turn, each with its closing 0; then the plan's hash. */
-static char *pack(const sl_job *job, int nfingerprint, const sl_fingerprint_item *fingerprint, size_t *bytes) {
+static char *pack(const sl_job *job, int nfingerprint, const sl_fingerprint_item *fingerprint,
+                  size_t *bytes) {
   char *text = NULL;
   FILE *out = open_memstream(&text, bytes);
   SLI_CHECK(out, "no memory for the fingerprint of a job");
@@ -51,13 +52,15 @@ static sl_status disagree(int process, const char *name, const char *his, const 
   if (!*name)
     return sl_fail(SL_E_INPUT, "process %d runs another plan (%s) than process 0 (%s)", process,
                    his, ours);
-  return sl_fail(SL_E_INPUT, "process %d has %s %s, process 0 has %s %s: all processes need the "
-                 "same", process, *his ? name : "no", *his ? his : name, *ours ? name : "no",
+  return sl_fail(SL_E_INPUT,
+                 "process %d has %s %s, process 0 has %s %s: all processes need the "
+                 "same",
+                 process, *his ? name : "no", *his ? his : name, *ours ? name : "no",
                  *ours ? ours : name);
 }
 
-/* Compares fingerprints: every item of one process must be one of the other, with the same value. An
- * item without a value counts as absent. */
+/* Compares fingerprints: every item of one process must be one of the other, with the same value.
+ * An item without a value counts as absent. */
 static sl_status compare(const sl_blob *blobs, int process, const sl_blob *named) {
   size_t at = 0, in_ours = 0, in_his = 0;
   for (const char *name; (name = next_text(named, &at)) && next_text(named, &at);) {
@@ -69,7 +72,8 @@ static sl_status compare(const sl_blob *blobs, int process, const sl_blob *named
   return SL_OK;
 }
 
-sl_status sli_fingerprint_meet(sl_job *job, int nfingerprint, const sl_fingerprint_item *fingerprint) {
+sl_status sli_fingerprint_meet(sl_job *job, int nfingerprint,
+                               const sl_fingerprint_item *fingerprint) {
   sl_blob mine, *blobs = NULL;
   mine.data = pack(job, nfingerprint, fingerprint, &mine.bytes);
   sl_status status = sl_job_meet(job, "terms", mine.data, mine.bytes, &blobs);

@@ -22,14 +22,14 @@ typedef struct sli_job_loss {
 /* Progress of a stop, in process 0, on the control plane's thread. */
 typedef struct sli_job_stop {
   bool holding;
-  int answers;       /* processes that have reported how many steps they have begun */
-  int64_t begun;     /* the largest number reported */
+  int answers;   /* processes that have reported how many steps they have begun */
+  int64_t begun; /* the largest number reported */
 } sli_job_stop;
 
 /* A message from the control plane's thread to the waiting owner: run statistics, or what
  * process 0 has announced. At most one of each kind is under way. */
 typedef struct sli_job_word {
-  pthread_mutex_t lock;  /* guards all fields */
+  pthread_mutex_t lock; /* guards all fields */
   pthread_cond_t come;
   bool full;
   int from;
@@ -42,23 +42,23 @@ struct sl_job {
   int self, count;
   int lost_ms;
   const sl_plan *plan;
-  sli_control *control;      /* NULL: not joined, or a job of one */
+  sli_control *control; /* NULL: not joined, or a job of one */
   sli_net *net;
-  sli_channels *channels;    /* NULL: no link connects two GPUs, or not attached yet */
+  sli_channels *channels; /* NULL: no link connects two GPUs, or not attached yet */
   sl_peers peers;
-  _Atomic(sl_runtime *) rt;  /* stored with release by attach, loaded with acquire by callbacks */
-  pthread_t watcher, mover;  /* watcher: during a run; mover: before and after it */
+  _Atomic(sl_runtime *) rt; /* stored with release by attach, loaded with acquire by callbacks */
+  pthread_t watcher, mover; /* watcher: during a run; mover: before and after it */
   bool moves;
   atomic_bool run_over, mover_over, closing;
   pthread_mutex_t listening; /* guards the next two */
   sli_job_listener *listener;
   void *listener_ctx;
   sli_job_word gathered;
-  sli_job_word found;        /* text that process 0 has announced; kept */
-  bool announced;            /* process 0: it has announced */
+  sli_job_word found; /* text that process 0 has announced; kept */
+  bool announced;     /* process 0: it has announced */
   sli_job_stop stop;
   sli_job_loss loss;
-  atomic_int gone;           /* process 0: others that know of the common end */
+  atomic_int gone; /* process 0: others that know of the common end */
 };
 
 /* loss.c */
@@ -84,6 +84,7 @@ bool sli_gather_hear(sl_job *job, int from, const char *word, const void *data, 
 bool sli_found_hear(sl_job *job, const char *word, const void *data, size_t bytes);
 
 /* fingerprint.c */
-sl_status sli_fingerprint_meet(sl_job *job, int nfingerprint, const sl_fingerprint_item *fingerprint);
+sl_status sli_fingerprint_meet(sl_job *job, int nfingerprint,
+                               const sl_fingerprint_item *fingerprint);
 
 #endif

@@ -112,7 +112,8 @@ sl_status sli_job_assemble(sl_job *job) {
   return status ? status : sli_control_join(job->control);
 }
 
-sl_status sl_job_join(sl_job *job, const sl_plan *plan, int nfingerprint, const sl_fingerprint_item *fingerprint) {
+sl_status sl_job_join(sl_job *job, const sl_plan *plan, int nfingerprint,
+                      const sl_fingerprint_item *fingerprint) {
   job->plan = plan;
   if (job->count == 1) return SL_OK;
   sl_status status = sli_job_assemble(job);
@@ -128,8 +129,10 @@ static sl_status meet_at_step(sl_job *job, int64_t first_step) {
   sl_status status = sl_job_meet(job, "steps", &first_step, sizeof first_step, &blobs);
   for (int i = 1; blobs && i < job->count && !status; i++)
     if (blobs[i].bytes != blobs[0].bytes || memcmp(blobs[i].data, blobs[0].data, blobs[0].bytes))
-      status = sl_fail(SL_E_INPUT, "process %d would go on from another step than process 0: do "
-                       "all see the same checkpoints?", i);
+      status = sl_fail(SL_E_INPUT,
+                       "process %d would go on from another step than process 0: do "
+                       "all see the same checkpoints?",
+                       i);
   for (int i = 0; blobs && i < job->count; i++) free(blobs[i].data);
   free(blobs);
   return status;
@@ -164,8 +167,7 @@ sl_status sl_job_attach(sl_job *job, sl_runtime *rt, int64_t first_step) {
     return SL_OK;
   }
   sli_channels_events events = {job, say_for_channels, on_channel_lost};
-  sl_status status = sli_channels_open(job->plan, rt, job->self, job->net, &events,
-                                       &job->channels);
+  sl_status status = sli_channels_open(job->plan, rt, job->self, job->net, &events, &job->channels);
   if (status) return status;
   atomic_store_explicit(&job->rt, rt, memory_order_release);
   sli_job_watch(job);

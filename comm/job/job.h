@@ -36,8 +36,8 @@ void sli_job_say(sl_job *job, int process, const char *word, const void *data, s
 
 /* Traffic of this process with all others so far; 0 in a job of one. Any thread. */
 typedef struct sli_job_traffic {
-  uint64_t sent_bytes, received_bytes;     /* bytes of the data plane */
-  uint64_t sent, received; /* messages: slots that are ready, and slots that are free */
+  uint64_t sent_bytes, received_bytes; /* bytes of the data plane */
+  uint64_t sent, received;             /* messages: slots that are ready, and slots that are free */
 } sli_job_traffic;
 sli_job_traffic sli_job_count(const sl_job *job);
 /* Returns how far a process's clock (CLOCK_MONOTONIC) is ahead of this one's, in ns, as far as

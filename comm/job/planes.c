@@ -91,8 +91,7 @@ static void on_arrived(void *ctx, int from, const void *message, size_t bytes) {
   sl_job *job = ctx;
   sl_runtime *rt = runtime_of(job);
   bool announced = false;
-  sl_status status = bytes ? SL_OK
-                           : sli_channels_hear_of(job->channels, from, message, &announced);
+  sl_status status = bytes ? SL_OK : sli_channels_hear_of(job->channels, from, message, &announced);
   if (announced) return;
   if (!rt || status || sl_runtime_arrived(rt, message, bytes)) planes_refuse(job, from);
 }
@@ -149,7 +148,9 @@ static sl_status reserve_descriptors(int nprocesses, int *strangers) {
 
 /* Opens the data plane, before the control plane: while it opens there must be no other thread. */
 static sl_status open_net(sl_job *job) {
-  sli_net_options options = {.self = job->self, .npeers = job->count, .key = job->cluster.key,
+  sli_net_options options = {.self = job->self,
+                             .npeers = job->count,
+                             .key = job->cluster.key,
                              .transports = getenv("SLUICE_TRANSPORTS"),
                              .events = {job, on_place, on_arrived, on_lost}};
   return sli_net_open(&options, &job->net);
@@ -162,10 +163,16 @@ sl_status sli_job_open_planes(sl_job *job) {
   if (!status) status = open_net(job);
   if (status) return status;
   /* Plans are compared with the fingerprint, when all processes are there. */
-  sli_control_options options = {.process = job->self, .nprocesses = job->count,
-                                 .endpoint = c->endpoint, .job = c->job, .key = c->key,
-                                 .incarnation = c->incarnation, .lost_ms = job->lost_ms,
-                                 .strangers = strangers, .ctx = job, .on_abort = on_abort,
+  sli_control_options options = {.process = job->self,
+                                 .nprocesses = job->count,
+                                 .endpoint = c->endpoint,
+                                 .job = c->job,
+                                 .key = c->key,
+                                 .incarnation = c->incarnation,
+                                 .lost_ms = job->lost_ms,
+                                 .strangers = strangers,
+                                 .ctx = job,
+                                 .on_abort = on_abort,
                                  .on_word = on_word};
   job->peers = (sl_peers){job, tell, send_data, is_done, progress, wait, wake, sent};
   return sli_control_open(&options, &job->control);

@@ -40,8 +40,8 @@ enum { SLI_NCCL_TAG_BYTES = 32 };
 
 /* One end of a channel. */
 typedef struct sli_nccl_channel {
-  int id;      /* unique; equal at both ends */
-  int process; /* process at the other end */
+  int id;                   /* unique; equal at both ends */
+  int process;              /* process at the other end */
   int device, other_device; /* GPUs: the local one, and the remote one for messages */
   bool sends;
 } sli_nccl_channel;
@@ -50,7 +50,7 @@ typedef struct sli_nccl_options {
   int self; /* this process */
   int nchannels;
   const sli_nccl_channel *channels; /* sorted by id */
-  int silence_ms;             /* longest time without progress on a channel; 0: 20,000 */
+  int silence_ms;                   /* longest time without progress on a channel; 0: 20,000 */
   void *ctx;
   /* Delivers `data` to sli_nccl_hear of that process, by the control plane if need be. */
   void (*say)(void *ctx, int process, const void *data, size_t bytes);

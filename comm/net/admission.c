@@ -37,7 +37,8 @@ struct sli_admission {
 /* ---- listening --------------------------------------------------------------------- */
 
 static int listen_at(const char *host) {
-  struct addrinfo *at, hints = {.ai_family = AF_UNSPEC, .ai_socktype = SOCK_STREAM,
+  struct addrinfo *at, hints = {.ai_family = AF_UNSPEC,
+                                .ai_socktype = SOCK_STREAM,
                                 .ai_flags = AI_PASSIVE | AI_NUMERICHOST};
   int no = 0;
   if (getaddrinfo(host, "0", &hints, &at)) {

@@ -229,8 +229,10 @@ static sl_status connect_by(sli_net *net, sli_net_peer *p, const char *host, con
     free(part);
     if (leads) return status;
   }
-  return sl_fail(SL_E_INPUT, "process %d shares no memory with this one, and of the transports "
-                 "\"%s\" none leads to another host", p->number, net->list);
+  return sl_fail(SL_E_INPUT,
+                 "process %d shares no memory with this one, and of the transports "
+                 "\"%s\" none leads to another host",
+                 p->number, net->list);
 }
 
 sl_status sli_net_connect(sli_net *net, int peer, const char *host, const void *address,
@@ -243,8 +245,10 @@ sl_status sli_net_connect(sli_net *net, int peer, const char *host, const void *
   memcpy(theirs, address, LIST_CHARS);
   theirs[LIST_CHARS - 1] = 0;
   if (strcmp(theirs, net->list))
-    return sl_fail(SL_E_INPUT, "process %d sends data by \"%s\", process %d by \"%s\" "
-                   "(SLUICE_TRANSPORTS): they must agree", peer, theirs, net->core.self, net->list);
+    return sl_fail(SL_E_INPUT,
+                   "process %d sends data by \"%s\", process %d by \"%s\" "
+                   "(SLUICE_TRANSPORTS): they must agree",
+                   peer, theirs, net->core.self, net->list);
   return connect_by(net, p, host, (const uint8_t *)address + LIST_CHARS, bytes - LIST_CHARS);
 }
 

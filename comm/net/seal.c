@@ -36,10 +36,9 @@ bool sli_seal_open(sli_seal *seal, uint8_t *record, uint8_t **inside, size_t *by
   uint8_t nonce[NONCE_BYTES];
   unsigned long long opened = 0;
   next_nonce(seal, nonce);
-  if (crypto_aead_chacha20poly1305_ietf_decrypt(record + LENGTH_BYTES, &opened, NULL,
-                                                record + LENGTH_BYTES,
-                                                sli_seal_length(record) - LENGTH_BYTES, record,
-                                                LENGTH_BYTES, nonce, seal->key))
+  if (crypto_aead_chacha20poly1305_ietf_decrypt(
+          record + LENGTH_BYTES, &opened, NULL, record + LENGTH_BYTES,
+          sli_seal_length(record) - LENGTH_BYTES, record, LENGTH_BYTES, nonce, seal->key))
     return false;
   *inside = record + LENGTH_BYTES;
   *bytes = (size_t)opened;

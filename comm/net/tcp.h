@@ -59,7 +59,10 @@ struct sli_tcp {
   int self, npeers, epoll;
   const sli_tcp_wire *wire;
   uint8_t key[SLI_KEY_BYTES];
-  struct { uint8_t word[SLI_WORD_BYTES]; uint16_t port; } address;
+  struct {
+    uint8_t word[SLI_WORD_BYTES];
+    uint16_t port;
+  } address;
   sli_admission *admission; /* NULL: no incoming connection is expected */
   sli_tcp_line **lines;     /* [npeers], NULL: no connection */
   int nlines, nstanding;

@@ -64,8 +64,8 @@ static void try_to_connect(sli_tcp_line *l) {
 
 sl_status sli_tcp_begin(sli_tcp *tcp, sli_tcp_line *l, const char *host, int port) {
   int peer = l->peer->number;
-  struct addrinfo *at, hints = {.ai_family = AF_UNSPEC, .ai_socktype = SOCK_STREAM,
-                                .ai_flags = AI_NUMERICHOST};
+  struct addrinfo *at,
+      hints = {.ai_family = AF_UNSPEC, .ai_socktype = SOCK_STREAM, .ai_flags = AI_NUMERICHOST};
   char service[16];
   l->until_ns = sli_now_ns() + (tcp->self < peer ? CONNECT_NS : AWAIT_NS);
   if (tcp->self > peer) return SL_OK;
@@ -112,8 +112,7 @@ static void take_answer(sli_tcp_line *l) {
   if (!sli_handshake_prove(h, proof) ||
       send(l->fd, proof, sizeof proof, MSG_NOSIGNAL) != sizeof proof)
     set_apart(l, EACCES);
-  else
-    stand(l, h, true);
+  else stand(l, h, true);
 }
 
 void sli_tcp_shake(sli_tcp_line *l) {

@@ -19,8 +19,7 @@ static int add_pieces(const sli_transfer *t, size_t moved, struct iovec *pieces)
   bool is_short = t->bytes <= SLI_NET_SHORT_BYTES; /* its data is behind its head */
   size_t first = is_short ? sizeof t->head + t->bytes : sizeof t->head;
   int n = 0;
-  if (moved < first)
-    pieces[n++] = (struct iovec){(uint8_t *)t->head + moved, first - moved};
+  if (moved < first) pieces[n++] = (struct iovec){(uint8_t *)t->head + moved, first - moved};
   if (is_short) return n;
   size_t done = moved < first ? 0 : moved - first;
   pieces[n++] = (struct iovec){(uint8_t *)t->from + done, t->bytes - done};
@@ -32,8 +31,8 @@ static bool plain_flush(sli_tcp_line *l) {
     struct iovec pieces[PIECES];
     struct msghdr message = {.msg_iov = pieces};
     for (const sli_transfer *t = l->first; t && message.msg_iovlen + 2 <= PIECES; t = t->queued)
-      message.msg_iovlen += (size_t)add_pieces(t, t == l->first ? l->moved : 0,
-                                               pieces + message.msg_iovlen);
+      message.msg_iovlen +=
+          (size_t)add_pieces(t, t == l->first ? l->moved : 0, pieces + message.msg_iovlen);
     ssize_t sent = sendmsg(l->fd, &message, MSG_NOSIGNAL | MSG_DONTWAIT);
     if (!sli_tcp_check(l, sent, true)) return false;
     sli_tcp_advance(l, (size_t)sent);

@@ -58,8 +58,8 @@ static bool sealed_flush(sli_tcp_line *l) {
       s->out_bytes = sli_seal_close(&s->out_seal, l->tcp->buffer, bytes, s->out);
       s->out_sent = 0;
     }
-    ssize_t sent = send(l->fd, s->out + s->out_sent, s->out_bytes - s->out_sent,
-                        MSG_NOSIGNAL | MSG_DONTWAIT);
+    ssize_t sent =
+        send(l->fd, s->out + s->out_sent, s->out_bytes - s->out_sent, MSG_NOSIGNAL | MSG_DONTWAIT);
     if (!sli_tcp_check(l, sent, true)) return false;
     s->out_sent += (size_t)sent;
   }

@@ -73,8 +73,8 @@ static void tcp_close(void *state) {
 
 static sl_status tcp_listen(void *state, const char *host) {
   sli_tcp *tcp = state;
-  sl_status status = sli_admission_open(host, (uint32_t)tcp->self, tcp->key, tcp->address.word,
-                                        &tcp->admission);
+  sl_status status =
+      sli_admission_open(host, (uint32_t)tcp->self, tcp->key, tcp->address.word, &tcp->admission);
   if (status) return status;
   tcp->address.port = (uint16_t)sli_admission_port(tcp->admission);
   struct epoll_event event = {.events = EPOLLIN};
@@ -167,11 +167,11 @@ static uint64_t tcp_patience(const void *state) {
   return tcp->nstanding < tcp->nlines ? PATIENCE_NS : UINT64_MAX;
 }
 
-#define TCP_FUNCTIONS                                                                         \
-  .open = tcp_open, .close = tcp_close, .listen = tcp_listen, .address = tcp_address,         \
-  .reaches = tcp_reaches,                                                                     \
-  .connect = tcp_connect, .ready = tcp_ready, .send = tcp_send, .progress = tcp_progress,     \
-  .arm = tcp_arm, .fd = tcp_fd, .patience_ns = tcp_patience, .drop = tcp_drop
+#define TCP_FUNCTIONS                                                                   \
+  .open = tcp_open, .close = tcp_close, .listen = tcp_listen, .address = tcp_address,   \
+  .reaches = tcp_reaches, .connect = tcp_connect, .ready = tcp_ready, .send = tcp_send, \
+  .progress = tcp_progress, .arm = tcp_arm, .fd = tcp_fd, .patience_ns = tcp_patience,  \
+  .drop = tcp_drop
 
 const sli_transport sli_transport_tcp = {.name = "tcp", .kind = PLAIN, TCP_FUNCTIONS};
 const sli_transport sli_transport_encrypted = {.name = "encrypted", .kind = SEALED, TCP_FUNCTIONS};

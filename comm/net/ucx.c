@@ -37,8 +37,8 @@ static void unset_variables(const variable *v, size_t count) {
 
 static sl_status find_functions(void *library) {
   sli_ucx_functions found;
-#define X(function)                                                                       \
-  found.function = (__typeof__(function) *)dlsym(library, #function);                     \
+#define X(function)                                                   \
+  found.function = (__typeof__(function) *)dlsym(library, #function); \
   if (!found.function) return sl_fail(SL_E_UNSUPPORTED, "UCX has no " #function);
   SLI_UCX_FUNCTIONS(X)
 #undef X
@@ -71,8 +71,7 @@ typedef struct setting {
 /* Applies settings; a UCX version that lacks one ignores it. */
 static void ucx_apply(ucp_config_t *config, const setting *s) {
   for (; s->name; s++)
-    if (!s->user || !getenv(s->user))
-      (void)sli_ucx.ucp_config_modify(config, s->name, s->value);
+    if (!s->user || !getenv(s->user)) (void)sli_ucx.ucp_config_modify(config, s->name, s->value);
 }
 
 /* Detects a dead peer within a second. */
@@ -97,9 +96,11 @@ sl_status sli_ucx_fail(const char *what, ucs_status_t status) {
     return sl_fail(SL_E_IO, "no shared memory between processes: /dev/shm: %s", strerror(errno));
   double bytes = (double)shm.f_bavail * (double)shm.f_frsize;
   if (bytes < LEAST_BYTES)
-    return sl_fail(SL_E_IO, "too little shared memory between processes: /dev/shm has %s left, "
+    return sl_fail(SL_E_IO,
+                   "too little shared memory between processes: /dev/shm has %s left, "
                    "and each process takes some MiB (docker run --shm-size; SLUICE_TRANSPORTS=tcp "
-                   "does without)", sli_format_bytes(free_text, bytes));
+                   "does without)",
+                   sli_format_bytes(free_text, bytes));
   return sl_fail(SL_E_IO, "UCX %s: %s (UCX_LOG_LEVEL=info says more)", what, why);
 }
 

@@ -7,6 +7,7 @@
 
 #include "base/base.h"
 
+/* clang-format off */
 #define SLI_UCX_FUNCTIONS(X)                                                              \
   X(ucp_am_recv_data_nbx)                                                                 \
   X(ucp_am_send_nbx)                                                                      \
@@ -27,6 +28,7 @@
   X(ucp_worker_release_address)                                                           \
   X(ucp_worker_set_am_recv_handler)                                                       \
   X(ucs_status_string)
+/* clang-format on */
 
 /* UCX's functions under their own names: sli_ucx.ucp_worker_progress(...). */
 typedef struct sli_ucx_functions {

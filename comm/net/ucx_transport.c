@@ -73,10 +73,8 @@ static const char *say(ucs_status_t status) { return sli_ucx.ucs_status_string(s
 static void on_fetched(void *request, ucs_status_t status, size_t bytes, void *arg) {
   sli_transfer *t = arg;
   if (request) sli_ucx.ucp_request_free(request);
-  if (status)
-    sli_net_fail(t->peer, "a message of %zu bytes broke off: %s", t->bytes, say(status));
-  else
-    sli_net_arrive(t->peer, t->head, bytes);
+  if (status) sli_net_fail(t->peer, "a message of %zu bytes broke off: %s", t->bytes, say(status));
+  else sli_net_arrive(t->peer, t->head, bytes);
   sli_transfer_give(t);
 }
 
@@ -86,8 +84,8 @@ static ucs_status_t fetch(ucx_way *w, sli_net_peer *p, const head *h, void *what
   sli_transfer *t = sli_transfer_take(p, bytes);
   memcpy(t->head, h, sizeof *h);
   ucp_request_param_t param = {
-      .op_attr_mask = UCP_OP_ATTR_FIELD_CALLBACK | UCP_OP_ATTR_FIELD_USER_DATA |
-                      UCP_OP_ATTR_FIELD_MEMORY_TYPE,
+      .op_attr_mask =
+          UCP_OP_ATTR_FIELD_CALLBACK | UCP_OP_ATTR_FIELD_USER_DATA | UCP_OP_ATTR_FIELD_MEMORY_TYPE,
       .cb.recv_am = on_fetched,
       .user_data = t,
       .memory_type = UCS_MEMORY_TYPE_HOST,
@@ -150,8 +148,8 @@ static void on_sent(void *request, ucs_status_t status, void *arg) {
 
 static ucs_status_ptr_t start(sli_transfer *t, const line *l) {
   ucp_request_param_t param = {
-      .op_attr_mask = UCP_OP_ATTR_FIELD_CALLBACK | UCP_OP_ATTR_FIELD_USER_DATA |
-                      UCP_OP_ATTR_FIELD_MEMORY_TYPE,
+      .op_attr_mask =
+          UCP_OP_ATTR_FIELD_CALLBACK | UCP_OP_ATTR_FIELD_USER_DATA | UCP_OP_ATTR_FIELD_MEMORY_TYPE,
       .cb.send = on_sent,
       .user_data = t,
       .memory_type = UCS_MEMORY_TYPE_HOST,
@@ -201,13 +199,12 @@ static ucs_status_t open_worker(ucx_way *w) {
   status = sli_ucx.ucp_worker_get_efd(w->worker, &w->fd);
   if (status) return status;
   return sli_ucx.ucp_worker_set_am_recv_handler(
-      w->worker,
-      &(ucp_am_handler_param_t){.field_mask = UCP_AM_HANDLER_PARAM_FIELD_ID |
-                                              UCP_AM_HANDLER_PARAM_FIELD_CB |
-                                              UCP_AM_HANDLER_PARAM_FIELD_ARG,
-                                .id = MESSAGE_ID,
-                                .cb = on_message,
-                                .arg = w});
+      w->worker, &(ucp_am_handler_param_t){.field_mask = UCP_AM_HANDLER_PARAM_FIELD_ID |
+                                                         UCP_AM_HANDLER_PARAM_FIELD_CB |
+                                                         UCP_AM_HANDLER_PARAM_FIELD_ARG,
+                                           .id = MESSAGE_ID,
+                                           .cb = on_message,
+                                           .arg = w});
 }
 
 static ucs_status_t make_address(ucx_way *w, uint64_t host) {
@@ -265,15 +262,15 @@ static sl_status ucx_connect(void *state, sli_net_peer *p, const char *host, con
   const address *a = theirs;
   line *l = sli_calloc(1, sizeof *l);
   (void)host, (void)bytes;
-  ucs_status_t status = sli_ucx.ucp_ep_create(
-      w->worker,
-      &(ucp_ep_params_t){.field_mask = UCP_EP_PARAM_FIELD_REMOTE_ADDRESS |
-                                       UCP_EP_PARAM_FIELD_ERR_HANDLER |
-                                       UCP_EP_PARAM_FIELD_ERR_HANDLING_MODE,
-                         .address = (const ucp_address_t *)a->ucx,
-                         .err_mode = UCP_ERR_HANDLING_MODE_PEER,
-                         .err_handler = {on_error, p}},
-      &l->endpoint);
+  ucs_status_t status =
+      sli_ucx.ucp_ep_create(w->worker,
+                            &(ucp_ep_params_t){.field_mask = UCP_EP_PARAM_FIELD_REMOTE_ADDRESS |
+                                                             UCP_EP_PARAM_FIELD_ERR_HANDLER |
+                                                             UCP_EP_PARAM_FIELD_ERR_HANDLING_MODE,
+                                               .address = (const ucp_address_t *)a->ucx,
+                                               .err_mode = UCP_ERR_HANDLING_MODE_PEER,
+                                               .err_handler = {on_error, p}},
+                            &l->endpoint);
   l->word = a->word;
   p->line = l;
   w->peers[w->npeers++] = p;
@@ -336,9 +333,9 @@ static uint64_t ucx_patience(const void *state) {
   return UINT64_MAX;
 }
 
-#define UCX_FUNCTIONS                                                                         \
-  .open = ucx_open, .close = ucx_close, .address = ucx_address, .reaches = ucx_reaches,       \
-  .connect = ucx_connect, .ready = ucx_ready, .send = ucx_send, .progress = ucx_progress,     \
+#define UCX_FUNCTIONS                                                                     \
+  .open = ucx_open, .close = ucx_close, .address = ucx_address, .reaches = ucx_reaches,   \
+  .connect = ucx_connect, .ready = ucx_ready, .send = ucx_send, .progress = ucx_progress, \
   .arm = ucx_arm, .fd = ucx_fd, .patience_ns = ucx_patience, .drop = ucx_drop
 
 const sli_transport sli_transport_memory = {

@@ -39,8 +39,7 @@ static sl_status read_number(getter *get, const char *starter, const char *name,
   if (!text || !*text) return missing(name, starter);
   char *end;
   long long v = strtoll(text, &end, 10);
-  if (end == text || *end)
-    return sl_fail(SL_E_INPUT, "%s=%s: not a whole number", name, text);
+  if (end == text || *end) return sl_fail(SL_E_INPUT, "%s=%s: not a whole number", name, text);
   if (v < low || v > high)
     return sl_fail(SL_E_INPUT, "%s=%s: must be between %lld and %lld", name, text, low, high);
   *out = v;
@@ -73,8 +72,7 @@ typedef struct names {
 static sl_status read_places(getter *get, const names *n, sli_cluster *c) {
   c->starter = n->starter;
   sl_status status = read_int(get, n->starter, n->processes, 1, MOST_PROCESSES, &c->nprocesses);
-  if (!status)
-    status = read_int(get, n->starter, n->process, 0, c->nprocesses - 1, &c->process);
+  if (!status) status = read_int(get, n->starter, n->process, 0, c->nprocesses - 1, &c->process);
   c->nlocal = 1;
   if (status || !n->local || (!is_set(get, n->local) && !is_set(get, n->locals))) return status;
   status = read_int(get, n->starter, n->locals, 1, c->nprocesses, &c->nlocal);
@@ -118,8 +116,10 @@ static sl_status given_endpoint(getter *get, sli_cluster *c) {
 }
 
 static sl_status misplaced(const sli_cluster *c, const char *host) {
-  return sl_fail(SL_E_INPUT, "process 0 was not put on the job's first host, %s; SLUICE_ENDPOINT="
-                 "HOST:PORT, set for all processes, says where it is (%s)", host, c->starter);
+  return sl_fail(SL_E_INPUT,
+                 "process 0 was not put on the job's first host, %s; SLUICE_ENDPOINT="
+                 "HOST:PORT, set for all processes, says where it is (%s)",
+                 host, c->starter);
 }
 
 /* ---- actorrun ---------------------------------------------------------------------------- */
@@ -138,8 +138,7 @@ static sl_status read_actorrun(getter *get, sli_cluster *c) {
   if (c->nprocesses > 1 && !*c->endpoint) return missing("SLUICE_ENDPOINT", n.starter);
   const char *job = is_set(get, "SLUICE_JOB") ? get("SLUICE_JOB") : c->endpoint;
   if (snprintf(c->job, sizeof c->job, "%s", job) >= (int)sizeof c->job)
-    return sl_fail(SL_E_INPUT, "SLUICE_JOB=%s: longer than %zu characters", job,
-                   sizeof c->job - 1);
+    return sl_fail(SL_E_INPUT, "SLUICE_JOB=%s: longer than %zu characters", job, sizeof c->job - 1);
   return SL_OK;
 }
 
@@ -172,8 +171,10 @@ static sl_status open_mpi_first(getter *get, const sli_cluster *c, char *host, s
     return SL_OK;
   }
   if (mine < 0 || !regex || read_int_if(get, "OMPI_MCA_orte_num_nodes", &nodes) || !nodes)
-    return sl_fail(SL_E_INPUT, "%s does not say where process 0 is; SLUICE_ENDPOINT=HOST:PORT, "
-                   "set for all processes (mpirun -x SLUICE_ENDPOINT), does", c->starter);
+    return sl_fail(SL_E_INPUT,
+                   "%s does not say where process 0 is; SLUICE_ENDPOINT=HOST:PORT, "
+                   "set for all processes (mpirun -x SLUICE_ENDPOINT), does",
+                   c->starter);
   char *hosts = sli_format("%.*s", (int)strcspn(regex, "@"), regex);
   *daemon = sli_hostlist_count(hosts) > (size_t)nodes;
   sl_status status = sli_hostlist_at(hosts, (size_t)*daemon, host, size);
@@ -197,8 +198,8 @@ static sl_status read_open_mpi(getter *get, sli_cluster *c) {
                           "OMPI_COMM_WORLD_LOCAL_RANK", "OMPI_COMM_WORLD_LOCAL_SIZE"};
   sl_status status = read_places(get, &n, c);
   if (status || c->nprocesses == 1) return status;
-  const char *id = is_set(get, "PMIX_NAMESPACE") ? get("PMIX_NAMESPACE")
-                                                 : get("OMPI_MCA_ess_base_jobid");
+  const char *id =
+      is_set(get, "PMIX_NAMESPACE") ? get("PMIX_NAMESPACE") : get("OMPI_MCA_ess_base_jobid");
   if (!id || !*id) return missing("PMIX_NAMESPACE", n.starter);
   snprintf(c->job, sizeof c->job, "mpirun-%.50s", id);
   if ((status = given_endpoint(get, c)) || *c->endpoint) return status;
@@ -288,21 +289,26 @@ static sl_status read_torchrun(getter *get, sli_cluster *c) {
 
 /* Launchers that give ranks, but neither the host of process 0 nor the identity of the job. */
 static const names others[] = {
-    {"MPICH's or Intel MPI's mpiexec", "PMI_RANK", "PMI_SIZE", "MPI_LOCALRANKID", "MPI_LOCALNRANKS"},
+    {"MPICH's or Intel MPI's mpiexec", "PMI_RANK", "PMI_SIZE", "MPI_LOCALRANKID",
+     "MPI_LOCALNRANKS"},
     {"MVAPICH's mpirun", "MV2_COMM_WORLD_RANK", "MV2_COMM_WORLD_SIZE", "MV2_COMM_WORLD_LOCAL_RANK",
      "MV2_COMM_WORLD_LOCAL_SIZE"},
     {"MVAPICH's mpirun", "MVP_COMM_WORLD_RANK", "MVP_COMM_WORLD_SIZE", "MVP_COMM_WORLD_LOCAL_RANK",
      "MVP_COMM_WORLD_LOCAL_SIZE"},
     {"Flux", "FLUX_TASK_RANK", "FLUX_JOB_SIZE", NULL, NULL},
-    {"IBM's jsrun", "JSM_NAMESPACE_RANK", "JSM_NAMESPACE_SIZE", "JSM_NAMESPACE_LOCAL_RANK", "JSM_NAMESPACE_LOCAL_SIZE"},
+    {"IBM's jsrun", "JSM_NAMESPACE_RANK", "JSM_NAMESPACE_SIZE", "JSM_NAMESPACE_LOCAL_RANK",
+     "JSM_NAMESPACE_LOCAL_SIZE"},
     {"horovodrun", "HOROVOD_RANK", "HOROVOD_SIZE", "HOROVOD_LOCAL_RANK", "HOROVOD_LOCAL_SIZE"},
     {"a starter of JAX", "JAX_PROCESS_ID", "JAX_NUM_PROCESSES", NULL, NULL}};
 
 /* Launchers that do not even give the number of processes. */
 static const struct {
   const char *starter, *process;
-} strange[] = {{"a starter with PMIx", "PMIX_RANK"}, {"HPE's PALS", "PALS_RANKID"}, {"Cray's aprun", "ALPS_APP_PE"},
-               {"a starter with PMI", "PMI_ID"}, {"a starter with PMI", "PMI_FD"}};
+} strange[] = {{"a starter with PMIx", "PMIX_RANK"},
+               {"HPE's PALS", "PALS_RANKID"},
+               {"Cray's aprun", "ALPS_APP_PE"},
+               {"a starter with PMI", "PMI_ID"},
+               {"a starter with PMI", "PMI_FD"}};
 
 static const names *find_other(getter *get) {
   for (size_t i = 0; i < SLI_COUNT(others); i++)
@@ -313,7 +319,8 @@ static const names *find_other(getter *get) {
 /* Detects Hydra, which starts its proxies by srun where there is Slurm: its processes have
  * variables of both. */
 static bool by_hydra(getter *get) {
-  return by_slurm(get) && is_set(get, "PMI_RANK") && (is_set(get, "MPI_LOCALRANKID") || is_set(get, "MPI_LOCALNRANKS"));
+  return by_slurm(get) && is_set(get, "PMI_RANK") &&
+         (is_set(get, "MPI_LOCALRANKID") || is_set(get, "MPI_LOCALNRANKS"));
 }
 
 static bool by_others(getter *get) {
@@ -325,9 +332,10 @@ static bool by_others(getter *get) {
 static sl_status refuse_strange(getter *get) {
   size_t i = 0;
   while (!is_set(get, strange[i].process)) i++;
-  return sl_fail(SL_E_INPUT, "%s has set %s, and does not say how many processes there are; SLUICE_PROCESS and "
-                 "SLUICE_PROCESSES do, and SLUICE_ENDPOINT=HOST:PORT where they meet", strange[i].starter,
-                 strange[i].process);
+  return sl_fail(SL_E_INPUT,
+                 "%s has set %s, and does not say how many processes there are; SLUICE_PROCESS and "
+                 "SLUICE_PROCESSES do, and SLUICE_ENDPOINT=HOST:PORT where they meet",
+                 strange[i].starter, strange[i].process);
 }
 
 static sl_status read_others(getter *get, sli_cluster *c) {
@@ -337,9 +345,11 @@ static sl_status read_others(getter *get, sli_cluster *c) {
   if (!status) status = given_endpoint(get, c);
   if (status || c->nprocesses == 1) return status;
   if (!*c->endpoint)
-    return sl_fail(SL_E_INPUT, "%s has started %d processes (%s, %s), but does not say where they meet: "
-                   "SLUICE_ENDPOINT=HOST:PORT, set for all of them, does, with the host of process 0", n->starter,
-                   c->nprocesses, n->process, n->processes);
+    return sl_fail(
+        SL_E_INPUT,
+        "%s has started %d processes (%s, %s), but does not say where they meet: "
+        "SLUICE_ENDPOINT=HOST:PORT, set for all of them, does, with the host of process 0",
+        n->starter, c->nprocesses, n->process, n->processes);
   const char *job = is_set(get, "SLUICE_JOB") ? get("SLUICE_JOB") : c->endpoint;
   if (snprintf(c->job, sizeof c->job, "%s", job) >= (int)sizeof c->job)
     return sl_fail(SL_E_INPUT, "SLUICE_JOB=%s: longer than %zu characters", job, sizeof c->job - 1);
@@ -351,9 +361,9 @@ static sl_status read_others(getter *get, sli_cluster *c) {
 static const struct {
   bool (*is)(getter *get);
   sl_status (*read)(getter *get, sli_cluster *c);
-} starters[] = {{by_actorrun, read_actorrun},   {by_torchrun, read_torchrun},
-                {by_open_mpi, read_open_mpi},   {by_hydra, read_others},
-                {by_slurm, read_slurm},         {by_torchruns_names, read_torchrun},
+} starters[] = {{by_actorrun, read_actorrun}, {by_torchrun, read_torchrun},
+                {by_open_mpi, read_open_mpi}, {by_hydra, read_others},
+                {by_slurm, read_slurm},       {by_torchruns_names, read_torchrun},
                 {by_others, read_others}};
 
 sl_status sli_cluster_detect(getter *get, sli_cluster *out) {

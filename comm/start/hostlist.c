@@ -98,8 +98,7 @@ static bool entry_host(const char *at, const char *end, size_t index, char *out,
     range r = {0};
     read_bracket(open + 1, close, index / behind, &r);
     index %= behind;
-    if (used < size)
-      used += (size_t)snprintf(out + used, size - used, "%0*zu", r.width, r.first);
+    if (used < size) used += (size_t)snprintf(out + used, size - used, "%0*zu", r.width, r.first);
     at = close + 1;
   }
   return used < size;

@@ -31,8 +31,7 @@ static sl_status check_private(int fd, const char *path) {
   if (!S_ISREG(st.st_mode)) return sl_fail(SL_E_INPUT, "%s: not a file", path);
   if (st.st_uid != geteuid() && st.st_uid != 0)
     return sl_fail(SL_E_INPUT, "%s: belongs to another user", path);
-  if (st.st_mode & 077)
-    return sl_fail(SL_E_INPUT, "%s: others can read it; chmod 600 it", path);
+  if (st.st_mode & 077) return sl_fail(SL_E_INPUT, "%s: others can read it; chmod 600 it", path);
   return SL_OK;
 }
 
@@ -56,8 +55,9 @@ static sl_status read_private(const char *path, char *out, size_t size, size_t *
 /* ---- given keys --------------------------------------------------------------------------- */
 
 static sl_status take_key(const char *where, const char *text, size_t length, char key[48]) {
-  static const char z85[] = "0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
-                            ".-:+=^!/*?&<>()[]{}@%$#";
+  static const char z85[] =
+      "0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
+      ".-:+=^!/*?&<>()[]{}@%$#";
   char copy[SLI_CONTROL_KEY_CHARS + 1] = "";
   if (length == SLI_CONTROL_KEY_CHARS) memcpy(copy, text, length);
   if (strspn(copy, z85) != SLI_CONTROL_KEY_CHARS)
@@ -89,7 +89,8 @@ static sl_status secret_path(getter *get, char **out, bool *own) {
   else if (config && *config == '/') *out = sli_format("%s/sluice/secret", config);
   else if (home && *home) *out = sli_format("%s/.config/sluice/secret", home);
   else
-    return sl_fail(SL_E_INPUT, "HOME is not set, so there is no secret to make the job's key of; "
+    return sl_fail(SL_E_INPUT,
+                   "HOME is not set, so there is no secret to make the job's key of; "
                    "SLUICE_SECRET_FILE=FILE names one");
   return SL_OK;
 }

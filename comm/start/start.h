@@ -7,11 +7,11 @@
 
 typedef struct sli_cluster {
   int process, nprocesses;
-  int local, nlocal;      /* among the processes on this host */
-  int incarnation;        /* number of restarts of the job */
-  char endpoint[256];     /* "HOST:PORT" of process 0; empty: the only process */
-  char job[64];           /* equal in all processes of the job, different between jobs */
-  char key[48];           /* key of the control plane; empty: the only process */
+  int local, nlocal;  /* among the processes on this host */
+  int incarnation;    /* number of restarts of the job */
+  char endpoint[256]; /* "HOST:PORT" of process 0; empty: the only process */
+  char job[64];       /* equal in all processes of the job, different between jobs */
+  char key[48];       /* key of the control plane; empty: the only process */
   /* launcher: "actorrun", "Open MPI's mpirun", "Slurm's srun", "torchrun"; NULL: none */
   const char *starter;
 } sli_cluster;

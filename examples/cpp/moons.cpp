@@ -22,7 +22,7 @@ struct Moons {
 
 void fill(void *ctx, const sl_tick *tick, void *const *out) {
   const Moons &m = *static_cast<const Moons *>(ctx);
-  float *points = static_cast<float *>(out[0]);     // [rows, 2]
+  float *points = static_cast<float *>(out[0]);      // [rows, 2]
   int32_t *classes = static_cast<int32_t *>(out[1]); // [rows]
   int64_t first = (tick->step * m.microbatches + tick->microbatch) * m.rows;
   for (int64_t i = 0; i < m.rows; i++) {

@@ -28,7 +28,7 @@ struct Training {
   Training();
   void run(int64_t steps) { check(sl_runtime_run(runtime.get(), steps)); }
 
-private:
+ private:
   void build();
   void lower();
 };

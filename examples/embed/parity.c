@@ -11,8 +11,8 @@ enum { BITS = 8, ROWS = 64, MICROBATCHES = 4, STEPS = 400 };
 /* Fills a microbatch with a quarter of the 256 patterns. */
 static void fill(void *ctx, const sl_tick *tick, void *const *out) {
   (void)ctx;
-  float *bits = out[0];     /* [ROWS, BITS] */
-  int32_t *odd = out[1];    /* [ROWS] */
+  float *bits = out[0];  /* [ROWS, BITS] */
+  int32_t *odd = out[1]; /* [ROWS] */
   for (int row = 0; row < ROWS; row++) {
     int pattern = tick->microbatch * ROWS + row;
     for (int b = 0; b < BITS && bits; b++) bits[row * BITS + b] = pattern >> b & 1 ? 1.0f : -1.0f;
@@ -38,8 +38,7 @@ static sl_graph *make_graph(void) {
   sl_block(g, "output");
   sl_tensor *logits = dense(g, h, 64, 2, "output"); /* [ROWS, 2] */
   sl_train(g, sl_cross_entropy(g, logits, data[1]),
-           &(sl_optimizer){.lr = 0.01f, .beta2 = 0.99f, .weight_decay = SL_OFF,
-                           .clip = SL_OFF});
+           &(sl_optimizer){.lr = 0.01f, .beta2 = 0.99f, .weight_decay = SL_OFF, .clip = SL_OFF});
   return g;
 }
 
@@ -54,12 +53,14 @@ int main(void) {
   sl_graph *g = make_graph();
   sl_lowered *lowered = NULL;
   sl_runtime *rt = NULL;
-  sl_lower_options options = {.parallel.stages = 2, .schedule.chunks = 1, .devices = {.kind = "cpu"},
-                              .report.on_step = on_step, .report.ctx = &loss};
+  sl_lower_options options = {.parallel.stages = 2,
+                              .schedule.chunks = 1,
+                              .devices = {.kind = "cpu"},
+                              .report.on_step = on_step,
+                              .report.ctx = &loss};
   sl_status status = sl_lower(g, &options, &lowered);
   if (!status) status = sl_plan_prove(sl_lowered_plan(lowered));
-  if (!status)
-    status = sl_runtime_create(sl_lowered_plan(lowered), &(sl_runtime_options){0}, &rt);
+  if (!status) status = sl_runtime_create(sl_lowered_plan(lowered), &(sl_runtime_options){0}, &rt);
   if (!status) {
     sl_lowered_attach(lowered, rt);
     sl_params_init(lowered, rt, 1);

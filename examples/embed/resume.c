@@ -83,13 +83,19 @@ static void on_step(void *ctx, const sl_step_report *report) {
 enum { FINGERPRINT_OF_RESULTS = 1, FINGERPRINT = 3 };
 
 static sl_status prepare(training *t) {
-  const sl_fingerprint_item fingerprint[FINGERPRINT] = {{"the seed", "1"}, {"STEPS", t->steps}, {"DIR", t->dir}};
-  sl_checkpoint_options keep = {.dir = t->dir, .every = 5, .resume = true,
-                                .nfingerprint = FINGERPRINT_OF_RESULTS, .fingerprint = fingerprint};
+  const sl_fingerprint_item fingerprint[FINGERPRINT] = {
+      {"the seed", "1"}, {"STEPS", t->steps}, {"DIR", t->dir}};
+  sl_checkpoint_options keep = {.dir = t->dir,
+                                .every = 5,
+                                .resume = true,
+                                .nfingerprint = FINGERPRINT_OF_RESULTS,
+                                .fingerprint = fingerprint};
   sl_status status = sl_checkpoints_open(&keep, t->job, &t->kept);
   if (status) return status;
-  sl_lower_options options = {.parallel.stages = STAGES, .devices = {.kind = "cpu"},
-                              .parallel.processes = sl_job_processes(t->job), .report.on_step = on_step};
+  sl_lower_options options = {.parallel.stages = STAGES,
+                              .devices = {.kind = "cpu"},
+                              .parallel.processes = sl_job_processes(t->job),
+                              .report.on_step = on_step};
   sl_checkpoints_lower(t->kept, &options);
   t->graph = make_graph();
   status = sl_lower(t->graph, &options, &t->lowered);
@@ -98,7 +104,8 @@ static sl_status prepare(training *t) {
   if (!status) status = sl_plan_prove(plan);
   if (!status) status = sl_job_join(t->job, plan, FINGERPRINT, fingerprint);
   if (status) return status;
-  sl_runtime_options run = {.peers = sl_job_peers(t->job), .process = sl_job_process(t->job),
+  sl_runtime_options run = {.peers = sl_job_peers(t->job),
+                            .process = sl_job_process(t->job),
                             .first_step = sl_checkpoints_start(t->kept)};
   status = sl_runtime_create(plan, &run, &t->rt);
   if (status) return status;

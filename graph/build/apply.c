@@ -60,11 +60,15 @@ static const char *row_fault(sl_graph *g, const sl_op *op) {
   for (int r = 0; r < SL_GRAD_RULES && op->grad[r].nof; r++) {
     const sl_grad_rule *rule = &op->grad[r];
     if (!is_rule_possible(op, rule))
-      return sli_arena_format(&g->arena, "gradient rule %d of its row names an input or output that"
-                              " the op cannot have", r);
+      return sli_arena_format(&g->arena,
+                              "gradient rule %d of its row names an input or output that"
+                              " the op cannot have",
+                              r);
     if (rule->op && !rule->op->infer)
-      return sli_arena_format(&g->arena, "gradient rule %d of its row calls %s, whose row has no"
-                              " shape rule (sl_op.infer)", r, rule->op->name);
+      return sli_arena_format(&g->arena,
+                              "gradient rule %d of its row calls %s, whose row has no"
+                              " shape rule (sl_op.infer)",
+                              r, rule->op->name);
   }
   return NULL;
 }
@@ -110,8 +114,8 @@ uint32_t sli_graph_dim(sl_graph *g, sl_here at, const char *call, sl_tensor *x, 
   if (!x || g->status) return 0;
   int from_start = dim < 0 ? dim + x->type.ndim : dim;
   if (from_start >= 0 && from_start < x->type.ndim) return SL_DIM(from_start);
-  sli_graph_fail_at(g, at, SL_E_SHAPE, "%s: %s has no dim %d", call,
-                    sli_graph_describe(g, 1, &x), dim);
+  sli_graph_fail_at(g, at, SL_E_SHAPE, "%s: %s has no dim %d", call, sli_graph_describe(g, 1, &x),
+                    dim);
   return 0;
 }
 
@@ -121,22 +125,22 @@ static sl_status infer(sl_here at, sl_graph *g, sli_node *node) {
   sl_status status = sli_node_infer(node);
   if (status) {
     const char *text = sli_arena_strdup(&g->arena, sl_detail());
-    return sli_graph_fail_at(g, at, status, "op %s (%s): %s; inputs %s", node->name,
-                             node->op->name, text, sli_graph_describe(g, node->nin, node->in));
+    return sli_graph_fail_at(g, at, status, "op %s (%s): %s; inputs %s", node->name, node->op->name,
+                             text, sli_graph_describe(g, node->nin, node->in));
   }
   for (int o = 0; o < node->nout; o++) {
     char text[SL_TYPE_TEXT];
     if (!sli_type_possible(&node->out_type[o]))
-      return sli_graph_fail_at(g, at, SL_E_SHAPE,
-                               "op %s (%s): output %d would be %s, which is not a possible shape",
-                               node->name, node->op->name, o,
-                               sli_type_text(text, &node->out_type[o]));
+      return sli_graph_fail_at(
+          g, at, SL_E_SHAPE, "op %s (%s): output %d would be %s, which is not a possible shape",
+          node->name, node->op->name, o, sli_type_text(text, &node->out_type[o]));
   }
   return SL_OK;
 }
 
 static bool lies_possibly(sl_sbp sbp, int count, int i, const sl_type *types) {
-  if (sbp.kind != SL_SPLIT && sbp.kind != SL_DISPATCHED) return sbp.kind == SL_BROADCAST || sbp.kind == SL_PARTIAL;
+  if (sbp.kind != SL_SPLIT && sbp.kind != SL_DISPATCHED)
+    return sbp.kind == SL_BROADCAST || sbp.kind == SL_PARTIAL;
   return i < count && sbp.dim >= 0 && sbp.dim < types[i].ndim;
 }
 
@@ -146,17 +150,20 @@ static sl_status check_signatures(sl_here at, sl_graph *g, const sli_node *n) {
   memset(all, 0, sizeof all);
   int count = n->op->signatures ? n->op->signatures(&n->attrs, n->nin, n->in_type, all) : 0;
   if (count < 0 || count > SL_SIGNATURES)
-    return sli_graph_fail_at(g, at, SL_E_USAGE, "op %s (%s): its row says of %d signatures, which "
-                             "must be 0 to %d", n->name, n->op->name, count, SL_SIGNATURES);
+    return sli_graph_fail_at(g, at, SL_E_USAGE,
+                             "op %s (%s): its row says of %d signatures, which "
+                             "must be 0 to %d",
+                             n->name, n->op->name, count, SL_SIGNATURES);
   for (int s = 0; s < count; s++)
     for (int i = 0; i < SL_SIGNATURE_ARGS; i++) {
       bool in = lies_possibly(all[s].in[i], n->nin, i, n->in_type);
       if (in && lies_possibly(all[s].out[i], n->nout, i, n->out_type)) continue;
-      return sli_graph_fail_at(g, at, SL_E_USAGE, "op %s (%s): signature %d of its row (sl_op."
-                               "signatures) splits %s %d along dim %d, which is not there; inputs %s",
-                               n->name, n->op->name, s, in ? "output" : "input", i,
-                               in ? all[s].out[i].dim : all[s].in[i].dim,
-                               sli_graph_describe(g, n->nin, n->in));
+      return sli_graph_fail_at(
+          g, at, SL_E_USAGE,
+          "op %s (%s): signature %d of its row (sl_op."
+          "signatures) splits %s %d along dim %d, which is not there; inputs %s",
+          n->name, n->op->name, s, in ? "output" : "input", i,
+          in ? all[s].out[i].dim : all[s].in[i].dim, sli_graph_describe(g, n->nin, n->in));
     }
   return SL_OK;
 }
@@ -171,9 +178,9 @@ static sli_node *add_node(sl_here at, sl_graph *g, const sl_op *op, const sl_att
     sli_graph_fail_at(g, at, SL_E_USAGE, "op %s (%s): %s", next_name(g, op), op->name, wrong);
     return NULL;
   }
-  sli_node *node = sli_graph_node(g, op, next_name(g, op), attrs,
-                                  is_source(op) ? SL_CLASS_L : SL_CLASS_F, g->nblocks - 1, nin,
-                                  ins, output_count(op, attrs, nin));
+  sli_node *node =
+      sli_graph_node(g, op, next_name(g, op), attrs, is_source(op) ? SL_CLASS_L : SL_CLASS_F,
+                     g->nblocks - 1, nin, ins, output_count(op, attrs, nin));
   node->at = at;
   if (op->located && !node->attrs.key)
     node->attrs.key = sli_hash(SLI_HASH_SEED, node->name, strlen(node->name));

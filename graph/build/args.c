@@ -67,8 +67,7 @@ static sl_status check_value(const sl_option *option, const char *text) {
       return sl_fail(SL_E_USAGE, "--%s=%s: a flag is 0 or 1", option->name, text);
     return SL_OK;
   case SL_OPTION_TEXT:
-  case SL_OPTION_LIST:
-    return SL_OK;
+  case SL_OPTION_LIST: return SL_OK;
   }
   return sl_fail(SL_E_USAGE, "--%s: the model declares it with an unknown kind %d", option->name,
                  (int)option->kind);
@@ -233,15 +232,15 @@ sl_optimizer sl_arg_optimizer(const sl_args *args) {
 /* ---- help ------------------------------------------------------------------------ */
 
 void sli_option_word(const sl_option *option, char *out, size_t bytes) {
-  static const char *const words[] = {[SL_OPTION_INT] = "N", [SL_OPTION_FLOAT] = "X",
-                                      [SL_OPTION_TEXT] = "TEXT", [SL_OPTION_LIST] = "TEXT",
+  static const char *const words[] = {[SL_OPTION_INT] = "N",
+                                      [SL_OPTION_FLOAT] = "X",
+                                      [SL_OPTION_TEXT] = "TEXT",
+                                      [SL_OPTION_LIST] = "TEXT",
                                       [SL_OPTION_FLAG] = ""};
   const char *open = option->help ? strchr(option->help, '`') : NULL;
   const char *close = open ? strchr(open + 1, '`') : NULL;
-  if (close)
-    snprintf(out, bytes, "%.*s", (int)(close - open - 1), open + 1);
-  else
-    snprintf(out, bytes, "%s", words[option->kind]);
+  if (close) snprintf(out, bytes, "%.*s", (int)(close - open - 1), open + 1);
+  else snprintf(out, bytes, "%s", words[option->kind]);
 }
 
 char *sli_option_text(const sl_option *option) {
@@ -253,10 +252,8 @@ char *sli_option_text(const sl_option *option) {
   char *full;
   if (option->kind == SL_OPTION_FLAG || (option->value && !*option->value))
     full = sli_format("%s", text);
-  else if (option->value)
-    full = sli_format("%s [%s]", text, option->value);
-  else
-    full = sli_format("%s (needed)", text);
+  else if (option->value) full = sli_format("%s [%s]", text, option->value);
+  else full = sli_format("%s (needed)", text);
   free(text);
   return full;
 }

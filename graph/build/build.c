@@ -109,8 +109,7 @@ int64_t sl_microbatch_rows(sl_graph *g, int64_t batch) {
   if (g->options.infer) return 1;
   int m = g->options.microbatches;
   if (batch < 1) {
-    sl_graph_fail(g, SL_E_USAGE, "a batch of %lld rows: it must have at least 1",
-                  (long long)batch);
+    sl_graph_fail(g, SL_E_USAGE, "a batch of %lld rows: it must have at least 1", (long long)batch);
     return 1;
   }
   if (batch % m) {
@@ -135,8 +134,7 @@ void sl_block(sl_graph *g, const char *format, ...) {
   va_start(args, format);
   const char *given = format_list(g, format, args), *name = given;
   va_end(args);
-  for (int n = 2; block_named(g, name); n++)
-    name = sli_arena_format(&g->arena, "%s.%d", given, n);
+  for (int n = 2; block_named(g, name); n++) name = sli_arena_format(&g->arena, "%s.%d", given, n);
   SLI_GROW(g->blocks, (size_t)g->nblocks, g->block_capacity);
   int stage = g->nblocks ? g->blocks[g->nblocks - 1].stage : -1;
   g->blocks[g->nblocks++] = (sli_block){.name = name, .stage = stage};
@@ -181,9 +179,7 @@ char *sli_type_text(char *out, const sl_type *type) {
   return out;
 }
 
-static uint64_t name_hash(const char *name) {
-  return sli_hash(SLI_HASH_SEED, name, strlen(name));
-}
+static uint64_t name_hash(const char *name) { return sli_hash(SLI_HASH_SEED, name, strlen(name)); }
 
 static const sl_tensor *find_param(const sl_graph *g, const char *name) {
   uint64_t hash = name_hash(name);
@@ -285,8 +281,13 @@ sli_node *sli_graph_node(sl_graph *g, const sl_op *op, const char *name, const s
   /* shape rules may look at any optional input, so all inputs get a type */
   int ntypes = SLI_MAX(nin, op->max_in);
   sli_node *n = sli_arena_alloc(&g->arena, sizeof *n);
-  *n = (sli_node){.id = g->nnodes, .op = op, .name = name, .cls = cls, .block = block,
-                  .nin = nin, .nout = nout};
+  *n = (sli_node){.id = g->nnodes,
+                  .op = op,
+                  .name = name,
+                  .cls = cls,
+                  .block = block,
+                  .nin = nin,
+                  .nout = nout};
   if (attrs) n->attrs = *attrs;
   n->in = sli_arena_alloc(&g->arena, (size_t)nin * sizeof *n->in);
   n->out = sli_arena_alloc(&g->arena, (size_t)nout * sizeof *n->out);

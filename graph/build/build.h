@@ -40,12 +40,12 @@ char *sli_graph_describe(sl_graph *g, int nin, sl_tensor *const *in);
 
 /* Fingerprint of a model as written; see fingerprints.c. */
 typedef struct sli_fingerprints {
-  bool own_ops;       /* some ops are not Sluice's own */
+  bool own_ops; /* some ops are not Sluice's own */
   int count;
   struct sli_fingerprint {
     const char *name; /* of a parameter, with its type, or of an op; sorted */
     uint64_t hash;
-  } *of;
+  } * of;
 } sli_fingerprints;
 
 /* Computes fingerprints before any pass; the result is the arena's. */

@@ -16,10 +16,10 @@ void sl_data_at(sl_here at, sl_graph *g, const sl_source *source, sl_tensor **ou
 /* Context of the token source's callbacks; constant once made. */
 typedef struct token_rows {
   sl_source source;
-  sl_type types[3];      /* tokens and targets, both i32 [rows, context]; in a served graph also
-                            its batch */
+  sl_type types[3]; /* tokens and targets, both i32 [rows, context]; in a served graph also
+                       its batch */
   int64_t rows, context, batch;
-  const sli_tokens *files; /* NULL for inference, and where no data is read */
+  const sli_tokens *files;    /* NULL for inference, and where no data is read */
   const sli_tokens *held_out; /* or NULL */
   void (*feed)(void *ctx, const sl_tick *tick, int32_t *tokens, int64_t count);
   void *feed_ctx;
@@ -27,8 +27,8 @@ typedef struct token_rows {
 } token_rows;
 
 /* Fills in rows from sequence `first` on; only the tick's piece, if sequences are cut. */
-static void data_fill(const token_rows *r, const sli_tokens *files, int64_t first, const sl_tick *tick,
-                 void *const *out) {
+static void data_fill(const token_rows *r, const sli_tokens *files, int64_t first,
+                      const sl_tick *tick, void *const *out) {
   int64_t count = tick->rows ? tick->rows : r->context;
   int32_t *tokens = out[0], *targets = out[1]; /* [rows, count] or NULL */
   for (int64_t row = 0; row < r->rows; row++)
@@ -103,7 +103,8 @@ static sl_status open_source(sl_here at, sl_graph *g, const char *paths, int64_t
 static sl_tensor *served_tokens(sl_here at, sl_graph *g, int64_t context, sl_tensor **targets) {
   sl_serving *s = g->options.serve;
   if (g->batch) {
-    sli_graph_fail_at(g, at, SL_E_UNSUPPORTED, "sl_tokens: a model that is served reads one row of tokens");
+    sli_graph_fail_at(g, at, SL_E_UNSUPPORTED,
+                      "sl_tokens: a model that is served reads one row of tokens");
     return NULL;
   }
   s->context = context;
@@ -113,8 +114,12 @@ static sl_tensor *served_tokens(sl_here at, sl_graph *g, int64_t context, sl_ten
   *r = (token_rows){.rows = 1, .context = s->rows, .serve = s};
   r->types[0] = r->types[1] = SL_TYPE(SL_I32, 1, s->rows);
   r->types[2] = SL_TYPE(SL_I32, (int64_t)(bytes / sizeof(int32_t)));
-  r->source = (sl_source){.nout = 3, .types = r->types, .ctx = r, .fill = fill_from_batch,
-                          .await = await_batch, .behind = s->groups};
+  r->source = (sl_source){.nout = 3,
+                          .types = r->types,
+                          .ctx = r,
+                          .fill = fill_from_batch,
+                          .await = await_batch,
+                          .behind = s->groups};
   sl_tensor *outs[3];
   sl_data_at(at, g, &r->source, outs);
   *targets = outs[1];
@@ -138,7 +143,10 @@ sl_tensor *sl_tokens_at(sl_here at, sl_graph *g, const char *paths, int64_t rows
   r->context = context;
   r->batch = rows * g->options.microbatches;
   r->types[0] = r->types[1] = SL_TYPE(SL_I32, rows, context);
-  r->source = (sl_source){.nout = 2, .types = r->types, .cut = 2, .ctx = r,
+  r->source = (sl_source){.nout = 2,
+                          .types = r->types,
+                          .cut = 2,
+                          .ctx = r,
                           .fill = g->options.infer ? fill_from_feed : fill_from_files};
   if (open_source(at, g, paths, vocab, r)) return NULL;
   sl_tensor *outs[2];
@@ -169,7 +177,8 @@ double sli_evaluation_weight(const sl_graph *g, int64_t microbatch, int *first) 
 
 /* Copies `count` rows from `first` on over all rows, repeatedly. Sequences may be cut, rows are
  * not. */
-static void repeat_rows(const held_out *h, const sl_tick *tick, int first, int count, void *const *out) {
+static void repeat_rows(const held_out *h, const sl_tick *tick, int first, int count,
+                        void *const *out) {
   for (int o = 0; o < h->of->nout; o++) {
     const sl_type *type = &h->of->types[o];
     size_t bytes = sl_type_bytes(type) / (size_t)type->dim[0];
@@ -177,7 +186,8 @@ static void repeat_rows(const held_out *h, const sl_tick *tick, int first, int c
     if (!out[o] || (!first && count == type->dim[0])) continue;
     char *rows = out[o];
     memmove(rows, rows + (size_t)first * bytes, (size_t)count * bytes);
-    for (int64_t i = count; i < type->dim[0]; i++) memcpy(rows + (size_t)i * bytes, rows + (size_t)(i - count) * bytes, bytes);
+    for (int64_t i = count; i < type->dim[0]; i++)
+      memcpy(rows + (size_t)i * bytes, rows + (size_t)(i - count) * bytes, bytes);
   }
 }
 
@@ -195,7 +205,9 @@ static void fill_evaluation(void *ctx, const sl_tick *tick, void *const *out) {
   repeat_rows(h, tick, first, (int)lround(share * e->rows), out);
 }
 
-bool sli_source_has_files(const sl_source *source) { return source->fill_held_out == fill_held_out; }
+bool sli_source_has_files(const sl_source *source) {
+  return source->fill_held_out == fill_held_out;
+}
 
 const sl_source *sli_source_held_out(sl_graph *g, const sl_source *source) {
   held_out *h = sli_arena_alloc(&g->arena, sizeof *h);

@@ -12,7 +12,8 @@ sl_routing sl_route_at(sl_here at, sl_graph *g, sl_tensor *logits, int k, bool n
   return r;
 }
 
-sl_tensor *sl_grouped_linear_at(sl_here at, sl_graph *g, sl_tensor *x, sl_tensor *ids, sl_tensor *w) {
+sl_tensor *sl_grouped_linear_at(sl_here at, sl_graph *g, sl_tensor *x, sl_tensor *ids,
+                                sl_tensor *w) {
   const sl_attrs attrs = {.count = sl_dim(w, 0)};
   return sl_op3_at(at, g, &sl_op_grouped_linear, &attrs, x, ids, w);
 }

@@ -9,9 +9,7 @@
 #include "actors/plan/plan.h"
 #include "ops/ops.h"
 
-static void hash_text(uint64_t *h, const char *text) {
-  *h = sli_hash(*h, text, strlen(text) + 1);
-}
+static void hash_text(uint64_t *h, const char *text) { *h = sli_hash(*h, text, strlen(text) + 1); }
 
 static uint64_t sign_param(const sl_tensor *t) {
   uint64_t h = SLI_HASH_SEED;
@@ -39,7 +37,8 @@ static void fingerprints_add(sli_fingerprints *s, const char *name, uint64_t has
 
 static void add_param(sli_fingerprints *s, const sl_tensor *t, sli_arena *arena) {
   char type[SL_TYPE_TEXT];
-  fingerprints_add(s, sli_arena_format(arena, "%s %s", t->name, sl_type_format(type, &t->type)), sign_param(t));
+  fingerprints_add(s, sli_arena_format(arena, "%s %s", t->name, sl_type_format(type, &t->type)),
+                   sign_param(t));
 }
 
 sli_fingerprints sli_graph_fingerprints(const sl_graph *g, sli_arena *arena) {

@@ -44,8 +44,10 @@ static sl_status groups_apply(sl_graph *g, const sli_param_rule *rule, sl_tensor
   const sl_optimizer *base = &g->training.optimizer;
   float scale = rule->group.lr_scale;
   if (rule->group.lr > 0 && base->lr == 0)
-    return sli_graph_fail_at(g, rule->at, SL_E_USAGE, "group %s has a learning rate, but the "
-                             "optimizer's own, which the schedule is of, is 0", rule->pattern);
+    return sli_graph_fail_at(g, rule->at, SL_E_USAGE,
+                             "group %s has a learning rate, but the "
+                             "optimizer's own, which the schedule is of, is 0",
+                             rule->pattern);
   sl_optimizer *o = sli_arena_alloc(&g->arena, sizeof *o);
   *o = *param->update;
   if (rule->group.lr != 0) scale = rule->group.lr == SL_OFF ? SL_OFF : rule->group.lr / base->lr;
@@ -69,8 +71,10 @@ static sl_status apply_rule(sl_graph *g, const sli_param_rule *rule) {
     else if (groups_apply(g, rule, param)) return g->status;
   }
   if (any) return SL_OK;
-  return sli_graph_fail_at(g, rule->at, SL_E_USAGE, "%s %s: no parameter has such a name; the "
-                           "first is %s", rule->frozen ? "freeze" : "group", rule->pattern,
+  return sli_graph_fail_at(g, rule->at, SL_E_USAGE,
+                           "%s %s: no parameter has such a name; the "
+                           "first is %s",
+                           rule->frozen ? "freeze" : "group", rule->pattern,
                            g->nparams ? g->params[0]->name : "none");
 }
 

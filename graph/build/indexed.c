@@ -36,7 +36,8 @@ sl_tensor *sl_top_k_at(sl_here at, sl_graph *g, sl_tensor *x, int dim, int64_t k
 
 sl_tensor *sl_cumsum_at(sl_here at, sl_graph *g, sl_tensor *x, int dim, bool reverse,
                         bool exclusive) {
-  const sl_attrs attrs = {.axes = sli_graph_dim(g, at, "sl_cumsum", x, dim), .reverse = reverse,
+  const sl_attrs attrs = {.axes = sli_graph_dim(g, at, "sl_cumsum", x, dim),
+                          .reverse = reverse,
                           .exclusive = exclusive};
   return sl_op1_at(at, g, &sl_op_cumsum, &attrs, x);
 }

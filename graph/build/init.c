@@ -213,7 +213,8 @@ AVX2 static void run_avx2(uint64_t first, uint64_t name, uint64_t seed, sl_init 
   run(encrypt_avx2, first, name, seed, init, out);
 }
 
-AVX512 static void run_avx512(uint64_t first, uint64_t name, uint64_t seed, sl_init init, float *out) {
+AVX512 static void run_avx512(uint64_t first, uint64_t name, uint64_t seed, sl_init init,
+                              float *out) {
   run(encrypt_avx512, first, name, seed, init, out);
 }
 

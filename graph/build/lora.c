@@ -23,8 +23,8 @@ void sl_lora_at(sl_here at, sl_graph *g, const char *pattern, int rank, float al
     return;
   }
   SLI_GROW(all->rules, (size_t)all->nrules, all->capacity);
-  all->rules[all->nrules++] = (sli_adapter_rule){sli_arena_strdup(&g->arena, pattern), at, rank,
-                                                 alpha, false};
+  all->rules[all->nrules++] =
+      (sli_adapter_rule){sli_arena_strdup(&g->arena, pattern), at, rank, alpha, false};
 }
 
 /* Reads "h.*.attn=8" or "h.*.attn=8,alpha=16". */
@@ -84,8 +84,8 @@ static sl_tensor *matrix(sl_here at, sl_graph *g, const sl_adapter *adapter, cha
   return t;
 }
 
-static sl_tensor *add_adapter(sl_here at, sl_graph *g, sl_tensor *y, sl_tensor *x, sl_tensor *weight,
-                        bool transposed) {
+static sl_tensor *add_adapter(sl_here at, sl_graph *g, sl_tensor *y, sl_tensor *x,
+                              sl_tensor *weight, bool transposed) {
   const sli_adapter_rule *rule = !y || !weight->param ? NULL : rule_of(g, weight);
   if (!rule || g->status) return y;
   int64_t in = weight->type.dim[transposed ? 0 : 1], out = weight->type.dim[transposed ? 1 : 0];
@@ -113,7 +113,8 @@ sl_tensor *sl_linear_at(sl_here at, sl_graph *g, sl_tensor *x, sl_tensor *w, sl_
 static bool is_low(const sl_tensor *t) { return t->adapter && strstr(t->name, ".lora_"); }
 
 /* Returns the number of readers; *other: a reader that is no linear map of that direction. */
-static int count_readers(const sl_graph *g, const sl_tensor *weight, bool transposed, const sli_node **other) {
+static int count_readers(const sl_graph *g, const sl_tensor *weight, bool transposed,
+                         const sli_node **other) {
   int count = 0;
   for (int i = 0; i < g->nnodes; i++)
     for (int a = 0; a < g->nodes[i]->nin; a++) {
@@ -139,9 +140,10 @@ static void check_readers(sl_graph *g, const sl_tensor *weight) {
   int beside = count_readers(g, find_low(g, weight->adapter), false, &(const sli_node *){NULL});
   if (!other && all == beside) return;
   const sli_adapter_rule *rule = rule_of(g, weight);
-  sli_graph_fail_at(g, rule->at, SL_E_USAGE, "lora %s: %s is also read by %s, which its adapter would not be "
-                    "beside; name other weights", rule->pattern, weight->name,
-                    other ? other->name : "a linear map without it");
+  sli_graph_fail_at(g, rule->at, SL_E_USAGE,
+                    "lora %s: %s is also read by %s, which its adapter would not be "
+                    "beside; name other weights",
+                    rule->pattern, weight->name, other ? other->name : "a linear map without it");
 }
 
 sl_status sli_lora_settle(sl_graph *g) {
@@ -149,8 +151,10 @@ sl_status sli_lora_settle(sl_graph *g) {
   for (int i = 0; i < g->training.adapters.nrules && !g->status; i++) {
     const sli_adapter_rule *rule = &g->training.adapters.rules[i];
     if (!rule->used)
-      sli_graph_fail_at(g, rule->at, SL_E_USAGE, "lora %s: no linear map has a weight of such a "
-                        "name", rule->pattern);
+      sli_graph_fail_at(g, rule->at, SL_E_USAGE,
+                        "lora %s: no linear map has a weight of such a "
+                        "name",
+                        rule->pattern);
   }
   for (int i = 0; i < g->nparams && !g->status; i++)
     if (g->params[i]->adapter && !is_low(g->params[i])) check_readers(g, g->params[i]);

@@ -11,12 +11,16 @@ static sl_status loss_refuse(sl_here at, sl_graph *g, const char *text) {
 
 static sl_status loss_check(sl_here at, sl_graph *g, const sl_loss *loss, int64_t classes) {
   if (!(loss->smoothing >= 0 && loss->smoothing <= 1))
-    return loss_refuse(at, g, sli_arena_format(&g->arena, "the smoothing must be from 0 to 1, not %g",
-                                          (double)loss->smoothing));
+    return loss_refuse(at, g,
+                       sli_arena_format(&g->arena, "the smoothing must be from 0 to 1, not %g",
+                                        (double)loss->smoothing));
   for (int64_t c = 0; loss->weights && c < classes; c++)
     if (!(loss->weights[c] >= 0 && loss->weights[c] < INFINITY))
-      return loss_refuse(at, g, sli_arena_format(&g->arena, "class %lld weighs %g: no weight may be negative"
-                                            " or infinite", (long long)c, (double)loss->weights[c]));
+      return loss_refuse(at, g,
+                         sli_arena_format(&g->arena,
+                                          "class %lld weighs %g: no weight may be negative"
+                                          " or infinite",
+                                          (long long)c, (double)loss->weights[c]));
   return SL_OK;
 }
 
@@ -26,12 +30,12 @@ sl_tensor *sl_cross_entropy_with_at(sl_here at, sl_graph *g, sl_tensor *logits, 
   int64_t classes = sl_dim(logits, -1);
   if (!loss) loss = &plain;
   if (!logits || !targets || loss_check(at, g, loss, classes)) return NULL;
-  const sl_attrs attrs = {.ignore = loss->ignore, .value = loss->smoothing,
+  const sl_attrs attrs = {.ignore = loss->ignore,
+                          .value = loss->smoothing,
                           .upper = loss->smoothing / (float)SLI_MAX(classes, 1)};
   const sl_attrs counted = {.ignore = loss->ignore};
   sl_tensor *weights = NULL;
-  if (loss->weights)
-    weights = sl_constant_at(at, g, SL_TYPE(SL_F32, classes), loss->weights, NULL);
+  if (loss->weights) weights = sl_constant_at(at, g, SL_TYPE(SL_F32, classes), loss->weights, NULL);
   int n = weights != NULL;
   sl_tensor *total = NULL, *out[2] = {NULL};
   sl_apply_at(at, g, &sl_op_target_weight, &counted, 1 + n, (sl_tensor *[]){targets, weights}, 0,

@@ -54,7 +54,8 @@ void sl_counter_at(sl_here at, sl_graph *g, const char *name, sl_tensor *t) {
   if (g->status || g->options.infer) return;
   bool fits = t && t->type.dtype == SL_F32 && t->type.ndim == 1 && !t->needs_grad;
   if (!fits) {
-    sli_graph_fail_at(g, at, SL_E_USAGE, "counter %s must be f32 [n] that needs no gradient, got %s", name,
+    sli_graph_fail_at(g, at, SL_E_USAGE,
+                      "counter %s must be f32 [n] that needs no gradient, got %s", name,
                       t ? sl_type_format(text, &t->type) : "NULL");
     return;
   }

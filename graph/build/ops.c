@@ -2,8 +2,8 @@
 /* Calls for the shipped ops: thin wrappers of sl_apply(). */
 #include "graph/build/build.h"
 
-static sl_tensor *ops_apply(sl_here at, sl_graph *g, const sl_op *op, const sl_attrs *attrs, int nin,
-                        sl_tensor *const *in, uint32_t absent) {
+static sl_tensor *ops_apply(sl_here at, sl_graph *g, const sl_op *op, const sl_attrs *attrs,
+                            int nin, sl_tensor *const *in, uint32_t absent) {
   int nout = SLI_MAX(op->nout, 1);
   sl_tensor *out[nout];
   out[0] = NULL;
@@ -72,7 +72,8 @@ sl_tensor *sl_attend_packed_at(sl_here at, sl_graph *g, sl_tensor *qkv, const sl
 
 sl_tensor *sl_attend_packed_within_at(sl_here at, sl_graph *g, sl_tensor *qkv, sl_tensor *ids,
                                       const sl_attrs *attrs) {
-  return ops_apply(at, g, &sl_op_attention_packed, attrs, ids ? 2 : 1, (sl_tensor *[]){qkv, ids}, 0);
+  return ops_apply(at, g, &sl_op_attention_packed, attrs, ids ? 2 : 1, (sl_tensor *[]){qkv, ids},
+                   0);
 }
 
 sl_tensor *sl_documents_at(sl_here at, sl_graph *g, sl_tensor *tokens, int32_t end,
@@ -88,13 +89,13 @@ sl_tensor *sl_op1_at(sl_here at, sl_graph *g, const sl_op *op, const sl_attrs *a
   return ops_apply(at, g, op, attrs, 1, (sl_tensor *[]){a}, 0);
 }
 
-sl_tensor *sl_op2_at(sl_here at, sl_graph *g, const sl_op *op, const sl_attrs *attrs,
-                     sl_tensor *a, sl_tensor *b) {
+sl_tensor *sl_op2_at(sl_here at, sl_graph *g, const sl_op *op, const sl_attrs *attrs, sl_tensor *a,
+                     sl_tensor *b) {
   return ops_apply(at, g, op, attrs, 2, (sl_tensor *[]){a, b}, 0);
 }
 
-sl_tensor *sl_op3_at(sl_here at, sl_graph *g, const sl_op *op, const sl_attrs *attrs,
-                     sl_tensor *a, sl_tensor *b, sl_tensor *c) {
+sl_tensor *sl_op3_at(sl_here at, sl_graph *g, const sl_op *op, const sl_attrs *attrs, sl_tensor *a,
+                     sl_tensor *b, sl_tensor *c) {
   return ops_apply(at, g, op, attrs, 3, (sl_tensor *[]){a, b, c}, 0);
 }
 

@@ -17,33 +17,30 @@ typedef struct setting {
   size_t offset; /* offset in the record */
 } setting;
 
-static const setting of_optimizer[] = {
-    {"lr", REAL, offsetof(sl_optimizer, lr)},
-    {"min-lr", REAL, offsetof(sl_optimizer, min_lr)},
-    {"beta1", REAL, offsetof(sl_optimizer, beta1)},
-    {"beta2", REAL, offsetof(sl_optimizer, beta2)},
-    {"eps", REAL, offsetof(sl_optimizer, eps)},
-    {"decay", REAL, offsetof(sl_optimizer, weight_decay)},
-    {"clip", REAL, offsetof(sl_optimizer, clip)},
-    {"momentum", REAL, offsetof(sl_optimizer, momentum)},
-    {"nesterov", SWITCH, offsetof(sl_optimizer, nesterov)},
-    {0}};
+static const setting of_optimizer[] = {{"lr", REAL, offsetof(sl_optimizer, lr)},
+                                       {"min-lr", REAL, offsetof(sl_optimizer, min_lr)},
+                                       {"beta1", REAL, offsetof(sl_optimizer, beta1)},
+                                       {"beta2", REAL, offsetof(sl_optimizer, beta2)},
+                                       {"eps", REAL, offsetof(sl_optimizer, eps)},
+                                       {"decay", REAL, offsetof(sl_optimizer, weight_decay)},
+                                       {"clip", REAL, offsetof(sl_optimizer, clip)},
+                                       {"momentum", REAL, offsetof(sl_optimizer, momentum)},
+                                       {"nesterov", SWITCH, offsetof(sl_optimizer, nesterov)},
+                                       {0}};
 
-static const setting of_schedule[] = {
-    {"warmup", WHOLE, offsetof(sl_optimizer, warmup)},
-    {"decay-begin", WHOLE, offsetof(sl_optimizer, decay_begin)},
-    {"decay-steps", WHOLE, offsetof(sl_optimizer, decay_steps)},
-    {"min-lr", REAL, offsetof(sl_optimizer, min_lr)},
-    {0}};
+static const setting of_schedule[] = {{"warmup", WHOLE, offsetof(sl_optimizer, warmup)},
+                                      {"decay-begin", WHOLE, offsetof(sl_optimizer, decay_begin)},
+                                      {"decay-steps", WHOLE, offsetof(sl_optimizer, decay_steps)},
+                                      {"min-lr", REAL, offsetof(sl_optimizer, min_lr)},
+                                      {0}};
 
-static const setting of_group[] = {
-    {"lr", REAL, offsetof(sl_group_settings, lr)},
-    {"lr-scale", REAL, offsetof(sl_group_settings, lr_scale)},
-    {"decay", REAL, offsetof(sl_group_settings, weight_decay)},
-    {0}};
+static const setting of_group[] = {{"lr", REAL, offsetof(sl_group_settings, lr)},
+                                   {"lr-scale", REAL, offsetof(sl_group_settings, lr_scale)},
+                                   {"decay", REAL, offsetof(sl_group_settings, weight_decay)},
+                                   {0}};
 
 static sl_status optimizer_refuse(sl_graph *g, const char *what, const char *text, const char *word,
-                        size_t length, const setting *known) {
+                                  size_t length, const setting *known) {
   const char *list = "";
   for (const setting *s = known; s->name; s++)
     list = sli_arena_format(&g->arena, "%s%s%s", list, *list ? ", " : "", s->name);
@@ -124,16 +121,21 @@ static sl_status replace_rule(sl_graph *g, const char *text, sl_optimizer *o) {
 }
 
 static sl_status replace_schedule(sl_graph *g, const char *text, sl_optimizer *o) {
-  static const char *const names[] = {[SL_RATE_CONSTANT] = "constant", [SL_RATE_LINEAR] = "linear",
-                                      [SL_RATE_COSINE] = "cosine", [SL_RATE_WSD] = "wsd", NULL};
+  static const char *const names[] = {[SL_RATE_CONSTANT] = "constant",
+                                      [SL_RATE_LINEAR] = "linear",
+                                      [SL_RATE_COSINE] = "cosine",
+                                      [SL_RATE_WSD] = "wsd",
+                                      NULL};
   const char *list, *name = split(g, text, &list);
   o->rate = NULL;
   o->schedule = SL_RATE_DEFAULT;
   for (size_t i = SL_RATE_CONSTANT; names[i]; i++)
     if (!strcmp(names[i], name)) o->schedule = (sl_rate)i;
   if (o->schedule == SL_RATE_DEFAULT)
-    return sl_graph_fail(g, SL_E_USAGE, "learning-rate schedule %s: constant, linear, cosine and "
-                         "wsd are known%s", name, meant(g, names + SL_RATE_CONSTANT, name));
+    return sl_graph_fail(g, SL_E_USAGE,
+                         "learning-rate schedule %s: constant, linear, cosine and "
+                         "wsd are known%s",
+                         name, meant(g, names + SL_RATE_CONSTANT, name));
   return read_settings(g, "learning-rate schedule", text, list, of_schedule, o);
 }
 
@@ -206,8 +208,7 @@ static sl_status set_optimizer(sl_graph *g, sl_here at, const sl_optimizer *give
 void sl_train_at(sl_here at, sl_graph *g, sl_tensor *loss, const sl_optimizer *optimizer) {
   if (g->status || g->options.infer) return;
   char text[SL_TYPE_TEXT];
-  if (!loss)
-    sli_graph_fail_at(g, at, SL_E_USAGE, "sl_train: the loss is NULL");
+  if (!loss) sli_graph_fail_at(g, at, SL_E_USAGE, "sl_train: the loss is NULL");
   else if (g->loss.tensor)
     sli_graph_fail_at(g, at, SL_E_USAGE, "sl_train is called twice: the loss is %s already",
                       g->loss.tensor->name);

@@ -3,7 +3,8 @@
 #include "graph/build/build.h"
 
 sl_tensor *sl_concat_at(sl_here at, sl_graph *g, int dim, int count, sl_tensor *const *tensors) {
-  const sl_attrs attrs = {.axes = sli_graph_dim(g, at, "sl_concat", count > 0 ? tensors[0] : NULL, dim)};
+  const sl_attrs attrs = {
+      .axes = sli_graph_dim(g, at, "sl_concat", count > 0 ? tensors[0] : NULL, dim)};
   sl_tensor *out = NULL;
   sl_apply_at(at, g, &sl_op_concat, &attrs, count, tensors, 0, &out);
   return out;
@@ -35,9 +36,10 @@ sl_tensor *sl_reshape_at(sl_here at, sl_graph *g, sl_tensor *x, sl_type shape) {
   fill_rest(&r->from, &r->to);
   if (shape.ndim <= SL_MAX_DIMS && is_shape(&r->to))
     return sl_op1_at(at, g, &sl_op_reshape, &(sl_attrs){.user = r}, x);
-  sli_graph_fail_at(g, at, SL_E_SHAPE, "sl_reshape: %s has no such shape of %d dims: at most %d, "
-                    "each of 1 at least, one of them -1", sli_graph_describe(g, 1, &x),
-                    shape.ndim, SL_MAX_DIMS);
+  sli_graph_fail_at(g, at, SL_E_SHAPE,
+                    "sl_reshape: %s has no such shape of %d dims: at most %d, "
+                    "each of 1 at least, one of them -1",
+                    sli_graph_describe(g, 1, &x), shape.ndim, SL_MAX_DIMS);
   return NULL;
 }
 

@@ -8,7 +8,8 @@
 
 static void keep_result(sl_lowered *to, const sli_inputs *in, sli_lowering *l) {
   const sli_pick *pick = sli_lowering_pick(l);
-  to->schedule = sli_format(sli_compile_searches(in->options) ? "auto (%s)" : "%s", pick->schedule->name);
+  to->schedule =
+      sli_format(sli_compile_searches(in->options) ? "auto (%s)" : "%s", pick->schedule->name);
   to->chosen = sli_pick_format(pick);
   to->paths = in->options->schedule.skip > 0 ? sli_paths_format(pick->paths) : NULL;
   to->chunks = pick->v;
@@ -36,8 +37,7 @@ static sl_status lower(sl_lowered *to, sli_inputs *in, sli_pick *pick) {
   sl_status status = sli_compile_passes(to, in);
   if (!status && !pick->schedule)
     status = sli_search(in, in->options->schedule.chunks, MOST_CHUNKS, pick);
-  if (!status && in->options->schedule.skip > 0 && !pick->paths)
-    status = sli_skip(in, pick);
+  if (!status && in->options->schedule.skip > 0 && !pick->paths) status = sli_skip(in, pick);
   if (status) return status;
   sli_lowering *l = sli_lowering_create(in, pick);
   status = sli_lower(l);
@@ -48,8 +48,11 @@ static sl_status lower(sl_lowered *to, sli_inputs *in, sli_pick *pick) {
 
 static sl_status lower_with(sl_graph *g, const sl_lower_options *options, sl_lowered **out) {
   if (sl_graph_status(g)) return sl_graph_status(g);
-  sli_inputs in = {.g = g, .options = options, .m = SLI_MAX(g->options.microbatches, 1),
-                   .k = SLI_MAX(g->options.pieces, 1), .ranks = 1};
+  sli_inputs in = {.g = g,
+                   .options = options,
+                   .m = SLI_MAX(g->options.microbatches, 1),
+                   .k = SLI_MAX(g->options.pieces, 1),
+                   .ranks = 1};
   sli_pick found = {0};
   sl_status status = sli_compile_options(options, &in);
   if (!status) status = sli_compile_pick(&in, &found);

@@ -9,17 +9,19 @@
 
 /* Formats the slots of trained parameters on each stage: "1", or "2,1 of wte h.0 | h.1 head". In
  * the arena. */
-const char *sli_fingerprint_versions(const sli_lowering *l, int stages, const char *cut, sli_arena *arena);
+const char *sli_fingerprint_versions(const sli_lowering *l, int stages, const char *cut,
+                                     sli_arena *arena);
 
 typedef struct sli_fingerprint_of {
   const char *versions, *cut;
-  bool paths;           /* true if paths are given */
-  const char *library;  /* library that computes products; NULL: unknown */
+  bool paths;          /* true if paths are given */
+  const char *library; /* library that computes products; NULL: unknown */
   int nparams;
   const sl_param_info *params;
 } sli_fingerprint_of;
 /* Makes the fingerprint in the arena; returns their number. The first *nresults are compared in a
  * resumed run, too. */
-int sli_fingerprint_make(const sli_fingerprint_of *of, sli_arena *arena, sl_fingerprint_item **out, int *nresults);
+int sli_fingerprint_make(const sli_fingerprint_of *of, sli_arena *arena, sl_fingerprint_item **out,
+                         int *nresults);
 
 #endif

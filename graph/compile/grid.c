@@ -23,7 +23,8 @@ static sl_status find_attention(const char *name, sli_inputs *in) {
       in->by_ring = attentions[i].ring;
       return SL_OK;
     }
-  return sl_fail(SL_E_USAGE, "unknown sequence attention '%s': auto, heads and ring are known", name);
+  return sl_fail(SL_E_USAGE, "unknown sequence attention '%s': auto, heads and ring are known",
+                 name);
 }
 
 static sl_status find_layout(const char *name, bool *zigzag) {
@@ -41,12 +42,15 @@ static sl_status read_sequence(sli_inputs *in) {
   sli_grid *grid = &in->grid;
   sl_status status = find_attention(o->parallel.sequence_attention, in);
   grid->zigzag = in->by_ring;
-  if (!status && o->parallel.sequence_layout) status = find_layout(o->parallel.sequence_layout, &grid->zigzag);
+  if (!status && o->parallel.sequence_layout)
+    status = find_layout(o->parallel.sequence_layout, &grid->zigzag);
   if (status) return status;
   if (in->by_heads && in->by_ring && o->parallel.sequence_layout) in->by_heads = !grid->zigzag;
   if (o->parallel.sequence_layout && grid->zigzag && !in->by_ring)
-    return sl_fail(SL_E_USAGE, "sequence layout zigzag: it is for attention chunk by chunk "
-                   "(parallel.sequence_attention ring), where else all would not have as much to do");
+    return sl_fail(
+        SL_E_USAGE,
+        "sequence layout zigzag: it is for attention chunk by chunk "
+        "(parallel.sequence_attention ring), where else all would not have as much to do");
   return SL_OK;
 }
 
@@ -66,8 +70,10 @@ static sl_status find_sharding(const char *name, sli_sharding *out) {
       *out = shardings[i].what;
       return SL_OK;
     }
-  return sl_fail(SL_E_USAGE, "unknown shard '%s': nothing, optimizer, gradients and parameters are "
-                 "known", name);
+  return sl_fail(SL_E_USAGE,
+                 "unknown shard '%s': nothing, optimizer, gradients and parameters are "
+                 "known",
+                 name);
 }
 
 static const struct grain {
@@ -113,23 +119,37 @@ static sl_status find_piece_order(sli_inputs *in) {
 
 /* Checks that experts divide the devices of the data axis, or of the data and tensor axes. */
 static sl_status check_experts(const sl_lower_options *o) {
-  int data = SLI_MAX(o->parallel.data, 1), tensor = SLI_MAX(o->parallel.tensor, 1), experts = SLI_MAX(o->experts.parallel, 1);
+  int data = SLI_MAX(o->parallel.data, 1), tensor = SLI_MAX(o->parallel.tensor, 1),
+      experts = SLI_MAX(o->experts.parallel, 1);
   if (data * tensor % experts && tensor == 1)
-    return sl_fail(SL_E_USAGE, "experts.parallel %d does not divide parallel.data %d: which devices would have "
-                   "which experts?", experts, data);
+    return sl_fail(SL_E_USAGE,
+                   "experts.parallel %d does not divide parallel.data %d: which devices would have "
+                   "which experts?",
+                   experts, data);
   if (data * tensor % experts)
-    return sl_fail(SL_E_USAGE, "experts.parallel %d does not divide the %d devices of parallel.data %d and parallel.tensor %d: "
-                   "which would have which experts?", experts, data * tensor, data, tensor);
+    return sl_fail(
+        SL_E_USAGE,
+        "experts.parallel %d does not divide the %d devices of parallel.data %d and parallel.tensor %d: "
+        "which would have which experts?",
+        experts, data * tensor, data, tensor);
   if (o->experts.tensor > 1 && (o->experts.tensor != tensor || data % experts))
-    return sl_fail(SL_E_USAGE, "experts.tensor %d: an expert lies on one device (1); or, where experts.parallel divides "
-                   "parallel.data, on all %d of parallel.tensor", o->experts.tensor, tensor);
+    return sl_fail(
+        SL_E_USAGE,
+        "experts.tensor %d: an expert lies on one device (1); or, where experts.parallel divides "
+        "parallel.data, on all %d of parallel.tensor",
+        o->experts.tensor, tensor);
   if (o->parallel.free_data && (data % experts || o->experts.tensor))
-    return sl_fail(SL_E_USAGE, "experts.parallel %d: parallel.free_data %d leaves open what devices share; parallel.data and "
-                   "parallel.tensor say", experts, tensor);
+    return sl_fail(
+        SL_E_USAGE,
+        "experts.parallel %d: parallel.free_data %d leaves open what devices share; parallel.data and "
+        "parallel.tensor say",
+        experts, tensor);
   if (o->experts.rows && !(o->experts.rows >= 1))
-    return sl_fail(SL_E_USAGE, "experts.rows %g is less than an even share of the rows, which is 1", o->experts.rows);
+    return sl_fail(SL_E_USAGE, "experts.rows %g is less than an even share of the rows, which is 1",
+                   o->experts.rows);
   if (o->experts.rows && experts == 1)
-    return sl_fail(SL_E_USAGE, "experts.rows %g: on which devices? experts.parallel says", o->experts.rows);
+    return sl_fail(SL_E_USAGE, "experts.rows %g: on which devices? experts.parallel says",
+                   o->experts.rows);
   return SL_OK;
 }
 
@@ -141,10 +161,14 @@ static sl_status read_routing(sli_inputs *in) {
   sl_status status = sli_loads_read(o->experts.routing, &in->g->arena, &loads);
   if (status || !o->experts.routing || !strcmp(o->experts.routing, "learned")) return status;
   if (!in->kind->modelled)
-    return sl_fail(SL_E_USAGE, "experts.routing %s: on %s devices rows go where the model sends them; timed ones it can be "
-                   "said of", o->experts.routing, in->kind->name);
+    return sl_fail(
+        SL_E_USAGE,
+        "experts.routing %s: on %s devices rows go where the model sends them; timed ones it can be "
+        "said of",
+        o->experts.routing, in->kind->name);
   if (o->experts.parallel < 2)
-    return sl_fail(SL_E_USAGE, "experts.routing %s: to which devices? experts.parallel says", o->experts.routing);
+    return sl_fail(SL_E_USAGE, "experts.routing %s: to which devices? experts.parallel says",
+                   o->experts.routing);
   in->grid.loads = loads;
   return SL_OK;
 }
@@ -154,12 +178,16 @@ static sl_status read_barriers(sli_inputs *in) {
   const sl_lower_options *o = in->options;
   enum { MOST = 2 };
   if (o->vocabulary.barriers < 0 || o->vocabulary.barriers > MOST)
-    return sl_fail(SL_E_USAGE, "vocabulary.barriers %d: a microbatch waits for all stages once or twice",
+    return sl_fail(SL_E_USAGE,
+                   "vocabulary.barriers %d: a microbatch waits for all stages once or twice",
                    o->vocabulary.barriers);
   if (o->vocabulary.barriers && !o->vocabulary.parallel)
-    return sl_fail(SL_E_USAGE, "vocabulary.barriers %d: without vocabulary.parallel no stage waits for the others",
-                   o->vocabulary.barriers);
-  if (o->vocabulary.parallel && in->p > 1) in->barriers = o->vocabulary.barriers ? o->vocabulary.barriers : MOST;
+    return sl_fail(
+        SL_E_USAGE,
+        "vocabulary.barriers %d: without vocabulary.parallel no stage waits for the others",
+        o->vocabulary.barriers);
+  if (o->vocabulary.parallel && in->p > 1)
+    in->barriers = o->vocabulary.barriers ? o->vocabulary.barriers : MOST;
   return SL_OK;
 }
 

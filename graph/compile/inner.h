@@ -27,7 +27,7 @@ struct sl_lowered {
   double flops;
   const char *products, *tensors;
   const char *cut, *versions; /* as the fingerprint has them */
-  int nfingerprint, nresults;       /* 0: not made yet */
+  int nfingerprint, nresults; /* 0: not made yet */
   sl_fingerprint_item *fingerprint;
   sl_plan *plan;
   int nparams;

@@ -33,13 +33,16 @@ bool sli_lowered_own_code(const sl_lowered *l) {
 
 const char *sli_lowered_library(const sl_lowered *l) {
   const sli_kind *kind = l->inputs.kind;
-  return kind->computes && !strcmp(kind->name, "cpu") ? sl_cpu_products(l->inputs.bf16 != NULL) : NULL;
+  return kind->computes && !strcmp(kind->name, "cpu") ? sl_cpu_products(l->inputs.bf16 != NULL)
+                                                      : NULL;
 }
 
 int sli_lowered_results(const sl_lowered *l, const sl_fingerprint_item **out) {
   sl_lowered *to = (sl_lowered *)l; /* made when they are first asked for: the library is loaded */
-  const sli_fingerprint_of of = {l->versions, l->cut, l->inputs.paths, sli_lowered_library(l), l->nparams, l->params};
-  if (!l->fingerprint) to->nfingerprint = sli_fingerprint_make(&of, &to->arena, &to->fingerprint, &to->nresults);
+  const sli_fingerprint_of of = {l->versions, l->cut,   l->inputs.paths, sli_lowered_library(l),
+                                 l->nparams,  l->params};
+  if (!l->fingerprint)
+    to->nfingerprint = sli_fingerprint_make(&of, &to->arena, &to->fingerprint, &to->nresults);
   *out = l->fingerprint;
   return l->nresults;
 }
@@ -75,7 +78,8 @@ void sl_lowered_moved(const sl_lowered *l, uint64_t (*to)[SL_TRAFFIC_COUNT]) {
   sl_plan_moved(l->plan, to);
   for (int32_t d = 0; d < l->plan->ndevices && l->alike > 1; d++) {
     for (int a = 0; a < SLI_AXES; a++)
-      if (a != SLI_AXIS_STAGES && sli_axes[a].of == a) to[d][sli_axes[a].traffic] = l->exchanged[d][a];
+      if (a != SLI_AXIS_STAGES && sli_axes[a].of == a)
+        to[d][sli_axes[a].traffic] = l->exchanged[d][a];
   }
 }
 
@@ -92,8 +96,8 @@ int sl_lowered_state(const sl_lowered *l, sl_runtime *rt, int stage, int rank,
 static int slots_now(const sl_lowered *l, const sl_quota *q) {
   for (int32_t i = 0; l->rt && i < l->plan->nregs; i++) {
     const sl_register *r = &l->plan->regs[i];
-    bool is_its = r->producer != SL_NONE && !r->held && r->quota == q->slots && !strcmp(r->quota_name, q->name) &&
-                  l->plan->actors[r->producer].stage == q->stage;
+    bool is_its = r->producer != SL_NONE && !r->held && r->quota == q->slots &&
+                  !strcmp(r->quota_name, q->name) && l->plan->actors[r->producer].stage == q->stage;
     if (is_its) return sl_runtime_quota(l->rt, i);
   }
   return q->slots;

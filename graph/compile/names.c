@@ -103,9 +103,9 @@ sl_status sli_home_read(const char *text, sli_arena *arena, sl_home *out) {
     return sl_fail(SL_E_USAGE, "home %s: device, host and disk are homes, '%s' is not", text,
                    equals + 1);
   out->name = sli_arena_format(arena, "%.*s", (int)length, text);
-  out->block = text[length] == '@' ? sli_arena_format(arena, "%.*s",
-                                                      (int)(equals - text - (long)length - 1),
-                                                      text + length + 1)
-                                   : NULL;
+  out->block = text[length] == '@'
+                   ? sli_arena_format(arena, "%.*s", (int)(equals - text - (long)length - 1),
+                                      text + length + 1)
+                   : NULL;
   return SL_OK;
 }

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Options of sl_lower: texts become enums and numbers here, and what cannot be is refused by name. */
+/* Options of sl_lower: texts become enums and numbers here, and what cannot be is refused by name.
+ */
 #include "graph/compile/inner.h"
 
 #include <sluice/model.h>
@@ -58,8 +59,10 @@ static sl_status read_offload(sli_inputs *in) {
     return sl_fail(SL_E_USAGE, "offload %s: nothing says where to (memory.homes act=HOME)", text);
   const char *again = in->options->memory.recompute;
   if (again && strcmp(again, "none"))
-    return sl_fail(SL_E_USAGE, "offload %s: what does not leave is computed again; recompute %s is "
-                   "another way", text, again);
+    return sl_fail(SL_E_USAGE,
+                   "offload %s: what does not leave is computed again; recompute %s is "
+                   "another way",
+                   text, again);
   in->leaving = (int)lround(share * in->k);
   return SL_OK;
 }
@@ -73,24 +76,34 @@ static sl_status check_options(const sl_lower_options *o, sli_inputs *in) {
   if (status) return status;
   in->p = o->parallel.stages ? o->parallel.stages : 1;
   if (in->p < 1 || o->schedule.chunks < 0)
-    return sl_fail(SL_E_USAGE, "%d stages of %d chunks: both must be at least 1", in->p, o->schedule.chunks);
+    return sl_fail(SL_E_USAGE, "%d stages of %d chunks: both must be at least 1", in->p,
+                   o->schedule.chunks);
   if (o->devices.threads < 0 || o->devices.count < 0)
-    return sl_fail(SL_E_USAGE, "%d devices of %d threads: neither may be below 0", o->devices.count, o->devices.threads);
-  if (o->parallel.data < 0 || o->parallel.sequence < 0 || o->parallel.tensor < 0 || o->experts.parallel < 0)
-    return sl_fail(SL_E_USAGE, "a grid of %d x %d x %d devices, %d of them with experts: none may be below 0",
+    return sl_fail(SL_E_USAGE, "%d devices of %d threads: neither may be below 0", o->devices.count,
+                   o->devices.threads);
+  if (o->parallel.data < 0 || o->parallel.sequence < 0 || o->parallel.tensor < 0 ||
+      o->experts.parallel < 0)
+    return sl_fail(SL_E_USAGE,
+                   "a grid of %d x %d x %d devices, %d of them with experts: none may be below 0",
                    o->parallel.data, o->parallel.sequence, o->parallel.tensor, o->experts.parallel);
-  if (o->store.every < 0 || o->store.every > INT32_MAX / ((int64_t)in->m * in->k) || o->store.every > MOST_STORE_EVERY)
-    return sl_fail(SL_E_USAGE, "a checkpoint every %lld steps: too seldom for %d microbatches of "
-                   "%d pieces", (long long)o->store.every, in->m, in->k);
-  if (o->schedule.backward && strcmp(o->schedule.backward, "split") && strcmp(o->schedule.backward, "fused"))
-    return sl_fail(SL_E_USAGE, "unknown backward '%s': fused and split are known", o->schedule.backward);
+  if (o->store.every < 0 || o->store.every > INT32_MAX / ((int64_t)in->m * in->k) ||
+      o->store.every > MOST_STORE_EVERY)
+    return sl_fail(SL_E_USAGE,
+                   "a checkpoint every %lld steps: too seldom for %d microbatches of "
+                   "%d pieces",
+                   (long long)o->store.every, in->m, in->k);
+  if (o->schedule.backward && strcmp(o->schedule.backward, "split") &&
+      strcmp(o->schedule.backward, "fused"))
+    return sl_fail(SL_E_USAGE, "unknown backward '%s': fused and split are known",
+                   o->schedule.backward);
   return SL_OK;
 }
 
 static sl_status read_paths(sli_inputs *in) {
   const char *file = in->options->schedule.paths;
   if (file && in->options->schedule.skip > 0)
-    return sl_fail(SL_E_USAGE, "paths %s, skip %g: paths are given, or looked for", file, in->options->schedule.skip);
+    return sl_fail(SL_E_USAGE, "paths %s, skip %g: paths are given, or looked for", file,
+                   in->options->schedule.skip);
   if (in->options->schedule.swap && !(in->options->schedule.skip > 0))
     return sl_fail(SL_E_USAGE, "swap without skip: it is said of paths that are looked for");
   return file ? sli_paths_read(file, in->m, &in->g->arena, &in->paths) : SL_OK;
@@ -100,7 +113,8 @@ static sl_status read_paths(sli_inputs *in) {
 static sl_status read_chosen(const sli_inputs *in, sli_pick *out) {
   sl_status status = sli_pick_read(in->options->schedule.chosen, &in->g->arena, out);
   if (status || !out->paths || out->paths->microbatches == in->m) return status;
-  return sl_fail(SL_E_USAGE, "paths of %d microbatches were chosen, and there are %d", out->paths->microbatches, in->m);
+  return sl_fail(SL_E_USAGE, "paths of %d microbatches were chosen, and there are %d",
+                 out->paths->microbatches, in->m);
 }
 
 /* Names the schedules, and the one that is most similar. */
@@ -114,34 +128,41 @@ static sl_status unknown_schedule(const char *word) {
     at += (size_t)snprintf(list + at, sizeof list - at, "%s%s", i ? ", " : "", all[i]);
   }
   const char *near = sl_options_nearest(names, word);
-  return sl_fail(SL_E_USAGE, "unknown schedule '%s': it is one of %s%s%s%s", word, list, near ? "; did you mean " : "",
-                 near ? near : "", near ? "?" : "");
+  return sl_fail(SL_E_USAGE, "unknown schedule '%s': it is one of %s%s%s%s", word, list,
+                 near ? "; did you mean " : "", near ? near : "", near ? "?" : "");
 }
 
 sl_status sli_compile_pick(const sli_inputs *in, sli_pick *out) {
   const sl_lower_options *o = in->options;
-  if (o->schedule.chosen && (sli_compile_searches(o) || o->schedule.skip > 0)) return read_chosen(in, out);
+  if (o->schedule.chosen && (sli_compile_searches(o) || o->schedule.skip > 0))
+    return read_chosen(in, out);
   if (sli_compile_searches(o)) return SL_OK;
   const sli_schedule *row = sli_schedule_find(o->schedule.name ? o->schedule.name : "1f1b");
   if (!row) return unknown_schedule(o->schedule.name);
   int chunks = o->schedule.chunks ? o->schedule.chunks : sl_schedule_chunks(row->name);
   if (row->chunks_fixed && chunks != row->chunks)
-    return sl_fail(SL_E_USAGE, "schedule %s is for schedule.chunks %d, not %d", row->name, row->chunks,
-                   chunks);
-  *out = (sli_pick){.schedule = row, .v = chunks, .split = sli_schedule_splits(row, o->schedule.backward), .paths = in->paths};
+    return sl_fail(SL_E_USAGE, "schedule %s is for schedule.chunks %d, not %d", row->name,
+                   row->chunks, chunks);
+  *out = (sli_pick){.schedule = row,
+                    .v = chunks,
+                    .split = sli_schedule_splits(row, o->schedule.backward),
+                    .paths = in->paths};
   return SL_OK;
 }
 
 /* The number format of products, as far as the devices have it. */
 static sl_status check_dtype(const sl_lower_options *o, sli_inputs *in) {
   if (o->numbers.dtype != SL_F32 && o->numbers.dtype != SL_BF16)
-    return sl_fail(SL_E_USAGE, "products are in f32 or bf16, not in %s", sl_dtype_name(o->numbers.dtype));
+    return sl_fail(SL_E_USAGE, "products are in f32 or bf16, not in %s",
+                   sl_dtype_name(o->numbers.dtype));
   in->bf16 = o->numbers.dtype == SL_BF16 && in->kind->bf16 ? in->kind->bf16() : NULL;
   in->narrow = in->bf16 && in->kind->narrow;
   if (!in->bf16 || in->narrow || in->sharding != SLI_SHARD_PARAMETERS) return SL_OK;
-  return sl_fail(SL_E_UNSUPPORTED, "products in bf16 read weights packed once a step here, but "
-                 "with memory.shard parameters no device has them for a step: memory.shard gradients, or "
-                 "numbers.dtype fp32");
+  return sl_fail(
+      SL_E_UNSUPPORTED,
+      "products in bf16 read weights packed once a step here, but "
+      "with memory.shard parameters no device has them for a step: memory.shard gradients, or "
+      "numbers.dtype fp32");
 }
 
 sl_status sli_compile_options(const sl_lower_options *o, sli_inputs *in) {

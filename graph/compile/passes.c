@@ -50,7 +50,8 @@ static sl_status cut_paths(compilation *c) {
   sli_inputs *in = c->in;
   double *seconds = sli_block_seconds(in->g, NULL);
   size_t n = (size_t)sli_blocks_in_line(in->g) + 1;
-  in->block_seconds = memcpy(sli_arena_alloc(&in->g->arena, n * sizeof *seconds), seconds, n * sizeof *seconds);
+  in->block_seconds =
+      memcpy(sli_arena_alloc(&in->g->arena, n * sizeof *seconds), seconds, n * sizeof *seconds);
   free(seconds);
   return SL_OK;
 }
@@ -64,13 +65,16 @@ static sl_status check_options(compilation *c) {
 
 static sl_status split_losses(compilation *c) { return sli_pass_losses(c->g); }
 static sl_status choose_attention(compilation *c) { return sli_lower_attention(c->in); }
-static sl_status cut_sequences(compilation *c) { return sli_pass_cut(c->g, c->in->options->simulation.hardware); }
+static sl_status cut_sequences(compilation *c) {
+  return sli_pass_cut(c->g, c->in->options->simulation.hardware);
+}
 static sl_status add_gradients(compilation *c) { return sli_pass_gradients(c->g); }
 static sl_status move_products(compilation *c) { return sli_pass_ahead(c->g); }
 static sl_status shape_pieces(compilation *c) { return sli_pass_pieces(c->g); }
 
-/* How often a node's call is made for a piece: what sweeps over the pieces before it, as often as there are
- * such, which is half of them on average, and each call is the like part of the whole (sl_op.cost). */
+/* How often a node's call is made for a piece: what sweeps over the pieces before it, as often as
+ * there are such, which is half of them on average, and each call is the like part of the whole
+ * (sl_op.cost). */
 static double calls_of(const sli_node *n, const sli_inputs *in) {
   return n->op->sweeps ? (in->k + 1) / 2.0 : 1;
 }
@@ -114,7 +118,9 @@ static sl_status offload(compilation *c) {
   return SL_OK;
 }
 
-static sl_status recompute(compilation *c) { return sli_pass_recompute(c->g, c->in->options->memory.recompute); }
+static sl_status recompute(compilation *c) {
+  return sli_pass_recompute(c->g, c->in->options->memory.recompute);
+}
 static sl_status keep_outputs(compilation *c) { return sli_pass_outputs(c->g); }
 static sl_status serve(compilation *c) { return sli_lower_serve(c->in); }
 
@@ -125,7 +131,8 @@ static sl_status pack_products(compilation *c) {
 
 static sl_status evaluate(compilation *c) {
   sl_lowered *to = c->to;
-  to->evaluated = sli_arena_alloc(&to->arena, (size_t)sli_graph_means(c->g) * sizeof *to->evaluated);
+  to->evaluated =
+      sli_arena_alloc(&to->arena, (size_t)sli_graph_means(c->g) * sizeof *to->evaluated);
   return sli_pass_evaluate(c->g, to->evaluated);
 }
 
@@ -154,7 +161,8 @@ typedef struct pass {
   sl_status (*run)(compilation *c);
 } pass;
 
-#define PASS(name, words, when, run, summary) {{name, words, summary}, when, run}
+#define PASS(name, words, when, run, summary) \
+  { {name, words, summary}, when, run }
 static const pass passes[] = {
     PASS("paths", "training with --paths or --skip", has_paths, cut_paths,
          "measures blocks on one device, so that paths leave out the same blocks on every grid"),
@@ -162,27 +170,35 @@ static const pass passes[] = {
          "refuses options about tensors and homes that the graph does not have"),
     PASS("losses", "training in pieces or on a grid", has_parts, split_losses,
          "makes each loss a sum over the parts of a microbatch"),
-    PASS("attention", "training", trains, choose_attention,
-         "chooses heads or a ring for devices that share a sequence, and repeats key and value heads"),
-    PASS("cut", "training", trains, cut_sequences, "cuts sequences into pieces and exchanges ops for those of pieces"),
+    PASS(
+        "attention", "training", trains, choose_attention,
+        "chooses heads or a ring for devices that share a sequence, and repeats key and value heads"),
+    PASS("cut", "training", trains, cut_sequences,
+         "cuts sequences into pieces and exchanges ops for those of pieces"),
     PASS("gradients", "training", trains, add_gradients,
          "adds the backward pass, the norm, the clip and the updates"),
     PASS("ahead", "training with --vocab-barriers 1", has_one_barrier, move_products,
          "moves products of the classifier's gradient into the forward pass"),
-    PASS("pieces", "training", trains, shape_pieces, "works out the shapes of each length of piece"),
+    PASS("pieces", "training", trains, shape_pieces,
+         "works out the shapes of each length of piece"),
     PASS("flops", "training", trains, add_up_flops, "counts the operations of a step"),
     PASS("shard", "training on a grid, or with --vocab-parallel", is_sharded, shard,
          "chooses signatures, expands each node over its devices and adds boxing"),
-    PASS("unread", "training", trains, drop_unread, "drops arguments that calls read for their types alone"),
+    PASS("unread", "training", trains, drop_unread,
+         "drops arguments that calls read for their types alone"),
     PASS("offload", "training with --offload", offloads, offload,
          "recomputes activations of the pieces that do not leave"),
-    PASS("recompute", "training", trains, recompute, "recomputes activations instead of keeping them"),
+    PASS("recompute", "training", trains, recompute,
+         "recomputes activations instead of keeping them"),
     PASS("outputs", "inference", infers, keep_outputs, "drops nodes that no output needs"),
     PASS("serve", "serving", serves, serve, "turns a row of training into a tick of any sequences"),
-    PASS("products", "--dtype bf16", multiplies_bf16, pack_products, "rounds and packs weights for products in bf16"),
-    PASS("evaluate", "training with --eval", evaluates, evaluate, "adds the forward pass over held-out data"),
+    PASS("products", "--dtype bf16", multiplies_bf16, pack_products,
+         "rounds and packs weights for products in bf16"),
+    PASS("evaluate", "training with --eval", evaluates, evaluate,
+         "adds the forward pass over held-out data"),
     PASS("reports", "all", always, report, "adds the ops that report losses, counters and outputs"),
-    PASS("extents", "all", always, find_valid_lengths, "finds tensors of which only some rows are valid"),
+    PASS("extents", "all", always, find_valid_lengths,
+         "finds tensors of which only some rows are valid"),
     PASS("narrow", "--dtype bf16 on GPUs", is_narrow, narrow, "makes activations bf16"),
     PASS("pad", "--dtype bf16 on GPUs", is_narrow, pad, "pads rows of logits"),
 };
@@ -192,7 +208,8 @@ const sli_pass_info *sli_pass_at(int i) { return i < PASSES ? &passes[i].info : 
 
 /* ---- printing ----------------------------------------------------------------------------- */
 
-static void print_tensor(const char *separator, const sl_tensor *t, const sl_type *type, FILE *out) {
+static void print_tensor(const char *separator, const sl_tensor *t, const sl_type *type,
+                         FILE *out) {
   char text[SL_TYPE_TEXT];
   if (!t) fprintf(out, "%s-", separator);
   else fprintf(out, "%s%s %s", separator, t->name, sl_type_format(text, type));
@@ -204,7 +221,8 @@ static void print_graph(const sl_graph *g, const char *after, FILE *out) {
   for (int i = 0; i < g->nnodes; i++) {
     const sli_node *n = g->nodes[i];
     const char *block = n->block >= 0 ? g->blocks[n->block].name : "-";
-    fprintf(out, "%c %s %d  %s = %s(", sl_class_letter(n->cls), block, n->rank, n->name, n->op->name);
+    fprintf(out, "%c %s %d  %s = %s(", sl_class_letter(n->cls), block, n->rank, n->name,
+            n->op->name);
     for (int k = 0; k < n->nin; k++) print_tensor(k ? ", " : "", n->in[k], &n->in_type[k], out);
     fputs(") ->", out);
     for (int o = 0; o < n->nout; o++) print_tensor(o ? ", " : " ", n->out[o], &n->out_type[o], out);
@@ -240,6 +258,7 @@ sl_status sli_compile_passes(sl_lowered *to, sli_inputs *in) {
     print_graph(c.g, wanted, in->options->print.graph);
     printed = true;
   }
-  return !wanted || printed ? SL_OK
-                            : sl_fail(SL_E_USAGE, "print.after %s: the pass does not run on this graph", wanted);
+  return !wanted || printed
+             ? SL_OK
+             : sl_fail(SL_E_USAGE, "print.after %s: the pass does not run on this graph", wanted);
 }

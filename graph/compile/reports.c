@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Reports: ops at the end of the graph that hand losses, norms, counters and outputs to the caller. */
+/* Reports: ops at the end of the graph that hand losses, norms, counters and outputs to the caller.
+ */
 #include "graph/compile/inner.h"
 
 #include <math.h>
@@ -26,13 +27,15 @@ static double whole(const sli_mean *mean, int variant, const sl_type *types,
                     const void *const *values) {
   double sum = 0;
   for (int i = 0; i < mean->nparts; i++) {
-    double part = types[i].dtype == SL_F32 ? (double)*(const float *)values[i] : *(const double *)values[i];
+    double part =
+        types[i].dtype == SL_F32 ? (double)*(const float *)values[i] : *(const double *)values[i];
     sum += (mean->parts[i].share ? mean->parts[i].share[variant] : 1) * part;
   }
   return sum;
 }
 
-/* losses(part ...), attrs.user = addend -> the sum over the microbatches of a step or an evaluation (acc). */
+/* losses(part ...), attrs.user = addend -> the sum over the microbatches of a step or an evaluation
+ * (acc). */
 static sl_status losses_infer(const sl_attrs *attrs, int nin, const sl_type *in, sl_type *out) {
   (void)attrs, (void)nin, (void)in;
   out[0] = SL_SCALAR(SL_F64);
@@ -45,21 +48,29 @@ static void losses_cpu(const sl_call *call) {
   const sl_tick *tick = &call->tick;
   double loss = whole(a->mean, variant_of(l->g, tick), call->in_type, call->in);
   int first;
-  double *sum = call->out[0], share = a->eval ? sli_evaluation_weight(l->g, tick->microbatch, &first) : 1;
+  double *sum = call->out[0],
+         share = a->eval ? sli_evaluation_weight(l->g, tick->microbatch, &first) : 1;
   if (tick->rows && !a->mean->adds) share *= (double)tick->rows / (double)l->g->length;
   *sum = call->accumulate & 1 ? *sum + share * loss : share * loss;
   if (isfinite(loss) || !a->finite || !l->rt) return;
   char text[160];
-  snprintf(text, sizeof text, "the loss of step %lld, microbatch %d, is %g%s",
-           (long long)tick->step + 1, tick->microbatch, loss,
-           l->options.numbers.check_finite ? "" : " (numbers.check_finite says where it comes from)");
+  snprintf(
+      text, sizeof text, "the loss of step %lld, microbatch %d, is %g%s", (long long)tick->step + 1,
+      tick->microbatch, loss,
+      l->options.numbers.check_finite ? "" : " (numbers.check_finite says where it comes from)");
   sl_runtime_fail(l->rt, SL_E_NUMERIC, text);
 }
 
-static const sl_op losses_op = {.name = "losses", .min_in = 1, .max_in = -1, .nout = 1,
-                                .infer = losses_infer, .kernels = SL_CPU_KERNEL(losses_cpu), .accumulates = 1};
+static const sl_op losses_op = {.name = "losses",
+                                .min_in = 1,
+                                .max_in = -1,
+                                .nout = 1,
+                                .infer = losses_infer,
+                                .kernels = SL_CPU_KERNEL(losses_cpu),
+                                .accumulates = 1};
 
-/* tally(part ...) -> f64 [n]: the sum of the devices' parts over the microbatches of a step (acc). */
+/* tally(part ...) -> f64 [n]: the sum of the devices' parts over the microbatches of a step (acc).
+ */
 static sl_status counter_infer(const sl_attrs *attrs, int nin, const sl_type *in, sl_type *out) {
   (void)attrs, (void)nin;
   out[0] = SL_TYPE(SL_F64, in[0].dim[0]);
@@ -74,11 +85,17 @@ static void counter_cpu(const sl_call *call) {
   }
 }
 
-static const sl_op counter_op = {.name = "tally", .min_in = 1, .max_in = -1, .nout = 1,
-                                 .infer = counter_infer, .kernels = SL_CPU_KERNEL(counter_cpu), .accumulates = 1};
+static const sl_op counter_op = {.name = "tally",
+                                 .min_in = 1,
+                                 .max_in = -1,
+                                 .nout = 1,
+                                 .infer = counter_infer,
+                                 .kernels = SL_CPU_KERNEL(counter_cpu),
+                                 .accumulates = 1};
 
 /* The loss, the norm, counters. */
-static void report_step(const sl_lowered *l, const sl_tick *tick, int n, const void *const *values) {
+static void report_step(const sl_lowered *l, const sl_tick *tick, int n,
+                        const void *const *values) {
   if (!l->options.report.on_step) return;
   sl_counter_values counters[n];
   for (int i = 2; i < n; i++) {
@@ -94,15 +111,18 @@ static void report_step(const sl_lowered *l, const sl_tick *tick, int n, const v
   l->options.report.on_step(l->options.report.ctx, &report);
 }
 
-/* An update by gradients that are not finite leaves no weights worth keeping, whatever the loss was. */
+/* An update by gradients that are not finite leaves no weights worth keeping, whatever the loss
+ * was. */
 static void take_step(void *ctx, const sl_tick *tick, int n, const void *const *values) {
   const sl_lowered *l = ctx;
   double norm = *(const double *)values[1];
   report_step(l, tick, n, values);
   if (isfinite(norm) || !l->rt) return;
   char text[160];
-  snprintf(text, sizeof text, "the norm of the gradients of step %lld is %g%s", (long long)tick->step + 1, norm,
-           l->options.numbers.check_finite ? "" : " (numbers.check_finite says where it comes from)");
+  snprintf(
+      text, sizeof text, "the norm of the gradients of step %lld is %g%s",
+      (long long)tick->step + 1, norm,
+      l->options.numbers.check_finite ? "" : " (numbers.check_finite says where it comes from)");
   sl_runtime_fail(l->rt, SL_E_NUMERIC, text);
 }
 
@@ -113,15 +133,18 @@ static void take_eval(void *ctx, const sl_tick *tick, int n, const void *const *
   const struct sli_evaluated *e = &l->g->evaluated;
   double microbatches = e->whole + (e->rest ? (double)e->rest / e->rows : 0);
   for (int i = 1; i < n && o->report.on_metric; i++)
-    o->report.on_metric(o->report.ctx, tick->step, l->evaluated[i].name, *(const double *)values[i] / microbatches);
-  if (o->report.on_eval) o->report.on_eval(o->report.ctx, tick->step, *(const double *)values[0] / microbatches);
+    o->report.on_metric(o->report.ctx, tick->step, l->evaluated[i].name,
+                        *(const double *)values[i] / microbatches);
+  if (o->report.on_eval)
+    o->report.on_eval(o->report.ctx, tick->step, *(const double *)values[0] / microbatches);
 }
 
 static void take_output(void *ctx, const sl_tick *tick, int n, const void *const *values) {
   (void)tick, (void)n;
   output_sink *o = ctx;
   const sl_lower_options *options = &o->lowered->options;
-  if (options->report.on_output) options->report.on_output(options->report.ctx, o->name, &o->type, values[0]);
+  if (options->report.on_output)
+    options->report.on_output(options->report.ctx, o->name, &o->type, values[0]);
 }
 
 static void pass_output(void *ctx, const sl_tick *tick) {
@@ -142,7 +165,8 @@ static void add_report(sl_graph *g, const char *name, int count, sl_tensor *cons
 }
 
 /* By `op` the sum over a step or an evaluation of what comes tick by tick. */
-static sl_tensor *add_sum(sl_lowered *l, const sl_op *op, const sli_mean *mean, bool eval, bool finite) {
+static sl_tensor *add_sum(sl_lowered *l, const sl_op *op, const sli_mean *mean, bool eval,
+                          bool finite) {
   sl_graph *g = l->g;
   addend *a = sli_arena_alloc(&l->arena, sizeof *a);
   *a = (addend){l, mean, eval, finite};
@@ -172,7 +196,8 @@ static void add_training_reports(sl_lowered *l) {
   sl_tensor *values[count];
   values[0] = add_sum(l, &losses_op, &g->loss, false, true);
   values[1] = g->grad_norm;
-  for (int i = 2; i < count; i++) values[i] = add_sum(l, &counter_op, &g->metrics.counters.of[i - 2], false, false);
+  for (int i = 2; i < count; i++)
+    values[i] = add_sum(l, &counter_op, &g->metrics.counters.of[i - 2], false, false);
   l->step_sink = (sl_sink){.take = take_step, .ctx = l};
   add_report(g, "report:step", count, values, &l->step_sink, true, false);
   if (l->evaluated) add_evaluation_report(l);
@@ -187,7 +212,10 @@ void sli_compile_reports(sl_lowered *l) {
   l->outputs = sli_arena_alloc(&l->arena, (size_t)g->noutputs * sizeof *l->outputs);
   for (int i = 0; i < g->noutputs; i++) {
     output_sink *o = &l->outputs[i];
-    *o = (output_sink){{.take = take_output, .ctx = o, .passed = pass_output}, l, g->outputs[i].name, g->outputs[i].tensor->type};
+    *o = (output_sink){{.take = take_output, .ctx = o, .passed = pass_output},
+                       l,
+                       g->outputs[i].name,
+                       g->outputs[i].tensor->type};
     add_report(g, sli_arena_format(&l->arena, "report:%s", o->name), 1, &g->outputs[i].tensor,
                &o->sink, false, false);
   }

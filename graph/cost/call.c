@@ -8,7 +8,8 @@
 #include "base/base.h"
 
 /* Default core, with conservative rates; memory traffic does not overlap with arithmetic. */
-static const sl_hardware core = {.flops_per_second = 5e10, .bytes_per_second = 1e10, .in_turn = true};
+static const sl_hardware core = {
+    .flops_per_second = 5e10, .bytes_per_second = 1e10, .in_turn = true};
 
 /* Returns the amounts by the op's cost function or, without one, the bytes of its arguments. */
 static void amount_of(const sli_work *w, double *flops, double *bytes) {
@@ -44,13 +45,13 @@ double sli_work_along(const sl_hardware *h, const sli_work *w, sl_curve_axis axi
   const sl_type *t = &w->out[0];
   double flops, bytes;
   switch (axis) {
-    case SL_CURVE_M: return rows(t);
-    case SL_CURVE_N: return last(t);
-    case SL_CURVE_K: return depth(w);
-    case SL_CURVE_POSITIONS: return positions(t);
-    case SL_CURVE_HEAD: return last(t) / SLI_MAX(w->attrs->heads, 1);
-    case SL_CURVE_DEVICES: return h->busy;
-    default: break;
+  case SL_CURVE_M: return rows(t);
+  case SL_CURVE_N: return last(t);
+  case SL_CURVE_K: return depth(w);
+  case SL_CURVE_POSITIONS: return positions(t);
+  case SL_CURVE_HEAD: return last(t) / SLI_MAX(w->attrs->heads, 1);
+  case SL_CURVE_DEVICES: return h->busy;
+  default: break;
   }
   amount_of(w, &flops, &bytes);
   return axis == SL_CURVE_FLOPS ? flops : axis == SL_CURVE_BYTES ? bytes : 1;
@@ -58,7 +59,8 @@ double sli_work_along(const sl_hardware *h, const sli_work *w, sl_curve_axis axi
 
 /* ---- row of a call -------------------------------------------------------------------------- */
 
-const char *const sli_traits[SLI_TRAITS] = {[SLI_TRAIT_TRANSPOSED] = "transposed", [SLI_TRAIT_PAGES] = "pages"};
+const char *const sli_traits[SLI_TRAITS] = {
+    [SLI_TRAIT_TRANSPOSED] = "transposed", [SLI_TRAIT_PAGES] = "pages"};
 
 static bool has_whole_pages(const sli_work *w) {
   enum { PAGE = 4096 };
@@ -128,7 +130,8 @@ double sli_work_seconds(const sl_hardware *h, const sli_work *w) {
     if (r->flops_per_second > 0) rate = r->flops_per_second;
   }
   double arithmetic = flops / rate, traffic = bytes / h->bytes_per_second;
-  return (h->in_turn || (r && r->in_turn) ? arithmetic + traffic : SLI_MAX(arithmetic, traffic)) + h->op_seconds;
+  return (h->in_turn || (r && r->in_turn) ? arithmetic + traffic : SLI_MAX(arithmetic, traffic)) +
+         h->op_seconds;
 }
 
 /* ---- calls of nodes and programs
@@ -158,7 +161,8 @@ double sli_call_seconds(const sl_hardware *h, const sli_node *n, const sl_type *
   return sli_work_seconds(h, &work);
 }
 
-double sli_call_of_program_seconds(const sl_hardware *h, const sl_program *p, int pieces, int call) {
+double sli_call_of_program_seconds(const sl_hardware *h, const sl_program *p, int pieces,
+                                   int call) {
   double sum = 0;
   if (!p->pieces) pieces = 1;
   for (int k = 0; k < pieces; k++) {

@@ -32,7 +32,8 @@ double sli_process_link_seconds(const sl_hardware *h, double bytes) {
   const sl_curve *c = &h->process_link;
   double x[SL_CURVE_DIMS];
   if (!c->seconds) return 0;
-  for (int d = 0; d < c->ndims; d++) x[d] = SLI_MAX(c->axis[d] == SL_CURVE_DEVICES ? h->busy : bytes, 1);
+  for (int d = 0; d < c->ndims; d++)
+    x[d] = SLI_MAX(c->axis[d] == SL_CURVE_DEVICES ? h->busy : bytes, 1);
   return sli_curve_at(c, x);
 }
 

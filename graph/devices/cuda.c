@@ -89,9 +89,20 @@ static sl_status cuda_place(sli_site *site) {
 static const char *bf16(void) { return "bf16"; }
 
 const sli_kind sli_kind_cuda = {
-    .name = "cuda", .form = "cuda[:N,N,...]", .read = read, .place = cuda_place, .imagine = imagine,
+    .name = "cuda",
+    .form = "cuda[:N,N,...]",
+    .read = read,
+    .place = cuda_place,
+    .imagine = imagine,
     .model = &sli_kind_timed,
-    .compute = &sl_queue_cuda, .host = &sl_queue_cpu, .copy = &sl_queue_cuda,
+    .compute = &sl_queue_cuda,
+    .host = &sl_queue_cpu,
+    .copy = &sl_queue_cuda,
     .memory = {&sl_memory_cuda, &sl_memory_pinned, &sl_memory_disk},
-    .move = {[SL_SPACE_HOST] = &sl_queue_cuda, [SL_SPACE_DISK] = &sl_queue_disk}, .direct = sli_nccl_find, .run_ahead = 2,
-    .computes = true, .times_calls = true, .bf16 = bf16, .narrow = true};
+    .move = {[SL_SPACE_HOST] = &sl_queue_cuda, [SL_SPACE_DISK] = &sl_queue_disk},
+    .direct = sli_nccl_find,
+    .run_ahead = 2,
+    .computes = true,
+    .times_calls = true,
+    .bf16 = bf16,
+    .narrow = true};

@@ -30,8 +30,8 @@ typedef struct sli_kind {
   /* Fills in the settings that a plan needs, where devices need not exist here. NULL: by
    * place(). */
   void (*imagine)(sli_site *site);
-  const struct sli_kind *model; /* kind that stands for it where nothing is computed; NULL:
-                                   itself */
+  const struct sli_kind *model;  /* kind that stands for it where nothing is computed; NULL:
+                                    itself */
   const struct sli_kind *hosted; /* for a modelled kind: the variant beside a host that has
                                     memory of its own and updates parameters there; NULL: the
                                     kind has such a host, or no variant */
@@ -41,17 +41,17 @@ typedef struct sli_kind {
   const sl_queue_ops *copy;    /* copies between the device's memory and the host's; NULL: they
                                   are one memory */
   const sl_memory_ops *memory[SL_SPACE_COUNT]; /* NULL: the process's memory */
-  const sl_queue_ops *move[SL_SPACE_COUNT]; /* transfers registers to and from this space; NULL:
-                                               none can be placed there */
-  sl_status (*direct)(void);   /* checks that links can connect its own memory and that of such a
-                                  device of another process; NULL: links use host memory */
-  int run_ahead;               /* run-ahead of the passes' queue */
-  bool cores;                  /* consists of host cores: so many threads for each device */
-  bool computes;               /* computes values; else only time passes */
-  bool modelled;               /* durations are known before the run */
-  bool times_calls;            /* measures calls, at little cost */
-  const char *(*bf16)(void);   /* returns how it multiplies bf16, NULL: it does not */
-  bool narrow;                 /* with bf16: computes on bf16 tensors */
+  const sl_queue_ops *move[SL_SPACE_COUNT];    /* transfers registers to and from this space; NULL:
+                                                  none can be placed there */
+  sl_status (*direct)(void); /* checks that links can connect its own memory and that of such a
+                                device of another process; NULL: links use host memory */
+  int run_ahead;             /* run-ahead of the passes' queue */
+  bool cores;                /* consists of host cores: so many threads for each device */
+  bool computes;             /* computes values; else only time passes */
+  bool modelled;             /* durations are known before the run */
+  bool times_calls;          /* measures calls, at little cost */
+  const char *(*bf16)(void); /* returns how it multiplies bf16, NULL: it does not */
+  bool narrow;               /* with bf16: computes on bf16 tensors */
 } sli_kind;
 
 /* Returns the kind of that name; name NULL: the default. Returns NULL if there is none. */

@@ -12,19 +12,37 @@ static bool read(const char **text, sli_arena *arena, sl_device_options *out) {
 static const char *bf16(void) { return "bf16"; }
 
 static const sli_kind timed_hosted = {
-    .name = "timed", .form = "timed[:N]", .read = read,
-    .compute = &sl_queue_timed, .host = &sl_queue_timed, .copy = &sl_queue_timed, .run_ahead = 1,
-    .memory = {[SL_SPACE_DEVICE] = &sl_memory_modelled}, .modelled = true,
+    .name = "timed",
+    .form = "timed[:N]",
+    .read = read,
+    .compute = &sl_queue_timed,
+    .host = &sl_queue_timed,
+    .copy = &sl_queue_timed,
+    .run_ahead = 1,
+    .memory = {[SL_SPACE_DEVICE] = &sl_memory_modelled},
+    .modelled = true,
     .move = {[SL_SPACE_HOST] = &sl_queue_timed, [SL_SPACE_DISK] = &sl_queue_timed},
-    .bf16 = bf16, .narrow = true};
+    .bf16 = bf16,
+    .narrow = true};
 
 const sli_kind sli_kind_timed = {
-    .name = "timed", .form = "timed[:N]", .read = read, .hosted = &timed_hosted,
-    .compute = &sl_queue_timed, .host = &sl_queue_null, .run_ahead = 1, .modelled = true,
+    .name = "timed",
+    .form = "timed[:N]",
+    .read = read,
+    .hosted = &timed_hosted,
+    .compute = &sl_queue_timed,
+    .host = &sl_queue_null,
+    .run_ahead = 1,
+    .modelled = true,
     .move = {[SL_SPACE_HOST] = &sl_queue_timed, [SL_SPACE_DISK] = &sl_queue_timed},
-    .bf16 = bf16, .narrow = true};
+    .bf16 = bf16,
+    .narrow = true};
 
 const sli_kind sli_kind_null = {
-    .name = "null", .form = "null[:N]", .read = read,
-    .compute = &sl_queue_null, .host = &sl_queue_null, .run_ahead = 1,
+    .name = "null",
+    .form = "null[:N]",
+    .read = read,
+    .compute = &sl_queue_null,
+    .host = &sl_queue_null,
+    .run_ahead = 1,
     .move = {[SL_SPACE_HOST] = &sl_queue_null, [SL_SPACE_DISK] = &sl_queue_null}};

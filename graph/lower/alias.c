@@ -28,8 +28,9 @@ typedef struct pass {
 static pass begin_pass(sli_lowering *l) {
   const sl_graph *g = l->in->g;
   size_t n = (size_t)l->nbuffers + 2;
-  pass p = {l, sli_calloc(n, sizeof *p.begin), sli_calloc((size_t)g->ntensors + 1, sizeof *p.tensors),
-            sli_calloc(n, sizeof *p.leaves), sli_calloc(n, sizeof *p.taken)};
+  pass p = {l, sli_calloc(n, sizeof *p.begin),
+            sli_calloc((size_t)g->ntensors + 1, sizeof *p.tensors), sli_calloc(n, sizeof *p.leaves),
+            sli_calloc(n, sizeof *p.taken)};
   int *end = p.begin + 1; /* counts of the buffers before while counting; each buffer's own end
                              when listing */
   for (int t = 0; t < g->ntensors; t++)
@@ -57,8 +58,9 @@ static void end_pass(pass *p) {
 /* True if the buffer has one slot of its own where it is made, and no other. */
 static bool has_one_slot(const pass *p, int at) {
   const sli_buffer *b = &p->l->buffers[at];
-  return b->producer != SL_NONE && b->bytes && !b->held && !b->initial && !b->valid_length && !b->eval && !b->transient &&
-         !b->slot_pool.least && b->source == SL_NONE && !sli_is_spilled(b) && !p->leaves[at] && !p->taken[at] &&
+  return b->producer != SL_NONE && b->bytes && !b->held && !b->initial && !b->valid_length &&
+         !b->eval && !b->transient && !b->slot_pool.least && b->source == SL_NONE &&
+         !sli_is_spilled(b) && !p->leaves[at] && !p->taken[at] &&
          sli_lower_given(p->l, b->role, sli_buffer_stage(p->l, b)) <= 1;
 }
 
@@ -83,8 +85,8 @@ static int find_activations(const pass *p, int task, const sli_buffer *gradient)
   for (int i = 0; i < g->ninputs; i++) {
     const sli_buffer *b = &p->l->buffers[g->inputs[i]];
     bool fits = sli_roles[b->role].activation && b->rate == SLI_PER_TICK && b->nconsumers == 1 &&
-                b->device == gradient->device && b->home == gradient->home && g->inputs[i] < gradient - p->l->buffers &&
-                has_one_slot(p, g->inputs[i]);
+                b->device == gradient->device && b->home == gradient->home &&
+                g->inputs[i] < gradient - p->l->buffers && has_one_slot(p, g->inputs[i]);
     if (fits && (best == SL_NONE || b->bytes > p->l->buffers[best].bytes)) best = g->inputs[i];
   }
   return best;
@@ -93,7 +95,8 @@ static int find_activations(const pass *p, int task, const sli_buffer *gradient)
 /* ---- places -------------------------------------------------------------------------- */
 
 static int by_offset(const void *a, const void *b, void *spots) {
-  const sli_spot *x = (const sli_spot *)spots + *(const int *)a, *y = (const sli_spot *)spots + *(const int *)b;
+  const sli_spot *x = (const sli_spot *)spots + *(const int *)a,
+                 *y = (const sli_spot *)spots + *(const int *)b;
   if (x->offset != y->offset) return x->offset < y->offset ? -1 : 1;
   return *(const int *)a - *(const int *)b;
 }
@@ -106,15 +109,16 @@ static void find_nodes(const sli_lowering *l, const sli_task *g, int at, bool ou
     for (int o = n->nout - 1; output && o >= 0; o--)
       if (n->out[o] && l->spots[n->out[o]->id].buffer == at) node[n->out[o]->id] = i;
     for (int a = 0; !output && a < n->nin; a++)
-      for (const sl_tensor *t = n->in[a]; t; t = t == n->in[a] && !n->rematerialized ? t->kept : NULL)
+      for (const sl_tensor *t = n->in[a]; t;
+           t = t == n->in[a] && !n->rematerialized ? t->kept : NULL)
         if (l->spots[t->id].buffer == at) node[t->id] = i;
   }
 }
 
 /* Lists the tensors of a buffer in all[], one entry per place, and returns the number of
  * entries. item[]: the entry of each, in the order of tensors. */
-static int list_lifetimes(pass *p, const sli_task *g, int at, bool output, int *node, int id, sli_lifetime *all,
-                          int *item) {
+static int list_lifetimes(pass *p, const sli_task *g, int at, bool output, int *node, int id,
+                          sli_lifetime *all, int *item) {
   sli_lowering *l = p->l;
   int n = p->begin[at + 1] - p->begin[at], count = 0;
   int *tensors = p->tensors + p->begin[at];
@@ -149,9 +153,11 @@ static void move(pass *p, int at, const size_t *offset, const int *item) {
 static bool lay_out(pass *p, int under, int over) {
   const sli_lowering *l = p->l;
   const sli_task *g = &l->tasks[l->buffers[over].producer];
-  int nunder = p->begin[under + 1] - p->begin[under], n = nunder + p->begin[over + 1] - p->begin[over];
+  int nunder = p->begin[under + 1] - p->begin[under],
+      n = nunder + p->begin[over + 1] - p->begin[over];
   sli_lifetime *all = sli_calloc((size_t)n, sizeof *all);
-  int *item = sli_calloc((size_t)n, sizeof *item), *node = sli_calloc((size_t)l->in->g->ntensors, sizeof *node);
+  int *item = sli_calloc((size_t)n, sizeof *item),
+      *node = sli_calloc((size_t)l->in->g->ntensors, sizeof *node);
   size_t *offset = sli_calloc((size_t)n, sizeof *offset);
   int count = list_lifetimes(p, g, under, false, node, 0, all, item);
   count += list_lifetimes(p, g, over, true, node, nunder, all + count, item + nunder);

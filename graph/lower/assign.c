@@ -17,7 +17,8 @@ typedef struct list {
 
 static sl_status assign_add(list *l, int device) {
   if (device >= l->total)
-    return sl_fail(SL_E_USAGE, "assign %s: there is no device %d: they are 0 to %d", l->text, device, l->total - 1);
+    return sl_fail(SL_E_USAGE, "assign %s: there is no device %d: they are 0 to %d", l->text,
+                   device, l->total - 1);
   if (l->place[device])
     return sl_fail(SL_E_USAGE, "assign %s: device %d is there twice", l->text, device);
   l->device[l->count] = device;
@@ -47,12 +48,16 @@ static sl_status read_run(list *l, const char **at) {
 static sl_status check_all(const list *l) {
   for (int d = 0; d < l->total; d++)
     if (!l->place[d])
-      return sl_fail(SL_E_USAGE, "assign %s: where is device %d? There are %d", l->text, d, l->total);
+      return sl_fail(SL_E_USAGE, "assign %s: where is device %d? There are %d", l->text, d,
+                     l->total);
   return SL_OK;
 }
 
 sl_status sli_assign_read(const char *text, int total, int *to) {
-  list l = {.text = text, .total = total, .device = to, .place = sli_calloc((size_t)total, sizeof *l.place)};
+  list l = {.text = text,
+            .total = total,
+            .device = to,
+            .place = sli_calloc((size_t)total, sizeof *l.place)};
   const char *at = text;
   sl_status status = read_run(&l, &at);
   while (!status && *at++ == ',') status = read_run(&l, &at);
@@ -73,8 +78,9 @@ char *sli_assign_format(const int *device, int n) {
   char *text = sli_strdup("");
   for (int i = 0, end; i < n; i = end) {
     for (end = i + 1; end < n && device[end] == device[end - 1] + 1; end++) {}
-    char *more = end > i + 1 ? sli_format("%s%s%d-%d", text, i ? "," : "", device[i], device[end - 1])
-                             : sli_format("%s%s%d", text, i ? "," : "", device[i]);
+    char *more = end > i + 1
+                     ? sli_format("%s%s%d-%d", text, i ? "," : "", device[i], device[end - 1])
+                     : sli_format("%s%s%d", text, i ? "," : "", device[i]);
     free(text);
     text = more;
   }

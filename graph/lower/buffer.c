@@ -2,8 +2,8 @@
 /* Tensors to buffers.
  *
  * A tensor that only its own task reads is in the task's workspace. Tensors with disjoint
- * lifetimes share offsets there, and an op may write its output in place of an input (in_place.c). A
- * tensor that other tasks read becomes part of a buffer. All tensors made by one task for the
+ * lifetimes share offsets there, and an op may write its output in place of an input (in_place.c).
+ * A tensor that other tasks read becomes part of a buffer. All tensors made by one task for the
  * same readers at the same rate form one buffer, because they become ready together and are
  * freed together. Parameters, gradient sums and optimizer state follow the same rule; they
  * differ in their rate (a slot lasts a whole step) and in the tasks that write them. */
@@ -205,8 +205,8 @@ static int summand_buffer(const sli_lowering *l, const sl_tensor *tensor, int de
   int at = t ? l->spots[t->id].buffer : SL_NONE;
   if (at == SL_NONE) return SL_NONE;
   const sli_buffer *b = &l->buffers[at];
-  bool fits = b->memory == SL_MEMORY_GRADIENTS && b->rate == SLI_PER_STEP &&
-              b->device == device && b->aliases == SL_NONE;
+  bool fits = b->memory == SL_MEMORY_GRADIENTS && b->rate == SLI_PER_STEP && b->device == device &&
+              b->aliases == SL_NONE;
   for (int i = 0; i < b->nconsumers; i++) fits &= l->tasks[b->consumers[i]].cls == SL_CLASS_C;
   return fits ? at : SL_NONE;
 }
@@ -215,8 +215,8 @@ static traits param_traits(const sli_lowering *l, traits t, const sl_tensor *ten
   t.rate = SLI_PER_STEP;
   t.role = SLI_ROLE_PARAM;
   t.initial = 1;
-  t.frozen = t.producer != SL_NONE && !tensor->update &&
-             sli_home_given(l->in->options, SLI_ROLE_PARAM);
+  t.frozen =
+      t.producer != SL_NONE && !tensor->update && sli_home_given(l->in->options, SLI_ROLE_PARAM);
   t.device = sli_lower_device(l, l->stage_of[tensor->home], tensor->rank);
   return t;
 }
@@ -240,8 +240,10 @@ static void set_role(sli_lowering *l, traits *t, const sl_tensor *tensor, bool s
 
 static traits tensor_traits(sli_lowering *l, const sli_uses *u, const sl_tensor *tensor) {
   int id = tensor->id;
-  traits t = {.producer = u->producer[id], .nconsumers = u->count[id],
-              .consumers = u->tasks[id], .aliases = SL_NONE};
+  traits t = {.producer = u->producer[id],
+              .nconsumers = u->count[id],
+              .consumers = u->tasks[id],
+              .aliases = SL_NONE};
   if (tensor->param) return param_traits(l, t, tensor);
   const sli_task *from = &l->tasks[t.producer];
   t.device = from->device;
@@ -259,9 +261,10 @@ static traits tensor_traits(sli_lowering *l, const sli_uses *u, const sl_tensor 
 /* ---- buffers ------------------------------------------------------------------------ */
 
 static bool same_traits(const sli_buffer *b, const traits *t) {
-  return !b->valid_length && b->producer == t->producer && b->nconsumers == t->nconsumers && b->rate == t->rate &&
-         b->eval == t->eval && b->role == t->role && b->held == t->held && b->transient == t->transient &&
-         b->device == t->device && b->aliases == t->aliases && b->frozen == t->frozen &&
+  return !b->valid_length && b->producer == t->producer && b->nconsumers == t->nconsumers &&
+         b->rate == t->rate && b->eval == t->eval && b->role == t->role && b->held == t->held &&
+         b->transient == t->transient && b->device == t->device && b->aliases == t->aliases &&
+         b->frozen == t->frozen &&
          (!t->nconsumers ||
           !memcmp(b->consumers, t->consumers, (size_t)t->nconsumers * sizeof *t->consumers));
 }
@@ -282,12 +285,19 @@ static const char *buffer_name(sli_lowering *l, const traits *t) {
 
 static int add_buffer(sli_lowering *l, const traits *t) {
   const char *name = buffer_name(l, t);
-  return sli_add_buffer(l, (sli_buffer){.name = name, .role = t->role,
-                                        .producer = t->producer, .nconsumers = t->nconsumers,
-                                        .consumers = t->consumers, .rate = t->rate, .eval = t->eval,
-                                        .memory = sli_roles[t->role].memory, .device = t->device,
-                                        .held = t->held, .transient = t->transient,
-                                        .aliases = t->aliases, .frozen = t->frozen,
+  return sli_add_buffer(l, (sli_buffer){.name = name,
+                                        .role = t->role,
+                                        .producer = t->producer,
+                                        .nconsumers = t->nconsumers,
+                                        .consumers = t->consumers,
+                                        .rate = t->rate,
+                                        .eval = t->eval,
+                                        .memory = sli_roles[t->role].memory,
+                                        .device = t->device,
+                                        .held = t->held,
+                                        .transient = t->transient,
+                                        .aliases = t->aliases,
+                                        .frozen = t->frozen,
                                         .initial = t->initial});
 }
 
@@ -317,10 +327,12 @@ static void buffer_tensor(sli_lowering *l, const sli_uses *u, const sl_tensor *t
  * the backward pass: it has no bytes then. One register of a stage stands for its activations:
  * the one from the first task of the forward pass to the last of the backward pass. */
 static void add_credit(sli_lowering *l, int forward, int backward, sli_role role) {
-  traits t = {.producer = forward, .nconsumers = 1,
+  traits t = {.producer = forward,
+              .nconsumers = 1,
               .consumers = sli_arena_alloc(&l->arena, sizeof(int)),
               .role = role,
-              .device = l->tasks[forward].device, .aliases = SL_NONE};
+              .device = l->tasks[forward].device,
+              .aliases = SL_NONE};
   t.consumers[0] = backward;
   widen_to_stage(l, &t);
   int at = find_buffer(l, &t);
@@ -368,11 +380,10 @@ static void lay_out_workspace(sli_lowering *l, int task, const sli_uses *u) {
       const sl_tensor *t = g->nodes[i]->out[o];
       if (t && l->spots[t->id].buffer == SL_NONE && u->in_place_of[t->id] == t->id)
         all[count++] = (sli_lifetime){t->id, u->first[t->id], u->last[t->id],
-                                  sli_lower_aligned(sl_type_bytes(&t->type)), 0};
+                                      sli_lower_aligned(sl_type_bytes(&t->type)), 0};
     }
   g->workspace_bytes = sli_lower_fit(all, count);
-  for (int i = 0; i < count; i++)
-    l->spots[all[i].id] = (sli_spot){SL_NONE, task, all[i].offset};
+  for (int i = 0; i < count; i++) l->spots[all[i].id] = (sli_spot){SL_NONE, task, all[i].offset};
   follow(l, g, u);
   free(all);
 }
@@ -389,10 +400,15 @@ static void begin_evaluation(sli_lowering *l, int load) {
   int *reader = sli_arena_alloc(&l->arena, sizeof *reader);
   *reader = load;
   sli_add_buffer(l, (sli_buffer){.name = sli_arena_format(&l->arena, "begin:%s", to->name),
-                                 .role = SLI_ROLE_EVAL, .producer = by, .nconsumers = 1,
-                                 .consumers = reader, .rate = SLI_PER_STEP, .eval = true,
+                                 .role = SLI_ROLE_EVAL,
+                                 .producer = by,
+                                 .nconsumers = 1,
+                                 .consumers = reader,
+                                 .rate = SLI_PER_STEP,
+                                 .eval = true,
                                  .memory = sli_roles[SLI_ROLE_EVAL].memory,
-                                 .device = l->tasks[by].device, .aliases = SL_NONE});
+                                 .device = l->tasks[by].device,
+                                 .aliases = SL_NONE});
 }
 
 static void begin_evaluations(sli_lowering *l) {
@@ -408,12 +424,17 @@ static void wait_for_delivery(sli_lowering *l, int load, int report) {
   const sl_source *source = l->tasks[load].nodes[0]->attrs.user;
   int *reader = sli_arena_alloc(&l->arena, sizeof *reader);
   *reader = load;
-  sli_add_buffer(l, (sli_buffer){.name = sli_arena_format(&l->arena, "back:%s", l->tasks[load].name),
-                                 .role = SLI_ROLE_BACK, .producer = report, .nconsumers = 1,
-                                 .consumers = reader, .rate = SLI_PER_TICK,
-                                 .memory = sli_roles[SLI_ROLE_BACK].memory,
-                                 .device = l->tasks[report].device, .aliases = SL_NONE,
-                                 .initial = source->behind});
+  sli_add_buffer(l,
+                 (sli_buffer){.name = sli_arena_format(&l->arena, "back:%s", l->tasks[load].name),
+                              .role = SLI_ROLE_BACK,
+                              .producer = report,
+                              .nconsumers = 1,
+                              .consumers = reader,
+                              .rate = SLI_PER_TICK,
+                              .memory = sli_roles[SLI_ROLE_BACK].memory,
+                              .device = l->tasks[report].device,
+                              .aliases = SL_NONE,
+                              .initial = source->behind});
 }
 
 static void wait_for_deliveries(sli_lowering *l) {

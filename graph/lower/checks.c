@@ -31,9 +31,9 @@ static void look(const sl_call *call) {
   it.nout = c->call->nout;
   it.out_type = c->call->out_type;
   if (!*c->rt || !it.op->check(&it)) return;
-  char *text = sli_format("op %s (%s), run by actor %s in step %lld, microbatch %d: %s", c->op,
-                          it.op->name, c->actor, (long long)call->tick.step + 1,
-                          call->tick.microbatch, sl_detail());
+  char *text =
+      sli_format("op %s (%s), run by actor %s in step %lld, microbatch %d: %s", c->op, it.op->name,
+                 c->actor, (long long)call->tick.step + 1, call->tick.microbatch, sl_detail());
   sl_runtime_fail(*c->rt, SL_E_INPUT, text);
   free(text);
 }
@@ -42,9 +42,13 @@ static const sl_op look_op = {.name = "check", .max_in = -1, .kernels = SL_CPU_K
 
 void sli_lower_check(const sli_lowering *l, int task, const sl_program_call *of,
                      sl_program_call *to) {
-  *to = (sl_program_call){.op = &look_op, .name = of->name,
-                          .attrs = {.user = checked_create(l, task, of)}, .nin = of->nin,
-                          .in_type = of->in_type, .in = of->in, .in_length = of->in_length};
+  *to = (sl_program_call){.op = &look_op,
+                          .name = of->name,
+                          .attrs = {.user = checked_create(l, task, of)},
+                          .nin = of->nin,
+                          .in_type = of->in_type,
+                          .in = of->in,
+                          .in_length = of->in_length};
 }
 
 /* ---- checks of outputs -------------------------------------------------------------- */
@@ -66,8 +70,7 @@ static double (*const readers[SL_DTYPE_COUNT])(const void *data, int64_t i) = {
 static int64_t checks_find(const sl_call *call, void *stream, int i, double *value) {
   const sl_type *type = &call->in_type[i];
   const void *data = call->in[i];
-  if (stream && data)
-    return sli_cuda_first_not_finite(type, data, call->scratch, stream, value);
+  if (stream && data) return sli_cuda_first_not_finite(type, data, call->scratch, stream, value);
   double (*at)(const void *, int64_t) = readers[type->dtype];
   int64_t n = at && data ? sl_type_elements(type) : 0;
   for (int64_t i = 0; i < n; i++)
@@ -78,10 +81,11 @@ static int64_t checks_find(const sl_call *call, void *stream, int i, double *val
 static void report(const sl_call *call, int output, int64_t element, double value) {
   const checked *c = call->attrs->user;
   char type[SL_TYPE_TEXT];
-  char *text = sli_format("%s, run by actor %s in step %lld, microbatch %d, has made element %lld of "
-                          "output %d, %s, %g", c->op, c->actor, (long long)call->tick.step + 1,
-                          call->tick.microbatch, (long long)element, output,
-                          sl_type_format(type, &call->in_type[output]), value);
+  char *text = sli_format(
+      "%s, run by actor %s in step %lld, microbatch %d, has made element %lld of "
+      "output %d, %s, %g",
+      c->op, c->actor, (long long)call->tick.step + 1, call->tick.microbatch, (long long)element,
+      output, sl_type_format(type, &call->in_type[output]), value);
   sl_runtime_fail(*c->rt, SL_E_NUMERIC, text);
   free(text);
 }
@@ -105,14 +109,19 @@ static size_t scratch(const sl_call *call, int threads) {
   return SLI_CUDA_FINITE_SCRATCH;
 }
 
-static const sl_kernel finite_kernels[] = {{.backend = "cpu", .run = check_here, .scratch = scratch},
-                                           {.backend = "cuda", .launch = checks_check, .scratch = scratch},
-                                           {0}};
+static const sl_kernel finite_kernels[] = {
+    {.backend = "cpu", .run = check_here, .scratch = scratch},
+    {.backend = "cuda", .launch = checks_check, .scratch = scratch},
+    {0}};
 static const sl_op finite_op = {.name = "finite", .max_in = -1, .kernels = finite_kernels};
 
 void sli_lower_finite(const sli_lowering *l, int task, const sl_program_call *of,
                       sl_program_call *to) {
-  *to = (sl_program_call){.op = &finite_op, .name = of->name,
-                          .attrs = {.user = checked_create(l, task, of)}, .nin = of->nout,
-                          .in_type = of->out_type, .in = of->out, .in_length = of->out_length};
+  *to = (sl_program_call){.op = &finite_op,
+                          .name = of->name,
+                          .attrs = {.user = checked_create(l, task, of)},
+                          .nin = of->nout,
+                          .in_type = of->out_type,
+                          .in = of->out,
+                          .in_length = of->out_length};
 }

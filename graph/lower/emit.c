@@ -20,7 +20,8 @@ static bool updates_last(const sl_graph *g) {
 }
 
 static sl_queue pass_queue(const sli_lowering *l, int device) {
-  sl_queue q = {.ops = l->in->kind->compute, .run_ahead = l->in->kind->run_ahead,
+  sl_queue q = {.ops = l->in->kind->compute,
+                .run_ahead = l->in->kind->run_ahead,
                 .look_ahead = l->in->options->schedule.look_ahead};
   for (int c = 0; c < SL_CLASS_COUNT; c++) {
     int order, rank;
@@ -38,9 +39,13 @@ static sl_queue pass_queue(const sli_lowering *l, int device) {
 /* Returns the queue of a host thread. `apart`: passes that are only launched never wait for it. */
 static sl_queue host_queue(const sli_lowering *l, bool apart) {
   const sli_kind *kind = l->in->kind;
-  const sl_queue_ops *served = kind->modelled && l->in->g->options.serve ? &sl_queue_ends : kind->host;
-  return (sl_queue){.ops = served, .threads = 1, .space = sli_kind_host_space(kind),
-                    .run_ahead = 1, .apart = apart};
+  const sl_queue_ops *served =
+      kind->modelled && l->in->g->options.serve ? &sl_queue_ends : kind->host;
+  return (sl_queue){.ops = served,
+                    .threads = 1,
+                    .space = sli_kind_host_space(kind),
+                    .run_ahead = 1,
+                    .apart = apart};
 }
 
 static int32_t *per_device(sli_lowering *l) {
@@ -74,7 +79,8 @@ static void add_queues(sli_lowering *l) {
   q->source = per_device(l);
   for (int i = 0; i < l->ntasks; i++) /* data from outside must not hold up anything else */
     if (sli_waits(&l->tasks[i]))
-      q->source[l->tasks[i].device] = add_queue(l, "source", l->tasks[i].device, host_queue(l, true));
+      q->source[l->tasks[i].device] =
+          add_queue(l, "source", l->tasks[i].device, host_queue(l, true));
   for (int d = 0; d < n && l->store; d++)
     q->store[d] = add_queue(l, "store", d, host_queue(l, true));
 }
@@ -101,26 +107,31 @@ static int32_t add_transfer_queue(sli_lowering *l, int device, const sli_transfe
   if (r->homes) {
     const sl_queue_ops *ops = kind->move[transfer->home];
     const char *name = sl_plan_format(l->plan, "%s.%s", r->name, sl_space_name(transfer->home));
-    return add_queue(l, name, device, (sl_queue){.ops = ops, .apart = ops->blocks,
-                                                      .run_ahead = ops->blocks ? 1 : kind->run_ahead});
+    return add_queue(
+        l, name, device,
+        (sl_queue){
+            .ops = ops, .apart = ops->blocks, .run_ahead = ops->blocks ? 1 : kind->run_ahead});
   }
   if (!r->ops)
-    return add_queue(l, r->name, device, (sl_queue){.ops = kind->copy,
-                                                       .run_ahead = kind->run_ahead});
-  return sl_plan_add_queue(
-      l->plan, (sl_queue){.name = sl_plan_format(l->plan, "%s@%d>%d", r->name, device, transfer->to),
-                          .device = device, .ops = r->ops, .class_order = {[SL_CLASS_U] = r->updates},
-                          .run_ahead = r->in_turn ? 1 : l->in->m * l->in->k});
+    return add_queue(l, r->name, device,
+                     (sl_queue){.ops = kind->copy, .run_ahead = kind->run_ahead});
+  return sl_plan_add_queue(l->plan, (sl_queue){.name = sl_plan_format(l->plan, "%s@%d>%d", r->name,
+                                                                      device, transfer->to),
+                                               .device = device,
+                                               .ops = r->ops,
+                                               .class_order = {[SL_CLASS_U] = r->updates},
+                                               .run_ahead = r->in_turn ? 1 : l->in->m * l->in->k});
 }
 
-static int32_t transfer_queue(sli_lowering *l, transfer_queues *x, int device, const sli_transfer_task *transfer) {
+static int32_t transfer_queue(sli_lowering *l, transfer_queues *x, int device,
+                              const sli_transfer_task *transfer) {
   int to = sli_transfer_kinds[transfer->kind].ops ? transfer->to : device;
   for (int i = x->newest[device]; i != SL_NONE; i = x->all[i].before)
     if (x->all[i].kind == transfer->kind && x->all[i].home == transfer->home && x->all[i].to == to)
       return x->all[i].queue;
   SLI_GROW(x->all, x->count, x->capacity);
-  transfer_queue_at at = {transfer->kind, transfer->home, to, add_transfer_queue(l, device, transfer),
-                          x->newest[device]};
+  transfer_queue_at at = {transfer->kind, transfer->home, to,
+                          add_transfer_queue(l, device, transfer), x->newest[device]};
   x->all[x->count] = at;
   x->newest[device] = (int)x->count++;
   return at.queue;
@@ -135,7 +146,8 @@ static bool passes_memory(const sli_lowering *l, const sli_task *g) {
 static int32_t queue_of(sli_lowering *l, transfer_queues *x, const sli_task *g) {
   const sli_queues *q = &l->queues;
   const sli_transfer_task memory = {.kind = SLI_TRANSFER_MEMORY, .to = g->device};
-  if (g->transfer && !sli_lower_is_in_line(l, g)) return transfer_queue(l, x, g->device, g->transfer);
+  if (g->transfer && !sli_lower_is_in_line(l, g))
+    return transfer_queue(l, x, g->device, g->transfer);
   if (passes_memory(l, g)) return transfer_queue(l, x, g->device, &memory);
   if (sli_waits(g)) return q->source[g->device];
   if (g->rate == SLI_PER_STORE) return q->store[g->device];
@@ -163,16 +175,19 @@ static const char *device_name(const sli_lowering *l, int d) {
 static int emit_place_of(const sli_lowering *l, int device, int axis) {
   const sli_grid *grid = &l->in->grid;
   if (axis == SLI_AXIS_STAGES) return sli_along_of(l->in, device);
-  return grid->alike ? 0 : sli_rank_member(grid, sli_rank_of(l->in, device), sli_axis_factors(axis));
+  return grid->alike ? 0
+                     : sli_rank_member(grid, sli_rank_of(l->in, device), sli_axis_factors(axis));
 }
 
 static void add_device(sli_lowering *l, int d) {
   const sl_device_options *o = &l->in->options->devices;
-  sl_device device = {.name = device_name(l, d),
-                      .kind = l->in->kind->name,
-                      .process = sl_device_process(d, l->in->devices, l->in->options->parallel.processes),
-                      .number = sli_lower_number(l->in, d),
-                      .threads = SLI_MAX(o->threads, 1), .budget_bytes = o->budget_bytes};
+  sl_device device = {
+      .name = device_name(l, d),
+      .kind = l->in->kind->name,
+      .process = sl_device_process(d, l->in->devices, l->in->options->parallel.processes),
+      .number = sli_lower_number(l->in, d),
+      .threads = SLI_MAX(o->threads, 1),
+      .budget_bytes = o->budget_bytes};
   for (int a = 0; a < SLI_AXES; a++) device.at[sli_axes[a].at] = emit_place_of(l, d, a);
   for (int s = 0; s < SL_SPACE_COUNT; s++) device.room[s].memory = l->in->kind->memory[s];
   device.room[SL_SPACE_DISK].path = l->in->options->memory.homes.disk;
@@ -195,14 +210,18 @@ static sl_status add_devices(sli_lowering *l) {
   const char *name = l->in->kind->name;
   int ranks = sli_grid_ranks(&l->in->grid), all = l->in->p * ranks;
   if (o->count && o->count != all && ranks > 1)
-    return sl_fail(SL_E_USAGE, "%d %s devices were given, but %d pipeline stages of %d devices "
-                   "each need %d", o->count, name, l->in->p, ranks, all);
+    return sl_fail(SL_E_USAGE,
+                   "%d %s devices were given, but %d pipeline stages of %d devices "
+                   "each need %d",
+                   o->count, name, l->in->p, ranks, all);
   if (o->count && o->count != all)
     return sl_fail(SL_E_USAGE, "%d %s devices were given, but %d pipeline stages need %d", o->count,
                    name, l->in->p, l->in->p);
   if (l->in->options->parallel.processes > l->in->devices)
-    return sl_fail(SL_E_USAGE, "%d processes are too many for %d pipeline devices: each drives at "
-                   "least one (parallel.stages)", l->in->options->parallel.processes, l->in->devices);
+    return sl_fail(SL_E_USAGE,
+                   "%d processes are too many for %d pipeline devices: each drives at "
+                   "least one (parallel.stages)",
+                   l->in->options->parallel.processes, l->in->devices);
   for (int d = 0; d < l->in->devices; d++) add_device(l, d);
   size_workspaces(l);
   add_queues(l);
@@ -236,21 +255,30 @@ static void add_register(sli_lowering *l, sli_buffer *b) {
   const sli_visits *visits = sli_buffer_visits(l, b);
   const int32_t *lengths = sli_lower_expected_table(l, b->valid_length, visits);
   b->reg = sl_plan_add_register(
-      l->plan, (sl_register){.name = b->name, .quota_name = sli_roles[b->role].name,
-                             .quota = b->quota,
-                             .quota_most = b->quota_most,
-                             .pool = pooled ? b->device : SL_NONE,
-                             .kept = pooled ? l->in->k : 0, /* slots of one microbatch */
-                             .initial = b->held ? 0 : b->initial, .held = b->held,
-                             .device = b->device, .space = b->home,
-                             .memory = b->memory, .slot_bytes = b->bytes,
-                             .payload_bytes = b->payload_bytes, .aside = b->aside,
-                             .rows = b->valid_length ? (int32_t)b->valid_length->rows : 0,
-                             .nlengths = !lengths ? 0 : visits ? visits->count : sli_lower_ticks(l, false),
-                             .lengths = lengths,
-                             .shares = b->slot_pool.leader == SL_NONE ? 0 : l->buffers[b->slot_pool.leader].reg + 1,
-                             .aliases = aliased_register(l, b),
-                             .activation = b->activation});
+      l->plan,
+      (sl_register){
+          .name = b->name,
+          .quota_name = sli_roles[b->role].name,
+          .quota = b->quota,
+          .quota_most = b->quota_most,
+          .pool = pooled ? b->device : SL_NONE,
+          .kept = pooled ? l->in->k : 0, /* slots of one microbatch */
+          .initial = b->held ? 0 : b->initial,
+          .held = b->held,
+          .device = b->device,
+          .space = b->home,
+          .memory = b->memory,
+          .slot_bytes = b->bytes,
+          .payload_bytes = b->payload_bytes,
+          .aside = b->aside,
+          .rows = b->valid_length ? (int32_t)b->valid_length->rows : 0,
+          .nlengths = !lengths ? 0
+                      : visits ? visits->count
+                               : sli_lower_ticks(l, false),
+          .lengths = lengths,
+          .shares = b->slot_pool.leader == SL_NONE ? 0 : l->buffers[b->slot_pool.leader].reg + 1,
+          .aliases = aliased_register(l, b),
+          .activation = b->activation});
 }
 
 /* ---- order --------------------------------------------------------------------------- */
@@ -298,7 +326,8 @@ static int32_t port_map(sli_lowering *l, const sli_task *g, const sli_buffer *b,
   if (b->rate == SLI_PER_LEAVING) return sli_lower_leaving_map(l, g);
   bool updates = b->initial && b->producer == (int)(g - l->tasks);
   if (updates) return sl_plan_map_lag(plan, 1, output ? b->initial : b->initial - 1);
-  if (b->rate == SLI_PER_STORE && g->rate != SLI_PER_STORE) return sparse_map(l, l->in->options->store.every);
+  if (b->rate == SLI_PER_STORE && g->rate != SLI_PER_STORE)
+    return sparse_map(l, l->in->options->store.every);
   if (b->eval && !g->eval) return sparse_map(l, l->in->g->options.eval_every);
   if (g->rate >= SLI_PER_STEP) return sl_plan_map_each(plan);
   if (b->rate == SLI_PER_STEP) return sl_plan_map_span(plan, (uint32_t)sli_lower_firings(l, g));
@@ -331,7 +360,8 @@ static void add_pieces(sli_lowering *l) {
     int v = 0;
     while (g->variant_lengths[v] != g->lengths[k]) v++;
     l->cut.pieces[k] = l->cut.leaving[k] = (sl_program_piece){row, g->lengths[k], v};
-    if (l->in->leaving != SL_NONE && sli_lower_leaves(l, k)) l->cut.leaving[k].variant += g->nvariants;
+    if (l->in->leaving != SL_NONE && sli_lower_leaves(l, k))
+      l->cut.leaving[k].variant += g->nvariants;
     row += g->lengths[k];
   }
 }
@@ -371,7 +401,7 @@ static bool is_for_params(const sli_task *g) {
 /* Sets the priority of a task among others of its device, by the schedule. */
 static void set_priority(const sli_lowering *l, const sli_task *g, sl_actor *a) {
   a->urgent = g->transfer && sli_lower_is_in_line(l, g);
-  if (g->transfer) return; /* in order of the data */
+  if (g->transfer) return;       /* in order of the data */
   if (sli_lower_goes_on(l, g)) { /* before passes that have not begun */
     a->urgent = true;
     set_turn(l, g, a);
@@ -383,8 +413,8 @@ static void set_priority(const sli_lowering *l, const sli_task *g, sl_actor *a) 
   const sli_schedule *row = l->pick.schedule;
   sli_at at = sli_lower_at(l, g->stage);
   int order;
-  sli_schedule_order(row, l->in->p, l->in->m, in_line && g->backward ? SL_CLASS_B : g->cls, g->chunk, &order,
-                     &a->rank);
+  sli_schedule_order(row, l->in->p, l->in->m, in_line && g->backward ? SL_CLASS_B : g->cls,
+                     g->chunk, &order, &a->rank);
   sli_formula *rank = g->cls == SL_CLASS_F ? row->rank_f : row->rank_b;
   if (rank) a->rank += rank(&at);
   if (row->grouped) set_groups(l, a);
@@ -407,7 +437,8 @@ static int32_t firing_ticks(sli_lowering *l, const sli_task *g) {
   if (n > 1 && !g->eval) return tick_map(l, g);
   sl_map_entry *entries = sli_calloc((size_t)n, sizeof *entries);
   for (int32_t i = 0; i < n; i++) /* tasks that fire less often fire after their ticks */
-    entries[i] = (sl_map_entry){g->eval ? (int32_t)((int64_t)(i + 1) * all / n) - 1 : all - n + i, SL_FIRST | SL_LAST};
+    entries[i] = (sl_map_entry){g->eval ? (int32_t)((int64_t)(i + 1) * all / n) - 1 : all - n + i,
+                                SL_FIRST | SL_LAST};
   int32_t map = sl_plan_add_map(l->plan, (uint32_t)n, all, entries);
   free(entries);
   return map;
@@ -417,17 +448,25 @@ static void add_actor(sli_lowering *l, transfer_queues *x, int task) {
   sli_task *g = &l->tasks[task];
   sl_plan *plan = l->plan;
   if (!g->transfer) g->seconds = sli_lower_seconds(l, g) * sli_lower_slowdown(x->slowdowns, g);
-  sl_actor a = {.name = g->name, .cls = g->cls, .queue = queue_of(l, x, g), .stage = g->stage,
-                .chunk = g->chunk, .firings_per_step = sli_lower_firings(l, g),
-                .every = every_of(l, g), .ticks = firing_ticks(l, g),
-                .own_ticks = g->eval ? sli_lower_ticks(l, true) : 0,
-                .nin = g->ninputs, .nout = g->noutputs, .source = is_source(l, g),
-                .in = task_ports(l, g, false), .out = task_ports(l, g, true),
-                .bases = sli_visits_bases(l, g),
-                .program = sli_lower_program(l, task),
-                .seconds = g->transfer ? sli_lower_copied(l, g, 0) : g->seconds,
-                .seconds_table = sli_lower_seconds_table(
-                    l, g, sli_lower_slowdown(x->slowdowns, g))};
+  sl_actor a = {
+      .name = g->name,
+      .cls = g->cls,
+      .queue = queue_of(l, x, g),
+      .stage = g->stage,
+      .chunk = g->chunk,
+      .firings_per_step = sli_lower_firings(l, g),
+      .every = every_of(l, g),
+      .ticks = firing_ticks(l, g),
+      .own_ticks = g->eval ? sli_lower_ticks(l, true) : 0,
+      .nin = g->ninputs,
+      .nout = g->noutputs,
+      .source = is_source(l, g),
+      .in = task_ports(l, g, false),
+      .out = task_ports(l, g, true),
+      .bases = sli_visits_bases(l, g),
+      .program = sli_lower_program(l, task),
+      .seconds = g->transfer ? sli_lower_copied(l, g, 0) : g->seconds,
+      .seconds_table = sli_lower_seconds_table(l, g, sli_lower_slowdown(x->slowdowns, g))};
   a.nseconds = a.seconds_table ? sli_lower_ticks(l, false) : 0;
   set_priority(l, g, &a);
   g->actor = sl_plan_add_actor(plan, a);
@@ -437,8 +476,8 @@ static void add_actor(sli_lowering *l, transfer_queues *x, int task) {
 static void add_actors(sli_lowering *l, transfer_queues *x, int task) {
   const sli_task *g = &l->tasks[task];
   for (int i = 0; i < g->ninputs; i++) {
-    int by = l->buffers[g->inputs[i]].source == SL_NONE ? SL_NONE
-                                                        : l->buffers[g->inputs[i]].producer;
+    int by =
+        l->buffers[g->inputs[i]].source == SL_NONE ? SL_NONE : l->buffers[g->inputs[i]].producer;
     if (by != SL_NONE && l->tasks[by].actor == SL_NONE) add_actors(l, x, by);
   }
   add_actor(l, x, task);
@@ -448,15 +487,23 @@ static void add_actors(sli_lowering *l, transfer_queues *x, int task) {
  * stage no other stage waits for its passes. */
 static sl_status finish(sli_lowering *l) {
   const sl_lower_options *o = l->in->options;
-  bool even = sli_cost_is_given(&o->simulation.cost) && !o->simulation.cost.nstages, modelled = l->in->kind->modelled && l->in->p > 1;
+  bool even = sli_cost_is_given(&o->simulation.cost) && !o->simulation.cost.nstages,
+       modelled = l->in->kind->modelled && l->in->p > 1;
   bool *aside = sli_arena_alloc(&l->arena, (size_t)l->plan->nactors * sizeof *aside);
   for (int i = 0; i < l->ntasks; i++)
     if (l->tasks[i].actor != SL_NONE) aside[l->tasks[i].actor] = l->tasks[i].eval;
   bool derived = !o->schedule.order || !strcmp(o->schedule.order, "derive");
   sl_status status = sli_order_passes(&(sli_pass_order){
-      .plan = l->plan, .ndevices = l->in->devices, .queues = l->queues.pass, .aside = aside,
-      .given = o->schedule.order ? o->schedule.order : l->in->in_line && l->in->ranks > 1 ? "derive" : NULL,
-      .tuned = l->pick.tune.order, .split = l->pick.split, .improve = modelled && !even && !o->simulation.any_order,
+      .plan = l->plan,
+      .ndevices = l->in->devices,
+      .queues = l->queues.pass,
+      .aside = aside,
+      .given = o->schedule.order                    ? o->schedule.order
+               : l->in->in_line && l->in->ranks > 1 ? "derive"
+                                                    : NULL,
+      .tuned = l->pick.tune.order,
+      .split = l->pick.split,
+      .improve = modelled && !even && !o->simulation.any_order,
       .latency = modelled && !o->simulation.any_order && l->pick.schedule->fixed_order &&
                  (sli_lower_crossing(l->in) > 0 || l->in->in_line)});
   /* the proof fails as well, and says how to fix it */
@@ -469,8 +516,8 @@ sl_status sli_lower_emit(sli_lowering *l) {
   l->numbers = sli_arena_alloc(&l->arena, (size_t)l->in->g->ntensors * sizeof *l->numbers);
   sl_status status = add_devices(l);
   if (status) return status;
-  transfer_queues x = {
-      .newest = sli_arena_alloc(&l->arena, (size_t)l->in->devices * sizeof *x.newest)};
+  transfer_queues x = {.newest =
+                           sli_arena_alloc(&l->arena, (size_t)l->in->devices * sizeof *x.newest)};
   for (int d = 0; d < l->in->devices; d++) x.newest[d] = SL_NONE;
   add_pools(l);
   add_pieces(l);

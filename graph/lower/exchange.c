@@ -35,7 +35,8 @@ static sli_half half_of(const sli_node *n) {
   if (n->remote_axis == SLI_AXIS_EXPERT) return SLI_ALL_TO_ALL;
   if (n->op != &sl_op_join) return SLI_REDUCE_SCATTER;
   const sli_node *from = n->in[0] ? n->in[0]->producer : NULL;
-  return from && from->cls == SL_CLASS_C && from->op == &sl_op_slice ? SLI_ALL_TO_ALL : SLI_ALL_GATHER;
+  return from && from->cls == SL_CLASS_C && from->op == &sl_op_slice ? SLI_ALL_TO_ALL
+                                                                     : SLI_ALL_GATHER;
 }
 
 /* Returns the ratio of sent to computed bytes: gradients of parameters may be sent in a smaller
@@ -49,15 +50,18 @@ static double as_sent(const sl_hardware *h, const sli_node *n) {
 bool sli_lower_is_measured(const sli_lowering *l, const sli_node *n) {
   const sli_axis_link *link = &l->in->grid.link[n->remote_axis];
   if (n->cls != SL_CLASS_C) return false;
-  if (n->op == &sl_op_slice) return link->measured && link->measured[SL_EXCHANGE_ALL_TO_ALL].seconds;
+  if (n->op == &sl_op_slice)
+    return link->measured && link->measured[SL_EXCHANGE_ALL_TO_ALL].seconds;
   return sli_exchange_is_measured(link, half_of(n));
 }
 
-void sli_lower_received(const sli_lowering *l, const sli_task *g, double to[SLI_AXES][SLI_ALL_TO_ALL + 1]) {
+void sli_lower_received(const sli_lowering *l, const sli_task *g,
+                        double to[SLI_AXES][SLI_ALL_TO_ALL + 1]) {
   memset(to, 0, SLI_AXES * sizeof *to);
   for (int i = 0; i < g->nnodes; i++) {
     const sli_node *n = g->nodes[i];
-    to[n->remote_axis][half_of(n)] += received(l, n) * as_sent(l->in->options->simulation.hardware, n);
+    to[n->remote_axis][half_of(n)] +=
+        received(l, n) * as_sent(l->in->options->simulation.hardware, n);
   }
 }
 
@@ -82,7 +86,8 @@ uint64_t (*sli_lower_exchanged(const sli_lowering *l, sli_arena *arena))[SLI_AXE
   for (int i = 0; i < l->ntasks; i++) {
     const sli_task *g = &l->tasks[i];
     for (int n = 0; n < g->nnodes; n++)
-      sum[g->device][g->nodes[n]->remote_axis] += received(l, g->nodes[n]) * sli_lower_times(l, g->rate);
+      sum[g->device][g->nodes[n]->remote_axis] +=
+          received(l, g->nodes[n]) * sli_lower_times(l, g->rate);
   }
   for (int d = 0; d < l->in->devices; d++)
     for (int a = 0; a < SLI_AXES; a++) to[d][a] = (uint64_t)llround(sum[d][a]);

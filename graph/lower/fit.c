@@ -29,7 +29,8 @@ size_t sli_lower_fit(sli_lifetime *all, int count) {
   for (int i = 0, at; i < count; i++) {
     all[i].offset = lowest_fit(placed, i, &all[i]);
     end = SLI_MAX(end, all[i].offset + all[i].bytes);
-    for (at = i; at > 0 && placed[at - 1]->offset > all[i].offset; at--) placed[at] = placed[at - 1];
+    for (at = i; at > 0 && placed[at - 1]->offset > all[i].offset; at--)
+      placed[at] = placed[at - 1];
     placed[at] = &all[i];
   }
   free(placed);

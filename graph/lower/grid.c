@@ -7,8 +7,8 @@
 #include "graph/share/share.h"
 #include "graph/lower/ir.h"
 
-static sl_status choose_rows(const sli_inputs *in, const sli_dim *dims, const sli_grid *grid, int axis,
-                             sli_choice *out) {
+static sl_status choose_rows(const sli_inputs *in, const sli_dim *dims, const sli_grid *grid,
+                             int axis, sli_choice *out) {
   const sl_lower_options *o = in->options;
   sl_status status = sli_choose_rows(in->g, dims, grid, axis, out);
   if (!status && axis == SLI_AXIS_SEQUENCE && in->other) out->runner_up = sli_strdup(in->other);
@@ -20,8 +20,9 @@ static void print_sharing(const sli_inputs *in, const sli_grid *grid, const sli_
   sli_choice_print(in->g, grid, choice, out);
   if (in->barriers)
     fprintf(out, "each stage has some of the words, and a microbatch waits for all stages %s\n",
-            in->barriers == 1 ? "once: the products of the logits' gradient are made before the sums are known"
-                              : "twice: for the sums, and for the products of the logits' gradient");
+            in->barriers == 1
+                ? "once: the products of the logits' gradient are made before the sums are known"
+                : "twice: for the sums, and for the products of the logits' gradient");
 }
 
 sl_status sli_lower_share_out(const sli_inputs *in) {
@@ -33,11 +34,14 @@ sl_status sli_lower_share_out(const sli_inputs *in) {
   sl_status status = sli_dims_find(g, &dims);
   for (int a = 0; a < SLI_AXES && !status; a++) {
     bool experts = a == SLI_AXIS_EXPERT && grid->folded;
-    if ((grid->size[a] > 1 && sli_axes[a].rows) || experts) status = choose_rows(in, dims, grid, a, &choice[a]);
+    if ((grid->size[a] > 1 && sli_axes[a].rows) || experts)
+      status = choose_rows(in, dims, grid, a, &choice[a]);
   }
   if (!status && grid->folded) status = sli_choose_tokens(g, dims, &choice[SLI_AXIS_EXPERT], grid);
-  const sli_tensor_search search = {g, dims, grid, o->parallel.free_data, o->parallel.ngiven, o->parallel.given, choice};
-  if (!status && sli_choice_size(grid, SLI_AXIS_TENSOR) > 1) status = sli_choose_tensor(&search, tensor);
+  const sli_tensor_search search = {
+      g, dims, grid, o->parallel.free_data, o->parallel.ngiven, o->parallel.given, choice};
+  if (!status && sli_choice_size(grid, SLI_AXIS_TENSOR) > 1)
+    status = sli_choose_tensor(&search, tensor);
   if (!status && tensor->of && o->print.sharing) status = sli_find_runner_up(&search, tensor);
   if (in->barriers) over.size[SLI_AXIS_STAGES] = in->p;
   if (!status && in->barriers)
@@ -64,7 +68,8 @@ sl_status sli_lower_check_given(const sl_lower_options *o) {
     const sl_given_sbp *given = &o->parallel.given[i];
     char text[SLI_SBP_TEXT];
     if (sli_choice_size(&grid, given->axis) == 1 && given->sbp.kind != SL_BROADCAST)
-      return sl_fail(SL_E_USAGE, "%s cannot lie as %s: stages have one device along the %s axis (%s)",
+      return sl_fail(SL_E_USAGE,
+                     "%s cannot lie as %s: stages have one device along the %s axis (%s)",
                      given->name, sli_sbp_format(text, given->sbp), sli_axes[given->axis].name,
                      sli_axes[given->axis].option);
   }

@@ -37,8 +37,9 @@ static bool names_movable(const sl_home *h) {
 static bool has_versions(const sl_lower_options *o) {
   bool two = false;
   for (int i = 0; i < o->memory.nquotas; i++)
-    two |= o->memory.quotas[i].slots > 1 && sli_quota_names(&o->memory.quotas[i], sli_roles[SLI_ROLE_PARAM].name,
-                                                     o->memory.quotas[i].stage);
+    two |= o->memory.quotas[i].slots > 1 &&
+           sli_quota_names(&o->memory.quotas[i], sli_roles[SLI_ROLE_PARAM].name,
+                           o->memory.quotas[i].stage);
   return two;
 }
 
@@ -55,22 +56,26 @@ static sl_status home_check(const sli_inputs *in, const sl_home *h) {
   const sl_graph *g = in->g;
   const char *space = sl_space_name(h->space);
   if (!names_movable(h))
-    return sl_fail(SL_E_USAGE, "home %s=%s: only act, act.b, act.w, kv, state and weights can live "
+    return sl_fail(SL_E_USAGE,
+                   "home %s=%s: only act, act.b, act.w, kv, state and weights can live "
                    "elsewhere",
                    h->name, space);
   if (h->block && !finds_block(g, h))
     return sl_fail(SL_E_USAGE, "home %s@%s=%s: the model has no block of that name; its last is %s",
                    h->name, h->block, space, g->blocks[g->nblocks - 1].name);
   if (h->space != SL_SPACE_DEVICE && sli_home_names(h, SLI_ROLE_PARAM) && has_versions(in->options))
-    return sl_fail(SL_E_USAGE, "home %s=%s: parameters in two slots (memory.quotas param=2) stay on their "
-                   "device", h->name, space);
+    return sl_fail(SL_E_USAGE,
+                   "home %s=%s: parameters in two slots (memory.quotas param=2) stay on their "
+                   "device",
+                   h->name, space);
   if (h->space != SL_SPACE_DEVICE && !in->kind->move[h->space])
     return sl_fail(SL_E_USAGE, "home %s=%s: of %s devices nothing can live there%s", h->name, space,
-                   in->kind->name, h->space == SL_SPACE_HOST
-                                       ? ": their memory is the host's" : "");
+                   in->kind->name, h->space == SL_SPACE_HOST ? ": their memory is the host's" : "");
   if (h->space != SL_SPACE_DEVICE && names_keys(h) && !in->layers)
-    return sl_fail(SL_E_USAGE, "home %s=%s: keys and values go there and back piece by piece, block "
-                   "after block (--pieces K schedule.piece_order layers)", h->name, space);
+    return sl_fail(SL_E_USAGE,
+                   "home %s=%s: keys and values go there and back piece by piece, block "
+                   "after block (--pieces K schedule.piece_order layers)",
+                   h->name, space);
   return SL_OK;
 }
 
@@ -114,7 +119,8 @@ static sl_space wanted(const sli_lowering *l, const sli_buffer *b) {
   sl_space space = SL_SPACE_DEVICE;
   for (int i = 0; i < l->in->options->memory.homes.count; i++) {
     const sl_home *h = &l->in->options->memory.homes.of[i];
-    if (sli_home_names(h, b->role) && (!h->block || sli_pattern_finds(h->block, block))) space = h->space;
+    if (sli_home_names(h, b->role) && (!h->block || sli_pattern_finds(h->block, block)))
+      space = h->space;
   }
   return space;
 }
@@ -166,7 +172,8 @@ static bool is_looked_up(const sli_lowering *l, int buffer) {
   const sl_graph *g = l->in->g;
   bool table = false;
   for (int i = 0; i < g->nnodes; i++)
-    if (g->nodes[i]->op == &sl_op_embedding_served) table |= l->spots[g->nodes[i]->in[1]->id].buffer == buffer;
+    if (g->nodes[i]->op == &sl_op_embedding_served)
+      table |= l->spots[g->nodes[i]->in[1]->id].buffer == buffer;
   return table;
 }
 
@@ -188,7 +195,8 @@ typedef struct weight {
   size_t kept, staging;
 } weight;
 
-/* Largest staging slot pools, by number `nth` among the buffers that a task makes, or reads late. */
+/* Largest staging slot pools, by number `nth` among the buffers that a task makes, or reads late.
+ */
 typedef struct widest {
   size_t made[MOST_LANES], read[MOST_LANES];
 } widest;
@@ -206,8 +214,8 @@ static int staging_slots(const sli_lowering *l, sli_role role, const sli_buffer 
   return given ? given : sli_role_slots(l, role, b);
 }
 
-static void widen(const sli_lowering *l, size_t slot_pools[MOST_LANES], int nth, const sli_buffer *b,
-                  sli_role role) {
+static void widen(const sli_lowering *l, size_t slot_pools[MOST_LANES], int nth,
+                  const sli_buffer *b, sli_role role) {
   size_t *slot_pool = &slot_pools[SLI_MIN(nth, MOST_LANES - 1)];
   *slot_pool = SLI_MAX(*slot_pool, (size_t)staging_slots(l, role, b) * b->bytes);
 }
@@ -276,8 +284,8 @@ static size_t slot_pools_bytes(const sli_lowering *l, load of, sl_class cls, int
   return sum;
 }
 
-/* Sums staging slot pools. Tasks of a class take turns; B and W have slot pools of their own. With one
- * microbatch at a time, F and B share slot pools for parameters. */
+/* Sums staging slot pools. Tasks of a class take turns; B and W have slot pools of their own. With
+ * one microbatch at a time, F and B share slot pools for parameters. */
 static size_t staging_bytes(const sli_lowering *l, load of) {
   int sections = 1;
   size_t sum = 0;
@@ -351,9 +359,15 @@ static void keep_credit(sli_lowering *l, int buffer) {
     if (reads_late(l, &b, &l->tasks[b.consumers[i]])) late[n++] = b.consumers[i];
   l->buffers[buffer].credit = false;
   sli_add_buffer(l, (sli_buffer){.name = sli_arena_format(&l->arena, "%s:credit", b.name),
-                                 .role = b.role, .producer = b.producer, .nconsumers = n,
-                                 .consumers = late, .rate = b.rate, .memory = b.memory,
-                                 .device = b.device, .aliases = SL_NONE, .credit = true});
+                                 .role = b.role,
+                                 .producer = b.producer,
+                                 .nconsumers = n,
+                                 .consumers = late,
+                                 .rate = b.rate,
+                                 .memory = b.memory,
+                                 .device = b.device,
+                                 .aliases = SL_NONE,
+                                 .credit = true});
 }
 
 static void keep_credits(sli_lowering *l) {
@@ -364,7 +378,8 @@ static void keep_credits(sli_lowering *l) {
 /* True for a buffer that a block hands to the next in the same pass. Where blocks take turns
  * with offloaded buffers, they take turns with these, too. */
 static bool is_between(const sli_lowering *l, const sli_buffer *b) {
-  if (b->role != SLI_ROLE_INNER || b->rate != SLI_PER_TICK || b->eval || !b->nconsumers) return false;
+  if (b->role != SLI_ROLE_INNER || b->rate != SLI_PER_TICK || b->eval || !b->nconsumers)
+    return false;
   const sli_task *from = &l->tasks[b->producer];
   for (int i = 0; i < b->nconsumers; i++) {
     const sli_task *to = &l->tasks[b->consumers[i]];
@@ -410,10 +425,13 @@ sl_status sli_lower_homes(sli_lowering *l) {
   round_up(l);
   if (any) return SL_OK;
   if (!most.kept)
-    return sl_fail(SL_E_USAGE, "home %s: nothing of that can live elsewhere here: what is read at once "
-                   "stays, and what other devices read", l->in->options->memory.homes.of[0].name);
+    return sl_fail(SL_E_USAGE,
+                   "home %s: nothing of that can live elsewhere here: what is read at once "
+                   "stays, and what other devices read",
+                   l->in->options->memory.homes.of[0].name);
   char staging[32], kept[32];
-  return sl_fail(SL_E_USAGE, "home %s: it saves nothing here: to keep it takes %s of a device, to "
+  return sl_fail(SL_E_USAGE,
+                 "home %s: it saves nothing here: to keep it takes %s of a device, to "
                  "bring it there and back %s (memory.quotas spill=N, memory.quotas fill=N)",
                  l->in->options->memory.homes.of[0].name, sli_format_bytes(kept, (double)most.kept),
                  sli_format_bytes(staging, (double)most.staging));

@@ -100,8 +100,8 @@ static void check_pair(const sli_lowering *l, const sli_task *g, const span *now
   if (!overlap(l, now->tensor, other->tensor)) return;
   const sli_node *n = g->nodes[now->made];
   bool in_place = other->last == now->made && other->made < now->made &&
-              allows(n, now->tensor->output, other->tensor) &&
-              l->spots[now->tensor->id].offset == l->spots[other->tensor->id].offset;
+                  allows(n, now->tensor->output, other->tensor) &&
+                  l->spots[now->tensor->id].offset == l->spots[other->tensor->id].offset;
   SLI_CHECK(in_place, "group %s: %s writes %s over %s, which is still needed", g->name, n->name,
             now->tensor->name, other->tensor->name);
 }

@@ -25,39 +25,39 @@ typedef struct sli_numbering {
 typedef struct sli_inputs {
   sl_graph *g;
   const sl_lower_options *options;
-  const sli_kind *kind;  /* kind of the devices */
-  const char *bf16;      /* how the devices multiply bf16, where requested; else NULL */
-  bool narrow;           /* with bf16: activations of the model are bf16 as well */
-  bool direct;           /* links may connect two devices' own memories */
-  int p;                 /* devices along the pipeline */
-  sli_grid grid;         /* devices of each stage */
+  const sli_kind *kind;   /* kind of the devices */
+  const char *bf16;       /* how the devices multiply bf16, where requested; else NULL */
+  bool narrow;            /* with bf16: activations of the model are bf16 as well */
+  bool direct;            /* links may connect two devices' own memories */
+  int p;                  /* devices along the pipeline */
+  sli_grid grid;          /* devices of each stage */
   bool by_heads, by_ring; /* ways in which attention may get positions of other devices */
-  const char *other;     /* text for reports: the cost of the way that was not chosen; NULL: not
-                            computed */
-  int barriers;          /* how often a microbatch waits for all stages, where the vocabulary's
-                            tables are sharded over them; 0: they are not */
-  bool in_line;          /* exchanges that passes wait for take turns on the passes' queue */
-  bool by_axis;          /* exchanges along one axis of the grid do not wait for those along
-                            another */
-  int ranks, devices;    /* planned devices of each stage, and of all stages: p * ranks */
+  const char *other;      /* text for reports: the cost of the way that was not chosen; NULL: not
+                             computed */
+  int barriers;           /* how often a microbatch waits for all stages, where the vocabulary's
+                             tables are sharded over them; 0: they are not */
+  bool in_line;           /* exchanges that passes wait for take turns on the passes' queue */
+  bool by_axis;           /* exchanges along one axis of the grid do not wait for those along
+                             another */
+  int ranks, devices;     /* planned devices of each stage, and of all stages: p * ranks */
   sli_numbering layout;
   int *device_at, *place_of; /* [devices] device by place (along * ranks + rank), and the
                                 inverse; layout.c */
   sli_sharding sharding;
-  bool by_block;         /* granularity: tasks end with their block */
-  bool layers;           /* all pieces of a microbatch go through a block before the next block */
-  int m, k;              /* microbatches, pieces */
+  bool by_block;          /* granularity: tasks end with their block */
+  bool layers;            /* all pieces of a microbatch go through a block before the next block */
+  int m, k;               /* microbatches, pieces */
   const sli_paths *paths; /* given paths; NULL: all microbatches go through all stages */
   const double *block_seconds; /* with paths: seconds of the model's blocks on one device, by
                                   which they are cut on any grid and machine; NULL: by their cost
                                   there */
-  int update_every;      /* the device updates the parameters of every so many blocks; 0: of
-                            none. The host updates the others */
-  int leaving;           /* pieces of a microbatch whose activations are offloaded; others
-                            recompute theirs; SL_NONE: not by piece */
-  double flops;          /* of a step, forward and backward, on one device */
-  sli_stores *stores;    /* owned by the result */
-  sl_runtime *const *rt; /* runtime that gets the result's failures, once it exists */
+  int update_every;            /* the device updates the parameters of every so many blocks; 0: of
+                                  none. The host updates the others */
+  int leaving;                 /* pieces of a microbatch whose activations are offloaded; others
+                                  recompute theirs; SL_NONE: not by piece */
+  double flops;                /* of a step, forward and backward, on one device */
+  sli_stores *stores;          /* owned by the result */
+  sl_runtime *const *rt;       /* runtime that gets the result's failures, once it exists */
 } sli_inputs;
 
 /* Return a device's place along the pipeline, and its rank in the grid of its stage. */

@@ -69,7 +69,8 @@ int sli_lower_turn(const sli_lowering *l, int a, int b) {
   bool tick = x->rate < SLI_PER_STEP, blocks = l->in->layers && tick;
   if (x->backward != y->backward) return x->backward - y->backward;
   if (l->in->layers && tick != (y->rate < SLI_PER_STEP)) return tick ? -1 : 1;
-  bool backward = x->backward || l->tasks[x->about].cls == SL_CLASS_U; /* in the order of the gradients */
+  bool backward =
+      x->backward || l->tasks[x->about].cls == SL_CLASS_U; /* in the order of the gradients */
   int level = x->level - y->level, part = backward ? y->part - x->part : x->part - y->part;
   int first = blocks ? part : level, then = blocks ? level : part;
   if (first || then) return first ? first : then;

@@ -27,16 +27,16 @@ typedef enum sli_rate {
 
 /* Kind of transfer. */
 typedef enum sli_transfer_kind {
-  SLI_TRANSFER_LINK,  /* to the host memory of another process */
-  SLI_TRANSFER_DIRECT,  /* from a device's memory into that of another process's device */
-  SLI_TRANSFER_WIRE,  /* modelled: transfers one at a time */
-  SLI_TRANSFER_FLIGHT,  /* modelled: takes time, but transfers overlap */
-  SLI_TRANSFER_MEMORY,  /* modelled: through host memory, one at a time */
-  SLI_TRANSFER_H2D,  /* copy from host to device */
-  SLI_TRANSFER_D2H,  /* copy from device to host */
-  SLI_TRANSFER_D2D,  /* copy from device to device */
+  SLI_TRANSFER_LINK,   /* to the host memory of another process */
+  SLI_TRANSFER_DIRECT, /* from a device's memory into that of another process's device */
+  SLI_TRANSFER_WIRE,   /* modelled: transfers one at a time */
+  SLI_TRANSFER_FLIGHT, /* modelled: takes time, but transfers overlap */
+  SLI_TRANSFER_MEMORY, /* modelled: through host memory, one at a time */
+  SLI_TRANSFER_H2D,    /* copy from host to device */
+  SLI_TRANSFER_D2H,    /* copy from device to host */
+  SLI_TRANSFER_D2D,    /* copy from device to device */
   SLI_TRANSFER_SPILL,  /* to the memory where a register is placed */
-  SLI_TRANSFER_FILL,  /* from that memory back to the device */
+  SLI_TRANSFER_FILL,   /* from that memory back to the device */
   SLI_TRANSFERS
 } sli_transfer_kind;
 
@@ -55,21 +55,21 @@ extern const sli_transfer_traits sli_transfer_kinds[SLI_TRANSFERS]; /* transfer_
 /* Transfer that a task performs: the task computes nothing and brings a buffer to its readers. */
 typedef struct sli_transfer_task {
   sli_transfer_kind kind;
-  int to;          /* destination device; the transfer runs on its task's device */
-  sl_space home;   /* home involved, for routes between homes */
-  int origin;      /* buffer that the transfer brings, as it was first made */
-  int reader;      /* the only task it serves, at that task's rate; SL_NONE: serves all readers
-                      there, at the rate at which the buffer is made */
-  bool fetches;    /* with a reader: this is the first transfer for that reader alone */
-  int nth;         /* index among the buffers that the reader fetches from the device */
+  int to;        /* destination device; the transfer runs on its task's device */
+  sl_space home; /* home involved, for routes between homes */
+  int origin;    /* buffer that the transfer brings, as it was first made */
+  int reader;    /* the only task it serves, at that task's rate; SL_NONE: serves all readers
+                    there, at the rate at which the buffer is made */
+  bool fetches;  /* with a reader: this is the first transfer for that reader alone */
+  int nth;       /* index among the buffers that the reader fetches from the device */
 } sli_transfer_task;
 
 /* Nodes that run together, or a transfer: one actor. */
 typedef struct sli_task {
-  const char *name;      /* "F2", "load0", "clip", "send:fwd@0>1" */
+  const char *name; /* "F2", "load0", "clip", "send:fwd@0>1" */
   sl_class cls;
   int stage, device, chunk; /* stage and chunk SL_NONE outside the pipeline */
-  int rank;              /* rank among the stage's devices */
+  int rank;                 /* rank among the stage's devices */
   int phase;
   int level, part, axis; /* see task.c */
   int depth;             /* of an exchange after all ticks: 1 + that of its inputs; 0: not known
@@ -78,9 +78,9 @@ typedef struct sli_task {
                             its reader's */
   bool backward;         /* part of the backward pass */
   sli_rate rate;
-  bool eval;             /* part of an evaluation, which runs every so many steps */
-  bool host;             /* runs beside the passes, on the device's host queue */
-  const sli_transfer_task *transfer;  /* NULL: it computes */
+  bool eval;                         /* part of an evaluation, which runs every so many steps */
+  bool host;                         /* runs beside the passes, on the device's host queue */
+  const sli_transfer_task *transfer; /* NULL: it computes */
   int nnodes;
   size_t node_capacity;
   sli_node **nodes;
@@ -88,71 +88,71 @@ typedef struct sli_task {
   size_t input_capacity, output_capacity;
   int *inputs, *outputs; /* ports in this order */
   size_t workspace_bytes;
-  double seconds;        /* of a firing; for computing tasks set when the plan is written */
-  int32_t actor;         /* SL_NONE: not written yet */
-  int before;            /* previous task made for this device, or SL_NONE */
+  double seconds; /* of a firing; for computing tasks set when the plan is written */
+  int32_t actor;  /* SL_NONE: not written yet */
+  int before;     /* previous task made for this device, or SL_NONE */
 } sli_task;
 
 /* Stored copy of a buffer: its offset in the slot of `store` and the bytes of each version,
  * without the page padding that the buffer may have at its home. */
 typedef struct sli_image {
-  bool stored;           /* checkpoints hold part of the buffer */
+  bool stored; /* checkpoints hold part of the buffer */
   size_t offset, bytes;
 } sli_image;
 
 /* Slot sharing: the slot pool that a buffer belongs to. */
 typedef struct sli_slot_pool {
-  int leader;            /* earlier buffer whose slots it shares; SL_NONE: none, or first of a
-                            slot pool */
-  int least;             /* slots that the slot pool needs at least; 0: no buffer shares them */
+  int leader; /* earlier buffer whose slots it shares; SL_NONE: none, or first of a
+                 slot pool */
+  int least;  /* slots that the slot pool needs at least; 0: no buffer shares them */
 } sli_slot_pool;
 
 /* Tensors that are stored together: one register. */
 typedef struct sli_buffer {
   const char *name;
   sli_role role;
-  int producer;          /* task, or SL_NONE for parameters that no task updates */
-  int nconsumers;        /* number of readers, in place or at the end of transfers */
-  int *consumers;        /* tasks, ascending; readers of a transferred copy count for its origin */
-  int origin;            /* buffer it is a copy of, as first made; itself if no transfer made it */
-  int source;            /* buffer that the transfer reads; SL_NONE: no transfer made this one */
-  sli_rate rate;         /* rate at which its slots are used */
-  bool eval;             /* part of an evaluation */
-  sl_memory memory;      /* memory category it is counted as */
+  int producer;     /* task, or SL_NONE for parameters that no task updates */
+  int nconsumers;   /* number of readers, in place or at the end of transfers */
+  int *consumers;   /* tasks, ascending; readers of a transferred copy count for its origin */
+  int origin;       /* buffer it is a copy of, as first made; itself if no transfer made it */
+  int source;       /* buffer that the transfer reads; SL_NONE: no transfer made this one */
+  sli_rate rate;    /* rate at which its slots are used */
+  bool eval;        /* part of an evaluation */
+  sl_memory memory; /* memory category it is counted as */
   int device;
-  sl_space home;         /* memory of the device that holds it */
-  sl_space target;       /* placement until the backward pass (offload target):
-                            SL_SPACE_DEVICE, or another memory, in which case `home` is only
-                            where it is made (home.c) */
+  sl_space home;   /* memory of the device that holds it */
+  sl_space target; /* placement until the backward pass (offload target):
+                      SL_SPACE_DEVICE, or another memory, in which case `home` is only
+                      where it is made (home.c) */
   bool held;
   int initial;
   int quota, quota_most;
-  bool transient;        /* need not exist for the whole step: may be in a slot pool (slot_pools.c) */
+  bool transient; /* need not exist for the whole step: may be in a slot pool (slot_pools.c) */
   sli_slot_pool slot_pool;
-  int aliases;           /* earlier buffer whose memory it can reuse, or SL_NONE */
-  int aliased_by;        /* 1 + the buffer that aliases it, 0: none known */
-  bool credit;           /* counts as an activation of its stage */
-  bool aside;            /* belongs to no pass: a loss, a norm, the clip's factor */
+  int aliases;    /* earlier buffer whose memory it can reuse, or SL_NONE */
+  int aliased_by; /* 1 + the buffer that aliases it, 0: none known */
+  bool credit;    /* counts as an activation of its stage */
+  bool aside;     /* belongs to no pass: a loss, a norm, the clip's factor */
   double activation;
   size_t bytes, payload_bytes; /* payload_bytes excludes alignment padding between tensors */
-  sl_tensor *valid_length;  /* valid length (valid length) of its only tensor, whose rows may not all be
-                            valid; else NULL */
-  bool frozen;           /* parameters passed on unchanged, where parameters may be offloaded */
+  sl_tensor *valid_length; /* valid length (valid length) of its only tensor, whose rows may not all
+                           be valid; else NULL */
+  bool frozen;             /* parameters passed on unchanged, where parameters may be offloaded */
   sli_image image;
   int32_t reg;
 } sli_buffer;
 
 /* Producers and readers of each tensor. */
 typedef struct sli_uses {
-  int *producer;      /* [ntensors] producing task, or SL_NONE */
-  int *count;         /* [ntensors] reading tasks */
-  int **tasks;        /* [ntensors] ascending, without the producer */
-  int *first, *last;  /* [ntensors] node index in the producing task; first: of all tensors in
-                         its place */
-  int *in_place_of;   /* [ntensors] tensor whose place it uses: itself unless written in place */
-  bool *summed;       /* [ntensors] accumulated over the step */
-  bool *state;        /* [ntensors] updated in place by its producer */
-  bool *swept;        /* [ntensors] also read for later pieces */
+  int *producer;     /* [ntensors] producing task, or SL_NONE */
+  int *count;        /* [ntensors] reading tasks */
+  int **tasks;       /* [ntensors] ascending, without the producer */
+  int *first, *last; /* [ntensors] node index in the producing task; first: of all tensors in
+                        its place */
+  int *in_place_of;  /* [ntensors] tensor whose place it uses: itself unless written in place */
+  bool *summed;      /* [ntensors] accumulated over the step */
+  bool *state;       /* [ntensors] updated in place by its producer */
+  bool *swept;       /* [ntensors] also read for later pieces */
 } sli_uses;
 
 /* Location of a tensor: in a buffer's slots, or (buffer SL_NONE) in the workspace of its task. */
@@ -169,13 +169,13 @@ typedef struct sli_section {
 
 typedef struct sli_sections {
   int count;
-  sli_section *of;       /* [count] by task */
+  sli_section *of; /* [count] by task */
 } sli_sections;
 
 /* Ticks of a step in which a task fires or a buffer is made, ascending. */
 typedef struct sli_visits {
   int count;
-  const int32_t *tick;   /* [count] ascending */
+  const int32_t *tick; /* [count] ascending */
 } sli_visits;
 
 /* Buffer for one route between stages: the buffers it stands for at its producer and its reader. */
@@ -186,11 +186,11 @@ typedef struct sli_stage_route {
 } sli_stage_route;
 
 typedef struct sli_stage_routes {
-  sli_visits *stage;    /* [stages] visits of each stage; a list of all ticks of a step counts as
-                           no list (is_all) */
-  int *next;            /* [m][stages] next stage on a microbatch's path, or SL_NONE */
+  sli_visits *stage; /* [stages] visits of each stage; a list of all ticks of a step counts as
+                        no list (is_all) */
+  int *next;         /* [m][stages] next stage on a microbatch's path, or SL_NONE */
   int nroutes;
-  sli_stage_route *of;          /* [nways] by buffer */
+  sli_stage_route *of; /* [nways] by buffer */
 } sli_stage_routes;
 
 /* The plan's queues, by device. */
@@ -210,33 +210,33 @@ typedef struct sli_pieces {
 struct sli_lowering {
   const sli_inputs *in;
   sli_pick pick;
-  int stages;            /* p * v */
-  int *stage_of;         /* [g->nblocks] */
+  int stages;                /* p * v */
+  int *stage_of;             /* [g->nblocks] */
   int *device_of, *chunk_of; /* [stages] along the pipeline */
   int ntasks;
-  int ncomputing;        /* number of tasks before the transfers */
+  int ncomputing; /* number of tasks before the transfers */
   size_t task_capacity;
   sli_task *tasks;
-  int *task_of;          /* [g->nnodes] */
-  int *newest;           /* [1 + stages][ranks] tasks, see sli_newest_on */
-  int *places;           /* [ncomputing] places of tasks in one order over a tick (turns.c) */
+  int *task_of; /* [g->nnodes] */
+  int *newest;  /* [1 + stages][ranks] tasks, see sli_newest_on */
+  int *places;  /* [ncomputing] places of tasks in one order over a tick (turns.c) */
   sli_sections sections;
-  sli_stage_routes *routes;  /* routes of microbatches; NULL where all go from stage to stage */
+  sli_stage_routes *routes; /* routes of microbatches; NULL where all go from stage to stage */
   int nbuffers;
   size_t buffer_capacity;
   sli_buffer *buffers;
-  sli_spot *spots;       /* [g->ntensors] */
-  int *alike;            /* [1 + stages][ranks][SLI_ROLES] latest buffer of such tensors */
-  int *act_b, *act_w;    /* [stages] credits for activations */
-  int *pools;            /* [p] credits shared by all stages of a device, 0: no pool */
-  int *watermarks;       /* [p] W passes that a device may hold back, -1: not lazy */
-  bool store;            /* the plan has store actors */
+  sli_spot *spots;    /* [g->ntensors] */
+  int *alike;         /* [1 + stages][ranks][SLI_ROLES] latest buffer of such tensors */
+  int *act_b, *act_w; /* [stages] credits for activations */
+  int *pools;         /* [p] credits shared by all stages of a device, 0: no pool */
+  int *watermarks;    /* [p] W passes that a device may hold back, -1: not lazy */
+  bool store;         /* the plan has store actors */
   sli_arena arena;
   sl_plan *plan;
   sli_queues queues;
   sli_pieces cut;
-  int *numbers;          /* [g->ntensors] of a valid length (valid length), by its first tensor, in the
-                            program that is being written; SL_NONE: none */
+  int *numbers; /* [g->ntensors] of a valid length (valid length), by its first tensor, in the
+                   program that is being written; SL_NONE: none */
 };
 
 /* Returns the ticks of a step, or of an evaluation. */
@@ -246,18 +246,18 @@ static inline int sli_lower_ticks(const sli_lowering *l, bool eval) {
 
 /* ---- the passes, in this order ---------------------------------------------------------- */
 
-void sli_lower_task(sli_lowering *l);            /* nodes -> tasks */
-void sli_lower_buffer(sli_lowering *l);          /* tensors -> buffers, workspace */
-sl_status sli_lower_versions(sli_lowering *l);   /* parameters with two versions */
-void sli_lower_store(sli_lowering *l);           /* tasks and buffers of checkpoints */
-void sli_lower_sections(sli_lowering *l);        /* position of each task in its block */
-sl_status sli_lower_homes(sli_lowering *l);      /* buffers placed in another memory */
-void sli_lower_transfers(sli_lowering *l);       /* transfers for all remaining reads from
-                                                    another memory */
-void sli_lower_slot_pools(sli_lowering *l);      /* buffers that share slots */
-void sli_lower_aliases(sli_lowering *l);         /* gradients that alias activations */
-sl_status sli_lower_quotas(sli_lowering *l);     /* schedule and user -> quotas */
-sl_status sli_lower_emit(sli_lowering *l);       /* tasks, buffers -> plan */
+void sli_lower_task(sli_lowering *l);          /* nodes -> tasks */
+void sli_lower_buffer(sli_lowering *l);        /* tensors -> buffers, workspace */
+sl_status sli_lower_versions(sli_lowering *l); /* parameters with two versions */
+void sli_lower_store(sli_lowering *l);         /* tasks and buffers of checkpoints */
+void sli_lower_sections(sli_lowering *l);      /* position of each task in its block */
+sl_status sli_lower_homes(sli_lowering *l);    /* buffers placed in another memory */
+void sli_lower_transfers(sli_lowering *l);     /* transfers for all remaining reads from
+                                                  another memory */
+void sli_lower_slot_pools(sli_lowering *l);    /* buffers that share slots */
+void sli_lower_aliases(sli_lowering *l);       /* gradients that alias activations */
+sl_status sli_lower_quotas(sli_lowering *l);   /* schedule and user -> quotas */
+sl_status sli_lower_emit(sli_lowering *l);     /* tasks, buffers -> plan */
 
 /* ---- tasks and buffers ------------------------------------------------------------------- */
 
@@ -328,7 +328,7 @@ static inline int *sli_newest_on(const sli_lowering *l, int stage, int rank) {
 
 /* Buffer that is live from moment `first` to moment `last`; moments are numbers. */
 typedef struct sli_lifetime {
-  int id;                /* set by the caller; breaks ties between equal sizes, smallest first */
+  int id; /* set by the caller; breaks ties between equal sizes, smallest first */
   int first, last;
   size_t bytes, offset;
 } sli_lifetime;
@@ -473,7 +473,8 @@ double sli_home_seconds(const sli_lowering *l, sl_space home, bool backward, siz
 double sli_lower_process_link(const sli_inputs *in, int from, int to, size_t bytes);
 /* Returns the bytes that a task's nodes receive from other devices of its stage, by axis and by
  * kind of exchange; and how often in a step. */
-void sli_lower_received(const sli_lowering *l, const sli_task *g, double to[SLI_AXES][SLI_ALL_TO_ALL + 1]);
+void sli_lower_received(const sli_lowering *l, const sli_task *g,
+                        double to[SLI_AXES][SLI_ALL_TO_ALL + 1]);
 double sli_lower_times(const sli_lowering *l, sli_rate rate);
 /* Returns how long those exchanges take. */
 double sli_lower_exchange_seconds(const sli_lowering *l, const sli_task *g);

@@ -8,9 +8,9 @@
  * - ranks: on a device's queue the older microbatch goes first, then the earlier block (in the
  *   backward pass the later one), then the piece;
  * - slots: values from one block to the next have one slot for each piece;
- * - slot pools: blocks take turns by microbatches, not by ticks (slot_pools.c). A block that exchanges or
- *   sweeps (sweep.c) divide into several tasks is divided into sections. Each section takes
- *   turns with the same section of the other blocks;
+ * - slot pools: blocks take turns by microbatches, not by ticks (slot_pools.c). A block that
+ * exchanges or sweeps (sweep.c) divide into several tasks is divided into sections. Each section
+ * takes turns with the same section of the other blocks;
  * - private records: they are in slot pools, as is all data not needed for all blocks at once. */
 #include "graph/lower/ir.h"
 

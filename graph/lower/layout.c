@@ -16,7 +16,9 @@ static bool is_named(int axis) { return sli_axes[axis].of == axis; }
 
 static int find_axis(const char *name, size_t length) {
   for (int a = 0; a < SLI_AXES; a++)
-    if (is_named(a) && strlen(sli_axes[a].name) == length && !memcmp(sli_axes[a].name, name, length)) return a;
+    if (is_named(a) && strlen(sli_axes[a].name) == length &&
+        !memcmp(sli_axes[a].name, name, length))
+      return a;
   return -1;
 }
 
@@ -24,8 +26,9 @@ static int find_axis(const char *name, size_t length) {
 static const char *known_axes(const sli_inputs *in) {
   const char *all = "";
   for (int i = SLI_AXES - 1; i >= 0; i--)
-    if (is_named(sli_nesting[i])) all = sli_arena_format(&in->g->arena, "%s%s%s", all, *all ? ", " : "",
-                           sli_axes[sli_nesting[i]].name);
+    if (is_named(sli_nesting[i]))
+      all = sli_arena_format(&in->g->arena, "%s%s%s", all, *all ? ", " : "",
+                             sli_axes[sli_nesting[i]].name);
   return all;
 }
 
@@ -38,8 +41,8 @@ static sl_status read_names(const sli_inputs *in, int named[SLI_AXES]) {
     length = strcspn(at, ",");
     int axis = find_axis(at, length);
     if (axis < 0)
-      return sl_fail(SL_E_USAGE, "layout %s: no axis is called '%.*s': %s are known", text, (int)length,
-                     at, known_axes(in));
+      return sl_fail(SL_E_USAGE, "layout %s: no axis is called '%.*s': %s are known", text,
+                     (int)length, at, known_axes(in));
     if (named[axis])
       return sl_fail(SL_E_USAGE, "layout %s: axis %s is there twice", text, sli_axes[axis].name);
     named[axis] = ++count;
@@ -55,8 +58,8 @@ static sl_status check_missing(const sli_inputs *in, const int named[SLI_AXES]) 
   for (int a = 0; a < SLI_AXES; a++)
     if (is_named(a) && !named[a] && size_along(in, a) > 1)
       return sl_fail(SL_E_USAGE, "layout %s: where is axis %s? %s %d has %d devices along it",
-                     in->options->parallel.layout, sli_axes[a].name, sli_axes[a].option, size_along(in, a),
-                     size_along(in, a));
+                     in->options->parallel.layout, sli_axes[a].name, sli_axes[a].option,
+                     size_along(in, a), size_along(in, a));
   return SL_OK;
 }
 

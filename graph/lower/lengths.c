@@ -27,7 +27,8 @@ static size_t most_lengths(const sli_task *g) {
 }
 
 static sl_tensor *port_length(const sli_lowering *l, const sli_task *g, int port) {
-  return l->buffers[port < g->ninputs ? g->inputs[port] : g->outputs[port - g->ninputs]].valid_length;
+  return l->buffers[port < g->ninputs ? g->inputs[port] : g->outputs[port - g->ninputs]]
+      .valid_length;
 }
 
 static bool forget(sli_lowering *l, const sl_tensor *valid_length) {
@@ -52,7 +53,8 @@ void sli_lower_lengths(sli_lowering *l, const sli_task *g, sl_program *program) 
   if (!begin_numbers(l, g, nports)) return;
   int32_t *rows = sl_plan_alloc(l->plan, most_lengths(g) * sizeof *rows);
   int16_t *base = sl_plan_alloc(l->plan, (size_t)(nports + 1) * sizeof *base);
-  for (int p = 0; p < nports; p++) base[p] = (int16_t)number_of(l, port_length(l, g, p), program, rows);
+  for (int p = 0; p < nports; p++)
+    base[p] = (int16_t)number_of(l, port_length(l, g, p), program, rows);
   base[nports] = SL_NONE;
   for (int i = 0; i < g->nnodes; i++) number_node(l, g->nodes[i], program, rows);
   program->nread = g->ninputs;
@@ -78,7 +80,8 @@ const int16_t *sli_lower_lengths_of(const sli_lowering *l, int count, sl_tensor 
 int64_t sli_lower_expected(const sl_tensor *valid_length, int32_t tick) {
   if (!valid_length->producer->op->expects) return valid_length->rows;
   const sli_node *n = valid_length->producer;
-  int64_t rows = n->op->expects(&n->attrs, valid_length->output, &n->out_type[valid_length->output], tick);
+  int64_t rows =
+      n->op->expects(&n->attrs, valid_length->output, &n->out_type[valid_length->output], tick);
   return SLI_MAX(SLI_MIN(rows, valid_length->rows), 0);
 }
 

@@ -24,7 +24,8 @@
 #include <stdlib.h>
 
 static bool is_of_pass(const sli_task *g) {
-  return !g->transfer && !g->host && g->phase == SLI_PHASE_MAIN && g->rate == SLI_PER_TICK && g->stage != SL_NONE;
+  return !g->transfer && !g->host && g->phase == SLI_PHASE_MAIN && g->rate == SLI_PER_TICK &&
+         g->stage != SL_NONE;
 }
 
 /* True if some pass waits for a task's results of a tick. */
@@ -36,7 +37,8 @@ static bool is_awaited(const sli_task *g) {
 }
 
 bool sli_lower_is_in_line(const sli_lowering *l, const sli_task *g) {
-  if (l->in->in_line && g->transfer) return g->transfer->kind == SLI_TRANSFER_WIRE && g->rate == SLI_PER_TICK;
+  if (l->in->in_line && g->transfer)
+    return g->transfer->kind == SLI_TRANSFER_WIRE && g->rate == SLI_PER_TICK;
   return l->in->in_line && g->cls == SL_CLASS_C && is_of_pass(g) && is_awaited(g);
 }
 
@@ -46,14 +48,16 @@ static bool is_in_pass(const sli_lowering *l, const sli_task *g) {
 }
 
 static bool is_same_pass(const sli_lowering *l, const sli_task *a, const sli_task *b) {
-  return is_in_pass(l, a) && is_in_pass(l, b) && a->stage == b->stage && a->rank == b->rank && a->backward == b->backward;
+  return is_in_pass(l, a) && is_in_pass(l, b) && a->stage == b->stage && a->rank == b->rank &&
+         a->backward == b->backward;
 }
 
 bool sli_lower_goes_on(const sli_lowering *l, const sli_task *g) {
   if (!l->in->in_line || !is_in_pass(l, g)) return false;
   int self = (int)(g - l->tasks);
   for (int i = *sli_newest_on(l, g->stage, g->rank); i != SL_NONE; i = l->tasks[i].before)
-    if (i != self && is_same_pass(l, &l->tasks[i], g) && sli_lower_turn(l, i, self) < 0) return true;
+    if (i != self && is_same_pass(l, &l->tasks[i], g) && sli_lower_turn(l, i, self) < 0)
+      return true;
   return false;
 }
 
@@ -127,7 +131,9 @@ static bool is_read_elsewhere(const sli_lowering *l, const sli_task *g, const bo
     const sli_buffer *b = &l->buffers[g->outputs[i]];
     for (int k = 0; k < b->nconsumers; k++) {
       const sli_task *to = &l->tasks[b->consumers[k]];
-      if (serves[b->consumers[k]] || (to->backward && to->stage != SL_NONE && to->stage != g->stage)) return true;
+      if (serves[b->consumers[k]] ||
+          (to->backward && to->stage != SL_NONE && to->stage != g->stage))
+        return true;
     }
   }
   return false;
@@ -139,7 +145,8 @@ static bool *find_serving(const sli_lowering *l, const bool *early) {
   while (changed) {
     changed = false;
     for (int i = 0; i < l->ntasks; i++)
-      if (early[i] && !serves[i] && is_read_elsewhere(l, &l->tasks[i], serves)) serves[i] = changed = true;
+      if (early[i] && !serves[i] && is_read_elsewhere(l, &l->tasks[i], serves))
+        serves[i] = changed = true;
   }
   return serves;
 }
@@ -150,20 +157,26 @@ static void begin_together(sli_lowering *l, int first, int count, const int *oth
   int *readers = sli_arena_alloc(&l->arena, (size_t)count * sizeof *readers);
   for (int i = 0; i < count; i++) readers[i] = others[count - 1 - i];
   sli_add_buffer(l, (sli_buffer){.name = sli_arena_format(&l->arena, "begun@%d", g->stage),
-                                 .role = SLI_ROLE_INNER, .producer = first, .nconsumers = count,
-                                 .consumers = readers, .memory = SL_MEMORY_ACTIVATIONS,
-                                 .device = g->device, .aliases = SL_NONE, .reg = SL_NONE});
+                                 .role = SLI_ROLE_INNER,
+                                 .producer = first,
+                                 .nconsumers = count,
+                                 .consumers = readers,
+                                 .memory = SL_MEMORY_ACTIVATIONS,
+                                 .device = g->device,
+                                 .aliases = SL_NONE,
+                                 .reg = SL_NONE});
 }
 
 /* Lists, for the first task of a backward pass that waits for something, the tasks before it,
- * which do not, except those that serve another stage; the first of them last. Returns their number; 0 for any other
- * task. */
+ * which do not, except those that serve another stage; the first of them last. Returns their
+ * number; 0 for any other task. */
 static int find_early(const sli_lowering *l, int first, const early_tasks *early, int *out) {
   const sli_task *g = &l->tasks[first];
   int n = 0;
   if (!g->backward || early->all[first] || !is_in_pass(l, g)) return 0;
   for (int e = *sli_newest_on(l, g->stage, g->rank); e != SL_NONE; e = l->tasks[e].before) {
-    if (e == first || !is_same_pass(l, &l->tasks[e], g) || sli_lower_turn(l, e, first) > 0) continue;
+    if (e == first || !is_same_pass(l, &l->tasks[e], g) || sli_lower_turn(l, e, first) > 0)
+      continue;
     if (!early->all[e]) return 0;
     if (early->serves[e]) continue;
     out[n++] = e;

@@ -45,10 +45,13 @@ static sl_hardware_link number_link(const sl_hardware *h, int from, int to) {
 }
 
 /* Returns the slower of two rates; 0 is unlimited. */
-static double slower_rate(double a, double b) { return a > 0 && b > 0 ? SLI_MIN(a, b) : SLI_MAX(a, b); }
+static double slower_rate(double a, double b) {
+  return a > 0 && b > 0 ? SLI_MIN(a, b) : SLI_MAX(a, b);
+}
 
 static sl_hardware_link slower(sl_hardware_link a, sl_hardware_link b) {
-  return (sl_hardware_link){SLI_MAX(a.seconds, b.seconds), slower_rate(a.bytes_per_second, b.bytes_per_second)};
+  return (sl_hardware_link){SLI_MAX(a.seconds, b.seconds),
+                            slower_rate(a.bytes_per_second, b.bytes_per_second)};
 }
 
 /* Returns the link of two devices; where one device stands for its whole stage, the slowest link
@@ -61,7 +64,8 @@ sl_hardware_link sli_lower_link(const sli_inputs *in, int from, int to) {
   if (!in->grid.alike) return number_link(h, from, to);
   sl_hardware_link link = {0, 0};
   for (int r = 0; r < sli_grid_ranks(&in->grid); r++)
-    link = slower(link, number_link(h, sli_layout_number(in, from, r), sli_layout_number(in, to, r)));
+    link =
+        slower(link, number_link(h, sli_layout_number(in, from, r), sli_layout_number(in, to, r)));
   return link;
 }
 
@@ -144,18 +148,22 @@ static int fewest_together(const rows *r) {
  * others. */
 static double rounds(sl_algorithm algorithm, int size) {
   if (size < 2) return 0;
-  return algorithm == SL_ALGORITHM_RING ? size - 1 : algorithm == SL_ALGORITHM_DIRECT ? 1 : ceil(log2(size));
+  return algorithm == SL_ALGORITHM_RING     ? size - 1
+         : algorithm == SL_ALGORITHM_DIRECT ? 1
+                                            : ceil(log2(size));
 }
 
 /* Link of a hierarchical exchange: first among the `near` members in each host, then among
  * hosts. Shares of the received bytes go over the host's link and the network. */
-static sli_axis_link hierarchical(const sl_hardware_link *host, const sl_hardware_link *net, int near,
-                                  int hosts) {
+static sli_axis_link hierarchical(const sl_hardware_link *host, const sl_hardware_link *net,
+                                  int near, int hosts) {
   double all = (double)near * hosts, here = (near - 1.0) / near, there = (hosts - 1.0) / all;
   double wire = (host->bytes_per_second > 0 ? here / host->bytes_per_second : 0) +
                 (net->bytes_per_second > 0 ? there / net->bytes_per_second : 0);
-  double seconds = rounds(SL_ALGORITHM_TREE, near) * host->seconds + rounds(SL_ALGORITHM_TREE, hosts) * net->seconds;
-  return (sli_axis_link){.seconds = seconds, .bytes_per_second = wire > 0 ? (all - 1) / all / wire : 0};
+  double seconds = rounds(SL_ALGORITHM_TREE, near) * host->seconds +
+                   rounds(SL_ALGORITHM_TREE, hosts) * net->seconds;
+  return (sli_axis_link){.seconds = seconds,
+                         .bytes_per_second = wire > 0 ? (all - 1) / all / wire : 0};
 }
 
 /* Returns the link by the description of hosts. */
@@ -165,10 +173,11 @@ static sli_axis_link link_by_hosts(const rows *r) {
   double inside = host->bytes_per_second, steps = rounds(h->algorithm, r->size);
   int near = r->size > 1 ? fewest_together(r) : 1;
   if (near == r->size)
-    return (sli_axis_link){.seconds = steps * host->seconds, .bytes_per_second = inside,
-                           .measured = h->exchange[0]};
+    return (sli_axis_link){
+        .seconds = steps * host->seconds, .bytes_per_second = inside, .measured = h->exchange[0]};
   double rate = near * net.bytes_per_second;
-  sli_axis_link link = {steps * net.seconds, near > 1 && inside > 0 ? SLI_MIN(rate, inside) : rate, 0, NULL};
+  sli_axis_link link = {steps * net.seconds, near > 1 && inside > 0 ? SLI_MIN(rate, inside) : rate,
+                        0, NULL};
   if (h->algorithm == SL_ALGORITHM_HIERARCHICAL && near > 1)
     link = hierarchical(host, &net, near, (r->size + near - 1) / near);
   link.measured = h->exchange[1];
@@ -187,7 +196,8 @@ static int *places_by_number(const rows *r) {
 
 static bool in_one_row(const rows *r, int a, int b) {
   int ranks = sli_grid_ranks(&r->grid), member = sli_rank_member(&r->grid, b % ranks, r->along);
-  return a != b && a / ranks == b / ranks && sli_rank_at(&r->grid, a % ranks, r->along, member) == b % ranks;
+  return a != b && a / ranks == b / ranks &&
+         sli_rank_at(&r->grid, a % ranks, r->along, member) == b % ranks;
 }
 
 /* Returns the slowest own link of two members of a row; *count is the number of pairs with own
@@ -213,7 +223,8 @@ static sl_hardware_link slowest_pair(const rows *r, int *count) {
 static void note_pairs(const rows *r, sli_axis_link *link) {
   const sl_hardware *h = r->in->options->simulation.hardware;
   int count = 0;
-  sl_hardware_link own = h->npairs && r->size > 1 ? slowest_pair(r, &count) : (sl_hardware_link){0, 0};
+  sl_hardware_link own =
+      h->npairs && r->size > 1 ? slowest_pair(r, &count) : (sl_hardware_link){0, 0};
   if (!count) return;
   own.seconds *= rounds(h->algorithm, r->size);
   if (count < r->count * (r->size * (r->size - 1) / 2))

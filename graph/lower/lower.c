@@ -35,8 +35,10 @@ static sl_status lower_place(sli_lowering *l) {
                                       l->pick.v, l->device_of, l->chunk_of);
   if (!status) status = sli_lower_check_cost(l);
   if (!status)
-    status = in->block_seconds ? sli_pass_partition_by(in->g, in->block_seconds, l->stages, l->stage_of)
-                               : sli_pass_partition(in->g, in->options->simulation.hardware, l->stages, l->stage_of);
+    status =
+        in->block_seconds
+            ? sli_pass_partition_by(in->g, in->block_seconds, l->stages, l->stage_of)
+            : sli_pass_partition(in->g, in->options->simulation.hardware, l->stages, l->stage_of);
   if (status && l->pick.v > 1) {
     char *why = sli_strdup(sl_detail());
     sl_fail(status, "%d chunks on each of %d devices: %s", l->pick.v, in->p, why);
@@ -119,7 +121,8 @@ int sli_lowering_quotas(const sli_lowering *l, sli_arena *arena, sl_quota **out)
     const sli_buffer *b = &l->buffers[i];
     bool versions = b->role == SLI_ROLE_PARAM && b->quota > 1; /* else it is one slot everywhere */
     if ((b->rate >= SLI_PER_STEP && !versions) || b->producer == SL_NONE || b->held) continue;
-    bool kept = b->source == SL_NONE || sli_transfer_kinds[l->tasks[b->producer].transfer->kind].homes;
+    bool kept =
+        b->source == SL_NONE || sli_transfer_kinds[l->tasks[b->producer].transfer->kind].homes;
     if (b->role == SLI_ROLE_TURN || !kept) continue;
     if (l->tasks[b->producer].rank) continue; /* same as on the first device of the stage */
     sl_quota quota = {sli_roles[b->role].name, l->tasks[b->producer].stage, b->quota};
@@ -134,7 +137,8 @@ char *sli_lowering_cut(const sli_lowering *l, sli_arena *arena) {
   for (int s = 0; s < l->stages; s++) {
     if (s) text = sli_arena_format(arena, "%s |", text);
     for (int b = 0; b < sli_blocks_in_line(g); b++)
-      if (l->stage_of[b] == s) text = sli_arena_format(arena, "%s%s%s", text, *text ? " " : "", g->blocks[b].name);
+      if (l->stage_of[b] == s)
+        text = sli_arena_format(arena, "%s%s%s", text, *text ? " " : "", g->blocks[b].name);
   }
   return text;
 }

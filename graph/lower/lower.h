@@ -32,8 +32,8 @@ typedef struct sli_sent_transfer {
 typedef struct sli_sent {
   int nexchanges, ntransfers, ticks;
   sli_sent_exchange *exchanges;
-  sli_sent_transfer *transfers;  /* sorted by both places */
-  double computing;    /* seconds of the busiest device's passes */
+  sli_sent_transfer *transfers; /* sorted by both places */
+  double computing;             /* seconds of the busiest device's passes */
 } sli_sent;
 void sli_sent_destroy(sli_sent *sent);
 
@@ -50,7 +50,7 @@ bool sli_home_names(const sl_home *home, sli_role role);
 sl_status sli_assign_read(const char *text, int places, int *to);
 char *sli_assign_format(const int *device, int places);
 sl_status sli_lower_read_assign(sli_inputs *in); /* sets layout.assign */
-sl_status sli_lower_layout(sli_inputs *in); /* sets layout, device_at, place_of */
+sl_status sli_lower_layout(sli_inputs *in);      /* sets layout, device_at, place_of */
 /* Returns a device's number among all devices, also where one device stands for a whole stage. */
 int sli_layout_number(const sli_inputs *in, int along, int rank);
 

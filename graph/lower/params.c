@@ -6,8 +6,13 @@
 #include "graph/lower/ir.h"
 
 static sl_param_place place_in(const sl_tensor *t, const sli_buffer *b, size_t offset) {
-  return (sl_param_place){.reg = b->reg, .offset = offset, .type = t->type, .shard = t->shard, .rank = t->rank,
-                          .device = b->device, .replica = t->replica};
+  return (sl_param_place){.reg = b->reg,
+                          .offset = offset,
+                          .type = t->type,
+                          .shard = t->shard,
+                          .rank = t->rank,
+                          .device = b->device,
+                          .replica = t->replica};
 }
 
 /* Buffers that stand in other processes for parameters without an update, in order. */
@@ -37,7 +42,8 @@ static size_t count_places(const stand_ins *s, int buffer) {
 }
 
 /* Lists those places; returns their number. */
-static int add_places(const sli_lowering *l, const stand_ins *s, const sl_tensor *t, sl_param_place *to) {
+static int add_places(const sli_lowering *l, const stand_ins *s, const sl_tensor *t,
+                      sl_param_place *to) {
   const sli_spot *spot = &l->spots[t->id];
   int n = 0;
   to[n++] = place_in(t, &l->buffers[sli_buffer_home(l, spot->buffer)], spot->offset);
@@ -50,12 +56,18 @@ static int add_places(const sli_lowering *l, const stand_ins *s, const sl_tensor
 
 /* Adds one device's tensor. The devices' tensors of a parameter are adjacent in the graph, by
  * rank. */
-static void add_tensor(const sli_lowering *l, const stand_ins *s, const sl_tensor *t, sl_param_place *to,
-                       sl_param_info *p) {
+static void add_tensor(const sli_lowering *l, const stand_ins *s, const sl_tensor *t,
+                       sl_param_place *to, sl_param_info *p) {
   if (!p->nplaces)
-    *p = (sl_param_info){.name = t->name, .storage = t->storage,
-                         .type = t->storage ? t->values : t->shard ? t->shard->whole : t->type,
-                         .init = t->init, .adapter = t->adapter, .stage = l->stage_of[t->home], .places = to};
+    *p = (sl_param_info){.name = t->name,
+                         .storage = t->storage,
+                         .type = t->storage ? t->values
+                                 : t->shard ? t->shard->whole
+                                            : t->type,
+                         .init = t->init,
+                         .adapter = t->adapter,
+                         .stage = l->stage_of[t->home],
+                         .places = to};
   p->nplaces += add_places(l, s, t, to);
 }
 

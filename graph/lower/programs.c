@@ -18,13 +18,15 @@ static sl_place tensor_place(const sli_lowering *l, int task, const sl_tensor *t
   if (spot->buffer == SL_NONE) return (sl_place){g->ninputs + g->noutputs, spot->offset};
   bool made = spot->task == task;
   int under = made ? covered_input(l, g, spot->buffer) : SL_NONE;
-  return (sl_place){under == SL_NONE ? sli_task_port(l, g, spot->buffer, made) : under, spot->offset};
+  return (sl_place){under == SL_NONE ? sli_task_port(l, g, spot->buffer, made) : under,
+                    spot->offset};
 }
 
 /* False for an output that aliases an input of the tick, in a step of one tick: it is not summed
  * then. */
 static bool is_summed(const sli_lowering *l, const sli_task *g, const sl_tensor *t) {
-  return !t || l->spots[t->id].buffer == SL_NONE || covered_input(l, g, l->spots[t->id].buffer) == SL_NONE;
+  return !t || l->spots[t->id].buffer == SL_NONE ||
+         covered_input(l, g, l->spots[t->id].buffer) == SL_NONE;
 }
 
 /* Returns the outputs to clear before use. State that a sweep updates starts anew with each
@@ -43,9 +45,16 @@ static void write_call(sli_lowering *l, int task, const sli_node *n, sl_program_
   sl_place *out = sl_plan_alloc(plan, (size_t)n->nout * sizeof *out);
   for (int i = 0; i < n->nin; i++) in[i] = tensor_place(l, task, n->in[i]);
   for (int o = 0; o < n->nout; o++) out[o] = tensor_place(l, task, n->out[o]);
-  *call = (sl_program_call){.op = n->op, .name = n->name, .attrs = n->attrs, .nin = n->nin,
-                            .nout = n->nout, .in_type = n->in_type, .out_type = n->out_type,
-                            .in = in, .out = out, .accumulate_span = begun_anew(l, task, n),
+  *call = (sl_program_call){.op = n->op,
+                            .name = n->name,
+                            .attrs = n->attrs,
+                            .nin = n->nin,
+                            .nout = n->nout,
+                            .in_type = n->in_type,
+                            .out_type = n->out_type,
+                            .in = in,
+                            .out = out,
+                            .accumulate_span = begun_anew(l, task, n),
                             .in_length = sli_lower_lengths_of(l, n->nin, n->in),
                             .out_length = sli_lower_lengths_of(l, n->nout, n->out)};
   if (l->in->kind->times_calls || l->tasks[task].host)
@@ -59,8 +68,13 @@ static void write_copy(sli_lowering *l, int task, const sl_tensor *t, sl_program
   sl_place *places = sl_plan_alloc(l->plan, 2 * sizeof *places);
   for (int o = 0; o < 2; o++)
     places[o] = (sl_place){sli_task_port(l, &l->tasks[task], spot->buffer, o), spot->offset};
-  *call = (sl_program_call){.op = &sl_op_copy, .name = t->name, .nin = 1, .nout = 1,
-                            .in_type = &t->type, .out_type = &t->type, .in = &places[0],
+  *call = (sl_program_call){.op = &sl_op_copy,
+                            .name = t->name,
+                            .nin = 1,
+                            .nout = 1,
+                            .in_type = &t->type,
+                            .out_type = &t->type,
+                            .in = &places[0],
                             .out = &places[1]};
 }
 
@@ -157,16 +171,21 @@ static sl_type slot_type(const sli_buffer *b) {
 }
 
 /* Copies a slot of one port to another's. */
-static void write_transfer(sli_lowering *l, const sli_task *g, int in, int out, const int16_t *valid_length,
-                      sl_program_call *call) {
+static void write_transfer(sli_lowering *l, const sli_task *g, int in, int out,
+                           const int16_t *valid_length, sl_program_call *call) {
   sl_plan *plan = l->plan;
   sl_place *places = sl_plan_alloc(plan, 2 * sizeof *places);
   sl_type *type = sl_plan_alloc(plan, sizeof *type);
   places[0] = (sl_place){in, 0};
   places[1] = (sl_place){g->ninputs + out, 0};
   *type = slot_type(&l->buffers[g->outputs[out]]);
-  *call = (sl_program_call){.op = &sl_op_copy, .name = name_of_copy(l, g), .nin = 1,
-                            .nout = 1, .in_type = type, .out_type = type, .in = &places[0],
+  *call = (sl_program_call){.op = &sl_op_copy,
+                            .name = name_of_copy(l, g),
+                            .nin = 1,
+                            .nout = 1,
+                            .in_type = type,
+                            .out_type = type,
+                            .in = &places[0],
                             .out = &places[1],
                             .in_length = valid_length ? &valid_length[in] : NULL,
                             .out_length = valid_length ? &valid_length[g->ninputs + out] : NULL};
@@ -186,8 +205,8 @@ static sl_program *transfer_program(sli_lowering *l, const sli_task *g) {
   int nin = with_bytes(l, g->ninputs, g->inputs), nout = with_bytes(l, g->noutputs, g->outputs);
   sl_program *program = sl_plan_alloc(l->plan, sizeof *program);
   sl_program_call *calls = sl_plan_alloc(l->plan, (size_t)(nin * nout) * sizeof *calls);
-  *program = (sl_program){.ncalls = nin * nout, .calls = calls,
-                          .nbases = g->ninputs + g->noutputs + 1, .nvariants = 1};
+  *program = (sl_program){
+      .ncalls = nin * nout, .calls = calls, .nbases = g->ninputs + g->noutputs + 1, .nvariants = 1};
   sli_lower_lengths(l, g, program);
   for (int i = 0; i < nin * nout; i++)
     write_transfer(l, g, i / nout, i % nout, program->base_length, &calls[i]);

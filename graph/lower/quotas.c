@@ -159,7 +159,9 @@ static int one(const sli_lowering *l, const sli_buffer *b) { return (void)l, (vo
 static int two(const sli_lowering *l, const sli_buffer *b) {
   return b->slot_pool.least ? SLI_MAX(2, b->slot_pool.least) : clamp(2, ticks_of(l));
 }
-static int staging(const sli_lowering *l, const sli_buffer *b) { return (void)l, SLI_MAX(2, b->slot_pool.least); }
+static int staging(const sli_lowering *l, const sli_buffer *b) {
+  return (void)l, SLI_MAX(2, b->slot_pool.least);
+}
 static int inner(const sli_lowering *l, const sli_buffer *b) {
   return l->in->layers && b->producer != SL_NONE && sli_leaves_block(l, b) ? l->in->k : 1;
 }
@@ -172,7 +174,8 @@ static int of_sharded(const sli_lowering *l, const sli_buffer *b) {
 /* Four slots, or one per piece: results of the backward pass come last piece first, and are read
  * from the first on. */
 static int four(const sli_lowering *l, const sli_buffer *b) {
-  bool backward = b->producer != SL_NONE && l->tasks[b->producer].backward && b->rate == SLI_PER_TICK;
+  bool backward =
+      b->producer != SL_NONE && l->tasks[b->producer].backward && b->rate == SLI_PER_TICK;
   return backward ? SLI_MAX(4, l->in->k) : 4;
 }
 static int of_initial(const sli_lowering *l, const sli_buffer *b) { return (void)l, b->initial; }
@@ -200,13 +203,20 @@ static int begun(const sli_lowering *l, const sli_buffer *b) {
 }
 
 static int (*const rules[SLI_SLOTS_COUNT])(const sli_lowering *l, const sli_buffer *b) = {
-    [SLI_SLOTS_ONE] = one,       [SLI_SLOTS_TWO] = two,    [SLI_SLOTS_FOUR] = four,
+    [SLI_SLOTS_ONE] = one,
+    [SLI_SLOTS_TWO] = two,
+    [SLI_SLOTS_FOUR] = four,
     [SLI_SLOTS_INITIAL] = of_initial,
-    [SLI_SLOTS_ACT_B] = of_b,    [SLI_SLOTS_ACT_W] = of_w, [SLI_SLOTS_CROSSING] = of_two_stages,
+    [SLI_SLOTS_ACT_B] = of_b,
+    [SLI_SLOTS_ACT_W] = of_w,
+    [SLI_SLOTS_CROSSING] = of_two_stages,
     [SLI_SLOTS_LEAVING] = of_leaving,
-    [SLI_SLOTS_LOAD] = of_all,   [SLI_SLOTS_BEGUN] = begun,
-    [SLI_SLOTS_SOURCE] = two,    [SLI_SLOTS_STAGING] = staging,
-    [SLI_SLOTS_INNER] = inner,   [SLI_SLOTS_BETWEEN] = between,
+    [SLI_SLOTS_LOAD] = of_all,
+    [SLI_SLOTS_BEGUN] = begun,
+    [SLI_SLOTS_SOURCE] = two,
+    [SLI_SLOTS_STAGING] = staging,
+    [SLI_SLOTS_INNER] = inner,
+    [SLI_SLOTS_BETWEEN] = between,
     [SLI_SLOTS_SHARDED] = of_sharded};
 
 int sli_role_slots(const sli_lowering *l, sli_role role, const sli_buffer *b) {
@@ -219,8 +229,11 @@ int sli_role_slots(const sli_lowering *l, sli_role role, const sli_buffer *b) {
 static int derived(const sli_lowering *l, const sli_buffer *b) {
   const sli_transfer_task *transfer = b->source == SL_NONE ? NULL : l->tasks[b->producer].transfer;
   sli_slots rule = sli_roles[b->role].slots;
-  if (transfer && !transfer->fetches && !sli_transfer_kinds[transfer->kind].homes) return l->buffers[b->source].quota;
-  int gather = transfer && transfer->fetches ? sli_lower_given(l, SLI_ROLE_GATHER, sli_buffer_stage(l, b)) : 0;
+  if (transfer && !transfer->fetches && !sli_transfer_kinds[transfer->kind].homes)
+    return l->buffers[b->source].quota;
+  int gather = transfer && transfer->fetches
+                   ? sli_lower_given(l, SLI_ROLE_GATHER, sli_buffer_stage(l, b))
+                   : 0;
   if (gather) return gather;
   bool once = b->held || b->rate >= SLI_PER_STEP;
   if (!once || rule == SLI_SLOTS_FOUR) return rules[rule](l, b);
@@ -265,7 +278,8 @@ static void set_device_numbers(sli_lowering *l) {
     sli_at at = sli_lower_at(l, d); /* stage d is on device d */
     int slots = given_to_device(l, "pool", d);
     l->watermarks[d] = watermark(l, d);
-    if (has_pool(l)) l->pools[d] = slots ? slots : SLI_MAX(pool_slots(l, &at), l->pick.v * l->in->k);
+    if (has_pool(l))
+      l->pools[d] = slots ? slots : SLI_MAX(pool_slots(l, &at), l->pick.v * l->in->k);
   }
 }
 

@@ -4,27 +4,25 @@
 #include <string.h>
 
 #define ROW(text, counted, number, ...) \
-  {.name = text, .memory = SL_MEMORY_##counted, .slots = SLI_SLOTS_##number, __VA_ARGS__}
+  { .name = text, .memory = SL_MEMORY_##counted, .slots = SLI_SLOTS_##number, __VA_ARGS__ }
 
 const sli_role_row sli_roles[SLI_ROLES] = {
-    [SLI_ROLE_PARAM] = ROW("param", PARAMETERS, ONE, .home = "weights",
-                           .filled = SLI_ROLE_WEIGHTS),
-    [SLI_ROLE_GATHER] = ROW("gather", PARAMETERS, TWO, .home = "weights",
-                            .filled = SLI_ROLE_WEIGHTS),
-    [SLI_ROLE_PACKED] = ROW("packed", PARAMETERS, ONE, .home = "weights",
-                            .filled = SLI_ROLE_WEIGHTS),
+    [SLI_ROLE_PARAM] = ROW("param", PARAMETERS, ONE, .home = "weights", .filled = SLI_ROLE_WEIGHTS),
+    [SLI_ROLE_GATHER] =
+        ROW("gather", PARAMETERS, TWO, .home = "weights", .filled = SLI_ROLE_WEIGHTS),
+    [SLI_ROLE_PACKED] =
+        ROW("packed", PARAMETERS, ONE, .home = "weights", .filled = SLI_ROLE_WEIGHTS),
     [SLI_ROLE_GRAD] = ROW("grad", GRADIENTS, ONE),
     [SLI_ROLE_REDUCE] = ROW("reduce", GRADIENTS, TWO),
-    [SLI_ROLE_STATE] = ROW("state", OPTIMIZER, ONE, .home = "state",
+    [SLI_ROLE_STATE] = ROW("state", OPTIMIZER, ONE, .home = "state", .filled = SLI_ROLE_FILL),
+    [SLI_ROLE_ACT_B] = ROW("act.b", ACTIVATIONS, ACT_B, .activation = true, .home = "act.b",
                            .filled = SLI_ROLE_FILL),
-    [SLI_ROLE_ACT_B] = ROW("act.b", ACTIVATIONS, ACT_B, .activation = true,
-                          .home = "act.b", .filled = SLI_ROLE_FILL),
-    [SLI_ROLE_ACT_W] = ROW("act.w", ACTIVATIONS, ACT_W, .activation = true,
-                          .home = "act.w", .filled = SLI_ROLE_FILL),
-    [SLI_ROLE_ACT_PART] = ROW("act.part", ACTIVATIONS, LEAVING, .activation = true,
-                             .home = "act.b", .filled = SLI_ROLE_FILL),
-    [SLI_ROLE_KV] = ROW("kv", ACTIVATIONS, BEGUN, .follows = true,
-                        .per_microbatch = true, .home = "kv", .filled = SLI_ROLE_KV_FILL),
+    [SLI_ROLE_ACT_W] = ROW("act.w", ACTIVATIONS, ACT_W, .activation = true, .home = "act.w",
+                           .filled = SLI_ROLE_FILL),
+    [SLI_ROLE_ACT_PART] = ROW("act.part", ACTIVATIONS, LEAVING, .activation = true, .home = "act.b",
+                              .filled = SLI_ROLE_FILL),
+    [SLI_ROLE_KV] = ROW("kv", ACTIVATIONS, BEGUN, .follows = true, .per_microbatch = true,
+                        .home = "kv", .filled = SLI_ROLE_KV_FILL),
     [SLI_ROLE_DKV] = ROW("dkv", ACTIVATIONS, ONE, .per_microbatch = true),
     [SLI_ROLE_RECORD] = ROW("record", ACTIVATIONS, ONE, .per_microbatch = true),
     [SLI_ROLE_FWD] = ROW("fwd", ACTIVATIONS, CROSSING, .follows = true),

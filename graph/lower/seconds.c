@@ -7,8 +7,8 @@
 #include "graph/lower/ir.h"
 #include "graph/passes/passes.h"
 
-/* Returns the set of tensors with a common valid length (valid length) that the node's rows belong to,
- * or NULL. */
+/* Returns the set of tensors with a common valid length (valid length) that the node's rows belong
+ * to, or NULL. */
 static const sl_tensor *set_of(const sli_node *n) {
   const sl_tensor *set = NULL;
   for (int i = 0; i < n->nin && !set; i++) set = sli_valid_length(n->in[i]);
@@ -23,7 +23,8 @@ static sl_type expected_type(const sli_node *n, sl_tensor *t, const sl_type *typ
   sl_type cut = *type;
   if (!valid_length || cut.ndim < 1) return cut;
   int d = cut.dim[0] == valid_length->rows ? 0 : 1;
-  if (d < cut.ndim && cut.dim[d] == valid_length->rows) cut.dim[d] = sli_lower_expected(valid_length, tick);
+  if (d < cut.ndim && cut.dim[d] == valid_length->rows)
+    cut.dim[d] = sli_lower_expected(valid_length, tick);
   return cut;
 }
 
@@ -43,7 +44,10 @@ static double expected_seconds(const sli_lowering *l, const sli_node *n, int32_t
  * for the expected rows, not for the capacity. Where pieces differ, returns their mean. */
 static double node_seconds(const sli_lowering *l, const sli_node *n, int32_t tick) {
   const sl_lower_options *o = l->in->options;
-  double seconds = o->simulation.op_seconds ? o->simulation.op_seconds(o->simulation.op_seconds_ctx, n->name) : -1, sum = 0;
+  double seconds = o->simulation.op_seconds
+                       ? o->simulation.op_seconds(o->simulation.op_seconds_ctx, n->name)
+                       : -1,
+         sum = 0;
   if (seconds >= 0) return seconds;
   if (set_of(n)) return expected_seconds(l, n, tick);
   if (!n->shapes) return sli_call_seconds(o->simulation.hardware, n, n->in_type, n->out_type);
@@ -54,9 +58,7 @@ static double node_seconds(const sli_lowering *l, const sli_node *n, int32_t tic
   return sum / l->in->k;
 }
 
-bool sli_cost_is_given(const sl_cost *c) {
-  return c->nstages || c->F > 0 || c->B > 0 || c->W > 0;
-}
+bool sli_cost_is_given(const sl_cost *c) { return c->nstages || c->F > 0 || c->B > 0 || c->W > 0; }
 
 /* True if a block, such as "head@3", is a stage's part of a block, such as "head". */
 static bool is_part_of(const sli_block *part, const char *block) {
@@ -83,7 +85,8 @@ static double estimate(const sli_lowering *l, const sli_task *g, int32_t tick) {
   double seconds = 0;
   for (int i = 0; i < g->nnodes && !g->host; i++) {
     const sli_node *n = g->nodes[i];
-    if (!sli_lower_is_measured(l, n)) seconds += (n->rematerialized ? sli_lower_rematerialized(l) : 1) * node_seconds(l, n, tick);
+    if (!sli_lower_is_measured(l, n))
+      seconds += (n->rematerialized ? sli_lower_rematerialized(l) : 1) * node_seconds(l, n, tick);
   }
   return seconds;
 }
@@ -126,11 +129,14 @@ sl_status sli_lower_check_cost(const sli_lowering *l) {
     int b = sli_blocks_in_line(g);
     while (b < g->nblocks && !is_part_of(&g->blocks[b], c->sharded[i].block)) b++;
     if (b == g->nblocks)
-      return sl_fail(SL_E_USAGE, "the cost of block %s is given apart, but no such block is spread "
-                     "over the stages", c->sharded[i].block);
+      return sl_fail(SL_E_USAGE,
+                     "the cost of block %s is given apart, but no such block is spread "
+                     "over the stages",
+                     c->sharded[i].block);
   }
   if (!given || given == l->stages) return SL_OK;
-  return sl_fail(SL_E_USAGE, "the cost is given of %d stages, but the model has %d", given, l->stages);
+  return sl_fail(SL_E_USAGE, "the cost is given of %d stages, but the model has %d", given,
+                 l->stages);
 }
 
 bool sli_updates_on_host(const sli_task *g) {
@@ -152,7 +158,8 @@ static double host_update_seconds(const sli_lowering *l, const sli_task *g) {
  * first chunk. */
 static double step_seconds(const sli_lowering *l, const sli_task *g) {
   const sl_hardware *h = l->in->options->simulation.hardware;
-  if (!h || h->step_seconds <= 0 || g->phase != SLI_PHASE_UPDATE || g->stage == SL_NONE || g->chunk) return 0;
+  if (!h || h->step_seconds <= 0 || g->phase != SLI_PHASE_UPDATE || g->stage == SL_NONE || g->chunk)
+    return 0;
   for (int i = g->before; i != SL_NONE; i = l->tasks[i].before)
     if (l->tasks[i].phase == SLI_PHASE_UPDATE) return 0;
   return h->step_seconds;
@@ -186,9 +193,11 @@ static bool is_pass(const sli_task *g) {
 double *sli_lower_slowdowns(const sli_lowering *l) {
   const sl_hardware *h = l->in->options->simulation.hardware;
   int n = l->in->devices;
-  double slow = h && !sli_cost_is_given(&l->in->options->simulation.cost) ? h->slowdown_while_exchanging : 0;
+  double slow =
+      h && !sli_cost_is_given(&l->in->options->simulation.cost) ? h->slowdown_while_exchanging : 0;
   if (slow <= 1 || l->in->in_line) return NULL;
-  double *passes = sli_calloc((size_t)n, sizeof *passes), *exchanges = sli_calloc((size_t)n, sizeof *exchanges);
+  double *passes = sli_calloc((size_t)n, sizeof *passes),
+         *exchanges = sli_calloc((size_t)n, sizeof *exchanges);
   for (int i = 0; i < l->ncomputing; i++) {
     const sli_task *g = &l->tasks[i];
     double seconds = alone(l, g, 0) * sli_lower_firings(l, g);
@@ -224,12 +233,16 @@ double sli_home_seconds(const sli_lowering *l, sl_space home, bool backward, siz
 
 /* Scales the seconds of a full slot to the expected rows. */
 double sli_lower_copied(const sli_lowering *l, const sli_task *g, int32_t tick) {
-  const sl_tensor *valid_length = g->transfer->kind == SLI_TRANSFER_FLIGHT ? NULL : l->buffers[g->outputs[0]].valid_length;
-  return valid_length ? g->seconds * (double)sli_lower_expected(valid_length, tick) / (double)valid_length->rows : g->seconds;
+  const sl_tensor *valid_length =
+      g->transfer->kind == SLI_TRANSFER_FLIGHT ? NULL : l->buffers[g->outputs[0]].valid_length;
+  return valid_length ? g->seconds * (double)sli_lower_expected(valid_length, tick) /
+                            (double)valid_length->rows
+                      : g->seconds;
 }
 
 const double *sli_lower_seconds_table(const sli_lowering *l, const sli_task *g, double slowdown) {
-  bool any = g->transfer && g->transfer->kind != SLI_TRANSFER_FLIGHT && l->buffers[g->outputs[0]].valid_length;
+  bool any = g->transfer && g->transfer->kind != SLI_TRANSFER_FLIGHT &&
+             l->buffers[g->outputs[0]].valid_length;
   for (int i = 0; i < g->nnodes; i++) any |= set_of(g->nodes[i]) != NULL;
   if (!any || !l->in->kind->modelled || g->rate != SLI_PER_TICK || g->host ||
       sli_cost_is_given(&l->in->options->simulation.cost))

@@ -24,15 +24,16 @@ static int merge_exchanges(sli_sent_exchange *of, int n) {
   return count;
 }
 
-static void add_exchanges(const sli_lowering *l, const sli_task *g, sli_sent *to, size_t *capacity) {
+static void add_exchanges(const sli_lowering *l, const sli_task *g, sli_sent *to,
+                          size_t *capacity) {
   double bytes[SLI_AXES][SLI_ALL_TO_ALL + 1];
   sli_lower_received(l, g, bytes);
   for (int a = 0; a < SLI_AXES; a++)
     for (int h = 0; h <= SLI_ALL_TO_ALL; h++) {
       if (bytes[a][h] <= 0) continue;
       SLI_GROW(to->exchanges, (size_t)to->nexchanges, *capacity);
-      to->exchanges[to->nexchanges++] =
-          (sli_sent_exchange){sli_along_of(l->in, g->device), a, (sli_half)h, bytes[a][h], sli_lower_times(l, g->rate)};
+      to->exchanges[to->nexchanges++] = (sli_sent_exchange){
+          sli_along_of(l->in, g->device), a, (sli_half)h, bytes[a][h], sli_lower_times(l, g->rate)};
     }
 }
 
@@ -47,7 +48,8 @@ static void add_transfer(void *ctx, int32_t from, int32_t to, sl_traffic traffic
   const int *place = h->l->in->place_of;
   if (traffic != SL_TRAFFIC_PIPELINE || from == to) return;
   SLI_GROW(h->to->transfers, (size_t)h->to->ntransfers, h->capacity);
-  h->to->transfers[h->to->ntransfers++] = (sli_sent_transfer){place[from], place[to], (double)bytes};
+  h->to->transfers[h->to->ntransfers++] =
+      (sli_sent_transfer){place[from], place[to], (double)bytes};
 }
 
 static int by_places(const void *a, const void *b) {

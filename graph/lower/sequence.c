@@ -54,9 +54,11 @@ static const char *sequence_describe(sl_graph *g, const way ways[2], bool ring) 
   const char *name = ring ? "heads" : "ring";
   if (other->status)
     return sli_arena_format(&g->arena, "attention by %s, which cannot be: %s", name, other->why);
-  return sli_arena_format(&g->arena, "attention by %s: %.3g ms instead of %.3g ms, and %.3g MB received instead "
-                          "of %.3g MB", name, 1e3 * other->seconds, 1e3 * gone->seconds, 1e-6 * other->bytes,
-                          1e-6 * gone->bytes);
+  return sli_arena_format(
+      &g->arena,
+      "attention by %s: %.3g ms instead of %.3g ms, and %.3g MB received instead "
+      "of %.3g MB",
+      name, 1e3 * other->seconds, 1e3 * gone->seconds, 1e-6 * other->bytes, 1e-6 * gone->bytes);
 }
 
 static sl_status weigh(sli_inputs *in) {
@@ -64,12 +66,14 @@ static sl_status weigh(sli_inputs *in) {
   const int *size = in->grid.size;
   bool open = in->by_heads && in->by_ring, ring = in->by_ring;
   way ways[2] = {[true] = try_way(in, true)};
-  sli_heads *before = sli_pass_heads(g, size[SLI_AXIS_SEQUENCE], sli_choice_size(&in->grid, SLI_AXIS_TENSOR));
+  sli_heads *before =
+      sli_pass_heads(g, size[SLI_AXIS_SEQUENCE], sli_choice_size(&in->grid, SLI_AXIS_TENSOR));
   ways[false] = try_way(in, false);
   const way *heads = &ways[false], *around = &ways[true];
   if (open && heads->status && around->status) return sl_fail(heads->status, "%s", heads->why);
   if (open)
-    ring = heads->status || (!around->status && !are_keys_away(g) && around->seconds < heads->seconds);
+    ring =
+        heads->status || (!around->status && !are_keys_away(g) && around->seconds < heads->seconds);
   if (ring) sli_heads_undo(g, before);
   in->by_ring = ring;
   in->by_heads = !ring;
@@ -82,7 +86,8 @@ sl_status sli_lower_attention(sli_inputs *in) {
   bool shared = size[SLI_AXIS_SEQUENCE] > 1, open = in->by_heads && in->by_ring;
   sl_status status = SL_OK;
   if (shared && (open || in->options->print.sharing)) status = weigh(in);
-  else if (in->by_heads) sli_pass_heads(in->g, size[SLI_AXIS_SEQUENCE], sli_choice_size(&in->grid, SLI_AXIS_TENSOR));
+  else if (in->by_heads)
+    sli_pass_heads(in->g, size[SLI_AXIS_SEQUENCE], sli_choice_size(&in->grid, SLI_AXIS_TENSOR));
   in->grid.ring = shared && in->by_ring;
   in->grid.zigzag &= in->grid.ring;
   for (int b = 0; b < in->g->nblocks; b++) in->g->blocks[b].gathers = in->grid.ring && in->k > 1;

@@ -4,9 +4,9 @@
  * Where parameters or gradients are sharded, each block of a stage needs its own whole for a
  * moment; memory for all of them would be wasted. Where tensors are sharded, each exchange has
  * results that only the next level reads. Registers that blocks fill for the same purpose form a
- * slot pool and share slots. To be safe whatever the timing, the tasks that fill them must come in a
- * fixed order. They hand a turn around: a register of no bytes leads from each task to the
- * next, and from the last back to the first, where one turn waits at the start. A slot pool with two
+ * slot pool and share slots. To be safe whatever the timing, the tasks that fill them must come in
+ * a fixed order. They hand a turn around: a register of no bytes leads from each task to the next,
+ * and from the last back to the first, where one turn waits at the start. A slot pool with two
  * slots fills one while the other is read. The copies that transfers make of such
  * registers take turns as well, and so do parameters that are fetched when an exchange needs
  * them. */
@@ -33,7 +33,8 @@ static bool is_passing(const sli_lowering *l, const sli_buffer *b) {
   const sli_task *from = &l->tasks[b->producer];
   for (int i = 0; i < b->nconsumers; i++) {
     const sli_task *to = &l->tasks[b->consumers[i]];
-    if (to->backward != from->backward || to->level <= from->level || to->cls == SL_CLASS_W) return false;
+    if (to->backward != from->backward || to->level <= from->level || to->cls == SL_CLASS_W)
+      return false;
   }
   return !sli_lower_given(l, SLI_ROLE_INNER, from->stage);
 }
@@ -61,7 +62,7 @@ static int depth_of(const sli_lowering *l, sli_task *g) {
   return g->depth;
 }
 
-/* ---- tasks of the same slot pool -------------------------------------------------------------- */
+/* ---- tasks of the same slot pool ------------------------------------------------------------- */
 
 /* True if two tasks of a device do the same for one block each. Tasks of blocks sharded over
  * the stages run when the other stages' data is there, and take no turns with the stage's own. */
@@ -70,15 +71,16 @@ static bool do_the_same(const sli_lowering *l, int a, int b) {
   bool sharded = sli_is_sharded_task(l, x);
   if (sharded != sli_is_sharded_task(l, y) || (sharded && x->part != y->part)) return false;
   return x->stage == y->stage && x->rank == y->rank && x->host == y->host && x->cls == y->cls &&
-         x->backward == y->backward && x->rate == y->rate && x->eval == y->eval && x->axis == y->axis &&
-         x->phase == y->phase &&
+         x->backward == y->backward && x->rate == y->rate && x->eval == y->eval &&
+         x->axis == y->axis && x->phase == y->phase &&
          (x->cls != SL_CLASS_C || x->nodes[0]->op == y->nodes[0]->op) &&
          (x->rate != SLI_PER_STEP || depth_of(l, x) == depth_of(l, y));
 }
 
 /* Hashes a task; equal for tasks that do the same. */
 static uint64_t hash_same(uint64_t hash, const sli_task *x) {
-  const int fields[] = {x->stage, x->rank, x->cls, x->axis, (int)x->rate, x->host, x->backward, x->eval};
+  const int fields[] = {x->stage,     x->rank, x->cls,      x->axis,
+                        (int)x->rate, x->host, x->backward, x->eval};
   return sli_hash(hash, fields, sizeof fields);
 }
 
@@ -95,27 +97,30 @@ static int slots_of(const sli_lowering *l, int buffer) {
 }
 
 /* True if both transfers are for passes of a stage that come in one order, forward and backward. */
-static bool come_in_turn(const sli_lowering *l, const sli_transfer_task *x, const sli_transfer_task *y) {
+static bool come_in_turn(const sli_lowering *l, const sli_transfer_task *x,
+                         const sli_transfer_task *y) {
   const sli_task *a = &l->tasks[x->reader], *b = &l->tasks[y->reader];
   bool passes = !a->phase && !b->phase && (a->cls == SL_CLASS_F || a->cls == SL_CLASS_B) &&
                 (b->cls == SL_CLASS_F || b->cls == SL_CLASS_B);
-  return passes && sli_transfer_kinds[x->kind].homes && a->stage == b->stage && a->rank == b->rank &&
-         sli_is_one_at_a_time(l, a->stage) &&
+  return passes && sli_transfer_kinds[x->kind].homes && a->stage == b->stage &&
+         a->rank == b->rank && sli_is_one_at_a_time(l, a->stage) &&
          same_section(l, x->reader, y->reader, SLI_ROLES);
 }
 
 /* True if two transfers share slots at their destination: they take the same route, and bring
- * buffers that share slots, or buffers that readers of one slot pool fetch under the same number from
- * one device. */
+ * buffers that share slots, or buffers that readers of one slot pool fetch under the same number
+ * from one device. */
 static bool bring_the_same(const sli_lowering *l, const sli_task *a, const sli_task *b) {
   const sli_transfer_task *x = a->transfer, *y = b->transfer;
-  if (x->kind != y->kind || x->home != y->home || a->rate != b->rate || a->device != b->device || x->to != y->to)
+  if (x->kind != y->kind || x->home != y->home || a->rate != b->rate || a->device != b->device ||
+      x->to != y->to)
     return false;
   if ((x->reader == SL_NONE) != (y->reader == SL_NONE)) return false;
   if (x->reader == SL_NONE) return slots_of(l, x->origin) == slots_of(l, y->origin);
   return x->nth == y->nth && l->buffers[x->origin].device == l->buffers[y->origin].device &&
          ((do_the_same(l, x->reader, y->reader) &&
-           same_section(l, x->reader, y->reader, SLI_ROLES)) || come_in_turn(l, x, y));
+           same_section(l, x->reader, y->reader, SLI_ROLES)) ||
+          come_in_turn(l, x, y));
 }
 
 /* Hashes a task; equal for tasks of one slot pool. */
@@ -146,7 +151,7 @@ static int nth_transient(const sli_lowering *l, int task, sli_role role, int nth
   return SL_NONE;
 }
 
-/* ---- one slot pool ---------------------------------------------------------------------------- */
+/* ---- one slot pool --------------------------------------------------------------------------- */
 
 /* Returns the rate of turns: per microbatch, where blocks take all pieces of a microbatch. */
 static sli_rate turn_rate(const sli_lowering *l, const sli_task *g) {
@@ -160,10 +165,16 @@ void sli_add_turn(sli_lowering *l, int from, int to, bool first) {
   const char *whose = b->transfer ? l->buffers[b->outputs[0]].name : b->name;
   reader[0] = to;
   sli_add_buffer(l, (sli_buffer){.name = sli_arena_format(&l->arena, "turn:%s", whose),
-                                 .role = SLI_ROLE_TURN, .producer = from, .nconsumers = 1,
-                                 .consumers = reader, .rate = turn_rate(l, a), .eval = a->eval,
-                                 .memory = sli_roles[SLI_ROLE_TURN].memory, .device = a->device,
-                                 .initial = first, .aliases = SL_NONE});
+                                 .role = SLI_ROLE_TURN,
+                                 .producer = from,
+                                 .nconsumers = 1,
+                                 .consumers = reader,
+                                 .rate = turn_rate(l, a),
+                                 .eval = a->eval,
+                                 .memory = sli_roles[SLI_ROLE_TURN].memory,
+                                 .device = a->device,
+                                 .initial = first,
+                                 .aliases = SL_NONE});
 }
 
 static int by_turn(const void *a, const void *b, void *lowering) {
@@ -189,15 +200,15 @@ static bool waits_for(const sli_lowering *l, int x, const sli_buffer *later) {
   return false;
 }
 
-/* ---- the slots that a pool needs --------------------------------------------------------------- */
+/* ---- the slots that a pool needs ------------------------------------------------------------- */
 
 /* Searches for tasks that a task waits for in every tick. */
 typedef struct waits {
   const sli_lowering *l;
-  int *seen;             /* [ntasks] number of the search that came by last; 0: none */
-  int *stack;            /* [ntasks] tasks that the search has yet to look behind */
+  int *seen;  /* [ntasks] number of the search that came by last; 0: none */
+  int *stack; /* [ntasks] tasks that the search has yet to look behind */
   int count, searches;
-  int from;              /* place of the task that is searched for: none before it waits for it */
+  int from; /* place of the task that is searched for: none before it waits for it */
 } waits;
 
 static waits waits_create(const sli_lowering *l) {
@@ -216,7 +227,8 @@ static void look_behind(waits *w, int task) {
   if (w->l->places[task] >= w->from) w->stack[w->count++] = task;
 }
 
-/* Looks behind the readers of what the task before in a slot pool of one slot has made: they free the slot. */
+/* Looks behind the readers of what the task before in a slot pool of one slot has made: they free
+ * the slot. */
 static void look_behind_slot(waits *w, int before, int output) {
   const sli_lowering *l = w->l;
   for (int nth = 0, at; (at = nth_transient(l, before, SLI_ROLE_INNER, nth)) != SL_NONE; nth++) {
@@ -230,11 +242,13 @@ static void look_behind_turn(waits *w, int before, const sli_task *g) {
   look_behind(w, before);
   for (int i = 0; i < g->noutputs; i++) {
     const sli_buffer *b = &w->l->buffers[g->outputs[i]];
-    if (b->role == SLI_ROLE_INNER && b->transient && !w->l->in->layers) look_behind_slot(w, before, g->outputs[i]);
+    if (b->role == SLI_ROLE_INNER && b->transient && !w->l->in->layers)
+      look_behind_slot(w, before, g->outputs[i]);
   }
 }
 
-/* True if `task` fires after `maker` in every tick: for what it reads, for its turn, or for a slot. */
+/* True if `task` fires after `maker` in every tick: for what it reads, for its turn, or for a slot.
+ */
 static bool comes_after(waits *w, int task, int maker) {
   const sli_lowering *l = w->l;
   w->searches++;
@@ -252,7 +266,8 @@ static bool comes_after(waits *w, int task, int maker) {
   return w->seen[maker] == w->searches;
 }
 
-/* True if a reader of one buffer may have to wait for another that comes later; `surely`: in every run. */
+/* True if a reader of one buffer may have to wait for another that comes later; `surely`: in every
+ * run. */
 static bool is_held_for(waits *w, const sli_buffer *b, const sli_buffer *later, bool surely) {
   const sli_lowering *l = w->l;
   bool held = false;
@@ -273,7 +288,8 @@ static bool is_held_for_task(waits *w, int buffer, int task, sli_role role, bool
   return held;
 }
 
-/* Returns how many buffers of number `nth` of tasks [n] must exist when the last of them makes its own. */
+/* Returns how many buffers of number `nth` of tasks [n] must exist when the last of them makes its
+ * own. */
 static int held_slots(waits *w, const int *tasks, int n, sli_role role, int nth, bool surely) {
   int held = !surely || nth_transient(w->l, tasks[n - 1], role, nth) != SL_NONE;
   for (int j = 0; j + 1 < n; j++) {
@@ -283,8 +299,9 @@ static int held_slots(waits *w, const int *tasks, int n, sli_role role, int nth,
   return held;
 }
 
-/* Returns how many buffers of number `nth` of each task must exist at once. Levels tell what may wait; where the turns
- * and slots of others make tasks of one level wait as well, what surely waits is more. */
+/* Returns how many buffers of number `nth` of each task must exist at once. Levels tell what may
+ * wait; where the turns and slots of others make tasks of one level wait as well, what surely waits
+ * is more. */
 static int least_slots(const sli_lowering *l, const int *tasks, int n, sli_role role, int nth) {
   waits w = waits_create(l);
   int least = 1;
@@ -298,7 +315,9 @@ static int least_slots(const sli_lowering *l, const int *tasks, int n, sli_role 
 
 /* True if several levels of a pass may read it: gathered parameters, and what levels hand on
  * while it is being spilled. */
-static bool is_read_later(sli_role role) { return role == SLI_ROLE_GATHER || role == SLI_ROLE_SPILL; }
+static bool is_read_later(sli_role role) {
+  return role == SLI_ROLE_GATHER || role == SLI_ROLE_SPILL;
+}
 
 /* Gives the buffers of number `nth` of each task the slots of the first of them. Returns false
  * if there are none. */
@@ -311,7 +330,8 @@ static bool share_slots(sli_lowering *l, const int *tasks, int n, sli_role role,
   int least = is_read_later(role) && n > 1 ? least_slots(l, tasks, n, role, nth) : n > 1;
   for (int i = 0; i < n; i++) {
     int at = nth_transient(l, tasks[i], role, nth);
-    if (at != SL_NONE) l->buffers[at].slot_pool = (sli_slot_pool){at == leader ? SL_NONE : leader, least};
+    if (at != SL_NONE)
+      l->buffers[at].slot_pool = (sli_slot_pool){at == leader ? SL_NONE : leader, least};
   }
   return leader != SL_NONE;
 }
@@ -382,16 +402,16 @@ static int take_slot_pool(sli_lowering *l, int *tasks, int n, sli_role role, boo
   return left;
 }
 
-/* ---- all slot pools --------------------------------------------------------------------------- */
+/* ---- all slot pools -------------------------------------------------------------------------- */
 
 /* Tasks with transient buffers of a role, in lists by the hash of their slot pool. Tasks of one
  * slot pool are in one list, in order. */
 typedef struct lists {
   uint32_t mask;
-  int *head;   /* [mask + 1] */
-  int *next;   /* [tasks] */
-  bool *done;  /* [tasks] in a slot pool already, or in no list */
-  int *slot_pool;  /* [tasks] scratch space for one slot pool */
+  int *head;      /* [mask + 1] */
+  int *next;      /* [tasks] */
+  bool *done;     /* [tasks] in a slot pool already, or in no list */
+  int *slot_pool; /* [tasks] scratch space for one slot pool */
 } lists;
 
 static lists list_tasks(const sli_lowering *l, int begin, int end, sli_role role) {
@@ -441,12 +461,12 @@ static void close_slot_pools(sli_lowering *l, int begin, int end, sli_role role)
  * destination if the original does at its source. */
 void sli_lower_slot_pools(sli_lowering *l) {
   l->places = sli_lower_places(l);
-  static const sli_role made[] = {SLI_ROLE_INNER, SLI_ROLE_GATHER, SLI_ROLE_REDUCE,
-                                  SLI_ROLE_SPILL, SLI_ROLE_BETWEEN, SLI_ROLE_DKV,
+  static const sli_role made[] = {SLI_ROLE_INNER,   SLI_ROLE_GATHER,  SLI_ROLE_REDUCE,
+                                  SLI_ROLE_SPILL,   SLI_ROLE_BETWEEN, SLI_ROLE_DKV,
                                   SLI_ROLE_KV_SPILL};
-  static const sli_role brought[] = {SLI_ROLE_INNER, SLI_ROLE_GATHER, SLI_ROLE_REDUCE,
-                                     SLI_ROLE_H2D, SLI_ROLE_D2H, SLI_ROLE_D2D, SLI_ROLE_FILL,
-                                     SLI_ROLE_WEIGHTS, SLI_ROLE_KV_FILL};
+  static const sli_role brought[] = {SLI_ROLE_INNER, SLI_ROLE_GATHER,  SLI_ROLE_REDUCE,
+                                     SLI_ROLE_H2D,   SLI_ROLE_D2H,     SLI_ROLE_D2D,
+                                     SLI_ROLE_FILL,  SLI_ROLE_WEIGHTS, SLI_ROLE_KV_FILL};
   for (int i = 0; i < l->nbuffers; i++) {
     sli_buffer *b = &l->buffers[i];
     if (b->source == SL_NONE) b->transient |= is_passing(l, b) || is_interim(l, b);

@@ -27,7 +27,7 @@
 /* Buffer that each stage makes for the next, in one direction. */
 typedef struct flow {
   bool backward;
-  int *made;            /* [stages] buffers by the stage that makes them; SL_NONE: it makes none */
+  int *made; /* [stages] buffers by the stage that makes them; SL_NONE: it makes none */
 } flow;
 
 /* ---- paths ----------------------------------------------------------------------------------- */
@@ -78,7 +78,8 @@ static int reader_of(const sli_lowering *l, const sli_buffer *b) {
 }
 
 static bool is_made_by_pass(const sli_lowering *l, const sli_buffer *b) {
-  return b->producer != SL_NONE && b->rate == SLI_PER_TICK && sli_is_of_pass(&l->tasks[b->producer]);
+  return b->producer != SL_NONE && b->rate == SLI_PER_TICK &&
+         sli_is_of_pass(&l->tasks[b->producer]);
 }
 
 static bool flows(const sli_lowering *l, const sli_buffer *b) {
@@ -91,7 +92,8 @@ static bool flows(const sli_lowering *l, const sli_buffer *b) {
 static int find_flow(const sli_lowering *l, bool backward, int stage, int rank, int nth) {
   for (int i = 0; i < l->nbuffers; i++) {
     const sli_buffer *b = &l->buffers[i];
-    if (!flows(l, b) || stage_of(l, b->producer) != stage || l->tasks[b->producer].rank != rank) continue;
+    if (!flows(l, b) || stage_of(l, b->producer) != stage || l->tasks[b->producer].rank != rank)
+      continue;
     if ((reader_of(l, b) < stage) == backward && !nth--) return i;
   }
   return SL_NONE;
@@ -117,7 +119,8 @@ static int find_flows(sli_lowering *l, flow *all) {
   return n;
 }
 
-static sl_status stage_routes_refuse(const sli_lowering *l, const sli_buffer *b, int stage, const char *why) {
+static sl_status stage_routes_refuse(const sli_lowering *l, const sli_buffer *b, int stage,
+                                     const char *why) {
   return sl_fail(SL_E_UNSUPPORTED, "paths: stage %d reads what stage %d makes (%s): %s", stage,
                  stage_of(l, b->producer), b->name, why);
 }
@@ -128,8 +131,10 @@ static sl_status check_reader(const sli_lowering *l, const sli_buffer *b, const 
   const sli_visits *made = sli_buffer_visits(l, b), *read = sli_task_visits(l, g);
   bool same = made == read || (g->cls == SL_CLASS_L && !g->transfer);
   if (g->rate != SLI_PER_TICK || g->eval || same) return SL_OK;
-  return stage_routes_refuse(l, b, g->stage, "microbatches go from one to the other with what flows from stage to stage "
-                "alone");
+  return stage_routes_refuse(
+      l, b, g->stage,
+      "microbatches go from one to the other with what flows from stage to stage "
+      "alone");
 }
 
 static sl_status check_report(const sli_lowering *l, const sli_task *g) {
@@ -137,7 +142,8 @@ static sl_status check_report(const sli_lowering *l, const sli_task *g) {
   for (int i = 0; i < g->ninputs; i++) {
     const sli_buffer *b = &l->buffers[g->inputs[i]];
     if (b->rate == SLI_PER_TICK && !b->eval && sli_buffer_visits(l, b) != v)
-      return stage_routes_refuse(l, b, g->stage, "with others, which not the same microbatches visit");
+      return stage_routes_refuse(l, b, g->stage,
+                                 "with others, which not the same microbatches visit");
   }
   return SL_OK;
 }
@@ -165,7 +171,8 @@ static sl_status check_flow(const sli_lowering *l, const sli_buffer *b) {
     if (!sli_is_of_pass(g) || (g->stage != from && g->stage != to))
       return stage_routes_refuse(l, b, g->stage, "so does a stage beside it");
   }
-  return b->valid_length ? stage_routes_refuse(l, b, to, "not all of its rows need be valid") : SL_OK;
+  return b->valid_length ? stage_routes_refuse(l, b, to, "not all of its rows need be valid")
+                         : SL_OK;
 }
 
 /* ---- checks that flows fit all stages
@@ -194,8 +201,9 @@ static bool are_alike(const sli_lowering *l, int a, int b) {
   do {
     x = tensor_in(l, a, &at_a);
     y = tensor_in(l, b, &at_b);
-    if (x && y && (x->type.dtype != y->type.dtype || sl_type_bytes(&x->type) != sl_type_bytes(&y->type) ||
-                   l->spots[x->id].offset != l->spots[y->id].offset))
+    if (x && y &&
+        (x->type.dtype != y->type.dtype || sl_type_bytes(&x->type) != sl_type_bytes(&y->type) ||
+         l->spots[x->id].offset != l->spots[y->id].offset))
       return false;
   } while (x && y);
   return x == y;
@@ -206,16 +214,20 @@ static const char *text_of(sli_lowering *l, int buffer) {
   int at = 0;
   const sl_tensor *t = buffer == SL_NONE ? NULL : tensor_in(l, buffer, &at);
   char type[SL_TYPE_TEXT];
-  return t ? sli_arena_format(&l->arena, "%s %s", t->name, sl_type_format(type, &t->type)) : "nothing";
+  return t ? sli_arena_format(&l->arena, "%s %s", t->name, sl_type_format(type, &t->type))
+           : "nothing";
 }
 
 /* Checks that all stages but the last (backward: the first) make a flow of the same shape. */
 static sl_status check_fit(sli_lowering *l, const flow *f) {
   int first = f->backward, last = l->stages - 2 + f->backward;
   for (int s = first; s <= last; s++) {
-    if (f->made[s] == SL_NONE || f->made[first] == SL_NONE || !are_alike(l, f->made[first], f->made[s]))
-      return sl_fail(SL_E_UNSUPPORTED, "paths: stage %d hands %s %s, stage %d %s: what does not fit every stage",
-                     s, f->backward ? "back" : "on", text_of(l, f->made[s]), first, text_of(l, f->made[first]));
+    if (f->made[s] == SL_NONE || f->made[first] == SL_NONE ||
+        !are_alike(l, f->made[first], f->made[s]))
+      return sl_fail(SL_E_UNSUPPORTED,
+                     "paths: stage %d hands %s %s, stage %d %s: what does not fit every stage", s,
+                     f->backward ? "back" : "on", text_of(l, f->made[s]), first,
+                     text_of(l, f->made[first]));
     sl_status status = check_flow(l, &l->buffers[f->made[s]]);
     if (status) return status;
   }
@@ -235,9 +247,11 @@ static void add_readers(const sli_lowering *l, const sli_buffer *b, bool own, sl
 static int by_number(const void *a, const void *b) { return *(const int *)a - *(const int *)b; }
 
 /* Returns a buffer that one stage makes for the readers of what another stage makes. */
-static sli_buffer buffer_along(sli_lowering *l, const sli_buffer *made, const sli_buffer *read, int to) {
+static sli_buffer buffer_along(sli_lowering *l, const sli_buffer *made, const sli_buffer *read,
+                               int to) {
   sli_buffer b = *made;
-  b.consumers = sli_arena_alloc(&l->arena, (size_t)(made->nconsumers + read->nconsumers) * sizeof *b.consumers);
+  b.consumers = sli_arena_alloc(
+      &l->arena, (size_t)(made->nconsumers + read->nconsumers) * sizeof *b.consumers);
   b.nconsumers = 0;
   add_readers(l, made, true, &b);
   add_readers(l, read, false, &b);
@@ -296,9 +310,11 @@ static void lay_routes(sli_lowering *l, const flow *f) {
 static sl_status check_options(const sli_lowering *l) {
   const sli_paths *paths = l->pick.paths;
   if (l->in->k > 1)
-    return sl_fail(SL_E_UNSUPPORTED, "%s: sequences are cut in pieces, which paths do not know of", paths->file);
+    return sl_fail(SL_E_UNSUPPORTED, "%s: sequences are cut in pieces, which paths do not know of",
+                   paths->file);
   if (l->in->barriers)
-    return sl_fail(SL_E_UNSUPPORTED, "%s: with the vocabulary on all stages each is visited by all microbatches",
+    return sl_fail(SL_E_UNSUPPORTED,
+                   "%s: with the vocabulary on all stages each is visited by all microbatches",
                    paths->file);
   return sli_paths_check(paths, l->stages);
 }

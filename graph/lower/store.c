@@ -65,11 +65,15 @@ static bool updates_stored(const sli_lowering *l, int task) {
 }
 
 static int add_task(sli_lowering *l, const char *name, int stage, int rank) {
-  return sli_add_task(
-      l, (sli_task){.name = name, .cls = SL_CLASS_L, .stage = stage, .rank = rank,
-                     .device = stage == SL_NONE ? sli_speaker(l->in) : sli_lower_device(l, stage, rank),
-                     .chunk = stage == SL_NONE ? SL_NONE : l->chunk_of[stage],
-                     .rate = SLI_PER_STORE, .host = true});
+  return sli_add_task(l, (sli_task){.name = name,
+                                    .cls = SL_CLASS_L,
+                                    .stage = stage,
+                                    .rank = rank,
+                                    .device = stage == SL_NONE ? sli_speaker(l->in)
+                                                               : sli_lower_device(l, stage, rank),
+                                    .chunk = stage == SL_NONE ? SL_NONE : l->chunk_of[stage],
+                                    .rate = SLI_PER_STORE,
+                                    .host = true});
 }
 
 /* Adds the position: "0", or "0#1" on the stage's second device. */
@@ -86,10 +90,16 @@ static void add_link(sli_lowering *l, sli_role role, int number, int from, int t
   const char *full = number == 1 ? sli_arena_format(&l->arena, "%s@", name)
                                  : sli_arena_format(&l->arena, "%s.%d@", name, number);
   consumers[0] = to;
-  sli_add_buffer(l, (sli_buffer){.name = name_at(l, full, a->stage, a->rank), .role = role,
-                                 .producer = from, .nconsumers = 1, .consumers = consumers,
-                                 .rate = SLI_PER_STORE, .memory = sli_roles[role].memory,
-                                 .device = a->device, .bytes = bytes, .aliases = SL_NONE});
+  sli_add_buffer(l, (sli_buffer){.name = name_at(l, full, a->stage, a->rank),
+                                 .role = role,
+                                 .producer = from,
+                                 .nconsumers = 1,
+                                 .consumers = consumers,
+                                 .rate = SLI_PER_STORE,
+                                 .memory = sli_roles[role].memory,
+                                 .device = a->device,
+                                 .bytes = bytes,
+                                 .aliases = SL_NONE});
 }
 
 /* Lays out the copies of all that a task updates, one behind the other; returns their bytes. */
@@ -143,11 +153,11 @@ typedef struct item {
   const sl_shard *shard;
   bool replica;
   int32_t reg;
-  int version;    /* among the register's initial versions; the last is the newest */
-  size_t offset;  /* within the register's slot */
-  int input;      /* input of the store actor that has its copy */
-  size_t image;   /* offset within that input's slot */
-  float start;    /* initial value of optimizer state */
+  int version;   /* among the register's initial versions; the last is the newest */
+  size_t offset; /* within the register's slot */
+  int input;     /* input of the store actor that has its copy */
+  size_t image;  /* offset within that input's slot */
+  float start;   /* initial value of optimizer state */
 } item;
 
 typedef struct device_store {
@@ -163,7 +173,7 @@ struct sli_stores {
   atomic_bool failed; /* storing a state failed: set by the thread that stores, and nothing is
                          committed after it; relaxed, since the entries order everything else */
   int stages, ranks;
-  device_store *all;  /* [stages][ranks] */
+  device_store *all; /* [stages][ranks] */
 };
 
 sli_stores *sli_stores_create(const sl_lower_options *options) {
@@ -205,9 +215,15 @@ static void keep_tensor(device_store *s, const sli_lowering *l, const sl_tensor 
     SLI_GROW(s->items, (size_t)s->count, s->capacity);
     const char *name = sli_arena_strdup(arena, t->name);
     for (int older = v; older + 1 < n; older++) name = sli_arena_format(arena, "%s:previous", name);
-    s->items[s->count++] = (item){name, t->type, t->shard, t->replica,
-                                  l->buffers[sli_buffer_home(l, spot->buffer)].reg, v, spot->offset,
-                                  input, b->image.offset + (size_t)v * b->image.bytes + spot->offset,
+    s->items[s->count++] = (item){name,
+                                  t->type,
+                                  t->shard,
+                                  t->replica,
+                                  l->buffers[sli_buffer_home(l, spot->buffer)].reg,
+                                  v,
+                                  spot->offset,
+                                  input,
+                                  b->image.offset + (size_t)v * b->image.bytes + spot->offset,
                                   t->param ? 0 : t->init.scale};
   }
 }
@@ -249,9 +265,14 @@ int sli_lower_store_copies(sli_lowering *l, int task, sl_program_call *calls) {
       places[0] = (sl_place){sli_task_port(l, g, g->outputs[i], newest), 0};
       places[1] = (sl_place){target, b->image.offset + (size_t)v * b->image.bytes};
       *type = SL_TYPE(SL_F32, (int64_t)(b->image.bytes / sizeof(float)));
-      calls[n++] = (sl_program_call){
-          .op = &sl_op_copy, .name = sl_plan_format(l->plan, "store:%s", b->name), .nin = 1,
-          .nout = 1, .in_type = type, .out_type = type, .in = &places[0], .out = &places[1]};
+      calls[n++] = (sl_program_call){.op = &sl_op_copy,
+                                     .name = sl_plan_format(l->plan, "store:%s", b->name),
+                                     .nin = 1,
+                                     .nout = 1,
+                                     .in_type = type,
+                                     .out_type = type,
+                                     .in = &places[0],
+                                     .out = &places[1]};
     }
   }
   return n;
@@ -281,12 +302,19 @@ sl_program *sli_lower_store_program(sli_lowering *l, int task) {
   bool commit = g->stage == SL_NONE;
   struct sli_store_user *user = sl_plan_alloc(plan, sizeof *user);
   *user = (struct sli_store_user){l->in->stores, g->stage, g->rank};
-  *program = (sl_program){.ncalls = 1, .calls = sl_plan_alloc(plan, sizeof(sl_program_call)),
-                          .nbases = ports + 1, .nvariants = 1};
-  program->calls[0] = (sl_program_call){
-      .op = commit ? &commit_op : &store_op, .name = sl_plan_format(plan, "%s", g->name),
-      .attrs = {.user = user}, .nin = g->ninputs, .nout = g->noutputs, .in_type = types,
-      .out_type = types + g->ninputs, .in = places, .out = places + g->ninputs};
+  *program = (sl_program){.ncalls = 1,
+                          .calls = sl_plan_alloc(plan, sizeof(sl_program_call)),
+                          .nbases = ports + 1,
+                          .nvariants = 1};
+  program->calls[0] = (sl_program_call){.op = commit ? &commit_op : &store_op,
+                                        .name = sl_plan_format(plan, "%s", g->name),
+                                        .attrs = {.user = user},
+                                        .nin = g->ninputs,
+                                        .nout = g->noutputs,
+                                        .in_type = types,
+                                        .out_type = types + g->ninputs,
+                                        .in = places,
+                                        .out = places + g->ninputs};
   return program;
 }
 
@@ -310,9 +338,11 @@ static void run_store(const sl_call *call) {
   for (int i = 0; i < s->count; i++) {
     const item *it = &s->items[i];
     if (it->replica) continue;
-    s->tensors[state.ntensors++] = (sl_state_tensor){
-        .name = it->name, .type = it->type, .shard = it->shard,
-        .data = (const char *)call->in[it->input] + it->image};
+    s->tensors[state.ntensors++] =
+        (sl_state_tensor){.name = it->name,
+                          .type = it->type,
+                          .shard = it->shard,
+                          .data = (const char *)call->in[it->input] + it->image};
   }
   sl_status status = all->options.store.on_store(all->options.store.ctx, &state, to->text);
   if (status) fail(all, status);
@@ -326,14 +356,15 @@ static void run_commit(const sl_call *call) {
   for (int i = 0; i < call->nin; i++) /* other processes may store others */
     if (!((const manifest_entry *)call->in[i])->stored) return;
   sl_status status = all->options.store.on_stored(all->options.store.ctx, call->tick.step + 1,
-                                            call->nin, call->in);
+                                                  call->nin, call->in);
   if (status) fail(all, status);
 }
 
 /* Both ops may block: their queue has a thread of its own. */
-static const sl_op store_op = {.name = "store", .min_in = 1, .max_in = -1, .nout = 1,
-                               .kernels = SL_CPU_KERNEL(run_store)};
-static const sl_op commit_op = {.name = "commit", .min_in = 1, .max_in = -1, .kernels = SL_CPU_KERNEL(run_commit)};
+static const sl_op store_op = {
+    .name = "store", .min_in = 1, .max_in = -1, .nout = 1, .kernels = SL_CPU_KERNEL(run_store)};
+static const sl_op commit_op = {
+    .name = "commit", .min_in = 1, .max_in = -1, .kernels = SL_CPU_KERNEL(run_commit)};
 
 /* ---- between runs -------------------------------------------------------------------- */
 
@@ -352,9 +383,15 @@ int sli_stores_state(const sli_stores *s, const sl_plan *plan, sl_runtime *rt, i
     int32_t slot = version_slot(rt, &plan->regs[it->reg], it);
     const char *data = sl_runtime_slot(rt, it->reg, slot);
     from->tensors[i] = (sl_state_tensor){
-        .name = it->name, .type = it->type, .shard = it->shard, .replica = it->replica,
+        .name = it->name,
+        .type = it->type,
+        .shard = it->shard,
+        .replica = it->replica,
         .data = sli_register_far(plan, &plan->regs[it->reg]) ? NULL : data + it->offset,
-        .reg = it->reg, .slot = slot, .offset = it->offset, .start = it->start};
+        .reg = it->reg,
+        .slot = slot,
+        .offset = it->offset,
+        .start = it->start};
   }
   *out = from->tensors;
   return from->count;

@@ -29,7 +29,8 @@ int sli_lower_firings(const sli_lowering *l, const sli_task *g) {
 }
 
 bool sli_is_piece(const sli_lowering *l, const sli_buffer *b) {
-  return b->source != SL_NONE && b->rate == SLI_PER_MICROBATCH && sli_is_swept(&l->buffers[b->origin]);
+  return b->source != SL_NONE && b->rate == SLI_PER_MICROBATCH &&
+         sli_is_swept(&l->buffers[b->origin]);
 }
 
 /* Returns the number of a piece; pieces are made in order. */
@@ -44,7 +45,9 @@ typedef struct pair {
   int k, j;
 } pair;
 
-static uint32_t when(bool first, bool last) { return (first ? SL_FIRST : 0) | (last ? SL_LAST : 0); }
+static uint32_t when(bool first, bool last) {
+  return (first ? SL_FIRST : 0) | (last ? SL_LAST : 0);
+}
 
 /* Returns the map entry of piece k: for its own firing alone, or for all firings of that piece. */
 static sl_map_entry of_tick(pair p, bool alone) {
@@ -56,7 +59,8 @@ static sl_map_entry of_tick(pair p, bool alone) {
 static sl_map_entry of_piece(const sli_lowering *l, pair p, int own, bool backward) {
   int last = l->in->k - 1;
   if (p.j != own || (!backward && p.k == own)) return (sl_map_entry){0, SL_SKIP};
-  return (sl_map_entry){0, backward ? when(p.k == last, p.k == own) : when(p.k == own + 1, p.k == last)};
+  return (sl_map_entry){
+      0, backward ? when(p.k == last, p.k == own) : when(p.k == own + 1, p.k == last)};
 }
 
 static sl_map_entry entry(const sli_lowering *l, const sli_task *g, const sli_buffer *b, pair p) {
@@ -96,11 +100,13 @@ int32_t sli_piece_map(const sli_lowering *l, const sli_buffer *b) {
 }
 
 int32_t sli_sweep_ticks(const sli_lowering *l, const sli_task *g, int32_t end) {
-  int n = sli_lower_firings(l, g), each = sli_lower_pairs(l), begin = end - sli_lower_ticks(l, g->eval);
+  int n = sli_lower_firings(l, g), each = sli_lower_pairs(l),
+      begin = end - sli_lower_ticks(l, g->eval);
   pair *pairs = all_pairs(l, g->backward);
   sl_map_entry *entries = sli_calloc((size_t)n, sizeof *entries);
   for (int i = 0; i < n; i++)
-    entries[i] = (sl_map_entry){begin + i / each * l->in->k + pairs[i % each].k, SL_FIRST | SL_LAST};
+    entries[i] =
+        (sl_map_entry){begin + i / each * l->in->k + pairs[i % each].k, SL_FIRST | SL_LAST};
   int32_t map = sl_plan_add_map(l->plan, (uint32_t)n, end, entries);
   free(entries);
   free(pairs);

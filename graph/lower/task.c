@@ -51,10 +51,10 @@ static sl_class task_class(const sli_lowering *l, const sli_node *n) {
 
 typedef struct levels {
   const sli_lowering *l;
-  int *level;   /* [nnodes] */
-  bool *backward;  /* [nnodes] part of the backward pass, or an exchange of its results */
-  bool *early;  /* [nnodes] waits for nothing of its own pass: exchanges, slices of a device's
-                   own data, resent or recomputed tensors, and constants */
+  int *level;     /* [nnodes] */
+  bool *backward; /* [nnodes] part of the backward pass, or an exchange of its results */
+  bool *early;    /* [nnodes] waits for nothing of its own pass: exchanges, slices of a device's
+                     own data, resent or recomputed tensors, and constants */
 } levels;
 
 static bool is_exchange(const sli_node *n) { return n->cls == SL_CLASS_C; }
@@ -64,12 +64,11 @@ static bool stands_apart(const sli_node *n) { return is_exchange(n) || n->op->sw
 
 /* True for nodes with a level: passes, and all exchanges. */
 static bool is_leveled(const sli_node *n) {
-  return !is_host(n) && (n->phase == SLI_PHASE_MAIN || n->phase == SLI_PHASE_EVAL || is_exchange(n));
+  return !is_host(n) &&
+         (n->phase == SLI_PHASE_MAIN || n->phase == SLI_PHASE_EVAL || is_exchange(n));
 }
 
-static bool is_backward(const sli_node *n) {
-  return n->cls == SL_CLASS_B || n->cls == SL_CLASS_W;
-}
+static bool is_backward(const sli_node *n) { return n->cls == SL_CLASS_B || n->cls == SL_CLASS_W; }
 
 /* True if both nodes are in the same pass, or in exchanges of the same phase. */
 static bool same_direction(const levels *x, const sli_node *a, const sli_node *b) {
@@ -102,7 +101,8 @@ static void find_ways(levels *x) {
   }
   for (int i = g->nnodes - 1; i >= 0; i--) {
     const sli_node *n = g->nodes[i];
-    if (is_exchange(n) && n->phase == SLI_PHASE_MAIN) x->backward[i] |= of[i].backward && !of[i].forth;
+    if (is_exchange(n) && n->phase == SLI_PHASE_MAIN)
+      x->backward[i] |= of[i].backward && !of[i].forth;
     for (int a = 0; a < n->nin; a++) {
       const sli_node *p = maker(n, a);
       if (!p) continue;
@@ -118,7 +118,8 @@ static void find_levels(levels *x) {
   for (int i = 0; i < g->nnodes; i++) {
     const sli_node *n = g->nodes[i];
     if (!is_leveled(n)) continue;
-    x->early[i] = is_exchange(n) || n->op == &sl_op_slice || n->rematerialized || n->resends || !n->nin;
+    x->early[i] =
+        is_exchange(n) || n->op == &sl_op_slice || n->rematerialized || n->resends || !n->nin;
     for (int a = 0; a < n->nin; a++) {
       const sli_node *p = maker(n, a);
       if (!p || !same_direction(x, p, n)) continue;
@@ -171,10 +172,16 @@ static int part_of(const sli_lowering *l, const sli_node *n) {
 }
 
 static kin kin_of(const sli_lowering *l, const levels *x, const sli_node *n) {
-  return (kin){.op = is_exchange(n) ? n->op : NULL, .cls = task_class(l, n),
-               .rate = n->per_step ? SLI_PER_STEP : n->op->sweeps ? SLI_PER_PAIR : SLI_PER_TICK,
-               .stage = n->block < 0 ? SL_NONE : l->stage_of[n->block], .rank = n->rank,
-               .phase = n->phase, .level = x->level[n->id], .part = part_of(l, n),
+  return (kin){.op = is_exchange(n) ? n->op : NULL,
+               .cls = task_class(l, n),
+               .rate = n->per_step     ? SLI_PER_STEP
+                       : n->op->sweeps ? SLI_PER_PAIR
+                                       : SLI_PER_TICK,
+               .stage = n->block < 0 ? SL_NONE : l->stage_of[n->block],
+               .rank = n->rank,
+               .phase = n->phase,
+               .level = x->level[n->id],
+               .part = part_of(l, n),
                .axis = l->in->by_axis && is_exchange(n) ? n->remote_axis : 0,
                .backward = x->backward[n->id],
                .transient = is_exchange(n) && sli_makes_transient(n)};
@@ -182,8 +189,8 @@ static kin kin_of(const sli_lowering *l, const levels *x, const sli_node *n) {
 
 static bool is_kin(const sli_task *g, const kin *k) {
   return g->stage == k->stage && g->rank == k->rank && g->cls == k->cls && g->phase == k->phase &&
-         g->rate == k->rate && g->level == k->level && g->part == k->part &&
-         g->axis == k->axis && g->backward == k->backward &&
+         g->rate == k->rate && g->level == k->level && g->part == k->part && g->axis == k->axis &&
+         g->backward == k->backward &&
          (!k->op || (g->nodes[0]->op == k->op && sli_makes_transient(g->nodes[0]) == k->transient));
 }
 
@@ -216,13 +223,21 @@ static int add_task(sli_lowering *l, const sli_node *n, const kin *k) {
   int *newest = sli_newest_on(l, k->stage, k->rank);
   bool shared = k->stage < 0 || (n->cls == SL_CLASS_L && !is_source(n));
   *newest = sli_add_task(
-      l, (sli_task){.name = task_name(l, n, k), .cls = k->cls, .stage = k->stage,
-                     .rank = k->rank, .level = k->level, .part = k->part, .axis = k->axis,
-                     .backward = k->backward || is_backward(n),
-                     .device = shared ? sli_speaker(l->in) : sli_lower_device(l, k->stage, k->rank),
-                     .chunk = k->stage < 0 ? SL_NONE : l->chunk_of[k->stage], .phase = k->phase,
-                     .rate = k->rate, .eval = n->phase == SLI_PHASE_EVAL, .host = is_host(n) || is_hosts_update(l, n),
-                     .before = *newest});
+      l, (sli_task){.name = task_name(l, n, k),
+                    .cls = k->cls,
+                    .stage = k->stage,
+                    .rank = k->rank,
+                    .level = k->level,
+                    .part = k->part,
+                    .axis = k->axis,
+                    .backward = k->backward || is_backward(n),
+                    .device = shared ? sli_speaker(l->in) : sli_lower_device(l, k->stage, k->rank),
+                    .chunk = k->stage < 0 ? SL_NONE : l->chunk_of[k->stage],
+                    .phase = k->phase,
+                    .rate = k->rate,
+                    .eval = n->phase == SLI_PHASE_EVAL,
+                    .host = is_host(n) || is_hosts_update(l, n),
+                    .before = *newest});
   return *newest;
 }
 
@@ -243,7 +258,8 @@ static void tell_apart(sli_lowering *l) {
   qsort(sorted, (size_t)l->ntasks, sizeof *sorted, by_name);
   for (int i = 0, n; i < l->ntasks; i += n) {
     for (n = 1; i + n < l->ntasks && sorted[i + n]->rank == sorted[i]->rank &&
-                !strcmp(sorted[i + n]->name, sorted[i]->name);) n++;
+                !strcmp(sorted[i + n]->name, sorted[i]->name);)
+      n++;
     for (int t = 0; t < n; t++) {
       const sli_task *g = sorted[i + t];
       const char *name = n > 1 ? sli_arena_format(&l->arena, "%s.%d", g->name, t) : g->name;
@@ -261,8 +277,10 @@ static void tell_apart(sli_lowering *l) {
 void sli_lower_task(sli_lowering *l) {
   sl_graph *g = l->in->g;
   size_t n = (size_t)g->nnodes;
-  levels x = {.l = l, .level = sli_arena_alloc(&l->arena, n * sizeof *x.level),
-              .backward = sli_arena_alloc(&l->arena, n), .early = sli_arena_alloc(&l->arena, n)};
+  levels x = {.l = l,
+              .level = sli_arena_alloc(&l->arena, n * sizeof *x.level),
+              .backward = sli_arena_alloc(&l->arena, n),
+              .early = sli_arena_alloc(&l->arena, n)};
   find_ways(&x);
   find_levels(&x);
   put_off(&x);

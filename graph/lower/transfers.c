@@ -22,8 +22,8 @@
 /* Destination of transfers from a buffer, for all readers there or for one of them. */
 typedef struct end {
   int buffer;
-  int reader;  /* task, or SL_NONE: all */
-  int before;  /* previous destination from the same buffer, or SL_NONE */
+  int reader; /* task, or SL_NONE: all */
+  int before; /* previous destination from the same buffer, or SL_NONE */
 } end;
 
 typedef struct transfers {
@@ -36,22 +36,22 @@ typedef struct transfers {
 
 /* Buffer that is brought somewhere, and its reader. */
 typedef struct trip {
-  int origin;  /* buffer */
-  int reader;  /* the only task that it is for, which sets the rate; SL_NONE: for all at the
-                  end, at the rate at which it is made */
+  int origin; /* buffer */
+  int reader; /* the only task that it is for, which sets the rate; SL_NONE: for all at the
+                 end, at the rate at which it is made */
   int nth;
-  bool begun;  /* a transfer for this reader alone has been made */
-  bool some;   /* only of offloaded pieces */
-  bool away;   /* copies take turns at their destination, if the original does where it is made */
+  bool begun; /* a transfer for this reader alone has been made */
+  bool some;  /* only of offloaded pieces */
+  bool away;  /* copies take turns at their destination, if the original does where it is made */
 } trip;
 
 /* One transfer: from a buffer to the copy it makes. */
 typedef struct leg {
   sli_transfer_kind kind;
-  int from, to;    /* devices: where it runs, and its destination */
+  int from, to; /* devices: where it runs, and its destination */
   sl_space home;
   const char *mark;
-  sl_space target;  /* home involved, for routes between homes */
+  sl_space target; /* home involved, for routes between homes */
   bool passing;    /* intermediate: no memory is used at its end */
   double seconds;
 } leg;
@@ -85,19 +85,34 @@ static sli_rate rate_of(const sli_lowering *l, const trip *t) {
   return sli_is_swept(b) ? rate : SLI_MAX(rate, SLI_PER_TICK);
 }
 
-static int add_transfer_task(sli_lowering *l, int from, const trip *t, const leg *g, const char *name) {
+static int add_transfer_task(sli_lowering *l, int from, const trip *t, const leg *g,
+                             const char *name) {
   int about = t->reader == SL_NONE ? l->buffers[t->origin].producer : t->reader;
   const sli_task like = l->tasks[about];
   sli_transfer_task *h = sli_arena_alloc(&l->arena, sizeof *h);
-  *h = (sli_transfer_task){.kind = g->kind, .to = g->to, .home = g->target, .origin = t->origin, .reader = t->reader,
-                 .fetches = t->reader != SL_NONE && !t->begun, .nth = t->nth};
+  *h = (sli_transfer_task){.kind = g->kind,
+                           .to = g->to,
+                           .home = g->target,
+                           .origin = t->origin,
+                           .reader = t->reader,
+                           .fetches = t->reader != SL_NONE && !t->begun,
+                           .nth = t->nth};
   int at = sli_add_task(
-      l, (sli_task){.name = sli_arena_format(&l->arena, "%s:%s", sli_transfer_kinds[g->kind].verb, name),
-                     .cls = SL_CLASS_C, .stage = like.stage, .device = g->from, .chunk = SL_NONE,
-                     .rank = like.rank, .level = like.level, .part = like.part, .about = about,
-                     .backward = like.backward, .seconds = g->seconds, .transfer = h,
-                     .eval = l->buffers[t->origin].eval,
-                     .rate = t->some ? SLI_PER_LEAVING : rate_of(l, t)});
+      l, (sli_task){
+             .name = sli_arena_format(&l->arena, "%s:%s", sli_transfer_kinds[g->kind].verb, name),
+             .cls = SL_CLASS_C,
+             .stage = like.stage,
+             .device = g->from,
+             .chunk = SL_NONE,
+             .rank = like.rank,
+             .level = like.level,
+             .part = like.part,
+             .about = about,
+             .backward = like.backward,
+             .seconds = g->seconds,
+             .transfer = h,
+             .eval = l->buffers[t->origin].eval,
+             .rate = t->some ? SLI_PER_LEAVING : rate_of(l, t)});
   sli_add_port(&l->tasks[at], from, false);
   return at;
 }
@@ -119,14 +134,19 @@ static int add_transfer(transfers *x, int from, trip *t, const leg *g) {
   int by = add_transfer_task(l, from, t, g, name);
   const sli_buffer origin = l->buffers[t->origin];
   const sli_transfer_task *h = l->tasks[by].transfer;
-  int at = sli_add_buffer(
-      l, (sli_buffer){.name = name, .role = end_role(l, from, h), .producer = by,
-                      .rate = l->tasks[by].rate, .eval = origin.eval, .memory = origin.memory,
-                      .device = g->passing ? g->from : g->to,
-                      .aliases = SL_NONE, .aside = origin.aside, .transient = t->away,
-                      .bytes = g->passing ? 0 : origin.bytes,
-                      .payload_bytes = g->passing ? 0 : origin.payload_bytes,
-                      .valid_length = origin.valid_length});
+  int at = sli_add_buffer(l, (sli_buffer){.name = name,
+                                          .role = end_role(l, from, h),
+                                          .producer = by,
+                                          .rate = l->tasks[by].rate,
+                                          .eval = origin.eval,
+                                          .memory = origin.memory,
+                                          .device = g->passing ? g->from : g->to,
+                                          .aliases = SL_NONE,
+                                          .aside = origin.aside,
+                                          .transient = t->away,
+                                          .bytes = g->passing ? 0 : origin.bytes,
+                                          .payload_bytes = g->passing ? 0 : origin.payload_bytes,
+                                          .valid_length = origin.valid_length});
   l->buffers[at].home = g->home;
   l->buffers[at].origin = t->origin;
   l->buffers[at].source = from;
@@ -173,7 +193,8 @@ static int arrival(const sli_lowering *l, const sli_buffer *b, int device) {
 
 /* Returns the link to a device. Within a stage, the readers pay the time instead. */
 static sl_hardware_link link_to(const sli_lowering *l, const sli_buffer *b, int device) {
-  if (sli_along_of(l->in, b->device) == sli_along_of(l->in, device)) return (sl_hardware_link){0, 0};
+  if (sli_along_of(l->in, b->device) == sli_along_of(l->in, device))
+    return (sl_hardware_link){0, 0};
   return sli_lower_link(l->in, b->device, device);
 }
 
@@ -182,7 +203,8 @@ static sl_hardware_link link_to(const sli_lowering *l, const sli_buffer *b, int 
  * made for. */
 static bool takes_time(const sli_lowering *l, const sli_buffer *b, int device) {
   if (!l->in->kind->modelled) return false;
-  bool often = b->rate == SLI_PER_TICK || (l->in->options->simulation.hardware && b->rate == SLI_PER_STEP);
+  bool often =
+      b->rate == SLI_PER_TICK || (l->in->options->simulation.hardware && b->rate == SLI_PER_STEP);
   if (!often || l->tasks[b->producer].host) return false;
   sl_hardware_link link = link_to(l, b, arrival(l, b, device));
   return link.seconds > 0 || wire_seconds(&link, b->bytes) > 0;
@@ -197,7 +219,10 @@ static int send(transfers *x, int from, trip *t, int device) {
   int there = find_end(x, from, t, device, host);
   if (there != SL_NONE) return there;
   sl_hardware_link link = link_to(l, b, device);
-  leg g = {.kind = SLI_TRANSFER_LINK, .from = b->device, .to = device, .home = host,
+  leg g = {.kind = SLI_TRANSFER_LINK,
+           .from = b->device,
+           .to = device,
+           .home = host,
            .mark = sli_arena_format(&l->arena, ">%d", device),
            .seconds = wire_seconds(&link, b->bytes) + link.seconds +
                       sli_lower_process_link(l->in, b->device, device, b->bytes)};
@@ -211,11 +236,17 @@ static int fly(transfers *x, int from, trip *t, int reader) {
   int device = arrival(l, &b, reader), there = find_end(x, from, t, device, SL_SPACE_DEVICE);
   if (there != SL_NONE) return there;
   sl_hardware_link link = link_to(l, &b, device);
-  leg wire = {.kind = SLI_TRANSFER_WIRE, .from = b.device, .to = device, .passing = true,
+  leg wire = {.kind = SLI_TRANSFER_WIRE,
+              .from = b.device,
+              .to = device,
+              .passing = true,
               .mark = sli_arena_format(&l->arena, "~%d", device),
               .seconds = wire_seconds(&link, b.bytes)};
-  leg flight = {.kind = SLI_TRANSFER_FLIGHT, .from = b.device, .to = device,
-                .mark = sli_arena_format(&l->arena, ">%d", device), .seconds = link.seconds};
+  leg flight = {.kind = SLI_TRANSFER_FLIGHT,
+                .from = b.device,
+                .to = device,
+                .mark = sli_arena_format(&l->arena, ">%d", device),
+                .seconds = link.seconds};
   int at = wire.seconds > 0 ? add_transfer(x, from, t, &wire) : from;
   return keep_end(x, from, add_transfer(x, at, t, &flight), t);
 }
@@ -241,12 +272,17 @@ static bool reaches(const sli_lowering *l, int device, sl_space space, const sli
 static int pass_memory(transfers *x, int from, const trip *t) {
   sli_lowering *l = x->l;
   const sli_buffer b = l->buffers[from];
-  trip alone = {.origin = t->origin, .reader = t->reader, .nth = t->nth, .begun = true,
-                .some = t->some};
-  leg g = {.kind = SLI_TRANSFER_MEMORY, .from = b.device, .to = b.device, .home = b.home,
-           .passing = true, .mark = "~memory",
-           .seconds = wire_seconds(&(sl_hardware_link){.bytes_per_second = sli_lower_host_rate(l->in)},
-                                   l->buffers[t->origin].bytes)};
+  trip alone = {
+      .origin = t->origin, .reader = t->reader, .nth = t->nth, .begun = true, .some = t->some};
+  leg g = {
+      .kind = SLI_TRANSFER_MEMORY,
+      .from = b.device,
+      .to = b.device,
+      .home = b.home,
+      .passing = true,
+      .mark = "~memory",
+      .seconds = wire_seconds(&(sl_hardware_link){.bytes_per_second = sli_lower_host_rate(l->in)},
+                              l->buffers[t->origin].bytes)};
   return g.seconds > 0 ? add_transfer(x, from, &alone, &g) : from;
 }
 
@@ -256,8 +292,12 @@ static int copy(transfers *x, int from, trip *t, int device, sl_space space) {
   if (there != SL_NONE) return there;
   const sli_buffer *b = &l->buffers[from];
   bool out = is_far(l, b->home), in = is_far(l, space);
-  leg g = {.kind = out && in ? SLI_TRANSFER_D2D : out ? SLI_TRANSFER_D2H : SLI_TRANSFER_H2D,
-           .from = out ? b->device : device, .to = device, .home = space,
+  leg g = {.kind = out && in ? SLI_TRANSFER_D2D
+                   : out     ? SLI_TRANSFER_D2H
+                             : SLI_TRANSFER_H2D,
+           .from = out ? b->device : device,
+           .to = device,
+           .home = space,
            .mark = sli_arena_format(&l->arena, ">%s:%d", sl_space_name(space), device)};
   if (out != in) g.seconds = sli_home_seconds(l, SL_SPACE_HOST, out, b->bytes);
   int through = out != in ? pass_memory(x, from, t) : from;
@@ -279,7 +319,10 @@ static int send_directly(transfers *x, int from, trip *t, int device, sl_space s
   int there = find_end(x, from, t, device, space);
   if (there != SL_NONE) return there;
   sl_hardware_link link = link_to(l, b, device);
-  leg g = {.kind = SLI_TRANSFER_DIRECT, .from = b->device, .to = device, .home = space,
+  leg g = {.kind = SLI_TRANSFER_DIRECT,
+           .from = b->device,
+           .to = device,
+           .home = space,
            .mark = sli_arena_format(&l->arena, ">%d", device),
            .seconds = wire_seconds(&link, b->bytes) + link.seconds};
   return keep_end(x, from, add_transfer(x, from, t, &g), t);
@@ -311,8 +354,12 @@ static int spill(transfers *x, int buffer) {
   out.away = true;
   bool way = by_host(l, b.target, b.home);
   int from = way ? copy(x, buffer, &out, b.device, SL_SPACE_HOST) : buffer;
-  leg g = {.kind = SLI_TRANSFER_SPILL, .from = b.device, .to = b.device, .home = b.target,
-           .target = b.target, .mark = sli_arena_format(&l->arena, ">%s", sl_space_name(b.target)),
+  leg g = {.kind = SLI_TRANSFER_SPILL,
+           .from = b.device,
+           .to = b.device,
+           .home = b.target,
+           .target = b.target,
+           .mark = sli_arena_format(&l->arena, ">%s", sl_space_name(b.target)),
            .seconds = written(l, &b) * sli_home_seconds(l, b.target, false, b.bytes)};
   if (b.target == SL_SPACE_HOST) from = pass_memory(x, from, &t);
   there = keep_end(x, buffer, add_transfer(x, from, &t, &g), &t);
@@ -346,12 +393,20 @@ static int transfers_fill(transfers *x, int buffer, int task) {
   sli_buffer b = l->buffers[buffer];
   sli_role role = sli_roles[l->buffers[home].role].filled;
   bool some = l->buffers[home].rate == SLI_PER_LEAVING;
-  trip t = {.origin = buffer, .reader = task, .begun = true, .some = some, .away = true,
+  trip t = {.origin = buffer,
+            .reader = task,
+            .begun = true,
+            .some = some,
+            .away = true,
             .nth = sli_filled_before(l, &l->tasks[task], role, some)};
   sl_space near = fill_space(l, &b, &l->tasks[task]);
   sl_space to = by_host(l, b.target, near) ? SL_SPACE_HOST : near;
-  leg g = {.kind = SLI_TRANSFER_FILL, .from = b.device, .to = b.device, .home = to,
-           .target = b.target, .mark = sli_arena_format(&l->arena, "<%s", l->tasks[task].name),
+  leg g = {.kind = SLI_TRANSFER_FILL,
+           .from = b.device,
+           .to = b.device,
+           .home = to,
+           .target = b.target,
+           .mark = sli_arena_format(&l->arena, "<%s", l->tasks[task].name),
            .seconds = sli_home_seconds(l, b.target, true, b.bytes)};
   int from = b.target == SL_SPACE_HOST ? pass_memory(x, home, &t) : home;
   int at = add_transfer(x, from, &t, &g);
@@ -365,7 +420,8 @@ static int add_end(sli_lowering *l, int by, int from, sli_buffer b) {
   const sli_buffer origin = l->buffers[l->tasks[by].transfer->origin];
   b.producer = by, b.aliases = SL_NONE, b.device = origin.device;
   b.eval = origin.eval, b.memory = origin.memory;
-  b.bytes = origin.bytes, b.payload_bytes = origin.payload_bytes, b.valid_length = origin.valid_length;
+  b.bytes = origin.bytes, b.payload_bytes = origin.payload_bytes,
+  b.valid_length = origin.valid_length;
   int at = sli_add_buffer(l, b);
   l->buffers[at].origin = l->tasks[by].transfer->origin;
   l->buffers[at].source = from;
@@ -379,15 +435,19 @@ static int spill_pieces(transfers *x, int buffer) {
   trip t = trip_for_all(buffer);
   int there = find_end(x, buffer, &t, b.device, b.target);
   if (there != SL_NONE) return there;
-  leg g = {.kind = SLI_TRANSFER_SPILL, .from = b.device, .to = b.device, .home = b.target, .target = b.target,
+  leg g = {.kind = SLI_TRANSFER_SPILL,
+           .from = b.device,
+           .to = b.device,
+           .home = b.target,
+           .target = b.target,
            .seconds = sli_home_seconds(l, b.target, false, b.bytes)};
   const char *name = sli_arena_format(&l->arena, "%s>%s", b.name, sl_space_name(b.target));
   int by = add_transfer_task(l, buffer, &t, &g, name);
   there = l->nbuffers;
   for (int j = 0; j < l->in->k; j++) {
     const char *piece = sli_arena_format(&l->arena, "%s.%d", name, j);
-    int at = add_end(l, by, buffer, (sli_buffer){.name = piece, .role = SLI_ROLE_KV,
-                                                 .rate = SLI_PER_MICROBATCH});
+    int at = add_end(l, by, buffer,
+                     (sli_buffer){.name = piece, .role = SLI_ROLE_KV, .rate = SLI_PER_MICROBATCH});
     l->buffers[at].home = b.target;
   }
   l->buffers[buffer].role = SLI_ROLE_KV_SPILL;
@@ -403,14 +463,19 @@ static int fill_pieces(transfers *x, int buffer, int task) {
   sli_buffer b = l->buffers[buffer];
   bool backward = l->tasks[task].backward;
   trip t = {.origin = buffer, .reader = task, .begun = true, .away = true};
-  leg g = {.kind = SLI_TRANSFER_FILL, .from = b.device, .to = b.device, .home = b.home, .target = b.target,
+  leg g = {.kind = SLI_TRANSFER_FILL,
+           .from = b.device,
+           .to = b.device,
+           .home = b.home,
+           .target = b.target,
            .seconds = sli_home_seconds(l, b.target, true, b.bytes)};
   const char *name = sli_arena_format(&l->arena, "%s<%s", b.name, l->tasks[task].name);
   int by = add_transfer_task(l, backward ? first + others : buffer, &t, &g, name);
   for (int j = 0; j < others; j++) sli_add_port(&l->tasks[by], first + j, false);
-  return add_end(l, by, backward ? first : buffer, (sli_buffer){.name = name, .role = SLI_ROLE_KV_FILL,
-                                                           .rate = SLI_PER_PAIR,
-                                                           .transient = true});
+  return add_end(
+      l, by, backward ? first : buffer,
+      (sli_buffer){
+          .name = name, .role = SLI_ROLE_KV_FILL, .rate = SLI_PER_PAIR, .transient = true});
 }
 
 /* ---- all transfers ---------------------------------------------------------------------- */

@@ -29,7 +29,8 @@ static void count_pending(line *x) {
     const sli_buffer *b = &l->buffers[i];
     if (b->producer == SL_NONE || b->source != SL_NONE) continue;
     for (int c = 0; c < b->nconsumers; c++)
-      x->pending[b->consumers[c]] += same_direction(&l->tasks[b->producer], &l->tasks[b->consumers[c]]);
+      x->pending[b->consumers[c]] +=
+          same_direction(&l->tasks[b->producer], &l->tasks[b->consumers[c]]);
   }
 }
 
@@ -71,7 +72,8 @@ static int by_turn(const void *a, const void *b, void *lowering) {
 
 int *sli_lower_places(sli_lowering *l) {
   size_t n = (size_t)l->ncomputing;
-  line x = {.l = l, .place = sli_arena_alloc(&l->arena, n * sizeof *x.place),
+  line x = {.l = l,
+            .place = sli_arena_alloc(&l->arena, n * sizeof *x.place),
             .pending = sli_calloc(n + 1, sizeof *x.pending)};
   int *passes = sli_calloc(n + 1, sizeof *passes), npasses = 0;
   count_pending(&x);

@@ -22,7 +22,8 @@ static const sli_visits *some_of(const sli_lowering *l, const sli_visits *v) {
 /* Returns the single reader of a transfer of data made once a step, whose firings the transfer
  * shares. */
 static const sli_task *follows(const sli_lowering *l, const sli_task *g) {
-  bool one = g->transfer && g->transfer->reader != SL_NONE && l->buffers[g->transfer->origin].rate >= SLI_PER_STEP;
+  bool one = g->transfer && g->transfer->reader != SL_NONE &&
+             l->buffers[g->transfer->origin].rate >= SLI_PER_STEP;
   return one ? &l->tasks[g->transfer->reader] : NULL;
 }
 

@@ -33,8 +33,10 @@ typedef struct pass {
 } pass;
 
 static sl_status ahead_refuse(const pass *p, const sli_node *n, const char *why) {
-  return sli_graph_fail_at(p->g, n->at, SL_E_UNSUPPORTED, "vocabulary.barriers 1: op %s (%s) %s; "
-                           "vocabulary.barriers 2 goes with it", n->name, n->op->name, why);
+  return sli_graph_fail_at(p->g, n->at, SL_E_UNSUPPORTED,
+                           "vocabulary.barriers 1: op %s (%s) %s; "
+                           "vocabulary.barriers 2 goes with it",
+                           n->name, n->op->name, why);
 }
 
 /* Returns the node that a rule makes with `op` for a forward node; NULL: none. */
@@ -61,10 +63,12 @@ static sl_status ahead_find(pass *p) {
 }
 
 /* Adds a call behind the classifier; returns its first output. */
-static sl_tensor *ahead_add(pass *p, const sl_op *op, const char *what, int nin, sl_tensor *const *in) {
+static sl_tensor *ahead_add(pass *p, const sl_op *op, const char *what, int nin,
+                            sl_tensor *const *in) {
   sl_graph *g = p->g;
   const char *name = sli_arena_format(&g->arena, "%s:%s", p->classifier->name, what);
-  sli_node *n = sli_graph_node(g, op, name, NULL, SL_CLASS_F, p->classifier->block, nin, in, op->nout);
+  sli_node *n =
+      sli_graph_node(g, op, name, NULL, SL_CLASS_F, p->classifier->block, nin, in, op->nout);
   n->at = p->classifier->at;
   SLI_CHECK(!sli_node_infer(n), "%s: %s", name, sl_detail());
   for (int o = 0; o < op->nout; o++)

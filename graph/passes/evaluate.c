@@ -17,8 +17,8 @@
 
 typedef struct pass {
   sl_graph *g;
-  bool *wanted;     /* [tensors before] */
-  sl_tensor **twin; /* [tensors before] copy used by an evaluation */
+  bool *wanted;         /* [tensors before] */
+  sl_tensor **twin;     /* [tensors before] copy used by an evaluation */
   int nnodes, ntensors; /* counts before this pass */
 } pass;
 
@@ -55,7 +55,8 @@ static bool is_updated(const pass *p, const sl_tensor *t) {
 static sl_tensor *copy_param(pass *p, sl_tensor *t) {
   sl_graph *g = p->g;
   const sl_attrs none = {0};
-  const char *name = sli_arena_format(&g->arena, "eval:%s%s%d", t->name, t->rank ? "#" : ":", t->rank);
+  const char *name =
+      sli_arena_format(&g->arena, "eval:%s%s%d", t->name, t->rank ? "#" : ":", t->rank);
   sli_node *n = sli_graph_node(g, &sl_op_copy, name, &none, SL_CLASS_U, t->home, 1, &t, 1);
   n->rank = t->rank;
   n->phase = SLI_PHASE_UPDATE;
@@ -99,8 +100,8 @@ static void copy_node(pass *p, const sli_node *from) {
   sl_attrs attrs = from->attrs;
   bool source = from->op == &sl_op_source;
   if (source) attrs.user = sli_source_held_out(g, attrs.user);
-  sli_node *n = sli_graph_node(g, from->op, name, &attrs, from->cls, from->block, from->nin, in,
-                               from->nout);
+  sli_node *n =
+      sli_graph_node(g, from->op, name, &attrs, from->cls, from->block, from->nin, in, from->nout);
   n->at = from->at;
   n->rank = from->rank;
   n->phase = SLI_PHASE_EVAL;
@@ -110,7 +111,8 @@ static void copy_node(pass *p, const sli_node *from) {
   n->remote_bytes = from->remote_bytes;
   n->accumulate_span = from->accumulate_span;
   copy_types(g, n, from);
-  for (int v = 0; n->shapes && source && v < g->nvariants; v++) n->shapes[v].attrs.user = attrs.user;
+  for (int v = 0; n->shapes && source && v < g->nvariants; v++)
+    n->shapes[v].attrs.user = attrs.user;
   for (int o = 0; o < from->nout; o++) {
     const sl_tensor *t = from->out[o];
     if (!t || (!p->wanted[t->id] && !sli_bit(n->op->updates, o))) continue; /* records stay */
@@ -132,7 +134,7 @@ static int evaluate_rows_of(const sl_source *source) {
 
 /* Amount of held-out data of all sources. */
 typedef struct amount {
-  int sources, rows; /* of a microbatch; 0: unknown, or sources differ */
+  int sources, rows;         /* of a microbatch; 0: unknown, or sources differ */
   int64_t all, microbatches; /* rows in total; whole microbatches */
   bool files;
 } amount;
@@ -153,14 +155,18 @@ static sl_status count_sources(const pass *p, amount *a) {
     const sl_source *source = n->attrs.user;
     if (n->op != &sl_op_source || !is_wanted(p, n)) continue;
     if (!source->fill_held_out || (source->held_out < 1 && source->held_out_rest < 1))
-      return sl_fail(SL_E_USAGE, "evaluation: %s has no held-out data; --eval FILE names some for "
-                     "sl_tokens, sl_source.fill_held_out for a model's own source", n->name);
+      return sl_fail(SL_E_USAGE,
+                     "evaluation: %s has no held-out data; --eval FILE names some for "
+                     "sl_tokens, sl_source.fill_held_out for a model's own source",
+                     n->name);
     count_source(a, source);
   }
   const char *eval = p->g->options.eval;
   if (a->files || !eval) return SL_OK;
-  return sl_fail(SL_E_USAGE, "evaluation: the model does not read %s: it takes no tokens (sl_tokens); "
-                 "what its sources hold out is evaluated without --eval, by --eval-every", eval);
+  return sl_fail(SL_E_USAGE,
+                 "evaluation: the model does not read %s: it takes no tokens (sl_tokens); "
+                 "what its sources hold out is evaluated without --eval, by --eval-every",
+                 eval);
 }
 
 /* Returns the number of parts of the left-over rows; each is the largest divisor of a microbatch
@@ -179,15 +185,21 @@ static sl_status count_microbatches(const pass *p) {
   sl_status status = count_sources(p, &a);
   if (status) return status;
   int64_t limit = g->options.eval_rows, most = SLI_TICKS_MOST / SLI_MAX(g->options.pieces, 1);
-  if (limit && !a.rows) return sl_fail(SL_E_USAGE, "--eval-rows %lld: what the model holds out are no rows", (long long)limit);
+  if (limit && !a.rows)
+    return sl_fail(SL_E_USAGE, "--eval-rows %lld: what the model holds out are no rows",
+                   (long long)limit);
   if (limit) a.all = SLI_MIN(a.all, limit);
   int64_t whole = a.rows ? a.all / a.rows : a.microbatches;
   int rest = a.rows ? (int)(a.all % a.rows) : 0;
-  g->evaluated = (struct sli_evaluated){.rows = a.rows, .rest = rest, .whole = (int)SLI_MIN(whole, most)};
+  g->evaluated =
+      (struct sli_evaluated){.rows = a.rows, .rest = rest, .whole = (int)SLI_MIN(whole, most)};
   g->evaluated.microbatches = g->evaluated.whole + (rest ? count_parts(a.rows, rest) : 0);
   if (whole <= most && g->evaluated.microbatches <= most && g->evaluated.microbatches) return SL_OK;
-  return sl_fail(SL_E_USAGE, "evaluation: %lld microbatches of held-out data, it takes 1 to %lld; --eval-rows N says how "
-                 "many rows are enough", (long long)whole, (long long)most);
+  return sl_fail(
+      SL_E_USAGE,
+      "evaluation: %lld microbatches of held-out data, it takes 1 to %lld; --eval-rows N says how "
+      "many rows are enough",
+      (long long)whole, (long long)most);
 }
 
 static void copy_all(pass *p) {
@@ -204,7 +216,8 @@ static sli_mean twin_of(const pass *p, const sli_mean *mean) {
   sli_mean twin = *mean;
   twin.parts = sli_arena_alloc(&p->g->arena, (size_t)mean->nparts * sizeof *twin.parts);
   for (int i = 0; i < mean->nparts; i++)
-    twin.parts[i] = (struct sli_mean_part){p->twin[mean->parts[i].tensor->id], mean->parts[i].share};
+    twin.parts[i] =
+        (struct sli_mean_part){p->twin[mean->parts[i].tensor->id], mean->parts[i].share};
   twin.tensor = twin.parts[0].tensor;
   return twin;
 }
@@ -218,12 +231,15 @@ static void prune(sl_graph *g, const sli_mean *twins) {
   roots[n++] = g->grad_norm;
   n = sli_mean_tensors(&g->loss, roots, n);
   for (int m = 0; m < sli_graph_means(g); m++) n = sli_mean_tensors(&twins[m], roots, n);
-  for (int t = 0; t < g->metrics.counters.count; t++) n = sli_mean_tensors(&g->metrics.counters.of[t], roots, n);
+  for (int t = 0; t < g->metrics.counters.count; t++)
+    n = sli_mean_tensors(&g->metrics.counters.of[t], roots, n);
   sli_graph_prune(g, n, roots);
 }
 
 sl_status sli_pass_evaluate(sl_graph *g, sli_mean *twins) {
-  pass p = {.g = g, .nnodes = g->nnodes, .ntensors = g->ntensors,
+  pass p = {.g = g,
+            .nnodes = g->nnodes,
+            .ntensors = g->ntensors,
             .wanted = sli_calloc((size_t)g->ntensors, sizeof *p.wanted),
             .twin = sli_calloc((size_t)g->ntensors, sizeof(sl_tensor *))};
   find_wanted(&p);

@@ -44,8 +44,7 @@ static sl_tensor *output_grad(const sli_node *n, int o) {
   return o < n->nout && n->out[o] ? n->out[o]->grad : NULL;
 }
 
-static sl_status misfit(sl_graph *g, const sli_node *forward, const sl_op *op,
-                        const char *text) {
+static sl_status misfit(sl_graph *g, const sli_node *forward, const sl_op *op, const char *text) {
   return sli_graph_fail_at(g, forward->at, SL_E_SHAPE, "gradient of op %s (%s): %s: %s",
                            forward->name, forward->op->name, op->name, text);
 }
@@ -100,8 +99,7 @@ static void add_use(pass *p, const sli_node *from, int input, sl_tensor *grad) {
 static sl_status add_copied_use(pass *p, const sli_node *from, int input, sl_tensor *grad) {
   const char *name = sli_arena_format(&p->g->arena, "%s:copy.%d", from->name, input);
   sli_node *copy = NULL;
-  sl_status status =
-      add_simple(p, from, &sl_op_copy, name, NULL, SL_CLASS_W, 1, &grad, &copy);
+  sl_status status = add_simple(p, from, &sl_op_copy, name, NULL, SL_CLASS_W, 1, &grad, &copy);
   if (status) return status;
   copy->accumulate_span = 1;
   add_use(p, from, input, copy->out[0]);
@@ -134,8 +132,7 @@ static sl_grad_arg argument(const sli_node *n, const sl_grad_rule *rule, int a) 
 }
 
 /* True if the gradients that a rule reads are constants, made in the node's block. */
-static bool is_known_forward(const sli_node *n, const sl_grad_rule *rule,
-                             sl_tensor *const *in) {
+static bool is_known_forward(const sli_node *n, const sl_grad_rule *rule, sl_tensor *const *in) {
   for (int a = 0; argument(n, rule, a).kind; a++)
     if (argument(n, rule, a).kind == SL_ARG_DOUT &&
         (!in[a]->producer->like || in[a]->producer->block != n->block))
@@ -222,8 +219,8 @@ static sl_status run_rule(pass *p, const sli_node *n, const sl_grad_rule *rule) 
     if (status) return status;
   }
   const char *name = rule_name(g, n, rule);
-  sli_node *node = sli_graph_node(g, rule->op, name, &n->attrs, rule_class(n, rule, in),
-                                  n->block, nin, in, sli_op_outputs(rule->op, &n->attrs, nin));
+  sli_node *node = sli_graph_node(g, rule->op, name, &n->attrs, rule_class(n, rule, in), n->block,
+                                  nin, in, sli_op_outputs(rule->op, &n->attrs, nin));
   node->at = n->at;
   node->rule = rule;
   node->about = n;
@@ -234,9 +231,11 @@ static sl_status run_rule(pass *p, const sli_node *n, const sl_grad_rule *rule) 
     if (!wanted(n, i)) continue;
     if (!fits_input(&node->out_type[j], &n->in[i]->type)) {
       char text[SL_TYPE_TEXT];
-      return misfit(g, n, rule->op, sli_arena_format(
-          &g->arena, "its output %d, %s, is not shaped as the gradient of %s", j,
-          sl_type_format(text, &node->out_type[j]), sli_graph_describe(g, 1, &n->in[i])));
+      return misfit(
+          g, n, rule->op,
+          sli_arena_format(&g->arena, "its output %d, %s, is not shaped as the gradient of %s", j,
+                           sl_type_format(text, &node->out_type[j]),
+                           sli_graph_describe(g, 1, &n->in[i])));
     }
     const char *out = j ? sli_arena_format(&g->arena, "%s:%d", name, j) : name;
     sl_status status = deliver(p, n, i, sli_node_output(g, node, j, out), node, j);
@@ -271,12 +270,14 @@ static sl_status check_rules(pass *p, const sli_node *n) {
     if (output_grad(n, o) && !from[o])
       return sli_graph_fail_at(p->g, n->at, SL_E_UNSUPPORTED,
                                "op %s (%s) has no gradient rule for its output %d, which the loss "
-                               "depends on", n->name, n->op->name, o);
+                               "depends on",
+                               n->name, n->op->name, o);
   for (int i = 0; i < n->nin; i++)
     if (wanted(n, i) && !to[i])
       return sli_graph_fail_at(p->g, n->at, SL_E_UNSUPPORTED,
                                "op %s (%s) has no gradient rule for its input %d, %s, which "
-                               "depends on a parameter", n->name, n->op->name, i, n->in[i]->name);
+                               "depends on a parameter",
+                               n->name, n->op->name, i, n->in[i]->name);
   return SL_OK;
 }
 

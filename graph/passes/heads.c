@@ -9,7 +9,9 @@
 #include "graph/build/build.h"
 #include "graph/passes/passes.h"
 
-static int keys_of(const sl_attrs *attrs) { return attrs->kv_heads ? attrs->kv_heads : attrs->heads; }
+static int keys_of(const sl_attrs *attrs) {
+  return attrs->kv_heads ? attrs->kv_heads : attrs->heads;
+}
 
 /* Returns how often to repeat each head to get at least so many: the fewest times that divide
  * evenly; 0: none do. */
@@ -28,10 +30,11 @@ static int times_of(const sli_node *n, int devices, int times_devices) {
 }
 
 /* Adds a call in front of n. */
-static sl_tensor *call(sl_graph *g, const sli_node *n, const sl_op *op, const sl_attrs *attrs, int nin,
-                       sl_tensor *const *in, sli_node **order, int *count) {
+static sl_tensor *call(sl_graph *g, const sli_node *n, const sl_op *op, const sl_attrs *attrs,
+                       int nin, sl_tensor *const *in, sli_node **order, int *count) {
   const char *name = sli_arena_format(&g->arena, "%s:heads.%d", n->name, g->nnodes);
-  sli_node *made = order[(*count)++] = sli_graph_node(g, op, name, attrs, n->cls, n->block, nin, in, 1);
+  sli_node *made = order[(*count)++] =
+      sli_graph_node(g, op, name, attrs, n->cls, n->block, nin, in, 1);
   made->at = n->at;
   SLI_CHECK(!sli_node_infer(made), "%s: %s", name, sl_detail());
   sl_tensor *t = sli_node_output(g, made, 0, name);
@@ -47,10 +50,12 @@ static sl_tensor *repeat_heads(sl_graph *g, const sli_node *n, sl_tensor *t, int
   for (int h = 0; h < heads; h++) {
     sl_part *part = sli_arena_alloc(&g->arena, sizeof *part);
     *part = (sl_part){.axis = dim, .nranges = 1, .begin = {h * width}, .count = {width}};
-    sl_tensor *one = heads == 1 ? t : call(g, n, &sl_op_slice, &(sl_attrs){.user = part}, 1, &t, order, count);
+    sl_tensor *one =
+        heads == 1 ? t : call(g, n, &sl_op_slice, &(sl_attrs){.user = part}, 1, &t, order, count);
     for (int i = 0; i < times; i++) parts[h * times + i] = one;
   }
-  return call(g, n, &sl_op_concat, &(sl_attrs){.axes = 1u << dim}, heads * times, parts, order, count);
+  return call(g, n, &sl_op_concat, &(sl_attrs){.axes = 1u << dim}, heads * times, parts, order,
+              count);
 }
 
 /* Repeats the heads of an attention that reads keys and values apart from queries. */
@@ -66,8 +71,8 @@ static void give_heads(sl_graph *g, sli_node *n, int times, sli_node **order, in
 /* State that undoes the pass. */
 struct sli_heads {
   int nnodes, ntensors;
-  sli_node **nodes; /* [nnodes] in order */
-  sli_node *were;   /* [nnodes] their previous contents */
+  sli_node **nodes;      /* [nnodes] in order */
+  sli_node *were;        /* [nnodes] their previous contents */
   sl_tensor *(*keys)[2]; /* [nnodes] previous inputs of attention */
 };
 

@@ -38,8 +38,9 @@ static sl_status lengths_begin(sl_graph *g, const sli_node *n, int o) {
   int d = sli_bit_on(n->op->second, o) ? 1 : 0;
   bool fine = d < t->type.ndim && (!d || t->type.dim[0] == 1);
   if (!fine || n->per_step)
-    return sli_graph_fail_at(g, n->at, SL_E_SHAPE, "%s (%s): output %d, %s, has no rows to be filled",
-                             n->name, n->op->name, o, sli_type_text((char[SL_TYPE_TEXT]){0}, &t->type));
+    return sli_graph_fail_at(g, n->at, SL_E_SHAPE,
+                             "%s (%s): output %d, %s, has no rows to be filled", n->name,
+                             n->op->name, o, sli_type_text((char[SL_TYPE_TEXT]){0}, &t->type));
   t->valid_length = t;
   t->rows = t->type.dim[d];
   return SL_OK;
@@ -55,16 +56,21 @@ static bool goes_by_rows(const sl_op *op) {
   return rows && !sli_op_fixed(op);
 }
 
-static sl_status lengths_refuse(sl_graph *g, const sli_node *n, const sl_tensor *t, const char *why) {
-  return sli_graph_fail_at(g, n->at, SL_E_UNSUPPORTED, "%s (%s) reads %s, of whose rows not all need "
-                           "be valid: %s", n->name, n->op->name, t->name, why);
+static sl_status lengths_refuse(sl_graph *g, const sli_node *n, const sl_tensor *t,
+                                const char *why) {
+  return sli_graph_fail_at(g, n->at, SL_E_UNSUPPORTED,
+                           "%s (%s) reads %s, of whose rows not all need "
+                           "be valid: %s",
+                           n->name, n->op->name, t->name, why);
 }
 
 /* Checks that the node may read input i, which has rows of the set. */
 static sl_status check_input(sl_graph *g, const sli_node *n, int i) {
   const sl_op *op = n->op;
   if (counts(op))
-    return sli_bit_on(op->looks, i) ? SL_OK : lengths_refuse(g, n, n->in[i], "its row does not look at that (sl_op.looks)");
+    return sli_bit_on(op->looks, i)
+               ? SL_OK
+               : lengths_refuse(g, n, n->in[i], "its row does not look at that (sl_op.looks)");
   if (!goes_by_rows(op)) return lengths_refuse(g, n, n->in[i], "its row does not go row by row");
   if (sli_bit_on(op->whole, i)) return lengths_refuse(g, n, n->in[i], "its row needs all of them");
   return SL_OK;
@@ -85,16 +91,19 @@ static sl_status find_set(sl_graph *g, const sli_node *n, sl_tensor **set) {
 static sl_status check_full(sl_graph *g, const sli_node *n, const sl_tensor *set) {
   for (int i = 0; i < n->nin; i++) {
     const sl_tensor *t = n->in[i];
-    if (!t || t->param || t->valid_length || sli_bit_on(n->op->whole, i) || !has_rows(&t->type, set->rows))
+    if (!t || t->param || t->valid_length || sli_bit_on(n->op->whole, i) ||
+        !has_rows(&t->type, set->rows))
       continue;
-    return lengths_refuse(g, n, set, sli_arena_format(&g->arena, "but all rows of %s are", t->name));
+    return lengths_refuse(g, n, set,
+                          sli_arena_format(&g->arena, "but all rows of %s are", t->name));
   }
   return SL_OK;
 }
 
 static bool follows(const sli_node *n, int o, const sl_tensor *set) {
   if (counts(n->op)) return sli_bit_on(n->op->follows, o);
-  return !sli_bit(n->accumulate_span, o) && n->cls != SL_CLASS_W && has_rows(&n->out_type[o], set->rows);
+  return !sli_bit(n->accumulate_span, o) && n->cls != SL_CLASS_W &&
+         has_rows(&n->out_type[o], set->rows);
 }
 
 /* Merges the set of a recomputed tensor into that of its original, which comes first. */
@@ -103,7 +112,8 @@ static void stand_for_kept(const sli_node *n) {
     sl_tensor *t = n->out[o], *kept = t ? t->kept : NULL;
     sl_tensor *set = sli_valid_length(t), *first = sli_valid_length(kept);
     if (!kept) continue;
-    SLI_CHECK(!set == !first, "not all rows of %s need be valid, but those of %s", t->name, kept->name);
+    SLI_CHECK(!set == !first, "not all rows of %s need be valid, but those of %s", t->name,
+              kept->name);
     if (set != first) set->valid_length = first;
   }
 }

@@ -85,9 +85,11 @@ static sl_status make_whole(pass *p, sli_node *n) {
   for (int i = 0; i < n->nin; i++) {
     const sl_tensor *t = n->in[i];
     if (t && t->id < p->ntensors && (t->param || p->trained[t->id]))
-      return sli_graph_fail_at(p->g, n->at, SL_E_UNSUPPORTED, "op %s (%s) is about whole microbatches, "
+      return sli_graph_fail_at(p->g, n->at, SL_E_UNSUPPORTED,
+                               "op %s (%s) is about whole microbatches, "
                                "but reads %s, which depends on parameters: not with --pieces or"
-                               " parallel.data", n->name, n->op->name, t->name);
+                               " parallel.data",
+                               n->name, n->op->name, t->name);
     n->in[i] = twin_of(p, n->in[i], n->block);
   }
   n->whole = true;
@@ -125,8 +127,11 @@ static void add_share(pass *p, sl_tensor *mean) {
 sl_status sli_pass_losses(sl_graph *g) {
   if (g->status) return sl_graph_status(g);
   size_t n = (size_t)g->ntensors + 1;
-  pass p = {.g = g, .nnodes = g->nnodes, .ntensors = g->ntensors,
-            .data = sli_calloc(n, sizeof *p.data), .trained = sli_calloc(n, sizeof *p.trained),
+  pass p = {.g = g,
+            .nnodes = g->nnodes,
+            .ntensors = g->ntensors,
+            .data = sli_calloc(n, sizeof *p.data),
+            .trained = sli_calloc(n, sizeof *p.trained),
             .twin = sli_calloc(n, sizeof(sl_tensor *))};
   sl_status status = SL_OK;
   for (int i = 0; i < p.nnodes; i++) note(&p, g->nodes[i]);

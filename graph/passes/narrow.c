@@ -42,8 +42,7 @@ static void add_node(sets *s, const sli_node *n) {
   bool flows = (n->phase == SLI_PHASE_MAIN || n->phase == SLI_PHASE_EVAL) && !n->per_step;
   int first = -1;
   for (int i = 0; i < n->nin; i++)
-    if (n->in[i])
-      add_argument(s, n->op, n->in[i], flows && may_be(n->op->narrow_in, i), &first);
+    if (n->in[i]) add_argument(s, n->op, n->in[i], flows && may_be(n->op->narrow_in, i), &first);
   for (int o = 0; o < n->nout; o++)
     if (n->out[o]) {
       bool summed = sli_bit(n->accumulate_span, o);

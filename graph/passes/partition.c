@@ -99,7 +99,8 @@ static sl_status check_stages(const sl_graph *g, int stages) {
   return SL_OK;
 }
 
-sl_status sli_pass_partition_by(const sl_graph *g, const double *seconds, int stages, int *stage_of) {
+sl_status sli_pass_partition_by(const sl_graph *g, const double *seconds, int stages,
+                                int *stage_of) {
   sl_status status = check_stages(g, stages);
   if (status) return status;
   int n = sli_blocks_in_line(g);
@@ -110,8 +111,10 @@ sl_status sli_pass_partition_by(const sl_graph *g, const double *seconds, int st
   solve(&c, INFINITY, false, best, from);
   double limit = best[cells - 1];
   if (limit == INFINITY) {
-    status = sl_fail(SL_E_USAGE, "the stages the model gives its blocks leave some of the %d "
-                     "stages without a block", stages);
+    status = sl_fail(SL_E_USAGE,
+                     "the stages the model gives its blocks leave some of the %d "
+                     "stages without a block",
+                     stages);
   } else {
     solve(&c, limit, true, best, from);
     for (int s = stages - 1, e = n; s >= 0; s--) {
@@ -125,7 +128,8 @@ sl_status sli_pass_partition_by(const sl_graph *g, const double *seconds, int st
   return status;
 }
 
-sl_status sli_pass_partition(const sl_graph *g, const sl_hardware *hardware, int stages, int *stage_of) {
+sl_status sli_pass_partition(const sl_graph *g, const sl_hardware *hardware, int stages,
+                             int *stage_of) {
   double *seconds = sli_block_seconds(g, hardware);
   sl_status status = sli_pass_partition_by(g, seconds, stages, stage_of);
   free(seconds);

@@ -37,10 +37,13 @@ static sl_status add_parts(sl_graph *g, const sli_node *n, sli_node **out) {
   parts->rank = n->rank;
   sl_status status = sli_node_infer(parts);
   if (status)
-    return sli_graph_fail_at(g, n->at, SL_E_UNSUPPORTED, "op %s (%s) cannot have what it looks back to "
-                             "piece by piece: %s", n->name, n->op->name, sl_detail());
+    return sli_graph_fail_at(g, n->at, SL_E_UNSUPPORTED,
+                             "op %s (%s) cannot have what it looks back to "
+                             "piece by piece: %s",
+                             n->name, n->op->name, sl_detail());
   for (int o = 0; o < op->nout; o++) {
-    sl_tensor *t = sli_node_output(g, parts, o, sli_arena_format(&g->arena, "%s:%d", parts->name, o));
+    sl_tensor *t =
+        sli_node_output(g, parts, o, sli_arena_format(&g->arena, "%s:%d", parts->name, o));
     for (int i = 0; i < op->max_in; i++) t->needs_grad |= n->in[i]->needs_grad;
   }
   return SL_OK;

@@ -14,7 +14,8 @@ sl_status sli_pass_gradients(sl_graph *g);
 
 /* Makes each loss a sum over parts, where microbatches are sharded or sequences cut. */
 sl_status sli_pass_losses(sl_graph *g);
-/* Whether a tensor is, where a microbatch is in parts, in each part a mean over the part's own rows. */
+/* Whether a tensor is, where a microbatch is in parts, in each part a mean over the part's own
+ * rows. */
 bool sli_is_mean(const sl_tensor *t);
 
 /* Repeats key and value heads before attention is sharded by heads over so many devices: those that
@@ -77,7 +78,8 @@ void sli_pass_narrow(sl_graph *g);
 void sli_narrow_mark(sl_graph *g);
 
 /* Finds tensors of which only the first rows are valid, in sets with the same valid length.
- * Names an op that cannot read such a tensor. The second returns the first tensor of a set, or NULL. */
+ * Names an op that cannot read such a tensor. The second returns the first tensor of a set, or
+ * NULL. */
 sl_status sli_pass_valid_lengths(sl_graph *g);
 sl_tensor *sli_valid_length(sl_tensor *t);
 
@@ -96,9 +98,12 @@ void sli_graph_drop_unread(sl_graph *g, bool params);
 /* Cuts blocks into `stages` contiguous runs of least maximal cost, honouring forced stages, into
  * stage_of[nblocks]. Fails where there are fewer blocks. Runs after the gradients, which settle the
  * blocks. */
-sl_status sli_pass_partition(const sl_graph *g, const sl_hardware *hardware, int stages, int *stage_of);
-/* Cuts by given seconds of blocks. The second returns the forward seconds of each block, for free(). */
-sl_status sli_pass_partition_by(const sl_graph *g, const double *seconds, int stages, int *stage_of);
+sl_status sli_pass_partition(const sl_graph *g, const sl_hardware *hardware, int stages,
+                             int *stage_of);
+/* Cuts by given seconds of blocks. The second returns the forward seconds of each block, for
+ * free(). */
+sl_status sli_pass_partition_by(const sl_graph *g, const double *seconds, int stages,
+                                int *stage_of);
 double *sli_block_seconds(const sl_graph *g, const sl_hardware *hardware);
 
 /* Asserts every invariant of the structure; names the culprit and aborts. */

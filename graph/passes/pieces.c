@@ -76,8 +76,9 @@ static sl_status size_node(sizing *s, const sli_node *n, sl_type *in, sl_type *o
     out[0].dtype = SL_F32;
   } else status = n->op->infer(&n->attrs, n->nin, in, out);
   if (status)
-    return pieces_refuse(s->g, n, sli_arena_format(&s->g->arena, "with %lld of %lld positions, %s",
-                                            (long long)s->n, (long long)s->g->length, sl_detail()));
+    return pieces_refuse(s->g, n,
+                         sli_arena_format(&s->g->arena, "with %lld of %lld positions, %s",
+                                          (long long)s->n, (long long)s->g->length, sl_detail()));
   for (int o = 0; o < n->nout; o++)
     if (n->out[o] && !n->out[o]->param) s->types[n->out[o]->id] = out[o];
   return SL_OK;
@@ -93,13 +94,17 @@ static sl_status source_length(sl_graph *g, const sli_node *n) {
     const sl_type *type = &source->types[o];
     char text[SL_TYPE_TEXT];
     if (source->cut < 1 || source->cut > type->ndim)
-      return pieces_refuse(g, n, sli_arena_format(&g->arena, "output %d, %s, has no dim %d", o,
-                                           sli_type_text(text, type), source->cut - 1));
+      return pieces_refuse(g, n,
+                           sli_arena_format(&g->arena, "output %d, %s, has no dim %d", o,
+                                            sli_type_text(text, type), source->cut - 1));
     int64_t length = type->dim[source->cut - 1];
     if (g->length && g->length != length)
-      return pieces_refuse(g, n, sli_arena_format(&g->arena, "output %d, %s, has sequences of %lld, others"
-                                           " are of %lld", o, sli_type_text(text, type),
-                                           (long long)length, (long long)g->length));
+      return pieces_refuse(
+          g, n,
+          sli_arena_format(&g->arena,
+                           "output %d, %s, has sequences of %lld, others"
+                           " are of %lld",
+                           o, sli_type_text(text, type), (long long)length, (long long)g->length));
     g->length = length;
   }
   return SL_OK;
@@ -120,8 +125,8 @@ static sl_status find_length(sl_graph *g) {
   if (g->length < pieces)
     return sli_graph_fail_at(g, first->at, SL_E_USAGE,
                              "%d pieces asked for, but the sequences of %s have only %lld"
-                             " position%s", pieces, first->name, (long long)g->length,
-                             g->length == 1 ? "" : "s");
+                             " position%s",
+                             pieces, first->name, (long long)g->length, g->length == 1 ? "" : "s");
   return SL_OK;
 }
 
@@ -150,7 +155,8 @@ static sl_status prefix_seconds(sl_graph *g, const sl_hardware *h, int64_t n, do
 }
 
 /* Finds the end in [low, high] whose prefix time is nearest to this. */
-static sl_status find_end(sl_graph *g, const sl_hardware *h, double seconds, int64_t low, int64_t high, int64_t *out) {
+static sl_status find_end(sl_graph *g, const sl_hardware *h, double seconds, int64_t low,
+                          int64_t high, int64_t *out) {
   double t = 0, before = -INFINITY;
   while (low < high) {
     int64_t middle = low + (high - low) / 2;
@@ -243,11 +249,15 @@ static const char *bad_input(sl_graph *g, const sl_op *op, int i, const sl_type 
   if (type->dtype == SL_I32 || op->pieces == SL_PIECES_ELEMENTS) return NULL;
   if (op->pieces == SL_PIECES_POSITIONS || op->pieces == SL_PIECES_STATE)
     return d == 1 ? NULL
-                  : sli_arena_format(&g->arena, "its positions are dim 1, but input %d is cut along"
-                                     " dim %d", i, d);
+                  : sli_arena_format(&g->arena,
+                                     "its positions are dim 1, but input %d is cut along"
+                                     " dim %d",
+                                     i, d);
   return d + 1 < type->ndim ? NULL
-                            : sli_arena_format(&g->arena, "it works along the last dim, but input"
-                                               " %d is cut along that", i);
+                            : sli_arena_format(&g->arena,
+                                               "it works along the last dim, but input"
+                                               " %d is cut along that",
+                                               i);
 }
 
 /* True if a signature has an argument as pieces have it: split where it is cut, a summand where
@@ -263,8 +273,8 @@ static bool is_part(const sizing *s, const sl_tensor *t) { return t && s->parts[
 static bool lie_cut(const sizing *s, const sli_node *n, const sl_signature *how, const sl_type *in,
                     const sl_type *out) {
   for (int i = 0; i < n->nin; i++)
-    if (n->in_type[i].ndim >= 0 && !lies_cut(sli_signature_in(how, i), &n->in_type[i], &in[i],
-                                             is_part(s, n->in[i])))
+    if (n->in_type[i].ndim >= 0 &&
+        !lies_cut(sli_signature_in(how, i), &n->in_type[i], &in[i], is_part(s, n->in[i])))
       return false;
   for (int o = 0; o < n->nout; o++) {
     sl_sbp lies = sli_signature_out(how, o);
@@ -292,9 +302,12 @@ static bool is_share(sizing *s, const sli_node *n, const sl_op *op, const sl_typ
 static sl_status check_parts(sizing *s, const sli_node *n, const sl_op *op, int i,
                              const sl_type *in, const sl_type *out) {
   if (is_share(s, n, op, in, out)) return SL_OK;
-  return pieces_refuse(s->g, n, sli_arena_format(&s->g->arena, "of its input %d, %s, each piece has a"
-                                          " summand: only what is linear can read that,"
-                                          " and not with what is whole", i, n->in[i]->name));
+  return pieces_refuse(s->g, n,
+                       sli_arena_format(&s->g->arena,
+                                        "of its input %d, %s, each piece has a"
+                                        " summand: only what is linear can read that,"
+                                        " and not with what is whole",
+                                        i, n->in[i]->name));
 }
 
 static bool is_reduction(const sl_op *op) {
@@ -308,7 +321,8 @@ static sl_status check_node(sizing *s, const sli_node *n, const sl_type *in, con
   int d;
   if (is_source(n) || n->whole) return SL_OK;
   if (op->pieces == SL_PIECES_REFUSED)
-    return pieces_refuse(g, n, "it may mix positions, as its row does not say otherwise (sl_op.pieces)");
+    return pieces_refuse(g, n,
+                         "it may mix positions, as its row does not say otherwise (sl_op.pieces)");
   for (int i = 0; i < n->nin; i++) {
     if (is_part(s, n->in[i])) return check_parts(s, n, op, i, in, out);
     if (!n->in[i] || !cut_dims(&n->in_type[i], &in[i], &d)) continue;
@@ -319,11 +333,13 @@ static sl_status check_node(sizing *s, const sli_node *n, const sl_type *in, con
   }
   if (any && op->pieces == SL_PIECES_SIGNATURES)
     return is_share(s, n, op, in, out)
-               ? SL_OK : pieces_refuse(g, n, "none of its row's signatures splits what is cut so");
+               ? SL_OK
+               : pieces_refuse(g, n, "none of its row's signatures splits what is cut so");
   if (any && is_reduction(op) && n->out[0]) s->parts[n->out[0]->id] = true;
   for (int o = 0; o < n->nout && any; o++)
     if (cut_dims(&n->out_type[o], &out[o], &d) != 1 && !(is_reduction(op) && !o))
-      return pieces_refuse(g, n, sli_arena_format(&g->arena, "its output %d would not be in pieces", o));
+      return pieces_refuse(g, n,
+                           sli_arena_format(&g->arena, "its output %d would not be in pieces", o));
   return SL_OK;
 }
 
@@ -339,7 +355,8 @@ static sl_status check_promises(sl_graph *g) {
   if (!status && g->loss.tensor && !is_part(&s, g->loss.tensor))
     status = sli_graph_fail_at(g, g->loss.tensor->at, SL_E_UNSUPPORTED,
                                "the loss %s cannot be cut in pieces: it is no mean or sum over"
-                               " positions (sl_op.pieces)", g->loss.tensor->name);
+                               " positions (sl_op.pieces)",
+                               g->loss.tensor->name);
   for (int m = 0; m < sli_graph_means(g) && !status; m++) {
     sli_mean *mean = sli_graph_mean(g, m);
     mean->adds = is_part(&s, mean->tensor) && !sli_is_mean(mean->tensor);
@@ -402,8 +419,7 @@ static void scale_constant(const sizing *s, const sli_node *n, sli_shapes *shape
   *type = shapes->out[0];
   shapes->attrs.user = type;
   if (n->like == s->g->loss.tensor && !s->g->loss.adds)
-    shapes->attrs.value =
-        (float)((double)n->attrs.value * (double)s->n / (double)s->g->length);
+    shapes->attrs.value = (float)((double)n->attrs.value * (double)s->n / (double)s->g->length);
 }
 
 /* Returns the region of the whole output 0 of the forward call that a piece is; its whole is
@@ -433,8 +449,9 @@ static sl_status add_variant(sl_graph *g, int v) {
     shapes->out = sli_arena_alloc(&g->arena, (size_t)n->nout * sizeof *shapes->out);
     bool cut = !is_source(n) && !n->like && !n->whole;
     if (n->op->pieces == SL_PIECES_REFUSED && cut)
-      status = pieces_refuse(g, n, "it may mix positions, as its row does not say otherwise"
-                      " (sl_op.pieces)");
+      status = pieces_refuse(g, n,
+                             "it may mix positions, as its row does not say otherwise"
+                             " (sl_op.pieces)");
     if (!status) status = size_node(&s, n, shapes->in, shapes->out);
     if (!status) shapes->attrs.region = region_of(g, n, v);
     if (!status && (n->rule ? n->about : n)->op->counted) shapes->attrs.user = share_of(&s);

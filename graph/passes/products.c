@@ -24,7 +24,7 @@ typedef struct pass {
   sl_graph *g;
   packing **packings; /* [ntensors] by weight */
   int npacks;
-  int *reads[2];      /* [ntensors] linear maps and input gradients that read a weight in a step */
+  int *reads[2]; /* [ntensors] linear maps and input gradients that read a weight in a step */
 } pass;
 
 static sli_node *find_pack(const pass *p, const sli_node *reader, const sl_attrs *attrs) {
@@ -107,7 +107,8 @@ void sli_pass_products(sl_graph *g, bool as_they_go) {
   int before = g->nnodes;
   size_t ntensors = (size_t)g->ntensors;
   pass p = {.g = g, .packings = sli_arena_alloc(&g->arena, ntensors * sizeof(packing *))};
-  for (int w = 0; w < 2; w++) p.reads[w] = sli_arena_alloc(&g->arena, ntensors * sizeof *p.reads[w]);
+  for (int w = 0; w < 2; w++)
+    p.reads[w] = sli_arena_alloc(&g->arena, ntensors * sizeof *p.reads[w]);
   for (int i = 0; i < before; i++) {
     const struct reader *r = reader_of(g->nodes[i]);
     if (r) p.reads[r->which][g->nodes[i]->in[1]->id]++;

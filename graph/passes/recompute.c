@@ -24,8 +24,8 @@
  * recomputed parts.
  *
  * If a call keeps a record of its sequence, the record stays. An op that reads the record
- * instead of updating it (sl_op.rematerialized) makes the other outputs. Of a sharded parameter, each
- * block has the whole for a moment only, once forward and once backward: a call is recomputed
+ * instead of updating it (sl_op.rematerialized) makes the other outputs. Of a sharded parameter,
+ * each block has the whole for a moment only, once forward and once backward: a call is recomputed
  * only if all parameters it reads are also gathered in the backward pass. The same calls on the
  * same data give the same bits.
  *
@@ -46,22 +46,22 @@ typedef enum amount { NONE, SELECTIVE, FULL, WHOLE, PART, SOME } amount;
 
 typedef struct pass {
   sl_graph *g;
-  amount *of;        /* [nblocks] amount for each block */
-  bool *backward;    /* [nnodes] in its block's backward pass, including exchanges that only that
-                        pass reads */
-  bool *late;        /* [nnodes] exchange that only backward passes read, another block's among
-                        them */
-  int *same;         /* [nnodes] previous node with the same first input, or SL_NONE */
-  int *reader;       /* [ntensors] latest such node */
-  bool *read;        /* [ntensors] read by the backward pass: kept, or recomputed */
-  bool *shared;      /* [ntensors] read by nodes other than passes of its block on its device */
-  bool *forth;       /* [nnodes] exchange of the forward pass */
-  bool *can;         /* [nnodes] may be recomputed */
-  bool *wanted;      /* [nnodes] is to be recomputed */
-  sl_tensor **again; /* [ntensors] tensor that replaces it in the backward pass; NULL: itself */
+  amount *of;         /* [nblocks] amount for each block */
+  bool *backward;     /* [nnodes] in its block's backward pass, including exchanges that only that
+                         pass reads */
+  bool *late;         /* [nnodes] exchange that only backward passes read, another block's among
+                         them */
+  int *same;          /* [nnodes] previous node with the same first input, or SL_NONE */
+  int *reader;        /* [ntensors] latest such node */
+  bool *read;         /* [ntensors] read by the backward pass: kept, or recomputed */
+  bool *shared;       /* [ntensors] read by nodes other than passes of its block on its device */
+  bool *forth;        /* [nnodes] exchange of the forward pass */
+  bool *can;          /* [nnodes] may be recomputed */
+  bool *wanted;       /* [nnodes] is to be recomputed */
+  sl_tensor **again;  /* [ntensors] tensor that replaces it in the backward pass; NULL: itself */
   sl_tensor **resent; /* [ntensors] copy that exchanges of the backward pass read; NULL: `again`,
                          or itself */
-  int before;        /* number of nodes before this pass */
+  int before;         /* number of nodes before this pass */
 } pass;
 
 static amount amount_of(const pass *p, const sli_node *n) {
@@ -92,7 +92,8 @@ static void find_exchanges(pass *p) {
   bool *read = sli_calloc((size_t)p->before, sizeof *read);
   for (int i = 0; i < p->before; i++) {
     const sli_node *n = p->g->nodes[i];
-    p->forth[i] = n->cls == SL_CLASS_C && n->phase == SLI_PHASE_MAIN && !n->per_step && !sli_makes_transient(n);
+    p->forth[i] = n->cls == SL_CLASS_C && n->phase == SLI_PHASE_MAIN && !n->per_step &&
+                  !sli_makes_transient(n);
     for (int a = 0; a < n->nin && p->forth[i]; a++)
       p->forth[i] = n->in[a] && n->in[a]->producer && is_forth(p, n->in[a]->producer);
   }
@@ -110,7 +111,8 @@ enum { BY_BACKWARD = 1, BY_OTHERS_BACKWARD = 2, BY_FORWARD = 4 };
 
 static uint8_t reads_as(const pass *p, const sli_node *n, const sl_tensor *t) {
   if (!p->backward[n->id] && !p->late[n->id]) return BY_FORWARD;
-  return p->backward[n->id] && t->producer && n->block == t->producer->block ? BY_BACKWARD : BY_OTHERS_BACKWARD;
+  return p->backward[n->id] && t->producer && n->block == t->producer->block ? BY_BACKWARD
+                                                                             : BY_OTHERS_BACKWARD;
 }
 
 /* Finds the boxing that devices do for the backward pass, in blocks that are recomputed in full. */
@@ -162,8 +164,8 @@ static void find_readers(pass *p) {
                        ((rereads || is_exchanged_again(p, n)) && n->block == t->producer->block);
       p->read[t->id] |= p->backward[i];
       if (n->resends) p->resent[t->id] = n->out[0];
-      p->shared[t->id] |= !exchanged &&
-                          (!same_place(t->producer, n) || (n->cls != SL_CLASS_F && !is_backward_pass(n)));
+      p->shared[t->id] |= !exchanged && (!same_place(t->producer, n) ||
+                                         (n->cls != SL_CLASS_F && !is_backward_pass(n)));
       p->shared[t->id] |= sli_bit(n->op->sweeps, a); /* by other pieces */
     }
   }
@@ -177,7 +179,8 @@ static bool same_inputs(const sli_node *a, const sli_node *b) {
  * none. */
 static sl_tensor *made_again(const pass *p, const sl_tensor *t) {
   const sli_node *n = t->producer;
-  for (int i = n->nin && n->in[0] ? p->reader[n->in[0]->id] : SL_NONE; i != SL_NONE; i = p->same[i]) {
+  for (int i = n->nin && n->in[0] ? p->reader[n->in[0]->id] : SL_NONE; i != SL_NONE;
+       i = p->same[i]) {
     const sli_node *m = p->g->nodes[i];
     if (m != n && m->op == n->op && m->cls == n->cls && same_place(m, n) && same_inputs(m, n) &&
         m->out[t->output] && p->read[m->out[t->output]->id])
@@ -202,7 +205,7 @@ static bool has_inputs(const pass *p, const sli_node *n) {
     sl_tensor *t = n->in[a];
     if (!t || !t->producer) continue;
     if (t->transient ? !on_the_way_backward(p, t)
-                 : amount_of(p, n) < FULL && !p->read[t->id] && !p->can[t->producer->id])
+                     : amount_of(p, n) < FULL && !p->read[t->id] && !p->can[t->producer->id])
       return false;
   }
   return true;
@@ -212,7 +215,9 @@ static bool has_inputs(const pass *p, const sli_node *n) {
  * it. */
 static bool is_record(const sli_node *n, int o) { return sli_bit(n->op->updates, o); }
 
-static const sl_op *rematerialized_op(const sli_node *n) { return n->op->updates ? n->op->rematerialized : n->op; }
+static const sl_op *rematerialized_op(const sli_node *n) {
+  return n->op->updates ? n->op->rematerialized : n->op;
+}
 
 static bool can_repeat(const pass *p, const sli_node *n) {
   amount most = amount_of(p, n);
@@ -309,7 +314,8 @@ static void repeat(pass *p, const sli_node *n) {
   sl_tensor *in[n->nin + n->nout + 1];
   int nin = inputs_again(p, n, in);
   sl_class cls = n->cls == SL_CLASS_C ? SL_CLASS_C : SL_CLASS_B;
-  sli_node *copy = sli_graph_node(g, rematerialized_op(n), name, &n->attrs, cls, n->block, nin, in, n->nout);
+  sli_node *copy =
+      sli_graph_node(g, rematerialized_op(n), name, &n->attrs, cls, n->block, nin, in, n->nout);
   copy->at = n->at;
   copy->remote_axis = n->remote_axis;
   copy->remote_bytes = n->remote_bytes;
@@ -354,7 +360,9 @@ static void put_in_place(pass *p) {
 
 static void make_again(sl_graph *g, amount *of) {
   size_t nnodes = (size_t)g->nnodes, ntensors = (size_t)g->ntensors;
-  pass p = {.g = g, .of = of, .before = g->nnodes,
+  pass p = {.g = g,
+            .of = of,
+            .before = g->nnodes,
             .backward = sli_calloc(nnodes, sizeof *p.backward),
             .late = sli_calloc(nnodes, sizeof *p.late),
             .same = sli_calloc(nnodes, sizeof *p.same),
@@ -399,7 +407,8 @@ void sli_pass_offload(sl_graph *g, bool some) {
 /* ---- options --------------------------------------------------------------------------------- */
 
 static bool find_amount(const char *word, amount *out) {
-  static const char *const words[] = {[NONE] = "none", [SELECTIVE] = "selective", [FULL] = "full", [WHOLE] = "whole"};
+  static const char *const words[] = {
+      [NONE] = "none", [SELECTIVE] = "selective", [FULL] = "full", [WHOLE] = "whole"};
   for (size_t i = 0; i < SLI_COUNT(words); i++)
     if (!strcmp(word, words[i])) {
       *out = (amount)i;
@@ -415,7 +424,8 @@ static sl_status read_one(const sl_graph *g, char *text, amount *of) {
   bool any = false;
   if (at) *at++ = 0;
   if (!find_amount(text, &found))
-    return sl_fail(SL_E_USAGE, "unknown recompute '%s': none, selective, full and whole are known", text);
+    return sl_fail(SL_E_USAGE, "unknown recompute '%s': none, selective, full and whole are known",
+                   text);
   for (int b = 0; b < g->nblocks; b++) {
     if (at && !sli_pattern_finds(at, g->blocks[b].name)) continue;
     of[b] = found;
@@ -430,7 +440,8 @@ sl_status sli_pass_recompute(sl_graph *g, const char *what) {
   amount *of = sli_calloc((size_t)g->nblocks + 1, sizeof *of), most = NONE;
   char *words = sli_strdup(what ? what : "none"), *state = NULL;
   sl_status status = SL_OK;
-  for (char *word = strtok_r(words, ",", &state); word && !status; word = strtok_r(NULL, ",", &state))
+  for (char *word = strtok_r(words, ",", &state); word && !status;
+       word = strtok_r(NULL, ",", &state))
     status = read_one(g, word, of);
   for (int b = 0; b < g->nblocks; b++) most = SLI_MAX(most, of[b]);
   if (!status && most > NONE) make_again(g, of);

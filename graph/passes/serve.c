@@ -26,13 +26,15 @@ static sl_status serve_refuse(sl_graph *g, const sli_node *n, const char *why) {
 
 /* True for a weight or table of an op that can read storage formats. */
 static bool reads_stored(const sli_node *n, int input) {
-  return input == 1 && (n->op == &sl_op_embedding || (n->op == &sl_op_linear && !n->attrs.transposed));
+  return input == 1 &&
+         (n->op == &sl_op_embedding || (n->op == &sl_op_linear && !n->attrs.transposed));
 }
 
 /* True if a device's part of a weight is some of its rows, or all. */
 static bool has_rows(const sl_shard *shard) {
   bool rows = true;
-  for (int p = 0; shard && p < SL_SHARD_PARTS; p++) rows &= shard->parts[p].axis == SL_PART_ALL || !shard->parts[p].axis;
+  for (int p = 0; shard && p < SL_SHARD_PARTS; p++)
+    rows &= shard->parts[p].axis == SL_PART_ALL || !shard->parts[p].axis;
   return rows;
 }
 
@@ -92,7 +94,9 @@ static void add_batch(sl_graph *g, sli_node *n, int inputs) {
  * setting. */
 static bool keeps_otherwise(const sl_graph *g, const sli_node *n) {
   for (int o = 0; o < n->nout; o++)
-    if (n->op->updates >> o & 1 && g->options.serve->kv == SL_BF16 && n->out_type[o].dtype == SL_F32) return true;
+    if (n->op->updates >> o & 1 && g->options.serve->kv == SL_BF16 &&
+        n->out_type[o].dtype == SL_F32)
+      return true;
   return false;
 }
 
@@ -112,7 +116,8 @@ static sl_status exchange(sl_graph *g, sli_node *n) {
   n->nout = nout;
   n->out_type = sli_arena_alloc(&g->arena, (size_t)nout * sizeof *n->out_type);
   if (sli_node_infer(n)) return serve_refuse(g, n, sl_detail());
-  if (keeps_otherwise(g, n)) return serve_refuse(g, n, "it keeps what it has of earlier positions in f32, not in bf16");
+  if (keeps_otherwise(g, n))
+    return serve_refuse(g, n, "it keeps what it has of earlier positions in f32, not in bf16");
   for (int o = had; o < nout; o++)
     sli_node_output(g, n, o, sli_arena_format(&g->arena, "%s:%d", n->name, o));
   return SL_OK;
@@ -124,10 +129,13 @@ static bool keeps_rows(const sl_op *op) {
 
 static sl_status serve_node(sl_graph *g, sli_node *n) {
   if (n->cls == SL_CLASS_L)
-    return n == g->batch->producer ? SL_OK : serve_refuse(g, n, "a model that is served reads tokens alone");
+    return n == g->batch->producer
+               ? SL_OK
+               : serve_refuse(g, n, "a model that is served reads tokens alone");
   if (n->op->served) return exchange(g, n);
   return keeps_rows(n->op) ? SL_OK
-                           : serve_refuse(g, n, "it may mix positions, as its row does not say otherwise"
+                           : serve_refuse(g, n,
+                                          "it may mix positions, as its row does not say otherwise"
                                           " (sl_op.pieces, sl_op.served)");
 }
 
@@ -151,7 +159,8 @@ static sl_tensor *add_node(sl_graph *g, const sl_op *op, const sli_node *at, sl_
   sl_tensor *in[] = {x, g->batch};
   sli_node *n = sli_graph_node(g, op, op->name, &attrs, SL_CLASS_F, at->block, 2, in, 1);
   n->at = at->at;
-  return sli_node_infer(n) ? (serve_refuse(g, n, sl_detail()), NULL) : sli_node_output(g, n, 0, op->name);
+  return sli_node_infer(n) ? (serve_refuse(g, n, sl_detail()), NULL)
+                           : sli_node_output(g, n, 0, op->name);
 }
 
 /* ---- begin
@@ -210,7 +219,8 @@ static sl_status pick_rows(sl_graph *g, sli_node *product) {
   int at = 0;
   sl_tensor *x = only_input(product, &at);
   sl_tensor *picked = x ? add_node(g, &sl_op_pick, product, x) : NULL;
-  if (!picked) return g->status ? g->status : serve_refuse(g, product, "it makes logits of two tensors");
+  if (!picked)
+    return g->status ? g->status : serve_refuse(g, product, "it makes logits of two tensors");
   product->in[at] = picked;
   move_before(g, product);
   return infer_again(g, product);
@@ -228,7 +238,8 @@ static sl_tensor *find_logits(sl_graph *g) {
   for (int i = 0; i < g->noutputs; i++)
     if (!strcmp(g->outputs[i].name, "logits") && g->outputs[i].tensor->type.ndim == 3)
       return g->outputs[i].tensor;
-  sl_graph_fail(g, SL_E_UNSUPPORTED, "a model that is served has an output \"logits\" with a row for each token");
+  sl_graph_fail(g, SL_E_UNSUPPORTED,
+                "a model that is served has an output \"logits\" with a row for each token");
   return NULL;
 }
 
@@ -236,7 +247,9 @@ sl_status sli_pass_serve(sl_graph *g) {
   if (g->status) return sl_graph_status(g);
   sl_tensor *logits = find_logits(g);
   if (!logits) return sl_graph_status(g);
-  if (!g->batch) return sl_graph_fail(g, SL_E_UNSUPPORTED, "a model that is served reads its tokens by sl_tokens");
+  if (!g->batch)
+    return sl_graph_fail(g, SL_E_UNSUPPORTED,
+                         "a model that is served reads its tokens by sl_tokens");
   if (sli_lora_settle(g)) return sl_graph_status(g);
   sli_graph_prune(g, 2, (sl_tensor *[]){logits, g->batch});
   sli_node *product = find_product(logits);
@@ -249,7 +262,9 @@ sl_status sli_pass_serve(sl_graph *g) {
 /* ---- rows
  * ------------------------------------------------------------------------------------------ */
 
-static bool is_own(const sl_op *op) { return op == &sl_op_begin || op == &sl_op_pick || op == &sl_op_sample; }
+static bool is_own(const sl_op *op) {
+  return op == &sl_op_begin || op == &sl_op_pick || op == &sl_op_sample;
+}
 
 sl_status sli_pass_serve_rows(sl_graph *g) {
   sl_status status = SL_OK;

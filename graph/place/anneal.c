@@ -22,10 +22,10 @@
 typedef struct search {
   sli_inputs in; /* with the search's own assign */
   const sli_sent *sent;
-  int n, per_host, *order;         /* [n] devices in canonical order */
-  int *at, *device, *best;         /* [n] by number in the layout: index in that order, and the
-                                      device */
-  double least;                    /* seconds of the best */
+  int n, per_host, *order; /* [n] devices in canonical order */
+  int *at, *device, *best; /* [n] by number in the layout: index in that order, and the
+                              device */
+  double least;            /* seconds of the best */
   uint64_t seed;
   uint32_t drawn;
 } search;
@@ -48,7 +48,8 @@ static double exchange_seconds(const search *s) {
 }
 
 static int number_at(const search *s, int place) {
-  return s->in.grid.alike ? place : sli_layout_number(&s->in, place / s->in.ranks, place % s->in.ranks);
+  return s->in.grid.alike ? place
+                          : sli_layout_number(&s->in, place / s->in.ranks, place % s->in.ranks);
 }
 
 /* Returns the seconds of transfers. Transfers between the same two stages overlap: the slowest
@@ -57,8 +58,10 @@ static double transfer_seconds(const search *s) {
   double way = 0, slowest = 0, busiest = 0, all = 0;
   for (int i = 0; i < s->sent->ntransfers; i++) {
     const sli_sent_transfer *h = &s->sent->transfers[i], *last = i ? h - 1 : h;
-    bool same = h->from / s->in.ranks == last->from / s->in.ranks && h->to / s->in.ranks == last->to / s->in.ranks;
-    const sl_hardware_link link = sli_lower_link(&s->in, number_at(s, h->from), number_at(s, h->to));
+    bool same = h->from / s->in.ranks == last->from / s->in.ranks &&
+                h->to / s->in.ranks == last->to / s->in.ranks;
+    const sl_hardware_link link =
+        sli_lower_link(&s->in, number_at(s, h->from), number_at(s, h->to));
     double wire = link.bytes_per_second > 0 ? h->bytes / link.bytes_per_second : 0;
     double once = link.seconds + wire / s->sent->ticks;
     way += same ? 0 : slowest;
@@ -94,7 +97,7 @@ static void begin_with(search *s, const int *nesting) {
   int ranks = sli_grid_ranks(&s->in.grid);
   for (int place = 0; place < s->n; place++)
     anneal_put(s, sli_layout_number(&own, place / ranks, place % ranks),
-        sli_layout_number(&other, place / ranks, place % ranks));
+               sli_layout_number(&other, place / ranks, place % ranks));
   anneal_take(s, seconds(s));
 }
 
@@ -201,13 +204,21 @@ static bool look(search *s, const int *now) {
   return s->least < own * (1 - 1e-6);
 }
 
-char *sli_place_anneal(const sli_inputs *in, const sli_sent *sent, const sl_hardware *h, uint64_t seed) {
+char *sli_place_anneal(const sli_inputs *in, const sli_sent *sent, const sl_hardware *h,
+                       uint64_t seed) {
   sl_lower_options options = *in->options;
   int n = in->p * sli_grid_ranks(&in->grid);
   if (!sent || n < 2) return NULL;
   int *words = sli_calloc(5 * (size_t)n, sizeof *words), *now = words + 4 * n;
-  search s = {.in = *in, .sent = sent, .n = n, .per_host = SLI_MAX(h->devices_per_host, 1), .order = words,
-              .at = words + n, .device = words + 2 * n, .best = words + 3 * n, .seed = seed};
+  search s = {.in = *in,
+              .sent = sent,
+              .n = n,
+              .per_host = SLI_MAX(h->devices_per_host, 1),
+              .order = words,
+              .at = words + n,
+              .device = words + 2 * n,
+              .best = words + 3 * n,
+              .seed = seed};
   for (int i = 0; i < n; i++) now[i] = in->layout.assign ? in->layout.assign[i] : i;
   options.simulation.hardware = h;
   s.in.options = &options;

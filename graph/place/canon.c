@@ -63,7 +63,8 @@ static int by_key(const void *a, const void *b) {
 
 /* Compares devices by host first, so that hosts stay together. */
 static int by_host(const void *a, const void *b) {
-  uint64_t x = sorted->host[*(const int *)a / sorted->per_host], y = sorted->host[*(const int *)b / sorted->per_host];
+  uint64_t x = sorted->host[*(const int *)a / sorted->per_host],
+           y = sorted->host[*(const int *)b / sorted->per_host];
   return x < y ? -1 : x > y ? 1 : by_key(a, b);
 }
 
@@ -101,7 +102,13 @@ static void tell_apart(keys *k, int step) {
 
 void sli_place_order(const sl_hardware *h, int devices, int *order) {
   uint64_t *words = sli_calloc(3 * (size_t)devices, sizeof *words);
-  keys k = {h, devices, SLI_MAX(h->devices_per_host, 1), order, words, words + devices, words + 2 * devices};
+  keys k = {h,
+            devices,
+            SLI_MAX(h->devices_per_host, 1),
+            order,
+            words,
+            words + devices,
+            words + 2 * devices};
   for (int d = 0; d < devices; d++) order[d] = d;
   for (int step = 0; refine(&k) < devices; step++) tell_apart(&k, step);
   sum_hosts(&k);

@@ -33,7 +33,8 @@ static void hosts_add(void *ctx, int32_t from, int32_t to, sl_traffic traffic, u
 
 /* Returns the share of what a device of this stage and rank receives from its row that comes
  * from other hosts. */
-static double share_outside(const crossing *c, const sli_grid *grid, int along, int rank, int axis) {
+static double share_outside(const crossing *c, const sli_grid *grid, int along, int rank,
+                            int axis) {
   sli_along row = sli_row_of(axis);
   int members = sli_grid_size(grid, row), outside = 0;
   for (int m = 0; m < members; m++)
@@ -53,7 +54,8 @@ static void add_exchanged(const crossing *c, uint64_t (*exchanged)[SLI_AXES]) {
 
 void sli_place_crossed(const sli_inputs *in, const sl_plan *plan, uint64_t (*exchanged)[SLI_AXES],
                        int per_host, double to[SL_TRAFFIC_COUNT]) {
-  crossing c = {.in = in, .per_host = SLI_MAX(per_host, 1), .ranks = sli_grid_ranks(&in->grid), .to = to};
+  crossing c = {
+      .in = in, .per_host = SLI_MAX(per_host, 1), .ranks = sli_grid_ranks(&in->grid), .to = to};
   for (int t = 0; t < SL_TRAFFIC_COUNT; t++) to[t] = 0;
   sl_plan_moves(plan, hosts_add, &c);
   if (in->grid.alike) add_exchanged(&c, exchanged);

@@ -85,8 +85,7 @@ static sl_status read_passes(const sli_pass_order *o, const char *path, int line
   sl_status status = check_passes(o, queue, order, n, path, line);
   if (status) return status;
   for (int32_t i = 0; i < plan->nactors; i++)
-    for (int32_t f = 0; !is_pass(o, i) && f < firings(o, i, queue) && n < most; f++)
-      order[n++] = i;
+    for (int32_t f = 0; !is_pass(o, i) && f < firings(o, i, queue) && n < most; f++) order[n++] = i;
   plan->queues[queue].order = order;
   plan->queues[queue].norder = n;
   return SL_OK;
@@ -123,7 +122,8 @@ static bool has_passes(const sli_pass_order *o, int32_t queue) {
 static sl_status check_all_there(const sli_pass_order *o, const char *path) {
   for (int d = 0; d < o->ndevices; d++)
     if (!o->plan->queues[o->queues[d]].order && has_passes(o, o->queues[d]))
-      return sl_fail(SL_E_INPUT, "%s: device %d has no order: each of the %d has a line", path, d, o->ndevices);
+      return sl_fail(SL_E_INPUT, "%s: device %d has no order: each of the %d has a line", path, d,
+                     o->ndevices);
   return SL_OK;
 }
 
@@ -200,7 +200,8 @@ static int32_t *count_parts(const sli_pass_order *o, int32_t stages) {
 static double *equal_seconds(const sli_pass_order *o) {
   double *seconds = sli_calloc((size_t)o->plan->nactors, sizeof *seconds);
   int32_t stages = 1;
-  for (int32_t i = 0; i < o->plan->nactors; i++) stages = SLI_MAX(stages, o->plan->actors[i].stage + 1);
+  for (int32_t i = 0; i < o->plan->nactors; i++)
+    stages = SLI_MAX(stages, o->plan->actors[i].stage + 1);
   int32_t *parts = count_parts(o, stages);
   for (int32_t i = 0; i < o->plan->nactors; i++) {
     const sl_actor *a = &o->plan->actors[i];

@@ -36,8 +36,8 @@ static sl_status wrong_line(const sli_paths *paths, int line) {
 
 static sl_status check_microbatch(const sli_paths *paths, int line, int microbatch) {
   if (microbatch >= paths->microbatches)
-    return sl_fail(SL_E_INPUT, "%s:%d: there is no microbatch %d: a step has %d, 0 to %d", paths->file,
-                   line, microbatch, paths->microbatches, paths->microbatches - 1);
+    return sl_fail(SL_E_INPUT, "%s:%d: there is no microbatch %d: a step has %d, 0 to %d",
+                   paths->file, line, microbatch, paths->microbatches, paths->microbatches - 1);
   if (paths->of[microbatch].line)
     return sl_fail(SL_E_INPUT, "%s:%d: microbatch %d has a path already, in line %d", paths->file,
                    line, microbatch, paths->of[microbatch].line);
@@ -75,7 +75,8 @@ typedef struct reading {
 
 static sl_status take_line(void *ctx, int line, char *text, size_t length) {
   const reading *r = ctx;
-  return strlen(text) == length ? read_line(r->paths, line, text, r->arena) : wrong_line(r->paths, line);
+  return strlen(text) == length ? read_line(r->paths, line, text, r->arena)
+                                : wrong_line(r->paths, line);
 }
 
 static sl_status check_all_there(const sli_paths *paths) {
@@ -89,11 +90,13 @@ static sl_status check_all_there(const sli_paths *paths) {
 sl_status sli_paths_read(const char *name, int microbatches, sli_arena *arena,
                          const sli_paths **out) {
   sli_paths *paths = sli_arena_alloc(arena, sizeof *paths);
-  *paths = (sli_paths){.file = sli_arena_format(arena, "paths %s", name), .microbatches = microbatches};
+  *paths =
+      (sli_paths){.file = sli_arena_format(arena, "paths %s", name), .microbatches = microbatches};
   paths->of = sli_arena_alloc(arena, (size_t)microbatches * sizeof *paths->of);
   reading r = {paths, arena};
   sl_status status = sli_file_lines(name, take_line, &r);
-  if (status && strncmp(sl_detail(), "paths ", 6)) return sl_fail(status, "paths %s: %s", name, sl_detail());
+  if (status && strncmp(sl_detail(), "paths ", 6))
+    return sl_fail(status, "paths %s: %s", name, sl_detail());
   if (!status) status = check_all_there(paths);
   if (!status) *out = paths;
   return status;
@@ -109,19 +112,21 @@ static sl_status check_path(const sli_paths *paths, int microbatch, int stages, 
   for (; n < p->length && !status; n++) {
     int s = p->stage[n];
     if (s >= stages)
-      status = sl_fail(SL_E_INPUT, "%s:%d: there is no stage %d: there are %d, 0 to %d", paths->file,
-                       p->line, s, stages, stages - 1);
+      status = sl_fail(SL_E_INPUT, "%s:%d: there is no stage %d: there are %d, 0 to %d",
+                       paths->file, p->line, s, stages, stages - 1);
     else if (seen[s])
-      status = sl_fail(SL_E_INPUT, "%s:%d: microbatch %d visits stage %d twice", paths->file, p->line,
-                       microbatch, s);
+      status = sl_fail(SL_E_INPUT, "%s:%d: microbatch %d visits stage %d twice", paths->file,
+                       p->line, microbatch, s);
     else seen[s] = true;
   }
   for (int i = 0; i < n; i++)
     if (p->stage[i] < stages) seen[p->stage[i]] = false;
   if (!status && (p->stage[0] || p->stage[p->length - 1] != stages - 1))
-    return sl_fail(SL_E_INPUT, "%s:%d: microbatch %d goes from stage %d to stage %d: each begins with "
-                   "stage 0 and ends with stage %d", paths->file, p->line, microbatch, p->stage[0],
-                   p->stage[p->length - 1], stages - 1);
+    return sl_fail(SL_E_INPUT,
+                   "%s:%d: microbatch %d goes from stage %d to stage %d: each begins with "
+                   "stage 0 and ends with stage %d",
+                   paths->file, p->line, microbatch, p->stage[0], p->stage[p->length - 1],
+                   stages - 1);
   return status;
 }
 
@@ -130,8 +135,10 @@ static sl_status check_balance(const sli_paths *paths, int stages, int *visits) 
     for (int n = 0; n < paths->of[i].length; n++) visits[paths->of[i].stage[n]]++;
   for (int s = 2; s + 1 < stages; s++)
     if (visits[s] != visits[1])
-      return sl_fail(SL_E_INPUT, "%s: %d microbatches visit stage 1, but %d stage %d: those between the "
-                     "first and the last are visited equally often", paths->file, visits[1], visits[s], s);
+      return sl_fail(SL_E_INPUT,
+                     "%s: %d microbatches visit stage 1, but %d stage %d: those between the "
+                     "first and the last are visited equally often",
+                     paths->file, visits[1], visits[s], s);
   if (stages > 2 && !visits[1])
     return sl_fail(SL_E_INPUT, "%s: nobody visits stages 1 to %d", paths->file, stages - 2);
   return SL_OK;

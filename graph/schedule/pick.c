@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Result of a search as text: the schedule, all numbers that are not 0, and paths if microbatches skip stages.
+/* Result of a search as text: the schedule, all numbers that are not 0, and paths if microbatches
+ * skip stages.
  *
  *     zb-h1 chunks=1 split=1 act.b=1 act.b@2=-1 pool.most=6 paths=0.2.3,0.1.3 */
 #include <errno.h>
@@ -18,9 +19,12 @@ static int *number_of(sli_pick *p, const char *name, int stage) {
   const struct {
     const char *name;
     int *wide, *stages;
-  } numbers[] = {{"chunks", &p->v, NULL},          {"act.b", &t->act_b, t->stage_b},
-                 {"act.w", &t->act_w, t->stage_w}, {"pool", &t->pool, NULL},
-                 {"watermark", &t->watermark, NULL}, {"pool.most", &t->pool_most, NULL},
+  } numbers[] = {{"chunks", &p->v, NULL},
+                 {"act.b", &t->act_b, t->stage_b},
+                 {"act.w", &t->act_w, t->stage_w},
+                 {"pool", &t->pool, NULL},
+                 {"watermark", &t->watermark, NULL},
+                 {"pool.most", &t->pool_most, NULL},
                  {"order", &t->order, NULL}};
   for (size_t i = 0; i < SLI_COUNT(numbers); i++) {
     if (strcmp(numbers[i].name, name)) continue;
@@ -79,12 +83,14 @@ static size_t count_of(const char *text, char c) {
 /* Reads "0.2.3,0.1.3"; modifies the text. */
 static bool read_paths(char *text, sli_arena *arena, const sli_paths **out) {
   sli_paths *paths = sli_arena_alloc(arena, sizeof *paths);
-  *paths = (sli_paths){.file = "paths found", .of = sli_arena_alloc(arena, (count_of(text, ',') + 1) * sizeof *paths->of)};
+  *paths = (sli_paths){.file = "paths found",
+                       .of = sli_arena_alloc(arena, (count_of(text, ',') + 1) * sizeof *paths->of)};
   *out = paths;
   for (char *end; text; text = end) {
     end = strchr(text, ',');
     if (end) *end++ = 0;
-    if (!read_path(text, count_of(text, '.') + 1, arena, &paths->of[paths->microbatches++])) return false;
+    if (!read_path(text, count_of(text, '.') + 1, arena, &paths->of[paths->microbatches++]))
+      return false;
   }
   return true;
 }

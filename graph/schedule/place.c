@@ -25,8 +25,9 @@ sl_status sli_place_stages(const char *name, int p, int v, int *device_of, int *
   if (!layout)
     return sl_fail(SL_E_USAGE, "unknown placement '%s': line, loop and vee are known", name);
   if (v > 1 && !layout->chunks)
-    return sl_fail(SL_E_USAGE, "parallel.placement %s puts one chunk on each device, schedule.chunks is %d", name,
-                   v);
+    return sl_fail(SL_E_USAGE,
+                   "parallel.placement %s puts one chunk on each device, schedule.chunks is %d",
+                   name, v);
   for (int s = 0; s < p * v; s++) {
     int round = s / p, along = s % p;
     chunk_of[s] = round;

@@ -10,11 +10,11 @@
 
 /* Inputs of a row's formulas. */
 typedef struct sli_at {
-  int p, v;  /* devices along the pipeline, chunks on each */
-  int m, k;  /* microbatches, pieces */
-  int d;     /* device, from 0 */
-  int c;     /* chunk on the device, from 0 */
-  int s;     /* stage along the model, from 0 */
+  int p, v; /* devices along the pipeline, chunks on each */
+  int m, k; /* microbatches, pieces */
+  int d;    /* device, from 0 */
+  int c;    /* chunk on the device, from 0 */
+  int s;    /* stage along the model, from 0 */
 } sli_at;
 
 typedef int sli_formula(const sli_at *at);
@@ -23,22 +23,22 @@ typedef int sli_formula(const sli_at *at);
  * `order` goes first, then the smaller rank, then the older tick. */
 typedef struct sli_schedule {
   const char *name, *summary;
-  const char *placement;     /* placement of stages on devices: "line", "loop" or "vee" */
-  int chunks;                /* chunks per device, unless the user sets it; 0: 1 */
-  bool chunks_fixed;         /* the formulas hold for this number only */
-  bool split;                /* W is apart from B */
-  sli_formula *act_b;        /* activation slots that B frees, per stage */
-  sli_formula *act_w;        /* activation slots that W frees; NULL: as act_b */
-  bool in_pieces;            /* act_b and act_w count pieces, not microbatches */
-  sli_formula *pool;         /* activations of all stages of a device; NULL: no pool */
-  const char *order;         /* "F B W", or with chunks "F1 B1 B0 W0 F0 W1" */
-  const char *uneven_order;  /* used if the last round of p microbatches lacks a third or more;
-                                NULL: the same */
-  sli_formula *rank_f;       /* NULL: 0 */
-  sli_formula *rank_b;       /* rank of B and W */
-  bool grouped;              /* all chunks of p microbatches run, then those of the next p */
-  bool fixed_order;          /* latency would disturb the order, so it may be fixed */
-  sli_formula *watermark;    /* lazy W: number of W passes it may hold back; NULL: not lazy */
+  const char *placement;    /* placement of stages on devices: "line", "loop" or "vee" */
+  int chunks;               /* chunks per device, unless the user sets it; 0: 1 */
+  bool chunks_fixed;        /* the formulas hold for this number only */
+  bool split;               /* W is apart from B */
+  sli_formula *act_b;       /* activation slots that B frees, per stage */
+  sli_formula *act_w;       /* activation slots that W frees; NULL: as act_b */
+  bool in_pieces;           /* act_b and act_w count pieces, not microbatches */
+  sli_formula *pool;        /* activations of all stages of a device; NULL: no pool */
+  const char *order;        /* "F B W", or with chunks "F1 B1 B0 W0 F0 W1" */
+  const char *uneven_order; /* used if the last round of p microbatches lacks a third or more;
+                               NULL: the same */
+  sli_formula *rank_f;      /* NULL: 0 */
+  sli_formula *rank_b;      /* rank of B and W */
+  bool grouped;             /* all chunks of p microbatches run, then those of the next p */
+  bool fixed_order;         /* latency would disturb the order, so it may be fixed */
+  sli_formula *watermark;   /* lazy W: number of W passes it may hold back; NULL: not lazy */
 } sli_schedule;
 
 /* Iterate over all rows. */
@@ -59,24 +59,24 @@ void sli_schedule_order(const sli_schedule *row, int p, int m, sl_class cls, int
 /* Changes that --schedule auto makes to a row's numbers. */
 enum { SLI_TUNED_STAGES = 64 };
 typedef struct sli_tune {
-  int act_b, act_w, pool, watermark;   /* added on all stages */
+  int act_b, act_w, pool, watermark; /* added on all stages */
   int stage_b[SLI_TUNED_STAGES], stage_w[SLI_TUNED_STAGES];
-  int pool_most;                       /* upper bound of the pool; 0: the row's pool */
-  int order;                           /* 1: emerges at run time, 2: derived and fixed; 0: as the
-                                          row says */
+  int pool_most; /* upper bound of the pool; 0: the row's pool */
+  int order;     /* 1: emerges at run time, 2: derived and fixed; 0: as the
+                    row says */
 } sli_tune;
 
 /* Stages that a microbatch visits, in order. */
 typedef struct sli_path {
   int length;
-  int *stage;            /* [length] */
-  int line;              /* line in the file */
+  int *stage; /* [length] */
+  int line;   /* line in the file */
 } sli_path;
 
 typedef struct sli_paths {
-  const char *file;      /* "paths FILE" */
+  const char *file; /* "paths FILE" */
   int microbatches;
-  sli_path *of;          /* [microbatches] */
+  sli_path *of; /* [microbatches] */
 } sli_paths;
 
 /* Reads paths from a file into the arena (paths.c). Errors name the file and its line. */
@@ -90,14 +90,14 @@ char *sli_paths_format(const sli_paths *paths);
 /* Parameters in which candidates of a search differ. */
 typedef struct sli_pick {
   const sli_schedule *schedule;
-  int v;                 /* chunks per device */
-  bool split;            /* W apart from B */
-  sli_tune tune;         /* all 0: the row unchanged */
+  int v;                  /* chunks per device */
+  bool split;             /* W apart from B */
+  sli_tune tune;          /* all 0: the row unchanged */
   const sli_paths *paths; /* NULL: all microbatches go through all stages */
 } sli_pick;
 
-/* Convert a pick to text and back, for processes that do not search. The caller frees the text; paths are read into
- * the arena. */
+/* Convert a pick to text and back, for processes that do not search. The caller frees the text;
+ * paths are read into the arena. */
 char *sli_pick_format(const sli_pick *pick);
 sl_status sli_pick_read(const char *text, sli_arena *arena, sli_pick *out);
 
@@ -116,8 +116,8 @@ typedef struct sli_pass_order {
   const char *given;     /* "derive", a file, or NULL */
   int tuned;             /* sli_tune.order */
   bool split;
-  bool improve;          /* may try the order derived with equal durations */
-  bool latency;          /* may try the order that emerges without latency */
+  bool improve; /* may try the order derived with equal durations */
+  bool latency; /* may try the order that emerges without latency */
 } sli_pass_order;
 /* Finishes the plan, including its order. */
 sl_status sli_order_passes(const sli_pass_order *o);

@@ -24,21 +24,21 @@ enum { MOST_FIRINGS = 30000000, KEPT = 3 };
 
 typedef struct candidate {
   sli_pick pick;
-  double score;        /* smaller is better; INFINITY: does not fit or finish */
+  double score; /* smaller is better; INFINITY: does not fit or finish */
 } candidate;
 
 typedef struct search {
   const sli_inputs *in;
-  int64_t firings;            /* spent so far */
+  int64_t firings; /* spent so far */
   int ncandidates;
   size_t capacity;
-  candidate *candidates;      /* best first, after sorting */
-  bool over_budget;           /* some plan exceeded the budget */
-  size_t least_bytes;         /* among those plans, the least bytes that one needs of a device */
-  sli_pick least;             /* and that plan's candidate */
-  sl_status failure;          /* status of the first candidate that failed for another reason */
-  char *why;                  /* its text */
-  sli_pick failed;            /* and its choices */
+  candidate *candidates; /* best first, after sorting */
+  bool over_budget;      /* some plan exceeded the budget */
+  size_t least_bytes;    /* among those plans, the least bytes that one needs of a device */
+  sli_pick least;        /* and that plan's candidate */
+  sl_status failure;     /* status of the first candidate that failed for another reason */
+  char *why;             /* its text */
+  sli_pick failed;       /* and its choices */
 } search;
 
 /* ---- evaluating -------------------------------------------------------------------- */
@@ -62,8 +62,8 @@ static sl_status try_plan(search *s, const candidate *c, sli_lowering *l, double
   sl_status status = sli_lower_predict(l, &s->firings, &f);
   if (status) return status;
   if (budget > 0 && peak_activations(&f, s->in->devices) > budget + 1e-9)
-    status = sl_fail(SL_E_BUDGET, "%s keeps more activations than %g", c->pick.schedule->name,
-                     budget);
+    status =
+        sl_fail(SL_E_BUDGET, "%s keeps more activations than %g", c->pick.schedule->name, budget);
   else *score = score_of(&f);
   free(f.devices);
   return status;
@@ -130,7 +130,8 @@ static int by_score(const void *a, const void *b) {
 static candidate *search_add(search *s, const sli_schedule *row, int v) {
   SLI_GROW(s->candidates, (size_t)s->ncandidates, s->capacity);
   candidate *c = &s->candidates[s->ncandidates++];
-  *c = (candidate){.pick = {.schedule = row, .v = v,
+  *c = (candidate){.pick = {.schedule = row,
+                            .v = v,
                             .split = sli_schedule_splits(row, s->in->options->schedule.backward),
                             .paths = s->in->paths}};
   return c;
@@ -248,7 +249,8 @@ static void name_limits(const sl_lower_options *o, char *text, size_t size) {
   char disk[32];
   size_t n = 0;
   *text = 0;
-  if (o->schedule.activations > 0) n = (size_t)snprintf(text, size, " schedule.activations %g", o->schedule.activations);
+  if (o->schedule.activations > 0)
+    n = (size_t)snprintf(text, size, " schedule.activations %g", o->schedule.activations);
   if (o->memory.homes.disk_bytes)
     snprintf(text + n, size - n, " memory.homes.disk of %s",
              sli_format_bytes(disk, (double)o->memory.homes.disk_bytes));
@@ -264,14 +266,16 @@ static sl_status nothing_fits(const search *s) {
   sli_format_bytes(size, (double)o->devices.budget_bytes);
   sli_format_bytes(need, (double)s->least_bytes);
   if (s->least_bytes)
-    return sl_fail(SL_E_BUDGET, "no schedule of %d devices fits in %s a device%s%s: what takes least of "
-                   "all that was tried, %s with as few slots as it can do with, needs %s", s->in->p,
-                   size, *most ? " with" : "", most, s->least.schedule->name, need);
-  return sl_fail(SL_E_BUDGET, "no schedule of %d devices fits in %s a device with%s", s->in->p, size, most);
+    return sl_fail(SL_E_BUDGET,
+                   "no schedule of %d devices fits in %s a device%s%s: what takes least of "
+                   "all that was tried, %s with as few slots as it can do with, needs %s",
+                   s->in->p, size, *most ? " with" : "", most, s->least.schedule->name, need);
+  return sl_fail(SL_E_BUDGET, "no schedule of %d devices fits in %s a device with%s", s->in->p,
+                 size, most);
 }
 
-/* Fails with the reason why no schedule was found. If all get stuck, the first is chosen all the same: the proof of
- * its plan says which quota is too small. */
+/* Fails with the reason why no schedule was found. If all get stuck, the first is chosen all the
+ * same: the proof of its plan says which quota is too small. */
 static sl_status nothing_found(const search *s, sli_pick *out) {
   int p = s->in->p;
   if (s->over_budget) return nothing_fits(s);

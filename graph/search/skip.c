@@ -12,7 +12,8 @@
  * longer than the one some tries ago (Burke and Bykov, "The late acceptance hill-climbing
  * heuristic", EJOR 258(1), 2017), so that it crosses plateaus; the best result counts.
  *
- * Where the plan itself is one of many that a search tries, stages are skipped in turn, and nothing is searched for.
+ * Where the plan itself is one of many that a search tries, stages are skipped in turn, and nothing
+ * is searched for.
  *
  * The effort is counted in firings, not in seconds, and random numbers are seeded, so that every
  * process finds the same paths. */
@@ -29,7 +30,7 @@ enum { MOST_FIRINGS = 2000000, BACK = 24, MOST_BARE = 2 };
 typedef struct search {
   const sli_inputs *in;
   sli_pick pick;
-  sli_paths paths, best; /* current paths, and the best so far */
+  sli_paths paths, best;        /* current paths, and the best so far */
   double seconds, best_seconds; /* seconds of a step with them; INFINITY: no such plan */
   int stages, out;       /* stages; how many microbatches skip each of those between the ends */
   bool swap;             /* also tries other orders */
@@ -119,7 +120,8 @@ static int next_out(const search *s, const sli_path *p, const int *left, int at,
   int between = s->stages - 2, best = SL_NONE;
   for (int n = 0; n < between; n++) {
     int stage = 1 + (at + n * stride) % between;
-    if (find_stage(p, stage) != SL_NONE && (best == SL_NONE || left[stage] > left[best])) best = stage;
+    if (find_stage(p, stage) != SL_NONE && (best == SL_NONE || left[stage] > left[best]))
+      best = stage;
   }
   return best;
 }
@@ -132,7 +134,8 @@ static void visit_all(const search *s) {
 }
 
 static void skip_begin(search *s, search_start b) {
-  int between = s->stages - 2, m = s->in->m - b.first - b.last, each = s->out - b.first - b.last, at = 0;
+  int between = s->stages - 2, m = s->in->m - b.first - b.last, each = s->out - b.first - b.last,
+      at = 0;
   int *left = sli_calloc((size_t)s->stages, sizeof *left);
   for (int i = 1; i <= between; i++) left[i] = each;
   visit_all(s);
@@ -142,7 +145,8 @@ static void skip_begin(search *s, search_start b) {
     bool bare = k < 0 || k >= m;
     if (bare) p->stage[1] = s->stages - 1, p->length = 2;
     if (bare) continue;
-    for (int n = (int)((int64_t)each * between * k / m); n < (int)((int64_t)each * between * (k + 1) / m); n++) {
+    for (int n = (int)((int64_t)each * between * k / m);
+         n < (int)((int64_t)each * between * (k + 1) / m); n++) {
       int stage = next_out(s, p, left, at, b.stride);
       leave_out(p, stage);
       left[stage]--;
@@ -154,7 +158,8 @@ static void skip_begin(search *s, search_start b) {
 
 static void try_start(search *s, search_start b) {
   int between = s->stages - 2;
-  bool good = b.first + b.last <= s->out && b.first + b.last < s->in->m && sli_common_divisor(between, b.stride) == 1;
+  bool good = b.first + b.last <= s->out && b.first + b.last < s->in->m &&
+              sli_common_divisor(between, b.stride) == 1;
   if (!good || !can_go_on(s)) return;
   skip_begin(s, b);
   s->seconds = try_paths(s);
@@ -164,10 +169,11 @@ static void try_start(search *s, search_start b) {
 static void try_starts(search *s) {
   for (int stride = 1; stride < SLI_MAX(s->stages - 2, 2); stride++)
     for (int first = 0; first <= MOST_BARE; first++)
-      for (int last = 0; last <= MOST_BARE; last++) try_start(s, (search_start){first, last, stride});
+      for (int last = 0; last <= MOST_BARE; last++)
+        try_start(s, (search_start){first, last, stride});
 }
 
-/* ---- moves ------------------------------------------------------------------------------------ */
+/* ---- moves ----------------------------------------------------------------------------------- */
 
 /* Returns a random number from 0 to n - 1 (splitmix64). */
 static int draw(search *s, int n) {
@@ -204,7 +210,8 @@ static bool change_order(search *s, bool alike) {
   if (inner < 2) return false;
   int from = 1 + draw(s, inner), to = 1 + draw(s, inner);
   for (int i = 0; i < s->in->m; i++)
-    if (i != chosen && alike && same_path(&s->paths.of[i], &s->paths.of[chosen])) move(&s->paths.of[i], from, to);
+    if (i != chosen && alike && same_path(&s->paths.of[i], &s->paths.of[chosen]))
+      move(&s->paths.of[i], from, to);
   move(&s->paths.of[chosen], from, to);
   return from != to;
 }
@@ -248,16 +255,19 @@ static sl_status count_out(search *s, double share) {
   double most = between > 0 ? (double)(m - 1) * between / ((double)m * s->stages) : 0;
   s->out = between > 0 ? (int)lround(share * m * s->stages / between) : 0;
   if (s->out >= 1 && s->out < m) return SL_OK;
-  return sl_fail(SL_E_USAGE, "skip %g: of %d microbatches on %d stages, of which the first and the last are "
-                 "always visited, from %.3g to %.3g of all visits can be left out", share, m, s->stages,
-                 SLI_MIN(most, (double)between / ((double)m * s->stages)), most);
+  return sl_fail(SL_E_USAGE,
+                 "skip %g: of %d microbatches on %d stages, of which the first and the last are "
+                 "always visited, from %.3g to %.3g of all visits can be left out",
+                 share, m, s->stages, SLI_MIN(most, (double)between / ((double)m * s->stages)),
+                 most);
 }
 
 static void make_room(const search *s, sli_paths *to) {
   int m = s->in->m;
   *to = (sli_paths){.file = "skip", .microbatches = m};
   to->of = sli_arena_alloc(&s->in->g->arena, (size_t)m * sizeof *to->of);
-  for (int i = 0; i < m; i++) to->of[i].stage = sli_arena_alloc(&s->in->g->arena, (size_t)s->stages * sizeof(int));
+  for (int i = 0; i < m; i++)
+    to->of[i].stage = sli_arena_alloc(&s->in->g->arena, (size_t)s->stages * sizeof(int));
 }
 
 static sl_status skip_find(search *s, bool swap) {
@@ -280,7 +290,11 @@ static void skip_in_turn(search *s) {
 
 sl_status sli_skip(const sli_inputs *in, sli_pick *pick) {
   const sl_lower_options *o = in->options;
-  search s = {.in = in, .pick = *pick, .stages = in->p * pick->v, .most = MOST_FIRINGS, .best_seconds = INFINITY};
+  search s = {.in = in,
+              .pick = *pick,
+              .stages = in->p * pick->v,
+              .most = MOST_FIRINGS,
+              .best_seconds = INFINITY};
   sl_status status = count_out(&s, o->schedule.skip);
   make_room(&s, &s.paths);
   make_room(&s, &s.best);

@@ -51,12 +51,22 @@ static void note_remote(const sli_boxing *b, sli_node *n) {
   }
 }
 
-sl_status sli_box_node(const sli_boxing *b, const sli_box_making *m, sli_node **node, sl_tensor **out) {
+sl_status sli_box_node(const sli_boxing *b, const sli_box_making *m, sli_node **node,
+                       sl_tensor **out) {
   sli_expansion *x = b->x;
-  const char *name = sli_arena_format(&x->g->arena, "%s:%s.%d", b->from->of->name, m->what, x->nboxes);
-  const sli_making making = {.op = m->op, .name = name, .at = moment_of(b, m->near), .cls = m->cls,
-                             .rank = m->rank, .nin = m->nin, .nout = 1, .in = m->in, .attrs = m->attrs,
-                             .out = m->type, .where = b->from->of->at};
+  const char *name =
+      sli_arena_format(&x->g->arena, "%s:%s.%d", b->from->of->name, m->what, x->nboxes);
+  const sli_making making = {.op = m->op,
+                             .name = name,
+                             .at = moment_of(b, m->near),
+                             .cls = m->cls,
+                             .rank = m->rank,
+                             .nin = m->nin,
+                             .nout = 1,
+                             .in = m->in,
+                             .attrs = m->attrs,
+                             .out = m->type,
+                             .where = b->from->of->at};
   sli_node *n;
   sl_status status = sli_expand_node(x, &making, &n);
   if (status) return status;
@@ -65,6 +75,7 @@ sl_status sli_box_node(const sli_boxing *b, const sli_box_making *m, sli_node **
   *node = n;
   *out = sli_expand_output(x, n, 0, sli_expand_name(x, name, m->rank));
   for (int i = 0; i < m->nin; i++)
-    (*out)->transient |= m->in[i]->transient || (m->in[i]->param && making.at.phase == SLI_PHASE_MAIN);
+    (*out)->transient |=
+        m->in[i]->transient || (m->in[i]->param && making.at.phase == SLI_PHASE_MAIN);
   return SL_OK;
 }

@@ -17,7 +17,9 @@ typedef struct sli_boxing {
 int sli_box_axis(sli_along along);
 /* True if boxing goes along the axis of stages; its inputs then arrive by transfers (hops), like
  * all data between stages. */
-static inline bool sli_box_between_stages(const sli_boxing *b) { return b->along == 1u << SLI_AXIS_STAGES; }
+static inline bool sli_box_between_stages(const sli_boxing *b) {
+  return b->along == 1u << SLI_AXIS_STAGES;
+}
 /* Returns the class of the boxing nodes. A step without exchange belongs to the reader's class. */
 sl_class sli_box_class(const sli_boxing *b);
 
@@ -32,7 +34,8 @@ typedef struct sli_box_making {
   const sl_attrs *attrs; /* [nvariants] */
   const sl_type *type;   /* [nvariants] output type; NULL: by the op's shape rule */
 } sli_box_making;
-sl_status sli_box_node(const sli_boxing *b, const sli_box_making *m, sli_node **node, sl_tensor **out);
+sl_status sli_box_node(const sli_boxing *b, const sli_box_making *m, sli_node **node,
+                       sl_tensor **out);
 
 /* ---- dispatch of rows to experts, and back: dispatch.c -------------------------------- */
 

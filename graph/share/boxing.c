@@ -124,14 +124,14 @@ static void slices_for(const sli_boxing *b, int rank, sl_tensor *const *slices, 
   const sli_grid *grid = b->x->grid;
   int own = sli_rank_member(grid, rank, b->along);
   for (int m = 0; m < b->members; m++)
-    out[m] = grid->alike ? slices[m]
-                         : slices[own * b->x->ranks + sli_rank_at(grid, rank, b->along, m)];
+    out[m] =
+        grid->alike ? slices[m] : slices[own * b->x->ranks + sli_rank_at(grid, rank, b->along, m)];
 }
 
 static sl_status sum_slices(sli_boxing *b, int dim, sl_tensor **sums) {
   sli_expansion *x = b->x;
-  sl_tensor **slices = sli_arena_alloc(&x->g->arena,
-                                       (size_t)(b->members * x->ranks) * sizeof *slices);
+  sl_tensor **slices =
+      sli_arena_alloc(&x->g->arena, (size_t)(b->members * x->ranks) * sizeof *slices);
   sl_status status = cut_for_all(b, dim, slices);
   for (int r = 0; r < b->ranks && !status; r++) {
     sl_tensor *in[b->members];
@@ -168,8 +168,8 @@ static sl_status box_sum_whole(sli_boxing *b) {
   for (int r = 0; r < b->ranks && !status; r++) {
     sl_tensor *in[b->members];
     row_of(b, r, b->from->on, in);
-    status = add_node(b, &sl_op_sum, "sum", SL_CLASS_C, false, r, b->members, in, same_attrs(b, NULL),
-                      NULL, &b->to->on[r]);
+    status = add_node(b, &sl_op_sum, "sum", SL_CLASS_C, false, r, b->members, in,
+                      same_attrs(b, NULL), NULL, &b->to->on[r]);
   }
   return status;
 }
@@ -201,8 +201,8 @@ static sl_status box_all_reduce(sli_boxing *b) {
  * same part of whatever it has for each member. */
 static sl_status box_all_to_all(sli_boxing *b, int from, int to) {
   sli_expansion *x = b->x;
-  sl_tensor **slices = sli_arena_alloc(&x->g->arena,
-                                       (size_t)(b->members * x->ranks) * sizeof *slices);
+  sl_tensor **slices =
+      sli_arena_alloc(&x->g->arena, (size_t)(b->members * x->ranks) * sizeof *slices);
   sl_status status = cut_for_all(b, to, slices);
   for (int r = 0; r < b->ranks && !status; r++) {
     sl_tensor *in[b->members];
@@ -228,8 +228,8 @@ static bool is_summed_whole(const sli_boxing *b) {
 static sl_status box_own_slices(sli_boxing *b, int dim) {
   sl_status status = SL_OK;
   for (int r = 0; r < b->ranks && !status; r++)
-    status = slice(b, r, b->from->on[r], dim, sli_rank_share(b->x->grid, r, b->along), sli_box_class(b),
-                   &b->to->on[r]);
+    status = slice(b, r, b->from->on[r], dim, sli_rank_share(b->x->grid, r, b->along),
+                   sli_box_class(b), &b->to->on[r]);
   return status;
 }
 
@@ -240,8 +240,11 @@ static const sl_part *place_behind(const sli_boxing *b, sl_tensor *const *in, in
   sli_expansion *x = b->x;
   sl_part *parts = sli_arena_alloc(&x->g->arena, (size_t)x->nvariants * sizeof *parts);
   for (int v = 0; v < x->nvariants; v++) {
-    parts[v] = (sl_part){.axis = SL_PART_FLAT, .nranges = 1, .count = {sl_type_elements(sli_expand_type(x, in[member], v))}};
-    for (int m = 0; m < member; m++) parts[v].begin[0] += sl_type_elements(sli_expand_type(x, in[m], v));
+    parts[v] = (sl_part){.axis = SL_PART_FLAT,
+                         .nranges = 1,
+                         .count = {sl_type_elements(sli_expand_type(x, in[member], v))}};
+    for (int m = 0; m < member; m++)
+      parts[v].begin[0] += sl_type_elements(sli_expand_type(x, in[m], v));
   }
   return parts;
 }
@@ -266,17 +269,20 @@ static sl_status box_in_line(sli_boxing *b) {
     sl_type whole[b->x->nvariants];
     row_of(b, r, flat, in);
     for (int m = 0; m < b->members; m++) parts[m] = place_behind(b, in, m);
-    for (int v = 0; v < b->x->nvariants; v++) whole[v] = sli_local_type(b->x, b->from->of, b->to->lies, r, v);
+    for (int v = 0; v < b->x->nvariants; v++)
+      whole[v] = sli_local_type(b->x, b->from->of, b->to->lies, r, v);
     status = join(b, r, in, whole, parts, SL_CLASS_C, &b->to->on[r]);
   }
   return status;
 }
 
-static sli_array *find_array(const sli_expansion *x, const sl_tensor *t, const sli_layout *want, const sli_moment *at);
+static sli_array *find_array(const sli_expansion *x, const sl_tensor *t, const sli_layout *want,
+                             const sli_moment *at);
 
 /* Gathers all ids that lead to one device, source by source; in the whole they may lie in
  * another order. */
-static sl_status gather_ids(sli_expansion *x, const sli_array *own, sli_moment at, sli_array **all) {
+static sl_status gather_ids(sli_expansion *x, const sli_array *own, sli_moment at,
+                            sli_array **all) {
   enum { IN_LINE = 1 };
   sli_along along = sli_grid_experts();
   sli_layout lies = own->lies;
@@ -306,21 +312,22 @@ static sl_status box_dispatched(sli_boxing *b, sli_moment at, bool back) {
 static sl_status box_along(sli_boxing *b, sli_moment at) {
   int axis = sli_box_axis(b->along);
   sl_sbp from = b->from->lies.axis[axis], to = b->to->lies.axis[axis];
-  if (from.kind == SL_DISPATCHED || to.kind == SL_DISPATCHED) return box_dispatched(b, at, from.kind == SL_DISPATCHED);
+  if (from.kind == SL_DISPATCHED || to.kind == SL_DISPATCHED)
+    return box_dispatched(b, at, from.kind == SL_DISPATCHED);
   b->x->nboxes++;
   sl_status status = SL_OK;
   switch (from.kind) {
-    case SL_BROADCAST:
-      if (to.kind == SL_SPLIT) return box_own_slices(b, to.dim);
-      for (int r = 0; r < b->ranks && !status; r++) status = box_zeros(b, r);
-      return status;
-    case SL_PARTIAL:
-      if (to.kind == SL_SPLIT) return sum_parts(b, to.dim, b->to->on);
-      return is_summed_whole(b) ? box_sum_whole(b) : box_all_reduce(b);
-    case SL_SPLIT:
-      if (to.kind == SL_SPLIT) return box_all_to_all(b, from.dim, to.dim);
-      return join_all(b, from.dim, b->from->on);
-    case SL_DISPATCHED: break;
+  case SL_BROADCAST:
+    if (to.kind == SL_SPLIT) return box_own_slices(b, to.dim);
+    for (int r = 0; r < b->ranks && !status; r++) status = box_zeros(b, r);
+    return status;
+  case SL_PARTIAL:
+    if (to.kind == SL_SPLIT) return sum_parts(b, to.dim, b->to->on);
+    return is_summed_whole(b) ? box_sum_whole(b) : box_all_reduce(b);
+  case SL_SPLIT:
+    if (to.kind == SL_SPLIT) return box_all_to_all(b, from.dim, to.dim);
+    return join_all(b, from.dim, b->from->on);
+  case SL_DISPATCHED: break;
   }
   return SL_OK;
 }
@@ -353,11 +360,13 @@ static bool is_worth_keeping(const sli_expansion *x, const sli_array *from, cons
   int axis = sli_box_axis(along), block = to->made.block;
   bool dispatched = sli_is_dispatched(&from->lies) || sli_is_dispatched(&to->lies);
   sl_sbp was = from->lies.axis[axis], is = to->lies.axis[axis];
-  bool parts = dispatched || (is_part(was) && is_part(is)), joins = was.kind == SL_SPLIT && is.kind == SL_BROADCAST;
-  bool looks = block >= 0 && x->g->blocks[block].gathers && !to->of->param && along == 1u << SLI_AXIS_SEQUENCE;
+  bool parts = dispatched || (is_part(was) && is_part(is)),
+       joins = was.kind == SL_SPLIT && is.kind == SL_BROADCAST;
+  bool looks = block >= 0 && x->g->blocks[block].gathers && !to->of->param &&
+               along == 1u << SLI_AXIS_SEQUENCE;
   bool ids = axis == SLI_AXIS_EXPERT && to->of->type.dtype == SL_I32;
-  return sli_axes[axis].rows && (parts || (joins && (looks || ids))) && to->made.phase == SLI_PHASE_MAIN &&
-         is_forward(to->made.cls);
+  return sli_axes[axis].rows && (parts || (joins && (looks || ids))) &&
+         to->made.phase == SLI_PHASE_MAIN && is_forward(to->made.cls);
 }
 
 static sli_array *find_array(const sli_expansion *x, const sl_tensor *t, const sli_layout *want,
@@ -414,7 +423,8 @@ static int outer_place(const sli_layout *from, const sli_layout *want, int place
 
 /* Returns the row axes and factors that change together with this one: same layout now and
  * wanted. */
-static sli_along together(const sli_layout *from, const sli_layout *want, sli_along row, int axis, sl_sbp to) {
+static sli_along together(const sli_layout *from, const sli_layout *want, sli_along row, int axis,
+                          sl_sbp to) {
   sli_along along = 1u << axis;
   for (int a = 0; a < SLI_AXES; a++) {
     bool split = from->axis[a].kind == SL_SPLIT;
@@ -427,7 +437,8 @@ static sli_along together(const sli_layout *from, const sli_layout *want, sli_al
 
 /* Returns the layout one step closer to the wanted one. Split tensors are made whole before they
  * become sums. */
-static sli_layout next_dense(const sli_expansion *x, const sl_tensor *t, const sli_layout *from, const sli_layout *want, sli_along *along) {
+static sli_layout next_dense(const sli_expansion *x, const sl_tensor *t, const sli_layout *from,
+                             const sli_layout *want, sli_along *along) {
   sli_layout next = *from;
   int first = first_place(from, want), place = outer_place(from, want, first);
   int axis = sli_splitting[place];
@@ -441,9 +452,10 @@ static sli_layout next_dense(const sli_expansion *x, const sl_tensor *t, const s
 }
 
 /* Returns the next layout. Rows go to experts last and come back first. */
-static sli_layout next_step(const sli_expansion *x, const sl_tensor *t, const sli_layout *from, const sli_layout *want,
-                            sli_along *along) {
-  bool was = sli_is_dispatched(from), is = sli_is_dispatched(want), back = was && !is, there = !was && is;
+static sli_layout next_step(const sli_expansion *x, const sl_tensor *t, const sli_layout *from,
+                            const sli_layout *want, sli_along *along) {
+  bool was = sli_is_dispatched(from), is = sli_is_dispatched(want), back = was && !is,
+       there = !was && is;
   sli_layout rows = sli_rows_layout(x, was ? from : want);
   *along = sli_grid_experts();
   if (back) return rows;
@@ -452,7 +464,8 @@ static sli_layout next_step(const sli_expansion *x, const sl_tensor *t, const sl
 }
 
 /* True if stages differ in the result. Tensors made whole between stages are made at the reader. */
-static bool stays_sharded(const sli_array *from, const sli_array *to, sli_along along, bool reader) {
+static bool stays_sharded(const sli_array *from, const sli_array *to, sli_along along,
+                          bool reader) {
   if (along != 1u << SLI_AXIS_STAGES) return from->sharded;
   return reader || sli_is_stage_sharded(&to->lies);
 }
@@ -469,7 +482,8 @@ sl_status sli_box(sli_expansion *x, const sl_tensor *t, sli_layout want, sli_mom
       to = sli_array_add(x, t, next, at);
       to->sharded = stays_sharded(have, to, along, at.sharded);
       to->kept = is_worth_keeping(x, have, to, along);
-      sli_boxing b = {x, have, to, along, sli_grid_size(x->grid, along), sli_own_ranks(x, to->sharded)};
+      sli_boxing b = {
+          x, have, to, along, sli_grid_size(x->grid, along), sli_own_ranks(x, to->sharded)};
       sl_status status = box_along(&b, at);
       if (status) return status;
       sli_stand_for_all(x, to);

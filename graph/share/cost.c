@@ -32,7 +32,9 @@ static const double memory_weight = 1e-6;
 /* Default device: as fast as any core, but with memory traffic overlapping arithmetic. */
 static const sl_hardware any = {.flops_per_second = 5e10, .bytes_per_second = 1e10};
 
-static const sl_hardware *hardware(const sli_costs *c) { return c->grid->hardware ? c->grid->hardware : &any; }
+static const sl_hardware *hardware(const sli_costs *c) {
+  return c->grid->hardware ? c->grid->hardware : &any;
+}
 
 static double bytes_rate(const sli_costs *c) { return hardware(c)->bytes_per_second; }
 
@@ -45,8 +47,8 @@ double sli_cost_weight(const sli_costs *c, sli_cost cost) {
 
 void sli_costs_init(sli_costs *c, const sl_graph *g, const sli_dim *dims, const sli_grid *grid,
                     int axis) {
-  *c = (sli_costs){.g = g, .dims = dims, .grid = grid, .axis = axis,
-                    .size = sli_choice_size(grid, axis)};
+  *c = (sli_costs){
+      .g = g, .dims = dims, .grid = grid, .axis = axis, .size = sli_choice_size(grid, axis)};
   c->share = axis == SLI_AXIS_TENSOR ? sli_grid_size(grid, sli_along_data) : 1;
   c->has_rows = sli_calloc((size_t)g->ntensors, sizeof *c->has_rows);
   for (int i = 0; i < g->nnodes; i++) {
@@ -155,10 +157,12 @@ static sl_type argument_type(const sli_node *n, const local *l, sl_grad_arg arg)
 
 static double rule_seconds(const sli_costs *c, const sli_node *n, const local *l,
                            const sl_grad_rule *rule) {
-  int nin = sli_rule_arguments(rule, n->nin, n->nout), ngradients = sli_rule_gradients(rule, n->nin);
+  int nin = sli_rule_arguments(rule, n->nin, n->nout),
+      ngradients = sli_rule_gradients(rule, n->nin);
   int nout = SLI_MAX(sli_op_outputs(rule->op, &l->attrs, nin), ngradients);
   sl_type in[SLI_MAX(nin, rule->op->max_in) + 1], out[nout];
-  for (int i = 0; i < nin; i++) in[i] = argument_type(n, l, sli_rule_argument(rule, n->nin, n->nout, i));
+  for (int i = 0; i < nin; i++)
+    in[i] = argument_type(n, l, sli_rule_argument(rule, n->nin, n->nout, i));
   for (int i = nin; i < rule->op->max_in; i++) in[i] = *sl_tensor_type(NULL);
   for (int o = 0; o < nout; o++) {
     int of = o < ngradients ? sli_rule_of(rule, o) : n->nin;
@@ -180,7 +184,8 @@ static double backward_seconds(const sli_costs *c, const sli_node *n, const loca
 /* Returns the seconds that a device works in its own memory for an exchange of so many bytes,
  * unless measurements include it: it reads all summands of its part and writes that, or reads
  * and writes all. */
-static double own_seconds(const sli_costs *c, const sli_axis_link *link, sli_half half, double bytes) {
+static double own_seconds(const sli_costs *c, const sli_axis_link *link, sli_half half,
+                          double bytes) {
   const sl_hardware *h = c->grid->hardware;
   if (!h || sli_exchange_is_measured(link, half)) return 0;
   double moved = half == SLI_REDUCE_SCATTER ? (c->size + 1.0) / c->size * bytes : 2 * bytes;
@@ -202,8 +207,9 @@ static sli_cost boxing(const sli_costs *c, sl_sbp a, sl_sbp b, double bytes) {
     seconds = half_seconds(c, SLI_REDUCE_SCATTER, moved / 2, bytes) +
               half_seconds(c, SLI_ALL_GATHER, moved / 2, bytes);
   else if (a.kind == SL_PARTIAL) seconds = half_seconds(c, SLI_REDUCE_SCATTER, moved, bytes);
-  else seconds = half_seconds(c, swaps ? SLI_ALL_TO_ALL : SLI_ALL_GATHER, moved,
-                              swaps ? bytes / c->size : bytes);
+  else
+    seconds = half_seconds(c, swaps ? SLI_ALL_TO_ALL : SLI_ALL_GATHER, moved,
+                           swaps ? bytes / c->size : bytes);
   return (sli_cost){.boxing_seconds = seconds, .boxing_bytes = moved};
 }
 
@@ -227,8 +233,8 @@ static sli_cost two_calls(const sli_costs *c, const sli_node *n, const sl_signat
                           const local *l) {
   sl_type part;
   sl_status status = infer_part(n, s, l, &part);
-  SLI_CHECK(!status && part.ndim, "op %s (%s): its row's %s does not fit: %s", n->name,
-            n->op->name, s->local->name, sl_detail());
+  SLI_CHECK(!status && part.ndim, "op %s (%s): its row's %s does not fit: %s", n->name, n->op->name,
+            s->local->name, sl_detail());
   sl_type all = part;
   all.dim[all.ndim - 1] *= c->size;
   sl_sbp split = {SL_SPLIT, all.ndim - 1};
@@ -268,7 +274,8 @@ static sli_cost pieces_cost(const sli_costs *c, double kv) {
  * shared evenly, or as on the last device of a contiguous layout. */
 static sli_cost chunks_cost(const sli_costs *c, const sli_node *n, const local *l) {
   double P = c->size, K = c->g->options.pieces;
-  double all = call_seconds(c, n->op, &l->attrs, n->nin, l->in, n->nout, l->out) + backward_seconds(c, n, l);
+  double all =
+      call_seconds(c, n->op, &l->attrs, n->nin, l->in, n->nout, l->out) + backward_seconds(c, n, l);
   int64_t heads = n->attrs.heads, kv_heads = n->attrs.kv_heads ? n->attrs.kv_heads : heads;
   double kv = 2.0 * (double)kv_heads / (double)heads * (double)sl_type_bytes(&l->out[0]) / P;
   bool uneven = !n->attrs.full && !c->grid->zigzag;
@@ -278,7 +285,9 @@ static sli_cost chunks_cost(const sli_costs *c, const sli_node *n, const local *
   return cost;
 }
 
-static bool is_chunked(const sli_costs *c, const sli_node *n) { return c->chunked && c->chunked[n->id]; }
+static bool is_chunked(const sli_costs *c, const sli_node *n) {
+  return c->chunked && c->chunked[n->id];
+}
 
 sli_cost sli_cost_node(const sli_costs *c, const sli_node *n, const sl_signature *s) {
   static const sl_signature whole;
@@ -383,7 +392,9 @@ static sli_cost param_reading(const sli_costs *c, const sl_tensor *t, sli_readin
 }
 
 /* True for a tensor that must be read in the layout in which it is made. */
-static bool is_own(const sl_tensor *t) { return t->producer && sli_bit(t->producer->op->own, t->output); }
+static bool is_own(const sl_tensor *t) {
+  return t->producer && sli_bit(t->producer->op->own, t->output);
+}
 
 sli_cost sli_cost_reading(const sli_costs *c, const sl_tensor *t, sli_reading r, sli_seen *seen) {
   if (t->param) return param_reading(c, t, r, seen);
@@ -394,7 +405,8 @@ sli_cost sli_cost_reading(const sli_costs *c, const sl_tensor *t, sli_reading r,
   if (is_own(t) && !sli_sbp_equal(lies, want)) return (sli_cost){.boxing_seconds = INFINITY};
   if (!(seen->forward & bit)) cost = boxing(c, lies, want, bytes);
   bool kept = sli_axes[c->axis].rows && is_part(lies) && is_part(want);
-  if (r.again && !kept && !(seen->backward & bit)) sli_cost_add(&cost, boxing(c, lies, want, bytes));
+  if (r.again && !kept && !(seen->backward & bit))
+    sli_cost_add(&cost, boxing(c, lies, want, bytes));
   seen->forward |= bit;
   if (r.again) seen->backward |= bit;
   if (r.gradient >= SLI_SBP_CODES) return cost;

@@ -23,11 +23,11 @@
 typedef struct pass {
   const sl_graph *g;
   int nslots;
-  int *tied, *alike;  /* parents in two union-find forests of slots */
-  sli_dim *segments;  /* [slots] of roots of `alike`: declared segments; nsegments 0: none
-                         declared */
-  int64_t *units;     /* [slots] of roots of `tied`; 0: none declared */
-  bool *cut;          /* [slots] of roots of `tied`: cut into pieces */
+  int *tied, *alike; /* parents in two union-find forests of slots */
+  sli_dim *segments; /* [slots] of roots of `alike`: declared segments; nsegments 0: none
+                        declared */
+  int64_t *units;    /* [slots] of roots of `tied`; 0: none declared */
+  bool *cut;         /* [slots] of roots of `tied`: cut into pieces */
 } pass;
 
 static int dims_find(int *parents, int slot) {
@@ -179,7 +179,8 @@ static void say_cut(pass *p, const sli_node *n) {
 /* Declares that the rows of a tick are on all devices, whatever their number. */
 static void say_ticks(pass *p, const sli_node *n) {
   for (int o = 0; o < n->nout; o++)
-    for (int d = 0; n->out[o] && d < SLI_MIN(n->out_type[o].ndim, 2); d++) say_units(p, slot_of(n->out[o], d), 1);
+    for (int d = 0; n->out[o] && d < SLI_MIN(n->out_type[o].ndim, 2); d++)
+      say_units(p, slot_of(n->out[o], d), 1);
 }
 
 static void say_all(pass *p) {

@@ -53,7 +53,9 @@ static int rank_at(const routing *r, int rank, int member) {
   return sli_rank_at(r->b->x->grid, rank, r->b->along, member);
 }
 
-static int64_t first_expert(const routing *r, int member) { return r->experts * member / r->b->members; }
+static int64_t first_expert(const routing *r, int member) {
+  return r->experts * member / r->b->members;
+}
 
 /* Returns how many of so many rows are expected for a member's experts. */
 static int64_t share_of(const routing *r, int64_t rows, int member) {
@@ -88,7 +90,8 @@ static void say_experts(const routing *r, sl_dispatch *dispatch, int member) {
 }
 
 /* Returns the type of rows that go between a source and a device, in the device's layout. */
-static sl_type part_type(const routing *r, const sli_array *dispatched, int rank, int64_t rows, int variant) {
+static sl_type part_type(const routing *r, const sli_array *dispatched, int rank, int64_t rows,
+                         int variant) {
   sl_type type = sli_local_type(r->b->x, dispatched->of, dispatched->lies, rank, variant);
   type.dim[1] = SLI_MIN(type.dim[1], rows);
   return type;
@@ -106,17 +109,19 @@ static void note_rows(const routing *r, sli_node *n, int parts) {
       const sli_node *of = n->in[n->nin - parts + m]->producer;
       const sl_type *type = sli_expand_type(x, n->in[n->nin - parts + m], v);
       const sl_dispatch *dispatch = n->shapes ? of->shapes[v].attrs.user : of->attrs.user;
-      if (m != own) bytes += (double)sl_type_bytes(type) / (double)type->dim[1] * (double)dispatch->expected;
+      if (m != own)
+        bytes += (double)sl_type_bytes(type) / (double)type->dim[1] * (double)dispatch->expected;
     }
     if (n->shapes) n->shapes[v].remote_bytes = bytes;
     else n->remote_bytes = bytes;
   }
 }
 
-static sl_status add_node(const routing *r, const sl_op *op, const char *what, sl_class cls, int rank, int nin,
-                          sl_tensor *const *in, const sl_attrs *attrs, sli_node **node, sl_tensor **out) {
-  const sli_box_making m = {op, what, cls, op == &sl_op_dispatch || op == &sl_op_give_back, rank, nin, in,
-                            attrs, NULL};
+static sl_status add_node(const routing *r, const sl_op *op, const char *what, sl_class cls,
+                          int rank, int nin, sl_tensor *const *in, const sl_attrs *attrs,
+                          sli_node **node, sl_tensor **out) {
+  const sli_box_making m = {
+      op, what, cls, op == &sl_op_dispatch || op == &sl_op_give_back, rank, nin, in, attrs, NULL};
   return sli_box_node(r->b, &m, node, out);
 }
 
@@ -136,8 +141,8 @@ static sl_status dispatch(const routing *r, int rank, int member, sl_tensor **ou
   }
   sl_tensor *in[] = {b->from->on[rank], r->ids->on[rank]};
   sli_node *n;
-  return add_node(r, &sl_op_dispatch, sli_arena_format(&b->x->g->arena, "dispatch%d", member), SL_CLASS_C, rank,
-                  2, in, attrs, &n, out);
+  return add_node(r, &sl_op_dispatch, sli_arena_format(&b->x->g->arena, "dispatch%d", member),
+                  SL_CLASS_C, rank, 2, in, attrs, &n, out);
 }
 
 /* Returns attributes for a device's rows from all sources, with its own experts. */
@@ -162,8 +167,8 @@ static sl_status collect(const routing *r, int rank, sl_tensor *const *parts) {
   sli_node *n;
   for (int m = 0; m < b->members; m++)
     in[m] = grid->alike ? parts[m] : parts[own * b->x->ranks + rank_at(r, rank, m)];
-  sl_status status = add_node(r, &sl_op_collect, "collect", SL_CLASS_C, rank, b->members, in, attrs_there(r, rank),
-                              &n, &b->to->on[rank]);
+  sl_status status = add_node(r, &sl_op_collect, "collect", SL_CLASS_C, rank, b->members, in,
+                              attrs_there(r, rank), &n, &b->to->on[rank]);
   if (!status) note_rows(r, n, b->members);
   return status;
 }
@@ -177,12 +182,15 @@ static sl_status take_ids(const routing *r, int rank) {
 sl_status sli_box_to_experts(sli_boxing *b, const sli_array *ids, const sli_array *all) {
   const routing r = routing_of(b, ids, all);
   sl_status status = sli_loads_check(b->x->grid->loads, &r.layer, sl_type_elements(&ids->of->type));
-  sl_tensor **parts = sli_arena_alloc(&b->x->g->arena, (size_t)(b->members * b->x->ranks) * sizeof *parts);
+  sl_tensor **parts =
+      sli_arena_alloc(&b->x->g->arena, (size_t)(b->members * b->x->ranks) * sizeof *parts);
   b->x->nboxes++;
-  for (int rank = 0; rank < b->ranks && b->from->of == ids->of && !status; rank++) status = take_ids(&r, rank);
+  for (int rank = 0; rank < b->ranks && b->from->of == ids->of && !status; rank++)
+    status = take_ids(&r, rank);
   if (b->from->of == ids->of) return status;
   for (int rank = 0; rank < b->ranks; rank++)
-    for (int m = 0; m < b->members && !status; m++) status = dispatch(&r, rank, m, &parts[m * b->x->ranks + rank]);
+    for (int m = 0; m < b->members && !status; m++)
+      status = dispatch(&r, rank, m, &parts[m * b->x->ranks + rank]);
   for (int rank = 0; rank < b->ranks && !status; rank++) status = collect(&r, rank, parts);
   return status;
 }
@@ -208,8 +216,8 @@ static sl_status give_back(const routing *r, int rank, int member, sl_tensor **o
   }
   sl_tensor *in[] = {b->from->on[rank], r->all->on[rank]};
   sli_node *n;
-  return add_node(r, &sl_op_give_back, sli_arena_format(&b->x->g->arena, "give_back%d", member), SL_CLASS_C, rank,
-                  2, in, attrs, &n, out);
+  return add_node(r, &sl_op_give_back, sli_arena_format(&b->x->g->arena, "give_back%d", member),
+                  SL_CLASS_C, rank, 2, in, attrs, &n, out);
 }
 
 static sl_status restore(const routing *r, int rank, sl_tensor *const *parts) {
@@ -219,14 +227,15 @@ static sl_status restore(const routing *r, int rank, sl_tensor *const *parts) {
   sl_dispatch *dispatches;
   sl_attrs *attrs = attrs_for(r, &dispatches);
   for (int v = 0; v < b->x->nvariants; v++)
-    dispatches[v] = (sl_dispatch){.type = sli_local_type(b->x, b->to->of, b->to->lies, rank, v), .count = r->experts};
+    dispatches[v] = (sl_dispatch){.type = sli_local_type(b->x, b->to->of, b->to->lies, rank, v),
+                                  .count = r->experts};
   sl_tensor *in[b->members + 1];
   in[0] = r->ids->on[rank];
   for (int m = 0; m < b->members; m++)
     in[m + 1] = grid->alike ? parts[m] : parts[own * b->x->ranks + rank_at(r, rank, m)];
   sli_node *n;
-  sl_status status = add_node(r, &sl_op_restore, "restore", SL_CLASS_C, rank, b->members + 1, in, attrs, &n,
-                              &b->to->on[rank]);
+  sl_status status = add_node(r, &sl_op_restore, "restore", SL_CLASS_C, rank, b->members + 1, in,
+                              attrs, &n, &b->to->on[rank]);
   if (!status) note_rows(r, n, b->members);
   return status;
 }
@@ -234,10 +243,12 @@ static sl_status restore(const routing *r, int rank, sl_tensor *const *parts) {
 sl_status sli_box_from_experts(sli_boxing *b, const sli_array *ids, const sli_array *all) {
   const routing r = routing_of(b, ids, all);
   sl_status status = SL_OK;
-  sl_tensor **parts = sli_arena_alloc(&b->x->g->arena, (size_t)(b->members * b->x->ranks) * sizeof *parts);
+  sl_tensor **parts =
+      sli_arena_alloc(&b->x->g->arena, (size_t)(b->members * b->x->ranks) * sizeof *parts);
   b->x->nboxes++;
   for (int rank = 0; rank < b->ranks; rank++)
-    for (int m = 0; m < b->members && !status; m++) status = give_back(&r, rank, m, &parts[m * b->x->ranks + rank]);
+    for (int m = 0; m < b->members && !status; m++)
+      status = give_back(&r, rank, m, &parts[m * b->x->ranks + rank]);
   for (int rank = 0; rank < b->ranks && !status; rank++) status = restore(&r, rank, parts);
   return status;
 }

@@ -28,7 +28,9 @@ const sl_tensor *sli_router_ids(const sli_node *router) {
   return NULL;
 }
 
-int64_t sli_router_experts(const sli_node *router) { return router->in_type[router->nin - 1].dim[0]; }
+int64_t sli_router_experts(const sli_node *router) {
+  return router->in_type[router->nin - 1].dim[0];
+}
 
 /* True if both calls dispatch rows to the same places. */
 static bool is_alike(const sli_node *a, const sli_node *b) {
@@ -37,7 +39,8 @@ static bool is_alike(const sli_node *a, const sli_node *b) {
 
 static bool may_go(const sli_dispatching *r, const sli_node *n, const sl_tensor *t) {
   const sli_node *before = r->routers[t->id];
-  return (is_rows(r->lies[t->id]) || is_dispatched(r->lies[t->id])) && (!before || is_alike(before, n));
+  return (is_rows(r->lies[t->id]) || is_dispatched(r->lies[t->id])) &&
+         (!before || is_alike(before, n));
 }
 
 /* True if the inputs can be where the experts are. The experts' maps must be parameters. */
@@ -45,21 +48,25 @@ static bool may_dispatch(const sli_dispatching *r, const sli_node *n, const sl_s
   if (sli_router_experts(n) < r->size) return false;
   for (int i = 0; i < n->nin; i++) {
     sl_sbp want = sli_signature_in(s, i);
-    if (!n->in[i] || (is_dispatched(want) ? !may_go(r, n, n->in[i]) : !n->in[i]->param)) return false;
+    if (!n->in[i] || (is_dispatched(want) ? !may_go(r, n, n->in[i]) : !n->in[i]->param))
+      return false;
   }
   return true;
 }
 
-static void note_router(const sli_dispatching *r, const sli_node *n, const sl_signature *s, const sli_node *router) {
+static void note_router(const sli_dispatching *r, const sli_node *n, const sl_signature *s,
+                        const sli_node *router) {
   for (int i = 0; i < n->nin; i++)
-    if (n->in[i] && is_dispatched(sli_signature_in(s, i)) && !r->routers[n->in[i]->id]) r->routers[n->in[i]->id] = router;
+    if (n->in[i] && is_dispatched(sli_signature_in(s, i)) && !r->routers[n->in[i]->id])
+      r->routers[n->in[i]->id] = router;
   for (int o = 0; o < n->nout; o++)
     if (n->out[o] && is_dispatched(sli_signature_out(s, o))) r->routers[n->out[o]->id] = router;
 }
 
 /* Returns the call that dispatched all inputs that are split by rows; NULL: they are not in one
  * place. */
-static const sli_node *dispatched_place_of(const sli_dispatching *r, const sli_node *n, const sl_signature *s) {
+static const sli_node *dispatched_place_of(const sli_dispatching *r, const sli_node *n,
+                                           const sl_signature *s) {
   const sli_node *router = NULL;
   for (int i = 0; i < n->nin; i++) {
     if (!n->in[i]) continue;
@@ -76,7 +83,8 @@ static const sli_node *dispatched_place_of(const sli_dispatching *r, const sli_n
 static bool keeps_rows(const sli_node *n, int last) {
   for (int o = 0; o < n->nout; o++)
     for (int d = 0; d <= last; d++)
-      if (n->out_type[o].ndim <= last + 1 || n->out_type[o].dim[d] != n->in_type[0].dim[d]) return false;
+      if (n->out_type[o].ndim <= last + 1 || n->out_type[o].dim[d] != n->in_type[0].dim[d])
+        return false;
   return n->nout > 0;
 }
 
@@ -85,7 +93,8 @@ static bool goes_by_rows(const sl_op *op) {
 }
 
 /* Lets a call that works row by row run on rows that are at their experts. */
-static bool stay(const sli_dispatching *r, const sli_node *n, const sl_signature *rows, sl_signature *out) {
+static bool stay(const sli_dispatching *r, const sli_node *n, const sl_signature *rows,
+                 sl_signature *out) {
   const sli_node *router = dispatched_place_of(r, n, rows);
   if (!router || !goes_by_rows(n->op) || !n->in[0]) return false;
   sl_sbp lies = {SL_DISPATCHED, sli_router_ids(router)->type.ndim - 1};
@@ -99,8 +108,8 @@ static bool stay(const sli_dispatching *r, const sli_node *n, const sl_signature
   return true;
 }
 
-bool sli_choose_dispatched(const sli_dispatching *r, const sli_node *n, const sl_signature *all, int count,
-                       sl_signature *out) {
+bool sli_choose_dispatched(const sli_dispatching *r, const sli_node *n, const sl_signature *all,
+                           int count, sl_signature *out) {
   const sl_signature *dispatched = find_dispatched(all, count);
   if (dispatched && may_dispatch(r, n, dispatched)) {
     *out = *dispatched;
@@ -115,9 +124,11 @@ bool sli_choose_dispatched(const sli_dispatching *r, const sli_node *n, const sl
 /* Refuses ids that count their tokens in one row; the message says how to reshape them. */
 static sl_status refuse_flat(sl_graph *g, const sli_node *n, int size) {
   char type[SL_TYPE_TEXT];
-  return sli_graph_fail_at(g, n->at, SL_E_USAGE, "experts.parallel %d: the ids of %s, %s, count tokens in a row; rows go to "
-                           "experts by ids of [rows, positions, k]: sl_reshape them and the tokens so before it", size,
-                           n->name, sli_type_text(type, &sli_router_ids(n)->type));
+  return sli_graph_fail_at(
+      g, n->at, SL_E_USAGE,
+      "experts.parallel %d: the ids of %s, %s, count tokens in a row; rows go to "
+      "experts by ids of [rows, positions, k]: sl_reshape them and the tokens so before it",
+      size, n->name, sli_type_text(type, &sli_router_ids(n)->type));
 }
 
 sl_status sli_check_dispatched(sl_graph *g, const sli_dispatching *r) {
@@ -127,13 +138,18 @@ sl_status sli_check_dispatched(sl_graph *g, const sli_dispatching *r) {
     sl_signature all[SLI_SIGNATURES_RAW];
     const sli_node *n = g->nodes[i];
     int count = sli_signatures_raw(n, all);
-    if (count && n->op == &sl_op_grouped_linear && !find_dispatched(all, count)) return refuse_flat(g, n, r->size);
+    if (count && n->op == &sl_op_grouped_linear && !find_dispatched(all, count))
+      return refuse_flat(g, n, r->size);
     if (count && find_dispatched(all, count) && sli_router_experts(n) < r->size)
-      return sli_graph_fail_at(g, n->at, SL_E_USAGE, "experts.parallel %d: %s has %lld experts, fewer than "
-                               "devices to share them out", r->size, n->name, (long long)sli_router_experts(n));
+      return sli_graph_fail_at(g, n->at, SL_E_USAGE,
+                               "experts.parallel %d: %s has %lld experts, fewer than "
+                               "devices to share them out",
+                               r->size, n->name, (long long)sli_router_experts(n));
   }
-  return sl_fail(SL_E_USAGE, "experts.parallel %d: the model has no experts that rows of [batch, tokens] go "
-                 "to (sl_grouped_linear)", r->size);
+  return sl_fail(SL_E_USAGE,
+                 "experts.parallel %d: the model has no experts that rows of [batch, tokens] go "
+                 "to (sl_grouped_linear)",
+                 r->size);
 }
 
 bool sli_is_at_experts(const sli_choice *experts, const sli_node *forward) {
@@ -147,10 +163,12 @@ bool sli_is_at_experts(const sli_choice *experts, const sli_node *forward) {
 static bool are_enough(const sl_tensor *ids, const sli_dim *dims, const sli_grid *grid, int dim) {
   int others = dim ? sli_choice_size(grid, SLI_AXIS_SEQUENCE) : sli_grid_size(grid, sli_along_data);
   bool stay = dim && grid->ring; /* positions are fixed */
-  return !stay && dims[ids->id * SL_MAX_DIMS + dim].units >= (int64_t)sli_choice_size(grid, SLI_AXIS_TENSOR) * others;
+  return !stay && dims[ids->id * SL_MAX_DIMS + dim].units >=
+                      (int64_t)sli_choice_size(grid, SLI_AXIS_TENSOR) * others;
 }
 
-sl_status sli_choose_tokens(sl_graph *g, const sli_dim *dims, const sli_choice *experts, sli_grid *grid) {
+sl_status sli_choose_tokens(sl_graph *g, const sli_dim *dims, const sli_choice *experts,
+                            sli_grid *grid) {
   bool rows = true, positions = true;
   const sli_node *last = NULL;
   for (int i = 0; i < g->nnodes; i++) {
@@ -162,9 +180,11 @@ sl_status sli_choose_tokens(sl_graph *g, const sli_dim *dims, const sli_choice *
   }
   grid->tokens = positions;
   if (positions || rows) return SL_OK;
-  return sli_graph_fail_at(g, last->at, SL_E_USAGE, "experts.parallel %d: the tokens of %s cannot be shared out among "
-                           "the %d devices that share tensors: they have too few positions for that, and too few rows",
-                           sli_choice_size(grid, SLI_AXIS_EXPERT), last->name, sli_choice_size(grid, SLI_AXIS_TENSOR));
+  return sli_graph_fail_at(
+      g, last->at, SL_E_USAGE,
+      "experts.parallel %d: the tokens of %s cannot be shared out among "
+      "the %d devices that share tensors: they have too few positions for that, and too few rows",
+      sli_choice_size(grid, SLI_AXIS_EXPERT), last->name, sli_choice_size(grid, SLI_AXIS_TENSOR));
 }
 
 /* ---- sums of gradients
@@ -175,19 +195,23 @@ static bool comes_dispatched(const sli_choice *experts, const sl_tensor *grad) {
   const sli_node *n = grad->producer;
   if (sli_is_forward(n) || n->like) return false;
   if (n->rule && grad->output < sli_rule_gradients(n->rule, n->about->nin))
-    return is_dispatched(sli_gradient_given(&experts->of[n->about->id], sli_rule_of(n->rule, grad->output)));
+    return is_dispatched(
+        sli_gradient_given(&experts->of[n->about->id], sli_rule_of(n->rule, grad->output)));
   bool dispatched = !n->rule && n->nin;
   for (int i = 0; i < n->nin && dispatched; i++) dispatched = comes_dispatched(experts, n->in[i]);
   return dispatched;
 }
 
-static bool is_sum(const sli_node *n) { return n->op == &sl_op_add && !sli_is_forward(n) && !n->rule && !n->like; }
+static bool is_sum(const sli_node *n) {
+  return n->op == &sl_op_add && !sli_is_forward(n) && !n->rule && !n->like;
+}
 
 /* Regroups (a + b) + c, where b and c come back at the experts and a does not, to a + (b + c). */
 static bool regroup(const sli_choice *experts, sli_node *n) {
   sli_node *first = is_sum(n) ? n->in[0]->producer : NULL;
   if (!first || !is_sum(first) || comes_dispatched(experts, first->in[0])) return false;
-  if (!comes_dispatched(experts, first->in[1]) || !comes_dispatched(experts, n->in[1])) return false;
+  if (!comes_dispatched(experts, first->in[1]) || !comes_dispatched(experts, n->in[1]))
+    return false;
   sl_tensor *a = first->in[0];
   first->in[0] = first->in[1];
   first->in[1] = n->in[1];

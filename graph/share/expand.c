@@ -87,8 +87,9 @@ static sl_status box_forward_inputs(sli_expansion *x, const sli_node *n, sli_arr
 /* Returns the layout in which a backward node wants an input. */
 static sli_layout argument_layout(const sli_expansion *x, const sli_node *n, int i) {
   sl_grad_arg arg = sli_rule_argument(n->rule, n->about->nin, n->about->nout, i);
-  sli_sbp_of *of = arg.kind == SL_ARG_IN ? sli_signature_in : arg.kind == SL_ARG_OUT ? sli_signature_out
-                                                                         : sli_gradient_wanted;
+  sli_sbp_of *of = arg.kind == SL_ARG_IN    ? sli_signature_in
+                   : arg.kind == SL_ARG_OUT ? sli_signature_out
+                                            : sli_gradient_wanted;
   return sli_share_layout(x, n->about, of, arg.index);
 }
 
@@ -98,10 +99,9 @@ static const sl_type *unread_types(sli_expansion *x, const sli_node *n, int rank
   sl_type *types = sli_arena_alloc(&x->g->arena, (size_t)(x->nvariants * n->nin) * sizeof *types);
   for (int v = 0; v < x->nvariants; v++)
     for (int i = 0; i < n->nin; i++)
-      types[v * n->nin + i] =
-          sli_bit_on(n->op->unread, i)
-              ? sli_local_type(x, n->in[i], argument_layout(x, n, i), rank, v)
-              : *sl_tensor_type(NULL);
+      types[v * n->nin + i] = sli_bit_on(n->op->unread, i)
+                                  ? sli_local_type(x, n->in[i], argument_layout(x, n, i), rank, v)
+                                  : *sl_tensor_type(NULL);
   return types;
 }
 
@@ -113,9 +113,17 @@ static sl_status make_nodes(sli_expansion *x, const sli_node *n, const sli_node 
   sl_status status = SL_OK;
   for (int r = 0; r < sli_own_ranks(x, at.sharded) && !status; r++) {
     sl_tensor *from[n->nin + 1];
-    for (int i = 0; i < n->nin; i++) from[i] = in[i] && !is_absent(x, n, i, r) ? in[i]->on[r] : NULL;
-    sli_making m = {.op = op, .name = n->name, .at = at, .cls = n->cls, .rank = r,
-                    .nin = n->nin, .in = from, .nout = nout, .where = n->at,
+    for (int i = 0; i < n->nin; i++)
+      from[i] = in[i] && !is_absent(x, n, i, r) ? in[i]->on[r] : NULL;
+    sli_making m = {.op = op,
+                    .name = n->name,
+                    .at = at,
+                    .cls = n->cls,
+                    .rank = r,
+                    .nin = n->nin,
+                    .in = from,
+                    .nout = nout,
+                    .where = n->at,
                     .unread = n->rule ? unread_types(x, n, r) : NULL,
                     .attrs = sli_local_attrs(x, n, forward, r)};
     sli_node *node;
@@ -189,7 +197,8 @@ static sl_status expand_in_two(sli_expansion *x, const sli_node *n, const sl_sig
   if (n->beside) joined.cls = SL_CLASS_C;
   sl_status status = make_nodes(x, &named, n, s->local, in, 1, (sli_array *[]){&part});
   if (!status) status = join_parts(x, n, &part);
-  return status ? status : make_nodes(x, &joined, n, s->joined, (sli_array *[]){&part}, n->nout, out);
+  return status ? status
+                : make_nodes(x, &joined, n, s->joined, (sli_array *[]){&part}, n->nout, out);
 }
 
 static bool is_chunked(const sli_expansion *x, const sli_node *forward) {
@@ -208,7 +217,8 @@ static sl_status expand_forward(sli_expansion *x, const sli_node *n) {
   note_share(x, n);
   if (is_chunked(x, n)) return sli_expand_ring(x, n, moment_of(x, n), in, out);
   for (int a = 0; a < SLI_AXES; a++)
-    if (sli_share_signature(x, n, a)->local) return expand_in_two(x, n, sli_share_signature(x, n, a), in, out);
+    if (sli_share_signature(x, n, a)->local)
+      return expand_in_two(x, n, sli_share_signature(x, n, a), in, out);
   return make_nodes(x, n, n, n->op, in, n->nout, out);
 }
 
@@ -224,15 +234,21 @@ static sl_status expand_source(sli_expansion *x, const sli_node *n) {
       types[v * n->nout + o] = n->shapes ? n->shapes[v].out[o] : n->out_type[o];
   int asking = x->g->options.serve ? 1 : x->own;
   for (int r = 0; r < asking; r++) {
-    sli_making m = {.op = n->op, .name = n->name, .at = moment_of(x, n), .cls = n->cls, .rank = r,
-                    .nout = n->nout, .out = types, .where = n->at,
+    sli_making m = {.op = n->op,
+                    .name = n->name,
+                    .at = moment_of(x, n),
+                    .cls = n->cls,
+                    .rank = r,
+                    .nout = n->nout,
+                    .out = types,
+                    .where = n->at,
                     .attrs = sli_local_attrs(x, n, NULL, r)};
     sli_node *node;
     sl_status status = sli_expand_node(x, &m, &node);
     if (status) return status;
     for (int o = 0; o < n->nout; o++)
-      if (out[o]) out[o]->on[r] = sli_expand_output(x, node, o,
-                                                    sli_expand_name(x, n->out[o]->name, r));
+      if (out[o])
+        out[o]->on[r] = sli_expand_output(x, node, o, sli_expand_name(x, n->out[o]->name, r));
   }
   for (int o = 0; o < n->nout; o++) {
     for (int r = asking; r < x->own && out[o]; r++) out[o]->on[r] = out[o]->on[0];
@@ -240,9 +256,10 @@ static sl_status expand_source(sli_expansion *x, const sli_node *n) {
   }
   for (int o = 0; o < n->nout; o++) { /* as chosen, at once: the slices belong to loading */
     sli_array *as_wanted;
-    sl_status status = n->out[o] ? sli_box(x, n->out[o], sli_share_layout(x, n, sli_signature_out, o),
-                                           moment_of(x, n), &as_wanted)
-                                 : SL_OK;
+    sl_status status = n->out[o]
+                           ? sli_box(x, n->out[o], sli_share_layout(x, n, sli_signature_out, o),
+                                     moment_of(x, n), &as_wanted)
+                           : SL_OK;
     if (status) return status;
     if (n->out[o]) x->arrays[n->out[o]->id] = as_wanted;
   }
@@ -274,7 +291,8 @@ static sl_status expand_rule(sli_expansion *x, const sli_node *n) {
   sl_status status = SL_OK;
   for (int i = 0; i < n->nin && !status; i++) {
     bool unread = sli_bit_on(n->op->unread, i);
-    status = box_input(x, unread ? NULL : n->in[i], argument_layout(x, n, i), moment_of(x, n), &in[i]);
+    status =
+        box_input(x, unread ? NULL : n->in[i], argument_layout(x, n, i), moment_of(x, n), &in[i]);
   }
   for (int o = 0; o < n->nout; o++)
     lies[o] = is_gradient(n, o)
@@ -323,7 +341,8 @@ static sl_status expand_constant(sli_expansion *x, const sli_node *n) {
   sli_layout lies;
   bool seed = n->like == x->g->loss.tensor;
   sli_layout like = sli_rows_layout(x, &x->arrays[n->like->id]->lies);
-  for (int a = 0; a < SLI_AXES; a++) lies.axis[a] = like.axis[a].kind == SL_SPLIT ? like.axis[a] : broadcast;
+  for (int a = 0; a < SLI_AXES; a++)
+    lies.axis[a] = like.axis[a].kind == SL_SPLIT ? like.axis[a] : broadcast;
   sli_moment at = moment_of(x, n);
   sli_array *out = sli_array_add(x, n->out[0], lies, at);
   out->sharded = at.sharded;
@@ -336,7 +355,14 @@ static sl_status expand_constant(sli_expansion *x, const sli_node *n) {
       attrs[v].user = type;
       if (seed) attrs[v].value = (float)((double)attrs[v].value * x->share[r * x->nvariants + v]);
     }
-    sli_making m = {.op = n->op, .name = n->name, .at = at, .cls = n->cls, .rank = r, .nout = 1, .where = n->at, .attrs = attrs};
+    sli_making m = {.op = n->op,
+                    .name = n->name,
+                    .at = at,
+                    .cls = n->cls,
+                    .rank = r,
+                    .nout = 1,
+                    .where = n->at,
+                    .attrs = attrs};
     sli_node *node;
     sl_status status = sli_expand_node(x, &m, &node);
     if (status) return status;
@@ -400,8 +426,12 @@ static void take_over(sli_expansion *x) {
 
 sl_status sli_pass_expand(sl_graph *g, const sli_dim *dims, const sli_grid *grid,
                           const sli_choice choice[SLI_AXES], sli_sharding sharding) {
-  sli_expansion x = {.g = g, .dims = dims, .grid = grid, .choice = choice,
-                     .sharding = sharding, .ranks = grid->alike ? 1 : sli_grid_ranks(grid),
+  sli_expansion x = {.g = g,
+                     .dims = dims,
+                     .grid = grid,
+                     .choice = choice,
+                     .sharding = sharding,
+                     .ranks = grid->alike ? 1 : sli_grid_ranks(grid),
                      .nvariants = SLI_MAX(g->nvariants, 1)};
   x.own = x.ranks / SLI_MAX(grid->size[SLI_AXIS_STAGES], 1);
   sl_status status = SL_OK;

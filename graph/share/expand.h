@@ -19,58 +19,57 @@ typedef struct sli_cutting {
   int dim;
 } sli_cutting;
 
-
 /* Point of the schedule at which a tensor is converted: the forward or backward pass over a
  * block, or once a step. */
 typedef struct sli_moment {
   sl_class cls; /* F, B or W: class of the reader; L: the source's own */
   int block;
   int phase;    /* SLI_PHASE_MAIN: every tick */
-  bool sharded;  /* on each stage for its part, in a block of its own */
+  bool sharded; /* on each stage for its part, in a block of its own */
 } sli_moment;
 
 typedef struct sli_array {
   struct sli_array *next; /* same logical tensor in another layout */
   const sl_tensor *of;    /* logical tensor */
   sli_layout lies;
-  sli_moment made;        /* by boxing: for readers at this point; else where its nodes are */
-  bool transient;         /* see sl_tensor */
-  bool sharded;            /* each stage has its own; else one stage's tensors stand for all */
-  bool kept;              /* boxed in the forward pass and also read by the backward pass */
-  sl_tensor **on;         /* [ranks] */
+  sli_moment made; /* by boxing: for readers at this point; else where its nodes are */
+  bool transient;  /* see sl_tensor */
+  bool sharded;    /* each stage has its own; else one stage's tensors stand for all */
+  bool kept;       /* boxed in the forward pass and also read by the backward pass */
+  sl_tensor **on;  /* [ranks] */
 } sli_array;
 
 typedef struct sli_expansion {
   sl_graph *g;
-  const sli_dim *dims;    /* dims of logical tensors */
-  int *shaped;            /* [logical tensors] tensor whose dims it has: for a gradient, the
-                             tensor it is the gradient of */
+  const sli_dim *dims; /* dims of logical tensors */
+  int *shaped;         /* [logical tensors] tensor whose dims it has: for a gradient, the
+                          tensor it is the gradient of */
   const sli_grid *grid;
   const sli_choice *choice; /* [SLI_AXES] */
   sli_sharding sharding;
-  int ranks, own;         /* ranks of all stages, where a block is sharded; ranks of one stage */
-  int *sharded;            /* [blocks] first of the blocks that stand for it on the stages; 0: not
-                             sharded */
-  int nvariants;          /* 1 where sequences are not cut */
-  int nlogical;           /* number of logical nodes */
+  int ranks, own; /* ranks of all stages, where a block is sharded; ranks of one stage */
+  int *sharded;   /* [blocks] first of the blocks that stand for it on the stages; 0: not
+                    sharded */
+  int nvariants;  /* 1 where sequences are not cut */
+  int nlogical;   /* number of logical nodes */
   sli_node **logical;
-  int nparams;            /* number of logical parameters */
+  int nparams; /* number of logical parameters */
   sl_tensor **params;
-  sli_array **arrays;     /* [logical tensors] list of arrays: as first made, then as boxed */
+  sli_array **arrays; /* [logical tensors] list of arrays: as first made, then as boxed */
   size_t type_capacity;
-  sl_type *types;         /* [tensors][nvariants] types of the devices' tensors */
-  bool *shared;           /* [logical tensors] gradients that are not kept whole */
+  sl_type *types;            /* [tensors][nvariants] types of the devices' tensors */
+  bool *shared;              /* [logical tensors] gradients that are not kept whole */
   struct sli_round **rounds; /* [logical nodes] ring attention, chunk by chunk */
-  double *share;          /* [means][ranks][nvariants] shares of the loss and of each metric */
-  int nboxes;             /* boxes made so far, for names */
+  double *share;             /* [means][ranks][nvariants] shares of the loss and of each metric */
+  int nboxes;                /* boxes made so far, for names */
 } sli_expansion;
 
 /* Arguments for making a node. */
 typedef struct sli_making {
   const sl_op *op;
-  const char *name;      /* name on rank 0 */
+  const char *name; /* name on rank 0 */
   sli_moment at;
-  sl_class cls;          /* class of the node */
+  sl_class cls; /* class of the node */
   int rank, nin, nout;
   sl_tensor *const *in;
   const sl_type *unread; /* [nvariants][nin] types of inputs that are NULL but have a type; or
@@ -110,7 +109,8 @@ const sl_type *sli_expand_type(const sli_expansion *x, const sl_tensor *t, int v
 /* True for a tensor of rows dispatched to experts, or the gradient of one. */
 bool sli_is_of_experts(const sli_expansion *x, const sl_tensor *t);
 /* Lists the splits of a logical tensor's layout in order; returns their number. */
-int sli_layout_cuttings(const sli_expansion *x, const sl_tensor *t, const sli_layout *lies, sli_cutting out[SLI_AXES]);
+int sli_layout_cuttings(const sli_expansion *x, const sl_tensor *t, const sli_layout *lies,
+                        sli_cutting out[SLI_AXES]);
 /* Returns the axes that split or exchange the tensor together with this one, as one axis. */
 sli_along sli_share_row(const sli_expansion *x, const sl_tensor *t, int axis);
 /* Return a logical tensor's type in a variant, and a device's type in a layout. */

@@ -60,8 +60,8 @@ static double reading_at_most(const sli_ways *w, int k, int i, int code) {
   double most = 0;
   for (int a = 0; a < w->nways[k]; a++) {
     sli_seen seen = {.lies = (uint16_t)code};
-    sli_cost cost = sli_cost_reading(&w->costs, w->nodes[k]->in[i], sli_way_in(&w->of[k][a], i),
-                                     &seen);
+    sli_cost cost =
+        sli_cost_reading(&w->costs, w->nodes[k]->in[i], sli_way_in(&w->of[k][a], i), &seen);
     most = SLI_MAX(most, sli_cost_weight(&w->costs, cost));
   }
   return most;
@@ -69,8 +69,7 @@ static double reading_at_most(const sli_ways *w, int k, int i, int code) {
 
 static void forget(sli_frontier *p, int k, int place) {
   p->wants[k * p->width + place] = 0;
-  memset(&p->boxing[(k * p->width + place) * SLI_SBP_CODES], 0,
-         SLI_SBP_CODES * sizeof *p->boxing);
+  memset(&p->boxing[(k * p->width + place) * SLI_SBP_CODES], 0, SLI_SBP_CODES * sizeof *p->boxing);
 }
 
 static void look_past_input(const sli_ways *w, sli_frontier *p, int k, int i) {
@@ -82,8 +81,7 @@ static void look_past_input(const sli_ways *w, sli_frontier *p, int k, int i) {
     return;
   }
   for (int a = 0; a < w->nways[k + 1] && !sli_starts_block(w, k + 1); a++)
-    p->wants[k * p->width + place] |=
-        (uint16_t)(1 << sli_way_in(&w->of[k + 1][a], i).want);
+    p->wants[k * p->width + place] |= (uint16_t)(1 << sli_way_in(&w->of[k + 1][a], i).want);
   for (int code = 0; code < SLI_SBP_CODES; code++)
     p->boxing[(k * p->width + place) * SLI_SBP_CODES + code] += reading_at_most(w, k + 1, i, code);
 }
@@ -98,10 +96,10 @@ static void look_ahead(const sli_ways *w, sli_frontier *p) {
     size_t at = (size_t)k * width;
     memcpy(&p->boxing[at * SLI_SBP_CODES], &p->boxing[(at + width) * SLI_SBP_CODES],
            width * SLI_SBP_CODES * sizeof *p->boxing);
-    if (!sli_starts_block(w, k + 1)) memcpy(&p->wants[at], &p->wants[at + width], width * sizeof *p->wants);
+    if (!sli_starts_block(w, k + 1))
+      memcpy(&p->wants[at], &p->wants[at + width], width * sizeof *p->wants);
     for (int o = 0; o < next->nout; o++) /* before it is made there is nothing to read */
-      if (next->out[o] && p->place[next->out[o]->id] >= 0)
-        forget(p, k, p->place[next->out[o]->id]);
+      if (next->out[o] && p->place[next->out[o]->id] >= 0) forget(p, k, p->place[next->out[o]->id]);
     for (int i = 0; i < next->nin; i++) look_past_input(w, p, k, i);
   }
 }

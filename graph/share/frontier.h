@@ -7,9 +7,9 @@
 
 /* Every tensor that is still to be read has a place in every search state. */
 typedef struct sli_frontier {
-  int width;       /* number of places */
-  int *place;      /* [ntensors]; -1: never has a place */
-  int *first;      /* [ntensors] node numbers at which it gets and gives up its place */
+  int width;  /* number of places */
+  int *place; /* [ntensors]; -1: never has a place */
+  int *first; /* [ntensors] node numbers at which it gets and gives up its place */
   int *last;
   uint16_t *wants; /* [nodes][width] layouts that later readers in the block may want */
   double *boxing;  /* [nodes][width][codes] upper bound on boxing for later reads, by the

@@ -5,31 +5,46 @@
 #include <string.h>
 
 const sli_axis sli_axes[SLI_AXES] = {
-    [SLI_AXIS_DATA] = {"data", "parallel.data", true, SLI_AXIS_DATA, SLI_AXIS_DATA, SL_AT_DATA,
+    [SLI_AXIS_DATA] = {"data",
+                       "parallel.data",
+                       true,
+                       SLI_AXIS_DATA,
+                       SLI_AXIS_DATA,
+                       SL_AT_DATA,
                        SL_TRAFFIC_DATA,
                        {"cut into rows along dim 0", "no rows", "too few rows", "rows",
                         "what comes from rows is split into rows"}},
-    [SLI_AXIS_EXPERT] = {"expert", "experts.parallel", true, SLI_AXIS_EXPERT, SLI_AXIS_EXPERT, SL_AT_EXPERT,
+    [SLI_AXIS_EXPERT] = {"expert",
+                         "experts.parallel",
+                         true,
+                         SLI_AXIS_EXPERT,
+                         SLI_AXIS_EXPERT,
+                         SL_AT_EXPERT,
                          SL_TRAFFIC_EXPERT,
                          {"cut into rows along dim 0", "no rows", "too few rows", "rows",
                           "what comes from rows is split into rows"}},
-    [SLI_AXIS_TENSOR] = {"tensor", "parallel.tensor", false, SLI_AXIS_TENSOR, SLI_AXIS_TENSOR, SL_AT_TENSOR,
-                         SL_TRAFFIC_TENSOR},
-    [SLI_AXIS_TENSOR_EXPERT] = {"tensor", "parallel.tensor", false, SLI_AXIS_TENSOR, SLI_AXIS_EXPERT, SL_AT_TENSOR,
-                                SL_TRAFFIC_TENSOR},
-    [SLI_AXIS_SEQUENCE] = {"sequence", "parallel.sequence", true, SLI_AXIS_SEQUENCE, SLI_AXIS_SEQUENCE, SL_AT_SEQUENCE,
+    [SLI_AXIS_TENSOR] = {"tensor", "parallel.tensor", false, SLI_AXIS_TENSOR, SLI_AXIS_TENSOR,
+                         SL_AT_TENSOR, SL_TRAFFIC_TENSOR},
+    [SLI_AXIS_TENSOR_EXPERT] = {"tensor", "parallel.tensor", false, SLI_AXIS_TENSOR,
+                                SLI_AXIS_EXPERT, SL_AT_TENSOR, SL_TRAFFIC_TENSOR},
+    [SLI_AXIS_SEQUENCE] = {"sequence",
+                           "parallel.sequence",
+                           true,
+                           SLI_AXIS_SEQUENCE,
+                           SLI_AXIS_SEQUENCE,
+                           SL_AT_SEQUENCE,
                            SL_TRAFFIC_SEQUENCE,
                            {"cut along sequences (sl_source.cut)", "no positions",
                             "too few positions", "positions",
                             "what comes from sequences is split into positions"}},
-    [SLI_AXIS_STAGES] = {"stage", "parallel.stages", false, SLI_AXIS_STAGES, SLI_AXIS_STAGES, SL_AT_STAGE,
-                         SL_TRAFFIC_PIPELINE},
+    [SLI_AXIS_STAGES] = {"stage", "parallel.stages", false, SLI_AXIS_STAGES, SLI_AXIS_STAGES,
+                         SL_AT_STAGE, SL_TRAFFIC_PIPELINE},
 };
 
-const int sli_nesting[SLI_AXES] = {SLI_AXIS_STAGES, SLI_AXIS_DATA, SLI_AXIS_EXPERT, SLI_AXIS_SEQUENCE,
-                                   SLI_AXIS_TENSOR, SLI_AXIS_TENSOR_EXPERT};
-const int sli_splitting[SLI_AXES] = {SLI_AXIS_DATA, SLI_AXIS_EXPERT, SLI_AXIS_SEQUENCE, SLI_AXIS_STAGES,
-                                     SLI_AXIS_TENSOR, SLI_AXIS_TENSOR_EXPERT};
+const int sli_nesting[SLI_AXES] = {SLI_AXIS_STAGES,   SLI_AXIS_DATA,   SLI_AXIS_EXPERT,
+                                   SLI_AXIS_SEQUENCE, SLI_AXIS_TENSOR, SLI_AXIS_TENSOR_EXPERT};
+const int sli_splitting[SLI_AXES] = {SLI_AXIS_DATA,   SLI_AXIS_EXPERT, SLI_AXIS_SEQUENCE,
+                                     SLI_AXIS_STAGES, SLI_AXIS_TENSOR, SLI_AXIS_TENSOR_EXPERT};
 const sli_along sli_along_data = 1u << SLI_AXIS_DATA | 1u << SLI_AXIS_EXPERT;
 
 static bool has(sli_along along, int axis) { return along >> axis & 1; }
@@ -46,7 +61,8 @@ int sli_grid_size(const sli_grid *grid, sli_along along) {
 /* Assigns experts to as many of the tensor-axis devices as possible, and the rest to the data
  * axis. */
 bool sli_grid_sizes(const sl_lower_options *o, int size[SLI_AXES]) {
-  int D = SLI_MAX(o->parallel.data, 1), T = SLI_MAX(o->parallel.tensor, 1), EP = SLI_MAX(o->experts.parallel, 1);
+  int D = SLI_MAX(o->parallel.data, 1), T = SLI_MAX(o->parallel.tensor, 1),
+      EP = SLI_MAX(o->experts.parallel, 1);
   bool folded = T > 1 && (o->experts.tensor == 1 || (!o->experts.tensor && D % EP));
   int of_tensors = folded ? (int)sli_common_divisor(EP, T) : 1, of_data = EP / of_tensors;
   for (int a = 0; a < SLI_AXES; a++) size[a] = 1;
@@ -107,7 +123,8 @@ sli_along sli_axis_factors(int axis) {
 
 sli_along sli_grid_experts(void) {
   sli_along along = 0;
-  for (int a = 0; a < SLI_AXES; a++) along |= (sli_along)(sli_axes[a].at_experts == SLI_AXIS_EXPERT) << a;
+  for (int a = 0; a < SLI_AXES; a++)
+    along |= (sli_along)(sli_axes[a].at_experts == SLI_AXIS_EXPERT) << a;
   return along;
 }
 

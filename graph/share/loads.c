@@ -25,10 +25,12 @@ static sl_status read_numbers(sli_loads *l, char *text, int line, size_t *capaci
   for (char *at = text + strspn(text, " \t\r\n"); *at; at = end + strspn(end, " \t\r\n")) {
     errno = 0;
     long long rows = strtoll(at, &end, 10);
-    bool fine = end != at && (!*end || strchr(" \t\r\n", *end)) && !errno && rows >= 0 && rows <= 1LL << 40;
+    bool fine =
+        end != at && (!*end || strchr(" \t\r\n", *end)) && !errno && rows >= 0 && rows <= 1LL << 40;
     if (!fine)
-      return sl_fail(SL_E_INPUT, "routing %s:%d: not the numbers of rows that come to expert 0, 1, ...", l->text,
-                     line);
+      return sl_fail(SL_E_INPUT,
+                     "routing %s:%d: not the numbers of rows that come to expert 0, 1, ...",
+                     l->text, line);
     SLI_GROW(l->rows, (size_t)l->count, *capacity);
     l->rows[l->count++] = (int64_t)rows;
   }
@@ -44,15 +46,21 @@ typedef struct reading {
 static sl_status read_line(void *ctx, int line, char *text, size_t length) {
   reading *r = ctx;
   if (strlen(text) != length)
-    return sl_fail(SL_E_INPUT, "routing %s:%d: not the numbers of rows that come to expert 0, 1, ...", r->loads->text, line);
+    return sl_fail(SL_E_INPUT,
+                   "routing %s:%d: not the numbers of rows that come to expert 0, 1, ...",
+                   r->loads->text, line);
   return read_numbers(r->loads, text, line, &r->capacity);
 }
 
 static sl_status read_file(sli_loads *l, sli_arena *arena) {
-  if (access(l->text, F_OK)) return sl_fail(SL_E_USAGE, "routing %s: not learned, balanced or zipf:S, nor a file: %m", l->text);
+  if (access(l->text, F_OK))
+    return sl_fail(SL_E_USAGE, "routing %s: not learned, balanced or zipf:S, nor a file: %m",
+                   l->text);
   reading r = {.loads = l};
   sl_status status = sli_file_lines(l->text, read_line, &r);
-  if (status) status = sl_fail(status, "%s%s", strncmp(sl_detail(), "routing", 7) ? "routing: " : "", sl_detail());
+  if (status)
+    status =
+        sl_fail(status, "%s%s", strncmp(sl_detail(), "routing", 7) ? "routing: " : "", sl_detail());
   int64_t *rows = sli_arena_alloc(arena, (size_t)(l->count + 1) * sizeof *rows);
   if (l->count) memcpy(rows, l->rows, (size_t)l->count * sizeof *rows);
   free(l->rows);
@@ -73,19 +81,26 @@ sl_status sli_loads_read(const char *text, sli_arena *arena, const sli_loads **o
   return sl_fail(SL_E_USAGE, "routing %s: zipf:S with S from 0 to 100", text);
 }
 
-static bool is_for_all(const sli_loads *l, const sli_layer *layer) { return l->count == layer->experts; }
+static bool is_for_all(const sli_loads *l, const sli_layer *layer) {
+  return l->count == layer->experts;
+}
 
 static sl_status check_tables(const sli_loads *l, const sli_layer *layer) {
   if (is_for_all(l, layer)) return SL_OK;
   if (l->lines > 1 && l->width != layer->experts)
-    return sl_fail(SL_E_INPUT, "routing %s: its %d lines are not of %lld numbers each, one for each of the model's experts",
-                   l->text, l->lines, (long long)layer->experts);
+    return sl_fail(
+        SL_E_INPUT,
+        "routing %s: its %d lines are not of %lld numbers each, one for each of the model's experts",
+        l->text, l->lines, (long long)layer->experts);
   if (l->width != layer->experts)
-    return sl_fail(SL_E_INPUT, "routing %s has rows of %d experts, the model %lld", l->text, l->count,
-                   (long long)layer->experts);
+    return sl_fail(SL_E_INPUT, "routing %s has rows of %d experts, the model %lld", l->text,
+                   l->count, (long long)layer->experts);
   if (l->lines == layer->of) return SL_OK;
-  return sl_fail(SL_E_INPUT, "routing %s has %d lines, and the model %d layers with experts: one line for each, or one for "
-                 "all", l->text, l->lines, layer->of);
+  return sl_fail(
+      SL_E_INPUT,
+      "routing %s has %d lines, and the model %d layers with experts: one line for each, or one for "
+      "all",
+      l->text, l->lines, layer->of);
 }
 
 /* Returns the rows of a layer's experts: [experts]. */
@@ -99,8 +114,11 @@ sl_status sli_loads_check(const sli_loads *l, const sli_layer *layer, int64_t ro
   sl_status status = check_tables(l, layer);
   for (int e = 0; e < layer->experts && !status; e++) sum += loads_rows_of(l, layer)[e];
   if (status || sum == rows) return status;
-  return sl_fail(SL_E_INPUT, "routing %s: %lld rows come to experts of layer %d, but the tokens of a microbatch have %lld "
-                 "ids of experts together", l->text, (long long)sum, layer->number, (long long)rows);
+  return sl_fail(
+      SL_E_INPUT,
+      "routing %s: %lld rows come to experts of layer %d, but the tokens of a microbatch have %lld "
+      "ids of experts together",
+      l->text, (long long)sum, layer->number, (long long)rows);
 }
 
 /* Returns the share of rows for experts before `end`. */

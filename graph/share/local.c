@@ -39,7 +39,8 @@ const sl_signature *sli_share_signature(const sli_expansion *x, const sli_node *
   return counts_summands(x, forward, by) ? &summands : &x->choice[by].of[forward->id];
 }
 
-sli_layout sli_share_layout(const sli_expansion *x, const sli_node *forward, sli_sbp_of *of, int i) {
+sli_layout sli_share_layout(const sli_expansion *x, const sli_node *forward, sli_sbp_of *of,
+                            int i) {
   sli_layout lies;
   for (int a = 0; a < SLI_AXES; a++) lies.axis[a] = of(sli_share_signature(x, forward, a), i);
   return lies;
@@ -53,7 +54,8 @@ static int64_t units_of(int64_t units, int size, int member) {
 }
 
 /* Sets the device's heads, split along the sharding axes from the innermost on. */
-static void share_heads(const sli_expansion *x, const sli_node *forward, int rank, sl_attrs *attrs) {
+static void share_heads(const sli_expansion *x, const sli_node *forward, int rank,
+                        sl_attrs *attrs) {
   int64_t whole = 0, own = 0;
   sli_along done = 0;
   for (int i = SLI_AXES - 1; i >= 0; i--) {
@@ -116,8 +118,9 @@ static void localize(const sli_expansion *x, const sli_node *forward, int rank, 
     attrs->user = share;
   }
   if (forward->op->located)
-    attrs->region = sli_share_region(x, forward->out[0], sli_share_layout(x, forward, sli_signature_out, 0),
-                                     rank, variant, attrs->region);
+    attrs->region =
+        sli_share_region(x, forward->out[0], sli_share_layout(x, forward, sli_signature_out, 0),
+                         rank, variant, attrs->region);
 }
 
 /* Returns the attributes of a device's share: [nvariants]. */

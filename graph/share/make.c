@@ -28,7 +28,8 @@ bool sli_is_of_experts(const sli_expansion *x, const sl_tensor *t) {
 /* Maps of experts have the axes that their experts are not sharded along as one row axis. */
 sli_along sli_share_row(const sli_expansion *x, const sl_tensor *t, int axis) {
   sli_along experts = sli_grid_experts(), stages = 1u << SLI_AXIS_STAGES;
-  if (!x->grid->folded || !sli_is_of_experts(x, t)) return sli_axes[axis].rows ? sli_grid_rows() : sli_axis_factors(axis);
+  if (!x->grid->folded || !sli_is_of_experts(x, t))
+    return sli_axes[axis].rows ? sli_grid_rows() : sli_axis_factors(axis);
   if (experts >> axis & 1) return experts;
   return axis == SLI_AXIS_STAGES ? stages : SLI_ALONG_ALL & ~(experts | stages);
 }
@@ -39,7 +40,8 @@ static sli_cutting *cut_with(sli_cutting *all, int count, sli_along row, int dim
   return NULL;
 }
 
-int sli_layout_cuttings(const sli_expansion *x, const sl_tensor *t, const sli_layout *lies, sli_cutting out[SLI_AXES]) {
+int sli_layout_cuttings(const sli_expansion *x, const sl_tensor *t, const sli_layout *lies,
+                        sli_cutting out[SLI_AXES]) {
   int count = 0;
   for (int i = SLI_AXES - 1; i >= 0; i--) {
     int a = sli_splitting[i];
@@ -57,7 +59,9 @@ int sli_layout_cuttings(const sli_expansion *x, const sl_tensor *t, const sli_la
 static bool is_by_units(const sli_expansion *x, const sl_tensor *t, const sli_cutting *cut) {
   const sli_array *subject = x->arrays[x->shaped[t->id]];
   const sli_dim *dim = &x->dims[x->shaped[t->id] * SL_MAX_DIMS + cut->dim];
-  if (!(cut->along & ~sli_axis_factors(SLI_AXIS_TENSOR)) && !(x->grid->folded && sli_is_of_experts(x, t))) return true;
+  if (!(cut->along & ~sli_axis_factors(SLI_AXIS_TENSOR)) &&
+      !(x->grid->folded && sli_is_of_experts(x, t)))
+    return true;
   return !t->param && !(subject && subject->of->param) && dim->nsegments && !dim->cut;
 }
 
@@ -105,11 +109,14 @@ const sli_node *sli_router_of(const sli_expansion *x, const sl_tensor *t) {
   return x->choice[SLI_AXIS_EXPERT].routers[x->shaped[t->id]];
 }
 
-bool sli_is_dispatched(const sli_layout *lies) { return lies->axis[SLI_AXIS_EXPERT].kind == SL_DISPATCHED; }
+bool sli_is_dispatched(const sli_layout *lies) {
+  return lies->axis[SLI_AXIS_EXPERT].kind == SL_DISPATCHED;
+}
 
 /* Returns the layout of tokens along an axis. */
 static sl_sbp tokens_along(const sli_expansion *x, int axis) {
-  if (x->grid->size[axis] < 2 || (!sli_axes[axis].rows && !x->grid->folded)) return (sl_sbp){SL_BROADCAST, 0};
+  if (x->grid->size[axis] < 2 || (!sli_axes[axis].rows && !x->grid->folded))
+    return (sl_sbp){SL_BROADCAST, 0};
   return (sl_sbp){SL_SPLIT, sli_axes[axis].rows ? 0 : x->grid->tokens};
 }
 
@@ -123,7 +130,8 @@ sli_layout sli_rows_layout(const sli_expansion *x, const sli_layout *lies) {
 sli_layout sli_ids_layout(const sli_expansion *x, const sl_tensor *ids) {
   sli_layout lies = x->arrays[ids->id]->lies;
   for (int a = 0; a < SLI_AXES; a++)
-    if (!sli_axes[a].rows) lies.axis[a] = a == SLI_AXIS_STAGES ? (sl_sbp){SL_BROADCAST, 0} : tokens_along(x, a);
+    if (!sli_axes[a].rows)
+      lies.axis[a] = a == SLI_AXIS_STAGES ? (sl_sbp){SL_BROADCAST, 0} : tokens_along(x, a);
   return lies;
 }
 
@@ -137,13 +145,14 @@ static int64_t room_for_rows(const sli_expansion *x, const sl_tensor *t, int ran
   sl_type all = sli_local_type(x, ids, lies, rank, variant);
   int64_t rows = sl_type_elements(&all);
   if (!x->grid->expert_rows) return rows;
-  double room = ceil(x->grid->expert_rows * (double)rows / sli_choice_size(x->grid, SLI_AXIS_EXPERT));
+  double room =
+      ceil(x->grid->expert_rows * (double)rows / sli_choice_size(x->grid, SLI_AXIS_EXPERT));
   return room < (double)rows ? (int64_t)room : rows;
 }
 
 /* Returns the type at the experts: a row for each id that leads there. */
-static sl_type dispatched_type(const sli_expansion *x, const sl_tensor *t, int last, int rank, int variant,
-                           const sl_type *rows) {
+static sl_type dispatched_type(const sli_expansion *x, const sl_tensor *t, int last, int rank,
+                               int variant, const sl_type *rows) {
   sl_type type = *rows;
   for (int d = 0; d <= last; d++) type.dim[d] = 1;
   type.dim[1] = room_for_rows(x, t, rank, variant);
@@ -161,7 +170,8 @@ sl_type sli_local_type(const sli_expansion *x, const sl_tensor *t, sli_layout li
     type = sl_part_type(&type, &part);
   }
   sl_sbp experts = lies.axis[SLI_AXIS_EXPERT];
-  return experts.kind == SL_DISPATCHED ? dispatched_type(x, t, experts.dim, rank, variant, &type) : type;
+  return experts.kind == SL_DISPATCHED ? dispatched_type(x, t, experts.dim, rank, variant, &type)
+                                       : type;
 }
 
 /* ---- nodes ---------------------------------------------------------------------- */
@@ -173,8 +183,9 @@ const char *sli_expand_name(sli_expansion *x, const char *name, int rank) {
 static void input_types(const sli_expansion *x, const sli_making *m, int variant, sl_type *in) {
   for (int i = 0; i < SLI_MAX(m->nin, m->op->max_in); i++) {
     bool there = i < m->nin && m->in[i], typed = i < m->nin && m->unread;
-    in[i] = there ? *sli_expand_type(x, m->in[i], variant)
-            : typed ? m->unread[variant * m->nin + i] : *sl_tensor_type(NULL);
+    in[i] = there   ? *sli_expand_type(x, m->in[i], variant)
+            : typed ? m->unread[variant * m->nin + i]
+                    : *sl_tensor_type(NULL);
   }
 }
 
@@ -211,8 +222,10 @@ sl_status sli_expand_node(sli_expansion *x, const sli_making *m, sli_node **out)
   else if (m->out) memcpy(n->out_type, m->out, (size_t)m->nout * sizeof *n->out_type);
   else status = sli_node_infer(n);
   if (status)
-    return sli_graph_fail_at(g, m->where, status, "op %s, shared out over %d devices: on device %d,"
-                             " %s", m->name, x->ranks, m->rank, sl_detail());
+    return sli_graph_fail_at(g, m->where, status,
+                             "op %s, shared out over %d devices: on device %d,"
+                             " %s",
+                             m->name, x->ranks, m->rank, sl_detail());
   *out = n;
   return SL_OK;
 }

@@ -21,13 +21,13 @@ static const sli_along sequence = 1u << SLI_AXIS_SEQUENCE;
 
 /* Tensors of one call that the backward pass reads again. */
 struct sli_round {
-  sl_tensor **q;              /* [ranks] */
-  sl_tensor *(*own)[RUNS];    /* [ranks] keys and values, by runs */
+  sl_tensor **q;           /* [ranks] */
+  sl_tensor *(*own)[RUNS]; /* [ranks] keys and values, by runs */
 };
 
 typedef struct ring {
   sli_expansion *x;
-  const sli_node *n;          /* forward call */
+  const sli_node *n; /* forward call */
   const char *name;
   sli_moment at;
   int members;
@@ -68,9 +68,12 @@ static bool is_seen(const ring *g, const sl_part *q, int i, const sl_part *k, in
 static void add_span(sli_spans *to, const sl_part *q, int i, const sl_part *k, int j, int64_t keys,
                      bool fresh) {
   sli_span *s = &to->of[to->n++];
-  *s = (sli_span){.query = i ? q->count[0] : 0, .queries = q->count[i],
-                 .keys = SLI_MIN(keys, k->count[j]), .at_query = q->begin[i], .at_key = k->begin[j],
-                 .fresh = fresh};
+  *s = (sli_span){.query = i ? q->count[0] : 0,
+                  .queries = q->count[i],
+                  .keys = SLI_MIN(keys, k->count[j]),
+                  .at_query = q->begin[i],
+                  .at_key = k->begin[j],
+                  .fresh = fresh};
 }
 
 /* Queries of a run that see a chunk: all of them; or, for the own chunk, those that begin with
@@ -78,7 +81,7 @@ static void add_span(sli_spans *to, const sl_part *q, int i, const sl_part *k, i
 typedef enum which { ALL, FIRST, REST } which;
 
 static const sli_spans *spans_of(const ring *g, int rank, int source, int j, which selected,
-                                const sl_tensor *chunk) {
+                                 const sl_tensor *chunk) {
   sl_part q = runs_of(g, member_of(g, rank)), k = runs_of(g, source);
   sli_spans *s = sli_arena_alloc(&g->x->g->arena, sizeof *s);
   *s = (sli_spans){.length = length_of(g)};
@@ -100,13 +103,22 @@ static bool sees(const ring *g, int rank, int source, int j) {
 /* ---- nodes ------------------------------------------------------------------------------- */
 
 /* Adds a node; out[nout]. */
-static sl_status ring_add(const ring *g, const sl_op *op, const char *what, sl_class cls, int rank, int nin,
-                     sl_tensor *const *in, const sl_attrs *attrs, int nout, sl_tensor **out) {
+static sl_status ring_add(const ring *g, const sl_op *op, const char *what, sl_class cls, int rank,
+                          int nin, sl_tensor *const *in, const sl_attrs *attrs, int nout,
+                          sl_tensor **out) {
   sli_expansion *x = g->x;
   const char *name = sli_arena_format(&x->g->arena, "%s:%s", g->name, what);
   sli_node *n;
-  sli_making m = {.op = op, .name = name, .at = g->at, .cls = cls, .rank = rank, .nin = nin, .nout = nout,
-                  .in = in, .attrs = attrs, .where = g->n->at};
+  sli_making m = {.op = op,
+                  .name = name,
+                  .at = g->at,
+                  .cls = cls,
+                  .rank = rank,
+                  .nin = nin,
+                  .nout = nout,
+                  .in = in,
+                  .attrs = attrs,
+                  .where = g->n->at};
   sl_status status = sli_expand_node(x, &m, &n);
   if (status) return status;
   if (cls == SL_CLASS_C) {
@@ -169,8 +181,9 @@ static sl_status cut_chunks(const ring *g, int rank, sl_tensor *const *in) {
   for (int j = 0; j < runs.nranges && !status; begin += runs.count[j++]) {
     sl_tensor **to = &g->kept->own[rank][j];
     if (runs.nranges == 1) *to = kv;
-    else status = slice(g, sli_arena_format(&g->x->g->arena, "kv%d", j), rank, kv,
-                        (sl_part){1, 1, {begin}, {runs.count[j]}}, to);
+    else
+      status = slice(g, sli_arena_format(&g->x->g->arena, "kv%d", j), rank, kv,
+                     (sl_part){1, 1, {begin}, {runs.count[j]}}, to);
   }
   return status;
 }
@@ -181,7 +194,8 @@ static sl_status fetch(const ring *g, int rank, int t, int j) {
   sl_tensor *chunk = g->before[sli_rank_at(g->x->grid, rank, sequence, from)][j];
   if (t == 1 || !chunk) chunk = g->given[sli_rank_at(g->x->grid, rank, sequence, source)][j];
   const char *what = sli_arena_format(&g->x->g->arena, "bring%d.%d", t, j);
-  return ring_add(g, &sl_op_copy, what, SL_CLASS_C, rank, 1, &chunk, &(sl_attrs){0}, 1, &g->here[rank][j]);
+  return ring_add(g, &sl_op_copy, what, SL_CLASS_C, rank, 1, &chunk, &(sl_attrs){0}, 1,
+                  &g->here[rank][j]);
 }
 
 /* Sends chunks again for the backward pass to separate memories; otherwise the copies would be
@@ -193,8 +207,8 @@ static sl_status give_again(ring *g) {
   for (int r = 0; r < g->x->own; r++)
     for (int j = 0; j < RUNS && !status; j++)
       if (g->kept->own[r][j]) {
-        status = ring_add(g, &sl_op_copy, sli_arena_format(&g->x->g->arena, "give.%d", j), g->at.cls, r, 1,
-                     &g->kept->own[r][j], &(sl_attrs){0}, 1, &g->given[r][j]);
+        status = ring_add(g, &sl_op_copy, sli_arena_format(&g->x->g->arena, "give.%d", j),
+                          g->at.cls, r, 1, &g->kept->own[r][j], &(sl_attrs){0}, 1, &g->given[r][j]);
         if (!status) g->given[r][j]->producer->resends = true;
       }
   return status;
@@ -217,8 +231,13 @@ static sl_status go_around(ring *g, int t) {
 static ring ring_of(sli_expansion *x, const sli_node *n, const char *name, sli_moment at,
                     struct sli_round *kept) {
   sli_arena *arena = &x->g->arena;
-  return (ring){.x = x, .n = n, .name = name, .at = at, .members = x->grid->size[SLI_AXIS_SEQUENCE],
-                .kept = kept, .given = kept->own,
+  return (ring){.x = x,
+                .n = n,
+                .name = name,
+                .at = at,
+                .members = x->grid->size[SLI_AXIS_SEQUENCE],
+                .kept = kept,
+                .given = kept->own,
                 .here = sli_arena_alloc(arena, (size_t)x->ranks * sizeof(sl_tensor *[RUNS])),
                 .before = sli_arena_alloc(arena, (size_t)x->ranks * sizeof(sl_tensor *[RUNS]))};
 }
@@ -232,8 +251,9 @@ static sl_status step(const ring *g, int rank, int source, int j, which selected
   const sli_spans *spans = spans_of(g, rank, source, j, selected, chunk);
   sl_tensor *in[] = {g->kept->q[rank], chunk, ids, state[0], state[1]};
   attrs.user = spans;
-  return spans->n ? ring_add(g, &sl_op_attention_step, what, g->at.cls, rank, 5, in, &attrs, 2, state)
-                  : SL_OK;
+  return spans->n
+             ? ring_add(g, &sl_op_attention_step, what, g->at.cls, rank, 5, in, &attrs, 2, state)
+             : SL_OK;
 }
 
 /* Takes the steps with a device's own chunks. Each query begins with its own run, where it
@@ -257,7 +277,8 @@ static sl_status steps(const ring *g, int rank, int t, sl_tensor *ids, sl_tensor
   sl_status status = SL_OK;
   for (int j = 0; j < RUNS && !status; j++) {
     const char *what = sli_arena_format(&g->x->g->arena, "step%d.%d", t, j);
-    if (g->here[rank][j]) status = step(g, rank, source, j, ALL, g->here[rank][j], ids, what, state);
+    if (g->here[rank][j])
+      status = step(g, rank, source, j, ALL, g->here[rank][j], ids, what, state);
   }
   return status;
 }
@@ -300,12 +321,13 @@ typedef struct gradients {
   sl_tensor *made[RUNS]; /* gradients of this step's chunk, for its owner */
 } gradients;
 
-static sl_status step_back(const ring *g, int rank, int source, int j, sl_tensor *chunk, gradients *d,
-                           const char *what, sl_tensor **dkv) {
+static sl_status step_back(const ring *g, int rank, int source, int j, sl_tensor *chunk,
+                           gradients *d, const char *what, sl_tensor **dkv) {
   sl_attrs attrs = *sli_local_attrs(g->x, g->n, g->n, rank);
   sl_tensor *in[] = {g->kept->q[rank], chunk, d->o, d->lse, d->dout, d->ids, d->dq}, *out[2];
   attrs.user = spans_of(g, rank, source, j, ALL, chunk);
-  sl_status status = ring_add(g, &sl_op_attention_step_b, what, g->at.cls, rank, 7, in, &attrs, 2, out);
+  sl_status status =
+      ring_add(g, &sl_op_attention_step_b, what, g->at.cls, rank, 7, in, &attrs, 2, out);
   if (status) return status;
   d->dq = out[0];
   *dkv = out[1];
@@ -342,7 +364,8 @@ static sl_status add_up(const ring *g, int rank, int t, gradients *all) {
     const char *what = sli_arena_format(&g->x->g->arena, "sum%d.%d", t, j);
     sl_tensor *in[] = {all[rank].own[j], of->made[j]};
     if (in[0] && in[1])
-      status = ring_add(g, &sl_op_sum, what, SL_CLASS_C, rank, 2, in, &(sl_attrs){0}, 1, &all[rank].own[j]);
+      status = ring_add(g, &sl_op_sum, what, SL_CLASS_C, rank, 2, in, &(sl_attrs){0}, 1,
+                        &all[rank].own[j]);
   }
   return status;
 }
@@ -373,8 +396,10 @@ sl_status sli_expand_ring_back(sli_expansion *x, const sli_node *n, sli_moment a
   gradients *all = sli_arena_alloc(&x->g->arena, (size_t)x->own * sizeof *all);
   sl_status status = give_again(&g);
   for (int r = 0; r < x->own && !status; r++) {
-    all[r] = (gradients){.o = on(in, n->nin, o, r), .lse = on(in, n->nin, o + 1, r),
-                         .dout = on(in, n->nin, o + 2, r), .ids = on(in, n->nin, o + 3, r)};
+    all[r] = (gradients){.o = on(in, n->nin, o, r),
+                         .lse = on(in, n->nin, o + 1, r),
+                         .dout = on(in, n->nin, o + 2, r),
+                         .ids = on(in, n->nin, o + 3, r)};
     status = own_back(&g, r, &all[r]);
   }
   for (int t = 1; t < g.members && !status; t++) {

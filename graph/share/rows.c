@@ -20,7 +20,7 @@ typedef struct pass {
   sli_dispatching dispatching;
   bool ring, zigzag;
   bool *chunked; /* [nnodes] */
-  sl_sbp *lies; /* [ntensors] layout in which readers get the tensors made so far */
+  sl_sbp *lies;  /* [ntensors] layout in which readers get the tensors made so far */
 } pass;
 
 /* Returns the dim along which a source is split; -1: none. */
@@ -47,13 +47,17 @@ static sl_status split_source(const pass *p, const sli_node *n, sl_signature *ou
       out->out[SLI_MIN(o, SL_SIGNATURE_ARGS - 1)] = (sl_sbp){SL_SPLIT, dim};
       continue;
     }
-    return sli_graph_fail_at(p->g, n->at, SL_E_USAGE, "the data of %s cannot be shared out over %d "
-                             "devices: its output %d, %s, has %s", n->name, p->parts, o,
-                             sli_type_text(text, type), there ? axis->words.few : axis->words.none);
+    return sli_graph_fail_at(p->g, n->at, SL_E_USAGE,
+                             "the data of %s cannot be shared out over %d "
+                             "devices: its output %d, %s, has %s",
+                             n->name, p->parts, o, sli_type_text(text, type),
+                             there ? axis->words.few : axis->words.none);
   }
   if (n->nout && dim >= 0) return SL_OK;
-  return sli_graph_fail_at(p->g, n->at, SL_E_USAGE, "the data of %s cannot be shared out over %d "
-                           "devices: it is not %s", n->name, p->parts, axis->words.split);
+  return sli_graph_fail_at(p->g, n->at, SL_E_USAGE,
+                           "the data of %s cannot be shared out over %d "
+                           "devices: it is not %s",
+                           n->name, p->parts, axis->words.split);
 }
 
 static const char *lies_in_words(sli_arena *arena, sl_sbp lies) {
@@ -138,9 +142,11 @@ static bool mixes_positions(const pass *p, const sli_node *n) {
 static sl_status refuse_heads(const pass *p, const sli_node *n) {
   int queries = n->attrs.heads, keys = n->attrs.kv_heads ? n->attrs.kv_heads : queries;
   bool few = queries < p->size;
-  return sli_graph_fail_at(p->g, n->at, SL_E_USAGE, "op %s (%s) cannot be shared out by heads over %d "
-                           "devices of a sequence: it has %d %s heads", n->name, n->op->name,
-                           p->size, few ? queries : keys, few ? "query" : "key/value");
+  return sli_graph_fail_at(p->g, n->at, SL_E_USAGE,
+                           "op %s (%s) cannot be shared out by heads over %d "
+                           "devices of a sequence: it has %d %s heads",
+                           n->name, n->op->name, p->size, few ? queries : keys,
+                           few ? "query" : "key/value");
 }
 
 static bool has_heads(const sli_node *n) {
@@ -176,7 +182,8 @@ static sl_status rows_choose(const pass *p, const sli_node *n, sl_signature *out
   if (n->op == &sl_op_source && !n->whole) return split_source(p, n, out);
   if (goes_around(p, n, out)) return SL_OK;
   int count = sli_signatures(p->dims, n, p->axis, p->size, all);
-  if (p->dispatching.routers && sli_choose_dispatched(&p->dispatching, n, all, count, out)) return SL_OK;
+  if (p->dispatching.routers && sli_choose_dispatched(&p->dispatching, n, all, count, out))
+    return SL_OK;
   for (int i = 0; i < 2 * count; i++) { /* in the present layouts, if there is such a way */
     const sl_signature *s = &all[i % count];
     if (!fits(p, n, s, i >= count) || !are_even(p, n, s)) continue;
@@ -192,12 +199,15 @@ static sl_status rows_choose(const pass *p, const sli_node *n, sl_signature *out
   const sl_tensor *sum = summand(p, n);
   if (mixes_positions(p, n) && has_heads(n)) return refuse_heads(p, n);
   if (sum)
-    return sli_graph_fail_at(p->g, n->at, SL_E_UNSUPPORTED, "op %s (%s) reads %s, of which each of %d "
+    return sli_graph_fail_at(p->g, n->at, SL_E_UNSUPPORTED,
+                             "op %s (%s) reads %s, of which each of %d "
                              "%s-parallel devices has a summand: only what is linear can read that",
                              n->name, n->op->name, sum->name, p->size, axis);
-  return sli_graph_fail_at(p->g, n->at, SL_E_UNSUPPORTED, "op %s (%s) has no form for %d "
+  return sli_graph_fail_at(p->g, n->at, SL_E_UNSUPPORTED,
+                           "op %s (%s) has no form for %d "
                            "%s-parallel devices that have %s: set .pieces or .signatures in its "
-                           "sl_op", n->name, n->op->name, p->size, axis, rows_describe(p, n));
+                           "sl_op",
+                           n->name, n->op->name, p->size, axis, rows_describe(p, n));
 }
 
 /* Returns the layout in which readers get an output. Outputs of exchanged inputs go back to the
@@ -207,8 +217,8 @@ static sl_sbp as_read(const pass *p, const sli_node *n, const sl_signature *s, i
   if (!mixes_positions(p, n) || made.kind == SL_PARTIAL) return made;
   sl_sbp lies = p->lies[n->in[0]->id];
   const sl_type *in = &n->in_type[0], *out = &n->out_type[o];
-  bool exchanged = !sli_sbp_equal(lies, sli_signature_in(s, 0)), has_positions =
-      out->ndim == in->ndim && out->dim[lies.dim] == in->dim[lies.dim];
+  bool exchanged = !sli_sbp_equal(lies, sli_signature_in(s, 0)),
+       has_positions = out->ndim == in->ndim && out->dim[lies.dim] == in->dim[lies.dim];
   return exchanged && has_positions ? lies : made;
 }
 
@@ -218,7 +228,8 @@ static sl_status check_loss(const pass *p) {
   if (!loss || p->lies[loss->id].kind == SL_PARTIAL) return SL_OK;
   return sli_graph_fail_at(p->g, loss->at, SL_E_UNSUPPORTED,
                            "the loss %s does not depend on %s of data: there is nothing to "
-                           "share out over %d devices", loss->name, sli_axes[p->axis].words.rows, p->size);
+                           "share out over %d devices",
+                           loss->name, sli_axes[p->axis].words.rows, p->size);
 }
 
 sl_status sli_choose_rows(sl_graph *g, const sli_dim *dims, const sli_grid *grid, int axis,
@@ -232,7 +243,8 @@ sl_status sli_choose_rows(sl_graph *g, const sli_dim *dims, const sli_grid *grid
                        .params = sli_calloc((size_t)g->nparams, sizeof *choice.params)};
   p.lies = sli_calloc((size_t)g->ntensors, sizeof *p.lies);
   p.chunked = choice.chunked = sli_calloc((size_t)g->nnodes, sizeof *choice.chunked);
-  if (axis == SLI_AXIS_EXPERT) choice.routers = sli_calloc((size_t)g->ntensors, sizeof *choice.routers);
+  if (axis == SLI_AXIS_EXPERT)
+    choice.routers = sli_calloc((size_t)g->ntensors, sizeof *choice.routers);
   p.dispatching = (sli_dispatching){p.lies, choice.routers, sli_choice_size(grid, axis)};
   bool there = p.size > 1 || choice.routers;
   for (int i = 0; i < g->nnodes && !status && there; i++) {

@@ -16,7 +16,7 @@ typedef struct runner_up {
   uint32_t *allowed;   /* [nodes] */
   int *way, *best_way; /* [nodes] */
   double best;
-  int first, last;     /* nodes of the map that the best choice shards differently */
+  int first, last; /* nodes of the map that the best choice shards differently */
 } runner_up;
 
 /* Compares places: "h.3/linear.2" and "h.11/linear.2" are the same. */
@@ -98,8 +98,7 @@ static char *runner_up_describe(const runner_up *r, double chosen_seconds) {
 /* Finds the way that each node has in a choice. */
 static void ways_of(const sli_ways *w, const sli_choice *choice, int *way) {
   for (int k = 0; k < w->count; k++)
-    while (memcmp(&w->of[k][way[k]].signature, &choice->of[w->nodes[k]->id],
-                  sizeof(sl_signature)))
+    while (memcmp(&w->of[k][way[k]].signature, &choice->of[w->nodes[k]->id], sizeof(sl_signature)))
       way[k]++;
 }
 

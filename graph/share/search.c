@@ -33,12 +33,12 @@ static const int64_t most_places = 1 << 24;
 typedef struct states {
   int count;
   size_t seen_capacity, weight_capacity, from_capacity;
-  sli_seen *seen;  /* [count][width] */
+  sli_seen *seen; /* [count][width] */
   double *weight;
   struct origin {
-    int from;      /* index among the states before */
+    int from; /* index among the states before */
     uint8_t way;
-  } *from;
+  } * from;
 } states;
 
 /* Nodes of a block, and the states before it, with weights relative to `base`. */
@@ -46,13 +46,13 @@ typedef struct span {
   int begin, end, count;
   sli_seen *seen;
   double *weight, base;
-  bool computed;          /* owns its layers */
+  bool computed; /* owns its layers */
 } span;
 
 /* Priced read of a node's input. */
 typedef struct priced {
-  uint64_t reading;       /* index of the input, and the wanted layout */
-  sli_seen seen, left;    /* layouts before and after */
+  uint64_t reading;    /* index of the input, and the wanted layout */
+  sli_seen seen, left; /* layouts before and after */
   double weight;
 } priced;
 
@@ -61,17 +61,17 @@ typedef struct search {
   const uint32_t *allowed;
   double limit;
   sli_frontier frontier;
-  int most_states;        /* states kept after a node */
+  int most_states; /* states kept after a node */
   states before, after;
   size_t table_size;
-  int *table;             /* states after, by contents: 1 + index, 0: free */
+  int *table; /* states after, by contents: 1 + index, 0: free */
   size_t nprices, price_capacity, price_table_size;
   priced *prices;         /* [nprices] for the current node */
   int *price_table;       /* prices, by read and layouts before: 1 + index, 0: free */
   struct origin **layers; /* [nodes] origins of the states kept after each */
   int nspans;
   span *spans;
-  double base;            /* base of the states' weights */
+  double base; /* base of the states' weights */
 } search;
 
 /* ---- states -------------------------------------------------------------------------------- */
@@ -140,8 +140,8 @@ static void offer(search *s, const sli_seen *seen, double weight, struct origin 
 
 static double begin_param(const search *s, const sl_tensor *t, sli_reading r, sli_seen *seen) {
   const sli_ways *w = s->ways;
-  sl_sbp lies = w->fixed[t->param_index] ? w->params[t->param_index]
-                                         : sli_code_sbp(sli_param_lies(r.want));
+  sl_sbp lies =
+      w->fixed[t->param_index] ? w->params[t->param_index] : sli_code_sbp(sli_param_lies(r.want));
   *seen = (sli_seen){.lies = (uint16_t)sli_sbp_code(lies)};
   return sli_cost_weight(&w->costs, sli_cost_update(&w->costs, t, lies));
 }
@@ -164,9 +164,11 @@ static void rehash_prices(search *s, size_t size) {
 }
 
 /* Returns the weight of one more read of an input; notes it in *seen. */
-static double price_reading(search *s, int input, const sl_tensor *t, sli_reading r, sli_seen *seen) {
+static double price_reading(search *s, int input, const sl_tensor *t, sli_reading r,
+                            sli_seen *seen) {
   const sli_costs *c = &s->ways->costs;
-  uint64_t reading = (uint64_t)input << 24 | (uint64_t)r.want << 16 | (uint64_t)r.gradient << 8 | r.again;
+  uint64_t reading =
+      (uint64_t)input << 24 | (uint64_t)r.want << 16 | (uint64_t)r.gradient << 8 | r.again;
   size_t mask = s->price_table_size - 1, at = price_hash(reading, *seen) & mask;
   for (; s->price_table[at]; at = (at + 1) & mask) {
     const priced *p = &s->prices[s->price_table[at] - 1];
@@ -219,7 +221,7 @@ static void leave_frontier(const search *s, int k, const sli_way *way, sli_seen 
       seen[p->place[n->out[o]->id]] =
           (sli_seen){.lies = (uint16_t)sli_sbp_code(sli_signature_out(&way->signature, o))};
   for (int at = 0; at < p->width; at++) {
-    uint16_t wants = p->wants[k * p->width + at] & (uint16_t)~(1 << seen[at].lies);
+    uint16_t wants = p->wants[k * p->width + at] & (uint16_t) ~(1 << seen[at].lies);
     seen[at].forward &= wants;
     seen[at].backward &= wants;
   }
@@ -249,8 +251,8 @@ static double most_weight(const search *s, int k) {
   for (int i = 0; i < s->after.count; i++) {
     double weight = s->after.weight[i];
     for (int at = 0; at < p->width; at++)
-      weight += p->boxing[(k * p->width + at) * SLI_SBP_CODES +
-                          s->after.seen[i * p->width + at].lies];
+      weight +=
+          p->boxing[(k * p->width + at) * SLI_SBP_CODES + s->after.seen[i * p->width + at].lies];
     most = SLI_MIN(most, weight);
   }
   return most;
@@ -330,7 +332,8 @@ static bool same_nodes(const search *s, int a, int b) {
   size_t width = (size_t)s->frontier.width;
   if (n->op != m->op || n->nin != m->nin || n->nout != m->nout) return false;
   const uint16_t *wants = s->frontier.wants;
-  if (memcmp(&wants[(size_t)a * width], &wants[(size_t)b * width], width * sizeof *wants)) return false;
+  if (memcmp(&wants[(size_t)a * width], &wants[(size_t)b * width], width * sizeof *wants))
+    return false;
   for (int o = 0; o < n->nout; o++)
     if (share_search_place_of(s, n->out[o]) != share_search_place_of(s, m->out[o])) return false;
   return same_inputs(s, a, b) && same_ways(s, a, b);

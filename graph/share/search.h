@@ -26,8 +26,8 @@ typedef struct sli_dispatching {
 
 /* Picks, from a node's ways all[count], the one that runs at the experts, if there is one. Notes
  * the call that says where its rows are. */
-bool sli_choose_dispatched(const sli_dispatching *r, const sli_node *node, const sl_signature *all, int count,
-                       sl_signature *out);
+bool sli_choose_dispatched(const sli_dispatching *r, const sli_node *node, const sl_signature *all,
+                           int count, sl_signature *out);
 /* Refuses an axis of experts that the model has no use for, or not enough experts for. */
 sl_status sli_check_dispatched(sl_graph *g, const sli_dispatching *r);
 
@@ -39,12 +39,12 @@ typedef struct sli_costs {
   const sli_dim *dims;
   const sli_grid *grid;
   int axis, size;
-  int share;      /* number of devices that share the rows of data along the other axis */
+  int share;           /* number of devices that share the rows of data along the other axis */
   const bool *chunked; /* [nnodes] ring attention, chunk by chunk; NULL: none */
-  bool *has_rows; /* [ntensors] tensor has rows of data */
+  bool *has_rows;      /* [ntensors] tensor has rows of data */
   const sli_choice *sequence; /* how sequences are sharded along another axis; NULL: they are not */
   const sli_choice *experts;  /* the same for experts */
-  bool rows_last; /* break ties by keeping rows whole: the data axis shards them */
+  bool rows_last;             /* break ties by keeping rows whole: the data axis shards them */
 } sli_costs;
 
 void sli_costs_init(sli_costs *c, const sl_graph *g, const sli_dim *dims, const sli_grid *grid,
@@ -88,8 +88,7 @@ static inline int sli_sbp_code(sl_sbp a) {
 }
 static inline sl_sbp sli_code_sbp(int code) {
   if (code == SLI_SBP_DISPATCHED) return (sl_sbp){SL_DISPATCHED, 0};
-  return code >= 2 ? (sl_sbp){SL_SPLIT, code - 2}
-                   : (sl_sbp){code ? SL_PARTIAL : SL_BROADCAST, 0};
+  return code >= 2 ? (sl_sbp){SL_SPLIT, code - 2} : (sl_sbp){code ? SL_PARTIAL : SL_BROADCAST, 0};
 }
 
 /* Layout in which a node wants one of its inputs, and in which the gradient comes back. */

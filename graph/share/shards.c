@@ -127,8 +127,7 @@ void sli_expand_params(sli_expansion *x) {
 bool sli_is_shared_at_once(const sli_expansion *x, const sl_tensor *grad, sli_layout lies) {
   bool summands = false;
   sli_along rows = sli_share_row(x, grad, SLI_AXIS_DATA);
-  for (int a = 0; a < SLI_AXES; a++)
-    summands |= rows >> a & 1 && lies.axis[a].kind == SL_PARTIAL;
+  for (int a = 0; a < SLI_AXES; a++) summands |= rows >> a & 1 && lies.axis[a].kind == SL_PARTIAL;
   return x->shared[grad->id] && summands;
 }
 
@@ -163,8 +162,8 @@ sl_status sli_expand_gradients(sli_expansion *x) {
   for (int i = 0; i < x->nlogical; i++) {
     const sli_node *n = x->logical[i];
     for (int o = 0, use; o < n->nout; o++) {
-      const sl_tensor *logical = n->out[o] && sli_bit(n->accumulate_span, o)
-                                     ? owner_of(x, n->out[o], &use) : NULL;
+      const sl_tensor *logical =
+          n->out[o] && sli_bit(n->accumulate_span, o) ? owner_of(x, n->out[o], &use) : NULL;
       if (!logical) continue;
       sl_status status = box_gradient(x, logical, n->out[o], on);
       if (status) return status;
@@ -184,13 +183,15 @@ static void expand_mean(sli_expansion *x, sli_mean *mean, const double *share) {
   mean->nparts = 0;
   for (int r = 0; r < x->ranks; r++)
     if (!is_replica(x, a->lies, r))
-      mean->parts[mean->nparts++] = (struct sli_mean_part){a->on[r], share ? &share[r * x->nvariants] : NULL};
+      mean->parts[mean->nparts++] =
+          (struct sli_mean_part){a->on[r], share ? &share[r * x->nvariants] : NULL};
   mean->tensor = a->on[0];
 }
 
 static void expand_outputs(const sli_expansion *x) {
   sl_graph *g = x->g;
-  for (int i = 0; i < g->noutputs; i++) g->outputs[i].tensor = x->arrays[g->outputs[i].tensor->id]->on[0];
+  for (int i = 0; i < g->noutputs; i++)
+    g->outputs[i].tensor = x->arrays[g->outputs[i].tensor->id]->on[0];
   g->batch = x->arrays[g->batch->id]->on[0];
 }
 

@@ -47,8 +47,8 @@ typedef struct sli_axis {
   const char *name, *option;
   bool rows; /* devices along it have different data and the same of everything else: each has a
                 summand of a parameter's gradient */
-  int of;             /* axis that it is a factor of: the factors share one choice, and a split
-                         along one is a split along all, except for calls that run at the experts */
+  int of;    /* axis that it is a factor of: the factors share one choice, and a split
+                along one is a split along all, except for calls that run at the experts */
   int at_experts;     /* axis whose choice applies to those calls */
   int at;             /* index in sl_device.at of a device's place along it */
   sl_traffic traffic; /* category that its traffic is counted as */
@@ -77,11 +77,11 @@ extern const sli_along sli_along_data;
 
 /* Expected number of rows for each expert (loads.c). */
 typedef struct sli_loads {
-  const char *text;      /* as given: a file's name */
-  double zipf;           /* without rows: expert e has a share of 1/(e+1)^zipf */
+  const char *text; /* as given: a file's name */
+  double zipf;      /* without rows: expert e has a share of 1/(e+1)^zipf */
   int count;
-  int64_t *rows;         /* [count] per microbatch; NULL: not given */
-  int lines, width;      /* lines of the file, and numbers in each; 0: lines differ in length */
+  int64_t *rows;    /* [count] per microbatch; NULL: not given */
+  int lines, width; /* lines of the file, and numbers in each; 0: lines differ in length */
 } sli_loads;
 /* Reads the loads into the arena. NULL: all experts have equally many rows. */
 sl_status sli_loads_read(const char *text, sli_arena *arena, const sli_loads **out);
@@ -98,18 +98,18 @@ int64_t sli_loads_before(const sli_loads *loads, const sli_layer *layer, int64_t
 typedef struct sli_grid {
   int size[SLI_AXES]; /* 0, 1: not sharded along this axis */
   sli_axis_link link[SLI_AXES];
-  bool apart[SLI_AXES]; /* devices along it do not address each other's memory */
+  bool apart[SLI_AXES];        /* devices along it do not address each other's memory */
   const sl_hardware *hardware; /* hardware of a device; NULL: one core */
   bool ring, zigzag; /* along the sequence: ring attention, chunk by chunk; zigzag: each device
                         has two runs of positions, so that all do the same work; see ring.c */
-  bool folded;        /* the experts' grid spans all D T devices: tensor-axis devices shard the
-                         tokens along dim `tokens`, rows or positions */
+  bool folded;       /* the experts' grid spans all D T devices: tensor-axis devices shard the
+                        tokens along dim `tokens`, rows or positions */
   int tokens;
-  double expert_rows; /* capacity factor of experts: room for so many times an even share of
-                         rows; 0: room for all */
+  double expert_rows;     /* capacity factor of experts: room for so many times an even share of
+                             rows; 0: room for all */
   const sli_loads *loads; /* on devices without values: rows that come to each expert; NULL:
                              equally many */
-  bool alike; /* only rank 0 exists, and stands for all; see expand.c */
+  bool alike;             /* only rank 0 exists, and stands for all; see expand.c */
 } sli_grid;
 
 int sli_grid_size(const sli_grid *grid, sli_along along);
@@ -142,11 +142,11 @@ int sli_choice_size(const sli_grid *grid, int axis);
  * segments (queries, keys, values) is sharded segment by segment. Member m of R has units [mU/R,
  * (m+1)U/R) of each segment. */
 typedef struct sli_dim {
-  int nsegments;                    /* 1 unless an op says otherwise */
-  int64_t segment[SL_PART_RANGES];  /* their lengths, which add up to the dim's */
-  int64_t units;                    /* U, which divides each segment; R is at most U */
-  bool cut;                         /* cut into pieces: only axes of rows shard it, piece by
-                                       piece */
+  int nsegments;                   /* 1 unless an op says otherwise */
+  int64_t segment[SL_PART_RANGES]; /* their lengths, which add up to the dim's */
+  int64_t units;                   /* U, which divides each segment; R is at most U */
+  bool cut;                        /* cut into pieces: only axes of rows shard it, piece by
+                                      piece */
 } sli_dim;
 
 /* Finds the dims of every tensor: [ntensors][SL_MAX_DIMS]. Attention defines the units of its
@@ -198,16 +198,16 @@ double sli_boxing_bytes(sl_sbp a, sl_sbp b, int size, double bytes);
 /* Choice for one axis: a signature for each forward node (by id; unset for other nodes), and
  * each parameter's layout after its update. */
 typedef struct sli_choice {
-  sl_signature *of;      /* [nnodes] */
-  sl_sbp *params;        /* [nparams] */
-  bool *chunked;         /* [nnodes] attention that runs chunk by chunk (ring attention); NULL:
-                            none */
+  sl_signature *of;         /* [nnodes] */
+  sl_sbp *params;           /* [nparams] */
+  bool *chunked;            /* [nnodes] attention that runs chunk by chunk (ring attention); NULL:
+                               none */
   const sli_node **routers; /* [ntensors] call that says where dispatched (routed) rows go; NULL:
                                none are */
-  double seconds;        /* of a microbatch, forward and backward, by the cost model */
+  double seconds;           /* of a microbatch, forward and backward, by the cost model */
   double compute_seconds, boxing_seconds, boxing_bytes; /* its parts, for one device */
-  char *runner_up;       /* text: the cheapest choice that shards something else differently, and
-                            its cost; NULL: none, or not searched for */
+  char *runner_up; /* text: the cheapest choice that shards something else differently, and
+                      its cost; NULL: none, or not searched for */
 } sli_choice;
 void sli_choice_free(sli_choice *choice);
 
@@ -259,7 +259,8 @@ int64_t sli_router_experts(const sli_node *router);
 bool sli_is_at_experts(const sli_choice *experts, const sli_node *forward);
 /* Chooses the dim of tokens that tensor-axis devices shard, where the experts' grid spans all
  * devices. */
-sl_status sli_choose_tokens(sl_graph *g, const sli_dim *dims, const sli_choice *experts, sli_grid *grid);
+sl_status sli_choose_tokens(sl_graph *g, const sli_dim *dims, const sli_choice *experts,
+                            sli_grid *grid);
 
 /* Regroups sums so that gradients that come back at the experts are added there first. */
 void sli_regroup_sums(sl_graph *g, const sli_choice *experts);

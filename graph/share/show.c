@@ -23,8 +23,11 @@ char *sli_seconds_format(char out[SLI_SECONDS_TEXT], double seconds) {
   static const char *const units[] = {"s", "ms", "us", "ns"};
   int u = 0;
   while (u < 3 && seconds < 1 && seconds > 0) seconds *= 1000, u++;
-  snprintf(out, SLI_SECONDS_TEXT, "%.*f %s", seconds < 10 ? 2 : seconds < 100 ? 1 : 0, seconds,
-           units[u]);
+  snprintf(out, SLI_SECONDS_TEXT, "%.*f %s",
+           seconds < 10    ? 2
+           : seconds < 100 ? 1
+                           : 0,
+           seconds, units[u]);
   return out;
 }
 
@@ -45,7 +48,8 @@ static const char *short_name(const sli_node *n) {
 /* True if the node has a row in the table; along the stages, most nodes concern only their own
  * stage. */
 static bool is_row(const table *t, const sli_node *n) {
-  return sli_is_shared(n) && !(t->axis == SLI_AXIS_STAGES && sli_is_repeated(&t->choice->of[n->id]));
+  return sli_is_shared(n) &&
+         !(t->axis == SLI_AXIS_STAGES && sli_is_repeated(&t->choice->of[n->id]));
 }
 
 /* Returns the first forward node or source in the block, at i or later; -1: none. */
@@ -95,9 +99,9 @@ static void print_row(const table *t, int i, const char *block) {
 static int print_blocks(const table *t, int from) {
   int to = from + 1;
   while (to < t->g->nblocks && same_blocks(t, from, to)) to++;
-  char *name = to - from > 1 ? sli_format("%s .. %s", t->g->blocks[from].name,
-                                          t->g->blocks[to - 1].name)
-                             : sli_strdup(t->g->blocks[from].name);
+  char *name = to - from > 1
+                   ? sli_format("%s .. %s", t->g->blocks[from].name, t->g->blocks[to - 1].name)
+                   : sli_strdup(t->g->blocks[from].name);
   const char *label = name;
   for (int i = next_in_block(t, 0, from); i >= 0; i = next_in_block(t, i + 1, from)) {
     print_row(t, i, label);
@@ -145,6 +149,7 @@ void sli_choice_print(const sl_graph *g, const sli_grid *grid, const sli_choice 
   sli_dim *dims;
   if (sli_dims_find(g, &dims)) return;
   for (int i = 0; i < SLI_AXES; i++)
-    if (choice[sli_nesting[i]].of) print_axis(g, dims, grid, sli_nesting[i], &choice[sli_nesting[i]], out);
+    if (choice[sli_nesting[i]].of)
+      print_axis(g, dims, grid, sli_nesting[i], &choice[sli_nesting[i]], out);
   free(dims);
 }

@@ -83,11 +83,11 @@ static bool split_source(const sli_node *n, int dim, sl_signature *out) {
 static bool promised(const sli_node *n, int dim, sl_signature *out) {
   if (n->op == &sl_op_source) return split_source(n, dim, out);
   switch (n->op->pieces) {
-    case SL_PIECES_ELEMENTS: return split_elements(n, dim, out);
-    case SL_PIECES_ROWS:
-    case SL_PIECES_MEAN:
-    case SL_PIECES_SUM: return split_rows(n, dim, out);
-    default: return false; /* ways declared by the op, if any */
+  case SL_PIECES_ELEMENTS: return split_elements(n, dim, out);
+  case SL_PIECES_ROWS:
+  case SL_PIECES_MEAN:
+  case SL_PIECES_SUM: return split_rows(n, dim, out);
+  default: return false; /* ways declared by the op, if any */
   }
 }
 
@@ -100,15 +100,16 @@ static bool same_layouts(const sl_signature *a, const sl_signature *b) {
 }
 
 static bool in_range(sl_sbp sbp, int count, int i, const sl_type *types) {
-  return (sbp.kind != SL_SPLIT && sbp.kind != SL_DISPATCHED) || (i < count && sbp.dim >= 0 && sbp.dim < types[i].ndim);
+  return (sbp.kind != SL_SPLIT && sbp.kind != SL_DISPATCHED) ||
+         (i < count && sbp.dim >= 0 && sbp.dim < types[i].ndim);
 }
 
 static void check_own(const sli_node *n, const sl_signature *s) {
   for (int i = 0; i < SL_SIGNATURE_ARGS; i++)
-    SLI_CHECK(in_range(s->in[i], n->nin, i, n->in_type) &&
-                  in_range(s->out[i], n->nout, i, n->out_type),
-              "op %s (%s): a signature of its row splits argument %d along a dim that is not there",
-              n->name, n->op->name, i);
+    SLI_CHECK(
+        in_range(s->in[i], n->nin, i, n->in_type) && in_range(s->out[i], n->nout, i, n->out_type),
+        "op %s (%s): a signature of its row splits argument %d along a dim that is not there",
+        n->name, n->op->name, i);
 }
 
 /* Adds a signature; one with the same layouts replaces the earlier, for it may say more. */
@@ -179,7 +180,11 @@ int sli_signatures(const sli_dim *dims, const sli_node *node, int axis, int size
 
 const char *sli_sbp_format(char out[SLI_SBP_TEXT], sl_sbp a) {
   if (a.kind == SL_SPLIT) snprintf(out, SLI_SBP_TEXT, "S%d", a.dim & 7);
-  else snprintf(out, SLI_SBP_TEXT, "%s", a.kind == SL_PARTIAL ? "P" : a.kind == SL_DISPATCHED ? "R" : "B");
+  else
+    snprintf(out, SLI_SBP_TEXT, "%s",
+             a.kind == SL_PARTIAL      ? "P"
+             : a.kind == SL_DISPATCHED ? "R"
+                                       : "B");
   return out;
 }
 

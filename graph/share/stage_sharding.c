@@ -81,7 +81,8 @@ static sl_status refuse(const pass *p, const sli_node *n, const char *why) {
 
 /* Finds the table: the weight of the linear map that makes the loss's logits. */
 static sl_status find_table(pass *p, const sli_node **classifier) {
-  const sli_node *n = p->loss = sli_loss_of_logits(p->g), *made = n->nin ? n->in[0]->producer : NULL;
+  const sli_node *n = p->loss = sli_loss_of_logits(p->g),
+                 *made = n->nin ? n->in[0]->producer : NULL;
   const sl_type *logits = &n->in_type[0];
   sl_signature *way = &p->choice->of[n->id];
   if (!find_way(p, n, 0, along(logits->ndim - 1), way) || !way->local)
@@ -109,7 +110,8 @@ static void find_embeddings(pass *p, int64_t words) {
 /* Returns the input that each stage has its own of and only it can read; -1: none. */
 static int reads_own(const sli_node *n) {
   for (int i = 0; i < n->nin; i++)
-    if (n->in[i] && n->in[i]->producer && sli_bit(n->in[i]->producer->op->own, n->in[i]->output)) return i;
+    if (n->in[i] && n->in[i]->producer && sli_bit(n->in[i]->producer->op->own, n->in[i]->output))
+      return i;
   return -1;
 }
 

@@ -43,12 +43,15 @@ static sl_status tensor_refuse(const sli_tensor_search *s) {
   int last = s->ngiven - 1;
   while (last >= 0 && !is_in_the_way(s, last)) last--;
   if (last < 0)
-    return sl_fail(SL_E_UNSUPPORTED, "no way is found to share out the tensors with all layouts given: what is each "
+    return sl_fail(SL_E_UNSUPPORTED,
+                   "no way is found to share out the tensors with all layouts given: what is each "
                    "device's own must be read as it is made");
   char sbp[SLI_SBP_TEXT];
-  return sl_fail(SL_E_USAGE, "%s cannot lie as %s along the tensor axis beside the other layouts: what is each device's "
-                 "own must be read as it is made", s->given[last].name,
-                 sli_sbp_format(sbp, s->given[last].sbp));
+  return sl_fail(
+      SL_E_USAGE,
+      "%s cannot lie as %s along the tensor axis beside the other layouts: what is each device's "
+      "own must be read as it is made",
+      s->given[last].name, sli_sbp_format(sbp, s->given[last].sbp));
 }
 
 sl_status sli_choose_tensor(const sli_tensor_search *s, sli_choice *out) {

@@ -75,9 +75,11 @@ static sl_status impossible(const sli_ways *w, const sl_given_sbp *given, const 
   if (given->sbp.kind == SL_SPLIT) {
     int64_t units = w->costs.dims[t->id * SL_MAX_DIMS + given->sbp.dim].units;
     if (units < size)
-      return sl_fail(SL_E_USAGE, "%s %s %s cannot lie as %s on %d devices: its dim %d is of %lld "
-                     "unit%s", what, given->name, type, sbp, size, given->sbp.dim,
-                     (long long)units, units == 1 ? "" : "s");
+      return sl_fail(SL_E_USAGE,
+                     "%s %s %s cannot lie as %s on %d devices: its dim %d is of %lld "
+                     "unit%s",
+                     what, given->name, type, sbp, size, given->sbp.dim, (long long)units,
+                     units == 1 ? "" : "s");
   }
   return sl_fail(SL_E_USAGE, "%s %s %s cannot lie as %s on %d devices: %s", what, given->name, type,
                  sbp, size, why);
@@ -101,8 +103,10 @@ static sl_status give_node(sli_ways *w, const sl_given_sbp *given, int i) {
   const sl_tensor *t = w->nodes[i]->out[0];
   if (!kept) {
     const sl_tensor unread = {.type = w->nodes[i]->out_type[0]};
-    return impossible(w, given, sli_arena_format(&((sl_graph *)w->costs.g)->arena, "op %s",
-                                                 w->nodes[i]->op->name), t ? t : &unread);
+    return impossible(
+        w, given,
+        sli_arena_format(&((sl_graph *)w->costs.g)->arena, "op %s", w->nodes[i]->op->name),
+        t ? t : &unread);
   }
   w->nways[i] = kept;
   return SL_OK;
@@ -158,8 +162,10 @@ static bool leaves_routes(const sli_costs *c, const sli_node *n, const sl_signat
   if (!c->experts) return true;
   const sl_signature *other = &c->experts->of[n->id];
   if (sli_signature_out(other, 0).kind != SL_DISPATCHED) return true;
-  for (int i = 0; i < n->nin; i++) leaves &= leaves_experts(sli_signature_in(s, i), sli_signature_in(other, i));
-  for (int o = 0; o < n->nout; o++) leaves &= leaves_experts(sli_signature_out(s, o), sli_signature_out(other, o));
+  for (int i = 0; i < n->nin; i++)
+    leaves &= leaves_experts(sli_signature_in(s, i), sli_signature_in(other, i));
+  for (int o = 0; o < n->nout; o++)
+    leaves &= leaves_experts(sli_signature_out(s, o), sli_signature_out(other, o));
   return leaves;
 }
 
@@ -206,7 +212,8 @@ static bool makes_summands(const sli_node *n, const sl_signature *s) {
 }
 
 static bool has_much(const sli_node *n) {
-  return n->op == &sl_op_embedding || n->op == &sl_op_linear || n->op == &sl_op_attention || n->op == &sl_op_attention_packed;
+  return n->op == &sl_op_embedding || n->op == &sl_op_linear || n->op == &sl_op_attention ||
+         n->op == &sl_op_attention_packed;
 }
 
 /* True if each number is made on one device with the same bits as on a single device. For rows
@@ -224,7 +231,7 @@ static void leave_served(const sli_node *n, sl_signature *all, int *count) {
     if (serves(n, &all[s])) all[kept++] = all[s];
   *count = kept;
   if (!has_much(n) || kept < 2) return;
-  memmove(all, all + 1, (size_t)--*count * sizeof *all);
+  memmove(all, all + 1, (size_t)-- * count * sizeof *all);
 }
 
 static void find_ways(sli_ways *w, int i, bool free_sources) {
@@ -273,7 +280,8 @@ sl_status sli_ways_init(sli_ways *w, const sli_tensor_search *search) {
   w->costs.rows_last = !search->free_sources;
   if (search->rows && search->grid->size[SLI_AXIS_SEQUENCE] > 1)
     w->costs.sequence = &search->rows[SLI_AXIS_SEQUENCE];
-  if (search->rows && search->rows[SLI_AXIS_EXPERT].routers) w->costs.experts = &search->rows[SLI_AXIS_EXPERT];
+  if (search->rows && search->rows[SLI_AXIS_EXPERT].routers)
+    w->costs.experts = &search->rows[SLI_AXIS_EXPERT];
   size_t n = (size_t)g->nnodes + 1;
   w->nodes = sli_calloc(n, sizeof *w->nodes);
   w->nways = sli_calloc(n, sizeof *w->nways);

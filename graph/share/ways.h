@@ -18,13 +18,13 @@ static inline sli_reading sli_way_in(const sli_way *way, int i) {
 
 typedef struct sli_ways {
   sli_costs costs;
-  int count;              /* number of nodes with signatures, in order */
+  int count; /* number of nodes with signatures, in order */
   const sli_node **nodes;
-  int *nways;             /* [count] */
+  int *nways;                   /* [count] */
   sli_way (*of)[SL_SIGNATURES]; /* [count] */
-  int *reads;             /* [ntensors] number of reads by those nodes */
-  bool *fixed;            /* [nparams] layout set by the user ... */
-  sl_sbp *params;         /* [nparams] ... to this one */
+  int *reads;                   /* [ntensors] number of reads by those nodes */
+  bool *fixed;                  /* [nparams] layout set by the user ... */
+  sl_sbp *params;               /* [nparams] ... to this one */
 } sli_ways;
 
 /* An error names a user's layout that is impossible. */

@@ -24,7 +24,8 @@ static sl_status read_matrix(const sl_lowered *lowered, sl_runtime *rt, const sl
   *out = sli_calloc(1, sl_type_bytes(&params[i].type));
   sl_status status = sl_param_get(lowered, rt, i, *out, &all);
   if (!status && !all)
-    status = sl_fail(SL_E_UNSUPPORTED, "cannot merge the adapter of %s: several processes have parts "
+    status = sl_fail(SL_E_UNSUPPORTED,
+                     "cannot merge the adapter of %s: several processes have parts "
                      "of it; save the adapter (--save-adapter), and merge it in one process",
                      adapter->module);
   return status;

@@ -4,8 +4,8 @@
  * The plan's store actors write checkpoints on threads of their own while training goes on. The
  * last one, after the last step or the step that a stop lets finish, is written between runs.
  * Both use the same writer for the same tensors (store.c). A run resumes only if everything that
- * decides its results is unchanged: the fingerprint recorded in the checkpoint are compared first. The
- * number of stages, and all else that only moves work, may change. */
+ * decides its results is unchanged: the fingerprint recorded in the checkpoint are compared first.
+ * The number of stages, and all else that only moves work, may change. */
 #include <cjson/cJSON.h>
 #include <stdlib.h>
 #include <string.h>
@@ -21,8 +21,10 @@
 static sl_status find_start(sl_checkpoints *c, const sl_checkpoint_options *o) {
   int64_t newest = sli_checkpoints_newest(c->files);
   if (!o->resume && newest >= 0)
-    return sl_fail(SL_E_USAGE, "%s: step-%lld of an earlier run is there; resume (--resume) to go "
-                   "on from it", o->dir, (long long)newest);
+    return sl_fail(SL_E_USAGE,
+                   "%s: step-%lld of an earlier run is there; resume (--resume) to go "
+                   "on from it",
+                   o->dir, (long long)newest);
   if (!o->resume) return SL_OK;
   sl_status status = sli_checkpoints_find(c->files, &c->from);
   if (status || !c->from) return status;
@@ -32,8 +34,10 @@ static sl_status find_start(sl_checkpoints *c, const sl_checkpoint_options *o) {
 
 static sl_status check_numbers(const sl_checkpoint_options *o) {
   if (o->every < 0 || o->every > SLI_EVERY_MOST)
-    return sl_fail(SL_E_USAGE, "checkpoints: every %lld steps: it must be 0 to %d", (long long)o->every, SLI_EVERY_MOST);
-  if (o->keep < 0) return sl_fail(SL_E_USAGE, "checkpoints: %d to be kept: it must not be below 0", o->keep);
+    return sl_fail(SL_E_USAGE, "checkpoints: every %lld steps: it must be 0 to %d",
+                   (long long)o->every, SLI_EVERY_MOST);
+  if (o->keep < 0)
+    return sl_fail(SL_E_USAGE, "checkpoints: %d to be kept: it must not be below 0", o->keep);
   return SL_OK;
 }
 
@@ -93,8 +97,7 @@ void sl_checkpoints_lower(sl_checkpoints *c, sl_lower_options *options) {
   options->store.ctx = c;
 }
 
-sl_status sl_checkpoints_describe(sl_checkpoints *c, const sl_graph *g,
-                                  const sl_lowered *lowered) {
+sl_status sl_checkpoints_describe(sl_checkpoints *c, const sl_graph *g, const sl_lowered *lowered) {
   if (!c) return SL_OK;
   c->ranks = sl_lowered_ranks(lowered);
   c->graph = g;

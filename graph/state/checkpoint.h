@@ -14,14 +14,14 @@ struct cJSON;
 
 struct sl_checkpoints {
   sli_checkpoints *files;
-  sli_checkpoint *from;  /* checkpoint that the run resumes from, or NULL */
-  const struct sl_graph *graph; /* graph whose data is checked before each commit; NULL before it
-                                   is known */
-  struct cJSON *about;   /* record of this run; read only once it runs */
+  sli_checkpoint *from;           /* checkpoint that the run resumes from, or NULL */
+  const struct sl_graph *graph;   /* graph whose data is checked before each commit; NULL before it
+                                     is known */
+  struct cJSON *about;            /* record of this run; read only once it runs */
   const char *code, *resume_with; /* as in the options; owned by the caller */
-  int ranks;             /* devices of each stage of this run */
-  int64_t first;         /* first step of the run */
-  int64_t every;         /* steps between checkpoints during the run */
+  int ranks;                      /* devices of each stage of this run */
+  int64_t first;                  /* first step of the run */
+  int64_t every;                  /* steps between checkpoints during the run */
   _Atomic int64_t newest;
 };
 

@@ -33,8 +33,7 @@ static void compare_op(const char *path, const struct sli_fingerprint *is, const
   if (strncmp(now, was, (size_t)name + 1))
     sli_differ(d, "graph", "the model has %s where %s has %.*s", is->name, path, name, was);
   else
-    sli_differ(d, "graph", "%s has other settings or inputs than when %s was made", is->name,
-               path);
+    sli_differ(d, "graph", "%s has other settings or inputs than when %s was made", is->name, path);
 }
 
 /* Compares ops and names the first difference; its readers differ too. */
@@ -53,8 +52,8 @@ static void compare_graph(const char *path, const sli_fingerprints *is, const cJ
     i++;
   }
   if (i < is->count || op)
-    sli_differ(d, "graph", "the model has %d parameters and ops, but %s was made with %d", is->count, path,
-               cJSON_GetArraySize(was));
+    sli_differ(d, "graph", "the model has %d parameters and ops, but %s was made with %d",
+               is->count, path, cJSON_GetArraySize(was));
 }
 
 static void note_graph(const sli_record *r, const sli_fingerprints *s, sli_differences *d) {

@@ -54,7 +54,8 @@ static bool is_known(const sl_param_info *p, sl_runtime *rt, int i) {
 
 /* Reads a place into the whole. Rows of quantized blocks are grouped in memory, each device's
  * separately. */
-static sl_status read_place(sl_storage storage, const sl_param_place *place, sl_runtime *rt, void *whole) {
+static sl_status read_place(sl_storage storage, const sl_param_place *place, sl_runtime *rt,
+                            void *whole) {
   size_t bytes = sl_type_bytes(&place->type);
   int32_t slot = sl_runtime_newest_slot(rt, place->reg);
   void *part = place->shard ? sli_calloc(1, bytes) : whole;
@@ -65,10 +66,12 @@ static sl_status read_place(sl_storage storage, const sl_param_place *place, sl_
   return status;
 }
 
-static sl_status write_place(sl_storage storage, const sl_param_place *place, sl_runtime *rt, const void *whole) {
+static sl_status write_place(sl_storage storage, const sl_param_place *place, sl_runtime *rt,
+                             const void *whole) {
   size_t bytes = sl_type_bytes(&place->type);
   int32_t slot = sl_runtime_newest_slot(rt, place->reg);
-  if (!place->shard && !sli_storage_blocks(storage)) return sl_runtime_write(rt, place->reg, slot, place->offset, bytes, whole);
+  if (!place->shard && !sli_storage_blocks(storage))
+    return sl_runtime_write(rt, place->reg, slot, place->offset, bytes, whole);
   void *part = sli_calloc(1, bytes);
   if (place->shard) sl_shard_take(place->shard, whole, part);
   else memcpy(part, whole, bytes);
@@ -131,7 +134,8 @@ sl_status sli_param_set_lying(const sl_lowered *l, sl_runtime *rt, int index, co
 static sl_status set_stored(const sl_lowered *l, sl_runtime *rt, int index, const float *whole) {
   const sl_param_info *p = param_at(l, index);
   if (sli_storage_blocks(p->storage))
-    return sl_fail(SL_E_UNSUPPORTED, "parameter %s lies in quantized blocks, which only a file of such can give",
+    return sl_fail(SL_E_UNSUPPORTED,
+                   "parameter %s lies in quantized blocks, which only a file of such can give",
                    p->name);
   sl_type stored = sli_storage_type(p->storage, &p->type);
   void *lies = sli_calloc(1, sl_type_bytes(&stored));
@@ -169,8 +173,8 @@ static sl_status start_state(const sl_state_tensor *t, sl_runtime *rt) {
   int64_t n = sl_type_elements(&t->type);
   float *values = sli_calloc((size_t)n, sizeof *values);
   for (int64_t i = 0; i < n; i++) values[i] = t->start;
-  sl_status status = sl_runtime_write(rt, t->reg, t->slot, t->offset, sl_type_bytes(&t->type),
-                                      values);
+  sl_status status =
+      sl_runtime_write(rt, t->reg, t->slot, t->offset, sl_type_bytes(&t->type), values);
   free(values);
   return status;
 }

@@ -16,7 +16,7 @@ static bool same_shape(const sli_stored_tensor *t, const sl_type *type) {
 }
 
 sl_status sli_stored_check(const char *path, const char *name, const sl_type *type,
-                       const sli_stored_tensor *t) {
+                           const sli_stored_tensor *t) {
   char wanted[SL_TYPE_TEXT], found[256];
   sl_type_format(wanted, type);
   if (!t)
@@ -191,7 +191,7 @@ static sl_status check_complete(const assembly *a) {
 }
 
 sl_status sli_parts_assemble(const sli_checkpoint *c, const char *name, const sl_type *whole,
-                         float *out) {
+                             float *out) {
   assembly a = {sli_checkpoint_path(c), name, whole, out, 0};
   const sli_safetensors *file;
   const sli_stored_tensor *t = sli_checkpoint_tensor(c, name, &file);

@@ -22,7 +22,7 @@
 /* Returns SL_OK if a stored tensor exists (not NULL) and has this type's shape; `name` is the
  * name looked for in `path`. */
 sl_status sli_stored_check(const char *path, const char *name, const sl_type *type,
-                       const sli_stored_tensor *t);
+                           const sli_stored_tensor *t);
 
 /* Returns the name of a part, for free(). */
 char *sli_part_format(const char *name, const sl_shard *shard);
@@ -30,8 +30,8 @@ char *sli_part_format(const char *name, const sl_shard *shard);
 bool sli_part_parse(const char *text, const sl_type *whole, sl_shard *out);
 
 /* Reads all of a tensor from a checkpoint, whole or in parts. SL_E_INPUT names what is missing. */
-sl_status sli_parts_assemble(const sli_checkpoint *checkpoint, const char *name, const sl_type *whole,
-                         float *out);
+sl_status sli_parts_assemble(const sli_checkpoint *checkpoint, const char *name,
+                             const sl_type *whole, float *out);
 
 /* True if no number is infinite or NaN. */
 bool sli_all_finite(const void *values, int64_t count);

@@ -16,7 +16,8 @@
 #include "io/atomic.h"
 #include "io/safetensors.h"
 
-static const char prefix[] = "base_model.model.", ending[] = ".lora_A.weight", other_ending[] = ".lora_B.weight";
+static const char prefix[] = "base_model.model.", ending[] = ".lora_A.weight",
+                  other_ending[] = ".lora_B.weight";
 
 /* ---- contents of a folder ---------------------------------------------------------------- */
 
@@ -39,7 +40,8 @@ static char *module_of(const char *name) {
   return sli_format("%.*s", (int)(strlen(from) - m), from);
 }
 
-static const sli_stored_tensor *find_other(const sli_safetensors *file, const sli_stored_tensor *t) {
+static const sli_stored_tensor *find_other(const sli_safetensors *file,
+                                           const sli_stored_tensor *t) {
   char *name = sli_strdup(t->name), *letter = strrchr(name, '.') - 1;
   *letter = *letter == 'A' ? 'B' : 'A';
   const sli_stored_tensor *other = sli_safetensors_find(file, name);
@@ -49,16 +51,22 @@ static const sli_stored_tensor *find_other(const sli_safetensors *file, const sl
 
 /* Checks a matrix of a linear map, [rank, in] or [out, rank], and that the other one has the
  * same rank. */
-static sl_status check_tensor(const char *dir, const sli_safetensors *file, const sli_stored_tensor *t) {
+static sl_status check_tensor(const char *dir, const sli_safetensors *file,
+                              const sli_stored_tensor *t) {
   bool is_a = ends_with(t->name, ending), is_b = ends_with(t->name, other_ending);
   const sli_stored_tensor *other = is_a || is_b ? find_other(file, t) : NULL;
   if ((!is_a && !is_b) || strpbrk(t->name, "*?[]\\=,"))
-    return sl_fail(SL_E_INPUT, "%s: tensor %.200s is not understood: only MODULE%s and MODULE%s of linear maps are",
-                   dir, t->name, ending, other_ending);
-  if (!other) return sl_fail(SL_E_INPUT, "%s: tensor %s is there without its lora_%c", dir, t->name, is_a ? 'B' : 'A');
+    return sl_fail(
+        SL_E_INPUT,
+        "%s: tensor %.200s is not understood: only MODULE%s and MODULE%s of linear maps are", dir,
+        t->name, ending, other_ending);
+  if (!other)
+    return sl_fail(SL_E_INPUT, "%s: tensor %s is there without its lora_%c", dir, t->name,
+                   is_a ? 'B' : 'A');
   int64_t rank = t->dim[is_a ? 0 : 1], rank_other = other->dim[is_a ? 1 : 0];
   if (t->ndim == 2 && other->ndim == 2 && rank > 0 && rank == rank_other) return SL_OK;
-  return sl_fail(SL_E_INPUT, "%s: tensor %s and its lora_%c are no matrices of one rank", dir, t->name, is_a ? 'B' : 'A');
+  return sl_fail(SL_E_INPUT, "%s: tensor %s and its lora_%c are no matrices of one rank", dir,
+                 t->name, is_a ? 'B' : 'A');
 }
 
 /* Formats a module: "h.3.attn.c_attn.weight=8,alpha=16". */
@@ -83,8 +91,8 @@ static char **in_one_block(char **texts, int count) {
   return block;
 }
 
-static sl_status list_modules(const char *dir, const sli_peft_config *config, const sli_safetensors *file, int *count,
-                              char **texts) {
+static sl_status list_modules(const char *dir, const sli_peft_config *config,
+                              const sli_safetensors *file, int *count, char **texts) {
   sl_status status = SL_OK;
   for (int i = 0; i < sli_safetensors_count(file) && !status; i++) {
     const sli_stored_tensor *t = sli_safetensors_at(file, i);
@@ -93,10 +101,12 @@ static sl_status list_modules(const char *dir, const sli_peft_config *config, co
     *count += !status && texts[*count];
   }
   if (status || *count) return status;
-  return sl_fail(SL_E_INPUT, "%s/adapter_model.safetensors has no tensor named as ...%s", dir, ending);
+  return sl_fail(SL_E_INPUT, "%s/adapter_model.safetensors has no tensor named as ...%s", dir,
+                 ending);
 }
 
-static sl_status read_modules(const char *dir, const sli_peft_config *config, int *count, char ***lora) {
+static sl_status read_modules(const char *dir, const sli_peft_config *config, int *count,
+                              char ***lora) {
   sli_safetensors *file = NULL;
   sl_status status = open_model(dir, &file);
   if (status) return status;
@@ -199,12 +209,14 @@ static char *key_of(const sl_param_info *params, const sli_saved *list, int n, c
 
 /* Makes the config: the first adapter's numbers are the defaults; other numbers are listed by
  * module. */
-static cJSON *make_config(const char *base, const sl_param_info *params, const sli_saved *list, int n) {
+static cJSON *make_config(const char *base, const sl_param_info *params, const sli_saved *list,
+                          int n) {
   const sl_adapter *first = params[list[0].param].adapter;
   cJSON *config = cJSON_CreateObject();
   cJSON_AddStringToObject(config, "peft_type", "LORA");
   cJSON_AddStringToObject(config, "task_type", "CAUSAL_LM");
-  cJSON_AddItemToObject(config, "base_model_name_or_path", base ? cJSON_CreateString(base) : cJSON_CreateNull());
+  cJSON_AddItemToObject(config, "base_model_name_or_path",
+                        base ? cJSON_CreateString(base) : cJSON_CreateNull());
   cJSON_AddNumberToObject(config, "r", first->rank);
   cJSON_AddNumberToObject(config, "lora_alpha", (double)first->alpha);
   cJSON_AddNumberToObject(config, "lora_dropout", 0);
@@ -244,7 +256,8 @@ static sl_status make_folder(const char *dir) {
   return sl_fail(SL_E_IO, "cannot make %s: %s", dir, strerror(errno));
 }
 
-sl_status sl_adapter_save(const char *dir, const char *base, const sl_lowered *lowered, sl_runtime *rt, sl_job *job) {
+sl_status sl_adapter_save(const char *dir, const char *base, const sl_lowered *lowered,
+                          sl_runtime *rt, sl_job *job) {
   const sl_param_info *params;
   int n = sl_lowered_params(lowered, &params), count = 0;
   sli_saved *list = sli_calloc((size_t)n, sizeof *list);

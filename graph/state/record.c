@@ -20,7 +20,8 @@ static const cJSON *member(const cJSON *object, const char *name) {
 
 cJSON *sli_record_create(int nfingerprint, const sl_fingerprint_item *fingerprint) {
   cJSON *record = cJSON_CreateObject(), *to = cJSON_AddObjectToObject(record, "terms");
-  for (int i = 0; i < nfingerprint; i++) cJSON_AddStringToObject(to, fingerprint[i].name, fingerprint[i].value);
+  for (int i = 0; i < nfingerprint; i++)
+    cJSON_AddStringToObject(to, fingerprint[i].name, fingerprint[i].value);
   return record;
 }
 
@@ -59,7 +60,8 @@ static void compare_with(const sli_checkpoint *from, const sl_fingerprint_item *
 static void compare(const sli_checkpoint *from, const sl_fingerprint_item *item, const char *usual,
                     sli_differences *d) {
   const cJSON *record = sli_checkpoint_about(from), *fingerprint = member(record, "terms");
-  const cJSON *was = fingerprint ? member(fingerprint, item->name) : find_elsewhere(record, item->name);
+  const cJSON *was =
+      fingerprint ? member(fingerprint, item->name) : find_elsewhere(record, item->name);
   compare_with(from, item, was || !usual ? value_text(was) : sli_strdup(usual), d);
 }
 
@@ -76,24 +78,27 @@ static const cJSON *find_of_plan(const cJSON *record, const char *name) {
   return was ? was : find_elsewhere(record, name);
 }
 
-static void note_plan_fingerprint(const sli_record *r, const sl_lowered *lowered, sli_differences *d) {
+static void note_plan_fingerprint(const sli_record *r, const sl_lowered *lowered,
+                                  sli_differences *d) {
   cJSON *to = cJSON_AddObjectToObject(r->about, "plan_terms");
   const sl_fingerprint_item *fingerprint;
   int n = sli_lowered_results(lowered, &fingerprint);
   for (int i = 0; i < n; i++) {
     cJSON_AddStringToObject(to, fingerprint[i].name, fingerprint[i].value);
-    const cJSON *was = r->from ? find_of_plan(sli_checkpoint_about(r->from), fingerprint[i].name) : NULL;
+    const cJSON *was =
+        r->from ? find_of_plan(sli_checkpoint_about(r->from), fingerprint[i].name) : NULL;
     if (was) compare_with(r->from, &fingerprint[i], value_text(was), d);
   }
 }
 
 /* Compares items that are no longer used; the number of parameter slots is now an item of the
  * plan. */
-static void compare_forgotten(const sli_checkpoint *from, int nfingerprint, const sl_fingerprint_item *fingerprint,
-                              sli_differences *d) {
+static void compare_forgotten(const sli_checkpoint *from, int nfingerprint,
+                              const sl_fingerprint_item *fingerprint, sli_differences *d) {
   const cJSON *was;
-  cJSON_ArrayForEach(was, member(sli_checkpoint_about(from), "terms"))
-    if (!is_named(was->string, nfingerprint, fingerprint) && strcmp(was->string, "--quota param"))
+  cJSON_ArrayForEach(was, member(sli_checkpoint_about(from),
+                                 "terms")) if (!is_named(was->string, nfingerprint, fingerprint) &&
+                                               strcmp(was->string, "--quota param"))
       compare(from, &(sl_fingerprint_item){was->string, "none"}, NULL, d);
 }
 
@@ -109,8 +114,10 @@ static sl_status check_word(const char *word, const sl_checkpoint_options *o) {
     free(name);
   }
   if (known) return SL_OK;
-  return sl_fail(SL_E_USAGE, "--resume-with %s: nothing that is compared has that name; it is an "
-                 "option, or graph, code or data", word);
+  return sl_fail(SL_E_USAGE,
+                 "--resume-with %s: nothing that is compared has that name; it is an "
+                 "option, or graph, code or data",
+                 word);
 }
 
 sl_status sli_record_check_words(const sl_checkpoint_options *o) {
@@ -171,8 +178,7 @@ static void note_files(const sli_record *r, cJSON *to, const cJSON *was, const c
                        const sl_graph_file *files, int n, sli_differences *d) {
   cJSON *list = n ? cJSON_AddArrayToObject(to, "files") : NULL;
   for (int i = 0; i < n; i++) add_file(list, &files[i]);
-  if (r->from)
-    compare_files(sli_checkpoint_path(r->from), name, member(was, "files"), files, n, d);
+  if (r->from) compare_files(sli_checkpoint_path(r->from), name, member(was, "files"), files, n, d);
 }
 
 static const cJSON *before(const sli_record *r, const char *name) {

@@ -18,18 +18,24 @@ typedef struct mark {
   char name[48];
 } mark;
 
-static char *path_of(const char *folder, const mark *m) { return sli_format("%s/%s", folder, m->name); }
+static char *path_of(const char *folder, const mark *m) {
+  return sli_format("%s/%s", folder, m->name);
+}
 
 static sl_status leave_mark(const char *what, const char *folder, int process, mark *m) {
   uint64_t number[2] = {0};
-  if (getrandom(number, sizeof number, 0) != sizeof number) return sl_fail(SL_E_IO, "no random numbers: %s", strerror(errno));
+  if (getrandom(number, sizeof number, 0) != sizeof number)
+    return sl_fail(SL_E_IO, "no random numbers: %s", strerror(errno));
   snprintf(m->name, sizeof m->name, ".sluice-%016" PRIx64 "%08x", number[0], (unsigned)number[1]);
   char *path = path_of(folder, m);
   sl_status status = sli_atomic_text(path, m->name);
   free(path);
-  return status ? sl_fail(SL_E_USAGE, "%s: process %d cannot write there (%s): all processes need a folder that "
-                          "they share", what, process, sl_detail())
-                : SL_OK;
+  return status
+             ? sl_fail(SL_E_USAGE,
+                       "%s: process %d cannot write there (%s): all processes need a folder that "
+                       "they share",
+                       what, process, sl_detail())
+             : SL_OK;
 }
 
 static bool sees(const char *folder, const sl_blob *of) {
@@ -53,8 +59,10 @@ sl_status sli_shared_folder(const char *what, const char *folder, sl_job *job) {
   if (!status) status = sl_job_meet(job, "sharing", &own, sizeof own, &blobs);
   for (int i = 1; blobs && i < sl_job_processes(job) && !status; i++)
     if (!sees(folder, &blobs[i]))
-      status = sl_fail(SL_E_USAGE, "%s: process %d writes to another folder of that name than process 0: all "
-                       "processes need one that they share", what, i);
+      status = sl_fail(SL_E_USAGE,
+                       "%s: process %d writes to another folder of that name than process 0: all "
+                       "processes need one that they share",
+                       what, i);
   for (int i = 0; blobs && i < sl_job_processes(job); i++) free(blobs[i].data);
   free(blobs);
   if (!status) status = sl_job_meet(job, "shared", NULL, 0, NULL);

@@ -8,7 +8,8 @@
 #include "graph/state/checkpoint.h"
 #include "graph/state/parts.h"
 
-_Static_assert(sizeof(sli_shard_file) <= SL_MANIFEST_ENTRY_BYTES, "an entry holds what a manifest says");
+_Static_assert(sizeof(sli_shard_file) <= SL_MANIFEST_ENTRY_BYTES,
+               "an entry holds what a manifest says");
 
 /* Refuses values that are not finite: such a checkpoint would push out good ones. */
 static sl_status check_finite(const sl_stage_state *state, const sl_state_tensor *t) {
@@ -25,8 +26,10 @@ static sl_status write_shard(sl_checkpoints *c, const sl_stage_state *state, int
   for (int i = 0; i < n; i++) {
     const sl_state_tensor *t = &state->tensors[i];
     names[i] = t->shard ? sli_part_format(t->name, t->shard) : NULL;
-    tensors[i] = (sli_tensor_data){.name = names[i] ? names[i] : t->name, .ndim = t->type.ndim,
-                                   .dim = t->type.dim, .data = t->data};
+    tensors[i] = (sli_tensor_data){.name = names[i] ? names[i] : t->name,
+                                   .ndim = t->type.ndim,
+                                   .dim = t->type.dim,
+                                   .data = t->data};
   }
   sli_shard_file shard;
   sl_status status =
@@ -50,7 +53,7 @@ sl_status sli_checkpoints_store(void *ctx, const sl_stage_state *state, void *en
 }
 
 sl_status sli_checkpoints_stored(void *ctx, int64_t steps, int nentries,
-                             const void *const *entries) {
+                                 const void *const *entries) {
   sl_checkpoints *c = ctx;
   sl_status same = c->graph ? sl_graph_check_files(c->graph) : SL_OK;
   if (same) return same;
@@ -85,8 +88,8 @@ static sl_status read_state(sl_runtime *rt, const sl_state_tensor *tensors, int 
 
 static sl_status store_device(sl_checkpoints *c, const sl_lowered *lowered, sl_runtime *rt,
                               int device, char (*entries)[SL_MANIFEST_ENTRY_BYTES], int *n) {
-  sl_stage_state state = {.steps = sl_runtime_steps(rt), .stage = device / c->ranks,
-                          .rank = device % c->ranks};
+  sl_stage_state state = {
+      .steps = sl_runtime_steps(rt), .stage = device / c->ranks, .rank = device % c->ranks};
   const sl_state_tensor *tensors;
   int count = sl_lowered_state(lowered, rt, state.stage, state.rank, &tensors);
   sl_state_tensor *own = sli_calloc((size_t)count, sizeof *own);
@@ -116,8 +119,7 @@ static int by_stage(const void *a, const void *b) {
 /* Sends all manifest entries to process 0. */
 static sl_status collect(sl_job *job, int most, char (*entries)[SL_MANIFEST_ENTRY_BYTES], int *n) {
   sl_blob *blobs = NULL;
-  sl_status status = sl_job_meet(job, "stored", entries, (size_t)*n * sizeof *entries,
-                                 &blobs);
+  sl_status status = sl_job_meet(job, "stored", entries, (size_t)*n * sizeof *entries, &blobs);
   if (!blobs) return status;
   *n = 0;
   for (int i = 0; i < sl_job_processes(job); i++) {
@@ -131,11 +133,11 @@ static sl_status collect(sl_job *job, int most, char (*entries)[SL_MANIFEST_ENTR
 }
 
 sl_status sl_checkpoints_finish(sl_checkpoints *c, const sl_lowered *lowered, sl_runtime *rt,
-                             sl_job *job) {
+                                sl_job *job) {
   int64_t steps = sl_runtime_steps(rt);
   if (!c || steps <= SLI_MAX(c->first, steps - steps % c->every)) return SL_OK;
   int most = sl_lowered_stages(lowered) * c->ranks, n = 0;
-  char (*entries)[SL_MANIFEST_ENTRY_BYTES] = sli_calloc((size_t)most, sizeof *entries);
+  char(*entries)[SL_MANIFEST_ENTRY_BYTES] = sli_calloc((size_t)most, sizeof *entries);
   sl_status status = store_here(c, lowered, rt, entries, &n);
   if (!status) status = collect(job, most, entries, &n);
   if (!status && !sl_job_process(job)) {

@@ -28,7 +28,9 @@ static const sli_stored_tensor *weights_find(const sli_shards *from, const char 
 }
 
 /* Returns how many tensors a parameter is in files. */
-static int members_of(const sl_param_info *p) { return strchr(p->name, '*') ? (int)p->type.dim[0] : 1; }
+static int members_of(const sl_param_info *p) {
+  return strchr(p->name, '*') ? (int)p->type.dim[0] : 1;
+}
 
 static sl_type member_type(const sl_param_info *p) {
   if (!strchr(p->name, '*')) return p->type;
@@ -80,8 +82,8 @@ static void mention_unused(const char *path, const sli_shards *from, const found
   for (int i = f->count - 1; i >= 0; i--)
     if (!f->flags[i]) count++, first = i;
   if (count)
-    sli_log("note: the model has no use for %d of the %d tensors of %s (%s%s)", count, f->count, path,
-            name_of(from, f, first), count > 1 ? ", ..." : "");
+    sli_log("note: the model has no use for %d of the %d tensors of %s (%s%s)", count, f->count,
+            path, name_of(from, f, first), count > 1 ? ", ..." : "");
 }
 
 /* ---- unused tensors that matter -------------------------------------------------------------- */
@@ -90,8 +92,9 @@ static void mention_unused(const char *path, const sli_shards *from, const found
  * tasks. */
 static bool is_harmless(const char *name) {
   static const char *const known[] = {
-      "*.attn.bias", "*.attn.masked_bias", "*rotary_emb.inv_freq", "*rotary_emb.*_cached", "*position_ids", "lm_head.weight",
-      "rope_freqs.weight", "blk.*.attn_rot_embd.weight", "score.weight", "v_head.*", "*multiple_choice_head.*"};
+      "*.attn.bias",   "*.attn.masked_bias", "*rotary_emb.inv_freq",   "*rotary_emb.*_cached",
+      "*position_ids", "lm_head.weight",     "rope_freqs.weight",      "blk.*.attn_rot_embd.weight",
+      "score.weight",  "v_head.*",           "*multiple_choice_head.*"};
   for (size_t i = 0; i < SLI_COUNT(known); i++)
     if (!fnmatch(known[i], name, 0)) return true;
   return false;
@@ -107,10 +110,12 @@ static size_t layer_of(const char *name) {
 }
 
 /* True if a used tensor's name begins with that prefix. `last`: with one word behind it. */
-static bool is_used(const sli_shards *from, const found *f, const char *name, size_t bytes, bool last) {
+static bool is_used(const sli_shards *from, const found *f, const char *name, size_t bytes,
+                    bool last) {
   for (int i = 0; i < f->count; i++) {
     const char *other = name_of(from, f, i);
-    if (f->flags[i] && !strncmp(other, name, bytes) && !(last && strchr(other + bytes, '.'))) return true;
+    if (f->flags[i] && !strncmp(other, name, bytes) && !(last && strchr(other + bytes, '.')))
+      return true;
   }
   return false;
 }
@@ -125,11 +130,14 @@ static bool is_missed(const sli_shards *from, const found *f, const char *name, 
   return whole && (!layer || !strncmp(name, "blk.", 4) || is_used(from, f, name, layer, false));
 }
 
-static sl_status check_unused(const char *path, const sli_shards *from, const found *f, bool whole) {
+static sl_status check_unused(const char *path, const sli_shards *from, const found *f,
+                              bool whole) {
   for (int i = 0; i < f->count; i++)
     if (!f->flags[i] && is_missed(from, f, name_of(from, f, i), whole))
-      return sl_fail(SL_E_INPUT, "%s: tensor %s would change what is computed, and the model has no place for it", path,
-                     name_of(from, f, i));
+      return sl_fail(
+          SL_E_INPUT,
+          "%s: tensor %s would change what is computed, and the model has no place for it", path,
+          name_of(from, f, i));
   mention_unused(path, from, f);
   return SL_OK;
 }
@@ -183,8 +191,8 @@ static sl_status load_blocks(loading *l, int index, const sl_param_info *p) {
   if (status || !sl_param_here(l->lowered, l->rt, index)) return status;
   const sli_stored_tensor *t = weights_find(l->from, p->name, &file);
   if (sli_storage_named(t->dtype) != p->storage)
-    return sl_fail(SL_E_INPUT, "%s: tensor %s is %s, and not as it was when the plan was made", l->path, t->name,
-                   t->dtype);
+    return sl_fail(SL_E_INPUT, "%s: tensor %s is %s, and not as it was when the plan was made",
+                   l->path, t->name, t->dtype);
   sl_type stored = sli_storage_type(p->storage, &p->type);
   void *blocks = sli_calloc(1, t->bytes), *lies = sli_calloc(1, sl_type_bytes(&stored));
   status = sli_shards_blocks(l->from, file, t, blocks);
@@ -223,13 +231,15 @@ sl_status sl_weights_load(const char *path, const sl_lowered *lowered, sl_runtim
   return sli_weights_load(path, lowered, rt, false);
 }
 
-sl_status sli_weights_load(const char *path, const sl_lowered *lowered, sl_runtime *rt, bool whole) {
+sl_status sli_weights_load(const char *path, const sl_lowered *lowered, sl_runtime *rt,
+                           bool whole) {
   sli_shards *from;
   sl_status status = sli_shards_open(path, &from);
   if (status) return status;
   const sl_param_info *params;
   int n = sl_lowered_params(lowered, &params);
-  loading l = {.path = path, .from = from, .lowered = lowered, .rt = rt, .found = found_create(from)};
+  loading l = {
+      .path = path, .from = from, .lowered = lowered, .rt = rt, .found = found_create(from)};
   for (int i = 0; i < n && !status; i++) status = load_param(&l, i);
   if (!status) status = check_unused(path, from, &l.found, whole);
   if (!status) status = sl_states_init(lowered, rt);
@@ -247,7 +257,7 @@ typedef struct saving {
   sl_runtime *rt;
   const sl_param_info *params;
   int n;
-  const sli_saved *list;   /* [n] */
+  const sli_saved *list; /* [n] */
   sli_tensor_data *tensors;
   scratch room;
   sli_tensor_parts *parts; /* file that several processes write */
@@ -271,7 +281,8 @@ static int64_t begin_of(const saving *s, int index, int64_t *count) {
 /* Refuses values that are not finite, as in checkpoints: the file would replace a good one. */
 static sl_status check_finite(const saving *s, int index, const float *values, int64_t count) {
   if (sli_all_finite(values, count)) return SL_OK;
-  return sl_fail(SL_E_NUMERIC, "tensor %s is not finite: %s is not written", s->list[index].name, s->path);
+  return sl_fail(SL_E_NUMERIC, "tensor %s is not finite: %s is not written", s->list[index].name,
+                 s->path);
 }
 
 /* Returns values for the writer; tensors of one parameter are adjacent. */
@@ -301,8 +312,7 @@ static void write_stretch(void *ctx, int64_t part, int64_t whole, int64_t bytes)
 /* Adds the adapter's share to the values at a place. */
 static sl_status merge_place(saving *s, const sl_param_place *place, float *values) {
   const sl_type *type = &param_of(s, s->index)->type;
-  if (!place->shard)
-    return sli_adapter_merge(s->lowered, s->rt, s->list[s->index].param, values);
+  if (!place->shard) return sli_adapter_merge(s->lowered, s->rt, s->list[s->index].param, values);
   float *whole = sli_calloc(1, sl_type_bytes(type));
   sl_shard_put(place->shard, values, whole);
   sl_status status = sli_adapter_merge(s->lowered, s->rt, s->list[s->index].param, whole);
@@ -374,9 +384,10 @@ sl_status sli_weights_save(const char *path, const sli_saved *list, int n,
     const float *data = list[i].merged ? NULL : sl_param_data(lowered, rt, list[i].param);
     bool member = list[i].member > 0;
     begin = begin_of(&s, i, &count);
-    s.tensors[i] = (sli_tensor_data){
-        .name = list[i].name, .ndim = type->ndim - member, .dim = type->dim + member,
-        .data = data ? data + begin : NULL};
+    s.tensors[i] = (sli_tensor_data){.name = list[i].name,
+                                     .ndim = type->ndim - member,
+                                     .dim = type->dim + member,
+                                     .data = data ? data + begin : NULL};
     if (data) status = check_finite(&s, i, data + begin, count);
   }
   if (!status)
@@ -427,7 +438,7 @@ static sl_status copy(const sl_lowered *from, sl_runtime *from_rt, int i, const 
 }
 
 sl_status sl_weights_copy(const sl_lowered *from, sl_runtime *from_rt, const sl_lowered *to,
-                       sl_runtime *to_rt) {
+                          sl_runtime *to_rt) {
   const sl_param_info *a, *b;
   int na = sl_lowered_params(from, &a), nb = sl_lowered_params(to, &b);
   sl_status status = SL_OK;

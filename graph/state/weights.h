@@ -18,6 +18,7 @@ sl_status sli_weights_save(const char *path, const sli_saved *list, int n,
                            const sl_lowered *lowered, sl_runtime *rt, sl_job *job);
 
 /* Sets a stored-format parameter (sl_param_info.storage) from bytes in that format. */
-sl_status sli_param_set_lying(const sl_lowered *lowered, sl_runtime *rt, int index, const void *lies);
+sl_status sli_param_set_lying(const sl_lowered *lowered, sl_runtime *rt, int index,
+                              const void *lies);
 
 #endif

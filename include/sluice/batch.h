@@ -24,8 +24,8 @@ typedef struct sl_batch_sequence {
   uint32_t seed[2];
   float temperature, top_p;
   int32_t top_k, logprobs;
-  int32_t place;     /* index of the token in its text; selects its random number */
-  int32_t hash;      /* 1: return the hash of the logits */
+  int32_t place; /* index of the token in its text; selects its random number */
+  int32_t hash;  /* 1: return the hash of the logits */
 } sl_batch_sequence;
 
 /* Header of the array. The arrays after it are sized for the maxima and filled up to the counts:
@@ -35,7 +35,7 @@ typedef struct sl_batch_sequence {
  *   table[most_sequences][pages]                of each sequence: the page of each 64 positions
  * The rows of a sequence are adjacent and in order. */
 typedef struct sl_batch {
-  int32_t rows, sequences, picks;      /* counts in this tick */
+  int32_t rows, sequences, picks; /* counts in this tick */
   int32_t most_rows, most_sequences, pages;
   int32_t unused[2];
 } sl_batch;
@@ -44,7 +44,9 @@ static inline size_t sl_batch_bytes(int64_t rows, int64_t sequences, int64_t pag
   return sizeof(sl_batch) + sizeof(int32_t) * (size_t)(2 * rows + sequences) +
          (size_t)sequences * (sizeof(sl_batch_sequence) + (size_t)pages * sizeof(int32_t));
 }
-static inline const int32_t *sl_batch_position(const sl_batch *b) { return (const int32_t *)(b + 1); }
+static inline const int32_t *sl_batch_position(const sl_batch *b) {
+  return (const int32_t *)(b + 1);
+}
 static inline const int32_t *sl_batch_sequence_of(const sl_batch *b) {
   return sl_batch_position(b) + b->most_rows;
 }
@@ -61,7 +63,12 @@ static inline const int32_t *sl_batch_table(const sl_batch *b, int32_t sequence)
 
 /* Storage format of a weight in a served graph: f32, bf16, or blocks of 32 small integers with a
  * scale (Q8_0), or with a scale and an offset (Q4_1), as in GGUF files. */
-typedef enum sl_storage { SL_STORAGE_F32, SL_STORAGE_BF16, SL_STORAGE_Q8_0, SL_STORAGE_Q4_1 } sl_storage;
+typedef enum sl_storage {
+  SL_STORAGE_F32,
+  SL_STORAGE_BF16,
+  SL_STORAGE_Q8_0,
+  SL_STORAGE_Q4_1
+} sl_storage;
 
 /* Result of one pick. */
 enum { SL_BATCH_TOP = 20 };
@@ -69,7 +76,7 @@ typedef struct sl_sampled {
   int32_t token;
   float logprob;
   uint32_t hash[2];
-  int32_t finite;    /* 0: some logit is not finite */
+  int32_t finite; /* 0: some logit is not finite */
   int32_t ntop;
   int32_t top[SL_BATCH_TOP];
   float top_logprob[SL_BATCH_TOP];

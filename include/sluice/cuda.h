@@ -15,8 +15,8 @@ extern "C" {
 
 typedef struct sl_cuda_device {
   char name[64];
-  char pci[16];        /* "0000:3b:00.0": how placement finds the GPU */
-  int major, minor;    /* compute capability */
+  char pci[16];     /* "0000:3b:00.0": how placement finds the GPU */
+  int major, minor; /* compute capability */
   int multiprocessors;
   size_t memory_bytes, free_bytes;
 } sl_cuda_device;

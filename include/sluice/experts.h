@@ -44,11 +44,11 @@ extern const sl_op sl_op_expert_limit;
  * expert; the parts divide `count` experts among them. Or [..., N]: a token's rows summed in the
  * order of its ids. */
 typedef struct sl_dispatch {
-  sl_type type;          /* type of the output; its dims are the room for rows */
-  int64_t first, count;  /* experts */
-  int64_t begin, end;    /* places of ids, counted over all tokens */
-  int64_t expected;      /* rows if all experts have equally many: for devices without values */
-  int rank;              /* rank of the destination device, for messages */
+  sl_type type;         /* type of the output; its dims are the room for rows */
+  int64_t first, count; /* experts */
+  int64_t begin, end;   /* places of ids, counted over all tokens */
+  int64_t expected;     /* rows if all experts have equally many: for devices without values */
+  int rank;             /* rank of the destination device, for messages */
 } sl_dispatch;
 #ifndef SLUICE_NO_OLD_NAMES
 typedef sl_dispatch sl_route;

@@ -49,28 +49,29 @@ typedef enum sl_cut { SL_CUT_EVEN, SL_CUT_BALANCED } sl_cut;
  * extend the model's own. The strings must outlive the graph; docs/training.md describes their
  * syntax. */
 typedef struct sl_training {
-  const char *optimizer;     /* "lion", "sgd:momentum=0.9,nesterov"; NULL: the model's */
-  const char *schedule;      /* "wsd:warmup=100,decay-steps=2000"; NULL: the model's */
+  const char *optimizer; /* "lion", "sgd:momentum=0.9,nesterov"; NULL: the model's */
+  const char *schedule;  /* "wsd:warmup=100,decay-steps=2000"; NULL: the model's */
   int ngroups, nfrozen;
   const char *const *groups; /* "h.*.ln*:lr=1e-4,decay=0": see sl_group() */
   const char *const *frozen; /* patterns: see sl_freeze() */
   int nlora;
-  const char *const *lora;   /* "h.*.attn=8,alpha=16": see sl_lora() */
-  int64_t steps;             /* steps of the run: end of the decay for schedules that name none;
-                                0: unknown */
+  const char *const *lora; /* "h.*.attn=8,alpha=16": see sl_lora() */
+  int64_t steps;           /* steps of the run: end of the decay for schedules that name none;
+                              0: unknown */
 } sl_training;
 
 /* Settings of a served graph. Each tick is one row of positions, which may belong to any sequences
  * (batch.h); `fill` supplies the tokens and the batch of each tick. */
 typedef struct sl_serving {
-  int64_t rows;      /* most rows of a tick */
-  int sequences;     /* most sequences in a tick, and most tokens that a tick produces */
-  int groups;        /* ticks in flight at once */
-  int64_t context;   /* positions of a sequence; sl_tokens fills it in from the model */
-  int64_t pages;     /* pages of the KV cache in every stage; read by sl_lower */
-  sl_dtype kv;       /* type of the KV cache in memory: SL_F32 or SL_BF16 */
+  int64_t rows;    /* most rows of a tick */
+  int sequences;   /* most sequences in a tick, and most tokens that a tick produces */
+  int groups;      /* ticks in flight at once */
+  int64_t context; /* positions of a sequence; sl_tokens fills it in from the model */
+  int64_t pages;   /* pages of the KV cache in every stage; read by sl_lower */
+  sl_dtype kv;     /* type of the KV cache in memory: SL_F32 or SL_BF16 */
   /* Storage format of a weight, if all its consumers can read it; NULL: all f32. */
-  SL_RENAMED(sl_storage (*storage)(void *ctx, const char *param), sl_storage (*rest)(void *ctx, const char *param))
+  SL_RENAMED(sl_storage (*storage)(void *ctx, const char *param),
+             sl_storage (*rest)(void *ctx, const char *param))
   void (*fill)(void *ctx, const sl_tick *tick, int32_t *tokens, sl_batch *batch);
   uint64_t (*await)(void *ctx, const sl_tick *tick); /* see sl_source.await; for devices that
                                                         hold no values */
@@ -83,7 +84,7 @@ typedef struct sl_graph_options {
                        is still written for whole sequences */
   sl_cut cut;
   const int64_t *lengths; /* [pieces] positions of each piece, instead of `cut`; or NULL. Copied */
-  int stages;       /* stages of the run, for models that ask [1] */
+  int stages;             /* stages of the run, for models that ask [1] */
   /* Inference: the graph keeps only what sl_output() names and ignores sl_train. A microbatch is
    * one row. Tokens come from feed_tokens instead of a file: it fills tokens[rows*context] of the
    * tick. */
@@ -93,18 +94,18 @@ typedef struct sl_graph_options {
   sl_serving *serve; /* serves the graph, with `infer`: its only output is "sampled", one
                         sl_sampled for each pick of the batch. Must outlive the graph; NULL: not
                         served */
-  uint64_t shuffle; /* sl_tokens: seed of the order of sequences, which changes with every epoch;
-                       0: file order */
+  uint64_t shuffle;  /* sl_tokens: seed of the order of sequences, which changes with every epoch;
+                        0: file order */
   /* Evaluation after every eval_every-th step (0: never), while training goes on: the loss and the
    * metrics (sl_metric) on held-out data. sl_tokens reads it from the files named here, in its own
    * syntax; other sources supply their own (sl_source.held_out). */
   const char *eval;
   int64_t eval_every;
-  int64_t eval_rows; /* evaluates only the first eval_rows held-out rows; 0: all */
-  const char *tokenizer; /* sl_tokens: a tokenizer.json for text files; NULL: each byte is a
-                            token. Read while the graph is built */
+  int64_t eval_rows;           /* evaluates only the first eval_rows held-out rows; 0: all */
+  const char *tokenizer;       /* sl_tokens: a tokenizer.json for text files; NULL: each byte is a
+                                  token. Read while the graph is built */
   const sl_training *training; /* may be NULL */
-  bool no_data;     /* nothing is computed, only planned or timed: data files may be missing */
+  bool no_data; /* nothing is computed, only planned or timed: data files may be missing */
 } sl_graph_options;
 
 sl_graph *sl_graph_create(const sl_graph_options *options);
@@ -158,8 +159,8 @@ typedef struct sl_init {
 /* Declares a trained f32 array. `name` is its name in weight files, unique per graph, and is
  * copied. One tensor may be used many times (tied weights). */
 #define sl_param(g, type, init, ...) sl_param_at(SL_HERE, g, type, init, __VA_ARGS__)
-sl_tensor *sl_param_at(sl_here at, sl_graph *g, sl_type type, sl_init init,
-                       const char *format, ...) __attribute__((format(printf, 5, 6)));
+sl_tensor *sl_param_at(sl_here at, sl_graph *g, sl_type type, sl_init init, const char *format, ...)
+    __attribute__((format(printf, 5, 6)));
 
 /* Declares data filled by a callback, once per microbatch, in order. The source and everything it
  * points to must outlive every run. Fills outs[source->nout]. */
@@ -171,10 +172,10 @@ void sl_data_at(sl_here at, sl_graph *g, const struct sl_source *source, sl_tens
  * Text is read byte by byte. Without shuffling, sequence i of the run (step * batch + row) starts
  * at token (i mod n) * context, where n is the number of whole sequences. A token >= vocab is an
  * error that names file and position. */
-#define sl_tokens(g, paths, rows, context, vocab, targets)                     \
+#define sl_tokens(g, paths, rows, context, vocab, targets) \
   sl_tokens_at(SL_HERE, g, paths, rows, context, vocab, targets)
-sl_tensor *sl_tokens_at(sl_here at, sl_graph *g, const char *paths, int64_t rows,
-                        int64_t context, int64_t vocab, sl_tensor **targets);
+sl_tensor *sl_tokens_at(sl_here at, sl_graph *g, const char *paths, int64_t rows, int64_t context,
+                        int64_t vocab, sl_tensor **targets);
 
 /* A file that sl_tokens reads: its size and a hash (FNV-1a) of its bytes, or of samples from all
  * over a large file. sl_graph_files() fills in the first `most` in order and returns how many there
@@ -196,7 +197,7 @@ int64_t sl_dim(const sl_tensor *t, int i); /* i < 0 counts from the end; 0 for N
 
 /* Applies an op of the table or a user's own. Fills outs[op->nout]. An absent optional input is
  * NULL with bit i of `absent` set, which tells it from a NULL left by an earlier error. */
-#define sl_apply(g, op, attrs, nin, ins, absent, outs)                         \
+#define sl_apply(g, op, attrs, nin, ins, absent, outs) \
   sl_apply_at(SL_HERE, g, op, attrs, nin, ins, absent, outs)
 void sl_apply_at(sl_here at, sl_graph *g, const sl_op *op, const sl_attrs *attrs, int nin,
                  sl_tensor *const *ins, uint32_t absent, sl_tensor **outs);
@@ -233,7 +234,7 @@ void sl_apply_at(sl_here at, sl_graph *g, const sl_op *op, const sl_attrs *attrs
 /* Index of the largest element along a dim, i32; dims below 0 count from the end. */
 #define sl_argmax(g, x, dim) sl_argmax_at(SL_HERE, g, x, dim)
 /* Product of a [..., M, K] and b [..., K, N]; either may be transposed. */
-#define sl_matmul(g, a, b, a_transposed, b_transposed)                         \
+#define sl_matmul(g, a, b, a_transposed, b_transposed) \
   sl_matmul_at(SL_HERE, g, a, b, a_transposed, b_transposed)
 #define sl_softmax(g, x, dim) sl_softmax_at(SL_HERE, g, x, dim, false)
 #define sl_log_softmax(g, x, dim) sl_softmax_at(SL_HERE, g, x, dim, true)
@@ -257,11 +258,11 @@ void sl_apply_at(sl_here at, sl_graph *g, const sl_op *op, const sl_attrs *attrs
 #define sl_rmsnorm(g, x, gain, eps) sl_rmsnorm_at(SL_HERE, g, x, gain, eps)
 #define sl_rotary(g, x, heads, theta) sl_rotary_at(SL_HERE, g, x, heads, theta, NULL)
 /* Rotary embedding with context extension (sl_rope); the record is copied, NULL: none. */
-#define sl_rotary_stretched(g, x, heads, theta, rope)                          \
+#define sl_rotary_stretched(g, x, heads, theta, rope) \
   sl_rotary_at(SL_HERE, g, x, heads, theta, rope)
-#define sl_attention(g, q, k, v, heads, kv_heads)                              \
+#define sl_attention(g, q, k, v, heads, kv_heads) \
   sl_attention_at(SL_HERE, g, q, k, v, heads, kv_heads)
-#define sl_attention_packed(g, qkv, heads, kv_heads)                           \
+#define sl_attention_packed(g, qkv, heads, kv_heads) \
   sl_attention_packed_at(SL_HERE, g, qkv, heads, kv_heads)
 /* Attention with the settings of an sl_attrs: heads, kv_heads, full, window, scale. */
 #define sl_attend(g, q, k, v, ...) sl_attend_at(SL_HERE, g, q, k, v, __VA_ARGS__)
@@ -269,14 +270,13 @@ void sl_apply_at(sl_here at, sl_graph *g, const sl_op *op, const sl_attrs *attrs
 /* Attention among positions with the same id, i32 [B, T]: documents packed in a row do not attend
  * to each other. A position with a negative id (padding) is masked out as query and as key. ids may
  * be NULL: all one document. */
-#define sl_attend_within(g, q, k, v, ids, ...)                                 \
+#define sl_attend_within(g, q, k, v, ids, ...) \
   sl_attend_within_at(SL_HERE, g, q, k, v, ids, __VA_ARGS__)
-#define sl_attend_packed_within(g, qkv, ids, ...)                              \
+#define sl_attend_packed_within(g, qkv, ids, ...) \
   sl_attend_packed_within_at(SL_HERE, g, qkv, ids, __VA_ARGS__)
 /* Document ids of tokens [B, T], each document ending with the token `end`: 0, 1, ... from the
  * beginning of the row. *positions, if not NULL: each token's position in its document. */
-#define sl_documents(g, tokens, end, positions)                                \
-  sl_documents_at(SL_HERE, g, tokens, end, positions)
+#define sl_documents(g, tokens, end, positions) sl_documents_at(SL_HERE, g, tokens, end, positions)
 /* Dropout; the identity in inference, and if p is 0. */
 #define sl_dropout(g, x, p) sl_dropout_at(SL_HERE, g, x, p)
 /* Random numbers drawn anew for each microbatch, in the shape of `like`, whose values do not
@@ -292,7 +292,7 @@ void sl_apply_at(sl_here at, sl_graph *g, const sl_op *op, const sl_attrs *attrs
 /* Takes positions begin .. begin + count of a dim. */
 #define sl_slice(g, x, dim, begin, count) sl_slice_at(SL_HERE, g, x, dim, begin, count)
 /* Splits along a dim into outs[count] of these lengths. lengths NULL: all equal. */
-#define sl_split(g, x, dim, count, lengths, outs)                              \
+#define sl_split(g, x, dim, count, lengths, outs) \
   sl_split_at(SL_HERE, g, x, dim, count, lengths, outs)
 /* Adds tensors of one type; losses too. */
 #define sl_add_all(g, count, tensors) sl_add_all_at(SL_HERE, g, count, tensors)
@@ -308,11 +308,11 @@ void sl_apply_at(sl_here at, sl_graph *g, const sl_op *op, const sl_attrs *attrs
 /* scatter_add: x plus src added at the indexed positions, src shaped as gather's output.
  * scatter_sum: such sums over zeros, `count` positions long. */
 #define sl_scatter_add(g, x, dim, index, src) sl_scatter_add_at(SL_HERE, g, x, dim, index, src)
-#define sl_scatter_sum(g, src, dim, index, count)                              \
+#define sl_scatter_sum(g, src, dim, index, count) \
   sl_scatter_sum_at(SL_HERE, g, src, dim, index, count)
 /* The k largest elements along a dim; *positions: their indices, i32. */
 #define sl_top_k(g, x, dim, k, positions) sl_top_k_at(SL_HERE, g, x, dim, k, positions)
-#define sl_cumsum(g, x, dim, reverse, exclusive)                               \
+#define sl_cumsum(g, x, dim, reverse, exclusive) \
   sl_cumsum_at(SL_HERE, g, x, dim, reverse, exclusive)
 /* One-hot encoding: i32 [...] -> f32 [..., count]. */
 #define sl_one_hot(g, ids, count) sl_one_hot_at(SL_HERE, g, ids, count)
@@ -325,11 +325,11 @@ void sl_apply_at(sl_here at, sl_graph *g, const sl_op *op, const sl_attrs *attrs
 #define sl_filled(g, type, value, like) sl_filled_at(SL_HERE, g, type, value, like)
 /* Positions along a dim, i32, shaped as `like`. */
 #define sl_arange(g, like, dim) sl_arange_at(SL_HERE, g, like, dim)
-#define sl_group_norm(g, x, groups, gain, bias, eps)                           \
+#define sl_group_norm(g, x, groups, gain, bias, eps) \
   sl_group_norm_at(SL_HERE, g, x, groups, gain, bias, eps)
 /* ids [..., L] -> [..., C]; weights may be NULL. The last argument is an sl_bag, copied, or
  * NULL. */
-#define sl_embedding_bag(g, ids, table, weights, ...)                          \
+#define sl_embedding_bag(g, ids, table, weights, ...) \
   sl_embedding_bag_at(SL_HERE, g, ids, table, weights, __VA_ARGS__)
 /* Images [N, C, H, W] or sequences [N, C, W]. The last argument is an sl_window, copied, or
  * NULL. */
@@ -355,12 +355,12 @@ typedef struct sl_routing {
  * of log(sum exp logits)^2 (Zoph et al., arXiv 2202.08906). */
 #define sl_balance_loss(g, routing) sl_balance_loss_at(SL_HERE, g, routing)
 #define sl_z_loss(g, logits) sl_z_loss_at(SL_HERE, g, logits)
-#define sl_cross_entropy(g, logits, targets)                                   \
+#define sl_cross_entropy(g, logits, targets) \
   sl_op2_at(SL_HERE, g, &sl_op_cross_entropy, NULL, logits, targets)
 /* Cross entropy in which some targets do not count or count more than others. The last argument is
  * an sl_loss, copied, or NULL. The mean is weighted over the rows of a microbatch that count, on
  * any devices and in any pieces. If none counts, loss and gradients are 0. */
-#define sl_cross_entropy_with(g, logits, targets, ...)                         \
+#define sl_cross_entropy_with(g, logits, targets, ...) \
   sl_cross_entropy_with_at(SL_HERE, g, logits, targets, __VA_ARGS__)
 /* Per row: 1 if the target has the largest logit, else 0; f32, shaped as targets. */
 #define sl_accuracy(g, logits, targets) sl_accuracy_at(SL_HERE, g, logits, targets)
@@ -435,7 +435,8 @@ sl_tensor *sl_group_norm_at(sl_here at, sl_graph *g, sl_tensor *x, int groups, s
 sl_tensor *sl_embedding_bag_at(sl_here at, sl_graph *g, sl_tensor *ids, sl_tensor *table,
                                sl_tensor *weights, const struct sl_bag *bag);
 sl_routing sl_route_at(sl_here at, sl_graph *g, sl_tensor *logits, int k, bool normed);
-sl_tensor *sl_grouped_linear_at(sl_here at, sl_graph *g, sl_tensor *x, sl_tensor *ids, sl_tensor *w);
+sl_tensor *sl_grouped_linear_at(sl_here at, sl_graph *g, sl_tensor *x, sl_tensor *ids,
+                                sl_tensor *w);
 sl_tensor *sl_expert_limit_at(sl_here at, sl_graph *g, const sl_routing *routing, float factor);
 sl_tensor *sl_expert_load_at(sl_here at, sl_graph *g, sl_tensor *ids, int64_t experts);
 sl_tensor *sl_balance_loss_at(sl_here at, sl_graph *g, const sl_routing *routing);
@@ -444,12 +445,11 @@ sl_tensor *sl_clamp_at(sl_here at, sl_graph *g, sl_tensor *x, float low, float h
 sl_tensor *sl_softcap_at(sl_here at, sl_graph *g, sl_tensor *x, float cap);
 sl_tensor *sl_scale_at(sl_here at, sl_graph *g, sl_tensor *x, float by);
 sl_tensor *sl_add_constant_at(sl_here at, sl_graph *g, sl_tensor *x, float constant);
-sl_tensor *sl_op1_at(sl_here at, sl_graph *g, const sl_op *op, const sl_attrs *attrs,
-                     sl_tensor *a);
-sl_tensor *sl_op2_at(sl_here at, sl_graph *g, const sl_op *op, const sl_attrs *attrs,
-                     sl_tensor *a, sl_tensor *b);
-sl_tensor *sl_op3_at(sl_here at, sl_graph *g, const sl_op *op, const sl_attrs *attrs,
-                     sl_tensor *a, sl_tensor *b, sl_tensor *c);
+sl_tensor *sl_op1_at(sl_here at, sl_graph *g, const sl_op *op, const sl_attrs *attrs, sl_tensor *a);
+sl_tensor *sl_op2_at(sl_here at, sl_graph *g, const sl_op *op, const sl_attrs *attrs, sl_tensor *a,
+                     sl_tensor *b);
+sl_tensor *sl_op3_at(sl_here at, sl_graph *g, const sl_op *op, const sl_attrs *attrs, sl_tensor *a,
+                     sl_tensor *b, sl_tensor *c);
 
 /* ---- what the graph is for ---------------------------------------------------- */
 

@@ -87,34 +87,34 @@ typedef enum sl_algorithm {
 typedef struct sl_hardware {
   double flops_per_second, bytes_per_second, op_seconds;
   size_t memory_bytes;
-  int devices_per_host;        /* 0: 1 */
-  sl_hardware_link link;       /* between hosts, for each device */
-  sl_hardware_link host_link;  /* between devices of a host */
+  int devices_per_host;         /* 0: 1 */
+  sl_hardware_link link;        /* between hosts, for each device */
+  sl_hardware_link host_link;   /* between devices of a host */
   double copy_bytes_per_second; /* between a device's memory and the host's, in each direction at
                                    once; 0, here and for host and disk below: takes no time */
   double host_memory_bytes_per_second; /* memory bandwidth of a host, shared by all its copies
                                           and updates */
   /* bandwidths of each device's disk */
   double disk_read_bytes_per_second, disk_write_bytes_per_second;
-  bool in_turn;                /* arithmetic and traffic do not overlap */
+  bool in_turn; /* arithmetic and traffic do not overlap */
   int nrows;
   const sl_hardware_row *rows;
   sl_curve exchange[2][SL_EXCHANGES]; /* [within hosts, between hosts]: among all devices of a
                                          grid row, over devices and the bytes each has at the end
                                          (of an all-to-all: at the start) */
-  sl_curve process_link;       /* between processes of a host: over bytes, and devices of the
-                                  host that compute meanwhile; no curve: takes no extra time */
+  sl_curve process_link;              /* between processes of a host: over bytes, and devices of the
+                                         host that compute meanwhile; no curve: takes no extra time */
   sl_algorithm algorithm;
-  double links_per_host;       /* shared by the host's devices; 0: one each */
+  double links_per_host; /* shared by the host's devices; 0: one each */
   int npairs;
-  const sl_hardware_pair *pairs; /* links that differ from the above */
-  double gradient_bytes;       /* bytes per gradient element when devices sum gradients; 0: as
-                                  stored */
-  double step_seconds;         /* fixed cost of a step */
-  double firing_seconds;       /* fixed cost of a device's firing, besides its calls */
-  double wake_seconds;         /* cost of each firing that reads data of another device in its
-                                  process */
-  int busy;                    /* devices of a host that compute at once; set by sl_lower */
+  const sl_hardware_pair *pairs;    /* links that differ from the above */
+  double gradient_bytes;            /* bytes per gradient element when devices sum gradients; 0: as
+                                       stored */
+  double step_seconds;              /* fixed cost of a step */
+  double firing_seconds;            /* fixed cost of a device's firing, besides its calls */
+  double wake_seconds;              /* cost of each firing that reads data of another device in its
+                                       process */
+  int busy;                         /* devices of a host that compute at once; set by sl_lower */
   double slowdown_while_exchanging; /* slowdown of passes during exchanges; 0: 1 */
 } sl_hardware;
 

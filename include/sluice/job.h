@@ -63,10 +63,11 @@ typedef struct sl_fingerprint_item {
 } sl_fingerprint_item;
 
 /* Joins the other processes: blocks until all are there, at most a minute. All must have the
- * same fingerprint and the same plan. SL_E_PEER names who is missing; SL_E_INPUT names a process with
- * another value for an item, and both values. The plan must outlive the job; the fingerprint is
- * read during the call. */
-sl_status sl_job_join(sl_job *job, const sl_plan *plan, int nfingerprint, const sl_fingerprint_item *fingerprint);
+ * same fingerprint and the same plan. SL_E_PEER names who is missing; SL_E_INPUT names a process
+ * with another value for an item, and both values. The plan must outlive the job; the fingerprint
+ * is read during the call. */
+sl_status sl_job_join(sl_job *job, const sl_plan *plan, int nfingerprint,
+                      const sl_fingerprint_item *fingerprint);
 
 /* Transport for sl_runtime_options; NULL in a job of one. The runtime must not run before
  * sl_job_attach. */
@@ -84,9 +85,9 @@ sl_status sl_job_run(sl_job *job, int64_t steps);
 /* Calls sl_runtime_resume, so that a job which was stopped runs again. All processes call it. */
 sl_status sl_job_resume(sl_job *job);
 
-/* Sends each process's part of the run to process 0, where sl_runtime_statistics and _trace then cover
- * the whole job. Each process sends about most_records firings of the newest whole steps, 0: all it
- * has. Sent in portions, so only process 0 needs much memory. */
+/* Sends each process's part of the run to process 0, where sl_runtime_statistics and _trace then
+ * cover the whole job. Each process sends about most_records firings of the newest whole steps, 0:
+ * all it has. Sent in portions, so only process 0 needs much memory. */
 sl_status sl_job_gather(sl_job *job, uint64_t most_records);
 
 /* Barrier with data: blocks until all processes have called it with the same word of up to 15

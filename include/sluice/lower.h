@@ -27,23 +27,23 @@ typedef struct sl_quota {
  * match `block`, move to `space` when they are made and back in time for the backward pass. Actors
  * of their own (`spill`, `fill`) do the transfers. */
 typedef struct sl_home {
-  const char *name;        /* "act" (both), "act.b", "act.w", "kv", "state" */
-  const char *block;       /* pattern of block names: "h.31", "h.*"; NULL: all */
-  sl_space space;          /* SL_SPACE_DEVICE: stay where they are made */
+  const char *name;  /* "act" (both), "act.b", "act.w", "kv", "state" */
+  const char *block; /* pattern of block names: "h.31", "h.*"; NULL: all */
+  sl_space space;    /* SL_SPACE_DEVICE: stay where they are made */
 } sl_home;
 
 typedef struct sl_home_options {
   int count;
-  const sl_home *of;       /* the last that matches a register counts */
-  const char *disk;        /* folder for registers on disk; NULL: $TMPDIR, or /var/tmp */
-  size_t disk_bytes;       /* disk budget of each device; 0: no limit */
-  const char *update;      /* device that updates parameters: "device" (NULL); "host" (beside
-                              GPUs, on the host's cores and in its memory); or "every:K": every
-                              K-th block the device, the others the host */
-  size_t host_bytes;       /* budget of each device for host memory beside its own; 0: no limit */
-  const char *offload;     /* "activations=0.6": of a block's internal activations this fraction
-                              of the pieces is offloaded to where activations live, and the
-                              others are recomputed. NULL: all are offloaded */
+  const sl_home *of;   /* the last that matches a register counts */
+  const char *disk;    /* folder for registers on disk; NULL: $TMPDIR, or /var/tmp */
+  size_t disk_bytes;   /* disk budget of each device; 0: no limit */
+  const char *update;  /* device that updates parameters: "device" (NULL); "host" (beside
+                          GPUs, on the host's cores and in its memory); or "every:K": every
+                          K-th block the device, the others the host */
+  size_t host_bytes;   /* budget of each device for host memory beside its own; 0: no limit */
+  const char *offload; /* "activations=0.6": of a block's internal activations this fraction
+                          of the pieces is offloaded to where activations live, and the
+                          others are recomputed. NULL: all are offloaded */
 } sl_home_options;
 
 /* Values of a counter (sl_counter) for a step. */
@@ -59,7 +59,8 @@ typedef struct sl_step_report {
   double grad_norm; /* before clipping */
   float lr;
   SL_RENAMED(int ncounters, int ntallies)
-  SL_RENAMED(const sl_counter_values *counters, const sl_counter_values *tallies) /* [ncounters]; valid during the call only */
+  SL_RENAMED(const sl_counter_values *counters,
+             const sl_counter_values *tallies) /* [ncounters]; valid during the call only */
 } sl_step_report;
 
 /* Transfers from a GPU to one of another process: DIRECT (NCCL), through HOST memory, or AUTO:
@@ -69,12 +70,12 @@ typedef enum sl_gpu_links { SL_LINKS_AUTO, SL_LINKS_DIRECT, SL_LINKS_HOST } sl_g
 
 /* Devices of the plan. */
 typedef struct sl_device_options {
-  const char *kind; /* "cpu", "cuda", "timed" or "null" */
-  int count;        /* 0: one per pipeline device */
-  int nnumbers;     /* GPUs to use, in order of the devices, */
-  const int *numbers; /* starting over if there are more devices; several devices may share a
-                         GPU. 0: the first GPU */
-  int threads;      /* threads of each CPU device; 0: 1 */
+  const char *kind;    /* "cpu", "cuda", "timed" or "null" */
+  int count;           /* 0: one per pipeline device */
+  int nnumbers;        /* GPUs to use, in order of the devices, */
+  const int *numbers;  /* starting over if there are more devices; several devices may share a
+                          GPU. 0: the first GPU */
+  int threads;         /* threads of each CPU device; 0: 1 */
   size_t budget_bytes; /* budget of each device; 0: none */
   sl_gpu_links links;  /* SL_E_UNSUPPORTED if direct links are requested and impossible */
 } sl_device_options;
@@ -95,7 +96,7 @@ typedef struct sl_sharded_cost {
  * boundary, in seconds. All zero: derived from the ops' costs. */
 typedef struct sl_cost {
   double F, B, W, comm;
-  int nstages;             /* 0, or the number of stages: replaces F, B and W */
+  int nstages; /* 0, or the number of stages: replaces F, B and W */
   const sl_stage_cost *stages;
   SL_RENAMED(int nsharded, int nspread) /* sharded parts not listed here take no time */
   SL_RENAMED(const sl_sharded_cost *sharded, const sl_sharded_cost *spread)
@@ -141,30 +142,30 @@ typedef struct sl_given_sbp {
  * sequence. Tensor axis: a shard of the tensors. A stage's device is rank (data * sequence + s) *
  * tensor + t of its grid. The layout decides which number that device has. */
 typedef struct sl_parallel_options {
-  int stages;              /* P pipeline devices [1] */
-  const char *placement;   /* of chunks: "line", "loop", "vee"; NULL: the schedule's */
-  int data;                /* D [1] */
-  int sequence;            /* Q [1] */
+  int stages;                     /* P pipeline devices [1] */
+  const char *placement;          /* of chunks: "line", "loop", "vee"; NULL: the schedule's */
+  int data;                       /* D [1] */
+  int sequence;                   /* Q [1] */
   const char *sequence_attention; /* method of attention across positions: "heads" (all
                                      positions, for some heads), "ring" (chunk by chunk), "auto"
                                      (NULL): by cost */
-  const char *sequence_layout; /* positions of a device: "contiguous", or "zigzag", which
-                                  balances causal attention; NULL: the best */
-  int tensor;              /* T [1] */
-  bool free_data;          /* devices that share tensors may also share the rows of the data, if
-                              that is cheapest */
-  const char *layout;      /* order of the axes, innermost first, from a device to its neighbour:
-                              "data,tensor,stage". NULL: tensor,sequence,data,stage. Results do
-                              not depend on it, but traffic within a host or process does */
-  const char *assign;      /* device at each place of the layout, from 0 on: a permutation such
-                              as "0,2,1,3" or "4-7,0-3". NULL: the identity. Results do not
-                              depend on it, but the traffic of each link does */
-  const char *exchange;    /* communication among the devices of a stage within a pass: "beside"
-                              (NULL), overlapped with passes of other microbatches; or "inline":
-                              a pass keeps its device until it is done */
-  int processes;           /* number of processes, which drive equal numbers of devices if
-                              possible [1] */
-  int ngiven;              /* distributions of tensors requested by the user */
+  const char *sequence_layout;    /* positions of a device: "contiguous", or "zigzag", which
+                                     balances causal attention; NULL: the best */
+  int tensor;                     /* T [1] */
+  bool free_data;       /* devices that share tensors may also share the rows of the data, if
+                           that is cheapest */
+  const char *layout;   /* order of the axes, innermost first, from a device to its neighbour:
+                           "data,tensor,stage". NULL: tensor,sequence,data,stage. Results do
+                           not depend on it, but traffic within a host or process does */
+  const char *assign;   /* device at each place of the layout, from 0 on: a permutation such
+                           as "0,2,1,3" or "4-7,0-3". NULL: the identity. Results do not
+                           depend on it, but the traffic of each link does */
+  const char *exchange; /* communication among the devices of a stage within a pass: "beside"
+                           (NULL), overlapped with passes of other microbatches; or "inline":
+                           a pass keeps its device until it is done */
+  int processes;        /* number of processes, which drive equal numbers of devices if
+                           possible [1] */
+  int ngiven;           /* distributions of tensors requested by the user */
   const sl_given_sbp *given;
 } sl_parallel_options;
 
@@ -175,46 +176,46 @@ typedef struct sl_expert_options {
    * data-parallel ones. If it does not, or with `tensor`, EP counts all data * tensor devices,
    * those that share tensors first */
   int parallel;
-  int tensor;              /* ETP: 1: experts have a grid of their own over these devices, each
-                              expert on one; T: the grid of everything else, which `parallel`
-                              must fit; 0: as `parallel` implies */
-  double rows;             /* capacity of a device's experts, in even shares of the rows, from 1
-                              on; more rows end the run. 0: room for all */
-  const char *routing;     /* Modelled devices: number of rows of each expert. "balanced": equal.
-                              "learned" (NULL): equal as well, since only values tell. "zipf:S".
-                              Or a file with a number per expert, which add up to a microbatch's
-                              rows: one line per layer with experts, or one line for all */
+  int tensor;          /* ETP: 1: experts have a grid of their own over these devices, each
+                          expert on one; T: the grid of everything else, which `parallel`
+                          must fit; 0: as `parallel` implies */
+  double rows;         /* capacity of a device's experts, in even shares of the rows, from 1
+                          on; more rows end the run. 0: room for all */
+  const char *routing; /* Modelled devices: number of rows of each expert. "balanced": equal.
+                          "learned" (NULL): equal as well, since only values tell. "zipf:S".
+                          Or a file with a number per expert, which add up to a microbatch's
+                          rows: one line per layer with experts, or one line for all */
 } sl_expert_options;
 
 /* The vocabulary's tables: those of the classifier before the loss, and embeddings with as many
  * words. */
 typedef struct sl_vocabulary_options {
-  bool parallel;           /* shards them over the stages */
-  int barriers;            /* number of times a microbatch then waits for all stages: 1 (the
-                              products of the logits' gradient come before the sums) or 2; 0: 2 */
+  bool parallel; /* shards them over the stages */
+  int barriers;  /* number of times a microbatch then waits for all stages: 1 (the
+                    products of the logits' gradient come before the sums) or 2; 0: 2 */
 } sl_vocabulary_options;
 
 /* Order of the passes, and what is one actor. */
 typedef struct sl_schedule_options {
-  const char *name;        /* in the schedule table; NULL: "1f1b"; "auto": searched for */
-  const char *chosen;      /* schedule auto, skip: an earlier result for the same stages and microbatches
-                              (sl_lowered_chosen), instead of a new search */
-  double activations;      /* schedule auto: most activations a device may hold, in microbatches'
-                              worth; 0: no limit */
-  int chunks;              /* V chunks on each device; 0: the schedule's */
-  const char *backward;    /* "fused", "split"; NULL: the schedule's */
-  const char *order;       /* "derive", or a file with the order of passes of each device; NULL:
-                              decided at run time */
-  const char *paths;       /* file with the stages that each microbatch visits, one line each,
-                              such as "0: 0 2 3"; NULL: all */
-  double skip;             /* > 0: searches for paths that leave out this fraction of all visits
-                              and shorten a step on the virtual clock (sl_lowered_paths) */
-  bool skip_in_turn;       /* leaves out the stages in turn, without a search (with `skip`): for searches whose
-                              candidates skip */
-  bool swap;               /* reorders the visits as well, if that is shorter (with `skip`) */
-  const char *grain;       /* part of a stage that is one actor per class: "pass" (all of it) or
-                              "layer" (a block); NULL: layer with several devices along the data
-                              axis, else pass */
+  const char *name;   /* in the schedule table; NULL: "1f1b"; "auto": searched for */
+  const char *chosen; /* schedule auto, skip: an earlier result for the same stages and microbatches
+                         (sl_lowered_chosen), instead of a new search */
+  double activations; /* schedule auto: most activations a device may hold, in microbatches'
+                         worth; 0: no limit */
+  int chunks;         /* V chunks on each device; 0: the schedule's */
+  const char *backward; /* "fused", "split"; NULL: the schedule's */
+  const char *order;    /* "derive", or a file with the order of passes of each device; NULL:
+                           decided at run time */
+  const char *paths;    /* file with the stages that each microbatch visits, one line each,
+                           such as "0: 0 2 3"; NULL: all */
+  double skip;          /* > 0: searches for paths that leave out this fraction of all visits
+                           and shorten a step on the virtual clock (sl_lowered_paths) */
+  bool skip_in_turn; /* leaves out the stages in turn, without a search (with `skip`): for searches
+                        whose candidates skip */
+  bool swap;         /* reorders the visits as well, if that is shorter (with `skip`) */
+  const char *grain; /* part of a stage that is one actor per class: "pass" (all of it) or
+                        "layer" (a block); NULL: layer with several devices along the data
+                        axis, else pass */
   const char *piece_order; /* If sequences are cut: "tokens" (NULL), a piece passes all blocks of
                               a stage before the next piece; or "layers": all pieces of a
                               microbatch pass a block before the next block. Blocks are then
@@ -225,48 +226,48 @@ typedef struct sl_schedule_options {
 
 /* What is kept, and where. */
 typedef struct sl_memory_options {
-  const char *shard;       /* state that the devices along the data axis shard instead of
-                              replicating it (ZeRO, FSDP): "nothing", "optimizer" (its state),
-                              "gradients" (these too), "parameters" (all three); NULL: nothing */
+  const char *shard; /* state that the devices along the data axis shard instead of
+                        replicating it (ZeRO, FSDP): "nothing", "optimizer" (its state),
+                        "gradients" (these too), "parameters" (all three); NULL: nothing */
   /* activation checkpointing: activations recomputed instead of kept. "none" (NULL), "selective"
    * (by calls that cost next to nothing) or "full" (all of a block). "full@h.3" applies to blocks
    * of that name; several are separated by commas, and the last that matches a block counts */
   const char *recompute;
   int nquotas;
   const sl_quota *quotas;
-  sl_home_options homes;   /* none: all registers stay where they are made */
+  sl_home_options homes; /* none: all registers stay where they are made */
 } sl_memory_options;
 
 /* Number formats, random numbers and checks of values. */
 typedef struct sl_number_options {
-  sl_dtype dtype;          /* operand type of products: SL_F32, or SL_BF16 on devices that
-                              multiply bf16 (elsewhere f32). On GPUs activations are then bf16
-                              too. Weights, sums over a step and everything else are f32 */
-  bool check_finite;       /* checks every output of every call: the first value that is not
-                              finite ends the run, with op, actor and microbatch */
-  uint64_t seed;           /* seed of random numbers drawn during the run */
+  sl_dtype dtype;    /* operand type of products: SL_F32, or SL_BF16 on devices that
+                        multiply bf16 (elsewhere f32). On GPUs activations are then bf16
+                        too. Weights, sums over a step and everything else are f32 */
+  bool check_finite; /* checks every output of every call: the first value that is not
+                        finite ends the run, with op, actor and microbatch */
+  uint64_t seed;     /* seed of random numbers drawn during the run */
 } sl_number_options;
 
 /* Durations of modelled devices, and predictions. */
 typedef struct sl_simulation_options {
-  sl_cost cost;            /* timed devices; with chunks 0, cost of a device's whole share */
+  sl_cost cost;                /* timed devices; with chunks 0, cost of a device's whole share */
   const sl_hardware *hardware; /* timed devices without measured durations; may be NULL */
   /* Measured seconds of one call of the op with this name in the graph; negative: not measured, use
    * the op's cost. */
   double (*op_seconds)(void *ctx, const char *name);
   void *op_seconds_ctx;
-  bool any_order;          /* skips the search for an order of passes, for predictions that need
-                              no step time */
-  bool alike;              /* plans one device per stage, which stands for its whole grid, for
-                              predictions. Exact if all have parts of one size; otherwise it is
-                              the device with the largest parts */
+  bool any_order; /* skips the search for an order of passes, for predictions that need
+                     no step time */
+  bool alike;     /* plans one device per stage, which stands for its whole grid, for
+                     predictions. Exact if all have parts of one size; otherwise it is
+                     the device with the largest parts */
 } sl_simulation_options;
 
 /* What is printed while a plan is made. */
 typedef struct sl_print_options {
-  const char *after;       /* the graph after the pass of this name, to `graph`; may be NULL */
+  const char *after; /* the graph after the pass of this name, to `graph`; may be NULL */
   FILE *graph;
-  FILE *sharing;           /* receives a table of how each op is sharded, and why; may be NULL */
+  FILE *sharing; /* receives a table of how each op is sharded, and why; may be NULL */
 } sl_print_options;
 
 /* Callbacks about steps and outputs; each may be NULL, and gets ctx. */
@@ -287,8 +288,8 @@ typedef struct sl_report_options {
  * while passes go on. Training waits only if the next copy is due and no slot of register `store`
  * is free. If a stage has several devices, each that owns something passes that, and no replicas.
  * Devices may call at once, each on its thread, which may block. `entry` is plain data,
- * SL_MANIFEST_ENTRY_BYTES zeroed. When all devices have filled in theirs for a step, on_stored gets them,
- * steps in order. A status other than SL_OK ends the run with it. */
+ * SL_MANIFEST_ENTRY_BYTES zeroed. When all devices have filled in theirs for a step, on_stored gets
+ * them, steps in order. A status other than SL_OK ends the run with it. */
 typedef struct sl_store_options {
   int64_t every;
   sl_status (*on_store)(void *ctx, const sl_stage_state *state, void *entry);
@@ -332,7 +333,8 @@ int sl_lowered_alike(const sl_lowered *lowered);
 void sl_lowered_moved(const sl_lowered *lowered, uint64_t (*to)[SL_TRAFFIC_COUNT]);
 /* The traffic, over all devices that the plan's stand for, that crosses hosts if each host has
  * devices_per_host devices, in the order of their numbers. */
-void sl_lowered_crossed(const sl_lowered *lowered, int devices_per_host, double to[SL_TRAFFIC_COUNT]);
+void sl_lowered_crossed(const sl_lowered *lowered, int devices_per_host,
+                        double to[SL_TRAFFIC_COUNT]);
 /* Floating point operations of a step's passes, forward and backward, by the ops' costs. Sums all
  * devices, but counts replicated work once. 0 for inference. */
 double sl_lowered_flops(const sl_lowered *lowered);
@@ -376,7 +378,7 @@ typedef struct sl_param_place {
  * together hold each value once. */
 typedef struct sl_param_info {
   const char *name;
-  sl_type type;          /* type of the whole, in its values */
+  sl_type type; /* type of the whole, in its values */
   /* Storage format at its places, whose types describe the stored data. */
   SL_RENAMED(sl_storage storage, sl_storage rest)
   sl_init init;

@@ -21,7 +21,10 @@ extern "C" {
 #endif
 
 typedef enum sl_option_kind {
-  SL_OPTION_INT, SL_OPTION_FLOAT, SL_OPTION_TEXT, SL_OPTION_FLAG,
+  SL_OPTION_INT,
+  SL_OPTION_FLOAT,
+  SL_OPTION_TEXT,
+  SL_OPTION_FLAG,
   SL_OPTION_LIST /* list of texts: may be given several times, and all count */
 } sl_option_kind;
 
@@ -47,16 +50,17 @@ bool sl_arg_flag(const sl_args *args, const char *name);
 const char *sl_arg_given(const sl_args *args, const char *name, int i);
 
 /* Rows of a model's option table for its optimizer, and the settings they give. */
-#define SL_OPTIMIZER_OPTIONS                                                                   \
-    {"lr", SL_OPTION_FLOAT, "1e-3", "peak learning rate", 0, 1e30},                            \
-    {"min-lr", SL_OPTION_FLOAT, "1e-4", "learning rate at the end of the decay", 0, 1e30},     \
-    {"warmup", SL_OPTION_INT, "20", "steps of linear warm-up", 0, 1e15},                       \
-    {"decay-steps", SL_OPTION_INT, "0", "step at which the cosine decay ends; 0: no decay", 0, \
-     1e15},                                                                                    \
-    {"weight-decay", SL_OPTION_FLOAT, "0.1", "AdamW's decay of matrices", 0, 1e30},            \
-    {"clip", SL_OPTION_FLOAT, "1", "largest gradient norm; 0: any", 0, 1e30},                  \
-    {"beta1", SL_OPTION_FLOAT, "0.9", "AdamW's memory of gradients", 0, 0.999999},             \
-    {"beta2", SL_OPTION_FLOAT, "0.95", "AdamW's memory of their squares", 0, 0.999999}
+#define SL_OPTIMIZER_OPTIONS                                                                     \
+  {"lr", SL_OPTION_FLOAT, "1e-3", "peak learning rate", 0, 1e30},                                \
+      {"min-lr", SL_OPTION_FLOAT, "1e-4", "learning rate at the end of the decay", 0, 1e30},     \
+      {"warmup", SL_OPTION_INT, "20", "steps of linear warm-up", 0, 1e15},                       \
+      {"decay-steps", SL_OPTION_INT, "0", "step at which the cosine decay ends; 0: no decay", 0, \
+       1e15},                                                                                    \
+      {"weight-decay", SL_OPTION_FLOAT, "0.1", "AdamW's decay of matrices", 0, 1e30},            \
+      {"clip", SL_OPTION_FLOAT, "1", "largest gradient norm; 0: any", 0, 1e30},                  \
+      {"beta1", SL_OPTION_FLOAT, "0.9", "AdamW's memory of gradients", 0, 0.999999}, {           \
+    "beta2", SL_OPTION_FLOAT, "0.95", "AdamW's memory of their squares", 0, 0.999999             \
+  }
 sl_optimizer sl_arg_optimizer(const sl_args *args);
 
 /* Parsing of options, for tools and for programs that build shipped models. Each value is checked
@@ -99,11 +103,11 @@ typedef struct sl_model {
 #else
 #define SL_MODEL_EXTERN extern
 #endif
-#define SL_MODEL(ident, summary_, options_, build_)                            \
+#define SL_MODEL(ident, summary_, options_, build_) \
   SL_MODEL_NAMED(ident, #ident, summary_, options_, build_)
 /* Defines a model whose name is no identifier. */
-#define SL_MODEL_NAMED(ident, name_, summary_, options_, build_)               \
-  SL_MODEL_EXTERN const sl_model SL_MODEL_SYMBOL(ident);                       \
+#define SL_MODEL_NAMED(ident, name_, summary_, options_, build_) \
+  SL_MODEL_EXTERN const sl_model SL_MODEL_SYMBOL(ident);         \
   const sl_model SL_MODEL_SYMBOL(ident) = {SL_MODEL_ABI, name_, summary_, options_, build_}
 
 #ifdef __cplusplus

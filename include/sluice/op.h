@@ -23,17 +23,19 @@ extern "C" {
 
 /* ---- types -------------------------------------------------------------- */
 
+/* clang-format off */
 #define SL_DTYPE_TABLE(X)                                                      \
   X(F32, "f32", 4)                                                             \
   X(BF16, "bf16", 2)                                                           \
   X(F64, "f64", 8)                                                             \
   X(I32, "i32", 4)
+/* clang-format on */
 
 typedef enum sl_dtype {
 #define X(name, text, bytes) SL_##name,
   SL_DTYPE_TABLE(X)
 #undef X
-  SL_DTYPE_COUNT
+      SL_DTYPE_COUNT
 } sl_dtype;
 
 enum { SL_MAX_DIMS = 8 };
@@ -60,17 +62,17 @@ template <class... Dims> inline sl_type sl_type_of(sl_dtype dtype, Dims... dims)
 }
 #else
 #define SL_RECORD(type) (type)
-#define SL_TYPE(dtype_, ...)                                                   \
+#define SL_TYPE(dtype_, ...) \
   ((sl_type){(dtype_), sizeof((int64_t[]){__VA_ARGS__}) / sizeof(int64_t), {__VA_ARGS__}})
 #endif
 #define SL_SCALAR(dtype_) (SL_RECORD(sl_type){(dtype_), 0, {0}})
 
 const char *sl_dtype_name(sl_dtype dtype);
 size_t sl_dtype_bytes(sl_dtype dtype);
-int64_t sl_type_elements(const sl_type *type);  /* product of the dims; 1 for a scalar */
+int64_t sl_type_elements(const sl_type *type); /* product of the dims; 1 for a scalar */
 size_t sl_type_bytes(const sl_type *type);
-int64_t sl_type_last(const sl_type *type);      /* last dim; 1 for a scalar */
-int64_t sl_type_rows(const sl_type *type);      /* elements / last dim */
+int64_t sl_type_last(const sl_type *type); /* last dim; 1 for a scalar */
+int64_t sl_type_rows(const sl_type *type); /* elements / last dim */
 bool sl_type_equal(const sl_type *a, const sl_type *b);
 /* Formats a type, "f32[8, 256, 384]"; returns `out`, which has at least SL_TYPE_TEXT bytes. */
 enum { SL_TYPE_TEXT = 256 };
@@ -95,7 +97,10 @@ typedef struct sl_shard {
   sl_part parts[SL_SHARD_PARTS]; /* the first is a part of the whole, each other of the one
                                     before it */
 } sl_shard;
-#define SL_ALL_PARTS {{.axis = SL_PART_ALL}, {.axis = SL_PART_ALL}, {.axis = SL_PART_ALL}}
+#define SL_ALL_PARTS                                                      \
+  {                                                                       \
+    {.axis = SL_PART_ALL}, {.axis = SL_PART_ALL}, { .axis = SL_PART_ALL } \
+  }
 
 sl_type sl_part_type(const sl_type *whole, const sl_part *part);
 /* Copy a part out of a whole array, and into it. Arrays are dense; any thread. */
@@ -119,6 +124,7 @@ typedef struct sl_region {
 
 /* Kind of pass that an actor belongs to. Priority and colours follow the class. Traces store the
  * numbers, so none is reused: 3 is retired. X(letter, number, name) */
+/* clang-format off */
 #define SL_CLASS_TABLE(X)                                                      \
   X(F, 0, "forward")                                                           \
   X(B, 1, "input gradient")                                                    \
@@ -126,16 +132,17 @@ typedef struct sl_region {
   X(U, 4, "update")                                                            \
   X(C, 5, "communicate")                                                       \
   X(L, 6, "load/store")
+/* clang-format on */
 
 typedef enum sl_class {
 #define X(letter, number, name) SL_CLASS_##letter = number,
   SL_CLASS_TABLE(X)
 #undef X
-  SL_CLASS_COUNT /* number of class numbers */
+      SL_CLASS_COUNT /* number of class numbers */
 } sl_class;
 
 const char *sl_class_name(sl_class cls); /* "forward"; "?" for an unknown number */
-char sl_class_letter(sl_class cls); /* 'F' ...; '?' for an unknown number */
+char sl_class_letter(sl_class cls);      /* 'F' ...; '?' for an unknown number */
 
 /* ---- attributes and calls ------------------------------------------------ */
 
@@ -156,51 +163,51 @@ typedef struct sl_attrs {
   bool transposed; /* linear: weight is [in, out] (GPT-2's Conv1D) instead of [out, in]; matmul:
                       b is [..., n, k] */
   bool left_transposed; /* matmul: a is [..., k, m] */
-  int64_t length;  /* tokens of a whole sequence if sequences are cut into pieces, set by the
-                      graph; else 0 */
-  uint64_t key;    /* `located` ops: distinguishes streams of random numbers; 0: the graph sets
-                      one for this place */
-  uint64_t seed;   /* `located` ops: the run's seed, set by the graph */
+  int64_t length;       /* tokens of a whole sequence if sequences are cut into pieces, set by the
+                           graph; else 0 */
+  uint64_t key;         /* `located` ops: distinguishes streams of random numbers; 0: the graph sets
+                           one for this place */
+  uint64_t seed;        /* `located` ops: the run's seed, set by the graph */
   const sl_region *region; /* `located` ops: position of output 0 in a microbatch's whole (in the
                               backward pass, of the forward call's); NULL: all of it. Set by the
                               graph */
-  uint32_t axes;   /* concat, split, gather, scatter_add, top_k, cumsum, arange: bit d selects
-                      dim d */
-  int ndims;               /* permute: the input dim of each output dim; expand: lengths of the
-                              output, 0: the input's */
+  uint32_t axes; /* concat, split, gather, scatter_add, top_k, cumsum, arange: bit d selects
+                    dim d */
+  int ndims;     /* permute: the input dim of each output dim; expand: lengths of the
+                    output, 0: the input's */
   int64_t dims[SL_MAX_DIMS]; /* position, position_w, rotary, rotary_b, with ndims 2: positions
                                 from dims[0] of the part on are shifted by dims[1] */
-  bool bf16;       /* set by the graph: ops with `rounds` round to bf16, served ops keep bf16 */
-  int64_t rows;    /* pack: rows of the products that will read the weight */
+  bool bf16;    /* set by the graph: ops with `rounds` round to bf16, served ops keep bf16 */
+  int64_t rows; /* pack: rows of the products that will read the weight */
   /* Beginning of the part in the whole, for a call on a part. embedding, embedding_w,
    * embedding_bag: first row of this part of the table; gather, scatter_add: first position of the
    * indexed dim; position, position_w, rotary, rotary_b: first position (added to the tick's);
    * losses and their _part and _b: first column */
   int64_t first;
-  int64_t columns; /* `padded` ops on GPUs: number of columns that count, in rows of logits that
-                      are longer; the gradient is zero after them. 0: all */
-  bool full;       /* attention: no causal mask, queries see later keys too; source: always asked
-                      for the whole microbatch, set by the graph */
-  int64_t window;  /* attention: sliding window, a query sees keys less than this far from it (0:
-                      all) */
-  int32_t end;     /* documents: the end-of-document token */
-  float scale;     /* attention: factor of the scores (0: 1/sqrt of a head's width) */
-  bool keep;       /* reduce_sum, reduce_max: reduced dims stay, of length 1 */
-  bool partial;    /* embedding, embedding_w, _b of losses, gather, scatter_add, embedding_bag:
-                      the table, logits or indexed array is a part of the whole; ids, targets and
-                      indices may lie outside it */
-  int64_t count;   /* top_k: k; one_hot: classes; gather, scatter_add: length of the indexed dim
-                      as a whole (0: the array's); embedding_bag: rows of the table as a whole
-                      (0: the array's) */
-  bool reverse;    /* cumsum: from the last position to the first */
-  bool exclusive;  /* cumsum: leaves out the position's own number */
+  int64_t columns;  /* `padded` ops on GPUs: number of columns that count, in rows of logits that
+                       are longer; the gradient is zero after them. 0: all */
+  bool full;        /* attention: no causal mask, queries see later keys too; source: always asked
+                       for the whole microbatch, set by the graph */
+  int64_t window;   /* attention: sliding window, a query sees keys less than this far from it (0:
+                       all) */
+  int32_t end;      /* documents: the end-of-document token */
+  float scale;      /* attention: factor of the scores (0: 1/sqrt of a head's width) */
+  bool keep;        /* reduce_sum, reduce_max: reduced dims stay, of length 1 */
+  bool partial;     /* embedding, embedding_w, _b of losses, gather, scatter_add, embedding_bag:
+                       the table, logits or indexed array is a part of the whole; ids, targets and
+                       indices may lie outside it */
+  int64_t count;    /* top_k: k; one_hot: classes; gather, scatter_add: length of the indexed dim
+                       as a whole (0: the array's); embedding_bag: rows of the table as a whole
+                       (0: the array's) */
+  bool reverse;     /* cumsum: from the last position to the first */
+  bool exclusive;   /* cumsum: leaves out the position's own number */
   const void *user; /* source, adamw, slice, join, rotary, conv, pools, constant, embedding_bag,
                        user ops: a record that must outlive the run */
 } sl_attrs;
 
 /* Position of a call in the stream of work. */
 typedef struct sl_tick {
-  int64_t number;     /* (step*M + microbatch)*K + piece */
+  int64_t number; /* (step*M + microbatch)*K + piece */
   int64_t step;
   int32_t microbatch; /* 0..M-1; in an evaluation, counted from 0 */
   int32_t piece;      /* 0..K-1 */
@@ -216,17 +223,17 @@ typedef struct sl_call {
   const struct sl_op *op;
   const sl_attrs *attrs;
   int nin, nout;
-  const sl_type *in_type;   /* [nin] */
-  const sl_type *out_type;  /* [nout] */
-  const void *const *in;    /* [nin], 64-byte aligned; NULL for an absent optional input */
-  void *const *out;         /* [nout], 64-byte aligned; NULL for an output without consumers */
-  uint32_t accumulate;      /* bit o: add to output o instead of overwriting it */
-  void *state;              /* made by prepare(), shared by concurrent calls: read only */
-  void *scratch;            /* scratch() bytes, 64-byte aligned, undefined contents */
-  struct sl_team *team;     /* the device's threads; NULL: only the calling thread */
+  const sl_type *in_type;  /* [nin] */
+  const sl_type *out_type; /* [nout] */
+  const void *const *in;   /* [nin], 64-byte aligned; NULL for an absent optional input */
+  void *const *out;        /* [nout], 64-byte aligned; NULL for an output without consumers */
+  uint32_t accumulate;     /* bit o: add to output o instead of overwriting it */
+  void *state;             /* made by prepare(), shared by concurrent calls: read only */
+  void *scratch;           /* scratch() bytes, 64-byte aligned, undefined contents */
+  struct sl_team *team;    /* the device's threads; NULL: only the calling thread */
   sl_tick tick;
-  const int32_t *in_rows;   /* [nin] see sl_call_rows; NULL: all are full */
-  int32_t *out_rows;        /* [nout] see sl_call_fill; NULL: valid lengths are not wanted */
+  const int32_t *in_rows; /* [nin] see sl_call_rows; NULL: all are full */
+  int32_t *out_rows;      /* [nout] see sl_call_fill; NULL: valid lengths are not wanted */
 } sl_call;
 
 /* Returns the valid length of input i: an array may have room for more rows than are
@@ -273,12 +280,18 @@ typedef struct sl_grad_arg {
   sl_grad_arg_kind kind;
   int index;
 } sl_grad_arg;
-#define SL_IN(i) {SL_ARG_IN, (i)}       /* forward input i */
-#define SL_OUT(i) {SL_ARG_OUT, (i)}     /* forward output i */
-#define SL_DOUT(i) {SL_ARG_DOUT, (i)}   /* gradient of forward output i */
-#define SL_INS(i) {SL_ARG_INS, (i)}     /* all forward inputs from i on, as many as there are */
-#define SL_OUTS(i) {SL_ARG_OUTS, (i)}   /* all forward outputs from i on */
-#define SL_DOUTS(i) {SL_ARG_DOUTS, (i)} /* gradients of all forward outputs from i on */
+#define SL_IN(i) \
+  { SL_ARG_IN, (i) } /* forward input i */
+#define SL_OUT(i) \
+  { SL_ARG_OUT, (i) } /* forward output i */
+#define SL_DOUT(i) \
+  { SL_ARG_DOUT, (i) } /* gradient of forward output i */
+#define SL_INS(i) \
+  { SL_ARG_INS, (i) } /* all forward inputs from i on, as many as there are */
+#define SL_OUTS(i) \
+  { SL_ARG_OUTS, (i) } /* all forward outputs from i on */
+#define SL_DOUTS(i) \
+  { SL_ARG_DOUTS, (i) } /* gradients of all forward outputs from i on */
 
 enum { SL_GRAD_ARGS = 16, SL_GRAD_OUTS = 8, SL_GRAD_RULES = 4 };
 
@@ -298,8 +311,8 @@ enum { SL_GRAD_ARGS = 16, SL_GRAD_OUTS = 8, SL_GRAD_RULES = 4 };
 typedef struct sl_grad_rule {
   const struct sl_op *op;
   sl_class cls;
-  sl_grad_arg in[SL_GRAD_ARGS];      /* ends at SL_ARG_NONE */
-  int nof;                           /* length of of[]; 0 ends the list of rules */
+  sl_grad_arg in[SL_GRAD_ARGS]; /* ends at SL_ARG_NONE */
+  int nof;                      /* length of of[]; 0 ends the list of rules */
   int of[SL_GRAD_OUTS];
   bool rest;
 } sl_grad_rule;
@@ -352,8 +365,8 @@ typedef struct sl_sbp {
 enum { SL_SIGNATURE_ARGS = 16, SL_SIGNATURES = 16 };
 typedef struct sl_signature {
   sl_sbp in[SL_SIGNATURE_ARGS], out[SL_SIGNATURE_ARGS];
-  bool heads;      /* input 0's split dim divides attrs.heads and kv_heads */
-  int first;       /* 1 + the input whose split sets attrs.first (and attrs.partial); 0: none */
+  bool heads; /* input 0's split dim divides attrs.heads and kv_heads */
+  int first;  /* 1 + the input whose split sets attrs.first (and attrs.partial); 0: none */
   /* A call in two parts. Op `local` runs on each device; its only output, split along its last dim,
    * is gathered everywhere; `joined` computes the outputs from it. NULL: one call. The backward
    * pass is the op's own, with attrs.first and attrs.partial, and uses `joined`'s outputs as the
@@ -388,9 +401,9 @@ typedef struct sl_kernel {
 #define SL_CPU_KERNEL(function) ((const sl_kernel[]){{.backend = "cpu", .run = (function)}, {0}})
 
 typedef struct sl_op {
-  const char *name;          /* "linear"; unique in the table */
-  int min_in, max_in;        /* max_in -1: any number */
-  int nout;                  /* -1: the number outputs() returns */
+  const char *name;   /* "linear"; unique in the table */
+  int min_in, max_in; /* max_in -1: any number */
+  int nout;           /* -1: the number outputs() returns */
   /* Number of outputs of a call with nin inputs; below 0 if attrs do not tell. */
   int (*outputs)(const sl_attrs *attrs, int nin);
 
@@ -402,8 +415,8 @@ typedef struct sl_op {
 
   /* Floating point operations and bytes moved by one call. NULL: no flops, bytes of all
    * arguments. */
-  void (*cost)(const sl_attrs *attrs, int nin, const sl_type *in, const sl_type *out,
-               double *flops, double *bytes);
+  void (*cost)(const sl_attrs *attrs, int nin, const sl_type *in, const sl_type *out, double *flops,
+               double *bytes);
 
   /* Kernels of a user's op, one per backend that can run it, ended by one without a backend. NULL
    * for shipped ops, whose kernels backends find by name. */
@@ -456,15 +469,15 @@ typedef struct sl_op {
    * f32. */
   uint32_t narrow_in, narrow_out;
   bool mixed;
-  bool fixed;     /* kernels prepare for the call's types and cannot run on fewer rows */
-  bool cheap;     /* a forward op that costs little more than reading and writing its data */
-  bool located;   /* calls get attrs.key, seed and region, in the backward pass too */
-  bool padded;    /* can leave out the ends of input 0's rows, after attrs.columns */
-  bool counted;   /* reads a mean. attrs.user, a double set by the graph, is the fraction of a
-                     microbatch's rows that the mean covers, in the backward pass too; NULL: all */
-  bool batch;     /* works on whole microbatches: every call reads all of its data, and only data */
-  bool rounds;    /* rounds its products' operands to bf16 if attrs.bf16 is set */
-  bool part;      /* reads only the part of each input given by attrs.user, an sl_part */
+  bool fixed;   /* kernels prepare for the call's types and cannot run on fewer rows */
+  bool cheap;   /* a forward op that costs little more than reading and writing its data */
+  bool located; /* calls get attrs.key, seed and region, in the backward pass too */
+  bool padded;  /* can leave out the ends of input 0's rows, after attrs.columns */
+  bool counted; /* reads a mean. attrs.user, a double set by the graph, is the fraction of a
+                   microbatch's rows that the mean covers, in the backward pass too; NULL: all */
+  bool batch;   /* works on whole microbatches: every call reads all of its data, and only data */
+  bool rounds;  /* rounds its products' operands to bf16 if attrs.bf16 is set */
+  bool part;    /* reads only the part of each input given by attrs.user, an sl_part */
   /* Op that replaces this one when sequences are cut: the same inputs, the same first outputs, more
    * outputs after them. NULL: the op itself. */
   const struct sl_op *pieced;

@@ -69,7 +69,7 @@ extern const sl_op sl_op_position, sl_op_position_w;
  * embedding_bag_b(ids, dy, table) -> dweights. */
 typedef struct sl_bag {
   bool mean;
-  bool pads;       /* `padding` is an id for no row: it adds nothing and does not count in a mean */
+  bool pads; /* `padding` is an id for no row: it adds nothing and does not count in a mean */
   int32_t padding;
 } sl_bag;
 extern const sl_op sl_op_embedding_bag, sl_op_embedding_bag_w, sl_op_embedding_bag_b;
@@ -137,14 +137,14 @@ extern const sl_op sl_op_swiglu, sl_op_swiglu_b;
  *     -dy y^3 / 2. abs(x); abs_b(x, dy) -> dx = dy sign(x), 0 at 0.
  *   clamp(x) -> x, limited to [attrs.value, attrs.upper]; clamp_b(x, dy) -> dx = dy
  *     where x is within the bounds, else 0.
- *   softcap(x) -> c tanh(x / c), with c = attrs.value above 0: the soft limit of logits and attention
- *     scores (Gemma Team, "Gemma 2", arXiv 2408.00118); softcap_b(y, dy) -> dx = dy (1 - (y / c)^2).
- *   neg(x) -> -x, scale(x) -> x attrs.value: each is its own gradient;
- *   add_constant(x) -> x + attrs.value. */
+ *   softcap(x) -> c tanh(x / c), with c = attrs.value above 0: the soft limit of logits and
+ * attention scores (Gemma Team, "Gemma 2", arXiv 2408.00118); softcap_b(y, dy) -> dx = dy (1 - (y /
+ * c)^2). neg(x) -> -x, scale(x) -> x attrs.value: each is its own gradient; add_constant(x) -> x +
+ * attrs.value. */
 extern const sl_op sl_op_silu, sl_op_silu_b, sl_op_sigmoid, sl_op_sigmoid_b, sl_op_exp, sl_op_exp_b,
     sl_op_log, sl_op_log_b, sl_op_sqrt, sl_op_sqrt_b, sl_op_rsqrt, sl_op_rsqrt_b, sl_op_abs,
-    sl_op_abs_b, sl_op_clamp, sl_op_clamp_b, sl_op_softcap, sl_op_softcap_b, sl_op_neg,
-    sl_op_scale, sl_op_add_constant;
+    sl_op_abs_b, sl_op_clamp, sl_op_clamp_b, sl_op_softcap, sl_op_softcap_b, sl_op_neg, sl_op_scale,
+    sl_op_add_constant;
 
 /* Functions of two numbers, for f32 arrays that broadcast by NumPy's rules, or for two f64
  * scalars (losses). Broadcasting matches dims from the last one on; of two lengths one may be 1.
@@ -160,7 +160,8 @@ extern const sl_op sl_op_silu, sl_op_silu_b, sl_op_sigmoid, sl_op_sigmoid_b, sl_
 extern const sl_op sl_op_add_broadcast, sl_op_add_broadcast_b, sl_op_sub, sl_op_sub_b,
     sl_op_mul_broadcast, sl_op_mul_broadcast_b, sl_op_div, sl_op_div_b, sl_op_maximum,
     sl_op_maximum_b, sl_op_minimum, sl_op_minimum_b;
-extern const sl_op sl_op_lt, sl_op_le, sl_op_gt, sl_op_ge, sl_op_eq, sl_op_ne, sl_op_where, sl_op_where_b;
+extern const sl_op sl_op_lt, sl_op_le, sl_op_gt, sl_op_ge, sl_op_eq, sl_op_ne, sl_op_where,
+    sl_op_where_b;
 
 /* ---- along dims ----------------------------------------------------------- */
 
@@ -291,7 +292,12 @@ extern const sl_op sl_op_rotary, sl_op_rotary_b;
 
 /* Context extension: how rotary angles are scaled for contexts longer than a model was pretrained
  * with (formulas in ops/rope.c). Each kind uses the numbers that sl_rope_parse names. */
-typedef enum sl_rope_kind { SL_ROPE_PLAIN, SL_ROPE_LINEAR, SL_ROPE_LLAMA3, SL_ROPE_YARN } sl_rope_kind;
+typedef enum sl_rope_kind {
+  SL_ROPE_PLAIN,
+  SL_ROPE_LINEAR,
+  SL_ROPE_LLAMA3,
+  SL_ROPE_YARN
+} sl_rope_kind;
 typedef struct sl_rope {
   sl_rope_kind kind;
   double factor;    /* new context length / original */
@@ -342,7 +348,8 @@ extern const sl_op sl_op_attention_packed, sl_op_attention_packed_b;
  * attention_piece_again(q, k, v, [ids], kv, [all]) -> o, lse, absent, [absent]: k, v may be absent.
  * attention_packed_piece_again(qkv, [ids], kv, [all]) -> o, lse, absent, q, [absent]. */
 extern const sl_op sl_op_attention_piece, sl_op_attention_piece_b, sl_op_attention_piece_again,
-    sl_op_attention_packed_piece, sl_op_attention_packed_piece_b, sl_op_attention_packed_piece_again;
+    sl_op_attention_packed_piece, sl_op_attention_packed_piece_b,
+    sl_op_attention_packed_piece_again;
 
 /* Attention of a piece, called for each piece of keys up to the queries' own in turn (sl_call_cut):
  * attention_sweep(q, kv, [ids]) -> o, lse (final after the last call), tail, seen (carried from

@@ -25,7 +25,11 @@ struct sl_op;
  *             decay: Hu et al., arXiv 2404.06395)
  * After decay_steps it stays at min_lr. */
 typedef enum sl_rate {
-  SL_RATE_DEFAULT, SL_RATE_CONSTANT, SL_RATE_LINEAR, SL_RATE_COSINE, SL_RATE_WSD
+  SL_RATE_DEFAULT,
+  SL_RATE_CONSTANT,
+  SL_RATE_LINEAR,
+  SL_RATE_COSINE,
+  SL_RATE_WSD
 } sl_rate;
 
 /* Settings of an update. Defaults are in brackets; where optimizers differ, each has its own
@@ -40,8 +44,8 @@ typedef struct sl_optimizer {
   float weight_decay;  /* decay of tensors of two dims or more [AdamW and Lion 0.1, others 0] */
   float clip;          /* global gradient norm [1.0] */
   const struct sl_op *rule; /* the optimizer's op [sl_op_adamw]: see below */
-  float momentum;      /* momentum of SGD [0] */
-  bool nesterov;       /* SGD: Nesterov momentum */
+  float momentum;           /* momentum of SGD [0] */
+  bool nesterov;            /* SGD: Nesterov momentum */
   sl_rate schedule;
   int64_t decay_begin; /* WSD: step at which the decay begins [9/10 of decay_steps] */
   bool decay_all;      /* weight decay also applies to tensors of less than two dims */
@@ -49,7 +53,7 @@ typedef struct sl_optimizer {
   /* Replaces the schedule: returns the rate of a step, counted from 0. May read `user`. Called on
    * any thread, more than once per step; must always return the same value. */
   float (*rate)(const struct sl_optimizer *o, int64_t step);
-  const void *user;    /* data for `rate` and the user's own ops; must outlive the run */
+  const void *user; /* data for `rate` and the user's own ops; must outlive the run */
 } sl_optimizer;
 
 /* Learning rate of step `step` (from 0); `o` has its defaults filled in. */

@@ -52,19 +52,19 @@ typedef struct sl_actor {
   const char *name;
   sl_class cls;
   int32_t queue;
-  int32_t stage, chunk;     /* SL_NONE if it has none */
-  int32_t ticks;            /* map from firing to tick number */
+  int32_t stage, chunk; /* SL_NONE if it has none */
+  int32_t ticks;        /* map from firing to tick number */
   int32_t firings_per_step;
-  int32_t every;            /* N > 1: fires only in the last of every N steps. Cannot begin a
-                               step, so it needs an input */
-  int32_t own_ticks;        /* > 0: ticks that `ticks` counts per step in which the actor fires;
-                               may exceed the M*K of a step */
-  bool source;              /* decides how far the run goes; has no data input */
+  int32_t every;     /* N > 1: fires only in the last of every N steps. Cannot begin a
+                        step, so it needs an input */
+  int32_t own_ticks; /* > 0: ticks that `ticks` counts per step in which the actor fires;
+                        may exceed the M*K of a step */
+  bool source;       /* decides how far the run goes; has no data input */
   /* Order inside the class: the smaller rank first, then the older tick. With groups, a group of
    * ticks counted within the step goes before the next:
    * rank + (tick in step + rank_shift) / rank_group * rank_stride. */
   int32_t rank, rank_group, rank_stride, rank_shift;
-  bool urgent;              /* goes before all classes of its queue, because others wait for it */
+  bool urgent; /* goes before all classes of its queue, because others wait for it */
   int32_t nin, nout;
   sl_port *in, *out;
   /* [nin + nout] the program's base for each port, inputs first: the port's own number, or that of
@@ -72,15 +72,16 @@ typedef struct sl_actor {
    * part in a firing, so the slot a program reads or writes can depend on the tick. NULL: one base
    * per port. */
   const int32_t *bases;
-  sl_program *program;      /* NULL: nothing to run. Bases are the inputs' slots, then the
-                               outputs', then the workspace */
-  double seconds;           /* modelled duration of one firing */
+  sl_program *program; /* NULL: nothing to run. Bases are the inputs' slots, then the
+                          outputs', then the workspace */
+  double seconds;      /* modelled duration of one firing */
   /* Table of durations: the firing of tick t takes seconds_table[t % nseconds]. 0: no table. */
   int32_t nseconds;
   const double *seconds_table;
 } sl_actor;
 
 /* Purpose of a register's memory, in the memory table and the report. */
+/* clang-format off */
 #define SL_MEMORY_TABLE(X)                                                     \
   X(PARAMETERS, "parameters")                                                  \
   X(GRADIENTS, "gradients")                                                    \
@@ -88,27 +89,30 @@ typedef struct sl_actor {
   X(ACTIVATIONS, "activations")                                                \
   X(WORKSPACE, "workspace")                                                    \
   X(CHECKPOINT, "checkpoint")
+/* clang-format on */
 
 typedef enum sl_memory {
 #define X(name, text) SL_MEMORY_##name,
   SL_MEMORY_TABLE(X)
 #undef X
-  SL_MEMORY_COUNT
+      SL_MEMORY_COUNT
 } sl_memory;
 const char *sl_memory_name(sl_memory memory);
 
 /* Memory space of a register's slots: the device's own memory; host memory, pinned where the device
  * needs it; or disk, attached to the host. */
+/* clang-format off */
 #define SL_SPACE_TABLE(X)                                                      \
   X(DEVICE, "device")                                                          \
   X(HOST, "host")                                                              \
   X(DISK, "disk")
+/* clang-format on */
 
 typedef enum sl_space {
 #define X(name, text) SL_SPACE_##name,
   SL_SPACE_TABLE(X)
 #undef X
-  SL_SPACE_COUNT
+      SL_SPACE_COUNT
 } sl_space;
 const char *sl_space_name(sl_space space);
 
@@ -126,10 +130,10 @@ typedef struct sl_register {
   sl_space space;         /* memory space on that device */
   sl_memory memory;
   size_t slot_bytes;
-  size_t payload_bytes;   /* bytes without alignment padding; 0: slot_bytes */
-  size_t offset;          /* offset of slot 0 in its space's arena; slot i is i * slot_stride
-                             further on */
-  size_t slot_stride;     /* whole pages for slots on disk and for those copied to or from disk */
+  size_t payload_bytes; /* bytes without alignment padding; 0: slot_bytes */
+  size_t offset;        /* offset of slot 0 in its space's arena; slot i is i * slot_stride
+                           further on */
+  size_t slot_stride;   /* whole pages for slots on disk and for those copied to or from disk */
   /* 1 + an earlier register whose slots this one also uses; 0: it has its own. Their producers take
    * turns: while one may take a slot, each other waits for something that comes later. They
    * therefore run out of slots as one register would, and the largest slot size is enough. */
@@ -139,8 +143,8 @@ typedef struct sl_register {
    * to wait. One slot each. An actor may read that register and write this one in one firing: its
    * program then uses places in the slot it reads. */
   SL_RENAMED(int32_t aliases, int32_t over)
-  double activation;      /* fraction of a microbatch's activations in one slot */
-  bool aside;             /* belongs to no pass: a loss, a norm, the clip factor */
+  double activation; /* fraction of a microbatch's activations in one slot */
+  bool aside;        /* belongs to no pass: a loss, a norm, the clip factor */
   /* Room of a slot in rows: equal parts of its payload, one after another. Only the first ones are
    * valid (its valid length). The producer sets the number, from 0 on, and only valid rows
    * are moved. 0: slots are always full. On queues that touch no data the valid length of key k is
@@ -149,8 +153,8 @@ typedef struct sl_register {
   SL_RENAMED(int32_t nlengths, int32_t nextents)
   SL_RENAMED(const int32_t *lengths, const int32_t *extents)
   /* Derived by sl_plan_finish: */
-  int32_t producer;       /* actor, or SL_NONE */
-  int32_t nconsumers;     /* number of input ports that read it */
+  int32_t producer;   /* actor, or SL_NONE */
+  int32_t nconsumers; /* number of input ports that read it */
 } sl_register;
 
 /* A device pool: at most `quota` slots in use over all its registers, some of which are reserved
@@ -164,10 +168,10 @@ typedef struct sl_queue {
   const char *name;
   int32_t device;
   const sl_queue_ops *ops;
-  sl_space space;                        /* space of its programs' workspace */
-  int32_t threads;                       /* threads of its team; 0: the device's */
-  int32_t run_ahead;                     /* most unfinished firings, >= 1 */
-  uint8_t class_order[SL_CLASS_COUNT];   /* smaller goes first */
+  sl_space space;                      /* space of its programs' workspace */
+  int32_t threads;                     /* threads of its team; 0: the device's */
+  int32_t run_ahead;                   /* most unfinished firings, >= 1 */
+  uint8_t class_order[SL_CLASS_COUNT]; /* smaller goes first */
   /* Lazy W: weight gradients are postponed, at most `watermark` of them, while the step has input
    * gradients left on the stage and no actor waits for their slots. */
   bool lazy_w;
@@ -179,19 +183,19 @@ typedef struct sl_queue {
   double look_ahead; /* Seconds to stay idle for a firing of higher priority that lacks one
                         input, if the input is known to arrive by then. For queues and links with
                         known completion times */
-  bool apart; /* uses a worker of its own, so a launch that blocks delays nothing else */
+  bool apart;        /* uses a worker of its own, so a launch that blocks delays nothing else */
 } sl_queue;
 
 /* A device's memory in one space. */
 typedef struct sl_room {
   const sl_memory_ops *memory; /* NULL: the host's memory ops, or those for disk */
-  const char *path; /* folder of memory that lies in files, set by each process for itself; NULL:
-                       as sl_memory_config */
-  size_t budget_bytes;    /* budget, for spaces other than the device's own memory; 0: none */
+  const char *path;    /* folder of memory that lies in files, set by each process for itself; NULL:
+                          as sl_memory_config */
+  size_t budget_bytes; /* budget, for spaces other than the device's own memory; 0: none */
   size_t workspace_bytes; /* the largest program's; at the end of the reserve */
-  size_t kept_bytes;    /* state that calls keep between firings (sl_op.keeps), outside the
-                           arena; derived */
-  size_t arena_bytes;   /* registers, workspace and kept state; derived */
+  size_t kept_bytes;      /* state that calls keep between firings (sl_op.keeps), outside the
+                             arena; derived */
+  size_t arena_bytes;     /* registers, workspace and kept state; derived */
   size_t used_bytes[SL_MEMORY_COUNT]; /* arena_bytes by purpose; derived */
   size_t reserve_bytes; /* Address space for registers at quota_most, and workspace; only slots
                            in use take memory; derived */
@@ -201,10 +205,10 @@ typedef struct sl_room {
 enum { SL_AT_STAGE, SL_AT_DATA, SL_AT_TENSOR, SL_AT_SEQUENCE, SL_AT_EXPERT, SL_AT_AXES };
 
 typedef struct sl_device {
-  const char *name;   /* "cpu:0" */
-  const char *kind;   /* "cpu", "cuda", "timed", "null" */
-  int process;        /* process that drives it */
-  int number;         /* number among the process's devices of its kind, such as a GPU's */
+  const char *name; /* "cpu:0" */
+  const char *kind; /* "cpu", "cuda", "timed", "null" */
+  int process;      /* process that drives it */
+  int number;       /* number among the process's devices of its kind, such as a GPU's */
   int threads;
   int at[SL_AT_AXES];
   size_t budget_bytes; /* budget of its own memory; 0: none */
@@ -237,10 +241,10 @@ typedef struct sl_plan {
   sl_queue *queues;
   sl_device *devices;
   sl_map *maps;
-  int32_t nprocesses; /* processes that drive the devices; derived */
+  int32_t nprocesses;           /* processes that drive the devices; derived */
   int32_t microbatches, pieces; /* M, K: a step has M*K ticks */
-  bool ticked;        /* actors that take a slot for one firing read data made in the same tick,
-                         except from slots that are ready initially; for checks */
+  bool ticked; /* actors that take a slot for one firing read data made in the same tick,
+                  except from slots that are ready initially; for checks */
   uint64_t hash;
   struct sli_plan_memory *memory; /* owns everything above */
 } sl_plan;
@@ -269,8 +273,7 @@ int32_t sl_plan_map_hold(sl_plan *plan);
 int32_t sl_plan_map_lag(sl_plan *plan, uint32_t span, int32_t lag);
 /* Allocates zeroed memory that lives as long as the plan. */
 void *sl_plan_alloc(sl_plan *plan, size_t bytes);
-char *sl_plan_format(sl_plan *plan, const char *format, ...)
-    __attribute__((format(printf, 2, 3)));
+char *sl_plan_format(sl_plan *plan, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
 /* Finishes the plan. SL_E_INPUT names a port, quota or map that is impossible; SL_E_BUDGET names
  * the largest holders if a device exceeds its budget. */
@@ -286,6 +289,7 @@ size_t sl_plan_memory(const sl_plan *plan, int32_t device, sl_memory memory);
 /* Purpose of traffic: along the pipeline; among devices that share a stage's tensors, data or (but
  * for parameters and their gradients) sequences; to and from experts; losses, norms and the clip;
  * and between a device's memory and the host's or a disk, both ways. */
+/* clang-format off */
 #define SL_TRAFFIC_TABLE(X)                                                    \
   X(PIPELINE, "pipeline")                                                      \
   X(TENSOR, "tensor")                                                          \
@@ -295,12 +299,13 @@ size_t sl_plan_memory(const sl_plan *plan, int32_t device, sl_memory memory);
   X(ASIDE, "aside")                                                            \
   X(HOST, "host")                                                              \
   X(DISK, "disk")
+/* clang-format on */
 
 typedef enum sl_traffic {
 #define X(name, text) SL_TRAFFIC_##name,
   SL_TRAFFIC_TABLE(X)
 #undef X
-  SL_TRAFFIC_COUNT
+      SL_TRAFFIC_COUNT
 } sl_traffic;
 const char *sl_traffic_name(sl_traffic traffic);
 
@@ -310,7 +315,8 @@ void sl_plan_moved(const sl_plan *plan, uint64_t (*to)[SL_TRAFFIC_COUNT]);
 /* Calls fn for the same traffic by source and destination, several times for a pair. from == to:
  * between memories of one device. */
 void sl_plan_moves(const sl_plan *plan,
-                   void (*fn)(void *ctx, int32_t from, int32_t to, sl_traffic traffic, uint64_t bytes),
+                   void (*fn)(void *ctx, int32_t from, int32_t to, sl_traffic traffic,
+                              uint64_t bytes),
                    void *ctx);
 
 /* Returns the key that firing n uses at a port with this map, and sets its flags. */

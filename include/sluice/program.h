@@ -29,8 +29,8 @@ typedef struct sl_call_time {
 
 typedef struct sl_program_call {
   const sl_op *op;
-  const sl_kernel *kernel;  /* CPU kernel; set by sl_program_prepare */
-  const char *name; /* name of the op in the graph, for messages and profiles */
+  const sl_kernel *kernel; /* CPU kernel; set by sl_program_prepare */
+  const char *name;        /* name of the op in the graph, for messages and profiles */
   sl_attrs attrs;
   int nin, nout;
   const sl_type *in_type, *out_type;
@@ -38,11 +38,12 @@ typedef struct sl_program_call {
   uint32_t accumulate;      /* bit o: output o always adds to its old contents */
   uint32_t accumulate_span; /* bit o: output o adds, except in the first firing that writes its
                                slot */
-  /* The program's number of each argument's valid length; SL_NONE: always full. NULL: all arguments are. */
+  /* The program's number of each argument's valid length; SL_NONE: always full. NULL: all arguments
+   * are. */
   SL_RENAMED(const int16_t *in_length, const int16_t *in_extent)
   SL_RENAMED(const int16_t *out_length, const int16_t *out_extent)
-  void *state;              /* made by the kernel's prepare(); owned by the program */
-  sl_call_time *time;       /* NULL: not measured */
+  void *state;        /* made by the kernel's prepare(); owned by the program */
+  sl_call_time *time; /* NULL: not measured */
 } sl_program_call;
 
 /* One piece of cut sequences: its positions in them, and the variant of the program for pieces of
@@ -53,35 +54,36 @@ typedef struct sl_program_piece {
 } sl_program_piece;
 
 typedef struct sl_program {
-  int ncalls;              /* calls of one variant */
-  sl_program_call *calls;  /* [nvariants][ncalls] */
-  int nbases; /* number of bases; the last one is the workspace */
-  int nvariants;           /* variants: the same calls with other shapes; 0: 1 */
+  int ncalls;                     /* calls of one variant */
+  sl_program_call *calls;         /* [nvariants][ncalls] */
+  int nbases;                     /* number of bases; the last one is the workspace */
+  int nvariants;                  /* variants: the same calls with other shapes; 0: 1 */
   const sl_program_piece *pieces; /* pieces by tick.piece; NULL: sequences are not cut */
   /* Valid lengths. Slots and arguments with the same rows share one number, known while a
    * firing runs. length_rows: rows each has room for. base_length: number of each base's
-   * length, or SL_NONE. The first `nread` bases supply their valid lengths; calls set those of the others. */
+   * length, or SL_NONE. The first `nread` bases supply their valid lengths; calls set those of the
+   * others. */
   SL_RENAMED(int nlengths, int nextents)
   int nread;
   SL_RENAMED(const int32_t *length_rows, const int32_t *extent_rows) /* [nlengths] */
   SL_RENAMED(const int16_t *base_length, const int16_t *base_extent) /* [nbases] */
   /* Shape buckets. A firing runs the first variant v whose buckets[v] is not below the valid
-   * length of base `bucket_base`; its calls have room for buckets[v] rows. NULL: the piece selects the
-   * variant, or there is only one. */
+   * length of base `bucket_base`; its calls have room for buckets[v] rows. NULL: the piece selects
+   * the variant, or there is only one. */
   SL_RENAMED(const int32_t *buckets, const int32_t *rungs) /* [nvariants] */
   SL_RENAMED(int bucket_base, int rung_base)
-  int32_t device;          /* device of the plan, whose calls share kept state (sl_op.keeps); set
-                              by sl_plan_finish */
-  void *state; /* state of the queue kind that prepared it; NULL: none */
+  int32_t device; /* device of the plan, whose calls share kept state (sl_op.keeps); set
+                     by sl_plan_finish */
+  void *state;    /* state of the queue kind that prepared it; NULL: none */
 } sl_program;
 
 /* Destination of a link's transfer: a slot in another process. */
 typedef struct sl_move {
   int32_t reg, slot;
   int64_t key;
-  size_t bytes;         /* valid bytes */
+  size_t bytes;                                  /* valid bytes */
   SL_RENAMED(int32_t valid_rows, int32_t extent) /* valid rows if the slot has rows; else 0 */
-  int32_t to;           /* base of that slot, if both ends are in one process */
+  int32_t to; /* base of that slot, if both ends are in one process */
 } sl_move;
 
 /* Inputs of one firing to its program. Valid during launch: a queue that reads it later makes a
@@ -119,18 +121,18 @@ typedef struct sl_memory_ops {
   sl_status (*copy)(void *to, const void *from, size_t bytes);
 } sl_memory_ops;
 
-extern const sl_memory_ops sl_memory_host; /* pages of the process */
-extern const sl_memory_ops sl_memory_disk; /* offsets in an unnamed file, private to the process
-                                              and gone with it. Addresses allow arithmetic but no
-                                              dereference */
+extern const sl_memory_ops sl_memory_host;     /* pages of the process */
+extern const sl_memory_ops sl_memory_disk;     /* offsets in an unnamed file, private to the process
+                                                  and gone with it. Addresses allow arithmetic but no
+                                                  dereference */
 extern const sl_memory_ops sl_memory_modelled; /* memory of modelled devices beside a host: holds
                                                   nothing */
 
 /* Settings of a queue, from the plan. */
 typedef struct sl_queue_config {
-  int threads;         /* size of the team */
+  int threads;          /* size of the team */
   size_t scratch_bytes; /* largest scratch of all calls that will run here */
-  int device;          /* number among its kind, such as a GPU's */
+  int device;           /* number among its kind, such as a GPU's */
   /* Binds a thread to its core; called by every thread of the team as it starts. */
   void (*bind)(void *arg, int thread);
   void *bind_arg;
@@ -171,8 +173,8 @@ typedef struct sl_queue_ops {
   /* Starts a firing after those already started. Returns true if it is complete on return (a CPU
    * team runs it here); else sets *fence, which identifies its completion. Only timed queues use
    * `now_ns` and `duration_ns`. */
-  bool (*launch)(void *queue, const sl_program *program, const sl_firing *firing,
-                 uint64_t now_ns, uint64_t duration_ns, uint64_t *fence);
+  bool (*launch)(void *queue, const sl_program *program, const sl_firing *firing, uint64_t now_ns,
+                 uint64_t duration_ns, uint64_t *fence);
 
   /* True if the firing behind this fence has completed. Never blocks. */
   bool (*done)(void *queue, uint64_t fence, uint64_t now_ns);
@@ -216,7 +218,6 @@ extern const sl_queue_ops sl_queue_ends;  /* queue of devices that hold no value
                                              sinks (sl_sink.passed), runs nothing else */
 extern const sl_queue_ops sl_queue_link;  /* copies an actor's input to its output slot in
                                              another process, or within one */
-
 
 /* Copies between disk memory and host memory, or within disk memory; every call is sl_op_copy. A
  * launch returns when the copy is complete, so the queue should be `apart`. */

@@ -7,7 +7,11 @@
 #ifdef SLUICE_NO_OLD_NAMES
 #define SL_RENAMED(now, before) now;
 #else
-#define SL_RENAMED(now, before) union { now; before; };
+#define SL_RENAMED(now, before) \
+  union {                       \
+    now;                        \
+    before;                     \
+  };
 #endif
 
 #ifndef SLUICE_NO_OLD_NAMES

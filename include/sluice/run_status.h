@@ -19,18 +19,18 @@ extern "C" {
 enum { SL_UNKNOWN = -2 };
 
 typedef struct sl_queue_status {
-  int32_t running;  /* actor, SL_NONE (idle) or SL_UNKNOWN */
-  double seconds;   /* time it has run that actor, or been idle */
+  int32_t running; /* actor, SL_NONE (idle) or SL_UNKNOWN */
+  double seconds;  /* time it has run that actor, or been idle */
 } sl_queue_status;
 
 typedef struct sl_run_status {
   const sl_plan *plan;
-  int64_t *fired;   /* [nactors] firings completed, including those of steps before first_step;
-                       SL_UNKNOWN */
-  int32_t *slots;   /* [nregs] slots that exist now; SL_UNKNOWN */
+  int64_t *fired; /* [nactors] firings completed, including those of steps before first_step;
+                     SL_UNKNOWN */
+  int32_t *slots; /* [nregs] slots that exist now; SL_UNKNOWN */
   sl_queue_status *queues; /* [nqueues] */
-  double *idle;     /* [ndevices] idle fraction of the last two steps or two seconds, whichever
-                       is longer, as far as the records go back; SL_UNKNOWN */
+  double *idle; /* [ndevices] idle fraction of the last two steps or two seconds, whichever
+                   is longer, as far as the records go back; SL_UNKNOWN */
   struct sli_run_status_memory *memory; /* owns everything above but the plan */
 } sl_run_status;
 
@@ -49,11 +49,11 @@ sl_status sl_run_status_import(sl_run_status *rs, const void *bytes, size_t size
 
 /* Reason why an actor does not fire, or why an idle queue does not go on. */
 typedef struct sl_actor_wait {
-  int32_t actor;    /* the actor that is meant, for a wait of a queue; SL_NONE */
-  sl_tick tick;     /* tick of that actor's next firing */
-  sl_wait why;      /* INPUT, CREDIT: waits for `reg`; POLICY: ready but put off; NONE: nothing
-                       visible is missing */
-  int32_t reg, on;  /* `on`: the actor it waits for; SL_NONE */
+  int32_t actor;   /* the actor that is meant, for a wait of a queue; SL_NONE */
+  sl_tick tick;    /* tick of that actor's next firing */
+  sl_wait why;     /* INPUT, CREDIT: waits for `reg`; POLICY: ready but put off; NONE: nothing
+                      visible is missing */
+  int32_t reg, on; /* `on`: the actor it waits for; SL_NONE */
 } sl_actor_wait;
 sl_actor_wait sl_run_status_actor_wait(const sl_run_status *rs, int32_t actor);
 sl_actor_wait sl_run_status_queue_wait(const sl_run_status *rs, int32_t queue);

@@ -37,34 +37,34 @@ typedef struct sl_peers {
   bool (*send)(void *ctx, int process, const void *message, const void *data, size_t bytes,
                uint64_t *fence);
   bool (*done)(void *ctx, uint64_t fence); /* true once for each fence */
-  bool (*progress)(void *ctx);  /* calls _place and _arrived; false: nothing happened */
+  bool (*progress)(void *ctx);             /* calls _place and _arrived; false: nothing happened */
   void (*wait)(void *ctx, uint64_t timeout_ns); /* until progress is possible, or a wake */
-  void (*wake)(void *ctx);      /* any thread, async-signal-safe */
-  uint64_t (*sent)(void *ctx);  /* bytes of data sent so far; any thread. NULL: not counted */
+  void (*wake)(void *ctx);                      /* any thread, async-signal-safe */
+  uint64_t (*sent)(void *ctx); /* bytes of data sent so far; any thread. NULL: not counted */
 } sl_peers;
 
 typedef struct sl_runtime_options {
   sl_clock clock;
-  const sl_peers *peers;  /* NULL: this process drives all devices */
-  int process;            /* number of this process among the plan's */
-  int workers;            /* OS threads, not counting those of queues with `apart`; 0: one per
-                             device. Virtual clock: always 1 */
-  bool no_data;           /* allocate no registers (timed and null queues only) */
-  size_t trace_records;   /* ring size per worker; 0: the default of 2^16 */
+  const sl_peers *peers;   /* NULL: this process drives all devices */
+  int process;             /* number of this process among the plan's */
+  int workers;             /* OS threads, not counting those of queues with `apart`; 0: one per
+                              device. Virtual clock: always 1 */
+  bool no_data;            /* allocate no registers (timed and null queues only) */
+  size_t trace_records;    /* ring size per worker; 0: the default of 2^16 */
   double watchdog_seconds; /* seconds without a firing before a report of what waits; 0: 30, < 0:
                               never */
-  uint64_t jitter_seed;   /* != 0: delay every firing by 0..jitter_ns at random */
+  uint64_t jitter_seed;    /* != 0: delay every firing by 0..jitter_ns at random */
   uint64_t jitter_ns;
-  bool check;             /* Debug check: slots record their contents, and each read compares
-                             them with the plan; a mismatch prints both and aborts the process.
-                             Free slots in host memory are filled with NaN. Slower.
-                             SLUICE_CHECK=slots in the environment also turns it on */
+  bool check; /* Debug check: slots record their contents, and each read compares
+                 them with the plan; a mismatch prints both and aborts the process.
+                 Free slots in host memory are filled with NaN. Slower.
+                 SLUICE_CHECK=slots in the environment also turns it on */
   /* Nanoseconds that a firing on a timed queue takes, instead of the plan's duration. Called by the
    * actor's worker when the firing begins. May be NULL. */
   uint64_t (*duration)(void *ctx, int32_t actor, int64_t tick);
   void *duration_ctx;
-  int64_t first_step;     /* starts as if the steps before it had run; the caller fills the
-                             initial and held slots */
+  int64_t first_step; /* starts as if the steps before it had run; the caller fills the
+                         initial and held slots */
   /* Binds a thread to its core; called once by each worker thread, and by each thread of a queue's
    * team. May be NULL. */
   void (*bind)(void *arg, int device, int thread);
@@ -84,9 +84,9 @@ sl_status sl_runtime_run(sl_runtime *rt, int64_t steps);
 
 /* Ends the run after the step in progress. Any thread; async-signal-safe. */
 void sl_runtime_stop(sl_runtime *rt);
-/* Lets a runtime that was stopped, or has failed after whole steps (sl_runtime_fail), run again: the next run goes
- * on behind the steps completed, and requests to stop are forgotten. Between runs. A run that was aborted keeps its
- * failure; SL_E_USAGE: it has ended within a step. */
+/* Lets a runtime that was stopped, or has failed after whole steps (sl_runtime_fail), run again:
+ * the next run goes on behind the steps completed, and requests to stop are forgotten. Between
+ * runs. A run that was aborted keeps its failure; SL_E_USAGE: it has ended within a step. */
 sl_status sl_runtime_resume(sl_runtime *rt);
 /* True once no further step will begin, for whatever reason. For sources that wait. Any thread. */
 bool sl_runtime_ends(const sl_runtime *rt);
@@ -181,6 +181,7 @@ sl_status sl_runtime_write(sl_runtime *rt, int32_t reg, int32_t slot, size_t off
 /* ---- statistics ------------------------------------------------------------ */
 
 /* Why a queue was idle before a firing: the last thing that firing waited for. */
+/* clang-format off */
 #define SL_WAIT_TABLE(X)                                                       \
   X(NONE, "none")     /* the queue was not idle */                             \
   X(INPUT, "input")   /* `reg` was not ready yet */                            \
@@ -188,12 +189,13 @@ sl_status sl_runtime_write(sl_runtime *rt, int32_t reg, int32_t slot, size_t off
   X(DEVICE, "device") /* ready, but the worker was busy elsewhere */           \
   X(POLICY, "policy") /* held back by lazy W, watermark or look-ahead */       \
   X(START, "start")   /* the run, or a step, had not begun */
+/* clang-format on */
 
 typedef enum sl_wait {
 #define X(name, text) SL_WAIT_##name,
   SL_WAIT_TABLE(X)
 #undef X
-  SL_WAIT_COUNT
+      SL_WAIT_COUNT
 } sl_wait;
 const char *sl_wait_name(sl_wait wait);
 
@@ -210,15 +212,15 @@ typedef struct sl_trace_record {
 size_t sl_runtime_trace(const sl_runtime *rt, sl_trace_record **out, uint64_t *dropped);
 
 typedef struct sl_runtime_counts {
-  uint64_t firings, messages; /* messages between workers */
-  uint64_t replayed;          /* firings launched by replaying a recorded graph */
-  uint64_t wakes;             /* futex wakes */
-  uint64_t first_firing_ns;   /* CLOCK_MONOTONIC time of the first firing */
+  uint64_t firings, messages;             /* messages between workers */
+  uint64_t replayed;                      /* firings launched by replaying a recorded graph */
+  uint64_t wakes;                         /* futex wakes */
+  uint64_t first_firing_ns;               /* CLOCK_MONOTONIC time of the first firing */
   uint64_t moved_bytes[SL_TRAFFIC_COUNT]; /* bytes moved between devices, by the firings done */
-  uint64_t sent_bytes;        /* bytes sent to other processes, as counted by the peers */
-  uint64_t ran_ns;            /* time that workers had a core */
-  uint64_t coreless_ns;       /* time that workers were runnable without a core. Both are sums
-                                 over the workers; 0 if the system does not report them */
+  uint64_t sent_bytes;  /* bytes sent to other processes, as counted by the peers */
+  uint64_t ran_ns;      /* time that workers had a core */
+  uint64_t coreless_ns; /* time that workers were runnable without a core. Both are sums
+                           over the workers; 0 if the system does not report them */
 } sl_runtime_counts;
 sl_runtime_counts sl_runtime_count(const sl_runtime *rt);
 
@@ -235,8 +237,8 @@ typedef struct sl_device_statistics {
   double update_seconds;   /* update of its parameters, not included in the span */
 } sl_device_statistics;
 typedef struct sl_statistics {
-  double step_seconds;    /* time from the end of one step to the end of the next */
-  double bubble_fraction; /* 1 - mean of the devices' busy / longest span */
+  double step_seconds;           /* time from the end of one step to the end of the next */
+  double bubble_fraction;        /* 1 - mean of the devices' busy / longest span */
   sl_device_statistics *devices; /* [plan->ndevices], freed by the caller with free() */
   /* Parts of a step, which add up to step_seconds: the longest span of passes, the longest update,
    * and the remainder, in which devices wait, communicate, load or are between steps. */

@@ -40,8 +40,10 @@ extern "C" {
 typedef struct sl_session sl_session;
 
 enum { SL_SESSION_TOP = SL_BATCH_TOP }; /* most alternatives reported with a token */
-enum { SL_SESSION_EVENTS = 1 << 16 }; /* unread events at which no tick begins, unless the
-                                         session drains */
+enum {
+  SL_SESSION_EVENTS = 1 << 16
+};                              /* unread events at which no tick begins, unless the
+                                   session drains */
 #define SL_SESSION_PAGE SL_PAGE /* positions in a page of the KV cache */
 
 /* Admission of requests. RESERVE: when there are pages for the prompt and for the request's maximum
@@ -65,9 +67,9 @@ typedef enum sl_prefixes { SL_PREFIXES_SHARED, SL_PREFIXES_APART } sl_prefixes;
 enum { SL_TICK_CORNERS = 24, SL_TICK_SPREAD = 512 };
 typedef struct sl_tick_cost {
   double tick, position, row, pair, pick;
-  int corners;                /* 0: none */
+  int corners;                                            /* 0: none */
   double rows[SL_TICK_CORNERS], seconds[SL_TICK_CORNERS]; /* [corners], rows ascending */
-  int spreads;                /* 0: none, all ticks take the mean */
+  int spreads;                                            /* 0: none, all ticks take the mean */
   double spread[SL_TICK_SPREAD]; /* [spreads] factors of consecutive ticks, with mean 1 */
 } sl_tick_cost;
 
@@ -77,42 +79,42 @@ typedef struct sl_tick_cost {
 typedef enum sl_chunks { SL_CHUNKS_TIMES, SL_CHUNKS_ROWS } sl_chunks;
 
 typedef struct sl_session_options {
-  const sl_model *model;      /* model and its options; both must outlive the session */
+  const sl_model *model; /* model and its options; both must outlive the session */
   const sl_args *args;
   const sl_training *training; /* adapters to merge; everything else is ignored; NULL: none. Must
                                   outlive the session */
-  int64_t context;            /* most tokens of a sequence, prompt and answer; 0: the model's
-                                 context, which is the limit */
-  int64_t rows;               /* most rows of a tick [64]. More rows speed up prompts and delay
-                                 other requests, which wait for ticks that contain part of a
-                                 prompt */
-  int sequences;              /* most sequences at once, and most tokens from a tick [rows, at
-                                 most 64] */
-  int groups;                 /* ticks in flight at once [stages + 1 with several stages, else 1] */
-  int64_t pages;              /* pages of the KV cache in every stage, SL_PAGE positions each
-                                 [enough for `sequences` sequences of `context` tokens, limited
-                                 to 512 MiB over all stages; at least one sequence, and 4 * rows
-                                 positions] */
-  sl_dtype kv;                /* type of the KV cache: SL_F32, or SL_BF16: half the memory, and
-                                 other answers than with f32, but the same alone and beside any
-                                 others. A user's op that keeps f32 is refused with it */
+  int64_t context;             /* most tokens of a sequence, prompt and answer; 0: the model's
+                                  context, which is the limit */
+  int64_t rows;                /* most rows of a tick [64]. More rows speed up prompts and delay
+                                  other requests, which wait for ticks that contain part of a
+                                  prompt */
+  int sequences;               /* most sequences at once, and most tokens from a tick [rows, at
+                                  most 64] */
+  int groups;    /* ticks in flight at once [stages + 1 with several stages, else 1] */
+  int64_t pages; /* pages of the KV cache in every stage, SL_PAGE positions each
+                    [enough for `sequences` sequences of `context` tokens, limited
+                    to 512 MiB over all stages; at least one sequence, and 4 * rows
+                    positions] */
+  sl_dtype kv;   /* type of the KV cache: SL_F32, or SL_BF16: half the memory, and
+                    other answers than with f32, but the same alone and beside any
+                    others. A user's op that keeps f32 is refused with it */
   sl_admit admit;
   sl_prefixes prefixes;
-  int queue;                  /* most requests waiting to be admitted; more are refused with
-                                 SL_E_BUSY [1024] */
-  sl_lower_options lower;     /* stages, tensor, devices, processes, dtype, placement and quotas
-                                 of weights. Training options are ignored, and the session sets
-                                 its own callbacks. With dtype SL_BF16 weights of products are
-                                 rounded to bf16 and multiplied in f32 */
-  const char *stored;         /* weights, as for sl_weights_load(): weights of products keep the
-                                 file's storage format in memory, bf16 or blocks, which changes
-                                 no bit; `load` reads them. NULL: format by `lower.dtype` */
-  sl_runtime_options run;     /* bind, bind_arg, workers, trace_records, jitter. The job supplies
-                                 peers and process */
-  sl_job *job;                /* job of several processes, not joined yet: all create the
-                                 session, with the same options; process 0 takes the requests.
-                                 The session ends the job, also if create fails; its owner closes
-                                 it afterwards. NULL: this process alone */
+  int queue;              /* most requests waiting to be admitted; more are refused with
+                             SL_E_BUSY [1024] */
+  sl_lower_options lower; /* stages, tensor, devices, processes, dtype, placement and quotas
+                             of weights. Training options are ignored, and the session sets
+                             its own callbacks. With dtype SL_BF16 weights of products are
+                             rounded to bf16 and multiplied in f32 */
+  const char *stored;     /* weights, as for sl_weights_load(): weights of products keep the
+                             file's storage format in memory, bf16 or blocks, which changes
+                             no bit; `load` reads them. NULL: format by `lower.dtype` */
+  sl_runtime_options run; /* bind, bind_arg, workers, trace_records, jitter. The job supplies
+                             peers and process */
+  sl_job *job;            /* job of several processes, not joined yet: all create the
+                             session, with the same options; process 0 takes the requests.
+                             The session ends the job, also if create fails; its owner closes
+                             it afterwards. NULL: this process alone */
   /* [nfingerprint] settings that must be equal in all processes, besides model and plan, such as
    * the weights (sl_job_join) */
   SL_RENAMED(const sl_fingerprint_item *fingerprint, const sl_fingerprint_item *terms)
@@ -120,18 +122,18 @@ typedef struct sl_session_options {
   /* Fills in the parameters; called once, during create. See sl_weights_load, sl_weights_copy. */
   sl_status (*load)(void *ctx, const sl_lowered *lowered, sl_runtime *rt);
   void *load_ctx;
-  const char *log;            /* log file with a line for each tick that describes its rows;
-                                 NULL: none. A session that cannot write it ends with SL_E_IO */
-  const char *replay;         /* log file to replay: it determines the ticks; NULL: requests do */
-  const char *trace;          /* trace file, in sl_trace_write()'s format, written when the
-                                 session is destroyed. Holds the newest firings,
-                                 run.trace_records of each worker [2^16]; if all processes set
-                                 it, process 0 writes all of theirs. NULL: none */
-  const sl_tick_cost *cost;   /* cost of a tick, which is its duration on timed devices; NULL:
-                                 derived from lower.hardware */
+  const char *log;          /* log file with a line for each tick that describes its rows;
+                               NULL: none. A session that cannot write it ends with SL_E_IO */
+  const char *replay;       /* log file to replay: it determines the ticks; NULL: requests do */
+  const char *trace;        /* trace file, in sl_trace_write()'s format, written when the
+                               session is destroyed. Holds the newest firings,
+                               run.trace_records of each worker [2^16]; if all processes set
+                               it, process 0 writes all of theirs. NULL: none */
+  const sl_tick_cost *cost; /* cost of a tick, which is its duration on timed devices; NULL:
+                               derived from lower.hardware */
   sl_chunks chunks;
-  bool hash;                  /* report the hash of the logits with each token
-                                 (sl_session_event.hash) */
+  bool hash; /* report the hash of the logits with each token
+                (sl_session_event.hash) */
 } sl_session_options;
 
 /* Builds the graph, lowers, proves and starts it. SL_E_UNSUPPORTED names an op that cannot be
@@ -151,11 +153,11 @@ sl_status sl_session_wait(sl_session *s);
 typedef struct sl_session_info {
   int64_t vocabulary, context, rows, pages;
   int sequences, groups;
-  size_t device_bytes;      /* planned memory of the largest device */
-  const sl_plan *plan;      /* owned by the session */
+  size_t device_bytes; /* planned memory of the largest device */
+  const sl_plan *plan; /* owned by the session */
   const sl_lowered *lowered;
-  sl_runtime *rt;           /* runtime for sl_runtime_run_status and sl_runtime_set_quotas; valid between
-                               create and destroy */
+  sl_runtime *rt; /* runtime for sl_runtime_run_status and sl_runtime_set_quotas; valid between
+                     create and destroy */
 } sl_session_info;
 sl_session_info sl_session_about(const sl_session *s);
 /* Checks the model and the options as create would, without allocating memory, plan and runtime,
@@ -165,22 +167,22 @@ sl_status sl_session_check(const sl_session_options *options, sl_session_info *o
 /* ---- requests ------------------------------------------------------------------- */
 
 typedef struct sl_request {
-  const int32_t *prompt;    /* [nprompt] tokens, at least one; copied */
+  const int32_t *prompt; /* [nprompt] tokens, at least one; copied */
   int64_t nprompt;
-  int64_t max_tokens;       /* most tokens of the answer, at least one; the context may end it
-                               earlier, but not before its first token */
-  float temperature;        /* 0: greedy; of equal tokens the first */
-  int top_k;                /* only the k most likely tokens; 0: any */
-  float top_p;              /* only the most likely tokens that together have this probability; 0
-                               or 1: any */
-  uint64_t seed;            /* seed of its random numbers, one for each index in the answer */
-  const int32_t *stop;      /* [nstop] tokens that end the answer and are part of it; copied */
+  int64_t max_tokens;  /* most tokens of the answer, at least one; the context may end it
+                          earlier, but not before its first token */
+  float temperature;   /* 0: greedy; of equal tokens the first */
+  int top_k;           /* only the k most likely tokens; 0: any */
+  float top_p;         /* only the most likely tokens that together have this probability; 0
+                          or 1: any */
+  uint64_t seed;       /* seed of its random numbers, one for each index in the answer */
+  const int32_t *stop; /* [nstop] tokens that end the answer and are part of it; copied */
   int nstop;
-  int logprobs;             /* number of most likely tokens reported with each token, up to
-                               SL_SESSION_TOP; below 0: not even the token's own logprob */
-  uint64_t salt;            /* prefix caching only among requests with one salt; 0 is a salt like
-                               any other */
-  void *user;               /* returned with each event */
+  int logprobs;  /* number of most likely tokens reported with each token, up to
+                    SL_SESSION_TOP; below 0: not even the token's own logprob */
+  uint64_t salt; /* prefix caching only among requests with one salt; 0 is a salt like
+                    any other */
+  void *user;    /* returned with each event */
 } sl_request;
 
 /* Submits a request. *id is never 0 and never reused. SL_E_USAGE says what is wrong with the
@@ -194,16 +196,18 @@ sl_status sl_session_submit(sl_session *s, const sl_request *request, uint64_t *
  * file's end calls count. */
 void sl_session_cancel(sl_session *s, uint64_t id);
 
+/* clang-format off */
 #define SL_END_TABLE(X)                                                                    \
   X(STOP, "stop")           /* a stop token */                                             \
   X(LENGTH, "length")       /* max_tokens, or the end of the context */                    \
   X(CANCELLED, "cancelled") /* sl_session_cancel, or the session was destroyed */          \
   X(FAILED, "failed")       /* logits not finite; or the session failed: sl_session_status */
+/* clang-format on */
 typedef enum sl_end {
 #define X(name, text) SL_END_##name,
   SL_END_TABLE(X)
 #undef X
-  SL_END_COUNT
+      SL_END_COUNT
 } sl_end;
 const char *sl_end_name(sl_end end);
 
@@ -211,21 +215,21 @@ typedef enum sl_event_kind { SL_EVENT_TOKEN, SL_EVENT_END } sl_event_kind;
 
 typedef struct sl_choice {
   int32_t token;
-  float logprob;            /* natural logarithm of its probability, before temperature and cuts */
+  float logprob; /* natural logarithm of its probability, before temperature and cuts */
 } sl_choice;
 
 typedef struct sl_session_event {
   uint64_t id;
   void *user;
   sl_event_kind kind;
-  sl_end end;               /* reason, for END */
-  int64_t place;            /* TOKEN: index in the answer, from 0; END: tokens of the answer */
-  int64_t cached;           /* tokens of the prompt taken from the prefix cache */
+  sl_end end;     /* reason, for END */
+  int64_t place;  /* TOKEN: index in the answer, from 0; END: tokens of the answer */
+  int64_t cached; /* tokens of the prompt taken from the prefix cache */
   int32_t token;
-  float logprob;            /* logarithm of the token's probability, if requested */
+  float logprob; /* logarithm of the token's probability, if requested */
   int ntop;
   sl_choice top[SL_SESSION_TOP]; /* [ntop] the most likely tokens, in descending order */
-  uint64_t hash;            /* hash of the logits it was drawn from, with sl_session_options.hash */
+  uint64_t hash; /* hash of the logits it was drawn from, with sl_session_options.hash */
 } sl_session_event;
 
 /* Takes up to `most` of the oldest events; returns their number. Each event is given once; those of
@@ -244,27 +248,27 @@ typedef struct sl_session_limits {
 } sl_session_limits;
 
 typedef struct sl_session_stats {
-  int64_t pages, pages_used;     /* pages of one stage; pages in use */
-  int64_t pages_most;            /* most pages used at once so far */
-  sl_session_limits limits;      /* limits in force */
-  int queued, running;           /* requests waiting to be admitted; requests that have pages */
-  int events;                    /* not yet polled */
-  uint64_t ticks;                /* completed */
-  uint64_t rows;                 /* rows computed, of prompts and answers */
-  uint64_t rows_prompt;          /* rows of prompts among them */
-  uint64_t rows_again;           /* rows recomputed for requests that had given up their pages */
-  uint64_t rows_shared;          /* rows taken from the prefix cache: with `rows` less
-                                    `rows_again`, all positions of all requests */
-  uint64_t pages_shared;         /* full pages found in the prefix cache at admission, also at
-                                    readmission */
-  uint64_t tokens;               /* tokens of answers */
-  uint64_t requests;             /* requests admitted so far */
-  uint64_t ended[SL_END_COUNT];  /* requests by how they ended */
+  int64_t pages, pages_used;    /* pages of one stage; pages in use */
+  int64_t pages_most;           /* most pages used at once so far */
+  sl_session_limits limits;     /* limits in force */
+  int queued, running;          /* requests waiting to be admitted; requests that have pages */
+  int events;                   /* not yet polled */
+  uint64_t ticks;               /* completed */
+  uint64_t rows;                /* rows computed, of prompts and answers */
+  uint64_t rows_prompt;         /* rows of prompts among them */
+  uint64_t rows_again;          /* rows recomputed for requests that had given up their pages */
+  uint64_t rows_shared;         /* rows taken from the prefix cache: with `rows` less
+                                   `rows_again`, all positions of all requests */
+  uint64_t pages_shared;        /* full pages found in the prefix cache at admission, also at
+                                   readmission */
+  uint64_t tokens;              /* tokens of answers */
+  uint64_t requests;            /* requests admitted so far */
+  uint64_t ended[SL_END_COUNT]; /* requests by how they ended */
   uint64_t preemptions;
-  uint64_t last_tick_ns;         /* CLOCK_MONOTONIC time when the last tick came back; 0: none
-                                    yet */
-  uint64_t waiting_since_ns;     /* CLOCK_MONOTONIC time since when there is work and no tick has
-                                    come back; 0: no work. Healthy: recent */
+  uint64_t last_tick_ns;     /* CLOCK_MONOTONIC time when the last tick came back; 0: none
+                                yet */
+  uint64_t waiting_since_ns; /* CLOCK_MONOTONIC time since when there is work and no tick has
+                                come back; 0: no work. Healthy: recent */
 } sl_session_stats;
 sl_session_stats sl_session_stat(const sl_session *s);
 
@@ -291,31 +295,31 @@ sl_status sl_session_drain(sl_session *s, double seconds);
 
 /* A simulated request: its arrival, and the lengths of its prompt and answer in tokens. */
 typedef struct sl_arrival {
-  double seconds;          /* time from the start, ascending */
-  int64_t prompt, answer;  /* tokens */
+  double seconds;         /* time from the start, ascending */
+  int64_t prompt, answer; /* tokens */
 } sl_arrival;
 
 typedef struct sl_answered {
-  double first, last;      /* times of its first and last token, in seconds from the start */
-  int64_t tokens;          /* tokens of the answer; 0: refused, because the queue was full */
+  double first, last; /* times of its first and last token, in seconds from the start */
+  int64_t tokens;     /* tokens of the answer; 0: refused, because the queue was full */
 } sl_answered;
 
 typedef struct sl_session_simulation {
-  sl_session_info about;   /* sizes; its pointers are NULL */
-  sl_session_stats stats;  /* after the last request has ended */
-  double seconds;          /* time from the first arrival to the last token */
+  sl_session_info about;  /* sizes; its pointers are NULL */
+  sl_session_stats stats; /* after the last request has ended */
+  double seconds;         /* time from the first arrival to the last token */
   int nstages;
-  double *busy;            /* [nstages] seconds of computing */
+  double *busy; /* [nstages] seconds of computing */
   int64_t narrivals;
-  sl_answered *answered;   /* [narrivals] */
+  sl_answered *answered; /* [narrivals] */
 } sl_session_simulation;
 
 /* Simulates a session with these arrivals on the virtual clock, in the calling thread. The source,
  * pages and plan are real; timed devices (options.lower.devices) compute nothing. Every token is 0,
  * and there are no stop tokens. SL_E_USAGE names an impossible arrival; other errors are those of
  * sl_session_create. */
-sl_status sl_session_simulate(const sl_session_options *options, int64_t n, const sl_arrival *arrivals,
-                              sl_session_simulation *out);
+sl_status sl_session_simulate(const sl_session_options *options, int64_t n,
+                              const sl_arrival *arrivals, sl_session_simulation *out);
 void sl_session_simulation_fini(sl_session_simulation *r);
 
 #ifdef __cplusplus

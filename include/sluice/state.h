@@ -39,8 +39,7 @@ sl_status sl_weights_load(const char *path, const sl_lowered *lowered, sl_runtim
 /* Writes the values of all parameters, adapters merged, to a safetensors file, which appears once
  * it is complete. All processes of the job call it, with one path on a shared disk. SL_E_IO names
  * the file. */
-sl_status sl_weights_save(const char *path, const sl_lowered *lowered, sl_runtime *rt,
-                          sl_job *job);
+sl_status sl_weights_save(const char *path, const sl_lowered *lowered, sl_runtime *rt, sl_job *job);
 
 /* Copies values by name from one runtime to another of the same process. Both models have the same
  * parameters, and `from` has all of them. */
@@ -49,10 +48,10 @@ sl_status sl_weights_copy(const sl_lowered *from, sl_runtime *from_rt, const sl_
 
 /* ---- run fingerprint ------------------------------------------------------------- */
 
-/* Run fingerprint of the lowered graph: settings that results depend on and the plan's hash does not cover.
- * They are the source of the parameters' initial values, the number of parameter slots and the
- * implementation of products. Pass them to sl_job_join, with settings of one's own. The lowered graph
- * owns them. Returns their number. */
+/* Run fingerprint of the lowered graph: settings that results depend on and the plan's hash does
+ * not cover. They are the source of the parameters' initial values, the number of parameter slots
+ * and the implementation of products. Pass them to sl_job_join, with settings of one's own. The
+ * lowered graph owns them. Returns their number. */
 int sl_lowered_fingerprint(const sl_lowered *lowered, const sl_fingerprint_item **out);
 
 /* ---- adapters (sl_lora) -------------------------------------------------------- */
@@ -66,34 +65,35 @@ sl_status sl_adapter_modules(const char *dir, int *count, char ***lora);
 sl_status sl_adapter_load(const char *dir, const sl_lowered *lowered, sl_runtime *rt);
 /* Writes all adapters unmerged, in the manner of sl_weights_save(). `base` names the source of the
  * base weights, to be recorded in the folder; NULL: none. */
-sl_status sl_adapter_save(const char *dir, const char *base, const sl_lowered *lowered, sl_runtime *rt, sl_job *job);
+sl_status sl_adapter_save(const char *dir, const char *base, const sl_lowered *lowered,
+                          sl_runtime *rt, sl_job *job);
 
 /* ---- checkpoints -------------------------------------------------------------- */
 
 typedef struct sl_checkpoints sl_checkpoints;
 
 typedef struct sl_checkpoint_options {
-  const char *dir;  /* created if necessary; on a disk that all processes share */
-  int keep;         /* number of newest checkpoints to keep; 0: 2 */
-  int64_t every;    /* steps between checkpoints during the run; 0: 100 */
-  bool resume;      /* resume from the newest complete checkpoint; without it, there may be none
-                       yet */
+  const char *dir; /* created if necessary; on a disk that all processes share */
+  int keep;        /* number of newest checkpoints to keep; 0: 2 */
+  int64_t every;   /* steps between checkpoints during the run; 0: 100 */
+  bool resume;     /* resume from the newest complete checkpoint; without it, there may be none
+                      yet */
   /* Settings that results depend on, besides the data: learning rate, seed, ... A checkpoint made
    * with other values is refused, by name. */
   SL_RENAMED(int nfingerprint, int nterms)
   SL_RENAMED(const sl_fingerprint_item *fingerprint, const sl_fingerprint_item *terms)
-  const char *const *usual; /* [nfingerprint] value of a setting in checkpoints that predate it; NULL, as
-                               a whole or for one: none */
-  const char *code; /* a file with the model's own ops; NULL: none */
-  const char *resume_with; /* list of things allowed to differ from the checkpoint, separated by
-                              commas: settings ("--lr" or "lr"), "graph", "code", "data"; NULL:
-                              nothing */
+  const char *const *usual; /* [nfingerprint] value of a setting in checkpoints that predate it;
+                               NULL, as a whole or for one: none */
+  const char *code;         /* a file with the model's own ops; NULL: none */
+  const char *resume_with;  /* list of things allowed to differ from the checkpoint, separated by
+                               commas: settings ("--lr" or "lr"), "graph", "code", "data"; NULL:
+                               nothing */
 } sl_checkpoint_options;
 
 /* Opens the directory, which one job at a time writes to, and finds the checkpoint to resume. All
- * processes of the job call it. SL_E_USAGE says what is wrong with the directory, or names the setting
- * and both values. SL_E_INPUT: there are checkpoints, and none is complete. Everything the options
- * point to must outlive it. */
+ * processes of the job call it. SL_E_USAGE says what is wrong with the directory, or names the
+ * setting and both values. SL_E_INPUT: there are checkpoints, and none is complete. Everything the
+ * options point to must outlive it. */
 sl_status sl_checkpoints_open(const sl_checkpoint_options *options, const sl_job *job,
                               sl_checkpoints **out);
 /* Closes the checkpoints. Call it after sl_runtime_destroy, because actors write with them. All

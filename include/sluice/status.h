@@ -15,6 +15,7 @@ extern "C" {
 #endif
 
 /*   code          exit  meaning                                            */
+/* clang-format off */
 #define SL_STATUS_TABLE(X)                                                      \
   X(OK,            0,   "success")                                              \
   X(E_USAGE,       2,   "the command line is wrong")                            \
@@ -30,12 +31,13 @@ extern "C" {
   X(E_UNSUPPORTED, 2,   "not supported here")                                   \
   X(E_PEER,        1,   "a process of the job failed")                          \
   X(E_BUSY,        1,   "there is no room just now")
+/* clang-format on */
 
 typedef enum sl_status {
 #define X(code, exit, text) SL_##code,
   SL_STATUS_TABLE(X)
 #undef X
-  SL_STATUS_COUNT
+      SL_STATUS_COUNT
 } sl_status;
 
 /* Describes a code: "SL_E_SHAPE" -> "shapes or types do not fit". Never NULL. */
@@ -46,8 +48,7 @@ int sl_status_exit(sl_status status);
 
 /* Records the detail text of a failure for this thread and returns `status`,
  * so that the detector can write `return sl_fail(SL_E_INPUT, "...", ...)`. */
-sl_status sl_fail(sl_status status, const char *format, ...)
-    __attribute__((format(printf, 2, 3)));
+sl_status sl_fail(sl_status status, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
 /* The text of this thread's last failure; "" if there was none. */
 const char *sl_detail(void);

@@ -42,18 +42,18 @@ typedef struct sl_trace_counter {
 typedef struct sl_trace {
   int version;
   sl_clock clock;
-  int64_t steps;    /* completed when the trace was written */
-  uint64_t dropped; /* older firings lost because the ring was full */
+  int64_t steps;                /* completed when the trace was written */
+  uint64_t dropped;             /* older firings lost because the ring was full */
   uint64_t ran_ns, coreless_ns; /* see sl_runtime_counts; 0 and 0: unknown */
-  bool truncated;   /* the file ends early; the trace holds its beginning */
-  bool damaged;     /* the firings differ from those written; the trace holds the plausible ones */
-  uint64_t impossible;   /* number of implausible firings left out */
-  uint64_t plan_hash;    /* hash of the plan that ran, including programs */
-  const sl_plan *plan;   /* without programs */
+  bool truncated;               /* the file ends early; the trace holds its beginning */
+  bool damaged; /* the firings differ from those written; the trace holds the plausible ones */
+  uint64_t impossible; /* number of implausible firings left out */
+  uint64_t plan_hash;  /* hash of the plan that ran, including programs */
+  const sl_plan *plan; /* without programs */
   size_t nfirings;
   const sl_trace_firing *firings; /* firings in order of start */
   size_t nsteps;
-  const sl_trace_step *step; /* [nsteps] sorted; steps with firings only */
+  const sl_trace_step *step;       /* [nsteps] sorted; steps with firings only */
   struct sli_trace_memory *memory; /* owns everything above and below */
   SL_RENAMED(int ncounters, int ntallies)
   SL_RENAMED(const sl_trace_counter *counters, const sl_trace_counter *tallies) /* [ncounters] */
@@ -65,7 +65,7 @@ sl_status sl_trace_write(const char *path, const sl_plan *plan, const sl_runtime
                          sl_clock clock);
 /* Writes a trace with counters. */
 sl_status sl_trace_write_counters(const char *path, const sl_plan *plan, const sl_runtime *rt,
-                                 sl_clock clock, int ncounters, const sl_trace_counter *counters);
+                                  sl_clock clock, int ncounters, const sl_trace_counter *counters);
 
 /* Trace snapshot: recent firings of a process, taken during its run. */
 typedef struct sl_trace_snapshot {
@@ -77,7 +77,8 @@ typedef struct sl_trace_snapshot {
 /* Takes a snapshot of the firings that have ended since a moment of CLOCK_MONOTONIC, as far as the
  * newest half of the trace rings reaches back. `fired`: number that had ended by then
  * (sl_runtime_fired). Any thread. */
-sl_trace_snapshot sl_runtime_trace_snapshot(const sl_runtime *rt, uint64_t since_ns, uint64_t fired);
+sl_trace_snapshot sl_runtime_trace_snapshot(const sl_runtime *rt, uint64_t since_ns,
+                                            uint64_t fired);
 /* Writes a snapshot, of one process or several merged in the time of one of them, during the run.
  * SL_E_INPUT: a firing has no actor of the plan. */
 sl_status sl_trace_snapshot_write(const char *path, const sl_plan *plan, const sl_runtime *rt,

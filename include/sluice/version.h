@@ -14,8 +14,8 @@ extern "C" {
 #define SLUICE_VERSION "0.2.0"
 
 /* A version as a number that grows: 0.2.0 -> 200, 1.12.3 -> 11203. */
-#define SLUICE_VERSION_NUMBER_OF(major, minor, patch) ((major) * 10000 + (minor) * 100 + (patch))
-#define SLUICE_VERSION_NUMBER                                                                  \
+#define SLUICE_VERSION_NUMBER_OF(major, minor, patch) ((major)*10000 + (minor)*100 + (patch))
+#define SLUICE_VERSION_NUMBER \
   SLUICE_VERSION_NUMBER_OF(SLUICE_VERSION_MAJOR, SLUICE_VERSION_MINOR, SLUICE_VERSION_PATCH)
 
 /* Version of the loaded library, as SLUICE_VERSION was when it was built. */

@@ -60,8 +60,8 @@ static sl_status read_shape(const sli_gguf *file, cursor *c, sli_stored_tensor *
   uint32_t ndim;
   if (!sli_gguf_take(c, &ndim, 4)) return ends_within(file, t);
   if (ndim < 1 || ndim > MOST_DIMS)
-    return sl_fail(SL_E_INPUT, "%s: tensor %s has %u dimensions; 1 to %d can be read", file->path, t->name,
-                   ndim, MOST_DIMS);
+    return sl_fail(SL_E_INPUT, "%s: tensor %s has %u dimensions; 1 to %d can be read", file->path,
+                   t->name, ndim, MOST_DIMS);
   t->ndim = (int)ndim;
   t->elements = 1;
   for (int d = t->ndim - 1; d >= 0; d--) {
@@ -79,11 +79,12 @@ static sl_status read_type(const sli_gguf *file, cursor *c, sli_stored_tensor *t
   if (!sli_gguf_take(c, &number, 4)) return ends_within(file, t);
   const sli_gguf_type *type = sli_gguf_type_of(number);
   if (!type)
-    return sl_fail(SL_E_INPUT, "%s: tensor %s is of type %u, which is not known", file->path, t->name, number);
+    return sl_fail(SL_E_INPUT, "%s: tensor %s is of type %u, which is not known", file->path,
+                   t->name, number);
   t->dtype = type->name;
   if (t->dim[t->ndim - 1] % type->numbers)
-    return sl_fail(SL_E_INPUT, "%s: tensor %s is %s, but its rows of %lld are no multiple of %d", file->path,
-                   t->name, t->dtype, (long long)t->dim[t->ndim - 1], type->numbers);
+    return sl_fail(SL_E_INPUT, "%s: tensor %s is %s, but its rows of %lld are no multiple of %d",
+                   file->path, t->name, t->dtype, (long long)t->dim[t->ndim - 1], type->numbers);
   if (__builtin_mul_overflow(t->elements / (size_t)type->numbers, (size_t)type->bytes, &t->bytes))
     return sl_fail(SL_E_INPUT, "%s: tensor %s has an impossible shape", file->path, t->name);
   return SL_OK;
@@ -108,8 +109,8 @@ static sl_status read_tensor(sli_gguf *file, cursor *c) {
 static sl_status read_tensors(sli_gguf *file, cursor *c, uint64_t count) {
   enum { LEAST_BYTES = 8 + 4 + 8 + 4 + 8 };
   if (count > c->left / LEAST_BYTES)
-    return sl_fail(SL_E_INPUT, "%s is truncated: it has %llu tensors, and %zu bytes are left", file->path,
-                   (unsigned long long)count, c->left);
+    return sl_fail(SL_E_INPUT, "%s is truncated: it has %llu tensors, and %zu bytes are left",
+                   file->path, (unsigned long long)count, c->left);
   file->tensors = sli_calloc((size_t)count, sizeof *file->tensors);
   sl_status status = SL_OK;
   for (uint64_t i = 0; i < count && !status; i++) status = read_tensor(file, c);
@@ -121,8 +122,8 @@ static sl_status find_data(sli_gguf *file, const cursor *c, size_t *alignment) {
   double wanted = cJSON_IsNumber(item) ? item->valuedouble : USUAL_ALIGNMENT;
   *alignment = wanted >= 1 && wanted <= MOST_ALIGNMENT ? (size_t)wanted : 0;
   if (!*alignment || *alignment & (*alignment - 1))
-    return sl_fail(SL_E_INPUT, "%s: general.alignment is %g, which is no power of two up to %d", file->path,
-                   wanted, MOST_ALIGNMENT);
+    return sl_fail(SL_E_INPUT, "%s: general.alignment is %g, which is no power of two up to %d",
+                   file->path, wanted, MOST_ALIGNMENT);
   size_t read = file->map_bytes - c->left, padding = -read & (*alignment - 1);
   if (padding > c->left) padding = c->left;
   file->data = c->at + padding;
@@ -141,14 +142,16 @@ static sl_status check_places(const sli_gguf *file, size_t alignment) {
   for (int i = 0; i < file->count; i++) {
     const sli_stored_tensor *t = &file->tensors[i];
     if (t->offset > file->data_bytes || t->bytes > file->data_bytes - t->offset)
-      return sl_fail(SL_E_INPUT, "%s is truncated: tensor %s, of %zu bytes, begins at data byte %zu of %zu",
+      return sl_fail(SL_E_INPUT,
+                     "%s is truncated: tensor %s, of %zu bytes, begins at data byte %zu of %zu",
                      file->path, t->name, t->bytes, t->offset, file->data_bytes);
     if (t->offset % alignment)
-      return sl_fail(SL_E_INPUT, "%s: tensor %s begins at data byte %zu, which is no multiple of %zu",
+      return sl_fail(SL_E_INPUT,
+                     "%s: tensor %s begins at data byte %zu, which is no multiple of %zu",
                      file->path, t->name, t->offset, alignment);
     if (t->offset < done)
-      return sl_fail(SL_E_INPUT, "%s: tensors %s and %s overlap", file->path, file->tensors[i - 1].name,
-                     t->name);
+      return sl_fail(SL_E_INPUT, "%s: tensors %s and %s overlap", file->path,
+                     file->tensors[i - 1].name, t->name);
     done = t->offset + t->bytes;
   }
   return SL_OK;
@@ -208,7 +211,8 @@ const char *sli_gguf_array_key(const sli_gguf *file, size_t index) {
 
 cJSON *sli_gguf_array(const sli_gguf *file, const char *key) {
   for (size_t i = 0; i < file->metadata.narrays; i++)
-    if (!strcmp(file->metadata.arrays[i].key, key)) return sli_gguf_array_json(&file->metadata.arrays[i]);
+    if (!strcmp(file->metadata.arrays[i].key, key))
+      return sli_gguf_array_json(&file->metadata.arrays[i]);
   return NULL;
 }
 
@@ -235,8 +239,8 @@ static sl_status find_head(const sli_gguf *file, const sli_stored_tensor *t, siz
   size_t heads = (size_t)sli_gguf_heads(file->metadata.values, t->name), rows = (size_t)t->dim[0];
   *head = heads ? rows / heads : 0;
   if (heads && (rows % (2 * heads) || (t->ndim == 1 && sli_gguf_type_named(t->dtype)->numbers > 1)))
-    return sl_fail(SL_E_INPUT, "%s: tensor %s has %zu rows, which are no pairs of %zu heads", file->path,
-                   t->name, rows, heads);
+    return sl_fail(SL_E_INPUT, "%s: tensor %s has %zu rows, which are no pairs of %zu heads",
+                   file->path, t->name, rows, heads);
   return SL_OK;
 }
 
@@ -245,13 +249,14 @@ sl_status sli_gguf_read(const sli_gguf *file, const sli_stored_tensor *t, float 
   const unsigned char *from = file->data + t->offset;
   char names[160];
   if (!type->unpack)
-    return sl_fail(SL_E_INPUT, "%s: tensor %s is %s; what can be unpacked is %s", file->path, t->name, t->dtype,
-                   sli_gguf_type_names(names, sizeof names));
+    return sl_fail(SL_E_INPUT, "%s: tensor %s is %s; what can be unpacked is %s", file->path,
+                   t->name, t->dtype, sli_gguf_type_names(names, sizeof names));
   size_t head, rows = (size_t)t->dim[0], row = t->elements / rows;
   sl_status status = find_head(file, t, &head);
   if (!status && !head) type->unpack(from, t->elements / (size_t)type->numbers, out);
   for (size_t r = 0; r < rows && head && !status; r++)
-    type->unpack(from + r * (t->bytes / rows), row / (size_t)type->numbers, out + gguf_file_place_of(r, head) * row);
+    type->unpack(from + r * (t->bytes / rows), row / (size_t)type->numbers,
+                 out + gguf_file_place_of(r, head) * row);
   return status;
 }
 
@@ -259,6 +264,7 @@ sl_status sli_gguf_blocks(const sli_gguf *file, const sli_stored_tensor *t, void
   size_t head, rows = (size_t)t->dim[0], bytes = t->bytes / rows;
   sl_status status = find_head(file, t, &head);
   for (size_t r = 0; r < rows && !status; r++)
-    memcpy((char *)out + gguf_file_place_of(r, head) * bytes, file->data + t->offset + r * bytes, bytes);
+    memcpy((char *)out + gguf_file_place_of(r, head) * bytes, file->data + t->offset + r * bytes,
+           bytes);
   return status;
 }

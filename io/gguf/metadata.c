@@ -14,8 +14,9 @@ enum { U8, I8, U16, I16, U32, I32, F32, BOOL, TEXT, ARRAY, U64, I64, F64, KINDS 
 enum { MOST_KEYS = 1 << 14 }; /* real files have some hundred */
 
 /* Bytes of a value; 0: variable. */
-static const size_t widths[KINDS] = {[U8] = 1, [I8] = 1, [U16] = 2, [I16] = 2, [U32] = 4, [I32] = 4,
-                                     [F32] = 4, [BOOL] = 1, [U64] = 8, [I64] = 8, [F64] = 8};
+static const size_t widths[KINDS] = {
+    [U8] = 1,  [I8] = 1,   [U16] = 2, [I16] = 2, [U32] = 4, [I32] = 4,
+    [F32] = 4, [BOOL] = 1, [U64] = 8, [I64] = 8, [F64] = 8};
 
 bool sli_gguf_take(cursor *c, void *out, size_t bytes) {
   if (c->left < bytes) return false;
@@ -35,14 +36,15 @@ static sl_status pass_text(cursor *c, const char *path, const char *what, const 
   uint64_t length;
   if (!sli_gguf_take(c, &length, 8)) return truncated(path, what);
   if (length > c->left)
-    return sl_fail(SL_E_INPUT, "%s is truncated: %s has a text of %llu bytes, and %zu are left", path,
-                   what, (unsigned long long)length, c->left);
+    return sl_fail(SL_E_INPUT, "%s is truncated: %s has a text of %llu bytes, and %zu are left",
+                   path, what, (unsigned long long)length, c->left);
   *at = (const char *)c->at;
   *bytes = (size_t)length;
   c->at += length;
   c->left -= length;
-  return memchr(*at, 0, *bytes) ? sl_fail(SL_E_INPUT, "%s: %s has a text with a zero in it", path, what)
-                                : SL_OK;
+  return memchr(*at, 0, *bytes)
+             ? sl_fail(SL_E_INPUT, "%s: %s has a text with a zero in it", path, what)
+             : SL_OK;
 }
 
 static char *copy_text(const char *at, size_t bytes) {
@@ -72,18 +74,24 @@ static double shortest(float value) {
 }
 
 static double number_of(uint32_t kind, const unsigned char *at) {
-#define AS(type) ({ type v_; memcpy(&v_, at, sizeof v_); (double)v_; })
+#define AS(type)                \
+  ({                            \
+    type v_;                    \
+    memcpy(&v_, at, sizeof v_); \
+    (double)v_;                 \
+  })
   switch (kind) {
-    case U8: case BOOL: return AS(uint8_t);
-    case I8: return AS(int8_t);
-    case U16: return AS(uint16_t);
-    case I16: return AS(int16_t);
-    case U32: return AS(uint32_t);
-    case I32: return AS(int32_t);
-    case U64: return AS(uint64_t);
-    case I64: return AS(int64_t);
-    case F32: return shortest((float)AS(float));
-    default: return AS(double);
+  case U8:
+  case BOOL: return AS(uint8_t);
+  case I8: return AS(int8_t);
+  case U16: return AS(uint16_t);
+  case I16: return AS(int16_t);
+  case U32: return AS(uint32_t);
+  case I32: return AS(int32_t);
+  case U64: return AS(uint64_t);
+  case I64: return AS(int64_t);
+  case F32: return shortest((float)AS(float));
+  default: return AS(double);
   }
 #undef AS
 }
@@ -107,8 +115,8 @@ static sl_status pass_texts(const char *path, cursor *c, const gguf_array *array
 static sl_status pass_numbers(const char *path, cursor *c, const gguf_array *array) {
   size_t bytes;
   if (__builtin_mul_overflow(array->count, widths[array->kind], &bytes) || bytes > c->left)
-    return sl_fail(SL_E_INPUT, "%s is truncated: %s has %llu elements, and %zu bytes are left", path,
-                   array->key, (unsigned long long)array->count, c->left);
+    return sl_fail(SL_E_INPUT, "%s is truncated: %s has %llu elements, and %zu bytes are left",
+                   path, array->key, (unsigned long long)array->count, c->left);
   c->at += bytes;
   c->left -= bytes;
   return SL_OK;
@@ -116,11 +124,14 @@ static sl_status pass_numbers(const char *path, cursor *c, const gguf_array *arr
 
 static sl_status read_array(const char *path, cursor *c, const char *key, gguf_metadata *m) {
   gguf_array array = {.key = (char *)key};
-  if (!sli_gguf_take(c, &array.kind, 4) || !sli_gguf_take(c, &array.count, 8)) return truncated(path, key);
+  if (!sli_gguf_take(c, &array.kind, 4) || !sli_gguf_take(c, &array.count, 8))
+    return truncated(path, key);
   if (array.kind >= KINDS || array.kind == ARRAY)
-    return sl_fail(SL_E_INPUT, "%s: %s is an array of type %u, which is not known", path, key, array.kind);
+    return sl_fail(SL_E_INPUT, "%s: %s is an array of type %u, which is not known", path, key,
+                   array.kind);
   array.from = *c;
-  sl_status status = array.kind == TEXT ? pass_texts(path, c, &array) : pass_numbers(path, c, &array);
+  sl_status status =
+      array.kind == TEXT ? pass_texts(path, c, &array) : pass_numbers(path, c, &array);
   if (status) return status;
   SLI_GROW(m->arrays, m->narrays, m->room);
   array.key = sli_strdup(key);
@@ -148,7 +159,8 @@ static cJSON *element_json(uint32_t kind, cursor *c) {
 cJSON *sli_gguf_array_json(const gguf_array *array) {
   cJSON *out = cJSON_CreateArray();
   cursor c = array->from;
-  for (uint64_t i = 0; i < array->count; i++) cJSON_AddItemToArray(out, element_json(array->kind, &c));
+  for (uint64_t i = 0; i < array->count; i++)
+    cJSON_AddItemToArray(out, element_json(array->kind, &c));
   return out;
 }
 
@@ -178,7 +190,8 @@ static sl_status read_value(const char *path, cursor *c, const char *key, gguf_m
   if (kind >= KINDS)
     return sl_fail(SL_E_INPUT, "%s: %s has type %u, which is not known", path, key, kind);
   if (!sli_gguf_take(c, bytes, widths[kind])) return truncated(path, key);
-  if (!isfinite(number_of(kind, bytes))) return sl_fail(SL_E_INPUT, "%s: %s is not finite", path, key);
+  if (!isfinite(number_of(kind, bytes)))
+    return sl_fail(SL_E_INPUT, "%s: %s is not finite", path, key);
   cJSON_AddItemToObject(m->values, key, scalar_json(kind, bytes));
   return SL_OK;
 }
@@ -196,8 +209,8 @@ static sl_status read_pair(const char *path, cursor *c, gguf_metadata *m) {
 sl_status sli_gguf_metadata_read(const char *path, cursor *c, uint64_t count, gguf_metadata *out) {
   out->values = cJSON_CreateObject();
   if (count > MOST_KEYS)
-    return sl_fail(SL_E_INPUT, "%s has %llu keys; up to %d can be read", path, (unsigned long long)count,
-                   MOST_KEYS);
+    return sl_fail(SL_E_INPUT, "%s has %llu keys; up to %d can be read", path,
+                   (unsigned long long)count, MOST_KEYS);
   sl_status status = SL_OK;
   for (uint64_t i = 0; i < count && !status; i++) status = read_pair(path, c, out);
   return status;

@@ -18,14 +18,15 @@ typedef struct architecture {
 
 static const name llama_whole[] = {{"token_embd", "model.embed_tokens"},
                                    {"output_norm", "model.norm"},
-                                   {"output", "lm_head"}, {0}};
+                                   {"output", "lm_head"},
+                                   {0}};
 
 static const name llama_layer[] = {
-    {"attn_norm", "input_layernorm"},   {"attn_q", "self_attn.q_proj"},
-    {"attn_k", "self_attn.k_proj"},     {"attn_v", "self_attn.v_proj"},
+    {"attn_norm", "input_layernorm"},    {"attn_q", "self_attn.q_proj"},
+    {"attn_k", "self_attn.k_proj"},      {"attn_v", "self_attn.v_proj"},
     {"attn_output", "self_attn.o_proj"}, {"ffn_norm", "post_attention_layernorm"},
-    {"ffn_gate", "mlp.gate_proj"},      {"ffn_up", "mlp.up_proj"},
-    {"ffn_down", "mlp.down_proj"},      {0}};
+    {"ffn_gate", "mlp.gate_proj"},       {"ffn_up", "mlp.up_proj"},
+    {"ffn_down", "mlp.down_proj"},       {0}};
 
 static const architecture architectures[] = {{"llama", llama_whole, llama_layer, true},
                                              {"qwen2", llama_whole, llama_layer, false}};
@@ -33,7 +34,8 @@ static const architecture architectures[] = {{"llama", llama_whole, llama_layer,
 static const architecture *find_architecture(const cJSON *metadata) {
   const cJSON *type = cJSON_GetObjectItemCaseSensitive(metadata, "general.architecture");
   for (size_t i = 0; i < SLI_COUNT(architectures); i++)
-    if (cJSON_IsString(type) && !strcmp(architectures[i].type, type->valuestring)) return &architectures[i];
+    if (cJSON_IsString(type) && !strcmp(architectures[i].type, type->valuestring))
+      return &architectures[i];
   return NULL;
 }
 
@@ -62,7 +64,8 @@ static int64_t count_heads(const cJSON *metadata, const architecture *a, const c
   const cJSON *item = cJSON_GetObjectItemCaseSensitive(metadata, key);
   free(key);
   return cJSON_IsNumber(item) && item->valuedouble >= 1 && item->valuedouble < 1 << 24
-             ? (int64_t)item->valuedouble : 0;
+             ? (int64_t)item->valuedouble
+             : 0;
 }
 
 int64_t sli_gguf_heads(const cJSON *metadata, const char *name) {
@@ -70,6 +73,7 @@ int64_t sli_gguf_heads(const cJSON *metadata, const char *name) {
   if (!a || !a->neighbours) return 0;
   bool q = strstr(name, ".self_attn.q_proj."), k = strstr(name, ".self_attn.k_proj.");
   if (!q && !k) return 0;
-  int64_t heads = count_heads(metadata, a, "head_count"), kv = count_heads(metadata, a, "head_count_kv");
+  int64_t heads = count_heads(metadata, a, "head_count"),
+          kv = count_heads(metadata, a, "head_count_kv");
   return k && kv ? kv : heads;
 }

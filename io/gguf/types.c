@@ -42,7 +42,8 @@ static void unpack_q4_0(const unsigned char *from, size_t blocks, float *out) {
 /* A scale and an offset. */
 static void unpack_q4_1(const unsigned char *from, size_t blocks, float *out) {
   for (size_t i = 0; i < blocks; i++, from += 20, out += 32)
-    unpack_halves(from + 4, sli_half_to_float(word_at(from)), sli_half_to_float(word_at(from + 2)), out);
+    unpack_halves(from + 4, sli_half_to_float(word_at(from)), sli_half_to_float(word_at(from + 2)),
+                  out);
 }
 
 /* Unpacks 32 numbers with a fifth bit each; four bytes before the halves hold these bits. */
@@ -64,7 +65,8 @@ static void unpack_q5_0(const unsigned char *from, size_t blocks, float *out) {
 
 static void unpack_q5_1(const unsigned char *from, size_t blocks, float *out) {
   for (size_t i = 0; i < blocks; i++, from += 24, out += 32)
-    unpack_fifths(from + 4, sli_half_to_float(word_at(from)), sli_half_to_float(word_at(from + 2)), out);
+    unpack_fifths(from + 4, sli_half_to_float(word_at(from)), sli_half_to_float(word_at(from + 2)),
+                  out);
 }
 
 /* A scale, and 32 signed bytes. */
@@ -89,8 +91,8 @@ static void part_scales(const unsigned char *from, int j, float *scale, float *l
 
 /* Unpacks parts of 32 numbers: two parts share the halves of 32 bytes. `fifth` holds one more
  * bit of each number, a bit of its bytes per part; NULL: none. */
-static void unpack_parts(const unsigned char *head, const unsigned char *fifth, const unsigned char *from,
-                         float *out) {
+static void unpack_parts(const unsigned char *head, const unsigned char *fifth,
+                         const unsigned char *from, float *out) {
   float scale = sli_half_to_float(word_at(head)), least = sli_half_to_float(word_at(head + 2));
   for (int j = 0; j < 8; j++) {
     float factor, less;
@@ -105,11 +107,13 @@ static void unpack_parts(const unsigned char *head, const unsigned char *fifth, 
 }
 
 static void unpack_q4_k(const unsigned char *from, size_t blocks, float *out) {
-  for (size_t i = 0; i < blocks; i++, from += 144, out += 256) unpack_parts(from, NULL, from + 16, out);
+  for (size_t i = 0; i < blocks; i++, from += 144, out += 256)
+    unpack_parts(from, NULL, from + 16, out);
 }
 
 static void unpack_q5_k(const unsigned char *from, size_t blocks, float *out) {
-  for (size_t i = 0; i < blocks; i++, from += 176, out += 256) unpack_parts(from, from + 16, from + 48, out);
+  for (size_t i = 0; i < blocks; i++, from += 176, out += 256)
+    unpack_parts(from, from + 16, from + 48, out);
 }
 
 /* Numbers start at -32, in parts of 16 with a signed scale each. Four bits of a number are in
@@ -127,23 +131,38 @@ static void unpack_q6_k(const unsigned char *from, size_t blocks, float *out) {
   }
 }
 
-static const sli_gguf_type types[] = {
-    [0] = {"F32", 1, 4, unpack_f32},      [1] = {"F16", 1, 2, unpack_f16},
-    [2] = {"Q4_0", 32, 18, unpack_q4_0},  [3] = {"Q4_1", 32, 20, unpack_q4_1},
-    [6] = {"Q5_0", 32, 22, unpack_q5_0},  [7] = {"Q5_1", 32, 24, unpack_q5_1},
-    [8] = {"Q8_0", 32, 34, unpack_q8_0},  [9] = {"Q8_1", 32, 36, NULL},
-    [10] = {"Q2_K", 256, 84, NULL},       [11] = {"Q3_K", 256, 110, NULL},
-    [12] = {"Q4_K", 256, 144, unpack_q4_k}, [13] = {"Q5_K", 256, 176, unpack_q5_k},
-    [14] = {"Q6_K", 256, 210, unpack_q6_k}, [15] = {"Q8_K", 256, 292, NULL},
-    [16] = {"IQ2_XXS", 256, 66, NULL},    [17] = {"IQ2_XS", 256, 74, NULL},
-    [18] = {"IQ3_XXS", 256, 98, NULL},    [19] = {"IQ1_S", 256, 50, NULL},
-    [20] = {"IQ4_NL", 32, 18, NULL},      [21] = {"IQ3_S", 256, 110, NULL},
-    [22] = {"IQ2_S", 256, 82, NULL},      [23] = {"IQ4_XS", 256, 136, NULL},
-    [24] = {"I8", 1, 1, NULL},            [25] = {"I16", 1, 2, NULL},
-    [26] = {"I32", 1, 4, NULL},           [27] = {"I64", 1, 8, NULL},
-    [28] = {"F64", 1, 8, NULL},           [29] = {"IQ1_M", 256, 56, NULL},
-    [30] = {"BF16", 1, 2, unpack_bf16},   [34] = {"TQ1_0", 256, 54, NULL},
-    [35] = {"TQ2_0", 256, 66, NULL},      [39] = {"MXFP4", 32, 17, NULL}};
+static const sli_gguf_type types[] = {[0] = {"F32", 1, 4, unpack_f32},
+                                      [1] = {"F16", 1, 2, unpack_f16},
+                                      [2] = {"Q4_0", 32, 18, unpack_q4_0},
+                                      [3] = {"Q4_1", 32, 20, unpack_q4_1},
+                                      [6] = {"Q5_0", 32, 22, unpack_q5_0},
+                                      [7] = {"Q5_1", 32, 24, unpack_q5_1},
+                                      [8] = {"Q8_0", 32, 34, unpack_q8_0},
+                                      [9] = {"Q8_1", 32, 36, NULL},
+                                      [10] = {"Q2_K", 256, 84, NULL},
+                                      [11] = {"Q3_K", 256, 110, NULL},
+                                      [12] = {"Q4_K", 256, 144, unpack_q4_k},
+                                      [13] = {"Q5_K", 256, 176, unpack_q5_k},
+                                      [14] = {"Q6_K", 256, 210, unpack_q6_k},
+                                      [15] = {"Q8_K", 256, 292, NULL},
+                                      [16] = {"IQ2_XXS", 256, 66, NULL},
+                                      [17] = {"IQ2_XS", 256, 74, NULL},
+                                      [18] = {"IQ3_XXS", 256, 98, NULL},
+                                      [19] = {"IQ1_S", 256, 50, NULL},
+                                      [20] = {"IQ4_NL", 32, 18, NULL},
+                                      [21] = {"IQ3_S", 256, 110, NULL},
+                                      [22] = {"IQ2_S", 256, 82, NULL},
+                                      [23] = {"IQ4_XS", 256, 136, NULL},
+                                      [24] = {"I8", 1, 1, NULL},
+                                      [25] = {"I16", 1, 2, NULL},
+                                      [26] = {"I32", 1, 4, NULL},
+                                      [27] = {"I64", 1, 8, NULL},
+                                      [28] = {"F64", 1, 8, NULL},
+                                      [29] = {"IQ1_M", 256, 56, NULL},
+                                      [30] = {"BF16", 1, 2, unpack_bf16},
+                                      [34] = {"TQ1_0", 256, 54, NULL},
+                                      [35] = {"TQ2_0", 256, 66, NULL},
+                                      [39] = {"MXFP4", 32, 17, NULL}};
 
 const sli_gguf_type *sli_gguf_type_of(uint32_t number) {
   return number < SLI_COUNT(types) && types[number].name ? &types[number] : NULL;
@@ -158,6 +177,7 @@ const sli_gguf_type *sli_gguf_type_named(const char *name) {
 char *sli_gguf_type_names(char *out, size_t size) {
   size_t at = 0;
   for (size_t i = 0; i < SLI_COUNT(types) && at < size; i++)
-    if (types[i].unpack) at += (size_t)snprintf(out + at, size - at, "%s%s", at ? ", " : "", types[i].name);
+    if (types[i].unpack)
+      at += (size_t)snprintf(out + at, size - at, "%s%s", at ? ", " : "", types[i].name);
   return out;
 }

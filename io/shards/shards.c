@@ -44,7 +44,8 @@ static int find_path(const sli_shards *s, const char *path) {
 }
 
 /* Adds one tensor of the index, and opens its file on first use. */
-static sl_status add_entry(sli_shards *s, const char *folder, const sli_json *doc, const cJSON *item) {
+static sl_status add_entry(sli_shards *s, const char *folder, const sli_json *doc,
+                           const cJSON *item) {
   sl_status status = sli_json_is(doc, item, SLI_JSON_TEXT);
   if (status) return status;
   const char *name = item->valuestring, *index = doc->name;
@@ -56,8 +57,8 @@ static sl_status add_entry(sli_shards *s, const char *folder, const sli_json *do
   status = at < 0 ? shards_add(s, path) : SL_OK;
   if (!status && at < 0) at = (int)s->count - 1;
   if (!status && !find_in(&s->items[at], item->string))
-    status = sl_fail(SL_E_INPUT, "%s says that tensor %s is in %s, which has none of that name", index,
-                     item->string, name);
+    status = sl_fail(SL_E_INPUT, "%s says that tensor %s is in %s, which has none of that name",
+                     index, item->string, name);
   free(path);
   return status;
 }
@@ -68,8 +69,10 @@ static sl_status add_indexed(sli_shards *s, const char *folder, const char *inde
   sl_status status = sli_json_open(index, &doc);
   if (status) return status;
   status = sli_json_member(&doc, doc.root, "weight_map", SLI_JSON_OBJECT, false, &map);
-  if (!status && (!map || !map->child)) status = sl_fail(SL_E_INPUT, "%s: it has no weight_map", index);
-  for (const cJSON *at = map ? map->child : NULL; at && !status; at = at->next) status = add_entry(s, folder, &doc, at);
+  if (!status && (!map || !map->child))
+    status = sl_fail(SL_E_INPUT, "%s: it has no weight_map", index);
+  for (const cJSON *at = map ? map->child : NULL; at && !status; at = at->next)
+    status = add_entry(s, folder, &doc, at);
   sli_json_fini(&doc);
   return status;
 }
@@ -81,8 +84,8 @@ static sl_status add_folder(sli_shards *s, const char *folder) {
   if (!access(whole, F_OK)) status = shards_add(s, whole);
   else if (!access(index, F_OK)) status = add_indexed(s, folder, index);
   else
-    status = sl_fail(SL_E_INPUT, "%s has neither model.safetensors nor model.safetensors.index.json",
-                     folder);
+    status = sl_fail(SL_E_INPUT,
+                     "%s has neither model.safetensors nor model.safetensors.index.json", folder);
   free(index);
   free(whole);
   return status;
@@ -129,13 +132,15 @@ const sli_stored_tensor *sli_shards_find(const sli_shards *s, const char *name, 
   return NULL;
 }
 
-sl_status sli_shards_read(const sli_shards *s, int file, const sli_stored_tensor *tensor, float *out) {
+sl_status sli_shards_read(const sli_shards *s, int file, const sli_stored_tensor *tensor,
+                          float *out) {
   const shard *item = &s->items[file];
   return item->gguf ? sli_gguf_read(item->gguf, tensor, out)
                     : sli_safetensors_read(item->file, tensor, out);
 }
 
-sl_status sli_shards_blocks(const sli_shards *s, int file, const sli_stored_tensor *tensor, void *out) {
+sl_status sli_shards_blocks(const sli_shards *s, int file, const sli_stored_tensor *tensor,
+                            void *out) {
   SLI_CHECK(s->items[file].gguf, "%s has no blocks", s->items[file].path);
   return sli_gguf_blocks(s->items[file].gguf, tensor, out);
 }

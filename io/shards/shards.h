@@ -22,8 +22,10 @@ int sli_shards_tensors(const sli_shards *s, int file, const sli_stored_tensor **
 const sli_stored_tensor *sli_shards_find(const sli_shards *s, const char *name, int *file);
 
 /* Reads a tensor as f32 to out[elements]; SL_E_INPUT for unsupported types. */
-sl_status sli_shards_read(const sli_shards *s, int file, const sli_stored_tensor *tensor, float *out);
+sl_status sli_shards_read(const sli_shards *s, int file, const sli_stored_tensor *tensor,
+                          float *out);
 /* Copies a GGUF tensor's quantized blocks to out[tensor->bytes]. */
-sl_status sli_shards_blocks(const sli_shards *s, int file, const sli_stored_tensor *tensor, void *out);
+sl_status sli_shards_blocks(const sli_shards *s, int file, const sli_stored_tensor *tensor,
+                            void *out);
 
 #endif

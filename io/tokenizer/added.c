@@ -8,9 +8,9 @@
 #include "io/tokenizer/inner.h"
 
 typedef struct token {
-  char *text;              /* decoded text */
-  char *sought;            /* text to search for */
-  size_t bytes;            /* bytes of sought */
+  char *text;   /* decoded text */
+  char *sought; /* text to search for */
+  size_t bytes; /* bytes of sought */
   int32_t number;
   bool special, normalized, word, left, right; /* right: also matches the white space behind it */
 } token;
@@ -53,14 +53,16 @@ static utf8proc_int32_t character_before(span text, size_t at) {
   size_t begin = at;
   while (begin && (text.at[begin - 1] & 0xc0) == 0x80) begin--;
   if (begin) begin--;
-  if (at) utf8proc_iterate((const utf8proc_uint8_t *)text.at + begin, (utf8proc_ssize_t)(at - begin), &c);
+  if (at)
+    utf8proc_iterate((const utf8proc_uint8_t *)text.at + begin, (utf8proc_ssize_t)(at - begin), &c);
   return c;
 }
 
 static utf8proc_int32_t character_at(span text, size_t at) {
   utf8proc_int32_t c = 0;
   if (at < text.bytes)
-    utf8proc_iterate((const utf8proc_uint8_t *)text.at + at, (utf8proc_ssize_t)(text.bytes - at), &c);
+    utf8proc_iterate((const utf8proc_uint8_t *)text.at + at, (utf8proc_ssize_t)(text.bytes - at),
+                     &c);
   return c;
 }
 
@@ -110,8 +112,8 @@ static const token *token_at(const added *a, bool normalized, span text, size_t 
 
 static span with_spaces(const token *k, span text, size_t from, size_t begin) {
   size_t end = begin + k->bytes;
-  while (k->left && begin > from && is_space(character_before(text, begin)))
-    do begin--;
+  while (k->left && begin > from && is_space(character_before(text, begin))) do
+      begin--;
     while (begin > from && (text.at[begin] & 0xc0) == 0x80);
   while (k->right && end < text.bytes && is_space(character_at(text, end)))
     end += sli_character(text.at + end);
@@ -144,7 +146,8 @@ span sli_added_text(const added *a, int32_t number, bool *special) {
     else end = middle;
   }
   *special = false;
-  if (from == a->numbered.count || a->numbered.items[from]->number != number) return (span){NULL, 0};
+  if (from == a->numbered.count || a->numbered.items[from]->number != number)
+    return (span){NULL, 0};
   const token *k = a->numbered.items[from];
   *special = k->special;
   return (span){k->text, strlen(k->text)};
@@ -173,13 +176,16 @@ sl_status sli_added_read(added *a, const cJSON *item, normalizer *n) {
   const cJSON *number = cJSON_GetObjectItemCaseSensitive(item, "id");
   const char *text = sli_json_text(item, "content");
   if (!text || !*text) return sl_fail(SL_E_INPUT, "an added token has no content");
-  if (!cJSON_IsNumber(number) || !(number->valuedouble >= 0 && number->valuedouble < SLI_MOST_TOKENS) ||
+  if (!cJSON_IsNumber(number) ||
+      !(number->valuedouble >= 0 && number->valuedouble < SLI_MOST_TOKENS) ||
       number->valuedouble != (double)number->valueint)
     return sl_fail(SL_E_INPUT, "added token \"%.40s\" has no id that can be", text);
   SLI_GROW(a->items, a->count, a->capacity);
   token *k = &a->items[a->count++];
   bool special = sli_json_flag(item, "special", false);
-  *k = (token){.text = sli_strdup(text), .number = number->valueint, .special = special,
+  *k = (token){.text = sli_strdup(text),
+               .number = number->valueint,
+               .special = special,
                .normalized = sli_json_flag(item, "normalized", !special),
                .word = sli_json_flag(item, "single_word", false),
                .left = sli_json_flag(item, "lstrip", false),
@@ -212,7 +218,8 @@ static void sort(order *o, int (*compare)(const void *, const void *)) {
 
 void sli_added_sort(added *a) {
   order *all[] = {&a->sought[0], &a->sought[1], &a->numbered};
-  for (size_t i = 0; i < SLI_COUNT(all); i++) all[i]->items = sli_calloc(a->count + 1, sizeof *all[i]->items);
+  for (size_t i = 0; i < SLI_COUNT(all); i++)
+    all[i]->items = sli_calloc(a->count + 1, sizeof *all[i]->items);
   for (size_t i = 0; i < a->count; i++) {
     const token *k = &a->items[i];
     order *o = &a->sought[k->normalized];

@@ -9,8 +9,8 @@
 typedef struct step {
   void (*run)(const struct step *p, const texts *in, texts *out);
   char *from, *to;
-  int begin, end;     /* strip: most characters removed at each end */
-  bool drops_first;   /* metaspace: removes the marks of the first token */
+  int begin, end;   /* strip: most characters removed at each end */
+  bool drops_first; /* metaspace: removes the marks of the first token */
 } step;
 
 struct decoder {
@@ -85,8 +85,10 @@ static void bytes(const step *p, const texts *in, texts *out) {
 }
 
 static int hex_digit(char c) {
-  return c >= '0' && c <= '9' ? c - '0' : c >= 'A' && c <= 'F' ? c - 'A' + 10
-       : c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
+  return c >= '0' && c <= '9'   ? c - '0'
+         : c >= 'A' && c <= 'F' ? c - 'A' + 10
+         : c >= 'a' && c <= 'f' ? c - 'a' + 10
+                                : -1;
 }
 
 /* Parses "<0x0A>". */
@@ -165,7 +167,8 @@ static void strip(const step *p, const texts *in, texts *out) {
     span text = text_at(in, i);
     for (int k = 0; k < p->begin && text.bytes >= n && !memcmp(text.at, p->from, n); k++)
       text.at += n, text.bytes -= n;
-    for (int k = 0; k < p->end && text.bytes >= n && !memcmp(text.at + text.bytes - n, p->from, n); k++)
+    for (int k = 0; k < p->end && text.bytes >= n && !memcmp(text.at + text.bytes - n, p->from, n);
+         k++)
       text.bytes -= n;
     add_text(out, text);
   }
@@ -221,8 +224,8 @@ static sl_status read_strip(decoder *d, const cJSON *item) {
 static sl_status read_sequence(decoder *d, const cJSON *item) {
   const cJSON *each;
   sl_status status = SL_OK;
-  cJSON_ArrayForEach(each, cJSON_GetObjectItemCaseSensitive(item, "decoders"))
-    if (!status) status = sli_decoder_read(d, each);
+  cJSON_ArrayForEach(each, cJSON_GetObjectItemCaseSensitive(item, "decoders")) if (!status) status =
+      sli_decoder_read(d, each);
   return status;
 }
 
@@ -248,8 +251,8 @@ sl_status sli_decoder_read(decoder *d, const cJSON *item) {
   static const struct {
     const char *type;
     sl_status (*read)(decoder *d, const cJSON *item);
-  } kinds[] = {{"ByteLevel", read_bytes}, {"ByteFallback", read_fallback}, {"Fuse", read_fuse},
-               {"Replace", read_replace}, {"Metaspace", read_metaspace}, {"Strip", read_strip},
+  } kinds[] = {{"ByteLevel", read_bytes},  {"ByteFallback", read_fallback}, {"Fuse", read_fuse},
+               {"Replace", read_replace},  {"Metaspace", read_metaspace},   {"Strip", read_strip},
                {"Sequence", read_sequence}};
   if (!item || cJSON_IsNull(item)) return SL_OK;
   const char *type = sli_json_text(item, "type");

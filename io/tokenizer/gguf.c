@@ -45,11 +45,14 @@ static const cJSON *field(const cJSON *keys, const char *name) {
 }
 
 static sl_status find_cut(const char *path, const cJSON *keys, const cut **out) {
-  const char *model = sli_json_text(keys, "tokenizer.ggml.model"), *pre = sli_json_text(keys, "tokenizer.ggml.pre");
+  const char *model = sli_json_text(keys, "tokenizer.ggml.model"),
+             *pre = sli_json_text(keys, "tokenizer.ggml.pre");
   bool known = model && (!strcmp(model, "gpt2") || !strcmp(model, "llama"));
   if (!known)
-    return sl_fail(SL_E_INPUT, "%s: tokenizer.ggml.model \"%.40s\" is not known: it must be gpt2 or llama; "
-                   "--tokenizer FILE names another tokenizer", path, model ? model : "");
+    return sl_fail(SL_E_INPUT,
+                   "%s: tokenizer.ggml.model \"%.40s\" is not known: it must be gpt2 or llama; "
+                   "--tokenizer FILE names another tokenizer",
+                   path, model ? model : "");
   *out = &pieces;
   if (!strcmp(model, "llama")) return SL_OK;
   for (size_t i = 0; i < SLI_COUNT(cuts); i++)
@@ -57,8 +60,10 @@ static sl_status find_cut(const char *path, const cJSON *keys, const cut **out) 
       *out = &cuts[i];
       return SL_OK;
     }
-  return sl_fail(SL_E_INPUT, "%s: tokenizer.ggml.pre \"%.40s\" is not known; --tokenizer FILE names another "
-                 "tokenizer", path, pre ? pre : "");
+  return sl_fail(SL_E_INPUT,
+                 "%s: tokenizer.ggml.pre \"%.40s\" is not known; --tokenizer FILE names another "
+                 "tokenizer",
+                 path, pre ? pre : "");
 }
 
 /* ---- parts -------------------------------------------------------------------------------- */
@@ -168,7 +173,8 @@ static cJSON *added_tokens(const cJSON *tokens, const cJSON *types) {
   const cJSON *token = tokens->child, *type = types ? types->child : NULL;
   for (int number = 0; token && type; number++, token = token->next, type = type->next)
     if (type->valuedouble == CONTROL || type->valuedouble == USER_DEFINED)
-      cJSON_AddItemToArray(all, added_token(token->valuestring, number, type->valuedouble == CONTROL));
+      cJSON_AddItemToArray(all,
+                           added_token(token->valuestring, number, type->valuedouble == CONTROL));
   return all;
 }
 
@@ -179,13 +185,14 @@ typedef struct mark {
   int number;
 } mark;
 
-static sl_status find_mark(const char *path, const cJSON *keys, const cJSON *tokens, const char *which,
-                           bool otherwise, mark *out) {
+static sl_status find_mark(const char *path, const cJSON *keys, const cJSON *tokens,
+                           const char *which, bool otherwise, mark *out) {
   char *wanted = sli_format("tokenizer.ggml.add_%s_token", which);
   char *key = sli_format("tokenizer.ggml.%s_token_id", which);
   const cJSON *number = field(keys, key);
   bool is_wanted = sli_json_flag(keys, wanted, otherwise && number);
-  int at = cJSON_IsNumber(number) && number->valuedouble == number->valueint ? number->valueint : -1;
+  int at =
+      cJSON_IsNumber(number) && number->valuedouble == number->valueint ? number->valueint : -1;
   const cJSON *token = is_wanted && at >= 0 ? cJSON_GetArrayItem(tokens, at) : NULL;
   sl_status status = SL_OK;
   if (token) *out = (mark){token->valuestring, at};
@@ -229,13 +236,16 @@ static cJSON *post_processor(const mark marks[2]) {
 /* Returns the unknown token's text; byte-level BPE has none. */
 static const char *unknown_text(const cut *c, const cJSON *keys, const cJSON *tokens) {
   const cJSON *number = field(keys, "tokenizer.ggml.unknown_token_id");
-  const cJSON *token = c->pieces && cJSON_IsNumber(number) ? cJSON_GetArrayItem(tokens, number->valueint) : NULL;
+  const cJSON *token =
+      c->pieces && cJSON_IsNumber(number) ? cJSON_GetArrayItem(tokens, number->valueint) : NULL;
   return token ? token->valuestring : NULL;
 }
 
 /* ---- conversion ------------------------------------------------------------------------------ */
 
-static bool is_texts(const cJSON *array) { return array && (!array->child || cJSON_IsString(array->child)); }
+static bool is_texts(const cJSON *array) {
+  return array && (!array->child || cJSON_IsString(array->child));
+}
 
 /* The tokenizer's data in the file. */
 typedef struct parts {
@@ -260,7 +270,9 @@ static void parts_fini(parts *p) {
   cJSON_Delete(p->scores);
 }
 
-static bool is_numbers(const cJSON *array) { return array && (!array->child || cJSON_IsNumber(array->child)); }
+static bool is_numbers(const cJSON *array) {
+  return array && (!array->child || cJSON_IsNumber(array->child));
+}
 
 static sl_status no_array(const parts *p, const char *name, const char *of) {
   return sl_fail(SL_E_INPUT, "%s: tokenizer.ggml.%s is no array of %s", p->path, name, of);
@@ -283,10 +295,13 @@ static cJSON *put_together(const cut *c, const parts *p, cJSON *merges) {
   cJSON_AddItemToObject(root, "added_tokens", added_tokens(p->tokens, p->types));
   cJSON_AddItemToObject(root, "normalizer", normalizer_json(c, prefix));
   cJSON_AddItemToObject(root, "pre_tokenizer", pre_tokenizer(c));
-  cJSON_AddItemToObject(root, "post_processor", c->pieces && !p->marks[0].text && !p->marks[1].text
-                                                    ? cJSON_CreateNull() : post_processor(p->marks));
+  cJSON_AddItemToObject(root, "post_processor",
+                        c->pieces && !p->marks[0].text && !p->marks[1].text
+                            ? cJSON_CreateNull()
+                            : post_processor(p->marks));
   cJSON_AddItemToObject(root, "decoder", decoder_json(c, prefix));
-  cJSON_AddItemToObject(root, "model", model_json(c, p->tokens, unknown_text(c, p->keys, p->tokens), merges));
+  cJSON_AddItemToObject(root, "model",
+                        model_json(c, p->tokens, unknown_text(c, p->keys, p->tokens), merges));
   return root;
 }
 

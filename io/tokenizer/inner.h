@@ -47,9 +47,9 @@ enum { SLI_MOST_TOKENS = 1 << 24, SLI_NO_TOKEN = -1 };
 /* Tokens by number, and numbers by text. In a byte-level vocabulary, texts are the bytes that
  * its characters stand for. */
 typedef struct vocab {
-  span *texts;      /* [count]; `at` is NULL where no token has the number */
+  span *texts; /* [count]; `at` is NULL where no token has the number */
   int64_t count, room;
-  int32_t *slots;   /* hash table of token numbers; SLI_NO_TOKEN: free */
+  int32_t *slots; /* hash table of token numbers; SLI_NO_TOKEN: free */
   size_t nslots;
 } vocab;
 void sli_vocab_create(vocab *v, size_t most);
@@ -85,7 +85,8 @@ void sli_merging_fini(merging *m);
  * none. */
 bool sli_merging_begin(merging *m, size_t count);
 /* Merges m->tokens[count] and appends the result to the row. Returns early once *stop is set. */
-void sli_merge(const merges *rules, merging *m, size_t count, const atomic_bool *stop, sli_token_row *out);
+void sli_merge(const merges *rules, merging *m, size_t count, const atomic_bool *stop,
+               sli_token_row *out);
 
 /* Converts a SentencePiece model's tokens, types and scores to merges as in a tokenizer.json
  * (pieces.c); all tokens are texts. The caller's to cJSON_Delete(). */
@@ -99,15 +100,15 @@ typedef struct cached cached;
 typedef struct model {
   vocab vocab;
   merges *merges;
-  bool byte_level;      /* a symbol is a byte; otherwise a character */
-  bool byte_fallback;   /* a character that is no token becomes its bytes' tokens */
-  bool whole_words;     /* a word that is a token is not split or merged */
+  bool byte_level;    /* a symbol is a byte; otherwise a character */
+  bool byte_fallback; /* a character that is no token becomes its bytes' tokens */
+  bool whole_words;   /* a word that is a token is not split or merged */
   bool fuse_unknown;
   bool splits_at_marks; /* no token has the space mark behind any other character */
   int32_t unknown;      /* SLI_NO_TOKEN: unknown characters are dropped */
   int32_t bytes[256];   /* token of each byte, if any */
   merging room;
-  cached *cache;        /* cache of recent words */
+  cached *cache; /* cache of recent words */
   const atomic_bool *stop;
 } model;
 void sli_model_fini(model *m);

@@ -111,7 +111,8 @@ static void join(const merges *rules, merging *m, int32_t at, int32_t token) {
   offer(rules, m, at);
 }
 
-void sli_merge(const merges *rules, merging *m, size_t count, const atomic_bool *stop, sli_token_row *out) {
+void sli_merge(const merges *rules, merging *m, size_t count, const atomic_bool *stop,
+               sli_token_row *out) {
   size_t steps = 0;
   m->queued = 0;
   for (size_t i = 0; i < count; i++) {

@@ -119,7 +119,8 @@ static bool make_room(characters *c) {
 static bool add_parts(characters *c, utf8proc_int32_t character, utf8proc_option_t form) {
   int bound = 0;
   if (!make_room(c)) return false;
-  utf8proc_ssize_t n = utf8proc_decompose_char(character, c->items + c->count, MOST_PARTS, form, &bound);
+  utf8proc_ssize_t n =
+      utf8proc_decompose_char(character, c->items + c->count, MOST_PARTS, form, &bound);
   if (n < 0) { /* beyond Unicode: bytes that are no UTF-8 */
     c->items[c->count] = 0xfffd;
     n = 1;
@@ -177,9 +178,11 @@ static span compose(const step *p, span text, const atomic_bool *stop, text_row 
   bool good = true;
   for (at = plain; at < text.bytes && good && !sli_is_stopped(stop);) {
     utf8proc_int32_t character;
-    for (size_t end = SLI_MIN(text.bytes, at + BLOCK); at < end && good; at += sli_character(text.at + at)) {
+    for (size_t end = SLI_MIN(text.bytes, at + BLOCK); at < end && good;
+         at += sli_character(text.at + at)) {
       if (c.count > BLOCK && !(text.at[at] & 0x80)) add_ordered(&c, p->form, room);
-      utf8proc_iterate((const utf8proc_uint8_t *)text.at + at, (utf8proc_ssize_t)(text.bytes - at), &character);
+      utf8proc_iterate((const utf8proc_uint8_t *)text.at + at, (utf8proc_ssize_t)(text.bytes - at),
+                       &character);
       good = add_parts(&c, character, p->form);
     }
   }
@@ -211,7 +214,8 @@ size_t sli_normalizer_shortens(const normalizer *n) {
 
 /* ---- reading --------------------------------------------------------------------------------- */
 
-static step *add_step(normalizer *n, span (*run)(const step *, span, const atomic_bool *, text_row *)) {
+static step *add_step(normalizer *n,
+                      span (*run)(const step *, span, const atomic_bool *, text_row *)) {
   SLI_GROW(n->steps, n->count, n->capacity);
   step *p = &n->steps[n->count++];
   *p = (step){.run = run};
@@ -239,8 +243,8 @@ static sl_status read_prepend(normalizer *n, const cJSON *item) {
 static sl_status read_sequence(normalizer *n, const cJSON *item) {
   const cJSON *each;
   sl_status status = SL_OK;
-  cJSON_ArrayForEach(each, cJSON_GetObjectItemCaseSensitive(item, "normalizers"))
-    if (!status) status = sli_normalizer_read(n, each);
+  cJSON_ArrayForEach(each, cJSON_GetObjectItemCaseSensitive(item, "normalizers")) if (!status)
+      status = sli_normalizer_read(n, each);
   return status;
 }
 

@@ -24,7 +24,7 @@ typedef struct reader {
   text_row out;
   flags flags;
   int depth;
-  bool negated;     /* the current class, or one around it, is negated */
+  bool negated;         /* the current class, or one around it, is negated */
   int32_t last, before; /* the characters just written, if adjacent; for case folding */
   sl_status status;
 } reader;
@@ -43,7 +43,8 @@ __attribute__((format(printf, 2, 3))) static void refuse(reader *r, const char *
   va_start(args, format);
   vsnprintf(what, sizeof what, format, args);
   va_end(args);
-  r->status = sl_fail(SL_E_INPUT, "pattern \"%.80s\", byte %td: %s", r->begin, r->at - r->begin, what);
+  r->status =
+      sl_fail(SL_E_INPUT, "pattern \"%.80s\", byte %td: %s", r->begin, r->at - r->begin, what);
   r->at += strlen(r->at);
 }
 
@@ -82,7 +83,9 @@ static long digits(reader *r, int base, int least, int most) {
   long value = 0;
   int n = 0;
   for (; n < most; n++) {
-    int c = (unsigned char)r->at[n], digit = isdigit(c) ? c - '0' : isxdigit(c) ? tolower(c) - 'a' + 10 : base;
+    int c = (unsigned char)r->at[n], digit = isdigit(c)    ? c - '0'
+                                             : isxdigit(c) ? tolower(c) - 'a' + 10
+                                                           : base;
     if (digit >= base) break;
     value = value * base + digit;
   }
@@ -103,7 +106,8 @@ static int32_t checked(reader *r, long value) {
 static int32_t hex_escape(reader *r) {
   if (!pattern_take(r, "{")) {
     long value = digits(r, 16, 1, 2);
-    if (value > 0x7f) return refuse(r, "\\x of a byte is not supported, \\x{...} and \\u are"), NO_CHARACTER;
+    if (value > 0x7f)
+      return refuse(r, "\\x of a byte is not supported, \\x{...} and \\u are"), NO_CHARACTER;
     return checked(r, value);
   }
   long value = digits(r, 16, 1, 8);
@@ -131,9 +135,10 @@ static int32_t escaped_character(reader *r) {
  * not. Letters are supported if their case folds to a single character in every way, and pairs
  * if no single character folds to them. */
 static bool folds_alone(int32_t c) {
-  bool latin = c >= 0xc0 && c < 0x180 && c != 0xdf && c != 0x130 && c != 0x131 && c != 0x149 && c != 0x17f && c != 0x1f0;
-  bool without = (c >= 0x80 && c < 0xc0 && c != 0xb5) || (c >= 0x2010 && c <= 0x2027) || (c >= 0x3000 && c < 0xa000) ||
-                 (c >= 0xac00 && c < 0xd7a4);
+  bool latin = c >= 0xc0 && c < 0x180 && c != 0xdf && c != 0x130 && c != 0x131 && c != 0x149 &&
+               c != 0x17f && c != 0x1f0;
+  bool without = (c >= 0x80 && c < 0xc0 && c != 0xb5) || (c >= 0x2010 && c <= 0x2027) ||
+                 (c >= 0x3000 && c < 0xa000) || (c >= 0xac00 && c < 0xd7a4);
   return c < 0x80 || latin || without || (c >= 0x400 && c < 0x482);
 }
 
@@ -166,8 +171,10 @@ static const property *property_of(const char *name) {
 /* Rejects properties in caseless patterns: there Oniguruma's classes also match other cases, and
  * sequences of several characters. */
 static void check_property(reader *r, const property *p) {
-  bool plain = !strcmp(p->name, "\\s") || !strcmp(p->name, "\\d") || !strcmp(p->name, "\\h") || !strcmp(p->name, "\\w");
-  if (r->flags.caseless && !plain) refuse(r, "a property where case does not matter is not supported");
+  bool plain = !strcmp(p->name, "\\s") || !strcmp(p->name, "\\d") || !strcmp(p->name, "\\h") ||
+               !strcmp(p->name, "\\w");
+  if (r->flags.caseless && !plain)
+    refuse(r, "a property where case does not matter is not supported");
 }
 
 /* Writes one character in the class, or not in it. */
@@ -176,7 +183,8 @@ static void add_property(text_row *out, const property *p, bool negated) {
   if (p->lacks) pattern_add(out, negated ? "(?:" : "(?:(?![");
   if (p->lacks && !negated) pattern_add(out, p->lacks), pattern_add(out, "])");
   for (int i = 0; i < 3; i++) pattern_add(out, parts[i]);
-  if (p->lacks && negated) pattern_add(out, "|["), pattern_add(out, p->lacks), pattern_add(out, "]");
+  if (p->lacks && negated)
+    pattern_add(out, "|["), pattern_add(out, p->lacks), pattern_add(out, "]");
   if (p->lacks) pattern_add(out, ")");
 }
 
@@ -202,7 +210,9 @@ static const property *named_property(reader *r, bool *negated) {
   if (!pattern_take(r, "{")) return refuse(r, "\\p without braces is not supported"), NULL;
   if (pattern_take(r, "^")) *negated = !*negated;
   const property *p = read_name(r, "}", name) ? property_of(name) : NULL;
-  if (!p) refuse(r, "property %.*s is not known", (int)SLI_MIN(strcspn(begin, "}") + 1, (size_t)40), begin);
+  if (!p)
+    refuse(r, "property %.*s is not known", (int)SLI_MIN(strcspn(begin, "}") + 1, (size_t)40),
+           begin);
   return p;
 }
 
@@ -213,7 +223,8 @@ static const property *escaped_property(reader *r, bool inside, bool *negated) {
   r->at++;
   *negated = isupper((unsigned char)c);
   if (c == 'p' || c == 'P') return named_property(r, negated);
-  const char name[] = {inside && tolower(c) == 'w' ? '[' : '\\', inside && tolower(c) == 'w' ? '\\' : (char)tolower(c),
+  const char name[] = {inside && tolower(c) == 'w' ? '[' : '\\',
+                       inside && tolower(c) == 'w' ? '\\' : (char)tolower(c),
                        inside && tolower(c) == 'w' ? 'w' : 0, 0};
   return property_of(name);
 }
@@ -262,7 +273,9 @@ static int32_t member(reader *r, side *s) {
   return c;
 }
 
-static bool ends_range(const reader *r) { return r->at[0] != '-' || r->at[1] == ']' || !strncmp(r->at, "-&&", 3); }
+static bool ends_range(const reader *r) {
+  return r->at[0] != '-' || r->at[1] == ']' || !strncmp(r->at, "-&&", 3);
+}
 
 static void characters(reader *r, side *s, bool first) {
   bool dash = *r->at == '-' && !first && !ends_range(r);
@@ -310,7 +323,8 @@ static void sides(reader *r, text_row *out) {
       continue;
     }
     if (*r->at != '[') characters(r, &s, first);
-    else if (r->flags.caseless) refuse(r, "a class in a class where case does not matter is not supported");
+    else if (r->flags.caseless)
+      refuse(r, "a class in a class where case does not matter is not supported");
     else if (!posix(r, &s)) r->at++, pattern_add(&s.others, "|"), class(r, &s.others);
     first = false;
   }
@@ -341,13 +355,16 @@ static void class(reader *r, text_row *out) {
 static const struct {
   const char *name, *text;
   item kind;
-} escapes[] = {{"A", "\\A", PLACE}, {"Z", "\\Z", PLACE}, {"z", "\\z", PLACE}, {"N", "[^\\x{a}]", ONE}, {"O", "(?s:.)", ONE},
-               {"R", "(?>\\x{d}\\x{a}|[\\x{a}-\\x{d}\\x{85}\\x{2028}\\x{2029}])", ONE}};
+} escapes[] = {
+    {"A", "\\A", PLACE},  {"Z", "\\Z", PLACE},
+    {"z", "\\z", PLACE},  {"N", "[^\\x{a}]", ONE},
+    {"O", "(?s:.)", ONE}, {"R", "(?>\\x{d}\\x{a}|[\\x{a}-\\x{d}\\x{85}\\x{2028}\\x{2029}])", ONE}};
 
 static void edge(reader *r, bool inside) {
   const char *word = property_of("\\w")->has;
-  const char *const parts[] = {"(?:(?<=[", word, inside ? "])(?=[" : "])(?![", word, "])|(?<![", word,
-                               inside ? "])(?![" : "])(?=[", word, "]))"};
+  const char *const parts[] = {"(?:(?<=[", word, inside ? "])(?=[" : "])(?![", word,
+                               "])|(?<![", word, inside ? "])(?![" : "])(?=[", word,
+                               "]))"};
   for (size_t i = 0; i < SLI_COUNT(parts); i++) pattern_add(&r->out, parts[i]);
 }
 
@@ -361,11 +378,13 @@ static item escape(reader *r) {
   }
   if (r->status) return NOTHING;
   for (size_t i = 0; i < SLI_COUNT(escapes); i++)
-    if (pattern_take(r, escapes[i].name)) return pattern_add(&r->out, escapes[i].text), escapes[i].kind;
+    if (pattern_take(r, escapes[i].name))
+      return pattern_add(&r->out, escapes[i].text), escapes[i].kind;
   if (pattern_take(r, "b")) return edge(r, false), PLACE;
   if (pattern_take(r, "B")) return edge(r, true), PLACE;
   int32_t c = escaped_character(r);
-  if (c == NO_CHARACTER) refuse(r, *r->at ? "\\%.1s is not supported" : "it ends with a backslash%.1s", r->at);
+  if (c == NO_CHARACTER)
+    refuse(r, *r->at ? "\\%.1s is not supported" : "it ends with a backslash%.1s", r->at);
   return literal(r, c);
 }
 
@@ -415,8 +434,8 @@ static item parenthesis(reader *r) {
   static const struct {
     const char *begin, *text;
     item kind;
-  } kinds[] = {{"?:", "(?:", ONE}, {"?>", "(?>", ONE}, {"?=", "(?=", PLACE}, {"?!", "(?!", PLACE}, {"?<=", "(?<=", PLACE},
-               {"?<!", "(?<!", PLACE}};
+  } kinds[] = {{"?:", "(?:", ONE},   {"?>", "(?>", ONE},     {"?=", "(?=", PLACE},
+               {"?!", "(?!", PLACE}, {"?<=", "(?<=", PLACE}, {"?<!", "(?<!", PLACE}};
   for (size_t i = 0; i < SLI_COUNT(kinds); i++)
     if (pattern_take(r, kinds[i].begin)) return group(r, kinds[i].text), kinds[i].kind;
   if (pattern_take(r, "?#")) {
@@ -427,7 +446,8 @@ static item parenthesis(reader *r) {
   bool angle = pattern_take(r, "?<");
   if (angle || pattern_take(r, "?'")) {
     char name[40];
-    if (!isalpha((unsigned char)*r->at) || !read_name(r, angle ? ">" : "'", name)) refuse(r, "a group's name is not known");
+    if (!isalpha((unsigned char)*r->at) || !read_name(r, angle ? ">" : "'", name))
+      refuse(r, "a group's name is not known");
     return group(r, "(?:"), ONE;
   }
   if (pattern_take(r, "?")) return flagged(r);
@@ -447,7 +467,8 @@ static bool interval(reader *r, long *least, long *most, bool *fixed) {
   if (pattern_take(r, ",")) *most = digits(r, 10, 1, 6);
   bool none = *least < 0 && *most < 0;
   if (none || !pattern_take(r, "}")) return r->at = begin, false;
-  if (!*fixed && *least >= 0 && *most >= 0 && *most < *least) refuse(r, "{%ld,%ld} is not supported", *least, *most);
+  if (!*fixed && *least >= 0 && *most >= 0 && *most < *least)
+    refuse(r, "{%ld,%ld} is not supported", *least, *most);
   if (*least > MOST_REPEAT || *most > MOST_REPEAT) refuse(r, "more than %d repeats", MOST_REPEAT);
   *least = SLI_MAX(*least, 0L);
   return true;
@@ -512,8 +533,10 @@ static void sequence(reader *r) {
     item kind = one(r);
     if (r->status) return;
     skip_space(r);
-    for (const char *at = r->at; kind != NOTHING && !r->status && quantifier(r, from, again); skip_space(r), again = true) {
-      if (kind == PLACE && !r->status) r->at = at, refuse(r, "a quantifier behind a place in the text");
+    for (const char *at = r->at; kind != NOTHING && !r->status && quantifier(r, from, again);
+         skip_space(r), again = true) {
+      if (kind == PLACE && !r->status)
+        r->at = at, refuse(r, "a quantifier behind a place in the text");
       r->last = NO_CHARACTER;
     }
     if (kind == NOTHING) r->last = last;

@@ -16,8 +16,8 @@ enum { MOST_BYTES = 1024 }; /* longest piece that is split; real ones have some 
 
 typedef struct pair {
   double score;
-  int32_t whole, left, right;   /* tokens */
-  int32_t nleft, nright;        /* characters */
+  int32_t whole, left, right; /* tokens */
+  int32_t nleft, nright;      /* characters */
 } pair;
 
 typedef struct pairs {
@@ -40,7 +40,8 @@ static void add_cuts(pairs *p, int32_t whole, double score) {
     int32_t a = sli_vocab_find(p->vocab, left), b = sli_vocab_find(p->vocab, right);
     if (a == SLI_NO_TOKEN || b == SLI_NO_TOKEN) continue;
     SLI_GROW(p->items, p->count, p->capacity);
-    p->items[p->count++] = (pair){score, whole, a, b, count_characters(left), count_characters(right)};
+    p->items[p->count++] =
+        (pair){score, whole, a, b, count_characters(left), count_characters(right)};
   }
 }
 
@@ -52,13 +53,15 @@ static int by_score(const void *a, const void *b) {
   if (x->nleft != y->nleft) return x->nleft > y->nleft ? -1 : 1;
   if (x->nright != y->nright) return x->nright > y->nright ? -1 : 1;
   if (x->whole != y->whole) return x->whole < y->whole ? -1 : 1;
-  return x->left != y->left ? (x->left < y->left ? -1 : 1) : (x->right > y->right) - (x->right < y->right);
+  return x->left != y->left ? (x->left < y->left ? -1 : 1)
+                            : (x->right > y->right) - (x->right < y->right);
 }
 
 static cJSON *pairs_json(const pairs *p, const cJSON *const *tokens) {
   cJSON *out = cJSON_CreateArray();
   for (size_t i = 0; i < p->count; i++) {
-    const char *sides[] = {tokens[p->items[i].left]->valuestring, tokens[p->items[i].right]->valuestring};
+    const char *sides[] = {tokens[p->items[i].left]->valuestring,
+                           tokens[p->items[i].right]->valuestring};
     cJSON_AddItemToArray(out, cJSON_CreateStringArray(sides, 2));
   }
   return out;
@@ -75,7 +78,8 @@ cJSON *sli_pieces_merges(const cJSON *tokens, const cJSON *types, const cJSON *s
     sli_vocab_add(&v, (span){t->valuestring, strlen(t->valuestring)}, (int32_t)i, text);
   }
   pairs p = {.vocab = &v};
-  for (i = 0, type = types->child; i < n && type && score; i++, type = type->next, score = score->next)
+  for (i = 0, type = types->child; i < n && type && score;
+       i++, type = type->next, score = score->next)
     if (type->valuedouble == NORMAL) add_cuts(&p, (int32_t)i, score->valuedouble);
   if (p.count) qsort(p.items, p.count, sizeof *p.items, by_score);
   cJSON *out = pairs_json(&p, all);

@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Made by tests/reference/make_properties.py: classes of characters as Hugging Face's tokenizers has them,
- * in the words of PCRE2. Members behind the names are of newer versions of Unicode. */
+/* Made by tests/reference/make_properties.py: classes of characters as Hugging Face's tokenizers
+ * has them, in the words of PCRE2. Members behind the names are of newer versions of Unicode. */
 #include "io/tokenizer/pattern.h"
 
 #include <stddef.h>
 
+/* clang-format off */
 const property sli_properties[] = {
     {"l",
      "\\p{L}\\x{1c89}-\\x{1c8a}\\x{a7cb}-\\x{a7cd}\\x{a7da}-\\x{a7dc}\\x{105c0}-\\x{105f3}\\x{10d4a}"
@@ -491,3 +492,4 @@ const property sli_properties[] = {
      "\\x{1e030}-\\x{1e06d}\\x{1e08f}\\x{1e4d0}-\\x{1e4f9}\\x{1e5d0}-\\x{1e5fa}\\x{2b739}\\x{2ebf0}"
      "-\\x{2ee5d}\\x{31350}-\\x{323af}", NULL},
     {NULL, NULL, NULL}};
+/* clang-format on */

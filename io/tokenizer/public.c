@@ -24,7 +24,8 @@ void sl_tokenizer_close(sl_tokenizer *t) {
   free(t);
 }
 
-sl_status sl_tokenizer_encode(sl_tokenizer *t, const char *text, size_t bytes, bool whole, int32_t **tokens, size_t *count) {
+sl_status sl_tokenizer_encode(sl_tokenizer *t, const char *text, size_t bytes, bool whole,
+                              int32_t **tokens, size_t *count) {
   sli_token_row row = {0};
   sl_status status = sli_tokenizer_encode(t->of, text, bytes, whole, &row);
   if (status) {
@@ -36,6 +37,7 @@ sl_status sl_tokenizer_encode(sl_tokenizer *t, const char *text, size_t bytes, b
   return SL_OK;
 }
 
-char *sl_tokenizer_decode(const sl_tokenizer *t, const int32_t *tokens, size_t count, bool special, size_t *bytes) {
+char *sl_tokenizer_decode(const sl_tokenizer *t, const int32_t *tokens, size_t count, bool special,
+                          size_t *bytes) {
   return sli_tokenizer_decode(t->of, tokens, count, special, bytes);
 }

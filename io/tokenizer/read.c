@@ -33,8 +33,7 @@ static sl_status read_vocabulary(model *m, const cJSON *from) {
   if (!cJSON_IsObject(all)) return sl_fail(SL_E_INPUT, "model.vocab is no object");
   sli_vocab_create(&m->vocab, (size_t)cJSON_GetArraySize(all));
   sl_status status = SL_OK;
-  cJSON_ArrayForEach(item, all)
-    if (!status) status = add_token(m, item);
+  cJSON_ArrayForEach(item, all) if (!status) status = add_token(m, item);
   return status;
 }
 
@@ -86,8 +85,10 @@ static sl_status add_merge(model *m, const cJSON *item, int number) {
     free(joint.items);
   }
   if (c == SLI_NO_TOKEN)
-    return sl_fail(SL_E_INPUT, "merge %d, \"%.*s\" and \"%.*s\": the vocabulary has not both of "
-                   "them and what they make", number, (int)SLI_MIN(left.bytes, (size_t)40), left.at,
+    return sl_fail(SL_E_INPUT,
+                   "merge %d, \"%.*s\" and \"%.*s\": the vocabulary has not both of "
+                   "them and what they make",
+                   number, (int)SLI_MIN(left.bytes, (size_t)40), left.at,
                    (int)SLI_MIN(right.bytes, (size_t)40), right.at);
   sli_merges_add(m->merges, a, b, c);
   return SL_OK;
@@ -99,8 +100,7 @@ static sl_status read_merges(model *m, const cJSON *from) {
   m->merges = sli_merges_create((size_t)cJSON_GetArraySize(all));
   sl_status status = SL_OK;
   int number = 0;
-  cJSON_ArrayForEach(item, all)
-    if (!status) status = add_merge(m, item, number++);
+  cJSON_ArrayForEach(item, all) if (!status) status = add_merge(m, item, number++);
   return status;
 }
 
@@ -165,11 +165,13 @@ static sl_status add_marks(const cJSON *marks, const char *name, sli_token_row *
   const cJSON *mark = name ? cJSON_GetObjectItemCaseSensitive(marks, name) : NULL, *number;
   const cJSON *ids = cJSON_GetObjectItemCaseSensitive(mark, "ids");
   if (!cJSON_IsArray(ids))
-    return sl_fail(SL_E_INPUT, "post_processor: special token \"%.40s\" has no ids", name ? name : "");
+    return sl_fail(SL_E_INPUT, "post_processor: special token \"%.40s\" has no ids",
+                   name ? name : "");
   cJSON_ArrayForEach(number, ids) {
     double value = cJSON_IsNumber(number) ? number->valuedouble : -1;
     if (!(value >= 0 && value < SLI_MOST_TOKENS))
-      return sl_fail(SL_E_INPUT, "post_processor: special token \"%.40s\" has an impossible id", name);
+      return sl_fail(SL_E_INPUT, "post_processor: special token \"%.40s\" has an impossible id",
+                     name);
     SLI_GROW(out->items, out->count, out->capacity);
     out->items[out->count++] = (int32_t)value;
   }
@@ -197,8 +199,8 @@ static sl_status read_around(sli_tokenizer *t, const cJSON *item) {
     return sl_fail(SL_E_INPUT, "post_processor \"%.40s\" is not known", type ? type : "");
   const cJSON *each;
   sl_status status = SL_OK;
-  cJSON_ArrayForEach(each, cJSON_GetObjectItemCaseSensitive(item, "processors"))
-    if (!status) status = read_around(t, each);
+  cJSON_ArrayForEach(each, cJSON_GetObjectItemCaseSensitive(item, "processors")) if (!status)
+      status = read_around(t, each);
   return status;
 }
 
@@ -207,8 +209,7 @@ static sl_status read_around(sli_tokenizer *t, const cJSON *item) {
 static sl_status read_added(sli_tokenizer *t, const cJSON *all) {
   const cJSON *item;
   sl_status status = SL_OK;
-  cJSON_ArrayForEach(item, all)
-    if (!status) status = sli_added_read(t->added, item, t->normalizer);
+  cJSON_ArrayForEach(item, all) if (!status) status = sli_added_read(t->added, item, t->normalizer);
   sli_added_sort(t->added);
   return status;
 }
@@ -232,7 +233,8 @@ static sl_status parse(const char *path, cJSON **out) {
   if (status) return status;
   *out = cJSON_ParseWithOpts(text, &end, false);
   if (!*out)
-    status = sl_fail(SL_E_INPUT, "%s is no JSON (near byte %lld)", path, (long long)(end ? end - text : 0));
+    status = sl_fail(SL_E_INPUT, "%s is no JSON (near byte %lld)", path,
+                     (long long)(end ? end - text : 0));
   free(text);
   return status;
 }
@@ -251,8 +253,10 @@ sl_status sli_tokenizer_open(const char *path, sli_tokenizer **out) {
   sl_status status = sli_gguf_is(path) ? sli_tokenizer_of_gguf(path, &root) : parse(path, &root);
   if (status) return status;
   sli_tokenizer *t = sli_calloc(1, sizeof *t);
-  *t = (sli_tokenizer){.path = sli_strdup(path), .splitter = sli_splitter_create(),
-                       .normalizer = sli_normalizer_create(), .added = sli_added_create(),
+  *t = (sli_tokenizer){.path = sli_strdup(path),
+                       .splitter = sli_splitter_create(),
+                       .normalizer = sli_normalizer_create(),
+                       .added = sli_added_create(),
                        .decoder = sli_decoder_create()};
   status = read_root(t, root);
   cJSON_Delete(root);

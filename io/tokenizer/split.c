@@ -10,27 +10,25 @@
 #include "io/tokenizer/inner.h"
 #include "io/tokenizer/pattern.h"
 
-typedef enum behavior {
-  ISOLATED, REMOVED, WITH_PREVIOUS, WITH_NEXT, CONTIGUOUS
-} behavior;
+typedef enum behavior { ISOLATED, REMOVED, WITH_PREVIOUS, WITH_NEXT, CONTIGUOUS } behavior;
 
 /* Rule by which Metaspace prepends a mark to a text. */
 typedef enum prefix { NEVER, FIRST, ALWAYS } prefix;
 
 typedef struct step {
   void (*run)(splitter *s, int index, span text, bool first);
-  pcre2_code *pattern;        /* pattern of a step `cut` */
+  pcre2_code *pattern; /* pattern of a step `cut` */
   pcre2_match_data *match;
   pcre2_match_context *limits;
-  char *source;               /* source text of the pattern */
+  char *source; /* source text of the pattern */
   behavior behavior;
   bool invert;
-  bool space_before;          /* bytes: prepends a space to a piece that does not begin with one */
-  prefix prefix;              /* metaspace */
+  bool space_before; /* bytes: prepends a space to a piece that does not begin with one */
+  prefix prefix;     /* metaspace */
   char mark[5];
   size_t mark_bytes;
-  bool cuts;                  /* metaspace: splits before each mark */
-  text_row room;              /* metaspace, bytes: the changed piece */
+  bool cuts;     /* metaspace: splits before each mark */
+  text_row room; /* metaspace, bytes: the changed piece */
 } step;
 
 struct splitter {
@@ -84,14 +82,22 @@ static bool is_over(const splitter *s) { return s->status || sli_is_stopped(s->s
  * A match gets memory and steps in proportion to the text. One that needs more ends the
  * encoding: to continue as if nothing had matched would give other tokens. */
 
-enum { LEAST_STACK = 1 << 20, MOST_STACK = 256 << 20, MOST_HEAP = 256 << 20, STEPS = 10000000, STEPS_BYTE = 64, PLACES = 256 };
+enum {
+  LEAST_STACK = 1 << 20,
+  MOST_STACK = 256 << 20,
+  MOST_HEAP = 256 << 20,
+  STEPS = 10000000,
+  STEPS_BYTE = 64,
+  PLACES = 256
+};
 
 /* Matches once with a large JIT stack. */
 static int match_with(const step *p, span text, size_t from, size_t bytes) {
   pcre2_jit_stack *stack = pcre2_jit_stack_create(bytes, bytes, NULL);
   if (!stack) return PCRE2_ERROR_JIT_STACKLIMIT;
   pcre2_jit_stack_assign(p->limits, NULL, stack);
-  int found = pcre2_match(p->pattern, (PCRE2_SPTR)text.at, text.bytes, from, PCRE2_NO_UTF_CHECK, p->match, p->limits);
+  int found = pcre2_match(p->pattern, (PCRE2_SPTR)text.at, text.bytes, from, PCRE2_NO_UTF_CHECK,
+                          p->match, p->limits);
   pcre2_jit_stack_assign(p->limits, NULL, NULL);
   pcre2_jit_stack_free(stack);
   return found;
@@ -100,7 +106,8 @@ static int match_with(const step *p, span text, size_t from, size_t bytes) {
 /* Matches with larger and larger stacks, as a long word needs; most texts never do. */
 static int match_with_stack(splitter *s, const step *p, span text, size_t from) {
   int found = PCRE2_ERROR_JIT_STACKLIMIT;
-  for (size_t bytes = LEAST_STACK; bytes <= MOST_STACK && found == PCRE2_ERROR_JIT_STACKLIMIT; bytes *= 4) {
+  for (size_t bytes = LEAST_STACK; bytes <= MOST_STACK && found == PCRE2_ERROR_JIT_STACKLIMIT;
+       bytes *= 4) {
     if (!sli_take(s->allowance, bytes)) return found;
     found = match_with(p, text, from, bytes);
     sli_give(s->allowance, bytes);
@@ -111,17 +118,21 @@ static int match_with_stack(splitter *s, const step *p, span text, size_t from) 
 /* Finds a match that begins in [from, end]. */
 static int match_from(splitter *s, const step *p, span text, size_t from, size_t end) {
   pcre2_set_offset_limit(p->limits, end);
-  pcre2_set_match_limit(p->limits, (uint32_t)SLI_MIN(STEPS + STEPS_BYTE * text.bytes, (size_t)INT32_MAX));
+  pcre2_set_match_limit(p->limits,
+                        (uint32_t)SLI_MIN(STEPS + STEPS_BYTE * text.bytes, (size_t)INT32_MAX));
   pcre2_set_heap_limit(p->limits, MOST_HEAP / 1024);
-  int found = pcre2_match(p->pattern, (PCRE2_SPTR)text.at, text.bytes, from, PCRE2_NO_UTF_CHECK, p->match, p->limits);
+  int found = pcre2_match(p->pattern, (PCRE2_SPTR)text.at, text.bytes, from, PCRE2_NO_UTF_CHECK,
+                          p->match, p->limits);
   return found == PCRE2_ERROR_JIT_STACKLIMIT ? match_with_stack(s, p, text, from) : found;
 }
 
 /* Finds the next match from `from` on; false: none. If it can be stopped, it checks the flag at
  * intervals. */
-static bool next_match(splitter *s, const step *p, span text, size_t from, size_t *begin, size_t *end) {
+static bool next_match(splitter *s, const step *p, span text, size_t from, size_t *begin,
+                       size_t *end) {
   int found = PCRE2_ERROR_NOMATCH;
-  for (size_t last; from <= text.bytes && found == PCRE2_ERROR_NOMATCH && !is_over(s); from = last + 1) {
+  for (size_t last; from <= text.bytes && found == PCRE2_ERROR_NOMATCH && !is_over(s);
+       from = last + 1) {
     last = s->stop ? SLI_MIN(from + PLACES, text.bytes) : text.bytes;
     /* ends at a character boundary */
     while (last + 1 < text.bytes && (text.at[last + 1] & 0xc0) == 0x80) last++;
@@ -131,7 +142,8 @@ static bool next_match(splitter *s, const step *p, span text, size_t from, size_
   if (found < 0) {
     char why[120];
     pcre2_get_error_message(found, (PCRE2_UCHAR *)why, sizeof why);
-    s->status = sl_fail(SL_E_INPUT, "pattern \"%.80s\" fails in a piece of %zu bytes: %s", p->source, text.bytes, why);
+    s->status = sl_fail(SL_E_INPUT, "pattern \"%.80s\" fails in a piece of %zu bytes: %s",
+                        p->source, text.bytes, why);
     return false;
   }
   const size_t *ends = pcre2_get_ovector_pointer(p->match);
@@ -146,7 +158,7 @@ typedef struct cutting {
   int index;
   span text;
   bool first;
-  size_t begin, end;   /* the pending piece */
+  size_t begin, end; /* the pending piece */
   bool held, held_match, last_match;
 } cutting;
 
@@ -246,7 +258,8 @@ static void metaspace(splitter *s, int index, span text, bool first) {
 
 bool sli_splitter_keeps(const splitter *s) {
   bool keeps = true;
-  for (size_t i = 0; i < s->count; i++) keeps &= s->steps[i].run != cut || s->steps[i].behavior != REMOVED;
+  for (size_t i = 0; i < s->count; i++)
+    keeps &= s->steps[i].run != cut || s->steps[i].behavior != REMOVED;
   return keeps;
 }
 
@@ -256,8 +269,8 @@ static pcre2_code *compile_text(const char *text, uint32_t options, int *error, 
   pcre2_compile_context *how = pcre2_compile_context_create(NULL);
   SLI_CHECK(how, "no memory for a pattern");
   pcre2_set_newline(how, PCRE2_NEWLINE_LF);
-  pcre2_code *code = pcre2_compile((PCRE2_SPTR)text, PCRE2_ZERO_TERMINATED, options | PCRE2_UTF | PCRE2_USE_OFFSET_LIMIT,
-                                   error, at, how);
+  pcre2_code *code = pcre2_compile((PCRE2_SPTR)text, PCRE2_ZERO_TERMINATED,
+                                   options | PCRE2_UTF | PCRE2_USE_OFFSET_LIMIT, error, at, how);
   pcre2_compile_context_free(how);
   return code;
 }
@@ -293,9 +306,11 @@ static step *add_step(splitter *s, void (*run)(splitter *, int, span, bool)) {
 }
 
 static sl_status read_behavior(const cJSON *item, step *p) {
-  static const char *const names[] = {[ISOLATED] = "Isolated", [REMOVED] = "Removed",
+  static const char *const names[] = {[ISOLATED] = "Isolated",
+                                      [REMOVED] = "Removed",
                                       [WITH_PREVIOUS] = "MergedWithPrevious",
-                                      [WITH_NEXT] = "MergedWithNext", [CONTIGUOUS] = "Contiguous"};
+                                      [WITH_NEXT] = "MergedWithNext",
+                                      [CONTIGUOUS] = "Contiguous"};
   const char *name = sli_json_text(item, "behavior");
   for (size_t i = 0; i < SLI_COUNT(names); i++)
     if (name && !strcmp(name, names[i])) {
@@ -327,8 +342,9 @@ static sl_status read_bytes(splitter *s, const cJSON *item) {
   step *p = add_step(s, bytes);
   p->space_before = sli_json_flag(item, "add_prefix_space", true);
   if (!sli_json_flag(item, "use_regex", true)) return SL_OK;
-  return compile("'s|'t|'re|'ve|'m|'ll|'d| ?\\p{L}+| ?\\p{N}+| ?[^\\s\\p{L}\\p{N}]+|\\s+(?!\\S)|\\s+",
-                 false, p);
+  return compile(
+      "'s|'t|'re|'ve|'m|'ll|'d| ?\\p{L}+| ?\\p{N}+| ?[^\\s\\p{L}\\p{N}]+|\\s+(?!\\S)|\\s+", false,
+      p);
 }
 
 static sl_status read_metaspace(splitter *s, const cJSON *item) {
@@ -355,8 +371,8 @@ static sl_status read_whitespace(splitter *s, const cJSON *item) {
 static sl_status read_sequence(splitter *s, const cJSON *item, bool *byte_level) {
   const cJSON *each;
   sl_status status = SL_OK;
-  cJSON_ArrayForEach(each, cJSON_GetObjectItemCaseSensitive(item, "pretokenizers"))
-    if (!status) status = sli_splitter_read(s, each, byte_level);
+  cJSON_ArrayForEach(each, cJSON_GetObjectItemCaseSensitive(item, "pretokenizers")) if (!status)
+      status = sli_splitter_read(s, each, byte_level);
   return status;
 }
 
@@ -364,8 +380,11 @@ sl_status sli_splitter_read(splitter *s, const cJSON *item, bool *byte_level) {
   static const struct {
     const char *type;
     sl_status (*read)(splitter *s, const cJSON *item);
-  } kinds[] = {{"ByteLevel", read_bytes}, {"Split", read_split}, {"Digits", read_digits},
-               {"Metaspace", read_metaspace}, {"WhitespaceSplit", read_whitespace}};
+  } kinds[] = {{"ByteLevel", read_bytes},
+               {"Split", read_split},
+               {"Digits", read_digits},
+               {"Metaspace", read_metaspace},
+               {"WhitespaceSplit", read_whitespace}};
   if (!item || cJSON_IsNull(item)) return SL_OK;
   const char *type = sli_json_text(item, "type");
   if (type && !strcmp(type, "Sequence")) return read_sequence(s, item, byte_level);

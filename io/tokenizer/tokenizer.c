@@ -47,7 +47,8 @@ static void between(encoding *e, bool normalized, span text, bool first,
     sli_token_row_add(e->out, token);
     done = at + found.bytes;
   }
-  if (done < text.bytes && !is_over(e)) hand_on(e, (span){text.at + done, text.bytes - done}, first && !done);
+  if (done < text.bytes && !is_over(e))
+    hand_on(e, (span){text.at + done, text.bytes - done}, first && !done);
 }
 
 static void encode_normalized(encoding *e, span text, bool first) {
@@ -85,13 +86,15 @@ static void give_scratch(void *ctx, size_t bytes) {
 }
 
 static sl_status status_of(const encoding *e) {
-  if (e->scratch.refused || e->out->refused) return sl_fail(SL_E_MEMORY, "there is no memory to encode a text");
+  if (e->scratch.refused || e->out->refused)
+    return sl_fail(SL_E_MEMORY, "there is no memory to encode a text");
   if (e->status || !sli_is_stopped(e->stop)) return e->status;
   return sl_fail(SL_E_STOPPED, "an encoding was stopped");
 }
 
-sl_status sli_tokenizer_encode_until(sli_tokenizer *t, const char *text, size_t bytes, bool whole, const atomic_bool *stop,
-                                     const sli_allowance *allowance, sli_token_row *out) {
+sl_status sli_tokenizer_encode_until(sli_tokenizer *t, const char *text, size_t bytes, bool whole,
+                                     const atomic_bool *stop, const sli_allowance *allowance,
+                                     sli_token_row *out) {
   span all = {text, bytes};
   size_t good = sli_utf8_good(all);
   if (good < bytes)
@@ -145,8 +148,8 @@ static void add_text(const sli_tokenizer *t, int32_t token, bool special, texts 
   sli_texts_end(out);
 }
 
-static char *decode(const sli_tokenizer *t, const int32_t *tokens, size_t count, bool special, bool raw,
-                    size_t *bytes) {
+static char *decode(const sli_tokenizer *t, const int32_t *tokens, size_t count, bool special,
+                    bool raw, size_t *bytes) {
   texts row = {.raw = raw};
   for (size_t i = 0; i < count; i++) add_text(t, tokens[i], special, &row);
   text_row out = {0};
@@ -161,6 +164,7 @@ char *sli_tokenizer_decode(const sli_tokenizer *t, const int32_t *tokens, size_t
   return decode(t, tokens, count, special, false, bytes);
 }
 
-char *sli_tokenizer_decode_raw(const sli_tokenizer *t, const int32_t *tokens, size_t count, size_t *bytes) {
+char *sli_tokenizer_decode_raw(const sli_tokenizer *t, const int32_t *tokens, size_t count,
+                               size_t *bytes) {
   return decode(t, tokens, count, true, true, bytes);
 }

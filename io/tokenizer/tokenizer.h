@@ -44,8 +44,9 @@ sl_status sli_tokenizer_encode(sli_tokenizer *t, const char *text, size_t bytes,
 /* Encodes, but returns SL_E_STOPPED soon after another thread has set *stop; the row may have
  * grown. What it computes with is taken from the allowance meanwhile, and the row from its own;
  * SL_E_MEMORY: one of them does not suffice. */
-sl_status sli_tokenizer_encode_until(sli_tokenizer *t, const char *text, size_t bytes, bool whole, const atomic_bool *stop,
-                                     const sli_allowance *allowance, sli_token_row *out);
+sl_status sli_tokenizer_encode_until(sli_tokenizer *t, const char *text, size_t bytes, bool whole,
+                                     const atomic_bool *stop, const sli_allowance *allowance,
+                                     sli_token_row *out);
 
 /* Returns the most bytes of text that one token stands for: a text of more than N times as many
  * bytes has more than N tokens. 0: no bound, since the file drops or joins parts of a text. */
@@ -57,6 +58,7 @@ size_t sli_tokenizer_longest(const sli_tokenizer *t);
 char *sli_tokenizer_decode(const sli_tokenizer *t, const int32_t *tokens, size_t count,
                            bool special, size_t *bytes);
 /* Decodes with special tokens, and keeps malformed UTF-8. */
-char *sli_tokenizer_decode_raw(const sli_tokenizer *t, const int32_t *tokens, size_t count, size_t *bytes);
+char *sli_tokenizer_decode_raw(const sli_tokenizer *t, const int32_t *tokens, size_t count,
+                               size_t *bytes);
 
 #endif

@@ -12,8 +12,12 @@ static bool second_may_be(unsigned first, unsigned second) {
 
 size_t sli_utf8_next(span text, bool *good) {
   const unsigned char *at = (const unsigned char *)text.at;
-  size_t wanted = at[0] < 0x80 ? 1 : at[0] < 0xc2 ? 0 : at[0] < 0xe0 ? 2 : at[0] < 0xf0 ? 3
-                : at[0] < 0xf5 ? 4 : 0;
+  size_t wanted = at[0] < 0x80   ? 1
+                  : at[0] < 0xc2 ? 0
+                  : at[0] < 0xe0 ? 2
+                  : at[0] < 0xf0 ? 3
+                  : at[0] < 0xf5 ? 4
+                                 : 0;
   size_t n = 1;
   *good = false;
   if (!wanted) return 1;

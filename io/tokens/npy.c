@@ -135,8 +135,10 @@ static sl_status read_type(const char *path, const char *descr, sli_npy *out) {
                strchr("1248", descr[2]) && (descr[0] != '|' || descr[2] == '1');
   char shown[64];
   if (!known)
-    return sl_fail(SL_E_INPUT, "%s: its elements are '%s'; tokens are integers of 1, 2, 4 or 8 bytes, "
-                   "little-endian", path, sli_escape(shown, sizeof shown, descr));
+    return sl_fail(SL_E_INPUT,
+                   "%s: its elements are '%s'; tokens are integers of 1, 2, 4 or 8 bytes, "
+                   "little-endian",
+                   path, sli_escape(shown, sizeof shown, descr));
   out->width = descr[2] - '0';
   out->is_signed = descr[1] == 'i';
   return SL_OK;
@@ -145,11 +147,14 @@ static sl_status read_type(const char *path, const char *descr, sli_npy *out) {
 static sl_status check_size(const char *path, const header *h, size_t size, const sli_npy *array) {
   int64_t room = (int64_t)((size - array->offset) / (size_t)array->width);
   if (h->count < 0 || h->count > room)
-    return sl_fail(SL_E_INPUT, "%s: the header says more elements than the %lld in the file: cut off?",
-                   path, (long long)room);
+    return sl_fail(SL_E_INPUT,
+                   "%s: the header says more elements than the %lld in the file: cut off?", path,
+                   (long long)room);
   if (h->fortran && h->ndim > 1)
-    return sl_fail(SL_E_INPUT, "%s: its columns come first (fortran_order); rows are needed: "
-                   "numpy.ascontiguousarray()", path);
+    return sl_fail(SL_E_INPUT,
+                   "%s: its columns come first (fortran_order); rows are needed: "
+                   "numpy.ascontiguousarray()",
+                   path);
   return SL_OK;
 }
 

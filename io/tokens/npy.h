@@ -14,7 +14,7 @@
 typedef struct sli_npy {
   size_t offset;
   int64_t count;
-  int width;     /* bytes of an element: 1, 2, 4 or 8 */
+  int width; /* bytes of an element: 1, 2, 4 or 8 */
   bool is_signed;
 } sli_npy;
 

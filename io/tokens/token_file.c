@@ -115,12 +115,9 @@ static void copy_pairs(const uint8_t *from, int64_t count, int32_t *out) {
 
 void sli_token_file_copy(const sli_token_file *f, int64_t first, int64_t count, int32_t *out) {
   const uint8_t *from = f->bytes + f->offset + first * f->type->width;
-  if (f->type->width == 1 && !f->type->is_signed)
-    copy_bytes(from, count, out);
-  else if (f->type->width == 2 && !f->type->is_signed)
-    copy_pairs(from, count, out);
-  else if (f->type->width == 4)
-    memcpy(out, from, (size_t)count * sizeof *out);
+  if (f->type->width == 1 && !f->type->is_signed) copy_bytes(from, count, out);
+  else if (f->type->width == 2 && !f->type->is_signed) copy_pairs(from, count, out);
+  else if (f->type->width == 4) memcpy(out, from, (size_t)count * sizeof *out);
   else
     for (int64_t i = 0; i < count; i++) out[i] = (int32_t)token_at(f, first + i);
 }
@@ -188,8 +185,8 @@ static sl_status read_llmc(sli_token_file *f, bool *found) {
     *found = true;
     size_t count = (uint32_t)word_at(f, 2);
     if (count * (size_t)f->type->width == f->size - HEADER) return SL_OK;
-    return sl_fail(SL_E_INPUT, "%s: its header says %zu tokens, but %zu bytes follow: cut off?", f->path,
-                   count, f->size - HEADER);
+    return sl_fail(SL_E_INPUT, "%s: its header says %zu tokens, but %zu bytes follow: cut off?",
+                   f->path, count, f->size - HEADER);
   }
   return SL_OK;
 }
@@ -234,8 +231,10 @@ static sl_status find_bin_type(sli_token_file *f, int64_t vocab) {
   if (status || found) return status;
   f->type = type_named("u16");
   if (!looks_wide(f, vocab)) return SL_OK;
-  return sl_fail(SL_E_INPUT, "%s: read as uint16 every second token is next to 0, as if they were "
-                 "uint32: say which with %s:u32 or %s:u16", f->path, f->path, f->path);
+  return sl_fail(SL_E_INPUT,
+                 "%s: read as uint16 every second token is next to 0, as if they were "
+                 "uint32: say which with %s:u32 or %s:u16",
+                 f->path, f->path, f->path);
 }
 
 static sl_status find_npy_type(sli_token_file *f) {
@@ -249,20 +248,27 @@ static sl_status find_npy_type(sli_token_file *f) {
 }
 
 /* Suffixes of formats that may look like plain text but are not. */
-static const char *const wrapped[] = {"json", "jsonl", "ndjson", "parquet", "arrow", "csv", "tsv", "xml", "html", "yaml", "gz", "zst", "xz",
-                                      "bz2", "lz4", "zip", "tar", "tgz", "7z", "pdf", "docx", "epub", "pkl", "pt", "pth", "safetensors",
-                                      "gguf", "h5", "hdf5", "npz", "tfrecord", NULL};
+static const char *const wrapped[] = {
+    "json", "jsonl",       "ndjson", "parquet", "arrow", "csv",  "tsv",      "xml",
+    "html", "yaml",        "gz",     "zst",     "xz",    "bz2",  "lz4",      "zip",
+    "tar",  "tgz",         "7z",     "pdf",     "docx",  "epub", "pkl",      "pt",
+    "pth",  "safetensors", "gguf",   "h5",      "hdf5",  "npz",  "tfrecord", NULL};
 
 /* Checks that a file is plain text: it has no zeros, and its suffix names no format, which would
  * be trained on along with the text. */
 static sl_status check_text(const sli_token_file *f) {
   enum { LOOKED_AT = 1 << 16 };
   if (is_one_of(suffix(f->path), wrapped))
-    return sl_fail(SL_E_INPUT, "%s is no plain text by its name, and .%s files are not read: its text alone can be learned, from "
-                   "a .txt file; FILE:text takes it as it is, byte by byte", f->path, suffix(f->path));
+    return sl_fail(
+        SL_E_INPUT,
+        "%s is no plain text by its name, and .%s files are not read: its text alone can be learned, from "
+        "a .txt file; FILE:text takes it as it is, byte by byte",
+        f->path, suffix(f->path));
   if (!memchr(f->bytes, 0, SLI_MIN(f->size, (size_t)LOOKED_AT))) return SL_OK;
-  return sl_fail(SL_E_INPUT, "%s is no text, and its name does not say what it holds: .u16, .u32, .npy, "
-                 ".bin, or FILE:TYPE with one of %s", f->path, TYPE_WORDS);
+  return sl_fail(SL_E_INPUT,
+                 "%s is no text, and its name does not say what it holds: .u16, .u32, .npy, "
+                 ".bin, or FILE:TYPE with one of %s",
+                 f->path, TYPE_WORDS);
 }
 
 /* Finds the type. *guessed: from a suffix with several meanings. */
@@ -336,9 +342,12 @@ sl_status sli_token_file_check(const sli_token_file *f) {
   if ((uint64_t)info.st_size < f->size)
     return sl_fail(SL_E_INPUT, "%s has become shorter since the run began, by %llu bytes", f->path,
                    (unsigned long long)(f->size - (uint64_t)info.st_size));
-  bool touched = info.st_mtim.tv_sec != f->modified.tv_sec || info.st_mtim.tv_nsec != f->modified.tv_nsec;
+  bool touched =
+      info.st_mtim.tv_sec != f->modified.tv_sec || info.st_mtim.tv_nsec != f->modified.tv_nsec;
   if (!touched || sli_hash_samples(f->bytes, f->size) == f->hash) return SL_OK;
-  return sl_fail(SL_E_INPUT, "%s holds other data than when the run began: what was learned since is of both", f->path);
+  return sl_fail(SL_E_INPUT,
+                 "%s holds other data than when the run began: what was learned since is of both",
+                 f->path);
 }
 
 /* ---- opening --------------------------------------------------------------------------- */

@@ -20,10 +20,10 @@ typedef struct sli_token_file {
   char *path;
   const uint8_t *bytes; /* the mapped file */
   size_t size;
-  size_t offset;        /* offset of the tokens */
+  size_t offset; /* offset of the tokens */
   const sli_token_type *type;
   int64_t count;
-  bool apart;           /* the mapping is no longer of this file (sli_token_file_take) */
+  bool apart; /* the mapping is no longer of this file (sli_token_file_take) */
   struct timespec modified;
   uint64_t device, inode, hash; /* hash: sli_hash_samples of the mapped bytes */
 } sli_token_file;

@@ -77,7 +77,8 @@ static bool map_kept(const char *path, const void **map, size_t *bytes) {
   int fd = open(path, O_RDONLY | O_CLOEXEC);
   struct stat info;
   if (fd < 0) return false;
-  bool good = !fstat(fd, &info) && S_ISREG(info.st_mode) && info.st_size > 0 && info.st_size % 4 == 0;
+  bool good =
+      !fstat(fd, &info) && S_ISREG(info.st_mode) && info.st_size > 0 && info.st_size % 4 == 0;
   void *at = good ? mmap(NULL, (size_t)info.st_size, PROT_READ, MAP_PRIVATE, fd, 0) : MAP_FAILED;
   futimens(fd, NULL); /* marks its use; if that fails, the file is made anew one day */
   close(fd);

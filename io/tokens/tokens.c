@@ -19,8 +19,8 @@ struct sli_tokens {
   size_t count, capacity, begin_capacity;
   sli_token_file *files;
   sli_token_text *text; /* encoder of text, while files are opened */
-  int64_t *begins; /* [count] index of the file's first token */
-  int64_t total;   /* total tokens */
+  int64_t *begins;      /* [count] index of the file's first token */
+  int64_t total;        /* total tokens */
 };
 
 /* ---- opening -------------------------------------------------------------------- */
@@ -53,8 +53,10 @@ static sl_status add_folder(sli_tokens *t, const char *path, const sli_token_typ
   if (n < 0) return sl_fail(SL_E_INPUT, "%s: %s", path, strerror(errno));
   sl_status status = SL_OK;
   if (!n)
-    status = sl_fail(SL_E_INPUT, "%s is a directory without token files (.txt, .bin, .npy, .u16, "
-                     ".u32, ...)", path);
+    status = sl_fail(SL_E_INPUT,
+                     "%s is a directory without token files (.txt, .bin, .npy, .u16, "
+                     ".u32, ...)",
+                     path);
   for (int i = 0; i < n; i++) {
     char *full = sli_format("%s/%s", path, entries[i]->d_name);
     if (!status) status = add_file(t, full, said);
@@ -107,10 +109,8 @@ sl_status sli_tokens_open(const sli_tokens_options *options, sli_tokens **out) {
   t->text = NULL;
   t->sequences = (t->total - 1) / options->context;
   if (!status) status = check_length(t);
-  if (status)
-    sli_tokens_close(t);
-  else
-    *out = t;
+  if (status) sli_tokens_close(t);
+  else *out = t;
   return status;
 }
 

@@ -13,8 +13,8 @@ typedef struct sli_tokens sli_tokens;
 typedef struct sli_tokens_options {
   /* one per line: FILE, FILE:TYPE, or a folder, whose token files are read in strcmp order */
   const char *paths;
-  int64_t context;   /* tokens per sequence */
-  int64_t vocab;     /* every token must be less */
+  int64_t context; /* tokens per sequence */
+  int64_t vocab;   /* every token must be less */
   /* 0: sequences in the order of the files; else the seed of their shuffle, which differs in
    * each epoch */
   uint64_t shuffle;

@@ -36,8 +36,8 @@ static sli_attention view(const sl_call *call, const sl_type *o, int64_t q_row, 
 }
 
 static sli_attention separate_view(const sl_call *call, const void *ids) {
-  sli_attention a = view(call, &call->in_type[0], call->in_type[0].dim[2], call->in_type[1].dim[2],
-                         ids);
+  sli_attention a =
+      view(call, &call->in_type[0], call->in_type[0].dim[2], call->in_type[1].dim[2], ids);
   a.q = call->in[0];
   a.k = call->in[1];
   a.v = call->in[2];

@@ -75,15 +75,23 @@ static sli_attention view(const sl_call *call, const sl_type *o, const void *ids
 
 /* Returns the move of the piece's k and v, with rows x_row floats apart, into the record. */
 static block into_record(const sli_attention *a, const float *x, int64_t x_row, float *record) {
-  return (block){.from = x, .from_row = x_row, .from_batch = a->queries * x_row,
-                 .to = record + a->q0 * a->kv_row, .to_row = a->kv_row, .to_batch = a->kv_batch,
+  return (block){.from = x,
+                 .from_row = x_row,
+                 .from_batch = a->queries * x_row,
+                 .to = record + a->q0 * a->kv_row,
+                 .to_row = a->kv_row,
+                 .to_batch = a->kv_batch,
                  .width = a->kv_heads * a->dim};
 }
 
 static block out_of_record(const sli_attention *a, const float *record, float *x, int64_t x_row) {
-  return (block){.from = record + a->q0 * a->kv_row, .from_row = a->kv_row,
-                 .from_batch = a->kv_batch, .to = x, .to_row = x_row,
-                 .to_batch = a->queries * x_row, .width = a->kv_heads * a->dim};
+  return (block){.from = record + a->q0 * a->kv_row,
+                 .from_row = a->kv_row,
+                 .from_batch = a->kv_batch,
+                 .to = x,
+                 .to_row = x_row,
+                 .to_batch = a->queries * x_row,
+                 .width = a->kv_heads * a->dim};
 }
 
 static void forward(const sl_call *call, sli_attention *a, const float *q, int64_t q_row,
@@ -113,7 +121,8 @@ static void piece_cpu(const sl_call *call) {
   int64_t own = a.kv_heads * a.dim;
   float *record = call->out[2];
   move_rows(call, a.batch,
-            &(move){.rows = a.queries, .nblocks = 2,
+            &(move){.rows = a.queries,
+                    .nblocks = 2,
                     .blocks = {into_record(&a, call->in[1], own, record),
                                into_record(&a, call->in[2], own, record + own)}});
   forward(call, &a, call->in[0], a.o_row, record);
@@ -128,8 +137,13 @@ static void again_cpu(const sl_call *call) {
 /* Returns the move of the piece's queries out of the packed tensor, for the backward pass. */
 static block keep_queries(const sl_call *call, const sli_attention *a) {
   int64_t row = call->in_type[0].dim[2];
-  return (block){.from = call->in[0], .from_row = row, .from_batch = a->queries * row,
-                 .to = call->out[3], .to_row = a->o_row, .to_batch = a->o_batch, .width = a->o_row};
+  return (block){.from = call->in[0],
+                 .from_row = row,
+                 .from_batch = a->queries * row,
+                 .to = call->out[3],
+                 .to_row = a->o_row,
+                 .to_batch = a->o_batch,
+                 .width = a->o_row};
 }
 
 static void packed_cpu(const sl_call *call) {
@@ -137,11 +151,12 @@ static void packed_cpu(const sl_call *call) {
   int64_t own = a.kv_heads * a.dim, row = call->in_type[0].dim[2];
   const float *q = call->in[0], *k = q + a.heads * a.dim;
   float *record = call->out[2];
-  move_rows(call, a.batch,
-            &(move){.rows = a.queries, .nblocks = 3,
-                    .blocks = {into_record(&a, k, row, record),
-                               into_record(&a, k + own, row, record + own),
-                               keep_queries(call, &a)}});
+  move_rows(
+      call, a.batch,
+      &(move){.rows = a.queries,
+              .nblocks = 3,
+              .blocks = {into_record(&a, k, row, record),
+                         into_record(&a, k + own, row, record + own), keep_queries(call, &a)}});
   forward(call, &a, q, row, record);
 }
 
@@ -174,7 +189,8 @@ static void backward(const sl_call *call, float *record, float *dq, int64_t dq_r
   a.part.adds_dkv = a.keys < call->attrs->length;
   sl_team_for(call->team, (int)(a.batch * a.kv_heads), sli_cpu()->attention_b, &a);
   move_rows(call, a.batch,
-            &(move){.rows = a.queries, .nblocks = 2,
+            &(move){.rows = a.queries,
+                    .nblocks = 2,
                     .blocks = {out_of_record(&a, record, dk, kv_row),
                                out_of_record(&a, record + own, dv, kv_row)}});
 }

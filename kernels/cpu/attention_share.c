@@ -30,7 +30,8 @@ static void move_chunk(void *arg, int i) {
   int64_t b = i / m->tiles;
   sli_range r = sli_chunk_range(m->rows, MOVE_ROWS, (int)(i % m->tiles));
   memcpy(m->to + (b * m->to_batch + r.begin) * m->row_bytes,
-         m->from + (b * m->from_batch + r.begin) * m->row_bytes, (size_t)((r.end - r.begin) * m->row_bytes));
+         m->from + (b * m->from_batch + r.begin) * m->row_bytes,
+         (size_t)((r.end - r.begin) * m->row_bytes));
 }
 
 static void move_rows(const sl_call *call, int64_t batch, move m) {
@@ -45,35 +46,55 @@ static int64_t row_bytes(const sl_type *type) {
 /* Copies the piece's gathered rows into their record. */
 static void keep(const sl_call *call, const sl_type *type, const void *rows, void *record) {
   move_rows(call, type->dim[0],
-            (move){.rows = type->dim[1], .row_bytes = row_bytes(type), .from = rows,
-                   .to = (char *)record + call->tick.row * row_bytes(type), .from_batch = type->dim[1],
+            (move){.rows = type->dim[1],
+                   .row_bytes = row_bytes(type),
+                   .from = rows,
+                   .to = (char *)record + call->tick.row * row_bytes(type),
+                   .from_batch = type->dim[1],
                    .to_batch = call->attrs->length});
 }
 
 static void give(const sl_call *call, const sl_type *type, const void *record, void *rows) {
   move_rows(call, type->dim[0],
-            (move){.rows = type->dim[1], .row_bytes = row_bytes(type), .to = rows,
+            (move){.rows = type->dim[1],
+                   .row_bytes = row_bytes(type),
+                   .to = rows,
                    .from = (const char *)record + call->tick.row * row_bytes(type),
-                   .from_batch = call->attrs->length, .to_batch = type->dim[1]});
+                   .from_batch = call->attrs->length,
+                   .to_batch = type->dim[1]});
 }
 
 /* ---- kernels ---------------------------------------------------------------------- */
 
 /* Fills the sizes of a run of queries, with the keys up to the end of the piece. */
-static sli_attention view(const sl_call *call, const sli_query_run *run, int64_t keys, const void *record,
-                          const void *ids) {
+static sli_attention view(const sl_call *call, const sli_query_run *run, int64_t keys,
+                          const void *record, const void *ids) {
   const sl_attrs *attrs = call->attrs;
   const sl_type *q = &call->in_type[0];
   int64_t dim = q->dim[2] / attrs->heads, row = q->dim[2], batch = q->dim[1] * row;
   int64_t kv_row = 2 * sli_kv_heads(attrs) * dim;
-  return (sli_attention){
-      .batch = q->dim[0], .queries = run->rows, .q0 = run->at, .keys = keys, .heads = attrs->heads,
-      .kv_heads = sli_kv_heads(attrs), .dim = dim, .mask = sli_mask_of(attrs, attrs->length, ids),
-      .q = (const float *)call->in[0] + run->row * row, .q_row = row, .q_batch = batch, .dq_row = row,
-      .dq_batch = batch, .o_row = row, .o_batch = batch, .k = record,
-      .v = (const float *)record + kv_row / 2, .kv_row = kv_row, .kv_batch = attrs->length * kv_row,
-      .part = {q->dim[1], attrs->length * kv_row, {0, keys}}, .scale = sli_attention_scale(attrs, dim),
-      .bf16 = attrs->bf16};
+  return (sli_attention){.batch = q->dim[0],
+                         .queries = run->rows,
+                         .q0 = run->at,
+                         .keys = keys,
+                         .heads = attrs->heads,
+                         .kv_heads = sli_kv_heads(attrs),
+                         .dim = dim,
+                         .mask = sli_mask_of(attrs, attrs->length, ids),
+                         .q = (const float *)call->in[0] + run->row * row,
+                         .q_row = row,
+                         .q_batch = batch,
+                         .dq_row = row,
+                         .dq_batch = batch,
+                         .o_row = row,
+                         .o_batch = batch,
+                         .k = record,
+                         .v = (const float *)record + kv_row / 2,
+                         .kv_row = kv_row,
+                         .kv_batch = attrs->length * kv_row,
+                         .part = {q->dim[1], attrs->length * kv_row, {0, keys}},
+                         .scale = sli_attention_scale(attrs, dim),
+                         .bf16 = attrs->bf16};
 }
 
 static void forward(const sl_call *call, int64_t keys, const void *record, const void *ids) {
@@ -108,7 +129,8 @@ static void share_b_cpu(const sl_call *call) {
   sli_query_run runs[SLI_QUERY_RUNS];
   int count = sli_query_runs(call, call->in_type[0].dim[1], runs);
   for (int i = 0; i < count; i++) {
-    sli_attention a = view(call, &runs[i], keys, call->in[1], sli_optional(call, SLI_SHARE_BACKWARD_IDS));
+    sli_attention a =
+        view(call, &runs[i], keys, call->in[1], sli_optional(call, SLI_SHARE_BACKWARD_IDS));
     int64_t from = runs[i].row * a.o_row;
     a.o = (const float *)call->in[SLI_SHARE_BACKWARD_O] + from;
     a.do_ = (const float *)call->in[SLI_SHARE_BACKWARD_DO] + from;

@@ -27,13 +27,25 @@ static sli_attention view(const sl_call *call, const sli_span *s, const void *id
   const sl_attrs *attrs = call->attrs;
   const sl_type *q = &call->in_type[0], *kv = &call->in_type[1];
   int64_t dim = q->dim[2] / attrs->heads, own = sli_kv_heads(attrs) * dim, row = q->dim[2];
-  sli_attention a = {
-      .batch = q->dim[0], .queries = s->queries, .q0 = s->at_query - s->at_key, .keys = s->keys,
-      .heads = attrs->heads, .kv_heads = sli_kv_heads(attrs), .dim = dim,
-      .q_row = row, .q_batch = q->dim[1] * row, .dq_row = row, .dq_batch = q->dim[1] * row,
-      .o_row = row, .o_batch = q->dim[1] * row, .kv_row = 2 * own, .kv_batch = kv->dim[1] * 2 * own,
-      .part = {q->dim[1], kv->dim[1] * 2 * own, {0, s->keys}}, .mask = sli_step_mask(attrs, ids),
-      .scale = sli_attention_scale(attrs, dim), .bf16 = attrs->bf16};
+  sli_attention a = {.batch = q->dim[0],
+                     .queries = s->queries,
+                     .q0 = s->at_query - s->at_key,
+                     .keys = s->keys,
+                     .heads = attrs->heads,
+                     .kv_heads = sli_kv_heads(attrs),
+                     .dim = dim,
+                     .q_row = row,
+                     .q_batch = q->dim[1] * row,
+                     .dq_row = row,
+                     .dq_batch = q->dim[1] * row,
+                     .o_row = row,
+                     .o_batch = q->dim[1] * row,
+                     .kv_row = 2 * own,
+                     .kv_batch = kv->dim[1] * 2 * own,
+                     .part = {q->dim[1], kv->dim[1] * 2 * own, {0, s->keys}},
+                     .mask = sli_step_mask(attrs, ids),
+                     .scale = sli_attention_scale(attrs, dim),
+                     .bf16 = attrs->bf16};
   if (ids) a.mask.ids += s->at_key;
   a.q = (const float *)call->in[0] + s->query * row;
   a.k = (const float *)call->in[1] + s->key * a.kv_row;
@@ -81,7 +93,9 @@ static void step_b_cpu(const sl_call *call) {
 }
 
 const sl_kernel sli_cpu_attention_step = {
-    .backend = "cpu", .run = step_cpu, .scratch = step_scratch,
+    .backend = "cpu",
+    .run = step_cpu,
+    .scratch = step_scratch,
 };
 
 const sl_kernel sli_cpu_attention_step_b = {.backend = "cpu", .run = step_b_cpu};

@@ -45,7 +45,8 @@ static int64_t attention_sweep_rows_of(const sl_type *type) { return type->dim[0
 static void parts_cpu(const sl_call *call) {
   int64_t q = call->in_type[0].dim[2], kv = call->in_type[1].dim[2];
   float *to = call->out[1];
-  move_rows(call, &(move){.rows = attention_sweep_rows_of(&call->in_type[0]), .count = 3,
+  move_rows(call, &(move){.rows = attention_sweep_rows_of(&call->in_type[0]),
+                          .count = 3,
                           .of = {{call->in[0], call->out[0], q, q, q},
                                  {call->in[1], to, kv, 2 * kv, kv},
                                  {call->in[2], to ? to + kv : NULL, kv, 2 * kv, kv}}});
@@ -54,7 +55,8 @@ static void parts_cpu(const sl_call *call) {
 static void parts_b_cpu(const sl_call *call) {
   int64_t q = call->in_type[0].dim[2], kv = call->in_type[1].dim[2] / 2;
   const float *dkv = call->in[1];
-  move_rows(call, &(move){.rows = attention_sweep_rows_of(&call->in_type[0]), .count = 3,
+  move_rows(call, &(move){.rows = attention_sweep_rows_of(&call->in_type[0]),
+                          .count = 3,
                           .of = {{call->in[0], call->out[0], q, q, q},
                                  {dkv, call->out[1], 2 * kv, kv, kv},
                                  {dkv + kv, call->out[2], 2 * kv, kv, kv}}});
@@ -63,15 +65,19 @@ static void parts_b_cpu(const sl_call *call) {
 static void packed_parts_cpu(const sl_call *call) {
   int64_t row = call->in_type[0].dim[2], q = call->out_type[0].dim[2], kv = row - q;
   const float *qkv = call->in[0];
-  move_rows(call, &(move){.rows = attention_sweep_rows_of(&call->in_type[0]), .count = 2,
-                          .of = {{qkv, call->out[0], row, q, q}, {qkv + q, call->out[1], row, kv, kv}}});
+  move_rows(call,
+            &(move){.rows = attention_sweep_rows_of(&call->in_type[0]),
+                    .count = 2,
+                    .of = {{qkv, call->out[0], row, q, q}, {qkv + q, call->out[1], row, kv, kv}}});
 }
 
 static void packed_parts_b_cpu(const sl_call *call) {
   int64_t row = call->out_type[0].dim[2], q = call->in_type[0].dim[2], kv = row - q;
   float *dqkv = call->out[0];
-  move_rows(call, &(move){.rows = attention_sweep_rows_of(&call->in_type[0]), .count = 2,
-                          .of = {{call->in[0], dqkv, q, row, q}, {call->in[1], dqkv + q, kv, row, kv}}});
+  move_rows(call,
+            &(move){.rows = attention_sweep_rows_of(&call->in_type[0]),
+                    .count = 2,
+                    .of = {{call->in[0], dqkv, q, row, q}, {call->in[1], dqkv + q, kv, row, kv}}});
 }
 
 /* ---- kernels --------------------------------------------------------------------------------- */
@@ -93,21 +99,31 @@ static int next_piece(const sl_call *call, int output, int64_t row) {
 static sli_attention view(const sl_call *call, const sli_query_run *run, int j, const void *ids) {
   const sl_call_cut *cut = call->attrs->user;
   const sl_type *q = &call->in_type[0];
-  int64_t dim = sli_attention_sweep_dim(call->attrs, q), kv_row = 2 * sli_kv_heads(call->attrs) * dim;
+  int64_t dim = sli_attention_sweep_dim(call->attrs, q),
+          kv_row = 2 * sli_kv_heads(call->attrs) * dim;
   SLI_CHECK(j >= 0 && j <= call->tick.piece, "%s: keys of piece %d for queries of piece %d",
             call->op->name, j, call->tick.piece);
   int64_t from = cut->starts[j], to = cut->starts[j + 1];
-  return (sli_attention){
-      .batch = q->dim[0], .queries = run->rows, .q0 = run->at,
-      .keys = cut->starts[call->tick.piece + 1], .heads = call->attrs->heads,
-      .kv_heads = sli_kv_heads(call->attrs), .dim = dim,
-      .mask = sli_mask_of(call->attrs, call->attrs->length, ids),
-      .q = (const float *)call->in[0] + run->row * q->dim[2], .q_row = q->dim[2], .q_batch = q->dim[1] * q->dim[2],
-      .k = call->in[1], .v = (const float *)call->in[1] + kv_row / 2,
-      .kv_row = kv_row, .kv_batch = (to - from) * kv_row,
-      .part = {.lse_row = q->dim[1], .has = {from, to}},
-      .o_row = q->dim[2], .o_batch = q->dim[1] * q->dim[2],
-      .scale = sli_attention_scale(call->attrs, dim), .bf16 = call->attrs->bf16};
+  return (sli_attention){.batch = q->dim[0],
+                         .queries = run->rows,
+                         .q0 = run->at,
+                         .keys = cut->starts[call->tick.piece + 1],
+                         .heads = call->attrs->heads,
+                         .kv_heads = sli_kv_heads(call->attrs),
+                         .dim = dim,
+                         .mask = sli_mask_of(call->attrs, call->attrs->length, ids),
+                         .q = (const float *)call->in[0] + run->row * q->dim[2],
+                         .q_row = q->dim[2],
+                         .q_batch = q->dim[1] * q->dim[2],
+                         .k = call->in[1],
+                         .v = (const float *)call->in[1] + kv_row / 2,
+                         .kv_row = kv_row,
+                         .kv_batch = (to - from) * kv_row,
+                         .part = {.lse_row = q->dim[1], .has = {from, to}},
+                         .o_row = q->dim[2],
+                         .o_batch = q->dim[1] * q->dim[2],
+                         .scale = sli_attention_scale(call->attrs, dim),
+                         .bf16 = call->attrs->bf16};
 }
 
 /* Copies the piece's ids into the record of all ids. */
@@ -125,7 +141,8 @@ static const void *keep_ids(const sl_call *call) {
 static void keep_tail(const sli_sweep *w, float *tail) {
   const sli_attention *a = &w->a;
   sli_range has = a->part.has;
-  int64_t begun = has.begin / SLI_KEY_TILE * SLI_KEY_TILE, now = has.end / SLI_KEY_TILE * SLI_KEY_TILE;
+  int64_t begun = has.begin / SLI_KEY_TILE * SLI_KEY_TILE,
+          now = has.end / SLI_KEY_TILE * SLI_KEY_TILE;
   int64_t first = now > begun ? now : has.begin;
   for (int64_t b = 0; b < a->batch && first < has.end; b++)
     memcpy(tail + b * w->tail_batch + (first - now) * a->kv_row,
@@ -139,8 +156,8 @@ static void sweep_cpu(const sl_call *call) {
   float *tail = call->out[2];
   int j = next_piece(call, 2, SLI_KEY_TILE);
   const void *ids = call->nin > 2 ? keep_ids(call) : NULL;
-  sli_sweep w = {.begins = j == 0, .ends = j == k, .tail = tail,
-                 .tail_batch = tails->dim[1] * tails->dim[2]};
+  sli_sweep w = {
+      .begins = j == 0, .ends = j == k, .tail = tail, .tail_batch = tails->dim[1] * tails->dim[2]};
   sli_query_run runs[SLI_QUERY_RUNS];
   int count = sli_query_runs(call, call->in_type[0].dim[1], runs);
   for (int i = 0; i < count; i++) {
@@ -148,7 +165,8 @@ static void sweep_cpu(const sl_call *call) {
     w.a.out = (float *)call->out[0] + runs[i].row * w.a.o_row;
     w.a.lse = call->out[1] ? (float *)call->out[1] + runs[i].row : NULL;
     w.seen = (float *)call->out[3] + runs[i].row;
-    sl_team_for(call->team, (int)(w.a.batch * w.a.heads * sli_query_tiles(&w.a)), sli_cpu()->attention_sweep, &w);
+    sl_team_for(call->team, (int)(w.a.batch * w.a.heads * sli_query_tiles(&w.a)),
+                sli_cpu()->attention_sweep, &w);
   }
   if (!w.ends) keep_tail(&w, tail);
 }

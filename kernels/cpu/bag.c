@@ -81,7 +81,8 @@ static void bag_b_chunk(void *arg, int i) {
   sli_range rows = sli_rows(&call->in_type[0], i);
   for (int64_t l = rows.begin * most; l < rows.end * most; l++) {
     int64_t id = (int64_t)ids[l] - call->attrs->first;
-    bool counts = id >= 0 && id < call->in_type[2].dim[0] && !sli_bag_pads(call->attrs->user, ids[l]);
+    bool counts =
+        id >= 0 && id < call->in_type[2].dim[0] && !sli_bag_pads(call->attrs->user, ids[l]);
     double sum = 0;
     for (int64_t c = 0; c < width && counts; c++)
       sum += (double)dy[l / most * width + c] * (double)table[id * width + c];

@@ -33,20 +33,20 @@ static bool is_loss(const sl_type *type) { return type->dtype == SL_F64; }
 
 static double pick_of(bool mask, double a, double b) { return mask ? a : b; }
 
-#define BINARY(name, flops, unread, partial, y, da, db)                        \
-  static void name##_scalars(const sl_call *call) {                            \
-    const double a = *(const double *)call->in[0], b = *(const double *)call->in[1]; \
-    *(double *)call->out[0] = y;                                               \
-  }                                                                            \
-  static void name##_scalars_b(const sl_call *call) {                          \
-    const double a = call->in[0] ? *(const double *)call->in[0] : 0;           \
-    const double b = call->in[1] ? *(const double *)call->in[1] : 0;           \
-    const double d = (double)*(const float *)call->in[2], zero = 0;            \
-    const double grads[2] = {da, db};                                          \
-    (void)a, (void)b, (void)zero;                                              \
-    for (int o = 0; o < 2; o++)                                                \
-      if (call->out[o])                                                        \
-        *(float *)call->out[o] =                                               \
+#define BINARY(name, flops, unread, partial, y, da, db)                                \
+  static void name##_scalars(const sl_call *call) {                                    \
+    const double a = *(const double *)call->in[0], b = *(const double *)call->in[1];   \
+    *(double *)call->out[0] = y;                                                       \
+  }                                                                                    \
+  static void name##_scalars_b(const sl_call *call) {                                  \
+    const double a = call->in[0] ? *(const double *)call->in[0] : 0;                   \
+    const double b = call->in[1] ? *(const double *)call->in[1] : 0;                   \
+    const double d = (double)*(const float *)call->in[2], zero = 0;                    \
+    const double grads[2] = {da, db};                                                  \
+    (void)a, (void)b, (void)zero;                                                      \
+    for (int o = 0; o < 2; o++)                                                        \
+      if (call->out[o])                                                                \
+        *(float *)call->out[o] =                                                       \
             (float)grads[o] + (sli_accumulates(call, o) ? *(float *)call->out[o] : 0); \
   }
 #define COMPARE(name, y)
@@ -56,22 +56,22 @@ static double pick_of(bool mask, double a, double b) { return mask ? a : b; }
 
 /* ---- kernels --------------------------------------------------------------------------------- */
 
-#define BINARY(name, flops, unread, partial, y, da, db)                        \
-  static void name##_cpu(const sl_call *call) {                               \
-    if (is_loss(&call->in_type[0])) name##_scalars(call);                     \
-    else binary_run(call, 0, sli_cpu()->binary[SLI_BINARY_##name][0]);               \
-  }                                                                            \
-  static void name##_b_cpu(const sl_call *call) {                             \
-    if (is_loss(&call->in_type[0])) return name##_scalars_b(call);            \
+#define BINARY(name, flops, unread, partial, y, da, db)                                           \
+  static void name##_cpu(const sl_call *call) {                                                   \
+    if (is_loss(&call->in_type[0])) name##_scalars(call);                                         \
+    else binary_run(call, 0, sli_cpu()->binary[SLI_BINARY_##name][0]);                            \
+  }                                                                                               \
+  static void name##_b_cpu(const sl_call *call) {                                                 \
+    if (is_loss(&call->in_type[0])) return name##_scalars_b(call);                                \
     for (int o = 0; o < 2; o++) binary_run(call, o, sli_cpu()->binary[SLI_BINARY_##name][1 + o]); \
-  }                                                                            \
-  const sl_kernel sli_cpu_##name = {.backend = "cpu", .run = name##_cpu};      \
+  }                                                                                               \
+  const sl_kernel sli_cpu_##name = {.backend = "cpu", .run = name##_cpu};                         \
   const sl_kernel sli_cpu_##name##_b = {.backend = "cpu", .run = name##_b_cpu};
 
-#define COMPARE(name, y)                                                       \
-  static void name##_cpu(const sl_call *call) {                               \
+#define COMPARE(name, y)                                                                         \
+  static void name##_cpu(const sl_call *call) {                                                  \
     binary_run(call, 0, sli_cpu()->binary[SLI_BINARY_##name][call->in_type[0].dtype == SL_I32]); \
-  }                                                                            \
+  }                                                                                              \
   const sl_kernel sli_cpu_##name = {.backend = "cpu", .run = name##_cpu};
 
 #include "ops/binary.def"
@@ -83,8 +83,10 @@ static void where_b_cpu(const sl_call *call) {
   for (int o = 0; o < 2; o++) {
     const sl_type *types[SLI_SPACE_ARRAYS] = {&call->in_type[0], NULL, &call->in_type[3],
                                               &call->out_type[o]};
-    sli_fold f = {.fn = sli_cpu()->where[1 + o], .in = {call->in[0], NULL, call->in[3]},
-                  .out = call->out[o], .add = sli_accumulates(call, o)};
+    sli_fold f = {.fn = sli_cpu()->where[1 + o],
+                  .in = {call->in[0], NULL, call->in[3]},
+                  .out = call->out[o],
+                  .add = sli_accumulates(call, o)};
     if (!f.out) continue;
     f.space = sli_space_make(&call->in_type[3], types);
     run_fold(call, &f);

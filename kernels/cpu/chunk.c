@@ -34,7 +34,8 @@ static int detect(void) {
   if (level == 1 && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
       __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl"))
     level = 2;
-  if (level == 2 && __builtin_cpu_supports("avx512bf16") && __builtin_cpu_supports("avx512vnni")) level = 3;
+  if (level == 2 && __builtin_cpu_supports("avx512bf16") && __builtin_cpu_supports("avx512vnni"))
+    level = 3;
   if (level == 3 && has_tiles() && may_use_tiles()) level = 4;
 #endif
   const char *cap = getenv("SLUICE_CPU_LEVEL");
@@ -53,8 +54,8 @@ int sli_cpu_level(void) {
 }
 
 const sli_cpu_chunks *sli_cpu(void) {
-  static const sli_cpu_chunks *const levels[] = {&sli_cpu_level0, &sli_cpu_level1,
-                                                 &sli_cpu_level2, &sli_cpu_level3, &sli_cpu_level4};
+  static const sli_cpu_chunks *const levels[] = {&sli_cpu_level0, &sli_cpu_level1, &sli_cpu_level2,
+                                                 &sli_cpu_level3, &sli_cpu_level4};
   return levels[sli_cpu_level()];
 }
 
@@ -68,8 +69,7 @@ void sli_for_rows(const sl_call *call, const sl_type *type, sli_chunk_fn *fn) {
 }
 
 void sli_for_columns(const sl_call *call, const sl_type *type, sli_chunk_fn *fn) {
-  sl_team_for(call->team, sli_chunk_count(sl_type_last(type), SLI_CHUNK_COLUMNS), fn,
-              (void *)call);
+  sl_team_for(call->team, sli_chunk_count(sl_type_last(type), SLI_CHUNK_COLUMNS), fn, (void *)call);
 }
 
 size_t sli_partials_scratch(const sl_call *call, int threads) {

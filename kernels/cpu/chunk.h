@@ -21,6 +21,7 @@ typedef void sli_chunk_fn(void *call, int i);
 /* Computes y[n] from a, b and d, n numbers each. */
 typedef void sli_row_fn(const float *a, const float *b, const float *d, float *y, int64_t n);
 
+/* clang-format off */
 #define SLI_CHUNK_TABLE(X)                                                     \
   X(add) X(mul) X(mul_b)                                                       \
   X(gelu) X(gelu_b) X(relu) X(relu_b) X(tanh) X(tanh_b) X(swiglu) X(swiglu_b)  \
@@ -36,6 +37,7 @@ typedef void sli_row_fn(const float *a, const float *b, const float *d, float *y
   X(fold) X(total) X(softmax) X(softmax_b)  \
   X(linear_served) X(served_digits) X(embedding_served) X(rotary_served) X(position_served) X(served_keys) X(served_attention) \
   X(turn) X(gemm) X(round_bf16) X(turn_bf16) X(pack_bf16) X(tile_product) X(split_product)
+/* clang-format on */
 
 /* Indices of the functions of unary.def. */
 enum {
@@ -65,10 +67,11 @@ typedef struct sli_cpu_chunks {
   sli_row_fn *const *where;                    /* y, da, db */
   /* OpenBLAS is faster than oneDNN for f32 products at this level */
   bool openblas;
-  bool tiles;                                  /* tile_product is available */
+  bool tiles; /* tile_product is available */
 } sli_cpu_chunks;
 
-extern const sli_cpu_chunks sli_cpu_level0, sli_cpu_level1, sli_cpu_level2, sli_cpu_level3, sli_cpu_level4;
+extern const sli_cpu_chunks sli_cpu_level0, sli_cpu_level1, sli_cpu_level2, sli_cpu_level3,
+    sli_cpu_level4;
 
 /* Returns the table of the best level that this machine supports. The environment variable
  * SLUICE_CPU_LEVEL (0 to 4) lowers it. */
@@ -93,8 +96,8 @@ static inline sli_range sli_chunk_range(int64_t total, int64_t chunk, int i) {
 enum {
   SLI_CHUNK_ELEMENTS = 16384, /* minimum for an element-wise kernel: 64 KiB per array */
   SLI_ELEMENT_CHUNKS = 32,
-  SLI_CHUNK_COLUMNS = 64,     /* for kernels that go by columns */
-  SLI_PARTIALS = 16           /* most partial results of a sum over rows */
+  SLI_CHUNK_COLUMNS = 64, /* for kernels that go by columns */
+  SLI_PARTIALS = 16       /* most partial results of a sum over rows */
 };
 
 /* Rows of `width` elements per chunk. */
@@ -170,17 +173,17 @@ typedef struct sli_attention {
   int64_t o_row, o_batch;                   /* strides of o, out and do_ */
   sli_mask mask;
   struct {
-    int64_t lse_row;                        /* stride from head to head; 0: queries */
+    int64_t lse_row; /* stride from head to head; 0: queries */
     /* batch stride of dk and dv; their row stride is that of k and v */
     int64_t dkv_batch;
     /* keys present in k and v: row 0 is key has.begin. dk and dv have all keys from 0 on */
     sli_range has;
-    bool adds_dkv;                          /* add to dk and dv instead of overwriting them */
-    int64_t tiles;                          /* query tiles per chunk (sli_attention_cut) */
+    bool adds_dkv; /* add to dk and dv instead of overwriting them */
+    int64_t tiles; /* query tiles per chunk (sli_attention_cut) */
   } part;
-  bool resumes;                             /* continue from out and lse; add to dq */
-  bool bf16;                                /* round the operands of products to bf16 */
-  float scale;                              /* scale of the scores */
+  bool resumes; /* continue from out and lse; add to dq */
+  bool bf16;    /* round the operands of products to bf16 */
+  float scale;  /* scale of the scores */
 } sli_attention;
 
 /* Attention whose keys arrive some at a time. The state of a query is in `out`, not yet divided,
@@ -191,7 +194,7 @@ typedef struct sli_sweep {
   sli_attention a;
   bool begins, ends;
   float *seen;
-  const float *tail;  /* waiting rows of k; those of v follow at the distance from k to v */
+  const float *tail; /* waiting rows of k; those of v follow at the distance from k to v */
   int64_t tail_batch;
 } sli_sweep;
 
@@ -210,7 +213,8 @@ static inline int sli_chunks_of_head(const sli_attention *a) {
 /* Cuts the attention into chunks for a team and returns their number. Results do not depend on the
  * cut. */
 static inline int sli_attention_cut(sli_attention *a, const struct sl_team *team) {
-  int64_t tiles = sli_query_tiles(a), parts = SLI_CHUNKS_EACH * sl_team_size(team) / (a->batch * a->heads);
+  int64_t tiles = sli_query_tiles(a),
+          parts = SLI_CHUNKS_EACH * sl_team_size(team) / (a->batch * a->heads);
   a->part.tiles = parts > 1 ? (tiles + parts - 1) / parts : tiles;
   return (int)(a->batch * a->heads) * sli_chunks_of_head(a);
 }
@@ -219,7 +223,7 @@ static inline int sli_attention_cut(sli_attention *a, const struct sl_team *team
 
 /* A function of the inputs, summed over the dims that the output lacks, times `factor`. */
 typedef struct sli_fold {
-  sli_row_fn *fn;                    /* NULL: copies the first input */
+  sli_row_fn *fn; /* NULL: copies the first input */
   sli_space space;
   const float *in[SLI_SPACE_INPUTS]; /* NULL: absent or unread */
   float *out;
@@ -292,9 +296,7 @@ typedef struct sli_turning {
  * squares, in any cache. */
 enum { SLI_TURN_SHORT = 64, SLI_TURN_LONG = 1024 };
 
-static inline int64_t sli_turned_row(int64_t k) {
-  return (k + 31) / 32 * 32;
-}
+static inline int64_t sli_turned_row(int64_t k) { return (k + 31) / 32 * 32; }
 /* Rows and columns of a chunk, in whole blocks. */
 static inline int64_t sli_turn_rows(const sli_turning *t) {
   return t->turned ? SLI_TURN_LONG : SLI_TURN_SHORT;

@@ -84,9 +84,7 @@ static void cast_chunk(void *arg, int i) {
     else ((int32_t *)call->out[0])[e] = to_integer(((const float *)call->in[0])[e]);
 }
 
-static void cast_cpu(const sl_call *call) {
-  sli_for_elements(call, &call->in_type[0], cast_chunk);
-}
+static void cast_cpu(const sl_call *call) { sli_for_elements(call, &call->in_type[0], cast_chunk); }
 
 static void one_hot_chunk(void *arg, int i) {
   const sl_call *call = arg;

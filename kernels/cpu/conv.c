@@ -32,9 +32,14 @@ static bool is_plain(const sli_window *w) {
 
 static job job_of(const sl_call *call, const sl_type *x, const sl_type *weight, int workers) {
   sli_window w = sli_window_of(call->attrs, x, weight);
-  job j = {.call = call, .w = w, .plain = is_plain(&w), .columns = call->scratch,
-           .channels = w.channels / w.groups, .outputs = weight->dim[0] / w.groups,
-           .in = w.in[0] * w.in[1], .out = w.out[0] * w.out[1]};
+  job j = {.call = call,
+           .w = w,
+           .plain = is_plain(&w),
+           .columns = call->scratch,
+           .channels = w.channels / w.groups,
+           .outputs = weight->dim[0] / w.groups,
+           .in = w.in[0] * w.in[1],
+           .out = w.out[0] * w.out[1]};
   j.taps = j.channels * w.size[0] * w.size[1];
   j.workers = (int)SLI_MIN(workers, w.images);
   j.sums = j.columns + (j.plain ? 0 : j.workers * j.taps * j.out);
@@ -150,7 +155,8 @@ static void forward_image(const job *j, int64_t n, float *columns) {
     float *y = (float *)call->out[0] + at_y(j, n, g);
     const float *x = gather(j, (const float *)call->in[0] + at_x(j, n, g), columns);
     if (bias) fill_bias(j, bias + g * j->outputs, y);
-    sli_product_run(call->state, NULL, bias, (const float *)call->in[1] + at_w(j, g), x, NULL, y, NULL);
+    sli_product_run(call->state, NULL, bias, (const float *)call->in[1] + at_w(j, g), x, NULL, y,
+                    NULL);
   }
 }
 
@@ -173,8 +179,8 @@ static job backward_job(const sl_call *call, int threads) {
 
 static sl_status conv_b_prepare(const sl_call *call, void **state) {
   job j = backward_job(call, 1);
-  return prepare(&(sli_product_shape){.m = j.taps, .n = j.out, .k = j.outputs,
-                                      .a_transposed = true}, state);
+  return prepare(
+      &(sli_product_shape){.m = j.taps, .n = j.out, .k = j.outputs, .a_transposed = true}, state);
 }
 
 static size_t conv_b_scratch(const sl_call *call, int threads) {
@@ -187,7 +193,8 @@ static void backward_image(const job *j, int64_t n, float *columns) {
   for (int64_t g = 0; g < j->w.groups; g++) {
     float *dx = (float *)call->out[0] + at_x(j, n, g);
     sli_product_run(call->state, NULL, false, (const float *)call->in[1] + at_w(j, g),
-                    (const float *)call->in[0] + at_y(j, n, g), NULL, j->plain ? dx : columns, NULL);
+                    (const float *)call->in[0] + at_y(j, n, g), NULL, j->plain ? dx : columns,
+                    NULL);
     if (!j->plain) scatter(j, columns, dx);
   }
 }
@@ -218,8 +225,10 @@ static int64_t runs_of(const job *j) { return SLI_MIN(j->w.images, SLI_PARTIALS)
 
 static sl_status conv_w_prepare(const sl_call *call, void **state) {
   job j = weight_job(call, 1);
-  return prepare(&(sli_product_shape){.m = j.outputs, .n = j.taps, .k = j.out,
-                                      .b_transposed = true, .add = true}, state);
+  return prepare(
+      &(sli_product_shape){
+          .m = j.outputs, .n = j.taps, .k = j.out, .b_transposed = true, .add = true},
+      state);
 }
 
 static size_t conv_w_scratch(const sl_call *call, int threads) {
@@ -293,17 +302,26 @@ static void channel_sum_cpu(const sl_call *call) {
 /* ---- tables ------------------------------------------------------------------------------- */
 
 const sl_kernel sli_cpu_conv = {
-    .backend = "cpu", .run = conv_cpu, .scratch = conv_scratch, .prepare = conv_prepare,
+    .backend = "cpu",
+    .run = conv_cpu,
+    .scratch = conv_scratch,
+    .prepare = conv_prepare,
     .release = release,
 };
 
 const sl_kernel sli_cpu_conv_b = {
-    .backend = "cpu", .run = conv_b_cpu, .scratch = conv_b_scratch, .prepare = conv_b_prepare,
+    .backend = "cpu",
+    .run = conv_b_cpu,
+    .scratch = conv_b_scratch,
+    .prepare = conv_b_prepare,
     .release = release,
 };
 
 const sl_kernel sli_cpu_conv_w = {
-    .backend = "cpu", .run = conv_w_cpu, .scratch = conv_w_scratch, .prepare = conv_w_prepare,
+    .backend = "cpu",
+    .run = conv_w_cpu,
+    .scratch = conv_w_scratch,
+    .prepare = conv_w_prepare,
     .release = release,
 };
 

@@ -16,8 +16,6 @@ static void copy_chunk(void *arg, int i) {
     for (int64_t e = r.begin; e < r.end; e++) y[e] += x[e];
 }
 
-static void copy_cpu(const sl_call *call) {
-  sli_for_elements(call, &call->in_type[0], copy_chunk);
-}
+static void copy_cpu(const sl_call *call) { sli_for_elements(call, &call->in_type[0], copy_chunk); }
 
 const sl_kernel sli_cpu_copy = {.backend = "cpu", .run = copy_cpu};

@@ -31,7 +31,8 @@ static void dispatch_cpu(const sl_call *call) {
   const float *x = call->in[0];
   float *out = call->out[0];
   for (int64_t i = 0; i < count && n < room; i++)
-    if (sli_dispatch_has(r, ids[i])) memcpy(out + n++ * width, x + i / each * width, (size_t)width * sizeof *out);
+    if (sli_dispatch_has(r, ids[i]))
+      memcpy(out + n++ * width, x + i / each * width, (size_t)width * sizeof *out);
   sl_call_fill(call, 0, n);
 }
 
@@ -54,7 +55,8 @@ static void own_ids_cpu(const sl_call *call) {
   const sl_dispatch *r = sli_dispatch_of(call);
   const int32_t *ids = call->in[0];
   int32_t *out = call->out[0];
-  int64_t count = sl_type_elements(&call->in_type[0]), room = sl_type_elements(&call->out_type[0]), n = 0;
+  int64_t count = sl_type_elements(&call->in_type[0]), room = sl_type_elements(&call->out_type[0]),
+          n = 0;
   for (int64_t i = 0; i < count && n < room; i++)
     if (sli_dispatch_has(r, ids[i])) out[n++] = ids[i];
   sl_call_fill(call, 0, n);
@@ -69,7 +71,8 @@ static void give_back_cpu(const sl_call *call) {
   int64_t begin = SLI_MIN(sli_dispatch_count(r, ids, r->begin), have);
   int64_t rows = SLI_MIN(sli_dispatch_count(r, ids, r->end), have) - begin;
   rows = SLI_MIN(rows, room_of(&call->out_type[0]));
-  memcpy(call->out[0], (const float *)call->in[0] + begin * width, (size_t)(rows * width) * sizeof(float));
+  memcpy(call->out[0], (const float *)call->in[0] + begin * width,
+         (size_t)(rows * width) * sizeof(float));
   sl_call_fill(call, 0, rows);
 }
 
@@ -123,5 +126,7 @@ const sl_kernel sli_cpu_own_ids = {.backend = "cpu", .run = own_ids_cpu};
 const sl_kernel sli_cpu_give_back = {.backend = "cpu", .run = give_back_cpu};
 
 const sl_kernel sli_cpu_restore = {
-    .backend = "cpu", .run = restore_cpu, .scratch = restore_scratch,
+    .backend = "cpu",
+    .run = restore_cpu,
+    .scratch = restore_scratch,
 };

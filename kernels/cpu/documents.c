@@ -23,7 +23,8 @@ static void documents_cpu(const sl_call *call) {
   const int32_t *tokens = call->in[0];
   int32_t *ids = call->out[0], *positions = call->out[1];
   for (int64_t b = 0; b < batch; b++) {
-    int32_t none[SLI_DOCUMENTS_RECORD] = {0}, *record = call->nout > 2 ? (int32_t *)call->out[2] + b * SLI_DOCUMENTS_RECORD : none;
+    int32_t none[SLI_DOCUMENTS_RECORD] = {0},
+            *record = call->nout > 2 ? (int32_t *)call->out[2] + b * SLI_DOCUMENTS_RECORD : none;
     if (!call->tick.row) record[SLI_DOCUMENTS_COUNT] = record[SLI_DOCUMENTS_BEGIN] = 0;
     tell(call, tokens + b * n, call->tick.row, n, record, ids ? ids + b * n : NULL,
          positions ? positions + b * n : NULL);

@@ -4,9 +4,9 @@
 #include "kernels/cpu/kernels.h"
 #include "ops/ops.h"
 
-#define CPU(name)                                                              \
-  static void name##_cpu(const sl_call *call) {                                \
-    sli_for_elements(call, &call->in_type[0], sli_cpu()->name);                \
+#define CPU(name)                                               \
+  static void name##_cpu(const sl_call *call) {                 \
+    sli_for_elements(call, &call->in_type[0], sli_cpu()->name); \
   }
 
 CPU(add)

@@ -24,17 +24,13 @@ static void sum_into_table(const sl_call *call, sli_chunk_fn *add) {
   sli_for_columns(call, &call->out_type[0], add);
 }
 
-static void embedding_w_cpu(const sl_call *call) {
-  sum_into_table(call, sli_cpu()->embedding_w);
-}
+static void embedding_w_cpu(const sl_call *call) { sum_into_table(call, sli_cpu()->embedding_w); }
 
 static void position_cpu(const sl_call *call) {
   sli_for_rows(call, &call->in_type[0], sli_cpu()->position);
 }
 
-static void position_w_cpu(const sl_call *call) {
-  sum_into_table(call, sli_cpu()->position_w);
-}
+static void position_w_cpu(const sl_call *call) { sum_into_table(call, sli_cpu()->position_w); }
 
 const sl_kernel sli_cpu_embedding = {.backend = "cpu", .run = embedding_cpu};
 

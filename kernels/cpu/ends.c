@@ -17,10 +17,10 @@ static void fill_cpu(const sl_call *call) {
   float value = call->attrs->value;
   void *out = call->out[0];
   for (int64_t i = 0; out && i < n; i++) switch (call->out_type[0].dtype) {
-      case SL_F64: ((double *)out)[i] = value; break;
-      case SL_I32: ((int32_t *)out)[i] = (int32_t)value; break;
-      case SL_BF16: ((uint16_t *)out)[i] = to_bf16(value); break;
-      default: ((float *)out)[i] = value; break;
+    case SL_F64: ((double *)out)[i] = value; break;
+    case SL_I32: ((int32_t *)out)[i] = (int32_t)value; break;
+    case SL_BF16: ((uint16_t *)out)[i] = to_bf16(value); break;
+    default: ((float *)out)[i] = value; break;
     }
 }
 

@@ -109,5 +109,7 @@ const sl_kernel sli_cpu_combine = {.backend = "cpu", .run = combine_cpu};
 const sl_kernel sli_cpu_combine_b = {.backend = "cpu", .run = combine_b_cpu};
 
 const sl_kernel sli_cpu_expert_limit = {
-    .backend = "cpu", .run = limit_cpu, .scratch = limit_scratch,
+    .backend = "cpu",
+    .run = limit_cpu,
+    .scratch = limit_scratch,
 };

@@ -112,15 +112,20 @@ static void add_all(const sl_call *call, adding *a) {
 
 static void gather_b_cpu(const sl_call *call) {
   adding a = {.by = sli_indexing_of(call->attrs, &call->out_type[0], &call->in_type[0]),
-              .index = call->in[0], .src = call->in[1], .y = call->out[0],
+              .index = call->in[0],
+              .src = call->in[1],
+              .y = call->out[0],
               .base = sli_accumulates(call, 0) ? call->out[0] : NULL};
   add_all(call, &a);
 }
 
 static void scatter_add_cpu(const sl_call *call) {
   adding a = {.by = sli_indexing_of(call->attrs, &call->out_type[0], &call->in_type[1]),
-              .src = call->in[0], .index = call->in[1], .y = call->out[0],
-              .base = call->nin > 2 ? call->in[2] : NULL, .shows = !call->attrs->partial};
+              .src = call->in[0],
+              .index = call->in[1],
+              .y = call->out[0],
+              .base = call->nin > 2 ? call->in[2] : NULL,
+              .shows = !call->attrs->partial};
   add_all(call, &a);
 }
 

@@ -17,8 +17,11 @@ typedef struct groups {
 
 static groups groups_create(const sl_call *call) {
   const sl_type *x = &call->in_type[0];
-  groups g = {.call = call, .images = x->dim[0], .count = call->attrs->heads,
-              .channels = x->dim[1] / call->attrs->heads, .inner = 1};
+  groups g = {.call = call,
+              .images = x->dim[0],
+              .count = call->attrs->heads,
+              .channels = x->dim[1] / call->attrs->heads,
+              .inner = 1};
   for (int d = 2; d < x->ndim; d++) g.inner *= x->dim[d];
   g.size = g.channels * g.inner;
   return g;

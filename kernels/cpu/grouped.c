@@ -16,7 +16,9 @@ enum { TILE = 64, FEW = 16, HEIGHTS = 2 };
 /* ---- shapes ------------------------------------------------------------------------------ */
 
 /* Returns true if gradients of several ids are summed into one row of x. */
-static bool is_summed(const sl_type *x, const sl_type *ids) { return sli_grouped_shared(x, ids) && sl_type_last(ids) > 1; }
+static bool is_summed(const sl_type *x, const sl_type *ids) {
+  return sli_grouped_shared(x, ids) && sl_type_last(ids) > 1;
+}
 
 /* ---- rows by expert -------------------------------------------------------------------------- */
 
@@ -28,10 +30,10 @@ typedef struct groups {
   const sl_call *call;
   int64_t rows, each; /* ids; and how many of them share a row of x */
   int experts, ntiles;
-  int32_t *order;     /* [rows] rows sorted by expert */
-  int32_t *first;     /* [experts + 1] first tile of each expert */
+  int32_t *order; /* [rows] rows sorted by expert */
+  int32_t *first; /* [experts + 1] first tile of each expert */
   tile *tiles;
-  float *shared;      /* [rows, K] gradients of rows that several ids share */
+  float *shared; /* [rows, K] gradients of rows that several ids share */
 } groups;
 
 static int64_t most_tiles(int64_t rows, int64_t experts) { return rows / TILE + experts; }
@@ -73,8 +75,11 @@ static void sort_rows(groups *g) {
 
 static groups groups_of(const sl_call *call, const sl_type *x, const sl_type *w) {
   const sl_type *ids = &call->in_type[1];
-  groups g = {.call = call, .rows = sli_grouped_valid_ids(call), .each = sli_grouped_shared(x, ids) ? sl_type_last(ids) : 1,
-              .experts = (int)w->dim[0], .order = call->scratch};
+  groups g = {.call = call,
+              .rows = sli_grouped_valid_ids(call),
+              .each = sli_grouped_shared(x, ids) ? sl_type_last(ids) : 1,
+              .experts = (int)w->dim[0],
+              .order = call->scratch};
   g.first = g.order + sl_type_elements(ids);
   g.tiles = (tile *)(g.first + g.experts + 1);
   g.shared = (float *)((char *)call->scratch + groups_bytes(ids, w));
@@ -150,8 +155,8 @@ static sl_status grouped_linear_w_prepare(const sl_call *call, void **state) {
   const sl_type *dw = &call->out_type[0];
   sli_product_shape shapes[HEIGHTS];
   for (int h = 0; h < HEIGHTS; h++)
-    shapes[h] = (sli_product_shape){.m = dw->dim[1], .n = dw->dim[2], .k = rows_at(h),
-                                    .a_transposed = true, .add = true};
+    shapes[h] = (sli_product_shape){
+        .m = dw->dim[1], .n = dw->dim[2], .k = rows_at(h), .a_transposed = true, .add = true};
   return prepare(shapes, state);
 }
 
@@ -272,16 +277,25 @@ static void grouped_linear_w_cpu(const sl_call *call) {
 /* ---- tables ---------------------------------------------------------------------------------- */
 
 const sl_kernel sli_cpu_grouped_linear = {
-    .backend = "cpu", .run = grouped_linear_cpu, .scratch = grouped_linear_scratch,
-    .prepare = grouped_linear_prepare, .release = release,
+    .backend = "cpu",
+    .run = grouped_linear_cpu,
+    .scratch = grouped_linear_scratch,
+    .prepare = grouped_linear_prepare,
+    .release = release,
 };
 
 const sl_kernel sli_cpu_grouped_linear_b = {
-    .backend = "cpu", .run = grouped_linear_b_cpu, .scratch = grouped_linear_b_scratch,
-    .prepare = grouped_linear_b_prepare, .release = release,
+    .backend = "cpu",
+    .run = grouped_linear_b_cpu,
+    .scratch = grouped_linear_b_scratch,
+    .prepare = grouped_linear_b_prepare,
+    .release = release,
 };
 
 const sl_kernel sli_cpu_grouped_linear_w = {
-    .backend = "cpu", .run = grouped_linear_w_cpu, .scratch = grouped_linear_w_scratch,
-    .prepare = grouped_linear_w_prepare, .release = release,
+    .backend = "cpu",
+    .run = grouped_linear_w_cpu,
+    .scratch = grouped_linear_w_scratch,
+    .prepare = grouped_linear_w_prepare,
+    .release = release,
 };

@@ -3,7 +3,8 @@
 #include "kernels/cpu/vector/vector.h"
 
 #if defined(__x86_64__)
-#pragma GCC target("avx2,fma,avx512f,avx512bw,avx512dq,avx512vl,avx512bf16,avx512vnni,amx-tile,amx-bf16")
+#pragma GCC target( \
+    "avx2,fma,avx512f,avx512bw,avx512dq,avx512vl,avx512bf16,avx512vnni,amx-tile,amx-bf16")
 #endif
 #define SLI_TABLE sli_cpu_level4
 #include "kernels/cpu/vector/vector.h"

@@ -19,9 +19,12 @@ static void release(void *state) { sli_product_destroy(state); }
 static sli_product_shape linear_shape(const sl_call *call, bool forward, int packed) {
   const sl_type *x = &call->in_type[0], *y = &call->out_type[0];
   bool is_packed = sli_linear_has(call->nin, call->in_type, packed);
-  return (sli_product_shape){.m = sl_type_rows(x), .n = sl_type_last(y), .k = sl_type_last(x),
+  return (sli_product_shape){.m = sl_type_rows(x),
+                             .n = sl_type_last(y),
+                             .k = sl_type_last(x),
                              .b_transposed = forward != call->attrs->transposed,
-                             .bf16 = call->attrs->bf16 || is_packed, .b_packed = is_packed};
+                             .bf16 = call->attrs->bf16 || is_packed,
+                             .b_packed = is_packed};
 }
 
 static const void *weight(const sl_call *call, int packed) {
@@ -65,8 +68,9 @@ static int64_t valid_rows(const sl_call *call, int i) {
 }
 
 static void linear_cpu(const sl_call *call) {
-  sli_product_run_rows(call->state, call->team, valid_rows(call, 0), call->in[0], weight(call, LINEAR_PACKED),
-                       call->nin > 2 ? call->in[2] : NULL, call->out[0], call->scratch);
+  sli_product_run_rows(call->state, call->team, valid_rows(call, 0), call->in[0],
+                       weight(call, LINEAR_PACKED), call->nin > 2 ? call->in[2] : NULL,
+                       call->out[0], call->scratch);
 }
 
 /* ---- dx = dy w ----------------------------------------------------------------- */
@@ -83,8 +87,8 @@ static size_t linear_b_scratch(const sl_call *call, int threads) {
 }
 
 static void linear_b_cpu(const sl_call *call) {
-  sli_product_run_rows(call->state, call->team, valid_rows(call, 0), call->in[0], weight(call, LINEAR_B_PACKED), NULL,
-                       call->out[0], call->scratch);
+  sli_product_run_rows(call->state, call->team, valid_rows(call, 0), call->in[0],
+                       weight(call, LINEAR_B_PACKED), NULL, call->out[0], call->scratch);
 }
 
 /* ---- packing for linear and linear_b ------------------------------------------- */
@@ -102,9 +106,11 @@ static void pack_release(void *state) {
 
 static sl_status pack_prepare(const sl_call *call, void **state) {
   const sl_attrs *a = call->attrs;
-  int64_t k = sli_linear_features(a, &call->in_type[0], 0), n = sli_linear_features(a, &call->in_type[0], 1);
-  sli_product_shape shapes[2] = {{.m = a->rows, .n = n, .k = k, .b_transposed = !a->transposed, .bf16 = true},
-                                 {.m = a->rows, .n = k, .k = n, .b_transposed = a->transposed, .bf16 = true}};
+  int64_t k = sli_linear_features(a, &call->in_type[0], 0),
+          n = sli_linear_features(a, &call->in_type[0], 1);
+  sli_product_shape shapes[2] = {
+      {.m = a->rows, .n = n, .k = k, .b_transposed = !a->transposed, .bf16 = true},
+      {.m = a->rows, .n = k, .k = n, .b_transposed = a->transposed, .bf16 = true}};
   packs *p = sli_calloc(1, sizeof *p);
   sl_status status = SL_OK;
   for (int o = 0; o < 2 && !status; o++)
@@ -124,8 +130,13 @@ static void pack_cpu(const sl_call *call) {
 
 static sli_product_shape weight_shape(const sl_call *call) {
   const sl_type *dw = &call->out_type[0];
-  return (sli_product_shape){.m = dw->dim[0], .n = dw->dim[1], .k = sl_type_rows(&call->in_type[0]),
-                             .a_transposed = true, .add = true, .cold = true, .bf16 = call->attrs->bf16};
+  return (sli_product_shape){.m = dw->dim[0],
+                             .n = dw->dim[1],
+                             .k = sl_type_rows(&call->in_type[0]),
+                             .a_transposed = true,
+                             .add = true,
+                             .cold = true,
+                             .bf16 = call->attrs->bf16};
 }
 
 static sl_status linear_w_prepare(const sl_call *call, void **state) {
@@ -164,35 +175,47 @@ static bool sums_few(const sl_call *call) {
 static void linear_w_cpu(const sl_call *call) {
   int left = call->attrs->transposed ? 0 : 1;
   if (sums_few(call)) return;
-  sli_product_run(call->state, call->team, sli_accumulates(call, 0), call->in[left], call->in[1 - left], NULL,
-                  call->out[0], call->scratch);
+  sli_product_run(call->state, call->team, sli_accumulates(call, 0), call->in[left],
+                  call->in[1 - left], NULL, call->out[0], call->scratch);
 }
 
 /* ---- db = sum of dy's rows ----------------------------------------------------- */
 
-static void bias_w_cpu(const sl_call *call) {
-  sli_sum_rows(call, sli_cpu()->bias_w);
-}
+static void bias_w_cpu(const sl_call *call) { sli_sum_rows(call, sli_cpu()->bias_w); }
 
 const sl_kernel sli_cpu_linear = {
-    .backend = "cpu", .run = linear_cpu, .scratch = linear_scratch, .prepare = linear_prepare,
+    .backend = "cpu",
+    .run = linear_cpu,
+    .scratch = linear_scratch,
+    .prepare = linear_prepare,
     .release = release,
 };
 
 const sl_kernel sli_cpu_linear_b = {
-    .backend = "cpu", .run = linear_b_cpu, .scratch = linear_b_scratch, .prepare = linear_b_prepare,
+    .backend = "cpu",
+    .run = linear_b_cpu,
+    .scratch = linear_b_scratch,
+    .prepare = linear_b_prepare,
     .release = release,
 };
 
 const sl_kernel sli_cpu_linear_w = {
-    .backend = "cpu", .run = linear_w_cpu, .scratch = linear_w_scratch, .prepare = linear_w_prepare,
+    .backend = "cpu",
+    .run = linear_w_cpu,
+    .scratch = linear_w_scratch,
+    .prepare = linear_w_prepare,
     .release = release,
 };
 
 const sl_kernel sli_cpu_pack = {
-    .backend = "cpu", .run = pack_cpu, .prepare = pack_prepare, .release = pack_release,
+    .backend = "cpu",
+    .run = pack_cpu,
+    .prepare = pack_prepare,
+    .release = pack_release,
 };
 
 const sl_kernel sli_cpu_bias_w = {
-    .backend = "cpu", .run = bias_w_cpu, .scratch = sli_partials_scratch,
+    .backend = "cpu",
+    .run = bias_w_cpu,
+    .scratch = sli_partials_scratch,
 };

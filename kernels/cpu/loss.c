@@ -84,7 +84,8 @@ static void softmax_rescale_cpu(const sl_call *call) {
 
 static void share_cpu(const sl_call *call) {
   const double share = call->attrs->user ? *(const double *)call->attrs->user : 1;
-  if (call->in_type[0].dtype == SL_F64) *(double *)call->out[0] = share * *(const double *)call->in[0];
+  if (call->in_type[0].dtype == SL_F64)
+    *(double *)call->out[0] = share * *(const double *)call->in[0];
   else *(float *)call->out[0] = (float)(share * (double)*(const float *)call->in[0]);
 }
 
@@ -105,7 +106,9 @@ static void mse_b_cpu(const sl_call *call) {
 }
 
 const sl_kernel sli_cpu_cross_entropy = {
-    .backend = "cpu", .run = cross_entropy_cpu, .scratch = sli_loss_scratch,
+    .backend = "cpu",
+    .run = cross_entropy_cpu,
+    .scratch = sli_loss_scratch,
 };
 
 const sl_kernel sli_cpu_cross_entropy_b = {.backend = "cpu", .run = cross_entropy_b_cpu};
@@ -113,7 +116,9 @@ const sl_kernel sli_cpu_cross_entropy_b = {.backend = "cpu", .run = cross_entrop
 const sl_kernel sli_cpu_cross_entropy_part = {.backend = "cpu", .run = cross_entropy_part_cpu};
 
 const sl_kernel sli_cpu_cross_entropy_join = {
-    .backend = "cpu", .run = cross_entropy_join_cpu, .scratch = sli_loss_scratch,
+    .backend = "cpu",
+    .run = cross_entropy_join_cpu,
+    .scratch = sli_loss_scratch,
 };
 
 const sl_kernel sli_cpu_softmax_part = {.backend = "cpu", .run = softmax_part_cpu};

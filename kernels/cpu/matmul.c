@@ -9,7 +9,10 @@
 
 static sl_status prepare(const sl_call *call, void **state) {
   sli_matmul p = sli_matmul_of(call);
-  sli_product_shape shape = {.m = p.m, .n = p.n, .k = p.k, .a_transposed = p.a_transposed,
+  sli_product_shape shape = {.m = p.m,
+                             .n = p.n,
+                             .k = p.k,
+                             .a_transposed = p.a_transposed,
                              .b_transposed = p.b_transposed,
                              .add = p.batch.summed > 1 || (call->op->accumulates & 1)};
   sli_product *product = NULL;
@@ -62,8 +65,8 @@ static void matmul_cpu(const sl_call *call) {
   for (int i = 0; i < count; i++) multiply(&w, i);
 }
 
-#define KERNEL(name)                                                              \
-  const sl_kernel sli_cpu_##name = {                                             \
+#define KERNEL(name)                 \
+  const sl_kernel sli_cpu_##name = { \
       .backend = "cpu", .run = matmul_cpu, .prepare = prepare, .release = release};
 KERNEL(matmul)
 KERNEL(matmul_left_b)

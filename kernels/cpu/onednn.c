@@ -27,7 +27,6 @@
 #if defined(SLI_ONEDNN)
 #include <dnnl.h>
 
-
 enum { A = SLI_ONEDNN_A, B, C, BIAS, SCRATCH, OPERANDS };
 
 static const int argument_of[OPERANDS] = {DNNL_ARG_SRC, DNNL_ARG_WEIGHTS, DNNL_ARG_DST,
@@ -35,6 +34,7 @@ static const int argument_of[OPERANDS] = {DNNL_ARG_SRC, DNNL_ARG_WEIGHTS, DNNL_A
 
 /* ---- the library --------------------------------------------------------------- */
 
+/* clang-format off */
 #define FUNCTIONS(X)                                                                            \
   X(dnnl_version) X(dnnl_get_effective_cpu_isa) X(dnnl_engine_create)                           \
   X(dnnl_stream_create) X(dnnl_stream_destroy)                                                  \
@@ -46,17 +46,22 @@ static const int argument_of[OPERANDS] = {DNNL_ARG_SRC, DNNL_ARG_WEIGHTS, DNNL_A
   X(dnnl_primitive_attr_set_scratchpad_mode) X(dnnl_primitive_attr_set_post_ops)                \
   X(dnnl_post_ops_create) X(dnnl_post_ops_append_sum) X(dnnl_post_ops_destroy)                  \
   X(dnnl_reorder_primitive_desc_create) VERSION_FUNCTIONS(X)
+/* clang-format on */
 
 #if DNNL_VERSION_MAJOR >= 3
+/* clang-format off */
 #define VERSION_FUNCTIONS(X)                                                                    \
   X(dnnl_memory_desc_create_with_strides) X(dnnl_memory_desc_create_with_tag)                   \
   X(dnnl_memory_desc_clone) X(dnnl_memory_desc_destroy) X(dnnl_memory_desc_query)               \
   X(dnnl_matmul_primitive_desc_create)
+/* clang-format on */
 static const char *const file = "libdnnl.so.3";
 #else
+/* clang-format off */
 #define VERSION_FUNCTIONS(X)                                                                    \
   X(dnnl_memory_desc_init_by_strides) X(dnnl_memory_desc_init_by_tag)                           \
   X(dnnl_matmul_desc_init) X(dnnl_primitive_desc_create)
+/* clang-format on */
 static const char *const file = "libdnnl.so.2";
 #endif
 
@@ -75,8 +80,8 @@ static pthread_key_t thread_key;
 static void thread_end(void *arg);
 
 static const char *find_functions(void *library) {
-#define X(function)                                                          \
-  *(void **)&dnnl.function = dlsym(library, #function);                      \
+#define X(function)                                     \
+  *(void **)&dnnl.function = dlsym(library, #function); \
   if (!dnnl.function) return "it lacks " #function;
   FUNCTIONS(X)
 #undef X
@@ -100,7 +105,10 @@ static const char *open_library(void) {
 static void onednn_load(void) {
   const char *why = open_library();
   loaded = !why;
-  if (why) sli_log("note: no oneDNN (%s): our own kernels multiply in its place, more slowly and with other bits", why);
+  if (why)
+    sli_log(
+        "note: no oneDNN (%s): our own kernels multiply in its place, more slowly and with other bits",
+        why);
 }
 
 bool sli_onednn_loads(void) {
@@ -137,7 +145,8 @@ static dnnl_status_t copy_description(description *d, known_description from) {
   return dnnl.dnnl_memory_desc_clone(d, from);
 }
 
-static dnnl_status_t describe_by_strides(description *d, dnnl_dims_t dims, dnnl_data_type_t type, dnnl_dims_t strides) {
+static dnnl_status_t describe_by_strides(description *d, dnnl_dims_t dims, dnnl_data_type_t type,
+                                         dnnl_dims_t strides) {
   return dnnl.dnnl_memory_desc_create_with_strides(d, 2, dims, type, strides);
 }
 
@@ -170,8 +179,10 @@ static bool read_blocking(known_description d, blocking *b) {
   return true;
 }
 
-static dnnl_status_t describe_product(dnnl_primitive_desc_t *desc, description *d, bool bias, dnnl_primitive_attr_t attr) {
-  return dnnl.dnnl_matmul_primitive_desc_create(desc, engine, d[A], d[B], bias ? d[BIAS] : NULL, d[C], attr);
+static dnnl_status_t describe_product(dnnl_primitive_desc_t *desc, description *d, bool bias,
+                                      dnnl_primitive_attr_t attr) {
+  return dnnl.dnnl_matmul_primitive_desc_create(desc, engine, d[A], d[B], bias ? d[BIAS] : NULL,
+                                                d[C], attr);
 }
 
 static dnnl_status_t append_sum(dnnl_post_ops_t ops) {
@@ -192,7 +203,8 @@ static dnnl_status_t copy_description(description *d, known_description from) {
   return dnnl_success;
 }
 
-static dnnl_status_t describe_by_strides(description *d, dnnl_dims_t dims, dnnl_data_type_t type, dnnl_dims_t strides) {
+static dnnl_status_t describe_by_strides(description *d, dnnl_dims_t dims, dnnl_data_type_t type,
+                                         dnnl_dims_t strides) {
   return dnnl.dnnl_memory_desc_init_by_strides(d, 2, dims, type, strides);
 }
 
@@ -217,13 +229,17 @@ static bool read_blocking(known_description d, blocking *b) {
   return true;
 }
 
-static dnnl_status_t describe_product(dnnl_primitive_desc_t *desc, description *d, bool bias, dnnl_primitive_attr_t attr) {
+static dnnl_status_t describe_product(dnnl_primitive_desc_t *desc, description *d, bool bias,
+                                      dnnl_primitive_attr_t attr) {
   dnnl_matmul_desc_t matmul;
-  dnnl_status_t status = dnnl.dnnl_matmul_desc_init(&matmul, &d[A], &d[B], bias ? &d[BIAS] : NULL, &d[C]);
+  dnnl_status_t status =
+      dnnl.dnnl_matmul_desc_init(&matmul, &d[A], &d[B], bias ? &d[BIAS] : NULL, &d[C]);
   return status ? status : dnnl.dnnl_primitive_desc_create(desc, &matmul, attr, engine, NULL);
 }
 
-static dnnl_status_t append_sum(dnnl_post_ops_t ops) { return dnnl.dnnl_post_ops_append_sum(ops, 1.0f); }
+static dnnl_status_t append_sum(dnnl_post_ops_t ops) {
+  return dnnl.dnnl_post_ops_append_sum(ops, 1.0f);
+}
 
 #endif
 
@@ -280,12 +296,15 @@ static dnnl_memory_t *memory_for(struct thread *thread, const sli_onednn *kernel
   return memory;
 }
 
-void sli_onednn_run(const sli_onednn *kernel, const void *a, const void *b,
-                       const float *bias, void *c) {
+void sli_onednn_run(const sli_onednn *kernel, const void *a, const void *b, const float *bias,
+                    void *c) {
   struct thread *thread = this_thread();
   known_description scratch = kernel->desc[SCRATCH];
   size_t scratch_bytes = scratch ? dnnl.dnnl_memory_desc_get_size(scratch) : 0;
-  void *data[OPERANDS] = {[A] = (void *)a, [B] = (void *)b, [C] = c, [BIAS] = (void *)bias,
+  void *data[OPERANDS] = {[A] = (void *)a,
+                          [B] = (void *)b,
+                          [C] = c,
+                          [BIAS] = (void *)bias,
                           [SCRATCH] = sli_room(SLI_ROOM_LIBRARY, scratch_bytes)};
   dnnl_memory_t *memory = memory_for(thread, kernel);
   dnnl_exec_arg_t args[OPERANDS];
@@ -308,7 +327,7 @@ struct sli_onednn_order {
 /* Describes a matrix rows x columns, stored row-major or (transposed) column-major. `row` is the
  * distance between stored rows. */
 static dnnl_status_t onednn_describe(description *desc, dnnl_data_type_t type, int64_t rows,
-                              int64_t columns, bool transposed, int64_t row) {
+                                     int64_t columns, bool transposed, int64_t row) {
   dnnl_dims_t dims = {rows, columns}, strides = {row, 1};
   if (transposed) strides[0] = 1, strides[1] = row;
   return describe_by_strides(desc, dims, type, strides);
@@ -321,16 +340,17 @@ static dnnl_status_t describe_b(description *desc, dnnl_data_type_t type,
 }
 
 /* Describes `rows` rows of A: as the caller stores them, or turned. */
-static dnnl_status_t describe_a(description *desc, dnnl_data_type_t type, const sli_product_shape *s,
-                                int64_t rows) {
+static dnnl_status_t describe_a(description *desc, dnnl_data_type_t type,
+                                const sli_product_shape *s, int64_t rows) {
   if (!s->a_transposed) return onednn_describe(desc, type, rows, s->k, false, s->k);
   if (!sli_onednn_turned(s)) return onednn_describe(desc, type, rows, s->k, true, s->m);
-  return onednn_describe(desc, type, rows, s->k, false, s->bf16 ? sli_turned_row(s->k) : sli_onednn_turned_row(s->k));
+  return onednn_describe(desc, type, rows, s->k, false,
+                         s->bf16 ? sli_turned_row(s->k) : sli_onednn_turned_row(s->k));
 }
 
 /* packed: order of a packed B; NULL: the library may choose. */
-static dnnl_status_t describe_operands(description *desc, const sli_product_shape *s, int64_t rows, int64_t columns,
-                                       const sli_onednn_order *packed) {
+static dnnl_status_t describe_operands(description *desc, const sli_product_shape *s, int64_t rows,
+                                       int64_t columns, const sli_onednn_order *packed) {
   dnnl_data_type_t type = s->bf16 ? dnnl_bf16 : dnnl_f32;
   dnnl_dims_t dims = {s->k, s->n};
   dnnl_status_t status = dnnl_success;
@@ -339,13 +359,15 @@ static dnnl_status_t describe_operands(description *desc, const sli_product_shap
   else status = describe_b(&desc[B], type, s, columns);
   if (!status) status = describe_a(&desc[A], type, s, rows);
   if (!status) status = onednn_describe(&desc[C], dnnl_f32, rows, columns, false, s->n);
-  if (!status && s->bias) status = onednn_describe(&desc[BIAS], dnnl_f32, 1, columns, false, columns);
+  if (!status && s->bias)
+    status = onednn_describe(&desc[BIAS], dnnl_f32, 1, columns, false, columns);
   return status;
 }
 
 static dnnl_status_t make_attributes(dnnl_primitive_attr_t *attr, bool add) {
   dnnl_status_t status = dnnl.dnnl_primitive_attr_create(attr);
-  if (!status) status = dnnl.dnnl_primitive_attr_set_scratchpad_mode(*attr, dnnl_scratchpad_mode_user);
+  if (!status)
+    status = dnnl.dnnl_primitive_attr_set_scratchpad_mode(*attr, dnnl_scratchpad_mode_user);
   if (status || !add) return status;
   dnnl_post_ops_t then = NULL;
   status = dnnl.dnnl_post_ops_create(&then);
@@ -360,7 +382,8 @@ static void take_descriptions(sli_onednn *kernel) {
   const_dnnl_primitive_desc_t desc;
   dnnl.dnnl_primitive_get_primitive_desc(kernel->primitive, &desc);
   for (int i = 0; i < OPERANDS; i++) {
-    known_description md = dnnl.dnnl_primitive_desc_query_md(desc, dnnl_query_exec_arg_md, argument_of[i]);
+    known_description md =
+        dnnl.dnnl_primitive_desc_query_md(desc, dnnl_query_exec_arg_md, argument_of[i]);
     kernel->desc[i] = is_there(md) ? md : NULL;
   }
 }
@@ -375,7 +398,8 @@ static dnnl_status_t make_primitive(sli_onednn *kernel, dnnl_primitive_desc_t de
   return status;
 }
 
-static dnnl_status_t make_product(sli_onednn *kernel, description *operands, dnnl_primitive_attr_t attr, bool bias) {
+static dnnl_status_t make_product(sli_onednn *kernel, description *operands,
+                                  dnnl_primitive_attr_t attr, bool bias) {
   dnnl_primitive_desc_t desc = NULL;
   dnnl_status_t status = describe_product(&desc, operands, bias, attr);
   return status ? status : make_primitive(kernel, desc);
@@ -411,19 +435,23 @@ void sli_onednn_destroy(sli_onednn *kernel) {
 /* ---- packing ---------------------------------------------------------------------- */
 
 /* The library's names for a reorder's input and output are those of A and C. */
-_Static_assert(DNNL_ARG_FROM == DNNL_ARG_SRC && DNNL_ARG_TO == DNNL_ARG_DST, "a reorder's operands");
+_Static_assert(DNNL_ARG_FROM == DNNL_ARG_SRC && DNNL_ARG_TO == DNNL_ARG_DST,
+               "a reorder's operands");
 
-static dnnl_status_t make_reorder(sli_onednn *kernel, known_description from, known_description to) {
+static dnnl_status_t make_reorder(sli_onednn *kernel, known_description from,
+                                  known_description to) {
   dnnl_primitive_attr_t attr = NULL;
   dnnl_primitive_desc_t desc = NULL;
   dnnl_status_t status = make_attributes(&attr, false);
-  if (!status) status = dnnl.dnnl_reorder_primitive_desc_create(&desc, from, engine, to, engine, attr);
+  if (!status)
+    status = dnnl.dnnl_reorder_primitive_desc_create(&desc, from, engine, to, engine, attr);
   if (!status) status = make_primitive(kernel, desc);
   if (attr) dnnl.dnnl_primitive_attr_destroy(attr);
   return status;
 }
 
-sl_status sli_onednn_packs(const sli_product_shape *shape, const sli_onednn_order *order, sli_onednn *kernel) {
+sl_status sli_onednn_packs(const sli_product_shape *shape, const sli_onednn_order *order,
+                           sli_onednn *kernel) {
   description plain = {0};
   kernel->number = next_number();
   dnnl_status_t status = describe_b(&plain, dnnl_f32, shape, shape->n);
@@ -435,7 +463,8 @@ sl_status sli_onednn_packs(const sli_product_shape *shape, const sli_onednn_orde
 }
 
 /* Asks for the plainest of the products, so that all of them agree. */
-sl_status sli_onednn_order_create(const sli_product_shape *shape, int64_t rows, sli_onednn_order **order) {
+sl_status sli_onednn_order_create(const sli_product_shape *shape, int64_t rows,
+                                  sli_onednn_order **order) {
   sli_product_shape plain = *shape;
   plain.bias = plain.add = false;
   sli_onednn kernel = {0};
@@ -478,25 +507,32 @@ sl_status sli_onednn_start(void) {
 bool sli_onednn_loads(void) { return false; }
 const char *sli_onednn_name(void) { return ""; }
 const char *sli_onednn_bf16(void) { return NULL; }
-sl_status sli_onednn_start(void) { return sl_fail(SL_E_DEVICE, "this Sluice was built without oneDNN"); }
-sl_status sli_onednn_create(sli_onednn *kernel, const sli_product_shape *shape, int64_t rows, int64_t columns,
-                            bool add, const sli_onednn_order *packed) {
+sl_status sli_onednn_start(void) {
+  return sl_fail(SL_E_DEVICE, "this Sluice was built without oneDNN");
+}
+sl_status sli_onednn_create(sli_onednn *kernel, const sli_product_shape *shape, int64_t rows,
+                            int64_t columns, bool add, const sli_onednn_order *packed) {
   (void)kernel, (void)shape, (void)rows, (void)columns, (void)add, (void)packed;
   return sli_onednn_start();
 }
 void sli_onednn_destroy(sli_onednn *kernel) { (void)kernel; }
-sl_status sli_onednn_order_create(const sli_product_shape *shape, int64_t rows, sli_onednn_order **order) {
+sl_status sli_onednn_order_create(const sli_product_shape *shape, int64_t rows,
+                                  sli_onednn_order **order) {
   (void)shape, (void)rows, (void)order;
   return sli_onednn_start();
 }
 void sli_onednn_order_destroy(sli_onednn_order *order) { (void)order; }
 size_t sli_onednn_order_bytes(const sli_onednn_order *order) { return (void)order, 0; }
-int64_t sli_onednn_order_block(const sli_onednn_order *order, int64_t k) { return (void)order, (void)k, 0; }
-sl_status sli_onednn_packs(const sli_product_shape *shape, const sli_onednn_order *order, sli_onednn *kernel) {
+int64_t sli_onednn_order_block(const sli_onednn_order *order, int64_t k) {
+  return (void)order, (void)k, 0;
+}
+sl_status sli_onednn_packs(const sli_product_shape *shape, const sli_onednn_order *order,
+                           sli_onednn *kernel) {
   (void)shape, (void)order, (void)kernel;
   return sli_onednn_start();
 }
-void sli_onednn_run(const sli_onednn *kernel, const void *a, const void *b, const float *bias, void *c) {
+void sli_onednn_run(const sli_onednn *kernel, const void *a, const void *b, const float *bias,
+                    void *c) {
   (void)kernel, (void)a, (void)b, (void)bias, (void)c;
 }
 

@@ -1,14 +1,21 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* oneDNN primitives for matrix products, in versions 2 and 3 of the library. A call multiplies on the
- * calling thread. The library is loaded when it is first needed. Without it, or in a build without
- * its headers, our own kernels multiply in f32 and bf16 needs tiles. */
+/* oneDNN primitives for matrix products, in versions 2 and 3 of the library. A call multiplies on
+ * the calling thread. The library is loaded when it is first needed. Without it, or in a build
+ * without its headers, our own kernels multiply in f32 and bf16 needs tiles. */
 #ifndef SLUICE_ONEDNN_H
 #define SLUICE_ONEDNN_H
 
 #include "kernels/cpu/product.h"
 
 /* Operand numbers. */
-enum { SLI_ONEDNN_A, SLI_ONEDNN_B, SLI_ONEDNN_C, SLI_ONEDNN_BIAS, SLI_ONEDNN_SCRATCH, SLI_ONEDNN_OPERANDS };
+enum {
+  SLI_ONEDNN_A,
+  SLI_ONEDNN_B,
+  SLI_ONEDNN_C,
+  SLI_ONEDNN_BIAS,
+  SLI_ONEDNN_SCRATCH,
+  SLI_ONEDNN_OPERANDS
+};
 
 /* Order in memory of a packed B. */
 typedef struct sli_onednn_order sli_onednn_order;
@@ -22,7 +29,8 @@ typedef struct sli_onednn {
   const void *desc[SLI_ONEDNN_OPERANDS];
 } sli_onednn;
 
-/* Loads the library; false, with a note in the log, if it is not there. Callable from any thread. */
+/* Loads the library; false, with a note in the log, if it is not there. Callable from any thread.
+ */
 bool sli_onednn_loads(void);
 /* Prepares the calling thread. Callable from any thread; must precede all calls below. */
 sl_status sli_onednn_start(void);
@@ -41,22 +49,25 @@ int64_t sli_onednn_turned_row(int64_t k);
 
 /* Creates the product of `rows` rows of this shape, with all columns or, in f32, some. `packed`:
  * order of a packed B; NULL: the library may choose. */
-sl_status sli_onednn_create(sli_onednn *kernel, const sli_product_shape *shape, int64_t rows, int64_t columns,
-                            bool add, const sli_onednn_order *packed);
+sl_status sli_onednn_create(sli_onednn *kernel, const sli_product_shape *shape, int64_t rows,
+                            int64_t columns, bool add, const sli_onednn_order *packed);
 void sli_onednn_destroy(sli_onednn *kernel);
 
 /* Sets *order to the order in which the library wants B for products of this shape and height. */
-sl_status sli_onednn_order_create(const sli_product_shape *shape, int64_t rows, sli_onednn_order **order);
+sl_status sli_onednn_order_create(const sli_product_shape *shape, int64_t rows,
+                                  sli_onednn_order **order);
 void sli_onednn_order_destroy(sli_onednn_order *order);
 size_t sli_onednn_order_bytes(const sli_onednn_order *order);
 /* Returns the columns per block if the order is that of pack_bf16 (chunk.h), else 0. */
 int64_t sli_onednn_order_block(const sli_onednn_order *order, int64_t k);
 
 /* Creates the packing of an f32 B into this order. */
-sl_status sli_onednn_packs(const sli_product_shape *shape, const sli_onednn_order *order, sli_onednn *kernel);
+sl_status sli_onednn_packs(const sli_product_shape *shape, const sli_onednn_order *order,
+                           sli_onednn *kernel);
 
 /* Runs a primitive. Callable from several threads at once. Operands that the primitive lacks may be
  * NULL. */
-void sli_onednn_run(const sli_onednn *kernel, const void *a, const void *b, const float *bias, void *c);
+void sli_onednn_run(const sli_onednn *kernel, const void *a, const void *b, const float *bias,
+                    void *c);
 
 #endif

@@ -13,8 +13,9 @@
 
 /* Values of the CBLAS standard (BLAS Technical Forum, 2001, appendix B). */
 enum { ROW_MAJOR = 101, PLAIN = 111, TRANSPOSED = 112 };
-typedef void cblas_sgemm_fn(int order, int a_transposed, int b_transposed, int m, int n, int k, float alpha,
-                            const float *a, int a_row, const float *b, int b_row, float beta, float *c, int c_row);
+typedef void cblas_sgemm_fn(int order, int a_transposed, int b_transposed, int m, int n, int k,
+                            float alpha, const float *a, int a_row, const float *b, int b_row,
+                            float beta, float *c, int c_row);
 
 static cblas_sgemm_fn *cblas_sgemm;
 static char name[64] = "OpenBLAS";
@@ -35,7 +36,9 @@ static bool is_for_threads(void *library) {
 static void take_name(void *library) {
   char *(*config)(void) = (char *(*)(void))dlsym(library, "openblas_get_config");
   const char *text = config ? config() : NULL, *end = text ? strchr(text, ' ') : NULL;
-  if (end) snprintf(name, sizeof name, "%.*s", (int)(end + 1 - text + (ptrdiff_t)strcspn(end + 1, " ")), text);
+  if (end)
+    snprintf(name, sizeof name, "%.*s", (int)(end + 1 - text + (ptrdiff_t)strcspn(end + 1, " ")),
+             text);
 }
 
 /* Loads the library with one thread: its own would compete with ours. It starts its threads during
@@ -61,7 +64,10 @@ static void openblas_load(void) {
   else if (!is_for_threads(library)) why = "it is not built for threads";
   else cblas_sgemm = (cblas_sgemm_fn *)dlsym(library, "cblas_sgemm");
   if (cblas_sgemm) take_name(library);
-  else sli_log("note: no OpenBLAS (%s): oneDNN or our own kernel multiplies in its place, which gives other bits", why ? why : "it lacks cblas_sgemm");
+  else
+    sli_log(
+        "note: no OpenBLAS (%s): oneDNN or our own kernel multiplies in its place, which gives other bits",
+        why ? why : "it lacks cblas_sgemm");
 }
 
 bool sli_openblas(void) {
@@ -73,6 +79,7 @@ bool sli_openblas(void) {
 const char *sli_openblas_name(void) { return name; }
 
 void sli_openblas_multiply(const sli_sgemm *s) {
-  cblas_sgemm(ROW_MAJOR, s->a_transposed ? TRANSPOSED : PLAIN, s->b_transposed ? TRANSPOSED : PLAIN, (int)s->m,
-              (int)s->n, (int)s->k, 1, s->a, (int)s->a_row, s->b, (int)s->b_row, s->add ? 1 : 0, s->c, (int)s->n);
+  cblas_sgemm(ROW_MAJOR, s->a_transposed ? TRANSPOSED : PLAIN, s->b_transposed ? TRANSPOSED : PLAIN,
+              (int)s->m, (int)s->n, (int)s->k, 1, s->a, (int)s->a_row, s->b, (int)s->b_row,
+              s->add ? 1 : 0, s->c, (int)s->n);
 }

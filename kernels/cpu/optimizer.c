@@ -35,10 +35,10 @@ static void clip_cpu(const sl_call *call) {
 const sl_kernel sli_cpu_sumsq = {.backend = "cpu", .run = sumsq_cpu, .scratch = sumsq_scratch};
 const sl_kernel sli_cpu_clip = {.backend = "cpu", .run = clip_cpu};
 
-#define STEP(rule)                                                             \
-  static void rule##_cpu(const sl_call *call) {                                \
-    sli_for_elements(call, &call->out_type[0], sli_cpu()->rule);               \
-  }                                                                            \
+#define STEP(rule)                                               \
+  static void rule##_cpu(const sl_call *call) {                  \
+    sli_for_elements(call, &call->out_type[0], sli_cpu()->rule); \
+  }                                                              \
   const sl_kernel sli_cpu_##rule = {.backend = "cpu", .run = rule##_cpu};
 STEP(adamw)
 STEP(adam)

@@ -47,8 +47,7 @@ static void slice_b_cpu(const sl_call *call) {
   slicing s = {call, sli_part_cut(&call->out_type[0], call->attrs->user)};
   int64_t bytes = (int64_t)sl_type_bytes(&call->out_type[0]);
   sl_team_for(call->team, sli_chunk_count(bytes, CHUNK_BYTES), zero_chunk, (void *)call);
-  sl_team_for(call->team, sli_chunk_count(s.cut.rows * s.cut.part, CHUNK_BYTES), slice_b_chunk,
-              &s);
+  sl_team_for(call->team, sli_chunk_count(s.cut.rows * s.cut.part, CHUNK_BYTES), slice_b_chunk, &s);
 }
 
 /* ---- join -------------------------------------------------------------------------- */

@@ -17,7 +17,9 @@ static sli_range window_range(const sli_window *w, int a, int64_t i) {
 }
 
 /* Returns true if x replaces the largest so far. The first NaN replaces any number. */
-static bool is_larger(float x, float largest) { return x > largest || (isnan(x) && !isnan(largest)); }
+static bool is_larger(float x, float largest) {
+  return x > largest || (isnan(x) && !isnan(largest));
+}
 
 /* Returns the position of the largest number in an output's window. */
 static int64_t find_largest(const sli_window *w, const float *x, int64_t i, int64_t j) {
@@ -93,22 +95,25 @@ static void pool_chunk(void *arg, int i) {
 static void run_all(const sl_call *call, const sl_type *x,
                     void (*run)(const struct job *job, int64_t plane)) {
   sli_window w = sli_window_of(call->attrs, x, NULL);
-  job j = {.call = call, .w = w, .planes = w.images * w.channels, .in = w.in[0] * w.in[1],
-           .out = w.out[0] * w.out[1], .run = run};
+  job j = {.call = call,
+           .w = w,
+           .planes = w.images * w.channels,
+           .in = w.in[0] * w.in[1],
+           .out = w.out[0] * w.out[1],
+           .run = run};
   j.per = sli_chunk_rows(j.in);
   sl_team_for(call->team, sli_chunk_count(j.planes, j.per), pool_chunk, &j);
 }
 
-#define POOL(name, x, body)                                                    \
-  static void name##_run(const job *j, int64_t p) { body; }                    \
-  static void name##_cpu(const sl_call *call) {                                \
-    run_all(call, &call->in_type[x], name##_run);                              \
-  }
+#define POOL(name, x, body)                                 \
+  static void name##_run(const job *j, int64_t p) { body; } \
+  static void name##_cpu(const sl_call *call) { run_all(call, &call->in_type[x], name##_run); }
 
 POOL(max_pool, 0, max_plane(&j->w, plane_of(j, 0, p, j->in), output_of(j, p, j->out)))
 
-POOL(max_pool_b, 0, max_plane_b(&j->w, plane_of(j, 0, p, j->in), plane_of(j, 1, p, j->out),
-                                output_of(j, p, j->in)))
+POOL(max_pool_b, 0,
+     max_plane_b(&j->w, plane_of(j, 0, p, j->in), plane_of(j, 1, p, j->out),
+                 output_of(j, p, j->in)))
 
 POOL(mean_pool, 0, mean_plane(&j->w, plane_of(j, 0, p, j->in), output_of(j, p, j->out)))
 

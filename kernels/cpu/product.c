@@ -39,11 +39,11 @@ enum { SHORT_ROWS = 256, NARROW_CHUNK = 256 };
 
 struct sli_product {
   sli_product_shape shape;
-  bool tiles;             /* computed by tiles.c; the fields below are unused */
+  bool tiles;                             /* computed by tiles.c; the fields below are unused */
   enum { ONEDNN, OPENBLAS, OWN } library; /* what computes chunks; only oneDNN has kernels */
-  sli_pack *pack;         /* packing of B in each run; NULL: the kernels read B as it is */
-  int64_t height, width;  /* rows and columns of a chunk, one of which is all */
-  int64_t stretch;        /* length along k of a stretch */
+  sli_pack *pack;        /* packing of B in each run; NULL: the kernels read B as it is */
+  int64_t height, width; /* rows and columns of a chunk, one of which is all */
+  int64_t stretch;       /* length along k of a stretch */
   struct {
     sli_onednn whole[2]; /* full-height chunks; [1] adds to C */
     sli_onednn rest[2];  /* the last chunk */
@@ -52,9 +52,7 @@ struct sli_product {
 
 /* ---- products --------------------------------------------------------------------- */
 
-static int64_t up(int64_t x, int64_t multiple) {
-  return (x + multiple - 1) / multiple * multiple;
-}
+static int64_t up(int64_t x, int64_t multiple) { return (x + multiple - 1) / multiple * multiple; }
 
 /* Returns the rows of a chunk. Keeps small chunk counts even: an odd count would leave one of two
  * threads idle during the last chunk. */
@@ -79,7 +77,8 @@ static size_t packed_bytes(const sli_product_shape *shape) {
 
 /* Returns true if a transposed A is turned into rows before it is multiplied. */
 static bool turns(const sli_product *p) {
-  return p->library == OWN ? p->shape.a_transposed : p->library == ONEDNN && sli_onednn_turned(&p->shape);
+  return p->library == OWN ? p->shape.a_transposed
+                           : p->library == ONEDNN && sli_onednn_turned(&p->shape);
 }
 
 /* Creates the kernels of a stretch along k: the last one, or any other. */
@@ -90,7 +89,8 @@ static sl_status stretch_create(sli_product *p, bool last, const sli_onednn_orde
   sl_status status = SL_OK;
   shape.k = last ? shape.k % p->stretch : p->stretch;
   for (int add = 0; !status && add <= adds; add++) {
-    status = sli_onednn_create(&p->kernels[last].whole[add], &shape, p->height, p->width, add, packed);
+    status =
+        sli_onednn_create(&p->kernels[last].whole[add], &shape, p->height, p->width, add, packed);
     if (!status && (rows || columns))
       status = sli_onednn_create(&p->kernels[last].rest[add], &shape, rows ? rows : p->height,
                                  columns ? columns : p->width, add, packed);
@@ -114,7 +114,8 @@ static sl_status choose_library(sli_product *p) {
   else if (!own && sli_onednn_loads()) p->library = ONEDNN;
   else p->library = OWN;
   if (p->library == OWN && p->shape.bf16)
-    return sl_fail(SL_E_DEVICE, "products in bf16 need oneDNN, which is not there, or a processor with AMX");
+    return sl_fail(SL_E_DEVICE,
+                   "products in bf16 need oneDNN, which is not there, or a processor with AMX");
   return SL_OK;
 }
 
@@ -134,7 +135,8 @@ static sl_status library_create(sli_product *p) {
   p->height = p->width < shape->n ? shape->m : chunk_height(shape->m);
   p->stretch = turns(p) && !shape->bf16 ? SLI_MIN(shape->k, STRETCH) : shape->k;
   if (p->library == ONEDNN) SLI_TRY(onednn_create(p));
-  return shape->bf16 && !shape->b_packed ? sli_pack_create(shape, packed_bytes(shape), &p->pack) : SL_OK;
+  return shape->bf16 && !shape->b_packed ? sli_pack_create(shape, packed_bytes(shape), &p->pack)
+                                         : SL_OK;
 }
 
 sl_status sli_product_create(const sli_product_shape *shape, sli_product **product) {
@@ -188,13 +190,15 @@ static const void *round_rows(const float *a, int64_t count) {
 /* Turns some columns of A into rows, in the same buffer. */
 static const void *turn_rows(const float *a, int64_t row, int64_t steps, int64_t count) {
   int64_t to_row = sli_onednn_turned_row(steps);
-  sli_turn t = {a, row, steps, count, sli_room(SLI_ROOM_ROWS, (size_t)(count * to_row) * sizeof *a), to_row};
+  sli_turn t = {
+      a, row, steps, count, sli_room(SLI_ROOM_ROWS, (size_t)(count * to_row) * sizeof *a), to_row};
   sli_cpu()->turn(&t, 0);
   return t.to;
 }
 
 /* Returns `rows` rows of A and some steps of k in the form that the library reads. */
-static const void *operand_rows(const struct run *run, int64_t row, int64_t rows, int64_t k, int64_t steps) {
+static const void *operand_rows(const struct run *run, int64_t row, int64_t rows, int64_t k,
+                                int64_t steps) {
   const sli_product_shape *s = &run->product->shape;
   if (s->a_transposed && s->bf16) return (const uint16_t *)run->a + row * sli_turned_row(s->k);
   if (s->a_transposed) {
@@ -206,7 +210,8 @@ static const void *operand_rows(const struct run *run, int64_t row, int64_t rows
 }
 
 /* Puts the bias into some rows and columns of C, or adds it to them. */
-static void begin_with_bias(const struct run *run, float *c, int64_t rows, const float *bias, int64_t columns) {
+static void begin_with_bias(const struct run *run, float *c, int64_t rows, const float *bias,
+                            int64_t columns) {
   for (int64_t r = 0; r < rows && bias; r++, c += run->product->shape.n)
     for (int64_t i = 0; i < columns; i++) c[i] = bias[i] + (run->add ? c[i] : 0);
 }
@@ -216,11 +221,18 @@ static void multiply_by_openblas(const struct run *run, int64_t row, int64_t row
   const sli_product_shape *s = &run->product->shape;
   float *c = run->c + row * s->n;
   begin_with_bias(run, c, rows, run->bias, s->n);
-  sli_openblas_multiply(&(sli_sgemm){
-      .m = rows, .n = s->n, .k = s->k, .a_transposed = s->a_transposed, .b_transposed = s->b_transposed,
-      .add = run->add || run->bias, .a = (const float *)run->a + (s->a_transposed ? row : row * s->k),
-      .a_row = s->a_transposed ? s->m : s->k,
-      .b = run->b, .b_row = s->b_transposed ? s->k : s->n, .c = c});
+  sli_openblas_multiply(
+      &(sli_sgemm){.m = rows,
+                   .n = s->n,
+                   .k = s->k,
+                   .a_transposed = s->a_transposed,
+                   .b_transposed = s->b_transposed,
+                   .add = run->add || run->bias,
+                   .a = (const float *)run->a + (s->a_transposed ? row : row * s->k),
+                   .a_row = s->a_transposed ? s->m : s->k,
+                   .b = run->b,
+                   .b_row = s->b_transposed ? s->k : s->n,
+                   .c = c});
 }
 
 /* A chunk of C, and the stretch of k that is added to it. */
@@ -233,12 +245,19 @@ static void multiply_by_own(const struct run *run, const struct chunk *at) {
   const float *bias = run->bias ? run->bias + at->column : NULL, *b = run->b;
   float *c = run->c + at->row * s->n + at->column;
   if (!at->k) begin_with_bias(run, c, at->rows, bias, at->columns);
-  sli_cpu()->gemm(&(sli_gemm){
-      .rows = at->rows, .columns = at->columns, .k = at->steps, .a = operand_rows(run, at->row, at->rows, at->k, at->steps),
-      .a_row = s->a_transposed ? sli_onednn_turned_row(at->steps) : s->k,
-      .b = s->b_transposed ? b + at->column * s->k + at->k : b + at->k * s->n + at->column,
-      .b_row = s->b_transposed ? s->k : s->n, .b_transposed = s->b_transposed,
-      .c = c, .c_row = s->n, .add = run->add || bias || at->k}, 0);
+  sli_cpu()->gemm(&(sli_gemm){.rows = at->rows,
+                              .columns = at->columns,
+                              .k = at->steps,
+                              .a = operand_rows(run, at->row, at->rows, at->k, at->steps),
+                              .a_row = s->a_transposed ? sli_onednn_turned_row(at->steps) : s->k,
+                              .b = s->b_transposed ? b + at->column * s->k + at->k
+                                                   : b + at->k * s->n + at->column,
+                              .b_row = s->b_transposed ? s->k : s->n,
+                              .b_transposed = s->b_transposed,
+                              .c = c,
+                              .c_row = s->n,
+                              .add = run->add || bias || at->k},
+                  0);
 }
 
 static void multiply_by_onednn(const struct run *run, const struct chunk *at) {
@@ -247,16 +266,19 @@ static void multiply_by_onednn(const struct run *run, const struct chunk *at) {
   bool whole = at->rows == p->height && at->columns == p->width, last = at->steps < p->stretch;
   const sli_onednn *kernel = whole ? p->kernels[last].whole : p->kernels[last].rest;
   /* bf16: k from 0 */
-  const float *b = (const float *)run->b + (s->b_transposed ? at->column * s->k : at->k * s->n + at->column);
-  sli_onednn_run(&kernel[run->add || at->k], operand_rows(run, at->row, at->rows, at->k, at->steps), b,
-                 run->bias ? run->bias + at->column : NULL, run->c + at->row * s->n + at->column);
+  const float *b =
+      (const float *)run->b + (s->b_transposed ? at->column * s->k : at->k * s->n + at->column);
+  sli_onednn_run(&kernel[run->add || at->k], operand_rows(run, at->row, at->rows, at->k, at->steps),
+                 b, run->bias ? run->bias + at->column : NULL,
+                 run->c + at->row * s->n + at->column);
 }
 
 static void run_chunk(void *arg, int i) {
   const struct run *run = arg;
   const sli_product *p = run->product;
   const sli_product_shape *s = &p->shape;
-  struct chunk at = {.row = i / chunks_across(p) * p->height, .column = i % chunks_across(p) * p->width};
+  struct chunk at = {.row = i / chunks_across(p) * p->height,
+                     .column = i % chunks_across(p) * p->width};
   at.rows = SLI_MIN(p->height, s->m - at.row);
   at.columns = SLI_MIN(p->width, s->n - at.column);
   if (p->library == OPENBLAS) {
@@ -295,8 +317,8 @@ static void order_operands(struct run *run, struct sl_team *team, void *scratch)
   run->b = packed;
 }
 
-static void run_rows(const sli_product *p, struct sl_team *team, int64_t rows, bool add, const float *a,
-                     const void *b, const float *bias, float *c, void *scratch) {
+static void run_rows(const sli_product *p, struct sl_team *team, int64_t rows, bool add,
+                     const float *a, const void *b, const float *bias, float *c, void *scratch) {
   struct run run = {p, add, a, b, bias, c};
   if (p->tiles) {
     sli_tiles_multiply(&p->shape, team, rows, add, a, b, bias, c, scratch);
@@ -312,7 +334,8 @@ void sli_product_run(const sli_product *product, struct sl_team *team, bool add,
 }
 
 void sli_product_run_rows(const sli_product *product, struct sl_team *team, int64_t rows,
-                          const float *a, const void *b, const float *bias, float *c, void *scratch) {
+                          const float *a, const void *b, const float *bias, float *c,
+                          void *scratch) {
   run_rows(product, team, rows, false, a, b, bias, c, scratch);
 }
 
@@ -326,8 +349,8 @@ void sli_product_run_chunk(const sli_product *product, bool add, const void *a, 
 /* ---- packing ---------------------------------------------------------------------- */
 
 struct sli_pack {
-  sli_turning turning;  /* block 0: the library's order, not one of ours */
-  sli_onednn kernel; /* then: a reorder, from A to C */
+  sli_turning turning; /* block 0: the library's order, not one of ours */
+  sli_onednn kernel;   /* then: a reorder, from A to C */
 };
 
 static sl_status pack_for_library(const sli_product_shape *shape, size_t room, sli_pack *p) {
@@ -347,8 +370,11 @@ static sl_status pack_for_library(const sli_product_shape *shape, size_t room, s
 
 sl_status sli_pack_create(const sli_product_shape *shape, size_t room, sli_pack **pack) {
   sli_pack *p = sli_calloc(1, sizeof *p);
-  p->turning = (sli_turning){.row = shape->b_transposed ? shape->k : shape->n, .k = shape->k, .n = shape->n,
-                             .block = SLI_STRIP, .turned = shape->b_transposed};
+  p->turning = (sli_turning){.row = shape->b_transposed ? shape->k : shape->n,
+                             .k = shape->k,
+                             .n = shape->n,
+                             .block = SLI_STRIP,
+                             .turned = shape->b_transposed};
   sl_status status = sli_has_tiles() ? SL_OK : pack_for_library(shape, room, p);
   if (status) sli_pack_destroy(p);
   else *pack = p;
@@ -375,7 +401,8 @@ const char *sl_cpu_bf16(void) {
   const char *library = sli_onednn_bf16();
   if (sli_has_tiles()) return sli_cpu()->tiles ? "amx-bf16" : "emulated";
   if (library && strcmp(library, "avx512")) return library;
-  return library && is_set_to("SLUICE_CPU_BF16", "1") ? "emulated" : NULL; /* see also sli_has_tiles */
+  return library && is_set_to("SLUICE_CPU_BF16", "1") ? "emulated"
+                                                      : NULL; /* see also sli_has_tiles */
 }
 
 /* Names what computes an f32 product that is not on tiles. */

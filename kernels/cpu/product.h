@@ -40,7 +40,8 @@ size_t sli_product_scratch(const sli_product_shape *shape);
 
 /* Computes at least the first `rows` rows of C. */
 void sli_product_run_rows(const sli_product *product, struct sl_team *team, int64_t rows,
-                          const float *a, const void *b, const float *bias, float *c, void *scratch);
+                          const float *a, const void *b, const float *bias, float *c,
+                          void *scratch);
 
 /* Computes one chunk of an f32 product on this thread; and the number of chunks. */
 void sli_product_run_chunk(const sli_product *product, bool add, const void *a, const void *b,

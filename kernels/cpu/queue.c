@@ -29,7 +29,8 @@ static void cpu_close(void *queue) {
 static sl_status cpu_open(const sl_queue_config *config, void **queue) {
   cpu_queue *q = sli_calloc(1, sizeof *q);
   if (config->bind) config->bind(config->bind_arg, 0);
-  if (config->threads > 1) q->team = sli_team_create(config->threads, config->bind, config->bind_arg);
+  if (config->threads > 1)
+    q->team = sli_team_create(config->threads, config->bind, config->bind_arg);
   if (config->scratch_bytes) {
     size_t bytes = (config->scratch_bytes + 63) & ~(size_t)63;
     q->scratch = aligned_alloc(64, bytes);
@@ -47,8 +48,8 @@ static void take_length(const sl_program_call *c, int o, int32_t rows, const sli
   int e = sli_length_of(c->out_length, o);
   if (e < 0 || !sli_bit_on(c->op->fills, o)) return;
   SLI_CHECK(rows >= 0 && rows <= x->room[e],
-            "op %s (%s) says that it has filled %d rows of output %d, which has room for %d", c->name,
-            c->op->name, rows, o, x->room[e]);
+            "op %s (%s) says that it has filled %d rows of output %d, which has room for %d",
+            c->name, c->op->name, rows, o, x->room[e]);
   x->valid[e] = rows;
 }
 
@@ -96,8 +97,9 @@ static void check_told(const sl_program_call *c, const sl_firing *firing, const 
     int32_t base = c->in[i].base;
     if (base < 0 || base >= x->nread || !firing->lengths[base]) continue;
     SLI_CHECK(sli_valid_rows(x, c->in_length, i) == *firing->lengths[base],
-              "actor %s, op %s: input %d has %d valid rows, and it is told %d", firing->name ? firing->name : "", c->name,
-              i, *firing->lengths[base], sli_valid_rows(x, c->in_length, i));
+              "actor %s, op %s: input %d has %d valid rows, and it is told %d",
+              firing->name ? firing->name : "", c->name, i, *firing->lengths[base],
+              sli_valid_rows(x, c->in_length, i));
   }
 }
 
@@ -116,8 +118,8 @@ static void run_call(cpu_queue *q, const sl_program_call *c, const sl_firing *fi
 }
 
 /* Runs n joined calls, none of which sets a valid length. */
-static void run_joined(cpu_queue *q, const sl_program_call *c, int n, const sl_firing *firing, const sl_tick *tick,
-                       const sli_lengths *x) {
+static void run_joined(cpu_queue *q, const sl_program_call *c, int n, const sl_firing *firing,
+                       const sl_tick *tick, const sli_lengths *x) {
   const void *in[SLI_JOINED][SLI_JOINED_INPUTS];
   void *out[SLI_JOINED][1];
   int32_t in_rows[SLI_JOINED][SLI_JOINED_INPUTS];
@@ -177,8 +179,10 @@ static sl_status cpu_prepare(sl_program *program, int device) {
   for (int i = 0; i < sli_program_call_count(program); i++) {
     const sl_program_call *c = &program->calls[i];
     if (sli_cpu_kernel(c->op)) continue;
-    return sl_fail(SL_E_UNSUPPORTED, "op %s (%s) has no kernel for CPUs: give it one by "
-                   "sl_op.kernels, or run it on GPUs", c->name ? c->name : "", c->op->name);
+    return sl_fail(SL_E_UNSUPPORTED,
+                   "op %s (%s) has no kernel for CPUs: give it one by "
+                   "sl_op.kernels, or run it on GPUs",
+                   c->name ? c->name : "", c->op->name);
   }
   if (!program->state) program->state = sli_joined_find(program);
   return sl_program_prepare(program);
@@ -208,8 +212,9 @@ static uint64_t cpu_due(void *queue, uint64_t fence) {
 }
 
 const sl_queue_ops sl_queue_cpu = {
-    .name = "cpu", .works = true,
-    .open = cpu_open,     /* allocates, starts the team */
+    .name = "cpu",
+    .works = true,
+    .open = cpu_open, /* allocates, starts the team */
     .close = cpu_close,
     .launch = cpu_launch, /* runs the program on this thread */
     .done = cpu_done,

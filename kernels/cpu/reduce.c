@@ -16,8 +16,11 @@ static float factor_of(const sl_attrs *attrs) { return attrs->value != 0 ? attrs
 static void fold_first(const sl_call *call, const sl_type *whole, const sl_type *in,
                        const void *from, const sl_type *out, float factor) {
   const sl_type *types[SLI_SPACE_ARRAYS] = {in, NULL, NULL, out};
-  sli_fold f = {.space = sli_space_make(whole, types), .in = {from}, .out = call->out[0],
-                .add = sli_accumulates(call, 0), .factor = factor};
+  sli_fold f = {.space = sli_space_make(whole, types),
+                .in = {from},
+                .out = call->out[0],
+                .add = sli_accumulates(call, 0),
+                .factor = factor};
   f.block = sli_fold_block(&f.space);
   sl_team_for(call->team, sli_chunk_count(f.space.total, f.block), sli_cpu()->fold, &f);
 }
@@ -142,7 +145,9 @@ static void reduce_max_b_cpu(const sl_call *call) {
 /* ---- tables ----------------------------------------------------------------------------- */
 
 const sl_kernel sli_cpu_reduce_sum = {
-    .backend = "cpu", .run = reduce_sum_cpu, .scratch = total_scratch,
+    .backend = "cpu",
+    .run = reduce_sum_cpu,
+    .scratch = total_scratch,
 };
 
 const sl_kernel sli_cpu_reduce_sum_b = {.backend = "cpu", .run = reduce_sum_b_cpu};

@@ -23,7 +23,9 @@ static void thread_end(void *arg) {
   free(r);
 }
 
-static void make_key(void) { SLI_CHECK(!pthread_key_create(&key, thread_end), "no thread key left"); }
+static void make_key(void) {
+  SLI_CHECK(!pthread_key_create(&key, thread_end), "no thread key left");
+}
 
 static rooms *this_thread(void) {
   static _Thread_local rooms *known;

@@ -6,10 +6,13 @@
 #include <stddef.h>
 
 enum {
-  SLI_ROOM_LIBRARY,              /* oneDNN's scratch */
-  SLI_ROOM_ROWS,                 /* rows of A, in bf16 or turned */
-  SLI_ROOM_STRIP, SLI_ROOM_PANELS, SLI_ROOM_SUMS, /* of a chunk on tiles */
-  SLI_ROOM_LEFT, SLI_ROOM_RIGHT, /* operands gathered from experts' rows */
+  SLI_ROOM_LIBRARY, /* oneDNN's scratch */
+  SLI_ROOM_ROWS,    /* rows of A, in bf16 or turned */
+  SLI_ROOM_STRIP,
+  SLI_ROOM_PANELS,
+  SLI_ROOM_SUMS, /* of a chunk on tiles */
+  SLI_ROOM_LEFT,
+  SLI_ROOM_RIGHT, /* operands gathered from experts' rows */
   SLI_ROOMS
 };
 

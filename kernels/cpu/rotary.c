@@ -47,11 +47,17 @@ static void rotary_b_cpu(const sl_call *call) {
 }
 
 const sl_kernel sli_cpu_rotary = {
-    .backend = "cpu", .run = rotary_cpu, .prepare = rotary_prepare, .release = free,
+    .backend = "cpu",
+    .run = rotary_cpu,
+    .prepare = rotary_prepare,
+    .release = free,
 };
 
 const sl_kernel sli_cpu_rotary_b = {
-    .backend = "cpu", .run = rotary_b_cpu, .prepare = rotary_prepare, .release = free,
+    .backend = "cpu",
+    .run = rotary_b_cpu,
+    .prepare = rotary_prepare,
+    .release = free,
 };
 
 /* ---- serving: positions of any sequences ------------------------------------------------ */
@@ -61,5 +67,8 @@ static void rotary_served_cpu(const sl_call *call) {
 }
 
 const sl_kernel sli_cpu_rotary_served = {
-    .backend = "cpu", .run = rotary_served_cpu, .prepare = rotary_prepare, .release = free,
+    .backend = "cpu",
+    .run = rotary_served_cpu,
+    .prepare = rotary_prepare,
+    .release = free,
 };

@@ -116,7 +116,8 @@ static double sum_exp(const float *logits, int64_t n, double top, double t) {
 /* ---- one token ---------------------------------------------------------------------------- */
 
 /* Samples from all tokens, in their order. */
-static int32_t choose_any(const sl_batch_sequence *how, const float *logits, int64_t n, int32_t best) {
+static int32_t choose_any(const sl_batch_sequence *how, const float *logits, int64_t n,
+                          int32_t best) {
   double t = (double)how->temperature, top = (double)logits[best];
   double left = draw(how) * sum_exp(logits, n, top, t);
   for (int32_t v = 0; v < n; v++)
@@ -126,8 +127,8 @@ static int32_t choose_any(const sl_batch_sequence *how, const float *logits, int
 
 /* Fills tokens[] with the candidates in order: the first top_k, or tokens above a probability
  * bound. Tokens below (1 - p) / n each have less than 1 - p together. */
-static int64_t candidates(const sl_batch_sequence *how, const float *logits, int64_t n, int32_t best,
-                          int32_t *tokens, double *all) {
+static int64_t candidates(const sl_batch_sequence *how, const float *logits, int64_t n,
+                          int32_t best, int32_t *tokens, double *all) {
   double t = (double)how->temperature, top = (double)logits[best];
   if (how->top_k > 0) {
     int64_t count = likeliest(logits, n, how->top_k < n ? how->top_k : n, -INFINITY, tokens);
@@ -141,8 +142,8 @@ static int64_t candidates(const sl_batch_sequence *how, const float *logits, int
 }
 
 /* Samples from the most likely tokens only. */
-static int32_t choose_likely(const sl_batch_sequence *how, const float *logits, int64_t n, int32_t best,
-                             int32_t *tokens) {
+static int32_t choose_likely(const sl_batch_sequence *how, const float *logits, int64_t n,
+                             int32_t best, int32_t *tokens) {
   double t = (double)how->temperature, top = (double)logits[best], all, sum = 0;
   double p = how->top_p > 0 ? (double)how->top_p : 1;
   int64_t count = candidates(how, logits, n, best, tokens, &all), kept = 0;
@@ -154,8 +155,8 @@ static int32_t choose_likely(const sl_batch_sequence *how, const float *logits, 
   return best;
 }
 
-static int32_t sample_choose(const sl_batch_sequence *how, const float *logits, int64_t n, int32_t best,
-                      int32_t *tokens) {
+static int32_t sample_choose(const sl_batch_sequence *how, const float *logits, int64_t n,
+                             int32_t best, int32_t *tokens) {
   if (how->temperature <= 0) return best;
   bool likely = how->top_k > 0 || (how->top_p > 0 && how->top_p < 1);
   return likely ? choose_likely(how, logits, n, best, tokens) : choose_any(how, logits, n, best);

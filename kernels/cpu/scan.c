@@ -71,19 +71,19 @@ typedef struct summing {
 } summing;
 
 /* Sums `count` lines from element `at` on, accumulating in sum_type. */
-#define SUM_LINES(name, type, sum_type)                                                     \
-  static void name(const summing *s, int64_t at, int64_t count) {                           \
-    const type *x = (const type *)s->call->in[0] + at;                                      \
-    type *y = (type *)s->call->out[0] + at;                                                 \
-    sum_type sum[LINES] = {0};                                                              \
-    for (int64_t k = 0; k < s->lines.n; k++) {                                              \
-      int64_t row = (s->reverse ? s->lines.n - 1 - k : k) * s->lines.inner;                 \
-      for (int64_t c = 0; c < count; c++) {                                                 \
-        sum_type before = sum[c];                                                           \
-        sum[c] += (sum_type)x[row + c];                                                     \
-        y[row + c] = (type)(s->exclusive ? before : sum[c]);                                \
-      }                                                                                     \
-    }                                                                                       \
+#define SUM_LINES(name, type, sum_type)                                     \
+  static void name(const summing *s, int64_t at, int64_t count) {           \
+    const type *x = (const type *)s->call->in[0] + at;                      \
+    type *y = (type *)s->call->out[0] + at;                                 \
+    sum_type sum[LINES] = {0};                                              \
+    for (int64_t k = 0; k < s->lines.n; k++) {                              \
+      int64_t row = (s->reverse ? s->lines.n - 1 - k : k) * s->lines.inner; \
+      for (int64_t c = 0; c < count; c++) {                                 \
+        sum_type before = sum[c];                                           \
+        sum[c] += (sum_type)x[row + c];                                     \
+        y[row + c] = (type)(s->exclusive ? before : sum[c]);                \
+      }                                                                     \
+    }                                                                       \
   }
 
 SUM_LINES(sum_floats, float, double)

@@ -44,7 +44,8 @@ void sli_linear_served_joined(const sl_call *calls, int n);
 
 static inline sli_range sli_served_columns(int64_t n, int pieces, int i) {
   int64_t all = sli_chunk_count(n, SLI_SERVED_COLUMNS);
-  int64_t begin = all * i / pieces * SLI_SERVED_COLUMNS, end = all * (i + 1) / pieces * SLI_SERVED_COLUMNS;
+  int64_t begin = all * i / pieces * SLI_SERVED_COLUMNS,
+          end = all * (i + 1) / pieces * SLI_SERVED_COLUMNS;
   return (sli_range){begin, end < n ? end : n};
 }
 
@@ -59,7 +60,7 @@ typedef struct sli_run {
 typedef struct sli_served_attention {
   const sl_batch *batch;
   int64_t heads, kv_heads, dim;
-  int64_t behind;               /* keys before the query inside its mask */
+  int64_t behind; /* keys before the query inside its mask */
   float scale;
   const float *q, *k, *v;       /* row 0 of each */
   int64_t q_row, kv_row, o_row; /* row strides */

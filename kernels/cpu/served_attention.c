@@ -49,21 +49,29 @@ static void attend(const sl_call *call, sli_served_attention *a) {
 }
 
 static void served_cpu(const sl_call *call) {
-  sli_served_attention a = {.q = call->in[0], .k = call->in[1], .v = call->in[2],
-                            .q_row = call->in_type[0].dim[2], .kv_row = call->in_type[1].dim[2]};
+  sli_served_attention a = {.q = call->in[0],
+                            .k = call->in[1],
+                            .v = call->in[2],
+                            .q_row = call->in_type[0].dim[2],
+                            .kv_row = call->in_type[1].dim[2]};
   attend(call, &a);
 }
 
 static void packed_cpu(const sl_call *call) {
   int64_t q = call->out_type[0].dim[2], row = call->in_type[0].dim[2], kv = (row - q) / 2;
   const float *x = call->in[0];
-  attend(call, &(sli_served_attention){.q = x, .k = x + q, .v = x + q + kv, .q_row = row, .kv_row = row});
+  attend(call,
+         &(sli_served_attention){.q = x, .k = x + q, .v = x + q + kv, .q_row = row, .kv_row = row});
 }
 
 const sl_kernel sli_cpu_attention_served = {
-    .backend = "cpu", .run = served_cpu, .scratch = runs_scratch,
+    .backend = "cpu",
+    .run = served_cpu,
+    .scratch = runs_scratch,
 };
 
 const sl_kernel sli_cpu_attention_packed_served = {
-    .backend = "cpu", .run = packed_cpu, .scratch = runs_scratch,
+    .backend = "cpu",
+    .run = packed_cpu,
+    .scratch = runs_scratch,
 };

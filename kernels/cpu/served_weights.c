@@ -18,7 +18,9 @@ static int pieces_for(int64_t rows, int64_t k, int64_t n, int threads) {
   return (int)SLI_MIN((even > rounds / 2 ? even : rounds) * threads, all);
 }
 
-static sl_storage rest_of(const sl_call *call) { return sli_storage_of(&call->in_type[1], sl_type_last(&call->in_type[0])); }
+static sl_storage rest_of(const sl_call *call) {
+  return sli_storage_of(&call->in_type[1], sl_type_last(&call->in_type[0]));
+}
 
 static bool by_blocks(const sl_call *call) { return sli_storage_blocks(rest_of(call)); }
 
@@ -41,11 +43,14 @@ static void run_piece(void *arg, int i) {
 /* Returns true if all calls would read the same digits. */
 static bool read_alike(const sl_call *calls, int n) {
   int same = 1;
-  while (same < n && calls[same].in[0] == calls->in[0] && rest_of(&calls[same]) == rest_of(calls)) same++;
+  while (same < n && calls[same].in[0] == calls->in[0] && rest_of(&calls[same]) == rest_of(calls))
+    same++;
   return same == n;
 }
 
-static int64_t served_weights_rows_of(const sl_call *call) { return sl_call_rows(call, 0, sl_type_rows(&call->in_type[0])); }
+static int64_t served_weights_rows_of(const sl_call *call) {
+  return sl_call_rows(call, 0, sl_type_rows(&call->in_type[0]));
+}
 
 void sli_linear_served_joined(const sl_call *calls, int n) {
   products all;
@@ -68,7 +73,9 @@ void sli_linear_served_joined(const sl_call *calls, int n) {
 static void linear_served_cpu(const sl_call *call) { sli_linear_served_joined(call, 1); }
 
 const sl_kernel sli_cpu_linear_served = {
-    .backend = "cpu", .run = linear_served_cpu, .scratch = linear_served_scratch,
+    .backend = "cpu",
+    .run = linear_served_cpu,
+    .scratch = linear_served_scratch,
 };
 
 static void embedding_served_cpu(const sl_call *call) {

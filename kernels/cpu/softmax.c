@@ -6,8 +6,8 @@
 
 static void softmax_run(const sl_call *call, bool is_log, sli_chunk_fn *fn) {
   const sl_type *x = &call->in_type[0];
-  sli_softmax s = {.outer = 1, .inner = 1, .is_log = is_log, .in = {call->in[0]},
-                   .out = call->out[0]};
+  sli_softmax s = {
+      .outer = 1, .inner = 1, .is_log = is_log, .in = {call->in[0]}, .out = call->out[0]};
   int axis = sli_one_axis(call->attrs, x);
   if (call->nin > 1) s.in[1] = call->in[1];
   s.n = x->dim[axis];
@@ -20,7 +20,9 @@ static void softmax_run(const sl_call *call, bool is_log, sli_chunk_fn *fn) {
 static void softmax_cpu(const sl_call *call) { softmax_run(call, false, sli_cpu()->softmax); }
 static void softmax_b_cpu(const sl_call *call) { softmax_run(call, false, sli_cpu()->softmax_b); }
 static void log_softmax_cpu(const sl_call *call) { softmax_run(call, true, sli_cpu()->softmax); }
-static void log_softmax_b_cpu(const sl_call *call) { softmax_run(call, true, sli_cpu()->softmax_b); }
+static void log_softmax_b_cpu(const sl_call *call) {
+  softmax_run(call, true, sli_cpu()->softmax_b);
+}
 
 #define KERNEL(name) const sl_kernel sli_cpu_##name = {.backend = "cpu", .run = name##_cpu};
 KERNEL(softmax)

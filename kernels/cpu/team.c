@@ -150,9 +150,7 @@ void sli_team_destroy(struct sl_team *team) {
   free(team);
 }
 
-int sl_team_size(const struct sl_team *team) {
-  return team ? team->threads : 1;
-}
+int sl_team_size(const struct sl_team *team) { return team ? team->threads : 1; }
 
 /* Waits until every claimed chunk is done. */
 static void join(struct sl_team *team) {

@@ -49,11 +49,15 @@ typedef struct cut {
 } cut;
 
 static cut cut_of(const sli_product_shape *s, int64_t rows) {
-  int64_t depth = SLI_MIN(up(s->k, SLI_STRIP), s->bf16 ? DEPTH : SLI_DEPTH), panels = PANELS_NUMBERS / depth / SLI_STRIP;
+  int64_t depth = SLI_MIN(up(s->k, SLI_STRIP), s->bf16 ? DEPTH : SLI_DEPTH),
+          panels = PANELS_NUMBERS / depth / SLI_STRIP;
   int64_t down = pieces(s->m, HEIGHT), across = pieces(s->n, SLI_MIN(WIDTH, panels * SLI_STRIP));
-  if (down * across < FEWEST_CHUNKS) across = SLI_MAX(across, SLI_MIN(pieces(FEWEST_CHUNKS, down), s->n / LEAST));
-  if (down * across < FEWEST_CHUNKS) down = SLI_MAX(down, SLI_MIN(pieces(FEWEST_CHUNKS, across), s->m / LEAST));
-  cut c = {.height = up(pieces(s->m, down), SLI_STRIP), .width = up(pieces(s->n, across), SLI_STRIP)};
+  if (down * across < FEWEST_CHUNKS)
+    across = SLI_MAX(across, SLI_MIN(pieces(FEWEST_CHUNKS, down), s->n / LEAST));
+  if (down * across < FEWEST_CHUNKS)
+    down = SLI_MAX(down, SLI_MIN(pieces(FEWEST_CHUNKS, across), s->m / LEAST));
+  cut c = {.height = up(pieces(s->m, down), SLI_STRIP),
+           .width = up(pieces(s->n, across), SLI_STRIP)};
   c.down = pieces(rows, c.height);
   c.across = pieces(s->n, c.width);
   return c;
@@ -81,23 +85,40 @@ static bool panels_first(const sli_product_shape *s) {
 static size_t ordered_bytes(int64_t rows, int64_t k) {
   return (size_t)(up(rows, SLI_STRIP) * sli_turned_row(k)) * sizeof(uint16_t);
 }
-static size_t strips_bytes(const sli_product_shape *s) { return strips_first(s) ? ordered_bytes(s->m, s->k) : 0; }
-static size_t panels_bytes(const sli_product_shape *s) { return panels_first(s) ? ordered_bytes(s->n, s->k) : 0; }
+static size_t strips_bytes(const sli_product_shape *s) {
+  return strips_first(s) ? ordered_bytes(s->m, s->k) : 0;
+}
+static size_t panels_bytes(const sli_product_shape *s) {
+  return panels_first(s) ? ordered_bytes(s->n, s->k) : 0;
+}
 
 size_t sli_tiles_scratch(const sli_product_shape *s) { return strips_bytes(s) + panels_bytes(s); }
 
 /* Return the turning of some rows of A, or columns of B, from step k on. */
-static sli_turning strips_of(const run *r, int64_t row, int64_t rows, int64_t k, int64_t steps, void *to) {
+static sli_turning strips_of(const run *r, int64_t row, int64_t rows, int64_t k, int64_t steps,
+                             void *to) {
   const sli_product_shape *s = r->shape;
   int64_t at = s->a_transposed ? k * s->m + row : row * s->k + k;
-  return (sli_turning){.from = r->a + at, .row = s->a_transposed ? s->m : s->k, .k = steps, .n = rows,
-                       .block = SLI_STRIP, .turned = !s->a_transposed, .strips = true, .to = to};
+  return (sli_turning){.from = r->a + at,
+                       .row = s->a_transposed ? s->m : s->k,
+                       .k = steps,
+                       .n = rows,
+                       .block = SLI_STRIP,
+                       .turned = !s->a_transposed,
+                       .strips = true,
+                       .to = to};
 }
-static sli_turning panels_of(const run *r, int64_t column, int64_t columns, int64_t k, int64_t steps, void *to) {
+static sli_turning panels_of(const run *r, int64_t column, int64_t columns, int64_t k,
+                             int64_t steps, void *to) {
   const sli_product_shape *s = r->shape;
   int64_t at = s->b_transposed ? column * s->k + k : k * s->n + column;
-  return (sli_turning){.from = r->b + at, .row = s->b_transposed ? s->k : s->n, .k = steps, .n = columns,
-                       .block = SLI_STRIP, .turned = s->b_transposed, .to = to};
+  return (sli_turning){.from = r->b + at,
+                       .row = s->b_transposed ? s->k : s->n,
+                       .k = steps,
+                       .n = columns,
+                       .block = SLI_STRIP,
+                       .turned = s->b_transposed,
+                       .to = to};
 }
 
 /* Reorders on this thread. */
@@ -125,8 +146,11 @@ static void multiply_chunk(void *arg, int i) {
   const sli_product_shape *s = r->shape;
   int64_t whole = sli_turned_row(s->k) * SLI_STRIP;
   int64_t row = i % r->cut.down * r->cut.height, column = i / r->cut.down * r->cut.width;
-  sli_tiles t = {.rows = SLI_MIN(r->cut.height, r->rows - row), .columns = SLI_MIN(r->cut.width, s->n - column),
-                 .c = r->c + row * s->n + column, .c_row = s->n, .bias = r->bias ? r->bias + column : NULL,
+  sli_tiles t = {.rows = SLI_MIN(r->cut.height, r->rows - row),
+                 .columns = SLI_MIN(r->cut.width, s->n - column),
+                 .c = r->c + row * s->n + column,
+                 .c_row = s->n,
+                 .bias = r->bias ? r->bias + column : NULL,
                  .streams = streams(r) && s->k <= DEPTH};
   size_t bytes = ordered_bytes(t.columns, SLI_MIN(s->k, DEPTH));
   for (int64_t k = 0, steps; k < s->k; k += steps) {
@@ -135,8 +159,8 @@ static void multiply_chunk(void *arg, int i) {
     t.adds = r->add || k > 0;
     t.b_panel = r->panels ? whole : t.k * SLI_STRIP;
     t.b = r->panels ? r->panels + column / SLI_STRIP * whole + k * SLI_STRIP
-                    : order(sli_cpu()->pack_bf16,
-                            panels_of(r, column, t.columns, k, steps, sli_room(SLI_ROOM_PANELS, bytes)));
+                    : order(sli_cpu()->pack_bf16, panels_of(r, column, t.columns, k, steps,
+                                                            sli_room(SLI_ROOM_PANELS, bytes)));
     if (!r->strips) {
       round_and_multiply(r, t, row, k, steps);
       continue;
@@ -153,18 +177,26 @@ static void split_and_multiply_chunk(void *arg, int i) {
   const run *r = arg;
   const sli_product_shape *s = r->shape;
   int64_t row = i % r->cut.down * r->cut.height, column = i / r->cut.down * r->cut.width;
-  size_t strip = SLI_STRETCH_NUMBERS * sizeof(uint16_t), panels = (size_t)sli_strips(r->cut.width) * strip;
+  size_t strip = SLI_STRETCH_NUMBERS * sizeof(uint16_t),
+         panels = (size_t)sli_strips(r->cut.width) * strip;
   size_t sums = (size_t)(r->cut.height * r->cut.width) * sizeof(float);
-  sli_split_product p = {
-      .a = {.from = r->a + (s->a_transposed ? row : row * s->k), .row = s->a_transposed ? s->m : s->k,
-            .lines = SLI_MIN(r->cut.height, r->rows - row), .along_k = !s->a_transposed,
-            .room = sli_room(SLI_ROOM_STRIP, 2 * strip)},
-      .b = {.from = r->b + (s->b_transposed ? column * s->k : column), .row = s->b_transposed ? s->k : s->n,
-            .lines = SLI_MIN(r->cut.width, s->n - column), .along_k = s->b_transposed,
-            .room = sli_room(SLI_ROOM_PANELS, 2 * panels)},
-      .k = s->k, .c = r->c + row * s->n + column, .c_row = s->n, .adds = r->add,
-      .bias = r->bias ? r->bias + column : NULL, .streams = streams(r),
-      .sums = s->k > SLI_DEPTH ? sli_room(SLI_ROOM_SUMS, sums) : NULL};
+  sli_split_product p = {.a = {.from = r->a + (s->a_transposed ? row : row * s->k),
+                               .row = s->a_transposed ? s->m : s->k,
+                               .lines = SLI_MIN(r->cut.height, r->rows - row),
+                               .along_k = !s->a_transposed,
+                               .room = sli_room(SLI_ROOM_STRIP, 2 * strip)},
+                         .b = {.from = r->b + (s->b_transposed ? column * s->k : column),
+                               .row = s->b_transposed ? s->k : s->n,
+                               .lines = SLI_MIN(r->cut.width, s->n - column),
+                               .along_k = s->b_transposed,
+                               .room = sli_room(SLI_ROOM_PANELS, 2 * panels)},
+                         .k = s->k,
+                         .c = r->c + row * s->n + column,
+                         .c_row = s->n,
+                         .adds = r->add,
+                         .bias = r->bias ? r->bias + column : NULL,
+                         .streams = streams(r),
+                         .sums = s->k > SLI_DEPTH ? sli_room(SLI_ROOM_SUMS, sums) : NULL};
   sli_cpu()->split_product(&p, 0);
 }
 
@@ -173,20 +205,29 @@ static const uint16_t *order_all(struct sl_team *team, sli_chunk_fn *into, sli_t
   return t.to;
 }
 
-static run run_of(const sli_product_shape *s, int64_t rows, bool add, const float *a, const float *b, const float *bias,
-                  float *c) {
-  return (run){.shape = s, .cut = cut_of(s, rows), .rows = rows, .add = add, .a = a, .b = b, .bias = bias, .c = c};
+static run run_of(const sli_product_shape *s, int64_t rows, bool add, const float *a,
+                  const float *b, const float *bias, float *c) {
+  return (run){.shape = s,
+               .cut = cut_of(s, rows),
+               .rows = rows,
+               .add = add,
+               .a = a,
+               .b = b,
+               .bias = bias,
+               .c = c};
 }
 
-void sli_tiles_multiply(const sli_product_shape *s, struct sl_team *team, int64_t rows, bool add, const float *a,
-                        const void *b, const float *bias, float *c, void *scratch) {
+void sli_tiles_multiply(const sli_product_shape *s, struct sl_team *team, int64_t rows, bool add,
+                        const float *a, const void *b, const float *bias, float *c, void *scratch) {
   run r = run_of(s, rows, add, a, b, bias, c);
-  if (strips_first(s)) r.strips = order_all(team, sli_cpu()->turn_bf16, strips_of(&r, 0, rows, 0, s->k, scratch));
+  if (strips_first(s))
+    r.strips = order_all(team, sli_cpu()->turn_bf16, strips_of(&r, 0, rows, 0, s->k, scratch));
   if (s->b_packed) r.panels = b;
   else if (panels_first(s))
     r.panels = order_all(team, sli_cpu()->pack_bf16,
                          panels_of(&r, 0, s->n, 0, s->k, (char *)scratch + strips_bytes(s)));
-  sl_team_for(team, (int)(r.cut.down * r.cut.across), s->bf16 ? multiply_chunk : split_and_multiply_chunk, &r);
+  sl_team_for(team, (int)(r.cut.down * r.cut.across),
+              s->bf16 ? multiply_chunk : split_and_multiply_chunk, &r);
 }
 
 int sli_tiles_chunks(const sli_product_shape *s) {
@@ -194,8 +235,8 @@ int sli_tiles_chunks(const sli_product_shape *s) {
   return (int)(c.down * c.across);
 }
 
-void sli_tiles_multiply_chunk(const sli_product_shape *s, bool add, const float *a, const float *b, const float *bias,
-                              float *c, int chunk) {
+void sli_tiles_multiply_chunk(const sli_product_shape *s, bool add, const float *a, const float *b,
+                              const float *bias, float *c, int chunk) {
   run r = run_of(s, s->m, add, a, b, bias, c);
   split_and_multiply_chunk(&r, chunk);
 }

@@ -18,18 +18,18 @@ typedef double scalar_fn(double v, double d, double c, double u);
 static double sigmoid_of(double v) { return 1 / (1 + exp(-v)); }
 static double pick_of(bool mask, double a, double b) { return mask ? a : b; }
 
-#define UNARY(name, how, flops, y, dx)                                         \
-  static double name##_scalar(double v, double d, double c, double u) {        \
-    const double zero = 0;                                                     \
-    (void)d, (void)c, (void)u, (void)zero;                                     \
-    return y;                                                                  \
-  }                                                                            \
+#define UNARY(name, how, flops, y, dx)                                  \
+  static double name##_scalar(double v, double d, double c, double u) { \
+    const double zero = 0;                                              \
+    (void)d, (void)c, (void)u, (void)zero;                              \
+    return y;                                                           \
+  }                                                                     \
   SCALAR_BACK_##how(name, dx)
-#define SCALAR_BACK_IN(name, dx)                                               \
-  static double name##_b_scalar(double v, double d, double c, double u) {      \
-    const double zero = 0;                                                     \
-    (void)c, (void)u, (void)zero;                                              \
-    return dx;                                                                 \
+#define SCALAR_BACK_IN(name, dx)                                          \
+  static double name##_b_scalar(double v, double d, double c, double u) { \
+    const double zero = 0;                                                \
+    (void)c, (void)u, (void)zero;                                         \
+    return dx;                                                            \
   }
 #define SCALAR_BACK_OUT SCALAR_BACK_IN
 #define SCALAR_BACK_BOUNDS SCALAR_BACK_IN
@@ -58,15 +58,15 @@ static void unary_run(const sl_call *call, sli_chunk_fn *chunk, scalar_fn *scala
   else sli_for_elements(call, &call->in_type[0], chunk);
 }
 
-#define FORWARD(name)                                                          \
-  static void name##_cpu(const sl_call *call) {                                \
-    unary_run(call, sli_cpu()->unary[SLI_UNARY_##name], name##_scalar);              \
-  }                                                                            \
+#define FORWARD(name)                                                   \
+  static void name##_cpu(const sl_call *call) {                         \
+    unary_run(call, sli_cpu()->unary[SLI_UNARY_##name], name##_scalar); \
+  }                                                                     \
   const sl_kernel sli_cpu_##name = {.backend = "cpu", .run = name##_cpu};
-#define BACK(name)                                                             \
-  static void name##_b_cpu(const sl_call *call) {                              \
-    unary_run(call, sli_cpu()->unary_b[SLI_UNARY_##name], name##_b_scalar);          \
-  }                                                                            \
+#define BACK(name)                                                          \
+  static void name##_b_cpu(const sl_call *call) {                           \
+    unary_run(call, sli_cpu()->unary_b[SLI_UNARY_##name], name##_b_scalar); \
+  }                                                                         \
   const sl_kernel sli_cpu_##name##_b = {.backend = "cpu", .run = name##_b_cpu};
 
 #define KERNELS_IN(name) FORWARD(name) BACK(name)

@@ -85,9 +85,9 @@ static void gather(const char *from, char *to, int64_t n, int64_t stride, size_t
     return;
   }
   for (int64_t i = 0; i < n; i++) switch (bytes) {
-      case 2: ((uint16_t *)to)[i] = ((const uint16_t *)from)[i * stride]; break;
-      case 4: ((uint32_t *)to)[i] = ((const uint32_t *)from)[i * stride]; break;
-      default: ((uint64_t *)to)[i] = ((const uint64_t *)from)[i * stride]; break;
+    case 2: ((uint16_t *)to)[i] = ((const uint16_t *)from)[i * stride]; break;
+    case 4: ((uint32_t *)to)[i] = ((const uint32_t *)from)[i * stride]; break;
+    default: ((uint64_t *)to)[i] = ((const uint64_t *)from)[i * stride]; break;
     }
 }
 

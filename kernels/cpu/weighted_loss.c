@@ -43,7 +43,9 @@ static void join_cpu(const sl_call *call) {
 const sl_kernel sli_cpu_target_weight = {.backend = "cpu", .run = target_weight_cpu};
 
 const sl_kernel sli_cpu_weighted_cross_entropy = {
-    .backend = "cpu", .run = cross_entropy_cpu, .scratch = sli_loss_scratch,
+    .backend = "cpu",
+    .run = cross_entropy_cpu,
+    .scratch = sli_loss_scratch,
 };
 
 const sl_kernel sli_cpu_weighted_cross_entropy_b = {.backend = "cpu", .run = cross_entropy_b_cpu};
@@ -51,5 +53,7 @@ const sl_kernel sli_cpu_weighted_cross_entropy_b = {.backend = "cpu", .run = cro
 const sl_kernel sli_cpu_weighted_cross_entropy_part = {.backend = "cpu", .run = part_cpu};
 
 const sl_kernel sli_cpu_weighted_cross_entropy_join = {
-    .backend = "cpu", .run = join_cpu, .scratch = sli_loss_scratch,
+    .backend = "cpu",
+    .run = join_cpu,
+    .scratch = sli_loss_scratch,
 };

@@ -43,15 +43,14 @@ struct softmax {
 
 /* Turns scores into probabilities relative to the new maximum, in powers of 2, and rescales the
  * earlier results. */
-template <int COLUMNS, int WIDTH>
-__device__ inline void soften(float (&s)[COLUMNS][4], softmax &seen, float (&o)[WIDTH][4],
-                              float scale) {
+template <int COLUMNS, int WIDTH> __device__ inline void soften(float (&s)[COLUMNS][4],
+                                                                softmax &seen, float (&o)[WIDTH][4],
+                                                                float scale) {
 #pragma unroll
   for (int half = 0; half < 2; half++) {
     float m = seen.top[half], sum = 0;
 #pragma unroll
-    for (int n = 0; n < COLUMNS; n++)
-      m = fmaxf(m, fmaxf(s[n][2 * half], s[n][2 * half + 1]));
+    for (int n = 0; n < COLUMNS; n++) m = fmaxf(m, fmaxf(s[n][2 * half], s[n][2 * half + 1]));
     m = row_max(m);
     float shift = m == SLI_LOWEST ? 0 : m * scale; /* no keys so far: all scores are hidden */
 #pragma unroll
@@ -74,8 +73,8 @@ __device__ inline void soften(float (&s)[COLUMNS][4], softmax &seen, float (&o)[
 /* Writes the output rows of a band that starts at row `band` of its warp. A query without keys gets
  * zeros. */
 template <int WIDTH, typename T>
-__device__ inline void finish(const attention<T> &a, const query_tile &t, int band, const softmax &seen,
-                              float (&o)[WIDTH][4], float scale) {
+__device__ inline void finish(const attention<T> &a, const query_tile &t, int band,
+                              const softmax &seen, float (&o)[WIDTH][4], float scale) {
 #pragma unroll
   for (int half = 0; half < 2; half++) {
     int r = t.warp_row + band + element_row(2 * half);
@@ -88,15 +87,15 @@ __device__ inline void finish(const attention<T> &a, const query_tile &t, int ba
       for (int i = 2 * half; i < 2 * half + 2; i++) o[n][i] *= inverse;
   }
   if (a.out)
-    write_band(rows_of(t, a.out, a.o_batch, a.o_row, a.dim), a.o_row, t.warp_row + band, t.queries, 0, a.dim,
-               false, o);
+    write_band(rows_of(t, a.out, a.o_batch, a.o_row, a.dim), a.o_row, t.warp_row + band, t.queries,
+               0, a.dim, false, o);
 }
 
 /* Visits a band's state between calls: the largest scores are in lse, the sums of each of the four
  * lanes that share a row in `seen`, and the results, not yet divided, in out. */
 template <int WIDTH, typename F>
-__device__ inline void each_kept(const attention<float> &a, const query_tile &t, int band, softmax &seen,
-                                 float (&o)[WIDTH][4], F f) {
+__device__ inline void each_kept(const attention<float> &a, const query_tile &t, int band,
+                                 softmax &seen, float (&o)[WIDTH][4], F f) {
 #pragma unroll
   for (int half = 0; half < 2; half++) {
     int r = t.warp_row + band + element_row(2 * half);
@@ -118,9 +117,8 @@ __device__ inline void each_kept(const attention<float> &a, const query_tile &t,
 
 /* Restores a band's state after earlier steps: they count as one key with score lse and value out,
  * in the sum of the first of the four lanes. */
-template <int WIDTH>
-__device__ inline void resume(const attention<float> &a, const query_tile &t, int band, softmax &seen,
-                              float (&o)[WIDTH][4]) {
+template <int WIDTH> __device__ inline void resume(const attention<float> &a, const query_tile &t,
+                                                   int band, softmax &seen, float (&o)[WIDTH][4]) {
 #pragma unroll
   for (int half = 0; half < 2; half++) {
     int r = t.warp_row + band + element_row(2 * half);
@@ -128,7 +126,8 @@ __device__ inline void resume(const attention<float> &a, const query_tile &t, in
     seen.top[half] = a.logs.lse[first_of(t, a) + r] * a.root;
     seen.total[half] = threadIdx.x % 4 == 0;
   }
-  read_band(rows_of(t, a.out, a.o_batch, a.o_row, a.dim), a.o_row, t.warp_row + band, t.queries, a.dim, o);
+  read_band(rows_of(t, a.out, a.o_batch, a.o_row, a.dim), a.o_row, t.warp_row + band, t.queries,
+            a.dim, o);
 }
 
 template <typename C, bool IDS, bool SWEEP, typename T>
@@ -170,7 +169,9 @@ __global__ void __launch_bounds__(C::threads, C::blocks) forward(attention<T> a)
   if constexpr (SWEEP)
     if (t.has.piece < a.comes.own) {
       for (int m = 0; m < BANDS; m++)
-        each_kept(a, t, 16 * m, seen[m], o[m], [](float &kept, float &x, bool mine) { if (mine) kept = x; });
+        each_kept(a, t, 16 * m, seen[m], o[m], [](float &kept, float &x, bool mine) {
+          if (mine) kept = x;
+        });
       return;
     }
 #pragma unroll
@@ -218,9 +219,7 @@ template <bool SWEEP, typename T> void launch_forward(const attention<T> &a, voi
     constexpr int D = decltype(room)::value;
     if constexpr (is_for_groups<T, D> && !SWEEP)
       if (can_group<D>(a)) return launch_one<group_cut<D>, false, SWEEP>(a, stream);
-    with_ids(a, [&](auto ids) {
-      launch_one<cut<T, D>, decltype(ids)::value, SWEEP>(a, stream);
-    });
+    with_ids(a, [&](auto ids) { launch_one<cut<T, D>, decltype(ids)::value, SWEEP>(a, stream); });
   });
 }
 

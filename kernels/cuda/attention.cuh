@@ -15,8 +15,8 @@ struct sweep {
   const int32_t *starts; /* [pieces + 1] */
   const float *turn;
   bool first;
-  int own, longest;      /* the queries' piece; the most rows of a piece */
-  float *seen;           /* [batch, heads, 4, logs.row], see attention.cu */
+  int own, longest; /* the queries' piece; the most rows of a piece */
+  float *seen;      /* [batch, heads, 4, logs.row], see attention.cu */
   int64_t dkv_batch;
 };
 
@@ -45,9 +45,9 @@ template <typename T> struct attention {
   int64_t kv_row, kv_batch; /* strides of k, v, dk and dv */
   int64_t o_row, o_batch;   /* strides of o, out and dout */
   sli_mask mask;
-  sweep comes;              /* keys that arrive piece by piece; otherwise all zeros */
+  sweep comes; /* keys that arrive piece by piece; otherwise all zeros */
   addition adds;
-  float root;               /* divisor of the scores */
+  float root; /* divisor of the scores */
 };
 
 /* attention.cu and attention_b.cu */

@@ -60,9 +60,9 @@ __device__ inline void powers_by_key(float (&s)[COLUMNS][4], float scale, const 
 }
 
 /* Turns dP into dS. */
-template <int COLUMNS>
-__device__ inline void gradients_by_key(float (&dp)[COLUMNS][4], const float (&p)[COLUMNS][4],
-                                        const float *delta) {
+template <int COLUMNS> __device__ inline void gradients_by_key(float (&dp)[COLUMNS][4],
+                                                               const float (&p)[COLUMNS][4],
+                                                               const float *delta) {
 #pragma unroll
   for (int n = 0; n < COLUMNS; n++) {
     float d[2];
@@ -210,9 +210,9 @@ __device__ inline void powers_by_query(float (&s)[COLUMNS][4], float scale, cons
 }
 
 /* Turns dP into dS. */
-template <int COLUMNS>
-__device__ inline void gradients_by_query(float (&dp)[COLUMNS][4], const float (&p)[COLUMNS][4],
-                                          const float (&delta)[2]) {
+template <int COLUMNS> __device__ inline void gradients_by_query(float (&dp)[COLUMNS][4],
+                                                                 const float (&p)[COLUMNS][4],
+                                                                 const float (&delta)[2]) {
 #pragma unroll
   for (int n = 0; n < COLUMNS; n++)
 #pragma unroll
@@ -234,14 +234,16 @@ __global__ void __launch_bounds__(C::threads, C::blocks) backward_q(attention<T>
   row_ids<BANDS> own;
 
   load_tile<C::own, C>(q, rows_of(t, a.q, a.q_batch, a.q_row, a.dim), a.q_row, t.queries, a.dim);
-  load_tile<C::own, C>(dout, rows_of(t, a.dout, a.o_batch, a.o_row, a.dim), a.o_row, t.queries, a.dim);
+  load_tile<C::own, C>(dout, rows_of(t, a.dout, a.o_batch, a.o_row, a.dim), a.o_row, t.queries,
+                       a.dim);
   bring_keys<C>(a, t, t.keys.begin, k);
   if constexpr (IDS) read_ids(own, t.keys.ids + t.keys.first, t.warp_row, t.queries);
 #pragma unroll
   for (int m = 0; m < 2 * BANDS; m++) {
     int r = t.warp_row + m / 2 * 16 + element_row(m % 2 * 2);
     int64_t at = first_of(t, a) + r;
-    if (r < t.queries) lse[m / 2][m % 2] = a.logs.lse[at] * LOG2_E, delta[m / 2][m % 2] = a.logs.delta[at];
+    if (r < t.queries)
+      lse[m / 2][m % 2] = a.logs.lse[at] * LOG2_E, delta[m / 2][m % 2] = a.logs.delta[at];
   }
   if constexpr (SWEEP)
     for (int m = 0; m < BANDS && t.has.piece; m++)
@@ -288,10 +290,9 @@ template <typename T> void launch_dots(const attention<T> &a, void *stream) {
   else launch_dots_of<WARP, 1>(a, stream);
 }
 
-template <typename C>
-constexpr size_t shared_bytes =
-    sizeof(typename C::element) * (2 * C::own_tile + 4 * C::passing_tile) +
-    4 * sizeof(float) * C::passing;
+template <typename C> constexpr size_t shared_bytes = sizeof(typename C::element) *
+                                                          (2 * C::own_tile + 4 * C::passing_tile) +
+                                                      4 * sizeof(float) * C::passing;
 
 template <typename C, bool IDS, bool SWEEP> cudaError_t allow_one() {
   using T = typename C::element;
@@ -317,8 +318,7 @@ void launch_both(const attention<T> &a, void *stream) {
   dim3 by_query((unsigned)chunks(a.queries, C::own), (unsigned)a.heads, (unsigned)a.batch);
   if (a.dk || a.dv)
     launch(stream, by_key, C::threads, shared_bytes<C>, backward_kv<C, IDS, SWEEP, T>, a);
-  if (a.dq)
-    launch(stream, by_query, C::threads, shared_bytes<C>, backward_q<C, IDS, SWEEP, T>, a);
+  if (a.dq) launch(stream, by_query, C::threads, shared_bytes<C>, backward_q<C, IDS, SWEEP, T>, a);
 }
 
 } // namespace
@@ -331,9 +331,7 @@ template <bool SWEEP, typename T> void launch_backward(const attention<T> &a, vo
     constexpr int D = decltype(room)::value;
     if constexpr (is_for_groups<T, D> && !SWEEP)
       if (can_group<D>(a)) return launch_both<group_cut<D>, false, SWEEP>(a, stream);
-    with_ids(a, [&](auto ids) {
-      launch_both<cut<T, D>, decltype(ids)::value, SWEEP>(a, stream);
-    });
+    with_ids(a, [&](auto ids) { launch_both<cut<T, D>, decltype(ids)::value, SWEEP>(a, stream); });
   });
 }
 

@@ -81,16 +81,16 @@ template <typename T> void share_backward(const sl_call *call, void *stream) {
     run.adds.kv = !first || a.keys < call->attrs->length;
     attend_b(run, stream);
   });
-  move_rows(block<T>{record + call->tick.row * a.kv_row, (T *)call->out[1], a.kv_row, a.kv_batch, a.kv_row,
-                     m * a.kv_row, a.kv_row},
+  move_rows(block<T>{record + call->tick.row * a.kv_row, (T *)call->out[1], a.kv_row, a.kv_batch,
+                     a.kv_row, m * a.kv_row, a.kv_row},
             m, a.batch, stream);
 }
 
 template <typename T> void keep_keys(const sl_call *call, void *stream) {
   const sl_type *kv = &call->in_type[1];
   int64_t m = kv->dim[1], row = kv->dim[2];
-  move_rows(block<T>{(const T *)call->in[1], (T *)call->out[2] + call->tick.row * row, row, m * row, row,
-                     call->attrs->length * row, row},
+  move_rows(block<T>{(const T *)call->in[1], (T *)call->out[2] + call->tick.row * row, row, m * row,
+                     row, call->attrs->length * row, row},
             m, kv->dim[0], stream);
 }
 
@@ -126,7 +126,9 @@ void sli_cuda_attention_step_b(const sl_call *call, void *stream) {
 }
 
 /* Scratch for the lse, which the last step need not output. */
-size_t sli_cuda_attention_step_scratch(const sl_call *call) { return sl_type_bytes(&call->out_type[1]); }
+size_t sli_cuda_attention_step_scratch(const sl_call *call) {
+  return sl_type_bytes(&call->out_type[1]);
+}
 
 void sli_cuda_attention_share(const sl_call *call, void *stream) {
   const void *ids = call->nin > 2 ? keep_ids(call, stream) : NULL;
@@ -140,7 +142,8 @@ void sli_cuda_attention_share(const sl_call *call, void *stream) {
 void sli_cuda_attention_share_again(const sl_call *call, void *stream) {
   int record = call->nin > 3 ? 3 : 2;
   with_elements(call->in_type[0].dtype, [&](auto element) {
-    share_forward<decltype(element)>(call, call->in[record], sli_optional(call, record + 1), stream);
+    share_forward<decltype(element)>(call, call->in[record], sli_optional(call, record + 1),
+                                     stream);
   });
 }
 

@@ -57,8 +57,8 @@ attention<T> piece(const sl_call *call, const sl_type *o, const void *record, co
 /* Copies the piece's k or v into the record. */
 template <typename T>
 void keep(const attention<T> &a, const T *x, int64_t row, T *record, void *stream) {
-  block<T> m = {x, record + a.q0 * a.kv_row, row, a.queries * row, a.kv_row, a.kv_batch,
-                a.kv_heads * a.dim};
+  block<T> m = {x,          record + a.q0 * a.kv_row, row, a.queries * row, a.kv_row,
+                a.kv_batch, a.kv_heads * a.dim};
   move_rows(m, a.queries, a.batch, stream);
 }
 
@@ -92,8 +92,8 @@ template <typename T> void packed_piece_forward(const sl_call *call, void *strea
   const T *k = a.q + a.heads * a.dim;
   keep(a, k, row, record, stream);
   keep(a, k + own, row, record + own, stream);
-  move_rows(block<T>{a.q, (T *)call->out[3], row, a.q_batch, a.o_row, a.o_batch, a.o_row}, a.queries,
-            a.batch, stream);
+  move_rows(block<T>{a.q, (T *)call->out[3], row, a.q_batch, a.o_row, a.o_batch, a.o_row},
+            a.queries, a.batch, stream);
   forward(call, a, stream);
 }
 
@@ -111,15 +111,14 @@ template <typename T> void packed_piece_forward_again(const sl_call *call, void 
   int64_t row = call->in_type[0].dim[2];
   rows_of_q(a, row);
   a.q = (const T *)call->in[0];
-  move_rows(block<T>{a.q, (T *)call->out[3], row, a.q_batch, a.o_row, a.o_batch, a.o_row}, a.queries,
-            a.batch, stream);
+  move_rows(block<T>{a.q, (T *)call->out[3], row, a.q_batch, a.o_row, a.o_batch, a.o_row},
+            a.queries, a.batch, stream);
   forward(call, a, stream);
 }
 
 /* in: q, kv, o, lse, do, [ids]. Rows of dq are dq_row apart, rows of dk and dv kv_row. */
-template <typename T>
-void piece_backward(const sl_call *call, T *record, T *dq, int64_t dq_row, T *dk, T *dv,
-                    int64_t kv_row, void *stream) {
+template <typename T> void piece_backward(const sl_call *call, T *record, T *dq, int64_t dq_row,
+                                          T *dk, T *dv, int64_t kv_row, void *stream) {
   attention<T> a = piece<T>(call, &call->in_type[2], call->in[1], sli_optional(call, 5));
   int64_t own = a.kv_heads * a.dim;
   rows_of_q(a, a.o_row);
@@ -139,9 +138,8 @@ void piece_backward(const sl_call *call, T *record, T *dq, int64_t dq_row, T *dk
 } // namespace
 
 void sli_cuda_attention(const sl_call *call, void *stream) {
-  with_elements(call->in_type[0].dtype, [&](auto element) {
-    forward(call, separate<decltype(element)>(call, 3), stream);
-  });
+  with_elements(call->in_type[0].dtype,
+                [&](auto element) { forward(call, separate<decltype(element)>(call, 3), stream); });
 }
 
 void sli_cuda_attention_packed(const sl_call *call, void *stream) {

@@ -21,8 +21,8 @@ using namespace sli;
 float *column(void *array, int64_t at) { return array ? (float *)array + at : NULL; }
 
 /* Copies `width` columns of the call's rows. */
-void move_columns(const sl_call *call, const float *from, int64_t from_row, float *to, int64_t to_row,
-                  int64_t width, void *stream) {
+void move_columns(const sl_call *call, const float *from, int64_t from_row, float *to,
+                  int64_t to_row, int64_t width, void *stream) {
   int64_t n = call->in_type[0].dim[1];
   move_rows(block<float>{from, to, from_row, n * from_row, to_row, n * to_row, width}, n,
             call->in_type[0].dim[0], stream);
@@ -47,8 +47,9 @@ const sl_call_cut *cut_of(const sl_call *call) { return (const sl_call_cut *)cal
 void pass_turn(const sl_call *call, int output, int64_t row, void *stream) {
   const sl_type *t = &call->out_type[output];
   int64_t width = t->dim[2];
-  launch(stream, dim3(1), threads_for(width), 0, leave_turn, (float *)call->out[output] + row * width,
-         t->dim[0], t->dim[1] * width, width, !accumulates(call, output), call->tick.piece);
+  launch(stream, dim3(1), threads_for(width), 0, leave_turn,
+         (float *)call->out[output] + row * width, t->dim[0], t->dim[1] * width, width,
+         !accumulates(call, output), call->tick.piece);
 }
 
 int longest_piece(const sl_call_cut *cut) {
@@ -101,8 +102,8 @@ void sli_cuda_attention_parts_b(const sl_call *call, void *stream) {
   int64_t q = call->in_type[0].dim[2], kv = call->in_type[1].dim[2] / 2;
   move_columns(call, (const float *)call->in[0], q, (float *)call->out[0], q, q, stream);
   for (int i = 0; i < 2; i++)
-    move_columns(call, (const float *)call->in[1] + i * kv, 2 * kv, (float *)call->out[1 + i], kv, kv,
-                 stream);
+    move_columns(call, (const float *)call->in[1] + i * kv, 2 * kv, (float *)call->out[1 + i], kv,
+                 kv, stream);
 }
 
 void sli_cuda_attention_packed_parts(const sl_call *call, void *stream) {
@@ -142,8 +143,8 @@ void sli_cuda_attention_sweep_b(const sl_call *call, void *stream) {
     attend_sweep_b(run, stream);
   });
   if (call->out[1])
-    launch(stream, dim3((unsigned)(a.keys - a.q0), (unsigned)a.batch), threads_for(a.kv_row), 0, hand_on, a,
-           (const float *)dkv, (float *)call->out[1]);
+    launch(stream, dim3((unsigned)(a.keys - a.q0), (unsigned)a.batch), threads_for(a.kv_row), 0,
+           hand_on, a, (const float *)dkv, (float *)call->out[1]);
   pass_turn(call, 2, turn, stream);
 }
 
@@ -162,8 +163,9 @@ sl_status sli_cuda_attention_sweep_prepare(const sl_call *call, void **state) {
   const sl_call_cut *cut = cut_of(call);
   int32_t *host = (int32_t *)calloc((size_t)cut->pieces + 1, sizeof *host);
   *state = NULL;
-  sl_status status = host ? copy_starts(cut, host, state)
-                          : sl_fail(SL_E_MEMORY, "no memory for where %d pieces begin", cut->pieces);
+  sl_status status = host
+                         ? copy_starts(cut, host, state)
+                         : sl_fail(SL_E_MEMORY, "no memory for where %d pieces begin", cut->pieces);
   free(host);
   if (!status) status = prepare_attend(SL_F32, call->in_type[0].dim[2] / call->attrs->heads);
   if (!status) return SL_OK;

@@ -80,7 +80,8 @@ __device__ inline void copy_tile(tile_walk<ROWS, C, T> w, int rows, int64_t dim)
   constexpr int STEP = w.STEP;
   if (rows >= ROWS && dim == C::width) {
 #pragma unroll
-    for (int r = 0; r < ROWS; r += STEP, w.from += w.step) copy_async<16>(w.to + r * C::pitch, w.from);
+    for (int r = 0; r < ROWS; r += STEP, w.from += w.step)
+      copy_async<16>(w.to + r * C::pitch, w.from);
     return;
   }
 #pragma unroll
@@ -107,7 +108,8 @@ template <int ROWS, typename C, typename T>
 __device__ inline void load_tile(T *to, const T *from, int64_t row, int rows, int64_t dim) {
   constexpr int N = wide<T>;
   tile_walk<ROWS, C, T> w(to, from, row);
-  if (C::together || (dim % N == 0 && row % N == 0 && (uintptr_t)from % 16 == 0)) copy_tile(w, rows, dim);
+  if (C::together || (dim % N == 0 && row % N == 0 && (uintptr_t)from % 16 == 0))
+    copy_tile(w, rows, dim);
   else fill_tile(w, rows, dim);
 }
 
@@ -160,8 +162,7 @@ template <typename T> __device__ inline came what_came(const attention<T> &a) {
 
 /* Masks columns beyond `to` for the band's first row, one more for each next row, and beyond
  * `last`. */
-template <int COLUMNS>
-__device__ inline void mask(float (&s)[COLUMNS][4], int to, int last) {
+template <int COLUMNS> __device__ inline void mask(float (&s)[COLUMNS][4], int to, int last) {
 #pragma unroll
   for (int n = 0; n < COLUMNS; n++)
 #pragma unroll
@@ -180,9 +181,7 @@ template <int COLUMNS> __device__ inline void mask_before(float (&s)[COLUMNS][4]
 
 /* Ids of a warp's rows in this lane, and the smallest and largest non-negative id of all its
  * rows. */
-template <int BANDS> struct row_ids {
-  int of[BANDS][2], low, high;
-};
+template <int BANDS> struct row_ids { int of[BANDS][2], low, high; };
 
 __device__ inline void widen(int &low, int &high, int id) {
   if (id < 0) return;
@@ -224,9 +223,9 @@ __device__ inline bool meets(const row_ids<BANDS> &own, const int32_t *ids, int 
 }
 
 /* Masks columns whose id differs from the row's, or is negative. */
-template <int COLUMNS>
-__device__ inline void mask_others(float (&s)[COLUMNS][4], const int (&own)[2], const int32_t *ids,
-                                   int columns) {
+template <int COLUMNS> __device__ inline void mask_others(float (&s)[COLUMNS][4],
+                                                          const int (&own)[2], const int32_t *ids,
+                                                          int columns) {
 #pragma unroll
   for (int n = 0; n < COLUMNS; n++)
 #pragma unroll
@@ -292,7 +291,8 @@ struct query_tile {
 };
 
 /* Opens the block's tile of queries. The longest tiles come first. */
-template <typename C, bool SWEEP, typename T> __device__ inline query_tile open_queries(attention<T> &a) {
+template <typename C, bool SWEEP, typename T>
+__device__ inline query_tile open_queries(attention<T> &a) {
   query_tile t = {};
   t.i0 = (int64_t)(gridDim.x - 1 - blockIdx.x) * C::own;
   t.h = blockIdx.y, t.b = blockIdx.z;
@@ -315,7 +315,8 @@ __device__ inline T *rows_of(const query_tile &t, T *x, int64_t batch, int64_t r
 }
 
 /* Returns the index of the tile's first query in arrays with one number per query. */
-template <typename T> __device__ inline int64_t first_of(const query_tile &t, const attention<T> &a) {
+template <typename T>
+__device__ inline int64_t first_of(const query_tile &t, const attention<T> &a) {
   return (t.b * a.heads + t.h) * a.logs.row + t.i0;
 }
 
@@ -384,9 +385,9 @@ __device__ inline void write_band(T *to, int64_t row, int r0, int rows, int c0, 
 }
 
 /* Reads rows of a band that accumulate from call to call, as write_band() left them. */
-template <int COLUMNS>
-__device__ inline void read_band(const float *from, int64_t row, int r0, int rows, int64_t dim,
-                                 float (&x)[COLUMNS][4]) {
+template <int COLUMNS> __device__ inline void read_band(const float *from, int64_t row, int r0,
+                                                        int rows, int64_t dim,
+                                                        float (&x)[COLUMNS][4]) {
 #pragma unroll
   for (int n = 0; n < COLUMNS; n++)
 #pragma unroll

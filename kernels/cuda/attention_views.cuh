@@ -85,12 +85,10 @@ template <typename T> bool is_aligned(const block<T> &m) {
   return together % wide<T> == 0 && ((uintptr_t)m.from | (uintptr_t)m.to) % 16 == 0;
 }
 
-template <typename T>
-void move_rows(const block<T> &m, int64_t rows, int64_t batch, void *stream) {
+template <typename T> void move_rows(const block<T> &m, int64_t rows, int64_t batch, void *stream) {
   if (!m.to) return;
   dim3 grid((unsigned)rows, (unsigned)batch);
-  if (is_aligned(m))
-    launch(stream, grid, threads_for(m.width / wide<T>), 0, move<T, wide<T>>, m);
+  if (is_aligned(m)) launch(stream, grid, threads_for(m.width / wide<T>), 0, move<T, wide<T>>, m);
   else launch(stream, grid, threads_for(m.width), 0, move<T, 1>, m);
 }
 
@@ -98,7 +96,12 @@ void move_rows(const block<T> &m, int64_t rows, int64_t batch, void *stream) {
 inline const void *keep_ids(const sl_call *call, void *stream) {
   int64_t n = call->in_type[call->nin - 1].dim[1], length = call->attrs->length;
   block<int32_t> m = {(const int32_t *)call->in[call->nin - 1],
-                      (int32_t *)call->out[call->nout - 1] + call->tick.row, n, n, length, length, n};
+                      (int32_t *)call->out[call->nout - 1] + call->tick.row,
+                      n,
+                      n,
+                      length,
+                      length,
+                      n};
   dim3 grid(1, (unsigned)call->in_type[0].dim[0]);
   launch(stream, grid, threads_for(n), 0, move<int32_t, 1>, m);
   return call->out[call->nout - 1];

@@ -8,15 +8,15 @@ using namespace sli;
 
 template <typename V> __device__ inline V pick_of(bool mask, V a, V b) { return mask ? a : b; }
 
-#define FUNCTION(name, expression)                                                   \
-  struct name {                                                                      \
-    template <typename V> static __device__ inline V of(V a, V b, V d) {             \
-      const V zero = 0;                                                              \
-      (void)a, (void)b, (void)d, (void)zero;                                         \
-      return expression;                                                             \
-    }                                                                                \
+#define FUNCTION(name, expression)                                       \
+  struct name {                                                          \
+    template <typename V> static __device__ inline V of(V a, V b, V d) { \
+      const V zero = 0;                                                  \
+      (void)a, (void)b, (void)d, (void)zero;                             \
+      return expression;                                                 \
+    }                                                                    \
   };
-#define BINARY(name, flops, unread, partial, y, da, db)                              \
+#define BINARY(name, flops, unread, partial, y, da, db) \
   FUNCTION(name##_y, y) FUNCTION(name##_da, da) FUNCTION(name##_db, db)
 #define COMPARE(name, y) FUNCTION(name##_y, (y) ? V(1) : V(0))
 #include "ops/binary.def"
@@ -68,21 +68,21 @@ template <typename F> void run_where(const sl_call *call, int o, void *stream) {
 
 } // namespace
 
-#define BINARY(name, flops, unread, partial, y, da, db)                              \
-  void sli_cuda_##name(const sl_call *call, void *stream) {                          \
-    run_any<name##_y>(call, 0, stream);                                              \
-  }                                                                                  \
-  void sli_cuda_##name##_b(const sl_call *call, void *stream) {                      \
-    run_any<name##_da>(call, 0, stream);                                             \
-    run_any<name##_db>(call, 1, stream);                                             \
+#define BINARY(name, flops, unread, partial, y, da, db)                                           \
+  void sli_cuda_##name(const sl_call *call, void *stream) { run_any<name##_y>(call, 0, stream); } \
+  void sli_cuda_##name##_b(const sl_call *call, void *stream) {                                   \
+    run_any<name##_da>(call, 0, stream);                                                          \
+    run_any<name##_db>(call, 1, stream);                                                          \
   }
-#define COMPARE(name, y)                                                             \
-  void sli_cuda_##name(const sl_call *call, void *stream) {                          \
-    run_fold<name##_y, double>(call, 0, stream);                                          \
+#define COMPARE(name, y)                                    \
+  void sli_cuda_##name(const sl_call *call, void *stream) { \
+    run_fold<name##_y, double>(call, 0, stream);            \
   }
 #include "ops/binary.def"
 
-void sli_cuda_where(const sl_call *call, void *stream) { run_fold<where_y, float>(call, 0, stream); }
+void sli_cuda_where(const sl_call *call, void *stream) {
+  run_fold<where_y, float>(call, 0, stream);
+}
 
 void sli_cuda_where_b(const sl_call *call, void *stream) {
   run_where<where_da>(call, 0, stream);

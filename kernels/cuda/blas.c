@@ -15,8 +15,7 @@ static sli_blas loaded; /* written once, under the lock */
 static void *library;
 
 static void *open_library(void) {
-  static const char *const names[] = {"libcublasLt.so." TEXT(CUBLAS_VER_MAJOR),
-                                      SLI_CUBLASLT_PATH};
+  static const char *const names[] = {"libcublasLt.so." TEXT(CUBLAS_VER_MAJOR), SLI_CUBLASLT_PATH};
   for (size_t i = 0; i < SLI_COUNT(names); i++) {
     void *opened = dlopen(names[i], RTLD_NOW | RTLD_LOCAL);
     if (opened) return opened;
@@ -27,10 +26,12 @@ static void *open_library(void) {
 static sl_status blas_load(void) {
   void *opened = open_library();
   if (!opened)
-    return sl_fail(SL_E_UNSUPPORTED, "libcublasLt.so.%d, which GPUs need, was not found: install "
-                   "it or name its folder in LD_LIBRARY_PATH (%s)", CUBLAS_VER_MAJOR, dlerror());
-#define X(name)                                                                      \
-  if (!(loaded.name = (__typeof__(loaded.name))dlsym(opened, #name)))                \
+    return sl_fail(SL_E_UNSUPPORTED,
+                   "libcublasLt.so.%d, which GPUs need, was not found: install "
+                   "it or name its folder in LD_LIBRARY_PATH (%s)",
+                   CUBLAS_VER_MAJOR, dlerror());
+#define X(name)                                                       \
+  if (!(loaded.name = (__typeof__(loaded.name))dlsym(opened, #name))) \
     return sl_fail(SL_E_UNSUPPORTED, "libcublasLt has no " #name);
   SLI_BLAS_FUNCTIONS(X)
 #undef X

@@ -8,6 +8,7 @@
 
 #include <sluice/status.h>
 
+/* clang-format off */
 #define SLI_BLAS_FUNCTIONS(X)                                                        \
   X(cublasLtCreate)                                                                  \
   X(cublasLtDestroy)                                                                 \
@@ -23,6 +24,7 @@
   X(cublasLtMatrixLayoutCreate)                                                      \
   X(cublasLtMatrixLayoutDestroy)                                                     \
   X(cublasLtMatrixLayoutSetAttribute)
+/* clang-format on */
 
 typedef struct sli_blas {
 #define X(name) __typeof__(&name) name;

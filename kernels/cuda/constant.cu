@@ -82,10 +82,9 @@ template <typename T> void constant_as(const sl_call *call, void *stream) {
   T *y = (T *)call->out[0];
   using V = std::conditional_t<std::is_same<T, int32_t>::value, int32_t, float>;
   if (values->of)
-    launch(stream, blocks_of(n), BLOCK, 0, lay_out<V, T>, standing_of(call),
-           (const V *)call->state, y, n);
-  else
-    launch(stream, blocks_of(n), BLOCK, 0, fill_with<T>, call->attrs->value, y, n);
+    launch(stream, blocks_of(n), BLOCK, 0, lay_out<V, T>, standing_of(call), (const V *)call->state,
+           y, n);
+  else launch(stream, blocks_of(n), BLOCK, 0, fill_with<T>, call->attrs->value, y, n);
 }
 
 } // namespace
@@ -140,7 +139,7 @@ void sli_cuda_one_hot(const sl_call *call, void *stream) {
   int64_t n = sl_type_elements(&call->out_type[0]);
   with_elements(call->out_type[0].dtype, [&](auto element) {
     using T = decltype(element);
-    launch(stream, blocks_of(n), BLOCK, 0, mark<T>, (const int32_t *)call->in[0],
-           (T *)call->out[0], call->attrs->count, n);
+    launch(stream, blocks_of(n), BLOCK, 0, mark<T>, (const int32_t *)call->in[0], (T *)call->out[0],
+           call->attrs->count, n);
   });
 }

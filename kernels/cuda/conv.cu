@@ -52,9 +52,8 @@ __device__ inline place position_of(int out_h, int out_w, int p) {
   return {p / (out_h * out_w), p % (out_h * out_w) / out_w, p % out_w};
 }
 
-template <typename T>
-__device__ inline float met(const window &s, const T *x, int group, const place &at,
-                            const place &tap) {
+template <typename T> __device__ inline float met(const window &s, const T *x, int group,
+                                                  const place &at, const place &tap) {
   int h = at.h * s.stride_h - s.pad_h + tap.h * s.dilation_h;
   int w = at.w * s.stride_w - s.pad_w + tap.w * s.dilation_w;
   if (h < 0 || h >= s.in_h || w < 0 || w >= s.in_w) return 0;
@@ -148,8 +147,8 @@ constexpr int TILE = 64, SLICE = 16, EACH = 4, LOADS = TILE * SLICE / BLOCK;
  * column. */
 template <typename P>
 __device__ inline void read_slice(const P &p, int g, int m, int n, const typename P::column &at,
-                                  int k, int end, int rows, int columns,
-                                  float (&a)[SLICE][TILE], float (&b)[SLICE][TILE]) {
+                                  int k, int end, int rows, int columns, float (&a)[SLICE][TILE],
+                                  float (&b)[SLICE][TILE]) {
   int of = threadIdx.x % TILE;
 #pragma unroll
   for (int i = 0; i < LOADS; i++) {
@@ -170,8 +169,7 @@ __device__ inline void multiply(const float (&a)[SLICE][TILE], const float (&b)[
 }
 
 /* blockIdx.x: tile, columns first; y: group; z: run of depths. */
-template <typename P>
-__global__ void product(P p, int rows, int columns, int depth, int per) {
+template <typename P> __global__ void product(P p, int rows, int columns, int depth, int per) {
   __shared__ float a[SLICE][TILE], b[SLICE][TILE];
   int across = (columns + TILE - 1) / TILE, g = blockIdx.y, run = blockIdx.z;
   int m = (int)blockIdx.x / across * TILE, n = (int)blockIdx.x % across * TILE;
@@ -224,9 +222,8 @@ int64_t positions_of(const sl_call *call) {
 /* ---- the bias's ------------------------------------------------ */
 
 /* One block per channel. */
-template <typename T>
-__global__ void sum_channel(const T *dy, float *db, bool add, int64_t images, int64_t channels,
-                            int64_t positions) {
+template <typename T> __global__ void sum_channel(const T *dy, float *db, bool add, int64_t images,
+                                                  int64_t channels, int64_t positions) {
   float sum = 0;
   for (int64_t n = 0; n < images; n++)
     for (int64_t p = threadIdx.x; p < positions; p += blockDim.x)
@@ -252,8 +249,9 @@ void sli_cuda_conv(const sl_call *call, void *stream) {
   with_elements(call->in_type[0].dtype, [&](auto element) {
     using T = decltype(element);
     const float *bias = call->nin > 2 ? (const float *)call->in[2] : NULL;
-    run_product(forward<T>{s, (const T *)call->in[0], (const float *)call->in[1], bias,
-                           (T *)call->out[0]}, stream, s.taps());
+    run_product(
+        forward<T>{s, (const T *)call->in[0], (const float *)call->in[1], bias, (T *)call->out[0]},
+        stream, s.taps());
   });
 }
 
@@ -261,8 +259,9 @@ void sli_cuda_conv_b(const sl_call *call, void *stream) {
   window s = window_of(call->attrs, &call->in_type[2], &call->in_type[1]);
   with_elements(call->in_type[0].dtype, [&](auto element) {
     using T = decltype(element);
-    run_product(backward<T>{s, (const T *)call->in[0], (const float *)call->in[1],
-                            (T *)call->out[0]}, stream, s.outputs * s.kernel());
+    run_product(
+        backward<T>{s, (const T *)call->in[0], (const float *)call->in[1], (T *)call->out[0]},
+        stream, s.outputs * s.kernel());
   });
 }
 
@@ -276,8 +275,9 @@ void sli_cuda_conv_w(const sl_call *call, void *stream) {
   int64_t per = run_length(positions_of(call)), n = sl_type_elements(&call->out_type[0]);
   with_elements(call->in_type[0].dtype, [&](auto element) {
     using T = decltype(element);
-    run_product(weight<T>{s, (const T *)call->in[0], (const T *)call->in[1],
-                          (float *)call->scratch}, stream, (int)per);
+    run_product(
+        weight<T>{s, (const T *)call->in[0], (const T *)call->in[1], (float *)call->scratch},
+        stream, (int)per);
   });
   launch(stream, grid_of(chunks(n, BLOCK)), BLOCK, 0, add_runs, (const float *)call->scratch,
          chunks(positions_of(call), per), (float *)call->out[0], accumulates(call, 0), n);

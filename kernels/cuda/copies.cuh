@@ -18,15 +18,21 @@ template <int BYTES> __device__ inline void copy_async(void *to, const void *fro
   int bytes = there ? BYTES : 0;
   if constexpr (BYTES == 16)
     asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;"
-                 : : "r"(at), "l"(from), "r"(bytes) : "memory");
+                 :
+                 : "r"(at), "l"(from), "r"(bytes)
+                 : "memory");
   else
     asm volatile("cp.async.ca.shared.global [%0], [%1], %2, %3;"
-                 : : "r"(at), "l"(from), "n"(BYTES), "r"(bytes) : "memory");
+                 :
+                 : "r"(at), "l"(from), "n"(BYTES), "r"(bytes)
+                 : "memory");
 }
 template <int BYTES> __device__ inline void copy_async(void *to, const void *from) {
   static_assert(BYTES == 16, "around the first cache");
   asm volatile("cp.async.cg.shared.global [%0], [%1], 16;"
-               : : "r"((unsigned)__cvta_generic_to_shared(to)), "l"(from) : "memory");
+               :
+               : "r"((unsigned)__cvta_generic_to_shared(to)), "l"(from)
+               : "memory");
 }
 __device__ inline void commit_copies() { asm volatile("cp.async.commit_group;" : : : "memory"); }
 /* Waits for all groups of this thread. */

@@ -31,7 +31,8 @@ static sl_status missing(cudaError_t error) {
                    driver / 1000, driver % 100 / 10, runtime / 1000, runtime % 100 / 10);
   return sl_fail(SL_E_UNSUPPORTED,
                  "no GPU can be used (%s): look at nvidia-smi and CUDA_VISIBLE_DEVICES, or use "
-                 "--devices cpu", cudaGetErrorString(error));
+                 "--devices cpu",
+                 cudaGetErrorString(error));
 }
 
 static _Thread_local const char *failure;
@@ -94,8 +95,10 @@ static void reach(int device, int other) {
   int can = 0;
   cudaError_t error = cudaDeviceCanAccessPeer(&can, device, other);
   if (!error && !can && device < other)
-    sli_log("GPUs %d and %d do not reach each other's memory: what goes between them goes through "
-            "the host's", device, other);
+    sli_log(
+        "GPUs %d and %d do not reach each other's memory: what goes between them goes through "
+        "the host's",
+        device, other);
   if (!error && can) error = cudaSetDevice(device);
   if (!error && can) error = cudaDeviceEnablePeerAccess(other, 0);
   if (error) cudaGetLastError(); /* already enabled by a library: clear it */
@@ -184,8 +187,14 @@ static void pinned_destroy(void *memory, size_t bytes) {
   sl_cuda_pinned_destroy(memory);
 }
 
-const sl_memory_ops sl_memory_cuda = {.name = "cuda", .fixed = true, .far = true,
+const sl_memory_ops sl_memory_cuda = {.name = "cuda",
+                                      .fixed = true,
+                                      .far = true,
                                       .create = memory_create,
-                                      .destroy = memory_destroy, .copy = sl_cuda_copy};
-const sl_memory_ops sl_memory_pinned = {.name = "pinned", .fixed = true, .create = pinned_create,
-                                        .destroy = pinned_destroy, .copy = sl_cuda_copy};
+                                      .destroy = memory_destroy,
+                                      .copy = sl_cuda_copy};
+const sl_memory_ops sl_memory_pinned = {.name = "pinned",
+                                        .fixed = true,
+                                        .create = pinned_create,
+                                        .destroy = pinned_destroy,
+                                        .copy = sl_cuda_copy};

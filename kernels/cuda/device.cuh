@@ -78,14 +78,14 @@ __device__ inline float power_of_2(float x) {
 }
 
 /* Returns e^(x - shift), to about 2^-22 of its value where x is near `shift`. */
-__device__ inline float power_of_e(float x, float shift) { return power_of_2((x - shift) * LOG2_E); }
+__device__ inline float power_of_e(float x, float shift) {
+  return power_of_2((x - shift) * LOG2_E);
+}
 
 /* Elements of one 16-byte access. */
 template <typename T> constexpr int wide = 16 / (int)sizeof(T);
 
-template <typename T, int N> struct alignas(sizeof(T) * N) pack {
-  T v[N];
-};
+template <typename T, int N> struct alignas(sizeof(T) * N) pack { T v[N]; };
 
 template <int N, typename T> __device__ inline pack<T, N> read_pack(const T *from) {
   return *reinterpret_cast<const pack<T, N> *>(from);
@@ -93,16 +93,17 @@ template <int N, typename T> __device__ inline pack<T, N> read_pack(const T *fro
 
 #ifdef __CUDACC__
 __device__ inline void put(uint4 *to, uint4 x) {
-  asm volatile("st.global.v4.b32 [%0], {%1, %2, %3, %4};"
-               :: "l"(__cvta_generic_to_global(to)), "r"(x.x), "r"(x.y), "r"(x.z), "r"(x.w)
+  asm volatile("st.global.v4.b32 [%0], {%1, %2, %3, %4};" ::"l"(__cvta_generic_to_global(to)),
+               "r"(x.x), "r"(x.y), "r"(x.z), "r"(x.w)
                : "memory");
 }
 __device__ inline void put(uint2 *to, uint2 x) {
-  asm volatile("st.global.v2.b32 [%0], {%1, %2};"
-               :: "l"(__cvta_generic_to_global(to)), "r"(x.x), "r"(x.y) : "memory");
+  asm volatile("st.global.v2.b32 [%0], {%1, %2};" ::"l"(__cvta_generic_to_global(to)), "r"(x.x),
+               "r"(x.y)
+               : "memory");
 }
 __device__ inline void put(uint32_t *to, uint32_t x) {
-  asm volatile("st.global.b32 [%0], %1;" :: "l"(__cvta_generic_to_global(to)), "r"(x) : "memory");
+  asm volatile("st.global.b32 [%0], %1;" ::"l"(__cvta_generic_to_global(to)), "r"(x) : "memory");
 }
 
 /* Writes a pack to device memory, in accesses of at most 16 bytes. Without this the compiler may
@@ -197,9 +198,9 @@ inline unsigned threads_for(int64_t n) {
   return (unsigned)(warps < 1 ? 1 : warps > BLOCK / WARP ? BLOCK / WARP : warps) * WARP;
 }
 
-template <typename... P, typename... A>
-void launch(void *stream, dim3 grid, unsigned threads, size_t shared, void (*kernel)(P...),
-            A... args) {
+template <typename... P, typename... A> void launch(void *stream, dim3 grid, unsigned threads,
+                                                    size_t shared, void (*kernel)(P...),
+                                                    A... args) {
   cudaLaunchConfig_t config = {};
   config.gridDim = grid;
   config.blockDim = dim3(threads);
@@ -224,9 +225,7 @@ template <typename F> auto with_elements(sl_dtype dtype, F f) {
 
 /* Calls f with wide packs if a row of `width` elements holds a whole number of them, else with
  * packs of one. */
-template <int N> struct count {
-  static constexpr int value = N;
-};
+template <int N> struct count { static constexpr int value = N; };
 template <typename T, typename F> void with_packs(int64_t width, F f) {
   if (width % wide<T> == 0) f(count<wide<T>>());
   else f(count<1>());
@@ -275,8 +274,8 @@ template <typename S, int SEGMENTS, int POINTERS> struct run {
 };
 
 /* Sums a gradient's parts at `at`, from part `from` on. */
-template <int N, typename T> __device__ inline void add_up(float (&g)[N], const parts &p,
-                                                           int64_t at) {
+template <int N, typename T>
+__device__ inline void add_up(float (&g)[N], const parts &p, int64_t at) {
   load<N>(g, (const T *)p.of[0] + at);
   for (int k = 1; k < p.count; k++) {
     float x[N];
@@ -290,9 +289,7 @@ template <int N, typename T> __device__ inline void add_up(float (&g)[N], const 
 void sum_all(void *stream, const void *partial, int64_t count, double divisor, void *to);
 
 /* Returns the sequence position of the call's first row. */
-inline int64_t first_position(const sl_call *call) {
-  return call->tick.row + call->attrs->first;
-}
+inline int64_t first_position(const sl_call *call) { return call->tick.row + call->attrs->first; }
 
 inline bool accumulates(const sl_call *call, int output) { return call->accumulate >> output & 1; }
 

@@ -14,7 +14,9 @@ using namespace sli;
 
 constexpr int PARTS = 128; /* most parts of rows that come back */
 
-const sl_dispatch *dispatch_of(const sl_call *call) { return (const sl_dispatch *)call->attrs->user; }
+const sl_dispatch *dispatch_of(const sl_call *call) {
+  return (const sl_dispatch *)call->attrs->user;
+}
 
 int64_t room_of(const sl_type *t) { return sl_type_elements(t) / sl_type_last(t); }
 
@@ -52,8 +54,7 @@ void fill(const sl_call *call, const uint64_t *keys, int64_t count, int64_t most
     launch(stream, grid_of(1), WARP, 0, count_chosen, keys, count, most, call->out_rows);
 }
 
-template <int N, typename T>
-__device__ inline void copy_row(T *to, const T *from, int64_t width) {
+template <int N, typename T> __device__ inline void copy_row(T *to, const T *from, int64_t width) {
   for (int64_t c = (int64_t)threadIdx.x * N; c < width; c += (int64_t)blockDim.x * N)
     write_pack(to + c, read_pack<N>(from + c));
 }
@@ -82,7 +83,8 @@ struct range {
  * id. */
 __global__ void find_range(const uint64_t *keys, int64_t count, int64_t begin, int64_t end,
                            int64_t have, int64_t room, range *found, int32_t *rows) {
-  int64_t from = bisect(keys, 0, count, key_of(0, begin)), to = bisect(keys, 0, count, key_of(0, end));
+  int64_t from = bisect(keys, 0, count, key_of(0, begin)),
+          to = bisect(keys, 0, count, key_of(0, end));
   from = from < have ? from : have;
   to = to < have ? to : have;
   int64_t n = to - from < room ? to - from : room;
@@ -174,7 +176,8 @@ sl_status sli_cuda_restore_prepare(const sl_call *call, void **state) {
 
 void sli_cuda_dispatch(const sl_call *call, void *stream) {
   const sl_type *out = &call->out_type[0];
-  int64_t count = sl_type_elements(&call->in_type[1]), room = room_of(out), width = sl_type_last(out);
+  int64_t count = sl_type_elements(&call->in_type[1]), room = room_of(out),
+          width = sl_type_last(out);
   int64_t each = count / room_of(&call->in_type[0]), most = count < room ? count : room;
   const uint64_t *keys = sort_ids(call, 1, stream);
   fill(call, keys, count, room, stream);
@@ -208,8 +211,8 @@ void sli_cuda_own_ids(const sl_call *call, void *stream) {
   int64_t most = count < room ? count : room;
   const uint64_t *keys = sort_ids(call, 0, stream);
   fill(call, keys, count, count, stream);
-  launch(stream, grid_of(chunks(most, BLOCK)), BLOCK, 0, take_ids, keys, (const int32_t *)call->in[0],
-         (int32_t *)call->out[0], most);
+  launch(stream, grid_of(chunks(most, BLOCK)), BLOCK, 0, take_ids, keys,
+         (const int32_t *)call->in[0], (int32_t *)call->out[0], most);
 }
 
 void sli_cuda_give_back(const sl_call *call, void *stream) {
@@ -230,20 +233,23 @@ void sli_cuda_give_back(const sl_call *call, void *stream) {
 
 void sli_cuda_restore(const sl_call *call, void *stream) {
   const sl_type *out = &call->out_type[0];
-  int64_t count = sl_type_elements(&call->in_type[0]), rows = room_of(out), width = sl_type_last(out);
+  int64_t count = sl_type_elements(&call->in_type[0]), rows = room_of(out),
+          width = sl_type_last(out);
   int parts = call->nin - 1;
   uint64_t *keys = (uint64_t *)call->scratch;
   origin *from = (origin *)(keys + 2 * count);
   came c = {};
-  for (int p = 0; p < parts; p++) c.part[p] = call->in[p + 1], c.rows[p] = (int32_t)rows_of(call, p + 1);
+  for (int p = 0; p < parts; p++)
+    c.part[p] = call->in[p + 1], c.rows[p] = (int32_t)rows_of(call, p + 1);
   part_of_id part = {dispatch_of(call)->count, parts};
   const uint64_t *sorted =
       sort_places((const int32_t *)call->in[0], count, keys, keys + count, part, stream);
-  launch(stream, grid_of(chunks(count, BLOCK)), BLOCK, 0, find_origins, sorted, count, parts, c, from);
+  launch(stream, grid_of(chunks(count, BLOCK)), BLOCK, 0, find_origins, sorted, count, parts, c,
+         from);
   with_rows(out, [&](auto element, auto n) {
     using T = decltype(element);
     constexpr int N = decltype(n)::value;
-    launch(stream, grid_of(rows), threads_for(width / N), 0, put_back<T, N>, (const origin *)from, c,
-           (T *)call->out[0], count / rows, width);
+    launch(stream, grid_of(rows), threads_for(width / N), 0, put_back<T, N>, (const origin *)from,
+           c, (T *)call->out[0], count / rows, width);
   });
 }

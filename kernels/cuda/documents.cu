@@ -40,4 +40,6 @@ void sli_cuda_documents(const sl_call *call, void *stream) {
          (int32_t *)call->out[1]);
 }
 
-void sli_cuda_documents_piece(const sl_call *call, void *stream) { sli_cuda_documents(call, stream); }
+void sli_cuda_documents_piece(const sl_call *call, void *stream) {
+  sli_cuda_documents(call, stream);
+}

@@ -6,9 +6,9 @@ namespace {
 
 using namespace sli;
 
-#define FUNCTOR(name, in_, out_, body)                                               \
-  struct name : functor<in_, out_> {                                                 \
-    __device__ void operator()(const float *x, float *y) const { body; }             \
+#define FUNCTOR(name, in_, out_, body)                                   \
+  struct name : functor<in_, out_> {                                     \
+    __device__ void operator()(const float *x, float *y) const { body; } \
   }
 
 FUNCTOR(add, 2, 1, y[0] = x[0] + x[1]);
@@ -59,7 +59,7 @@ template <typename T> void fill_with(const sl_call *call, void *stream, T value)
 
 } // namespace
 
-#define LAUNCHER(name, functor_)                                                     \
+#define LAUNCHER(name, functor_) \
   void sli_cuda_##name(const sl_call *call, void *stream) { map_call(call, stream, functor_()); }
 LAUNCHER(add, add)
 LAUNCHER(mul, mul)
@@ -95,10 +95,10 @@ void sli_cuda_copy(const sl_call *call, void *stream) {
 void sli_cuda_fill(const sl_call *call, void *stream) {
   float value = call->attrs->value;
   switch (call->out_type[0].dtype) {
-    case SL_F64: return fill_with(call, stream, (double)value);
-    case SL_I32: return fill_with(call, stream, (int32_t)value);
-    case SL_BF16: return fill_with(call, stream, bf16{sli_bf16_from_float(value)});
-    default: return fill_with(call, stream, value);
+  case SL_F64: return fill_with(call, stream, (double)value);
+  case SL_I32: return fill_with(call, stream, (int32_t)value);
+  case SL_BF16: return fill_with(call, stream, bf16{sli_bf16_from_float(value)});
+  default: return fill_with(call, stream, value);
   }
 }
 

@@ -11,9 +11,9 @@ namespace {
 
 using namespace sli;
 
-template <typename T, int N>
-__global__ void embed(const int32_t *ids, const float *table, T *y, int64_t first, int64_t vocab,
-                      int64_t width, float other) {
+template <typename T, int N> __global__ void embed(const int32_t *ids, const float *table, T *y,
+                                                   int64_t first, int64_t vocab, int64_t width,
+                                                   float other) {
   int64_t r = blockIdx.x, id = ids[r] - first;
   for (int64_t c = (int64_t)threadIdx.x * N; c < width; c += (int64_t)blockDim.x * N) {
     float x[N];
@@ -51,9 +51,9 @@ __global__ void find_stretches(const uint64_t *keys, stretch *found, int64_t row
 }
 
 /* Adds the rows of dy at `count` places, in order. */
-template <int N, typename T>
-__device__ inline void add_places(float (&sum)[N], const uint64_t *keys, int count, const T *dy,
-                                  int64_t width) {
+template <int N, typename T> __device__ inline void add_places(float (&sum)[N],
+                                                               const uint64_t *keys, int count,
+                                                               const T *dy, int64_t width) {
 #pragma unroll 4
   for (int i = 0; i < count; i++) {
     float d[N];
@@ -82,9 +82,9 @@ __global__ void sum_stretches(const uint64_t *keys, const stretch *found, const 
 }
 
 /* Block i adds the sums of all stretches of the id that begins at key i to the table. */
-template <int N>
-__global__ void join_stretches(const uint64_t *keys, const stretch *found, const float *partial,
-                               float *dtable, int64_t width) {
+template <int N> __global__ void join_stretches(const uint64_t *keys, const stretch *found,
+                                                const float *partial, float *dtable,
+                                                int64_t width) {
   int64_t i = blockIdx.x;
   int count = found[i].of;
   if (count < 2) return;
@@ -151,7 +151,8 @@ void sli_cuda_embedding_w(const sl_call *call, void *stream) {
   if (!accumulates(call, 0))
     cudaMemsetAsync(dtable, 0, sl_type_bytes(&call->out_type[0]), (cudaStream_t)stream);
   id_in_table name = {call->attrs->first, vocab};
-  const uint64_t *keys = sort_places((const int32_t *)call->in[0], rows, r.keys, r.others, name, stream);
+  const uint64_t *keys =
+      sort_places((const int32_t *)call->in[0], rows, r.keys, r.others, name, stream);
   launch(stream, grid_of(chunks(rows, BLOCK)), BLOCK, 0, find_stretches, keys, r.found, rows,
          vocab);
   with_elements(call->in_type[1].dtype, [&](auto element) {

@@ -25,9 +25,9 @@ __global__ void combine(const T *y, const float *weights, T *out, int64_t k, int
 }
 
 /* One block per term. */
-template <typename T, int N>
-__global__ void combine_b(const T *y, const float *weights, const T *dout, T *dy, float *dweights,
-                          int64_t k, int64_t width) {
+template <typename T, int N> __global__ void combine_b(const T *y, const float *weights,
+                                                       const T *dout, T *dy, float *dweights,
+                                                       int64_t k, int64_t width) {
   int64_t j = blockIdx.x;
   float weight = weights[j], sum = 0;
   for (int64_t c = (int64_t)threadIdx.x * N; c < width; c += (int64_t)blockDim.x * N) {
@@ -72,7 +72,8 @@ template <typename F> __device__ inline int64_t count_of(int64_t end, F f) {
   return block_sum(n);
 }
 
-__global__ void limit(const uint64_t *keys, const float *weights, int32_t *out, int64_t rows, int64_t most) {
+__global__ void limit(const uint64_t *keys, const float *weights, int32_t *out, int64_t rows,
+                      int64_t most) {
   int64_t begin = bisect(keys, 0, rows, key_of(blockIdx.x, 0));
   int64_t end = bisect(keys, begin, rows, key_of((int64_t)blockIdx.x + 1, 0));
   places p = {keys + begin, weights, end - begin};
@@ -102,8 +103,8 @@ void sli_cuda_combine(const sl_call *call, void *stream) {
     with_packs<T>(width, [&](auto n) {
       constexpr int N = decltype(n)::value;
       launch(stream, grid_of(sl_type_rows(&call->out_type[0])), threads_for(width / N), 0,
-             combine<T, N>, (const T *)call->in[0], (const float *)call->in[1], (T *)call->out[0], k,
-             width);
+             combine<T, N>, (const T *)call->in[0], (const float *)call->in[1], (T *)call->out[0],
+             k, width);
     });
   });
 }

@@ -50,8 +50,8 @@ int64_t search(const T *x, int64_t n, void *scratch, void *stream, double *value
 
 } // namespace
 
-int64_t sli_cuda_first_not_finite(const sl_type *type, const void *data, void *scratch, void *stream,
-                                  double *value) {
+int64_t sli_cuda_first_not_finite(const sl_type *type, const void *data, void *scratch,
+                                  void *stream, double *value) {
   int64_t n = sl_type_elements(type), first = -1;
   if (type->dtype == SL_F64) return search((const double *)data, n, scratch, stream, value);
   if (type->dtype == SL_F32 || type->dtype == SL_BF16)

@@ -17,22 +17,22 @@ struct operand {
 template <typename V> __device__ inline V get(const operand &x, int64_t i) {
   if (!x.at) return V(0);
   switch (x.dtype) {
-    case SL_F64: return (V)((const double *)x.at)[i];
-    case SL_I32: return (V)((const int32_t *)x.at)[i];
-    case SL_BF16: return (V)to_float(((const bf16 *)x.at)[i]);
-    default: return (V)((const float *)x.at)[i];
+  case SL_F64: return (V)((const double *)x.at)[i];
+  case SL_I32: return (V)((const int32_t *)x.at)[i];
+  case SL_BF16: return (V)to_float(((const bf16 *)x.at)[i]);
+  default: return (V)((const float *)x.at)[i];
   }
 }
 
 __device__ inline void put_number(void *to, sl_dtype dtype, int64_t i, double y, bool add) {
   switch (dtype) {
-    case SL_F64: ((double *)to)[i] = add ? ((double *)to)[i] + y : y; return;
-    case SL_I32: ((int32_t *)to)[i] = (int32_t)y; return;
-    case SL_BF16: {
-      bf16 *at = (bf16 *)to + i;
-      return assign(*at, add ? to_float(*at) + (float)y : (float)y);
-    }
-    default: ((float *)to)[i] = add ? ((float *)to)[i] + (float)y : (float)y; return;
+  case SL_F64: ((double *)to)[i] = add ? ((double *)to)[i] + y : y; return;
+  case SL_I32: ((int32_t *)to)[i] = (int32_t)y; return;
+  case SL_BF16: {
+    bf16 *at = (bf16 *)to + i;
+    return assign(*at, add ? to_float(*at) + (float)y : (float)y);
+  }
+  default: ((float *)to)[i] = add ? ((float *)to)[i] + (float)y : (float)y; return;
   }
 }
 
@@ -73,7 +73,8 @@ template <typename F, typename V> __global__ void fold_block(fold_args g) {
   int64_t at[SLI_SPACE_INPUTS] = {0, 0, 0};
   move(g.space, 0, g.space.kept, blockIdx.x, at);
   double y = 0;
-  for (int64_t k = threadIdx.x; k < g.space.summed; k += BLOCK) y += (double)fold_at<F, V>(g, at, k);
+  for (int64_t k = threadIdx.x; k < g.space.summed; k += BLOCK)
+    y += (double)fold_at<F, V>(g, at, k);
   y = block_sum(y);
   if (!threadIdx.x) put_number(g.out, g.dtype, blockIdx.x, y * g.factor, g.add);
 }
@@ -84,8 +85,7 @@ template <typename F, typename V> void fold(void *stream, const fold_args &g) {
   if (!g.out) return;
   if (g.space.summed < FEW_SUMMED)
     launch(stream, grid_of(chunks(g.space.total, BLOCK)), BLOCK, 0, fold_threads<F, V>, g);
-  else
-    launch(stream, grid_of(g.space.total), BLOCK, 0, fold_block<F, V>, g);
+  else launch(stream, grid_of(g.space.total), BLOCK, 0, fold_block<F, V>, g);
 }
 
 /* Returns true if v at k ranks before top at `where`: the first of the largest; NaN counts as

@@ -27,28 +27,37 @@
 #include "kernels/cuda/program.h"
 #include "kernels/cuda/ops.h"
 
-#define PAIR(first_, second_, input_, ...)                                             \
-  {.first = &sl_op_##first_, .second = &sl_op_##second_, .input = input_,              \
-   .launch = sli_cuda_##first_##_##second_, __VA_ARGS__}
+#define PAIR(first_, second_, input_, ...)                                 \
+  {                                                                        \
+    .first = &sl_op_##first_, .second = &sl_op_##second_, .input = input_, \
+    .launch = sli_cuda_##first_##_##second_, __VA_ARGS__                   \
+  }
 #define ROWWISE .in_place = true
 #define PRODUCT(name) .prepare = sli_cuda_##name##_prepare, .release = sli_cuda_linear_release
 
-#define LOSS(name)                                                                     \
-  PAIR(name, name##_b, 2, .output = 1, .same = 3, ROWWISE,                             \
+#define LOSS(name)                                         \
+  PAIR(name, name##_b, 2, .output = 1, .same = 3, ROWWISE, \
        .prepare = sli_cuda_##name##_##name##_b_prepare)
 
-#define RUN(rule) {.first = &sl_op_##rule, .launch = sli_cuda_##rule##_run}
+#define RUN(rule) \
+  { .first = &sl_op_##rule, .launch = sli_cuda_##rule##_run }
 
 static const sli_cuda_fused rows[] = {
     PAIR(add, layernorm, 0, ROWWISE),
     PAIR(add, rmsnorm, 0, ROWWISE),
-    PAIR(layernorm_b, add, 0, ROWWISE), PAIR(layernorm_b, add, 1, ROWWISE),
-    PAIR(rmsnorm_b, add, 0, ROWWISE), PAIR(rmsnorm_b, add, 1, ROWWISE),
+    PAIR(layernorm_b, add, 0, ROWWISE),
+    PAIR(layernorm_b, add, 1, ROWWISE),
+    PAIR(rmsnorm_b, add, 0, ROWWISE),
+    PAIR(rmsnorm_b, add, 1, ROWWISE),
     PAIR(linear, gelu, 0, PRODUCT(linear_gelu)),
     PAIR(linear_b, gelu_b, 1, PRODUCT(linear_b_gelu_b)),
-    LOSS(cross_entropy), LOSS(weighted_cross_entropy),
+    LOSS(cross_entropy),
+    LOSS(weighted_cross_entropy),
     {.first = &sl_op_sumsq, .launch = sli_cuda_sumsq_run, .scratch = sli_cuda_sumsq_run_scratch},
-    RUN(adamw), RUN(adam), RUN(sgd), RUN(lion),
+    RUN(adamw),
+    RUN(adam),
+    RUN(sgd),
+    RUN(lion),
 };
 
 enum { LONGEST_RUN = 256 };
@@ -203,8 +212,7 @@ static bool fuse_from(sli_cuda_steps *all, int i, const sli_cuda_fused *row, int
   sli_span span = sli_output_span(a, row->output);
   for (int j = i + 1; j < all->count; j++) {
     const sli_cuda_step *other = &all->steps[j];
-    if (!other->fused && other->calls[0]->op == row->second &&
-        fuse_pair(all, i, j, row, workspace))
+    if (!other->fused && other->calls[0]->op == row->second && fuse_pair(all, i, j, row, workspace))
       return true;
     for (int k = 0; k < other->ncalls; k++)
       if (sli_call_writes(other->calls[k], span)) return false;

@@ -33,14 +33,16 @@ typedef struct sli_cuda_fused {
 } sli_cuda_fused;
 
 /* Launchers of fuse.c's table. */
+/* clang-format off */
 #define SLI_CUDA_FUSED_LAUNCHERS(X) \
   X(add_layernorm) X(add_rmsnorm) X(layernorm_b_add) X(rmsnorm_b_add) X(linear_gelu) \
   X(linear_b_gelu_b) X(cross_entropy_cross_entropy_b) \
   X(weighted_cross_entropy_weighted_cross_entropy_b) X(sumsq_run) \
   X(adamw_run) X(adam_run) X(sgd_run) X(lion_run)
-#define X(name)                                                                        \
-  void sli_cuda_##name(const sli_cuda_fused *row, const sl_call *calls, int ncalls,    \
-                       void *state, void *stream);
+/* clang-format on */
+#define X(name)                                                                                  \
+  void sli_cuda_##name(const sli_cuda_fused *row, const sl_call *calls, int ncalls, void *state, \
+                       void *stream);
 SLI_CUDA_FUSED_LAUNCHERS(X)
 #undef X
 

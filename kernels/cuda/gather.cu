@@ -21,9 +21,8 @@ __device__ inline void put_other(int32_t &to, float) { to = -1; }
 
 /* ---- gather ------------------------------------------------ */
 
-template <typename X, typename Y>
-__global__ void take(sli_indexing by, const int32_t *index, const X *x, Y *y, float other,
-                     int64_t n) {
+template <typename X, typename Y> __global__ void take(sli_indexing by, const int32_t *index,
+                                                       const X *x, Y *y, float other, int64_t n) {
   int64_t i = (int64_t)blockIdx.x * BLOCK + threadIdx.x;
   if (i >= n) return;
   int64_t id = index[sli_permutation_from(&by.index, i)] - by.first;
@@ -208,9 +207,10 @@ struct bags {
 
 bags bags_of(const sl_call *call, int table) {
   const sl_bag *bag = (const sl_bag *)call->attrs->user;
-  return bags{(const int32_t *)call->in[0], bag ? *bag : sl_bag{}, sl_type_last(&call->in_type[0]),
-              call->attrs->first, call->in_type[table].dim[0], call->in_type[table].dim[1],
-              call->attrs->partial};
+  return bags{
+      (const int32_t *)call->in[0], bag ? *bag : sl_bag{},       sl_type_last(&call->in_type[0]),
+      call->attrs->first,           call->in_type[table].dim[0], call->in_type[table].dim[1],
+      call->attrs->partial};
 }
 
 const float *weights_of(const sl_call *call, int i) {
@@ -289,8 +289,12 @@ size_t sli_cuda_gather_b_scratch(const sl_call *call) {
 }
 
 void sli_cuda_gather_b(const sl_call *call, void *stream) {
-  adding a = {back_indexing(call), (const int32_t *)call->in[0], call->in[1],
-              call->in_type[1].dtype, nullptr, false};
+  adding a = {back_indexing(call),
+              (const int32_t *)call->in[0],
+              call->in[1],
+              call->in_type[1].dtype,
+              nullptr,
+              false};
   const void *base = accumulates(call, 0) ? call->out[0] : nullptr;
   sum_up(call, a, &call->in_type[0], base, call->out_type[0].dtype, back_scratch(call), stream);
 }
@@ -300,8 +304,12 @@ size_t sli_cuda_scatter_add_scratch(const sl_call *call) {
 }
 
 void sli_cuda_scatter_add(const sl_call *call, void *stream) {
-  adding a = {scatter_indexing(call), (const int32_t *)call->in[1], call->in[0],
-              call->in_type[0].dtype, nullptr, !call->attrs->partial};
+  adding a = {scatter_indexing(call),
+              (const int32_t *)call->in[1],
+              call->in[0],
+              call->in_type[0].dtype,
+              nullptr,
+              !call->attrs->partial};
   const void *base = call->nin > 2 ? call->in[2] : nullptr;
   sum_up(call, a, &call->in_type[1], base, base ? call->in_type[2].dtype : SL_F32,
          scatter_scratch(call), stream);

@@ -60,8 +60,8 @@ struct sli_cuda_graphs {
   bool settled; /* timing is over: graphs are used where they exist */
   bool cut;     /* the sequence is cut into pieces */
   int nbases, nspans;
-  int *bases;   /* bases in use */
-  int *spans;   /* bases for which the first writer matters */
+  int *bases; /* bases in use */
+  int *spans; /* bases for which the first writer matters */
   size_t nwords;
   uint64_t *words; /* words of the current combination */
   uint64_t launches;
@@ -222,10 +222,11 @@ bool sli_cuda_capture_spoil(void) {
 static void say_failed(const sl_firing *firing, cudaError_t error) {
   static atomic_flag said = ATOMIC_FLAG_INIT;
   if (atomic_flag_test_and_set(&said)) return;
-  sli_log("what %s launches cannot be a CUDA graph: %s. It is launched kernel by kernel; what "
-          "comes after it is not mentioned",
-          firing->name ? firing->name : "a program",
-          error ? cudaGetErrorString(error) : "something did not start while capturing");
+  sli_log(
+      "what %s launches cannot be a CUDA graph: %s. It is launched kernel by kernel; what "
+      "comes after it is not mentioned",
+      firing->name ? firing->name : "a program",
+      error ? cudaGetErrorString(error) : "something did not start while capturing");
 }
 
 /* Captures into e->exec. Launches nothing. */

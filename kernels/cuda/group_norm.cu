@@ -13,7 +13,11 @@ struct groups {
 
 groups groups_of(const sl_call *call) {
   const sl_type *x = &call->in_type[0];
-  groups g = {x->dim[0], call->attrs->heads, x->dim[1] / call->attrs->heads, 1, 0,
+  groups g = {x->dim[0],
+              call->attrs->heads,
+              x->dim[1] / call->attrs->heads,
+              1,
+              0,
               call->attrs->eps > 0 ? call->attrs->eps : 1e-5f};
   for (int d = 2; d < x->ndim; d++) g.inner *= x->dim[d];
   g.size = g.channels * g.inner;
@@ -25,9 +29,8 @@ __device__ inline int64_t channel_of(const groups &g, int64_t e) {
   return blockIdx.x % g.count * g.channels + e / g.inner;
 }
 
-template <typename T>
-__global__ void norm(groups g, const T *x, const float *gain, const float *bias, T *y, float *means,
-                     float *rstds) {
+template <typename T> __global__ void norm(groups g, const T *x, const float *gain,
+                                           const float *bias, T *y, float *means, float *rstds) {
   int64_t at = blockIdx.x * g.size;
   float sum = 0, squares = 0;
   for (int64_t e = threadIdx.x; e < g.size; e += blockDim.x) sum += to_float(x[at + e]);
@@ -47,9 +50,9 @@ __global__ void norm(groups g, const T *x, const float *gain, const float *bias,
 }
 
 /* With d = dy gain and z = (x - mean) rstd: dx = rstd (d - mean(d) - z mean(d z)). */
-template <typename T>
-__global__ void norm_b(groups g, const T *x, const float *gain, const float *means,
-                       const float *rstds, const T *dy, T *dx) {
+template <typename T> __global__ void norm_b(groups g, const T *x, const float *gain,
+                                             const float *means, const float *rstds, const T *dy,
+                                             T *dx) {
   int64_t at = blockIdx.x * g.size;
   float mean = means[blockIdx.x], rstd = rstds[blockIdx.x], sum = 0, slope = 0;
   for (int64_t e = threadIdx.x; e < g.size; e += blockDim.x) {
@@ -66,9 +69,9 @@ __global__ void norm_b(groups g, const T *x, const float *gain, const float *mea
   }
 }
 
-template <typename T>
-__global__ void norm_w(groups g, const T *x, const float *means, const float *rstds, const T *dy,
-                       float *dgain, float *dbias, uint32_t add) {
+template <typename T> __global__ void norm_w(groups g, const T *x, const float *means,
+                                             const float *rstds, const T *dy, float *dgain,
+                                             float *dbias, uint32_t add) {
   int64_t c = blockIdx.x, all = g.count * g.channels;
   float gain = 0, bias = 0;
   for (int64_t i = threadIdx.x; i < g.images * g.inner; i += blockDim.x) {

@@ -30,9 +30,9 @@ struct tile {
 
 /* Arrays in the scratch. */
 struct groups {
-  uint64_t *keys, *others;  /* [rows] */
-  float *shared;            /* [rows, K] gradients of rows that several ids share */
-  tile *tiles;              /* [most] */
+  uint64_t *keys, *others; /* [rows] */
+  float *shared;           /* [rows, K] gradients of rows that several ids share */
+  tile *tiles;             /* [most] */
   /* [experts + 1] an expert's first row, and the number of tiles before it */
   int32_t *begins, *before;
   int64_t rows, experts, most;
@@ -114,7 +114,8 @@ __global__ void find_tiles(groups g) {
     tile found = {0, 0, 0};
     if (t < g.before[g.experts]) {
       int64_t e = expert_of_tile(g.before, g.experts, (int32_t)t);
-      int32_t begin = g.begins[e] + ((int32_t)t - g.before[e]) * TILE, rest = g.begins[e + 1] - begin;
+      int32_t begin = g.begins[e] + ((int32_t)t - g.before[e]) * TILE,
+              rest = g.begins[e + 1] - begin;
       found = {(int32_t)e, begin, rest < TILE ? rest : TILE};
     }
     g.tiles[t] = found;
@@ -267,8 +268,9 @@ __global__ void multiply_rows(groups g, rows_product<T, Y> p, int64_t parts) {
   auto fetch = [&](int64_t k) {
     next_a.template fetch<T>(row, k, p.inner, x_whole);
     if constexpr (BACK)
-      next_b.template fetch<float>([&](int r) { return k + r < p.inner ? w + (k + r) * p.width : nullptr; },
-                                   column, p.width, w_whole);
+      next_b.template fetch<float>(
+          [&](int r) { return k + r < p.inner ? w + (k + r) * p.width : nullptr; }, column, p.width,
+          w_whole);
     else
       next_b.template fetch<float>(
           [&](int r) { return column + r < p.width ? w + (column + r) * p.inner : nullptr; }, k,
@@ -357,7 +359,8 @@ __global__ void multiply_weights(groups g, weights_product<T> p, int64_t down, i
     next_b.put(b);
     __syncthreads();
     if (at + DEPTH < end) fetch(at + DEPTH);
-    multiply<T, true, false, left::ld, right::ld>(d, a, b, end - at, p.height - row, p.width - column);
+    multiply<T, true, false, left::ld, right::ld>(d, a, b, end - at, p.height - row,
+                                                  p.width - column);
     __syncthreads();
   }
   float *dw = p.dw + e * p.height * p.width;
@@ -371,7 +374,8 @@ __global__ void multiply_weights(groups g, weights_product<T> p, int64_t down, i
 } // namespace
 
 size_t sli_cuda_grouped_scratch(const sl_call *call) {
-  const sl_type *ids = &call->in_type[1], *w = &call->in_type[call->op == &sl_op_grouped_linear_w ? 3 : 2];
+  const sl_type *ids = &call->in_type[1],
+                *w = &call->in_type[call->op == &sl_op_grouped_linear_w ? 3 : 2];
   size_t bytes = groups_bytes(sl_type_elements(ids), w->dim[0]);
   if (call->op != &sl_op_grouped_linear_b || !is_summed(&call->in_type[3], ids)) return bytes;
   return bytes + (size_t)(sl_type_elements(ids) * w->dim[2]) * sizeof(float);
@@ -382,8 +386,12 @@ void sli_cuda_grouped_linear(const sl_call *call, void *stream) {
   groups g = sort_rows(call, w, stream);
   with_elements(x->dtype, [&](auto element) {
     using T = decltype(element);
-    rows_product<T, T> p = {(const T *)call->in[0], (const float *)call->in[2], (T *)call->out[0],
-                            ids_of_row(x, &call->in_type[1]), w->dim[2], w->dim[1]};
+    rows_product<T, T> p = {(const T *)call->in[0],
+                            (const float *)call->in[2],
+                            (T *)call->out[0],
+                            ids_of_row(x, &call->in_type[1]),
+                            w->dim[2],
+                            w->dim[1]};
     multiply_all<false>(g, p, stream);
   });
 }
@@ -411,8 +419,12 @@ void sli_cuda_grouped_linear_w(const sl_call *call, void *stream) {
   groups g = sort_rows(call, dw, stream);
   with_elements(x->dtype, [&](auto element) {
     using T = decltype(element);
-    weights_product<T> p = {(const T *)call->in[2], (const T *)call->in[0], (float *)call->out[0],
-                            ids_of_row(x, &call->in_type[1]), dw->dim[1], dw->dim[2],
+    weights_product<T> p = {(const T *)call->in[2],
+                            (const T *)call->in[0],
+                            (float *)call->out[0],
+                            ids_of_row(x, &call->in_type[1]),
+                            dw->dim[1],
+                            dw->dim[2],
                             accumulates(call, 0)};
     int64_t down = chunks(p.height, TILE), across = chunks(p.width, COLUMNS);
     launch(stream, grid_of(g.experts * down * across), BLOCK, weights_stages<T>::bytes,

@@ -112,9 +112,11 @@ void sli_cuda_lengths_begin(sli_cuda_lengths *x, const sl_firing *firing, uint64
   const sl_program *program = x->program;
   x->now = flight_of(x, fence);
   x->known = sli_lengths_load(program, firing, x->rows);
-  for (int e = 0; e < x->known.count; e++) x->now.numbers[e] = (number){x->known.valid[e], NULL, false};
+  for (int e = 0; e < x->known.count; e++)
+    x->now.numbers[e] = (number){x->known.valid[e], NULL, false};
   for (int f = 0; f < x->nfills; f++) x->now.words[f] = 0;
-  for (int b = 0; b < program->nbases; b++) x->now.to[b] = firing->lengths ? firing->lengths[b] : NULL;
+  for (int b = 0; b < program->nbases; b++)
+    x->now.to[b] = firing->lengths ? firing->lengths[b] : NULL;
 }
 
 static int32_t within(int32_t rows, int32_t room) { return SLI_MAX(SLI_MIN(rows, room), 0); }
@@ -140,12 +142,12 @@ static void take_rows(sli_cuda_lengths *x, const sl_program_call *c, int o, int3
   number *n = &x->now.numbers[e];
   if (((const sli_cuda_call *)c->state)->knows_rows)
     *n = (number){x->known.valid[e] = within(*word, x->known.room[e]), NULL, true};
-  else if (!n->said)
-    n->word = word;
+  else if (!n->said) n->word = word;
 }
 
 /* Launches a call that reads or sets valid lengths. */
-static void launch_counting(sli_cuda_lengths *x, const sl_program_call *c, sl_call *call, void *stream) {
+static void launch_counting(sli_cuda_lengths *x, const sl_program_call *c, sl_call *call,
+                            void *stream) {
   const sli_cuda_call *made = c->state;
   int32_t in_rows[c->nin + 1], *words = c->op->fills ? x->now.words + made->fill : NULL;
   for (int i = 0; i < c->nin; i++) in_rows[i] = sli_valid_rows(&x->known, c->in_length, i);
@@ -182,7 +184,8 @@ static void launch_cut(sli_cuda_lengths *x, const sl_program_call *c, sl_call *c
   else made->launch(call, stream);
 }
 
-void sli_cuda_lengths_launch(sli_cuda_lengths *x, const sl_program_call *c, sl_call *call, void *stream) {
+void sli_cuda_lengths_launch(sli_cuda_lengths *x, const sl_program_call *c, sl_call *call,
+                             void *stream) {
   find_out(x, c->in_length, c->nin, stream);
   if (c->op->fills || c->op->looks) return launch_counting(x, c, call, stream);
   find_out(x, c->out_length, c->nout, stream);
@@ -197,11 +200,12 @@ static sl_status check_fill(const fill *f, int32_t rows, int32_t room) {
   const sli_cuda_op *entry = sli_cuda_op_find(c->op);
   sl_call call = sli_call_shape(c);
   if (entry && entry->crowded) return entry->crowded(&call, rows);
-  return sl_fail(SL_E_INPUT, "%d rows come to output %d, and there is room for %d", (int)rows, f->output,
-                 (int)room);
+  return sl_fail(SL_E_INPUT, "%d rows come to output %d, and there is room for %d", (int)rows,
+                 f->output, (int)room);
 }
 
-sl_status sli_cuda_lengths_complete(sli_cuda_lengths *x, uint64_t fence, const sl_program_call **culprit) {
+sl_status sli_cuda_lengths_complete(sli_cuda_lengths *x, uint64_t fence,
+                                    const sl_program_call **culprit) {
   const sl_program *program = x->program;
   flight done = flight_of(x, fence);
   for (int f = 0; f < x->nfills; f++) {

@@ -25,9 +25,11 @@ void sli_cuda_lengths_destroy(sli_cuda_lengths *x);
 void sli_cuda_lengths_begin(sli_cuda_lengths *x, const sl_firing *firing, uint64_t fence);
 /* Launches a call of the firing that has arguments with valid lengths; `call` is bound except for
  * these. */
-void sli_cuda_lengths_launch(sli_cuda_lengths *x, const sl_program_call *c, sl_call *call, void *stream);
+void sli_cuda_lengths_launch(sli_cuda_lengths *x, const sl_program_call *c, sl_call *call,
+                             void *stream);
 /* Stores the lengths of a complete firing beside its slots. Fails with SL_E_INPUT if there are more
  * rows than room; *culprit: the call that set them. */
-sl_status sli_cuda_lengths_complete(sli_cuda_lengths *x, uint64_t fence, const sl_program_call **culprit);
+sl_status sli_cuda_lengths_complete(sli_cuda_lengths *x, uint64_t fence,
+                                    const sl_program_call **culprit);
 
 #endif

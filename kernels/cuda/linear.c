@@ -34,7 +34,7 @@
 enum { WORKSPACE_BYTES = 32 << 20, ALIGNMENT = 256, PLACE_ALIGNMENT = 64 };
 /* multiple that the fast kernels need */
 enum { FAST = 8, FAST_ALIGNMENT = FAST * sizeof(uint16_t) };
-enum { PACKED_ROWS = 64 }; /* packed weights have a multiple of this many rows */
+enum { PACKED_ROWS = 64 };            /* packed weights have a multiple of this many rows */
 enum { LEFT, RIGHT, BIAS, OPERANDS }; /* A, B */
 
 typedef struct product {
@@ -44,10 +44,10 @@ typedef struct product {
   cublasLtMatrixLayout_t left, right, result;
   cublasLtMatmulAlgo_t algorithm;
   uint32_t epilogue;
-  int input[OPERANDS];      /* input number in the call; -1: none */
-  size_t rounded[OPERANDS]; /* bytes of scratch if it is rounded to bf16 first; else 0 */
-  int64_t zeros;            /* zeros behind a rounded right operand, in elements */
-  struct product *rest;   /* product of the last rows, or NULL */
+  int input[OPERANDS];        /* input number in the call; -1: none */
+  size_t rounded[OPERANDS];   /* bytes of scratch if it is rounded to bf16 first; else 0 */
+  int64_t zeros;              /* zeros behind a rounded right operand, in elements */
+  struct product *rest;       /* product of the last rows, or NULL */
   int64_t rest_left, rest_to; /* offsets in bytes from the product's own operands */
 } product;
 
@@ -55,16 +55,14 @@ typedef struct product {
  * weight's width: the excess becomes zeros in y, and is zeros in dy. */
 typedef struct shape {
   int64_t m, n, k;
-  int64_t zero_rows; /* rows of zeros behind the stored weight */
+  int64_t zero_rows;               /* rows of zeros behind the stored weight */
   int64_t lda, ldb, ldc;           /* elements from one stored row to the next */
   bool a_transposed, b_transposed; /* stored transposed */
   int input[OPERANDS];
   bool bf16;
 } shape;
 
-static bool has(const sl_call *call, int i) {
-  return i < call->nin && call->in_type[i].ndim >= 0;
-}
+static bool has(const sl_call *call, int i) { return i < call->nin && call->in_type[i].ndim >= 0; }
 
 /* Extends a product to padded rows of logits: they are `longer` than the stored weight has rows,
  * and the weight is padded with zeros. */
@@ -80,16 +78,25 @@ static shape shape_of(const sl_call *call) {
   bool transposed = call->attrs->transposed, is_bf16 = in[0].dtype == SL_BF16;
   if (op == &sl_op_linear_w) {
     int left = transposed ? 0 : 1;
-    return (shape){.m = out->dim[0], .n = out->dim[1], .k = sl_type_rows(&in[0]),
-                   .lda = sl_type_last(&in[left]), .ldb = sl_type_last(&in[1 - left]),
-                   .ldc = out->dim[1], .a_transposed = true, .input = {left, 1 - left, -1},
+    return (shape){.m = out->dim[0],
+                   .n = out->dim[1],
+                   .k = sl_type_rows(&in[0]),
+                   .lda = sl_type_last(&in[left]),
+                   .ldb = sl_type_last(&in[1 - left]),
+                   .ldc = out->dim[1],
+                   .a_transposed = true,
+                   .input = {left, 1 - left, -1},
                    .bf16 = call->attrs->bf16 || is_bf16};
   }
   bool forward = op == &sl_op_linear, turned = transposed != forward;
   int packed = forward ? 3 : 2;
-  shape s = {.m = sl_type_rows(&in[0]), .n = in[1].dim[turned ? 0 : 1],
-             .k = in[1].dim[turned ? 1 : 0], .lda = sl_type_last(&in[0]),
-             .ldb = in[1].dim[1], .ldc = sl_type_last(out), .b_transposed = turned,
+  shape s = {.m = sl_type_rows(&in[0]),
+             .n = in[1].dim[turned ? 0 : 1],
+             .k = in[1].dim[turned ? 1 : 0],
+             .lda = sl_type_last(&in[0]),
+             .ldb = in[1].dim[1],
+             .ldc = sl_type_last(out),
+             .b_transposed = turned,
              .input = {0, has(call, packed) ? packed : 1, forward && has(call, 2) ? 2 : -1},
              .bf16 = has(call, packed) || is_bf16 || in[1].dtype == SL_BF16};
   if (s.bf16 && !transposed && s.input[BIAS] < 0 && in[1].dtype == SL_F32)
@@ -153,8 +160,8 @@ static bool wants_tf32(void) {
 /* Describes our row-major [rows, columns] to the library or, if `turned`, a matrix stored as
  * [columns, rows]. */
 static cublasStatus_t linear_describe(const sli_blas *blas, cublasLtMatrixLayout_t *layout,
-                               cudaDataType_t type, bool turned, int64_t rows, int64_t columns,
-                               int64_t ld) {
+                                      cudaDataType_t type, bool turned, int64_t rows,
+                                      int64_t columns, int64_t ld) {
   return blas->cublasLtMatrixLayoutCreate(layout, type, (uint64_t)(turned ? rows : columns),
                                           (uint64_t)(turned ? columns : rows), ld);
 }
@@ -206,10 +213,11 @@ static cublasStatus_t make_layouts(product *p, const sl_call *call, const shape 
   cudaDataType_t type = s->bf16 ? CUDA_R_16BF : CUDA_R_32F;
   cublasStatus_t status =
       linear_describe(p->blas, &p->left, type, s->a_transposed, s->m, s->k, s->lda);
-  if (!status) status = linear_describe(p->blas, &p->right, type, s->b_transposed, s->k, s->n, s->ldb);
   if (!status)
-    status = linear_describe(p->blas, &p->result, type_of(call->out_type[0].dtype), false, s->m, s->n,
-                      s->ldc);
+    status = linear_describe(p->blas, &p->right, type, s->b_transposed, s->k, s->n, s->ldb);
+  if (!status)
+    status = linear_describe(p->blas, &p->result, type_of(call->out_type[0].dtype), false, s->m,
+                             s->n, s->ldc);
   return status;
 }
 
@@ -240,12 +248,11 @@ static cublasStatus_t choose_algorithm(product *p, uint32_t alignment) {
   cublasLtMatmulPreference_t preference = NULL;
   cublasLtMatmulHeuristicResult_t found;
   int count = 0;
-  cublasStatus_t status = sli_cuda_product_preference(p->blas, WORKSPACE_BYTES, alignment,
-                                                      &preference);
+  cublasStatus_t status =
+      sli_cuda_product_preference(p->blas, WORKSPACE_BYTES, alignment, &preference);
   if (!status)
-    status = p->blas->cublasLtMatmulAlgoGetHeuristic(p->handle, p->desc, p->right, p->left,
-                                                     p->result, p->result, preference, 1, &found,
-                                                     &count);
+    status = p->blas->cublasLtMatmulAlgoGetHeuristic(
+        p->handle, p->desc, p->right, p->left, p->result, p->result, preference, 1, &found, &count);
   if (preference) p->blas->cublasLtMatmulPreferenceDestroy(preference);
   if (!status && !count) status = CUBLAS_STATUS_NOT_SUPPORTED;
   if (!status) p->algorithm = found.algo;
@@ -304,8 +311,8 @@ static product *make_product(const sl_call *call, const shape *s, const product 
 
 sl_status sli_cuda_linear_prepare(const sl_call *call, void **state) {
   shape s = shape_of(call);
-  product common = {.epilogue = s.input[BIAS] < 0 ? CUBLASLT_EPILOGUE_DEFAULT
-                                                  : CUBLASLT_EPILOGUE_BIAS};
+  product common = {.epilogue =
+                        s.input[BIAS] < 0 ? CUBLASLT_EPILOGUE_DEFAULT : CUBLASLT_EPILOGUE_BIAS};
   cublasStatus_t why;
   sl_status status = sli_cuda_product_handle(&common.blas, &common.handle);
   if (status) return status;
@@ -358,18 +365,18 @@ static const void *operand(const sl_call *call, const product *p, int which, cha
   int i = p->input[which];
   if (i < 0 || !p->rounded[which]) return i < 0 ? NULL : call->in[i];
   void *to = *scratch;
-  sli_cuda_round(call->in[i], to, sl_type_elements(&call->in_type[i]), which == RIGHT ? p->zeros : 0,
-                 stream);
+  sli_cuda_round(call->in[i], to, sl_type_elements(&call->in_type[i]),
+                 which == RIGHT ? p->zeros : 0, stream);
   *scratch += p->rounded[which];
   return to;
 }
 
 static void linear_run(const product *p, const void *left, const void *right, float keep, void *to,
-                void *workspace, void *stream) {
+                       void *workspace, void *stream) {
   float one = 1;
   cublasStatus_t status = p->blas->cublasLtMatmul(
-      p->handle, p->desc, &one, right, p->right, left, p->left, &keep, to, p->result, to,
-      p->result, &p->algorithm, workspace, WORKSPACE_BYTES, (cudaStream_t)stream);
+      p->handle, p->desc, &one, right, p->right, left, p->left, &keep, to, p->result, to, p->result,
+      &p->algorithm, workspace, WORKSPACE_BYTES, (cudaStream_t)stream);
   if (status && !sli_cuda_capture_spoil())
     sli_cuda_launch_failed(p->blas->cublasLtGetStatusString(status));
 }
@@ -386,8 +393,8 @@ static void multiply(const sl_call *call, const product *p, const void *aux, voi
   if (aux) set_pointer(p, CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER, aux);
   linear_run(p, left, right, keep, to, scratch, stream);
   if (p->rest)
-    linear_run(p->rest, (const char *)left + p->rest_left, right, keep, (char *)to + p->rest_to, scratch,
-        stream);
+    linear_run(p->rest, (const char *)left + p->rest_left, right, keep, (char *)to + p->rest_to,
+               scratch, stream);
 }
 
 void sli_cuda_linear(const sl_call *call, void *stream) {

@@ -12,10 +12,9 @@ namespace {
 using namespace sli;
 
 /* One block per row. */
-template <typename T>
-__global__ void __launch_bounds__(LARGEST, 2)
-cross_entropy(const T *logits, const int32_t *targets, float *lse, double *partial, int64_t vocab,
-              int64_t stride) {
+template <typename T> __global__ void __launch_bounds__(LARGEST, 2)
+    cross_entropy(const T *logits, const int32_t *targets, float *lse, double *partial,
+                  int64_t vocab, int64_t stride) {
   const T *row = logits + blockIdx.x * stride;
   sli_soft s = row_soft(row, vocab);
   if (threadIdx.x) return;
@@ -27,10 +26,9 @@ cross_entropy(const T *logits, const int32_t *targets, float *lse, double *parti
 }
 
 /* One block per row of a shard of the columns. */
-template <typename T>
-__global__ void __launch_bounds__(LARGEST, 2)
-cross_entropy_part(const T *logits, const int32_t *targets, float *part, int64_t first,
-                   int64_t vocab, int64_t stride) {
+template <typename T> __global__ void __launch_bounds__(LARGEST, 2)
+    cross_entropy_part(const T *logits, const int32_t *targets, float *part, int64_t first,
+                       int64_t vocab, int64_t stride) {
   const T *row = logits + blockIdx.x * stride;
   sli_soft s = row_soft(row, vocab);
   if (threadIdx.x) return;
@@ -42,9 +40,8 @@ cross_entropy_part(const T *logits, const int32_t *targets, float *part, int64_t
 }
 
 /* One block per row. */
-template <typename T>
-__global__ void __launch_bounds__(LARGEST, 2)
-softmax_part(const T *logits, T *soft, float *own, int64_t vocab) {
+template <typename T> __global__ void __launch_bounds__(LARGEST, 2)
+    softmax_part(const T *logits, T *soft, float *own, int64_t vocab) {
   const T *row = logits + blockIdx.x * vocab;
   T *to = soft + blockIdx.x * vocab;
   sli_soft s = row_soft(row, vocab);
@@ -66,9 +63,9 @@ __global__ void softmax_rescale(const float *ahead, const float *taken, const fl
 }
 
 /* Writes a row's gradient, possibly in place. */
-template <typename T>
-__device__ inline void row_gradient(const T *row, T *to, float lse, float scale, int64_t target,
-                                    int64_t vocab) {
+template <typename T> __device__ inline void row_gradient(const T *row, T *to, float lse,
+                                                          float scale, int64_t target,
+                                                          int64_t vocab) {
   constexpr int N = wide<T>;
   along_memory(row, vocab, 0, [&](int64_t c, const float(&x)[N], int begin, int end) {
     float d[N];
@@ -82,10 +79,9 @@ __device__ inline void row_gradient(const T *row, T *to, float lse, float scale,
 }
 
 /* One block per row; dlogits may alias logits. */
-template <typename T>
-__global__ void __launch_bounds__(LARGEST, 2)
-cross_entropy_b(const T *logits, const int32_t *targets, const float *lse, const float *dloss,
-                T *dlogits, int64_t rows, int64_t first, int64_t vocab, int64_t stride) {
+template <typename T> __global__ void __launch_bounds__(LARGEST, 2)
+    cross_entropy_b(const T *logits, const int32_t *targets, const float *lse, const float *dloss,
+                    T *dlogits, int64_t rows, int64_t first, int64_t vocab, int64_t stride) {
   T *to = dlogits + blockIdx.x * stride;
   row_gradient(logits + blockIdx.x * stride, to, lse[blockIdx.x], *dloss / (float)rows,
                targets[blockIdx.x] - first, vocab);
@@ -93,11 +89,10 @@ cross_entropy_b(const T *logits, const int32_t *targets, const float *lse, const
 }
 
 /* Computes the loss and its gradient. The target's logit is read before anything is written. */
-template <bool KEEP, typename T>
-__global__ void __launch_bounds__(LARGEST, 2)
-cross_entropy_both(const T *logits, const int32_t *targets, const float *dloss, float *lse,
-                   double *partial, T *dlogits, int64_t rows, int64_t first, int64_t vocab,
-                   int64_t stride) {
+template <bool KEEP, typename T> __global__ void __launch_bounds__(LARGEST, 2)
+    cross_entropy_both(const T *logits, const int32_t *targets, const float *dloss, float *lse,
+                       double *partial, T *dlogits, int64_t rows, int64_t first, int64_t vocab,
+                       int64_t stride) {
   const T *row = logits + blockIdx.x * stride;
   int32_t target = targets[blockIdx.x];
   bool known = target >= 0 && target < vocab;

@@ -37,7 +37,8 @@ template <typename T, typename F>
 __device__ inline void along_memory(const T *row, int64_t width, float beside, F f) {
   constexpr int N = wide<T>;
   int others = before(row), step = (int)blockDim.x;
-  int first = others ? 1 : 0, last = (int)((others + width) / N), rest = (int)((others + width) % N);
+  int first = others ? 1 : 0, last = (int)((others + width) / N),
+      rest = (int)((others + width) % N);
   for (int p = first + (int)threadIdx.x; p < last; p += AHEAD * step) {
     pack<T, N> come[AHEAD];
 #pragma unroll
@@ -132,7 +133,7 @@ template <typename T> __device__ inline sli_soft row_soft(const T *row, int64_t 
 enum { KEPT_BYTES = 112 << 10 };
 
 template <typename T> inline size_t kept_bytes(int64_t width) {
-  size_t bytes = (size_t)(width + wide<T>) * sizeof(T);
+  size_t bytes = (size_t)(width + wide<T>)*sizeof(T);
   return bytes <= KEPT_BYTES ? bytes : 0;
 }
 
@@ -153,9 +154,8 @@ inline int64_t columns(const sl_call *call) {
 }
 
 /* One thread per row of parts [R, width / part, part]. */
-template <int PART>
-__global__ void join_rows(const float *parts, float *lse, double *partial, int64_t rows,
-                          int64_t width) {
+template <int PART> __global__ void join_rows(const float *parts, float *lse, double *partial,
+                                              int64_t rows, int64_t width) {
   int64_t r = (int64_t)blockIdx.x * BLOCK + threadIdx.x;
   if (r >= rows) return;
   float l;

@@ -33,8 +33,7 @@ __device__ inline void map_pack(const F &f, const arrays<F::in, F::out> &a, int6
     if (a.out[o]) store<N>((T *)a.out[o] + at, y[o]);
 }
 
-template <typename F, typename T>
-__global__ void map(F f, arrays<F::in, F::out> a, int64_t n) {
+template <typename F, typename T> __global__ void map(F f, arrays<F::in, F::out> a, int64_t n) {
   constexpr int N = wide<T>;
   int64_t at = ((int64_t)blockIdx.x * BLOCK + threadIdx.x) * N;
   f.begin();
@@ -43,8 +42,8 @@ __global__ void map(F f, arrays<F::in, F::out> a, int64_t n) {
     for (; at < n; at++) map_pack<F, T, 1>(f, a, at);
 }
 
-template <typename F> void map_all(const sl_call *call, void *stream, F f,
-                                   const arrays<F::in, F::out> &a) {
+template <typename F>
+void map_all(const sl_call *call, void *stream, F f, const arrays<F::in, F::out> &a) {
   int64_t n = sl_type_elements(&call->in_type[0]);
   with_elements(call->in_type[0].dtype, [&](auto element) {
     using T = decltype(element);

@@ -14,9 +14,7 @@
 #endif
 
 /* 1 / (1 + e^-x). e^-x may be infinite; the quotient is then 0. */
-SLI_HD static inline float sli_sigmoid(float x) {
-  return 1.0f / (1.0f + expf(-x));
-}
+SLI_HD static inline float sli_sigmoid(float x) { return 1.0f / (1.0f + expf(-x)); }
 
 /* gelu(x) = x s(2u) with u = c (x + a x^3), because (1 + tanh u)/2 = s(2u). */
 #define SLI_GELU_2C 1.5957691216057308f
@@ -32,9 +30,7 @@ SLI_HD static inline float sli_gelu_b(float x, float dy) {
   return dy * s * (1.0f + x * (1.0f - s) * slope);
 }
 
-SLI_HD static inline float sli_relu(float x) {
-  return x < 0.0f ? 0.0f : x; /* NaN stays NaN */
-}
+SLI_HD static inline float sli_relu(float x) { return x < 0.0f ? 0.0f : x; /* NaN stays NaN */ }
 
 SLI_HD static inline float sli_swiglu(float gate, float up) {
   return gate * sli_sigmoid(gate) * up;

@@ -51,8 +51,8 @@ static cublasStatus_t make_layout(matmul *m, int which, sl_dtype dtype, int64_t 
   if (!status)
     status = set_layout(m, which, CUBLASLT_MATRIX_LAYOUT_BATCH_COUNT, &count, sizeof count);
   if (!status)
-    status = set_layout(m, which, CUBLASLT_MATRIX_LAYOUT_STRIDED_BATCH_OFFSET, &stride,
-                        sizeof stride);
+    status =
+        set_layout(m, which, CUBLASLT_MATRIX_LAYOUT_STRIDED_BATCH_OFFSET, &stride, sizeof stride);
   return status;
 }
 

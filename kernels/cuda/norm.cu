@@ -70,9 +70,9 @@ __device__ inline float row_sum(const X &from, int64_t row, int64_t width) {
 }
 
 /* x [R, C], g [C], b [C] or NULL for RMS norm -> y [R, C], mean [R], rstd [R]. */
-template <typename X, int N>
-__global__ void norm(X x, const float *g, const float *b, typename X::element *y, float *mean,
-                     float *rstd, int64_t width, float eps) {
+template <typename X, int N> __global__ void norm(X x, const float *g, const float *b,
+                                                  typename X::element *y, float *mean, float *rstd,
+                                                  int64_t width, float eps) {
   int64_t row = blockIdx.x * width;
   float m = b ? row_sum<N>(x, row, width) / (float)width : 0.0f;
   float s = 1.0f / sqrtf(row_squares<N>(x, row, width, m) / (float)width + eps);
@@ -160,9 +160,8 @@ void forward(const sl_call *call, void *stream, const void *b, void *mean, void 
   });
 }
 
-template <bool ADD>
-void backward(const sl_call *call, void *stream, const void *mean, const void *rstd,
-              const void *dy, const void *other, void *sum) {
+template <bool ADD> void backward(const sl_call *call, void *stream, const void *mean,
+                                  const void *rstd, const void *dy, const void *other, void *sum) {
   int64_t width = sl_type_last(&call->in_type[0]), rows = sl_type_rows(&call->in_type[0]);
   with_elements(call->in_type[0].dtype, [&](auto element) {
     using T = decltype(element);
@@ -240,7 +239,8 @@ struct total {
 
 /* A block has a warp's width of columns of one output. Its warps share the runs, and their sums are
  * added in the order of the warps. */
-__global__ void add_partials(const float *partial, int count, total first, total second, int64_t width) {
+__global__ void add_partials(const float *partial, int count, total first, total second,
+                             int64_t width) {
   __shared__ float of_warp[WARPS][WARP];
   int lane = threadIdx.x % WARP, warp = threadIdx.x / WARP, per = (count + WARPS - 1) / WARPS;
   int64_t c = (int64_t)blockIdx.x * WARP + lane, stride = gridDim.y * width;
@@ -264,8 +264,7 @@ total total_of(const sl_call *call, int o) {
 }
 
 template <bool GAIN, bool BIAS>
-void sums(const sl_call *call, void *stream, const void *mean, const void *rstd,
-          const void *dy) {
+void sums(const sl_call *call, void *stream, const void *mean, const void *rstd, const void *dy) {
   int64_t width = sl_type_last(&call->in_type[0]), rows = sl_type_rows(&call->in_type[0]);
   with_elements(call->in_type[0].dtype, [&](auto element) {
     using T = decltype(element);
@@ -308,8 +307,7 @@ void sli_cuda_add_layernorm(const sli_cuda_fused *, const sl_call *calls, int, v
   forward(c, stream, c->in[2], c->out[1], c->out[2], sum_of(&calls[0]));
 }
 
-void sli_cuda_add_rmsnorm(const sli_cuda_fused *, const sl_call *calls, int, void *,
-                          void *stream) {
+void sli_cuda_add_rmsnorm(const sli_cuda_fused *, const sl_call *calls, int, void *, void *stream) {
   forward(&calls[1], stream, NULL, NULL, calls[1].out[1], sum_of(&calls[0]));
 }
 
@@ -328,7 +326,8 @@ void sli_cuda_rmsnorm_b_add(const sli_cuda_fused *row, const sl_call *calls, int
 }
 
 size_t sli_cuda_sums_scratch(const sl_call *call) {
-  int64_t width = sl_type_last(&call->in_type[0]), rows = sl_type_rows(&call->in_type[0]), partials = 0;
+  int64_t width = sl_type_last(&call->in_type[0]), rows = sl_type_rows(&call->in_type[0]),
+          partials = 0;
   with_elements(call->in_type[0].dtype, [&](auto element) {
     with_packs<decltype(element)>(
         width, [&](auto n) { partials = partials_of(rows, width, decltype(n)::value); });

@@ -19,15 +19,18 @@ static sl_status parts_prepare(const sl_call *call, void **state) {
 #define ATTENTION .prepare = sli_cuda_attention_prepare
 #define SWEEP \
   .prepare = sli_cuda_attention_sweep_prepare, .release = sli_cuda_attention_sweep_release
-#define ROTARY                                                                             \
+#define ROTARY \
   .prepare = sli_cuda_rotary_prepare, .release = sli_cuda_rotary_release, .shares = true
-#define STACKS                                                                          \
+#define STACKS \
   .prepare = sli_cuda_matmul_prepare, .release = sli_cuda_matmul_release, SCRATCH(matmul)
 #define CONV .prepare = sli_cuda_conv_prepare
 #define CONSTANT .prepare = sli_cuda_constant_prepare, .release = sli_cuda_constant_release
-#define PRODUCT(name)                                                              \
-  {.op = &sl_op_##name, .launch = sli_cuda_linear, .prepare = sli_cuda_linear_prepare, \
-   .release = sli_cuda_linear_release, .scratch = sli_cuda_linear_scratch},
+#define PRODUCT(name)                  \
+  {.op = &sl_op_##name,                \
+   .launch = sli_cuda_linear,          \
+   .prepare = sli_cuda_linear_prepare, \
+   .release = sli_cuda_linear_release, \
+   .scratch = sli_cuda_linear_scratch},
 
 const sli_cuda_op sli_cuda_ops[] = {
 #include "kernels/cuda/ops.def"

@@ -30,7 +30,7 @@ typedef struct sli_cuda_op {
   sl_status (*crowded)(const sl_call *call, int64_t rows);
 } sli_cuda_op;
 
-extern const sli_cuda_op sli_cuda_ops[]; /* ends with op NULL */
+extern const sli_cuda_op sli_cuda_ops[];              /* ends with op NULL */
 const sli_cuda_op *sli_cuda_op_find(const sl_op *op); /* NULL: none */
 
 enum { SLI_CUDA_PARTS = 16 }; /* most parts of one gradient */
@@ -43,10 +43,10 @@ enum { SLI_CUDA_PARTS = 16 }; /* most parts of one gradient */
 #undef PRODUCT
 void sli_cuda_linear(const sl_call *call, void *stream); /* also linear_b and linear_w */
 
-size_t sli_cuda_sums_scratch(const sl_call *call);          /* weight gradients of norms, bias_w */
+size_t sli_cuda_sums_scratch(const sl_call *call); /* weight gradients of norms, bias_w */
 size_t sli_cuda_cross_entropy_scratch(const sl_call *call);
 size_t sli_cuda_target_weight_scratch(const sl_call *call);
-size_t sli_cuda_chunks_scratch(const sl_call *call);        /* mse, sumsq */
+size_t sli_cuda_chunks_scratch(const sl_call *call); /* mse, sumsq */
 size_t sli_cuda_embedding_w_scratch(const sl_call *call);
 size_t sli_cuda_gather_b_scratch(const sl_call *call);
 size_t sli_cuda_scatter_add_scratch(const sl_call *call);
@@ -54,15 +54,15 @@ size_t sli_cuda_embedding_bag_w_scratch(const sl_call *call);
 size_t sli_cuda_clip_scratch(const sl_call *call);
 size_t sli_cuda_attention_b_scratch(const sl_call *call);
 size_t sli_cuda_attention_step_scratch(const sl_call *call);
-size_t sli_cuda_matmul_scratch(const sl_call *call);        /* all three products */
-size_t sli_cuda_grouped_scratch(const sl_call *call);       /* all three ops */
+size_t sli_cuda_matmul_scratch(const sl_call *call);  /* all three products */
+size_t sli_cuda_grouped_scratch(const sl_call *call); /* all three ops */
 size_t sli_cuda_expert_limit_scratch(const sl_call *call);
 size_t sli_cuda_dispatch_scratch(const sl_call *call);
 size_t sli_cuda_own_ids_scratch(const sl_call *call);
 size_t sli_cuda_give_back_scratch(const sl_call *call);
 size_t sli_cuda_restore_scratch(const sl_call *call);
 size_t sli_cuda_conv_w_scratch(const sl_call *call);
-size_t sli_cuda_linear_scratch(const sl_call *call);        /* all three products */
+size_t sli_cuda_linear_scratch(const sl_call *call); /* all three products */
 
 sl_status sli_cuda_slice_prepare(const sl_call *call, void **state);
 sl_status sli_cuda_join_prepare(const sl_call *call, void **state);

@@ -209,7 +209,6 @@ void sli_cuda_sum(const sl_call *call, void *stream) {
 void sli_cuda_sum_part(const sl_call *call, void *stream) {
   summands x = summands_of(call);
   if (call->in_type[0].dtype == SL_F64) return sum_ranges<double>(call, x, stream);
-  with_elements(call->in_type[0].dtype, [&](auto element) {
-    sum_ranges<decltype(element)>(call, x, stream);
-  });
+  with_elements(call->in_type[0].dtype,
+                [&](auto element) { sum_ranges<decltype(element)>(call, x, stream); });
 }

@@ -122,8 +122,8 @@ void sli_cuda_max_pool(const sl_call *call, void *stream) {
 void sli_cuda_max_pool_b(const sl_call *call, void *stream) {
   with_pool(call, &call->in_type[0], [&](auto element, const sli_window &w, int64_t n, dim3 grid) {
     using T = decltype(element);
-    launch(stream, grid, BLOCK, 0, max_pool_b<T>, w, (const T *)call->in[0],
-           (const T *)call->in[1], (T *)call->out[0], n);
+    launch(stream, grid, BLOCK, 0, max_pool_b<T>, w, (const T *)call->in[0], (const T *)call->in[1],
+           (T *)call->out[0], n);
   });
 }
 

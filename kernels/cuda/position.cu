@@ -15,8 +15,7 @@ using namespace sli;
 
 /* One block per row of x [B, T, C]; `table` begins at the piece's first row. */
 template <typename T, int N>
-__global__ void add_position(const T *x, const float *table, T *y, int64_t length,
-                             int64_t width) {
+__global__ void add_position(const T *x, const float *table, T *y, int64_t length, int64_t width) {
   int64_t r = blockIdx.x;
   for (int64_t c = (int64_t)threadIdx.x * N; c < width; c += (int64_t)blockDim.x * N) {
     float v[N], t[N];
@@ -29,9 +28,9 @@ __global__ void add_position(const T *x, const float *table, T *y, int64_t lengt
 }
 
 /* One block per row of the table: sums over the batch, in order. */
-template <typename T, int N>
-__global__ void sum_position(const T *dy, float *dtable, bool add, int64_t batch, int64_t first,
-                             int64_t length, int64_t width) {
+template <typename T, int N> __global__ void sum_position(const T *dy, float *dtable, bool add,
+                                                          int64_t batch, int64_t first,
+                                                          int64_t length, int64_t width) {
   int64_t t = (int64_t)blockIdx.x - first;
   bool here = t >= 0 && t < length;
   if (add && !here) return;
@@ -56,9 +55,8 @@ struct angles {
 };
 
 /* One block per row of x [B, T, H*D]: rotates pairs (j, j + D/2) of each head. */
-template <typename T, int N>
-__global__ void turn(const T *x, T *y, angles a, int64_t first, int64_t length, int64_t width,
-                     float direction) {
+template <typename T, int N> __global__ void turn(const T *x, T *y, angles a, int64_t first,
+                                                  int64_t length, int64_t width, float direction) {
   int64_t r = blockIdx.x, at = (first + r % length) * a.pairs;
   for (int64_t i = (int64_t)threadIdx.x * N; i < width / 2; i += (int64_t)blockDim.x * N) {
     int64_t j = i % a.pairs, left = r * width + i / a.pairs * 2 * a.pairs + j;

@@ -24,9 +24,9 @@ typedef struct sli_cuda_call {
 typedef struct sli_cuda_step {
   const struct sli_cuda_fused *fused; /* fuse.h; NULL: a single call */
   int ncalls;
-  const sl_program_call **calls;      /* in program order */
-  bool kept;                          /* for pairs: the intermediate array is written */
-  void *state;                        /* the fused op's own state */
+  const sl_program_call **calls; /* in program order */
+  bool kept;                     /* for pairs: the intermediate array is written */
+  void *state;                   /* the fused op's own state */
 } sli_cuda_step;
 
 /* Steps of one variant, in launch order. */
@@ -38,12 +38,12 @@ typedef struct sli_cuda_steps {
 /* State of a program. */
 typedef struct sli_cuda_program {
   int nvariants;
-  sli_cuda_steps *variants; /* indexed by sli_program_variant() */
-  sli_cuda_graphs *graphs;  /* NULL: launched step by step */
+  sli_cuda_steps *variants;  /* indexed by sli_program_variant() */
+  sli_cuda_graphs *graphs;   /* NULL: launched step by step */
   sli_cuda_lengths *lengths; /* NULL: slots are always full */
-  bool is_timed;            /* some call wants its time measured */
-  uint64_t fired;           /* firings, while some remain to be timed */
-  int timed;                /* timed firings */
+  bool is_timed;             /* some call wants its time measured */
+  uint64_t fired;            /* firings, while some remain to be timed */
+  int timed;                 /* timed firings */
 } sli_cuda_program;
 
 sl_status sli_cuda_program_prepare(sl_program *program, int device);

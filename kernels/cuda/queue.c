@@ -31,15 +31,15 @@ typedef struct cuda_queue {
   cudaEvent_t events[RING];
   void *scratch;
   sli_cuda_times *times;
-  uint64_t launched;         /* last fence given out */
+  uint64_t launched; /* last fence given out */
   /* last fence known to be complete: written by the owner with release, read by others with
    * acquire */
   _Atomic uint64_t completed;
-  uint64_t replayed;         /* launches replayed as graphs */
+  uint64_t replayed; /* launches replayed as graphs */
   /* valid lengths of the program of each firing in flight */
   sli_cuda_lengths *lengths[RING];
   bool failed;
-  char why[400];             /* first failure */
+  char why[400]; /* first failure */
 } cuda_queue;
 
 /* Records a failure. The device does not recover: after the first failure the queue does nothing.
@@ -186,7 +186,8 @@ static void take_rows(cuda_queue *q, uint64_t fence) {
   const sl_program_call *culprit;
   if (*lengths && !q->failed && sli_cuda_lengths_complete(*lengths, fence, &culprit)) {
     q->failed = true;
-    snprintf(q->why, sizeof q->why, "op %s (%s): %s", culprit->name, culprit->op->name, sl_detail());
+    snprintf(q->why, sizeof q->why, "op %s (%s): %s", culprit->name, culprit->op->name,
+             sl_detail());
   }
   *lengths = NULL;
 }

@@ -34,8 +34,7 @@ void fold_onto(const sl_call *call, int i, const sl_type *in, const sl_type *out
 }
 
 /* One block per element of the output. */
-template <typename T>
-__global__ void largest(sli_space s, const T *x, T *y, int32_t *to) {
+template <typename T> __global__ void largest(sli_space s, const T *x, T *y, int32_t *to) {
   __shared__ float tops[BLOCK];
   __shared__ int64_t places[BLOCK];
   int64_t base[SLI_SPACE_INPUTS] = {0, 0, 0}, where = threadIdx.x;

@@ -24,7 +24,8 @@ __device__ inline candidate best_of_block(candidate c) {
   __shared__ int64_t k[WARP];
 #pragma unroll
   for (int i = WARP / 2; i; i /= 2) {
-    candidate other = {__shfl_xor_sync(ALL, c.v, i), (int64_t)__shfl_xor_sync(ALL, (long long)c.k, i)};
+    candidate other = {__shfl_xor_sync(ALL, c.v, i),
+                       (int64_t)__shfl_xor_sync(ALL, (long long)c.k, i)};
     c = better_of(c, other);
   }
   __syncthreads(); /* the last candidates have been read */

@@ -77,12 +77,12 @@ struct id_in_table {
 };
 
 /* Returns the sorted keys of `count` places, in one of the two arrays of `count` keys. */
-template <typename F>
-const uint64_t *sort_places(const int32_t *ids, int64_t count, uint64_t *keys, uint64_t *others,
-                            F number, void *stream) {
+template <typename F> const uint64_t *sort_places(const int32_t *ids, int64_t count, uint64_t *keys,
+                                                  uint64_t *others, F number, void *stream) {
   uint64_t *from = keys, *to = others;
   if (!count) return from;
-  launch(stream, grid_of(chunks(count, SORT_TILE)), BLOCK, 0, sort_tiles<F>, ids, from, count, number);
+  launch(stream, grid_of(chunks(count, SORT_TILE)), BLOCK, 0, sort_tiles<F>, ids, from, count,
+         number);
   for (int64_t run = SORT_TILE; run < count; run *= 2) {
     launch(stream, grid_of(chunks(count, BLOCK)), BLOCK, 0, merge_runs<uint64_t>,
            (const uint64_t *)from, to, count, run);

@@ -124,8 +124,7 @@ int sum_squares(const sl_call *calls, int ncalls, void *stream, double divisor) 
 namespace sli {
 
 void sum_all(void *stream, const void *partial, int64_t count, double divisor, void *to) {
-  launch(stream, dim3(1), BLOCK, 0, sum_one, (const double *)partial, count, divisor,
-         (double *)to);
+  launch(stream, dim3(1), BLOCK, 0, sum_one, (const double *)partial, count, divisor, (double *)to);
 }
 
 } // namespace sli

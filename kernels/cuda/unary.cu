@@ -15,13 +15,13 @@ template <typename V> __device__ inline V sigmoid_of(V v) { return V(1) / (V(1) 
 template <typename V> __device__ inline V pick_of(bool mask, V a, V b) { return mask ? a : b; }
 
 /* Defines a functor of v and d: name##_y, and name##_dx if the function has its own backward op. */
-#define FUNCTION(name, expression)                                                   \
-  struct name {                                                                      \
-    template <typename V> static __device__ inline V of(V v, V d, V c, V u) {        \
-      const V zero = 0;                                                              \
-      (void)d, (void)c, (void)u, (void)zero;                                         \
-      return expression;                                                             \
-    }                                                                                \
+#define FUNCTION(name, expression)                                            \
+  struct name {                                                               \
+    template <typename V> static __device__ inline V of(V v, V d, V c, V u) { \
+      const V zero = 0;                                                       \
+      (void)d, (void)c, (void)u, (void)zero;                                  \
+      return expression;                                                      \
+    }                                                                         \
   };
 #define UNARY(name, how, flops, y, dx) FUNCTION(name##_y, y) FUNCTION(name##_dx, dx)
 #include "ops/unary.def"
@@ -60,8 +60,10 @@ template <typename F, int IN> void run_unary(const sl_call *call, void *stream) 
 
 } // namespace
 
-#define LAUNCH(name, function, nin)                                                  \
-  void sli_cuda_##name(const sl_call *call, void *stream) { run_unary<function, nin>(call, stream); }
+#define LAUNCH(name, function, nin)                         \
+  void sli_cuda_##name(const sl_call *call, void *stream) { \
+    run_unary<function, nin>(call, stream);                 \
+  }
 #define BACK_IN(name) LAUNCH(name##_b, name##_dx, 2)
 #define BACK_OUT BACK_IN
 #define BACK_BOUNDS BACK_IN

@@ -89,9 +89,16 @@ sli_update_numbers numbers_of(const sl_call *call) {
   double t = (double)call->tick.step + 1;
   float lr = sl_optimizer_lr(o, call->tick.step);
   float decay = sl_optimizer_decay(o, call->out_type[0].ndim);
-  return {o->beta1, o->beta2, o->eps, 1.0f - lr * decay, decay, lr,
-          (float)(lr / (1.0 - pow(o->beta1, t))), (float)(1.0 / sqrt(1.0 - pow(o->beta2, t))),
-          o->momentum, o->nesterov};
+  return {o->beta1,
+          o->beta2,
+          o->eps,
+          1.0f - lr * decay,
+          decay,
+          lr,
+          (float)(lr / (1.0 - pow(o->beta1, t))),
+          (float)(1.0 / sqrt(1.0 - pow(o->beta2, t))),
+          o->momentum,
+          o->nesterov};
 }
 
 /* Adds the tensor of a call to the run, if it fits. */

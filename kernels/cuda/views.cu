@@ -18,7 +18,8 @@ template <typename T> __global__ void permute(sli_permutation order, const T *x,
   if (i < n) y[i] = x[sli_permutation_from(&order, i)];
 }
 
-template <typename T> void permute_as(const sl_call *call, void *stream, const sli_permutation &order) {
+template <typename T>
+void permute_as(const sl_call *call, void *stream, const sli_permutation &order) {
   int64_t n = sl_type_elements(&call->out_type[0]);
   launch(stream, grid_of(chunks(n, BLOCK)), BLOCK, 0, permute<T>, order, (const T *)call->in[0],
          (T *)call->out[0], n);

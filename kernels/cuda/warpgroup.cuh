@@ -41,16 +41,14 @@ __device__ inline uint32_t place_of(const void *tile) {
 #define SLI_WARPGROUP(...) __trap()
 #endif
 
-__device__ inline void start_products() {
-  SLI_WARPGROUP("wgmma.fence.sync.aligned;" ::: "memory");
-}
+__device__ inline void start_products() { SLI_WARPGROUP("wgmma.fence.sync.aligned;" ::: "memory"); }
 /* Groups the products since the last commit. */
 __device__ inline void commit_products() {
   SLI_WARPGROUP("wgmma.commit_group.sync.aligned;" ::: "memory");
 }
 /* Waits for all groups but the NEWEST newest. */
 template <int NEWEST> __device__ inline void wait_for_products() {
-  SLI_WARPGROUP("wgmma.wait_group.sync.aligned %0;" :: "n"(NEWEST) : "memory");
+  SLI_WARPGROUP("wgmma.wait_group.sync.aligned %0;" ::"n"(NEWEST) : "memory");
 }
 __device__ inline void show_tiles() {
   SLI_WARPGROUP("fence.proxy.async.shared::cta;" ::: "memory");
@@ -60,41 +58,47 @@ __device__ inline void show_tiles() {
 template <int COLUMNS> __device__ inline void hold(float (&d)[COLUMNS][4]) {
 #pragma unroll
   for (int n = 0; n < COLUMNS; n++)
-    asm volatile("" : "+f"(d[n][0]), "+f"(d[n][1]), "+f"(d[n][2]), "+f"(d[n][3]) :: "memory");
+    asm volatile("" : "+f"(d[n][0]), "+f"(d[n][1]), "+f"(d[n][2]), "+f"(d[n][3])::"memory");
 }
 
 #define SLI_4(d, n) "+f"(d[n][0]), "+f"(d[n][1]), "+f"(d[n][2]), "+f"(d[n][3])
-#define SLI_32(d, n)                                                                        \
-  SLI_4(d, n), SLI_4(d, n + 1), SLI_4(d, n + 2), SLI_4(d, n + 3), SLI_4(d, n + 4),           \
+#define SLI_32(d, n)                                                               \
+  SLI_4(d, n), SLI_4(d, n + 1), SLI_4(d, n + 2), SLI_4(d, n + 3), SLI_4(d, n + 4), \
       SLI_4(d, n + 5), SLI_4(d, n + 6), SLI_4(d, n + 7)
 
 /* D (+)= A B. Rows of A and columns of B are rows of tiles. */
 __device__ inline void multiply_tiles(float (&d)[8][4], uint64_t a, uint64_t b, bool add) {
-  SLI_WARPGROUP("{.reg .pred p; setp.ne.b32 p, %34, 0; "
-                "wgmma.mma_async.sync.aligned.m64n64k16.f32.bf16.bf16 "
-                "{%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, "
-                "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31}, "
-                "%32, %33, p, 1, 1, 0, 0;}"
-                : SLI_32(d, 0) : "l"(a), "l"(b), "r"((int)add));
+  SLI_WARPGROUP(
+      "{.reg .pred p; setp.ne.b32 p, %34, 0; "
+      "wgmma.mma_async.sync.aligned.m64n64k16.f32.bf16.bf16 "
+      "{%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, "
+      "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31}, "
+      "%32, %33, p, 1, 1, 0, 0;}"
+      : SLI_32(d, 0)
+      : "l"(a), "l"(b), "r"((int)add));
 }
 __device__ inline void multiply_tiles(float (&d)[16][4], uint64_t a, uint64_t b, bool add) {
-  SLI_WARPGROUP("{.reg .pred p; setp.ne.b32 p, %66, 0; "
-                "wgmma.mma_async.sync.aligned.m64n128k16.f32.bf16.bf16 "
-                "{%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, "
-                "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31, "
-                "%32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47, "
-                "%48, %49, %50, %51, %52, %53, %54, %55, %56, %57, %58, %59, %60, %61, %62, %63}, "
-                "%64, %65, p, 1, 1, 0, 0;}"
-                : SLI_32(d, 0), SLI_32(d, 8) : "l"(a), "l"(b), "r"((int)add));
+  SLI_WARPGROUP(
+      "{.reg .pred p; setp.ne.b32 p, %66, 0; "
+      "wgmma.mma_async.sync.aligned.m64n128k16.f32.bf16.bf16 "
+      "{%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, "
+      "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31, "
+      "%32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47, "
+      "%48, %49, %50, %51, %52, %53, %54, %55, %56, %57, %58, %59, %60, %61, %62, %63}, "
+      "%64, %65, p, 1, 1, 0, 0;}"
+      : SLI_32(d, 0), SLI_32(d, 8)
+      : "l"(a), "l"(b), "r"((int)add));
 }
 
 /* D += A B. Rows of B are rows of a tile. */
 __device__ inline void multiply_across(float (&d)[8][4], const uint32_t (&a)[4], uint64_t b) {
-  SLI_WARPGROUP("wgmma.mma_async.sync.aligned.m64n64k16.f32.bf16.bf16 "
-                "{%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, "
-                "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31}, "
-                "{%32, %33, %34, %35}, %36, 1, 1, 1, 1;"
-                : SLI_32(d, 0) : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b));
+  SLI_WARPGROUP(
+      "wgmma.mma_async.sync.aligned.m64n64k16.f32.bf16.bf16 "
+      "{%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, "
+      "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31}, "
+      "{%32, %33, %34, %35}, %36, 1, 1, 1, 1;"
+      : SLI_32(d, 0)
+      : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b));
 }
 #undef SLI_4
 #undef SLI_32

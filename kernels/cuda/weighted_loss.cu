@@ -29,12 +29,12 @@ __device__ inline float sum_of_weights(const sli_weighing &w) {
 }
 
 /* Returns the amount subtracted from the row's lse. */
-template <typename T>
-__device__ inline double row_taken(const sli_weighing &w, const T *row, int64_t first,
-                                   int64_t width, int32_t target) {
+template <typename T> __device__ inline double row_taken(const sli_weighing &w, const T *row,
+                                                         int64_t first, int64_t width,
+                                                         int32_t target) {
   int64_t own = target - first;
-  double taken = own >= 0 && own < width
-                     ? (double)sli_weight_own(&w, target) * (double)to_float(row[own]) : 0;
+  double taken =
+      own >= 0 && own < width ? (double)sli_weight_own(&w, target) * (double)to_float(row[own]) : 0;
   return w.each == 0 ? taken : taken + (double)(w.each * row_dot(w, row, first, width));
 }
 
@@ -82,10 +82,9 @@ __global__ void target_weight(sli_weighing w, const int32_t *targets, double *ea
   if (i < n) each[i] = sli_counts(&w, targets[i]) ? (double)sli_weight(&w, targets[i]) : 0;
 }
 
-template <typename T>
-__global__ void __launch_bounds__(LARGEST)
-cross_entropy(sli_weighing w, const T *logits, const int32_t *targets, const double *total,
-              float *lse, double *partial, int64_t vocab, int64_t stride) {
+template <typename T> __global__ void __launch_bounds__(LARGEST)
+    cross_entropy(sli_weighing w, const T *logits, const int32_t *targets, const double *total,
+                  float *lse, double *partial, int64_t vocab, int64_t stride) {
   int32_t target = targets[blockIdx.x];
   float l = 0;
   double loss = 0;
@@ -97,11 +96,10 @@ cross_entropy(sli_weighing w, const T *logits, const int32_t *targets, const dou
 }
 
 /* Computes the gradient; dlogits may alias logits. */
-template <typename T>
-__global__ void __launch_bounds__(LARGEST)
-cross_entropy_b(sli_weighing w, const T *logits, const int32_t *targets, const float *lse,
-                const double *total, const float *dloss, T *dlogits, int64_t first, int64_t vocab,
-                int64_t stride) {
+template <typename T> __global__ void __launch_bounds__(LARGEST)
+    cross_entropy_b(sli_weighing w, const T *logits, const int32_t *targets, const float *lse,
+                    const double *total, const float *dloss, T *dlogits, int64_t first,
+                    int64_t vocab, int64_t stride) {
   int32_t target = targets[blockIdx.x];
   float scale = scale_of(dloss, total);
   T *to = dlogits + blockIdx.x * stride;
@@ -111,11 +109,10 @@ cross_entropy_b(sli_weighing w, const T *logits, const int32_t *targets, const f
 }
 
 /* Computes the loss and its gradient. The target's logit is read before anything is written. */
-template <bool KEEP, typename T>
-__global__ void __launch_bounds__(LARGEST)
-cross_entropy_both(sli_weighing w, const T *logits, const int32_t *targets, const double *total,
-                   const float *dloss, float *lse, double *partial, T *dlogits, int64_t vocab,
-                   int64_t stride) {
+template <bool KEEP, typename T> __global__ void __launch_bounds__(LARGEST)
+    cross_entropy_both(sli_weighing w, const T *logits, const int32_t *targets, const double *total,
+                       const float *dloss, float *lse, double *partial, T *dlogits, int64_t vocab,
+                       int64_t stride) {
   const T *row = logits + blockIdx.x * stride;
   T *to = dlogits + blockIdx.x * stride, *kept = place_to_keep<KEEP>(row);
   int32_t target = targets[blockIdx.x];
@@ -131,10 +128,9 @@ cross_entropy_both(sli_weighing w, const T *logits, const int32_t *targets, cons
   zeros_behind(to, vocab, stride);
 }
 
-template <typename T>
-__global__ void __launch_bounds__(LARGEST)
-cross_entropy_part(sli_weighing w, const T *logits, const int32_t *targets, const double *total,
-                   float *part, int64_t first, int64_t vocab, int64_t stride) {
+template <typename T> __global__ void __launch_bounds__(LARGEST)
+    cross_entropy_part(sli_weighing w, const T *logits, const int32_t *targets, const double *total,
+                       float *part, int64_t first, int64_t vocab, int64_t stride) {
   const T *row = logits + blockIdx.x * stride;
   int32_t target = targets[blockIdx.x];
   bool counts = sli_counts(&w, target) && *total != 0;

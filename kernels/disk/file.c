@@ -49,10 +49,10 @@ static const char *choose_folder(const char *folder) {
 /* Returns the name of a file system that keeps its files in memory, or NULL. */
 static const char *memory_system(long type) {
   switch (type) {
-    case TMPFS_MAGIC: return "tmpfs";
-    case RAMFS_MAGIC: return "ramfs";
-    case HUGETLBFS_MAGIC: return "hugetlbfs";
-    default: return NULL;
+  case TMPFS_MAGIC: return "tmpfs";
+  case RAMFS_MAGIC: return "ramfs";
+  case HUGETLBFS_MAGIC: return "hugetlbfs";
+  default: return NULL;
   }
 }
 
@@ -64,8 +64,8 @@ static sl_status check_folder(const char *folder) {
   if (error) return sl_fail(SL_E_INPUT, "folder %s: %s", folder, strerror(error));
   const char *name = memory_system((long)s.f_type);
   if (!name) return SL_OK;
-  return sl_fail(SL_E_INPUT, "folder %s lies in memory (%s), not on a disk: name another one", folder,
-                 name);
+  return sl_fail(SL_E_INPUT, "folder %s lies in memory (%s), not on a disk: name another one",
+                 folder, name);
 }
 
 /* Opens a nameless file. If the file system lacks O_TMPFILE, the file is created and unlinked at
@@ -126,8 +126,10 @@ static void say_cached(const char *folder) {
   static bool said;
   pthread_mutex_lock(&saying);
   if (!said)
-    sli_log("note: no direct I/O in %s: what goes to disk passes through the page cache, and is "
-            "dropped from there", folder);
+    sli_log(
+        "note: no direct I/O in %s: what goes to disk passes through the page cache, and is "
+        "dropped from there",
+        folder);
   said = true;
   pthread_mutex_unlock(&saying);
 }
@@ -137,7 +139,8 @@ static sl_status fill_in(sli_disk_file *f) {
   if (status) return status;
   void *at = mmap(NULL, f->bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   if (at == MAP_FAILED)
-    return sl_fail(SL_E_MEMORY, "no addresses for %zu bytes on disk: %s", f->bytes, strerror(errno));
+    return sl_fail(SL_E_MEMORY, "no addresses for %zu bytes on disk: %s", f->bytes,
+                   strerror(errno));
   f->begin = at;
   f->direct = make_direct(f->fd);
   if (!f->direct) say_cached(f->folder);

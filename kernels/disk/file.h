@@ -12,10 +12,10 @@
 #include <sluice/status.h>
 
 typedef struct sli_disk_file {
-  char *begin;   /* of the address range */
-  size_t bytes;  /* in whole pages */
+  char *begin;  /* of the address range */
+  size_t bytes; /* in whole pages */
   int fd;
-  bool direct;   /* direct I/O: whole pages only, past the page cache */
+  bool direct; /* direct I/O: whole pages only, past the page cache */
   char *folder;
 } sli_disk_file;
 

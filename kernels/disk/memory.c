@@ -46,6 +46,9 @@ static sl_status disk_copy(void *to, const void *from, size_t bytes) {
   return SL_OK;
 }
 
-const sl_memory_ops sl_memory_disk = {.name = "disk", .fixed = true, .far = true,
-                                      .create = disk_create, .destroy = disk_destroy,
+const sl_memory_ops sl_memory_disk = {.name = "disk",
+                                      .fixed = true,
+                                      .far = true,
+                                      .create = disk_create,
+                                      .destroy = disk_destroy,
                                       .copy = disk_copy};

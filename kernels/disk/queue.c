@@ -17,8 +17,8 @@
 typedef struct disk_queue {
   sli_disk_ring *ring; /* NULL: this thread copies one by one */
   size_t count, capacity;
-  sli_disk_way *ways;  /* transfers of a firing */
-  char *failed;        /* NULL: no error */
+  sli_disk_way *ways; /* transfers of a firing */
+  char *failed;       /* NULL: no error */
 } disk_queue;
 
 static void say_plain(int error) {
@@ -51,8 +51,8 @@ static void disk_close(void *queue) {
 }
 
 /* Starts a copy: queues it for the ring if the ring can carry it, else copies at once. */
-static sl_status begin_copy(disk_queue *q, const sl_program_call *c, const sli_lengths *x,
-                            void *to, const void *from) {
+static sl_status begin_copy(disk_queue *q, const sl_program_call *c, const sli_lengths *x, void *to,
+                            const void *from) {
   sl_type valid = sli_valid_type(x, c->in_length, 0, &c->in_type[0]);
   size_t all = sl_type_bytes(&c->in_type[0]), bytes = sl_type_bytes(&valid);
   if (bytes < all) bytes = SLI_MIN(sli_disk_pages(bytes), all); /* slots are whole pages */
@@ -121,8 +121,8 @@ static sl_status disk_prepare(sl_program *program, int device) {
   for (int i = 0; i < sli_program_call_count(program); i++) {
     const sl_program_call *c = &program->calls[i];
     if (is_plain_copy(c)) continue;
-    return sl_fail(SL_E_UNSUPPORTED, "op %s (%s): disks only copy, as it is", c->name ? c->name : "",
-                   c->op->name);
+    return sl_fail(SL_E_UNSUPPORTED, "op %s (%s): disks only copy, as it is",
+                   c->name ? c->name : "", c->op->name);
   }
   return SL_OK;
 }
@@ -135,7 +135,8 @@ static size_t disk_scratch(const sl_program *program, int threads) {
 }
 
 const sl_queue_ops sl_queue_disk = {
-    .name = "disk", .blocks = true,
+    .name = "disk",
+    .blocks = true,
     .open = disk_open,
     .close = disk_close,
     .launch = disk_launch, /* blocks until the disk is done */

@@ -10,7 +10,7 @@
 typedef struct sli_disk_way {
   const sli_disk_file *file;
   char *memory;
-  off_t at;         /* offset in the file */
+  off_t at; /* offset in the file */
   size_t bytes;
   bool out;         /* from memory to the file */
   const char *name; /* name for messages; may be NULL */

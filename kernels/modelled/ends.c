@@ -26,8 +26,8 @@ static bool ask(ends_queue *q) {
   return !q->again_ns;
 }
 
-static bool ends_launch(void *queue, const sl_program *program, const sl_firing *firing, uint64_t now_ns,
-                        uint64_t duration_ns, uint64_t *fence) {
+static bool ends_launch(void *queue, const sl_program *program, const sl_firing *firing,
+                        uint64_t now_ns, uint64_t duration_ns, uint64_t *fence) {
   (void)now_ns, (void)duration_ns;
   ends_queue *q = queue;
   for (int i = 0; program && i < program->ncalls; i++) {
@@ -56,5 +56,12 @@ static uint64_t ends_due(void *queue, uint64_t fence) {
 
 static uint64_t ends_next(void *queue) { return ((const ends_queue *)queue)->again_ns; }
 
-const sl_queue_ops sl_queue_ends = {.name = "ends", .modelled = true, .asks = true, .open = ends_open, .close = free,
-                                    .launch = ends_launch, .done = ends_done, .due = ends_due, .next = ends_next};
+const sl_queue_ops sl_queue_ends = {.name = "ends",
+                                    .modelled = true,
+                                    .asks = true,
+                                    .open = ends_open,
+                                    .close = free,
+                                    .launch = ends_launch,
+                                    .done = ends_done,
+                                    .due = ends_due,
+                                    .next = ends_next};

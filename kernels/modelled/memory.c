@@ -18,6 +18,9 @@ static sl_status modelled_copy(void *to, const void *from, size_t bytes) {
   return SL_OK;
 }
 
-const sl_memory_ops sl_memory_modelled = {.name = "modelled", .fixed = true, .far = true,
-                                          .create = modelled_create, .destroy = modelled_destroy,
+const sl_memory_ops sl_memory_modelled = {.name = "modelled",
+                                          .fixed = true,
+                                          .far = true,
+                                          .create = modelled_create,
+                                          .destroy = modelled_destroy,
                                           .copy = modelled_copy};

@@ -57,9 +57,11 @@ static uint64_t timed_due(void *queue, uint64_t fence) {
   return fence;
 }
 
-#define TIMED_QUEUE(name_, timed_, overlaps_, launch_)                                     \
-  {.name = name_, .modelled = true, .timed = timed_, .overlaps = overlaps_,                \
-   .open = timed_open, .close = free, .launch = launch_, .done = timed_done, .due = timed_due}
+#define TIMED_QUEUE(name_, timed_, overlaps_, launch_)                                           \
+  {                                                                                              \
+    .name = name_, .modelled = true, .timed = timed_, .overlaps = overlaps_, .open = timed_open, \
+    .close = free, .launch = launch_, .done = timed_done, .due = timed_due                       \
+  }
 
 const sl_queue_ops sl_queue_timed = TIMED_QUEUE("timed", true, false, timed_launch);
 const sl_queue_ops sl_queue_delay = TIMED_QUEUE("delay", true, true, delay_launch);

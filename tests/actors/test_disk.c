@@ -24,11 +24,11 @@
 enum { MICROBATCHES = 4, MADE = 0, HOME, BACK, REGISTERS };
 
 typedef struct shape {
-  int64_t numbers;        /* of a slot */
+  int64_t numbers; /* of a slot */
   int quota[REGISTERS];
-  bool reversed;          /* the last that was made is used first */
-  bool modelled;          /* nothing is moved, it only takes time */
-  bool rows;              /* each number is a row, and not all are valid */
+  bool reversed; /* the last that was made is used first */
+  bool modelled; /* nothing is moved, it only takes time */
+  bool rows;     /* each number is a row, and not all are valid */
 } shape;
 
 static _Atomic int64_t uses, break_at = -1;
@@ -39,7 +39,9 @@ static float value_of(const sl_tick *tick, int64_t i) {
 }
 
 /* Of slots with rows: none of them, or any number. */
-static int64_t rows_in(int64_t tick, int64_t all) { return tick % 3 == 1 ? 0 : tick * 611 % (all + 1); }
+static int64_t rows_in(int64_t tick, int64_t all) {
+  return tick % 3 == 1 ? 0 : tick * 611 % (all + 1);
+}
 
 static int64_t rows_of(const sl_call *call, const int32_t *lengths, const sl_type *type) {
   return lengths ? rows_in(call->tick.number, type->dim[0]) : type->dim[0];
@@ -58,18 +60,21 @@ static void use_op(const sl_call *call) {
   int64_t nth = atomic_fetch_add(&uses, 1), last = atomic_load(&break_at);
   if (last >= 0 && nth > last) return;
   int64_t rows = sl_call_rows(call, 0, call->in_type[0].dim[0]);
-  CHECK(rows == rows_of(call, call->in_rows, &call->in_type[0]), "tick %" PRId64 ": %" PRId64 " rows",
-        call->tick.number, rows);
+  CHECK(rows == rows_of(call, call->in_rows, &call->in_type[0]),
+        "tick %" PRId64 ": %" PRId64 " rows", call->tick.number, rows);
   for (int64_t i = 0; i < rows; i++) {
-    CHECK(in[i] == value_of(&call->tick, i), "tick %" PRId64 ": number %" PRId64 " is %g and not %g",
-          call->tick.number, i, (double)in[i], (double)value_of(&call->tick, i));
+    CHECK(in[i] == value_of(&call->tick, i),
+          "tick %" PRId64 ": number %" PRId64 " is %g and not %g", call->tick.number, i,
+          (double)in[i], (double)value_of(&call->tick, i));
     in[i] = NAN;
   }
   if (nth == last) nameless_replace(replacement);
 }
 
-static const sl_op make_row = {.name = "make", .nout = 1, .kernels = SL_CPU_KERNEL(make_op), .fills = 1};
-static const sl_op use_row = {.name = "use", .max_in = 1, .kernels = SL_CPU_KERNEL(use_op), .looks = 1};
+static const sl_op make_row = {
+    .name = "make", .nout = 1, .kernels = SL_CPU_KERNEL(make_op), .fills = 1};
+static const sl_op use_row = {
+    .name = "use", .max_in = 1, .kernels = SL_CPU_KERNEL(use_op), .looks = 1};
 
 /* One call, which reads the first base if it reads, and writes the next. */
 static sl_program *make_program(sl_plan *plan, const shape *s, const sl_op *op, int nin, int nout,
@@ -80,8 +85,14 @@ static sl_program *make_program(sl_plan *plan, const shape *s, const sl_op *op, 
   sl_place *places = sl_plan_alloc(plan, 2 * sizeof *places);
   *type = (sl_type){.dtype = SL_F32, .ndim = 1, .dim = {s->numbers}};
   places[0].base = 0, places[1].base = nin;
-  *call = (sl_program_call){.op = op, .name = name, .nin = nin, .nout = nout, .in_type = type,
-                            .out_type = type, .in = places, .out = places + 1};
+  *call = (sl_program_call){.op = op,
+                            .name = name,
+                            .nin = nin,
+                            .nout = nout,
+                            .in_type = type,
+                            .out_type = type,
+                            .in = places,
+                            .out = places + 1};
   *program = (sl_program){.ncalls = 1, .calls = call, .nbases = nin + nout + 1};
   if (!s->rows) return program;
   static const int16_t first[] = {0, 0, SL_NONE};
@@ -105,11 +116,14 @@ static int32_t back_map(sl_plan *plan, const shape *s) {
 static void add_registers(sl_plan *plan, const shape *s) {
   static const char *const names[REGISTERS] = {"act", "act@home", "act@back"};
   for (int r = 0; r < REGISTERS; r++)
-    sl_plan_add_register(
-        plan, (sl_register){.name = names[r], .quota_name = names[r], .quota = s->quota[r],
-                            .pool = SL_NONE, .space = r == HOME ? SL_SPACE_DISK : SL_SPACE_DEVICE,
-                            .memory = SL_MEMORY_ACTIVATIONS, .slot_bytes = (size_t)s->numbers * 4,
-                            .rows = s->rows ? (int32_t)s->numbers : 0});
+    sl_plan_add_register(plan, (sl_register){.name = names[r],
+                                             .quota_name = names[r],
+                                             .quota = s->quota[r],
+                                             .pool = SL_NONE,
+                                             .space = r == HOME ? SL_SPACE_DISK : SL_SPACE_DEVICE,
+                                             .memory = SL_MEMORY_ACTIVATIONS,
+                                             .slot_bytes = (size_t)s->numbers * 4,
+                                             .rows = s->rows ? (int32_t)s->numbers : 0});
 }
 
 typedef struct part {
@@ -122,28 +136,40 @@ typedef struct part {
 static void add_part(sl_plan *plan, const shape *s, part p, int32_t out_map) {
   sl_port in = {p.in, p.in_map}, out = {p.out, out_map};
   int nin = p.in != SL_NONE, nout = p.out != SL_NONE;
-  sl_plan_add_actor(plan, (sl_actor){
-      .name = p.name, .cls = nin ? nout ? SL_CLASS_C : SL_CLASS_B : SL_CLASS_F, .queue = p.queue,
-      .stage = SL_NONE, .chunk = SL_NONE, .ticks = p.ticks, .firings_per_step = MICROBATCHES,
-      .nin = nin, .nout = nout, .in = &in, .out = &out,
-      .program = s->modelled ? NULL : make_program(plan, s, p.op, nin, nout, "act"),
-      .seconds = s->modelled ? 1e-3 : 0});
+  sl_plan_add_actor(
+      plan,
+      (sl_actor){.name = p.name,
+                 .cls = nin ? nout ? SL_CLASS_C : SL_CLASS_B : SL_CLASS_F,
+                 .queue = p.queue,
+                 .stage = SL_NONE,
+                 .chunk = SL_NONE,
+                 .ticks = p.ticks,
+                 .firings_per_step = MICROBATCHES,
+                 .nin = nin,
+                 .nout = nout,
+                 .in = &in,
+                 .out = &out,
+                 .program = s->modelled ? NULL : make_program(plan, s, p.op, nin, nout, "act"),
+                 .seconds = s->modelled ? 1e-3 : 0});
 }
 
 /* make -> act -> spill -> act@home -> fill -> act@back -> use */
 static sl_plan *plan_of(const shape *s, const char *folder) {
   sl_plan *plan = sl_plan_create(MICROBATCHES, 1);
   int32_t each = sl_plan_map_each(plan), back = back_map(plan, s);
-  sl_device device = {.name = "cpu:0", .kind = "cpu", .threads = 1,
-                      .budget_bytes = (size_t)1 << 40};
+  sl_device device = {
+      .name = "cpu:0", .kind = "cpu", .threads = 1, .budget_bytes = (size_t)1 << 40};
   device.room[SL_SPACE_DISK].path = folder;
   sl_plan_add_device(plan, device);
   for (int q = 0; q < 3; q++)
-    sl_plan_add_queue(plan, (sl_queue){.name = q ? q == 1 ? "spill" : "fill" : "cpu:0", .device = 0,
+    sl_plan_add_queue(plan, (sl_queue){.name = q ? q == 1 ? "spill" : "fill" : "cpu:0",
+                                       .device = 0,
                                        .ops = s->modelled ? &sl_queue_timed
-                                              : q         ? &sl_queue_disk : &sl_queue_cpu,
+                                              : q         ? &sl_queue_disk
+                                                          : &sl_queue_cpu,
                                        .run_ahead = 1,
-                                       .class_order = {[SL_CLASS_F] = 1}, .apart = q > 0});
+                                       .class_order = {[SL_CLASS_F] = 1},
+                                       .apart = q > 0});
   add_registers(plan, s);
   add_part(plan, s, (part){"make", &make_row, 0, SL_NONE, MADE, each, each}, each);
   add_part(plan, s, (part){"spill", &sl_op_copy, 1, MADE, HOME, each, each}, each);
@@ -160,8 +186,8 @@ static sl_plan *finished(const shape *s) {
 
 static sl_runtime *start(const sl_plan *plan, uint64_t seed) {
   sl_runtime *rt;
-  sl_runtime_options options = {.workers = 1, .trace_records = 1024, .jitter_seed = seed,
-                                .jitter_ns = 100000};
+  sl_runtime_options options = {
+      .workers = 1, .trace_records = 1024, .jitter_seed = seed, .jitter_ns = 100000};
   CHECK(!sl_runtime_create(plan, &options, &rt), "%s", sl_detail());
   atomic_store(&uses, 0);
   return rt;
@@ -184,7 +210,8 @@ static void check_run(const shape *s, uint64_t seed, int64_t steps) {
 
 static void what_comes_back_is_what_went(void) {
   for (int i = 0; i < 9; i++) { /* any two of the three numbers of slots meet once */
-    shape s = {i % 2 ? 1024 : 2500, {1 + i % 3, 1 + i / 3, 1 + (i + i / 3) % 3}, false, false, false};
+    shape s = {
+        i % 2 ? 1024 : 2500, {1 + i % 3, 1 + i / 3, 1 + (i + i / 3) % 3}, false, false, false};
     check_run(&s, 0, 4);
   }
   check_run(&(shape){3 << 17, {1, 2, 2}, false, false, false}, 0, 2);
@@ -193,12 +220,18 @@ static void what_comes_back_is_what_went(void) {
 
 static void only_what_is_valid_goes(void) {
   for (int i = 0; i < 4; i++)
-    check_run(&(shape){i % 2 ? 1024 : 2500, {1 + i % 3, MICROBATCHES, 1 + i / 2}, i > 1, false, true}, 0, 4);
+    check_run(
+        &(shape){i % 2 ? 1024 : 2500, {1 + i % 3, MICROBATCHES, 1 + i / 2}, i > 1, false, true}, 0,
+        4);
 }
 
 static void no_race_shows(void) {
   for (int seed = 1; seed <= 4 * (int)seeds_times(); seed++) {
-    shape s = {1024 * (1 + seed % 3), {1 + seed % 2, MICROBATCHES, 1 + seed / 2 % 2}, seed % 2, false, false};
+    shape s = {1024 * (1 + seed % 3),
+               {1 + seed % 2, MICROBATCHES, 1 + seed / 2 % 2},
+               seed % 2,
+               false,
+               false};
     check_run(&s, (uint64_t)seed, 6);
   }
 }
@@ -208,9 +241,12 @@ static void no_race_shows(void) {
 static void slots_are_whole_pages(void) {
   shape s = {100, {2, 1000, 3}, false, false, false};
   sl_plan *plan = plan_of(&s, ".");
-  int32_t other = sl_plan_add_register(plan, (sl_register){
-      .name = "other", .quota_name = "q", .quota = 1, .initial = 1, .pool = SL_NONE,
-      .slot_bytes = 100});
+  int32_t other = sl_plan_add_register(plan, (sl_register){.name = "other",
+                                                           .quota_name = "q",
+                                                           .quota = 1,
+                                                           .initial = 1,
+                                                           .pool = SL_NONE,
+                                                           .slot_bytes = 100});
   plan->devices[0].budget_bytes = 5 * SLI_DISK_PAGE + 128;
   CHECK(!sl_plan_finish(plan), "%s", sl_detail());
   for (int r = 0; r < REGISTERS; r++)
@@ -256,7 +292,8 @@ static void a_trace_shows_the_devices_memory(void) {
   CHECK(!sl_trace_write("actors_disk.trace", plan, rt, SL_CLOCK_VIRTUAL), "%s", sl_detail());
   sl_runtime_destroy(rt);
   sl_plan_destroy(plan);
-  char *command = sli_format("%s/bin/actortrace show --width 200 actors_disk.trace", build ? build : "..");
+  char *command =
+      sli_format("%s/bin/actortrace show --width 200 actors_disk.trace", build ? build : "..");
   char line[1024];
   bool seen = false;
   FILE *out = popen(command, "r");
@@ -278,7 +315,8 @@ static void check_breaks(const char *with, const char *who, const char *why) {
   atomic_store(&break_at, -1);
   CHECK(status == SL_E_DEVICE, "%s: %s: %s", with, sl_status_text(status), sl_detail());
   CHECK(strstr(sl_detail(), who) && strstr(sl_detail(), why) &&
-        strstr(sl_detail(), ", microbatch ") && strstr(sl_detail(), " act: 4096 bytes at ") && strstr(sl_detail(), " of a file in ."),
+            strstr(sl_detail(), ", microbatch ") && strstr(sl_detail(), " act: 4096 bytes at ") &&
+            strstr(sl_detail(), " of a file in ."),
         "%s: %s", with, sl_detail());
   sl_runtime_destroy(rt);
   sl_plan_destroy(plan);
@@ -314,7 +352,7 @@ int main(void) {
     setenv("SLUICE_DISK", plain ? "plain" : "", 1);
     RUN(what_comes_back_is_what_went);
     RUN(only_what_is_valid_goes);
-  RUN(no_race_shows);
+    RUN(no_race_shows);
     RUN(what_breaks_ends_the_run);
   }
   RUN(check_refused, "/there/is/none", 16, "folder /there/is/none: No such file or directory");

@@ -75,9 +75,12 @@ static void begin_register(simulation *s, int32_t reg) {
 }
 
 static simulation begin(const sl_plan *plan, uint64_t seed) {
-  simulation s = {plan, sli_calloc((size_t)plan->nregs, sizeof(tokens)),
+  simulation s = {plan,
+                  sli_calloc((size_t)plan->nregs, sizeof(tokens)),
                   sli_calloc((size_t)plan->nactors, sizeof(int64_t)),
-                  sli_calloc((size_t)plan->nactors, sizeof(int64_t)), seed, seed};
+                  sli_calloc((size_t)plan->nactors, sizeof(int64_t)),
+                  seed,
+                  seed};
   for (int32_t r = 0; r < plan->nregs; r++) begin_register(&s, r);
   return s;
 }
@@ -246,19 +249,28 @@ static sl_plan *make_ring(uint64_t seed) {
   sl_plan_add_queue(plan, (sl_queue){.name = "q", .ops = &sl_queue_timed, .run_ahead = 1});
   for (int i = 0; i < 2 * n; i++)
     sl_plan_add_register(plan, (sl_register){.name = sl_plan_format(plan, "r%d", i),
-                                             .quota_name = "q", .pool = SL_NONE,
-                                             .quota = i < n ? quota : 1, .initial = i == n,
+                                             .quota_name = "q",
+                                             .pool = SL_NONE,
+                                             .quota = i < n ? quota : 1,
+                                             .initial = i == n,
                                              .shares = i && i < n});
   for (int i = 0; i < n; i++) {
     sl_port out[] = {{i, each}, {n + (i + 1) % n, i + 1 < n ? each : sl_plan_map_lag(plan, 1, 1)}};
-    sl_plan_add_actor(plan, (sl_actor){.name = sl_plan_format(plan, "m%d", i), .ticks = each,
-                                       .firings_per_step = 4, .source = !i, .nin = 1, .nout = 2,
-                                       .in = &(sl_port){n + i, each}, .out = out});
+    sl_plan_add_actor(plan, (sl_actor){.name = sl_plan_format(plan, "m%d", i),
+                                       .ticks = each,
+                                       .firings_per_step = 4,
+                                       .source = !i,
+                                       .nin = 1,
+                                       .nout = 2,
+                                       .in = &(sl_port){n + i, each},
+                                       .out = out});
   }
   for (int i = 0; i < n; i++)
     for (int k = random_below(&seed, 2); k >= 0; k--)
       sl_plan_add_actor(plan, (sl_actor){.name = sl_plan_format(plan, "r%d.%d", i, k),
-                                         .ticks = each, .firings_per_step = 4, .nin = 1,
+                                         .ticks = each,
+                                         .firings_per_step = 4,
+                                         .nin = 1,
                                          .in = &(sl_port){i, each}});
   CHECK(!sl_plan_finish(plan), "%s", sl_detail());
   return plan;

@@ -181,12 +181,18 @@ static sl_plan *make_pair(void) {
     sl_plan_add_device(plan, (sl_device){.name = names[i], .kind = "null", .threads = 1});
     sl_plan_add_queue(plan, (sl_queue){.name = names[i], .device = i, .ops = &sl_queue_null});
   }
-  sl_plan_add_register(plan, (sl_register){.name = "ab", .quota_name = "act", .quota = 2,
-                                           .pool = SL_NONE, .slot_bytes = 8});
+  sl_plan_add_register(
+      plan, (sl_register){
+                .name = "ab", .quota_name = "act", .quota = 2, .pool = SL_NONE, .slot_bytes = 8});
   for (int i = 0; i < 2; i++)
-    sl_plan_add_actor(plan, (sl_actor){.name = names[i], .queue = i, .ticks = each,
-                                       .firings_per_step = 1, .nin = i, .nout = !i,
-                                       .in = &(sl_port){0, each}, .out = &(sl_port){0, each}});
+    sl_plan_add_actor(plan, (sl_actor){.name = names[i],
+                                       .queue = i,
+                                       .ticks = each,
+                                       .firings_per_step = 1,
+                                       .nin = i,
+                                       .nout = !i,
+                                       .in = &(sl_port){0, each},
+                                       .out = &(sl_port){0, each}});
   CHECK(!sl_plan_finish(plan), "%s", sl_detail());
   return plan;
 }

@@ -27,16 +27,27 @@ static int32_t order[3];
 
 static void reset_records(void) {
   static const sl_place places[] = {{0, 0}, {1, 64}, {2, 128}, {2, 192}};
-  optimizer = (sl_optimizer){.lr = 1e-3f, .min_lr = 1e-4f, .warmup = 20, .decay_steps = 100,
-                             .beta1 = 0.9f, .beta2 = 0.95f, .eps = 1e-8f, .weight_decay = 0.1f,
+  optimizer = (sl_optimizer){.lr = 1e-3f,
+                             .min_lr = 1e-4f,
+                             .warmup = 20,
+                             .decay_steps = 100,
+                             .beta1 = 0.9f,
+                             .beta2 = 0.95f,
+                             .eps = 1e-8f,
+                             .weight_decay = 0.1f,
                              .clip = 1};
   parts[0] = (sl_part){0, 2, {0, 4}, {2, 1}};
   parts[1] = (sl_part){0, 1, {2}, {2}};
   for (int i = 0; i < 3; i++) types[i] = SL_TYPE(SL_F32, 4, 6);
   joint = (sl_joint){types[0], parts};
   source = (sl_source){.nout = 1, .types = types, .cut = 1};
-  const sl_program_call call = {.name = "call", .nin = 1, .nout = 1, .in_type = types,
-                                .out_type = types + 1, .in = places, .out = places + 1};
+  const sl_program_call call = {.name = "call",
+                                .nin = 1,
+                                .nout = 1,
+                                .in_type = types,
+                                .out_type = types + 1,
+                                .in = places,
+                                .out = places + 1};
   for (size_t c = 0; c < SLI_COUNT(calls); c++) calls[c] = call;
   calls[0].op = &sl_op_clip, calls[0].attrs.user = &optimizer;
   calls[1].op = &sl_op_slice, calls[1].attrs.user = &parts[0];
@@ -44,8 +55,8 @@ static void reset_records(void) {
   calls[3].op = &sl_op_source, calls[3].attrs.user = &source, calls[3].nin = 0;
   pieces[0] = (sl_program_piece){0, 8, 0};
   pieces[1] = (sl_program_piece){8, 4, 1};
-  program = (sl_program){.ncalls = 2, .nvariants = 2, .nbases = 4, .calls = calls,
-                         .pieces = pieces};
+  program =
+      (sl_program){.ncalls = 2, .nvariants = 2, .nbases = 4, .calls = calls, .pieces = pieces};
   entries[0] = (sl_map_entry){0, SL_FIRST};
   entries[1] = (sl_map_entry){0, SL_LAST};
   for (int i = 0; i < 3; i++) order[i] = i < 2 ? 0 : 1;
@@ -55,24 +66,39 @@ static void reset_records(void) {
 static sl_plan *make_plan(void) {
   sl_plan *plan = sl_plan_create(2, 1);
   int32_t each = sl_plan_map_each(plan), span = sl_plan_add_map(plan, 2, 1, entries);
-  sl_plan_add_device(plan, (sl_device){.name = "a", .kind = "cpu", .threads = 2,
-                                       .budget_bytes = 1 << 30});
+  sl_plan_add_device(
+      plan, (sl_device){.name = "a", .kind = "cpu", .threads = 2, .budget_bytes = 1 << 30});
   sl_plan_add_device(plan, (sl_device){.name = "b", .kind = "cpu", .threads = 2, .process = 1});
-  sl_plan_add_queue(plan, (sl_queue){.name = "q", .device = 0, .ops = &sl_queue_cpu,
-                                     .threads = 2, .run_ahead = 1, .norder = 3, .order = order});
-  sl_plan_add_queue(plan, (sl_queue){.name = "p", .device = 0, .ops = &sl_queue_timed,
-                                     .run_ahead = 1, .watermark = 3});
+  sl_plan_add_queue(plan, (sl_queue){.name = "q",
+                                     .device = 0,
+                                     .ops = &sl_queue_cpu,
+                                     .threads = 2,
+                                     .run_ahead = 1,
+                                     .norder = 3,
+                                     .order = order});
+  sl_plan_add_queue(
+      plan,
+      (sl_queue){.name = "p", .device = 0, .ops = &sl_queue_timed, .run_ahead = 1, .watermark = 3});
   sl_plan_add_pool(plan, (sl_pool){"pool", 4});
   sl_plan_add_pool(plan, (sl_pool){"other", 4});
-  const sl_register reg = {.name = "r", .quota_name = "act", .quota = 2, .pool = 0,
-                           .slot_bytes = 64, .activation = 1};
+  const sl_register reg = {
+      .name = "r", .quota_name = "act", .quota = 2, .pool = 0, .slot_bytes = 64, .activation = 1};
   sl_plan_add_register(plan, reg);
-  sl_plan_add_register(plan, (sl_register){.name = "s", .quota_name = "act", .quota = 2,
-                                           .pool = SL_NONE, .slot_bytes = 64});
-  sl_plan_add_actor(plan, (sl_actor){.name = "x", .ticks = each, .firings_per_step = 2,
-                                     .nout = 1, .out = &(sl_port){0, each}, .seconds = 1});
-  sl_plan_add_actor(plan, (sl_actor){.name = "y", .ticks = span, .firings_per_step = 1, .nin = 1,
-                                     .nout = 1, .in = &(sl_port){0, span},
+  sl_plan_add_register(
+      plan, (sl_register){
+                .name = "s", .quota_name = "act", .quota = 2, .pool = SL_NONE, .slot_bytes = 64});
+  sl_plan_add_actor(plan, (sl_actor){.name = "x",
+                                     .ticks = each,
+                                     .firings_per_step = 2,
+                                     .nout = 1,
+                                     .out = &(sl_port){0, each},
+                                     .seconds = 1});
+  sl_plan_add_actor(plan, (sl_actor){.name = "y",
+                                     .ticks = span,
+                                     .firings_per_step = 1,
+                                     .nin = 1,
+                                     .nout = 1,
+                                     .in = &(sl_port){0, span},
                                      .out = &(sl_port){1, each}});
   CHECK(!sl_plan_finish(plan), "%s", sl_detail());
   return plan;
@@ -90,6 +116,7 @@ static uint64_t hash_of(sl_plan *plan) {
 static sl_plan *plan;
 
 /* X(change): a statement about `plan` or the records. */
+/* clang-format off */
 #define CHANGES(X)                                                                              \
   X(plan->microbatches++) X(plan->pieces++)                                                     \
   X(plan->devices[0].name = "c") X(plan->devices[0].kind = "cuda")                              \
@@ -138,8 +165,10 @@ static sl_plan *plan;
   X(parts[0].axis = SL_PART_FLAT) X(parts[0].nranges = 1) X(parts[0].begin[1] = 5)              \
   X(parts[0].count[1] = 2) X(parts[1].begin[0] = 3) X(joint.type.dim[0] = 5)                    \
   X(source.cut = 0) X(source.nout = 2)
+/* clang-format on */
 
 /* What each process may have for itself, and what follows from the rest. */
+/* clang-format off */
 #define OWN(X)                                                                                  \
   X(plan->devices[0].threads = 7) X(plan->devices[0].number = 3)                                \
   X(plan->devices[0].budget_bytes = 0) X(plan->queues[0].threads = 5)                           \
@@ -148,6 +177,7 @@ static sl_plan *plan;
   X(plan->regs[0].offset = 4096) X(plan->regs[0].nconsumers = 3)                                \
   X(parts[0].begin[2] = 9) X(types[0].dim[3] = 9) X(program.state = &program)                   \
   X(source.ctx = &program)
+/* clang-format on */
 
 #define X(...) #__VA_ARGS__,
 static const char *const changes[] = {CHANGES(X)}, *const own[] = {OWN(X)};
@@ -156,7 +186,10 @@ static const char *const changes[] = {CHANGES(X)}, *const own[] = {OWN(X)};
 /* Makes change number `which` of a list. */
 static void make_change(int which, bool of_own) {
   int at = 0;
-#define X(...) if (at++ == which) { __VA_ARGS__; }
+#define X(...)         \
+  if (at++ == which) { \
+    __VA_ARGS__;       \
+  }
   if (of_own) {
     OWN(X)
   } else {

@@ -32,7 +32,8 @@ static void rs(const sl_call *call) {
   CHECK(*slot == want, "register %d changes while it is read", call->attrs->heads);
 }
 
-static const sl_op make_row = {.name = "make", .kernels = SL_CPU_KERNEL(make)}, look_row = {.name = "look", .kernels = SL_CPU_KERNEL(rs)};
+static const sl_op make_row = {.name = "make", .kernels = SL_CPU_KERNEL(make)},
+                   look_row = {.name = "look", .kernels = SL_CPU_KERNEL(rs)};
 static const sl_type type = {SL_F64, 0, {0}};
 
 /* Of an actor with so many inputs and outputs; the value is input 0, or output 0. */
@@ -42,9 +43,15 @@ static sl_program *program(sl_plan *plan, const sl_op *op, int who, int nin, int
   bool makes = op == &make_row;
   *place = (sl_place){makes ? nin : 0, 0};
   p->calls = sl_plan_alloc(plan, sizeof *p->calls);
-  p->calls[0] = (sl_program_call){.op = op, .name = op->name, .attrs = {.heads = who},
-                                  .nin = !makes, .nout = makes, .in_type = &type, .out_type = &type,
-                                  .in = makes ? NULL : place, .out = makes ? place : NULL};
+  p->calls[0] = (sl_program_call){.op = op,
+                                  .name = op->name,
+                                  .attrs = {.heads = who},
+                                  .nin = !makes,
+                                  .nout = makes,
+                                  .in_type = &type,
+                                  .out_type = &type,
+                                  .in = makes ? NULL : place,
+                                  .out = makes ? place : NULL};
   p->ncalls = 1;
   p->nbases = nin + nout + 1;
   return p;
@@ -61,54 +68,82 @@ static void add_maker(ring *r, int i) {
   sl_plan *plan = r->plan;
   bool last = i + 1 == r->n;
   sl_port in = {r->turn[i], sl_plan_map_each(plan)};
-  sl_port out[] = {{r->made[i], sl_plan_map_each(plan)},
-                   {r->turn[(i + 1) % r->n], last ? sl_plan_map_lag(plan, 1, 1)
-                                                  : sl_plan_map_each(plan)}};
-  sl_plan_add_actor(plan, (sl_actor){.name = sl_plan_format(plan, "make%d", i), .cls = SL_CLASS_C,
-                                     .queue = 0, .stage = 0, .ticks = sl_plan_map_each(plan),
-                                     .firings_per_step = MICROBATCHES, .source = !i,
-                                     .nin = r->turns, .in = &in, .nout = 1 + r->turns, .out = out,
-                                     .seconds = 1e-6,
-                                     .program = program(plan, &make_row, i, r->turns,
-                                                        1 + r->turns)});
+  sl_port out[] = {
+      {r->made[i], sl_plan_map_each(plan)},
+      {r->turn[(i + 1) % r->n], last ? sl_plan_map_lag(plan, 1, 1) : sl_plan_map_each(plan)}};
+  sl_plan_add_actor(plan,
+                    (sl_actor){.name = sl_plan_format(plan, "make%d", i),
+                               .cls = SL_CLASS_C,
+                               .queue = 0,
+                               .stage = 0,
+                               .ticks = sl_plan_map_each(plan),
+                               .firings_per_step = MICROBATCHES,
+                               .source = !i,
+                               .nin = r->turns,
+                               .in = &in,
+                               .nout = 1 + r->turns,
+                               .out = out,
+                               .seconds = 1e-6,
+                               .program = program(plan, &make_row, i, r->turns, 1 + r->turns)});
 }
 
 static void add_reader(ring *r, int i, int device) {
   sl_plan *plan = r->plan;
   sl_port in = {r->made[i], sl_plan_map_each(plan)};
   sl_plan_add_actor(plan, (sl_actor){.name = sl_plan_format(plan, "look%d@%d", i, device),
-                                     .cls = SL_CLASS_F, .queue = device, .stage = 0,
-                                     .ticks = sl_plan_map_each(plan), .seconds = 1e-6 * below(4),
-                                     .firings_per_step = MICROBATCHES, .nin = 1, .in = &in,
+                                     .cls = SL_CLASS_F,
+                                     .queue = device,
+                                     .stage = 0,
+                                     .ticks = sl_plan_map_each(plan),
+                                     .seconds = 1e-6 * below(4),
+                                     .firings_per_step = MICROBATCHES,
+                                     .nin = 1,
+                                     .in = &in,
                                      .program = program(plan, &look_row, i, 1, 0)});
 }
 
 static void add_devices(ring *r) {
   for (int d = 0; d <= r->readers; d++) {
-    sl_plan_add_device(r->plan, (sl_device){.name = sl_plan_format(r->plan, "cpu:%d", d),
-                                            .kind = "cpu", .threads = 1});
-    sl_plan_add_queue(r->plan, (sl_queue){.name = sl_plan_format(r->plan, "q@%d", d), .device = d,
-                                          .ops = &sl_queue_cpu, .run_ahead = 1});
+    sl_plan_add_device(
+        r->plan,
+        (sl_device){.name = sl_plan_format(r->plan, "cpu:%d", d), .kind = "cpu", .threads = 1});
+    sl_plan_add_queue(r->plan, (sl_queue){.name = sl_plan_format(r->plan, "q@%d", d),
+                                          .device = d,
+                                          .ops = &sl_queue_cpu,
+                                          .run_ahead = 1});
   }
 }
 
 static void add_lane(ring *r) {
   for (int i = 0; i < r->n; i++) {
-    r->made[i] = sl_plan_add_register(
-        r->plan, (sl_register){.name = sl_plan_format(r->plan, "lane%d", i), .quota_name = "lane",
-                               .quota = r->quota, .pool = SL_NONE, .slot_bytes = 8 + 64 * (size_t)i,
-                               .memory = SL_MEMORY_ACTIVATIONS, .shares = i ? r->made[0] + 1 : 0});
-    if (r->turns) r->turn[i] = sl_plan_add_register(
-        r->plan, (sl_register){.name = sl_plan_format(r->plan, "turn%d", i), .quota_name = "turn",
-                               .quota = 1, .pool = SL_NONE, .initial = !i,
-                               .memory = SL_MEMORY_ACTIVATIONS});
+    r->made[i] =
+        sl_plan_add_register(r->plan, (sl_register){.name = sl_plan_format(r->plan, "lane%d", i),
+                                                    .quota_name = "lane",
+                                                    .quota = r->quota,
+                                                    .pool = SL_NONE,
+                                                    .slot_bytes = 8 + 64 * (size_t)i,
+                                                    .memory = SL_MEMORY_ACTIVATIONS,
+                                                    .shares = i ? r->made[0] + 1 : 0});
+    if (r->turns)
+      r->turn[i] =
+          sl_plan_add_register(r->plan, (sl_register){.name = sl_plan_format(r->plan, "turn%d", i),
+                                                      .quota_name = "turn",
+                                                      .quota = 1,
+                                                      .pool = SL_NONE,
+                                                      .initial = !i,
+                                                      .memory = SL_MEMORY_ACTIVATIONS});
   }
 }
 
 static ring make_ring(uint64_t seed, int turns) {
   seed_random(seed);
-  ring r = {sl_plan_create(MICROBATCHES, 1), 2 + below(MOST - 1), 1 + below(3), 1 + below(3), turns,
-            {0}, {0}};
+  ring r = {sl_plan_create(MICROBATCHES, 1),
+            2 + below(MOST - 1),
+            1 + below(3),
+            1 + below(3),
+            turns,
+            {0},
+            {0}};
   add_devices(&r);
   add_lane(&r);
   for (int i = 0; i < r.n; i++) add_maker(&r, i);
@@ -129,8 +164,10 @@ static void run_one(uint64_t seed) {
     lane = SLI_MAX(lane, reg->slot_bytes);
   }
   CHECK(r.plan->regs[r.made[0]].slot_stride >= lane, "the largest fits");
-  sl_runtime_options options = {.workers = 1 + below(r.readers + 1), .jitter_seed = seed,
-                                .jitter_ns = below(2) ? 20000 : 0, .watchdog_seconds = 20};
+  sl_runtime_options options = {.workers = 1 + below(r.readers + 1),
+                                .jitter_seed = seed,
+                                .jitter_ns = below(2) ? 20000 : 0,
+                                .watchdog_seconds = 20};
   sl_runtime *rt;
   CHECK(!sl_runtime_create(r.plan, &options, &rt), "%s", sl_detail());
   CHECK(!sl_runtime_run(rt, STEPS), "seed %llu: %s", (unsigned long long)seed, sl_detail());
@@ -147,8 +184,8 @@ static void refuse(const char *words, void (*spoil)(ring *r)) {
   sl_plan_destroy(r.plan);
 }
 
-/* A lazy W keeps its slot until that is wanted: also by another register that has the same slots. The
- * last register of the lane is read by B as well, which W could otherwise wait for. */
+/* A lazy W keeps its slot until that is wanted: also by another register that has the same slots.
+ * The last register of the lane is read by B as well, which W could otherwise wait for. */
 static void lazy_readers_give_slots_back(int workers) {
   seed_random(1);
   ring r = {sl_plan_create(MICROBATCHES, 1), 3, 1, 1, 1, {0}, {0}};
@@ -188,9 +225,7 @@ static void one_maker(ring *r) {
   r->plan->regs[r->turn[1]].quota = r->quota;
 }
 static void other_quota(ring *r) { r->plan->regs[r->made[1]].quota++; }
-static void initial_slot(ring *r) {
-  r->plan->regs[r->made[0]].initial = 1;
-}
+static void initial_slot(ring *r) { r->plan->regs[r->made[0]].initial = 1; }
 static void later_register(ring *r) { r->plan->regs[r->made[0]].shares = r->made[1] + 1; }
 static void other_device(ring *r) { r->plan->regs[r->made[1]].device = 1; }
 static void other_queue(ring *r) { r->plan->actors[1].queue = 1; }

@@ -27,14 +27,14 @@ enum { MOST_ACTORS = 9, MOST_IN = 3, MOST_OUT = 2, BUCKETS = 3, STEPS = 3, FULL_
 typedef struct product {
   int32_t rows; /* 0: its slots are always full */
   int width;
-  bool blank;   /* what is not valid is poisoned: its device completes one firing before the next */
+  bool blank; /* what is not valid is poisoned: its device completes one firing before the next */
   int32_t reg, at[MOST_PROCESSES];
 } product;
 
 typedef struct node {
   const struct net *net;
   int id, device, nin, nout;
-  bool staged, buckets;  /* it fills its workspace, which is copied; its variants go by extent */
+  bool staged, buckets; /* it fills its workspace, which is copied; its variants go by extent */
   const product *in[MOST_IN];
   product out[MOST_OUT];
 } node;
@@ -72,12 +72,13 @@ static void check_input(const sl_call *call, const node *me, int i) {
   const product *p = me->in[i];
   int64_t key = call->tick.number, rows = sl_call_rows(call, i, FULL_ROWS);
   const float *values = call->in[i];
-  CHECK(rows == extent_of(me->net, p, key), "seed %" PRIu64 ": actor %d sees %" PRId64
-        " rows of register %d, key %" PRId64 ", not %d", me->net->seed, me->id, rows, p->reg, key,
-        extent_of(me->net, p, key));
+  CHECK(rows == extent_of(me->net, p, key),
+        "seed %" PRIu64 ": actor %d sees %" PRId64 " rows of register %d, key %" PRId64 ", not %d",
+        me->net->seed, me->id, rows, p->reg, key, extent_of(me->net, p, key));
   for (int64_t e = 0; e < rows * p->width; e++)
-    CHECK(values[e] == value_of(p, key, e), "seed %" PRIu64 ": actor %d, register %d, key %" PRId64
-          ": number %" PRId64 " is %g", me->net->seed, me->id, p->reg, key, e, (double)values[e]);
+    CHECK(values[e] == value_of(p, key, e),
+          "seed %" PRIu64 ": actor %d, register %d, key %" PRId64 ": number %" PRId64 " is %g",
+          me->net->seed, me->id, p->reg, key, e, (double)values[e]);
   CHECK(!p->blank || is_blank(values + rows * p->width, (p->rows - rows) * p->width),
         "seed %" PRIu64 ": something is in the room behind register %d, key %" PRId64,
         me->net->seed, p->reg, key);
@@ -87,8 +88,11 @@ static void check_input(const sl_call *call, const node *me, int i) {
 static void check_bucket(const sl_call *call, const node *me) {
   int32_t valid_rows = extent_of(me->net, me->in[0], call->tick.number), rows = me->in[0]->rows;
   int32_t v = (int32_t)call->attrs->value, below = v ? rows * v / BUCKETS : -1;
-  CHECK(valid_rows <= rows * (v + 1) / BUCKETS && valid_rows > below, "seed %" PRIu64 ": %d rows of %d, and "
-        "variant %d", me->net->seed, valid_rows, rows, v);
+  CHECK(valid_rows <= rows * (v + 1) / BUCKETS && valid_rows > below,
+        "seed %" PRIu64
+        ": %d rows of %d, and "
+        "variant %d",
+        me->net->seed, valid_rows, rows, v);
 }
 
 static void work_cpu(const sl_call *call) {
@@ -104,8 +108,12 @@ static void work_cpu(const sl_call *call) {
   }
 }
 
-static const sl_op work_row = {.name = "work", .max_in = MOST_IN, .nout = MOST_OUT, .kernels = SL_CPU_KERNEL(work_cpu),
-                               .fills = UINT32_MAX, .looks = UINT32_MAX};
+static const sl_op work_row = {.name = "work",
+                               .max_in = MOST_IN,
+                               .nout = MOST_OUT,
+                               .kernels = SL_CPU_KERNEL(work_cpu),
+                               .fills = UINT32_MAX,
+                               .looks = UINT32_MAX};
 
 /* ---- programs ------------------------------------------------------------------------------- */
 
@@ -148,26 +156,40 @@ static void write_variant(sl_plan *plan, const node *me, const sl_program *progr
   arguments(plan, me->nout, outs, me->nin, me->staged, program->base_length, &out_type, &out,
             &out_length);
   if (me->buckets) in_type[0].dim[0] = program->buckets[v];
-  calls[0] = (sl_program_call){.op = &work_row, .name = "work", .nin = me->nin, .nout = me->nout,
-                               .in_type = in_type, .out_type = out_type, .in = in, .out = out,
-                               .in_length = in_length, .out_length = out_length,
+  calls[0] = (sl_program_call){.op = &work_row,
+                               .name = "work",
+                               .nin = me->nin,
+                               .nout = me->nout,
+                               .in_type = in_type,
+                               .out_type = out_type,
+                               .in = in,
+                               .out = out,
+                               .in_length = in_length,
+                               .out_length = out_length,
                                .attrs = {.user = me, .value = (float)v}};
   arguments(plan, me->nout, outs, me->nin, false, program->base_length, &out_type, &slots,
             &out_length);
   for (int o = 0; me->staged && o < me->nout; o++)
-    calls[1 + o] = (sl_program_call){.op = &sl_op_copy, .name = "copy", .nin = 1, .nout = 1,
-                                     .in_type = &out_type[o], .out_type = &out_type[o],
-                                     .in = &out[o], .out = &slots[o],
-                                     .in_length = &out_length[o], .out_length = &out_length[o]};
+    calls[1 + o] = (sl_program_call){.op = &sl_op_copy,
+                                     .name = "copy",
+                                     .nin = 1,
+                                     .nout = 1,
+                                     .in_type = &out_type[o],
+                                     .out_type = &out_type[o],
+                                     .in = &out[o],
+                                     .out = &slots[o],
+                                     .in_length = &out_length[o],
+                                     .out_length = &out_length[o]};
 }
 
 static sl_program *write_program(sl_plan *plan, const node *me) {
   sl_program *program = sl_plan_alloc(plan, sizeof *program);
-  *program = (sl_program){.ncalls = me->staged ? 1 + me->nout : 1, .nvariants = me->buckets ? BUCKETS : 1,
+  *program = (sl_program){.ncalls = me->staged ? 1 + me->nout : 1,
+                          .nvariants = me->buckets ? BUCKETS : 1,
                           .nbases = me->nin + me->nout + 1};
   number_lengths(plan, me, program);
-  program->calls = sl_plan_alloc(plan, (size_t)(program->ncalls * program->nvariants) *
-                                           sizeof *program->calls);
+  program->calls =
+      sl_plan_alloc(plan, (size_t)(program->ncalls * program->nvariants) * sizeof *program->calls);
   int32_t *buckets = sl_plan_alloc(plan, BUCKETS * sizeof *buckets);
   for (int v = 0; me->buckets && v < BUCKETS; v++) buckets[v] = me->in[0]->rows * (v + 1) / BUCKETS;
   program->buckets = me->buckets ? buckets : NULL;
@@ -181,9 +203,15 @@ static sl_program *write_program(sl_plan *plan, const node *me) {
 static int process_of(const net *n, int device) { return device * n->nprocesses / n->ndevices; }
 
 static int32_t add_register(net *n, rng *d, const product *p, int device) {
-  sl_register r = {.name = "r", .quota_name = "r", .quota = 1 + (int)rng_below(d, 3), .pool = SL_NONE,
-                   .device = device, .memory = SL_MEMORY_ACTIVATIONS, .rows = p->rows,
-                   .slot_bytes = 512, .payload_bytes = (size_t)(room(p) * p->width) * sizeof(float)};
+  sl_register r = {.name = "r",
+                   .quota_name = "r",
+                   .quota = 1 + (int)rng_below(d, 3),
+                   .pool = SL_NONE,
+                   .device = device,
+                   .memory = SL_MEMORY_ACTIVATIONS,
+                   .rows = p->rows,
+                   .slot_bytes = 512,
+                   .payload_bytes = (size_t)(room(p) * p->width) * sizeof(float)};
   return sl_plan_add_register(n->plan, r);
 }
 
@@ -195,11 +223,17 @@ static int32_t link_queue(const net *n, int from, int to) {
 static void add_link(net *n, rng *d, product *p, int from, int to) {
   int32_t each = sl_plan_map_each(n->plan);
   p->at[process_of(n, to)] = add_register(n, d, p, to);
-  sl_plan_add_actor(n->plan, (sl_actor){
-      .name = "link", .cls = SL_CLASS_C, .queue = link_queue(n, from, process_of(n, to)),
-      .stage = SL_NONE, .chunk = SL_NONE, .ticks = each, .firings_per_step = n->microbatches,
-      .nin = 1, .nout = 1, .in = &(sl_port){p->reg, each},
-      .out = &(sl_port){p->at[process_of(n, to)], each}});
+  sl_plan_add_actor(n->plan, (sl_actor){.name = "link",
+                                        .cls = SL_CLASS_C,
+                                        .queue = link_queue(n, from, process_of(n, to)),
+                                        .stage = SL_NONE,
+                                        .chunk = SL_NONE,
+                                        .ticks = each,
+                                        .firings_per_step = n->microbatches,
+                                        .nin = 1,
+                                        .nout = 1,
+                                        .in = &(sl_port){p->reg, each},
+                                        .out = &(sl_port){p->at[process_of(n, to)], each}});
 }
 
 static int device_of(const net *n, const product *p) { return n->plan->regs[p->reg].device; }
@@ -216,8 +250,11 @@ static void add_node(net *n, rng *d, int i) {
   node *me = &n->of[i];
   int32_t each = sl_plan_map_each(n->plan);
   sl_port in[MOST_IN], out[MOST_OUT];
-  *me = (node){.net = n, .id = i, .device = (int)rng_below(d, (uint32_t)n->ndevices),
-               .nout = 1 + (int)rng_below(d, MOST_OUT), .staged = rng_below(d, 2)};
+  *me = (node){.net = n,
+               .id = i,
+               .device = (int)rng_below(d, (uint32_t)n->ndevices),
+               .nout = 1 + (int)rng_below(d, MOST_OUT),
+               .staged = rng_below(d, 2)};
   me->nin = i ? (int)rng_below(d, MOST_IN + 1) : 0;
   for (int k = 0; k < me->nin; k++) {
     node *from = &n->of[rng_below(d, (uint32_t)i)];
@@ -227,33 +264,47 @@ static void add_node(net *n, rng *d, int i) {
   }
   for (int o = 0; o < me->nout; o++) {
     product *p = &me->out[o];
-    *p = (product){.rows = rng_below(d, 4) ? 1 + (int)rng_below(d, 12) : 0, .width = 1 + (int)rng_below(d, 5)};
+    *p = (product){.rows = rng_below(d, 4) ? 1 + (int)rng_below(d, 12) : 0,
+                   .width = 1 + (int)rng_below(d, 5)};
     for (int q = 0; q < MOST_PROCESSES; q++) p->at[q] = SL_NONE;
     p->reg = add_register(n, d, p, me->device);
     p->blank = p->rows && n->plan->queues[me->device].run_ahead == 1;
     out[o] = (sl_port){p->reg, each};
   }
   me->buckets = me->nin && me->in[0]->rows >= BUCKETS && rng_below(d, 2);
-  sl_plan_add_actor(n->plan, (sl_actor){
-      .name = sl_plan_format(n->plan, "work%d", i), .queue = me->device, .stage = SL_NONE,
-      .chunk = SL_NONE, .ticks = each, .firings_per_step = n->microbatches, .nin = me->nin,
-      .nout = me->nout, .in = in, .out = out, .program = write_program(n->plan, me)});
+  sl_plan_add_actor(n->plan, (sl_actor){.name = sl_plan_format(n->plan, "work%d", i),
+                                        .queue = me->device,
+                                        .stage = SL_NONE,
+                                        .chunk = SL_NONE,
+                                        .ticks = each,
+                                        .firings_per_step = n->microbatches,
+                                        .nin = me->nin,
+                                        .nout = me->nout,
+                                        .in = in,
+                                        .out = out,
+                                        .program = write_program(n->plan, me)});
 }
 
 static void add_devices(net *n, rng *d) {
   for (int i = 0; i < n->ndevices; i++) {
-    sl_device device = {.name = sl_plan_format(n->plan, "cpu:%d", i), .kind = "cpu", .threads = 1,
-                        .process = process_of(n, i), .at = {[SL_AT_STAGE] = i}};
+    sl_device device = {.name = sl_plan_format(n->plan, "cpu:%d", i),
+                        .kind = "cpu",
+                        .threads = 1,
+                        .process = process_of(n, i),
+                        .at = {[SL_AT_STAGE] = i}};
     device.room[SL_SPACE_DEVICE].workspace_bytes = 1024;
     sl_plan_add_device(n->plan, device);
-    bool later = n->nprocesses == 1 && rng_below(d, 2); /* a carrier asks only links for completions */
-    sl_plan_add_queue(n->plan, (sl_queue){.name = "q", .device = i, .run_ahead = later ? 3 : 1,
+    bool later =
+        n->nprocesses == 1 && rng_below(d, 2); /* a carrier asks only links for completions */
+    sl_plan_add_queue(n->plan, (sl_queue){.name = "q",
+                                          .device = i,
+                                          .run_ahead = later ? 3 : 1,
                                           .ops = later ? &later_queue : &sl_queue_cpu});
   }
   for (int i = 0; i < n->ndevices; i++)
     for (int p = 0; p < n->nprocesses; p++)
-      sl_plan_add_queue(n->plan, (sl_queue){.name = "link", .device = i, .run_ahead = 4,
-                                            .ops = &sl_queue_link});
+      sl_plan_add_queue(
+          n->plan, (sl_queue){.name = "link", .device = i, .run_ahead = 4, .ops = &sl_queue_link});
 }
 
 static void make_net(net *n, uint64_t seed, int nprocesses) {
@@ -285,7 +336,8 @@ static void *run(void *arg) {
 /* Rows of a register in the whole run, as bytes. */
 static uint64_t filled_bytes(const net *n, const product *p) {
   uint64_t rows = 0;
-  for (int64_t key = 0; key < STEPS * n->microbatches; key++) rows += (uint64_t)extent_of(n, p, key);
+  for (int64_t key = 0; key < STEPS * n->microbatches; key++)
+    rows += (uint64_t)extent_of(n, p, key);
   return rows * (uint64_t)p->width * sizeof(float);
 }
 
@@ -320,8 +372,11 @@ static void check_traffic(const net *n, const member *members, loopback *peers) 
     for (int o = 0; o < n->of[i].nout; o++)
       for (int p = 0; p < n->nprocesses; p++)
         if (n->of[i].out[o].at[p] != SL_NONE) all_carried += filled_bytes(n, &n->of[i].out[o]);
-  CHECK(moved == all_carried + read, "seed %" PRIu64 ": %" PRIu64 " bytes are said to have moved, "
-        "not %" PRIu64, n->seed, moved, all_carried + read);
+  CHECK(moved == all_carried + read,
+        "seed %" PRIu64 ": %" PRIu64
+        " bytes are said to have moved, "
+        "not %" PRIu64,
+        n->seed, moved, all_carried + read);
 }
 
 /* Process 0 knows of all firings how many rows they filled. */
@@ -353,9 +408,13 @@ static bool check_seed(uint64_t seed) {
   for (int p = 0; p < nprocesses; p++) make_net(&members[p].net, seed, nprocesses);
   bool stuck = sl_plan_prove(members[0].net.plan);
   for (int p = 0; p < nprocesses && !stuck; p++) {
-    sl_runtime_options options = {.process = p, .peers = loopback_peers(peers, p), .check = true,
-                                  .workers = 1 + (int)(seed / 3 % 3), .watchdog_seconds = 20,
-                                  .jitter_seed = seed % 4, .jitter_ns = 20000};
+    sl_runtime_options options = {.process = p,
+                                  .peers = loopback_peers(peers, p),
+                                  .check = true,
+                                  .workers = 1 + (int)(seed / 3 % 3),
+                                  .watchdog_seconds = 20,
+                                  .jitter_seed = seed % 4,
+                                  .jitter_ns = 20000};
     if (nprocesses == 1) options.peers = NULL;
     CHECK(!sl_runtime_create(members[p].net.plan, &options, &members[p].rt), "%s", sl_detail());
     loopback_attach(peers, p, members[p].rt);

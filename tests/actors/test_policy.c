@@ -30,7 +30,8 @@ static void hand_on(const sl_call *call) {
         (long long)call->tick.number, (long long)delivered);
   delivered++;
 }
-static const sl_op hand_on_row = {.name = "hand_on", .max_in = -1, .kernels = SL_CPU_KERNEL(hand_on)};
+static const sl_op hand_on_row = {
+    .name = "hand_on", .max_in = -1, .kernels = SL_CPU_KERNEL(hand_on)};
 
 static sl_program *make_program(sl_plan *plan, int nin, int nout) {
   static const sl_place in = {0, 0}, first_out = {0, 0}, second_out = {1, 0};
@@ -39,9 +40,14 @@ static sl_program *make_program(sl_plan *plan, int nin, int nout) {
   program->calls = sl_plan_alloc(plan, sizeof *program->calls);
   program->ncalls = 1;
   program->nbases = nin + nout + 1;
-  program->calls[0] = (sl_program_call){.op = &hand_on_row, .name = "hand_on", .nin = nin,
-                                        .nout = nout, .in_type = &type, .out_type = &type,
-                                        .in = &in, .out = nin ? &second_out : &first_out};
+  program->calls[0] = (sl_program_call){.op = &hand_on_row,
+                                        .name = "hand_on",
+                                        .nin = nin,
+                                        .nout = nout,
+                                        .in_type = &type,
+                                        .out_type = &type,
+                                        .in = &in,
+                                        .out = nin ? &second_out : &first_out};
   return program;
 }
 
@@ -53,12 +59,20 @@ static sl_plan *make_line(void) {
     sl_plan_add_device(plan, (sl_device){.name = names[s], .kind = "cpu", .threads = 1});
     sl_plan_add_queue(plan, (sl_queue){.name = names[s], .device = s, .ops = &sl_queue_cpu});
     if (s + 1 < STAGES)
-      sl_plan_add_register(plan, (sl_register){.name = names[s], .quota_name = "link", .quota = 3,
-                                               .quota_most = MOST, .pool = SL_NONE, .device = s,
+      sl_plan_add_register(plan, (sl_register){.name = names[s],
+                                               .quota_name = "link",
+                                               .quota = 3,
+                                               .quota_most = MOST,
+                                               .pool = SL_NONE,
+                                               .device = s,
                                                .slot_bytes = 8});
-    sl_plan_add_actor(plan, (sl_actor){.name = names[s], .queue = s, .ticks = each,
-                                       .firings_per_step = MICROBATCHES, .nin = s > 0,
-                                       .in = &(sl_port){s - 1, each}, .nout = s + 1 < STAGES,
+    sl_plan_add_actor(plan, (sl_actor){.name = names[s],
+                                       .queue = s,
+                                       .ticks = each,
+                                       .firings_per_step = MICROBATCHES,
+                                       .nin = s > 0,
+                                       .in = &(sl_port){s - 1, each},
+                                       .nout = s + 1 < STAGES,
                                        .out = &(sl_port){s, each},
                                        .program = make_program(plan, s > 0, s + 1 < STAGES)});
   }
@@ -133,20 +147,36 @@ static sl_plan *make_choice(double look_ahead) {
   int32_t each = sl_plan_map_each(plan);
   for (int q = 0; q < 2; q++) {
     sl_plan_add_device(plan, (sl_device){.name = q ? "here" : "there", .kind = "timed"});
-    sl_queue queue = {.name = q ? "here" : "there", .device = q, .ops = &sl_queue_timed,
+    sl_queue queue = {.name = q ? "here" : "there",
+                      .device = q,
+                      .ops = &sl_queue_timed,
                       .class_order = {[SL_CLASS_F] = 0, [SL_CLASS_B] = 1},
                       .look_ahead = q ? look_ahead : 0};
     sl_plan_add_queue(plan, queue);
   }
-  int32_t link = sl_plan_add_register(plan, (sl_register){.name = "link", .quota_name = "link",
-                                                          .quota = 1, .pool = SL_NONE});
+  int32_t link = sl_plan_add_register(
+      plan, (sl_register){.name = "link", .quota_name = "link", .quota = 1, .pool = SL_NONE});
   sl_port port = {link, each};
-  sl_actor early = {.name = "early", .queue = 0, .ticks = each, .firings_per_step = 1, .nout = 1,
-                    .out = &port, .seconds = 0.5},
-           late = {.name = "late", .queue = 1, .ticks = each, .firings_per_step = 1, .nin = 1,
-                   .in = &port, .seconds = 1},
-           slow = {.name = "long", .cls = SL_CLASS_B, .queue = 1, .ticks = each,
-                   .firings_per_step = 1, .seconds = 10};
+  sl_actor early = {.name = "early",
+                    .queue = 0,
+                    .ticks = each,
+                    .firings_per_step = 1,
+                    .nout = 1,
+                    .out = &port,
+                    .seconds = 0.5},
+           late = {.name = "late",
+                   .queue = 1,
+                   .ticks = each,
+                   .firings_per_step = 1,
+                   .nin = 1,
+                   .in = &port,
+                   .seconds = 1},
+           slow = {.name = "long",
+                   .cls = SL_CLASS_B,
+                   .queue = 1,
+                   .ticks = each,
+                   .firings_per_step = 1,
+                   .seconds = 10};
   sl_plan_add_actor(plan, early);
   sl_plan_add_actor(plan, late);
   sl_plan_add_actor(plan, slow);
@@ -170,9 +200,7 @@ static double start_of(const sl_plan *plan, int32_t actor) {
 }
 
 static void look_ahead_waits_for_what_is_near(void) {
-  const struct {
-    double look_ahead, late;
-  } cases[] = {{0, 10}, {0.4, 10}, {0.6, 0.5}};
+  const struct { double look_ahead, late; } cases[] = {{0, 10}, {0.4, 10}, {0.6, 0.5}};
   for (size_t i = 0; i < SLI_COUNT(cases); i++) {
     sl_plan *plan = make_choice(cases[i].look_ahead);
     double start = start_of(plan, LATE);

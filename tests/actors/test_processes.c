@@ -55,14 +55,20 @@ typedef struct job {
 static void start(job *j, int self) {
   member *p = &j->of[self];
   bool data = !strcmp(j->kind, "cpu");
-  sl_lower_options lower = {.parallel.stages = STAGES, .schedule.chunks = sl_schedule_chunks(j->schedule),
-                            .schedule.name = j->schedule, .parallel.processes = j->nprocesses,
+  sl_lower_options lower = {.parallel.stages = STAGES,
+                            .schedule.chunks = sl_schedule_chunks(j->schedule),
+                            .schedule.name = j->schedule,
+                            .parallel.processes = j->nprocesses,
                             .devices = {.kind = j->kind, .threads = 1},
-                            .report.on_step = take_step, .report.ctx = &p->losses};
+                            .report.on_step = take_step,
+                            .report.ctx = &p->losses};
   CHECK(!lowered_model_init(&p->model, j->model, j->words, MICROBATCHES, 1, &lower), "%s",
         sl_detail());
-  sl_runtime_options options = {.process = self, .workers = j->workers, .no_data = !data,
-                                .jitter_seed = j->jitter_seed, .jitter_ns = 20000,
+  sl_runtime_options options = {.process = self,
+                                .workers = j->workers,
+                                .no_data = !data,
+                                .jitter_seed = j->jitter_seed,
+                                .jitter_ns = 20000,
                                 .watchdog_seconds = 20};
   if (j->processes) options.peers = loopback_peers(j->processes, self);
   CHECK(!sl_plan_prove(p->model.plan), "%s", sl_detail());
@@ -155,10 +161,15 @@ static void finish(job *j) {
 /* ---- a GPT -------------------------------------------------------------------------------- */
 
 static losses train(const char *schedule, char *text, int nprocesses, int workers) {
-  char *words[] = {"--data", text, "--layers", "8", "--width", "32", "--heads", "2", "--context",
-                   "16", "--batch", "6", NULL};
-  job j = {.schedule = schedule, .model = "gpt", .kind = "cpu", .words = words,
-           .nprocesses = nprocesses, .workers = workers, .jitter_seed = 1};
+  char *words[] = {"--data", text,        "--layers", "8",       "--width", "32", "--heads",
+                   "2",      "--context", "16",       "--batch", "6",       NULL};
+  job j = {.schedule = schedule,
+           .model = "gpt",
+           .kind = "cpu",
+           .words = words,
+           .nprocesses = nprocesses,
+           .workers = workers,
+           .jitter_seed = 1};
   launch(&j, STEPS);
   join(&j);
   for (int i = 0; i < nprocesses; i++)
@@ -184,18 +195,21 @@ static void same_losses(const char *schedule, char *text) {
   }
 }
 
-/* ---- stop, abort, strangers ------------------------------------------------------------------- */
+/* ---- stop, abort, strangers ------------------------------------------------------------------ */
 
 static job null_job(const char *schedule, uint64_t seed, int nprocesses) {
-  return (job){.schedule = schedule, .model = "pipeline", .kind = "null", .nprocesses = nprocesses,
-               .workers = (int)(seed % 3), .jitter_seed = seed};
+  return (job){.schedule = schedule,
+               .model = "pipeline",
+               .kind = "null",
+               .nprocesses = nprocesses,
+               .workers = (int)(seed % 3),
+               .jitter_seed = seed};
 }
 
 /* What the processes of a job do when one of them is asked to stop. */
 static int64_t stop_all(job *j) {
   int64_t last = 0;
-  for (int i = 0; i < j->nprocesses; i++)
-    last = SLI_MAX(last, sl_runtime_hold(j->of[i].rt));
+  for (int i = 0; i < j->nprocesses; i++) last = SLI_MAX(last, sl_runtime_hold(j->of[i].rt));
   usleep((useconds_t)(j->jitter_seed * 7919 % 1000)); /* workers look for news, or sleep */
   for (int i = 0; i < j->nprocesses; i++) sl_runtime_end_at(j->of[i].rt, last);
   return last;
@@ -211,8 +225,11 @@ static void stops_at_one_step(const char *schedule, uint64_t seed) {
   join(&j);
   for (int i = 0; i < j.nprocesses; i++) {
     CHECK(j.of[i].status == SL_E_STOPPED, "seed %" PRIu64 ": process %d", seed, i);
-    CHECK(sl_runtime_steps(j.of[i].rt) == last, "seed %" PRIu64 ": process %d ends after %lld, not "
-          "%lld", seed, i, (long long)sl_runtime_steps(j.of[i].rt), (long long)last);
+    CHECK(sl_runtime_steps(j.of[i].rt) == last,
+          "seed %" PRIu64
+          ": process %d ends after %lld, not "
+          "%lld",
+          seed, i, (long long)sl_runtime_steps(j.of[i].rt), (long long)last);
   }
   finish(&j);
 }
@@ -281,16 +298,17 @@ static int32_t workers_of(job j) {
   launch(&j, 1);
   join(&j);
   int32_t workers = sli_runtime_workers(j.of[0].rt);
-  for (int i = 0; i < j.nprocesses; i++) CHECK(!j.of[i].status, "%s", sl_status_text(j.of[i].status));
+  for (int i = 0; i < j.nprocesses; i++)
+    CHECK(!j.of[i].status, "%s", sl_status_text(j.of[i].status));
   finish(&j);
   return workers;
 }
 
-/* With one core a worker that is always within reach is the carrier; one that computes never is unless
- * asked for. */
+/* With one core a worker that is always within reach is the carrier; one that computes never is
+ * unless asked for. */
 static void the_carrier_has_a_worker_of_its_own_if_needed(char *text) {
-  char *words[] = {"--data", text, "--layers", "4", "--width", "8", "--heads", "1", "--context", "4",
-                   "--batch", "6", NULL};
+  char *words[] = {"--data", text,        "--layers", "4",       "--width", "8", "--heads",
+                   "1",      "--context", "4",        "--batch", "6",       NULL};
   job null = null_job("1f1b", 0, STAGES), cpu = null;
   cpu.model = "gpt", cpu.kind = "cpu", cpu.words = words;
   cpu_set_t all, one;
@@ -308,7 +326,8 @@ static void the_carrier_has_a_worker_of_its_own_if_needed(char *text) {
 
 static void too_many_processes(void) {
   lowered_model x;
-  sl_lower_options lower = {.parallel.stages = 2, .parallel.processes = 3, .devices = {.kind = "null"}};
+  sl_lower_options lower = {
+      .parallel.stages = 2, .parallel.processes = 3, .devices = {.kind = "null"}};
   CHECK(lowered_model_init(&x, "pipeline", NULL, 4, 1, &lower) == SL_E_USAGE, "3 for 2");
   CHECK(strstr(sl_detail(), "3 processes are too many for 2 pipeline devices"), "%s", sl_detail());
   lowered_model_fini(&x);

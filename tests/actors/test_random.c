@@ -23,11 +23,16 @@ static void check_modelled(uint64_t seed, uint64_t quotas) {
   sl_status status = sl_plan_prove(plan);
   CHECK(status == SL_OK || status == SL_E_STUCK, "seed %" PRIu64 ": %s", seed, sl_detail());
   status ? refused++ : accepted++;
-  if (status) CHECK(strstr(sl_detail(), "waits for"), "seed %" PRIu64 ": stuck, but: %s", seed, sl_detail());
+  if (status)
+    CHECK(strstr(sl_detail(), "waits for"), "seed %" PRIu64 ": stuck, but: %s", seed, sl_detail());
   for (uint64_t timing = 0; timing < 3 && !status; timing++) {
     sl_runtime *rt;
-    CHECK(!sl_runtime_create(plan, &(sl_runtime_options){.clock = SL_CLOCK_VIRTUAL, .no_data = true,
-                                                         .jitter_seed = timing, .jitter_ns = 9000}, &rt),
+    CHECK(!sl_runtime_create(plan,
+                             &(sl_runtime_options){.clock = SL_CLOCK_VIRTUAL,
+                                                   .no_data = true,
+                                                   .jitter_seed = timing,
+                                                   .jitter_ns = 9000},
+                             &rt),
           "seed %" PRIu64 ": %s", seed, sl_detail());
     for (int run = 0; run < 2; run++)
       CHECK(!sl_runtime_run(rt, 2), "seed %" PRIu64 " timing %" PRIu64 ": accepted, but\n%s", seed,
@@ -44,8 +49,8 @@ static void check_data(uint64_t seed, uint64_t quotas, random_queues queues, int
   const sl_plan *plan = random_plan_get(r);
   if (!sl_plan_prove(plan)) {
     sl_runtime *rt;
-    sl_runtime_options options = {.workers = workers, .jitter_seed = seed % 3, .jitter_ns = 500,
-                                  .watchdog_seconds = 20};
+    sl_runtime_options options = {
+        .workers = workers, .jitter_seed = seed % 3, .jitter_ns = 500, .watchdog_seconds = 20};
     CHECK(!sl_runtime_create(plan, &options, &rt), "seed %" PRIu64 ": %s", seed, sl_detail());
     random_plan_expect(r, 4);
     random_plan_fill(r, rt);
@@ -71,6 +76,7 @@ int main(int argc, char **argv) {
   printf("%d plans accepted, %d refused\n", accepted, refused);
   CHECK(count < 100 || streams_waits() > count, "streams waited %lu times for another",
         streams_waits());
-  CHECK(count < 1000 || (accepted > (int)count / 5 && refused > (int)count / 5), "the plans are all of one kind");
+  CHECK(count < 1000 || (accepted > (int)count / 5 && refused > (int)count / 5),
+        "the plans are all of one kind");
   return 0;
 }

@@ -28,7 +28,8 @@ static void hang_sometimes(const sl_call *call) {
   if (call->nin && call->nout && call->tick.number == AT)
     while (!atomic_load(&released)) usleep(1000);
 }
-static const sl_op hang_row = {.name = "hang", .max_in = -1, .kernels = SL_CPU_KERNEL(hang_sometimes)};
+static const sl_op hang_row = {
+    .name = "hang", .max_in = -1, .kernels = SL_CPU_KERNEL(hang_sometimes)};
 
 static sl_program *make_program(sl_plan *plan) {
   static const sl_place in = {0, 0}, out = {1, 0};
@@ -37,8 +38,13 @@ static sl_program *make_program(sl_plan *plan) {
   program->calls = sl_plan_alloc(plan, sizeof *program->calls);
   program->ncalls = 1;
   program->nbases = 3;
-  program->calls[0] = (sl_program_call){.op = &hang_row, .name = "hang", .nin = 1, .nout = 1,
-                                        .in_type = &type, .out_type = &type, .in = &in,
+  program->calls[0] = (sl_program_call){.op = &hang_row,
+                                        .name = "hang",
+                                        .nin = 1,
+                                        .nout = 1,
+                                        .in_type = &type,
+                                        .out_type = &type,
+                                        .in = &in,
                                         .out = &out};
   return program;
 }
@@ -52,12 +58,19 @@ static sl_plan *make_line(void) {
     sl_plan_add_device(plan, (sl_device){.name = names[s], .kind = "cpu", .threads = 1});
     sl_plan_add_queue(plan, (sl_queue){.name = names[s], .device = s, .ops = &sl_queue_cpu});
     if (s + 1 < STAGES)
-      sl_plan_add_register(plan, (sl_register){.name = names[s], .quota_name = "link",
-                                               .quota = QUOTA, .pool = SL_NONE, .device = s,
+      sl_plan_add_register(plan, (sl_register){.name = names[s],
+                                               .quota_name = "link",
+                                               .quota = QUOTA,
+                                               .pool = SL_NONE,
+                                               .device = s,
                                                .slot_bytes = 8});
-    sl_plan_add_actor(plan, (sl_actor){.name = names[s], .queue = s, .ticks = each,
-                                       .firings_per_step = TICKS, .nin = s > 0,
-                                       .in = &(sl_port){s - 1, each}, .nout = s + 1 < STAGES,
+    sl_plan_add_actor(plan, (sl_actor){.name = names[s],
+                                       .queue = s,
+                                       .ticks = each,
+                                       .firings_per_step = TICKS,
+                                       .nin = s > 0,
+                                       .in = &(sl_port){s - 1, each},
+                                       .nout = s + 1 < STAGES,
                                        .out = &(sl_port){s, each},
                                        .program = s == HANGS ? make_program(plan) : NULL});
   }
@@ -92,7 +105,8 @@ static void wait_until_settled(const sl_runtime *rt, sl_run_status *rs) {
   }
 }
 
-static void check_wait(const sl_run_status *rs, int32_t queue, sl_wait why, int32_t reg, int32_t on) {
+static void check_wait(const sl_run_status *rs, int32_t queue, sl_wait why, int32_t reg,
+                       int32_t on) {
   sl_actor_wait w = sl_run_status_queue_wait(rs, queue);
   CHECK(w.actor == queue && w.why == why && w.reg == reg && w.on == on,
         "queue %d: actor %d, %s of register %d, on %d", queue, w.actor, sl_wait_name(w.why), w.reg,
@@ -112,12 +126,11 @@ static void check_hanging(const sl_run_status *rs) {
   check_wait(rs, 0, SL_WAIT_CREDIT, 0, 1);
   check_wait(rs, 1, SL_WAIT_CREDIT, 1, 2);
   check_wait(rs, 3, SL_WAIT_INPUT, 2, 2);
-  CHECK(rs->idle[0] > 0.5 && rs->idle[3] > 0.5, "a and d idle %g and %g", rs->idle[0],
-        rs->idle[3]);
+  CHECK(rs->idle[0] > 0.5 && rs->idle[3] > 0.5, "a and d idle %g and %g", rs->idle[0], rs->idle[3]);
   CHECK(rs->idle[HANGS] < 0.5, "c idle %g", rs->idle[HANGS]);
 }
 
-/* ---- parts ------------------------------------------------------------------------------------ */
+/* ---- parts ----------------------------------------------------------------------------------- */
 
 static void check_refusals(const sl_plan *plan, const char *bytes, size_t size, uint64_t seed) {
   sl_run_status *rs = sl_run_status_create(plan);
@@ -174,7 +187,7 @@ static void who_hangs_is_seen(uint64_t seed) {
   sl_plan_destroy(plan);
 }
 
-/* ---- at rest ------------------------------------------------------------------------------------ */
+/* ---- at rest --------------------------------------------------------------------------------- */
 
 static bool waits_in(const sl_runtime *rt, int32_t actor) {
   for (int32_t i = 0; i < sli_runtime_plan(rt)->actors[actor].nin; i++)
@@ -243,7 +256,8 @@ int main(int argc, char **argv) {
   seeds s = seeds_of(argc, argv, 1, 60);
   int64_t waits = 0;
   RUN(who_hangs_is_seen, s.first);
-  for (uint64_t seed = s.first; seed < s.end; seed++) RUN_AS("random_plans_at_rest", waits += random_plans_at_rest(seed));
+  for (uint64_t seed = s.first; seed < s.end; seed++)
+    RUN_AS("random_plans_at_rest", waits += random_plans_at_rest(seed));
   printf("%lld actors that wait\n", (long long)waits);
   CHECK(!seeds_count(s) || waits > (int64_t)seeds_count(s), "hardly any actor waits");
   return 0;

@@ -18,7 +18,7 @@ enum { MICROBATCHES = 4, DEVICES = 3 };
 static _Atomic int firings[DEVICES]; /* of the actor on each device */
 static _Atomic int block_at = -1;    /* the firing in which the last actor blocks */
 static _Atomic bool blocked;
-static sl_runtime *failing;          /* the runtime that the last actor lets fail */
+static sl_runtime *failing; /* the runtime that the last actor lets fail */
 
 static void count_op(const sl_call *call) {
   int device = call->attrs->heads, firing = atomic_fetch_add(&firings[device], 1);
@@ -49,13 +49,22 @@ static sl_plan *line(void) {
   for (int d = 0; d < DEVICES; d++) {
     sl_plan_add_device(plan, (sl_device){.name = names[d], .kind = "cpu", .threads = 1});
     sl_plan_add_queue(plan, (sl_queue){.name = names[d], .device = d, .ops = &sl_queue_cpu});
-    sl_plan_add_register(plan, (sl_register){.name = links[d], .quota_name = "link", .quota = 2,
-                                             .pool = SL_NONE, .device = d, .slot_bytes = 64});
+    sl_plan_add_register(plan, (sl_register){.name = links[d],
+                                             .quota_name = "link",
+                                             .quota = 2,
+                                             .pool = SL_NONE,
+                                             .device = d,
+                                             .slot_bytes = 64});
   }
   for (int d = 0; d < DEVICES; d++)
-    sl_plan_add_actor(plan, (sl_actor){.name = names[d], .queue = d, .ticks = each, .nin = d > 0,
-                                       .nout = d + 1 < DEVICES, .firings_per_step = MICROBATCHES,
-                                       .in = &(sl_port){d - 1, each}, .out = &(sl_port){d, each},
+    sl_plan_add_actor(plan, (sl_actor){.name = names[d],
+                                       .queue = d,
+                                       .ticks = each,
+                                       .nin = d > 0,
+                                       .nout = d + 1 < DEVICES,
+                                       .firings_per_step = MICROBATCHES,
+                                       .in = &(sl_port){d - 1, each},
+                                       .out = &(sl_port){d, each},
                                        .program = make_program(plan, d)});
   plan->nregs--; /* nobody writes the last one */
   CHECK(!sl_plan_finish(plan), "%s", sl_detail());
@@ -71,8 +80,9 @@ static sl_runtime *start(const sl_plan *plan, sl_runtime_options options) {
 
 static void check_firings(int64_t steps, const char *when) {
   for (int d = 0; d < DEVICES; d++)
-    CHECK(atomic_load(&firings[d]) == steps * MICROBATCHES, "%s: actor %d fired %d times in %" PRId64
-          " steps", when, d, atomic_load(&firings[d]), steps);
+    CHECK(atomic_load(&firings[d]) == steps * MICROBATCHES,
+          "%s: actor %d fired %d times in %" PRId64 " steps", when, d, atomic_load(&firings[d]),
+          steps);
 }
 
 static void runs_go_on(const sl_plan *plan, int workers) {
@@ -93,8 +103,8 @@ static void *stop_later(void *rt) {
 }
 
 static void a_stop_ends_all_workers_after_the_same_step(const sl_plan *plan, int workers) {
-  sl_runtime *rt = start(plan, (sl_runtime_options){.workers = workers, .jitter_seed = 7,
-                                                    .jitter_ns = 20000});
+  sl_runtime *rt =
+      start(plan, (sl_runtime_options){.workers = workers, .jitter_seed = 7, .jitter_ns = 20000});
   pthread_t stopper;
   CHECK(!pthread_create(&stopper, NULL, stop_later, rt), "no thread");
   sl_status status = sl_runtime_run(rt, 1 << 30);
@@ -106,7 +116,8 @@ static void a_stop_ends_all_workers_after_the_same_step(const sl_plan *plan, int
   check_firings(sl_runtime_steps(rt), "after a run of a stopped runtime");
   int64_t steps = sl_runtime_steps(rt);
   CHECK(!sl_runtime_resume(rt) && !sl_runtime_run(rt, 3), "%s", sl_detail());
-  CHECK(sl_runtime_steps(rt) == steps + 3, "%" PRId64 " steps, and 3 more: %" PRId64, steps, sl_runtime_steps(rt));
+  CHECK(sl_runtime_steps(rt) == steps + 3, "%" PRId64 " steps, and 3 more: %" PRId64, steps,
+        sl_runtime_steps(rt));
   check_firings(steps + 3, "after a run of a resumed runtime");
   sl_runtime_destroy(rt);
 }
@@ -177,7 +188,8 @@ static void a_full_ring_drops_the_oldest(const sl_plan *plan) {
   sl_trace_record *records;
   uint64_t dropped;
   size_t n = sl_runtime_trace(rt, &records, &dropped);
-  CHECK(n == 64 && dropped == 20 * DEVICES * MICROBATCHES - 64, "%zu kept, %" PRIu64 " dropped", n, dropped);
+  CHECK(n == 64 && dropped == 20 * DEVICES * MICROBATCHES - 64, "%zu kept, %" PRIu64 " dropped", n,
+        dropped);
   int64_t last[DEVICES] = {-1, -1, -1};
   for (size_t i = 0; i < n; i++) {
     CHECK(last[records[i].actor] < 0 || records[i].firing == last[records[i].actor] + 1,
@@ -201,12 +213,19 @@ static sl_plan *backwards(int32_t quota) {
   int32_t back = sl_plan_add_map(plan, 2, 2, turned);
   sl_plan_add_device(plan, (sl_device){.name = "d", .kind = "null"});
   sl_plan_add_queue(plan, (sl_queue){.name = "d", .ops = &sl_queue_null});
-  sl_plan_add_register(plan, (sl_register){.name = "x", .quota_name = "act.b", .quota = quota,
-                                           .pool = SL_NONE});
-  sl_plan_add_actor(plan, (sl_actor){.name = "writer", .stage = SL_NONE, .ticks = each, .firings_per_step = 4,
-                                     .nout = 1, .out = &(sl_port){0, each}});
-  sl_plan_add_actor(plan, (sl_actor){.name = "reader", .ticks = each, .firings_per_step = 4,
-                                     .nin = 1, .in = &(sl_port){0, back}});
+  sl_plan_add_register(
+      plan, (sl_register){.name = "x", .quota_name = "act.b", .quota = quota, .pool = SL_NONE});
+  sl_plan_add_actor(plan, (sl_actor){.name = "writer",
+                                     .stage = SL_NONE,
+                                     .ticks = each,
+                                     .firings_per_step = 4,
+                                     .nout = 1,
+                                     .out = &(sl_port){0, each}});
+  sl_plan_add_actor(plan, (sl_actor){.name = "reader",
+                                     .ticks = each,
+                                     .firings_per_step = 4,
+                                     .nin = 1,
+                                     .in = &(sl_port){0, back}});
   return plan;
 }
 
@@ -217,8 +236,7 @@ static void a_cycle_of_credits_is_written_out(void) {
   static const char *const lines[] = {
       "these actors wait for each other in a circle:\n",
       "  writer (firing 1) waits for a free slot of register x (quota act.b = 1) from reader\n",
-      "  reader (firing 0) waits for key 1 of register x from writer",
-      "act.b=2"};
+      "  reader (firing 0) waits for key 1 of register x from writer", "act.b=2"};
   for (size_t i = 0; i < SLI_COUNT(lines); i++)
     CHECK(strstr(sl_detail(), lines[i]), "\"%s\" is missing in:\n%s", lines[i], sl_detail());
   sl_plan_destroy(plan);
@@ -320,23 +338,30 @@ static void wake_nobody(void *ctx) { (void)ctx; }
 
 /* The worker that carries what goes between processes has queues of its own, which wake nobody. */
 static void a_carrier_asks_its_own_queues(void) {
-  static const sl_queue_ops ops = {.name = "silent", .modelled = true, .open = open_silent,
-                                   .close = free, .launch = launch_silent, .done = done_silent,
+  static const sl_queue_ops ops = {.name = "silent",
+                                   .modelled = true,
+                                   .open = open_silent,
+                                   .close = free,
+                                   .launch = launch_silent,
+                                   .done = done_silent,
                                    .due = due_silent};
   bool slept_for_ever = false;
-  sl_peers peers = {.ctx = &slept_for_ever, .progress = no_progress, .wait = wait_for_peers,
-                    .wake = wake_nobody};
+  sl_peers peers = {
+      .ctx = &slept_for_ever, .progress = no_progress, .wait = wait_for_peers, .wake = wake_nobody};
   sl_plan *plan = sl_plan_create(MICROBATCHES, 1);
   sl_plan_add_device(plan, (sl_device){.name = "first", .kind = "null", .threads = 1});
   sl_plan_add_queue(plan, (sl_queue){.name = "first", .ops = &ops});
-  sl_plan_add_actor(plan, (sl_actor){.name = "first", .ticks = sl_plan_map_each(plan),
-                                     .firings_per_step = MICROBATCHES, .source = true});
+  sl_plan_add_actor(plan, (sl_actor){.name = "first",
+                                     .ticks = sl_plan_map_each(plan),
+                                     .firings_per_step = MICROBATCHES,
+                                     .source = true});
   CHECK(!sl_plan_finish(plan), "%s", sl_detail());
   sl_runtime_options options = {.workers = 1, .no_data = true, .peers = &peers};
   sl_runtime *rt;
   CHECK(!sl_runtime_create(plan, &options, &rt), "%s", sl_detail());
   CHECK(!sl_runtime_run(rt, 1), "%s", sl_detail());
-  CHECK(!slept_for_ever, "the carrier slept until its peers speak while a firing of its own went on");
+  CHECK(!slept_for_ever,
+        "the carrier slept until its peers speak while a firing of its own went on");
   sl_runtime_destroy(rt);
   sl_plan_destroy(plan);
 }

@@ -45,8 +45,9 @@ static void store(const sl_call *call) {
   atomic_fetch_sub(&stores_under_way, 1);
 }
 
-static const sl_op load_row = {.name = "load", .kernels = SL_CPU_KERNEL(load)}, update_row = {.name = "update",
-                   .kernels = SL_CPU_KERNEL(update)}, copy_row = {.name = "copy_sum", .kernels = SL_CPU_KERNEL(copy)},
+static const sl_op load_row = {.name = "load", .kernels = SL_CPU_KERNEL(load)},
+                   update_row = {.name = "update", .kernels = SL_CPU_KERNEL(update)},
+                   copy_row = {.name = "copy_sum", .kernels = SL_CPU_KERNEL(copy)},
                    store_row = {.name = "store", .kernels = SL_CPU_KERNEL(store)};
 
 static const sl_type type = {SL_F64, 0, {0}};
@@ -54,11 +55,18 @@ static const sl_place places[] = {{0, 0}, {1, 0}, {2, 0}};
 
 static sl_program_call make_call(const sl_op *op, int nin, const sl_place *in, int nout,
                                  const sl_place *out) {
-  return (sl_program_call){.op = op, .name = op->name, .nin = nin, .nout = nout, .in_type = &type,
-                           .out_type = &type, .in = in, .out = out};
+  return (sl_program_call){.op = op,
+                           .name = op->name,
+                           .nin = nin,
+                           .nout = nout,
+                           .in_type = &type,
+                           .out_type = &type,
+                           .in = in,
+                           .out = out};
 }
 
-static sl_program *make_program(sl_plan *plan, int ncalls, const sl_program_call *calls, int ports) {
+static sl_program *make_program(sl_plan *plan, int ncalls, const sl_program_call *calls,
+                                int ports) {
   sl_program *p = sl_plan_alloc(plan, sizeof *p);
   p->calls = sl_plan_alloc(plan, (size_t)ncalls * sizeof *calls);
   memcpy(p->calls, calls, (size_t)ncalls * sizeof *calls);
@@ -73,8 +81,8 @@ static sl_plan *make_plan(int every) {
   sl_plan_add_device(plan, (sl_device){.name = "d", .kind = "cpu", .threads = 1});
   sl_plan_add_queue(plan, (sl_queue){.name = "pass", .ops = &sl_queue_cpu});
   sl_plan_add_queue(plan, (sl_queue){.name = "disk", .ops = &sl_queue_cpu, .apart = true});
-  sl_register reg = {.name = "tick", .quota_name = "load", .quota = 2, .pool = SL_NONE,
-                     .slot_bytes = 8};
+  sl_register reg = {
+      .name = "tick", .quota_name = "load", .quota = 2, .pool = SL_NONE, .slot_bytes = 8};
   sl_plan_add_register(plan, reg);
   reg.name = "sum", reg.quota_name = "state", reg.quota = 1, reg.held = true;
   sl_plan_add_register(plan, reg);
@@ -88,21 +96,32 @@ static sl_plan *make_plan(int every) {
   int32_t sparse = sl_plan_add_map(plan, (uint32_t)period, 1, entries);
   sl_map_entry last = {every * TICKS - 1, SL_FIRST | SL_LAST};
   sl_program_call one = make_call(&load_row, 0, NULL, 1, &places[0]);
-  sl_plan_add_actor(plan, (sl_actor){.name = "load", .ticks = each, .cls = SL_CLASS_L,
-                                     .firings_per_step = TICKS, .nout = 1,
+  sl_plan_add_actor(plan, (sl_actor){.name = "load",
+                                     .ticks = each,
+                                     .cls = SL_CLASS_L,
+                                     .firings_per_step = TICKS,
+                                     .nout = 1,
                                      .out = &(sl_port){0, each},
                                      .program = make_program(plan, 1, &one, 1)});
   sl_program_call two[] = {make_call(&update_row, 1, &places[0], 1, &places[1]),
                            make_call(&copy_row, 1, &places[1], 1, &places[2])};
-  sl_plan_add_actor(plan, (sl_actor){.name = "update", .ticks = each, .cls = SL_CLASS_U,
-                                     .firings_per_step = TICKS, .nin = 1,
-                                     .in = &(sl_port){0, each}, .nout = 2,
+  sl_plan_add_actor(plan, (sl_actor){.name = "update",
+                                     .ticks = each,
+                                     .cls = SL_CLASS_U,
+                                     .firings_per_step = TICKS,
+                                     .nin = 1,
+                                     .in = &(sl_port){0, each},
+                                     .nout = 2,
                                      .out = (sl_port[]){{1, hold}, {2, sparse}},
                                      .program = make_program(plan, 2, two, 3)});
   one = make_call(&store_row, 1, &places[0], 0, NULL);
-  sl_plan_add_actor(plan, (sl_actor){.name = "store", .queue = 1, .cls = SL_CLASS_L,
+  sl_plan_add_actor(plan, (sl_actor){.name = "store",
+                                     .queue = 1,
+                                     .cls = SL_CLASS_L,
                                      .ticks = sl_plan_add_map(plan, 1, every * TICKS, &last),
-                                     .firings_per_step = 1, .every = every, .nin = 1,
+                                     .firings_per_step = 1,
+                                     .every = every,
+                                     .nin = 1,
                                      .in = &(sl_port){2, each},
                                      .program = make_program(plan, 1, &one, 1)});
   CHECK(!sl_plan_finish(plan), "%s", sl_detail());
@@ -180,8 +199,10 @@ static void it_needs_an_input(void) {
   sl_plan *plan = sl_plan_create(1, 1);
   sl_plan_add_device(plan, (sl_device){.name = "d", .kind = "cpu", .threads = 1});
   sl_plan_add_queue(plan, (sl_queue){.name = "q", .ops = &sl_queue_cpu});
-  sl_plan_add_actor(plan, (sl_actor){.name = "lonely", .firings_per_step = 1, .every = 2,
-                                     .ticks = sl_plan_map_each(plan)});
+  sl_plan_add_actor(
+      plan,
+      (sl_actor){
+          .name = "lonely", .firings_per_step = 1, .every = 2, .ticks = sl_plan_map_each(plan)});
   CHECK(sl_plan_finish(plan) == SL_E_INPUT && strstr(sl_detail(), "lonely"), "%s", sl_detail());
   sl_plan_destroy(plan);
 }

@@ -34,12 +34,12 @@ int main(void) { return 0; }
 static _Atomic bool steady;
 static _Atomic int calls;
 
-#define COUNTED(result, name, parameters, arguments)                           \
-  result name parameters {                                                     \
-    static result(*real) parameters;                                           \
-    if (atomic_load(&steady)) atomic_fetch_add(&calls, 1);                     \
-    if (!real) real = (result(*) parameters)dlsym(RTLD_NEXT, #name);           \
-    return real arguments;                                                     \
+#define COUNTED(result, name, parameters, arguments)                 \
+  result name parameters {                                           \
+    static result(*real) parameters;                                 \
+    if (atomic_load(&steady)) atomic_fetch_add(&calls, 1);           \
+    if (!real) real = (result(*) parameters)dlsym(RTLD_NEXT, #name); \
+    return real arguments;                                           \
   }
 COUNTED(void *, malloc, (size_t size), (size))
 COUNTED(void *, realloc, (void *old, size_t size), (old, size))
@@ -96,17 +96,26 @@ static sl_plan *make_plan(void) {
   int32_t each = sl_plan_map_each(plan), later = sl_plan_map_lag(plan, 1, 2), reg[LENGTH];
   for (int d = 0; d < 2; d++) {
     sl_plan_add_device(plan, (sl_device){.name = "d", .kind = "cpu", .threads = 1});
-    sl_plan_add_queue(plan, (sl_queue){.name = "q", .device = d, .ops = &sl_queue_cpu,
-                                       .run_ahead = 1});
+    sl_plan_add_queue(plan,
+                      (sl_queue){.name = "q", .device = d, .ops = &sl_queue_cpu, .run_ahead = 1});
   }
   for (int i = 0; i < LENGTH; i++)
-    reg[i] = sl_plan_add_register(
-        plan, (sl_register){.name = "r", .quota_name = "r", .quota = 3, .pool = SL_NONE,
-                            .initial = i == 0 ? 2 : 0, .device = i % 2, .slot_bytes = 64});
+    reg[i] = sl_plan_add_register(plan, (sl_register){.name = "r",
+                                                      .quota_name = "r",
+                                                      .quota = 3,
+                                                      .pool = SL_NONE,
+                                                      .initial = i == 0 ? 2 : 0,
+                                                      .device = i % 2,
+                                                      .slot_bytes = 64});
   for (int i = 0; i < LENGTH; i++) {
     sl_port in = {reg[i], each}, out = {reg[(i + 1) % LENGTH], i + 1 < LENGTH ? each : later};
-    sl_plan_add_actor(plan, (sl_actor){.name = "a", .queue = i % 2, .ticks = each, .nin = 1,
-                                       .nout = 1, .in = &in, .out = &out,
+    sl_plan_add_actor(plan, (sl_actor){.name = "a",
+                                       .queue = i % 2,
+                                       .ticks = each,
+                                       .nin = 1,
+                                       .nout = 1,
+                                       .in = &in,
+                                       .out = &out,
                                        .firings_per_step = FIRINGS,
                                        .program = make_program(plan, i ? &empty_row : &watch_row)});
   }

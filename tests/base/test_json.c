@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* JSON from outside is read strictly: what is none is refused with its line and column, and values of another kind
- * or size than is wanted with their path.
+/* JSON from outside is read strictly: what is none is refused with its line and column, and values
+ * of another kind or size than is wanted with their path.
  * labels: unthreaded smoke */
 #include "base/json.h"
 
@@ -25,15 +25,24 @@ static void refused(const char *text, size_t bytes, const char *says) {
   char *exact = malloc(bytes ? bytes : 1); /* nothing behind it may be read */
   memcpy(exact, text, bytes);
   CHECK(sli_json_read("a.json", exact, bytes, 0, &doc) == SL_E_INPUT, "'%s' is not JSON", text);
-  CHECK(!strncmp(sl_detail(), "a.json: ", 8) && strstr(sl_detail(), says), "of '%s' it says '%s', not '%s'", text,
-        sl_detail(), says);
+  CHECK(!strncmp(sl_detail(), "a.json: ", 8) && strstr(sl_detail(), says),
+        "of '%s' it says '%s', not '%s'", text, sl_detail(), says);
   free(exact);
 }
 
 static void what_is_json_is_taken(void) {
-  static const char *const good[] = {
-      "0", "-0.5e-3", "1E+3", "null", " [ ] ", "{}", "\t{\"a\":\r\n[1,2,{\"b\":true}],\"A\":false}", "\"\\u00e4\\ud83d\\ude00\\/\\\"\"",
-      "\"\xc3\xa4\xe2\x82\xac\xf0\x9f\x98\x80\x7f\"", "\xef\xbb\xbf{}", "1e308", "123456789012345678901234567890"};
+  static const char *const good[] = {"0",
+                                     "-0.5e-3",
+                                     "1E+3",
+                                     "null",
+                                     " [ ] ",
+                                     "{}",
+                                     "\t{\"a\":\r\n[1,2,{\"b\":true}],\"A\":false}",
+                                     "\"\\u00e4\\ud83d\\ude00\\/\\\"\"",
+                                     "\"\xc3\xa4\xe2\x82\xac\xf0\x9f\x98\x80\x7f\"",
+                                     "\xef\xbb\xbf{}",
+                                     "1e308",
+                                     "123456789012345678901234567890"};
   for (size_t i = 0; i < SLI_COUNT(good); i++) taken(good[i]);
 }
 
@@ -41,22 +50,52 @@ static void what_is_none_is_refused(void) {
   static const struct {
     const char *text, *says;
   } rows[] = {
-      {"", "line 1, column 1: wanted a value, found the end"}, {"  \n x", "line 2, column 2: wanted a value, found x"},
-      {"{\"a\": NaN}", "line 1, column 7: wanted a value, found NaN}"}, {"[-Infinity]", "wanted a digit, found Infinity"},
-      {"[1,]", "wanted a value, found ]"}, {"{\"a\":1,}", "wanted a key in quotes"}, {"{a:1}", "wanted a key"},
-      {"{\"a\" 1}", "wanted a colon"}, {"[1 2]", "wanted a comma or ]"}, {"{\"a\":1 \"b\":2}", "wanted a comma or }"},
-      {"1 2", "more than one value, found 2"}, {"{}}", "more than one value"}, {"01", "more than one value"},
-      {"1.", "wanted a digit"}, {".5", "wanted a value"}, {"+1", "wanted a value"}, {"1e", "wanted a digit"}, {"-", "wanted a digit"},
-      {"tru", "wanted a value"}, {"nul", "wanted a value"}, {"'a'", "wanted a value"}, {"[1] // one", "more than one value"},
-      {"\"a", "a text without an end"}, {"\"a\nb\"", "a control character in a text"}, {"\"\\x41\"", "no escape"},
-      {"\"\\u12", "four digits of 16"}, {"\"\\u12g4\"", "four digits of 16"}, {"\"\\u0000\"", "a zero in it"},
-      {"\"\\ud800\"", "half a pair"}, {"\"\\udc00\"", "half a pair"}, {"\"\\ud800\\u0041\"", "half a pair"}, {"\"\\", "no escape"},
-      {"\"\xff\"", "no UTF-8"}, {"\"\xc3\"", "no UTF-8"}, {"\"\xc0\x80\"", "no UTF-8"}, {"\"\xed\xa0\x80\"", "no UTF-8"},
-      {"\"\xf4\x90\x80\x80\"", "no UTF-8"}, {"\"\xe2\x82", "no UTF-8"}, {"1e999", "a number beyond"},
-      {"{\"a\": [0, -1e400]}", "a.json: a[1]: a number beyond"}, {"{\"a\": 1, \"b\": 2, \"a\": 3}", "a.json: a: its key stands there twice"},
+      {"", "line 1, column 1: wanted a value, found the end"},
+      {"  \n x", "line 2, column 2: wanted a value, found x"},
+      {"{\"a\": NaN}", "line 1, column 7: wanted a value, found NaN}"},
+      {"[-Infinity]", "wanted a digit, found Infinity"},
+      {"[1,]", "wanted a value, found ]"},
+      {"{\"a\":1,}", "wanted a key in quotes"},
+      {"{a:1}", "wanted a key"},
+      {"{\"a\" 1}", "wanted a colon"},
+      {"[1 2]", "wanted a comma or ]"},
+      {"{\"a\":1 \"b\":2}", "wanted a comma or }"},
+      {"1 2", "more than one value, found 2"},
+      {"{}}", "more than one value"},
+      {"01", "more than one value"},
+      {"1.", "wanted a digit"},
+      {".5", "wanted a value"},
+      {"+1", "wanted a value"},
+      {"1e", "wanted a digit"},
+      {"-", "wanted a digit"},
+      {"tru", "wanted a value"},
+      {"nul", "wanted a value"},
+      {"'a'", "wanted a value"},
+      {"[1] // one", "more than one value"},
+      {"\"a", "a text without an end"},
+      {"\"a\nb\"", "a control character in a text"},
+      {"\"\\x41\"", "no escape"},
+      {"\"\\u12", "four digits of 16"},
+      {"\"\\u12g4\"", "four digits of 16"},
+      {"\"\\u0000\"", "a zero in it"},
+      {"\"\\ud800\"", "half a pair"},
+      {"\"\\udc00\"", "half a pair"},
+      {"\"\\ud800\\u0041\"", "half a pair"},
+      {"\"\\", "no escape"},
+      {"\"\xff\"", "no UTF-8"},
+      {"\"\xc3\"", "no UTF-8"},
+      {"\"\xc0\x80\"", "no UTF-8"},
+      {"\"\xed\xa0\x80\"", "no UTF-8"},
+      {"\"\xf4\x90\x80\x80\"", "no UTF-8"},
+      {"\"\xe2\x82", "no UTF-8"},
+      {"1e999", "a number beyond"},
+      {"{\"a\": [0, -1e400]}", "a.json: a[1]: a number beyond"},
+      {"{\"a\": 1, \"b\": 2, \"a\": 3}", "a.json: a: its key stands there twice"},
       {"[{\"x\": {\"\\u0061\": 1, \"a\": 2}}]", "a.json: [0].x.a: its key stands there twice"},
-      {"0.0000000000000000000000000000000000000000000000000000000000000001", "a number of more than 63 characters"}};
-  for (size_t i = 0; i < SLI_COUNT(rows); i++) refused(rows[i].text, strlen(rows[i].text), rows[i].says);
+      {"0.0000000000000000000000000000000000000000000000000000000000000001",
+       "a number of more than 63 characters"}};
+  for (size_t i = 0; i < SLI_COUNT(rows); i++)
+    refused(rows[i].text, strlen(rows[i].text), rows[i].says);
   refused("[1]\0", 4, "more than one value");
   refused("\"a\0\"", 4, "a control character");
 }
@@ -76,7 +115,8 @@ static void levels_and_values_have_a_bound(void) {
   sli_json doc;
   CHECK(!sli_json_read("a", "[1,2,3]", 7, 4, &doc), "four values are four");
   sli_json_fini(&doc);
-  CHECK(sli_json_read("a", "[1,2,3]", 7, 3, &doc) && strstr(sl_detail(), "too many values"), "it says '%s'", sl_detail());
+  CHECK(sli_json_read("a", "[1,2,3]", 7, 3, &doc) && strstr(sl_detail(), "too many values"),
+        "it says '%s'", sl_detail());
 }
 
 static void texts_that_end_early_are_refused(void) {
@@ -109,31 +149,43 @@ static sl_status take(const sli_json *doc, values *v) {
 static void a_table_takes_what_it_has(void) {
   sli_json doc;
   values v = {.whole = 7};
-  CHECK(!read_text("{\"number\": 2.5, \"flag\": true, \"text\": \"t\", \"object\": {}, \"array\": [1], \"note\": null}", &doc), "it is JSON");
+  CHECK(
+      !read_text(
+          "{\"number\": 2.5, \"flag\": true, \"text\": \"t\", \"object\": {}, \"array\": [1], \"note\": null}",
+          &doc),
+      "it is JSON");
   CHECK(!take(&doc, &v), "all is as wanted: %s", sl_detail());
-  CHECK(v.number == 2.5 && v.whole == 7 && v.flag && !strcmp(v.text, "t") && v.object && sli_json_count(v.array) == 1, "and taken");
+  CHECK(v.number == 2.5 && v.whole == 7 && v.flag && !strcmp(v.text, "t") && v.object &&
+            sli_json_count(v.array) == 1,
+        "and taken");
   sli_json_fini(&doc);
 }
 
 static void values_of_other_kinds_are_named(void) {
   static const char *const rows[][2] = {
-      {"[]", "a.json: wanted an object, found an array"}, {"3", "a.json: wanted an object, found 3"},
-      {"{}", "a.json: number is missing"}, {"{\"number\": \"2\"}", "a.json: number: wanted a number from 0 to 10, found a text"},
-      {"{\"number\": -1}", "number: wanted a number from 0 to 10, found -1"}, {"{\"number\": null}", "found null"},
-      {"{\"number\": 1, \"whole\": 1.5}", "whole: wanted a whole number from -5 to 9.00719925e+15, found 1.5"},
-      {"{\"number\": 1, \"whole\": 1e17}", "found 1e+17"}, {"{\"number\": 1, \"whole\": []}", "found an array"},
+      {"[]", "a.json: wanted an object, found an array"},
+      {"3", "a.json: wanted an object, found 3"},
+      {"{}", "a.json: number is missing"},
+      {"{\"number\": \"2\"}", "a.json: number: wanted a number from 0 to 10, found a text"},
+      {"{\"number\": -1}", "number: wanted a number from 0 to 10, found -1"},
+      {"{\"number\": null}", "found null"},
+      {"{\"number\": 1, \"whole\": 1.5}",
+       "whole: wanted a whole number from -5 to 9.00719925e+15, found 1.5"},
+      {"{\"number\": 1, \"whole\": 1e17}", "found 1e+17"},
+      {"{\"number\": 1, \"whole\": []}", "found an array"},
       {"{\"number\": 1, \"flag\": 1}", "flag: wanted true or false, found 1"},
       {"{\"number\": 1, \"text\": {}}", "text: wanted a text, found an object"},
       {"{\"number\": 1, \"object\": [1]}", "object: wanted an object, found an array"},
       {"{\"number\": 1, \"array\": {\"a\": 1}}", "array: wanted an array, found an object"},
-      {"{\"number\": 1, \"numbr\": 1}", "a.json: numbr: not understood; known there: number, whole, flag, text, object, array, note"},
+      {"{\"number\": 1, \"numbr\": 1}",
+       "a.json: numbr: not understood; known there: number, whole, flag, text, object, array, note"},
       {"{\"number\": 1, \"\\u001b[2J\\n\": 1}", "a.json: \\x1b[2J : not understood"}};
   for (size_t i = 0; i < SLI_COUNT(rows); i++) {
     sli_json doc;
     values v = {0};
     CHECK(!read_text(rows[i][0], &doc), "'%s' is JSON: %s", rows[i][0], sl_detail());
-    CHECK(take(&doc, &v) == SL_E_INPUT && strstr(sl_detail(), rows[i][1]), "of '%s' it says '%s', not '%s'", rows[i][0],
-          sl_detail(), rows[i][1]);
+    CHECK(take(&doc, &v) == SL_E_INPUT && strstr(sl_detail(), rows[i][1]),
+          "of '%s' it says '%s', not '%s'", rows[i][0], sl_detail(), rows[i][1]);
     sli_json_fini(&doc);
   }
 }
@@ -144,14 +196,19 @@ static void paths_lead_to_the_culprit(void) {
   const cJSON *deep = doc.root->child->child->next->child->child->next->child;
   CHECK(deep->valuedouble == 3, "it is the 3");
   int64_t whole = 0;
-  CHECK(!sli_json_whole(&doc, deep, 3, INT64_MAX, &whole) && whole == 3, "3 is one of the whole numbers");
-  CHECK(sli_json_whole(&doc, deep, INT64_MIN, 2, &whole) && strstr(sl_detail(), "from -9.00719925e+15 to 2, found 3"), "it says '%s'", sl_detail());
+  CHECK(!sli_json_whole(&doc, deep, 3, INT64_MAX, &whole) && whole == 3,
+        "3 is one of the whole numbers");
+  CHECK(sli_json_whole(&doc, deep, INT64_MIN, 2, &whole) &&
+            strstr(sl_detail(), "from -9.00719925e+15 to 2, found 3"),
+        "it says '%s'", sl_detail());
   sli_json_fail(&doc, deep, "is %d", 3);
   CHECK(!strcmp(sl_detail(), "a.json: a[1].b c[1][0]: is 3"), "it says '%s'", sl_detail());
   const cJSON *none;
-  CHECK(sli_json_member(&doc, doc.root->child->child->next, "x", SLI_JSON_ANY, true, &none), "it has no x");
+  CHECK(sli_json_member(&doc, doc.root->child->child->next, "x", SLI_JSON_ANY, true, &none),
+        "it has no x");
   CHECK(!strcmp(sl_detail(), "a.json: a[1].x is missing"), "it says '%s'", sl_detail());
-  CHECK(!sli_json_member(&doc, doc.root, "x", SLI_JSON_ANY, false, &none) && !none, "it need not have one");
+  CHECK(!sli_json_member(&doc, doc.root, "x", SLI_JSON_ANY, false, &none) && !none,
+        "it need not have one");
   sli_json_fini(&doc);
 }
 

@@ -19,12 +19,13 @@ static void what_terminals_act_on_is_shown(void) {
   shown("plain, with\ttabs\nand lines", "plain, with\ttabs\nand lines");
   shown("\033[2J\033]0;title\007", "\\x1b[2J\\x1b]0;title\\x07");
   shown("\r\b\177", "\\x0d\\x08\\x7f");
-  shown("Gr\303\266\303\237e \342\202\254 \360\237\230\200", "Gr\303\266\303\237e \342\202\254 \360\237\230\200");
-  shown("\302\233[2J\302\237", "\\xc2\\x9b[2J\\xc2\\x9f");           /* of 8 bits, in UTF-8 */
-  shown("\233[2J", "\\x9b[2J");                                      /* and bare */
-  shown("\303", "\\xc3");                                            /* cut */
-  shown("\300\233 \340\202\233", "\\xc0\\x9b \\xe0\\x82\\x9b");      /* longer than they need be */
-  shown("\364\220\200\200\377", "\\xf4\\x90\\x80\\x80\\xff");        /* beyond the last */
+  shown("Gr\303\266\303\237e \342\202\254 \360\237\230\200",
+        "Gr\303\266\303\237e \342\202\254 \360\237\230\200");
+  shown("\302\233[2J\302\237", "\\xc2\\x9b[2J\\xc2\\x9f");      /* of 8 bits, in UTF-8 */
+  shown("\233[2J", "\\x9b[2J");                                 /* and bare */
+  shown("\303", "\\xc3");                                       /* cut */
+  shown("\300\233 \340\202\233", "\\xc0\\x9b \\xe0\\x82\\x9b"); /* longer than they need be */
+  shown("\364\220\200\200\377", "\\xf4\\x90\\x80\\x80\\xff");   /* beyond the last */
 }
 
 static void messages_are_harmless(void) {
@@ -38,8 +39,9 @@ static void figures_have_units(void) {
   static const struct {
     double seconds;
     const char *text;
-  } times[] = {{1.5, "1.5 s"}, {0.0123456, "12.35 ms"}, {0.99996, "1 s"}, {0.9999, "999.9 ms"},
-               {2.5e-6, "2.5 us"}, {3e-9, "3 ns"}, {0, "0 ns"}, {123456, "1.235e+05 s"}};
+  } times[] = {{1.5, "1.5 s"},       {0.0123456, "12.35 ms"}, {0.99996, "1 s"},
+               {0.9999, "999.9 ms"}, {2.5e-6, "2.5 us"},      {3e-9, "3 ns"},
+               {0, "0 ns"},          {123456, "1.235e+05 s"}};
   char out[32];
   for (size_t i = 0; i < SLI_COUNT(times); i++)
     CHECK(!strcmp(sli_format_seconds(out, times[i].seconds), times[i].text), "%s is to be %s", out,

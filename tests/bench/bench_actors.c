@@ -24,18 +24,24 @@ static int32_t add_device(sl_plan *plan, const sl_queue_ops *ops) {
   char name[32];
   snprintf(name, sizeof name, "device%d", plan->ndevices);
   int32_t device = sl_plan_add_device(plan, (sl_device){.name = name, .kind = "cpu", .threads = 1});
-  return sl_plan_add_queue(plan, (sl_queue){.name = name, .device = device, .ops = ops,
-                                            .run_ahead = 2,
-                                            .class_order = {[SL_CLASS_F] = 0, [SL_CLASS_B] = 1,
-                                                            [SL_CLASS_W] = 2}});
+  return sl_plan_add_queue(
+      plan, (sl_queue){.name = name,
+                       .device = device,
+                       .ops = ops,
+                       .run_ahead = 2,
+                       .class_order = {[SL_CLASS_F] = 0, [SL_CLASS_B] = 1, [SL_CLASS_W] = 2}});
 }
 
 static int32_t add_register(sl_plan *plan, const char *name, int32_t device, int32_t quota,
                             int32_t initial) {
-  return sl_plan_add_register(
-      plan, (sl_register){.name = name, .quota_name = name, .quota = quota, .pool = SL_NONE,
-                          .initial = initial, .device = device, .memory = SL_MEMORY_ACTIVATIONS,
-                          .slot_bytes = SLOT_BYTES});
+  return sl_plan_add_register(plan, (sl_register){.name = name,
+                                                  .quota_name = name,
+                                                  .quota = quota,
+                                                  .pool = SL_NONE,
+                                                  .initial = initial,
+                                                  .device = device,
+                                                  .memory = SL_MEMORY_ACTIVATIONS,
+                                                  .slot_bytes = SLOT_BYTES});
 }
 
 static sl_program *empty_program(sl_plan *plan, int32_t ports) {
@@ -51,11 +57,20 @@ static void add_actor(sl_plan *plan, const char *name, sl_class cls, int32_t que
   int32_t each = sl_plan_map_each(plan);
   for (int i = 0; i < nin; i++) ports[0][i] = (sl_port){in[i], each};
   for (int i = 0; i < nout; i++) ports[1][i] = (sl_port){out[i], each};
-  sl_plan_add_actor(plan, (sl_actor){.name = name, .cls = cls, .queue = queue, .stage = SL_NONE,
-                                     .chunk = SL_NONE, .ticks = each,
-                                     .firings_per_step = plan->microbatches, .source = !nin,
-                                     .nin = nin, .nout = nout, .in = ports[0], .out = ports[1],
-                                     .program = empty_program(plan, nin + nout), .seconds = 1e-6});
+  sl_plan_add_actor(plan, (sl_actor){.name = name,
+                                     .cls = cls,
+                                     .queue = queue,
+                                     .stage = SL_NONE,
+                                     .chunk = SL_NONE,
+                                     .ticks = each,
+                                     .firings_per_step = plan->microbatches,
+                                     .source = !nin,
+                                     .nin = nin,
+                                     .nout = nout,
+                                     .in = ports[0],
+                                     .out = ports[1],
+                                     .program = empty_program(plan, nin + nout),
+                                     .seconds = 1e-6});
 }
 
 /* Makes a chain of 8 operators, the first half on the first queue. */
@@ -79,15 +94,26 @@ static sl_plan *chain2(void) { return chain(2); }
 static sl_plan *pingpong(void) {
   sl_plan *plan = sl_plan_create(64, 1);
   int32_t there = add_device(plan, &sl_queue_cpu), back = add_device(plan, &sl_queue_cpu);
-  int32_t ping = add_register(plan, "ping", there, 2, 0), pong = add_register(plan, "pong", back, 2, 1);
+  int32_t ping = add_register(plan, "ping", there, 2, 0),
+          pong = add_register(plan, "pong", back, 2, 1);
   int32_t each = sl_plan_map_each(plan), later = sl_plan_map_lag(plan, 1, 1);
-  sl_plan_add_actor(plan, (sl_actor){.name = "there", .queue = there, .ticks = each,
-                                     .firings_per_step = 64, .nin = 1, .nout = 1,
-                                     .in = &(sl_port){pong, each}, .out = &(sl_port){ping, each},
+  sl_plan_add_actor(plan, (sl_actor){.name = "there",
+                                     .queue = there,
+                                     .ticks = each,
+                                     .firings_per_step = 64,
+                                     .nin = 1,
+                                     .nout = 1,
+                                     .in = &(sl_port){pong, each},
+                                     .out = &(sl_port){ping, each},
                                      .program = empty_program(plan, 2)});
-  sl_plan_add_actor(plan, (sl_actor){.name = "back", .queue = back, .ticks = each,
-                                     .firings_per_step = 64, .nin = 1, .nout = 1,
-                                     .in = &(sl_port){ping, each}, .out = &(sl_port){pong, later},
+  sl_plan_add_actor(plan, (sl_actor){.name = "back",
+                                     .queue = back,
+                                     .ticks = each,
+                                     .firings_per_step = 64,
+                                     .nin = 1,
+                                     .nout = 1,
+                                     .in = &(sl_port){ping, each},
+                                     .out = &(sl_port){pong, later},
                                      .program = empty_program(plan, 2)});
   return plan;
 }
@@ -120,13 +146,12 @@ static sl_plan *stages(int32_t p, int32_t microbatches, const sl_queue_ops *ops)
   }
   for (int32_t s = 0; s < p; s++) {
     bool first = s == 0, last = s + 1 == p;
-    int32_t b = add_register(plan, "act.b", s, p - s, 0), w = add_register(plan, "act.w", s, p - s, 0),
-            dw = add_register(plan, "dw", s, 2, 0);
+    int32_t b = add_register(plan, "act.b", s, p - s, 0),
+            w = add_register(plan, "act.w", s, p - s, 0), dw = add_register(plan, "dw", s, 2, 0);
     add_actor(plan, "F", SL_CLASS_F, s, !first, first ? NULL : &forward[s - 1], 2 + !last,
               (int32_t[]){b, w, forward[s]});
-    add_actor(plan, "B", SL_CLASS_B, s, 1 + !last,
-              (int32_t[]){b, last ? SL_NONE : backward[s + 1]}, 1 + !first,
-              (int32_t[]){dw, backward[s]});
+    add_actor(plan, "B", SL_CLASS_B, s, 1 + !last, (int32_t[]){b, last ? SL_NONE : backward[s + 1]},
+              1 + !first, (int32_t[]){dw, backward[s]});
     add_actor(plan, "W", SL_CLASS_W, s, 2, (int32_t[]){w, dw}, 0, NULL);
   }
   free(forward);
@@ -147,8 +172,8 @@ typedef struct bench {
   const char *name, *unit;
   sl_plan *(*make)(void);
   int workers;
-  int64_t steps;      /* steps of one run */
-  double per_unit;    /* firings per unit */
+  int64_t steps;   /* steps of one run */
+  double per_unit; /* firings per unit */
   sl_clock clock;
 } bench;
 
@@ -178,7 +203,9 @@ static double whole_run(uint64_t start, uint64_t firings) {
 
 static double measure(const bench *b, int64_t steps, bool once) {
   sl_plan *plan = b->make();
-  sl_runtime_options options = {.clock = b->clock, .workers = b->workers, .trace_records = 1 << 14,
+  sl_runtime_options options = {.clock = b->clock,
+                                .workers = b->workers,
+                                .trace_records = 1 << 14,
                                 .no_data = b->clock == SL_CLOCK_VIRTUAL};
   sl_runtime *rt = NULL;
   double best = 1e30;
@@ -189,7 +216,9 @@ static double measure(const bench *b, int64_t steps, bool once) {
     uint64_t before = sl_runtime_count(rt).firings, start = sli_now_ns();
     CHECK(!sl_runtime_run(rt, steps), "%s: %s", b->name, sl_detail());
     uint64_t firings = sl_runtime_count(rt).firings - before;
-    double ns = once ? 0 : b->clock == SL_CLOCK_REAL ? fastest_stretch(rt) : whole_run(start, firings);
+    double ns = once                        ? 0
+                : b->clock == SL_CLOCK_REAL ? fastest_stretch(rt)
+                                            : whole_run(start, firings);
     best = SLI_MIN(best, ns * b->per_unit);
   } while (!once && sli_now_ns() - begin < PATIENCE_NS);
   sl_runtime_destroy(rt);
@@ -277,7 +306,8 @@ int main(int argc, char **argv) {
   for (size_t i = 0; i < SLI_COUNT(benches); i++) {
     const bench *b = &benches[i];
     if (argc > 1 && strcmp(argv[1], b->name)) continue;
-    double ns = argc == 3 ? measure(b, strtoll(argv[2], NULL, 10), true) : measure(b, b->steps, false);
+    double ns =
+        argc == 3 ? measure(b, strtoll(argv[2], NULL, 10), true) : measure(b, b->steps, false);
     printf("%s\t%.1f\t%s\n", b->name, ns, b->unit);
     fflush(stdout);
     if (argc > 1) return 0;

@@ -27,8 +27,12 @@ static void row(const char *name, double value, const char *unit) {
 }
 
 static sli_control_options options_of(int process, int nprocesses, const char *endpoint) {
-  return (sli_control_options){.process = process, .nprocesses = nprocesses, .job = "bench",
-                               .endpoint = endpoint, .key = key, .lost_ms = 20000};
+  return (sli_control_options){.process = process,
+                               .nprocesses = nprocesses,
+                               .job = "bench",
+                               .endpoint = endpoint,
+                               .key = key,
+                               .lost_ms = 20000};
 }
 
 static void read_all(int fd, void *out, size_t bytes) {
@@ -157,7 +161,8 @@ static void bench_words(void) {
 /* Opens a connection for each bad frame, since one closes it anyway. On this machine it is
  * established at once, or was dropped. */
 static void flood(int port, double per_second, int stop_fd) {
-  struct sockaddr_in to = {.sin_family = AF_INET, .sin_port = htons((uint16_t)port),
+  struct sockaddr_in to = {.sin_family = AF_INET,
+                           .sin_port = htons((uint16_t)port),
                            .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
   struct linger hard = {1, 0};
   uint8_t frame[64];

@@ -124,16 +124,18 @@ static double measure(const struct form *form, int64_t rows, int64_t in, int64_t
   struct worker workers[MOST_THREADS];
   CHECK(!sli_product_create(&shape, &product), "%s", sl_detail());
   for (int t = 0; t < threads; t++)
-    workers[t] = (struct worker){.shape = &shape, .a = numbers(shape.m * shape.k),
-                                 .b = numbers(shape.k * shape.n), .c = numbers(shape.m * shape.n)};
+    workers[t] = (struct worker){.shape = &shape,
+                                 .a = numbers(shape.m * shape.k),
+                                 .b = numbers(shape.k * shape.n),
+                                 .c = numbers(shape.m * shape.n)};
   double ours = INFINITY, theirs = INFINITY;
   for (int r = 0; r < rounds; r++) {
     ours = fmin(ours, seconds_of(workers, threads, product));
     if (cblas_sgemm) theirs = fmin(theirs, seconds_of(workers, threads, NULL));
   }
   double gflop = 2e-9 * (double)(rows * in * out) * threads;
-  printf("%s\t%lld\t%lld\t%lld\t%d\t%.1f\t%.1f\t%.2f\n", form->name, (long long)rows,
-         (long long)in, (long long)out, threads, gflop / ours, gflop / theirs, theirs / ours);
+  printf("%s\t%lld\t%lld\t%lld\t%d\t%.1f\t%.1f\t%.2f\n", form->name, (long long)rows, (long long)in,
+         (long long)out, threads, gflop / ours, gflop / theirs, theirs / ours);
   fflush(stdout);
   for (int t = 0; t < threads; t++) {
     free(workers[t].a);

@@ -83,7 +83,9 @@ static void net_lost(void *ctx, int peer, const char *why) {
 }
 
 static void open_over(line *l, process *p, const char *transport) {
-  sli_net_options options = {.self = p->self, .npeers = p->n, .key = "key",
+  sli_net_options options = {.self = p->self,
+                             .npeers = p->n,
+                             .key = "key",
                              .transports = transport,
                              .events = {l, net_place, net_arrived, net_lost}};
   CHECK(!sli_net_open(&options, &l->net), "%s", sl_detail());
@@ -182,9 +184,9 @@ static void ucx_connect(line *l, process *p, bool may_die) {
   process_exchange(p, address, bytes, all);
   ucp_worker_release_address(l->worker, address);
   ucp_ep_params_t params = {
-      .field_mask = UCP_EP_PARAM_FIELD_REMOTE_ADDRESS |
-                    (may_die ? UCP_EP_PARAM_FIELD_ERR_HANDLING_MODE | UCP_EP_PARAM_FIELD_ERR_HANDLER
-                             : 0),
+      .field_mask =
+          UCP_EP_PARAM_FIELD_REMOTE_ADDRESS |
+          (may_die ? UCP_EP_PARAM_FIELD_ERR_HANDLING_MODE | UCP_EP_PARAM_FIELD_ERR_HANDLER : 0),
       .address = all[1 - p->self].data,
       .err_mode = UCP_ERR_HANDLING_MODE_PEER,
       .err_handler = {ucx_failed, NULL},

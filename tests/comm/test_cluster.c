@@ -42,20 +42,20 @@ static const char *get(const char *name) {
 
 static void set(const char *words) { snprintf(now, sizeof now, "%s", words); }
 
-#define SLURM                                                                                    \
-  "SLURM_JOB_ID=41 SLURM_JOB_NODELIST=n[1-2] SLURM_LOCALID=0 SLURM_NNODES=2 SLURM_NODEID=1 "     \
-  "SLURM_NTASKS=4 SLURM_PROCID=3 SLURM_STEPID=2 SLURM_STEP_ID=2 SLURM_STEP_NODELIST=n[1-2] "     \
-  "SLURM_STEP_NUM_NODES=2 SLURM_STEP_NUM_TASKS=4 SLURM_STEP_TASKS_PER_NODE=3,1 "                 \
+#define SLURM                                                                                \
+  "SLURM_JOB_ID=41 SLURM_JOB_NODELIST=n[1-2] SLURM_LOCALID=0 SLURM_NNODES=2 SLURM_NODEID=1 " \
+  "SLURM_NTASKS=4 SLURM_PROCID=3 SLURM_STEPID=2 SLURM_STEP_ID=2 SLURM_STEP_NODELIST=n[1-2] " \
+  "SLURM_STEP_NUM_NODES=2 SLURM_STEP_NUM_TASKS=4 SLURM_STEP_TASKS_PER_NODE=3,1 "             \
   "SLURM_TASKS_PER_NODE=3,1"
-#define OMPI(rank, size, local, locals)                                                          \
+#define OMPI(rank, size, local, locals)                                                           \
   "OMPI_COMM_WORLD_RANK=" rank " OMPI_COMM_WORLD_SIZE=" size " OMPI_COMM_WORLD_LOCAL_RANK=" local \
   " OMPI_COMM_WORLD_LOCAL_SIZE=" locals " PMIX_NAMESPACE=1319763969 PMIX_HOSTNAME=vm "
 #define DAEMON(n) "OMPI_MCA_orte_local_daemon_uri=1319763968." n ";tcp://192.0.2.2:47959 "
-#define TORCH                                                                                    \
-  "RANK=5 WORLD_SIZE=8 LOCAL_RANK=1 LOCAL_WORLD_SIZE=4 GROUP_RANK=1 MASTER_ADDR=node7 "          \
+#define TORCH                                                                           \
+  "RANK=5 WORLD_SIZE=8 LOCAL_RANK=1 LOCAL_WORLD_SIZE=4 GROUP_RANK=1 MASTER_ADDR=node7 " \
   "MASTER_PORT=29500 "
-#define OURS                                                                                     \
-  "SLUICE_PROCESS=1 SLUICE_PROCESSES=4 SLUICE_LOCAL=1 SLUICE_LOCALS=4 SLUICE_JOB=run-7 "         \
+#define OURS                                                                             \
+  "SLUICE_PROCESS=1 SLUICE_PROCESSES=4 SLUICE_LOCAL=1 SLUICE_LOCALS=4 SLUICE_JOB=run-7 " \
   "SLUICE_ENDPOINT=127.0.0.1:4711 "
 
 #define HYDRA "PMI_RANK=2 PMI_SIZE=4 MPI_LOCALRANKID=0 MPI_LOCALNRANKS=2 PMI_FD=9 "
@@ -94,43 +94,49 @@ static const seen cases[] = {
      "mpirun-1319763969"},
     {"mpirun over two hosts, with its daemons, not on its own",
      OMPI("3", "4", "1", "2") DAEMON("2") "OMPI_MCA_orte_num_nodes=2 "
-     "OMPI_MCA_orte_node_regex=vm,n[1:1-2]@0(3) " SLURM, "Open MPI's mpirun", 3, 4, 1, 2, 0,
-     "n1:28339", NULL},
+                                          "OMPI_MCA_orte_node_regex=vm,n[1:1-2]@0(3) " SLURM,
+     "Open MPI's mpirun", 3, 4, 1, 2, 0, "n1:28339", NULL},
     {"the same, process 0",
      OMPI("0", "4", "0", "2") DAEMON("1") "OMPI_MCA_orte_num_nodes=2 "
-     "OMPI_MCA_orte_node_regex=vm,n[1:1-2]@0(3)", "Open MPI's mpirun", 0, 4, 0, 2, 0, "n1:28339",
-     NULL},
+                                          "OMPI_MCA_orte_node_regex=vm,n[1:1-2]@0(3)",
+     "Open MPI's mpirun", 0, 4, 0, 2, 0, "n1:28339", NULL},
     {"mpirun's own host takes part, seen from another",
      OMPI("3", "4", "1", "2") DAEMON("1") "OMPI_MCA_orte_num_nodes=2 "
-     "OMPI_MCA_orte_node_regex=vm,hostb@0(2)", "Open MPI's mpirun", 3, 4, 1, 2, 0, "vm:28339",
-     NULL},
+                                          "OMPI_MCA_orte_node_regex=vm,hostb@0(2)",
+     "Open MPI's mpirun", 3, 4, 1, 2, 0, "vm:28339", NULL},
     {"and seen from itself", OMPI("1", "4", "1", "2") DAEMON("0") "OMPI_MCA_orte_num_nodes=2",
      "Open MPI's mpirun", 1, 4, 1, 2, 0, "vm:28339", NULL},
-    {"mpirun with an endpoint", OMPI("3", "4", "1", "2") "SLUICE_ENDPOINT=a:1",
-     "Open MPI's mpirun", 3, 4, 1, 2, 0, "a:1", NULL},
+    {"mpirun with an endpoint", OMPI("3", "4", "1", "2") "SLUICE_ENDPOINT=a:1", "Open MPI's mpirun",
+     3, 4, 1, 2, 0, "a:1", NULL},
     {"mpirun -n 1", OMPI("0", "1", "0", "1"), "Open MPI's mpirun", 0, 1, 0, 1, 0, "", ""},
-    {"torchrun, whose store has the port", TORCH "TORCHELASTIC_RUN_ID=abc "
-     "TORCHELASTIC_RESTART_COUNT=3 TORCHELASTIC_USE_AGENT_STORE=True", "torchrun", 5, 8, 1, 4, 3,
-     "node7:29501", NULL},
+    {"torchrun, whose store has the port",
+     TORCH "TORCHELASTIC_RUN_ID=abc "
+           "TORCHELASTIC_RESTART_COUNT=3 TORCHELASTIC_USE_AGENT_STORE=True",
+     "torchrun", 5, 8, 1, 4, 3, "node7:29501", NULL},
     {"torchrun started by srun", TORCH "TORCHELASTIC_RUN_ID=abc " SLURM, "torchrun", 5, 8, 1, 4, 0,
      "node7:29500", NULL},
     {"torchrun's names by hand", "RANK=0 WORLD_SIZE=2 MASTER_ADDR=fd00::2 MASTER_PORT=1",
      "torchrun", 0, 2, 0, 1, 0, "[fd00::2]:1", NULL},
     {"torchrun's names exported to srun", "WORLD_SIZE=4 MASTER_ADDR=x MASTER_PORT=1 " SLURM,
      "Slurm's srun", 3, 4, 0, 1, 0, "n1:22503", NULL},
-    {"MPICH's mpiexec with an endpoint", HYDRA "SLUICE_ENDPOINT=head:5", "MPICH's or Intel MPI's mpiexec", 2, 4, 0, 2, 0,
-     "head:5", "head:5"},
-    {"the same on Slurm's hosts", HYDRA "SLUICE_ENDPOINT=head:5 SLUICE_JOB=x " SLURM, "MPICH's or Intel MPI's mpiexec", 2, 4,
-     0, 2, 0, "head:5", "x"},
-    {"MPICH's mpiexec -n 1", "PMI_RANK=0 PMI_SIZE=1 PMI_FD=7", "MPICH's or Intel MPI's mpiexec", 0, 1, 0, 1, 0, "", ""},
-    {"srun that has PMI too", "PMI_RANK=3 PMI_SIZE=4 PMI_FD=7 " SLURM, "Slurm's srun", 3, 4, 0, 1, 0, "n1:22503", NULL},
-    {"torchrun inside mpiexec", HYDRA TORCH "TORCHELASTIC_RUN_ID=abc", "torchrun", 5, 8, 1, 4, 0, "node7:29500", NULL},
+    {"MPICH's mpiexec with an endpoint", HYDRA "SLUICE_ENDPOINT=head:5",
+     "MPICH's or Intel MPI's mpiexec", 2, 4, 0, 2, 0, "head:5", "head:5"},
+    {"the same on Slurm's hosts", HYDRA "SLUICE_ENDPOINT=head:5 SLUICE_JOB=x " SLURM,
+     "MPICH's or Intel MPI's mpiexec", 2, 4, 0, 2, 0, "head:5", "x"},
+    {"MPICH's mpiexec -n 1", "PMI_RANK=0 PMI_SIZE=1 PMI_FD=7", "MPICH's or Intel MPI's mpiexec", 0,
+     1, 0, 1, 0, "", ""},
+    {"srun that has PMI too", "PMI_RANK=3 PMI_SIZE=4 PMI_FD=7 " SLURM, "Slurm's srun", 3, 4, 0, 1,
+     0, "n1:22503", NULL},
+    {"torchrun inside mpiexec", HYDRA TORCH "TORCHELASTIC_RUN_ID=abc", "torchrun", 5, 8, 1, 4, 0,
+     "node7:29500", NULL},
     {"actorrun inside mpiexec", HYDRA OURS, "actorrun", 1, 4, 1, 4, 0, "127.0.0.1:4711", "run-7"},
     {"torchrun's names set from PMI's", HYDRA "RANK=0 WORLD_SIZE=2 MASTER_ADDR=a MASTER_PORT=1",
      "torchrun", 0, 2, 0, 1, 0, "a:1", NULL},
-    {"Flux", "FLUX_TASK_RANK=1 FLUX_JOB_SIZE=2 SLUICE_ENDPOINT=a:9", "Flux", 1, 2, 0, 1, 0, "a:9", "a:9"},
+    {"Flux", "FLUX_TASK_RANK=1 FLUX_JOB_SIZE=2 SLUICE_ENDPOINT=a:9", "Flux", 1, 2, 0, 1, 0, "a:9",
+     "a:9"},
     {"one of Flux", "FLUX_TASK_RANK=0 FLUX_JOB_SIZE=1", "Flux", 0, 1, 0, 1, 0, "", ""},
-    {"alone inside what is not known", "PMIX_RANK=3 SLUICE_PROCESS=0 SLUICE_PROCESSES=1", "actorrun", 0, 1, 0, 1, 0, "", ""}};
+    {"alone inside what is not known", "PMIX_RANK=3 SLUICE_PROCESS=0 SLUICE_PROCESSES=1",
+     "actorrun", 0, 1, 0, 1, 0, "", ""}};
 
 static void each_starter_is_understood(void) {
   for (size_t i = 0; i < SLI_COUNT(cases); i++) {
@@ -179,8 +185,10 @@ static void bad_ones_name_the_variable(void) {
       {"OMPI_COMM_WORLD_RANK=0", "OMPI_COMM_WORLD_SIZE is not set"},
       {OMPI("3", "4", "1", "2"), "does not say where process 0 is"},
       {OMPI("0", "4", "0", "2") DAEMON("2") "OMPI_MCA_orte_num_nodes=2 "
-       "OMPI_MCA_orte_node_regex=vm,n[1:1-2]@0(3)", "not put on the job's first host, n1"},
-      {"PMI_RANK=1 PMI_SIZE=2", "MPICH's or Intel MPI's mpiexec has started 2 processes (PMI_RANK, PMI_SIZE), but does not say "
+                                            "OMPI_MCA_orte_node_regex=vm,n[1:1-2]@0(3)",
+       "not put on the job's first host, n1"},
+      {"PMI_RANK=1 PMI_SIZE=2",
+       "MPICH's or Intel MPI's mpiexec has started 2 processes (PMI_RANK, PMI_SIZE), but does not say "
        "where they meet: SLUICE_ENDPOINT=HOST:PORT"},
       {HYDRA SLURM, "mpiexec has started 4 processes"},
       {"PMI_RANK=1", "PMI_SIZE is not set"},
@@ -192,7 +200,8 @@ static void bad_ones_name_the_variable(void) {
       {"JSM_NAMESPACE_RANK=0 JSM_NAMESPACE_SIZE=2", "jsrun has started 2 processes"},
       {"HOROVOD_RANK=0 HOROVOD_SIZE=2", "horovodrun has started 2 processes"},
       {"JAX_PROCESS_ID=0 JAX_NUM_PROCESSES=2", "JAX has started 2 processes"},
-      {"PMIX_RANK=0", "a starter with PMIx has set PMIX_RANK, and does not say how many processes there are; SLUICE_PROCESS"},
+      {"PMIX_RANK=0",
+       "a starter with PMIx has set PMIX_RANK, and does not say how many processes there are; SLUICE_PROCESS"},
       {"PALS_RANKID=0", "HPE's PALS has set PALS_RANKID"},
       {"ALPS_APP_PE=0", "Cray's aprun has set ALPS_APP_PE"},
       {"PMI_ID=1", "has set PMI_ID"},
@@ -316,14 +325,31 @@ static void lists_of_hosts_are_expanded(void) {
 }
 
 static void malformed_lists_are_refused(void) {
-  static const char *const bad[] = {"",       ",",        "n1,",      "n[",      "n]",    "n[1",
-                                    "n[]",    "n[1-]",    "n[-1]",    "n[2-1]",  "n[1,]", "n[a]",
-                                    "n[[1]]", "n[1]]",    "n[1 ,2]",  "n[1,,2]", "n[2:]",
-                                    "n[0-999999999]", "a[0-9999]b[0-9999]", "n[99999999999]"};
+  static const char *const bad[] = {"",
+                                    ",",
+                                    "n1,",
+                                    "n[",
+                                    "n]",
+                                    "n[1",
+                                    "n[]",
+                                    "n[1-]",
+                                    "n[-1]",
+                                    "n[2-1]",
+                                    "n[1,]",
+                                    "n[a]",
+                                    "n[[1]]",
+                                    "n[1]]",
+                                    "n[1 ,2]",
+                                    "n[1,,2]",
+                                    "n[2:]",
+                                    "n[0-999999999]",
+                                    "a[0-9999]b[0-9999]",
+                                    "n[99999999999]"};
   char host[64];
   for (size_t i = 0; i < SLI_COUNT(bad); i++)
-    CHECK(sli_hostlist_at(bad[i], 0, host, sizeof host) == SL_E_INPUT &&
-          !sli_hostlist_count(bad[i]), "%s is refused", bad[i]);
+    CHECK(
+        sli_hostlist_at(bad[i], 0, host, sizeof host) == SL_E_INPUT && !sli_hostlist_count(bad[i]),
+        "%s is refused", bad[i]);
   CHECK(sli_hostlist_at("n[1-2]", 2, host, sizeof host) == SL_E_INPUT, "beyond the end");
   CHECK(sli_hostlist_at("n[1-2]", 0, host, 2) == SL_E_INPUT, "no room");
 }

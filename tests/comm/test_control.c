@@ -20,8 +20,12 @@ static char key[SLI_CONTROL_KEY_CHARS + 1];
 static node nodes[8];
 
 static sli_control_options options_of(int process, int nprocesses, const char *endpoint) {
-  return (sli_control_options){.process = process, .nprocesses = nprocesses, .endpoint = endpoint,
-                               .job = "test", .key = key, .join_ms = PATIENCE_MS,
+  return (sli_control_options){.process = process,
+                               .nprocesses = nprocesses,
+                               .endpoint = endpoint,
+                               .job = "test",
+                               .key = key,
+                               .join_ms = PATIENCE_MS,
                                .lost_ms = 10000};
 }
 
@@ -218,8 +222,8 @@ static void test_who_hardly_runs_does_not_blame_others_at_once(void) {
   CHECK(!node_wait_abort(n, 0), "a busy process blames the other: %s", n->text);
   uint64_t quiet_ns = sli_now_ns();
   CHECK(node_wait_abort(n, 5000), "one that is no longer busy notices");
-  printf("SIGSTOP seen by a busy process: not for %.2f s, then after %.2f s\n",
-         STOPPED_MS * 1e-3, (double)(n->aborted_ns - quiet_ns) * 1e-9);
+  printf("SIGSTOP seen by a busy process: not for %.2f s, then after %.2f s\n", STOPPED_MS * 1e-3,
+         (double)(n->aborted_ns - quiet_ns) * 1e-9);
   kill(pid, SIGKILL);
   CHECK(waitpid(pid, NULL, 0) == pid, "the child is there");
   node_close(n);
@@ -255,8 +259,10 @@ static void test_words_reach_whom_they_should_in_one_order(void) {
     int last[COUNT] = {0}, all[2] = {0, 0};
     for (int i = 0; i < nodes[k].nwords; i++) {
       const node_word *w = &nodes[k].words[i];
-      int rank = !strcmp(w->word, "small") ? 1 : !strcmp(w->word, "big") ? 2
-                 : !strcmp(w->word, "neighbour") ? 3 : 4;
+      int rank = !strcmp(w->word, "small")       ? 1
+                 : !strcmp(w->word, "big")       ? 2
+                 : !strcmp(w->word, "neighbour") ? 3
+                                                 : 4;
       CHECK(rank > last[w->from], "%d hears what %d says in order", k, w->from);
       last[w->from] = rank;
       if (rank == 2)
@@ -328,9 +334,11 @@ static void test_what_is_too_long_to_say_is_an_error(void) {
   char *data = calloc(TOO_LONG, 1);
   open_with(&nodes[0], options_of(0, 1, "127.0.0.1:0"));
   CHECK(sli_control_say(nodes[0].control, 0, "long", data, TOO_LONG) == SL_E_USAGE &&
-            strstr(sl_detail(), "long"), "a word: %s", sl_detail());
+            strstr(sl_detail(), "long"),
+        "a word: %s", sl_detail());
   CHECK(sli_control_meet(nodes[0].control, "long", data, TOO_LONG, NULL) == SL_E_USAGE &&
-            strstr(sl_detail(), "long"), "a meeting: %s", sl_detail());
+            strstr(sl_detail(), "long"),
+        "a meeting: %s", sl_detail());
   node_close(&nodes[0]);
   free(data);
 }
@@ -572,7 +580,7 @@ static void test_keys_follow_secret_and_job(void) {
 
 int main(void) {
   sli_control_make_key(key);
-  RUN(test_the_dead_and_the_silent_are_noticed_by_all); /* forks: before there are threads */
+  RUN(test_the_dead_and_the_silent_are_noticed_by_all);    /* forks: before there are threads */
   RUN(test_who_hardly_runs_does_not_blame_others_at_once); /* this too */
   RUN(test_keys_follow_secret_and_job);
   RUN(test_wrong_options_are_refused);

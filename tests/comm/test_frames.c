@@ -42,9 +42,13 @@ static void fill_name(char *out, size_t bytes) {
 
 /* Any frame that may be sent, with a tail in `tail` (4096 bytes). */
 static sli_frame random_frame(uint8_t *tail) {
-  sli_frame f = {.version = SLI_FRAME_VERSION, .type = 1 + draw() % (SLI_FRAME_TYPES - 1),
-                 .process = (uint32_t)draw() % 4, .incarnation = (uint32_t)draw() % 2,
-                 .instance = draw(), .sequence = draw() % 100, .tail = tail};
+  sli_frame f = {.version = SLI_FRAME_VERSION,
+                 .type = 1 + draw() % (SLI_FRAME_TYPES - 1),
+                 .process = (uint32_t)draw() % 4,
+                 .incarnation = (uint32_t)draw() % 2,
+                 .instance = draw(),
+                 .sequence = draw() % 100,
+                 .tail = tail};
   fill(tail, 512);
   size_t bytes = draw() % 512;
   switch (f.type) {
@@ -75,12 +79,8 @@ static sli_frame random_frame(uint8_t *tail) {
   case SLI_FRAME_ABORT:
     f.abort.culprit = (uint32_t)draw() % 5, f.abort.status = (uint32_t)draw() % 20;
     break;
-  case SLI_FRAME_CLOCKS:
-    bytes = 8 * (1 + bytes / 8);
-    break;
-  case SLI_FRAME_BYE:
-    bytes = 0;
-    break;
+  case SLI_FRAME_CLOCKS: bytes = 8 * (1 + bytes / 8); break;
+  case SLI_FRAME_BYE: bytes = 0; break;
   }
   f.tail_bytes = bytes;
   return f;
@@ -102,8 +102,10 @@ static void test_what_is_written_is_read(void) {
 
 static size_t mutate(uint8_t *bytes, size_t count, size_t capacity) {
   for (int n = 1 + (int)(draw() % 3); n > 0; n--) {
-    static const uint64_t odd[] = {0, 1, 0x7f, 0x80, 0xff, 0xffff, 0x7fffffff, 0xffffffff, ~0ull,
-                                   (uint64_t)SLI_FRAME_DATA_BYTES + 1, 1ull << 63};
+    static const uint64_t odd[] = {
+        0,         1,          0x7f,       0x80,  0xff,
+        0xffff,    0x7fffffff, 0xffffffff, ~0ull, (uint64_t)SLI_FRAME_DATA_BYTES + 1,
+        1ull << 63};
     size_t width = (size_t)1 << draw() % 4;
     size_t at = draw() % (count ? count : 1);
     switch (draw() % 4) {
@@ -113,9 +115,7 @@ static size_t mutate(uint8_t *bytes, size_t count, size_t capacity) {
     case 1:
       if (at + width <= count) memcpy(bytes + at, &odd[draw() % SLI_COUNT(odd)], width);
       break;
-    case 2:
-      count = at;
-      break;
+    case 2: count = at; break;
     case 3: {
       size_t more = draw() % 64;
       if (count + more > capacity) break;
@@ -179,8 +179,12 @@ static node nodes[JOB];
 static void start_job(void) {
   for (int k = 0; k < JOB; k++) {
     const char *endpoint = k ? sli_control_endpoint(nodes[0].control) : "127.0.0.1:0";
-    sli_control_options options = {.process = k, .nprocesses = JOB, .endpoint = endpoint,
-                                   .job = "test", .key = key, .lost_ms = 10000};
+    sli_control_options options = {.process = k,
+                                   .nprocesses = JOB,
+                                   .endpoint = endpoint,
+                                   .job = "test",
+                                   .key = key,
+                                   .lost_ms = 10000};
     CHECK(!node_open(&nodes[k], &options), "process %d opens: %s", k, sl_detail());
   }
   for (int k = 0; k < JOB; k++)
@@ -213,21 +217,20 @@ static bool wait_refused(uint64_t before) {
 }
 
 static int connect_raw(int port) {
-  struct sockaddr_in to = {.sin_family = AF_INET, .sin_port = htons((uint16_t)port),
+  struct sockaddr_in to = {.sin_family = AF_INET,
+                           .sin_port = htons((uint16_t)port),
                            .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
   int fd = socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
   (void)!connect(fd, (struct sockaddr *)&to, sizeof to); /* stands at once, or is not let in */
   return fd;
 }
 
-static int hub_port(void) {
-  return atoi(strrchr(sli_control_endpoint(nodes[0].control), ':') + 1);
-}
+static int hub_port(void) { return atoi(strrchr(sli_control_endpoint(nodes[0].control), ':') + 1); }
 
 /* ZMTP's greeting for CURVE, as a client begins. */
 static void greet(int fd) {
-  uint8_t greeting[64] = {[0] = 0xff, [8] = 1, [9] = 0x7f, [10] = 3, [12] = 'C', 'U', 'R', 'V',
-                          'E'};
+  uint8_t greeting[64] = {[0] = 0xff, [8] = 1, [9] = 0x7f, [10] = 3, [12] = 'C',
+                          'U',        'R',     'V',        'E'};
   (void)!send(fd, greeting, sizeof greeting, MSG_NOSIGNAL);
 }
 
@@ -343,12 +346,11 @@ static void member_send(member *m, sli_frame f) {
 
 /* A job of a node and this member. */
 static member member_join(void) {
-  sli_control_options options = {.nprocesses = 2, .endpoint = "127.0.0.1:0", .job = "test",
-                                 .key = key, .lost_ms = 10000};
+  sli_control_options options = {
+      .nprocesses = 2, .endpoint = "127.0.0.1:0", .job = "test", .key = key, .lost_ms = 10000};
   CHECK(!node_open(&nodes[0], &options), "process 0 opens: %s", sl_detail());
   member m = {.link = client_open(&auth)};
-  member_send(&m, (sli_frame){.type = SLI_FRAME_HELLO,
-                              .hello = {.nprocesses = 2, .job = "test"}});
+  member_send(&m, (sli_frame){.type = SLI_FRAME_HELLO, .hello = {.nprocesses = 2, .job = "test"}});
   CHECK(!sli_control_join(nodes[0].control), "the member joins: %s", sl_detail());
   return m;
 }
@@ -360,7 +362,9 @@ static void member_leave(member *m) {
 
 static void test_what_was_said_before_is_not_heard_again(void) {
   member m = member_join();
-  sli_frame word = {.type = SLI_FRAME_DATA, .tail = "x", .tail_bytes = 1,
+  sli_frame word = {.type = SLI_FRAME_DATA,
+                    .tail = "x",
+                    .tail_bytes = 1,
                     .data = {.kind = SLI_DATA_WORD, .from = 1, .word = "once", .total_bytes = 1}};
   member_send(&m, word);
   m.sequence--;
@@ -373,7 +377,8 @@ static void test_what_was_said_before_is_not_heard_again(void) {
   CHECK(node_wait_words(&nodes[0], 2, PATIENCE_MS), "words come");
   pthread_mutex_lock(&nodes[0].lock);
   CHECK(nodes[0].nwords == 2 && !strcmp(nodes[0].words[0].word, "once") &&
-            !strcmp(nodes[0].words[1].word, "last"), "each once");
+            !strcmp(nodes[0].words[1].word, "last"),
+        "each once");
   CHECK(!nodes[0].aborts, "what is not heard harms nothing: %s", nodes[0].text);
   pthread_mutex_unlock(&nodes[0].lock);
   CHECK(sli_control_count(nodes[0].control).refused == 2, "but is counted");
@@ -396,8 +401,10 @@ static void test_a_member_gone_mad_ends_the_job_at_worst(void) {
       bool rare = f.type == SLI_FRAME_ABORT || f.type == SLI_FRAME_BYE;
       if (!rare || draw() % 16 == 0) member_send(&m, f);
     }
-    member_send(&m, (sli_frame){.type = SLI_FRAME_ABORT, .abort = {.culprit = 1},
-                                .tail = "enough", .tail_bytes = 6});
+    member_send(
+        &m,
+        (sli_frame){
+            .type = SLI_FRAME_ABORT, .abort = {.culprit = 1}, .tail = "enough", .tail_bytes = 6});
     ended += node_wait_abort(&nodes[0], 50);
     member_leave(&m);
     CHECK(nodes[0].aborts <= 1, "the end is told once");

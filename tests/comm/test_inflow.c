@@ -30,9 +30,7 @@ typedef struct receiver {
   int arrived;
 } receiver;
 
-static size_t size_of(int message) {
-  return message % 4 ? (size_t)message * 397 % MOST_BYTES : 0;
-}
+static size_t size_of(int message) { return message % 4 ? (size_t)message * 397 % MOST_BYTES : 0; }
 static uint8_t byte_of(int message, size_t i) { return (uint8_t)(message * 31 + (int)(i * 7)); }
 
 static void *place(void *ctx, int peer, const void *header, size_t bytes) {

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A job that programs join by the library alone: it runs more than once, and stops
  * everywhere after the same step; figures of any length come together in process 0; who has
- * another fingerprint, or another plan, is refused by name; a process that fails ends the job with its
- * own words; and a program that nobody has started in several is a job of one.
+ * another fingerprint, or another plan, is refused by name; a process that fails ends the job with
+ * its own words; and a program that nobody has started in several is a job of one.
  * labels: smoke */
 #include <string.h>
 #include <unistd.h>
@@ -48,8 +48,11 @@ static sl_plan *make_plan(int nprocesses, int ticks) {
   for (int i = 0; i < nprocesses; i++) {
     sl_device device = {.name = "null", .kind = "null", .process = i};
     sl_queue queue = {.name = "null", .ops = &sl_queue_null, .run_ahead = 1};
-    sl_actor actor = {.name = "source", .stage = SL_NONE, .chunk = SL_NONE,
-                      .firings_per_step = ticks, .source = true};
+    sl_actor actor = {.name = "source",
+                      .stage = SL_NONE,
+                      .chunk = SL_NONE,
+                      .firings_per_step = ticks,
+                      .source = true};
     queue.device = sl_plan_add_device(plan, device);
     actor.queue = sl_plan_add_queue(plan, queue);
     actor.ticks = sl_plan_map_each(plan);
@@ -61,8 +64,10 @@ static sl_plan *make_plan(int nprocesses, int ticks) {
 
 static sl_runtime *make_runtime(sl_job *job, const sl_plan *plan, size_t records) {
   sl_runtime *rt = NULL;
-  sl_runtime_options options = {.peers = sl_job_peers(job), .process = sl_job_process(job),
-                                .no_data = true, .trace_records = records};
+  sl_runtime_options options = {.peers = sl_job_peers(job),
+                                .process = sl_job_process(job),
+                                .no_data = true,
+                                .trace_records = records};
   CHECK(!sl_runtime_create(plan, &options, &rt), "%s", sl_detail());
   return rt;
 }
@@ -143,8 +148,8 @@ static void stops_at_one_step(process *p) {
 }
 
 /* All are told the same, by name and with both values. */
-static void check_refused(process *p, int nfingerprint, const sl_fingerprint_item *fingerprint, int ticks,
-                          const char *text) {
+static void check_refused(process *p, int nfingerprint, const sl_fingerprint_item *fingerprint,
+                          int ticks, const char *text) {
   sl_job *job = open_job(p);
   sl_plan *plan = make_plan(p->n, ticks);
   sl_status status = sl_job_end(job, sl_job_join(job, plan, nfingerprint, fingerprint));

@@ -87,7 +87,10 @@ typedef struct node {
   int lost_peer;
   char why[200];
   uint64_t bytes_from[PROCESSES_MOST], messages_from[PROCESSES_MOST], lost_at_ns;
-  struct { header header; void *data; } pending[4096]; /* placed, not arrived */
+  struct {
+    header header;
+    void *data;
+  } pending[4096]; /* placed, not arrived */
   int npending;
 } node;
 
@@ -139,8 +142,11 @@ static node *open_node(process *p) {
   node *n = calloc(1, sizeof *n);
   n->p = p;
   n->lost_peer = -1;
-  sli_net_options options = {.self = p->self, .npeers = p->n, .key = "the same for all",
-                             .transports = transports, .events = {n, place, arrived, lost}};
+  sli_net_options options = {.self = p->self,
+                             .npeers = p->n,
+                             .key = "the same for all",
+                             .transports = transports,
+                             .events = {n, place, arrived, lost}};
   CHECK(!sli_net_open(&options, &n->net), "%s", sl_detail());
   if (p->self) CHECK(!sli_net_listen(n->net, "127.0.0.1"), "%s", sl_detail());
   size_t bytes;
@@ -274,8 +280,8 @@ static void check_traffic(node *n, int peer) {
   uint64_t out = bytes_between(self, peer), in = bytes_between(peer, self);
   CHECK(n->bytes_from[peer] == in && n->messages_from[peer] == (uint64_t)messages_to_each,
         "all that %d sent to %d has arrived", peer, self);
-  CHECK(c.sent_bytes == out && c.received_bytes == in &&
-            c.sent == (uint64_t)messages_to_each && c.received == (uint64_t)messages_to_each,
+  CHECK(c.sent_bytes == out && c.received_bytes == in && c.sent == (uint64_t)messages_to_each &&
+            c.received == (uint64_t)messages_to_each,
         "traffic is counted to the byte");
 }
 
@@ -525,7 +531,8 @@ static void strange(process *p) {
 enum { IDLE_CONNECTIONS = 1200, DESCRIPTORS = 256 };
 
 static int knock(int port, const void *bytes, size_t count) {
-  struct sockaddr_in at = {.sin_family = AF_INET, .sin_port = htons((uint16_t)port),
+  struct sockaddr_in at = {.sin_family = AF_INET,
+                           .sin_port = htons((uint16_t)port),
                            .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
   int fd = socket(AF_INET, SOCK_STREAM, 0);
   CHECK(fd >= 0 && !connect(fd, (struct sockaddr *)&at, sizeof at), "a stranger gets through");
@@ -566,8 +573,8 @@ static void bothered(process *p) {
   if (p->self == 1) wait_for(n, 2, 0);
   CHECK(n->lost == 0, "nobody is lost");
   if (p->self == 2) {
-    struct sockaddr_in at = {.sin_family = AF_INET, .sin_port = htons(port),
-                             .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    struct sockaddr_in at = {
+        .sin_family = AF_INET, .sin_port = htons(port), .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
     process_meet(p, go_on, n->net);
     int fd = socket(AF_INET, SOCK_STREAM, 0);
     CHECK(connect(fd, (struct sockaddr *)&at, sizeof at), "nobody listens any more");
@@ -618,9 +625,13 @@ static void check_all(const char *list) {
   CHECK(processes_run(2, stopped), "closing does not hang");
 }
 
-static void strangers_keep_nobody_out(void) { CHECK(processes_run(3, bothered), "a process was kept out"); }
+static void strangers_keep_nobody_out(void) {
+  CHECK(processes_run(3, bothered), "a process was kept out");
+}
 
-static void who_disagrees_is_told(void) { CHECK(processes_run(2, disagreeing), "a process was not told"); }
+static void who_disagrees_is_told(void) {
+  CHECK(processes_run(2, disagreeing), "a process was not told");
+}
 
 int main(int argc, char **argv) {
   seed = seed_of(argc, argv, 1);

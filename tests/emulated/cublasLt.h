@@ -12,8 +12,12 @@ extern "C" {
 
 #define CUBLAS_VER_MAJOR 13
 
-typedef enum { CUBLAS_STATUS_SUCCESS, CUBLAS_STATUS_INVALID_VALUE,
-               CUBLAS_STATUS_NOT_SUPPORTED, CUBLAS_STATUS_EXECUTION_FAILED } cublasStatus_t;
+typedef enum {
+  CUBLAS_STATUS_SUCCESS,
+  CUBLAS_STATUS_INVALID_VALUE,
+  CUBLAS_STATUS_NOT_SUPPORTED,
+  CUBLAS_STATUS_EXECUTION_FAILED
+} cublasStatus_t;
 typedef enum { CUDA_R_32F, CUDA_R_16BF } cudaDataType_t;
 typedef enum { CUBLAS_COMPUTE_32F, CUBLAS_COMPUTE_32F_FAST_TF32 } cublasComputeType_t;
 enum { CUBLAS_OP_N, CUBLAS_OP_T };
@@ -56,9 +60,13 @@ typedef struct emulated_handle *cublasLtHandle_t;
 typedef struct emulated_desc *cublasLtMatmulDesc_t;
 typedef struct emulated_layout *cublasLtMatrixLayout_t;
 typedef struct emulated_preference *cublasLtMatmulPreference_t;
-typedef struct cublasLtMatmulAlgo_t { uint64_t workspace; uint32_t alignment; } cublasLtMatmulAlgo_t;
-typedef struct cublasLtMatmulHeuristicResult_t { cublasLtMatmulAlgo_t algo; }
-    cublasLtMatmulHeuristicResult_t;
+typedef struct cublasLtMatmulAlgo_t {
+  uint64_t workspace;
+  uint32_t alignment;
+} cublasLtMatmulAlgo_t;
+typedef struct cublasLtMatmulHeuristicResult_t {
+  cublasLtMatmulAlgo_t algo;
+} cublasLtMatmulHeuristicResult_t;
 
 cublasStatus_t cublasLtCreate(cublasLtHandle_t *handle);
 cublasStatus_t cublasLtDestroy(cublasLtHandle_t handle);
@@ -84,12 +92,11 @@ cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t handle, cublasLtM
                                               cublasLtMatrixLayout_t a, cublasLtMatrixLayout_t b,
                                               cublasLtMatrixLayout_t c, cublasLtMatrixLayout_t d,
                                               cublasLtMatmulPreference_t preference, int wanted,
-                                              cublasLtMatmulHeuristicResult_t *results,
-                                              int *found);
-cublasStatus_t cublasLtMatmul(cublasLtHandle_t handle, cublasLtMatmulDesc_t desc,
-                              const void *alpha, const void *a, cublasLtMatrixLayout_t a_layout,
-                              const void *b, cublasLtMatrixLayout_t b_layout, const void *beta,
-                              const void *c, cublasLtMatrixLayout_t c_layout, void *d,
+                                              cublasLtMatmulHeuristicResult_t *results, int *found);
+cublasStatus_t cublasLtMatmul(cublasLtHandle_t handle, cublasLtMatmulDesc_t desc, const void *alpha,
+                              const void *a, cublasLtMatrixLayout_t a_layout, const void *b,
+                              cublasLtMatrixLayout_t b_layout, const void *beta, const void *c,
+                              cublasLtMatrixLayout_t c_layout, void *d,
                               cublasLtMatrixLayout_t d_layout,
                               const cublasLtMatmulAlgo_t *algorithm, void *workspace,
                               size_t workspace_bytes, cudaStream_t stream);

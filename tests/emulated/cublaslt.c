@@ -24,8 +24,12 @@ struct emulated_desc {
 };
 
 /* Bits of an epilogue. */
-enum { WITH_BIAS = CUBLASLT_EPILOGUE_BIAS, WITH_GELU = CUBLASLT_EPILOGUE_GELU, WITH_AUX = 4,
-       WITH_GRADIENT = 8 };
+enum {
+  WITH_BIAS = CUBLASLT_EPILOGUE_BIAS,
+  WITH_GELU = CUBLASLT_EPILOGUE_GELU,
+  WITH_AUX = 4,
+  WITH_GRADIENT = 8
+};
 
 struct emulated_layout {
   cudaDataType_t type;
@@ -152,7 +156,8 @@ static bool epilogue_fits(const struct emulated_desc *desc, const struct emulate
 
 static bool fits(const struct emulated_desc *desc, const struct emulated_layout *a,
                  const struct emulated_layout *b, const struct emulated_layout *d) {
-  return a->type == b->type && a->batch == d->batch && b->batch == d->batch && op_rows(a, desc->transposed_a) == d->rows &&
+  return a->type == b->type && a->batch == d->batch && b->batch == d->batch &&
+         op_rows(a, desc->transposed_a) == d->rows &&
          op_rows(a, !desc->transposed_a) == op_rows(b, desc->transposed_b) &&
          op_rows(b, !desc->transposed_b) == d->columns && epilogue_fits(desc, d);
 }
@@ -165,15 +170,15 @@ cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t handle, cublasLtM
                                               int *found) {
   (void)c, (void)wanted;
   *found = handle && fits(desc, a, b, d) && preference->alignment <= 64;
-  if (*found) results[0].algo = (cublasLtMatmulAlgo_t){preference->workspace, preference->alignment};
+  if (*found)
+    results[0].algo = (cublasLtMatmulAlgo_t){preference->workspace, preference->alignment};
   return *found ? CUBLAS_STATUS_SUCCESS : CUBLAS_STATUS_NOT_SUPPORTED;
 }
 
 static size_t element_bytes(cudaDataType_t type) { return type == CUDA_R_16BF ? 2 : 4; }
 
 static float get(const void *x, cudaDataType_t type, int64_t i) {
-  return type == CUDA_R_16BF ? sli_bf16_to_float(((const uint16_t *)x)[i])
-                             : ((const float *)x)[i];
+  return type == CUDA_R_16BF ? sli_bf16_to_float(((const uint16_t *)x)[i]) : ((const float *)x)[i];
 }
 
 static void put(void *x, cudaDataType_t type, int64_t i, float value) {
@@ -245,10 +250,10 @@ static void run(void *arg) {
   }
 }
 
-cublasStatus_t cublasLtMatmul(cublasLtHandle_t handle, cublasLtMatmulDesc_t desc,
-                              const void *alpha, const void *a, cublasLtMatrixLayout_t a_layout,
-                              const void *b, cublasLtMatrixLayout_t b_layout, const void *beta,
-                              const void *c, cublasLtMatrixLayout_t c_layout, void *d,
+cublasStatus_t cublasLtMatmul(cublasLtHandle_t handle, cublasLtMatmulDesc_t desc, const void *alpha,
+                              const void *a, cublasLtMatrixLayout_t a_layout, const void *b,
+                              cublasLtMatrixLayout_t b_layout, const void *beta, const void *c,
+                              cublasLtMatrixLayout_t c_layout, void *d,
                               cublasLtMatrixLayout_t d_layout,
                               const cublasLtMatmulAlgo_t *algorithm, void *workspace,
                               size_t workspace_bytes, cudaStream_t stream) {
@@ -260,8 +265,18 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t handle, cublasLtMatmulDesc_t desc
   if (!handle || !aligned || !epilogue_fits(desc, d_layout) ||
       algorithm->workspace > workspace_bytes)
     return CUBLAS_STATUS_INVALID_VALUE;
-  product p = {*desc, *a_layout, *b_layout, *d_layout, a, b, c, d, workspace, workspace_bytes,
-               *(const float *)alpha, *(const float *)beta};
+  product p = {*desc,
+               *a_layout,
+               *b_layout,
+               *d_layout,
+               a,
+               b,
+               c,
+               d,
+               workspace,
+               workspace_bytes,
+               *(const float *)alpha,
+               *(const float *)beta};
   emulated_call(stream, run, &p, sizeof p);
   return CUBLAS_STATUS_SUCCESS;
 }

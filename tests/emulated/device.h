@@ -8,13 +8,13 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#define REQUIRE(condition, ...)                                                      \
-  do {                                                                               \
-    if (!(condition)) {                                                              \
-      fprintf(stderr, "emulated device: " __VA_ARGS__);                              \
-      fputc('\n', stderr);                                                           \
-      abort();                                                                       \
-    }                                                                                \
+#define REQUIRE(condition, ...)                         \
+  do {                                                  \
+    if (!(condition)) {                                 \
+      fprintf(stderr, "emulated device: " __VA_ARGS__); \
+      fputc('\n', stderr);                              \
+      abort();                                          \
+    }                                                   \
   } while (0)
 
 /* Puts an operation at the end of a stream. It runs on any thread, one at a time. */

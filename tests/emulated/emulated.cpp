@@ -224,9 +224,7 @@ void emulated_barrier() { wait_in(fiber::AT_BLOCK); }
 
 /* Where thread k leaves what it gives to exchange number n: there are two places in turn,
  * so that who is late to read finds what it needs when others give to the next one. */
-static void *place(int k, unsigned n) {
-  return &lanes[((size_t)k * 2 + n % 2) * LANE_BYTES];
-}
+static void *place(int k, unsigned n) { return &lanes[((size_t)k * 2 + n % 2) * LANE_BYTES]; }
 
 const void *emulated_exchange(const void *mine, size_t bytes) {
   unsigned n = fibers[running].exchanges++;
@@ -334,14 +332,11 @@ namespace {
  * B, g = lane / 4, at K places of the inner dimension. Which places these are is the same
  * for A and B, so a sum over the four lanes of a group is the product (PTX ISA, "Matrix
  * fragments for mma.m16n8k16" and "... m16n8k8"). */
-template <int K> struct operands {
-  float a[2][K], b[K];
-};
+template <int K> struct operands { float a[2][K], b[K]; };
 
 /* By far the busiest code of all: it is not looked after by sanitizers. */
-template <int K>
-__attribute__((no_sanitize("address", "undefined"), optimize("O3")))
-void mma(float (&d)[4], const operands<K> &mine) {
+template <int K> __attribute__((no_sanitize("address", "undefined"), optimize("O3"))) void mma(
+    float (&d)[4], const operands<K> &mine) {
   int lane = (int)(threadIdx.x % WARP);
   auto all = (const char *)emulated_exchange(&mine, sizeof mine);
   for (int column = 0; column < 2; column++)
@@ -375,8 +370,8 @@ void emulated_mma_tf32(float (&d)[4], const uint32_t (&a)[4], const uint32_t (&b
 namespace {
 
 /* A tile in shared memory that an operand's descriptor names, as the only swizzle that is used here
- * has it (PTX ISA, "Strides", "Shared memory layouts"): what lies at a place is found where bits 7 to 9
- * of the place have been added to bits 4 to 6, modulo 2. */
+ * has it (PTX ISA, "Strides", "Shared memory layouts"): what lies at a place is found where bits 7
+ * to 9 of the place have been added to bits 4 to 6, modulo 2. */
 struct tile {
   uint32_t at, step;
 
@@ -386,13 +381,13 @@ struct tile {
             (unsigned long long)desc);
   }
   /* Of row r, which is 64 numbers long. */
-  __attribute__((always_inline, no_sanitize("address", "undefined")))
-  float get(int r, int c) const {
+  __attribute__((always_inline, no_sanitize("address", "undefined"))) float get(int r,
+                                                                                int c) const {
     uint32_t place = at + (uint32_t)r / 8 * step + (uint32_t)r % 8 * 128 + (uint32_t)c * 2;
     place ^= (place >> 7 & 7) << 4;
     REQUIRE(place + 2 <= emulated_shared_size, "wgmma: reads byte %u of %zu", place,
             emulated_shared_size);
-    return __uint_as_float((uint32_t)*(const uint16_t *)(emulated_shared + place) << 16);
+    return __uint_as_float((uint32_t) * (const uint16_t *)(emulated_shared + place) << 16);
   }
 };
 
@@ -419,9 +414,8 @@ void left_rows(float (&left)[2][DEPTH], const uint32_t *a, uint64_t a_desc) {
 } // namespace
 
 /* As busy as mma() above. */
-__attribute__((no_sanitize("address", "undefined")))
-void emulated_wgmma(float (*d)[4], int columns, const uint32_t *a, uint64_t a_desc, uint64_t b_desc,
-                    bool add) {
+__attribute__((no_sanitize("address", "undefined"))) void emulated_wgmma(
+    float (*d)[4], int columns, const uint32_t *a, uint64_t a_desc, uint64_t b_desc, bool add) {
   float left[2][DEPTH], right[DEPTH];
   tile b(b_desc);
   left_rows(left, a, a_desc);

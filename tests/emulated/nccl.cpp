@@ -34,7 +34,7 @@ namespace {
 enum { DATA_AT = 4096 };
 
 struct shared {
-  std::atomic<int> device[2]; /* 1 + number; 0: not there yet */
+  std::atomic<int> device[2];                        /* 1 + number; 0: not there yet */
   std::atomic<uint64_t> sent[2], taken[2], bytes[2]; /* by the sender's rank */
 };
 
@@ -85,10 +85,10 @@ struct emulated_communicator {
   int rank, device, fd;
   shared *both;
   bool has_met, failed;
-  uint64_t issued[2];                 /* sends, receives */
+  uint64_t issued[2]; /* sends, receives */
   std::atomic<int> under_way{0};
   std::atomic<bool> aborted{false};
-  std::function<void()> later;        /* puts the operation into the stream */
+  std::function<void()> later; /* puts the operation into the stream */
   ~emulated_communicator() {
     munmap(both, DATA_AT);
     close(fd);
@@ -230,7 +230,7 @@ ncclResult_t ncclCommInitRankConfig(ncclComm_t *comm, int ranks, ncclUniqueId id
   if (!is_to("stall", true, 0)) c->both->device[rank] = 1 + c->device;
   if (ranks == 1) c->both->device[1] = -1; /* nobody */
   std::lock_guard<std::mutex> l(listing);
-  live[*comm = c.get()] = c;
+  live[ *comm = c.get()] = c;
   return ncclInProgress;
 }
 
@@ -241,8 +241,9 @@ ncclResult_t ncclCommGetAsyncError(ncclComm_t comm, ncclResult_t *error) {
     c->later();
     c->later = nullptr;
   }
-  *error = c->failed ? ncclRemoteError : busy && (c->later || !c->has_met) ? ncclInProgress
-                                                                           : ncclSuccess;
+  *error = c->failed                           ? ncclRemoteError
+           : busy && (c->later || !c->has_met) ? ncclInProgress
+                                               : ncclSuccess;
   return ncclSuccess;
 }
 

@@ -14,12 +14,23 @@ extern "C" {
 #define NCCL_UNIQUE_ID_BYTES 128
 
 typedef struct emulated_communicator *ncclComm_t;
-typedef struct { char internal[NCCL_UNIQUE_ID_BYTES]; } ncclUniqueId;
-typedef enum { ncclSuccess, ncclUnhandledCudaError, ncclSystemError, ncclInvalidUsage,
-               ncclRemoteError, ncclInProgress } ncclResult_t;
+typedef struct {
+  char internal[NCCL_UNIQUE_ID_BYTES];
+} ncclUniqueId;
+typedef enum {
+  ncclSuccess,
+  ncclUnhandledCudaError,
+  ncclSystemError,
+  ncclInvalidUsage,
+  ncclRemoteError,
+  ncclInProgress
+} ncclResult_t;
 typedef enum { ncclUint8 = 1 } ncclDataType_t;
-typedef struct { int blocking, minCTAs, maxCTAs; } ncclConfig_t;
-#define NCCL_CONFIG_INITIALIZER {1, 0, 0}
+typedef struct {
+  int blocking, minCTAs, maxCTAs;
+} ncclConfig_t;
+#define NCCL_CONFIG_INITIALIZER \
+  { 1, 0, 0 }
 
 ncclResult_t ncclGetVersion(int *version);
 ncclResult_t ncclGetUniqueId(ncclUniqueId *id);

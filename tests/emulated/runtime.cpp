@@ -148,7 +148,7 @@ struct mark {
 
 struct operation {
   std::function<void()> run;
-  std::shared_ptr<mark> wait; /* not before this has passed */
+  std::shared_ptr<mark> wait;  /* not before this has passed */
   std::function<bool()> ready; /* nor before this says so */
   std::shared_ptr<mark> passes;
 };
@@ -304,17 +304,17 @@ size_t emulated_shared_bytes(const void *kernel) {
 
 const char *cudaGetErrorString(cudaError_t error) {
   switch (error) {
-    case cudaSuccess: return "no error";
-    case cudaErrorMemoryAllocation: return "out of memory";
-    case cudaErrorInsufficientDriver: return "CUDA driver version is insufficient";
-    case cudaErrorNoDevice: return "no CUDA-capable device is detected";
-    case cudaErrorInvalidDevice: return "invalid device ordinal";
-    case cudaErrorPeerAccessUnsupported: return "peer access is not supported between these two";
-    case cudaErrorPeerAccessAlreadyEnabled: return "peer access is already enabled";
-    case cudaErrorNotReady: return "device not ready";
-    case cudaErrorIllegalAddress: return "an illegal memory access was encountered";
-    case cudaErrorStreamCaptureUnsupported: return "operation not permitted when capturing";
-    default: return "invalid argument";
+  case cudaSuccess: return "no error";
+  case cudaErrorMemoryAllocation: return "out of memory";
+  case cudaErrorInsufficientDriver: return "CUDA driver version is insufficient";
+  case cudaErrorNoDevice: return "no CUDA-capable device is detected";
+  case cudaErrorInvalidDevice: return "invalid device ordinal";
+  case cudaErrorPeerAccessUnsupported: return "peer access is not supported between these two";
+  case cudaErrorPeerAccessAlreadyEnabled: return "peer access is already enabled";
+  case cudaErrorNotReady: return "device not ready";
+  case cudaErrorIllegalAddress: return "an illegal memory access was encountered";
+  case cudaErrorStreamCaptureUnsupported: return "operation not permitted when capturing";
+  default: return "invalid argument";
   }
 }
 

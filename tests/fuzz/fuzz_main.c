@@ -9,11 +9,12 @@
  *
  *   int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t count)
  *
- * and a line `labels: random unthreaded` in its first comment. Its corpus, a few small files, lies in
- * tests/fuzz/corpus/NAME; words that inputs are made of may be told by fuzz_words (fuzz.h). CMake finds the
- * target by itself, links it with this file, and makes it a test. tests/fuzz/long.sh runs them for long under
- * sanitizers. A target returns 0, frees what it takes, and calls abort() where a claim fails. The function is that
- * of clang's libFuzzer, which cannot build all of Sluice: the kernels' vectors are in words of GCC.
+ * and a line `labels: random unthreaded` in its first comment. Its corpus, a few small files, lies
+ * in tests/fuzz/corpus/NAME; words that inputs are made of may be told by fuzz_words (fuzz.h).
+ * CMake finds the target by itself, links it with this file, and makes it a test.
+ * tests/fuzz/long.sh runs them for long under sanitizers. A target returns 0, frees what it takes,
+ * and calls abort() where a claim fails. The function is that of clang's libFuzzer, which cannot
+ * build all of Sluice: the kernels' vectors are in words of GCC.
  *
  * An input that crashes, or takes more than HANG seconds, is left as crash-NAME in the working
  * directory: keep it, made small, in the corpus. */
@@ -52,9 +53,12 @@ static void keep(void) {
   int fd = open(crash_path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
   bool good = fd >= 0 && write(fd, at_hand.bytes, at_hand.count) == (ssize_t)at_hand.count;
   if (fd >= 0) close(fd);
-  static const char kept[] = "the input lies in ", not_kept[] = "the input could not be written to ";
+  static const char kept[] = "the input lies in ",
+                    not_kept[] = "the input could not be written to ";
   const char *text = good ? kept : not_kept;
-  if (write(2, text, strlen(text)) < 0 || write(2, crash_path, strlen(crash_path)) < 0 || write(2, "\n", 1) < 0) _exit(1);
+  if (write(2, text, strlen(text)) < 0 || write(2, crash_path, strlen(crash_path)) < 0 ||
+      write(2, "\n", 1) < 0)
+    _exit(1);
 }
 
 static void crashed(int signal_number) {
@@ -69,7 +73,8 @@ static void crashed(int signal_number) {
 
 #if defined(__SANITIZE_ADDRESS__)
 void __sanitizer_set_death_callback(void (*call)(void));
-/* The undefined behaviour sanitizer has no such callback of its own: it aborts, which is a signal. */
+/* The undefined behaviour sanitizer has no such callback of its own: it aborts, which is a signal.
+ */
 const char *__ubsan_default_options(void);
 const char *__ubsan_default_options(void) { return "abort_on_error=1:print_stacktrace=1"; }
 #endif
@@ -96,7 +101,7 @@ static void run(const uint8_t *bytes, size_t count) {
   free(at_hand.bytes);
 }
 
-/* ---- the corpus -------------------------------------------------------------------------------- */
+/* ---- the corpus ------------------------------------------------------------------------------ */
 
 static void add_file(const char *path) {
   FILE *file = fopen(path, "rb");
@@ -124,7 +129,7 @@ static void add_folder(const char *path) {
   free(all);
 }
 
-/* ---- mutations ----------------------------------------------------------------------------------- */
+/* ---- mutations ------------------------------------------------------------------------------- */
 
 static size_t place(rng *d, size_t end) { return end ? rng_below(d, (uint32_t)end) : 0; }
 
@@ -150,8 +155,9 @@ static void any_byte(rng *d, input *in) {
 }
 
 static void number(rng *d, input *in) {
-  static const int64_t likely[] = {0, 1, -1, 2, 127, 128, 255, 256, 32767, 32768, 65535, 65536, INT32_MAX, INT32_MIN,
-                                   UINT32_MAX, INT64_MAX, INT64_MIN};
+  static const int64_t likely[] = {0,         1,         -1,         2,         127,      128,
+                                   255,       256,       32767,      32768,     65535,    65536,
+                                   INT32_MAX, INT32_MIN, UINT32_MAX, INT64_MAX, INT64_MIN};
   static const size_t widths[] = {1, 2, 4, 8};
   size_t width = widths[rng_below(d, SLI_COUNT(widths))];
   int64_t value = likely[rng_below(d, SLI_COUNT(likely))];
@@ -159,8 +165,23 @@ static void number(rng *d, input *in) {
 }
 
 static void digits(rng *d, input *in) {
-  static const char *const likely[] = {"0", "-1", "1", "1e9", "1e308", "1e400", "-0", "0.5", "2147483648", "4294967296",
-                                       "9223372036854775807", "18446744073709551616", "null", "true", "[]", "{}", "\"\""};
+  static const char *const likely[] = {"0",
+                                       "-1",
+                                       "1",
+                                       "1e9",
+                                       "1e308",
+                                       "1e400",
+                                       "-0",
+                                       "0.5",
+                                       "2147483648",
+                                       "4294967296",
+                                       "9223372036854775807",
+                                       "18446744073709551616",
+                                       "null",
+                                       "true",
+                                       "[]",
+                                       "{}",
+                                       "\"\""};
   size_t at = place(d, in->count), n = 0;
   while (at < in->count && (in->bytes[at] < '0' || in->bytes[at] > '9')) at++;
   while (at + n < in->count && in->bytes[at + n] >= '0' && in->bytes[at + n] <= '9') n++;
@@ -180,7 +201,9 @@ static void word(rng *d, input *in) {
   put_in(in, at, text, strlen(text));
 }
 
-static void drop(rng *d, input *in) { take_out(in, place(d, in->count), 1 + rng_below(d, rng_below(d, 8) ? 8 : 1024)); }
+static void drop(rng *d, input *in) {
+  take_out(in, place(d, in->count), 1 + rng_below(d, rng_below(d, 8) ? 8 : 1024));
+}
 
 static void cut_short(rng *d, input *in) { in->count = place(d, in->count + 1); }
 
@@ -201,7 +224,8 @@ static void cross(rng *d, input *in) {
 }
 
 static void mutate(rng *d, input *in) {
-  static void (*const ways[])(rng *, input *) = {flip, any_byte, number, digits, word, word, drop, twice, cross, cut_short};
+  static void (*const ways[])(rng *, input *) = {flip, any_byte, number, digits, word,
+                                                 word, drop,     twice,  cross,  cut_short};
   for (uint32_t times = 1 + rng_below(d, rng_below(d, 4) ? 3 : 12); times; times--)
     ways[rng_below(d, SLI_COUNT(ways))](d, in);
 }
@@ -220,7 +244,7 @@ static void run_seed(uint64_t seed, double end) {
   }
 }
 
-/* ---- all of it ----------------------------------------------------------------------------------- */
+/* ---- all of it ------------------------------------------------------------------------------- */
 
 static int run_files(int argc, char **argv) {
   for (int i = 2; i < argc; i++) add_file(argv[i]);
@@ -238,7 +262,8 @@ static void run_mutations(int argc, char **argv) {
   }
   seeds s = seeds_of(argc, argv, 1, SEEDS);
   double end = now() + (double)SECONDS * (double)seeds_times();
-  for (uint64_t seed = s.first; seed < s.end && now() < end; seed++) run_seed(seed, argc > 1 ? 1e300 : end);
+  for (uint64_t seed = s.first; seed < s.end && now() < end; seed++)
+    run_seed(seed, argc > 1 ? 1e300 : end);
 }
 
 int main(int argc, char **argv) {

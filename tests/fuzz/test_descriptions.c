@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Files of JSON that describe machines, measured ops, ticks and arrivals are read or refused by name, whichever a
- * stranger's is taken for.
+/* Files of JSON that describe machines, measured ops, ticks and arrivals are read or refused by
+ * name, whichever a stranger's is taken for.
  * labels: random unthreaded */
 #include <stdio.h>
 #include <stdlib.h>
@@ -14,16 +14,54 @@
 #include "tools/common/profile.h"
 #include "tools/common/ticks.h"
 
-const char *const fuzz_words[] = {
-    "\"curves\":", "\"rows\":", "\"exchange\":", "\"links\":", "\"process_link\":", "\"seconds\":", "\"m\":", "\"n\":", "\"k\":",
-    "\"bytes\":", "\"flops\":", "\"devices\":", "\"head\":", "\"positions\":", "\"tile\":", "\"host\":", "\"net\":", "\"all-reduce\":",
-    "\"algorithm\":\"ring\"", "\"from\":", "\"to\":", "\"f32\":", "\"ops\":", "\"name\":\"a\"", "\"tick_corners\":", "\"spread\":",
-    "\"position\":", "\"pair\":", "\"pick\":", "\"time\":", "\"prompt\":", "\"answer\":", "[1,2]", "[[1],[2]]", "{}", "[]", "null",
-    "1e308", "1e-308", "-1", "\n", NULL};
+const char *const fuzz_words[] = {"\"curves\":",
+                                  "\"rows\":",
+                                  "\"exchange\":",
+                                  "\"links\":",
+                                  "\"process_link\":",
+                                  "\"seconds\":",
+                                  "\"m\":",
+                                  "\"n\":",
+                                  "\"k\":",
+                                  "\"bytes\":",
+                                  "\"flops\":",
+                                  "\"devices\":",
+                                  "\"head\":",
+                                  "\"positions\":",
+                                  "\"tile\":",
+                                  "\"host\":",
+                                  "\"net\":",
+                                  "\"all-reduce\":",
+                                  "\"algorithm\":\"ring\"",
+                                  "\"from\":",
+                                  "\"to\":",
+                                  "\"f32\":",
+                                  "\"ops\":",
+                                  "\"name\":\"a\"",
+                                  "\"tick_corners\":",
+                                  "\"spread\":",
+                                  "\"position\":",
+                                  "\"pair\":",
+                                  "\"pick\":",
+                                  "\"time\":",
+                                  "\"prompt\":",
+                                  "\"answer\":",
+                                  "[1,2]",
+                                  "[[1],[2]]",
+                                  "{}",
+                                  "[]",
+                                  "null",
+                                  "1e308",
+                                  "1e-308",
+                                  "-1",
+                                  "\n",
+                                  NULL};
 
 static const char *path_of(const uint8_t *bytes, size_t count) {
   static char path[64];
-  if (!*path) snprintf(path, sizeof path, "%s/sluice-fuzz-%d.json", access("/dev/shm", W_OK) ? "/tmp" : "/dev/shm", getpid());
+  if (!*path)
+    snprintf(path, sizeof path, "%s/sluice-fuzz-%d.json",
+             access("/dev/shm", W_OK) ? "/tmp" : "/dev/shm", getpid());
   FILE *file = fopen(path, "wb");
   if (!file || fwrite(bytes, 1, count, file) != count || fclose(file)) abort();
   return path;

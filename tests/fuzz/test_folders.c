@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A folder of a stranger's whose one file is an index of weights, or the manifest of a checkpoint with checksums that
- * are right, is read or refused.
+/* A folder of a stranger's whose one file is an index of weights, or the manifest of a checkpoint
+ * with checksums that are right, is read or refused.
  * labels: random unthreaded */
 #include <stdio.h>
 #include <stdlib.h>
@@ -12,9 +12,25 @@
 #include "io/shards/shards.h"
 #include "tests/fuzz/fuzz.h"
 
-const char *const fuzz_words[] = {"\"weight_map\":", "\"metadata\":", "\"a\":\"one.safetensors\"", "\"../one\"", "\"version\":1", "\"step\":",
-                                  "\"shards\":", "\"file\":\"stage-000.safetensors\"", "\"bytes\":", "\"fnv1a64\":\"0000000000000000\"",
-                                  "\"about\":", "\"sealed\":true", "\"stage\":", "\"rank\":", "{}", "[]", "1e300", "-1", NULL};
+const char *const fuzz_words[] = {"\"weight_map\":",
+                                  "\"metadata\":",
+                                  "\"a\":\"one.safetensors\"",
+                                  "\"../one\"",
+                                  "\"version\":1",
+                                  "\"step\":",
+                                  "\"shards\":",
+                                  "\"file\":\"stage-000.safetensors\"",
+                                  "\"bytes\":",
+                                  "\"fnv1a64\":\"0000000000000000\"",
+                                  "\"about\":",
+                                  "\"sealed\":true",
+                                  "\"stage\":",
+                                  "\"rank\":",
+                                  "{}",
+                                  "[]",
+                                  "1e300",
+                                  "-1",
+                                  NULL};
 
 static sli_tempdir place;
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Bytes of a stranger's are read as requests of HTTP, one behind the other, the same at once and piece by piece: heads are good or
- * refused with a status, and bodies have no more bytes than came.
+/* Bytes of a stranger's are read as requests of HTTP, one behind the other, the same at once and
+ * piece by piece: heads are good or refused with a status, and bodies have no more bytes than came.
  * labels: random unthreaded */
 #include <stdlib.h>
 #include <string.h>
@@ -9,25 +9,55 @@
 #include "tests/fuzz/fuzz.h"
 #include "tools/actorserve/http/parse.h"
 
-const char *const fuzz_words[] = {
-    "GET ", "POST ", "HEAD ", "OPTIONS * ", "http://h/", "/v1/completions", "?", "%2F", "%00", " HTTP/1.1", " HTTP/1.0", "\r\n", "\r\n\r\n",
-    "Host: a", "Content-Length: 5", "Transfer-Encoding: chunked", "Expect: 100-continue", "Connection: close", "Connection: keep-alive",
-    "Authorization: Bearer x", "0\r\n\r\n", "5\r\nabcde\r\n", ";a=b", "A: b\r\n", "\n", "\r", "\t", "ffffffffffffffff", NULL};
+const char *const fuzz_words[] = {"GET ",
+                                  "POST ",
+                                  "HEAD ",
+                                  "OPTIONS * ",
+                                  "http://h/",
+                                  "/v1/completions",
+                                  "?",
+                                  "%2F",
+                                  "%00",
+                                  " HTTP/1.1",
+                                  " HTTP/1.0",
+                                  "\r\n",
+                                  "\r\n\r\n",
+                                  "Host: a",
+                                  "Content-Length: 5",
+                                  "Transfer-Encoding: chunked",
+                                  "Expect: 100-continue",
+                                  "Connection: close",
+                                  "Connection: keep-alive",
+                                  "Authorization: Bearer x",
+                                  "0\r\n\r\n",
+                                  "5\r\nabcde\r\n",
+                                  ";a=b",
+                                  "A: b\r\n",
+                                  "\n",
+                                  "\r",
+                                  "\t",
+                                  "ffffffffffffffff",
+                                  NULL};
 
-/* Result of reading: a hash of the output. Several faults count as one, since their order may differ. */
+/* Result of reading: a hash of the output. Several faults count as one, since their order may
+ * differ. */
 typedef struct reading {
   uint64_t hash;
   size_t used;
 } reading;
 
-static void note(reading *r, const char *text) { r->hash = sli_hash(r->hash, text, strlen(text) + 1); }
+static void note(reading *r, const char *text) {
+  r->hash = sli_hash(r->hash, text, strlen(text) + 1);
+}
 
 static void check_fault(http_fault fault) {
-  if (fault.status && (fault.status < 400 || fault.status > 599 || !fault.text || !*fault.text)) abort();
+  if (fault.status && (fault.status < 400 || fault.status > 599 || !fault.text || !*fault.text))
+    abort();
 }
 
 /* A body, of which `step` more bytes come at a time. False: there is no more to read. */
-static bool read_body(reading *r, const http_head *head, const uint8_t *bytes, size_t count, size_t step) {
+static bool read_body(reading *r, const http_head *head, const uint8_t *bytes, size_t count,
+                      size_t step) {
   http_body b;
   size_t have = SLI_MIN(step, count), at = 0, used, total = 0;
   http_body_begin(&b, head);
@@ -49,7 +79,8 @@ static bool read_body(reading *r, const http_head *head, const uint8_t *bytes, s
 }
 
 /* A head, which is looked for as its bytes come. */
-static bool read_head(reading *r, http_head *head, char *room, const uint8_t *bytes, size_t count, size_t step) {
+static bool read_head(reading *r, http_head *head, char *room, const uint8_t *bytes, size_t count,
+                      size_t step) {
   size_t length = 0, seen = 0;
   count = SLI_MIN(count, HTTP_MOST_HEAD);
   for (size_t have = SLI_MIN(step, count); !length; have = SLI_MIN(have + step, count)) {
@@ -68,7 +99,8 @@ static bool read_head(reading *r, http_head *head, char *room, const uint8_t *by
     if ((unsigned char)*at < ' ' || *at == 127) abort();
   note(r, head->method);
   note(r, head->target);
-  for (int i = 0; i < head->nfields; i++) note(r, head->fields[i].name), note(r, head->fields[i].value);
+  for (int i = 0; i < head->nfields; i++)
+    note(r, head->fields[i].name), note(r, head->fields[i].value);
   r->used += length;
   return true;
 }
@@ -86,7 +118,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t count) {
   uint8_t *copy = malloc(count ? count : 1);
   if (count) memcpy(copy, bytes, count);
   uint64_t whole = read_all(copy, count, count ? count : 1);
-  if (count < 4096 && (read_all(copy, count, 1) != whole || read_all(copy, count, 7) != whole)) abort();
+  if (count < 4096 && (read_all(copy, count, 1) != whole || read_all(copy, count, 7) != whole))
+    abort();
   free(copy);
   return 0;
 }

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A JSON text of a stranger's is read or refused; what is read is what it says, printed and read again.
+/* A JSON text of a stranger's is read or refused; what is read is what it says, printed and read
+ * again.
  * labels: random unthreaded */
 #include <stdlib.h>
 #include <string.h>
@@ -7,9 +8,34 @@
 #include "base/json.h"
 #include "tests/fuzz/fuzz.h"
 
-const char *const fuzz_words[] = {"{", "}", "[", "]", ":", ",", "\"", "\\", "\\u0000", "\\ud800", "\\udc00", "\\ud83d\\ude00", "null",
-                                  "true", "false", "-0", "1e5", "1E-5", "0.5", "1e400", "\"a\":", "\xc3\xa4", "\xed\xa0\x80", "\xff",
-                                  "\xef\xbb\xbf", "[[[[[[[[[[[[[[[[", "]]]]]]]]]]]]]]]]", NULL};
+const char *const fuzz_words[] = {"{",
+                                  "}",
+                                  "[",
+                                  "]",
+                                  ":",
+                                  ",",
+                                  "\"",
+                                  "\\",
+                                  "\\u0000",
+                                  "\\ud800",
+                                  "\\udc00",
+                                  "\\ud83d\\ude00",
+                                  "null",
+                                  "true",
+                                  "false",
+                                  "-0",
+                                  "1e5",
+                                  "1E-5",
+                                  "0.5",
+                                  "1e400",
+                                  "\"a\":",
+                                  "\xc3\xa4",
+                                  "\xed\xa0\x80",
+                                  "\xff",
+                                  "\xef\xbb\xbf",
+                                  "[[[[[[[[[[[[[[[[",
+                                  "]]]]]]]]]]]]]]]]",
+                                  NULL};
 
 static void take_all(const sli_json *doc, const cJSON *item) {
   double number;
@@ -30,7 +56,9 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t count) {
   }
   take_all(&doc, doc.root);
   char *text = cJSON_PrintUnformatted(doc.root);
-  if (!text || sli_json_read("again", text, strlen(text), 0, &again) || !cJSON_Compare(doc.root, again.root, true)) abort();
+  if (!text || sli_json_read("again", text, strlen(text), 0, &again) ||
+      !cJSON_Compare(doc.root, again.root, true))
+    abort();
   free(text);
   sli_json_fini(&again);
   sli_json_fini(&doc);

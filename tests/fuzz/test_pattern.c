@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A pattern of a tokenizer.json is refused, or said anew in such a way that PCRE2 takes it or refuses it by itself, and
- * cuts a text into pieces that are the whole text together.
+/* A pattern of a tokenizer.json is refused, or said anew in such a way that PCRE2 takes it or
+ * refuses it by itself, and cuts a text into pieces that are the whole text together.
  * labels: random unthreaded */
 #include <cjson/cJSON.h>
 #include <stdlib.h>
@@ -11,14 +11,18 @@
 #include "tests/fuzz/fuzz.h"
 
 const char *const fuzz_words[] = {
-    "\\p{L}", "\\P{Han}", "\\p{^N}", "[^", "[", "]", "&&", "[:alpha:]", "[:^digit:]", "\\s", "\\S", "\\w", "\\h", "\\R", "\\x{41}", "\\u0041",
-    "(?:", "(?i:", "(?i)", "(?m:", "(?x)", "(?>", "(?=", "(?!", "(?<=", "(?<!", "(?<n>", "(?#", ")", "|", "*", "+", "?", "*+", "+?",
-    "{1,3}", "{2}?", "{,4}", "{3,}+", "\\b", "\\B", "^", "$", "\\A", "\\z", "\\Z", ".", "\\", "-", "a-z", "'s", "\u6f22", NULL};
+    "\\p{L}", "\\P{Han}", "\\p{^N}", "[^",  "[",   "]",       "&&",      "[:alpha:]", "[:^digit:]",
+    "\\s",    "\\S",      "\\w",     "\\h", "\\R", "\\x{41}", "\\u0041", "(?:",       "(?i:",
+    "(?i)",   "(?m:",     "(?x)",    "(?>", "(?=", "(?!",     "(?<=",    "(?<!",      "(?<n>",
+    "(?#",    ")",        "|",       "*",   "+",   "?",       "*+",      "+?",        "{1,3}",
+    "{2}?",   "{,4}",     "{3,}+",   "\\b", "\\B", "^",       "$",       "\\A",       "\\z",
+    "\\Z",    ".",        "\\",      "-",   "a-z", "'s",      "\u6f22",  NULL};
 
 static void take(void *ctx, span piece) { *(size_t *)ctx += piece.bytes; }
 
 int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t count) {
-  static const char text[] = "Hello 'world's 12 \u6f22\u5b57\n\n a-b_c \u00e9e\u0301  ss \U0001f600";
+  static const char text[] =
+      "Hello 'world's 12 \u6f22\u5b57\n\n a-b_c \u00e9e\u0301  ss \U0001f600";
   char *pattern = sli_calloc(1, count + 1);
   memcpy(pattern, bytes, count);
   cJSON *step = cJSON_CreateObject(), *of = cJSON_AddObjectToObject(step, "pattern");
@@ -28,7 +32,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t count) {
   splitter *s = sli_splitter_create();
   bool byte_level = false;
   size_t sum = 0;
-  if (!sli_splitter_read(s, step, &byte_level) && !sli_splitter_run(s, (span){text, sizeof text - 1}, true, take, &sum) &&
+  if (!sli_splitter_read(s, step, &byte_level) &&
+      !sli_splitter_run(s, (span){text, sizeof text - 1}, true, take, &sum) &&
       sum != sizeof text - 1)
     abort();
   sli_splitter_destroy(s);

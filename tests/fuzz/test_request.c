@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A body of a stranger's is read as a request for completions and for a chat, or refused with words.
+/* A body of a stranger's is read as a request for completions and for a chat, or refused with
+ * words.
  * labels: random unthreaded */
 #include <math.h>
 #include <stdlib.h>
@@ -10,12 +11,49 @@
 #include "tools/actorserve/request_params.h"
 #include "tools/actorserve/json.h"
 
-const char *const fuzz_words[] = {
-    "\"model\":", "\"prompt\":", "\"messages\":", "\"role\":\"user\"", "\"role\":\"system\"", "\"content\":", "\"type\":\"text\"", "\"text\":",
-    "\"stream\":true", "\"stream_options\":{\"include_usage\":true}", "\"n\":3", "\"max_tokens\":", "\"temperature\":0.5", "\"top_p\":1",
-    "\"top_k\":5", "\"seed\":-3", "\"stop\":[", "\"logprobs\":true", "\"logprobs\":2", "\"top_logprobs\":3", "\"cache_salt\":\"a\"",
-    "\"tool_calls\":[]", "\"name\":\"b\"", "\"refusal\":null", "\"annotations\":[]", "\"logit_bias\":{}", "\"response_format\":{\"type\":\"text\"}",
-    "1e999", "-0", "0.5", "[[1,2],[3]]", "\\ud800", "\\udc00", "\\u0000", "\\u00e4", "null", "[", "]", "{", "}", ",", ":", NULL};
+const char *const fuzz_words[] = {"\"model\":",
+                                  "\"prompt\":",
+                                  "\"messages\":",
+                                  "\"role\":\"user\"",
+                                  "\"role\":\"system\"",
+                                  "\"content\":",
+                                  "\"type\":\"text\"",
+                                  "\"text\":",
+                                  "\"stream\":true",
+                                  "\"stream_options\":{\"include_usage\":true}",
+                                  "\"n\":3",
+                                  "\"max_tokens\":",
+                                  "\"temperature\":0.5",
+                                  "\"top_p\":1",
+                                  "\"top_k\":5",
+                                  "\"seed\":-3",
+                                  "\"stop\":[",
+                                  "\"logprobs\":true",
+                                  "\"logprobs\":2",
+                                  "\"top_logprobs\":3",
+                                  "\"cache_salt\":\"a\"",
+                                  "\"tool_calls\":[]",
+                                  "\"name\":\"b\"",
+                                  "\"refusal\":null",
+                                  "\"annotations\":[]",
+                                  "\"logit_bias\":{}",
+                                  "\"response_format\":{\"type\":\"text\"}",
+                                  "1e999",
+                                  "-0",
+                                  "0.5",
+                                  "[[1,2],[3]]",
+                                  "\\ud800",
+                                  "\\udc00",
+                                  "\\u0000",
+                                  "\\u00e4",
+                                  "null",
+                                  "[",
+                                  "]",
+                                  "{",
+                                  "}",
+                                  ",",
+                                  ":",
+                                  NULL};
 
 static void check_text(const char *text) {
   if (!text || utf8_good(text, strlen(text)) != strlen(text)) abort();
@@ -23,9 +61,13 @@ static void check_text(const char *text) {
 
 /* Checks that every field that was read can be asked for. */
 static void check(const request_params *a) {
-  if (a->n < 1 || a->n * SLI_MAX(a->nprompts, 1) > PARAMS_MOST_CHOICES || a->max_tokens < 0 || a->top_k < 0) abort();
-  if (!(a->temperature >= 0 && isfinite(a->temperature)) || !(a->top_p >= 0 && a->top_p <= 1)) abort();
-  if (a->nstop < 0 || a->nstop > PARAMS_MOST_STOPS || a->top_logprobs < 0 || a->top_logprobs > 20) abort();
+  if (a->n < 1 || a->n * SLI_MAX(a->nprompts, 1) > PARAMS_MOST_CHOICES || a->max_tokens < 0 ||
+      a->top_k < 0)
+    abort();
+  if (!(a->temperature >= 0 && isfinite(a->temperature)) || !(a->top_p >= 0 && a->top_p <= 1))
+    abort();
+  if (a->nstop < 0 || a->nstop > PARAMS_MOST_STOPS || a->top_logprobs < 0 || a->top_logprobs > 20)
+    abort();
   if (a->chat ? !a->nmessages : !a->nprompts) abort();
   for (int i = 0; i < a->nstop; i++) check_text(a->stop[i]);
   for (int i = 0; i < a->nmessages; i++) check_text(a->messages[i].text);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A tokenizer.json of a stranger's is read or refused, and encodes and decodes texts that are written
- * behind it, past a zero byte, or one of ours.
+/* A tokenizer.json of a stranger's is read or refused, and encodes and decodes texts that are
+ * written behind it, past a zero byte, or one of ours.
  * labels: random unthreaded */
 #include <stdio.h>
 #include <stdlib.h>
@@ -11,12 +11,45 @@
 #include "io/tokenizer/tokenizer.h"
 #include "tests/fuzz/fuzz.h"
 
-const char *const fuzz_words[] = {
-    "\"type\":", "\"ByteLevel\"", "\"Split\"", "\"Regex\":", "\"String\":", "\"pattern\":", "\"behavior\":", "\"Isolated\"",
-    "\"Removed\"", "\"MergedWithPrevious\"", "\"MergedWithNext\"", "\"Contiguous\"", "\"invert\":true", "\"Sequence\"",
-    "\"NFC\"", "\"NFKD\"", "\"Replace\"", "\"Prepend\"", "\"Metaspace\"", "\"Strip\"", "\"ByteFallback\"", "\"Fuse\"",
-    "\"normalized\":true", "\"lstrip\":true", "\"rstrip\":true", "\"single_word\":true", "\"<0x0A>\"", "<0xZZ>", "\\u2581",
-    "\"fuse_unk\":true", "\"ignore_merges\":true", "\\\\p{L}+", "[^\\\\s&&[\\\\p{N}]]", "(?i:", "*+", "{1,3}", "|", "", NULL};
+const char *const fuzz_words[] = {"\"type\":",
+                                  "\"ByteLevel\"",
+                                  "\"Split\"",
+                                  "\"Regex\":",
+                                  "\"String\":",
+                                  "\"pattern\":",
+                                  "\"behavior\":",
+                                  "\"Isolated\"",
+                                  "\"Removed\"",
+                                  "\"MergedWithPrevious\"",
+                                  "\"MergedWithNext\"",
+                                  "\"Contiguous\"",
+                                  "\"invert\":true",
+                                  "\"Sequence\"",
+                                  "\"NFC\"",
+                                  "\"NFKD\"",
+                                  "\"Replace\"",
+                                  "\"Prepend\"",
+                                  "\"Metaspace\"",
+                                  "\"Strip\"",
+                                  "\"ByteFallback\"",
+                                  "\"Fuse\"",
+                                  "\"normalized\":true",
+                                  "\"lstrip\":true",
+                                  "\"rstrip\":true",
+                                  "\"single_word\":true",
+                                  "\"<0x0A>\"",
+                                  "<0xZZ>",
+                                  "\\u2581",
+                                  "\"fuse_unk\":true",
+                                  "\"ignore_merges\":true",
+                                  "\\\\p{L}+",
+                                  "[^\\\\s&&[\\\\p{N}]]",
+                                  "(?i:",
+                                  "*+",
+                                  "{1,3}",
+                                  "|",
+                                  "",
+                                  NULL};
 
 /* The text is a file of this process alone. */
 static void write_input(const char *path, const uint8_t *bytes, size_t count) {

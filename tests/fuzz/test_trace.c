@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A trace of a stranger's, with hashes that are right, is read or refused, and all that actortrace does with it ends.
+/* A trace of a stranger's, with hashes that are right, is read or refused, and all that actortrace
+ * does with it ends.
  * labels: random unthreaded */
 #include <stdio.h>
 #include <stdlib.h>
@@ -13,7 +14,9 @@
 
 static sl_trace *read_trace(const uint8_t *bytes, size_t count) {
   static char path[64];
-  if (!*path) snprintf(path, sizeof path, "%s/sluice-fuzz-%d.trace", access("/dev/shm", W_OK) ? "/tmp" : "/dev/shm", getpid());
+  if (!*path)
+    snprintf(path, sizeof path, "%s/sluice-fuzz-%d.trace",
+             access("/dev/shm", W_OK) ? "/tmp" : "/dev/shm", getpid());
   uint8_t *copy = malloc(count + 1);
   if (!copy) abort();
   memcpy(copy, bytes, count);
@@ -47,8 +50,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t count) {
   int64_t firings = 0;
   for (int32_t i = 0; i < t->plan->nactors; i++) firings += t->plan->actors[i].firings_per_step;
   if (firings < MOST_FIRINGS) run_again(t);
-  static sl_status (*const commands[])(const sl_trace *, const options *, FILE *) = {command_rows, command_reasons, command_svg,
-                                                                                     command_chrome, command_perfetto};
+  static sl_status (*const commands[])(const sl_trace *, const options *, FILE *) = {
+      command_rows, command_reasons, command_svg, command_chrome, command_perfetto};
   for (size_t i = 0; i < SLI_COUNT(commands); i++) (void)!commands[i](t, &o, out);
   fclose(out);
   sl_trace_destroy(t);

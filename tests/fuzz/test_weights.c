@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A stranger's file of weights, safetensors or GGUF, is read or refused: the header, its metadata, and all tensors.
+/* A stranger's file of weights, safetensors or GGUF, is read or refused: the header, its metadata,
+ * and all tensors.
  * labels: random unthreaded */
 #include <stdio.h>
 #include <stdlib.h>
@@ -11,10 +12,26 @@
 #include "io/shards/shards.h"
 #include "tests/fuzz/fuzz.h"
 
-const char *const fuzz_words[] = {
-    "\"dtype\":\"F32\"", "\"dtype\":\"BF16\"", "\"dtype\":\"U8\"", "\"shape\":[2,4]", "\"shape\":[]", "\"shape\":[0]", "\"data_offsets\":[0,32]",
-    "\"__metadata__\":{\"format\":\"pt\"}", "[9007199254740993]", "[4294967296,4294967296]", "GGUF", "general.architecture", "llama",
-    "general.alignment", "tokenizer.ggml.tokens", "blk.0.attn_q.weight", "token_embd.weight", "\x08", "\x09", NULL};
+const char *const fuzz_words[] = {"\"dtype\":\"F32\"",
+                                  "\"dtype\":\"BF16\"",
+                                  "\"dtype\":\"U8\"",
+                                  "\"shape\":[2,4]",
+                                  "\"shape\":[]",
+                                  "\"shape\":[0]",
+                                  "\"data_offsets\":[0,32]",
+                                  "\"__metadata__\":{\"format\":\"pt\"}",
+                                  "[9007199254740993]",
+                                  "[4294967296,4294967296]",
+                                  "GGUF",
+                                  "general.architecture",
+                                  "llama",
+                                  "general.alignment",
+                                  "tokenizer.ggml.tokens",
+                                  "blk.0.attn_q.weight",
+                                  "token_embd.weight",
+                                  "\x08",
+                                  "\x09",
+                                  NULL};
 
 enum { MOST_ELEMENTS = 1 << 22 };
 
@@ -43,7 +60,9 @@ static void read_keys(const char *path) {
 
 int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t count) {
   static char path[64];
-  if (!*path) snprintf(path, sizeof path, "%s/sluice-fuzz-%d.weights", access("/dev/shm", W_OK) ? "/tmp" : "/dev/shm", getpid());
+  if (!*path)
+    snprintf(path, sizeof path, "%s/sluice-fuzz-%d.weights",
+             access("/dev/shm", W_OK) ? "/tmp" : "/dev/shm", getpid());
   FILE *file = fopen(path, "wb");
   if (!file || fwrite(bytes, 1, count, file) != count || fclose(file)) abort();
   sli_shards *s;

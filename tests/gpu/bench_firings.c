@@ -29,8 +29,13 @@ static sl_program *make_program(sl_plan *plan, int kernels) {
   places[0] = (sl_place){0, 0};
   places[1] = (sl_place){1, 0};
   for (int i = 0; i < kernels; i++)
-    calls[i] = (sl_program_call){.op = &sl_op_gelu, .name = "y", .nin = 1, .nout = 1,
-                                 .in_type = &cell, .out_type = &cell, .in = &places[i % 2],
+    calls[i] = (sl_program_call){.op = &sl_op_gelu,
+                                 .name = "y",
+                                 .nin = 1,
+                                 .nout = 1,
+                                 .in_type = &cell,
+                                 .out_type = &cell,
+                                 .in = &places[i % 2],
                                  .out = &places[1 - i % 2]};
   *program = (sl_program){.ncalls = kernels, .calls = calls, .nbases = 3, .nvariants = 1};
   return program;
@@ -40,16 +45,23 @@ static sl_plan *make_chain(int queues) {
   sl_plan *plan = sl_plan_create(MICROBATCHES, 1);
   int32_t each = sl_plan_map_each(plan), before = SL_NONE;
   for (int q = 0; q < queues; q++) {
-    sl_device device = {.name = "gpu", .kind = "cuda", .threads = 1,
+    sl_device device = {.name = "gpu",
+                        .kind = "cuda",
+                        .threads = 1,
                         .room = {{.memory = &sl_memory_cuda}, {.memory = &sl_memory_pinned}}};
     sl_plan_add_device(plan, device);
-    sl_plan_add_queue(plan, (sl_queue){.name = "q", .device = q, .ops = &sl_queue_cuda,
-                                       .run_ahead = 8});
+    sl_plan_add_queue(plan,
+                      (sl_queue){.name = "q", .device = q, .ops = &sl_queue_cuda, .run_ahead = 8});
   }
   for (int a = 0; a < ACTORS; a++) {
     int32_t queue = a * queues / ACTORS;
-    sl_register reg = {.name = "r", .quota_name = "r", .quota = 16, .pool = SL_NONE,
-                       .device = queue, .slot_bytes = BYTES, .initial = 0};
+    sl_register reg = {.name = "r",
+                       .quota_name = "r",
+                       .quota = 16,
+                       .pool = SL_NONE,
+                       .device = queue,
+                       .slot_bytes = BYTES,
+                       .initial = 0};
     int32_t out = sl_plan_add_register(plan, reg);
     int32_t first = a ? before : SL_NONE;
     if (!a) { /* what the first reads is always there */
@@ -57,10 +69,16 @@ static sl_plan *make_chain(int queues) {
       first = sl_plan_add_register(plan, reg);
     }
     int32_t map = a ? each : sl_plan_map_hold(plan);
-    sl_plan_add_actor(plan, (sl_actor){.name = "a", .queue = queue, .stage = SL_NONE,
-                                       .chunk = SL_NONE, .ticks = each,
-                                       .firings_per_step = MICROBATCHES, .source = !a, .nin = 1,
-                                       .in = &(sl_port){first, map}, .nout = 1,
+    sl_plan_add_actor(plan, (sl_actor){.name = "a",
+                                       .queue = queue,
+                                       .stage = SL_NONE,
+                                       .chunk = SL_NONE,
+                                       .ticks = each,
+                                       .firings_per_step = MICROBATCHES,
+                                       .source = !a,
+                                       .nin = 1,
+                                       .in = &(sl_port){first, map},
+                                       .nout = 1,
                                        .out = &(sl_port){out, each},
                                        .program = make_program(plan, 1)});
     before = out;

@@ -11,8 +11,17 @@
 #include "kernels/cuda/program.h"
 #include "tests/gpu/device_call.h"
 
-enum { B = 8, T = 1024, C = 768, V = 50304, LAYERS = 12, ROUNDS = 30, GOES = 4, MOST_ARGS = 6,
-       MOST_CALLS = 160 };
+enum {
+  B = 8,
+  T = 1024,
+  C = 768,
+  V = 50304,
+  LAYERS = 12,
+  ROUNDS = 30,
+  GOES = 4,
+  MOST_ARGS = 6,
+  MOST_CALLS = 160
+};
 
 #define F32(...) SL_TYPE(SL_F32, __VA_ARGS__)
 #define X SL_TYPE(SL_BF16, B, T, C)
@@ -32,23 +41,33 @@ static const struct {
   half first, second;
   int from;
 } pairs[] = {
-    {"add_layernorm", {&sl_op_add, 2, 1, {X, X, X}},
-     {&sl_op_layernorm, 3, 3, {X, F32(C), F32(C), X, ROW, ROW}}, 0},
+    {"add_layernorm",
+     {&sl_op_add, 2, 1, {X, X, X}},
+     {&sl_op_layernorm, 3, 3, {X, F32(C), F32(C), X, ROW, ROW}},
+     0},
     {"add_rmsnorm", {&sl_op_add, 2, 1, {X, X, X}}, {&sl_op_rmsnorm, 2, 2, {X, F32(C), X, ROW}}, 0},
-    {"layernorm_b_add", {&sl_op_layernorm_b, 5, 1, {X, F32(C), ROW, ROW, X, X}},
-     {&sl_op_add, 2, 1, {X, X, X}}, 1},
-    {"rmsnorm_b_add", {&sl_op_rmsnorm_b, 4, 1, {X, F32(C), ROW, X, X}},
-     {&sl_op_add, 2, 1, {X, X, X}}, 1},
-    {"linear_gelu", {&sl_op_linear, 3, 1, {X, WEIGHT, F32(4 * C), WIDE}},
-     {&sl_op_gelu, 1, 1, {WIDE, WIDE}}, 0},
-    {"linear_b_gelu_b", {&sl_op_linear_b, 2, 1, {X, SL_TYPE(SL_BF16, C, 4 * C), WIDE}},
-     {&sl_op_gelu_b, 2, 1, {WIDE, WIDE, WIDE}}, 1},
+    {"layernorm_b_add",
+     {&sl_op_layernorm_b, 5, 1, {X, F32(C), ROW, ROW, X, X}},
+     {&sl_op_add, 2, 1, {X, X, X}},
+     1},
+    {"rmsnorm_b_add",
+     {&sl_op_rmsnorm_b, 4, 1, {X, F32(C), ROW, X, X}},
+     {&sl_op_add, 2, 1, {X, X, X}},
+     1},
+    {"linear_gelu",
+     {&sl_op_linear, 3, 1, {X, WEIGHT, F32(4 * C), WIDE}},
+     {&sl_op_gelu, 1, 1, {WIDE, WIDE}},
+     0},
+    {"linear_b_gelu_b",
+     {&sl_op_linear_b, 2, 1, {X, SL_TYPE(SL_BF16, C, 4 * C), WIDE}},
+     {&sl_op_gelu_b, 2, 1, {WIDE, WIDE, WIDE}},
+     1},
 };
 
 /* The parameters of a layer, of which there are 12, and the others. */
 static const sl_type tensors[] = {
-    F32(C), F32(C), F32(C, 3 * C), F32(3 * C), F32(C, C), F32(C), F32(C), F32(C), F32(C, 4 * C),
-    F32(4 * C), F32(4 * C, C), F32(C), F32(V, C), F32(T, C), F32(C), F32(C)};
+    F32(C),        F32(C),     F32(C, 3 * C), F32(3 * C), F32(C, C), F32(C),    F32(C), F32(C),
+    F32(C, 4 * C), F32(4 * C), F32(4 * C, C), F32(C),     F32(V, C), F32(T, C), F32(C), F32(C)};
 enum { OF_A_LAYER = 12, OTHERS = 4 };
 
 static const sl_optimizer optimizer = {.lr = 1e-4f, .beta1 = 0.9f, .beta2 = 0.95f, .eps = 1e-8f};
@@ -69,9 +88,13 @@ static void add_call(bench *b, const half *h) {
     b->places[at][i] = (sl_place){0, b->bytes[0]};
     b->bytes[0] += (sl_type_bytes(&h->type[i]) + 63) / 64 * 64;
   }
-  b->calls[at] = (sl_program_call){.op = h->op, .name = h->op->name, .nin = h->nin,
-                                   .nout = h->nout, .in_type = b->types[at],
-                                   .out_type = b->types[at] + h->nin, .in = b->places[at],
+  b->calls[at] = (sl_program_call){.op = h->op,
+                                   .name = h->op->name,
+                                   .nin = h->nin,
+                                   .nout = h->nout,
+                                   .in_type = b->types[at],
+                                   .out_type = b->types[at] + h->nin,
+                                   .in = b->places[at],
                                    .out = b->places[at] + h->nin};
   b->calls[at].attrs.user = &optimizer;
 }
@@ -91,8 +114,7 @@ static double time_rounds(void *queue, const bench *b, const sl_firing *firing) 
   struct timespec begin, end;
   uint64_t fence = 0;
   clock_gettime(CLOCK_MONOTONIC, &begin);
-  for (int i = 0; i < ROUNDS; i++)
-    sl_queue_cuda.launch(queue, &b->program, firing, 0, 0, &fence);
+  for (int i = 0; i < ROUNDS; i++) sl_queue_cuda.launch(queue, &b->program, firing, 0, 0, &fence);
   wait_for(queue, fence);
   clock_gettime(CLOCK_MONOTONIC, &end);
   return ((double)(end.tv_sec - begin.tv_sec) * 1e9 + (double)(end.tv_nsec - begin.tv_nsec)) /

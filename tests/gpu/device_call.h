@@ -64,9 +64,16 @@ static inline void device_call_create_over(device_call *d, const kernel *k, cons
   for (int o = 0; o < k->nout; o++)
     d->out[o] = d->over[o] ? d->in[d->over[o] - 1] : device_place(d, &k->out_type[o], k->out[o]);
   d->bytes += GUARD_BYTES;
-  d->call = (sl_program_call){.op = k->op, .name = k->op->name, .attrs = k->attrs, .nin = k->nin,
-                              .nout = k->nout, .in_type = k->in_type, .out_type = k->out_type,
-                              .in = d->in, .out = d->out, .accumulate = k->accumulate};
+  d->call = (sl_program_call){.op = k->op,
+                              .name = k->op->name,
+                              .attrs = k->attrs,
+                              .nin = k->nin,
+                              .nout = k->nout,
+                              .in_type = k->in_type,
+                              .out_type = k->out_type,
+                              .in = d->in,
+                              .out = d->out,
+                              .accumulate = k->accumulate};
   d->program = (sl_program){.ncalls = 1, .calls = &d->call, .nbases = 1};
   CHECK(!ops->prepare(&d->program, 0), "%s: %s", k->op->name, sl_detail());
   sl_queue_config config = {.scratch_bytes = ops->scratch(&d->program, 1)};

@@ -70,9 +70,14 @@ static sl_program_call *add_call(little *l, const sl_op *op, int nin, const int 
   int at = l->program.ncalls++;
   CHECK(at < MOST_CALLS && nin <= MOST_ARGS && nout <= MOST_ARGS, "too many calls");
   sl_program_call *c = &l->calls[at];
-  *c = (sl_program_call){.op = op, .name = op->name, .nin = nin, .nout = nout,
-                         .in_type = l->in_type[at], .out_type = l->out_type[at],
-                         .in = l->in[at], .out = l->out[at]};
+  *c = (sl_program_call){.op = op,
+                         .name = op->name,
+                         .nin = nin,
+                         .nout = nout,
+                         .in_type = l->in_type[at],
+                         .out_type = l->out_type[at],
+                         .in = l->in[at],
+                         .out = l->out[at]};
   for (int i = 0; i < nin; i++) {
     l->in_array[at][i] = in[i];
     l->in_type[at][i] = in[i] == ABSENT ? (sl_type){SL_F32, -1, {0}} : l->arrays[in[i]].type;
@@ -315,9 +320,9 @@ static sl_type role_type(const shape *s, role r) {
 #define UNTIL 9
 static const struct {
   const sl_op *op;
-  bool products;    /* in programs with these, whose bits may differ */
+  bool products; /* in programs with these, whose bits may differ */
   bool norms;
-  bool over;        /* an output may take over the place of an input of its type */
+  bool over;          /* an output may take over the place of an input of its type */
   role in[6], out[4]; /* ending with UNTIL */
 } makers[] = {
     {&sl_op_add, true, true, true, {DATA, DATA, UNTIL}, {DATA, UNTIL}},
@@ -349,8 +354,8 @@ static int pick(const little *l, const shape *s, role r) {
   return chosen;
 }
 
-static const sl_optimizer optimizer = {.lr = 1e-2f, .beta1 = 0.9f, .beta2 = 0.95f, .eps = 1e-8f,
-                                       .weight_decay = 0.1f};
+static const sl_optimizer optimizer = {
+    .lr = 1e-2f, .beta1 = 0.9f, .beta2 = 0.95f, .eps = 1e-8f, .weight_decay = 0.1f};
 
 /* Sums of squares and updates, of arrays that nobody else reads. */
 static void add_update(little *l, const shape *s) {
@@ -419,7 +424,8 @@ static little *random_program(bool products) {
   little *l = calloc(1, sizeof *l);
   size_t made_by[MOST_CALLS];
   int calls = 3 + below(14);
-  shape s = {.rows = 1 + below(5), .width = below(2) ? 8 * (1 + below(5)) : 1 + below(40),
+  shape s = {.rows = 1 + below(5),
+             .width = below(2) ? 8 * (1 + below(5)) : 1 + below(40),
              .dtype = products || below(2) ? SL_F32 : SL_BF16};
   add_array(l, SL_SCALAR(SL_F32), GIVEN);
   for (role r = DATA; r <= WEIGHT; r++)
@@ -515,7 +521,8 @@ static void set_targets(little *l, const array *a, int vocab) {
 
 /* The loss of logits that are made before it, and their gradient, over them or elsewhere;
  * `other`: the gradient reads other targets, so that nothing can be fused. If the statistics
- * are `read`, rows are longer than the vocabulary, too. `weighted`: some rows count more, some not. */
+ * are `read`, rows are longer than the vocabulary, too. `weighted`: some rows count more, some not.
+ */
 static void check_loss(shape s, bool over, bool read, bool other, bool weighted) {
   little *l = calloc(1, sizeof *l);
   sl_type ids = SL_TYPE(SL_I32, s.rows);
@@ -529,17 +536,21 @@ static void check_loss(shape s, bool over, bool read, bool other, bool weighted)
   int kept = add_array(l, role_type(&s, STAT), MADE);
   int total = add_array(l, SL_SCALAR(SL_F64), GIVEN);
   int weights = add_array(l, SL_TYPE(SL_F32, s.width), GIVEN);
-  const sl_attrs attrs = {.columns = read ? s.width - 2 : 0, .ignore = weighted,
-                          .value = weighted ? 0.25f : 0, .upper = weighted ? 0.25f / 40 : 0};
+  const sl_attrs attrs = {.columns = read ? s.width - 2 : 0,
+                          .ignore = weighted,
+                          .value = weighted ? 0.25f : 0,
+                          .upper = weighted ? 0.25f / 40 : 0};
   add_call(l, &sl_op_copy, 1, copied, 1, &logits);
   add_call(l, weighted ? &sl_op_weighted_cross_entropy : &sl_op_cross_entropy, weighted ? 4 : 2,
-           (int[]){logits, targets[0], total, weights}, 2, loss)->attrs = attrs;
+           (int[]){logits, targets[0], total, weights}, 2, loss)
+      ->attrs = attrs;
   sl_program_call *fill = add_call(l, &sl_op_fill, 0, NULL, 1, &dloss);
   fill->attrs.value = 0.125f;
   fill->attrs.user = &l->arrays[dloss].type;
   int in[] = {logits, targets[other], loss[1], weighted ? total : dloss, dloss, weights};
   add_call(l, weighted ? &sl_op_weighted_cross_entropy_b : &sl_op_cross_entropy_b, weighted ? 6 : 4,
-           in, 1, &dlogits)->attrs = attrs;
+           in, 1, &dlogits)
+      ->attrs = attrs;
   if (read) add_call(l, &sl_op_copy, 1, &loss[1], 1, &kept);
   finish(l);
   for (int i = 0; i < 2; i++) set_targets(l, &l->arrays[targets[i]], (int)s.width - 2);
@@ -594,8 +605,7 @@ static void check_no_run(void) {
   int scale = add_array(l, SL_SCALAR(SL_F32), GIVEN), in[] = {scale, 0}, out[3];
   in[1] = add_array(l, SL_TYPE(SL_F32, 77), GIVEN);
   for (int o = 0; o < 3; o++) out[o] = add_array(l, SL_TYPE(SL_F32, 77), MADE);
-  for (int i = 0; i < 2; i++)
-    add_call(l, &sl_op_adamw, 2, in, 3, out)->attrs.user = &optimizer;
+  for (int i = 0; i < 2; i++) add_call(l, &sl_op_adamw, 2, in, 3, out)->attrs.user = &optimizer;
   finish(l);
   CHECK(check_little(l, 0, true) == 0, "two updates of one tensor go one after the other");
   destroy(l);
@@ -621,8 +631,9 @@ static void check_time(void) {
     CHECK(r.steps == 1, "one step");
     result_free(&r);
   }
-  CHECK(l->times[0].calls == 4 && l->times[1].calls == 4 && l->times[0].ns > 0 &&
-            l->times[1].ns == 0, "the first of two calls has the time of both");
+  CHECK(
+      l->times[0].calls == 4 && l->times[1].calls == 4 && l->times[0].ns > 0 && l->times[1].ns == 0,
+      "the first of two calls has the time of both");
   destroy(l);
 }
 
@@ -676,7 +687,8 @@ static int model_saves(const char *model, char *const *words, const sl_lower_opt
     sl_queue_cuda.release(actor->program);
   }
   lowered_model_fini(&x);
-  printf("%s, %d stages: %d of %d calls go with others\n", model, options->parallel.stages, saved, calls);
+  printf("%s, %d stages: %d of %d calls go with others\n", model, options->parallel.stages, saved,
+         calls);
   return saved;
 }
 
@@ -688,11 +700,12 @@ static void check_models(void) {
   const char *source = getenv("SLUICE_SOURCE");
   char text[4096];
   snprintf(text, sizeof text, "%s/tests/reference/text.txt", source ? source : ".");
-  char *words[] = {"--data", text, "--layers", "2", "--width", "16", "--heads", "2",
-                   "--context", "8", "--batch", "2", NULL};
+  char *words[] = {"--data", text,        "--layers", "2",       "--width", "16", "--heads",
+                   "2",      "--context", "8",        "--batch", "2",       NULL};
   for (int bf16 = 0; bf16 < 2; bf16++)
     for (int stages = 1; stages <= 2; stages++) {
-      sl_lower_options o = {.parallel.stages = stages, .schedule.name = stages > 1 ? "zb-h1" : NULL,
+      sl_lower_options o = {.parallel.stages = stages,
+                            .schedule.name = stages > 1 ? "zb-h1" : NULL,
                             .numbers.dtype = bf16 ? SL_BF16 : SL_F32,
                             .devices = {.kind = "cuda", .threads = 1}};
       int gpt = model_saves("gpt", words, &o), llama = model_saves("llama", words, &o);

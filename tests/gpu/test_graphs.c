@@ -58,9 +58,14 @@ static void *queue_create(const sl_program *program) {
 static void summer_create(summer *s, const char *graphs, const sl_op *op, bool times) {
   *s = (summer){.x = {0, 0}, .t = {2, 0}, .y = {1, 0}};
   for (int i = 0; i < 2; i++)
-    s->calls[i] = (sl_program_call){.op = i ? op : &sl_op_copy, .name = i ? "y" : "t", .nin = 1,
-                                    .nout = 1, .in_type = &vector, .out_type = &vector,
-                                    .in = i ? &s->t : &s->x, .out = i ? &s->y : &s->t,
+    s->calls[i] = (sl_program_call){.op = i ? op : &sl_op_copy,
+                                    .name = i ? "y" : "t",
+                                    .nin = 1,
+                                    .nout = 1,
+                                    .in_type = &vector,
+                                    .out_type = &vector,
+                                    .in = i ? &s->t : &s->x,
+                                    .out = i ? &s->y : &s->t,
                                     .accumulate_span = (uint32_t)i,
                                     .time = times ? &s->times[i] : NULL};
   s->program = (sl_program){.ncalls = 2, .calls = s->calls, .nbases = 3};
@@ -203,11 +208,23 @@ static void run_updates(const char *graphs, float *result) {
   sl_optimizer o = {.lr = 0.1f, .beta1 = 0.9f, .beta2 = 0.95f, .eps = 1e-8f, .warmup = 4};
   sl_type in_type[2] = {SL_SCALAR(SL_F32), vector}, out_type[3] = {vector, vector, vector};
   sl_place grad = {GRAD, 0}, in[2] = {{SCALE, 0}, {COPY, 0}}, out[3] = {{W, 0}, {M, 0}, {V, 0}};
-  sl_program_call calls[2] = {
-      {.op = &sl_op_copy, .name = "g", .nin = 1, .nout = 1, .in_type = &vector,
-       .out_type = &vector, .in = &grad, .out = &in[1]},
-      {.op = &sl_op_adamw, .name = "u", .attrs.user = &o, .nin = 2, .nout = 3, .in_type = in_type,
-       .out_type = out_type, .in = in, .out = out}};
+  sl_program_call calls[2] = {{.op = &sl_op_copy,
+                               .name = "g",
+                               .nin = 1,
+                               .nout = 1,
+                               .in_type = &vector,
+                               .out_type = &vector,
+                               .in = &grad,
+                               .out = &in[1]},
+                              {.op = &sl_op_adamw,
+                               .name = "u",
+                               .attrs.user = &o,
+                               .nin = 2,
+                               .nout = 3,
+                               .in_type = in_type,
+                               .out_type = out_type,
+                               .in = in,
+                               .out = out}};
   sl_program program = {.ncalls = 2, .calls = calls, .nbases = BASES};
   set_mode(graphs);
   CHECK(!sl_queue_cuda.prepare(&program, 0), "%s", sl_detail());

@@ -6,9 +6,9 @@
  *
  *   test_kernels [SEED [small|large [ROW]]]
  *
- * With `small` the large shapes are left out; with the name of a row its claims alone are checked. Built against tests/emulated the same claims are
- * checked where there is no GPU, on the smaller shapes, with the threads of a block in two
- * orders. */
+ * With `small` the large shapes are left out; with the name of a row its claims alone are checked.
+ * Built against tests/emulated the same claims are checked where there is no GPU, on the smaller
+ * shapes, with the threads of a block in two orders. */
 #include <unistd.h>
 
 #include "kernels/cuda/math.h"
@@ -26,8 +26,11 @@ enum { IS_EMULATED = 1 };
 static int emulated_backwards; /* a GPU's threads run as they please */
 enum { IS_EMULATED = 0 };
 #endif
-/* Under a sanitizer's daily run each claim is checked in one type, f32 and bf16 in turn, and half of them. */
-static bool is_left_out(size_t i, int bf16) { return test_many(1, 4, 1) > 1 && i % 4 != (bf16 ? 1 : 2); }
+/* Under a sanitizer's daily run each claim is checked in one type, f32 and bf16 in turn, and half
+ * of them. */
+static bool is_left_out(size_t i, int bf16) {
+  return test_many(1, 4, 1) > 1 && i % 4 != (bf16 ? 1 : 2);
+}
 
 #define F32(...) SL_TYPE(SL_F32, __VA_ARGS__)
 #define BF16(...) SL_TYPE(SL_BF16, __VA_ARGS__)
@@ -46,17 +49,18 @@ static const sl_lengths lengths = {2, (const int64_t[]){2, 5}};
 static const sl_reshaping heads = {F32(2, 7, 12), F32(2, 7, 3, 4)};
 
 /* Rows 2 .. 4 and columns 3 .. 5 and 8 .. 9 of 20 x 10. */
-static const sl_region region = {.ndim = 2, .sequence = 1, .whole = {20, 10},
-                                 .of = {{0, 1, {2}, {3}}, {1, 2, {3, 8}, {3, 2}}}};
+static const sl_region region = {
+    .ndim = 2, .sequence = 1, .whole = {20, 10}, .of = {{0, 1, {2}, {3}}, {1, 2, {3, 8}, {3, 2}}}};
 
 static float numbers_of_squares[20 * 10]; /* i * i, once main has begun */
 static const sl_values squares = {F32(20, 10), numbers_of_squares};
 
 /* Forward rows; those of their gradients follow from the rules. */
 /* Stretched angles, which attention's scale makes larger as well. */
-static const sl_rope stretched = {.kind = SL_ROPE_YARN, .factor = 4, .original = 16, .low = 1,
-                                  .high = 4, .scale = 1.25};
+static const sl_rope stretched = {
+    .kind = SL_ROPE_YARN, .factor = 4, .original = 16, .low = 1, .high = 4, .scale = 1.25};
 
+/* clang-format off */
 static const claim claims[] = {
     {&sl_op_linear, {0}, 3, {F32(7, 33), F32(5, 33), F32(5)}, 0},
     {&sl_op_linear, {0}, 3, {F32(2, 3, 16), F32(24, 16), NOTHING}, 0},
@@ -154,7 +158,9 @@ static const claim claims[] = {
     {&sl_op_mse, {0}, 2, {F32(7, 33), F32(7, 33)}, 0},
     {&sl_op_mse, {0}, 2, {F32(131, 257), F32(131, 257)}, 0},
 };
+/* clang-format on */
 
+/* clang-format off */
 static const claim large_claims[] = {
     {&sl_op_linear, {0}, 3, {F32(2048, 768), F32(3072, 768), F32(3072)}, 0},
     {&sl_op_embedding, {0}, 2, {I32(8, 1024), F32(50257, 768)}, 50257},
@@ -168,6 +174,7 @@ static const claim large_claims[] = {
     {&sl_op_cross_entropy, {0}, 2, {F32(1024, 50257), I32(1024)}, 50257},
     {&sl_op_gelu, {0}, 1, {F32(4096, 3072)}, 0},
 };
+/* clang-format on */
 
 /* ---- what bf16 tensors are ------------------------------------------------------------
  *
@@ -177,26 +184,53 @@ static const struct {
   const sl_op *op;
   uint32_t in, out;
 } data_of[] = {
-    {&sl_op_linear, 3, 1},       {&sl_op_linear_w, 3, 0},
-    {&sl_op_layernorm, 1, 1},    {&sl_op_layernorm_b, 17, 1}, {&sl_op_layernorm_w, 9, 0},
-    {&sl_op_rmsnorm, 1, 1},      {&sl_op_rmsnorm_b, 9, 1},    {&sl_op_rmsnorm_w, 5, 0},
-    {&sl_op_concat_b, 1, 255},   {&sl_op_slice_b, 1, 1},
-    {&sl_op_reshape_b, 1, 1},    {&sl_op_uniform, 0, 0},      {&sl_op_normal, 0, 0},
-    {&sl_op_bias_w, 1, 0},       {&sl_op_embedding, 0, 1},    {&sl_op_embedding_w, 2, 0},
-    {&sl_op_position, 1, 1},     {&sl_op_position_w, 1, 0},
-    {&sl_op_attention, 7, 1},    {&sl_op_attention_b, 47, 7},
-    {&sl_op_attention_packed, 1, 1}, {&sl_op_attention_packed_b, 11, 1},
-    {&sl_op_attention_piece, 7, 5},  {&sl_op_attention_piece_b, 23, 15},
-    {&sl_op_attention_packed_piece, 1, 13}, {&sl_op_attention_packed_piece_b, 23, 3},
-    {&sl_op_attention_piece_again, 31, 5},  {&sl_op_attention_packed_piece_again, 7, 13},
-    {&sl_op_cross_entropy, 1, 0}, {&sl_op_cross_entropy_b, 1, 1},
-    {&sl_op_cross_entropy_part, 1, 0}, {&sl_op_softmax_part, 1, 1}, {&sl_op_softmax_rescale, 0, 0},
-    {&sl_op_weighted_cross_entropy, 1, 0}, {&sl_op_weighted_cross_entropy_b, 1, 1},
-    {&sl_op_weighted_cross_entropy_part, 1, 0}, {&sl_op_target_weight, 0, 0}, {&sl_op_share, 0, 0},
-    {&sl_op_conv, 1, 1},         {&sl_op_conv_b, 5, 1},       {&sl_op_conv_w, 3, 0},
+    {&sl_op_linear, 3, 1},
+    {&sl_op_linear_w, 3, 0},
+    {&sl_op_layernorm, 1, 1},
+    {&sl_op_layernorm_b, 17, 1},
+    {&sl_op_layernorm_w, 9, 0},
+    {&sl_op_rmsnorm, 1, 1},
+    {&sl_op_rmsnorm_b, 9, 1},
+    {&sl_op_rmsnorm_w, 5, 0},
+    {&sl_op_concat_b, 1, 255},
+    {&sl_op_slice_b, 1, 1},
+    {&sl_op_reshape_b, 1, 1},
+    {&sl_op_uniform, 0, 0},
+    {&sl_op_normal, 0, 0},
+    {&sl_op_bias_w, 1, 0},
+    {&sl_op_embedding, 0, 1},
+    {&sl_op_embedding_w, 2, 0},
+    {&sl_op_position, 1, 1},
+    {&sl_op_position_w, 1, 0},
+    {&sl_op_attention, 7, 1},
+    {&sl_op_attention_b, 47, 7},
+    {&sl_op_attention_packed, 1, 1},
+    {&sl_op_attention_packed_b, 11, 1},
+    {&sl_op_attention_piece, 7, 5},
+    {&sl_op_attention_piece_b, 23, 15},
+    {&sl_op_attention_packed_piece, 1, 13},
+    {&sl_op_attention_packed_piece_b, 23, 3},
+    {&sl_op_attention_piece_again, 31, 5},
+    {&sl_op_attention_packed_piece_again, 7, 13},
+    {&sl_op_cross_entropy, 1, 0},
+    {&sl_op_cross_entropy_b, 1, 1},
+    {&sl_op_cross_entropy_part, 1, 0},
+    {&sl_op_softmax_part, 1, 1},
+    {&sl_op_softmax_rescale, 0, 0},
+    {&sl_op_weighted_cross_entropy, 1, 0},
+    {&sl_op_weighted_cross_entropy_b, 1, 1},
+    {&sl_op_weighted_cross_entropy_part, 1, 0},
+    {&sl_op_target_weight, 0, 0},
+    {&sl_op_share, 0, 0},
+    {&sl_op_conv, 1, 1},
+    {&sl_op_conv_b, 5, 1},
+    {&sl_op_conv_w, 3, 0},
     {&sl_op_channel_sum, 1, 0},
-    {&sl_op_mse, 3, 0},          {&sl_op_mse_b, 3, 1},
-    {&sl_op_sumsq, 255, 0},      {&sl_op_clip, 0, 0},         {&sl_op_adamw, 0, 0},
+    {&sl_op_mse, 3, 0},
+    {&sl_op_mse_b, 3, 1},
+    {&sl_op_sumsq, 255, 0},
+    {&sl_op_clip, 0, 0},
+    {&sl_op_adamw, 0, 0},
     {&sl_op_pack, 0, 0},
 };
 
@@ -317,7 +351,8 @@ static void check_device_bf16(const kernel *k, void *const *initial) {
     if (k->in[i] && (in >> i & 1) && k->in_type[i].dtype == SL_F32)
       b.in[i] = to_bf16(k->in[i], &b.in_type[i]);
   for (int o = 0; o < k->nout; o++)
-    if (k->out[o] && (out >> o & 1) && k->out_type[o].dtype == SL_F32) start[o] = to_bf16(initial[o], &b.out_type[o]);
+    if (k->out[o] && (out >> o & 1) && k->out_type[o].dtype == SL_F32)
+      start[o] = to_bf16(initial[o], &b.out_type[o]);
     else start[o] = initial[o];
   check_device(k, &b, start, 0.03);
   for (int i = 0; i < k->nin; i++)
@@ -343,9 +378,11 @@ static void check_call(kernel *k, double tolerance, bool bf16) {
 /* 2e-5, and more for sums of more than 64: of random numbers, what they part by from one order
  * to another grows as the sums themselves do. */
 static double tolerance_of(const kernel *k) {
-  static const sl_op *const along[] = {&sl_op_linear, &sl_op_linear_b},
-                     *const across[] = {&sl_op_linear_w, &sl_op_bias_w, &sl_op_layernorm_w,
-                                        &sl_op_rmsnorm_w};
+  static const sl_op *const along[] = {&sl_op_linear, &sl_op_linear_b}, *const across[] = {
+                                                                            &sl_op_linear_w,
+                                                                            &sl_op_bias_w,
+                                                                            &sl_op_layernorm_w,
+                                                                            &sl_op_rmsnorm_w};
   const sl_type *x = &k->in_type[0];
   int64_t n = 0;
   for (size_t i = 0; i < 2; i++)
@@ -390,8 +427,8 @@ static void check_rule(const kernel *forward, const sl_grad_rule *rule, bool bf1
 static double from; /* numbers are in [from - 1, from + 1) */
 
 static void check_claim(const claim *c, bool bf16) {
-  kernel k = kernel_create(c->op, c->attrs, c->nin, c->in,
-                           sli_op_outputs(c->op, &c->attrs, c->nin));
+  kernel k =
+      kernel_create(c->op, c->attrs, c->nin, c->in, sli_op_outputs(c->op, &c->attrs, c->nin));
   for (int i = 0; i < k.nin; i++) {
     if (k.in[i]) array_random_from(k.in[i], &k.in_type[i], c->below, from);
     if (bf16) round_array(k.in[i], &k.in_type[i]);
@@ -476,18 +513,42 @@ typedef struct cut {
 } cut;
 
 static const cut cuts[] = {
-    {&sl_op_attention_piece, {.heads = 2, .kv_heads = 1, .length = 73}, 1, {16, 8, 8}, 3,
-     3, {5, 60, 8}, false},
+    {&sl_op_attention_piece,
+     {.heads = 2, .kv_heads = 1, .length = 73},
+     1,
+     {16, 8, 8},
+     3,
+     3,
+     {5, 60, 8},
+     false},
     {&sl_op_attention_piece, {.heads = 1, .length = 20}, 1, {7, 7, 7}, 3, 2, {9, 11}, false},
-    {&sl_op_attention_packed_piece, {.heads = 2, .kv_heads = 2, .length = 21}, 2, {96}, 1, 2,
-     {15, 6}, false},
-    {&sl_op_attention_piece, {.heads = 2, .kv_heads = 1, .length = 73, .window = 20}, 1, {16, 8, 8},
-     3, 3, {5, 60, 8}, true},
+    {&sl_op_attention_packed_piece,
+     {.heads = 2, .kv_heads = 2, .length = 21},
+     2,
+     {96},
+     1,
+     2,
+     {15, 6},
+     false},
+    {&sl_op_attention_piece,
+     {.heads = 2, .kv_heads = 1, .length = 73, .window = 20},
+     1,
+     {16, 8, 8},
+     3,
+     3,
+     {5, 60, 8},
+     true},
     {&sl_op_attention_packed_piece, {.heads = 2, .length = 21}, 2, {96}, 1, 2, {15, 6}, true},
 };
 
-static const cut large_cut = {&sl_op_attention_packed_piece, {.heads = 12, .length = 1024}, 2,
-                              {3 * 768}, 1, 4, {256, 256, 256, 256}, false};
+static const cut large_cut = {&sl_op_attention_packed_piece,
+                              {.heads = 12, .length = 1024},
+                              2,
+                              {3 * 768},
+                              1,
+                              4,
+                              {256, 256, 256, 256},
+                              false};
 
 static void carry(kernel *to, int o, const kernel *from, int p) {
   memcpy(to->out[o], from->out[p], sl_type_bytes(&to->out_type[o]));
@@ -513,9 +574,10 @@ static kernel backward_create(const sl_op *op, const kernel *forward, bool bf16)
   bool packed = op == &sl_op_attention_packed_piece_b, ids = forward->nin == (packed ? 2 : 4);
   const sl_type *out = forward->out_type;
   int last = forward->nout - 1;
-  sl_type types[] = {packed ? out[3] : forward->in_type[0], out[2], out[0], out[1], out[0], out[last]};
-  const void *in[] = {packed ? forward->out[3] : forward->in[0], forward->out[2],
-                      forward->out[0], forward->out[1]};
+  sl_type types[] = {
+      packed ? out[3] : forward->in_type[0], out[2], out[0], out[1], out[0], out[last]};
+  const void *in[] = {packed ? forward->out[3] : forward->in[0], forward->out[2], forward->out[0],
+                      forward->out[1]};
   kernel k = kernel_create(op, forward->attrs, 5 + ids, types, op->nout);
   for (int i = 0; i < 4; i++) memcpy(k.in[i], in[i], sl_type_bytes(&types[i]));
   array_random(k.in[4], &types[4], 0);
@@ -583,7 +645,8 @@ static void check_cut(const cut *c, bool bf16) {
 /* Documents of a piece of a row, when some have ended before. */
 static void check_documents(int64_t row) {
   sl_type tokens = I32(3, 71);
-  kernel k = kernel_create(&sl_op_documents_piece, (sl_attrs){.end = 2, .length = 100}, 1, &tokens, 3);
+  kernel k =
+      kernel_create(&sl_op_documents_piece, (sl_attrs){.end = 2, .length = 100}, 1, &tokens, 3);
   array_random(k.in[0], &tokens, 9);
   array_random(k.out[2], &k.out_type[2], 5);
   k.tick = (sl_tick){.piece = row > 0, .row = row, .rows = 71};
@@ -638,8 +701,13 @@ static void check_packed_product(const sl_op *op, bool transposed, const kernel 
 /* What the device makes of a weight for products of 9 rows. */
 static kernel packed_on_device(const sl_type *w, void *weight, bool transposed) {
   sl_type room = BF16(64, 64);
-  kernel pack = {.op = &sl_op_pack, .attrs = {.transposed = transposed, .rows = 9}, .nin = 1,
-                 .nout = 2, .in_type = {*w}, .out_type = {room, room}, .in = {weight}};
+  kernel pack = {.op = &sl_op_pack,
+                 .attrs = {.transposed = transposed, .rows = 9},
+                 .nin = 1,
+                 .nout = 2,
+                 .in_type = {*w},
+                 .out_type = {room, room},
+                 .in = {weight}};
   for (int o = 0; o < 2; o++) pack.out[o] = array_create(&room);
   run_on_device(&pack);
   return pack;
@@ -673,7 +741,8 @@ static void check_long_rows(const sl_op *op, bool packs) {
   sl_type w = F32(OWN, WIDTH), wide = BF16(ROWS, LONG);
   sl_type types[] = {F32(ROWS, backward ? OWN : WIDTH), w};
   kernel plain = kernel_create(op, (sl_attrs){0}, 2, types, 1), longer = plain;
-  for (int i = 0; i < 2; i++) array_random(plain.in[i], &types[i], 0), round_array(plain.in[i], &types[i]);
+  for (int i = 0; i < 2; i++)
+    array_random(plain.in[i], &types[i], 0), round_array(plain.in[i], &types[i]);
   kernel pack = packed_on_device(&w, plain.in[1], false);
   float *x = backward ? longer_rows(plain.in[0], ROWS, OWN, LONG) : plain.in[0];
   longer.in_type[0] = backward ? wide : BF16(ROWS, WIDTH);
@@ -689,8 +758,11 @@ static void check_long_rows(const sl_op *op, bool packs) {
   for (int64_t r = 0; r < ROWS; r++)
     for (int64_t c = 0; c < sl_type_last(&longer.out_type[0]); c++) {
       bool own = backward || c < OWN;
-      double got = element(longer.out[0], &longer.out_type[0], r * sl_type_last(&longer.out_type[0]) + c);
-      double want = own ? element(plain.out[0], &plain.out_type[0], r * sl_type_last(&plain.out_type[0]) + c) : 0;
+      double got =
+          element(longer.out[0], &longer.out_type[0], r * sl_type_last(&longer.out_type[0]) + c);
+      double want =
+          own ? element(plain.out[0], &plain.out_type[0], r * sl_type_last(&plain.out_type[0]) + c)
+              : 0;
       CHECK(fabs(got - want) <= (own ? 0.01 * (1 + fabs(want)) : 0),
             "%s of long rows, %spacked: row %lld, column %lld is %g, not %g", op->name,
             packs ? "" : "not ", (long long)r, (long long)c, got, want);
@@ -736,9 +808,17 @@ static void check_optimizer(const sl_op *op, const sl_optimizer *o, const void *
 }
 
 static void check_update(int64_t n) {
-  sl_optimizer o = {.lr = 1e-2f, .min_lr = 1e-3f, .warmup = 3, .decay_steps = 20, .beta1 = 0.9f,
-                    .beta2 = 0.95f, .eps = 1e-8f, .weight_decay = 0.1f, .clip = 1,
-                    .momentum = 0.9f, .nesterov = n % 2};
+  sl_optimizer o = {.lr = 1e-2f,
+                    .min_lr = 1e-3f,
+                    .warmup = 3,
+                    .decay_steps = 20,
+                    .beta1 = 0.9f,
+                    .beta2 = 0.95f,
+                    .eps = 1e-8f,
+                    .weight_decay = 0.1f,
+                    .clip = 1,
+                    .momentum = 0.9f,
+                    .nesterov = n % 2};
   sl_attrs attrs = {.user = &o};
   sl_type g = n % 2 ? F32(n) : F32(2, n / 2), f64 = SL_SCALAR(SL_F64);
   kernel squares = kernel_create(&sl_op_sumsq, attrs, 2, (const sl_type[]){g, g}, 1);
@@ -832,7 +912,7 @@ static void check_loss_of_parts(int64_t rows, int n) {
   float *parts = k.in[0];
   array_random(parts, &type, 0);
   for (int64_t p = 0; p < rows * n; p++) {
-    parts[3 * p + 1] = 1 + fabsf(parts[3 * p + 1]);            /* a sum has its largest: 1 */
+    parts[3 * p + 1] = 1 + fabsf(parts[3 * p + 1]); /* a sum has its largest: 1 */
     parts[3 * p + 2] = p % n ? 0 : parts[3 * p] - parts[3 * p + 1];
   }
   check_call(&k, 2e-6, false);
@@ -871,8 +951,14 @@ static void check_angles_are_shared(void) {
   const sl_place place = {0, 0};
   sl_program_call calls[3] = {0};
   for (int i = 0; i < 3; i++)
-    calls[i] = (sl_program_call){.op = ops[i], .attrs = {.heads = heads[i]}, .nin = 1, .nout = 1,
-                                 .in_type = &x, .out_type = &x, .in = &place, .out = &place};
+    calls[i] = (sl_program_call){.op = ops[i],
+                                 .attrs = {.heads = heads[i]},
+                                 .nin = 1,
+                                 .nout = 1,
+                                 .in_type = &x,
+                                 .out_type = &x,
+                                 .in = &place,
+                                 .out = &place};
   sl_program program = {.ncalls = 3, .calls = calls, .nbases = 1};
   CHECK(!sl_queue_cuda.prepare(&program, 0), "angles: %s", sl_detail());
   const sli_cuda_call *made[3];
@@ -930,9 +1016,9 @@ int main(int argc, char **argv) {
   }
   if (IS_EMULATED) RUN(check_older_attention);
   RUN(check_positions, &sl_op_position, (sl_attrs){.length = 12, .first = 3}, 2,
-                  (const sl_type[]){F32(2, 5, 33), F32(12, 33)});
+      (const sl_type[]){F32(2, 5, 33), F32(12, 33)});
   RUN(check_positions, &sl_op_rotary, (sl_attrs){.heads = 2, .length = 12, .first = 3}, 1,
-                  (const sl_type[]){F32(2, 5, 32)});
+      (const sl_type[]){F32(2, 5, 32)});
   RUN(check_angles_are_shared);
   RUN(check_embeddings, small);
   RUN(check_update, 16384 * 2 + 3);

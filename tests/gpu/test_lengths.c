@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Rows of which only the data know how many there are, on a GPU: what goes to experts' devices and
- * comes back has the bits and the number of rows that it has on the CPU; who reads it in the same firing
- * sees no others; the number is told when the firing is complete; and more than there is room for end the run. */
+ * comes back has the bits and the number of rows that it has on the CPU; who reads it in the same
+ * firing sees no others; the number is told when the firing is complete; and more than there is
+ * room for end the run. */
 #include <sluice/experts.h>
 #include <sluice/plan.h>
 
@@ -33,18 +34,25 @@ static int add_base(firing *f, const sl_type *type, const void *data, int32_t ro
 }
 
 /* Runs calls whose arguments count bases; the first `nread` are inputs. */
-static void run(firing *f, sl_program_call *calls, int ncalls, int nread, int nlengths, const int32_t *room) {
+static void run(firing *f, sl_program_call *calls, int ncalls, int nread, int nlengths,
+                const int32_t *room) {
   int32_t noted = 0, *to[ARGUMENTS + 1];
   for (int b = 0; b < f->nbases; b++) to[b] = f->valid_rows[b] >= 0 ? &f->rows[b] : NULL;
   to[f->nbases] = &noted;
   f->valid_rows[f->nbases] = SL_NONE;
   f->bases[f->nbases] = NULL;
-  sl_program program = {.ncalls = ncalls, .calls = calls, .nbases = f->nbases + 1, .nlengths = nlengths,
-                        .nread = nread, .length_rows = room, .base_length = f->valid_rows};
+  sl_program program = {.ncalls = ncalls,
+                        .calls = calls,
+                        .nbases = f->nbases + 1,
+                        .nlengths = nlengths,
+                        .nread = nread,
+                        .length_rows = room,
+                        .base_length = f->valid_rows};
   const sl_queue_ops *ops = &sl_queue_cuda;
   void *queue;
   CHECK(!ops->prepare(&program, 0), "%s", sl_detail());
-  CHECK(!ops->open(&(sl_queue_config){.scratch_bytes = ops->scratch(&program, 1)}, &queue), "%s", sl_detail());
+  CHECK(!ops->open(&(sl_queue_config){.scratch_bytes = ops->scratch(&program, 1)}, &queue), "%s",
+        sl_detail());
   sl_firing once = {.bases = f->bases, .first = (const uint8_t[ARGUMENTS + 1]){0}, .lengths = to};
   uint64_t fence;
   for (int again = 0; again < 2 && !f->failure; again++) {
@@ -52,8 +60,8 @@ static void run(firing *f, sl_program_call *calls, int ncalls, int nread, int nl
     while (!ops->done(queue, fence, 0) && !(f->failure = ops->failure(queue))) sched_yield();
   }
   if (f->failure) snprintf(f->why, sizeof f->why, "%s", f->failure);
-  CHECK(f->failure || f->valid_rows[f->nbases - 1] < 0 || noted == f->rows[f->nbases - 1], "%d rows are noted, not %d", (int)noted,
-        (int)f->rows[f->nbases - 1]);
+  CHECK(f->failure || f->valid_rows[f->nbases - 1] < 0 || noted == f->rows[f->nbases - 1],
+        "%d rows are noted, not %d", (int)noted, (int)f->rows[f->nbases - 1]);
   ops->close(queue);
   ops->release(&program);
 }
@@ -65,11 +73,13 @@ static void end(firing *f) {
 static int64_t rows_of(const sl_type *t) { return t->dim[t->ndim > 1 && t->dim[0] == 1]; }
 
 /* One call on both, of inputs of which so many rows are valid (-1: all). */
-static void check(const sl_op *op, const sl_dispatch *route, int nin, const sl_type *in, const int32_t *valid) {
+static void check(const sl_op *op, const sl_dispatch *route, int nin, const sl_type *in,
+                  const int32_t *valid) {
   kernel k = kernel_create(op, (sl_attrs){.user = route}, nin, in, 1);
   for (int i = 0; i < nin; i++) array_random(k.in[i], &in[i], EXPERTS);
   for (int i = 0; i < nin; i++)
-    for (int64_t e = 0; in[i].dtype == SL_I32 && e < sl_type_elements(&in[i]); e += 7) ((int32_t *)k.in[i])[e] = -1;
+    for (int64_t e = 0; in[i].dtype == SL_I32 && e < sl_type_elements(&in[i]); e += 7)
+      ((int32_t *)k.in[i])[e] = -1;
   sl_call call = kernel_call(&k, NULL);
   int32_t want = (int32_t)rows_of(&k.out_type[0]), room[ARGUMENTS];
   call.in_rows = valid;
@@ -84,13 +94,22 @@ static void check(const sl_op *op, const sl_dispatch *route, int nin, const sl_t
   for (int a = 0; a <= nin; a++) {
     const sl_type *type = a < nin ? &in[a] : &k.out_type[0];
     bool has = a < nin ? valid[a] >= 0 : op->fills & 1;
-    places[a] = (sl_place){add_base(&f, type, a < nin ? k.in[a] : NULL, a < nin ? valid[a] : -1), 0};
+    places[a] =
+        (sl_place){add_base(&f, type, a < nin ? k.in[a] : NULL, a < nin ? valid[a] : -1), 0};
     f.valid_rows[a] = has ? (int16_t)n : SL_NONE;
     if (has) room[n++] = (int32_t)rows_of(type);
   }
-  sl_program_call one = {.op = op, .name = op->name, .attrs = k.attrs, .nin = nin, .nout = 1,
-                         .in_type = in, .out_type = k.out_type, .in = places, .out = places + nin,
-                         .in_length = f.valid_rows, .out_length = f.valid_rows + nin};
+  sl_program_call one = {.op = op,
+                         .name = op->name,
+                         .attrs = k.attrs,
+                         .nin = nin,
+                         .nout = 1,
+                         .in_type = in,
+                         .out_type = k.out_type,
+                         .in = places,
+                         .out = places + nin,
+                         .in_length = f.valid_rows,
+                         .out_length = f.valid_rows + nin};
   run(&f, &one, 1, nin, n, room);
   CHECK(!f.failure, "%s: %s", op->name, f.why);
   CHECK(!(op->fills & 1) || f.rows[nin] == want, "%s: %d rows, and %d on the CPU", op->name,
@@ -106,7 +125,8 @@ static void check(const sl_op *op, const sl_dispatch *route, int nin, const sl_t
 }
 
 static void check_routes(int64_t first, int64_t count) {
-  const int32_t full[] = {-1, -1}, some[] = {-1, 17, 0, 30}, ten[] = {10, -1}, none[] = {0, -1}, parts[] = {17, 0, 30};
+  const int32_t full[] = {-1, -1}, some[] = {-1, 17, 0, 30}, ten[] = {10, -1}, none[] = {0, -1},
+                parts[] = {17, 0, 30};
   const sl_type ids = I32(TOKENS, EACH), rows = F32(1, IDS, WIDTH), part = F32(1, 40, WIDTH);
   sl_dispatch r = {.type = rows, .first = first, .count = count, .begin = 20, .end = 60};
   check(&sl_op_dispatch, &r, 2, (const sl_type[]){F32(TOKENS, WIDTH), ids}, full);
@@ -140,18 +160,33 @@ static void check_used_at_once(int64_t count) {
   add_base(&f, &ids, of, -1);
   add_base(&f, &rows, NULL, -1);
   add_base(&f, &rows, NULL, -1);
-  sl_program_call calls[] = {
-      {.op = &sl_op_dispatch, .name = "there", .attrs = {.user = &r}, .nin = 2, .nout = 1,
-       .in_type = (const sl_type[]){x, ids}, .out_type = &rows, .in = places, .out = places + 2,
-       .out_length = f.valid_rows + 2},
-      {.op = &sl_op_gelu, .name = "gelu", .nin = 1, .nout = 1, .in_type = &rows, .out_type = &rows,
-       .in = places + 2, .out = places + 3, .in_length = f.valid_rows + 2, .out_length = f.valid_rows + 3}};
+  sl_program_call calls[] = {{.op = &sl_op_dispatch,
+                              .name = "there",
+                              .attrs = {.user = &r},
+                              .nin = 2,
+                              .nout = 1,
+                              .in_type = (const sl_type[]){x, ids},
+                              .out_type = &rows,
+                              .in = places,
+                              .out = places + 2,
+                              .out_length = f.valid_rows + 2},
+                             {.op = &sl_op_gelu,
+                              .name = "gelu",
+                              .nin = 1,
+                              .nout = 1,
+                              .in_type = &rows,
+                              .out_type = &rows,
+                              .in = places + 2,
+                              .out = places + 3,
+                              .in_length = f.valid_rows + 2,
+                              .out_length = f.valid_rows + 3}};
   run(&f, calls, 2, 2, 1, &room);
   CHECK(!f.failure && f.rows[2] == n && f.rows[3] == n, "%d and %d rows, not %d", (int)f.rows[2],
         (int)f.rows[3], (int)n);
   CHECK(!sl_cuda_copy(got, f.bases[3], sl_type_bytes(&rows)), "%s", sl_detail());
   for (int i = 0; i < IDS * WIDTH; i++)
-    CHECK((got[i] != 0) == (i < n * WIDTH), "element %d of %d rows is %g", i, (int)n, (double)got[i]);
+    CHECK((got[i] != 0) == (i < n * WIDTH), "element %d of %d rows is %g", i, (int)n,
+          (double)got[i]);
   end(&f);
   free(numbers);
   free(got);
@@ -166,12 +201,23 @@ static void check_crowded(void) {
   add_base(&f, &ids, of, -1);
   add_base(&f, &out, NULL, -1);
   const sl_place places[] = {{0, 0}, {1, 0}};
-  sl_program_call one = {.op = &sl_op_own_ids, .name = "h.0/own_ids", .attrs = {.user = &r}, .nin = 1,
-                         .nout = 1, .in_type = &ids, .out_type = &out, .in = places, .out = places + 1,
+  sl_program_call one = {.op = &sl_op_own_ids,
+                         .name = "h.0/own_ids",
+                         .attrs = {.user = &r},
+                         .nin = 1,
+                         .nout = 1,
+                         .in_type = &ids,
+                         .out_type = &out,
+                         .in = places,
+                         .out = places + 1,
                          .out_length = f.valid_rows + 1};
   run(&f, &one, 1, 1, 1, &room);
-  CHECK(strstr(f.why, "op h.0/own_ids (own_ids): 86 rows come to device 1 of the stage for its experts 4 to 7, "
-                      "and it has room for 64: --expert-rows 1.72"), "the failure is %s", f.why);
+  CHECK(
+      strstr(
+          f.why,
+          "op h.0/own_ids (own_ids): 86 rows come to device 1 of the stage for its experts 4 to 7, "
+          "and it has room for 64: --expert-rows 1.72"),
+      "the failure is %s", f.why);
   end(&f);
 }
 

@@ -24,8 +24,8 @@ static uint64_t seed = 1;
 typedef struct side {
   process *process;
   sli_nccl *nccl;
-  process_blob said;  /* to the other one, not brought there yet */
-  char *out, *in;     /* device memory, MESSAGES * MOST_BYTES */
+  process_blob said; /* to the other one, not brought there yet */
+  char *out, *in;    /* device memory, MESSAGES * MOST_BYTES */
   uint32_t arrived;
 } side;
 
@@ -59,7 +59,8 @@ static void arrived(void *ctx, int channel, const void *tag) {
   side *s = ctx;
   uint32_t number;
   memcpy(&number, tag, sizeof number);
-  CHECK(number == ++s->arrived, "channel %d: message %u came as number %u", channel, number, s->arrived);
+  CHECK(number == ++s->arrived, "channel %d: message %u came as number %u", channel, number,
+        s->arrived);
 }
 
 static void lost(void *ctx, const char *text) {
@@ -128,8 +129,7 @@ static void exchange_messages(side *s) {
   for (uint32_t n = 1; n <= MESSAGES; n++) {
     char *to = s->out + (size_t)(n - 1) * MOST_BYTES;
     fill(data, self, n);
-    if (size_of(self, n))
-      CHECK(!sl_cuda_copy(to, data, size_of(self, n)), "%s", sl_detail());
+    if (size_of(self, n)) CHECK(!sl_cuda_copy(to, data, size_of(self, n)), "%s", sl_detail());
     CHECK(sli_nccl_send(s->nccl, out, to, size_of(self, n)) == n, "messages have numbers");
     total += size_of(self, n);
   }
@@ -150,8 +150,13 @@ static void open_side(side *s, int gpus) {
   sli_nccl_channel channels[2] = {{.id = 3}, {.id = 8}};
   for (int i = 0; i < 2; i++)
     channels[i] = (sli_nccl_channel){channels[i].id, 1 - self, here, there, i == self};
-  sli_nccl_options options = {.self = self, .nchannels = 2, .channels = channels, .ctx = s, .say = say,
-                              .arrived = arrived, .lost = lost};
+  sli_nccl_options options = {.self = self,
+                              .nchannels = 2,
+                              .channels = channels,
+                              .ctx = s,
+                              .say = say,
+                              .arrived = arrived,
+                              .lost = lost};
   void *memory[2];
   for (int i = 0; i < 2; i++)
     CHECK(!sl_cuda_memory_create(here, (size_t)MESSAGES * MOST_BYTES, &memory[i]), "%s",

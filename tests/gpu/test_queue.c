@@ -26,9 +26,16 @@ typedef struct adder {
 
 static void adder_create(adder *a, uint32_t accumulate, uint32_t accumulate_span) {
   *a = (adder){.x = {0, 0}, .y = {1, 0}};
-  a->call = (sl_program_call){.op = &sl_op_copy, .name = "y", .nin = 1, .nout = 1,
-                              .in_type = &vector, .out_type = &vector, .in = &a->x, .out = &a->y,
-                              .accumulate = accumulate, .accumulate_span = accumulate_span};
+  a->call = (sl_program_call){.op = &sl_op_copy,
+                              .name = "y",
+                              .nin = 1,
+                              .nout = 1,
+                              .in_type = &vector,
+                              .out_type = &vector,
+                              .in = &a->x,
+                              .out = &a->y,
+                              .accumulate = accumulate,
+                              .accumulate_span = accumulate_span};
   a->program = (sl_program){.ncalls = 1, .calls = &a->call, .nbases = 2};
   CHECK(!sl_queue_cuda.prepare(&a->program, 0), "%s", sl_detail());
 }

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* On a GPU, too, attention chunk by chunk and of a share of a piece's queries gives what the CPU makes of them:
- * for queries in two runs, keys of which some are not seen, few key and value heads, documents and windows.
+/* On a GPU, too, attention chunk by chunk and of a share of a piece's queries gives what the CPU
+ * makes of them: for queries in two runs, keys of which some are not seen, few key and value heads,
+ * documents and windows.
  * labels: unthreaded */
 #include <math.h>
 
@@ -19,15 +20,17 @@ typedef struct shape {
 } shape;
 
 static const shape shapes[] = {
-    {2, 1, 1, 16, 0, false}, {4, 2, 2, 9, 0, true}, {3, 3, 1, 72, 40, false}, {2, 2, 1, 136, 0, true},
-    {2, 1, 1, 24, 30, true},
+    {2, 1, 1, 16, 0, false}, {4, 2, 2, 9, 0, true},   {3, 3, 1, 72, 40, false},
+    {2, 2, 1, 136, 0, true}, {2, 1, 1, 24, 30, true},
 };
 
 static sl_type array_of(const shape *s, int64_t rows, int heads) {
   return SL_TYPE(SL_F32, s->batch, rows, heads * s->dim);
 }
 
-static sl_type lse_of(const shape *s, int64_t rows) { return SL_TYPE(SL_F32, s->batch, s->heads, rows); }
+static sl_type lse_of(const shape *s, int64_t rows) {
+  return SL_TYPE(SL_F32, s->batch, s->heads, rows);
+}
 
 static sl_type ids_of(const shape *s, int64_t rows) {
   sl_type none = {.ndim = -1};
@@ -36,7 +39,8 @@ static sl_type ids_of(const shape *s, int64_t rows) {
 
 /* ---- a call here and there ------------------------------------------------------------------- */
 
-static kernel make(const sl_op *op, const sl_attrs *attrs, sl_tick tick, int nin, const sl_type *types) {
+static kernel make(const sl_op *op, const sl_attrs *attrs, sl_tick tick, int nin,
+                   const sl_type *types) {
   kernel k = kernel_create(op, *attrs, nin, types, sli_op_outputs(op, attrs, nin));
   k.tick = tick;
   for (int i = 0; i < nin; i++)
@@ -64,15 +68,17 @@ static void run_both(kernel *k) {
   kernel_run(k, NULL);
   for (int o = 0; o < k->nout; o++) {
     for (int64_t i = 0, n = sl_type_elements(&k->out_type[o]); i < n; i++) {
-      double want = array_get(k->out[o], &k->out_type[o], i), got = array_get(there.out[o], &k->out_type[o], i);
-      CHECK(fabs(got - want) <= 2e-5 * (1 + fabs(want)), "%s, heads of %lld: %g, not %g at %lld of output %d",
-            k->op->name, (long long)k->in_type[0].dim[2] / k->attrs.heads, got, want, (long long)i, o);
+      double want = array_get(k->out[o], &k->out_type[o], i),
+             got = array_get(there.out[o], &k->out_type[o], i);
+      CHECK(fabs(got - want) <= 2e-5 * (1 + fabs(want)),
+            "%s, heads of %lld: %g, not %g at %lld of output %d", k->op->name,
+            (long long)k->in_type[0].dim[2] / k->attrs.heads, got, want, (long long)i, o);
     }
     free(there.out[o]);
   }
 }
 
-/* ---- chunk by chunk --------------------------------------------------------------------------- */
+/* ---- chunk by chunk -------------------------------------------------------------------------- */
 
 /* Keys 55 to 104, of which the first run sees some and the second all. */
 static const sli_spans spans[] = {
@@ -97,14 +103,20 @@ static void check_steps(const shape *s, const sli_spans *of) {
   kernel_destroy(&b);
 }
 
-/* ---- a share of a piece's queries --------------------------------------------------------------- */
+/* ---- a share of a piece's queries ------------------------------------------------------------ */
 
 static void check_shares(const shape *s, int64_t row, bool two) {
-  sl_attrs attrs = {.heads = s->heads, .kv_heads = s->kv_heads, .window = s->window, .length = LENGTH,
-                    .first = 10, .ndims = two ? 2 : 0, .dims = {20, 25}};
+  sl_attrs attrs = {.heads = s->heads,
+                    .kv_heads = s->kv_heads,
+                    .window = s->window,
+                    .length = LENGTH,
+                    .first = 10,
+                    .ndims = two ? 2 : 0,
+                    .dims = {20, 25}};
   sl_tick tick = {.row = row, .rows = 70};
   sl_type q = array_of(s, 33, s->heads), kv = array_of(s, 70, 2 * s->kv_heads), ids = ids_of(s, 70),
-          record = array_of(s, LENGTH, 2 * s->kv_heads), lse = lse_of(s, 33), all = ids_of(s, LENGTH);
+          record = array_of(s, LENGTH, 2 * s->kv_heads), lse = lse_of(s, 33),
+          all = ids_of(s, LENGTH);
   const sl_type forth[] = {q, kv, ids}, back[] = {q, record, q, lse, q, kv, all};
   const sl_type again[] = {q, kv, s->ids ? ids : record, record, all};
   kernel f = make(&sl_op_attention_share, &attrs, tick, 2 + s->ids, forth);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* On a GPU, too, attention to which keys and values come piece by piece gives what the CPU makes of
- * them, whatever the lengths of the pieces, and the bits of attention that has the record of all where
- * pieces begin where tiles of keys do.
+ * them, whatever the lengths of the pieces, and the bits of attention that has the record of all
+ * where pieces begin where tiles of keys do.
  * labels: unthreaded */
 #include <math.h>
 
@@ -20,12 +20,9 @@ typedef struct shape {
 } shape;
 
 static const shape shapes[] = {
-    {2, 1, 3, false, 1, 16, 0, {0, 5, 65, 73}},
-    {4, 2, 4, true, 2, 9, 0, {0, 70, 71, 100, 140}},
-    {3, 3, 2, false, 1, 72, 0, {0, 40, 61}},
-    {2, 1, 3, true, 1, 24, 30, {0, 33, 70, 90}},
-    {2, 2, 2, false, 1, 136, 0, {0, 50, 81}},
-    {2, 1, 3, true, 2, 16, 50, {0, 64, 128, 170}},
+    {2, 1, 3, false, 1, 16, 0, {0, 5, 65, 73}}, {4, 2, 4, true, 2, 9, 0, {0, 70, 71, 100, 140}},
+    {3, 3, 2, false, 1, 72, 0, {0, 40, 61}},    {2, 1, 3, true, 1, 24, 30, {0, 33, 70, 90}},
+    {2, 2, 2, false, 1, 136, 0, {0, 50, 81}},   {2, 1, 3, true, 2, 16, 50, {0, 64, 128, 170}},
 };
 
 static int64_t rows(const shape *s, int k) { return s->starts[k + 1] - s->starts[k]; }
@@ -88,11 +85,12 @@ static void sweep(const shape *s, both *b, int k, bool first, uint32_t updates, 
 static void close_to(const both *b, int o, int k) {
   const float *want = b->cpu.out[o], *got = b->gpu.out[o];
   for (int64_t i = 0, n = sl_type_elements(&b->cpu.out_type[o]); i < n; i++)
-    CHECK(fabsf(got[i] - want[i]) <= 2e-5f * (1 + fabsf(want[i])), "%s, piece %d: %g, not %g at %lld of %d",
-          b->cpu.op->name, k, (double)got[i], (double)want[i], (long long)i, o);
+    CHECK(fabsf(got[i] - want[i]) <= 2e-5f * (1 + fabsf(want[i])),
+          "%s, piece %d: %g, not %g at %lld of %d", b->cpu.op->name, k, (double)got[i],
+          (double)want[i], (long long)i, o);
 }
 
-/* ---- with the record of all ------------------------------------------------------------------- */
+/* ---- with the record of all ------------------------------------------------------------------ */
 
 static bool by_tiles(const shape *s) {
   for (int k = 0; k < s->pieces; k++)
@@ -101,8 +99,8 @@ static bool by_tiles(const shape *s) {
 }
 
 /* q of piece k, keys and values of it and those before it. */
-static void same_as_whole(const shape *s, const sl_attrs *attrs, const both *b, int k, const both *all,
-                          kernel *before) {
+static void same_as_whole(const shape *s, const sl_attrs *attrs, const both *b, int k,
+                          const both *all, kernel *before) {
   sl_type half = SL_TYPE(SL_F32, s->batch, rows(s, k), s->kv_heads * s->dim);
   sl_type types[] = {of_q(s, k), half, half, SL_TYPE(SL_I32, s->batch, rows(s, k))};
   kernel w = kernel_create(&sl_op_attention_piece, *attrs, 3 + s->ids, types,
@@ -113,12 +111,14 @@ static void same_as_whole(const shape *s, const sl_attrs *attrs, const both *b, 
   const float *kv = all[k].cpu.in[1];
   for (int64_t r = 0; r < s->batch * rows(s, k); r++)
     for (int i = 0; i < 2; i++)
-      memcpy((float *)w.in[1 + i] + r * width, kv + (2 * r + i) * width, (size_t)width * sizeof *kv);
+      memcpy((float *)w.in[1 + i] + r * width, kv + (2 * r + i) * width,
+             (size_t)width * sizeof *kv);
   if (s->ids) memcpy(w.in[3], b->gpu.in[2], sl_type_bytes(&types[3]));
   carry(&w, before);
   run_on_device(&w);
   for (int o = 0; o < 2; o++)
-    CHECK(!memcmp(w.out[o], b->gpu.out[o], sl_type_bytes(&w.out_type[o])), "piece %d: other bits", k);
+    CHECK(!memcmp(w.out[o], b->gpu.out[o], sl_type_bytes(&w.out_type[o])), "piece %d: other bits",
+          k);
   if (before->op) kernel_destroy(before);
   *before = w;
 }
@@ -147,9 +147,10 @@ static void check_backward(const shape *s, const sl_attrs *attrs, both *all) {
   both later = {0};
   for (int k = s->pieces - 1; k >= 0; k--) {
     const kernel *f = &all[k].cpu, *last = &all[s->pieces - 1].cpu;
-    sl_type types[] = {of_q(s, k), of_kv(s, k), f->out_type[0], f->out_type[1], f->out_type[0],
-                       SL_TYPE(SL_I32, s->batch, attrs->length)};
-    const void *given[] = {f->in[0], f->in[1], f->out[0], f->out[1], NULL, s->ids ? last->out[4] : NULL};
+    sl_type types[] = {of_q(s, k),     of_kv(s, k),    f->out_type[0],
+                       f->out_type[1], f->out_type[0], SL_TYPE(SL_I32, s->batch, attrs->length)};
+    const void *given[] = {f->in[0],  f->in[1], f->out[0],
+                           f->out[1], NULL,     s->ids ? last->out[4] : NULL};
     both b;
     begin(s, attrs, &sl_op_attention_sweep_b, k, 5 + s->ids, types, &b);
     fill(&b, 4, 0);
@@ -173,14 +174,17 @@ static void check_backward(const shape *s, const sl_attrs *attrs, both *all) {
 static void check_shape(const shape *s) {
   both all[MOST_PIECES];
   sl_call_cut cut = {s->pieces, s->starts};
-  sl_attrs attrs = {.heads = s->heads, .kv_heads = s->kv_heads, .length = s->starts[s->pieces],
-                    .window = s->window, .user = &cut};
+  sl_attrs attrs = {.heads = s->heads,
+                    .kv_heads = s->kv_heads,
+                    .length = s->starts[s->pieces],
+                    .window = s->window,
+                    .user = &cut};
   check_forward(s, &attrs, all);
   check_backward(s, &attrs, all);
   for (int k = 0; k < s->pieces; k++) kernel_destroy(&all[k].cpu), kernel_destroy(&all[k].gpu);
 }
 
-/* ---- queries beside keys and values ------------------------------------------------------------- */
+/* ---- queries beside keys and values ---------------------------------------------------------- */
 
 static void check_moves(const sl_op *op, sl_attrs attrs, int nin, const sl_type *types) {
   shape s = {.pieces = 1, .starts = {0, 7}};
@@ -199,7 +203,8 @@ static void check_moves(const sl_op *op, sl_attrs attrs, int nin, const sl_type 
 int main(void) {
   need_gpu();
   const sl_attrs attrs = {.heads = 4, .kv_heads = 2};
-  sl_type q = SL_TYPE(SL_F32, 2, 7, 20), half = SL_TYPE(SL_F32, 2, 7, 10), kv = SL_TYPE(SL_F32, 2, 7, 20);
+  sl_type q = SL_TYPE(SL_F32, 2, 7, 20), half = SL_TYPE(SL_F32, 2, 7, 10),
+          kv = SL_TYPE(SL_F32, 2, 7, 20);
   sl_type packed = SL_TYPE(SL_F32, 2, 7, 40);
   RUN(check_moves, &sl_op_attention_parts, attrs, 3, (sl_type[]){q, half, half});
   RUN(check_moves, &sl_op_attention_parts_b, attrs, 2, (sl_type[]){q, kv});

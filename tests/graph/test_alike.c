@@ -12,9 +12,12 @@
 #include "models/models.h"
 #include "tests/support/test.h"
 
-static const sl_hardware hardware = {
-    .flops_per_second = 1e13, .bytes_per_second = 1e12, .op_seconds = 1e-6, .devices_per_host = 4,
-    .link = {5e-6, 1e10}, .host_link = {2e-6, 1e11}};
+static const sl_hardware hardware = {.flops_per_second = 1e13,
+                                     .bytes_per_second = 1e12,
+                                     .op_seconds = 1e-6,
+                                     .devices_per_host = 4,
+                                     .link = {5e-6, 1e10},
+                                     .host_link = {2e-6, 1e11}};
 
 typedef struct setting {
   const char *model, *schedule, *shard;
@@ -29,8 +32,8 @@ typedef struct prediction {
 } prediction;
 
 static sl_graph *build(const setting *s) {
-  char *words[] = {"--layers", "4", "--width", "128", "--heads", "8", "--context", "64",
-                   "--vocab", "512", "--batch", "16", NULL};
+  char *words[] = {"--layers", "4",       "--width", "128",     "--heads", "8", "--context",
+                   "64",       "--vocab", "512",     "--batch", "16",      NULL};
   const sl_model *const *m = sli_models;
   while (*m && strcmp((*m)->name, s->model)) m++;
   CHECK(*m, "there is a model %s", s->model);
@@ -39,9 +42,8 @@ static sl_graph *build(const setting *s) {
   CHECK(!sl_args_create((*m)->options, &args), "%s", sl_detail());
   for (char *const *w = words; *w; w += used)
     CHECK(!sl_args_take(args, 2, (char **)w, &used) && used, "option %s", *w);
-  sl_graph *g = sl_graph_create(&(sl_graph_options){.microbatches = s->microbatches,
-                                                    .pieces = s->pieces, .stages = s->stages,
-                                                    .no_data = true});
+  sl_graph *g = sl_graph_create(&(sl_graph_options){
+      .microbatches = s->microbatches, .pieces = s->pieces, .stages = s->stages, .no_data = true});
   CHECK(!(*m)->build(g, args), "%s", sl_detail());
   sl_args_destroy(args);
   return g;
@@ -49,9 +51,14 @@ static sl_graph *build(const setting *s) {
 
 static prediction predict(const setting *s, bool alike) {
   prediction p = {.g = build(s)};
-  sl_lower_options options = {.parallel.stages = s->stages, .parallel.tensor = s->tensor, .parallel.data = s->data,
-                              .schedule.name = s->schedule, .memory.shard = s->shard, .simulation.alike = alike,
-                              .simulation.hardware = &hardware, .devices = {.kind = "timed"}};
+  sl_lower_options options = {.parallel.stages = s->stages,
+                              .parallel.tensor = s->tensor,
+                              .parallel.data = s->data,
+                              .schedule.name = s->schedule,
+                              .memory.shard = s->shard,
+                              .simulation.alike = alike,
+                              .simulation.hardware = &hardware,
+                              .devices = {.kind = "timed"}};
   CHECK(!sl_lower(p.g, &options, &p.lowered), "%s", sl_detail());
   p.plan = sl_lowered_plan(p.lowered);
   CHECK(!sl_plan_predict(p.plan, NULL, &p.stats), "%s", sl_detail());
@@ -71,8 +78,8 @@ static void compare_device(const char *name, const prediction *one, const predic
   const sl_device_statistics *a = &one->stats.devices[d], *b = &all->stats.devices[d * ranks];
   CHECK(near(a->busy_seconds, b->busy_seconds), "%s, stage %d: busy for %.9g s, not %.9g", name, d,
         a->busy_seconds, b->busy_seconds);
-  CHECK(near(a->span_seconds, b->span_seconds), "%s, stage %d: a span of %.9g s, not %.9g", name,
-        d, a->span_seconds, b->span_seconds);
+  CHECK(near(a->span_seconds, b->span_seconds), "%s, stage %d: a span of %.9g s, not %.9g", name, d,
+        a->span_seconds, b->span_seconds);
   CHECK(near(a->peak_activations, b->peak_activations), "%s, stage %d: %g activations, not %g",
         name, d, a->peak_activations, b->peak_activations);
   for (int m = 0; m < SL_MEMORY_COUNT; m++) {
@@ -112,8 +119,8 @@ static double first_bubble(const prediction *all, int stages, int ranks) {
 
 static void compare(const setting *s) {
   int ranks = s->tensor * s->data;
-  char *name = sli_format("%s, %s, shard %s, %d stages on %d x %d, %d pieces", s->model, s->schedule,
-                          s->shard, s->stages, s->data, s->tensor, s->pieces);
+  char *name = sli_format("%s, %s, shard %s, %d stages on %d x %d, %d pieces", s->model,
+                          s->schedule, s->shard, s->stages, s->data, s->tensor, s->pieces);
   prediction one = predict(s, true), all = predict(s, false);
   CHECK(one.plan->ndevices == s->stages && all.plan->ndevices == s->stages * ranks,
         "%s: %d and %d devices", name, one.plan->ndevices, all.plan->ndevices);
@@ -137,12 +144,16 @@ static void compare(const setting *s) {
 }
 
 int main(void) {
-  static const setting settings[] = {
-      {"gpt", "1f1b", "nothing", 1, 2, 1, 2, 1},     {"gpt", "1f1b", "nothing", 1, 1, 4, 1, 1},
-      {"gpt", "1f1b", "nothing", 2, 2, 2, 4, 1},     {"gpt", "1f1b", "optimizer", 2, 1, 4, 2, 1},
-      {"gpt", "gpipe", "gradients", 2, 1, 2, 4, 1},  {"llama", "1f1b", "parameters", 2, 2, 2, 4, 1},
-      {"llama", "zb-h1", "nothing", 4, 4, 1, 8, 1},  {"gpt", "interleaved", "nothing", 2, 2, 1, 4, 1},
-      {"llama", "seq1f1b", "nothing", 2, 2, 2, 2, 4}, {"llama", "zb-h2", "optimizer", 2, 4, 2, 4, 1}};
+  static const setting settings[] = {{"gpt", "1f1b", "nothing", 1, 2, 1, 2, 1},
+                                     {"gpt", "1f1b", "nothing", 1, 1, 4, 1, 1},
+                                     {"gpt", "1f1b", "nothing", 2, 2, 2, 4, 1},
+                                     {"gpt", "1f1b", "optimizer", 2, 1, 4, 2, 1},
+                                     {"gpt", "gpipe", "gradients", 2, 1, 2, 4, 1},
+                                     {"llama", "1f1b", "parameters", 2, 2, 2, 4, 1},
+                                     {"llama", "zb-h1", "nothing", 4, 4, 1, 8, 1},
+                                     {"gpt", "interleaved", "nothing", 2, 2, 1, 4, 1},
+                                     {"llama", "seq1f1b", "nothing", 2, 2, 2, 2, 4},
+                                     {"llama", "zb-h2", "optimizer", 2, 4, 2, 4, 1}};
   for (size_t i = 0; i < SLI_COUNT(settings); i++) RUN(compare, &settings[i]);
   return 0;
 }

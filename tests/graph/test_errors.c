@@ -12,8 +12,8 @@
 
 /* The graph failed with this status, and its text has all these parts. */
 static void expect(int line, sl_graph *g, sl_status status, const char **parts) {
-  CHECK(sl_graph_status(g) == status, "line %d: status %d, wanted %d: %s", line,
-        sl_graph_status(g), status, sl_detail());
+  CHECK(sl_graph_status(g) == status, "line %d: status %d, wanted %d: %s", line, sl_graph_status(g),
+        status, sl_detail());
   for (; *parts; parts++)
     CHECK(strstr(sl_detail(), *parts), "line %d: no \"%s\" in: %s", line, *parts, sl_detail());
   sl_graph_destroy(g);
@@ -230,8 +230,8 @@ static void lost_gradients_are_told(void) {
   EXPECT(g, SL_E_UNSUPPORTED, "main/mse.1", "input 1");
   g = create(1);
   x = input(g);
-  sl_tensor *norm[2], *ins[] = {project(g, x, "w"),
-                               sl_param(g, SL_TYPE(SL_F32, 384), SL_CONSTANT(1), "gain")};
+  sl_tensor *norm[2],
+      *ins[] = {project(g, x, "w"), sl_param(g, SL_TYPE(SL_F32, 384), SL_CONSTANT(1), "gain")};
   sl_apply(g, &sl_op_rmsnorm, NULL, 2, ins, 0, norm);
   sl_tensor *given[2];
   sl_data(g, &data, given);

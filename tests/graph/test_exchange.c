@@ -13,9 +13,11 @@
 
 enum { ROWS = 64, WIDTH = 256, HIDDEN = 1024, MICROBATCHES = 4 };
 
-static const sl_hardware machine = {
-    .flops_per_second = 1e13, .bytes_per_second = 1e12, .op_seconds = 1e-6,
-    .link = {5e-6, 1e10}, .host_link = {2e-6, 3e10}};
+static const sl_hardware machine = {.flops_per_second = 1e13,
+                                    .bytes_per_second = 1e12,
+                                    .op_seconds = 1e-6,
+                                    .link = {5e-6, 1e10},
+                                    .host_link = {2e-6, 3e10}};
 
 static bool near(double a, double b) { return fabs(a - b) <= 1e-6 * fabs(b) + 1e-9; }
 
@@ -45,11 +47,17 @@ typedef struct made {
 } made;
 
 static made make(int stages, int data, int tensor, const char *shard, const sl_hardware *hardware) {
-  static const sl_given_sbp columns_then_rows[] = {{"w1", 1, {SL_SPLIT, 0}}, {"w2", 1, {SL_SPLIT, 1}}};
+  static const sl_given_sbp columns_then_rows[] = {{"w1", 1, {SL_SPLIT, 0}},
+                                                   {"w2", 1, {SL_SPLIT, 1}}};
   made m = {.g = build()};
-  sl_lower_options options = {.parallel.stages = stages, .parallel.data = data, .parallel.tensor = tensor,
-                              .memory.shard = shard, .schedule.grain = "pass", .simulation.hardware = hardware,
-                              .parallel.ngiven = tensor > 1 ? 2 : 0, .parallel.given = columns_then_rows,
+  sl_lower_options options = {.parallel.stages = stages,
+                              .parallel.data = data,
+                              .parallel.tensor = tensor,
+                              .memory.shard = shard,
+                              .schedule.grain = "pass",
+                              .simulation.hardware = hardware,
+                              .parallel.ngiven = tensor > 1 ? 2 : 0,
+                              .parallel.given = columns_then_rows,
                               .devices = {.kind = "timed"}};
   CHECK(!sl_lower(m.g, &options, &m.lowered), "%s", sl_detail());
   m.plan = sl_lowered_plan(m.lowered);
@@ -101,7 +109,8 @@ static void check_axes(void) {
   h.devices_per_host = 2;
   made m = make(1, 2, 2, "nothing", &h);
   double W = 4.0 * WIDTH * HIDDEN / 2; /* what a device has of a weight */
-  double mine = 2 * (3 * W / 2 / h.bytes_per_second + h.op_seconds + W / 2 / h.link.bytes_per_second);
+  double mine =
+      2 * (3 * W / 2 / h.bytes_per_second + h.op_seconds + W / 2 / h.link.bytes_per_second);
   bool found = false;
   for (int32_t a = 0; a < m.plan->nactors; a++)
     found |= near(m.plan->actors[a].seconds, mine + h.link.seconds);

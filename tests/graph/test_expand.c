@@ -36,7 +36,8 @@ static void choose_any(const sl_graph *g, const sli_dim *dims, int size, bool ro
     if (!sli_is_forward(n) && n->op != &sl_op_source) continue;
     sl_signature all[SL_SIGNATURES];
     int count = sli_signatures(dims, n, SLI_AXIS_TENSOR, size, all);
-    do out->of[i] = all[chance(count)]; while (!rows && splits_rows(n, &out->of[i]));
+    do out->of[i] = all[chance(count)];
+    while (!rows && splits_rows(n, &out->of[i]));
     for (int a = 0; a < n->nin && a < SL_SIGNATURE_ARGS; a++)
       if (n->in[a] && n->in[a]->param && chance(2))
         out->params[n->in[a]->param_index] = out->of[i].in[a];
@@ -50,10 +51,12 @@ static void share_out(sl_graph *g, const sli_grid *grid, sli_sharding sharding, 
   sli_choice data = {0}, tensor = {0};
   CHECK(!sli_dims_find(g, &dims), "%s", sl_detail());
   int D = grid->size[SLI_AXIS_DATA], T = grid->size[SLI_AXIS_TENSOR];
-  if (D > 1) CHECK(!sli_choose_rows(g, dims, grid, SLI_AXIS_DATA, &data), "seed %llu: %s", (unsigned long long)seed, sl_detail());
+  if (D > 1)
+    CHECK(!sli_choose_rows(g, dims, grid, SLI_AXIS_DATA, &data), "seed %llu: %s",
+          (unsigned long long)seed, sl_detail());
   if (T > 1) choose_any(g, dims, T, D == 1, &tensor);
-  CHECK(!sli_pass_expand(g, dims, grid, (sli_choice[SLI_AXES]){data, tensor}, sharding), "seed %llu: %s",
-        (unsigned long long)seed, sl_detail());
+  CHECK(!sli_pass_expand(g, dims, grid, (sli_choice[SLI_AXES]){data, tensor}, sharding),
+        "seed %llu: %s", (unsigned long long)seed, sl_detail());
   sli_choice_free(&data);
   sli_choice_free(&tensor);
   free(dims);
@@ -97,8 +100,8 @@ static void touch_params(interp *x) {
   }
 }
 
-/* How far the gradient of `logical` moves from `one` to `touched`: more than rounding where it is a small
- * difference of large terms, as behind a softmax that is nearly 0 and 1. */
+/* How far the gradient of `logical` moves from `one` to `touched`: more than rounding where it is a
+ * small difference of large terms, as behind a softmax that is nearly 0 and 1. */
 static double moved(const interp *one, const interp *touched, const sl_tensor *grad) {
   if (!touched) return 0;
   const float *a = interp_data(one, grad), *b = interp_data(touched, grad);
@@ -108,8 +111,10 @@ static double moved(const interp *one, const interp *touched, const sl_tensor *g
   return most;
 }
 
-/* Is the gradient of each device's part that part of the whole's? `differs` says where it is not. */
-static bool compare_gradients(const interp *one, const interp *all, const interp *touched, char differs[200]) {
+/* Is the gradient of each device's part that part of the whole's? `differs` says where it is not.
+ */
+static bool compare_gradients(const interp *one, const interp *all, const interp *touched,
+                              char differs[200]) {
   bool same = true;
   for (int p = 0; p < all->g->nparams && same; p++) {
     const sl_tensor *t = all->g->params[p], *logical = logical_of(one->g, t->name);
@@ -117,7 +122,8 @@ static bool compare_gradients(const interp *one, const interp *all, const interp
     int64_t n = sl_type_elements(&t->type);
     float *want = interp_memory((size_t)n * sizeof *want);
     for (int u = 0; u < t->ngrads && same; u++) {
-      const float *whole = interp_data(one, logical->grads[u]), *got = interp_data(all, t->grads[u]);
+      const float *whole = interp_data(one, logical->grads[u]),
+                  *got = interp_data(all, t->grads[u]);
       double scale = largest(whole, sl_type_elements(&logical->type));
       double allowed = 2e-5 * scale + 1e-7 + 2 * moved(one, touched, logical->grads[u]);
       sl_shard_take(&shard, whole, want);
@@ -125,8 +131,8 @@ static bool compare_gradients(const interp *one, const interp *all, const interp
       while (i < n && fabs((double)got[i] - (double)want[i]) <= allowed) i++;
       same = i == n;
       if (!same)
-        snprintf(differs, 200, "parameter %s, use %d, device %d, element %lld: %g, not %g", t->name, u,
-                 t->rank, (long long)i, (double)got[i], (double)want[i]);
+        snprintf(differs, 200, "parameter %s, use %d, device %d, element %lld: %g, not %g", t->name,
+                 u, t->rank, (long long)i, (double)got[i], (double)want[i]);
     }
     free(want);
   }
@@ -141,7 +147,8 @@ static void check_gradients(const interp *one, const interp *all, uint64_t seed)
   interp touched = interp_create(one->g, 5);
   touch_params(&touched);
   interp_backward(&touched, 0);
-  CHECK(compare_gradients(one, all, &touched, differs), "seed %llu: %s", (unsigned long long)seed, differs);
+  CHECK(compare_gradients(one, all, &touched, differs), "seed %llu: %s", (unsigned long long)seed,
+        differs);
   interp_destroy(&touched);
 }
 
@@ -151,8 +158,8 @@ typedef struct how {
 } how;
 
 static how random_how(void) {
-  static const int sizes[][2] = {{1, 2}, {1, 3}, {1, 4}, {2, 1}, {4, 1}, {2, 2}, {2, 3}, {3, 2},
-                                 {2, 4}, {1, 1}};
+  static const int sizes[][2] = {{1, 2}, {1, 3}, {1, 4}, {2, 1}, {4, 1},
+                                 {2, 2}, {2, 3}, {3, 2}, {2, 4}, {1, 1}};
   const int *size = sizes[chance((int)SLI_COUNT(sizes))];
   bool cut = chance(2) || (size[0] == 1 && size[1] == 1);
   return (how){{size[0], size[1]}, cut ? 2 + chance(3) : 1};
@@ -193,7 +200,8 @@ static void check_one(uint64_t seed) {
   sl_graph_destroy(all);
 }
 
-/* Here parameters that nobody reads are what others were read for, on a device that has both from another. */
+/* Here parameters that nobody reads are what others were read for, on a device that has both from
+ * another. */
 enum { UNREAD_IN_TURN = 108 };
 
 int main(int argc, char **argv) {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The table of options of lowering: names are there once, fields lie in the record, and defaults are
- * values that the option takes. */
+/* The table of options of lowering: names are there once, fields lie in the record, and defaults
+ * are values that the option takes. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -14,19 +14,24 @@ static bool has(const char *const *words, const char *word) {
 }
 
 static size_t size_of(sl_option_kind kind) {
-  return kind == SL_OPTION_INT ? sizeof(int) : kind == SL_OPTION_FLOAT ? sizeof(double)
-       : kind == SL_OPTION_FLAG ? sizeof(bool) : sizeof(const char *);
+  return kind == SL_OPTION_INT     ? sizeof(int)
+         : kind == SL_OPTION_FLOAT ? sizeof(double)
+         : kind == SL_OPTION_FLAG  ? sizeof(bool)
+                                   : sizeof(const char *);
 }
 
 static void fields_and_names_are_there_once(void) {
   for (const sl_lower_field *a = sl_lower_fields(); a->field; a++) {
     CHECK(strchr(a->field, '.') && !strstr(a->field, "--"), "%s lies in a group", a->field);
-    CHECK(a->offset + size_of(a->option.kind) <= sizeof(sl_lower_options), "%s lies in the record", a->field);
+    CHECK(a->offset + size_of(a->option.kind) <= sizeof(sl_lower_options), "%s lies in the record",
+          a->field);
     for (const sl_lower_field *b = a + 1; b->field; b++) {
       CHECK(strcmp(a->field, b->field), "%s is there twice", a->field);
       CHECK(strcmp(a->option.name, b->option.name), "--%s is there twice", a->option.name);
-      bool apart = a->offset + size_of(a->option.kind) <= b->offset || b->offset + size_of(b->option.kind) <= a->offset;
-      CHECK(!a->option.help || !b->option.help || apart, "%s and %s share memory", a->field, b->field);
+      bool apart = a->offset + size_of(a->option.kind) <= b->offset ||
+                   b->offset + size_of(b->option.kind) <= a->offset;
+      CHECK(!a->option.help || !b->option.help || apart, "%s and %s share memory", a->field,
+            b->field);
     }
   }
 }
@@ -38,10 +43,12 @@ static void defaults_can_be_given(void) {
     if (!o->help) continue;
     double number = strtod(o->value, NULL);
     bool bounded = o->kind == SL_OPTION_INT || o->kind == SL_OPTION_FLOAT;
-    CHECK(!bounded || (number >= o->min && number <= o->max && o->min < o->max), "--%s: %s lies within its bounds",
+    CHECK(!bounded || (number >= o->min && number <= o->max && o->min < o->max),
+          "--%s: %s lies within its bounds", o->name, o->value);
+    CHECK(!f->words || !*o->value || has(f->words, o->value), "--%s: %s is one of its words",
           o->name, o->value);
-    CHECK(!f->words || !*o->value || has(f->words, o->value), "--%s: %s is one of its words", o->name, o->value);
-    CHECK(!strstr(o->help, "--") || strstr(o->help, "--pieces"), "--%s: help names fields", o->name);
+    CHECK(!strstr(o->help, "--") || strstr(o->help, "--pieces"), "--%s: help names fields",
+          o->name);
     count++;
   }
   CHECK(count > 25, "%d options", count);

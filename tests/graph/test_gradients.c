@@ -121,39 +121,41 @@ static sl_tensor *attend(sl_graph *g, sl_tensor *x) {
 /* One random op on x, or on x and an older tensor y; [B, T, WIDTH] all of them. */
 static sl_tensor *random_op(sl_graph *g, rng *d, sl_tensor *x, sl_tensor *y) {
   switch (rng_below(d, 18)) {
-    case 0: return sl_linear(g, x, weight(g, WIDTH, WIDTH), vector(g, WIDTH, 0));
-    case 1: return sl_linear_transposed(g, x, weight(g, WIDTH, WIDTH), NULL);
-    case 2: return sl_gelu(g, x);
-    case 3: return sl_tanh(g, x);
-    case 4: return sl_add(g, x, y);
-    case 5: return sl_mul(g, x, sl_tanh(g, y));
-    case 6: return sl_swiglu(g, x, sl_tanh(g, y)); /* as above: numbers stay small */
-    case 7: return sl_layernorm(g, x, vector(g, WIDTH, 1), vector(g, WIDTH, 0), 1e-1f);
-    case 8: return sl_rmsnorm(g, x, vector(g, WIDTH, 1), 1e-1f);
-    case 9: return sl_position(g, x, weight(g, 9, WIDTH));
-    case 10: return sl_add(g, x, attend(g, x));
-    case 11:
-      return sl_attention_packed(g, sl_linear(g, x, weight(g, 3 * WIDTH, WIDTH), NULL), HEADS, 0);
-    case 13: { /* heads apart and together again */
-      int64_t B = sl_dim(x, 0), T = sl_dim(x, 1);
-      sl_tensor *apart = sl_permute(g, sl_reshape(g, x, B, T, HEADS, -1), 0, 2, 1, 3);
-      return sl_reshape(g, sl_transpose(g, sl_tanh(g, apart), 1, -2), B, T, WIDTH);
-    }
-    case 14: { /* halves change places */
-      sl_tensor *halves[2];
-      sl_split(g, x, -1, 2, NULL, halves);
-      return sl_concat(g, -1, 2, ((sl_tensor *[]){halves[1], rng_below(d, 2) ? halves[0] : halves[1]}));
-    }
-    case 15: {
-      sl_tensor *all[] = {x, sl_slice(g, sl_concat(g, 1, 2, ((sl_tensor *[]){y, x})), 1, 1, sl_dim(x, 1)), x};
-      return sl_tanh(g, sl_add_all(g, 3, all));
-    }
-    case 16: return sl_dropout(g, x, 0.3f);
-    case 12: { /* columns of both */
-      sl_tensor *both[] = {x, y, x};
-      return sl_linear(g, sl_concat(g, 2, 3, both), weight(g, WIDTH, 3 * WIDTH), NULL);
-    }
-    default: return sl_add(g, x, x);
+  case 0: return sl_linear(g, x, weight(g, WIDTH, WIDTH), vector(g, WIDTH, 0));
+  case 1: return sl_linear_transposed(g, x, weight(g, WIDTH, WIDTH), NULL);
+  case 2: return sl_gelu(g, x);
+  case 3: return sl_tanh(g, x);
+  case 4: return sl_add(g, x, y);
+  case 5: return sl_mul(g, x, sl_tanh(g, y));
+  case 6: return sl_swiglu(g, x, sl_tanh(g, y)); /* as above: numbers stay small */
+  case 7: return sl_layernorm(g, x, vector(g, WIDTH, 1), vector(g, WIDTH, 0), 1e-1f);
+  case 8: return sl_rmsnorm(g, x, vector(g, WIDTH, 1), 1e-1f);
+  case 9: return sl_position(g, x, weight(g, 9, WIDTH));
+  case 10: return sl_add(g, x, attend(g, x));
+  case 11:
+    return sl_attention_packed(g, sl_linear(g, x, weight(g, 3 * WIDTH, WIDTH), NULL), HEADS, 0);
+  case 13: { /* heads apart and together again */
+    int64_t B = sl_dim(x, 0), T = sl_dim(x, 1);
+    sl_tensor *apart = sl_permute(g, sl_reshape(g, x, B, T, HEADS, -1), 0, 2, 1, 3);
+    return sl_reshape(g, sl_transpose(g, sl_tanh(g, apart), 1, -2), B, T, WIDTH);
+  }
+  case 14: { /* halves change places */
+    sl_tensor *halves[2];
+    sl_split(g, x, -1, 2, NULL, halves);
+    return sl_concat(g, -1, 2,
+                     ((sl_tensor *[]){halves[1], rng_below(d, 2) ? halves[0] : halves[1]}));
+  }
+  case 15: {
+    sl_tensor *all[] = {
+        x, sl_slice(g, sl_concat(g, 1, 2, ((sl_tensor *[]){y, x})), 1, 1, sl_dim(x, 1)), x};
+    return sl_tanh(g, sl_add_all(g, 3, all));
+  }
+  case 16: return sl_dropout(g, x, 0.3f);
+  case 12: { /* columns of both */
+    sl_tensor *both[] = {x, y, x};
+    return sl_linear(g, sl_concat(g, 2, 3, both), weight(g, WIDTH, 3 * WIDTH), NULL);
+  }
+  default: return sl_add(g, x, x);
   }
 }
 
@@ -167,8 +169,9 @@ static void random_model(uint64_t seed) {
   sl_data(g, &source.source, given);
   int n = 0, depth = 2 + (int)rng_below(&d, 8);
   sl_tensor *table = weight(g, VOCAB, WIDTH);
-  kept[n++] = rng_below(&d, 2) ? sl_linear(g, given[0], weight(g, WIDTH, WIDTH), vector(g, WIDTH, 0))
-                          : sl_embedding(g, given[1], table);
+  kept[n++] = rng_below(&d, 2)
+                  ? sl_linear(g, given[0], weight(g, WIDTH, WIDTH), vector(g, WIDTH, 0))
+                  : sl_embedding(g, given[1], table);
   for (int i = 0; i < depth; i++) {
     if (!rng_below(&d, 3)) sl_block(g, "b");
     sl_tensor *x = random_op(g, &d, kept[n - 1], kept[rng_below(&d, (uint32_t)n)]);
@@ -227,12 +230,23 @@ static void sincos_b_cpu(const sl_call *call) {
   for (int64_t i = 0; i < sl_type_elements(call->in_type); i++)
     dx[i] = ds[i] * cosf(x[i]) - dc[i] * sinf(x[i]);
 }
-static const sl_op sincos_b = {.name = "sincos_b", .min_in = 3, .max_in = 3, .nout = 1,
-                               .infer = one_infer, .kernels = SL_CPU_KERNEL(sincos_b_cpu)};
-static const sl_op sincos_op = {
-    .name = "sincos", .min_in = 1, .max_in = 1, .nout = 2, .infer = both_infer, .kernels = SL_CPU_KERNEL(sincos_cpu),
-    .grad = {{.op = &sincos_b, .cls = SL_CLASS_B, .in = {SL_IN(0), SL_DOUT(0), SL_DOUT(1)},
-              .nof = 1, .of = {0}}}};
+static const sl_op sincos_b = {.name = "sincos_b",
+                               .min_in = 3,
+                               .max_in = 3,
+                               .nout = 1,
+                               .infer = one_infer,
+                               .kernels = SL_CPU_KERNEL(sincos_b_cpu)};
+static const sl_op sincos_op = {.name = "sincos",
+                                .min_in = 1,
+                                .max_in = 1,
+                                .nout = 2,
+                                .infer = both_infer,
+                                .kernels = SL_CPU_KERNEL(sincos_cpu),
+                                .grad = {{.op = &sincos_b,
+                                          .cls = SL_CLASS_B,
+                                          .in = {SL_IN(0), SL_DOUT(0), SL_DOUT(1)},
+                                          .nof = 1,
+                                          .of = {0}}}};
 
 static void a_gradient_that_does_not_come_is_zero(void) {
   for (int used = 1; used < 4; used++) {
@@ -290,7 +304,8 @@ static void arithmetic_is_trained(void) {
   sl_tensor *y = sl_mul(g, sl_add(g, x, v), vector(g, 1, 0.5f));
   sl_tensor *size = sl_sqrt(g, sl_add_constant(g, sl_mean(g, sl_mul(g, y, y), SL_DIM(2), true), 1));
   y = sl_div(g, sl_sub(g, y, sl_max(g, y, SL_DIM(1), true)), size);
-  y = sl_where(g, sl_lt(g, given[0], sl_scale(g, given[0], -0.5f)), sl_silu(g, y), sl_softmax(g, y, 1));
+  y = sl_where(g, sl_lt(g, given[0], sl_scale(g, given[0], -0.5f)), sl_silu(g, y),
+               sl_softmax(g, y, 1));
   sl_tensor *scores = sl_matmul(g, y, x, false, true); /* [2, 3, 3] */
   y = sl_add(g, y, sl_matmul(g, sl_log_softmax(g, scores, -1), y, true, false));
   sl_tensor *rest = sl_scale(g, sl_mse(g, y, given[0]), 0.25f);

@@ -13,8 +13,8 @@
 
 static void lower(lowered_model *model, const sl_lower_options *options) {
   char *text = shipped_text();
-  char *words[] = {"--layers", "2", "--width", "16", "--heads", "2", "--context", "8",
-                   "--batch", "8", "--data", text, NULL};
+  char *words[] = {"--layers", "2",       "--width", "16",     "--heads", "2", "--context",
+                   "8",        "--batch", "8",       "--data", text,      NULL};
   CHECK(!lowered_model_init(model, "gpt", words, 4, 1, options), "%s", sl_detail());
   free(text);
 }
@@ -22,9 +22,11 @@ static void lower(lowered_model *model, const sl_lower_options *options) {
 static void copies_have_their_quota(void) {
   lowered_model model;
   const sl_quota quotas[] = {{"h2d", SL_NONE, 1}, {"d2h", 1, 3}, {"d2d", SL_NONE, 2}};
-  lower(&model, &(sl_lower_options){.parallel.stages = 2, .devices = {.kind = "cuda", .nnumbers = 2,
-                                                             .numbers = (int[]){0, 1}},
-                                    .memory.nquotas = 3, .memory.quotas = quotas});
+  lower(&model,
+        &(sl_lower_options){.parallel.stages = 2,
+                            .devices = {.kind = "cuda", .nnumbers = 2, .numbers = (int[]){0, 1}},
+                            .memory.nquotas = 3,
+                            .memory.quotas = quotas});
   int seen[3] = {0};
   for (int32_t i = 0; i < model.plan->nregs; i++) {
     const sl_register *r = &model.plan->regs[i];
@@ -43,8 +45,11 @@ static void copies_have_their_quota(void) {
 
 static void links_alone_read_other_processes(const char *kind) {
   lowered_model model;
-  lower(&model, &(sl_lower_options){.parallel.stages = 2, .parallel.data = 2, .memory.shard = "parameters",
-                                    .devices.kind = kind, .parallel.processes = 4});
+  lower(&model, &(sl_lower_options){.parallel.stages = 2,
+                                    .parallel.data = 2,
+                                    .memory.shard = "parameters",
+                                    .devices.kind = kind,
+                                    .parallel.processes = 4});
   const sl_plan *plan = model.plan;
   int links = 0;
   for (int32_t a = 0; a < plan->nactors; a++) {

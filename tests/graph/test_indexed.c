@@ -59,13 +59,17 @@ static sl_graph *build(body *of, feed *f, const how *h) {
 /* Trains; *loss is the first step's. */
 static sl_status train(body *of, feed *f, const how *h, double *loss) {
   sl_graph *g = build(of, f, h);
-  sl_lower_options options = {.devices = {.kind = "cpu", .threads = 1}, .parallel.data = h->data,
-                              .parallel.tensor = h->tensor, .report.on_step = take_step, .report.ctx = loss};
+  sl_lower_options options = {.devices = {.kind = "cpu", .threads = 1},
+                              .parallel.data = h->data,
+                              .parallel.tensor = h->tensor,
+                              .report.on_step = take_step,
+                              .report.ctx = loss};
   sl_lowered *lowered;
   CHECK(!sl_lower(g, &options, &lowered), "%d pieces on %d x %d: %s", h->pieces, h->data, h->tensor,
         sl_detail());
   sl_runtime *rt;
-  CHECK(!sl_runtime_create(sl_lowered_plan(lowered), &(sl_runtime_options){0}, &rt), "%s", sl_detail());
+  CHECK(!sl_runtime_create(sl_lowered_plan(lowered), &(sl_runtime_options){0}, &rt), "%s",
+        sl_detail());
   sl_lowered_attach(lowered, rt);
   sl_params_init(lowered, rt, 7);
   sl_status status = sl_runtime_run(rt, STEPS);
@@ -75,8 +79,8 @@ static sl_status train(body *of, feed *f, const how *h, double *loss) {
   return status;
 }
 
-static const how ways[] = {{1, 1, 1}, {2, 1, 1}, {6, 1, 1}, {1, 2, 1}, {1, 1, 2}, {2, 2, 1},
-                           {3, 1, 2}, {1, 2, 2}};
+static const how ways[] = {{1, 1, 1}, {2, 1, 1}, {6, 1, 1}, {1, 2, 1},
+                           {1, 1, 2}, {2, 2, 1}, {3, 1, 2}, {1, 2, 2}};
 
 /* ---- ids that are not there ------------------------------------------------------------- */
 
@@ -107,8 +111,8 @@ static void wrong_ids_are_told(body *of, const char *op) {
       double loss;
       snprintf(name, sizeof name, "op main/%s.1", op); /* "#1" on the second device */
       sl_status status = train(of, &f, &ways[i], &loss);
-      CHECK(status == SL_E_INPUT && strstr(sl_detail(), name) == sl_detail() && strstr(sl_detail(), "in step 2") &&
-                strstr(sl_detail(), at ? " is -1" : " is 77"),
+      CHECK(status == SL_E_INPUT && strstr(sl_detail(), name) == sl_detail() &&
+                strstr(sl_detail(), "in step 2") && strstr(sl_detail(), at ? " is -1" : " is 77"),
             "%s, way %zu: status %d: %s", op, i, status, sl_detail());
       f.at = -1;
       CHECK(at || !train(of, &f, &ways[i], &loss), "%s, way %zu: %s", op, i, sl_detail());
@@ -149,8 +153,8 @@ static void parts_are_those_of_the_whole(body *of) {
     feed f = {.below = 3, .at = -1};
     CHECK(!train(of, &f, &ways[i], &got), "way %zu: %s", i, sl_detail());
     if (!i) want = got;
-    CHECK(got > want * (1 - 1e-6) && got < want * (1 + 1e-6), "way %zu: loss %.9g, not %.9g", i, got,
-          want);
+    CHECK(got > want * (1 - 1e-6) && got < want * (1 + 1e-6), "way %zu: loss %.9g, not %.9g", i,
+          got, want);
   }
 }
 
@@ -162,7 +166,8 @@ static void the_graph_keeps_the_values(void) {
   CHECK(sl_dim(t, 0) == 3 && !sl_graph_status(g), "%s", sl_detail());
   CHECK(!sl_constant(g, SL_TYPE(SL_F32, 4), (float[4]){0}, t), "of another shape than `like`");
   CHECK(sl_graph_status(g) == SL_E_SHAPE && strstr(sl_detail(), "test_indexed.c:") &&
-            strstr(sl_detail(), "a constant of f32[4] cannot be shared out as main/constant.1 f32[3]"),
+            strstr(sl_detail(),
+                   "a constant of f32[4] cannot be shared out as main/constant.1 f32[3]"),
         "%s", sl_detail());
   sl_graph_destroy(g);
 }

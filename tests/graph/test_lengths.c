@@ -90,7 +90,8 @@ static void select_cpu(const sl_call *call) {
   const int32_t *index = call->in[1];
   float *rows = call->out[0];
   int64_t n = sl_call_rows(call, 1, ROWS);
-  for (int64_t r = 0; r < n; r++) memcpy(rows + r * WIDTH, dy + index[r] * WIDTH, WIDTH * sizeof *dy);
+  for (int64_t r = 0; r < n; r++)
+    memcpy(rows + r * WIDTH, dy + index[r] * WIDTH, WIDTH * sizeof *dy);
   sl_call_fill(call, 0, n);
 }
 
@@ -101,35 +102,68 @@ static void hide_cpu(const sl_call *call) {
   for (int64_t i = 0; i < ROWS * WIDTH; i++) y[i] = data[i / WIDTH * WIDTH] > 0 ? x[i] : 0;
 }
 
-static const sl_op select_row = {.name = "select", .min_in = 2, .max_in = 2, .nout = 1,
-                                 .infer = restore_infer, .kernels = SL_CPU_KERNEL(select_cpu), .looks = 2, .fills = 1};
-static const sl_op unpick = {.name = "unpick", .min_in = 2, .max_in = 2, .nout = 1,
-                             .infer = restore_infer, .kernels = SL_CPU_KERNEL(restore_cpu), .looks = 3};
+static const sl_op select_row = {.name = "select",
+                                 .min_in = 2,
+                                 .max_in = 2,
+                                 .nout = 1,
+                                 .infer = restore_infer,
+                                 .kernels = SL_CPU_KERNEL(select_cpu),
+                                 .looks = 2,
+                                 .fills = 1};
+static const sl_op unpick = {.name = "unpick",
+                             .min_in = 2,
+                             .max_in = 2,
+                             .nout = 1,
+                             .infer = restore_infer,
+                             .kernels = SL_CPU_KERNEL(restore_cpu),
+                             .looks = 3};
 /* Where there are no values. */
 static int64_t pick_expects(const sl_attrs *attrs, int o, const sl_type *type, int32_t tick) {
   (void)attrs, (void)o;
   return tick % 2 ? 0 : type->dim[0] / 2;
 }
 
-static const sl_op pick = {.name = "pick", .min_in = 2, .max_in = 2, .nout = 2,
-                           .infer = pick_infer, .kernels = SL_CPU_KERNEL(pick_cpu), .fills = 3,
-                           .expects = pick_expects,
-                           .grad = {{.op = &unpick, .cls = SL_CLASS_B,
-                                     .in = {SL_DOUT(0), SL_OUT(1)}, .nof = 1, .of = {0}}}};
-static const sl_op restore = {.name = "restore", .min_in = 2, .max_in = 2, .nout = 1,
-                              .infer = restore_infer, .kernels = SL_CPU_KERNEL(restore_cpu), .looks = 3,
-                              .grad = {{.op = &select_row, .cls = SL_CLASS_B,
-                                        .in = {SL_DOUT(0), SL_IN(1)}, .nof = 1, .of = {0}}}};
-static const sl_op hide_b = {.name = "hide_b", .min_in = 2, .max_in = 2, .nout = 1,
-                             .infer = restore_infer, .kernels = SL_CPU_KERNEL(hide_cpu)};
-static const sl_op hide = {.name = "hide", .min_in = 2, .max_in = 2, .nout = 1,
-                           .infer = restore_infer, .kernels = SL_CPU_KERNEL(hide_cpu),
-                           .grad = {{.op = &hide_b, .cls = SL_CLASS_B,
-                                     .in = {SL_DOUT(0), SL_IN(1)}, .nof = 1, .of = {0}}}};
+static const sl_op pick = {
+    .name = "pick",
+    .min_in = 2,
+    .max_in = 2,
+    .nout = 2,
+    .infer = pick_infer,
+    .kernels = SL_CPU_KERNEL(pick_cpu),
+    .fills = 3,
+    .expects = pick_expects,
+    .grad = {
+        {.op = &unpick, .cls = SL_CLASS_B, .in = {SL_DOUT(0), SL_OUT(1)}, .nof = 1, .of = {0}}}};
+static const sl_op restore = {
+    .name = "restore",
+    .min_in = 2,
+    .max_in = 2,
+    .nout = 1,
+    .infer = restore_infer,
+    .kernels = SL_CPU_KERNEL(restore_cpu),
+    .looks = 3,
+    .grad = {
+        {.op = &select_row, .cls = SL_CLASS_B, .in = {SL_DOUT(0), SL_IN(1)}, .nof = 1, .of = {0}}}};
+static const sl_op hide_b = {.name = "hide_b",
+                             .min_in = 2,
+                             .max_in = 2,
+                             .nout = 1,
+                             .infer = restore_infer,
+                             .kernels = SL_CPU_KERNEL(hide_cpu)};
+static const sl_op hide = {
+    .name = "hide",
+    .min_in = 2,
+    .max_in = 2,
+    .nout = 1,
+    .infer = restore_infer,
+    .kernels = SL_CPU_KERNEL(hide_cpu),
+    .grad = {
+        {.op = &hide_b, .cls = SL_CLASS_B, .in = {SL_DOUT(0), SL_IN(1)}, .nof = 1, .of = {0}}}};
 
 /* ---- models -------------------------------------------------------------------------------- */
 
-static sl_tensor *apply(sl_graph *g, const sl_op *op, sl_tensor *a, sl_tensor *b, sl_tensor **more) {
+static sl_tensor *apply(sl_graph *g, const sl_op *op, sl_tensor *a, sl_tensor *b,
+                        sl_tensor **more) {
   sl_tensor *in[] = {a, b}, *out[2];
   sl_apply(g, op, NULL, 2, in, 0, out);
   if (more) *more = out[1];
@@ -197,16 +231,19 @@ static outcome run(bool extents, int stages, const char *schedule, const char *r
   sl_graph *g = sl_graph_create(&(sl_graph_options){.microbatches = MICROBATCHES});
   build(g, extents);
   CHECK(!sl_graph_status(g), "%s", sl_detail());
-  sl_lower_options options = {.parallel.stages = stages, .schedule.name = schedule, .memory.recompute = recompute,
-                              .devices = {.kind = "cpu", .threads = 1}, .report.on_step = take_step,
+  sl_lower_options options = {.parallel.stages = stages,
+                              .schedule.name = schedule,
+                              .memory.recompute = recompute,
+                              .devices = {.kind = "cpu", .threads = 1},
+                              .report.on_step = take_step,
                               .report.ctx = &o};
   sl_lowered *lowered;
   CHECK(!sl_lower(g, &options, &lowered), "%s", sl_detail());
   const sl_plan *plan = sl_lowered_plan(lowered);
   CHECK(!sl_plan_prove(plan), "%s", sl_detail());
   sl_runtime *rt;
-  sl_runtime_options how = {.check = true, .jitter_seed = 3, .jitter_ns = 2000,
-                            .watchdog_seconds = 20};
+  sl_runtime_options how = {
+      .check = true, .jitter_seed = 3, .jitter_ns = 2000, .watchdog_seconds = 20};
   CHECK(!sl_runtime_create(plan, &how, &rt), "%s", sl_detail());
   sl_lowered_attach(lowered, rt);
   sl_params_init(lowered, rt, 1);
@@ -247,7 +284,8 @@ static int expected_in(int64_t tick) { return tick % MICROBATCHES % 2 ? 0 : ROWS
 static void modelled_devices_expect(void) {
   sl_graph *g = sl_graph_create(&(sl_graph_options){.microbatches = MICROBATCHES});
   build(g, true);
-  sl_lower_options options = {.parallel.stages = 3, .schedule.name = "1f1b", .devices = {.kind = "timed"}};
+  sl_lower_options options = {
+      .parallel.stages = 3, .schedule.name = "1f1b", .devices = {.kind = "timed"}};
   sl_lowered *lowered;
   CHECK(!sl_lower(g, &options, &lowered), "%s", sl_detail());
   const sl_plan *plan = sl_lowered_plan(lowered);
@@ -292,7 +330,8 @@ static void check_refused(sl_tensor *(*use)(sl_graph *g, sl_tensor *rows, sl_ten
   sl_lowered *lowered;
   sl_lower_options options = {.parallel.stages = 1, .devices = {.kind = "cpu", .threads = 1}};
   CHECK(sl_lower(g, &options, &lowered) == SL_E_UNSUPPORTED && strstr(sl_detail(), word) &&
-        strstr(sl_detail(), "rows"), "refused, but: %s", sl_detail());
+            strstr(sl_detail(), "rows"),
+        "refused, but: %s", sl_detail());
   sl_graph_destroy(g);
 }
 

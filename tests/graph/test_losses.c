@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Cross entropy of targets that count more or less is what PyTorch's is, by reference/losses.txt, and
- * so is its gradient. Losses of several means and sums, and their gradients, are the same where rows
- * are shared out over devices and sequences cut in pieces; what cannot be so is refused.
+/* Cross entropy of targets that count more or less is what PyTorch's is, by reference/losses.txt,
+ * and so is its gradient. Losses of several means and sums, and their gradients, are the same where
+ * rows are shared out over devices and sequences cut in pieces; what cannot be so is refused.
  * labels: unthreaded */
 #include <string.h>
 
@@ -48,8 +48,8 @@ static void fill(void *ctx, const sl_tick *tick, void *const *out) {
 }
 
 static void is_near(const torch_case *c, const char *what, double got, double want) {
-  CHECK(fabs(got - want) <= 1e-6 * (1e-1 + fabs(want)), "%s: %s is %.9g, of PyTorch %.9g", c->name, what,
-        got, want);
+  CHECK(fabs(got - want) <= 1e-6 * (1e-1 + fabs(want)), "%s: %s is %.9g, of PyTorch %.9g", c->name,
+        what, got, want);
 }
 
 /* The logits are a parameter: their gradient is a copy of the loss's. */
@@ -58,9 +58,11 @@ static void check_case(char *line) {
   sl_type type = SL_TYPE(SL_I32, c.rows);
   const sl_source source = {.nout = 1, .types = &type, .fill = fill, .ctx = &c};
   sl_graph *g = sl_graph_create(NULL);
-  sl_tensor *targets, *logits = sl_param(g, SL_TYPE(SL_F32, c.rows, c.classes), SL_CONSTANT(0), "logits");
+  sl_tensor *targets,
+      *logits = sl_param(g, SL_TYPE(SL_F32, c.rows, c.classes), SL_CONSTANT(0), "logits");
   sl_data(g, &source, &targets);
-  const sl_loss loss = {.ignore = SL_IGNORE(c.ignore), .smoothing = c.smoothing,
+  const sl_loss loss = {.ignore = SL_IGNORE(c.ignore),
+                        .smoothing = c.smoothing,
                         .weights = c.nweights ? c.weights : NULL};
   sl_train(g, sl_cross_entropy_with(g, logits, targets, &loss), NULL);
   CHECK(!sli_pass_gradients(g), "%s: %s", c.name, sl_detail());
@@ -68,7 +70,8 @@ static void check_case(char *line) {
   memcpy(interp_data(&in, logits), c.logits, sl_type_bytes(sl_tensor_type(logits)));
   is_near(&c, "the loss", interp_backward(&in, 0), c.loss);
   const float *grad = interp_data(&in, logits->grads[0]);
-  for (int i = 0; i < c.rows * c.classes; i++) is_near(&c, "a gradient", (double)grad[i], c.grad[i]);
+  for (int i = 0; i < c.rows * c.classes; i++)
+    is_near(&c, "a gradient", (double)grad[i], c.grad[i]);
   interp_destroy(&in);
   sl_graph_destroy(g);
 }
@@ -121,11 +124,13 @@ static void fill_tokens(void *ctx, const sl_tick *tick, void *const *out) {
     for (int64_t t = 0; t < count; t++) {
       int64_t at = r * POSITIONS + first + t + 100 * tick->microbatch;
       if (out[0]) ((int32_t *)out[0])[r * count + t] = (int32_t)(at * 5 % CLASSES);
-      if (out[1]) ((int32_t *)out[1])[r * count + t] = at * 3 % 11 < r ? (int32_t)(at % CLASSES) : -100;
+      if (out[1])
+        ((int32_t *)out[1])[r * count + t] = at * 3 % 11 < r ? (int32_t)(at % CLASSES) : -100;
     }
 }
 
-static const sl_type token_types[2] = {{SL_I32, 2, {ROWS, POSITIONS}}, {SL_I32, 2, {ROWS, POSITIONS}}};
+static const sl_type token_types[2] = {{SL_I32, 2, {ROWS, POSITIONS}},
+                                       {SL_I32, 2, {ROWS, POSITIONS}}};
 static const sl_source tokens = {.nout = 2, .types = token_types, .fill = fill_tokens, .cut = 2};
 static const float weights[CLASSES] = {1, 2, 0.5f, 1, 0.25f, 3, 1};
 static const sl_loss counting = {.smoothing = 0.125f, .weights = weights};
@@ -145,8 +150,9 @@ static sl_tensor *two_means(const given *m) {
 }
 static sl_tensor *several(const given *m) {
   sl_tensor *mean = sl_mean(m->g, sl_tanh(m->g, m->x), 0, false);
-  sl_tensor *all[] = {alone(m), sl_scale(m->g, sl_cross_entropy(m->g, m->logits, m->ids), 0.5f),
-                      sl_neg(m->g, sl_scale(m->g, sl_mean(m->g, sl_gelu(m->g, m->x), 0, false), 0.3f)), mean};
+  sl_tensor *all[] = {
+      alone(m), sl_scale(m->g, sl_cross_entropy(m->g, m->logits, m->ids), 0.5f),
+      sl_neg(m->g, sl_scale(m->g, sl_mean(m->g, sl_gelu(m->g, m->x), 0, false), 0.3f)), mean};
   return sl_sub(m->g, sl_add_all(m->g, 4, all), sl_scale(m->g, mean, 0.25f));
 }
 static sl_tensor *sums(const given *m) {
@@ -155,8 +161,12 @@ static sl_tensor *sums(const given *m) {
 }
 /* Which targets count is computed. */
 static sl_tensor *masked(const given *m) {
-  return sl_add(m->g, alone(m), sl_cross_entropy_with(m->g, m->logits, sl_reshape(m->g, sl_reshape(
-      m->g, m->targets, ROWS, POSITIONS, 1), ROWS, POSITIONS), NULL));
+  return sl_add(
+      m->g, alone(m),
+      sl_cross_entropy_with(
+          m->g, m->logits,
+          sl_reshape(m->g, sl_reshape(m->g, m->targets, ROWS, POSITIONS, 1), ROWS, POSITIONS),
+          NULL));
 }
 
 static sl_graph *build(loss_of *loss, int pieces) {
@@ -235,15 +245,16 @@ typedef struct way {
 } way;
 
 static sli_grid grid_of(const way *w) {
-  return (sli_grid){.size = {[SLI_AXIS_DATA] = w->data, [SLI_AXIS_SEQUENCE] = w->sequence,
+  return (sli_grid){.size = {[SLI_AXIS_DATA] = w->data,
+                             [SLI_AXIS_SEQUENCE] = w->sequence,
                              [SLI_AXIS_TENSOR] = w->tensor}};
 }
 
 static void check_parts(const char *name, loss_of *loss, way w) {
   char how[80];
   int pieces = w.pieces;
-  snprintf(how, sizeof how, "%s, data %d, sequence %d, tensor %d, pieces %d", name, w.data, w.sequence,
-           w.tensor, pieces);
+  snprintf(how, sizeof how, "%s, data %d, sequence %d, tensor %d, pieces %d", name, w.data,
+           w.sequence, w.tensor, pieces);
   sl_graph *one = build(loss, 1), *all = build(loss, pieces);
   CHECK(!sli_pass_gradients(one), "%s", sl_detail());
   CHECK(!take_apart(all, grid_of(&w)), "%s: %s", how, sl_detail());
@@ -266,7 +277,10 @@ static void parts_make_the_same_loss(void) {
   static const struct {
     const char *name;
     loss_of *loss;
-  } losses[] = {{"alone", alone}, {"two means", two_means}, {"several", several}, {"sums", sums},
+  } losses[] = {{"alone", alone},
+                {"two means", two_means},
+                {"several", several},
+                {"sums", sums},
                 {"masked", masked}};
   for (size_t l = 0; l < SLI_COUNT(losses); l++)
     for (size_t w = 0; w < SLI_COUNT(ways); w++)
@@ -279,7 +293,7 @@ static sl_tensor *with_decay(const given *m) {
   return sl_add(m->g, alone(m), sl_scale(m->g, sl_sum(m->g, sl_mul(m->g, w, w), 0, false), 1e-2f));
 }
 
-/* ---- what cannot be ------------------------------------------------------------------------------ */
+/* ---- what cannot be -------------------------------------------------------------------------- */
 
 static sl_tensor *of_a_mean(const given *m) {
   return sl_exp(m->g, sl_cross_entropy(m->g, m->logits, m->ids));
@@ -297,18 +311,25 @@ static void refuse_parts(loss_of *loss, way w, const char *text) {
 }
 
 static void what_cannot_be_in_parts_is_refused(void) {
-  refuse_parts(of_a_mean, (way){2, 1, 1, 1}, "op head/exp.1 (exp) reads head/cross_entropy.1:share, of which each of 2 "
-                                "data-parallel devices has a summand: only what is linear");
-  refuse_parts(of_a_mean, (way){1, 3, 1, 1}, "of which each of 3 sequence-parallel devices has a summand");
+  refuse_parts(of_a_mean, (way){2, 1, 1, 1},
+               "op head/exp.1 (exp) reads head/cross_entropy.1:share, of which each of 2 "
+               "data-parallel devices has a summand: only what is linear");
+  refuse_parts(of_a_mean, (way){1, 3, 1, 1},
+               "of which each of 3 sequence-parallel devices has a summand");
   refuse_parts(alone, (way){1, 7, 1, 1}, "its output 0, i32[8, 6], has too few positions");
   refuse_parts(alone, (way){1, 4, 1, 2}, "has too few positions");
-  refuse_parts(of_a_mean, (way){1, 1, 1, 2}, "op head/exp.1 (exp) cannot be cut in pieces: of its input 0, "
-                                "head/cross_entropy.1:share, each piece has a summand");
-  refuse_parts(of_a_sum, (way){2, 1, 1, 1}, "op head/exp.1 (exp) reads head/weighted_cross_entropy.1, of which");
-  refuse_parts(of_a_sum, (way){1, 1, 1, 2}, "of its input 0, head/weighted_cross_entropy.1, each piece has");
+  refuse_parts(of_a_mean, (way){1, 1, 1, 2},
+               "op head/exp.1 (exp) cannot be cut in pieces: of its input 0, "
+               "head/cross_entropy.1:share, each piece has a summand");
+  refuse_parts(of_a_sum, (way){2, 1, 1, 1},
+               "op head/exp.1 (exp) reads head/weighted_cross_entropy.1, of which");
+  refuse_parts(of_a_sum, (way){1, 1, 1, 2},
+               "of its input 0, head/weighted_cross_entropy.1, each piece has");
   refuse_parts(with_decay, (way){1, 1, 1, 2}, "and not with what is whole");
-  refuse_parts(of_guesses, (way){2, 1, 1, 1}, "reads head/reduce_max.1:1, which depends on parameters: not with");
-  refuse_parts(of_guesses, (way){1, 1, 1, 2}, "op head/target_weight.1 (target_weight) is about whole microbatches");
+  refuse_parts(of_guesses, (way){2, 1, 1, 1},
+               "reads head/reduce_max.1:1, which depends on parameters: not with");
+  refuse_parts(of_guesses, (way){1, 1, 1, 2},
+               "op head/target_weight.1 (target_weight) is about whole microbatches");
 }
 
 int main(void) {

@@ -33,8 +33,7 @@ static void check_calls(const sl_graph *g) {
     const sli_node *n = g->nodes[i];
     int seen = -1;
     for (int a = 0; a < n->nin; a++)
-      if (n->in[a])
-        check_argument(n, n->in[a], &n->in_type[a], may_be(n->op->narrow_in, a), &seen);
+      if (n->in[a]) check_argument(n, n->in[a], &n->in_type[a], may_be(n->op->narrow_in, a), &seen);
     for (int o = 0; o < n->nout; o++)
       if (n->out[o])
         check_argument(n, n->out[o], &n->out_type[o], may_be(n->op->narrow_out, o), &seen);
@@ -73,8 +72,8 @@ static size_t flowing(const sl_graph *g) {
 }
 
 static void shipped_models_are_narrow(const char *model, int pieces) {
-  char *words[] = {"--layers", "2", "--width", "64", "--heads", "4", "--context", "32", "--batch",
-                   "4", NULL};
+  char *words[] = {"--layers",  "2",  "--width", "64", "--heads", "4",
+                   "--context", "32", "--batch", "4",  NULL};
   sl_graph *g = shipped_graph(model, words, 2, pieces);
   size_t before = flowing(g);
   sli_pass_products(g, false);
@@ -106,7 +105,8 @@ static void statistics_stay(void) {
 
 /* ---- who packs weights ---------------------------------------------------------------- */
 
-/* Pack nodes of a GPT of one layer with four linear maps and a classifier, each of which gives an input gradient. */
+/* Pack nodes of a GPT of one layer with four linear maps and a classifier, each of which gives an
+ * input gradient. */
 static int packs(int microbatches, bool as_they_go, int *by_products) {
   char *words[] = {"--layers", "1", "--width", "64", "--heads", "4", NULL};
   sl_graph *g = shipped_graph("gpt", words, microbatches, 1);
@@ -125,8 +125,10 @@ static int packs(int microbatches, bool as_they_go, int *by_products) {
 static void what_a_step_reads_once_is_packed_by_its_product(void) {
   int by_products;
   CHECK(packs(1, true, &by_products) == 0 && by_products == 10, "%d products pack", by_products);
-  CHECK(packs(2, true, &by_products) == 5 && !by_products, "each weight is packed once a step, %d products pack", by_products);
-  CHECK(packs(1, false, &by_products) == 5 && !by_products, "devices that cannot: %d products pack", by_products);
+  CHECK(packs(2, true, &by_products) == 5 && !by_products,
+        "each weight is packed once a step, %d products pack", by_products);
+  CHECK(packs(1, false, &by_products) == 5 && !by_products, "devices that cannot: %d products pack",
+        by_products);
 }
 
 /* ---- rows that know of f32 only ------------------------------------------------------- */
@@ -146,10 +148,13 @@ static void fill(void *ctx, const sl_tick *tick, void *const *out) {
  * what the probe, a weight or data touch stays f32, and so does what is of one type with it;
  * products are where types change. */
 static void a_row_keeps_what_it_touches(void) {
-  static const sl_op probe = {.name = "probe", .min_in = 1, .max_in = 1, .nout = 1,
-                              .infer = probe_infer,
-                              .grad = {{.op = &probe, .cls = SL_CLASS_B, .in = {SL_DOUT(0)},
-                                        .nof = 1, .of = {0}}}};
+  static const sl_op probe = {
+      .name = "probe",
+      .min_in = 1,
+      .max_in = 1,
+      .nout = 1,
+      .infer = probe_infer,
+      .grad = {{.op = &probe, .cls = SL_CLASS_B, .in = {SL_DOUT(0)}, .nof = 1, .of = {0}}}};
   const sl_type type = SL_TYPE(SL_F32, 8, 4), square = SL_TYPE(SL_F32, 4, 4);
   const sl_source source = {.nout = 1, .types = &type, .fill = fill};
   sl_graph *g = sl_graph_create(&(sl_graph_options){0});
@@ -167,8 +172,7 @@ static void a_row_keeps_what_it_touches(void) {
   check_calls(g);
   check_weights(g);
   sl_tensor *wide[] = {a, b, c, f}, *narrow[] = {d, e};
-  for (int i = 0; i < 4; i++)
-    CHECK(wide[i]->type.dtype == SL_F32, "%s touches f32", wide[i]->name);
+  for (int i = 0; i < 4; i++) CHECK(wide[i]->type.dtype == SL_F32, "%s touches f32", wide[i]->name);
   for (int i = 0; i < 2; i++)
     CHECK(narrow[i]->type.dtype == SL_BF16, "%s may be bf16", narrow[i]->name);
   sl_graph_destroy(g);
@@ -177,8 +181,11 @@ static void a_row_keeps_what_it_touches(void) {
 /* ---- whole plans ------------------------------------------------------------------------ */
 
 /* Where arithmetic is what takes time, it is shared out the same way whatever the type. */
-static const sl_hardware slow = {.flops_per_second = 1e6, .bytes_per_second = 1e30,
-                                 .devices_per_host = 8, .link = {0, 1e9}, .host_link = {0, 1e9}};
+static const sl_hardware slow = {.flops_per_second = 1e6,
+                                 .bytes_per_second = 1e30,
+                                 .devices_per_host = 8,
+                                 .link = {0, 1e9},
+                                 .host_link = {0, 1e9}};
 
 typedef struct shape {
   size_t activations;
@@ -186,8 +193,8 @@ typedef struct shape {
 } shape;
 
 static shape plan_of(sl_dtype dtype, const char *kind, int tensor, const char *shard) {
-  char *words[] = {"--layers", "4", "--width", "128", "--heads", "4", "--context", "64", "--batch",
-                   "4", "--vocab", "512", NULL};
+  char *words[] = {"--layers", "4",       "--width", "128",     "--heads", "4", "--context",
+                   "64",       "--batch", "4",       "--vocab", "512",     NULL};
   const sl_model *const *m = sli_models;
   while (strcmp((*m)->name, "gpt")) m++;
   sl_args *args;
@@ -197,8 +204,11 @@ static shape plan_of(sl_dtype dtype, const char *kind, int tensor, const char *s
   sl_graph *g = sl_graph_create(&(sl_graph_options){.microbatches = 2, .no_data = true});
   CHECK(!(*m)->build(g, args), "%s", sl_detail());
   sl_args_destroy(args);
-  sl_lower_options options = {.parallel.stages = 2, .parallel.tensor = tensor, .numbers.dtype = dtype,
-                              .parallel.data = shard ? 2 : 1, .memory.shard = shard,
+  sl_lower_options options = {.parallel.stages = 2,
+                              .parallel.tensor = tensor,
+                              .numbers.dtype = dtype,
+                              .parallel.data = shard ? 2 : 1,
+                              .memory.shard = shard,
                               .simulation.hardware = strcmp(kind, "timed") ? NULL : &slow,
                               .devices = {.kind = kind}};
   sl_lowered *l;

@@ -15,8 +15,8 @@ static char path[64];
 static int32_t passes[STAGES]; /* the queue of each device's passes */
 
 static int32_t add_queue(sl_plan *plan, const char *name, int device) {
-  return sl_plan_add_queue(plan, (sl_queue){.name = name, .device = device, .run_ahead = 1,
-                                            .ops = &sl_queue_timed});
+  return sl_plan_add_queue(
+      plan, (sl_queue){.name = name, .device = device, .run_ahead = 1, .ops = &sl_queue_timed});
 }
 
 static void add_queues(sl_plan *plan) {
@@ -30,8 +30,11 @@ static void add_queues(sl_plan *plan) {
 }
 
 static int32_t add_register(sl_plan *plan, const char *name, int device) {
-  return sl_plan_add_register(plan, (sl_register){.name = name, .quota_name = "act", .quota = 4,
-                                                  .pool = SL_NONE, .device = device,
+  return sl_plan_add_register(plan, (sl_register){.name = name,
+                                                  .quota_name = "act",
+                                                  .quota = 4,
+                                                  .pool = SL_NONE,
+                                                  .device = device,
                                                   .slot_bytes = 64});
 }
 
@@ -46,17 +49,25 @@ static sl_plan *make_plan(void) {
   for (int i = 0; i < 4; i++) {
     int stage = i == 1 || i == 2;
     sl_port in = {i ? regs[i - 1] : 0, each}, out = {i < 3 ? regs[i] : 0, each};
-    sl_plan_add_actor(plan, (sl_actor){.name = names[i], .cls = classes[i], .queue = passes[stage],
-                                       .stage = stage, .ticks = each, .seconds = 1,
-                                       .firings_per_step = MICROBATCHES, .source = i == 0,
-                                       .nin = i > 0, .in = &in, .nout = i < 3, .out = &out});
+    sl_plan_add_actor(plan, (sl_actor){.name = names[i],
+                                       .cls = classes[i],
+                                       .queue = passes[stage],
+                                       .stage = stage,
+                                       .ticks = each,
+                                       .seconds = 1,
+                                       .firings_per_step = MICROBATCHES,
+                                       .source = i == 0,
+                                       .nin = i > 0,
+                                       .in = &in,
+                                       .nout = i < 3,
+                                       .out = &out});
   }
   return plan;
 }
 
 static sl_status fix_order(sl_plan *plan, const char *given) {
-  return sli_order_passes(&(sli_pass_order){.plan = plan, .ndevices = STAGES, .queues = passes,
-                                            .given = given});
+  return sli_order_passes(
+      &(sli_pass_order){.plan = plan, .ndevices = STAGES, .queues = passes, .given = given});
 }
 
 /* The names of a queue's order: "F0 F0 B0 ..." */
@@ -119,7 +130,8 @@ static void every_device_has_a_line(void) {
     FILE *file = fopen(path, "w");
     CHECK(file && fputs(files[i].text, file) >= 0 && !fclose(file), "%m");
     sl_plan *plan = make_plan();
-    CHECK(fix_order(plan, path) == SL_E_INPUT && strstr(sl_detail(), path) && strstr(sl_detail(), files[i].what),
+    CHECK(fix_order(plan, path) == SL_E_INPUT && strstr(sl_detail(), path) &&
+              strstr(sl_detail(), files[i].what),
           "file %zu: %s", i, sl_detail());
     sl_plan_destroy(plan);
   }

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Outputs lie over inputs, gradients over activations where a step is one tick, and a loss's gradient is
- * made on the way forward: where nobody needs what was there, and nowhere else. What actors compute has
- * the bits of the plainest execution, where everything has a place of its own: random models whose ops may
- * all lie over each other, and models in which they must not.
+/* Outputs lie over inputs, gradients over activations where a step is one tick, and a loss's
+ * gradient is made on the way forward: where nobody needs what was there, and nowhere else. What
+ * actors compute has the bits of the plainest execution, where everything has a place of its own:
+ * random models whose ops may all lie over each other, and models in which they must not.
  * labels: random unthreaded */
 #include <string.h>
 
@@ -53,19 +53,19 @@ static sl_tensor *forked(sl_graph *g, sl_tensor *x) {
 /* One op on x, or on x and an older tensor. */
 static sl_tensor *random_op(sl_graph *g, rng *d, sl_tensor *x, sl_tensor *y) {
   switch (rng_below(d, 13)) {
-    case 0: return sl_linear(g, x, weight(g, WIDTH, WIDTH), NULL);
-    case 1: return sl_gelu(g, x);
-    case 2: return sl_tanh(g, x);
-    case 3: return sl_relu(g, sl_linear(g, x, weight(g, WIDTH, WIDTH), vector(g, 0.1f)));
-    case 4: return sl_add(g, x, y);
-    case 5: return sl_mul(g, x, y);
-    case 6: return sl_swiglu(g, x, y);
-    case 7: return sl_layernorm(g, x, vector(g, 1), vector(g, 0), 1e-1f);
-    case 8: return sl_rmsnorm(g, x, vector(g, 1), 1e-1f);
-    case 9: return sl_position(g, x, weight(g, POSITIONS, WIDTH));
-    case 10: return sl_rotary(g, x, 2, 100);
-    case 11: return forked(g, x);
-    default: return sl_add(g, x, x);
+  case 0: return sl_linear(g, x, weight(g, WIDTH, WIDTH), NULL);
+  case 1: return sl_gelu(g, x);
+  case 2: return sl_tanh(g, x);
+  case 3: return sl_relu(g, sl_linear(g, x, weight(g, WIDTH, WIDTH), vector(g, 0.1f)));
+  case 4: return sl_add(g, x, y);
+  case 5: return sl_mul(g, x, y);
+  case 6: return sl_swiglu(g, x, y);
+  case 7: return sl_layernorm(g, x, vector(g, 1), vector(g, 0), 1e-1f);
+  case 8: return sl_rmsnorm(g, x, vector(g, 1), 1e-1f);
+  case 9: return sl_position(g, x, weight(g, POSITIONS, WIDTH));
+  case 10: return sl_rotary(g, x, 2, 100);
+  case 11: return forked(g, x);
+  default: return sl_add(g, x, x);
   }
 }
 
@@ -80,7 +80,8 @@ static void random_model(sl_graph *g, rng *d, sl_tensor *const *data) {
   }
   sl_block(g, "head");
   sl_tensor *last = sl_tanh(g, kept[n - 1]);
-  if (rng_below(d, 2)) sl_train(g, sl_mse(g, rng_below(d, 2) ? last : sl_gelu(g, last), data[0]), NULL);
+  if (rng_below(d, 2))
+    sl_train(g, sl_mse(g, rng_below(d, 2) ? last : sl_gelu(g, last), data[0]), NULL);
   else
     sl_train(g, sl_cross_entropy(g, sl_linear(g, last, weight(g, VOCAB, WIDTH), NULL), data[1]),
              NULL);
@@ -130,15 +131,27 @@ static void weigh_b_cpu(const sl_call *call) {
   for (int o = 0; o < 2; o++)
     if (call->out[o]) *(float *)call->out[o] = *d * (float)(1 + o);
 }
-static const sl_op weigh_b = {.name = "weigh_b", .min_in = 1, .max_in = 1, .nout = 2,
-                              .infer = weigh_b_infer, .kernels = SL_CPU_KERNEL(weigh_b_cpu)};
-static const sl_op weigh = {.name = "weigh", .min_in = 2, .max_in = 2, .nout = 1,
-                            .infer = weigh_infer, .kernels = SL_CPU_KERNEL(weigh_cpu),
-                            .grad = {{.op = &weigh_b, .cls = SL_CLASS_B, .in = {SL_DOUT(0)},
-                                      .nof = 2, .of = {0, 1}}}};
+static const sl_op weigh_b = {.name = "weigh_b",
+                              .min_in = 1,
+                              .max_in = 1,
+                              .nout = 2,
+                              .infer = weigh_b_infer,
+                              .kernels = SL_CPU_KERNEL(weigh_b_cpu)};
+static const sl_op weigh = {
+    .name = "weigh",
+    .min_in = 2,
+    .max_in = 2,
+    .nout = 1,
+    .infer = weigh_infer,
+    .kernels = SL_CPU_KERNEL(weigh_cpu),
+    .grad = {{.op = &weigh_b, .cls = SL_CLASS_B, .in = {SL_DOUT(0)}, .nof = 2, .of = {0, 1}}}};
 /* The same with gradients handed through as they are: of a + b. */
-static const sl_op both = {.name = "both", .min_in = 2, .max_in = 2, .nout = 1,
-                           .infer = weigh_infer, .kernels = SL_CPU_KERNEL(weigh_cpu),
+static const sl_op both = {.name = "both",
+                           .min_in = 2,
+                           .max_in = 2,
+                           .nout = 1,
+                           .infer = weigh_infer,
+                           .kernels = SL_CPU_KERNEL(weigh_cpu),
                            .grad = {{.cls = SL_CLASS_B, .in = {SL_DOUT(0)}, .nof = 1, .of = {0}},
                                     {.cls = SL_CLASS_B, .in = {SL_DOUT(0)}, .nof = 1, .of = {1}}}};
 
@@ -177,7 +190,8 @@ typedef struct how {
 static sl_graph *build(making *make, uint64_t seed, const how *h) {
   rng d = {.key = seed};
   int microbatches = h->microbatches ? h->microbatches : MICROBATCHES;
-  sl_graph *g = sl_graph_create(&(sl_graph_options){.microbatches = microbatches, .pieces = h->pieces});
+  sl_graph *g =
+      sl_graph_create(&(sl_graph_options){.microbatches = microbatches, .pieces = h->pieces});
   sl_tensor *data[2];
   sl_data(g, &source, data);
   make(g, &d, data);
@@ -200,9 +214,14 @@ static void take_step(void *ctx, const sl_step_report *report) {
 
 static sl_lowered *lower(sl_graph *g, const how *h, losses *l) {
   sl_lowered *lowered;
-  sl_lower_options options = {.parallel.stages = h->stages, .schedule.name = h->schedule, .schedule.grain = h->grain,
-                              .memory.quotas = &h->quota, .memory.nquotas = h->quota.name != NULL,
-                              .devices = {.kind = "cpu"}, .report.on_step = take_step, .report.ctx = l};
+  sl_lower_options options = {.parallel.stages = h->stages,
+                              .schedule.name = h->schedule,
+                              .schedule.grain = h->grain,
+                              .memory.quotas = &h->quota,
+                              .memory.nquotas = h->quota.name != NULL,
+                              .devices = {.kind = "cpu"},
+                              .report.on_step = take_step,
+                              .report.ctx = l};
   CHECK(!sl_lower(g, &options, &lowered), "%s on %d: %s", h->schedule, h->stages, sl_detail());
   return lowered;
 }
@@ -232,10 +251,11 @@ static void actors_add_nothing(making *make, uint64_t seed, const how *h) {
   interp in = interp_create(g, 3);
   for (int s = 0; s < STEPS; s++) {
     double loss = interp_step(&in, s), norm = *(double *)interp_data(&in, g->grad_norm);
-    CHECK(loss == l.loss[s] && norm == l.norm[s],
-          "seed %llu, %s on %d in %d pieces, %d microbatches, step %d: loss %a and norm %a, plainly %a and %a",
-          (unsigned long long)seed, h->schedule, h->stages, h->pieces, h->microbatches, s, l.loss[s], l.norm[s],
-          loss, norm);
+    CHECK(
+        loss == l.loss[s] && norm == l.norm[s],
+        "seed %llu, %s on %d in %d pieces, %d microbatches, step %d: loss %a and norm %a, plainly %a and %a",
+        (unsigned long long)seed, h->schedule, h->stages, h->pieces, h->microbatches, s, l.loss[s],
+        l.norm[s], loss, norm);
   }
   interp_destroy(&in);
   sl_graph_destroy(g);
@@ -250,9 +270,13 @@ static int block_count(making *make, uint64_t seed) {
 }
 
 static void by_chance(uint64_t seed) {
-  const how ways[] = {{1, 1, "1f1b", .grain = "pass"}, {2, 1, "zb-h1", .grain = "pass"}, {2, 1, "1f1b", .grain = "layer"},
-                      {1, 3, "seq1f1b", .grain = "pass"}, {2, 2, "seq1f1b", .grain = "layer"},
-                      {1, 1, "1f1b", "pass", .microbatches = 1}, {2, 1, "zb-h1", "pass", .microbatches = 1},
+  const how ways[] = {{1, 1, "1f1b", .grain = "pass"},
+                      {2, 1, "zb-h1", .grain = "pass"},
+                      {2, 1, "1f1b", .grain = "layer"},
+                      {1, 3, "seq1f1b", .grain = "pass"},
+                      {2, 2, "seq1f1b", .grain = "layer"},
+                      {1, 1, "1f1b", "pass", .microbatches = 1},
+                      {2, 1, "zb-h1", "pass", .microbatches = 1},
                       {2, 1, "1f1b", "layer", .microbatches = 1, .unclipped = true}};
   how h = ways[seed % SLI_COUNT(ways)];
   h.stages = SLI_MIN(h.stages, block_count(random_model, seed));
@@ -287,7 +311,7 @@ static void check_gradient(making *make, const how *h, const sl_op *op, sl_class
   const sl_actor *by = NULL;
   const sl_program_call *call = find_call(sl_lowered_plan(lowered), op, &by);
   bool over = call->in[0].base == call->out[0].base && call->in[0].offset == call->out[0].offset;
-  place got = !over                                  ? ELSEWHERE
+  place got = !over                                   ? ELSEWHERE
               : call->in[0].base < by->nin + by->nout ? OVER_IN_SLOT
                                                       : OVER_IN_WORKSPACE;
   CHECK(by->cls == cls, "%s, %s on %d: %s is of class %c", op->name, h->schedule, h->stages,
@@ -301,8 +325,11 @@ static void check_gradient(making *make, const how *h, const sl_op *op, sl_class
 
 static void gradients_lie_where_they_may(void) {
   const sl_op *entropy = &sl_op_cross_entropy_b, *squares = &sl_op_mse_b;
-  const how ways[] = {{1, 1, "1f1b", .grain = "pass"}, {2, 1, "1f1b", .grain = "layer"}, {2, 1, "zb-h1", .grain = "pass"},
-                      {2, 3, "seq1f1b", .grain = "pass"}, {1, 1, "gpipe", .grain = "layer"}};
+  const how ways[] = {{1, 1, "1f1b", .grain = "pass"},
+                      {2, 1, "1f1b", .grain = "layer"},
+                      {2, 1, "zb-h1", .grain = "pass"},
+                      {2, 3, "seq1f1b", .grain = "pass"},
+                      {1, 1, "gpipe", .grain = "layer"}};
   for (size_t w = 0; w < SLI_COUNT(ways); w++) {
     const how *h = &ways[w];
     check_gradient(logits_for_the_loss_alone, h, entropy, SL_CLASS_F, OVER_IN_SLOT);
@@ -318,8 +345,8 @@ static void gradients_lie_where_they_may(void) {
   check_gradient(losses_apart, &two, squares, SL_CLASS_B, ELSEWHERE);
 }
 
-/* The register of gradients that lies over activations on the first stage, or NULL; and whether who makes
- * these is handed a turn. */
+/* The register of gradients that lies over activations on the first stage, or NULL; and whether who
+ * makes these is handed a turn. */
 static const sl_register *find_cover(const sl_plan *plan, bool *turn) {
   const sl_register *found = NULL;
   *turn = false;
@@ -337,26 +364,31 @@ static void check_cover(const how *h, bool want) {
   const sl_plan *plan = sl_lowered_plan(lowered);
   bool turn;
   const sl_register *over = find_cover(plan, &turn);
-  CHECK(!over == !want && turn == (want && h->unclipped), "%s, %d microbatches, %d pieces: %s, turn %d", h->schedule,
-        h->microbatches, h->pieces, over ? over->name : "nothing lies over anything", turn);
+  CHECK(!over == !want && turn == (want && h->unclipped),
+        "%s, %d microbatches, %d pieces: %s, turn %d", h->schedule, h->microbatches, h->pieces,
+        over ? over->name : "nothing lies over anything", turn);
   if (want) {
     const sl_register *under = &plan->regs[over->aliases - 1];
-    CHECK(over->memory == SL_MEMORY_GRADIENTS && under->memory == SL_MEMORY_ACTIVATIONS, "%s over %s", over->name,
-          under->name);
-    CHECK(under->slot_stride < sl_slot_payload(over) + sl_slot_payload(under), "%zu bytes are less than both",
-          under->slot_stride);
+    CHECK(over->memory == SL_MEMORY_GRADIENTS && under->memory == SL_MEMORY_ACTIVATIONS,
+          "%s over %s", over->name, under->name);
+    CHECK(under->slot_stride < sl_slot_payload(over) + sl_slot_payload(under),
+          "%zu bytes are less than both", under->slot_stride);
     CHECK(under->quota_most <= 1, "%s keeps its slot", under->name);
-    CHECK(sl_plan_memory(plan, 0, SL_MEMORY_GRADIENTS) >= sl_slot_payload(over), "gradients are counted as such");
+    CHECK(sl_plan_memory(plan, 0, SL_MEMORY_GRADIENTS) >= sl_slot_payload(over),
+          "gradients are counted as such");
   }
   sl_lowered_destroy(lowered);
   sl_graph_destroy(g);
 }
 
 static void gradients_lie_over_activations(void) {
-  const how yes[] = {{1, 1, "1f1b", "pass", .microbatches = 1}, {1, 1, "1f1b", "pass", .microbatches = 1, .unclipped = true},
-                     {2, 1, "1f1b", "pass", .microbatches = 1}, {1, 1, "gpipe", "layer", .microbatches = 1},
+  const how yes[] = {{1, 1, "1f1b", "pass", .microbatches = 1},
+                     {1, 1, "1f1b", "pass", .microbatches = 1, .unclipped = true},
+                     {2, 1, "1f1b", "pass", .microbatches = 1},
+                     {1, 1, "gpipe", "layer", .microbatches = 1},
                      {1, 1, "1f1b", "pass", .microbatches = 1, .quota = {"act.b", SL_NONE, 1}}};
-  const how no[] = {{1, 1, "1f1b", "pass", .microbatches = 2}, {1, 3, "seq1f1b", "pass", .microbatches = 1},
+  const how no[] = {{1, 1, "1f1b", "pass", .microbatches = 2},
+                    {1, 3, "seq1f1b", "pass", .microbatches = 1},
                     {1, 1, "1f1b", "pass", .microbatches = 1, .quota = {"act.b", SL_NONE, 2}},
                     {1, 1, "1f1b", "pass", .microbatches = 1, .quota = {"grad", SL_NONE, 2}},
                     {1, 1, "1f1b", "pass", .microbatches = 1, .quota = {"param", SL_NONE, 2}}};
@@ -365,13 +397,18 @@ static void gradients_lie_over_activations(void) {
 }
 
 static void results_are_the_same(void) {
-  static making *const models[] = {logits_for_the_loss_alone, logits_for_the_way_back,
-                                   logits_that_are_a_parameter, losses_weighed, losses_together,
+  static making *const models[] = {logits_for_the_loss_alone,
+                                   logits_for_the_way_back,
+                                   logits_that_are_a_parameter,
+                                   losses_weighed,
+                                   losses_together,
                                    losses_apart};
   for (size_t m = 0; m < SLI_COUNT(models); m++)
     for (int stages = 1; stages <= block_count(models[m], 1); stages++)
       for (int split = 0; split < 4; split++)
-        actors_add_nothing(models[m], 1, &(how){stages, 1, split & 1 ? "zb-h1" : "1f1b", "pass", .microbatches = split > 1});
+        actors_add_nothing(
+            models[m], 1,
+            &(how){stages, 1, split & 1 ? "zb-h1" : "1f1b", "pass", .microbatches = split > 1});
 }
 
 int main(int argc, char **argv) {

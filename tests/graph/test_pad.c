@@ -9,8 +9,8 @@
 #include "tests/support/shipped.h"
 
 static sl_graph *gpt(const char *vocab, int pieces) {
-  char *words[] = {"--layers", "1", "--width", "64", "--heads", "4", "--context", "32", "--batch",
-                   "4", "--vocab", (char *)vocab, NULL};
+  char *words[] = {"--layers", "1",       "--width", "64",      "--heads",     "4", "--context",
+                   "32",       "--batch", "4",       "--vocab", (char *)vocab, NULL};
   sl_graph *g = shipped_graph("gpt", words, 2, pieces);
   sli_pass_narrow(g);
   return g;

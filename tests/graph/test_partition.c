@@ -88,7 +88,8 @@ static int brute(int n, const float *costs, int stages, const int *forced, doubl
 static void the_cut_is_the_best(seeds s) {
   for (uint64_t seed = s.first; seed < s.end; seed++) {
     uint32_t count = 0;
-    int n = 1 + (int)rng_below(seed, &count, 11), stages = 1 + (int)rng_below(seed, &count, (uint32_t)n);
+    int n = 1 + (int)rng_below(seed, &count, 11),
+        stages = 1 + (int)rng_below(seed, &count, (uint32_t)n);
     float costs[16];
     int given[16], forced[16], of[16];
     bool force = rng_below(seed, &count, 3) == 0;

@@ -33,24 +33,41 @@ static void check_name(const sl_shard *shard, const char *wanted) {
 
 static void names_say_which_part_it_is(void) {
   sl_part heads = {.axis = 1, .nranges = 3, .begin = {0, 64, 128}, .count = {32, 32, 32}};
-  check_name(&(sl_shard){SL_TYPE(SL_F32, 256, 64), {range(0, 0, 128), all, all}}, "w[256,64][0:128,:]");
+  check_name(&(sl_shard){SL_TYPE(SL_F32, 256, 64), {range(0, 0, 128), all, all}},
+             "w[256,64][0:128,:]");
   check_name(&(sl_shard){SL_TYPE(SL_F32, 64, 192), {heads, range(0, 32, 64), all}},
              "w[64,192][:,0:32+64:96+128:160][32:64,:]");
   check_name(&(sl_shard){SL_TYPE(SL_F32, 256), {all, range(SL_PART_FLAT, 0, 100), all}},
              "w[256][flat 0:100]");
-  check_name(&(sl_shard){SL_TYPE(SL_F32, 256, 64), {range(0, 0, 128), range(0, 64, 128), range(1, 0, 8)}},
-             "w[256,64][0:128,:][64:128,:][:,0:8]");
+  check_name(
+      &(sl_shard){SL_TYPE(SL_F32, 256, 64), {range(0, 0, 128), range(0, 64, 128), range(1, 0, 8)}},
+      "w[256,64][0:128,:][64:128,:][:,0:8]");
   check_name(&(sl_shard){SL_TYPE(SL_F32, 4, 6), {range(1, 0, 3), range(SL_PART_FLAT, 5, 12), all}},
              "w[4,6][:,0:3][flat 5:12]");
 }
 
 static void other_names_are_no_parts(void) {
-  static const char *const texts[] = {
-      "", "[4,6]", "[4,6][0:2]", "[4,6][:,:]", "[4,6][0:2,0:2]", "[4,6][0:5,:]", "[4,6][2:1,:]",
-      "[4,6][0:2,:", "[4,6][0:2,:]x", "[4,7][0:2,:]", "[4][0:2]", "[4,6][-1:2,:]",
-      "[4,6][0:2+1:3,:]", "[4,6][ 0:2,:]", "[4,6][0:1+1:2+2:3+3:4,:]", "[4,6][flat 0:25]",
-      "[4,6][flat 0:4,:]", "[4,6][0:99999999999999999999,:]", "[4,6][0:2,:][0:1,:][0:1,:][0:1,:]",
-      "[4,6][0:2,:][0:3,:]", "[0].weight"};
+  static const char *const texts[] = {"",
+                                      "[4,6]",
+                                      "[4,6][0:2]",
+                                      "[4,6][:,:]",
+                                      "[4,6][0:2,0:2]",
+                                      "[4,6][0:5,:]",
+                                      "[4,6][2:1,:]",
+                                      "[4,6][0:2,:",
+                                      "[4,6][0:2,:]x",
+                                      "[4,7][0:2,:]",
+                                      "[4][0:2]",
+                                      "[4,6][-1:2,:]",
+                                      "[4,6][0:2+1:3,:]",
+                                      "[4,6][ 0:2,:]",
+                                      "[4,6][0:1+1:2+2:3+3:4,:]",
+                                      "[4,6][flat 0:25]",
+                                      "[4,6][flat 0:4,:]",
+                                      "[4,6][0:99999999999999999999,:]",
+                                      "[4,6][0:2,:][0:1,:][0:1,:][0:1,:]",
+                                      "[4,6][0:2,:][0:3,:]",
+                                      "[0].weight"};
   sl_type whole = SL_TYPE(SL_F32, 4, 6);
   sl_shard shard;
   for (size_t i = 0; i < SLI_COUNT(texts); i++)
@@ -141,7 +158,8 @@ static void refused(const stored *s, const char *word) {
   sl_type whole = SL_TYPE(SL_F32, 4, 6);
   sli_checkpoint *c = store(s, values);
   CHECK(sli_parts_assemble(c, "w", &whole, back) == SL_E_INPUT && strstr(sl_detail(), word) &&
-        strstr(sl_detail(), dir), "\"%s\" is said: %s", word, sl_detail());
+            strstr(sl_detail(), dir),
+        "\"%s\" is said: %s", word, sl_detail());
   sli_checkpoint_close(c);
 }
 

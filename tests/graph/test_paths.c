@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Paths of microbatches (--paths). Random path files, schedules and numbers of workers: each run has the
- * losses of a plain program that takes one microbatch after the other along its path, and all runs with
- * one file have the same bits. A firing is where its microbatch goes and nowhere else. Files that are
- * broken, and models that cannot be cut like this, are refused by name; no text breaks the reader.
+/* Paths of microbatches (--paths). Random path files, schedules and numbers of workers: each run
+ * has the losses of a plain program that takes one microbatch after the other along its path, and
+ * all runs with one file have the same bits. A firing is where its microbatch goes and nowhere
+ * else. Files that are broken, and models that cannot be cut like this, are refused by name; no
+ * text breaks the reader.
  *
  *   test_graph_paths [SEED [COUNT]]
  * labels: random */
@@ -47,8 +48,8 @@ static void write_file(const scene *x, rng *d) {
   fclose(f);
 }
 
-/* Each stage between the ends is left out by `out` microbatches, which need not be the same; some go
- * the others in another order. */
+/* Each stage between the ends is left out by `out` microbatches, which need not be the same; some
+ * go the others in another order. */
 static void draw(scene *x, uint64_t seed) {
   rng d = {.key = seed};
   bool visits[MOST_MICROBATCHES][MOST_STAGES];
@@ -105,7 +106,8 @@ static void build(sl_graph *g, int stages) {
     sl_tensor *w = sl_param(g, SL_TYPE(SL_F32, WIDTH, WIDTH), SL_CONSTANT(start_of(s)), "w.%d", s);
     x = sl_tanh(g, sl_linear(g, x, w, NULL));
   }
-  sl_train(g, sl_mse(g, x, data[1]), &(sl_optimizer){.rule = &sl_op_sgd, .lr = rate, .clip = 1e30f});
+  sl_train(g, sl_mse(g, x, data[1]),
+           &(sl_optimizer){.rule = &sl_op_sgd, .lr = rate, .clip = 1e30f});
 }
 
 /* ---- a plain program that does the same ------------------------------------------------------ */
@@ -168,7 +170,7 @@ static void train_plainly(const scene *x, double loss[STEPS]) {
   }
 }
 
-/* ---- runs ------------------------------------------------------------------------------------- */
+/* ---- runs ------------------------------------------------------------------------------------ */
 
 static void take_step(void *ctx, const sl_step_report *report) {
   ((double *)ctx)[report->step] = report->loss;
@@ -180,7 +182,8 @@ static void check_firings(const scene *x, const sl_plan *plan, const sl_runtime 
   sl_trace *t;
   int fired[MOST_STAGES][MOST_MICROBATCHES] = {{0}};
   snprintf(name, sizeof name, "%s.trace", x->file);
-  CHECK(!sl_trace_write(name, plan, rt, SL_CLOCK_REAL) && !sl_trace_read(name, &t), "%s", sl_detail());
+  CHECK(!sl_trace_write(name, plan, rt, SL_CLOCK_REAL) && !sl_trace_read(name, &t), "%s",
+        sl_detail());
   for (size_t i = 0; i < t->nfirings; i++) {
     const sl_trace_firing *f = &t->firings[i];
     const sl_actor *a = &t->plan->actors[f->record.actor];
@@ -207,16 +210,27 @@ static void run(const scene *x, const how *h, double loss[STEPS]) {
   sl_graph *g = sl_graph_create(&(sl_graph_options){.microbatches = x->microbatches});
   build(g, x->stages);
   sl_quota quota = {"act", SL_NONE, h->quota};
-  sl_lower_options options = {.parallel.stages = x->stages, .schedule.name = h->schedule, .schedule.paths = x->file,
-                              .memory.recompute = h->recompute, .memory.nquotas = h->quota > 0, .memory.quotas = &quota,
-                              .devices = {.kind = "cpu", .threads = 1}, .report.on_step = take_step, .report.ctx = loss};
+  sl_lower_options options = {.parallel.stages = x->stages,
+                              .schedule.name = h->schedule,
+                              .schedule.paths = x->file,
+                              .memory.recompute = h->recompute,
+                              .memory.nquotas = h->quota > 0,
+                              .memory.quotas = &quota,
+                              .devices = {.kind = "cpu", .threads = 1},
+                              .report.on_step = take_step,
+                              .report.ctx = loss};
   sl_lowered *lowered;
-  CHECK(!sl_lower(g, &options, &lowered), "seed %llu: %s", (unsigned long long)x->seed, sl_detail());
+  CHECK(!sl_lower(g, &options, &lowered), "seed %llu: %s", (unsigned long long)x->seed,
+        sl_detail());
   const sl_plan *plan = sl_lowered_plan(lowered);
-  CHECK(!sl_plan_prove(plan), "seed %llu, %s: %s", (unsigned long long)x->seed, h->schedule, sl_detail());
+  CHECK(!sl_plan_prove(plan), "seed %llu, %s: %s", (unsigned long long)x->seed, h->schedule,
+        sl_detail());
   sl_runtime *rt;
-  sl_runtime_options options_of_run = {.workers = h->workers, .check = true, .jitter_seed = h->jitter,
-                                       .jitter_ns = 3000, .watchdog_seconds = 60};
+  sl_runtime_options options_of_run = {.workers = h->workers,
+                                       .check = true,
+                                       .jitter_seed = h->jitter,
+                                       .jitter_ns = 3000,
+                                       .watchdog_seconds = 60};
   CHECK(!sl_runtime_create(plan, &options_of_run, &rt), "%s", sl_detail());
   sl_lowered_attach(lowered, rt);
   sl_params_init(lowered, rt, 1);
@@ -239,8 +253,10 @@ static void paths_give_what_a_plain_program_gives(uint64_t seed) {
     CHECK(fabs(first[i] - plain[i]) < 2e-6, "seed %llu, step %d: loss %.9g, not %.9g",
           (unsigned long long)seed, i, first[i], plain[i]);
   for (int n = 0; n < 2; n++) {
-    how h = {.schedule = schedules[rng_below(&d, SLI_COUNT(schedules))], .workers = 1 + (int)rng_below(&d, 3),
-             .jitter = 1 + rng_below(&d, 100), .quota = rng_below(&d, 3) ? 0 : 1 + (int)rng_below(&d, 3),
+    how h = {.schedule = schedules[rng_below(&d, SLI_COUNT(schedules))],
+             .workers = 1 + (int)rng_below(&d, 3),
+             .jitter = 1 + rng_below(&d, 100),
+             .quota = rng_below(&d, 3) ? 0 : 1 + (int)rng_below(&d, 3),
              .recompute = rng_below(&d, 3) ? NULL : "full"};
     run(&x, &h, loss);
     CHECK(!memcmp(loss, first, sizeof loss), "seed %llu: %s with %d workers has other bits",
@@ -249,7 +265,7 @@ static void paths_give_what_a_plain_program_gives(uint64_t seed) {
   unlink(x.file);
 }
 
-/* ---- what is refused ---------------------------------------------------------------------------- */
+/* ---- what is refused ------------------------------------------------------------------------- */
 
 static sl_status read_text(const char *text, size_t bytes, int microbatches, int stages) {
   char name[64];
@@ -273,22 +289,24 @@ static sl_status read_text(const char *text, size_t bytes, int microbatches, int
 static void broken_files_are_named(void) {
   static const struct {
     const char *text, *word;
-  } cases[] = {{"0: 0 1 2 3\n1: 0 1 2\n2: 0 1 2 3\n", ":2: microbatch 1 goes from stage 0 to stage 2"},
-               {"0: 0 1 2 3\n1: 1 2 3\n2: 0 1 2 3\n", ":2: microbatch 1 goes from stage 1 to stage 3"},
-               {"0: 0 1 3\n1: 0 1 3\n2: 0 2 3\n", "2 microbatches visit stage 1, but 1 stage 2"},
-               {"0: 0 3\n1: 0 3\n2: 0 3\n", "nobody visits stages 1 to 2"},
-               {"0: 0 1 2 3\n1: 0 1 4 3\n2: 0 1 2 3\n", ":2: there is no stage 4: there are 4, 0 to 3"},
-               {"0: 0 1 2 3\n1: 0 1 1 2 3\n2: 0 1 2 3\n", ":2: microbatch 1 visits stage 1 twice"},
-               {"0: 0 1 2 3\n2: 0 1 2 3\n", "microbatch 1 has no path"},
-               {"0: 0 1 2 3\n1: 0 1 2 3\n\n1: 0 1 2 3\n2: 0 3\n", ":4: microbatch 1 has a path already, in line 2"},
-               {"0: 0 1 2 3\n1: 0 1 2 3\n2: 0 1 2 3\n3: 0 1 2 3", ":4: there is no microbatch 3"},
-               {"0: 0 1 2 3\n1 0 1 2 3\n", ":2: not MICROBATCH: STAGE"},
-               {"0: 0 1 2 3\n1:\n", ":2: not MICROBATCH: STAGE"},
-               {"0: 0 1 -2 3\n", ":1: not MICROBATCH: STAGE"},
-               {"0: 0 1 2x 3\n", ":1: not MICROBATCH: STAGE"},
-               {"0: 0 1 99999999999999999999 3\n", ":1: not MICROBATCH: STAGE"},
-               {"-1: 0 1 2 3\n", ":1: not MICROBATCH: STAGE"},
-               {"", "microbatch 0 has no path: a step has 3"}};
+  } cases[] = {
+      {"0: 0 1 2 3\n1: 0 1 2\n2: 0 1 2 3\n", ":2: microbatch 1 goes from stage 0 to stage 2"},
+      {"0: 0 1 2 3\n1: 1 2 3\n2: 0 1 2 3\n", ":2: microbatch 1 goes from stage 1 to stage 3"},
+      {"0: 0 1 3\n1: 0 1 3\n2: 0 2 3\n", "2 microbatches visit stage 1, but 1 stage 2"},
+      {"0: 0 3\n1: 0 3\n2: 0 3\n", "nobody visits stages 1 to 2"},
+      {"0: 0 1 2 3\n1: 0 1 4 3\n2: 0 1 2 3\n", ":2: there is no stage 4: there are 4, 0 to 3"},
+      {"0: 0 1 2 3\n1: 0 1 1 2 3\n2: 0 1 2 3\n", ":2: microbatch 1 visits stage 1 twice"},
+      {"0: 0 1 2 3\n2: 0 1 2 3\n", "microbatch 1 has no path"},
+      {"0: 0 1 2 3\n1: 0 1 2 3\n\n1: 0 1 2 3\n2: 0 3\n",
+       ":4: microbatch 1 has a path already, in line 2"},
+      {"0: 0 1 2 3\n1: 0 1 2 3\n2: 0 1 2 3\n3: 0 1 2 3", ":4: there is no microbatch 3"},
+      {"0: 0 1 2 3\n1 0 1 2 3\n", ":2: not MICROBATCH: STAGE"},
+      {"0: 0 1 2 3\n1:\n", ":2: not MICROBATCH: STAGE"},
+      {"0: 0 1 -2 3\n", ":1: not MICROBATCH: STAGE"},
+      {"0: 0 1 2x 3\n", ":1: not MICROBATCH: STAGE"},
+      {"0: 0 1 99999999999999999999 3\n", ":1: not MICROBATCH: STAGE"},
+      {"-1: 0 1 2 3\n", ":1: not MICROBATCH: STAGE"},
+      {"", "microbatch 0 has no path: a step has 3"}};
   for (size_t i = 0; i < SLI_COUNT(cases); i++)
     CHECK(read_text(cases[i].text, strlen(cases[i].text), 3, 4) == SL_E_INPUT &&
               strstr(sl_detail(), cases[i].word) && strstr(sl_detail(), "paths graph_paths."),
@@ -307,8 +325,8 @@ static void no_text_breaks_the_reader(uint64_t seed) {
     size_t bytes = rng_below(&d, sizeof text);
     for (size_t i = 0; i < bytes; i++) text[i] = signs[rng_below(&d, sizeof signs)];
     sl_status status = read_text(text, bytes, 1 + (int)rng_below(&d, 4), 1 + (int)rng_below(&d, 4));
-    CHECK(!status || (status == SL_E_INPUT && *sl_detail()), "seed %llu: %d", (unsigned long long)seed,
-          (int)status);
+    CHECK(!status || (status == SL_E_INPUT && *sl_detail()), "seed %llu: %d",
+          (unsigned long long)seed, (int)status);
   }
 }
 
@@ -329,7 +347,8 @@ static void models_that_do_not_fit_are_named(void) {
   FILE *f = fopen(name, "w");
   CHECK(f && fprintf(f, "0: 0 1 3\n1: 0 2 3\n") > 0 && !fclose(f), "%s: %m", name);
   sl_lowered *lowered;
-  sl_lower_options options = {.parallel.stages = 4, .schedule.paths = name, .devices = {.kind = "cpu", .threads = 1}};
+  sl_lower_options options = {
+      .parallel.stages = 4, .schedule.paths = name, .devices = {.kind = "cpu", .threads = 1}};
   CHECK(sl_lower(g, &options, &lowered) == SL_E_UNSUPPORTED && strstr(sl_detail(), "paths: "),
         "refused, but: %s", sl_detail());
   sl_graph_destroy(g);

@@ -42,8 +42,8 @@ static void take_step(void *ctx, const sl_step_report *report) {
 static char *tokens;
 static char *const *words_of(const char *model) {
   static char *gpt[32], *llama[32];
-  char *const common[] = {"--data", tokens, "--width", "32", "--heads", "4", "--context", "32",
-                          "--lr", "3e-3", "--warmup", "4", "--batch", "4", NULL};
+  char *const common[] = {"--data", tokens, "--width",  "32", "--heads", "4", "--context", "32",
+                          "--lr",   "3e-3", "--warmup", "4",  "--batch", "4", NULL};
   char *const of_gpt[] = {"--layers", "3", NULL};
   char *const of_llama[] = {"--layers", "2", "--kv-heads", "2", NULL};
   char **to = !strcmp(model, "gpt") ? gpt : llama;
@@ -62,8 +62,10 @@ static sl_graph *build(const char *model, char *const *words, const how *h) {
   for (int used; *words; words += used)
     CHECK(!sl_args_take(args, 2, words, &used) && used, "option %s", *words);
   sl_graph *g = sl_graph_create(&(sl_graph_options){.microbatches = MICROBATCHES,
-                                                    .pieces = h->pieces, .cut = h->cut,
-                                                    .lengths = h->lengths, .stages = h->stages});
+                                                    .pieces = h->pieces,
+                                                    .cut = h->cut,
+                                                    .lengths = h->lengths,
+                                                    .stages = h->stages});
   CHECK(!(*m)->build(g, args), "%s", sl_detail());
   sl_args_destroy(args);
   return g;
@@ -103,9 +105,12 @@ static losses train(const char *model, const how *h) {
   char *what = text_of(h);
   sl_graph *g = build(model, words_of(model), h);
   sl_lowered *lowered;
-  sl_lower_options options = {.parallel.stages = h->stages, .schedule.name = h->schedule,
-                              .schedule.backward = h->backward, .devices = {.kind = "cpu"},
-                              .report.on_step = take_step, .report.ctx = &l};
+  sl_lower_options options = {.parallel.stages = h->stages,
+                              .schedule.name = h->schedule,
+                              .schedule.backward = h->backward,
+                              .devices = {.kind = "cpu"},
+                              .report.on_step = take_step,
+                              .report.ctx = &l};
   CHECK(!sl_lower(g, &options, &lowered), "%s: %s", what, sl_detail());
   int chunks = sl_schedule_chunks(h->schedule);
   CHECK(sl_lowered_chunks(lowered) == chunks, "%s: a device has %d chunks", what, chunks);
@@ -192,7 +197,8 @@ static void losses_are_those_of_whole_sequences(const char *model, size_t stride
 
 static interp prepare(const char *model, const how *h, sl_graph **g) {
   *g = build(model, words_of(model), h);
-  CHECK(!sli_pass_cut(*g, NULL) && !sli_pass_gradients(*g) && !sli_pass_pieces(*g), "%s", sl_detail());
+  CHECK(!sli_pass_cut(*g, NULL) && !sli_pass_gradients(*g) && !sli_pass_pieces(*g), "%s",
+        sl_detail());
   sli_graph_check(*g);
   return interp_create(*g, 3);
 }
@@ -260,20 +266,21 @@ static void even_pieces_differ_by_one(void) {
 static double seconds_of_prefix(int64_t length) {
   char text[32];
   snprintf(text, sizeof text, "%lld", (long long)length);
-  char *const words[] = {"--data", tokens, "--width", "32", "--heads", "4", "--layers", "1",
+  char *const words[] = {"--data",      tokens, "--width",   "32", "--heads", "4", "--layers", "1",
                          "--positions", "2048", "--context", text, NULL};
   sl_graph *g = build("gpt", words, &(how){.pieces = 1});
   double sum = 0;
   for (int i = 0; i < g->nnodes; i++)
-    if (g->nodes[i]->cls == SL_CLASS_F) 
+    if (g->nodes[i]->cls == SL_CLASS_F)
       sum += sli_call_seconds(NULL, g->nodes[i], g->nodes[i]->in_type, g->nodes[i]->out_type);
   sl_graph_destroy(g);
   return sum;
 }
 
 static void balanced_pieces_take_equal_time(void) {
-  char *const words[] = {"--data", tokens, "--width", "32", "--heads", "4", "--layers", "1",
-                         "--positions", "2048", "--context", "2000", NULL};
+  char *const words[] = {"--data",    tokens,     "--width", "32",          "--heads",
+                         "4",         "--layers", "1",       "--positions", "2048",
+                         "--context", "2000",     NULL};
   double whole = seconds_of_prefix(2000), fixed = 2 * seconds_of_prefix(1) - seconds_of_prefix(2);
   double token = whole - seconds_of_prefix(1999);
   for (int pieces = 2; pieces <= 7; pieces++) {
@@ -311,7 +318,9 @@ static void bubble_and_memory_are_seq1f1b(int p, int m, int k) {
   sl_graph *g = sl_graph_create(&(sl_graph_options){.microbatches = m, .pieces = k, .stages = p});
   CHECK(!(*model)->build(g, args), "%s", sl_detail());
   sl_lowered *lowered;
-  sl_lower_options options = {.parallel.stages = p, .schedule.name = "seq1f1b", .devices = {.kind = "timed"},
+  sl_lower_options options = {.parallel.stages = p,
+                              .schedule.name = "seq1f1b",
+                              .devices = {.kind = "timed"},
                               .simulation.cost = {1, 1, 1, 0}};
   CHECK(!sl_lower(g, &options, &lowered), "%s", sl_detail());
   sl_runtime *rt;
@@ -321,8 +330,8 @@ static void bubble_and_memory_are_seq1f1b(int p, int m, int k) {
   CHECK(!sl_runtime_run(rt, 3), "%s", sl_detail());
   sl_statistics stats = sl_runtime_statistics(rt);
   double want = 3 * m + 3.0 * (p - 1) / k;
-  CHECK(fabs(stats.step_seconds - want) < 1e-6, "p %d m %d k %d: a step takes %g, not %g", p, m,
-        k, stats.step_seconds, want);
+  CHECK(fabs(stats.step_seconds - want) < 1e-6, "p %d m %d k %d: a step takes %g, not %g", p, m, k,
+        stats.step_seconds, want);
   for (int d = 0; d < p; d++) {
     double peak = sl_runtime_peak_activations(rt, d);
     double most = fmin(m, (double)(p - d - 1 + k) / k);
@@ -351,13 +360,24 @@ static sl_status mix_infer(const sl_attrs *attrs, int nin, const sl_type *in, sl
   return SL_OK;
 }
 static void mix(const sl_call *call) { (void)call; }
-static const sl_op mix_op = {.name = "mix", .min_in = 1, .max_in = 1, .nout = 1,
-                             .infer = mix_infer, .kernels = SL_CPU_KERNEL(mix),
-                             .grad = {{.cls = SL_CLASS_B, .in = {SL_DOUT(0)}, .nof = 1,
-                                       .of = {0}}}};
+static const sl_op mix_op = {
+    .name = "mix",
+    .min_in = 1,
+    .max_in = 1,
+    .nout = 1,
+    .infer = mix_infer,
+    .kernels = SL_CPU_KERNEL(mix),
+    .grad = {{.cls = SL_CLASS_B, .in = {SL_DOUT(0)}, .nof = 1, .of = {0}}}};
 
 typedef enum fault {
-  SOUND, MIXES, LOOKS_AHEAD, WHOLE_DATA, CUT_TABLE, LAST_DIM, WEIGHT_BY_POSITION, MEAN_AGAIN
+  SOUND,
+  MIXES,
+  LOOKS_AHEAD,
+  WHOLE_DATA,
+  CUT_TABLE,
+  LAST_DIM,
+  WEIGHT_BY_POSITION,
+  MEAN_AGAIN
 } fault;
 
 static void build_faulty(sl_graph *g, fault f) {

@@ -56,7 +56,8 @@ static void names(void) {
   CHECK(sli_quota_names(&both, "act.b", 0) && sli_quota_names(&both, "act.w", 7), "act is both");
   CHECK(!sli_quota_names(&both, "fwd", 0) && !sli_quota_names(&both, "active", 0), "and no other");
   CHECK(sli_quota_names(&one, "act.b", 2) && !sli_quota_names(&one, "act.b", 1) &&
-            !sli_quota_names(&one, "act.w", 2), "act.b@2 is one");
+            !sli_quota_names(&one, "act.w", 2),
+        "act.b@2 is one");
 }
 
 int main(void) {

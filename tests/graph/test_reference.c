@@ -72,14 +72,15 @@ static void agrees_with_pytorch(const char *name, const char *init, const char *
     double loss, norm, lr, exact_loss, exact_norm;
     if (*line == '#') continue;
     CHECK(sscanf(line, "%d %lf %lf %lf %lf %lf", &step, &loss, &norm, &lr, &exact_loss,
-                 &exact_norm) == 6, "%s: %s", path, line);
+                 &exact_norm) == 6,
+          "%s: %s", path, line);
     double found = interp_step(&in, step), found_norm = *(double *)interp_data(&in, g->grad_norm);
     CHECK(relative(found, exact_loss) < 1e-5, "%s step %d: loss %.9g, PyTorch has %.9g", name, step,
           found, exact_loss);
     CHECK(relative(found_norm, exact_norm) < 1e-4, "%s step %d: norm %.9g, PyTorch has %.9g", name,
           step, found_norm, exact_norm);
-    CHECK(relative((double)sl_optimizer_lr(&g->training.optimizer, step), lr) < 1e-6, "%s step %d: lr", name,
-          step);
+    CHECK(relative((double)sl_optimizer_lr(&g->training.optimizer, step), lr) < 1e-6,
+          "%s step %d: lr", name, step);
     steps++;
   }
   CHECK(steps == 20, "%s has %d steps", path, steps);
@@ -90,12 +91,13 @@ static void agrees_with_pytorch(const char *name, const char *init, const char *
 
 int main(void) {
   static const char *const gpt[] = {
-      "layers", "4", "width", "64", "heads", "4", "context", "32", "batch", "8", "lr", "3e-3",
-      "min-lr", "3e-4", "warmup", "4", "decay-steps", "16", NULL};
+      "layers", "4",    "width",  "64",   "heads",  "4", "context",     "32", "batch", "8",
+      "lr",     "3e-3", "min-lr", "3e-4", "warmup", "4", "decay-steps", "16", NULL};
   RUN(agrees_with_pytorch, "gpt", "gpt_init.safetensors", "gpt_losses.txt", gpt);
-  static const char *const llama[] = {
-      "layers", "3", "width", "64", "heads", "4", "kv-heads", "2", "ffn", "176", "context", "32",
-      "batch", "8", "lr", "3e-3", "min-lr", "3e-4", "warmup", "4", "decay-steps", "16", NULL};
+  static const char *const llama[] = {"layers",   "3", "width",       "64",   "heads",   "4",
+                                      "kv-heads", "2", "ffn",         "176",  "context", "32",
+                                      "batch",    "8", "lr",          "3e-3", "min-lr",  "3e-4",
+                                      "warmup",   "4", "decay-steps", "16",   NULL};
   RUN(agrees_with_pytorch, "llama", "llama_init.safetensors", "llama_losses.txt", llama);
   return 0;
 }

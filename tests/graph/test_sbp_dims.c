@@ -25,8 +25,10 @@ static const sli_dim *dim_of(const sli_dim *dims, const sl_tensor *t, int dim) {
 static void check_dim(const sli_dim *dims, const sl_tensor *t, int dim, int64_t units, int count,
                       const int64_t *segments) {
   const sli_dim *d = dim_of(dims, t, dim);
-  CHECK(d->units == units && d->nsegments == count, "%s, dim %d: %d segments of %d units, expected "
-        "%d of %d", t->name, dim, d->nsegments, (int)d->units, count, (int)units);
+  CHECK(d->units == units && d->nsegments == count,
+        "%s, dim %d: %d segments of %d units, expected "
+        "%d of %d",
+        t->name, dim, d->nsegments, (int)d->units, count, (int)units);
   for (int s = 0; s < count; s++)
     CHECK(d->segment[s] == segments[s], "%s, dim %d: segment %d is %d long", t->name, dim, s,
           (int)d->segment[s]);
@@ -42,8 +44,8 @@ static const sl_tensor *param(const sl_graph *g, const char *name) {
 /* ---- dims ---------------------------------------------------------------------------- */
 
 /* Width 48, 6 heads of 8. */
-static char *gpt[] = {"--layers", "2", "--width", "48", "--heads", "6", "--context", "16",
-                      "--batch", "8", NULL};
+static char *gpt[] = {"--layers",  "2",  "--width", "48", "--heads", "6",
+                      "--context", "16", "--batch", "8",  NULL};
 
 static void packed_heads_reach_weight_and_bias(int pieces) {
   sl_graph *g = shipped_graph("gpt", gpt, 2, pieces);
@@ -71,8 +73,8 @@ static void packed_heads_reach_weight_and_bias(int pieces) {
 }
 
 static void queries_have_the_units_of_keys(void) {
-  char *words[] = {"--layers", "1", "--width", "48", "--heads", "6", "--kv-heads", "2", "--context",
-                   "16", "--batch", "8", NULL};
+  char *words[] = {"--layers", "1",         "--width", "48",      "--heads", "6", "--kv-heads",
+                   "2",        "--context", "16",      "--batch", "8",       NULL};
   sl_graph *g = shipped_graph("llama", words, 2, 1);
   sli_dim *dims = dims_of(g);
   check_dim(dims, param(g, "model.layers.0.self_attn.q_proj.weight"), 0, 2, 1, (int64_t[]){48});
@@ -175,7 +177,7 @@ static void check_signatures(const sl_graph *g, const sli_dim *dims, const char 
   CHECK(!strcmp(text_of(n, &all[0]), expected[0]), "%s: the first is %s", node,
         text_of(n, &all[0]));
 }
-#define SIGNATURES(node, size, ...)                                            \
+#define SIGNATURES(node, size, ...) \
   check_signatures(g, dims, node, size, (const char *const[]){__VA_ARGS__, NULL})
 
 static void a_block_can_be_shared_as_its_rows_say(void) {
@@ -213,10 +215,15 @@ static sl_status infer_pair(const sl_attrs *attrs, int nin, const sl_type *in, s
   out[0] = in[0];
   return SL_OK;
 }
-static const sl_op secret = {.name = "secret", .min_in = 1, .max_in = 2, .nout = 1,
-                             .infer = infer_pair};
-static const sl_op open_row = {.name = "open", .min_in = 1, .max_in = 2, .nout = 1,
-                               .infer = infer_pair, .pieces = SL_PIECES_ELEMENTS, .whole = 2};
+static const sl_op secret = {
+    .name = "secret", .min_in = 1, .max_in = 2, .nout = 1, .infer = infer_pair};
+static const sl_op open_row = {.name = "open",
+                               .min_in = 1,
+                               .max_in = 2,
+                               .nout = 1,
+                               .infer = infer_pair,
+                               .pieces = SL_PIECES_ELEMENTS,
+                               .whole = 2};
 
 static void a_row_without_promises_is_everywhere(void) {
   static const sl_type types[] = {{SL_F32, 2, {4, 6}}, {SL_F32, 1, {4}}};
@@ -254,13 +261,15 @@ static void data_is_shared_by_rows_as_far_as_the_loss(void) {
       sl_graph *g = shipped_graph(models[m], gpt, 2, pieces);
       sli_dim *dims = dims_of(g);
       sli_choice choice;
-      CHECK(!sli_choose_rows(g, dims, &(sli_grid){.size = {3, 1}}, SLI_AXIS_DATA, &choice), "%s", sl_detail());
+      CHECK(!sli_choose_rows(g, dims, &(sli_grid){.size = {3, 1}}, SLI_AXIS_DATA, &choice), "%s",
+            sl_detail());
       for (int i = 0; i < g->nnodes; i++) {
         const sli_node *n = g->nodes[i];
         if (!sli_is_forward(n) && n->op != &sl_op_source) continue;
         for (int a = 0; a < n->nin; a++)
           CHECK(choice.of[i].in[a].kind == (n->in[a]->param ? SL_BROADCAST : SL_SPLIT) &&
-                    !choice.of[i].in[a].dim, "%s: input %d", n->name, a);
+                    !choice.of[i].in[a].dim,
+                "%s: input %d", n->name, a);
         for (int o = 0; o < n->nout; o++)
           CHECK(choice.of[i].out[o].kind == (n->out[o] == g->loss.tensor ? SL_PARTIAL : SL_SPLIT),
                 "%s: output %d", n->name, o);
@@ -277,10 +286,12 @@ static void what_cannot_be_shared_by_rows_is_named(void) {
   sl_graph *g = shipped_graph("gpt", gpt, 2, 1);
   sli_dim *dims = dims_of(g);
   sli_choice choice;
-  CHECK(sli_choose_rows(g, dims, &(sli_grid){.size = {5, 1}}, SLI_AXIS_DATA, &choice) == SL_E_USAGE &&
-            strstr(sl_detail(), "the data of embedding/source.1 cannot be shared out over 5 "
-                   "devices: its output 0, i32[4, 16], has too few rows"),
-        "%s", sl_detail());
+  CHECK(
+      sli_choose_rows(g, dims, &(sli_grid){.size = {5, 1}}, SLI_AXIS_DATA, &choice) == SL_E_USAGE &&
+          strstr(sl_detail(),
+                 "the data of embedding/source.1 cannot be shared out over 5 "
+                 "devices: its output 0, i32[4, 16], has too few rows"),
+      "%s", sl_detail());
   free(dims);
   sl_graph_destroy(g);
 
@@ -293,8 +304,10 @@ static void what_cannot_be_shared_by_rows_is_named(void) {
   sl_output(g, "x", x);
   CHECK(!sli_pass_outputs(g), "%s", sl_detail());
   dims = dims_of(g);
-  CHECK(sli_choose_rows(g, dims, &(sli_grid){.size = {2, 1}}, SLI_AXIS_DATA, &choice) == SL_E_UNSUPPORTED &&
-            strstr(sl_detail(), "op main/secret.1 (secret) has no form for 2 data-parallel devices "
+  CHECK(sli_choose_rows(g, dims, &(sli_grid){.size = {2, 1}}, SLI_AXIS_DATA, &choice) ==
+                SL_E_UNSUPPORTED &&
+            strstr(sl_detail(),
+                   "op main/secret.1 (secret) has no form for 2 data-parallel devices "
                    "that have source.1 f32[4, 6] split along dim 0: set .pieces or .signatures"),
         "%s", sl_detail());
   free(dims);

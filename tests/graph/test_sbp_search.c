@@ -72,7 +72,8 @@ static sl_graph *random_graph(uint64_t seed, uint32_t *count) {
   static const sl_source source = {.nout = 1, .types = &type};
   int64_t width = 4 + 2 * rng_below(seed, count, 3);
   type = SL_TYPE(SL_F32, 4, 2 + rng_below(seed, count, 3), width);
-  sl_graph *g = sl_graph_create(&(sl_graph_options){.microbatches = 1 + (int)rng_below(seed, count, 4)});
+  sl_graph *g =
+      sl_graph_create(&(sl_graph_options){.microbatches = 1 + (int)rng_below(seed, count, 4)});
   sl_tensor *pool[8], *w[2] = {0}, *gain = NULL;
   sl_data(g, &source, pool);
   int ops = 2 + (int)rng_below(seed, count, 3);
@@ -84,10 +85,10 @@ static sl_graph *random_graph(uint64_t seed, uint32_t *count) {
     sl_tensor *a = pool[1 + rng_below(seed, count, (uint32_t)i - 1)], *b = pool[i - 1];
     if (!rng_below(seed, count, 2)) sl_block(g, "b");
     switch (rng_below(seed, count, 4)) {
-      case 0: pool[i] = sl_gelu(g, b); break;
-      case 1: pool[i] = sl_add(g, a, b); break;
-      case 2: pool[i] = sl_mul(g, b, a); break;
-      default: pool[i] = sl_linear(g, b, w[rng_below(seed, count, 2)], NULL);
+    case 0: pool[i] = sl_gelu(g, b); break;
+    case 1: pool[i] = sl_add(g, a, b); break;
+    case 2: pool[i] = sl_mul(g, b, a); break;
+    default: pool[i] = sl_linear(g, b, w[rng_below(seed, count, 2)], NULL);
     }
   }
   sl_train(g, sl_mse(g, pool[ops - 1], pool[0]), NULL);
@@ -118,8 +119,9 @@ static void the_search_finds_the_cheapest(void) {
   for (uint64_t seed = 1; done < 40 * seeds_times(); seed++) {
     uint32_t count = 0;
     sl_graph *g = random_graph(seed, &count);
-    sli_grid grid = grid_of(1 + (int)rng_below(seed, &count, 2), 2 + (int)rng_below(seed, &count, 2),
-                            1e-8 * rng_below(seed, &count, 3), rates[rng_below(seed, &count, 4)]);
+    sli_grid grid =
+        grid_of(1 + (int)rng_below(seed, &count, 2), 2 + (int)rng_below(seed, &count, 2),
+                1e-8 * rng_below(seed, &count, 3), rates[rng_below(seed, &count, 4)]);
     sli_dim *dims;
     sli_ways w;
     CHECK(!sli_dims_find(g, &dims), "%s", sl_detail());
@@ -184,23 +186,27 @@ static void a_wide_batch_is_shared_by_rows(void) {
   CHECK(fabs(c.boxing_seconds - (expected / 1e10 + 3 * 2e-5 / 2)) < 1e-12, "%g s",
         c.boxing_seconds);
   CHECK(c.runner_up && strstr(c.runner_up, " of main as ") &&
-            strstr(c.runner_up, ", not S0 B -> S0: ") && strstr(c.runner_up, " % more"), "%s",
-        c.runner_up);
+            strstr(c.runner_up, ", not S0 B -> S0: ") && strstr(c.runner_up, " % more"),
+        "%s", c.runner_up);
   sli_choice_free(&c);
   sl_graph_destroy(g);
 }
 
 /* h.0 .. of a big GPT as Megatron has it. */
-static char *gpt[] = {"--layers", "3", "--width", "2048", "--heads", "16", "--context", "128",
-                      "--vocab", "50257", "--batch", "8", NULL};
+static char *gpt[] = {"--layers", "3",       "--width", "2048",    "--heads", "16", "--context",
+                      "128",      "--vocab", "50257",   "--batch", "8",       NULL};
 
 static void check_gpt(const sl_graph *g, const sli_choice *c) {
-  static const char *const block[][2] = {
-      {"layernorm.1", "S1 B B -> S1 S1 S1"}, {"linear.1", "B S1 S0 -> S2"},
-      {"attention_packed.1", "S2 -> S2 S1"}, {"linear.2", "S2 S0 P -> P"},
-      {"add.1", "S1 S1 -> S1"},              {"layernorm.2", "S1 B B -> S1 S1 S1"},
-      {"linear.3", "B S1 S0 -> S2"},         {"gelu.1", "S2 -> S2"},
-      {"linear.4", "S2 S0 P -> P"},          {"add.2", "S1 S1 -> S1"}};
+  static const char *const block[][2] = {{"layernorm.1", "S1 B B -> S1 S1 S1"},
+                                         {"linear.1", "B S1 S0 -> S2"},
+                                         {"attention_packed.1", "S2 -> S2 S1"},
+                                         {"linear.2", "S2 S0 P -> P"},
+                                         {"add.1", "S1 S1 -> S1"},
+                                         {"layernorm.2", "S1 B B -> S1 S1 S1"},
+                                         {"linear.3", "B S1 S0 -> S2"},
+                                         {"gelu.1", "S2 -> S2"},
+                                         {"linear.4", "S2 S0 P -> P"},
+                                         {"add.2", "S1 S1 -> S1"}};
   check_node(g, c, "embedding/source.1", " -> B B");
   check_node(g, c, "embedding/embedding.1", "B S0 -> P");
   for (int b = 0; b < 3; b++)
@@ -235,13 +241,13 @@ static void a_big_gpt_is_shared_as_megatron_has_it(void) {
 
 static void a_big_llama_is_shared_as_megatron_has_it(void) {
   static const char *const block[][2] = {
-      {"rmsnorm.1", "S1 B -> S1 S1"}, {"linear.1", "B S0 -> S2"},   {"linear.2", "B S0 -> S2"},
-      {"linear.3", "B S0 -> S2"},     {"rotary.1", "S2 -> S2"},     {"rotary.2", "S2 -> S2"},
+      {"rmsnorm.1", "S1 B -> S1 S1"},       {"linear.1", "B S0 -> S2"}, {"linear.2", "B S0 -> S2"},
+      {"linear.3", "B S0 -> S2"},           {"rotary.1", "S2 -> S2"},   {"rotary.2", "S2 -> S2"},
       {"attention.1", "S2 S2 S2 -> S2 S1"}, {"linear.4", "S2 S1 -> P"}, {"add.1", "S1 S1 -> S1"},
-      {"rmsnorm.2", "S1 B -> S1 S1"}, {"linear.5", "B S0 -> S2"},   {"linear.6", "B S0 -> S2"},
-      {"swiglu.1", "S2 S2 -> S2"},    {"linear.7", "S2 S1 -> P"},   {"add.2", "S1 S1 -> S1"}};
-  char *words[] = {"--layers", "2", "--width", "2048", "--heads", "16", "--kv-heads", "8",
-                   "--context", "128", "--vocab", "32000", "--batch", "8", "--tied", NULL};
+      {"rmsnorm.2", "S1 B -> S1 S1"},       {"linear.5", "B S0 -> S2"}, {"linear.6", "B S0 -> S2"},
+      {"swiglu.1", "S2 S2 -> S2"},          {"linear.7", "S2 S1 -> P"}, {"add.2", "S1 S1 -> S1"}};
+  char *words[] = {"--layers",  "2",   "--width", "2048",  "--heads", "16", "--kv-heads", "8",
+                   "--context", "128", "--vocab", "32000", "--batch", "8",  "--tied",     NULL};
   sl_graph *g = shipped_graph("llama", words, 4, 1);
   sli_choice c = choose(g, grid_of(1, 4, 1e-5, 1e10), false, 0, NULL);
   check_node(g, &c, "embedding/embedding.1", "B S0 -> P");
@@ -284,8 +290,8 @@ static void one_device_has_nothing_to_share(void) {
 }
 
 static void many_layers_take_no_time(void) {
-  char *words[] = {"--layers", "96", "--width", "12288", "--heads", "96", "--context", "2048",
-                   "--vocab", "51200", "--batch", "8", NULL};
+  char *words[] = {"--layers", "96",      "--width", "12288",   "--heads", "96", "--context",
+                   "2048",     "--vocab", "51200",   "--batch", "8",       NULL};
   sl_graph *g = shipped_graph("gpt", words, 8, 1);
   uint64_t begin = sli_now_ns();
   sli_choice c = choose(g, grid_of(1, 8, 1e-5, 1e10), false, 0, NULL);
@@ -305,9 +311,10 @@ static void many_layers_take_no_time(void) {
 static void what_is_given_is_kept(void) {
   sl_graph *g = wide_batch();
   sli_grid grid = grid_of(1, 4, 1e-5, 1e10);
-  const sl_given_sbp given[] = {{"w0", SLI_AXIS_TENSOR, S0}, {"w1", SLI_AXIS_TENSOR, S1},
-                                 {"main/linear.2", SLI_AXIS_TENSOR, P},
-                                 {"w2", SLI_AXIS_DATA, S1}};
+  const sl_given_sbp given[] = {{"w0", SLI_AXIS_TENSOR, S0},
+                                {"w1", SLI_AXIS_TENSOR, S1},
+                                {"main/linear.2", SLI_AXIS_TENSOR, P},
+                                {"w2", SLI_AXIS_DATA, S1}};
   sli_choice free_choice = choose(g, grid, true, 0, NULL), c = choose(g, grid, true, 4, given);
   check_node(g, &c, "main/linear.2", "S1 S1 -> P");
   CHECK(sli_sbp_equal(lies(g, &c, "w0"), S0) && sli_sbp_equal(lies(g, &c, "w1"), S1),
@@ -325,9 +332,8 @@ static void check_error(sl_graph *g, sl_given_sbp given, sl_status status, const
   sli_choice c;
   CHECK(!sli_dims_find(g, &dims), "%s", sl_detail());
   sli_tensor_search search = {g, dims, &grid, false, 1, &given, NULL};
-  CHECK(sli_choose_tensor(&search, &c) == status &&
-            !strcmp(sl_detail(), text), "%s=: \"%s\", expected \"%s\"", given.name, sl_detail(),
-        text);
+  CHECK(sli_choose_tensor(&search, &c) == status && !strcmp(sl_detail(), text),
+        "%s=: \"%s\", expected \"%s\"", given.name, sl_detail(), text);
   free(dims);
 }
 
@@ -366,9 +372,10 @@ static void the_table_says_all_of_it_in_100_columns(void) {
   sli_choice_print(g, &grid, (sli_choice[SLI_AXES]){data, tensor}, out);
   fclose(out);
   CHECK(strstr(text, "2 devices along the data axis") &&
-            strstr(text, "4 devices along the tensor axis"), "%s", text);
-  CHECK(strstr(text, "h.0 .. h.2 ") && strstr(text, "B S1 S0 -> S2") && !strstr(text, "h.1 "),
+            strstr(text, "4 devices along the tensor axis"),
         "%s", text);
+  CHECK(strstr(text, "h.0 .. h.2 ") && strstr(text, "B S1 S0 -> S2") && !strstr(text, "h.1 "), "%s",
+        text);
   CHECK(strstr(text, "the runner-up has linear."), "%s", text);
   for (char *line = strtok(text, "\n"); line; line = strtok(NULL, "\n"))
     CHECK(strlen(line) <= 100 || strstr(line, "the runner-up"), "too wide: %s", line);

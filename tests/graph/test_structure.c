@@ -102,7 +102,8 @@ static void tied_uses_meet_in_the_update_in_order(const sl_graph *g) {
   CHECK(step->nin == 3 && step->in[1] == table->grads[0] && step->in[2] == table->grads[1],
         "scale, then the gradients");
   CHECK(step->out[0] == table && !strcmp(step->out[1]->name, "table:m") &&
-            !strcmp(step->out[2]->name, "table:v"), "parameter, m, v");
+            !strcmp(step->out[2]->name, "table:v"),
+        "parameter, m, v");
   CHECK(!table->producer, "a parameter has no producer");
 }
 
@@ -130,7 +131,8 @@ static void settings_with_eps_have_the_other_defaults(void) {
   sl_train(g, sl_cross_entropy(g, logits, ids[1]), &(sl_optimizer){.eps = 1e-6f});
   const sl_optimizer *o = &g->training.optimizer;
   CHECK(o->lr == 1e-3f && o->beta1 == 0.9f && o->clip == 1 && o->weight_decay == 0.1f &&
-            o->eps == 1e-6f, "eps is as given, the others are not 0");
+            o->eps == 1e-6f,
+        "eps is as given, the others are not 0");
   sl_graph_destroy(g);
 }
 

@@ -52,8 +52,7 @@ static void large_tokens_are_told_with_position_and_value(void) {
   for (int i = 0; i < 100000; i++) many[i] = (uint16_t)(i % 50000);
   many[70001] = 50257;
   const char *path = write_file("many.bin", many, sizeof many);
-  fails(path, 1024, 50257, SL_E_INPUT,
-        "token 70001 is 50257, but the vocabulary has 50257 tokens");
+  fails(path, 1024, 50257, SL_E_INPUT, "token 70001 is 50257, but the vocabulary has 50257 tokens");
   sli_tokens *tokens;
   CHECK(!open_tokens(path, 1024, 50258, &tokens), "one more is enough: %s", sl_detail());
   sli_tokens_close(tokens);
@@ -67,10 +66,10 @@ static void sequences_follow_one_another(void) {
   for (int context = 1; context < 40; context += 6)
     for (int count = context + 1; count < 300; count += 53) {
       sli_tokens *files[2];
-      CHECK(!open_tokens(write_file("a.txt", bytes, (size_t)count), context, 256, &files[0]),
+      CHECK(!open_tokens(write_file("a.txt", bytes, (size_t)count), context, 256, &files[0]), "%s",
+            sl_detail());
+      CHECK(!open_tokens(write_file("a.u16", words, 2 * (size_t)count), context, 256, &files[1]),
             "%s", sl_detail());
-      CHECK(!open_tokens(write_file("a.u16", words, 2 * (size_t)count), context, 256,
-                             &files[1]), "%s", sl_detail());
       for (int f = 0; f < 2; f++) {
         int64_t n = sli_tokens_sequences(files[f]);
         CHECK(n == (count - 1) / context, "%d tokens, context %d: %lld sequences", count, context,
@@ -125,8 +124,8 @@ static void rows_are_numbered_across_microbatches_and_steps(void) {
 
 static void inference_feeds_tokens(void) {
   int base = 40;
-  sl_graph *g = sl_graph_create(
-      &(sl_graph_options){.infer = true, .feed_tokens = feed, .feed_ctx = &base});
+  sl_graph *g =
+      sl_graph_create(&(sl_graph_options){.infer = true, .feed_tokens = feed, .feed_ctx = &base});
   sl_tensor *targets;
   CHECK(sl_tokens(g, "not opened", 1, 3, 64, &targets), "%s", sl_detail());
   int32_t out[2][3] = {{0}, {9, 9, 9}};

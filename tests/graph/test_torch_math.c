@@ -11,11 +11,12 @@
 enum { MOST_INPUTS = 3, MOST_NUMBERS = 256 };
 typedef sl_tensor *model(sl_graph *g, sl_tensor *const *x, sl_tensor *ids);
 
-#define MODEL(name, call) \
+#define MODEL(name, call)                                                            \
   static sl_tensor *name##_model(sl_graph *g, sl_tensor *const *x, sl_tensor *ids) { \
     (void)ids;                                                                       \
     return call;                                                                     \
   }
+/* clang-format off */
 #define MODELS(X)                                                                         \
   X(silu, sl_silu(g, x[0])) X(sigmoid, sl_sigmoid(g, x[0])) X(exp, sl_exp(g, x[0]))       \
   X(log, sl_log(g, x[0])) X(sqrt, sl_sqrt(g, x[0])) X(rsqrt, sl_rsqrt(g, x[0]))           \
@@ -46,6 +47,7 @@ typedef sl_tensor *model(sl_graph *g, sl_tensor *const *x, sl_tensor *ids);
   X(bag, sl_embedding_bag(g, ids, x[0], NULL, NULL))                                      \
   X(bag_mean, sl_embedding_bag(g, ids, x[0], NULL, &(sl_bag){true, true, 2}))             \
   X(bag_weights, sl_embedding_bag(g, ids, x[0], x[1], &(sl_bag){.pads = true, .padding = 1}))
+/* clang-format on */
 MODELS(MODEL)
 
 static const struct {
@@ -167,6 +169,7 @@ int main(void) {
   size_t done = 0;
   RUN_AS("ops_math", done += check_file("ops_math.txt"));
   RUN_AS("ops_indexed", done += check_file("ops_indexed.txt"));
-  CHECK(!test_whole() || done == SLI_COUNT(models), "%zu of %zu models have a case", done, SLI_COUNT(models));
+  CHECK(!test_whole() || done == SLI_COUNT(models), "%zu of %zu models have a case", done,
+        SLI_COUNT(models));
   return 0;
 }

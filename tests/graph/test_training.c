@@ -11,7 +11,9 @@
 
 enum { WIDTH = 8, LAYERS = 3 };
 
-static void fill(void *ctx, const sl_tick *tick, void *const *out) { (void)ctx, (void)tick, (void)out; }
+static void fill(void *ctx, const sl_tick *tick, void *const *out) {
+  (void)ctx, (void)tick, (void)out;
+}
 static const sl_type data_type = {SL_F32, 2, {4, WIDTH}};
 static const sl_source source = {.nout = 1, .types = &data_type, .fill = fill};
 
@@ -51,7 +53,8 @@ static sl_graph *derive(sl_graph *g) {
 
 static void refuse(sl_graph *g, const char *text) {
   sl_status status = sli_pass_gradients(g);
-  CHECK(status == SL_E_USAGE && strstr(sl_detail(), text), "\"%s\" has no \"%s\"", sl_detail(), text);
+  CHECK(status == SL_E_USAGE && strstr(sl_detail(), text), "\"%s\" has no \"%s\"", sl_detail(),
+        text);
   sl_graph_destroy(g);
 }
 
@@ -71,7 +74,8 @@ static void what_is_frozen_has_no_way_back(void) {
   CHECK(count(g, ":norm") == 5 && count(g, ":keep") == 4, "five are trained, four are kept");
   for (int i = 0; i < g->nnodes; i++)
     CHECK(g->nodes[i]->block || g->nodes[i]->cls == SL_CLASS_F || g->nodes[i]->cls == SL_CLASS_L ||
-              g->nodes[i]->op == &sl_op_keep, "%s is left of the first block", g->nodes[i]->name);
+              g->nodes[i]->op == &sl_op_keep,
+          "%s is left of the first block", g->nodes[i]->name);
   CHECK(!find(g, "net.1/linear.1:linear_w") && find(g, "net.1/linear.1:linear_b"),
         "the way back goes through it");
   CHECK(!find(g, "net.1/rmsnorm.1:rmsnorm_b"), "and ends where the last trained one is");
@@ -118,16 +122,29 @@ static sl_status infer(const sl_attrs *attrs, int nin, const sl_type *in, sl_typ
 }
 static void nothing(const sl_call *call) { (void)call; }
 static const sl_update own_update = {.states = {{"average", 2}}, .nstates = 1};
-static const sl_op own = {.name = "own", .min_in = 2, .max_in = -1, .nout = 2, .infer = infer,
-                          .kernels = SL_CPU_KERNEL(nothing), .updates = 3, .update = &own_update};
-static const sl_op no_states = {.name = "none", .min_in = 2, .max_in = -1, .nout = 2,
-                                .infer = infer, .kernels = SL_CPU_KERNEL(nothing), .updates = 1, .update = &own_update};
+static const sl_op own = {.name = "own",
+                          .min_in = 2,
+                          .max_in = -1,
+                          .nout = 2,
+                          .infer = infer,
+                          .kernels = SL_CPU_KERNEL(nothing),
+                          .updates = 3,
+                          .update = &own_update};
+static const sl_op no_states = {.name = "none",
+                                .min_in = 2,
+                                .max_in = -1,
+                                .nout = 2,
+                                .infer = infer,
+                                .kernels = SL_CPU_KERNEL(nothing),
+                                .updates = 1,
+                                .update = &own_update};
 
 static void the_row_says_what_is_kept(void) {
   sl_graph *g = derive(make(NULL, &(sl_optimizer){.rule = &own}));
   const sli_node *n = find(g, "net.0.fc.bias:own");
   CHECK(n && n->op == &own && !strcmp(n->out[1]->name, "net.0.fc.bias:average") &&
-            n->out[1]->init.scale == 2, "a row of the user's");
+            n->out[1]->init.scale == 2,
+        "a row of the user's");
   sl_graph_destroy(g);
   g = derive(make(NULL, &(sl_optimizer){.rule = &sl_op_sgd}));
   CHECK(!find(g, "net.0.fc.bias:sgd")->out[1], "nothing is kept without momentum");
@@ -143,7 +160,8 @@ static void the_row_says_what_is_kept(void) {
 
 static void schedules_are_said_by_name(void) {
   sl_graph *g = derive(make(&(sl_training){.schedule = "linear", .steps = 70}, NULL));
-  CHECK(g->training.optimizer.decay_steps == 70, "a rate decays by the run's steps if nothing else is said");
+  CHECK(g->training.optimizer.decay_steps == 70,
+        "a rate decays by the run's steps if nothing else is said");
   sl_graph_destroy(g);
   g = derive(make(&(sl_training){.schedule = "wsd:warmup=3,decay-steps=50", .steps = 70}, NULL));
   const sl_optimizer *o = &g->training.optimizer;
@@ -154,8 +172,8 @@ static void schedules_are_said_by_name(void) {
 /* ---- adapters ------------------------------------------------------------------------------ */
 
 static void adapters_stand_beside_frozen_maps(void) {
-  sl_graph *g = derive(make(&(sl_training){.nlora = 1, .lora = (const char *[]){"net.[12].fc=2,alpha=3"}},
-                            NULL));
+  sl_graph *g = derive(
+      make(&(sl_training){.nlora = 1, .lora = (const char *[]){"net.[12].fc=2,alpha=3"}}, NULL));
   CHECK(g->nparams == 3 * LAYERS + 4 && count(g, ":adamw") == 4, "two adapters are trained");
   const sl_tensor *a = NULL, *b = NULL;
   for (int i = 0; i < g->nparams; i++) {
@@ -163,7 +181,8 @@ static void adapters_stand_beside_frozen_maps(void) {
     if (!strcmp(g->params[i]->name, "net.2.fc.lora_B.weight")) b = g->params[i];
   }
   CHECK(a && b && a->type.dim[0] == 2 && b->type.dim[1] == 2 && b->init.scale == 0, "A and B");
-  CHECK(a->adapter->alpha == 3 && !a->adapter->transposed && b->adapter->rank == 2, "their numbers");
+  CHECK(a->adapter->alpha == 3 && !a->adapter->transposed && b->adapter->rank == 2,
+        "their numbers");
   CHECK(find(g, "net.2/scale.1")->attrs.value == 1.5f, "alpha / rank");
   CHECK(!find(g, "net.0/linear.1:linear_b"), "nothing is trained before the first adapter");
   sl_graph_destroy(g);
@@ -191,10 +210,12 @@ static void mistakes_are_named(void) {
       {{.nfrozen = 1, .frozen = (const char *[]){"net"}}, "every parameter is frozen"},
       {{.nlora = 1, .lora = (const char *[]){"net.7=2"}}, "lora net.7: no linear map has"},
       {{.nlora = 1, .lora = (const char *[]){"net=0"}}, "lora net=0: not as PATTERN=RANK"},
-      {{.ngroups = 1, .groups = (const char *[]){"ln_2:lr=1"}}, "group ln_2: no parameter has such"},
+      {{.ngroups = 1, .groups = (const char *[]){"ln_2:lr=1"}},
+       "group ln_2: no parameter has such"},
       {{.ngroups = 1, .groups = (const char *[]){"ln_1"}}, "group ln_1: not as PATTERN:"},
       {{.ngroups = 1, .groups = (const char *[]){"ln_1:rate=2"}}, "'rate=2' is not one of"}};
-  for (size_t i = 0; i < SLI_COUNT(cases); i++) refuse(make(&cases[i].training, NULL), cases[i].text);
+  for (size_t i = 0; i < SLI_COUNT(cases); i++)
+    refuse(make(&cases[i].training, NULL), cases[i].text);
   refuse(make(NULL, &(sl_optimizer){.rule = &sl_op_gelu}), "op gelu is no optimizer");
   refuse(make(NULL, &(sl_optimizer){.rule = &no_states}), "op none must update all of its outputs");
   sl_graph *g = make(NULL, &(sl_optimizer){.lr = SL_OFF});
@@ -209,9 +230,12 @@ static void patterns_are_runs_of_components(void) {
   } cases[] = {{"h.*.attn", "transformer.h.3.attn.c_attn.weight", true},
                {"h.1", "transformer.h.10.ln_1.bias", false},
                {"h.1*", "transformer.h.10.ln_1.bias", true},
-               {"bias", "h.0.bias", true}, {"bia", "h.0.bias", false},
-               {"h.*.weight", "h.0.attn.weight", false}, {"wte.weight", "wte.weight", true},
-               {"wte.weight.x", "wte.weight", false}, {"ln_[12]", "h.0.ln_2.weight", true}};
+               {"bias", "h.0.bias", true},
+               {"bia", "h.0.bias", false},
+               {"h.*.weight", "h.0.attn.weight", false},
+               {"wte.weight", "wte.weight", true},
+               {"wte.weight.x", "wte.weight", false},
+               {"ln_[12]", "h.0.ln_2.weight", true}};
   for (size_t i = 0; i < SLI_COUNT(cases); i++)
     CHECK(sli_pattern_finds(cases[i].pattern, cases[i].name) == cases[i].found, "%s in %s",
           cases[i].pattern, cases[i].name);

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Chats become the texts that transformers makes of them, by templates that models bring and by those that have
- * names (tests/reference/chats.json, templates.json); what is not known in a template is refused by name.
+/* Chats become the texts that transformers makes of them, by templates that models bring and by
+ * those that have names (tests/reference/chats.json, templates.json); what is not known in a
+ * template is refused by name.
  *
  *   test_io_chat [FILE]
  * labels: unthreaded */
@@ -38,16 +39,17 @@ static void check_chat(const sli_chat *chat, const sli_chat_marks *marks, const 
   sli_chat_message messages[MOST_MESSAGES];
   int n = read_messages(cJSON_GetObjectItem(from, "messages"), messages);
   char *text;
-  CHECK(!sli_chat_render(chat, marks, messages, n, &text), "%s: %s", sli_chat_name(chat), sl_detail());
-  CHECK(!strcmp(text, text_at(from, "text")), "%s: \"%s\" should be \"%s\"", sli_chat_name(chat), text,
-        text_at(from, "text"));
+  CHECK(!sli_chat_render(chat, marks, messages, n, &text), "%s: %s", sli_chat_name(chat),
+        sl_detail());
+  CHECK(!strcmp(text, text_at(from, "text")), "%s: \"%s\" should be \"%s\"", sli_chat_name(chat),
+        text, text_at(from, "text"));
   free(text);
 }
 
 static void check_as(const sli_chat *chat, const sli_chat_marks *marks, const cJSON *from) {
   CHECK(chat, "%s: %s", text_at(from, "name"), sl_detail());
-  CHECK(!strcmp(sli_chat_end(chat, marks), marks->end), "%s ends an answer with %s, not %s", text_at(from, "name"),
-        marks->end, sli_chat_end(chat, marks));
+  CHECK(!strcmp(sli_chat_end(chat, marks), marks->end), "%s ends an answer with %s, not %s",
+        text_at(from, "name"), marks->end, sli_chat_end(chat, marks));
   const cJSON *each;
   cJSON_ArrayForEach(each, cJSON_GetObjectItem(from, "chats")) check_chat(chat, marks, each);
   sli_chat_free(chat);
@@ -79,7 +81,8 @@ static char *outcome(const char *template, const char *messages) {
   cJSON *from = cJSON_Parse(messages);
   int n = read_messages(from, all);
   char *text;
-  if (sli_chat_render(chat, &(sli_chat_marks){"<s>", "</s>"}, all, n, &text)) text = sli_format("!%s", sl_detail());
+  if (sli_chat_render(chat, &(sli_chat_marks){"<s>", "</s>"}, all, n, &text))
+    text = sli_format("!%s", sl_detail());
   cJSON_Delete(from);
   sli_chat_free(chat);
   return text;
@@ -94,9 +97,11 @@ static void check_jinja(const char *path) {
   cJSON_ArrayForEach(each, root) {
     const char *template = cJSON_GetArrayItem(each, 0)->valuestring;
     const cJSON *want = cJSON_GetArrayItem(each, 2);
-    char *messages = cJSON_PrintUnformatted(cJSON_GetArrayItem(each, 1)), *got = outcome(template, messages);
+    char *messages = cJSON_PrintUnformatted(cJSON_GetArrayItem(each, 1)),
+         *got = outcome(template, messages);
     bool good = cJSON_IsString(want) ? !strcmp(got, want->valuestring) : *got == '!';
-    CHECK(good, "%s of %s is \"%s\", not \"%s\"", template, messages, got, cJSON_IsString(want) ? want->valuestring : "an error");
+    CHECK(good, "%s of %s is \"%s\", not \"%s\"", template, messages, got,
+          cJSON_IsString(want) ? want->valuestring : "an error");
     free(messages), free(got);
     n++;
   }
@@ -107,14 +112,18 @@ static void check_jinja(const char *path) {
 
 /* A template that is like a known one, but for a piece, gives what it says. */
 static void pieces_count(void) {
-#define CHATML "{% for m in messages %}{{'<|im_start|>' + m['role'] + '\n' + m['content'] + '<|im_end|>' + '\n'}}{% endfor %}"
+#define CHATML \
+  "{% for m in messages %}{{'<|im_start|>' + m['role'] + '\n' + m['content'] + '<|im_end|>' + '\n'}}{% endfor %}"
   static const char user[] = "[{\"role\":\"user\",\"content\":\"Hi\"}]";
-  static const char later[] = "[{\"role\":\"user\",\"content\":\"Hi\"},{\"role\":\"system\",\"content\":\"s\"}]";
+  static const char later[] =
+      "[{\"role\":\"user\",\"content\":\"Hi\"},{\"role\":\"system\",\"content\":\"s\"}]";
 #define SAID "<|im_start|>user\nHi<|im_end|>\n"
-  const char *const rows[][3] = {
-      {CHATML, user, SAID}, {"{{bos_token}}" CHATML, user, "<s>" SAID}, {CHATML "{{ eos_token }}", user, SAID "</s>"},
-      {CHATML, later, SAID "<|im_start|>system\ns<|im_end|>\n"}, {"{# #}" CHATML, user, SAID},
-      {"{% if false %}" CHATML "{% endif %}x", user, "x"}};
+  const char *const rows[][3] = {{CHATML, user, SAID},
+                                 {"{{bos_token}}" CHATML, user, "<s>" SAID},
+                                 {CHATML "{{ eos_token }}", user, SAID "</s>"},
+                                 {CHATML, later, SAID "<|im_start|>system\ns<|im_end|>\n"},
+                                 {"{# #}" CHATML, user, SAID},
+                                 {"{% if false %}" CHATML "{% endif %}x", user, "x"}};
   for (size_t i = 0; i < SLI_COUNT(rows); i++) {
     char *got = outcome(rows[i][0], rows[i][1]);
     CHECK(!strcmp(got, rows[i][2]), "%s gives \"%s\"", rows[i][0], got);
@@ -122,37 +131,57 @@ static void pieces_count(void) {
   }
 }
 
-/* Checks that unknown constructs are named with their line, and that time and memory are bounded. */
+/* Checks that unknown constructs are named with their line, and that time and memory are bounded.
+ */
 static void what_is_not_known_is_refused(void) {
   static const char *const rows[][2] = {
-      {"a\n{% include 'x' %}", "line 2 of the template: the tag \"include\""}, {"{{ x | frob }}", "filter \"frob\""},
-      {"{{ x is frob }}", "test \"frob\""}, {"{{ x.frob() }}", "method \"frob\""}, {"{{ frob() }}", "\"frob\" is undefined"},
-      {"{{ f(*a) }}", "arguments from a list"}, {"{{ pad_token }}", "\"pad_token\""}, {"{% for x in y recursive %}{% endfor %}", "recursive"},
-      {"{{ 'a", "string does not end"}, {"{{ a", "a tag does not end"}, {"{% if a %}", "ends before elif"}, {"{{ a b }}", "\"b\""},
-      {"{{ ((((((((((((((((((((((((((((((((((((((((((((((((((((((((((1)))))))))))))))))))))))))))))))))))))))))))))))))))))))) }}", "deeper"},
-      {"{% for a in range(99999) %}{% for b in range(99999) %}{% endfor %}{% endfor %}", "than it may"},
-      {"{% set n = namespace(a='xxxxxxxx') %}{% for i in range(40) %}{% set n.a = n.a + n.a %}{% endfor %}", "memory"},
+      {"a\n{% include 'x' %}", "line 2 of the template: the tag \"include\""},
+      {"{{ x | frob }}", "filter \"frob\""},
+      {"{{ x is frob }}", "test \"frob\""},
+      {"{{ x.frob() }}", "method \"frob\""},
+      {"{{ frob() }}", "\"frob\" is undefined"},
+      {"{{ f(*a) }}", "arguments from a list"},
+      {"{{ pad_token }}", "\"pad_token\""},
+      {"{% for x in y recursive %}{% endfor %}", "recursive"},
+      {"{{ 'a", "string does not end"},
+      {"{{ a", "a tag does not end"},
+      {"{% if a %}", "ends before elif"},
+      {"{{ a b }}", "\"b\""},
+      {"{{ ((((((((((((((((((((((((((((((((((((((((((((((((((((((((((1)))))))))))))))))))))))))))))))))))))))))))))))))))))))) }}",
+       "deeper"},
+      {"{% for a in range(99999) %}{% for b in range(99999) %}{% endfor %}{% endfor %}",
+       "than it may"},
+      {"{% set n = namespace(a='xxxxxxxx') %}{% for i in range(40) %}{% set n.a = n.a + n.a %}{% endfor %}",
+       "memory"},
       {"{% macro f() %}{{ f() }}{% endmacro %}{{ f() }}", "macros call each other"},
-      {"{% set n = namespace(a=[]) %}{% for i in range(200) %}{% set n.a = [n.a] %}{% endfor %}{{ n.a }}", "deeper"},
-      {"{{ '\u00e9' | upper }}", "beyond ASCII"}, {"{{ 9223372036854775807 }}", "too large"}, {"{{ 999999999999 ** 9 }}", "too large"}};
+      {"{% set n = namespace(a=[]) %}{% for i in range(200) %}{% set n.a = [n.a] %}{% endfor %}{{ n.a }}",
+       "deeper"},
+      {"{{ '\u00e9' | upper }}", "beyond ASCII"},
+      {"{{ 9223372036854775807 }}", "too large"},
+      {"{{ 999999999999 ** 9 }}", "too large"}};
   for (size_t i = 0; i < SLI_COUNT(rows); i++) {
     char *got = outcome(rows[i][0], "[{\"role\":\"user\",\"content\":\"Hi\"}]");
-    CHECK(*got == '!' && strstr(got, rows[i][1]), "%s: \"%s\" says %s", rows[i][0], got, rows[i][1]);
+    CHECK(*got == '!' && strstr(got, rows[i][1]), "%s: \"%s\" says %s", rows[i][0], got,
+          rows[i][1]);
     free(got);
   }
   CHECK(!sli_chat_named("none") && !sli_chat_named(""), "nor are other names");
 }
 
-static void check_refused(const char *name, const sli_chat_message *messages, int count, const char *word) {
+static void check_refused(const char *name, const sli_chat_message *messages, int count,
+                          const char *word) {
   char *text;
   const sli_chat *chat = sli_chat_named(name);
-  CHECK(sli_chat_render(chat, &(sli_chat_marks){"<s>", "</s>"}, messages, count, &text) == SL_E_USAGE, "%s: %s is refused", name, word);
+  CHECK(
+      sli_chat_render(chat, &(sli_chat_marks){"<s>", "</s>"}, messages, count, &text) == SL_E_USAGE,
+      "%s: %s is refused", name, word);
   CHECK(strstr(sl_detail(), word), "\"%s\" says %s", sl_detail(), word);
   sli_chat_free(chat);
 }
 
 static void what_has_no_place_is_refused(void) {
-  const sli_chat_message all[] = {{SLI_CHAT_SYSTEM, "s"}, {SLI_CHAT_USER, "u"}, {SLI_CHAT_USER, "v"}};
+  const sli_chat_message all[] = {
+      {SLI_CHAT_SYSTEM, "s"}, {SLI_CHAT_USER, "u"}, {SLI_CHAT_USER, "v"}};
   check_refused("mistral", all, 2, "mistral: it says: it has no system messages");
   check_refused("llama2", all, 3, "llama2: it says: not in turn");
   check_refused("chatml", all, 1, "no message");

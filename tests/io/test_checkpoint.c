@@ -155,7 +155,8 @@ static void the_newest_stay(void) {
   CHECK(!sli_checkpoints_find(c, &found) && !found, "which is no error");
   for (int64_t step = 1; step <= 4; step++) write_step(c, step);
   CHECK(sli_checkpoints_newest(c) == 4 && count_entries("step-3") && count_entries("step-4") &&
-        !count_entries("step-1") && !count_entries("step-2"), "the newest two stay");
+            !count_entries("step-1") && !count_entries("step-2"),
+        "the newest two stay");
   write_step(c, 4); /* once more */
   CHECK(!sli_checkpoints_find(c, &found), "%s", sl_detail());
   check_contents(found, 4);
@@ -231,7 +232,8 @@ static void what_is_not_there_is_not_committed(void) {
     cJSON *about = cJSON_CreateObject();
     const sli_shard_file *list[] = {&shards[0], &shards[1]};
     CHECK(sli_checkpoints_commit(c, 2, about, 2, list) == SL_E_IO, "it is committed");
-    CHECK(strstr(sl_detail(), "step-2.tmp/stage-001.safetensors") && strstr(sl_detail(), broken ? "bytes, and not" : "share"),
+    CHECK(strstr(sl_detail(), "step-2.tmp/stage-001.safetensors") &&
+              strstr(sl_detail(), broken ? "bytes, and not" : "share"),
           "%s", sl_detail());
     cJSON_Delete(about);
     CHECK(sli_checkpoints_newest(c) == 1, "the one before stays");

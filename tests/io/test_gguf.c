@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* GGUF files: what they say of a model, tensors of each type that can be unpacked, rows of q and k in
- * Hugging Face's order, tokenizers; and damage of any kind is an error message.
+/* GGUF files: what they say of a model, tensors of each type that can be unpacked, rows of q and k
+ * in Hugging Face's order, tokenizers; and damage of any kind is an error message.
  * labels: random unthreaded smoke */
 #include "io/gguf/gguf.h"
 
@@ -30,8 +30,8 @@ static void check_refused(const char *what, const char *word) {
   gguf_write(&made, path);
   sl_status status = sli_gguf_open(path, &file);
   CHECK(status == SL_E_INPUT, "%s is refused, not %s", what, sl_status_text(status));
-  CHECK(strstr(sl_detail(), path) && strstr(sl_detail(), word), "%s: the text names the file and %s: %s",
-        what, word, sl_detail());
+  CHECK(strstr(sl_detail(), path) && strstr(sl_detail(), word),
+        "%s: the text names the file and %s: %s", what, word, sl_detail());
 }
 
 static char *reference(const char *folder, const char *name, const char *suffix) {
@@ -39,7 +39,7 @@ static char *reference(const char *folder, const char *name, const char *suffix)
   return sli_format("%s/tests/reference/%s/%s%s", source ? source : ".", folder, name, suffix);
 }
 
-/* ---- what is there ---------------------------------------------------------------------------- */
+/* ---- what is there --------------------------------------------------------------------------- */
 
 static double number_at(const cJSON *from, const char *key) {
   const cJSON *item = cJSON_GetObjectItemCaseSensitive(from, key);
@@ -72,8 +72,10 @@ static void keys_have_values(void) {
   CHECK(cJSON_IsTrue(cJSON_GetObjectItem(keys, "flag")), "a flag");
   CHECK(!sli_gguf_array(file, "eps") && !sli_gguf_array(file, "none"), "no arrays");
   cJSON *texts = sli_gguf_array(file, "texts"), *numbers = sli_gguf_array(file, "numbers");
-  CHECK(cJSON_GetArraySize(texts) == 2 && !strcmp(texts->child->valuestring, "one"), "an array of texts");
-  CHECK(cJSON_GetArraySize(numbers) == 2 && numbers->child->next->valuedouble == -8, "one of numbers");
+  CHECK(cJSON_GetArraySize(texts) == 2 && !strcmp(texts->child->valuestring, "one"),
+        "an array of texts");
+  CHECK(cJSON_GetArraySize(numbers) == 2 && numbers->child->next->valuedouble == -8,
+        "one of numbers");
   cJSON_Delete(texts);
   cJSON_Delete(numbers);
   CHECK(!sli_gguf_count(file), "no tensors");
@@ -101,7 +103,8 @@ static void types_are_unpacked(void) {
   } all[] = {{0, 0}, {1, 128}, {30, 192}, {2, 256}, {3, 288}, {8, 320}};
   gguf_begin(&made, SLI_COUNT(all), 0);
   for (uint32_t i = 0; i < SLI_COUNT(all); i++)
-    gguf_tensor(&made, (char[]){(char)('a' + i), 0}, 1, &(uint64_t){32}, all[i].type, all[i].offset);
+    gguf_tensor(&made, (char[]){(char)('a' + i), 0}, 1, &(uint64_t){32}, all[i].type,
+                all[i].offset);
   gguf_pad(&made);
   add_blocks(&made);
   sli_gguf *file = open_made();
@@ -139,8 +142,8 @@ static void check_blocks(uint32_t type, const char *name, const unsigned char *b
   const sli_stored_tensor *t = sli_gguf_at(file, 0);
   CHECK(!strcmp(t->dtype, name) && !sli_gguf_read(file, t, out), "%s: %s", name, sl_detail());
   for (int i = 0; i < 256; i++)
-    CHECK(fabsf(out[i] - want[i]) <= 1e-6f * fabsf(want[i]), "%s: number %d is %.9g, not %.9g", name, i,
-          (double)out[i], (double)want[i]);
+    CHECK(fabsf(out[i] - want[i]) <= 1e-6f * fabsf(want[i]), "%s: number %d is %.9g, not %.9g",
+          name, i, (double)out[i], (double)want[i]);
   sli_gguf_close(file);
 }
 
@@ -149,15 +152,16 @@ static void blocks_are_unpacked(void) {
   static const struct {
     const char *name;
     uint32_t type;
-  } all[] = {{"F16", 1}, {"Q4_0", 2}, {"Q4_1", 3}, {"Q8_0", 8}, {"Q4_K", 12}, {"Q5_K", 13}, {"Q6_K", 14},
-            {"Q5_0", 6}, {"Q5_1", 7}};
+  } all[] = {{"F16", 1},   {"Q4_0", 2},  {"Q4_1", 3}, {"Q8_0", 8}, {"Q4_K", 12},
+             {"Q5_K", 13}, {"Q6_K", 14}, {"Q5_0", 6}, {"Q5_1", 7}};
   char *from = reference("gguf", "blocks", ".txt"), *text, *rest;
   CHECK(!sli_file_read(from, &text), "%s", sl_detail());
   rest = text;
   for (size_t i = 0; i < SLI_COUNT(all); i++) {
     unsigned char bytes[512];
     float want[256];
-    const char *name = strsep(&rest, " "), *blocks = strsep(&rest, " "), *values = strsep(&rest, "\n");
+    const char *name = strsep(&rest, " "), *blocks = strsep(&rest, " "),
+               *values = strsep(&rest, "\n");
     CHECK(values && !strcmp(name, all[i].name), "%s has a line", all[i].name);
     CHECK(bytes_of_hex(values, (unsigned char *)want) == sizeof want, "256 numbers");
     check_blocks(all[i].type, name, bytes, bytes_of_hex(blocks, bytes), want);
@@ -182,13 +186,15 @@ static void heads_are_turned_back(void) {
   add_turned(2, 8);
   sli_gguf *file = open_made();
   const sli_stored_tensor *q = sli_gguf_find(file, "model.layers.7.self_attn.q_proj.weight");
-  CHECK(q && q->ndim == 2 && q->dim[0] == 8 && q->dim[1] == 2, "the name and the shape are Hugging Face's");
+  CHECK(q && q->ndim == 2 && q->dim[0] == 8 && q->dim[1] == 2,
+        "the name and the shape are Hugging Face's");
   CHECK(!sli_gguf_read(file, q, out) && !memcmp(out, want, sizeof want), "so are the rows");
   sli_gguf_close(file);
   add_turned(3, 8);
   file = open_made();
-  CHECK(sli_gguf_read(file, sli_gguf_at(file, 0), out) == SL_E_INPUT && strstr(sl_detail(), "q_proj"),
-        "rows that heads cannot share: %s", sl_detail());
+  CHECK(
+      sli_gguf_read(file, sli_gguf_at(file, 0), out) == SL_E_INPUT && strstr(sl_detail(), "q_proj"),
+      "rows that heads cannot share: %s", sl_detail());
   sli_gguf_close(file);
 }
 
@@ -199,17 +205,17 @@ static void other_types_are_refused_by_name(void) {
   for (int i = 0; i < 84; i++) gguf_add(&made, "", 1);
   sli_gguf *file = open_made();
   float out[256];
-  CHECK(sli_gguf_read(file, sli_gguf_at(file, 0), out) == SL_E_INPUT && strstr(sl_detail(), "w is Q2_K") &&
-        strstr(sl_detail(), "Q6_K"),
+  CHECK(sli_gguf_read(file, sli_gguf_at(file, 0), out) == SL_E_INPUT &&
+            strstr(sl_detail(), "w is Q2_K") && strstr(sl_detail(), "Q6_K"),
         "its name is said: %s", sl_detail());
   sli_gguf_close(file);
 }
 
-/* ---- damage ------------------------------------------------------------------------------------ */
+/* ---- damage ---------------------------------------------------------------------------------- */
 
 /* A file of one tensor. */
-static void make_one(const char *name, uint32_t ndim, const uint64_t *dims, uint32_t type, uint64_t offset,
-                     size_t data) {
+static void make_one(const char *name, uint32_t ndim, const uint64_t *dims, uint32_t type,
+                     uint64_t offset, size_t data) {
   gguf_begin(&made, 1, 0);
   gguf_tensor(&made, name, ndim, dims, type, offset);
   gguf_pad(&made);
@@ -225,22 +231,27 @@ static void tensors_that_cannot_be(void) {
     uint64_t offset;
     size_t data;
     const char *word;
-  } cases[] = {
-      {"a missing end", 1, {8}, 0, 0, 31, "truncated: tensor w"},
-      {"an offset behind the end", 1, {8}, 0, 1 << 20, 32, "begins at data byte 1048576"},
-      {"an offset that overflows", 1, {8}, 0, UINT64_MAX - 31, 32, "truncated: tensor w"},
-      {"a crooked offset", 1, {8}, 0, 4, 64, "no multiple of 32"},
-      {"an unknown type", 1, {32}, 77, 0, 64, "type 77"},
-      {"a type that was given up", 1, {32}, 4, 0, 64, "type 4"},
-      {"a huge type", 1, {32}, UINT32_MAX, 0, 64, "type 4294967295"},
-      {"no dimensions", 0, {0}, 0, 0, 32, "0 dimensions"},
-      {"five dimensions", 5, {1, 1, 1, 1, 1}, 0, 0, 32, "5 dimensions"},
-      {"an empty dimension", 2, {4, 0}, 0, 0, 32, "impossible shape"},
-      {"a negative one", 1, {UINT64_MAX}, 0, 0, 32, "impossible shape"},
-      {"a product that overflows", 3, {1ull << 32, 1ull << 32, 1ull << 32}, 0, 0, 32, "impossible shape"},
-      {"bytes that overflow", 1, {1ull << 62}, 0, 0, 32, "impossible shape"},
-      {"a broken block", 2, {33, 2}, 8, 0, 128, "no multiple of 32"},
-      {"blocks that rows would share", 2, {16, 2}, 8, 0, 128, "rows of 16"}};
+  } cases[] = {{"a missing end", 1, {8}, 0, 0, 31, "truncated: tensor w"},
+               {"an offset behind the end", 1, {8}, 0, 1 << 20, 32, "begins at data byte 1048576"},
+               {"an offset that overflows", 1, {8}, 0, UINT64_MAX - 31, 32, "truncated: tensor w"},
+               {"a crooked offset", 1, {8}, 0, 4, 64, "no multiple of 32"},
+               {"an unknown type", 1, {32}, 77, 0, 64, "type 77"},
+               {"a type that was given up", 1, {32}, 4, 0, 64, "type 4"},
+               {"a huge type", 1, {32}, UINT32_MAX, 0, 64, "type 4294967295"},
+               {"no dimensions", 0, {0}, 0, 0, 32, "0 dimensions"},
+               {"five dimensions", 5, {1, 1, 1, 1, 1}, 0, 0, 32, "5 dimensions"},
+               {"an empty dimension", 2, {4, 0}, 0, 0, 32, "impossible shape"},
+               {"a negative one", 1, {UINT64_MAX}, 0, 0, 32, "impossible shape"},
+               {"a product that overflows",
+                3,
+                {1ull << 32, 1ull << 32, 1ull << 32},
+                0,
+                0,
+                32,
+                "impossible shape"},
+               {"bytes that overflow", 1, {1ull << 62}, 0, 0, 32, "impossible shape"},
+               {"a broken block", 2, {33, 2}, 8, 0, 128, "no multiple of 32"},
+               {"blocks that rows would share", 2, {16, 2}, 8, 0, 128, "rows of 16"}};
   for (size_t i = 0; i < SLI_COUNT(cases); i++) {
     make_one("w", cases[i].ndim, cases[i].dims, cases[i].type, cases[i].offset, cases[i].data);
     check_refused(cases[i].what, cases[i].word);
@@ -313,10 +324,11 @@ static void files_that_are_none(void) {
   check_refused("three bytes", "no GGUF file");
   made.count = 0;
   check_refused("an empty file", "no GGUF file");
-  CHECK(!sli_gguf_is(path) && !sli_gguf_is(place.folder) && !sli_gguf_is("/no/such"), "that is none either");
+  CHECK(!sli_gguf_is(path) && !sli_gguf_is(place.folder) && !sli_gguf_is("/no/such"),
+        "that is none either");
 }
 
-/* ---- tokenizers ---------------------------------------------------------------------------------- */
+/* ---- tokenizers ------------------------------------------------------------------------------ */
 
 static cJSON *read_json(const char *from) {
   char *text;
@@ -369,7 +381,8 @@ static void make_tokenizer(const cJSON *root, const char *pre) {
 static void check_same(sli_tokenizer *a, sli_tokenizer *b, const char *name, const char *text) {
   sli_token_row x = {0}, y = {0};
   CHECK(!sli_tokenizer_encode(a, text, strlen(text), false, &x) &&
-        !sli_tokenizer_encode(b, text, strlen(text), false, &y), "%s", sl_detail());
+            !sli_tokenizer_encode(b, text, strlen(text), false, &y),
+        "%s", sl_detail());
   CHECK(x.count == y.count && (!x.count || !memcmp(x.items, y.items, 4 * x.count)),
         "%s: %s becomes the same tokens", name, text);
   free(x.items);
@@ -412,16 +425,18 @@ static void check_line(sli_tokenizer *t, char *line) {
   cJSON *text = cJSON_Parse(text_part), *want = cJSON_Parse(line), *item;
   sli_token_row row = {0};
   size_t n, i = 0;
-  CHECK(text && want && !sli_tokenizer_encode(t, text->valuestring, strlen(text->valuestring), true, &row),
+  CHECK(text && want &&
+            !sli_tokenizer_encode(t, text->valuestring, strlen(text->valuestring), true, &row),
         "%s: %s", text_part, sl_detail());
   cJSON_ArrayForEach(item, want) {
-    CHECK(i < row.count && row.items[i] == item->valueint, "%s: token %zu of %zu is %d, not %d", text_part, i,
-          row.count, i < row.count ? row.items[i] : -1, item->valueint);
+    CHECK(i < row.count && row.items[i] == item->valueint, "%s: token %zu of %zu is %d, not %d",
+          text_part, i, row.count, i < row.count ? row.items[i] : -1, item->valueint);
     i++;
   }
   CHECK(i == row.count, "%s has %zu tokens, not %zu", text_part, row.count, i);
   char *back = sli_tokenizer_decode(t, row.items, row.count, false, &n);
-  bool marks = strstr(text->valuestring, "\u2581"); /* they come back as the spaces that they stand for */
+  bool marks =
+      strstr(text->valuestring, "\u2581"); /* they come back as the spaces that they stand for */
   CHECK(marks || !strcmp(back, text->valuestring), "%s comes back as \"%s\"", text_part, back);
   free(back);
   free(row.items);
@@ -431,7 +446,8 @@ static void check_line(sli_tokenizer *t, char *line) {
 
 /* tests/reference/make_gguf.py */
 static void pieces_are_sentencepieces(void) {
-  char *from = reference("gguf", "pieces", ".gguf"), *texts = reference("gguf", "pieces", ".txt"), *all, *line;
+  char *from = reference("gguf", "pieces", ".gguf"), *texts = reference("gguf", "pieces", ".txt"),
+       *all, *line;
   sli_tokenizer *t;
   int lines = 0;
   CHECK(!sli_tokenizer_open(from, &t) && !sli_file_read(texts, &all), "%s", sl_detail());
@@ -475,7 +491,8 @@ static void check_no_tokenizer(const char *what, const char *word) {
   sli_tokenizer *t;
   gguf_write(&made, path);
   CHECK(sli_tokenizer_open(path, &t) == SL_E_INPUT, "%s is refused", what);
-  CHECK(strstr(sl_detail(), path) && strstr(sl_detail(), word), "%s: %s names %s", what, sl_detail(), word);
+  CHECK(strstr(sl_detail(), path) && strstr(sl_detail(), word), "%s: %s names %s", what,
+        sl_detail(), word);
 }
 
 static void marks_are_the_files(void) {
@@ -503,7 +520,7 @@ static void marks_are_the_files(void) {
   check_no_tokenizer("no tokens", "tokenizer.ggml.tokens");
 }
 
-/* ---- whatever the bytes ---------------------------------------------------------------------------- */
+/* ---- whatever the bytes ---------------------------------------------------------------------- */
 
 static void try_file(void) {
   sli_gguf *file;
@@ -529,18 +546,19 @@ static void try_file(void) {
 
 /* Bytes change, counts become large or small, stretches are left out or doubled, the end goes. */
 static void damage(rng *d, gguf_file *f) {
-  static const uint64_t likely[] = {0, 1, 2, 3, 8, 31, 255, 1 << 16, 0x7fffffff, 0xffffffff,
-                                    UINT64_MAX / 2, UINT64_MAX};
+  static const uint64_t likely[] = {
+      0, 1, 2, 3, 8, 31, 255, 1 << 16, 0x7fffffff, 0xffffffff, UINT64_MAX / 2, UINT64_MAX};
   for (int times = (int)rng_below(d, 4) + 1; times && f->count > 64; times--) {
     size_t at = rng_below(d, (uint32_t)(f->count - 40)), n = rng_below(d, 40);
     const uint64_t *word = &likely[rng_below(d, SLI_COUNT(likely))];
     switch (rng_below(d, 6)) {
-      case 0: f->bytes[at] = (unsigned char)rng_below(d, 256); break;
-      case 1: memcpy(f->bytes + at, word, 8); break;
-      case 2: memcpy(f->bytes + at, word, 4); break;
-      case 3: memmove(f->bytes + at, f->bytes + at + n, f->count - at - n), f->count -= n; break;
-      case 4: memmove(f->bytes + at, f->bytes + rng_below(d, (uint32_t)(f->count - 40)), n); break;
-      default: if (!rng_below(d, 4)) f->count = at;
+    case 0: f->bytes[at] = (unsigned char)rng_below(d, 256); break;
+    case 1: memcpy(f->bytes + at, word, 8); break;
+    case 2: memcpy(f->bytes + at, word, 4); break;
+    case 3: memmove(f->bytes + at, f->bytes + at + n, f->count - at - n), f->count -= n; break;
+    case 4: memmove(f->bytes + at, f->bytes + rng_below(d, (uint32_t)(f->count - 40)), n); break;
+    default:
+      if (!rng_below(d, 4)) f->count = at;
     }
   }
 }

@@ -17,7 +17,8 @@ static void write_weights(const char *name, const char *tensor, float value) {
   char *path = sli_tempdir_path(&place, name);
   const int64_t dim[] = {3};
   const float data[] = {value, value, value};
-  CHECK(!sli_safetensors_write(path, &(sli_tensor_data){tensor, 1, dim, data}, 1), "%s", sl_detail());
+  CHECK(!sli_safetensors_write(path, &(sli_tensor_data){tensor, 1, dim, data}, 1), "%s",
+        sl_detail());
   free(path);
 }
 
@@ -47,11 +48,13 @@ static void check_found(const sli_shards *s, const char *name, float want) {
 int main(void) {
   CHECK(!sli_tempdir_open(NULL, &place), "%s", sl_detail());
   sli_shards *s;
-  CHECK(sli_shards_open(place.folder, &s) == SL_E_INPUT && strstr(sl_detail(), "neither"), "an empty folder");
+  CHECK(sli_shards_open(place.folder, &s) == SL_E_INPUT && strstr(sl_detail(), "neither"),
+        "an empty folder");
   write_weights("one.safetensors", "a", 1);
   write_weights("two.safetensors", "b", 2);
   write_index("{\"weight_map\":{\"b\":\"two.safetensors\",\"a\":\"one.safetensors\"}}");
-  CHECK(!sli_shards_open(place.folder, &s) && sli_shards_count(s) == 2, "two files: %s", sl_detail());
+  CHECK(!sli_shards_open(place.folder, &s) && sli_shards_count(s) == 2, "two files: %s",
+        sl_detail());
   RUN(check_found, s, "a", 1);
   RUN(check_found, s, "b", 2);
   int file;
@@ -64,10 +67,12 @@ int main(void) {
   RUN(check_refused, "{\"weight_map\":{}}", "weight_map");
   RUN(check_refused, "{\"weight_map\":[1]}", "weight_map: wanted an object, found an array");
   RUN(check_refused, "[]", "wanted an object, found an array");
-  RUN(check_refused, "{\"weight_map\":{\"a\":\"one.safetensors\",\"a\":\"two.safetensors\"}}", "its key stands there twice");
+  RUN(check_refused, "{\"weight_map\":{\"a\":\"one.safetensors\",\"a\":\"two.safetensors\"}}",
+      "its key stands there twice");
   RUN(check_refused, "{", "not JSON at line 1, column 2");
   write_weights("model.safetensors", "c", 3); /* the file itself counts before an index */
-  CHECK(!sli_shards_open(place.folder, &s) && sli_shards_count(s) == 1, "one file: %s", sl_detail());
+  CHECK(!sli_shards_open(place.folder, &s) && sli_shards_count(s) == 1, "one file: %s",
+        sl_detail());
   RUN(check_found, s, "c", 3);
   sli_shards_close(s);
   sli_tempdir_close(&place);

@@ -59,8 +59,10 @@ static void holds(const char *paths) {
     int32_t out[CONTEXT], targets[CONTEXT];
     sli_tokens_read(t, i, 0, CONTEXT, out, targets);
     for (int j = 0; j < CONTEXT; j++)
-      CHECK(out[j] == 1 + 3 * (i * CONTEXT + j) && targets[j] == out[j] + 3, "%s: sequence %d, token "
-            "%d is %d", paths, i, j, out[j]);
+      CHECK(out[j] == 1 + 3 * (i * CONTEXT + j) && targets[j] == out[j] + 3,
+            "%s: sequence %d, token "
+            "%d is %d",
+            paths, i, j, out[j]);
   }
   sli_tokens_close(t);
 }
@@ -116,7 +118,8 @@ static void a_user_can_say_it(void) {
 
 static void what_is_not_understood_is_refused(void) {
   refused(write_tokens("b.bin", "", 0, 4), VOCAB, "say which with");
-  refused(write_tokens("b.jsonl", "{\"messages\":[]}\n", 16, 1), VOCAB, "b.jsonl is no plain text by its name, and .jsonl files are not read");
+  refused(write_tokens("b.jsonl", "{\"messages\":[]}\n", 16, 1), VOCAB,
+          "b.jsonl is no plain text by its name, and .jsonl files are not read");
   refused(write_tokens("b.dat", "", 0, 4), VOCAB, "b.dat is no text, and its name does not say");
   refused(write_tokens("b.u32", "", 0, 2), 100, "b.u32: token 0 is 262145");
   refused(write_file("c.u32", "\1\0\0\0\1\0", 6), VOCAB, "has 6 bytes, no multiple of 4");
@@ -133,7 +136,8 @@ static void headers_of_others_are_read(void) {
   memcpy(head, (int32_t[]){20240801, 7, COUNT}, 12);
   holds(write_tokens("llama3.bin", head, sizeof head, 4));
   head[2] = COUNT + 1;
-  refused(write_tokens("cut.bin", head, sizeof head, 4), VOCAB, "its header says 41 tokens, but 160");
+  refused(write_tokens("cut.bin", head, sizeof head, 4), VOCAB,
+          "its header says 41 tokens, but 160");
   write_file("meg.idx", "MMIDIDX\0\0\1\0\0\0\0\0\0\0\4 and more", 27);
   holds(write_tokens("meg.bin", "", 0, 4));
   write_file("meg.idx", "MMIDIDX\0\0\1\0\0\0\0\0\0\0\7 and more", 27);
@@ -146,7 +150,8 @@ static void numpy_arrays_are_read(void) {
   holds(write_npy("4.npy", "<u4", "(40,)", 4));
   holds(write_npy("5.npy", "<i4", "(5, 8)", 4));
   holds(write_npy("8.npy", "<i8", "(2, 4, 5)", 8));
-  refused(write_npy("f.npy", "<f4", "(40,)", 4), VOCAB, "f.npy: its elements are '<f4'; tokens are");
+  refused(write_npy("f.npy", "<f4", "(40,)", 4), VOCAB,
+          "f.npy: its elements are '<f4'; tokens are");
   refused(write_npy("b.npy", ">u2", "(40,)", 2), VOCAB, "its elements are '>u2'");
   refused(write_npy("s.npy", "<u2", "(41,)", 2), VOCAB, "more elements than the 40 in the file");
   refused(write_npy("o.npy", "<u2", "(9223372036854775807, 9)", 2), VOCAB, "more elements than");
@@ -158,18 +163,39 @@ static void numpy_arrays_are_read(void) {
 
 /* Whatever a header says, it is refused by name or what it says lies in the file. */
 static void damaged_headers_are_harmless(seeds s) {
-  static const char *const parts[] = {"{", "}", "'descr'", "'<u2'", "'|u1'", ":", ",", "(", ")", "3",
-                                      "'shape'", "'fortran_order'", "True", "False", "'", "\"", " ",
-                                      "99999999999999999999", "-1", "{'descr': '<u2', 'fortran_order': "
-                                      "False, 'shape': (3,), }", "\n", "\0"};
+  static const char *const parts[] = {"{",
+                                      "}",
+                                      "'descr'",
+                                      "'<u2'",
+                                      "'|u1'",
+                                      ":",
+                                      ",",
+                                      "(",
+                                      ")",
+                                      "3",
+                                      "'shape'",
+                                      "'fortran_order'",
+                                      "True",
+                                      "False",
+                                      "'",
+                                      "\"",
+                                      " ",
+                                      "99999999999999999999",
+                                      "-1",
+                                      "{'descr': '<u2', 'fortran_order': "
+                                      "False, 'shape': (3,), }",
+                                      "\n",
+                                      "\0"};
   for (uint64_t seed = s.first; seed < s.end; seed++) {
     rng d = {.key = seed};
     char text[600] = "", head[800];
-    for (uint32_t n = rng_below(&d, 14); n; n--) strcat(text, parts[rng_below(&d, SLI_COUNT(parts))]);
+    for (uint32_t n = rng_below(&d, 14); n; n--)
+      strcat(text, parts[rng_below(&d, SLI_COUNT(parts))]);
     if (rng_below(&d, 3) == 0)
       strcpy(text, "{'descr': '<u2', 'fortran_order': False, 'shape': (5, 8), }");
     size_t size = npy_head(head, text);
-    for (uint32_t n = rng_below(&d, 4); n; n--) head[rng_below(&d, (uint32_t)size)] = (char)rng_below(&d, 256);
+    for (uint32_t n = rng_below(&d, 4); n; n--)
+      head[rng_below(&d, (uint32_t)size)] = (char)rng_below(&d, 256);
     size = rng_below(&d, 4) ? size : rng_below(&d, (uint32_t)size);
     char *exact = memcpy(sli_calloc(size + 1, 1), head, size); /* so that sanitizers see the end */
     exact = sli_realloc(exact, size ? size : 1, 1);
@@ -230,9 +256,10 @@ static void shuffled_orders_are_permutations(void) {
   }
   int64_t huge = INT64_C(1) << 40;
   CHECK(sli_shuffle(1, 0, huge - 1, huge) < huge, "large orders are in range");
-  CHECK(sli_shuffle(1, 0, 5, 1000) == 992 && sli_shuffle(1, 1, 5, 1000) == 473, "are %lld, %lld: a run "
-        "that goes on needs them to stay as they are", (long long)sli_shuffle(1, 0, 5, 1000),
-        (long long)sli_shuffle(1, 1, 5, 1000));
+  CHECK(sli_shuffle(1, 0, 5, 1000) == 992 && sli_shuffle(1, 1, 5, 1000) == 473,
+        "are %lld, %lld: a run "
+        "that goes on needs them to stay as they are",
+        (long long)sli_shuffle(1, 0, 5, 1000), (long long)sli_shuffle(1, 1, 5, 1000));
 }
 
 static void each_epoch_has_every_sequence_once(void) {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Tokens are those that Hugging Face's library makes, for every kind of tokenizer that is known and
- * texts of all sorts, and so is what they are decoded to (tests/reference/tokenizers). Damaged files
- * are refused, or read, but never trip.
+ * texts of all sorts, and so is what they are decoded to (tests/reference/tokenizers). Damaged
+ * files are refused, or read, but never trip.
  * labels: random unthreaded */
 #include <cjson/cJSON.h>
 #include <ctype.h>
@@ -16,7 +16,7 @@
 #include "tests/support/seeds.h"
 #include "tests/support/test.h"
 
-static const char *const names[] = {"gpt2", "roberta", "smollm", "llama3", "qwen2",
+static const char *const names[] = {"gpt2", "roberta", "smollm",  "llama3",   "qwen2",
                                     "cuts", "llama2",  "mistral", "metaspace"};
 
 static char *reference(const char *name, const char *suffix) {
@@ -32,7 +32,7 @@ static sli_tokenizer *open_reference(const char *name) {
   return t;
 }
 
-/* ---- against Hugging Face's --------------------------------------------------------------------- */
+/* ---- against Hugging Face's ------------------------------------------------------------------ */
 
 /* A JSON text may hold U+0000, at which a C string would end. */
 static char *text_of(const char *json, size_t *bytes) {
@@ -59,8 +59,9 @@ static void check_tokens(const char *name, const char *text, const sli_token_row
   cJSON *want = cJSON_Parse(json), *item;
   size_t i = 0;
   cJSON_ArrayForEach(item, want) {
-    CHECK(i < row->count && row->items[i] == item->valueint, "%s: %s: token %zu of %zu is %d, not %d",
-          name, text, i, row->count, i < row->count ? row->items[i] : -1, item->valueint);
+    CHECK(i < row->count && row->items[i] == item->valueint,
+          "%s: %s: token %zu of %zu is %d, not %d", name, text, i, row->count,
+          i < row->count ? row->items[i] : -1, item->valueint);
     i++;
   }
   CHECK(i == row->count, "%s: %s has %zu tokens, not %zu", name, text, row->count, i);
@@ -70,7 +71,8 @@ static void check_tokens(const char *name, const char *text, const sli_token_row
 static void check_decoded(const sli_tokenizer *t, const char *name, const sli_token_row *row,
                           bool special, const char *json) {
   size_t bytes, n;
-  char *want = text_of(json, &bytes), *got = sli_tokenizer_decode(t, row->items, row->count, special, &n);
+  char *want = text_of(json, &bytes),
+       *got = sli_tokenizer_decode(t, row->items, row->count, special, &n);
   CHECK(n == bytes && !memcmp(want, got, n), "%s: %s is decoded to \"%s\"", name, json, got);
   free(want);
   free(got);
@@ -110,19 +112,21 @@ static void check_texts(const char *name) {
   sli_tokenizer_close(t);
 }
 
-/* ---- texts that are none ---------------------------------------------------------------------------- */
+/* ---- texts that are none --------------------------------------------------------------------- */
 
 static void check_bad_text(void) {
   static const struct {
     const char *text, *where;
-  } bad[] = {{"ab\xff", "byte 2"},        {"\xc0\x80", "byte 0"},     {"x\xed\xa0\x80", "byte 1"},
+  } bad[] = {{"ab\xff", "byte 2"},           {"\xc0\x80", "byte 0"},    {"x\xed\xa0\x80", "byte 1"},
              {"\xf4\x90\x80\x80", "byte 0"}, {"ok \xe4\xb8", "byte 3"}, {"\xc3", "byte 0"}};
   sli_tokenizer *t = open_reference("gpt2");
   sli_token_row row = {0};
   for (size_t i = 0; i < SLI_COUNT(bad); i++) {
-    CHECK(sli_tokenizer_encode(t, bad[i].text, strlen(bad[i].text), true, &row) == SL_E_INPUT && !row.count,
+    CHECK(sli_tokenizer_encode(t, bad[i].text, strlen(bad[i].text), true, &row) == SL_E_INPUT &&
+              !row.count,
           "text %zu is refused", i);
-    CHECK(strstr(sl_detail(), bad[i].where), "text %zu: \"%s\" says %s", i, sl_detail(), bad[i].where);
+    CHECK(strstr(sl_detail(), bad[i].where), "text %zu: \"%s\" says %s", i, sl_detail(),
+          bad[i].where);
   }
   sli_tokenizer_close(t);
 }
@@ -132,7 +136,8 @@ static void check_bad_text(void) {
 static void check_odd_tokens(void) {
   sli_tokenizer *t = open_reference("gpt2");
   sli_token_row row = {0};
-  CHECK(!sli_tokenizer_encode(t, "\u0fd0", 3, false, &row) && row.count == 3, "a character of three tokens");
+  CHECK(!sli_tokenizer_encode(t, "\u0fd0", 3, false, &row) && row.count == 3,
+        "a character of three tokens");
   size_t bytes;
   const int32_t odd[] = {-1, row.items[0], row.items[1], 1 << 20};
   char *text = sli_tokenizer_decode(t, odd, 4, true, &bytes);
@@ -142,7 +147,7 @@ static void check_odd_tokens(void) {
   sli_tokenizer_close(t);
 }
 
-/* ---- texts that would take long ------------------------------------------------------------------- */
+/* ---- texts that would take long -------------------------------------------------------------- */
 
 static double seconds(void) {
   struct timespec t;
@@ -170,10 +175,35 @@ static void check_quick(sli_tokenizer *t, const char *name, const char *unit) {
 }
 
 static void check_nasty(void) {
-  static const char *const units[] = {
-      "a", "ab", "A", " ", "\t", "\n", "\r\n", " \n", "7", "\u0301", "\u0301\u0323", "a\u0301\u0323\u0300\u0327", "\u4e2d",
-      "\ud55c", "\u1112\u1161\u11ab", "\U0001f469\u200d", "\u0f71\u0f72", "'", "<", "<|", "\u2581", "\u00e9", "\ufdfa",
-      "\u1f82", "!?", "'s", " a", "\u00a0", "\u3000"};
+  static const char *const units[] = {"a",
+                                      "ab",
+                                      "A",
+                                      " ",
+                                      "\t",
+                                      "\n",
+                                      "\r\n",
+                                      " \n",
+                                      "7",
+                                      "\u0301",
+                                      "\u0301\u0323",
+                                      "a\u0301\u0323\u0300\u0327",
+                                      "\u4e2d",
+                                      "\ud55c",
+                                      "\u1112\u1161\u11ab",
+                                      "\U0001f469\u200d",
+                                      "\u0f71\u0f72",
+                                      "'",
+                                      "<",
+                                      "<|",
+                                      "\u2581",
+                                      "\u00e9",
+                                      "\ufdfa",
+                                      "\u1f82",
+                                      "!?",
+                                      "'s",
+                                      " a",
+                                      "\u00a0",
+                                      "\u3000"};
   for (size_t i = 0; i < SLI_COUNT(names); i++) {
     sli_tokenizer *t = open_reference(names[i]);
     for (size_t k = 0; k < SLI_COUNT(units); k++) check_quick(t, names[i], units[k]);
@@ -185,13 +215,15 @@ static void check_nasty(void) {
 static void check_marks(void) {
   enum { MARKS = 1000 };
   sli_tokenizer *t = open_reference("qwen2");
-  char *mixed = repeated("\u0301\u0323\u0300", 6 * MARKS), *above = repeated("\u0301\u0300", 4 * MARKS);
+  char *mixed = repeated("\u0301\u0323\u0300", 6 * MARKS),
+       *above = repeated("\u0301\u0300", 4 * MARKS);
   char *below = repeated("\u0323", 2 * MARKS), *whole = sli_format("x%sa", mixed);
   char *ordered = sli_format("x%s%sa", below, above);
   sli_token_row one = {0}, other = {0};
   CHECK(!sli_tokenizer_encode(t, whole, strlen(whole), true, &one), "%s", sl_detail());
   CHECK(!sli_tokenizer_encode(t, ordered, strlen(ordered), true, &other), "%s", sl_detail());
-  CHECK(one.count == other.count && !memcmp(one.items, other.items, one.count * sizeof *one.items), "marks are in order");
+  CHECK(one.count == other.count && !memcmp(one.items, other.items, one.count * sizeof *one.items),
+        "marks are in order");
   free(one.items), free(other.items);
   free(mixed), free(above), free(below), free(whole), free(ordered);
   sli_tokenizer_close(t);
@@ -202,11 +234,15 @@ static void check_stopped(void) {
   sli_tokenizer *t = open_reference("qwen2");
   char *text = repeated("ab cd\u0301 ", 1 << 16);
   sli_token_row row = {0};
-  CHECK(sli_tokenizer_encode_until(t, text, strlen(text), true, &stop, NULL, &row) == SL_E_STOPPED && row.count < 100,
-        "an encoding stops");
+  CHECK(
+      sli_tokenizer_encode_until(t, text, strlen(text), true, &stop, NULL, &row) == SL_E_STOPPED &&
+          row.count < 100,
+      "an encoding stops");
   stop = false;
   row.count = 0;
-  CHECK(!sli_tokenizer_encode_until(t, text, strlen(text), true, &stop, NULL, &row) && row.count > 1000, "%s", sl_detail());
+  CHECK(!sli_tokenizer_encode_until(t, text, strlen(text), true, &stop, NULL, &row) &&
+            row.count > 1000,
+        "%s", sl_detail());
   free(row.items);
   free(text);
   sli_tokenizer_close(t);
@@ -230,15 +266,17 @@ static void give(void *ctx, size_t bytes) {
   p->taken -= bytes;
 }
 
-/* Encodes within so many bytes; returns the tokens, or 0 if they do not suffice. In any case what is
- * still taken afterwards is the row. */
+/* Encodes within so many bytes; returns the tokens, or 0 if they do not suffice. In any case what
+ * is still taken afterwards is the row. */
 static size_t encode_within(sli_tokenizer *t, const char *text, size_t bytes) {
   purse p = {.most = bytes};
   const sli_allowance allowance = {take, give, &p};
   sli_token_row row = {.allowance = &allowance};
-  sl_status status = sli_tokenizer_encode_until(t, text, strlen(text), true, NULL, &allowance, &row);
+  sl_status status =
+      sli_tokenizer_encode_until(t, text, strlen(text), true, NULL, &allowance, &row);
   CHECK(!status || status == SL_E_MEMORY, "%s", sl_detail());
-  CHECK(p.taken == row.capacity * sizeof *row.items, "%zu bytes are left for %zu tokens", p.taken, row.capacity);
+  CHECK(p.taken == row.capacity * sizeof *row.items, "%zu bytes are left for %zu tokens", p.taken,
+        row.capacity);
   size_t count = row.count;
   free(row.items);
   return status ? 0 : count;
@@ -255,9 +293,11 @@ static void check_bounded(void) {
     for (size_t i = 0; i < SLI_COUNT(pieces); i++) {
       char *text = repeated(pieces[i], COUNT);
       sli_token_row row = {0};
-      CHECK(!encode_within(t, text, LITTLE), "%s: %s repeated takes less than it did", files[f], pieces[i]);
+      CHECK(!encode_within(t, text, LITTLE), "%s: %s repeated takes less than it did", files[f],
+            pieces[i]);
       CHECK(!sli_tokenizer_encode(t, text, strlen(text), true, &row), "%s", sl_detail());
-      CHECK(encode_within(t, text, MUCH) == row.count, "%s: %s repeated has other tokens", files[f], pieces[i]);
+      CHECK(encode_within(t, text, MUCH) == row.count, "%s: %s repeated has other tokens", files[f],
+            pieces[i]);
       free(row.items);
       free(text);
     }
@@ -271,8 +311,10 @@ static void check_longest(void) {
   for (size_t i = 0; i < SLI_COUNT(names); i++) {
     sli_tokenizer *t = open_reference(names[i]);
     size_t most = sli_tokenizer_longest(t);
-    bool none = !strcmp(names[i], "gpt2") || !strcmp(names[i], "roberta") || !strcmp(names[i], "cuts");
-    CHECK(none ? !most : most >= 4 && most < 2048, "%s: %zu bytes are the longest token", names[i], most);
+    bool none =
+        !strcmp(names[i], "gpt2") || !strcmp(names[i], "roberta") || !strcmp(names[i], "cuts");
+    CHECK(none ? !most : most >= 4 && most < 2048, "%s: %zu bytes are the longest token", names[i],
+          most);
     char *text = repeated("the ", 4096);
     sli_token_row row = {0};
     CHECK(!sli_tokenizer_encode(t, text, strlen(text), true, &row), "%s", sl_detail());
@@ -283,13 +325,15 @@ static void check_longest(void) {
   }
 }
 
-/* ---- patterns ---------------------------------------------------------------------------------------- */
+/* ---- patterns -------------------------------------------------------------------------------- */
 
 static sli_tokenizer *open_pattern(const char *path, const char *pattern) {
   cJSON *text = cJSON_CreateString(pattern);
   char *quoted = cJSON_PrintUnformatted(text);
-  char *file = sli_format("{\"pre_tokenizer\":{\"type\":\"Split\",\"pattern\":{\"Regex\":%s},\"behavior\":\"Isolated\","
-                          "\"invert\":false},\"model\":{\"vocab\":{},\"merges\":[]}}", quoted);
+  char *file = sli_format(
+      "{\"pre_tokenizer\":{\"type\":\"Split\",\"pattern\":{\"Regex\":%s},\"behavior\":\"Isolated\","
+      "\"invert\":false},\"model\":{\"vocab\":{},\"merges\":[]}}",
+      quoted);
   FILE *out = fopen(path, "wb");
   CHECK(out && fputs(file, out) >= 0 && !fclose(out), "%s is written", path);
   sli_tokenizer *t = NULL;
@@ -306,11 +350,13 @@ static void take_piece(void *ctx, span piece) {
   sli_text_add(all, piece.at, piece.bytes);
 }
 
-static void check_pieces(const char *path, const char *pattern, const char *text, const char *want) {
+static void check_pieces(const char *path, const char *pattern, const char *text,
+                         const char *want) {
   sli_tokenizer *t = open_pattern(path, pattern);
   CHECK(t, "%s: %s", pattern, sl_detail());
   text_row all = {0};
-  CHECK(!sli_splitter_run(t->splitter, (span){text, strlen(text)}, true, take_piece, &all), "%s: %s", pattern, sl_detail());
+  CHECK(!sli_splitter_run(t->splitter, (span){text, strlen(text)}, true, take_piece, &all),
+        "%s: %s", pattern, sl_detail());
   sli_text_add(&all, "", 1);
   CHECK(!strcmp(all.items, want), "%s cuts \"%s\" into %s, not %s", pattern, text, all.items, want);
   free(all.items);
@@ -338,17 +384,46 @@ static void check_patterns(const char *path) {
 
 /* Checks that constructs without a translation are refused by name and place. */
 static void check_refused_patterns(const char *path) {
-  static const char *const bad[][2] = {
-      {"(?~abc)", "(?~"}, {"a\\Kb", "\\K"}, {"\\Ga", "\\G"}, {"\\X", "\\X"}, {"\\y", "\\y"}, {"(?<x>a)\\g<x>", "\\g"}, {"(a)\\1", "\\1"},
-      {"(?<x>a)\\k<x>", "\\k"}, {"(a)(?(1)b|c)", "(?("}, {"(?<=a+)b", "lookbehind"}, {"[]a]", "begins with ]"}, {"[a-c-e]", "a - in"},
-      {"\\pL", "braces"}, {"\\p{Foo}", "{Foo}"}, {"(?i)gro\u00dfe", "U+00DF"}, {"(?i:ss)", "\"ss\""}, {"(?i)[\\p{L}]", "a property"},
-      {"(?i)[a&&b]", "&&"}, {"(?W)\\w", "(?W"}, {"\\Qa\\E", "\\Q"}, {"\\cA", "\\c"}, {"\\M-a", "\\M"}, {"\\101", "\\1"}, {"\\xe9", "\\x"},
-      {"*a", "nothing to repeat"}, {"(*FAIL)", "(*"}, {"(?{x})", "(?{"}, {"[[:graph:]]", "graph"}, {"a{70000}", "65535"},
-      {"a{3,2}", "{3,2}"}, {"[a", "does not end"}, {"(a", "does not end"}, {"a)", ") too many"}, {"[&&a]", "&&"}, {"[^a[^b]]", "negated"},
-      {"x(?i)\\p{Lu}", "byte 11"}};
+  static const char *const bad[][2] = {{"(?~abc)", "(?~"},
+                                       {"a\\Kb", "\\K"},
+                                       {"\\Ga", "\\G"},
+                                       {"\\X", "\\X"},
+                                       {"\\y", "\\y"},
+                                       {"(?<x>a)\\g<x>", "\\g"},
+                                       {"(a)\\1", "\\1"},
+                                       {"(?<x>a)\\k<x>", "\\k"},
+                                       {"(a)(?(1)b|c)", "(?("},
+                                       {"(?<=a+)b", "lookbehind"},
+                                       {"[]a]", "begins with ]"},
+                                       {"[a-c-e]", "a - in"},
+                                       {"\\pL", "braces"},
+                                       {"\\p{Foo}", "{Foo}"},
+                                       {"(?i)gro\u00dfe", "U+00DF"},
+                                       {"(?i:ss)", "\"ss\""},
+                                       {"(?i)[\\p{L}]", "a property"},
+                                       {"(?i)[a&&b]", "&&"},
+                                       {"(?W)\\w", "(?W"},
+                                       {"\\Qa\\E", "\\Q"},
+                                       {"\\cA", "\\c"},
+                                       {"\\M-a", "\\M"},
+                                       {"\\101", "\\1"},
+                                       {"\\xe9", "\\x"},
+                                       {"*a", "nothing to repeat"},
+                                       {"(*FAIL)", "(*"},
+                                       {"(?{x})", "(?{"},
+                                       {"[[:graph:]]", "graph"},
+                                       {"a{70000}", "65535"},
+                                       {"a{3,2}", "{3,2}"},
+                                       {"[a", "does not end"},
+                                       {"(a", "does not end"},
+                                       {"a)", ") too many"},
+                                       {"[&&a]", "&&"},
+                                       {"[^a[^b]]", "negated"},
+                                       {"x(?i)\\p{Lu}", "byte 11"}};
   for (size_t i = 0; i < SLI_COUNT(bad); i++) {
     CHECK(!open_pattern(path, bad[i][0]), "%s is refused", bad[i][0]);
-    CHECK(strstr(sl_detail(), bad[i][1]) && strstr(sl_detail(), "pattern \""), "%s: \"%s\" names %s", bad[i][0], sl_detail(), bad[i][1]);
+    CHECK(strstr(sl_detail(), bad[i][1]) && strstr(sl_detail(), "pattern \""),
+          "%s: \"%s\" names %s", bad[i][0], sl_detail(), bad[i][1]);
   }
 }
 
@@ -383,7 +458,8 @@ static uint64_t hash_character(uint64_t hash, const char *at) {
   return sli_hash(hash, &c, sizeof c);
 }
 
-/* Pieces are stretches of members and of others in turn; the first character is a member of some. */
+/* Pieces are stretches of members and of others in turn; the first character is a member of some.
+ */
 static void take_members(void *ctx, span piece) {
   members *m = ctx;
   if (m->begin) m->member = !m->member;
@@ -391,7 +467,8 @@ static void take_members(void *ctx, span piece) {
   if (!m->member) return;
   const char *last = piece.at + piece.bytes - 1;
   while ((*last & 0xc0) == 0x80) last--;
-  const char *gap = memmem(piece.at, piece.bytes, "\ud7ff\ue000", 6); /* with surrogates between them */
+  const char *gap =
+      memmem(piece.at, piece.bytes, "\ud7ff\ue000", 6); /* with surrogates between them */
   m->hash = hash_character(m->hash, piece.at);
   if (gap) m->hash = hash_character(hash_character(m->hash, gap), gap + 3);
   m->hash = hash_character(m->hash, last);
@@ -405,15 +482,19 @@ static bool has_zero(const char *name) {
   return found;
 }
 
-static void check_property(const char *path, const char *name, const char *text, size_t bytes, size_t count, uint64_t hash) {
-  bool posix = islower((unsigned char)*name) && strstr(" alnum alpha blank digit lower punct space upper word xdigit cntrl ", name);
+static void check_property(const char *path, const char *name, const char *text, size_t bytes,
+                           size_t count, uint64_t hash) {
+  bool posix = islower((unsigned char)*name) &&
+               strstr(" alnum alpha blank digit lower punct space upper word xdigit cntrl ", name);
   const char *inner = *name == '[' ? name + 1 : name;
-  char *pattern = *name == '\\' || *name == '[' ? sli_format(*name == '[' ? "[%s]+" : "%s+", inner)
-                                                : sli_format(posix ? "[[:%s:]]+" : "\\p{%s}+", name);
+  char *pattern = *name == '\\' || *name == '['
+                      ? sli_format(*name == '[' ? "[%s]+" : "%s+", inner)
+                      : sli_format(posix ? "[[:%s:]]+" : "\\p{%s}+", name);
   sli_tokenizer *t = open_pattern(path, pattern);
   CHECK(t, "%s: %s", name, sl_detail());
   members m = {.hash = SLI_HASH_SEED, .member = has_zero(name)};
-  CHECK(!sli_splitter_run(t->splitter, (span){text, bytes}, true, take_members, &m), "%s", sl_detail());
+  CHECK(!sli_splitter_run(t->splitter, (span){text, bytes}, true, take_members, &m), "%s",
+        sl_detail());
   CHECK(m.count == count && m.hash == hash, "%s has %zu characters, not %zu", name, m.count, count);
   free(pattern);
   sli_tokenizer_close(t);
@@ -440,7 +521,8 @@ static void check_properties(const char *path) {
 
 /* A word that takes the matcher more memory than a small stack is cut all the same. */
 static void check_long_words(const char *path) {
-  char *word = repeated("ab", 1 << 20), *text = sli_format("%s cd ef", word), *want = sli_format("%s| |cd| |ef", word);
+  char *word = repeated("ab", 1 << 20), *text = sli_format("%s cd ef", word),
+       *want = sli_format("%s| |cd| |ef", word);
   check_pieces(path, "(?:\\p{L}\\p{M}*)+|\\s+", text, want);
   free(word), free(text), free(want);
 }
@@ -451,14 +533,16 @@ static void check_failing_match(const char *path) {
   char *text = repeated("ab", 400);
   text[399] = 'c';
   sli_token_row row = {0};
-  CHECK(t && sli_tokenizer_encode(t, text, strlen(text), false, &row) == SL_E_INPUT, "a match that takes too long ends");
-  CHECK(strstr(sl_detail(), "(?:(?:a|b|ab|ba)*)*") && strstr(sl_detail(), "400 bytes"), "%s", sl_detail());
+  CHECK(t && sli_tokenizer_encode(t, text, strlen(text), false, &row) == SL_E_INPUT,
+        "a match that takes too long ends");
+  CHECK(strstr(sl_detail(), "(?:(?:a|b|ab|ba)*)*") && strstr(sl_detail(), "400 bytes"), "%s",
+        sl_detail());
   free(text);
   free(row.items);
   sli_tokenizer_close(t);
 }
 
-/* ---- files that are none ---------------------------------------------------------------------------- */
+/* ---- files that are none --------------------------------------------------------------------- */
 
 static void write_text(const char *path, const char *text, size_t bytes) {
   FILE *file = fopen(path, "wb");
@@ -466,11 +550,15 @@ static void write_text(const char *path, const char *text, size_t bytes) {
 }
 
 static void check_refusals(const char *path) {
-#define MODEL(more) "{\"model\":{\"vocab\":{\"a\":0,\"b\":1,\"ab\":2},\"merges\":[\"a b\"]" more "}}"
+#define MODEL(more) \
+  "{\"model\":{\"vocab\":{\"a\":0,\"b\":1,\"ab\":2},\"merges\":[\"a b\"]" more "}}"
   static const struct {
     const char *text, *named;
   } bad[] = {
-      {"", "no JSON"}, {"{\"model\":", "no JSON"}, {"{}", "no model"}, {"{\"model\":{}}", "vocab"},
+      {"", "no JSON"},
+      {"{\"model\":", "no JSON"},
+      {"{}", "no model"},
+      {"{\"model\":{}}", "vocab"},
       {"{\"model\":{\"type\":\"Unigram\"}}", "Unigram"},
       {"{\"model\":{\"vocab\":{\"a\":-1}}}", "\"a\""},
       {"{\"model\":{\"vocab\":{\"a\":1e9}}}", "\"a\""},
@@ -481,14 +569,18 @@ static void check_refusals(const char *path) {
       {"{\"model\":{\"vocab\":{\"a\":0},\"merges\":[\"a  b\"]}}", "merge 0"},
       {"{\"model\":{\"vocab\":{\"a\":0},\"merges\":[],\"unk_token\":\"u\"}}", "unk_token"},
       {"{\"model\":{\"vocab\":{},\"merges\":[],\"dropout\":0.1}}", "dropout"},
-      {"{\"model\":{\"vocab\":{},\"merges\":[],\"end_of_word_suffix\":\"</w>\"}}", "end_of_word_suffix"},
+      {"{\"model\":{\"vocab\":{},\"merges\":[],\"end_of_word_suffix\":\"</w>\"}}",
+       "end_of_word_suffix"},
       {"{\"pre_tokenizer\":{\"type\":\"BertPreTokenizer\"}}", "BertPreTokenizer"},
       {"{\"pre_tokenizer\":{\"type\":\"Split\",\"pattern\":{\"Regex\":\"(\"},\"behavior\":\"Isolated\"}}",
        "pattern"},
-      {"{\"pre_tokenizer\":{\"type\":\"Split\",\"pattern\":{\"Regex\":\"a\"},\"behavior\":\"Eaten\"}}", "Eaten"},
+      {"{\"pre_tokenizer\":{\"type\":\"Split\",\"pattern\":{\"Regex\":\"a\"},\"behavior\":\"Eaten\"}}",
+       "Eaten"},
       {"{\"pre_tokenizer\":{\"type\":\"Metaspace\",\"replacement\":\"ab\"}}", "replacement"},
-      {"{\"normalizer\":{\"type\":\"Lowercase\"},\"model\":{\"vocab\":{},\"merges\":[]}}", "Lowercase"},
-      {"{\"decoder\":{\"type\":\"WordPiece\"},\"model\":{\"vocab\":{},\"merges\":[]}}", "WordPiece"},
+      {"{\"normalizer\":{\"type\":\"Lowercase\"},\"model\":{\"vocab\":{},\"merges\":[]}}",
+       "Lowercase"},
+      {"{\"decoder\":{\"type\":\"WordPiece\"},\"model\":{\"vocab\":{},\"merges\":[]}}",
+       "WordPiece"},
       {"{\"post_processor\":{\"type\":\"BertProcessing\"},\"model\":{\"vocab\":{},\"merges\":[]}}",
        "BertProcessing"},
       {"{\"added_tokens\":[{\"content\":\"x\"}],\"model\":{\"vocab\":{},\"merges\":[]}}", "\"x\""}};
@@ -496,8 +588,8 @@ static void check_refusals(const char *path) {
     sli_tokenizer *t;
     write_text(path, bad[i].text, strlen(bad[i].text));
     CHECK(sli_tokenizer_open(path, &t) == SL_E_INPUT, "file %zu is refused: %s", i, bad[i].text);
-    CHECK(strstr(sl_detail(), path) && strstr(sl_detail(), bad[i].named), "%s: \"%s\" names %s", bad[i].text,
-          sl_detail(), bad[i].named);
+    CHECK(strstr(sl_detail(), path) && strstr(sl_detail(), bad[i].named), "%s: \"%s\" names %s",
+          bad[i].text, sl_detail(), bad[i].named);
   }
 }
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Of every character there is, and of 100,000 strings at random, tokens are those that Hugging Face's library makes:
- * its hashes are in tests/reference/tokenizers/NAME.hashes (tests/reference/make_tokenizer_hashes.py). A megabyte takes
- * less than a second of a core.
+/* Of every character there is, and of 100,000 strings at random, tokens are those that Hugging
+ * Face's library makes: its hashes are in tests/reference/tokenizers/NAME.hashes
+ * (tests/reference/make_tokenizer_hashes.py). A megabyte takes less than a second of a core.
  * labels: numbers unthreaded long */
 #include <string.h>
 #include <time.h>
@@ -38,12 +38,12 @@ static uint32_t rng_below(uint64_t *state, uint32_t sides) {
 static uint32_t character(uint64_t *state) {
   static const char white[] = " \n\t\r";
   switch (rng_below(state, 6)) {
-    case 0: return 32 + rng_below(state, 95);
-    case 1: return 97 + rng_below(state, 26);
-    case 2: return (uint32_t)white[rng_below(state, 4)];
-    case 3: return 0xa0 + rng_below(state, 0x2000);
-    case 4: return 0x4e00 + rng_below(state, 0x5000);
-    default: return 0x1f300 + rng_below(state, 0x600);
+  case 0: return 32 + rng_below(state, 95);
+  case 1: return 97 + rng_below(state, 26);
+  case 2: return (uint32_t)white[rng_below(state, 4)];
+  case 3: return 0xa0 + rng_below(state, 0x2000);
+  case 4: return 0x4e00 + rng_below(state, 0x5000);
+  default: return 0x1f300 + rng_below(state, 0x600);
   }
 }
 
@@ -59,7 +59,7 @@ static text point(uint32_t c) {
   return t;
 }
 
-/* ---- hashes ------------------------------------------------------------------------------------- */
+/* ---- hashes ---------------------------------------------------------------------------------- */
 
 static uint64_t hash_tokens(uint64_t hash, sli_tokenizer *t, const text *of) {
   const uint64_t prime = UINT64_C(1099511628211);
@@ -80,7 +80,7 @@ static uint64_t hash_of(sli_tokenizer *t, bool points, uint32_t first) {
   return hash;
 }
 
-/* ---- how long it takes ---------------------------------------------------------------------------- */
+/* ---- how long it takes ----------------------------------------------------------------------- */
 
 static double seconds(void) {
   struct timespec t;
@@ -92,7 +92,8 @@ static const char *source(void) { return getenv("SLUICE_SOURCE") ? getenv("SLUIC
 
 static void check_speed(sli_tokenizer *t, const char *name) {
   enum { MEGABYTE = 1000000 };
-  char *path = sli_format("%s/tests/reference/text.txt", source()), *line, *all = sli_calloc(1, MEGABYTE);
+  char *path = sli_format("%s/tests/reference/text.txt", source()), *line,
+       *all = sli_calloc(1, MEGABYTE);
   CHECK(!sli_file_read(path, &line), "%s", sl_detail());
   for (size_t i = 0, n = strlen(line); i < MEGABYTE; i++) all[i] = line[i % n];
   sli_token_row row = {0};
@@ -107,11 +108,12 @@ static void check_speed(sli_tokenizer *t, const char *name) {
   free(all), free(line), free(path);
 }
 
-/* ---- all of it ------------------------------------------------------------------------------------- */
+/* ---- all of it ------------------------------------------------------------------------------- */
 
 static void check(const char *name) {
   char *folder = sli_format("%s/tests/reference/tokenizers/%s", source(), name);
-  char *path = sli_format("%s.json", folder), *hashes = sli_format("%s.hashes", folder), *all, *line;
+  char *path = sli_format("%s.json", folder), *hashes = sli_format("%s.hashes", folder), *all,
+       *line;
   sli_tokenizer *t;
   CHECK(!sli_tokenizer_open(path, &t) && !sli_file_read(hashes, &all), "%s", sl_detail());
   int lines = 0;
@@ -120,7 +122,8 @@ static void check(const char *name) {
     unsigned first;
     unsigned long long want;
     CHECK(sscanf(line, "%15s %u %llx", kind, &first, &want) == 3, "%s: %s", hashes, line);
-    CHECK(hash_of(t, !strcmp(kind, "point"), first) == want, "%s: other tokens among those of %s %u on", name, kind, first);
+    CHECK(hash_of(t, !strcmp(kind, "point"), first) == want,
+          "%s: other tokens among those of %s %u on", name, kind, first);
   }
   check_speed(t, name);
   CHECK(lines == 0x110000 / POINTS + 100, "%s has %d lines", hashes, lines);

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Attention in bf16 comes as near to attention in f32 as operands of 8 bits allow, and no nearer: with heads
- * that share keys, at odd lengths and widths, on every CPU level; and the team changes no bit.
+/* Attention in bf16 comes as near to attention in f32 as operands of 8 bits allow, and no nearer:
+ * with heads that share keys, at odd lengths and widths, on every CPU level; and the team changes
+ * no bit.
  * labels: computes more */
 #include "kernels/cpu/chunk.h"
 #include "kernels/cpu/team.h"
@@ -15,8 +16,8 @@ typedef struct shape {
 } shape;
 
 static const shape shapes[] = {
-    {1, 1, 1, 1, 1, false, 0},   {2, 2, 1, 67, 33, false, 0},  {4, 2, 2, 130, 64, false, 0},
-    {2, 1, 1, 97, 20, true, 0},  {2, 2, 1, 200, 16, false, 37}, {1, 1, 1, 70, 256, false, 0},
+    {1, 1, 1, 1, 1, false, 0},  {2, 2, 1, 67, 33, false, 0},   {4, 2, 2, 130, 64, false, 0},
+    {2, 1, 1, 97, 20, true, 0}, {2, 2, 1, 200, 16, false, 37}, {1, 1, 1, 70, 256, false, 0},
 };
 
 static struct sl_team *team;
@@ -47,8 +48,8 @@ static void check_team(kernel *k) {
 }
 
 /* The same call in f32 and in bf16, on the same inputs. */
-static void run_both(kernel both[2], const sl_op *op, sl_attrs attrs, int nin, const sl_type *in, int nout,
-                     void *const *data) {
+static void run_both(kernel both[2], const sl_op *op, sl_attrs attrs, int nin, const sl_type *in,
+                     int nout, void *const *data) {
   for (int b = 0; b < 2; b++) {
     attrs.bf16 = b;
     both[b] = kernel_create(op, attrs, nin, in, nout);
@@ -62,8 +63,10 @@ static void destroy_both(kernel both[2]) {
 }
 
 static void check_shape(const shape *s) {
-  const sl_attrs attrs = {.heads = s->heads, .kv_heads = s->kv_heads, .full = s->full, .window = s->window};
-  sl_type q = F32(s->rows, s->length, s->heads * s->dim), kv = F32(s->rows, s->length, s->kv_heads * s->dim);
+  const sl_attrs attrs = {
+      .heads = s->heads, .kv_heads = s->kv_heads, .full = s->full, .window = s->window};
+  sl_type q = F32(s->rows, s->length, s->heads * s->dim),
+          kv = F32(s->rows, s->length, s->kv_heads * s->dim);
   const sl_type in[] = {q, kv, kv};
   void *data[6];
   for (int i = 0; i < 3; i++) array_random(data[i] = array_create(&in[i]), &in[i], 0);
@@ -75,7 +78,8 @@ static void check_shape(const shape *s) {
   const sl_type in_back[] = {q, kv, kv, q, there[0].out_type[1], q};
   run_both(back, &sl_op_attention_b, attrs, 6, in_back, 3, data);
   for (int o = 0; o < 3; o++)
-    check_near(s, (const char *[]){"dq", "dk", "dv"}[o], &back[1].out_type[o], back[1].out[o], back[0].out[o]);
+    check_near(s, (const char *[]){"dq", "dk", "dv"}[o], &back[1].out_type[o], back[1].out[o],
+               back[0].out[o]);
   check_team(&there[1]);
   check_team(&back[1]);
   destroy_both(there);

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Of many sequences a chunk of attention takes whole heads, of one it takes a tile of queries: the numbers have
- * the same bits, there and back, with and without windows, documents and heads that share keys; on every CPU level.
+/* Of many sequences a chunk of attention takes whole heads, of one it takes a tile of queries: the
+ * numbers have the same bits, there and back, with and without windows, documents and heads that
+ * share keys; on every CPU level.
  *
  * labels: random more */
 #include "base/base.h"
@@ -26,8 +27,14 @@ static shape random_shape(void) {
   static const int64_t dims[] = {4, 16, 24, 64};
   int kv_heads = 1 + (int)below(2), group = 1 + (int)below(2);
   int64_t dim = dims[below(SLI_COUNT(dims))];
-  shape s = {.attrs = {.heads = kv_heads * group, .kv_heads = kv_heads, .full = below(2), .bf16 = below(2)}, .length = 1 + below(MOST_LENGTH),
-             .width = dim * kv_heads * group, .kv_width = dim * kv_heads, .ids = below(2)};
+  shape s = {.attrs = {.heads = kv_heads * group,
+                       .kv_heads = kv_heads,
+                       .full = below(2),
+                       .bf16 = below(2)},
+             .length = 1 + below(MOST_LENGTH),
+             .width = dim * kv_heads * group,
+             .kv_width = dim * kv_heads,
+             .ids = below(2)};
   if (below(2)) s.attrs.window = 1 + below(s.length);
   return s;
 }
@@ -55,22 +62,27 @@ static void fill(kernel *k, int i) {
 /* The one sequence, many times. */
 static void repeat(kernel *many, const kernel *one, int i) {
   size_t bytes = sl_type_bytes(&one->in_type[i]);
-  for (int64_t b = 0; b < MANY; b++) memcpy((char *)many->in[i] + (size_t)b * bytes, one->in[i], bytes);
+  for (int64_t b = 0; b < MANY; b++)
+    memcpy((char *)many->in[i] + (size_t)b * bytes, one->in[i], bytes);
 }
 
 static void check_same(const kernel *many, const kernel *one, const shape *s) {
   for (int o = 0; o < one->nout; o++) {
     size_t bytes = sl_type_bytes(&one->out_type[o]);
     for (int64_t b = 0; b < MANY; b++)
-      CHECK(!memcmp((char *)many->out[o] + (size_t)b * bytes, one->out[o], bytes),
-            "%s, output %d: sequence %lld of many has other bits than one (%lld rows of %lld, %lld of keys, heads %d, "
-            "window %lld, full %d, ids %d, bf16 %d)",
-            one->op->name, o, (long long)b, (long long)s->length, (long long)s->width, (long long)s->kv_width,
-            (int)s->attrs.heads, (long long)s->attrs.window, s->attrs.full, s->ids, s->attrs.bf16);
+      CHECK(
+          !memcmp((char *)many->out[o] + (size_t)b * bytes, one->out[o], bytes),
+          "%s, output %d: sequence %lld of many has other bits than one (%lld rows of %lld, %lld of keys, heads %d, "
+          "window %lld, full %d, ids %d, bf16 %d)",
+          one->op->name, o, (long long)b, (long long)s->length, (long long)s->width,
+          (long long)s->kv_width, (int)s->attrs.heads, (long long)s->attrs.window, s->attrs.full,
+          s->ids, s->attrs.bf16);
   }
 }
 
-static void take(kernel *k, int i, const void *from) { memcpy(k->in[i], from, sl_type_bytes(&k->in_type[i])); }
+static void take(kernel *k, int i, const void *from) {
+  memcpy(k->in[i], from, sl_type_bytes(&k->in_type[i]));
+}
 
 static void check_case(struct sl_team *team) {
   shape s = random_shape();

@@ -44,7 +44,8 @@ static void rounding_goes_to_the_nearest(void) {
       levels[level]->round_bf16(&(sli_rounding){x, y, N}, i);
     for (int i = 0; i < N; i++) {
       float got = from_bits((uint32_t)y[i] << 16), want = rounded(x[i]);
-      if (level >= 3 && fabsf(x[i]) < 0x1p-126f) want = copysignf(0, want); /* as products take it */
+      if (level >= 3 && fabsf(x[i]) < 0x1p-126f)
+        want = copysignf(0, want); /* as products take it */
       CHECK(isnan(x[i]) ? isnan(got) : got == want && signbit(got) == signbit(want),
             "%a becomes %a, not %a (CPU level %d)", (double)x[i], (double)got, (double)want, level);
     }
@@ -69,9 +70,11 @@ static void check_turned(const sli_turning *t, int level) {
   int64_t row = sli_turned_row(t->k);
   for (int64_t n = 0; n < t->n; n++)
     for (int64_t k = 0; k < row; k++) {
-      int64_t at = t->strips ? n / 32 * 32 * row + k / 32 * 1024 + n % 32 * 32 + k % 32 : n * row + k;
-      CHECK(t->to[at] == element(t, k, n), "[%lld, %lld] is turned wrongly at (%lld, %lld)%s (CPU level %d)",
-            (long long)t->k, (long long)t->n, (long long)k, (long long)n, t->strips ? " of strips" : "", level);
+      int64_t at =
+          t->strips ? n / 32 * 32 * row + k / 32 * 1024 + n % 32 * 32 + k % 32 : n * row + k;
+      CHECK(t->to[at] == element(t, k, n),
+            "[%lld, %lld] is turned wrongly at (%lld, %lld)%s (CPU level %d)", (long long)t->k,
+            (long long)t->n, (long long)k, (long long)n, t->strips ? " of strips" : "", level);
     }
 }
 
@@ -82,7 +85,8 @@ static void check_packed(const sli_turning *t, int level) {
       int64_t at = n / t->block * rows * t->block + k / 2 * 2 * t->block + n % t->block * 2 + k % 2;
       CHECK(t->to[at] == element(t, k, n),
             "[%lld, %lld] is packed wrongly at (%lld, %lld), blocks of %lld (CPU level %d)",
-            (long long)t->k, (long long)t->n, (long long)k, (long long)n, (long long)t->block, level);
+            (long long)t->k, (long long)t->n, (long long)k, (long long)n, (long long)t->block,
+            level);
     }
 }
 
@@ -92,8 +96,8 @@ static void check_orders(int64_t k, int64_t n, int64_t block, bool turned) {
   size_t room = (size_t)(sli_turned_row(k) * (n + 64));
   uint16_t *y = malloc(room * sizeof *y);
   array_random(x, &type, 0);
-  sli_turning t = {.from = x, .row = turned ? k : n, .k = k, .n = n, .block = block,
-                   .turned = turned, .to = y};
+  sli_turning t = {
+      .from = x, .row = turned ? k : n, .k = k, .n = n, .block = block, .turned = turned, .to = y};
   for (int level = 0; level <= sli_cpu_level(); level++) {
     memset(y, 0xff, room * sizeof *y);
     for (int i = 0; i < sli_turn_chunks(&t); i++) levels[level]->pack_bf16(&t, i);
@@ -128,9 +132,9 @@ typedef struct shape {
 } shape;
 
 static const shape shapes[] = {
-    {1, 1, 1, false, false},     {7, 33, 5, false, true},     {7, 33, 5, true, true},
-    {130, 64, 96, true, true},   {300, 96, 130, false, false}, {517, 40, 64, true, false},
-    {2048, 72, 48, true, true},  {40, 4200, 70, false, true},
+    {1, 1, 1, false, false},    {7, 33, 5, false, true},      {7, 33, 5, true, true},
+    {130, 64, 96, true, true},  {300, 96, 130, false, false}, {517, 40, 64, true, false},
+    {2048, 72, 48, true, true}, {40, 4200, 70, false, true},
 };
 
 /* A row's run: its inputs filled at random, but for packed weights. */
@@ -153,8 +157,8 @@ static layer layer_create(const shape *s) {
   layer l = {.s = s, .pack = kernel_create(&sl_op_pack, attrs, 1, &w, 2)};
   array_random(l.pack.in[0], &w, 0);
   kernel_run(&l.pack, NULL);
-  l.forward = kernel_create(&sl_op_linear, attrs, 4,
-                            (sl_type[]){x, w, bias, l.pack.out_type[0]}, 1);
+  l.forward =
+      kernel_create(&sl_op_linear, attrs, 4, (sl_type[]){x, w, bias, l.pack.out_type[0]}, 1);
   l.backward = kernel_create(&sl_op_linear_b, attrs, 3, (sl_type[]){dy, w, l.pack.out_type[1]}, 1);
   l.weight = kernel_create(&sl_op_linear_w, attrs, 2, (sl_type[]){x, dy}, 1);
   l.packing_forward = kernel_create(&sl_op_linear, attrs, 3, (sl_type[]){x, w, bias}, 1);
@@ -219,9 +223,8 @@ static void check_product(const shape *s, const char *what, const float *got, co
             "%s [%lld, %lld, %lld]: (%lld, %lld) is %.9g, rounded operands give %.9g", what,
             (long long)s->rows, (long long)s->k, (long long)s->n, (long long)i, (long long)j, value,
             near);
-      CHECK(fabs(value - exact) <= 0x1.02p-8 * size,
-            "%s: (%lld, %lld) is %.9g, f32 gives %.9g", what, (long long)i, (long long)j, value,
-            exact);
+      CHECK(fabs(value - exact) <= 0x1.02p-8 * size, "%s: (%lld, %lld) is %.9g, f32 gives %.9g",
+            what, (long long)i, (long long)j, value, exact);
     }
   free((float *)ra.data);
   free((float *)rb.data);
@@ -238,8 +241,7 @@ static void check_layer(const layer *l) {
   matrix xt = {x.data, 1, x.row}, dyt = {dy.data, 1, dy.row};
   if (s->transposed)
     check_product(s, "linear_w", l->weight.out[0], NULL, s->k, s->n, s->rows, xt, dy);
-  else
-    check_product(s, "linear_w", l->weight.out[0], NULL, s->n, s->k, s->rows, dyt, x);
+  else check_product(s, "linear_w", l->weight.out[0], NULL, s->n, s->k, s->rows, dyt, x);
 }
 
 /* Runs again on a team: the same bits. */
@@ -290,7 +292,9 @@ static void sums_go_on_in_f32(void) {
 }
 
 static void a_packed_weight_of_another_size_is_refused(void) {
-  sl_type y, in[] = {SL_TYPE(SL_F32, 4, 8), SL_TYPE(SL_F32, 8, 8), {SL_F32, -1, {0}},
+  sl_type y, in[] = {SL_TYPE(SL_F32, 4, 8),
+                     SL_TYPE(SL_F32, 8, 8),
+                     {SL_F32, -1, {0}},
                      SL_TYPE(SL_BF16, 64, 128)};
   CHECK(sl_op_linear.infer(&(sl_attrs){0}, 4, in, &y) == SL_E_SHAPE &&
             strstr(sl_detail(), "packed weight must be bf16[64, 64]"),
@@ -330,10 +334,14 @@ static float *f32_numbers(int64_t count) {
 /* Where what C had, or the bias, or both operands lie as a strip and its panels. */
 static double tile_sum(const tiles *x, int64_t row, int64_t column) {
   const sli_tiles *t = &x->t;
-  double sum = t->adds ? (double)x->start[row * C_ROW + column] : t->bias ? (double)t->bias[column] : 0;
+  double sum = t->adds   ? (double)x->start[row * C_ROW + column]
+               : t->bias ? (double)t->bias[column]
+                         : 0;
   for (int64_t k = 0; k < t->k; k++)
-    sum += (double)from_bits((uint32_t)x->a[k / 32 * 1024 + row * 32 + k % 32] << 16) *
-           (double)from_bits((uint32_t)x->b[column / 32 * t->b_panel + k / 2 * 64 + column % 32 * 2 + k % 2] << 16);
+    sum +=
+        (double)from_bits((uint32_t)x->a[k / 32 * 1024 + row * 32 + k % 32] << 16) *
+        (double)from_bits(
+            (uint32_t)x->b[column / 32 * t->b_panel + k / 2 * 64 + column % 32 * 2 + k % 2] << 16);
   return sum;
 }
 
@@ -343,29 +351,44 @@ static void check_tiles(tiles *x) {
     x->t.c = level ? x->c : x->want;
     memcpy(x->t.c, x->start, bytes);
     levels[level]->tile_product(&x->t, 0);
-    CHECK(!level || !memcmp(x->c, x->want, bytes), "%lld x %lld x %lld on tiles has other bits on CPU level %d",
-          (long long)x->t.rows, (long long)x->t.k, (long long)x->t.columns, level);
+    CHECK(!level || !memcmp(x->c, x->want, bytes),
+          "%lld x %lld x %lld on tiles has other bits on CPU level %d", (long long)x->t.rows,
+          (long long)x->t.k, (long long)x->t.columns, level);
   }
   for (int64_t row = 0; row < C_ROWS; row++)
     for (int64_t column = 0; column < C_ROW; column++) {
       bool of_c = row < x->t.rows && column < x->t.columns;
       double got = (double)x->want[row * C_ROW + column];
       double want = of_c ? tile_sum(x, row, column) : (double)x->start[row * C_ROW + column];
-      CHECK(fabs(got - want) <= (of_c ? 1e-6 * (double)x->t.k + 1e-6 : 0), "(%lld, %lld) on tiles is %g, not %g",
-            (long long)row, (long long)column, got, want);
+      CHECK(fabs(got - want) <= (of_c ? 1e-6 * (double)x->t.k + 1e-6 : 0),
+            "(%lld, %lld) on tiles is %g, not %g", (long long)row, (long long)column, got, want);
     }
 }
 
 /* What AMX computes is what its manual says, to the last bit; neighbours of C are left alone. */
 static void tiles_have_the_same_bits_on_all_levels(void) {
-  static const int64_t shapes[][3] = {{32, 32, 32}, {32, 96, 64}, {5, 77, 160}, {32, 33, 32}, {1, 1, 96}, {31, 112, 512}};
+  static const int64_t shapes[][3] = {{32, 32, 32}, {32, 96, 64}, {5, 77, 160},
+                                      {32, 33, 32}, {1, 1, 96},   {31, 112, 512}};
   for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++)
     for (int how = 0; how < 6; how++) {
       int64_t k = shapes[i][2], panels = (shapes[i][1] + 31) / 32;
-      tiles x = {bf16_numbers(32 * k), bf16_numbers(panels * 32 * k), f32_numbers(C_ROWS * C_ROW),
-                 f32_numbers(C_ROWS * C_ROW), f32_numbers(C_ROWS * C_ROW), f32_numbers(C_ROW), {0}};
-      x.t = (sli_tiles){.a = x.a, .b = x.b, .b_panel = 32 * k, .k = k, .rows = shapes[i][0], .columns = shapes[i][1],
-                        .c_row = C_ROW, .adds = how % 3 == 1, .bias = how % 3 == 2 ? x.bias : NULL, .streams = how / 3};
+      tiles x = {bf16_numbers(32 * k),
+                 bf16_numbers(panels * 32 * k),
+                 f32_numbers(C_ROWS * C_ROW),
+                 f32_numbers(C_ROWS * C_ROW),
+                 f32_numbers(C_ROWS * C_ROW),
+                 f32_numbers(C_ROW),
+                 {0}};
+      x.t = (sli_tiles){.a = x.a,
+                        .b = x.b,
+                        .b_panel = 32 * k,
+                        .k = k,
+                        .rows = shapes[i][0],
+                        .columns = shapes[i][1],
+                        .c_row = C_ROW,
+                        .adds = how % 3 == 1,
+                        .bias = how % 3 == 2 ? x.bias : NULL,
+                        .streams = how / 3};
       check_tiles(&x);
       free(x.a), free(x.b), free(x.start), free(x.want), free(x.c), free(x.bias);
     }
@@ -385,8 +408,8 @@ static void few_chunks_are_an_even_number(void) {
   }
 }
 
-/* By the library where this processor multiplies bf16 or the library can pretend it does, and on tiles, which
- * any processor can. */
+/* By the library where this processor multiplies bf16 or the library can pretend it does, and on
+ * tiles, which any processor can. */
 static void check_products(uint64_t seed) {
   struct sl_team *team = sli_team_create(3, NULL, NULL);
   for (int tiles = 0; tiles < 2; tiles++) {

@@ -83,6 +83,7 @@ static void check_all(uint64_t seed) {
 
 int main(int argc, char **argv) {
   seeds s = seeds_of(argc, argv, 1, 1);
-  for (uint64_t seed = s.first; seed < s.end; seed++) RUN_AS("check_all", on_every_level(check_all, seed));
+  for (uint64_t seed = s.first; seed < s.end; seed++)
+    RUN_AS("check_all", on_every_level(check_all, seed));
   return 0;
 }

@@ -51,9 +51,14 @@ static void add_copy(copies *c, size_t to, size_t from, size_t bytes) {
   c->types[n] = (sl_type){.dtype = SL_F32, .ndim = 1, .dim = {(int64_t)bytes / 4}};
   c->in[n] = (sl_place){0, from};
   c->out[n] = (sl_place){1, to};
-  c->calls[n] = (sl_program_call){.op = &sl_op_copy, .name = "act.b", .nin = 1, .nout = 1,
-                                  .in_type = &c->types[n], .out_type = &c->types[n],
-                                  .in = &c->in[n], .out = &c->out[n]};
+  c->calls[n] = (sl_program_call){.op = &sl_op_copy,
+                                  .name = "act.b",
+                                  .nin = 1,
+                                  .nout = 1,
+                                  .in_type = &c->types[n],
+                                  .out_type = &c->types[n],
+                                  .in = &c->in[n],
+                                  .out = &c->out[n]};
   c->program.calls = c->calls;
   c->program.nbases = 2;
 }
@@ -62,8 +67,8 @@ static bool run(void *queue, copies *c, void *to, void *from) {
   uint64_t fence;
   CHECK(!sl_queue_disk.prepare(&c->program, 0), "%s", sl_detail());
   c->bases[0] = from, c->bases[1] = to;
-  sl_firing firing = {.tick = {.step = 3, .microbatch = 1}, .name = "spill", .bases = c->bases,
-                      .first = c->first};
+  sl_firing firing = {
+      .tick = {.step = 3, .microbatch = 1}, .name = "spill", .bases = c->bases, .first = c->first};
   bool complete = sl_queue_disk.launch(queue, &c->program, &firing, 0, 0, &fence);
   sl_queue_disk.release(&c->program);
   return complete;
@@ -81,7 +86,8 @@ static size_t pick(rng *d, size_t *bytes) {
   size_t unit = whole ? PAGE : 4, slot = rng_below(d, SLOTS);
   size_t at = rng_below(d, (uint32_t)(MOST / unit)) * unit;
   *bytes = (1 + rng_below(d, (uint32_t)((MOST - at) / unit))) * unit;
-  if (rng_below(d, 20) == 0) at = 0, slot = SLOTS, *bytes = rng_below(d, BIG / PAGE - 1) * PAGE + unit;
+  if (rng_below(d, 20) == 0)
+    at = 0, slot = SLOTS, *bytes = rng_below(d, BIG / PAGE - 1) * PAGE + unit;
   return slot * MOST + at;
 }
 
@@ -124,8 +130,10 @@ static void read_some(both *b, rng *d) {
 static void check_round_trips(const char *how, int times) {
   setenv("SLUICE_DISK", how, 1);
   rng d = {.key = 7};
-  both b = {.disk = disk_create(BYTES), .queue = queue_open(),
-            .want = calloc(1, BYTES), .poison = malloc(BYTES)};
+  both b = {.disk = disk_create(BYTES),
+            .queue = queue_open(),
+            .want = calloc(1, BYTES),
+            .poison = malloc(BYTES)};
   b.memory = mmap(NULL, BYTES, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   memset(b.poison, 0x5a, BYTES);
   for (int i = 0; i < times; i++) {
@@ -180,9 +188,15 @@ static void check_refuses(sl_program_call call, const char *what) {
 }
 
 static void only_copies_run_there(void) {
-  sl_type f32 = {.dtype = SL_F32, .ndim = 1, .dim = {4}}, bf16 = {.dtype = SL_BF16, .ndim = 1, .dim = {4}};
-  sl_program_call call = {.op = &sl_op_copy, .name = "x", .nin = 1, .nout = 1, .in_type = &f32,
-                          .out_type = &f32}, other = call;
+  sl_type f32 = {.dtype = SL_F32, .ndim = 1, .dim = {4}},
+          bf16 = {.dtype = SL_BF16, .ndim = 1, .dim = {4}};
+  sl_program_call call = {.op = &sl_op_copy,
+                          .name = "x",
+                          .nin = 1,
+                          .nout = 1,
+                          .in_type = &f32,
+                          .out_type = &f32},
+                  other = call;
   sl_program program = {.ncalls = 1, .calls = &call};
   CHECK(!sl_queue_disk.prepare(&program, 0), "%s", sl_detail());
   other.op = &sl_op_gelu;
@@ -209,7 +223,8 @@ static sl_status create(const char *path, size_t bytes) {
 }
 
 static void a_full_disk_is_named(void) {
-  check_says(create(".", (size_t)1 << 60), SL_E_MEMORY, "no 1048576 TiB of room in .: ", " are available");
+  check_says(create(".", (size_t)1 << 60), SL_E_MEMORY,
+             "no 1048576 TiB of room in .: ", " are available");
   struct rlimit had, little;
   CHECK(!getrlimit(RLIMIT_FSIZE, &had), "no limits");
   little = had, little.rlim_cur = 1 << 20;
@@ -246,7 +261,8 @@ static void check_breaks(const char *how, const char *other, bool out, const cha
   CHECK(!run(queue, &c, out ? disk : memory, out ? memory : disk), "%s: it broke unseen", other);
   const char *text = sl_queue_disk.failure(queue), *verb = out ? "writing" : "reading";
   CHECK(text && strstr(text, "step 3, microbatch 1: ") && strstr(text, verb) && strstr(text, why) &&
-        strstr(text, " act.b: ") && strstr(text, " of a file in ."), "%s: %s", other, text);
+            strstr(text, " act.b: ") && strstr(text, " of a file in ."),
+        "%s: %s", other, text);
   CHECK(!run(queue, &c, disk, memory), "it goes on after a failure");
   CHECK(sl_memory_disk.copy(out ? disk : memory, out ? memory : disk, 100) == SL_E_IO,
         "a copy broke unseen");

@@ -19,12 +19,18 @@ static const struct torch_case {
   math_claim of;
 } cases[] = {
     {"conv", {&sl_op_conv, NULL, {0}, 3, {F32(2, 3, 5, 4), F32(4, 3, 3, 2), F32(4)}, 0, 0}},
-    {"conv_strided", {&sl_op_conv, NULL, {.user = &torch_strided}, 3,
-                      {F32(2, 2, 7, 6), F32(3, 2, 3, 3), F32(3)}, 0, 0}},
-    {"conv_groups", {&sl_op_conv, NULL, {.user = &grouped}, 2, {F32(1, 4, 4, 5), F32(6, 2, 3, 3)},
-                     0, 0}},
-    {"conv_along", {&sl_op_conv, NULL, {.user = &along}, 3, {F32(2, 3, 11), F32(4, 3, 3), F32(4)},
-                    0, 0}},
+    {"conv_strided",
+     {&sl_op_conv,
+      NULL,
+      {.user = &torch_strided},
+      3,
+      {F32(2, 2, 7, 6), F32(3, 2, 3, 3), F32(3)},
+      0,
+      0}},
+    {"conv_groups",
+     {&sl_op_conv, NULL, {.user = &grouped}, 2, {F32(1, 4, 4, 5), F32(6, 2, 3, 3)}, 0, 0}},
+    {"conv_along",
+     {&sl_op_conv, NULL, {.user = &along}, 3, {F32(2, 3, 11), F32(4, 3, 3), F32(4)}, 0, 0}},
     {"max_pool", {&sl_op_max_pool, NULL, {.user = &pool_of_3}, 1, {F32(2, 2, 7, 5)}, 0, 0}},
     {"max_pool_along", {&sl_op_max_pool, NULL, {.user = &pool_along}, 1, {F32(2, 2, 9)}, 0, 0}},
     {"mean_pool", {&sl_op_mean_pool, NULL, {.user = &pool_of_3}, 1, {F32(2, 2, 7, 5)}, 0, 0}},
@@ -45,7 +51,7 @@ static kernel case_create(const math_claim *c) {
   return k;
 }
 
-/* ---- held against the file -------------------------------------------------------------------- */
+/* ---- held against the file ------------------------------------------------------------------- */
 
 static void check_numbers(const char *what, const float *got, const sl_type *type, char *line) {
   for (int64_t i = 0; i < sl_type_elements(type); i++) {
@@ -88,7 +94,7 @@ static void check_line(char *line) {
   CHECK(false, "%s is no case", name);
 }
 
-/* ---- what does not fit ------------------------------------------------------------------------ */
+/* ---- what does not fit ----------------------------------------------------------------------- */
 
 static void check_refusals(void) {
   static const sl_window big = {.size = {2, 6}}, padded = {.size = {2, 2}, .pad = {0, 2}},

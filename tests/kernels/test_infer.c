@@ -14,6 +14,7 @@ static const sl_lengths lengths = {2, (const int64_t[]){2, 6}};
 static const sl_bag mean = {.mean = true};
 static const sl_values halves_of = {SL_TYPE(SL_F64, 2), NULL};
 
+/* clang-format off */
 static const struct misfit {
   const sl_op *op;
   sl_attrs attrs;
@@ -119,6 +120,7 @@ static const struct misfit {
     {&sl_op_sumsq, {0}, 2, {F32(7), F32(8)}, "gradient part must be f32[7], got f32[8]"},
     {&sl_op_fill, {0}, 0, {F32(0)}, "attrs.user must point to the type to fill"},
 };
+/* clang-format on */
 
 int main(void) {
   for (size_t i = 0; i < sizeof misfits / sizeof *misfits; i++) {

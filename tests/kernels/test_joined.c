@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Products of served graphs run as one where none of them touches what another one writes, and only there. */
+/* Products of served graphs run as one where none of them touches what another one writes, and only
+ * there. */
 #include <stdlib.h>
 
 #include "base/base.h"
@@ -9,7 +10,10 @@
 
 enum { WEIGHTS, REGISTER, WORKSPACE, BASES, PART = 4096 };
 
-static const sl_type in_type[5] = {SL_TYPE(SL_F32, 1, 4, 32), SL_TYPE(SL_F32, 16, 32), {.ndim = -1}, {.ndim = -1},
+static const sl_type in_type[5] = {SL_TYPE(SL_F32, 1, 4, 32),
+                                   SL_TYPE(SL_F32, 16, 32),
+                                   {.ndim = -1},
+                                   {.ndim = -1},
                                    SL_TYPE(SL_I32, 8)};
 static const sl_type out_type[1] = {SL_TYPE(SL_F32, 1, 4, 16)};
 
@@ -20,32 +24,39 @@ static sl_program_call product(sl_place *places, int from, int base, int to) {
   places[2] = places[3] = (sl_place){-1, 0};
   places[4] = (sl_place){REGISTER, PART};
   places[5] = (sl_place){base, (size_t)to * PART};
-  return (sl_program_call){.op = &sl_op_linear_served, .nin = 5, .nout = 1, .in_type = in_type, .out_type = out_type,
-                           .in = places, .out = places + 5};
+  return (sl_program_call){.op = &sl_op_linear_served,
+                           .nin = 5,
+                           .nout = 1,
+                           .in_type = in_type,
+                           .out_type = out_type,
+                           .in = places,
+                           .out = places + 5};
 }
 
 int main(void) {
   static const struct {
     int from, base, to, joined;
   } want[] = {
-      {0, WORKSPACE, 1, 3}, {0, WORKSPACE, 2, 2}, {0, WORKSPACE, 3, 1}, /* of one input */
-      {1, WORKSPACE, 4, 1},                                             /* of what others make */
-      {4, WORKSPACE, 5, 1}, {5, WORKSPACE, 6, 1},                       /* one of the other's */
-      {7, WORKSPACE, 8, 1}, {7, WORKSPACE, 8, 1},                       /* to one place */
-      {9, WORKSPACE, 10, 1}, {11, WORKSPACE, 9, 1},                     /* over what the first reads */
-      {12, REGISTER, 13, 1}, {12, WORKSPACE, 14, 1},                    /* to a register, whose slots may be others' */
+      {0, WORKSPACE, 1, 3},  {0, WORKSPACE, 2, 2},   {0, WORKSPACE, 3, 1}, /* of one input */
+      {1, WORKSPACE, 4, 1},                                                /* of what others make */
+      {4, WORKSPACE, 5, 1},  {5, WORKSPACE, 6, 1},                         /* one of the other's */
+      {7, WORKSPACE, 8, 1},  {7, WORKSPACE, 8, 1},                         /* to one place */
+      {9, WORKSPACE, 10, 1}, {11, WORKSPACE, 9, 1},  /* over what the first reads */
+      {12, REGISTER, 13, 1}, {12, WORKSPACE, 14, 1}, /* to a register, whose slots may be others' */
   };
   enum { COUNT = SLI_COUNT(want) };
   sl_place places[COUNT][6];
   sl_program_call calls[COUNT];
-  for (int i = 0; i < COUNT; i++) calls[i] = product(places[i], want[i].from, want[i].base, want[i].to);
+  for (int i = 0; i < COUNT; i++)
+    calls[i] = product(places[i], want[i].from, want[i].base, want[i].to);
   /* as if something else stood between them */
   for (int from = 0, n; from < COUNT; from += n) {
     for (n = 1; from + n < COUNT && want[from + n].from == want[from].from;) n++;
     if (from == 4 || from == 8) n = 2;
     const sl_program program = {.ncalls = n, .calls = calls + from, .nbases = BASES};
     int32_t *found = sli_joined_find(&program);
-    for (int i = 0; i < n; i++) CHECK(found[i] == want[from + i].joined, "call %d: %d run as one", from + i, found[i]);
+    for (int i = 0; i < n; i++)
+      CHECK(found[i] == want[from + i].joined, "call %d: %d run as one", from + i, found[i]);
     free(found);
   }
   /* five of one input: four, and one */
@@ -54,7 +65,8 @@ int main(void) {
   CHECK(found[0] == SLI_JOINED && found[4] == 1, "no more than there is room for");
   free(found);
   /* variants do not run together */
-  found = sli_joined_find(&(sl_program){.ncalls = 2, .nvariants = 2, .calls = calls, .nbases = BASES});
+  found =
+      sli_joined_find(&(sl_program){.ncalls = 2, .nvariants = 2, .calls = calls, .nbases = BASES});
   CHECK(found[0] == 2 && found[1] == 1 && found[2] == 2 && found[3] == 1, "each variant by itself");
   free(found);
   return 0;

@@ -11,8 +11,14 @@ static const sl_type x = SL_TYPE(SL_F32, 2, 5, 32);
 static const sl_place place = {0, 0};
 
 static sl_program_call turning(const sl_op *op, int heads, float theta) {
-  return (sl_program_call){.op = op, .attrs = {.heads = heads, .theta = theta}, .nin = 1, .nout = 1,
-                           .in_type = &x, .out_type = &x, .in = &place, .out = &place};
+  return (sl_program_call){.op = op,
+                           .attrs = {.heads = heads, .theta = theta},
+                           .nin = 1,
+                           .nout = 1,
+                           .in_type = &x,
+                           .out_type = &x,
+                           .in = &place,
+                           .out = &place};
 }
 
 static size_t keeps(const sl_program_call *c, uint64_t *which) {
@@ -30,7 +36,8 @@ static void check_which(void) {
   uint64_t which[6];
   size_t bytes[6];
   for (int i = 0; i < 6; i++) bytes[i] = keeps(&calls[i], &which[i]);
-  CHECK(which[0] == which[1] && calls[0].op->keeps == calls[1].op->keeps, "there and back: one table");
+  CHECK(which[0] == which[1] && calls[0].op->keeps == calls[1].op->keeps,
+        "there and back: one table");
   for (int i = 2; i < 6; i++) CHECK(which[i] != which[0], "call %d has other angles", i);
   CHECK(bytes[0] >= 2 * 5 * 8 * sizeof(float) && bytes[0] < 2 * 5 * 8 * sizeof(float) + 64,
         "a table of 5 positions and 8 pairs has %zu bytes", bytes[0]);
@@ -52,7 +59,8 @@ static void check_sharing(void) {
         "another device has its own");
   void *kept = calls[1][0].state;
   sl_program_release(&programs[0]);
-  CHECK(!sl_program_prepare(&programs[0]) && calls[0][0].state == kept, "it stays while it is used");
+  CHECK(!sl_program_prepare(&programs[0]) && calls[0][0].state == kept,
+        "it stays while it is used");
   for (int p = 0; p < 3; p++) sl_program_release(&programs[p]);
 }
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Attention among the keys in sight, by a window, by padding and by documents, has PyTorch's figures
- * (reference/masks.txt); tiles out of sight are not looked at; a document gives in a row of several
- * what it gives alone. Documents are told apart in pieces as in whole rows.
+/* Attention among the keys in sight, by a window, by padding and by documents, has PyTorch's
+ * figures (reference/masks.txt); tiles out of sight are not looked at; a document gives in a row of
+ * several what it gives alone. Documents are told apart in pieces as in whole rows.
  * labels: unthreaded */
 #include <unistd.h>
 
@@ -49,7 +49,8 @@ static void check_case(void) {
   give(&k, 3, arrays[0]);
   kernel_run(&k, NULL);
   check_near("o", k.out[0], &types[4], arrays[4]);
-  const sl_type back[] = {types[1], types[2], types[3], types[4], k.out_type[1], types[5], types[0]};
+  const sl_type back[] = {types[1],      types[2], types[3], types[4],
+                          k.out_type[1], types[5], types[0]};
   kernel b = kernel_create(&sl_op_attention_b, attrs, 7, back, 3);
   const void *data[] = {arrays[1], arrays[2], arrays[3], k.out[0], k.out[1], arrays[5], arrays[0]};
   for (int i = 0; i < 7; i++) give(&b, i, data[i]);
@@ -64,7 +65,8 @@ static void begin_case(const char *line) {
   int full;
   long long window, B, T, D;
   CHECK(sscanf(line, "case %d %d %d %lld %lld %lld %lld", &attrs.heads, &attrs.kv_heads, &full,
-               &window, &B, &T, &D) == 7, "%s", line);
+               &window, &B, &T, &D) == 7,
+        "%s", line);
   attrs.full = full;
   attrs.bf16 = bf16;
   attrs.window = window;

@@ -15,18 +15,13 @@ static double ulps(float got, double want) {
   return fabs((double)got - want) / unit;
 }
 
-static float lane_exp(float x) {
-  return vexp(set(x))[0];
-}
+static float lane_exp(float x) { return vexp(set(x))[0]; }
 
-static float lane_tanh(float x) {
-  return vtanh(set(x))[0];
-}
+static float lane_tanh(float x) { return vtanh(set(x))[0]; }
 
 static void check_exp(void) {
   for (float x = -86.5f; x < 88.7f; x += 0.00137f)
-    CHECK(ulps(lane_exp(x), exp((double)x)) < 2.5, "exp(%a) is %a", (double)x,
-          (double)lane_exp(x));
+    CHECK(ulps(lane_exp(x), exp((double)x)) < 2.5, "exp(%a) is %a", (double)x, (double)lane_exp(x));
   CHECK(lane_exp(0) == 1, "exp(0) is 1");
   CHECK(lane_exp(-90) == 0 && lane_exp(-INFINITY) == 0, "exp far below is 0");
   CHECK(isinf(lane_exp(89)) && isinf(lane_exp(INFINITY)), "exp far above is infinite");

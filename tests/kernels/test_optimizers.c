@@ -122,8 +122,8 @@ static float halved(const sl_optimizer *o, int64_t step) {
 }
 
 static void the_rate_follows_its_schedule(void) {
-  sl_optimizer o = {.lr = 1, .min_lr = 0.2f, .warmup = 4, .decay_steps = 24,
-                    .schedule = SL_RATE_LINEAR};
+  sl_optimizer o = {
+      .lr = 1, .min_lr = 0.2f, .warmup = 4, .decay_steps = 24, .schedule = SL_RATE_LINEAR};
   check_near((double)sl_optimizer_lr(&o, 1), 0.5, "warm-up");
   check_near((double)sl_optimizer_lr(&o, 14), 0.6, "linear, half way");
   check_near((double)sl_optimizer_lr(&o, 24), 0.2, "linear, at its end");
@@ -140,13 +140,21 @@ static void the_rate_follows_its_schedule(void) {
 }
 
 static void every_setting_is_in_the_hash(void) {
-  const sl_optimizer all[] = {
-      {.lr = 1}, {.lr = 2}, {.momentum = 0.9f}, {.momentum = 0.8f},
-      {.momentum = 0.9f, .nesterov = true}, {.schedule = SL_RATE_LINEAR, .decay_steps = 9},
-      {.schedule = SL_RATE_WSD, .decay_steps = 9}, {.decay_steps = 9},
-      {.schedule = SL_RATE_WSD, .decay_steps = 9, .decay_begin = 3},
-      {.schedule = SL_RATE_CONSTANT, .decay_steps = 9}, {.decay_all = true}, {.lr_scale = 2},
-      {.lr_scale = 3}, {.rate = halved, .lr = 1}, {.rate = halved, .lr = 3}};
+  const sl_optimizer all[] = {{.lr = 1},
+                              {.lr = 2},
+                              {.momentum = 0.9f},
+                              {.momentum = 0.8f},
+                              {.momentum = 0.9f, .nesterov = true},
+                              {.schedule = SL_RATE_LINEAR, .decay_steps = 9},
+                              {.schedule = SL_RATE_WSD, .decay_steps = 9},
+                              {.decay_steps = 9},
+                              {.schedule = SL_RATE_WSD, .decay_steps = 9, .decay_begin = 3},
+                              {.schedule = SL_RATE_CONSTANT, .decay_steps = 9},
+                              {.decay_all = true},
+                              {.lr_scale = 2},
+                              {.lr_scale = 3},
+                              {.rate = halved, .lr = 1},
+                              {.rate = halved, .lr = 3}};
   uint64_t seen[SLI_COUNT(all)];
   for (size_t i = 0; i < SLI_COUNT(all); i++) {
     sl_optimizer o = sl_optimizer_defaults(&all[i]);

@@ -19,7 +19,8 @@ enum { BELOW = 11, THREADS = 3, NOWHERE = -1 };
 
 static const sl_reshaping heads = {F32(59, 130, 12), F32(59, 130, 3, 4)};
 
-static const sli_spans spans = {2, 50, {{0, 9, 0, 20, 30, 5, false}, {9, 8, 10, 10, 40, 36, false}}};
+static const sli_spans spans = {
+    2, 50, {{0, 9, 0, 20, 30, 5, false}, {9, 8, 10, 10, 40, 36, false}}};
 
 static const struct work {
   const sl_op *op;
@@ -27,9 +28,13 @@ static const struct work {
   int nin;
   sl_type in[7];
 } works[] = {
-    {&sl_op_attention_step, {.heads = 3, .kv_heads = 1, .user = &spans}, 5,
+    {&sl_op_attention_step,
+     {.heads = 3, .kv_heads = 1, .user = &spans},
+     5,
      {F32(3, 17, 24), F32(3, 20, 16), I32(3, 50), F32(3, 17, 24), F32(3, 3, 17)}},
-    {&sl_op_attention_step_b, {.heads = 3, .kv_heads = 1, .user = &spans}, 7,
+    {&sl_op_attention_step_b,
+     {.heads = 3, .kv_heads = 1, .user = &spans},
+     7,
      {F32(3, 17, 24), F32(3, 20, 16), F32(3, 17, 24), F32(3, 3, 17), F32(3, 17, 24), I32(3, 50),
       F32(3, 17, 24)}},
     {&sl_op_add, {0}, 2, {MANY, MANY}},
@@ -54,7 +59,9 @@ static const struct work {
     {&sl_op_rotary, {.heads = 5}, 1, {ROWS}},
     {&sl_op_rotary_b, {.heads = 5}, 1, {ROWS}},
     {&sl_op_cross_entropy_b, {0}, 4, {F32(59, 1031), I32(59), F32(59), SCALAR}},
-    {&sl_op_cross_entropy_b, {.first = 4, .partial = true}, 4,
+    {&sl_op_cross_entropy_b,
+     {.first = 4, .partial = true},
+     4,
      {F32(3001, 7), I32(3001), F32(3001), SCALAR}},
     {&sl_op_mse_b, {0}, 3, {MANY, MANY, SCALAR}},
 };
@@ -81,7 +88,8 @@ static kernel overlaid(const kernel *k, const int *over) {
     memcpy(c.in[i], k->in[i], sl_type_bytes(&k->in_type[i]));
   }
   for (int o = 0; o < k->nout; o++)
-    c.out[o] = o < SL_IN_PLACE_OUTPUTS && over[o] != NOWHERE ? c.in[over[o]] : array_create(&k->out_type[o]);
+    c.out[o] = o < SL_IN_PLACE_OUTPUTS && over[o] != NOWHERE ? c.in[over[o]]
+                                                             : array_create(&k->out_type[o]);
   return c;
 }
 
@@ -162,6 +170,7 @@ static void check_every_row_that_says_so_is_here(void) {
 int main(int argc, char **argv) {
   seeds s = seeds_of(argc, argv, 1, 1);
   RUN(check_every_row_that_says_so_is_here);
-  for (uint64_t seed = s.first; seed < s.end; seed++) RUN_AS("check_all", on_every_level(check_all, seed));
+  for (uint64_t seed = s.first; seed < s.end; seed++)
+    RUN_AS("check_all", on_every_level(check_all, seed));
   return 0;
 }

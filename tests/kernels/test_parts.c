@@ -44,8 +44,8 @@ static void check_element(const sl_type *type, const void *whole, int64_t e, con
   size_t size = sl_dtype_bytes(type->dtype);
   char text[SL_TYPE_TEXT];
   const char *want = (const char *)whole + (size_t)e * size;
-  CHECK(!memcmp(want, (const char *)part + (size_t)p * size, size),
-        "%s: element %lld of %s", what, (long long)e, sl_type_format(text, type));
+  CHECK(!memcmp(want, (const char *)part + (size_t)p * size, size), "%s: element %lld of %s", what,
+        (long long)e, sl_type_format(text, type));
 }
 
 /* ---- random things ----------------------------------------------------------------- */
@@ -113,7 +113,8 @@ static void check_part(const sl_type *type, const sl_part *part) {
 static void check_shard(const sl_type *type) {
   sl_shard shard = {.whole = *type};
   sl_type types[SL_SHARD_PARTS + 1] = {*type};
-  void *of[SL_SHARD_PARTS + 1] = {random_array(type)}, *want[SL_SHARD_PARTS + 1] = {array_create(type)};
+  void *of[SL_SHARD_PARTS + 1] = {random_array(type)},
+                            *want[SL_SHARD_PARTS + 1] = {array_create(type)};
   for (int p = 0; p < SL_SHARD_PARTS; p++) {
     bool any = sl_type_elements(&types[p]) > 0;
     shard.parts[p] = any ? random_part(&types[p]) : (sl_part){.axis = SL_PART_ALL};
@@ -151,8 +152,7 @@ static int random_tiling(const sl_type *type, sl_part *parts) {
   members = (int)(1 + below(positions < MOST_MEMBERS ? positions : MOST_MEMBERS));
   nranges = members + (int)below(members + 1);
   if (nranges > positions) nranges = (int)positions;
-  for (int m = 0; m < members; m++)
-    parts[m] = (sl_part){.axis = axis < 0 ? SL_PART_FLAT : axis};
+  for (int m = 0; m < members; m++) parts[m] = (sl_part){.axis = axis < 0 ? SL_PART_FLAT : axis};
   int turn = (int)below(members);
   for (int r = 0; r < nranges; r++) {
     sl_part *part = &parts[(turn + r) % members];
@@ -262,11 +262,15 @@ static void check_sum_part(sl_dtype dtype, int summands, struct sl_team *team) {
 /* ---- errors ---------------------------------------------------------------------------------- */
 
 #define F32(...) SL_TYPE(SL_F32, __VA_ARGS__)
-#define PART(axis_, begin_, count_)                                            \
-  {.axis = (axis_), .nranges = 1, .begin = {begin_}, .count = {count_}}
+#define PART(axis_, begin_, count_)                                       \
+  {                                                                       \
+    .axis = (axis_), .nranges = 1, .begin = {begin_}, .count = { count_ } \
+  }
 #define SLICE(...) &sl_op_slice, &(const sl_part)__VA_ARGS__
-#define JOIN(type_, ...)                                                       \
-  &sl_op_join, &(const sl_joint){type_, (const sl_part[]) { __VA_ARGS__ }}
+#define JOIN(type_, ...)                     \
+  &sl_op_join, &(const sl_joint) {           \
+    type_, (const sl_part[]) { __VA_ARGS__ } \
+  }
 
 static void check_misfit(const sl_op *op, const void *user, int nin, const sl_type *in,
                          const char *text) {

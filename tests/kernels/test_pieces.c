@@ -24,18 +24,12 @@ typedef struct claim {
 } claim;
 
 static const claim claims[] = {
-    {false, 1, 1, 1, 7, 1, 0, false},
-    {false, 2, 2, 2, 33, 7, 0, false},
-    {false, 4, 2, 1, 133, 16, 0, false},
-    {false, 3, 1, 2, 70, 33, 0, false},
-    {true, 1, 0, 1, 6, 5, 0, false},
-    {true, 2, 2, 2, 37, 8, 0, false},
-    {true, 6, 2, 1, 129, 16, 0, false},
-    {true, 1, 1, 3, 64, 64, 0, false},
-    {false, 2, 1, 1, 133, 8, 40, false},
-    {true, 2, 2, 2, 37, 8, 1, false},
-    {false, 2, 1, 2, 133, 8, 0, true},
-    {true, 2, 2, 2, 70, 8, 0, true},
+    {false, 1, 1, 1, 7, 1, 0, false},    {false, 2, 2, 2, 33, 7, 0, false},
+    {false, 4, 2, 1, 133, 16, 0, false}, {false, 3, 1, 2, 70, 33, 0, false},
+    {true, 1, 0, 1, 6, 5, 0, false},     {true, 2, 2, 2, 37, 8, 0, false},
+    {true, 6, 2, 1, 129, 16, 0, false},  {true, 1, 1, 3, 64, 64, 0, false},
+    {false, 2, 1, 1, 133, 8, 40, false}, {true, 2, 2, 2, 37, 8, 1, false},
+    {false, 2, 1, 2, 133, 8, 0, true},   {true, 2, 2, 2, 70, 8, 0, true},
     {true, 1, 1, 1, 90, 8, 70, true},
 };
 
@@ -85,7 +79,7 @@ static void check_near(const float *got, const double *want, int64_t n, double t
 /* ---- attention -------------------------------------------------------------------- */
 
 typedef struct whole {
-  kernel k;                /* the uncut row, for its types and inputs */
+  kernel k;                 /* the uncut row, for its types and inputs */
   float *o, *dy, *grads[3]; /* put together from pieces; dy is [B, T, Hq*D] */
   kernel pieces[MOST_PIECES];
   void *kv, *dkv, *ids; /* records */
@@ -111,8 +105,8 @@ static void fill_ids(int32_t *ids, int64_t batch, int64_t length) {
 }
 
 static whole whole_create(const claim *c) {
-  sl_attrs attrs = {.heads = c->heads, .kv_heads = c->kv_heads, .length = c->length,
-                    .window = c->window};
+  sl_attrs attrs = {
+      .heads = c->heads, .kv_heads = c->kv_heads, .length = c->length, .window = c->window};
   int64_t kv = c->kv_heads ? c->kv_heads : c->heads, D = c->dim;
   sl_type q = SL_TYPE(SL_F32, c->batch, c->length, c->heads * D);
   sl_type k = SL_TYPE(SL_F32, c->batch, c->length, kv * D);
@@ -161,8 +155,8 @@ static void run_forward(whole *w, const cut *c, int p) {
   const sl_op *op = w->k.op->pieced;
   kernel *k = &w->pieces[p];
   *k = call_create(op, w->k.attrs, w->k.nin, types);
-  CHECK(sl_type_bytes(&k->out_type[2]) == (size_t)sl_type_rows(&w->k.in_type[0]) * 4 *
-                                              (size_t)k->out_type[2].dim[2],
+  CHECK(sl_type_bytes(&k->out_type[2]) ==
+            (size_t)sl_type_rows(&w->k.in_type[0]) * 4 * (size_t)k->out_type[2].dim[2],
         "the record spans the sequence");
   put_record(k, 2, w->kv);
   if (has_ids(w)) put_record(k, k->nout - 1, w->ids);
@@ -202,8 +196,11 @@ static void run_again(whole *w, int p) {
 static void run_backward(whole *w, const cut *c, int p, bool wanted) {
   const kernel *forward = &w->pieces[p];
   bool packed = arrays(w) == 1;
-  sl_type types[] = {packed ? forward->out_type[3] : forward->in_type[0], forward->out_type[2],
-                     forward->out_type[0], forward->out_type[1], forward->out_type[0],
+  sl_type types[] = {packed ? forward->out_type[3] : forward->in_type[0],
+                     forward->out_type[2],
+                     forward->out_type[0],
+                     forward->out_type[1],
+                     forward->out_type[0],
                      forward->out_type[forward->nout - 1]};
   const sl_op *op = w->k.op->pieced->grad[0].op;
   int record = op->nout - 1;
@@ -361,8 +358,8 @@ static void check_table_gradient(void) {
 }
 
 /* Stretched angles, which attention's scale makes larger as well. */
-static const sl_rope stretched = {.kind = SL_ROPE_YARN, .factor = 4, .original = 16, .low = 1,
-                                  .high = 4, .scale = 1.25};
+static const sl_rope stretched = {
+    .kind = SL_ROPE_YARN, .factor = 4, .original = 16, .low = 1, .high = 4, .scale = 1.25};
 
 static void check_all(uint64_t seed) {
   seed_random(seed);
@@ -386,6 +383,7 @@ static void check_all(uint64_t seed) {
 
 int main(int argc, char **argv) {
   seeds s = seeds_of(argc, argv, 1, 1);
-  for (uint64_t seed = s.first; seed < s.end; seed++) RUN_AS("check_all", on_every_level(check_all, seed));
+  for (uint64_t seed = s.first; seed < s.end; seed++)
+    RUN_AS("check_all", on_every_level(check_all, seed));
   return 0;
 }

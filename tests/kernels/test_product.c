@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Products of matrices in f32 are the sums of their definition, whichever way round their operands lie, and
- * have the same bits for teams of any size, chunk by chunk, and on threads that multiply at once; on every CPU level by
- * the library that it has for them and by our own kernel, and on the best one on tiles as well, which it can pretend to have (that all levels
- * multiply alike there shows test_split.c).
+/* Products of matrices in f32 are the sums of their definition, whichever way round their operands
+ * lie, and have the same bits for teams of any size, chunk by chunk, and on threads that multiply
+ * at once; on every CPU level by the library that it has for them and by our own kernel, and on the
+ * best one on tiles as well, which it can pretend to have (that all levels multiply alike there
+ * shows test_split.c).
  *
  * labels: computes more */
 #include <math.h>
@@ -27,8 +28,13 @@ static float *numbers(int64_t count) {
 }
 
 static operands operands_of(sli_product_shape s) {
-  return (operands){s, numbers(s.m * s.k), numbers(s.k * s.n), s.bias ? numbers(s.n) : NULL, numbers(s.m * s.n),
-                    numbers(s.m * s.n), numbers(s.m * s.n)};
+  return (operands){s,
+                    numbers(s.m * s.k),
+                    numbers(s.k * s.n),
+                    s.bias ? numbers(s.n) : NULL,
+                    numbers(s.m * s.n),
+                    numbers(s.m * s.n),
+                    numbers(s.m * s.n)};
 }
 
 static void release(operands *o) {
@@ -55,19 +61,22 @@ static void check_sums(const operands *o) {
   for (int64_t row = 0; row < s->m; row++)
     for (int64_t column = row % 7; column < s->n; column += 7) {
       double want = summed(o, row, column), got = o->want[row * s->n + column];
-      CHECK(fabs(got - want) < 1e-6 * (double)(s->k + 16), "[%lld, %lld] of %lld x %lld x %lld (%d, %d) is %g, not %g",
-            (long long)row, (long long)column, (long long)s->m, (long long)s->k, (long long)s->n, s->a_transposed,
+      CHECK(fabs(got - want) < 1e-6 * (double)(s->k + 16),
+            "[%lld, %lld] of %lld x %lld x %lld (%d, %d) is %g, not %g", (long long)row,
+            (long long)column, (long long)s->m, (long long)s->k, (long long)s->n, s->a_transposed,
             s->b_transposed, got, want);
     }
 }
 
 static void check_same(const operands *o, const char *how) {
   const sli_product_shape *s = &o->shape;
-  CHECK(!memcmp(o->c, o->want, (size_t)(s->m * s->n) * sizeof *o->c), "%lld x %lld x %lld %s has other bits",
-        (long long)s->m, (long long)s->k, (long long)s->n, how);
+  CHECK(!memcmp(o->c, o->want, (size_t)(s->m * s->n) * sizeof *o->c),
+        "%lld x %lld x %lld %s has other bits", (long long)s->m, (long long)s->k, (long long)s->n,
+        how);
 }
 
-static void check_cuts(operands *o, const sli_product *p, struct sl_team *const *teams, int nteams) {
+static void check_cuts(operands *o, const sli_product *p, struct sl_team *const *teams,
+                       int nteams) {
   const sli_product_shape *s = &o->shape;
   for (int t = 0; t < nteams; t++) {
     start(o);
@@ -75,7 +84,8 @@ static void check_cuts(operands *o, const sli_product *p, struct sl_team *const 
     check_same(o, "on a team");
   }
   start(o);
-  for (int i = 0; i < sli_product_chunks(p); i++) sli_product_run_chunk(p, s->add, o->a, o->b, o->bias, o->c, i);
+  for (int i = 0; i < sli_product_chunks(p); i++)
+    sli_product_run_chunk(p, s->add, o->a, o->b, o->bias, o->c, i);
   check_same(o, "chunk by chunk");
 }
 
@@ -93,17 +103,22 @@ static void check(sli_product_shape shape, struct sl_team *const *teams, int nte
 
 /* Less than a tile, its edges, several pieces; sums of one stretch and of more. */
 static void products_are_sums(struct sl_team *const *teams, int nteams) {
-  static const int64_t sizes[][3] = {{1, 1, 1},    {7, 5, 3},     {8, 48, 16},  {13, 50, 17},  {1, 100, 600},
-                                     {9, 33, 512}, {270, 47, 20}, {40, 300, 9}, {263, 97, 530}, {515, 20, 64}, {90, 1100, 40},
-                                     {70, 30, 1100}};
+  static const int64_t sizes[][3] = {{1, 1, 1},      {7, 5, 3},     {8, 48, 16},    {13, 50, 17},
+                                     {1, 100, 600},  {9, 33, 512},  {270, 47, 20},  {40, 300, 9},
+                                     {263, 97, 530}, {515, 20, 64}, {90, 1100, 40}, {70, 30, 1100}};
   for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++)
     for (int form = 0; form < 12; form++)
-      check((sli_product_shape){.m = sizes[i][0], .n = sizes[i][1], .k = sizes[i][2], .a_transposed = form & 1,
-                                .b_transposed = form & 2, .add = form / 4 == 1, .bias = form / 4 == 0},
+      check((sli_product_shape){.m = sizes[i][0],
+                                .n = sizes[i][1],
+                                .k = sizes[i][2],
+                                .a_transposed = form & 1,
+                                .b_transposed = form & 2,
+                                .add = form / 4 == 1,
+                                .bias = form / 4 == 0},
             teams, nteams);
 }
 
-/* ---- threads at once ---------------------------------------------------------------------------- */
+/* ---- threads at once ------------------------------------------------------------------------- */
 
 enum { THREADS = 4 };
 
@@ -122,7 +137,8 @@ static void *multiply(void *arg) {
   for (int i = 0; i < w->times; i++) {
     memset(c, 0xff, bytes);
     sli_product_run(w->product, NULL, false, o->a, o->b, NULL, c, NULL);
-    CHECK(!memcmp(c, o->want, bytes), "%lld x %lld x %lld gives other numbers while other threads multiply",
+    CHECK(!memcmp(c, o->want, bytes),
+          "%lld x %lld x %lld gives other numbers while other threads multiply",
           (long long)o->shape.m, (long long)o->shape.k, (long long)o->shape.n);
   }
   free(c);
@@ -134,12 +150,14 @@ static void threads_do_not_disturb_each_other(int times) {
   operands o[THREADS];
   for (int t = 0; t < THREADS; t++) {
     sli_product *product;
-    o[t] = operands_of((sli_product_shape){.m = 15 + 7 * t, .n = 29 - 5 * t, .k = 18 + 9 * t, .a_transposed = t % 2});
+    o[t] = operands_of((sli_product_shape){
+        .m = 15 + 7 * t, .n = 29 - 5 * t, .k = 18 + 9 * t, .a_transposed = t % 2});
     CHECK(!sli_product_create(&o[t].shape, &product), "%s", sl_detail());
     sli_product_run(product, NULL, false, o[t].a, o[t].b, NULL, o[t].want, NULL);
     w[t] = (worker){.product = product, .o = &o[t], .times = times};
   }
-  for (int t = 0; t < THREADS; t++) CHECK(!pthread_create(&w[t].thread, NULL, multiply, &w[t]), "a thread");
+  for (int t = 0; t < THREADS; t++)
+    CHECK(!pthread_create(&w[t].thread, NULL, multiply, &w[t]), "a thread");
   for (int t = 0; t < THREADS; t++) {
     pthread_join(w[t].thread, NULL);
     sli_product_destroy((sli_product *)w[t].product);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Attention chunk by chunk, forth and back, as P devices take its steps, and piece by piece, as P devices share
- * out the positions of each: what is lost against double
- * precision is no more with 8 devices than with 2, contiguous or zigzag, for few key and value heads. Piece by piece
- * a query's numbers have the bits that one device finds for it.
+/* Attention chunk by chunk, forth and back, as P devices take its steps, and piece by piece, as P
+ * devices share out the positions of each: what is lost against double precision is no more with 8
+ * devices than with 2, contiguous or zigzag, for few key and value heads. Piece by piece a query's
+ * numbers have the bits that one device finds for it.
  * labels: unthreaded */
 #include "ops/ops.h"
 #include "tests/support/kernel_call.h"
@@ -10,8 +10,8 @@
 enum { S = 192, HEADS = 4, KV = 2, D = 16, Q_ROW = HEADS * D, KV_ROW = 2 * KV * D };
 
 typedef struct arrays {
-  float *q, *kv, *dout;              /* [S][rows] of the whole sequence */
-  float *o, *lse, *dq, *dkv;         /* as the devices find it; lse [HEADS][S] */
+  float *q, *kv, *dout;      /* [S][rows] of the whole sequence */
+  float *o, *lse, *dq, *dkv; /* as the devices find it; lse [HEADS][S] */
   double *want_o, *want_dq, *want_dkv;
 } arrays;
 
@@ -69,7 +69,7 @@ static run run_of(int number, int runs) {
   return (run){begin, S * (number + 1) / runs - begin};
 }
 
-/* ---- chunk by chunk ---------------------------------------------------------------------------- */
+/* ---- chunk by chunk -------------------------------------------------------------------------- */
 
 static kernel begin_step(const sl_op *op, const sli_spans *spans, run q, run k, int nin) {
   const sl_attrs attrs = {.heads = HEADS, .kv_heads = KV, .user = spans};
@@ -131,7 +131,7 @@ static void all_steps(arrays *x, int runs, bool back) {
     }
 }
 
-/* ---- piece by piece ---------------------------------------------------------------------------- */
+/* ---- piece by piece -------------------------------------------------------------------------- */
 
 enum { PIECES = 3 };
 
@@ -161,7 +161,8 @@ typedef struct device {
 } device;
 
 static kernel begin_share(const sl_op *op, run piece, const queries *q, int nin) {
-  sl_attrs attrs = {.heads = HEADS, .kv_heads = KV, .length = S, .first = q->of[0].begin - piece.begin};
+  sl_attrs attrs = {
+      .heads = HEADS, .kv_heads = KV, .length = S, .first = q->of[0].begin - piece.begin};
   if (q->of[1].count) {
     attrs.ndims = 2;
     attrs.dims[0] = q->of[0].count;
@@ -219,7 +220,8 @@ static void share_back(arrays *x, device *d, run piece, const queries *q) {
   s.out[2] = d->sent_back;
   kernel_run(&s, NULL);
   copy_rows(x->dq, q, s.out[0], false);
-  for (int i = 0; i < piece.count * KV_ROW; i++) x->dkv[piece.begin * KV_ROW + i] += ((float *)s.out[1])[i];
+  for (int i = 0; i < piece.count * KV_ROW; i++)
+    x->dkv[piece.begin * KV_ROW + i] += ((float *)s.out[1])[i];
   s.out[2] = NULL;
   kernel_destroy(&s);
 }
@@ -241,7 +243,7 @@ static void all_pieces(arrays *x, int P, bool zigzag) {
   }
 }
 
-/* ---- what is lost ---------------------------------------------------------------------------------- */
+/* ---- what is lost ---------------------------------------------------------------------------- */
 
 /* Root mean square of what is lost, by that of what should be. */
 static double lost(const float *got, const double *want, int n) {
@@ -269,7 +271,8 @@ static void check_lost(const arrays *x, const char *what, double first[3]) {
   printf("%s: o %.2e, dq %.2e, dkv %.2e\n", what, now[0], now[1], now[2]);
   if (first[0] == 0) memcpy(first, now, sizeof now);
   for (int i = 0; i < 3; i++)
-    CHECK(now[i] < 1e-6 && now[i] < 1.5 * first[i], "%s lose %.2e, one loses %.2e", what, now[i], first[i]);
+    CHECK(now[i] < 1e-6 && now[i] < 1.5 * first[i], "%s lose %.2e, one loses %.2e", what, now[i],
+          first[i]);
 }
 
 static void chunks_lose_no_more(arrays *x) {
@@ -298,7 +301,8 @@ static void pieces_lose_no_more(arrays *x) {
         memcpy(one, x->o, S * Q_ROW * sizeof *one);
         memcpy(one_dq, x->dq, S * Q_ROW * sizeof *one);
       }
-      CHECK(!memcmp(one, x->o, S * Q_ROW * sizeof *one) && !memcmp(one_dq, x->dq, S * Q_ROW * sizeof *one),
+      CHECK(!memcmp(one, x->o, S * Q_ROW * sizeof *one) &&
+                !memcmp(one_dq, x->dq, S * Q_ROW * sizeof *one),
             "%s: a query's numbers have other bits", what);
     }
   free(one);
@@ -307,9 +311,15 @@ static void pieces_lose_no_more(arrays *x) {
 
 int main(void) {
   seed_random(7);
-  arrays x = {numbers(S * Q_ROW), numbers(S * KV_ROW), numbers(S * Q_ROW), numbers(S * Q_ROW),
-              numbers(HEADS * S), numbers(S * Q_ROW), numbers(S * KV_ROW),
-              calloc(S * Q_ROW, sizeof(double)), calloc(S * Q_ROW, sizeof(double)),
+  arrays x = {numbers(S * Q_ROW),
+              numbers(S * KV_ROW),
+              numbers(S * Q_ROW),
+              numbers(S * Q_ROW),
+              numbers(HEADS * S),
+              numbers(S * Q_ROW),
+              numbers(S * KV_ROW),
+              calloc(S * Q_ROW, sizeof(double)),
+              calloc(S * Q_ROW, sizeof(double)),
               calloc(S * KV_ROW, sizeof(double))};
   for (int h = 0; h < HEADS; h++)
     for (int t = 0; t < S; t++) one_query(&x, h, t); /* the reference */

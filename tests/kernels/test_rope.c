@@ -58,7 +58,8 @@ static void check_refusals(void) {
              {"linear:factor=2,low_freq_factor=1", "low_freq_factor"},
              {"llama3:factor=8,low_freq_factor=1,high_freq_factor=4", "original_max"},
              {"llama3:factor=8,low_freq_factor=4,high_freq_factor=4,"
-              "original_max_position_embeddings=64", "lower bound"},
+              "original_max_position_embeddings=64",
+              "lower bound"},
              {"yarn:factor=inf,original_max_position_embeddings=64", "factor"},
              {"none:factor=2", "factor"}};
   for (size_t i = 0; i < SLI_COUNT(bad); i++) {

@@ -26,12 +26,13 @@ typedef struct claim {
 #define I32(...) SL_TYPE(SL_I32, __VA_ARGS__)
 
 /* Stretched angles, which attention's scale makes larger as well. */
-static const sl_rope stretched = {.kind = SL_ROPE_YARN, .factor = 4, .original = 16, .low = 1,
-                                  .high = 4, .scale = 1.25};
+static const sl_rope stretched = {
+    .kind = SL_ROPE_YARN, .factor = 4, .original = 16, .low = 1, .high = 4, .scale = 1.25};
 
 static const sl_part middle = {1, 1, {2}, {3}};
 static const sl_lengths lengths = {2, (const int64_t[]){2, 5}};
-static const sl_reshaping heads = {F32(2, 7, 12), F32(2, 7, 3, 4)}, flat = {F32(2, 7, 12), F32(14, 12)};
+static const sl_reshaping heads = {F32(2, 7, 12), F32(2, 7, 3, 4)},
+                          flat = {F32(2, 7, 12), F32(14, 12)};
 
 static const claim claims[] = {
     {&sl_op_reshape, ref_reshape, {.user = &heads}, 1, {F32(2, 7, 12)}, 0},
@@ -50,9 +51,18 @@ static const claim claims[] = {
     {&sl_op_embedding, ref_embedding, {0}, 2, {I32(1), F32(1, 130)}, 1},
     {&sl_op_position, ref_position, {0}, 2, {F32(2, 7, 33), F32(9, 33)}, 0},
     {&sl_op_position, ref_position, {0}, 2, {F32(3, 4, 65), F32(4, 65)}, 0},
-    {&sl_op_expert_limit, ref_expert_limit, {.value = 1.25f, .count = 4}, 2, {I32(2, 40, 2), F32(2, 40, 2)},
+    {&sl_op_expert_limit,
+     ref_expert_limit,
+     {.value = 1.25f, .count = 4},
+     2,
+     {I32(2, 40, 2), F32(2, 40, 2)},
      4},
-    {&sl_op_expert_limit, ref_expert_limit, {.value = 0.5f, .count = 9}, 2, {I32(30, 1), F32(30, 1)}, 2},
+    {&sl_op_expert_limit,
+     ref_expert_limit,
+     {.value = 0.5f, .count = 9},
+     2,
+     {I32(30, 1), F32(30, 1)},
+     2},
     {&sl_op_add, ref_add, {0}, 2, {F32(7, 33), F32(7, 33)}, 0},
     {&sl_op_copy, ref_copy, {0}, 1, {F32(7, 33)}, 0},
     {&sl_op_mul, ref_mul, {0}, 2, {F32(7, 33), F32(7, 33)}, 0},
@@ -67,25 +77,61 @@ static const claim claims[] = {
     {&sl_op_rotary, ref_rotary, {.heads = 3}, 1, {F32(2, 7, 30)}, 0},
     {&sl_op_rotary, ref_rotary, {.heads = 1, .theta = 500}, 1, {F32(1, 5, 66)}, 0},
     {&sl_op_rotary, ref_rotary, {.heads = 2, .user = &stretched}, 1, {F32(2, 9, 32)}, 0},
-    {&sl_op_attention, ref_attention, {.heads = 1}, 3,
-     {F32(1, 1, 1), F32(1, 1, 1), F32(1, 1, 1)}, 0},
-    {&sl_op_attention, ref_attention, {.heads = 2}, 3,
-     {F32(2, 7, 14), F32(2, 7, 14), F32(2, 7, 14)}, 0},
-    {&sl_op_attention, ref_attention, {.heads = 4, .kv_heads = 2}, 3,
-     {F32(1, 33, 64), F32(1, 33, 32), F32(1, 33, 32)}, 0},
-    {&sl_op_attention, ref_attention, {.heads = 1}, 3,
-     {F32(1, 133, 33), F32(1, 133, 33), F32(1, 133, 33)}, 0},
+    {&sl_op_attention,
+     ref_attention,
+     {.heads = 1},
+     3,
+     {F32(1, 1, 1), F32(1, 1, 1), F32(1, 1, 1)},
+     0},
+    {&sl_op_attention,
+     ref_attention,
+     {.heads = 2},
+     3,
+     {F32(2, 7, 14), F32(2, 7, 14), F32(2, 7, 14)},
+     0},
+    {&sl_op_attention,
+     ref_attention,
+     {.heads = 4, .kv_heads = 2},
+     3,
+     {F32(1, 33, 64), F32(1, 33, 32), F32(1, 33, 32)},
+     0},
+    {&sl_op_attention,
+     ref_attention,
+     {.heads = 1},
+     3,
+     {F32(1, 133, 33), F32(1, 133, 33), F32(1, 133, 33)},
+     0},
     {&sl_op_attention_packed, ref_attention_packed, {.heads = 2}, 1, {F32(2, 7, 42)}, 0},
-    {&sl_op_attention_packed, ref_attention_packed, {.heads = 2, .full = true}, 1,
-     {F32(3, 37, 48)}, 0},
-    {&sl_op_attention_packed, ref_attention_packed, {.heads = 2, .scale = 0.5f}, 1,
-     {F32(2, 37, 48)}, 0},
-    {&sl_op_attention_packed, ref_attention_packed, {.heads = 3, .kv_heads = 1}, 1,
-     {F32(1, 67, 40)}, 0},
-    {&sl_op_attention_packed, ref_attention_packed, {.heads = 2, .kv_heads = 1, .window = 40}, 1,
-     {F32(1, 150, 32)}, 0},
-    {&sl_op_attention_packed, ref_attention_packed, {.heads = 2, .full = true}, 2,
-     {F32(2, 37, 48), I32(2, 37)}, 2},
+    {&sl_op_attention_packed,
+     ref_attention_packed,
+     {.heads = 2, .full = true},
+     1,
+     {F32(3, 37, 48)},
+     0},
+    {&sl_op_attention_packed,
+     ref_attention_packed,
+     {.heads = 2, .scale = 0.5f},
+     1,
+     {F32(2, 37, 48)},
+     0},
+    {&sl_op_attention_packed,
+     ref_attention_packed,
+     {.heads = 3, .kv_heads = 1},
+     1,
+     {F32(1, 67, 40)},
+     0},
+    {&sl_op_attention_packed,
+     ref_attention_packed,
+     {.heads = 2, .kv_heads = 1, .window = 40},
+     1,
+     {F32(1, 150, 32)},
+     0},
+    {&sl_op_attention_packed,
+     ref_attention_packed,
+     {.heads = 2, .full = true},
+     2,
+     {F32(2, 37, 48), I32(2, 37)},
+     2},
     {&sl_op_cross_entropy, ref_cross_entropy, {0}, 2, {F32(7, 33), I32(7)}, 33},
     {&sl_op_cross_entropy, ref_cross_entropy, {0}, 2, {F32(2, 3, 1), I32(2, 3)}, 1},
     {&sl_op_dropout, ref_dropout, {.value = 0.25f}, 1, {F32(7, 33)}, 0},
@@ -125,24 +171,23 @@ static void doubles_destroy(doubles *d) {
   for (int o = 0; o < MAX_OUT; o++) free(d->out[o]);
 }
 
-static void check_close(const claim *c, const void *got, const sl_type *type,
-                        const double *want, double tolerance) {
+static void check_close(const claim *c, const void *got, const sl_type *type, const double *want,
+                        double tolerance) {
   int64_t n = sl_type_elements(type);
   char text[SL_TYPE_TEXT];
   for (int64_t i = 0; i < n; i++) {
     double g = array_get(got, type, i);
     CHECK(fabs(g - want[i]) <= tolerance * (1 + fabs(want[i])),
-          "%s(%s...): element %lld is %.9g, should be %.9g (CPU level %d)",
-          c->op->name, sl_type_format(text, &c->in[0]), (long long)i, g, want[i],
-          sli_cpu_level());
+          "%s(%s...): element %lld is %.9g, should be %.9g (CPU level %d)", c->op->name,
+          sl_type_format(text, &c->in[0]), (long long)i, g, want[i], sli_cpu_level());
   }
 }
 
 /* ---- forward --------------------------------------------------------------------- */
 
 static kernel forward_create(const claim *c) {
-  kernel k = kernel_create(c->op, c->attrs, c->nin, c->in,
-                           sli_op_outputs(c->op, &c->attrs, c->nin));
+  kernel k =
+      kernel_create(c->op, c->attrs, c->nin, c->in, sli_op_outputs(c->op, &c->attrs, c->nin));
   for (int i = 0; i < k.nin; i++)
     if (k.in[i]) array_random_from(k.in[i], &k.in_type[i], c->below, from);
   return k;
@@ -152,8 +197,7 @@ static void check_forward(const claim *c, kernel *k) {
   doubles d = doubles_create(k);
   kernel_run(k, NULL);
   c->reference(&k->attrs, k->in_type, d.in, d.out);
-  for (int o = 0; o < k->nout; o++)
-    check_close(c, k->out[o], &k->out_type[o], d.out[o], 3e-6);
+  for (int o = 0; o < k->nout; o++) check_close(c, k->out[o], &k->out_type[o], d.out[o], 3e-6);
   doubles_destroy(&d);
 }
 
@@ -227,8 +271,8 @@ static kernel rule_create(const kernel *forward, const sl_grad_rule *rule, const
     if (arg.index) data[a] = NULL; /* nothing flows into the others */
     types[a].dtype = dy_type->dtype;
   }
-  kernel k = kernel_create(rule->op, forward->attrs, n, types,
-                           sli_rule_gradients(rule, forward->nin));
+  kernel k =
+      kernel_create(rule->op, forward->attrs, n, types, sli_rule_gradients(rule, forward->nin));
   for (int i = 0; i < n; i++)
     if (data[i]) memcpy(k.in[i], data[i], sl_type_bytes(&types[i]));
     else if (k.in[i]) memset(k.in[i], 0, sl_type_bytes(&types[i]));
@@ -298,7 +342,7 @@ static void check_all(uint64_t seed) {
   for (size_t i = 0; i < SLI_COUNT(claims); i++) check_claim(&claims[i]);
   for (size_t i = 0; i < SLI_COUNT(math_claims); i++) {
     const math_claim *m = &math_claims[i];
-    claim c = {m->op, m->reference, m->attrs, m->nin, {m->in[0], m->in[1], m->in[2], m->in[3]},
+    claim c = {m->op,   m->reference, m->attrs, m->nin, {m->in[0], m->in[1], m->in[2], m->in[3]},
                m->below};
     from = m->from;
     check_claim(&c);
@@ -308,7 +352,8 @@ static void check_all(uint64_t seed) {
 
 static void check_every_row_with_gradients_is_claimed(void) {
   for (int i = 0; sl_ops[i]; i++) {
-    bool claimed = !sl_ops[i]->grad[0].nof || sl_ops[i] == &sl_op_attention_share; /* in test_ring.c */
+    bool claimed =
+        !sl_ops[i]->grad[0].nof || sl_ops[i] == &sl_op_attention_share; /* in test_ring.c */
     for (size_t j = 0; j < sizeof claims / sizeof *claims; j++)
       claimed |= claims[j].op == sl_ops[i] || /* in test_pieces.c and test_sweep.c: */
                  claims[j].op->pieced == sl_ops[i] || claims[j].op->parts == sl_ops[i] ||
@@ -322,6 +367,7 @@ static void check_every_row_with_gradients_is_claimed(void) {
 int main(int argc, char **argv) {
   seeds s = seeds_of(argc, argv, 1, 1);
   RUN(check_every_row_with_gradients_is_claimed);
-  for (uint64_t seed = s.first; seed < s.end; seed++) RUN_AS("check_all", on_every_level(check_all, seed));
+  for (uint64_t seed = s.first; seed < s.end; seed++)
+    RUN_AS("check_all", on_every_level(check_all, seed));
   return 0;
 }

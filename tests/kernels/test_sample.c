@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Tokens are drawn as often as their probabilities say (chi-square), whatever cuts them; the same seed and
- * place draw the same; the likeliest are told in order, with their probabilities.
+/* Tokens are drawn as often as their probabilities say (chi-square), whatever cuts them; the same
+ * seed and place draw the same; the likeliest are told in order, with their probabilities.
  * labels: unthreaded */
 #include <sluice/batch.h>
 
@@ -20,7 +20,8 @@ static const sl_batch_sequence settings_of[] = {
 static void probabilities(const sl_batch_sequence *how, const float *logits, double *p) {
   int n = how->top_k ? how->top_k : VOCABULARY;
   double all = 0, sum = 0;
-  for (int v = 0; v < VOCABULARY; v++) p[v] = v < n ? exp((double)logits[v] / (double)how->temperature) : 0;
+  for (int v = 0; v < VOCABULARY; v++)
+    p[v] = v < n ? exp((double)logits[v] / (double)how->temperature) : 0;
   for (int v = 0; v < VOCABULARY; v++) all += p[v];
   for (int v = 0; v < VOCABULARY; v++) {
     if (how->top_p > 0 && v && sum >= (double)how->top_p * all) p[v] = 0;
@@ -39,8 +40,12 @@ static draws make(const float *logits) {
   const sl_type in[] = {SL_TYPE(SL_F32, 1, ROWS, VOCABULARY), SL_TYPE(SL_I32, ints)};
   draws d = {.k = kernel_create(&sl_op_sample, (sl_attrs){0}, 2, in, 1)};
   d.batch = d.k.in[1];
-  *d.batch = (sl_batch){.rows = ROWS, .sequences = ROWS, .picks = ROWS, .most_rows = ROWS,
-                        .most_sequences = ROWS, .pages = 1};
+  *d.batch = (sl_batch){.rows = ROWS,
+                        .sequences = ROWS,
+                        .picks = ROWS,
+                        .most_rows = ROWS,
+                        .most_sequences = ROWS,
+                        .pages = 1};
   for (int i = 0; i < ROWS; i++) {
     ((int32_t *)sl_batch_sequence_of(d.batch))[i] = ((int32_t *)sl_batch_pick(d.batch))[i] = i;
     memcpy((float *)d.k.in[0] + i * VOCABULARY, logits, VOCABULARY * sizeof *logits);
@@ -69,12 +74,14 @@ static void check_counts(const double *p, const int *counts, double all) {
     if (expected < 5) rest += counts[v], expected_rest += expected;
     else chi += off * off / expected, free_ones++;
   }
-  if (expected_rest >= 5) chi += (rest - expected_rest) * (rest - expected_rest) / expected_rest, free_ones++;
+  if (expected_rest >= 5)
+    chi += (rest - expected_rest) * (rest - expected_rest) / expected_rest, free_ones++;
   double most = free_ones + 5 * sqrt(2.0 * free_ones); /* five deviations */
   CHECK(chi < most, "chi-square is %g, of %d", chi, free_ones);
 }
 
-static void tokens_are_as_likely_as_they_should_be(draws *d, const sl_batch_sequence *how, const float *logits) {
+static void tokens_are_as_likely_as_they_should_be(draws *d, const sl_batch_sequence *how,
+                                                   const float *logits) {
   double p[VOCABULARY];
   int counts[VOCABULARY] = {0}, again = 0;
   probabilities(how, logits, p);
@@ -95,7 +102,8 @@ static void the_likeliest_are_told(draws *d, const float *logits) {
     CHECK(got[i].finite && got[i].ntop == 5, "five are told");
     CHECK(fabs((double)got[i].logprob - log(p[got[i].token] / sum)) < 1e-5, "of the token");
     for (int t = 0; t < 5; t++)
-      CHECK(got[i].top[t] == t && fabs((double)got[i].top_logprob[t] - log(p[t] / sum)) < 1e-5, "in order");
+      CHECK(got[i].top[t] == t && fabs((double)got[i].top_logprob[t] - log(p[t] / sum)) < 1e-5,
+            "in order");
   }
 }
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Attention over pages gives what a plain sum over all keys in sight gives, of keys and values in f32 and in bf16, at every
- * level of the CPU: one query at a time as in chunks of a prompt, with the same bits, and whatever lies where no query
- * looks.
+/* Attention over pages gives what a plain sum over all keys in sight gives, of keys and values in
+ * f32 and in bf16, at every level of the CPU: one query at a time as in chunks of a prompt, with
+ * the same bits, and whatever lies where no query looks.
  * labels: random */
 #include <math.h>
 #include <stdlib.h>
@@ -25,9 +25,11 @@ typedef struct shape {
   bool bf16;
 } shape;
 
-static float q[SEQUENCES][LONGEST * MOST_WIDTH], k[SEQUENCES][LONGEST * MOST_WIDTH], v[SEQUENCES][LONGEST * MOST_WIDTH];
+static float q[SEQUENCES][LONGEST * MOST_WIDTH], k[SEQUENCES][LONGEST * MOST_WIDTH],
+    v[SEQUENCES][LONGEST * MOST_WIDTH];
 static float whole[SEQUENCES][LONGEST * MOST_WIDTH], parts[SEQUENCES][LONGEST * MOST_WIDTH];
-static _Alignas(64) unsigned char pages[PAGES * MOST_HEADS * 2 * SL_PAGE * MOST_DIM * sizeof(float)];
+static _Alignas(
+    64) unsigned char pages[PAGES * MOST_HEADS * 2 * SL_PAGE * MOST_DIM * sizeof(float)];
 
 /* Many, from one draw. */
 static void fill(float (*of)[LONGEST * MOST_WIDTH], rng *d) {
@@ -46,7 +48,9 @@ static double kept(const shape *s, float x) {
 }
 
 static shape draw(rng *d) {
-  shape s = {.kv_heads = 1 + rng_below(d, 3), .dim = 8 * (1 + rng_below(d, MOST_DIM / 8)), .bf16 = rng_below(d, 2)};
+  shape s = {.kv_heads = 1 + rng_below(d, 3),
+             .dim = 8 * (1 + rng_below(d, MOST_DIM / 8)),
+             .bf16 = rng_below(d, 2)};
   s.heads = s.kv_heads * (1 + rng_below(d, 2));
   s.behind = rng_below(d, 3) ? INT32_MAX : rng_below(d, 100);
   for (int i = 0; i < SEQUENCES; i++) s.length[i] = 1 + rng_below(d, LONGEST);
@@ -56,12 +60,15 @@ static shape draw(rng *d) {
   return s;
 }
 
-/* ---- a tick: some rows of each sequence --------------------------------------------------------- */
+/* ---- a tick: some rows of each sequence ------------------------------------------------------ */
 
 static sl_batch *make_batch(const int64_t from[SEQUENCES], const int64_t rows[SEQUENCES]) {
   static const int32_t tables[SEQUENCES][SEQUENCE_PAGES] = {{4, 1, 6}, {2, 5, 0}};
   sl_batch *b = calloc(1, sl_batch_bytes(MOST_ROWS, SEQUENCES, SEQUENCE_PAGES));
-  *b = (sl_batch){.most_rows = MOST_ROWS, .most_sequences = SEQUENCES, .pages = SEQUENCE_PAGES, .sequences = SEQUENCES};
+  *b = (sl_batch){.most_rows = MOST_ROWS,
+                  .most_sequences = SEQUENCES,
+                  .pages = SEQUENCE_PAGES,
+                  .sequences = SEQUENCES};
   for (int32_t i = 0; i < SEQUENCES; i++) {
     memcpy((int32_t *)sl_batch_table(b, i), tables[i], sizeof tables[i]);
     for (int64_t r = 0; r < rows[i]; r++, b->rows++) {
@@ -75,7 +82,8 @@ static sl_batch *make_batch(const int64_t from[SEQUENCES], const int64_t rows[SE
 static int find_runs(const sl_batch *b, sli_run *runs) {
   int n = 0;
   for (int32_t r = 0; r < b->rows; r++) {
-    bool more = r && sl_batch_sequence_of(b)[r] == sl_batch_sequence_of(b)[r - 1] && runs[n - 1].rows < SLI_SERVED_RUN;
+    bool more = r && sl_batch_sequence_of(b)[r] == sl_batch_sequence_of(b)[r - 1] &&
+                runs[n - 1].rows < SLI_SERVED_RUN;
     if (more) runs[n - 1].rows++;
     else runs[n++] = (sli_run){r, 1};
   }
@@ -83,8 +91,8 @@ static int find_runs(const sl_batch *b, sli_run *runs) {
 }
 
 /* Between the sequences' rows and those of the tick, of `width` numbers each. */
-static void copy_rows(float *tick, float (*of)[LONGEST * MOST_WIDTH], int64_t width, const int64_t *from,
-                      const int64_t *rows, bool back) {
+static void copy_rows(float *tick, float (*of)[LONGEST * MOST_WIDTH], int64_t width,
+                      const int64_t *from, const int64_t *rows, bool back) {
   for (int i = 0; i < SEQUENCES; i++) {
     size_t bytes = (size_t)(rows[i] * width) * sizeof(float);
     float *there = of[i] + from[i] * width;
@@ -93,7 +101,8 @@ static void copy_rows(float *tick, float (*of)[LONGEST * MOST_WIDTH], int64_t wi
   }
 }
 
-static void run_tick(const shape *s, const int64_t *from, const int64_t *rows, int parts_of_heads, float (*out)[LONGEST * MOST_WIDTH]) {
+static void run_tick(const shape *s, const int64_t *from, const int64_t *rows, int parts_of_heads,
+                     float (*out)[LONGEST * MOST_WIDTH]) {
   static float tick[4][MOST_ROWS * MOST_WIDTH];
   sli_run runs[MOST_ROWS];
   int64_t width = s->heads * s->dim, kv_width = s->kv_heads * s->dim;
@@ -101,17 +110,32 @@ static void run_tick(const shape *s, const int64_t *from, const int64_t *rows, i
   copy_rows(tick[0], q, width, from, rows, false);
   copy_rows(tick[1], k, kv_width, from, rows, false);
   copy_rows(tick[2], v, kv_width, from, rows, false);
-  sli_served_attention a = {.batch = b, .heads = s->heads, .kv_heads = s->kv_heads, .dim = s->dim, .behind = s->behind,
-                            .scale = 1 / sqrtf((float)s->dim), .q = tick[0], .k = tick[1], .v = tick[2], .q_row = width,
-                            .kv_row = kv_width, .o_row = width, .out = tick[3], .pages = pages, .bf16 = s->bf16, .runs = runs, .parts = parts_of_heads};
+  sli_served_attention a = {.batch = b,
+                            .heads = s->heads,
+                            .kv_heads = s->kv_heads,
+                            .dim = s->dim,
+                            .behind = s->behind,
+                            .scale = 1 / sqrtf((float)s->dim),
+                            .q = tick[0],
+                            .k = tick[1],
+                            .v = tick[2],
+                            .q_row = width,
+                            .kv_row = kv_width,
+                            .o_row = width,
+                            .out = tick[3],
+                            .pages = pages,
+                            .bf16 = s->bf16,
+                            .runs = runs,
+                            .parts = parts_of_heads};
   int n = find_runs(b, runs);
   for (int i = 0; i < b->rows; i++) sli_cpu()->served_keys(&a, i);
-  for (int i = 0; i < n * (int)s->kv_heads * parts_of_heads; i++) sli_cpu()->served_attention(&a, i);
+  for (int i = 0; i < n * (int)s->kv_heads * parts_of_heads; i++)
+    sli_cpu()->served_attention(&a, i);
   copy_rows(tick[3], out, width, from, rows, true);
   free(b);
 }
 
-/* ---- what it gives -------------------------------------------------------------------------------- */
+/* ---- what it gives --------------------------------------------------------------------------- */
 
 static void check_row(const shape *s, int i, int64_t at, int64_t head) {
   double p[LONGEST], total = 0, want;
@@ -119,14 +143,17 @@ static void check_row(const shape *s, int i, int64_t at, int64_t head) {
   int64_t first = at > s->behind ? at - s->behind : 0, row = at * s->heads * s->dim + head * s->dim;
   for (int64_t j = first; j <= at; j++) {
     p[j] = 0;
-    for (int64_t d = 0; d < s->dim; d++) p[j] += (double)q[i][row + d] * kept(s, k[i][j * kv_width + kv + d]);
+    for (int64_t d = 0; d < s->dim; d++)
+      p[j] += (double)q[i][row + d] * kept(s, k[i][j * kv_width + kv + d]);
     total += p[j] = exp(p[j] / sqrt((double)s->dim));
   }
   for (int64_t d = 0; d < s->dim; d++) {
     want = 0;
-    for (int64_t j = first; j <= at; j++) want += p[j] / total * kept(s, v[i][j * kv_width + kv + d]);
-    CHECK(fabs(want - (double)whole[i][row + d]) < 1e-5, "sequence %d, position %lld, head %lld: %g, not %g", i,
-          (long long)at, (long long)head, (double)whole[i][row + d], want);
+    for (int64_t j = first; j <= at; j++)
+      want += p[j] / total * kept(s, v[i][j * kv_width + kv + d]);
+    CHECK(fabs(want - (double)whole[i][row + d]) < 1e-5,
+          "sequence %d, position %lld, head %lld: %g, not %g", i, (long long)at, (long long)head,
+          (double)whole[i][row + d], want);
   }
 }
 

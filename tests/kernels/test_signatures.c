@@ -23,15 +23,15 @@ typedef struct claim {
   sl_attrs attrs;
   int nin;
   sl_type in[4];
-  int below;        /* ids are in [0, below) */
-  double from;      /* other numbers are in [from - 1, from + 1) */
-  bool exact;       /* the shares have the whole's bits where nothing is a summand */
-  int64_t row;      /* the tick's */
+  int below;         /* ids are in [0, below) */
+  double from;       /* other numbers are in [from - 1, from + 1) */
+  bool exact;        /* the shares have the whole's bits where nothing is a summand */
+  int64_t row;       /* the tick's */
   int64_t packed[3]; /* segments of input 0's columns, if it is packed */
   int64_t record[3]; /* of the record's, output 2, */
   int64_t keys[3];   /* and of keys and values side by side: input 1 and output `keys_out` */
   int keys_out;
-  bool several;      /* outputs have gradients: the way back is test_sweep.c's */
+  bool several; /* outputs have gradients: the way back is test_sweep.c's */
 } claim;
 
 static const sl_part middle = {1, 1, {2}, {3}};
@@ -39,6 +39,7 @@ static const sl_call_cut one_piece = {1, (const int64_t[]){0, 6}};
 static const sl_lengths lengths = {2, (const int64_t[]){4, 4}};
 static const sl_reshaping heads = {F32(6, 5, 12), F32(6, 5, 4, 3)};
 
+/* clang-format off */
 static const claim claims[] = {
     {&sl_op_permute, {.ndims = 3, .dims = {2, 0, 1}}, 1, {F32(5, 6, 7)}, .exact = true},
     {&sl_op_slice, {.user = &middle}, 1, {F32(5, 6, 7)}, .exact = true},
@@ -62,7 +63,7 @@ static const claim claims[] = {
     {&sl_op_attention, {.heads = 4}, 3, {F32(5, 9, 28), F32(5, 9, 28), F32(5, 9, 28)}, .below = 0},
     {&sl_op_attention, {.heads = 8, .kv_heads = 4}, 3,
      {F32(4, 9, 40), F32(4, 9, 20), F32(4, 9, 20)}, .below = 0},
-    {&sl_op_attention_packed, {.heads = 5}, 1, {F32(4, 9, 60)}, 
+    {&sl_op_attention_packed, {.heads = 5}, 1, {F32(4, 9, 60)},
      .packed = {20, 20, 20}},
     {&sl_op_attention_packed, {.heads = 5, .full = true}, 1, {F32(4, 9, 60)},
      .packed = {20, 20, 20}},
@@ -104,6 +105,7 @@ static const claim claims[] = {
     {&sl_op_cross_entropy, {0}, 2, {F32(2, 300, 5), I32(2, 300)}, .below = 5},
     {&sl_op_mse, {0}, 2, {F32(77), F32(77)}, .below = 0},
 };
+/* clang-format on */
 
 static int64_t below(int64_t n) { return (int64_t)(random_bits() % (uint64_t)n); }
 
@@ -329,7 +331,8 @@ static void run_members(const sharing *s, const sl_op *op, int nin, const laid *
     sl_type types[MAX_IN];
     void *data[MAX_IN], *start[MAX_OUT] = {0};
     for (int i = 0; i < nin; i++) types[i] = in[i].type[m], data[i] = in[i].data[m];
-    for (int o = 0; o < sli_op_outputs(op, &s->c->attrs, nin) && initial; o++) start[o] = initial[o].data[m];
+    for (int o = 0; o < sli_op_outputs(op, &s->c->attrs, nin) && initial; o++)
+      start[o] = initial[o].data[m];
     kernel k = run(op, member_attrs(s, m), s->c->row, nin, types, data, start);
     for (int o = 0; o < k.nout; o++) {
       outs[o].type[m] = k.out_type[o];
@@ -374,7 +377,8 @@ typedef struct whole {
 } whole;
 
 static whole whole_create(const claim *c) {
-  whole w = {.k = kernel_create(c->op, c->attrs, c->nin, c->in, sli_op_outputs(c->op, &c->attrs, c->nin))};
+  whole w = {
+      .k = kernel_create(c->op, c->attrs, c->nin, c->in, sli_op_outputs(c->op, &c->attrs, c->nin))};
   w.k.tick = (sl_tick){.row = c->row};
   for (int i = 0; i < c->nin; i++)
     if (w.k.in[i]) array_random_from(w.k.in[i], &c->in[i], c->below, c->from);
@@ -426,8 +430,7 @@ static void check_rule(const sharing *s, const whole *w, const sl_grad_rule *rul
     bool is_record = o >= ngradients;
     int of = sli_rule_of(rule, o);
     sl_sbp sbp = is_record ? s->how.out[2] : adjoint(s->how.in[of]);
-    const int64_t *segments = is_record ? output_segments(s->c, 2)
-                                        : input_segments(s->c, of);
+    const int64_t *segments = is_record ? output_segments(s->c, 2) : input_segments(s->c, of);
     sharing with = *s; /* sums over positions or rows come in another order */
     if (sbp.kind == SL_PARTIAL) with.tolerance = 1e-5;
     check_laid(&with, sbp, &grads[o], want.out[o], &want.out_type[o], segments, rule->op->name);
@@ -500,8 +503,8 @@ static void check_columns_of_gradient(void) {
     int64_t first = below(77), count = 1 + below(77 - first);
     sl_part part = {.axis = 1, .nranges = 1, .begin = {first}, .count = {count}};
     sl_type of[] = {sl_part_type(&types[0], &part), types[1], types[2], types[3]};
-    kernel p = kernel_create(&sl_op_cross_entropy_b, (sl_attrs){.first = first, .partial = true},
-                             4, of, 1);
+    kernel p = kernel_create(&sl_op_cross_entropy_b, (sl_attrs){.first = first, .partial = true}, 4,
+                             of, 1);
     sl_part_take(&types[0], &part, k.in[0], p.in[0]);
     for (int i = 1; i < 4; i++) memcpy(p.in[i], k.in[i], sl_type_bytes(&types[i]));
     kernel_run(&p, NULL);
@@ -532,13 +535,14 @@ static void check_masked_columns(void) {
   kernel_destroy(&join);
 }
 
-/* The gradient of what makes the logits, from products that were made before all columns were known:
- * of some columns each, some of which are masked, added up it is that of all. */
+/* The gradient of what makes the logits, from products that were made before all columns were
+ * known: of some columns each, some of which are masked, added up it is that of all. */
 static void check_rescaling(void) {
   enum { ROWS = 5, WIDTH = 6, WORDS = 11, PARTS = 3 };
   static const int64_t begin[PARTS + 1] = {0, 4, 5, 11};
   sl_type x = F32(ROWS, WIDTH), w = F32(WORDS, WIDTH), ids = I32(ROWS), row = F32(ROWS);
-  float *wide = array_create(&x), *words = array_create(&w), sum[ROWS * WIDTH] = {0}, logits[ROWS][WORDS];
+  float *wide = array_create(&x), *words = array_create(&w), sum[ROWS * WIDTH] = {0},
+        logits[ROWS][WORDS];
   int32_t targets[ROWS] = {0, 4, 10, 7, 4};
   array_random(wide, &x, 0);
   array_random(words, &w, 0);
@@ -548,7 +552,8 @@ static void check_rescaling(void) {
     double total = 0;
     for (int v = 0; v < WORDS; v++) {
       double y = 0;
-      for (int c = 0; c < WIDTH; c++) y += (double)wide[r * WIDTH + c] * (double)words[v * WIDTH + c];
+      for (int c = 0; c < WIDTH; c++)
+        y += (double)wide[r * WIDTH + c] * (double)words[v * WIDTH + c];
       logits[r][v] = v == 4 && r < 3 && targets[r] != 4 ? -INFINITY : (float)y;
       total += exp((double)logits[r][v]);
     }
@@ -569,8 +574,8 @@ static void check_rescaling(void) {
     memcpy(ahead.in[0], soft.out[0], sl_type_bytes(&part));
     memcpy(ahead.in[1], words + begin[p] * WIDTH, sl_type_bytes(&table));
     kernel_run(&ahead, NULL);
-    kernel taken = kernel_create(&sl_op_embedding, (sl_attrs){.first = begin[p], .partial = true}, 2,
-                                 (sl_type[]){ids, table}, 1);
+    kernel taken = kernel_create(&sl_op_embedding, (sl_attrs){.first = begin[p], .partial = true},
+                                 2, (sl_type[]){ids, table}, 1);
     memcpy(taken.in[0], targets, sizeof targets);
     memcpy(taken.in[1], ahead.in[1], sl_type_bytes(&table));
     kernel_run(&taken, NULL);
@@ -587,7 +592,8 @@ static void check_rescaling(void) {
     for (size_t k = 0; k < SLI_COUNT(all); k++) kernel_destroy(all[k]);
   }
   for (int i = 0; i < ROWS * WIDTH; i++)
-    CHECK(fabs((double)sum[i] - want[i]) < 1e-6, "element %d is %g, not %g", i, (double)sum[i], want[i]);
+    CHECK(fabs((double)sum[i] - want[i]) < 1e-6, "element %d is %g, not %g", i, (double)sum[i],
+          want[i]);
   free(wide);
   free(words);
 }
@@ -596,8 +602,8 @@ static void check_rescaling(void) {
 static void check_other_ids(void) {
   sl_type types[] = {I32(1), F32(4, 3)};
   for (int partial = 0; partial < 2; partial++) {
-    kernel k = kernel_create(&sl_op_embedding, (sl_attrs){.first = 2, .partial = partial}, 2,
-                             types, 1);
+    kernel k =
+        kernel_create(&sl_op_embedding, (sl_attrs){.first = 2, .partial = partial}, 2, types, 1);
     array_random(k.in[1], &types[1], 0);
     for (int id = 0; id < 8; id++) {
       *(int32_t *)k.in[0] = id;
@@ -616,7 +622,8 @@ static void check_signatures(const claim *c) {
   int n = c->op->signatures(&c->attrs, c->nin, c->in, how);
   CHECK(n >= 0 && n <= SL_SIGNATURES, "%s has %d signatures", c->op->name, n);
   for (int s = 0; s < n; s++) /* rows that go where their experts are: test_expert_parallel.c */
-    for (int round = 0; round < 4 && how[s].out[0].kind != SL_DISPATCHED; round++) check_signature(c, &how[s]);
+    for (int round = 0; round < 4 && how[s].out[0].kind != SL_DISPATCHED; round++)
+      check_signature(c, &how[s]);
 }
 
 /* ---- all of it, on one level -------------------------------------------------------------- */
@@ -654,6 +661,7 @@ static void check_every_row_with_signatures_is_claimed(void) {
 int main(int argc, char **argv) {
   seeds s = seeds_of(argc, argv, 1, 1);
   RUN(check_every_row_with_signatures_is_claimed);
-  for (uint64_t seed = s.first; seed < s.end; seed++) RUN_AS("check_all", on_every_level(check_all, seed));
+  for (uint64_t seed = s.first; seed < s.end; seed++)
+    RUN_AS("check_all", on_every_level(check_all, seed));
   return 0;
 }

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Products in f32 on tiles: numbers are split into parts that add up to them, whichever way round matrices lie; what is
- * left out of their products is less than an f32 loses anyway; and every CPU level has the same bits, AMX too.
+/* Products in f32 on tiles: numbers are split into parts that add up to them, whichever way round
+ * matrices lie; what is left out of their products is less than an f32 loses anyway; and every CPU
+ * level has the same bits, AMX too.
  * labels: random */
 #include <float.h>
 #include <math.h>
@@ -11,8 +12,8 @@
 #include "tests/support/kernel_levels.h"
 #include "tests/support/seeds.h"
 
-/* C [m, n] = A [m, k] B [k, n], of which each may be stored the other way round; rows of C are further apart than they
- * are long. */
+/* C [m, n] = A [m, k] B [k, n], of which each may be stored the other way round; rows of C are
+ * further apart than they are long. */
 typedef struct product {
   int64_t m, n, k, c_row;
   bool a_turned, b_turned, adds, streams;
@@ -25,16 +26,28 @@ static float *floats(int64_t count) {
 
 static product product_of(int64_t m, int64_t n, int64_t k, int form) {
   int64_t c_row = (n + 15) / 16 * 16 + 16;
-  return (product){.m = m, .n = n, .k = k, .c_row = c_row, .a_turned = form & 1, .b_turned = form & 2, .adds = form & 4,
-                   .streams = form & 8, .a = floats(m * k), .b = floats(k * n), .bias = form & 4 ? NULL : floats(n),
-                   .start = floats(m * c_row), .c = floats(m * c_row)};
+  return (product){.m = m,
+                   .n = n,
+                   .k = k,
+                   .c_row = c_row,
+                   .a_turned = form & 1,
+                   .b_turned = form & 2,
+                   .adds = form & 4,
+                   .streams = form & 8,
+                   .a = floats(m * k),
+                   .b = floats(k * n),
+                   .bias = form & 4 ? NULL : floats(n),
+                   .start = floats(m * c_row),
+                   .c = floats(m * c_row)};
 }
 
 static void release(product *p) {
   free(p->a), free(p->b), free(p->bias), free(p->start), free(p->c);
 }
 
-static float *a_at(const product *p, int64_t row, int64_t k) { return p->a + (p->a_turned ? k * p->m + row : row * p->k + k); }
+static float *a_at(const product *p, int64_t row, int64_t k) {
+  return p->a + (p->a_turned ? k * p->m + row : row * p->k + k);
+}
 static float *b_at(const product *p, int64_t k, int64_t column) {
   return p->b + (p->b_turned ? column * p->k + k : k * p->n + column);
 }
@@ -45,7 +58,12 @@ static void multiply(product *p, int level) {
   sli_split_product call = {
       .a = {p->a, p->a_turned ? p->m : p->k, p->m, !p->a_turned, aligned_alloc(64, 2 * strip)},
       .b = {p->b, p->b_turned ? p->k : p->n, p->n, p->b_turned, aligned_alloc(64, 2 * panels)},
-      .k = p->k, .c = p->c, .c_row = p->c_row, .adds = p->adds, .bias = p->bias, .streams = p->streams,
+      .k = p->k,
+      .c = p->c,
+      .c_row = p->c_row,
+      .adds = p->adds,
+      .bias = p->bias,
+      .streams = p->streams,
       .sums = p->k > SLI_DEPTH ? floats(sums) : NULL};
   memcpy(p->c, p->start, (size_t)(p->m * p->c_row) * sizeof *p->c);
   levels[level]->split_product(&call, 0);
@@ -70,18 +88,25 @@ static float any(void) {
 
 /* ---- parts add up ------------------------------------------------------------------------ */
 
-static void check_unchanged(product *p, const float *(*at)(const product *, int64_t, int64_t), int level) {
+static void check_unchanged(product *p, const float *(*at)(const product *, int64_t, int64_t),
+                            int level) {
   multiply(p, level);
   for (int64_t row = 0; row < p->m; row++)
     for (int64_t column = 0; column < p->n; column++) {
       float got = p->c[row * p->c_row + column], want = *at(p, row, column);
-      CHECK(got == want, "%a becomes %a when multiplied by 1, form %d%d of %lld x %lld x %lld (CPU level %d)", (double)want,
-            (double)got, p->a_turned, p->b_turned, (long long)p->m, (long long)p->k, (long long)p->n, level);
+      CHECK(got == want,
+            "%a becomes %a when multiplied by 1, form %d%d of %lld x %lld x %lld (CPU level %d)",
+            (double)want, (double)got, p->a_turned, p->b_turned, (long long)p->m, (long long)p->k,
+            (long long)p->n, level);
     }
 }
 
-static const float *in_a(const product *p, int64_t row, int64_t column) { return a_at(p, row, column); }
-static const float *in_b(const product *p, int64_t row, int64_t column) { return b_at(p, row, column); }
+static const float *in_a(const product *p, int64_t row, int64_t column) {
+  return a_at(p, row, column);
+}
+static const float *in_b(const product *p, int64_t row, int64_t column) {
+  return b_at(p, row, column);
+}
 
 /* X times the matrix that has ones on its diagonal, and the other way round. */
 static void parts_add_up(void) {
@@ -89,7 +114,8 @@ static void parts_add_up(void) {
   for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++)
     for (int form = 0; form < 4; form++) {
       int64_t rows = sizes[i][0], columns = sizes[i][1];
-      product x = product_of(rows, columns, columns, form), y = product_of(columns, rows, columns, form);
+      product x = product_of(rows, columns, columns, form),
+              y = product_of(columns, rows, columns, form);
       product *both[] = {&x, &y};
       for (int side = 0; side < 2; side++) {
         product *p = both[side];
@@ -97,7 +123,8 @@ static void parts_add_up(void) {
         fill(p->b, p->k * p->n, side ? any : zero);
         fill(p->bias, p->n, zero);
         for (int64_t d = 0; d < p->k; d++) *(side ? a_at(p, d, d) : b_at(p, d, d)) = 1;
-        for (int level = 0; level <= sli_cpu_level(); level++) check_unchanged(p, side ? in_b : in_a, level);
+        for (int level = 0; level <= sli_cpu_level(); level++)
+          check_unchanged(p, side ? in_b : in_a, level);
         release(p);
       }
     }
@@ -117,8 +144,8 @@ static void what_is_not_finite_stays_so(void) {
         for (int64_t row = 0; row < 40; row++)
           for (int64_t column = 0; column < 40; column++)
             CHECK(!isfinite(p.c[row * p.c_row + column]) == ((side ? column : row) == 35),
-                  "%g makes (%lld, %lld) %g (CPU level %d)", (double)odd[i], (long long)row, (long long)column,
-                  (double)p.c[row * p.c_row + column], level);
+                  "%g makes (%lld, %lld) %g (CPU level %d)", (double)odd[i], (long long)row,
+                  (long long)column, (double)p.c[row * p.c_row + column], level);
       }
       release(&p);
     }
@@ -135,16 +162,17 @@ static void what_is_tiny_is_nearly_there(void) {
       for (int64_t column = 0; column < 32; column++) {
         double want = 0, got = p.c[row * p.c_row + column];
         for (int64_t k = 0; k < 32; k++) want += (double)*a_at(&p, row, k) * *b_at(&p, k, column);
-        CHECK(fabs(got - want) < 32 * 2 * 0x1p-126, "(%lld, %lld) is %a, not %a (CPU level %d)", (long long)row,
-              (long long)column, got, want, level);
+        CHECK(fabs(got - want) < 32 * 2 * 0x1p-126, "(%lld, %lld) is %a, not %a (CPU level %d)",
+              (long long)row, (long long)column, got, want, level);
       }
   }
   release(&p);
 }
 
-/* ---- as good as f32 ---------------------------------------------------------------------------- */
+/* ---- as good as f32 -------------------------------------------------------------------------- */
 
-/* Root mean squares of what sums on tiles are wrong by, and sums in f32 from one end to the other. */
+/* Root mean squares of what sums on tiles are wrong by, and sums in f32 from one end to the other.
+ */
 static void sums_are_as_good_as_f32(void) {
   enum { M = 64, N = 48, K = 1500 };
   for (int form = 0; form < 4; form++) {
@@ -163,7 +191,8 @@ static void sums_are_as_good_as_f32(void) {
         tiles += pow(p.c[row * p.c_row + column] - want, 2);
         plain += pow(sum - want, 2);
       }
-    CHECK(tiles <= plain, "sums on tiles are wrong by %.3g, in f32 by %.3g", sqrt(tiles / (M * N)), sqrt(plain / (M * N)));
+    CHECK(tiles <= plain, "sums on tiles are wrong by %.3g, in f32 by %.3g", sqrt(tiles / (M * N)),
+          sqrt(plain / (M * N)));
     release(&p);
   }
 }
@@ -176,15 +205,17 @@ static void products_lose_less_than_two_roundings(void) {
   double most = 0, squares = 0;
   for (int64_t row = 0; row < 256; row++)
     for (int64_t column = 0; column < 256; column++) {
-      double want = (double)p.a[row] * p.b[column], wrong = (p.c[row * p.c_row + column] - want) / want;
+      double want = (double)p.a[row] * p.b[column],
+             wrong = (p.c[row * p.c_row + column] - want) / want;
       most = fmax(most, fabs(wrong));
       squares += wrong * wrong / (256 * 256);
     }
-  CHECK(most < 0x1p-22 && sqrt(squares) < 0x1p-24, "products are wrong by %g at most, %g as a rule", most, sqrt(squares));
+  CHECK(most < 0x1p-22 && sqrt(squares) < 0x1p-24, "products are wrong by %g at most, %g as a rule",
+        most, sqrt(squares));
   release(&p);
 }
 
-/* ---- everywhere the same -------------------------------------------------------------------------- */
+/* ---- everywhere the same --------------------------------------------------------------------- */
 
 static void check_levels(product *p, uint64_t seed) {
   size_t bytes = (size_t)(p->m * p->c_row) * sizeof *p->c;
@@ -192,14 +223,16 @@ static void check_levels(product *p, uint64_t seed) {
   for (int level = 0; level <= sli_cpu_level(); level++) {
     multiply(p, level);
     if (!level) memcpy(want, p->c, bytes);
-    CHECK(!memcmp(p->c, want, bytes), "%lld x %lld x %lld, form %d%d%d%d, has other bits on CPU level %d (seed %llu)",
-          (long long)p->m, (long long)p->k, (long long)p->n, p->a_turned, p->b_turned, p->adds, p->streams, level,
-          (unsigned long long)seed);
+    CHECK(!memcmp(p->c, want, bytes),
+          "%lld x %lld x %lld, form %d%d%d%d, has other bits on CPU level %d (seed %llu)",
+          (long long)p->m, (long long)p->k, (long long)p->n, p->a_turned, p->b_turned, p->adds,
+          p->streams, level, (unsigned long long)seed);
   }
   for (int64_t row = 0; row < p->m; row++)
-    CHECK(!memcmp(want + row * p->c_row + p->n, p->start + row * p->c_row + p->n, (size_t)(p->c_row - p->n) * sizeof *want),
-          "row %lld of %lld x %lld x %lld is written past its end", (long long)row, (long long)p->m, (long long)p->k,
-          (long long)p->n);
+    CHECK(!memcmp(want + row * p->c_row + p->n, p->start + row * p->c_row + p->n,
+                  (size_t)(p->c_row - p->n) * sizeof *want),
+          "row %lld of %lld x %lld x %lld is written past its end", (long long)row, (long long)p->m,
+          (long long)p->k, (long long)p->n);
   free(want);
 }
 

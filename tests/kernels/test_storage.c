@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Products and tables of weights as they lie at rest: of bf16 they give the bits that they give of the same weights in
- * f32; of blocks, the same bits at every level of the CPU, about as near the truth as sums in f32. A row's are the
- * same beside any others.
+/* Products and tables of weights as they lie at rest: of bf16 they give the bits that they give of
+ * the same weights in f32; of blocks, the same bits at every level of the CPU, about as near the
+ * truth as sums in f32. A row's are the same beside any others.
  * labels: random */
 #include <math.h>
 #include <string.h>
@@ -20,14 +20,18 @@ enum { MOST_ROWS = 67, MOST_N = 37, MOST_K = 1056 };
 static float x[MOST_ROWS * MOST_K], w[MOST_N * MOST_K], w_again[MOST_N * MOST_K], bias[MOST_N];
 static float want[MOST_ROWS * MOST_N], got[MOST_ROWS * MOST_N];
 static sli_digits digits[MOST_ROWS * MOST_K / SLI_STORAGE_BLOCK];
-static unsigned char lies[MOST_N * MOST_K * 4], again[MOST_N * MOST_K * 2], blocks[MOST_N * MOST_K * 2];
+static unsigned char lies[MOST_N * MOST_K * 4], again[MOST_N * MOST_K * 2],
+    blocks[MOST_N * MOST_K * 2];
 
 static const struct form {
   const char *type;
   sl_storage storage;
   int head, bytes;
-} forms[] = {{"BF16", SL_STORAGE_BF16, 0, 0}, {"Q8_0", SL_STORAGE_Q8_0, 2, 34}, {"Q4_1", SL_STORAGE_Q4_1, 4, 20},
-             {"Q4_0", SL_STORAGE_Q4_1, 2, 18}, {"Q5_0", SL_STORAGE_Q8_0, 2, 22}};
+} forms[] = {{"BF16", SL_STORAGE_BF16, 0, 0},
+             {"Q8_0", SL_STORAGE_Q8_0, 2, 34},
+             {"Q4_1", SL_STORAGE_Q4_1, 4, 20},
+             {"Q4_0", SL_STORAGE_Q4_1, 2, 18},
+             {"Q5_0", SL_STORAGE_Q8_0, 2, 22}};
 
 static float number(rng *d) { return (float)rng_below(d, 2000) / 1000 - 1; }
 
@@ -36,7 +40,8 @@ static void make_blocks(const struct form *f, int64_t n, int64_t k, rng *d) {
   for (int64_t b = 0; b < n * k / SLI_STORAGE_BLOCK; b++) {
     unsigned char *block = blocks + b * f->bytes;
     for (int i = 0; i < f->bytes; i++) block[i] = (unsigned char)rng_below(d, 256);
-    for (int i = 1; i < f->head; i += 2) block[i] = (unsigned char)(rng_below(d, 2) << 7 | rng_below(d, 0x28));
+    for (int i = 1; i < f->head; i += 2)
+      block[i] = (unsigned char)(rng_below(d, 2) << 7 | rng_below(d, 0x28));
   }
 }
 
@@ -52,7 +57,8 @@ static void group(sl_storage storage, const sl_type *values) {
 
 static void make_weight(const struct form *f, int64_t n, int64_t k, rng *d) {
   const sl_type values = SL_TYPE(SL_F32, n, k);
-  if (f->bytes) make_blocks(f, n, k, d), sli_storage_take(f->storage, f->type, &values, blocks, lies);
+  if (f->bytes)
+    make_blocks(f, n, k, d), sli_storage_take(f->storage, f->type, &values, blocks, lies);
   else {
     for (int64_t i = 0; i < n * k; i++) w[i] = number(d);
     sli_storage_pack(f->storage, &values, w, lies);
@@ -61,17 +67,26 @@ static void make_weight(const struct form *f, int64_t n, int64_t k, rng *d) {
   group(f->storage, &values);
 }
 
-static void multiply(const sli_cpu_chunks *cpu, sl_storage storage, const void *weight, const float *rows_of, int64_t rows,
-                     int64_t n, int64_t k, float *y) {
+static void multiply(const sli_cpu_chunks *cpu, sl_storage storage, const void *weight,
+                     const float *rows_of, int64_t rows, int64_t n, int64_t k, float *y) {
   const sl_type weights = SL_TYPE(SL_F32, n, k);
   const sl_type in_type[5] = {SL_TYPE(SL_F32, 1, rows, k), sli_storage_type(storage, &weights)};
   const sl_type out_type[1] = {SL_TYPE(SL_F32, 1, rows, n)};
   const sl_attrs attrs = {0};
   const void *in[5] = {rows_of, weight, bias};
   void *out[1] = {y};
-  sl_call call = {.attrs = &attrs, .nin = 5, .nout = 1, .in_type = in_type, .out_type = out_type, .in = in, .out = out};
-  sli_served_product product = {&call, 1 + (int)rows % sli_chunk_count(n, SLI_SERVED_COLUMNS),
-                                sli_storage_blocks(storage) && (rows * k > SLI_OWN_DIGITS * SLI_STORAGE_BLOCK || n == 1) ? digits : NULL};
+  sl_call call = {.attrs = &attrs,
+                  .nin = 5,
+                  .nout = 1,
+                  .in_type = in_type,
+                  .out_type = out_type,
+                  .in = in,
+                  .out = out};
+  sli_served_product product = {
+      &call, 1 + (int)rows % sli_chunk_count(n, SLI_SERVED_COLUMNS),
+      sli_storage_blocks(storage) && (rows * k > SLI_OWN_DIGITS * SLI_STORAGE_BLOCK || n == 1)
+          ? digits
+          : NULL};
   for (int i = 0; product.x && i < rows; i++) cpu->served_digits(&product, i);
   for (int i = 0; i < product.pieces; i++) cpu->linear_served(&product, i);
 }
@@ -85,7 +100,8 @@ static void check_close(int64_t rows, int64_t n, int64_t k) {
         sum += term;
         size += fabs(term);
       }
-      CHECK(fabs(sum - (double)got[r * n + c]) < 1e-6 * size, "row %lld, column %lld", (long long)r, (long long)c);
+      CHECK(fabs(sum - (double)got[r * n + c]) < 1e-6 * size, "row %lld, column %lld", (long long)r,
+            (long long)c);
     }
 }
 
@@ -93,16 +109,17 @@ static void check_close(int64_t rows, int64_t n, int64_t k) {
 static void check_form(int level, const struct form *f, int64_t rows, int64_t n, int64_t k) {
   const sli_cpu_chunks *cpu = levels[level];
   bool blocks = sli_storage_blocks(f->storage);
-  multiply(blocks ? levels[0] : cpu, blocks ? f->storage : SL_STORAGE_F32, blocks ? (void *)lies : w, x, rows, n, k, want);
+  multiply(blocks ? levels[0] : cpu, blocks ? f->storage : SL_STORAGE_F32,
+           blocks ? (void *)lies : w, x, rows, n, k, want);
   multiply(cpu, f->storage, lies, x, rows, n, k, got);
   size_t bytes = (size_t)(rows * n) * sizeof *got;
-  CHECK(!memcmp(want, got, bytes), "%s at level %d: %lld rows of %lld by %lld are others", f->type, level,
-        (long long)rows, (long long)k, (long long)n);
+  CHECK(!memcmp(want, got, bytes), "%s at level %d: %lld rows of %lld by %lld are others", f->type,
+        level, (long long)rows, (long long)k, (long long)n);
   check_close(rows, n, k);
   for (int64_t r = 0; r < rows; r++) {
     multiply(cpu, f->storage, lies, x + r * k, 1, n, k, want);
-    CHECK(!memcmp(want, got + r * n, (size_t)n * sizeof *got), "%s: row %lld of %lld is another alone", f->type,
-          (long long)r, (long long)rows);
+    CHECK(!memcmp(want, got + r * n, (size_t)n * sizeof *got),
+          "%s: row %lld of %lld is another alone", f->type, (long long)r, (long long)rows);
   }
 }
 
@@ -115,9 +132,16 @@ static void check_table(const sli_cpu_chunks *cpu, const struct form *f, int64_t
   const void *in[3] = {ids, lies};
   float y[3 * MOST_K];
   void *out[1] = {y};
-  sl_call call = {.attrs = &attrs, .nin = 3, .nout = 1, .in_type = in_type, .out_type = out_type, .in = in, .out = out};
+  sl_call call = {.attrs = &attrs,
+                  .nin = 3,
+                  .nout = 1,
+                  .in_type = in_type,
+                  .out_type = out_type,
+                  .in = in,
+                  .out = out};
   for (int i = 0; i < 3; i++) cpu->embedding_served(&call, i);
-  CHECK(!memcmp(y, w + (n - 1) * k, (size_t)k * 4) && !memcmp(y + k, w, (size_t)k * 4), "%s: rows of a table", f->type);
+  CHECK(!memcmp(y, w + (n - 1) * k, (size_t)k * 4) && !memcmp(y + k, w, (size_t)k * 4),
+        "%s: rows of a table", f->type);
   CHECK(isnan(y[2 * k]), "none is there");
 }
 
@@ -145,7 +169,8 @@ static double error_of(const float *y, int64_t rows, int64_t n, int64_t k) {
   return sqrt(total / (double)(rows * n));
 }
 
-/* Where numbers of a block are of all sizes, the largest one's integer says how precise the smallest is. */
+/* Where numbers of a block are of all sizes, the largest one's integer says how precise the
+ * smallest is. */
 static void check_accuracy(const struct form *f, int top, int spread, rng *d) {
   const int64_t rows = 4, n = MOST_N, k = 544;
   const sli_cpu_chunks *cpu = sli_cpu();
@@ -155,7 +180,8 @@ static void check_accuracy(const struct form *f, int top, int spread, rng *d) {
   multiply(cpu, SL_STORAGE_F32, w, x, rows, n, k, want);
   multiply(cpu, f->storage, lies, x, rows, n, k, got);
   double plain = error_of(want, rows, n, k), blocks = error_of(got, rows, n, k);
-  CHECK(spread ? blocks <= fmax(4 * plain, 0x1p-20) : blocks <= 2 * plain, "%s, sizes 2^%d to 2^%d: off by %g, sums in f32 by %g", f->type, top - spread, top, blocks,
+  CHECK(spread ? blocks <= fmax(4 * plain, 0x1p-20) : blocks <= 2 * plain,
+        "%s, sizes 2^%d to 2^%d: off by %g, sums in f32 by %g", f->type, top - spread, top, blocks,
         plain);
 }
 
@@ -167,7 +193,8 @@ static void check_not_finite(const struct form *f, float what, rng *d) {
   x[64 + (int)rng_below(d, 64)] = what;
   multiply(sli_cpu(), f->storage, lies, x, 3, 20, 64, got);
   for (int c = 0; c < 20; c++) CHECK(!isfinite(got[20 + c]), "%s: column %d is finite", f->type, c);
-  CHECK(!memcmp(got, want, 20 * 4) && !memcmp(got + 40, want + 40, 20 * 4), "%s: rows beside it", f->type);
+  CHECK(!memcmp(got, want, 20 * 4) && !memcmp(got + 40, want + 40, 20 * 4), "%s: rows beside it",
+        f->type);
 }
 
 static void check_numbers(rng *d) {
@@ -175,13 +202,15 @@ static void check_numbers(rng *d) {
     int top, spread;
   } sizes[] = {{0, 0}, {4, 8}, {20, 40}, {-120, 8}, {-126, 22}, {100, 60}};
   for (size_t f = 1; f < SLI_COUNT(forms); f++) {
-    for (size_t i = 0; i < SLI_COUNT(sizes); i++) check_accuracy(&forms[f], sizes[i].top, sizes[i].spread, d);
+    for (size_t i = 0; i < SLI_COUNT(sizes); i++)
+      check_accuracy(&forms[f], sizes[i].top, sizes[i].spread, d);
     check_not_finite(&forms[f], INFINITY, d);
     check_not_finite(&forms[f], NAN, d);
   }
 }
 
-/* Five bits from -16 on, four of them in halves of bytes and the last in words of their own; the scale is 1/2. */
+/* Five bits from -16 on, four of them in halves of bytes and the last in words of their own; the
+ * scale is 1/2. */
 static void five_bits_lie_as_bytes(rng *d) {
   const sl_type values = SL_TYPE(SL_F32, 1, 32);
   unsigned char block[22] = {0x00, 0x38};
@@ -190,13 +219,15 @@ static void five_bits_lie_as_bytes(rng *d) {
   sli_storage_take(SL_STORAGE_Q8_0, "Q5_0", &values, block, lies);
   sli_storage_unpack(SL_STORAGE_Q8_0, &values, lies, out);
   for (int i = 0; i < 32; i++) {
-    int four = i < 16 ? block[6 + i] & 15 : block[6 + i - 16] >> 4, fifth = block[2 + i / 8] >> i % 8 & 1;
+    int four = i < 16 ? block[6 + i] & 15 : block[6 + i - 16] >> 4,
+        fifth = block[2 + i / 8] >> i % 8 & 1;
     CHECK(out[i] == 0.5f * (float)((four | fifth << 4) - 16), "number %d is %g", i, (double)out[i]);
   }
 }
 
 int main(int argc, char **argv) {
-  static const int64_t rows[] = {1, 2, 4, 5, 16, MOST_ROWS}, columns[] = {1, 6, MOST_N}, widths[] = {32, 544, MOST_K};
+  static const int64_t rows[] = {1, 2, 4, 5, 16, MOST_ROWS}, columns[] = {1, 6, MOST_N},
+                       widths[] = {32, 544, MOST_K};
   seeds all = seeds_of(argc, argv, 1, 1);
   rng d = {.key = all.first};
   RUN(five_bits_lie_as_bytes, &d);

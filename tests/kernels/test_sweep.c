@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Attention to which keys and values come piece by piece gives the bits of attention that has the record
- * of all: whatever the lengths of the pieces, tiles of keys that lie across several of them included.
+/* Attention to which keys and values come piece by piece gives the bits of attention that has the
+ * record of all: whatever the lengths of the pieces, tiles of keys that lie across several of them
+ * included.
  * labels: unthreaded random */
 #include "base/base.h"
 #include "kernels/cpu/chunk.h"
@@ -26,14 +27,21 @@ typedef struct shape {
 } shape;
 
 static void draw(shape *s, rng *d) {
-  *s = (shape){.packed = rng_below(d, 2), .ids = rng_below(d, 2), .kv_heads = 1 + (int)rng_below(d, 2),
-               .pieces = 1 + (int)rng_below(d, MOST_PIECES), .batch = 1 + rng_below(d, 2), .dim = 1 + rng_below(d, 40)};
+  *s = (shape){.packed = rng_below(d, 2),
+               .ids = rng_below(d, 2),
+               .kv_heads = 1 + (int)rng_below(d, 2),
+               .pieces = 1 + (int)rng_below(d, MOST_PIECES),
+               .batch = 1 + rng_below(d, 2),
+               .dim = 1 + rng_below(d, 40)};
   s->heads = s->kv_heads * (1 + (int)rng_below(d, 3));
   uint32_t longest = rng_below(d, 2) ? 30 : 150; /* shorter than a tile of keys, or longer */
   for (int k = 0; k < s->pieces; k++) s->starts[k + 1] = s->starts[k] + 1 + rng_below(d, longest);
   s->cut = (sl_call_cut){s->pieces, s->starts};
-  s->attrs = (sl_attrs){.heads = s->heads, .kv_heads = s->kv_heads, .length = s->starts[s->pieces],
-                        .window = rng_below(d, 2) ? 0 : 1 + rng_below(d, 120), .user = &s->cut};
+  s->attrs = (sl_attrs){.heads = s->heads,
+                        .kv_heads = s->kv_heads,
+                        .length = s->starts[s->pieces],
+                        .window = rng_below(d, 2) ? 0 : 1 + rng_below(d, 120),
+                        .user = &s->cut};
 }
 
 static int64_t rows(const shape *s, int k) { return s->starts[k + 1] - s->starts[k]; }
@@ -123,11 +131,16 @@ static void forward_swept(const shape *s, piece *all, int k, void **tail, void *
   same(&p->whole, 1, &p->sweep, 1, k, "lse");
 }
 
-static kernel backward_whole(const shape *s, const piece *p, int k, void *kv, void *ids, void **dkv) {
+static kernel backward_whole(const shape *s, const piece *p, int k, void *kv, void *ids,
+                             void **dkv) {
   const kernel *w = &p->whole;
   const sl_op *op = w->op->grad[0].op;
-  sl_type types[] = {s->packed ? w->out_type[3] : w->in_type[0], w->out_type[2], w->out_type[0],
-                     w->out_type[1], w->out_type[0], w->out_type[w->nout - 1]};
+  sl_type types[] = {s->packed ? w->out_type[3] : w->in_type[0],
+                     w->out_type[2],
+                     w->out_type[0],
+                     w->out_type[1],
+                     w->out_type[0],
+                     w->out_type[w->nout - 1]};
   void *in[] = {s->packed ? w->out[3] : w->in[0], kv, w->out[0], w->out[1], p->dy, ids};
   kernel c = call(s, op, k, 5 + s->ids, types, in);
   put(&c, c.nout - 1, dkv);
@@ -138,8 +151,8 @@ static kernel backward_whole(const shape *s, const piece *p, int k, void *kv, vo
 static kernel backward_swept(const shape *s, const piece *all, int k, void *ids, void **record) {
   const piece *p = &all[k];
   const kernel *w = &p->sweep;
-  sl_type types[] = {w->in_type[0], w->in_type[1], w->out_type[0], w->out_type[1], w->out_type[0],
-                     w->out_type[w->nout - 1]};
+  sl_type types[] = {w->in_type[0],  w->in_type[1],  w->out_type[0],
+                     w->out_type[1], w->out_type[0], w->out_type[w->nout - 1]};
   void *in[] = {w->in[0], w->in[1], w->out[0], w->out[1], p->dy, ids};
   kernel c = call(s, w->op->grad[0].op, k, 5 + s->ids, types, in);
   put(&c, 2, record);
@@ -199,6 +212,7 @@ static void check_all(uint64_t seed) {
 
 int main(int argc, char **argv) {
   seeds s = seeds_of(argc, argv, 1, SEEDS);
-  for (uint64_t seed = s.first; seed < s.end; seed++) RUN_AS("check_all", on_every_level(check_all, seed));
+  for (uint64_t seed = s.first; seed < s.end; seed++)
+    RUN_AS("check_all", on_every_level(check_all, seed));
   return 0;
 }

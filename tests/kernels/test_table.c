@@ -57,11 +57,10 @@ static void print_gradient(const sl_op *op, FILE *out) {
 
 static void print_cut(const sl_op *op, FILE *out) {
   static const char *const cuts[] = {
-      [SL_PIECES_REFUSED] = "",          [SL_PIECES_ELEMENTS] = "any",
-      [SL_PIECES_ROWS] = "rows",         [SL_PIECES_POSITIONS] = "positions",
-      [SL_PIECES_STATE] = "positions",   [SL_PIECES_MEAN] = "rows, as a mean",
-      [SL_PIECES_SUM] = "rows, as a sum",
-      [SL_PIECES_SIGNATURES] = "says",
+      [SL_PIECES_REFUSED] = "",           [SL_PIECES_ELEMENTS] = "any",
+      [SL_PIECES_ROWS] = "rows",          [SL_PIECES_POSITIONS] = "positions",
+      [SL_PIECES_STATE] = "positions",    [SL_PIECES_MEAN] = "rows, as a mean",
+      [SL_PIECES_SUM] = "rows, as a sum", [SL_PIECES_SIGNATURES] = "says",
   };
   const sl_op *cut = op->pieced ? op->pieced : op;
   bool own = op->signatures && op->pieces != SL_PIECES_SIGNATURES;
@@ -103,9 +102,10 @@ static char *read_all(const char *path) {
 static void check_same(const char *is, const char *wanted) {
   for (int line = 1; *is || *wanted; line++) {
     size_t n = strcspn(is, "\n"), m = strcspn(wanted, "\n");
-    CHECK(n == m && !memcmp(is, wanted, n),
-          "docs/ops.md, line %d: \"%.*s\" should be \"%.*s\"; test_kernels_table write makes it anew",
-          line, (int)n, is, (int)m, wanted);
+    CHECK(
+        n == m && !memcmp(is, wanted, n),
+        "docs/ops.md, line %d: \"%.*s\" should be \"%.*s\"; test_kernels_table write makes it anew",
+        line, (int)n, is, (int)m, wanted);
     is += n + (is[n] != 0);
     wanted += m + (wanted[m] != 0);
   }

@@ -52,9 +52,14 @@ static void check_every_helper_is_bound_once(void) {
 #define I32(...) SL_TYPE(SL_I32, __VA_ARGS__)
 #define SCALAR SL_SCALAR(SL_F32)
 
-static const sl_optimizer optimizer = {.lr = 1e-3f, .min_lr = 1e-4f, .beta1 = 0.9f,
-                                       .beta2 = 0.95f, .eps = 1e-8f, .weight_decay = 0.1f,
-                                       .clip = 1, .momentum = 0.9f};
+static const sl_optimizer optimizer = {.lr = 1e-3f,
+                                       .min_lr = 1e-4f,
+                                       .beta1 = 0.9f,
+                                       .beta2 = 0.95f,
+                                       .eps = 1e-8f,
+                                       .weight_decay = 0.1f,
+                                       .clip = 1,
+                                       .momentum = 0.9f};
 
 static const sl_part middle = {1, 1, {100}, {3000}};
 
@@ -76,9 +81,15 @@ static const struct work {
     {&sl_op_layernorm, {0}, 3, 3, {F32(300, 130), F32(130), F32(130)}},
     {&sl_op_layernorm_w, {0}, 4, 2, {F32(300, 130), F32(300), F32(300), F32(300, 130)}},
     {&sl_op_rmsnorm_w, {0}, 3, 1, {F32(300, 130), F32(300), F32(300, 130)}},
-    {&sl_op_attention, {.heads = 4, .kv_heads = 2}, 3, 2,
+    {&sl_op_attention,
+     {.heads = 4, .kv_heads = 2},
+     3,
+     2,
      {F32(2, 100, 64), F32(2, 100, 32), F32(2, 100, 32)}},
-    {&sl_op_attention_b, {.heads = 4, .kv_heads = 2}, 6, 3,
+    {&sl_op_attention_b,
+     {.heads = 4, .kv_heads = 2},
+     6,
+     3,
      {F32(2, 100, 64), F32(2, 100, 32), F32(2, 100, 32), F32(2, 100, 64), F32(2, 4, 100),
       F32(2, 100, 64)}},
     {&sl_op_cross_entropy, {0}, 2, 2, {F32(700, 65), I32(700)}},

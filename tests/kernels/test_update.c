@@ -8,13 +8,19 @@
 #include "tests/support/kernel_call.h"
 
 static void check_near(double got, double want, double tolerance, const char *what) {
-  CHECK(fabs(got - want) <= tolerance * (1 + fabs(want)), "%s is %.12g, should be %.12g", what,
-        got, want);
+  CHECK(fabs(got - want) <= tolerance * (1 + fabs(want)), "%s is %.12g, should be %.12g", what, got,
+        want);
 }
 
 static sl_optimizer settings(void) {
-  return (sl_optimizer){.lr = 1e-2f, .min_lr = 1e-3f, .warmup = 4, .decay_steps = 20,
-                        .beta1 = 0.9f, .beta2 = 0.95f, .eps = 1e-8f, .weight_decay = 0.1f,
+  return (sl_optimizer){.lr = 1e-2f,
+                        .min_lr = 1e-3f,
+                        .warmup = 4,
+                        .decay_steps = 20,
+                        .beta1 = 0.9f,
+                        .beta2 = 0.95f,
+                        .eps = 1e-8f,
+                        .weight_decay = 0.1f,
                         .clip = 1};
 }
 

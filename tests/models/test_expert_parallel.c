@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Experts that are shared out over the devices that share the data, or over these and those that share the tensors, learn
- * what one device learns; at one layout with the same bits whatever the schedule, the timing and the processes. Rows that go to experts and
- * come back are to the byte as many as ids say; an expert that nobody goes to in a tick, or in a whole step, is
- * an ordinary one.
+/* Experts that are shared out over the devices that share the data, or over these and those that
+ * share the tensors, learn what one device learns; at one layout with the same bits whatever the
+ * schedule, the timing and the processes. Rows that go to experts and come back are to the byte as
+ * many as ids say; an expert that nobody goes to in a tick, or in a whole step, is an ordinary one.
  * labels: numbers random more */
 #include <math.h>
 #include <string.h>
@@ -15,24 +15,28 @@
 #include "tests/support/seeds.h"
 #include "tests/support/test.h"
 
-#define WORDS(...) (char *[]){__VA_ARGS__, NULL}
+#define WORDS(...) \
+  (char *[]) { __VA_ARGS__, NULL }
 
 /* ---- the shipped model -------------------------------------------------------------------- */
 
 enum { FEW_STEPS = 3 };
 enum { SEEDS = TEST_SANITIZED ? 1 : 2 };
 #define EACH test_many(2, 6, TEST_SANITIZED ? 6 : 1)
-#define MORE (size_t)test_many(1, 4, TEST_SANITIZED ? 2 : 1)
+#define MORE (size_t) test_many(1, 4, TEST_SANITIZED ? 2 : 1)
 
-static char **const words = WORDS("--layers", "2", "--width", "16", "--heads", "2", "--context", "6", "--batch", "8",
-                                  "--experts", "6", "--top-k", "2", "--expert-ffn", "8");
+static char **const words =
+    WORDS("--layers", "2", "--width", "16", "--heads", "2", "--context", "6", "--batch", "8",
+          "--experts", "6", "--top-k", "2", "--expert-ffn", "8");
 
-static void check_near(const grid_losses *got, const grid_losses *want, const grid_model *m, const grid *g) {
+static void check_near(const grid_losses *got, const grid_losses *want, const grid_model *m,
+                       const grid *g) {
   char name[GRID_TEXT];
   for (int s = 0; s < got->count; s++) {
-    double loss = fabs(got->loss[s] / want->loss[s] - 1), norm = fabs(got->norm[s] / want->norm[s] - 1);
-    CHECK(loss < 1e-6 && norm < 1e-4, "%s: step %d: loss %.9g, not %.9g, norm %.7g, not %.7g", grid_format(name, m, g),
-          s, got->loss[s], want->loss[s], got->norm[s], want->norm[s]);
+    double loss = fabs(got->loss[s] / want->loss[s] - 1),
+           norm = fabs(got->norm[s] / want->norm[s] - 1);
+    CHECK(loss < 1e-6 && norm < 1e-4, "%s: step %d: loss %.9g, not %.9g, norm %.7g, not %.7g",
+          grid_format(name, m, g), s, got->loss[s], want->loss[s], got->norm[s], want->norm[s]);
   }
 }
 
@@ -48,8 +52,10 @@ static grid another(const grid *like, uint64_t seed) {
   return g;
 }
 
-static const grid grids[] = {
-    {.data = 4, .experts = 1}, {.data = 4, .experts = 2}, {.data = 4, .experts = 4}, {.data = 2, .tensor = 2, .experts = 4}};
+static const grid grids[] = {{.data = 4, .experts = 1},
+                             {.data = 4, .experts = 2},
+                             {.data = 4, .experts = 4},
+                             {.data = 2, .tensor = 2, .experts = 4}};
 
 static void losses_are_those_of_one_device(void) {
   const grid_model m = {"mixtral", words, 2, 1};
@@ -61,7 +67,8 @@ static void losses_are_those_of_one_device(void) {
     g.steps = FEW_STEPS;
     grid_losses first = grid_train(&m, &g);
     check_near(&first, &alone, &m, &g);
-    for (int i = 0; i < (g.experts > 1 ? (int)SLI_COUNT(schedules) : 1); i += EACH, seed += EACH - 1) {
+    for (int i = 0; i < (g.experts > 1 ? (int)SLI_COUNT(schedules) : 1);
+         i += EACH, seed += EACH - 1) {
       grid other = another(&g, seed++);
       grid_losses again = grid_train(&m, &other);
       grid_same_bits(&m, &other, &first, &again);
@@ -77,7 +84,12 @@ static void it_goes_with_everything(void) {
       {.data = 4, .experts = 2, .shard = "parameters", .processes = 2},
       {.data = 4, .experts = 2, .sequence = 2, .shard = "optimizer", .grain = "pass"},
       {.tensor = 2, .experts = 2, .processes = 2},
-      {.data = 2, .tensor = 2, .experts = 2, .expert_tensor = 1, .shard = "gradients", .processes = 3},
+      {.data = 2,
+       .tensor = 2,
+       .experts = 2,
+       .expert_tensor = 1,
+       .shard = "gradients",
+       .processes = 3},
       {.sequence = 2, .tensor = 2, .experts = 2, .recompute = "full", .shard = "parameters"},
       {.tensor = 4, .experts = 2, .recompute = "selective", .processes = 4},
       {.data = 2, .tensor = 3, .experts = 6, .grain = "pass"},
@@ -94,7 +106,7 @@ static void it_goes_with_everything(void) {
   }
 }
 
-/* ---- any grid, by chance ----------------------------------------------------------------------- */
+/* ---- any grid, by chance --------------------------------------------------------------------- */
 
 static int pick(uint64_t *rng, int n) {
   *rng = *rng * 6364136223846793005u + 1442695040888963407u;
@@ -129,12 +141,14 @@ static void any_grid_learns_the_same(uint64_t seed) {
   uint64_t rng = seed;
   char of[4][8];
   const int numbers[] = {3 + pick(&rng, 5), 1 + pick(&rng, 3), 2 + pick(&rng, 9), pick(&rng, 3)};
-  for (int i = 0; i < 4; i++) snprintf(of[i], sizeof of[i], "%d", i == 3 ? 2 * numbers[i] : numbers[i]);
+  for (int i = 0; i < 4; i++)
+    snprintf(of[i], sizeof of[i], "%d", i == 3 ? 2 * numbers[i] : numbers[i]);
   const bool shared = pick(&rng, 2);
   const grid_model m = {shared ? "qwen-moe" : "mixtral",
-                        WORDS("--layers", "2", "--width", "16", "--heads", "2", "--context", "6", "--batch", "8",
-                              "--experts", of[0], "--top-k", of[1], "--expert-ffn", of[2], "--z-loss", "0.1",
-                              shared ? "--shared-ffn" : NULL, of[3]), 2, 1};
+                        WORDS("--layers", "2", "--width", "16", "--heads", "2", "--context", "6",
+                              "--batch", "8", "--experts", of[0], "--top-k", of[1], "--expert-ffn",
+                              of[2], "--z-loss", "0.1", shared ? "--shared-ffn" : NULL, of[3]),
+                        2, 1};
   grid one = {.steps = FEW_STEPS}, g = any_grid(&rng), other = g;
   grid_losses alone = grid_train(&m, &one), got = grid_train(&m, &g);
   check_near(&got, &alone, &m, &g);
@@ -148,7 +162,17 @@ static void any_grid_learns_the_same(uint64_t seed) {
 
 /* ---- a model that is told where rows go ------------------------------------------------------ */
 
-enum { ROWS = 4, TOKENS = 8, WIDTH = 12, INNER = 8, EXPERTS = 8, K = 2, LAYERS = 2, MICROBATCHES = 2, STEPS = 4 };
+enum {
+  ROWS = 4,
+  TOKENS = 8,
+  WIDTH = 12,
+  INNER = 8,
+  EXPERTS = 8,
+  K = 2,
+  LAYERS = 2,
+  MICROBATCHES = 2,
+  STEPS = 4
+};
 
 typedef int32_t expert_of(int64_t tick, int64_t token, int j);
 
@@ -157,7 +181,8 @@ static int32_t evenly(int64_t tick, int64_t token, int j) {
   return (int32_t)((token + tick + j * EXPERTS / K) % EXPERTS);
 }
 
-/* To the first half of them on odd ticks, in the second step to the first two, in the third nowhere. */
+/* To the first half of them on odd ticks, in the second step to the first two, in the third
+ * nowhere. */
 static int32_t unevenly(int64_t tick, int64_t token, int j) {
   int64_t step = tick / MICROBATCHES;
   if (step == 2) return -1;
@@ -165,25 +190,34 @@ static int32_t unevenly(int64_t tick, int64_t token, int j) {
   return (int32_t)((token * 5 + j) % (tick % 2 ? EXPERTS / 2 : EXPERTS));
 }
 
-static float number_of(int64_t tick, int64_t i) { return (float)((tick * 37 + i * 29) % 61) / 30.0f - 1; }
+static float number_of(int64_t tick, int64_t i) {
+  return (float)((tick * 37 + i * 29) % 61) / 30.0f - 1;
+}
 
 static void fill(void *ctx, const sl_tick *tick, void *const *out) {
   expert_of *to = *(expert_of **)ctx;
-  for (int64_t i = 0; out[0] && i < ROWS * TOKENS * WIDTH; i++) ((float *)out[0])[i] = number_of(tick->number, i);
+  for (int64_t i = 0; out[0] && i < ROWS * TOKENS * WIDTH; i++)
+    ((float *)out[0])[i] = number_of(tick->number, i);
   for (int64_t i = 0; out[1] && i < ROWS * TOKENS * K; i++)
     ((int32_t *)out[1])[i] = to(tick->number, i / K, (int)(i % K));
-  for (int64_t i = 0; out[2] && i < ROWS * TOKENS * K; i++) ((float *)out[2])[i] = 0.5f + 0.1f * (float)(i % 3);
+  for (int64_t i = 0; out[2] && i < ROWS * TOKENS * K; i++)
+    ((float *)out[2])[i] = 0.5f + 0.1f * (float)(i % 3);
 }
 
-static const sl_type types[] = {{SL_F32, 3, {ROWS, TOKENS, WIDTH}}, {SL_I32, 3, {ROWS, TOKENS, K}},
+static const sl_type types[] = {{SL_F32, 3, {ROWS, TOKENS, WIDTH}},
+                                {SL_I32, 3, {ROWS, TOKENS, K}},
                                 {SL_F32, 3, {ROWS, TOKENS, K}}};
 
 static sl_tensor *layer(sl_graph *g, int i, sl_tensor *x, sl_tensor *ids, sl_tensor *weights) {
   sl_tensor *up = sl_param(g, SL_TYPE(SL_F32, EXPERTS, INNER, WIDTH), SL_NORMAL(0.3f), "up.%d", i);
-  sl_tensor *down = sl_param(g, SL_TYPE(SL_F32, EXPERTS, WIDTH, INNER), SL_NORMAL(0.3f), "down.%d", i);
-  sl_tensor *gate = sl_param(g, SL_TYPE(SL_F32, EXPERTS, WIDTH, WIDTH), SL_NORMAL(0.3f), "gate.%d", i);
+  sl_tensor *down =
+      sl_param(g, SL_TYPE(SL_F32, EXPERTS, WIDTH, INNER), SL_NORMAL(0.3f), "down.%d", i);
+  sl_tensor *gate =
+      sl_param(g, SL_TYPE(SL_F32, EXPERTS, WIDTH, WIDTH), SL_NORMAL(0.3f), "gate.%d", i);
   sl_tensor *y = sl_gelu(g, sl_grouped_linear(g, x, ids, up));
-  y = sl_combine(g, sl_mul(g, sl_grouped_linear(g, y, ids, down), sl_grouped_linear(g, x, ids, gate)), weights);
+  y = sl_combine(g,
+                 sl_mul(g, sl_grouped_linear(g, y, ids, down), sl_grouped_linear(g, x, ids, gate)),
+                 weights);
   return sl_add(g, y, sl_gelu(g, x)); /* what all rows go through, too */
 }
 
@@ -216,14 +250,20 @@ static outcome train(expert_of *to, int D, int T, int experts, double room) {
   const sl_source source = {.nout = 3, .types = types, .fill = fill, .ctx = &to};
   sl_graph *g = sl_graph_create(&(sl_graph_options){.microbatches = MICROBATCHES});
   build(g, &source);
-  sl_lower_options options = {.parallel.data = D, .parallel.tensor = T, .experts.parallel = experts, .experts.rows = room,
+  sl_lower_options options = {.parallel.data = D,
+                              .parallel.tensor = T,
+                              .experts.parallel = experts,
+                              .experts.rows = room,
                               .experts.tensor = T > 1,
-                              .devices = {.kind = "cpu", .threads = 1}, .report.on_step = take_step, .report.ctx = &o};
+                              .devices = {.kind = "cpu", .threads = 1},
+                              .report.on_step = take_step,
+                              .report.ctx = &o};
   sl_lowered *lowered;
   CHECK(!sl_lower(g, &options, &lowered), "%s", sl_detail());
   const sl_plan *plan = sl_lowered_plan(lowered);
   sl_runtime *rt;
-  sl_runtime_options how = {.check = true, .jitter_seed = 3, .jitter_ns = 2000, .watchdog_seconds = 20};
+  sl_runtime_options how = {
+      .check = true, .jitter_seed = 3, .jitter_ns = 2000, .watchdog_seconds = 20};
   CHECK(!sl_plan_prove(plan) && !sl_runtime_create(plan, &how, &rt), "%s", sl_detail());
   sl_lowered_attach(lowered, rt);
   sl_params_init(lowered, rt, 1);
@@ -237,9 +277,10 @@ static outcome train(expert_of *to, int D, int T, int experts, double room) {
 
 static void check_same(const outcome *got, const outcome *want, int experts) {
   for (int s = 0; s < STEPS; s++)
-    CHECK(fabs(got->loss[s] / want->loss[s] - 1) < 1e-6 && fabs(got->norm[s] / want->norm[s] - 1) < 1e-5,
-          "experts on %d: step %d: loss %.9g, not %.9g, norm %.7g, not %.7g", experts, s, got->loss[s],
-          want->loss[s], got->norm[s], want->norm[s]);
+    CHECK(fabs(got->loss[s] / want->loss[s] - 1) < 1e-6 &&
+              fabs(got->norm[s] / want->norm[s] - 1) < 1e-5,
+          "experts on %d: step %d: loss %.9g, not %.9g, norm %.7g, not %.7g", experts, s,
+          got->loss[s], want->loss[s], got->norm[s], want->norm[s]);
 }
 
 /* 4 L M tokens k h numbers of four bytes, of which each device has its own share. */
@@ -250,13 +291,14 @@ static void even_rows_move_what_they_must(void) {
     outcome o = train(evenly, D, T, experts, 1); /* and need no more than an even share of room */
     uint64_t step = 4ull * LAYERS * MICROBATCHES * ROWS * TOKENS * K * WIDTH * 4;
     uint64_t want = STEPS * step * (uint64_t)(experts - 1) / (uint64_t)experts;
-    CHECK(o.bytes == want, "experts on %d: %llu bytes, not %llu", experts, (unsigned long long)o.bytes,
-          (unsigned long long)want);
+    CHECK(o.bytes == want, "experts on %d: %llu bytes, not %llu", experts,
+          (unsigned long long)o.bytes, (unsigned long long)want);
     check_same(&o, &whole, experts);
   }
 }
 
-/* How long a firing is expected to take goes by the rows that come, not by the room there is for them. */
+/* How long a firing is expected to take goes by the rows that come, not by the room there is for
+ * them. */
 static void room_is_not_what_is_expected(void) {
   const sl_hardware hardware = {.flops_per_second = 1e9, .bytes_per_second = 1e9};
   static const double rooms[] = {0, 1, 1.5};
@@ -267,16 +309,21 @@ static void room_is_not_what_is_expected(void) {
     const sl_source source = {.nout = 3, .types = types, .fill = fill, .ctx = &to};
     sl_graph *g = sl_graph_create(&(sl_graph_options){.microbatches = MICROBATCHES});
     build(g, &source);
-    sl_lower_options options = {.parallel.data = 4, .experts.parallel = 4, .experts.rows = rooms[i], .simulation.hardware = &hardware,
-                                .devices = {.kind = "cpu", .threads = 1}, .report.on_step = take_step, .report.ctx = &none};
+    sl_lower_options options = {.parallel.data = 4,
+                                .experts.parallel = 4,
+                                .experts.rows = rooms[i],
+                                .simulation.hardware = &hardware,
+                                .devices = {.kind = "cpu", .threads = 1},
+                                .report.on_step = take_step,
+                                .report.ctx = &none};
     sl_lowered *lowered;
     CHECK(!sl_lower(g, &options, &lowered), "%s", sl_detail());
     const sl_plan *plan = sl_lowered_plan(lowered);
     seconds[i] = calloc((size_t)plan->nactors, sizeof(double));
     for (int32_t a = 0; a < plan->nactors; a++) {
       seconds[i][a] = plan->actors[a].seconds;
-      CHECK(seconds[i][a] == seconds[0][a], "room %g: actor %s takes %g s, not %g", rooms[i], plan->actors[a].name,
-            seconds[i][a], seconds[0][a]);
+      CHECK(seconds[i][a] == seconds[0][a], "room %g: actor %s takes %g s, not %g", rooms[i],
+            plan->actors[a].name, seconds[i][a], seconds[0][a]);
     }
     sl_lowered_destroy(lowered);
     sl_graph_destroy(g);
@@ -286,7 +333,8 @@ static void room_is_not_what_is_expected(void) {
 
 /* Tokens in a row: as they come, or as rows and positions where experts are. */
 static sl_status lower_flat(bool reshaped) {
-  static const sl_type flat[] = {{SL_F32, 2, {ROWS * TOKENS, WIDTH}}, {SL_I32, 2, {ROWS * TOKENS, K}},
+  static const sl_type flat[] = {{SL_F32, 2, {ROWS * TOKENS, WIDTH}},
+                                 {SL_I32, 2, {ROWS * TOKENS, K}},
                                  {SL_F32, 2, {ROWS * TOKENS, K}}};
   expert_of *to = evenly;
   const sl_source source = {.nout = 3, .types = flat, .fill = fill, .ctx = &to};
@@ -299,7 +347,8 @@ static sl_status lower_flat(bool reshaped) {
   sl_tensor *weights = reshaped ? sl_reshape(g, data[2], ROWS, TOKENS, K) : data[2];
   sl_tensor *y = sl_combine(g, sl_grouped_linear(g, x, ids, w), weights);
   sl_train(g, sl_mse(g, y, x), &(sl_optimizer){.lr = 1e-2f});
-  sl_lower_options options = {.parallel.data = 2, .experts.parallel = 2, .devices = {.kind = "cpu", .threads = 1}};
+  sl_lower_options options = {
+      .parallel.data = 2, .experts.parallel = 2, .devices = {.kind = "cpu", .threads = 1}};
   sl_lowered *lowered = NULL;
   sl_status status = sl_lower(g, &options, &lowered);
   sl_lowered_destroy(lowered);
@@ -308,7 +357,8 @@ static sl_status lower_flat(bool reshaped) {
 }
 
 static void ids_in_a_row_are_refused_with_the_way_out(void) {
-  CHECK(lower_flat(false) == SL_E_USAGE && strstr(sl_detail(), "count tokens in a row") && strstr(sl_detail(), "sl_reshape"),
+  CHECK(lower_flat(false) == SL_E_USAGE && strstr(sl_detail(), "count tokens in a row") &&
+            strstr(sl_detail(), "sl_reshape"),
         "%s", sl_detail());
   CHECK(!lower_flat(true), "%s", sl_detail());
 }

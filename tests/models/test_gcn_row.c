@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The example of a graph network: its row sums what the neighbours have, whole or in pieces, as a plain
- * sum over all pairs of vertices does, and so does its gradient.
+/* The example of a graph network: its row sums what the neighbours have, whole or in pieces, as a
+ * plain sum over all pairs of vertices does, and so does its gradient.
  * labels: unthreaded */
 #include "examples/gcn.c"
 
@@ -15,7 +15,8 @@ static float dense_weights[N][N];
 
 static void fill_dense(const vertices *v) {
   for (int64_t i = 0; i < N; i++)
-    for (int64_t e = v->first[i]; e < v->first[i + 1]; e++) dense_weights[i][v->to[e]] += v->weight[e];
+    for (int64_t e = v->first[i]; e < v->first[i + 1]; e++)
+      dense_weights[i][v->to[e]] += v->weight[e];
 }
 
 /* Row i of the sum over the vertices in [from, N). */
@@ -32,10 +33,16 @@ static void run(const sl_op *op, const vertices *v, int piece, const float *x, f
   int64_t begin = piece < 0 ? 0 : begins[piece], end = piece < 0 ? N : begins[piece + 1];
   sl_type in = SL_TYPE(SL_F32, 1, end - begin, H), out[2] = {in, SL_TYPE(SL_F32, 1, N, H)};
   sl_attrs attrs = {.user = v, .length = piece < 0 ? 0 : N};
-  op->kernels[0].run(&(sl_call){.op = op, .attrs = &attrs, .nin = 1, .nout = op->nout, .in_type = &in,
-                     .out_type = out, .in = (const void *[]){x + begin * H},
-                     .out = (void *[]){y + begin * H, record},
-                     .tick = {.row = piece < 0 ? 0 : begin, .rows = piece < 0 ? 0 : end - begin}});
+  op->kernels[0].run(
+      &(sl_call){.op = op,
+                 .attrs = &attrs,
+                 .nin = 1,
+                 .nout = op->nout,
+                 .in_type = &in,
+                 .out_type = out,
+                 .in = (const void *[]){x + begin * H},
+                 .out = (void *[]){y + begin * H, record},
+                 .tick = {.row = piece < 0 ? 0 : begin, .rows = piece < 0 ? 0 : end - begin}});
 }
 
 static void draw(float *x, uint64_t seed) {

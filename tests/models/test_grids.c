@@ -14,22 +14,32 @@
 /* Stride through the cases. */
 #define LESS ((size_t)test_many(2, 24, TEST_SANITIZED ? 10 : 1))
 
-#define WORDS(...) (char *[]){__VA_ARGS__, NULL}
+#define WORDS(...) \
+  (char *[]) { __VA_ARGS__, NULL }
 
 static const struct {
   const char *what;
   grid_model model;
 } models[] = {
-    {"all even", {"gpt", WORDS("--layers", "2", "--width", "32", "--heads", "4", "--context", "12",
-                               "--batch", "8"), 2, 1}},
-    {"nothing even", {"gpt", WORDS("--layers", "2", "--width", "30", "--heads", "5", "--context",
-                                   "11", "--vocab", "251", "--batch", "10"), 2, 1}},
-    {"grouped queries", {"llama", WORDS("--layers", "2", "--width", "36", "--heads", "6",
-                                        "--kv-heads", "3", "--ffn", "50", "--context", "13",
-                                        "--vocab", "247", "--batch", "10"), 2, 1}},
-    {"tied", {"llama", WORDS("--layers", "2", "--width", "32", "--heads", "4", "--kv-heads", "4",
-                             "--ffn", "43", "--tied", "--context", "8", "--vocab", "255",
-                             "--batch", "8"), 2, 1}},
+    {"all even",
+     {"gpt",
+      WORDS("--layers", "2", "--width", "32", "--heads", "4", "--context", "12", "--batch", "8"), 2,
+      1}},
+    {"nothing even",
+     {"gpt",
+      WORDS("--layers", "2", "--width", "30", "--heads", "5", "--context", "11", "--vocab", "251",
+            "--batch", "10"),
+      2, 1}},
+    {"grouped queries",
+     {"llama",
+      WORDS("--layers", "2", "--width", "36", "--heads", "6", "--kv-heads", "3", "--ffn", "50",
+            "--context", "13", "--vocab", "247", "--batch", "10"),
+      2, 1}},
+    {"tied",
+     {"llama",
+      WORDS("--layers", "2", "--width", "32", "--heads", "4", "--kv-heads", "4", "--ffn", "43",
+            "--tied", "--context", "8", "--vocab", "255", "--batch", "8"),
+      2, 1}},
 };
 
 /* ---- against one device ------------------------------------------------------------------ */
@@ -75,7 +85,12 @@ static const grid layouts[] = {
     {.data = 2, .tensor = 2, .stages = 2, .shard = "parameters", .schedule = "zb-h1"},
     {.stages = 3, .barriers = 1},
     {.stages = 2, .barriers = 2},
-    {.data = 2, .tensor = 2, .stages = 2, .barriers = 1, .shard = "parameters", .schedule = "zb-h1"},
+    {.data = 2,
+     .tensor = 2,
+     .stages = 2,
+     .barriers = 1,
+     .shard = "parameters",
+     .schedule = "zb-h1"},
     {.data = 2, .tensor = 2, .stages = 2, .barriers = 1, .shard = "gradients", .recompute = "full"},
 };
 
@@ -176,8 +191,8 @@ static const grid equal_layouts[] = {
 
 /* Cycles through workers and timings as it goes through schedules. */
 static int same_in_every_schedule(void) {
-  static const char *const schedules[] = {"1f1b", "gpipe", "interleaved", "zb-h1", "zb-h2", "zb-v",
-                                          "v-half"};
+  static const char *const schedules[] = {"1f1b",  "gpipe", "interleaved", "zb-h1",
+                                          "zb-h2", "zb-v",  "v-half"};
   static const int workers[] = {0, 1, 3};
   int cases = 0;
   for (size_t l = 0; l < SLI_COUNT(equal_layouts); l++) {
@@ -250,7 +265,9 @@ int main(void) {
   RUN_AS("same_in_every_schedule", schedules = same_in_every_schedule());
   RUN_AS("same_in_pieces", pieces = same_in_pieces());
   RUN_AS("same_over_processes", processes = same_over_processes());
-  printf("%d grids within %.1e of one device; the same bits in %d other schedules, %d with pieces, "
-         "%d over processes\n", close, furthest, schedules, pieces, processes);
+  printf(
+      "%d grids within %.1e of one device; the same bits in %d other schedules, %d with pieces, "
+      "%d over processes\n",
+      close, furthest, schedules, pieces, processes);
   return 0;
 }

@@ -19,7 +19,8 @@ enum { DRAWS = 48 };
 #endif
 
 static int below(int n) { return (int)(random_bits() % (uint64_t)n); }
-#define ANY(...) ((const char *[]){__VA_ARGS__})[below(sizeof((const char *[]){__VA_ARGS__}) / sizeof(char *))]
+#define ANY(...) \
+  ((const char *[]){__VA_ARGS__})[below(sizeof((const char *[]){__VA_ARGS__}) / sizeof(char *))]
 
 /* Words of a model's command line, in memory of their own. */
 typedef struct words {
@@ -52,14 +53,17 @@ static void draw_model(grid_model *m, words *w, int rows, const grid *g) {
 
 /* What saves memory besides. */
 static void draw_memory(grid *g, grid_model *m) {
-  static const sl_home homes[] = {{"state", NULL, SL_SPACE_DISK}, {"weights", NULL, SL_SPACE_DISK},
-                                  {"act", NULL, SL_SPACE_DISK}, {"kv", NULL, SL_SPACE_DISK}};
+  static const sl_home homes[] = {{"state", NULL, SL_SPACE_DISK},
+                                  {"weights", NULL, SL_SPACE_DISK},
+                                  {"act", NULL, SL_SPACE_DISK},
+                                  {"kv", NULL, SL_SPACE_DISK}};
   bool whole = g->nquotas > 0; /* parameters in two slots stay */
   g->recompute = ANY(NULL, "selective", "full");
   if (m->pieces > 1) m->pieces += below(4);
   if (m->pieces > 1) g->piece_order = ANY("tokens", "layers");
   if (g->grain && !strcmp(g->grain, "pass")) g->grain = NULL;
-  int first = whole ? 2 : below(3), end = g->piece_order && !strcmp(g->piece_order, "layers") ? 4 : 3;
+  int first = whole ? 2 : below(3),
+      end = g->piece_order && !strcmp(g->piece_order, "layers") ? 4 : 3;
   g->homes = (sl_home_options){.count = end - first, .of = &homes[first], .disk = "."};
 }
 
@@ -67,8 +71,8 @@ static void draw_grid(grid *g, grid_model *m) {
   *g = (grid){.data = 1 + below(4), .tensor = 1 + below(4), .stages = 1 + below(2)};
   if (!below(4)) g->sequence = 2;
   if (g->data * g->tensor * SLI_MAX(g->sequence, 1) == 1) g->tensor = 2;
-  g->schedule = ANY("gpipe", "1f1b", "eager-1f1b", "zb-h1", "zb-h2", "zb-v", "v-half", "v-min",
-                    "seq1f1b");
+  g->schedule =
+      ANY("gpipe", "1f1b", "eager-1f1b", "zb-h1", "zb-h2", "zb-v", "v-half", "v-min", "seq1f1b");
   g->grain = ANY(NULL, "pass", "layer");
   if (g->data > 1 || g->sequence > 1) g->shard = ANY(NULL, "optimizer", "gradients", "parameters");
   if (g->stages > 1) g->barriers = below(3);
@@ -121,8 +125,8 @@ static int check_over(const sl_plan *plan, const char *name) {
     const sl_register *r = &plan->regs[i];
     if (!r->aliases) continue;
     const sl_register *under = &plan->regs[r->aliases - 1];
-    CHECK(all_come_before(plan, r->aliases - 1, r->producer, 0), "%s: %s is written while %s is read",
-          name, r->name, under->name);
+    CHECK(all_come_before(plan, r->aliases - 1, r->producer, 0),
+          "%s: %s is written while %s is read", name, r->name, under->name);
     CHECK(all_come_before(plan, i, under->producer, 1), "%s: %s is read while %s is written", name,
           r->name, under->name);
     for (int32_t j = 0; j < i; j++)

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Where registers live changes no bit of what is learned, whatever the schedule, the devices and the
- * timing; and what goes there and back is what was said, to the byte.
+/* Where registers live changes no bit of what is learned, whatever the schedule, the devices and
+ * the timing; and what goes there and back is what was said, to the byte.
  * labels: numbers random more */
 #include <string.h>
 
@@ -13,17 +13,19 @@
 /* Ten times as many seeds with tools/test --long. */
 enum { SEEDS = TEST_SANITIZED ? 2 : 20 };
 
-static char *const small_llama[] = {"--layers", "8", "--width", "32", "--heads", "4", "--kv-heads",
-                                    "2", "--context", "16", "--batch", "8", NULL};
-static char *const small_gpt[] = {"--layers", "8", "--width", "32", "--heads", "4", "--context",
-                                  "16", "--batch", "8", NULL};
+static char *const small_llama[] = {"--layers", "8",          "--width", "32",        "--heads",
+                                    "4",        "--kv-heads", "2",       "--context", "16",
+                                    "--batch",  "8",          NULL};
+static char *const small_gpt[] = {"--layers",  "8",  "--width", "32", "--heads", "4",
+                                  "--context", "16", "--batch", "8",  NULL};
 
 static const sl_home all_on_disk[] = {{"act", NULL, SL_SPACE_DISK}};
 static const sl_home some_on_disk[] = {{"act", NULL, SL_SPACE_DISK},
                                        {"act", "h.1", SL_SPACE_DEVICE},
                                        {"act.w", "h.2", SL_SPACE_DEVICE}};
 static const sl_home state_on_disk[] = {{"state", NULL, SL_SPACE_DISK}};
-static const sl_home both_on_disk[] = {{"state", NULL, SL_SPACE_DISK}, {"act", NULL, SL_SPACE_DISK}};
+static const sl_home both_on_disk[] = {{"state", NULL, SL_SPACE_DISK},
+                                       {"act", NULL, SL_SPACE_DISK}};
 static const sl_home_options homes[] = {{.count = 1, .of = all_on_disk, .disk = "."},
                                         {.count = 3, .of = some_on_disk, .disk = "."},
                                         {.count = 1, .of = state_on_disk, .disk = "."},
@@ -65,8 +67,8 @@ static void losses_have_the_same_bits(void) {
       {.data = 2, .tensor = 1, .shard = "parameters"},
       {.data = 2, .tensor = 1, .shard = "optimizer", .jitter_seed = 3},
       {.data = 1, .tensor = 2, .stages = 2, .processes = 2}};
-  const grid_model models[] = {{"llama", small_llama, 4, 1}, {"gpt", small_gpt, 4, 1},
-                               {"llama", small_llama, 2, 2}};
+  const grid_model models[] = {
+      {"llama", small_llama, 4, 1}, {"gpt", small_gpt, 4, 1}, {"llama", small_llama, 2, 2}};
   int nmodels = test_many(2, 1, TEST_SANITIZED ? 1 : 3);
   for (int m = 0; m < nmodels; m++)
     for (size_t i = 0; i < SLI_COUNT(grids); i++) same_bits(&models[m], grids[i], i + (size_t)m);
@@ -91,8 +93,9 @@ static void no_timing_changes_a_bit(seeds s) {
 
 /* ---- bytes ------------------------------------------------------------------------------ */
 
-static char *const four_blocks[] = {"--layers", "4", "--width", "64", "--heads", "4", "--kv-heads",
-                                    "2", "--context", "256", "--batch", "1", NULL};
+static char *const four_blocks[] = {"--layers", "4",          "--width", "64",        "--heads",
+                                    "4",        "--kv-heads", "2",       "--context", "256",
+                                    "--batch",  "1",          NULL};
 
 /* What a block of a LLaMA keeps: 4 S B (5 h + 2 d' + 3 F + H + 2) bytes inside, 4 S B h between
  * blocks, with S positions, B rows, width h, d' numbers of keys, F of the feed-forward part, H
@@ -102,8 +105,8 @@ static void as_much_moves_as_was_said(void) {
   const size_t block = (inside + page - 1) / page * page + 4 * 256 * 64;
   CHECK(inside == 989184 && 4 * block == 4227072, "%zu, %zu", inside, block);
   const grid_model m = {"llama", four_blocks, 1, 1};
-  const grid g = {.data = 1, .tensor = 1, .homes = homes[0], .nquotas = 1,
-                  .quotas = {{"fill", SL_NONE, 1}}};
+  const grid g = {
+      .data = 1, .tensor = 1, .homes = homes[0], .nquotas = 1, .quotas = {{"fill", SL_NONE, 1}}};
   grid_losses losses = {.most = 1};
   lowered_model x;
   uint64_t moved[1][SL_TRAFFIC_COUNT];
@@ -132,13 +135,16 @@ static double seconds_forward(int layers, double writing) {
   snprintf(number, sizeof number, "%d", layers);
   const char *source = getenv("SLUICE_SOURCE");
   char *data = sli_format("%s/tests/reference/text.txt", source ? source : ".");
-  char *words[] = {"--data", data, "--layers", number, "--width", "64", "--heads", "4",
-                   "--kv-heads", "2", "--context", "256", "--batch", "1", NULL};
+  char *words[] = {"--data",     data, "--layers",  number, "--width", "64", "--heads", "4",
+                   "--kv-heads", "2",  "--context", "256",  "--batch", "1",  NULL};
   const double block = 991232 + 65536;
-  const sl_hardware hardware = {.flops_per_second = 1e12, .bytes_per_second = 1e12,
+  const sl_hardware hardware = {.flops_per_second = 1e12,
+                                .bytes_per_second = 1e12,
                                 .disk_write_bytes_per_second = block / writing};
-  const sl_lower_options lower = {.memory.homes = homes[0], .simulation.hardware = &hardware,
-                                  .simulation.op_seconds = block_seconds, .devices = {.kind = "timed"}};
+  const sl_lower_options lower = {.memory.homes = homes[0],
+                                  .simulation.hardware = &hardware,
+                                  .simulation.op_seconds = block_seconds,
+                                  .devices = {.kind = "timed"}};
   lowered_model x;
   CHECK(!lowered_model_init(&x, "llama", words, 1, 1, &lower), "%s", sl_detail());
   sl_runtime_options options = {.clock = SL_CLOCK_VIRTUAL, .no_data = true};
@@ -173,8 +179,8 @@ static void writing_hides_behind_computing(void) {
 /* A disk that fails ends the run, and says what was lost, when and where. */
 static void a_broken_disk_is_named(void) {
   const grid_model m = {"llama", four_blocks, 1, 1};
-  const grid g = {.data = 1, .tensor = 1, .homes = homes[0], .nquotas = 1,
-                  .quotas = {{"fill", SL_NONE, 1}}};
+  const grid g = {
+      .data = 1, .tensor = 1, .homes = homes[0], .nquotas = 1, .quotas = {{"fill", SL_NONE, 1}}};
   grid_losses losses = {.most = GRID_STEPS};
   lowered_model x;
   sl_runtime *rt;
@@ -184,8 +190,9 @@ static void a_broken_disk_is_named(void) {
   CHECK(!sl_params_init(x.lowered, rt, 1) && !sl_runtime_run(rt, 2), "%s", sl_detail());
   nameless_replace("/proc/self/mem");
   CHECK(sl_runtime_run(rt, 2) == SL_E_DEVICE, "it broke unseen");
-  static const char *const says[] = {"actor spill:act.b", " on cpu:0: step 2, microbatch 0: ",
-                                     "writing act.b", " of a file in ", ": Input/output error"};
+  static const char *const says[] = {"actor spill:act.b",
+                                     " on cpu:0: step 2, microbatch 0: ", "writing act.b",
+                                     " of a file in ", ": Input/output error"};
   for (size_t i = 0; i < SLI_COUNT(says); i++)
     CHECK(strstr(sl_detail(), says[i]), "no \"%s\": %s", says[i], sl_detail());
   sl_runtime_destroy(rt);

@@ -23,10 +23,10 @@ static const gpt_shape shapes[] = {
 /* ---- what a device has of a parameter -------------------------------------------------- */
 
 typedef struct place {
-  int data, tensor;   /* D, T */
-  int d, t;           /* which of them */
+  int data, tensor; /* D, T */
+  int d, t;         /* which of them */
   sharing sharing;
-  bool sequences;     /* norms lie along the sequence */
+  bool sequences; /* norms lie along the sequence */
 } place;
 
 static int64_t share_of(int64_t n, int size, int member) {
@@ -212,7 +212,9 @@ static void check_processes(const gpt_shape *s, int data, sharing sharing) {
   gpt_words words;
   char name[GRID_TEXT];
   grid_model m = gpt_model(s, MICROBATCHES, &words);
-  grid g = {.data = data, .tensor = 1, .shard = sharing ? sharing_names[sharing] : NULL,
+  grid g = {.data = data,
+            .tensor = 1,
+            .shard = sharing ? sharing_names[sharing] : NULL,
             .processes = data};
   lowered_model x;
   grid_lower(&x, &m, &g, NULL);
@@ -220,7 +222,8 @@ static void check_processes(const gpt_shape *s, int data, sharing sharing) {
   int64_t table = aligned_bytes((int64_t)s->vocab * s->width);
   for (int32_t i = 0; i < data; i++) {
     budget b = count_budget(s, (place){data, 1, i, 0, sharing, false});
-    int64_t block = SLI_MAX(lane(b.grads), lane(b.sums)), others = (block * (data - 1) + data - 1) / data;
+    int64_t block = SLI_MAX(lane(b.grads), lane(b.sums)),
+            others = (block * (data - 1) + data - 1) / data;
     int64_t few = sharing ? 0 : b.reduce - SLI_MIN(lane(b.parts), sum_of(b.parts));
     int64_t grads = b.grad + b.reduce + block + (sharing ? 1 : 2) * others + (data - 1) * few;
     int64_t params = b.param + b.gather + (sharing == PARAMETERS ? 2 * others : 0);
@@ -297,7 +300,8 @@ int main(void) {
       for (int tensor = 1; tensor <= 3; tensor++)
         for (int what = NOTHING; what < (data > 1 ? SHARINGS : OPTIMIZER); what++) {
           RUN(check_grid, &shapes[i], data, tensor, (sharing)what, false);
-          if (tensor > 1 && data == 1) RUN(check_grid, &shapes[i], data, tensor, (sharing)what, true);
+          if (tensor > 1 && data == 1)
+            RUN(check_grid, &shapes[i], data, tensor, (sharing)what, true);
         }
   for (size_t i = 0; i < SLI_COUNT(shapes); i++)
     for (int data = 2; data <= 4; data++)

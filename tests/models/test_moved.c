@@ -76,9 +76,9 @@ static void add_param(void *ctx, const gpt_param *p) {
   for (int u = 0; u < p->nuses; u++) reads += p->use[u].again;
   uint64_t gathers = v->sharding == 3 ? ticks * reads : v->apart ? 1 : uses;
   switch (v->sharding) {
-    case 0: v->bytes += uses * all_reduce(v->ranks, n); break;
-    case 1: v->bytes += uses * scattered + gathers * all_gather(v->ranks, n); break;
-    default: v->bytes += ticks * uses * scattered + gathers * all_gather(v->ranks, n);
+  case 0: v->bytes += uses * all_reduce(v->ranks, n); break;
+  case 1: v->bytes += uses * scattered + gathers * all_gather(v->ranks, n); break;
+  default: v->bytes += ticks * uses * scattered + gathers * all_gather(v->ranks, n);
   }
 }
 
@@ -112,9 +112,10 @@ static uint64_t sequence_volume(const gpt_shape *s, uint64_t ranks) {
   uint64_t turn = reduce_scatter(ranks, each) + all_gather(ranks, each);
   uint64_t step = 2 * (2 * GPT_LAYERS + 1) * all_reduce(ranks, s->width * sizeof(float)) +
                   all_reduce(ranks, s->context * s->width * sizeof(float));
-  return MICROBATCHES * ((4 * GPT_LAYERS + 2) * turn +
-                         (2 * GPT_LAYERS + 1) * all_gather(ranks, each) +
-                         all_gather(ranks, ranks * tokens * 3 * sizeof(float))) + step;
+  return MICROBATCHES *
+             ((4 * GPT_LAYERS + 2) * turn + (2 * GPT_LAYERS + 1) * all_gather(ranks, each) +
+              all_gather(ranks, ranks * tokens * 3 * sizeof(float))) +
+         step;
 }
 
 static void tensors_move_activations(void) {

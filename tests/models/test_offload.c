@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Some pieces' activations leave, the others' are computed again: no bit of what is learned changes,
- * whatever the share; what leaves is what was said, to the byte; and from so many tokens on as MEMO
- * says (Zhao et al., arXiv 2407.12117) all of it leaves beside the computing.
+/* Some pieces' activations leave, the others' are computed again: no bit of what is learned
+ * changes, whatever the share; what leaves is what was said, to the byte; and from so many tokens
+ * on as MEMO says (Zhao et al., arXiv 2407.12117) all of it leaves beside the computing.
  * labels: numbers random more */
 #include <math.h>
 #include <stdlib.h>
@@ -17,8 +17,9 @@
 /* Ten times as many seeds with tools/test --long. */
 enum { SEEDS = TEST_SANITIZED ? 1 : 8 };
 
-static char *const small_llama[] = {"--layers", "6", "--width", "32", "--heads", "4", "--kv-heads",
-                                    "2", "--context", "16", "--batch", "8", NULL};
+static char *const small_llama[] = {"--layers", "6",          "--width", "32",        "--heads",
+                                    "4",        "--kv-heads", "2",       "--context", "16",
+                                    "--batch",  "8",          NULL};
 static const sl_home act_on_disk[] = {{"act", NULL, SL_SPACE_DISK}};
 static const sl_home layers_on_disk[] = {{"act", "h.*", SL_SPACE_DISK}};
 
@@ -73,9 +74,10 @@ static void no_timing_changes_a_bit(seeds s) {
 
 enum { EXPERT_STEPS = 3 };
 
-static char *const small_mixtral[] = {"--layers", "3", "--width", "16", "--heads", "4", "--kv-heads", "2",
-                                      "--context", "23", "--batch", "16", "--experts", "4", "--top-k", "2",
-                                      "--expert-ffn", "8", "--aux-loss", "0", NULL};
+static char *const small_mixtral[] = {"--layers",   "3", "--width",   "16", "--heads",      "4",
+                                      "--kv-heads", "2", "--context", "23", "--batch",      "16",
+                                      "--experts",  "4", "--top-k",   "2",  "--expert-ffn", "8",
+                                      "--aux-loss", "0", NULL};
 
 static grid any_expert_grid(rng *r, int pieces) {
   static const grid grids[] = {{.data = 2, .experts = 2},
@@ -96,29 +98,36 @@ static grid any_expert_grid(rng *r, int pieces) {
 }
 
 static const sl_home *any_homes(rng *r, const grid *g, int *count) {
-  static const sl_home all[] = {{"act", NULL, SL_SPACE_DISK}, {"weights", NULL, SL_SPACE_DISK},
-                                {"kv", NULL, SL_SPACE_DISK}};
+  static const sl_home all[] = {
+      {"act", NULL, SL_SPACE_DISK}, {"weights", NULL, SL_SPACE_DISK}, {"kv", NULL, SL_SPACE_DISK}};
   *count = 1 + (int)rng_below(r, 3);
   if (*count == 3 && (strcmp(g->piece_order, "layers") || g->sequence > 1)) *count = 2;
   return all;
 }
 
-static void check_near(const grid_model *m, const grid *g, const grid_losses *one, const grid_losses *got) {
+static void check_near(const grid_model *m, const grid *g, const grid_losses *one,
+                       const grid_losses *got) {
   char name[GRID_TEXT];
   for (int i = 0; i < got->count; i++)
-    CHECK(fabs(got->loss[i] / one->loss[i] - 1) < 1e-6 && fabs(got->norm[i] / one->norm[i] - 1) < 1e-4,
-          "%s: step %d: norm %.7g, not %.7g", grid_format(name, m, g), i, got->norm[i], one->norm[i]);
+    CHECK(fabs(got->loss[i] / one->loss[i] - 1) < 1e-6 &&
+              fabs(got->norm[i] / one->norm[i] - 1) < 1e-4,
+          "%s: step %d: norm %.7g, not %.7g", grid_format(name, m, g), i, got->norm[i],
+          one->norm[i]);
 }
 
-/* Behind the rows of a piece that has left lie those of another one, whose ids lead to an expert, too. */
+/* Behind the rows of a piece that has left lie those of another one, whose ids lead to an expert,
+ * too. */
 static void a_piece_has_its_own_rows(void) {
-  static char *const words[] = {"--layers", "3", "--width", "60", "--heads", "6", "--kv-heads", "3", "--context", "31",
-                                "--batch", "8", "--experts", "2", "--top-k", "1", "--expert-ffn", "8",
+  static char *const words[] = {"--layers",   "3", "--width",   "60", "--heads",      "6",
+                                "--kv-heads", "3", "--context", "31", "--batch",      "8",
+                                "--experts",  "2", "--top-k",   "1",  "--expert-ffn", "8",
                                 "--aux-loss", "0", NULL};
-  static const char *const shares[] = {"activations=0", "activations=0.3", "activations=0.6", "activations=1"};
+  static const char *const shares[] = {"activations=0", "activations=0.3", "activations=0.6",
+                                       "activations=1"};
   const grid_model m = {"mixtral", words, 4, 3};
   grid one = {.data = 1, .tensor = 1, .steps = EXPERT_STEPS};
-  grid g = {.data = 2, .experts = 2, .steps = EXPERT_STEPS, .grain = "layer", .piece_order = "layers"};
+  grid g = {
+      .data = 2, .experts = 2, .steps = EXPERT_STEPS, .grain = "layer", .piece_order = "layers"};
   const grid_losses alone = grid_train(&m, &one);
   for (int i = 0; i < (int)SLI_COUNT(shares); i += test_many(1, 2, 1)) {
     g.homes = homes_of(act_on_disk, shares[i]);
@@ -127,8 +136,8 @@ static void a_piece_has_its_own_rows(void) {
   }
 }
 
-/* Rows go to experts on other devices, some pieces leave, others are made again: as one device learns
- * it, and with the bits of a grid from which nothing leaves. */
+/* Rows go to experts on other devices, some pieces leave, others are made again: as one device
+ * learns it, and with the bits of a grid from which nothing leaves. */
 static void experts_rows_leave_as_well(seeds s) {
   for (uint64_t seed = s.first; seed < s.end; seed++) {
     char share[32];
@@ -138,7 +147,8 @@ static void experts_rows_leave_as_well(seeds s) {
     grid g = any_expert_grid(&r, pieces), one = {.data = 1, .tensor = 1, .steps = EXPERT_STEPS};
     const grid_losses alone = grid_train(&m, &one), kept = grid_train(&m, &g);
     check_near(&m, &g, &alone, &kept);
-    snprintf(share, sizeof share, "activations=%.3f", (double)rng_below(&r, (uint32_t)pieces + 1) / pieces);
+    snprintf(share, sizeof share, "activations=%.3f",
+             (double)rng_below(&r, (uint32_t)pieces + 1) / pieces);
     g.homes = (sl_home_options){.disk = ".", .offload = share};
     g.homes.of = any_homes(&r, &g, &g.homes.count);
     g.jitter_seed = seed;
@@ -149,14 +159,23 @@ static void experts_rows_leave_as_well(seeds s) {
 
 /* ---- bytes ------------------------------------------------------------------------------ */
 
-enum { BLOCKS = 4, PIECES = 8, TOKENS = 256 / PIECES, WIDTH = 64, FEED = 192, HEADS = 4, PAGE = 4096 };
+enum {
+  BLOCKS = 4,
+  PIECES = 8,
+  TOKENS = 256 / PIECES,
+  WIDTH = 64,
+  FEED = 192,
+  HEADS = 4,
+  PAGE = 4096
+};
 
 static size_t pages(size_t bytes) { return (bytes + PAGE - 1) / PAGE * PAGE; }
 
 /* Of a step with one microbatch, there and back. */
 static size_t moved_bytes(const char *share) {
-  static char *const words[] = {"--layers", "4", "--width", "64", "--heads", "4", "--kv-heads", "2",
-                                "--context", "256", "--batch", "1", NULL};
+  static char *const words[] = {"--layers", "4",          "--width", "64",        "--heads",
+                                "4",        "--kv-heads", "2",       "--context", "256",
+                                "--batch",  "1",          NULL};
   const grid_model m = {"llama", words, 1, PIECES};
   const grid g = {.data = 1, .tensor = 1, .homes = homes_of(layers_on_disk, share)};
   grid_losses losses = {.most = 1};
@@ -183,23 +202,27 @@ static void as_much_leaves_as_was_said(void) {
   for (size_t i = 0; i < SLI_COUNT(cases); i++) {
     size_t bytes = moved_bytes(cases[i].share);
     size_t expected = handed + 2 * BLOCKS * (PIECES * always + cases[i].pieces * part);
-    CHECK(bytes == expected, "%s: %zu bytes there and back, not %zu", cases[i].share, bytes, expected);
+    CHECK(bytes == expected, "%s: %zu bytes there and back, not %zu", cases[i].share, bytes,
+          expected);
   }
 }
 
 /* ---- time ------------------------------------------------------------------------------- */
 
 /* A LLaMA of 8 billion parameters, some of its blocks; products of 500 Tflop/s, attention below the
- * diagonal only. A way of 50 GB/s carries 131,072 bytes a token and block; what ours has to carry is
- * more, and so is the rate. */
+ * diagonal only. A way of 50 GB/s carries 131,072 bytes a token and block; what ours has to carry
+ * is more, and so is the rate. */
 enum { LAYERS = 4, WIDE = 4096, CUT = 16 };
 static const double flops = 500e12, rate = 50e9, of_a_token = 131072;
 static const double weights = 218103808; /* of a block: 2 h h + 2 h d' + 3 h F */
 
 /* The token from which on all that leaves is hidden, and the share that is with fewer. */
-static double least_tokens(void) { return (flops * of_a_token / rate - 2 * weights) / (2.0 * WIDE); }
+static double least_tokens(void) {
+  return (flops * of_a_token / rate - 2 * weights) / (2.0 * WIDE);
+}
 
-/* Something as long as such a sequence, which nobody reads: its name, the file is gone afterwards. */
+/* Something as long as such a sequence, which nobody reads: its name, the file is gone afterwards.
+ */
 static char text[] = "/tmp/offload.XXXXXX", typed[] = "/tmp/offload.XXXXXX:u8";
 
 static void write_text(void) {
@@ -212,16 +235,20 @@ static void write_text(void) {
 static void lower(lowered_model *x, int tokens, const char *share, const sl_hardware *hardware) {
   char context[16];
   snprintf(context, sizeof context, "%d", tokens);
-  char *const words[] = {"--data", typed, "--layers", "4", "--width", "4096", "--heads", "32", "--kv-heads", "8",
-                         "--ffn", "14336", "--context", context, "--batch", "1", NULL};
-  const sl_lower_options options = {.memory.homes = homes_of(layers_on_disk, share), .simulation.hardware = hardware,
+  char *const words[] = {"--data",    typed,   "--layers",   "4", "--width", "4096",
+                         "--heads",   "32",    "--kv-heads", "8", "--ffn",   "14336",
+                         "--context", context, "--batch",    "1", NULL};
+  const sl_lower_options options = {.memory.homes = homes_of(layers_on_disk, share),
+                                    .simulation.hardware = hardware,
                                     .devices = {.kind = "timed"}};
   CHECK(!lowered_model_init(x, "llama", words, 1, CUT, &options), "%s", sl_detail());
 }
 
 static sl_hardware hardware_of(double disk) {
-  return (sl_hardware){.flops_per_second = flops, .bytes_per_second = 1e18,
-                       .disk_write_bytes_per_second = disk, .disk_read_bytes_per_second = 1e18};
+  return (sl_hardware){.flops_per_second = flops,
+                       .bytes_per_second = 1e18,
+                       .disk_write_bytes_per_second = disk,
+                       .disk_read_bytes_per_second = 1e18};
 }
 
 /* What leaves of a block for a token, with that share. */
@@ -264,8 +291,8 @@ static double slowdown_of(int tokens, int pieces, double disk) {
   return slowdown(tokens, share, disk);
 }
 
-/* Where all leaves, it hides behind computing from S* tokens on, and not before. With half as many, as
- * many pieces do as the way carries while they compute. */
+/* Where all leaves, it hides behind computing from S* tokens on, and not before. With half as many,
+ * as many pieces do as the way carries while they compute. */
 static void what_leaves_hides_behind_computing(void) {
   write_text();
   const double least = least_tokens();

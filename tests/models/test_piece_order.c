@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* In which order the pieces of sequences go through the blocks changes no bit of what is learned; all
- * of a microbatch go through a block before the next one, and blocks take turns with their records.
+/* In which order the pieces of sequences go through the blocks changes no bit of what is learned;
+ * all of a microbatch go through a block before the next one, and blocks take turns with their
+ * records.
  * labels: numbers random more */
 #include <string.h>
 
@@ -13,10 +14,11 @@
 /* Ten times as many seeds with tools/test --long. */
 enum { SEEDS = TEST_SANITIZED ? 1 : 6 };
 
-static char *const small_llama[] = {"--layers", "6", "--width", "32", "--heads", "4", "--kv-heads",
-                                    "2", "--context", "48", "--batch", "4", NULL};
-static char *const small_gpt[] = {"--layers", "6", "--width", "32", "--heads", "4", "--context",
-                                  "48", "--batch", "4", NULL};
+static char *const small_llama[] = {"--layers", "6",          "--width", "32",        "--heads",
+                                    "4",        "--kv-heads", "2",       "--context", "48",
+                                    "--batch",  "4",          NULL};
+static char *const small_gpt[] = {"--layers",  "6",  "--width", "32", "--heads", "4",
+                                  "--context", "48", "--batch", "4",  NULL};
 
 /* ---- bits ------------------------------------------------------------------------------- */
 
@@ -29,15 +31,16 @@ static void same_bits(const grid_model *m, grid g, bool away) {
   if (g.homes.count && !grid_saves(m, &g)) g.homes = (sl_home_options){0};
   grid_losses tokens = grid_train(m, &g);
   g.piece_order = "layers";
-  if (away) g.homes = (sl_home_options){.count = g.homes.count + 1, .of = g.homes.count ? all : keys,
-                                        .disk = "."};
+  if (away)
+    g.homes = (sl_home_options){
+        .count = g.homes.count + 1, .of = g.homes.count ? all : keys, .disk = "."};
   if (g.homes.count && !grid_saves(m, &g)) g.homes = (sl_home_options){0};
   grid_losses layers = grid_train(m, &g);
   grid_same_bits(m, &g, &tokens, &layers);
 }
 
-static const char *const schedules[] = {"1f1b", "gpipe", "interleaved", "zb-h1", "zb-v", "v-half",
-                                        "v-min", "seq1f1b"};
+static const char *const schedules[] = {"1f1b", "gpipe",  "interleaved", "zb-h1",
+                                        "zb-v", "v-half", "v-min",       "seq1f1b"};
 
 static void no_schedule_changes_a_bit(void) {
   const grid_model m = {"llama", small_llama, 4, 3};
@@ -54,12 +57,14 @@ static void whatever_else_is_asked_for(seeds s) {
     rng r = {seed, 0};
     int pieces = 2 + (int)rng_below(&r, 9);
     bool gpt = rng_below(&r, 2);
-    const grid_model m = {gpt ? "gpt" : "llama", gpt ? small_gpt : small_llama, 1 << rng_below(&r, 2),
-                          pieces};
-    grid g = {.data = 1 + (int)rng_below(&r, 2), .tensor = 1 + (int)rng_below(&r, 2),
+    const grid_model m = {gpt ? "gpt" : "llama", gpt ? small_gpt : small_llama,
+                          1 << rng_below(&r, 2), pieces};
+    grid g = {.data = 1 + (int)rng_below(&r, 2),
+              .tensor = 1 + (int)rng_below(&r, 2),
               .stages = 1 + (int)rng_below(&r, 2),
               .schedule = schedules[rng_below(&r, SLI_COUNT(schedules))],
-              .recompute = again[rng_below(&r, 3)], .jitter_seed = seed};
+              .recompute = again[rng_below(&r, 3)],
+              .jitter_seed = seed};
     g.processes = 1 + (int)rng_below(&r, 2);
     if (g.processes > g.stages * g.data * g.tensor) g.processes = 1;
     if (g.data > 1) g.shard = shards[rng_below(&r, 4)];
@@ -75,9 +80,11 @@ static void whatever_else_is_asked_for(seeds s) {
 static lowered_model lower(const char *order, int microbatches, int pieces) {
   const char *source = getenv("SLUICE_SOURCE");
   char *data = sli_format("%s/tests/reference/text.txt", source ? source : ".");
-  char *words[] = {"--data", data, "--layers", "6", "--width", "32", "--heads", "4", "--context",
-                   "48", "--batch", "4", NULL};
-  const sl_lower_options options = {.schedule.piece_order = order, .schedule.grain = "layer", .schedule.name = "gpipe",
+  char *words[] = {"--data", data,        "--layers", "6",       "--width", "32", "--heads",
+                   "4",      "--context", "48",       "--batch", "4",       NULL};
+  const sl_lower_options options = {.schedule.piece_order = order,
+                                    .schedule.grain = "layer",
+                                    .schedule.name = "gpipe",
                                     .devices = {.kind = "timed"}};
   lowered_model x;
   CHECK(!lowered_model_init(&x, "llama", words, microbatches, pieces, &options), "%s", sl_detail());
@@ -99,9 +106,10 @@ static int place_of(const sl_plan *plan, const sl_trace_record *t) {
 static void all_pieces_go_through_a_block_before_the_next(void) {
   lowered_model x = lower("layers", 2, 4);
   sl_runtime *rt;
-  CHECK(!sl_runtime_create(x.plan, &(sl_runtime_options){.clock = SL_CLOCK_VIRTUAL, .no_data = true},
-                           &rt) &&
-            !sl_runtime_run(rt, 1), "%s", sl_detail());
+  CHECK(!sl_runtime_create(
+            x.plan, &(sl_runtime_options){.clock = SL_CLOCK_VIRTUAL, .no_data = true}, &rt) &&
+            !sl_runtime_run(rt, 1),
+        "%s", sl_detail());
   sl_trace_record *trace;
   uint64_t dropped;
   size_t count = sl_runtime_trace(rt, &trace, &dropped), seen = 0;
@@ -126,7 +134,8 @@ static void all_pieces_go_through_a_block_before_the_next(void) {
 static int slots(const sl_plan *plan, const char *name) {
   int sum = 0;
   for (int32_t i = 0; i < plan->nregs; i++)
-    if (!strcmp(plan->regs[i].quota_name, name) && !plan->regs[i].shares) sum += plan->regs[i].quota;
+    if (!strcmp(plan->regs[i].quota_name, name) && !plan->regs[i].shares)
+      sum += plan->regs[i].quota;
   return sum;
 }
 
@@ -152,8 +161,8 @@ static size_t bytes(const sl_plan *plan, const char *name) {
 }
 
 static size_t bytes_of_blocks(char *layers, grid g, const char *name) {
-  char *words[] = {"--layers", layers, "--width", "64", "--heads", "4", "--context", "512", "--batch",
-                   "4", NULL};
+  char *words[] = {"--layers",  layers, "--width", "64", "--heads", "4",
+                   "--context", "512",  "--batch", "4",  NULL};
   const grid_model m = {"llama", words, 2, 4};
   lowered_model x;
   grid_lower(&x, &m, &g, NULL);
@@ -164,7 +173,8 @@ static size_t bytes_of_blocks(char *layers, grid g, const char *name) {
 }
 
 /* Of what is computed again each device keeps its half of what a block begins with and of what
- * attention adds to that; and what goes from exchange to exchange lies in the same slots for all blocks. */
+ * attention adds to that; and what goes from exchange to exchange lies in the same slots for all
+ * blocks. */
 static void devices_keep_what_blocks_begin_with(void) {
   const grid tensor = {.data = 1, .tensor = 2, .recompute = "full"};
   const grid both = {.data = 2, .tensor = 2, .shard = "parameters", .recompute = "full"};
@@ -179,8 +189,9 @@ static void devices_keep_what_blocks_begin_with(void) {
 
 /* ---- bytes ------------------------------------------------------------------------------ */
 
-static char *const model_t[] = {"--layers", "2", "--width", "64", "--heads", "4", "--kv-heads", "2",
-                                "--context", "256", "--batch", "1", NULL};
+static char *const model_t[] = {"--layers", "2",          "--width", "64",        "--heads",
+                                "4",        "--kv-heads", "2",       "--context", "256",
+                                "--batch",  "1",          NULL};
 
 static bool has_prefix(const char *name, const char *prefix) {
   return !strncmp(name, prefix, strlen(prefix));
@@ -191,18 +202,21 @@ static int firings(const sl_plan *plan, const char *verb, char way) {
   int sum = 0;
   for (int32_t i = 0; i < plan->nactors; i++) {
     const char *name = plan->actors[i].name, *of = strchr(name, '<');
-    if (has_prefix(name, verb) && (!way || (of && of[1] == way))) sum += plan->actors[i].firings_per_step;
+    if (has_prefix(name, verb) && (!way || (of && of[1] == way)))
+      sum += plan->actors[i].firings_per_step;
   }
   return sum;
 }
 
-/* K pieces of 4 S 2 d' / K bytes: all are written once; each is read for all pieces behind it on the way
- * there, and for itself as well on the way back. A way holds two of them. */
+/* K pieces of 4 S 2 d' / K bytes: all are written once; each is read for all pieces behind it on
+ * the way there, and for itself as well on the way back. A way holds two of them. */
 static void as_much_moves_as_was_said(void) {
   enum { K = 8, LAYERS = 2, PIECE = 4 * 256 / K * 2 * 32 };
   static const sl_home keys[] = {{"kv", NULL, SL_SPACE_DISK}};
   const grid_model m = {"llama", model_t, 1, K};
-  const grid g = {.data = 1, .tensor = 1, .piece_order = "layers",
+  const grid g = {.data = 1,
+                  .tensor = 1,
+                  .piece_order = "layers",
                   .homes = {.count = 1, .of = keys, .disk = "."}};
   grid_losses losses = {.most = 1};
   lowered_model x;
@@ -245,7 +259,8 @@ static void as_much_is_computed(void) {
   for (size_t i = 0; i < SLI_COUNT(cuts); i++) {
     double here = flops_of(cuts[i], (sl_home_options){0});
     double away = flops_of(cuts[i], (sl_home_options){.count = 1, .of = keys, .disk = "."});
-    CHECK(away > 0.999 * here && away < 1.001 * here, "%d pieces: %g flop, not %g", cuts[i], away, here);
+    CHECK(away > 0.999 * here && away < 1.001 * here, "%d pieces: %g flop, not %g", cuts[i], away,
+          here);
   }
 }
 

@@ -26,10 +26,11 @@ static void same_bits(const grid_model *m, grid g) {
 }
 
 static void losses_have_the_same_bits(void) {
-  static char *const gpt[] = {"--layers", "4", "--width", "32", "--heads", "4", "--context", "16",
-                              "--batch", "8", NULL};
-  static char *const llama[] = {"--layers", "4", "--width", "32", "--heads", "4", "--kv-heads", "2",
-                                "--context", "16", "--batch", "8", NULL};
+  static char *const gpt[] = {"--layers",  "4",  "--width", "32", "--heads", "4",
+                              "--context", "16", "--batch", "8",  NULL};
+  static char *const llama[] = {"--layers", "4",          "--width", "32",        "--heads",
+                                "4",        "--kv-heads", "2",       "--context", "16",
+                                "--batch",  "8",          NULL};
   static const grid grids[] = {
       {.data = 1, .tensor = 1},
       {.data = 1, .tensor = 1, .stages = 4, .jitter_seed = 1},
@@ -40,7 +41,8 @@ static void losses_have_the_same_bits(void) {
       {.data = 1, .tensor = 2},
       {.data = 2, .tensor = 2, .shard = "gradients", .grain = "pass"},
       {.data = 1, .tensor = 2, .grain = "layer", .stages = 2, .processes = 2}};
-  const grid_model models[] = {{"gpt", gpt, 4, 1}, {"llama", llama, 4, 1}, {"gpt", gpt, 2, 2}, {"llama", llama, 2, 2}};
+  const grid_model models[] = {
+      {"gpt", gpt, 4, 1}, {"llama", llama, 4, 1}, {"gpt", gpt, 2, 2}, {"llama", llama, 2, 2}};
   for (size_t m = 0; m < SLI_COUNT(models); m++)
     for (size_t i = 0; i < SLI_COUNT(grids); i++) same_bits(&models[m], grids[i]);
 }
@@ -50,8 +52,8 @@ static void losses_have_the_same_bits(void) {
 static size_t activations(int layers, const char *how) {
   char text[16];
   snprintf(text, sizeof text, "%d", layers);
-  char *const words[] = {"--layers", text, "--width", "64", "--heads", "4", "--context", "16",
-                         "--batch", "4", NULL};
+  char *const words[] = {"--layers",  text, "--width", "64", "--heads", "4",
+                         "--context", "16", "--batch", "4",  NULL};
   const grid_model m = {"gpt", words, 2, 1};
   const grid g = {.data = 1, .tensor = 1, .recompute = how};
   grid_losses losses = {.most = 1};
@@ -73,7 +75,8 @@ static void a_block_keeps_what_is_said(void) {
   const size_t squares = 12 * 64; /* of its parameters' gradients, one by one, whatever is kept */
   for (int i = 0; i < 3; i++) {
     size_t more = activations(4, hows[i]) - activations(3, hows[i]) - squares;
-    CHECK(more == want[i], "recompute %s: a block keeps %zu bytes, not %zu", hows[i], more, want[i]);
+    CHECK(more == want[i], "recompute %s: a block keeps %zu bytes, not %zu", hows[i], more,
+          want[i]);
   }
 }
 
@@ -81,8 +84,8 @@ static void a_block_keeps_what_is_said(void) {
 static size_t slot_bytes(int layers, const char *name) {
   char text[16];
   snprintf(text, sizeof text, "%d", layers);
-  char *const words[] = {"--layers", text, "--width", "64", "--heads", "4", "--context", "16",
-                         "--batch", "4", NULL};
+  char *const words[] = {"--layers",  text, "--width", "64", "--heads", "4",
+                         "--context", "16", "--batch", "4",  NULL};
   const grid_model m = {"gpt", words, 2, 2};
   const grid g = {.data = 1, .tensor = 1, .recompute = "full"};
   grid_losses losses = {.most = 1};
@@ -96,8 +99,8 @@ static size_t slot_bytes(int layers, const char *name) {
   return bytes;
 }
 
-/* Where sequences are cut, one more block keeps of a piece its input, and of a microbatch the record
- * of its keys and values, once on the way there and once, of their gradients, back. */
+/* Where sequences are cut, one more block keeps of a piece its input, and of a microbatch the
+ * record of its keys and values, once on the way there and once, of their gradients, back. */
 static void a_piece_of_a_block_keeps_its_input(void) {
   const size_t array = (size_t)ROWS * WIDTH * sizeof(float);
   static const char *const names[] = {"act.b", "kv", "dkv"};

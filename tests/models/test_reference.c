@@ -69,8 +69,7 @@ static void load(run *r, const char *path) {
 }
 
 /* `words`: options as on a command line. */
-static run *start(const char *model, char *const *words, bool infer, int microbatches,
-                  int stages) {
+static run *start(const char *model, char *const *words, bool infer, int microbatches, int stages) {
   const sl_model *const *m = sli_models;
   while (*m && strcmp((*m)->name, model)) m++;
   CHECK(*m, "there is a model %s", model);
@@ -78,12 +77,18 @@ static run *start(const char *model, char *const *words, bool infer, int microba
   CHECK(!sl_args_create((*m)->options, &r->args), "%s", sl_detail());
   for (int used; *words; words += used)
     CHECK(!sl_args_take(r->args, words[1] ? 2 : 1, words, &used) && used, "option %s", *words);
-  r->graph = sl_graph_create(&(sl_graph_options){.microbatches = microbatches, .pieces = 1,
-                                                 .infer = infer, .feed_tokens = feed,
+  r->graph = sl_graph_create(&(sl_graph_options){.microbatches = microbatches,
+                                                 .pieces = 1,
+                                                 .infer = infer,
+                                                 .feed_tokens = feed,
                                                  .feed_ctx = r});
   CHECK(!(*m)->build(r->graph, r->args), "%s", sl_detail());
-  sl_lower_options options = {.parallel.stages = stages, .schedule.chunks = 1, .devices = {.kind = "cpu"},
-                              .report.on_step = take_step, .report.on_output = take_logits, .report.ctx = r};
+  sl_lower_options options = {.parallel.stages = stages,
+                              .schedule.chunks = 1,
+                              .devices = {.kind = "cpu"},
+                              .report.on_step = take_step,
+                              .report.on_output = take_logits,
+                              .report.ctx = r};
   CHECK(!sl_lower(r->graph, &options, &r->lowered), "%s", sl_detail());
   const sl_plan *plan = sl_lowered_plan(r->lowered);
   CHECK(!sl_plan_prove(plan), "%s", sl_detail());
@@ -124,8 +129,8 @@ static void check_losses(const run *r, const char *name) {
     const sl_step_report *got = &r->steps[rows++];
     CHECK(fabs(got->loss - loss) <= 1e-4 * loss, "%s step %d: loss %.9g, PyTorch's %.9g", name,
           step, got->loss, loss);
-    CHECK(fabs(got->grad_norm - norm) <= 1e-3 * norm, "%s step %d: norm %.9g, PyTorch's %.9g",
-          name, step, got->grad_norm, norm);
+    CHECK(fabs(got->grad_norm - norm) <= 1e-3 * norm, "%s step %d: norm %.9g, PyTorch's %.9g", name,
+          step, got->grad_norm, norm);
   }
   fclose(file);
   CHECK(rows == STEPS, "%s has %d steps", name, STEPS);
@@ -133,8 +138,7 @@ static void check_losses(const run *r, const char *name) {
 
 /* A parameter after the last step, by its norm and by a sum that notices
  * permuted elements. `slack` is how far fp32 may stray from fp64 per element. */
-static void check_tensor(const run *r, const char *name, double norm, double probe,
-                         double slack) {
+static void check_tensor(const run *r, const char *name, double norm, double probe, double slack) {
   const sl_param_info *params;
   int n = sl_lowered_params(r->lowered, &params), i = 0;
   while (i < n && strcmp(params[i].name, name)) i++;
@@ -225,8 +229,8 @@ int main(void) {
   RUN(losses_agree_with_pytorch, "llama", llama, 1);
   RUN(losses_agree_with_pytorch, "llama", llama, 3);
   char *hf_gpt2[] = {"--layers", "2", "--width", "32", "--heads", "2", "--context", "32", NULL};
-  char *hf_llama[] = {"--layers", "2", "--width", "32", "--heads", "4", "--kv-heads", "2",
-                      "--ffn", "88", "--context", "32", NULL};
+  char *hf_llama[] = {"--layers", "2",     "--width", "32",        "--heads", "4", "--kv-heads",
+                      "2",        "--ffn", "88",      "--context", "32",      NULL};
   RUN(logits_agree_with_transformers, "gpt", "hf_gpt2", hf_gpt2);
   RUN(logits_agree_with_transformers, "llama", "hf_llama", hf_llama);
   free(tokens);

@@ -25,8 +25,11 @@ typedef struct figures {
 
 static figures run(const char *schedule, int p, int v, int m, double comm) {
   lowered_model x;
-  pipeline_init(&x, m, 1, &(sl_lower_options){.parallel.stages = p, .schedule.chunks = v, .schedule.name = schedule,
-                                           .simulation.cost = {1, 1, 1, comm}});
+  pipeline_init(&x, m, 1,
+                &(sl_lower_options){.parallel.stages = p,
+                                    .schedule.chunks = v,
+                                    .schedule.name = schedule,
+                                    .simulation.cost = {1, 1, 1, comm}});
   CHECK(!sl_plan_prove(x.plan), "%s", sl_detail());
   figures f;
   f.table = measure(x.plan, 0, 0, &f.peak);
@@ -67,11 +70,13 @@ static claim of_interleaved(int p, int v, int m) {
   return (claim){idle + (v - 1) * 0.45 * p, peak + 1, true};
 }
 
-/* Exact where p divides m and there are two rounds; nearly where it does not: by what the last round lacks. */
+/* Exact where p divides m and there are two rounds; nearly where it does not: by what the last
+ * round lacks. */
 static claim of_zb_v(int p, int v, int m) {
   (void)v;
   if (m == p) return (claim){p - 1, 2 * p, false};
-  return m % p ? (claim){SLI_MIN(p - 2, 3 * (p - m % p) - 1), 2 * p, false} : (claim){0, 2 * p, false};
+  return m % p ? (claim){SLI_MIN(p - 2, 3 * (p - m % p) - 1), 2 * p, false}
+               : (claim){0, 2 * p, false};
 }
 
 static claim of_half(int p, int v, int m) {
@@ -89,10 +94,10 @@ static const struct row {
   const char *name;
   int fewest, most; /* chunks */
   claim (*claim)(int p, int v, int m);
-} rows[] = {{"gpipe", 1, 1, of_gpipe},       {"1f1b", 1, 1, of_1f1b},
-            {"eager-1f1b", 1, 1, of_eager},  {"interleaved", 2, 4, of_interleaved},
-            {"zb-h1", 1, 1, of_h1},          {"zb-h2", 1, 1, of_h2},
-            {"zb-v", 2, 2, of_zb_v},         {"v-half", 2, 2, of_half},
+} rows[] = {{"gpipe", 1, 1, of_gpipe},      {"1f1b", 1, 1, of_1f1b},
+            {"eager-1f1b", 1, 1, of_eager}, {"interleaved", 2, 4, of_interleaved},
+            {"zb-h1", 1, 1, of_h1},         {"zb-h2", 1, 1, of_h2},
+            {"zb-v", 2, 2, of_zb_v},        {"v-half", 2, 2, of_half},
             {"v-min", 2, 2, of_min}};
 
 static void check_row(const struct row *row, int p, int v, int m) {
@@ -120,7 +125,8 @@ static void bubbles_and_peaks_are_the_tables(void) {
 
 /* Last rounds of every length, in its own order and in that of rounds that are not whole. */
 static void zb_v_idles_by_what_its_last_round_lacks(void) {
-  static const int shapes[][2] = {{8, 23}, {12, 45}, {12, 47}, {8, 31}, {16, 45}, {8, 21}, {8, 19}, {12, 41}, {6, 17}};
+  static const int shapes[][2] = {{8, 23}, {12, 45}, {12, 47}, {8, 31}, {16, 45},
+                                  {8, 21}, {8, 19},  {12, 41}, {6, 17}};
   for (size_t i = 0; i < SLI_COUNT(shapes); i++)
     for (size_t r = 0; r < SLI_COUNT(rows); r++)
       if (!strcmp(rows[r].name, "zb-v")) check_row(&rows[r], shapes[i][0], 2, shapes[i][1]);
@@ -142,8 +148,7 @@ static void check_order(const struct published *s, int p, int m) {
   for (int d = 0; d < p; d++) {
     char *got = timetable_text(&f.table, d), *want = timetable_text(&order, d);
     CHECK(!strcmp(got, want), "%s, p %d, m %d, device %d runs\n  %s\nand not\n  %s", s->name, p, m,
-          d,
-          got, want);
+          d, got, want);
     free(got);
     free(want);
   }
@@ -183,13 +188,15 @@ static void check_profile(const struct profile *t, int i) {
   static const char *const names[] = {"1f1b", "zb-h1", "zb-h2"};
   lowered_model x;
   sl_statistics f;
-  pipeline_init(&x, t->m, 1, &(sl_lower_options){
-                              .parallel.stages = t->p, .schedule.name = names[i],
-                              .simulation.cost = {t->F * 1e-3, t->B * 1e-3, t->W * 1e-3, t->comm * 1e-3}});
+  pipeline_init(&x, t->m, 1,
+                &(sl_lower_options){
+                    .parallel.stages = t->p,
+                    .schedule.name = names[i],
+                    .simulation.cost = {t->F * 1e-3, t->B * 1e-3, t->W * 1e-3, t->comm * 1e-3}});
   CHECK(!sl_plan_predict(x.plan, NULL, &f), "%s", sl_detail());
   CHECK(fabs(f.bubble_fraction - t->bubble[i]) < 0.6e-4,
-        "%s, p %d, m %d, F %g: bubble %.5f, the paper's %.4f",
-        names[i], t->p, t->m, t->F, f.bubble_fraction, t->bubble[i]);
+        "%s, p %d, m %d, F %g: bubble %.5f, the paper's %.4f", names[i], t->p, t->m, t->F,
+        f.bubble_fraction, t->bubble[i]);
   free(f.devices);
   lowered_model_fini(&x);
 }
@@ -237,16 +244,17 @@ static void latency_costs_what_it_costs_the_published_order(void) {
 static void check_pieces(int p, int m, int k, double comm) {
   lowered_model x;
   double peak, shares = 1.0 / k;
-  pipeline_init(&x, m, k, &(sl_lower_options){.parallel.stages = p, .schedule.name = "seq1f1b",
-                                              .simulation.cost = {1, 1, 1, comm}});
+  pipeline_init(
+      &x, m, k,
+      &(sl_lower_options){
+          .parallel.stages = p, .schedule.name = "seq1f1b", .simulation.cost = {1, 1, 1, comm}});
   CHECK(!sl_plan_prove(x.plan), "%s", sl_detail());
   timetable got = measure(x.plan, 0, 0, &peak), order = seq1f1b_order(p, m, k);
   timetable again = replay(&order, &got, comm);
   for (int d = 0; d < p && !comm; d++) {
     char *have = timetable_text(&got, d), *want = timetable_text(&order, d);
     CHECK(!strcmp(have, want), "seq1f1b, p %d, m %d, k %d, device %d runs\n  %s\nand not\n  %s", p,
-          m,
-          k, d, have, want);
+          m, k, d, have, want);
     free(have);
     free(want);
   }

@@ -41,10 +41,13 @@ static bool try_schedule(const draw *x, const char *name, double *bubble, double
   lowered_model model;
   sl_statistics f;
   bool open = !strcmp(name, "auto");
-  sl_status status = lowered_model_init(
-      &model, "pipeline", NULL, x->m, 1,
-      &(sl_lower_options){.parallel.stages = x->p, .schedule.name = name, .devices.kind = "timed",
-                          .schedule.activations = open ? x->budget : 0, .simulation.cost = x->cost});
+  sl_status status =
+      lowered_model_init(&model, "pipeline", NULL, x->m, 1,
+                         &(sl_lower_options){.parallel.stages = x->p,
+                                             .schedule.name = name,
+                                             .devices.kind = "timed",
+                                             .schedule.activations = open ? x->budget : 0,
+                                             .simulation.cost = x->cost});
   CHECK(!status || open, "seed %" PRIu64 ": %s: %s", x->seed, name, sl_detail());
   if (!status) {
     CHECK(!sl_plan_prove(model.plan), "seed %" PRIu64 ": %s", x->seed, sl_detail());
@@ -84,22 +87,26 @@ static void check_draw(uint64_t seed) {
 
 static sl_status lower_pieces(lowered_model *model, int pieces, sl_lower_options options) {
   char *text = shipped_text();
-  char *words[] = {"--layers", "2", "--width", "16", "--heads", "2", "--context", "8",
-                   "--batch", "4", "--data", text, NULL};
+  char *words[] = {"--layers", "2",       "--width", "16",     "--heads", "2", "--context",
+                   "8",        "--batch", "4",       "--data", text,      NULL};
   options.schedule.name = "auto";
   sl_status status = lowered_model_init(model, "gpt", words, 4, pieces, &options);
   free(text);
   return status;
 }
 
-static sl_status lower_auto(lowered_model *model, sl_lower_options options) { return lower_pieces(model, 1, options); }
+static sl_status lower_auto(lowered_model *model, sl_lower_options options) {
+  return lower_pieces(model, 1, options);
+}
 
 static void check_types(void) {
   lowered_model model;
-  CHECK(!lower_auto(&model, (sl_lower_options){.parallel.stages = 2, .devices.kind = "timed",
-                                               .numbers.dtype = SL_BF16}), "%s", sl_detail());
+  CHECK(!lower_auto(&model,
+                    (sl_lower_options){
+                        .parallel.stages = 2, .devices.kind = "timed", .numbers.dtype = SL_BF16}),
+        "%s", sl_detail());
   CHECK(!strcmp(sl_lowered_products(model.lowered), "bf16") &&
-        !strcmp(sl_lowered_tensors(model.lowered), "bf16"),
+            !strcmp(sl_lowered_tensors(model.lowered), "bf16"),
         "asked for bf16, products are %s and tensors %s", sl_lowered_products(model.lowered),
         sl_lowered_tensors(model.lowered));
   lowered_model_fini(&model);
@@ -107,8 +114,9 @@ static void check_types(void) {
 
 static void check_backward(const char *backward, bool split) {
   lowered_model model;
-  CHECK(!lower_auto(&model, (sl_lower_options){.parallel.stages = 2, .schedule.backward = backward}), "%s",
-        sl_detail());
+  CHECK(
+      !lower_auto(&model, (sl_lower_options){.parallel.stages = 2, .schedule.backward = backward}),
+      "%s", sl_detail());
   int found = 0;
   for (int32_t i = 0; i < model.plan->nactors; i++)
     found += model.plan->actors[i].cls == SL_CLASS_W;
@@ -119,7 +127,9 @@ static void check_backward(const char *backward, bool split) {
 /* What was found is not searched for again, and gives the same plan. */
 static void check_chosen(void) {
   lowered_model first, second;
-  sl_lower_options options = {.parallel.stages = 2, .schedule.activations = 2, .devices.kind = "timed",
+  sl_lower_options options = {.parallel.stages = 2,
+                              .schedule.activations = 2,
+                              .devices.kind = "timed",
                               .simulation.cost = {.F = 1, .B = 1.3, .W = 0.6, .comm = 0.05}};
   CHECK(!lower_auto(&first, options), "%s", sl_detail());
   options.schedule.chosen = sl_lowered_chosen(first.lowered);
@@ -129,9 +139,15 @@ static void check_chosen(void) {
   CHECK(!strcmp(options.schedule.chosen, sl_lowered_chosen(second.lowered)), "%s becomes %s",
         options.schedule.chosen, sl_lowered_chosen(second.lowered));
   lowered_model_fini(&second);
-  static const char *const wrong[] = {"", "zb", "1f1b", "1f1b chunks=0", "1f1b chunks=1 act.b",
-                                      "zb-v chunks=3", "1f1b chunks=1 act.b@64=1",
-                                      "1f1b chunks=1 fwd=2", "1f1b chunks=1 pool@0=2"};
+  static const char *const wrong[] = {"",
+                                      "zb",
+                                      "1f1b",
+                                      "1f1b chunks=0",
+                                      "1f1b chunks=1 act.b",
+                                      "zb-v chunks=3",
+                                      "1f1b chunks=1 act.b@64=1",
+                                      "1f1b chunks=1 fwd=2",
+                                      "1f1b chunks=1 pool@0=2"};
   for (size_t i = 0; i < SLI_COUNT(wrong); i++) {
     options.schedule.chosen = wrong[i];
     sl_status status = lower_auto(&second, options);
@@ -142,16 +158,20 @@ static void check_chosen(void) {
 }
 
 static void check_texts(void) {
-  const char *text = "zb-h1 chunks=1 split=1 act.b=1 act.w=-1 pool.most=6 order=2 act.b@3=-2 paths=0.2.3,0.1.13,0";
+  const char *text =
+      "zb-h1 chunks=1 split=1 act.b=1 act.w=-1 pool.most=6 order=2 act.b@3=-2 paths=0.2.3,0.1.13,0";
   sli_arena arena = {0};
   sli_pick pick;
   CHECK(!sli_pick_read(text, &arena, &pick), "%s", sl_detail());
   CHECK(pick.tune.act_b == 1 && pick.tune.stage_b[3] == -2 && pick.tune.order == 2, "%s", text);
-  CHECK(pick.paths->microbatches == 3 && pick.paths->of[1].length == 3 && pick.paths->of[1].stage[2] == 13, "%s", text);
+  CHECK(pick.paths->microbatches == 3 && pick.paths->of[1].length == 3 &&
+            pick.paths->of[1].stage[2] == 13,
+        "%s", text);
   char *again = sli_pick_format(&pick);
   CHECK(!strcmp(again, text), "%s becomes %s", text, again);
   free(again);
-  static const char *const wrong[] = {"", "0.", ".0", "0..1", "0,", "0,,1", "-1", "0.x", "0 1", "9999999999999999999"};
+  static const char *const wrong[] = {"",     "0.", ".0",  "0..1", "0,",
+                                      "0,,1", "-1", "0.x", "0 1",  "9999999999999999999"};
   for (size_t i = 0; i < SLI_COUNT(wrong); i++) {
     char *one = sli_format("1f1b chunks=1 paths=%s", wrong[i]);
     CHECK(sli_pick_read(one, &arena, &pick) == SL_E_USAGE, "%s was read", one);
@@ -171,8 +191,9 @@ static void check_refusal(sl_lower_options options, sl_status expected, const ch
 
 static void check_refusals(void) {
   sl_quota unknown = {"fod", SL_NONE, 2};
-  check_refusal((sl_lower_options){.parallel.stages = 2, .memory.nquotas = 1, .memory.quotas = &unknown}, SL_E_USAGE,
-                "no quota is called fod");
+  check_refusal(
+      (sl_lower_options){.parallel.stages = 2, .memory.nquotas = 1, .memory.quotas = &unknown},
+      SL_E_USAGE, "no quota is called fod");
   check_refusal((sl_lower_options){.parallel.stages = 9}, SL_E_USAGE, "only 4 blocks");
   check_refusal((sl_lower_options){.parallel.stages = 2, .schedule.activations = 0.01}, SL_E_BUDGET,
                 "no schedule of 2 devices keeps to schedule.activations 0.01");
@@ -184,8 +205,12 @@ static void check_refusals(void) {
 static void check_stuck(void) {
   lowered_model model;
   sl_quota few = {"act.b", 0, 1};
-  CHECK(!lower_pieces(&model, 2, (sl_lower_options){.parallel.stages = 2, .memory.nquotas = 1, .memory.quotas = &few}), "%s", sl_detail());
-  CHECK(sl_plan_prove(model.plan) == SL_E_STUCK && strstr(sl_detail(), "--quota act.b@0=2"), "%s", sl_detail());
+  CHECK(!lower_pieces(
+            &model, 2,
+            (sl_lower_options){.parallel.stages = 2, .memory.nquotas = 1, .memory.quotas = &few}),
+        "%s", sl_detail());
+  CHECK(sl_plan_prove(model.plan) == SL_E_STUCK && strstr(sl_detail(), "--quota act.b@0=2"), "%s",
+        sl_detail());
   lowered_model_fini(&model);
 }
 

@@ -42,10 +42,13 @@ static double against_published(const shape *s, double (*of)[SL_CLASS_COUNT], ui
   stage_seconds seconds = {s->p * s->v, of};
   lowered_model x;
   double peak;
-  pipeline_init(&x, s->m, 1, &(sl_lower_options){.parallel.stages = s->p, .schedule.chunks = s->v,
-                                              .schedule.name = s->schedule, .simulation.cost = {.comm = s->comm},
-                                              .simulation.op_seconds = stage_op_seconds,
-                                              .simulation.op_seconds_ctx = &seconds});
+  pipeline_init(&x, s->m, 1,
+                &(sl_lower_options){.parallel.stages = s->p,
+                                    .schedule.chunks = s->v,
+                                    .schedule.name = s->schedule,
+                                    .simulation.cost = {.comm = s->comm},
+                                    .simulation.op_seconds = stage_op_seconds,
+                                    .simulation.op_seconds_ctx = &seconds});
   CHECK(!sl_plan_prove(x.plan), "%s", sl_detail());
   timetable got = measure(x.plan, jitter_seed, jitter_ns, &peak), order = published_order(s);
   timetable want = replay(&order, &got, s->comm);
@@ -59,8 +62,9 @@ static double against_published(const shape *s, double (*of)[SL_CLASS_COUNT], ui
 
 /* ---- durations -------------------------------------------------------------------------- */
 
-static double uniform(uint64_t *random) { return random_below(random,
-                                                              1 << 20) / (double)(1 << 20); }
+static double uniform(uint64_t *random) {
+  return random_below(random, 1 << 20) / (double)(1 << 20);
+}
 
 static void equal_passes(double (*of)[SL_CLASS_COUNT]) {
   for (int s = 0; s < MOST_STAGES; s++)
@@ -87,7 +91,10 @@ static const struct row {
   const char *name;
   int v;
   double slack;
-} rows[] = {{"gpipe", 1, 0}, {"1f1b", 1, 0}, {"eager-1f1b", 1, 0}, {"zb-h1", 1, 0},
+} rows[] = {{"gpipe", 1, 0},
+            {"1f1b", 1, 0},
+            {"eager-1f1b", 1, 0},
+            {"zb-h1", 1, 0},
             {"interleaved", 2, 0.06}};
 
 static shape random_shape(const struct row *row, uint64_t *random) {
@@ -100,8 +107,10 @@ static double check_against(const struct row *row, const shape *s, double (*of)[
                             uint64_t seed, const char *what) {
   double ratio = against_published(s, of, 0, 0);
   CHECK(ratio <= 1 + row->slack + 1e-9,
-        "seed %" PRIu64 ", %s: %s, p %d, m %d, latency %g takes %.4f times as long as in the "
-        "published order", seed, what, s->schedule, s->p, s->m, s->comm, ratio);
+        "seed %" PRIu64
+        ", %s: %s, p %d, m %d, latency %g takes %.4f times as long as in the "
+        "published order",
+        seed, what, s->schedule, s->p, s->m, s->comm, ratio);
   return ratio;
 }
 
@@ -118,8 +127,7 @@ static void uneven_stages_and_slow_devices_cost_what_they_must(uint64_t seed, in
       slow += check_against(&rows[r], &s, of, i, "a slow device") / count;
     }
     printf("%-12s uneven %.4f, slow %.4f of the time in the published order\n", rows[r].name,
-           uneven,
-           slow);
+           uneven, slow);
   }
 }
 
@@ -157,8 +165,10 @@ static void nothing_hangs(void) {
       for (int m = 1; m <= SLI_MIN(2 * depths[d] + 1, 19); m++) {
         lowered_model x;
         sl_statistics f;
-        pipeline_init(&x, m, 1, &(sl_lower_options){.parallel.stages = depths[d], .schedule.name = *name,
-                                                 .simulation.cost = {1, 1, 1, 0.1}});
+        pipeline_init(&x, m, 1,
+                      &(sl_lower_options){.parallel.stages = depths[d],
+                                          .schedule.name = *name,
+                                          .simulation.cost = {1, 1, 1, 0.1}});
         CHECK(!sl_plan_predict(x.plan, NULL, &f), "%s, p %d, m %d: %s", *name, depths[d], m,
               sl_detail());
         CHECK(f.bubble_fraction < 1, "%s, p %d, m %d runs", *name, depths[d], m);

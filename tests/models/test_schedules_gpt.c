@@ -41,8 +41,8 @@ static double most_activations(const sl_plan *plan, int32_t device) {
 static void check_memory(const char *schedule, const sl_plan *plan, const sl_runtime *rt) {
   for (int32_t i = 0; i < plan->nregs; i++)
     CHECK(sl_runtime_peak_slots(rt, i) <= plan->regs[i].quota,
-          "%s: %s had %d slots, its quota is %d",
-          schedule, plan->regs[i].name, sl_runtime_peak_slots(rt, i), plan->regs[i].quota);
+          "%s: %s had %d slots, its quota is %d", schedule, plan->regs[i].name,
+          sl_runtime_peak_slots(rt, i), plan->regs[i].quota);
   for (int32_t d = 0; d < plan->ndevices; d++)
     CHECK(sl_runtime_peak_activations(rt, d) <= most_activations(plan, d) + 1e-9,
           "%s: device %d held %g activations, its quotas say %g", schedule, d,
@@ -50,19 +50,22 @@ static void check_memory(const char *schedule, const sl_plan *plan, const sl_run
 }
 
 static losses train(const char *schedule, char *text) {
-  char *words[] = {"--data", text, "--layers", "8", "--width", "32", "--heads", "2", "--context",
-                   "16", "--batch", "8", NULL};
+  char *words[] = {"--data", text,        "--layers", "8",       "--width", "32", "--heads",
+                   "2",      "--context", "16",       "--batch", "8",       NULL};
   losses l = {0};
   lowered_model x;
-  sl_lower_options options = {.parallel.stages = STAGES, .schedule.chunks = sl_schedule_chunks(schedule),
-                              .schedule.name = schedule, .devices = {.kind = "cpu", .threads = 1},
-                              .report.on_step = take_step, .report.ctx = &l};
+  sl_lower_options options = {.parallel.stages = STAGES,
+                              .schedule.chunks = sl_schedule_chunks(schedule),
+                              .schedule.name = schedule,
+                              .devices = {.kind = "cpu", .threads = 1},
+                              .report.on_step = take_step,
+                              .report.ctx = &l};
   CHECK(!lowered_model_init(&x, "gpt", words, MICROBATCHES, 1, &options), "%s", sl_detail());
   CHECK(!sl_plan_prove(x.plan), "%s", sl_detail());
   sl_runtime *rt;
-  CHECK(!sl_runtime_create(x.plan, &(sl_runtime_options){.jitter_seed = 1, .jitter_ns = 20000},
-                           &rt),
-        "%s", sl_detail());
+  CHECK(
+      !sl_runtime_create(x.plan, &(sl_runtime_options){.jitter_seed = 1, .jitter_ns = 20000}, &rt),
+      "%s", sl_detail());
   sl_lowered_attach(x.lowered, rt);
   sl_params_init(x.lowered, rt, 1);
   CHECK(!sl_runtime_run(rt, STEPS), "%s", sl_detail());
@@ -83,8 +86,7 @@ int main(void) {
     for (int i = 0; i < STEPS; i++)
       CHECK(l.loss[i] == first.loss[i] && l.norm[i] == first.norm[i],
             "%s, step %d: loss %a and norm %a; gpipe's are %a and %a", *name, i, l.loss[i],
-            l.norm[i],
-            first.loss[i], first.norm[i]);
+            l.norm[i], first.loss[i], first.norm[i]);
   }
   CHECK(first.loss[STEPS - 1] < first.loss[0], "it learns: %g, then %g", first.loss[0],
         first.loss[STEPS - 1]);

@@ -108,11 +108,18 @@ static void draw_run(draw *x, uint64_t seed, const char *kind) {
   x->p = 1 + random_below(&x->random, 4);
   x->v = sl_schedule_chunks(name);
   x->m = 1 + random_below(&x->random, 8);
-  x->options = (sl_lower_options){.parallel.stages = x->p, .schedule.chunks = x->v, .schedule.name = name,
-                                  .parallel.placement = x->v == 1 ? "line" : *name == 'i' ? "loop" : "vee",
-                                  .devices.kind = kind, .memory.quotas = x->quotas,
-                                  .simulation.op_seconds = stage_op_seconds, .simulation.op_seconds_ctx = &x->seconds};
-  if (random_below(&x->random, 2)) x->options.simulation.cost.comm = strcmp(kind, "null") ? 0.1 : 1e-4;
+  x->options = (sl_lower_options){.parallel.stages = x->p,
+                                  .schedule.chunks = x->v,
+                                  .schedule.name = name,
+                                  .parallel.placement = x->v == 1      ? "line"
+                                                        : *name == 'i' ? "loop"
+                                                                       : "vee",
+                                  .devices.kind = kind,
+                                  .memory.quotas = x->quotas,
+                                  .simulation.op_seconds = stage_op_seconds,
+                                  .simulation.op_seconds_ctx = &x->seconds};
+  if (random_below(&x->random, 2))
+    x->options.simulation.cost.comm = strcmp(kind, "null") ? 0.1 : 1e-4;
   x->seconds = (stage_seconds){x->p * x->v, x->of};
   for (int s = 0; s < x->p * x->v; s++)
     for (int c = 0; c < SL_CLASS_COUNT; c++) x->of[s][c] = 0.1 * random_below(&x->random, 20);
@@ -123,8 +130,7 @@ static void draw_run(draw *x, uint64_t seed, const char *kind) {
 
 static void lower(draw *x, lowered_model *out) {
   CHECK(!lowered_model_init(out, "pipeline", NULL, x->m, 1, &x->options), "seed %" PRIu64 ": %s",
-        x->seed,
-        sl_detail());
+        x->seed, sl_detail());
 }
 
 /* ---- what happens ------------------------------------------------------------------------ */
@@ -132,7 +138,9 @@ static void lower(draw *x, lowered_model *out) {
 static sl_status happens(const draw *x, const sl_plan *plan, sl_clock clock, uint64_t jitter_seed) {
   sl_runtime *rt;
   bool real = clock == SL_CLOCK_REAL;
-  sl_runtime_options options = {.clock = clock, .no_data = true, .watchdog_seconds = 20,
+  sl_runtime_options options = {.clock = clock,
+                                .no_data = true,
+                                .watchdog_seconds = 20,
                                 .workers = real ? 1 + (int)(x->seed / 12 % 4) : 0,
                                 .jitter_seed = jitter_seed,
                                 .jitter_ns = real ? 2000 : 900000000};
@@ -208,12 +216,10 @@ static void advice_helps(draw *x, const sl_plan *plan, const char *text) {
   if (!read_advice(text, name, &more)) return;
   advised++;
   CHECK(!lowered_verdict(x, more), "seed %" PRIu64 ": --quota %s@%d=%d does not help:\n%s\n%s",
-        x->seed,
-        name, more.stage, more.slots, text, sl_detail());
+        x->seed, name, more.stage, more.slots, text, sl_detail());
   more.slots--;
   CHECK(raised_verdict(plan, more), "seed %" PRIu64 ": --quota %s@%d=%d would have done:\n%s",
-        x->seed,
-        name, more.stage, more.slots, text);
+        x->seed, name, more.stage, more.slots, text);
 }
 
 static void check_draw(uint64_t seed, const char *kind, sl_clock clock, int timings) {

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Devices that share out the positions of sequences learn what one device learns, for GPT and LLaMA,
- * over grids of data, sequence, tensor and stages, with pieces, recompute and shards, also where
- * positions and heads do not divide; at one layout with the same bits whatever the schedule, the
- * timing and the processes. What attention exchanges, by heads or chunk by chunk, is to the byte what it
- * must be, and chunk by chunk in zigzag all devices have as much to do.
+/* Devices that share out the positions of sequences learn what one device learns, for GPT and
+ * LLaMA, over grids of data, sequence, tensor and stages, with pieces, recompute and shards, also
+ * where positions and heads do not divide; at one layout with the same bits whatever the schedule,
+ * the timing and the processes. What attention exchanges, by heads or chunk by chunk, is to the
+ * byte what it must be, and chunk by chunk in zigzag all devices have as much to do.
  * labels: numbers more */
 #include <math.h>
 #include <string.h>
@@ -17,7 +17,8 @@ enum { STEPS = GRID_STEPS, FEW_STEPS = 3 };
 /* Stride through the cases. */
 #define LESS test_many(1, 8, TEST_SANITIZED ? 8 : 1)
 
-#define WORDS(...) (char *[]){__VA_ARGS__, NULL}
+#define WORDS(...) \
+  (char *[]) { __VA_ARGS__, NULL }
 
 /* ---- bytes --------------------------------------------------------------------------------- */
 
@@ -34,7 +35,8 @@ typedef struct llama_words {
 } llama_words;
 
 static grid_model llama(const llama_shape *s, llama_words *w, int microbatches, int pieces) {
-  static char *const names[] = {"--layers", "--width", "--heads", "--kv-heads", "--context", "--batch"};
+  static char *const names[] = {"--layers",   "--width",   "--heads",
+                                "--kv-heads", "--context", "--batch"};
   const int values[] = {s->layers, s->width, s->heads, s->kv_heads, s->context, s->batch};
   for (int i = 0; i < 6; i++) {
     snprintf(w->number[i], sizeof w->number[i], "%d", values[i]);
@@ -46,7 +48,8 @@ static grid_model llama(const llama_shape *s, llama_words *w, int microbatches, 
 }
 
 /* Bytes of a kind that a step moves, as planned; and as fired, where it is run. */
-static uint64_t moved(const llama_shape *s, const grid *g, int pieces, sl_traffic traffic, bool run) {
+static uint64_t moved(const llama_shape *s, const grid *g, int pieces, sl_traffic traffic,
+                      bool run) {
   llama_words w;
   grid_model m = llama(s, &w, 1, pieces);
   lowered_model x;
@@ -120,8 +123,8 @@ static uint64_t run_length(int context, int r, int runs) {
   return (uint64_t)(context * (r + 1) / runs - context * r / runs);
 }
 
-/* Keys and values that all devices bring themselves of a layer, once; and of the others the second runs
- * of those behind. */
+/* Keys and values that all devices bring themselves of a layer, once; and of the others the second
+ * runs of those behind. */
 static uint64_t ring_bytes(const llama_shape *s, int P, bool zigzag) {
   uint64_t positions = 0;
   for (int m = 0; m < P; m++) {
@@ -133,13 +136,16 @@ static uint64_t ring_bytes(const llama_shape *s, int P, bool zigzag) {
 }
 
 static void chunks_go_around_as_far_as_they_are_seen(void) {
-  static const llama_shape shapes[] = {{2, 64, 4, 2, 256, 1}, {1, 40, 5, 1, 35, 3}, {1, 32, 4, 4, 17, 2}};
+  static const llama_shape shapes[] = {
+      {2, 64, 4, 2, 256, 1}, {1, 40, 5, 1, 35, 3}, {1, 32, 4, 4, 17, 2}};
   CHECK(3 * 2 * ring_bytes(&test_model, 2, true) == 294912, "as the formula says");
   for (size_t i = 0; i < SLI_COUNT(shapes); i++)
     for (int c = 0; c < 12; c++) {
       int P = c % 3 == 0 ? 2 : c % 3 == 1 ? 3 : 4, processes = c / 6 ? P : 1;
       bool zigzag = c / 3 % 2;
-      grid g = {.sequence = P, .attention = "ring", .positions = zigzag ? "zigzag" : "contiguous",
+      grid g = {.sequence = P,
+                .attention = "ring",
+                .positions = zigzag ? "zigzag" : "contiguous",
                 .processes = processes};
       uint64_t want = 3 * (uint64_t)shapes[i].layers * ring_bytes(&shapes[i], P, zigzag);
       uint64_t got = moved(&shapes[i], &g, 1, SL_TRAFFIC_SEQUENCE, !c);
@@ -148,8 +154,9 @@ static void chunks_go_around_as_far_as_they_are_seen(void) {
     }
 }
 
-/* In pieces: all keys and values go to all once there, and a summand of each one's gradient from all once
- * back; computed again nothing goes. To other processes go slots, as long as those of the longest piece. */
+/* In pieces: all keys and values go to all once there, and a summand of each one's gradient from
+ * all once back; computed again nothing goes. To other processes go slots, as long as those of the
+ * longest piece. */
 static uint64_t pieces_bytes(const llama_shape *s, int P, int pieces, bool apart) {
   uint64_t rows = (uint64_t)(s->width / s->heads * s->kv_heads * 2 * s->batch) * sizeof(float);
   int longest = (s->context + pieces - 1) / pieces;
@@ -157,15 +164,21 @@ static uint64_t pieces_bytes(const llama_shape *s, int P, int pieces, bool apart
 }
 
 static void pieces_go_to_all_once(void) {
-  static const llama_shape shapes[] = {{2, 64, 4, 2, 256, 1}, {1, 40, 5, 1, 67, 3}, {1, 32, 4, 4, 50, 2}};
+  static const llama_shape shapes[] = {
+      {2, 64, 4, 2, 256, 1}, {1, 40, 5, 1, 67, 3}, {1, 32, 4, 4, 50, 2}};
   for (size_t i = 0; i < SLI_COUNT(shapes); i++)
     for (int c = (int)i; c < 24; c += 1 + 2 * LESS) {
       int P = 2 + c % 3, pieces = 2 + c % 4, processes = c / 6 % 2 ? P : 1;
-      grid g = {.sequence = P, .attention = "ring", .positions = c / 3 % 2 ? "zigzag" : "contiguous",
-                .processes = processes, .recompute = c / 12 ? "full" : NULL};
-      uint64_t want = (uint64_t)shapes[i].layers * pieces_bytes(&shapes[i], P, pieces, processes > 1);
+      grid g = {.sequence = P,
+                .attention = "ring",
+                .positions = c / 3 % 2 ? "zigzag" : "contiguous",
+                .processes = processes,
+                .recompute = c / 12 ? "full" : NULL};
+      uint64_t want =
+          (uint64_t)shapes[i].layers * pieces_bytes(&shapes[i], P, pieces, processes > 1);
       uint64_t got = moved(&shapes[i], &g, pieces, SL_TRAFFIC_SEQUENCE, !c && !i);
-      CHECK(got == want, "shape %zu in %d pieces on %d devices in %d processes, %s: %llu bytes, not %llu", i,
+      CHECK(got == want,
+            "shape %zu in %d pieces on %d devices in %d processes, %s: %llu bytes, not %llu", i,
             pieces, P, processes, g.positions, (unsigned long long)got, (unsigned long long)want);
     }
 }
@@ -186,17 +199,22 @@ static uint64_t first_step_bytes(const llama_shape *s, int P, bool zigzag) {
 static void chunks_go_around_again(void) {
   for (int c = 0; c < 8; c++) {
     int P = 2 + c % 4 / 2, processes = c / 4 ? P : 1;
-    grid g = {.sequence = P, .attention = "ring", .positions = c % 2 ? "zigzag" : "contiguous",
-              .recompute = "full", .processes = processes};
-    uint64_t layer = 4 * ring_bytes(&test_model, P, c % 2) - first_step_bytes(&test_model, P, c % 2);
+    grid g = {.sequence = P,
+              .attention = "ring",
+              .positions = c % 2 ? "zigzag" : "contiguous",
+              .recompute = "full",
+              .processes = processes};
+    uint64_t layer =
+        4 * ring_bytes(&test_model, P, c % 2) - first_step_bytes(&test_model, P, c % 2);
     uint64_t got = moved(&test_model, &g, 1, SL_TRAFFIC_SEQUENCE, false);
-    CHECK(got == 2 * layer, "%s on %d devices in %d processes: %llu bytes, not %llu", g.positions, P,
-          processes, (unsigned long long)got, (unsigned long long)(2 * layer));
+    CHECK(got == 2 * layer, "%s on %d devices in %d processes: %llu bytes, not %llu", g.positions,
+          P, processes, (unsigned long long)got, (unsigned long long)(2 * layer));
   }
-  CHECK(ring_bytes(&test_model, 2, true) == first_step_bytes(&test_model, 2, true), "there is but one");
+  CHECK(ring_bytes(&test_model, 2, true) == first_step_bytes(&test_model, 2, true),
+        "there is but one");
 }
 
-/* ---- memory -------------------------------------------------------------------------------------- */
+/* ---- memory ---------------------------------------------------------------------------------- */
 
 /* What the first device keeps of activations, of a plan that finishes. */
 static uint64_t kept(int layers, const grid *g) {
@@ -213,12 +231,13 @@ static uint64_t kept(int layers, const grid *g) {
   return bytes;
 }
 
-/* With all computed again a block keeps what it reads, and has the gradient of that: the rest of each
- * takes turns in the same slots. */
+/* With all computed again a block keeps what it reads, and has the gradient of that: the rest of
+ * each takes turns in the same slots. */
 static void recompute_keeps_what_blocks_read(void) {
   static const char *const attentions[] = {"heads", "ring"};
   for (int i = 0; i < 4; i++) {
-    grid g = {.sequence = 2, .attention = attentions[i % 2], .recompute = "full", .processes = 1 + i / 2};
+    grid g = {
+        .sequence = 2, .attention = attentions[i % 2], .recompute = "full", .processes = 1 + i / 2};
     uint64_t a_block = (kept(10, &g) - kept(4, &g)) / 6, read = 256 / 2 * 64 * sizeof(float);
     CHECK(a_block >= read && a_block < 3 * read, "%s in %d processes: %llu bytes a block of %llu",
           g.attention, g.processes, (unsigned long long)a_block, (unsigned long long)read);
@@ -229,8 +248,11 @@ static void recompute_keeps_what_blocks_read(void) {
 static void gathered_parameters_have_slots_enough(void) {
   static const char *const grains[] = {"layer", "pass"};
   for (int i = 0; i < 6; i++) {
-    grid g = {.sequence = 2, .attention = i % 3 ? "heads" : "ring", .recompute = "full",
-              .shard = "parameters", .grain = grains[i % 2]};
+    grid g = {.sequence = 2,
+              .attention = i % 3 ? "heads" : "ring",
+              .recompute = "full",
+              .shard = "parameters",
+              .grain = grains[i % 2]};
     kept(3, &g);
   }
 }
@@ -267,21 +289,29 @@ static void zigzag_gives_all_as_much_to_do(void) {
   for (int P = 2; P <= 8; P *= 2) {
     double want = (P / 2.0) / (P - 0.5), got = efficiency(P, "contiguous");
     CHECK(fabs(got - want) < 0.01, "contiguous on %d devices: %.4f, not %.4f", P, got, want);
-    CHECK(efficiency(P, "zigzag") > 0.999, "zigzag on %d devices: %.4f", P, efficiency(P, "zigzag"));
+    CHECK(efficiency(P, "zigzag") > 0.999, "zigzag on %d devices: %.4f", P,
+          efficiency(P, "zigzag"));
   }
 }
 
 /* ---- against one device ---------------------------------------------------------------------- */
 
 static const grid_model models[] = {
-    {"llama", WORDS("--layers", "2", "--width", "36", "--heads", "6", "--kv-heads", "3", "--ffn", "50",
-                    "--context", "13", "--vocab", "247", "--batch", "6"), 2, 1},
-    {"gpt", WORDS("--layers", "2", "--width", "30", "--heads", "3", "--context", "11", "--vocab",
-                  "251", "--batch", "6", "--document-end", "10"), 2, 1},
-    {"llama", WORDS("--layers", "1", "--width", "48", "--heads", "6", "--tied", "--context", "257",
-                    "--window", "40", "--batch", "2"), 1, 1},
-    {"gpt", WORDS("--layers", "2", "--width", "32", "--heads", "4", "--context", "16", "--batch", "4"),
-     2, 3},
+    {"llama",
+     WORDS("--layers", "2", "--width", "36", "--heads", "6", "--kv-heads", "3", "--ffn", "50",
+           "--context", "13", "--vocab", "247", "--batch", "6"),
+     2, 1},
+    {"gpt",
+     WORDS("--layers", "2", "--width", "30", "--heads", "3", "--context", "11", "--vocab", "251",
+           "--batch", "6", "--document-end", "10"),
+     2, 1},
+    {"llama",
+     WORDS("--layers", "1", "--width", "48", "--heads", "6", "--tied", "--context", "257",
+           "--window", "40", "--batch", "2"),
+     1, 1},
+    {"gpt",
+     WORDS("--layers", "2", "--width", "32", "--heads", "4", "--context", "16", "--batch", "4"), 2,
+     3},
 };
 
 static const grid layouts[] = {
@@ -299,7 +329,12 @@ static const grid layouts[] = {
     {.sequence = 3, .shard = "optimizer", .grain = "pass"},
     {.data = 2, .sequence = 2, .shard = "gradients"},
     {.sequence = 2, .shard = "parameters", .recompute = "full"},
-    {.data = 2, .sequence = 2, .tensor = 2, .stages = 2, .shard = "parameters", .schedule = "zb-h1"},
+    {.data = 2,
+     .sequence = 2,
+     .tensor = 2,
+     .stages = 2,
+     .shard = "parameters",
+     .schedule = "zb-h1"},
 };
 
 static bool has_word(const grid_model *m, const char *option, const char *value) {
@@ -308,8 +343,8 @@ static bool has_word(const grid_model *m, const char *option, const char *value)
   return false;
 }
 
-/* A device has a run of each piece, or zigzag two; schedules are for several layers; by heads, each device has
- * one of the queries'. */
+/* A device has a run of each piece, or zigzag two; schedules are for several layers; by heads, each
+ * device has one of the queries'. */
 static bool fits(const grid_model *m, const grid *g) {
   bool by_heads = g->attention && !strcmp(g->attention, "heads");
   bool contiguous = g->positions && !strcmp(g->positions, "contiguous");
@@ -318,13 +353,18 @@ static bool fits(const grid_model *m, const grid *g) {
   return !by_heads || g->sequence * SLI_MAX(g->tensor, 1) <= 3 || has_word(m, "--heads", "6");
 }
 
-static void compare(const grid_model *m, const grid *g, const grid_losses *one, const grid_losses *all) {
+static void compare(const grid_model *m, const grid *g, const grid_losses *one,
+                    const grid_losses *all) {
   char name[GRID_TEXT];
   for (int i = 0; i < all->count; i++) {
-    CHECK(fabs(all->loss[i] - one->loss[i]) <= 1e-6 * fabs(one->loss[i]), "%s, step %d: loss %.9g, "
-          "not %.9g", grid_format(name, m, g), i, all->loss[i], one->loss[i]);
-    CHECK(fabs(all->norm[i] - one->norm[i]) <= 1e-6 * fabs(one->norm[i]), "%s, step %d: norm %.9g, "
-          "not %.9g", grid_format(name, m, g), i, all->norm[i], one->norm[i]);
+    CHECK(fabs(all->loss[i] - one->loss[i]) <= 1e-6 * fabs(one->loss[i]),
+          "%s, step %d: loss %.9g, "
+          "not %.9g",
+          grid_format(name, m, g), i, all->loss[i], one->loss[i]);
+    CHECK(fabs(all->norm[i] - one->norm[i]) <= 1e-6 * fabs(one->norm[i]),
+          "%s, step %d: norm %.9g, "
+          "not %.9g",
+          grid_format(name, m, g), i, all->norm[i], one->norm[i]);
   }
 }
 
@@ -345,15 +385,20 @@ static void sequences_learn_what_one_device_learns(void) {
   }
 }
 
-/* Data, sequence, tensor, pieces and stages, in all combinations of one and two; for a few seeds one. */
+/* Data, sequence, tensor, pieces and stages, in all combinations of one and two; for a few seeds
+ * one. */
 static void all_axes_together(void) {
   static const char *const shards[] = {NULL, "optimizer", "gradients", "parameters"};
   for (int i = seeds_times() > 1 ? 0 : 95; i < 96; i++) {
     int c = i % 32;
     grid_model m = models[i / 32];
     m.pieces = 1 + c / 8 % 2;
-    grid g = {.data = 1 + c % 2, .sequence = 2, .tensor = 1 + c / 2 % 2, .stages = 1 + c / 16,
-              .attention = c / 4 % 2 ? "heads" : NULL, .shard = c % 2 ? shards[i / 2 % 4] : NULL};
+    grid g = {.data = 1 + c % 2,
+              .sequence = 2,
+              .tensor = 1 + c / 2 % 2,
+              .stages = 1 + c / 16,
+              .attention = c / 4 % 2 ? "heads" : NULL,
+              .shard = c % 2 ? shards[i / 2 % 4] : NULL};
     grid_losses one = grid_train(&models[i / 32], &(grid){.steps = STEPS});
     learn(&m, g, &one);
   }
@@ -365,12 +410,13 @@ static void same_bits(const grid_model *m, const grid *g, const grid_losses *wan
   char name[GRID_TEXT];
   grid_losses got = grid_train(m, g);
   for (int i = 0; i < got.count; i++)
-    CHECK(got.loss[i] == want->loss[i] && got.norm[i] == want->norm[i], "%s, step %d: loss %a, not %a",
-          grid_format(name, m, g), i, got.loss[i], want->loss[i]);
+    CHECK(got.loss[i] == want->loss[i] && got.norm[i] == want->norm[i],
+          "%s, step %d: loss %a, not %a", grid_format(name, m, g), i, got.loss[i], want->loss[i]);
 }
 
 static void bits_do_not_depend_on_when_and_where(void) {
-  const grid base = {.data = 2, .sequence = 2, .stages = 2, .shard = "gradients", .steps = FEW_STEPS};
+  const grid base = {
+      .data = 2, .sequence = 2, .stages = 2, .shard = "gradients", .steps = FEW_STEPS};
   static const char *const schedules[] = {"gpipe", "zb-h1", "zb-v", "interleaved"};
   for (int i = 0; i < 4; i += LESS) {
     const grid_model *m = &models[i == 2 ? 0 : i];
@@ -389,16 +435,18 @@ static void bits_do_not_depend_on_when_and_where(void) {
 
 /* Pieces, whose keys and values devices gather: positions that do not come out even. */
 static void pieces_learn_and_keep_their_bits(void) {
-  const grid_model m = {"llama", WORDS("--layers", "2", "--width", "36", "--heads", "6", "--kv-heads", "3",
-                                              "--ffn", "50", "--context", "41", "--vocab", "247", "--batch", "4"),
-                               2, 3};
-  const grid contiguous = {.data = 2, .sequence = 3, .attention = "ring", .positions = "contiguous"};
+  const grid_model m = {"llama",
+                        WORDS("--layers", "2", "--width", "36", "--heads", "6", "--kv-heads", "3",
+                              "--ffn", "50", "--context", "41", "--vocab", "247", "--batch", "4"),
+                        2, 3};
+  const grid contiguous = {
+      .data = 2, .sequence = 3, .attention = "ring", .positions = "contiguous"};
   grid g = {.sequence = 2, .tensor = 3, .stages = 2, .attention = "ring", .steps = STEPS};
   grid_losses one = grid_train(&m, &(grid){.steps = STEPS}), want = grid_train(&m, &g);
   compare(&m, &g, &one, &want);
   learn(&m, contiguous, &one);
   want.count = g.steps = FEW_STEPS;
-  for (int i = 0; i < 3; i += LESS > 1 ? 2 : 1) {
+  for (int i = 0; i<3; i += LESS> 1 ? 2 : 1) {
     static const char *const schedules[] = {"seq1f1b", "gpipe", "zb-h1"};
     g.schedule = schedules[i];
     g.jitter_seed = (uint64_t)i + 1;

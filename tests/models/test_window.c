@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Parameters that live on disk: a few blocks of them on the device change no bit of what is learned,
- * take as much memory as was said, whatever the number of blocks, and no time where a block is read
- * while another computes.
+/* Parameters that live on disk: a few blocks of them on the device change no bit of what is
+ * learned, take as much memory as was said, whatever the number of blocks, and no time where a
+ * block is read while another computes.
  * labels: numbers random more */
 #include <string.h>
 
@@ -13,11 +13,11 @@
 /* Ten times as many seeds with tools/test --long. */
 enum { SEEDS = TEST_SANITIZED ? 1 : 8 };
 
-static char *const small_gpt[] = {"--layers", "10", "--width", "32", "--heads", "4", "--context",
-                                  "16", "--batch", "8", NULL};
+static char *const small_gpt[] = {"--layers",  "10", "--width", "32", "--heads", "4",
+                                  "--context", "16", "--batch", "8",  NULL};
 static const sl_home weights_on_disk[] = {{"weights", NULL, SL_SPACE_DISK}};
-static const sl_home all_on_disk[] = {{"weights", NULL, SL_SPACE_DISK}, {"state", NULL, SL_SPACE_DISK},
-                                      {"act", NULL, SL_SPACE_DISK}};
+static const sl_home all_on_disk[] = {
+    {"weights", NULL, SL_SPACE_DISK}, {"state", NULL, SL_SPACE_DISK}, {"act", NULL, SL_SPACE_DISK}};
 static const sl_home layers_on_disk[] = {{"weights", "h.*", SL_SPACE_DISK}};
 static const sl_home_options weights = {.count = 1, .of = weights_on_disk, .disk = "."};
 static const sl_home_options all = {.count = 3, .of = all_on_disk, .disk = "."};
@@ -42,14 +42,13 @@ static void same_bits(const grid_model *m, grid g, int turn) {
 }
 
 static void losses_have_the_same_bits(void) {
-  static const grid grids[] = {
-      {.data = 1, .tensor = 1, .recompute = "full"},
-      {.data = 1, .tensor = 1, .stages = 2, .jitter_seed = 1},
-      {.data = 1, .tensor = 1, .stages = 2, .schedule = "gpipe"},
-      {.data = 1, .tensor = 1, .stages = 2, .schedule = "zb-h1"},
-      {.data = 1, .tensor = 1, .schedule = "interleaved", .workers = 1},
-      {.data = 2, .tensor = 1, .shard = "optimizer", .jitter_seed = 3},
-      {.data = 1, .tensor = 2, .stages = 2, .processes = 2}};
+  static const grid grids[] = {{.data = 1, .tensor = 1, .recompute = "full"},
+                               {.data = 1, .tensor = 1, .stages = 2, .jitter_seed = 1},
+                               {.data = 1, .tensor = 1, .stages = 2, .schedule = "gpipe"},
+                               {.data = 1, .tensor = 1, .stages = 2, .schedule = "zb-h1"},
+                               {.data = 1, .tensor = 1, .schedule = "interleaved", .workers = 1},
+                               {.data = 2, .tensor = 1, .shard = "optimizer", .jitter_seed = 3},
+                               {.data = 1, .tensor = 2, .stages = 2, .processes = 2}};
   const grid_model models[] = {{"gpt", small_gpt, 4, 1}, {"gpt", small_gpt, 2, 2}};
   int nmodels = test_many(2, 1, TEST_SANITIZED ? 1 : 2);
   for (int m = 0; m < nmodels; m++)
@@ -74,11 +73,14 @@ static void no_timing_changes_a_bit(seeds s) {
 
 /* ---- bytes ------------------------------------------------------------------------------ */
 
-/* A block of a LLaMA has 2 h h + 2 h d' + 3 h F + 2 h parameters; before the first there is a table,
- * behind the last one as large, with a norm. */
+/* A block of a LLaMA has 2 h h + 2 h d' + 3 h F + 2 h parameters; before the first there is a
+ * table, behind the last one as large, with a norm. */
 enum {
-  WIDTH = 64, TABLE = 4 * 256 * WIDTH, HEAD = TABLE + 4 * WIDTH,
-  BLOCK = 4 * (2 * WIDTH * WIDTH + 2 * WIDTH * 32 + 3 * WIDTH * 192 + 2 * WIDTH), PAGE = 4096
+  WIDTH = 64,
+  TABLE = 4 * 256 * WIDTH,
+  HEAD = TABLE + 4 * WIDTH,
+  BLOCK = 4 * (2 * WIDTH * WIDTH + 2 * WIDTH * 32 + 3 * WIDTH * 192 + 2 * WIDTH),
+  PAGE = 4096
 };
 
 static size_t pages(size_t bytes) { return (bytes + PAGE - 1) / PAGE * PAGE; }
@@ -86,10 +88,14 @@ static size_t pages(size_t bytes) { return (bytes + PAGE - 1) / PAGE * PAGE; }
 static void lower(lowered_model *x, int nlayers, int stages, int window) {
   char number[16];
   snprintf(number, sizeof number, "%d", nlayers);
-  char *const words[] = {"--layers", number, "--width", "64", "--heads", "4", "--kv-heads", "2",
-                         "--context", "16", "--batch", "4", NULL};
+  char *const words[] = {"--layers",  number, "--width", "64", "--heads", "4", "--kv-heads", "2",
+                         "--context", "16",   "--batch", "4",  NULL};
   const grid_model m = {"llama", words, 2, 1};
-  const grid g = {.data = 1, .tensor = 1, .stages = stages, .homes = weights, .nquotas = 1,
+  const grid g = {.data = 1,
+                  .tensor = 1,
+                  .stages = stages,
+                  .homes = weights,
+                  .nquotas = 1,
                   .quotas = {{"weights", SL_NONE, window}}};
   grid_losses losses = {.most = 1};
   grid_lower(x, &m, &g, &losses);
@@ -125,15 +131,16 @@ static size_t bytes_of(const sl_plan *plan, const char *name) {
   size_t bytes = 0;
   for (int32_t i = 0; i < plan->nregs; i++) {
     const sl_register *r = &plan->regs[i];
-    if (!r->device && !r->shares && r->space == SL_SPACE_DEVICE && r->memory == SL_MEMORY_PARAMETERS &&
-        !strcmp(r->quota_name, name))
+    if (!r->device && !r->shares && r->space == SL_SPACE_DEVICE &&
+        r->memory == SL_MEMORY_PARAMETERS && !strcmp(r->quota_name, name))
       bytes += (size_t)r->quota * slot_bytes(plan, i);
   }
   return bytes;
 }
 
-/* One window for the passes and one for the updates; where a stage has several microbatches at once,
- * one for each way. Nothing else of parameters is on the device but what is on its way to the disk. */
+/* One window for the passes and one for the updates; where a stage has several microbatches at
+ * once, one for each way. Nothing else of parameters is on the device but what is on its way to the
+ * disk. */
 static void the_device_has_a_window_of_blocks(void) {
   for (int stages = 1; stages <= 2; stages++)
     for (int nlayers = 24; nlayers <= 48; nlayers *= 2)
@@ -141,8 +148,8 @@ static void the_device_has_a_window_of_blocks(void) {
         lowered_model x;
         lower(&x, nlayers, stages, window);
         size_t bytes = bytes_of(x.plan, "weights"), windows = 1 + (size_t)stages;
-        CHECK(bytes == windows * (size_t)window * pages(BLOCK), "%d layers, %d stages, %d blocks: %zu bytes",
-              nlayers, stages, window, bytes);
+        CHECK(bytes == windows * (size_t)window * pages(BLOCK),
+              "%d layers, %d stages, %d blocks: %zu bytes", nlayers, stages, window, bytes);
         CHECK(bytes_of(x.plan, "spill") == 2 * pages(BLOCK) && !bytes_of(x.plan, "param"),
               "%zu and %zu bytes more", bytes_of(x.plan, "spill"), bytes_of(x.plan, "param"));
         lowered_model_fini(&x);
@@ -188,12 +195,15 @@ static seconds measure_steps(const sl_plan *plan) {
 static seconds seconds_of(int microbatches, double reading) {
   const char *source = getenv("SLUICE_SOURCE");
   char *data = sli_format("%s/tests/reference/text.txt", source ? source : ".");
-  char *words[] = {"--data", data, "--layers", "12", "--width", "64", "--heads", "4", "--kv-heads",
-                   "2", "--context", "16", "--batch", "12", NULL};
-  const sl_hardware hardware = {.flops_per_second = 1e12, .bytes_per_second = 1e12,
+  char *words[] = {"--data",     data, "--layers",  "12", "--width", "64", "--heads", "4",
+                   "--kv-heads", "2",  "--context", "16", "--batch", "12", NULL};
+  const sl_hardware hardware = {.flops_per_second = 1e12,
+                                .bytes_per_second = 1e12,
                                 .disk_read_bytes_per_second = (double)pages(BLOCK) / reading};
-  const sl_lower_options lower = {.memory.homes = layers, .simulation.hardware = &hardware,
-                                  .simulation.op_seconds = block_seconds, .devices = {.kind = "timed"}};
+  const sl_lower_options lower = {.memory.homes = layers,
+                                  .simulation.hardware = &hardware,
+                                  .simulation.op_seconds = block_seconds,
+                                  .devices = {.kind = "timed"}};
   lowered_model x;
   CHECK(!lowered_model_init(&x, "llama", words, microbatches, 1, &lower), "%s", sl_detail());
   seconds s = measure_steps(x.plan);
@@ -204,8 +214,8 @@ static seconds seconds_of(int microbatches, double reading) {
 
 static bool near(double a, double b) { return a > b - 1e-6 && a < b + 1e-6; }
 
-/* A block is read while the one before it computes. Between steps all are read for their update, when
- * the norm is known, and then the first for the next step. */
+/* A block is read while the one before it computes. Between steps all are read for their update,
+ * when the norm is known, and then the first for the next step. */
 static void reading_hides_behind_computing(void) {
   for (int m = 1; m <= 4; m *= 2) {
     seconds s = seconds_of(m, 1), slow = seconds_of(m, 1.5);

@@ -26,7 +26,10 @@ static void check_cores(const char *text, int devices, int threads, const char *
   char got[256] = "";
   for (int d = 0; d < devices; d++)
     for (int t = 0; t < threads; t++)
-      snprintf(got + strlen(got), sizeof got - strlen(got), "%s%d", t ? "," : d ? " " : "",
+      snprintf(got + strlen(got), sizeof got - strlen(got), "%s%d",
+               t   ? ","
+               : d ? " "
+                   : "",
                sl_placement_core(placement, d, t));
   CHECK(!strcmp(got, expected), "%s: %d devices of %d threads lie on %s, not on %s", text, devices,
         threads, got, expected);
@@ -55,9 +58,13 @@ static void too_few_cores_are_handed_out_in_turn(void) {
 }
 
 static void all_cores_are_shared_out_by_default(void) {
-  static const struct { const char *text; int devices, threads; } rows[] = {
-      {"core:8 pu:2", 1, 8}, {"core:8 pu:2", 3, 2}, {"core:2 pu:1", 4, 1},
-      {"node:2 core:4 pu:1", 2, 4}};
+  static const struct {
+    const char *text;
+    int devices, threads;
+  } rows[] = {{"core:8 pu:2", 1, 8},
+              {"core:8 pu:2", 3, 2},
+              {"core:2 pu:1", 4, 1},
+              {"node:2 core:4 pu:1", 2, 4}};
   for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
     sl_machine *machine = machine_of(rows[i].text);
     int threads = sl_placement_default(machine, rows[i].devices);
@@ -153,9 +160,9 @@ static void an_exported_machine_is_read(void) {
 #define SET(value) "cpuset=\"" value "\" complete_cpuset=\"" value "\" "
 #define NODES(value) "nodeset=\"" value "\" complete_nodeset=\"" value "\" "
 #define CORE(index, cpu, nodes, gp)                                                            \
-  "<object type=\"Core\" os_index=\"" index "\" " SET(cpu) NODES(nodes) "gp_index=\"" gp       \
-  "1\"><object type=\"PU\" os_index=\"" index "\" " SET(cpu) NODES(nodes) "gp_index=\"" gp     \
-  "2\"/></object>\n"
+  "<object type=\"Core\" os_index=\"" index "\" " SET(cpu)                                     \
+      NODES(nodes) "gp_index=\"" gp "1\"><object type=\"PU\" os_index=\"" index "\" " SET(cpu) \
+          NODES(nodes) "gp_index=\"" gp "2\"/></object>\n"
       "<object type=\"Package\" os_index=\"0\" " SET("0x3") NODES("0x1") "gp_index=\"2\">\n"
       "<object type=\"NUMANode\" os_index=\"0\" " SET("0x3") NODES("0x1") "gp_index=\"3\" "
       "local_memory=\"1073741824\"/>\n"

@@ -91,12 +91,14 @@ int main(void) {
   CHECK(!sl_machine_create(path, &machine), "%s", sl_detail());
   unlink(path);
   RUN(check_near, machine, 3, (const char *[]){"0000:3b:00.0", "0000:af:00.0", "0000:3c:00.0"},
-             (int[]){1, 0, 1});
-  RUN(check_near, machine, 4, (const char *[]){"0000:3B:00.0", "0000:3b:00.0", "0000:3b:00.0",
-                                          "0000:3b:00.0"}, (int[]){1, 1, 1, 1});
-  RUN(check_near, machine, 6, (const char *[]){"0000:af:00.0", "0000:af:00.0", "0000:af:00.0",
-                                          "0000:af:00.0", "0000:af:00.0", "0000:3c:00.0"},
-             (int[]){0, 0, 0, 0, 0, 1});
+      (int[]){1, 0, 1});
+  RUN(check_near, machine, 4,
+      (const char *[]){"0000:3B:00.0", "0000:3b:00.0", "0000:3b:00.0", "0000:3b:00.0"},
+      (int[]){1, 1, 1, 1});
+  RUN(check_near, machine, 6,
+      (const char *[]){"0000:af:00.0", "0000:af:00.0", "0000:af:00.0", "0000:af:00.0",
+                       "0000:af:00.0", "0000:3c:00.0"},
+      (int[]){0, 0, 0, 0, 0, 1});
   RUN(check_near, machine, 2, (const char *[]){NULL, "0000:99:00.0"}, (int[]){-1, -1});
   CHECK(!sl_machine_create(NULL, &here), "%s", sl_detail());
   sl_placement *p;

@@ -25,8 +25,8 @@ typedef struct operation {
   size_t bytes;
   unsigned long long sequence;
   long thread;
-  int partner;  /* the operation at the other end */
-  int before;   /* the previous one in its stream, or -1 */
+  int partner; /* the operation at the other end */
+  int before;  /* the previous one in its stream, or -1 */
 } operation;
 
 static operation *all;
@@ -43,9 +43,8 @@ static void read_record(const char *path, int process) {
   operation o = {.process = process};
   char kind[8];
   if (!file) perror(path), exit(2);
-  while (fscanf(file, "%ms %d %d %7s %d %zu %llu %ld %ms %d\n", &o.communicator, &o.rank,
-                &o.device, kind, &o.peer, &o.bytes, &o.sequence, &o.thread, &o.stream,
-                &o.under_way) == 10) {
+  while (fscanf(file, "%ms %d %d %7s %d %zu %llu %ld %ms %d\n", &o.communicator, &o.rank, &o.device,
+                kind, &o.peer, &o.bytes, &o.sequence, &o.thread, &o.stream, &o.under_way) == 10) {
     o.sends = !strcmp(kind, "send");
     SLI_GROW(all, count, capacity);
     all[count++] = o;

@@ -2,7 +2,8 @@
 /* actorserve's server with a stand-in model, whose answer is the prompt repeated byte by byte.
  * Every tick gives one token of each running request.
  *
- *   serve_made_up TICK_MICROSECONDS MOST_RUNNING MOST_QUEUED [PATIENCE_SECONDS [KEY [REQUEST_MIB [TEMPLATE]]]]
+ *   serve_made_up TICK_MICROSECONDS MOST_RUNNING MOST_QUEUED [PATIENCE_SECONDS [KEY [REQUEST_MIB
+ * [TEMPLATE]]]]
  *
  * A prompt that begins with "stick" stops all ticks. One with "unstick", which is admitted even if
  * the queue is full, starts them again. Prints its port, and at the end what its requests have left
@@ -28,7 +29,7 @@ typedef struct asked_for {
 
 /* State of the engine, all guarded by the lock. */
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-static asked_for *all;      /* oldest first */
+static asked_for *all; /* oldest first */
 static int most_running, most_queued, tick_us;
 static bool stuck, over;
 static struct {
@@ -46,7 +47,9 @@ static void tell(asked_for *r, sl_session_event event) {
   events.of[events.count++] = event;
 }
 
-static int64_t pages_of(const asked_for *r) { return (r->count + r->most + SL_SESSION_PAGE - 1) / SL_SESSION_PAGE; }
+static int64_t pages_of(const asked_for *r) {
+  return (r->count + r->most + SL_SESSION_PAGE - 1) / SL_SESSION_PAGE;
+}
 
 static void count_all(void) {
   int place = 0;
@@ -75,7 +78,8 @@ static void end(asked_for **at, sl_end why) {
 static bool tick_one(asked_for **at) {
   asked_for *r = *at;
   if (!r->cancelled) {
-    tell(r, (sl_session_event){.kind = SL_EVENT_TOKEN, .place = r->told, .token = r->prompt[r->told % r->count]});
+    tell(r, (sl_session_event){
+                .kind = SL_EVENT_TOKEN, .place = r->told, .token = r->prompt[r->told % r->count]});
     stats.tokens++;
     if (++r->told < r->most) return false;
   }
@@ -118,7 +122,8 @@ static sl_status submit(void *self, const sl_request *q, uint64_t *id) {
   if (!full) {
     asked_for **at = &all, *r = sli_calloc(1, sizeof *r);
     while (*at) at = &(*at)->next;
-    *r = (asked_for){.id = *id = ++stats.requests, .user = q->user, .count = q->nprompt, .most = q->max_tokens};
+    *r = (asked_for){
+        .id = *id = ++stats.requests, .user = q->user, .count = q->nprompt, .most = q->max_tokens};
     r->prompt = sli_calloc((size_t)q->nprompt, sizeof *r->prompt);
     memcpy(r->prompt, q->prompt, (size_t)q->nprompt * sizeof *r->prompt);
     *at = r;
@@ -167,15 +172,27 @@ int main(int argc, char **argv) {
   tick_us = atoi(argv[1]), most_running = atoi(argv[2]), most_queued = atoi(argv[3]);
   double patience = argc > 4 ? atof(argv[4]) : 60;
   wake = eventfd(0, EFD_NONBLOCK);
-  const engine e = {.fd = wake, .vocabulary = 256, .context = 8192, .submit = submit, .cancel = cancel,
-                    .poll = poll_events, .stat = stat_of, .status = status_of};
+  const engine e = {.fd = wake,
+                    .vocabulary = 256,
+                    .context = 8192,
+                    .submit = submit,
+                    .cancel = cancel,
+                    .poll = poll_events,
+                    .stat = stat_of,
+                    .status = status_of};
   chat_format v = {.name = "made-up", .no_chat = "it does not chat"};
   if (codec_open(NULL, 256, &v.codec)) return 1;
   v.chat = argc > 7 ? sli_chat_of_template(argv[7]) : sli_chat_named("chatml");
-  const serve_options options = {.host = "127.0.0.1", .key = argc > 5 && *argv[5] ? argv[5] : NULL, .stuck_seconds = patience / 6,
-                                 .cors = "loopback", .most_held_bytes = argc > 6 ? (size_t)atol(argv[6]) << 20 : (size_t)256 << 20,
-                                 .head_seconds = patience, .body_seconds = patience, .idle_seconds = 60,
-                                 .stall_seconds = 60};
+  const serve_options options = {
+      .host = "127.0.0.1",
+      .key = argc > 5 && *argv[5] ? argv[5] : NULL,
+      .stuck_seconds = patience / 6,
+      .cors = "loopback",
+      .most_held_bytes = argc > 6 ? (size_t)atol(argv[6]) << 20 : (size_t)256 << 20,
+      .head_seconds = patience,
+      .body_seconds = patience,
+      .idle_seconds = 60,
+      .stall_seconds = 60};
   serving *s;
   pthread_t thread;
   if (serving_create(&options, &e, &v, &s)) {

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A request alone has the bits of logits that it has in any batch: however many rows a tick has, on
- * any number of stages, of devices that share these out, and of threads, with weights in memory or on disk, with
- * any other requests, when it has given up its pages, when others are cancelled, when limits change, when it shares
- * the pages of what others began with; also with weights, or keys and values, that are
- * rounded. Nothing is computed twice but what was given up, and nothing that was shared.
+ * any number of stages, of devices that share these out, and of threads, with weights in memory or
+ * on disk, with any other requests, when it has given up its pages, when others are cancelled, when
+ * limits change, when it shares the pages of what others began with; also with weights, or keys and
+ * values, that are rounded. Nothing is computed twice but what was given up, and nothing that was
+ * shared.
  * labels: random more */
 #include "tests/support/batches.h"
 #include "tests/support/seeds.h"
@@ -24,7 +25,8 @@ static void from_disk(sl_session_options *o, rng *d) {
 static uint64_t preemptions, shared;
 
 /* And counts. */
-static void ask(const served *s, const setting *x, random_request *q, const token_stream *alone, rng *d) {
+static void ask(const served *s, const setting *x, random_request *q, const token_stream *alone,
+                rng *d) {
   sl_session_stats stats = batches_ask(s, x, q, alone, d);
   preemptions += stats.preemptions;
   shared += stats.rows_shared;
@@ -61,8 +63,8 @@ static bool same_files(const char *a, const char *b) {
   return c == EOF;
 }
 
-/* Ticks taken as those of another run were are logged as those, and give the same bits: pages are shared and given up
- * where they were then, and who hung up does so again. */
+/* Ticks taken as those of another run were are logged as those, and give the same bits: pages are
+ * shared and given up where they were then, and who hung up does so again. */
 static void a_log_is_followed(uint64_t seed) {
   served s = {0};
   random_request q[REQUESTS];
@@ -80,15 +82,18 @@ static void a_log_is_followed(uint64_t seed) {
   x.options.lower.parallel.stages = 2;
   x.options.groups = 3;
   ask(&s, &x, q, alone, &d);
-  CHECK(same_files("ticks.log", "again.log"), "ticks take the same again, seed %llu", (unsigned long long)seed);
+  CHECK(same_files("ticks.log", "again.log"), "ticks take the same again, seed %llu",
+        (unsigned long long)seed);
   sl_args_destroy(s.args);
 }
 
 int main(int argc, char **argv) {
   seeds s = seeds_of(argc, argv, 1, SEEDS);
   for (uint64_t seed = s.first; seed < s.end; seed++)
-    RUN(each_batch_gives_the_same_bits, seed % 2 ? "gpt" : "llama", seed % 2 ? batches_gpt : batches_llama, seed);
+    RUN(each_batch_gives_the_same_bits, seed % 2 ? "gpt" : "llama",
+        seed % 2 ? batches_gpt : batches_llama, seed);
   for (uint64_t seed = s.first; seed < s.end; seed++) RUN(a_log_is_followed, seed);
-  CHECK((preemptions && shared) || seeds_count(s) < ENOUGH, "some have given up their pages, and some shared others'");
+  CHECK((preemptions && shared) || seeds_count(s) < ENOUGH,
+        "some have given up their pages, and some shared others'");
   return 0;
 }

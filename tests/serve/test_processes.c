@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A session over several processes: stages, and devices that share these out, in each, requests in the first; any batch
- * of requests has the bits that each has alone in one process. Also where several read the same table (gpt's), and
- * where weights are rounded.
+/* A session over several processes: stages, and devices that share these out, in each, requests in
+ * the first; any batch of requests has the bits that each has alone in one process. Also where
+ * several read the same table (gpt's), and where weights are rounded.
  * labels: random */
 #include <unistd.h>
 
@@ -18,7 +18,8 @@ enum { SEEDS = 2 };
 
 static const struct grid {
   int processes, stages, tensor;
-} grids[] = {{2, 2, 1}, {2, 1, 2}, {2, 4, 1}, {2, 2, 2}, {2, 1, 3}, {4, 4, 1}, {4, 2, 2}, {3, 1, 3}};
+} grids[] = {{2, 2, 1}, {2, 1, 2}, {2, 4, 1}, {2, 2, 2},
+             {2, 1, 3}, {4, 4, 1}, {4, 2, 2}, {3, 1, 3}};
 
 static char endpoint[PROCESS_ENDPOINT_CHARS], key[SLI_CONTROL_KEY_CHARS + 1];
 
@@ -88,6 +89,7 @@ static void each_batch_gives_the_same_bits(const char *model, char *const *words
 int main(int argc, char **argv) {
   seeds s = seeds_of(argc, argv, 2, SEEDS);
   for (uint64_t seed = s.first; seed < s.end; seed++)
-    RUN(each_batch_gives_the_same_bits, seed % 2 ? "gpt" : "llama", seed % 2 ? batches_gpt : batches_llama, seed);
+    RUN(each_batch_gives_the_same_bits, seed % 2 ? "gpt" : "llama",
+        seed % 2 ? batches_gpt : batches_llama, seed);
   return 0;
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A tick computes as many rows as it has tokens, and logits for as many as are wanted: nothing is padded, neither
- * in shipped ops nor in a user's own. */
+/* A tick computes as many rows as it has tokens, and logits for as many as are wanted: nothing is
+ * padded, neither in shipped ops nor in a user's own. */
 #include <stdatomic.h>
 
 #include "tests/support/session.h"
@@ -21,8 +21,13 @@ static void count_cpu(const sl_call *call) {
   memcpy(call->out[0], call->in[0], sl_type_bytes(&call->in_type[0]));
 }
 
-static const sl_op count_rows = {.name = "count_rows", .min_in = 1, .max_in = 1, .nout = 1, .infer = count_infer,
-                                 .kernels = SL_CPU_KERNEL(count_cpu), .pieces = SL_PIECES_ROWS};
+static const sl_op count_rows = {.name = "count_rows",
+                                 .min_in = 1,
+                                 .max_in = 1,
+                                 .nout = 1,
+                                 .infer = count_infer,
+                                 .kernels = SL_CPU_KERNEL(count_cpu),
+                                 .pieces = SL_PIECES_ROWS};
 
 static sl_tensor *count(sl_graph *g, sl_tensor *x) {
   sl_tensor *y = NULL;
@@ -52,8 +57,12 @@ static void ask_all(sl_session *s) {
   int ended = 0;
   uint64_t id;
   for (int i = 0; i < REQUESTS; i++)
-    CHECK(!sl_session_submit(s, &(sl_request){.prompt = prompt, .nprompt = 1 + 6 * i, .max_tokens = 10, .logprobs = -1},
-                             &id), "%s", sl_detail());
+    CHECK(
+        !sl_session_submit(
+            s,
+            &(sl_request){.prompt = prompt, .nprompt = 1 + 6 * i, .max_tokens = 10, .logprobs = -1},
+            &id),
+        "%s", sl_detail());
   while (ended < REQUESTS) ended += served_next(s).kind == SL_EVENT_END;
 }
 
@@ -71,8 +80,8 @@ int main(void) {
     sl_session_stats stats = sl_session_stat(s.session);
     served_close(&s);
     long long rows = atomic_load(&rows_seen), picks = atomic_load(&picks_seen);
-    CHECK(rows == 2 * (long long)stats.rows, "%d stages: %lld rows are computed for %llu tokens", stages, rows / 2,
-          (unsigned long long)stats.rows);
+    CHECK(rows == 2 * (long long)stats.rows, "%d stages: %lld rows are computed for %llu tokens",
+          stages, rows / 2, (unsigned long long)stats.rows);
     CHECK(picks == (long long)stats.tokens, "%d stages: %lld logits for %llu tokens", stages, picks,
           (unsigned long long)stats.tokens);
   }

@@ -6,7 +6,8 @@
 
 #include "tests/support/session.h"
 
-static char *const small[] = {"--layers", "2", "--width", "32", "--heads", "4", "--context", "64", NULL};
+static char *const small[] = {"--layers", "2",         "--width", "32", "--heads",
+                              "4",        "--context", "64",      NULL};
 static const int32_t prompt[] = {3, 1, 4, 1, 5};
 
 static sl_request ask(int64_t most) {
@@ -61,16 +62,19 @@ static void the_context_ends_it(sl_session *s) {
   r.prompt = all, r.nprompt = 64;
   CHECK(!sl_session_submit(s, &r, &id), "%s", sl_detail());
   while ((e = served_next(s)).kind == SL_EVENT_TOKEN) {}
-  CHECK(e.end == SL_END_LENGTH && e.place == 1, "one token follows from a full context, not %lld", (long long)e.place);
+  CHECK(e.end == SL_END_LENGTH && e.place == 1, "one token follows from a full context, not %lld",
+        (long long)e.place);
 }
 
 static void it_is_known_before(const sl_session_options *options) {
   sl_session_info about;
   CHECK(!sl_session_check(options, &about), "%s", sl_detail());
-  CHECK(about.vocabulary == 256 && about.context == 64 && !about.plan && !about.rt, "the sizes of it");
+  CHECK(about.vocabulary == 256 && about.context == 64 && !about.plan && !about.rt,
+        "the sizes of it");
   sl_session_options wrong = *options;
   wrong.context = 65;
-  CHECK(sl_session_check(&wrong, &about) == SL_E_USAGE && strstr(sl_detail(), "65"), "%s", sl_detail());
+  CHECK(sl_session_check(&wrong, &about) == SL_E_USAGE && strstr(sl_detail(), "65"), "%s",
+        sl_detail());
 }
 
 static void what_is_wrong_is_refused(sl_session *s) {
@@ -78,9 +82,11 @@ static void what_is_wrong_is_refused(sl_session *s) {
   uint64_t id = 77;
   sl_request r = ask(1);
   r.prompt = far, r.nprompt = 2;
-  CHECK(sl_session_submit(s, &r, &id) == SL_E_USAGE && strstr(sl_detail(), "256"), "%s", sl_detail());
+  CHECK(sl_session_submit(s, &r, &id) == SL_E_USAGE && strstr(sl_detail(), "256"), "%s",
+        sl_detail());
   r = ask(1), r.prompt = many, r.nprompt = 65;
-  CHECK(sl_session_submit(s, &r, &id) == SL_E_USAGE && strstr(sl_detail(), "65 tokens"), "%s", sl_detail());
+  CHECK(sl_session_submit(s, &r, &id) == SL_E_USAGE && strstr(sl_detail(), "65 tokens"), "%s",
+        sl_detail());
   r = ask(0);
   CHECK(sl_session_submit(s, &r, &id) == SL_E_USAGE, "no tokens");
   r = ask(1), r.temperature = -1;
@@ -92,7 +98,8 @@ static void what_is_wrong_is_refused(sl_session *s) {
 /* With fewer rows, ticks and pages the same tokens come, later. */
 static void limits_change_no_answer(sl_session *s) {
   int32_t tokens[2][20];
-  const sl_session_limits all = sl_session_stat(s).limits, few = {.rows = 1, .pages = 1, .sequences = 1, .groups = 1};
+  const sl_session_limits all = sl_session_stat(s).limits,
+                          few = {.rows = 1, .pages = 1, .sequences = 1, .groups = 1};
   for (int i = 0; i < 2; i++) {
     CHECK(!sl_session_limit(s, i ? &few : &all), "%s", sl_detail());
     sl_request r = ask(20);
@@ -103,11 +110,13 @@ static void limits_change_no_answer(sl_session *s) {
       if (e.kind == SL_EVENT_TOKEN && e.id == other) tokens[i][e.place] = e.token;
       ended += e.kind == SL_EVENT_END;
     }
-    CHECK(!i || sl_session_stat(s).ticks - before == 2 * (5 + 19), "a row a tick, one after another");
+    CHECK(!i || sl_session_stat(s).ticks - before == 2 * (5 + 19),
+          "a row a tick, one after another");
   }
   CHECK(!memcmp(tokens[0], tokens[1], sizeof tokens[0]), "the same tokens");
   sl_session_limits wrong = {.rows = all.rows + 1, .queue = 3};
-  CHECK(sl_session_limit(s, &wrong) == SL_E_USAGE && strstr(sl_detail(), "rows=65"), "%s", sl_detail());
+  CHECK(sl_session_limit(s, &wrong) == SL_E_USAGE && strstr(sl_detail(), "rows=65"), "%s",
+        sl_detail());
   CHECK(sl_session_stat(s).limits.queue == all.queue, "nothing has changed");
   CHECK(!sl_session_limit(s, &all), "%s", sl_detail());
 }
@@ -148,7 +157,8 @@ static void what_drains_lets_nothing_in(sl_session *s) {
 
 /* Nobody polls: ticks end before memory does, and go on with who polls, though never all. */
 static void ticks_wait_for_who_polls(void) {
-  static char *const tiny[] = {"--layers", "1", "--width", "8", "--heads", "1", "--context", "64", NULL};
+  static char *const tiny[] = {"--layers", "1",         "--width", "8", "--heads",
+                               "1",        "--context", "64",      NULL};
   enum { N = 1300, TOKENS = 58, MS = 1000 };
   served s = {0};
   served_model(&s, "gpt", tiny);
@@ -165,13 +175,14 @@ static void ticks_wait_for_who_polls(void) {
   sl_session_stats then = sl_session_stat(s.session);
   usleep(100 * MS);
   sl_session_stats now = sl_session_stat(s.session);
-  CHECK(now.ticks == then.ticks && now.events < SL_SESSION_EVENTS + 2 * now.limits.sequences, "%d events wait", now.events);
+  CHECK(now.ticks == then.ticks && now.events < SL_SESSION_EVENTS + 2 * now.limits.sequences,
+        "%d events wait", now.events);
   for (int ended = 0; ended < N;) ended += served_next(s.session).kind == SL_EVENT_END;
   CHECK(sl_session_stat(s.session).tokens == (uint64_t)N * TOKENS, "all tokens came");
   served_close(&s);
 }
 
-/* ---- the same model as a whole row ------------------------------------------------------------- */
+/* ---- the same model as a whole row ----------------------------------------------------------- */
 
 typedef struct whole_row {
   int32_t tokens[64];
@@ -199,20 +210,23 @@ static void take(void *ctx, const char *name, const sl_type *type, const void *d
 static void the_text_is_that_of_the_whole_row(const served *s) {
   whole_row w = {.count = 5};
   memcpy(w.tokens, prompt, sizeof prompt);
-  sl_graph *g = sl_graph_create(&(sl_graph_options){.infer = true, .feed_tokens = feed, .feed_ctx = &w,
-                                                    .microbatches = 1, .pieces = 1});
-  sl_lower_options lower = {.parallel.stages = 1, .devices = {.kind = "cpu"}, .report.on_output = take, .report.ctx = &w};
+  sl_graph *g = sl_graph_create(&(sl_graph_options){
+      .infer = true, .feed_tokens = feed, .feed_ctx = &w, .microbatches = 1, .pieces = 1});
+  sl_lower_options lower = {
+      .parallel.stages = 1, .devices = {.kind = "cpu"}, .report.on_output = take, .report.ctx = &w};
   sl_lowered *lowered = NULL;
   sl_runtime *rt = NULL;
   CHECK(!s->model->build(g, s->args) && !sl_lower(g, &lower, &lowered), "%s", sl_detail());
-  CHECK(!sl_runtime_create(sl_lowered_plan(lowered), &(sl_runtime_options){0}, &rt), "%s", sl_detail());
+  CHECK(!sl_runtime_create(sl_lowered_plan(lowered), &(sl_runtime_options){0}, &rt), "%s",
+        sl_detail());
   CHECK(!served_load(NULL, lowered, rt), "%s", sl_detail());
   sl_request r = ask(30);
   uint64_t id;
   CHECK(!sl_session_submit(s->session, &r, &id), "%s", sl_detail());
   for (sl_session_event e; (e = served_next(s->session)).kind == SL_EVENT_TOKEN;) {
     CHECK(!sl_runtime_run(rt, 1), "%s", sl_detail());
-    CHECK(e.token == w.next, "token %lld is %d, of the whole row %d", (long long)e.place, e.token, w.next);
+    CHECK(e.token == w.next, "token %lld is %d, of the whole row %d", (long long)e.place, e.token,
+          w.next);
     w.tokens[w.count++] = e.token;
   }
   sl_runtime_destroy(rt);

@@ -1,13 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Weights that lie in memory as a GGUF file has them give the logits that they give in f32, to 1e-5, with the same bits on
- * any number of stages and of devices that share one out, and take the room that they take in the file; bf16 takes half. */
+/* Weights that lie in memory as a GGUF file has them give the logits that they give in f32, to
+ * 1e-5, with the same bits on any number of stages and of devices that share one out, and take the
+ * room that they take in the file; bf16 takes half. */
 #include <math.h>
 #include <stdlib.h>
 
 #include "tests/support/session.h"
 
-static char *const tiny[] = {"--layers", "2", "--width", "32", "--heads", "4", "--kv-heads", "2", "--ffn", "64", "--vocab", "256",
-                             "--context", "64", "--theta", "20000", NULL};
+static char *const tiny[] = {"--layers",   "2",  "--width", "32",    "--heads", "4",
+                             "--kv-heads", "2",  "--ffn",   "64",    "--vocab", "256",
+                             "--context",  "64", "--theta", "20000", NULL};
 enum { MOST = 20 };
 
 static sl_status load_file(void *path, const sl_lowered *lowered, sl_runtime *rt) {
@@ -21,15 +23,16 @@ static int64_t parameter_bytes(const sl_plan *plan) {
   return bytes;
 }
 
-/* What an answer's tokens are, how probable, and hashes of their logits; returns what the parameters take. */
+/* What an answer's tokens are, how probable, and hashes of their logits; returns what the
+ * parameters take. */
 typedef struct told {
   int32_t token;
   float logprob;
   uint64_t hash;
 } told;
 
-static int64_t ask(served *s, char *path, const char *stored, sl_dtype dtype, int stages, int tensor,
-                   told *out) {
+static int64_t ask(served *s, char *path, const char *stored, sl_dtype dtype, int stages,
+                   int tensor, told *out) {
   int32_t prompt[30];
   for (int i = 0; i < 30; i++) prompt[i] = i * 7 % 90;
   sl_session_options options = served_options(s);
@@ -42,8 +45,9 @@ static int64_t ask(served *s, char *path, const char *stored, sl_dtype dtype, in
   served_open(s, &options);
   uint64_t id;
   memset(out, 0, MOST * sizeof *out);
-  CHECK(!sl_session_submit(s->session, &(sl_request){.prompt = prompt, .nprompt = 30, .max_tokens = MOST}, &id), "%s",
-        sl_detail());
+  CHECK(!sl_session_submit(s->session,
+                           &(sl_request){.prompt = prompt, .nprompt = 30, .max_tokens = MOST}, &id),
+        "%s", sl_detail());
   for (sl_session_event e; (e = served_next(s->session)).kind == SL_EVENT_TOKEN;)
     out[e.place] = (told){e.token, e.logprob, e.hash};
   int64_t bytes = parameter_bytes(sl_session_about(s->session).plan);
@@ -53,8 +57,9 @@ static int64_t ask(served *s, char *path, const char *stored, sl_dtype dtype, in
 
 static void check_close(const told *a, const told *b) {
   for (int i = 0; i < MOST; i++)
-    CHECK(a[i].token == b[i].token && fabsf(a[i].logprob - b[i].logprob) < 1e-5f, "token %d: %d of %g, in f32 %d of %g", i,
-          b[i].token, (double)b[i].logprob, a[i].token, (double)a[i].logprob);
+    CHECK(a[i].token == b[i].token && fabsf(a[i].logprob - b[i].logprob) < 1e-5f,
+          "token %d: %d of %g, in f32 %d of %g", i, b[i].token, (double)b[i].logprob, a[i].token,
+          (double)a[i].logprob);
 }
 
 static bool same_hashes(const told *a, const told *b) {
@@ -72,7 +77,8 @@ int main(void) {
   for (int stages = 1; stages <= 2; stages++) {
     int64_t bytes = ask(&s, path, path, SL_F32, stages, 1, stored[stages - 1]);
     check_close(plain, stored[stages - 1]);
-    CHECK(bytes < all / 2, "%d stages: %lld bytes, in f32 %lld", stages, (long long)bytes, (long long)all);
+    CHECK(bytes < all / 2, "%d stages: %lld bytes, in f32 %lld", stages, (long long)bytes,
+          (long long)all);
   }
   CHECK(same_hashes(stored[0], stored[1]), "the logits of two stages are those of one");
   for (int tensor = 2; tensor <= 3; tensor++) { /* parts that are no whole groups of rows */

@@ -1,14 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* How long others wait, counted in ticks: what hangs up gives its pages back within two of them, and while a prompt of
- * 8,000 tokens comes in every answer under way gets a token with each; with as many ticks under way as G, with each
- * G-th. */
+/* How long others wait, counted in ticks: what hangs up gives its pages back within two of them,
+ * and while a prompt of 8,000 tokens comes in every answer under way gets a token with each; with
+ * as many ticks under way as G, with each G-th. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <unistd.h>
 
 #include "tests/support/session.h"
 
-static char *const small[] = {"--layers", "1", "--width", "16", "--heads", "2", "--vocab", "61", "--context", "8192", NULL};
+static char *const small[] = {"--layers", "1",  "--width",   "16",   "--heads", "2",
+                              "--vocab",  "61", "--context", "8192", NULL};
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
 enum { LONG = 2000 };
 #else
@@ -35,7 +36,8 @@ static void what_hangs_up_gives_its_pages_back(sl_session *s) {
   int64_t ticks = (int64_t)sl_session_stat(s).tokens; /* or fewer, when it hung up */
   while (e.id != hung_up) {
     CHECK(e.kind == SL_EVENT_TOKEN, "it goes on");
-    CHECK(e.place < ticks + 2, "its pages are free after tick %lld, of %lld", (long long)e.place, (long long)ticks);
+    CHECK(e.place < ticks + 2, "its pages are free after tick %lld, of %lld", (long long)e.place,
+          (long long)ticks);
     e = served_next(s);
   }
   CHECK(e.kind == SL_EVENT_END && e.end == SL_END_CANCELLED, "it has ended");
@@ -64,10 +66,12 @@ static void check_log(const char *path, uint64_t long_one, int groups) {
   while (fgets(line, sizeof line, log)) {
     chunks += has_row(line, long_one);
     for (int i = 0; i < OTHERS; i++) {
-      bool has = has_row(line, long_one - 1 - (uint64_t)i), waiting = !has && chunks && rows[i] < TOKENS;
+      bool has = has_row(line, long_one - 1 - (uint64_t)i),
+           waiting = !has && chunks && rows[i] < TOKENS;
       rows[i] += has;
       waits[i] = waiting ? waits[i] + 1 : 0;
-      CHECK(waits[i] < groups, "answer %d waits %d ticks, at part %d of the prompt", i, waits[i], chunks);
+      CHECK(waits[i] < groups, "answer %d waits %d ticks, at part %d of the prompt", i, waits[i],
+            chunks);
     }
     if (chunks >= LONG / 64) break;
   }

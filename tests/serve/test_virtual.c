@@ -1,12 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A session on the virtual clock: what is published of pipelines that serve comes out of the very source and plan.
+/* A session on the virtual clock: what is published of pipelines that serve comes out of the very
+ * source and plan.
  * labels: unthreaded */
 #include <math.h>
 
 #include "serve/serve.h"
 #include "tests/support/session.h"
 
-static char *const small[] = {"--layers", "4", "--width", "8", "--heads", "2", "--vocab", "11", "--context", "131200", NULL};
+static char *const small[] = {"--layers", "4",  "--width",   "8",      "--heads", "2",
+                              "--vocab",  "11", "--context", "131200", NULL};
 
 static sl_session_options on(const served *s, int stages, const sl_tick_cost *cost) {
   sl_session_options o = served_options(s);
@@ -16,7 +18,8 @@ static sl_session_options on(const served *s, int stages, const sl_tick_cost *co
   return o;
 }
 
-static sl_session_simulation simulate(const sl_session_options *o, int64_t n, const sl_arrival *arrivals) {
+static sl_session_simulation simulate(const sl_session_options *o, int64_t n,
+                                      const sl_arrival *arrivals) {
   sl_session_simulation r;
   CHECK(!sl_session_simulate(o, n, arrivals, &r), "%s", sl_detail());
   CHECK(!r.stats.pages_used && !r.stats.running && !r.stats.queued, "all pages are back");
@@ -25,10 +28,11 @@ static sl_session_simulation simulate(const sl_session_options *o, int64_t n, co
 
 static bool near(double x, double want, double by) { return fabs(x - want) <= by * want; }
 
-/* ---- a long prompt, chunk by chunk through four stages ---------------------------------------- */
+/* ---- a long prompt, chunk by chunk through four stages --------------------------------------- */
 
 static double first_token(const served *s, int64_t rows, sl_chunks chunks) {
-  static const sl_tick_cost cost = {.tick = 26.1e-3, .position = 5.39e-7, .row = 6.03e-6, .pair = 3.25e-10};
+  static const sl_tick_cost cost = {
+      .tick = 26.1e-3, .position = 5.39e-7, .row = 6.03e-6, .pair = 3.25e-10};
   const sl_arrival one = {0, 131072, 1};
   sl_session_options o = on(s, 4, &cost);
   o.rows = rows;
@@ -49,15 +53,17 @@ static void a_long_prompt(const served *s) {
   for (size_t i = 0; i < SLI_COUNT(published); i++) {
     double first = first_token(s, published[i].rows, SL_CHUNKS_ROWS);
     printf("chunks of %lld: %.0f ms\n", (long long)published[i].rows, first * 1e3);
-    CHECK(near(first, published[i].seconds, 0.005), "it takes %g s, not %g", first, published[i].seconds);
+    CHECK(near(first, published[i].seconds, 0.005), "it takes %g s, not %g", first,
+          published[i].seconds);
     best = fmin(best, first);
   }
   double even = first_token(s, 32768, SL_CHUNKS_TIMES);
   printf("of equal times: %.0f ms\n", even * 1e3);
-  CHECK(even < 0.95 * best, "chunks of equal times take %g s, the best of equal lengths %g", even, best);
+  CHECK(even < 0.95 * best, "chunks of equal times take %g s, the best of equal lengths %g", even,
+        best);
 }
 
-/* ---- how many ticks a second ------------------------------------------------------------------ */
+/* ---- how many ticks a second ----------------------------------------------------------------- */
 
 /* Answers that have a tick each: as many are under way as there are groups, or sequences. */
 static double rate(const served *s, int groups) {
@@ -71,7 +77,8 @@ static double rate(const served *s, int groups) {
   sl_session_simulation r = simulate(&o, groups, all);
   double ticks = (double)r.stats.ticks / r.seconds;
   for (int p = 0; p < 4; p++)
-    CHECK(near(r.busy[p], 0.01 * (double)r.stats.ticks, 1e-6), "stage %d computes %g s", p, r.busy[p]);
+    CHECK(near(r.busy[p], 0.01 * (double)r.stats.ticks, 1e-6), "stage %d computes %g s", p,
+          r.busy[p]);
   sl_session_simulation_fini(&r);
   return ticks;
 }
@@ -84,11 +91,11 @@ static void groups_fill_a_pipeline(const served *s) {
   }
 }
 
-/* ---- prompts that answers ride on ---------------------------------------------------------------- */
+/* ---- prompts that answers ride on ------------------------------------------------------------ */
 
-/* A tick of few rows takes as long as its weights are read. SARATHI (Agrawal et al., arXiv 2308.16369): ticks of a chunk of C
- * rows and B - 1 answers gain most over prompts and answers apart where there are C / (B - 1) tokens of a prompt to one of its
- * answer. */
+/* A tick of few rows takes as long as its weights are read. SARATHI (Agrawal et al., arXiv
+ * 2308.16369): ticks of a chunk of C rows and B - 1 answers gain most over prompts and answers
+ * apart where there are C / (B - 1) tokens of a prompt to one of its answer. */
 enum { B = 18, C = 256, WHOLE = 4096, REQUESTS = 72 };
 static const sl_tick_cost rides = {.tick = 0.02, .row = 1e-4};
 
@@ -101,7 +108,8 @@ static double gain(const served *s, int64_t prompt) {
   for (int i = 0; i < REQUESTS; i++) all[i] = (sl_arrival){0, prompt, answer};
   sl_session_simulation r = simulate(&o, REQUESTS, all);
   double chunks = ceil((double)prompt / C), together = r.seconds / REQUESTS;
-  double apart = rides.tick * chunks + rides.row * (double)prompt + (double)answer * (rides.tick / B + rides.row);
+  double apart = rides.tick * chunks + rides.row * (double)prompt +
+                 (double)answer * (rides.tick / B + rides.row);
   sl_session_simulation_fini(&r);
   return apart / together;
 }
@@ -113,11 +121,11 @@ static void answers_ride_on_prompts(const served *s) {
     printf("%d prompt tokens to one: %.3f times\n", ratio, x);
     if (x > best) best = x, at = ratio;
   }
-  CHECK(best > 1.2 && at >= 0.6 * C / (B - 1) && at <= 1.6 * C / (B - 1), "the best ratio is %g, not near %g", at,
-        (double)C / (B - 1));
+  CHECK(best > 1.2 && at >= 0.6 * C / (B - 1) && at <= 1.6 * C / (B - 1),
+        "the best ratio is %g, not near %g", at, (double)C / (B - 1));
 }
 
-/* ---- pages, and who is sent away ----------------------------------------------------------------- */
+/* ---- pages, and who is sent away ------------------------------------------------------------- */
 
 static void pages_are_counted(const served *s) {
   static const sl_tick_cost cost = {.tick = 0.01};
@@ -130,7 +138,8 @@ static void pages_are_counted(const served *s) {
   sl_session_simulation r = simulate(&o, 4, all);
   CHECK(r.stats.preemptions && r.stats.rows_again && r.stats.pages_most == 6, "pages run out");
   CHECK(r.stats.tokens == 405 && r.stats.ended[SL_END_LENGTH] == 4, "all are answered");
-  CHECK(near(r.answered[3].first, 1000.02, 1e-6), "who comes late is answered at once: %g", r.answered[3].first);
+  CHECK(near(r.answered[3].first, 1000.02, 1e-6), "who comes late is answered at once: %g",
+        r.answered[3].first);
   sl_session_simulation_fini(&r);
   o.queue = 1;
   r = simulate(&o, 4, all);
@@ -148,9 +157,11 @@ static void devices_share_a_stage(const served *s) {
   o.lower.parallel.tensor = 2;
   o.lower.devices.count = 4;
   two = simulate(&o, 2, all);
-  CHECK(near(two.seconds, one.seconds, 0.02), "a run takes %g s, on one device for each stage %g", two.seconds, one.seconds);
+  CHECK(near(two.seconds, one.seconds, 0.02), "a run takes %g s, on one device for each stage %g",
+        two.seconds, one.seconds);
   for (int i = 0; i < 2; i++)
-    CHECK(near(two.busy[i], one.busy[i], 1e-6), "stage %d computes for %g s, not %g", i, two.busy[i], one.busy[i]);
+    CHECK(near(two.busy[i], one.busy[i], 1e-6), "stage %d computes for %g s, not %g", i,
+          two.busy[i], one.busy[i]);
   sl_session_simulation_fini(&one);
   sl_session_simulation_fini(&two);
 }
@@ -159,16 +170,22 @@ static void what_cannot_be_is_refused(const served *s) {
   static const sl_arrival backward[] = {{1, 1, 1}, {0.5, 1, 1}}, late[] = {{0, 131201, 1}};
   sl_session_options o = on(s, 1, NULL);
   sl_session_simulation r;
-  CHECK(sl_session_simulate(&o, 2, backward, &r) == SL_E_USAGE && strstr(sl_detail(), "arrival 2"), "%s", sl_detail());
-  CHECK(sl_session_simulate(&o, 1, late, &r) == SL_E_USAGE && strstr(sl_detail(), "arrival 1"), "%s", sl_detail());
+  CHECK(sl_session_simulate(&o, 2, backward, &r) == SL_E_USAGE && strstr(sl_detail(), "arrival 2"),
+        "%s", sl_detail());
+  CHECK(sl_session_simulate(&o, 1, late, &r) == SL_E_USAGE && strstr(sl_detail(), "arrival 1"),
+        "%s", sl_detail());
   o.lower.devices.kind = "cpu";
-  CHECK(sl_session_simulate(&o, 1, late, &r) == SL_E_USAGE && strstr(sl_detail(), "timed"), "%s", sl_detail());
+  CHECK(sl_session_simulate(&o, 1, late, &r) == SL_E_USAGE && strstr(sl_detail(), "timed"), "%s",
+        sl_detail());
 }
 
-/* ---- what ticks took ------------------------------------------------------------------------------ */
+/* ---- what ticks took ------------------------------------------------------------------------- */
 
 static load load_of(int64_t rows, int64_t picks, double behind) {
-  return (load){.rows = rows, .picks = picks, .positions = behind, .pairs = (double)rows * (2 * behind + (double)rows)};
+  return (load){.rows = rows,
+                .picks = picks,
+                .positions = behind,
+                .pairs = (double)rows * (2 * behind + (double)rows)};
 }
 
 static double seconds_of(const sl_tick_cost *c, int64_t rows, int64_t picks, double behind) {
@@ -178,7 +195,11 @@ static double seconds_of(const sl_tick_cost *c, int64_t rows, int64_t picks, dou
 
 /* Few rows go in steps of 4, and rows that came once are no corner. */
 static void corners_are_found_again(void) {
-  static const sl_tick_cost real = {.position = 2e-6, .pair = 1e-7, .pick = 1e-3, .corners = 6, .rows = {1, 4, 5, 8, 9, 64},
+  static const sl_tick_cost real = {.position = 2e-6,
+                                    .pair = 1e-7,
+                                    .pick = 1e-3,
+                                    .corners = 6,
+                                    .rows = {1, 4, 5, 8, 9, 64},
                                     .seconds = {0.005, 0.008, 0.018, 0.02, 0.025, 0.1}};
   static const int64_t often[] = {1, 4, 5, 8, 9, 64};
   fit f = {0};
@@ -192,10 +213,12 @@ static void corners_are_found_again(void) {
   sl_tick_cost found = sli_fit_cost(&f, true);
   CHECK(found.corners == 6, "%d corners", found.corners);
   for (int64_t rows = 1; rows <= 128; rows++)
-    CHECK(near(seconds_of(&found, rows, 1, 50), seconds_of(&real, rows, 1, 50), 1e-6), "%lld rows take %g s, not %g", (long long)rows,
-          seconds_of(&found, rows, 1, 50), seconds_of(&real, rows, 1, 50));
+    CHECK(near(seconds_of(&found, rows, 1, 50), seconds_of(&real, rows, 1, 50), 1e-6),
+          "%lld rows take %g s, not %g", (long long)rows, seconds_of(&found, rows, 1, 50),
+          seconds_of(&real, rows, 1, 50));
   CHECK(near(found.pick, real.pick, 1e-6), "a token that is sampled takes %g s", found.pick);
-  for (int i = 0; i < found.spreads; i++) CHECK(near(found.spread[i], 1, 1e-6), "all ticks are as they should be");
+  for (int i = 0; i < found.spreads; i++)
+    CHECK(near(found.spread[i], 1, 1e-6), "all ticks are as they should be");
   sl_tick_cost numbers = sli_fit_cost(&f, false);
   CHECK(!numbers.corners && !numbers.spreads && numbers.row > 0, "five numbers are still there");
   sli_fit_fini(&f);
@@ -204,15 +227,16 @@ static void corners_are_found_again(void) {
 /* One tick of ten that something else has held up counts as much as it took. */
 static void ticks_that_were_held_up_count(void) {
   fit f = {0};
-  for (int i = 0; i < 101; i++)
-    sli_fit_note(&f, &(load){.rows = 1 + i % 2}, i % 10 ? 0.01 : 0.06);
+  for (int i = 0; i < 101; i++) sli_fit_note(&f, &(load){.rows = 1 + i % 2}, i % 10 ? 0.01 : 0.06);
   sl_tick_cost found = sli_fit_cost(&f, true);
-  CHECK(found.corners == 2 && near(found.seconds[0], 0.02, 0.01) && near(found.seconds[1], 0.01, 0.01), "%g and %g s",
-        found.seconds[0], found.seconds[1]);
+  CHECK(found.corners == 2 && near(found.seconds[0], 0.02, 0.01) &&
+            near(found.seconds[1], 0.01, 0.01),
+        "%g and %g s", found.seconds[0], found.seconds[1]);
   CHECK(found.spreads == 100, "%d ticks tell how far they are from that", found.spreads);
   for (int i = 0; i < found.spreads; i++) {
     double want = i % 2 == 0 ? 1 : (i + 1) % 10 ? 0.5 : 3;
-    CHECK(near(found.spread[i], want, 0.02), "tick %d takes %g times the mean, not %g", i, found.spread[i], want);
+    CHECK(near(found.spread[i], want, 0.02), "tick %d takes %g times the mean, not %g", i,
+          found.spread[i], want);
   }
   sli_fit_fini(&f);
 }
@@ -220,17 +244,20 @@ static void ticks_that_were_held_up_count(void) {
 /* Of many ticks neighbours are kept, from the first to the last. */
 static void spreads_of_many_ticks_have_an_end(void) {
   fit f = {0};
-  for (int i = 0; i < 2001; i++) sli_fit_note(&f, &(load){.rows = 1 + i % 2}, i > 1000 ? 0.02 : 0.01);
+  for (int i = 0; i < 2001; i++)
+    sli_fit_note(&f, &(load){.rows = 1 + i % 2}, i > 1000 ? 0.02 : 0.01);
   sl_tick_cost found = sli_fit_cost(&f, true);
   CHECK(found.spreads == SL_TICK_SPREAD, "%d", found.spreads);
-  CHECK(near(found.spread[0], 2.0 / 3, 0.05) && near(found.spread[SL_TICK_SPREAD - 1], 4.0 / 3, 0.05), "%g and %g",
-        found.spread[0], found.spread[SL_TICK_SPREAD - 1]);
+  CHECK(
+      near(found.spread[0], 2.0 / 3, 0.05) && near(found.spread[SL_TICK_SPREAD - 1], 4.0 / 3, 0.05),
+      "%g and %g", found.spread[0], found.spread[SL_TICK_SPREAD - 1]);
   sli_fit_fini(&f);
 }
 
 /* Ticks take each of a spread in turn; of a prompt's chunks the last one samples. */
 static void ticks_are_priced_as_they_were_found(const served *s) {
-  static const sl_tick_cost uneven = {.tick = 0.01, .spreads = 2, .spread = {0.5, 1.5}}, sampled = {.tick = 0.01, .pick = 0.002};
+  static const sl_tick_cost uneven = {.tick = 0.01, .spreads = 2, .spread = {0.5, 1.5}},
+                            sampled = {.tick = 0.01, .pick = 0.002};
   static const sl_arrival answer = {0, 1, 401}, prompt = {0, 60, 2};
   sl_session_options o = on(s, 1, &uneven);
   o.rows = 30;
@@ -241,7 +268,8 @@ static void ticks_are_priced_as_they_were_found(const served *s) {
   sl_session_simulation_fini(&r);
   o.cost = &sampled;
   r = simulate(&o, 1, &prompt);
-  CHECK(near(r.answered[0].first, 0.022, 1e-6) && near(r.seconds, 0.034, 1e-6), "%g and %g s", r.answered[0].first, r.seconds);
+  CHECK(near(r.answered[0].first, 0.022, 1e-6) && near(r.seconds, 0.034, 1e-6), "%g and %g s",
+        r.answered[0].first, r.seconds);
   sl_session_simulation_fini(&r);
 }
 

@@ -79,8 +79,9 @@ static void hash_inputs(const sl_call *call) {
   uint64_t values[MOST_PORTS];
   uint32_t flags;
   int64_t firing = n->fired++, tick = sl_plan_tick(r->plan, n->id, firing).number;
-  CHECK(call->tick.number == tick, "seed %" PRIu64 ": actor %d got tick %" PRId64 " instead of %" PRId64,
-        r->seed, n->id, call->tick.number, tick);
+  CHECK(call->tick.number == tick,
+        "seed %" PRIu64 ": actor %d got tick %" PRId64 " instead of %" PRId64, r->seed, n->id,
+        call->tick.number, tick);
   CHECK(call->tick.step == firing / r->plan->actors[n->id].firings_per_step,
         "seed %" PRIu64 ": actor %d firing %" PRId64 " in step %" PRId64, r->seed, n->id, firing,
         call->tick.step);
@@ -104,7 +105,8 @@ static void hash_inputs(const sl_call *call) {
       s->value += value; /* private: no other firing may have changed it */
       continue;
     }
-    if (adds) CHECK(s->key == key, "seed %" PRIu64 ": actor %d adds to another slot", r->seed, n->id);
+    if (adds)
+      CHECK(s->key == key, "seed %" PRIu64 ": actor %d adds to another slot", r->seed, n->id);
     *s = (slot){(adds ? s->value : 0) + mix(value, (uint64_t)o), key, n->out[o].reg};
   }
 }
@@ -120,9 +122,15 @@ static sl_program *make_program(sl_plan *plan, node *n) {
     places[i] = (sl_place){i, 0};
     types[i] = SL_TYPE(SL_F64, sizeof(slot) / 8);
   }
-  *call = (sl_program_call){.op = &hash_op, .name = "hash", .attrs = {.user = n}, .nin = n->nin,
-                            .nout = n->nout, .in_type = types, .out_type = types + n->nin,
-                            .in = places, .out = places + n->nin,
+  *call = (sl_program_call){.op = &hash_op,
+                            .name = "hash",
+                            .attrs = {.user = n},
+                            .nin = n->nin,
+                            .nout = n->nout,
+                            .in_type = types,
+                            .out_type = types + n->nin,
+                            .in = places,
+                            .out = places + n->nin,
                             .accumulate_span = n->nout ? (1u << n->nout) - 1 : 0};
   *program = (sl_program){.ncalls = 1, .calls = call, .nbases = n->nin + n->nout + 1};
   return program;
@@ -171,7 +179,8 @@ static bool later_launch(void *queue, const sl_program *program, const sl_firing
   memcpy(q->flights[at].bases, firing->bases, nbases * sizeof *firing->bases);
   memcpy(q->flights[at].first, firing->first, nbases);
   q->flights[at].sized = firing->lengths;
-  if (firing->lengths) memcpy(q->flights[at].extents, firing->lengths, nbases * sizeof *firing->lengths);
+  if (firing->lengths)
+    memcpy(q->flights[at].extents, firing->lengths, nbases * sizeof *firing->lengths);
   return false;
 }
 
@@ -183,7 +192,8 @@ static bool later_done(void *queue, uint64_t fence, uint64_t now_ns) {
   if (q->patience-- > 0) return false;
   q->patience = (int)(mix(fence, now_ns) % 4);
   size_t at = fence % LATER_MOST;
-  sl_firing firing = {.tick = q->flights[at].tick, .bases = q->flights[at].bases,
+  sl_firing firing = {.tick = q->flights[at].tick,
+                      .bases = q->flights[at].bases,
                       .first = q->flights[at].first,
                       .lengths = q->flights[at].sized ? q->flights[at].extents : NULL};
   sl_queue_cpu.launch(q->cpu, q->flights[at].program, &firing, 0, 0, &none);
@@ -196,22 +206,28 @@ static uint64_t later_due(void *queue, uint64_t fence) {
   return UINT64_MAX;
 }
 
-const sl_queue_ops later_queue = {.name = "later", .open = later_open, .close = later_close,
-                                  .launch = later_launch, .done = later_done, .due = later_due};
+const sl_queue_ops later_queue = {.name = "later",
+                                  .open = later_open,
+                                  .close = later_close,
+                                  .launch = later_launch,
+                                  .done = later_done,
+                                  .due = later_due};
 
 /* ---- key maps ------------------------------------------------------------------------ */
 
 /* Returns the firings per step of an actor at this level. */
 static int32_t per_step(const random_plan *r, level l) {
-  return l == PIECE ? r->plan->microbatches * r->plan->pieces
-                    : l == MICROBATCH ? r->plan->microbatches : 1;
+  return l == PIECE        ? r->plan->microbatches * r->plan->pieces
+         : l == MICROBATCH ? r->plan->microbatches
+                           : 1;
 }
 
 /* Makes the map from firings at `from` to slots that last for `slot`. */
 static int32_t make_map(random_plan *r, const node *n, level slot_level, int32_t lag) {
   sl_plan *plan = r->plan;
   int32_t span = per_step(r, n->level) / per_step(r, slot_level);
-  if (n->level != PIECE || slot_level != PIECE || !n->reversed) return sl_plan_map_lag(plan, (uint32_t)span, lag);
+  if (n->level != PIECE || slot_level != PIECE || !n->reversed)
+    return sl_plan_map_lag(plan, (uint32_t)span, lag);
   sl_map_entry entries[8];
   for (int32_t k = 0; k < plan->pieces; k++)
     entries[k] = (sl_map_entry){plan->pieces - 1 - k + lag, SL_FIRST | SL_LAST};
@@ -257,7 +273,9 @@ static void add_queues(random_plan *r, random_queues queues) {
     snprintf(name, sizeof name, "dev%d", d);
     sl_plan_add_device(r->plan, (sl_device){.name = name, .kind = "cpu", .threads = 1});
     for (int q = random_below(&r->random, 2); q >= 0; q--) {
-      sl_queue queue = {.name = name, .device = d, .ops = choose_queue(r, queues),
+      sl_queue queue = {.name = name,
+                        .device = d,
+                        .ops = choose_queue(r, queues),
                         .run_ahead = 1 + random_below(&r->random, 4)};
       for (int c = 0; c < SL_CLASS_COUNT; c++)
         queue.class_order[c] = (uint8_t)random_below(&r->random, 3);
@@ -266,14 +284,17 @@ static void add_queues(random_plan *r, random_queues queues) {
   }
 }
 
-static int32_t add_register(random_plan *r, level l, int32_t initial, int32_t quota,
-                            int32_t pool) {
+static int32_t add_register(random_plan *r, level l, int32_t initial, int32_t quota, int32_t pool) {
   char name[16];
   snprintf(name, sizeof name, "r%d", r->plan->nregs);
   int32_t reg = sl_plan_add_register(
-      r->plan, (sl_register){.name = name, .quota_name = "q", .quota = quota, .pool = pool,
+      r->plan, (sl_register){.name = name,
+                             .quota_name = "q",
+                             .quota = quota,
+                             .pool = pool,
                              .kept = pool == SL_NONE ? 0 : r->plan->pieces + initial,
-                             .initial = initial, .memory = SL_MEMORY_ACTIVATIONS,
+                             .initial = initial,
+                             .memory = SL_MEMORY_ACTIVATIONS,
                              .slot_bytes = sizeof(slot)});
   r->regs[reg].level = l;
   r->regs[reg].initial = initial;
@@ -295,7 +316,8 @@ static void add_edge(random_plan *r, node *from, int32_t quota, int32_t pool) {
   for (int tries = 0; tries < 12 && readers; tries++) {
     int to = random_below(&r->random, r->nnodes);
     node *n = &r->nodes[to];
-    if ((back ? to > from->id : to <= from->id) || n->level > l || n->nin >= MOST_PORTS / 2) continue;
+    if ((back ? to > from->id : to <= from->id) || n->level > l || n->nin >= MOST_PORTS / 2)
+      continue;
     bool skips = n->level < l && random_below(&r->random, 3) == 0;
     n->in[n->nin++] = (sl_port){reg, skips ? make_skipping_map(r, n, l) : make_map(r, n, l, 0)};
     readers--;
@@ -320,13 +342,22 @@ static sl_class random_class(random_plan *r) {
 static void add_actor(random_plan *r, node *n) {
   char name[16];
   snprintf(name, sizeof name, "a%d", n->id);
-  sl_actor a = {.name = name, .cls = random_class(r),
-                .queue = random_below(&r->random, r->plan->nqueues), .stage = SL_NONE,
-                .chunk = SL_NONE, .ticks = make_ticks(r, n),
-                .firings_per_step = per_step(r, n->level), .source = !n->nin,
-                .rank = random_below(&r->random, 3), .rank_group = random_below(&r->random, 3),
-                .rank_stride = random_below(&r->random, 3), .nin = n->nin, .nout = n->nout,
-                .in = n->in, .out = n->out, .program = make_program(r->plan, n),
+  sl_actor a = {.name = name,
+                .cls = random_class(r),
+                .queue = random_below(&r->random, r->plan->nqueues),
+                .stage = SL_NONE,
+                .chunk = SL_NONE,
+                .ticks = make_ticks(r, n),
+                .firings_per_step = per_step(r, n->level),
+                .source = !n->nin,
+                .rank = random_below(&r->random, 3),
+                .rank_group = random_below(&r->random, 3),
+                .rank_stride = random_below(&r->random, 3),
+                .nin = n->nin,
+                .nout = n->nout,
+                .in = n->in,
+                .out = n->out,
+                .program = make_program(r->plan, n),
                 .seconds = random_below(&r->random, 5) * 1e-6};
   sl_plan_add_actor(r->plan, a);
 }
@@ -367,9 +398,11 @@ random_plan *random_plan_create(uint64_t seed, uint64_t quotas, random_queues qu
   if (pooled) sl_plan_add_pool(r->plan, (sl_pool){.name = "pool", .quota = 1});
   r->nnodes = 2 + random_below(&r->random, MOST_ACTORS - 1);
   for (int i = 0; i < r->nnodes; i++)
-    r->nodes[i] = (node){.plan = r, .id = i,
-                         .level = random_below(&r->random, 4) ? PIECE : (level)random_below(&r->random, 3),
-                         .reversed = random_below(&r->random, 3) == 0};
+    r->nodes[i] =
+        (node){.plan = r,
+               .id = i,
+               .level = random_below(&r->random, 4) ? PIECE : (level)random_below(&r->random, 3),
+               .reversed = random_below(&r->random, 3) == 0};
   for (int i = 0; i < r->nnodes; i++) {
     for (int e = random_below(&r->random, 3); e >= 0; e--) {
       /* three times of four, no quota below what a reversed reader needs */
@@ -455,7 +488,8 @@ void random_plan_expect(random_plan *r, int64_t steps) {
   }
   for (int i = 0; i < r->nnodes; i++)
     CHECK(fired[i] == steps * per_step(r, r->nodes[i].level),
-          "seed %" PRIu64 ": the plan makes no sense: actor %d stops at %" PRId64, r->seed, i, fired[i]);
+          "seed %" PRIu64 ": the plan makes no sense: actor %d stops at %" PRId64, r->seed, i,
+          fired[i]);
 }
 
 void random_plan_fill(random_plan *r, sl_runtime *rt) {
@@ -476,15 +510,18 @@ static void check_trace(const random_plan *r, const sl_runtime *rt, int64_t step
   uint64_t last[MOST_ACTORS] = {0};
   for (size_t i = 0; i < n; i++) {
     const sl_trace_record *t = &records[i];
-    CHECK(t->firing == seen[t->actor]++, "seed %" PRIu64 ": actor %d fires %" PRId64 " out of order",
-          r->seed, t->actor, t->firing);
+    CHECK(t->firing == seen[t->actor]++,
+          "seed %" PRIu64 ": actor %d fires %" PRId64 " out of order", r->seed, t->actor,
+          t->firing);
     CHECK(t->end_ns >= t->start_ns && t->end_ns >= last[t->actor],
-          "seed %" PRIu64 ": actor %d ends before it began, or before its last firing", r->seed, t->actor);
+          "seed %" PRIu64 ": actor %d ends before it began, or before its last firing", r->seed,
+          t->actor);
     last[t->actor] = t->end_ns;
   }
   for (int i = 0; i < r->nnodes; i++)
     CHECK(seen[i] == steps * per_step(r, r->nodes[i].level),
-          "seed %" PRIu64 ": actor %d fired %" PRId64 " times in %" PRId64 " steps", r->seed, i, seen[i], steps);
+          "seed %" PRIu64 ": actor %d fired %" PRId64 " times in %" PRId64 " steps", r->seed, i,
+          seen[i], steps);
   free(records);
 }
 
@@ -492,10 +529,10 @@ void random_plan_check(const random_plan *r, const sl_runtime *rt, int64_t steps
   check_trace(r, rt, steps);
   for (int32_t i = 0; i < r->plan->nregs; i++)
     CHECK(sl_runtime_peak_slots(rt, i) <= r->plan->regs[i].quota,
-          "seed %" PRIu64 ": register %d held %d slots of %d", r->seed, i, sl_runtime_peak_slots(rt, i),
-          r->plan->regs[i].quota);
+          "seed %" PRIu64 ": register %d held %d slots of %d", r->seed, i,
+          sl_runtime_peak_slots(rt, i), r->plan->regs[i].quota);
   if (r->plan->npools)
     CHECK(sl_runtime_peak_activations(rt, 0) <= r->plan->pools[0].quota,
-          "seed %" PRIu64 ": the pool held %g slots of %d", r->seed, sl_runtime_peak_activations(rt, 0),
-          r->plan->pools[0].quota);
+          "seed %" PRIu64 ": the pool held %g slots of %d", r->seed,
+          sl_runtime_peak_activations(rt, 0), r->plan->pools[0].quota);
 }

@@ -149,7 +149,11 @@ unsigned long streams_waits(void) {
   return count;
 }
 
-const sl_queue_ops stream_queue = {.name = "stream", .open = stream_open, .close = stream_close,
-                                   .launch = stream_launch, .done = stream_done,
-                                   .due = stream_due, .wait = stream_wait,
+const sl_queue_ops stream_queue = {.name = "stream",
+                                   .open = stream_open,
+                                   .close = stream_close,
+                                   .launch = stream_launch,
+                                   .done = stream_done,
+                                   .due = stream_due,
+                                   .wait = stream_wait,
                                    .passed = stream_passed};

@@ -9,10 +9,11 @@
 
 enum { REQUESTS = 12, CONTEXT = 200, MOST = 40, LONGEST = 150, OPENINGS = 2 };
 
-static char *const batches_gpt[] = {"--layers", "3", "--width", "48", "--heads", "3", "--vocab", "97",
-                            "--context", "200", NULL};
-static char *const batches_llama[] = {"--layers", "3", "--width", "48", "--heads", "6", "--kv-heads", "2", "--vocab",
-                              "97", "--window", "70", "--context", "200", "--bias", "qkv", NULL};
+static char *const batches_gpt[] = {"--layers", "3",  "--width",   "48",  "--heads", "3",
+                                    "--vocab",  "97", "--context", "200", NULL};
+static char *const batches_llama[] = {"--layers",   "3",   "--width", "48",  "--heads",  "6",
+                                      "--kv-heads", "2",   "--vocab", "97",  "--window", "70",
+                                      "--context",  "200", "--bias",  "qkv", NULL};
 
 typedef struct token_stream {
   int count;
@@ -29,11 +30,16 @@ typedef struct random_request {
 /* Draws a request. Some share a prefix of random length with others. */
 static inline void batches_think(random_request *q, rng *d) {
   int64_t n = 1 + (int64_t)rng_below(d, LONGEST);
-  int64_t opening = (int64_t)rng_below(d, OPENINGS), common = rng_below(d, 2) ? (int64_t)rng_below(d, LONGEST + 1) : 0;
+  int64_t opening = (int64_t)rng_below(d, OPENINGS),
+          common = rng_below(d, 2) ? (int64_t)rng_below(d, LONGEST + 1) : 0;
   for (int64_t i = 0; i < n; i++)
-    q->prompt[i] = i < common ? (int32_t)((i * (5 + opening) + opening) % 97) : (int32_t)rng_below(d, 97);
-  q->how = (sl_request){.prompt = q->prompt, .nprompt = n, .max_tokens = 1 + (int64_t)rng_below(d, MOST),
-                        .logprobs = (int)rng_below(d, 4) - 1, .seed = rng_below(d, 1000)};
+    q->prompt[i] =
+        i < common ? (int32_t)((i * (5 + opening) + opening) % 97) : (int32_t)rng_below(d, 97);
+  q->how = (sl_request){.prompt = q->prompt,
+                        .nprompt = n,
+                        .max_tokens = 1 + (int64_t)rng_below(d, MOST),
+                        .logprobs = (int)rng_below(d, 4) - 1,
+                        .seed = rng_below(d, 1000)};
   if (rng_below(d, 2)) q->how.temperature = 1.5f;
   if (!rng_below(d, 3)) q->how.top_k = 5;
   if (!rng_below(d, 3)) q->how.top_p = 0.8f;
@@ -74,7 +80,8 @@ typedef struct setting {
 } setting;
 
 static inline setting batches_draw(const served *s, rng *d) {
-  setting x = {.options = served_options(s), .cancelled = (int)rng_below(d, 2 * REQUESTS) - REQUESTS};
+  setting x = {.options = served_options(s),
+               .cancelled = (int)rng_below(d, 2 * REQUESTS) - REQUESTS};
   sl_session_options *o = &x.options;
   o->rows = 1 + (int64_t)rng_below(d, 40);
   o->sequences = 1 + (int)rng_below(d, (uint32_t)SLI_MIN(o->rows, 8));
@@ -98,40 +105,45 @@ static inline void batches_short_of_pages(sl_session_options *o) {
 /* Prints a case, so that a failure can be reproduced. */
 static inline void batches_say(const served *s, const setting *x, uint64_t seed) {
   const sl_session_options *o = &x->options;
-  printf("%s %s kv %s seed %llu: processes %d rows %lld sequences %d groups %d stages %d tensor %d threads %d pages %lld %s cancelled %d%s\n",
-         s->model->name, sl_dtype_name(s->dtype), sl_dtype_name(s->kv), (unsigned long long)seed, SLI_MAX(o->lower.parallel.processes, 1),
-         (long long)o->rows, o->sequences, o->groups, o->lower.parallel.stages, o->lower.parallel.tensor, o->lower.devices.threads,
-         (long long)o->pages, o->admit ? "recompute" : "reserve", x->cancelled,
-         o->lower.memory.homes.count ? " weights on disk" : "");
+  printf(
+      "%s %s kv %s seed %llu: processes %d rows %lld sequences %d groups %d stages %d tensor %d threads %d pages %lld %s cancelled %d%s\n",
+      s->model->name, sl_dtype_name(s->dtype), sl_dtype_name(s->kv), (unsigned long long)seed,
+      SLI_MAX(o->lower.parallel.processes, 1), (long long)o->rows, o->sequences, o->groups,
+      o->lower.parallel.stages, o->lower.parallel.tensor, o->lower.devices.threads,
+      (long long)o->pages, o->admit ? "recompute" : "reserve", x->cancelled,
+      o->lower.memory.homes.count ? " weights on disk" : "");
   fflush(stdout);
 }
 
 static inline void compare(const token_stream *alone, const token_stream *got, int i, bool whole) {
-  CHECK(whole ? got->count == alone->count : got->count <= alone->count, "request %d: %d tokens, not %d", i,
-        got->count, alone->count);
+  CHECK(whole ? got->count == alone->count : got->count <= alone->count,
+        "request %d: %d tokens, not %d", i, got->count, alone->count);
   for (int t = 0; t < got->count; t++)
     CHECK(got->hashes[t] == alone->hashes[t] && got->tokens[t] == alone->tokens[t],
           "request %d: the logits of token %d have other bits", i, t);
 }
 
 /* Checks the counts of computed rows and of rows shared by prefix caching. */
-static inline void check_rows(const sl_session *s, const random_request *q, const token_stream *got, int cancelled) {
+static inline void check_rows(const sl_session *s, const random_request *q, const token_stream *got,
+                              int cancelled) {
   sl_session_stats stats = sl_session_stat(s);
   uint64_t least = 0;
   for (int i = 0; i < REQUESTS; i++) least += (uint64_t)(q[i].how.nprompt + got[i].count - 1);
   CHECK(!stats.pages_used && !stats.running && !stats.queued, "all pages are back");
   if (cancelled < 0)
-    CHECK(stats.rows - stats.rows_again + stats.rows_shared == least, "%llu rows and %llu shared for %llu positions",
-          (unsigned long long)(stats.rows - stats.rows_again), (unsigned long long)stats.rows_shared,
-          (unsigned long long)least);
+    CHECK(stats.rows - stats.rows_again + stats.rows_shared == least,
+          "%llu rows and %llu shared for %llu positions",
+          (unsigned long long)(stats.rows - stats.rows_again),
+          (unsigned long long)stats.rows_shared, (unsigned long long)least);
 }
 
 static inline void change_limits(sl_session *s, rng *d) {
   sl_session_info a = sl_session_about(s);
-  const sl_session_limits limits = {.rows = 1 + (int64_t)rng_below(d, (uint32_t)a.rows),
-                                    .pages = a.pages - (int64_t)rng_below(d, 2) * (a.pages > CONTEXT / SL_PAGE + 1),
-                                    .sequences = 1 + (int)rng_below(d, (uint32_t)a.sequences),
-                                    .groups = 1 + (int)rng_below(d, (uint32_t)a.groups)};
+  const sl_session_limits limits = {
+      .rows = 1 + (int64_t)rng_below(d, (uint32_t)a.rows),
+      .pages = a.pages - (int64_t)rng_below(d, 2) * (a.pages > CONTEXT / SL_PAGE + 1),
+      .sequences = 1 + (int)rng_below(d, (uint32_t)a.sequences),
+      .groups = 1 + (int)rng_below(d, (uint32_t)a.groups)};
   CHECK(!sl_session_limit(s, &limits), "%s", sl_detail());
 }
 

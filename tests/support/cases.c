@@ -13,7 +13,7 @@ static struct {
   FILE *to;         /* the names */
   const char *only; /* NULL: all */
   bool found;
-  pid_t process;    /* the test's own, not one that it forked */
+  pid_t process; /* the test's own, not one that it forked */
   const char *now, *listed[MOST_CASES];
   int nlisted;
 } cases;
@@ -75,7 +75,9 @@ void test_failed_at(const char *file, int line) {
 
 /* ---- seeds ---------------------------------------------------------------------------------- */
 
-static uint64_t number(const char *text, uint64_t otherwise) { return text ? strtoull(text, NULL, 0) : otherwise; }
+static uint64_t number(const char *text, uint64_t otherwise) {
+  return text ? strtoull(text, NULL, 0) : otherwise;
+}
 
 uint64_t seeds_times(void) { return SLI_MAX(number(getenv("SLUICE_SEEDS"), 1), 1); }
 

@@ -41,6 +41,7 @@ static const sl_bag padded = {.pads = true, .padding = 2}, means = {true, true, 
 
 static const double three_eighths = 0.375; /* fraction of a microbatch */
 
+/* clang-format off */
 static const math_claim math_claims[] = {
     {&sl_op_gather, ref_gather, {.axes = 1, .count = 7}, 2, {F32(7, 33), I32(5, 1)}, 7, 0},
     {&sl_op_gather, ref_gather, {0}, 2, {F32(6, 9), I32(6, 4)}, 9, 0},
@@ -181,6 +182,7 @@ static const math_claim math_claims[] = {
      {.ignore = 1, .value = 0.125f, .upper = 0.125f / 1031}, 4,
      {F32(9, 1031), I32(9), SL_SCALAR(SL_F64), NOTHING}, 3, 2},
 };
+/* clang-format on */
 
 /* Says whether the claims cover an op, directly or as a gradient rule. */
 static inline bool claim_covers(const sl_op *op) {
@@ -223,8 +225,8 @@ static inline kernel claim_rule(const kernel *forward, const sl_grad_rule *rule)
     data[a] = is_in ? forward->in[arg.index] : is_out ? forward->out[arg.index] : NULL;
     if (!is_in && !is_out) types[a].dtype = SL_F32;
   }
-  kernel k = kernel_create(rule->op, forward->attrs, n, types,
-                           sli_rule_gradients(rule, forward->nin));
+  kernel k =
+      kernel_create(rule->op, forward->attrs, n, types, sli_rule_gradients(rule, forward->nin));
   for (int i = 0; i < n; i++) {
     if (data[i]) memcpy(k.in[i], data[i], sl_type_bytes(&types[i]));
     else if (k.in[i]) array_random(k.in[i], &types[i], 0);

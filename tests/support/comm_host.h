@@ -10,9 +10,13 @@ enum { HOST_PROCESSES = 3, HOST_PATIENCE_MS = 20000 };
 
 static inline sli_control_options comm_host_options(int process, const char *endpoint,
                                                     const char *key) {
-  return (sli_control_options){.process = process, .nprocesses = HOST_PROCESSES,
-                               .endpoint = endpoint, .job = "test", .key = key,
-                               .join_ms = HOST_PATIENCE_MS, .lost_ms = 10000};
+  return (sli_control_options){.process = process,
+                               .nprocesses = HOST_PROCESSES,
+                               .endpoint = endpoint,
+                               .job = "test",
+                               .key = key,
+                               .join_ms = HOST_PATIENCE_MS,
+                               .lost_ms = 10000};
 }
 
 /* Lets three processes of a job meet at `endpoint` and reach each other. False, with

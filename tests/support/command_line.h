@@ -19,14 +19,15 @@ static inline sl_status command_line_texts(settings *s) {
 }
 
 static const tool_option command_line_options[] = {{0}}; /* none but the shared ones */
-static const tool command_line_tool = {.name = "test", .purpose = "",
-                                       .options = command_line_options,
-                                       .read = command_line_texts};
+static const tool command_line_tool = {
+    .name = "test", .purpose = "", .options = command_line_options, .read = command_line_texts};
 
 /* Returns the number of pieces of work in a step, over all stages and devices. */
 static inline double command_line_size(const settings *s) {
-  double devices = (double)s->lower.parallel.stages * s->lower.parallel.data * s->lower.parallel.sequence * s->lower.parallel.tensor;
-  return SLI_MAX(devices, s->lower.devices.count) * SLI_MAX(s->lower.schedule.chunks, 1) * s->microbatches * s->pieces;
+  double devices = (double)s->lower.parallel.stages * s->lower.parallel.data *
+                   s->lower.parallel.sequence * s->lower.parallel.tensor;
+  return SLI_MAX(devices, s->lower.devices.count) * SLI_MAX(s->lower.schedule.chunks, 1) *
+         s->microbatches * s->pieces;
 }
 
 /* Parses words as main() gets them, and makes the plan if it is no larger than `most`. */

@@ -9,8 +9,12 @@
 #include "base/base.h"
 #include "tests/support/test.h"
 
-const pipeline injection_even = {.forward = {4, 4, 4, 4}, .backward = {8, 8, 8, 8},
-                                 .link = {1, 1, 1, 1}, .load = 1, .act = {5, 4, 3, 2}, .fwd = 4};
+const pipeline injection_even = {.forward = {4, 4, 4, 4},
+                                 .backward = {8, 8, 8, 8},
+                                 .link = {1, 1, 1, 1},
+                                 .load = 1,
+                                 .act = {5, 4, 3, 2},
+                                 .fwd = 4};
 
 static char path[64];
 
@@ -26,28 +30,45 @@ static void choose_path(void) {
 /* ---- the plan ------------------------------------------------------------------------ */
 
 static int32_t add_queue(sl_plan *plan, const char *kind, int device, const sl_queue_ops *ops) {
-  sl_queue q = {.name = sl_plan_format(plan, "%s@%d", kind, device), .device = device, .ops = ops,
+  sl_queue q = {.name = sl_plan_format(plan, "%s@%d", kind, device),
+                .device = device,
+                .ops = ops,
                 .run_ahead = ops == &sl_queue_delay ? MICROBATCHES : 1};
   q.class_order[SL_CLASS_F] = 1; /* backward passes go first */
   return sl_plan_add_queue(plan, q);
 }
 
 static int32_t add_register(sl_plan *plan, const char *name, int device, int quota, int initial) {
-  return sl_plan_add_register(
-      plan, (sl_register){.name = sl_plan_format(plan, "%s@%d", name, device), .quota_name = name,
-                          .quota = quota, .pool = SL_NONE, .device = device, .initial = initial,
-                          .memory = SL_MEMORY_ACTIVATIONS, .slot_bytes = 1000});
+  return sl_plan_add_register(plan,
+                              (sl_register){.name = sl_plan_format(plan, "%s@%d", name, device),
+                                            .quota_name = name,
+                                            .quota = quota,
+                                            .pool = SL_NONE,
+                                            .device = device,
+                                            .initial = initial,
+                                            .memory = SL_MEMORY_ACTIVATIONS,
+                                            .slot_bytes = 1000});
 }
 
 static void add_actor(sl_plan *plan, const char *name, sl_class cls, int32_t queue, int stage,
                       double ms, int nin, sl_port *in, int nout, sl_port *out) {
   bool per_step = cls == SL_CLASS_U;
   sl_map_entry last = {MICROBATCHES - 1, SL_FIRST | SL_LAST};
-  sl_plan_add_actor(plan, (sl_actor){
-      .name = sl_plan_format(plan, "%s%d", name, stage), .cls = cls, .queue = queue, .stage = stage,
-      .chunk = SL_NONE, .firings_per_step = per_step ? 1 : MICROBATCHES, .nin = nin, .in = in,
-      .ticks = per_step ? sl_plan_add_map(plan, 1, MICROBATCHES, &last) : sl_plan_map_each(plan),
-      .nout = nout, .out = out, .source = !nin, .seconds = ms * 1e-3});
+  sl_plan_add_actor(plan,
+                    (sl_actor){.name = sl_plan_format(plan, "%s%d", name, stage),
+                               .cls = cls,
+                               .queue = queue,
+                               .stage = stage,
+                               .chunk = SL_NONE,
+                               .firings_per_step = per_step ? 1 : MICROBATCHES,
+                               .nin = nin,
+                               .in = in,
+                               .ticks = per_step ? sl_plan_add_map(plan, 1, MICROBATCHES, &last)
+                                                 : sl_plan_map_each(plan),
+                               .nout = nout,
+                               .out = out,
+                               .source = !nin,
+                               .seconds = ms * 1e-3});
 }
 
 /* Makes the plan load -> F0 -> send -> F1 ... F3 -> B3 -> B2 ... B0 -> update -> F0. */
@@ -57,8 +78,9 @@ static sl_plan *make_plan(const pipeline *p) {
           lag = sl_plan_map_lag(plan, 1, 1), pass[STAGES], fwd[STAGES], sent[STAGES], bwd[STAGES],
           act[STAGES];
   for (int d = 0; d < STAGES; d++) {
-    sl_plan_add_device(plan, (sl_device){.name = sl_plan_format(plan, "timed:%d", d),
-                                         .kind = "timed", .threads = 1});
+    sl_plan_add_device(
+        plan,
+        (sl_device){.name = sl_plan_format(plan, "timed:%d", d), .kind = "timed", .threads = 1});
     pass[d] = add_queue(plan, "pass", d, &sl_queue_timed);
     fwd[d] = add_register(plan, "fwd", d, p->fwd, 0);
     sent[d] = add_register(plan, "sent", d, p->fwd, 0);
@@ -138,7 +160,8 @@ void injection_check_sums(double *credit_ns) {
   for (char *at = strchr(text, '\n') + 1; *at; at = strchr(at, '\n') + 1, lines++) {
     long long step, device, start, ns;
     CHECK(sscanf(at, "%lld %lld %31s %63s %63s %lld %lld", &step, &device, reason, name, producer,
-                 &start, &ns) == 7, "a line of seven: %.60s", at);
+                 &start, &ns) == 7,
+          "a line of seven: %.60s", at);
     bool span = !strcmp(reason, "span");
     CHECK(!span || !missing, "the lines before step %lld of device %lld lack %lld ns", step, device,
           (long long)missing);

@@ -68,7 +68,8 @@ static inline void gguf_pad(gguf_file *f) {
 
 static inline void gguf_write(const gguf_file *f, const char *path) {
   FILE *file = fopen(path, "wb");
-  CHECK(file && fwrite(f->bytes, 1, f->count, file) == f->count && !fclose(file), "%s is written", path);
+  CHECK(file && fwrite(f->bytes, 1, f->count, file) == f->count && !fclose(file), "%s is written",
+        path);
 }
 
 #endif

@@ -28,7 +28,7 @@ typedef struct gpt_use {
 } gpt_use;
 
 typedef struct gpt_param {
-  int64_t dim[2];    /* the second one is 1 for a vector */
+  int64_t dim[2]; /* the second one is 1 for a vector */
   gpt_pairing lies;
   int64_t segments, units; /* layout of the split dim: see sli_dim */
   int nuses;
@@ -47,22 +47,26 @@ static inline void gpt_layer_params(const gpt_shape *s, int block, gpt_each *fn,
     int64_t segments, units;
     bool again;
   } all[] = {
-      {c, 1, GPT_EVERYWHERE, 0, 0, true},            /* ln_1.weight */
-      {c, 1, GPT_EVERYWHERE, 0, 0, false},           /* ln_1.bias */
-      {c, 3 * c, GPT_BY_DIM_1, 3, s->heads, true},   /* attn.c_attn.weight */
-      {3 * c, 1, GPT_BY_DIM_0, 3, s->heads, false},  /* attn.c_attn.bias */
-      {c, c, GPT_BY_DIM_0, 1, s->heads, true},       /* attn.c_proj.weight */
-      {c, 1, GPT_ON_THE_FIRST, 0, 0, false},         /* attn.c_proj.bias */
-      {c, 1, GPT_EVERYWHERE, 0, 0, true},            /* ln_2.weight */
-      {c, 1, GPT_EVERYWHERE, 0, 0, false},           /* ln_2.bias */
-      {c, 4 * c, GPT_BY_DIM_1, 1, 4 * c, true},      /* mlp.c_fc.weight */
-      {4 * c, 1, GPT_BY_DIM_0, 1, 4 * c, false},     /* mlp.c_fc.bias */
-      {4 * c, c, GPT_BY_DIM_0, 1, 4 * c, true},      /* mlp.c_proj.weight */
-      {c, 1, GPT_ON_THE_FIRST, 0, 0, false},         /* mlp.c_proj.bias */
+      {c, 1, GPT_EVERYWHERE, 0, 0, true},           /* ln_1.weight */
+      {c, 1, GPT_EVERYWHERE, 0, 0, false},          /* ln_1.bias */
+      {c, 3 * c, GPT_BY_DIM_1, 3, s->heads, true},  /* attn.c_attn.weight */
+      {3 * c, 1, GPT_BY_DIM_0, 3, s->heads, false}, /* attn.c_attn.bias */
+      {c, c, GPT_BY_DIM_0, 1, s->heads, true},      /* attn.c_proj.weight */
+      {c, 1, GPT_ON_THE_FIRST, 0, 0, false},        /* attn.c_proj.bias */
+      {c, 1, GPT_EVERYWHERE, 0, 0, true},           /* ln_2.weight */
+      {c, 1, GPT_EVERYWHERE, 0, 0, false},          /* ln_2.bias */
+      {c, 4 * c, GPT_BY_DIM_1, 1, 4 * c, true},     /* mlp.c_fc.weight */
+      {4 * c, 1, GPT_BY_DIM_0, 1, 4 * c, false},    /* mlp.c_fc.bias */
+      {4 * c, c, GPT_BY_DIM_0, 1, 4 * c, true},     /* mlp.c_proj.weight */
+      {c, 1, GPT_ON_THE_FIRST, 0, 0, false},        /* mlp.c_proj.bias */
   };
   for (size_t i = 0; i < SLI_COUNT(all); i++)
-    fn(ctx, &(gpt_param){{all[i].rows, all[i].columns}, all[i].lies, all[i].segments, all[i].units,
-                         1, {{block, all[i].again}}});
+    fn(ctx, &(gpt_param){{all[i].rows, all[i].columns},
+                         all[i].lies,
+                         all[i].segments,
+                         all[i].units,
+                         1,
+                         {{block, all[i].again}}});
 }
 
 /* Lists the parameters. The token table is used as embedding, and again as the classifier. */

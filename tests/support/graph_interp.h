@@ -50,12 +50,17 @@ static inline sl_call interp_call(const interp *in, const sli_node *n, sl_tick t
   for (int i = 0; i < n->nin; i++) ins[i] = interp_place(in, n->in[i], tick.piece);
   for (int o = 0; o < n->nout; o++) outs[o] = interp_place(in, n->out[o], tick.piece);
   bool adds = tick.microbatch || tick.piece + 1 < in->pieces;
-  return (sl_call){.op = n->op, .attrs = n->shapes ? &n->shapes[v].attrs : &n->attrs,
-                   .nin = n->nin, .nout = n->nout,
+  return (sl_call){.op = n->op,
+                   .attrs = n->shapes ? &n->shapes[v].attrs : &n->attrs,
+                   .nin = n->nin,
+                   .nout = n->nout,
                    .in_type = n->shapes ? n->shapes[v].in : n->in_type,
-                   .out_type = n->shapes ? n->shapes[v].out : n->out_type, .in = ins, .out = outs,
+                   .out_type = n->shapes ? n->shapes[v].out : n->out_type,
+                   .in = ins,
+                   .out = outs,
                    .accumulate = adds ? n->accumulate_span : 0,
-                   .state = in->state[v * in->g->nnodes + n->id], .scratch = in->scratch,
+                   .state = in->state[v * in->g->nnodes + n->id],
+                   .scratch = in->scratch,
                    .tick = tick};
 }
 
@@ -150,7 +155,9 @@ static inline void *interp_data(const interp *in, const sl_tensor *t) { return i
 
 static inline sl_tick interp_tick(const interp *in, int64_t step, int microbatch, int piece) {
   sl_tick tick = {.number = (step * in->g->options.microbatches + microbatch) * in->pieces + piece,
-                  .step = step, .microbatch = microbatch, .piece = piece};
+                  .step = step,
+                  .microbatch = microbatch,
+                  .piece = piece};
   if (in->pieces == 1) return tick;
   for (int k = 0; k < piece; k++) tick.row += in->g->lengths[k];
   tick.rows = in->g->lengths[piece];

@@ -23,7 +23,8 @@ const char *grid_format(char out[GRID_TEXT], const grid_model *m, const grid *g)
   if (g->processes > 1)
     snprintf(more + strlen(more), sizeof more - strlen(more), ", %d processes", g->processes);
   if (g->experts > 1)
-    snprintf(more + strlen(more), sizeof more - strlen(more), ", experts %d x %d", g->experts, g->expert_tensor);
+    snprintf(more + strlen(more), sizeof more - strlen(more), ", experts %d x %d", g->experts,
+             g->expert_tensor);
   if (g->barriers)
     snprintf(more + strlen(more), sizeof more - strlen(more), ", %d barriers", g->barriers);
   if (g->sequence > 1)
@@ -61,17 +62,30 @@ static sl_status lower(lowered_model *x, const grid_model *m, const grid *g, gri
     CHECK(i < 60, "so many words");
     words[i + 2] = m->words[i];
   }
-  sl_lower_options options = {.parallel.stages = g->stages, .schedule.name = g->schedule, .schedule.grain = g->grain,
-                            .memory.recompute = g->recompute, .schedule.piece_order = g->piece_order,
-                            .memory.homes = g->homes, .memory.nquotas = g->nquotas, .memory.quotas = g->quotas,
-                            .parallel.data = g->data, .parallel.sequence = g->sequence,
-                            .parallel.sequence_attention = g->attention, .parallel.sequence_layout = g->positions,
-                            .parallel.tensor = g->tensor, .experts.parallel = g->experts, .experts.tensor = g->expert_tensor,
-                            .memory.shard = g->shard,
-                            .vocabulary.parallel = g->barriers > 0, .vocabulary.barriers = g->barriers,
-                            .parallel.ngiven = g->ngiven, .parallel.given = g->given,
-                            .parallel.processes = g->processes, .devices = {.kind = "cpu", .threads = 1},
-                            .report.on_step = losses ? take_step : NULL, .report.ctx = losses};
+  sl_lower_options options = {.parallel.stages = g->stages,
+                              .schedule.name = g->schedule,
+                              .schedule.grain = g->grain,
+                              .memory.recompute = g->recompute,
+                              .schedule.piece_order = g->piece_order,
+                              .memory.homes = g->homes,
+                              .memory.nquotas = g->nquotas,
+                              .memory.quotas = g->quotas,
+                              .parallel.data = g->data,
+                              .parallel.sequence = g->sequence,
+                              .parallel.sequence_attention = g->attention,
+                              .parallel.sequence_layout = g->positions,
+                              .parallel.tensor = g->tensor,
+                              .experts.parallel = g->experts,
+                              .experts.tensor = g->expert_tensor,
+                              .memory.shard = g->shard,
+                              .vocabulary.parallel = g->barriers > 0,
+                              .vocabulary.barriers = g->barriers,
+                              .parallel.ngiven = g->ngiven,
+                              .parallel.given = g->given,
+                              .parallel.processes = g->processes,
+                              .devices = {.kind = "cpu", .threads = 1},
+                              .report.on_step = losses ? take_step : NULL,
+                              .report.ctx = losses};
   sl_status status =
       lowered_model_init(x, m->name, words, m->microbatches, SLI_MAX(m->pieces, 1), &options);
   free(text);
@@ -98,8 +112,7 @@ bool grid_saves(const grid_model *m, const grid *g) {
 /* ---- a GPT ----------------------------------------------------------------------------- */
 
 grid_model gpt_model(const gpt_shape *s, int microbatches, gpt_words *words) {
-  static char *const names[] = {"--width", "--heads", "--context",
-                                "--vocab", "--batch"};
+  static char *const names[] = {"--width", "--heads", "--context", "--vocab", "--batch"};
   const int64_t values[] = {s->width, s->heads, s->context, s->vocab, s->batch};
   *words = (gpt_words){.of = {"--layers", "2"}};
   _Static_assert(GPT_LAYERS == 2, "as said here");
@@ -158,8 +171,12 @@ static void start(const grid_model *m, const grid *g, loopback *processes, int s
   p->losses.most = g->steps ? g->steps : GRID_STEPS;
   grid_lower(&p->model, m, g, &p->losses);
   CHECK(self || !sl_plan_prove(p->model.plan), "%s: %s", grid_format(name, m, g), sl_detail());
-  sl_runtime_options options = {.process = self, .workers = g->workers, .watchdog_seconds = 20,
-                                .jitter_seed = g->jitter_seed, .jitter_ns = 5000, .check = true,
+  sl_runtime_options options = {.process = self,
+                                .workers = g->workers,
+                                .watchdog_seconds = 20,
+                                .jitter_seed = g->jitter_seed,
+                                .jitter_ns = 5000,
+                                .check = true,
                                 .peers = processes ? loopback_peers(processes, self) : NULL};
   CHECK(!sl_runtime_create(p->model.plan, &options, &p->rt), "%s: %s", grid_format(name, m, g),
         sl_detail());
@@ -212,10 +229,11 @@ grid_losses grid_train(const grid_model *m, const grid *g) {
   return all[0].losses;
 }
 
-void grid_same_bits(const grid_model *m, const grid *g, const grid_losses *want, const grid_losses *got) {
+void grid_same_bits(const grid_model *m, const grid *g, const grid_losses *want,
+                    const grid_losses *got) {
   char name[GRID_TEXT];
   size_t bytes = (size_t)want->count * sizeof *want->loss;
   CHECK(got->count == want->count, "%s: %d losses", grid_format(name, m, g), got->count);
-  CHECK(!memcmp(got->loss, want->loss, bytes) && !memcmp(got->norm, want->norm, bytes), "%s: other bits",
-        grid_format(name, m, g));
+  CHECK(!memcmp(got->loss, want->loss, bytes) && !memcmp(got->norm, want->norm, bytes),
+        "%s: other bits", grid_format(name, m, g));
 }

@@ -44,9 +44,9 @@ typedef struct grid {
   int processes;
   int nquotas;
   sl_quota quotas[2];
-  int ngiven;             /* number of given signatures; others are searched for */
+  int ngiven; /* number of given signatures; others are searched for */
   const sl_given_sbp *given;
-  int steps;              /* 0: GRID_STEPS */
+  int steps; /* 0: GRID_STEPS */
 } grid;
 
 typedef struct grid_losses {
@@ -72,7 +72,8 @@ grid_losses grid_train(const grid_model *m, const grid *g);
 
 /* Ends the test unless `got`, trained with this grid, equals `want` bit for bit in losses and
  * norms. */
-void grid_same_bits(const grid_model *m, const grid *g, const grid_losses *want, const grid_losses *got);
+void grid_same_bits(const grid_model *m, const grid *g, const grid_losses *want,
+                    const grid_losses *got);
 
 /* Signatures of a GPT's tensors along the tensor axis. Matrices are split in pairs, by columns and
  * by rows, as is the vocabulary. `between` is the signature of norms and residuals. */

@@ -61,27 +61,35 @@ static inline void *array_create(const sl_type *type) {
 static inline void array_random(void *p, const sl_type *type, int below) {
   int64_t n = sl_type_elements(type);
   for (int64_t i = 0; i < n; i++) switch (type->dtype) {
-      case SL_I32: ((int32_t *)p)[i] = (int32_t)(random_bits() % (uint64_t)below); break;
-      case SL_F64: ((double *)p)[i] = random_unit(); break;
-      default: ((float *)p)[i] = (float)random_unit(); break;
+    case SL_I32: ((int32_t *)p)[i] = (int32_t)(random_bits() % (uint64_t)below); break;
+    case SL_F64: ((double *)p)[i] = random_unit(); break;
+    default: ((float *)p)[i] = (float)random_unit(); break;
     }
 }
 
 static inline double array_get(const void *p, const sl_type *type, int64_t i) {
   switch (type->dtype) {
-    case SL_I32: return ((const int32_t *)p)[i];
-    case SL_F64: return ((const double *)p)[i];
-    default: return (double)((const float *)p)[i];
+  case SL_I32: return ((const int32_t *)p)[i];
+  case SL_F64: return ((const double *)p)[i];
+  default: return (double)((const float *)p)[i];
   }
 }
 
 /* ---- calls ------------------------------------------------------------------- */
 
 static inline sl_call kernel_call(const kernel *k, struct sl_team *team) {
-  return (sl_call){.op = k->op, .attrs = &k->attrs, .nin = k->nin, .nout = k->nout,
-                   .in_type = k->in_type, .out_type = k->out_type,
-                   .in = (const void *const *)k->in, .out = k->out, .accumulate = k->accumulate,
-                   .state = k->state, .team = team, .tick = k->tick};
+  return (sl_call){.op = k->op,
+                   .attrs = &k->attrs,
+                   .nin = k->nin,
+                   .nout = k->nout,
+                   .in_type = k->in_type,
+                   .out_type = k->out_type,
+                   .in = (const void *const *)k->in,
+                   .out = k->out,
+                   .accumulate = k->accumulate,
+                   .state = k->state,
+                   .team = team,
+                   .tick = k->tick};
 }
 
 /* Infers the outputs and allocates everything; the inputs are uninitialized. */
@@ -95,7 +103,8 @@ static inline kernel kernel_create(const sl_op *op, sl_attrs attrs, int nin, con
   sl_call call = kernel_call(&k, NULL);
   k.kernel = sli_cpu_kernel(op);
   CHECK(k.kernel, "%s has no kernel for CPUs", op->name);
-  if (k.kernel->prepare) CHECK(!k.kernel->prepare(&call, &k.state), "%s: %s", op->name, sl_detail());
+  if (k.kernel->prepare)
+    CHECK(!k.kernel->prepare(&call, &k.state), "%s: %s", op->name, sl_detail());
   return k;
 }
 

@@ -13,10 +13,11 @@
 #include "tests/support/test.h"
 
 /* Chunk functions of each level; a processor supports those up to sli_cpu_level(). */
-static const sli_cpu_chunks *const levels[] = {&sli_cpu_level0, &sli_cpu_level1, &sli_cpu_level2, &sli_cpu_level3,
-                                               &sli_cpu_level4};
+static const sli_cpu_chunks *const levels[] = {&sli_cpu_level0, &sli_cpu_level1, &sli_cpu_level2,
+                                               &sli_cpu_level3, &sli_cpu_level4};
 
-/* The thread sanitizer sees what threads share, which no level changes: the daily run takes the lowest and the best. */
+/* The thread sanitizer sees what threads share, which no level changes: the daily run takes the
+ * lowest and the best. */
 static inline void on_every_level(void (*check)(uint64_t seed), uint64_t seed) {
   const int step = TEST_SANITIZED == 2 && !test_long() ? 4 : 1;
   for (int level = 0; level <= 4; level += step) {

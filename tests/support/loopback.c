@@ -11,7 +11,8 @@
 
 /* A send in progress: one wire message. */
 typedef struct wire_message {
-  struct wire_message *next, *older; /* links of the receiver's list, and of the sender's list of all */
+  struct wire_message *next,
+      *older; /* links of the receiver's list, and of the sender's list of all */
   char message[SL_MESSAGE_BYTES];
   const void *data;
   size_t bytes;

@@ -12,8 +12,7 @@
 static inline int nameless_number(void) {
   struct stat s;
   int fd = 0;
-  while (fstat(fd, &s) || !S_ISREG(s.st_mode) || s.st_nlink)
-    CHECK(fd++ < 256, "there is no file");
+  while (fstat(fd, &s) || !S_ISREG(s.st_mode) || s.st_nlink) CHECK(fd++ < 256, "there is no file");
   return fd;
 }
 

@@ -136,8 +136,8 @@ static bool serve(child *children, int n) {
 
 bool processes_run(int n, void (*main)(process *p)) {
   child children[PROCESSES_MOST];
-  void *shared = mmap(NULL, PROCESSES_SHARED_BYTES, PROT_READ | PROT_WRITE,
-                      MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+  void *shared =
+      mmap(NULL, PROCESSES_SHARED_BYTES, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
   CHECK(n <= PROCESSES_MOST && shared != MAP_FAILED, "%d processes", n);
   signal(SIGPIPE, SIG_IGN);
   for (int i = 0; i < n; i++) start(children, i, n, shared, main);
@@ -152,8 +152,9 @@ int process_port(char endpoint[PROCESS_ENDPOINT_CHARS]) {
   socklen_t size = sizeof address;
   int yes = 1, fd = socket(AF_INET, SOCK_STREAM, 0);
   CHECK(fd >= 0 && !setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &yes, sizeof yes) &&
-        !bind(fd, (struct sockaddr *)&address, size) &&
-        !getsockname(fd, (struct sockaddr *)&address, &size), "a port");
+            !bind(fd, (struct sockaddr *)&address, size) &&
+            !getsockname(fd, (struct sockaddr *)&address, &size),
+        "a port");
   snprintf(endpoint, PROCESS_ENDPOINT_CHARS, "127.0.0.1:%d", ntohs(address.sin_port));
   return fd;
 }

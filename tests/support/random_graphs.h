@@ -17,7 +17,7 @@ typedef struct making {
   sl_graph *g;
   int64_t rows, positions;
   int nparams, count;
-  sl_tensor *ids; /* i32 [rows, positions] */
+  sl_tensor *ids;                    /* i32 [rows, positions] */
   sl_tensor *tensors[GRAPH_TENSORS]; /* f32 [rows, positions, C], with any width C */
 } making;
 
@@ -83,6 +83,7 @@ typedef struct graph_case {
   growing *grow;
 } graph_case;
 
+/* clang-format off */
 #define CASES(X)                                                                                  \
   X(linear, linear, 0, dense(m, x, 3 + chance(14)))                                               \
   X(layernorm, layernorm, 0, sl_layernorm(g, x, param1(m, C, 1), param1(m, C, 0), 1e-5f))         \
@@ -153,12 +154,12 @@ typedef struct graph_case {
   X(conv, conv, MIXES_POSITIONS, turned(m, x, &sl_op_conv))                                       \
   X(max_pool, max_pool, MIXES_POSITIONS, turned(m, x, &sl_op_max_pool))                           \
   X(mean_pool, mean_pool, MIXES_POSITIONS, turned(m, x, &sl_op_mean_pool))
+/* clang-format on */
 
 static inline sl_tensor *attend(making *m, sl_tensor *x, bool packed) {
   int kv = 2 + chance(3), heads = kv * (1 + chance(2));
   int64_t D = 2 * (1 + chance(3));
-  if (packed)
-    return sl_attention_packed(m->g, dense(m, x, (heads + 2 * kv) * D), heads, kv);
+  if (packed) return sl_attention_packed(m->g, dense(m, x, (heads + 2 * kv) * D), heads, kv);
   sl_tensor *q = sl_rotary(m->g, dense(m, x, heads * D), heads, 10000);
   sl_tensor *k = sl_rotary(m->g, dense(m, x, kv * D), kv, 10000);
   return sl_attention(m->g, q, k, dense(m, x, kv * D), heads, kv);
@@ -169,8 +170,8 @@ static inline sl_tensor *by_expert(making *m, sl_tensor *x) {
   const sl_attrs all = {.count = GRAPH_VOCAB, .value = GRAPH_VOCAB};
   sl_tensor *weights = sl_sigmoid(m->g, dense(m, x, 1)); /* [B, T, 1] */
   sl_tensor *ids = sl_op2_at(SL_HERE, m->g, &sl_op_expert_limit, &all, ids3_of(m), weights);
-  sl_tensor *w = sl_param(m->g, SL_TYPE(SL_F32, GRAPH_VOCAB, 5, sl_dim(x, -1)), SL_NORMAL(0.3f), "w%d",
-                          m->nparams++);
+  sl_tensor *w = sl_param(m->g, SL_TYPE(SL_F32, GRAPH_VOCAB, 5, sl_dim(x, -1)), SL_NORMAL(0.3f),
+                          "w%d", m->nparams++);
   return sl_combine(m->g, sl_tanh(m->g, sl_grouped_linear(m->g, x, ids, w)), weights);
 }
 
@@ -249,23 +250,23 @@ static inline sl_tensor *turned(making *m, sl_tensor *x, const sl_op *op) {
   static const sl_window padded = {.pad = {0, 1}};
   sl_tensor *y = sl_transpose(m->g, dense(m, x, 6), 1, 2);
   if (op == &sl_op_conv)
-    y = sl_conv(m->g, y, sl_param(m->g, SL_TYPE(SL_F32, 4, 6, 3), SL_NORMAL(0.3f), "w%d", m->nparams++),
+    y = sl_conv(m->g, y,
+                sl_param(m->g, SL_TYPE(SL_F32, 4, 6, 3), SL_NORMAL(0.3f), "w%d", m->nparams++),
                 param1(m, 4, 0.1f), &padded);
   else if (op == &sl_op_group_norm)
     y = sl_group_norm(m->g, y, 3, param1(m, 6, 1), param1(m, 6, 0), 0);
-  else
-    y = op == &sl_op_max_pool ? sl_max_pool(m->g, y, &three) : sl_mean_pool(m->g, y, &three);
+  else y = op == &sl_op_max_pool ? sl_max_pool(m->g, y, &three) : sl_mean_pool(m->g, y, &three);
   return sl_transpose(m->g, y, 1, 2);
 }
 
 /* ---- drawing graphs ---------------------------------------------------------------- */
 
-#define CASE(id, op, mixes, call)                                    \
-  static inline sl_tensor *grow_##id(making *m, sl_tensor *x) {       \
-    sl_graph *g = m->g;                                              \
-    int64_t C = sl_dim(x, -1);                                       \
-    (void)g, (void)C;                                                \
-    return call;                                                     \
+#define CASE(id, op, mixes, call)                               \
+  static inline sl_tensor *grow_##id(making *m, sl_tensor *x) { \
+    sl_graph *g = m->g;                                         \
+    int64_t C = sl_dim(x, -1);                                  \
+    (void)g, (void)C;                                           \
+    return call;                                                \
   }
 CASES(CASE)
 #undef CASE
@@ -284,19 +285,21 @@ static inline sl_tensor *graph_loss(making *m, sl_tensor *logits, sl_tensor *tar
   static const sl_loss uneven = {.ignore = 3, .smoothing = 0.1f};
   sl_tensor *small = sl_mean(m->g, sl_mul(m->g, logits, sl_tanh(m->g, logits)), 0, false);
   switch (chance(5)) {
-    case 0: return sl_mse(m->g, logits, sl_one_hot(m->g, targets, GRAPH_VOCAB));
-    case 1: return small;
-    case 2: return sl_cross_entropy_with(m->g, logits, targets, &uneven);
-    case 3: return sl_add(m->g, sl_cross_entropy_with(m->g, logits, targets, &uneven),
-                          sl_scale(m->g, small, 0.1f));
-    default: return sl_cross_entropy(m->g, logits, targets);
+  case 0: return sl_mse(m->g, logits, sl_one_hot(m->g, targets, GRAPH_VOCAB));
+  case 1: return small;
+  case 2: return sl_cross_entropy_with(m->g, logits, targets, &uneven);
+  case 3:
+    return sl_add(m->g, sl_cross_entropy_with(m->g, logits, targets, &uneven),
+                  sl_scale(m->g, small, 0.1f));
+  default: return sl_cross_entropy(m->g, logits, targets);
   }
 }
 
 /* Adds the next tensor, by a case that mixes nothing in `forbidden`. */
 static inline void grow(making *m, int forbidden) {
   const graph_case *c;
-  do c = &graph_cases[chance((int)SLI_COUNT(graph_cases))]; while (c->mixes & forbidden);
+  do c = &graph_cases[chance((int)SLI_COUNT(graph_cases))];
+  while (c->mixes & forbidden);
   int from = m->g->nnodes;
   sl_tensor *t = c->grow(m, m->tensors[chance(m->count)]);
   bool there = false;
@@ -325,8 +328,8 @@ static inline void graph_numbers(void *ctx, const sl_tick *tick, void *const *ou
  * added to the input of the loss, so that every parameter is trained. */
 static inline sl_graph *random_graph(uint64_t seed, int forbidden, int pieces, making *m) {
   seed_random(seed);
-  *m = (making){.g = sl_graph_create(&(sl_graph_options){.microbatches = GRAPH_MICROBATCHES,
-                                                         .pieces = pieces})};
+  *m = (making){.g = sl_graph_create(
+                    &(sl_graph_options){.microbatches = GRAPH_MICROBATCHES, .pieces = pieces})};
   m->rows = 4 + chance(5);
   m->positions = 4 + chance(5);
   sl_type *types = sl_graph_alloc(m->g, 2 * sizeof *types);
@@ -363,15 +366,21 @@ static inline bool is_of_gradients(const sl_op *op, const sl_op *of) {
 
 /* Says whether lowering adds this op by itself: for backward passes, pieces or shards. */
 static inline bool comes_along(const sl_op *op) {
-  static const sl_op *const shares[] = {&sl_op_share, &sl_op_join, &sl_op_sum_part, &sl_op_cross_entropy_part,
-                                        &sl_op_cross_entropy_join, &sl_op_weighted_cross_entropy_part,
-                                        &sl_op_weighted_cross_entropy_join, &sl_op_attention_share,
-                                        &sl_op_softmax_part, &sl_op_softmax_rescale};
+  static const sl_op *const shares[] = {&sl_op_share,
+                                        &sl_op_join,
+                                        &sl_op_sum_part,
+                                        &sl_op_cross_entropy_part,
+                                        &sl_op_cross_entropy_join,
+                                        &sl_op_weighted_cross_entropy_part,
+                                        &sl_op_weighted_cross_entropy_join,
+                                        &sl_op_attention_share,
+                                        &sl_op_softmax_part,
+                                        &sl_op_softmax_rescale};
   for (size_t i = 0; i < SLI_COUNT(shares); i++)
     if (shares[i] == op) return true;
   for (int i = 0; sl_ops[i]; i++)
-    if (is_of_gradients(op, sl_ops[i]) || sl_ops[i]->pieced == op || sl_ops[i]->rematerialized == op ||
-        sl_ops[i]->parts == op || sl_ops[i]->swept == op)
+    if (is_of_gradients(op, sl_ops[i]) || sl_ops[i]->pieced == op ||
+        sl_ops[i]->rematerialized == op || sl_ops[i]->parts == op || sl_ops[i]->swept == op)
       return true;
   return false;
 }

@@ -7,14 +7,16 @@
 
 static inline void ref_grouped_linear(const sl_attrs *attrs, const sl_type *type, double *const *in,
                                       double *const *out) {
-  int64_t rows = sl_type_elements(&type[1]), each = type[0].ndim == type[1].ndim ? sl_type_last(&type[1]) : 1;
+  int64_t rows = sl_type_elements(&type[1]),
+          each = type[0].ndim == type[1].ndim ? sl_type_last(&type[1]) : 1;
   int64_t N = type[2].dim[1], K = type[2].dim[2];
   for (int64_t r = 0; r < rows; r++) {
     int64_t e = (int64_t)in[1][r] - attrs->first;
     bool here = in[1][r] >= 0 && e >= 0 && e < type[2].dim[0];
     for (int64_t n = 0; n < N; n++) {
       double sum = 0;
-      for (int64_t k = 0; k < K && here; k++) sum += in[0][r / each * K + k] * in[2][(e * N + n) * K + k];
+      for (int64_t k = 0; k < K && here; k++)
+        sum += in[0][r / each * K + k] * in[2][(e * N + n) * K + k];
       out[0][r * N + n] = sum;
     }
   }

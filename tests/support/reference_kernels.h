@@ -90,7 +90,8 @@ static inline void ref_split(const sl_attrs *attrs, const sl_type *type, double 
   int axis = __builtin_ctz(attrs->axes);
   const int64_t n = type[0].dim[axis], *of = ((const sl_lengths *)attrs->user)->of;
   for (int o = 0; o < 2; o++) {
-    sl_part part = {.axis = axis, .nranges = 1, .begin = {o ? of[0] : 0}, .count = {o ? n - of[0] : of[0]}};
+    sl_part part = {
+        .axis = axis, .nranges = 1, .begin = {o ? of[0] : 0}, .count = {o ? n - of[0] : of[0]}};
     ref_slice(&(sl_attrs){.user = &part}, type, in, out + o);
   }
 }
@@ -140,12 +141,12 @@ static inline void ref_position(const sl_attrs *attrs, const sl_type *type, doub
 
 /* ---- element by element ----------------------------------------------------------- */
 
-#define REF_EACH(name, expression)                                                       \
-  static inline void ref_##name(const sl_attrs *attrs, const sl_type *type,              \
-                                double *const *in, double *const *out) {                 \
-    (void)attrs;                                                                         \
-    int64_t n = sl_type_elements(&type[0]);                                              \
-    for (int64_t i = 0; i < n; i++) out[0][i] = (expression);                            \
+#define REF_EACH(name, expression)                                                             \
+  static inline void ref_##name(const sl_attrs *attrs, const sl_type *type, double *const *in, \
+                                double *const *out) {                                          \
+    (void)attrs;                                                                               \
+    int64_t n = sl_type_elements(&type[0]);                                                    \
+    for (int64_t i = 0; i < n; i++) out[0][i] = (expression);                                  \
   }
 #define X0 in[0][i]
 #define X1 in[1][i]
@@ -238,7 +239,8 @@ static inline void ref_attend(const sl_attrs *attrs, int64_t batch, int64_t T, i
           p[j] = -INFINITY;
           if (!ref_sees(attrs, ids ? ids + b * T : NULL, i, j)) continue;
           p[j] = 0;
-          for (int64_t d = 0; d < D; d++) p[j] += qi[d] * k[(b * T + j) * kv_row + g * D + d] * scale;
+          for (int64_t d = 0; d < D; d++)
+            p[j] += qi[d] * k[(b * T + j) * kv_row + g * D + d] * scale;
         }
         lse[(b * heads + h) * T + i] = ref_weights(p, T);
         for (int64_t d = 0; d < D; d++) {
@@ -270,8 +272,8 @@ static inline void ref_attention_packed(const sl_attrs *attrs, const sl_type *ty
 
 /* ---- losses ----------------------------------------------------------------------- */
 
-static inline void ref_cross_entropy(const sl_attrs *attrs, const sl_type *type,
-                                     double *const *in, double *const *out) {
+static inline void ref_cross_entropy(const sl_attrs *attrs, const sl_type *type, double *const *in,
+                                     double *const *out) {
   (void)attrs;
   int64_t R = sl_type_rows(&type[0]), V = sl_type_last(&type[0]);
   double loss = 0;

@@ -36,7 +36,8 @@ static inline void ref_weighted_cross_entropy(const sl_attrs *attrs, const sl_ty
     for (int64_t c = 0; c < V; c++) total += exp(x[c]);
     out[1][r] = lse = log(total);
     for (int64_t c = 0; c < V; c++) {
-      double counts = (double)attrs->upper + (c == (int64_t)in[1][r] ? 1 - (double)attrs->value : 0);
+      double counts =
+          (double)attrs->upper + (c == (int64_t)in[1][r] ? 1 - (double)attrs->value : 0);
       loss += counts * (in[3] ? in[3][c] : 1) * (lse - x[c]);
     }
   }

@@ -5,15 +5,15 @@
 
 #include "tests/support/reference_kernels.h"
 
-#define REF_UNARY(name, expression)                                                      \
-  static inline void ref_##name(const sl_attrs *attrs, const sl_type *type,              \
-                                double *const *in, double *const *out) {                 \
-    const double c = (double)attrs->value, u = (double)attrs->upper;                     \
-    (void)c, (void)u;                                                                    \
-    for (int64_t i = 0; i < sl_type_elements(&type[0]); i++) {                           \
-      double x = in[0][i];                                                               \
-      out[0][i] = (expression);                                                          \
-    }                                                                                    \
+#define REF_UNARY(name, expression)                                                            \
+  static inline void ref_##name(const sl_attrs *attrs, const sl_type *type, double *const *in, \
+                                double *const *out) {                                          \
+    const double c = (double)attrs->value, u = (double)attrs->upper;                           \
+    (void)c, (void)u;                                                                          \
+    for (int64_t i = 0; i < sl_type_elements(&type[0]); i++) {                                 \
+      double x = in[0][i];                                                                     \
+      out[0][i] = (expression);                                                                \
+    }                                                                                          \
   }
 REF_UNARY(silu, x / (1 + exp(-x)))
 REF_UNARY(sigmoid, 1 / (1 + exp(-x)))
@@ -23,9 +23,9 @@ REF_UNARY(sqrt, sqrt(x))
 REF_UNARY(rsqrt, 1 / sqrt(x))
 REF_UNARY(abs, fabs(x))
 REF_UNARY(clamp, fmin(fmax(x, c), u))
-REF_UNARY(softcap, c * tanh(x / c))
+REF_UNARY(softcap, c *tanh(x / c))
 REF_UNARY(neg, -x)
-REF_UNARY(scale, x * c)
+REF_UNARY(scale, x *c)
 REF_UNARY(add_constant, x + c)
 
 /* ---- broadcasting ---------------------------------------------------------------- */
@@ -62,15 +62,15 @@ static inline void ref_broadcast(int nin, const sl_type *type, double *const *in
   }
 }
 
-#define REF_BROADCAST(name, nin, expression)                                             \
-  static inline double ref_##name##_of(double a, double b, double c) {                   \
-    (void)b, (void)c;                                                                    \
-    return expression;                                                                   \
-  }                                                                                      \
-  static inline void ref_##name(const sl_attrs *attrs, const sl_type *type,              \
-                                double *const *in, double *const *out) {                 \
-    (void)attrs;                                                                         \
-    ref_broadcast(nin, type, in, out[0], ref_##name##_of);                               \
+#define REF_BROADCAST(name, nin, expression)                                                   \
+  static inline double ref_##name##_of(double a, double b, double c) {                         \
+    (void)b, (void)c;                                                                          \
+    return expression;                                                                         \
+  }                                                                                            \
+  static inline void ref_##name(const sl_attrs *attrs, const sl_type *type, double *const *in, \
+                                double *const *out) {                                          \
+    (void)attrs;                                                                               \
+    ref_broadcast(nin, type, in, out[0], ref_##name##_of);                                     \
   }
 REF_BROADCAST(add_any, 2, a + b)
 REF_BROADCAST(sub, 2, a - b)

@@ -20,7 +20,9 @@ static const sl_model *find_model(const char *name) {
 static int count_stages(const sl_lower_options *o) {
   const char *name = o->schedule.name ? o->schedule.name : "1f1b";
   bool open = !strcmp(name, "auto");
-  return o->parallel.stages * (o->schedule.chunks ? o->schedule.chunks : open ? 3 : sl_schedule_chunks(name));
+  return o->parallel.stages * (o->schedule.chunks ? o->schedule.chunks
+                               : open             ? 3
+                                                  : sl_schedule_chunks(name));
 }
 
 sl_status lowered_model_init(lowered_model *x, const char *model, char *const *words, int m, int k,
@@ -160,9 +162,11 @@ static timetable step_one(const sl_plan *plan, const sl_runtime *rt) {
 timetable measure(const sl_plan *plan, uint64_t jitter_seed, uint64_t jitter_ns, double *peak) {
   enum { STEPS = 2 };
   sl_runtime *rt;
-  sl_runtime_options options = {.clock = SL_CLOCK_VIRTUAL, .no_data = true,
+  sl_runtime_options options = {.clock = SL_CLOCK_VIRTUAL,
+                                .no_data = true,
                                 .trace_records = (size_t)step_firings(plan) * STEPS,
-                                .jitter_seed = jitter_seed, .jitter_ns = jitter_ns};
+                                .jitter_seed = jitter_seed,
+                                .jitter_ns = jitter_ns};
   CHECK(!sl_runtime_create(plan, &options, &rt), "%s", sl_detail());
   CHECK(!sl_runtime_run(rt, STEPS), "%s", sl_detail());
   timetable t = step_one(plan, rt);
@@ -181,9 +185,9 @@ timetable measure(const sl_plan *plan, uint64_t jitter_seed, uint64_t jitter_ns,
 /* Ends of passes so far, by class, stage and number; and the devices of stages. */
 typedef struct known {
   int stages, numbers;
-  double *end;   /* [3][stages][numbers], negative: not known yet */
+  double *end; /* [3][stages][numbers], negative: not known yet */
   double *length;
-  int *device;   /* [stages] */
+  int *device; /* [stages] */
   double comm;
 } known;
 

@@ -4,8 +4,9 @@
  *
  *   test_FOLDER_NAME [--only CASE] [SEED [COUNT]]
  *
- * They are the same every time, unless SLUICE_SEED=N in the environment is added to each. SLUICE_SEEDS=N
- * runs N times as many. tools/test --long draws the first and sets the second to 10. */
+ * They are the same every time, unless SLUICE_SEED=N in the environment is added to each.
+ * SLUICE_SEEDS=N runs N times as many. tools/test --long draws the first and sets the second to 10.
+ */
 #ifndef SLUICE_TESTS_SEEDS_H
 #define SLUICE_TESTS_SEEDS_H
 

@@ -39,8 +39,13 @@ static inline void served_model(served *s, const char *model, char *const *words
 }
 
 static inline sl_session_options served_options(const served *s) {
-  return (sl_session_options){.model = s->model, .args = s->args, .load = served_load, .hash = true, .kv = s->kv,
-                              .lower = {.parallel.stages = 1, .numbers.dtype = s->dtype, .devices = {.kind = "cpu"}}};
+  return (sl_session_options){
+      .model = s->model,
+      .args = s->args,
+      .load = served_load,
+      .hash = true,
+      .kv = s->kv,
+      .lower = {.parallel.stages = 1, .numbers.dtype = s->dtype, .devices = {.kind = "cpu"}}};
 }
 
 static inline void served_open(served *s, const sl_session_options *options) {

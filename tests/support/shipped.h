@@ -36,8 +36,8 @@ static inline sl_graph *shipped_graph(const char *model, char *const *words, int
   CHECK(!sl_args_take(args, 2, data, &used) && used, "option --data");
   for (; *words; words += used)
     CHECK(!sl_args_take(args, words[1] ? 2 : 1, words, &used) && used, "option %s", *words);
-  sl_graph *g = sl_graph_create(&(sl_graph_options){.microbatches = microbatches,
-                                                    .pieces = pieces});
+  sl_graph *g =
+      sl_graph_create(&(sl_graph_options){.microbatches = microbatches, .pieces = pieces});
   CHECK(!(*m)->build(g, args), "%s", sl_detail());
   CHECK(!sli_pass_cut(g, NULL) && !sli_pass_gradients(g) && !sli_pass_pieces(g), "%s", sl_detail());
   sl_args_destroy(args);

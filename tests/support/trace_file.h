@@ -17,7 +17,8 @@ static inline void trace_rehash(unsigned char *bytes, size_t count) {
   uint32_t sections, section_bytes, none = 0;
   memcpy(&sections, bytes + 16, 4);
   memcpy(&section_bytes, bytes + 20, 4);
-  for (uint32_t i = 0; i < sections && 64 + (i + 1) * (size_t)32 <= count && section_bytes == 32; i++) {
+  for (uint32_t i = 0; i < sections && 64 + (i + 1) * (size_t)32 <= count && section_bytes == 32;
+       i++) {
     uint32_t item_bytes;
     uint64_t items, offset;
     memcpy(&item_bytes, bytes + 64 + i * 32 + 4, 4);

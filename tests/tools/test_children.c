@@ -84,9 +84,16 @@ static launched begin_with_grace(int grace_ms, const char *script, int count) {
   char *argv[] = {"/bin/sh", "-c", sli_format(EVENTS "%s", script), NULL};
   setenv("D", folder, 1);
   setenv("SLUICE_KEY", "stale", 1);
-  children_options options = {.tool = "actorrun", .argv = argv, .count = count, .first = 0, .total = count,
-                              .endpoint = "127.0.0.1:4711", .job = "job-1", .key = key,
-                              .incarnation = 2, .grace_ms = grace_ms};
+  children_options options = {.tool = "actorrun",
+                              .argv = argv,
+                              .count = count,
+                              .first = 0,
+                              .total = count,
+                              .endpoint = "127.0.0.1:4711",
+                              .job = "job-1",
+                              .key = key,
+                              .incarnation = 2,
+                              .grace_ms = grace_ms};
   children_end end = children_run(&options);
   _exit(write(ends[1], &end, sizeof end) != sizeof end);
 }
@@ -133,7 +140,8 @@ static void wait_for_count(const char *text, int n) {
 static void each_is_told_its_place(void) {
   children_end end = finish(begin(
       "echo $SLUICE_PROCESS of $SLUICE_PROCESSES, $SLUICE_LOCAL of $SLUICE_LOCALS, "
-      "$SLUICE_ENDPOINT $SLUICE_JOB $SLUICE_INCARNATION${SLUICE_KEY-} $(cat $SLUICE_KEY_FILE)", 3));
+      "$SLUICE_ENDPOINT $SLUICE_JOB $SLUICE_INCARNATION${SLUICE_KEY-} $(cat $SLUICE_KEY_FILE)",
+      3));
   CHECK(end.status == 0 && end.culprit == -1, "all is well: status %d", end.status);
   const char *out = said("out");
   for (int i = 0; i < 3; i++) {
@@ -192,8 +200,10 @@ static void processes_have_cores_of_their_own(void) {
 static void lines_are_whole_and_in_order(void) {
   enum { PROCESSES = 4, LINES = 300 };
   int next[PROCESSES] = {0}, lines = 0;
-  finish(begin("i=0; while [ $i -lt 300 ]; do printf 'left '; printf \"$i right\\n\"; "
-               "printf 'low ' >&2; echo $i >&2; i=$((i+1)); done", PROCESSES));
+  finish(
+      begin("i=0; while [ $i -lt 300 ]; do printf 'left '; printf \"$i right\\n\"; "
+            "printf 'low ' >&2; echo $i >&2; i=$((i+1)); done",
+            PROCESSES));
   for (char *save, *line = strtok_r(said("out"), "\n", &save); line;
        line = strtok_r(NULL, "\n", &save), lines++) {
     int process = 0, i, used = 0;
@@ -210,7 +220,8 @@ static void lines_are_whole_and_in_order(void) {
 }
 
 static void the_first_ones_words_are_unchanged(void) {
-  finish(begin("process 0 && printf 'a\\n\\n b\\tc\\rd'; process 1 && ended 0 && printf end; true", 2));
+  finish(begin("process 0 && printf 'a\\n\\n b\\tc\\rd'; process 1 && ended 0 && printf end; true",
+               2));
   const char *out = said("out");
   CHECK(strstr(out, "a\n\n b\tc\rd") && strstr(out, "[1] end\n"), "%s", out);
 }
@@ -219,12 +230,15 @@ static void what_several_say_is_shown_once(void) {
   children_end end = finish(begin("echo 'actorrun: x: no such file' >&2; exit 2", 4));
   CHECK(end.status == 2 && end.said && !end.signal, "status %d", end.status);
   CHECK(!strcmp(said("err"), "actorrun: x: no such file\n"), "once, by all: %s", said("err"));
-  end = finish(begin("process 0 && exit 0; process 2 && echo 'actorrun: disk full' >&2 && exit 1; "
-                     "ended 2; echo 'actorrun: 2 is gone' >&2; exit 1", 4));
+  end =
+      finish(begin("process 0 && exit 0; process 2 && echo 'actorrun: disk full' >&2 && exit 1; "
+                   "ended 2; echo 'actorrun: 2 is gone' >&2; exit 1",
+                   4));
   CHECK(end.status == 1 && end.culprit == 2 && !end.said, "culprit %d", end.culprit);
   CHECK(strstr(said("err"), "[2] actorrun: disk full\n"), "%s", said("err"));
   CHECK(strstr(said("err"), "[1,3] actorrun: 2 is gone\n") ||
-        strstr(said("err"), "[3,1] actorrun: 2 is gone\n"), "%s", said("err"));
+            strstr(said("err"), "[3,1] actorrun: 2 is gone\n"),
+        "%s", said("err"));
 }
 
 /* ---- ends -------------------------------------------------------------------------------- */
@@ -233,8 +247,7 @@ static void the_first_that_fails_gives_the_status(void) {
   static const int statuses[][2] = {{1, 1}, {2, 2}, {3, 3}, {7, 1}, {127, 1}};
   for (size_t i = 0; i < SLI_COUNT(statuses); i++) {
     char script[100];
-    snprintf(script, sizeof script, "process 1 && exit %d; ended 1; exit 0",
-             statuses[i][0]);
+    snprintf(script, sizeof script, "process 1 && exit %d; ended 1; exit 0", statuses[i][0]);
     children_end end = finish(begin(script, 3));
     CHECK(end.status == statuses[i][1] && end.culprit == 1 && !end.signal, "%d gives %d",
           statuses[i][0], end.status);
@@ -252,8 +265,10 @@ static void a_reason_counts_before_what_follows_from_it(void) {
 }
 
 static void a_killed_one_is_the_culprit(void) {
-  children_end end = finish(begin("process 2 && ended 0 && kill -9 $$; process 0 && exit 1; "
-                                  "ended 2; exit 1", 3));
+  children_end end =
+      finish(begin("process 2 && ended 0 && kill -9 $$; process 0 && exit 1; "
+                   "ended 2; exit 1",
+                   3));
   CHECK(end.culprit == 2 && end.signal == SIGKILL && end.status == 1, "culprit %d, signal %d",
         end.culprit, end.signal);
 }
@@ -262,7 +277,8 @@ static void a_killed_one_is_the_culprit(void) {
 static void a_stopped_one_is_killed_at_once(void) {
   uint64_t start = sli_now_ns();
   children_end end = finish(begin("process 1 && kill -STOP $$; stopped 1; exit 1", 3));
-  CHECK(end.culprit == 1 && end.stopped && !end.signal && end.status == 1, "culprit %d", end.culprit);
+  CHECK(end.culprit == 1 && end.stopped && !end.signal && end.status == 1, "culprit %d",
+        end.culprit);
   CHECK(sli_now_ns() - start < PATIENCE_SECONDS * UINT64_C(500000000), "no grace is given");
 }
 
@@ -279,8 +295,10 @@ static void the_others_are_asked_and_then_killed(void) {
   uint64_t start = sli_now_ns();
   CHECK(!mkfifo(in_folder("never"), 0600), "mkfifo: %m");
   children_end end = finish(begin_with_grace(
-      300, "process 0 && ready 1 && ready 2 && exit 3; process 1 && trap 'echo asked; exit 0' TERM; "
-      "process 2 && trap '' TERM; say_ready; exec 3<>$D/never; while true; do read line <&3; done", 4));
+      300,
+      "process 0 && ready 1 && ready 2 && exit 3; process 1 && trap 'echo asked; exit 0' TERM; "
+      "process 2 && trap '' TERM; say_ready; exec 3<>$D/never; while true; do read line <&3; done",
+      4));
   unlink(in_folder("never"));
   double seconds = (double)(sli_now_ns() - start) * 1e-9;
   CHECK(end.status == 3 && end.culprit == 0 && !end.signal, "status %d", end.status);
@@ -295,8 +313,14 @@ static void a_program_that_is_not_there_is_named(void) {
   if (!pid) {
     redirect("err", STDERR_FILENO);
     char *argv[] = {"/nowhere/program", NULL};
-    children_options o = {.tool = "actorrun", .argv = argv, .count = 2, .total = 2, .endpoint = "", .job = "",
-                          .key = key, .grace_ms = 1000 * PATIENCE_SECONDS};
+    children_options o = {.tool = "actorrun",
+                          .argv = argv,
+                          .count = 2,
+                          .total = 2,
+                          .endpoint = "",
+                          .job = "",
+                          .key = key,
+                          .grace_ms = 1000 * PATIENCE_SECONDS};
     _exit(children_run(&o).status);
   }
   int status;
@@ -307,8 +331,7 @@ static void a_program_that_is_not_there_is_named(void) {
 
 /* ---- signals ----------------------------------------------------------------------------- */
 
-#define COUNT_SIGNALS                                                                           \
-  "n=0; trap 'n=$((n+1)); echo signal' INT TERM; echo ready; "
+#define COUNT_SIGNALS "n=0; trap 'n=$((n+1)); echo signal' INT TERM; echo ready; "
 
 /* False: it was no moment, as somebody else had the core. */
 static bool signal_twice(launched l) {

@@ -13,15 +13,16 @@
 static void check_culprit(const char *what, const pipeline *p, const char *culprit) {
   injection_run(p, SL_CLOCK_VIRTUAL);
   char line[256], *text = injection_ask("show --no-color");
-  CHECK(strstr(injection_line(text, "Traced back", line), culprit), "%s: %s is named, not %s\n%s", what,
-        culprit, line, text);
+  CHECK(strstr(injection_line(text, "Traced back", line), culprit), "%s: %s is named, not %s\n%s",
+        what, culprit, line, text);
   free(text);
   double credit_ns;
   injection_check_sums(&credit_ns);
 }
 
 static void injected_culprits_are_named(void) {
-  pipeline starved = injection_even, slow = injection_even, link = injection_even, late = injection_even, blocked = injection_even;
+  pipeline starved = injection_even, slow = injection_even, link = injection_even,
+           late = injection_even, blocked = injection_even;
   starved.act[0] = 1;
   check_culprit("a starved register", &starved, "credit: register act@0 has only 1 slot");
   slow.forward[1] = 12, slow.backward[1] = 24;
@@ -48,7 +49,8 @@ static void advised_slots_save_what_was_said(void) {
   for (size_t i = 0; i < sizeof starved / sizeof *starved; i++) {
     pipeline p = injection_even;
     p.act[starved[i]] = 1;
-    CHECK(injection_keeps_promise(SL_CLOCK_VIRTUAL, p, starved[i]), "the slot saves what was promised");
+    CHECK(injection_keeps_promise(SL_CLOCK_VIRTUAL, p, starved[i]),
+          "the slot saves what was promised");
   }
 }
 

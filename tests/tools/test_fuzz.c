@@ -52,24 +52,42 @@ static size_t find_number(const text *t, size_t *at) {
 }
 
 static void damage(text *t, rng *d) {
-  static const char *const numbers[] = {
-      "0", "-1", "1", "2147483647", "2147483648", "4294967297", "-9223372036854775808",
-      "9223372036854775807", "18446744073709551616", "1e18", "8e96", "1e308", "1e999", "-1e999",
-      "nan", "inf", "0x7fffffff", "1e-308", "00000000000000000000001", "1.5", ""};
-  static const char *const pieces[] = {"\"", "{", "}", "[", "]", ":", ",", "=", "@", "..", "-",
-                                       "null", "true", "\033[2J", "\302\233", "\n", "#", " ", "%s",
-                                       "S9", "\\u0000", "\\ud800", "K", "x", "F", "999999999999"};
+  static const char *const numbers[] = {"0",
+                                        "-1",
+                                        "1",
+                                        "2147483647",
+                                        "2147483648",
+                                        "4294967297",
+                                        "-9223372036854775808",
+                                        "9223372036854775807",
+                                        "18446744073709551616",
+                                        "1e18",
+                                        "8e96",
+                                        "1e308",
+                                        "1e999",
+                                        "-1e999",
+                                        "nan",
+                                        "inf",
+                                        "0x7fffffff",
+                                        "1e-308",
+                                        "00000000000000000000001",
+                                        "1.5",
+                                        ""};
+  static const char *const pieces[] = {
+      "\"", "{",  "}",       "[",       "]",       ":",        ",",  "=",           "@",
+      "..", "-",  "null",    "true",    "\033[2J", "\302\233", "\n", "#",           " ",
+      "%s", "S9", "\\u0000", "\\ud800", "K",       "x",        "F",  "999999999999"};
   size_t at = rng_below(d, (uint32_t)t->count + 1), span = rng_below(d, 8);
   span = SLI_MIN(span, t->count - at);
   const char *with = numbers[rng_below(d, SLI_COUNT(numbers))];
   char byte = (char)rng_below(d, 256), again[64];
   switch (rng_below(d, 9)) {
-    case 0: with = pieces[rng_below(d, SLI_COUNT(pieces))]; break;
-    case 1: with = pieces[rng_below(d, SLI_COUNT(pieces))], span = 0; break;
-    case 2: with = ""; break;
-    case 3: memcpy(again, t->bytes + at, span), again[span] = 0, with = again, span = 0; break;
-    case 4: replace(t, at, SLI_MIN(span, 1), &byte, 1); return;
-    default: span = find_number(t, &at);
+  case 0: with = pieces[rng_below(d, SLI_COUNT(pieces))]; break;
+  case 1: with = pieces[rng_below(d, SLI_COUNT(pieces))], span = 0; break;
+  case 2: with = ""; break;
+  case 3: memcpy(again, t->bytes + at, span), again[span] = 0, with = again, span = 0; break;
+  case 4: replace(t, at, SLI_MIN(span, 1), &byte, 1); return;
+  default: span = find_number(t, &at);
   }
   replace(t, at, span, with, strlen(with));
 }
@@ -95,8 +113,8 @@ static void write_file(const text *t) {
 }
 
 static sl_status read_words(const char *option, const char *value) {
-  char *words[] = {"test", "--devices", "timed:2", "--stages", "2", "--microbatches", "2",
-                   (char *)option, (char *)value, "pipeline"};
+  char *words[] = {"test",           "--devices", "timed:2",      "--stages",    "2",
+                   "--microbatches", "2",         (char *)option, (char *)value, "pipeline"};
   return command_line_read(SLI_COUNT(words), words, MOST_SIZE);
 }
 
@@ -111,19 +129,24 @@ static void check_file(const char *option, const char *good, rng *d, uint64_t se
 }
 
 static void check_machine(rng *d, uint64_t seed) {
-  check_file("--machine", "{\"flops_per_second\": {\"f32\": 19.5e12, \"bf16\": 312e12}, "
-             "\"flops_efficiency\": 0.6, \"bytes_per_second\": 2.039e12, \"bytes_efficiency\": 0.8, "
-             "\"op_seconds\": 5e-6, \"memory_bytes\": 85899345920, \"link_seconds\": 5e-6, "
-             "\"link_bytes_per_second\": 25e9, \"devices_per_host\": 8, "
-             "\"host_link_seconds\": 3e-6, \"host_link_bytes_per_second\": 300e9, "
-             "\"link_efficiency\": 0.8, \"copy_bytes_per_second\": 25e9, "
-             "\"disk_read_bytes_per_second\": 3e9}", d, seed);
+  check_file(
+      "--machine",
+      "{\"flops_per_second\": {\"f32\": 19.5e12, \"bf16\": 312e12}, "
+      "\"flops_efficiency\": 0.6, \"bytes_per_second\": 2.039e12, \"bytes_efficiency\": 0.8, "
+      "\"op_seconds\": 5e-6, \"memory_bytes\": 85899345920, \"link_seconds\": 5e-6, "
+      "\"link_bytes_per_second\": 25e9, \"devices_per_host\": 8, "
+      "\"host_link_seconds\": 3e-6, \"host_link_bytes_per_second\": 300e9, "
+      "\"link_efficiency\": 0.8, \"copy_bytes_per_second\": 25e9, "
+      "\"disk_read_bytes_per_second\": 3e9}",
+      d, seed);
 }
 
 static void check_profile(rng *d, uint64_t seed) {
-  check_file("--profile", "{\"model\": \"pipeline\", \"ops\": [{\"name\": \"chunk.0/linear.1\", "
+  check_file("--profile",
+             "{\"model\": \"pipeline\", \"ops\": [{\"name\": \"chunk.0/linear.1\", "
              "\"seconds\": 1.5e-3}, {\"name\": \"chunk.1/linear.1\", \"seconds\": 2e-3}, "
-             "{\"name\": \"chunk.1/linear.1\", \"seconds\": 0}]}", d, seed);
+             "{\"name\": \"chunk.1/linear.1\", \"seconds\": 0}]}",
+             d, seed);
 }
 
 static void check_order(rng *d, uint64_t seed) {
@@ -142,16 +165,32 @@ static void check_quota(rng *d, uint64_t seed) {
     return;
   }
   for (int i = 0; i < count; i++)
-    CHECK(read[i].slots >= 1 && read[i].stage >= SL_NONE && *read[i].name, "seed %d: %s gives %s@%d=%d",
-          (int)seed, t.bytes, read[i].name, read[i].stage, read[i].slots);
+    CHECK(read[i].slots >= 1 && read[i].stage >= SL_NONE && *read[i].name,
+          "seed %d: %s gives %s@%d=%d", (int)seed, t.bytes, read[i].name, read[i].stage,
+          read[i].slots);
   free(read);
   taken++;
 }
 
 static void check_option(rng *d, uint64_t seed) {
-  static const char *const good[] = {"1", "2", "0.5", "timed:4", "cpu:2x2", "cuda:0,1", "512M",
-                                     "F=1,B=1,W=1,comm=0", "act.b@1=3,-,2", "w.0.0=S0,B", "zb-h1",
-                                     "auto", "vee", "split", "virtual", "full", "layer", "bf16"};
+  static const char *const good[] = {"1",
+                                     "2",
+                                     "0.5",
+                                     "timed:4",
+                                     "cpu:2x2",
+                                     "cuda:0,1",
+                                     "512M",
+                                     "F=1,B=1,W=1,comm=0",
+                                     "act.b@1=3,-,2",
+                                     "w.0.0=S0,B",
+                                     "zb-h1",
+                                     "auto",
+                                     "vee",
+                                     "split",
+                                     "virtual",
+                                     "full",
+                                     "layer",
+                                     "bf16"};
   sl_option *options = options_table(command_line_options);
   size_t n = 0;
   while (options[n].name) n++;
@@ -160,8 +199,10 @@ static void check_option(rng *d, uint64_t seed) {
   set(&t, good[rng_below(d, SLI_COUNT(good))]);
   if (rng_below(d, 4)) damage_some(&t, d);
   char *name = sli_format("--%s", o->name);
-  if (o->kind == SL_OPTION_FLAG) {} /* shows the help or the version */
-  else if (read_words(name, t.bytes)) check_refusal(name, "", seed);
+  if (o->kind == SL_OPTION_FLAG) {
+  } /* shows the help or the version */
+  else if (read_words(name, t.bytes))
+    check_refusal(name, "", seed);
   else taken++;
   free(name);
   free(options);
@@ -179,6 +220,8 @@ int main(int argc, char **argv) {
   }
   unlink(path);
   printf("%d taken, %d refused\n", taken, refused);
-  CHECK(seeds_count(s) < 1000 || (taken > (int)seeds_count(s) / 80 && refused > (int)seeds_count(s) / 80), "some are good, some are not");
+  CHECK(seeds_count(s) < 1000 ||
+            (taken > (int)seeds_count(s) / 80 && refused > (int)seeds_count(s) / 80),
+        "some are good, some are not");
   return 0;
 }

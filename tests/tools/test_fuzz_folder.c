@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A damaged folder as Hugging Face has it does no harm: whatever its config.json, its index and the headers of its
- * weights say, it is taken, or refused with a message that names the folder's file, or the option that the file
- * would give, and holds nothing that a terminal would act on.
+/* A damaged folder as Hugging Face has it does no harm: whatever its config.json, its index and the
+ * headers of its weights say, it is taken, or refused with a message that names the folder's file,
+ * or the option that the file would give, and holds nothing that a terminal would act on.
  *
  *   test_tools_fuzz_folder [SEED [COUNT]]
  * labels: unthreaded random */
@@ -71,28 +71,52 @@ static void replace(text *t, size_t at, size_t count, const char *with) {
 /* From `at` to the end of what stands there: a number, a name, or one byte. */
 static size_t word_at(const text *t, size_t at) {
   size_t n = 0;
-  while (at + n < t->count && (isalnum((unsigned char)t->bytes[at + n]) || strchr("._-+", t->bytes[at + n]))) n++;
+  while (at + n < t->count &&
+         (isalnum((unsigned char)t->bytes[at + n]) || strchr("._-+", t->bytes[at + n])))
+    n++;
   return n;
 }
 
 /* A value gives way to one of another type or size, most often. */
 static void damage(text *t, rng *d) {
-  static const char *const values[] = {
-      "0", "-1", "1", "3", "1e308", "1e999", "-1e999", "2147483648", "9223372036854775808", "18446744073709551616", "9007199254740993",
-      "1.5", "null", "true", "false", "{}", "[]", "[1, 2]", "{\"a\": 1}", "\"\"", "\"x\"", "\"\\u001b[2J\"", "\"../a\"", "\"\\ud800\""};
-  static const char *const pieces[] = {"\"", "{", "}", "[", "]", ":", ",", "\\", "\\u0000", "\033[2J", "\302\233", "\n", "%s"};
+  static const char *const values[] = {"0",
+                                       "-1",
+                                       "1",
+                                       "3",
+                                       "1e308",
+                                       "1e999",
+                                       "-1e999",
+                                       "2147483648",
+                                       "9223372036854775808",
+                                       "18446744073709551616",
+                                       "9007199254740993",
+                                       "1.5",
+                                       "null",
+                                       "true",
+                                       "false",
+                                       "{}",
+                                       "[]",
+                                       "[1, 2]",
+                                       "{\"a\": 1}",
+                                       "\"\"",
+                                       "\"x\"",
+                                       "\"\\u001b[2J\"",
+                                       "\"../a\"",
+                                       "\"\\ud800\""};
+  static const char *const pieces[] = {"\"", "{",       "}",       "[",        "]",  ":", ",",
+                                       "\\", "\\u0000", "\033[2J", "\302\233", "\n", "%s"};
   char head[MOST_TEXT + 1];
   memcpy(head, t->bytes, t->count);
   head[t->count] = 0;
   size_t at = rng_below(d, (uint32_t)t->count + 1), span = rng_below(d, 40);
   const char *colon = strchr(head + at, ':');
   switch (rng_below(d, 8)) {
-    case 0: replace(t, at, at < t->count, pieces[rng_below(d, SLI_COUNT(pieces))]); return;
-    case 1: replace(t, at, 0, pieces[rng_below(d, SLI_COUNT(pieces))]); return;
-    case 2: replace(t, at, SLI_MIN(t->count - at, span), ""); return;
-    case 3: t->count = at; return;
-    case 4: replace(t, at, word_at(t, at), values[rng_below(d, SLI_COUNT(values))]); return;
-    default: break;
+  case 0: replace(t, at, at < t->count, pieces[rng_below(d, SLI_COUNT(pieces))]); return;
+  case 1: replace(t, at, 0, pieces[rng_below(d, SLI_COUNT(pieces))]); return;
+  case 2: replace(t, at, SLI_MIN(t->count - at, span), ""); return;
+  case 3: t->count = at; return;
+  case 4: replace(t, at, word_at(t, at), values[rng_below(d, SLI_COUNT(values))]); return;
+  default: break;
   }
   if (!colon) return;
   at = (size_t)(colon - head) + 1;
@@ -118,7 +142,9 @@ static void write_text(const char *name, const char *const *good, int count, boo
 
 /* Its length may lie, and its end may be missing. */
 static void write_weights(const char *name, char tensor, bool damaged, rng *d) {
-  static const uint64_t lies[] = {0, 1, 7, 63, 64, 1000, 100000000, 100000001, UINT64_C(1) << 31, UINT64_C(1) << 63, UINT64_MAX};
+  static const uint64_t lies[] = {
+      0,         1, 7, 63, 64, 1000, 100000000, 100000001, UINT64_C(1) << 31, UINT64_C(1) << 63,
+      UINT64_MAX};
   text t;
   set(&t, headers[rng_below(d, damaged ? SLI_COUNT(headers) : 1)]);
   t.bytes[2] = tensor;
@@ -140,20 +166,20 @@ static void write_folder(rng *d) {
   write_weights("two.safetensors", 'b', false, d);
 }
 
-/* ---- what is read ----------------------------------------------------------------------------- */
+/* ---- what is read ---------------------------------------------------------------------------- */
 
 static const tool_option options[] = {
-    SERVING_OPTIONS,
-    {"tokenizer", SL_OPTION_TEXT, "", "", 0, 0, GROUP_DATA},
-    {0}};
-static const tool reader = {.name = "test", .purpose = "", .options = options, .takes_weights = true, .read = serving_read};
+    SERVING_OPTIONS, {"tokenizer", SL_OPTION_TEXT, "", "", 0, 0, GROUP_DATA}, {0}};
+static const tool reader = {
+    .name = "test", .purpose = "", .options = options, .takes_weights = true, .read = serving_read};
 
 static void check_refusal(uint64_t seed) {
   const char *detail = sl_detail();
   refused++;
   CHECK(strstr(detail, place.folder), "seed %d: it names the folder: %s", (int)seed, detail);
   for (const char *at = detail; *at; at++)
-    CHECK(*at == '\n' || *at == '\t' || !iscntrl((unsigned char)*at), "seed %d: %s", (int)seed, detail);
+    CHECK(*at == '\n' || *at == '\t' || !iscntrl((unsigned char)*at), "seed %d: %s", (int)seed,
+          detail);
 }
 
 static sl_status read_tensors(const sli_shards *s) {
@@ -197,6 +223,8 @@ int main(int argc, char **argv) {
   for (uint64_t seed = s.first; seed < s.end; seed++) RUN(check_folder, seed);
   sli_tempdir_close(&place);
   printf("%d taken, %d refused\n", taken, refused);
-  CHECK(seeds_count(s) < 1000 || (taken > (int)seeds_count(s) / 80 && refused > (int)seeds_count(s) / 80), "some are good, some are not");
+  CHECK(seeds_count(s) < 1000 ||
+            (taken > (int)seeds_count(s) / 80 && refused > (int)seeds_count(s) / 80),
+        "some are good, some are not");
   return 0;
 }

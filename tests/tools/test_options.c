@@ -9,13 +9,12 @@
 #include "base/base.h"
 #include "tests/support/test.h"
 
-static const sl_option options[] = {
-    {"width", SL_OPTION_INT, "64", "hidden width", 1, 128},
-    {"warmup", SL_OPTION_INT, "0", "steps", 0, 0},
-    {"lr", SL_OPTION_FLOAT, "1e-3", "learning rate", 0, 1},
-    {"data", SL_OPTION_TEXT, NULL, "the `FILE` to learn", 0, 0},
-    {"tied", SL_OPTION_FLAG, "0", "share the weight", 0, 0},
-    {0}};
+static const sl_option options[] = {{"width", SL_OPTION_INT, "64", "hidden width", 1, 128},
+                                    {"warmup", SL_OPTION_INT, "0", "steps", 0, 0},
+                                    {"lr", SL_OPTION_FLOAT, "1e-3", "learning rate", 0, 1},
+                                    {"data", SL_OPTION_TEXT, NULL, "the `FILE` to learn", 0, 0},
+                                    {"tied", SL_OPTION_FLAG, "0", "share the weight", 0, 0},
+                                    {0}};
 
 static sl_args *make(void) {
   sl_args *args;
@@ -76,9 +75,9 @@ static void bad_values_are_named(void) {
 }
 
 static void a_mistyped_name_finds_its_neighbour(void) {
-  static const char *const pairs[][2] = {{"widht", "width"}, {"wdth", "width"},
+  static const char *const pairs[][2] = {{"widht", "width"},    {"wdth", "width"},
                                          {"warm-up", "warmup"}, {"rl", "lr"},
-                                         {"date", "data"}, {"tide", "tied"}};
+                                         {"date", "data"},      {"tide", "tied"}};
   for (size_t i = 0; i < SLI_COUNT(pairs); i++) {
     const char *near = sl_options_nearest(options, pairs[i][0]);
     CHECK(near && !strcmp(near, pairs[i][1]), "%s means %s, not %s", pairs[i][0], pairs[i][1],

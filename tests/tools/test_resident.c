@@ -20,8 +20,8 @@ enum { SANITIZED = 1 };
 enum { SANITIZED = 0 };
 #endif
 
-/* TINY: the least context with which products of pieces are large enough for the library of products to have all of
- * itself in memory; of fewer rows it needs 6 MiB less. */
+/* TINY: the least context with which products of pieces are large enough for the library of
+ * products to have all of itself in memory; of fewer rows it needs 6 MiB less. */
 enum { MOST_WORDS = 32, TINY = 128, MIB = 1 << 20, TOLERANCE = 2 * MIB };
 
 extern char **environ;
@@ -73,9 +73,10 @@ static double beyond_the_plan(const claim *c, int layers, int context) {
   snprintf(actorrun, sizeof actorrun, "%s/bin/actorrun", getenv("SLUICE_BUILD"));
   snprintf(data, sizeof data, "%s", in_folder("data.txt"));
   snprintf(report, sizeof report, "%s", in_folder("report.json"));
-  snprintf(text, sizeof text, "--steps 1 --stages 2 --microbatches 2 --report %s %s %s --data %s "
-           "--layers %d --width 64 --heads 4 --context %d --batch 2", report, c->options, c->model,
-           data, layers, context);
+  snprintf(text, sizeof text,
+           "--steps 1 --stages 2 --microbatches 2 --report %s %s %s --data %s "
+           "--layers %d --width 64 --heads 4 --context %d --batch 2",
+           report, c->options, c->model, data, layers, context);
   char *words[MOST_WORDS] = {actorrun};
   add_words(words, 1, text);
   pid_t pid;

@@ -82,11 +82,13 @@ static void check_is_two(const char *what) {
   sli_safetensors *file;
   CHECK(!sli_safetensors_open(path, &file), "%s: %s", what, sl_detail());
   CHECK(sli_safetensors_count(file) == 2 && sli_safetensors_from(file, "aa") == 1 &&
-        sli_safetensors_from(file, "c") == 2, "%s: the tensors are in order", what);
+            sli_safetensors_from(file, "c") == 2,
+        "%s: the tensors are in order", what);
   for (int i = 0; i < 2; i++) {
     float back[4];
     CHECK(!sli_safetensors_read(file, sli_safetensors_at(file, i), back) &&
-          !memcmp(back, pair[i], sizeof back), "%s: values of tensor %d", what, i);
+              !memcmp(back, pair[i], sizeof back),
+          "%s: values of tensor %d", what, i);
   }
   sli_safetensors_close(file);
 }
@@ -96,8 +98,9 @@ static void values_may_come_one_after_another(void) {
   asked[1].data = NULL;
   int fails = 1;
   unlink(path);
-  CHECK(sli_safetensors_write_each(path, asked, 2, give, &fails) == SL_E_DEVICE &&
-        access(path, F_OK), "nothing is written when a value cannot be had");
+  CHECK(
+      sli_safetensors_write_each(path, asked, 2, give, &fails) == SL_E_DEVICE && access(path, F_OK),
+      "nothing is written when a value cannot be had");
   fails = -1;
   CHECK(!sli_safetensors_write_each(path, asked, 2, give, &fails), "writing: %s", sl_detail());
   check_is_two("one after another");
@@ -124,12 +127,15 @@ static void parts_make_one_file(void) {
 }
 
 static void half_types_are_converted(void) {
-  write_file("{\"h\":{\"dtype\":\"F16\",\"shape\":[6],\"data_offsets\":[0,12]},"
-             "\"b\":{\"dtype\":\"BF16\",\"shape\":[3],\"data_offsets\":[12,18]}}", 18);
+  write_file(
+      "{\"h\":{\"dtype\":\"F16\",\"shape\":[6],\"data_offsets\":[0,12]},"
+      "\"b\":{\"dtype\":\"BF16\",\"shape\":[3],\"data_offsets\":[12,18]}}",
+      18);
   uint16_t bits[9] = {0x3c00, 0xc000, 0x0001, 0x7bff, 0xfc00, 0x03ff, 0x3f80, 0xc040, 0x0001};
   FILE *file = fopen(path, "r+b");
   CHECK(file && fseek(file, -18, SEEK_END) == 0 && fwrite(bits, 1, 18, file) == 18 &&
-        fclose(file) == 0, "patching");
+            fclose(file) == 0,
+        "patching");
   float want_h[6] = {1, -2, 0x1p-24f, 65504, -INFINITY, 0x3ffp-24f}, got[6];
   float want_b[3] = {1, -3, 0x1p-133f};
   sli_safetensors *f;
@@ -142,7 +148,8 @@ static void half_types_are_converted(void) {
   write_file("{\"i\":{\"dtype\":\"I32\",\"shape\":[2],\"data_offsets\":[0,8]}}", 8);
   CHECK(!sli_safetensors_open(path, &f), "integers may be in a file");
   CHECK(sli_safetensors_read(f, sli_safetensors_at(f, 0), got) == SL_E_INPUT &&
-        strstr(sl_detail(), "I32"), "but are not read as numbers: %s", sl_detail());
+            strstr(sl_detail(), "I32"),
+        "but are not read as numbers: %s", sl_detail());
   sli_safetensors_close(f);
 }
 
@@ -238,8 +245,7 @@ static void a_full_disk_leaves_the_old_file(void) {
   setrlimit(RLIMIT_FSIZE, &limit);
   sl_status status = sli_safetensors_write(path, &new, 1);
   setrlimit(RLIMIT_FSIZE, &none);
-  CHECK(status == SL_E_IO && strstr(sl_detail(), path), "it fails and says where: %s",
-        sl_detail());
+  CHECK(status == SL_E_IO && strstr(sl_detail(), path), "it fails and says where: %s", sl_detail());
   sli_safetensors *file;
   CHECK(!sli_safetensors_open(path, &file) && sli_safetensors_find(file, "old"),
         "the old file is whole");
@@ -247,9 +253,11 @@ static void a_full_disk_leaves_the_old_file(void) {
   glob_t left;
   CHECK(glob(temporary, 0, NULL, &left) == GLOB_NOMATCH, "no temporary is left");
   CHECK(sli_safetensors_write("/dev/full", &new, 1) == SL_E_IO &&
-        strstr(sl_detail(), "No space left"), "a full device is said to be full: %s", sl_detail());
+            strstr(sl_detail(), "No space left"),
+        "a full device is said to be full: %s", sl_detail());
   CHECK(sli_safetensors_write("/nowhere/at/all", &old, 1) == SL_E_IO &&
-        strstr(sl_detail(), "/nowhere/at/all"), "a missing folder is named: %s", sl_detail());
+            strstr(sl_detail(), "/nowhere/at/all"),
+        "a missing folder is named: %s", sl_detail());
   CHECK(sli_safetensors_write("/", &old, 1) == SL_E_IO, "a folder is not written to");
 }
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What strangers send to actorserve is taken, or refused with words that name it: heads and bodies of
- * HTTP, JSON, fields of requests, whole and damaged. And the text of an answer is the same however its tokens
- * come.
+/* What strangers send to actorserve is taken, or refused with words that name it: heads and bodies
+ * of HTTP, JSON, fields of requests, whole and damaged. And the text of an answer is the same
+ * however its tokens come.
  *
  *   test_tools_serve [SEED [COUNT]]
  * labels: random */
@@ -23,7 +23,7 @@
 #include "tools/actorserve/stream_text.h"
 #include "tools/actorserve/worker.h"
 
-/* ---- heads -------------------------------------------------------------------------------------- */
+/* ---- heads ----------------------------------------------------------------------------------- */
 
 static http_fault parse(const char *text, http_head *out, char **bytes) {
   size_t n = strlen(text), length = http_head_length(text, n, 0);
@@ -35,8 +35,10 @@ static http_fault parse(const char *text, http_head *out, char **bytes) {
 static void heads_that_are_good(void) {
   http_head h;
   char *bytes;
-  http_fault fault = parse("POST /v1/x?y=1 HTTP/1.1\r\nHost: a\r\nContent-LENGTH:  12 \r\nExpect: 100-continue\r\n"
-                           "Authorization: Bearer k\r\n\r\n", &h, &bytes);
+  http_fault fault = parse(
+      "POST /v1/x?y=1 HTTP/1.1\r\nHost: a\r\nContent-LENGTH:  12 \r\nExpect: 100-continue\r\n"
+      "Authorization: Bearer k\r\n\r\n",
+      &h, &bytes);
   CHECK(!fault.status && h.length == 12 && h.keep && h.expects && !h.chunked, "%s", fault.text);
   CHECK(!strcmp(h.method, "POST") && !strcmp(h.target, "/v1/x"), "%s %s", h.method, h.target);
   CHECK(!strcmp(http_head_field(&h, "authorization"), "Bearer k"), "fields");
@@ -44,24 +46,40 @@ static void heads_that_are_good(void) {
   fault = parse("GET / HTTP/1.0\r\n\r\n", &h, &bytes);
   CHECK(!fault.status && !h.keep, "HTTP/1.0 closes");
   free(bytes);
-  fault = parse("GET / HTTP/1.1\r\nhost: a\r\nConnection: x, Close\r\nTransfer-Encoding: chunked\r\n\r\n", &h, &bytes);
+  fault = parse(
+      "GET / HTTP/1.1\r\nhost: a\r\nConnection: x, Close\r\nTransfer-Encoding: chunked\r\n\r\n", &h,
+      &bytes);
   CHECK(!fault.status && !h.keep && h.chunked, "%s", fault.text);
   free(bytes);
   CHECK(!http_head_length("GET / HTTP/1.1\r\nHost: a\r\n", 25, 0), "a head that is not whole");
 }
 
 static void targets_are_paths(void) {
-  static const char *const rows[][3] = {
-      {"GET", "/a?b=c%zz", "/a"}, {"GET", "http://h:80/v1/models", "/v1/models"}, {"GET", "HTTPS://h/x?y", "/x"}, {"GET", "http://h", "/"},
-      {"GET", "http://h?q", "/"}, {"GET", "/%76%31/x", "/v1/x"}, {"GET", "/a%2Fb%3Fc", "/a%2Fb?c"}, {"GET", "/%C3%a4", "/\u00e4"},
-      {"OPTIONS", "*", "*"}, {"GET", "*", NULL}, {"GET", "http:///x", NULL}, {"GET", "ftp://h/x", NULL}, {"GET", "/%4", NULL},
-      {"GET", "/%", NULL}, {"GET", "/%g0", NULL}, {"GET", "/%00", NULL}, {"GET", "/%0a", NULL}, {"GET", "/a#b", NULL}, {"GET", "h:80", NULL}};
+  static const char *const rows[][3] = {{"GET", "/a?b=c%zz", "/a"},
+                                        {"GET", "http://h:80/v1/models", "/v1/models"},
+                                        {"GET", "HTTPS://h/x?y", "/x"},
+                                        {"GET", "http://h", "/"},
+                                        {"GET", "http://h?q", "/"},
+                                        {"GET", "/%76%31/x", "/v1/x"},
+                                        {"GET", "/a%2Fb%3Fc", "/a%2Fb?c"},
+                                        {"GET", "/%C3%a4", "/\u00e4"},
+                                        {"OPTIONS", "*", "*"},
+                                        {"GET", "*", NULL},
+                                        {"GET", "http:///x", NULL},
+                                        {"GET", "ftp://h/x", NULL},
+                                        {"GET", "/%4", NULL},
+                                        {"GET", "/%", NULL},
+                                        {"GET", "/%g0", NULL},
+                                        {"GET", "/%00", NULL},
+                                        {"GET", "/%0a", NULL},
+                                        {"GET", "/a#b", NULL},
+                                        {"GET", "h:80", NULL}};
   for (size_t i = 0; i < SLI_COUNT(rows); i++) {
     http_head h;
     char *bytes, *text = sli_format("%s %s HTTP/1.1\r\nHost: a\r\n\r\n", rows[i][0], rows[i][1]);
     http_fault fault = parse(text, &h, &bytes);
-    CHECK(!fault.status == !!rows[i][2] && (fault.status || !strcmp(h.target, rows[i][2])), "%s: %d %s", rows[i][1], fault.status,
-          fault.status ? fault.text : h.target);
+    CHECK(!fault.status == !!rows[i][2] && (fault.status || !strcmp(h.target, rows[i][2])),
+          "%s: %d %s", rows[i][1], fault.status, fault.status ? fault.text : h.target);
     free(bytes);
     free(text);
   }
@@ -72,31 +90,39 @@ static void heads_that_are_not(void) {
     int status;
     const char *head, *says;
   } rows[] = {
-      {400, "GET /\r\n\r\n", "METHOD"}, {400, "\r\n\r\n", "METHOD"}, {505, "GET / HTTP/2.0\r\n\r\n", "version"},
-      {400, "GET / HTP/1.1\r\n\r\n", "METHOD"}, {400, "G@T / HTTP/1.1\r\n\r\n", "METHOD"},
-      {400, "GET x HTTP/1.1\r\n\r\n", "METHOD"}, {400, "GET / HTTP/1.1\r\n\r\n", "host"},
+      {400, "GET /\r\n\r\n", "METHOD"},
+      {400, "\r\n\r\n", "METHOD"},
+      {505, "GET / HTTP/2.0\r\n\r\n", "version"},
+      {400, "GET / HTP/1.1\r\n\r\n", "METHOD"},
+      {400, "G@T / HTTP/1.1\r\n\r\n", "METHOD"},
+      {400, "GET x HTTP/1.1\r\n\r\n", "METHOD"},
+      {400, "GET / HTTP/1.1\r\n\r\n", "host"},
       {400, "GET / HTTP/1.1\r\nHost: a\r\nHost: b\r\n\r\n", "host"},
       {400, "GET / HTTP/1.1\r\nHost: a\r\n more\r\n\r\n", "second line"},
-      {400, "GET / HTTP/1.1\r\nHost : a\r\n\r\n", "name"}, {400, "GET / HTTP/1.1\r\nnothing\r\n\r\n", "NAME: VALUE"},
+      {400, "GET / HTTP/1.1\r\nHost : a\r\n\r\n", "name"},
+      {400, "GET / HTTP/1.1\r\nnothing\r\n\r\n", "NAME: VALUE"},
       {400, "GET / HTTP/1.1\r\nHost: a\nb\r\n\r\n", "control"},
-      {400, "GET / HTTP/1.1\r\nHost: a\r\nContent-Length: 1\r\nContent-Length: 1\r\n\r\n", "more than once"},
-      {400, "GET / HTTP/1.1\r\nHost: a\r\nContent-Length: 1\r\nTransfer-Encoding: chunked\r\n\r\n", "more than once"},
+      {400, "GET / HTTP/1.1\r\nHost: a\r\nContent-Length: 1\r\nContent-Length: 1\r\n\r\n",
+       "more than once"},
+      {400, "GET / HTTP/1.1\r\nHost: a\r\nContent-Length: 1\r\nTransfer-Encoding: chunked\r\n\r\n",
+       "more than once"},
       {400, "GET / HTTP/1.1\r\nHost: a\r\nContent-Length: -1\r\n\r\n", "content-length"},
       {400, "GET / HTTP/1.1\r\nHost: a\r\nContent-Length: 1x\r\n\r\n", "content-length"},
-      {400, "GET / HTTP/1.1\r\nHost: a\r\nContent-Length: 99999999999999999999\r\n\r\n", "content-length"},
+      {400, "GET / HTTP/1.1\r\nHost: a\r\nContent-Length: 99999999999999999999\r\n\r\n",
+       "content-length"},
       {501, "GET / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: gzip\r\n\r\n", "transfer-encoding"},
       {417, "GET / HTTP/1.1\r\nHost: a\r\nExpect: rain\r\n\r\n", "expects"}};
   for (size_t i = 0; i < SLI_COUNT(rows); i++) {
     http_head h;
     char *bytes;
     http_fault fault = parse(rows[i].head, &h, &bytes);
-    CHECK(fault.status == rows[i].status && strstr(fault.text, rows[i].says), "%s: %d %s", rows[i].head, fault.status,
-          fault.text ? fault.text : "");
+    CHECK(fault.status == rows[i].status && strstr(fault.text, rows[i].says), "%s: %d %s",
+          rows[i].head, fault.status, fault.text ? fault.text : "");
     free(bytes);
   }
 }
 
-/* ---- bodies --------------------------------------------------------------------------------------- */
+/* ---- bodies ---------------------------------------------------------------------------------- */
 
 /* What a body comes to, if its bytes come `step` at a time; "!" and what is wrong with it. */
 static char *take_body(const http_head *h, const char *bytes, size_t count, size_t step) {
@@ -125,7 +151,8 @@ static void check_chunks(const char *bytes, const char *want) {
   const http_head h = {.chunked = true, .minor = 1};
   for (size_t step = 1; step < 9; step++) {
     char *got = take_body(&h, bytes, strlen(bytes), step);
-    CHECK(*want == '!' ? *got == '!' && strstr(got, want + 1) : !strcmp(got, want), "%s comes to %s", bytes, got);
+    CHECK(*want == '!' ? *got == '!' && strstr(got, want + 1) : !strcmp(got, want),
+          "%s comes to %s", bytes, got);
     free(got);
   }
 }
@@ -167,7 +194,7 @@ static void bodies_come_in_chunks(void) {
   free(got);
 }
 
-/* ---- requests -------------------------------------------------------------------------------------- */
+/* ---- requests -------------------------------------------------------------------------------- */
 
 static const char chat_body[] =
     "{\"model\":\"m\",\"messages\":[{\"role\":\"system\",\"content\":\"be \\u00e4\\ud83d\\ude00\"},{\"role\":\"user\","
@@ -179,17 +206,23 @@ static const char chat_body[] =
 static void a_request_is_read(void) {
   request_params a;
   const char *param;
-  CHECK(!request_params_read(chat_body, sizeof chat_body - 1, true, NULL, &a, &param), "%s", sl_detail());
-  CHECK(a.n == 2 && a.max_tokens == 7 && a.temperature == .5 && a.top_p == .9 && a.top_k == 5 && a.seed == -3,
+  CHECK(!request_params_read(chat_body, sizeof chat_body - 1, true, NULL, &a, &param), "%s",
+        sl_detail());
+  CHECK(a.n == 2 && a.max_tokens == 7 && a.temperature == .5 && a.top_p == .9 && a.top_k == 5 &&
+            a.seed == -3,
         "numbers");
-  CHECK(a.nstop == 2 && !strcmp(a.stop[1], "yy") && a.wants_logprobs && a.top_logprobs == 3 && a.stream && a.usage,
+  CHECK(a.nstop == 2 && !strcmp(a.stop[1], "yy") && a.wants_logprobs && a.top_logprobs == 3 &&
+            a.stream && a.usage,
         "the rest");
-  CHECK(a.nmessages == 2 && !strcmp(a.messages[0].text, "be \u00e4\U0001f600") && !strcmp(a.messages[1].text, "ab"),
+  CHECK(a.nmessages == 2 && !strcmp(a.messages[0].text, "be \u00e4\U0001f600") &&
+            !strcmp(a.messages[1].text, "ab"),
         "messages: %s", a.messages[1].text);
   request_params_fini(&a);
   static const char texts[] = "{\"prompt\":[[1,2],[3]],\"logprobs\":0,\"n\":3}";
   CHECK(!request_params_read(texts, sizeof texts - 1, false, NULL, &a, &param), "%s", sl_detail());
-  CHECK(a.nprompts == 2 && a.prompts[0].count == 2 && a.prompts[1].tokens[0] == 3 && a.wants_logprobs, "prompts");
+  CHECK(
+      a.nprompts == 2 && a.prompts[0].count == 2 && a.prompts[1].tokens[0] == 3 && a.wants_logprobs,
+      "prompts");
   request_params_fini(&a);
 }
 
@@ -198,56 +231,84 @@ static void requests_that_are_wrong(void) {
   static const struct {
     const char *body, *param, *says;
   } rows[] = {
-      {"", NULL, "not JSON"}, {"[1]", NULL, "not an object"}, {"{" SAY, NULL, "not JSON at its end"},
-      {"{" SAY ",}", NULL, "not JSON at its end"}, {"{" SAY "} x", NULL, "not JSON near byte"},
+      {"", NULL, "not JSON"},
+      {"[1]", NULL, "not an object"},
+      {"{" SAY, NULL, "not JSON at its end"},
+      {"{" SAY ",}", NULL, "not JSON at its end"},
+      {"{" SAY "} x", NULL, "not JSON near byte"},
       {"{" SAY ",\"temperature\":NaN}", NULL, "not JSON near byte 28: NaN"},
       {"{" SAY ",\"temperature\":1e999}", "temperature", "must be a number"},
       {"{" SAY ",\"temperature\":-1}", "temperature", "from 0 to"},
       {"{" SAY ",\"temperature\":\"hot\"}", "temperature", "must be a number"},
-      {"{\"prompt\":\"\\ud800\"}", NULL, "not JSON"}, {"{\"prompt\":\"\\udc00x\"}", NULL, "not JSON"},
-      {"{\"prompt\":\"a\\u0000b\"}", NULL, "zero in it"}, {"{\"prompt\":\"\xff\"}", NULL, "not UTF-8 at byte 11"},
-      {"{\"prompt\":\"\xed\xa0\x80\"}", NULL, "not UTF-8"}, {"{\"prompt\":7}", "prompt", "must be a text"},
-      {"{\"prompt\":[]}", "prompt", "has 0 texts"}, {"{\"prompt\":[1.5]}", "prompt", "must be a text"},
-      {"{\"prompt\":[-1]}", "prompt", "must be a text"}, {"{}", "prompt", "is missing"},
-      {"{" SAY "," SAY "}", "prompt", "twice"}, {"{" SAY ",\"n\":0}", "n", "from 1 to"},
-      {"{" SAY ",\"n\":1.5}", "n", "whole"}, {"{" SAY ",\"n\":129}", "n", "from 1 to"},
+      {"{\"prompt\":\"\\ud800\"}", NULL, "not JSON"},
+      {"{\"prompt\":\"\\udc00x\"}", NULL, "not JSON"},
+      {"{\"prompt\":\"a\\u0000b\"}", NULL, "zero in it"},
+      {"{\"prompt\":\"\xff\"}", NULL, "not UTF-8 at byte 11"},
+      {"{\"prompt\":\"\xed\xa0\x80\"}", NULL, "not UTF-8"},
+      {"{\"prompt\":7}", "prompt", "must be a text"},
+      {"{\"prompt\":[]}", "prompt", "has 0 texts"},
+      {"{\"prompt\":[1.5]}", "prompt", "must be a text"},
+      {"{\"prompt\":[-1]}", "prompt", "must be a text"},
+      {"{}", "prompt", "is missing"},
+      {"{" SAY "," SAY "}", "prompt", "twice"},
+      {"{" SAY ",\"n\":0}", "n", "from 1 to"},
+      {"{" SAY ",\"n\":1.5}", "n", "whole"},
+      {"{" SAY ",\"n\":129}", "n", "from 1 to"},
       {"{\"prompt\":[\"a\",\"b\"],\"n\":100}", "n", "more than 128"},
-      {"{" SAY ",\"stop\":\"\"}", "stop", "empty"}, {"{" SAY ",\"stop\":[1]}", "stop", "a text"},
-      {"{" SAY ",\"stream\":1}", "stream", "true or false"}, {"{" SAY ",\"echo\":true}", "echo", "may be false"},
+      {"{" SAY ",\"stop\":\"\"}", "stop", "empty"},
+      {"{" SAY ",\"stop\":[1]}", "stop", "a text"},
+      {"{" SAY ",\"stream\":1}", "stream", "true or false"},
+      {"{" SAY ",\"echo\":true}", "echo", "may be false"},
       {"{" SAY ",\"frequency_penalty\":1}", "frequency_penalty", "may be 0"},
-      {"{" SAY ",\"colour\":1}", "colour", "unknown field colour"}, {"{" SAY ",\"messages\":[]}", "messages", "unknown"},
+      {"{" SAY ",\"colour\":1}", "colour", "unknown field colour"},
+      {"{" SAY ",\"messages\":[]}", "messages", "unknown"},
       {"{" SAY ",\"stream_options\":{\"include_usage\":true}}", "stream_options", "needs stream"},
-      {"{" SAY ",\"logprobs\":21}", "logprobs", "from 0 to 20"}, {"{" SAY ",\"max_tokens\":0}", "max_tokens", "from 1"}};
+      {"{" SAY ",\"logprobs\":21}", "logprobs", "from 0 to 20"},
+      {"{" SAY ",\"max_tokens\":0}", "max_tokens", "from 1"}};
   for (size_t i = 0; i < SLI_COUNT(rows); i++) {
     request_params a;
     const char *param;
-    sl_status status = request_params_read(rows[i].body, strlen(rows[i].body), false, NULL, &a, &param);
-    CHECK(status && strstr(sl_detail(), rows[i].says), "%s: %s", rows[i].body, status ? sl_detail() : "is taken");
-    CHECK(!rows[i].param == !param && (!param || !strcmp(param, rows[i].param)), "%s: param %s", rows[i].body, param);
+    sl_status status =
+        request_params_read(rows[i].body, strlen(rows[i].body), false, NULL, &a, &param);
+    CHECK(status && strstr(sl_detail(), rows[i].says), "%s: %s", rows[i].body,
+          status ? sl_detail() : "is taken");
+    CHECK(!rows[i].param == !param && (!param || !strcmp(param, rows[i].param)), "%s: param %s",
+          rows[i].body, param);
     request_params_fini(&a);
   }
 }
 
 static void chats_that_are_wrong(void) {
   static const char *const rows[][2] = {
-      {"{\"messages\":[]}", "at least one"}, {"{\"messages\":[{\"content\":\"a\"}]}", "messages[0].role"},
+      {"{\"messages\":[]}", "at least one"},
+      {"{\"messages\":[{\"content\":\"a\"}]}", "messages[0].role"},
       {"{\"messages\":[{\"role\":\"tool\",\"content\":\"a\"}]}", "messages[0].role"},
       {"{\"messages\":[{\"role\":\"user\"}]}", "messages[0].content"},
-      {"{\"messages\":[{\"role\":\"user\",\"content\":[{\"type\":\"image_url\"}]}]}", "messages[0].content"},
-      {"{\"messages\":[{\"role\":\"user\",\"content\":\"a\",\"tool_calls\":[1]}]}", "messages[0].tool_calls is not supported: it may be empty"},
-      {"{\"messages\":[{\"role\":\"user\",\"content\":\"a\",\"audio\":{}}]}", "messages[0].audio is not supported: it may be null"},
-      {"{\"messages\":[{\"role\":\"user\",\"content\":\"a\",\"name\":7}]}", "messages[0].name must be a text"},
-      {"{\"messages\":[{\"role\":\"user\",\"content\":\"a\",\"colour\":7}]}", "messages[0].colour is not supported"},
-      {"{\"messages\":[{\"role\":\"user\",\"role\":\"system\",\"content\":\"a\"}]}", "messages[0].role is given twice"},
+      {"{\"messages\":[{\"role\":\"user\",\"content\":[{\"type\":\"image_url\"}]}]}",
+       "messages[0].content"},
+      {"{\"messages\":[{\"role\":\"user\",\"content\":\"a\",\"tool_calls\":[1]}]}",
+       "messages[0].tool_calls is not supported: it may be empty"},
+      {"{\"messages\":[{\"role\":\"user\",\"content\":\"a\",\"audio\":{}}]}",
+       "messages[0].audio is not supported: it may be null"},
+      {"{\"messages\":[{\"role\":\"user\",\"content\":\"a\",\"name\":7}]}",
+       "messages[0].name must be a text"},
+      {"{\"messages\":[{\"role\":\"user\",\"content\":\"a\",\"colour\":7}]}",
+       "messages[0].colour is not supported"},
+      {"{\"messages\":[{\"role\":\"user\",\"role\":\"system\",\"content\":\"a\"}]}",
+       "messages[0].role is given twice"},
       {"{\"messages\":[7]}", "messages[0] is not an object"},
-      {"{\"messages\":[{\"role\":\"user\",\"content\":[{\"type\":\"text\",\"text\":\"a\",\"x\":1}]}]}", "messages[0].content[0].x is not"},
+      {"{\"messages\":[{\"role\":\"user\",\"content\":[{\"type\":\"text\",\"text\":\"a\",\"x\":1}]}]}",
+       "messages[0].content[0].x is not"},
       {"{\"messages\":[{\"role\":\"user\",\"content\":[7]}]}", "messages[0].content[0] must be"},
-      {"{\"messages\":[{\"role\":\"user\",\"content\":\"a\"}],\"top_logprobs\":2}", "needs logprobs"},
-      {"{\"messages\":[{\"role\":\"user\",\"content\":\"a\"}],\"tools\":[{}]}", "tools is not supported"}};
+      {"{\"messages\":[{\"role\":\"user\",\"content\":\"a\"}],\"top_logprobs\":2}",
+       "needs logprobs"},
+      {"{\"messages\":[{\"role\":\"user\",\"content\":\"a\"}],\"tools\":[{}]}",
+       "tools is not supported"}};
   for (size_t i = 0; i < SLI_COUNT(rows); i++) {
     request_params a;
     const char *param;
-    CHECK(request_params_read(rows[i][0], strlen(rows[i][0]), true, NULL, &a, &param) && strstr(sl_detail(), rows[i][1]),
+    CHECK(request_params_read(rows[i][0], strlen(rows[i][0]), true, NULL, &a, &param) &&
+              strstr(sl_detail(), rows[i][1]),
           "%s: %s", rows[i][0], sl_detail());
     request_params_fini(&a);
   }
@@ -255,13 +316,19 @@ static void chats_that_are_wrong(void) {
 
 /* Clients send back what they were given. */
 static void messages_that_come_back(void) {
-  static const char *const rows[] = {"\"name\":\"bob\"", "\"tool_calls\":[]", "\"annotations\":[],\"refusal\":null", "\"refusal\":\"\"",
-                                     "\"tool_calls\":null,\"function_call\":null,\"audio\":null", "\"reasoning_content\":\"\""};
+  static const char *const rows[] = {"\"name\":\"bob\"",
+                                     "\"tool_calls\":[]",
+                                     "\"annotations\":[],\"refusal\":null",
+                                     "\"refusal\":\"\"",
+                                     "\"tool_calls\":null,\"function_call\":null,\"audio\":null",
+                                     "\"reasoning_content\":\"\""};
   for (size_t i = 0; i < SLI_COUNT(rows); i++) {
-    char *body = sli_format("{\"messages\":[{\"role\":\"assistant\",\"content\":\"a\",%s}]}", rows[i]);
+    char *body =
+        sli_format("{\"messages\":[{\"role\":\"assistant\",\"content\":\"a\",%s}]}", rows[i]);
     request_params a;
     const char *param;
-    CHECK(!request_params_read(body, strlen(body), true, NULL, &a, &param), "%s: %s", rows[i], sl_detail());
+    CHECK(!request_params_read(body, strlen(body), true, NULL, &a, &param), "%s: %s", rows[i],
+          sl_detail());
     request_params_fini(&a);
     free(body);
   }
@@ -273,12 +340,13 @@ static void a_body_has_only_so_many_values(void) {
   const char *param;
   request_params a;
   memset(body, '[', COUNT);
-  CHECK(request_params_read(body, COUNT, false, NULL, &a, &param) && strstr(sl_detail(), "values"), "%s", sl_detail());
+  CHECK(request_params_read(body, COUNT, false, NULL, &a, &param) && strstr(sl_detail(), "values"),
+        "%s", sl_detail());
   request_params_fini(&a);
   free(body);
 }
 
-/* ---- time -------------------------------------------------------------------------------------------- */
+/* ---- time ------------------------------------------------------------------------------------ */
 
 /* A body of some 4 MiB: `unit` between what begins and ends it, again and again; %d counts. */
 static char *long_body(const char *begin, const char *unit, const char *end, int most) {
@@ -290,27 +358,40 @@ static char *long_body(const char *begin, const char *unit, const char *end, int
   return body;
 }
 
-/* All that can be made long: read or refused in some ten times the time that copying takes, not in its square. */
+/* All that can be made long: read or refused in some ten times the time that copying takes, not in
+ * its square. */
 static void bodies_take_time_in_proportion(void) {
   enum { ANY = 1 << 30, VALUES = 80000 };
   static const struct {
     const char *begin, *unit, *end;
     int most;
   } rows[] = {
-      {"{\"messages\":[{\"role\":\"user\",\"content\":[{\"type\":\"text\",\"text\":\"a\"}", ",{\"type\":\"text\",\"text\":\"%05d\"}", "]}]}", VALUES},
-      {"{\"messages\":[{\"role\":\"user\",\"content\":\"a\"}", ",{\"role\":\"user\",\"content\":\"%d\"}", "]}", VALUES},
+      {"{\"messages\":[{\"role\":\"user\",\"content\":[{\"type\":\"text\",\"text\":\"a\"}",
+       ",{\"type\":\"text\",\"text\":\"%05d\"}", "]}]}", VALUES},
+      {"{\"messages\":[{\"role\":\"user\",\"content\":\"a\"}",
+       ",{\"role\":\"user\",\"content\":\"%d\"}", "]}", VALUES},
       {"{\"messages\":[{\"role\":\"user\",\"content\":\"a\"", ",\"k%d\":null", "}]}", VALUES},
       {"{\"messages\":[{\"role\":\"user\",\"content\":\"a\"", ",\"name\":null", "}]}", VALUES},
       {"{\"messages\":[{\"role\":\"user\",\"content\":\"", "\\u00e4%d", "\"}]}", ANY},
-      {"{\"messages\":[1", ",%d", "]}", ANY}, {"{\"messages\":", "[", "", ANY}, {"{\"messages\":", "{\"a\":", "", ANY},
-      {"{\"k\":null", ",\"k%d\":null", "}", VALUES}, {"{\"k\":null", ",\"k\":null", "}", VALUES},
-      {"{\"logit_bias\":{\"a\":1", ",\"%d\":1", "}}", VALUES}, {"{\"metadata\":{\"a\":1", ",\"a\":1", "}}", VALUES},
+      {"{\"messages\":[1", ",%d", "]}", ANY},
+      {"{\"messages\":", "[", "", ANY},
+      {"{\"messages\":", "{\"a\":", "", ANY},
+      {"{\"k\":null", ",\"k%d\":null", "}", VALUES},
+      {"{\"k\":null", ",\"k\":null", "}", VALUES},
+      {"{\"logit_bias\":{\"a\":1", ",\"%d\":1", "}}", VALUES},
+      {"{\"metadata\":{\"a\":1", ",\"a\":1", "}}", VALUES},
       {"{\"response_format\":{\"type\":\"text\"", ",\"type\":\"text\"", "}}", VALUES},
       {"{\"stream_options\":{\"include_usage\":true", ",\"include_usage\":true", "}}", VALUES},
-      {"{\"tools\":[{}", ",{\"a%d\":[]}", "]}", VALUES}, {"{\"stop\":[\"a\"", ",\"%d\"", "]}", VALUES},
-      {"{\"stop\":\"", "aaaaaaaaaaaaaaaaaaaaaaaaa", "b\"}", ANY}, {"{\"user\":\"", "aaaaaaaaaaaaaaaaaaaaaaaaa", "b\"}", ANY},
-      {"{\"max_tokens\":1", "0000000000000000000000000", "}", ANY}, {"{\"a", "aaaaaaaaaaaaaaaaaaaaaaaaa", "\":1}", ANY},
-      {"{", "\\", "}", ANY}, {"", "\"", "", ANY}, {"", " ", "", ANY}, {"{\"modalities\":[\"text\"", ",\"text\"", "]}", VALUES}};
+      {"{\"tools\":[{}", ",{\"a%d\":[]}", "]}", VALUES},
+      {"{\"stop\":[\"a\"", ",\"%d\"", "]}", VALUES},
+      {"{\"stop\":\"", "aaaaaaaaaaaaaaaaaaaaaaaaa", "b\"}", ANY},
+      {"{\"user\":\"", "aaaaaaaaaaaaaaaaaaaaaaaaa", "b\"}", ANY},
+      {"{\"max_tokens\":1", "0000000000000000000000000", "}", ANY},
+      {"{\"a", "aaaaaaaaaaaaaaaaaaaaaaaaa", "\":1}", ANY},
+      {"{", "\\", "}", ANY},
+      {"", "\"", "", ANY},
+      {"", " ", "", ANY},
+      {"{\"modalities\":[\"text\"", ",\"text\"", "]}", VALUES}};
   for (size_t i = 0; i < SLI_COUNT(rows); i++) {
     char *body = long_body(rows[i].begin, rows[i].unit, rows[i].end, rows[i].most);
     uint64_t begin = sli_now_ns();
@@ -319,16 +400,20 @@ static void bodies_take_time_in_proportion(void) {
     sl_status status = request_params_read(body, strlen(body), true, NULL, &a, &param);
     double seconds = (double)(sli_now_ns() - begin) * 1e-9;
     request_params_fini(&a);
-    CHECK(seconds < 4, "%.40s%s...: %.2f s, %s", rows[i].begin, rows[i].unit, seconds, status ? sl_detail() : "read");
-    if (getenv("SLUICE_SHOW")) printf("%.3f s %.50s%s: %s\n", seconds, rows[i].begin, rows[i].unit, status ? sl_detail() : "read");
+    CHECK(seconds < 4, "%.40s%s...: %.2f s, %s", rows[i].begin, rows[i].unit, seconds,
+          status ? sl_detail() : "read");
+    if (getenv("SLUICE_SHOW"))
+      printf("%.3f s %.50s%s: %s\n", seconds, rows[i].begin, rows[i].unit,
+             status ? sl_detail() : "read");
     free(body);
   }
 }
 
-/* ---- damage ------------------------------------------------------------------------------------------- */
+/* ---- damage ---------------------------------------------------------------------------------- */
 
 static size_t damage(char *bytes, size_t count, size_t room, rng *d) {
-  static const char *const pieces[] = {"\"", "{", "]", "\\u", "\\ud800", "1e999", "-", "\r\n", ":", "\xc3", "null", ","};
+  static const char *const pieces[] = {"\"", "{",    "]", "\\u",  "\\ud800", "1e999",
+                                       "-",  "\r\n", ":", "\xc3", "null",    ","};
   for (uint32_t n = rng_below(d, 4) + 1; n; n--) {
     size_t at = rng_below(d, (uint32_t)count);
     const char *piece = pieces[rng_below(d, SLI_COUNT(pieces))];
@@ -357,14 +442,16 @@ static bool damaged_request(rng *d) {
   bool taken = !request_params_read(body, strlen(body), true, NULL, &a, &param);
   CHECK(taken || *sl_detail(), "%s: it says why", body);
   for (int i = 0; i < a.nmessages && taken; i++)
-    CHECK(utf8_good(a.messages[i].text, strlen(a.messages[i].text)) == strlen(a.messages[i].text), "%s", body);
+    CHECK(utf8_good(a.messages[i].text, strlen(a.messages[i].text)) == strlen(a.messages[i].text),
+          "%s", body);
   request_params_fini(&a);
   return taken;
 }
 
 static bool damaged_head(rng *d) {
-  static const char good[] = "POST /v1/completions HTTP/1.1\r\nHost: a\r\nContent-Length: 12\r\nExpect: 100-continue\r\n"
-                             "Connection: keep-alive\r\n\r\n";
+  static const char good[] =
+      "POST /v1/completions HTTP/1.1\r\nHost: a\r\nContent-Length: 12\r\nExpect: 100-continue\r\n"
+      "Connection: keep-alive\r\n\r\n";
   char bytes[2 * sizeof good] = {0};
   http_head h;
   size_t count = sizeof good - 1;
@@ -386,19 +473,20 @@ static bool damaged_body(rng *d) {
   count = damage(bytes, count, sizeof bytes - 1, d);
   char *at_once = take_body(&h, bytes, count, count ? count : 1);
   char *slowly = take_body(&h, bytes, count, 1 + rng_below(d, 7));
-  CHECK(!strcmp(at_once, slowly) || *slowly == '!' || *at_once == '!', "the same however it comes: %s, %s", at_once,
-        slowly);
+  CHECK(!strcmp(at_once, slowly) || *slowly == '!' || *at_once == '!',
+        "the same however it comes: %s, %s", at_once, slowly);
   bool taken = *at_once != '!';
   free(at_once);
   free(slowly);
   return taken;
 }
 
-/* ---- texts ------------------------------------------------------------------------------------------------ */
+/* ---- texts ----------------------------------------------------------------------------------- */
 
 /* Random bytes, most of them of characters that are whole. */
 static size_t write_bytes(rng *d, int32_t *tokens, size_t room) {
-  static const char *const words[] = {"a", "stop", "st", "o", "\u00e4", "\u20ac", "\U0001f600", "\xe2\x82", "\xff", "\n"};
+  static const char *const words[] = {"a",      "stop",       "st",       "o",    "\u00e4",
+                                      "\u20ac", "\U0001f600", "\xe2\x82", "\xff", "\n"};
   size_t n = 0;
   for (uint32_t count = rng_below(d, 40); count; count--) {
     const char *word = words[rng_below(d, SLI_COUNT(words))];
@@ -437,10 +525,12 @@ static void texts_come_the_same(rng *d) {
   free(text);
 }
 
-/* Of stops that overlap the one counts that ends first, and of those the longest, however tokens are cut. */
+/* Of stops that overlap the one counts that ends first, and of those the longest, however tokens
+ * are cut. */
 static void stops_overlap(void) {
   static const char *const ends[] = {"abcd", "bc", "xabc", "aab"};
-  static const char *const rows[][2] = {{"zabcd", "za"}, {"xabcd", ""}, {"xaxabc", "xa"}, {"aaab", "a"}, {"abxbb", "abxbb"}};
+  static const char *const rows[][2] = {
+      {"zabcd", "za"}, {"xabcd", ""}, {"xaxabc", "xa"}, {"aaab", "a"}, {"abxbb", "abxbb"}};
   const codec c = {.vocabulary = 256};
   stops all;
   stops_init(&all, SLI_COUNT(ends), ends);
@@ -448,14 +538,14 @@ static void stops_overlap(void) {
     stream_text t = {.codec = &c, .stops = &all};
     for (const char *at = rows[i][0]; *at && !t.stopped; at++) stream_text_add(&t, *at);
     size_t ready = stream_text_ready(&t, true);
-    CHECK(ready == strlen(rows[i][1]) && !memcmp(t.text ? t.text : "", rows[i][1], ready), "%s comes to %.*s", rows[i][0], (int)ready,
-          t.text);
+    CHECK(ready == strlen(rows[i][1]) && !memcmp(t.text ? t.text : "", rows[i][1], ready),
+          "%s comes to %.*s", rows[i][0], (int)ready, t.text);
     stream_text_fini(&t);
   }
   stops_fini(&all);
 }
 
-/* ---- what takes long --------------------------------------------------------------------------------- */
+/* ---- what takes long ------------------------------------------------------------------------- */
 
 static atomic_int ran[4];
 
@@ -477,13 +567,14 @@ static work *wait_for_done(worker *w) {
   return x;
 }
 
-/* One that goes on for ever is seen to, and ends when it is told to; others have their turns, the short ones first, and one that is
- * stopped before its turn is not run. */
+/* One that goes on for ever is seen to, and ends when it is told to; others have their turns, the
+ * short ones first, and one that is stopped before its turn is not run. */
 static void work_can_be_stopped(void) {
   worker *w;
   CHECK(!worker_create(&w), "%s", sl_detail());
   work endless = {.run = run_until_stopped}, rest[3];
-  for (int i = 0; i < 3; i++) rest[i] = (work){.run = note_turn, .user = &ran[i + 1], .bytes = (size_t)(3 - i) << 30};
+  for (int i = 0; i < 3; i++)
+    rest[i] = (work){.run = note_turn, .user = &ran[i + 1], .bytes = (size_t)(3 - i) << 30};
   worker_put(w, &endless);
   while (worker_seconds(w) < .01) sched_yield();
   for (int i = 0; i < 3; i++) worker_put(w, &rest[i]);
@@ -499,7 +590,7 @@ static void work_can_be_stopped(void) {
   worker_destroy(w); /* and does not wait for ever */
 }
 
-/* ---- memory ---------------------------------------------------------------------------------------- */
+/* ---- memory ---------------------------------------------------------------------------------- */
 
 /* What a body becomes is taken from its account, and given back. */
 static void bodies_take_of_an_account(void) {
@@ -513,11 +604,13 @@ static void bodies_take_of_an_account(void) {
   request_params a;
   for (int i = 0; i < COUNT; i++) at = stpcpy(at, "1,");
   strcpy(at, "1]}");
-  CHECK(request_params_read(body, strlen(body), false, &allowance, &a, &param) == SL_E_MEMORY && one.over,
+  CHECK(request_params_read(body, strlen(body), false, &allowance, &a, &param) == SL_E_MEMORY &&
+            one.over,
         "%s", sl_detail());
   request_params_fini(&a);
   CHECK(!one.held && !budget_held(b), "%zu bytes are left", budget_held(b));
-  CHECK(!request_params_read(chat_body, sizeof chat_body - 1, true, &allowance, &a, &param), "%s", sl_detail());
+  CHECK(!request_params_read(chat_body, sizeof chat_body - 1, true, &allowance, &a, &param), "%s",
+        sl_detail());
   CHECK(one.held > sizeof chat_body && one.held == budget_held(b), "it holds %zu bytes", one.held);
   request_params_fini(&a);
   CHECK(!one.held && !budget_held(b), "%zu bytes are left", budget_held(b));
@@ -557,7 +650,8 @@ static void threads_wait_for_room(void) {
   struct pollfd fd = {.fd = budget_fd(b), .events = POLLIN};
   CHECK(poll(&fd, 1, 60000) == 1 && !worker_take(w), "it waits");
   budget_answer(b);
-  CHECK(wait_for_done(w) == &first.work && first.got && all.held == 4000 && budget_held(b) == 5000, "it has what was given up");
+  CHECK(wait_for_done(w) == &first.work && first.got && all.held == 4000 && budget_held(b) == 5000,
+        "it has what was given up");
   worker_put(w, &second.work);
   CHECK(poll(&fd, 1, 60000) == 1, "it waits again");
   budget_close(b);

@@ -43,12 +43,14 @@ static void refused(sl_status want, const char *line, const char *says) {
 static void options_take_the_place_of_fields(void) {
   static const struct {
     const char *said, *named;
-  } cases[] = {{"experts.parallel 3 does not divide parallel.data 4", "--expert-parallel 3 does not divide --data-parallel 4"},
-               {"(memory.homes act=HOME)", "(--home act=HOME)"},
-               {"memory.homes.offload: nothing", "--offload: nothing"},
-               {"as parallel.data. The rest", "as --data-parallel. The rest"},
-               {"in my.parallel.data and parallel.database", "in my.parallel.data and parallel.database"},
-               {"/tmp/parallel.data", "/tmp/parallel.data"}};
+  } cases[] = {
+      {"experts.parallel 3 does not divide parallel.data 4",
+       "--expert-parallel 3 does not divide --data-parallel 4"},
+      {"(memory.homes act=HOME)", "(--home act=HOME)"},
+      {"memory.homes.offload: nothing", "--offload: nothing"},
+      {"as parallel.data. The rest", "as --data-parallel. The rest"},
+      {"in my.parallel.data and parallel.database", "in my.parallel.data and parallel.database"},
+      {"/tmp/parallel.data", "/tmp/parallel.data"}};
   for (size_t i = 0; i < SLI_COUNT(cases); i++) {
     char *named = options_named(cases[i].said);
     CHECK(!strcmp(named, cases[i].named), "\"%s\", not \"%s\"", named, cases[i].named);
@@ -81,7 +83,8 @@ static void numbers_of_options_have_their_range(void) {
 }
 
 static void sizes_have_their_range(void) {
-  static const char *const bad[] = {"0", "-1", "1e300", "inf", "nan", "999999999999T", "G", "", "1X"};
+  static const char *const bad[] = {"0", "-1", "1e300", "inf", "nan", "999999999999T",
+                                    "G", "",   "1X"};
   size_t bytes;
   const char *at;
   for (size_t i = 0; i < SLI_COUNT(bad); i++)
@@ -89,14 +92,17 @@ static void sizes_have_their_range(void) {
   at = "1.5G";
   CHECK(sli_number_read_size(&at, &bytes) && bytes == (size_t)3 << 29 && !*at, "1.5G");
   at = "512MiB..";
-  CHECK(sli_number_read_size(&at, &bytes) && bytes == (size_t)512 << 20 && !strcmp(at, ".."), "512MiB");
+  CHECK(sli_number_read_size(&at, &bytes) && bytes == (size_t)512 << 20 && !strcmp(at, ".."),
+        "512MiB");
 }
 
 static void what_cannot_be_counted_is_refused(void) {
-  refused(SL_E_BUDGET, "--devices null:2 --stages 2 --microbatches 2 --quota act=16777216 gpt "
+  refused(SL_E_BUDGET,
+          "--devices null:2 --stages 2 --microbatches 2 --quota act=16777216 gpt "
           "--layers 2 --width 1024 --heads 16 --context 1024 --batch 1048576 --vocab 2",
           "device null:0 needs 2^64 bytes or more; largest holders: act.b ");
-  refused(SL_E_INPUT, "--devices timed:2 --stages 2 --microbatches 2 gpt --layers 2 --width 262144 "
+  refused(SL_E_INPUT,
+          "--devices timed:2 --stages 2 --microbatches 2 gpt --layers 2 --width 262144 "
           "--heads 4096 --context 1048576 --batch 32768 --vocab 2",
           "s: durations are from 0 to 1e9 s");
 }
@@ -121,10 +127,14 @@ static void refused_file(const char *option, const char *text, const char *says)
 
 /* A good machine file but for one field; without it if it has no value. */
 static char *machine_with(const char *name, const char *value) {
-  static const char *const fields[][2] = {
-      {"flops_per_second", "{\"f32\": 1e12}"}, {"flops_efficiency", "0.5"},
-      {"bytes_per_second", "1e12"}, {"bytes_efficiency", "0.5"}, {"op_seconds", "1e-6"},
-      {"memory_bytes", "1e9"}, {"link_seconds", "1e-6"}, {"link_bytes_per_second", "1e9"}};
+  static const char *const fields[][2] = {{"flops_per_second", "{\"f32\": 1e12}"},
+                                          {"flops_efficiency", "0.5"},
+                                          {"bytes_per_second", "1e12"},
+                                          {"bytes_efficiency", "0.5"},
+                                          {"op_seconds", "1e-6"},
+                                          {"memory_bytes", "1e9"},
+                                          {"link_seconds", "1e-6"},
+                                          {"link_bytes_per_second", "1e9"}};
   char *text = NULL;
   size_t bytes;
   FILE *out = open_memstream(&text, &bytes);
@@ -147,18 +157,25 @@ static void numbers_of_machine_files_have_their_range(void) {
       {"memory_bytes", "null", "memory_bytes: wanted a number from 0 to 1e+18, found null"},
       {"memory_bytes", NULL, "memory_bytes is missing"},
       {"flops_per_second", "{\"bf16\": 1}", "flops_per_second.f32 is missing"},
-      {"flops_per_second", "{\"f32\": 1e31}", "flops_per_second.f32: wanted a number from 0 to 1e+30, found 1e+31"},
+      {"flops_per_second", "{\"f32\": 1e31}",
+       "flops_per_second.f32: wanted a number from 0 to 1e+30, found 1e+31"},
       {"flops_efficiency", "1.5", "flops_efficiency: wanted a number from 0 to 1, found 1.5"},
       {"op_seconds", "1e9", "op_seconds: wanted a number from 0 to 1000000, found 1e+09"},
-      {"devices_per_host", "1e10", "devices_per_host: wanted a whole number from 0 to 1048576, found 1e+10"},
-      {"host_link_seconds", "-1e-9", "host_link_seconds: wanted a number from 0 to 1000000, found -1e-09"},
-      {"copy_bytes_per_second", "-1", "copy_bytes_per_second: wanted a number from 0 to 1e+30, found -1"},
-      {"host_memory_bytes_per_second", "\"4G\"", "host_memory_bytes_per_second: wanted a number from 0 to 1e+30, found a text"},
-      {"disk_read_bytes_per_second", "1e31", "disk_read_bytes_per_second: wanted a number from 0 to 1e+30, found 1e+31"},
+      {"devices_per_host", "1e10",
+       "devices_per_host: wanted a whole number from 0 to 1048576, found 1e+10"},
+      {"host_link_seconds", "-1e-9",
+       "host_link_seconds: wanted a number from 0 to 1000000, found -1e-09"},
+      {"copy_bytes_per_second", "-1",
+       "copy_bytes_per_second: wanted a number from 0 to 1e+30, found -1"},
+      {"host_memory_bytes_per_second", "\"4G\"",
+       "host_memory_bytes_per_second: wanted a number from 0 to 1e+30, found a text"},
+      {"disk_read_bytes_per_second", "1e31",
+       "disk_read_bytes_per_second: wanted a number from 0 to 1e+30, found 1e+31"},
       {"disk_write_bytes_per_second", "0.5", "disk_write_bytes_per_second is less than a byte"},
       {"link_seconds", "{}", "link_seconds: wanted a number from 0 to 1000000, found an object"},
       {"link_seconds", "\"\033[2J\"", "not JSON at line 1, column"},
-      {"link_seconds", "\"\\u001b[2J\"", "link_seconds: wanted a number from 0 to 1000000, found a text"},
+      {"link_seconds", "\"\\u001b[2J\"",
+       "link_seconds: wanted a number from 0 to 1000000, found a text"},
       {"flops_per_second", "{\"f32\": 1e-300}", "a device that computes or moves nothing"},
       {"flops_efficiency", "0", "a device that computes or moves nothing"},
       {"curves", "{\"add\": {\"bytes\": [1, 4, 2], \"seconds\": [1, 1, 1]}}",
@@ -168,17 +185,22 @@ static void numbers_of_machine_files_have_their_range(void) {
       {"curves", "{\"linear\": {\"m\": [1, 2], \"n\": [1, 2], \"seconds\": [[1, 1], [1]]}}",
        "curves.linear: 3 seconds for the 4 points of its grid"},
       {"curves", "{\"add\": {\"seconds\": [1]}}", "curves.add: a curve over no axis"},
-      {"curves", "{\"add\": {\"b\\u001b\": [1], \"seconds\": [1]}}", "curves.add.b\\x1b: a curve is over m, n, k"},
-      {"rows", "{\"linear\": {\"efficiency\": 1.5}}", "rows.linear.efficiency: wanted a number from 0 to 1, found 1.5"},
+      {"curves", "{\"add\": {\"b\\u001b\": [1], \"seconds\": [1]}}",
+       "curves.add.b\\x1b: a curve is over m, n, k"},
+      {"rows", "{\"linear\": {\"efficiency\": 1.5}}",
+       "rows.linear.efficiency: wanted a number from 0 to 1, found 1.5"},
       {"rows", "{\"linear\": {\"tile\": [1, 2, 3]}}", "rows.linear.tile: wanted two numbers"},
-      {"exchange", "{\"algorithm\": \"star\"}", "exchange: its algorithm is one of tree, ring, direct and hier"},
+      {"exchange", "{\"algorithm\": \"star\"}",
+       "exchange: its algorithm is one of tree, ring, direct and hier"},
       {"exchange", "{\"net\": {\"all-to-all\": {\"m\": [1], \"seconds\": [1]}}}",
        "exchange.net.all-to-all: over m: an exchange is over bytes and devices"},
       {"exchange", "{\"host\": {\"all-reduce\": {\"bytes\": [1, 2], \"seconds\": [1]}}}",
        "exchange.host.all-reduce: 1 seconds for the 2 points"},
-      {"process_link", "{\"head\": [64], \"seconds\": [1]}", "process_link: over head: a link is over bytes and devices"},
+      {"process_link", "{\"head\": [64], \"seconds\": [1]}",
+       "process_link: over head: a link is over bytes and devices"},
       {"links", "[{\"from\": 0, \"to\": 0}]", "links[0]: a link leads from one device to another"},
-      {"links", "[{\"from\": 0, \"to\": 1, \"seconds\": -1}]", "links[0].seconds: wanted a number from 0"},
+      {"links", "[{\"from\": 0, \"to\": 1, \"seconds\": -1}]",
+       "links[0].seconds: wanted a number from 0"},
       {"links_per_host", "-1", "links_per_host: wanted a number from 0"},
       {"gradient_bytes", "16", "gradient_bytes: wanted a number from 0.5 to 8"},
       {"step_seconds", "-1", "step_seconds: wanted a number from 0"},
@@ -187,20 +209,27 @@ static void numbers_of_machine_files_have_their_range(void) {
       {"curves", "[1]", "curves: wanted an object, found an array"},
       {"curves", "{\"add\": [1]}", "curves.add: wanted an object, found an array"},
       {"curves", "{\"add\": 1}", "curves.add: wanted an object, found 1"},
-      {"curves", "{\"add\": {\"bytes\": {\"a\": 1}, \"seconds\": [1]}}", "curves.add.bytes: wanted an array, found an object"},
+      {"curves", "{\"add\": {\"bytes\": {\"a\": 1}, \"seconds\": [1]}}",
+       "curves.add.bytes: wanted an array, found an object"},
       {"curves", "{\"add\": {\"bytes\": [1]}}", "curves.add.seconds is missing"},
-      {"curves", "{\"add\": {\"bytes\": [1, 2], \"seconds\": [1, \"2\"]}}", "curves.add.seconds[1]: wanted a number"},
-      {"curves", "{\"add\": {\"bytes\": [1], \"seconds\": [{}]}}", "curves.add.seconds[0]: wanted a number"},
+      {"curves", "{\"add\": {\"bytes\": [1, 2], \"seconds\": [1, \"2\"]}}",
+       "curves.add.seconds[1]: wanted a number"},
+      {"curves", "{\"add\": {\"bytes\": [1], \"seconds\": [{}]}}",
+       "curves.add.seconds[0]: wanted a number"},
       {"curves", "{\"linear\": {\"m\": [1, 2], \"n\": [1, 2], \"seconds\": [[1, 1, 1], [1]]}}",
        "curves.linear.seconds[0]: 3 values for the 2 of n"},
-      {"curves", "{\"linear\": {\"m\": [1, 2], \"n\": [1, 2], \"seconds\": [[[1, 1]], [[1, 1]]]}}", "curves.linear.seconds[0]: 1 values"},
+      {"curves", "{\"linear\": {\"m\": [1, 2], \"n\": [1, 2], \"seconds\": [[[1, 1]], [[1, 1]]]}}",
+       "curves.linear.seconds[0]: 1 values"},
       {"rows", "[{}]", "rows: wanted an object, found an array"},
       {"rows", "{\"linear\": 1}", "rows.linear: wanted an object, found 1"},
-      {"rows", "{\"linear\": {\"in_turn\": 1}}", "rows.linear.in_turn: wanted true or false, found 1"},
-      {"rows", "{\"linear\": {\"eficiency\": 1}}", "rows.linear.eficiency: not understood; known there: flops_factor"},
+      {"rows", "{\"linear\": {\"in_turn\": 1}}",
+       "rows.linear.in_turn: wanted true or false, found 1"},
+      {"rows", "{\"linear\": {\"eficiency\": 1}}",
+       "rows.linear.eficiency: not understood; known there: flops_factor"},
       {"exchange", "[]", "exchange: wanted an object, found an array"},
       {"exchange", "{\"host\": []}", "exchange.host: wanted an object, found an array"},
-      {"exchange", "{\"host\": {\"all-reduce\": 1}}", "exchange.host.all-reduce: wanted an object, found 1"},
+      {"exchange", "{\"host\": {\"all-reduce\": 1}}",
+       "exchange.host.all-reduce: wanted an object, found 1"},
       {"exchange", "{\"host\": {\"all-sum\": {}}}", "exchange.host.all-sum: not understood"},
       {"exchange", "{\"algorithm\": 1}", "exchange.algorithm: wanted a text, found 1"},
       {"process_link", "[1]", "process_link: wanted an object, found an array"},
@@ -209,7 +238,8 @@ static void numbers_of_machine_files_have_their_range(void) {
       {"links", "[{\"from\": 0.5, \"to\": 1}]", "links[0].from: wanted a whole number"},
       {"links", "[{\"from\": 0}]", "links[0].to is missing"},
       {"flops_per_second", "1e12", "flops_per_second: wanted an object, found 1e+12"},
-      {"flops_per_second", "{\"f32\": 1e12, \"bf16\": \"2\"}", "flops_per_second.bf16: wanted a number, found a text"},
+      {"flops_per_second", "{\"f32\": 1e12, \"bf16\": \"2\"}",
+       "flops_per_second.bf16: wanted a number, found a text"},
       {"devices_per_host", "1.5", "devices_per_host: wanted a whole number"},
       {"op_second", "1", "op_second: not understood; known there: name, source"},
       {"op_seconds", "1e-6, \"op_seconds\": 2", "op_seconds: its key stands there twice"}};
@@ -219,7 +249,8 @@ static void numbers_of_machine_files_have_their_range(void) {
     free(text);
   }
   refused_file("machine", "{\"flops_per_second\": ", "not JSON");
-  char *line = sli_format("--devices timed:2 --stages 2 --machine %s pipeline", path), *good = machine_with("devices_per_host", "8");
+  char *line = sli_format("--devices timed:2 --stages 2 --machine %s pipeline", path),
+       *good = machine_with("devices_per_host", "8");
   write_file(good);
   CHECK(!read_line(line), "%s", sl_detail());
   free(good);
@@ -242,7 +273,8 @@ static void grids_are_counted(void) {
   fputs("\"seconds\": [1]}}", out);
   fclose(out);
   char *whole = machine_with("curves", text);
-  refused_file("machine", whole, "curves.add: 1 seconds for the more than 18446744073709551615 points of its grid");
+  refused_file("machine", whole,
+               "curves.add: 1 seconds for the more than 18446744073709551615 points of its grid");
   free(whole);
   free(text);
 }
@@ -252,14 +284,15 @@ static void rates_of_homes_are_read(void) {
   sl_hardware h;
   double spread;
   sli_arena arena = {0};
-  char *text = machine_with("flops_efficiency", "1, \"copy_bytes_per_second\": 25e9, "
+  char *text = machine_with("flops_efficiency",
+                            "1, \"copy_bytes_per_second\": 25e9, "
                             "\"host_memory_bytes_per_second\": 4e11, "
                             "\"disk_read_bytes_per_second\": 3e9, "
                             "\"disk_write_bytes_per_second\": 0");
   write_file(text);
   CHECK(!hardware_read(path, SL_F32, &arena, &h, &spread), "%s", sl_detail());
   CHECK(h.copy_bytes_per_second == 25e9 && h.host_memory_bytes_per_second == 4e11 &&
-        h.disk_read_bytes_per_second == 3e9 && h.disk_write_bytes_per_second == 0,
+            h.disk_read_bytes_per_second == 3e9 && h.disk_write_bytes_per_second == 0,
         "the rates are %g, %g, %g and %g", h.copy_bytes_per_second, h.host_memory_bytes_per_second,
         h.disk_read_bytes_per_second, h.disk_write_bytes_per_second);
   free(text);
@@ -276,7 +309,8 @@ static void numbers_of_profiles_have_their_range(void) {
     const char *text, *says;
   } cases[] = {{"{\"ops\": [{\"name\": \"a\", \"seconds\": 1e300}]}",
                 "ops[0].seconds: wanted a number from 0 to 1000000, found 1e+300"},
-               {"{\"ops\": [{\"name\": \"a\", \"seconds\": -1}]}", "ops[0].seconds: wanted a number from 0 to 1000000, found -1"},
+               {"{\"ops\": [{\"name\": \"a\", \"seconds\": -1}]}",
+                "ops[0].seconds: wanted a number from 0 to 1000000, found -1"},
                {"{\"ops\": [{\"name\": \"a\"}]}", "ops[0].seconds is missing"},
                {"{\"ops\": [7]}", "ops[0]: wanted an object, found 7"},
                {"{}", "not a report with measured ops"},

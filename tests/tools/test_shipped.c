@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* <sluice/shipped.h> and <sluice/tokenizer.h>, as a program uses them: a Hugging Face folder is trained, saved and found
- * again with the same values. Numbers of models are held to others by tests/python/check_models.py.
+/* <sluice/shipped.h> and <sluice/tokenizer.h>, as a program uses them: a Hugging Face folder is
+ * trained, saved and found again with the same values. Numbers of models are held to others by
+ * tests/python/check_models.py.
  * labels: unthreaded */
 #include <sluice/shipped.h>
 #include <sluice/tokenizer.h>
@@ -11,7 +12,9 @@
 #include "base/tempdir.h"
 #include "tests/support/test.h"
 
-static char *reference(const char *name) { return sli_format("%s/tests/reference/%s", getenv("SLUICE_SOURCE"), name); }
+static char *reference(const char *name) {
+  return sli_format("%s/tests/reference/%s", getenv("SLUICE_SOURCE"), name);
+}
 
 /* A model's plan, and its values. */
 typedef struct trained {
@@ -55,7 +58,8 @@ static void check_same(const trained *a, const trained *b) {
   for (int i = 0; i < n; i++) {
     size_t bytes = sl_type_bytes(&of[i].type);
     const float *x = sl_param_data(a->lowered, a->rt, i), *y = sl_param_data(b->lowered, b->rt, i);
-    CHECK(!strcmp(of[i].name, other[i].name) && !memcmp(x, y, bytes), "%s has other values", of[i].name);
+    CHECK(!strcmp(of[i].name, other[i].name) && !memcmp(x, y, bytes), "%s has other values",
+          of[i].name);
   }
 }
 
@@ -64,7 +68,8 @@ static void a_folder_is_trained_saved_and_found_again(void) {
   char *folder = reference("hf_gpt2"), *data = reference("README.md");
   const char *words[] = {"--data", data, "--context", "16", "--batch", "2"};
   trained t = open_model(folder, 6, words);
-  CHECK(!strcmp(sl_shipped_weights(t.model), folder) && !sl_shipped_tokenizer(t.model), "its weights, and no tokenizer");
+  CHECK(!strcmp(sl_shipped_weights(t.model), folder) && !sl_shipped_tokenizer(t.model),
+        "its weights, and no tokenizer");
   CHECK(!sl_job_run(t.job, 2), "%s", sl_detail());
   CHECK(!sli_tempdir_open(NULL, &place), "%s", sl_detail());
   char *saved = sli_tempdir_path(&place, "tuned");
@@ -81,9 +86,13 @@ static void a_folder_is_trained_saved_and_found_again(void) {
 
 static void wrong_words_are_named(void) {
   sl_shipped *m;
-  CHECK(sl_shipped_open("gtp", 0, NULL, &m) == SL_E_USAGE && strstr(sl_detail(), "did you mean gpt"), "%s", sl_detail());
+  CHECK(
+      sl_shipped_open("gtp", 0, NULL, &m) == SL_E_USAGE && strstr(sl_detail(), "did you mean gpt"),
+      "%s", sl_detail());
   const char *words[] = {"--layer", "3"};
-  CHECK(sl_shipped_open("gpt", 2, words, &m) == SL_E_USAGE && strstr(sl_detail(), "did you mean --layers"), "%s", sl_detail());
+  CHECK(sl_shipped_open("gpt", 2, words, &m) == SL_E_USAGE &&
+            strstr(sl_detail(), "did you mean --layers"),
+        "%s", sl_detail());
   CHECK(sl_shipped_open("nosuch.gguf", 0, NULL, &m), "there is no such file");
   const char *user = "user", *hello = "Hello";
   char *prompt, *end;
@@ -104,14 +113,16 @@ static void a_text_becomes_tokens_and_text_again(void) {
   int32_t *tokens;
   size_t count, bytes;
   CHECK(!sl_tokenizer_open(path, &t), "%s", sl_detail());
-  CHECK(!sl_tokenizer_encode(t, text, strlen(text), true, &tokens, &count) && count > 2, "%s", sl_detail());
+  CHECK(!sl_tokenizer_encode(t, text, strlen(text), true, &tokens, &count) && count > 2, "%s",
+        sl_detail());
   char *back = sl_tokenizer_decode(t, tokens, count, false, &bytes);
   CHECK(bytes == strlen(text) && !strcmp(back, text), "%s", back);
   free(back);
   free(tokens);
   CHECK(sl_tokenizer_encode(t, "\xff", 1, true, &tokens, &count) == SL_E_INPUT, "it is no UTF-8");
   sl_tokenizer_close(t);
-  CHECK(sl_tokenizer_open("nosuch.json", &t) && strstr(sl_detail(), "nosuch.json"), "%s", sl_detail());
+  CHECK(sl_tokenizer_open("nosuch.json", &t) && strstr(sl_detail(), "nosuch.json"), "%s",
+        sl_detail());
   free(path);
 }
 

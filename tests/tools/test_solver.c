@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* --home auto: what it chooses is never worse than the best of all plans that differ in what each block
- * keeps, and never over a budget by a byte; and the options that it prints make the same plan.
+/* --home auto: what it chooses is never worse than the best of all plans that differ in what each
+ * block keeps, and never over a budget by a byte; and the options that it prints make the same
+ * plan.
  * labels: random unthreaded */
 #include <math.h>
 #include <stdlib.h>
@@ -30,16 +31,17 @@ static const char machine_file[] =
     " \"host_memory_bytes_per_second\": 2e10, \"disk_read_bytes_per_second\": %g,"
     " \"disk_write_bytes_per_second\": %g}";
 
-static const char *const rest = "--microbatches 4 --quota fill=1 --quota spill=1 llama --width 32 "
-                                "--heads 2 --context 256 --vocab 64 --batch 4";
+static const char *const rest =
+    "--microbatches 4 --quota fill=1 --quota spill=1 llama --width 32 "
+    "--heads 2 --context 256 --vocab 64 --batch 4";
 
-/* A model, devices, and what all of its plans are worth. Of four blocks there are so few plans that the
- * search tries them all; of five it does not. */
+/* A model, devices, and what all of its plans are worth. Of four blocks there are so few plans that
+ * the search tries them all; of five it does not. */
 typedef struct kind {
   int layers;
   double copies, disks; /* bytes a second */
   int plans;
-  char *file;           /* of the machine */
+  char *file; /* of the machine */
   struct worth *all;
 } kind;
 static kind kinds[] = {{.layers = 2, .copies = 8e9, .disks = 1e9, .plans = 256},
@@ -51,7 +53,7 @@ typedef struct worth {
   size_t bytes[SL_SPACE_COUNT];
 } worth;
 
-/* ---- one command line ------------------------------------------------------------------------- */
+/* ---- one command line ------------------------------------------------------------------------ */
 
 /* Words apart by blanks. */
 static void read_line(const char *line, char **text, settings *s) {
@@ -80,7 +82,8 @@ static worth weigh(const settings *s) {
 }
 
 static char *line_of(const kind *k, const char *options) {
-  return sli_format("--devices timed:1 --machine %s %s %s --layers %d", k->file, options, rest, k->layers);
+  return sli_format("--devices timed:1 --machine %s %s %s --layers %d", k->file, options, rest,
+                    k->layers);
 }
 
 static worth weigh_line(const kind *k, const char *options) {
@@ -94,7 +97,7 @@ static worth weigh_line(const kind *k, const char *options) {
   return w;
 }
 
-/* ---- all plans ---------------------------------------------------------------------------------- */
+/* ---- all plans ------------------------------------------------------------------------------- */
 
 static char *say(int plan) {
   char *all = sli_strdup("");
@@ -145,7 +148,7 @@ static double best_of(const kind *k, const size_t budget[SL_SPACE_COUNT]) {
   return best;
 }
 
-/* ---- what is chosen ------------------------------------------------------------------------------ */
+/* ---- what is chosen -------------------------------------------------------------------------- */
 
 /* A number between what the thriftiest plan takes of it and what the largest does. */
 static size_t draw(rng *d, const kind *k, sl_space space) {

@@ -30,8 +30,8 @@ static sl_runtime *rt;
 static const sl_plan *plan;
 
 static void make_run(void) {
-  char *words[] = {"--layers=2", "--width=32", "--heads=2", "--context=32", "--batch=2", "--data",
-                   NULL};
+  char *words[] = {"--layers=2", "--width=32", "--heads=2", "--context=32",
+                   "--batch=2",  "--data",     NULL};
   const char *source = getenv("SLUICE_SOURCE");
   char *data = sli_format("%s/tests/reference/tokens.u16", source ? source : ".");
   CHECK(!sl_args_create(sli_models[0]->options, &args), "%s", sl_detail());
@@ -39,7 +39,9 @@ static void make_run(void) {
   CHECK(!sl_args_set(args, "data", data), "%s", sl_detail());
   graph = sl_graph_create(&(sl_graph_options){.microbatches = MICROBATCHES, .pieces = 1});
   CHECK(!sli_models[0]->build(graph, args), "%s", sl_detail());
-  sl_lower_options options = {.parallel.stages = 2, .schedule.chunks = 1, .devices = {.kind = "timed"},
+  sl_lower_options options = {.parallel.stages = 2,
+                              .schedule.chunks = 1,
+                              .devices = {.kind = "timed"},
                               .simulation.cost = {.F = 1, .B = 2}};
   CHECK(!sl_lower(graph, &options, &lowered), "%s", sl_detail());
   plan = sl_lowered_plan(lowered);
@@ -82,7 +84,8 @@ static void check_plan(const sl_plan *ran, const sl_plan *read) {
     const sl_register *x = &ran->regs[i], *y = &read->regs[i];
     CHECK(x->kept == y->kept && x->quota_most == y->quota_most && x->activation == y->activation &&
               x->producer == y->producer && x->nconsumers == y->nconsumers &&
-              x->slot_stride == y->slot_stride && x->shares == y->shares && x->aliases == y->aliases,
+              x->slot_stride == y->slot_stride && x->shares == y->shares &&
+              x->aliases == y->aliases,
           "register %s", x->name);
   }
   for (int32_t i = 0; i < ran->nactors; i++)
@@ -91,12 +94,15 @@ static void check_plan(const sl_plan *ran, const sl_plan *read) {
 
 static void what_ran_is_read_back(void) {
   const double sums[] = {7, 0, 9.5}, last[] = {2, 0, 3};
-  CHECK(!sl_trace_write_counters(path, plan, rt, SL_CLOCK_VIRTUAL, 1, &(sl_trace_counter){"rows", 3, sums, last}),
+  CHECK(!sl_trace_write_counters(path, plan, rt, SL_CLOCK_VIRTUAL, 1,
+                                 &(sl_trace_counter){"rows", 3, sums, last}),
         "%s", sl_detail());
   sl_trace *counted;
   CHECK(!sl_trace_read(path, &counted) && counted->ncounters == 1 && counted->counters[0].n == 3 &&
-            !strcmp(counted->counters[0].name, "rows") && !memcmp(counted->counters[0].sum, sums, sizeof sums) &&
-            !memcmp(counted->counters[0].last, last, sizeof last), "what was counted comes back");
+            !strcmp(counted->counters[0].name, "rows") &&
+            !memcmp(counted->counters[0].sum, sums, sizeof sums) &&
+            !memcmp(counted->counters[0].last, last, sizeof last),
+        "what was counted comes back");
   sl_trace_destroy(counted);
   sl_trace *t;
   CHECK(!sl_trace_read(path, &t), "%s", sl_detail());
@@ -119,11 +125,13 @@ static void what_ran_is_read_back(void) {
   for (size_t i = 0; i < n; i++) {
     const sl_trace_record *a = &records[i], *b = &t->firings[i].record;
     CHECK(a->start_ns == b->start_ns && a->end_ns == b->end_ns && a->firing == b->firing &&
-          a->actor == b->actor && a->wait == b->wait, "firing %zu", i);
+              a->actor == b->actor && a->wait == b->wait,
+          "firing %zu", i);
     sl_tick tick = sl_plan_tick(plan, a->actor, a->firing);
     const sl_tick *got = &t->firings[i].tick;
     CHECK(tick.number == got->number && tick.step == got->step &&
-          tick.microbatch == got->microbatch && tick.piece == got->piece, "its tick");
+              tick.microbatch == got->microbatch && tick.piece == got->piece,
+          "its tick");
   }
   free(records);
   sl_trace_destroy(t);
@@ -155,8 +163,8 @@ static void foreign_and_newer_files_are_told(const unsigned char *good, size_t c
   check_refused("", 0, "is not a Sluice trace");
   check_refused("{\"steps\": []}", 13, "is not a Sluice trace");
   bad[8] = 99; /* the version */
-  char *versions = sli_format("has version 99; this program reads versions 3 to %d",
-                              SL_TRACE_VERSION);
+  char *versions =
+      sli_format("has version 99; this program reads versions 3 to %d", SL_TRACE_VERSION);
   check_refused(bad, count, versions);
   free(versions);
   unlink(path);
@@ -178,7 +186,8 @@ static void a_cut_file_is_read_as_far_as_it_goes(const unsigned char *good, size
     CHECK(n >= first || status == SL_E_INPUT, "cut at %zu before the firings", n);
     CHECK(n >= first || strstr(sl_detail(), "truncated"), "it says so: %s", sl_detail());
     if (n < first) continue;
-    CHECK(!status && t->truncated && t->nfirings == SLI_MIN(firings, (n - first) / 64), "cut at %zu", n);
+    CHECK(!status && t->truncated && t->nfirings == SLI_MIN(firings, (n - first) / 64),
+          "cut at %zu", n);
     sl_trace_destroy(t);
   }
 }
@@ -221,12 +230,13 @@ static void no_flipped_bit_goes_unnoticed(const unsigned char *good, size_t coun
  * ends. Words of the plan's sections become numbers that are often wrong. */
 static void crafted_plans_are_run_or_refused(const unsigned char *good, size_t count,
                                              uint64_t seed) {
-  static const uint32_t numbers[] = {0, 1, 2, 3, 4, 7, 64, 255, 65536, 1u << 24, 1u << 30,
-                                     INT32_MAX, 1u << 31, UINT32_MAX, UINT32_MAX - 1};
+  static const uint32_t numbers[] = {0,        1,         2,        3,          4,
+                                     7,        64,        255,      65536,      1u << 24,
+                                     1u << 30, INT32_MAX, 1u << 31, UINT32_MAX, UINT32_MAX - 1};
   unsigned char *bad = sli_calloc(count, 1);
   uint64_t first, last;
-  memcpy(&first, good + 64 + 32 + 16, 8);       /* of the devices */
-  memcpy(&last, good + 64 + 11 * 32 + 16, 8);   /* of the firings */
+  memcpy(&first, good + 64 + 32 + 16, 8);     /* of the devices */
+  memcpy(&last, good + 64 + 11 * 32 + 16, 8); /* of the firings */
   int opened = 0, ran = 0;
   for (int round = 0; round < 4000; round++) {
     memcpy(bad, good, count);
@@ -234,7 +244,8 @@ static void crafted_plans_are_run_or_refused(const unsigned char *good, size_t c
       size_t at = first + 4 * (random_next(&seed) % ((last - first) / 4));
       uint32_t number = numbers[random_below(&seed, (int)SLI_COUNT(numbers))];
       if (random_below(&seed, 6) == 0) at = 36 + 4 * (size_t)random_below(&seed, 2); /* M, K */
-      if (random_below(&seed, 2)) memcpy(&number, bad + at, 4), number += random_below(&seed, 2) ? 1 : UINT32_MAX;
+      if (random_below(&seed, 2))
+        memcpy(&number, bad + at, 4), number += random_below(&seed, 2) ? 1 : UINT32_MAX;
       memcpy(bad + at, &number, 4);
     }
     trace_rehash(bad, count);
@@ -258,7 +269,8 @@ static void older_files_are_read(void) {
   sl_trace *t;
   CHECK(!sl_trace_read(old, &t), "%s", sl_detail());
   CHECK(t->version == 3 && t->nfirings == 66 && t->nsteps == 2 && t->plan->ndevices == 2 &&
-            !t->damaged && !t->truncated, "%zu firings", t->nfirings);
+            !t->damaged && !t->truncated,
+        "%zu firings", t->nfirings);
   sl_trace_destroy(t);
   free(old);
 }
@@ -321,7 +333,8 @@ static void random_plans_are_read_back(void) {
     CHECK(!sl_trace_read(path, &t), "%s", sl_detail());
     check_plan(p, t->plan);
     CHECK(t->nfirings <= 16 && t->nfirings + t->dropped == sl_runtime_count(run).firings &&
-          !t->damaged, "the newest firings are there, and the others are counted");
+              !t->damaged,
+          "the newest firings are there, and the others are counted");
     sl_trace_destroy(t);
     sl_runtime_destroy(run);
     random_plan_destroy(r);

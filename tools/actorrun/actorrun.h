@@ -27,19 +27,19 @@ typedef struct step_record {
  * thread reads it between runs, and progress_now() at any time. `lock` is held while records and
  * start change. */
 typedef struct progress {
-  int64_t steps;          /* steps of the whole run */
-  int64_t items;          /* items per step */
-  const char *word;       /* unit of the items: "tokens" */
+  int64_t steps;    /* steps of the whole run */
+  int64_t items;    /* items per step */
+  const char *word; /* unit of the items: "tokens" */
   size_t memory_bytes;
-  int devices;            /* of the plan; the bubble of one is not told */
-  const sl_runtime *rt;   /* source of the devices' idle times */
+  int devices;          /* of the plan; the bubble of one is not told */
+  const sl_runtime *rt; /* source of the devices' idle times */
   bool quiet, terminal;
-  uint64_t start_ns;      /* start of the run */
+  uint64_t start_ns; /* start of the run */
   uint64_t start_cpu_ns;
-  uint64_t drawn_ns;      /* time the last line was drawn */
-  bool line_open;         /* the terminal's cursor is on the live line */
+  uint64_t drawn_ns; /* time the last line was drawn */
+  bool line_open;    /* the terminal's cursor is on the live line */
   size_t count, capacity;
-  step_record *records;   /* one per finished step */
+  step_record *records; /* one per finished step */
   pthread_mutex_t lock;
 } progress;
 
@@ -47,7 +47,7 @@ typedef struct progress {
 typedef struct progress_status {
   /* steps of the whole run; done: -1 before the first step's end, and if nobody counts */
   int64_t done, steps;
-  double loss, rate;      /* loss of the last step; recent items per second */
+  double loss, rate; /* loss of the last step; recent items per second */
   double step_seconds, elapsed_seconds;
 } progress_status;
 
@@ -83,13 +83,13 @@ typedef struct evals {
   double *next;       /* [nvalues] values of the evaluation in progress */
   size_t count, capacity;
   eval_record *records;
-  int by;             /* index of the value that --best compares */
-  bool largest;       /* larger values are better */
-  int64_t best_step;  /* steps done at the best evaluation; 0: none yet */
+  int by;            /* index of the value that --best compares */
+  bool largest;      /* larger values are better */
+  int64_t best_step; /* steps done at the best evaluation; 0: none yet */
   double best;
-  bool pending;       /* the best checkpoint is not kept yet */
-  int64_t without;    /* evaluations since the best */
-  bool ended;       /* --patience has ended the run */
+  bool pending;    /* the best checkpoint is not kept yet */
+  int64_t without; /* evaluations since the best */
+  bool ended;      /* --patience has ended the run */
 } evals;
 
 /* Counters of a run's steps, by name: counters.c. */
@@ -103,18 +103,17 @@ typedef struct counters {
   counter *of;
 } counters;
 
-
 typedef struct job {
   settings *settings;
   sl_checkpoints *checkpoints; /* from --checkpoint, or NULL */
   fingerprint fingerprint;
-  sl_job *processes;         /* the job's processes and this one's place; NULL before it is known */
-  subject subject;           /* subject of `control` */
-  control *control;          /* NULL: the run has no real clock */
-  int nlocal;                /* processes of the job on this host */
+  sl_job *processes; /* the job's processes and this one's place; NULL before it is known */
+  subject subject;   /* subject of `control` */
+  control *control;  /* NULL: the run has no real clock */
+  int nlocal;        /* processes of the job on this host */
   machine machine;
-  solved homes;              /* result of --home auto */
-  const char *chosen;        /* what the first of these plans searched for, in the settings' arena */
+  solved homes;       /* result of --home auto */
+  const char *chosen; /* what the first of these plans searched for, in the settings' arena */
   planned made;
   sl_lowered *lowered; /* part of `made` */
   const sl_plan *plan; /* part of `made` */

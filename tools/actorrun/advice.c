@@ -21,18 +21,24 @@ typedef struct remedy {
   bool state; /* offload the optimizer's state */
 } remedy;
 
-static const remedy single[] = {
-    {.recompute = "selective", .times = 1}, {.recompute = "full", .times = 1},
-    {.times = 1, .away = true},             {.times = 1, .state = true},
-    {.times = 2},                           {.times = 4},
-    {.shard = "optimizer", .times = 1},     {.shard = "gradients", .times = 1},
-    {.shard = "parameters", .times = 1}};
-static const remedy together[] = {
-    {"selective", "parameters", 1, false, false}, {"full", "parameters", 1, false, false},
-    {"full", NULL, 1, true, false},               {NULL, NULL, 1, true, true},
-    {"full", NULL, 1, true, true},                {"full", "parameters", 1, true, false},
-    {"full", "parameters", 2, false, false},      {"full", "parameters", 4, false, false},
-    {"full", "parameters", 4, true, true}};
+static const remedy single[] = {{.recompute = "selective", .times = 1},
+                                {.recompute = "full", .times = 1},
+                                {.times = 1, .away = true},
+                                {.times = 1, .state = true},
+                                {.times = 2},
+                                {.times = 4},
+                                {.shard = "optimizer", .times = 1},
+                                {.shard = "gradients", .times = 1},
+                                {.shard = "parameters", .times = 1}};
+static const remedy together[] = {{"selective", "parameters", 1, false, false},
+                                  {"full", "parameters", 1, false, false},
+                                  {"full", NULL, 1, true, false},
+                                  {NULL, NULL, 1, true, true},
+                                  {"full", NULL, 1, true, true},
+                                  {"full", "parameters", 1, true, false},
+                                  {"full", "parameters", 2, false, false},
+                                  {"full", "parameters", 4, false, false},
+                                  {"full", "parameters", 4, true, true}};
 
 /* Memory of the fullest device; 0 of its own memory: the plan cannot be made. */
 typedef struct need {
@@ -75,7 +81,8 @@ static bool lives_away(const settings *s, const char *name) {
 /* Removes the parts of a remedy that the user's options include already. False: nothing is left. */
 static bool adapt(const settings *s, remedy *r) {
   if (!is_more(s, "recompute", r->recompute)) r->recompute = NULL;
-  if (s->lower.parallel.data * s->lower.parallel.sequence == 1 || !is_more(s, "shard", r->shard)) r->shard = NULL;
+  if (s->lower.parallel.data * s->lower.parallel.sequence == 1 || !is_more(s, "shard", r->shard))
+    r->shard = NULL;
   if (home_of(s) == SL_SPACE_DEVICE || lives_away(s, "act")) r->away = false;
   if (home_of(s) == SL_SPACE_DEVICE || lives_away(s, "state")) r->state = false;
   return r->recompute || r->shard || r->times > 1 || r->away || r->state;
@@ -87,7 +94,8 @@ static bool searches(const settings *s) { return !strcmp(s->lower.schedule.name,
 
 static void pick_least(settings *t, sl_quota *quotas) {
   t->lower.schedule.name = "1f1b";
-  if (!t->lower.schedule.chunks) t->lower.schedule.chunks = sl_schedule_chunks(t->lower.schedule.name);
+  if (!t->lower.schedule.chunks)
+    t->lower.schedule.chunks = sl_schedule_chunks(t->lower.schedule.name);
   memcpy(quotas, t->lower.memory.quotas, (size_t)t->lower.memory.nquotas * sizeof *quotas);
   quotas[t->lower.memory.nquotas++] = (sl_quota){"act", SL_NONE, t->pieces};
   t->lower.memory.quotas = quotas;
@@ -135,7 +143,7 @@ static need need_with(const settings *s, const sl_lower_options *run, const reme
   send_away(&t, r, homes);
   other.memory.recompute = r->recompute;
   other.memory.shard = r->shard;
-  other.print.sharing = NULL, other.print.after = NULL; /* no output */
+  other.print.sharing = NULL, other.print.after = NULL;             /* no output */
   other.schedule.chosen = NULL, other.schedule.skip_in_turn = true; /* no search within this one */
   t.microbatches *= r->times;
   t.lower.devices.budget_bytes = 0;
@@ -185,7 +193,7 @@ typedef struct trial {
   const settings *s;
   const sl_lower_options *run;
   uint64_t until_ns;
-  FILE *fits;  /* remedies that fit, one after another */
+  FILE *fits; /* remedies that fit, one after another */
   int nfits;
   char *least; /* the remedy that takes least, and its bytes */
   size_t least_bytes;
@@ -210,8 +218,7 @@ static void try_one(trial *t, remedy r) {
 void advice_give(const settings *s, const sl_lower_options *run) {
   char *why = sli_strdup(sl_detail()), *text = NULL;
   size_t size;
-  trial t = {.s = s, .run = run,
-             .until_ns = sli_now_ns() + SECONDS_MOST * UINT64_C(1000000000)};
+  trial t = {.s = s, .run = run, .until_ns = sli_now_ns() + SECONDS_MOST * UINT64_C(1000000000)};
   t.fits = open_memstream(&text, &size);
   SLI_CHECK(t.fits, "no memory for advice");
   for (size_t i = 0; i < SLI_COUNT(single); i++) try_one(&t, single[i]);
@@ -240,7 +247,7 @@ static size_t host_bytes(const settings *s, const sl_plan *plan, int nlocal, int
 }
 
 sl_status advice_check_host(const settings *s, const sl_lower_options *run, const sl_plan *plan,
-                         int nlocal) {
+                            int nlocal) {
   const sli_kind *kind = sli_kind_find(s->lower.devices.kind);
   int devices;
   size_t need = host_bytes(s, plan, SLI_MAX(nlocal, 1), &devices), have = sli_memory_bytes();
@@ -250,8 +257,9 @@ sl_status advice_check_host(const settings *s, const sl_lower_options *run, cons
   sli_format_bytes(needs, (double)need);
   sli_format_bytes(has, (double)have);
   if (devices == 1) sl_fail(SL_E_BUDGET, "the plan needs %s but this host has %s", needs, has);
-  else sl_fail(SL_E_BUDGET, "the plan's %d devices on this host need %s together but it has %s", devices,
-               needs, has);
+  else
+    sl_fail(SL_E_BUDGET, "the plan's %d devices on this host need %s together but it has %s",
+            devices, needs, has);
   sl_fail(SL_E_BUDGET, "%s (--memory SIZE, of a device, plans for another)", sl_detail());
   settings t = *s;
   t.lower.devices.budget_bytes = have / (size_t)devices;

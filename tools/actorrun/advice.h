@@ -14,6 +14,6 @@ void advice_give(const settings *s, const sl_lower_options *run);
  * they do not; the message has numbers, and options that would fit. `nlocal`: processes of the
  * job on this host. */
 sl_status advice_check_host(const settings *s, const sl_lower_options *run, const sl_plan *plan,
-                         int nlocal);
+                            int nlocal);
 
 #endif

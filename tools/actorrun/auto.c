@@ -19,7 +19,9 @@ static sl_status fix_given(planner *p, const settings *s) {
     char *said = sli_format("%s=%s", plan_dims[d].name, text);
     status = planner_fix(p, said);
     free(said);
-    if (status == SL_E_USAGE) status = sl_fail(SL_E_USAGE, "--auto with --%s %s: %s", plan_dims[d].option, text, sl_detail());
+    if (status == SL_E_USAGE)
+      status =
+          sl_fail(SL_E_USAGE, "--auto with --%s %s: %s", plan_dims[d].option, text, sl_detail());
   }
   return status;
 }
@@ -37,8 +39,10 @@ static bool was_measured(bool whole) {
 }
 
 static sl_status take_machine(settings *s, const char *word, sli_arena *arena) {
-  sl_status status = hardware_read(word, settings_dtype(s), arena, &s->modelled.hardware, &s->modelled.spread);
-  if (!*sl_arg_text(s->run, "memory")) s->lower.devices.budget_bytes = s->modelled.hardware.memory_bytes;
+  sl_status status =
+      hardware_read(word, settings_dtype(s), arena, &s->modelled.hardware, &s->modelled.spread);
+  if (!*sl_arg_text(s->run, "memory"))
+    s->lower.devices.budget_bytes = s->modelled.hardware.memory_bytes;
   return status;
 }
 
@@ -80,13 +84,15 @@ static void say(const attempt *a, const attempt *other, const words *w) {
   const plan_choice *best = &p->choices[0];
   char *line = words_line(w);
   printf("chosen: %s\n%s a step, %s a device; %zu plans of %zu looked at in %.1f s", line,
-         sli_format_seconds(step, best->seconds), sli_format_bytes(memory, (double)best->bytes), p->tried, p->count,
-         p->seconds);
+         sli_format_seconds(step, best->seconds), sli_format_bytes(memory, (double)best->bytes),
+         p->tried, p->count, p->seconds);
   for (int d = 0; d < PLAN_DIMS; d++) say_seconds(p, (plan_dim)d, &before);
   if (other->here && !other->status) {
     const sl_device_options *devices = &other->settings.lower.devices;
-    printf("%s%d device%s of %d core%s each %+.1f %%", before, devices->count, devices->count == 1 ? "" : "s", SLI_MAX(devices->threads, 1),
-           devices->threads > 1 ? "s" : "", 100 * (other->planner.choices[0].seconds / best->seconds - 1));
+    printf("%s%d device%s of %d core%s each %+.1f %%", before, devices->count,
+           devices->count == 1 ? "" : "s", SLI_MAX(devices->threads, 1),
+           devices->threads > 1 ? "s" : "",
+           100 * (other->planner.choices[0].seconds / best->seconds - 1));
   }
   printf("\n");
   fflush(stdout);
@@ -99,7 +105,9 @@ static sl_status begin_anew(const attempt *a, const attempt *other, char *name) 
   words w = {0};
   if (!sl_arg_given(s->run, "devices", 0)) {
     words_add(&w, "--devices");
-    if (s->lower.devices.threads > 1) words_add(&w, "%s:%dx%d", s->lower.devices.kind, a->planner.devices, s->lower.devices.threads);
+    if (s->lower.devices.threads > 1)
+      words_add(&w, "%s:%dx%d", s->lower.devices.kind, a->planner.devices,
+                s->lower.devices.threads);
     else words_add(&w, "%s:%d", s->lower.devices.kind, a->planner.devices);
   }
   if (a->here) words_add(&w, "--machine"), words_add(&w, "%s", a->here);
@@ -130,10 +138,12 @@ static void auto_choose(attempt *a) {
 static void choose_whole(attempt *whole, const attempt *each, sli_arena *arena) {
   const settings *s = &each->settings;
   whole->status = SL_E_UNSUPPORTED;
-  bool free = each->here && !sl_arg_given(s->run, "devices", 0) && s->lower.parallel.processes <= 1 && s->lower.devices.count > 1;
+  bool free = each->here && !sl_arg_given(s->run, "devices", 0) &&
+              s->lower.parallel.processes <= 1 && s->lower.devices.count > 1;
   if (!free || !was_measured(true)) return;
   whole->settings = *s, whole->here = "here-whole";
-  whole->settings.lower.devices.threads = s->lower.devices.count, whole->settings.lower.devices.count = 1;
+  whole->settings.lower.devices.threads = s->lower.devices.count,
+  whole->settings.lower.devices.count = 1;
   whole->status = take_machine(&whole->settings, whole->here, arena);
   if (!whole->status) auto_choose(whole);
 }

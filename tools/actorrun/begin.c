@@ -36,7 +36,8 @@ static void begin_data(const job *j) {
   if (sequences < 1) return;
   int files = sl_graph_files(j->made.graph, 0, NULL);
   double steps = (double)sequences / (double)batch;
-  printf("; %s tokens in %d file%s, ", grouped(text, (double)(sequences * context)), files, files == 1 ? "" : "s");
+  printf("; %s tokens in %d file%s, ", grouped(text, (double)(sequences * context)), files,
+         files == 1 ? "" : "s");
   if (steps < 10) printf("%.1f steps an epoch", steps);
   else printf("%s steps an epoch", grouped(text, steps));
 }
@@ -58,7 +59,8 @@ static long number_of(name x, int *stem) {
 static bool follows(name a, name b) {
   int stem_a, stem_b;
   long first = number_of(a, &stem_a), second = number_of(b, &stem_b);
-  return first >= 0 && second == first + 1 && stem_a == stem_b && !memcmp(a.text, b.text, (size_t)stem_a);
+  return first >= 0 && second == first + 1 && stem_a == stem_b &&
+         !memcmp(a.text, b.text, (size_t)stem_a);
 }
 
 static name take_name(const char **at, const char *end) {
@@ -108,13 +110,16 @@ static lying *find_devices(const sl_plan *plan, int stages) {
 static void print_devices_of(const job *j, lying x, int width) {
   char text[96], memory[32];
   const sl_plan *plan = j->plan;
-  const char *first = plan->devices[x.first].name, *number = strrchr(plan->devices[x.last].name, ':');
+  const char *first = plan->devices[x.first].name,
+             *number = strrchr(plan->devices[x.last].name, ':');
   int count = sl_lowered_ranks(j->lowered);
   size_t bytes = sl_device_bytes(&plan->devices[x.first]);
   if (x.first == x.last) snprintf(text, sizeof text, "%s", first);
-  else if (x.last - x.first + 1 == count && number) snprintf(text, sizeof text, "%s to %s", first, number + 1);
+  else if (x.last - x.first + 1 == count && number)
+    snprintf(text, sizeof text, "%s to %s", first, number + 1);
   else snprintf(text, sizeof text, "%s and %d more", first, count - 1);
-  printf("  %-*s %10s%s ", width, text, sli_format_bytes(memory, (double)bytes), x.first < x.last ? " each" : "");
+  printf("  %-*s %10s%s ", width, text, sli_format_bytes(memory, (double)bytes),
+         x.first < x.last ? " each" : "");
 }
 
 /* Returns the beginning of a stage in the cut, and *end. */
@@ -152,9 +157,11 @@ static int list_lines(const job *j, const lying *of, int stages, int *lines) {
 
 void print_begin(const job *j) {
   enum { MOST = 8, FIRST = 5, LAST = 2, NARROW = 8, WIDE = 14 };
-  int stages = sl_lowered_stages(j->lowered), *lines = sli_calloc((size_t)stages + 1, sizeof *lines);
+  int stages = sl_lowered_stages(j->lowered),
+      *lines = sli_calloc((size_t)stages + 1, sizeof *lines);
   lying *of = find_devices(j->plan, stages);
-  int n = list_lines(j, of, stages, lines), width = sl_lowered_ranks(j->lowered) > 1 ? WIDE : NARROW;
+  int n = list_lines(j, of, stages, lines),
+      width = sl_lowered_ranks(j->lowered) > 1 ? WIDE : NARROW;
   begin_model(j);
   begin_data(j);
   printf("\n");

@@ -11,8 +11,8 @@ static void begin(counters *all, const sl_step_report *report) {
   all->of = sli_calloc((size_t)all->count, sizeof *all->of);
   for (int i = 0; i < all->count; i++) {
     size_t n = (size_t)report->counters[i].n;
-    all->of[i] = (counter){sli_strdup(report->counters[i].name), (int64_t)n, sli_calloc(n, sizeof(double)),
-                           sli_calloc(n, sizeof(double))};
+    all->of[i] = (counter){sli_strdup(report->counters[i].name), (int64_t)n,
+                           sli_calloc(n, sizeof(double)), sli_calloc(n, sizeof(double))};
   }
 }
 

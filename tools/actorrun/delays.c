@@ -39,6 +39,8 @@ void job_note_delays(const job *j) {
   if (j->settings->process) return;
   job_delayed(j, add_delayed, &d);
   if (d.count)
-    sli_log("note: parameters of stage%s %s have two slots (--quota param=2): steps there use weights that are one update "
-            "older, so this run learns otherwise than one without it", d.count == 1 ? "" : "s", d.text);
+    sli_log(
+        "note: parameters of stage%s %s have two slots (--quota param=2): steps there use weights that are one update "
+        "older, so this run learns otherwise than one without it",
+        d.count == 1 ? "" : "s", d.text);
 }

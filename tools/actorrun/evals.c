@@ -37,7 +37,8 @@ static bool link_files(const char *from, const char *to) {
   bool good = folder && !mkdir(to, 0777);
   for (struct dirent *entry; good && (entry = readdir(folder));) {
     if (!strcmp(entry->d_name, ".") || !strcmp(entry->d_name, "..")) continue;
-    char *old = sli_format("%s/%s", from, entry->d_name), *new = sli_format("%s/%s", to, entry->d_name);
+    char *old = sli_format("%s/%s", from, entry->d_name),
+         *new = sli_format("%s/%s", to, entry->d_name);
     good = !link(old, new);
     free(old);
     free(new);
@@ -91,8 +92,9 @@ static void keep_best(job *j) {
 /* Reads the best result of earlier parts of the run. */
 static void read_best(evals *e, const char *dir) {
   char *path = sli_format("%s/best/eval.json", dir);
-  const sli_json_field fields[] = {{"step", SLI_JSON_WHOLE, &e->best_step, 0, 1e15, true},
-                                   {e->names[e->by], SLI_JSON_NUMBER, &e->best, -DBL_MAX, DBL_MAX, false}};
+  const sli_json_field fields[] = {
+      {"step", SLI_JSON_WHOLE, &e->best_step, 0, 1e15, true},
+      {e->names[e->by], SLI_JSON_NUMBER, &e->best, -DBL_MAX, DBL_MAX, false}};
   sli_json doc = {0};
   sl_status status = access(path, R_OK) ? SL_OK : sli_json_open(path, &doc);
   if (!status && doc.root) status = sli_json_pick(&doc, doc.root, fields, SLI_COUNT(fields));
@@ -112,11 +114,15 @@ sl_status evals_check(const settings *s) {
   int64_t steps = sl_arg_int(s->run, "steps");
   if (!settings_evaluate(s)) return SL_OK;
   if (every > steps)
-    return sl_fail(SL_E_USAGE, "--eval-every %lld: the run ends before, with --steps %lld, and would evaluate "
-                   "nothing", (long long)every, (long long)steps);
+    return sl_fail(SL_E_USAGE,
+                   "--eval-every %lld: the run ends before, with --steps %lld, and would evaluate "
+                   "nothing",
+                   (long long)every, (long long)steps);
   if (!settings_text(s, "checkpoint") || every % checkpoints == 0) return SL_OK;
-  return sl_fail(SL_E_USAGE, "--eval-every %lld: not a multiple of --every %lld, so the best would be "
-                 "where there is no checkpoint", (long long)every, (long long)checkpoints);
+  return sl_fail(SL_E_USAGE,
+                 "--eval-every %lld: not a multiple of --every %lld, so the best would be "
+                 "where there is no checkpoint",
+                 (long long)every, (long long)checkpoints);
 }
 
 /* Parses "NAME", "NAME:min" or "NAME:max". The default is min for the loss, and max for all
@@ -125,7 +131,8 @@ static sl_status read_by(evals *e, const char *text) {
   size_t length = strcspn(text, ":");
   const char *word = text + length;
   e->by = 0;
-  while (e->by < e->nvalues && (strlen(e->names[e->by]) != length || strncmp(e->names[e->by], text, length)))
+  while (e->by < e->nvalues &&
+         (strlen(e->names[e->by]) != length || strncmp(e->names[e->by], text, length)))
     e->by++;
   bool known = !*word || !strcmp(word, ":min") || !strcmp(word, ":max");
   e->largest = *word ? !strcmp(word, ":max") : e->by > 0;
@@ -136,8 +143,10 @@ static sl_status read_by(evals *e, const char *text) {
     free(names);
     names = longer;
   }
-  sl_status status = sl_fail(SL_E_USAGE, "--best %s: not one of what is found, %s, with :min or :max "
-                             "behind it or nothing", text, names);
+  sl_status status = sl_fail(SL_E_USAGE,
+                             "--best %s: not one of what is found, %s, with :min or :max "
+                             "behind it or nothing",
+                             text, names);
   free(names);
   return status;
 }
@@ -169,9 +178,12 @@ static void print_eval(job *j, const eval_record *r) {
   const evals *e = &j->evals;
   if (j->progress.quiet) return;
   progress_close(&j->progress);
-  printf("step %lld/%lld  eval %.4f", (long long)r->step, (long long)j->progress.steps, r->values[0]);
+  printf("step %lld/%lld  eval %.4f", (long long)r->step, (long long)j->progress.steps,
+         r->values[0]);
   for (int i = 1; i < e->nvalues; i++) printf("  %s %.4f", e->names[i], r->values[i]);
-  printf("%s\n", r->step != e->best_step ? "" : e->by ? "  the best so far" : "  the smallest so far");
+  printf("%s\n", r->step != e->best_step ? ""
+                 : e->by                 ? "  the best so far"
+                                         : "  the smallest so far");
   fflush(stdout);
 }
 

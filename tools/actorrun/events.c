@@ -48,7 +48,9 @@ static void add_varint(message *m, uint64_t value) {
   add_bytes(m, &(uint8_t){(uint8_t)value}, 1);
 }
 
-static void add_key(message *m, int field, int kind) { add_varint(m, (uint64_t)(field << 3 | kind)); }
+static void add_key(message *m, int field, int kind) {
+  add_varint(m, (uint64_t)(field << 3 | kind));
+}
 
 static void add_double(message *m, int field, double value) {
   add_key(m, field, EIGHT_BYTES);

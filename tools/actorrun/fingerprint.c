@@ -13,18 +13,20 @@
 #include "io/file.h"
 
 /* Options that affect results, beside the model and its options. */
-static const char *const of_results[] = {"microbatches", "pieces", "cut", "dtype", "seed", "shuffle"};
+static const char *const of_results[] = {"microbatches", "pieces", "cut",
+                                         "dtype",        "seed",   "shuffle"};
 
 /* Training options that affect results and replace the model's. All given texts are compared. */
-static const char *const of_training[] = {"optimizer", "lr-schedule", "group", "freeze",
-                                          "lora", "adapter"};
+static const char *const of_training[] = {"optimizer", "lr-schedule", "group",
+                                          "freeze",    "lora",        "adapter"};
 
 /* Options that may differ between processes: where each runs, and what it alone prints or
  * writes. All other options shape the plan, or make processes meet. The launcher's options are
  * in the list too. */
 static const char *const apart[] = {
-    "devices", "disk",    "workers", "jitter", "watchdog",  "heartbeat-timeout", "quiet", "log", "report",
-    "plan",    "restarts", "processes", "rdzv-endpoint", "rdzv-id", "nnodes", "node-rank"};
+    "devices",       "disk",    "workers", "jitter",   "watchdog", "heartbeat-timeout",
+    "quiet",         "log",     "report",  "plan",     "restarts", "processes",
+    "rdzv-endpoint", "rdzv-id", "nnodes",  "node-rank"};
 
 static bool is_listed(const char *const *list, size_t n, const char *name) {
   for (size_t i = 0; i < n; i++)
@@ -32,12 +34,14 @@ static bool is_listed(const char *const *list, size_t n, const char *name) {
   return false;
 }
 
-static bool is_of_results(const char *name) { return is_listed(of_results, SLI_COUNT(of_results), name); }
+static bool is_of_results(const char *name) {
+  return is_listed(of_results, SLI_COUNT(of_results), name);
+}
 
 /* Says whether an option is not compared as given: see add_results, add_training and add_paths. */
 static bool is_apart(const char *name) {
-  return is_of_results(name) || is_listed(of_training, SLI_COUNT(of_training), name) || !strcmp(name, "paths") ||
-         is_listed(apart, SLI_COUNT(apart), name);
+  return is_of_results(name) || is_listed(of_training, SLI_COUNT(of_training), name) ||
+         !strcmp(name, "paths") || is_listed(apart, SLI_COUNT(apart), name);
 }
 
 static const sl_option *find(const sl_option *options, const char *name) {
@@ -63,7 +67,8 @@ static void add_training(fingerprint *t, const settings *s) {
   for (size_t i = 0; i < SLI_COUNT(of_training); i++) {
     bool given = sl_arg_given(s->run, of_training[i], 0);
     fingerprint_add(t, sli_format("--%s", of_training[i]),
-                    given ? fingerprint_given(s->run, of_training[i]) : sli_strdup("none"), sli_strdup("none"));
+                    given ? fingerprint_given(s->run, of_training[i]) : sli_strdup("none"),
+                    sli_strdup("none"));
   }
 }
 
@@ -72,7 +77,8 @@ static void add_paths(fingerprint *t, const settings *s) {
   const char *file = settings_text(s, "paths");
   uint64_t bytes, hash;
   char *text = file && !sli_file_fingerprint(file, &bytes, &hash)
-                   ? sli_format("%" PRIu64 " bytes, hash %016" PRIx64, bytes, hash) : sli_strdup("none");
+                   ? sli_format("%" PRIu64 " bytes, hash %016" PRIx64, bytes, hash)
+                   : sli_strdup("none");
   fingerprint_add(t, sli_strdup("--paths"), text, sli_strdup("none"));
 }
 
@@ -92,8 +98,10 @@ static void add_data(fingerprint *t, const sl_graph *g) {
   sl_graph_file *files = sli_calloc((size_t)n, sizeof *files);
   sl_graph_files(g, n, files);
   for (int i = 0; i < n; i++)
-    fingerprint_add(t, sli_strdup(files[i].path),
-                    sli_format("with %" PRIu64 " bytes, hash %016" PRIx64, files[i].bytes, files[i].hash), NULL);
+    fingerprint_add(
+        t, sli_strdup(files[i].path),
+        sli_format("with %" PRIu64 " bytes, hash %016" PRIx64, files[i].bytes, files[i].hash),
+        NULL);
   free(files);
 }
 
@@ -104,10 +112,12 @@ sl_status fingerprint_add_files(fingerprint *t, const settings *s) {
   return !status && s->data.tokenizer ? fingerprint_add_file(t, s->data.tokenizer) : status;
 }
 
-sl_status fingerprint_add_plan(fingerprint *t, const settings *s, const sl_graph *g, const sl_lowered *lowered) {
+sl_status fingerprint_add_plan(fingerprint *t, const settings *s, const sl_graph *g,
+                               const sl_lowered *lowered) {
   const sl_fingerprint_item *more;
   int n = sl_lowered_fingerprint(lowered, &more);
-  for (int i = 0; i < n; i++) fingerprint_add(t, sli_strdup(more[i].name), sli_strdup(more[i].value), NULL);
+  for (int i = 0; i < n; i++)
+    fingerprint_add(t, sli_strdup(more[i].name), sli_strdup(more[i].value), NULL);
   add_data(t, g);
   sl_status status = fingerprint_add_files(t, s);
   if (!status && sli_lowered_own_code(lowered)) status = fingerprint_add_file(t, s->model_word);

@@ -9,7 +9,8 @@
 void fingerprint_init(fingerprint *t, const settings *s);
 /* Adds what the plan's hash does not cover, and the contents of input files. SL_E_INPUT names an
  * unreadable one. */
-sl_status fingerprint_add_plan(fingerprint *t, const settings *s, const sl_graph *g, const sl_lowered *lowered);
+sl_status fingerprint_add_plan(fingerprint *t, const settings *s, const sl_graph *g,
+                               const sl_lowered *lowered);
 /* Adds only the files of weights, adapters and tokenizers. */
 sl_status fingerprint_add_files(fingerprint *t, const settings *s);
 

@@ -13,12 +13,12 @@
 
 typedef struct writer {
   size_t count, capacity;
-  int32_t *tokens;   /* the prompt, then the generated tokens */
+  int32_t *tokens; /* the prompt, then the generated tokens */
   int64_t vocab, context;
-  bool bytes;        /* tokens are bytes of text */
+  bool bytes;               /* tokens are bytes of text */
   sli_tokenizer *tokenizer; /* tokenizer of the tokens, or NULL */
-  size_t shown;      /* bytes of the text that were printed */
-  int32_t end;       /* token that ends the text; -1: none */
+  size_t shown;             /* bytes of the text that were printed */
+  int32_t end;              /* token that ends the text; -1: none */
 } writer;
 
 static void add_token(writer *w, int32_t token) {
@@ -33,8 +33,10 @@ static sl_status read_numbers(writer *w, const char *text) {
     char *end;
     long long v = strtoll(at, &end, 10);
     if (end == at || v < 0 || v >= w->vocab)
-      return sl_fail(SL_E_USAGE, "--prompt: with a vocabulary of %lld it is a list of numbers "
-                     "below that, not \"%.20s\"", (long long)w->vocab, at);
+      return sl_fail(SL_E_USAGE,
+                     "--prompt: with a vocabulary of %lld it is a list of numbers "
+                     "below that, not \"%.20s\"",
+                     (long long)w->vocab, at);
     add_token(w, (int32_t)v);
     at = end;
   }
@@ -59,7 +61,8 @@ static sl_status read_text(writer *w, const char *text, bool whole) {
 /* Returns the number of a special token; -1: there is none. */
 static int32_t token_of(const writer *w, const char *mark) {
   sli_token_row row = {0};
-  sl_status status = mark ? sli_tokenizer_encode(w->tokenizer, mark, strlen(mark), false, &row) : SL_OK;
+  sl_status status =
+      mark ? sli_tokenizer_encode(w->tokenizer, mark, strlen(mark), false, &row) : SL_OK;
   int32_t token = !status && row.count == 1 ? row.items[0] : -1;
   free(row.items);
   return token;
@@ -71,7 +74,8 @@ static sl_status read_chat(writer *w, const settings *s) {
   sl_status status = chat_prompt(s, &prompt, &end);
   if (!status) status = read_text(w, prompt, false);
   if (!status && (int64_t)w->count >= w->context)
-    status = sl_fail(SL_E_USAGE, "--chat: its %zu tokens leave no room for an answer in a context of %lld",
+    status = sl_fail(SL_E_USAGE,
+                     "--chat: its %zu tokens leave no room for an answer in a context of %lld",
                      w->count, (long long)w->context);
   if (!status) {
     w->end = token_of(w, end);
@@ -109,12 +113,9 @@ static void print_text(writer *w) {
 }
 
 static void print_token(writer *w, int32_t token) {
-  if (w->tokenizer)
-    print_text(w);
-  else if (w->bytes)
-    putchar(token);
-  else
-    printf("%d ", token);
+  if (w->tokenizer) print_text(w);
+  else if (w->bytes) putchar(token);
+  else printf("%d ", token);
   fflush(stdout);
 }
 
@@ -134,13 +135,17 @@ static sl_status fail(const sl_session *session) {
 
 /* Continues the tokens, up to `most`, the end of the context, or the end token. If the context
  * is full, continues from the newest tokens that fill half of it. `part` counts earlier calls. */
-static sl_status write_part(writer *w, sl_session *session, const settings *s, int64_t most, uint64_t part,
-                            bool *ended) {
+static sl_status write_part(writer *w, sl_session *session, const settings *s, int64_t most,
+                            uint64_t part, bool *ended) {
   size_t context = (size_t)w->context, seen = w->count < context ? w->count : (context + 1) / 2;
-  const sl_request request = {.prompt = w->tokens + w->count - seen, .nprompt = (int64_t)seen, .max_tokens = most,
+  const sl_request request = {.prompt = w->tokens + w->count - seen,
+                              .nprompt = (int64_t)seen,
+                              .max_tokens = most,
                               .temperature = (float)sl_arg_float(s->run, "temperature"),
                               .seed = (uint64_t)sl_arg_int(s->run, "seed") + part,
-                              .stop = &w->end, .nstop = w->end >= 0, .logprobs = -1};
+                              .stop = &w->end,
+                              .nstop = w->end >= 0,
+                              .logprobs = -1};
   uint64_t id;
   sl_session_event e;
   sl_status status = sl_session_submit(session, &request, &id);
@@ -181,8 +186,13 @@ static sl_status load_saved(void *ctx, const sl_lowered *lowered, sl_runtime *rt
 }
 
 static sl_session_options options_of(const settings *s) {
-  return (sl_session_options){.model = s->model, .args = s->model_args, .training = &s->training, .sequences = 1,
-                              .lower = {.parallel.stages = 1, .schedule.chunks = 1, .devices = {.kind = "cpu", .count = 1}}};
+  return (sl_session_options){
+      .model = s->model,
+      .args = s->model_args,
+      .training = &s->training,
+      .sequences = 1,
+      .lower = {
+          .parallel.stages = 1, .schedule.chunks = 1, .devices = {.kind = "cpu", .count = 1}}};
 }
 
 /* Distributes the session over the processes as the plan's stages are. */
@@ -223,7 +233,7 @@ static sl_status generate_place(const job *j, sl_session_options *o, sl_placemen
   const settings *s = j->settings;
   sl_device_options *d = &o->lower.devices;
   d->threads = s->lower.devices.threads ? s->lower.devices.threads * s->lower.devices.count
-                                  : sl_placement_default(j->machine.machine, 1);
+                                        : sl_placement_default(j->machine.machine, 1);
   o->run.bind = sl_placement_bind;
   sl_status status = sl_placement_create(j->machine.machine, 1, d->threads, out);
   o->run.bind_arg = *out;
@@ -264,7 +274,8 @@ static sl_status write_with(const sl_session_options *o, const settings *s) {
 /* ---- interface ------------------------------------------------------------------------------- */
 
 bool generates_only(const settings *s) {
-  static const char *const others[] = {"save", "save-adapter", "checkpoint", "report", "trace", "plan"};
+  static const char *const others[] = {"save",   "save-adapter", "checkpoint",
+                                       "report", "trace",        "plan"};
   bool only = s->use == USE_INFERENCE;
   for (size_t i = 0; i < SLI_COUNT(others); i++) only = only && !settings_text(s, others[i]);
   return only;
@@ -274,8 +285,11 @@ sl_status generate_check(const settings *s) {
   writer w;
   if (!sl_arg_int(s->run, "generate")) return SL_OK;
   if (s->lower.parallel.processes > 1 && !generates_only(s) && !settings_text(s, "save"))
-    return sl_fail(SL_E_USAGE, "--generate: what %d processes have learned the first one writes with when all have "
-                   "saved it: --save FILE", s->lower.parallel.processes);
+    return sl_fail(
+        SL_E_USAGE,
+        "--generate: what %d processes have learned the first one writes with when all have "
+        "saved it: --save FILE",
+        s->lower.parallel.processes);
   const sl_session_options o = generates_only(s) ? options_of_first(s) : options_of(s);
   sl_status status = open_writer(&w, s, &o);
   close_writer(&w);
@@ -294,8 +308,7 @@ sl_status generate_first(job *j) {
     o.job = j->processes;
     o.run.bind = machine_bind;
     o.run.bind_arg = (void *)&j->machine;
-  } else
-    status = generate_place(j, &o, &placement);
+  } else status = generate_place(j, &o, &placement);
   if (!status) status = write_with(&o, s);
   sl_placement_destroy(placement);
   return status;

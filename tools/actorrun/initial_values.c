@@ -4,7 +4,8 @@
 
 sl_status job_initial_values(const settings *s, const sl_lowered *lowered, sl_runtime *rt) {
   bool random = !settings_text(s, "init") || s->training.nlora;
-  sl_status status = random ? sl_params_init(lowered, rt, (uint64_t)sl_arg_int(s->run, "seed")) : SL_OK;
+  sl_status status =
+      random ? sl_params_init(lowered, rt, (uint64_t)sl_arg_int(s->run, "seed")) : SL_OK;
   if (!status) status = pretrained_load(s, lowered, rt);
   return status ? status : sl_params_copy_versions(lowered, rt);
 }

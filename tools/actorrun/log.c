@@ -95,11 +95,11 @@ static void eval_events(FILE *f, int64_t step, const log_evals *evals, const dou
 }
 
 typedef struct format {
-  const char *suffix;  /* NULL: a folder, in which each run has its own file */
+  const char *suffix; /* NULL: a folder, in which each run has its own file */
   void (*begin)(FILE *f, const log_evals *evals); /* writes the header of a file, or NULL */
   void (*write)(FILE *f, const log_evals *evals, const log_line *line);
   void (*eval)(FILE *f, int64_t step, const log_evals *evals, const double *values);
-  const char *step;    /* text before a line's step */
+  const char *step; /* text before a line's step */
 } format;
 
 static const format formats[] = {{".csv", begin_csv, write_csv, eval_csv, ""},
@@ -169,7 +169,8 @@ static sl_status open_behind(log_file *l, int64_t first, const log_evals *evals)
   long end = end_of(l->format, text, first, evals);
   free(text);
   if (end < 0)
-    return sl_fail(SL_E_USAGE, "--log %s: what is there is no log of a run, to go on with", l->path);
+    return sl_fail(SL_E_USAGE, "--log %s: what is there is no log of a run, to go on with",
+                   l->path);
   l->stream = fopen(l->path, "r+");
   bool good = l->stream && !ftruncate(fileno(l->stream), end) && !fseek(l->stream, end, SEEK_SET);
   return good ? SL_OK : cannot_write(l->path);
@@ -198,8 +199,7 @@ static sl_status open_file(log_file *l, int64_t first, const log_evals *evals) {
   sl_status status = l->format->suffix ? SL_OK : name_in_folder(l, given);
   free(given);
   if (status) return status;
-  return first && !access(l->path, F_OK) ? open_behind(l, first, evals)
-                                         : open_new(l, evals);
+  return first && !access(l->path, F_OK) ? open_behind(l, first, evals) : open_new(l, evals);
 }
 
 sl_status log_open(const sl_args *args, int64_t first, log_evals evals, run_log **out) {

@@ -58,8 +58,9 @@ static sl_status do_job(job *j) {
   if (prints) return SL_OK;
   if (sharing) {
     if (settings_ranks(s) == 1 && !sl_arg_flag(s->run, "vocab-parallel"))
-      printf("each stage lies on one device: nothing is shared (--data-parallel, --sequence, "
-             "--tensor)\n");
+      printf(
+          "each stage lies on one device: nothing is shared (--data-parallel, --sequence, "
+          "--tensor)\n");
     return SL_OK;
   }
   return dry ? show_plan(j) : job_run(j);
@@ -92,10 +93,12 @@ static sl_status join_cluster(job *j, const sli_cluster *cluster) {
 
 /* Says whether the run only examines a plan, which one process does for all of it. */
 static bool only_looks(const settings *s) {
-  return sl_arg_flag(s->run, "dry-run") || sl_arg_flag(s->run, "show-placement") || s->clock == SL_CLOCK_VIRTUAL;
+  return sl_arg_flag(s->run, "dry-run") || sl_arg_flag(s->run, "show-placement") ||
+         s->clock == SL_CLOCK_VIRTUAL;
 }
 
-static sl_status launch(const settings *s, const sli_cluster *cluster, bool *launched, int *exit_status) {
+static sl_status launch(const settings *s, const sli_cluster *cluster, bool *launched,
+                        int *exit_status) {
   bool keeps = settings_text(s, "checkpoint") != NULL;
   const launch_again again = {keeps && !sl_arg_flag(s->run, "resume") ? "--resume" : NULL,
                               keeps ? ", from the newest checkpoint" : ""};

@@ -21,10 +21,12 @@ int64_t job_steps_left(const job *j) {
 }
 
 sl_lower_options job_options(const settings *s) {
-  return (sl_lower_options){.report.on_step = job_step, .report.on_metric = job_metric,
-                            .report.on_eval = settings_evaluate(s) ? job_eval : NULL,
-                            .numbers.check_finite = sl_arg_flag(s->run, "check-finite"),
-                            .store.every = settings_text(s, "checkpoint") ? sl_arg_int(s->run, "every") : 0};
+  return (sl_lower_options){
+      .report.on_step = job_step,
+      .report.on_metric = job_metric,
+      .report.on_eval = settings_evaluate(s) ? job_eval : NULL,
+      .numbers.check_finite = sl_arg_flag(s->run, "check-finite"),
+      .store.every = settings_text(s, "checkpoint") ? sl_arg_int(s->run, "every") : 0};
 }
 
 /* Makes the plan of what has been chosen, here or in another process, or searches. */
@@ -60,7 +62,8 @@ static sl_status search_together(job *j) {
 
 static sl_status make_plan(job *j) {
   const settings *s = j->settings;
-  bool searches = (!strcmp(s->lower.schedule.name, "auto") || sl_arg_float(s->run, "skip") > 0) && !sl_arg_flag(s->run, "dry-run");
+  bool searches = (!strcmp(s->lower.schedule.name, "auto") || sl_arg_float(s->run, "skip") > 0) &&
+                  !sl_arg_flag(s->run, "dry-run");
   sl_status status = searches && !j->chosen ? search_together(j) : lower_model(j);
   if (status) return status;
   j->lowered = j->made.lowered;
@@ -85,19 +88,24 @@ static bool may_take(const settings *s, int given, const sli_advice *a) {
   const char *order = settings_text(s, "order");
   if (!a->slots || !strcmp(a->name, "param")) return false;
   for (int i = 0; i < given; i++)
-    if (!strncmp(a->name, s->lower.memory.quotas[i].name, strlen(s->lower.memory.quotas[i].name))) return false;
+    if (!strncmp(a->name, s->lower.memory.quotas[i].name, strlen(s->lower.memory.quotas[i].name)))
+      return false;
   return !order || !strcmp(order, "derive");
 }
 
 static void take_advice(job *j, const sli_advice *a) {
   settings *s = j->settings;
-  sl_quota *quotas = sli_arena_alloc(&s->arena, ((size_t)s->lower.memory.nquotas + 1) * sizeof *quotas);
+  sl_quota *quotas =
+      sli_arena_alloc(&s->arena, ((size_t)s->lower.memory.nquotas + 1) * sizeof *quotas);
   for (int i = 0; i < s->lower.memory.nquotas; i++) quotas[i] = s->lower.memory.quotas[i];
-  quotas[s->lower.memory.nquotas++] = (sl_quota){.name = sli_arena_strdup(&s->arena, a->name), .stage = a->stage, .slots = a->slots};
+  quotas[s->lower.memory.nquotas++] = (sl_quota){
+      .name = sli_arena_strdup(&s->arena, a->name), .stage = a->stage, .slots = a->slots};
   s->lower.memory.quotas = quotas;
   char at[16] = "";
   if (a->stage != SL_NONE) snprintf(at, sizeof at, "@%d", a->stage);
-  if (!s->process) sli_log("note: --quota %s%s=%d, without which the plan could not finish", a->name, at, a->slots);
+  if (!s->process)
+    sli_log("note: --quota %s%s=%d, without which the plan could not finish", a->name, at,
+            a->slots);
 }
 
 /* Makes the plan and proves it. The quotas that lowering derives may be too small if many

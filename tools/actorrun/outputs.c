@@ -48,7 +48,8 @@ sl_status outputs_open(job *j) {
                                    .keep = (int)sl_arg_int(s->run, "keep"),
                                    .every = sl_arg_int(s->run, "every"),
                                    .resume = sl_arg_flag(s->run, "resume"),
-                                   .nfingerprint = (int)j->fingerprint.nresults, .fingerprint = j->fingerprint.items,
+                                   .nfingerprint = (int)j->fingerprint.nresults,
+                                   .fingerprint = j->fingerprint.items,
                                    .usual = j->fingerprint.usual,
                                    .code = code_of(s),
                                    .resume_with = settings_text(s, "resume-with")};
@@ -64,7 +65,8 @@ sl_status outputs_open(job *j) {
 static sl_status check_save(const settings *s, const char *path) {
   const char *suffix = strrchr(path, '.');
   if (suffix && !strcmp(suffix, ".gguf"))
-    return sl_fail(SL_E_USAGE, "--save %s: GGUF is not written; FILE.safetensors is, and a folder", path);
+    return sl_fail(SL_E_USAGE, "--save %s: GGUF is not written; FILE.safetensors is, and a folder",
+                   path);
   if (!huggingface_is_folder(path)) return outputs_try(s->run, &(output){"save", NULL}, 1, false);
   sl_status status = huggingface_check(path, s);
   return status ? status : outputs_try(s->run, &(output){"save", output_in_folder}, 1, false);
@@ -72,8 +74,13 @@ static sl_status check_save(const settings *s, const char *path) {
 
 /* Checks before the work that the outputs can be written. */
 sl_status outputs_check(const settings *s) {
-  static const output written[] = {{"save-adapter", output_in_folder}, {"checkpoint", output_in_folder}, {"report", NULL},
-                                   {"trace", NULL}, {"plan", NULL}, {"save-paths", NULL}, {"log", log_is_folder}};
+  static const output written[] = {{"save-adapter", output_in_folder},
+                                   {"checkpoint", output_in_folder},
+                                   {"report", NULL},
+                                   {"trace", NULL},
+                                   {"plan", NULL},
+                                   {"save-paths", NULL},
+                                   {"log", log_is_folder}};
   const char *save = settings_text(s, "save");
   sl_status status = save ? check_save(s, save) : SL_OK;
   return status ? status : outputs_try(s->run, written, SLI_COUNT(written), false);
@@ -111,7 +118,8 @@ sl_status outputs_check_report(const settings *s) {
 }
 
 static sl_status save_model(const job *j, const char *save) {
-  if (huggingface_is_folder(save)) return pretrained_save(j->settings, save, j->lowered, j->rt, j->processes);
+  if (huggingface_is_folder(save))
+    return pretrained_save(j->settings, save, j->lowered, j->rt, j->processes);
   return sl_weights_save(save, j->lowered, j->rt, j->processes);
 }
 
@@ -122,7 +130,9 @@ sl_status outputs_save_values(const job *j) {
   sl_status status = sl_graph_check_files(j->made.graph);
   if (status) return status;
   status = sl_checkpoints_finish(j->checkpoints, j->lowered, j->rt, j->processes);
-  if (!status && adapter) status = sl_adapter_save(adapter, settings_text(j->settings, "init"), j->lowered, j->rt, j->processes);
+  if (!status && adapter)
+    status = sl_adapter_save(adapter, settings_text(j->settings, "init"), j->lowered, j->rt,
+                             j->processes);
   if (!save) return status;
   if (!status) return save_model(j, save);
   if (sl_job_processes(j->processes) > 1) return status;
@@ -138,7 +148,8 @@ static sl_status keep_trace(const job *j, const char *path) {
   sl_trace_counter *all = sli_calloc((size_t)from->count + 1, sizeof *all);
   for (int i = 0; i < from->count; i++)
     all[i] = (sl_trace_counter){from->of[i].name, from->of[i].n, from->of[i].sum, from->of[i].last};
-  sl_status status = sl_trace_write_counters(path, j->plan, j->rt, j->settings->clock, from->count, all);
+  sl_status status =
+      sl_trace_write_counters(path, j->plan, j->rt, j->settings->clock, from->count, all);
   free(all);
   return status;
 }

@@ -40,7 +40,8 @@ static void print_moved(const job *j) {
 /* Returns the memory of the fullest device. */
 static size_t most_memory(const sl_plan *plan) {
   size_t most = 0;
-  for (int32_t d = 0; d < plan->ndevices; d++) most = SLI_MAX(most, sl_device_bytes(&plan->devices[d]));
+  for (int32_t d = 0; d < plan->ndevices; d++)
+    most = SLI_MAX(most, sl_device_bytes(&plan->devices[d]));
   return most;
 }
 
@@ -48,13 +49,13 @@ void print_step(const job *j, const sl_statistics *f) {
   if (!(f->step_seconds > 0)) return;
   char step[32];
   printf("a step takes %s", sli_format_seconds(step, f->step_seconds));
-  if (j->made.items)
-    printf(" (%.0f %s/s)", (double)j->made.items / f->step_seconds, j->made.word);
+  if (j->made.items) printf(" (%.0f %s/s)", (double)j->made.items / f->step_seconds, j->made.word);
   if (j->plan->ndevices > 1) printf(", bubble %.1f %%", 100 * f->bubble_fraction);
   printf("\n");
   char passes[32], update[32], other[32];
   printf("  passes %s, update %s, other %s\n", sli_format_seconds(passes, f->passes_seconds),
-         sli_format_seconds(update, f->update_seconds), sli_format_seconds(other, f->other_seconds));
+         sli_format_seconds(update, f->update_seconds),
+         sli_format_seconds(other, f->other_seconds));
 }
 
 void print_modelled(const job *j, const sl_statistics *f) {

@@ -12,11 +12,13 @@
 
 /* lines of a whole run, without a terminal */
 enum { LINES = 20 };
-static const uint64_t redraw_ns = 50000000;            /* interval on a terminal */
+static const uint64_t redraw_ns = 50000000;               /* interval on a terminal */
 static const uint64_t silence_ns = UINT64_C(20000000000); /* longest interval, without a terminal */
 
 void progress_init(progress *p, int64_t steps, bool quiet) {
-  *p = (progress){.steps = steps, .quiet = quiet, .terminal = isatty(STDOUT_FILENO),
+  *p = (progress){.steps = steps,
+                  .quiet = quiet,
+                  .terminal = isatty(STDOUT_FILENO),
                   .lock = PTHREAD_MUTEX_INITIALIZER};
 }
 
@@ -115,8 +117,7 @@ static int format_line(const progress *p, char *out, size_t bytes) {
     double idle = p->rt ? sl_runtime_live_bubble(p->rt, begin_of(p, recent_first(p))) : 0;
     snprintf(bubble, sizeof bubble, "  bubble %.0f %%", 100 * idle);
   }
-  return snprintf(out, bytes,
-                  "step %lld/%lld  loss %.4f%s  norm %.3f  lr %.2e  %.0f %s/s%s  %s",
+  return snprintf(out, bytes, "step %lld/%lld  loss %.4f%s  norm %.3f  lr %.2e  %.0f %s/s%s  %s",
                   (long long)r->step + 1, (long long)p->steps, r->loss, rest, r->grad_norm,
                   (double)r->lr, recent_rate(p), p->word, bubble, memory);
 }

@@ -67,7 +67,9 @@ static void add_quota(void *ctx, const char *name, int stage, int slots) {
   cJSON_AddItemToArray(ctx, quota);
 }
 
-static void add_stage(void *ctx, int stage) { cJSON_AddItemToArray(ctx, cJSON_CreateNumber(stage)); }
+static void add_stage(void *ctx, int stage) {
+  cJSON_AddItemToArray(ctx, cJSON_CreateNumber(stage));
+}
 
 static void add_step(cJSON *steps, const job *j, size_t index) {
   const sl_step_report *r = &j->progress.records[index].report;
@@ -82,8 +84,7 @@ static void add_step(cJSON *steps, const job *j, size_t index) {
   add_number(step, "lr", (double)r->lr);
   add_number(step, "seconds", seconds);
   add_number(step, "cpu_seconds", progress_step_cpu_seconds(&j->progress, index));
-  add_number(step, "tokens_per_second",
-             seconds > 0 ? (double)j->progress.items / seconds : 0);
+  add_number(step, "tokens_per_second", seconds > 0 ? (double)j->progress.items / seconds : 0);
   cJSON_AddItemToArray(steps, step);
 }
 
@@ -164,7 +165,8 @@ static void add_step_of_plan(cJSON *predicted, const job *j) {
 }
 
 /* Adds the statistics of a simulation, and the source of its durations. */
-static void add_predicted(cJSON *root, const job *j, const char *durations, const sl_statistics *f) {
+static void add_predicted(cJSON *root, const job *j, const char *durations,
+                          const sl_statistics *f) {
   cJSON *predicted = cJSON_AddObjectToObject(root, "predicted");
   cJSON_AddStringToObject(predicted, "durations", durations);
   add_number(predicted, "bubble_fraction", f->bubble_fraction);
@@ -310,8 +312,7 @@ static cJSON *make_report(const job *j, const char *ended, const char *failure) 
   cJSON_AddStringToObject(root, "model", s->model->name);
   cJSON *options = cJSON_AddObjectToObject(root, "options");
   options_to_json(options, s->options, s->run);
-  options_to_json(cJSON_AddObjectToObject(root, "model_options"), s->model->options,
-                  s->model_args);
+  options_to_json(cJSON_AddObjectToObject(root, "model_options"), s->model->options, s->model_args);
   cJSON_AddStringToObject(root, "plan_hash", hash);
   cJSON_AddStringToObject(root, "clock", s->clock == SL_CLOCK_VIRTUAL ? "virtual" : "real");
   cJSON_AddStringToObject(root, "schedule", sl_lowered_schedule(j->lowered));

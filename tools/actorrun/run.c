@@ -100,7 +100,8 @@ static sl_status run_prepared(job *j) {
 sl_status job_run(job *j) {
   fingerprint *t = &j->fingerprint;
   bool alone = sl_job_processes(j->processes) == 1;
-  sl_status status = alone ? SL_OK : fingerprint_add_plan(t, j->settings, j->made.graph, j->lowered);
+  sl_status status =
+      alone ? SL_OK : fingerprint_add_plan(t, j->settings, j->made.graph, j->lowered);
   if (!status) status = sl_job_join(j->processes, j->plan, (int)t->count, t->items);
   if (!status) status = outputs_check_shared(j);
   if (!status && !j->progress.quiet && !j->settings->process) print_begin(j);

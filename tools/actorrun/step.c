@@ -4,8 +4,11 @@
 
 static void write_log(job *j, const sl_step_report *r) {
   double seconds = progress_step_seconds(&j->progress, j->progress.count - 1);
-  log_step(j->log, &(log_line){.step = r->step + 1, .loss = r->loss, .grad_norm = r->grad_norm,
-                               .lr = (double)r->lr, .seconds = seconds,
+  log_step(j->log, &(log_line){.step = r->step + 1,
+                               .loss = r->loss,
+                               .grad_norm = r->grad_norm,
+                               .lr = (double)r->lr,
+                               .seconds = seconds,
                                .tokens_per_second = (double)j->progress.items / seconds});
 }
 

@@ -8,16 +8,18 @@
 
 static void print_quota(void *ctx, const char *name, int stage, int slots) {
   (void)ctx;
-  if (stage == SL_NONE)
-    printf("  %s=%d", name, slots);
-  else
-    printf("  %s@%d=%d", name, stage, slots);
+  if (stage == SL_NONE) printf("  %s=%d", name, slots);
+  else printf("  %s@%d=%d", name, stage, slots);
 }
 
 static void warn_of_filling(const settings *s) {
-  if (s->lower.parallel.stages < 2 || s->process || strcmp(sl_arg_text(s->run, "piece-order"), "layers")) return;
-  sli_log("warning: with --piece-order layers a stage hands on its first piece when the last of its blocks "
-          "comes to it: the pipeline fills %d times more slowly", s->pieces);
+  if (s->lower.parallel.stages < 2 || s->process ||
+      strcmp(sl_arg_text(s->run, "piece-order"), "layers"))
+    return;
+  sli_log(
+      "warning: with --piece-order layers a stage hands on its first piece when the last of its blocks "
+      "comes to it: the pipeline fills %d times more slowly",
+      s->pieces);
 }
 
 /* Prints the placement that --home auto found, as options. */
@@ -27,24 +29,29 @@ static void print_homes_found(const job *j) {
   char seconds[32], bytes[32];
   printf("homes auto: %s\n", *x->said ? x->said : "everything stays where it is made");
   printf("  the best of %d plans: %s a step, %s of a device", x->tried,
-         sli_format_seconds(seconds, x->seconds), sli_format_bytes(bytes, (double)x->bytes[SL_SPACE_DEVICE]));
+         sli_format_seconds(seconds, x->seconds),
+         sli_format_bytes(bytes, (double)x->bytes[SL_SPACE_DEVICE]));
   for (int s = 0; s < SL_SPACE_COUNT; s++)
     if (s != SL_SPACE_DEVICE && x->bytes[s])
-      printf(", %s of %s", sli_format_bytes(bytes, (double)x->bytes[s]), sl_space_name((sl_space)s));
+      printf(", %s of %s", sli_format_bytes(bytes, (double)x->bytes[s]),
+             sl_space_name((sl_space)s));
   printf("\n");
 }
 
 /* Prints the paths that --skip found, as --paths takes them. */
 static void print_paths_found(const job *j) {
   const char *paths = sl_lowered_paths(j->lowered);
-  if (paths) printf("paths found for --skip %g:\n%s", sl_arg_float(j->settings->run, "skip"), paths);
+  if (paths)
+    printf("paths found for --skip %g:\n%s", sl_arg_float(j->settings->run, "skip"), paths);
 }
 
 void print_plan(const job *j) {
   print_begin(j);
-  printf("plan %016" PRIx64 ": schedule %s, %d device%s, %d actors, %d registers\n"
-         "made and proved in %.1f ms\n", j->plan->hash, sl_lowered_schedule(j->lowered),
-         j->plan->ndevices, j->plan->ndevices == 1 ? "" : "s", j->plan->nactors, j->plan->nregs,
+  printf("plan %016" PRIx64
+         ": schedule %s, %d device%s, %d actors, %d registers\n"
+         "made and proved in %.1f ms\n",
+         j->plan->hash, sl_lowered_schedule(j->lowered), j->plan->ndevices,
+         j->plan->ndevices == 1 ? "" : "s", j->plan->nactors, j->plan->nregs,
          (double)j->plan_ns * 1e-6);
   const int64_t *lengths;
   int pieces = sl_graph_pieces(j->made.graph, &lengths);
@@ -88,9 +95,9 @@ static void print_devices(const job *j, const sl_statistics *stats) {
     char busy[32], span[32], memory[32], idle[32] = "";
     if (n > 1) snprintf(idle, sizeof idle, "bubble %.1f %%, ", 100 * f->bubble_fraction);
     double held = sl_runtime_peak_activations(j->rt, d);
-    printf("  %-8s busy %s of %s, %s%.4g activation%s, %s\n",
-           j->plan->devices[d].name, sli_format_seconds(busy, f->busy_seconds),
-           sli_format_seconds(span, f->span_seconds), idle, held, held == 1 ? "" : "s",
+    printf("  %-8s busy %s of %s, %s%.4g activation%s, %s\n", j->plan->devices[d].name,
+           sli_format_seconds(busy, f->busy_seconds), sli_format_seconds(span, f->span_seconds),
+           idle, held, held == 1 ? "" : "s",
            sli_format_bytes(memory, (double)sl_device_bytes(&j->plan->devices[d])));
   }
 }
@@ -102,9 +109,10 @@ static void print_cores(const job *j) {
   double wanted = (double)(counts.ran_ns + counts.coreless_ns);
   double share = wanted > 0 ? 100 * (double)counts.coreless_ns / wanted : 0;
   if (share < WORTH_A_LINE) return;
-  printf("devices had work but no core to run on for %.0f %% of the time: more threads want\n"
-         "to run than cores are free, and the times%s above include the wait\n", share,
-         j->plan->ndevices > 1 ? " and bubbles" : "");
+  printf(
+      "devices had work but no core to run on for %.0f %% of the time: more threads want\n"
+      "to run than cores are free, and the times%s above include the wait\n",
+      share, j->plan->ndevices > 1 ? " and bubbles" : "");
 }
 
 /* Prints the bytes that a step of this run moved to and from offload targets. On the virtual
@@ -144,7 +152,8 @@ void print_end(const job *j) {
     printf("stopped after step %lld of %lld\n", (long long)steps, (long long)p->steps);
   if (j->evals.ended)
     printf("no %s %s in %lld evaluations: ended after step %lld of %lld\n", better(&j->evals),
-           j->evals.names[j->evals.by], (long long)j->evals.without, (long long)steps, (long long)p->steps);
+           j->evals.names[j->evals.by], (long long)j->evals.without, (long long)steps,
+           (long long)p->steps);
   sl_statistics stats = sl_runtime_statistics(j->rt);
   if (p->count)
     printf("loss %.4f -> %.4f in %lld steps\n", p->records[0].report.loss,
@@ -153,9 +162,9 @@ void print_end(const job *j) {
   const char *word;
   int64_t amount = sl_graph_evaluated(j->made.graph, &word);
   if (j->evals.count)
-    printf("evaluated %zu times, %lld %s each, %s %s %.4f after step %lld\n", j->evals.count, (long long)amount, word,
-           j->evals.largest ? "largest" : "smallest", j->evals.names[j->evals.by], j->evals.best,
-           (long long)j->evals.best_step);
+    printf("evaluated %zu times, %lld %s each, %s %s %.4f after step %lld\n", j->evals.count,
+           (long long)amount, word, j->evals.largest ? "largest" : "smallest",
+           j->evals.names[j->evals.by], j->evals.best, (long long)j->evals.best_step);
   print_step(j, &stats);
   print_homes(j, stats.step_seconds);
   print_devices(j, &stats);

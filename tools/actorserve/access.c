@@ -19,7 +19,8 @@ static sl_status check_key(const char *from, const char *key) {
   if (!*key) return sl_fail(SL_E_INPUT, "%s: its first line is empty, and no key", from);
   for (const char *at = key; *at; at++)
     if (*at <= ' ' || *at >= 127)
-      return sl_fail(SL_E_INPUT, "%s: a key has letters, digits and signs, but no spaces and no others", from);
+      return sl_fail(SL_E_INPUT,
+                     "%s: a key has letters, digits and signs, but no spaces and no others", from);
   return SL_OK;
 }
 
@@ -43,9 +44,11 @@ static sl_status read_any_key(const char *option, const char *path, const char *
 }
 
 sl_status access_key(const settings *s, char **out) {
-  const char *option = settings_text(s, "api-key"), *path = settings_text(s, "api-key-file"), *said = getenv(variable);
+  const char *option = settings_text(s, "api-key"), *path = settings_text(s, "api-key-file"),
+             *said = getenv(variable);
   *out = NULL;
-  if (option && path) return sl_fail(SL_E_USAGE, "--api-key-file %s: --api-key says a key as well", path);
+  if (option && path)
+    return sl_fail(SL_E_USAGE, "--api-key-file %s: --api-key says a key as well", path);
   sl_status status = read_any_key(option, path, said && *said ? said : NULL, out);
   if (!status) return SL_OK;
   free(*out);
@@ -59,7 +62,10 @@ static bool is_loopback(const char *host) {
 
 void access_warn(const char *host, const char *key) {
   if (!key && !is_loopback(host))
-    fprintf(stderr, "actorserve: warning: --host %s without a key: whoever reaches the port may ask (--api-key-file FILE)\n", host);
+    fprintf(
+        stderr,
+        "actorserve: warning: --host %s without a key: whoever reaches the port may ask (--api-key-file FILE)\n",
+        host);
 }
 
 /* ---- memory ---------------------------------------------------------------------------------- */

@@ -27,20 +27,21 @@ void homes_apply(settings *s, sl_lower_options *to);
 
 /* The served model: a session, and its tokenizer and chat template (model.c, chat_format.c). */
 typedef struct served {
-  sl_job *job;          /* the session's processes */
+  sl_job *job; /* the session's processes */
   machine machine;
-  sl_tick_cost cost;    /* from --tick */
+  sl_tick_cost cost; /* from --tick */
   sl_session *session;
   engine engine;
   chat_format chat_format;
-  int32_t *ends;        /* part of the chat format, as are the following */
+  int32_t *ends; /* part of the chat format, as are the following */
   char *name, *no_chat, *begin, *end;
   rates rates;
-  subject subject;      /* subject of `control` */
+  subject subject; /* subject of `control` */
   control *control;
 } served;
 
-/* status_provider.c: starts and ends answering status requests. Call both while the session exists. */
+/* status_provider.c: starts and ends answering status requests. Call both while the session exists.
+ */
 sl_status status_provider_open(served *m, const char *model);
 void status_provider_close(served *m);
 

@@ -31,7 +31,8 @@ struct budget {
 
 sl_status budget_create(size_t most, budget **out) {
   int fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-  if (fd < 0) return sl_fail(SL_E_MEMORY, "no descriptor for the memory of requests: %s", strerror(errno));
+  if (fd < 0)
+    return sl_fail(SL_E_MEMORY, "no descriptor for the memory of requests: %s", strerror(errno));
   budget *b = sli_calloc(1, sizeof *b);
   *b = (budget){.most = most, .loop = pthread_self(), .fd = fd};
   pthread_mutex_init(&b->lock, NULL);
@@ -64,7 +65,9 @@ void budget_count(budget *b, size_t more, size_t less) {
 }
 
 /* Says whether so many more bytes fit. Called under the lock. */
-static bool fits(const budget *b, size_t bytes) { return bytes <= b->most && b->held <= b->most - bytes; }
+static bool fits(const budget *b, size_t bytes) {
+  return bytes <= b->most && b->held <= b->most - bytes;
+}
 
 bool budget_fits(budget *b, size_t bytes) {
   pthread_mutex_lock(&b->lock);
@@ -127,7 +130,8 @@ bool account_take(account *a, size_t bytes) {
   budget *b = a->budget;
   pthread_mutex_lock(&b->lock);
   bool good = reserve(a, bytes);
-  if (!good && !a->over) good = pthread_equal(b->loop, pthread_self()) ? make_room(a, bytes) : wait_for_room(a, bytes);
+  if (!good && !a->over)
+    good = pthread_equal(b->loop, pthread_self()) ? make_room(a, bytes) : wait_for_room(a, bytes);
   pthread_mutex_unlock(&b->lock);
   return good;
 }

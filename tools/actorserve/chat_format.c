@@ -34,7 +34,9 @@ static void add_end(served *m, int64_t token) {
 /* Adds a special token that ends an answer, if the text is a single token. */
 static void add_mark(served *m, const char *text) {
   sli_token_row row = {0};
-  sl_status status = text ? codec_encode(&m->chat_format.codec, text, strlen(text), false, NULL, NULL, &row) : SL_OK;
+  sl_status status =
+      text ? codec_encode(&m->chat_format.codec, text, strlen(text), false, NULL, NULL, &row)
+           : SL_OK;
   if (!status && row.count == 1) add_end(m, row.items[0]);
   free(row.items);
 }
@@ -46,8 +48,7 @@ static void add_ends_of(served *m, const char *folder, const char *file) {
     cJSON *root = cJSON_Parse(text);
     const cJSON *item = cJSON_GetObjectItemCaseSensitive(root, "eos_token_id"), *each;
     if (cJSON_IsNumber(item)) add_end(m, item->valueint);
-    cJSON_ArrayForEach(each, item)
-      if (cJSON_IsNumber(each)) add_end(m, each->valueint);
+    cJSON_ArrayForEach(each, item) if (cJSON_IsNumber(each)) add_end(m, each->valueint);
     cJSON_Delete(root);
   }
   free(text);
@@ -84,8 +85,9 @@ static sl_status read_chat(const settings *s, served *m) {
 sl_status chat_format_open(const settings *s, int64_t vocabulary, served *m) {
   const char *init = settings_text(s, "init");
   m->name = name_of(init);
-  m->chat_format = (chat_format){.name = m->name,
-                                 .no_chat = "the model has no tokenizer: what is said to it cannot become tokens"};
+  m->chat_format = (chat_format){
+      .name = m->name,
+      .no_chat = "the model has no tokenizer: what is said to it cannot become tokens"};
   sl_status status = codec_open(s->data.tokenizer, vocabulary, &m->chat_format.codec);
   if (status) return status;
   if (huggingface_is_folder(init)) {
@@ -94,7 +96,8 @@ sl_status chat_format_open(const settings *s, int64_t vocabulary, served *m) {
   }
   if (s->data.tokenizer) return read_chat(s, m);
   if (!settings_text(s, "chat-template")) return SL_OK;
-  return sl_fail(SL_E_USAGE, "--chat-template: the model has no tokenizer, --tokenizer FILE names one");
+  return sl_fail(SL_E_USAGE,
+                 "--chat-template: the model has no tokenizer, --tokenizer FILE names one");
 }
 
 void chat_format_close(served *m) {

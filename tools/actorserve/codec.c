@@ -24,7 +24,8 @@ void codec_close(codec *c) {
 
 static sl_status encode_bytes(const codec *c, const char *text, sli_token_row *out) {
   if (c->vocabulary > BYTES)
-    return sl_fail(SL_E_USAGE, "the model has no tokenizer: a prompt is an array of tokens, not a text");
+    return sl_fail(SL_E_USAGE,
+                   "the model has no tokenizer: a prompt is an array of tokens, not a text");
   for (; *text && !out->refused; text++) {
     sli_token_row_add(out, (unsigned char)*text);
   }
@@ -39,9 +40,11 @@ static sl_status check_tokens(const codec *c, const sli_token_row *row) {
   return SL_OK;
 }
 
-sl_status codec_encode(const codec *c, const char *text, size_t bytes, bool whole, const atomic_bool *stop,
-                       const sli_allowance *allowance, sli_token_row *out) {
-  sl_status status = c->tokenizer ? sli_tokenizer_encode_until(c->tokenizer, text, bytes, whole, stop, allowance, out)
+sl_status codec_encode(const codec *c, const char *text, size_t bytes, bool whole,
+                       const atomic_bool *stop, const sli_allowance *allowance,
+                       sli_token_row *out) {
+  sl_status status = c->tokenizer ? sli_tokenizer_encode_until(c->tokenizer, text, bytes, whole,
+                                                               stop, allowance, out)
                                   : encode_bytes(c, text, out);
   return status ? status : check_tokens(c, out);
 }
@@ -79,8 +82,8 @@ static void print_numbers(FILE *out, const int32_t *tokens, size_t count) {
   for (size_t i = 0; i < count; i++) fprintf(out, "%d ", tokens[i]);
 }
 
-static char *print(const codec *c, void (*bytes_of)(FILE *out, const int32_t *tokens, size_t count), const int32_t *tokens,
-                   size_t count, size_t *bytes) {
+static char *print(const codec *c, void (*bytes_of)(FILE *out, const int32_t *tokens, size_t count),
+                   const int32_t *tokens, size_t count, size_t *bytes) {
   char *text;
   FILE *out = open_memstream(&text, bytes);
   SLI_CHECK(out, "no memory for a text");

@@ -19,8 +19,8 @@ void codec_close(codec *c);
  * SL_E_USAGE: the codec has no text, or a token is outside the vocabulary. SL_E_STOPPED follows
  * soon after *stop is set (NULL: never), SL_E_MEMORY if the allowance does not suffice. One thread
  * at a time; others may decode meanwhile. */
-sl_status codec_encode(const codec *c, const char *text, size_t bytes, bool whole, const atomic_bool *stop,
-                       const sli_allowance *allowance, sli_token_row *out);
+sl_status codec_encode(const codec *c, const char *text, size_t bytes, bool whole,
+                       const atomic_bool *stop, const sli_allowance *allowance, sli_token_row *out);
 /* Returns the most bytes of text that a token stands for; 0: unbounded. */
 size_t codec_longest(const codec *c);
 /* Decodes to zero-terminated UTF-8, which the caller frees. Invalid bytes become U+FFFD, also an

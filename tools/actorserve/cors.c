@@ -14,13 +14,16 @@ static bool has_host(const char *origin, const char *host) {
     size_t n = strlen(schemes[i]), length = strlen(host);
     if (strncasecmp(origin, schemes[i], n) || strncasecmp(origin + n, host, length)) continue;
     const char *port = origin + n + length;
-    if (!*port || (*port == ':' && isdigit((unsigned char)port[1]) && !port[1 + strspn(port + 1, "0123456789")])) return true;
+    if (!*port || (*port == ':' && isdigit((unsigned char)port[1]) &&
+                   !port[1 + strspn(port + 1, "0123456789")]))
+      return true;
   }
   return false;
 }
 
 static bool is_loopback(const char *origin) {
-  return has_host(origin, "localhost") || has_host(origin, "127.0.0.1") || has_host(origin, "[::1]");
+  return has_host(origin, "localhost") || has_host(origin, "127.0.0.1") ||
+         has_host(origin, "[::1]");
 }
 
 sl_status cors_check(const char *allowed) {
@@ -29,7 +32,9 @@ sl_status cors_check(const char *allowed) {
   bool plain = host && host > allowed && host[3] && !strpbrk(host + 3, "/ \t\r\n");
   for (const char *at = allowed; *at; at++) plain &= *at > ' ' && *at < 127;
   if (word || plain) return SL_OK;
-  return sl_fail(SL_E_USAGE, "--cors %s: loopback, off, *, or one origin such as https://chat.example", allowed);
+  return sl_fail(SL_E_USAGE,
+                 "--cors %s: loopback, off, *, or one origin such as https://chat.example",
+                 allowed);
 }
 
 bool cors_allows(const char *allowed, const char *origin) {
@@ -46,6 +51,7 @@ void cors_add_fields(http_exchange *x, const char *allowed, const http_request *
   http_add_field(x, "Access-Control-Allow-Origin", strcmp(allowed, "*") ? origin : "*");
   if (strcmp(request->method, "OPTIONS")) return;
   http_add_field(x, "Access-Control-Allow-Methods", "GET, HEAD, POST");
-  http_add_field(x, "Access-Control-Allow-Headers", fields ? fields : "Authorization, Content-Type");
+  http_add_field(x, "Access-Control-Allow-Headers",
+                 fields ? fields : "Authorization, Content-Type");
   http_add_field(x, "Access-Control-Max-Age", "600");
 }

@@ -21,14 +21,27 @@ const count counts[COUNTS] = {
     {"preemptions", "answers that gave up their pages for a while", true}};
 
 void counts_list(const sl_session_stats *x, uint64_t out[COUNTS]) {
-  const uint64_t all[COUNTS] = {(uint64_t)x->pages, (uint64_t)x->pages_used, (uint64_t)x->pages_most, (uint64_t)x->queued,
-                                (uint64_t)x->running, x->requests, x->ticks, x->rows, x->rows_prompt, x->rows_again,
-                                x->rows_shared, x->pages_shared, x->tokens, x->preemptions};
+  const uint64_t all[COUNTS] = {(uint64_t)x->pages,
+                                (uint64_t)x->pages_used,
+                                (uint64_t)x->pages_most,
+                                (uint64_t)x->queued,
+                                (uint64_t)x->running,
+                                x->requests,
+                                x->ticks,
+                                x->rows,
+                                x->rows_prompt,
+                                x->rows_again,
+                                x->rows_shared,
+                                x->pages_shared,
+                                x->tokens,
+                                x->preemptions};
   memcpy(out, all, sizeof all);
 }
 
-const limit limits[LIMITS] = {{"kv", "pages on each stage"}, {"rows", "rows of a tick"},
-                              {"sequences", "answers under way"}, {"groups", "ticks under way"},
+const limit limits[LIMITS] = {{"kv", "pages on each stage"},
+                              {"rows", "rows of a tick"},
+                              {"sequences", "answers under way"},
+                              {"groups", "ticks under way"},
                               {"queue", "answers that wait"}};
 
 void limits_list(const sl_session_limits *x, int64_t out[LIMITS]) {
@@ -37,8 +50,8 @@ void limits_list(const sl_session_limits *x, int64_t out[LIMITS]) {
 }
 
 sl_session_limits limits_of(const int64_t n[LIMITS]) {
-  return (sl_session_limits){.pages = n[0], .rows = n[1], .sequences = (int)n[2], .groups = (int)n[3],
-                             .queue = (int)n[4]};
+  return (sl_session_limits){
+      .pages = n[0], .rows = n[1], .sequences = (int)n[2], .groups = (int)n[3], .queue = (int)n[4]};
 }
 
 void counts_add(cJSON *to, const sl_session_stats *x) {
@@ -47,7 +60,9 @@ void counts_add(cJSON *to, const sl_session_stats *x) {
   counts_list(x, n);
   limits_list(&x->limits, most);
   for (int i = 0; i < COUNTS; i++) cJSON_AddNumberToObject(to, counts[i].name, (double)n[i]);
-  cJSON *ended = cJSON_AddObjectToObject(to, "ended"), *within = cJSON_AddObjectToObject(to, "limits");
-  for (int e = 0; e < SL_END_COUNT; e++) cJSON_AddNumberToObject(ended, sl_end_name((sl_end)e), (double)x->ended[e]);
+  cJSON *ended = cJSON_AddObjectToObject(to, "ended"),
+        *within = cJSON_AddObjectToObject(to, "limits");
+  for (int e = 0; e < SL_END_COUNT; e++)
+    cJSON_AddNumberToObject(ended, sl_end_name((sl_end)e), (double)x->ended[e]);
   for (int i = 0; i < LIMITS; i++) cJSON_AddNumberToObject(within, limits[i].name, (double)most[i]);
 }

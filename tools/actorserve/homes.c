@@ -8,28 +8,36 @@ static bool is_weights(const sl_quota *q) { return !strcmp(q->name, "weights"); 
 
 static bool weights_move(const settings *s) {
   bool move = !strcmp(sl_arg_text(s->run, "weights"), "disk");
-  for (int i = 0; i < s->lower.memory.homes.count; i++) move |= s->lower.memory.homes.of[i].space != SL_SPACE_DEVICE;
+  for (int i = 0; i < s->lower.memory.homes.count; i++)
+    move |= s->lower.memory.homes.of[i].space != SL_SPACE_DEVICE;
   return move;
 }
 
 static sl_status check_quota(const settings *s, const sl_quota *q) {
   bool known = is_weights(q) || !strcmp(q->name, "kv");
   if (!known || q->stage != SL_NONE)
-    return sl_fail(SL_E_USAGE, "--quota %s=%d: of a model that is served there are kv=N, pages, and weights=N, blocks, on all "
-                   "stages", q->name, q->slots);
+    return sl_fail(
+        SL_E_USAGE,
+        "--quota %s=%d: of a model that is served there are kv=N, pages, and weights=N, blocks, on all "
+        "stages",
+        q->name, q->slots);
   if (is_weights(q) && !weights_move(s))
-    return sl_fail(SL_E_USAGE, "--quota weights=%d: all weights are in memory, unless they live elsewhere (--weights disk)",
-                   q->slots);
+    return sl_fail(
+        SL_E_USAGE,
+        "--quota weights=%d: all weights are in memory, unless they live elsewhere (--weights disk)",
+        q->slots);
   return SL_OK;
 }
 
 sl_status homes_check(const settings *s) {
   static const char *const places[] = {"memory", "disk", NULL};
   sl_status status = options_check_word("weights", sl_arg_text(s->run, "weights"), places);
-  for (int i = 0; i < s->lower.memory.nquotas && !status; i++) status = check_quota(s, &s->lower.memory.quotas[i]);
+  for (int i = 0; i < s->lower.memory.nquotas && !status; i++)
+    status = check_quota(s, &s->lower.memory.quotas[i]);
   for (int i = 0; i < s->lower.memory.homes.count && !status; i++)
     if (strcmp(s->lower.memory.homes.of[i].name, "weights"))
-      status = sl_fail(SL_E_USAGE, "--home %s: of a model that is served weights alone can live elsewhere",
+      status = sl_fail(SL_E_USAGE,
+                       "--home %s: of a model that is served weights alone can live elsewhere",
                        s->lower.memory.homes.of[i].name);
   return status;
 }
@@ -53,10 +61,12 @@ static void apply_homes(settings *s, sl_home_options *to) {
 }
 
 void homes_apply(settings *s, sl_lower_options *to) {
-  sl_quota *weights = sli_arena_alloc(&s->arena, (size_t)(s->lower.memory.nquotas + 1) * sizeof *weights);
+  sl_quota *weights =
+      sli_arena_alloc(&s->arena, (size_t)(s->lower.memory.nquotas + 1) * sizeof *weights);
   to->memory.nquotas = 0;
   for (int i = 0; i < s->lower.memory.nquotas; i++)
-    if (is_weights(&s->lower.memory.quotas[i])) weights[to->memory.nquotas++] = s->lower.memory.quotas[i];
+    if (is_weights(&s->lower.memory.quotas[i]))
+      weights[to->memory.nquotas++] = s->lower.memory.quotas[i];
   to->memory.quotas = weights;
   apply_homes(s, &to->memory.homes);
 }

@@ -17,7 +17,8 @@ size_t utf8_good(const char *text, size_t bytes) {
       at++;
       continue;
     }
-    utf8proc_ssize_t n = utf8proc_iterate((const utf8proc_uint8_t *)text + at, (utf8proc_ssize_t)(bytes - at), &c);
+    utf8proc_ssize_t n =
+        utf8proc_iterate((const utf8proc_uint8_t *)text + at, (utf8proc_ssize_t)(bytes - at), &c);
     if (n <= 0) break;
     at += (size_t)n;
   }
@@ -36,7 +37,9 @@ static sl_status look_over(const char *text, size_t bytes) {
     quoted ^= c == '"';
     i += quoted && c == '\\';
   }
-  return values <= MOST_VALUES ? SL_OK : sl_fail(SL_E_INPUT, "the body has more than %d values", MOST_VALUES);
+  return values <= MOST_VALUES
+             ? SL_OK
+             : sl_fail(SL_E_INPUT, "the body has more than %d values", MOST_VALUES);
 }
 
 /* ---- memory ---------------------------------------------------------------------------------- */
@@ -78,7 +81,8 @@ static cJSON *parse_in(sli_bounded *memory, const char *text, size_t bytes, cons
 sl_status json_read(const char *text, size_t bytes, sli_bounded *memory, cJSON **out) {
   size_t good = utf8_good(text, bytes);
   if (good < bytes) return sl_fail(SL_E_INPUT, "the body is not UTF-8 at byte %zu", good);
-  if (strlen(text) < bytes) return sl_fail(SL_E_INPUT, "the body has a zero at byte %zu", strlen(text));
+  if (strlen(text) < bytes)
+    return sl_fail(SL_E_INPUT, "the body has a zero at byte %zu", strlen(text));
   sl_status status = look_over(text, bytes);
   if (status) return status;
   const char *end = text;

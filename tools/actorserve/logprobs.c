@@ -75,7 +75,8 @@ static likeliest list(const sl_session_event *e) {
   return all;
 }
 
-static void print_object(FILE *out, const logprobs *w, const stream_text *behind, const sl_session_event *e) {
+static void print_object(FILE *out, const logprobs *w, const stream_text *behind,
+                         const sl_session_event *e) {
   likeliest all = list(e);
   print_fields(out, behind, e->token, e->logprob);
   fputs(",\"top_logprobs\":[", out);
@@ -111,7 +112,8 @@ static void print_map(FILE *out, const stream_text *behind, const sl_session_eve
 
 /* ---- all tokens ------------------------------------------------------------------------------ */
 
-static void print_part(FILE *out, const logprobs *w, int part, const stream_text *behind, const sl_session_event *e) {
+static void print_part(FILE *out, const logprobs *w, int part, const stream_text *behind,
+                       const sl_session_event *e) {
   if (w->chat) {
     print_object(out, w, behind, e);
   } else if (!part) {
@@ -120,8 +122,7 @@ static void print_part(FILE *out, const logprobs *w, int part, const stream_text
     free(name);
   } else if (part == 1) {
     fprintf(out, "%.9g", told_logprob(e->logprob));
-  } else
-    print_map(out, behind, e);
+  } else print_map(out, behind, e);
 }
 
 /* Returns what the allocator takes for a text. */
@@ -133,7 +134,8 @@ static size_t memory_of(size_t bytes) {
 /* Memory of a token beside its texts: the array grows twofold. */
 enum { WORD_BYTES = 2 * sizeof(struct logprob_word) };
 
-void logprobs_add(logprobs *w, const stream_text *behind, const sl_session_event *e, size_t *bytes) {
+void logprobs_add(logprobs *w, const stream_text *behind, const sl_session_event *e,
+                  size_t *bytes) {
   SLI_GROW(w->of, w->count, w->capacity);
   struct logprob_word *x = &w->of[w->count++];
   *x = (struct logprob_word){.place = stream_text_offset(behind)};
@@ -156,7 +158,8 @@ static size_t free_text(char **text) {
 }
 
 /* Prints an array of one field for the first `count` tokens. */
-static bool print_row(logprobs *w, const char *name, int part, size_t count, struct evbuffer *out, size_t *bytes) {
+static bool print_row(logprobs *w, const char *name, int part, size_t count, struct evbuffer *out,
+                      size_t *bytes) {
   bool good = evbuffer_add_printf(out, "\"%s\":[", name) >= 0;
   for (size_t i = 0; i < count; i++) {
     if (i) good &= !evbuffer_add(out, ",", 1);

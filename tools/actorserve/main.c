@@ -10,19 +10,29 @@
 #include "tools/actorserve/workload.h"
 
 /* Prints the server's URL. */
-static sl_status print_start(const settings *s, const served *m, const serving *server, const char *host) {
+static sl_status print_start(const settings *s, const served *m, const serving *server,
+                             const char *host) {
   bool six = strchr(host, ':');
   if (sl_arg_flag(s->run, "quiet")) return SL_OK;
-  bool good = printf("%s at http://%s%s%s:%d/v1\n", m->chat_format.name, six ? "[" : "", host, six ? "]" : "", http_port(server->http)) > 0;
-  return good && !fflush(stdout) ? SL_OK : sl_fail(SL_E_IO, "cannot write standard output: %s", strerror(errno));
+  bool good = printf("%s at http://%s%s%s:%d/v1\n", m->chat_format.name, six ? "[" : "", host,
+                     six ? "]" : "", http_port(server->http)) > 0;
+  return good && !fflush(stdout)
+             ? SL_OK
+             : sl_fail(SL_E_IO, "cannot write standard output: %s", strerror(errno));
 }
 
 static sl_status serve_with(const settings *s, served *m, const char *key) {
-  const serve_options options = {.host = sl_arg_text(s->run, "host"), .port = (int)sl_arg_int(s->run, "port"),
-                                 .key = key, .cors = sl_arg_text(s->run, "cors"), .most_held_bytes = access_bytes(s),
+  const serve_options options = {.host = sl_arg_text(s->run, "host"),
+                                 .port = (int)sl_arg_int(s->run, "port"),
+                                 .key = key,
+                                 .cors = sl_arg_text(s->run, "cors"),
+                                 .most_held_bytes = access_bytes(s),
                                  .stuck_seconds = sl_arg_float(s->run, "stuck"),
-                                 .head_seconds = SERVE_HEAD_SECONDS, .body_seconds = SERVE_BODY_SECONDS,
-                                 .idle_seconds = SERVE_IDLE_SECONDS, .stall_seconds = SERVE_STALL_SECONDS, .rates = &m->rates};
+                                 .head_seconds = SERVE_HEAD_SECONDS,
+                                 .body_seconds = SERVE_BODY_SECONDS,
+                                 .idle_seconds = SERVE_IDLE_SECONDS,
+                                 .stall_seconds = SERVE_STALL_SECONDS,
+                                 .rates = &m->rates};
   serving *server;
   sl_status status = serving_create(&options, &m->engine, &m->chat_format, &server);
   if (status) return status;
@@ -51,11 +61,13 @@ static sl_status wait_for_first(const served *m) {
 
 static sl_status serve_here(settings *s) {
   served m = {0};
-  static const output written[] = {{"report", NULL}, {"log", NULL}, {"trace", NULL}, {"measure", NULL}};
+  static const output written[] = {
+      {"report", NULL}, {"log", NULL}, {"trace", NULL}, {"measure", NULL}};
   const char *report = settings_text(s, "report");
   sl_status status = s->process ? SL_OK : outputs_try(s->run, written, SLI_COUNT(written), false);
   bool measures = settings_text(s, "measure"), bounded = measures || settings_text(s, "arrivals");
-  if (!status) status = measures ? measure(s, &m) : bounded ? workload_run(s, &m) : model_open(s, &m);
+  if (!status)
+    status = measures ? measure(s, &m) : bounded ? workload_run(s, &m) : model_open(s, &m);
   if (!status && !bounded) status = s->process ? wait_for_first(&m) : serve(s, &m);
   if (!status && !bounded && report && !s->process) status = report_write(report, &m);
   char *detail = sli_strdup(status ? sl_detail() : "");

@@ -30,7 +30,8 @@ static sl_status go_down(measuring *m, int most, int64_t prompt) {
   int n = SLI_MIN(most, m->about.sequences);
   for (int i = 0; i < n; i++) {
     all[i] = (sl_arrival){0, prompt, 0};
-    for (size_t l = 0; l < SLI_COUNT(levels); l++) all[i].answer += levels[l] > i && levels[l] <= n ? TICKS : 0;
+    for (size_t l = 0; l < SLI_COUNT(levels); l++)
+      all[i].answer += levels[l] > i && levels[l] <= n ? TICKS : 0;
   }
   return run_once(m, all, n);
 }
@@ -44,7 +45,8 @@ static sl_status take_prompt(measuring *m, int64_t prompt) {
 static sl_status take_prompts(measuring *m) {
   enum { FEWEST = 10, LONG = 1024 };
   sl_status status = take_prompt(m, SLI_MAX(LONG, 2 * m->about.rows));
-  for (int64_t rows = FEWEST; rows < m->about.rows && !status; rows += rows / 2) status = take_prompt(m, rows);
+  for (int64_t rows = FEWEST; rows < m->about.rows && !status; rows += rows / 2)
+    status = take_prompt(m, rows);
   return status;
 }
 
@@ -69,7 +71,8 @@ sl_status measure(settings *s, served *m) {
   if (status) return status;
   x.session = m->session;
   x.about = sl_session_about(m->session);
-  if (x.about.groups > 1) return sl_fail(SL_E_USAGE, "--measure %s: of one stage, with --groups 1", path);
+  if (x.about.groups > 1)
+    return sl_fail(SL_E_USAGE, "--measure %s: of one stage, with --groups 1", path);
   status = take_all(&x);
   if (!status) status = report_workload(path, s, &x.last);
   sl_session_simulation_fini(&x.last.run);

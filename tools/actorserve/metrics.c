@@ -4,7 +4,8 @@
 #include "base/base.h"
 #include "tools/actorserve/counts.h"
 
-static const double bounds[METRICS_BUCKETS] = {.001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 5, 30};
+static const double bounds[METRICS_BUCKETS] = {.001, .0025, .005, .01, .025, .05,
+                                               .1,   .25,   .5,   1,   5,    30};
 
 void histogram_add(histogram *h, double seconds) {
   int i = 0;
@@ -17,7 +18,8 @@ static void print_head(FILE *out, const char *name, const char *kind, const char
   fprintf(out, "# HELP sluice_%s %s\n# TYPE sluice_%s %s\n", name, help, name, kind);
 }
 
-static void print_value(FILE *out, const char *name, const char *kind, const char *help, uint64_t value) {
+static void print_value(FILE *out, const char *name, const char *kind, const char *help,
+                        uint64_t value) {
   print_head(out, name, kind, help);
   fprintf(out, "sluice_%s %llu\n", name, (unsigned long long)value);
 }
@@ -30,20 +32,22 @@ static void print_histogram(FILE *out, const char *name, const char *help, const
     fprintf(out, "sluice_%s_bucket{le=\"%g\"} %llu\n", name, bounds[i], (unsigned long long)sum);
   }
   sum += h->counts[METRICS_BUCKETS];
-  fprintf(out, "sluice_%s_bucket{le=\"+Inf\"} %llu\nsluice_%s_sum %.9g\nsluice_%s_count %llu\n", name,
-          (unsigned long long)sum, name, h->seconds, name, (unsigned long long)sum);
+  fprintf(out, "sluice_%s_bucket{le=\"+Inf\"} %llu\nsluice_%s_sum %.9g\nsluice_%s_count %llu\n",
+          name, (unsigned long long)sum, name, h->seconds, name, (unsigned long long)sum);
 }
 
 static void print_answers(FILE *out, const metrics *m) {
   print_head(out, "http_answers_total", "counter", "answers, by the kind of their status");
   for (int i = 2; i < 6; i++)
-    fprintf(out, "sluice_http_answers_total{status=\"%dxx\"} %llu\n", i, (unsigned long long)m->answers[i]);
+    fprintf(out, "sluice_http_answers_total{status=\"%dxx\"} %llu\n", i,
+            (unsigned long long)m->answers[i]);
 }
 
 static void print_ends(FILE *out, const sl_session_stats *s) {
   print_head(out, "ended_total", "counter", "answers of the model, by how they ended");
   for (int i = 0; i < SL_END_COUNT; i++)
-    fprintf(out, "sluice_ended_total{end=\"%s\"} %llu\n", sl_end_name(i), (unsigned long long)s->ended[i]);
+    fprintf(out, "sluice_ended_total{end=\"%s\"} %llu\n", sl_end_name(i),
+            (unsigned long long)s->ended[i]);
 }
 
 static void print_session(FILE *out, const sl_session_stats *s) {
@@ -57,12 +61,16 @@ static void print_session(FILE *out, const sl_session_stats *s) {
   print_ends(out, s);
 }
 
-void metrics_print(FILE *out, const metrics *m, const sl_session_stats *session, http_counts http, size_t held) {
+void metrics_print(FILE *out, const metrics *m, const sl_session_stats *session, http_counts http,
+                   size_t held) {
   print_value(out, "connections", "gauge", "connections that are open", http.connections);
-  print_value(out, "held_bytes", "gauge", "bytes that requests, answers and connections hold (--request-memory)", held);
-  print_value(out, "given_up_total", "counter", "connections closed to make room for others", http.given_up);
+  print_value(out, "held_bytes", "gauge",
+              "bytes that requests, answers and connections hold (--request-memory)", held);
+  print_value(out, "given_up_total", "counter", "connections closed to make room for others",
+              http.given_up);
   print_answers(out, m);
-  print_value(out, "hung_up_total", "counter", "clients that left before their answer's end", m->hung_up);
+  print_value(out, "hung_up_total", "counter", "clients that left before their answer's end",
+              m->hung_up);
   print_value(out, "cut_off_total", "counter", "clients that left too much unread", m->cut_off);
   print_value(out, "prompt_tokens_total", "counter", "tokens of prompts", m->prompt_tokens);
   print_value(out, "answer_tokens_total", "counter", "tokens of answers", m->answer_tokens);

@@ -20,12 +20,13 @@ typedef struct histogram {
 void histogram_add(histogram *h, double seconds);
 
 typedef struct metrics {
-  uint64_t answers[6];        /* answers by the first digit of their status */
-  uint64_t hung_up, cut_off;  /* clients that left early; clients that read too slowly */
+  uint64_t answers[6];       /* answers by the first digit of their status */
+  uint64_t hung_up, cut_off; /* clients that left early; clients that read too slowly */
   uint64_t prompt_tokens, answer_tokens;
   histogram first, next, whole; /* times to the first token; between tokens; to the end */
 } metrics;
 
-void metrics_print(FILE *out, const metrics *m, const sl_session_stats *session, http_counts http, size_t held);
+void metrics_print(FILE *out, const metrics *m, const sl_session_stats *session, http_counts http,
+                   size_t held);
 
 #endif

@@ -15,7 +15,9 @@ static sl_status submit(void *self, const sl_request *request, uint64_t *id) {
 
 static void cancel(void *self, uint64_t id) { sl_session_cancel(self, id); }
 
-static int poll_events(void *self, sl_session_event *out, int most) { return sl_session_poll(self, out, most); }
+static int poll_events(void *self, sl_session_event *out, int most) {
+  return sl_session_poll(self, out, most);
+}
 
 static sl_session_stats stat_of(void *self) { return sl_session_stat(self); }
 
@@ -65,9 +67,13 @@ static sl_status join(settings *s, served *m) {
 /* Says whether an option may differ between processes: where each runs, and what the first one
  * alone does. */
 static bool is_apart(const char *name) {
-  static const char *const names[] = {
-      "devices", "disk", "heartbeat-timeout", "quiet", "report", "log", "restarts", "processes", "rdzv-endpoint", "rdzv-id", "nnodes",
-      "node-rank", "host", "port", "api-key", "api-key-file", "cors", "request-memory", "tokenizer", "chat-template", "stuck"};
+  static const char *const names[] = {"devices",      "disk",          "heartbeat-timeout",
+                                      "quiet",        "report",        "log",
+                                      "restarts",     "processes",     "rdzv-endpoint",
+                                      "rdzv-id",      "nnodes",        "node-rank",
+                                      "host",         "port",          "api-key",
+                                      "api-key-file", "cors",          "request-memory",
+                                      "tokenizer",    "chat-template", "stuck"};
   for (size_t i = 0; i < SLI_COUNT(names); i++)
     if (!strcmp(names[i], name)) return true;
   return false;
@@ -102,9 +108,15 @@ sl_status model_open(settings *s, served *m) {
   if (!status) status = create(s, &options, &m->session);
   if (status || settings_have_workload(s)) return status;
   sl_session_info about = sl_session_about(m->session);
-  m->engine = (engine){.self = m->session, .fd = sl_session_fd(m->session), .vocabulary = about.vocabulary,
-                       .context = about.context, .submit = submit, .cancel = cancel, .poll = poll_events,
-                       .stat = stat_of, .status = status_of};
+  m->engine = (engine){.self = m->session,
+                       .fd = sl_session_fd(m->session),
+                       .vocabulary = about.vocabulary,
+                       .context = about.context,
+                       .submit = submit,
+                       .cancel = cancel,
+                       .poll = poll_events,
+                       .stat = stat_of,
+                       .status = status_of};
   status = chat_format_open(s, about.vocabulary, m);
   return status ? status : status_provider_open(m, s->model->name);
 }

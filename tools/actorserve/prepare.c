@@ -18,12 +18,12 @@ static sl_status check_model(request *r) {
 static sl_status take_tokens(const request *r, const params_prompt *from, encoding *to) {
   int64_t vocabulary = r->serving->engine->vocabulary;
   if (from->count > (size_t)r->serving->engine->context)
-    return sl_fail(SL_E_USAGE, "the prompt has %zu tokens: more than the context of %lld", from->count,
-                   (long long)r->serving->engine->context);
+    return sl_fail(SL_E_USAGE, "the prompt has %zu tokens: more than the context of %lld",
+                   from->count, (long long)r->serving->engine->context);
   for (size_t i = 0; i < from->count; i++) {
     if (from->tokens[i] >= vocabulary)
-      return sl_fail(SL_E_USAGE, "token %d of the prompt is outside the vocabulary of %lld", from->tokens[i],
-                     (long long)vocabulary);
+      return sl_fail(SL_E_USAGE, "token %d of the prompt is outside the vocabulary of %lld",
+                     from->tokens[i], (long long)vocabulary);
     sli_token_row_add(&to->out, from->tokens[i]);
   }
   return to->out.refused ? sl_fail(SL_E_MEMORY, "there is no memory for the tokens") : SL_OK;
@@ -35,8 +35,10 @@ static sl_status check_bytes(const request *r, size_t bytes) {
   int64_t context = r->serving->engine->context;
   size_t longest = codec_longest(&r->serving->chat_format->codec);
   if (!longest || bytes / longest <= (size_t)context) return SL_OK;
-  return sl_fail(SL_E_USAGE, "the prompt has %zu bytes, of which no token has more than %zu: more than the context of %lld tokens",
-                 bytes, longest, (long long)context);
+  return sl_fail(
+      SL_E_USAGE,
+      "the prompt has %zu bytes, of which no token has more than %zu: more than the context of %lld tokens",
+      bytes, longest, (long long)context);
 }
 
 /* Renders the chat template. Too long a chat is refused first: rendering takes many times its
@@ -47,15 +49,20 @@ static sl_status render(request *r, encoding *to) {
   if (!v->chat) return sl_fail(SL_E_USAGE, "%s", v->no_chat);
   for (int i = 0; i < r->params.nmessages; i++) bytes += strlen(r->params.messages[i].text);
   sl_status status = check_bytes(r, bytes);
-  return status ? status : sli_chat_render_within(v->chat, &v->marks, r->params.messages, r->params.nmessages, &r->allowance, &to->text);
+  return status ? status
+                : sli_chat_render_within(v->chat, &v->marks, r->params.messages,
+                                         r->params.nmessages, &r->allowance, &to->text);
 }
 
 static sl_status copy_text(request *r, const char *text, encoding *to) {
   size_t bytes = strlen(text) + 1;
-  if (!account_take(&r->account, bytes)) return sl_fail(SL_E_MEMORY, "there is no memory for a text of %zu bytes", bytes);
+  if (!account_take(&r->account, bytes))
+    return sl_fail(SL_E_MEMORY, "there is no memory for a text of %zu bytes", bytes);
   to->text = strdup(text);
   if (!to->text) account_give(&r->account, bytes);
-  return to->text ? SL_OK : sl_fail(SL_E_MEMORY, "there is no memory for a text of %zu bytes", strlen(text));
+  return to->text
+             ? SL_OK
+             : sl_fail(SL_E_MEMORY, "there is no memory for a text of %zu bytes", strlen(text));
 }
 
 static sl_status list_prompt(request *r, int i) {
@@ -82,8 +89,10 @@ static sl_status list_prompts(request *r) {
   r->nprompts = chat ? 1 : r->params.nprompts;
   r->prompts = sli_calloc((size_t)r->nprompts, sizeof *r->prompts);
   for (int i = 0; i < r->nprompts; i++)
-    r->prompts[i] = (encoding){.work = {.run = encode, .user = r}, .codec = &r->serving->chat_format->codec,
-                               .whole = !chat, .out.allowance = &r->allowance};
+    r->prompts[i] = (encoding){.work = {.run = encode, .user = r},
+                               .codec = &r->serving->chat_format->codec,
+                               .whole = !chat,
+                               .out.allowance = &r->allowance};
   for (int i = 0; i < r->nprompts && !status; i++) status = list_prompt(r, i);
   return status;
 }
@@ -103,7 +112,8 @@ static void settle(request *r) {
 }
 
 sl_status request_prepare(request *r, const char *body, size_t bytes) {
-  sl_status status = request_params_read(body, bytes, r->params.chat, &r->allowance, &r->params, &r->param);
+  sl_status status =
+      request_params_read(body, bytes, r->params.chat, &r->allowance, &r->params, &r->param);
   if (!status) status = check_model(r);
   if (!status) status = list_prompts(r);
   snprintf(r->wrong, sizeof r->wrong, "%s", r->param ? r->param : "");

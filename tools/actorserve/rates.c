@@ -4,7 +4,8 @@
 #include "base/base.h"
 
 static struct rates_sample rates_take(const sl_session_stats *x) {
-  return (struct rates_sample){(double)sli_now_ns() * 1e-9, (double)x->ticks, (double)x->rows, (double)x->tokens};
+  return (struct rates_sample){(double)sli_now_ns() * 1e-9, (double)x->ticks, (double)x->rows,
+                               (double)x->tokens};
 }
 
 void rates_note(rates *r, const sl_session_stats *x) {
@@ -22,6 +23,7 @@ struct rates_sample rates_now(rates *r, const sl_session_stats *x) {
   pthread_mutex_unlock(&r->lock);
   double seconds = now.seconds - from.seconds;
   if (seconds <= 0) return (struct rates_sample){0};
-  return (struct rates_sample){seconds, (now.ticks - from.ticks) / seconds, (now.rows - from.rows) / seconds,
+  return (struct rates_sample){seconds, (now.ticks - from.ticks) / seconds,
+                               (now.rows - from.rows) / seconds,
                                (now.tokens - from.tokens) / seconds};
 }

@@ -11,9 +11,9 @@ enum { RATES_SECONDS = 10 };
 
 typedef struct rates {
   pthread_mutex_t lock;
-  int count;          /* samples taken so far */
+  int count; /* samples taken so far */
   struct rates_sample {
-    double seconds;   /* time of the sample */
+    double seconds; /* time of the sample */
     double ticks, rows, tokens;
   } of[RATES_SECONDS]; /* ring of the newest samples */
 } rates;

@@ -14,7 +14,9 @@ static char *print(cJSON *root) {
   return text;
 }
 
-static bool reply_put(struct evbuffer *out, const char *text) { return !evbuffer_add(out, text, strlen(text)); }
+static bool reply_put(struct evbuffer *out, const char *text) {
+  return !evbuffer_add(out, text, strlen(text));
+}
 
 /* Appends a JSON value. Takes ownership of it. */
 static bool put_json(struct evbuffer *out, cJSON *root) {
@@ -35,7 +37,8 @@ static bool put_text(struct evbuffer *out, const char *text, size_t bytes) {
     const char *mark = c ? strchr(marks, c) : NULL;
     if (c >= ' ' && !mark) continue;
     good = !evbuffer_add(out, text + from, i - from) &&
-           (mark ? evbuffer_add_printf(out, "\\%c", names[mark - marks]) : evbuffer_add_printf(out, "\\u%04x", c)) > 0;
+           (mark ? evbuffer_add_printf(out, "\\%c", names[mark - marks])
+                 : evbuffer_add_printf(out, "\\u%04x", c)) > 0;
     from = i + 1;
   }
   return good && !evbuffer_add(out, text + from, bytes - from) && reply_put(out, "\"");
@@ -71,7 +74,8 @@ char *reply_error(int status, const char *param, const char *code, const char *t
 }
 
 bool reply_event_error(const char *text, struct evbuffer *out) {
-  return reply_put(out, "data: ") && put_json(out, error_json(500, NULL, NULL, text)) && reply_put(out, "\n\n");
+  return reply_put(out, "data: ") && put_json(out, error_json(500, NULL, NULL, text)) &&
+         reply_put(out, "\n\n");
 }
 
 static cJSON *model_json(const char *model) {
@@ -95,7 +99,9 @@ char *reply_models(const char *model, bool list) {
 
 static cJSON *head_json(const request *r, bool piece) {
   cJSON *root = cJSON_CreateObject();
-  const char *object = !r->params.chat ? "text_completion" : piece ? "chat.completion.chunk" : "chat.completion";
+  const char *object = !r->params.chat ? "text_completion"
+                       : piece         ? "chat.completion.chunk"
+                                       : "chat.completion";
   cJSON_AddStringToObject(root, "id", r->id);
   cJSON_AddStringToObject(root, "object", object);
   cJSON_AddNumberToObject(root, "created", (double)r->created);
@@ -131,8 +137,10 @@ static bool put_finish(struct evbuffer *out, const char *finish) {
 
 static bool whole_choice(choice *c, struct evbuffer *out) {
   bool chat = c->of->params.chat;
-  return evbuffer_add_printf(out, chat ? "{\"index\":%d,\"message\":{\"role\":\"assistant\",\"content\":"
-                                       : "{\"index\":%d,\"text\":", c->index) > 0 &&
+  return evbuffer_add_printf(out,
+                             chat ? "{\"index\":%d,\"message\":{\"role\":\"assistant\",\"content\":"
+                                  : "{\"index\":%d,\"text\":",
+                             c->index) > 0 &&
          put_text(out, c->text, c->bytes) && (!chat || reply_put(out, "}")) &&
          put_words(out, c, c->bytes, true) && put_finish(out, c->finish);
 }
@@ -152,12 +160,16 @@ static bool begin_piece(const choice *c, struct evbuffer *out) {
 
 static bool end_piece(struct evbuffer *out) { return reply_put(out, "]}\n\n"); }
 
-bool reply_piece(choice *c, const char *text, size_t bytes, const char *finish, struct evbuffer *out) {
+bool reply_piece(choice *c, const char *text, size_t bytes, const char *finish,
+                 struct evbuffer *out) {
   bool chat = c->of->params.chat, good = begin_piece(c, out);
   if (!chat) good = good && reply_put(out, "\"text\":") && put_text(out, text, bytes);
   else if (!bytes) good = good && reply_put(out, "\"delta\":{}");
-  else good = good && reply_put(out, "\"delta\":{\"content\":") && put_text(out, text, bytes) && reply_put(out, "}");
-  return good && put_words(out, c, c->streamed.before + bytes, finish) && put_finish(out, finish) && end_piece(out);
+  else
+    good = good && reply_put(out, "\"delta\":{\"content\":") && put_text(out, text, bytes) &&
+           reply_put(out, "}");
+  return good && put_words(out, c, c->streamed.before + bytes, finish) && put_finish(out, finish) &&
+         end_piece(out);
 }
 
 bool reply_role(const choice *c, struct evbuffer *out) {
@@ -167,6 +179,6 @@ bool reply_role(const choice *c, struct evbuffer *out) {
 }
 
 bool reply_usage(const request *r, struct evbuffer *out) {
-  return reply_put(out, "data: ") && put_open(out, head_json(r, true)) && reply_put(out, ",\"choices\":[]") &&
-         put_usage(out, r) && reply_put(out, "}\n\n");
+  return reply_put(out, "data: ") && put_open(out, head_json(r, true)) &&
+         reply_put(out, ",\"choices\":[]") && put_usage(out, r) && reply_put(out, "}\n\n");
 }

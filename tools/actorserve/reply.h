@@ -15,7 +15,8 @@ char *reply_models(const char *model, bool list);
 bool reply_whole(request *r, struct evbuffer *out);
 /* Appends a stream's event, from "data: " to the empty line: a piece of text, with its tokens
  * before `end` (which are freed). finish: NULL, or the reason that this is the last. */
-bool reply_piece(choice *c, const char *text, size_t bytes, const char *finish, struct evbuffer *out);
+bool reply_piece(choice *c, const char *text, size_t bytes, const char *finish,
+                 struct evbuffer *out);
 /* Appends the first event of a chat's answer. */
 bool reply_role(const choice *c, struct evbuffer *out);
 /* Appends the token counts. */

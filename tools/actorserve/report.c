@@ -8,7 +8,9 @@
 #include "tools/actorserve/counts.h"
 #include "tools/actorserve/workload.h"
 
-static void add_number(cJSON *to, const char *name, double value) { cJSON_AddNumberToObject(to, name, value); }
+static void add_number(cJSON *to, const char *name, double value) {
+  cJSON_AddNumberToObject(to, name, value);
+}
 
 static void add_devices(cJSON *root, const sl_plan *plan) {
   cJSON *devices = cJSON_AddArrayToObject(root, "devices");
@@ -18,7 +20,8 @@ static void add_devices(cJSON *root, const sl_plan *plan) {
     cJSON_AddStringToObject(device, "name", plan->devices[d].name);
     bytes = cJSON_AddObjectToObject(device, "peak_bytes");
     for (int use = 0; use < SL_MEMORY_COUNT; use++)
-      add_number(bytes, sl_memory_name((sl_memory)use), (double)sl_plan_memory(plan, d, (sl_memory)use));
+      add_number(bytes, sl_memory_name((sl_memory)use),
+                 (double)sl_plan_memory(plan, d, (sl_memory)use));
     add_number(bytes, "total", (double)sl_device_bytes(&plan->devices[d]));
     cJSON_AddItemToArray(devices, device);
   }

@@ -76,7 +76,8 @@ void request_gone(request *r) {
 
 /* ---- refusals -------------------------------------------------------------------------------- */
 
-static void request_refuse(request *r, int status, const char *param, const char *code, const char *text) {
+static void request_refuse(request *r, int status, const char *param, const char *code,
+                           const char *text) {
   char *body = reply_error(status, param, code, text);
   http_exchange *x = r->x;
   r->serving->metrics.answers[status / 100]++;
@@ -89,10 +90,14 @@ static void request_refuse(request *r, int status, const char *param, const char
 /* Refuses a request that takes more memory than one may have, or than there is. */
 static void refuse_memory(request *r, const char *param) {
   char most[32], text[160];
-  snprintf(text, sizeof text, "the request takes more memory than the %s that one request may have (--request-memory): make it shorter",
-           sli_format_bytes(most, (double)r->account.most));
+  snprintf(
+      text, sizeof text,
+      "the request takes more memory than the %s that one request may have (--request-memory): make it shorter",
+      sli_format_bytes(most, (double)r->account.most));
   if (r->account.over) request_refuse(r, 413, param, "too_large", text);
-  else request_refuse(r, 503, param, "busy", "there is no memory for this request beside the others: try again later");
+  else
+    request_refuse(r, 503, param, "busy",
+                   "there is no memory for this request beside the others: try again later");
 }
 
 /* Refuses a request, with the HTTP status of a session's or parser's status. */
@@ -171,7 +176,9 @@ static void fail(request *r, int status, const char *text) {
 }
 
 static void fail_for_memory(request *r) {
-  fail(r, 503, "the answers take more memory than there is for one request: ask for fewer or shorter ones, or stream");
+  fail(
+      r, 503,
+      "the answers take more memory than there is for one request: ask for fewer or shorter ones, or stream");
 }
 
 /* Appends text for an unstreamed answer; false: there is no memory. */
@@ -194,7 +201,8 @@ static bool give(choice *c) {
   size_t bytes = stream_text_ready(&c->streamed, c->finish);
   struct evbuffer *out = r->serving->out;
   if (!bytes) return true;
-  if (r->params.stream && !send_event(r, out, reply_piece(c, c->streamed.text, bytes, NULL, out))) return false;
+  if (r->params.stream && !send_event(r, out, reply_piece(c, c->streamed.text, bytes, NULL, out)))
+    return false;
   if (!r->params.stream && !keep_text(c, bytes)) {
     fail_for_memory(r);
     return false;
@@ -262,8 +270,7 @@ static void take_token(choice *c, const sl_session_event *event) {
   if (c->streamed.stopped) {
     cancel(c);
     end_choice(c, "stop");
-  } else
-    give(c);
+  } else give(c);
 }
 
 /* Hangs up, as the client did in the recording of a run that is replayed. */
@@ -279,8 +286,9 @@ static void note_nonfinite(serving *s) {
   uint64_t now = sli_now_ns();
   if (s->nonfinite_ns && now - s->nonfinite_ns < pause) return;
   s->nonfinite_ns = now;
-  sli_log("a request has failed: the model's logits are not finite (NaN or infinity): its weights are damaged, or overflow with "
-          "this prompt");
+  sli_log(
+      "a request has failed: the model's logits are not finite (NaN or infinity): its weights are damaged, or overflow with "
+      "this prompt");
 }
 
 /* Fails a request after a model failure: either the whole session failed, which says why, or
@@ -292,7 +300,9 @@ static void fail_model(request *r) {
     return;
   }
   note_nonfinite(r->serving);
-  fail(r, 500, "the model's logits are not finite (NaN or infinity): its weights are damaged, or overflow with this prompt");
+  fail(
+      r, 500,
+      "the model's logits are not finite (NaN or infinity): its weights are damaged, or overflow with this prompt");
 }
 
 static void take_end(choice *c, const sl_session_event *event) {
@@ -322,14 +332,19 @@ static uint64_t first_seed(const request_params *a) {
 }
 
 static sl_status check_room(const request *r, const encoding *prompt) {
-  int64_t context = r->serving->engine->context, most = r->params.max_tokens, tokens = (int64_t)prompt->out.count;
+  int64_t context = r->serving->engine->context, most = r->params.max_tokens,
+          tokens = (int64_t)prompt->out.count;
   if (!tokens) return sl_fail(SL_E_USAGE, "the prompt has no tokens");
   if (tokens >= context)
-    return sl_fail(SL_E_USAGE, "the prompt has %lld tokens, which leave no room for an answer in the context of %lld",
-                   (long long)tokens, (long long)context);
+    return sl_fail(
+        SL_E_USAGE,
+        "the prompt has %lld tokens, which leave no room for an answer in the context of %lld",
+        (long long)tokens, (long long)context);
   if (tokens + most > context)
-    return sl_fail(SL_E_USAGE, "the prompt's %lld tokens and the %lld of max_tokens are more than the context of %lld",
-                   (long long)tokens, (long long)most, (long long)context);
+    return sl_fail(
+        SL_E_USAGE,
+        "the prompt's %lld tokens and the %lld of max_tokens are more than the context of %lld",
+        (long long)tokens, (long long)most, (long long)context);
   return SL_OK;
 }
 
@@ -339,12 +354,20 @@ static sl_status submit(choice *c, const encoding *prompt, uint64_t seed) {
   request *r = c->of;
   const request_params *a = &r->params;
   const engine *e = r->serving->engine;
-  int64_t room = e->context - (int64_t)prompt->out.count, usual = a->chat ? room : SLI_MIN(USUAL_TOKENS, room);
-  const sl_request wanted = {.prompt = prompt->out.items, .nprompt = (int64_t)prompt->out.count, .max_tokens = a->max_tokens ? a->max_tokens : usual,
-                             .temperature = (float)a->temperature, .top_p = (float)a->top_p,
-                             .top_k = a->top_p > 0 ? (int)a->top_k : 1, .seed = seed,
-                             .stop = r->serving->chat_format->ends, .nstop = r->serving->chat_format->nends,
-                             .logprobs = a->wants_logprobs ? (int)a->top_logprobs : -1, .salt = r->salt, .user = c};
+  int64_t room = e->context - (int64_t)prompt->out.count,
+          usual = a->chat ? room : SLI_MIN(USUAL_TOKENS, room);
+  const sl_request wanted = {.prompt = prompt->out.items,
+                             .nprompt = (int64_t)prompt->out.count,
+                             .max_tokens = a->max_tokens ? a->max_tokens : usual,
+                             .temperature = (float)a->temperature,
+                             .top_p = (float)a->top_p,
+                             .top_k = a->top_p > 0 ? (int)a->top_k : 1,
+                             .seed = seed,
+                             .stop = r->serving->chat_format->ends,
+                             .nstop = r->serving->chat_format->nends,
+                             .logprobs = a->wants_logprobs ? (int)a->top_logprobs : -1,
+                             .salt = r->salt,
+                             .user = c};
   sl_status status = e->submit(e->self, &wanted, &c->id);
   c->under_way = !status;
   r->under_way += !status;
@@ -353,7 +376,8 @@ static sl_status submit(choice *c, const encoding *prompt, uint64_t seed) {
 
 static void init_choice(request *r, int index) {
   choice *c = &r->choices[index];
-  *c = (choice){.of = r, .index = index,
+  *c = (choice){.of = r,
+                .index = index,
                 .streamed = {.codec = &r->serving->chat_format->codec, .stops = &r->stops}};
   if (!r->params.wants_logprobs) return;
   c->words = sli_calloc(1, sizeof *c->words);
@@ -365,10 +389,14 @@ static void init_choice(request *r, int index) {
 static sl_status hold_answers(request *r) {
   size_t context = (size_t)r->serving->engine->context, bytes = 0;
   for (int i = 0; i < r->nprompts; i++) {
-    size_t prompt = r->prompts[i].out.count, answer = r->params.max_tokens ? (size_t)r->params.max_tokens : context - prompt;
-    bytes += prompt * sizeof(int32_t) + (prompt + answer) / SL_PAGE * sizeof(int32_t) + ANSWER_BYTES;
+    size_t prompt = r->prompts[i].out.count,
+           answer = r->params.max_tokens ? (size_t)r->params.max_tokens : context - prompt;
+    bytes +=
+        prompt * sizeof(int32_t) + (prompt + answer) / SL_PAGE * sizeof(int32_t) + ANSWER_BYTES;
   }
-  return hold(r, bytes * (size_t)r->params.n) ? SL_OK : sl_fail(SL_E_MEMORY, "there is no memory for the answers");
+  return hold(r, bytes * (size_t)r->params.n)
+             ? SL_OK
+             : sl_fail(SL_E_MEMORY, "there is no memory for the answers");
 }
 
 static sl_status submit_all(request *r) {
@@ -431,14 +459,18 @@ static void encode(request *r) {
 static request *create(serving *s, http_exchange *x, bool chat) {
   enum { PARTS = 4 }; /* a request may have one of so many parts of the memory */
   request *r = sli_calloc(1, sizeof *r);
-  *r = (request){.serving = s, .x = x, .created = time(NULL), .start_ns = sli_now_ns(), .next = s->first,
+  *r = (request){.serving = s,
+                 .x = x,
+                 .created = time(NULL),
+                 .start_ns = sli_now_ns(),
+                 .next = s->first,
                  .link = &s->first};
   if (s->first) s->first->link = &r->next;
   s->first = r;
   r->account = (account){.budget = s->budget, .most = budget_most(s->budget) / PARTS};
   r->allowance = account_allowance(&r->account);
-  snprintf(r->id, sizeof r->id, "%s-%llx%08llx", chat ? "chatcmpl" : "cmpl", (unsigned long long)r->created,
-           (unsigned long long)++s->requests);
+  snprintf(r->id, sizeof r->id, "%s-%llx%08llx", chat ? "chatcmpl" : "cmpl",
+           (unsigned long long)r->created, (unsigned long long)++s->requests);
   http_set_user(x, r);
   return r;
 }

@@ -15,34 +15,34 @@
 typedef struct choice {
   struct request *of;
   int index;
-  uint64_t id;           /* the engine's number; 0 before it has one */
-  bool under_way;        /* true until the engine's END event */
+  uint64_t id;    /* the engine's number; 0 before it has one */
+  bool under_way; /* true until the engine's END event */
   stream_text streamed;
-  logprobs *words;          /* log probabilities of unsent tokens; NULL: not requested */
-  char *text;            /* text of an answer that is not streamed */
+  logprobs *words; /* log probabilities of unsent tokens; NULL: not requested */
+  char *text;      /* text of an answer that is not streamed */
   size_t bytes, room;
   int64_t tokens;
-  const char *finish;    /* reason that it ended; NULL: it goes on */
+  const char *finish; /* reason that it ended; NULL: it goes on */
 } choice;
 
 /* A text to be tokenized. */
 typedef struct encoding {
-  work work;             /* its first member; `bytes` is the length of text */
+  work work; /* its first member; `bytes` is the length of text */
   const codec *codec;
-  char *text;            /* NULL: there are tokens */
-  bool whole;            /* add what the tokenizer puts around a text */
+  char *text; /* NULL: there are tokens */
+  bool whole; /* add what the tokenizer puts around a text */
   sli_token_row out;
   sl_status status;
-  char *failure;         /* text of the error */
+  char *failure; /* text of the error */
 } encoding;
 
 typedef struct request {
   serving *serving;
-  http_exchange *x;      /* NULL: nobody waits for the answer any more */
-  work work;             /* work of reading a long body */
-  bool reading;          /* true until the body is read */
+  http_exchange *x; /* NULL: nobody waits for the answer any more */
+  work work;        /* work of reading a long body */
+  bool reading;     /* true until the body is read */
   char *body;
-  sl_status status;      /* result of reading it */
+  sl_status status; /* result of reading it */
   char *failure;
   const char *param;     /* the wrong field; NULL: none */
   char wrong[80];        /* copy of its name */
@@ -52,13 +52,13 @@ typedef struct request {
   char id[40];
   time_t created;
   uint64_t start_ns, token_ns; /* token_ns: time of the last token; 0: none yet */
-  encoding *prompts;     /* [nprompts] */
-  account account;       /* memory that it has */
-  sli_allowance allowance; /* the same, for what it calls */
-  size_t freed;          /* bytes that reply.c has freed of it */
+  encoding *prompts;           /* [nprompts] */
+  account account;             /* memory that it has */
+  sli_allowance allowance;     /* the same, for what it calls */
+  size_t freed;                /* bytes that reply.c has freed of it */
   uint64_t salt;
-  int nprompts, encoding; /* encoding: prompts still at the encoder */
-  choice *choices;       /* [nchoices] */
+  int nprompts, encoding;        /* encoding: prompts still at the encoder */
+  choice *choices;               /* [nchoices] */
   int nchoices, open, under_way; /* open: answers that go on; under_way: the engine has them */
   int64_t prompt_tokens, cached_tokens, answer_tokens;
   struct request *next, **link; /* links of the server's list of requests */

@@ -21,7 +21,9 @@ typedef struct field {
   double least, most; /* range of numbers */
 } field;
 
-static sl_status no_room(const field *f) { return sl_fail(SL_E_MEMORY, "there is no memory for %s", f->name); }
+static sl_status no_room(const field *f) {
+  return sl_fail(SL_E_MEMORY, "there is no memory for %s", f->name);
+}
 
 /* ---- scalar values --------------------------------------------------------------------------- */
 
@@ -32,8 +34,8 @@ static sl_status wrong(const field *f, const char *what) {
 static sl_status check_range(const field *f, const cJSON *item) {
   if (!cJSON_IsNumber(item) || !isfinite(item->valuedouble)) return wrong(f, "a number");
   if (item->valuedouble >= f->least && item->valuedouble <= f->most) return SL_OK;
-  return sl_fail(SL_E_USAGE, "%s is %.9g: it must be from %.9g to %.9g", f->name, item->valuedouble, f->least,
-                 f->most);
+  return sl_fail(SL_E_USAGE, "%s is %.9g: it must be from %.9g to %.9g", f->name, item->valuedouble,
+                 f->least, f->most);
 }
 
 static sl_status read_real(const field *f, const cJSON *item, request_params *out) {
@@ -44,7 +46,8 @@ static sl_status read_real(const field *f, const cJSON *item, request_params *ou
 
 static sl_status check_whole(const field *f, const cJSON *item) {
   sl_status status = check_range(f, item);
-  return !status && item->valuedouble != floor(item->valuedouble) ? wrong(f, "a whole number") : status;
+  return !status && item->valuedouble != floor(item->valuedouble) ? wrong(f, "a whole number")
+                                                                  : status;
 }
 
 static sl_status read_whole(const field *f, const cJSON *item, request_params *out) {
@@ -79,7 +82,8 @@ static sl_status read_logprobs(const field *f, const cJSON *item, request_params
 /* ---- stops ----------------------------------------------------------------------------------- */
 
 static sl_status add_stop(const field *f, const cJSON *item, request_params *out) {
-  if (!cJSON_IsString(item) || !*item->valuestring) return wrong(f, "a text, or several, none of them empty");
+  if (!cJSON_IsString(item) || !*item->valuestring)
+    return wrong(f, "a text, or several, none of them empty");
   if (out->nstop == PARAMS_MOST_STOPS)
     return sl_fail(SL_E_USAGE, "%s has more than %d texts", f->name, PARAMS_MOST_STOPS);
   if (strlen(item->valuestring) > PARAMS_LONGEST_STOP)
@@ -92,8 +96,7 @@ static sl_status read_stop(const field *f, const cJSON *item, request_params *ou
   const cJSON *each;
   sl_status status = SL_OK;
   if (!cJSON_IsArray(item)) return add_stop(f, item, out);
-  cJSON_ArrayForEach(each, item)
-    if (!status) status = add_stop(f, each, out);
+  cJSON_ArrayForEach(each, item) if (!status) status = add_stop(f, each, out);
   return status;
 }
 
@@ -105,7 +108,8 @@ static sl_status read_stream_options(const field *f, const cJSON *item, request_
     if (!usage && strcmp(each->string, "include_obfuscation"))
       return sl_fail(SL_E_USAGE, "%s has an unknown field %.40s", f->name, each->string);
     if (!cJSON_IsBool(each) || (!usage && cJSON_IsTrue(each)))
-      return sl_fail(SL_E_USAGE, "%s.%s must be %s", f->name, each->string, usage ? "true or false" : "false");
+      return sl_fail(SL_E_USAGE, "%s.%s must be %s", f->name, each->string,
+                     usage ? "true or false" : "false");
     if (usage) out->usage = cJSON_IsTrue(each);
   }
   return SL_OK;
@@ -113,9 +117,11 @@ static sl_status read_stream_options(const field *f, const cJSON *item, request_
 
 /* ---- prompts --------------------------------------------------------------------------------- */
 
-static sl_status read_tokens(const field *f, const cJSON *item, sli_bounded *memory, params_prompt *out) {
+static sl_status read_tokens(const field *f, const cJSON *item, sli_bounded *memory,
+                             params_prompt *out) {
   const cJSON *each;
-  out->tokens = sli_bounded_alloc(memory, ((size_t)cJSON_GetArraySize(item) + 1) * sizeof *out->tokens);
+  out->tokens =
+      sli_bounded_alloc(memory, ((size_t)cJSON_GetArraySize(item) + 1) * sizeof *out->tokens);
   if (!out->tokens) return no_room(f);
   cJSON_ArrayForEach(each, item) {
     bool good = cJSON_IsNumber(each) && each->valuedouble >= 0 && each->valuedouble <= INT32_MAX &&
@@ -129,7 +135,8 @@ static sl_status read_tokens(const field *f, const cJSON *item, sli_bounded *mem
 static sl_status add_prompt(const field *f, const cJSON *item, request_params *out) {
   params_prompt *p = &out->prompts[out->nprompts++];
   if (cJSON_IsArray(item)) return read_tokens(f, item, &out->memory, p);
-  if (!cJSON_IsString(item)) return wrong(f, "a text, tokens (whole numbers from 0 on), or several of either");
+  if (!cJSON_IsString(item))
+    return wrong(f, "a text, tokens (whole numbers from 0 on), or several of either");
   p->text = item->valuestring;
   return SL_OK;
 }
@@ -139,13 +146,13 @@ static sl_status read_prompt(const field *f, const cJSON *item, request_params *
   bool several = cJSON_IsArray(item) && !cJSON_IsNumber(item->child);
   int count = several ? cJSON_GetArraySize(item) : 1;
   if (!count || count > PARAMS_MOST_CHOICES)
-    return sl_fail(SL_E_USAGE, "%s has %d texts: it must have 1 to %d", f->name, count, PARAMS_MOST_CHOICES);
+    return sl_fail(SL_E_USAGE, "%s has %d texts: it must have 1 to %d", f->name, count,
+                   PARAMS_MOST_CHOICES);
   out->prompts = sli_bounded_alloc(&out->memory, (size_t)count * sizeof *out->prompts);
   if (!out->prompts) return no_room(f);
   if (!several) return add_prompt(f, item, out);
   sl_status status = SL_OK;
-  cJSON_ArrayForEach(each, item)
-    if (!status) status = add_prompt(f, each, out);
+  cJSON_ArrayForEach(each, item) if (!status) status = add_prompt(f, each, out);
   return status;
 }
 
@@ -171,11 +178,15 @@ static sl_status check_keys(const char *where, const cJSON *object, const key *k
   cJSON_ArrayForEach(each, object) {
     int k = 0;
     while (k < count && strcmp(each->string, keys[k].name)) k++;
-    if (k < count && seen >> k & 1) return sl_fail(SL_E_USAGE, "%s.%.40s is given twice", where, each->string);
-    bool takes_text = k < count && keys[k].takes == KEY_TEXT, read = k < count && keys[k].takes == KEY_READ;
+    if (k < count && seen >> k & 1)
+      return sl_fail(SL_E_USAGE, "%s.%.40s is given twice", where, each->string);
+    bool takes_text = k < count && keys[k].takes == KEY_TEXT,
+         read = k < count && keys[k].takes == KEY_READ;
     bool good = read || cJSON_IsNull(each) || (k < count && keys[k].takes == KEY_ANY) ||
-                (takes_text && cJSON_IsString(each)) || (k < count && keys[k].takes == KEY_EMPTY && is_empty(each));
-    if (!good && takes_text) return sl_fail(SL_E_USAGE, "%s.%.40s must be a text", where, each->string);
+                (takes_text && cJSON_IsString(each)) ||
+                (k < count && keys[k].takes == KEY_EMPTY && is_empty(each));
+    if (!good && takes_text)
+      return sl_fail(SL_E_USAGE, "%s.%.40s must be a text", where, each->string);
     if (!good && k < count)
       return sl_fail(SL_E_USAGE, "%s.%.40s is not supported: it may be %s", where, each->string,
                      keys[k].takes == KEY_EMPTY ? "empty, or null" : "null");
@@ -187,13 +198,16 @@ static sl_status check_keys(const char *where, const cJSON *object, const key *k
 
 /* Checks a part, and returns the text of {"type": "text", "text": "..."}. */
 static sl_status read_part(const char *where, const cJSON *part, const char **out) {
-  static const key keys[] = {{"type", KEY_READ}, {"text", KEY_READ}, {"annotations", KEY_EMPTY},
+  static const key keys[] = {{"type", KEY_READ},
+                             {"text", KEY_READ},
+                             {"annotations", KEY_EMPTY},
                              {"cache_control", KEY_ANY}};
   sl_status status = check_keys(where, part, keys, SLI_COUNT(keys));
   if (status) return status;
   const cJSON *type = cJSON_GetObjectItemCaseSensitive(part, "type");
   const cJSON *text = cJSON_GetObjectItemCaseSensitive(part, "text");
-  bool good = cJSON_IsObject(part) && cJSON_IsString(type) && !strcmp(type->valuestring, "text") && cJSON_IsString(text);
+  bool good = cJSON_IsObject(part) && cJSON_IsString(type) && !strcmp(type->valuestring, "text") &&
+              cJSON_IsString(text);
   if (good) *out = text->valuestring;
   return good ? SL_OK : sl_fail(SL_E_USAGE, "%s must be a part of type text, with a text", where);
 }
@@ -222,7 +236,8 @@ static sl_status join_parts(int i, const cJSON *parts, sli_bounded *memory, cons
   char *to = sli_bounded_alloc(memory, bytes + 1);
   if (!to) return sl_fail(SL_E_MEMORY, "there is no memory for messages[%d].content", i);
   *out = to;
-  cJSON_ArrayForEach(each, parts) to = stpcpy(to, cJSON_GetObjectItemCaseSensitive(each, "text")->valuestring);
+  cJSON_ArrayForEach(each, parts) to =
+      stpcpy(to, cJSON_GetObjectItemCaseSensitive(each, "text")->valuestring);
   return SL_OK;
 }
 
@@ -235,9 +250,11 @@ static int role_of(const cJSON *item) {
 
 /* Checks a message. Clients send back what they received, so fields without effect are ignored. */
 static sl_status check_message(int i, const cJSON *item) {
-  static const key keys[] = {{"role", KEY_READ}, {"content", KEY_READ}, {"name", KEY_TEXT}, {"refusal", KEY_EMPTY},
-                             {"annotations", KEY_EMPTY}, {"tool_calls", KEY_EMPTY}, {"function_call", KEY_NULL},
-                             {"audio", KEY_NULL}, {"reasoning_content", KEY_EMPTY}, {"reasoning", KEY_EMPTY}};
+  static const key keys[] = {
+      {"role", KEY_READ},          {"content", KEY_READ},      {"name", KEY_TEXT},
+      {"refusal", KEY_EMPTY},      {"annotations", KEY_EMPTY}, {"tool_calls", KEY_EMPTY},
+      {"function_call", KEY_NULL}, {"audio", KEY_NULL},        {"reasoning_content", KEY_EMPTY},
+      {"reasoning", KEY_EMPTY}};
   char where[32];
   snprintf(where, sizeof where, "messages[%d]", i);
   if (!cJSON_IsObject(item)) return sl_fail(SL_E_USAGE, "%s is not an object", where);
@@ -255,7 +272,8 @@ static sl_status add_message(const cJSON *item, request_params *out) {
   const char *text = cJSON_IsString(content) ? content->valuestring : NULL;
   if (cJSON_IsArray(content)) status = join_parts(i, content, &out->memory, &text);
   if (status) return status;
-  if (!text) return sl_fail(SL_E_USAGE, "messages[%d].content must be a text, or parts of type text", i);
+  if (!text)
+    return sl_fail(SL_E_USAGE, "messages[%d].content must be a text, or parts of type text", i);
   out->messages[i].role = role;
   out->messages[i].text = text;
   return SL_OK;
@@ -268,8 +286,7 @@ static sl_status read_messages(const field *f, const cJSON *item, request_params
   out->messages = sli_bounded_alloc(&out->memory, count * sizeof *out->messages);
   if (!out->messages) return no_room(f);
   sl_status status = SL_OK;
-  cJSON_ArrayForEach(each, item)
-    if (!status) status = add_message(each, out);
+  cJSON_ArrayForEach(each, item) if (!status) status = add_message(each, out);
   return status;
 }
 
@@ -299,10 +316,21 @@ static const field fields[] = {
  * because it does not affect the answer. */
 static const struct {
   const char *name, *value;
-} others[] = {{"user", NULL}, {"metadata", NULL}, {"safety_identifier", NULL}, {"prompt_cache_key", NULL},
-              {"service_tier", NULL}, {"store", "false"}, {"echo", "false"}, {"best_of", "1"},
-              {"frequency_penalty", "0"}, {"presence_penalty", "0"}, {"logit_bias", "{}"}, {"tools", "[]"},
-              {"tool_choice", "\"none\""}, {"response_format", "{\"type\":\"text\"}"}, {"modalities", "[\"text\"]"}};
+} others[] = {{"user", NULL},
+              {"metadata", NULL},
+              {"safety_identifier", NULL},
+              {"prompt_cache_key", NULL},
+              {"service_tier", NULL},
+              {"store", "false"},
+              {"echo", "false"},
+              {"best_of", "1"},
+              {"frequency_penalty", "0"},
+              {"presence_penalty", "0"},
+              {"logit_bias", "{}"},
+              {"tools", "[]"},
+              {"tool_choice", "\"none\""},
+              {"response_format", "{\"type\":\"text\"}"},
+              {"modalities", "[\"text\"]"}};
 
 static sl_status check_other(const cJSON *item) {
   for (size_t i = 0; i < SLI_COUNT(others); i++) {
@@ -351,9 +379,16 @@ static sl_status check_together(const request_params *a, const char **param) {
 
 enum { MOST_FIELDS = 64 };
 
-sl_status request_params_read(const char *body, size_t bytes, bool chat, const sli_allowance *allowance, request_params *out, const char **param) {
+sl_status request_params_read(const char *body, size_t bytes, bool chat,
+                              const sli_allowance *allowance, request_params *out,
+                              const char **param) {
   cJSON *root, *item;
-  *out = (request_params){.chat = chat, .n = 1, .temperature = 1, .top_p = 1, .seed = NAN, .memory.allowance = allowance};
+  *out = (request_params){.chat = chat,
+                          .n = 1,
+                          .temperature = 1,
+                          .top_p = 1,
+                          .seed = NAN,
+                          .memory.allowance = allowance};
   *param = NULL;
   sl_status status = json_read(body, bytes, &out->memory, &root);
   if (status) return status;

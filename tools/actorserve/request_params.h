@@ -22,27 +22,29 @@ typedef struct params_prompt {
 
 typedef struct request_params {
   bool chat;
-  const char *model;          /* NULL: not given */
-  params_prompt *prompts;      /* prompts of a completion */
+  const char *model;      /* NULL: not given */
+  params_prompt *prompts; /* prompts of a completion */
   int nprompts;
   sli_chat_message *messages; /* messages of a chat */
   int nmessages;
-  bool stream, usage;         /* usage: send token counts at the end of the stream */
+  bool stream, usage;           /* usage: send token counts at the end of the stream */
   int64_t n, max_tokens, top_k; /* max_tokens 0: not given */
   double temperature, top_p;
-  double seed;                /* a whole number; NAN: not given */
+  double seed; /* a whole number; NAN: not given */
   bool wants_logprobs;
   int64_t top_logprobs;
   int nstop;
   const char *stop[PARAMS_MOST_STOPS];
-  const char *cache_salt;     /* NULL: not given */
-  sli_bounded memory;         /* memory of the texts and arrays above */
+  const char *cache_salt; /* NULL: not given */
+  sli_bounded memory;     /* memory of the texts and arrays above */
 } request_params;
 
 /* Parses a body. SL_E_USAGE, SL_E_INPUT: the body is wrong; *param is then the field's name, or
- * NULL. SL_E_MEMORY: the allowance does not suffice; it must outlive `out`. Call request_params_fini() in
- * any case. */
-sl_status request_params_read(const char *body, size_t bytes, bool chat, const sli_allowance *allowance, request_params *out, const char **param);
+ * NULL. SL_E_MEMORY: the allowance does not suffice; it must outlive `out`. Call
+ * request_params_fini() in any case. */
+sl_status request_params_read(const char *body, size_t bytes, bool chat,
+                              const sli_allowance *allowance, request_params *out,
+                              const char **param);
 /* Frees all texts, and keeps the other values. May be called again. */
 void request_params_fini(request_params *a);
 

@@ -19,7 +19,7 @@ enum {
   MOST_UNSENT = 256 << 10,
   LEAST_CONNECTIONS = 64,
   MOST_CONNECTIONS = 16384,
-  EVENTS = 32,           /* events taken of the session at a time */
+  EVENTS = 32,                /* events taken of the session at a time */
   CONNECTIONS_PART = 16 << 10 /* bytes of memory for each connection that may be open */
 };
 
@@ -31,7 +31,8 @@ static void answer(serving *s, http_exchange *x, int status, const char *type, c
   free(body);
 }
 
-static void actorserve_serve_refuse(serving *s, http_exchange *x, int status, const char *code, const char *text) {
+static void actorserve_serve_refuse(serving *s, http_exchange *x, int status, const char *code,
+                                    const char *text) {
   answer(s, x, status, "application/json", reply_error(status, NULL, code, text));
 }
 
@@ -39,7 +40,8 @@ static void actorserve_serve_refuse(serving *s, http_exchange *x, int status, co
 static bool is_stuck(const serving *s, double *seconds, bool *model) {
   sl_session_stats stat = s->engine->stat(s->engine->self);
   uint64_t since = stat.waiting_since_ns, now = sli_now_ns();
-  double encodes = SLI_MAX(worker_seconds(s->encoder), worker_seconds(s->reader)), computes = since && now > since ? (double)(now - since) * 1e-9 : 0;
+  double encodes = SLI_MAX(worker_seconds(s->encoder), worker_seconds(s->reader)),
+         computes = since && now > since ? (double)(now - since) * 1e-9 : 0;
   *model = computes >= encodes;
   *seconds = SLI_MAX(encodes, computes);
   return *seconds > s->options->stuck_seconds;
@@ -49,8 +51,8 @@ static void answer_health(serving *s, http_exchange *x, const http_request *requ
   (void)request;
   double seconds;
   bool model, stuck = is_stuck(s, &seconds, &model);
-  char *body = stuck ? sli_format("{\"status\":\"stuck\",\"part\":\"%s\",\"seconds\":%.1f}\n", model ? "model" : "tokenizer",
-                                  seconds)
+  char *body = stuck ? sli_format("{\"status\":\"stuck\",\"part\":\"%s\",\"seconds\":%.1f}\n",
+                                  model ? "model" : "tokenizer", seconds)
                      : sli_format("{\"status\":\"%s\"}\n", s->draining ? "draining" : "ok");
   answer(s, x, stuck || s->draining ? 503 : 200, "application/json", body);
 }
@@ -74,7 +76,8 @@ static void answer_models(serving *s, http_exchange *x, const http_request *requ
 
 static void answer_model(serving *s, http_exchange *x, const http_request *request) {
   const char *name = strrchr(request->target, '/') + 1;
-  if (strcmp(name, s->chat_format->name)) actorserve_serve_refuse(s, x, 404, "model_not_found", "there is no such model");
+  if (strcmp(name, s->chat_format->name))
+    actorserve_serve_refuse(s, x, 404, "model_not_found", "there is no such model");
   else answer(s, x, 200, "application/json", reply_models(s->chat_format->name, false));
 }
 
@@ -91,7 +94,7 @@ static void answer_chat(serving *s, http_exchange *x, const http_request *reques
 static const struct route {
   const char *path; /* a path that ends with a slash stands for all paths one level below */
   const char *method;
-  bool open;        /* allowed without a key */
+  bool open; /* allowed without a key */
   void (*answer)(serving *s, http_exchange *x, const http_request *request);
 } routes[] = {{"/v1/completions", "POST", false, answer_texts},
               {"/v1/chat/completions", "POST", false, answer_chat},
@@ -103,7 +106,8 @@ static const struct route {
 static bool leads_to(const struct route *r, const char *target) {
   size_t n = strlen(r->path);
   bool below = r->path[n - 1] == '/';
-  return below ? !strncmp(target, r->path, n) && target[n] && !strchr(target + n, '/') : !strcmp(target, r->path);
+  return below ? !strncmp(target, r->path, n) && target[n] && !strchr(target + n, '/')
+               : !strcmp(target, r->path);
 }
 
 /* Compares two secrets in time that does not depend on where they differ. */
@@ -127,19 +131,25 @@ static const struct route *serve_find(const char *target) {
   return NULL;
 }
 
-static const char *methods(const struct route *r) { return r->method[0] == 'P' ? "POST, OPTIONS" : "GET, HEAD, OPTIONS"; }
+static const char *methods(const struct route *r) {
+  return r->method[0] == 'P' ? "POST, OPTIONS" : "GET, HEAD, OPTIONS";
+}
 
 static void refuse_method(serving *s, http_exchange *x, const struct route *r) {
   http_add_field(x, "Allow", methods(r));
-  actorserve_serve_refuse(s, x, 405, NULL, r->method[0] == 'P' ? "only POST is answered here" : "only GET is answered here");
+  actorserve_serve_refuse(
+      s, x, 405, NULL,
+      r->method[0] == 'P' ? "only POST is answered here" : "only GET is answered here");
 }
 
 /* Answers OPTIONS: the methods of a path, and whether a page of another origin may use it. */
-static void answer_options(serving *s, http_exchange *x, const http_request *request, const struct route *r) {
+static void answer_options(serving *s, http_exchange *x, const http_request *request,
+                           const struct route *r) {
   bool asks = http_request_field(request, "access-control-request-method");
   const char *origin = http_request_field(request, "origin");
   if (asks && !cors_allows(s->options->cors, origin)) {
-    actorserve_serve_refuse(s, x, 403, NULL, "pages of this origin may not ask: --cors says which may");
+    actorserve_serve_refuse(s, x, 403, NULL,
+                            "pages of this origin may not ask: --cors says which may");
     return;
   }
   http_add_field(x, "Allow", r ? methods(r) : "GET, HEAD, POST, OPTIONS");
@@ -162,9 +172,9 @@ static bool on_head(void *ctx, http_exchange *x, const http_request *request) {
   else if (!has_method(r, request->method)) refuse_method(s, x, r);
   else if (!r->open && !may_ask(s, http_request_field(request, "authorization"))) {
     http_add_field(x, "WWW-Authenticate", "Bearer");
-    actorserve_serve_refuse(s, x, 401, "invalid_api_key", "a valid API key is needed: Authorization: Bearer KEY");
-  } else
-    return true;
+    actorserve_serve_refuse(s, x, 401, "invalid_api_key",
+                            "a valid API key is needed: Authorization: Bearer KEY");
+  } else return true;
   return false;
 }
 
@@ -186,7 +196,8 @@ static char *error_body(void *ctx, int status, const char *text) {
 /* ---- events ---------------------------------------------------------------------------------- */
 
 static void end_if_drained(serving *s) {
-  if (s->draining && !s->first && !http_count_all(s->http).connections) event_base_loopbreak(s->base);
+  if (s->draining && !s->first && !http_count_all(s->http).connections)
+    event_base_loopbreak(s->base);
 }
 
 static void on_engine(evutil_socket_t fd, short what, void *ctx) {
@@ -222,16 +233,26 @@ static void on_reader(evutil_socket_t fd, short what, void *ctx) {
 static sl_status listen_on(serving *s) {
   const serve_options *o = s->options;
   size_t connections;
-  sl_status status = sli_descriptors_reserve("connections need", LEAST_CONNECTIONS, MOST_CONNECTIONS, &connections);
+  sl_status status = sli_descriptors_reserve("connections need", LEAST_CONNECTIONS,
+                                             MOST_CONNECTIONS, &connections);
   if (status) return status;
   /* connections themselves have at most a part of the memory */
   connections = SLI_MIN(connections, budget_most(s->budget) / CONNECTIONS_PART);
-  const http_options options = {.host = o->host, .port = o->port, .most_connections = LEAST_CONNECTIONS + connections,
-                                .most_body_bytes = MOST_BODY, .most_unsent_bytes = MOST_UNSENT,
+  const http_options options = {.host = o->host,
+                                .port = o->port,
+                                .most_connections = LEAST_CONNECTIONS + connections,
+                                .most_body_bytes = MOST_BODY,
+                                .most_unsent_bytes = MOST_UNSENT,
                                 .budget = s->budget,
-                                .head_seconds = o->head_seconds, .body_seconds = o->body_seconds,
-                                .idle_seconds = o->idle_seconds, .stall_seconds = o->stall_seconds,
-                                .on_head = on_head, .on_request = on_request, .on_gone = on_gone, .error_body = error_body, .ctx = s};
+                                .head_seconds = o->head_seconds,
+                                .body_seconds = o->body_seconds,
+                                .idle_seconds = o->idle_seconds,
+                                .stall_seconds = o->stall_seconds,
+                                .on_head = on_head,
+                                .on_request = on_request,
+                                .on_gone = on_gone,
+                                .error_body = error_body,
+                                .ctx = s};
   return http_create(s->base, &options, &s->http);
 }
 
@@ -249,7 +270,8 @@ static void set_allocator(void) {
   mallopt(M_TRIM_THRESHOLD, SPARE);
 }
 
-sl_status serving_create(const serve_options *options, const engine *e, const chat_format *v, serving **out) {
+sl_status serving_create(const serve_options *options, const engine *e, const chat_format *v,
+                         serving **out) {
   set_allocator();
   serving *s = sli_calloc(1, sizeof *s);
   *s = (serving){.options = options, .engine = e, .chat_format = v, .base = event_base_new()};
@@ -266,8 +288,7 @@ sl_status serving_create(const serve_options *options, const engine *e, const ch
     s->of_reader = watch(s, worker_fd(s->reader), on_reader);
     s->of_budget = watch(s, budget_fd(s->budget), on_budget);
     *out = s;
-  } else
-    serving_destroy(s);
+  } else serving_destroy(s);
   return status;
 }
 
@@ -297,7 +318,8 @@ static void on_signal(evutil_socket_t number, short what, void *ctx) {
   (void)number, (void)what;
   serving *s = ctx;
   if (s->draining) event_base_loopbreak(s->base);
-  else if (s->first) fprintf(stderr, "\nanswering what was asked; press Ctrl-C again to quit now\n");
+  else if (s->first)
+    fprintf(stderr, "\nanswering what was asked; press Ctrl-C again to quit now\n");
   drain(s);
 }
 
@@ -334,7 +356,8 @@ static void on_moment(evutil_socket_t fd, short what, void *ctx) {
 sl_status serving_run(serving *s) {
   static const int numbers[] = {SIGINT, SIGTERM};
   static const struct timeval moment = {0, 50000};
-  struct event *signals[SLI_COUNT(numbers)], *moments = event_new(s->base, -1, EV_PERSIST, on_moment, s);
+  struct event *signals[SLI_COUNT(numbers)],
+      *moments = event_new(s->base, -1, EV_PERSIST, on_moment, s);
   signal(SIGPIPE, SIG_IGN);
   for (size_t i = 0; i < SLI_COUNT(numbers); i++) {
     signals[i] = evsignal_new(s->base, numbers[i], on_signal, s);
@@ -344,5 +367,6 @@ sl_status serving_run(serving *s) {
   int result = event_base_dispatch(s->base);
   for (size_t i = 0; i < SLI_COUNT(numbers); i++) event_free(signals[i]);
   event_free(moments);
-  return result < 0 ? sl_fail(SL_E_IO, "the event loop of libevent failed") : s->engine->status(s->engine->self);
+  return result < 0 ? sl_fail(SL_E_IO, "the event loop of libevent failed")
+                    : s->engine->status(s->engine->self);
 }

@@ -17,12 +17,12 @@ struct request;
 
 /* The model's name, tokenizer and chat template. */
 typedef struct chat_format {
-  const char *name;       /* name of the model */
+  const char *name; /* name of the model */
   codec codec;
-  const sli_chat *chat;   /* NULL: no_chat says why */
+  const sli_chat *chat; /* NULL: no_chat says why */
   const char *no_chat;
   sli_chat_marks marks;
-  const int32_t *ends;    /* [nends] tokens that end an answer */
+  const int32_t *ends; /* [nends] tokens that end an answer */
   int nends;
 } chat_format;
 
@@ -36,33 +36,39 @@ typedef struct serve_options {
   double stuck_seconds;
   /* Time limits of requests and of clients' reads: see http_options. */
   double head_seconds, body_seconds, idle_seconds, stall_seconds;
-  rates *rates;           /* rates to update; NULL: none */
+  rates *rates; /* rates to update; NULL: none */
 } serve_options;
-enum { SERVE_HEAD_SECONDS = 20, SERVE_BODY_SECONDS = 120, SERVE_IDLE_SECONDS = 300, SERVE_STALL_SECONDS = 120 };
+enum {
+  SERVE_HEAD_SECONDS = 20,
+  SERVE_BODY_SECONDS = 120,
+  SERVE_IDLE_SECONDS = 300,
+  SERVE_STALL_SECONDS = 120
+};
 
 typedef struct serving {
   const serve_options *options;
   const engine *engine;
   const chat_format *chat_format;
   struct event_base *base;
-  budget *budget;         /* memory that clients control */
+  budget *budget; /* memory that clients control */
   struct event *of_engine, *of_reader, *of_encoder, *of_budget;
   worker *reader, *encoder; /* threads for long bodies, and for tokenizing texts */
   http *http;
-  struct request *first;  /* list of all requests that are not over */
-  struct evbuffer *out;   /* buffer for the next output */
-  uint64_t secret;        /* secret from which salts are derived */
-  uint64_t trimmed_ns;    /* time when memory was last returned to the system */
-  uint64_t nonfinite_ns;  /* time of the last warning about logits that are not finite; 0: never */
+  struct request *first; /* list of all requests that are not over */
+  struct evbuffer *out;  /* buffer for the next output */
+  uint64_t secret;       /* secret from which salts are derived */
+  uint64_t trimmed_ns;   /* time when memory was last returned to the system */
+  uint64_t nonfinite_ns; /* time of the last warning about logits that are not finite; 0: never */
   metrics metrics;
-  uint64_t requests;      /* requests so far */
+  uint64_t requests; /* requests so far */
   bool draining;
-  bool busy;              /* requests came since memory was last returned */
+  bool busy; /* requests came since memory was last returned */
 } serving;
 
 /* Creates a listening server; the arguments must outlive it. SL_E_IO, SL_E_USAGE name host and
  * port. */
-sl_status serving_create(const serve_options *options, const engine *e, const chat_format *v, serving **out);
+sl_status serving_create(const serve_options *options, const engine *e, const chat_format *v,
+                         serving **out);
 void serving_destroy(serving *s);
 /* Serves until SIGINT or SIGTERM, and then until all requests are answered; a second signal ends
  * it at once. */

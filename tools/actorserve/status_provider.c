@@ -24,7 +24,9 @@ static void tell(void *ctx, void *own) {
   memcpy(own, &t, sizeof t);
 }
 
-static void add_number(cJSON *to, const char *name, double value) { cJSON_AddNumberToObject(to, name, value); }
+static void add_number(cJSON *to, const char *name, double value) {
+  cJSON_AddNumberToObject(to, name, value);
+}
 
 static void add_rates(cJSON *to, const struct rates_sample *r) {
   add_number(to, "ticks_per_second", r->ticks);
@@ -59,7 +61,8 @@ static int read_number(const char *text, const char *name) {
 static sl_status read_change(const char *text, int64_t n[LIMITS]) {
   for (int i = 0; i < LIMITS; i++)
     if ((n[i] = read_number(text, limits[i].name))) return SL_OK;
-  return sl_fail(SL_E_USAGE, "quota %s: kv=N, rows=N, sequences=N, groups=N and queue=N can be changed", text);
+  return sl_fail(SL_E_USAGE,
+                 "quota %s: kv=N, rows=N, sequences=N, groups=N and queue=N can be changed", text);
 }
 
 static sl_status change(const served *m, const char *text) {
@@ -105,7 +108,8 @@ static sl_status request_limits(control *c, const subject *s, const char *text, 
   sl_blob *answers = control_ask(c, &question_limits, text, strlen(text), PATIENCE_MS);
   const char *first = answers[0].data;
   sl_status status = SL_OK;
-  if (!first) status = sl_fail(SL_E_PEER, "process 0 has not answered within %d s", PATIENCE_MS / 1000);
+  if (!first)
+    status = sl_fail(SL_E_PEER, "process 0 has not answered within %d s", PATIENCE_MS / 1000);
   else if (*first != '0') status = sl_fail(SL_E_USAGE, "%s", first + 1);
   else fputs(first + 1, out);
   for (int i = 0; i < n; i++) free(answers[i].data);
@@ -123,8 +127,15 @@ static const topic topics[] = {{&question_limits, "quota", request_limits},
 sl_status status_provider_open(served *m, const char *model) {
   sl_session_info a = sl_session_about(m->session);
   pthread_mutex_init(&m->rates.lock, NULL);
-  m->subject = (subject){.processes = m->job, .plan = a.plan, .lowered = a.lowered, .rt = a.rt, .model = model,
-                         .ctx = m, .own_bytes = sizeof(own_status), .tell = tell, .describe = describe};
+  m->subject = (subject){.processes = m->job,
+                         .plan = a.plan,
+                         .lowered = a.lowered,
+                         .rt = a.rt,
+                         .model = model,
+                         .ctx = m,
+                         .own_bytes = sizeof(own_status),
+                         .tell = tell,
+                         .describe = describe};
   sl_status status = control_open(&m->subject, topics, &m->control);
   /* Failure to open the control is not fatal: the server goes on without it. */
   if (!status && control_listen(m->control)) sli_log("no control socket: %s", sl_detail());

@@ -7,8 +7,8 @@
 #include "base/base.h"
 
 enum {
-  LONG_WINDOW = 16,    /* tokens after which a new window begins, at a good place */
-  LONGEST_WINDOW = 64  /* tokens after which it begins at any place */
+  LONG_WINDOW = 16,   /* tokens after which a new window begins, at a good place */
+  LONGEST_WINDOW = 64 /* tokens after which it begins at any place */
 };
 
 /* ---- stops ----------------------------------------------------------------------------------- */
@@ -16,7 +16,8 @@ enum {
 /* Returns how long a prefix of the stop the text ends with after one more byte (Knuth, Morris,
  * Pratt). */
 static int go_on(const struct stop *s, int matched, char byte) {
-  while (matched && (matched == (int)s->bytes || s->text[matched] != byte)) matched = s->again[matched - 1];
+  while (matched && (matched == (int)s->bytes || s->text[matched] != byte))
+    matched = s->again[matched - 1];
   return matched + (s->text[matched] == byte);
 }
 
@@ -24,7 +25,8 @@ void stops_init(stops *s, int count, const char *const *texts) {
   *s = (stops){.count = count};
   for (int i = 0; i < count; i++) {
     struct stop *x = &s->of[i];
-    *x = (struct stop){sli_strdup(texts[i]), strlen(texts[i]), sli_calloc(strlen(texts[i]), sizeof *x->again)};
+    *x = (struct stop){sli_strdup(texts[i]), strlen(texts[i]),
+                       sli_calloc(strlen(texts[i]), sizeof *x->again)};
     for (size_t k = 1; k < x->bytes; k++) x->again[k] = go_on(x, x->again[k - 1], x->text[k]);
   }
 }
@@ -111,8 +113,7 @@ void stream_text_add(stream_text *t, int32_t token) {
   if (t->count >= LONGEST_WINDOW) {
     show(t, true);
     begin_window(t);
-  } else if (t->count >= LONG_WINDOW && is_settled(t))
-    begin_window(t);
+  } else if (t->count >= LONG_WINDOW && is_settled(t)) begin_window(t);
   SLI_GROW(t->window, t->count, t->capacity);
   t->window[t->count++] = token;
   show(t, false);
@@ -122,7 +123,8 @@ char *stream_text_bytes_of(const stream_text *t, int32_t token, size_t *bytes) {
   int32_t both[2] = {t->count ? t->window[t->count - 1] : token, token};
   size_t before = 0;
   if (!t->count) return codec_decode_raw(t->codec, &token, 1, bytes);
-  char *first = codec_decode_raw(t->codec, both, 1, &before), *text = codec_decode_raw(t->codec, both, 2, bytes);
+  char *first = codec_decode_raw(t->codec, both, 1, &before),
+       *text = codec_decode_raw(t->codec, both, 2, bytes);
   bool follows = *bytes >= before && !memcmp(first, text, before);
   if (!follows) free(text), text = codec_decode_raw(t->codec, &token, 1, bytes);
   else memmove(text, text + before, *bytes - before + 1), *bytes -= before;

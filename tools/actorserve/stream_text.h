@@ -27,11 +27,11 @@ typedef struct stream_text {
   /* tokens that the newest text is decoded from, some earlier ones included */
   int32_t *window;
   size_t count, capacity;
-  size_t shown;            /* bytes of the window's text that are in `text` */
-  char *text;              /* text that was not taken yet */
+  size_t shown; /* bytes of the window's text that are in `text` */
+  char *text;   /* text that was not taken yet */
   size_t bytes, room;
-  size_t before;           /* bytes that were taken */
-  bool stopped;            /* a stop was reached: no text follows */
+  size_t before; /* bytes that were taken */
+  bool stopped;  /* a stop was reached: no text follows */
 } stream_text;
 
 /* Appends a token. */

@@ -11,8 +11,8 @@ typedef struct runner {
   sl_session *session;
   workload *p;
   uint64_t start_ns, random;
-  int64_t next, left;  /* index of the next arrival; requests submitted and not yet answered */
-  int32_t *prompt;     /* [length of the longest prompt] */
+  int64_t next, left; /* index of the next arrival; requests submitted and not yet answered */
+  int32_t *prompt;    /* [length of the longest prompt] */
 } runner;
 
 static double now_of(const runner *s) { return (double)(sli_now_ns() - s->start_ns) * 1e-9; }
@@ -33,9 +33,13 @@ static sl_status submit(runner *s) {
   const sl_arrival *a = &s->p->came.of[s->next];
   uint64_t id;
   draw_prompt(s, a->prompt);
-  sl_status status = sl_session_submit(s->session, &(sl_request){.prompt = s->prompt, .nprompt = a->prompt,
-                                                                 .max_tokens = a->answer, .logprobs = -1,
-                                                                 .user = &s->p->run.answered[s->next]}, &id);
+  sl_status status = sl_session_submit(s->session,
+                                       &(sl_request){.prompt = s->prompt,
+                                                     .nprompt = a->prompt,
+                                                     .max_tokens = a->answer,
+                                                     .logprobs = -1,
+                                                     .user = &s->p->run.answered[s->next]},
+                                       &id);
   if (!status) s->left++;
   s->next++;
   return status == SL_E_BUSY ? SL_OK : status;
@@ -70,7 +74,8 @@ static void wait_for_any(const runner *s) {
 
 static sl_status go_on(runner *s) {
   sl_status status = sl_session_status(s->session);
-  while (!status && s->next < s->p->came.count && s->p->came.of[s->next].seconds <= now_of(s)) status = submit(s);
+  while (!status && s->next < s->p->came.count && s->p->came.of[s->next].seconds <= now_of(s))
+    status = submit(s);
   take_all(s);
   return status;
 }
@@ -80,8 +85,11 @@ sl_status workload_run_real(sl_session *session, uint64_t seed, workload *p) {
   for (int64_t i = 0; i < p->came.count; i++) longest = SLI_MAX(longest, p->came.of[i].prompt);
   p->run.narrivals = p->came.count;
   p->run.answered = sli_calloc((size_t)p->came.count, sizeof *p->run.answered);
-  runner s = {.session = session, .p = p, .start_ns = sli_now_ns(), .random = seed * 2 + 1,
-             .prompt = sli_calloc((size_t)longest, sizeof *s.prompt)};
+  runner s = {.session = session,
+              .p = p,
+              .start_ns = sli_now_ns(),
+              .random = seed * 2 + 1,
+              .prompt = sli_calloc((size_t)longest, sizeof *s.prompt)};
   sl_status status = SL_OK;
   while (!status && (s.next < p->came.count || s.left)) {
     wait_for_any(&s);
@@ -121,19 +129,23 @@ static void print_shares(const char *what, const double *seconds) {
 static void print_outcome(const settings *s, const workload *p) {
   const outcome *o = &p->outcome;
   const sl_tick_cost *c = &p->cost;
-  printf("%lld answered and %lld refused in %.2f s on the %s clock: %.1f tokens/s\n", (long long)o->answered,
-         (long long)o->refused, p->run.seconds, sl_arg_text(s->run, "clock"), o->tokens_per_second);
+  printf("%lld answered and %lld refused in %.2f s on the %s clock: %.1f tokens/s\n",
+         (long long)o->answered, (long long)o->refused, p->run.seconds,
+         sl_arg_text(s->run, "clock"), o->tokens_per_second);
   printf("%-22s", "");
   for (int i = 0; i < OUTCOME_SHARES; i++) printf("%11.0f %%", outcome_shares[i] * 100);
   putchar('\n');
   print_shares("time to first token", o->ttft);
   print_shares("time per token", o->tpot);
   for (int i = 0; i < p->run.nstages; i++)
-    printf("%s%.1f %%", i ? ", " : "bubbles               ", 100 * (1 - p->run.busy[i] / p->run.seconds));
-  printf("%s%lld pages of %lld at once, %llu preemptions\n", p->run.nstages ? "\n" : "", (long long)p->run.stats.pages_most,
-         (long long)p->run.stats.pages, (unsigned long long)p->run.stats.preemptions);
+    printf("%s%.1f %%", i ? ", " : "bubbles               ",
+           100 * (1 - p->run.busy[i] / p->run.seconds));
+  printf("%s%lld pages of %lld at once, %llu preemptions\n", p->run.nstages ? "\n" : "",
+         (long long)p->run.stats.pages_most, (long long)p->run.stats.pages,
+         (unsigned long long)p->run.stats.preemptions);
   if (c->tick + c->position + c->row + c->pair + c->pick > 0)
-    printf("ticks took about      --tick %.3g,%.3g,%.3g,%.3g,%.3g\n", c->tick, c->position, c->row, c->pair, c->pick);
+    printf("ticks took about      --tick %.3g,%.3g,%.3g,%.3g,%.3g\n", c->tick, c->position, c->row,
+           c->pair, c->pick);
 }
 
 sl_status workload_run(settings *s, served *m) {

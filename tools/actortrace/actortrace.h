@@ -57,8 +57,8 @@ typedef struct analysis {
   hold *holds;      /* by register, then in order of being taken */
   size_t nholds;
   size_t *first_hold; /* [nregs + 1] */
-  bool *work_queue; /* [nqueues] the queue does its device's work */
-  line *lines;      /* [ndevices] */
+  bool *work_queue;   /* [nqueues] the queue does its device's work */
+  line *lines;        /* [ndevices] */
 } analysis;
 
 analysis *analysis_create(const sl_trace *trace);
@@ -67,7 +67,7 @@ void analysis_destroy(analysis *a);
 /* Parts of the analysis, each made from the previous ones. */
 void make_holds(analysis *a);
 void find_causes(analysis *a);
-void find_queues(analysis *a);  /* finds those that do their devices' work */
+void find_queues(analysis *a); /* finds those that do their devices' work */
 void find_before(analysis *a);
 void find_shelves(analysis *a);
 void draw_lines(analysis *a);
@@ -92,8 +92,8 @@ static inline bool is_work(sl_class cls) {
  * + other + sum of idle, to the nanosecond. */
 typedef struct account {
   uint64_t from_ns, to_ns;
-  uint64_t busy_ns;              /* work of the step */
-  uint64_t other_ns;             /* other firings: updates, another step */
+  uint64_t busy_ns;  /* work of the step */
+  uint64_t other_ns; /* other firings: updates, another step */
   uint64_t idle_ns[SL_WAIT_COUNT];
 } account;
 static inline uint64_t account_span(const account *x) { return x->to_ns - x->from_ns; }
@@ -113,13 +113,13 @@ void visit_idle(const analysis *a, const account *x, int32_t device, on_piece *o
  * Latest first. */
 typedef struct segment {
   uint64_t from_ns, to_ns;
-  int64_t firing;   /* the firing that ran, or that was waiting */
-  uint8_t wait;     /* SL_WAIT_NONE: it ran */
-  int32_t credit;   /* the register whose lack of slots led here, or SL_NONE */
+  int64_t firing; /* the firing that ran, or that was waiting */
+  uint8_t wait;   /* SL_WAIT_NONE: it ran */
+  int32_t credit; /* the register whose lack of slots led here, or SL_NONE */
 } segment;
 typedef void on_segment(void *ctx, const segment *l);
-void walk_back(const analysis *a, int64_t firing, uint64_t from_ns, uint64_t to_ns,
-               on_segment *on, void *ctx);
+void walk_back(const analysis *a, int64_t firing, uint64_t from_ns, uint64_t to_ns, on_segment *on,
+               void *ctx);
 
 /* Returns the critical path of a step: the last firing of its work to end, and its waits, back
  * to the first start. Latest first, without gaps; the caller frees it. */
@@ -181,7 +181,7 @@ typedef struct advice {
 typedef struct advices {
   double step_seconds; /* seconds of a step without changes */
   int32_t tried, candidates;
-  int32_t count;       /* advice that saves time, best first */
+  int32_t count; /* advice that saves time, best first */
   advice *items;
 } advices;
 /* Finds what one more slot would save, knob by knob, within about `limit_seconds`. */
@@ -194,8 +194,8 @@ bool answers(const sl_plan *plan, int32_t reg, const advice *a);
 /* Rows and sequences of a server's tick. */
 typedef struct tick_taken {
   int32_t sequences, rows;
-  int32_t chunk_rows;  /* rows of prompts, beyond one for each sequence */
-  int64_t behind;      /* most positions before a sequence's rows */
+  int32_t chunk_rows; /* rows of prompts, beyond one for each sequence */
+  int64_t behind;     /* most positions before a sequence's rows */
 } tick_taken;
 
 typedef struct ticks {

@@ -16,7 +16,8 @@ typedef struct totals {
 
 static totals totals_create(const analysis *a) {
   size_t nregs = (size_t)a->plan->nregs + 1;
-  return (totals){.a = a, .actor = sli_calloc((size_t)a->plan->nactors + 1, sizeof(uint64_t)),
+  return (totals){.a = a,
+                  .actor = sli_calloc((size_t)a->plan->nactors + 1, sizeof(uint64_t)),
                   .input = sli_calloc(nregs, sizeof(uint64_t)),
                   .credit = sli_calloc(nregs, sizeof(uint64_t))};
 }
@@ -74,8 +75,8 @@ static void blame_path(void *ctx, const piece *p) {
     else high = middle;
   }
   for (size_t i = low; i < b->count && b->path[i].to_ns > p->from_ns; i++)
-    count_segment(b->shower, b->totals, &b->path[i], SLI_MIN(b->path[i].to_ns, p->to_ns) -
-                                             SLI_MAX(b->path[i].from_ns, p->from_ns));
+    count_segment(b->shower, b->totals, &b->path[i],
+                  SLI_MIN(b->path[i].to_ns, p->to_ns) - SLI_MAX(b->path[i].from_ns, p->from_ns));
 }
 
 typedef struct entry {
@@ -140,7 +141,8 @@ static entry *list_entries(const shower *s, const totals *t, bool culprits, size
     describe_credit(plan, r, culprits, all[n++].text, sizeof all->text);
   }
   static const char *const why[SL_WAIT_COUNT] = {
-      [SL_WAIT_DEVICE] = "device: could have run, but its worker was busy, had no core or was not awake yet",
+      [SL_WAIT_DEVICE] =
+          "device: could have run, but its worker was busy, had no core or was not awake yet",
       [SL_WAIT_POLICY] = "policy: held back by the plan's order",
       [SL_WAIT_START] = "start: the run or the trace had not begun"};
   for (int w = 0; w < SL_WAIT_COUNT; w++) {
@@ -203,7 +205,8 @@ static void print_chain(const shower *s, const segment *path, size_t count) {
     const char *arrow = i ? " \xe2\x86\x92" : "";
     char text[160];
     if (shown++ == MOST) snprintf(text, sizeof text, "...");
-    else if (actor < 0) snprintf(text, sizeof text, "(%s)%s", sl_wait_name((sl_wait)l->wait), arrow);
+    else if (actor < 0)
+      snprintf(text, sizeof text, "(%s)%s", sl_wait_name((sl_wait)l->wait), arrow);
     else if (times > 1)
       snprintf(text, sizeof text, "%s\xc3\x97%d%s", s->plan->actors[actor].name, times, arrow);
     else snprintf(text, sizeof text, "%s%s", s->plan->actors[actor].name, arrow);

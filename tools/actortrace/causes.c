@@ -31,10 +31,12 @@ static void find_inputs(analysis *a, int64_t firing) {
     const hold *h = find_hold(a, x->in[p].reg, key);
     bool initial = r->producer == SL_NONE || key < r->initial;
     if (h && h->ready_by >= 0)
-      consider(a, firing, (cause){.ready_ns = h->ready_ns, .by = h->ready_by,
-                                  .reg = x->in[p].reg, .wait = SL_WAIT_INPUT});
-    else if (!initial)
-      a->causes[firing].known = false;
+      consider(a, firing,
+               (cause){.ready_ns = h->ready_ns,
+                       .by = h->ready_by,
+                       .reg = x->in[p].reg,
+                       .wait = SL_WAIT_INPUT});
+    else if (!initial) a->causes[firing].known = false;
   }
 }
 
@@ -64,19 +66,18 @@ typedef struct sharing {
   const sl_plan *plan;
   int32_t pool, nregs;
   const int32_t *regs;
-  sli_level level;    /* level of the pool */
+  sli_level level; /* level of the pool */
   /* [nregs of the plan] slots in use, by the first register with the same slots */
   int32_t *used;
-  bool *full;         /* [nregs of the plan] no slot could be taken */
-  change *opened;     /* [nregs of the plan] the change that let the next slot be taken */
-  bool *open;         /* [nregs of the plan] `opened` is set */
+  bool *full;     /* [nregs of the plan] no slot could be taken */
+  change *opened; /* [nregs of the plan] the change that let the next slot be taken */
+  bool *open;     /* [nregs of the plan] `opened` is set */
 } sharing;
 
 static bool may_take(const sharing *s, int32_t reg) {
   const sl_register *r = &s->plan->regs[reg];
   if (s->used[slots_of(s->plan, reg)] >= r->quota) return false;
-  return s->pool == SL_NONE ||
-         sli_level_admits(&s->level, s->used[reg], sli_register_kept(r));
+  return s->pool == SL_NONE || sli_level_admits(&s->level, s->used[reg], sli_register_kept(r));
 }
 
 static void causes_take(sharing *s, int32_t reg) {
@@ -98,8 +99,11 @@ static void apply_change(analysis *a, sharing *s, const change *c) {
   } else {
     if (s->open[h->reg]) {
       const hold *by = &a->holds[s->opened[h->reg].hold];
-      consider(a, h->taken_by, (cause){.ready_ns = s->opened[h->reg].ns, .by = by->freed_by,
-                                       .reg = h->reg, .wait = SL_WAIT_CREDIT});
+      consider(a, h->taken_by,
+               (cause){.ready_ns = s->opened[h->reg].ns,
+                       .by = by->freed_by,
+                       .reg = h->reg,
+                       .wait = SL_WAIT_CREDIT});
     }
     causes_take(s, h->reg);
     s->open[h->reg] = false;
@@ -163,8 +167,11 @@ static void find_all_credits(analysis *a) {
   size_t n = (size_t)plan->nregs + 1;
   int32_t *regs = sli_calloc(n, sizeof *regs), *next = sli_calloc(n, sizeof *next);
   int32_t *first = sli_calloc(n + (size_t)plan->npools, sizeof *first);
-  sharing s = {.plan = plan, .regs = regs, .used = sli_calloc(n, sizeof *s.used),
-               .full = sli_calloc(n, sizeof *s.full), .opened = sli_calloc(n, sizeof *s.opened),
+  sharing s = {.plan = plan,
+               .regs = regs,
+               .used = sli_calloc(n, sizeof *s.used),
+               .full = sli_calloc(n, sizeof *s.full),
+               .opened = sli_calloc(n, sizeof *s.opened),
                .open = sli_calloc(n, sizeof *s.open)};
   find_first_used(a, &s);
   for (int32_t r = plan->nregs - 1; r >= 0; r--) {

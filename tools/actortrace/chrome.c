@@ -70,9 +70,12 @@ static void put_firing(writer *w, int64_t i) {
   put_us(w->out, f->record.start_ns);
   fputs(",\"dur\":", w->out);
   put_us(w->out, f->record.end_ns - f->record.start_ns);
-  fprintf(w->out, ",\"args\":{\"step\":%" PRId64 ",\"microbatch\":%d,\"piece\":%d,\"stage\":%d,"
-          "\"chunk\":%d,\"waited for\":\"%s\"", f->tick.step, f->tick.microbatch, f->tick.piece,
-          x->stage, x->chunk, sl_wait_name((sl_wait)f->record.wait));
+  fprintf(w->out,
+          ",\"args\":{\"step\":%" PRId64
+          ",\"microbatch\":%d,\"piece\":%d,\"stage\":%d,"
+          "\"chunk\":%d,\"waited for\":\"%s\"",
+          f->tick.step, f->tick.microbatch, f->tick.piece, x->stage, x->chunk,
+          sl_wait_name((sl_wait)f->record.wait));
   if (c->reg >= 0) {
     fputs(",\"register\":", w->out);
     put_json(w->out, plan->regs[c->reg].name);

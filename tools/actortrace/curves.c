@@ -48,7 +48,8 @@ sample *bytes_curve(const analysis *a, int32_t device, size_t *count) {
   size_t n = 0;
   for (int32_t r = 0; r < a->plan->nregs; r++)
     if (a->plan->regs[r].device == device)
-      n += list_changes(a, r, (int64_t)sl_slot_device_bytes(&a->plan->regs[r]), all + 1 + n, &start);
+      n +=
+          list_changes(a, r, (int64_t)sl_slot_device_bytes(&a->plan->regs[r]), all + 1 + n, &start);
   *count = sum_up(all, n, start);
   return all;
 }

@@ -92,7 +92,7 @@ static void count_trace(comparison *c, const analysis *a, const options *o, bool
     if (f->tick.step < range.first || f->tick.step > range.last) continue;
     if (o->device >= 0 && actor_device(a->plan, f->record.actor) != o->device) continue;
     diff_add(&c->actors, a->plan->actors[f->record.actor].name, after,
-        (double)(f->record.end_ns - f->record.start_ns) / x.steps);
+             (double)(f->record.end_ns - f->record.start_ns) / x.steps);
   }
 }
 

@@ -30,8 +30,7 @@ static void touch_ports(const analysis *a, int64_t firing, const sl_port *ports,
     int64_t key = sl_map_key(&a->plan->maps[ports[p].map], n, &flags);
     if (flags & SL_SKIP) continue;
     if (output && (flags & SL_FIRST)) *(*at)++ = (touch){ports[p].reg, TAKE, key, firing};
-    if (flags & SL_LAST)
-      *(*at)++ = (touch){ports[p].reg, output ? READY : FREE, key, firing};
+    if (flags & SL_LAST) *(*at)++ = (touch){ports[p].reg, output ? READY : FREE, key, firing};
   }
 }
 
@@ -55,8 +54,12 @@ static touch *list_touches(const analysis *a, size_t *count) {
 /* Makes a hold from the touches of one slot, [first, end). */
 static hold make_hold(const analysis *a, const touch *first, const touch *end) {
   const sl_register *r = &a->plan->regs[first->reg];
-  hold h = {.reg = first->reg, .key = first->key, .freed_ns = UINT64_MAX, .taken_by = -1,
-            .ready_by = -1, .freed_by = -1};
+  hold h = {.reg = first->reg,
+            .key = first->key,
+            .freed_ns = UINT64_MAX,
+            .taken_by = -1,
+            .ready_by = -1,
+            .freed_by = -1};
   int32_t frees = 0;
   for (const touch *t = first; t < end; t++) {
     const sl_trace_record *f = &a->firings[t->firing].record;
@@ -67,8 +70,8 @@ static hold make_hold(const analysis *a, const touch *first, const touch *end) {
     if (h.freed_by < 0 || f->end_ns > a->firings[h.freed_by].record.end_ns) h.freed_by = t->firing;
   }
   /* Some answers may precede the trace, but not those of a slot taken in it. */
-  bool all = frees >= sli_flow_answers(a->flow, h.reg, h.key) ||
-             (h.taken_by < 0 && a->trace->dropped);
+  bool all =
+      frees >= sli_flow_answers(a->flow, h.reg, h.key) || (h.taken_by < 0 && a->trace->dropped);
   if (h.freed_by >= 0 && all) h.freed_ns = a->firings[h.freed_by].record.end_ns;
   else h.freed_by = -1;
   if (!r->nconsumers && h.ready_by >= 0) h.freed_ns = h.ready_ns, h.freed_by = h.ready_by;
@@ -83,8 +86,9 @@ void make_holds(analysis *a) {
   a->first_hold = sli_calloc((size_t)a->plan->nregs + 1, sizeof *a->first_hold);
   int32_t reg = 0;
   for (size_t i = 0, end; i < count; i = end) {
-    for (end = i + 1; end < count && touches[end].reg == touches[i].reg &&
-                      touches[end].key == touches[i].key; end++) {}
+    for (end = i + 1;
+         end < count && touches[end].reg == touches[i].reg && touches[end].key == touches[i].key;
+         end++) {}
     while (reg < touches[i].reg) a->first_hold[++reg] = a->nholds;
     a->holds[a->nholds++] = make_hold(a, &touches[i], &touches[end]);
   }

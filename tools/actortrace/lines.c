@@ -101,8 +101,8 @@ void draw_lines(analysis *a) {
     if (!a->work_queue[a->plan->actors[f->actor].queue]) continue;
     int32_t d = actor_device(a->plan, f->actor);
     if (f->start_ns > end[d]) add_gap(a, &a->lines[d], end[d], (int64_t)i);
-    add_piece(&a->lines[d], (piece){SLI_MAX(f->start_ns, end[d]), f->end_ns, (int64_t)i, SL_NONE,
-                                    SL_WAIT_NONE});
+    add_piece(&a->lines[d],
+              (piece){SLI_MAX(f->start_ns, end[d]), f->end_ns, (int64_t)i, SL_NONE, SL_WAIT_NONE});
     end[d] = SLI_MAX(end[d], f->end_ns);
   }
   free(count);

@@ -21,36 +21,42 @@ typedef struct command {
 } command;
 
 static const command commands[] = {
-    {"show", "a step as a picture in the terminal, where the time went, what\n"
+    {"show",
+     "a step as a picture in the terminal, where the time went, what\n"
      "            held the devices up, the critical path, and which extra slot would help\n"
      "            most",
      command_show},
     {"page", "one HTML file to look around in: zoom, search, memory and credits", command_page},
     {"svg", "a step as a figure for a paper", command_svg},
-    {"rows", "one line per firing, tab-separated, with a header line:\n"
+    {"rows",
+     "one line per firing, tab-separated, with a header line:\n"
      "            step device class stage chunk microbatch piece start_ns end_ns\n"
      "            actor; stage along the model, chunk within its device, -1: none",
      command_rows},
-    {"reasons", "one line per idle time, tab-separated, with a header line:\n"
+    {"reasons",
+     "one line per idle time, tab-separated, with a header line:\n"
      "            step device reason register producer start_ns ns; with the lines of\n"
      "            busy and other they add up to the line of the span",
      command_reasons},
-    {"chrome", "trace events in JSON, for chrome://tracing and its relatives",
-     command_chrome},
+    {"chrome", "trace events in JSON, for chrome://tracing and its relatives", command_chrome},
     {"perfetto", "a Perfetto trace, for ui.perfetto.dev", command_perfetto}};
 
 static const char purpose[] = "Reads a trace that actorrun --trace FILE has written.";
-static const char usage[] = "actortrace COMMAND [options] FILE\n       actortrace diff [options] FILE FILE\n";
+static const char usage[] =
+    "actortrace COMMAND [options] FILE\n       actortrace diff [options] FILE FILE\n";
 
 static const sl_option offered[] = {
-    {"output", SL_OPTION_TEXT, "", "`FILE` to write instead of the standard output; -o FILE for short", 0, 0},
+    {"output", SL_OPTION_TEXT, "",
+     "`FILE` to write instead of the standard output; -o FILE for short", 0, 0},
     {"step", SL_OPTION_INT, "", "this step; else the typical one, or all", 0, 9e15},
     {"steps", SL_OPTION_INT, "", "svg: so many steps, from --step on", 0, INT32_MAX},
     {"device", SL_OPTION_INT, "", "this device only", 0, INT32_MAX},
-    {"log", SL_OPTION_TEXT, "", "`FILE` of actorserve --log: rows of prompts and answers of each tick", 0, 0},
+    {"log", SL_OPTION_TEXT, "",
+     "`FILE` of actorserve --log: rows of prompts and answers of each tick", 0, 0},
     {"queues", SL_OPTION_FLAG, "0", "show, svg: links, copies, disks and host queues too", 0, 0},
     {"width", SL_OPTION_INT, "", "show: columns; else the terminal's width, or 100", 0, 10000},
-    {"color", SL_OPTION_FLAG, "0", "show: with colours; if neither is given, as the output is a terminal", 0, 0},
+    {"color", SL_OPTION_FLAG, "0",
+     "show: with colours; if neither is given, as the output is a terminal", 0, 0},
     {"no-color", SL_OPTION_FLAG, "0", "show: without colours", 0, 0},
     {"version", SL_OPTION_FLAG, "0", "show the version, and stop", 0, 0},
     {"help", SL_OPTION_FLAG, "0", "show this", 0, 0},
@@ -60,8 +66,10 @@ static void print_usage(FILE *out) {
   fprintf(out, "Usage: %s\n%s\n\nCommands:\n", usage, purpose);
   for (size_t i = 0; i < SLI_COUNT(commands); i++)
     fprintf(out, "  %-9s %s\n", commands[i].name, commands[i].help);
-  fputs("  diff      what got slower from the first trace to the second: by actor, by\n"
-        "            reason, by device\n\nOptions:\n", out);
+  fputs(
+      "  diff      what got slower from the first trace to the second: by actor, by\n"
+      "            reason, by device\n\nOptions:\n",
+      out);
   sl_options_print(offered, out);
 }
 
@@ -78,8 +86,10 @@ static void print_command_row(const char *name, const char *help) {
 static void print_manual(void) {
   manual_begin("actortrace", purpose, usage);
   manual_section("Commands");
-  for (size_t i = 0; i < SLI_COUNT(commands); i++) print_command_row(commands[i].name, commands[i].help);
-  manual_row("diff", "what got slower from the first trace to the second: by actor, by reason, by device");
+  for (size_t i = 0; i < SLI_COUNT(commands); i++)
+    print_command_row(commands[i].name, commands[i].help);
+  manual_row("diff",
+             "what got slower from the first trace to the second: by actor, by reason, by device");
   manual_section("Options");
   manual_options(offered);
 }
@@ -102,7 +112,8 @@ static sl_status read_number(const sl_option *row, const char *text, int64_t *ou
   char *end = NULL;
   long long n = strtoll(text, &end, 10);
   if (end == text || *end || n < 0 || (double)n > row->max)
-    return sl_fail(SL_E_USAGE, "--%s %s: not a number between 0 and %.15g", row->name, text, row->max);
+    return sl_fail(SL_E_USAGE, "--%s %s: not a number between 0 and %.15g", row->name, text,
+                   row->max);
   *out = n;
   return SL_OK;
 }
@@ -133,7 +144,8 @@ static sl_status read_option(char **argv, int *at, options *o) {
   sl_status status = SL_OK;
   if (!row || !strcmp(row->name, "help") || !strcmp(row->name, "version"))
     return sl_fail(SL_E_USAGE, "unknown option %s; actortrace --help lists them", word);
-  if (row->kind != SL_OPTION_FLAG && !(text = argv[++*at])) return sl_fail(SL_E_USAGE, "%s needs a value", word);
+  if (row->kind != SL_OPTION_FLAG && !(text = argv[++*at]))
+    return sl_fail(SL_E_USAGE, "%s needs a value", word);
   if (row->kind == SL_OPTION_INT) status = read_number(row, text, &n);
   if (!status) set(o, row->name, text, n);
   return status;
@@ -159,8 +171,10 @@ static sl_status read_trace(const char *path, const options *o, sl_trace **out) 
   if (status) return status;
   if (t->truncated) sli_log("note: %s is truncated; its newest firings are missing", path);
   if (t->damaged)
-    sli_log("note: the firings of %s are damaged; %" PRIu64 " are left out, and others may be "
-            "wrong", path, t->impossible);
+    sli_log("note: the firings of %s are damaged; %" PRIu64
+            " are left out, and others may be "
+            "wrong",
+            path, t->impossible);
   if (t->dropped)
     sli_log("note: the %" PRIu64 " oldest firings did not fit into %s", t->dropped, path);
   if (o->device >= t->plan->ndevices) {
@@ -178,7 +192,8 @@ static sl_status run_command(const command *c, const options *o, const sl_trace 
   sl_status status = c ? c->run(a, o, out) : command_diff(a, b, o, out);
   if (status) return status;
   if (fflush(out) != 0 || ferror(out))
-    return sl_fail(SL_E_IO, "writing %s failed: %s", out == stdout ? "the standard output" : o->out, strerror(errno ? errno : EIO));
+    return sl_fail(SL_E_IO, "writing %s failed: %s", out == stdout ? "the standard output" : o->out,
+                   strerror(errno ? errno : EIO));
   return SL_OK;
 }
 
@@ -206,8 +221,7 @@ static sl_status actortrace_main_run(char **argv) {
   options o = {.step = -1, .device = -1, .color = -1};
   const command *c = find_command(argv[1]);
   bool diff = !strcmp(argv[1], "diff");
-  if (!c && !diff)
-    return unknown_command(argv[1]);
+  if (!c && !diff) return unknown_command(argv[1]);
   sl_status status = read_words(argv, &o);
   if (status) return status;
   if (!o.path || diff != (o.other != NULL))
@@ -240,8 +254,8 @@ int main(int argc, char **argv) {
     printf("actortrace %s\n", sl_version());
     return outputs_end("actortrace", SL_OK, 0);
   }
-  sl_status status =
-      argc < 2 ? sl_fail(SL_E_USAGE, "no command was given; actortrace --help lists them")
-               : actortrace_main_run(argv);
+  sl_status status = argc < 2
+                         ? sl_fail(SL_E_USAGE, "no command was given; actortrace --help lists them")
+                         : actortrace_main_run(argv);
   return outputs_end("actortrace", status, 0);
 }

@@ -36,8 +36,7 @@ static void print_stream(FILE *out, const char *name, stream *s) {
     size_t left = SLI_MIN(s->count - i, (size_t)3);
     uint32_t bits = (uint32_t)s->bytes[i] << 16 | (left > 1 ? (uint32_t)s->bytes[i + 1] << 8 : 0) |
                     (left > 2 ? s->bytes[i + 2] : 0);
-    for (size_t k = 0; k < 4; k++)
-      fputc(k <= left ? digits[bits >> (18 - 6 * k) & 63] : '=', out);
+    for (size_t k = 0; k < 4; k++) fputc(k <= left ? digits[bits >> (18 - 6 * k) & 63] : '=', out);
   }
   fputc('"', out);
   free(s->bytes);
@@ -130,8 +129,7 @@ static void print_plan(FILE *out, const analysis *a) {
     put_json(out, r->name);
     fputc(',', out);
     put_json(out, r->quota_name);
-    fprintf(out, ",%d,%d,%d,%zu]", r->device, r->producer, r->quota,
-            sl_slot_device_bytes(r));
+    fprintf(out, ",%d,%d,%d,%zu]", r->device, r->producer, r->quota, sl_slot_device_bytes(r));
   }
   fputs("],\n\"actors\":[", out);
   for (int32_t i = 0; i < plan->nactors; i++) {
@@ -147,9 +145,11 @@ static void print_facts(FILE *out, const sl_trace *t, const char *path) {
   const char *slash = strrchr(path, '/');
   fputs("{\"name\":", out);
   put_json(out, slash ? slash + 1 : path);
-  fprintf(out, ",\"virtual\":%d,\"microbatches\":%d,\"pieces\":%d,\"dropped\":%" PRIu64
-          ",\"truncated\":%d,\"damaged\":%d,\"waits\":[", t->clock == SL_CLOCK_VIRTUAL,
-          t->plan->microbatches, t->plan->pieces, t->dropped, t->truncated, t->damaged);
+  fprintf(out,
+          ",\"virtual\":%d,\"microbatches\":%d,\"pieces\":%d,\"dropped\":%" PRIu64
+          ",\"truncated\":%d,\"damaged\":%d,\"waits\":[",
+          t->clock == SL_CLOCK_VIRTUAL, t->plan->microbatches, t->plan->pieces, t->dropped,
+          t->truncated, t->damaged);
   for (int w = 0; w < SL_WAIT_COUNT; w++) {
     if (w) fputc(',', out);
     put_json(out, sl_wait_name((sl_wait)w));

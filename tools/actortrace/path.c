@@ -73,8 +73,8 @@ static int64_t walk_step(walker *w, int64_t x) {
   return c->by;
 }
 
-void walk_back(const analysis *a, int64_t firing, uint64_t from_ns, uint64_t to_ns,
-               on_segment *on, void *ctx) {
+void walk_back(const analysis *a, int64_t firing, uint64_t from_ns, uint64_t to_ns, on_segment *on,
+               void *ctx) {
   walker w = {a, on, ctx, from_ns, to_ns, SL_NONE, -1, 0, false};
   int64_t last = firing;
   for (size_t steps = 0; firing >= 0 && w.to_ns > from_ns && steps <= a->nfirings; steps++)

@@ -75,8 +75,8 @@ typedef struct writer {
   const options *o;
   FILE *out;
   message packet, body, note, whole;
-  uint64_t tracks;     /* number of uuids assigned */
-  uint64_t *device;    /* [ndevices] uuid */
+  uint64_t tracks;  /* number of uuids assigned */
+  uint64_t *device; /* [ndevices] uuid */
 } writer;
 
 static bool is_chosen(const writer *w, int64_t firing) {
@@ -220,7 +220,9 @@ static void write_counters(writer *w) {
 
 sl_status command_perfetto(const sl_trace *t, const options *o, FILE *out) {
   analysis *a = analysis_create(t);
-  writer w = {.a = a, .o = o, .out = out,
+  writer w = {.a = a,
+              .o = o,
+              .out = out,
               .device = sli_calloc((size_t)t->plan->ndevices + 1, sizeof(uint64_t))};
   put_uint(&w.packet, 13, 1); /* start of the packet sequence */
   write_packet(&w);

@@ -11,9 +11,9 @@
 /* Colours that people with red-green colour blindness can tell apart, as 256-colour numbers. */
 static const struct paint {
   int back, text;
-} paints[SL_CLASS_COUNT] = {[SL_CLASS_F] = {25, 231}, [SL_CLASS_B] = {214, 16},
-                            [SL_CLASS_W] = {36, 16},  [SL_CLASS_U] = {175, 16},
-                            [SL_CLASS_C] = {246, 16}, [SL_CLASS_L] = {228, 16}};
+} paints[SL_CLASS_COUNT] = {
+    [SL_CLASS_F] = {25, 231}, [SL_CLASS_B] = {214, 16}, [SL_CLASS_W] = {36, 16},
+    [SL_CLASS_U] = {175, 16}, [SL_CLASS_C] = {246, 16}, [SL_CLASS_L] = {228, 16}};
 
 static void paint_class(const shower *s, sl_class cls) {
   if (s->color) fprintf(s->out, "\033[48;5;%d;38;5;%dm", paints[cls].back, paints[cls].text);
@@ -38,8 +38,10 @@ void show_heading(const shower *s, const char *text) {
 
 /* ---- the picture ------------------------------------------------------------------- */
 
-static const char wait_marks[SL_WAIT_COUNT] = {[SL_WAIT_INPUT] = '.', [SL_WAIT_CREDIT] = 'c',
-                                               [SL_WAIT_DEVICE] = 'd', [SL_WAIT_POLICY] = 'p',
+static const char wait_marks[SL_WAIT_COUNT] = {[SL_WAIT_INPUT] = '.',
+                                               [SL_WAIT_CREDIT] = 'c',
+                                               [SL_WAIT_DEVICE] = 'd',
+                                               [SL_WAIT_POLICY] = 'p',
                                                [SL_WAIT_START] = 's'};
 
 /* Finds for each column of a line the piece that fills most of it, or -1. */
@@ -146,7 +148,8 @@ static void draw_key(const shower *s) {
       n += snprintf(text + n, sizeof text - (size_t)n, "%c %s, ", sl_class_letter((sl_class)c),
                     class_label(s->plan, (sl_class)c));
   fputc('\n', s->out);
-  print_wrapped(s->out, s->width, 0, "%swith the microbatch. Idle: \xc2\xb7 waits for an input, "
+  print_wrapped(s->out, s->width, 0,
+                "%swith the microbatch. Idle: \xc2\xb7 waits for an input, "
                 "c credit (a free slot), d device (its worker), p policy (held back), s start.",
                 n ? text : "");
 }
@@ -156,8 +159,8 @@ void draw_step(const shower *s) {
   if (!work_window(s->a, s->step, &from, &to)) return;
   char text[32];
   char title[96];
-  snprintf(title, sizeof title, "Step %" PRId64 ", %s from its first start to its last end", s->step,
-           format_ns(text, (double)(to - from)));
+  snprintf(title, sizeof title, "Step %" PRId64 ", %s from its first start to its last end",
+           s->step, format_ns(text, (double)(to - from)));
   show_heading(s, title);
   fputc('\n', s->out);
   int names = name_width(s), columns = SLI_MAX(s->width - names - 1, 16);

@@ -223,8 +223,7 @@ sl_status advise(const analysis *a, double limit_seconds, advices *out) {
     if ((double)(sli_now_ns() - start) * 1e-9 > limit_seconds) break;
     advice *k = &knobs[all.tried].advice;
     status = try_knob(a, seconds, extra, k, STEPS);
-    if (!status && k->step_seconds < all.step_seconds * (1 - 1e-6))
-      all.items[all.count++] = *k;
+    if (!status && k->step_seconds < all.step_seconds * (1 - 1e-6)) all.items[all.count++] = *k;
   }
   free(extra);
   free(knobs);

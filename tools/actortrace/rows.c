@@ -21,7 +21,8 @@ static void print_tick(const tick_taken *x, FILE *out) {
 sl_status command_rows(const sl_trace *t, const options *o, FILE *out) {
   const sl_plan *plan = t->plan;
   bool rows = has_rows(t);
-  fprintf(out, "step\tdevice\tclass\tstage\tchunk\tmicrobatch\tpiece\tstart_ns\tend_ns\tactor%s%s\n",
+  fprintf(out,
+          "step\tdevice\tclass\tstage\tchunk\tmicrobatch\tpiece\tstart_ns\tend_ns\tactor%s%s\n",
           rows ? "\trows" : "", o->ticks ? "\tsequences\tchunk_rows\tbehind" : "");
   for (size_t i = 0; i < t->nfirings; i++) {
     const sl_trace_firing *f = &t->firings[i];
@@ -29,9 +30,9 @@ sl_status command_rows(const sl_trace *t, const options *o, FILE *out) {
     int32_t device = actor_device(plan, f->record.actor);
     if ((o->step >= 0 && f->tick.step != o->step) || (o->device >= 0 && device != o->device))
       continue;
-    fprintf(out, "%" PRId64 "\t%d\t%c\t%d\t%d\t%d\t%d\t%" PRIu64 "\t%" PRIu64 "\t%s",
-            f->tick.step, device, sl_class_letter(a->cls), a->stage, a->chunk,
-            f->tick.microbatch, f->tick.piece, f->record.start_ns, f->record.end_ns, a->name);
+    fprintf(out, "%" PRId64 "\t%d\t%c\t%d\t%d\t%d\t%d\t%" PRIu64 "\t%" PRIu64 "\t%s", f->tick.step,
+            device, sl_class_letter(a->cls), a->stage, a->chunk, f->tick.microbatch, f->tick.piece,
+            f->record.start_ns, f->record.end_ns, a->name);
     if (rows && f->rows >= 0) fprintf(out, "\t%d", f->rows);
     else if (rows) fputs("\t-", out);
     if (o->ticks) print_tick(tick_of(t, o->ticks, f), out);
@@ -50,8 +51,7 @@ typedef struct reason_printer {
 static void print_reason(void *ctx, const piece *p) {
   const reason_printer *r = ctx;
   const sl_register *g = p->reg >= 0 ? &r->plan->regs[p->reg] : NULL;
-  const char *producer =
-      g && g->producer != SL_NONE ? r->plan->actors[g->producer].name : "-";
+  const char *producer = g && g->producer != SL_NONE ? r->plan->actors[g->producer].name : "-";
   fprintf(r->out, "%" PRId64 "\t%d\t%s\t%s\t%s\t%" PRIu64 "\t%" PRIu64 "\n", r->step, r->device,
           sl_wait_name((sl_wait)p->wait), g ? g->name : "-", producer, p->from_ns,
           p->to_ns - p->from_ns);

@@ -10,8 +10,8 @@
 
 /* ---- the table of devices -------------------------------------------------------------- */
 
-static const sl_wait shown_waits[] = {SL_WAIT_INPUT, SL_WAIT_CREDIT, SL_WAIT_DEVICE,
-                                      SL_WAIT_POLICY, SL_WAIT_START};
+static const sl_wait shown_waits[] = {SL_WAIT_INPUT, SL_WAIT_CREDIT, SL_WAIT_DEVICE, SL_WAIT_POLICY,
+                                      SL_WAIT_START};
 
 static account sum_accounts(const shower *s, int32_t device) {
   account sum = {0};
@@ -47,8 +47,10 @@ static void print_devices(const shower *s) {
   int names = name_width(s);
   int64_t steps = SLI_MAX(count_steps(s->a->trace, s->range), 1);
   char title[96];
-  snprintf(title, sizeof title, steps > 1 ? "Where the time went, mean of steps %" PRId64
-           " to %" PRId64 : "Where the time went in step %" PRId64, s->range.first, s->range.last);
+  snprintf(title, sizeof title,
+           steps > 1 ? "Where the time went, mean of steps %" PRId64 " to %" PRId64
+                     : "Where the time went in step %" PRId64,
+           s->range.first, s->range.last);
   show_heading(s, title);
   fprintf(s->out, "%-*s %9s %6s", names, "device", "span", "busy");
   for (size_t w = 0; w < SLI_COUNT(shown_waits); w++)
@@ -80,17 +82,16 @@ static void print_cores(const shower *s) {
   print_wrapped(s->out, s->width, 0,
                 "Devices had no core to run on for %.0f%% of the time they had work to do: more "
                 "threads want to run than there are cores free. Those waits are part of the busy, "
-                "input and device times above, and of the bubble.", share);
+                "input and device times above, and of the bubble.",
+                share);
 }
 
 /* ---- advice --------------------------------------------------------------------------------- */
 
 static void print_one_advice(const shower *s, const advices *all, const advice *k) {
   char saved[32], step[32], bytes[32], where[48] = "", option[80] = "";
-  if (k->stage != SL_NONE)
-    snprintf(where, sizeof where, " of stage %d", k->stage);
-  else if (k->nregs > 1 && k->pool == SL_NONE)
-    snprintf(where, sizeof where, " at every stage");
+  if (k->stage != SL_NONE) snprintf(where, sizeof where, " of stage %d", k->stage);
+  else if (k->nregs > 1 && k->pool == SL_NONE) snprintf(where, sizeof where, " at every stage");
   double gain = all->step_seconds - k->step_seconds;
   if (k->stage != SL_NONE)
     snprintf(option, sizeof option, " (--quota %s@%d=%d)", k->knob, k->stage, k->slots + 1);
@@ -98,8 +99,8 @@ static void print_one_advice(const shower *s, const advices *all, const advice *
   print_wrapped(s->out, s->width, ENTRY_INDENT,
                 "one more slot of %s%s (%s has %d): a step of %s for %s more%s", k->knob, where,
                 k->pool == SL_NONE ? s->plan->regs[k->reg].name : "it", k->slots,
-                format_ns(step, k->step_seconds * 1e9), sli_format_bytes(bytes, (double)k->more_bytes),
-                option);
+                format_ns(step, k->step_seconds * 1e9),
+                sli_format_bytes(bytes, (double)k->more_bytes), option);
 }
 
 static void print_advice(const shower *s) {
@@ -123,7 +124,8 @@ static void print_advice(const shower *s) {
   double replayed = all->step_seconds * 1e9;
   if (work_window(s->a, s->step, &from, &to) && (double)(to - from) > 1.1 * replayed)
     print_wrapped(s->out, s->width, 0,
-                  "(Step %" PRId64 " took %s. The replay takes each actor's median time and always "
+                  "(Step %" PRId64
+                  " took %s. The replay takes each actor's median time and always "
                   "has a core: the rest is waiting for cores, waking up and uneven kernels.)",
                   s->step, format_ns(text, (double)(to - from)));
 }
@@ -152,13 +154,18 @@ static void print_facts(const shower *s) {
 sl_status command_show(const sl_trace *t, const options *o, FILE *out) {
   analysis *a = analysis_create(t);
   bool color = o->color >= 0 ? o->color : isatty(fileno(out)) && !getenv("NO_COLOR");
-  shower s = {.a = a, .plan = t->plan, .out = out, .width = find_width(o, out), .color = color,
-              .range = steps_to_count(a), .device = o->device, .queues = o->queues};
+  shower s = {.a = a,
+              .plan = t->plan,
+              .out = out,
+              .width = find_width(o, out),
+              .color = color,
+              .range = steps_to_count(a),
+              .device = o->device,
+              .queues = o->queues};
   s.step = o->step >= 0 ? o->step : typical_step(a);
   if (o->step >= 0) s.range = (step_range){o->step, o->step};
   sl_status status = SL_OK;
-  if (!t->nfirings)
-    status = sl_fail(SL_E_INPUT, "%s has no firings to show", o->path);
+  if (!t->nfirings) status = sl_fail(SL_E_INPUT, "%s has no firings to show", o->path);
   else if (!find_step(t, s.step))
     status = sl_fail(SL_E_USAGE, "step %" PRId64 " is not in %s, which has %" PRId64 " to %" PRId64,
                      s.step, o->path, t->step[0].step, t->step[t->nsteps - 1].step);

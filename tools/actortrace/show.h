@@ -11,11 +11,11 @@ typedef struct shower {
   FILE *out;
   int width;
   bool color;
-  step_range range;  /* steps of the tables */
-  int64_t step;      /* step of the picture */
+  step_range range; /* steps of the tables */
+  int64_t step;     /* step of the picture */
   advices advices;
-  char *no_advice;   /* reason that there is no advice, or NULL */
-  int32_t device;    /* -1: all */
+  char *no_advice; /* reason that there is no advice, or NULL */
+  int32_t device;  /* -1: all */
   bool queues;
 } shower;
 
@@ -31,8 +31,8 @@ static inline bool is_shown(const shower *s, int32_t device) {
   return s->device < 0 || s->device == device;
 }
 
-void draw_step(const shower *s);    /* draws the step as a picture */
-void print_waits(const shower *s);  /* prints what idle devices waited for, and the causes */
-void print_path(const shower *s);   /* prints the critical path of the step */
+void draw_step(const shower *s);   /* draws the step as a picture */
+void print_waits(const shower *s); /* prints what idle devices waited for, and the causes */
+void print_path(const shower *s);  /* prints the critical path of the step */
 
 #endif

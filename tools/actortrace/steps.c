@@ -26,7 +26,9 @@ int64_t count_steps(const sl_trace *t, step_range r) {
 }
 
 /* Says whether an actor fires in every step. Evaluations and checkpoints do not. */
-static bool fires_always(const analysis *a, int32_t actor) { return a->plan->actors[actor].every <= 1; }
+static bool fires_always(const analysis *a, int32_t actor) {
+  return a->plan->actors[actor].every <= 1;
+}
 
 /* Counts, for each step, firings of actors that fire in every step. */
 static uint64_t *count_firings(const analysis *a) {

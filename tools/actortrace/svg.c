@@ -10,7 +10,17 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { WIDTH = 960, LEFT = 84, RIGHT = 16, TOP = 12, LANE = 26, ROWS = 24, MEMORY = 22, QUEUE = 11, GAP = 8 };
+enum {
+  WIDTH = 960,
+  LEFT = 84,
+  RIGHT = 16,
+  TOP = 12,
+  LANE = 26,
+  ROWS = 24,
+  MEMORY = 22,
+  QUEUE = 11,
+  GAP = 8
+};
 
 static const struct ink {
   const char *fill, *text, *name;
@@ -119,9 +129,10 @@ static void draw_bar(const figure *g, const piece *p) {
   const sl_trace_firing *f = &g->a->firings[p->firing];
   double x = at_x(g, SLI_MAX(p->from_ns, g->from)), w = at_x(g, SLI_MIN(p->to_ns, g->to)) - x;
   double h = (ROWS - 11.0) * f->rows / SLI_MAX(g->most_rows, 1), top = g->y + ROWS - h;
-  fprintf(g->out, "<rect x=\"%.2f\" y=\"%.1f\" width=\"%.2f\" height=\"%.1f\" fill=\"%s\" "
-          "fill-opacity=\"0.5\"/>\n", x, top, w > 3 ? w - 0.6 : w, h,
-          inks[g->a->plan->actors[f->record.actor].cls].fill);
+  fprintf(g->out,
+          "<rect x=\"%.2f\" y=\"%.1f\" width=\"%.2f\" height=\"%.1f\" fill=\"%s\" "
+          "fill-opacity=\"0.5\"/>\n",
+          x, top, w > 3 ? w - 0.6 : w, h, inks[g->a->plan->actors[f->record.actor].cls].fill);
   char text[16];
   if (w < 5.9 * snprintf(text, sizeof text, "%d", f->rows) + 1) return;
   fprintf(g->out, "<text x=\"%.2f\" y=\"%.1f\" fill=\"#222\" text-anchor=\"middle\">%s</text>\n",
@@ -131,7 +142,8 @@ static void draw_bar(const figure *g, const piece *p) {
 /* Draws the rows under a device's passes, if any of them has rows. */
 static void draw_rows(figure *g, int32_t device) {
   if (rows_most(g, device) < 0) return;
-  fprintf(g->out, "<text x=\"%d\" y=\"%.1f\" fill=\"#666\" text-anchor=\"end\">rows, max %d</text>\n",
+  fprintf(g->out,
+          "<text x=\"%d\" y=\"%.1f\" fill=\"#666\" text-anchor=\"end\">rows, max %d</text>\n",
           LEFT - 6, g->y + ROWS - 2.0, g->most_rows);
   const line *l = &g->a->lines[device];
   for (size_t i = 0; i < l->count; i++) {
@@ -200,8 +212,10 @@ static void draw_memory(const figure *g, int32_t device) {
   sample *all = bytes_curve(g->a, device, &count);
   int64_t most = SLI_MAX((int64_t)peak_bytes(g->a, device), 1);
   double base = g->y + MEMORY, last = base;
-  fprintf(g->out, "<path fill=\"#0072b2\" fill-opacity=\"0.18\" stroke=\"#0072b2\" "
-                  "stroke-width=\"0.8\" d=\"M%d %.1f", LEFT, base);
+  fprintf(g->out,
+          "<path fill=\"#0072b2\" fill-opacity=\"0.18\" stroke=\"#0072b2\" "
+          "stroke-width=\"0.8\" d=\"M%d %.1f",
+          LEFT, base);
   for (size_t i = 0; i < count && all[i].ns < g->to; i++) {
     if (i + 1 < count && all[i + 1].ns <= g->from) continue;
     double y = base - (MEMORY - 3) * (double)all[i].value / (double)most;
@@ -250,8 +264,8 @@ static void draw_legend(const figure *g, double y) {
             "<rect x=\"%.1f\" y=\"%.1f\" width=\"16\" height=\"14\" fill=\"%s\"/>"
             "<text x=\"%.1f\" y=\"%.1f\" fill=\"%s\" text-anchor=\"middle\">%c</text>"
             "<text x=\"%.1f\" y=\"%.1f\" fill=\"#222\">%s</text>\n",
-            x, y, inks[c].fill, x + 8, y + 10.8, inks[c].text, sl_class_letter((sl_class)c),
-            x + 21, y + 10.8, inks[c].name);
+            x, y, inks[c].fill, x + 8, y + 10.8, inks[c].text, sl_class_letter((sl_class)c), x + 21,
+            y + 10.8, inks[c].name);
     x += 34 + 6.2 * (double)strlen(inks[c].name);
   }
   fprintf(g->out,
@@ -295,7 +309,8 @@ static bool find_window(figure *g) {
 }
 
 static double device_height(const figure *g, int32_t device) {
-  return LANE + 3 + (rows_most(g, device) < 0 ? 0 : ROWS + 3) + QUEUE * queues_seen(g, device) + MEMORY + GAP;
+  return LANE + 3 + (rows_most(g, device) < 0 ? 0 : ROWS + 3) + QUEUE * queues_seen(g, device) +
+         MEMORY + GAP;
 }
 
 static void draw_figure(figure *g, const options *o) {
@@ -306,13 +321,16 @@ static void draw_figure(figure *g, const options *o) {
     bottom += device_height(g, d);
     g->most_rows = SLI_MAX(g->most_rows, rows_most(g, d));
   }
-  fprintf(g->out, "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 %d %.0f\" width=\"%d\" "
+  fprintf(g->out,
+          "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 %d %.0f\" width=\"%d\" "
           "height=\"%.0f\" font-family=\"Helvetica, Arial, 'DejaVu Sans', sans-serif\" "
-          "font-size=\"10.5\">\n<title>", WIDTH, bottom + 46, WIDTH, bottom + 46);
+          "font-size=\"10.5\">\n<title>",
+          WIDTH, bottom + 46, WIDTH, bottom + 46);
   put_xml(g->out, o->path);
   fprintf(g->out, ", step %" PRId64, g->steps.first);
   if (g->steps.last > g->steps.first) fprintf(g->out, " to %" PRId64, g->steps.last);
-  fprintf(g->out, "</title>\n<rect width=\"%d\" height=\"%.0f\" fill=\"#fff\"/>\n", WIDTH, bottom + 46);
+  fprintf(g->out, "</title>\n<rect width=\"%d\" height=\"%.0f\" fill=\"#fff\"/>\n", WIDTH,
+          bottom + 46);
   draw_axis(g, bottom);
   for (int32_t d = 0; d < g->a->plan->ndevices; d++)
     if (o->device < 0 || o->device == d) draw_device(g, d);

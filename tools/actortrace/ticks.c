@@ -23,7 +23,8 @@ static void read_word(const char *word, tick_taken *to) {
 static void read_line(char *line, ticks *to) {
   tick_taken t = {0};
   char *state = NULL;
-  for (char *word = strtok_r(line, " ", &state); word; word = strtok_r(NULL, " ", &state)) read_word(word, &t);
+  for (char *word = strtok_r(line, " ", &state); word; word = strtok_r(NULL, " ", &state))
+    read_word(word, &t);
   SLI_GROW(to->of, to->count, to->capacity);
   to->of[to->count++] = t;
 }
@@ -44,14 +45,18 @@ static sl_status fill_in(const char *path, sl_trace *t, ticks *to) {
     const tick_taken *taken = tick_of(t, to, f);
     if (!taken) continue;
     if (f->rows > 0 && f->rows != taken->rows)
-      return sl_fail(SL_E_INPUT, "%s is of another run: line %lld has %d rows, and that tick in the trace %d", path,
-                     (long long)f->tick.number + 1, taken->rows, f->rows);
+      return sl_fail(SL_E_INPUT,
+                     "%s is of another run: line %lld has %d rows, and that tick in the trace %d",
+                     path, (long long)f->tick.number + 1, taken->rows, f->rows);
     f->rows = taken->rows;
     found++;
   }
   t->firings = to->firings;
-  return found ? SL_OK : sl_fail(SL_E_INPUT, "%s is of another run: it has %zu lines, and none is of a tick in the trace", path,
-                                 to->count);
+  return found
+             ? SL_OK
+             : sl_fail(SL_E_INPUT,
+                       "%s is of another run: it has %zu lines, and none is of a tick in the trace",
+                       path, to->count);
 }
 
 sl_status ticks_open(const char *path, sl_trace *t, ticks *out) {
@@ -59,7 +64,8 @@ sl_status ticks_open(const char *path, sl_trace *t, ticks *out) {
   *out = (ticks){0};
   sl_status status = sli_file_read(path, &text);
   if (status) return status;
-  for (char *line = strtok_r(text, "\n", &state); line; line = strtok_r(NULL, "\n", &state)) read_line(line, out);
+  for (char *line = strtok_r(text, "\n", &state); line; line = strtok_r(NULL, "\n", &state))
+    read_line(line, out);
   free(text);
   return fill_in(path, t, out);
 }
@@ -80,8 +86,9 @@ typedef struct kind {
 static void print_kind(const char *what, const kind *k, FILE *out) {
   char text[32];
   if (!k->count) return;
-  fprintf(out, "%-14s%7zu  %10s  %8.1f  %9.1f\n", what, k->count, format_ns(text, k->seconds * 1e9 / (double)k->count),
-          k->rows / (double)k->count, k->sequences / (double)k->count);
+  fprintf(out, "%-14s%7zu  %10s  %8.1f  %9.1f\n", what, k->count,
+          format_ns(text, k->seconds * 1e9 / (double)k->count), k->rows / (double)k->count,
+          k->sequences / (double)k->count);
 }
 
 void ticks_print(const sl_trace *t, const ticks *all, FILE *out) {

@@ -28,7 +28,7 @@ typedef struct sweep {
   numbers microbatches, pieces, chunks; /* chunks empty: each schedule's own */
   int nschedules;
   const char **schedules;
-  size_t least_bytes, most_bytes;       /* budgets; most 0: unlimited */
+  size_t least_bytes, most_bytes; /* budgets; most 0: unlimited */
 } sweep;
 
 sl_status sweep_read(const settings *s, sweep *out);
@@ -44,31 +44,31 @@ typedef struct quota_value {
 
 /* One combination of schedule, chunks, microbatches and pieces. */
 typedef struct config {
-  bool tried;                 /* not requested by the user, so it may be impossible */
-  settings settings;          /* a copy of the user's with these values; owns nothing */
-  const char *profile_path;   /* path of its profile, if it is the user's or kept; or NULL */
-  const char *homes;          /* placement options that --home auto found for it; or NULL */
+  bool tried;               /* not requested by the user, so it may be impossible */
+  settings settings;        /* a copy of the user's with these values; owns nothing */
+  const char *profile_path; /* path of its profile, if it is the user's or kept; or NULL */
+  const char *homes;        /* placement options that --home auto found for it; or NULL */
   int nknobs;
-  quota_value *knobs;         /* quotas as the schedule sets them */
-  int64_t items;              /* items per step */
+  quota_value *knobs; /* quotas as the schedule sets them */
+  int64_t items;      /* items per step */
   const char *word;
 } config;
 
 /* One plan: a configuration with its quotas, and its simulated results. */
 typedef struct point {
   int config;
-  int *values;                /* [nknobs] values of the configuration's knobs */
-  bool published;             /* the schedule unchanged */
-  bool expanded;              /* its neighbours have been tried */
+  int *values;    /* [nknobs] values of the configuration's knobs */
+  bool published; /* the schedule unchanged */
+  bool expanded;  /* its neighbours have been tried */
   sl_status status;
-  char *failure;              /* text of the error, if the status is not SL_OK */
-  double seconds, bubble;     /* of a step */
-  double scaled;              /* seconds for the number of items of a reference step */
-  size_t bytes;               /* bytes of the largest device without unused slots */
-  size_t published_bytes;     /* the same with unused slots */
+  char *failure;          /* text of the error, if the status is not SL_OK */
+  double seconds, bubble; /* of a step */
+  double scaled;          /* seconds for the number of items of a reference step */
+  size_t bytes;           /* bytes of the largest device without unused slots */
+  size_t published_bytes; /* the same with unused slots */
   int nquotas;
-  quota_value *quotas;        /* all quotas in force, without unused slots */
-  uint64_t plan_hash;         /* plan hash of a confirmed point */
+  quota_value *quotas; /* all quotas in force, without unused slots */
+  uint64_t plan_hash;  /* plan hash of a confirmed point */
 } point;
 
 typedef struct tuning {
@@ -76,18 +76,18 @@ typedef struct tuning {
   sweep sweep;
   int nconfigs;
   config *configs;
-  const config *reference;    /* the first configuration that works */
+  const config *reference; /* the first configuration that works */
   size_t npoints, capacity;
   point *points;
-  size_t effort;              /* maximum number of points to try */
+  size_t effort; /* maximum number of points to try */
   int threads;
-  bool progress;              /* draw a bar */
-  uint64_t start_ns;          /* start of the search */
+  bool progress;     /* draw a bar */
+  uint64_t start_ns; /* start of the search */
   double search_seconds;
-  char note[128];             /* results so far, for the bar */
+  char note[128]; /* results so far, for the bar */
   bool interrupted;
-  bool same_items;            /* all steps have equally many items, so seconds compare directly */
-  sli_arena arena;            /* holds the placement texts of configurations */
+  bool same_items; /* all steps have equally many items, so seconds compare directly */
+  sli_arena arena; /* holds the placement texts of configurations */
 } tuning;
 
 /* Makes the configurations. Durations are measured where necessary. */

@@ -39,10 +39,11 @@ static void add_calls(line *to, double calls, double predicted, double measured)
 static sl_status read_call(const sli_json *report, const cJSON *op, table *t) {
   const char *row = NULL;
   double calls = -1, measured = -1, predicted = -1;
-  const sli_json_field fields[] = {{"op", SLI_JSON_TEXT, &row, 0, 0, false},
-                                   {"calls_per_step", SLI_JSON_NUMBER, &calls, 0, 1e18, false},
-                                   {"seconds", SLI_JSON_NUMBER, &measured, 0, 1e9, false},
-                                   {"predicted_seconds", SLI_JSON_NUMBER, &predicted, 0, 1e9, false}};
+  const sli_json_field fields[] = {
+      {"op", SLI_JSON_TEXT, &row, 0, 0, false},
+      {"calls_per_step", SLI_JSON_NUMBER, &calls, 0, 1e18, false},
+      {"seconds", SLI_JSON_NUMBER, &measured, 0, 1e9, false},
+      {"predicted_seconds", SLI_JSON_NUMBER, &predicted, 0, 1e9, false}};
   sl_status status = sli_json_pick(report, op, fields, SLI_COUNT(fields));
   if (status || !row || calls < 0 || measured < 0 || predicted < 0) return status;
   add_calls(line_of(t, row), calls, predicted, measured);
@@ -53,10 +54,14 @@ static sl_status read_call(const sli_json *report, const cJSON *op, table *t) {
 static sl_status read_calls(const sli_json *report, table *t) {
   const cJSON *ops = NULL;
   sl_status status = sli_json_member(report, report->root, "ops", SLI_JSON_ARRAY, false, &ops);
-  for (const cJSON *at = ops ? ops->child : NULL; at && !status; at = at->next) status = read_call(report, at, t);
+  for (const cJSON *at = ops ? ops->child : NULL; at && !status; at = at->next)
+    status = read_call(report, at, t);
   if (status || t->count) return status;
-  return sl_fail(SL_E_INPUT, "%s: no calls that were both measured and predicted: it must be the --report of a run "
-                 "on CPUs or GPUs with --machine", report->name);
+  return sl_fail(
+      SL_E_INPUT,
+      "%s: no calls that were both measured and predicted: it must be the --report of a run "
+      "on CPUs or GPUs with --machine",
+      report->name);
 }
 
 /* ---- output ---------------------------------------------------------------------------------- */
@@ -90,21 +95,26 @@ static sl_status read_step(const sli_json *report, step *out) {
   const sli_json_field fields[] = {{"step_seconds", SLI_JSON_NUMBER, &out->measured, 0, 1e9, false},
                                    {"predicted", SLI_JSON_OBJECT, &said, 0, 0, false},
                                    {"devices", SLI_JSON_ARRAY, &devices, 0, 0, false}};
-  const sli_json_field predicted = {"step_seconds", SLI_JSON_NUMBER, &out->predicted, 0, 1e9, false};
+  const sli_json_field predicted = {"step_seconds", SLI_JSON_NUMBER, &out->predicted, 0, 1e9,
+                                    false};
   sl_status status = sli_json_pick(report, report->root, fields, SLI_COUNT(fields));
   if (!status && said) status = sli_json_pick(report, said, &predicted, 1);
   out->devices = (double)sli_json_count(devices);
   if (status || (out->measured > 0 && out->predicted > 0 && devices)) return status;
-  return sl_fail(SL_E_INPUT, "%s: it says nothing of a whole step: the run must have two steps or more", report->name);
+  return sl_fail(SL_E_INPUT,
+                 "%s: it says nothing of a whole step: the run must have two steps or more",
+                 report->name);
 }
 
 static void show(const step *of, table *t) {
   double whole = of->devices * of->measured;
-  const line rest = {"outside of calls", 0, SLI_MAX(of->devices * of->predicted - t->all.predicted, 0),
+  const line rest = {"outside of calls", 0,
+                     SLI_MAX(of->devices * of->predicted - t->all.predicted, 0),
                      SLI_MAX(whole - t->all.measured, 0)};
   qsort(t->of, t->count, sizeof *t->of, by_error);
   t->all.name = "all calls";
-  printf("%-24s %8s %11s %11s %11s %11s\n", "of a step", "calls", "predicted", "measured", "longer by", "of the step");
+  printf("%-24s %8s %11s %11s %11s %11s\n", "of a step", "calls", "predicted", "measured",
+         "longer by", "of the step");
   for (size_t i = 0; i < t->count; i++) show_line(&t->of[i], whole);
   show_line(&t->all, whole);
   show_line(&rest, whole);
@@ -127,12 +137,15 @@ static sl_status compare(const char *path) {
 
 int compare_main(int argc, char **argv) {
   if (argc == 2 && !strcmp(argv[1], "--help")) {
-    puts("usage: actortune compare RUN.json\n\nRUN.json is the --report of a run with --machine. Shows what its calls "
-         "took beside what\nthe machine file says of them: what is furthest off first.");
+    puts(
+        "usage: actortune compare RUN.json\n\nRUN.json is the --report of a run with --machine. Shows what its calls "
+        "took beside what\nthe machine file says of them: what is furthest off first.");
     return 0;
   }
-  sl_status status = argc == 2 && argv[1][0] != '-'
-                         ? compare(argv[1])
-                         : sl_fail(SL_E_USAGE, "usage: actortune compare RUN.json, the --report of a run with --machine");
+  sl_status status =
+      argc == 2 && argv[1][0] != '-'
+          ? compare(argv[1])
+          : sl_fail(SL_E_USAGE,
+                    "usage: actortune compare RUN.json, the --report of a run with --machine");
   return outputs_end("actortune compare", status, 0);
 }

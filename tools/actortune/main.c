@@ -47,8 +47,8 @@ static void print_left_out(const tuning *t) {
     for (int j = 0; j < i && !seen; j++)
       seen = t->points[j].status && !strcmp(t->points[j].failure, p->failure);
     if (seen) continue;
-    fprintf(stderr, "actortune: left out %s, %d chunks, %d microbatches: %s\n", s->lower.schedule.name,
-            s->lower.schedule.chunks, s->microbatches, p->failure);
+    fprintf(stderr, "actortune: left out %s, %d chunks, %d microbatches: %s\n",
+            s->lower.schedule.name, s->lower.schedule.chunks, s->microbatches, p->failure);
   }
 }
 

@@ -24,10 +24,12 @@ typedef struct size {
 
 static sl_status take_size(const sli_json *report, size *out) {
   const cJSON *options = NULL;
-  const sli_json_field fields[] = {{"microbatches", SLI_JSON_WHOLE, &out->microbatches, 1, INT32_MAX, false},
-                                   {"pieces", SLI_JSON_WHOLE, &out->pieces, 1, INT32_MAX, false}};
+  const sli_json_field fields[] = {
+      {"microbatches", SLI_JSON_WHOLE, &out->microbatches, 1, INT32_MAX, false},
+      {"pieces", SLI_JSON_WHOLE, &out->pieces, 1, INT32_MAX, false}};
   *out = (size){0, 1};
-  sl_status status = sli_json_member(report, report->root, "options", SLI_JSON_OBJECT, false, &options);
+  sl_status status =
+      sli_json_member(report, report->root, "options", SLI_JSON_OBJECT, false, &options);
   return status || !options ? status : sli_json_pick(report, options, fields, SLI_COUNT(fields));
 }
 
@@ -70,8 +72,10 @@ static sl_status find_report(const tuning *t, const config *c, const char **out)
   }
   char pieces[48] = "";
   if (c->settings.pieces > 1) snprintf(pieces, sizeof pieces, " --pieces %d", c->settings.pieces);
-  return sl_fail(SL_E_USAGE, "--profile: no report was measured at --microbatches %d%s; durations "
-                 "hold for one size only", c->settings.microbatches, pieces);
+  return sl_fail(SL_E_USAGE,
+                 "--profile: no report was measured at --microbatches %d%s; durations "
+                 "hold for one size only",
+                 c->settings.microbatches, pieces);
 }
 
 static sl_status take_report(tuning *t, int i) {
@@ -111,7 +115,8 @@ static sl_status take_faster(const sli_json *best, const sli_json *other) {
   sl_status status = sli_json_member(best, best->root, "ops", SLI_JSON_ARRAY, true, &to);
   if (!status) status = sli_json_member(other, other->root, "ops", SLI_JSON_ARRAY, true, &from);
   if (status) return status;
-  for (to = to->child, from = from->child; to && from && !status; to = to->next, from = from->next) {
+  for (to = to->child, from = from->child; to && from && !status;
+       to = to->next, from = from->next) {
     status = sli_json_member(best, to, "seconds", SLI_JSON_NUMBER, true, &mine);
     if (!status) status = sli_json_member(other, from, "seconds", SLI_JSON_NUMBER, true, &its);
     if (!status) cJSON_SetNumberValue((cJSON *)mine, SLI_MIN(mine->valuedouble, its->valuedouble));
@@ -136,8 +141,8 @@ static sl_status keep_report(const tuning *t, const config *c, const cJSON *root
   int m = c->settings.microbatches, k = c->settings.pieces;
   *out = NULL;
   if (!prefix) return SL_OK;
-  char *path = k > 1 ? sli_format("%s-m%d-k%d.json", prefix, m, k)
-                     : sli_format("%s-m%d.json", prefix, m);
+  char *path =
+      k > 1 ? sli_format("%s-m%d-k%d.json", prefix, m, k) : sli_format("%s-m%d.json", prefix, m);
   char *text = cJSON_Print(root);
   SLI_CHECK(text, "no memory for the report");
   sl_status status = sli_atomic_text(path, text);
@@ -185,7 +190,8 @@ static sl_status measure_now(tuning *t, int i) {
  * have their own. */
 static bool is_modelled(const settings *s) {
   bool cost = sli_cost_is_given(&s->lower.simulation.cost);
-  return cost || s->modelled.hardware.flops_per_second > 0 || !sli_kind_find(s->lower.devices.kind)->cores;
+  return cost || s->modelled.hardware.flops_per_second > 0 ||
+         !sli_kind_find(s->lower.devices.kind)->cores;
 }
 
 sl_status measure(tuning *t) {

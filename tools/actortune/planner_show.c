@@ -13,7 +13,8 @@
 
 size_t planner_shown(const planner *p) {
   size_t shown = 0;
-  while (shown < (size_t)p->points && shown < p->tried && p->choices[shown].seconds < INFINITY) shown++;
+  while (shown < (size_t)p->points && shown < p->tried && p->choices[shown].seconds < INFINITY)
+    shown++;
   return shown;
 }
 
@@ -33,7 +34,8 @@ const char *planner_value(const plan_choice *c, plan_dim dim, char text[32]) {
 
 static int width_of(plan_dim dim) {
   int width = (int)strlen(plan_dims[dim].name);
-  for (int w = 0; w < plan_dims[dim].count; w++) width = SLI_MAX(width, (int)strlen(plan_dims[dim].words[w]));
+  for (int w = 0; w < plan_dims[dim].count; w++)
+    width = SLI_MAX(width, (int)strlen(plan_dims[dim].words[w]));
   return width;
 }
 
@@ -52,9 +54,11 @@ static void show_head(const planner *p, FILE *out) {
 static void show_row(const planner *p, size_t i, FILE *out) {
   const plan_choice *c = &p->choices[i];
   char memory[32], step[32], value[32];
-  fprintf(out, "%2zu  %9s  %10s", i + 1, sli_format_seconds(step, c->seconds), sli_format_bytes(memory, (double)c->bytes));
+  fprintf(out, "%2zu  %9s  %10s", i + 1, sli_format_seconds(step, c->seconds),
+          sli_format_bytes(memory, (double)c->bytes));
   for (int d = 0; d < PLAN_DIMS; d++)
-    if (planner_varies(p, (plan_dim)d)) show_cell(out, (plan_dim)d, planner_value(c, (plan_dim)d, value));
+    if (planner_varies(p, (plan_dim)d))
+      show_cell(out, (plan_dim)d, planner_value(c, (plan_dim)d, value));
   fprintf(out, "\n");
 }
 
@@ -62,13 +66,15 @@ static void show_second(const planner *p, plan_dim dim, FILE *out) {
   const plan_choice *second = planner_second(p, dim), *best = &p->choices[0];
   char other[32], own[32];
   if (second)
-    fprintf(out, "  %-13s %s instead of %s: %+.1f %%\n", plan_dims[dim].name, planner_value(second, dim, other),
-            planner_value(best, dim, own), 100 * (second->seconds / best->seconds - 1));
+    fprintf(out, "  %-13s %s instead of %s: %+.1f %%\n", plan_dims[dim].name,
+            planner_value(second, dim, other), planner_value(best, dim, own),
+            100 * (second->seconds / best->seconds - 1));
 }
 
 /* Makes the command without the search's own options. */
 static void command_of(const planner *p, const plan_choice *c, words *to) {
-  static const char *const own[] = {"fix", "effort", "memory", "points", "threads", "json", "svg", "version", "help", NULL};
+  static const char *const own[] = {"fix",  "effort", "memory",  "points", "threads",
+                                    "json", "svg",    "version", "help",   NULL};
   planner_words(p, c, own, to);
 }
 
@@ -83,7 +89,8 @@ static void show_command(const planner *p, size_t i, FILE *out) {
 
 void planner_show(const planner *p, FILE *out) {
   size_t shown = planner_shown(p);
-  fprintf(out, "%s%zu plans of %zu tried in %.1f s\n\n", interrupted() ? "stopped: " : "", p->tried, p->count, p->seconds);
+  fprintf(out, "%s%zu plans of %zu tried in %.1f s\n\n", interrupted() ? "stopped: " : "", p->tried,
+          p->count, p->seconds);
   show_head(p, out);
   for (size_t i = 0; i < shown; i++) show_row(p, i, out);
   fprintf(out, "\nwith another choice of\n");
@@ -118,11 +125,13 @@ static cJSON *plan_json(const planner *p, const plan_choice *c) {
 
 sl_status planner_json_write(const planner *p, const char *path) {
   cJSON *root = cJSON_CreateObject(), *plans = cJSON_AddArrayToObject(root, "plans");
-  for (size_t i = 0; i < planner_shown(p); i++) cJSON_AddItemToArray(plans, plan_json(p, &p->choices[i]));
+  for (size_t i = 0; i < planner_shown(p); i++)
+    cJSON_AddItemToArray(plans, plan_json(p, &p->choices[i]));
   cJSON *seconds = cJSON_AddObjectToObject(root, "second");
   for (int d = 0; d < PLAN_DIMS; d++)
     if (planner_second(p, (plan_dim)d))
-      cJSON_AddItemToObject(seconds, plan_dims[d].name, plan_json(p, planner_second(p, (plan_dim)d)));
+      cJSON_AddItemToObject(seconds, plan_dims[d].name,
+                            plan_json(p, planner_second(p, (plan_dim)d)));
   char *text = cJSON_Print(root);
   cJSON_Delete(root);
   SLI_CHECK(text, "no memory for the file");

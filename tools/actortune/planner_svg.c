@@ -8,8 +8,19 @@
 
 #include "io/atomic.h"
 
-enum { LEFT = 40, BAR = 420, MEMORY = 500, MEMORY_WIDTH = 180, WIDTH = 860, LINE = 44, SECOND = 24, TOP = 92, MOST_TEXT = 256,
-       NAMES = 240, PERCENT_WIDTH = 360 };
+enum {
+  LEFT = 40,
+  BAR = 420,
+  MEMORY = 500,
+  MEMORY_WIDTH = 180,
+  WIDTH = 860,
+  LINE = 44,
+  SECOND = 24,
+  TOP = 92,
+  MOST_TEXT = 256,
+  NAMES = 240,
+  PERCENT_WIDTH = 360
+};
 
 static const char style[] =
     "<style>text{font-family:system-ui,sans-serif;font-size:13px;fill:#222}.title{font-size:17px;font-weight:600}"
@@ -26,8 +37,8 @@ static void text_at(FILE *out, double x, double y, const char *style_of, const c
 }
 
 static void bar_at(FILE *out, double x, double y, double width, const char *style_of) {
-  fprintf(out, "<rect x=\"%.1f\" y=\"%.1f\" width=\"%.1f\" height=\"12\" rx=\"2\" class=\"%s\"/>\n", x, y, SLI_MAX(width, 1),
-          style_of);
+  fprintf(out, "<rect x=\"%.1f\" y=\"%.1f\" width=\"%.1f\" height=\"12\" rx=\"2\" class=\"%s\"/>\n",
+          x, y, SLI_MAX(width, 1), style_of);
 }
 
 /* Describes a plan, "stages 4, tensor 2, schedule zb-h1": the dimensions that vary, without
@@ -47,7 +58,8 @@ static void planner_svg_describe(const planner *p, const plan_choice *c, char te
 /* Returns the budget, or the largest memory shown. */
 static double most_bytes(const planner *p) {
   double most = (double)p->budget;
-  for (size_t i = 0; i < planner_shown(p) && !p->budget; i++) most = SLI_MAX(most, (double)p->choices[i].bytes);
+  for (size_t i = 0; i < planner_shown(p) && !p->budget; i++)
+    most = SLI_MAX(most, (double)p->choices[i].bytes);
   return most;
 }
 
@@ -58,7 +70,8 @@ static void draw_plan(const planner *p, size_t i, double y, FILE *out) {
   snprintf(figure, sizeof figure, "%zu", i + 1);
   text_at(out, LEFT - 10, y + 11, "end", figure);
   bar_at(out, LEFT, y, 0.8 * BAR * c->seconds / slowest->seconds, "step");
-  text_at(out, LEFT + 0.8 * BAR * c->seconds / slowest->seconds + 6, y + 11, "", sli_format_seconds(figure, c->seconds));
+  text_at(out, LEFT + 0.8 * BAR * c->seconds / slowest->seconds + 6, y + 11, "",
+          sli_format_seconds(figure, c->seconds));
   if (p->budget) bar_at(out, MEMORY, y, MEMORY_WIDTH, "room");
   bar_at(out, MEMORY, y, MEMORY_WIDTH * (double)c->bytes / most_bytes(p), "memory");
   text_at(out, MEMORY + MEMORY_WIDTH + 6, y + 11, "", sli_format_bytes(figure, (double)c->bytes));
@@ -73,8 +86,8 @@ static double percent(const planner *p, plan_dim dim) {
 static void draw_second(const planner *p, plan_dim dim, double most, double y, FILE *out) {
   char text[MOST_TEXT], other[32], own[32];
   const plan_choice *second = planner_second(p, dim);
-  snprintf(text, sizeof text, "%s: %s instead of %s", plan_dims[dim].name, planner_value(second, dim, other),
-           planner_value(&p->choices[0], dim, own));
+  snprintf(text, sizeof text, "%s: %s instead of %s", plan_dims[dim].name,
+           planner_value(second, dim, other), planner_value(&p->choices[0], dim, own));
   text_at(out, LEFT + NAMES - 10, y + 11, "end", text);
   double width = PERCENT_WIDTH * SLI_MIN(percent(p, dim) / most, 1);
   bar_at(out, LEFT + NAMES, y, width, "second");
@@ -87,31 +100,40 @@ static int count_seconds(const planner *p, double *most) {
   int n = 0;
   *most = 1;
   for (int d = 0; d < PLAN_DIMS; d++)
-    if (planner_second(p, (plan_dim)d)) *most = SLI_MAX(*most, SLI_MIN(percent(p, (plan_dim)d), FARTHEST)), n++;
+    if (planner_second(p, (plan_dim)d))
+      *most = SLI_MAX(*most, SLI_MIN(percent(p, (plan_dim)d), FARTHEST)), n++;
   return n;
 }
 
 static void draw_heads(const planner *p, FILE *out) {
   char text[MOST_TEXT], size[32];
-  snprintf(text, sizeof text, "%s on %d devices: the best plans", p->settings->model->name, p->devices);
+  snprintf(text, sizeof text, "%s on %d devices: the best plans", p->settings->model->name,
+           p->devices);
   text_at(out, LEFT, 30, "title", text);
-  snprintf(text, sizeof text, "%zu of %zu choices made as plans and run on the virtual clock", p->tried, p->count);
+  snprintf(text, sizeof text, "%zu of %zu choices made as plans and run on the virtual clock",
+           p->tried, p->count);
   text_at(out, LEFT, 50, "sub", text);
   text_at(out, LEFT, TOP - 12, "sub", "a step");
-  if (p->budget) snprintf(text, sizeof text, "memory of the largest device, of %s", sli_format_bytes(size, (double)p->budget));
+  if (p->budget)
+    snprintf(text, sizeof text, "memory of the largest device, of %s",
+             sli_format_bytes(size, (double)p->budget));
   else snprintf(text, sizeof text, "memory of the largest device");
   text_at(out, MEMORY, TOP - 12, "sub", text);
 }
 
 static void draw(const planner *p, FILE *out) {
   double most, y = TOP;
-  int seconds = count_seconds(p, &most), height = TOP + LINE * (int)planner_shown(p) + 40 + SECOND * seconds;
-  fprintf(out, "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"%d\" height=\"%d\" viewBox=\"0 0 %d %d\" role=\"img\">\n"
-          "<title>The best plans</title>\n%s<rect width=\"100%%\" height=\"100%%\" fill=\"#fff\"/>\n",
-          WIDTH, height, WIDTH, height, style);
+  int seconds = count_seconds(p, &most),
+      height = TOP + LINE * (int)planner_shown(p) + 40 + SECOND * seconds;
+  fprintf(
+      out,
+      "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"%d\" height=\"%d\" viewBox=\"0 0 %d %d\" role=\"img\">\n"
+      "<title>The best plans</title>\n%s<rect width=\"100%%\" height=\"100%%\" fill=\"#fff\"/>\n",
+      WIDTH, height, WIDTH, height, style);
   draw_heads(p, out);
   for (size_t i = 0; i < planner_shown(p); i++, y += LINE) draw_plan(p, i, y, out);
-  if (seconds) text_at(out, LEFT, y + 12, "sub", "how much slower the best plan with another choice is");
+  if (seconds)
+    text_at(out, LEFT, y + 12, "sub", "how much slower the best plan with another choice is");
   y += SECOND;
   for (int d = 0; d < PLAN_DIMS; d++)
     if (planner_second(p, (plan_dim)d)) draw_second(p, (plan_dim)d, most, y, out), y += SECOND;

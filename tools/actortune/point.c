@@ -83,7 +83,8 @@ static sl_status make(const config *c, const quota_value *quotas, size_t count, 
   for (size_t i = 0; i < count; i++)
     all[i] = (sl_quota){quotas[i].name, quotas[i].stage, quotas[i].slots};
   if (c->settings.lower.memory.nquotas)
-    memcpy(all + count, c->settings.lower.memory.quotas, (size_t)c->settings.lower.memory.nquotas * sizeof *all);
+    memcpy(all + count, c->settings.lower.memory.quotas,
+           (size_t)c->settings.lower.memory.nquotas * sizeof *all);
   s.lower.memory.quotas = all;
   if (modelled) s.lower.devices.kind = sli_kind_model(sli_kind_find(s.lower.devices.kind))->name;
   const sl_lower_options run = {.schedule.skip_in_turn = true};
@@ -114,8 +115,8 @@ static size_t firings(const sl_plan *plan) {
 }
 
 static sl_status run_virtually(const sl_plan *plan, sl_runtime **out) {
-  sl_runtime_options options = {.clock = SL_CLOCK_VIRTUAL, .no_data = true,
-                                .trace_records = STEPS * firings(plan)};
+  sl_runtime_options options = {
+      .clock = SL_CLOCK_VIRTUAL, .no_data = true, .trace_records = STEPS * firings(plan)};
   sl_runtime *rt = NULL;
   sl_status status = sl_runtime_create(plan, &options, &rt);
   if (!status) status = sl_runtime_run(rt, STEPS);
@@ -216,7 +217,8 @@ void point_evaluate(const tuning *t, point *p) {
 static bool same_chunks(const tuning *t) {
   bool same = true;
   for (int i = 1; i < t->nconfigs; i++)
-    same &= t->configs[i].settings.lower.schedule.chunks == t->configs[0].settings.lower.schedule.chunks;
+    same &= t->configs[i].settings.lower.schedule.chunks ==
+            t->configs[0].settings.lower.schedule.chunks;
   return same;
 }
 

@@ -53,8 +53,8 @@ static int default_threads(const settings *s) {
 }
 
 sl_status tuning_prepare(settings *s, tuning *out) {
-  tuning t = {.settings = s, .effort = (size_t)sl_arg_int(s->run, "effort"),
-              .threads = default_threads(s)};
+  tuning t = {
+      .settings = s, .effort = (size_t)sl_arg_int(s->run, "effort"), .threads = default_threads(s)};
   sl_status status = sweep_read(s, &t.sweep);
   if (!status) status = find_threads(s);
   if (!status) add_configs(&t);

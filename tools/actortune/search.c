@@ -52,8 +52,8 @@ static bool run_team(tuning *t, void (*item)(tuning *t, size_t index), size_t fr
   pthread_t *threads = sli_calloc((size_t)n + 1, sizeof *threads);
   for (int i = 0; i < n; i++)
     SLI_CHECK(!pthread_create(&threads[i], NULL, work, &c), "no thread for the search");
-  for (size_t done; !interrupted() &&
-                    (done = atomic_load_explicit(&c.done, memory_order_relaxed)) < end;) {
+  for (size_t done;
+       !interrupted() && (done = atomic_load_explicit(&c.done, memory_order_relaxed)) < end;) {
     if (t->progress) draw(t, done);
     usleep(end - done < 64 ? 2000 : 20000);
   }
@@ -282,7 +282,8 @@ static sl_status run_rounds(tuning *t) {
 static sl_status nothing_found(const tuning *t) {
   if (smallest_bytes(t) < SIZE_MAX) {
     char need[32], have[32];
-    return sl_fail(SL_E_BUDGET, "no plan fits in %s a device: the smallest that was found needs "
+    return sl_fail(SL_E_BUDGET,
+                   "no plan fits in %s a device: the smallest that was found needs "
                    "%s; more stages, or more and smaller microbatches, would need less",
                    format_memory(have, (double)t->sweep.most_bytes),
                    format_memory(need, (double)smallest_bytes(t)));

@@ -34,7 +34,8 @@ char *point_changes(const tuning *t, const point *p) {
 
 static void print_what(const tuning *t, const frontier *f, FILE *out) {
   char seconds[32];
-  fprintf(out, "%zu plans tried in %s%s", t->npoints, sli_format_seconds(seconds, t->search_seconds),
+  fprintf(out, "%zu plans tried in %s%s", t->npoints,
+          sli_format_seconds(seconds, t->search_seconds),
           t->interrupted ? ", stopped before the end" : "");
   if (f->found > f->count) fprintf(out, "; %zu of %zu points shown", f->count, f->found);
   fprintf(out, "\n\n");
@@ -60,7 +61,8 @@ void table_print(const tuning *t, const frontier *f, FILE *out) {
     char bytes[32], seconds[32], *changes = point_changes(t, p);
     fprintf(out, "%3zu  %10s  %10s  %10.5g  %5.1f%%  %-12s %6d %7d", i + 1,
             format_memory(bytes, (double)p->bytes), sli_format_seconds(seconds, p->seconds),
-            rate(t, p), 100 * p->bubble, s->lower.schedule.name, s->lower.schedule.chunks, s->microbatches);
+            rate(t, p), 100 * p->bubble, s->lower.schedule.name, s->lower.schedule.chunks,
+            s->microbatches);
     if (pieces) fprintf(out, " %6d", s->pieces);
     fprintf(out, "  %s\n", changes);
     free(changes);
@@ -90,15 +92,16 @@ sl_status csv_write(const char *path, const tuning *t, const frontier *f) {
   sl_status status = sli_atomic_open(path, &file);
   if (status) return status;
   FILE *out = file.stream;
-  fprintf(out, "point,memory_bytes,step_seconds,items_per_second,bubble_fraction,schedule,chunks,"
-               "microbatches,pieces,plan_hash,quotas,command\n");
+  fprintf(out,
+          "point,memory_bytes,step_seconds,items_per_second,bubble_fraction,schedule,chunks,"
+          "microbatches,pieces,plan_hash,quotas,command\n");
   for (size_t i = 0; i < f->count; i++) {
     const point *p = &f->points[i];
     const settings *s = &t->configs[p->config].settings;
     char *changes = point_changes(t, p), *line = command_line(t, p);
     fprintf(out, "%zu,%zu,%.9g,%.9g,%.6g,%s,%d,%d,%d,%016llx,", i + 1, p->bytes, p->seconds,
-            rate(t, p), p->bubble, s->lower.schedule.name, s->lower.schedule.chunks, s->microbatches, s->pieces,
-            (unsigned long long)p->plan_hash);
+            rate(t, p), p->bubble, s->lower.schedule.name, s->lower.schedule.chunks,
+            s->microbatches, s->pieces, (unsigned long long)p->plan_hash);
     print_field(changes, out);
     fputc(',', out);
     print_field(line, out);
@@ -114,8 +117,7 @@ static cJSON *quotas_json(const point *p) {
   for (int i = 0; i < p->nquotas; i++) {
     cJSON *quota = cJSON_CreateObject();
     cJSON_AddStringToObject(quota, "name", p->quotas[i].name);
-    if (p->quotas[i].stage != SL_NONE)
-      cJSON_AddNumberToObject(quota, "stage", p->quotas[i].stage);
+    if (p->quotas[i].stage != SL_NONE) cJSON_AddNumberToObject(quota, "stage", p->quotas[i].stage);
     cJSON_AddNumberToObject(quota, "slots", p->quotas[i].slots);
     cJSON_AddItemToArray(quotas, quota);
   }
@@ -181,8 +183,7 @@ sl_status json_write(const char *path, const tuning *t, const frontier *f) {
   cJSON_AddNumberToObject(root, "plans_tried", (double)t->npoints);
   cJSON_AddBoolToObject(root, "interrupted", t->interrupted);
   cJSON *points = cJSON_AddArrayToObject(root, "points");
-  for (size_t i = 0; i < f->count; i++)
-    cJSON_AddItemToArray(points, point_json(t, &f->points[i]));
+  for (size_t i = 0; i < f->count; i++) cJSON_AddItemToArray(points, point_json(t, &f->points[i]));
   cJSON_AddItemToObject(root, "published", published_json(t));
   char *text = cJSON_Print(root);
   cJSON_Delete(root);

@@ -11,8 +11,16 @@
 
 #include "io/atomic.h"
 
-enum { LEFT = 76, TOP = 64, PLOT_WIDTH = 520, PLOT_HEIGHT = 360, PANEL = 640, LINE = 21,
-       PANEL_WIDTH = 330, MOST_LABELS = 256 };
+enum {
+  LEFT = 76,
+  TOP = 64,
+  PLOT_WIDTH = 520,
+  PLOT_HEIGHT = 360,
+  PANEL = 640,
+  LINE = 21,
+  PANEL_WIDTH = 330,
+  MOST_LABELS = 256
+};
 
 typedef struct box {
   double x, y, width, height;
@@ -24,7 +32,7 @@ typedef struct figure {
   FILE *out;
   double least_x, most_x, least_y, most_y; /* bytes, seconds */
   int nboxes;
-  box boxes[MOST_LABELS];                  /* areas already occupied */
+  box boxes[MOST_LABELS]; /* areas already occupied */
 } figure;
 
 /* ---- scales ------------------------------------------------------------------------------- */
@@ -55,8 +63,7 @@ static void set_range(figure *g) {
   const point *first = &f->points[0], *last = &f->points[f->count - 1];
   double far = 1.6 * (double)last->bytes, slow = 1.25 * first->scaled;
   g->least_x = g->least_y = 1e300;
-  for (size_t i = 0; i < f->count; i++)
-    include(g, (double)f->points[i].bytes, f->points[i].scaled);
+  for (size_t i = 0; i < f->count; i++) include(g, (double)f->points[i].bytes, f->points[i].scaled);
   for (size_t i = 0; i < g->t->npoints; i++) {
     const point *p = &g->t->points[i];
     if (p->published && !p->status && p->seconds > 0 && (double)p->published_bytes <= far &&
@@ -130,8 +137,7 @@ static void draw_axes(const figure *g) {
           TOP, PLOT_WIDTH, PLOT_HEIGHT);
   snprintf(text, sizeof text, "memory of the largest device, %s", bytes_name);
   text_at(g, LEFT + PLOT_WIDTH / 2.0, TOP + PLOT_HEIGHT + 40, "name middle", text);
-  if (g->t->same_items)
-    snprintf(text, sizeof text, "step time, %s", time_name);
+  if (g->t->same_items) snprintf(text, sizeof text, "step time, %s", time_name);
   else
     snprintf(text, sizeof text, "time of %lld %s, %s", (long long)g->t->reference->items,
              g->t->reference->word, time_name);
@@ -204,8 +210,10 @@ static char *published_name(const figure *g, const point *p) {
 static void draw_name(figure *g, const point *p, double x, double y) {
   char *name = published_name(g, p);
   double width = 6.4 * (double)strlen(name);
-  const box places[] = {{x + 9, y - 8, width, 14},          {x - 9 - width, y - 8, width, 14},
-                        {x - width / 2, y - 24, width, 14}, {x - width / 2, y + 9, width, 14}};
+  const box places[] = {{x + 9, y - 8, width, 14},
+                        {x - 9 - width, y - 8, width, 14},
+                        {x - width / 2, y - 24, width, 14},
+                        {x - width / 2, y + 9, width, 14}};
   for (size_t i = 0; i < SLI_COUNT(places); i++) {
     if (!is_free(g, &places[i])) continue;
     keep_box(g, places[i]);
@@ -245,7 +253,8 @@ static void draw_panel_line(const figure *g, size_t i, double y) {
   char number[24], bytes[32], seconds[32], what[96];
   snprintf(number, sizeof number, "%zu", i + 1);
   int n = snprintf(what, sizeof what, "%s", s->lower.schedule.name);
-  if (s->lower.schedule.chunks > 1) n += snprintf(what + n, sizeof what - (size_t)n, ", %d chunks", s->lower.schedule.chunks);
+  if (s->lower.schedule.chunks > 1)
+    n += snprintf(what + n, sizeof what - (size_t)n, ", %d chunks", s->lower.schedule.chunks);
   if (g->t->sweep.microbatches.count > 1)
     n += snprintf(what + n, sizeof what - (size_t)n, ", m %d", s->microbatches);
   if (g->t->sweep.pieces.count > 1)
@@ -283,16 +292,20 @@ static const char style[] =
 static void draw(figure *g) {
   int width = PANEL + PANEL_WIDTH, lines = (int)g->f->count + 3;
   int height = SLI_MAX(TOP + PLOT_HEIGHT + 60, TOP + 20 + lines * LINE);
-  fprintf(g->out, "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"%d\" height=\"%d\" "
-                  "viewBox=\"0 0 %d %d\" role=\"img\">\n<title>Step time against memory</title>\n%s"
-                  "<rect width=\"100%%\" height=\"100%%\" fill=\"#fff\"/>\n",
+  fprintf(g->out,
+          "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"%d\" height=\"%d\" "
+          "viewBox=\"0 0 %d %d\" role=\"img\">\n<title>Step time against memory</title>\n%s"
+          "<rect width=\"100%%\" height=\"100%%\" fill=\"#fff\"/>\n",
           width, height, width, height, style);
   char text[160];
   const settings *s = g->t->settings;
-  snprintf(text, sizeof text, "%s on %d devices: what memory buys", s->model->name, s->lower.parallel.stages);
+  snprintf(text, sizeof text, "%s on %d devices: what memory buys", s->model->name,
+           s->lower.parallel.stages);
   text_at(g, LEFT, 28, "title", text);
-  snprintf(text, sizeof text, "best of %zu plans on the virtual clock; every point is an actorrun "
-                              "command", g->t->npoints);
+  snprintf(text, sizeof text,
+           "best of %zu plans on the virtual clock; every point is an actorrun "
+           "command",
+           g->t->npoints);
   text_at(g, LEFT, 48, "sub", text);
   draw_axes(g);
   draw_frontier(g);

@@ -29,7 +29,8 @@ static sl_status take_measured(const sli_json *report, measured *out) {
   sl_status status = sli_json_pick(report, report->root, fields, SLI_COUNT(fields));
   for (const cJSON *at = status ? NULL : devices->child; at && !status; at = at->next)
     status = take_bytes(report, at, out);
-  if (!status && !(out->seconds > 0)) status = sl_fail(SL_E_INPUT, "actorrun reports no step's time");
+  if (!status && !(out->seconds > 0))
+    status = sl_fail(SL_E_INPUT, "actorrun reports no step's time");
   return status;
 }
 
@@ -62,11 +63,13 @@ static void print_order(const frontier *f, const measured *m, size_t from) {
 static void print_cores(const settings *s) {
   sl_machine *machine = NULL;
   if (!sli_kind_find(s->lower.devices.kind)->cores || sl_machine_create(NULL, &machine)) return;
-  int cores = sl_machine_cores(machine), want = s->lower.devices.count * SLI_MAX(s->lower.devices.threads, 1);
+  int cores = sl_machine_cores(machine),
+      want = s->lower.devices.count * SLI_MAX(s->lower.devices.threads, 1);
   if (cores < want)
-    printf("This machine has %d cores for the %d that %d devices want: they take turns, and the\n"
-           "measured times cannot be those predicted. Memory can.\n", cores, want,
-           s->lower.devices.count);
+    printf(
+        "This machine has %d cores for the %d that %d devices want: they take turns, and the\n"
+        "measured times cannot be those predicted. Memory can.\n",
+        cores, want, s->lower.devices.count);
   sl_machine_destroy(machine);
 }
 

@@ -59,8 +59,10 @@ sl_status arrivals_read(const char *path, sli_arena *arena, arrivals *out) {
   char *text = NULL;
   size_t capacity = 0;
   sl_status status = SL_OK;
-  for (ssize_t n; !status && (n = getline(&text, &capacity, file)) > 0;) status = read_line(&r, text, (size_t)n);
-  if (!status && ferror(file)) status = sl_fail(SL_E_INPUT, "cannot read %s: %s", path, strerror(errno));
+  for (ssize_t n; !status && (n = getline(&text, &capacity, file)) > 0;)
+    status = read_line(&r, text, (size_t)n);
+  if (!status && ferror(file))
+    status = sl_fail(SL_E_INPUT, "cannot read %s: %s", path, strerror(errno));
   if (!status && !r.out.count) status = sl_fail(SL_E_INPUT, "%s: nobody comes", path);
   if (!status) keep(&r, out);
   free(r.out.of);
@@ -90,10 +92,13 @@ static void shares_of(double *x, int64_t n, double *out) {
 
 static double to_first(const sl_arrival *a, const sl_answered *x) { return x->first - a->seconds; }
 
-static double between(const sl_answered *x) { return (x->last - x->first) / (double)(x->tokens - 1); }
+static double between(const sl_answered *x) {
+  return (x->last - x->first) / (double)(x->tokens - 1);
+}
 
 outcome outcome_of(const arrivals *a, const sl_answered *answered, double seconds) {
-  double *first = sli_calloc((size_t)a->count, sizeof *first), *each = sli_calloc((size_t)a->count, sizeof *each);
+  double *first = sli_calloc((size_t)a->count, sizeof *first),
+         *each = sli_calloc((size_t)a->count, sizeof *each);
   int64_t tokens = 0, several = 0;
   outcome o = {0};
   for (int64_t i = 0; i < a->count; i++) {
@@ -112,7 +117,8 @@ outcome outcome_of(const arrivals *a, const sl_answered *answered, double second
   return o;
 }
 
-double outcome_share(const arrivals *a, const sl_answered *answered, bool between_tokens, double share) {
+double outcome_share(const arrivals *a, const sl_answered *answered, bool between_tokens,
+                     double share) {
   double *all = sli_calloc((size_t)a->count, sizeof *all);
   int64_t n = 0;
   for (int64_t i = 0; i < a->count; i++) {

@@ -33,6 +33,7 @@ outcome outcome_of(const arrivals *a, const sl_answered *answered, double second
 /* Returns the time within which `share` of all requests had their first token, or with
  * `between_tokens` their later tokens. INFINITY: fewer requests were answered. Answers of one
  * token have no time between tokens. */
-double outcome_share(const arrivals *a, const sl_answered *answered, bool between_tokens, double share);
+double outcome_share(const arrivals *a, const sl_answered *answered, bool between_tokens,
+                     double share);
 
 #endif

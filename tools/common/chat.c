@@ -10,7 +10,9 @@
 #include "io/file.h"
 #include "io/gguf/gguf.h"
 
-static char *copy_text(const cJSON *item) { return cJSON_IsString(item) ? sli_strdup(item->valuestring) : NULL; }
+static char *copy_text(const cJSON *item) {
+  return cJSON_IsString(item) ? sli_strdup(item->valuestring) : NULL;
+}
 
 static char *token_text(const cJSON *keys, const cJSON *tokens, const char *which) {
   const cJSON *number = cJSON_GetObjectItemCaseSensitive(keys, which);
@@ -65,7 +67,8 @@ static sl_status find_beside(const char *path, chat_found *out) {
   sl_status status = read_beside(path, "tokenizer_config.json", &config);
   if (status) return status;
   cJSON *root = config ? cJSON_Parse(config) : NULL;
-  *out = (chat_found){template_text(root), mark_text(root, "bos_token"), mark_text(root, "eos_token")};
+  *out =
+      (chat_found){template_text(root), mark_text(root, "bos_token"), mark_text(root, "eos_token")};
   cJSON_Delete(root);
   free(config);
   status = read_beside(path, "chat_template.jinja", &template);
@@ -96,13 +99,16 @@ static sl_status unknown(const char *format, const char *what) {
   return SL_E_USAGE;
 }
 
-sl_status chat_choose(const chat_found *f, const char *tokenizer, const char *name, const sli_chat **out) {
+sl_status chat_choose(const chat_found *f, const char *tokenizer, const char *name,
+                      const sli_chat **out) {
   *out = name ? sli_chat_named(name) : f->template ? sli_chat_of_template(f->template) : NULL;
   if (*out) return SL_OK;
   if (name) return unknown("--chat-template %s: it is one of %s", name);
   if (!f->template)
-    return unknown("%s has no chat template; --chat-template NAME says which one to use, of %s", tokenizer);
-  char *what = sli_format("%s has a chat template that is not understood, %s", tokenizer, sl_detail());
+    return unknown("%s has no chat template; --chat-template NAME says which one to use, of %s",
+                   tokenizer);
+  char *what =
+      sli_format("%s has a chat template that is not understood, %s", tokenizer, sl_detail());
   sl_status status = unknown("%s; --chat-template NAME says which one to use instead, of %s", what);
   free(what);
   return status;

@@ -16,6 +16,7 @@ sl_status chat_find(const char *tokenizer, chat_found *out);
 void chat_found_fini(chat_found *f);
 /* Chooses the template called `name`, or the model's own if `name` is NULL. SL_E_USAGE: it is
  * unknown, or there is none; the message names the tokenizer and its templates. */
-sl_status chat_choose(const chat_found *f, const char *tokenizer, const char *name, const sli_chat **out);
+sl_status chat_choose(const chat_found *f, const char *tokenizer, const char *name,
+                      const sli_chat **out);
 
 #endif

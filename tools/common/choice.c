@@ -41,7 +41,8 @@ static void find_shards(choices *c) {
   const char *const *words = options_words("shard");
   while (strcmp(words[c->shard], c->s->lower.memory.shard)) c->shard++;
   c->nshards = c->shard + 1;
-  bool open = c->s->lower.parallel.data * c->s->lower.parallel.sequence > 1 && !sl_arg_given(c->s->run, "shard", 0);
+  bool open = c->s->lower.parallel.data * c->s->lower.parallel.sequence > 1 &&
+              !sl_arg_given(c->s->run, "shard", 0);
   while (open && words[c->nshards]) c->nshards++;
 }
 
@@ -54,7 +55,8 @@ static sl_status find_blocks(choices *c, const sl_lower_options *run) {
   if (status) return status;
   c->nblocks = SLI_MIN(p.graph->nblocks, CHOICE_BLOCKS);
   c->names = sli_arena_alloc(&c->arena, (size_t)c->nblocks * sizeof *c->names);
-  for (int b = 0; b < c->nblocks; b++) c->names[b] = sli_arena_strdup(&c->arena, p.graph->blocks[b].name);
+  for (int b = 0; b < c->nblocks; b++)
+    c->names[b] = sli_arena_strdup(&c->arena, p.graph->blocks[b].name);
   c->chosen = sli_arena_strdup(&c->arena, sl_lowered_chosen(p.lowered));
   plan_free(&p);
   return SL_OK;
@@ -78,8 +80,8 @@ choice choice_none(const choices *c) { return (choice){.shard = c->shard}; }
 /* One word per block, told as briefly as possible: the commonest for all blocks, then the
  * exceptions. */
 typedef struct saying {
-  const char *all;                 /* NULL: it is the default and not printed */
-  int count;                       /* number of exceptions */
+  const char *all; /* NULL: it is the default and not printed */
+  int count;       /* number of exceptions */
   const char *words[CHOICE_BLOCKS];
   const char *blocks[CHOICE_BLOCKS];
 } saying;
@@ -133,7 +135,8 @@ static int add_homes(const saying *said, const char *name, sli_arena *arena, sl_
   int n = 0;
   if (said->all) to[n++] = (sl_home){.name = name, .space = space_of(said->all)};
   for (int i = 0; i < said->count; i++)
-    to[n++] = (sl_home){.name = name, .block = sli_arena_strdup(arena, said->blocks[i]),
+    to[n++] = (sl_home){.name = name,
+                        .block = sli_arena_strdup(arena, said->blocks[i]),
                         .space = space_of(said->words[i])};
   return n;
 }
@@ -159,7 +162,8 @@ static void apply_recompute(const choices *c, const choice *x, sli_arena *arena,
   if (!said.all && !said.count) return;
   to->lower.memory.recompute = said.all ? said.all : "none";
   for (int i = 0; i < said.count; i++)
-    to->lower.memory.recompute = sli_arena_format(arena, "%s,%s@%s", to->lower.memory.recompute, said.words[i], said.blocks[i]);
+    to->lower.memory.recompute = sli_arena_format(arena, "%s,%s@%s", to->lower.memory.recompute,
+                                                  said.words[i], said.blocks[i]);
 }
 
 void choice_apply(const choices *c, const choice *x, sli_arena *arena, settings *to) {

@@ -16,22 +16,22 @@ typedef struct choice_way {
 } choice_way;
 
 typedef struct choice {
-  int shard;                      /* index into options_words("shard") */
-  uint8_t way[CHOICE_BLOCKS];     /* index into the ways, for each block */
-  uint8_t state[CHOICE_BLOCKS];   /* sl_space of the block's optimizer state */
+  int shard;                    /* index into options_words("shard") */
+  uint8_t way[CHOICE_BLOCKS];   /* index into the ways, for each block */
+  uint8_t state[CHOICE_BLOCKS]; /* sl_space of the block's optimizer state */
 } choice;
 
 /* The options to choose from, on these devices and within what the user fixed. */
 typedef struct choices {
   const settings *s;
   int nblocks;
-  const char **names;  /* [nblocks] */
+  const char **names; /* [nblocks] */
   int nways;
-  choice_way ways[8];  /* the first one keeps everything */
+  choice_way ways[8]; /* the first one keeps everything */
   int nstates;
   sl_space states[SL_SPACE_COUNT];
-  int shard, nshards;  /* the user's index, and the end of those worth a try */
-  const char *chosen;  /* the paths that --skip found, for every choice: sl_lower_options.chosen */
+  int shard, nshards; /* the user's index, and the end of those worth a try */
+  const char *chosen; /* the paths that --skip found, for every choice: sl_lower_options.chosen */
   sli_arena arena;
 } choices;
 

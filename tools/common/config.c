@@ -59,7 +59,8 @@ sl_status config_set(const config *c, const char *key, const char *option, const
     given = sl_arg_given(c->s->model_args, option, i);
   if (!given) return blame(c, sl_args_set(c->s->model_args, option, value));
   if (same_value(option, given, value)) return SL_OK;
-  return sl_fail(SL_E_USAGE, "--%s %s contradicts %s, which says %s (%s)", option, given, c->path, value, key);
+  return sl_fail(SL_E_USAGE, "--%s %s contradicts %s, which says %s (%s)", option, given, c->path,
+                 value, key);
 }
 
 static sl_status read_field(const config *c, const config_field *f) {
@@ -75,7 +76,8 @@ static sl_status read_field(const config *c, const config_field *f) {
   return status;
 }
 
-sl_status config_check_keys(const config *c, const config_field *fields, const sli_key *const *tables) {
+sl_status config_check_keys(const config *c, const config_field *fields,
+                            const sli_key *const *tables) {
   enum { MOST_TABLES = 8 };
   size_t n = 0, ntables = 0;
   while (fields[n].key) n++;

@@ -30,7 +30,8 @@ sl_status config_set(const config *c, const char *key, const char *option, const
 /* Applies a table of fields that ends with {0}, then checks that rows fit the model's context. */
 sl_status config_apply(const config *c, const config_field *fields);
 /* Checks that each key is understood: by the fields, or by a NULL-terminated list of tables. */
-sl_status config_check_keys(const config *c, const config_field *fields, const sli_key *const *tables);
+sl_status config_check_keys(const config *c, const config_field *fields,
+                            const sli_key *const *tables);
 /* Formats a number or a flag as an option's text; NULL: it is neither. The caller frees it. */
 char *config_option_text(const cJSON *item);
 /* Checks that a text is a valid --rope. SL_E_INPUT names the file. */

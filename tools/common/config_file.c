@@ -23,14 +23,15 @@ typedef struct reading {
   settings *s;
   const sl_option *options;
   sl_args *args;
-  bool *given;   /* by the command line, option by option */
+  bool *given; /* by the command line, option by option */
   bool of_model;
 } reading;
 
 static const char *wanted(sl_option_kind kind, const toml_value *v) {
   switch (kind) {
   case SL_OPTION_INT: return v->kind == TOML_INT && !v->listed ? NULL : "a whole number";
-  case SL_OPTION_FLOAT: return (v->kind == TOML_INT || v->kind == TOML_FLOAT) && !v->listed ? NULL : "a number";
+  case SL_OPTION_FLOAT:
+    return (v->kind == TOML_INT || v->kind == TOML_FLOAT) && !v->listed ? NULL : "a number";
   case SL_OPTION_FLAG: return v->kind == TOML_FLAG && !v->listed ? NULL : "true or false";
   case SL_OPTION_TEXT:
   case SL_OPTION_LIST: break;
@@ -40,14 +41,16 @@ static const char *wanted(sl_option_kind kind, const toml_value *v) {
 
 static sl_status config_file_refuse(const settings *s, const toml_value *v, const char *why) {
   char *text = sli_strdup(why);
-  sl_fail(SL_E_USAGE, "%s:%d: %s%s%s: %s", s->config.path, v->line, v->table ? v->table : "", v->table ? "." : "", v->key, text);
+  sl_fail(SL_E_USAGE, "%s:%d: %s%s%s: %s", s->config.path, v->line, v->table ? v->table : "",
+          v->table ? "." : "", v->key, text);
   free(text);
   return SL_E_USAGE;
 }
 
 static sl_status refuse_unknown(const reading *r, const toml_value *v) {
   const char *near = sl_options_nearest(r->options, v->key);
-  char *why = near ? sli_format("there is no such option; is it %s?", near) : sli_strdup("there is no such option");
+  char *why = near ? sli_format("there is no such option; is it %s?", near)
+                   : sli_strdup("there is no such option");
   sl_status status = config_file_refuse(r->s, v, why);
   free(why);
   return status;
@@ -58,7 +61,8 @@ static sl_status take_value(reading *r, const toml_value *v) {
   int i = 0;
   while (r->options[i].name && strcmp(r->options[i].name, v->key)) i++;
   if (!r->options[i].name) return refuse_unknown(r, v);
-  if (!r->of_model && is_of_line(v->key)) return config_file_refuse(r->s, v, "only the command line can say it");
+  if (!r->of_model && is_of_line(v->key))
+    return config_file_refuse(r->s, v, "only the command line can say it");
   const char *kind = wanted(r->options[i].kind, v);
   if (kind) {
     char *why = sli_format("%s is wanted", kind);
@@ -73,9 +77,11 @@ static sl_status take_value(reading *r, const toml_value *v) {
 /* Takes what is in the table of the reading; the rest is checked to be in one that there is. */
 static sl_status read_value(void *ctx, const toml_value *v) {
   reading *r = ctx;
-  bool of_model = v->table && !strcmp(v->table, "model"), name = of_model && !strcmp(v->key, "name");
+  bool of_model = v->table && !strcmp(v->table, "model"),
+       name = of_model && !strcmp(v->key, "name");
   if (v->table && !of_model) return config_file_refuse(r->s, v, "there is one table, [model]");
-  if (name && (v->kind != TOML_TEXT || v->listed)) return config_file_refuse(r->s, v, "a string is wanted");
+  if (name && (v->kind != TOML_TEXT || v->listed))
+    return config_file_refuse(r->s, v, "a string is wanted");
   if (name && !r->of_model) r->s->config.model = sli_arena_strdup(&r->s->arena, v->text);
   return name || of_model != r->of_model ? SL_OK : take_value(r, v);
 }
@@ -163,7 +169,8 @@ static void write_all(FILE *out, const settings *s) {
   fputs("\n[model]\nname = ", out);
   write_string(out, s->model_word);
   fputc('\n', out);
-  for (const sl_option *o = s->model->options; o && o->name; o++) write_option(out, o, s->model_args);
+  for (const sl_option *o = s->model->options; o && o->name; o++)
+    write_option(out, o, s->model_args);
 }
 
 static sl_status no_reader(void *ctx, const toml_value *value) {

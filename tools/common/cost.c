@@ -100,13 +100,15 @@ static sl_status keep_cost(settings *s, const char *text, const cost_lists *all)
   for (int i = 0; i < all->count; i++) {
     int count = all->lists[i].count;
     if (count > 1 && to->nstages && to->nstages != count)
-      return sl_fail(SL_E_USAGE, "--cost %s: one list has %d stages, another %d", text, to->nstages, count);
+      return sl_fail(SL_E_USAGE, "--cost %s: one list has %d stages, another %d", text, to->nstages,
+                     count);
     if (count > 1) to->nstages = count;
   }
   for (int i = 0; i < all->count; i++)
     if (all->lists[i].block && !to->nstages)
-      return sl_fail(SL_E_USAGE, "--cost %s: block %s is on all stages, so say it stage by stage, 1:1:1",
-                     text, all->lists[i].block);
+      return sl_fail(SL_E_USAGE,
+                     "--cost %s: block %s is on all stages, so say it stage by stage, 1:1:1", text,
+                     all->lists[i].block);
   to->stages = of_stages(s, all, NULL, to->nstages);
   keep_sharded(s, all);
   return SL_OK;
@@ -119,8 +121,10 @@ sl_status cost_read(settings *s, const char *text) {
   bool good = true;
   for (const char *at = text; *at && good; at += *at == ',') good = read_list(s, &at, &all);
   if (good) return keep_cost(s, text, &all);
-  return sl_fail(SL_E_USAGE, "--cost %s: not a list such as F=1,B=1,W=1,comm=0, or F=1:1:2,... stage "
-                 "by stage", text);
+  return sl_fail(SL_E_USAGE,
+                 "--cost %s: not a list such as F=1,B=1,W=1,comm=0, or F=1:1:2,... stage "
+                 "by stage",
+                 text);
 }
 
 /* ---- writing ------------------------------------------------------------------------------- */
@@ -140,8 +144,8 @@ typedef struct cost_writer {
 } cost_writer;
 
 /* Writes "F=1", or stage by stage "head.F=1:1:2"; writes nothing if all are 0. */
-static void write_list(cost_writer *w, const char *block, const char *name, const double *of, size_t step,
-                       int count) {
+static void write_list(cost_writer *w, const char *block, const char *name, const double *of,
+                       size_t step, int count) {
   double sum = 0;
   for (int i = 0; i < count; i++) sum += of[(size_t)i * step];
   if (sum <= 0) return;

@@ -7,9 +7,10 @@
 #include "graph/cost/cost.h"
 
 static const char *const axes[SL_CURVE_AXES] = {
-    [SL_CURVE_M] = "m", [SL_CURVE_N] = "n", [SL_CURVE_K] = "k", [SL_CURVE_BYTES] = "bytes",
-    [SL_CURVE_FLOPS] = "flops", [SL_CURVE_POSITIONS] = "positions", [SL_CURVE_HEAD] = "head",
-    [SL_CURVE_DEVICES] = "devices"};
+    [SL_CURVE_M] = "m",         [SL_CURVE_N] = "n",
+    [SL_CURVE_K] = "k",         [SL_CURVE_BYTES] = "bytes",
+    [SL_CURVE_FLOPS] = "flops", [SL_CURVE_POSITIONS] = "positions",
+    [SL_CURVE_HEAD] = "head",   [SL_CURVE_DEVICES] = "devices"};
 
 /* The document being read, and the arena for the results. */
 typedef struct reading {
@@ -58,7 +59,8 @@ static sl_status read_axis(const reading *r, sl_curve_axis axis, const cJSON *it
   sl_status status = read_numbers(r, item, &out->count[d], &out->at[d]);
   for (int i = 1; i < out->count[d] && !status; i++)
     if (!(out->at[d][i] > out->at[d][i - 1]))
-      status = sli_json_fail(r->doc, item, "a grid that does not rise: %g follows %g", out->at[d][i], out->at[d][i - 1]);
+      status = sli_json_fail(r->doc, item, "a grid that does not rise: %g follows %g",
+                             out->at[d][i], out->at[d][i - 1]);
   return status;
 }
 
@@ -77,8 +79,10 @@ static sl_status check_shape(const reading *r, const cJSON *item, const sl_curve
   sl_status status = sli_json_is(r->doc, item, SLI_JSON_ARRAY);
   size_t n = status ? 0 : sli_json_count(item);
   if (!status && n != (size_t)c->count[d])
-    status = sli_json_fail(r->doc, item, "%zu values for the %d of %s", n, c->count[d], axes[c->axis[d]]);
-  for (const cJSON *at = item->child; at && !status; at = at->next) status = check_shape(r, at, c, d + 1);
+    status = sli_json_fail(r->doc, item, "%zu values for the %d of %s", n, c->count[d],
+                           axes[c->axis[d]]);
+  for (const cJSON *at = item->child; at && !status; at = at->next)
+    status = check_shape(r, at, c, d + 1);
   return status;
 }
 
@@ -88,10 +92,11 @@ static sl_status read_seconds(const reading *r, const cJSON *of, const cJSON *it
   size_t points = 1;
   bool fits = true;
   sl_status status = read_numbers(r, item, &count, &out->seconds);
-  for (int d = 0; d < out->ndims; d++) fits &= !__builtin_mul_overflow(points, (size_t)out->count[d], &points);
+  for (int d = 0; d < out->ndims; d++)
+    fits &= !__builtin_mul_overflow(points, (size_t)out->count[d], &points);
   if (!status && (!fits || (size_t)count != points))
-    status = sli_json_fail(r->doc, of, "%d seconds for the %s%zu points of its grid", count, fits ? "" : "more than ",
-                           fits ? points : SIZE_MAX);
+    status = sli_json_fail(r->doc, of, "%d seconds for the %s%zu points of its grid", count,
+                           fits ? "" : "more than ", fits ? points : SIZE_MAX);
   if (status || cJSON_IsNumber(item->child)) return status;
   return check_shape(r, item, out, 0);
 }
@@ -105,7 +110,8 @@ static sl_status read_curve(const reading *r, const cJSON *item, sl_curve *out) 
   for (const cJSON *at = status ? NULL : item->child; at && !status; at = at->next) {
     if (find_axis(at->string, &axis)) status = read_axis(r, axis, at, out);
     else if (at != seconds)
-      status = sli_json_fail(r->doc, at, "a curve is over m, n, k, bytes, flops, positions, head or devices");
+      status = sli_json_fail(r->doc, at,
+                             "a curve is over m, n, k, bytes, flops, positions, head or devices");
   }
   if (!status && !out->ndims) status = sli_json_fail(r->doc, item, "a curve over no axis");
   return status ? status : read_seconds(r, item, seconds, out);
@@ -133,20 +139,22 @@ static sl_status read_tile(const reading *r, const cJSON *item, sl_hardware_row 
 static sl_status read_row(const reading *r, const cJSON *item, double flops, sl_hardware_row *row) {
   double efficiency = 0;
   const cJSON *tile = NULL;
-  const sli_json_field fields[] = {{"flops_factor", SLI_JSON_NUMBER, &row->flops_factor, 0, 1e6, false},
-                                   {"bytes_per_score", SLI_JSON_NUMBER, &row->bytes_per_score, 0, 1e6, false},
-                                   {"efficiency", SLI_JSON_NUMBER, &efficiency, 0, 1, false},
-                                   {"tile", SLI_JSON_ARRAY, &tile, 0, 0, false},
-                                   {"tiles_at_once", SLI_JSON_NUMBER, &row->tiles_at_once, 0, 1e9, false},
-                                   {"tile_k", SLI_JSON_NUMBER, &row->tile_k, 0, 1e9, false},
-                                   {"in_turn", SLI_JSON_FLAG, &row->in_turn, 0, 0, false}};
+  const sli_json_field fields[] = {
+      {"flops_factor", SLI_JSON_NUMBER, &row->flops_factor, 0, 1e6, false},
+      {"bytes_per_score", SLI_JSON_NUMBER, &row->bytes_per_score, 0, 1e6, false},
+      {"efficiency", SLI_JSON_NUMBER, &efficiency, 0, 1, false},
+      {"tile", SLI_JSON_ARRAY, &tile, 0, 0, false},
+      {"tiles_at_once", SLI_JSON_NUMBER, &row->tiles_at_once, 0, 1e9, false},
+      {"tile_k", SLI_JSON_NUMBER, &row->tile_k, 0, 1e9, false},
+      {"in_turn", SLI_JSON_FLAG, &row->in_turn, 0, 0, false}};
   sl_status status = sli_json_take(r->doc, item, fields, SLI_COUNT(fields));
   if (!status) status = read_tile(r, tile, row);
   row->flops_per_second = efficiency * flops;
   return status;
 }
 
-static sl_status read_rows(const reading *r, const curves_parts *p, double flops, sl_hardware *out) {
+static sl_status read_rows(const reading *r, const curves_parts *p, double flops,
+                           sl_hardware *out) {
   size_t most = sli_json_count(p->curves) + sli_json_count(p->rows);
   int count = 0;
   if (most > MOST_ROWS)
@@ -164,28 +172,34 @@ static sl_status read_rows(const reading *r, const curves_parts *p, double flops
 
 /* ---- exchanges and links --------------------------------------------------------------------- */
 
-static const char *const exchanges[SL_EXCHANGES] = {
-    [SL_EXCHANGE_ALL_REDUCE] = "all-reduce", [SL_EXCHANGE_ALL_GATHER] = "all-gather",
-    [SL_EXCHANGE_ALL_TO_ALL] = "all-to-all"};
-static const char *const algorithms[SL_ALGORITHMS] = {
-    [SL_ALGORITHM_TREE] = "tree", [SL_ALGORITHM_RING] = "ring", [SL_ALGORITHM_DIRECT] = "direct",
-    [SL_ALGORITHM_HIERARCHICAL] = "hierarchical"};
+static const char *const exchanges[SL_EXCHANGES] = {[SL_EXCHANGE_ALL_REDUCE] = "all-reduce",
+                                                    [SL_EXCHANGE_ALL_GATHER] = "all-gather",
+                                                    [SL_EXCHANGE_ALL_TO_ALL] = "all-to-all"};
+static const char *const algorithms[SL_ALGORITHMS] = {[SL_ALGORITHM_TREE] = "tree",
+                                                      [SL_ALGORITHM_RING] = "ring",
+                                                      [SL_ALGORITHM_DIRECT] = "direct",
+                                                      [SL_ALGORITHM_HIERARCHICAL] = "hierarchical"};
 
-static sl_status read_algorithm(const reading *r, const cJSON *item, const char *name, sl_algorithm *out) {
+static sl_status read_algorithm(const reading *r, const cJSON *item, const char *name,
+                                sl_algorithm *out) {
   for (int a = 0; a < SL_ALGORITHMS && name; a++)
     if (!strcmp(name, algorithms[a])) {
       *out = (sl_algorithm)a;
       return SL_OK;
     }
-  return !name ? SL_OK : sli_json_fail(r->doc, item, "its algorithm is one of tree, ring, direct and hierarchical");
+  return !name ? SL_OK
+               : sli_json_fail(r->doc, item,
+                               "its algorithm is one of tree, ring, direct and hierarchical");
 }
 
 /* Reads the curve of an exchange or a link, whose axes are bytes and devices. */
-static sl_status read_link_curve(const reading *r, const cJSON *item, const char *what, sl_curve *out) {
+static sl_status read_link_curve(const reading *r, const cJSON *item, const char *what,
+                                 sl_curve *out) {
   sl_status status = item ? read_curve(r, item, out) : SL_OK;
   for (int d = 0; d < out->ndims && !status; d++)
     if (out->axis[d] != SL_CURVE_BYTES && out->axis[d] != SL_CURVE_DEVICES)
-      status = sli_json_fail(r->doc, item, "over %s: %s is over bytes and devices", axes[out->axis[d]], what);
+      status = sli_json_fail(r->doc, item, "over %s: %s is over bytes and devices",
+                             axes[out->axis[d]], what);
   return status;
 }
 
@@ -195,7 +209,8 @@ static sl_status read_tables(const reading *r, const cJSON *from, sl_curve *to) 
   for (int e = 0; e < SL_EXCHANGES; e++)
     fields[e] = (sli_json_field){exchanges[e], SLI_JSON_OBJECT, &items[e], 0, 0, false};
   sl_status status = from ? sli_json_take(r->doc, from, fields, SL_EXCHANGES) : SL_OK;
-  for (int e = 0; e < SL_EXCHANGES && !status; e++) status = read_link_curve(r, items[e], "an exchange", &to[e]);
+  for (int e = 0; e < SL_EXCHANGES && !status; e++)
+    status = read_link_curve(r, items[e], "an exchange", &to[e]);
   return status;
 }
 
@@ -215,10 +230,11 @@ static sl_status read_exchange(const reading *r, const cJSON *item, sl_hardware 
 /* Reads {"from": 0, "to": 1, "seconds": 1e-6, "bytes_per_second": 1e9}. */
 static sl_status read_pair(const reading *r, const cJSON *item, sl_hardware_pair *to) {
   int64_t from = 0, end = 0;
-  const sli_json_field fields[] = {{"from", SLI_JSON_WHOLE, &from, 0, 1 << 20, true},
-                                   {"to", SLI_JSON_WHOLE, &end, 0, 1 << 20, true},
-                                   {"seconds", SLI_JSON_NUMBER, &to->link.seconds, 0, 1e6, false},
-                                   {"bytes_per_second", SLI_JSON_NUMBER, &to->link.bytes_per_second, 1, 1e30, false}};
+  const sli_json_field fields[] = {
+      {"from", SLI_JSON_WHOLE, &from, 0, 1 << 20, true},
+      {"to", SLI_JSON_WHOLE, &end, 0, 1 << 20, true},
+      {"seconds", SLI_JSON_NUMBER, &to->link.seconds, 0, 1e6, false},
+      {"bytes_per_second", SLI_JSON_NUMBER, &to->link.bytes_per_second, 1, 1e30, false}};
   sl_status status = sli_json_take(r->doc, item, fields, SLI_COUNT(fields));
   to->from = (int)from, to->to = (int)end;
   if (status || from != end) return status;
@@ -237,7 +253,8 @@ static sl_status read_pairs(const reading *r, const cJSON *list, sl_hardware *ou
   return status;
 }
 
-sl_status curves_read(const sli_json *doc, const curves_parts *parts, double flops, sli_arena *arena, sl_hardware *out) {
+sl_status curves_read(const sli_json *doc, const curves_parts *parts, double flops,
+                      sli_arena *arena, sl_hardware *out) {
   const reading r = {doc, arena};
   sl_status status = read_rows(&r, parts, flops, out);
   if (!status) status = read_exchange(&r, parts->exchange, out);

@@ -18,6 +18,7 @@ typedef struct curves_parts {
 
 /* Reads the curves into `out`, in arrays of the arena. `flops` is the peak rate. SL_E_INPUT
  * names file and field. */
-sl_status curves_read(const sli_json *doc, const curves_parts *parts, double flops, sli_arena *arena, sl_hardware *out);
+sl_status curves_read(const sli_json *doc, const curves_parts *parts, double flops,
+                      sli_arena *arena, sl_hardware *out);
 
 #endif

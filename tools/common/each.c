@@ -26,7 +26,8 @@ static void *work_on(void *arg) {
   return NULL;
 }
 
-void each(int threads, bool (*stopped)(void), size_t from, size_t end, void (*fn)(void *ctx, size_t i), void *ctx) {
+void each(int threads, bool (*stopped)(void), size_t from, size_t end,
+          void (*fn)(void *ctx, size_t i), void *ctx) {
   work w = {.stopped = stopped, .end = end, .next = from, .fn = fn, .ctx = ctx};
   pthread_t started[MOST_THREADS];
   int n = SLI_MAX(SLI_MIN(threads, MOST_THREADS), 1);

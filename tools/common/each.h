@@ -8,6 +8,7 @@
 
 /* Calls fn for each i in [from, end), in any order. Stops early once `stopped` (may be NULL)
  * returns true. */
-void each(int threads, bool (*stopped)(void), size_t from, size_t end, void (*fn)(void *ctx, size_t i), void *ctx);
+void each(int threads, bool (*stopped)(void), size_t from, size_t end,
+          void (*fn)(void *ctx, size_t i), void *ctx);
 
 #endif

@@ -81,8 +81,10 @@ void fingerprint_fini(fingerprint *t) {
   free(t->usual);
 }
 
-void fingerprint_add_option(fingerprint *t, const char *prefix, const sl_option *option, const sl_args *args) {
-  fingerprint_add(t, sli_format("%s%s", prefix, option->name), value_text(args, option), usual_text(option));
+void fingerprint_add_option(fingerprint *t, const char *prefix, const sl_option *option,
+                            const sl_args *args) {
+  fingerprint_add(t, sli_format("%s%s", prefix, option->name), value_text(args, option),
+                  usual_text(option));
 }
 
 void fingerprint_add_options(fingerprint *t, const sl_option *options, const sl_args *args,
@@ -90,8 +92,9 @@ void fingerprint_add_options(fingerprint *t, const sl_option *options, const sl_
   for (const sl_option *o = options; o && o->name; o++) {
     if (apart(o->name)) continue;
     char *name = sli_format("--%s", o->name);
-    fingerprint_add(t, fingerprint_have(t, name) ? sli_format("the tool's %s", name) : sli_strdup(name),
-                    value_text(args, o), usual_text(o));
+    fingerprint_add(
+        t, fingerprint_have(t, name) ? sli_format("the tool's %s", name) : sli_strdup(name),
+        value_text(args, o), usual_text(o));
     free(name);
   }
 }
@@ -102,7 +105,8 @@ sl_status fingerprint_add_file(fingerprint *t, const char *path) {
   uint64_t bytes, hash;
   sl_status status = sli_file_fingerprint(path, &bytes, &hash);
   if (status) return status;
-  fingerprint_add(t, sli_strdup(path), sli_format("with %" PRIu64 " bytes, hash %016" PRIx64, bytes, hash), NULL);
+  fingerprint_add(t, sli_strdup(path),
+                  sli_format("with %" PRIu64 " bytes, hash %016" PRIx64, bytes, hash), NULL);
   return SL_OK;
 }
 

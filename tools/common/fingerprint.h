@@ -10,10 +10,10 @@
 #include <sluice/model.h>
 
 typedef struct fingerprint {
-  sl_fingerprint_item *items;   /* names and values are owned by the fingerprint */
-  const char **usual; /* default values, as in sl_checkpoint_options */
+  sl_fingerprint_item *items; /* names and values are owned by the fingerprint */
+  const char **usual;         /* default values, as in sl_checkpoint_options */
   size_t count, capacity, usual_capacity;
-  size_t nresults;  /* the first ones affect results */
+  size_t nresults; /* the first ones affect results */
 } fingerprint;
 
 void fingerprint_fini(fingerprint *t);
@@ -24,7 +24,8 @@ bool fingerprint_have(const fingerprint *t, const char *name);
 
 /* Adds one option, named with "--" or another prefix, with the value in force or all values
  * given. */
-void fingerprint_add_option(fingerprint *t, const char *prefix, const sl_option *option, const sl_args *args);
+void fingerprint_add_option(fingerprint *t, const char *prefix, const sl_option *option,
+                            const sl_args *args);
 /* Adds all options of a table except those that `apart` accepts, which are added already or may
  * differ between processes. An option that shares its name with a model's becomes "the tool's
  * --NAME". */

@@ -17,14 +17,17 @@
 static const char *const architectures[] = {"llama", "qwen2"};
 
 static const config_field fields[] = {
-    {.key = "block_count", .option = "layers"}, {.key = "embedding_length", .option = "width"},
+    {.key = "block_count", .option = "layers"},
+    {.key = "embedding_length", .option = "width"},
     {.key = "attention.head_count", .option = "heads"},
     {.key = "attention.head_count_kv", .option = "kv-heads", .missing = "0"},
     {.key = "attention.key_length", .option = "head-dim", .missing = "0"},
-    {.key = "feed_forward_length", .option = "ffn"}, {.key = "context_length", .option = "positions"},
+    {.key = "feed_forward_length", .option = "ffn"},
+    {.key = "context_length", .option = "positions"},
     {.key = "attention.layer_norm_rms_epsilon", .option = "eps"},
     {.key = "attention.sliding_window", .option = "window", .missing = "0"},
-    {.key = "rope.freq_base", .option = "theta", .missing = "10000"}, {0}};
+    {.key = "rope.freq_base", .option = "theta", .missing = "10000"},
+    {0}};
 
 typedef struct reading {
   config config;
@@ -56,11 +59,16 @@ static sl_status set_vocab(const reading *r) {
 }
 
 static sl_status set_by_tensors(const reading *r) {
-  bool q = has(r, "model.layers.0.self_attn.q_proj.bias"), o = has(r, "model.layers.0.self_attn.o_proj.bias");
+  bool q = has(r, "model.layers.0.self_attn.q_proj.bias"),
+       o = has(r, "model.layers.0.self_attn.o_proj.bias");
   const char *tied = has(r, "lm_head.weight") ? "0" : "1";
   sl_status status = set_vocab(r);
   if (!status) status = config_set(&r->config, "output.weight", "tied", tied);
-  if (!status) status = config_set(&r->config, "blk.0.attn_q.bias", "bias", o ? "attention" : q ? "qkv" : "none");
+  if (!status)
+    status = config_set(&r->config, "blk.0.attn_q.bias", "bias",
+                        o   ? "attention"
+                        : q ? "qkv"
+                            : "none");
   return status;
 }
 
@@ -70,8 +78,8 @@ static sl_status set_by_tensors(const reading *r) {
 static sl_status check_number(const reading *r, const char *key, int64_t wanted, const char *what) {
   const cJSON *item = value_of(r, key);
   if (!item || (cJSON_IsNumber(item) && item->valuedouble == (double)wanted)) return SL_OK;
-  return sl_fail(SL_E_INPUT, "%s: %s is %g; only that of %s, %lld, is supported", r->config.path, key_of(r, key),
-                 item->valuedouble, what, (long long)wanted);
+  return sl_fail(SL_E_INPUT, "%s: %s is %g; only that of %s, %lld, is supported", r->config.path,
+                 key_of(r, key), item->valuedouble, what, (long long)wanted);
 }
 
 /* Checks that rotary embedding covers whole heads, and that keys and values have the same head
@@ -104,16 +112,19 @@ static sl_status rope_of_factors(const reading *r, char **out) {
   const sli_stored_tensor *t = sli_gguf_find(r->file, "rope_freqs.weight");
   int64_t pairs = r->head_dim / 2;
   if ((int64_t)t->elements != pairs)
-    return sl_fail(SL_E_INPUT, "%s: rope_freqs.weight has %zu factors, not %lld", r->config.path, t->elements,
-                   (long long)pairs);
+    return sl_fail(SL_E_INPUT, "%s: rope_freqs.weight has %zu factors, not %lld", r->config.path,
+                   t->elements, (long long)pairs);
   float *factors = sli_calloc(t->elements, sizeof *factors);
   sl_status status = sli_gguf_read(r->file, t, factors);
-  char *text = sli_format("llama3:factor=%g,low_freq_factor=1,high_freq_factor=4,"
-                          "original_max_position_embeddings=8192", (double)factors[pairs - 1]);
+  char *text = sli_format(
+      "llama3:factor=%g,low_freq_factor=1,high_freq_factor=4,"
+      "original_max_position_embeddings=8192",
+      (double)factors[pairs - 1]);
   sl_rope rope;
   if (!status && (sl_rope_parse(text, &rope) ||
                   !gives(&rope, sl_arg_float(r->config.s->model_args, "theta"), factors, pairs)))
-    status = sl_fail(SL_E_INPUT, "%s: rope_freqs.weight has factors that are not LLaMA 3's", r->config.path);
+    status = sl_fail(SL_E_INPUT, "%s: rope_freqs.weight has factors that are not LLaMA 3's",
+                     r->config.path);
   free(factors);
   if (status) free(text);
   else *out = text;
@@ -129,17 +140,21 @@ static double number(const reading *r, const char *key, double missing) {
  * stretch of the context. */
 static char *yarn_of_keys(const reading *r, double factor) {
   double positions = (double)sl_arg_int(r->config.s->model_args, "positions");
-  double own = factor > 1 ? 0.1 * log(factor) + 1 : 1, attention = number(r, "rope.scaling.attn_factor", 1);
-  return sli_format("yarn:factor=%.9g,original_max_position_embeddings=%.15g,beta_fast=%.9g,beta_slow=%.9g,"
-                    "attention_factor=%.9g", factor, number(r, "rope.scaling.original_context_length", positions),
-                    number(r, "rope.scaling.yarn_beta_fast", 32), number(r, "rope.scaling.yarn_beta_slow", 1),
-                    attention * own);
+  double own = factor > 1 ? 0.1 * log(factor) + 1 : 1,
+         attention = number(r, "rope.scaling.attn_factor", 1);
+  return sli_format(
+      "yarn:factor=%.9g,original_max_position_embeddings=%.15g,beta_fast=%.9g,beta_slow=%.9g,"
+      "attention_factor=%.9g",
+      factor, number(r, "rope.scaling.original_context_length", positions),
+      number(r, "rope.scaling.yarn_beta_fast", 32), number(r, "rope.scaling.yarn_beta_slow", 1),
+      attention * own);
 }
 
 /* Returns the rope that the keys describe. The older name of the factor implies linear scaling. */
 static char *rope_of_keys(const reading *r) {
   const cJSON *type = value_of(r, "rope.scaling.type");
-  double older = number(r, "rope.scale_linear", 1), factor = number(r, "rope.scaling.factor", older);
+  double older = number(r, "rope.scale_linear", 1),
+         factor = number(r, "rope.scaling.factor", older);
   const char *kind = cJSON_IsString(type) ? type->valuestring : factor != 1 ? "linear" : "none";
   if (!strcmp(kind, "linear")) return sli_format("linear:factor=%.9g", factor);
   return strcmp(kind, "yarn") ? sli_strdup("none") : yarn_of_keys(r, factor);
@@ -178,11 +193,12 @@ static const sli_key *named_keys(const reading *r) {
 static sl_status check_keys(const reading *r, const config_field *named) {
   cJSON *own = cJSON_CreateObject();
   const cJSON *item;
-  cJSON_ArrayForEach(item, r->config.root)
-    if (is_own(r, item->string) || !strncmp(item->string, "general.", 8))
+  cJSON_ArrayForEach(
+      item, r->config.root) if (is_own(r, item->string) || !strncmp(item->string, "general.", 8))
       cJSON_AddItemToObject(own, item->string, cJSON_Duplicate(item, false));
   const config c = {r->config.path, own, r->config.s};
-  sl_status status = config_check_keys(&c, named, (const sli_key *const[]){gguf_keys_common, named_keys(r), NULL});
+  sl_status status =
+      config_check_keys(&c, named, (const sli_key *const[]){gguf_keys_common, named_keys(r), NULL});
   cJSON_Delete(own);
   return status;
 }
@@ -192,26 +208,31 @@ static sl_status check_arrays(const reading *r) {
   const char *key;
   for (size_t i = 0; (key = sli_gguf_array_key(r->file, i)); i++)
     if (is_own(r, key))
-      return sl_fail(SL_E_INPUT, "%s: %s is an array, which is not understood", r->config.path, key);
+      return sl_fail(SL_E_INPUT, "%s: %s is an array, which is not understood", r->config.path,
+                     key);
   return SL_OK;
 }
 
 /* Refuses a scaling factor for a rope type that has none, and factors given in two ways. */
 static sl_status check_angles(const reading *r) {
-  const cJSON *type = value_of(r, "rope.scaling.type"), *factor = value_of(r, "rope.scaling.factor");
-  bool none = cJSON_IsString(type) && !strcmp(type->valuestring, "none"), factors = has(r, "rope_freqs.weight");
+  const cJSON *type = value_of(r, "rope.scaling.type"),
+              *factor = value_of(r, "rope.scaling.factor");
+  bool none = cJSON_IsString(type) && !strcmp(type->valuestring, "none"),
+       factors = has(r, "rope_freqs.weight");
   if (factors && strcmp(r->architecture, "llama"))
-    return sl_fail(SL_E_INPUT, "%s: tensor rope_freqs.weight is not supported for %s", r->config.path, r->architecture);
+    return sl_fail(SL_E_INPUT, "%s: tensor rope_freqs.weight is not supported for %s",
+                   r->config.path, r->architecture);
   if (factors && ((type && !none) || number(r, "rope.scaling.factor", 1) != 1))
-    return sl_fail(SL_E_INPUT, "%s: rope_freqs.weight and %s both stretch the angles", r->config.path,
-                   key_of(r, type ? "rope.scaling.type" : "rope.scaling.factor"));
+    return sl_fail(SL_E_INPUT, "%s: rope_freqs.weight and %s both stretch the angles",
+                   r->config.path, key_of(r, type ? "rope.scaling.type" : "rope.scaling.factor"));
   bool yarn = cJSON_IsString(type) && !strcmp(type->valuestring, "yarn");
   if (!yarn && number(r, "rope.scaling.attn_factor", 1) != 1)
     return sl_fail(SL_E_INPUT, "%s: %s is %g, which is supported for yarn alone", r->config.path,
                    key_of(r, "rope.scaling.attn_factor"), number(r, "rope.scaling.attn_factor", 1));
   if (none && factor && factor->valuedouble != 1)
-    return sl_fail(SL_E_INPUT, "%s: %s is %g, but %s is none", r->config.path, key_of(r, "rope.scaling.factor"),
-                   factor->valuedouble, key_of(r, "rope.scaling.type"));
+    return sl_fail(SL_E_INPUT, "%s: %s is %g, but %s is none", r->config.path,
+                   key_of(r, "rope.scaling.factor"), factor->valuedouble,
+                   key_of(r, "rope.scaling.type"));
   return SL_OK;
 }
 
@@ -219,7 +240,8 @@ static sl_status check_angles(const reading *r) {
 
 static sl_status apply_keys(const reading *r) {
   config_field named[SLI_COUNT(fields)] = {{0}};
-  for (size_t i = 0; fields[i].key; i++) named[i] = fields[i], named[i].key = key_of(r, fields[i].key);
+  for (size_t i = 0; fields[i].key; i++)
+    named[i] = fields[i], named[i].key = key_of(r, fields[i].key);
   sl_status status = check_keys(r, named);
   if (!status) status = check_arrays(r);
   if (!status) status = check_angles(r);
@@ -236,22 +258,27 @@ static sl_status gguf_apply(reading *r) {
 static sl_status check_whole(const reading *r) {
   const cJSON *files = config_at(r->config.root, "split.count");
   if (!cJSON_IsNumber(files) || files->valuedouble <= 1) return SL_OK;
-  return sl_fail(SL_E_INPUT, "%s is one of the %d files of a model; only a whole one can be read (llama-gguf-split "
-                 "--merge makes it)", r->config.path, files->valueint);
+  return sl_fail(
+      SL_E_INPUT,
+      "%s is one of the %d files of a model; only a whole one can be read (llama-gguf-split "
+      "--merge makes it)",
+      r->config.path, files->valueint);
 }
 
 /* Maps keys to options. A user's own model is not checked: it reads the tensors by their names. */
 static sl_status match(reading *r) {
   const cJSON *type = config_at(r->config.root, "general.architecture");
-  const char *name = cJSON_IsString(type) ? type->valuestring : "", *model = r->config.s->model->name;
+  const char *name = cJSON_IsString(type) ? type->valuestring : "",
+             *model = r->config.s->model->name;
   if (!config_is_shipped(r->config.s->model)) return SL_OK;
   for (size_t i = 0; i < SLI_COUNT(architectures); i++)
     if (!strcmp(architectures[i], name)) r->architecture = architectures[i];
   if (!r->architecture)
-    return sl_fail(SL_E_INPUT, "%s: architecture \"%.40s\" is not known; llama and qwen2 are", r->config.path, name);
+    return sl_fail(SL_E_INPUT, "%s: architecture \"%.40s\" is not known; llama and qwen2 are",
+                   r->config.path, name);
   if (strcmp(model, "llama"))
-    return sl_fail(SL_E_USAGE, "%s is of architecture %s: the model should be llama, not %s", r->config.path,
-                   name, model);
+    return sl_fail(SL_E_USAGE, "%s is of architecture %s: the model should be llama, not %s",
+                   r->config.path, name, model);
   return gguf_apply(r);
 }
 
@@ -291,7 +318,8 @@ static void add_mark(const saving *s, const char *which, cJSON *numbers, cJSON *
   char *key = sli_format("tokenizer.ggml.%s_token_id", which);
   char *number = sli_format("%s_token_id", which), *text = sli_format("%s_token", which);
   const cJSON *found = config_at(s->keys, key);
-  const cJSON *token = cJSON_IsNumber(found) ? cJSON_GetArrayItem(s->tokens, found->valueint) : NULL;
+  const cJSON *token =
+      cJSON_IsNumber(found) ? cJSON_GetArrayItem(s->tokens, found->valueint) : NULL;
   if (cJSON_IsString(token)) cJSON_AddNumberToObject(numbers, number, found->valueint);
   if (cJSON_IsString(token)) cJSON_AddStringToObject(texts, text, token->valuestring);
   free(key);

@@ -24,7 +24,9 @@ void hardware_here(char *path, size_t size, bool whole) {
 static sl_status find_here(const char *word, char *path, size_t size) {
   hardware_here(path, size, strcmp(word, "here") != 0);
   if (!access(path, R_OK)) return SL_OK;
-  return sl_fail(SL_E_INPUT, "--machine %s: this machine has not been measured; actortune machine does it", word);
+  return sl_fail(SL_E_INPUT,
+                 "--machine %s: this machine has not been measured; actortune machine does it",
+                 word);
 }
 
 /* Finds a machine file. Shipped ones are in ../share/sluice/machines, relative to the tools. */
@@ -80,15 +82,19 @@ static sl_status hardware_take(const sli_json *doc, said *s, sl_hardware *out) {
       {"host_link_seconds", SLI_JSON_NUMBER, &s->host_seconds, 0, most_seconds, false},
       {"host_link_bytes_per_second", SLI_JSON_NUMBER, &s->host_rate, 0, most_rate, false},
       {"copy_bytes_per_second", SLI_JSON_NUMBER, &out->copy_bytes_per_second, 0, most_rate, false},
-      {"host_memory_bytes_per_second", SLI_JSON_NUMBER, &out->host_memory_bytes_per_second, 0, most_rate, false},
-      {"disk_read_bytes_per_second", SLI_JSON_NUMBER, &out->disk_read_bytes_per_second, 0, most_rate, false},
-      {"disk_write_bytes_per_second", SLI_JSON_NUMBER, &out->disk_write_bytes_per_second, 0, most_rate, false},
+      {"host_memory_bytes_per_second", SLI_JSON_NUMBER, &out->host_memory_bytes_per_second, 0,
+       most_rate, false},
+      {"disk_read_bytes_per_second", SLI_JSON_NUMBER, &out->disk_read_bytes_per_second, 0,
+       most_rate, false},
+      {"disk_write_bytes_per_second", SLI_JSON_NUMBER, &out->disk_write_bytes_per_second, 0,
+       most_rate, false},
       {"links_per_host", SLI_JSON_NUMBER, &out->links_per_host, 0, MOST_PER_HOST, false},
       {"gradient_bytes", SLI_JSON_NUMBER, &out->gradient_bytes, 0.5, 8, false},
       {"step_seconds", SLI_JSON_NUMBER, &out->step_seconds, 0, most_seconds, false},
       {"firing_seconds", SLI_JSON_NUMBER, &out->firing_seconds, 0, most_seconds, false},
       {"wake_seconds", SLI_JSON_NUMBER, &out->wake_seconds, 0, most_seconds, false},
-      {"slowdown_while_exchanging", SLI_JSON_NUMBER, &out->slowdown_while_exchanging, 1, 1e3, false},
+      {"slowdown_while_exchanging", SLI_JSON_NUMBER, &out->slowdown_while_exchanging, 1, 1e3,
+       false},
       {"curves", SLI_JSON_OBJECT, &s->parts.curves, 0, 0, false},
       {"rows", SLI_JSON_OBJECT, &s->parts.rows, 0, 0, false},
       {"exchange", SLI_JSON_OBJECT, &s->parts.exchange, 0, 0, false},
@@ -136,7 +142,8 @@ static sl_status hardware_check(const sli_json *doc, const sl_hardware *h) {
   return SL_OK;
 }
 
-static sl_status read_hardware(const sli_json *doc, sl_dtype dtype, sli_arena *arena, sl_hardware *out, double *spread) {
+static sl_status read_hardware(const sli_json *doc, sl_dtype dtype, sli_arena *arena,
+                               sl_hardware *out, double *spread) {
   said s = {.link_efficiency = 1, .host_seconds = -1, .host_rate = -1, .devices_per_host = 1};
   sl_status status = hardware_take(doc, &s, out);
   if (!status) status = read_rate(doc, &s, dtype, &out->flops_per_second);
@@ -148,7 +155,8 @@ static sl_status read_hardware(const sli_json *doc, sl_dtype dtype, sli_arena *a
   return status ? status : hardware_check(doc, out);
 }
 
-sl_status hardware_read(const char *word, sl_dtype dtype, sli_arena *arena, sl_hardware *out, double *spread) {
+sl_status hardware_read(const char *word, sl_dtype dtype, sli_arena *arena, sl_hardware *out,
+                        double *spread) {
   char path[PATH_MAX + 64];
   sl_hardware hardware = {0};
   sli_json doc;
@@ -168,7 +176,9 @@ bool hardware_is_rough(double spread) {
 
 void hardware_warn(const char *word, double spread) {
   if (!hardware_is_rough(spread)) return;
-  sli_log("warning: --machine %s: other programs kept the machine busy while it was measured (spread %.2g: the median step "
-          "took %.2g times as long as the fastest): runs may take as much longer than predicted, and another plan may be "
-          "faster; actortune machine, when nothing else runs, measures it again", word, spread, 1 + spread);
+  sli_log(
+      "warning: --machine %s: other programs kept the machine busy while it was measured (spread %.2g: the median step "
+      "took %.2g times as long as the fastest): runs may take as much longer than predicted, and another plan may be "
+      "faster; actortune machine, when nothing else runs, measures it again",
+      word, spread, 1 + spread);
 }

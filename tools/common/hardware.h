@@ -17,7 +17,8 @@ void hardware_here(char *path, size_t size, bool whole);
 /* Reads the machine `word`: a file, or the name of a shipped one without .json. The rate is that
  * of `dtype`; arrays are in the arena. *spread: how far the median step was from the fastest
  * when measured; 0: not given. SL_E_INPUT names file and field. */
-sl_status hardware_read(const char *word, sl_dtype dtype, sli_arena *arena, sl_hardware *out, double *spread);
+sl_status hardware_read(const char *word, sl_dtype dtype, sli_arena *arena, sl_hardware *out,
+                        double *spread);
 
 /* Says whether the machine was busy during measurement, so that predictions may differ from
  * runs. */

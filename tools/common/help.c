@@ -60,8 +60,8 @@ sl_status help_refuse_group(const settings *s, const char *word) {
     size_t at = strlen(list);
     snprintf(list + at, sizeof list - at, "%s%s", i ? ", " : "", names[i]);
   }
-  return sl_fail(SL_E_USAGE, "--help %s: there is no such group of options%s; it is one of %s", word,
-                 s->tool->no_model || s->model ? "" : " or model", list);
+  return sl_fail(SL_E_USAGE, "--help %s: there is no such group of options%s; it is one of %s",
+                 word, s->tool->no_model || s->model ? "" : " or model", list);
 }
 
 /* ---- parts of a text --------------------------------------------------------------- */
@@ -80,24 +80,28 @@ static void print_row(const char *name, const char *text) {
 }
 
 static void print_usage(const settings *s) {
-  printf("Usage: %s [options]%s\n%s\n%s\n", s->tool->name, s->tool->no_model ? "" : " MODEL [model options]",
-         s->tool->usage ? s->tool->usage : "", s->tool->purpose);
+  printf("Usage: %s [options]%s\n%s\n%s\n", s->tool->name,
+         s->tool->no_model ? "" : " MODEL [model options]", s->tool->usage ? s->tool->usage : "",
+         s->tool->purpose);
 }
 
 static void print_models(void) {
-  printf("MODEL is one of these, a shared object (FILE.so) or a C file (FILE.c), which is\n"
-         "compiled on the spot:\n");
+  printf(
+      "MODEL is one of these, a shared object (FILE.so) or a C file (FILE.c), which is\n"
+      "compiled on the spot:\n");
   for (const sl_model *const *m = sli_models; *m; m++) print_row((*m)->name, (*m)->summary);
 }
 
 static void print_schedules(void) {
   printf("\nSchedules:\n");
-  for (const char *const *name = sl_schedule_names(); *name; name++) print_row(*name, sl_schedule_summary(*name));
+  for (const char *const *name = sl_schedule_names(); *name; name++)
+    print_row(*name, sl_schedule_summary(*name));
 }
 
 static void print_statuses(void) {
-  printf("\nExit status: 0 done; 1 the run failed or was stopped; 2 the command line or an\n"
-         "input is wrong; 3 the plan cannot finish or does not fit in memory.\n");
+  printf(
+      "\nExit status: 0 done; 1 the run failed or was stopped; 2 the command line or an\n"
+      "input is wrong; 3 the plan cannot finish or does not fit in memory.\n");
 }
 
 /* ---- texts --------------------------------------------------------------------------- */
@@ -120,7 +124,8 @@ static void print_group(const settings *s, int group) {
   free(shown);
 }
 
-/* Prints the options of a first run with their short texts: no default, and the values' names as everywhere. */
+/* Prints the options of a first run with their short texts: no default, and the values' names as
+ * everywhere. */
 static void print_first_options(const settings *s) {
   for (const first_option *f = s->tool->first; f->name; f++) {
     const sl_option *o = s->offered;
@@ -134,7 +139,8 @@ static void print_first(const settings *s) {
   print_usage(s);
   printf("MODEL is ");
   for (const sl_model *const *m = sli_models; *m; m++) printf("%s, ", (*m)->name);
-  printf("FILE.so or FILE.c;\n%s MODEL --help shows its options.\n\nOptions of a first run:\n", s->tool->name);
+  printf("FILE.so or FILE.c;\n%s MODEL --help shows its options.\n\nOptions of a first run:\n",
+         s->tool->name);
   print_first_options(s);
   printf("\nMore, by %s --help GROUP:\n", s->tool->name);
   for (int g = 0; g < OPTION_GROUPS; g++)
@@ -143,8 +149,8 @@ static void print_first(const settings *s) {
 }
 
 static void print_model(const settings *s) {
-  printf("Usage: %s [options] %s [model options]\n\n%s\n\nModel options:\n", s->tool->name, s->model->name,
-         s->model->summary);
+  printf("Usage: %s [options] %s [model options]\n\n%s\n\nModel options:\n", s->tool->name,
+         s->model->name, s->model->summary);
   sl_options_print(s->model->options, stdout);
 }
 

@@ -40,12 +40,12 @@ typedef struct family {
   const sli_key *keys[3];
   /* value for Qwen2, which always has biases; NULL: attention_bias decides */
   const char *bias;
-  const char *theta;                     /* value if rope_theta is absent */
+  const char *theta; /* value if rope_theta is absent */
   /* sliding_window applies only if use_sliding_window is set */
   bool switched;
   /* value if sliding_window is absent; NULL: the family has no --window */
   const char *window;
-  const fixed_option *fixed;             /* ends with {0}; NULL: none */
+  const fixed_option *fixed; /* ends with {0}; NULL: none */
   /* sets options that no field maps to */
   sl_status (*derive)(const config *c, const struct family *f);
   void (*describe)(cJSON *root, const settings *s, const sl_lowered *lowered);
@@ -59,19 +59,25 @@ static void describe_mixtral(cJSON *root, const settings *s, const sl_lowered *l
 static void describe_qwen_moe(cJSON *root, const settings *s, const sl_lowered *lowered);
 
 static const config_field gpt2_fields[] = {
-    {.key = "n_layer", .option = "layers"}, {.key = "n_embd", .option = "width"}, {.key = "n_head", .option = "heads"},
-    {.key = "n_positions", .option = "positions", .missing = "1024"}, {.key = "vocab_size", .option = "vocab"},
-    {.key = "layer_norm_epsilon", .option = "eps", .missing = "1e-5"}, {0}};
+    {.key = "n_layer", .option = "layers"},
+    {.key = "n_embd", .option = "width"},
+    {.key = "n_head", .option = "heads"},
+    {.key = "n_positions", .option = "positions", .missing = "1024"},
+    {.key = "vocab_size", .option = "vocab"},
+    {.key = "layer_norm_epsilon", .option = "eps", .missing = "1e-5"},
+    {0}};
 
 /* Fields of a LLaMA-like family. Defaults are those of transformers. */
-#define LLAMA_FIELDS(kv_heads, positions_, eps_)                                                                  \
-  {.key = "num_hidden_layers", .option = "layers"}, {.key = "hidden_size", .option = "width"},                   \
-      {.key = "num_attention_heads", .option = "heads"},                                                         \
-      {.key = "num_key_value_heads", .option = "kv-heads", .missing = kv_heads, .null = "0"},                    \
-      {.key = "head_dim", .option = "head-dim", .missing = "0"},                                                 \
-      {.key = "max_position_embeddings", .option = "positions", .missing = positions_},                          \
-      {.key = "vocab_size", .option = "vocab"}, {.key = "rms_norm_eps", .option = "eps", .missing = eps_},       \
-      {.key = "tie_word_embeddings", .option = "tied", .missing = "0"}
+#define LLAMA_FIELDS(kv_heads, positions_, eps_)                                               \
+  {.key = "num_hidden_layers", .option = "layers"}, {.key = "hidden_size", .option = "width"}, \
+      {.key = "num_attention_heads", .option = "heads"},                                       \
+      {.key = "num_key_value_heads", .option = "kv-heads", .missing = kv_heads, .null = "0"},  \
+      {.key = "head_dim", .option = "head-dim", .missing = "0"},                               \
+      {.key = "max_position_embeddings", .option = "positions", .missing = positions_},        \
+      {.key = "vocab_size", .option = "vocab"},                                                \
+      {.key = "rms_norm_eps", .option = "eps", .missing = eps_}, {                             \
+    .key = "tie_word_embeddings", .option = "tied", .missing = "0"                             \
+  }
 
 static const config_field llama_fields[] = {
     LLAMA_FIELDS("0", "2048", "1e-6"), {.key = "intermediate_size", .option = "ffn"}, {0}};
@@ -81,55 +87,110 @@ static const config_field qwen2_fields[] = {
     LLAMA_FIELDS("32", "32768", "1e-6"), {.key = "intermediate_size", .option = "ffn"}, {0}};
 
 static const config_field mixtral_fields[] = {
-    LLAMA_FIELDS("8", "131072", "1e-5"), {.key = "intermediate_size", .option = "expert-ffn"},
+    LLAMA_FIELDS("8", "131072", "1e-5"),
+    {.key = "intermediate_size", .option = "expert-ffn"},
     {.key = "num_local_experts", .option = "experts", .also = "num_experts"},
-    {.key = "num_experts_per_tok", .option = "top-k", .missing = "2"}, {0}};
+    {.key = "num_experts_per_tok", .option = "top-k", .missing = "2"},
+    {0}};
 
-#define QWEN_MOE_FIELDS(kv_heads, top_k)                                                                          \
-  LLAMA_FIELDS(kv_heads, "32768", "1e-6"), {.key = "moe_intermediate_size", .option = "expert-ffn"},             \
-      {.key = "num_experts", .option = "experts", .also = "num_local_experts"},                                  \
-      {.key = "num_experts_per_tok", .option = "top-k", .missing = top_k},                                       \
-      {.key = "norm_topk_prob", .option = "norm-topk", .missing = "0"}
+#define QWEN_MOE_FIELDS(kv_heads, top_k)                                        \
+  LLAMA_FIELDS(kv_heads, "32768", "1e-6"),                                      \
+      {.key = "moe_intermediate_size", .option = "expert-ffn"},                 \
+      {.key = "num_experts", .option = "experts", .also = "num_local_experts"}, \
+      {.key = "num_experts_per_tok", .option = "top-k", .missing = top_k}, {    \
+    .key = "norm_topk_prob", .option = "norm-topk", .missing = "0"              \
+  }
 
 static const config_field qwen2_moe_fields[] = {
-    QWEN_MOE_FIELDS("16", "4"), {.key = "shared_expert_intermediate_size", .option = "shared-ffn", .missing = "5632"}, {0}};
+    QWEN_MOE_FIELDS("16", "4"),
+    {.key = "shared_expert_intermediate_size", .option = "shared-ffn", .missing = "5632"},
+    {0}};
 static const config_field qwen3_moe_fields[] = {QWEN_MOE_FIELDS("4", "8"), {0}};
 
-static const fixed_option mixtral_fixed[] = {{"norm-topk", "1"}, {"qk-norm", "0"}, {"shared-ffn", "0"}, {0}};
+static const fixed_option mixtral_fixed[] = {
+    {"norm-topk", "1"}, {"qk-norm", "0"}, {"shared-ffn", "0"}, {0}};
 static const fixed_option qwen2_moe_fixed[] = {{"qk-norm", "0"}, {0}};
 static const fixed_option qwen3_moe_fixed[] = {{"qk-norm", "1"}, {"shared-ffn", "0"}, {0}};
 
-static const family families[] = {
-    {.type = "gpt2", .architecture = "GPT2LMHeadModel", .model = "gpt", .fields = gpt2_fields,
-     .keys = {config_keys_gpt2}, .derive = derive_gpt2, .describe = describe_gpt2},
-    {.type = "llama", .architecture = "LlamaForCausalLM", .model = "llama", .fields = llama_fields,
-     .keys = {config_keys_llama}, .theta = "10000", .derive = derive_llama, .describe = describe_llama},
-    {.type = "mistral", .architecture = "MistralForCausalLM", .model = "llama", .fields = mistral_fields,
-     .keys = {config_keys_llama}, .bias = "none", .theta = "10000", .window = "4096",
-     .derive = derive_llama, .describe = describe_llama},
-    {.type = "qwen2", .architecture = "Qwen2ForCausalLM", .model = "llama", .fields = qwen2_fields,
-     .keys = {config_keys_llama}, .bias = "qkv", .theta = "10000", .switched = true, .derive = derive_llama,
-     .describe = describe_llama},
-    {.type = "mixtral", .architecture = "MixtralForCausalLM", .model = "mixtral", .fields = mixtral_fields,
-     .keys = {config_keys_llama, config_keys_mixtral}, .bias = "none", .theta = "1000000",
-     .fixed = mixtral_fixed, .derive = derive_llama, .describe = describe_mixtral},
-    {.type = "qwen2_moe", .architecture = "Qwen2MoeForCausalLM", .model = "qwen-moe", .fields = qwen2_moe_fields,
-     .keys = {config_keys_llama, config_keys_qwen2_moe}, .bias = "qkv", .theta = "10000", .switched = true,
-     .fixed = qwen2_moe_fixed, .derive = derive_llama, .describe = describe_qwen_moe},
-    {.type = "qwen3_moe", .architecture = "Qwen3MoeForCausalLM", .model = "qwen-moe", .fields = qwen3_moe_fields,
-     .keys = {config_keys_llama, config_keys_qwen3_moe}, .theta = "10000", .switched = true,
-     .fixed = qwen3_moe_fixed, .derive = derive_llama, .describe = describe_qwen_moe}};
+static const family families[] = {{.type = "gpt2",
+                                   .architecture = "GPT2LMHeadModel",
+                                   .model = "gpt",
+                                   .fields = gpt2_fields,
+                                   .keys = {config_keys_gpt2},
+                                   .derive = derive_gpt2,
+                                   .describe = describe_gpt2},
+                                  {.type = "llama",
+                                   .architecture = "LlamaForCausalLM",
+                                   .model = "llama",
+                                   .fields = llama_fields,
+                                   .keys = {config_keys_llama},
+                                   .theta = "10000",
+                                   .derive = derive_llama,
+                                   .describe = describe_llama},
+                                  {.type = "mistral",
+                                   .architecture = "MistralForCausalLM",
+                                   .model = "llama",
+                                   .fields = mistral_fields,
+                                   .keys = {config_keys_llama},
+                                   .bias = "none",
+                                   .theta = "10000",
+                                   .window = "4096",
+                                   .derive = derive_llama,
+                                   .describe = describe_llama},
+                                  {.type = "qwen2",
+                                   .architecture = "Qwen2ForCausalLM",
+                                   .model = "llama",
+                                   .fields = qwen2_fields,
+                                   .keys = {config_keys_llama},
+                                   .bias = "qkv",
+                                   .theta = "10000",
+                                   .switched = true,
+                                   .derive = derive_llama,
+                                   .describe = describe_llama},
+                                  {.type = "mixtral",
+                                   .architecture = "MixtralForCausalLM",
+                                   .model = "mixtral",
+                                   .fields = mixtral_fields,
+                                   .keys = {config_keys_llama, config_keys_mixtral},
+                                   .bias = "none",
+                                   .theta = "1000000",
+                                   .fixed = mixtral_fixed,
+                                   .derive = derive_llama,
+                                   .describe = describe_mixtral},
+                                  {.type = "qwen2_moe",
+                                   .architecture = "Qwen2MoeForCausalLM",
+                                   .model = "qwen-moe",
+                                   .fields = qwen2_moe_fields,
+                                   .keys = {config_keys_llama, config_keys_qwen2_moe},
+                                   .bias = "qkv",
+                                   .theta = "10000",
+                                   .switched = true,
+                                   .fixed = qwen2_moe_fixed,
+                                   .derive = derive_llama,
+                                   .describe = describe_qwen_moe},
+                                  {.type = "qwen3_moe",
+                                   .architecture = "Qwen3MoeForCausalLM",
+                                   .model = "qwen-moe",
+                                   .fields = qwen3_moe_fields,
+                                   .keys = {config_keys_llama, config_keys_qwen3_moe},
+                                   .theta = "10000",
+                                   .switched = true,
+                                   .fixed = qwen3_moe_fixed,
+                                   .derive = derive_llama,
+                                   .describe = describe_qwen_moe}};
 
 /* ---- reading --------------------------------------------------------------------------------- */
 
 /* Formats a number of rope_parameters for a rope's text; NULL: the key is absent. */
 static sl_status rope_number(const config *c, const char *kind, const cJSON *item, char **out) {
-  static const char *const others[] = {"rope_type", "type", "rope_theta", "partial_rotary_factor", "truncate", "finetuned"};
+  static const char *const others[] = {
+      "rope_type", "type", "rope_theta", "partial_rotary_factor", "truncate", "finetuned"};
   *out = NULL;
   for (size_t i = 0; i < SLI_COUNT(others); i++)
     if (!strcmp(item->string, others[i])) return SL_OK;
   if (!strcmp(kind, "none") || sli_key_off(item)) return SL_OK;
-  if (!cJSON_IsNumber(item)) return sl_fail(SL_E_INPUT, "%s: %s is no number", c->path, item->string);
+  if (!cJSON_IsNumber(item))
+    return sl_fail(SL_E_INPUT, "%s: %s is no number", c->path, item->string);
   char *value = config_option_text(item);
   *out = sli_format("%s=%s", item->string, value);
   free(value);
@@ -152,7 +213,8 @@ static sl_status rope_text(const config *c, const cJSON *from, char **out) {
   const char *kind = cJSON_IsString(type) ? type->valuestring : "none";
   if (!strcmp(kind, "default")) kind = "none";
   *out = sli_strdup(kind);
-  sl_status status = sli_keys_check(c->path, from, (const sli_key *const[]){config_keys_rope, NULL});
+  sl_status status =
+      sli_keys_check(c->path, from, (const sli_key *const[]){config_keys_rope, NULL});
   if (!status && type && !cJSON_IsString(type))
     status = sl_fail(SL_E_INPUT, "%s: %s is no text", c->path, type->string);
   char *more = NULL;
@@ -168,9 +230,11 @@ static sl_status rope_text(const config *c, const cJSON *from, char **out) {
 
 /* Finds the rope. Both names of it must agree if both are present. */
 static sl_status find_rope(const config *c, const cJSON **out) {
-  const cJSON *now = config_at(c->root, "rope_parameters"), *before = config_at(c->root, "rope_scaling");
+  const cJSON *now = config_at(c->root, "rope_parameters"),
+              *before = config_at(c->root, "rope_scaling");
   *out = now ? now : before;
-  if (*out && !cJSON_IsObject(*out)) return sl_fail(SL_E_INPUT, "%s: %s is no JSON object", c->path, (*out)->string);
+  if (*out && !cJSON_IsObject(*out))
+    return sl_fail(SL_E_INPUT, "%s: %s is no JSON object", c->path, (*out)->string);
   if (!now || !before || cJSON_Compare(now, before, true)) return SL_OK;
   return sl_fail(SL_E_INPUT, "%s: rope_parameters and rope_scaling differ", c->path);
 }
@@ -193,8 +257,8 @@ static sl_status read_rope(const config *c, const family *f) {
 /* Says whether any layer has another attention mask than the full causal one. */
 static bool has_other_layers(const config *c) {
   const cJSON *item, *types = config_at(c->root, "layer_types");
-  cJSON_ArrayForEach(item, types)
-    if (!cJSON_IsString(item) || strcmp(item->valuestring, "full_attention")) return true;
+  cJSON_ArrayForEach(item, types) if (!cJSON_IsString(item) ||
+                                      strcmp(item->valuestring, "full_attention")) return true;
   return types && !cJSON_IsArray(types);
 }
 
@@ -213,9 +277,13 @@ static sl_status check_window(const config *c, const family *f) {
   bool others = has_other_layers(c);
   int64_t context = sl_arg_int(c->s->model_args, "context");
   if (window >= (double)context || (!window && !others)) return SL_OK;
-  if (others) return sl_fail(SL_E_INPUT, "%s: layer_types are not all full_attention, which is not supported", c->path);
-  return sl_fail(SL_E_USAGE, "--context %lld: %s has a sliding window of %g, which is not supported for its model_type",
-                 (long long)context, c->path, window);
+  if (others)
+    return sl_fail(SL_E_INPUT, "%s: layer_types are not all full_attention, which is not supported",
+                   c->path);
+  return sl_fail(
+      SL_E_USAGE,
+      "--context %lld: %s has a sliding window of %g, which is not supported for its model_type",
+      (long long)context, c->path, window);
 }
 
 static sl_status read_window(const config *c, const family *f) {
@@ -223,7 +291,8 @@ static sl_status read_window(const config *c, const family *f) {
   sl_status status = f->window ? SL_OK : check_window(c, f);
   if (status) return status;
   if (f->window && has_other_layers(c))
-    return sl_fail(SL_E_INPUT, "%s: layer_types are not all full_attention, which is not supported", c->path);
+    return sl_fail(SL_E_INPUT, "%s: layer_types are not all full_attention, which is not supported",
+                   c->path);
   bool none = !f->window || cJSON_IsNull(item);
   char *value = none ? sli_strdup("0") : item ? config_option_text(item) : sli_strdup(f->window);
   status = value ? config_set(c, "sliding_window", "window", value)
@@ -237,7 +306,8 @@ static sl_status read_window(const config *c, const family *f) {
 static sl_status derive_llama(const config *c, const family *f) {
   const cJSON *said = config_at(c->root, "attention_bias");
   const char *bias = f->bias ? f->bias : cJSON_IsTrue(said) ? "attention" : "none";
-  if (said && !cJSON_IsBool(said)) return sl_fail(SL_E_INPUT, "%s: attention_bias is neither true nor false", c->path);
+  if (said && !cJSON_IsBool(said))
+    return sl_fail(SL_E_INPUT, "%s: attention_bias is neither true nor false", c->path);
   sl_status status = config_set(c, "attention_bias", "bias", bias);
   if (!status) status = read_rope(c, f);
   return status ? status : read_window(c, f);
@@ -254,7 +324,8 @@ static sl_status derive_gpt2(const config *c, const family *f) {
 }
 
 static sl_status huggingface_apply(const config *c, const family *f) {
-  sl_status status = config_check_keys(c, f->fields, (const sli_key *const[]){config_keys_common, f->keys[0], f->keys[1], NULL});
+  sl_status status = config_check_keys(
+      c, f->fields, (const sli_key *const[]){config_keys_common, f->keys[0], f->keys[1], NULL});
   if (!status) status = config_apply(c, f->fields);
   for (const fixed_option *o = f->fixed; o && o->option && !status; o++)
     status = config_set(c, "model_type", o->option, o->value);
@@ -273,9 +344,10 @@ static const char *type_of(const cJSON *root) {
 }
 
 static sl_status unknown_type(const char *path, const char *name) {
-  return sl_fail(SL_E_INPUT, "%s: model_type \"%.40s\" is not known; gpt2, llama, mistral, "
-                 "mixtral, qwen2, qwen2_moe and qwen3_moe are", path,
-                 name);
+  return sl_fail(SL_E_INPUT,
+                 "%s: model_type \"%.40s\" is not known; gpt2, llama, mistral, "
+                 "mixtral, qwen2, qwen2_moe and qwen3_moe are",
+                 path, name);
 }
 
 /* Maps the fields. A user's own model may have a config.json that only it understands. */
@@ -285,8 +357,8 @@ static sl_status match(const config *c) {
   if (f && !strcmp(f->model, model)) return huggingface_apply(c, f);
   if (!config_is_shipped(c->s->model)) return SL_OK;
   if (f)
-    return sl_fail(SL_E_USAGE, "%s is of model_type %s: the model should be %s, not %s", c->path, name,
-                   f->model, model);
+    return sl_fail(SL_E_USAGE, "%s is of model_type %s: the model should be %s, not %s", c->path,
+                   name, f->model, model);
   return unknown_type(c->path, name);
 }
 
@@ -333,12 +405,14 @@ static double number_of(const settings *s, const char *name) {
   const sl_option *o = s->model->options;
   while (strcmp(o->name, name)) o++;
   if (o->kind == SL_OPTION_FLAG) return sl_arg_flag(s->model_args, name);
-  return o->kind == SL_OPTION_INT ? (double)sl_arg_int(s->model_args, name) : sl_arg_float(s->model_args, name);
+  return o->kind == SL_OPTION_INT ? (double)sl_arg_int(s->model_args, name)
+                                  : sl_arg_float(s->model_args, name);
 }
 
 static bool is_family(const family *f, const settings *s) {
   const sl_args *args = s->model_args;
-  if (strcmp(f->model, s->model->name) || (sl_arg_int(args, "window") > 0 && !f->window)) return false;
+  if (strcmp(f->model, s->model->name) || (sl_arg_int(args, "window") > 0 && !f->window))
+    return false;
   if (f->fields == gpt2_fields) return true;
   for (const fixed_option *o = f->fixed; o && o->option; o++)
     if (number_of(s, o->option) != strtod(o->value, NULL)) return false;
@@ -365,11 +439,16 @@ static bool has_config(const settings *s) {
 
 sl_status huggingface_check(const char *folder, const settings *s) {
   if (config_is_shipped(s->model) && sl_arg_int(s->model_args, "window") > 0 && !family_of_model(s))
-    return sl_fail(SL_E_USAGE, "--save %s: only mistral has a --window, without biases; a file takes"
-                   " the weights alone (--save FILE.safetensors)", folder);
+    return sl_fail(SL_E_USAGE,
+                   "--save %s: only mistral has a --window, without biases; a file takes"
+                   " the weights alone (--save FILE.safetensors)",
+                   folder);
   if (!has_config(s))
-    return sl_fail(SL_E_USAGE, "--save %s: no model of Hugging Face's is as %s with these options, so there would be no "
-                   "config.json; a file takes the weights alone (--save FILE.safetensors)", folder, s->model->name);
+    return sl_fail(
+        SL_E_USAGE,
+        "--save %s: no model of Hugging Face's is as %s with these options, so there would be no "
+        "config.json; a file takes the weights alone (--save FILE.safetensors)",
+        folder, s->model->name);
   return SL_OK;
 }
 
@@ -383,7 +462,8 @@ static double huggingface_rows_of(const sl_lowered *lowered, const char *name) {
 }
 
 static void huggingface_put(cJSON *root, const char *key, cJSON *value) {
-  if (!cJSON_ReplaceItemInObjectCaseSensitive(root, key, value)) cJSON_AddItemToObject(root, key, value);
+  if (!cJSON_ReplaceItemInObjectCaseSensitive(root, key, value))
+    cJSON_AddItemToObject(root, key, value);
 }
 
 static void put_number(cJSON *root, const char *key, double value) {
@@ -416,19 +496,23 @@ static cJSON *rope_json(const char *text) {
 
 static void describe_llama(cJSON *root, const settings *s, const sl_lowered *lowered) {
   const sl_args *args = s->model_args;
-  double heads = (double)sl_arg_int(args, "heads"), positions = (double)sl_arg_int(args, "positions");
+  double heads = (double)sl_arg_int(args, "heads"),
+         positions = (double)sl_arg_int(args, "positions");
   double dim = huggingface_rows_of(lowered, "model.layers.0.self_attn.q_proj.weight") / heads;
   put_number(root, "head_dim", dim);
   put_number(root, "num_key_value_heads",
              huggingface_rows_of(lowered, "model.layers.0.self_attn.k_proj.weight") / dim);
-  put_number(root, "intermediate_size", huggingface_rows_of(lowered, "model.layers.0.mlp.gate_proj.weight"));
+  put_number(root, "intermediate_size",
+             huggingface_rows_of(lowered, "model.layers.0.mlp.gate_proj.weight"));
   put_number(root, "max_position_embeddings",
              positions > 0 ? positions : (double)sl_arg_int(args, "context"));
   put_number(root, "rope_theta", sl_arg_float(args, "theta"));
   huggingface_put(root, "rope_scaling", rope_json(sl_arg_text(args, "rope")));
   huggingface_put(root, "hidden_act", cJSON_CreateString("silu"));
-  if (sl_arg_int(args, "window") > 0) put_number(root, "sliding_window", (double)sl_arg_int(args, "window"));
-  huggingface_put(root, "attention_bias", cJSON_CreateBool(!strcmp(sl_arg_text(args, "bias"), "attention")));
+  if (sl_arg_int(args, "window") > 0)
+    put_number(root, "sliding_window", (double)sl_arg_int(args, "window"));
+  huggingface_put(root, "attention_bias",
+                  cJSON_CreateBool(!strcmp(sl_arg_text(args, "bias"), "attention")));
 }
 
 /* Returns an expert's width. A parameter here is [experts, width, ...], so dim 1 says it. */
@@ -452,7 +536,8 @@ static void describe_qwen_moe(cJSON *root, const settings *s, const sl_lowered *
   put_number(root, "intermediate_size", width);
   put_number(root, "moe_intermediate_size", width);
   put_number(root, "decoder_sparse_step", 1);
-  huggingface_put(root, "norm_topk_prob", cJSON_CreateBool(sl_arg_int(s->model_args, "norm-topk") != 0));
+  huggingface_put(root, "norm_topk_prob",
+                  cJSON_CreateBool(sl_arg_int(s->model_args, "norm-topk") != 0));
 }
 
 static cJSON *value_json(const settings *s, const char *name) {
@@ -465,7 +550,8 @@ static cJSON *value_json(const settings *s, const char *name) {
 static cJSON *make_config(const family *f, const settings *s, const sl_lowered *lowered) {
   static const char *const marks[] = {"bos_token_id", "eos_token_id", "pad_token_id"};
   cJSON *root = cJSON_CreateObject();
-  cJSON_AddItemToArray(cJSON_AddArrayToObject(root, "architectures"), cJSON_CreateString(f->architecture));
+  cJSON_AddItemToArray(cJSON_AddArrayToObject(root, "architectures"),
+                       cJSON_CreateString(f->architecture));
   cJSON_AddStringToObject(root, "model_type", f->type);
   for (const config_field *x = f->fields; x->key; x++)
     cJSON_AddItemToObject(root, x->key, value_json(s, x->option));
@@ -500,8 +586,9 @@ static sl_status copy_file(const char *from, const char *to) {
 }
 
 static sl_status copy_rest(const char *folder, const char *from) {
-  static const char *const names[] = {"tokenizer.json", "tokenizer_config.json", "tokenizer.model",
-                                      "special_tokens_map.json", "vocab.json", "merges.txt",
+  static const char *const names[] = {"tokenizer.json",      "tokenizer_config.json",
+                                      "tokenizer.model",     "special_tokens_map.json",
+                                      "vocab.json",          "merges.txt",
                                       "chat_template.jinja", "generation_config.json"};
   sl_status status = SL_OK;
   for (size_t i = 0; i < SLI_COUNT(names) && !status; i++) {

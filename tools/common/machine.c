@@ -13,8 +13,8 @@ static int count_devices(const settings *s, int *first) {
 }
 
 static sli_site site_of(settings *s) {
-  sli_site site = {.devices = &s->lower.devices, .arena = &s->arena,
-                   .spec = sl_arg_text(s->run, "devices")};
+  sli_site site = {
+      .devices = &s->lower.devices, .arena = &s->arena, .spec = sl_arg_text(s->run, "devices")};
   site.count = SLI_MAX(count_devices(s, &site.first), 1);
   return site;
 }

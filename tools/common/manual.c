@@ -59,8 +59,10 @@ static void print_synopsis(const char *usage) {
 void manual_begin(const char *tool, const char *purpose, const char *usage) {
   printf(".TH ");
   print_upper(tool);
-  printf(" 1 \"\" \"Sluice %s\" \"Sluice\"\n.ad l\n.nh\n.SH NAME\n%s \\- %c", sl_version(), tool, tolower((unsigned char)*purpose));
-  for (size_t i = 1, n = sentence(purpose); i < n; i++) putchar(purpose[i] == '\n' ? ' ' : purpose[i]);
+  printf(" 1 \"\" \"Sluice %s\" \"Sluice\"\n.ad l\n.nh\n.SH NAME\n%s \\- %c", sl_version(), tool,
+         tolower((unsigned char)*purpose));
+  for (size_t i = 1, n = sentence(purpose); i < n; i++)
+    putchar(purpose[i] == '\n' ? ' ' : purpose[i]);
   printf("\n.SH SYNOPSIS\n");
   print_synopsis(usage);
   printf(".SH DESCRIPTION\n");
@@ -113,7 +115,8 @@ static void print_models(void) {
 }
 
 static char *usage_of(const tool *t) {
-  return sli_format("%s [options]%s\n%s", t->name, t->no_model ? "" : " MODEL [model options]", t->usage ? t->usage : "");
+  return sli_format("%s [options]%s\n%s", t->name, t->no_model ? "" : " MODEL [model options]",
+                    t->usage ? t->usage : "");
 }
 
 /* Prints what a page has besides its options. */
@@ -121,12 +124,15 @@ static void print_rest(const settings *s) {
   if (!s->tool->no_model) print_models();
   if (!s->tool->shared) {
     manual_section("Schedules");
-    for (const char *const *name = sl_schedule_names(); *name; name++) manual_row(*name, sl_schedule_summary(*name));
+    for (const char *const *name = sl_schedule_names(); *name; name++)
+      manual_row(*name, sl_schedule_summary(*name));
   }
   manual_section("Exit status");
-  static const char *const statuses[] = {"done", "the run failed or was stopped", "the command line or an input is wrong",
+  static const char *const statuses[] = {"done", "the run failed or was stopped",
+                                         "the command line or an input is wrong",
                                          "the plan cannot finish or does not fit in memory"};
-  for (int i = 0; i < (int)SLI_COUNT(statuses); i++) manual_row((char[]){(char)('0' + i), 0}, statuses[i]);
+  for (int i = 0; i < (int)SLI_COUNT(statuses); i++)
+    manual_row((char[]){(char)('0' + i), 0}, statuses[i]);
 }
 
 static void print_manual(const settings *s) {
@@ -168,34 +174,39 @@ void completion_options(const char *key, const sl_option *options) {
   print_names("_sluice_flags", key, options, true);
 }
 
-void completion_commands(const char *key, const char *words) { printf("_sluice_commands[\"%s\"]=\"%s\"\n", key, words); }
+void completion_commands(const char *key, const char *words) {
+  printf("_sluice_commands[\"%s\"]=\"%s\"\n", key, words);
+}
 
 void completion_end(const char *tool) {
-  fputs("_sluice() {\n"
-        "  local word=${COMP_WORDS[COMP_CWORD]} before=${COMP_WORDS[COMP_CWORD-1]} key=${COMP_WORDS[0]##*/} at words=\n"
-        "  [[ $word != = ]] || word=\n"
-        "  [[ $before != = ]] || before=${COMP_WORDS[COMP_CWORD-2]}\n"
-        "  [[ -z ${_sluice_options[$key ${COMP_WORDS[1]-}]-} ]] || key+=\" ${COMP_WORDS[1]}\"\n"
-        "  COMPREPLY=()\n"
-        "  for at in \"${COMP_WORDS[@]:0:COMP_CWORD}\"; do\n"
-        "    [[ -z $at || -z ${_sluice_options[model $at]-} ]] || words+=${_sluice_options[model $at]}\n"
-        "  done\n"
-        "  if [[ -n ${_sluice_values[$key $before]-} ]]; then\n"
-        "    words=${_sluice_values[$key $before]}\n"
-        "  elif [[ $before == --* && \"${_sluice_options[$key]-}$words \" == *\" $before \"* &&\n"
-        "          ${_sluice_flags[$key]-} != *\" $before \"* ]]; then\n"
-        "    return # a file, or what only the user knows\n"
-        "  elif [[ $word == -* ]]; then\n"
-        "    words+=${_sluice_options[$key]-}\n"
-        "  else\n"
-        "    words=${_sluice_commands[$key]-}\n"
-        "  fi\n"
-        "  mapfile -t COMPREPLY < <(compgen -W \"$words\" -- \"$word\")\n"
-        "}\n", stdout);
+  fputs(
+      "_sluice() {\n"
+      "  local word=${COMP_WORDS[COMP_CWORD]} before=${COMP_WORDS[COMP_CWORD-1]} key=${COMP_WORDS[0]##*/} at words=\n"
+      "  [[ $word != = ]] || word=\n"
+      "  [[ $before != = ]] || before=${COMP_WORDS[COMP_CWORD-2]}\n"
+      "  [[ -z ${_sluice_options[$key ${COMP_WORDS[1]-}]-} ]] || key+=\" ${COMP_WORDS[1]}\"\n"
+      "  COMPREPLY=()\n"
+      "  for at in \"${COMP_WORDS[@]:0:COMP_CWORD}\"; do\n"
+      "    [[ -z $at || -z ${_sluice_options[model $at]-} ]] || words+=${_sluice_options[model $at]}\n"
+      "  done\n"
+      "  if [[ -n ${_sluice_values[$key $before]-} ]]; then\n"
+      "    words=${_sluice_values[$key $before]}\n"
+      "  elif [[ $before == --* && \"${_sluice_options[$key]-}$words \" == *\" $before \"* &&\n"
+      "          ${_sluice_flags[$key]-} != *\" $before \"* ]]; then\n"
+      "    return # a file, or what only the user knows\n"
+      "  elif [[ $word == -* ]]; then\n"
+      "    words+=${_sluice_options[$key]-}\n"
+      "  else\n"
+      "    words=${_sluice_commands[$key]-}\n"
+      "  fi\n"
+      "  mapfile -t COMPREPLY < <(compgen -W \"$words\" -- \"$word\")\n"
+      "}\n",
+      stdout);
   printf("complete -o bashdefault -o default -F _sluice %s\n", tool);
 }
 
-/* Prints the options by the words before them: of a command of a tool, both; with an option for a command, the tool's. */
+/* Prints the options by the words before them: of a command of a tool, both; with an option for a
+ * command, the tool's. */
 static void print_completion(const settings *s) {
   const char *name = s->tool->name, *option = strstr(name, " --");
   char *key = option ? sli_format("%.*s", (int)(option - name), name) : sli_strdup(name);
@@ -235,7 +246,8 @@ static void print_section(const manual_command *c) {
 bool manual_command_asked(const manual_command *c, int argc, char **argv) {
   const char *word = argc == 1 ? argv[0] : "";
   if (!strcmp(word, "--print-man")) print_section(c);
-  else if (!strcmp(word, "--print-completion")) completion_options(c->name, c->options), completion_commands(c->name, c->words);
+  else if (!strcmp(word, "--print-completion"))
+    completion_options(c->name, c->options), completion_commands(c->name, c->words);
   else return false;
   return true;
 }

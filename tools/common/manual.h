@@ -13,8 +13,8 @@ bool manual_asked(const settings *s, int argc, char **argv);
 
 /* A command of a tool that has no settings, such as `actorrun status`. */
 typedef struct manual_command {
-  const char *name;         /* with the tool's: "actorrun status" */
-  const char *usage;        /* lines of the usage */
+  const char *name;  /* with the tool's: "actorrun status" */
+  const char *usage; /* lines of the usage */
   const char *purpose;
   const sl_option *options; /* ends with {0} */
   const char *words;        /* words of the command line, for completion */

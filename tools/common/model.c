@@ -47,8 +47,8 @@ static sl_status common_model_load(const char *path, const char *shown, const sl
 
 enum { MAX_WORDS = 64 };
 
-/* Finds the headers, which are beside the library and the tools both in a build tree and in an installation: in
- * `include` of a folder above. */
+/* Finds the headers, which are beside the library and the tools both in a build tree and in an
+ * installation: in `include` of a folder above. */
 static sl_status include_folder(char **out) {
   Dl_info info;
   char place[PATH_MAX], *slash;
@@ -56,13 +56,15 @@ static sl_status include_folder(char **out) {
     return sl_fail(SL_E_IO, "cannot find the library's own place");
   while ((slash = strrchr(place, '/'))) {
     *slash = 0;
-    char *folder = sli_format("%s/include", place), *probe = sli_format("%s/sluice/sluice.h", folder);
+    char *folder = sli_format("%s/include", place),
+         *probe = sli_format("%s/sluice/sluice.h", folder);
     bool there = access(probe, R_OK) == 0;
     free(probe);
     if (there) return *out = folder, SL_OK;
     free(folder);
   }
-  return sl_fail(SL_E_INPUT, "the header sluice/sluice.h is in no include folder above %s", info.dli_fname);
+  return sl_fail(SL_E_INPUT, "the header sluice/sluice.h is in no include folder above %s",
+                 info.dli_fname);
 }
 
 /* Splits $CC, which may hold more than one word ("ccache gcc"). Modifies `text`. */
@@ -116,10 +118,13 @@ static sl_status run_program(char **words, const char *folder, bool *good) {
  * base name to its subprograms, which do the same. */
 static sl_status check_name(const char *source) {
   const char *slash = strrchr(source, '/'), *name = slash ? slash + 1 : source;
-  if (access(source, R_OK)) return sl_fail(SL_E_INPUT, "cannot read %s: %s", source, strerror(errno));
+  if (access(source, R_OK))
+    return sl_fail(SL_E_INPUT, "cannot read %s: %s", source, strerror(errno));
   if (!strchr("@-", *name) && *source != '@') return SL_OK;
-  return sl_fail(SL_E_INPUT, "%s: a compiler takes a name that begins with @ or - for options; "
-                 "rename it", source);
+  return sl_fail(SL_E_INPUT,
+                 "%s: a compiler takes a name that begins with @ or - for options; "
+                 "rename it",
+                 source);
 }
 
 static sl_status compile(const char *source, const char *object, const char *folder) {
@@ -131,9 +136,21 @@ static sl_status compile(const char *source, const char *object, const char *fol
   char *words[MAX_WORDS] = {0};
   int n = split_words(text, words);
   if (!n) words[n++] = "cc";
-  char *rest[] = {"-std=gnu17", "-O2", "-g", "-Wall", "-Werror=implicit-function-declaration",
-                  "-Werror=incompatible-pointer-types", "-Werror=int-conversion", "-fPIC", "-shared", flag,
-                  "-o", (char *)object, (char *)source, "-lm", NULL};
+  char *rest[] = {"-std=gnu17",
+                  "-O2",
+                  "-g",
+                  "-Wall",
+                  "-Werror=implicit-function-declaration",
+                  "-Werror=incompatible-pointer-types",
+                  "-Werror=int-conversion",
+                  "-fPIC",
+                  "-shared",
+                  flag,
+                  "-o",
+                  (char *)object,
+                  (char *)source,
+                  "-lm",
+                  NULL};
   for (size_t i = 0; i < SLI_COUNT(rest); i++) words[n + (int)i] = rest[i];
   bool good = false;
   status = run_program(words, folder, &good);
@@ -172,7 +189,8 @@ static sl_status unknown_model(const char *word, const char *commands) {
     names[n] = sli_models[n]->name;
     at += (size_t)snprintf(list + at, sizeof list - at, "%s%s", n ? ", " : "", names[n]);
   }
-  for (char *c = strtok_r(others, " ", &rest); c && n < MOST; c = strtok_r(NULL, " ", &rest)) names[n++] = c;
+  for (char *c = strtok_r(others, " ", &rest); c && n < MOST; c = strtok_r(NULL, " ", &rest))
+    names[n++] = c;
   const char *near = sli_nearest(names, word);
   sl_status status = SL_E_USAGE;
   if (is_path(word) && access(word, F_OK)) status = sl_fail(SL_E_INPUT, "%s: no such file", word);

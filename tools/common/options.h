@@ -8,7 +8,14 @@
 
 /* Groups that --help shows one at a time. */
 typedef enum option_group {
-  GROUP_PARALLEL, GROUP_MEMORY, GROUP_SCHEDULE, GROUP_TRAINING, GROUP_DATA, GROUP_OUTPUT, GROUP_SERVING, GROUP_SEARCH,
+  GROUP_PARALLEL,
+  GROUP_MEMORY,
+  GROUP_SCHEDULE,
+  GROUP_TRAINING,
+  GROUP_DATA,
+  GROUP_OUTPUT,
+  GROUP_SERVING,
+  GROUP_SEARCH,
   OPTION_GROUPS
 } option_group;
 
@@ -26,18 +33,23 @@ typedef struct tool_option {
 sl_option *options_table(const tool_option *own);
 /* The group of an option that the table has. */
 option_group options_group(const tool_option *own, const char *name);
-/* Of these, the tool's own, and the shared ones that are in `shared` (NULL-terminated; NULL: all). */
-sl_option *options_offered(const sl_option *table, const tool_option *own, const char *const *shared);
+/* Of these, the tool's own, and the shared ones that are in `shared` (NULL-terminated; NULL: all).
+ */
+sl_option *options_offered(const sl_option *table, const tool_option *own,
+                           const char *const *shared);
 /* What an option can say (NULL-terminated), each saying more than the one before where that has a
  * meaning; NULL: anything. */
 const char *const *options_words(const char *option);
-/* Words of an option for completion: those above, or names of schedules; NULL: a tool's `own` options. */
+/* Words of an option for completion: those above, or names of schedules; NULL: a tool's `own`
+ * options. */
 const char *const *options_completed(const tool_option *own, const char *option);
 /* SL_E_USAGE unless the option's text is one of the words (NULL-terminated). */
 sl_status options_check_word(const char *option, const char *text, const char *const *words);
-/* The same of all the options that have words, but for those that are the tool's `own`, which it checks. */
+/* The same of all the options that have words, but for those that are the tool's `own`, which it
+ * checks. */
 sl_status options_check_words(const sl_args *args, const tool_option *own);
-/* Sets the fields of lowering (sl_lower_fields) to what is given, but for options that are the tool's `own`. */
+/* Sets the fields of lowering (sl_lower_fields) to what is given, but for options that are the
+ * tool's `own`. */
 void options_lower(const sl_args *args, const tool_option *own, sl_lower_options *to);
 /* Puts options in place of the fields that a text of the library names: "parallel.data 2" becomes
  * "--data-parallel 2". For free(). */

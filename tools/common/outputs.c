@@ -35,7 +35,8 @@ int outputs_end(const char *tool, sl_status status, int exit_status) {
   errno = 0;
   bool lost = fflush(stdout) != 0 || ferror(stdout);
   if (lost && !status)
-    fprintf(stderr, "%s: writing the standard output failed%s%s\n", tool, errno ? ": " : "", errno ? strerror(errno) : "");
+    fprintf(stderr, "%s: writing the standard output failed%s%s\n", tool, errno ? ": " : "",
+            errno ? strerror(errno) : "");
   if (status) return sl_status_exit(status);
   return lost && !exit_status ? sl_status_exit(SL_E_IO) : exit_status;
 }

@@ -35,19 +35,21 @@ static sl_status make_graph(const settings *s, const sl_lower_options *run, plan
   bool balanced = !strcmp(sl_arg_text(s->run, "cut"), "balanced");
   bool infer = s->use == USE_INFERENCE, steps = s->use == USE_TRAINING;
   bool eval = run && run->report.on_eval && steps;
-  sl_graph_options options = {.microbatches = infer ? 1 : s->microbatches,
-                              .pieces = infer ? 1 : s->pieces,
-                              .cut = balanced ? SL_CUT_BALANCED : SL_CUT_EVEN,
-                              .stages = s->lower.parallel.stages * (s->lower.schedule.chunks ? s->lower.schedule.chunks : ANY_CHUNKS),
-                              .infer = infer,
-                              .training = &s->training,
-                              .feed_tokens = feed_zeros,
-                              .eval = eval ? settings_text(s, "eval") : NULL,
-                              .eval_every = eval ? sl_arg_int(s->run, "eval-every") : 0,
-                              .eval_rows = eval ? sl_arg_int(s->run, "eval-rows") : 0,
-                              .shuffle = s->data.shuffle,
-                              .tokenizer = s->data.tokenizer,
-                              .no_data = !steps || !sl_device_computes(s->lower.devices.kind)};
+  sl_graph_options options = {
+      .microbatches = infer ? 1 : s->microbatches,
+      .pieces = infer ? 1 : s->pieces,
+      .cut = balanced ? SL_CUT_BALANCED : SL_CUT_EVEN,
+      .stages = s->lower.parallel.stages *
+                (s->lower.schedule.chunks ? s->lower.schedule.chunks : ANY_CHUNKS),
+      .infer = infer,
+      .training = &s->training,
+      .feed_tokens = feed_zeros,
+      .eval = eval ? settings_text(s, "eval") : NULL,
+      .eval_every = eval ? sl_arg_int(s->run, "eval-every") : 0,
+      .eval_rows = eval ? sl_arg_int(s->run, "eval-rows") : 0,
+      .shuffle = s->data.shuffle,
+      .tokenizer = s->data.tokenizer,
+      .no_data = !steps || !sl_device_computes(s->lower.devices.kind)};
   out->graph = sl_graph_create(&options);
   sl_status status = plan_build(s, out->graph);
   if (!status) out->items = sl_graph_items(out->graph, &out->word);
@@ -58,11 +60,12 @@ static sl_status make_graph(const settings *s, const sl_lower_options *run, plan
  * much faster. */
 static bool one_for_all(const settings *s) {
   enum { MOST_DEVICES = 16 };
-  return s->clock == SL_CLOCK_VIRTUAL && s->lower.parallel.stages * settings_ranks(s) > MOST_DEVICES;
+  return s->clock == SL_CLOCK_VIRTUAL &&
+         s->lower.parallel.stages * settings_ranks(s) > MOST_DEVICES;
 }
 
-/* Takes from `run` its callbacks and printing, and in place of the settings' the other fields that it
- * sets. */
+/* Takes from `run` its callbacks and printing, and in place of the settings' the other fields that
+ * it sets. */
 static void take_run(const sl_lower_options *run, sl_lower_options *to) {
   to->print = run->print;
   to->report = run->report;
@@ -80,8 +83,10 @@ static void take_run(const sl_lower_options *run, sl_lower_options *to) {
 sl_status plan_make(const settings *s, const sl_lower_options *run, planned *out) {
   planned p = {0};
   sl_lower_options options = s->lower;
-  if (s->modelled.hardware.flops_per_second > 0) options.simulation.hardware = &s->modelled.hardware;
-  if (s->profile) options.simulation.op_seconds = profile_seconds, options.simulation.op_seconds_ctx = s->profile;
+  if (s->modelled.hardware.flops_per_second > 0)
+    options.simulation.hardware = &s->modelled.hardware;
+  if (s->profile)
+    options.simulation.op_seconds = profile_seconds, options.simulation.op_seconds_ctx = s->profile;
   options.simulation.alike = one_for_all(s);
   if (run) take_run(run, &options);
   sl_status status = check_stages(s);

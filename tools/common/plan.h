@@ -19,8 +19,8 @@ sl_status plan_build(const settings *s, sl_graph *g);
 extern _Thread_local const char *volatile model_being_built;
 
 /* Builds the model's graph and lowers it. From `run` (NULL: nothing) it takes callbacks and
- * printing, and the sharding, recomputation, assignment and checks that it sets. May run on any thread,
- * each with its own `out`. On failure nothing is left to free. */
+ * printing, and the sharding, recomputation, assignment and checks that it sets. May run on any
+ * thread, each with its own `out`. On failure nothing is left to free. */
 sl_status plan_make(const settings *s, const sl_lower_options *run, planned *out);
 void plan_free(planned *p);
 

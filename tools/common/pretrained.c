@@ -18,7 +18,8 @@ sl_status pretrained_read(settings *s) {
   if (init && sli_gguf_is(init)) return gguf_read(init, s);
   if (!init || !huggingface_is_folder(init)) return SL_OK;
   char *path = huggingface_file(init, "tokenizer.json");
-  if (!s->data.tokenizer && !access(path, F_OK)) s->data.tokenizer = sli_arena_strdup(&s->arena, path);
+  if (!s->data.tokenizer && !access(path, F_OK))
+    s->data.tokenizer = sli_arena_strdup(&s->arena, path);
   free(path);
   return huggingface_read(init, s);
 }
@@ -41,11 +42,13 @@ sl_status pretrained_model(const char *path, const char **out) {
 
 sl_status pretrained_load(const settings *s, const sl_lowered *lowered, sl_runtime *rt) {
   const char *init = settings_text(s, "init"), *adapter = settings_text(s, "adapter");
-  sl_status status = init ? sli_weights_load(init, lowered, rt, config_is_shipped(s->model)) : SL_OK;
+  sl_status status =
+      init ? sli_weights_load(init, lowered, rt, config_is_shipped(s->model)) : SL_OK;
   return !status && adapter ? sl_adapter_load(adapter, lowered, rt) : status;
 }
 
-sl_status pretrained_save(const settings *s, const char *folder, const sl_lowered *lowered, sl_runtime *rt, sl_job *job) {
+sl_status pretrained_save(const settings *s, const char *folder, const sl_lowered *lowered,
+                          sl_runtime *rt, sl_job *job) {
   const char *init = settings_text(s, "init");
   char *path = huggingface_file(folder, "model.safetensors");
   sl_status status = sl_weights_save(path, lowered, rt, job);

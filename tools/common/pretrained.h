@@ -15,7 +15,9 @@ sl_status pretrained_read(settings *s);
 sl_status pretrained_model(const char *path, const char **out);
 /* Loads the values of --init, if given, and of --adapter. */
 sl_status pretrained_load(const settings *s, const sl_lowered *lowered, sl_runtime *rt);
-/* Saves the weights from all processes to a Hugging Face folder; the first process writes its other files. */
-sl_status pretrained_save(const settings *s, const char *folder, const sl_lowered *lowered, sl_runtime *rt, sl_job *job);
+/* Saves the weights from all processes to a Hugging Face folder; the first process writes its other
+ * files. */
+sl_status pretrained_save(const settings *s, const char *folder, const sl_lowered *lowered,
+                          sl_runtime *rt, sl_job *job);
 
 #endif

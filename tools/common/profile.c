@@ -25,8 +25,9 @@ static int by_name(const void *a, const void *b) {
 
 static sl_status read_entry(const sli_json *doc, const cJSON *op, entry *out) {
   const char *name = NULL;
-  const sli_json_field fields[] = {{"name", SLI_JSON_TEXT, &name, 0, 0, true},
-                                   {"seconds", SLI_JSON_NUMBER, &out->seconds, 0, most_seconds, true}};
+  const sli_json_field fields[] = {
+      {"name", SLI_JSON_TEXT, &name, 0, 0, true},
+      {"seconds", SLI_JSON_NUMBER, &out->seconds, 0, most_seconds, true}};
   sl_status status = sli_json_pick(doc, op, fields, SLI_COUNT(fields));
   if (!status) out->name = sli_strdup(name);
   return status;
@@ -45,8 +46,10 @@ sl_status profile_make(const sli_json *report, profile **out) {
   const cJSON *ops = NULL;
   sl_status status = sli_json_member(report, report->root, "ops", SLI_JSON_ARRAY, false, &ops);
   if (!status && !sli_json_count(ops))
-    status = sl_fail(SL_E_INPUT, "%s: not a report with measured ops (actorrun --report of a run on "
-                     "CPUs or GPUs, of two microbatches or more)", report->name);
+    status = sl_fail(SL_E_INPUT,
+                     "%s: not a report with measured ops (actorrun --report of a run on "
+                     "CPUs or GPUs, of two microbatches or more)",
+                     report->name);
   if (status) return status;
   profile *p = sli_calloc(1, sizeof *p);
   status = read_entries(report, ops, p);
@@ -73,7 +76,7 @@ void profile_destroy(profile *p) {
 
 double profile_seconds(void *ctx, const char *name) {
   const profile *p = ctx;
-  const entry *found = bsearch(&(entry){(char *)name, 0}, p->entries, p->count, sizeof *p->entries,
-                               by_name);
+  const entry *found =
+      bsearch(&(entry){(char *)name, 0}, p->entries, p->count, sizeof *p->entries, by_name);
   return found ? found->seconds : -1;
 }

@@ -41,15 +41,24 @@ static const sl_hardware *hardware_of(const settings *s) {
 }
 
 sl_session_options serving_options(const settings *s) {
-  bool stored = !strcmp(sl_arg_text(s->run, "dtype"), "stored"), rows = !strcmp(sl_arg_text(s->run, "chunks"), "rows");
-  return (sl_session_options){
-      .model = s->model, .args = s->model_args,
-      .queue = (int)sl_arg_int(s->run, "queue"), .chunks = rows ? SL_CHUNKS_ROWS : SL_CHUNKS_TIMES,
-      .kv = strcmp(sl_arg_text(s->run, "kv"), "bf16") ? SL_F32 : SL_BF16,
-      .stored = stored ? settings_text(s, "init") : NULL, .training = s->training.nlora ? &s->training : NULL,
-      .lower = {.parallel.stages = s->lower.parallel.stages, .parallel.tensor = s->lower.parallel.tensor, .schedule.chunks = 1, .parallel.processes = s->lower.parallel.processes, .devices = s->lower.devices,
-                .numbers.dtype = settings_dtype(s), .simulation.hardware = hardware_of(s), .schedule.name = s->lower.schedule.name,
-                .numbers.seed = (uint64_t)sl_arg_int(s->run, "seed")}};
+  bool stored = !strcmp(sl_arg_text(s->run, "dtype"), "stored"),
+       rows = !strcmp(sl_arg_text(s->run, "chunks"), "rows");
+  return (sl_session_options){.model = s->model,
+                              .args = s->model_args,
+                              .queue = (int)sl_arg_int(s->run, "queue"),
+                              .chunks = rows ? SL_CHUNKS_ROWS : SL_CHUNKS_TIMES,
+                              .kv = strcmp(sl_arg_text(s->run, "kv"), "bf16") ? SL_F32 : SL_BF16,
+                              .stored = stored ? settings_text(s, "init") : NULL,
+                              .training = s->training.nlora ? &s->training : NULL,
+                              .lower = {.parallel.stages = s->lower.parallel.stages,
+                                        .parallel.tensor = s->lower.parallel.tensor,
+                                        .schedule.chunks = 1,
+                                        .parallel.processes = s->lower.parallel.processes,
+                                        .devices = s->lower.devices,
+                                        .numbers.dtype = settings_dtype(s),
+                                        .simulation.hardware = hardware_of(s),
+                                        .schedule.name = s->lower.schedule.name,
+                                        .numbers.seed = (uint64_t)sl_arg_int(s->run, "seed")}};
 }
 
 sl_status serving_arrivals(settings *s, arrivals *out) {
@@ -68,11 +77,13 @@ sl_status serving_cost(const settings *s, sl_tick_cost *out, bool *given, bool *
 /* ---- options that processes must share ------------------------------------------------------- */
 
 sl_status serving_fingerprint(const settings *s, bool (*apart)(const char *name), fingerprint *t) {
-  const char *init = settings_text(s, "init"), *adapter = settings_text(s, "adapter"), *dot = strrchr(s->model_word, '.');
+  const char *init = settings_text(s, "init"), *adapter = settings_text(s, "adapter"),
+             *dot = strrchr(s->model_word, '.');
   bool code = dot && (!strcmp(dot, ".c") || !strcmp(dot, ".so"));
   *t = (fingerprint){0};
   fingerprint_add(t, sli_strdup("the model"), sli_strdup(s->model->name), NULL);
-  for (const sl_option *o = s->model->options; o && o->name; o++) fingerprint_add_option(t, "--", o, s->model_args);
+  for (const sl_option *o = s->model->options; o && o->name; o++)
+    fingerprint_add_option(t, "--", o, s->model_args);
   fingerprint_add_options(t, s->options, s->run, apart);
   sl_status status = init ? fingerprint_add_weights(t, init) : SL_OK;
   if (!status && adapter) status = fingerprint_add_adapter(t, adapter);

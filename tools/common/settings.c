@@ -43,29 +43,38 @@ static bool is_offered(const settings *s, const char *word) {
 /* What a letter stands for, of a tool that has such an option; NULL: it is none. */
 static char *full_name(const settings *s, const char *word) {
   static char help[] = "--help", processes[] = "--processes", output[] = "--output";
-  char *full = !strcmp(word, "-h") ? help : !strcmp(word, "-n") ? processes : !strcmp(word, "-o") ? output : NULL;
+  char *full = !strcmp(word, "-h")   ? help
+               : !strcmp(word, "-n") ? processes
+               : !strcmp(word, "-o") ? output
+                                     : NULL;
   return full && is_offered(s, full) ? full : NULL;
 }
 
 /* Whether the word behind --help may be a model: one of ours, or a path. */
 static bool may_be_model(const settings *s, const char *word) {
-  return !s->model && !s->tool->no_model && (model_is_shipped(word) || strpbrk(word, "./") || !access(word, F_OK));
+  return !s->model && !s->tool->no_model &&
+         (model_is_shipped(word) || strpbrk(word, "./") || !access(word, F_OK));
 }
 
 /* Takes --help from the front of the words, with the group behind it. */
 static sl_status take_help(settings *s, int nwords, char **words, int *used) {
-  const char *inside = strchr(words[0], '='), *group = inside ? inside + 1 : nwords > 1 && words[1][0] != '-' ? words[1] : NULL;
+  const char *inside = strchr(words[0], '='), *group = inside ? inside + 1
+                                                       : nwords > 1 && words[1][0] != '-' ? words[1]
+                                                                                          : NULL;
   *used = 1;
   if (group && help_has_group(s, group)) s->help_group = group, *used = inside ? 1 : 2;
   else if (group && (inside || !may_be_model(s, group))) return help_refuse_group(s, group);
   return sl_args_set(s->run, "help", "1");
 }
 
-/* Takes --config from the front of the words. It is no value of the options, which may be passed on. */
+/* Takes --config from the front of the words. It is no value of the options, which may be passed
+ * on. */
 static sl_status take_config(settings *s, int nwords, char **words, int *used) {
   const char *inside = strchr(words[0], '=');
   if (!inside && nwords < 2) return sl_fail(SL_E_USAGE, "--config needs a value");
-  if (s->config.path) return sl_fail(SL_E_USAGE, "--config %s: one file, and it is %s", inside ? inside + 1 : words[1], s->config.path);
+  if (s->config.path)
+    return sl_fail(SL_E_USAGE, "--config %s: one file, and it is %s",
+                   inside ? inside + 1 : words[1], s->config.path);
   s->config.path = inside ? inside + 1 : words[1];
   *used = inside ? 1 : 2;
   return SL_OK;
@@ -87,7 +96,8 @@ static sl_status take_option(settings *s, int nwords, char **words, int *used) {
   else if (full)
     status = sl_args_take(s->run, nwords, (char *[]){full, nwords > 1 ? words[1] : NULL}, used);
   else if (s->model) status = sl_args_take(s->model_args, nwords, words, used);
-  if (!full && !status && !*used && is_offered(s, words[0])) status = sl_args_take(s->run, nwords, words, used);
+  if (!full && !status && !*used && is_offered(s, words[0]))
+    status = sl_args_take(s->run, nwords, words, used);
   if (!status && !*used) status = unknown_option(s, words[0]);
   return status;
 }
@@ -96,10 +106,12 @@ static sl_status take_option(settings *s, int nwords, char **words, int *used) {
 static sl_status name_model(settings *s, const char *word, const char **out) {
   const char *model = NULL;
   *out = word;
-  sl_status status = s->tool->takes_weights && !model_is_shipped(word) ? pretrained_model(word, &model) : SL_OK;
+  sl_status status =
+      s->tool->takes_weights && !model_is_shipped(word) ? pretrained_model(word, &model) : SL_OK;
   if (status || !model) return status;
   if (settings_text(s, "init"))
-    return sl_fail(SL_E_USAGE, "--init %s: %s has weights of its own", settings_text(s, "init"), word);
+    return sl_fail(SL_E_USAGE, "--init %s: %s has weights of its own", settings_text(s, "init"),
+                   word);
   *out = model;
   return sl_args_set(s->run, "init", word);
 }
@@ -129,10 +141,11 @@ static sl_status take_early(settings *s, int nwords, char **words) {
   int used, kept = early_words(nwords, words);
   sl_status status = sl_args_take(s->model_args, nwords, words, &used);
   if (status || used == kept) return status;
-  if (used) return sl_fail(SL_E_USAGE, "%s belongs behind %s: it is the model's", words[0],
-                           s->model_word);
+  if (used)
+    return sl_fail(SL_E_USAGE, "%s belongs behind %s: it is the model's", words[0], s->model_word);
   const sl_model *model = s->model;
-  if (sl_options_nearest(s->offered, words[0] + 2)) s->model = NULL; /* likelier one of the tool's */
+  if (sl_options_nearest(s->offered, words[0] + 2))
+    s->model = NULL; /* likelier one of the tool's */
   status = unknown_option(s, words[0]);
   s->model = model;
   return status;
@@ -148,14 +161,16 @@ static sl_status take_model_and(settings *s, char **words, int at, const int *ea
 
 /* Without a word for it the model is what the weights of --init are of. */
 static sl_status take_init(settings *s, int nwords, char **words, const int *early, int count) {
-  const char *init = s->model || !s->tool->takes_weights ? NULL : settings_text(s, "init"), *model = NULL;
+  const char *init = s->model || !s->tool->takes_weights ? NULL : settings_text(s, "init"),
+             *model = NULL;
   if (init && access(init, F_OK)) return sl_fail(SL_E_INPUT, "--init %s: no such file", init);
   sl_status status = init ? pretrained_model(init, &model) : SL_OK;
   if (status || !model) return status;
   s->model_word = model;
   status = model_find(model, NULL, &s->model);
   if (!status) status = sl_args_create(s->model->options, &s->model_args);
-  for (int e = 0; e < count && !status; e++) status = take_early(s, nwords - early[e], words + early[e]);
+  for (int e = 0; e < count && !status; e++)
+    status = take_early(s, nwords - early[e], words + early[e]);
   return status;
 }
 
@@ -165,7 +180,8 @@ static sl_status take_file(settings *s, int nwords, char **words, const int *ear
   sl_status status = config_file_read(s, &model);
   if (status || !model || s->model || s->tool->no_model) return status;
   status = take_model(s, model);
-  for (int e = 0; e < count && !status; e++) status = take_early(s, nwords - early[e], words + early[e]);
+  for (int e = 0; e < count && !status; e++)
+    status = take_early(s, nwords - early[e], words + early[e]);
   return status;
 }
 
@@ -177,14 +193,11 @@ static sl_status take_words(settings *s, int nwords, char **words) {
     if (is_option(words[i]) && is_early(s, words[i])) {
       early[count++] = i;
       used = early_words(nwords - i, words + i);
-    } else if (is_option(words[i]))
-      status = take_option(s, nwords - i, words + i, &used);
+    } else if (is_option(words[i])) status = take_option(s, nwords - i, words + i, &used);
     else if (s->tool->no_model)
       status = sl_fail(SL_E_USAGE, "%s: %s takes options only", words[i], s->tool->name);
-    else if (!s->model)
-      status = take_model_and(s, words, i, early, count);
-    else
-      status = sl_fail(SL_E_USAGE, "%s: one model at a time, and this is no option", words[i]);
+    else if (!s->model) status = take_model_and(s, words, i, early, count);
+    else status = sl_fail(SL_E_USAGE, "%s: one model at a time, and this is no option", words[i]);
     if (status) return status;
   }
   sl_status status = take_file(s, nwords, words, early, count);
@@ -192,7 +205,8 @@ static sl_status take_words(settings *s, int nwords, char **words) {
   if (!status) status = config_file_model(s);
   if (status || s->model || !count) return status;
   if (s->tool->takes_weights && settings_text(s, "init"))
-    return sl_fail(SL_E_USAGE, "no MODEL was given, whose option %s may be; %s --help shows how", words[early[0]], s->tool->name);
+    return sl_fail(SL_E_USAGE, "no MODEL was given, whose option %s may be; %s --help shows how",
+                   words[early[0]], s->tool->name);
   return unknown_option(s, words[early[0]]);
 }
 
@@ -213,7 +227,8 @@ sl_status settings_read(const tool *tool, int argc, char **argv, settings *out) 
     return SL_OK;
   }
   out->done = false;
-  bool needed = !tool->no_model && (!tool->without_model || !sl_arg_flag(out->run, tool->without_model));
+  bool needed =
+      !tool->no_model && (!tool->without_model || !sl_arg_flag(out->run, tool->without_model));
   if (!out->model && needed)
     return sl_fail(SL_E_USAGE, "no MODEL was given; %s --help shows how", tool->name);
   if (out->model && (status = sl_args_complete(out->model_args))) return status;

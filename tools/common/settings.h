@@ -24,20 +24,20 @@ typedef struct first_option {
 /* Definition of one tool's command line. */
 typedef struct tool {
   const char *name;
-  const char *usage;          /* more lines of the usage, or NULL */
-  const char *purpose;        /* first text of the help */
+  const char *usage;   /* more lines of the usage, or NULL */
+  const char *purpose; /* first text of the help */
   /* the tool's own options; one with the name of a shared option replaces it */
   const tool_option *options;
-  const char *const *shared;  /* shared options that the tool has (NULL-terminated); NULL: all */
-  const first_option *first;  /* options that --help shows alone (ends with {0}); NULL: all */
+  const char *const *shared; /* shared options that the tool has (NULL-terminated); NULL: all */
+  const first_option *first; /* options that --help shows alone (ends with {0}); NULL: all */
   /* MODEL may be a Hugging Face folder or a GGUF file, which then is its --init */
   bool takes_weights;
   /* Reads the tool's own options, once the command line is known to be complete. */
   sl_status (*read)(settings *s);
   /* Name of an option with which the tool needs no MODEL; may be NULL. */
   const char *without_model;
-  const char *commands;       /* words that may stand in MODEL's place, or NULL */
-  bool no_model;              /* the tool never takes a MODEL */
+  const char *commands; /* words that may stand in MODEL's place, or NULL */
+  bool no_model;        /* the tool never takes a MODEL */
 } tool;
 
 /* Purpose of the graph: training; holding initial values, which needs no data; or inference. */
@@ -52,11 +52,11 @@ struct settings {
   const sl_model *model;
   sl_args *model_args;
   struct {
-    const char *path;     /* --config, or NULL */
+    const char *path; /* --config, or NULL */
     char *text;
     size_t bytes;
-    const char *model;    /* MODEL that the file names, or NULL */
-    bool print;           /* --print-config */
+    const char *model; /* MODEL that the file names, or NULL */
+    bool print;        /* --print-config */
   } config;
   const char *help_group; /* GROUP of --help GROUP, or NULL */
   bool done;              /* the help or a listing was printed: nothing is left to do */

@@ -17,17 +17,25 @@ struct sl_shipped {
 };
 
 static const tool_option options[] = {
-    {"init", SL_OPTION_TEXT, "", "`FILE` with the model's weights (safetensors, GGUF), or a Hugging Face folder", 0, 0, GROUP_DATA},
-    {"tokenizer", SL_OPTION_TEXT, "", "`FILE` of a tokenizer: tokenizer.json, or GGUF", 0, 0, GROUP_DATA},
+    {"init", SL_OPTION_TEXT, "",
+     "`FILE` with the model's weights (safetensors, GGUF), or a Hugging Face folder", 0, 0,
+     GROUP_DATA},
+    {"tokenizer", SL_OPTION_TEXT, "", "`FILE` of a tokenizer: tokenizer.json, or GGUF", 0, 0,
+     GROUP_DATA},
     {0}};
 static const char *const none[] = {NULL};
 
-static const tool shipped_tool = {.name = "sluice", .purpose = "", .options = options, .shared = none,
-                                  .takes_weights = true, .read = pretrained_read};
+static const tool shipped_tool = {.name = "sluice",
+                                  .purpose = "",
+                                  .options = options,
+                                  .shared = none,
+                                  .takes_weights = true,
+                                  .read = pretrained_read};
 
 const sl_model *const *sl_shipped_models(void) { return sli_models; }
 
-sl_status sl_shipped_open(const char *word, int nwords, const char *const *words, sl_shipped **out) {
+sl_status sl_shipped_open(const char *word, int nwords, const char *const *words,
+                          sl_shipped **out) {
   sl_shipped *m = sli_calloc(1, sizeof *m);
   m->words = sli_calloc((size_t)nwords + 3, sizeof *m->words);
   m->words[0] = sli_strdup("sluice");
@@ -64,8 +72,8 @@ static sl_status read_role(const char *word, sli_chat_message *out) {
   return sl_fail(SL_E_USAGE, "a message of \"%.40s\": its role is system, user or assistant", word);
 }
 
-static sl_status render(const chat_found *f, const char *tokenizer, int n, const sli_chat_message *messages,
-                        char **prompt, char **end) {
+static sl_status render(const chat_found *f, const char *tokenizer, int n,
+                        const sli_chat_message *messages, char **prompt, char **end) {
   const sli_chat *chat;
   sl_status status = chat_choose(f, tokenizer, NULL, &chat);
   if (status) return status;
@@ -77,10 +85,11 @@ static sl_status render(const chat_found *f, const char *tokenizer, int n, const
   return status;
 }
 
-sl_status sl_shipped_chat(const sl_shipped *m, int nmessages, const char *const *roles, const char *const *contents,
-                          char **prompt, char **end) {
+sl_status sl_shipped_chat(const sl_shipped *m, int nmessages, const char *const *roles,
+                          const char *const *contents, char **prompt, char **end) {
   const char *tokenizer = sl_shipped_tokenizer(m);
-  if (!tokenizer) return sl_fail(SL_E_USAGE, "%s has no tokenizer, and no chat template", m->settings.model_word);
+  if (!tokenizer)
+    return sl_fail(SL_E_USAGE, "%s has no tokenizer, and no chat template", m->settings.model_word);
   sli_chat_message *messages = sli_calloc((size_t)nmessages + 1, sizeof *messages);
   sl_status status = SL_OK;
   for (int i = 0; i < nmessages && !status; i++) {
@@ -95,9 +104,10 @@ sl_status sl_shipped_chat(const sl_shipped *m, int nmessages, const char *const 
   return status;
 }
 
-/* ---- saving ------------------------------------------------------------------------------------ */
+/* ---- saving ---------------------------------------------------------------------------------- */
 
-sl_status sl_shipped_save(const sl_shipped *m, const char *folder, const sl_lowered *lowered, sl_runtime *rt, sl_job *job) {
+sl_status sl_shipped_save(const sl_shipped *m, const char *folder, const sl_lowered *lowered,
+                          sl_runtime *rt, sl_job *job) {
   sl_status status = huggingface_check(folder, &m->settings);
   if (!status) status = sli_atomic_check_folder(folder);
   return status ? status : pretrained_save(&m->settings, folder, lowered, rt, job);

@@ -12,7 +12,8 @@
  * takes less memory and more time. From the best few the search climbs, changing one block or
  * exchanging two, as long as that helps.
  *
- * Paths that leave out stages (--skip) are looked for once, where everything is kept; all candidates have them.
+ * Paths that leave out stages (--skip) are looked for once, where everything is kept; all
+ * candidates have them.
  *
  * The effort is counted in firings, not in seconds, so that every process finds the same. */
 #include "tools/common/solver.h"
@@ -29,8 +30,8 @@ enum { MAKING = 20 }; /* work to make one actor of a plan, in firings */
 
 typedef struct trial {
   choice choice;
-  double seconds;      /* INFINITY: impossible */
-  double moved;        /* bytes transferred in a step */
+  double seconds; /* INFINITY: impossible */
+  double moved;   /* bytes transferred in a step */
   size_t bytes[SL_SPACE_COUNT];
   bool fits;
 } trial;
@@ -70,7 +71,8 @@ static double moved_bytes(const planned *p) {
 
 static int64_t count_firings(const sl_plan *plan) {
   int64_t sum = 0;
-  for (int32_t i = 0; i < plan->nactors; i++) sum += MAKING + STEPS * plan->actors[i].firings_per_step;
+  for (int32_t i = 0; i < plan->nactors; i++)
+    sum += MAKING + STEPS * plan->actors[i].firings_per_step;
   return sum;
 }
 
@@ -96,7 +98,8 @@ static void make(search *x, trial *t) {
   sl_lower_options run = x->run ? *x->run : (sl_lower_options){0};
   planned p;
   choice_apply(&x->all, &t->choice, &arena, &s);
-  s.lower.devices.budget_bytes = s.lower.memory.homes.host_bytes = s.lower.memory.homes.disk_bytes = 0;
+  s.lower.devices.budget_bytes = s.lower.memory.homes.host_bytes = s.lower.memory.homes.disk_bytes =
+      0;
   run.print.sharing = NULL, run.print.after = NULL; /* no output */
   run.schedule.chosen = x->all.chosen;
   t->seconds = INFINITY;
@@ -132,7 +135,9 @@ static int compare(const trial *a, const trial *b) {
 
 /* ---- starting points ------------------------------------------------------------------------- */
 
-static bool can_go_on(const search *x, double share) { return (double)x->firings < share * MOST_FIRINGS; }
+static bool can_go_on(const search *x, double share) {
+  return (double)x->firings < share * MOST_FIRINGS;
+}
 
 /* Tries all choices that differ in a few ways, if there are not too many. False: too many. */
 static bool try_all(search *x, choice c) {
@@ -264,7 +269,8 @@ static const trial *least(const search *x) {
   const trial *best = NULL;
   for (size_t i = 0; i < x->count; i++) {
     const trial *t = &x->trials[i];
-    if (t->bytes[SL_SPACE_DEVICE] && (!best || t->bytes[SL_SPACE_DEVICE] < best->bytes[SL_SPACE_DEVICE]))
+    if (t->bytes[SL_SPACE_DEVICE] &&
+        (!best || t->bytes[SL_SPACE_DEVICE] < best->bytes[SL_SPACE_DEVICE]))
       best = t;
   }
   return best;
@@ -278,8 +284,10 @@ static void format_needs(const search *x, const trial *t, char *text, size_t siz
     if (!t->bytes[s] && !x->budget[s]) continue;
     sli_format_bytes(need, (double)t->bytes[s]);
     sli_format_bytes(have, (double)x->budget[s]);
-    at += (size_t)snprintf(text + at, size - at, "%s%s of %s", at ? ", " : "", need, sl_space_name((sl_space)s));
-    if (x->budget[s] && at < size) at += (size_t)snprintf(text + at, size - at, " (there is %s)", have);
+    at += (size_t)snprintf(text + at, size - at, "%s%s of %s", at ? ", " : "", need,
+                           sl_space_name((sl_space)s));
+    if (x->budget[s] && at < size)
+      at += (size_t)snprintf(text + at, size - at, " (there is %s)", have);
   }
 }
 
@@ -288,25 +296,32 @@ static sl_status nothing_fits(const search *x) {
   if (!t) return SL_E_USAGE; /* the failure has another reason, which was reported */
   char *said = choice_format(&x->all, &t->choice), needs[256] = "";
   format_needs(x, t, needs, sizeof needs);
-  sl_status status = sl_fail(SL_E_BUDGET, "home auto: of %zu plans none fits; what takes least of a device, %s, "
-                             "needs %s", x->count, *said ? said : "everything kept", needs);
+  sl_status status = sl_fail(SL_E_BUDGET,
+                             "home auto: of %zu plans none fits; what takes least of a device, %s, "
+                             "needs %s",
+                             x->count, *said ? said : "everything kept", needs);
   free(said);
   return status;
 }
 
 static sl_status solver_check(const settings *s) {
   if (!strcmp(s->lower.schedule.name, "auto"))
-    return sl_fail(SL_E_USAGE, "--home auto with --schedule auto: one of them at a time; name a schedule");
+    return sl_fail(SL_E_USAGE,
+                   "--home auto with --schedule auto: one of them at a time; name a schedule");
   if (s->use != USE_TRAINING)
-    return sl_fail(SL_E_USAGE, "--home auto: only training keeps anything that could live elsewhere");
+    return sl_fail(SL_E_USAGE,
+                   "--home auto: only training keeps anything that could live elsewhere");
   if (s->lower.devices.budget_bytes) return SL_OK;
-  return sl_fail(SL_E_USAGE, "--home auto: of how much memory? --memory SIZE says what a device has");
+  return sl_fail(SL_E_USAGE,
+                 "--home auto: of how much memory? --memory SIZE says what a device has");
 }
 
 static void keep(search *x, settings *s, solved *out) {
   const trial *t = &x->trials[0];
-  *out = (solved){.said = choice_format(&x->all, &t->choice), .seconds = t->seconds,
-                  .tried = (int)x->count, .chosen = sli_arena_strdup(&s->arena, x->all.chosen)};
+  *out = (solved){.said = choice_format(&x->all, &t->choice),
+                  .seconds = t->seconds,
+                  .tried = (int)x->count,
+                  .chosen = sli_arena_strdup(&s->arena, x->all.chosen)};
   memcpy(out->bytes, t->bytes, sizeof out->bytes);
   choice_apply(&x->all, &t->choice, &s->arena, s);
 }
@@ -315,10 +330,12 @@ sl_status solve_homes(settings *s, const sl_lower_options *run, solved *out) {
   sl_status status = solver_check(s);
   if (status) return status;
   const settings given = *s;
-  search x = {.run = run, .budget = {[SL_SPACE_DEVICE] = s->lower.devices.budget_bytes,
-                                     [SL_SPACE_HOST] = s->lower.memory.homes.host_bytes,
-                                     [SL_SPACE_DISK] = s->lower.memory.homes.disk_bytes}};
-  status = choices_init(&x.all, &given, &(sl_lower_options){.schedule.chosen = run ? run->schedule.chosen : NULL});
+  search x = {.run = run,
+              .budget = {[SL_SPACE_DEVICE] = s->lower.devices.budget_bytes,
+                         [SL_SPACE_HOST] = s->lower.memory.homes.host_bytes,
+                         [SL_SPACE_DISK] = s->lower.memory.homes.disk_bytes}};
+  status = choices_init(&x.all, &given,
+                        &(sl_lower_options){.schedule.chosen = run ? run->schedule.chosen : NULL});
   if (!status) try_starts(&x);
   if (!status) climb_from_best(&x);
   if (!status && x.count && x.trials[0].fits) keep(&x, s, out);

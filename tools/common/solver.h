@@ -6,11 +6,11 @@
 #include "tools/common/choice.h"
 
 typedef struct solved {
-  char *said;                  /* the choice as options; freed with free() */
-  double seconds;              /* predicted seconds of a step */
+  char *said;                   /* the choice as options; freed with free() */
+  double seconds;               /* predicted seconds of a step */
   size_t bytes[SL_SPACE_COUNT]; /* bytes of the device that takes most of each space */
-  int tried;                   /* number of plans tried */
-  const char *chosen;          /* their paths, as sl_lower_options.chosen; in the settings' arena */
+  int tried;                    /* number of plans tried */
+  const char *chosen; /* their paths, as sl_lower_options.chosen; in the settings' arena */
 } solved;
 
 /* Makes the settings express the choice found. `run` is that of plan_make(). SL_E_BUDGET:

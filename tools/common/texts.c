@@ -73,9 +73,11 @@ static sl_status read_disk(settings *s) {
 /* Joins the --recompute values: "full,none@h.3". */
 static void read_recompute(settings *s) {
   const char *text;
-  s->lower.memory.recompute = sl_arg_given(s->run, "recompute", 0) ? "" : sl_arg_text(s->run, "recompute");
+  s->lower.memory.recompute =
+      sl_arg_given(s->run, "recompute", 0) ? "" : sl_arg_text(s->run, "recompute");
   for (int i = 0; (text = sl_arg_given(s->run, "recompute", i)); i++)
-    s->lower.memory.recompute = sli_arena_format(&s->arena, "%s%s%s", s->lower.memory.recompute, i ? "," : "", text);
+    s->lower.memory.recompute =
+        sli_arena_format(&s->arena, "%s%s%s", s->lower.memory.recompute, i ? "," : "", text);
   s->lower.memory.shard = sl_arg_text(s->run, "shard");
 }
 
@@ -176,20 +178,27 @@ static sl_status read_given(settings *s, const char *text, sl_given_sbp *to) {
     at++;
   }
   if (good) return SL_OK;
-  return sl_fail(SL_E_USAGE, "--sbp %s: not NAME=DATA,TENSOR with S0..S%d, B, P or - for each", text,
-                 SL_MAX_DIMS - 1);
+  return sl_fail(SL_E_USAGE, "--sbp %s: not NAME=DATA,TENSOR with S0..S%d, B, P or - for each",
+                 text, SL_MAX_DIMS - 1);
 }
 
 enum { MOST_DEVICES = 1 << 16 };
 
-int settings_ranks(const settings *s) { return s->lower.parallel.data * s->lower.parallel.sequence * s->lower.parallel.tensor; }
+int settings_ranks(const settings *s) {
+  return s->lower.parallel.data * s->lower.parallel.sequence * s->lower.parallel.tensor;
+}
 
 static sl_status check_ranks(const settings *s) {
-  int64_t ranks = (int64_t)s->lower.parallel.data * s->lower.parallel.sequence; /* each factor is at most 2^16 */
+  int64_t ranks = (int64_t)s->lower.parallel.data *
+                  s->lower.parallel.sequence; /* each factor is at most 2^16 */
   if (ranks <= MOST_DEVICES && ranks * s->lower.parallel.tensor <= MOST_DEVICES) return SL_OK;
-  char *sequence = s->lower.parallel.sequence > 1 ? sli_format(" times --sequence %d", s->lower.parallel.sequence) : sli_strdup("");
-  sl_fail(SL_E_USAGE, "--data-parallel %d%s times --tensor %d: at most %d devices can share "
-          "a stage", s->lower.parallel.data, sequence, s->lower.parallel.tensor, MOST_DEVICES);
+  char *sequence = s->lower.parallel.sequence > 1
+                       ? sli_format(" times --sequence %d", s->lower.parallel.sequence)
+                       : sli_strdup("");
+  sl_fail(SL_E_USAGE,
+          "--data-parallel %d%s times --tensor %d: at most %d devices can share "
+          "a stage",
+          s->lower.parallel.data, sequence, s->lower.parallel.tensor, MOST_DEVICES);
   free(sequence);
   return SL_E_USAGE;
 }
@@ -202,19 +211,24 @@ static sl_status read_grid(settings *s) {
   sl_status status = SL_OK;
   for (size_t i = 0; i < texts && !status; i++)
     status = read_given(s, sl_arg_given(s->run, "sbp", (int)i), all);
-  int *const sizes[] = {&s->lower.parallel.data, &s->lower.parallel.sequence, &s->lower.parallel.tensor, &s->lower.experts.parallel};
+  int *const sizes[] = {&s->lower.parallel.data, &s->lower.parallel.sequence,
+                        &s->lower.parallel.tensor, &s->lower.experts.parallel};
   for (size_t i = 0; i < SLI_COUNT(sizes); i++) *sizes[i] = SLI_MAX(*sizes[i], 1);
   int parallel = (int)sl_arg_int(s->run, "parallel");
   if (!status && parallel > 1 && s->lower.parallel.data * s->lower.parallel.tensor > 1)
-    status = sl_fail(SL_E_USAGE, "--parallel %d decides by itself what --data-parallel and --tensor "
-                     "would say: not both", parallel);
+    status = sl_fail(SL_E_USAGE,
+                     "--parallel %d decides by itself what --data-parallel and --tensor "
+                     "would say: not both",
+                     parallel);
   if (!status) status = check_ranks(s);
   if (status) return status;
   s->lower.parallel.free_data = parallel > 1;
   if (s->lower.parallel.free_data) s->lower.parallel.tensor = parallel;
-  if (!status && s->lower.parallel.data * s->lower.parallel.sequence == 1 && strcmp(s->lower.memory.shard, "nothing"))
-    status = sl_fail(SL_E_USAGE, "--shard %s: among which devices? --data-parallel says, or --sequence",
-                     s->lower.memory.shard);
+  if (!status && s->lower.parallel.data * s->lower.parallel.sequence == 1 &&
+      strcmp(s->lower.memory.shard, "nothing"))
+    status =
+        sl_fail(SL_E_USAGE, "--shard %s: among which devices? --data-parallel says, or --sequence",
+                s->lower.memory.shard);
   return status;
 }
 
@@ -230,8 +244,9 @@ static sl_status count_devices(settings *s) {
                    s->lower.parallel.stages, ranks, MOST_DEVICES);
   if (!s->lower.devices.count) s->lower.devices.count = s->lower.parallel.stages * ranks;
   if (s->lower.devices.nnumbers > s->lower.devices.count)
-    return sl_fail(SL_E_USAGE, "--devices %s: %d GPUs for %d stages%s", sl_arg_text(s->run, "devices"),
-                   s->lower.devices.nnumbers, s->lower.parallel.stages, ranks > 1 ? " with their grids" : "");
+    return sl_fail(SL_E_USAGE, "--devices %s: %d GPUs for %d stages%s",
+                   sl_arg_text(s->run, "devices"), s->lower.devices.nnumbers,
+                   s->lower.parallel.stages, ranks > 1 ? " with their grids" : "");
   return SL_OK;
 }
 
@@ -266,7 +281,8 @@ sl_status texts_read(settings *s) {
   options_lower(s->run, s->tool->options, &s->lower);
   s->lower.numbers.dtype = settings_dtype(s);
   s->lower.numbers.seed = (uint64_t)sl_arg_int(s->run, "seed");
-  if (!status) status = sli_devices_read(sl_arg_text(s->run, "devices"), &s->arena, &s->lower.devices);
+  if (!status)
+    status = sli_devices_read(sl_arg_text(s->run, "devices"), &s->arena, &s->lower.devices);
   if (!status) s->lower.devices.links = read_links(sl_arg_text(s->run, "nccl"));
   if (!status) status = cost_read(s, sl_arg_text(s->run, "cost"));
   if (!status && settings_text(s, "profile"))

@@ -27,8 +27,11 @@ static sl_status read_numbers(const char *text, sl_tick_cost *out) {
   enum { LEAST = 4, MOST = 5 };
   double x[MOST] = {0};
   if (read_list(text, MOST, x) < LEAST)
-    return sl_fail(SL_E_USAGE, "--tick %s: not four numbers of seconds, of a tick, a position, a row and a pair, or five, with "
-                   "that of a token that is sampled, such as 0.02,1e-7,1e-4,0,1e-3, nor a FILE with a report", text);
+    return sl_fail(
+        SL_E_USAGE,
+        "--tick %s: not four numbers of seconds, of a tick, a position, a row and a pair, or five, with "
+        "that of a token that is sampled, such as 0.02,1e-7,1e-4,0,1e-3, nor a FILE with a report",
+        text);
   *out = (sl_tick_cost){.tick = x[0], .position = x[1], .row = x[2], .pair = x[3], .pick = x[4]};
   return SL_OK;
 }
@@ -36,44 +39,57 @@ static sl_status read_numbers(const char *text, sl_tick_cost *out) {
 /* ---- files ------------------------------------------------------------------------------ */
 
 /* Reads an array of 1 to `most` numbers. */
-static sl_status read_array(const sli_json *doc, const cJSON *all, int most, double *out, int *count) {
+static sl_status read_array(const sli_json *doc, const cJSON *all, int most, double *out,
+                            int *count) {
   size_t n = sli_json_count(all), i = 0;
-  if (n < 1 || n > (size_t)most) return sli_json_fail(doc, all, "wanted 1 to %d numbers, found %zu", most, n);
+  if (n < 1 || n > (size_t)most)
+    return sli_json_fail(doc, all, "wanted 1 to %d numbers, found %zu", most, n);
   sl_status status = SL_OK;
-  for (const cJSON *x = all->child; x && !status; x = x->next) status = sli_json_number(doc, x, 0, most_seconds, &out[i++]);
+  for (const cJSON *x = all->child; x && !status; x = x->next)
+    status = sli_json_number(doc, x, 0, most_seconds, &out[i++]);
   *count = (int)n;
   return status;
 }
 
-static sl_status check_corners(const sli_json *doc, const cJSON *rows, const cJSON *seconds, const sl_tick_cost *c) {
+static sl_status check_corners(const sli_json *doc, const cJSON *rows, const cJSON *seconds,
+                               const sl_tick_cost *c) {
   if (sli_json_count(rows) != sli_json_count(seconds))
-    return sli_json_fail(doc, seconds, "as many as rows has, %zu, are wanted, found %zu", sli_json_count(rows), sli_json_count(seconds));
+    return sli_json_fail(doc, seconds, "as many as rows has, %zu, are wanted, found %zu",
+                         sli_json_count(rows), sli_json_count(seconds));
   for (int i = 1; i < c->corners; i++)
-    if (!(c->rows[i] > c->rows[i - 1])) return sli_json_fail(doc, rows, "rows do not ascend: %g follows %g", c->rows[i], c->rows[i - 1]);
+    if (!(c->rows[i] > c->rows[i - 1]))
+      return sli_json_fail(doc, rows, "rows do not ascend: %g follows %g", c->rows[i],
+                           c->rows[i - 1]);
   return SL_OK;
 }
 
 static sl_status read_corners(const sli_json *doc, const cJSON *of, sl_tick_cost *out) {
   const cJSON *rows = NULL, *seconds = NULL, *spread = NULL;
   *out = (sl_tick_cost){0};
-  const sli_json_field fields[] = {{"rows", SLI_JSON_ARRAY, &rows, 0, 0, true},
-                                   {"seconds", SLI_JSON_ARRAY, &seconds, 0, 0, true},
-                                   {"position", SLI_JSON_NUMBER, &out->position, 0, most_seconds, true},
-                                   {"pair", SLI_JSON_NUMBER, &out->pair, 0, most_seconds, true},
-                                   {"pick", SLI_JSON_NUMBER, &out->pick, 0, most_seconds, false},
-                                   {"spread", SLI_JSON_ARRAY, &spread, 0, 0, false}};
+  const sli_json_field fields[] = {
+      {"rows", SLI_JSON_ARRAY, &rows, 0, 0, true},
+      {"seconds", SLI_JSON_ARRAY, &seconds, 0, 0, true},
+      {"position", SLI_JSON_NUMBER, &out->position, 0, most_seconds, true},
+      {"pair", SLI_JSON_NUMBER, &out->pair, 0, most_seconds, true},
+      {"pick", SLI_JSON_NUMBER, &out->pick, 0, most_seconds, false},
+      {"spread", SLI_JSON_ARRAY, &spread, 0, 0, false}};
   sl_status status = sli_json_take(doc, of, fields, SLI_COUNT(fields));
   if (!status) status = read_array(doc, rows, SL_TICK_CORNERS, out->rows, &out->corners);
   if (!status) status = read_array(doc, seconds, SL_TICK_CORNERS, out->seconds, &out->corners);
-  if (!status && spread) status = read_array(doc, spread, SL_TICK_SPREAD, out->spread, &out->spreads);
+  if (!status && spread)
+    status = read_array(doc, spread, SL_TICK_SPREAD, out->spread, &out->spreads);
   return status ? status : check_corners(doc, rows, seconds, out);
 }
 
 static sl_status read_report(const sli_json *doc, sl_tick_cost *out) {
   const cJSON *ticks = NULL;
-  sl_status status = sli_json_member(doc, doc->root, "tick_corners", SLI_JSON_OBJECT, false, &ticks);
+  sl_status status =
+      sli_json_member(doc, doc->root, "tick_corners", SLI_JSON_OBJECT, false, &ticks);
   if (!status && !ticks)
-    status = sl_fail(SL_E_INPUT, "%s: it has no \"tick_corners\": not a report of actorserve --arrivals on one stage", doc->name);
+    status = sl_fail(
+        SL_E_INPUT,
+        "%s: it has no \"tick_corners\": not a report of actorserve --arrivals on one stage",
+        doc->name);
   return status ? status : read_corners(doc, ticks, out);
 }
 
@@ -110,9 +126,11 @@ void ticks_report(cJSON *root, const sl_tick_cost *numbers, const sl_tick_cost *
   if (!corners->corners) return;
   cJSON *ticks = cJSON_AddObjectToObject(root, "tick_corners");
   cJSON_AddItemToObject(ticks, "rows", cJSON_CreateDoubleArray(corners->rows, corners->corners));
-  cJSON_AddItemToObject(ticks, "seconds", cJSON_CreateDoubleArray(corners->seconds, corners->corners));
+  cJSON_AddItemToObject(ticks, "seconds",
+                        cJSON_CreateDoubleArray(corners->seconds, corners->corners));
   cJSON_AddNumberToObject(ticks, "position", corners->position);
   cJSON_AddNumberToObject(ticks, "pair", corners->pair);
   cJSON_AddNumberToObject(ticks, "pick", corners->pick);
-  cJSON_AddItemToObject(ticks, "spread", cJSON_CreateDoubleArray(corners->spread, corners->spreads));
+  cJSON_AddItemToObject(ticks, "spread",
+                        cJSON_CreateDoubleArray(corners->spread, corners->spreads));
 }

@@ -43,7 +43,8 @@ row read_value(const toml::node &node) {
   return r;
 }
 
-void add(std::vector<row> &rows, const char *table, const toml::key &key, const toml::node &node, bool listed) {
+void add(std::vector<row> &rows, const char *table, const toml::key &key, const toml::node &node,
+         bool listed) {
   row r = read_value(node);
   r.table = table;
   r.key = std::string(key.str());
@@ -56,18 +57,17 @@ void add_table(std::vector<row> &rows, const char *name, const toml::table &tabl
   for (const auto &[key, node] : table) {
     const toml::table *inner = name ? nullptr : node.as_table();
     const toml::array *array = node.as_array();
-    if (inner)
-      add_table(rows, key.data(), *inner);
+    if (inner) add_table(rows, key.data(), *inner);
     else if (array)
       for (const toml::node &item : *array) add(rows, name, key, item, true);
-    else
-      add(rows, name, key, node, false);
+    else add(rows, name, key, node, false);
   }
 }
 
 } // namespace
 
-sl_status toml_read(const char *path, const char *text, size_t bytes, toml_reader *read, void *ctx) {
+sl_status toml_read(const char *path, const char *text, size_t bytes, toml_reader *read,
+                    void *ctx) {
   toml::parse_result parsed = toml::parse(std::string_view(text, bytes));
   if (!parsed) {
     const toml::parse_error &error = parsed.error();
@@ -76,7 +76,8 @@ sl_status toml_read(const char *path, const char *text, size_t bytes, toml_reade
   }
   std::vector<row> rows;
   add_table(rows, nullptr, parsed.table());
-  std::stable_sort(rows.begin(), rows.end(), [](const row &a, const row &b) { return a.line < b.line; });
+  std::stable_sort(rows.begin(), rows.end(),
+                   [](const row &a, const row &b) { return a.line < b.line; });
   sl_status status = SL_OK;
   for (size_t i = 0; i < rows.size() && !status; i++) {
     const row &r = rows[i];

@@ -18,8 +18,8 @@ typedef enum toml_kind { TOML_TEXT, TOML_INT, TOML_FLOAT, TOML_FLAG, TOML_OTHER 
 typedef struct toml_value {
   const char *table, *key; /* table: NULL at the top */
   toml_kind kind;
-  const char *text;        /* of a flag "0" or "1" */
-  bool listed;             /* an item of an array */
+  const char *text; /* of a flag "0" or "1" */
+  bool listed;      /* an item of an array */
   int line;
 } toml_value;
 

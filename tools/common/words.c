@@ -36,15 +36,15 @@ void words_given(const sl_option *o, const sl_args *args, words *to) {
 
 void words_model(const settings *s, words *to) {
   words_add(to, "%s", s->model_word);
-  for (const sl_option *o = s->model->options; o && o->name; o++)
-    words_given(o, s->model_args, to);
+  for (const sl_option *o = s->model->options; o && o->name; o++) words_given(o, s->model_args, to);
 }
 
 /* ---- command lines ------------------------------------------------------------------------- */
 
 static bool is_plain(const char *word) {
-  static const char plain[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789"
-                              "%+,-./:=@_^";
+  static const char plain[] =
+      "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789"
+      "%+,-./:=@_^";
   return *word && !word[strspn(word, plain)];
 }
 

@@ -12,12 +12,14 @@
 static sl_status channel_check(const sli_channel *channel, ncclResult_t result, const char *what) {
   if (result == ncclSuccess || result == ncclInProgress) return SL_OK;
   return sl_fail(result == ncclUnhandledCudaError ? SL_E_DEVICE : SL_E_PEER, "%s: %s (%s)", what,
-                 channel->nccl->ncclGetErrorString(result), channel->nccl->ncclGetLastError(channel->comm));
+                 channel->nccl->ncclGetErrorString(result),
+                 channel->nccl->ncclGetLastError(channel->comm));
 }
 
 static sl_status ask(const sli_channel *channel, const char *what, bool *in_progress) {
   ncclResult_t result = ncclSuccess;
-  sl_status status = channel_check(channel, channel->nccl->ncclCommGetAsyncError(channel->comm, &result), what);
+  sl_status status =
+      channel_check(channel, channel->nccl->ncclCommGetAsyncError(channel->comm, &result), what);
   if (!status) status = channel_check(channel, result, what);
   if (!status) *in_progress = result == ncclInProgress;
   return status;
@@ -30,7 +32,8 @@ static sl_status make_stream(sli_channel *channel) {
   sl_status status = sli_cuda_use(channel->device);
   if (status) return status;
   cudaError_t error = cudaDeviceGetStreamPriorityRange(&least, &greatest);
-  if (!error) error = cudaStreamCreateWithPriority(&channel->stream, cudaStreamNonBlocking, greatest);
+  if (!error)
+    error = cudaStreamCreateWithPriority(&channel->stream, cudaStreamNonBlocking, greatest);
   if (!error) error = cudaEventCreateWithFlags(&channel->event, cudaEventDisableTiming);
   return sli_cuda_check(error, channel->device, "gave no stream");
 }
@@ -42,12 +45,15 @@ sl_status sli_channel_open(sli_channel *channel, const ncclUniqueId *id, int blo
   config.maxCTAs = blocks;
   sl_status status = make_stream(channel);
   if (status) return status;
-  return channel_check(channel, channel->nccl->ncclCommInitRankConfig(&channel->comm, 2, *id, channel->sends ? 0 : 1,
-                                                        &config), "meeting it failed");
+  return channel_check(channel,
+                       channel->nccl->ncclCommInitRankConfig(&channel->comm, 2, *id,
+                                                             channel->sends ? 0 : 1, &config),
+                       "meeting it failed");
 }
 
 static ncclResult_t state_of(const sli_channel *channel) {
-  ncclResult_t now = ncclInProgress, result = channel->nccl->ncclCommGetAsyncError(channel->comm, &now);
+  ncclResult_t now = ncclInProgress,
+               result = channel->nccl->ncclCommGetAsyncError(channel->comm, &now);
   return result ? result : now;
 }
 
@@ -87,17 +93,20 @@ sl_status sli_channel_meet(sli_channel *channel, bool *met) {
 static sl_status record(sli_channel *channel) {
   channel->state = SLI_CHANNEL_RUNNING;
   sl_status status = sli_cuda_use(channel->device);
-  return status ? status : sli_cuda_check(cudaEventRecord(channel->event, channel->stream), channel->device,
-                                          "fails");
+  return status ? status
+                : sli_cuda_check(cudaEventRecord(channel->event, channel->stream), channel->device,
+                                 "fails");
 }
 
 sl_status sli_channel_issue(sli_channel *channel, void *data, size_t bytes) {
-  SLI_CHECK(channel->state == SLI_CHANNEL_FREE, "GPU %d: a channel has two operations", channel->device);
+  SLI_CHECK(channel->state == SLI_CHANNEL_FREE, "GPU %d: a channel has two operations",
+            channel->device);
   sl_status status = sli_cuda_use(channel->device);
   if (status) return status;
   ncclResult_t result =
-      channel->sends ? channel->nccl->ncclSend(data, bytes, ncclUint8, 1, channel->comm, channel->stream)
-                  : channel->nccl->ncclRecv(data, bytes, ncclUint8, 0, channel->comm, channel->stream);
+      channel->sends
+          ? channel->nccl->ncclSend(data, bytes, ncclUint8, 1, channel->comm, channel->stream)
+          : channel->nccl->ncclRecv(data, bytes, ncclUint8, 0, channel->comm, channel->stream);
   channel->state = SLI_CHANNEL_ISSUING;
   status = channel_check(channel, result, channel->sends ? "sending failed" : "receiving failed");
   return status || result == ncclInProgress ? status : record(channel);

@@ -18,8 +18,8 @@ static sl_status check_version(const char *path) {
 }
 
 static sl_status find_functions(const char *path, void *library) {
-#define X(name)                                                                      \
-  if (!(loaded.name = (__typeof__(loaded.name))dlsym(library, #name)))               \
+#define X(name)                                                        \
+  if (!(loaded.name = (__typeof__(loaded.name))dlsym(library, #name))) \
     return sl_fail(SL_E_UNSUPPORTED, "%s has no " #name, path);
   SLI_NCCL_FUNCTIONS(X)
 #undef X
@@ -29,8 +29,10 @@ static sl_status find_functions(const char *path, void *library) {
 static sl_status load_from(const char *path) {
   void *library = dlopen(path, RTLD_NOW | RTLD_LOCAL);
   if (!library)
-    return sl_fail(SL_E_UNSUPPORTED, "libnccl.so.2 was not found: install it or name its folder in "
-                   "LD_LIBRARY_PATH (%s)", dlerror());
+    return sl_fail(SL_E_UNSUPPORTED,
+                   "libnccl.so.2 was not found: install it or name its folder in "
+                   "LD_LIBRARY_PATH (%s)",
+                   dlerror());
   sl_status status = find_functions(path, library);
   if (status) dlclose(library);
   return status;

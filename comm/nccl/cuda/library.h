@@ -7,6 +7,7 @@
 
 #include <sluice/status.h>
 
+/* clang-format off */
 #define SLI_NCCL_FUNCTIONS(X)                                                        \
   X(ncclCommAbort)                                                                   \
   X(ncclCommDestroy)                                                                 \
@@ -19,6 +20,7 @@
   X(ncclGetVersion)                                                                  \
   X(ncclRecv)                                                                        \
   X(ncclSend)
+/* clang-format on */
 
 typedef struct sli_nccl_library {
 #define X(name) __typeof__(&name) name;

@@ -13,7 +13,7 @@
 #include "comm/nccl/cuda/channel.h"
 
 enum {
-  BLOCKS_MOST = 8,      /* per operation: some 100 GB/s between neighbours */
+  BLOCKS_MOST = 8, /* per operation: some 100 GB/s between neighbours */
   GREETING_BYTES = 256,
   SILENCE_MS = 20000,
   /* a longer gap between two calls means that this process was asleep */
@@ -42,12 +42,12 @@ typedef struct way {
   sli_nccl_channel plan;
   sli_channel channel;
   enum { NAMELESS, MEETING, MET, GREETING, OPEN } state;
-  bool named;              /* `id` has arrived; under the lock */
+  bool named; /* `id` has arrived; under the lock */
   ncclUniqueId id;
-  void *greeting;          /* device memory */
+  void *greeting;        /* device memory */
   wire_message *waiting; /* ordered by number; the first is under way if the channel is not free */
   uint32_t handed, complete;
-  uint64_t silent_ns;      /* since the last progress */
+  uint64_t silent_ns; /* since the last progress */
 } way;
 
 struct sli_nccl {
@@ -55,7 +55,7 @@ struct sli_nccl {
   bool failed;
   pthread_mutex_t lock;
   wire_message *spare;
-  int under_way;           /* channels with queued operations */
+  int under_way; /* channels with queued operations */
   uint64_t looked_ns, patience_ns;
   _Atomic uint64_t sent_bytes, received_bytes; /* one thread writes, any thread reads */
   int nways;
@@ -212,7 +212,8 @@ static sl_status share_of_blocks(const sli_nccl *n, const way *w, int *blocks) {
   int channels = 0;
   for (int i = 0; i < n->nways; i++) channels += n->ways[i].plan.device == w->plan.device;
   if (channels >= device.multiprocessors)
-    return sl_fail(SL_E_UNSUPPORTED, "%d channels are too many for GPU %d", channels, w->plan.device);
+    return sl_fail(SL_E_UNSUPPORTED, "%d channels are too many for GPU %d", channels,
+                   w->plan.device);
   *blocks = SLI_MIN(SLI_MAX(device.multiprocessors / 2 / channels, 1), (int)BLOCKS_MOST);
   return SL_OK;
 }
@@ -245,20 +246,20 @@ static sl_status nccl_continue(sli_nccl *n, way *w, bool may_greet) {
   bool done = false;
   sl_status status = SL_OK;
   switch (w->state) {
-    case NAMELESS: return begin_to_meet(n, w);
-    case MEETING:
-      status = sli_channel_meet(&w->channel, &done);
-      if (done) w->state = MET;
-      return status;
-    case MET:
-      if (!may_greet) return SL_OK;
-      w->state = GREETING;
-      return sli_channel_issue(&w->channel, w->greeting, GREETING_BYTES);
-    case GREETING:
-      status = sli_channel_poll(&w->channel, &done);
-      if (done) w->state = OPEN;
-      return status;
-    default: return SL_OK;
+  case NAMELESS: return begin_to_meet(n, w);
+  case MEETING:
+    status = sli_channel_meet(&w->channel, &done);
+    if (done) w->state = MET;
+    return status;
+  case MET:
+    if (!may_greet) return SL_OK;
+    w->state = GREETING;
+    return sli_channel_issue(&w->channel, w->greeting, GREETING_BYTES);
+  case GREETING:
+    status = sli_channel_poll(&w->channel, &done);
+    if (done) w->state = OPEN;
+    return status;
+  default: return SL_OK;
   }
 }
 
@@ -331,9 +332,7 @@ static void finish(sli_nccl *n, way *w) {
 }
 
 /* Returns whether the first queued operation is the next in sequence. */
-static bool is_due(const way *w) {
-  return w->waiting && w->waiting->number == w->complete + 1;
-}
+static bool is_due(const way *w) { return w->waiting && w->waiting->number == w->complete + 1; }
 
 /* Advances a channel by one operation, if possible. An empty transfer issues nothing. */
 static sl_status step(sli_nccl *n, way *w, bool *moved) {
@@ -341,7 +340,8 @@ static sl_status step(sli_nccl *n, way *w, bool *moved) {
   if (w->channel.state == SLI_CHANNEL_FREE) {
     *moved = is_due(w);
     if (!*moved) return SL_OK;
-    if (w->waiting->bytes) return sli_channel_issue(&w->channel, w->waiting->data, w->waiting->bytes);
+    if (w->waiting->bytes)
+      return sli_channel_issue(&w->channel, w->waiting->data, w->waiting->bytes);
     complete = true;
   }
   sl_status status = complete ? SL_OK : sli_channel_poll(&w->channel, &complete);
@@ -377,8 +377,8 @@ bool sli_nccl_progress(sli_nccl *n) {
 
 uint64_t sli_nccl_patience_ns(sli_nccl *n) {
   if (!n->under_way || n->failed) return UINT64_MAX;
-  n->patience_ns = n->patience_ns ? SLI_MIN(2 * n->patience_ns, (uint64_t)PATIENCE_MOST_NS)
-                                  : PATIENCE_LEAST_NS;
+  n->patience_ns =
+      n->patience_ns ? SLI_MIN(2 * n->patience_ns, (uint64_t)PATIENCE_MOST_NS) : PATIENCE_LEAST_NS;
   return n->patience_ns;
 }
 

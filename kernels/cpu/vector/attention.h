@@ -25,18 +25,20 @@
  * pass a chunk is a KV head, because dK and dV are sums over all queries. */
 
 /* Transposes a tile's queries into the columns of a right operand. */
-static void turn_queries(bool bf16, float (*to)[QT], const float *from, int64_t row, int64_t queries,
-                         int64_t dim, float scale) {
+static void turn_queries(bool bf16, float (*to)[QT], const float *from, int64_t row,
+                         int64_t queries, int64_t dim, float scale) {
   transpose_in(to, from, row, queries, dim, scale);
   if (bf16) words_here(to, dim);
 }
 
 /* Computes one tile of scores: keys k0.. against the tile's queries. */
-static void scores(bool bf16, float (*s)[QT], int64_t nk, const float *k, int64_t k_row, int64_t dim,
-                   float (*qt)[QT], ahead *next) {
+static void scores(bool bf16, float (*s)[QT], int64_t nk, const float *k, int64_t k_row,
+                   int64_t dim, float (*qt)[QT], ahead *next) {
   _Alignas(64) float words[KT * SLI_MAX_HEAD_DIM / 2];
   if (bf16) words_along(words, k, k_row, nk, dim);
-  if (bf16) product(true, false, nk, QT, words_for(dim), words, words_row(dim), 1, qt[0], QT, s[0], QT, next);
+  if (bf16)
+    product(true, false, nk, QT, words_for(dim), words, words_row(dim), 1, qt[0], QT, s[0], QT,
+            next);
   else product(false, false, nk, QT, dim, k, k_row, 1, qt[0], QT, s[0], QT, next);
 }
 
@@ -84,16 +86,16 @@ static bool meets(const tile_mask *t, int64_t k0, int64_t nk) {
 static void hide_later(float (*s)[QT], int64_t nk, int64_t k0, int64_t last) {
   for (int64_t j = last - k0 + 1 > 0 ? last - k0 + 1 : 0; j < nk; j++)
     for (int i = 0; i < QT; i += LANES)
-      storeu(&s[j][i], pick(lanes() + (int32_t)(last + i - k0 - j) < 0, set(-INFINITY),
-                            loadu(&s[j][i])));
+      storeu(&s[j][i],
+             pick(lanes() + (int32_t)(last + i - k0 - j) < 0, set(-INFINITY), loadu(&s[j][i])));
 }
 
 /* Masks keys behind the queries in the lanes. The first query attends from key `first` on. */
 static void hide_earlier(float (*s)[QT], int64_t nk, int64_t k0, int64_t first) {
   for (int64_t j = 0; j < nk && k0 + j < first + QT - 1; j++)
     for (int i = 0; i < QT; i += LANES)
-      storeu(&s[j][i], pick(lanes() + (int32_t)(first + i - k0 - j) > 0, set(-INFINITY),
-                            loadu(&s[j][i])));
+      storeu(&s[j][i],
+             pick(lanes() + (int32_t)(first + i - k0 - j) > 0, set(-INFINITY), loadu(&s[j][i])));
 }
 
 static void hide_others(float (*s)[QT], int64_t nk, int64_t k0, const tile_mask *t) {
@@ -109,8 +111,7 @@ static void hide_others(float (*s)[QT], int64_t nk, int64_t k0, const tile_mask 
 }
 
 /* Masks the scores of all keys that a query must not attend to. */
-static void hide(float (*s)[QT], int64_t nk, int64_t k0, const tile_mask *t,
-                 const sli_mask *mask) {
+static void hide(float (*s)[QT], int64_t nk, int64_t k0, const tile_mask *t, const sli_mask *mask) {
   hide_later(s, nk, k0, t->q0 + mask->ahead);
   hide_earlier(s, nk, k0, t->q0 - mask->behind);
   if (t->ids) hide_others(s, nk, k0, t);
@@ -140,8 +141,7 @@ static void soften(float (*s)[QT], int64_t nk, float *top, float *total, float *
 
 static void scale_columns(float (*acc)[QT], int64_t dim, const float *by) {
   for (int64_t d = 0; d < dim; d++)
-    for (int i = 0; i < QT; i += LANES)
-      storeu(&acc[d][i], loadu(&acc[d][i]) * loadu(by + i));
+    for (int i = 0; i < QT; i += LANES) storeu(&acc[d][i], loadu(&acc[d][i]) * loadu(by + i));
 }
 
 /* Inverts the totals. A query without keys has total 0 and gets zeros. */
@@ -153,7 +153,9 @@ static void invert(float *total) {
 }
 
 /* Returns the distance from head to head in arrays with one number per query and head. */
-static int64_t row_of_head(const sli_attention *a) { return a->part.lse_row ? a->part.lse_row : a->queries; }
+static int64_t row_of_head(const sli_attention *a) {
+  return a->part.lse_row ? a->part.lse_row : a->queries;
+}
 
 /* Returns the lse of a tile of queries. */
 static float *lse_of(const sli_attention *a, int64_t b, int64_t h, int64_t i0) {
@@ -184,7 +186,8 @@ static void begin_tile(tile_state *x, int64_t dim) {
   for (int l = 0; l < QT; l++) x->top[l] = -FLT_MAX;
 }
 
-static void weigh_values(tile_state *x, const sli_attention *a, int64_t nk, const float *v, int64_t row) {
+static void weigh_values(tile_state *x, const sli_attention *a, int64_t nk, const float *v,
+                         int64_t row) {
   _Alignas(64) float words[KT / 2 * SLI_MAX_HEAD_DIM];
   if (!a->bf16) {
     product(false, true, a->dim, QT, nk, v, 1, row, x->s[0], QT, x->acc[0], QT, &x->next);
@@ -193,12 +196,13 @@ static void weigh_values(tile_state *x, const sli_attention *a, int64_t nk, cons
   int64_t down = down_row(a->dim);
   words_down(words, down, v, row, nk, a->dim);
   words_here(x->s, nk);
-  product(true, true, a->dim, QT, words_for(nk), words, 1, down, x->s[0], QT, x->acc[0], QT, &x->next);
+  product(true, true, a->dim, QT, words_for(nk), words, 1, down, x->s[0], QT, x->acc[0], QT,
+          &x->next);
 }
 
 /* Attends to keys k0 and following. */
-static void attend(tile_state *x, const sli_attention *a, const tile_mask *t, int64_t k0, int64_t nk,
-                   const float *k, const float *v, int64_t row) {
+static void attend(tile_state *x, const sli_attention *a, const tile_mask *t, int64_t k0,
+                   int64_t nk, const float *k, const float *v, int64_t row) {
   scores(a->bf16, x->s, nk, k, row, a->dim, x->qt, &x->next);
   hide(x->s, nk, k0, t, &a->mask);
   soften(x->s, nk, x->top, x->total, x->fade);
@@ -218,11 +222,13 @@ static void end_tile(tile_state *x, const sli_attention *a, int64_t b, int64_t h
 }
 
 /* Computes a tile of queries; `more`: another tile of the head follows. */
-static void attention_tile(tile_state *x, const sli_attention *a, int64_t b, int64_t h, int64_t i0, bool more) {
+static void attention_tile(tile_state *x, const sli_attention *a, int64_t b, int64_t h, int64_t i0,
+                           bool more) {
   int64_t dim = a->dim, nq = a->queries - i0 < QT ? a->queries - i0 : QT;
   int64_t kv = b * a->kv_batch + h / (a->heads / a->kv_heads) * dim;
   tile_mask t;
-  turn_queries(a->bf16, x->qt, a->q + b * a->q_batch + i0 * a->q_row + h * dim, a->q_row, nq, dim, a->scale);
+  turn_queries(a->bf16, x->qt, a->q + b * a->q_batch + i0 * a->q_row + h * dim, a->q_row, nq, dim,
+               a->scale);
   begin_tile(x, dim);
   if (a->resumes)
     resume(a, a->out + b * a->o_batch + i0 * a->o_row + h * dim, lse_of(a, b, h, i0), nq, x->acc,
@@ -249,7 +255,8 @@ static void attention_chunk(void *arg, int i) {
   x.next = (ahead){0};
   follow_queries(&x.next, a, b, h, (tiles.begin + 1) * QT);
   if (a->bf16) begin_tiles();
-  for (int64_t t = tiles.begin; t < tiles.end; t++) attention_tile(&x, a, b, h, t * QT, t + 1 < tiles.end);
+  for (int64_t t = tiles.begin; t < tiles.end; t++)
+    attention_tile(&x, a, b, h, t * QT, t + 1 < tiles.end);
   if (a->bf16) end_tiles();
 }
 
@@ -306,7 +313,8 @@ static void attention_sweep_chunk(void *arg, int i) {
   tile_mask t;
   tile_state x;
   if (a->bf16) begin_tiles();
-  turn_queries(a->bf16, x.qt, a->q + b * a->q_batch + i0 * a->q_row + h * dim, a->q_row, nq, dim, a->scale);
+  turn_queries(a->bf16, x.qt, a->q + b * a->q_batch + i0 * a->q_row + h * dim, a->q_row, nq, dim,
+               a->scale);
   begin_tile(&x, dim);
   x.next = (ahead){0};
   if (!w->begins) resume_tile(&x, a, seen, out, nq);

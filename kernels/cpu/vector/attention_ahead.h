@@ -4,11 +4,22 @@
  *
  * Each array is a stream of rows, of keys or of queries, in the order of the tiles. */
 
-enum { NEXT_K, NEXT_V, NEXT_DK, NEXT_DV, NEXT_Q, NEXT_O, NEXT_DO, NEXT_DQ, STREAMS, ASKED_ROWS = 4 };
+enum {
+  NEXT_K,
+  NEXT_V,
+  NEXT_DK,
+  NEXT_DV,
+  NEXT_Q,
+  NEXT_O,
+  NEXT_DO,
+  NEXT_DQ,
+  STREAMS,
+  ASKED_ROWS = 4
+};
 
 typedef struct ahead {
-  const float *at[STREAMS];                /* next row; NULL: no such array */
-  int64_t row[STREAMS], wanted[STREAMS];   /* floats from row to row; rows to prefetch */
+  const float *at[STREAMS];              /* next row; NULL: no such array */
+  int64_t row[STREAMS], wanted[STREAMS]; /* floats from row to row; rows to prefetch */
   /* floats of a row; keys before this one have been requested */
   int64_t dim, keys;
 } ahead;

@@ -20,8 +20,8 @@ typedef struct tile_back {
   _Alignas(64) float qt[SLI_MAX_HEAD_DIM][QT], dot[SLI_MAX_HEAD_DIM][QT], dqt[SLI_MAX_HEAD_DIM][QT];
   _Alignas(64) float s[KT][QT], ds[KT][QT], lse[QT], delta[QT];
   ahead next;
-  const float *q, *dout;   /* [nq, dim] */
-  int64_t begun;           /* keys before this one have gradients */
+  const float *q, *dout; /* [nq, dim] */
+  int64_t begun;         /* keys before this one have gradients */
   int64_t q_row, dout_row, nq;
   _Alignas(64) float words[2][QT / 2 * SLI_MAX_HEAD_DIM]; /* q and dout in bf16 */
 } tile_back;
@@ -58,21 +58,26 @@ static void begin_back(tile_back *x, const sli_attention *a, int64_t b, int64_t 
 }
 
 /* Adds a key tile's contributions: to dq, and to dk and dv (NULL: not needed). */
-static void add_gradients(tile_back *x, const sli_attention *a, int64_t nk, const float *k, float *dk, float *dv) {
+static void add_gradients(tile_back *x, const sli_attention *a, int64_t nk, const float *k,
+                          float *dk, float *dv) {
   int64_t dim = a->dim, row = a->kv_row;
-  if (dv) product(false, true, nk, dim, x->nq, x->s[0], QT, 1, x->dout, x->dout_row, dv, row, &x->next);
+  if (dv)
+    product(false, true, nk, dim, x->nq, x->s[0], QT, 1, x->dout, x->dout_row, dv, row, &x->next);
   if (dk) product(false, true, nk, dim, x->nq, x->ds[0], QT, 1, x->q, x->q_row, dk, row, &x->next);
   if (a->dq) product(false, true, dim, QT, nk, k, 1, row, x->ds[0], QT, x->dqt[0], QT, &x->next);
 }
 
-static void add_gradients_bf16(tile_back *x, const sli_attention *a, int64_t nk, const float *k, float *dk,
-                               float *dv) {
+static void add_gradients_bf16(tile_back *x, const sli_attention *a, int64_t nk, const float *k,
+                               float *dk, float *dv) {
   _Alignas(64) float left[KT * QT / 2], keys[KT / 2 * SLI_MAX_HEAD_DIM];
   int64_t dim = a->dim, down = down_row(dim), along = words_row(QT), words = words_for(x->nq);
   words_along(left, x->s[0], QT, nk, QT);
-  if (dv) product(true, true, nk, dim, words, left, along, 1, x->dout, x->dout_row, dv, a->kv_row, &x->next);
+  if (dv)
+    product(true, true, nk, dim, words, left, along, 1, x->dout, x->dout_row, dv, a->kv_row,
+            &x->next);
   words_along(left, x->ds[0], QT, nk, QT);
-  if (dk) product(true, true, nk, dim, words, left, along, 1, x->q, x->q_row, dk, a->kv_row, &x->next);
+  if (dk)
+    product(true, true, nk, dim, words, left, along, 1, x->q, x->q_row, dk, a->kv_row, &x->next);
   if (!a->dq) return;
   words_down(keys, down, k, a->kv_row, nk, dim);
   words_here(x->ds, nk);
@@ -81,7 +86,8 @@ static void add_gradients_bf16(tile_back *x, const sli_attention *a, int64_t nk,
 
 /* Clears rows of keys, for this head. */
 static void zero_rows(float *head, int64_t row, int64_t begin, int64_t end, int64_t dim) {
-  for (int64_t r = begin; head && r < end; r++) memset(head + r * row, 0, (size_t)dim * sizeof *head);
+  for (int64_t r = begin; head && r < end; r++)
+    memset(head + r * row, 0, (size_t)dim * sizeof *head);
 }
 
 /* Clears dk and dv of keys before `end` that have no gradients yet. */
@@ -93,8 +99,10 @@ static void begin_keys(tile_back *x, const sli_attention *a, int64_t dkv, int64_
 }
 
 /* Adds one query head's tile to dq, and to the KV head's dk and dv. */
-static void attention_b_tile(tile_back *x, const sli_attention *a, int64_t b, int64_t h, int64_t i0) {
-  int64_t dim = a->dim, head = h / (a->heads / a->kv_heads) * dim, row = a->kv_row, dkv = b * a->part.dkv_batch + head;
+static void attention_b_tile(tile_back *x, const sli_attention *a, int64_t b, int64_t h,
+                             int64_t i0) {
+  int64_t dim = a->dim, head = h / (a->heads / a->kv_heads) * dim, row = a->kv_row,
+          dkv = b * a->part.dkv_batch + head;
   float *dq = a->dq ? a->dq + b * a->dq_batch + i0 * a->dq_row + h * dim : NULL, ones[QT];
   bool more = i0 + QT < a->queries;
   for (int l = 0; l < QT; l++) ones[l] = 1;
@@ -107,7 +115,8 @@ static void attention_b_tile(tile_back *x, const sli_attention *a, int64_t b, in
   begin_keys(x, a, dkv, end);
   if (more) want_queries(&x->next, a->queries - i0 - QT);
   for (int64_t k0 = SLI_MAX(t.begin, a->part.has.begin); k0 < end; k0 += KT) {
-    int64_t nk = end - k0 < KT ? end - k0 : KT, at = b * a->kv_batch + head + (k0 - a->part.has.begin) * row;
+    int64_t nk = end - k0 < KT ? end - k0 : KT,
+            at = b * a->kv_batch + head + (k0 - a->part.has.begin) * row;
     float *dk = a->dk ? a->dk + dkv + k0 * row : NULL, *dv = a->dv ? a->dv + dkv + k0 * row : NULL;
     want_keys(&x->next, k0, more ? SLI_MIN(t.limit + QT, a->part.has.end) : end);
     if (t.ids && !meets(&t, k0, nk)) continue;

@@ -69,22 +69,26 @@ static inline void add_words(const float *a, int64_t a_row, const float *b, int6
 }
 
 /* Multiplies fewer words than a tile has, padded with zeros. */
-static void add_few_words(const float *a, int64_t a_row, const float *b, int64_t b_row, int64_t words) {
+static void add_few_words(const float *a, int64_t a_row, const float *b, int64_t b_row,
+                          int64_t words) {
   _Alignas(64) float left[BLOCK * WORDS] = {0}, right[WORDS * BLOCK] = {0};
-  for (int64_t r = 0; r < BLOCK; r++) memcpy(left + r * WORDS, a + r * a_row, (size_t)words * sizeof *a);
+  for (int64_t r = 0; r < BLOCK; r++)
+    memcpy(left + r * WORDS, a + r * a_row, (size_t)words * sizeof *a);
   for (int64_t k = 0; k < words; k++) memcpy(right + k * BLOCK, b + k * b_row, BLOCK * sizeof *b);
   add_words(left, WORDS, right, BLOCK);
 }
 
 /* Computes a block of C that may be incomplete. */
-static void words_block(bool add, int64_t rows, int64_t columns, int64_t K, const float *a, int64_t a_row,
-                        const float *b, int64_t b_row, float *c, int64_t c_row, ahead *next) {
+static void words_block(bool add, int64_t rows, int64_t columns, int64_t K, const float *a,
+                        int64_t a_row, const float *b, int64_t b_row, float *c, int64_t c_row,
+                        ahead *next) {
   _Alignas(64) float whole[BLOCK * BLOCK];
   bool edge = rows < BLOCK || columns < BLOCK;
   float *to = edge ? whole : c;
   int64_t to_row = (edge ? BLOCK : c_row) * (int64_t)sizeof *c;
   size_t bytes = (size_t)(columns < BLOCK ? columns : BLOCK) * sizeof *c;
-  for (int64_t r = 0; edge && add && r < BLOCK && r < rows; r++) memcpy(whole + r * BLOCK, c + r * c_row, bytes);
+  for (int64_t r = 0; edge && add && r < BLOCK && r < rows; r++)
+    memcpy(whole + r * BLOCK, c + r * c_row, bytes);
   if (add) load_quarters(to, to_row);
   else zero_quarters();
   for (; K >= WORDS; K -= WORDS, a += WORDS, b += WORDS * b_row) {
@@ -93,17 +97,21 @@ static void words_block(bool add, int64_t rows, int64_t columns, int64_t K, cons
   }
   if (K) add_few_words(a, a_row, b, b_row, K);
   store_quarters(to, to_row);
-  for (int64_t r = 0; edge && r < BLOCK && r < rows; r++) memcpy(c + r * c_row, whole + r * BLOCK, bytes);
+  for (int64_t r = 0; edge && r < BLOCK && r < rows; r++)
+    memcpy(c + r * c_row, whole + r * BLOCK, bytes);
 }
 
 /* to[m][k] = from[k][m], both padded to multiples of WORDS. */
-static void turn_words(float *to, int64_t to_row, const float *from, int64_t row, int64_t M, int64_t K) {
+static void turn_words(float *to, int64_t to_row, const float *from, int64_t row, int64_t M,
+                       int64_t K) {
   for (int64_t k = 0; k < K; k += WORDS)
-    for (int64_t m = 0; m < M; m += WORDS) turn_square(from + k * row + m, row, to + m * to_row + k, to_row);
+    for (int64_t m = 0; m < M; m += WORDS)
+      turn_square(from + k * row + m, row, to + m * to_row + k, to_row);
 }
 
-static void words_product(bool add, int64_t M, int64_t N, int64_t K, const float *a, int64_t a_row, int64_t a_col,
-                          const float *b, int64_t b_row, float *c, int64_t c_row, ahead *next) {
+static void words_product(bool add, int64_t M, int64_t N, int64_t K, const float *a, int64_t a_row,
+                          int64_t a_col, const float *b, int64_t b_row, float *c, int64_t c_row,
+                          ahead *next) {
   _Alignas(64) float turned[SLI_MAX_HEAD_DIM * KT / 2];
   if (a_col != 1) {
     turn_words(turned, KT / 2, a, a_col, M, K);
@@ -112,13 +120,15 @@ static void words_product(bool add, int64_t M, int64_t N, int64_t K, const float
   }
   for (int64_t n = 0; n < N; n += BLOCK)
     for (int64_t m = 0; m < M; m += BLOCK)
-      words_block(add, M - m, N - n, K, a + m * a_row, a_row, b + n, b_row, c + m * c_row + n, c_row, next);
+      words_block(add, M - m, N - n, K, a + m * a_row, a_row, b + n, b_row, c + m * c_row + n,
+                  c_row, next);
 }
 
 #else
 
-static void words_product(bool add, int64_t M, int64_t N, int64_t K, const float *a, int64_t a_row, int64_t a_col,
-                          const float *b, int64_t b_row, float *c, int64_t c_row, ahead *next) {
+static void words_product(bool add, int64_t M, int64_t N, int64_t K, const float *a, int64_t a_row,
+                          int64_t a_col, const float *b, int64_t b_row, float *c, int64_t c_row,
+                          ahead *next) {
   blocks(true, add, M, N, K, a, a_row, a_col, b, b_row, c, c_row, next);
 }
 
@@ -126,8 +136,9 @@ static void words_product(bool add, int64_t M, int64_t N, int64_t K, const float
 
 /* C[M, N] = A[M, K] B[K, N], added to C if `add`. `words`: operands of words, K of them; tiles must
  * be on between begin_tiles and end_tiles. Prefetches `next` meanwhile. */
-static void product(bool words, bool add, int64_t M, int64_t N, int64_t K, const float *a, int64_t a_row,
-                    int64_t a_col, const float *b, int64_t b_row, float *c, int64_t c_row, ahead *next) {
+static void product(bool words, bool add, int64_t M, int64_t N, int64_t K, const float *a,
+                    int64_t a_row, int64_t a_col, const float *b, int64_t b_row, float *c,
+                    int64_t c_row, ahead *next) {
   if (words) words_product(add, M, N, K, a, a_row, a_col, b, b_row, c, c_row, next);
   else blocks(false, add, M, N, K, a, a_row, a_col, b, b_row, c, c_row, next);
 }
@@ -143,24 +154,25 @@ static inline int64_t words_row(int64_t n) { return (n + 2 * LANES - 1) / (2 * L
 static void words_along(float *to, const float *from, int64_t row, int64_t rows, int64_t n) {
   for (int64_t r = 0; r < rows; r++)
     for (int64_t c = 0; c < n; c += 2 * LANES)
-      storeu(to + r * words_row(n) + c / 2, neighbours(load(from + r * row + c, n - c),
-                                                       load(from + r * row + c + LANES, n - c - LANES)));
+      storeu(to + r * words_row(n) + c / 2,
+             neighbours(load(from + r * row + c, n - c),
+                        load(from + r * row + c + LANES, n - c - LANES)));
 }
 
 /* Packs neighbours in a column into words; zeros follow the last row. */
-static void words_down(float *to, int64_t to_row, const float *from, int64_t row, int64_t rows, int64_t n) {
+static void words_down(float *to, int64_t to_row, const float *from, int64_t row, int64_t rows,
+                       int64_t n) {
   for (int64_t r = 0; r < rows; r += 2)
     for (int64_t c = 0; c < n; c += LANES)
-      storeu(to + r / 2 * to_row + c, pair(load(from + r * row + c, n - c),
-                                           load(from + (r + 1) * row + c, r + 1 < rows ? n - c : 0)));
+      storeu(to + r / 2 * to_row + c,
+             pair(load(from + r * row + c, n - c),
+                  load(from + (r + 1) * row + c, r + 1 < rows ? n - c : 0)));
 }
 
 static int64_t down_row(int64_t n) { return (n + LANES - 1) / LANES * LANES; }
 
 /* Packs neighbours in a column into words, in place. */
-static void words_here(float (*x)[QT], int64_t rows) {
-  words_down(x[0], QT, x[0], QT, rows, QT);
-}
+static void words_here(float (*x)[QT], int64_t rows) { words_down(x[0], QT, x[0], QT, rows, QT); }
 
 /* to[d][i] = from[i][d] * scale; zero for queries from `queries` to QT. Rows of `to` are written up
  * to the next multiple of LANES. */
@@ -177,8 +189,8 @@ static void transpose_in(float (*to)[QT], const float *from, int64_t row, int64_
 }
 
 /* to[i][d] = from[d][i] * scale[i]. */
-static void transpose_out(float *to, int64_t row, float (*from)[QT], int64_t queries,
-                          int64_t dim, const float *scale) {
+static void transpose_out(float *to, int64_t row, float (*from)[QT], int64_t queries, int64_t dim,
+                          const float *scale) {
   for (int64_t i = 0; i < queries; i += LANES)
     for (int64_t d = 0; d < dim; d += LANES) {
       vec v[LANES], s = loadu(scale + i);

@@ -2,8 +2,8 @@
 /* Element-wise chunk functions: sums, products, activations. */
 
 /* Walks chunk i of the first input: `at` is the element, n how many are left. */
-#define FOR_EACH(call, i, at, n)                                               \
-  sli_range r_ = sli_elements(&(call)->in_type[0], i);                         \
+#define FOR_EACH(call, i, at, n)                       \
+  sli_range r_ = sli_elements(&(call)->in_type[0], i); \
   for (int64_t at = r_.begin, n = r_.end - at; n > 0; at += LANES, n -= LANES)
 
 static void add_chunk(void *arg, int i) {
@@ -95,7 +95,7 @@ static void relu_b_chunk(void *arg, int i) {
   const float *y = call->in[0], *dy = call->in[1];
   float *dx = call->out[0];
   FOR_EACH(call, i, at, n)
-    store_ahead(dx + at, pick(load_ahead(y + at, n) > 0.0f, load_ahead(dy + at, n), (vec){0}), n);
+  store_ahead(dx + at, pick(load_ahead(y + at, n) > 0.0f, load_ahead(dy + at, n), (vec){0}), n);
 }
 
 static void tanh_chunk(void *arg, int i) {

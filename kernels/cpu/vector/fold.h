@@ -88,8 +88,7 @@ static void sum_across(folding *f, places p, int64_t n) {
     places q = p;
     for (int64_t k = 0; k < s->dim[s->ndim - 1]; k++, move(&q, s, s->ndim - 1, 1)) {
       const float *y = fold_row(f, &q, s->kept - 1, 0, n, f->y);
-      for (int64_t j = 0; j < n; j += LANES)
-        add_wide(&f->sum[j / LANES], load(y + j, n - j));
+      for (int64_t j = 0; j < n; j += LANES) add_wide(&f->sum[j / LANES], load(y + j, n - j));
     }
   } while (step_on(&p, s, s->kept, s->ndim - 1, index));
 }
@@ -103,8 +102,7 @@ static double sum_along(folding *f, places p) {
     for (int64_t at = 0; at < n; at += TILE) {
       int64_t count = n - at < TILE ? n - at : TILE;
       const float *y = fold_row(f, &p, s->ndim - 1, at, count, f->y);
-      for (int64_t k = 0; k < count; k += LANES)
-        add_wide(&sum, load(y + k, count - k));
+      for (int64_t k = 0; k < count; k += LANES) add_wide(&sum, load(y + k, count - k));
     }
   } while (step_on(&p, s, s->kept, s->ndim - 1, index));
   return dsum(&sum);
@@ -159,27 +157,27 @@ static void fold_chunk(void *arg, int i) {
 
 /* ---- the functions ------------------------------------------------------------------------ */
 
-#define ROW(name, expression)                                                  \
+#define ROW(name, expression)                                                                      \
   static void name##_row(const float *a_, const float *b_, const float *d_, float *y, int64_t n) { \
-    const vec zero = {0};                                                      \
-    (void)a_, (void)b_, (void)d_, (void)zero;                                  \
-    for (int64_t k = 0; k < n; k += LANES) {                                   \
-      vec a = load(a_ + k, n - k), b = load(b_ + k, n - k), d = load(d_ + k, n - k); \
-      (void)a, (void)b, (void)d;                                               \
-      store(y + k, expression, n - k);                                         \
-    }                                                                          \
+    const vec zero = {0};                                                                          \
+    (void)a_, (void)b_, (void)d_, (void)zero;                                                      \
+    for (int64_t k = 0; k < n; k += LANES) {                                                       \
+      vec a = load(a_ + k, n - k), b = load(b_ + k, n - k), d = load(d_ + k, n - k);               \
+      (void)a, (void)b, (void)d;                                                                   \
+      store(y + k, expression, n - k);                                                             \
+    }                                                                                              \
   }
 
 /* Turns a mask into integers 0 or 1, stored in place of floats. */
-#define AS_MASK(mask) ((vec)((ivec)(mask) & 1))
+#define AS_MASK(mask) ((vec)((ivec)(mask)&1))
 
-#define BINARY(name, flops, unread, partial, y, da, db)                        \
-  ROW(binary_##name, y)                                                        \
-  ROW(binary_##name##_a, da)                                                   \
+#define BINARY(name, flops, unread, partial, y, da, db) \
+  ROW(binary_##name, y)                                 \
+  ROW(binary_##name##_a, da)                            \
   ROW(binary_##name##_b, db)
-#define COMPARE(name, y)                                                       \
-  ROW(compare_##name, AS_MASK(y))                                              \
-  static inline vec integers_##name(ivec a, ivec b) { return AS_MASK(y); }     \
+#define COMPARE(name, y)                                                   \
+  ROW(compare_##name, AS_MASK(y))                                          \
+  static inline vec integers_##name(ivec a, ivec b) { return AS_MASK(y); } \
   ROW(compare_##name##_i, integers_##name((ivec)a, (ivec)b))
 #include "ops/binary.def"
 #undef BINARY
@@ -191,10 +189,9 @@ ROW(where_b, pick((ivec)a != 0, zero, d))
 
 static sli_row_fn *const where_rows[3] = {where_row, where_a_row, where_b_row};
 static sli_row_fn *const binary_rows[SLI_BINARIES][3] = {
-#define BINARY(name, ...)                                                      \
+#define BINARY(name, ...) \
   [SLI_BINARY_##name] = {binary_##name##_row, binary_##name##_a_row, binary_##name##_b_row},
-#define COMPARE(name, y)                                                       \
-  [SLI_BINARY_##name] = {compare_##name##_row, compare_##name##_i_row, NULL},
+#define COMPARE(name, y) [SLI_BINARY_##name] = {compare_##name##_row, compare_##name##_i_row, NULL},
 #include "ops/binary.def"
 #undef BINARY
 #undef COMPARE

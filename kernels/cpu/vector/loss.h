@@ -19,9 +19,9 @@ static inline float row_exp_sum(const float *x, int64_t n, float shift) {
 
 static void cross_entropy_chunk(void *arg, int i) {
   const sl_call *call = arg;
-  const float *logits = call->in[0];   /* [R, V] */
+  const float *logits = call->in[0];    /* [R, V] */
   const int32_t *targets = call->in[1]; /* [R] */
-  float *lse = call->out[1];           /* [R] */
+  float *lse = call->out[1];            /* [R] */
   double *partial = call->scratch, total = 0;
   int64_t vocab = sl_type_last(&call->in_type[0]);
   sli_range rows = sli_rows(&call->in_type[0], i);
@@ -38,10 +38,10 @@ static void cross_entropy_chunk(void *arg, int i) {
 
 static void cross_entropy_b_chunk(void *arg, int i) {
   const sl_call *call = arg;
-  const float *logits = call->in[0];    /* [R, V] */
-  const int32_t *targets = call->in[1]; /* [R] */
+  const float *logits = call->in[0];                    /* [R, V] */
+  const int32_t *targets = call->in[1];                 /* [R] */
   const float *lse = call->in[2], *dloss = call->in[3]; /* [R], scalar */
-  float *dlogits = call->out[0];        /* [R, V] */
+  float *dlogits = call->out[0];                        /* [R, V] */
   int64_t vocab = sl_type_last(&call->in_type[0]);
   float scale = *dloss / (float)sl_type_rows(&call->in_type[0]);
   sli_range rows = sli_rows(&call->in_type[0], i);
@@ -57,9 +57,9 @@ static void cross_entropy_b_chunk(void *arg, int i) {
 
 static void cross_entropy_part_chunk(void *arg, int i) {
   const sl_call *call = arg;
-  const float *logits = call->in[0];   /* [R, V] */
+  const float *logits = call->in[0];    /* [R, V] */
   const int32_t *targets = call->in[1]; /* [R] */
-  float *part = call->out[0];          /* [R, 3] */
+  float *part = call->out[0];           /* [R, 3] */
   int64_t vocab = sl_type_last(&call->in_type[0]);
   sli_range rows = sli_rows(&call->in_type[0], i);
   for (int64_t r = rows.begin; r < rows.end; r++) {
@@ -94,9 +94,9 @@ static void softmax_part_chunk(void *arg, int i) {
 
 static void softmax_rescale_chunk(void *arg, int i) {
   const sl_call *call = arg;
-  const float *ahead = call->in[0], *taken = call->in[1];                  /* [R, n] */
+  const float *ahead = call->in[0], *taken = call->in[1];                   /* [R, n] */
   const float *own = call->in[2], *lse = call->in[3], *dloss = call->in[4]; /* [R], scalar */
-  float *dx = call->out[0];                                                /* [R, n] */
+  float *dx = call->out[0];                                                 /* [R, n] */
   int64_t width = sl_type_last(&call->in_type[0]);
   float scale = *dloss / (float)sl_type_rows(&call->in_type[0]);
   sli_range rows = sli_rows(&call->in_type[0], i);

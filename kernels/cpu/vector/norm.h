@@ -35,7 +35,7 @@ static inline float norm_eps(const sl_call *call) {
 
 static void layernorm_chunk(void *arg, int i) {
   const sl_call *call = arg;
-  const float *x = call->in[0], *g = call->in[1], *b = call->in[2]; /* [R, C], [C], [C] */
+  const float *x = call->in[0], *g = call->in[1], *b = call->in[2];    /* [R, C], [C], [C] */
   float *y = call->out[0], *mean = call->out[1], *rstd = call->out[2]; /* [R, C], [R], [R] */
   int64_t width = sl_type_last(&call->in_type[0]);
   sli_range rows = sli_rows(&call->in_type[0], i);
@@ -44,7 +44,8 @@ static void layernorm_chunk(void *arg, int i) {
     float m = row_sum(xr, width) / (float)width;
     float s = 1.0f / sqrtf(row_squares(xr, width, m) / (float)width + norm_eps(call));
     for (int64_t c = 0, n = y ? width : 0; n > 0; c += LANES, n -= LANES)
-      store_ahead(y + r * width + c, (load(xr + c, n) - m) * s * load(g + c, n) + load(b + c, n), n);
+      store_ahead(y + r * width + c, (load(xr + c, n) - m) * s * load(g + c, n) + load(b + c, n),
+                  n);
     if (mean) mean[r] = m;
     if (rstd) rstd[r] = s;
   }
@@ -109,9 +110,8 @@ static void add_partials_chunk(void *arg, int i) {
  * the sums are read and written once for all of them. */
 static inline __attribute__((always_inline)) void norm_w_rows(int rows, const float *x,
                                                               const float *dy, int64_t width,
-                                                              const float *mean,
-                                                              const float *rstd, float *dg,
-                                                              float *db) {
+                                                              const float *mean, const float *rstd,
+                                                              float *dg, float *db) {
   for (int64_t c = 0, n = width; n > 0; c += LANES, n -= LANES) {
     vec g = load(dg + c, n), b = db ? load(db + c, n) : (vec){0};
     for (int r = 0; r < rows; r++) {
@@ -128,9 +128,9 @@ static inline __attribute__((always_inline)) void norm_w_rows(int rows, const fl
 }
 
 /* dg = sum over rows of dy (x - mean) rstd, db = sum of dy. */
-static inline __attribute__((always_inline)) void norm_w(const sl_call *call, int i,
-                                                         const float *x, const float *mean,
-                                                         const float *rstd, const float *dy) {
+static inline __attribute__((always_inline)) void norm_w(const sl_call *call, int i, const float *x,
+                                                         const float *mean, const float *rstd,
+                                                         const float *dy) {
   int64_t width = sl_type_last(&call->in_type[0]);
   float *dg = partial(call, i, 0), *db = mean ? partial(call, i, 1) : NULL;
   sli_range rows = partial_rows(call, i);

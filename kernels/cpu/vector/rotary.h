@@ -24,10 +24,6 @@ static inline void turn(const sl_call *call, int i, float direction) {
   }
 }
 
-static void rotary_chunk(void *arg, int i) {
-  turn(arg, i, 1);
-}
+static void rotary_chunk(void *arg, int i) { turn(arg, i, 1); }
 
-static void rotary_b_chunk(void *arg, int i) {
-  turn(arg, i, -1);
-}
+static void rotary_b_chunk(void *arg, int i) { turn(arg, i, -1); }

@@ -96,9 +96,7 @@ static inline void square_of_columns(vec *v, const float *from, int64_t row, int
   }
 }
 
-static inline void store_pairs(uint16_t *to, vec v) {
-  *(uvec_unaligned *)to = (uvec)v;
-}
+static inline void store_pairs(uint16_t *to, vec v) { *(uvec_unaligned *)to = (uvec)v; }
 
 /* Return the columns and the rows of [k, n] that chunk i covers. */
 static inline sli_range turn_columns(const sli_turning *t, int i) {
@@ -112,7 +110,8 @@ static inline sli_range turn_rows(const sli_turning *t, int i) {
 static inline uint16_t *turned_at(const sli_turning *t, int64_t k, int64_t n) {
   int64_t row = sli_turned_row(t->k);
   if (!t->strips) return t->to + n * row + k;
-  return t->to + (n - n % SLI_STRIP) * row + k / SLI_STRIP * SLI_SQUARE + n % SLI_STRIP * SLI_STRIP + k % SLI_STRIP;
+  return t->to + (n - n % SLI_STRIP) * row + k / SLI_STRIP * SLI_SQUARE +
+         n % SLI_STRIP * SLI_STRIP + k % SLI_STRIP;
 }
 
 static void turn_rows_over(const sli_turning *t, sli_range rows, sli_range columns) {
@@ -121,7 +120,8 @@ static void turn_rows_over(const sli_turning *t, sli_range rows, sli_range colum
       vec v[LANES];
       square_of_rows(v, t->from + k * t->row + n, t->row, rows.end - k, columns.end - n);
       transpose(v);
-      for (int l = 0; l < LANES && n + l < columns.end; l++) store_pairs(turned_at(t, k, n + l), v[l]);
+      for (int l = 0; l < LANES && n + l < columns.end; l++)
+        store_pairs(turned_at(t, k, n + l), v[l]);
     }
 }
 
@@ -130,7 +130,8 @@ static void round_columns(const sli_turning *t, sli_range rows, sli_range column
   for (int64_t n = columns.begin; n < columns.end; n++)
     for (int64_t k = rows.begin; k < sli_turned_row(rows.end); k += 2 * LANES) {
       const float *from = t->from + n * t->row + k;
-      store_pairs(turned_at(t, k, n), neighbours(load_ahead(from, rows.end - k), load_ahead(from + LANES, rows.end - k - LANES)));
+      store_pairs(turned_at(t, k, n), neighbours(load_ahead(from, rows.end - k),
+                                                 load_ahead(from + LANES, rows.end - k - LANES)));
     }
 }
 

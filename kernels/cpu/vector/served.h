@@ -28,7 +28,8 @@ static void position_served_chunk(void *arg, int i) {
   const float *x = (const float *)call->in[0] + i * width;
   const float *t = (const float *)call->in[1] + sl_batch_position(batch)[i] * width;
   float *y = (float *)call->out[0] + i * width;
-  for (int64_t c = 0, n = width; n > 0; c += LANES, n -= LANES) store(y + c, load(x + c, n) + load(t + c, n), n);
+  for (int64_t c = 0, n = width; n > 0; c += LANES, n -= LANES)
+    store(y + c, load(x + c, n) + load(t + c, n), n);
 }
 
 /* ---- attention ------------------------------------------------------------------------------- */
@@ -36,7 +37,8 @@ static void position_served_chunk(void *arg, int i) {
 #define INLINE static inline __attribute__((always_inline))
 
 /* Returns where the keys of one head begin in the page of a position. The values follow. */
-static int64_t page_of(const sli_served_attention *a, const int32_t *table, int64_t position, int64_t head) {
+static int64_t page_of(const sli_served_attention *a, const int32_t *table, int64_t position,
+                       int64_t head) {
   return (table[position / SL_PAGE] * a->kv_heads + head) * sli_page_numbers(a->dim);
 }
 
@@ -105,15 +107,16 @@ INLINE void fetch_lines(bool bf16, const sli_served_attention *a, int64_t at, in
 
 /* Prefetches dim d of a page's keys, and value d, while the dims of the page before are
  * processed. */
-INLINE void fetch_dim(bool bf16, const sli_served_attention *a, const served_page *page, int64_t d) {
+INLINE void fetch_dim(bool bf16, const sli_served_attention *a, const served_page *page,
+                      int64_t d) {
   fetch_lines(bf16, a, page->at + d * SL_PAGE, page->keys);
   if (d < page->keys) fetch_lines(bf16, a, page->at + SL_PAGE * a->dim + d * a->dim, a->dim);
 }
 
 /* Computes the scores of n queries with a page's keys, s[PAGE_VECTORS][n]; prefetches `next`, if
  * not NULL. */
-INLINE void page_scores(bool bf16, const sli_served_attention *a, int n, const served_query *x, const served_page *page,
-                        const served_page *next, vec *s) {
+INLINE void page_scores(bool bf16, const sli_served_attention *a, int n, const served_query *x,
+                        const served_page *page, const served_page *next, vec *s) {
 #pragma GCC unroll 16
   for (int i = 0; i < n * PAGE_VECTORS; i++) s[i] = (vec){0};
   for (int64_t d = 0; d < a->dim; d++) {
@@ -153,18 +156,21 @@ INLINE void weigh(served_query *x, int n, vec *s) {
 
 /* Computes acc * fade + the values from `first` to before `end`, weighted by p, for VALUE_VECTORS
  * from dim d on. */
-INLINE void add_dims(bool bf16, const sli_served_attention *a, int n, served_query *x, int64_t values, int64_t d,
-                     bool whole, int64_t first, int64_t end) {
+INLINE void add_dims(bool bf16, const sli_served_attention *a, int n, served_query *x,
+                     int64_t values, int64_t d, bool whole, int64_t first, int64_t end) {
   vec y[QUERIES * VALUE_VECTORS];
   int64_t left = whole ? VALUE_VECTORS * LANES : a->dim - d;
 #pragma GCC unroll 16
-  for (int i = 0; i < n * VALUE_VECTORS; i++) y[i] = loadu(x[i % n].acc + d + i / n * LANES) * x[i % n].fade;
+  for (int i = 0; i < n * VALUE_VECTORS; i++)
+    y[i] = loadu(x[i % n].acc + d + i / n * LANES) * x[i % n].fade;
   for (int64_t j = first; j < end; j++) {
     vec v = {0};
 #pragma GCC unroll 16
     for (int i = 0; i < n * VALUE_VECTORS; i++)
       if (i / n * LANES < left) {
-        if (i % n == 0) v = page_load(bf16, a->pages, values + j * a->dim + d + i / n * LANES, left - i / n * LANES);
+        if (i % n == 0)
+          v = page_load(bf16, a->pages, values + j * a->dim + d + i / n * LANES,
+                        left - i / n * LANES);
         y[i] += x[i % n].p[j] * v;
       }
   }
@@ -172,8 +178,8 @@ INLINE void add_dims(bool bf16, const sli_served_attention *a, int n, served_que
   for (int i = 0; i < n * VALUE_VECTORS; i++) storeu(x[i % n].acc + d + i / n * LANES, y[i]);
 }
 
-INLINE void add_values(bool bf16, const sli_served_attention *a, int n, served_query *x, int64_t values, int64_t first,
-                       int64_t end) {
+INLINE void add_values(bool bf16, const sli_served_attention *a, int n, served_query *x,
+                       int64_t values, int64_t first, int64_t end) {
   const int64_t step = VALUE_VECTORS * LANES;
   if (first >= end) return;
   for (int64_t d = 0; d < a->dim; d += step)
@@ -184,23 +190,27 @@ INLINE void add_values(bool bf16, const sli_served_attention *a, int n, served_q
 
 /* Adds values. The range common to all n queries is added for all at once; each query adds the
  * values before and after by itself. */
-INLINE void see_values(bool bf16, const sli_served_attention *a, int n, served_query *x, int64_t values) {
+INLINE void see_values(bool bf16, const sli_served_attention *a, int n, served_query *x,
+                       int64_t values) {
   int64_t first = 0, end = SL_PAGE;
   for (int i = 0; i < n; i++) {
     first = x[i].first > first ? x[i].first : first;
     end = x[i].end < end ? x[i].end : end;
   }
   if (end < first) end = first;
-  for (int i = 0; i < n && n > 1; i++) add_values(bf16, a, 1, &x[i], values, x[i].first, first < x[i].end ? first : x[i].end);
+  for (int i = 0; i < n && n > 1; i++)
+    add_values(bf16, a, 1, &x[i], values, x[i].first, first < x[i].end ? first : x[i].end);
   add_values(bf16, a, n, x, values, first, end);
-  for (int i = 0; i < n && n > 1; i++) add_values(bf16, a, 1, &x[i], values, end > x[i].first ? end : x[i].first, x[i].end);
+  for (int i = 0; i < n && n > 1; i++)
+    add_values(bf16, a, 1, &x[i], values, end > x[i].first ? end : x[i].first, x[i].end);
 }
 
-INLINE void see_page(bool bf16, const sli_served_attention *a, int n, served_query *x, const served_page *page,
-                     const served_page *next) {
+INLINE void see_page(bool bf16, const sli_served_attention *a, int n, served_query *x,
+                     const served_page *page, const served_page *next) {
   vec s[QUERIES * PAGE_VECTORS];
   for (int i = 0; i < n; i++) {
-    int64_t first = x[i].position - a->behind - page->position, end = x[i].position + 1 - page->position;
+    int64_t first = x[i].position - a->behind - page->position,
+            end = x[i].position + 1 - page->position;
     x[i].first = first > 0 ? first : 0;
     x[i].end = end < page->keys ? end : page->keys;
   }
@@ -210,9 +220,10 @@ INLINE void see_page(bool bf16, const sli_served_attention *a, int n, served_que
 }
 
 /* Processes a page for n queries, QUERIES at a time. */
-INLINE void see_page_all(bool bf16, const sli_served_attention *a, int n, served_query *x, const served_page *page,
-                         const served_page *next) {
-  for (; n >= QUERIES; n -= QUERIES, x += QUERIES, next = NULL) see_page(bf16, a, QUERIES, x, page, next);
+INLINE void see_page_all(bool bf16, const sli_served_attention *a, int n, served_query *x,
+                         const served_page *page, const served_page *next) {
+  for (; n >= QUERIES; n -= QUERIES, x += QUERIES, next = NULL)
+    see_page(bf16, a, QUERIES, x, page, next);
 #if defined(__AVX512F__)
   if (n == 3) see_page(bf16, a, 3, x, page, next);
   if (n == 2) see_page(bf16, a, 2, x, page, next);
@@ -221,13 +232,16 @@ INLINE void see_page_all(bool bf16, const sli_served_attention *a, int n, served
 }
 
 /* Returns the page of a sequence's position; its keys are those up to `last`. */
-static served_page find_page(const sli_served_attention *a, const int32_t *table, int64_t kv, int64_t position, int64_t last) {
+static served_page find_page(const sli_served_attention *a, const int32_t *table, int64_t kv,
+                             int64_t position, int64_t last) {
   int64_t keys = last + 1 - position;
   return (served_page){page_of(a, table, position, kv), position, keys < SL_PAGE ? keys : SL_PAGE};
 }
 
-INLINE void see_pages(bool bf16, const sli_served_attention *a, const int32_t *table, int64_t kv, int n, served_query *x) {
-  int64_t begin = x->position > a->behind ? (x->position - a->behind) / SL_PAGE * SL_PAGE : 0, last = x[n - 1].position;
+INLINE void see_pages(bool bf16, const sli_served_attention *a, const int32_t *table, int64_t kv,
+                      int n, served_query *x) {
+  int64_t begin = x->position > a->behind ? (x->position - a->behind) / SL_PAGE * SL_PAGE : 0,
+          last = x[n - 1].position;
   served_page page = find_page(a, table, kv, begin, last), next;
   for (bool more = true; more; page = next) {
     more = page.position + SL_PAGE <= last;
@@ -236,11 +250,13 @@ INLINE void see_pages(bool bf16, const sli_served_attention *a, const int32_t *t
   }
 }
 
-static void see_pages_f32(const sli_served_attention *a, const int32_t *table, int64_t kv, int n, served_query *x) {
+static void see_pages_f32(const sli_served_attention *a, const int32_t *table, int64_t kv, int n,
+                          served_query *x) {
   see_pages(false, a, table, kv, n, x);
 }
 
-static void see_pages_bf16(const sli_served_attention *a, const int32_t *table, int64_t kv, int n, served_query *x) {
+static void see_pages_bf16(const sli_served_attention *a, const int32_t *table, int64_t kv, int n,
+                           served_query *x) {
   see_pages(true, a, table, kv, n, x);
 }
 
@@ -253,13 +269,15 @@ static void begin_query(const sli_served_attention *a, int64_t row, int64_t head
   x->total = (vec){0};
 }
 
-static void end_query(const sli_served_attention *a, int64_t row, int64_t head, const served_query *x) {
+static void end_query(const sli_served_attention *a, int64_t row, int64_t head,
+                      const served_query *x) {
   float *o = a->out + row * a->o_row + head * a->dim, by = 1 / sum(x->total);
   for (int64_t d = 0; d < a->dim; d += LANES) store(o + d, loadu(x->acc + d) * by, a->dim - d);
 }
 
 /* Attends for some query heads of a run that share a KV head. */
-static void see_run(const sli_served_attention *a, sli_run run, int64_t kv, int64_t head, int heads) {
+static void see_run(const sli_served_attention *a, sli_run run, int64_t kv, int64_t head,
+                    int heads) {
   enum { MOST = 32 };
   served_query x[MOST];
   const int32_t *table = sl_batch_table(a->batch, sl_batch_sequence_of(a->batch)[run.row]);

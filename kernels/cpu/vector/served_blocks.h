@@ -4,8 +4,8 @@
  * sum, multiplied by both scales, is added to y block by block. A number therefore has the same
  * bits at every level, in every tick and by any thread.
  *
- * A vector holds LANES columns of a group (ops/storage.h), four numbers of each. The digits of x that
- * multiply them are the same for all columns. */
+ * A vector holds LANES columns of a group (ops/storage.h), four numbers of each. The digits of x
+ * that multiply them are the same for all columns. */
 
 enum { GROUP = SLI_STORAGE_GROUP, GROUP_VECTORS = GROUP / LANES, QUADS = SLI_QUADS };
 
@@ -107,12 +107,14 @@ INLINE void load_block(sl_storage storage, const uint8_t *block, int v, block_we
     const uint8_t *halves = block + GROUP * sli_storage_numbers(storage) + (v + t) * LANES * 2;
     w->d[t] = load_half((const void *)halves);
     if (storage == SL_STORAGE_Q4_1)
-      w->m[t] = load_half((const void *)(halves + 2 * GROUP)) + w->d[t] * (float)block_centre(storage);
+      w->m[t] =
+          load_half((const void *)(halves + 2 * GROUP)) + w->d[t] * (float)block_centre(storage);
 #pragma GCC unroll 8
     for (int i = 0; i < QUADS; i++) {
       ivec q;
       if (storage == SL_STORAGE_Q8_0) q = load_quads(numbers + i * GROUP * 4);
-      else q = load_quads(numbers + i % (QUADS / 2) * GROUP * 4) >> i / (QUADS / 2) * 4 & 0x0f0f0f0f;
+      else
+        q = load_quads(numbers + i % (QUADS / 2) * GROUP * 4) >> i / (QUADS / 2) * 4 & 0x0f0f0f0f;
       if (in_pairs(storage)) {
         w->quads[2 * i][t] = q & 0x00ff00ff;
         w->quads[2 * i + 1][t] = (ivec)((uvec)q >> 8) & 0x00ff00ff;
@@ -122,7 +124,8 @@ INLINE void load_block(sl_storage storage, const uint8_t *block, int v, block_we
 }
 
 /* Sums a block of `rows` rows by the columns of a tile, without scales. */
-INLINE void sum_bytes(const block_weights *w, const sli_digits *x, int rows, ivec (*sums)[SUMMED_VECTORS][SLI_SUMS]) {
+INLINE void sum_bytes(const block_weights *w, const sli_digits *x, int rows,
+                      ivec (*sums)[SUMMED_VECTORS][SLI_SUMS]) {
   ivec s[SUMMED_ROWS][SUMMED_VECTORS][SLI_DIGITS];
 #pragma GCC unroll 2
   for (int r = 0; r < rows; r++)
@@ -148,11 +151,13 @@ INLINE void sum_bytes(const block_weights *w, const sli_digits *x, int rows, ive
 #pragma GCC unroll 2
     for (int t = 0; t < SUMMED_VECTORS; t++) {
       sums[r][t][SLI_LOW] = last_sum(s[r][t][0], x[r].begin[SLI_LOW]);
-      sums[r][t][SLI_UPPER] = last_sum(s[r][t][1], x[r].begin[SLI_UPPER]) + (last_sum(s[r][t][2], 0) << 8);
+      sums[r][t][SLI_UPPER] =
+          last_sum(s[r][t][1], x[r].begin[SLI_UPPER]) + (last_sum(s[r][t][2], 0) << 8);
     }
 }
 
-INLINE void sum_pairs(const block_weights *w, const sli_digits *x, int rows, ivec (*sums)[SUMMED_VECTORS][SLI_SUMS]) {
+INLINE void sum_pairs(const block_weights *w, const sli_digits *x, int rows,
+                      ivec (*sums)[SUMMED_VECTORS][SLI_SUMS]) {
 #pragma GCC unroll 2
   for (int r = 0; r < rows; r++)
 #pragma GCC unroll 2
@@ -173,7 +178,8 @@ INLINE void sum_pairs(const block_weights *w, const sli_digits *x, int rows, ive
 }
 
 /* Adds a block of `rows` rows by the columns of a tile to y[row][GROUP]. */
-INLINE void plus_tile(sl_storage storage, const block_weights *w, const sli_digits *x, int rows, float *y) {
+INLINE void plus_tile(sl_storage storage, const block_weights *w, const sli_digits *x, int rows,
+                      float *y) {
   ivec sums[SUMMED_ROWS][SUMMED_VECTORS][SLI_SUMS];
   if (in_pairs(storage)) sum_pairs(w, x, rows, sums);
   else sum_bytes(w, x, rows, sums);
@@ -195,9 +201,11 @@ static void widen_block(sl_storage storage, sli_grouped group, int64_t b, uint8_
   int64_t lines = sli_storage_numbers(storage) / 4, wide = group.wide;
   const uint8_t *from = group.blocks + b * wide * sli_storage_bytes(storage);
   memset(to, 0, (size_t)(GROUP * sli_storage_bytes(storage)));
-  for (int64_t i = 0; i < lines; i++) memcpy(to + i * GROUP * 4, from + i * wide * 4, (size_t)wide * 4);
+  for (int64_t i = 0; i < lines; i++)
+    memcpy(to + i * GROUP * 4, from + i * wide * 4, (size_t)wide * 4);
   for (int64_t i = 0; i < sli_storage_bytes(storage) / 2 - 2 * lines; i++)
-    memcpy(to + lines * GROUP * 4 + i * GROUP * 2, from + lines * wide * 4 + i * wide * 2, (size_t)wide * 2);
+    memcpy(to + lines * GROUP * 4 + i * GROUP * 2, from + lines * wide * 4 + i * wide * 2,
+           (size_t)wide * 2);
 }
 
 /* Returns block b of a group; `room` holds the copy of a narrow one. */
@@ -208,13 +216,14 @@ INLINE const uint8_t *block_of(sl_storage storage, sli_grouped group, int64_t b,
     return room;
   }
 #pragma GCC unroll 16
-  for (int64_t at = 0; at < GROUP * sli_storage_bytes(storage); at += LINE) __builtin_prefetch(block + FETCHED + at);
+  for (int64_t at = 0; at < GROUP * sli_storage_bytes(storage); at += LINE)
+    __builtin_prefetch(block + FETCHED + at);
   return block;
 }
 
 /* Multiplies rows of x by a group's columns: y[row][GROUP]. Block b of x is x[b * all + row]. */
-INLINE void multiply_group(sl_storage storage, sli_grouped group, int64_t blocks, const sli_digits *x, int64_t rows, int64_t all,
-                           float *y) {
+INLINE void multiply_group(sl_storage storage, sli_grouped group, int64_t blocks,
+                           const sli_digits *x, int64_t rows, int64_t all, float *y) {
   uint8_t room[GROUP * 34];
   for (int64_t i = 0; i < rows * GROUP; i += LANES) storeu(y + i, (vec){0});
   for (int64_t b = 0; b < blocks; b++, x += all) {
@@ -230,18 +239,22 @@ INLINE void multiply_group(sl_storage storage, sli_grouped group, int64_t blocks
   }
 }
 
-static void multiply_q8_0(sli_grouped group, int64_t blocks, const sli_digits *x, int64_t rows, int64_t all, float *y) {
+static void multiply_q8_0(sli_grouped group, int64_t blocks, const sli_digits *x, int64_t rows,
+                          int64_t all, float *y) {
   multiply_group(SL_STORAGE_Q8_0, group, blocks, x, rows, all, y);
 }
 
-static void multiply_q4_1(sli_grouped group, int64_t blocks, const sli_digits *x, int64_t rows, int64_t all, float *y) {
+static void multiply_q4_1(sli_grouped group, int64_t blocks, const sli_digits *x, int64_t rows,
+                          int64_t all, float *y) {
   multiply_group(SL_STORAGE_Q4_1, group, blocks, x, rows, all, y);
 }
 
 /* Writes rows of a group's `wide` columns to y, with the bias. */
-static void give_group(const float *sums, int64_t rows, int64_t wide, const float *bias, float *y, int64_t n) {
+static void give_group(const float *sums, int64_t rows, int64_t wide, const float *bias, float *y,
+                       int64_t n) {
   for (int64_t r = 0; r < rows; r++, sums += GROUP, y += n)
-    if (bias) for (int64_t c = 0; c < wide; c++) y[c] = sums[c] + bias[c];
+    if (bias)
+      for (int64_t c = 0; c < wide; c++) y[c] = sums[c] + bias[c];
     else memcpy(y, sums, (size_t)wide * sizeof *y);
 }
 
@@ -266,7 +279,8 @@ static void block_columns(const sli_served_product *p, int64_t rows, sli_range c
       sli_grouped group = sli_storage_grouped(lies, call->in[1], c);
       few = rows - r < MOST_ROWS ? rows - r : MOST_ROWS;
       (bytes ? multiply_q8_0 : multiply_q4_1)(group, k / SLI_STORAGE_BLOCK, x + r, few, rows, sums);
-      give_group(sums, few, group.wide, bias ? bias + c : NULL, (float *)call->out[0] + r * n + c, n);
+      give_group(sums, few, group.wide, bias ? bias + c : NULL, (float *)call->out[0] + r * n + c,
+                 n);
     }
 }
 

@@ -70,14 +70,16 @@ static inline __attribute__((always_inline)) ivec pairs_of(ivec integers) {
   typedef uint16_t halves VECTOR(4);
   halves turned;
 #pragma GCC unroll 32
-  for (int i = 0; i < LANES * 2; i++) turned[i] = (uint16_t)(i / 8 * 8 + i % 2 * 4 + i / 2 % 2 * 2 + i / 4 % 2);
+  for (int i = 0; i < LANES * 2; i++)
+    turned[i] = (uint16_t)(i / 8 * 8 + i % 2 * 4 + i / 2 % 2 * 2 + i / 4 % 2);
   ivec low = integers << 24 >> 24;
   return (ivec)SHUFFLE((halves)((integers - low) << 8 | (low & 0xffff)), turned);
 }
 
 /* Multiplies numbers by a power of two that f32 may not represent, and rounds to the nearest
  * integers. */
-static inline __attribute__((always_inline)) void scale_block(const vec *x, int exponent, ivec *to) {
+static inline __attribute__((always_inline)) void scale_block(const vec *x, int exponent,
+                                                              ivec *to) {
   vec first = set(power_of_two(exponent / 2)), second = set(power_of_two(exponent - exponent / 2));
 #pragma GCC unroll 8
   for (int v = 0; v < BLOCK_VECTORS; v++) {
@@ -86,7 +88,8 @@ static inline __attribute__((always_inline)) void scale_block(const vec *x, int 
   }
 }
 
-static inline __attribute__((always_inline)) void digits_of(const float *x, sl_storage storage, sli_digits *to) {
+static inline __attribute__((always_inline)) void digits_of(const float *x, sl_storage storage,
+                                                            sli_digits *to) {
   vec numbers[BLOCK_VECTORS];
   ivec largest = {0}, sum = {0}, integers[BLOCK_VECTORS];
 #pragma GCC unroll 8

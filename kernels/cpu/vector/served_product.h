@@ -33,13 +33,15 @@ typedef struct served_tile {
 } served_tile;
 
 /* Adds LANES numbers of each column, times those of `tall` rows from i on. */
-static inline __attribute__((always_inline)) void dot_step(int tall, const float *const *x, int64_t i, int64_t n,
-                                                           const vec *w, vec *acc) {
+static inline __attribute__((always_inline)) void dot_step(int tall, const float *const *x,
+                                                           int64_t i, int64_t n, const vec *w,
+                                                           vec *acc) {
   vec xv[TILE_ROWS];
 #pragma GCC unroll 4
   for (int r = 0; r < tall; r++) xv[r] = load(x[r] + i, n);
 #pragma GCC unroll 16
-  for (int a = 0; a < tall * TILE_COLUMNS; a++) acc[a] = plus_product(acc[a], xv[a / TILE_COLUMNS], w[a % TILE_COLUMNS]);
+  for (int a = 0; a < tall * TILE_COLUMNS; a++)
+    acc[a] = plus_product(acc[a], xv[a / TILE_COLUMNS], w[a % TILE_COLUMNS]);
 }
 
 static inline __attribute__((always_inline)) void fetch(const uint8_t *from, int64_t bytes) {
@@ -49,8 +51,9 @@ static inline __attribute__((always_inline)) void fetch(const uint8_t *from, int
 
 /* Multiplies numbers `begin` to `end` of x by w, whose first number is `begin`. `fetched`: prefetch
  * the stored weights that follow. */
-static inline __attribute__((always_inline)) void dot_floats(int tall, const float *const *x, const float *const *w,
-                                                             int64_t begin, int64_t end, bool fetched, vec *acc) {
+static inline __attribute__((always_inline)) void dot_floats(int tall, const float *const *x,
+                                                             const float *const *w, int64_t begin,
+                                                             int64_t end, bool fetched, vec *acc) {
   vec wv[TILE_COLUMNS];
   int64_t i = begin;
   for (; i + LANES <= end; i += LANES) {
@@ -66,19 +69,22 @@ static inline __attribute__((always_inline)) void dot_floats(int tall, const flo
 }
 
 /* Multiplies by stored bf16 weights. */
-static inline __attribute__((always_inline)) void dot_bf16(int tall, const float *const *x, const uint8_t *const *w,
-                                                           int64_t k, vec *acc) {
+static inline __attribute__((always_inline)) void dot_bf16(int tall, const float *const *x,
+                                                           const uint8_t *const *w, int64_t k,
+                                                           vec *acc) {
   vec wv[TILE_COLUMNS];
   int64_t i = 0;
   for (; i + LANES <= k; i += LANES) {
     fetch(w[0] + i * TILE_COLUMNS * 2, TILE_COLUMNS * LANES * 2);
 #pragma GCC unroll 4
-    for (int c = 0; c < TILE_COLUMNS; c++) wv[c] = load_bf16((const uint16_t *)(const void *)w[c] + i, LANES);
+    for (int c = 0; c < TILE_COLUMNS; c++)
+      wv[c] = load_bf16((const uint16_t *)(const void *)w[c] + i, LANES);
     dot_step(tall, x, i, LANES, wv, acc);
   }
   if (i == k) return;
 #pragma GCC unroll 4
-  for (int c = 0; c < TILE_COLUMNS; c++) wv[c] = load_bf16((const uint16_t *)(const void *)w[c] + i, k - i);
+  for (int c = 0; c < TILE_COLUMNS; c++)
+    wv[c] = load_bf16((const uint16_t *)(const void *)w[c] + i, k - i);
   dot_step(tall, x, i, k - i, wv, acc);
 }
 
@@ -88,8 +94,8 @@ static inline __attribute__((always_inline)) void copy_sums(int n, const vec *fr
 }
 
 /* Multiplies `tall` rows by TILE_COLUMNS columns. */
-static inline __attribute__((always_inline)) void dot_few(int tall, const served_tile *t, const uint8_t *const *w,
-                                                          vec *to) {
+static inline __attribute__((always_inline)) void dot_few(int tall, const served_tile *t,
+                                                          const uint8_t *const *w, vec *to) {
   vec acc[LANES];
   const float *floats[TILE_COLUMNS];
 #pragma GCC unroll 16
@@ -101,7 +107,8 @@ static inline __attribute__((always_inline)) void dot_few(int tall, const served
 }
 
 /* Writes y of the tile's rows from `row` on: LANES sums, `wide` columns per row. */
-static inline __attribute__((always_inline)) void dot_finish(const served_tile *t, int64_t row, int wide, vec *acc) {
+static inline __attribute__((always_inline)) void dot_finish(const served_tile *t, int64_t row,
+                                                             int wide, vec *acc) {
   float s[LANES];
   storeu(s, sums(acc));
   for (int r = 0; r < LANES / wide && row + r < t->rows; r++) {
@@ -136,8 +143,8 @@ static void dot_whole(const served_tile *t, int64_t row, const float *const *w) 
 }
 
 /* Multiplies by a stretch of the columns; `kept` has the rows' sums over the numbers before it. */
-static void dot_stretch(const served_tile *t, int64_t row, const float *const *w, int64_t begin, int64_t end,
-                        vec *kept) {
+static void dot_stretch(const served_tile *t, int64_t row, const float *const *w, int64_t begin,
+                        int64_t end, vec *kept) {
   vec acc[LANES];
   copy_sums(LANES, kept, acc);
   dot_floats(TILE_ROWS, t->x + row, w, begin, end, false, acc);
@@ -162,7 +169,8 @@ static void dot_many(const served_tile *t) {
   int64_t stretches = (t->k + STRETCH - 1) / STRETCH;
   int64_t even = ((t->k + stretches - 1) / stretches + LANES - 1) / LANES * LANES;
   if (!t->bf16) even = t->k;
-  for (int c = 0; c < TILE_COLUMNS; c++) w[c] = t->bf16 ? unpacked[c] : (const float *)(const void *)t->w[c];
+  for (int c = 0; c < TILE_COLUMNS; c++)
+    w[c] = t->bf16 ? unpacked[c] : (const float *)(const void *)t->w[c];
   if (even < t->k) memset(kept, 0, (size_t)(t->rows + TILE_ROWS - 1) * TILE_COLUMNS * sizeof *kept);
   for (int64_t i = 0, count; i < t->k; i += count) {
     count = t->k - i < even ? t->k - i : even;
@@ -180,7 +188,8 @@ static void dot_rows(served_tile *t, const float *x, int64_t rows, float *y) {
   for (int64_t r = 0; r < rows; r += HEIGHT) {
     t->rows = rows - r < HEIGHT ? rows - r : HEIGHT;
     t->y = y + r * t->n;
-    for (int i = 0; i < t->rows + TILE_ROWS - 1; i++) t->x[i] = x + (r + (i < t->rows ? i : t->rows - 1)) * t->k;
+    for (int i = 0; i < t->rows + TILE_ROWS - 1; i++)
+      t->x[i] = x + (r + (i < t->rows ? i : t->rows - 1)) * t->k;
     if (rows == 1) dot_one(t);
     else if (t->rows <= TILE_ROWS) dot_tile(t);
     else dot_many(t);
@@ -209,7 +218,8 @@ static inline __attribute__((always_inline)) void sum_tile(int tall, const float
                                                            const float *bias, float *y) {
   vec acc[4][2] = {0};
   for (int64_t i = 0; i < k; i++) {
-    vec w0 = load(w + i * n, wide), w1 = wide > LANES ? load(w + i * n + LANES, wide - LANES) : (vec){0};
+    vec w0 = load(w + i * n, wide),
+        w1 = wide > LANES ? load(w + i * n + LANES, wide - LANES) : (vec){0};
 #pragma GCC unroll 4
     for (int r = 0; r < tall; r++) {
       acc[r][0] += x[r * k + i] * w0;
@@ -220,7 +230,8 @@ static inline __attribute__((always_inline)) void sum_tile(int tall, const float
     vec b0 = bias ? load(bias, wide) : (vec){0};
     store(y + r * n, acc[r][0] + b0, wide);
     if (wide > LANES)
-      store(y + r * n + LANES, acc[r][1] + (bias ? load(bias + LANES, wide - LANES) : (vec){0}), wide - LANES);
+      store(y + r * n + LANES, acc[r][1] + (bias ? load(bias + LANES, wide - LANES) : (vec){0}),
+            wide - LANES);
   }
 }
 
@@ -241,7 +252,8 @@ static void linear_served_chunk(void *arg, int i) {
   const sl_call *call = p->call;
   int64_t rows = sl_call_rows(call, 0, sl_type_rows(&call->in_type[0]));
   sli_range columns = sli_served_columns(sl_type_last(&call->out_type[0]), p->pieces, i);
-  if (sli_storage_blocks(sli_storage_of(&call->in_type[1], sl_type_last(&call->in_type[0])))) block_columns(p, rows, columns);
+  if (sli_storage_blocks(sli_storage_of(&call->in_type[1], sl_type_last(&call->in_type[0]))))
+    block_columns(p, rows, columns);
   else if (call->attrs->transposed) sum_columns(call, rows, columns);
   else dot_columns(call, rows, columns);
 }

@@ -25,30 +25,29 @@ typedef struct dvec {
   dhalf low, high;
 } dvec;
 
-/* Puts the lanes of one vector, or of two in a row, in the given order. GCC has a builtin for orders
- * that are no constants. clang turns these loops into shuffles where the order is one after all. */
+/* Puts the lanes of one vector, or of two in a row, in the given order. GCC has a builtin for
+ * orders that are no constants. clang turns these loops into shuffles where the order is one after
+ * all. */
 #if defined(__clang__)
 #define SHUFFLE2(a, b, order) SHUFFLED(a, b, order, 2 * LANES_)
 #define SHUFFLE(a, order) SHUFFLED(a, a, order, LANES_)
-#define SHUFFLED(a, b, order, modulo)                                          \
-  ({                                                                           \
-    __typeof__(a) first_ = (a), second_ = (b), mixed_;                         \
-    __typeof__(order) order_ = (order);                                        \
-    enum { LANES_ = sizeof first_ / sizeof first_[0] };                        \
-    for (int l_ = 0; l_ < LANES_; l_++) {                                      \
-      int at_ = (int)order_[l_] & ((modulo) - 1);                              \
-      mixed_[l_] = at_ < LANES_ ? first_[at_] : second_[at_ - LANES_];         \
-    }                                                                          \
-    mixed_;                                                                    \
+#define SHUFFLED(a, b, order, modulo)                                  \
+  ({                                                                   \
+    __typeof__(a) first_ = (a), second_ = (b), mixed_;                 \
+    __typeof__(order) order_ = (order);                                \
+    enum { LANES_ = sizeof first_ / sizeof first_[0] };                \
+    for (int l_ = 0; l_ < LANES_; l_++) {                              \
+      int at_ = (int)order_[l_] & ((modulo)-1);                        \
+      mixed_[l_] = at_ < LANES_ ? first_[at_] : second_[at_ - LANES_]; \
+    }                                                                  \
+    mixed_;                                                            \
   })
 #else
 #define SHUFFLE(a, order) __builtin_shuffle(a, order)
 #define SHUFFLE2(a, b, order) __builtin_shuffle(a, b, order)
 #endif
 
-static inline vec set(float x) {
-  return x - (vec){0};
-}
+static inline vec set(float x) { return x - (vec){0}; }
 
 /* 0, 1, 2 ... */
 static inline ivec lanes(void) {
@@ -75,13 +74,9 @@ static inline vec plus_product(vec acc, vec a, vec b) {
 #endif
 }
 
-static inline vec loadu(const float *p) {
-  return *(const vec_unaligned *)p;
-}
+static inline vec loadu(const float *p) { return *(const vec_unaligned *)p; }
 
-static inline void storeu(float *p, vec v) {
-  *(vec_unaligned *)p = v;
-}
+static inline void storeu(float *p, vec v) { *(vec_unaligned *)p = v; }
 
 /* Loads the first n lanes (all, when n >= LANES); the others are `rest`. */
 static inline vec load_or(const float *p, int64_t n, float rest) {
@@ -92,9 +87,7 @@ static inline vec load_or(const float *p, int64_t n, float rest) {
   return v;
 }
 
-static inline vec load(const float *p, int64_t n) {
-  return load_or(p, n, 0);
-}
+static inline vec load(const float *p, int64_t n) { return load_or(p, n, 0); }
 
 static inline void store(float *p, vec v, int64_t n) {
   if (__builtin_expect(n >= LANES, 1)) {
@@ -167,14 +160,17 @@ static inline float largest(vec v) {
 static inline dvec widen(vec x) {
 #if defined(__AVX512F__)
   __m512 v = (__m512)x;
-  return (dvec){(dhalf)_mm512_cvtps_pd(_mm512_castps512_ps256(v)), (dhalf)_mm512_cvtps_pd(_mm512_extractf32x8_ps(v, 1))};
+  return (dvec){(dhalf)_mm512_cvtps_pd(_mm512_castps512_ps256(v)),
+                (dhalf)_mm512_cvtps_pd(_mm512_extractf32x8_ps(v, 1))};
 #elif defined(__AVX2__)
   __m256 v = (__m256)x;
-  return (dvec){(dhalf)_mm256_cvtps_pd(_mm256_castps256_ps128(v)), (dhalf)_mm256_cvtps_pd(_mm256_extractf128_ps(v, 1))};
+  return (dvec){(dhalf)_mm256_cvtps_pd(_mm256_castps256_ps128(v)),
+                (dhalf)_mm256_cvtps_pd(_mm256_extractf128_ps(v, 1))};
 #else
   fhalf halves[2];
   memcpy(halves, &x, sizeof halves);
-  return (dvec){__builtin_convertvector(halves[0], dhalf), __builtin_convertvector(halves[1], dhalf)};
+  return (dvec){__builtin_convertvector(halves[0], dhalf),
+                __builtin_convertvector(halves[1], dhalf)};
 #endif
 }
 
@@ -241,9 +237,7 @@ static inline vec vexp_low(vec x) {
   return pick(x < -86.6f, (vec){0}, e * (vec)((n << 23) + (127u << 23)));
 }
 
-static inline vec vabs(vec x) {
-  return (vec)((ivec)x & 0x7fffffff);
-}
+static inline vec vabs(vec x) { return (vec)((ivec)x & 0x7fffffff); }
 
 /* log x = n ln 2 + log m with m from sqrt(1/2) to sqrt(2); with f = m - 1,
  * log m = f - f^2/2 + f^3 p(f), p fitted by least squares (relative error 9e-10 before rounding).

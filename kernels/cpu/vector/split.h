@@ -53,7 +53,8 @@ static inline void split_rows(const piece *p, int first, int end, int pitch) {
 /* Transposes the words' first numbers, or their second, of a piece stored the other way round. */
 static inline void turn_half(const float *from, int64_t row, float *to) {
   for (int r = 0; r < HALF; r += LANES)
-    for (int w = 0; w < HALF; w += LANES) turn_square(from + w * row + r, row, to + r * HALF + w, HALF);
+    for (int w = 0; w < HALF; w += LANES)
+      turn_square(from + w * row + r, row, to + r * HALF + w, HALF);
 }
 
 /* ---- piece by piece ---------------------------------------------------------------- */
@@ -77,7 +78,9 @@ typedef struct splitter {
   _Alignas(64) float turned[2][HALF * HALF], whole[SLI_SQUARE];
 } splitter;
 
-static inline int64_t stretch_end(int64_t k, int64_t all) { return SLI_MIN(k - k % SLI_DEPTH + SLI_DEPTH, all); }
+static inline int64_t stretch_end(int64_t k, int64_t all) {
+  return SLI_MIN(k - k % SLI_DEPTH + SLI_DEPTH, all);
+}
 
 static inline int64_t squares_from(int64_t k, int64_t all) {
   return k < all ? sli_strips(stretch_end(k, all) - k) : 0;
@@ -107,7 +110,8 @@ static inline const float *numbers_at(const splitter *s, place p) {
 
 /* Pads a piece with zeros at the edge of the matrix. */
 static __attribute__((noinline)) void fill_up(splitter *s, piece *p) {
-  int64_t lines = SLI_MAX(SLI_MIN(s->side->lines - s->next.line, HALF), 0), steps = SLI_MIN(s->k - s->next.k, SLI_STRIP);
+  int64_t lines = SLI_MAX(SLI_MIN(s->side->lines - s->next.line, HALF), 0),
+          steps = SLI_MIN(s->k - s->next.k, SLI_STRIP);
   int64_t rows = s->side->along_k ? lines : steps, columns = s->side->along_k ? steps : lines;
   memset(s->whole, 0, sizeof s->whole);
   for (int64_t r = 0; r < rows && columns; r++)
@@ -130,7 +134,8 @@ static inline void end_piece(splitter *s) {
   int ended = go_on(s, &s->next);
   if (ended < (s->strips ? END_OF_STRIP : END_OF_STRETCH)) return;
   s->room ^= 1;
-  s->to = s->side->room + s->room * (s->strips ? 1 : sli_strips(s->side->lines)) * SLI_STRETCH_NUMBERS;
+  s->to =
+      s->side->room + s->room * (s->strips ? 1 : sli_strips(s->side->lines)) * SLI_STRETCH_NUMBERS;
 }
 
 /* Returns the address of the next piece to prefetch, or any address if there is none. */
@@ -177,11 +182,13 @@ static inline void add_part_product(quarters *q, int p, const uint16_t *a, const
 
 /* Splits the next piece, a share of it after each product of two squares (no products if `q` is
  * NULL). Inlined with constant flags. */
-static inline __attribute__((always_inline)) void split_shares(splitter *s, bool strips, bool turns, quarters *q,
-                                                              const uint16_t *a, const uint16_t *b) {
+static inline __attribute__((always_inline)) void split_shares(splitter *s, bool strips, bool turns,
+                                                               quarters *q, const uint16_t *a,
+                                                               const uint16_t *b) {
   piece p = begin_piece(s);
   const float *ahead = look_ahead(s);
-  int pitch = strips ? SLI_STRIP : 2 * SLI_STRIP, halves = turns ? 2 : 0, shares = PART_PRODUCTS - halves;
+  int pitch = strips ? SLI_STRIP : 2 * SLI_STRIP, halves = turns ? 2 : 0,
+      shares = PART_PRODUCTS - halves;
 #pragma GCC unroll 6
   for (int i = 0; i < PART_PRODUCTS; i++) {
     if (q) add_part_product(q, i, a, b);
@@ -196,7 +203,8 @@ static inline __attribute__((always_inline)) void split_shares(splitter *s, bool
   end_piece(s);
 }
 
-static __attribute__((noinline)) void split_beside(splitter *s, quarters *q, const uint16_t *a, const uint16_t *b) {
+static __attribute__((noinline)) void split_beside(splitter *s, quarters *q, const uint16_t *a,
+                                                   const uint16_t *b) {
   if (s->strips && s->turns) split_shares(s, true, true, q, a, b);
   else if (s->strips) split_shares(s, true, false, q, a, b);
   else if (s->turns) split_shares(s, false, true, q, a, b);
@@ -226,10 +234,12 @@ static inline splitter *next_splitter(split_run *r) {
   return NULL;
 }
 
-static inline void multiply_block(split_run *r, const uint16_t *a, const uint16_t *b, const tile_block *block) {
+static inline void multiply_block(split_run *r, const uint16_t *a, const uint16_t *b,
+                                  const tile_block *block) {
   quarters q;
   begin_block(&q, block);
-  for (int64_t k = 0; k < r->squares; k++, a += SLI_PARTS * SLI_SQUARE, b += SLI_PARTS * SLI_SQUARE) {
+  for (int64_t k = 0; k < r->squares;
+       k++, a += SLI_PARTS * SLI_SQUARE, b += SLI_PARTS * SLI_SQUARE) {
     splitter *s = next_splitter(r);
     if (s) split_beside(s, &q, a, b);
     else
@@ -239,8 +249,10 @@ static inline void multiply_block(split_run *r, const uint16_t *a, const uint16_
 }
 
 /* Multiplies a strip of `rows` rows by all panels; `block` is the first block of C. */
-static void multiply_strip(split_run *r, const uint16_t *a, const uint16_t *b, int64_t rows, tile_block block) {
-  for (int64_t n = 0, pieces = 2 * r->squares; n < r->p->b.lines; n += SLI_STRIP, pieces += 2 * r->squares) {
+static void multiply_strip(split_run *r, const uint16_t *a, const uint16_t *b, int64_t rows,
+                           tile_block block) {
+  for (int64_t n = 0, pieces = 2 * r->squares; n < r->p->b.lines;
+       n += SLI_STRIP, pieces += 2 * r->squares) {
     int64_t columns = SLI_MIN(r->p->b.lines - n, SLI_STRIP);
     tile_block at = block;
     edge e;
@@ -260,7 +272,10 @@ static tile_block first_block(const sli_split_product *p, int64_t k, int64_t str
   int64_t row = strip * SLI_STRIP, sums_row = sli_strips(p->b.lines) * SLI_STRIP;
   float *c = p->c + row * p->c_row;
   bool last = stretch_end(k, p->k) == p->k;
-  tile_block b = {.bias = p->bias, .c = c, .c_row = p->c_row, .streams = last && p->streams && can_stream(c, p->c_row)};
+  tile_block b = {.bias = p->bias,
+                  .c = c,
+                  .c_row = p->c_row,
+                  .streams = last && p->streams && can_stream(c, p->c_row)};
   if (k) b.sums = p->sums + row * sums_row, b.sums_row = sums_row;
   else if (p->adds) b.sums = c, b.sums_row = p->c_row;
   if (!last) b.c = p->sums + row * sums_row, b.c_row = sums_row;
@@ -271,7 +286,8 @@ static tile_block first_block(const sli_split_product *p, int64_t k, int64_t str
  * Strips and stretches alternate between their buffers. */
 static void multiply_stretch(split_run *r, int64_t k, int64_t next) {
   const sli_split_product *p = r->p;
-  int64_t strips = sli_strips(p->a.lines), panels = sli_strips(p->b.lines), pieces = 2 * next * panels;
+  int64_t strips = sli_strips(p->a.lines), panels = sli_strips(p->b.lines),
+          pieces = 2 * next * panels;
   int64_t stretch = k / SLI_DEPTH;
   const uint16_t *b = p->b.room + stretch % 2 * panels * SLI_STRETCH_NUMBERS;
   for (int64_t i = 0; i < strips; i++) {

@@ -5,11 +5,19 @@ enum { BLOCK_VECTORS = SLI_STORAGE_BLOCK / LANES };
 
 /* Widen LANES small integers. GCC 12 compiles convertvector of bytes number by number. */
 #if defined(__AVX512F__)
-static inline ivec widen_u8(const void *p) { return (ivec)_mm512_cvtepu8_epi32(_mm_loadu_si128(p)); }
-static inline uvec widen_u16(const void *p) { return (uvec)_mm512_cvtepu16_epi32(_mm256_loadu_si256(p)); }
+static inline ivec widen_u8(const void *p) {
+  return (ivec)_mm512_cvtepu8_epi32(_mm_loadu_si128(p));
+}
+static inline uvec widen_u16(const void *p) {
+  return (uvec)_mm512_cvtepu16_epi32(_mm256_loadu_si256(p));
+}
 #elif defined(__AVX2__)
-static inline ivec widen_u8(const void *p) { return (ivec)_mm256_cvtepu8_epi32(_mm_loadl_epi64(p)); }
-static inline uvec widen_u16(const void *p) { return (uvec)_mm256_cvtepu16_epi32(_mm_loadu_si128(p)); }
+static inline ivec widen_u8(const void *p) {
+  return (ivec)_mm256_cvtepu8_epi32(_mm_loadl_epi64(p));
+}
+static inline uvec widen_u16(const void *p) {
+  return (uvec)_mm256_cvtepu16_epi32(_mm_loadu_si128(p));
+}
 #else
 static inline ivec widen_u8(const void *p) {
   const uint8_t *q = p;
@@ -22,8 +30,7 @@ static inline uvec widen_u16(const void *p) {
 #endif
 
 static inline vec load_bf16(const uint16_t *p, int64_t n) {
-  if (__builtin_expect(n >= LANES, 1))
-    return (vec)(widen_u16(p) << 16);
+  if (__builtin_expect(n >= LANES, 1)) return (vec)(widen_u16(p) << 16);
   uvec bits = {0};
   for (int l = 0; l < LANES; l++)
     if (l < n) bits[l] = (uint32_t)p[l] << 16;
@@ -42,13 +49,15 @@ static inline vec load_half(const uint16_t *p) {
 }
 
 /* Unpack a block by its scale, or by its factor and offset. */
-static inline __attribute__((always_inline)) void unpack_q8_0(const uint8_t *q, const float *scale, vec *w) {
+static inline __attribute__((always_inline)) void unpack_q8_0(const uint8_t *q, const float *scale,
+                                                              vec *w) {
 #pragma GCC unroll 8
   for (int v = 0; v < BLOCK_VECTORS; v++)
     w[v] = __builtin_convertvector(widen_u8(q + v * LANES) - 128, vec) * scale[0];
 }
 
-static inline __attribute__((always_inline)) void unpack_q4_1(const uint8_t *q, const float *scale, vec *w) {
+static inline __attribute__((always_inline)) void unpack_q4_1(const uint8_t *q, const float *scale,
+                                                              vec *w) {
 #if defined(__AVX512F__)
   const vec numbers = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15};
   ivec bits = widen_u8(q);
@@ -66,7 +75,8 @@ static inline __attribute__((always_inline)) void unpack_q4_1(const uint8_t *q, 
 }
 
 /* Unpacks row `row` of weights stored in blocks. */
-static void unpack_blocks(sl_storage storage, const sl_type *lies, const void *weights, int64_t row, int64_t k, float *to) {
+static void unpack_blocks(sl_storage storage, const sl_type *lies, const void *weights, int64_t row,
+                          int64_t k, float *to) {
   sli_grouped group = sli_storage_grouped(lies, weights, row);
   _Alignas(64) uint8_t numbers[SLI_STORAGE_BLOCK];
   uint16_t halves[LANES] = {0};
@@ -94,8 +104,11 @@ static void embedding_served_chunk(void *arg, int i) {
   int64_t width = sl_type_last(&call->out_type[0]);
   float *y = (float *)call->out[0] + i * width, other = call->attrs->partial ? -0.0f : NAN;
   sl_storage storage = sli_storage_of(lies, width);
-  if (id < 0 || id >= vocab) for (int64_t c = 0; c < width; c++) y[c] = other;
-  else if (storage == SL_STORAGE_BF16) unpack_bf16((const uint16_t *)call->in[1] + id * width, width, y);
-  else if (storage == SL_STORAGE_F32) memcpy(y, (const float *)call->in[1] + id * width, (size_t)width * sizeof *y);
+  if (id < 0 || id >= vocab)
+    for (int64_t c = 0; c < width; c++) y[c] = other;
+  else if (storage == SL_STORAGE_BF16)
+    unpack_bf16((const uint16_t *)call->in[1] + id * width, width, y);
+  else if (storage == SL_STORAGE_F32)
+    memcpy(y, (const float *)call->in[1] + id * width, (size_t)width * sizeof *y);
   else unpack_blocks(storage, lies, call->in[1], id, width, y);
 }

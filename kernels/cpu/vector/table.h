@@ -4,16 +4,15 @@
 
 static void embedding_chunk(void *arg, int i) {
   const sl_call *call = arg;
-  const int32_t *ids = call->in[0];  /* [R] */
-  const float *table = call->in[1];  /* [V, C] */
-  float *y = call->out[0];           /* [R, C] */
+  const int32_t *ids = call->in[0]; /* [R] */
+  const float *table = call->in[1]; /* [V, C] */
+  float *y = call->out[0];          /* [R, C] */
   int64_t vocab = call->in_type[1].dim[0], width = call->in_type[1].dim[1];
   float other = call->attrs->partial ? 0 : NAN;
   sli_range rows = sli_rows(&call->out_type[0], i);
   for (int64_t r = rows.begin; r < rows.end; r++) {
     int64_t id = ids[r] - call->attrs->first;
-    if (id >= 0 && id < vocab)
-      memcpy(y + r * width, table + id * width, (size_t)width * sizeof *y);
+    if (id >= 0 && id < vocab) memcpy(y + r * width, table + id * width, (size_t)width * sizeof *y);
     else
       for (int64_t c = 0; c < width; c++) y[r * width + c] = other;
   }

@@ -68,7 +68,8 @@ static inline void zero_quarters(void) {
 
 /* Multiplies two tiles of A, one below the other, by two of B, side by side, and adds the products.
  * Row strides are in bytes. `a_again`, `b_again`: the operand is still in its tiles. */
-static inline void add_tiles(const void *a, int64_t a_row, bool a_again, const void *b, int64_t b_row, bool b_again) {
+static inline void add_tiles(const void *a, int64_t a_row, bool a_again, const void *b,
+                             int64_t b_row, bool b_again) {
   settle();
   if (!a_again) _tile_loadd(4, a, a_row);
   if (!b_again) {
@@ -110,7 +111,8 @@ static inline void end_block(quarters *q, const tile_block *b) {
   else store_quarters(b->c, b->c_row * (int64_t)sizeof *b->c);
 }
 
-static inline void add_squares(quarters *q, const uint16_t *a, bool a_again, const uint16_t *b, bool b_again) {
+static inline void add_squares(quarters *q, const uint16_t *a, bool a_again, const uint16_t *b,
+                               bool b_again) {
   (void)q;
   add_tiles(a, 64, a_again, b, 128, b_again);
 }
@@ -145,14 +147,18 @@ typedef struct quarters {
 static inline void begin_block(quarters *q, const tile_block *b) {
   for (int r = 0; r < SLI_STRIP; r++)
     for (int n = 0; n < SLI_STRIP; n += LANES)
-      storeu(q->of + r * SLI_STRIP + n, b->sums ? loadu(b->sums + r * b->sums_row + n) : b->bias ? loadu(b->bias + n) : (vec){0});
+      storeu(q->of + r * SLI_STRIP + n, b->sums   ? loadu(b->sums + r * b->sums_row + n)
+                                        : b->bias ? loadu(b->bias + n)
+                                                  : (vec){0});
 }
 
 static inline void end_block(quarters *q, const tile_block *b) {
-  for (int r = 0; r < SLI_STRIP; r++) memcpy(b->c + r * b->c_row, q->of + r * SLI_STRIP, SLI_STRIP * sizeof *q->of);
+  for (int r = 0; r < SLI_STRIP; r++)
+    memcpy(b->c + r * b->c_row, q->of + r * SLI_STRIP, SLI_STRIP * sizeof *q->of);
 }
 
-static inline void add_squares(quarters *q, const uint16_t *a, bool a_again, const uint16_t *b, bool b_again) {
+static inline void add_squares(quarters *q, const uint16_t *a, bool a_again, const uint16_t *b,
+                               bool b_again) {
   (void)a_again, (void)b_again;
   for (int r = 0; r < SLI_STRIP; r++)
     for (int n = 0; n < SLI_STRIP; n += LANES) {
@@ -176,24 +182,33 @@ static void begin_edge(edge *e, tile_block *b, int64_t rows, int64_t columns) {
   if (rows == SLI_STRIP && columns == SLI_STRIP) return;
   *e = (edge){.part = *b, .rows = rows, .bytes = (size_t)columns * sizeof *e->whole};
   if (b->bias) memcpy(e->bias, b->bias, e->bytes);
-  for (int64_t r = 0; b->sums && r < rows; r++) memcpy(e->whole + r * SLI_STRIP, b->sums + r * b->sums_row, e->bytes);
-  *b = (tile_block){.sums = b->sums ? e->whole : NULL, .sums_row = SLI_STRIP, .bias = b->bias ? e->bias : NULL,
-                    .c = e->whole, .c_row = SLI_STRIP};
+  for (int64_t r = 0; b->sums && r < rows; r++)
+    memcpy(e->whole + r * SLI_STRIP, b->sums + r * b->sums_row, e->bytes);
+  *b = (tile_block){.sums = b->sums ? e->whole : NULL,
+                    .sums_row = SLI_STRIP,
+                    .bias = b->bias ? e->bias : NULL,
+                    .c = e->whole,
+                    .c_row = SLI_STRIP};
 }
 
 static void end_edge(const edge *e) {
-  for (int64_t r = 0; r < e->rows; r++) memcpy(e->part.c + r * e->part.c_row, e->whole + r * SLI_STRIP, e->bytes);
+  for (int64_t r = 0; r < e->rows; r++)
+    memcpy(e->part.c + r * e->part.c_row, e->whole + r * SLI_STRIP, e->bytes);
 }
 
 /* Adds the block of C of a strip and a panel, from their first squares on. */
-static inline void add_block(const sli_tiles *t, const uint16_t *a, const uint16_t *b, const tile_block *block) {
+static inline void add_block(const sli_tiles *t, const uint16_t *a, const uint16_t *b,
+                             const tile_block *block) {
   quarters q;
   begin_block(&q, block);
-  for (int64_t k = 0; k < t->k; k += SLI_STRIP, a += SLI_SQUARE, b += SLI_SQUARE) add_squares(&q, a, false, b, false);
+  for (int64_t k = 0; k < t->k; k += SLI_STRIP, a += SLI_SQUARE, b += SLI_SQUARE)
+    add_squares(&q, a, false, b, false);
   end_block(&q, block);
 }
 
-static inline bool can_stream(const float *c, int64_t row) { return (uintptr_t)c % 64 == 0 && row % TILE_SIDE == 0; }
+static inline bool can_stream(const float *c, int64_t row) {
+  return (uintptr_t)c % 64 == 0 && row % TILE_SIDE == 0;
+}
 
 /* Computes the blocks of a strip, from row m of C on. */
 static void add_strip(const sli_tiles *t, const uint16_t *a, int64_t m) {
@@ -203,8 +218,12 @@ static void add_strip(const sli_tiles *t, const uint16_t *a, int64_t m) {
   bool streams = t->streams && can_stream(c, t->c_row);
   for (int64_t n = 0; n < t->columns; n += SLI_STRIP, b += t->b_panel) {
     int64_t columns = SLI_MIN(t->columns - n, SLI_STRIP);
-    tile_block block = {.sums = t->adds ? c + n : NULL, .sums_row = t->c_row, .bias = t->bias ? t->bias + n : NULL,
-                        .c = c + n, .c_row = t->c_row, .streams = streams};
+    tile_block block = {.sums = t->adds ? c + n : NULL,
+                        .sums_row = t->c_row,
+                        .bias = t->bias ? t->bias + n : NULL,
+                        .c = c + n,
+                        .c_row = t->c_row,
+                        .streams = streams};
     edge e;
     begin_edge(&e, &block, rows, columns);
     add_block(t, a, b, &block);

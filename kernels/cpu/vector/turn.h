@@ -22,6 +22,7 @@ static void turn_chunk(void *arg, int i) {
         v[l] = load(from + l * t->row, k + l < t->k ? t->n - n : 0);
       }
       transpose(v);
-      for (int l = 0; l < LANES && n + l < t->n; l++) store(t->to + (n + l) * t->to_row + k, v[l], t->k - k);
+      for (int l = 0; l < LANES && n + l < t->n; l++)
+        store(t->to + (n + l) * t->to_row + k, v[l], t->k - k);
     }
 }

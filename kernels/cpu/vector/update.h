@@ -19,9 +19,9 @@ static void sumsq_chunk(void *arg, int i) {
 }
 
 /* Walks elements [at, at + n) of a chunk, LANES at a time. */
-#define FOR_EACH_UPDATED(call, i, at, n)                                                         \
-  for (int64_t at = sli_elements(&(call)->out_type[0], i).begin,                                 \
-               n = sli_elements(&(call)->out_type[0], i).end - at;                               \
+#define FOR_EACH_UPDATED(call, i, at, n)                           \
+  for (int64_t at = sli_elements(&(call)->out_type[0], i).begin,   \
+               n = sli_elements(&(call)->out_type[0], i).end - at; \
        n > 0; at += LANES, n -= LANES)
 
 /* Return b x + (1 - b) g, and the same of squares. */

@@ -36,7 +36,7 @@ const sli_cpu_chunks SLI_TABLE = {
 #define X(name) .name = name##_chunk,
     SLI_CHUNK_TABLE(X)
 #undef X
-    .unary = unary_chunks,
+        .unary = unary_chunks,
     .unary_b = unary_b_chunks,
     .binary = binary_rows,
     .where = where_rows,

@@ -54,11 +54,11 @@ static inline void row_of_zeros(float *to, int64_t n) {
 
 static void weighted_cross_entropy_b_chunk(void *arg, int i) {
   const sl_call *call = arg;
-  const float *logits = call->in[0];    /* [R, V] */
-  const int32_t *targets = call->in[1]; /* [R] */
+  const float *logits = call->in[0];                    /* [R, V] */
+  const int32_t *targets = call->in[1];                 /* [R] */
   const float *lse = call->in[2], *dloss = call->in[4]; /* [R], scalar */
   const double *total = call->in[3];
-  float *dlogits = call->out[0];        /* [R, V] */
+  float *dlogits = call->out[0]; /* [R, V] */
   sli_weighing w = sli_weighing_of(call, 5);
   float all = sum_of_weights(&w), scale = *total == 0 ? 0 : (float)((double)*dloss / *total);
   int64_t vocab = sl_type_last(&call->in_type[0]), first = call->attrs->first;
@@ -74,8 +74,10 @@ static void weighted_cross_entropy_b_chunk(void *arg, int i) {
     float own = sli_weight_own(&w, targets[r]) * scale, each = w.each * scale;
     float whole = sli_weight_all(&w, targets[r], all) * scale;
     for (int64_t c = 0, n = vocab; n > 0; c += LANES, n -= LANES)
-      store(dx + c, vexp_low(load(x + c, n) - lse[r]) * whole -
-                        each * (weights ? load(weights + c, n) : set(1)), n);
+      store(dx + c,
+            vexp_low(load(x + c, n) - lse[r]) * whole -
+                each * (weights ? load(weights + c, n) : set(1)),
+            n);
     int64_t target = targets[r] - first;
     if (target >= 0 && target < vocab) dx[target] -= own;
   }
@@ -86,7 +88,7 @@ static void weighted_cross_entropy_part_chunk(void *arg, int i) {
   const float *logits = call->in[0];    /* [R, V] */
   const int32_t *targets = call->in[1]; /* [R] */
   const double *total = call->in[2];
-  float *part = call->out[0];           /* [R, 4] */
+  float *part = call->out[0]; /* [R, 4] */
   sli_weighing w = sli_weighing_of(call, 3);
   float all = sum_of_weights(&w);
   int64_t vocab = sl_type_last(&call->in_type[0]), first = call->attrs->first;

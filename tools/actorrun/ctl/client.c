@@ -105,11 +105,13 @@ static char *from_here(const char *path) {
 static const sl_option options[] = {{"help", SL_OPTION_FLAG, "0", "show this", 0, 0}, {0}};
 static const manual_command command = {
     .name = "actorrun ctl",
-    .usage = "actorrun ctl PID quota [NAME[@STAGE]=N]\n"
-             "actorrun ctl PID trace [FILE | off]",
-    .purpose = "Shows or changes the quotas of a run or a server while it goes on; or traces\n"
-               "from here on until off, and writes the trace as FILE. PID may be any process\n"
-               "of a job, or the actorrun that has started them; all make the change, or none.",
+    .usage =
+        "actorrun ctl PID quota [NAME[@STAGE]=N]\n"
+        "actorrun ctl PID trace [FILE | off]",
+    .purpose =
+        "Shows or changes the quotas of a run or a server while it goes on; or traces\n"
+        "from here on until off, and writes the trace as FILE. PID may be any process\n"
+        "of a job, or the actorrun that has started them; all make the change, or none.",
     .options = options,
     .words = "quota trace"};
 

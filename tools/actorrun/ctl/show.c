@@ -87,22 +87,27 @@ static void show_name(line *l, const cJSON *job) {
 /* Shows the status of a server. */
 static void show_serving(line *l, const cJSON *job, const cJSON *x) {
   double stages = number_of(x, "stages");
-  ctl_show_put(l, PLAIN, "serving %.0f, %.0f wait  %.1f tokens/s  %.1f rows in %.1f ticks/s", number_of(x, "running"),
-      number_of(x, "queued"), number_of(x, "tokens_per_second"), number_of(x, "rows_per_second"),
-      number_of(x, "ticks_per_second"));
-  if (has(job, "bubble")) ctl_show_put(l, PLAIN, "  bubble %.0f %%", 100 * number_of(job, "bubble"));
+  ctl_show_put(l, PLAIN, "serving %.0f, %.0f wait  %.1f tokens/s  %.1f rows in %.1f ticks/s",
+               number_of(x, "running"), number_of(x, "queued"), number_of(x, "tokens_per_second"),
+               number_of(x, "rows_per_second"), number_of(x, "ticks_per_second"));
+  if (has(job, "bubble"))
+    ctl_show_put(l, PLAIN, "  bubble %.0f %%", 100 * number_of(job, "bubble"));
   end_line(l);
-  ctl_show_put(l, PLAIN, "%.0f of %.0f pages used", number_of(x, "pages_used"), number_of(x, "pages"));
+  ctl_show_put(l, PLAIN, "%.0f of %.0f pages used", number_of(x, "pages_used"),
+               number_of(x, "pages"));
   if (stages > 1) ctl_show_put(l, PLAIN, " on each of %.0f stages", stages);
-  ctl_show_put(l, PLAIN, "; %.0f ticks, %.0f rows, %.0f shared, %.0f tokens, %.0f preemptions so far", number_of(x, "ticks"),
-      number_of(x, "rows"), number_of(x, "rows_shared"), number_of(x, "tokens"), number_of(x, "preemptions"));
+  ctl_show_put(l, PLAIN,
+               "; %.0f ticks, %.0f rows, %.0f shared, %.0f tokens, %.0f preemptions so far",
+               number_of(x, "ticks"), number_of(x, "rows"), number_of(x, "rows_shared"),
+               number_of(x, "tokens"), number_of(x, "preemptions"));
   end_line(l);
 }
 
 static void show_limits(line *l, const cJSON *limits) {
   const cJSON *limit;
   ctl_show_put(l, DIM, "quotas");
-  cJSON_ArrayForEach(limit, limits) ctl_show_put(l, PLAIN, "  %s %.0f", limit->string, limit->valuedouble);
+  cJSON_ArrayForEach(limit, limits)
+      ctl_show_put(l, PLAIN, "  %s %.0f", limit->string, limit->valuedouble);
   end_line(l);
 }
 
@@ -117,8 +122,9 @@ static void show_progress(line *l, const cJSON *job) {
   else ctl_show_put(l, RED, "process 0 is silent, and nobody is heard without it");
   if (has(job, "loss"))
     ctl_show_put(l, PLAIN, "  loss %.4f  %.0f %s/s", number_of(job, "loss"),
-        number_of(job, "tokens_per_second"), text_of(job, "items"));
-  if (has(job, "bubble")) ctl_show_put(l, PLAIN, "  bubble %.0f %%", 100 * number_of(job, "bubble"));
+                 number_of(job, "tokens_per_second"), text_of(job, "items"));
+  if (has(job, "bubble"))
+    ctl_show_put(l, PLAIN, "  bubble %.0f %%", 100 * number_of(job, "bubble"));
   end_line(l);
 }
 
@@ -127,12 +133,13 @@ static void show_times(line *l, const cJSON *job) {
   const cJSON *checkpoint = cJSON_GetObjectItem(job, "checkpoint");
   if (!has(job, "elapsed_seconds") && !checkpoint) return;
   if (has(job, "elapsed_seconds"))
-    ctl_show_put(l, PLAIN, "running for %s", format_seconds(text, number_of(job, "elapsed_seconds")));
+    ctl_show_put(l, PLAIN, "running for %s",
+                 format_seconds(text, number_of(job, "elapsed_seconds")));
   if (has(job, "left_seconds"))
     ctl_show_put(l, PLAIN, ", %s left", format_seconds(text, number_of(job, "left_seconds")));
   if (checkpoint && has(checkpoint, "step"))
     ctl_show_put(l, PLAIN, "%scheckpoint of step %.0f in %s", l->at ? "; " : "",
-        number_of(checkpoint, "step"), text_of(checkpoint, "directory"));
+                 number_of(checkpoint, "step"), text_of(checkpoint, "directory"));
   else if (checkpoint) ctl_show_put(l, PLAIN, "%sno checkpoint yet", l->at ? "; " : "");
   end_line(l);
 }
@@ -212,7 +219,8 @@ static void show_row(line *l, const row *r, const int *widths, colour paint) {
   for (int c = 0; c < COLUMNS; c++) {
     const char *cell = r ? r->cell[c] : columns[c].title;
     if (widths[c])
-      ctl_show_put(l, paint, "%s%*s", l->at ? "  " : "", columns[c].left ? -widths[c] : widths[c], cell);
+      ctl_show_put(l, paint, "%s%*s", l->at ? "  " : "", columns[c].left ? -widths[c] : widths[c],
+                   cell);
   }
 }
 
@@ -239,7 +247,7 @@ static void show_processes(line *l, const cJSON *processes) {
 static void put_pass(line *l, const cJSON *device) {
   if (!has(device, "step")) return;
   ctl_show_put(l, PLAIN, "  %s %.0f.%.0f", text_of(device, "actor"), number_of(device, "step"),
-      number_of(device, "microbatch"));
+               number_of(device, "microbatch"));
   if (has(device, "piece")) ctl_show_put(l, PLAIN, ".%.0f", number_of(device, "piece"));
 }
 
@@ -255,7 +263,8 @@ static void put_helper(line *l, const cJSON *waits) {
   const char *on = text_of(waits, "on"), *device = text_of(waits, "device");
   const char *state = text_of(end, "state"), *last = text_of(end, "actor");
   if (!*on) return;
-  if (!ends_with(on, text_of(waits, "register"))) ctl_show_put(l, PLAIN, " from %s on %s", on, device);
+  if (!ends_with(on, text_of(waits, "register")))
+    ctl_show_put(l, PLAIN, " from %s on %s", on, device);
   else ctl_show_put(l, PLAIN, " from %s", device);
   if (strcmp(device, text_of(end, "device")))
     ctl_show_put(l, PLAIN, ", in the end from %s", text_of(end, "device"));
@@ -269,7 +278,7 @@ static void put_wait(line *l, const cJSON *device) {
   const char *why = text_of(waits, "why");
   if (!strcmp(why, "credit"))
     ctl_show_put(l, PLAIN, " lacks a slot of %s (%.0f taken)", text_of(waits, "register"),
-        number_of(waits, "slots"));
+                 number_of(waits, "slots"));
   else if (!strcmp(why, "policy")) ctl_show_put(l, PLAIN, " is put off");
   else ctl_show_put(l, PLAIN, " lacks %s", text_of(waits, "register"));
   put_helper(l, waits);
@@ -279,7 +288,8 @@ static void show_device(line *l, const cJSON *device, int name_width) {
   const char *state = text_of(device, "state");
   char text[32];
   ctl_show_put(l, PLAIN, "%-*s  ", name_width, text_of(device, "device"));
-  if (has(device, "bubble")) ctl_show_put(l, PLAIN, "%5.0f %%  ", 100 * number_of(device, "bubble"));
+  if (has(device, "bubble"))
+    ctl_show_put(l, PLAIN, "%5.0f %%  ", 100 * number_of(device, "bubble"));
   else ctl_show_put(l, PLAIN, "%7s  ", "");
   if (!strcmp(state, "silent")) {
     ctl_show_put(l, RED, "process %.0f is silent", number_of(device, "process"));
@@ -296,9 +306,10 @@ static void show_device(line *l, const cJSON *device, int name_width) {
 static void show_devices(line *l, const cJSON *devices) {
   int width = 6;
   const cJSON *device;
-  cJSON_ArrayForEach(device, devices)
-    width = SLI_MAX(width, (int)strlen(text_of(device, "device")));
-  ctl_show_put(l, DIM, "%-*s   bubble  now            pass and its step.microbatch", width, "device");
+  cJSON_ArrayForEach(device, devices) width =
+      SLI_MAX(width, (int)strlen(text_of(device, "device")));
+  ctl_show_put(l, DIM, "%-*s   bubble  now            pass and its step.microbatch", width,
+               "device");
   end_line(l);
   cJSON_ArrayForEach(device, devices) show_device(l, device, width);
 }

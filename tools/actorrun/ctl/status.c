@@ -17,7 +17,9 @@ static status_style choose_style(void) {
   struct winsize size;
   bool terminal = isatty(STDOUT_FILENO);
   bool known = terminal && !ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) && size.ws_col;
-  return (status_style){.width = known ? size.ws_col : terminal ? 80 : 0,
+  return (status_style){.width = known      ? size.ws_col
+                                 : terminal ? 80
+                                            : 0,
                         .colour = terminal && !getenv("NO_COLOR")};
 }
 
@@ -50,7 +52,8 @@ static sl_status check_answer(const sli_json *answer) {
   sl_status status = sli_json_pick(answer, answer->root, fields, SLI_COUNT(fields));
   for (const cJSON *at = processes ? processes->child : NULL; at && !status; at = at->next)
     status = check_process(answer, at);
-  if (!status && serving) status = sli_json_member(answer, serving, "limits", SLI_JSON_OBJECT, false, &limits);
+  if (!status && serving)
+    status = sli_json_member(answer, serving, "limits", SLI_JSON_OBJECT, false, &limits);
   return status ? status : check_items(answer, limits, SLI_JSON_NUMBER);
 }
 
@@ -92,20 +95,19 @@ static bool is_told_of(const cJSON *jobs, pid_t pid) {
   char host[64] = "";
   gethostname(host, sizeof host - 1);
   const cJSON *job, *process;
-  cJSON_ArrayForEach(job, jobs)
-    cJSON_ArrayForEach(process, cJSON_GetObjectItem(job, "processes")) {
-      const cJSON *where = cJSON_GetObjectItem(process, "host");
-      const cJSON *who = cJSON_GetObjectItem(process, "pid");
-      if (where && who && !strcmp(where->valuestring, host) && who->valuedouble == pid) return true;
-    }
+  cJSON_ArrayForEach(job, jobs) cJSON_ArrayForEach(process, cJSON_GetObjectItem(job, "processes")) {
+    const cJSON *where = cJSON_GetObjectItem(process, "host");
+    const cJSON *who = cJSON_GetObjectItem(process, "pid");
+    if (where && who && !strcmp(where->valuestring, host) && who->valuedouble == pid) return true;
+  }
   return false;
 }
 
 static int count_silent(const cJSON *job) {
   int n = 0;
   const cJSON *process;
-  cJSON_ArrayForEach(process, cJSON_GetObjectItem(job, "processes"))
-    n += cJSON_IsTrue(cJSON_GetObjectItem(process, "silent"));
+  cJSON_ArrayForEach(process, cJSON_GetObjectItem(job, "processes")) n +=
+      cJSON_IsTrue(cJSON_GetObjectItem(process, "silent"));
   return n;
 }
 
@@ -176,9 +178,10 @@ static const sl_option options[] = {{"json", SL_OPTION_FLAG, "0", "print one JSO
 static const manual_command command = {
     .name = "actorrun status",
     .usage = "actorrun status [--json] [PID]",
-    .purpose = "Shows the running jobs of this user on this machine, or that of a process in\n"
-               "full: how far it is, its processes, and what each device runs or waits for.\n"
-               "PID may be any process of the job, or the actorrun that has started them.",
+    .purpose =
+        "Shows the running jobs of this user on this machine, or that of a process in\n"
+        "full: how far it is, its processes, and what each device runs or waits for.\n"
+        "PID may be any process of the job, or the actorrun that has started them.",
     .options = options,
     .words = ""};
 

@@ -17,7 +17,9 @@ static void tell(void *ctx, void *own) {
   memcpy(own, &t, sizeof t);
 }
 
-static void add_number(cJSON *to, const char *name, double value) { cJSON_AddNumberToObject(to, name, value); }
+static void add_number(cJSON *to, const char *name, double value) {
+  cJSON_AddNumberToObject(to, name, value);
+}
 
 /* Returns the steps that all known actors have completed, except actors that skip steps. */
 static int64_t steps_done(const sl_run_status *rs) {
@@ -70,8 +72,14 @@ static void describe(void *ctx, const sl_run_status *rs, const void *const *own,
 }
 
 subject job_subject(job *j) {
-  return (subject){.processes = j->processes, .plan = j->plan, .lowered = j->lowered, .rt = j->rt,
-                   .model = j->settings->model->name, .ctx = j, .own_bytes = sizeof(own_status), .tell = tell,
+  return (subject){.processes = j->processes,
+                   .plan = j->plan,
+                   .lowered = j->lowered,
+                   .rt = j->rt,
+                   .model = j->settings->model->name,
+                   .ctx = j,
+                   .own_bytes = sizeof(own_status),
+                   .tell = tell,
                    .describe = describe};
 }
 

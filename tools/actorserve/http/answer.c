@@ -9,10 +9,20 @@ static const char *phrase(int status) {
   static const struct {
     int status;
     const char *text;
-  } all[] = {{200, "OK"}, {204, "No Content"}, {400, "Bad Request"}, {401, "Unauthorized"}, {403, "Forbidden"},
-             {404, "Not Found"}, {405, "Method Not Allowed"}, {408, "Request Timeout"}, {413, "Content Too Large"},
-             {417, "Expectation Failed"}, {431, "Request Header Fields Too Large"},
-             {500, "Internal Server Error"}, {501, "Not Implemented"}, {503, "Service Unavailable"},
+  } all[] = {{200, "OK"},
+             {204, "No Content"},
+             {400, "Bad Request"},
+             {401, "Unauthorized"},
+             {403, "Forbidden"},
+             {404, "Not Found"},
+             {405, "Method Not Allowed"},
+             {408, "Request Timeout"},
+             {413, "Content Too Large"},
+             {417, "Expectation Failed"},
+             {431, "Request Header Fields Too Large"},
+             {500, "Internal Server Error"},
+             {501, "Not Implemented"},
+             {503, "Service Unavailable"},
              {505, "HTTP Version Not Supported"}};
   for (size_t i = 0; i < SLI_COUNT(all); i++)
     if (all[i].status == status) return all[i].text;

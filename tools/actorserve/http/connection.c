@@ -13,11 +13,11 @@
 #include "tools/actorserve/http/inner.h"
 
 enum {
-  MOST_READ = 65536,        /* bytes of a request that are parsed together */
-  MOST_BEHIND = 262144,     /* bytes of socket buffer, each way */
+  MOST_READ = 65536,    /* bytes of a request that are parsed together */
+  MOST_BEHIND = 262144, /* bytes of socket buffer, each way */
   LINGER_SECONDS = 2,
-  LEAST_KEPT = 4096,        /* bytes of an answer that are always sent */
-  LEAST_HELD = 4096         /* a smaller connection is not worth closing */
+  LEAST_KEPT = 4096, /* bytes of an answer that are always sent */
+  LEAST_HELD = 4096  /* a smaller connection is not worth closing */
 };
 /* interval between checks of a client that is not read from */
 static const double look_seconds = .25;
@@ -99,9 +99,13 @@ bool http_make_room(http *h, const http_exchange *for_whom, size_t bytes) {
 
 /* ---- an answer ------------------------------------------------------------------------------- */
 
-static size_t unread(const http_exchange *x) { return evbuffer_get_length(bufferevent_get_input(x->stream)); }
+static size_t unread(const http_exchange *x) {
+  return evbuffer_get_length(bufferevent_get_input(x->stream));
+}
 
-static size_t unsent(const http_exchange *x) { return evbuffer_get_length(bufferevent_get_output(x->stream)); }
+static size_t unsent(const http_exchange *x) {
+  return evbuffer_get_length(bufferevent_get_output(x->stream));
+}
 
 /* Checks a client that is not read from while its answer is unsent: only its socket tells that
  * it has gone. */
@@ -127,7 +131,8 @@ static void begin_waiting(http_exchange *x) {
   enter(x, HTTP_IDLE);
   wait_for(x, x->server->options.idle_seconds);
   if (!x->ended) bufferevent_enable(x->stream, EV_READ);
-  if (unread(x)) bufferevent_trigger(x->stream, EV_READ, BEV_TRIG_IGNORE_WATERMARKS | BEV_TRIG_DEFER_CALLBACKS);
+  if (unread(x))
+    bufferevent_trigger(x->stream, EV_READ, BEV_TRIG_IGNORE_WATERMARKS | BEV_TRIG_DEFER_CALLBACKS);
 }
 
 /* Keeps reading for a while before closing. If the connection closed while the client still
@@ -160,7 +165,7 @@ static void go_to_next(http_exchange *x) {
   enter(x, x->keep ? HTTP_SENDING : HTTP_LAST);
   if (!x->keep) evbuffer_drain(bufferevent_get_input(x->stream), unread(x));
   if (!x->keep && !x->ended) bufferevent_enable(x->stream, EV_READ); /* incoming data is dropped */
-  if (!unsent(x)) linger(x); /* the answer was broken off */
+  if (!unsent(x)) linger(x);                                         /* the answer was broken off */
 }
 
 static void connection_refuse(http_exchange *x, http_fault fault);
@@ -184,7 +189,8 @@ void http_answer(http_exchange *x, int status, const char *type, const char *bod
 }
 
 bool http_send(http_exchange *x, const char *piece, size_t bytes) {
-  bool room = unsent(x) + bytes <= x->server->options.most_unsent_bytes && http_make_room(x->server, x, bytes);
+  bool room = unsent(x) + bytes <= x->server->options.most_unsent_bytes &&
+              http_make_room(x->server, x, bytes);
   if (room) http_write_piece(x, piece, bytes);
   if (room && !x->broken) return true;
   x->user = NULL;
@@ -216,7 +222,8 @@ static void connection_refuse(http_exchange *x, http_fault fault) {
 }
 
 static void give_up(http_exchange *x) {
-  if (x->state == HTTP_BODY) connection_refuse(x, (http_fault){503, "others need the memory that this request takes"});
+  if (x->state == HTTP_BODY)
+    connection_refuse(x, (http_fault){503, "others need the memory that this request takes"});
   else http_close(x);
 }
 
@@ -225,8 +232,11 @@ const char *http_request_field(const http_request *request, const char *name) {
 }
 
 static http_request request_of(const http_exchange *x) {
-  return (http_request){.method = x->head.method, .target = x->head.target, .head = &x->head,
-                        .body = x->data ? x->data : "", .bytes = x->count};
+  return (http_request){.method = x->head.method,
+                        .target = x->head.target,
+                        .head = &x->head,
+                        .body = x->data ? x->data : "",
+                        .bytes = x->count};
 }
 
 static void hand_over(http_exchange *x) {
@@ -254,7 +264,8 @@ static bool make_data_room(http_exchange *x, size_t need) {
   size_t most = x->head.chunked ? x->server->options.most_body_bytes : (size_t)x->head.length;
   size_t capacity = SLI_MIN(SLI_MAX(need, 2 * x->capacity), most) + 1;
   if (need < x->capacity) return true;
-  char *data = http_make_room(x->server, x, capacity - x->capacity) ? realloc(x->data, capacity) : NULL;
+  char *data =
+      http_make_room(x->server, x, capacity - x->capacity) ? realloc(x->data, capacity) : NULL;
   if (!data) {
     connection_refuse(x, (http_fault){503, "there is no memory for the body"});
     return false;
@@ -318,8 +329,8 @@ static bool begin_body(http_exchange *x) {
   if (!ask_of_head(x)) return false;
   if (!x->head.chunked && x->head.length > x->server->options.most_body_bytes) {
     char text[96];
-    snprintf(text, sizeof text, "the body has %llu bytes, more than %zu", (unsigned long long)x->head.length,
-             x->server->options.most_body_bytes);
+    snprintf(text, sizeof text, "the body has %llu bytes, more than %zu",
+             (unsigned long long)x->head.length, x->server->options.most_body_bytes);
     connection_refuse(x, (http_fault){413, text});
     return false;
   }
@@ -419,9 +430,12 @@ static void set_options(evutil_socket_t fd) {
   const struct {
     int level, name, value;
   } all[] = {{IPPROTO_TCP, TCP_NODELAY, 1}, /* a token should not wait for the next one */
-             {SOL_SOCKET, SO_KEEPALIVE, 1}, {IPPROTO_TCP, TCP_KEEPIDLE, SILENT_SECONDS},
-             {IPPROTO_TCP, TCP_KEEPINTVL, EACH_SECONDS}, {IPPROTO_TCP, TCP_KEEPCNT, TRIES},
-             {SOL_SOCKET, SO_RCVBUF, MOST_BEHIND}, {SOL_SOCKET, SO_SNDBUF, MOST_BEHIND}};
+             {SOL_SOCKET, SO_KEEPALIVE, 1},
+             {IPPROTO_TCP, TCP_KEEPIDLE, SILENT_SECONDS},
+             {IPPROTO_TCP, TCP_KEEPINTVL, EACH_SECONDS},
+             {IPPROTO_TCP, TCP_KEEPCNT, TRIES},
+             {SOL_SOCKET, SO_RCVBUF, MOST_BEHIND},
+             {SOL_SOCKET, SO_SNDBUF, MOST_BEHIND}};
   for (size_t i = 0; i < SLI_COUNT(all); i++)
     setsockopt(fd, all[i].level, all[i].name, &all[i].value, sizeof all[i].value);
 }

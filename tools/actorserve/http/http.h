@@ -15,7 +15,7 @@
 
 #include "tools/actorserve/budget.h"
 
-typedef struct http http;               /* a server */
+typedef struct http http; /* a server */
 /* a connection, from a request until the end of its answer */
 typedef struct http_exchange http_exchange;
 
@@ -30,15 +30,15 @@ const char *http_request_field(const http_request *request, const char *name);
 
 typedef struct http_options {
   const char *host;
-  int port;                    /* 0: any free port */
+  int port; /* 0: any free port */
   size_t most_connections, most_body_bytes;
   /* limit of an answer sent in pieces: beyond it the connection ends */
   size_t most_unsent_bytes;
-  budget *budget;              /* the memory of all requests and answers */
+  budget *budget; /* the memory of all requests and answers */
   /* time for a request's head, from its first byte, and for its body */
   double head_seconds, body_seconds;
-  double idle_seconds;         /* time between requests */
-  double stall_seconds;        /* time for a client to read anything at all */
+  double idle_seconds;  /* time between requests */
+  double stall_seconds; /* time for a client to read anything at all */
   /* Called when a request's head has come. False: the callback has answered, and the body is not
    * read. */
   bool (*on_head)(void *ctx, http_exchange *x, const http_request *request);
@@ -63,8 +63,8 @@ void http_drain(http *h);
  * closed. If the budget is used up, connections with unfinished bodies or unread answers are
  * closed too. */
 typedef struct http_counts {
-  size_t connections;       /* open connections */
-  uint64_t given_up;        /* closed to make room for others */
+  size_t connections; /* open connections */
+  uint64_t given_up;  /* closed to make room for others */
 } http_counts;
 http_counts http_count_all(const http *h);
 

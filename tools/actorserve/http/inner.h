@@ -14,7 +14,7 @@ struct http {
   http_options options;
   struct event_base *base;
   struct evconnlistener *listener;
-  struct event *again;       /* resumes listening after descriptors ran out */
+  struct event *again;         /* resumes listening after descriptors ran out */
   struct http_exchange *first; /* list of all connections */
   /* list of connections that wait for their client, by the time they began to */
   struct http_exchange *oldest, *newest;
@@ -54,33 +54,33 @@ void http_write_probe(http_exchange *x);
 
 struct http_exchange {
   http *server;
-  http_exchange *next, **link;   /* links of the list of all connections */
-  http_exchange *older, *newer;  /* links of the waiting list */
-  bool stands;                   /* true while in the waiting list */
+  http_exchange *next, **link;  /* links of the list of all connections */
+  http_exchange *older, *newer; /* links of the waiting list */
+  bool stands;                  /* true while in the waiting list */
   struct bufferevent *stream;
-  struct event *deadline;        /* deadline of what it waits for */
+  struct event *deadline; /* deadline of what it waits for */
   /* State. HTTP_SENDING, HTTP_LAST: until the answer is sent; then comes the next request, or
    * the end. */
   enum { HTTP_IDLE, HTTP_HEAD, HTTP_BODY, HTTP_ANSWER, HTTP_SENDING, HTTP_LAST, HTTP_LINGER } state;
   void *user;
-  size_t held;                   /* bytes of memory that it holds besides its own */
-  bool ended;                    /* the client sends no more, but may still read */
-  bool broken;                   /* memory for output ran out */
+  size_t held; /* bytes of memory that it holds besides its own */
+  bool ended;  /* the client sends no more, but may still read */
+  bool broken; /* memory for output ran out */
   /* The request. */
   char *head_bytes;
-  size_t head_count;             /* bytes of it */
-  size_t seen;                   /* bytes of an incomplete head */
+  size_t head_count; /* bytes of it */
+  size_t seen;       /* bytes of an incomplete head */
   http_head head;
   http_body body;
-  char *data;                    /* the body */
+  char *data; /* the body */
   size_t count, capacity;
   /* The answer. */
   struct evbuffer *fields;
   /* begun: the head is written; pieces: the answer is sent as chunks */
   bool begun, pieces, keep;
-  bool bare;                     /* an answer to HEAD: without a body */
+  bool bare; /* an answer to HEAD: without a body */
   bool probed;
-  const char *probe;             /* a piece without meaning; NULL: none */
+  const char *probe; /* a piece without meaning; NULL: none */
 };
 
 #endif

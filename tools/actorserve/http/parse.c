@@ -26,7 +26,10 @@ static bool is_token(const char *text) {
 }
 
 static int hex_of(char c) {
-  return c >= '0' && c <= '9' ? c - '0' : c >= 'a' && c <= 'f' ? c - 'a' + 10 : c >= 'A' && c <= 'F' ? c - 'A' + 10 : -1;
+  return c >= '0' && c <= '9'   ? c - '0'
+         : c >= 'a' && c <= 'f' ? c - 'a' + 10
+         : c >= 'A' && c <= 'F' ? c - 'A' + 10
+                                : -1;
 }
 
 /* Decodes %XX in place, except %2F, which is not a path separator. */
@@ -80,7 +83,8 @@ static http_fault parse_first(char *line, http_head *out) {
   if (!version) return bad("the first line is not METHOD TARGET VERSION");
   *target++ = *version++ = 0;
   bool known = !strncmp(version, "HTTP/1.", 7) && isdigit((unsigned char)version[7]) && !version[8];
-  if (!known && !strncmp(version, "HTTP/", 5)) return (http_fault){505, "the version of HTTP is not 1.0 or 1.1"};
+  if (!known && !strncmp(version, "HTTP/", 5))
+    return (http_fault){505, "the version of HTTP is not 1.0 or 1.1"};
   out->method = line;
   if (!known || !*line || !is_token(line) || !read_target(target, out))
     return bad("the first line is not METHOD TARGET VERSION");
@@ -98,7 +102,8 @@ static bool has_controls(const char *text, size_t count) {
 
 static http_fault parse_field(char *line, http_head *out) {
   char *colon = strchr(line, ':');
-  if (out->nfields == HTTP_MOST_FIELDS) return (http_fault){431, "the request has too many header fields"};
+  if (out->nfields == HTTP_MOST_FIELDS)
+    return (http_fault){431, "the request has too many header fields"};
   if (*line == ' ' || *line == '\t') return bad("a header field goes on in a second line");
   if (!colon || colon == line) return bad("a header field is not NAME: VALUE");
   *colon++ = 0;
@@ -148,24 +153,30 @@ static bool read_length(const char *text, uint64_t *out) {
 /* Reads the framing of a body. A request that gives its length in two ways is ambiguous and
  * refused. */
 static http_fault read_framing(http_head *out) {
-  const char *length = http_head_field(out, "content-length"), *coding = http_head_field(out, "transfer-encoding");
-  int lengths = count_fields(out, "content-length"), codings = count_fields(out, "transfer-encoding");
+  const char *length = http_head_field(out, "content-length"),
+             *coding = http_head_field(out, "transfer-encoding");
+  int lengths = count_fields(out, "content-length"),
+      codings = count_fields(out, "transfer-encoding");
   if (lengths + codings > 1) return bad("the length of the body is said more than once");
-  if (coding && strcasecmp(coding, "chunked")) return (http_fault){501, "the transfer-encoding is not chunked"};
+  if (coding && strcasecmp(coding, "chunked"))
+    return (http_fault){501, "the transfer-encoding is not chunked"};
   if (coding && !out->minor) return bad("HTTP/1.0 has no transfer-encoding");
-  if (length && !read_length(length, &out->length)) return bad("the content-length is not a number of bytes");
+  if (length && !read_length(length, &out->length))
+    return bad("the content-length is not a number of bytes");
   out->chunked = coding;
   return good;
 }
 
 static http_fault read_fields(http_head *out) {
   http_fault fault = read_framing(out);
-  const char *connection = http_head_field(out, "connection"), *expect = http_head_field(out, "expect");
+  const char *connection = http_head_field(out, "connection"),
+             *expect = http_head_field(out, "expect");
   if (fault.status) return fault;
   out->keep = out->minor ? !lists(connection, "close") : lists(connection, "keep-alive");
   out->expects = expect && out->minor && !strcasecmp(expect, "100-continue");
   if (expect && !out->expects) return (http_fault){417, "the request expects what is not known"};
-  if (out->minor && count_fields(out, "host") != 1) return bad("the request does not name one host");
+  if (out->minor && count_fields(out, "host") != 1)
+    return bad("the request does not name one host");
   return good;
 }
 
@@ -246,7 +257,8 @@ http_fault http_body_next(http_body *b, const char *bytes, size_t count, size_t 
     take_data(b, *used);
     return good;
   }
-  size_t most = b->at == HTTP_TRAILER ? HTTP_MOST_HEAD : HTTP_MOST_LINE, looked = SLI_MIN(count, most);
+  size_t most = b->at == HTTP_TRAILER ? HTTP_MOST_HEAD : HTTP_MOST_LINE,
+         looked = SLI_MIN(count, most);
   const char *end = memchr(bytes, '\n', looked);
   size_t line = end ? (size_t)(end - bytes) : looked;
   bool cut = end && line && bytes[line - 1] == '\r';

@@ -22,11 +22,11 @@ typedef struct http_field {
 /* The head of a request. Its texts point into the parsed bytes, which are modified to contain
  * zeros. */
 typedef struct http_head {
-  char *method, *target;    /* target: the path, without %XX and a query; or "*" */
-  int minor;                /* the version is HTTP/1.minor */
-  bool keep;                /* the connection is to stay open */
-  bool chunked, expects;    /* framing of the body; the client waits for "100 Continue" */
-  uint64_t length;          /* bytes of the body, unless it is chunked */
+  char *method, *target; /* target: the path, without %XX and a query; or "*" */
+  int minor;             /* the version is HTTP/1.minor */
+  bool keep;             /* the connection is to stay open */
+  bool chunked, expects; /* framing of the body; the client waits for "100 Continue" */
+  uint64_t length;       /* bytes of the body, unless it is chunked */
   int nfields;
   http_field fields[HTTP_MOST_FIELDS];
 } http_head;
@@ -43,9 +43,9 @@ const char *http_head_field(const http_head *head, const char *name);
 typedef struct http_body {
   enum { HTTP_CHUNK_SIZE, HTTP_CHUNK_DATA, HTTP_CHUNK_END, HTTP_TRAILER, HTTP_BODY_DONE } at;
   bool chunked;
-  uint64_t left;  /* bytes left of the chunk, or of the body */
-  size_t extra;   /* bytes so far of ignored data: chunk extensions, trailer fields */
-  int fields;     /* trailer fields so far */
+  uint64_t left; /* bytes left of the chunk, or of the body */
+  size_t extra;  /* bytes so far of ignored data: chunk extensions, trailer fields */
+  int fields;    /* trailer fields so far */
 } http_body;
 
 void http_body_begin(http_body *b, const http_head *head);

@@ -35,4 +35,6 @@ static void on_change(struct evbuffer *buffer, const struct evbuffer_cb_info *in
   http_count(ctx, info->n_added, info->n_deleted);
 }
 
-void http_watch_buffer(http_exchange *x, struct evbuffer *buffer) { evbuffer_add_cb(buffer, on_change, x); }
+void http_watch_buffer(http_exchange *x, struct evbuffer *buffer) {
+  evbuffer_add_cb(buffer, on_change, x);
+}

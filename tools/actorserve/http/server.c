@@ -10,8 +10,8 @@
 
 enum { BACKLOG = 1024 };
 
-static void on_accept(struct evconnlistener *listener, evutil_socket_t fd, struct sockaddr *from, int length,
-                      void *ctx) {
+static void on_accept(struct evconnlistener *listener, evutil_socket_t fd, struct sockaddr *from,
+                      int length, void *ctx) {
   (void)from, (void)length;
   http *h = ctx;
   http_connect(h, fd);
@@ -40,14 +40,15 @@ static sl_status listen_at(http *h, const struct addrinfo *address) {
   h->listener = evconnlistener_new_bind(h->base, on_accept, h, flags, BACKLOG, address->ai_addr,
                                         (int)address->ai_addrlen);
   if (!h->listener)
-    return sl_fail(SL_E_IO, "--host %s --port %d: cannot listen there: %s", h->options.host, h->options.port,
-                   strerror(errno));
+    return sl_fail(SL_E_IO, "--host %s --port %d: cannot listen there: %s", h->options.host,
+                   h->options.port, strerror(errno));
   evconnlistener_set_error_cb(h->listener, on_accept_error);
   return SL_OK;
 }
 
 static sl_status listen_on(http *h) {
-  const struct addrinfo wanted = {.ai_socktype = SOCK_STREAM, .ai_flags = AI_PASSIVE | AI_NUMERICSERV};
+  const struct addrinfo wanted = {.ai_socktype = SOCK_STREAM,
+                                  .ai_flags = AI_PASSIVE | AI_NUMERICSERV};
   struct addrinfo *found;
   char port[16];
   snprintf(port, sizeof port, "%d", h->options.port);

@@ -13,9 +13,13 @@
 
 #include "base/base.h"
 
-static const char *const names[SL_CURVE_AXES] = {
-    [SL_CURVE_M] = "m", [SL_CURVE_N] = "n", [SL_CURVE_K] = "k", [SL_CURVE_BYTES] = "bytes",
-    [SL_CURVE_POSITIONS] = "positions", [SL_CURVE_HEAD] = "head", [SL_CURVE_DEVICES] = "devices"};
+static const char *const names[SL_CURVE_AXES] = {[SL_CURVE_M] = "m",
+                                                 [SL_CURVE_N] = "n",
+                                                 [SL_CURVE_K] = "k",
+                                                 [SL_CURVE_BYTES] = "bytes",
+                                                 [SL_CURVE_POSITIONS] = "positions",
+                                                 [SL_CURVE_HEAD] = "head",
+                                                 [SL_CURVE_DEVICES] = "devices"};
 
 /* Axes on which an op's time depends, and the power of each with which the work grows. */
 typedef struct form {
@@ -53,7 +57,7 @@ typedef struct row_places {
   int axes;
   /* places of this curve; and with those of the op's other curves, which share the grid's lines */
   size_t count, lines;
-  place *of;           /* [lines] */
+  place *of; /* [lines] */
 } row_places;
 
 static double heads_of(const sample *s) {
@@ -85,7 +89,9 @@ static void merge(row_places *to, const place *p, int *times) {
   times[i]++;
 }
 
-static bool is_apart(const form *f, const sample *s) { return f->trait < SLI_TRAITS && s->has[f->trait]; }
+static bool is_apart(const form *f, const sample *s) {
+  return f->trait < SLI_TRAITS && s->has[f->trait];
+}
 
 /* Says whether two calls belong to the same curve. */
 static bool same_curve(const sample *a, const sample *b) {
@@ -105,7 +111,8 @@ static row_places places_of(const samples *s, const sample *first) {
   free(times);
   r.lines = r.count;
   for (size_t i = 0; i < s->count; i++)
-    if (!strcmp(first->op, s->of[i].op) && !same_curve(first, &s->of[i])) r.of[r.lines++] = grid_place_of(f, &s->of[i]);
+    if (!strcmp(first->op, s->of[i].op) && !same_curve(first, &s->of[i]))
+      r.of[r.lines++] = grid_place_of(f, &s->of[i]);
   return r;
 }
 
@@ -144,7 +151,8 @@ static double seconds_at(const row_places *r, const double *at) {
   for (size_t i = 1; i < r->count; i++)
     if (distance(r, &r->of[i], at) < distance(r, nearest, at)) nearest = &r->of[i];
   double seconds = nearest->seconds;
-  for (int a = 0; a < r->form->count; a++) seconds *= pow(at[a] / nearest->at[a], r->form->power[a]);
+  for (int a = 0; a < r->form->count; a++)
+    seconds *= pow(at[a] / nearest->at[a], r->form->power[a]);
   return seconds;
 }
 
@@ -156,7 +164,8 @@ static cJSON *number(double x) {
 }
 
 /* Makes the nested lists of a grid's seconds, axis by axis. */
-static cJSON *seconds_json(const row_places *r, double *const *values, const int *counts, int dim, double *at) {
+static cJSON *seconds_json(const row_places *r, double *const *values, const int *counts, int dim,
+                           double *at) {
   if (dim >= SLI_MIN(r->axes, SL_CURVE_DIMS)) return number(seconds_at(r, at));
   cJSON *list = cJSON_CreateArray();
   for (int i = 0; i < counts[dim]; i++) {

@@ -20,7 +20,13 @@
 #include "comm/net/net.h"
 
 const double link_sizes[LINK_SIZES] = {4096, 65536, 1 << 20, 8 << 20};
-enum { MOST_BYTES = 8 << 20, FEWEST_TRIPS = 5, MOST_TRIPS = 64, MOST_ADDRESS = 1 << 16, MOST_BUSY = 1024 };
+enum {
+  MOST_BYTES = 8 << 20,
+  FEWEST_TRIPS = 5,
+  MOST_TRIPS = 64,
+  MOST_ADDRESS = 1 << 16,
+  MOST_BUSY = 1024
+};
 /* timeout of a message; time for all messages of a size */
 static const uint64_t patience_ns = 20000000000, size_ns = 100000000;
 
@@ -60,19 +66,23 @@ static bool connect_ends(end *e) {
   const void *here = sli_net_address(e->net, &bytes);
   if (send(e->socket, here, bytes, MSG_NOSIGNAL) != (ssize_t)bytes) return false;
   ssize_t got = recv(e->socket, there, sizeof there, 0);
-  if (got <= 0 || sli_net_connect(e->net, 1 - e->self, "127.0.0.1", there, (size_t)got)) return false;
+  if (got <= 0 || sli_net_connect(e->net, 1 - e->self, "127.0.0.1", there, (size_t)got))
+    return false;
   uint64_t until = sli_now_ns() + patience_ns;
   while (!sli_net_ready(e->net) && !e->lost && sli_now_ns() < until) sli_net_wait(e->net, 1000000);
   return sli_net_ready(e->net) && !e->lost;
 }
 
 static bool open_end(end *e) {
-  const sli_net_options options = {.self = e->self, .npeers = 2, .key = e->key,
+  const sli_net_options options = {.self = e->self,
+                                   .npeers = 2,
+                                   .key = e->key,
                                    .transports = getenv("SLUICE_TRANSPORTS"),
                                    .events = {e, on_place, on_arrived, on_lost}};
   e->data = sli_calloc(MOST_BYTES, 1), e->place = sli_calloc(MOST_BYTES, 1);
   memset(e->data, 1, MOST_BYTES), memset(e->place, 1, MOST_BYTES);
-  return !sli_net_open(&options, &e->net) && !sli_net_listen(e->net, "127.0.0.1") && connect_ends(e);
+  return !sli_net_open(&options, &e->net) && !sli_net_listen(e->net, "127.0.0.1") &&
+         connect_ends(e);
 }
 
 /* Waits until both have received everything, before either closes. The net runs meanwhile,
@@ -82,7 +92,8 @@ static bool meet(end *e) {
   uint64_t until = sli_now_ns() + patience_ns;
   ssize_t got = -1;
   if (send(e->socket, &word, 1, MSG_NOSIGNAL) != 1) return false;
-  while ((got = recv(e->socket, &word, 1, MSG_DONTWAIT)) < 0 && sli_now_ns() < until) sli_net_wait(e->net, 1000000);
+  while ((got = recv(e->socket, &word, 1, MSG_DONTWAIT)) < 0 && sli_now_ns() < until)
+    sli_net_wait(e->net, 1000000);
   return got == 1;
 }
 
@@ -160,7 +171,9 @@ static void *compute(void *arg) {
 static void begin_load(load *l, int count) {
   l->count = 0;
   atomic_init(&l->ends, false);
-  while (l->count < SLI_MIN(count, MOST_BUSY) && !pthread_create(&l->threads[l->count], NULL, compute, l)) l->count++;
+  while (l->count < SLI_MIN(count, MOST_BUSY) &&
+         !pthread_create(&l->threads[l->count], NULL, compute, l))
+    l->count++;
 }
 
 static void end_load(load *l) {
@@ -176,7 +189,8 @@ static bool measure_end(end *e, int devices, double seconds[LINK_SIZES][2]) {
   for (int busy = 0; busy < 2 && good; busy++) {
     load l = {.count = 0};
     begin_load(&l, busy ? (devices + 1 - e->self) / 2 : 0);
-    for (int s = 0; s < LINK_SIZES && good; s++) good = make_trips(e, (size_t)link_sizes[s], &seconds[s][busy]);
+    for (int s = 0; s < LINK_SIZES && good; s++)
+      good = make_trips(e, (size_t)link_sizes[s], &seconds[s][busy]);
     end_load(&l);
   }
   good = good && meet(e);
@@ -213,17 +227,22 @@ sl_status links_measure(int devices, double seconds[LINK_SIZES][2]) {
   int sockets[2], results[2];
   char key[2 * sizeof(uint64_t) + 1];
   if (!make_key(key)) return sl_fail(SL_E_IO, "no random numbers to measure links with");
-  if (socketpair(AF_UNIX, SOCK_SEQPACKET, 0, sockets)) return sl_fail(SL_E_IO, "no sockets to measure links with");
+  if (socketpair(AF_UNIX, SOCK_SEQPACKET, 0, sockets))
+    return sl_fail(SL_E_IO, "no sockets to measure links with");
   if (pipe(results)) {
     close(sockets[0]), close(sockets[1]);
     return sl_fail(SL_E_IO, "no pipe to measure links with");
   }
   pid_t pids[2];
-  for (int self = 0; self < 2; self++) pids[self] = start_end(self, key, sockets, devices, results[1]);
+  for (int self = 0; self < 2; self++)
+    pids[self] = start_end(self, key, sockets, devices, results[1]);
   close(sockets[0]), close(sockets[1]), close(results[1]);
   bool good = await_end(pids[0]);
   good = await_end(pids[1]) && good;
-  good = good && read(results[0], seconds, LINK_SIZES * sizeof *seconds) == (ssize_t)(LINK_SIZES * sizeof *seconds);
+  good = good && read(results[0], seconds, LINK_SIZES * sizeof *seconds) ==
+                     (ssize_t)(LINK_SIZES * sizeof *seconds);
   close(results[0]);
-  return good ? SL_OK : sl_fail(SL_E_IO, "links between processes could not be measured: no message came through");
+  return good ? SL_OK
+              : sl_fail(SL_E_IO,
+                        "links between processes could not be measured: no message came through");
 }

@@ -28,9 +28,13 @@
 enum { STEPS = 3, TURNS = 4 };
 
 static const tool_option options[] = {
-    {"output", SL_OPTION_TEXT, "", "`FILE` to write, -o for short, - for standard output; what --machine here reads if not given", 0, 0, GROUP_OUTPUT},
-    {"seconds", SL_OPTION_FLOAT, "90", "how long it may take; what there is no time for is drawn from what is "
-     "nearest to it", 1, 1e6, GROUP_SEARCH},
+    {"output", SL_OPTION_TEXT, "",
+     "`FILE` to write, -o for short, - for standard output; what --machine here reads if not given",
+     0, 0, GROUP_OUTPUT},
+    {"seconds", SL_OPTION_FLOAT, "90",
+     "how long it may take; what there is no time for is drawn from what is "
+     "nearest to it",
+     1, 1e6, GROUP_SEARCH},
     {0}};
 
 /* Creates the folders of a path. */
@@ -64,25 +68,30 @@ static sl_status read_settings(settings *s) {
   return check_output(s);
 }
 
-static const char *const shared[] = {"devices", "dtype", "config", "print-config", "version", "help", NULL};
+static const char *const shared[] = {"devices", "dtype", "config", "print-config",
+                                     "version", "help",  NULL};
 static const tool machine_tool = {
     .name = "actortune machine",
-    .purpose = "Measures the machine it runs on: how long what kernels compute, firings and\n"
-               "wakes between workers take, on one device and with all of them busy. Writes a\n"
-               "machine file for --machine.",
-    .options = options, .shared = shared, .no_model = true, .read = read_settings};
+    .purpose =
+        "Measures the machine it runs on: how long what kernels compute, firings and\n"
+        "wakes between workers take, on one device and with all of them busy. Writes a\n"
+        "machine file for --machine.",
+    .options = options,
+    .shared = shared,
+    .no_model = true,
+    .read = read_settings};
 
 /* ---- models to measure ----------------------------------------------------------------------- */
 
 typedef struct measuring {
   const settings *settings;
-  char path[PATH_MAX];     /* path of the file, "-" for standard output */
-  int devices;             /* devices that compute at once */
-  double begun, until;     /* start and deadline, in seconds of the clock */
+  char path[PATH_MAX]; /* path of the file, "-" for standard output */
+  int devices;         /* devices that compute at once */
+  double begun, until; /* start and deadline, in seconds of the clock */
   bool progress;
   samples samples;
   double firing, wake;
-  bool linked; /* `links` was measured */
+  bool linked;                 /* `links` was measured */
   double links[LINK_SIZES][2]; /* seconds, idle and with all devices busy */
 } measuring;
 
@@ -127,8 +136,12 @@ static void machine_main_add(probes *all, probe p) {
 }
 
 static void add_product(probes *all, int m, int width, int inner) {
-  machine_main_add(all, (probe){.rows = SLI_MAX(m / 64, 1), .context = 64, .width = width, .inner = inner, .vocab = 256,
-                   .microbatches = 2});
+  machine_main_add(all, (probe){.rows = SLI_MAX(m / 64, 1),
+                                .context = 64,
+                                .width = width,
+                                .inner = inner,
+                                .vocab = 256,
+                                .microbatches = 2});
 }
 
 static void list_products(probes *all) {
@@ -144,8 +157,13 @@ static void list_products(probes *all) {
 static void add_attention(probes *all, int context, int head) {
   bool is_long = context > 256;
   int count = is_long ? 2 : 4;
-  machine_main_add(all, (probe){.rows = SLI_MAX(256 / context, 1), .context = context, .width = count * head,
-                   .inner = count * head, .heads = count, .vocab = 256, .microbatches = is_long ? 1 : 2});
+  machine_main_add(all, (probe){.rows = SLI_MAX(256 / context, 1),
+                                .context = context,
+                                .width = count * head,
+                                .inner = count * head,
+                                .heads = count,
+                                .vocab = 256,
+                                .microbatches = is_long ? 1 : 2});
 }
 
 static void list_attention(probes *all) {
@@ -155,7 +173,12 @@ static void list_attention(probes *all) {
 
 static void list_vocabularies(probes *all) {
   for (int vocab = 1000; vocab <= 32000; vocab *= 4)
-    machine_main_add(all, (probe){.rows = 4, .context = 64, .width = 128, .inner = 256, .vocab = vocab, .microbatches = 2});
+    machine_main_add(all, (probe){.rows = 4,
+                                  .context = 64,
+                                  .width = 128,
+                                  .inner = 256,
+                                  .vocab = vocab,
+                                  .microbatches = 2});
 }
 
 static int by_work(const void *a, const void *b) {
@@ -174,7 +197,8 @@ static void say(const measuring *m, const char *what, size_t done, size_t all) {
 static sl_status run_probe(const measuring *m, tried *t, double seconds) {
   sl_status status = SL_OK;
   for (int all = 0; all <= (m->devices > 1) && !status; all++)
-    status = probe_run(m->settings, &t->probe, all ? m->devices : 1, STEPS, seconds, &t->seen[all], NULL);
+    status = probe_run(m->settings, &t->probe, all ? m->devices : 1, STEPS, seconds, &t->seen[all],
+                       NULL);
   return status;
 }
 
@@ -197,7 +221,8 @@ static sl_status run_turn(const measuring *m, const probes *all, const char *wha
 static sl_status run_probes(measuring *m, probes *all) {
   static const char *const what[TURNS] = {"first turn", "second turn", "third turn", "fourth turn"};
   sl_status status = SL_OK;
-  for (int turn = 0; turn < TURNS && !status && (!turn || now() < m->until); turn++) status = run_turn(m, all, what[turn]);
+  for (int turn = 0; turn < TURNS && !status && (!turn || now() < m->until); turn++)
+    status = run_turn(m, all, what[turn]);
   return status;
 }
 
@@ -207,7 +232,9 @@ static const sample *alone(const samples *one, const sample *s) {
   wanted.at[SL_CURVE_DEVICES] = 1;
   for (size_t i = 0; i < one->count; i++) {
     const sample *o = &one->of[i];
-    if (!strcmp(o->op, s->op) && !memcmp(o->has, s->has, sizeof s->has) && !memcmp(o->at, wanted.at, sizeof s->at)) return o;
+    if (!strcmp(o->op, s->op) && !memcmp(o->has, s->has, sizeof s->has) &&
+        !memcmp(o->at, wanted.at, sizeof s->at))
+      return o;
   }
   return NULL;
 }
@@ -242,8 +269,14 @@ static void collect(measuring *m, probes *all) {
 
 /* Runs steps of a model that has almost nothing to compute. */
 static sl_status run_small(measuring *m, int microbatches, int stages, probe_times *out) {
-  const probe small = {.rows = 1, .context = 8, .width = 16, .inner = 16, .vocab = 16,
-                       .layers = 2, .microbatches = microbatches, .stages = stages};
+  const probe small = {.rows = 1,
+                       .context = 8,
+                       .width = 16,
+                       .inner = 16,
+                       .vocab = 16,
+                       .layers = 2,
+                       .microbatches = microbatches,
+                       .stages = stages};
   enum { TIMES = 5 };
   sl_status status = SL_OK;
   *out = (probe_times){.step_seconds = INFINITY};
@@ -281,7 +314,8 @@ static sl_status measure_wakes(measuring *m) {
  * communicate. */
 static void measure_links(measuring *m) {
   m->linked = m->devices > 1 && !links_measure(m->devices, m->links);
-  if (m->devices > 1 && !m->linked) fprintf(stderr, "actortune machine: %s: left out\n", sl_detail());
+  if (m->devices > 1 && !m->linked)
+    fprintf(stderr, "actortune machine: %s: left out\n", sl_detail());
 }
 
 static sl_status measure_all(measuring *m) {
@@ -297,7 +331,8 @@ static sl_status measure_all(measuring *m) {
   collect(m, &all);
   free(all.of);
   if (m->progress) bar_clear();
-  return !status && interrupted() ? sl_fail(SL_E_STOPPED, "stopped before the machine was measured") : status;
+  return !status && interrupted() ? sl_fail(SL_E_STOPPED, "stopped before the machine was measured")
+                                  : status;
 }
 
 /* ---- the file -------------------------------------------------------------------------------- */
@@ -320,7 +355,8 @@ static cJSON *link_curve(const measuring *m) {
   const double devices[2] = {1, m->devices};
   cJSON_AddItemToObject(curve, "bytes", cJSON_CreateDoubleArray(link_sizes, LINK_SIZES));
   cJSON_AddItemToObject(curve, "devices", cJSON_CreateDoubleArray(devices, 2));
-  for (int s = 0; s < LINK_SIZES; s++) cJSON_AddItemToArray(seconds, cJSON_CreateDoubleArray(m->links[s], 2));
+  for (int s = 0; s < LINK_SIZES; s++)
+    cJSON_AddItemToArray(seconds, cJSON_CreateDoubleArray(m->links[s], 2));
   cJSON_AddItemToObject(curve, "seconds", seconds);
   return curve;
 }
@@ -332,8 +368,8 @@ static cJSON *machine_main_describe(const measuring *m) {
   char host[256] = "this machine";
   gethostname(host, sizeof host - 1);
   cJSON_AddStringToObject(root, "name", host);
-  char *source = sli_format("actortune machine %s: %d devices of %d cores, %.0f s", sl_version(), m->devices,
-                            cores_of(m), now() - m->begun);
+  char *source = sli_format("actortune machine %s: %d devices of %d cores, %.0f s", sl_version(),
+                            m->devices, cores_of(m), now() - m->begun);
   cJSON_AddStringToObject(root, "source", source);
   free(source);
   cJSON *rates = cJSON_AddObjectToObject(root, "flops_per_second");
@@ -353,14 +389,16 @@ static cJSON *machine_main_describe(const measuring *m) {
                  {"link_seconds", 0},
                  {"link_bytes_per_second", 0},
                  {"spread", grid_spread(&m->samples)}};
-  for (size_t i = 0; i < SLI_COUNT(numbers); i++) cJSON_AddNumberToObject(root, numbers[i].name, numbers[i].value);
+  for (size_t i = 0; i < SLI_COUNT(numbers); i++)
+    cJSON_AddNumberToObject(root, numbers[i].name, numbers[i].value);
   if (m->linked) cJSON_AddItemToObject(root, "process_link", link_curve(m));
   cJSON_AddItemToObject(root, "curves", grid_curves(&m->samples));
   return root;
 }
 
 static sl_status write_file(const char *path, const char *text) {
-  if (!strcmp(path, "-")) return puts(text) < 0 ? sl_fail(SL_E_IO, "cannot write to standard output") : SL_OK;
+  if (!strcmp(path, "-"))
+    return puts(text) < 0 ? sl_fail(SL_E_IO, "cannot write to standard output") : SL_OK;
   return sli_atomic_text(path, text);
 }
 
@@ -377,22 +415,29 @@ static sl_status write_machine(const measuring *m) {
 /* ---- the command ----------------------------------------------------------------------------- */
 
 static void say_begin(const measuring *m) {
-  sli_log("measures %d device%s of %d core%s for %.0f s: products, attention, vocabularies, firings%s; nothing else should "
-          "run meanwhile", m->devices, m->devices == 1 ? "" : "s", cores_of(m), cores_of(m) == 1 ? "" : "s", m->until - m->begun,
-          m->devices > 1 ? ", wakes, messages between processes, of one device and of all at once" : "");
+  sli_log(
+      "measures %d device%s of %d core%s for %.0f s: products, attention, vocabularies, firings%s; nothing else should "
+      "run meanwhile",
+      m->devices, m->devices == 1 ? "" : "s", cores_of(m), cores_of(m) == 1 ? "" : "s",
+      m->until - m->begun,
+      m->devices > 1 ? ", wakes, messages between processes, of one device and of all at once"
+                     : "");
 }
 
 static void say_end(const measuring *m) {
   char flops[32], bytes[32], firing[32];
   double spread = grid_spread(&m->samples);
-  sli_log("%s: a device multiplies at up to %s and moves up to %s; a firing takes %s; the median step took %.1f %% longer than "
-          "the fastest (spread %.2g)", strcmp(m->path, "-") ? m->path : "standard output",
-          sli_format_rate(flops, best_rate(&m->samples, "linear", SL_CURVE_FLOPS), "flop/s"),
-          sli_format_rate(bytes, best_rate(&m->samples, "add", SL_CURVE_BYTES), "B/s"), sli_format_seconds(firing, m->firing),
-          100 * spread, spread);
+  sli_log(
+      "%s: a device multiplies at up to %s and moves up to %s; a firing takes %s; the median step took %.1f %% longer than "
+      "the fastest (spread %.2g)",
+      strcmp(m->path, "-") ? m->path : "standard output",
+      sli_format_rate(flops, best_rate(&m->samples, "linear", SL_CURVE_FLOPS), "flop/s"),
+      sli_format_rate(bytes, best_rate(&m->samples, "add", SL_CURVE_BYTES), "B/s"),
+      sli_format_seconds(firing, m->firing), 100 * spread, spread);
   if (!hardware_is_rough(spread)) return;
-  sli_log("warning: other programs kept the machine busy: runs beside them may take as much longer than predicted, and other "
-          "plans may be faster; measure again when nothing else runs");
+  sli_log(
+      "warning: other programs kept the machine busy: runs beside them may take as much longer than predicted, and other "
+      "plans may be faster; measure again when nothing else runs");
 }
 
 /* Uses one device for each core, unless the user says otherwise. */
@@ -404,8 +449,11 @@ static void count_devices(settings *s) {
 
 static sl_status measure_into(const settings *s, const char *path, double seconds) {
   double begun = now();
-  measuring m = {.settings = s, .devices = SLI_MAX(s->lower.devices.count, 1), .begun = begun,
-                 .until = begun + seconds, .progress = isatty(STDERR_FILENO)};
+  measuring m = {.settings = s,
+                 .devices = SLI_MAX(s->lower.devices.count, 1),
+                 .begun = begun,
+                 .until = begun + seconds,
+                 .progress = isatty(STDERR_FILENO)};
   snprintf(m.path, sizeof m.path, "%s", path);
   say_begin(&m);
   sl_status status = measure_all(&m);
@@ -420,7 +468,8 @@ static sl_status measure_machine(settings *s) {
   char path[PATH_MAX];
   count_devices(s);
   double seconds = sl_arg_float(s->run, "seconds");
-  bool both = !settings_text(s, "output") && !sl_arg_given(s->run, "devices", 0) && s->lower.devices.count > 1;
+  bool both = !settings_text(s, "output") && !sl_arg_given(s->run, "devices", 0) &&
+              s->lower.devices.count > 1;
   find_output(s, path, sizeof path);
   sl_status status = measure_into(s, path, both ? seconds * 2 / 3 : seconds);
   if (status || !both) return status;

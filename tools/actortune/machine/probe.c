@@ -26,7 +26,8 @@ static void probe_fill(void *ctx, const sl_tick *tick, void *const *out) {
       ((int32_t *)out[o])[i] = (int32_t)((i * 7919 + tick->number + o) % t->vocab);
 }
 
-static sl_tensor *add_text(sl_graph *g, int64_t rows, int64_t context, int64_t vocab, sl_tensor **next) {
+static sl_tensor *add_text(sl_graph *g, int64_t rows, int64_t context, int64_t vocab,
+                           sl_tensor **next) {
   text *t = sl_graph_alloc(g, sizeof *t);
   sl_tensor *out[2];
   t->count = rows * context, t->vocab = vocab;
@@ -40,8 +41,8 @@ static sl_tensor *add_text(sl_graph *g, int64_t rows, int64_t context, int64_t v
 /* Says whether a layer is a GPT block. The head is LLaMA's. */
 static bool is_gpt(const probe *p, int layer) { return layer < p->layers && layer % 2; }
 
-static sl_tensor *linear(sl_graph *g, const probe *p, sl_tensor *x, int64_t in, int64_t out, int layer,
-                         const char *name) {
+static sl_tensor *linear(sl_graph *g, const probe *p, sl_tensor *x, int64_t in, int64_t out,
+                         int layer, const char *name) {
   bool gpt = is_gpt(p, layer);
   sl_type type = gpt ? SL_TYPE(SL_F32, in, out) : SL_TYPE(SL_F32, out, in);
   sl_tensor *w = sl_param(g, type, SL_NORMAL(0.02f), "%d.%s.w", layer, name);
@@ -60,7 +61,8 @@ static sl_tensor *norm(sl_graph *g, const probe *p, sl_tensor *x, int layer, con
 static sl_tensor *attend(sl_graph *g, const probe *p, sl_tensor *x, int layer) {
   const sl_attrs attrs = {.heads = p->heads, .kv_heads = p->heads};
   int64_t C = p->width;
-  if (is_gpt(p, layer)) return sl_attend_packed_within(g, linear(g, p, x, C, 3 * C, layer, "qkv"), NULL, &attrs);
+  if (is_gpt(p, layer))
+    return sl_attend_packed_within(g, linear(g, p, x, C, 3 * C, layer, "qkv"), NULL, &attrs);
   sl_tensor *q = sl_rotary(g, linear(g, p, x, C, C, layer, "q"), p->heads, 1e4f);
   sl_tensor *k = sl_rotary(g, linear(g, p, x, C, C, layer, "k"), p->heads, 1e4f);
   return sl_attend_within(g, q, k, linear(g, p, x, C, C, layer, "v"), NULL, &attrs);
@@ -69,7 +71,9 @@ static sl_tensor *attend(sl_graph *g, const probe *p, sl_tensor *x, int layer) {
 static sl_tensor *add_block(sl_graph *g, const probe *p, sl_tensor *x, int layer) {
   int64_t C = p->width, N = p->inner;
   sl_block(g, "h.%d", layer);
-  if (p->heads) x = sl_add(g, x, linear(g, p, attend(g, p, norm(g, p, x, layer, "1"), layer), C, C, layer, "o"));
+  if (p->heads)
+    x = sl_add(g, x,
+               linear(g, p, attend(g, p, norm(g, p, x, layer, "1"), layer), C, C, layer, "o"));
   sl_tensor *y = norm(g, p, x, layer, "2"), *up = linear(g, p, y, C, N, layer, "up");
   if (is_gpt(p, layer)) up = sl_gelu(g, up);
   else up = sl_swiglu(g, linear(g, p, y, C, N, layer, "gate"), up);
@@ -77,10 +81,12 @@ static sl_tensor *add_block(sl_graph *g, const probe *p, sl_tensor *x, int layer
 }
 
 static sl_graph *make_graph(const probe *p, int groups) {
-  sl_graph *g = sl_graph_create(&(sl_graph_options){.microbatches = p->microbatches, .stages = p->stages});
+  sl_graph *g =
+      sl_graph_create(&(sl_graph_options){.microbatches = p->microbatches, .stages = p->stages});
   sl_tensor *next, *ids = add_text(g, p->rows * groups, p->context, p->vocab, &next);
   sl_tensor *table = sl_param(g, SL_TYPE(SL_F32, p->vocab, p->width), SL_NORMAL(0.02f), "table");
-  sl_tensor *places = sl_param(g, SL_TYPE(SL_F32, p->context, p->width), SL_NORMAL(0.02f), "places");
+  sl_tensor *places =
+      sl_param(g, SL_TYPE(SL_F32, p->context, p->width), SL_NORMAL(0.02f), "places");
   sl_tensor *x = sl_position(g, sl_embedding(g, ids, table), places);
   for (int layer = 0; layer < p->layers; layer++) x = add_block(g, p, x, layer);
   sl_block(g, "head");
@@ -91,7 +97,8 @@ static sl_graph *make_graph(const probe *p, int groups) {
 }
 
 double probe_flops(const probe *p) {
-  double tokens = (double)(p->rows * p->context * p->microbatches), C = (double)p->width, N = (double)p->inner;
+  double tokens = (double)(p->rows * p->context * p->microbatches), C = (double)p->width,
+         N = (double)p->inner;
   double each = 2.5 * C * N + (p->heads ? 4 * C * C + C * (double)p->context : 0);
   return 6 * tokens * (p->layers * each + C * (double)p->vocab);
 }
@@ -133,7 +140,8 @@ static sample shape_of(const sl_program_call *c, int devices) {
 }
 
 static bool is_alike(const sample *a, const sample *b) {
-  return !strcmp(a->op, b->op) && !memcmp(a->has, b->has, sizeof a->has) && !memcmp(a->at, b->at, sizeof a->at);
+  return !strcmp(a->op, b->op) && !memcmp(a->has, b->has, sizeof a->has) &&
+         !memcmp(a->at, b->at, sizeof a->at);
 }
 
 static size_t find_alike(watch *w, const sample *is) {
@@ -152,7 +160,8 @@ static void watch_calls(watch *w, const sl_plan *plan, int devices) {
       if (!call->time || !call->nout) continue;
       const sample is = shape_of(call, devices);
       SLI_GROW(w->calls, w->ncalls, w->room);
-      w->calls[w->ncalls++] = (watched){.call = call, .alike = find_alike(w, &is), .pass = plan->actors[a].cls <= SL_CLASS_W};
+      w->calls[w->ncalls++] = (watched){
+          .call = call, .alike = find_alike(w, &is), .pass = plan->actors[a].cls <= SL_CLASS_W};
     }
   }
 }
@@ -216,7 +225,8 @@ static void set_seconds(const watch *w, size_t alike, sample *to) {
   to->seconds = to->quiet = 0;
   for (size_t i = 0; i < w->ncalls; i++) {
     const watched *c = &w->calls[i];
-    if (c->alike == alike && c->quiet > 0) to->seconds += c->fastest, to->quiet += c->quiet, count++;
+    if (c->alike == alike && c->quiet > 0)
+      to->seconds += c->fastest, to->quiet += c->quiet, count++;
   }
   if (count > 0) to->seconds /= count, to->quiet /= count;
 }
@@ -259,8 +269,11 @@ static sl_status start(const settings *s, const probe *p, int devices, running *
   settings own = *s;
   int groups = devices / p->stages;
   own.lower.devices.count = devices;
-  const sl_lower_options options = {.parallel.stages = p->stages, .parallel.data = groups, .devices = own.lower.devices,
-                                    .schedule.grain = p->grain, .numbers.dtype = settings_dtype(s)};
+  const sl_lower_options options = {.parallel.stages = p->stages,
+                                    .parallel.data = groups,
+                                    .devices = own.lower.devices,
+                                    .schedule.grain = p->grain,
+                                    .numbers.dtype = settings_dtype(s)};
   r->graph = make_graph(p, groups);
   sl_status status = sl_graph_status(r->graph);
   if (!status) status = sl_lower(r->graph, &options, &r->lowered);
@@ -302,9 +315,12 @@ static sl_status run_times(running *r, const watch *w, probe_times *out) {
   if (status) return status;
   double all = seconds_so_far(w, &passes) - before;
   sl_statistics f = sl_runtime_statistics(r->rt);
-  *out = (probe_times){.step_seconds = f.step_seconds, .passes_seconds = f.passes_seconds,
-                       .call_seconds = all / w->steps, .pass_seconds = (passes - passes_before) / w->steps};
-  for (int32_t a = 0; a < r->plan->nactors; a++) out->firings += r->plan->actors[a].firings_per_step;
+  *out = (probe_times){.step_seconds = f.step_seconds,
+                       .passes_seconds = f.passes_seconds,
+                       .call_seconds = all / w->steps,
+                       .pass_seconds = (passes - passes_before) / w->steps};
+  for (int32_t a = 0; a < r->plan->nactors; a++)
+    out->firings += r->plan->actors[a].firings_per_step;
   free(f.devices);
   return SL_OK;
 }

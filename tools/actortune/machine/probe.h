@@ -28,8 +28,8 @@ typedef struct samples {
 typedef struct probe {
   int64_t rows, context, width, inner, vocab; /* sizes of a device's microbatch */
   int heads, layers, microbatches;
-  int stages;               /* stages of the plan; remaining devices share each stage's data */
-  const char *grain;        /* NULL: a pass is one actor */
+  int stages;        /* stages of the plan; remaining devices share each stage's data */
+  const char *grain; /* NULL: a pass is one actor */
 } probe;
 
 /* Durations of a probe's whole step, and of the calls in it over all devices. */

@@ -27,49 +27,58 @@ typedef struct levels {
 sl_status levels_read(const char *text, levels *out);
 /* Measures the levels into seconds[count]. Returns the largest ratio of a measured to an allowed
  * time; up to 1, all levels are met. */
-double levels_measure(const levels *l, const arrivals *came, const sl_answered *answered, double *seconds);
+double levels_measure(const levels *l, const arrivals *came, const sl_answered *answered,
+                      double *seconds);
 
 /* ---- space.c -------------------------------------------------------------------------------- */
 
-typedef enum slo_dim { SLO_STAGES, SLO_GROUPS, SLO_ROWS, SLO_SEQUENCES, SLO_PAGES, SLO_ADMIT, SLO_DIMS } slo_dim;
+typedef enum slo_dim {
+  SLO_STAGES,
+  SLO_GROUPS,
+  SLO_ROWS,
+  SLO_SEQUENCES,
+  SLO_PAGES,
+  SLO_ADMIT,
+  SLO_DIMS
+} slo_dim;
 extern const char *const slo_dims[SLO_DIMS];
 extern const char *const slo_admits[]; /* words by sl_admit; NULL-terminated */
 
 /* One server configuration and its results. */
 typedef struct server {
   int64_t at[SLO_DIMS];
-  size_t bytes;    /* bytes of the largest device; 0: impossible */
-  bool tried;      /* true if it fits and was simulated */
-  double rate;     /* factor by which requests come faster than the file says */
-  double tokens;   /* tokens per second */
+  size_t bytes;  /* bytes of the largest device; 0: impossible */
+  bool tried;    /* true if it fits and was simulated */
+  double rate;   /* factor by which requests come faster than the file says */
+  double tokens; /* tokens per second */
   double seconds[LEVELS_MOST];
-  double off;      /* result of levels_measure() */
+  double off; /* result of levels_measure() */
 } server;
 
 /* The configurations to choose from: all combinations. */
 typedef struct space {
   numbers stages, groups, rows, admits;
   numbers sequences; /* empty: as space_sequences() says */
-  numbers pages;   /* empty: as space_pages() says */
+  numbers pages;     /* empty: as space_pages() says */
 } space;
 
 typedef struct hunt {
   const settings *settings;
   arrivals came;
   levels levels;
-  sl_tick_cost cost;   /* from --tick: the cost of a tick with one stage */
+  sl_tick_cost cost; /* from --tick: the cost of a tick with one stage */
   /* costed: --tick is given; whole: as a file. Else the machine file gives the cost */
   bool costed, whole;
-  words model;         /* MODEL and its options */
-  bool goodput;        /* the highest rate wins; else the most tokens at the given rate */
+  words model;  /* MODEL and its options */
+  bool goodput; /* the highest rate wins; else the most tokens at the given rate */
   int points;
-  size_t budget;       /* bytes of a device; 0: unlimited */
+  size_t budget; /* bytes of a device; 0: unlimited */
   space space;
   size_t count, capacity;
-  server *servers;     /* after the search sorted with the best first */
-  char *why;           /* error of the first impossible one */
+  server *servers; /* after the search sorted with the best first */
+  char *why;       /* error of the first impossible one */
   sl_status wrong;
-  double took;         /* duration of the search in seconds */
+  double took; /* duration of the search in seconds */
 } hunt;
 
 sl_status space_read(hunt *h);

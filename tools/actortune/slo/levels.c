@@ -43,11 +43,15 @@ static sl_status add_level(const char *text, const char *word, level l, levels *
 static sl_status read_level(const char *text, const char *word, levels *to) {
   level l = {.between_tokens = !strncmp(word, "tpot", 4)};
   const char *at = word + 4;
-  if (!strchr(word, '=')) return bad(text, word, "not ttft=SECONDS or tpot=SECONDS, such as ttft=0.5 or tpot@90=50ms");
+  if (!strchr(word, '='))
+    return bad(text, word, "not ttft=SECONDS or tpot=SECONDS, such as ttft=0.5 or tpot@90=50ms");
   if ((!l.between_tokens && strncmp(word, "ttft", 4)) || !strchr("@=", *at))
-    return bad(text, word, "what there is is ttft, the time to the first token, and tpot, the time per token behind it");
+    return bad(
+        text, word,
+        "what there is is ttft, the time to the first token, and tpot, the time per token behind it");
   if (!read_share(&at, &l.share)) return bad(text, word, "no share of the requests, such as @99");
-  if (!read_seconds(at + 1, &l.seconds)) return bad(text, word, "no time above 0, such as 0.5 or 500ms");
+  if (!read_seconds(at + 1, &l.seconds))
+    return bad(text, word, "no time above 0, such as 0.5 or 500ms");
   return add_level(text, word, l, to);
 }
 
@@ -55,14 +59,17 @@ sl_status levels_read(const char *text, levels *out) {
   char *copy = sli_strdup(text), *state = NULL;
   sl_status status = SL_OK;
   *out = (levels){0};
-  for (char *word = strtok_r(copy, ",", &state); word && !status; word = strtok_r(NULL, ",", &state))
+  for (char *word = strtok_r(copy, ",", &state); word && !status;
+       word = strtok_r(NULL, ",", &state))
     status = read_level(text, word, out);
-  if (!status && !out->count) status = sl_fail(SL_E_USAGE, "--slo: which levels? Such as ttft=0.5,tpot=50ms");
+  if (!status && !out->count)
+    status = sl_fail(SL_E_USAGE, "--slo: which levels? Such as ttft=0.5,tpot=50ms");
   free(copy);
   return status;
 }
 
-double levels_measure(const levels *l, const arrivals *came, const sl_answered *answered, double *seconds) {
+double levels_measure(const levels *l, const arrivals *came, const sl_answered *answered,
+                      double *seconds) {
   double off = 0;
   for (int i = 0; i < l->count; i++) {
     seconds[i] = outcome_share(came, answered, l->of[i].between_tokens, l->of[i].share);

@@ -9,46 +9,65 @@
 #include "tools/actortune/slo/inner.h"
 
 static const tool_option options[] = {
-    {"slo", SL_OPTION_TEXT, "", "`LEVELS` that are to be met, such as ttft=500ms,tpot@90=50ms: of so many of the requests [99 %] "
-     "the time to the first token, and per token behind it", 0, 0, GROUP_SEARCH},
-    {"goodput", SL_OPTION_FLAG, "0", "look for the highest rate of requests that meets them, instead of the most tokens a "
-     "second at the rate of --arrivals", 0, 0, GROUP_SEARCH},
+    {"slo", SL_OPTION_TEXT, "",
+     "`LEVELS` that are to be met, such as ttft=500ms,tpot@90=50ms: of so many of the requests [99 %] "
+     "the time to the first token, and per token behind it",
+     0, 0, GROUP_SEARCH},
+    {"goodput", SL_OPTION_FLAG, "0",
+     "look for the highest rate of requests that meets them, instead of the most tokens a "
+     "second at the rate of --arrivals",
+     0, 0, GROUP_SEARCH},
     SERVING_OPTIONS,
     SERVING_WORKLOAD_OPTIONS,
-    {"rows", SL_OPTION_TEXT, "", "`LIST` of tokens that a tick takes in at most, such as 16,64,256; powers of two if not given", 0,
+    {"rows", SL_OPTION_TEXT, "",
+     "`LIST` of tokens that a tick takes in at most, such as 16,64,256; powers of two if not given",
+     0, 0, GROUP_SERVING},
+    {"sequences", SL_OPTION_TEXT, "",
+     "`LIST` of answers under way at once; as many as rows, at most 64, and a quarter and a 16th of "
+     "that, if not given",
+     0, 0, GROUP_SERVING},
+    {"groups", SL_OPTION_TEXT, "",
+     "`LIST` of ticks under way at once; 1, and about as many as there are stages, if not given", 0,
      0, GROUP_SERVING},
-    {"sequences", SL_OPTION_TEXT, "", "`LIST` of answers under way at once; as many as rows, at most 64, and a quarter and a 16th of "
-     "that, if not given", 0, 0, GROUP_SERVING},
-    {"groups", SL_OPTION_TEXT, "", "`LIST` of ticks under way at once; 1, and about as many as there are stages, if not given", 0, 0, GROUP_SERVING},
-    {"quota", SL_OPTION_TEXT, "", "`kv=N` pages of keys and values on each stage; may be repeated, and then each is tried; if not given, "
-     "from what one sequence needs to what all do", 0, 0, GROUP_MEMORY},
-    {"admit", SL_OPTION_TEXT, "", "`LIST` of reserve and recompute; both if not given", 0, 0, GROUP_SERVING},
+    {"quota", SL_OPTION_TEXT, "",
+     "`kv=N` pages of keys and values on each stage; may be repeated, and then each is tried; if not given, "
+     "from what one sequence needs to what all do",
+     0, 0, GROUP_MEMORY},
+    {"admit", SL_OPTION_TEXT, "", "`LIST` of reserve and recompute; both if not given", 0, 0,
+     GROUP_SERVING},
     {"points", SL_OPTION_INT, "5", "servers to show at most", 1, 1000, GROUP_SEARCH},
     {"threads", SL_OPTION_INT, "0", "cores to search with; 0: all", 0, 4096, GROUP_SEARCH},
     {0}};
 
-static const char *const shared[] = {"devices", "stages", "memory", "seed", "machine", "adapter", "config", "print-config", "version", "help", NULL};
+static const char *const shared[] = {"devices", "stages",  "memory", "seed",
+                                     "machine", "adapter", "config", "print-config",
+                                     "version", "help",    NULL};
 
 static sl_status read_settings(settings *s) {
-  if (!settings_text(s, "arrivals")) return sl_fail(SL_E_USAGE, "--slo: who comes when? --arrivals FILE says");
+  if (!settings_text(s, "arrivals"))
+    return sl_fail(SL_E_USAGE, "--slo: who comes when? --arrivals FILE says");
   if (!settings_text(s, "tick") && !settings_text(s, "machine"))
     return sl_fail(SL_E_USAGE, "--slo: how long does a tick take? --tick says, or --machine");
   s->lower.devices.kind = "timed";
   return SL_OK;
 }
 
-static const tool slo_tool = {.name = "actortune --slo",
-                              .usage = "       with LEVELS behind --slo, and --arrivals FILE\n",
-                              .purpose = "Looks for the server that answers within given times: stages, ticks under way,\n"
-                                         "rows, answers under way, pages and when requests are let in, on the virtual\n"
-                                         "clock.",
-                              .options = options,
-                              .shared = shared,
-                              .takes_weights = true,
-                              .read = read_settings};
+static const tool slo_tool = {
+    .name = "actortune --slo",
+    .usage = "       with LEVELS behind --slo, and --arrivals FILE\n",
+    .purpose =
+        "Looks for the server that answers within given times: stages, ticks under way,\n"
+        "rows, answers under way, pages and when requests are let in, on the virtual\n"
+        "clock.",
+    .options = options,
+    .shared = shared,
+    .takes_weights = true,
+    .read = read_settings};
 
 static sl_status slo_main_find(settings *s) {
-  hunt h = {.settings = s, .goodput = sl_arg_flag(s->run, "goodput"), .points = (int)sl_arg_int(s->run, "points")};
+  hunt h = {.settings = s,
+            .goodput = sl_arg_flag(s->run, "goodput"),
+            .points = (int)sl_arg_int(s->run, "points")};
   int threads = (int)sl_arg_int(s->run, "threads");
   words_model(s, &h.model); /* as given: weights specify the rest */
   sl_status status = levels_read(sl_arg_text(s->run, "slo"), &h.levels);

@@ -34,7 +34,7 @@ sl_session_options hunt_options(const hunt *h, const server *c, sl_tick_cost *co
  * and admissions. */
 typedef struct job {
   hunt *hunt;
-  server first;        /* pages and admission are set later */
+  server first; /* pages and admission are set later */
   int count;
   server tried[2 * SPACE_MOST];
   sl_arrival *arrivals; /* [came.count] arrivals at the rate being tried */
@@ -86,9 +86,11 @@ static void find_rate(job *j, server *c, int64_t *pages) {
   enum { TWICE = 70, FURTHEST = 10 * TWICE };
   int good = 0, bad = 0;
   if (run_at(j, c, 1, pages))
-    for (bad = TWICE; bad <= FURTHEST && run_at(j, c, pow(1.01, bad), pages); bad += TWICE) good = bad;
+    for (bad = TWICE; bad <= FURTHEST && run_at(j, c, pow(1.01, bad), pages); bad += TWICE)
+      good = bad;
   else
-    for (good = -TWICE; good >= -FURTHEST && !run_at(j, c, pow(1.01, good), pages); good -= TWICE) bad = good;
+    for (good = -TWICE; good >= -FURTHEST && !run_at(j, c, pow(1.01, good), pages); good -= TWICE)
+      bad = good;
   if (good < -FURTHEST || bad > FURTHEST) return;
   while (bad - good > 1) {
     int middle = good + (bad - good) / 2;
@@ -129,7 +131,8 @@ static void try_pages(job *j, server c) {
   int n = space_pages(j->hunt, &about, pages), first = j->count;
   for (int i = n - 1; i >= 0; i--) {
     c.at[SLO_PAGES] = pages[i];
-    if (given || j->count == first || pages[i] < j->tried[first].at[SLO_PAGES]) try_server(j, c, !given && i == n - 1);
+    if (given || j->count == first || pages[i] < j->tried[first].at[SLO_PAGES])
+      try_server(j, c, !given && i == n - 1);
   }
 }
 
@@ -172,16 +175,20 @@ static void keep_job(hunt *h, job *j) {
 
 static job *make_jobs(hunt *h, size_t *count) {
   const space *s = &h->space;
-  job *jobs = sli_calloc((size_t)s->stages.count * SPACE_MOST * (size_t)s->rows.count * SPACE_MOST, sizeof *jobs);
+  job *jobs = sli_calloc((size_t)s->stages.count * SPACE_MOST * (size_t)s->rows.count * SPACE_MOST,
+                         sizeof *jobs);
   int64_t groups[SPACE_MOST], sequences[SPACE_MOST];
   *count = 0;
   for (int p = 0; p < s->stages.count; p++)
     for (int g = 0, n = space_groups(h, s->stages.values[p], groups); g < n; g++)
       for (int r = 0; r < s->rows.count; r++)
         for (int q = 0, m = space_sequences(h, s->rows.values[r], sequences); q < m; q++)
-          jobs[(*count)++] = (job){.hunt = h, .first = {.at = {[SLO_STAGES] = s->stages.values[p], [SLO_GROUPS] = groups[g],
-                                                               [SLO_ROWS] = s->rows.values[r], [SLO_SEQUENCES] = sequences[q]},
-                                                       .off = INFINITY}};
+          jobs[(*count)++] = (job){.hunt = h,
+                                   .first = {.at = {[SLO_STAGES] = s->stages.values[p],
+                                                    [SLO_GROUPS] = groups[g],
+                                                    [SLO_ROWS] = s->rows.values[r],
+                                                    [SLO_SEQUENCES] = sequences[q]},
+                                             .off = INFINITY}};
   return jobs;
 }
 

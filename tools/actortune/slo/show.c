@@ -10,13 +10,16 @@ static void show_value(FILE *out, slo_dim dim, const server *c, int width) {
   else fprintf(out, "  %*lld", width, (long long)c->at[dim]);
 }
 
-static int width_of(slo_dim dim) { return dim == SLO_ADMIT ? (int)strlen("recompute") : (int)strlen(slo_dims[dim]); }
+static int width_of(slo_dim dim) {
+  return dim == SLO_ADMIT ? (int)strlen("recompute") : (int)strlen(slo_dims[dim]);
+}
 
 static void show_head(const hunt *h, FILE *out) {
   fprintf(out, " #  tokens/s%s", h->goodput ? "     rate" : "");
   for (int i = 0; i < h->levels.count; i++) fprintf(out, "  %9s", h->levels.of[i].name);
   fprintf(out, "      memory");
-  for (int d = 0; d < SLO_DIMS; d++) fprintf(out, "  %*s", d == SLO_ADMIT ? -width_of(d) : width_of(d), slo_dims[d]);
+  for (int d = 0; d < SLO_DIMS; d++)
+    fprintf(out, "  %*s", d == SLO_ADMIT ? -width_of(d) : width_of(d), slo_dims[d]);
   fprintf(out, "\n");
 }
 
@@ -24,7 +27,8 @@ static void show_row(const hunt *h, int number, const server *c, FILE *out) {
   char text[32];
   fprintf(out, "%2d  %8.4g", number, c->tokens);
   if (h->goodput) fprintf(out, "  %6.4gx", c->rate);
-  for (int i = 0; i < h->levels.count; i++) fprintf(out, "  %9s", sli_format_seconds(text, c->seconds[i]));
+  for (int i = 0; i < h->levels.count; i++)
+    fprintf(out, "  %9s", sli_format_seconds(text, c->seconds[i]));
   fprintf(out, "  %10s", sli_format_bytes(text, (double)c->bytes));
   for (int d = 0; d < SLO_DIMS; d++) show_value(out, (slo_dim)d, c, width_of((slo_dim)d));
   fprintf(out, "\n");
@@ -48,7 +52,8 @@ static void show_second(const hunt *h, slo_dim dim, FILE *out) {
   fprintf(out, " instead of");
   show_value(out, dim, best, 1);
   double ratio = h->goodput ? second->rate / best->rate : second->tokens / best->tokens;
-  fprintf(out, ": %+.1f %% %s, %+.1f %% memory\n", 100 * (ratio - 1), h->goodput ? "requests" : "tokens/s",
+  fprintf(out, ": %+.1f %% %s, %+.1f %% memory\n", 100 * (ratio - 1),
+          h->goodput ? "requests" : "tokens/s",
           100 * ((double)second->bytes / (double)best->bytes - 1));
 }
 
@@ -76,17 +81,20 @@ static char *said_of(const server *c) {
 /* Says whether the server can be started: it has weights, and devices that compute. */
 static bool serves(const settings *s) {
   const char *devices = sl_arg_given(s->run, "devices", 0);
-  return settings_text(s, "init") && (!devices || (strncmp(devices, "timed", 5) && strncmp(devices, "null", 4)));
+  return settings_text(s, "init") &&
+         (!devices || (strncmp(devices, "timed", 5) && strncmp(devices, "null", 4)));
 }
 
 /* Adds as many devices as there are stages: "cpu:4x2" for two of them is "cpu:2x2". */
 static void devices_words(const settings *s, const server *c, words *to) {
-  const char *devices = sl_arg_given(s->run, "devices", 0), *count = devices ? strchr(devices, ':') : NULL;
+  const char *devices = sl_arg_given(s->run, "devices", 0),
+             *count = devices ? strchr(devices, ':') : NULL;
   if (!devices) return;
   words_add(to, "--devices");
   if (!count) words_add(to, "%s", devices);
-  else words_add(to, "%.*s:%lld%s", (int)(count - devices), devices, (long long)c->at[SLO_STAGES],
-                 count + 1 + strspn(count + 1, "0123456789"));
+  else
+    words_add(to, "%.*s:%lld%s", (int)(count - devices), devices, (long long)c->at[SLO_STAGES],
+              count + 1 + strspn(count + 1, "0123456789"));
 }
 
 /* Formats a number so that it reads back the same. */
@@ -126,8 +134,9 @@ static void tick_words(const hunt *h, const server *c, words *to) {
 
 /* Adds the options given, without the search's own and those that the server decides. */
 static void given_words(const settings *s, words *to) {
-  static const char *const own[] = {"slo", "goodput", "points", "threads", "arrivals", "rate", "tick", "devices", "stages",
-                                    "groups", "rows", "sequences", "quota", "admit"};
+  static const char *const own[] = {"slo",  "goodput",   "points",  "threads", "arrivals",
+                                    "rate", "tick",      "devices", "stages",  "groups",
+                                    "rows", "sequences", "quota",   "admit"};
   bool named = settings_text(s, "init") && !strcmp(settings_text(s, "init"), s->model_word);
   for (const sl_option *o = s->options; o->name; o++) {
     bool other = named && !strcmp(o->name, "init");
@@ -172,16 +181,19 @@ static int find_shown(const hunt *h, const server **out) {
 
 static void show_count(const hunt *h, FILE *out) {
   size_t tried = 0, good = 0;
-  for (size_t i = 0; i < h->count; i++) tried += h->servers[i].tried, good += is_good(&h->servers[i]);
-  fprintf(out, "%s%zu servers of %zu tried in %.1f s, of which %zu meet %s\n\n", interrupted() ? "stopped: " : "", tried,
-          h->count, h->took, good, sl_arg_text(h->settings->run, "slo"));
+  for (size_t i = 0; i < h->count; i++)
+    tried += h->servers[i].tried, good += is_good(&h->servers[i]);
+  fprintf(out, "%s%zu servers of %zu tried in %.1f s, of which %zu meet %s\n\n",
+          interrupted() ? "stopped: " : "", tried, h->count, h->took, good,
+          sl_arg_text(h->settings->run, "slo"));
 }
 
 /* ---- failures ------------------------------------------------------------------------------ */
 
 static sl_status say_smallest(const hunt *h, const server *c, const char *said) {
   char bytes[32], budget[32];
-  return sl_fail(SL_E_BUDGET, "nothing fits in %s: the smallest needs %s, %s", sli_format_bytes(budget, (double)h->budget),
+  return sl_fail(SL_E_BUDGET, "nothing fits in %s: the smallest needs %s, %s",
+                 sli_format_bytes(budget, (double)h->budget),
                  sli_format_bytes(bytes, (double)c->bytes), said);
 }
 
@@ -189,16 +201,18 @@ static sl_status say_nearest(const hunt *h, const server *c, const char *said) {
   char levels[512] = "";
   for (int i = 0; i < h->levels.count; i++) {
     size_t at = strlen(levels);
-    snprintf(levels + at, sizeof levels - at, "%s%s %.4g s of %.4g", i ? ", " : "", h->levels.of[i].name, c->seconds[i],
-             h->levels.of[i].seconds);
+    snprintf(levels + at, sizeof levels - at, "%s%s %.4g s of %.4g", i ? ", " : "",
+             h->levels.of[i].name, c->seconds[i], h->levels.of[i].seconds);
   }
-  return sl_fail(SL_E_BUDGET, "nothing meets --slo %s; nearest is %s: %s", sl_arg_text(h->settings->run, "slo"), said, levels);
+  return sl_fail(SL_E_BUDGET, "nothing meets --slo %s; nearest is %s: %s",
+                 sl_arg_text(h->settings->run, "slo"), said, levels);
 }
 
 /* Explains why the best server does not meet the levels. */
 static sl_status explain(const hunt *h) {
   const server *c = h->servers;
-  if (h->wrong && (!h->count || (!c->tried && hunt_fits(h, c)))) return sl_fail(h->wrong, "%s", h->why);
+  if (h->wrong && (!h->count || (!c->tried && hunt_fits(h, c))))
+    return sl_fail(h->wrong, "%s", h->why);
   if (!h->count) return sl_fail(SL_E_STOPPED, "stopped before anything was found");
   char *said = said_of(c);
   sl_status status = c->tried ? say_nearest(h, c, said) : say_smallest(h, c, said);

@@ -6,9 +6,12 @@
 #include "tools/actortune/slo/inner.h"
 
 const char *const slo_dims[SLO_DIMS] = {"stages", "groups", "rows", "sequences", "pages", "admit"};
-const char *const slo_admits[] = {[SL_ADMIT_RESERVE] = "reserve", [SL_ADMIT_RECOMPUTE] = "recompute", NULL};
+const char *const slo_admits[] = {
+    [SL_ADMIT_RESERVE] = "reserve", [SL_ADMIT_RECOMPUTE] = "recompute", NULL};
 
-static int64_t pages_of(int64_t positions) { return (positions + SL_SESSION_PAGE - 1) / SL_SESSION_PAGE; }
+static int64_t pages_of(int64_t positions) {
+  return (positions + SL_SESSION_PAGE - 1) / SL_SESSION_PAGE;
+}
 
 static int64_t longest(const hunt *h, bool answer) {
   int64_t most = 1;
@@ -42,9 +45,12 @@ static void usual_rows(const hunt *h, numbers *to) {
 static sl_status read_admits(const hunt *h, numbers *to) {
   char *copy = sli_strdup(sl_arg_text(h->settings->run, "admit")), *state = NULL;
   sl_status status = SL_OK;
-  for (char *word = strtok_r(copy, ",", &state); word && !status; word = strtok_r(NULL, ",", &state)) {
+  for (char *word = strtok_r(copy, ",", &state); word && !status;
+       word = strtok_r(NULL, ",", &state)) {
     status = options_check_word("admit", word, slo_admits);
-    if (!status) numbers_add(to, strcmp(word, slo_admits[SL_ADMIT_RESERVE]) ? SL_ADMIT_RECOMPUTE : SL_ADMIT_RESERVE);
+    if (!status)
+      numbers_add(
+          to, strcmp(word, slo_admits[SL_ADMIT_RESERVE]) ? SL_ADMIT_RECOMPUTE : SL_ADMIT_RESERVE);
   }
   free(copy);
   if (!status && !to->count) numbers_add(to, SL_ADMIT_RECOMPUTE), numbers_add(to, SL_ADMIT_RESERVE);
@@ -55,22 +61,28 @@ static sl_status read_pages(const hunt *h, numbers *to) {
   const settings *s = h->settings;
   for (int i = 0; i < s->lower.memory.nquotas; i++) {
     if (strcmp(s->lower.memory.quotas[i].name, "kv") || s->lower.memory.quotas[i].stage != SL_NONE)
-      return sl_fail(SL_E_USAGE, "--quota %s: of a model that is served only the pages of all stages can be said, kv=N",
-                     sl_arg_given(s->run, "quota", i));
+      return sl_fail(
+          SL_E_USAGE,
+          "--quota %s: of a model that is served only the pages of all stages can be said, kv=N",
+          sl_arg_given(s->run, "quota", i));
     numbers_add(to, s->lower.memory.quotas[i].slots);
   }
-  return to->count <= SPACE_MOST ? SL_OK : sl_fail(SL_E_USAGE, "--quota: at most %d are tried", SPACE_MOST);
+  return to->count <= SPACE_MOST ? SL_OK
+                                 : sl_fail(SL_E_USAGE, "--quota: at most %d are tried", SPACE_MOST);
 }
 
 static sl_status check_most(const char *option, const numbers *n) {
-  return n->count <= SPACE_MOST ? SL_OK : sl_fail(SL_E_USAGE, "--%s: at most %d are tried", option, SPACE_MOST);
+  return n->count <= SPACE_MOST
+             ? SL_OK
+             : sl_fail(SL_E_USAGE, "--%s: at most %d are tried", option, SPACE_MOST);
 }
 
 static sl_status check_groups(const numbers *groups) {
   enum { MOST = 64 };
   for (int i = 0; i < groups->count; i++)
     if (groups->values[i] > MOST)
-      return sl_fail(SL_E_USAGE, "--groups %d: from 1 to %d ticks are under way at once", groups->values[i], MOST);
+      return sl_fail(SL_E_USAGE, "--groups %d: from 1 to %d ticks are under way at once",
+                     groups->values[i], MOST);
   return check_most("groups", groups);
 }
 
@@ -117,7 +129,8 @@ int space_sequences(const hunt *h, int64_t rows, int64_t *out) {
   enum { MOST = 64, TRIED = 3 };
   int count = 0;
   if (h->space.sequences.count) return all_of(&h->space.sequences, out);
-  for (int64_t n = SLI_MIN(SLI_MIN(rows, MOST), h->came.count); n && count < TRIED; n /= 4) out[count++] = n;
+  for (int64_t n = SLI_MIN(SLI_MIN(rows, MOST), h->came.count); n && count < TRIED; n /= 4)
+    out[count++] = n;
   return count;
 }
 

@@ -16,13 +16,13 @@ struct cJSON;
 
 /* The run under control, and what its owner adds to the answers. */
 typedef struct subject {
-  sl_job *processes;     /* the job, which tells this process's place in it */
+  sl_job *processes; /* the job, which tells this process's place in it */
   const sl_plan *plan;
   const sl_lowered *lowered;
   sl_runtime *rt;
   const char *model;
-  void *ctx;             /* context of the owner's callbacks */
-  size_t own_bytes;      /* bytes of plain data the owner sends for each process, written by tell */
+  void *ctx;        /* context of the owner's callbacks */
+  size_t own_bytes; /* bytes of plain data the owner sends for each process, written by tell */
   void (*tell)(void *ctx, void *own);
   /* Adds the owner's data of all processes to the answer: own[processes], NULL for one that did
    * not answer. */
@@ -53,7 +53,7 @@ sl_blob *control_ask(control *c, const question *q, const void *data, size_t byt
 
 /* State of a trace that is being recorded, on the control thread. */
 typedef struct tracing {
-  char *path; /* owned by the control; NULL: tracing is off */
+  char *path;               /* owned by the control; NULL: tracing is off */
   uint64_t since_ns, fired; /* when tracing started, and how many firings had ended here by then */
 } tracing;
 tracing *control_tracing(control *c);

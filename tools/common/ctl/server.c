@@ -49,10 +49,10 @@ struct control {
   pthread_t thread;
   bool runs;
   atomic_bool stop;
-  atomic_int listener;     /* listening socket; -1: none yet */
-  int news;                /* an eventfd that signals messages, a listener, or shutdown */
+  atomic_int listener; /* listening socket; -1: none yet */
+  int news;            /* an eventfd that signals messages, a listener, or shutdown */
   char path[108];
-  pthread_mutex_t lock;    /* guards the message queue */
+  pthread_mutex_t lock; /* guards the message queue */
   heard *first, **last;
   int nheard;
   /* The question in progress. */
@@ -181,8 +181,7 @@ static void ask_others(control *c, const question *q, const void *data, size_t b
   while (c->nanswers < count_processes(c) && wait_for(c, -1, until_ns, &readable)) {}
 }
 
-sl_blob *control_ask(control *c, const question *q, const void *data, size_t bytes,
-                              int ms) {
+sl_blob *control_ask(control *c, const question *q, const void *data, size_t bytes, int ms) {
   c->nanswers = 0;
   c->answers = sli_calloc((size_t)count_processes(c), sizeof *c->answers);
   if (count_processes(c) == 1) make_answer(c, q, data, bytes, &c->answers[0]);
@@ -207,8 +206,10 @@ static void answer_line(control *c, char *line, FILE *out) {
   const char *text = NULL;
   while (topic->question && !(text = after(line, topic->word))) topic++;
   sl_status status = text ? topic->request(c, c->subject, text, out)
-                          : sl_fail(SL_E_USAGE, "%s: status, quota, quota NAME[@STAGE]=N, trace FILE and "
-                                    "trace off are known", line);
+                          : sl_fail(SL_E_USAGE,
+                                    "%s: status, quota, quota NAME[@STAGE]=N, trace FILE and "
+                                    "trace off are known",
+                                    line);
   if (status) fprintf(out, "error %d %s\n", sl_status_exit(status), sl_detail());
 }
 

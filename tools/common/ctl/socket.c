@@ -57,7 +57,9 @@ sl_status socket_connect(pid_t pid, int *out) {
   struct sockaddr_un address;
   sl_status status = check_directory(false);
   if (!status) status = address_of(pid, &address);
-  if (status) return sl_fail(SL_E_INPUT, "no run of this user with process id %ld listens (%s)", (long)pid, sl_detail());
+  if (status)
+    return sl_fail(SL_E_INPUT, "no run of this user with process id %ld listens (%s)", (long)pid,
+                   sl_detail());
   int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
   if (fd < 0 || connect(fd, (struct sockaddr *)&address, sizeof address)) {
     sl_fail(SL_E_INPUT, "no run of this user with process id %ld listens (%m)", (long)pid);

@@ -20,7 +20,7 @@ enum { PATIENCE_MS = 800 }; /* a process silent for twice as long counts as lost
 typedef struct part {
   int64_t pid;
   char host[64];
-  int64_t begun;         /* steps */
+  int64_t begun; /* steps */
   uint64_t firings;
   uint64_t arena_bytes, resident_bytes;
   sli_job_traffic traffic;
@@ -47,8 +47,11 @@ static uint64_t arena_bytes(const subject *s) {
 
 static void answer_status(control *c, const subject *s, const void *data, size_t bytes, FILE *out) {
   (void)c, (void)data, (void)bytes;
-  part p = {.pid = getpid(), .begun = sl_runtime_begun(s->rt), .arena_bytes = arena_bytes(s),
-            .firings = sl_runtime_fired(s->rt), .resident_bytes = resident_bytes()};
+  part p = {.pid = getpid(),
+            .begun = sl_runtime_begun(s->rt),
+            .arena_bytes = arena_bytes(s),
+            .firings = sl_runtime_fired(s->rt),
+            .resident_bytes = resident_bytes()};
   if (gethostname(p.host, sizeof p.host - 1)) strcpy(p.host, "?");
   p.traffic = sli_job_count(s->processes);
   void *rs;
@@ -149,8 +152,10 @@ static int32_t last_of_chain(const sl_run_status *rs, int32_t actor, bool *circl
 
 static const char *state_of(const sl_run_status *rs, int32_t actor) {
   int32_t running = rs->queues[rs->plan->actors[actor].queue].running;
-  return running == SL_UNKNOWN ? "silent" : running == actor ? "runs"
-         : running == SL_NONE  ? "ready"  : "queues up";
+  return running == SL_UNKNOWN ? "silent"
+         : running == actor    ? "runs"
+         : running == SL_NONE  ? "ready"
+                               : "queues up";
 }
 
 static void add_chain_end(cJSON *to, const subject *s, const sl_run_status *rs, int32_t actor) {
@@ -163,7 +168,8 @@ static void add_chain_end(cJSON *to, const subject *s, const sl_run_status *rs, 
   cJSON_AddStringToObject(end, "state", circle ? "circle" : state_of(rs, last));
 }
 
-static void add_wait(cJSON *to, const subject *s, const sl_run_status *rs, const sl_actor_wait *wait) {
+static void add_wait(cJSON *to, const subject *s, const sl_run_status *rs,
+                     const sl_actor_wait *wait) {
   cJSON *w = cJSON_AddObjectToObject(to, "waits");
   cJSON_AddStringToObject(w, "why", sl_wait_name(wait->why));
   if (wait->reg != SL_NONE) {
@@ -199,8 +205,11 @@ static void add_device(cJSON *to, const subject *s, const sl_run_status *rs, int
   sl_actor_wait wait = {.actor = SL_NONE, .reg = SL_NONE, .on = SL_NONE};
   if (!silent && q->running == SL_NONE) wait = sl_run_status_queue_wait(rs, queue);
   bool waits = wait.actor != SL_NONE && wait.why != SL_WAIT_NONE;
-  cJSON_AddStringToObject(one, "state", silent ? "silent" : q->running >= 0 ? "runs"
-                                        : waits ? "waits" : "ready");
+  cJSON_AddStringToObject(one, "state",
+                          silent            ? "silent"
+                          : q->running >= 0 ? "runs"
+                          : waits           ? "waits"
+                                            : "ready");
   if (silent) return;
   add_number(one, "seconds", q->seconds);
   int32_t actor = q->running >= 0 ? q->running : wait.actor;
@@ -211,9 +220,11 @@ static void add_device(cJSON *to, const subject *s, const sl_run_status *rs, int
   if (waits) add_wait(one, s, rs, &wait);
 }
 
-static void add_own(cJSON *to, const subject *s, const sl_run_status *rs, const sl_blob *answers, int n) {
+static void add_own(cJSON *to, const subject *s, const sl_run_status *rs, const sl_blob *answers,
+                    int n) {
   const void **own = sli_calloc((size_t)n, sizeof *own);
-  for (int i = 0; i < n; i++) own[i] = answers[i].data ? (char *)answers[i].data + sizeof(part) : NULL;
+  for (int i = 0; i < n; i++)
+    own[i] = answers[i].data ? (char *)answers[i].data + sizeof(part) : NULL;
   s->describe(s->ctx, rs, own, to);
   free(own);
 }
@@ -247,7 +258,8 @@ static void read_answers(const subject *s, sl_blob *answers, int n, sl_run_statu
   for (int i = 0; i < n; i++) {
     sl_blob *a = &answers[i];
     if (!a->data) continue;
-    bool good = a->bytes > before && !sl_run_status_import(rs, (char *)a->data + before, a->bytes - before);
+    bool good =
+        a->bytes > before && !sl_run_status_import(rs, (char *)a->data + before, a->bytes - before);
     if (good) continue;
     free(a->data);
     a->data = NULL;

@@ -52,16 +52,19 @@ static void free_answers(sl_blob *answers, int n) {
 static sl_status check_all(const sl_blob *answers, int n) {
   for (int i = 0; i < n; i++)
     if (!answers[i].data)
-      return sl_fail(SL_E_PEER, "trace: process %d has not answered within %d s", i, PATIENCE_MS / 1000);
+      return sl_fail(SL_E_PEER, "trace: process %d has not answered within %d s", i,
+                     PATIENCE_MS / 1000);
   return SL_OK;
 }
 
 /* Adds a process's trace snapshot, its times converted to this process's clock. */
-static sl_status add_snapshot(const sl_blob *answer, uint64_t base_ns, int64_t ahead_ns, sl_trace_snapshot *all) {
+static sl_status add_snapshot(const sl_blob *answer, uint64_t base_ns, int64_t ahead_ns,
+                              sl_trace_snapshot *all) {
   sl_trace_snapshot x;
   size_t most = answer->bytes < sizeof x ? 0 : (answer->bytes - sizeof x) / sizeof *x.firings;
   if (answer->bytes >= sizeof x) memcpy(&x, answer->data, sizeof x);
-  if (answer->bytes < sizeof x || x.nfirings > most) return sl_fail(SL_E_INPUT, "a process's part of a trace is cut off");
+  if (answer->bytes < sizeof x || x.nfirings > most)
+    return sl_fail(SL_E_INPUT, "a process's part of a trace is cut off");
   int64_t shift = (int64_t)(x.base_ns - base_ns) - ahead_ns;
   all->firings = sli_realloc(all->firings, all->nfirings + x.nfirings + 1, sizeof *all->firings);
   sl_trace_firing *f = all->firings + all->nfirings;
@@ -75,7 +78,8 @@ static sl_status add_snapshot(const sl_blob *answer, uint64_t base_ns, int64_t a
   return SL_OK;
 }
 
-static sl_status write_all(const subject *s, const char *path, const sl_blob *answers, int n, FILE *out) {
+static sl_status write_all(const subject *s, const char *path, const sl_blob *answers, int n,
+                           FILE *out) {
   sl_trace_snapshot all = {0};
   const sl_blob *own = &answers[sl_job_process(s->processes)];
   sl_status status = check_all(answers, n);
@@ -84,7 +88,8 @@ static sl_status write_all(const subject *s, const char *path, const sl_blob *an
     status = add_snapshot(&answers[i], all.base_ns, sli_job_clock_offset(s->processes, i), &all);
   if (!status) status = sl_trace_snapshot_write(path, s->plan, s->rt, &all);
   if (!status) fprintf(out, "%s: %zu firings", path, all.nfirings);
-  if (!status && all.dropped) fprintf(out, ", without the oldest %llu", (unsigned long long)all.dropped);
+  if (!status && all.dropped)
+    fprintf(out, ", without the oldest %llu", (unsigned long long)all.dropped);
   if (!status) fputc('\n', out);
   free(all.firings);
   return status;
@@ -100,7 +105,8 @@ static sl_status try_path(const char *path) {
 
 static sl_status trace_begin(control *c, const subject *s, const char *path, FILE *out) {
   const char *before = control_tracing(c)->path;
-  if (before) return sl_fail(SL_E_USAGE, "trace %s: %s is under way, until trace off", path, before);
+  if (before)
+    return sl_fail(SL_E_USAGE, "trace %s: %s is under way, until trace off", path, before);
   sl_status status = try_path(path);
   if (status) return status;
   int n = sl_job_processes(s->processes);

@@ -42,10 +42,10 @@ enum { GRACE_MS = 1000, KILL_MS = 300, DOUBLE_MS = 200, STOPPED_MS = 2000 };
 enum { GRACE, ASKED, KILLED }; /* stages of ending the others after one has failed */
 
 typedef struct child {
-  pid_t pid;    /* 0: it has ended */
+  pid_t pid; /* 0: it has ended */
   /* time of somebody's SIGSTOP, since which it cannot end by itself; 0: it runs */
   uint64_t stopped_ns;
-  bool ours;    /* the parent has killed it for being stopped */
+  bool ours; /* the parent has killed it for being stopped */
   stream out, err;
 } child;
 
@@ -100,7 +100,8 @@ noreturn static void become(const children *c, int i, pid_t parent, int out, int
   set_environment(c, i);
   if (c->machine) sli_share_take(c->machine, i, c->options->count);
   execv(c->options->argv[0], c->options->argv);
-  fprintf(stderr, "%s: cannot run %s: %s\n", c->options->tool, c->options->argv[0], strerror(errno));
+  fprintf(stderr, "%s: cannot run %s: %s\n", c->options->tool, c->options->argv[0],
+          strerror(errno));
   _exit(1);
 }
 
@@ -122,7 +123,9 @@ static bool start(children *c, int i) {
   good = good && open_pipe(&x->err, &err, process, STDERR_FILENO);
   pid_t pid = good ? fork() : -1;
   if (pid == 0) become(c, i, parent, out, err);
-  if (pid < 0) fprintf(stderr, "%s: cannot start process %d: %s\n", c->options->tool, process, strerror(errno));
+  if (pid < 0)
+    fprintf(stderr, "%s: cannot start process %d: %s\n", c->options->tool, process,
+            strerror(errno));
   if (out >= 0) close(out);
   if (err >= 0) close(err);
   x->pid = pid > 0 ? pid : 0;

@@ -35,8 +35,10 @@ sl_status launch_check(const settings *s) {
   const char *endpoint = settings_text(s, "rdzv-endpoint");
   for (size_t i = 0; i < SLI_COUNT(need_place); i++)
     if (sl_arg_given(s->run, need_place[i], 0) && !endpoint)
-      return sl_fail(SL_E_USAGE, "--%s: where do the hosts meet? --rdzv-endpoint HOST:PORT says, "
-                     "with the host of --node-rank 0", need_place[i]);
+      return sl_fail(SL_E_USAGE,
+                     "--%s: where do the hosts meet? --rdzv-endpoint HOST:PORT says, "
+                     "with the host of --node-rank 0",
+                     need_place[i]);
   if (number(s, "node-rank") >= number(s, "nnodes"))
     return sl_fail(SL_E_USAGE, "--node-rank %d: with --nnodes %d it is between 0 and %d",
                    number(s, "node-rank"), number(s, "nnodes"), number(s, "nnodes") - 1);
@@ -61,9 +63,10 @@ static const char *who_asks(const settings *s) {
 
 static sl_status launch_refuse(const char *option, const sli_cluster *cluster) {
   if (!strcmp(option, "restarts"))
-    return sl_fail(SL_E_USAGE, "--restarts: %s started this process and the %d others of its job, "
-                   "and only it could start them again", cluster->starter,
-                   cluster->nprocesses - 1);
+    return sl_fail(SL_E_USAGE,
+                   "--restarts: %s started this process and the %d others of its job, "
+                   "and only it could start them again",
+                   cluster->starter, cluster->nprocesses - 1);
   return sl_fail(SL_E_USAGE, "--%s: this is process %d of the %d that %s has started", option,
                  cluster->process, cluster->nprocesses, cluster->starter);
 }
@@ -148,7 +151,8 @@ static sl_status reserve_pipes(int count) {
   return status;
 }
 
-static sl_status run_once(const settings *s, int incarnation, const launch_again *again, children_end *end) {
+static sl_status run_once(const settings *s, int incarnation, const launch_again *again,
+                          children_end *end) {
   meeting m = {.port = -1};
   words w = {0};
   int count = number(s, "processes");
@@ -188,7 +192,8 @@ static void pass_on(const children_end *end) {
   raise(end->interrupted);
 }
 
-static sl_status run_again_and_again(const settings *s, const launch_again *again, int *exit_status) {
+static sl_status run_again_and_again(const settings *s, const launch_again *again,
+                                     int *exit_status) {
   int restarts = number(s, "restarts");
   for (int incarnation = 0;; incarnation++) {
     children_end end;
@@ -200,12 +205,13 @@ static sl_status run_again_and_again(const settings *s, const launch_again *agai
     if (!end.status && end.lost)
       return sl_fail(SL_E_IO, "writing the standard output failed: %s", strerror(end.lost));
     if (end.status != 1 || end.interrupted || incarnation == restarts) return SL_OK;
-    fprintf(stderr, "%s: starting again, %d of %d%s\n", s->tool->name, incarnation + 1, restarts, again->from);
+    fprintf(stderr, "%s: starting again, %d of %d%s\n", s->tool->name, incarnation + 1, restarts,
+            again->from);
   }
 }
 
-sl_status launch_run(const settings *s, const sli_cluster *cluster, const launch_again *again, bool *launched,
-                     int *exit_status) {
+sl_status launch_run(const settings *s, const sli_cluster *cluster, const launch_again *again,
+                     bool *launched, int *exit_status) {
   const char *option = who_asks(s);
   *launched = false;
   if (!option) return SL_OK;

@@ -44,8 +44,7 @@ static int write_all(int fd, const char *text, size_t n) {
 }
 
 /* Writes "[1,3] text\n", or "text\n" if `who` is empty. */
-static void write_line(lines *l, int to, const char *who, const char *text, size_t n,
-                       bool whole) {
+static void write_line(lines *l, int to, const char *who, const char *text, size_t n, bool whole) {
   const char *clear = l->live && isatty(to) ? "\r\033[K" : "";
   char *line = sli_format("%s%s%s%s", *who ? clear : "", *who ? "[" : "", who, *who ? "] " : "");
   size_t head = strlen(line);
@@ -132,8 +131,8 @@ static bool tell_who(const lines *l, size_t i, char *who, size_t size) {
     if (strcmp(l->kept[k].text, l->kept[i].text)) continue;
     quiet |= l->kept[k].process == l->quiet;
     if (used < size)
-      used += (size_t)snprintf(who + used, size - used, "%s%d", used ? "," : "",
-                               l->kept[k].process);
+      used +=
+          (size_t)snprintf(who + used, size - used, "%s%d", used ? "," : "", l->kept[k].process);
   }
   if (quiet) *who = 0;
   return true;

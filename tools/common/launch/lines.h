@@ -8,11 +8,11 @@
 
 /* One standard stream of one process. */
 typedef struct stream {
-  int from, to;    /* a non-blocking pipe, or -1; the descriptor it is passed on to */
+  int from, to; /* a non-blocking pipe, or -1; the descriptor it is passed on to */
   int process;
-  bool errors;     /* hold lines "TOOL: ...", which say why the process ended; see lines_show */
+  bool errors; /* hold lines "TOOL: ...", which say why the process ended; see lines_show */
   size_t count, capacity;
-  char *text;      /* an incomplete line */
+  char *text; /* an incomplete line */
 } stream;
 
 /* A line held until the end. */
@@ -23,9 +23,9 @@ typedef struct kept_line {
 
 typedef struct lines {
   const char *tool; /* tool whose failure lines are held */
-  int quiet;       /* process whose lines get no "[N] " prefix */
-  int lost;        /* errno of a failed write to standard output; 0: none */
-  bool live;       /* process `quiet` may have a live line on this terminal */
+  int quiet;        /* process whose lines get no "[N] " prefix */
+  int lost;         /* errno of a failed write to standard output; 0: none */
+  bool live;        /* process `quiet` may have a live line on this terminal */
   size_t count, capacity;
   kept_line *kept;
 } lines;

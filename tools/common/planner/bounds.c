@@ -25,7 +25,7 @@ enum { PASSES, EXCHANGES, UPDATE, PARAMETERS, GRADIENTS, OPTIMIZER, ACTIVATIONS,
 typedef struct stage {
   /* dimensions that decide the cost */
   int tensor, sequence, experts, expert_tensor, pieces, rows, recompute;
-  plan_choice choice;                            /* the first choice with these dimensions */
+  plan_choice choice; /* the first choice with these dimensions */
   bool known;
   double of[FIGURES];
 } stage;
@@ -45,8 +45,14 @@ static int bounds_rows_of(const planner *p, const plan_choice *c) {
  * of parts a step is cut into. */
 static stage key_of(const planner *p, const plan_choice *c) {
   int rows = p->batch ? bounds_rows_of(p, c) : -c->at[PLAN_DATA] * c->at[PLAN_MICROBATCHES];
-  return (stage){.tensor = c->at[PLAN_TENSOR], .sequence = c->at[PLAN_SEQUENCE],
-                 .experts = c->at[PLAN_EXPERTS], .expert_tensor = c->at[PLAN_EXPERT_TENSOR], .pieces = c->at[PLAN_PIECES], .rows = rows, .recompute = c->at[PLAN_RECOMPUTE], .choice = *c};
+  return (stage){.tensor = c->at[PLAN_TENSOR],
+                 .sequence = c->at[PLAN_SEQUENCE],
+                 .experts = c->at[PLAN_EXPERTS],
+                 .expert_tensor = c->at[PLAN_EXPERT_TENSOR],
+                 .pieces = c->at[PLAN_PIECES],
+                 .rows = rows,
+                 .recompute = c->at[PLAN_RECOMPUTE],
+                 .choice = *c};
 }
 
 static bool same(const stage *a, const stage *b) {
@@ -70,7 +76,8 @@ static void add_times(double to[FIGURES], const sl_plan *plan) {
     double seconds = a->seconds * (double)a->firings_per_step;
     if (a->cls <= SL_CLASS_W) to[PASSES] += seconds / plan->microbatches;
     else if (a->cls == SL_CLASS_U) to[UPDATE] += seconds;
-    else if (a->cls == SL_CLASS_C && a->firings_per_step >= plan->microbatches) to[EXCHANGES] += seconds / plan->microbatches;
+    else if (a->cls == SL_CLASS_C && a->firings_per_step >= plan->microbatches)
+      to[EXCHANGES] += seconds / plan->microbatches;
   }
 }
 
@@ -83,13 +90,16 @@ static int data_of(const stage *s) {
 /* Returns how many microbatches a plan needs. Tensor parallelism needs many, because the
  * sharding that costs least depends on them. Other exchanges need two, to tell once-per-step
  * from per-microbatch exchange. */
-static int microbatches_of(const stage *s) { return s->tensor > 1 ? PLANNER_FEW : s->experts * s->sequence > 1 ? 2 : 1; }
+static int microbatches_of(const stage *s) {
+  return s->tensor > 1 ? PLANNER_FEW : s->experts * s->sequence > 1 ? 2 : 1;
+}
 
 /* Makes the plan with this many layers; 0: the model's own number. */
 static bool make_with(const planner *p, const stage *s, int layers, double of[FIGURES]) {
   plan_choice c = s->choice;
   plan_made made;
-  int data = data_of(s), microbatches = p->batch ? microbatches_of(s) : c.at[PLAN_DATA] * c.at[PLAN_MICROBATCHES] / data;
+  int data = data_of(s), microbatches = p->batch ? microbatches_of(s)
+                                                 : c.at[PLAN_DATA] * c.at[PLAN_MICROBATCHES] / data;
   if (p->batch) c.at[PLAN_MICROBATCHES] = p->batch / s->rows / data;
   c.at[PLAN_STAGES] = c.at[PLAN_CHUNKS] = 1;
   c.at[PLAN_DATA] = data;
@@ -115,7 +125,8 @@ static bool make_few(const planner *p, const stage *s, double of[FIGURES]) {
   double few[FIGURES], some[FIGURES];
   bool good = make_with(p, s, FEW_LAYERS, few) && make_with(p, s, SOME_LAYERS, some);
   for (int f = 0; f < FIGURES && good; f++) {
-    double layer = (some[f] - few[f]) / (SOME_LAYERS - FEW_LAYERS), rest = few[f] - FEW_LAYERS * layer;
+    double layer = (some[f] - few[f]) / (SOME_LAYERS - FEW_LAYERS),
+           rest = few[f] - FEW_LAYERS * layer;
     good = layer >= 0 && rest >= 0;
     of[f] = rest + p->layers * layer;
   }
@@ -125,7 +136,8 @@ static bool make_few(const planner *p, const stage *s, double of[FIGURES]) {
 static void make_stage(void *ctx, size_t i) {
   stages *all = ctx;
   stage *s = &all->of[i];
-  s->known = (all->even && make_few(all->planner, s, s->of)) || make_with(all->planner, s, 0, s->of);
+  s->known =
+      (all->even && make_few(all->planner, s, s->of)) || make_with(all->planner, s, 0, s->of);
 }
 
 /* Checks whether a plan of few layers predicts the whole model. */
@@ -148,7 +160,8 @@ static double least_seconds(const plan_choice *c, const stage *s) {
   bool fills = !strncmp(planner_word(PLAN_SCHEDULE, c->at[PLAN_SCHEDULE]), "zb", 2);
   double way = (s->of[PASSES] + s->of[EXCHANGES]) / S / c->at[PLAN_CHUNKS] / c->at[PLAN_PIECES];
   double shared = c->at[PLAN_SHARD] ? c->at[PLAN_DATA] * c->at[PLAN_SEQUENCE] : 1;
-  return 0.98 * (c->at[PLAN_MICROBATCHES] * busy + (fills ? 0 : (S - 1) * way) + s->of[UPDATE] / S / shared);
+  return 0.98 * (c->at[PLAN_MICROBATCHES] * busy + (fills ? 0 : (S - 1) * way) +
+                 s->of[UPDATE] / S / shared);
 }
 
 static bool state_is_away(const plan_choice *c) {
@@ -172,7 +185,8 @@ static double kept_ahead(const plan_choice *c) {
 
 static double least_bytes(const plan_choice *c, const stage *s, double ahead) {
   double S = c->at[PLAN_STAGES], shared = (double)c->at[PLAN_DATA] * c->at[PLAN_SEQUENCE];
-  double bytes = (state_is_away(c) ? 0 : s->of[OPTIMIZER]) / (c->at[PLAN_SHARD] > 0 ? shared : 1) + s->of[GRADIENTS] / (c->at[PLAN_SHARD] > 1 ? shared : 1) +
+  double bytes = (state_is_away(c) ? 0 : s->of[OPTIMIZER]) / (c->at[PLAN_SHARD] > 0 ? shared : 1) +
+                 s->of[GRADIENTS] / (c->at[PLAN_SHARD] > 1 ? shared : 1) +
                  s->of[PARAMETERS] / (c->at[PLAN_SHARD] > 2 ? shared : 1);
   bool kept = c->at[PLAN_PIECES] == 1 && !acts_are_away(c);
   return 0.98 * (bytes + (kept ? 0.9 * s->of[ACTIVATIONS] * ahead : 0)) / S;
@@ -182,7 +196,8 @@ static double least_bytes(const plan_choice *c, const stage *s, double ahead) {
 static double seconds_of_copies(const planner *p, const plan_choice *c, const stage *s) {
   const sl_hardware *h = &p->settings->modelled.hardware;
   bool host = planner_away(p) == SL_SPACE_HOST;
-  double rate = host ? h->copy_bytes_per_second : SLI_MIN(h->disk_read_bytes_per_second, h->disk_write_bytes_per_second);
+  double rate = host ? h->copy_bytes_per_second
+                     : SLI_MIN(h->disk_read_bytes_per_second, h->disk_write_bytes_per_second);
   double shared = c->at[PLAN_SHARD] ? (double)c->at[PLAN_DATA] * c->at[PLAN_SEQUENCE] : 1;
   double bytes = (state_is_away(c) ? s->of[OPTIMIZER] / shared : 0) +
                  (acts_are_away(c) ? 0.8 * s->of[ACTIVATIONS] * c->at[PLAN_MICROBATCHES] : 0);
@@ -196,7 +211,8 @@ static double seconds_of_copies(const planner *p, const plan_choice *c, const st
  * later stages limits the rate. */
 static double seconds_with_fewer(const planner *p, const plan_choice *c, const stage *s) {
   double S = c->at[PLAN_STAGES], none = least_bytes(c, s, 0), ahead = kept_ahead(c);
-  double one = least_bytes(c, s, 1) - none, slots = one > 0 ? ((double)p->budget - none) / one : ahead;
+  double one = least_bytes(c, s, 1) - none,
+         slots = one > 0 ? ((double)p->budget - none) / one : ahead;
   if (p->fixed[PLAN_QUOTAS] >= 0 || slots < 1) return INFINITY;
   if (c->at[PLAN_CHUNKS] > 1 || c->at[PLAN_PIECES] > 1) return c->bound;
   double rounds = SLI_MAX(c->at[PLAN_MICROBATCHES] - S, 0);
@@ -214,8 +230,10 @@ static double seconds_with_some(const planner *p, const plan_choice *c, const st
 }
 
 /* Lower bound of bytes with one slot per register, and everything recomputed that may be. */
-static double floor_bytes(const planner *p, const plan_choice *c, const stage *s, const stage *again) {
-  bool fewer = p->fixed[PLAN_QUOTAS] < 0, some = again && p->fixed[PLAN_RECOMPUTE] < 0 && !c->at[PLAN_RECOMPUTE];
+static double floor_bytes(const planner *p, const plan_choice *c, const stage *s,
+                          const stage *again) {
+  bool fewer = p->fixed[PLAN_QUOTAS] < 0,
+       some = again && p->fixed[PLAN_RECOMPUTE] < 0 && !c->at[PLAN_RECOMPUTE];
   double ahead = fewer ? 1 : kept_ahead(c), kept = least_bytes(c, s, ahead);
   return some ? SLI_MIN(kept, least_bytes(c, again, ahead)) : kept;
 }
@@ -235,7 +253,8 @@ static bool bound(const stages *all, plan_choice *c, const stage *s) {
   if (!s->known) return false;
   if (c->at[PLAN_STAGES] * c->at[PLAN_CHUNKS] > s->of[BLOCKS]) return false;
   const stage *again = all_again(all, s);
-  c->bound = SLI_MAX(least_seconds(c, s), seconds_of_copies(p, c, s)), c->least = least_bytes(c, s, kept_ahead(c));
+  c->bound = SLI_MAX(least_seconds(c, s), seconds_of_copies(p, c, s)),
+  c->least = least_bytes(c, s, kept_ahead(c));
   c->floor = floor_bytes(p, c, s, again);
   if (!p->budget || c->least <= (double)p->budget) return true;
   if (c->floor > (double)p->budget) return false;

@@ -18,10 +18,12 @@ const plan_dim_info plan_dims[PLAN_DIMS] = {
     [PLAN_PIECES] = {"pieces", "pieces", 0, 0, 0, {0}},
     [PLAN_CHUNKS] = {"chunks", "chunks", 0, 0, 0, {0}},
     [PLAN_SCHEDULE] = {"schedule", "schedule", 3, 4, 4, {"1f1b", "interleaved", "zb-h1", "zb-v"}},
-    [PLAN_RECOMPUTE] = {"recompute", "recompute", 4, 4, 5, {"none", "full", "whole", "selective", "some"}},
+    [PLAN_RECOMPUTE] =
+        {"recompute", "recompute", 4, 4, 5, {"none", "full", "whole", "selective", "some"}},
     [PLAN_QUOTAS] = {"quotas", "quota", 1, 1, 2, {"own", "fewer"}},
     [PLAN_HOME] = {"home", "home", 1, 4, 4, {"device", "state", "act", "both"}},
-    [PLAN_SHARD] = {"shard", "shard", 4, 4, 4, {"nothing", "optimizer", "gradients", "parameters"}}};
+    [PLAN_SHARD] = {
+        "shard", "shard", 4, 4, 4, {"nothing", "optimizer", "gradients", "parameters"}}};
 
 const char *planner_word(plan_dim dim, int value) {
   return plan_dims[dim].count ? plan_dims[dim].words[value] : NULL;
@@ -41,7 +43,8 @@ static sl_status unknown_name(const char *text, const char *word) {
   char list[256] = "";
   for (int d = 0; d < PLAN_DIMS; d++) {
     size_t at = strlen(list);
-    snprintf(list + at, sizeof list - at, "%s%s=%s", d ? ", " : "", plan_dims[d].name, plan_dims[d].count ? "WORD" : "N");
+    snprintf(list + at, sizeof list - at, "%s%s=%s", d ? ", " : "", plan_dims[d].name,
+             plan_dims[d].count ? "WORD" : "N");
   }
   return sl_fail(SL_E_USAGE, "--fix %s: %s is not one of %s", text, word, list);
 }
@@ -69,17 +72,19 @@ static sl_status check_fixed(const planner *p, const char *text) {
     all &= p->fixed[d] > 0 || d == PLAN_SEQUENCE;
   }
   if (p->devices % product)
-    return sl_fail(SL_E_USAGE, "--fix %s: %lld devices cannot be some of %d", text, (long long)product,
-                   p->devices);
+    return sl_fail(SL_E_USAGE, "--fix %s: %lld devices cannot be some of %d", text,
+                   (long long)product, p->devices);
   if (all && product != p->devices)
-    return sl_fail(SL_E_USAGE, "--fix %s: that is %lld devices, not %d", text, (long long)product, p->devices);
+    return sl_fail(SL_E_USAGE, "--fix %s: that is %lld devices, not %d", text, (long long)product,
+                   p->devices);
   return SL_OK;
 }
 
 sl_status planner_fix(planner *p, const char *text) {
   char *copy = sli_strdup(text), *state = NULL;
   sl_status status = SL_OK;
-  for (char *word = strtok_r(copy, ",", &state); word && !status; word = strtok_r(NULL, ",", &state))
+  for (char *word = strtok_r(copy, ",", &state); word && !status;
+       word = strtok_r(NULL, ",", &state))
     status = fix_one(p, text, word);
   free(copy);
   return status ? status : check_fixed(p, text);
@@ -90,12 +95,14 @@ sl_status planner_fix(planner *p, const char *text) {
 /* Says whether the experts' grid is mentioned. If their number does not divide that of the
  * data's devices, the experts have their own grid anyway. */
 static bool are_experts_said(const planner *p, const plan_choice *c) {
-  return p->experts && c->at[PLAN_EXPERT_TENSOR] == 1 && c->at[PLAN_TENSOR] > 1 && c->at[PLAN_DATA] % c->at[PLAN_EXPERTS] == 0;
+  return p->experts && c->at[PLAN_EXPERT_TENSOR] == 1 && c->at[PLAN_TENSOR] > 1 &&
+         c->at[PLAN_DATA] % c->at[PLAN_EXPERTS] == 0;
 }
 
 /* Says whether a dimension's value is implied and not printed. */
 static bool goes_without_saying(const planner *p, const plan_choice *c, plan_dim dim) {
-  if (dim == PLAN_CHUNKS) return c->at[dim] == sl_schedule_chunks(planner_word(PLAN_SCHEDULE, c->at[PLAN_SCHEDULE]));
+  if (dim == PLAN_CHUNKS)
+    return c->at[dim] == sl_schedule_chunks(planner_word(PLAN_SCHEDULE, c->at[PLAN_SCHEDULE]));
   if (dim == PLAN_EXPERT_TENSOR) return !are_experts_said(p, c);
   if (dim == PLAN_QUOTAS) return true; /* the plan's relaxations express it */
   return (dim == PLAN_SEQUENCE || dim == PLAN_PIECES || dim == PLAN_EXPERTS) && c->at[dim] == 1;
@@ -108,7 +115,9 @@ static bool is_among(const char *name, const char *const *list) {
 
 sl_space planner_away(const planner *p) {
   const sli_kind *kind = sli_kind_find(p->settings->lower.devices.kind);
-  return kind->move[SL_SPACE_HOST] ? SL_SPACE_HOST : kind->move[SL_SPACE_DISK] ? SL_SPACE_DISK : SL_SPACE_DEVICE;
+  return kind->move[SL_SPACE_HOST]   ? SL_SPACE_HOST
+         : kind->move[SL_SPACE_DISK] ? SL_SPACE_DISK
+                                     : SL_SPACE_DEVICE;
 }
 
 /* Translates a word of the home dimension into --home options. */
@@ -133,7 +142,8 @@ static void dim_words(const planner *p, const plan_choice *c, plan_dim dim, word
 
 /* Says whether the user gave the option, which then stays as given. */
 static bool is_given(const planner *p, const char *option) {
-  return (!strcmp(option, "quota") || !strcmp(option, "home")) && sl_arg_given(p->settings->run, option, 0);
+  return (!strcmp(option, "quota") || !strcmp(option, "home")) &&
+         sl_arg_given(p->settings->run, option, 0);
 }
 
 static void own_words(const planner *p, const plan_choice *c, words *to) {
@@ -155,7 +165,8 @@ void planner_words(const planner *p, const plan_choice *c, const char *const *ap
   const settings *s = p->settings;
   for (const sl_option *o = s->options; o->name; o++) {
     bool other = is_among(o->name, apart);
-    for (int d = 0; d < PLAN_DIMS; d++) other |= !strcmp(plan_dims[d].option, o->name) && !is_given(p, o->name);
+    for (int d = 0; d < PLAN_DIMS; d++)
+      other |= !strcmp(plan_dims[d].option, o->name) && !is_given(p, o->name);
     if (!other) words_given(o, s->run, to);
   }
   own_words(p, c, to);

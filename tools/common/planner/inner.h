@@ -15,7 +15,8 @@ sl_status planner_list(planner *p);
 void planner_bound(planner *p);
 
 /* Runs fn(ctx, i) for i in [from, end) on the planner's threads, until interrupted. */
-void planner_each(const planner *p, size_t from, size_t end, void (*fn)(void *ctx, size_t i), void *ctx);
+void planner_each(const planner *p, size_t from, size_t end, void (*fn)(void *ctx, size_t i),
+                  void *ctx);
 bool planner_stopped(const planner *p);
 
 /* Creates the relaxations of a choice: none at first, sized by a plan made of it. */
@@ -27,7 +28,8 @@ bool planner_relax(plan_relaxation *relaxation, const planned *made, size_t budg
 /* Lists the relaxations as quotas, at most two for each stage; returns how many. */
 int planner_relaxation_quotas(const plan_relaxation *relaxation, sl_quota *to);
 /* Calls say() with each --recompute value that the relaxations need. */
-void planner_relaxation_recompute(const plan_relaxation *relaxation, void (*say)(void *ctx, const char *text), void *ctx);
+void planner_relaxation_recompute(const plan_relaxation *relaxation,
+                                  void (*say)(void *ctx, const char *text), void *ctx);
 void planner_relaxation_words(const plan_relaxation *relaxation, words *to);
 
 /* Makes the plan of choice i, for planner_each(): its time, its bytes, and its relaxations if it
@@ -58,9 +60,11 @@ typedef struct plan_made {
   planned planned;
   sl_args *args; /* arguments of the model */
 } plan_made;
-sl_status planner_make(const planner *p, const plan_choice *c, int microbatches, plan_care care, plan_made *out);
+sl_status planner_make(const planner *p, const plan_choice *c, int microbatches, plan_care care,
+                       plan_made *out);
 /* Makes the plan of a choice, of a model with `layers` layers; 0: the model's own number. */
-sl_status planner_make_with(const planner *p, const plan_choice *c, int microbatches, plan_care care, int layers, plan_made *out);
+sl_status planner_make_with(const planner *p, const plan_choice *c, int microbatches,
+                            plan_care care, int layers, plan_made *out);
 /* Returns how choices are examined: exactly if there are few devices. */
 plan_care planner_care(const planner *p);
 void planner_unmake(plan_made *m);

@@ -9,7 +9,8 @@ enum { FEW_DEVICES = 2 };
 
 bool planner_stopped(const planner *p) { return p->interrupted && p->interrupted(); }
 
-void planner_each(const planner *p, size_t from, size_t end, void (*fn)(void *ctx, size_t i), void *ctx) {
+void planner_each(const planner *p, size_t from, size_t end, void (*fn)(void *ctx, size_t i),
+                  void *ctx) {
   each(p->threads, p->interrupted, from, end, fn, ctx);
 }
 
@@ -21,8 +22,10 @@ static void apply_home(const planner *p, const char *word, sli_arena *arena, set
   if (!strcmp(word, "device")) return;
   sl_home *all = sli_arena_alloc(arena, (size_t)(homes->count + 2) * sizeof *all);
   if (homes->count) memcpy(all, homes->of, (size_t)homes->count * sizeof *all);
-  if (both || !strcmp(word, "state")) all[homes->count++] = (sl_home){.name = "state", .space = planner_away(p)};
-  if (both || !strcmp(word, "act")) all[homes->count++] = (sl_home){.name = "act", .space = planner_away(p)};
+  if (both || !strcmp(word, "state"))
+    all[homes->count++] = (sl_home){.name = "state", .space = planner_away(p)};
+  if (both || !strcmp(word, "act"))
+    all[homes->count++] = (sl_home){.name = "act", .space = planner_away(p)};
   homes->of = all;
 }
 
@@ -37,10 +40,13 @@ static void add_said(void *ctx, const char *text) {
 }
 
 static void apply_relaxation(const plan_relaxation *relaxation, sli_arena *arena, settings *to) {
-  sl_quota *quotas = sli_arena_alloc(arena, (size_t)(to->lower.memory.nquotas + 2 * relaxation->stages) * sizeof *quotas);
+  sl_quota *quotas = sli_arena_alloc(
+      arena, (size_t)(to->lower.memory.nquotas + 2 * relaxation->stages) * sizeof *quotas);
   said recompute = {arena, to->lower.memory.recompute};
-  if (to->lower.memory.nquotas) memcpy(quotas, to->lower.memory.quotas, (size_t)to->lower.memory.nquotas * sizeof *quotas);
-  to->lower.memory.nquotas += planner_relaxation_quotas(relaxation, quotas + to->lower.memory.nquotas);
+  if (to->lower.memory.nquotas)
+    memcpy(quotas, to->lower.memory.quotas, (size_t)to->lower.memory.nquotas * sizeof *quotas);
+  to->lower.memory.nquotas +=
+      planner_relaxation_quotas(relaxation, quotas + to->lower.memory.nquotas);
   to->lower.memory.quotas = quotas;
   planner_relaxation_recompute(relaxation, add_said, &recompute);
   to->lower.memory.recompute = recompute.text;
@@ -51,7 +57,8 @@ static const char *recompute_of(const plan_choice *c) {
   return strcmp(word, "some") ? word : "none";
 }
 
-static void planner_make_apply(const planner *p, const plan_choice *c, sli_arena *arena, settings *to) {
+static void planner_make_apply(const planner *p, const plan_choice *c, sli_arena *arena,
+                               settings *to) {
   *to = *p->settings;
   to->lower.parallel.stages = c->at[PLAN_STAGES];
   to->lower.parallel.tensor = c->at[PLAN_TENSOR];
@@ -85,18 +92,23 @@ static sl_status args_with(const settings *s, int batch, int layers, sl_args **o
   return status;
 }
 
-plan_care planner_care(const planner *p) { return p->devices > FEW_DEVICES ? PLAN_ALIKE : PLAN_EXACT; }
+plan_care planner_care(const planner *p) {
+  return p->devices > FEW_DEVICES ? PLAN_ALIKE : PLAN_EXACT;
+}
 
-sl_status planner_make(const planner *p, const plan_choice *c, int microbatches, plan_care care, plan_made *out) {
+sl_status planner_make(const planner *p, const plan_choice *c, int microbatches, plan_care care,
+                       plan_made *out) {
   return planner_make_with(p, c, microbatches, care, 0, out);
 }
 
-sl_status planner_make_with(const planner *p, const plan_choice *c, int microbatches, plan_care care, int layers, plan_made *out) {
+sl_status planner_make_with(const planner *p, const plan_choice *c, int microbatches,
+                            plan_care care, int layers, plan_made *out) {
   settings s;
   sl_status status = SL_OK;
   const bool alike = care != PLAN_EXACT && planner_care(p) != PLAN_EXACT;
   sl_lower_options run = p->run;
-  run.simulation.alike = alike, run.simulation.any_order = care == PLAN_ROUGH, run.parallel.assign = c->assign;
+  run.simulation.alike = alike, run.simulation.any_order = care == PLAN_ROUGH,
+  run.parallel.assign = c->assign;
   run.schedule.skip_in_turn = true;
   sli_arena arena = {0};
   *out = (plan_made){0};

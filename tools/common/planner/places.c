@@ -22,13 +22,15 @@ bool planner_assigns(const planner *p) {
 
 static sl_hardware_link better(sl_hardware_link a, sl_hardware_link b) {
   bool any = !(a.bytes_per_second > 0) || !(b.bytes_per_second > 0);
-  return (sl_hardware_link){SLI_MIN(a.seconds, b.seconds), any ? 0 : SLI_MAX(a.bytes_per_second, b.bytes_per_second)};
+  return (sl_hardware_link){SLI_MIN(a.seconds, b.seconds),
+                            any ? 0 : SLI_MAX(a.bytes_per_second, b.bytes_per_second)};
 }
 
 static sl_hardware at_its_best(const sl_hardware *h) {
   sl_hardware best = *h;
   for (int i = 0; i < h->npairs; i++) {
-    bool inside = h->pairs[i].from / SLI_MAX(h->devices_per_host, 1) == h->pairs[i].to / SLI_MAX(h->devices_per_host, 1);
+    bool inside = h->pairs[i].from / SLI_MAX(h->devices_per_host, 1) ==
+                  h->pairs[i].to / SLI_MAX(h->devices_per_host, 1);
     sl_hardware_link *link = inside ? &best.host_link : &best.link;
     *link = better(*link, h->pairs[i].link);
   }
@@ -37,7 +39,8 @@ static sl_hardware at_its_best(const sl_hardware *h) {
 }
 
 /* Finds a permutation by the traffic that a plan has on such hardware. NULL: none is better. */
-static char *places_find(const planner *p, const plan_choice *c, const sl_hardware *h, uint64_t seed) {
+static char *places_find(const planner *p, const plan_choice *c, const sl_hardware *h,
+                         uint64_t seed) {
   settings s = *p->settings;
   planner other = *p;
   plan_made made;
@@ -108,7 +111,8 @@ void planner_try_assigned(void *ctx, size_t i) {
   plan_choice *c = &p->choices[i];
   const sl_hardware *now = &p->settings->modelled.hardware, best = at_its_best(now);
   if (!c->exact || !(c->seconds < INFINITY)) return;
-  for (uint64_t seed = 1; seed <= SEEDS && now->npairs; seed++) places_take(p, c, places_find(p, c, &best, seed));
+  for (uint64_t seed = 1; seed <= SEEDS && now->npairs; seed++)
+    places_take(p, c, places_find(p, c, &best, seed));
   while (places_take(p, c, places_find(p, c, now, 1))) {}
   if (now->npairs) settle(p, c);
 }

@@ -53,32 +53,32 @@ typedef struct plan_choice {
   int at[PLAN_DIMS];
   /* lower bounds of seconds and bytes; lower bound of bytes if it gives up all it may */
   double bound, least, floor;
-  double seconds;  /* seconds of a step; INFINITY: impossible, or not examined */
-  size_t bytes;    /* bytes of the largest device; 0: impossible */
-  uint64_t hash;   /* hash of the plan made last */
-  bool exact;      /* seconds, bytes and hash are those of the plan as actorrun makes it */
+  double seconds; /* seconds of a step; INFINITY: impossible, or not examined */
+  size_t bytes;   /* bytes of the largest device; 0: impossible */
+  uint64_t hash;  /* hash of the plan made last */
+  bool exact;     /* seconds, bytes and hash are those of the plan as actorrun makes it */
   plan_relaxation *relaxation; /* owned by the planner; NULL: it fits as it is */
-  char *assign;    /* owned by the planner: the device in each place; NULL: in order */
+  char *assign;                /* owned by the planner: the device in each place; NULL: in order */
 } plan_choice;
 
 typedef struct planner {
   const settings *settings;
-  sl_lower_options run;      /* other inputs of plan_make(): evaluations, checkpoints */
+  sl_lower_options run;                /* other inputs of plan_make(): evaluations, checkpoints */
   int devices, batch, layers, experts; /* batch, layers: 0: not given by the model */
-  size_t budget;             /* bytes of each device; 0: unlimited */
-  int fixed[PLAN_DIMS];      /* fixed value of a dimension; -1: free */
-  bool all;                  /* exclude nothing for its bound */
-  int effort;                /* 0: quick, 1: full */
-  bool away;                 /* consider offloading */
-  int threads, points;       /* points: number of plans to make exact */
+  size_t budget;                       /* bytes of each device; 0: unlimited */
+  int fixed[PLAN_DIMS];                /* fixed value of a dimension; -1: free */
+  bool all;                            /* exclude nothing for its bound */
+  int effort;                          /* 0: quick, 1: full */
+  bool away;                           /* consider offloading */
+  int threads, points;                 /* points: number of plans to make exact */
   bool (*interrupted)(void);
   size_t count, capacity;
   plan_choice *choices;
   /* if nothing fits, the plan with least memory; 0 bytes: none could be made */
   plan_choice smallest;
-  size_t left_out, tried;    /* choices excluded as too large by their bounds; plans made */
-  double best;               /* seconds of the best plan so far */
-  double seconds;            /* duration of the search */
+  size_t left_out, tried; /* choices excluded as too large by their bounds; plans made */
+  double best;            /* seconds of the best plan so far */
+  double seconds;         /* duration of the search */
 } planner;
 
 /* Initializes a planner from settings: all dimensions free, the settings' budget. SL_E_USAGE:

@@ -17,7 +17,7 @@ enum { KNOBS = SLI_COUNT(knobs) };
 
 /* One stage of the plan over budget. */
 typedef struct stage {
-  int device;          /* the one of its devices with most bytes; SL_NONE: nothing is kept there */
+  int device; /* the one of its devices with most bytes; SL_NONE: nothing is kept there */
   int slots[KNOBS];
   double bytes[KNOBS]; /* bytes of one slot on that device */
   int kept;            /* blocks that keep their activations */
@@ -26,10 +26,10 @@ typedef struct stage {
 typedef struct over_budget {
   const sl_plan *plan;
   plan_relaxation *relaxation;
-  stage *stages;       /* [less->stages] */
-  int *stage_of;       /* [less->nblocks] */
+  stage *stages; /* [less->stages] */
+  int *stage_of; /* [less->nblocks] */
   double budget;
-  int fewest;          /* slots that a stage needs at least */
+  int fewest; /* slots that a stage needs at least */
 } over_budget;
 
 /* ---- the plan over budget -------------------------------------------------------------------- */
@@ -42,10 +42,12 @@ static int knob_of(const sl_register *r) {
 
 static void see_register(over_budget *x, const sl_register *r) {
   int k = knob_of(r), at = r->producer < 0 ? SL_NONE : x->plan->actors[r->producer].stage;
-  if (k < 0 || at < 0 || at >= x->relaxation->stages || r->shares || r->space != SL_SPACE_DEVICE) return;
+  if (k < 0 || at < 0 || at >= x->relaxation->stages || r->shares || r->space != SL_SPACE_DEVICE)
+    return;
   stage *s = &x->stages[at];
   const sl_device *devices = x->plan->devices;
-  if (s->device >= 0 && sl_device_bytes(&devices[r->device]) < sl_device_bytes(&devices[s->device])) return;
+  if (s->device >= 0 && sl_device_bytes(&devices[r->device]) < sl_device_bytes(&devices[s->device]))
+    return;
   if (s->device != r->device) *s = (stage){.device = r->device};
   s->slots[k] = SLI_MAX(s->slots[k], r->quota);
   s->bytes[k] += (double)SLI_MAX(r->slot_stride, r->slot_bytes);
@@ -69,9 +71,12 @@ static void see_blocks(over_budget *x, const planned *made) {
 }
 
 static void see(over_budget *x, const planned *made, plan_relaxation *relaxation, size_t budget) {
-  *x = (over_budget){.plan = made->plan, .relaxation = relaxation, .budget = (double)budget, .fewest = made->plan->pieces,
-               .stages = sli_calloc((size_t)relaxation->stages, sizeof *x->stages),
-               .stage_of = sli_calloc((size_t)relaxation->nblocks + 1, sizeof *x->stage_of)};
+  *x = (over_budget){.plan = made->plan,
+                     .relaxation = relaxation,
+                     .budget = (double)budget,
+                     .fewest = made->plan->pieces,
+                     .stages = sli_calloc((size_t)relaxation->stages, sizeof *x->stages),
+                     .stage_of = sli_calloc((size_t)relaxation->nblocks + 1, sizeof *x->stage_of)};
   for (int s = 0; s < relaxation->stages; s++) x->stages[s].device = SL_NONE;
   for (int32_t r = 0; r < x->plan->nregs; r++) see_register(x, &x->plan->regs[r]);
   see_blocks(x, made);
@@ -163,10 +168,12 @@ plan_relaxation *planner_relaxation_create(const planned *made, const plan_choic
   relaxation->how = c->at[PLAN_TENSOR] > 1 ? "whole" : "full";
   size_t blocks = (size_t)relaxation->nblocks, stages = (size_t)relaxation->stages;
   for (int k = 0; k < KNOBS; k++)
-    relaxation->slots[k] = memset(sli_arena_alloc(&relaxation->arena, stages * sizeof(int)), 0, stages * sizeof(int));
+    relaxation->slots[k] =
+        memset(sli_arena_alloc(&relaxation->arena, stages * sizeof(int)), 0, stages * sizeof(int));
   relaxation->recomputed = memset(sli_arena_alloc(&relaxation->arena, blocks), 0, blocks);
   relaxation->names = sli_arena_alloc(&relaxation->arena, blocks * sizeof *relaxation->names);
-  for (size_t b = 0; b < blocks; b++) relaxation->names[b] = sli_arena_strdup(&relaxation->arena, made->graph->blocks[b].name);
+  for (size_t b = 0; b < blocks; b++)
+    relaxation->names[b] = sli_arena_strdup(&relaxation->arena, made->graph->blocks[b].name);
   return relaxation;
 }
 
@@ -186,7 +193,8 @@ static bool has_stage(const over_budget *x, int device) {
 static bool lessen(over_budget *x, double (*on)(over_budget *x, int device)) {
   bool any = false;
   for (int32_t d = 0; d < x->plan->ndevices; d++)
-    for (double left = (double)sl_device_bytes(&x->plan->devices[d]) - x->budget; left > 0 && has_stage(x, d);) {
+    for (double left = (double)sl_device_bytes(&x->plan->devices[d]) - x->budget;
+         left > 0 && has_stage(x, d);) {
       double saved = on(x, d);
       if (saved < 0) break; /* other registers depend on it, so it may suffice all the same */
       left -= SLI_MAX(saved, 1);
@@ -227,7 +235,8 @@ static void quota_words(const plan_relaxation *relaxation, int k, words *to) {
       more = longer;
     }
     free(said);
-    said = sli_format("%s%s%d", more, more[strlen(more) - 1] == '=' ? "" : ",", relaxation->slots[k][s]);
+    said = sli_format("%s%s%d", more, more[strlen(more) - 1] == '=' ? "" : ",",
+                      relaxation->slots[k][s]);
     skipped = 0;
     free(more);
   }
@@ -248,12 +257,14 @@ static int run_from(const plan_relaxation *relaxation, int b) {
   int end = b + 1;
   for (; end < relaxation->nblocks && relaxation->recomputed[end] && first[chars]; end++) {
     const char *name = relaxation->names[end];
-    if (stem(name) != chars || strncmp(name, first, chars) || name[chars] != first[chars] + end - b) break;
+    if (stem(name) != chars || strncmp(name, first, chars) || name[chars] != first[chars] + end - b)
+      break;
   }
   return end;
 }
 
-void planner_relaxation_recompute(const plan_relaxation *relaxation, void (*say)(void *ctx, const char *text), void *ctx) {
+void planner_relaxation_recompute(const plan_relaxation *relaxation,
+                                  void (*say)(void *ctx, const char *text), void *ctx) {
   for (int b = 0, end; b < relaxation->nblocks; b = end) {
     end = b + 1;
     if (!relaxation->recomputed[b]) continue;
@@ -261,8 +272,8 @@ void planner_relaxation_recompute(const plan_relaxation *relaxation, void (*say)
     const char *name = relaxation->names[b];
     size_t chars = stem(name);
     char *text = end - b == 1 ? sli_format("%s@%s", relaxation->how, name)
-                              : sli_format("%s@%.*s[%c-%c]", relaxation->how, (int)chars, name, name[chars],
-                                           relaxation->names[end - 1][chars]);
+                              : sli_format("%s@%.*s[%c-%c]", relaxation->how, (int)chars, name,
+                                           name[chars], relaxation->names[end - 1][chars]);
     say(ctx, text);
     free(text);
   }

@@ -63,11 +63,15 @@ static void find_smallest(planner *p) {
 static sl_status nothing_fits(const planner *p) {
   const plan_choice *least = &p->smallest;
   char needs[32], has[32];
-  if (!least->bytes && planner_stopped(p)) return sl_fail(SL_E_STOPPED, "stopped before any plan was made");
-  if (!least->bytes) return sl_fail(SL_E_USAGE, "none of %zu plans can be: the last said: %s", p->count, sl_detail());
+  if (!least->bytes && planner_stopped(p))
+    return sl_fail(SL_E_STOPPED, "stopped before any plan was made");
+  if (!least->bytes)
+    return sl_fail(SL_E_USAGE, "none of %zu plans can be: the last said: %s", p->count,
+                   sl_detail());
   char *said = planner_said(p, least);
   sl_fail(SL_E_BUDGET, "nothing fits in %s: the smallest plan needs %s (%s)",
-          sli_format_bytes(has, (double)p->budget), sli_format_bytes(needs, (double)least->bytes), said);
+          sli_format_bytes(has, (double)p->budget), sli_format_bytes(needs, (double)least->bytes),
+          said);
   free(said);
   return SL_E_BUDGET;
 }
@@ -144,7 +148,8 @@ sl_status planner_search(planner *p) {
 
 const plan_choice *planner_second(const planner *p, plan_dim dim) {
   for (size_t i = 1; i < p->tried; i++)
-    if (p->choices[i].at[dim] != p->choices[0].at[dim] && p->choices[i].seconds < INFINITY) return &p->choices[i];
+    if (p->choices[i].at[dim] != p->choices[0].at[dim] && p->choices[i].seconds < INFINITY)
+      return &p->choices[i];
   return NULL;
 }
 
@@ -153,22 +158,32 @@ const plan_choice *planner_second(const planner *p, plan_dim dim) {
 /* Returns the value of a model option; 0: the model has none of that name. */
 static int number_of(const settings *s, const char *name) {
   for (const sl_option *o = s->model->options; o && o->name; o++)
-    if (!strcmp(o->name, name) && o->kind == SL_OPTION_INT) return (int)sl_arg_int(s->model_args, name);
+    if (!strcmp(o->name, name) && o->kind == SL_OPTION_INT)
+      return (int)sl_arg_int(s->model_args, name);
   return 0;
 }
 
 sl_status planner_init(planner *p, const settings *s) {
   const sli_kind *kind = sli_kind_find(s->lower.devices.kind);
-  bool known = sli_cost_is_given(&s->lower.simulation.cost) || s->profile || s->modelled.hardware.flops_per_second > 0;
-  *p = (planner){.settings = s, .devices = SLI_MAX(s->lower.devices.count, 1), .batch = number_of(s, "batch"), .layers = number_of(s, "layers"),
-                 .experts = number_of(s, "experts"), .points = 1,
-                 .threads = (int)SLI_MAX(sysconf(_SC_NPROCESSORS_ONLN), 1), .budget = s->lower.devices.budget_bytes};
+  bool known = sli_cost_is_given(&s->lower.simulation.cost) || s->profile ||
+               s->modelled.hardware.flops_per_second > 0;
+  *p = (planner){.settings = s,
+                 .devices = SLI_MAX(s->lower.devices.count, 1),
+                 .batch = number_of(s, "batch"),
+                 .layers = number_of(s, "layers"),
+                 .experts = number_of(s, "experts"),
+                 .points = 1,
+                 .threads = (int)SLI_MAX(sysconf(_SC_NPROCESSORS_ONLN), 1),
+                 .budget = s->lower.devices.budget_bytes};
   for (int d = 0; d < PLAN_DIMS; d++) p->fixed[d] = -1;
   if (sl_arg_given(s->run, "quota", 0)) p->fixed[PLAN_QUOTAS] = 0;
   if (sl_arg_given(s->run, "home", 0)) p->fixed[PLAN_HOME] = 0;
   if (known || kind->modelled) return SL_OK;
-  return sl_fail(SL_E_USAGE, "plan on %s devices: how long anything takes there is not known; --machine FILE "
-                 "says, or --profile REPORT of an earlier run, or actortune machine measures it (--machine here)", kind->name);
+  return sl_fail(
+      SL_E_USAGE,
+      "plan on %s devices: how long anything takes there is not known; --machine FILE "
+      "says, or --profile REPORT of an earlier run, or actortune machine measures it (--machine here)",
+      kind->name);
 }
 
 void planner_fini(planner *p) {

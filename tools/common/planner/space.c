@@ -32,8 +32,10 @@ static void add_homes(planner *p, plan_choice c) {
 /* Adds sharding and recompute modes of a schedule. */
 static void add_kept(planner *p, plan_choice c) {
   int shards = c.at[PLAN_DATA] * c.at[PLAN_SEQUENCE] > 1 ? words_tried(p, PLAN_SHARD) : 1;
-  for (c.at[PLAN_RECOMPUTE] = 0; c.at[PLAN_RECOMPUTE] < words_tried(p, PLAN_RECOMPUTE); c.at[PLAN_RECOMPUTE]++) {
-    bool same = !strcmp(planner_word(PLAN_RECOMPUTE, c.at[PLAN_RECOMPUTE]), "whole") && c.at[PLAN_TENSOR] == 1;
+  for (c.at[PLAN_RECOMPUTE] = 0; c.at[PLAN_RECOMPUTE] < words_tried(p, PLAN_RECOMPUTE);
+       c.at[PLAN_RECOMPUTE]++) {
+    bool same = !strcmp(planner_word(PLAN_RECOMPUTE, c.at[PLAN_RECOMPUTE]), "whole") &&
+                c.at[PLAN_TENSOR] == 1;
     if (same && is_free(p, PLAN_RECOMPUTE)) continue; /* equal to full unless tensors are sharded */
     for (c.at[PLAN_SHARD] = 0; c.at[PLAN_SHARD] < shards; c.at[PLAN_SHARD]++) add_homes(p, c);
   }
@@ -41,20 +43,25 @@ static void add_kept(planner *p, plan_choice c) {
 
 /* Adds schedules. With one stage all are the same. */
 static void add_schedules(planner *p, plan_choice c) {
-  int count = c.at[PLAN_STAGES] > 1 || !is_free(p, PLAN_SCHEDULE) ? words_tried(p, PLAN_SCHEDULE) : 1;
+  int count =
+      c.at[PLAN_STAGES] > 1 || !is_free(p, PLAN_SCHEDULE) ? words_tried(p, PLAN_SCHEDULE) : 1;
   for (int w = 0; w < count; w++) {
     int own = sl_schedule_chunks(planner_word(PLAN_SCHEDULE, w));
     bool more = !strcmp(planner_word(PLAN_SCHEDULE, w), "interleaved");
     c.at[PLAN_SCHEDULE] = w;
-    for (c.at[PLAN_CHUNKS] = own; c.at[PLAN_CHUNKS] <= (more ? MOST_CHUNKS : own); c.at[PLAN_CHUNKS]++)
+    for (c.at[PLAN_CHUNKS] = own; c.at[PLAN_CHUNKS] <= (more ? MOST_CHUNKS : own);
+         c.at[PLAN_CHUNKS]++)
       add_kept(p, c);
   }
 }
 
 /* Adds numbers of sequence pieces, which shorten a bubble if there is one. */
 static void add_pieces(planner *p, plan_choice c) {
-  int most = !is_free(p, PLAN_PIECES) ? p->fixed[PLAN_PIECES] : p->effort && c.at[PLAN_STAGES] > 1 ? MOST_PIECES : 1;
-  for (c.at[PLAN_PIECES] = 1; c.at[PLAN_PIECES] <= most; c.at[PLAN_PIECES] *= 2) add_schedules(p, c);
+  int most = !is_free(p, PLAN_PIECES)             ? p->fixed[PLAN_PIECES]
+             : p->effort && c.at[PLAN_STAGES] > 1 ? MOST_PIECES
+                                                  : 1;
+  for (c.at[PLAN_PIECES] = 1; c.at[PLAN_PIECES] <= most; c.at[PLAN_PIECES] *= 2)
+    add_schedules(p, c);
   if (most & (most - 1)) c.at[PLAN_PIECES] = most, add_schedules(p, c);
 }
 
@@ -88,7 +95,8 @@ static void add_microbatches(planner *p, plan_choice c) {
 static void add_expert_grids(planner *p, plan_choice c) {
   enum { FEW = 16 };
   int data = c.at[PLAN_DATA], tensor = c.at[PLAN_TENSOR], n = c.at[PLAN_EXPERTS];
-  bool both = p->experts && (p->effort || !is_free(p, PLAN_EXPERT_TENSOR)), few = p->experts <= FEW && data % n == 0;
+  bool both = p->experts && (p->effort || !is_free(p, PLAN_EXPERT_TENSOR)),
+       few = p->experts <= FEW && data % n == 0;
   bool own = tensor > 1 && (both || (n > 1 && !few));
   c.at[PLAN_EXPERT_TENSOR] = p->experts ? tensor : 1;
   if ((both || !own) && data % n == 0) add_microbatches(p, c);
@@ -133,6 +141,9 @@ static void add_grids(planner *p) {
 sl_status planner_list(planner *p) {
   add_grids(p);
   if (p->count) return SL_OK;
-  return sl_fail(SL_E_USAGE, "no plan for %d devices comes out even: the batch of the model, --fix and the devices "
-                 "must divide", p->devices);
+  return sl_fail(
+      SL_E_USAGE,
+      "no plan for %d devices comes out even: the batch of the model, --fix and the devices "
+      "must divide",
+      p->devices);
 }

@@ -23,7 +23,8 @@ enum { WAYS = SLI_COUNT(ways), ROUNDS = 8 };
 
 static size_t largest(const sl_plan *plan) {
   size_t most = 0;
-  for (int32_t d = 0; d < plan->ndevices; d++) most = SLI_MAX(most, sl_device_bytes(&plan->devices[d]));
+  for (int32_t d = 0; d < plan->ndevices; d++)
+    most = SLI_MAX(most, sl_device_bytes(&plan->devices[d]));
   return most;
 }
 
@@ -34,7 +35,9 @@ static double seconds_of(const sl_plan *plan) {
   return f.step_seconds;
 }
 
-static bool fits(const planner *p, const plan_choice *c) { return c->bytes && (!p->budget || c->bytes <= p->budget); }
+static bool fits(const planner *p, const plan_choice *c) {
+  return c->bytes && (!p->budget || c->bytes <= p->budget);
+}
 
 /* ---- relaxation ------------------------------------------------------------------------------ */
 
@@ -63,7 +66,8 @@ static bool is_slow(const planner *p, double seconds) { return 0.98 * seconds > 
 
 /* Returns the seconds of a step with so many microbatches; INFINITY: impossible. *more: the plan
  * is too large and gave up something in way w (NULL: gives up nothing). */
-static double weigh(const planner *p, plan_choice *c, int microbatches, plan_care care, const way *w, bool *more) {
+static double weigh(const planner *p, plan_choice *c, int microbatches, plan_care care,
+                    const way *w, bool *more) {
   plan_made made;
   *more = false;
   c->bytes = 0;
@@ -76,10 +80,12 @@ static double weigh(const planner *p, plan_choice *c, int microbatches, plan_car
 }
 
 /* Relaxes the plan until it fits, or nothing is left to give up. */
-static double lessen(const planner *p, plan_choice *c, int microbatches, plan_care care, const way *w) {
+static double lessen(const planner *p, plan_choice *c, int microbatches, plan_care care,
+                     const way *w) {
   bool more = true;
   double seconds = INFINITY;
-  for (int round = 0; round < ROUNDS && more; round++) seconds = weigh(p, c, microbatches, care, w, &more);
+  for (int round = 0; round < ROUNDS && more; round++)
+    seconds = weigh(p, c, microbatches, care, w, &more);
   return fits(p, c) ? seconds : INFINITY;
 }
 
@@ -90,7 +96,8 @@ static void give_up_all(const planner *p, plan_choice *c, int microbatches) {
   if (planner_make(p, c, microbatches, PLAN_ROUGH, &made)) return;
   c->relaxation = planner_relaxation_create(&made.planned, c);
   for (int w = 0; w < WAYS; w++)
-    if (may(p, c, &ways[w]) && planner_relax(c->relaxation, &made.planned, 0, ways[w].slots)) c->at[ways[w].dim] = ways[w].value;
+    if (may(p, c, &ways[w]) && planner_relax(c->relaxation, &made.planned, 0, ways[w].slots))
+      c->at[ways[w].dim] = ways[w].value;
   planner_unmake(&made);
   if (planner_make(p, c, microbatches, PLAN_ROUGH, &made)) return;
   c->bytes = largest(made.planned.plan);
@@ -119,7 +126,9 @@ static void extrapolate(const planner *p, plan_choice *c, counts n, double secon
   if (!n.few || !(seconds < INFINITY)) return;
   plan_choice fewer = *c;
   double first = weigh(p, &fewer, n.few, care, NULL, &more);
-  c->seconds = first < INFINITY ? first + (seconds - first) * (c->at[PLAN_MICROBATCHES] - n.few) / (n.more - n.few) : INFINITY;
+  c->seconds = first < INFINITY ? first + (seconds - first) * (c->at[PLAN_MICROBATCHES] - n.few) /
+                                              (n.more - n.few)
+                                : INFINITY;
 }
 
 /* ---- interface ------------------------------------------------------------------------------- */
@@ -131,7 +140,8 @@ static bool is_better(const planner *p, const plan_choice *a, const plan_choice 
   return a->bytes && a->bytes < b->bytes;
 }
 
-static void try_way(const planner *p, const plan_choice *given, plan_choice *c, counts n, const way *w) {
+static void try_way(const planner *p, const plan_choice *given, plan_choice *c, counts n,
+                    const way *w) {
   plan_choice x = *given;
   extrapolate(p, &x, n, lessen(p, &x, n.more, planner_care(p), w));
   bool better = is_better(p, &x, c);
