@@ -15,6 +15,7 @@
 #include <sluice/sluice.h>
 #include <stdio.h>
 
+/* clang-format off */
 static const sl_option options[] = {
     {"data", SL_OPTION_LIST, NULL, "text `FILE` to learn; may be repeated", 0, 0},
     {"layers", SL_OPTION_INT, "2", "encoder layers", 1, 100},
@@ -24,8 +25,8 @@ static const sl_option options[] = {
     {"batch", SL_OPTION_INT, "16", "rows of a step", 1, 1 << 20},
     {"mask", SL_OPTION_FLOAT, "0.15", "how likely a byte is chosen", 0.01, 1},
     {"document-end", SL_OPTION_INT, "10", "byte that ends a document", 0, 255},
-    SL_OPTIMIZER_OPTIONS,
-    {0}};
+    SL_OPTIMIZER_OPTIONS, {0}};
+/* clang-format on */
 
 enum { BYTES = 256, HIDDEN = BYTES, TOKENS }; /* a hidden byte is a token of its own */
 

@@ -13,14 +13,15 @@
 #include <sluice/batch.h>
 #include <sluice/sluice.h>
 
+/* clang-format off */
 static const sl_option options[] = {
     {"data", SL_OPTION_LIST, NULL, "text `FILE` to learn; may be repeated", 0, 0},
     {"layers", SL_OPTION_INT, "2", "layers of means", 1, 100},
     {"width", SL_OPTION_INT, "96", "numbers per byte", 1, 1 << 14},
     {"context", SL_OPTION_INT, "128", "bytes of a sequence", 1, 1 << 12},
     {"batch", SL_OPTION_INT, "16", "sequences of a step", 1, 1 << 20},
-    SL_OPTIMIZER_OPTIONS,
-    {0}};
+    SL_OPTIMIZER_OPTIONS, {0}};
+/* clang-format on */
 
 /* Returns the decay of a channel: channel c of C forgets half in one to 2^8 positions. */
 static float decay_of(int64_t c, int64_t C) { return 1 - 0.5f / (float)(1 << 8 * c / C); }

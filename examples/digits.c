@@ -27,6 +27,7 @@
 #include <string.h>
 #include <sluice/sluice.h>
 
+/* clang-format off */
 static const sl_option options[] = {
     {"data", SL_OPTION_TEXT, "examples/digits.u8", "the `FILE` of images", 0, 0},
     {"batch", SL_OPTION_INT, "64", "images per step", 1, 1 << 20},
@@ -36,6 +37,7 @@ static const sl_option options[] = {
     {"lr", SL_OPTION_FLOAT, "0.002", "learning rate", 0, 1},
     {"test", SL_OPTION_FLAG, "0", "read the images that were kept back", 0, 0},
     {0}};
+/* clang-format on */
 
 /* ---- data ---------------------------------------------------------------------------------- */
 

@@ -280,6 +280,7 @@ static looks *make_source(sl_graph *g, const sl_args *args) {
 
 /* ---- the model ------------------------------------------------------------------------------- */
 
+/* clang-format off */
 static const sl_option options[] = {
     {"vertices", SL_OPTION_INT, "2000", "vertices of the graph", 2, 1 << 24},
     {"edges", SL_OPTION_INT, "4", "edges that each vertex draws", 0, 63},
@@ -287,8 +288,8 @@ static const sl_option options[] = {
     {"features", SL_OPTION_INT, "20", "numbers that are known of a vertex", 1, 4096},
     {"layers", SL_OPTION_INT, "4", "layers", 1, 1000},
     {"width", SL_OPTION_INT, "32", "numbers for a vertex between layers", 1, 1 << 14},
-    {"lr", SL_OPTION_FLOAT, "0.01", "learning rate", 0, 1},
-    {0}};
+    {"lr", SL_OPTION_FLOAT, "0.01", "learning rate", 0, 1}, {0}};
+/* clang-format on */
 
 static sl_tensor *dense(sl_graph *g, sl_tensor *x, int64_t out, const char *name) {
   int64_t in = sl_dim(x, -1);

@@ -7,14 +7,15 @@
  *       examples/gru.c --data FILE */
 #include <sluice/sluice.h>
 
+/* clang-format off */
 static const sl_option options[] = {
     {"data", SL_OPTION_LIST, NULL, "text `FILE` to learn; may be repeated", 0, 0},
     {"layers", SL_OPTION_INT, "2", "layers of units", 1, 100},
     {"width", SL_OPTION_INT, "96", "units of a layer", 1, 1 << 14},
     {"context", SL_OPTION_INT, "32", "bytes of a sequence", 1, 1 << 12},
     {"batch", SL_OPTION_INT, "32", "sequences of a step", 1, 1 << 20},
-    SL_OPTIMIZER_OPTIONS,
-    {0}};
+    SL_OPTIMIZER_OPTIONS, {0}};
+/* clang-format on */
 
 /* One layer: x [B, T, C] -> h [B, T, H].
  *

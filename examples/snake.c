@@ -135,11 +135,12 @@ static void fill(void *ctx, const sl_tick *tick, void *const *out) {
 
 /* ---- the model ------------------------------------------------------------------------ */
 
+/* clang-format off */
 static const sl_option options[] = {
     {"points", SL_OPTION_INT, "256", "points of a step", 1, 1 << 20},
     {"width", SL_OPTION_INT, "32", "units of a hidden layer", 1, 1 << 12},
-    {"lr", SL_OPTION_FLOAT, "0.01", "learning rate", 0, 1},
-    {0}};
+    {"lr", SL_OPTION_FLOAT, "0.01", "learning rate", 0, 1}, {0}};
+/* clang-format on */
 
 static sl_tensor *dense(sl_graph *g, sl_tensor *x, int64_t out, const char *name) {
   int64_t in = sl_dim(x, -1);

@@ -11,6 +11,7 @@
 #include <string.h>
 #include <sluice/sluice.h>
 
+/* clang-format off */
 static const sl_option options[] = {
     {"points", SL_OPTION_INT, "256", "points per step", 2, 1 << 20},
     {"width", SL_OPTION_INT, "64", "units of the hidden layers", 1, 1 << 16},
@@ -19,6 +20,7 @@ static const sl_option options[] = {
     {"activation", SL_OPTION_TEXT, "tanh", "`NAME`: tanh or relu", 0, 0},
     {"lr", SL_OPTION_FLOAT, "0.01", "learning rate", 0, 1},
     {0}};
+/* clang-format on */
 
 /* ---- data ----------------------------------------------------------------------
  *

@@ -15,58 +15,34 @@
 #include <string.h>
 #include <sluice/sluice.h>
 
-#define DECODER_OPTIONS                                                                           \
-  {"data",                                                                                        \
-   SL_OPTION_LIST,                                                                                \
-   "",                                                                                            \
-   "`FILE` to learn: text (its bytes are the tokens), .npy, or flat "                             \
-   "tokens (.u16, .u32, .bin, FILE:TYPE); or a folder of such; may be repeated",                  \
-   0,                                                                                             \
-   0},                                                                                            \
-      {"layers", SL_OPTION_INT, "6", "transformer blocks", 1, 1000},                              \
-      {"width", SL_OPTION_INT, "384", "numbers per token", 1, 1 << 20},                           \
-      {"heads", SL_OPTION_INT, "6", "query heads; must divide the width", 1, 1 << 16},            \
-      {"kv-heads", SL_OPTION_INT, "0", "key and value heads; must divide the heads; 0: as many",  \
-       0,          1 << 16},                                                                      \
-      {"head-dim", SL_OPTION_INT, "0", "numbers a head has; 0: width / heads", 0, 256},           \
-      {"theta", SL_OPTION_FLOAT, "10000", "base of the rotary angles", 1, 1e30},                  \
-      {"rope",                                                                                    \
-       SL_OPTION_TEXT,                                                                            \
-       "none",                                                                                    \
-       "`HOW` the rotary angles are stretched: none, "                                            \
-       "linear:factor=F, llama3:factor=F,low_freq_factor=L,high_freq_factor=H,"                   \
-       "original_max_position_embeddings=N, or yarn:factor=F,original_max_position_embeddings=N", \
-       0,                                                                                         \
-       0},                                                                                        \
-      {"bias",                                                                                    \
-       SL_OPTION_TEXT,                                                                            \
-       "none",                                                                                    \
-       "`WHERE` attention has biases: none, qkv (Qwen2), or "                                     \
-       "attention (also on its output)",                                                          \
-       0,                                                                                         \
-       0},                                                                                        \
-      {"window",                                                                                  \
-       SL_OPTION_INT,                                                                             \
-       "0",                                                                                       \
-       "positions of which a token sees the last, its own among them; 0: "                        \
-       "all before it",                                                                           \
-       0,                                                                                         \
-       1 << 28},                                                                                  \
-      {"document-end",                                                                            \
-       SL_OPTION_INT,                                                                             \
-       "-1",                                                                                      \
-       "`TOKEN` that ends a document: none sees another; -1: a row "                              \
-       "is one document",                                                                         \
-       -1,                                                                                        \
-       1 << 24},                                                                                  \
-      {"eps", SL_OPTION_FLOAT, "1e-5", "added to the mean square in norms", 0, 1},                \
-      {"tied", SL_OPTION_FLAG, "0", "the classifier shares the embedding's weight", 0, 0},        \
-      {"context", SL_OPTION_INT, "256", "tokens a row has", 1, 1 << 28},                          \
-      {"positions", SL_OPTION_INT, "0", "longest context the model is for; 0: the context",       \
-       0,           1 << 28},                                                                     \
-      {"vocab", SL_OPTION_INT, "256", "different tokens", 2, 1 << 24}, {                          \
-    "batch", SL_OPTION_INT, "8", "rows per step", 1, 1 << 20                                      \
-  }
+/* clang-format off */
+#define DECODER_OPTIONS \
+    {"data", SL_OPTION_LIST, "", "`FILE` to learn: text (its bytes are the tokens), .npy, or flat " \
+     "tokens (.u16, .u32, .bin, FILE:TYPE); or a folder of such; may be repeated", 0, 0}, \
+    {"layers", SL_OPTION_INT, "6", "transformer blocks", 1, 1000}, \
+    {"width", SL_OPTION_INT, "384", "numbers per token", 1, 1 << 20}, \
+    {"heads", SL_OPTION_INT, "6", "query heads; must divide the width", 1, 1 << 16}, \
+    {"kv-heads", SL_OPTION_INT, "0", "key and value heads; must divide the heads; 0: as many", 0, \
+     1 << 16}, \
+    {"head-dim", SL_OPTION_INT, "0", "numbers a head has; 0: width / heads", 0, 256}, \
+    {"theta", SL_OPTION_FLOAT, "10000", "base of the rotary angles", 1, 1e30}, \
+    {"rope", SL_OPTION_TEXT, "none", "`HOW` the rotary angles are stretched: none, " \
+     "linear:factor=F, llama3:factor=F,low_freq_factor=L,high_freq_factor=H," \
+     "original_max_position_embeddings=N, or yarn:factor=F,original_max_position_embeddings=N", \
+     0, 0}, \
+    {"bias", SL_OPTION_TEXT, "none", "`WHERE` attention has biases: none, qkv (Qwen2), or " \
+     "attention (also on its output)", 0, 0}, \
+    {"window", SL_OPTION_INT, "0", "positions of which a token sees the last, its own among them; 0: " \
+     "all before it", 0, 1 << 28}, \
+    {"document-end", SL_OPTION_INT, "-1", "`TOKEN` that ends a document: none sees another; -1: a row " \
+     "is one document", -1, 1 << 24}, \
+    {"eps", SL_OPTION_FLOAT, "1e-5", "added to the mean square in norms", 0, 1}, \
+    {"tied", SL_OPTION_FLAG, "0", "the classifier shares the embedding's weight", 0, 0}, \
+    {"context", SL_OPTION_INT, "256", "tokens a row has", 1, 1 << 28}, \
+    {"positions", SL_OPTION_INT, "0", "longest context the model is for; 0: the context", 0, 1 << 28}, \
+    {"vocab", SL_OPTION_INT, "256", "different tokens", 2, 1 << 24}, \
+    {"batch", SL_OPTION_INT, "8", "rows per step", 1, 1 << 20}
+/* clang-format on */
 
 typedef struct decoder {
   const char *model;

@@ -10,30 +10,26 @@
 #include <math.h>
 #include <sluice/sluice.h>
 
+/* clang-format off */
 static const sl_option options[] = {
-    {"data", SL_OPTION_LIST, "",
-     "`FILE` to learn: text (its bytes are the tokens), .npy, or flat "
-     "tokens (.u16, .u32, .bin, FILE:TYPE); or a folder of such; may be repeated",
-     0, 0},
+    {"data", SL_OPTION_LIST, "", "`FILE` to learn: text (its bytes are the tokens), .npy, or flat "
+     "tokens (.u16, .u32, .bin, FILE:TYPE); or a folder of such; may be repeated", 0, 0},
     {"layers", SL_OPTION_INT, "6", "transformer blocks", 1, 1000},
     {"width", SL_OPTION_INT, "384", "numbers per token", 1, 1 << 20},
     {"heads", SL_OPTION_INT, "6", "attention heads; must divide the width", 1, 1 << 16},
     {"context", SL_OPTION_INT, "256", "tokens a row has", 1, 1 << 28},
     {"positions", SL_OPTION_INT, "0", "rows of the position table; 0: as many as the context", 0,
      1 << 28},
-    {"window", SL_OPTION_INT, "0",
-     "positions of which a token sees the last, its own among them; 0: "
-     "all before it",
-     0, 1 << 28},
-    {"document-end", SL_OPTION_INT, "-1",
-     "`TOKEN` that ends a document: none sees another; -1: a row "
-     "is one document",
-     -1, 1 << 24},
+    {"window", SL_OPTION_INT, "0", "positions of which a token sees the last, its own among them; 0: "
+     "all before it", 0, 1 << 28},
+    {"document-end", SL_OPTION_INT, "-1", "`TOKEN` that ends a document: none sees another; -1: a row "
+     "is one document", -1, 1 << 24},
     {"eps", SL_OPTION_FLOAT, "1e-5", "added to the variance in norms", 0, 1},
     {"vocab", SL_OPTION_INT, "256", "different tokens", 2, 1 << 24},
     {"batch", SL_OPTION_INT, "8", "rows per step", 1, 1 << 20},
     SL_OPTIMIZER_OPTIONS,
     {0}};
+/* clang-format on */
 
 typedef struct shape {
   int layers, heads;

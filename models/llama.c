@@ -3,14 +3,14 @@
  * files of Hugging Face's LlamaForCausalLM load in both directions. */
 #include "decoder.h"
 
+/* clang-format off */
 static const sl_option options[] = {
     DECODER_OPTIONS,
-    {"ffn", SL_OPTION_INT, "0",
-     "inner width of the feed-forward half; 0: 8/3 of the width, up "
-     "to a multiple of 64",
-     0, 1 << 24},
+    {"ffn", SL_OPTION_INT, "0", "inner width of the feed-forward half; 0: 8/3 of the width, up "
+     "to a multiple of 64", 0, 1 << 24},
     SL_OPTIMIZER_OPTIONS,
     {0}};
+/* clang-format on */
 
 static sl_tensor *feed_forward(sl_graph *g, decoder *d, sl_tensor *x, float residual, int layer) {
   return decoder_swiglu(g, d, x, d->ffn, residual, layer, "mlp");

@@ -12,46 +12,23 @@
 #include "decoder.h"
 
 /* Options; `normed` is the default of norm-topk. Models differ in it and in the names in files. */
-#define MOE_OPTIONS(normed)                                                                          \
-  {"experts", SL_OPTION_INT, "8", "experts of each block", 1, 1 << 16},                              \
-      {"top-k", SL_OPTION_INT, "2", "experts that a token goes to", 1, 1 << 16},                     \
-      {"expert-ffn",                                                                                 \
-       SL_OPTION_INT,                                                                                \
-       "0",                                                                                          \
-       "inner width of an expert; 0: 8/3 of the width, up to a "                                     \
-       "multiple of 64",                                                                             \
-       0,                                                                                            \
-       1 << 24},                                                                                     \
-      {"shared-ffn",                                                                                 \
-       SL_OPTION_INT,                                                                                \
-       "0",                                                                                          \
-       "inner width of an expert that all tokens go to; 0: there is "                                \
-       "none",                                                                                       \
-       0,                                                                                            \
-       1 << 24},                                                                                     \
-      {"norm-topk",                                                                                  \
-       SL_OPTION_INT,                                                                                \
-       normed,                                                                                       \
-       "1: the probabilities of a token's experts are divided by "                                   \
-       "their sum",                                                                                  \
-       0,                                                                                            \
-       1},                                                                                           \
-      {"qk-norm", SL_OPTION_FLAG, "0", "an rmsnorm of each head's queries and keys (Qwen3)", 0, 0},  \
-      {"aux-loss",                                                                                   \
-       SL_OPTION_FLOAT,                                                                              \
-       "0.01",                                                                                       \
-       "weight of the loss that keeps experts evenly busy, 1 in each "                               \
-       "block where they are",                                                                       \
-       0,                                                                                            \
-       1e30},                                                                                        \
-      {"z-loss", SL_OPTION_FLOAT, "0", "weight of the loss that keeps the router's logits small", 0, \
-       1e30},                                                                                        \
-  {                                                                                                  \
-    "expert-capacity", SL_OPTION_FLOAT, "0",                                                         \
-        "times an even share that an expert takes of a device's "                                    \
-        "microbatch, the most probable first; 0: all that come",                                     \
-        0, 1e9                                                                                       \
-  }
+/* clang-format off */
+#define MOE_OPTIONS(normed) \
+    {"experts", SL_OPTION_INT, "8", "experts of each block", 1, 1 << 16}, \
+    {"top-k", SL_OPTION_INT, "2", "experts that a token goes to", 1, 1 << 16}, \
+    {"expert-ffn", SL_OPTION_INT, "0", "inner width of an expert; 0: 8/3 of the width, up to a " \
+     "multiple of 64", 0, 1 << 24}, \
+    {"shared-ffn", SL_OPTION_INT, "0", "inner width of an expert that all tokens go to; 0: there is " \
+     "none", 0, 1 << 24}, \
+    {"norm-topk", SL_OPTION_INT, normed, "1: the probabilities of a token's experts are divided by " \
+     "their sum", 0, 1}, \
+    {"qk-norm", SL_OPTION_FLAG, "0", "an rmsnorm of each head's queries and keys (Qwen3)", 0, 0}, \
+    {"aux-loss", SL_OPTION_FLOAT, "0.01", "weight of the loss that keeps experts evenly busy, 1 in each " \
+     "block where they are", 0, 1e30}, \
+    {"z-loss", SL_OPTION_FLOAT, "0", "weight of the loss that keeps the router's logits small", 0, 1e30}, \
+    {"expert-capacity", SL_OPTION_FLOAT, "0", "times an even share that an expert takes of a device's " \
+     "microbatch, the most probable first; 0: all that come", 0, 1e9}
+/* clang-format on */
 
 /* Names below "model.layers.N". */
 typedef struct moe_names {

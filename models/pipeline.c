@@ -10,11 +10,12 @@
  * computes: on CPU devices it fits y = x. */
 #include <sluice/sluice.h>
 
-static const sl_option options[] = {{"activation", SL_OPTION_INT, "1024",
-                                     "numbers a chunk keeps for its backward pass, times 2; "
-                                     "also the positions that can be cut in pieces",
-                                     1, 1 << 28},
-                                    {0}};
+/* clang-format off */
+static const sl_option options[] = {
+    {"activation", SL_OPTION_INT, "1024", "numbers a chunk keeps for its backward pass, times 2; "
+     "also the positions that can be cut in pieces", 1, 1 << 28},
+    {0}};
+/* clang-format on */
 
 /* Fills [1, T, 1] with 0, 1/T, 2/T, ..., or the tick's piece of it. */
 static void fill(void *ctx, const sl_tick *tick, void *const *out) {

@@ -9,12 +9,15 @@
 #include "base/base.h"
 #include "tests/support/test.h"
 
-static const sl_option options[] = {{"width", SL_OPTION_INT, "64", "hidden width", 1, 128},
-                                    {"warmup", SL_OPTION_INT, "0", "steps", 0, 0},
-                                    {"lr", SL_OPTION_FLOAT, "1e-3", "learning rate", 0, 1},
-                                    {"data", SL_OPTION_TEXT, NULL, "the `FILE` to learn", 0, 0},
-                                    {"tied", SL_OPTION_FLAG, "0", "share the weight", 0, 0},
-                                    {0}};
+/* clang-format off */
+static const sl_option options[] = {
+    {"width", SL_OPTION_INT, "64", "hidden width", 1, 128},
+    {"warmup", SL_OPTION_INT, "0", "steps", 0, 0},
+    {"lr", SL_OPTION_FLOAT, "1e-3", "learning rate", 0, 1},
+    {"data", SL_OPTION_TEXT, NULL, "the `FILE` to learn", 0, 0},
+    {"tied", SL_OPTION_FLAG, "0", "share the weight", 0, 0},
+    {0}};
+/* clang-format on */
 
 static sl_args *make(void) {
   sl_args *args;

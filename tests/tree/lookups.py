@@ -10,7 +10,7 @@ import re
 import sys
 
 NAME = r'"([a-z0-9-]+)"'
-ROWS = [re.compile(r"\{[\s\\]*%s,\s*SL_OPTION_(\w+)" % NAME), re.compile(r"^\s*(INT|FLOAT|FLAG|TEXT)\(%s," % NAME, re.M)]
+ROWS = [re.compile(r"\{[\s\\]*%s,[\s\\]*SL_OPTION_(\w+)" % NAME), re.compile(r"^\s*(INT|FLOAT|FLAG|TEXT)\(%s," % NAME, re.M)]
 LOOKUP = re.compile(r"\b(sl_arg_(?:int|float|text|flag|given|set)|sl_args_set|settings_text|numbers_read|texts_of)"
                     r"\(\s*[\w>.&-]+,\s*%s" % NAME)
 READS = {"sl_arg_int": {"INT"}, "sl_arg_float": {"FLOAT"}, "sl_arg_flag": {"FLAG"}, "sl_arg_text": {"TEXT", "LIST"},

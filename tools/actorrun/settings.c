@@ -12,131 +12,78 @@
 #include "io/tokens/tokens.h"
 #include "tools/actorrun/chat.h"
 
+/* clang-format off */
 static const tool_option options[] = {
-    {"auto", SL_OPTION_FLAG, "0",
-     "choose what of --stages, --tensor, --data-parallel, --sequence, --microbatches, "
+    {"auto", SL_OPTION_FLAG, "0", "choose what of --stages, --tensor, --data-parallel, --sequence, --microbatches, "
      "--pieces, --chunks, --schedule, --recompute and --shard is not given: what takes least time within --memory "
-     "on the --machine (actortune plan shows more)",
-     0, 0, GROUP_PARALLEL},
-    {"activations", SL_OPTION_FLOAT, "0",
-     "with --schedule auto: most microbatches' worth of "
-     "activations a device may hold; 0: any number",
-     0, 1e9, GROUP_MEMORY},
+     "on the --machine (actortune plan shows more)", 0, 0, GROUP_PARALLEL},
+    {"activations", SL_OPTION_FLOAT, "0", "with --schedule auto: most microbatches' worth of "
+     "activations a device may hold; 0: any number", 0, 1e9, GROUP_MEMORY},
     {"steps", SL_OPTION_INT, "100", "optimizer steps", 0, 1e15, GROUP_TRAINING},
-    {"epochs", SL_OPTION_FLOAT, "0",
-     "instead of --steps: as many as take `N` times all sequences of --data; 0: as --steps says", 0,
+    {"epochs", SL_OPTION_FLOAT, "0", "instead of --steps: as many as take `N` times all sequences of --data; 0: as --steps says", 0,
      1e6, GROUP_TRAINING},
-    {"shuffle", SL_OPTION_INT, "0",
-     "`SEED` of the order in which sequences of the data come, another "
-     "order each time that all have been seen; 0: as they lie in the files",
-     0, 9e15, GROUP_DATA},
-    {"eval", SL_OPTION_LIST, "",
-     "`FILE`, or a folder, of which the loss is found while training goes "
-     "on; as --data, may be repeated",
-     0, 0, GROUP_TRAINING},
-    {"eval-every", SL_OPTION_INT, "100",
-     "steps from one evaluation to the next, each of all rows held out. Alone, without "
-     "--eval: of what the model's own data holds out",
-     1, 1e6, GROUP_TRAINING},
-    {"eval-rows", SL_OPTION_INT, "0", "evaluate the first so many of the rows held out; 0: all", 0,
-     1e15, GROUP_TRAINING},
-    {"patience", SL_OPTION_INT, "0",
-     "evaluations without a smaller loss, or a better value of --best, "
-     "after which the run ends; 0: any number",
-     0, 1e9, GROUP_TRAINING},
-    {"best", SL_OPTION_TEXT, "loss",
-     "`NAME` of the loss or a metric, by which evaluations are "
+    {"shuffle", SL_OPTION_INT, "0", "`SEED` of the order in which sequences of the data come, another "
+     "order each time that all have been seen; 0: as they lie in the files", 0, 9e15, GROUP_DATA},
+    {"eval", SL_OPTION_LIST, "", "`FILE`, or a folder, of which the loss is found while training goes "
+     "on; as --data, may be repeated", 0, 0, GROUP_TRAINING},
+    {"eval-every", SL_OPTION_INT, "100", "steps from one evaluation to the next, each of all rows held out. Alone, without "
+     "--eval: of what the model's own data holds out", 1, 1e6, GROUP_TRAINING},
+    {"eval-rows", SL_OPTION_INT, "0", "evaluate the first so many of the rows held out; 0: all", 0, 1e15, GROUP_TRAINING},
+    {"patience", SL_OPTION_INT, "0", "evaluations without a smaller loss, or a better value of --best, "
+     "after which the run ends; 0: any number", 0, 1e9, GROUP_TRAINING},
+    {"best", SL_OPTION_TEXT, "loss", "`NAME` of the loss or a metric, by which evaluations are "
      "compared: the smallest loss is the best, or the largest metric, or what NAME:min and NAME:max say",
      0, 0, GROUP_TRAINING},
-    {"init", SL_OPTION_TEXT, "",
-     "`FILE` (safetensors or GGUF) with the values to start from, or a "
+    {"init", SL_OPTION_TEXT, "", "`FILE` (safetensors or GGUF) with the values to start from, or a "
      "Hugging Face folder; its config.json, or the GGUF file, gives the model's options and makes tokens "
-     "of text",
-     0, 0, GROUP_TRAINING},
-    {"save", SL_OPTION_TEXT, "",
-     "`FILE` (safetensors) for the values at the end, or a folder, "
-     "there already or with a / at its end, for a Hugging Face model",
-     0, 0, GROUP_TRAINING},
-    {"save-paths", SL_OPTION_TEXT, "",
-     "`FILE` for the paths that --skip has found, to be given by --paths", 0, 0, GROUP_SCHEDULE},
-    {"tokenizer", SL_OPTION_TEXT, "",
-     "`FILE` (a Hugging Face tokenizer.json, or GGUF) that makes "
-     "tokens of text: of data, and of --prompt",
-     0, 0, GROUP_DATA},
-    {"save-adapter", SL_OPTION_TEXT, "",
-     "`DIR` for the adapters of --lora at the end, as PEFT reads "
-     "them; --save merges them into the weights",
-     0, 0, GROUP_TRAINING},
-    {"checkpoint", SL_OPTION_TEXT, "",
-     "`DIR` for all that a run needs to go on, written while it "
-     "trains, at its end and on Ctrl-C",
-     0, 0, GROUP_TRAINING},
-    {"every", SL_OPTION_INT, "100", "steps from one checkpoint to the next", 1, 1e6,
-     GROUP_TRAINING},
+     "of text", 0, 0, GROUP_TRAINING},
+    {"save", SL_OPTION_TEXT, "", "`FILE` (safetensors) for the values at the end, or a folder, "
+     "there already or with a / at its end, for a Hugging Face model", 0, 0, GROUP_TRAINING},
+    {"save-paths", SL_OPTION_TEXT, "", "`FILE` for the paths that --skip has found, to be given by --paths", 0, 0, GROUP_SCHEDULE},
+    {"tokenizer", SL_OPTION_TEXT, "", "`FILE` (a Hugging Face tokenizer.json, or GGUF) that makes "
+     "tokens of text: of data, and of --prompt", 0, 0, GROUP_DATA},
+    {"save-adapter", SL_OPTION_TEXT, "", "`DIR` for the adapters of --lora at the end, as PEFT reads "
+     "them; --save merges them into the weights", 0, 0, GROUP_TRAINING},
+    {"checkpoint", SL_OPTION_TEXT, "", "`DIR` for all that a run needs to go on, written while it "
+     "trains, at its end and on Ctrl-C", 0, 0, GROUP_TRAINING},
+    {"every", SL_OPTION_INT, "100", "steps from one checkpoint to the next", 1, 1e6, GROUP_TRAINING},
     {"keep", SL_OPTION_INT, "2", "checkpoints that stay: the newest", 1, 1e6, GROUP_TRAINING},
-    {"resume", SL_OPTION_FLAG, "0",
-     "go on from the newest whole checkpoint in DIR, if there is "
-     "one, up to --steps in all; the number of stages may be another",
-     0, 0, GROUP_TRAINING},
-    {"resume-with", SL_OPTION_TEXT, "",
-     "`NAMES` of what --resume may find other than it was, such as "
-     "lr,data: options, graph (the model's ops), code (of its own ops), data",
-     0, 0, GROUP_TRAINING},
+    {"resume", SL_OPTION_FLAG, "0", "go on from the newest whole checkpoint in DIR, if there is "
+     "one, up to --steps in all; the number of stages may be another", 0, 0, GROUP_TRAINING},
+    {"resume-with", SL_OPTION_TEXT, "", "`NAMES` of what --resume may find other than it was, such as "
+     "lr,data: options, graph (the model's ops), code (of its own ops), data", 0, 0, GROUP_TRAINING},
     LAUNCH_OPTIONS,
-    {"log", SL_OPTION_LIST, "",
-     "`FILE` (.csv, .jsonl), or a folder for TensorBoard, for the loss of "
-     "each step as the run goes; may be repeated",
-     0, 0, GROUP_OUTPUT},
+    {"log", SL_OPTION_LIST, "", "`FILE` (.csv, .jsonl), or a folder for TensorBoard, for the loss of "
+     "each step as the run goes; may be repeated", 0, 0, GROUP_OUTPUT},
     {"report", SL_OPTION_TEXT, "", "`FILE` (JSON) for the figures of the run", 0, 0, GROUP_OUTPUT},
     {"trace", SL_OPTION_TEXT, "", "`FILE` for what ran when and waited for what (see actortrace)",
      0, 0, GROUP_OUTPUT},
     {"plan", SL_OPTION_TEXT, "", "`FILE` for the plan as text", 0, 0, GROUP_OUTPUT},
-    {"dry-run", SL_OPTION_FLAG, "0",
-     "stop before anything is allocated: show the plan, its "
-     "memory and that it can finish",
-     0, 0, GROUP_OUTPUT},
-    {"show-sbp", SL_OPTION_FLAG, "0",
-     "show how the devices of a stage share each op, what it costs "
-     "and what came second, and stop",
-     0, 0, GROUP_OUTPUT},
-    {"print-after", SL_OPTION_TEXT, "",
-     "print the graph after this `PASS` (docs/passes.md), without a run", 0, 0, GROUP_OUTPUT},
-    {"show-placement", SL_OPTION_FLAG, "0", "show which cores the devices get, and stop", 0, 0,
-     GROUP_OUTPUT},
-    {"generate", SL_OPTION_INT, "0", "tokens to write with the model at the end", 0, 1e9,
-     GROUP_DATA},
-    {"prompt", SL_OPTION_TEXT, "",
-     "`TEXT` to continue, a new line if not given; numbers for "
-     "a vocabulary that is not bytes",
-     0, 0, GROUP_DATA},
-    {"chat", SL_OPTION_LIST, "",
-     "`TEXT` that a user says to the model, which answers in up to --generate "
-     "tokens; given several times, what user and model said in turn",
-     0, 0, GROUP_DATA},
-    {"chat-system", SL_OPTION_TEXT, "", "`TEXT` that tells the model before that how to answer", 0,
-     0, GROUP_DATA},
-    {"chat-template", SL_OPTION_TEXT, "",
-     "`NAME` of how --chat becomes a text, where the model's own "
-     "template is not there or not known",
-     0, 0, GROUP_DATA},
-    {"temperature", SL_OPTION_FLOAT, "0.8", "of sampling; 0: always the likeliest", 0, 1000,
-     GROUP_DATA},
-    {"workers", SL_OPTION_INT, "0", "threads that run the event loops; 0: one per device", 0, 4096,
-     GROUP_PARALLEL},
-    {"jitter", SL_OPTION_FLOAT, "0",
-     "delay every firing by up to so many microseconds at "
-     "random, a test of timing",
-     0, 1e6, GROUP_OUTPUT},
-    {"watchdog", SL_OPTION_FLOAT, "30",
-     "seconds without any progress before showing who waits "
-     "for whom; negative: never",
-     -1, 1e9, GROUP_OUTPUT},
-    {"check-finite", SL_OPTION_FLAG, "0",
-     "look at all that is computed, and end the run with the first "
-     "op, actor and microbatch whose output is not finite; a GPU then does one op at a time",
-     0, 0, GROUP_OUTPUT},
+    {"dry-run", SL_OPTION_FLAG, "0", "stop before anything is allocated: show the plan, its "
+     "memory and that it can finish", 0, 0, GROUP_OUTPUT},
+    {"show-sbp", SL_OPTION_FLAG, "0", "show how the devices of a stage share each op, what it costs "
+     "and what came second, and stop", 0, 0, GROUP_OUTPUT},
+    {"print-after", SL_OPTION_TEXT, "", "print the graph after this `PASS` (docs/passes.md), without a run", 0, 0, GROUP_OUTPUT},
+    {"show-placement", SL_OPTION_FLAG, "0", "show which cores the devices get, and stop", 0, 0, GROUP_OUTPUT},
+    {"generate", SL_OPTION_INT, "0", "tokens to write with the model at the end", 0, 1e9, GROUP_DATA},
+    {"prompt", SL_OPTION_TEXT, "", "`TEXT` to continue, a new line if not given; numbers for "
+     "a vocabulary that is not bytes", 0, 0, GROUP_DATA},
+    {"chat", SL_OPTION_LIST, "", "`TEXT` that a user says to the model, which answers in up to --generate "
+     "tokens; given several times, what user and model said in turn", 0, 0, GROUP_DATA},
+    {"chat-system", SL_OPTION_TEXT, "", "`TEXT` that tells the model before that how to answer", 0, 0, GROUP_DATA},
+    {"chat-template", SL_OPTION_TEXT, "", "`NAME` of how --chat becomes a text, where the model's own "
+     "template is not there or not known", 0, 0, GROUP_DATA},
+    {"temperature", SL_OPTION_FLOAT, "0.8", "of sampling; 0: always the likeliest", 0, 1000, GROUP_DATA},
+    {"workers", SL_OPTION_INT, "0", "threads that run the event loops; 0: one per device", 0, 4096, GROUP_PARALLEL},
+    {"jitter", SL_OPTION_FLOAT, "0", "delay every firing by up to so many microseconds at "
+     "random, a test of timing", 0, 1e6, GROUP_OUTPUT},
+    {"watchdog", SL_OPTION_FLOAT, "30", "seconds without any progress before showing who waits "
+     "for whom; negative: never", -1, 1e9, GROUP_OUTPUT},
+    {"check-finite", SL_OPTION_FLAG, "0", "look at all that is computed, and end the run with the first "
+     "op, actor and microbatch whose output is not finite; a GPU then does one op at a time", 0, 0, GROUP_OUTPUT},
     {"quiet", SL_OPTION_FLAG, "0", "no progress and no summary", 0, 0, GROUP_OUTPUT},
     {0}};
+/* clang-format on */
 
 /* What makes sense only together, or not together. */
 static sl_status check_together(const settings *s) {

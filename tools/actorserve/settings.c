@@ -4,81 +4,50 @@
 
 #include "tools/actorserve/actorserve.h"
 
+/* clang-format off */
 static const tool_option options[] = {
-    {"host", SL_OPTION_TEXT, "127.0.0.1", "`ADDRESS` to listen at; 0.0.0.0: all of this machine's",
-     0, 0, GROUP_SERVING},
+    {"host", SL_OPTION_TEXT, "127.0.0.1", "`ADDRESS` to listen at; 0.0.0.0: all of this machine's", 0, 0, GROUP_SERVING},
     {"port", SL_OPTION_INT, "8000", "to listen at; 0: any that is free", 0, 65535, GROUP_SERVING},
-    {"api-key", SL_OPTION_TEXT, "",
-     "`KEY` that requests must have (Authorization: Bearer KEY); anybody may "
-     "ask if not given. Others on this machine can read it there: --api-key-file, or the variable SLUICE_API_KEY, says it as well",
-     0, 0, GROUP_SERVING},
-    {"api-key-file", SL_OPTION_TEXT, "", "`FILE` with that key in its first line", 0, 0,
-     GROUP_SERVING},
-    {"cors", SL_OPTION_TEXT, "loopback",
-     "`WHOSE` pages may ask from a browser: loopback (those of this machine), one origin such as "
-     "https://chat.example, * (all), or off",
-     0, 0, GROUP_SERVING},
-    {"request-memory", SL_OPTION_TEXT, "256M",
-     "`SIZE` of what clients make the server hold and compute with, all together", 0, 0,
-     GROUP_MEMORY},
+    {"api-key", SL_OPTION_TEXT, "", "`KEY` that requests must have (Authorization: Bearer KEY); anybody may "
+     "ask if not given. Others on this machine can read it there: --api-key-file, or the variable SLUICE_API_KEY, says it as well", 0, 0, GROUP_SERVING},
+    {"api-key-file", SL_OPTION_TEXT, "", "`FILE` with that key in its first line", 0, 0, GROUP_SERVING},
+    {"cors", SL_OPTION_TEXT, "loopback", "`WHOSE` pages may ask from a browser: loopback (those of this machine), one origin such as "
+     "https://chat.example, * (all), or off", 0, 0, GROUP_SERVING},
+    {"request-memory", SL_OPTION_TEXT, "256M", "`SIZE` of what clients make the server hold and compute with, all together", 0, 0, GROUP_MEMORY},
     SERVING_OPTIONS,
-    {"tokenizer", SL_OPTION_TEXT, "",
-     "`FILE` that says how text becomes tokens: a tokenizer.json, or GGUF; if not "
-     "given, what lies with the weights",
-     0, 0, GROUP_DATA},
-    {"chat-template", SL_OPTION_TEXT, "",
-     "`NAME` of how a chat becomes a text, where the model's own template is "
-     "not there or not known",
-     0, 0, GROUP_DATA},
-    {"rows", SL_OPTION_INT, "64",
-     "tokens that a tick takes in at most, of prompts and answers together: more make "
-     "prompts faster, and all others wait longer for a tick that has a part of one",
-     1, 1 << 20, GROUP_SERVING},
-    {"sequences", SL_OPTION_INT, "0", "answers under way at once; 0: as many as --rows, at most 64",
-     0, 1 << 20, GROUP_SERVING},
-    {"groups", SL_OPTION_INT, "0",
-     "ticks under way at once; 0: one more than there are stages, or 1", 0, 64, GROUP_SERVING},
-    {"quota", SL_OPTION_TEXT, "",
-     "`NAME=N`: kv=N: N pages of keys and values on each stage, of 64 tokens of a sequence each; "
+    {"tokenizer", SL_OPTION_TEXT, "", "`FILE` that says how text becomes tokens: a tokenizer.json, or GGUF; if not "
+     "given, what lies with the weights", 0, 0, GROUP_DATA},
+    {"chat-template", SL_OPTION_TEXT, "", "`NAME` of how a chat becomes a text, where the model's own template is "
+     "not there or not known", 0, 0, GROUP_DATA},
+    {"rows", SL_OPTION_INT, "64", "tokens that a tick takes in at most, of prompts and answers together: more make "
+     "prompts faster, and all others wait longer for a tick that has a part of one", 1, 1 << 20, GROUP_SERVING},
+    {"sequences", SL_OPTION_INT, "0", "answers under way at once; 0: as many as --rows, at most 64", 0, 1 << 20, GROUP_SERVING},
+    {"groups", SL_OPTION_INT, "0", "ticks under way at once; 0: one more than there are stages, or 1", 0, 64, GROUP_SERVING},
+    {"quota", SL_OPTION_TEXT, "", "`NAME=N`: kv=N: N pages of keys and values on each stage, of 64 tokens of a sequence each; "
      "if not given, as many as --sequences of the longest need, as far as 512M hold them; weights=N: with --weights disk, of N "
-     "blocks weights are in memory [2]; may be repeated",
-     0, 0, GROUP_MEMORY},
-    {"weights", SL_OPTION_TEXT, "memory",
-     "`WHERE` weights are between ticks: memory, or disk, with those of a few blocks in "
-     "memory (--quota weights=N) and tables of tokens (--disk says which disk, --home weights@BLOCK=device what stays)",
-     0, 0, GROUP_MEMORY},
-    {"admit", SL_OPTION_TEXT, "recompute",
-     "`WHEN` a request is let in: reserve (when there are pages for all of its "
+     "blocks weights are in memory [2]; may be repeated", 0, 0, GROUP_MEMORY},
+    {"weights", SL_OPTION_TEXT, "memory", "`WHERE` weights are between ticks: memory, or disk, with those of a few blocks in "
+     "memory (--quota weights=N) and tables of tokens (--disk says which disk, --home weights@BLOCK=device what stays)", 0, 0, GROUP_MEMORY},
+    {"admit", SL_OPTION_TEXT, "recompute", "`WHEN` a request is let in: reserve (when there are pages for all of its "
      "answer) or recompute (for its prompt: when pages run out, the youngest gives its own up, and is computed "
-     "again)",
-     0, 0, GROUP_SERVING},
-    {"prefix-caching", SL_OPTION_TEXT, "on",
-     "`on|off`: prompts that begin with the same tokens share the pages of these, "
-     "whole ones, computed once",
-     0, 0, GROUP_SERVING},
-    {"log", SL_OPTION_TEXT, "", "`FILE` that gets a line for each tick, of what it took", 0, 0,
-     GROUP_OUTPUT},
-    {"replay", SL_OPTION_TEXT, "",
-     "`FILE` that --log has written: the same requests, in the same order, are taken by "
-     "ticks as they were then",
-     0, 0, GROUP_SERVING},
-    {"trace", SL_OPTION_TEXT, "",
-     "`FILE` for what ran when and waited for what, the newest of it (see actortrace), "
-     "when the server ends",
-     0, 0, GROUP_OUTPUT},
-    {"report", SL_OPTION_TEXT, "", "`FILE` for what it was and has done, as JSON, when it ends", 0,
-     0, GROUP_OUTPUT},
+     "again)", 0, 0, GROUP_SERVING},
+    {"prefix-caching", SL_OPTION_TEXT, "on", "`on|off`: prompts that begin with the same tokens share the pages of these, "
+     "whole ones, computed once", 0, 0, GROUP_SERVING},
+    {"log", SL_OPTION_TEXT, "", "`FILE` that gets a line for each tick, of what it took", 0, 0, GROUP_OUTPUT},
+    {"replay", SL_OPTION_TEXT, "", "`FILE` that --log has written: the same requests, in the same order, are taken by "
+     "ticks as they were then", 0, 0, GROUP_SERVING},
+    {"trace", SL_OPTION_TEXT, "", "`FILE` for what ran when and waited for what, the newest of it (see actortrace), "
+     "when the server ends", 0, 0, GROUP_OUTPUT},
+    {"report", SL_OPTION_TEXT, "", "`FILE` for what it was and has done, as JSON, when it ends", 0, 0, GROUP_OUTPUT},
     LAUNCH_OPTIONS,
-    {"stuck", SL_OPTION_FLOAT, "10",
-     "seconds without a tick, while work waits, after which /health says so", 0.1, 1e6,
-     GROUP_SERVING},
+    {"stuck", SL_OPTION_FLOAT, "10", "seconds without a tick, while work waits, after which /health says so", 0.1,
+     1e6, GROUP_SERVING},
     SERVING_WORKLOAD_OPTIONS,
-    {"measure", SL_OPTION_TEXT, "",
-     "`FILE` for what ticks of the model take here, by how many rows they have, for --tick: runs some, "
-     "and listens nowhere",
-     0, 0, GROUP_SERVING},
+    {"measure", SL_OPTION_TEXT, "", "`FILE` for what ticks of the model take here, by how many rows they have, for --tick: runs some, "
+     "and listens nowhere", 0, 0, GROUP_SERVING},
     {"quiet", SL_OPTION_FLAG, "0", "do not say where it listens", 0, 0, GROUP_OUTPUT},
     {0}};
+/* clang-format on */
 
 static const char *const shared[] = {"devices", "stages",       "tensor",  "memory",  "home",
                                      "disk",    "seed",         "clock",   "machine", "adapter",

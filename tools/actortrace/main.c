@@ -45,22 +45,21 @@ static const char purpose[] = "Reads a trace that actorrun --trace FILE has writ
 static const char usage[] =
     "actortrace COMMAND [options] FILE\n       actortrace diff [options] FILE FILE\n";
 
+/* clang-format off */
 static const sl_option offered[] = {
-    {"output", SL_OPTION_TEXT, "",
-     "`FILE` to write instead of the standard output; -o FILE for short", 0, 0},
+    {"output", SL_OPTION_TEXT, "", "`FILE` to write instead of the standard output; -o FILE for short", 0, 0},
     {"step", SL_OPTION_INT, "", "this step; else the typical one, or all", 0, 9e15},
     {"steps", SL_OPTION_INT, "", "svg: so many steps, from --step on", 0, INT32_MAX},
     {"device", SL_OPTION_INT, "", "this device only", 0, INT32_MAX},
-    {"log", SL_OPTION_TEXT, "",
-     "`FILE` of actorserve --log: rows of prompts and answers of each tick", 0, 0},
+    {"log", SL_OPTION_TEXT, "", "`FILE` of actorserve --log: rows of prompts and answers of each tick", 0, 0},
     {"queues", SL_OPTION_FLAG, "0", "show, svg: links, copies, disks and host queues too", 0, 0},
     {"width", SL_OPTION_INT, "", "show: columns; else the terminal's width, or 100", 0, 10000},
-    {"color", SL_OPTION_FLAG, "0",
-     "show: with colours; if neither is given, as the output is a terminal", 0, 0},
+    {"color", SL_OPTION_FLAG, "0", "show: with colours; if neither is given, as the output is a terminal", 0, 0},
     {"no-color", SL_OPTION_FLAG, "0", "show: without colours", 0, 0},
     {"version", SL_OPTION_FLAG, "0", "show the version, and stop", 0, 0},
     {"help", SL_OPTION_FLAG, "0", "show this", 0, 0},
     {0}};
+/* clang-format on */
 
 static void print_usage(FILE *out) {
   fprintf(out, "Usage: %s\n%s\n\nCommands:\n", usage, purpose);

@@ -6,25 +6,20 @@
 #include "tools/actortune/actortune.h"
 #include "tools/actortune/planner_show.h"
 
+/* clang-format off */
 static const tool_option options[] = {
-    {"fix", SL_OPTION_TEXT, "",
-     "`LIST` of what is given, such as stages=8,recompute=full: stages, tensor, data, "
+    {"fix", SL_OPTION_TEXT, "", "`LIST` of what is given, such as stages=8,recompute=full: stages, tensor, data, "
      "sequence, experts, expert-tensor, "
-     "microbatches, pieces, chunks, schedule, recompute, quotas=own, home, shard",
-     0, 0, GROUP_SEARCH},
-    {"effort", SL_OPTION_TEXT, "quick",
-     "`HOW` much is looked at: quick, full (more schedules and ways to keep "
-     "less, --sequence and --pieces), all (full, and nothing is left out for its bound)",
-     0, 0, GROUP_SEARCH},
-    {"memory", SL_OPTION_TEXT, "",
-     "budget of each device, a `SIZE` such as 76G; the machine's if not given", 0, 0, GROUP_MEMORY},
+     "microbatches, pieces, chunks, schedule, recompute, quotas=own, home, shard", 0, 0, GROUP_SEARCH},
+    {"effort", SL_OPTION_TEXT, "quick", "`HOW` much is looked at: quick, full (more schedules and ways to keep "
+     "less, --sequence and --pieces), all (full, and nothing is left out for its bound)", 0, 0, GROUP_SEARCH},
+    {"memory", SL_OPTION_TEXT, "", "budget of each device, a `SIZE` such as 76G; the machine's if not given", 0, 0, GROUP_MEMORY},
     {"points", SL_OPTION_INT, "5", "plans to show at most", 1, 1000, GROUP_SEARCH},
-    {"json", SL_OPTION_TEXT, "", "write them to `FILE` as JSON, with the words of their commands",
-     0, 0, GROUP_OUTPUT},
-    {"svg", SL_OPTION_TEXT, "", "draw them to `FILE`, with what second choices cost", 0, 0,
-     GROUP_OUTPUT},
+    {"json", SL_OPTION_TEXT, "", "write them to `FILE` as JSON, with the words of their commands", 0, 0, GROUP_OUTPUT},
+    {"svg", SL_OPTION_TEXT, "", "draw them to `FILE`, with what second choices cost", 0, 0, GROUP_OUTPUT},
     {"threads", SL_OPTION_INT, "0", "cores to search with; 0: all", 0, 4096, GROUP_SEARCH},
     {0}};
+/* clang-format on */
 
 static sl_status read_settings(settings *s) {
   if (sli_kind_find(s->lower.devices.kind)->modelled) s->clock = SL_CLOCK_VIRTUAL;

@@ -8,59 +8,40 @@
 #include "base/number.h"
 #include "graph/devices/devices.h"
 
+/* clang-format off */
 static const tool_option options[] = {
-    {"chunks", SL_OPTION_TEXT, "",
-     "`LIST` of chunks each device holds; what the schedules are for "
-     "if not given",
-     0, 0, GROUP_SCHEDULE},
-    {"microbatches", SL_OPTION_TEXT, "1",
-     "`LIST` of parts a step's batch is cut into, such as "
-     "4,8,16 or 4..8",
-     0, 0, GROUP_SCHEDULE},
-    {"pieces", SL_OPTION_TEXT, "1",
-     "`LIST` of parts the sequences of a microbatch are cut into, "
-     "along their positions",
-     0, 0, GROUP_SCHEDULE},
-    {"schedule", SL_OPTION_TEXT, "",
-     "`NAMES` of the schedules to start from, such as "
-     "1f1b,zb-h1; all those below if not given",
-     0, 0, GROUP_SCHEDULE},
-    {"memory", SL_OPTION_TEXT, "",
-     "budgets of a device, a `RANGE` such as 1G..8G, or the most, "
-     "such as 8G; any if not given",
-     0, 0, GROUP_MEMORY},
-    {"cost", SL_OPTION_TEXT, "",
-     "seconds of one chunk's pass on timed devices, with the first "
+    {"chunks", SL_OPTION_TEXT, "", "`LIST` of chunks each device holds; what the schedules are for "
+     "if not given", 0, 0, GROUP_SCHEDULE},
+    {"microbatches", SL_OPTION_TEXT, "1", "`LIST` of parts a step's batch is cut into, such as "
+     "4,8,16 or 4..8", 0, 0, GROUP_SCHEDULE},
+    {"pieces", SL_OPTION_TEXT, "1", "`LIST` of parts the sequences of a microbatch are cut into, "
+     "along their positions", 0, 0, GROUP_SCHEDULE},
+    {"schedule", SL_OPTION_TEXT, "", "`NAMES` of the schedules to start from, such as "
+     "1f1b,zb-h1; all those below if not given", 0, 0, GROUP_SCHEDULE},
+    {"memory", SL_OPTION_TEXT, "", "budgets of a device, a `RANGE` such as 1G..8G, or the most, "
+     "such as 8G; any if not given", 0, 0, GROUP_MEMORY},
+    {"cost", SL_OPTION_TEXT, "", "seconds of one chunk's pass on timed devices, with the first "
      "--microbatches, a `LIST` such as F=1,B=1,W=1,comm=0; of a device's whole share where plans "
-     "differ in their chunks; estimated from the ops if not given",
-     0, 0, GROUP_SCHEDULE},
-    {"profile", SL_OPTION_TEXT, "",
-     "`FILE`: durations of ops as an earlier run measured them (its "
+     "differ in their chunks; estimated from the ops if not given", 0, 0, GROUP_SCHEDULE},
+    {"profile", SL_OPTION_TEXT, "", "`FILE`: durations of ops as an earlier run measured them (its "
      "--report); may be repeated, one for each microbatch size; without it CPU devices are "
-     "measured",
-     0, 0, GROUP_SCHEDULE},
-    {"measure", SL_OPTION_INT, "5", "steps that are run to measure durations", 2, 1e6,
-     GROUP_SEARCH},
-    {"keep", SL_OPTION_TEXT, "",
-     "keep what was measured for --profile, in files whose names begin "
-     "with `PREFIX`",
-     0, 0, GROUP_SEARCH},
+     "measured", 0, 0, GROUP_SCHEDULE},
+    {"measure", SL_OPTION_INT, "5", "steps that are run to measure durations", 2, 1e6, GROUP_SEARCH},
+    {"keep", SL_OPTION_TEXT, "", "keep what was measured for --profile, in files whose names begin "
+     "with `PREFIX`", 0, 0, GROUP_SEARCH},
     {"effort", SL_OPTION_INT, "1000", "plans to try at most", 1, 1e9, GROUP_SEARCH},
     {"points", SL_OPTION_INT, "12", "plans to show at most", 2, 1000, GROUP_SEARCH},
     {"threads", SL_OPTION_INT, "0", "cores to search with; 0: all", 0, 4096, GROUP_SEARCH},
-    {"verify", SL_OPTION_INT, "0",
-     "run the `N` fastest plans for real, and show predicted beside "
-     "measured",
-     0, 1000, GROUP_SEARCH},
+    {"verify", SL_OPTION_INT, "0", "run the `N` fastest plans for real, and show predicted beside "
+     "measured", 0, 1000, GROUP_SEARCH},
     {"verify-steps", SL_OPTION_INT, "10", "steps of each of these runs", 2, 1e6, GROUP_SEARCH},
-    {"svg", SL_OPTION_TEXT, "", "`FILE` for the picture of step time against memory", 0, 0,
-     GROUP_OUTPUT},
+    {"svg", SL_OPTION_TEXT, "", "`FILE` for the picture of step time against memory", 0, 0, GROUP_OUTPUT},
     {"csv", SL_OPTION_TEXT, "", "`FILE` for the table", 0, 0, GROUP_OUTPUT},
     {"json", SL_OPTION_TEXT, "", "`FILE` for the table with everything that is known of a plan", 0,
      0, GROUP_OUTPUT},
-    {"quiet", SL_OPTION_FLAG, "0", "no progress and no picture in the terminal", 0, 0,
-     GROUP_OUTPUT},
+    {"quiet", SL_OPTION_FLAG, "0", "no progress and no picture in the terminal", 0, 0, GROUP_OUTPUT},
     {0}};
+/* clang-format on */
 
 /* ---- lists ----------------------------------------------------------------------------- */
 

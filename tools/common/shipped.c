@@ -16,13 +16,12 @@ struct sl_shipped {
   settings settings;
 };
 
+/* clang-format off */
 static const tool_option options[] = {
-    {"init", SL_OPTION_TEXT, "",
-     "`FILE` with the model's weights (safetensors, GGUF), or a Hugging Face folder", 0, 0,
-     GROUP_DATA},
-    {"tokenizer", SL_OPTION_TEXT, "", "`FILE` of a tokenizer: tokenizer.json, or GGUF", 0, 0,
-     GROUP_DATA},
+    {"init", SL_OPTION_TEXT, "", "`FILE` with the model's weights (safetensors, GGUF), or a Hugging Face folder", 0, 0, GROUP_DATA},
+    {"tokenizer", SL_OPTION_TEXT, "", "`FILE` of a tokenizer: tokenizer.json, or GGUF", 0, 0, GROUP_DATA},
     {0}};
+/* clang-format on */
 static const char *const none[] = {NULL};
 
 static const tool shipped_tool = {.name = "sluice",
@@ -104,7 +103,8 @@ sl_status sl_shipped_chat(const sl_shipped *m, int nmessages, const char *const 
   return status;
 }
 
-/* ---- saving ---------------------------------------------------------------------------------- */
+/* ---- saving ------------------------------------------------------------------------------------
+ */
 
 sl_status sl_shipped_save(const sl_shipped *m, const char *folder, const sl_lowered *lowered,
                           sl_runtime *rt, sl_job *job) {

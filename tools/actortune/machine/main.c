@@ -27,15 +27,13 @@
 
 enum { STEPS = 3, TURNS = 4 };
 
+/* clang-format off */
 static const tool_option options[] = {
-    {"output", SL_OPTION_TEXT, "",
-     "`FILE` to write, -o for short, - for standard output; what --machine here reads if not given",
-     0, 0, GROUP_OUTPUT},
-    {"seconds", SL_OPTION_FLOAT, "90",
-     "how long it may take; what there is no time for is drawn from what is "
-     "nearest to it",
-     1, 1e6, GROUP_SEARCH},
+    {"output", SL_OPTION_TEXT, "", "`FILE` to write, -o for short, - for standard output; what --machine here reads if not given", 0, 0, GROUP_OUTPUT},
+    {"seconds", SL_OPTION_FLOAT, "90", "how long it may take; what there is no time for is drawn from what is "
+     "nearest to it", 1, 1e6, GROUP_SEARCH},
     {0}};
+/* clang-format on */
 
 /* Creates the folders of a path. */
 static void make_folders(char *path) {

@@ -8,36 +8,26 @@
 #include "graph/devices/devices.h"
 #include "tools/actortune/slo/inner.h"
 
+/* clang-format off */
 static const tool_option options[] = {
-    {"slo", SL_OPTION_TEXT, "",
-     "`LEVELS` that are to be met, such as ttft=500ms,tpot@90=50ms: of so many of the requests [99 %] "
-     "the time to the first token, and per token behind it",
-     0, 0, GROUP_SEARCH},
-    {"goodput", SL_OPTION_FLAG, "0",
-     "look for the highest rate of requests that meets them, instead of the most tokens a "
-     "second at the rate of --arrivals",
-     0, 0, GROUP_SEARCH},
+    {"slo", SL_OPTION_TEXT, "", "`LEVELS` that are to be met, such as ttft=500ms,tpot@90=50ms: of so many of the requests [99 %] "
+     "the time to the first token, and per token behind it", 0, 0, GROUP_SEARCH},
+    {"goodput", SL_OPTION_FLAG, "0", "look for the highest rate of requests that meets them, instead of the most tokens a "
+     "second at the rate of --arrivals", 0, 0, GROUP_SEARCH},
     SERVING_OPTIONS,
     SERVING_WORKLOAD_OPTIONS,
-    {"rows", SL_OPTION_TEXT, "",
-     "`LIST` of tokens that a tick takes in at most, such as 16,64,256; powers of two if not given",
-     0, 0, GROUP_SERVING},
-    {"sequences", SL_OPTION_TEXT, "",
-     "`LIST` of answers under way at once; as many as rows, at most 64, and a quarter and a 16th of "
-     "that, if not given",
-     0, 0, GROUP_SERVING},
-    {"groups", SL_OPTION_TEXT, "",
-     "`LIST` of ticks under way at once; 1, and about as many as there are stages, if not given", 0,
+    {"rows", SL_OPTION_TEXT, "", "`LIST` of tokens that a tick takes in at most, such as 16,64,256; powers of two if not given", 0,
      0, GROUP_SERVING},
-    {"quota", SL_OPTION_TEXT, "",
-     "`kv=N` pages of keys and values on each stage; may be repeated, and then each is tried; if not given, "
-     "from what one sequence needs to what all do",
-     0, 0, GROUP_MEMORY},
-    {"admit", SL_OPTION_TEXT, "", "`LIST` of reserve and recompute; both if not given", 0, 0,
-     GROUP_SERVING},
+    {"sequences", SL_OPTION_TEXT, "", "`LIST` of answers under way at once; as many as rows, at most 64, and a quarter and a 16th of "
+     "that, if not given", 0, 0, GROUP_SERVING},
+    {"groups", SL_OPTION_TEXT, "", "`LIST` of ticks under way at once; 1, and about as many as there are stages, if not given", 0, 0, GROUP_SERVING},
+    {"quota", SL_OPTION_TEXT, "", "`kv=N` pages of keys and values on each stage; may be repeated, and then each is tried; if not given, "
+     "from what one sequence needs to what all do", 0, 0, GROUP_MEMORY},
+    {"admit", SL_OPTION_TEXT, "", "`LIST` of reserve and recompute; both if not given", 0, 0, GROUP_SERVING},
     {"points", SL_OPTION_INT, "5", "servers to show at most", 1, 1000, GROUP_SEARCH},
     {"threads", SL_OPTION_INT, "0", "cores to search with; 0: all", 0, 4096, GROUP_SEARCH},
     {0}};
+/* clang-format on */
 
 static const char *const shared[] = {"devices", "stages",  "memory", "seed",
                                      "machine", "adapter", "config", "print-config",

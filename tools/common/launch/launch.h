@@ -7,47 +7,20 @@
 #include "tools/common/settings.h"
 
 /* Options of a tool that starts processes. */
-#define LAUNCH_OPTIONS                                                                          \
-  {"processes",                                                                                 \
-   SL_OPTION_INT,                                                                               \
-   "1",                                                                                         \
-   "processes on this machine that run the job together; -n N for short",                       \
-   1,                                                                                           \
-   4096,                                                                                        \
-   GROUP_PARALLEL},                                                                             \
-      {"restarts",                                                                              \
-       SL_OPTION_INT,                                                                           \
-       "0",                                                                                     \
-       "times to start the job again when it has failed; with --checkpoint DIR from "           \
-       "the newest checkpoint there",                                                           \
-       0,                                                                                       \
-       1e6,                                                                                     \
-       GROUP_PARALLEL},                                                                         \
-      {"heartbeat-timeout",                                                                     \
-       SL_OPTION_FLOAT,                                                                         \
-       "1.5",                                                                                   \
-       "seconds after which a process that is not heard is lost, and "                          \
-       "the job with it",                                                                       \
-       1,                                                                                       \
-       1e6,                                                                                     \
-       GROUP_PARALLEL},                                                                         \
-      {"rdzv-endpoint",                                                                         \
-       SL_OPTION_TEXT,                                                                          \
-       "",                                                                                      \
-       "`HOST:PORT` where the processes of several hosts meet, on the host of "                 \
-       "--node-rank 0; the command is then given on each",                                      \
-       0,                                                                                       \
-       0,                                                                                       \
-       GROUP_PARALLEL},                                                                         \
-      {"nnodes", SL_OPTION_INT, "1", "hosts that take part, each with the same --processes", 1, \
-       65536,    GROUP_PARALLEL},                                                               \
-      {"node-rank", SL_OPTION_INT, "0",           "this one's number among them, from 0",       \
-       0,           65535,         GROUP_PARALLEL},                                             \
-  {                                                                                             \
-    "rdzv-id", SL_OPTION_TEXT, "",                                                              \
-        "`NAME` of the job, the same on all hosts; the endpoint if not given", 0, 0,            \
-        GROUP_PARALLEL                                                                          \
+/* clang-format off */
+#define LAUNCH_OPTIONS \
+  {"processes", SL_OPTION_INT, "1", "processes on this machine that run the job together; -n N for short", 1, 4096, GROUP_PARALLEL}, \
+      {"restarts", SL_OPTION_INT, "0", "times to start the job again when it has failed; with --checkpoint DIR from " \
+       "the newest checkpoint there", 0, 1e6, GROUP_PARALLEL}, \
+      {"heartbeat-timeout", SL_OPTION_FLOAT, "1.5", "seconds after which a process that is not heard is lost, and " \
+       "the job with it", 1, 1e6, GROUP_PARALLEL}, \
+      {"rdzv-endpoint", SL_OPTION_TEXT, "", "`HOST:PORT` where the processes of several hosts meet, on the host of " \
+       "--node-rank 0; the command is then given on each", 0, 0, GROUP_PARALLEL}, \
+      {"nnodes", SL_OPTION_INT, "1", "hosts that take part, each with the same --processes", 1, 65536, GROUP_PARALLEL}, \
+      {"node-rank", SL_OPTION_INT, "0", "this one's number among them, from 0", 0, 65535, GROUP_PARALLEL}, { \
+    "rdzv-id", SL_OPTION_TEXT, "", "`NAME` of the job, the same on all hosts; the endpoint if not given", 0, 0, GROUP_PARALLEL \
   }
+/* clang-format on */
 
 /* Checks --processes and its related options. SL_E_USAGE: they contradict each other. */
 sl_status launch_check(const settings *s);
