@@ -169,11 +169,13 @@ class Graph(Ops):
         outs = [self._out(t) for t in outs]
         return outs[0] if len(outs) == 1 else tuple(outs)
 
-    def tokens(self, paths: Union[str, os.PathLike[str], Iterable[Union[str, os.PathLike[str]]]], rows: int,
-               context: int, vocab: int = 256) -> Tuple[Tensor, Tensor]:
-        """Rows of `context` tokens of these files, and the same shifted by one: (tokens, targets). A file is text, of
+    def tokens(self, paths: Union[str, os.PathLike[str], Iterable[Union[str, os.PathLike[str]]]],
+               rows: Optional[int] = None, context: int = 256, vocab: int = 256) -> Tuple[Tensor, Tensor]:
+        """Rows of `context` tokens of these files, and the same shifted by one: (tokens, targets); without `rows` so
+        many as make 8 a step. A file is text, of
         which bytes are tokens or what Run(tokenizer=...) makes of it, .npy, or flat numbers (docs/data.md)."""
         given = [paths] if isinstance(paths, (str, os.PathLike)) else list(paths)
+        rows = self.rows(8) if rows is None else rows
         targets = ffi.new("sl_tensor **")
         tokens = lib.sl_tokens_at(c.here(self._kept), self.pointer, c.chars("\n".join(str(os.fspath(p)) for p in given), self._kept),
                                   rows, context, vocab, targets)

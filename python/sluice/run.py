@@ -382,7 +382,7 @@ class Run:
     model's data holds out after every N-th step (`run.evaluations`), all of it or the first eval_rows=N, and
     eval=FILE for a model that reads tokens. stages, schedule, quotas ({"act.b@1": 2}), data_parallel, tensor, shard,
     recompute, homes ({"act": "disk"}), ... are the options of actorrun, with _ for -; devices, threads and memory (bytes)
-    say what each stage runs on. optimizer="lion", lr_schedule="cosine:warmup=100", groups={"*.bias":
+    say what each stage runs on. optimizer="lion", lr_schedule="cosine:warmup=100", groups={"bias":
     {"weight_decay": 0}}, freeze=["wte"], lora={"h.*.attn": 8} go before the model's own (docs/training.md), and
     total_steps is where a schedule ends that does not say so.
 

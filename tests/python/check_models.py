@@ -38,11 +38,13 @@ class Models(unittest.TestCase):
     def test_a_shipped_model_does_as_actorrun_does(self):
         words = [w for k, v in SMALL.items() for w in ("--" + k, str(v))]
         said = self.actorrun("--quiet", "--steps", "8", "--log", "curve.csv", "--generate", "24", "--prompt", "A stage",
-                             "--optimizer", "lion:lr=1e-3", "--temperature", "0", "--freeze", "wpe", "gpt", "--data",
-                             self.data, *words)
+                             "--optimizer", "lion:lr=1e-3", "--temperature", "0", "--freeze", "wpe", "--group",
+                             "bias:lr=1e-4,decay=0.5", "--lr-schedule", "cosine:warmup=2", "gpt", "--data", self.data,
+                             *words)
         with open(os.path.join(self.at, "curve.csv"), encoding="utf-8") as file:
             losses = [float(row["loss"]) for row in csv.DictReader(file)]
-        with sl.Run(sl.models.gpt(data=[self.data], **SMALL), optimizer="lion:lr=1e-3", freeze=["wpe"]) as run:
+        with sl.Run(sl.models.gpt(data=[self.data], **SMALL), optimizer="lion:lr=1e-3", freeze=["wpe"],
+                    groups={"bias": {"lr": 1e-4, "weight_decay": 0.5}}, lr_schedule="cosine:warmup=2", total_steps=8) as run:
             history = run.train(8)
             np.testing.assert_allclose([s.loss for s in history], losses, rtol=1e-5)
             self.assertIn("A stage" + run.generate("A stage", max_tokens=24), said)
@@ -109,7 +111,8 @@ class Models(unittest.TestCase):
 
     def test_generation(self):
         def bigram(g):
-            x, y = g.tokens([self.data, self.data], g.rows(8), 16)
+            x, y = g.tokens([self.data, self.data], context=16)
+            self.assertEqual(x.shape[0], 1 if g.infer else 8)
             table = g.param("table", (256, 32))
             h = g.gelu(g.embedding(x, table))
             g.block("head")
