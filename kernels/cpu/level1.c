@@ -2,7 +2,7 @@
 /* Chunk functions for CPU level 1: AVX2 and FMA. */
 #include "kernels/cpu/vector/vector.h"
 
-#if defined(__x86_64__)
+#if defined(__x86_64__) && !defined(__clang__)
 #pragma GCC target("avx2,fma")
 #endif
 #define SLI_TABLE sli_cpu_level1

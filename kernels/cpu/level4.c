@@ -2,7 +2,7 @@
 /* Chunk functions for CPU level 4: AVX-512 with bf16 products, and AMX. */
 #include "kernels/cpu/vector/vector.h"
 
-#if defined(__x86_64__)
+#if defined(__x86_64__) && !defined(__clang__)
 #pragma GCC target( \
     "avx2,fma,avx512f,avx512bw,avx512dq,avx512vl,avx512bf16,avx512vnni,amx-tile,amx-bf16")
 #endif
