@@ -224,7 +224,7 @@ typedef struct sl_schedule_options {
                               to be ready */
 } sl_schedule_options;
 
-/* What is kept, and where. */
+/* Memory: the state, activations and registers that are kept, and their places. */
 typedef struct sl_memory_options {
   const char *shard; /* state that the devices along the data axis shard instead of
                         replicating it (ZeRO, FSDP): "nothing", "optimizer" (its state),
@@ -263,7 +263,7 @@ typedef struct sl_simulation_options {
                      the device with the largest parts */
 } sl_simulation_options;
 
-/* What is printed while a plan is made. */
+/* Output printed while a plan is made. */
 typedef struct sl_print_options {
   const char *after; /* the graph after the pass of this name, to `graph`; may be NULL */
   FILE *graph;

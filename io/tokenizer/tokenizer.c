@@ -11,7 +11,7 @@
 
 /* ---- encoding -------------------------------------------------------------------------------- */
 
-/* What an encoding has taken to compute with. */
+/* Working memory of an encoding. */
 typedef struct scratch {
   const sli_allowance *from;
   size_t taken;

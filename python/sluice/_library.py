@@ -69,7 +69,7 @@ _FIELD = re.compile(r"(?<![\w./])(%s)(?!\w|\.\w)" % "|".join(map(re.escape, sort
 
 
 def named(said):
-    """What the library says, with keywords in place of the fields that it names."""
+    """Returns a message of the library, with keywords in place of the fields that it names."""
     return _FIELD.sub(lambda match: LOWER[match[1]][0], said)
 
 
@@ -146,7 +146,7 @@ def weakly(method):
 
 
 def value(ctype, given, keep):
-    """What cffi takes for a field or a parameter of this type."""
+    """Converts a value to the form that cffi takes for a field or a parameter of this type."""
     if ctype.kind == "enum" and isinstance(given, str):
         return constant(ctype, given)
     if ctype.kind == "struct" and isinstance(given, dict):

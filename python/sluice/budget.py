@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What would fit, where a plan does not: it is made again with other options, one and then several at a time, and
-without a budget. Memory is known before anything is allocated, so nothing needs guessing."""
+"""Options that would fit, where a plan does not. It is made again with other options, one and then several at a
+time, without a budget. Memory is known before anything is allocated, so nothing needs guessing."""
 from __future__ import annotations
 
 import time

@@ -12,7 +12,7 @@ from ._library import ffi, lib
 from ._words import OPTIONAL
 from .tensor import Tensor
 
-# What NumPy and PyTorch call what C calls otherwise, where it has no parameter of that name.
+# Names of parameters in NumPy and PyTorch, with those in C, where C has no parameter of that name.
 ALSO = {"axis": ("axes", "dim"), "dim": ("axes",), "axes": ("dim",), "keepdims": ("keep",), "keepdim": ("keep",),
         "min": ("low",), "max": ("high",)}
 

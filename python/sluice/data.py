@@ -109,7 +109,7 @@ def _rows_in_common(arrays):
 
 
 def _as(name, given, like):
-    """What is given in the place of `like`: whole numbers where it has those, others where it has those."""
+    """Converts an array given in the place of `like`: whole numbers where it has those, others where it has those."""
     given = _rows_of(name, given)
     if callable(given):
         raise TypeError("%s: rows are to be given as an array" % name)

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 else:
     Ops = object
 
-# What PyTorch and Transformers call settings of the optimizer that sl_optimizer calls otherwise.
+# Names of optimizer settings in PyTorch and Transformers, with those in sl_optimizer.
 OPTIMIZER_ALSO = {"learning_rate": "lr", "warmup_steps": "warmup", "min_learning_rate": "min_lr",
                   "max_grad_norm": "clip", "epsilon": "eps", "optimizer": "rule", "lr_schedule": "schedule",
                   "adam_beta1": "beta1", "adam_beta2": "beta2"}
@@ -52,7 +52,7 @@ def optimizer_fields(settings: Mapping[str, Any]) -> Dict[str, Any]:
 
 
 class Graph(Ops):
-    """What one microbatch goes through. `g.linear(x, w, b)` is sl_linear(g, x, w, b) of C, and so
+    """Graph of one microbatch. `g.linear(x, w, b)` is sl_linear(g, x, w, b) of C, and so
     are all calls: an op that the library has is a method here. Settings of an op go by their
     names in C, those left out are 0 or absent: `g.attention(q, k, v, heads=4)`. Shapes, lengths and
     axes are lists: `g.reshape(x, [8, -1])`, `g.mean(x, axes=[1])`, `g.split(x, 1, [2, 4])`.

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What notebooks and terminals show: tables, curves of losses, and how far a run is."""
+"""Views for notebooks and terminals: tables, curves of losses, and how far a run is."""
 from __future__ import annotations
 
 import html

@@ -17,7 +17,7 @@ from .run import Run, _Plan, lower_record, training_of
 
 
 class Plan:
-    """What Run with these options would do. `stages` has a dict for each stage (stage, device, blocks), `memory` one for
+    """Plan of a Run with these options. `stages` has a dict for each stage (stage, device, blocks), `memory` one for
     each device, in bytes by purpose, `bytes` those of the largest device."""
 
     def __init__(self, model: Callable[..., Any], *, stages: int = 1, microbatches: int = 1, **options: Any) -> None:
@@ -70,7 +70,7 @@ class Candidate(NamedTuple):
 
 def search(model: Model, devices: Union[int, str] = 1, *, machine: str = "", memory: Union[float, str] = 0,
            points: int = 5, effort: str = "", **options: Any) -> List[Candidate]:
-    """What `actortune plan` finds: the fastest plans of a shipped or pretrained model within the memory of such devices,
+    """Runs the search of `actortune plan`: the fastest plans of a shipped or pretrained model within the memory of such devices,
     best first. devices: how many that are modelled, or "cpu:4"; machine: "h100-sxm-80gb", a file, or "here"; memory: bytes
     or "76G" a device. Other options are those of `actortune plan --help all`, with _ for -."""
     if not isinstance(model, Model):

@@ -30,7 +30,7 @@ Path = Union[str, "os.PathLike[str]"]
 
 
 class Step(NamedTuple):
-    """What a step reports: its number from 0, mean loss, gradient norm, learning rate."""
+    """Report of a step: its number from 0, mean loss, gradient norm, learning rate."""
     step: int
     loss: float
     grad_norm: float
@@ -42,7 +42,7 @@ class Step(NamedTuple):
 
 
 class Evaluation(NamedTuple):
-    """What an evaluation has found after so many steps: mean loss, {metric: mean}."""
+    """Result of an evaluation after so many steps: mean loss, {metric: mean}."""
     steps: int
     loss: float
     metrics: Dict[str, float]
@@ -139,7 +139,7 @@ class _Plan:
         lib.sl_lowered_attach(self.lowered, self.runtime)
 
     def fingerprint(self):
-        """What results depend on and the plan's hash does not say."""
+        """Returns the values that results depend on and that the plan's hash does not cover."""
         out = ffi.new("const sl_fingerprint_item **")
         count = lib.sl_lowered_fingerprint(self.lowered, out)
         return [{"name": c.text(t.name), "value": c.text(t.value)} for t in out[0][0:count]]
@@ -492,7 +492,7 @@ class Run:
                                             self.plan.lowered))
 
     def _bytes_with(self, changes: Mapping[str, Any]) -> int:
-        """What the largest device would need with other options."""
+        """Returns the bytes that the largest device would need with other options."""
         graph = dict(self.graph_options, **{k: v for k, v in changes.items() if k in self.GRAPH})
         lower = dict(self.lower_options, **{k: v for k, v in changes.items() if k not in self.GRAPH}, memory=0)
         keep: List[Any] = []

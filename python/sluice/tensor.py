@@ -226,7 +226,7 @@ class Tensor(Ops):
         return sorted(set(object.__dir__(self)) | set(methods()))
 
     def _of(self, other: Any) -> "Tensor":
-        """What stands beside this tensor, as one: numbers are of its type."""
+        """Returns the other operand as a tensor; numbers get this tensor's type."""
         if isinstance(other, Tensor):
             return other
         if not _is_number(other):

@@ -57,7 +57,7 @@ class Trace:
         return frame
 
     def __getstate__(self) -> "dict[str, Any]":
-        """What pickle keeps: the records, and not the folder that the file lies in."""
+        """Returns the state for pickle: the records, and not the folder that the file lies in."""
         return {name: value for name, value in self.__dict__.items() if name != "folder"}
 
     def __setstate__(self, state: "dict[str, Any]") -> None:

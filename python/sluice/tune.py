@@ -30,7 +30,7 @@ class Point(NamedTuple):
 
 
 class Tuning:
-    """What a search has found. `points` are all plans it tried, `frontier` those that none beats
+    """Result of a search. `points` are all plans it tried, `frontier` those that none beats
     in both memory and time, by memory."""
 
     def __init__(self, points: List[Point]) -> None:

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Of every character there is, and of 100,000 strings at random, tokens are those that Hugging
- * Face's library makes: its hashes are in tests/reference/tokenizers/NAME.hashes
+/* Tokens of every character there is, and of 100,000 random strings, are those that Hugging Face's
+ * library makes: its hashes are in tests/reference/tokenizers/NAME.hashes
  * (tests/reference/make_tokenizer_hashes.py). A megabyte takes less than a second of a core.
  * labels: numbers unthreaded long */
 #include <string.h>

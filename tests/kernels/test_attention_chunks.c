@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Of many sequences a chunk of attention takes whole heads, of one it takes a tile of queries: the
- * numbers have the same bits, there and back, with and without windows, documents and heads that
- * share keys; on every CPU level.
+/* A chunk of attention takes whole heads of many sequences, or a tile of queries of one: the
+ * numbers have the same bits, forward and backward, with and without windows, documents and heads
+ * that share keys; on every CPU level.
  *
  * labels: random more */
 #include "base/base.h"

@@ -23,14 +23,14 @@ static int64_t parameter_bytes(const sl_plan *plan) {
   return bytes;
 }
 
-/* What an answer's tokens are, how probable, and hashes of their logits; returns what the
- * parameters take. */
+/* A token of an answer: how probable it is, and a hash of its logits. */
 typedef struct told {
   int32_t token;
   float logprob;
   uint64_t hash;
 } told;
 
+/* Sets the tokens of an answer; returns the bytes of the parameters. */
 static int64_t ask(served *s, char *path, const char *stored, sl_dtype dtype, int stages,
                    int tensor, told *out) {
   int32_t prompt[30];

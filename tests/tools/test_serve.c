@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What strangers send to actorserve is taken, or refused with words that name it: heads and bodies
- * of HTTP, JSON, fields of requests, whole and damaged. And the text of an answer is the same
- * however its tokens come.
+/* Requests of strangers to actorserve are taken, or refused with words that name the fault: heads
+ * and bodies of HTTP, JSON, fields of requests, whole and damaged. The text of an answer is the
+ * same however its tokens come.
  *
  *   test_tools_serve [SEED [COUNT]]
  * labels: random */
@@ -525,8 +525,8 @@ static void texts_come_the_same(rng *d) {
   free(text);
 }
 
-/* Of stops that overlap the one counts that ends first, and of those the longest, however tokens
- * are cut. */
+/* Among stops that overlap, the one counts that ends first, and of these the longest, however
+ * tokens are cut. */
 static void stops_overlap(void) {
   static const char *const ends[] = {"abcd", "bc", "xabc", "aab"};
   static const char *const rows[][2] = {
@@ -592,7 +592,7 @@ static void work_can_be_stopped(void) {
 
 /* ---- memory ---------------------------------------------------------------------------------- */
 
-/* What a body becomes is taken from its account, and given back. */
+/* Memory of a body's values is taken from its account, and given back. */
 static void bodies_take_of_an_account(void) {
   enum { COUNT = 50000, MOST = 1 << 20 };
   budget *b;

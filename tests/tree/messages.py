@@ -59,7 +59,7 @@ class Text:
 
 
 def split(message):
-    """What stands between the dots. A culprit before the first colon may come from another text."""
+    """Returns the texts between the dots. A culprit before the first colon may come from another text."""
     message = re.sub(r"^(--)?…: ", "…", message)
     return [part.strip() for part in message.split("…") if part.strip()]
 
