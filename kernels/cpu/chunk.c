@@ -4,6 +4,7 @@
 
 #include <stdatomic.h>
 #include <stdlib.h>
+#include <string.h>
 #if defined(__x86_64__)
 #include <cpuid.h>
 #include <sys/syscall.h>
@@ -57,6 +58,11 @@ const sli_cpu_chunks *sli_cpu(void) {
   static const sli_cpu_chunks *const levels[] = {&sli_cpu_level0, &sli_cpu_level1, &sli_cpu_level2,
                                                  &sli_cpu_level3, &sli_cpu_level4};
   return levels[sli_cpu_level()];
+}
+
+bool sli_cpu_is_set(const char *variable, const char *value) {
+  const char *is = getenv(variable);
+  return is && !strcmp(is, value);
 }
 
 void sli_for_elements(const sl_call *call, const sl_type *type, sli_chunk_fn *fn) {

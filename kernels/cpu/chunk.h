@@ -77,6 +77,8 @@ extern const sli_cpu_chunks sli_cpu_level0, sli_cpu_level1, sli_cpu_level2, sli_
  * SLUICE_CPU_LEVEL (0 to 4) lowers it. */
 const sli_cpu_chunks *sli_cpu(void);
 int sli_cpu_level(void);
+/* Returns true if an environment variable has this value. */
+bool sli_cpu_is_set(const char *variable, const char *value);
 
 /* ---- ranges ---------------------------------------------------------------- */
 

@@ -37,10 +37,12 @@ enum { STRETCH = 512 }; /* length along k of a turned stretch */
 /* products cut along columns: most rows, and least columns per chunk */
 enum { SHORT_ROWS = 256, NARROW_CHUNK = 256 };
 
+typedef enum library { ONEDNN, OPENBLAS, OWN } library;
+
 struct sli_product {
   sli_product_shape shape;
-  bool tiles;                             /* computed by tiles.c; the fields below are unused */
-  enum { ONEDNN, OPENBLAS, OWN } library; /* what computes chunks; only oneDNN has kernels */
+  bool tiles;            /* computed by tiles.c; the fields below are unused */
+  library library;       /* what computes chunks; only oneDNN has kernels */
   sli_pack *pack;        /* packing of B in each run; NULL: the kernels read B as it is */
   int64_t height, width; /* rows and columns of a chunk, one of which is all */
   int64_t stretch;       /* length along k of a stretch */
@@ -103,16 +105,15 @@ static sl_status kernels_create(sli_product *p, const sli_onednn_order *packed) 
   return !status && p->shape.k % p->stretch ? stretch_create(p, true, packed) : status;
 }
 
-static bool is_set_to(const char *variable, const char *value) {
-  const char *is = getenv(variable);
-  return is && !strcmp(is, value);
+/* Returns what multiplies without tiles. */
+static library library_for(bool bf16) {
+  bool own = !bf16 && sli_cpu_is_set("SLUICE_CPU_FP32", "own");
+  if (!own && !bf16 && sli_cpu()->openblas && sli_openblas()) return OPENBLAS;
+  return !own && sli_onednn_loads() ? ONEDNN : OWN;
 }
 
 static sl_status choose_library(sli_product *p) {
-  bool own = is_set_to("SLUICE_CPU_FP32", "own") && !p->shape.bf16;
-  if (!own && !p->shape.bf16 && sli_cpu()->openblas && sli_openblas()) p->library = OPENBLAS;
-  else if (!own && sli_onednn_loads()) p->library = ONEDNN;
-  else p->library = OWN;
+  p->library = library_for(p->shape.bf16);
   if (p->library == OWN && p->shape.bf16)
     return sl_fail(SL_E_DEVICE,
                    "products in bf16 need oneDNN, which is not there, or a processor with AMX");
@@ -401,15 +402,15 @@ const char *sl_cpu_bf16(void) {
   const char *library = sli_onednn_bf16();
   if (sli_has_tiles()) return sli_cpu()->tiles ? "amx-bf16" : "emulated";
   if (library && strcmp(library, "avx512")) return library;
-  return library && is_set_to("SLUICE_CPU_BF16", "1") ? "emulated"
-                                                      : NULL; /* see also sli_has_tiles */
+  return library && sli_cpu_is_set("SLUICE_CPU_BF16", "1") ? "emulated"
+                                                           : NULL; /* see also sli_has_tiles */
 }
 
-/* Names what computes an f32 product that is not on tiles. */
-static const char *library_name(void) {
-  bool own = is_set_to("SLUICE_CPU_FP32", "own");
-  if (!own && sli_cpu()->openblas && sli_openblas()) return sli_openblas_name();
-  return !own && sli_onednn_loads() ? sli_onednn_name() : "vectors";
+/* Names what computes a product without tiles. */
+static const char *library_name(bool bf16) {
+  library library = library_for(bf16);
+  if (library == OPENBLAS) return sli_openblas_name();
+  return library == ONEDNN ? sli_onednn_name() : bf16 ? "nothing" : "vectors";
 }
 
 /* Names the library of the products. With tiles, it still computes short and narrow f32
@@ -417,7 +418,7 @@ static const char *library_name(void) {
 const char *sl_cpu_products(bool bf16) {
   static __thread char text[128];
   if (bf16 && sli_has_tiles()) return "tiles";
-  if (bf16) return sli_onednn_loads() ? sli_onednn_name() : "nothing";
-  snprintf(text, sizeof text, "%s%s", sli_has_tiles() ? "tiles and " : "", library_name());
+  if (bf16) return library_name(true);
+  snprintf(text, sizeof text, "%s%s", sli_has_tiles() ? "tiles and " : "", library_name(false));
   return text;
 }
