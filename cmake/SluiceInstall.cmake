@@ -2,24 +2,36 @@
 # What `cmake --install` lays down: headers, the library, the tools, the
 # shipped models' sources, the modelled machines, what pkg-config and CMake
 # need to find them, and the pages, the examples and the licence, where their links find each other.
-# The target `uninstall` takes away what the last `cmake --install` of this build laid down.
+# Everything belongs to one of three components, which are packages of their own (SluicePackage.cmake): library, tools
+# and headers. The target `uninstall` takes away what the last `cmake --install` of this build laid down.
 include(CMakePackageConfigHelpers)
 
-install(DIRECTORY include/sluice DESTINATION "${CMAKE_INSTALL_INCLUDEDIR}"
-        FILES_MATCHING PATTERN "*.h")
-install(TARGETS sluice EXPORT SluiceTargets LIBRARY DESTINATION "${CMAKE_INSTALL_LIBDIR}")
-install(EXPORT SluiceTargets NAMESPACE Sluice::
-        DESTINATION "${CMAKE_INSTALL_LIBDIR}/cmake/Sluice")
-install(DIRECTORY machines/ DESTINATION "${CMAKE_INSTALL_DATADIR}/sluice/machines"
-        FILES_MATCHING PATTERN "*.json")
-install(DIRECTORY models/ DESTINATION "${CMAKE_INSTALL_DATADIR}/sluice/models"
-        FILES_MATCHING PATTERN "*.c" PATTERN "*.h" PATTERN "models.[ch]" EXCLUDE)
-
-if(NOT SKBUILD)
-  set(doc "${CMAKE_INSTALL_DATAROOTDIR}/doc/sluice")
-  install(FILES README.md CHANGELOG.md CONTRIBUTING.md SECURITY.md LICENSE DESTINATION "${doc}")
-  install(DIRECTORY docs examples DESTINATION "${doc}" PATTERN "__pycache__" EXCLUDE)
+set(name_without_version NAMELINK_COMPONENT headers)
+if(SKBUILD) # a wheel has no links: the library would be in it three times
+  set(name_without_version NAMELINK_SKIP)
+  set_target_properties(sluice sluice_shipped PROPERTIES
+    VERSION ${PROJECT_VERSION_MAJOR}.${PROJECT_VERSION_MINOR} INSTALL_RPATH "\$ORIGIN")
 endif()
+install(TARGETS sluice EXPORT SluiceTargets LIBRARY
+        DESTINATION "${CMAKE_INSTALL_LIBDIR}" COMPONENT library ${name_without_version})
+install(TARGETS sluice_shipped LIBRARY
+        DESTINATION "${CMAKE_INSTALL_LIBDIR}" COMPONENT library ${name_without_version})
+install(DIRECTORY include/sluice DESTINATION "${CMAKE_INSTALL_INCLUDEDIR}" COMPONENT headers
+        FILES_MATCHING PATTERN "*.h")
+install(DIRECTORY machines/ DESTINATION "${CMAKE_INSTALL_DATADIR}/sluice/machines" COMPONENT tools
+        FILES_MATCHING PATTERN "*.json")
+install(DIRECTORY models/ DESTINATION "${CMAKE_INSTALL_DATADIR}/sluice/models" COMPONENT tools
+        FILES_MATCHING PATTERN "*.c" PATTERN "*.h" PATTERN "models.[ch]" EXCLUDE)
+if(SKBUILD)
+  return() # what a program in C needs to find the library
+endif()
+
+set(doc "${CMAKE_INSTALL_DATAROOTDIR}/doc/sluice")
+install(FILES README.md CHANGELOG.md CONTRIBUTING.md SECURITY.md LICENSE DESTINATION "${doc}" COMPONENT tools)
+install(DIRECTORY docs examples DESTINATION "${doc}" COMPONENT tools PATTERN "__pycache__" EXCLUDE)
+
+install(EXPORT SluiceTargets NAMESPACE Sluice::
+        DESTINATION "${CMAKE_INSTALL_LIBDIR}/cmake/Sluice" COMPONENT headers)
 
 configure_package_config_file(cmake/SluiceConfig.cmake.in SluiceConfig.cmake
   INSTALL_DESTINATION "${CMAKE_INSTALL_LIBDIR}/cmake/Sluice")
@@ -27,7 +39,7 @@ write_basic_package_version_file("${PROJECT_BINARY_DIR}/SluiceConfigVersion.cmak
   COMPATIBILITY SameMinorVersion)
 install(FILES "${PROJECT_BINARY_DIR}/SluiceConfig.cmake"
               "${PROJECT_BINARY_DIR}/SluiceConfigVersion.cmake"
-        DESTINATION "${CMAKE_INSTALL_LIBDIR}/cmake/Sluice")
+        DESTINATION "${CMAKE_INSTALL_LIBDIR}/cmake/Sluice" COMPONENT headers)
 
 # The prefix is written relative to the file, so that a tree can be moved. Programs find the library there
 # again, but for packages of a system, whose loader looks there anyway.
@@ -40,7 +52,7 @@ file(RELATIVE_PATH SLUICE_PC_PREFIX
      "/p/${CMAKE_INSTALL_LIBDIR}/pkgconfig" "/p")
 configure_file(cmake/sluice.pc.in sluice.pc @ONLY)
 install(FILES "${PROJECT_BINARY_DIR}/sluice.pc"
-        DESTINATION "${CMAKE_INSTALL_LIBDIR}/pkgconfig")
+        DESTINATION "${CMAKE_INSTALL_LIBDIR}/pkgconfig" COMPONENT headers)
 
 if(PROJECT_IS_TOP_LEVEL)
   add_custom_target(uninstall VERBATIM COMMAND "${CMAKE_COMMAND}"

@@ -3,6 +3,7 @@
 # The Python package, around an installation of this build, and the tour of examples/python.
 # labels: outside
 set -euo pipefail
+. "$SLUICE_SOURCE/tests/support/install.sh"
 fail() { echo "$*" >&2; exit 1; }
 grep -q '^SLUICE_SANITIZE:STRING=.' "$SLUICE_BUILD/CMakeCache.txt" &&
   { echo "skipped: Python does not load a library with a sanitizer"; exit 77; }
@@ -15,7 +16,7 @@ done
 
 scratch=$(mktemp -d)
 trap 'rm -rf "$scratch"' EXIT
-cmake --install "$SLUICE_BUILD" --component Unspecified --prefix "$scratch/prefix" >/dev/null
+install_build "$scratch/prefix"
 mkdir "$scratch/site"
 cp -r "$SLUICE_SOURCE/python/sluice" "$scratch/site/"
 "$python" "$SLUICE_SOURCE/python/make_abi.py" "$SLUICE_SOURCE/include" "$scratch/site/sluice" \

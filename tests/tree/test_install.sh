@@ -5,6 +5,7 @@
 # also after the whole tree has been moved. Pages come with it, links and all; uninstall takes all of it away.
 # labels: unthreaded
 set -euo pipefail
+. "$SLUICE_SOURCE/tests/support/install.sh"
 
 scratch=$(mktemp -d)
 trap 'rm -rf "$scratch"' EXIT
@@ -13,9 +14,7 @@ fail() { echo "$*" >&2; exit 1; }
 sanitize=$(sed -n 's/^SLUICE_SANITIZE:STRING=//p' "$SLUICE_BUILD/CMakeCache.txt")
 export CFLAGS=${sanitize:+-fsanitize=$sanitize}
 
-# What the build's own list of what it installed says is left as it is.
-install() { cmake --install "$SLUICE_BUILD" --component Unspecified --prefix "$1" >/dev/null; }
-install "$scratch/first"
+install_build "$scratch/first"
 mv "$scratch/first" "$scratch/prefix"
 prefix=$scratch/prefix
 config=$(find "$prefix" -name sluice.pc -printf '%h\n')
@@ -150,7 +149,7 @@ END
 mine=$scratch/sluice/prefix # where folders above have the name too
 mkdir -p "$mine/bin" "$mine/share/sluice/models" "$mine/lib"
 touch "$mine/share/sluice/models/mine.c"
-install "$mine"
+install_build "$mine"
 find "$mine" ! -type d ! -name mine.c >"$scratch/manifest" # as the build's own, which other tests write meanwhile
 uninstall() { cmake -DMANIFEST="$scratch/manifest" -P "$SLUICE_SOURCE/cmake/uninstall.cmake" 2>&1; }
 uninstall | grep -q 'removed [1-9]' || fail "uninstall says what it did"

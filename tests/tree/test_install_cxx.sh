@@ -4,6 +4,7 @@
 # model of examples/cpp is built and trained, by a program in C++ and by actorrun.
 # labels: unthreaded
 set -euo pipefail
+. "$SLUICE_SOURCE/tests/support/install.sh"
 type -P c++ >/dev/null || { echo "skipped: c++ is not installed"; exit 77; }
 fail() { echo "$*" >&2; exit 1; }
 
@@ -12,7 +13,7 @@ trap 'rm -rf "$scratch"' EXIT
 sanitize=$(sed -n 's/^SLUICE_SANITIZE:STRING=//p' "$SLUICE_BUILD/CMakeCache.txt")
 export CXXFLAGS=${sanitize:+-fsanitize=$sanitize}
 prefix=$scratch/prefix
-cmake --install "$SLUICE_BUILD" --component Unspecified --prefix "$prefix" >/dev/null
+install_build "$prefix"
 
 # Python loads the library when it is running: static thread-local storage is short by then.
 if [[ -z $sanitize ]] && readelf -d "$(find "$prefix" -name libsluice.so)" | grep STATIC_TLS; then

@@ -4,13 +4,14 @@
 # longer does once it asks for new names only.
 # labels: unthreaded outside
 set -euo pipefail
+. "$SLUICE_SOURCE/tests/support/install.sh"
 fail() { echo "$*" >&2; exit 1; }
 [[ -e $SLUICE_SOURCE/include/sluice/renamed.h ]] || { echo "skipped: no name has changed since the version before"; exit 77; }
 
 scratch=$(mktemp -d)
 trap 'rm -rf "$scratch"' EXIT
 sanitize=$(sed -n 's/^SLUICE_SANITIZE:STRING=//p' "$SLUICE_BUILD/CMakeCache.txt")
-cmake --install "$SLUICE_BUILD" --component Unspecified --prefix "$scratch/prefix" >/dev/null
+install_build "$scratch/prefix"
 include=$scratch/prefix/include
 PKG_CONFIG_PATH=$(find "$scratch/prefix" -name sluice.pc -printf '%h\n')
 export PKG_CONFIG_PATH
