@@ -97,9 +97,15 @@ static inline uint64_t sli_hash_real(uint64_t hash, double value) {
  * that are not UTF-8, become \xNN. Writes as much as fits; returns `out`. */
 char *sli_escape(char *out, size_t size, const char *text);
 
+/* Returns the edit distance, counting letters inserted, dropped, changed, or swapped with the next
+ * one; SIZE_MAX for a `b` of 64 letters or more. */
+size_t sli_word_distance(const char *a, const char *b);
 /* Returns the word of a NULL-terminated list that is nearest to `text`, a mistyped one; NULL: none
  * is near. */
 const char *sli_nearest(const char *const *words, const char *text);
+/* Formats "; did you mean WORD?" for an error message, or "" if no word is near; returns `out`. */
+enum { SLI_MEANT_TEXT = 96 };
+char *sli_meant(char out[SLI_MEANT_TEXT], const char *const *words, const char *text);
 
 /* Formats "1.5 GiB", "384 KiB", "12 B"; returns `out` (at least 32 bytes). */
 char *sli_format_bytes(char *out, double bytes);

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The word that a mistyped one was meant to be. */
+#include <stdio.h>
 #include <string.h>
 
 #include "base/base.h"
 
-/* Returns the edit distance, counting letters inserted, dropped, changed, or swapped with the
- * next one. Three rows of the table are kept. */
-static size_t distance(const char *a, const char *b) {
+/* Three rows of the table are kept. */
+size_t sli_word_distance(const char *a, const char *b) {
   enum { LONGEST = 64 };
   size_t n = strlen(b), rows[3][LONGEST];
   if (n >= LONGEST) return SIZE_MAX;
@@ -28,8 +28,15 @@ const char *sli_nearest(const char *const *words, const char *text) {
   const char *best = NULL;
   size_t least = SLI_MAX(strlen(text) / 2, (size_t)1) + 1;
   for (; *words; words++) {
-    size_t d = distance(text, *words);
+    size_t d = sli_word_distance(text, *words);
     if (d < least) least = d, best = *words;
   }
   return best;
+}
+
+char *sli_meant(char out[SLI_MEANT_TEXT], const char *const *words, const char *text) {
+  const char *near = *text ? sli_nearest(words, text) : NULL;
+  out[0] = 0;
+  if (near && *near) snprintf(out, SLI_MEANT_TEXT, "; did you mean %s?", near);
+  return out;
 }

@@ -97,12 +97,6 @@ sl_status sli_group_read(sl_graph *g, const char *text, const char **pattern,
 
 /* ---- settings of the user ---------------------------------------------------------------- */
 
-/* Returns "; did you mean WORD?", or "" if no word is near. */
-static const char *meant(sl_graph *g, const char *const *words, const char *text) {
-  const char *near = *text ? sli_nearest(words, text) : NULL;
-  return near ? sli_arena_format(&g->arena, "; did you mean %s?", near) : "";
-}
-
 static sl_status replace_rule(sl_graph *g, const char *text, sl_optimizer *o) {
   enum { MOST = 32 };
   const char *list, *name = split(g, text, &list), *known = "", *names[MOST + 1] = {0};
@@ -115,7 +109,7 @@ static sl_status replace_rule(sl_graph *g, const char *text, sl_optimizer *o) {
     }
   if (!row || !row->update)
     return sl_graph_fail(g, SL_E_USAGE, "optimizer %s: %s are known, and the model's own%s", name,
-                         known, meant(g, names, name));
+                         known, sli_meant((char[SLI_MEANT_TEXT]){0}, names, name));
   o->rule = row;
   return read_settings(g, "optimizer", text, list, of_optimizer, o);
 }
@@ -135,7 +129,8 @@ static sl_status replace_schedule(sl_graph *g, const char *text, sl_optimizer *o
     return sl_graph_fail(g, SL_E_USAGE,
                          "learning-rate schedule %s: constant, linear, cosine and "
                          "wsd are known%s",
-                         name, meant(g, names + SL_RATE_CONSTANT, name));
+                         name,
+                         sli_meant((char[SLI_MEANT_TEXT]){0}, names + SL_RATE_CONSTANT, name));
   return read_settings(g, "learning-rate schedule", text, list, of_schedule, o);
 }
 

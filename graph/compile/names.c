@@ -94,14 +94,20 @@ static bool find_space(const char *text, sl_space *out) {
   return false;
 }
 
+static sl_status unknown_space(const char *text, const char *word) {
+  const char *names[SL_SPACE_COUNT + 1] = {0};
+  char meant[SLI_MEANT_TEXT];
+  for (int s = 0; s < SL_SPACE_COUNT; s++) names[s] = sl_space_name((sl_space)s);
+  return sl_fail(SL_E_USAGE, "home %s: device, host and disk are homes, '%s' is not%s", text, word,
+                 sli_meant(meant, names, word));
+}
+
 sl_status sli_home_read(const char *text, sli_arena *arena, sl_home *out) {
   const char *equals = strrchr(text, '=');
   size_t length = strcspn(text, "@=");
   if (!equals || !length || (text[length] == '@' && equals == text + length + 1))
     return sl_fail(SL_E_USAGE, "home %s: not NAME=HOME or NAME@BLOCK=HOME", text);
-  if (!find_space(equals + 1, &out->space))
-    return sl_fail(SL_E_USAGE, "home %s: device, host and disk are homes, '%s' is not", text,
-                   equals + 1);
+  if (!find_space(equals + 1, &out->space)) return unknown_space(text, equals + 1);
   out->name = sli_arena_format(arena, "%.*s", (int)length, text);
   out->block = text[length] == '@'
                    ? sli_arena_format(arena, "%.*s", (int)(equals - text - (long)length - 1),

@@ -119,17 +119,13 @@ static sl_status read_chosen(const sli_inputs *in, sli_pick *out) {
 
 /* Names the schedules, and the one that is most similar. */
 static sl_status unknown_schedule(const char *word) {
-  sl_option names[32] = {{0}};
-  char list[512] = "";
+  char list[512] = "", meant[SLI_MEANT_TEXT];
   size_t at = 0;
   const char *const *all = sl_schedule_names();
-  for (size_t i = 0; all[i] && i + 1 < SLI_COUNT(names) && at < sizeof list; i++) {
-    names[i].name = all[i];
+  for (size_t i = 0; all[i] && at < sizeof list; i++)
     at += (size_t)snprintf(list + at, sizeof list - at, "%s%s", i ? ", " : "", all[i]);
-  }
-  const char *near = sl_options_nearest(names, word);
-  return sl_fail(SL_E_USAGE, "unknown schedule '%s': it is one of %s%s%s%s", word, list,
-                 near ? "; did you mean " : "", near ? near : "", near ? "?" : "");
+  return sl_fail(SL_E_USAGE, "unknown schedule '%s': it is one of %s%s", word, list,
+                 sli_meant(meant, all, word));
 }
 
 sl_status sli_compile_pick(const sli_inputs *in, sli_pick *out) {

@@ -29,6 +29,15 @@ static void list_forms(char *out, size_t size) {
   }
 }
 
+/* Formats the kind that a mistyped one was meant to be. */
+static const char *meant_kind(char out[SLI_MEANT_TEXT], const char *spec, size_t length) {
+  const char *names[SLI_COUNT(kinds) + 1] = {0};
+  char word[32];
+  for (size_t i = 0; i < SLI_COUNT(kinds); i++) names[i] = kinds[i]->name;
+  snprintf(word, sizeof word, "%.*s", (int)SLI_MIN(length, sizeof word - 1), spec);
+  return sli_meant(out, names, word);
+}
+
 sl_status sli_devices_read(const char *spec, sli_arena *arena, sl_device_options *out) {
   size_t length = strcspn(spec, ":");
   const char *at = spec + length;
@@ -37,7 +46,8 @@ sl_status sli_devices_read(const char *spec, sli_arena *arena, sl_device_options
   if (kind && (!*at || (at++, kind->read(&at, arena, out) && !*at))) return SL_OK;
   char forms[256];
   list_forms(forms, sizeof forms);
-  return sl_fail(SL_E_USAGE, "devices.kind %s: not %s", spec, forms);
+  return sl_fail(SL_E_USAGE, "devices.kind %s: not %s%s", spec, forms,
+                 kind ? "" : meant_kind((char[SLI_MEANT_TEXT]){0}, spec, length));
 }
 
 bool sl_device_computes(const char *kind) {

@@ -27,6 +27,8 @@
 
 /* ---- options ------------------------------------------------------------------------------ */
 
+static const char *const movable[] = {"act", "act.b", "act.w", "kv", "state", "weights", NULL};
+
 static bool names_movable(const sl_home *h) {
   for (int r = 0; r < SLI_ROLES; r++)
     if (sli_home_names(h, (sli_role)r)) return true;
@@ -58,8 +60,8 @@ static sl_status home_check(const sli_inputs *in, const sl_home *h) {
   if (!names_movable(h))
     return sl_fail(SL_E_USAGE,
                    "home %s=%s: only act, act.b, act.w, kv, state and weights can live "
-                   "elsewhere",
-                   h->name, space);
+                   "elsewhere%s",
+                   h->name, space, sli_meant((char[SLI_MEANT_TEXT]){0}, movable, h->name));
   if (h->block && !finds_block(g, h))
     return sl_fail(SL_E_USAGE, "home %s@%s=%s: the model has no block of that name; its last is %s",
                    h->name, h->block, space, g->blocks[g->nblocks - 1].name);

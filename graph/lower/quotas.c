@@ -85,15 +85,31 @@ static bool names_filled(const sli_lowering *l, const sl_quota *q) {
   return named && q->stage < l->stages;
 }
 
-/* Lists the quotas, such as "act.b, act.w, load", in the order of the roles. */
-static const char *quotas_there_are(const sli_lowering *l, char *out, size_t bytes) {
-  bool has[SLI_ROLES] = {0};
-  for (int b = 0; b < l->nbuffers; b++) has[l->buffers[b].role] = true;
+/* Lists names, "act.b, act.w, load", or leaves the text if there are none. */
+static const char *join_names(const char *const *names, char *out, size_t bytes) {
   size_t n = 0;
-  for (int r = 0; r < SLI_ROLES; r++)
-    if (has[r] && n < bytes)
-      n += (size_t)snprintf(out + n, bytes - n, "%s%s", n ? ", " : "", sli_roles[r].name);
+  for (; *names && n < bytes; names++)
+    n += (size_t)snprintf(out + n, bytes - n, "%s%s", n ? ", " : "", *names);
   return out;
+}
+
+/* Lists the quotas of this plan, in the order of the roles. */
+static void list_quotas(const sli_lowering *l, const char *names[SLI_ROLES + 1]) {
+  bool has[SLI_ROLES] = {0};
+  int n = 0;
+  for (int b = 0; b < l->nbuffers; b++) has[l->buffers[b].role] = true;
+  for (int r = 0; r < SLI_ROLES; r++)
+    if (has[r]) names[n++] = sli_roles[r].name;
+}
+
+static sl_status unknown_quota(const sli_lowering *l, const sl_quota *q) {
+  char stage[32] = "", all[512] = "nothing", meant[SLI_MEANT_TEXT];
+  const char *names[SLI_ROLES + 1] = {0};
+  list_quotas(l, names);
+  if (q->stage != SL_NONE) snprintf(stage, sizeof stage, "@%d", q->stage);
+  return sl_fail(SL_E_USAGE, "no quota is called %s%s; this plan of %d stage%s has %s%s", q->name,
+                 stage, l->stages, l->stages == 1 ? "" : "s", join_names(names, all, sizeof all),
+                 sli_meant(meant, names, q->name));
 }
 
 static sl_status check_given(const sli_lowering *l) {
@@ -107,11 +123,7 @@ static sl_status check_given(const sli_lowering *l) {
       found = sli_quota_names(q, sli_roles[l->buffers[b].role].name,
                               sli_buffer_stage(l, &l->buffers[b]));
     if (found || names_copy(l, q) || names_filled(l, q)) continue;
-    char stage[32] = "", all[512] = "nothing";
-    if (q->stage != SL_NONE) snprintf(stage, sizeof stage, "@%d", q->stage);
-    return sl_fail(SL_E_USAGE, "no quota is called %s%s; this plan of %d stage%s has %s", q->name,
-                   stage, l->stages, l->stages == 1 ? "" : "s",
-                   quotas_there_are(l, all, sizeof all));
+    return unknown_quota(l, q);
   }
   return SL_OK;
 }

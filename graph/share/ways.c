@@ -10,32 +10,14 @@
 
 /* ---- layouts given by the user -------------------------------------------------------------- */
 
-static int least(int a, int b, int c) { return SLI_MIN(SLI_MIN(a, b), c); }
-
-/* Returns the edit distance between two names. */
-static int distance(const char *a, const char *b) {
-  int n = (int)strlen(b), row[n + 1];
-  for (int j = 0; j <= n; j++) row[j] = j;
-  for (int i = 1; a[i - 1]; i++) {
-    int diagonal = row[0];
-    row[0] = i;
-    for (int j = 1; j <= n; j++) {
-      int above = row[j];
-      row[j] = least(row[j] + 1, row[j - 1] + 1, diagonal + (a[i - 1] != b[j - 1]));
-      diagonal = above;
-    }
-  }
-  return row[n];
-}
-
 enum { NEAREST = 3 };
 typedef struct nearest {
   const char *name[NEAREST];
-  int distance[NEAREST];
+  size_t distance[NEAREST];
 } nearest;
 
 static void note_name(nearest *n, const char *wanted, const char *name) {
-  int d = distance(wanted, name);
+  size_t d = sli_word_distance(wanted, name);
   for (int i = 0; i < NEAREST; i++) {
     if (n->name[i] && n->distance[i] <= d) continue;
     memmove(&n->name[i + 1], &n->name[i], (size_t)(NEAREST - 1 - i) * sizeof *n->name);

@@ -41,6 +41,13 @@ refused 2 ", auto; did you mean 1f1b?" --schedule 1fb1 gpt $small
 refused 2 "optimizer, gradients, parameters; did you mean optimizer?" --shard optimiser gpt $small
 refused 2 "the model's own; did you mean adam?" --optimizer adma gpt $small
 refused 2 "wsd are known; did you mean cosine?" --lr-schedule cosin gpt $small
+refused 2 "here, here-whole; did you mean h100-sxm-80gb?" --machine h100-sxm-80g gpt $small
+refused 2 "or null[:N]; did you mean timed?" --devices tmed:2 gpt $small
+refused 2 "load, report, step; did you mean act.b?" --quota act.bb=2 gpt $small
+refused 2 "can live elsewhere; did you mean state?" --home sttate=disk gpt $small
+refused 2 "'dsk' is not; did you mean disk?" --home state=dsk gpt $small
+refused 3 "kv.grad 256 KiB" --pieces 8 --stages 2 --microbatches 4 --schedule seq1f1b --memory 1M \
+  gpt $small --context 1024
 refused 2 "--steps needs a value" --steps
 refused 2 "--steps many: not a whole number" --steps many gpt
 refused 2 "--steps -1: must be between" --steps -1 gpt

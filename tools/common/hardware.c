@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "tools/common/hardware.h"
 
+#include <dirent.h>
 #include <limits.h>
 #include <stdbool.h>
 #include <stdio.h>
@@ -29,6 +30,34 @@ static sl_status find_here(const char *word, char *path, size_t size) {
                  word);
 }
 
+static int is_machine(const struct dirent *e) {
+  size_t n = strlen(e->d_name);
+  return n > 5 && !strcmp(e->d_name + n - 5, ".json");
+}
+
+/* Names the machines, "a, b, here, here-whole", and the one that a mistyped word was meant to be.
+ */
+static sl_status unknown_machine(const char *word, const char *folder) {
+  enum { MOST = 32 };
+  struct dirent **files = NULL;
+  int n = SLI_MAX(scandir(folder, &files, is_machine, alphasort), 0), known = SLI_MIN(n, MOST);
+  const char *names[MOST + 3] = {0};
+  char list[1024] = "", meant[SLI_MEANT_TEXT];
+  size_t at = 0;
+  for (int i = 0; i < known; i++) {
+    files[i]->d_name[strlen(files[i]->d_name) - 5] = 0;
+    names[i] = files[i]->d_name;
+  }
+  names[known] = "here", names[known + 1] = "here-whole";
+  for (int i = 0; names[i] && at < sizeof list; i++)
+    at += (size_t)snprintf(list + at, sizeof list - at, "%s%s", i ? ", " : "", names[i]);
+  sl_fail(SL_E_INPUT, "--machine %s: no such file, and not one of %s%s", word, list,
+          sli_meant(meant, names, word));
+  for (int i = 0; i < n; i++) free(files[i]);
+  free(files);
+  return SL_E_INPUT;
+}
+
 /* Finds a machine file. Shipped ones are in ../share/sluice/machines, relative to the tools. */
 static sl_status find_file(const char *word, char *path, size_t size) {
   if (!strcmp(word, "here") || !strcmp(word, "here-whole")) return find_here(word, path, size);
@@ -43,8 +72,8 @@ static sl_status find_file(const char *word, char *path, size_t size) {
   if (slash) *slash = 0;
   snprintf(path, size, "%s/../share/sluice/machines/%s.json", self, word);
   if (!access(path, R_OK)) return SL_OK;
-  return sl_fail(SL_E_INPUT, "--machine %s: no such file, and no shipped machine of that name",
-                 word);
+  snprintf(path, size, "%s/../share/sluice/machines", self);
+  return unknown_machine(word, path);
 }
 
 enum { MOST_PER_HOST = 1 << 20 };

@@ -194,18 +194,15 @@ sl_option *options_offered(const sl_option *table, const tool_option *own,
 /* ---- words ------------------------------------------------------------------------------ */
 
 sl_status options_check_word(const char *option, const char *text, const char *const *words) {
-  char list[512] = "";
+  char list[512] = "", meant[SLI_MEANT_TEXT];
   size_t at = 0;
-  const char *near = *text ? sli_nearest(words, text) : NULL;
+  sli_meant(meant, words, text);
   for (; *words; words++) {
     if (!strcmp(text, *words)) return SL_OK;
     if (**words && at < sizeof list)
       at += (size_t)snprintf(list + at, sizeof list - at, "%s%s", at ? ", " : "", *words);
   }
-  if (near && *near)
-    sl_fail(SL_E_USAGE, "--%s %s: it is one of %s; did you mean %s?", option, text, list, near);
-  else sl_fail(SL_E_USAGE, "--%s %s: it is one of %s", option, text, list);
-  return SL_E_USAGE;
+  return sl_fail(SL_E_USAGE, "--%s %s: it is one of %s%s", option, text, list, meant);
 }
 
 static const struct {
