@@ -137,24 +137,90 @@ sl_statistics sl_runtime_statistics(const sl_runtime *rt) {
   return f;
 }
 
-/* Busy time of one worker's passes since a moment of its clock. */
-static uint64_t busy_since(const sl_runtime *rt, int32_t worker, uint64_t since) {
+/* ---- bubble of recent steps ------------------------------------------------------------- */
+
+/* Number of steps whose passes have all ended on this process's devices. */
+static int64_t steps_passed(const sl_runtime *rt) {
+  const sl_plan *plan = sli_runtime_plan(rt);
+  int64_t least = INT64_MAX;
+  for (int32_t i = 0; i < plan->nactors; i++) {
+    const sl_actor *a = &plan->actors[i];
+    if (sli_is_work(a) && sli_every(a) <= 1 && sli_runtime_has_actor(rt, i))
+      least = SLI_MIN(least, sli_runtime_done(rt, i) / a->firings_per_step);
+  }
+  return least == INT64_MAX ? 0 : least;
+}
+
+/* Steps [from, end) whose records the rings still have. */
+typedef struct recent {
+  int64_t from, end;
+} recent;
+
+/* Lowers *first to the first step of which a worker has passes that ended after `since`. Returns
+ * the first step whose records it surely has all. */
+static int64_t look_back(const sl_runtime *rt, int32_t worker, uint64_t since, int64_t *first) {
   const sl_plan *plan = sli_runtime_plan(rt);
   sli_past p = sli_recent_records(rt, worker);
-  uint64_t busy = 0;
-  for (const sl_trace_record *r; (r = sli_earlier(&p)) && r->end_ns > since;)
-    if (sli_is_work(&plan->actors[r->actor])) busy += r->end_ns - SLI_MAX(r->start_ns, since);
-  return busy;
+  int64_t step = 0;
+  for (const sl_trace_record *r; (r = sli_earlier(&p));) {
+    const sl_actor *a = &plan->actors[r->actor];
+    if (!sli_is_work(a) || sli_every(a) > 1) continue;
+    step = sl_plan_tick(plan, r->actor, r->firing).step;
+    if (r->end_ns <= since) return step;
+    *first = SLI_MIN(*first, step);
+  }
+  return p.oldest ? step + 2 : 0;
+}
+
+static recent find_recent(const sl_runtime *rt, uint64_t since) {
+  int64_t first = INT64_MAX, least = 0;
+  for (int32_t i = 0; i < sli_runtime_workers(rt); i++)
+    least = SLI_MAX(least, look_back(rt, i, since, &first));
+  return (recent){SLI_MAX(first, least), steps_passed(rt)};
+}
+
+/* Adds the passes of a worker to spans[steps][devices]. */
+static void add_recent(const sl_runtime *rt, int32_t worker, recent steps, span *spans) {
+  const sl_plan *plan = sli_runtime_plan(rt);
+  sli_past p = sli_recent_records(rt, worker);
+  for (const sl_trace_record *r; (r = sli_earlier(&p));) {
+    const sl_actor *a = &plan->actors[r->actor];
+    if (sli_every(a) > 1) continue;
+    int64_t step = sl_plan_tick(plan, r->actor, r->firing).step;
+    if (step < steps.from - 1) return;
+    if (step >= steps.from && step < steps.end)
+      add_to_span(a, r,
+                  &spans[(size_t)(step - steps.from) * (size_t)plan->ndevices +
+                         (size_t)plan->queues[a->queue].device]);
+  }
+}
+
+/* Bubble of a step on the devices of this process. */
+static double bubble_here(const sl_runtime *rt, const span *of) {
+  double busy = 0, longest = 0;
+  int32_t here = 0;
+  for (int32_t d = 0; d < sli_runtime_plan(rt)->ndevices; d++) {
+    here += sli_runtime_has_device(rt, d);
+    busy += (double)of[d].busy;
+    longest = SLI_MAX(longest, (double)(of[d].last - of[d].first));
+  }
+  return bubble(busy, longest * here);
 }
 
 double sl_runtime_live_bubble(const sl_runtime *rt, uint64_t since_ns) {
-  const sl_plan *plan = sli_runtime_plan(rt);
-  uint64_t now = sli_now_ns(), base = sli_runtime_base_ns(rt), busy = 0;
-  int32_t here = 0;
-  for (int32_t d = 0; d < plan->ndevices; d++) here += sli_runtime_has_device(rt, d);
-  for (int32_t i = 0; i < sli_runtime_workers(rt); i++)
-    busy += busy_since(rt, i, SLI_MAX(since_ns, base) - base);
-  return bubble((double)busy, (double)(now - since_ns) * here);
+  size_t devices = (size_t)sli_runtime_plan(rt)->ndevices;
+  uint64_t base = sli_runtime_base_ns(rt);
+  recent steps = find_recent(rt, SLI_MAX(since_ns, base) - base);
+  if (steps.end <= steps.from) return -1;
+  size_t count = (size_t)(steps.end - steps.from);
+  span *spans = sli_calloc(count * devices, sizeof *spans);
+  double *of = sli_calloc(count, sizeof *of);
+  for (int32_t i = 0; i < sli_runtime_workers(rt); i++) add_recent(rt, i, steps, spans);
+  for (size_t s = 0; s < count; s++) of[s] = bubble_here(rt, spans + s * devices);
+  double middle = median(of, count);
+  free(of);
+  free(spans);
+  return middle;
 }
 
 /* ---- durations of actors -------------------------------------------------------- */

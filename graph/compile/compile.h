@@ -40,6 +40,10 @@ const struct sli_fingerprints *sli_lowered_fingerprints(const sl_lowered *lowere
 /* The blocks of each stage along the model, "wte h.0 | h.1 head". */
 const char *sli_lowered_cut(const sl_lowered *lowered);
 
+/* Number of quotas in force. Fills in number i with its slots now, and the part of the plan that
+ * tells it from others of its name: "evaluation", "vocabulary" or NULL. */
+int sli_lowered_quota(const sl_lowered *lowered, int i, sl_quota *out, const char **part);
+
 /* Whether the model has ops or a learning rate of its own, known by its source file alone. */
 bool sli_lowered_own_code(const sl_lowered *lowered);
 

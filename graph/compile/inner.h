@@ -33,7 +33,7 @@ struct sl_lowered {
   int nparams;
   const sl_param_info *params;
   int nquotas;
-  sl_quota *quotas;
+  sli_quota_found *quotas;
   sl_runtime *rt; /* where failures go */
   sl_sink step_sink, eval_sink;
   sli_mean *evaluated; /* the loss and metrics; NULL: nothing is */

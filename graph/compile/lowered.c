@@ -105,8 +105,19 @@ static int slots_now(const sl_lowered *l, const sl_quota *q) {
 
 void sl_lowered_quotas(const sl_lowered *l,
                        void (*fn)(void *ctx, const char *name, int stage, int slots), void *ctx) {
-  for (int i = 0; i < l->nquotas; i++)
-    fn(ctx, l->quotas[i].name, l->quotas[i].stage, slots_now(l, &l->quotas[i]));
+  for (int i = 0; i < l->nquotas; i++) {
+    const sl_quota *q = &l->quotas[i].quota;
+    fn(ctx, q->name, q->stage, slots_now(l, q));
+  }
+}
+
+int sli_lowered_quota(const sl_lowered *l, int i, sl_quota *out, const char **part) {
+  if (i < l->nquotas) {
+    *out = l->quotas[i].quota;
+    out->slots = slots_now(l, &l->quotas[i].quota);
+    *part = l->quotas[i].part;
+  }
+  return l->nquotas;
 }
 
 int sl_lowered_params(const sl_lowered *l, const sl_param_info **out) {

@@ -101,21 +101,39 @@ void sli_lowering_seconds(const sli_lowering *l, int stage, double seconds[SL_CL
   }
 }
 
-static bool is_kept(const sl_quota *quotas, int n, const sl_quota *quota) {
+static bool is_same_name(const sl_quota *a, const sl_quota *b) {
+  return a->stage == b->stage && !strcmp(a->name, b->name);
+}
+
+static bool is_kept(const sli_quota_found *all, int n, const sli_quota_found *one) {
   for (int i = 0; i < n; i++)
-    if (quotas[i].stage == quota->stage && quotas[i].slots == quota->slots &&
-        !strcmp(quotas[i].name, quota->name))
+    if (is_same_name(&all[i].quota, &one->quota) && all[i].quota.slots == one->quota.slots)
       return true;
   return false;
 }
 
-int sli_lowering_quotas(const sli_lowering *l, sli_arena *arena, sl_quota **out) {
+/* Part of the plan that a buffer belongs to, if it is not the pipeline itself. */
+static const char *part_of(const sli_lowering *l, const sli_buffer *b) {
+  if (b->eval) return "evaluation";
+  return sli_is_sharded_task(l, &l->tasks[b->producer]) ? "vocabulary" : NULL;
+}
+
+/* Keeps the part of quotas alone whose name another one has. */
+static void name_parts(sli_quota_found *all, int n) {
+  for (int i = 0; i < n; i++) {
+    bool alone = true;
+    for (int k = 0; k < n; k++) alone &= k == i || !is_same_name(&all[i].quota, &all[k].quota);
+    if (alone) all[i].part = NULL;
+  }
+}
+
+int sli_lowering_quotas(const sli_lowering *l, sli_arena *arena, sli_quota_found **out) {
   size_t most = (size_t)(l->nbuffers + 2 * l->in->p);
-  sl_quota *quotas = *out = sli_arena_alloc(arena, most * sizeof *quotas);
+  sli_quota_found *all = *out = sli_arena_alloc(arena, most * sizeof *all);
   int n = 0;
   for (int d = 0; d < l->in->p; d++) { /* stage d is on device d */
-    if (l->pools[d]) quotas[n++] = (sl_quota){"pool", d, l->pools[d]};
-    if (l->watermarks[d] > 0) quotas[n++] = (sl_quota){"watermark", d, l->watermarks[d]};
+    if (l->pools[d]) all[n++].quota = (sl_quota){"pool", d, l->pools[d]};
+    if (l->watermarks[d] > 0) all[n++].quota = (sl_quota){"watermark", d, l->watermarks[d]};
   }
   for (int i = 0; i < l->nbuffers; i++) {
     const sli_buffer *b = &l->buffers[i];
@@ -125,9 +143,11 @@ int sli_lowering_quotas(const sli_lowering *l, sli_arena *arena, sl_quota **out)
         b->source == SL_NONE || sli_transfer_kinds[l->tasks[b->producer].transfer->kind].homes;
     if (b->role == SLI_ROLE_TURN || !kept) continue;
     if (l->tasks[b->producer].rank) continue; /* same as on the first device of the stage */
-    sl_quota quota = {sli_roles[b->role].name, l->tasks[b->producer].stage, b->quota};
-    if (!is_kept(quotas, n, &quota)) quotas[n++] = quota;
+    sli_quota_found found = {{sli_roles[b->role].name, l->tasks[b->producer].stage, b->quota},
+                             part_of(l, b)};
+    if (!is_kept(all, n, &found)) all[n++] = found;
   }
+  name_parts(all, n);
   return n;
 }
 

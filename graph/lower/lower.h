@@ -93,8 +93,14 @@ void sli_lowering_seconds(const sli_lowering *l, int stage, double seconds[SL_CL
 sli_sent *sli_lower_sent(const sli_lowering *l);
 /* Returns the bytes that each device receives from others of its stage in a step. [devices] */
 uint64_t (*sli_lower_exchanged(const sli_lowering *l, sli_arena *arena))[SLI_AXES];
+/* A quota in force. Registers of one name and stage may have different quotas; `part` then tells
+ * them apart: "evaluation", "vocabulary", or NULL for the pipeline. */
+typedef struct sli_quota_found {
+  sl_quota quota;
+  const char *part;
+} sli_quota_found;
 /* Fill in the results of sl_lowered_quotas() and sl_lowered_params(); return the count. */
-int sli_lowering_quotas(const sli_lowering *l, sli_arena *arena, sl_quota **out);
+int sli_lowering_quotas(const sli_lowering *l, sli_arena *arena, sli_quota_found **out);
 int sli_params_keep(const sli_lowering *l, sli_arena *arena, const sl_param_info **out);
 /* Returns the blocks of each stage, "wte h.0 | h.1 head", in the arena. */
 char *sli_lowering_cut(const sli_lowering *l, sli_arena *arena);

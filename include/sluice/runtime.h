@@ -246,8 +246,9 @@ typedef struct sl_statistics {
 } sl_statistics;
 sl_statistics sl_runtime_statistics(const sl_runtime *rt);
 
-/* Idle fraction, 0..1, of this process's devices since a moment of CLOCK_MONOTONIC, as far as the
- * newest half of the trace rings reaches back. Any thread, during a run. */
+/* Median bubble, 0..1, of the steps since a moment of CLOCK_MONOTONIC, measured as by
+ * sl_runtime_statistics(), on this process's devices and as far as the newest half of the trace
+ * rings reaches back; -1: no whole step is there. Any thread, during a run. */
 double sl_runtime_live_bubble(const sl_runtime *rt, uint64_t since_ns);
 
 /* Sets seconds[plan->nactors] to the median duration of each actor's firings in the trace; 0 if the

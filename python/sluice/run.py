@@ -772,7 +772,8 @@ def quotas_in_force(lowered: Any) -> Dict[str, int]:
     found: Dict[str, int] = {}
 
     def take(_, name, stage, slots):
-        found[c.text(name) + ("@%d" % stage if stage >= 0 else "")] = slots
+        key = c.text(name) + ("@%d" % stage if stage >= 0 else "")
+        found[key] = max(slots, found.get(key, 0))  # those of an evaluation may have fewer
     callback = ffi.callback("void(void *, const char *, int, int)", take)
     lib.sl_lowered_quotas(lowered, callback, ffi.NULL)
     return found

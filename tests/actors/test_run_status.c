@@ -66,6 +66,7 @@ static sl_plan *make_line(void) {
                                                .slot_bytes = 8});
     sl_plan_add_actor(plan, (sl_actor){.name = names[s],
                                        .queue = s,
+                                       .cls = SL_CLASS_F,
                                        .ticks = each,
                                        .firings_per_step = TICKS,
                                        .nin = s > 0,
@@ -252,10 +253,32 @@ static int64_t random_plans_at_rest(uint64_t seed) {
   return waits;
 }
 
+/* ---- the bubble of recent steps ---------------------------------------------------------- */
+
+/* During a run and in its summary a bubble is measured in one way. */
+static void recent_bubble_is_that_of_the_summary(void) {
+  sl_plan *plan = make_line();
+  sl_runtime *rt;
+  atomic_store(&released, true);
+  CHECK(!sl_runtime_create(plan, &(sl_runtime_options){.workers = STAGES}, &rt), "%s", sl_detail());
+  CHECK(!sl_runtime_run(rt, 1), "%s", sl_detail());
+  uint64_t since = sli_now_ns();
+  CHECK(sl_runtime_live_bubble(rt, since) < 0, "no step has run since then");
+  for (int i = 0; i < 5; i++) CHECK(!sl_runtime_run(rt, 1 + i % 2), "%s", sl_detail());
+  sl_statistics f = sl_runtime_statistics(rt); /* the first step warms up and does not count */
+  double recent = sl_runtime_live_bubble(rt, since);
+  CHECK(f.bubble_fraction > 0 && recent == f.bubble_fraction, "%g and %g", recent,
+        f.bubble_fraction);
+  free(f.devices);
+  sl_runtime_destroy(rt);
+  sl_plan_destroy(plan);
+}
+
 int main(int argc, char **argv) {
   seeds s = seeds_of(argc, argv, 1, 60);
   int64_t waits = 0;
   RUN(who_hangs_is_seen, s.first);
+  RUN(recent_bubble_is_that_of_the_summary);
   for (uint64_t seed = s.first; seed < s.end; seed++)
     RUN_AS("random_plans_at_rest", waits += random_plans_at_rest(seed));
   printf("%lld actors that wait\n", (long long)waits);

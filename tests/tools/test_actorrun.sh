@@ -41,6 +41,18 @@ run 0 --dry-run --devices timed:12 gpt $small --layers 10
 begun 'gpt: [0-9,]+ parameters.*'
 begun '  \.\.\. 5 more'
 begun '  timed:11 +[0-9.]+ [KM]iB  head'
+# Registers of one name that differ are told apart.
+run 0 --dry-run --stages 2 --chunks 2 --schedule v-min --microbatches 4 --eval $reference/tokens.u16 \
+  --eval-every 1 --steps 2 --report q.json gpt $small --layers 4
+begun 'quotas:.*  fwd@0=[0-9]+  .*  fwd@0=[0-9]+ \(evaluation\).*'
+says '"part":' q.json
+run 0 --dry-run --stages 4 --microbatches 8 --vocab-parallel --vocab-barriers 1 gpt $small --layers 4 --batch 8
+begun 'quotas:.*  fwd@1=[0-9]+ \(vocabulary\)  .*  fwd@1=[0-9]+  .*'
+awk '/^quotas:/ {for (i = 2; i <= NF; i++) if ($i !~ /^\(/) {
+  split($i, q, "="); name = q[1] ($(i + 1) ~ /^\(/ ? $(i + 1) : ""); if (seen[name]++) exit 1}}' out ||
+  fail "two quotas look alike: $(grep quotas: out)"
+run 0 -n 2 --stages 2 --microbatches 2 --steps 2 gpt $small
+says ' % of cpu:0  ' out
 for field in model options plan_hash clock schedule quotas steps loss_hex bubble_fraction \
              step_seconds devices peak_activations peak_bytes firings plan_seconds start_seconds; do
   says "\"$field\"" r.json

@@ -32,6 +32,7 @@ typedef struct progress {
   const char *word; /* unit of the items: "tokens" */
   size_t memory_bytes;
   int devices;          /* of the plan; the bubble of one is not told */
+  char where[64];       /* " of cpu:0", the devices of this process, if there are others */
   const sl_runtime *rt; /* source of the devices' idle times */
   bool quiet, terminal;
   uint64_t start_ns; /* start of the run */

@@ -110,12 +110,12 @@ static void format_rest(const progress *p, char out[40]) {
 
 static int format_line(const progress *p, char *out, size_t bytes) {
   const sl_step_report *r = &p->records[p->count - 1].report;
-  char memory[32], rest[40], bubble[32] = "";
+  char memory[32], rest[40], bubble[96] = "";
   format_rest(p, rest);
   sli_format_bytes(memory, (double)p->memory_bytes);
   if (p->devices > 1) {
-    double idle = p->rt ? sl_runtime_live_bubble(p->rt, begin_of(p, recent_first(p))) : 0;
-    snprintf(bubble, sizeof bubble, "  bubble %.0f %%", 100 * idle);
+    double share = p->rt ? sl_runtime_live_bubble(p->rt, begin_of(p, recent_first(p))) : -1;
+    if (share >= 0) snprintf(bubble, sizeof bubble, "  bubble %.0f %%%s", 100 * share, p->where);
   }
   return snprintf(out, bytes, "step %lld/%lld  loss %.4f%s  norm %.3f  lr %.2e  %.0f %s/s%s  %s",
                   (long long)r->step + 1, (long long)p->steps, r->loss, rest, r->grad_norm,

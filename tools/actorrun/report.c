@@ -59,12 +59,17 @@ void options_to_json(cJSON *to, const sl_option *options, const sl_args *args) {
   }
 }
 
-static void add_quota(void *ctx, const char *name, int stage, int slots) {
-  cJSON *quota = cJSON_CreateObject();
-  cJSON_AddStringToObject(quota, "name", name);
-  if (stage != SL_NONE) add_number(quota, "stage", stage);
-  add_number(quota, "slots", slots);
-  cJSON_AddItemToArray(ctx, quota);
+static void add_quotas(cJSON *to, const job *j) {
+  sl_quota q;
+  const char *part;
+  for (int i = 0; i < sli_lowered_quota(j->lowered, i, &q, &part); i++) {
+    cJSON *quota = cJSON_CreateObject();
+    cJSON_AddStringToObject(quota, "name", q.name);
+    if (q.stage != SL_NONE) add_number(quota, "stage", q.stage);
+    add_number(quota, "slots", q.slots);
+    if (part) cJSON_AddStringToObject(quota, "part", part);
+    cJSON_AddItemToArray(to, quota);
+  }
 }
 
 static void add_stage(void *ctx, int stage) {
@@ -320,7 +325,7 @@ static cJSON *make_report(const job *j, const char *ended, const char *failure) 
   const char *library = sli_lowered_library(j->lowered);
   if (library) cJSON_AddStringToObject(root, "products_library", library);
   cJSON_AddStringToObject(root, "tensors", sl_lowered_tensors(j->lowered));
-  sl_lowered_quotas(j->lowered, add_quota, cJSON_AddArrayToObject(root, "quotas"));
+  add_quotas(cJSON_AddArrayToObject(root, "quotas"), j);
   job_delayed(j, add_stage, cJSON_AddArrayToObject(root, "delayed_update_stages"));
   add_pieces(root, j);
   cJSON_AddStringToObject(root, "ended", ended);

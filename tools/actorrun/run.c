@@ -45,6 +45,20 @@ static sl_status make_runtime(job *j) {
   return job_initial_values(s, j->lowered, j->rt);
 }
 
+/* Names the devices of this process beside its bubble, which is not that of the others. */
+static void name_devices(job *j) {
+  const settings *s = j->settings;
+  int all = j->plan->ndevices, processes = s->lower.parallel.processes, first = -1, last = -1;
+  for (int d = 0; d < all; d++)
+    if (sl_device_process(d, all, processes) == s->process) last = d, first = first < 0 ? d : first;
+  if (processes < 2 || first < 0) return;
+  char *where = j->progress.where;
+  size_t room = sizeof j->progress.where;
+  int n = snprintf(where, room, " of %s", j->plan->devices[first].name);
+  const char *number = strrchr(j->plan->devices[last].name, ':');
+  if (first < last && number) snprintf(where + n, room - (size_t)n, " to %s", number + 1);
+}
+
 static sl_status run_steps(job *j) {
   const settings *s = j->settings;
   int64_t steps = job_steps_left(j);
@@ -56,6 +70,7 @@ static sl_status run_steps(job *j) {
   if (opened) return opened;
   signals_watch(j->rt, !j->settings->process);
   j->progress.rt = j->rt;
+  name_devices(j);
   progress_start(&j->progress);
   /* Failure to open the control is not fatal: the run goes on without it. */
   if (j->control && control_listen(j->control)) sli_log("no control socket: %s", sl_detail());

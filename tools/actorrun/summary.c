@@ -4,12 +4,20 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "graph/compile/compile.h"
 #include "tools/actorrun/actorrun.h"
 
-static void print_quota(void *ctx, const char *name, int stage, int slots) {
-  (void)ctx;
-  if (stage == SL_NONE) printf("  %s=%d", name, slots);
-  else printf("  %s@%d=%d", name, stage, slots);
+/* Prints the quotas in force, "act.b@0=2  fwd@0=4 (evaluation)", and ends the line. */
+static void print_quotas(const job *j) {
+  sl_quota q;
+  const char *part;
+  for (int i = 0; i < sli_lowered_quota(j->lowered, i, &q, &part); i++) {
+    printf("  %s", q.name);
+    if (q.stage != SL_NONE) printf("@%d", q.stage);
+    printf("=%d", q.slots);
+    if (part) printf(" (%s)", part);
+  }
+  printf("\n");
 }
 
 static void warn_of_filling(const settings *s) {
@@ -63,8 +71,8 @@ void print_plan(const job *j) {
   print_homes_found(j);
   print_paths_found(j);
   printf("quotas:");
-  sl_lowered_quotas(j->lowered, print_quota, NULL);
-  printf("\n\n");
+  print_quotas(j);
+  printf("\n");
   sl_plan_print_memory(j->plan, stdout);
   printf("\nThe plan finishes, whatever the timing.\n");
 }
@@ -79,8 +87,7 @@ void print_found(const job *j) {
   }
   if (strcmp(s->lower.schedule.name, "auto") || s->process || j->progress.quiet) return;
   printf("schedule %s:", sl_lowered_schedule(j->lowered));
-  sl_lowered_quotas(j->lowered, print_quota, NULL);
-  printf("\n");
+  print_quotas(j);
 }
 
 static void print_devices(const job *j, const sl_statistics *stats) {
