@@ -1,16 +1,39 @@
 # SPDX-License-Identifier: Apache-2.0
 # How a folder becomes a library.
 
+# sluice_with(NAME REGEX...)
+#
+# Says which sources of the calling folder are compiled only with the optional library NAME: those whose name
+# matches one of the REGEXes. Files named no_NAME.c, in small letters, take their place without it. The library is added
+# to the list `found`.
+macro(sluice_with name)
+  if(SLUICE_HAS_${name})
+    string(TOLOWER "/no_${name}\\.c$" stand_in)
+    list(APPEND left_out "${stand_in}")
+    list(APPEND found PkgConfig::${name})
+  else()
+    list(APPEND left_out ${ARGN})
+  endif()
+endmacro()
+
+# Takes out of a list of sources which of them the options leave out.
+macro(sluice_choose sources)
+  foreach(regex ${left_out})
+    list(FILTER ${sources} EXCLUDE REGEX "${regex}")
+  endforeach()
+endmacro()
+
 # sluice_layer(NAME LIBRARIES...)
 #
 # Makes the static library sluice_NAME of all C files below the calling folder,
 # linked to the layers declared before it and to LIBRARIES. A folder without a
 # C file yet is no layer. Folders named cuda, with their .cu files, and files
-# named no_cuda.c are for builds with and without SLUICE_CUDA. Unless a sanitizer
+# named no_cuda.c are for builds with and without SLUICE_CUDA; sluice_with() says of others. Unless a sanitizer
 # is on, the layer is also linked into a module of its own that may leave nothing
 # undefined: a call up the list of layers fails right there, with its name.
 function(sluice_layer name)
   file(GLOB_RECURSE sources CONFIGURE_DEPENDS "${CMAKE_CURRENT_SOURCE_DIR}/*.c")
+  sluice_choose(sources)
   if(SLUICE_CUDA)
     file(GLOB_RECURSE device CONFIGURE_DEPENDS "${CMAKE_CURRENT_SOURCE_DIR}/*.cu")
     list(FILTER sources EXCLUDE REGEX "/no_cuda\\.c$")

@@ -29,21 +29,23 @@ static void start_sodium(void) {
   SLI_CHECK(sodium_init() >= 0, "libsodium finds no source of random numbers");
 }
 
-void sli_control_make_key(char key[SLI_CONTROL_KEY_CHARS + 1]) {
+sl_status sli_control_make_key(char key[SLI_CONTROL_KEY_CHARS + 1]) {
   uint8_t bytes[32];
   start_sodium();
   randombytes_buf(bytes, sizeof bytes);
   zmq_z85_encode(key, bytes, sizeof bytes);
   sodium_memzero(bytes, sizeof bytes);
+  return SL_OK;
 }
 
-void sli_control_derive_key(const void *secret, size_t bytes, const char *job,
-                            char key[SLI_CONTROL_KEY_CHARS + 1]) {
+sl_status sli_control_derive_key(const void *secret, size_t bytes, const char *job,
+                                 char key[SLI_CONTROL_KEY_CHARS + 1]) {
   uint8_t derived[32];
   start_sodium();
   derive(secret, bytes, "sluice control: key of a job", job, derived);
   zmq_z85_encode(key, derived, sizeof derived);
   sodium_memzero(derived, sizeof derived);
+  return SL_OK;
 }
 
 static void make_pair(const uint8_t key[32], const char *label, uint8_t public_bytes[32],

@@ -43,11 +43,11 @@ typedef struct sli_control_options {
 
 typedef struct sli_control sli_control;
 
-/* Makes a fresh key for a job. */
-void sli_control_make_key(char key[SLI_CONTROL_KEY_CHARS + 1]);
+/* Makes a fresh key for a job. Keys cannot be made by a build without ZeroMQ. */
+sl_status sli_control_make_key(char key[SLI_CONTROL_KEY_CHARS + 1]);
 /* Derives a key from a secret and a job's name; equal inputs give the same key. */
-void sli_control_derive_key(const void *secret, size_t bytes, const char *job,
-                            char key[SLI_CONTROL_KEY_CHARS + 1]);
+sl_status sli_control_derive_key(const void *secret, size_t bytes, const char *job,
+                                 char key[SLI_CONTROL_KEY_CHARS + 1]);
 
 /* Binds or connects, and starts the thread. Does not wait for others. Callbacks must return
  * quickly (heartbeats use the same thread) and must not join, meet or close. They may watch, say

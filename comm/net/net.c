@@ -109,7 +109,8 @@ static sl_status open_way(sli_net *net, const sli_net_options *options, const sl
 }
 
 static sl_status open_ways(sli_net *net, const sli_net_options *options) {
-  const char *list = options->transports ? options->transports : "memory,tcp";
+  const char *list = options->transports;
+  if (!list) list = sli_transport_memory.left_out ? "tcp" : "memory,tcp";
   if (strlen(list) >= sizeof net->list) return unknown_transport(list);
   strcpy(net->list, list);
   for (const char *at = list;; at++) {

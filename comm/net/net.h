@@ -41,7 +41,7 @@ typedef struct sli_net_options {
    * are parsed. */
   const char *key;
   /* Transports in order of preference. Each pair of processes uses the first that connects them.
-   * The list is the same in all processes. NULL: "memory,tcp".
+   * The list is the same in all processes. NULL: "memory,tcp", or "tcp" without UCX.
    *   memory     shared memory of one host
    *   tcp        TCP connections, authenticated
    *   encrypted  TCP connections, authenticated and encrypted

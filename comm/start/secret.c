@@ -145,9 +145,9 @@ static sl_status key_of_secret(const char *path, bool own, const char *job, char
   if (!status && n < LEAST_BYTES)
     status = sl_fail(SL_E_INPUT, "%s: a secret has at least %d bytes", path, LEAST_BYTES);
   if (status) return sl_fail(SL_E_INPUT, "%s%s", own ? "" : "SLUICE_SECRET_FILE: ", sl_detail());
-  sli_control_derive_key(secret, n, job, key);
+  status = sli_control_derive_key(secret, n, job, key);
   explicit_bzero(secret, sizeof secret);
-  return SL_OK;
+  return status;
 }
 
 sl_status sli_cluster_key(getter *get, const char *job, char key[48]) {

@@ -2,9 +2,9 @@
 /* Added tokens: texts that are a token wherever they occur, matched before the text is split. */
 #include <stdlib.h>
 #include <string.h>
-#include <utf8proc.h>
 
 #include "base/base.h"
+#include "base/utf8.h"
 #include "io/tokenizer/inner.h"
 
 typedef struct token {
@@ -48,39 +48,19 @@ void sli_added_destroy(added *a) {
 /* ---- search ---------------------------------------------------------------------------------- */
 
 /* Returns the character that ends at `at`, or that begins there; 0 at the ends of the text. */
-static utf8proc_int32_t character_before(span text, size_t at) {
-  utf8proc_int32_t c = 0;
+static int32_t character_before(span text, size_t at) {
   size_t begin = at;
   while (begin && (text.at[begin - 1] & 0xc0) == 0x80) begin--;
-  if (begin) begin--;
-  if (at)
-    utf8proc_iterate((const utf8proc_uint8_t *)text.at + begin, (utf8proc_ssize_t)(at - begin), &c);
-  return c;
+  return begin ? sli_utf8_character(text.at + begin - 1) : 0;
 }
 
-static utf8proc_int32_t character_at(span text, size_t at) {
-  utf8proc_int32_t c = 0;
-  if (at < text.bytes)
-    utf8proc_iterate((const utf8proc_uint8_t *)text.at + at, (utf8proc_ssize_t)(text.bytes - at),
-                     &c);
-  return c;
-}
-
-static bool is_of_word(utf8proc_int32_t c) {
-  if (!c) return false;
-  utf8proc_category_t category = utf8proc_category(c);
-  return (category >= UTF8PROC_CATEGORY_LU && category <= UTF8PROC_CATEGORY_NO) ||
-         category == UTF8PROC_CATEGORY_PC;
-}
-
-static bool is_space(utf8proc_int32_t c) {
-  utf8proc_category_t category = utf8proc_category(c);
-  return (c >= 9 && c <= 13) || c == 0x85 ||
-         (c && category >= UTF8PROC_CATEGORY_ZS && category <= UTF8PROC_CATEGORY_ZP);
+static int32_t character_at(span text, size_t at) {
+  return at < text.bytes ? sli_utf8_character(text.at + at) : 0;
 }
 
 static bool is_alone(const token *k, span text, size_t at) {
-  return !is_of_word(character_before(text, at)) && !is_of_word(character_at(text, at + k->bytes));
+  return !sli_character_is_of_word(character_before(text, at)) &&
+         !sli_character_is_of_word(character_at(text, at + k->bytes));
 }
 
 /* Binary search: among tokens from `from` on that share `depth` bytes, the first whose next byte
@@ -112,10 +92,10 @@ static const token *token_at(const added *a, bool normalized, span text, size_t 
 
 static span with_spaces(const token *k, span text, size_t from, size_t begin) {
   size_t end = begin + k->bytes;
-  while (k->left && begin > from && is_space(character_before(text, begin))) do
+  while (k->left && begin > from && sli_character_is_space(character_before(text, begin))) do
       begin--;
     while (begin > from && (text.at[begin] & 0xc0) == 0x80);
-  while (k->right && end < text.bytes && is_space(character_at(text, end)))
+  while (k->right && end < text.bytes && sli_character_is_space(character_at(text, end)))
     end += sli_character(text.at + end);
   return (span){text.at + begin, end - begin};
 }
@@ -190,6 +170,10 @@ sl_status sli_added_read(added *a, const cJSON *item, normalizer *n) {
                .word = sli_json_flag(item, "single_word", false),
                .left = sli_json_flag(item, "lstrip", false),
                .right = sli_json_flag(item, "rstrip", false)};
+  bool heeds = k->word || k->left || k->right; /* what stands around it */
+  sl_status status =
+      heeds ? sli_characters_check("a tokenizer with single_word, lstrip or rstrip") : SL_OK;
+  if (status) return status;
   seek(k, n);
   if (k->bytes) a->begins[k->normalized][(unsigned char)*k->sought] = true;
   return SL_OK;

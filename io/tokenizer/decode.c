@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "base/base.h"
+#include "base/utf8.h"
 #include "io/tokenizer/inner.h"
 
 typedef struct step {
@@ -52,6 +53,18 @@ static void add_text(texts *t, span text) {
   sli_texts_end(t);
 }
 
+/* Appends the text, with U+FFFD in place of malformed bytes. */
+static void add_good(text_row *out, span text) {
+  while (text.bytes) {
+    bool good;
+    size_t n = sli_utf8_next(text.at, text.bytes, &good);
+    if (good) sli_text_add(out, text.at, n);
+    else sli_text_add(out, "\ufffd", 3);
+    text.at += n;
+    text.bytes -= n;
+  }
+}
+
 void sli_decoder_run(const decoder *d, texts *in, text_row *out) {
   for (size_t i = 0; i < d->count; i++) {
     texts next = {.raw = in->raw};
@@ -63,7 +76,7 @@ void sli_decoder_run(const decoder *d, texts *in, text_row *out) {
     span text = text_at(in, i);
     if (i && !d->count) sli_text_add(out, " ", 1);
     if (in->raw) sli_text_add(out, text.at, text.bytes);
-    else sli_utf8_add(out, text);
+    else add_good(out, text);
   }
   texts_fini(in);
 }
@@ -105,7 +118,7 @@ static bool is_byte(span text, char *byte) {
 static void end_bytes(text_row *held, texts *out) {
   span text = {held->items, held->count};
   if (!held->count) return;
-  bool good = out->raw || sli_utf8_good(text) == text.bytes;
+  bool good = out->raw || sli_utf8_good(text.at, text.bytes) == text.bytes;
   for (size_t i = 0; i < text.bytes && !good; i++) sli_text_add(&out->bytes, "\ufffd", 3);
   if (good) sli_text_add(&out->bytes, text.at, text.bytes);
   sli_texts_end(out);

@@ -30,16 +30,6 @@ void sli_text_add(text_row *text, const void *bytes, size_t count);
  * text is freed. */
 void sli_text_keep(text_row *text, const sli_allowance *allowance);
 
-/* ---- UTF-8 (utf8.c) ------------------------------------------------------------------------ */
-
-/* Returns the length of the character at the begin of a text of at least one byte. *good is
- * false if the bytes are malformed; the length is then the number of bytes to skip. */
-size_t sli_utf8_next(span text, bool *good);
-/* Returns the length of the prefix that is valid UTF-8. */
-size_t sli_utf8_good(span text);
-/* Appends the text, with U+FFFD in place of malformed bytes. */
-void sli_utf8_add(text_row *out, span text);
-
 /* ---- vocabulary (vocab.c) ---------------------------------------------------------------- */
 
 enum { SLI_MOST_TOKENS = 1 << 24, SLI_NO_TOKEN = -1 };
@@ -115,6 +105,31 @@ void sli_model_fini(model *m);
 void sli_model_word(model *m, span word, sli_token_row *out);
 /* Returns the most bytes that a token of this model stands for; 0: no bound. */
 size_t sli_model_longest(const model *m);
+
+/* ---- patterns (match.c; no_pcre2.c) ---------------------------------------------------------- */
+
+typedef struct matcher matcher;
+/* Compiles a pattern of Oniguruma, or a literal text. */
+sl_status sli_matcher_create(const char *pattern, bool literal, matcher **out);
+void sli_matcher_destroy(matcher *m);
+/* Finds the next match from `from` on; false: none, or *stop was set meanwhile. SL_E_INPUT in
+ * *status: it exceeded its memory or steps. */
+bool sli_matcher_next(const matcher *m, span text, size_t from, const atomic_bool *stop,
+                      const sli_allowance *allowance, size_t *begin, size_t *end,
+                      sl_status *status);
+
+/* ---- Unicode (unicode.c; no_utf8proc.c) ------------------------------------------------------ */
+
+/* Returns whether a character is part of a word, or white space. 0, no character, is neither. */
+bool sli_character_is_of_word(int32_t character);
+bool sli_character_is_space(int32_t character);
+/* Fails if the build knows no classes of characters. */
+sl_status sli_characters_check(const char *what);
+
+/* Finds a normal form by name (NFC, NFD, NFKC, NFKD), not 0; *form is 0 for any other name. */
+sl_status sli_form_find(const char *name, int *form);
+/* Brings a text to the form; the result is the text itself or in `room`. */
+span sli_form_apply(int form, span text, const atomic_bool *stop, text_row *room);
 
 /* ---- pre-tokenization (split.c) -------------------------------------------------------------- */
 

@@ -2,6 +2,7 @@
 /* Access to fields of a tokenizer.json. */
 #include <string.h>
 
+#include "base/utf8.h"
 #include "io/tokenizer/inner.h"
 
 const char *sli_json_text(const cJSON *item, const char *name) {
@@ -18,6 +19,6 @@ span sli_json_character(const cJSON *item, const char *name) {
   const char *text = sli_json_text(item, name);
   span all = {text, text ? strlen(text) : 0};
   bool good = false;
-  bool one = all.bytes && sli_utf8_next(all, &good) == all.bytes;
+  bool one = all.bytes && sli_utf8_next(text, all.bytes, &good) == all.bytes;
   return one && good ? all : (span){NULL, 0};
 }

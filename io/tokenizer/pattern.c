@@ -8,9 +8,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <utf8proc.h>
 
 #include "base/base.h"
+#include "base/utf8.h"
 #include "io/tokenizer/inner.h"
 
 enum { MOST_DEPTH = 100, MOST_REPEAT = 65535, LAST_CHARACTER = 0x10ffff, NO_CHARACTER = -1 };
@@ -71,11 +71,11 @@ static bool pattern_take(reader *r, const char *text) {
 }
 
 static int32_t next_character(reader *r) {
-  utf8proc_int32_t c;
-  utf8proc_ssize_t n = utf8proc_iterate((const utf8proc_uint8_t *)r->at, -1, &c);
-  if (n <= 0 || !*r->at) return refuse(r, "here is no UTF-8"), NO_CHARACTER;
+  bool good = false;
+  size_t n = *r->at ? sli_utf8_next(r->at, strnlen(r->at, 4), &good) : 0;
+  if (!good) return refuse(r, "here is no UTF-8"), NO_CHARACTER;
   r->at += n;
-  return c;
+  return sli_utf8_character(r->at - n);
 }
 
 /* Reads the digits of a number; -1: fewer than `least`. */

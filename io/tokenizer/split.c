@@ -1,14 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Pre-tokenizers: steps split a text into words; each step splits the pieces of the step before
  * it. Pieces pass from step to step one at a time, so a long text needs no lists. */
-#define PCRE2_CODE_UNIT_WIDTH 8
-#include <pcre2.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/base.h"
 #include "io/tokenizer/inner.h"
-#include "io/tokenizer/pattern.h"
 
 typedef enum behavior { ISOLATED, REMOVED, WITH_PREVIOUS, WITH_NEXT, CONTIGUOUS } behavior;
 
@@ -17,10 +14,7 @@ typedef enum prefix { NEVER, FIRST, ALWAYS } prefix;
 
 typedef struct step {
   void (*run)(splitter *s, int index, span text, bool first);
-  pcre2_code *pattern; /* pattern of a step `cut` */
-  pcre2_match_data *match;
-  pcre2_match_context *limits;
-  char *source; /* source text of the pattern */
+  matcher *pattern; /* pattern of a step `cut` */
   behavior behavior;
   bool invert;
   bool space_before; /* bytes: prepends a space to a piece that does not begin with one */
@@ -45,10 +39,7 @@ splitter *sli_splitter_create(void) { return sli_calloc(1, sizeof(splitter)); }
 
 void sli_splitter_destroy(splitter *s) {
   for (size_t i = 0; s && i < s->count; i++) {
-    pcre2_code_free(s->steps[i].pattern);
-    pcre2_match_data_free(s->steps[i].match);
-    pcre2_match_context_free(s->steps[i].limits);
-    free(s->steps[i].source);
+    sli_matcher_destroy(s->steps[i].pattern);
     free(s->steps[i].room.items);
   }
   if (s) free(s->steps);
@@ -77,80 +68,7 @@ void sli_splitter_heed(splitter *s, const atomic_bool *stop, const sli_allowance
 
 static bool is_over(const splitter *s) { return s->status || sli_is_stopped(s->stop); }
 
-/* ---- splitting by a pattern -----------------------------------------------------------------
- *
- * A match gets memory and steps in proportion to the text. One that needs more ends the
- * encoding: to continue as if nothing had matched would give other tokens. */
-
-enum {
-  LEAST_STACK = 1 << 20,
-  MOST_STACK = 256 << 20,
-  MOST_HEAP = 256 << 20,
-  STEPS = 10000000,
-  STEPS_BYTE = 64,
-  PLACES = 256
-};
-
-/* Matches once with a large JIT stack. */
-static int match_with(const step *p, span text, size_t from, size_t bytes) {
-  pcre2_jit_stack *stack = pcre2_jit_stack_create(bytes, bytes, NULL);
-  if (!stack) return PCRE2_ERROR_JIT_STACKLIMIT;
-  pcre2_jit_stack_assign(p->limits, NULL, stack);
-  int found = pcre2_match(p->pattern, (PCRE2_SPTR)text.at, text.bytes, from, PCRE2_NO_UTF_CHECK,
-                          p->match, p->limits);
-  pcre2_jit_stack_assign(p->limits, NULL, NULL);
-  pcre2_jit_stack_free(stack);
-  return found;
-}
-
-/* Matches with larger and larger stacks, as a long word needs; most texts never do. */
-static int match_with_stack(splitter *s, const step *p, span text, size_t from) {
-  int found = PCRE2_ERROR_JIT_STACKLIMIT;
-  for (size_t bytes = LEAST_STACK; bytes <= MOST_STACK && found == PCRE2_ERROR_JIT_STACKLIMIT;
-       bytes *= 4) {
-    if (!sli_take(s->allowance, bytes)) return found;
-    found = match_with(p, text, from, bytes);
-    sli_give(s->allowance, bytes);
-  }
-  return found;
-}
-
-/* Finds a match that begins in [from, end]. */
-static int match_from(splitter *s, const step *p, span text, size_t from, size_t end) {
-  pcre2_set_offset_limit(p->limits, end);
-  pcre2_set_match_limit(p->limits,
-                        (uint32_t)SLI_MIN(STEPS + STEPS_BYTE * text.bytes, (size_t)INT32_MAX));
-  pcre2_set_heap_limit(p->limits, MOST_HEAP / 1024);
-  int found = pcre2_match(p->pattern, (PCRE2_SPTR)text.at, text.bytes, from, PCRE2_NO_UTF_CHECK,
-                          p->match, p->limits);
-  return found == PCRE2_ERROR_JIT_STACKLIMIT ? match_with_stack(s, p, text, from) : found;
-}
-
-/* Finds the next match from `from` on; false: none. If it can be stopped, it checks the flag at
- * intervals. */
-static bool next_match(splitter *s, const step *p, span text, size_t from, size_t *begin,
-                       size_t *end) {
-  int found = PCRE2_ERROR_NOMATCH;
-  for (size_t last; from <= text.bytes && found == PCRE2_ERROR_NOMATCH && !is_over(s);
-       from = last + 1) {
-    last = s->stop ? SLI_MIN(from + PLACES, text.bytes) : text.bytes;
-    /* ends at a character boundary */
-    while (last + 1 < text.bytes && (text.at[last + 1] & 0xc0) == 0x80) last++;
-    found = match_from(s, p, text, from, last);
-  }
-  if (found == PCRE2_ERROR_NOMATCH) return false;
-  if (found < 0) {
-    char why[120];
-    pcre2_get_error_message(found, (PCRE2_UCHAR *)why, sizeof why);
-    s->status = sl_fail(SL_E_INPUT, "pattern \"%.80s\" fails in a piece of %zu bytes: %s",
-                        p->source, text.bytes, why);
-    return false;
-  }
-  const size_t *ends = pcre2_get_ovector_pointer(p->match);
-  *begin = ends[0];
-  *end = ends[1];
-  return true;
-}
+/* ---- splitting by a pattern ----------------------------------------------------------------- */
 
 /* A piece that is assembled from matches and the text between them. */
 typedef struct cutting {
@@ -199,7 +117,9 @@ static void cut(splitter *s, int index, span text, bool first) {
   const step *p = &s->steps[index];
   cutting c = {.s = s, .index = index, .text = text, .first = first};
   size_t done = 0, from = 0, begin, end;
-  while (from <= text.bytes && !is_over(s) && next_match(s, p, text, from, &begin, &end)) {
+  while (
+      from <= text.bytes && !is_over(s) &&
+      sli_matcher_next(p->pattern, text, from, s->stop, s->allowance, &begin, &end, &s->status)) {
     add_stretch(&c, done, begin, false);
     add_stretch(&c, begin, end, true);
     done = end;
@@ -263,39 +183,6 @@ bool sli_splitter_keeps(const splitter *s) {
   return keeps;
 }
 
-/* ---- patterns -------------------------------------------------------------------------------- */
-
-static pcre2_code *compile_text(const char *text, uint32_t options, int *error, size_t *at) {
-  pcre2_compile_context *how = pcre2_compile_context_create(NULL);
-  SLI_CHECK(how, "no memory for a pattern");
-  pcre2_set_newline(how, PCRE2_NEWLINE_LF);
-  pcre2_code *code = pcre2_compile((PCRE2_SPTR)text, PCRE2_ZERO_TERMINATED,
-                                   options | PCRE2_UTF | PCRE2_USE_OFFSET_LIMIT, error, at, how);
-  pcre2_compile_context_free(how);
-  return code;
-}
-
-static sl_status compile(const char *pattern, bool literal, step *p) {
-  char *text = literal ? sli_strdup(pattern) : NULL;
-  sl_status status = literal ? SL_OK : sli_pattern_translate(pattern, &text);
-  if (status) return status;
-  int error;
-  size_t at;
-  p->pattern = compile_text(text, literal ? PCRE2_LITERAL : 0, &error, &at);
-  free(text);
-  if (!p->pattern) {
-    char why[120];
-    pcre2_get_error_message(error, (PCRE2_UCHAR *)why, sizeof why);
-    return sl_fail(SL_E_INPUT, "pattern \"%.80s\": %s", pattern, why);
-  }
-  pcre2_jit_compile(p->pattern, PCRE2_JIT_COMPLETE); /* optional: matching is slower without it */
-  p->match = pcre2_match_data_create_from_pattern(p->pattern, NULL);
-  p->limits = pcre2_match_context_create(NULL);
-  SLI_CHECK(p->match && p->limits, "no memory for a match");
-  p->source = sli_strdup(pattern);
-  return SL_OK;
-}
-
 /* ---- reading --------------------------------------------------------------------------------- */
 
 static step *add_step(splitter *s, void (*run)(splitter *, int, span, bool)) {
@@ -329,22 +216,23 @@ static sl_status read_split(splitter *s, const cJSON *item) {
   step *p = add_step(s, cut);
   p->invert = sli_json_flag(item, "invert", false);
   sl_status status = read_behavior(item, p);
-  return status ? status : compile(regex ? regex : literal, !regex, p);
+  return status ? status : sli_matcher_create(regex ? regex : literal, !regex, &p->pattern);
 }
 
 static sl_status read_digits(splitter *s, const cJSON *item) {
   step *p = add_step(s, cut);
   p->behavior = sli_json_flag(item, "individual_digits", false) ? ISOLATED : CONTIGUOUS;
-  return compile("[\\p{N}\\x{11de0}-\\x{11de9}\\x{16ff4}-\\x{16ff6}]", false, p); /* Unicode 17 */
+  return sli_matcher_create("[\\p{N}\\x{11de0}-\\x{11de9}\\x{16ff4}-\\x{16ff6}]", false,
+                            &p->pattern); /* Unicode 17 */
 }
 
 static sl_status read_bytes(splitter *s, const cJSON *item) {
   step *p = add_step(s, bytes);
   p->space_before = sli_json_flag(item, "add_prefix_space", true);
   if (!sli_json_flag(item, "use_regex", true)) return SL_OK;
-  return compile(
+  return sli_matcher_create(
       "'s|'t|'re|'ve|'m|'ll|'d| ?\\p{L}+| ?\\p{N}+| ?[^\\s\\p{L}\\p{N}]+|\\s+(?!\\S)|\\s+", false,
-      p);
+      &p->pattern);
 }
 
 static sl_status read_metaspace(splitter *s, const cJSON *item) {
@@ -365,7 +253,7 @@ static sl_status read_whitespace(splitter *s, const cJSON *item) {
   (void)item;
   step *p = add_step(s, cut);
   p->behavior = REMOVED;
-  return compile("\\s", false, p);
+  return sli_matcher_create("\\s", false, &p->pattern);
 }
 
 static sl_status read_sequence(splitter *s, const cJSON *item, bool *byte_level) {

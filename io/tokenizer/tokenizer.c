@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "base/base.h"
+#include "base/utf8.h"
 #include "io/tokenizer/inner.h"
 
 /* ---- encoding -------------------------------------------------------------------------------- */
@@ -96,7 +97,7 @@ sl_status sli_tokenizer_encode_until(sli_tokenizer *t, const char *text, size_t 
                                      const atomic_bool *stop, const sli_allowance *allowance,
                                      sli_token_row *out) {
   span all = {text, bytes};
-  size_t good = sli_utf8_good(all);
+  size_t good = sli_utf8_good(text, bytes);
   if (good < bytes)
     return sl_fail(SL_E_INPUT, "byte %zu is no UTF-8, and tokens are made of characters", good);
   encoding e = {.t = t, .out = out, .stop = stop, .scratch.from = allowance};

@@ -4,7 +4,6 @@
 #include <sluice/ops.h>
 #include <sluice/program.h>
 
-#include <errno.h>
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
@@ -21,13 +20,12 @@ typedef struct disk_queue {
   char *failed;       /* NULL: no error */
 } disk_queue;
 
-static void say_plain(int error) {
+static void say_plain(const char *why) {
   static pthread_mutex_t saying = PTHREAD_MUTEX_INITIALIZER;
   static bool said;
   pthread_mutex_lock(&saying);
   if (!said)
-    sli_log("note: no io_uring here (%s): disks are read and written one piece after another",
-            strerror(error));
+    sli_log("note: no io_uring here (%s): disks are read and written one piece after another", why);
   said = true;
   pthread_mutex_unlock(&saying);
 }
@@ -35,8 +33,9 @@ static void say_plain(int error) {
 static sl_status disk_open(const sl_queue_config *config, void **queue) {
   disk_queue *q = sli_calloc(1, sizeof *q);
   if (config->bind) config->bind(config->bind_arg, 0);
-  q->ring = sli_disk_ring_open();
-  if (!q->ring) say_plain(errno);
+  const char *why;
+  q->ring = sli_disk_ring_open(&why);
+  if (!q->ring) say_plain(why);
   *queue = q;
   return SL_OK;
 }

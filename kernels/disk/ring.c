@@ -5,6 +5,7 @@
 #include <errno.h>
 #include <liburing.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "base/base.h"
 
@@ -19,12 +20,12 @@ struct sli_disk_ring {
   sl_status status;
 };
 
-sli_disk_ring *sli_disk_ring_open(void) {
+sli_disk_ring *sli_disk_ring_open(const char **why) {
   sli_disk_ring *r = sli_calloc(1, sizeof *r);
   int error = sli_disk_setting("plain") ? -ENOSYS : io_uring_queue_init(DEPTH, &r->uring, 0);
   if (!error) return r;
   free(r);
-  errno = -error;
+  *why = strerror(-error);
   return NULL;
 }
 

@@ -7,8 +7,8 @@
 
 typedef struct sli_disk_ring sli_disk_ring;
 
-/* Returns NULL on failure, with errno. */
-sli_disk_ring *sli_disk_ring_open(void);
+/* Returns NULL on failure, with the reason in *why. */
+sli_disk_ring *sli_disk_ring_open(const char **why);
 void sli_disk_ring_close(sli_disk_ring *ring);
 
 /* Runs all these transfers, which must be straight, piece by piece, and waits for all. */

@@ -6,7 +6,9 @@
  *   bench_control words            messages between two processes: latency and rate
  *   bench_control flood [PER_S]    a stranger sends that many bad frames a second
  *
- * Processes are forked, encryption is on, all run on this machine. */
+ * Processes are forked, encryption is on, all run on this machine.
+ *
+ * needs: zeromq */
 #include <arpa/inet.h>
 #include <poll.h>
 #include <stdlib.h>

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The control plane in jobs of a few processes: some are forked and killed, some
- * live together in this one. */
+ * live together in this one.
+ *
+ * needs: zeromq */
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -5,7 +5,8 @@
  *
  * Those who do not have the key send noise and half a handshake; who has it (a
  * member gone mad) sends mutations of frames that a job really sends.
- * labels: random unthreaded */
+ * labels: random unthreaded
+ * needs: zeromq */
 #include <arpa/inet.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -3,6 +3,7 @@
 # The two hosts that other tests run on are honest: what goes from one to the other takes
 # the link's delay and keeps to its rate, and when the link is cut nothing gets through.
 # labels: unthreaded outside
+# needs: zeromq
 set -euo pipefail
 source "$SLUICE_SOURCE/tests/support/hosts.sh"
 hosts_enter "$@"

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What comes over a connection of the data plane, cut anywhere, is put together as it was sent;
  * anything else does no harm. No bit of a handshake or of a sealed record can be changed.
- * labels: unthreaded computes */
+ * labels: unthreaded computes
+ * needs: zeromq */
 #include <sodium.h>
 #include <stdio.h>
 #include <stdlib.h>

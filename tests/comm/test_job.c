@@ -3,7 +3,8 @@
  * everywhere after the same step; figures of any length come together in process 0; who has
  * another fingerprint, or another plan, is refused by name; a process that fails ends the job with
  * its own words; and a program that nobody has started in several is a job of one.
- * labels: smoke */
+ * labels: smoke
+ * needs: zeromq */
 #include <string.h>
 #include <unistd.h>
 

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What one process sends arrives in the other's memory whole, once, and counted;
  * waiting costs nothing; who is gone is named within a second; nothing hangs.
- * labels: computes more */
+ * labels: computes more
+ * needs: zeromq ucx */
 #include <netinet/in.h>
 #include <pthread.h>
 #include <signal.h>

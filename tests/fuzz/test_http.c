@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Bytes of a stranger's are read as requests of HTTP, one behind the other, the same at once and
  * piece by piece: heads are good or refused with a status, and bodies have no more bytes than came.
- * labels: random unthreaded */
+ * labels: random unthreaded
+ * needs: libevent */
 #include <stdlib.h>
 #include <string.h>
 

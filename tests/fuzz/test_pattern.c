@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A pattern of a tokenizer.json is refused, or said anew in such a way that PCRE2 takes it or
  * refuses it by itself, and cuts a text into pieces that are the whole text together.
- * labels: random unthreaded */
+ * labels: random unthreaded
+ * needs: pcre2 */
 #include <cjson/cJSON.h>
 #include <stdlib.h>
 #include <string.h>

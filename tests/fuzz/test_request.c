@@ -1,12 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A body of a stranger's is read as a request for completions and for a chat, or refused with
  * words.
- * labels: random unthreaded */
+ * labels: random unthreaded
+ * needs: libevent */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/base.h"
+#include "base/utf8.h"
 #include "tests/fuzz/fuzz.h"
 #include "tools/actorserve/request_params.h"
 #include "tools/actorserve/json.h"
@@ -56,7 +58,7 @@ const char *const fuzz_words[] = {"\"model\":",
                                   NULL};
 
 static void check_text(const char *text) {
-  if (!text || utf8_good(text, strlen(text)) != strlen(text)) abort();
+  if (!text || sli_utf8_good(text, strlen(text)) != strlen(text)) abort();
 }
 
 /* Checks that every field that was read can be asked for. */

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A tokenizer.json of a stranger's is read or refused, and encodes and decodes texts that are
  * written behind it, past a zero byte, or one of ours.
- * labels: random unthreaded */
+ * labels: random unthreaded
+ * needs: pcre2 utf8proc */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

@@ -2,7 +2,8 @@
 /* Tokens are those that Hugging Face's library makes, for every kind of tokenizer that is known and
  * texts of all sorts, and so is what they are decoded to (tests/reference/tokenizers). Damaged
  * files are refused, or read, but never trip.
- * labels: random unthreaded */
+ * labels: random unthreaded
+ * needs: pcre2 utf8proc */
 #include <cjson/cJSON.h>
 #include <ctype.h>
 #include <string.h>

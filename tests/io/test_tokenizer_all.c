@@ -2,7 +2,8 @@
 /* Tokens of every character there is, and of 100,000 random strings, are those that Hugging Face's
  * library makes: its hashes are in tests/reference/tokenizers/NAME.hashes
  * (tests/reference/make_tokenizer_hashes.py). A megabyte takes less than a second of a core.
- * labels: numbers unthreaded long */
+ * labels: numbers unthreaded long
+ * needs: pcre2 utf8proc */
 #include <string.h>
 #include <time.h>
 

@@ -3,6 +3,7 @@
 # The examples of models: each learns what it is there for, and learns the same however it is
 # shared out. An op of one's own refuses shapes with its name and the line.
 # labels: numbers long
+# needs: zeromq
 set -u
 # shellcheck source=tests/support/tool.sh
 source "$SLUICE_SOURCE/tests/support/tool.sh"

@@ -3,6 +3,7 @@
 # A graph network over stages, chunk by chunk: the neighbours are what it learns from, every process
 # layout and schedule gives the same losses, and each boundary is crossed by each vertex once on each way.
 # labels: numbers outside
+# needs: zeromq
 set -u
 # shellcheck source=tests/support/tool.sh
 source "$SLUICE_SOURCE/tests/support/tool.sh"

@@ -7,7 +7,9 @@
  *
  * A prompt that begins with "stick" stops all ticks. One with "unstick", which is admitted even if
  * the queue is full, starts them again. Prints its port, and at the end what its requests have left
- * behind. */
+ * behind.
+ *
+ * needs: libevent */
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -2,7 +2,8 @@
 /* A session over several processes: stages, and devices that share these out, in each, requests in
  * the first; any batch of requests has the bits that each has alone in one process. Also where
  * several read the same table (gpt's), and where weights are rounded.
- * labels: random */
+ * labels: random
+ * needs: zeromq */
 #include <unistd.h>
 
 #include "comm/control/control.h"

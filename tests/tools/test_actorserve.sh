@@ -3,6 +3,7 @@
 # actorserve answers what actorrun --generate and --chat write, of a Hugging Face folder and of weights in a
 # file, to curl as to anybody; what cannot be served is refused by name.
 # labels: outside
+# needs: libevent pcre2 utf8proc
 set -euo pipefail
 # shellcheck source=tests/support/tool.sh
 source "$SLUICE_SOURCE/tests/support/tool.sh"

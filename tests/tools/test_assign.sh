@@ -5,6 +5,7 @@
 # never worse than none, the same however hosts are named and whatever the threads. What is wrong with it is named.
 # Links are drawn; the seed is printed.
 # labels: random outside
+# needs: zeromq
 set -euo pipefail
 # shellcheck source=tests/support/tool.sh
 source "$SLUICE_SOURCE/tests/support/tool.sh"

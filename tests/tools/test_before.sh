@@ -2,6 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # What can be known before a run is said before it: what cannot be generated, or the option that came
 # before its model. And where a value that is not finite began.
+# needs: zeromq
 set -euo pipefail
 # shellcheck source=tests/support/tool.sh
 source "$SLUICE_SOURCE/tests/support/tool.sh"

@@ -2,6 +2,7 @@
 # Where stages lie on several devices, a run goes on from its checkpoint bit for bit; on other
 # devices, or shared out otherwise, it goes on with the same losses up to rounding.
 # labels: unthreaded outside first
+# needs: zeromq
 set -u
 # shellcheck source=tests/support/tool.sh
 source "$SLUICE_SOURCE/tests/support/tool.sh"

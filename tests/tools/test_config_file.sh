@@ -3,6 +3,7 @@
 # Options in a file: --print-config writes what reads back as the same run; the command line goes before the file;
 # an unknown key, a wrong type and what is no TOML are refused with file, line and key.
 # labels: unthreaded
+# needs: zeromq libevent tomlplusplus
 set -euo pipefail
 # shellcheck source=tests/support/tool.sh
 source "$SLUICE_SOURCE/tests/support/tool.sh"

@@ -4,6 +4,7 @@
 # what cannot be is refused with a reason; nobody else's run is reachable. Of
 # several processes any one is asked, and all change or none.
 # labels: first
+# needs: zeromq
 set -euo pipefail
 # shellcheck source=tests/support/tool.sh
 source "$SLUICE_SOURCE/tests/support/tool.sh"

@@ -4,6 +4,7 @@
 # bits, and have the same bits on one GPU, four stages of one GPU, several GPUs, and
 # several processes, whatever the timing; what is missing or wrong is said.
 # labels: outside
+# needs: zeromq
 set -euo pipefail
 # shellcheck source=tests/support/emulated.sh
 source "$SLUICE_SOURCE/tests/support/emulated.sh"

@@ -2,6 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # Data as a command line names it: types, several files, folders, shuffling. The losses are those of
 # the same tokens in one plain file.
+# needs: zeromq
 set -euo pipefail
 # shellcheck source=tests/support/tool.sh
 source "$SLUICE_SOURCE/tests/support/tool.sh"

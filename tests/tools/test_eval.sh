@@ -4,6 +4,7 @@
 # the devices and the schedule; training is as without it. The best checkpoint is kept, and a run that
 # gets no better ends.
 # labels: more
+# needs: zeromq
 set -euo pipefail
 # shellcheck source=tests/support/tool.sh
 source "$SLUICE_SOURCE/tests/support/tool.sh"

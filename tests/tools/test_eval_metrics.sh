@@ -4,6 +4,7 @@
 # any devices, in the report, the log and --best. Nothing is dropped meanwhile; adapters and frozen
 # parameters are evaluated as well.
 # labels: outside
+# needs: zeromq
 set -euo pipefail
 # shellcheck source=tests/support/tool.sh
 source "$SLUICE_SOURCE/tests/support/tool.sh"

@@ -4,6 +4,7 @@
 # checkpoint with another number of devices to each expert within rounding; what rows move is to the byte what it must be on the
 # clock; more rows than there is room for end the run, with their number; what cannot be is refused by name.
 # labels: outside
+# needs: zeromq
 set -euo pipefail
 # shellcheck source=tests/support/tool.sh
 source "$SLUICE_SOURCE/tests/support/tool.sh"

@@ -4,6 +4,7 @@
 # in and out with the same bits; as the dense model where they should be; on any stages and grid with the
 # same losses; and what cannot be is refused by name.
 # labels: outside
+# needs: zeromq
 set -euo pipefail
 # shellcheck source=tests/support/tool.sh
 source "$SLUICE_SOURCE/tests/support/tool.sh"

@@ -4,6 +4,7 @@
 # bits, and have the same bits on one GPU and on stages in two processes, with
 # experts on several GPUs as well.
 # labels: outside
+# needs: zeromq
 set -euo pipefail
 # shellcheck source=tests/support/emulated.sh
 source "$SLUICE_SOURCE/tests/support/emulated.sh"

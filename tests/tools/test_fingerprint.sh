@@ -4,6 +4,7 @@
 # they begin: by the option's name, with both values. So do those that read other data under the
 # same name, or other weights.
 # labels: more
+# needs: zeromq
 set -euo pipefail
 # shellcheck source=tests/support/tool.sh
 source "$SLUICE_SOURCE/tests/support/tool.sh"

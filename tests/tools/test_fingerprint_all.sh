@@ -3,6 +3,7 @@
 # Every option of actorrun, given to one process of two alone: the job is refused everywhere, or, where an option is a process's
 # own, ends well everywhere, in a bounded time. A script that lets only rank 0 write things must not hang.
 # labels: more
+# needs: zeromq
 set -euo pipefail
 # shellcheck source=tests/support/tool.sh
 source "$SLUICE_SOURCE/tests/support/tool.sh"

@@ -4,6 +4,7 @@
 # it has chosen; where there is none it says how much the least would need, and what would fit. Without
 # a budget a plan is held against the memory of the host.
 # labels: outside
+# needs: zeromq
 set -euo pipefail
 # shellcheck source=tests/support/tool.sh
 source "$SLUICE_SOURCE/tests/support/tool.sh"

@@ -4,6 +4,7 @@
 # the same however many processes write it, and of those that have learned something the first writes with what
 # they have saved. What cannot be served is refused before anything is learned.
 # labels: outside
+# needs: zeromq
 set -euo pipefail
 # shellcheck source=tests/support/tool.sh
 source "$SLUICE_SOURCE/tests/support/tool.sh"

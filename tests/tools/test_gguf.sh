@@ -4,6 +4,7 @@
 # with what transformers makes of it (tests/reference/make_gguf.py), however the model is cut, and what
 # contradicts it or cannot be is refused by name.
 # labels: outside
+# needs: zeromq pcre2 utf8proc
 set -euo pipefail
 # shellcheck source=tests/support/tool.sh
 source "$SLUICE_SOURCE/tests/support/tool.sh"

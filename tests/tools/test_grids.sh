@@ -4,6 +4,7 @@
 # figures of what is moved, the tools that look on and look back, a model of one's own, and
 # words for what cannot be.
 # labels: outside
+# needs: zeromq
 set -u
 # shellcheck source=tests/support/tool.sh
 source "$SLUICE_SOURCE/tests/support/tool.sh"

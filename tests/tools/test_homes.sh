@@ -3,6 +3,7 @@
 # Registers live on disk, whatever else the run does, and no loss changes; checkpoints know nothing of
 # it; what cannot be is refused before the run; and nothing is left in the folder.
 # labels: outside
+# needs: zeromq
 set -euo pipefail
 # shellcheck source=tests/support/tool.sh
 source "$SLUICE_SOURCE/tests/support/tool.sh"

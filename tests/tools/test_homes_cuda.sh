@@ -2,6 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # Registers of GPUs live in the host's memory, or on disk by way of it, and no loss changes.
 # labels: unthreaded more
+# needs: zeromq
 set -euo pipefail
 # shellcheck source=tests/support/emulated.sh
 source "$SLUICE_SOURCE/tests/support/emulated.sh"

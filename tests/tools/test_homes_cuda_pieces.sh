@@ -3,6 +3,7 @@
 # Sequences in pieces on GPUs: what is exchanged on the way back, and keys and values, live in the host's
 # memory or on disk, and no loss changes.
 # labels: unthreaded long
+# needs: zeromq
 set -euo pipefail
 # shellcheck source=tests/support/emulated.sh
 source "$SLUICE_SOURCE/tests/support/emulated.sh"

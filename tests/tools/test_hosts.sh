@@ -4,6 +4,7 @@
 # agree on who they are, where they meet and on the key, and the losses are those of one
 # process, also while strangers bother them.
 # labels: outside
+# needs: zeromq
 set -euo pipefail
 source "$SLUICE_SOURCE/tests/support/hosts.sh"
 hosts_enter "$@"

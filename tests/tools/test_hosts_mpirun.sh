@@ -3,6 +3,7 @@
 # A job over two hosts with a network between them, started by Open MPI: all processes agree
 # on who they are, where they meet and on the key, and the losses are those of one process.
 # labels: outside
+# needs: zeromq
 set -euo pipefail
 source "$SLUICE_SOURCE/tests/support/hosts.sh"
 type -P mpirun >/dev/null || { echo "skipped: mpirun is not installed"; exit 77; }

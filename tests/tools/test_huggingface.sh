@@ -4,6 +4,7 @@
 # those of PyTorch (tests/reference/make_pretrained.py), and what contradicts it or cannot be is
 # refused by name. What is saved goes in again.
 # labels: outside
+# needs: zeromq pcre2 utf8proc
 set -euo pipefail
 # shellcheck source=tests/support/tool.sh
 source "$SLUICE_SOURCE/tests/support/tool.sh"

@@ -4,6 +4,7 @@
 # has begun has its device, so links that cost nothing leave a pipeline near its busiest device; and
 # patterns say how tensors lie.
 # labels: outside
+# needs: zeromq
 set -u
 . "$SLUICE_SOURCE/tests/support/tool.sh"
 

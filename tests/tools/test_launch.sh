@@ -4,6 +4,7 @@
 # error is shown once, a killed process ends the job with its name, Ctrl-C ends it in
 # order, and --restarts goes on from the last checkpoint.
 # labels: first
+# needs: zeromq
 set -euo pipefail
 # shellcheck source=tests/support/tool.sh
 source "$SLUICE_SOURCE/tests/support/tool.sh"

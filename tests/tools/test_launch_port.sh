@@ -4,6 +4,7 @@
 # meanwhile. In a network of its own, where the test may have one, nearly all ports that the system
 # would give are taken, and those left go from hand to hand.
 # labels: outside
+# needs: zeromq
 set -euo pipefail
 inside=${SLUICE_PORT_INSIDE-}
 few_ports='echo 32768 33791 >/proc/sys/net/ipv4/ip_local_port_range'

@@ -4,6 +4,7 @@
 # processes send each other, how long modelled hosts take, and what goes from one to another follow from who
 # is in one of them. What is wrong with it is named.
 # labels: outside
+# needs: zeromq
 set -euo pipefail
 # shellcheck source=tests/support/tool.sh
 source "$SLUICE_SOURCE/tests/support/tool.sh"

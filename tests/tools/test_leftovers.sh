@@ -4,6 +4,7 @@
 # next job removes what is left of names of shared memory, of folders of models being compiled and of
 # sockets, and nothing of jobs that live.
 # labels: outside
+# needs: zeromq
 set -euo pipefail
 if [[ ! ${SLUICE_LEFTOVERS_INSIDE-} ]]; then
   unshare -m true 2>/dev/null || { echo "skipped: no /dev/shm of its own can be made"; exit 77; }

@@ -4,6 +4,7 @@
 # link is what happens, deeper quotas hide the latency as predicted, and when the link
 # is cut both hosts stop within 3 s and name each other.
 # labels: outside
+# needs: zeromq
 set -euo pipefail
 source "$SLUICE_SOURCE/tests/support/hosts.sh"
 hosts_enter "$@"

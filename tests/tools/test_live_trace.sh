@@ -3,6 +3,7 @@
 # What a run or a server does from one moment to another is written down while it goes on, of one process or several,
 # and reads as any trace; what cannot be is refused with a reason.
 # labels: outside
+# needs: zeromq libevent
 set -euo pipefail
 # shellcheck source=tests/support/tool.sh
 source "$SLUICE_SOURCE/tests/support/tool.sh"

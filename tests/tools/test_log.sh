@@ -2,6 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # --log: each step's loss in a table, as objects and as events for TensorBoard, also of a run that goes
 # on; --report while a run goes on.
+# needs: zeromq
 set -euo pipefail
 # shellcheck source=tests/support/tool.sh
 source "$SLUICE_SOURCE/tests/support/tool.sh"

@@ -4,6 +4,7 @@
 # stages, grids, processes and emulated GPUs; they go on from checkpoints, are saved and loaded again,
 # and merged give the same model; new ones leave the model as it is; what is wrong is named.
 # labels: outside
+# needs: zeromq
 set -euo pipefail
 # shellcheck source=tests/support/tool.sh
 source "$SLUICE_SOURCE/tests/support/tool.sh"

@@ -4,6 +4,7 @@
 # pieces, on stages, in several processes, with activations made again, on GPUs (emulated here), and
 # in an evaluation. What cannot be in parts is refused.
 # labels: outside
+# needs: zeromq
 set -u
 # shellcheck source=tests/support/tool.sh
 source "$SLUICE_SOURCE/tests/support/tool.sh"

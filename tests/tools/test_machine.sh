@@ -3,6 +3,7 @@
 # actortune machine: what it writes is a machine file, with the rows that ran, alone and with all devices busy;
 # a model takes on it about what it takes here, and the same memory to the byte; and what is refused.
 # labels: outside
+# needs: zeromq
 set -u
 . "$SLUICE_SOURCE/tests/support/tool.sh"
 

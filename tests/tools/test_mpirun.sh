@@ -4,6 +4,7 @@
 # agree on who they are, where they meet and on the key, and the losses are those of
 # one process.
 # labels: outside
+# needs: zeromq
 set -euo pipefail
 # shellcheck source=tests/support/tool.sh
 source "$SLUICE_SOURCE/tests/support/tool.sh"

@@ -4,6 +4,7 @@
 # too: losses are those of one process, bit for bit, whatever the timing; what was issued is
 # in an order that cannot deadlock, and the checker knows one that can.
 # labels: outside
+# needs: zeromq
 set -euo pipefail
 # shellcheck source=tests/support/emulated.sh
 source "$SLUICE_SOURCE/tests/support/emulated.sh"

@@ -3,6 +3,7 @@
 # A process with GPUs that dies, or stalls, or whose NCCL fails, while channels are made or in the
 # middle, ends the job within seconds with its name. GPUs and NCCL are emulated.
 # labels: outside
+# needs: zeromq
 set -euo pipefail
 # shellcheck source=tests/support/emulated.sh
 source "$SLUICE_SOURCE/tests/support/emulated.sh"

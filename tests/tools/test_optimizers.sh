@@ -4,6 +4,7 @@
 # with shards of its state, processes and emulated GPUs; it goes on from checkpoints bit for bit; it
 # keeps what its row says and no more. Frozen parameters do not move and cost no state.
 # labels: outside more
+# needs: zeromq
 set -euo pipefail
 # shellcheck source=tests/support/tool.sh
 source "$SLUICE_SOURCE/tests/support/tool.sh"

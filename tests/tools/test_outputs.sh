@@ -3,6 +3,7 @@
 # What a tool writes is tried before the work, where it can be: a folder that is not there ends it before the first step. What
 # cannot be written in the end, a full disk under a file or under the standard output, ends it with status 1, and
 # is named.
+# needs: zeromq libevent
 set -euo pipefail
 # shellcheck source=tests/support/tool.sh
 source "$SLUICE_SOURCE/tests/support/tool.sh"

@@ -4,6 +4,7 @@
 # processes and the timing; a run goes on with the same paths alone; a quarter left out shortens a step on the
 # clock. What is wrong with a file is named.
 # labels: outside
+# needs: zeromq
 set -euo pipefail
 # shellcheck source=tests/support/tool.sh
 source "$SLUICE_SOURCE/tests/support/tool.sh"

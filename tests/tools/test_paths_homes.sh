@@ -3,6 +3,7 @@
 # --skip with --home auto: paths are looked for once, and not for each plan that the other search tries. By hand the
 # same paths and homes give the same losses.
 # labels: outside
+# needs: zeromq
 set -euo pipefail
 # shellcheck source=tests/support/tool.sh
 source "$SLUICE_SOURCE/tests/support/tool.sh"

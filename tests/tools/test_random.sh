@@ -4,6 +4,7 @@
 # draws give one device's losses on grids, in pieces, on stages, in several processes, with
 # activations made again, and where a run goes on; another seed gives others.
 # labels: outside
+# needs: zeromq
 set -u
 # shellcheck source=tests/support/tool.sh
 source "$SLUICE_SOURCE/tests/support/tool.sh"

@@ -2,6 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # --resume refuses a model that was edited, by the name of what is another than it was, unless told
 # that this is meant; a checkpoint that says nothing of the model is gone on from, and that is said.
+# needs: zeromq
 set -euo pipefail
 # shellcheck source=tests/support/tool.sh
 source "$SLUICE_SOURCE/tests/support/tool.sh"

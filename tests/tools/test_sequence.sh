@@ -5,6 +5,7 @@
 # moves a third of what ring attention moves; on the clock contiguous positions have the efficiency they must
 # have, and zigzag all. What cannot be is refused by name.
 # labels: outside
+# needs: zeromq
 set -euo pipefail
 # shellcheck source=tests/support/tool.sh
 source "$SLUICE_SOURCE/tests/support/tool.sh"

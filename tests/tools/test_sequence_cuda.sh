@@ -4,6 +4,7 @@
 # chunk by chunk and in pieces, where GPUs do not reach each other's memory, and in two processes with the same
 # bits.
 # labels: outside
+# needs: zeromq
 set -euo pipefail
 # shellcheck source=tests/support/emulated.sh
 source "$SLUICE_SOURCE/tests/support/emulated.sh"

@@ -4,13 +4,15 @@
  * same however its tokens come.
  *
  *   test_tools_serve [SEED [COUNT]]
- * labels: random */
+ * labels: random
+ * needs: libevent */
 #include <ctype.h>
 #include <poll.h>
 #include <sched.h>
 #include <string.h>
 
 #include "base/base.h"
+#include "base/utf8.h"
 #include "tests/support/rng.h"
 #include "tests/support/seeds.h"
 #include "tests/support/test.h"
@@ -442,8 +444,9 @@ static bool damaged_request(rng *d) {
   bool taken = !request_params_read(body, strlen(body), true, NULL, &a, &param);
   CHECK(taken || *sl_detail(), "%s: it says why", body);
   for (int i = 0; i < a.nmessages && taken; i++)
-    CHECK(utf8_good(a.messages[i].text, strlen(a.messages[i].text)) == strlen(a.messages[i].text),
-          "%s", body);
+    CHECK(
+        sli_utf8_good(a.messages[i].text, strlen(a.messages[i].text)) == strlen(a.messages[i].text),
+        "%s", body);
   request_params_fini(&a);
   return taken;
 }
@@ -514,7 +517,7 @@ static void texts_come_the_same(rng *d) {
     size_t ready = stream_text_ready(&t, i == n);
     CHECK(got + ready <= bytes, "no more than there is");
     if (ready) memcpy(text + got, t.text, ready);
-    CHECK(utf8_good(text + got, ready) == ready, "whole characters");
+    CHECK(sli_utf8_good(text + got, ready) == ready, "whole characters");
     got += ready;
     stream_text_take(&t, ready);
   }

@@ -3,6 +3,7 @@
 # actorserve --arrivals plays requests of a file, on the virtual clock and in real time; what is wrong with the file or the
 # options is said by name.
 # labels: outside
+# needs: libevent
 set -euo pipefail
 # shellcheck source=tests/support/tool.sh
 source "$SLUICE_SOURCE/tests/support/tool.sh"

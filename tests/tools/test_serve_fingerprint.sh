@@ -2,6 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # Processes that serve a model together refuse each other before they begin, where they have been told otherwise or
 # read other weights or adapters: by name, with both values.
+# needs: libevent
 set -euo pipefail
 # shellcheck source=tests/support/tool.sh
 source "$SLUICE_SOURCE/tests/support/tool.sh"

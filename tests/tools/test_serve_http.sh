@@ -3,6 +3,7 @@
 # actorserve over HTTP, before a model that is made up: answers, streams, stops, refusals, what is wrong on
 # the wire, clients that leave, a full queue, a model that is stuck, and its end.
 # labels: smoke more
+# needs: libevent
 set -euo pipefail
 # shellcheck source=tests/support/tool.sh
 source "$SLUICE_SOURCE/tests/support/tool.sh"

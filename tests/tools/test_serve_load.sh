@@ -3,6 +3,7 @@
 # Many streams at once, of clients that leave, read slowly or do nothing: all answers are right, and nothing is
 # left of them. (tests/bench/serve_load.sh measures the same.)
 # labels: random
+# needs: libevent
 set -euo pipefail
 # shellcheck source=tests/support/tool.sh
 source "$SLUICE_SOURCE/tests/support/tool.sh"

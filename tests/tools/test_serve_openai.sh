@@ -2,6 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # OpenAI's own client for Python talks to actorserve as it is. SLUICE_OPENAI_PYTHON names a python3 that has it.
 # labels: outside
+# needs: libevent
 set -euo pipefail
 # shellcheck source=tests/support/tool.sh
 source "$SLUICE_SOURCE/tests/support/tool.sh"

@@ -3,6 +3,7 @@
 # Some seconds of ordinary load of a server with attacks mixed in: memory stays within what requests may hold, ordinary
 # requests are answered, and nothing is left. (tests/bench/serve_soak.py runs for longer, and bounds how long /health takes.)
 # labels: random
+# needs: libevent
 set -euo pipefail
 # shellcheck source=tests/support/tool.sh
 source "$SLUICE_SOURCE/tests/support/tool.sh"

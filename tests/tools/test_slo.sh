@@ -3,6 +3,7 @@
 # actortune --slo finds the best server that there is, shows the command that makes it, and says what comes nearest where
 # none is good enough.
 # labels: outside
+# needs: libevent
 set -euo pipefail
 # shellcheck source=tests/support/tool.sh
 source "$SLUICE_SOURCE/tests/support/tool.sh"

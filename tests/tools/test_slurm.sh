@@ -4,6 +4,7 @@
 # processes: they agree on who they are, where they meet and on the key, and the losses
 # are those of one process.
 # labels: outside
+# needs: zeromq
 set -euo pipefail
 source "$SLUICE_SOURCE/tests/support/slurm.sh"
 slurm_enter "$@"

@@ -2,6 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # Inside an allocation of a real Slurm of two nodes mpirun's word counts before Slurm's.
 # labels: outside
+# needs: zeromq
 set -euo pipefail
 source "$SLUICE_SOURCE/tests/support/slurm.sh"
 type -P mpirun >/dev/null || { echo "skipped: mpirun is not installed"; exit 77; }

@@ -3,6 +3,7 @@
 # `actorrun status` tells how running jobs are: one process or several, asked through any
 # of them; who does not answer is silent and holds nobody up; who asks and goes away
 # harms nobody; what is left of dead runs is cleared away.
+# needs: zeromq
 set -euo pipefail
 # shellcheck source=tests/support/tool.sh
 source "$SLUICE_SOURCE/tests/support/tool.sh"

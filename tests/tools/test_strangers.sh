@@ -4,6 +4,7 @@
 # to it, change nothing: it goes on, with the same losses. On one host nobody outside can reach a
 # port at all. A limit of open files that is too low for a job is named, and so is a small /dev/shm.
 # labels: outside more first
+# needs: zeromq
 set -euo pipefail
 # shellcheck source=tests/support/tool.sh
 source "$SLUICE_SOURCE/tests/support/tool.sh"

@@ -5,6 +5,7 @@
 # moved is known to the byte; and on the virtual clock no stage is slower than the others, however many
 # words there are. With --vocab-barriers 1 likewise, and stages keep a microbatch less.
 # labels: outside
+# needs: zeromq
 set -euo pipefail
 # shellcheck source=tests/support/tool.sh
 source "$SLUICE_SOURCE/tests/support/tool.sh"

@@ -2,6 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # Header, library, tools, CMake, pkg-config, the Python package and CHANGELOG.md have the same version.
 # labels: unthreaded outside
+# needs: everything
 set -euo pipefail
 fail() { echo "$*" >&2; exit 1; }
 

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "base/base.h"
+#include "base/utf8.h"
 #include "tools/actorserve/json.h"
 
 enum { BYTES = 256 };
@@ -59,7 +60,7 @@ size_t codec_longest(const codec *c) {
 /* Prints the text with U+FFFD for each byte that is not UTF-8. */
 static void print_good(FILE *out, const char *text, size_t bytes) {
   while (bytes) {
-    size_t good = utf8_good(text, bytes);
+    size_t good = sli_utf8_good(text, bytes);
     fwrite(text, 1, good, out);
     if (good < bytes) fputs("\ufffd", out), good++;
     text += good;

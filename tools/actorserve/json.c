@@ -4,26 +4,11 @@
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
-#include <utf8proc.h>
 
 #include "base/base.h"
+#include "base/utf8.h"
 
 enum { MOST_VALUES = 1 << 18 };
-
-size_t utf8_good(const char *text, size_t bytes) {
-  size_t at = 0;
-  for (utf8proc_int32_t c; at < bytes;) {
-    if (!(text[at] & 0x80)) { /* most bytes are ASCII */
-      at++;
-      continue;
-    }
-    utf8proc_ssize_t n =
-        utf8proc_iterate((const utf8proc_uint8_t *)text + at, (utf8proc_ssize_t)(bytes - at), &c);
-    if (n <= 0) break;
-    at += (size_t)n;
-  }
-  return at;
-}
 
 /* Checks what cJSON does not: zeros inside texts, and the number of values. */
 static sl_status look_over(const char *text, size_t bytes) {
@@ -79,7 +64,7 @@ static cJSON *parse_in(sli_bounded *memory, const char *text, size_t bytes, cons
 /* ---- parsing --------------------------------------------------------------------------------- */
 
 sl_status json_read(const char *text, size_t bytes, sli_bounded *memory, cJSON **out) {
-  size_t good = utf8_good(text, bytes);
+  size_t good = sli_utf8_good(text, bytes);
   if (good < bytes) return sl_fail(SL_E_INPUT, "the body is not UTF-8 at byte %zu", good);
   if (strlen(text) < bytes)
     return sl_fail(SL_E_INPUT, "the body has a zero at byte %zu", strlen(text));
@@ -92,6 +77,6 @@ sl_status json_read(const char *text, size_t bytes, sli_bounded *memory, cJSON *
   size_t at = SLI_MIN((size_t)(end - text), bytes);
   if (at == bytes) return sl_fail(SL_E_INPUT, "the body is not JSON at its end");
   size_t shown = SLI_MIN(bytes - at, 20);
-  while (shown && utf8_good(text + at, shown) < shown) shown--;
+  while (shown && sli_utf8_good(text + at, shown) < shown) shown--;
   return sl_fail(SL_E_INPUT, "the body is not JSON near byte %zu: %.*s", at, (int)shown, text + at);
 }

@@ -13,7 +13,4 @@
  * zero in it, or more values than any request has. SL_E_MEMORY: the memory does not suffice. */
 sl_status json_read(const char *text, size_t bytes, sli_bounded *memory, cJSON **out);
 
-/* Returns the length of the prefix that is valid UTF-8. */
-size_t utf8_good(const char *text, size_t bytes);
-
 #endif

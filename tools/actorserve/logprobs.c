@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "base/base.h"
+#include "base/utf8.h"
 #include "tools/actorserve/json.h"
 
 /* ---- a token --------------------------------------------------------------------------------- */
@@ -46,7 +47,7 @@ static void print_fields(FILE *out, const stream_text *behind, int32_t token, fl
 static char *name_of(const stream_text *behind, int32_t token) {
   size_t count, size;
   char *bytes = stream_text_bytes_of(behind, token, &count), *name;
-  bool good = utf8_good(bytes, count) == count && strlen(bytes) == count;
+  bool good = sli_utf8_good(bytes, count) == count && strlen(bytes) == count;
   FILE *out = open_memstream(&name, &size);
   SLI_CHECK(out, "no memory for a token");
   if (good) fputs(bytes, out);

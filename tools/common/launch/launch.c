@@ -128,8 +128,7 @@ static sl_status meet_here(meeting *m) {
   if (status) return status;
   snprintf(m->job, sizeof m->job, "sluice-%ld-%llx", (long)getpid(),
            (unsigned long long)sli_now_ns());
-  sli_control_make_key(m->key);
-  return SL_OK;
+  return sli_control_make_key(m->key);
 }
 
 static sl_status meet(const settings *s, meeting *m) {

@@ -1,0 +1,16 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The error of what a build lacks because an optional library was left out. */
+#ifndef SLUICE_LEFT_OUT_H
+#define SLUICE_LEFT_OUT_H
+
+#include <sluice/status.h>
+
+/* Fails: `what` needs a library, which this build has not. The option of CMake and Debian's package
+ * are named. All are literals. */
+#define SLI_LEFT_OUT(what, library, option, package)                                   \
+  sl_fail(SL_E_UNSUPPORTED,                                                            \
+          "%s: this build of Sluice has no " library " (CMake's option SLUICE_" option \
+          ", Debian's package " package ")",                                           \
+          what)
+
+#endif

@@ -1,0 +1,32 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Errors of a build without utf8proc, which knows neither classes of characters nor normal forms.
+ */
+#include <string.h>
+
+#include "base/left_out.h"
+#include "io/tokenizer/inner.h"
+
+sl_status sli_characters_check(const char *what) {
+  return SLI_LEFT_OUT(what, "utf8proc", "UTF8PROC", "libutf8proc-dev");
+}
+
+sl_status sli_form_find(const char *name, int *form) {
+  *form = 0;
+  return strncmp(name, "NF", 2) ? SL_OK : sli_characters_check("a tokenizer with a normal form");
+}
+
+/* No tokenizer is read that needs these. */
+bool sli_character_is_of_word(int32_t character) {
+  (void)character;
+  return false;
+}
+
+bool sli_character_is_space(int32_t character) {
+  (void)character;
+  return false;
+}
+
+span sli_form_apply(int form, span text, const atomic_bool *stop, text_row *room) {
+  (void)form, (void)stop, (void)room;
+  return text;
+}

@@ -1,0 +1,18 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* A build without liburing has no ring: transfers run one after another. */
+#include "base/base.h"
+#include "kernels/disk/ring.h"
+
+sli_disk_ring *sli_disk_ring_open(const char **why) {
+  *why = "this build has no liburing";
+  return NULL;
+}
+
+/* There never is a ring in this build. */
+void sli_disk_ring_close(sli_disk_ring *ring) { (void)ring; }
+
+sl_status sli_disk_ring_go(sli_disk_ring *ring, const sli_disk_way *ways, size_t count) {
+  (void)ring, (void)ways;
+  SLI_CHECK(!count, "there is no ring for %zu transfers", count);
+  return SL_OK;
+}
