@@ -74,6 +74,10 @@ monotone f.csv
 [ "$(grep -c '^ *[0-9]*  actorrun ' out)" -eq "$(rows f.csv | wc -l)" ] ||
   fail "every point has its command"
 grep -q '</svg>' f.svg || fail "the figure is whole"
+# Each point and each published schedule has a name; the legend has one ring more.
+marks() { grep -o "class=\"$1\"" f.svg | wc -l; }
+[ "$(marks best)" -eq $(($(marks point) / 2)) ] || fail "$(marks best) names of $(marks point) points"
+[ "$(marks published)" -eq $(($(marks ring) - 1)) ] || fail "$(marks published) names of $(marks ring) rings"
 n=0
 while read -r command; do
   n=$((n + 1))

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* actortrace svg: one or several steps as a figure for a paper or a page.
  *
- * The ground is white, classes have letters as well as colours, and there are only rectangles,
- * lines and text. The figure prints, scales, and can be edited by hand. */
+ * The ground is white, classes have letters as well as colours, later chunks of a device are
+ * lighter than its first, and there are only rectangles, lines and text. The figure prints, scales,
+ * and can be edited by hand. */
 #include "tools/actortrace/actortrace.h"
 
 #include <inttypes.h>
@@ -31,6 +32,18 @@ static const struct ink {
                           [SL_CLASS_C] = {"#a0a0a0", "#000", "communicate"},
                           [SL_CLASS_L] = {"#f0e442", "#000", "load"}};
 
+/* Mixes a colour with white: 0 leaves it, 1 is white. */
+static const char *lighten(char out[8], const char *fill, double share) {
+  unsigned long rgb = strtoul(fill + 1, NULL, 16);
+  unsigned mixed[3];
+  for (int i = 0; i < 3; i++) {
+    double from = (double)(rgb >> (16 - 8 * i) & 255);
+    mixed[i] = (unsigned)lround(from + share * (255 - from));
+  }
+  snprintf(out, 8, "#%02x%02x%02x", mixed[0] & 255, mixed[1] & 255, mixed[2] & 255);
+  return out;
+}
+
 typedef struct figure {
   const analysis *a;
   FILE *out;
@@ -38,8 +51,21 @@ typedef struct figure {
   step_range steps;
   int32_t most_rows; /* most valid rows of a visible firing; SL_NONE: none has rows */
   bool queues;
+  int chunks; /* most chunks that a device has of the model */
   double y;
 } figure;
+
+/* Returns the colours of a pass: the last chunk is the lightest. */
+static struct ink ink_of(const figure *g, const sl_actor *a, char fill[8]) {
+  enum { SPLIT = 2 };
+  static const double palest = 0.6;
+  struct ink ink = inks[a->cls];
+  if (a->chunk > 0 && g->chunks >= SPLIT) {
+    ink.fill = lighten(fill, ink.fill, palest * a->chunk / (g->chunks - 1));
+    ink.text = "#000";
+  }
+  return ink;
+}
 
 static void put_xml(FILE *out, const char *text) {
   for (; *text; text++) {
@@ -57,16 +83,17 @@ static double at_x(const figure *g, uint64_t ns) {
 
 static void draw_firing(const figure *g, const piece *p, double x, double w) {
   const sl_trace_firing *f = &g->a->firings[p->firing];
-  sl_class cls = g->a->plan->actors[f->record.actor].cls;
-  const struct ink *ink = &inks[cls];
+  const sl_actor *a = &g->a->plan->actors[f->record.actor];
+  sl_class cls = a->cls;
+  char text[32], fill[8];
+  struct ink ink = ink_of(g, a, fill);
   fprintf(g->out, "<rect x=\"%.2f\" y=\"%.1f\" width=\"%.2f\" height=\"%d\" fill=\"%s\"/>\n", x,
-          g->y, w > 3 ? w - 0.6 : w, LANE, ink->fill);
-  char text[32];
+          g->y, w > 3 ? w - 0.6 : w, LANE, ink.fill);
   int n = snprintf(text, sizeof text, "%c%d", sl_class_letter(cls), f->tick.microbatch);
   if (w < 6.5 * n + 2) n = snprintf(text, sizeof text, "%c", sl_class_letter(cls));
   if (w < 6.5 * n + 2) return;
   fprintf(g->out, "<text x=\"%.2f\" y=\"%.1f\" fill=\"%s\" text-anchor=\"middle\">%s</text>\n",
-          x + w / 2, g->y + LANE / 2.0 + 3.7, ink->text, text);
+          x + w / 2, g->y + LANE / 2.0 + 3.7, ink.text, text);
 }
 
 static void draw_idle(const figure *g, const piece *p, double x, double w) {
@@ -226,7 +253,7 @@ static void draw_memory(const figure *g, int32_t device) {
   }
   fprintf(g->out, "L%d %.1fL%d %.1fZ\"/>\n", WIDTH - RIGHT, last, WIDTH - RIGHT, base);
   char text[32];
-  fprintf(g->out, "<text x=\"%d\" y=\"%.1f\" fill=\"#666\" text-anchor=\"end\">%s</text>\n",
+  fprintf(g->out, "<text x=\"%d\" y=\"%.1f\" fill=\"#666\" text-anchor=\"end\">max %s</text>\n",
           LEFT - 6, g->y + MEMORY - 5.0, sli_format_bytes(text, (double)most));
   free(all);
 }
@@ -247,6 +274,27 @@ static void draw_axis(const figure *g, double bottom) {
     fprintf(g->out, "<text x=\"%.2f\" y=\"%.1f\" fill=\"#555\" text-anchor=\"%s\">%s</text>\n", x,
             bottom + 15, k ? "middle" : "start", k ? format_ns(text, k * tick) : "0");
   }
+  fprintf(g->out,
+          "<text x=\"%.1f\" y=\"%.1f\" fill=\"#222\" text-anchor=\"middle\">time since the first "
+          "pass began; the curve under a device is its memory in use</text>\n",
+          (LEFT + WIDTH - RIGHT) / 2.0, bottom + 31);
+}
+
+/* Draws a class's box and name, and its second shade; returns the x behind it. */
+static double draw_class(const figure *g, int c, double x, double y) {
+  bool shades = g->chunks > 1 && is_work((sl_class)c);
+  char fill[8];
+  if (shades)
+    fprintf(g->out, "<rect x=\"%.1f\" y=\"%.1f\" width=\"16\" height=\"14\" fill=\"%s\"/>", x + 16,
+            y, ink_of(g, &(sl_actor){.cls = (sl_class)c, .chunk = g->chunks - 1}, fill).fill);
+  double name = x + (shades ? 37 : 21);
+  fprintf(g->out,
+          "<rect x=\"%.1f\" y=\"%.1f\" width=\"16\" height=\"14\" fill=\"%s\"/>"
+          "<text x=\"%.1f\" y=\"%.1f\" fill=\"%s\" text-anchor=\"middle\">%c</text>"
+          "<text x=\"%.1f\" y=\"%.1f\" fill=\"#222\">%s</text>\n",
+          x, y, inks[c].fill, x + 8, y + 10.8, inks[c].text, sl_class_letter((sl_class)c), name,
+          y + 10.8, inks[c].name);
+  return name + 13 + 6.2 * (double)strlen(inks[c].name);
 }
 
 static void draw_legend(const figure *g, double y) {
@@ -258,15 +306,12 @@ static void draw_legend(const figure *g, double y) {
         used[g->a->plan->actors[g->a->firings[p->firing].record.actor].cls] = true;
     }
   double x = LEFT;
-  for (int c = 0; c < SL_CLASS_COUNT; c++) {
-    if (!used[c] || !inks[c].name) continue;
-    fprintf(g->out,
-            "<rect x=\"%.1f\" y=\"%.1f\" width=\"16\" height=\"14\" fill=\"%s\"/>"
-            "<text x=\"%.1f\" y=\"%.1f\" fill=\"%s\" text-anchor=\"middle\">%c</text>"
-            "<text x=\"%.1f\" y=\"%.1f\" fill=\"#222\">%s</text>\n",
-            x, y, inks[c].fill, x + 8, y + 10.8, inks[c].text, sl_class_letter((sl_class)c), x + 21,
-            y + 10.8, inks[c].name);
-    x += 34 + 6.2 * (double)strlen(inks[c].name);
+  for (int c = 0; c < SL_CLASS_COUNT; c++)
+    if (used[c] && inks[c].name) x = draw_class(g, c, x, y);
+  if (g->chunks > 1) {
+    static const char lighter[] = "lighter: a device's later chunk";
+    fprintf(g->out, "<text x=\"%.1f\" y=\"%.1f\" fill=\"#222\">%s</text>\n", x, y + 10.8, lighter);
+    x += 13 + 5.6 * (double)strlen(lighter);
   }
   fprintf(g->out,
           "<rect x=\"%.1f\" y=\"%.1f\" width=\"16\" height=\"14\" fill=\"#ececec\"/>"
@@ -325,16 +370,16 @@ static void draw_figure(figure *g, const options *o) {
           "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 %d %.0f\" width=\"%d\" "
           "height=\"%.0f\" font-family=\"Helvetica, Arial, 'DejaVu Sans', sans-serif\" "
           "font-size=\"10.5\">\n<title>",
-          WIDTH, bottom + 46, WIDTH, bottom + 46);
+          WIDTH, bottom + 62, WIDTH, bottom + 62);
   put_xml(g->out, o->path);
   fprintf(g->out, ", step %" PRId64, g->steps.first);
   if (g->steps.last > g->steps.first) fprintf(g->out, " to %" PRId64, g->steps.last);
   fprintf(g->out, "</title>\n<rect width=\"%d\" height=\"%.0f\" fill=\"#fff\"/>\n", WIDTH,
-          bottom + 46);
+          bottom + 62);
   draw_axis(g, bottom);
   for (int32_t d = 0; d < g->a->plan->ndevices; d++)
     if (o->device < 0 || o->device == d) draw_device(g, d);
-  draw_legend(g, bottom + 24);
+  draw_legend(g, bottom + 40);
   fputs("</svg>\n", g->out);
 }
 
@@ -343,6 +388,8 @@ sl_status command_svg(const sl_trace *t, const options *o, FILE *out) {
   int64_t step = o->step >= 0 ? o->step : typical_step(a);
   int64_t more = SLI_MIN(SLI_MAX(o->steps, 1) - 1, INT64_MAX - step);
   figure g = {.a = a, .out = out, .queues = o->queues, .steps = {step, step + more}, .y = TOP};
+  for (int32_t i = 0; i < t->plan->nactors; i++)
+    g.chunks = SLI_MAX(g.chunks, t->plan->actors[i].chunk + 1);
   bool found = find_step(t, step) && find_window(&g);
   if (found) draw_figure(&g, o);
   analysis_destroy(a);

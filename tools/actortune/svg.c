@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The frontier as a figure. On the left are memory and step time, with the stair of the best
- * time for each budget, numbered points, and the published schedules by name. On the right are
- * the points' descriptions. Colours are those of Okabe and Ito, which the colour-blind can tell
+ * time for each budget, numbered points and published schedules, each with its name. On the right
+ * are the points' descriptions. Colours are those of Okabe and Ito, which the colour-blind can tell
  * apart. */
 #include "tools/actortune/actortune.h"
 
@@ -195,7 +195,8 @@ static bool is_free(const figure *g, const box *b) {
          b->y + b->height <= TOP + PLOT_HEIGHT;
 }
 
-static char *published_name(const figure *g, const point *p) {
+/* Returns what a point is called, "zb-v v2 m32": the schedule and what the search varied. */
+static char *point_name(const figure *g, const point *p) {
   const tuning *t = g->t;
   const settings *s = &t->configs[p->config].settings;
   char chunks[24] = "", m[24] = "", k[24] = "";
@@ -206,43 +207,74 @@ static char *published_name(const figure *g, const point *p) {
   return sli_format("%s%s%s%s", s->lower.schedule.name, chunks, m, k);
 }
 
-/* Draws a name beside its ring if there is room; else the ring stays unnamed. */
-static void draw_name(figure *g, const point *p, double x, double y) {
-  char *name = published_name(g, p);
-  double width = 6.4 * (double)strlen(name);
-  const box places[] = {{x + 9, y - 8, width, 14},
-                        {x - 9 - width, y - 8, width, 14},
-                        {x - width / 2, y - 24, width, 14},
-                        {x - width / 2, y + 9, width, 14}};
-  for (size_t i = 0; i < SLI_COUNT(places); i++) {
-    if (!is_free(g, &places[i])) continue;
-    keep_box(g, places[i]);
-    text_at(g, places[i].x, places[i].y + 12, "published", name);
-    break;
+/* Finds a free place for a name of a width around a mark: beside it, or further away. */
+static box find_place(const figure *g, double x, double y, double r, double width) {
+  enum { HEIGHT = 14, RINGS = 12, STEP = 12 };
+  for (int ring = 0; ring < RINGS; ring++) {
+    double far = r + 3 + STEP * ring, near = ring ? far * 0.7 : far;
+    const box places[] = {{x + far, y - HEIGHT / 2.0, width, HEIGHT},
+                          {x + near, y - near - HEIGHT, width, HEIGHT},
+                          {x - width / 2, y - far - HEIGHT, width, HEIGHT},
+                          {x - width / 2, y + far, width, HEIGHT},
+                          {x + near, y + near, width, HEIGHT},
+                          {x - far - width, y - HEIGHT / 2.0, width, HEIGHT},
+                          {x - near - width, y + near, width, HEIGHT},
+                          {x - near - width, y - near - HEIGHT, width, HEIGHT}};
+    for (size_t i = 0; i < SLI_COUNT(places); i++)
+      if (is_free(g, &places[i])) return places[i];
   }
+  return (box){x + r + 3, y - HEIGHT / 2.0, width, HEIGHT};
+}
+
+/* Draws a name beside its mark, with a line to it where there is no room at once. */
+static void draw_name(figure *g, const point *p, const char *class_name, double x, double y,
+                      double r) {
+  char *name = point_name(g, p);
+  double width = 6.4 * (double)strlen(name);
+  box b = find_place(g, x, y, r, width);
+  double to_x = SLI_MAX(b.x, SLI_MIN(x, b.x + b.width)),
+         to_y = SLI_MAX(b.y + 2, SLI_MIN(y, b.y + b.height)), far = hypot(to_x - x, to_y - y);
+  keep_box(g, b);
+  if (far > r + 8)
+    fprintf(g->out, "<path class=\"lead\" d=\"M%.1f %.1fL%.1f %.1f\"/>\n", x + (to_x - x) * r / far,
+            y + (to_y - y) * r / far, to_x, to_y);
+  text_at(g, b.x, b.y + 11, class_name, name);
   free(name);
 }
 
+static void draw_names(figure *g) {
+  for (size_t i = 0; i < g->f->count; i++) {
+    const point *p = &g->f->points[i];
+    draw_name(g, p, "best", x_of(g, (double)p->bytes), y_of(g, p->scaled), 9);
+  }
+  for (size_t i = 0; i < g->t->npoints; i++) {
+    const point *p = &g->t->points[i];
+    if (is_near(g, p))
+      draw_name(g, p, "published", x_of(g, (double)p->published_bytes), y_of(g, p->scaled), 5);
+  }
+}
+
+/* Keeps names off the points and the stair. */
 static void keep_points(figure *g) {
   for (size_t i = 0; i < g->f->count; i++) {
     const point *p = &g->f->points[i];
-    keep_box(g, (box){x_of(g, (double)p->bytes) - 9, y_of(g, p->scaled) - 9, 18, 18});
+    double x = x_of(g, (double)p->bytes), y = y_of(g, p->scaled);
+    bool last = i + 1 == g->f->count;
+    double end = last ? LEFT + PLOT_WIDTH : x_of(g, (double)p[1].bytes);
+    keep_box(g, (box){x - 9, y - 9, 18, 18});
+    keep_box(g, (box){x, y - 2, end - x, 4});
+    if (!last) keep_box(g, (box){end - 2, y, 4, y_of(g, p[1].scaled) - y});
   }
 }
 
 static void draw_published(figure *g) {
-  for (int pass = 0; pass < 2; pass++)
-    for (size_t i = 0; i < g->t->npoints; i++) {
-      const point *p = &g->t->points[i];
-      if (!is_near(g, p)) continue;
-      double x = x_of(g, (double)p->published_bytes), y = y_of(g, p->scaled);
-      if (pass) {
-        draw_name(g, p, x, y);
-        continue;
-      }
-      keep_box(g, (box){x - 6, y - 6, 12, 12});
-      fprintf(g->out, "<circle class=\"ring\" cx=\"%.1f\" cy=\"%.1f\" r=\"5\"/>\n", x, y);
-    }
+  for (size_t i = 0; i < g->t->npoints; i++) {
+    const point *p = &g->t->points[i];
+    if (!is_near(g, p)) continue;
+    double x = x_of(g, (double)p->published_bytes), y = y_of(g, p->scaled);
+    keep_box(g, (box){x - 6, y - 6, 12, 12});
+    fprintf(g->out, "<circle class=\"ring\" cx=\"%.1f\" cy=\"%.1f\" r=\"5\"/>\n", x, y);
+  }
 }
 
 /* ---- the panel --------------------------------------------------------------------- */
@@ -284,6 +316,7 @@ static const char style[] =
     ".title{font-size:16px;font-weight:600}.sub{fill:#555}.tick{fill:#555}.name{font-size:13px}"
     ".middle{text-anchor:middle}.end{text-anchor:end}.head{fill:#555}"
     ".number{font-size:11px;font-weight:600;fill:#fff}.published{fill:#8a4200}"
+    ".best{fill:#004f7c}.lead{stroke:#999;stroke-width:.8;fill:none}"
     ".grid{stroke:#e6e6e6;fill:none}.frame{fill:none;stroke:#999}"
     ".reach{fill:#0072b2;fill-opacity:.07}.stair{fill:none;stroke:#0072b2;stroke-width:2}"
     ".point{fill:#0072b2;stroke:#fff;stroke-width:1.5}"
@@ -311,6 +344,7 @@ static void draw(figure *g) {
   draw_frontier(g);
   keep_points(g);
   draw_published(g);
+  draw_names(g);
   draw_points(g);
   draw_panel(g);
   fputs("</svg>\n", g->out);
