@@ -14,10 +14,10 @@
 static const sl_option options[] = {
     {"data", SL_OPTION_LIST, "", "`FILE` to learn: text (its bytes are the tokens), .npy, or flat "
      "tokens (.u16, .u32, .bin, FILE:TYPE); or a folder of such; may be repeated", 0, 0},
-    {"layers", SL_OPTION_INT, "6", "transformer blocks", 1, 1000},
-    {"width", SL_OPTION_INT, "384", "numbers per token", 1, 1 << 20},
-    {"heads", SL_OPTION_INT, "6", "attention heads; must divide the width", 1, 1 << 16},
-    {"context", SL_OPTION_INT, "256", "tokens a row has", 1, 1 << 28},
+    {"layers", SL_OPTION_INT, "4", "transformer blocks", 1, 1000},
+    {"width", SL_OPTION_INT, "128", "numbers per token", 1, 1 << 20},
+    {"heads", SL_OPTION_INT, "4", "attention heads; must divide the width", 1, 1 << 16},
+    {"context", SL_OPTION_INT, "128", "tokens a row has", 1, 1 << 28},
     {"positions", SL_OPTION_INT, "0", "rows of the position table; 0: as many as the context", 0,
      1 << 28},
     {"window", SL_OPTION_INT, "0", "positions of which a token sees the last, its own among them; 0: "

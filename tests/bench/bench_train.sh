@@ -35,7 +35,7 @@ head -c 4000000 /dev/urandom | base64 >"$work/text"
 # Makes a random text, like PyTorch's tokens: a step's cost does not depend on it.
 sluice() {
   "$build/bin/actorrun" --quiet --steps $((steps + 1)) --dtype "$dtype" --report "$work/report" \
-    "$@" gpt --data "$work/text"
+    "$@" gpt --layers 6 --width 384 --heads 6 --context 256 --batch 8 --data "$work/text"
   python3 - "$work/report" <<'PY'
 import json, statistics, sys
 r = json.load(open(sys.argv[1]))
