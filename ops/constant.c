@@ -76,6 +76,28 @@ static sl_status cast_infer(const sl_attrs *attrs, int nin, const sl_type *in, s
   return SL_OK;
 }
 
+static sl_status to_f32_infer(const sl_attrs *attrs, int nin, const sl_type *in, sl_type *out) {
+  (void)attrs, (void)nin;
+  SLI_TRY(sli_want_array("x", &in[0], SL_F64, 0));
+  out[0] = SL_SCALAR(SL_F32);
+  return SL_OK;
+}
+
+static sl_status to_f64_infer(const sl_attrs *attrs, int nin, const sl_type *in, sl_type *out) {
+  (void)attrs, (void)nin;
+  SLI_TRY(sli_want_array("x", &in[0], SL_F32, 0));
+  out[0] = SL_SCALAR(SL_F64);
+  return SL_OK;
+}
+
+/* A summand of a scalar is converted to a summand of it. */
+static int to_other_signatures(const sl_attrs *attrs, int nin, const sl_type *in,
+                               sl_signature *out) {
+  (void)attrs, (void)nin, (void)in;
+  out[0] = (sl_signature){.in = {sli_partial()}, .out = {sli_partial()}};
+  return 1;
+}
+
 static sl_status one_hot_infer(const sl_attrs *attrs, int nin, const sl_type *in, sl_type *out) {
   (void)nin;
   SLI_TRY(sli_want_array("ids", &in[0], SL_I32, in[0].ndim ? -1 : 0));
@@ -139,6 +161,20 @@ const sl_op sl_op_cast = {
     .pieces = SL_PIECES_ELEMENTS,
     .infer = cast_infer,
 };
+
+/* Gradients are f32 on both sides. */
+#define TO_OTHER(name_, ...)                                                  \
+  const sl_op sl_op_##name_ = {                                               \
+      .name = #name_,                                                         \
+      .min_in = 1,                                                            \
+      .max_in = 1,                                                            \
+      .nout = 1,                                                              \
+      .infer = name_##_infer,                                                 \
+      .signatures = to_other_signatures,                                      \
+      .grad = {{.cls = SL_CLASS_B, .in = {SL_DOUT(0)}, .nof = 1, .of = {0}}}, \
+      __VA_ARGS__};
+TO_OTHER(to_f32)
+TO_OTHER(to_f64)
 
 const sl_op sl_op_one_hot = {
     .name = "one_hot",

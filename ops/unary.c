@@ -87,6 +87,7 @@ static int linear_signatures(const sl_attrs *attrs, int nin, const sl_type *in, 
 #define ROWS_THROUGH(name, flops)   \
   FORWARD(name, flops, unary_infer, \
           .grad = {{.cls = SL_CLASS_B, .in = {SL_DOUT(0)}, .nof = 1, .of = {0}}})
+#define ROWS_DETACHED(name, flops) FORWARD(name, flops, unary_infer, .detached = true)
 #define UNARY(name, how, flops, y, dx) ROWS_##how(name, flops)
 
 #include "ops/unary.def"

@@ -106,7 +106,7 @@ static void make_outputs(sl_graph *g, sli_node *node) {
   for (int o = 0; o < node->nout; o++) {
     const char *name = o ? sli_arena_format(&g->arena, "%s:%d", node->name, o) : node->name;
     sl_tensor *t = sli_node_output(g, node, o, name);
-    t->needs_grad = needs_grad && differentiable(&t->type);
+    t->needs_grad = needs_grad && !node->op->detached && differentiable(&t->type);
   }
 }
 

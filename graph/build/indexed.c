@@ -56,9 +56,14 @@ sl_tensor *sl_one_hot_at(sl_here at, sl_graph *g, sl_tensor *ids, int64_t count)
 
 sl_tensor *sl_cast_at(sl_here at, sl_graph *g, sl_tensor *x, sl_dtype dtype) {
   if (x && x->type.dtype == dtype) return x;
-  if (dtype == SL_F32 || dtype == SL_I32) return sl_op1_at(at, g, &sl_op_cast, NULL, x);
+  const sl_op *op = dtype == SL_F64                                   ? &sl_op_to_f64
+                    : dtype == SL_F32 && x && x->type.dtype == SL_F64 ? &sl_op_to_f32
+                    : dtype == SL_F32 || dtype == SL_I32              ? &sl_op_cast
+                                                                      : NULL;
+  if (op) return sl_op1_at(at, g, op, NULL, x);
   if (!g->status)
-    sli_graph_fail_at(g, at, SL_E_USAGE, "sl_cast: to f32 or i32, not to %s", sl_dtype_name(dtype));
+    sli_graph_fail_at(g, at, SL_E_USAGE, "sl_cast: to f32, i32 or f64, not to %s",
+                      sl_dtype_name(dtype));
   return NULL;
 }
 

@@ -239,6 +239,8 @@ void sl_apply_at(sl_here at, sl_graph *g, const sl_op *op, const sl_attrs *attrs
 #define sl_softmax(g, x, dim) sl_softmax_at(SL_HERE, g, x, dim, false)
 #define sl_log_softmax(g, x, dim) sl_softmax_at(SL_HERE, g, x, dim, true)
 #define sl_gelu(g, x) sl_op1_at(SL_HERE, g, &sl_op_gelu, NULL, x)
+/* The exact form, with the error function; sl_gelu is the tanh form. */
+#define sl_gelu_erf(g, x) sl_op1_at(SL_HERE, g, &sl_op_gelu_erf, NULL, x)
 #define sl_relu(g, x) sl_op1_at(SL_HERE, g, &sl_op_relu, NULL, x)
 #define sl_tanh(g, x) sl_op1_at(SL_HERE, g, &sl_op_tanh, NULL, x)
 #define sl_silu(g, x) sl_op1_at(SL_HERE, g, &sl_op_silu, NULL, x)
@@ -248,6 +250,13 @@ void sl_apply_at(sl_here at, sl_graph *g, const sl_op *op, const sl_attrs *attrs
 #define sl_sqrt(g, x) sl_op1_at(SL_HERE, g, &sl_op_sqrt, NULL, x)
 #define sl_rsqrt(g, x) sl_op1_at(SL_HERE, g, &sl_op_rsqrt, NULL, x)
 #define sl_abs(g, x) sl_op1_at(SL_HERE, g, &sl_op_abs, NULL, x)
+#define sl_erf(g, x) sl_op1_at(SL_HERE, g, &sl_op_erf, NULL, x)
+#define sl_sin(g, x) sl_op1_at(SL_HERE, g, &sl_op_sin, NULL, x)
+#define sl_cos(g, x) sl_op1_at(SL_HERE, g, &sl_op_cos, NULL, x)
+#define sl_softplus(g, x) sl_op1_at(SL_HERE, g, &sl_op_softplus, NULL, x)
+/* No gradient passes through these two. */
+#define sl_floor(g, x) sl_op1_at(SL_HERE, g, &sl_op_floor, NULL, x)
+#define sl_detach(g, x) sl_op1_at(SL_HERE, g, &sl_op_detach, NULL, x)
 #define sl_neg(g, x) sl_op1_at(SL_HERE, g, &sl_op_neg, NULL, x)
 #define sl_clamp(g, x, low, high) sl_clamp_at(SL_HERE, g, x, low, high)
 #define sl_softcap(g, x, cap) sl_softcap_at(SL_HERE, g, x, cap)
@@ -316,7 +325,8 @@ void sl_apply_at(sl_here at, sl_graph *g, const sl_op *op, const sl_attrs *attrs
   sl_cumsum_at(SL_HERE, g, x, dim, reverse, exclusive)
 /* One-hot encoding: i32 [...] -> f32 [..., count]. */
 #define sl_one_hot(g, ids, count) sl_one_hot_at(SL_HERE, g, ids, count)
-/* Converts to SL_F32 or SL_I32; returns x itself if it has that type. */
+/* Converts f32 to SL_I32 and back, without a gradient; an f64 scalar (a loss, a sum of everything)
+ * to SL_F32 and an f32 scalar to SL_F64, with one. Returns x itself if it has that type. */
 #define sl_cast(g, x, dtype) sl_cast_at(SL_HERE, g, x, dtype)
 /* Constant f32 or i32 values, copied. `like` is NULL, or a tensor of the same shape: the constant
  * is then sharded and cut into pieces as that tensor is. A constant that goes with rows of data

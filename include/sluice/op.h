@@ -469,15 +469,16 @@ typedef struct sl_op {
    * f32. */
   uint32_t narrow_in, narrow_out;
   bool mixed;
-  bool fixed;   /* kernels prepare for the call's types and cannot run on fewer rows */
-  bool cheap;   /* a forward op that costs little more than reading and writing its data */
-  bool located; /* calls get attrs.key, seed and region, in the backward pass too */
-  bool padded;  /* can leave out the ends of input 0's rows, after attrs.columns */
-  bool counted; /* reads a mean. attrs.user, a double set by the graph, is the fraction of a
-                   microbatch's rows that the mean covers, in the backward pass too; NULL: all */
-  bool batch;   /* works on whole microbatches: every call reads all of its data, and only data */
-  bool rounds;  /* rounds its products' operands to bf16 if attrs.bf16 is set */
-  bool part;    /* reads only the part of each input given by attrs.user, an sl_part */
+  bool fixed;    /* kernels prepare for the call's types and cannot run on fewer rows */
+  bool detached; /* passes no gradient on: its outputs need none */
+  bool cheap;    /* a forward op that costs little more than reading and writing its data */
+  bool located;  /* calls get attrs.key, seed and region, in the backward pass too */
+  bool padded;   /* can leave out the ends of input 0's rows, after attrs.columns */
+  bool counted;  /* reads a mean. attrs.user, a double set by the graph, is the fraction of a
+                    microbatch's rows that the mean covers, in the backward pass too; NULL: all */
+  bool batch;    /* works on whole microbatches: every call reads all of its data, and only data */
+  bool rounds;   /* rounds its products' operands to bf16 if attrs.bf16 is set */
+  bool part;     /* reads only the part of each input given by attrs.user, an sl_part */
   /* Op that replaces this one when sequences are cut: the same inputs, the same first outputs, more
    * outputs after them. NULL: the op itself. */
   const struct sl_op *pieced;

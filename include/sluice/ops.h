@@ -108,8 +108,10 @@ typedef struct sl_values {
 extern const sl_op sl_op_constant, sl_op_arange;
 
 /* cast(x) -> f32 from i32; or i32 from f32, rounded towards 0, clamped to i32's range, 0 for NaN.
- * No gradient. */
-extern const sl_op sl_op_cast;
+ * No gradient.
+ * to_f32(x f64 scalar) -> f32 scalar, to_f64(x f32 scalar) -> f64 scalar, with gradients: a mean as
+ * a factor, a product as a loss. */
+extern const sl_op sl_op_cast, sl_op_to_f32, sl_op_to_f64;
 
 /* ---- element by element -------------------------------------------------- */
 
@@ -139,12 +141,21 @@ extern const sl_op sl_op_swiglu, sl_op_swiglu_b;
  *     where x is within the bounds, else 0.
  *   softcap(x) -> c tanh(x / c), with c = attrs.value above 0: the soft limit of logits and
  * attention scores (Gemma Team, "Gemma 2", arXiv 2408.00118); softcap_b(y, dy) -> dx = dy (1 - (y /
- * c)^2). neg(x) -> -x, scale(x) -> x attrs.value: each is its own gradient; add_constant(x) -> x +
- * attrs.value. */
+ * c)^2).
+ *   gelu_erf(x) -> x P(x), with P(x) = (1 + erf(x / sqrt 2)) / 2: the exact form, PyTorch's
+ * default. gelu_erf_b(x, dy) -> dx = dy (P(x) + x e^(-x^2/2) / sqrt(2 pi)). erf(x) -> 2 / sqrt(pi)
+ * times the integral of e^(-t^2) from 0 to x; erf_b(x, dy) -> dx = dy 2 / sqrt(pi) e^(-x^2).
+ *   sin(x), cos(x); sin_b(x, dy) -> dx = dy cos x; cos_b(x, dy) -> dx = -dy sin x.
+ *   softplus(x) -> ln(1 + e^x), and x above 20, as in PyTorch; softplus_b(x, dy) -> dx = dy s(x).
+ *   floor(x) -> the largest integer not above x; detach(x) -> x. Neither passes a gradient on.
+ *   neg(x) -> -x, scale(x) -> x attrs.value: each is its own gradient; add_constant(x) -> x +
+ *     attrs.value. */
 extern const sl_op sl_op_silu, sl_op_silu_b, sl_op_sigmoid, sl_op_sigmoid_b, sl_op_exp, sl_op_exp_b,
     sl_op_log, sl_op_log_b, sl_op_sqrt, sl_op_sqrt_b, sl_op_rsqrt, sl_op_rsqrt_b, sl_op_abs,
     sl_op_abs_b, sl_op_clamp, sl_op_clamp_b, sl_op_softcap, sl_op_softcap_b, sl_op_neg, sl_op_scale,
-    sl_op_add_constant;
+    sl_op_add_constant, sl_op_gelu_erf, sl_op_gelu_erf_b, sl_op_erf, sl_op_erf_b, sl_op_sin,
+    sl_op_sin_b, sl_op_cos, sl_op_cos_b, sl_op_softplus, sl_op_softplus_b, sl_op_floor,
+    sl_op_detach;
 
 /* Functions of two numbers, for f32 arrays that broadcast by NumPy's rules, or for two f64
  * scalars (losses). Broadcasting matches dims from the last one on; of two lengths one may be 1.

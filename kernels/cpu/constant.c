@@ -86,6 +86,14 @@ static void cast_chunk(void *arg, int i) {
 
 static void cast_cpu(const sl_call *call) { sli_for_elements(call, &call->in_type[0], cast_chunk); }
 
+static void to_f32_cpu(const sl_call *call) {
+  *(float *)call->out[0] = (float)*(const double *)call->in[0];
+}
+
+static void to_f64_cpu(const sl_call *call) {
+  *(double *)call->out[0] = (double)*(const float *)call->in[0];
+}
+
 static void one_hot_chunk(void *arg, int i) {
   const sl_call *call = arg;
   const int32_t *ids = call->in[0];
@@ -110,5 +118,9 @@ const sl_kernel sli_cpu_constant = {.backend = "cpu", .run = constant_cpu};
 const sl_kernel sli_cpu_arange = {.backend = "cpu", .run = arange_cpu};
 
 const sl_kernel sli_cpu_cast = {.backend = "cpu", .run = cast_cpu};
+
+const sl_kernel sli_cpu_to_f32 = {.backend = "cpu", .run = to_f32_cpu};
+
+const sl_kernel sli_cpu_to_f64 = {.backend = "cpu", .run = to_f64_cpu};
 
 const sl_kernel sli_cpu_one_hot = {.backend = "cpu", .run = one_hot_cpu};

@@ -15,7 +15,13 @@ typedef double scalar_fn(double v, double d, double c, double u);
 #define sqrt_of sqrt
 #define abs_of fabs
 #define tanh_of tanh
+#define erf_of erf
+#define sin_of sin
+#define cos_of cos
+#define floor_of floor
 static double sigmoid_of(double v) { return 1 / (1 + exp(-v)); }
+static double normal_of(double v) { return erfc(-v * 0x1.6a09e667f3bcdp-1) / 2; }
+static double softplus_of(double v) { return fmax(v, 0) + log1p(exp(-fabs(v))); }
 static double pick_of(bool mask, double a, double b) { return mask ? a : b; }
 
 #define UNARY(name, how, flops, y, dx)                                  \
@@ -36,6 +42,7 @@ static double pick_of(bool mask, double a, double b) { return mask ? a : b; }
 #define SCALAR_BACK_CAP SCALAR_BACK_IN
 #define SCALAR_BACK_SAME(name, dx)
 #define SCALAR_BACK_THROUGH(name, dx)
+#define SCALAR_BACK_DETACHED(name, dx)
 #include "ops/unary.def"
 #undef UNARY
 
@@ -75,6 +82,7 @@ static void unary_run(const sl_call *call, sli_chunk_fn *chunk, scalar_fn *scala
 #define KERNELS_OUT KERNELS_IN
 #define KERNELS_SAME FORWARD
 #define KERNELS_THROUGH FORWARD
+#define KERNELS_DETACHED FORWARD
 #define UNARY(name, how, flops, y, dx) KERNELS_##how(name)
 
 #include "ops/unary.def"

@@ -57,6 +57,10 @@ __global__ void to_numbers(const int32_t *x, float *y, int64_t n) {
   if (i < n) y[i] = (float)x[i];
 }
 
+template <typename X, typename Y> __global__ void convert_one(const X *x, Y *y) {
+  if (!threadIdx.x) *y = (Y)*x;
+}
+
 /* Rounds as the CPU kernel does. */
 template <typename T> __global__ void to_integers(const T *x, int32_t *y, int64_t n) {
   int64_t i = (int64_t)blockIdx.x * BLOCK + threadIdx.x;
@@ -133,6 +137,16 @@ void sli_cuda_cast(const sl_call *call, void *stream) {
     launch(stream, blocks_of(n), BLOCK, 0, to_integers<T>, (const T *)call->in[0],
            (int32_t *)call->out[0], n);
   });
+}
+
+void sli_cuda_to_f32(const sl_call *call, void *stream) {
+  launch(stream, grid_of(1), WARP, 0, convert_one<double, float>, (const double *)call->in[0],
+         (float *)call->out[0]);
+}
+
+void sli_cuda_to_f64(const sl_call *call, void *stream) {
+  launch(stream, grid_of(1), WARP, 0, convert_one<float, double>, (const float *)call->in[0],
+         (double *)call->out[0]);
 }
 
 void sli_cuda_one_hot(const sl_call *call, void *stream) {

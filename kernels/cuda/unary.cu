@@ -12,6 +12,16 @@ template <typename V> __device__ inline V sqrt_of(V v) { return sqrt(v); }
 template <typename V> __device__ inline V abs_of(V v) { return fabs(v); }
 template <typename V> __device__ inline V tanh_of(V v) { return tanh(v); }
 template <typename V> __device__ inline V sigmoid_of(V v) { return V(1) / (V(1) + exp(-v)); }
+template <typename V> __device__ inline V erf_of(V v) { return erf(v); }
+template <typename V> __device__ inline V normal_of(V v) {
+  return erfc(-v * V(0.70710678118654752)) / V(2);
+}
+template <typename V> __device__ inline V sin_of(V v) { return sin(v); }
+template <typename V> __device__ inline V cos_of(V v) { return cos(v); }
+template <typename V> __device__ inline V floor_of(V v) { return floor(v); }
+template <typename V> __device__ inline V softplus_of(V v) {
+  return fmax(v, V(0)) + log1p(exp(-fabs(v)));
+}
 template <typename V> __device__ inline V pick_of(bool mask, V a, V b) { return mask ? a : b; }
 
 /* Defines a functor of v and d: name##_y, and name##_dx if the function has its own backward op. */
@@ -70,6 +80,7 @@ template <typename F, int IN> void run_unary(const sl_call *call, void *stream) 
 #define BACK_CAP BACK_IN
 #define BACK_SAME(name)
 #define BACK_THROUGH(name)
+#define BACK_DETACHED(name)
 #define UNARY(name, how, flops, y, dx) LAUNCH(name, name##_y, 1) BACK_##how(name)
 #include "ops/unary.def"
 #undef UNARY

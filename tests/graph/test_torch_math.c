@@ -20,6 +20,9 @@ typedef sl_tensor *model(sl_graph *g, sl_tensor *const *x, sl_tensor *ids);
 #define MODELS(X)                                                                         \
   X(silu, sl_silu(g, x[0])) X(sigmoid, sl_sigmoid(g, x[0])) X(exp, sl_exp(g, x[0]))       \
   X(log, sl_log(g, x[0])) X(sqrt, sl_sqrt(g, x[0])) X(rsqrt, sl_rsqrt(g, x[0]))           \
+  X(gelu_erf, sl_gelu_erf(g, x[0])) X(erf, sl_erf(g, x[0])) X(sin, sl_sin(g, x[0]))       \
+  X(cos, sl_cos(g, x[0])) X(softplus, sl_softplus(g, x[0]))                               \
+  X(floor, sl_add(g, sl_floor(g, x[0]), x[0])) X(detach, sl_mul(g, sl_detach(g, x[0]), x[0])) \
   X(abs, sl_abs(g, x[0])) X(clamp, sl_clamp(g, x[0], -0.5f, 0.75f))                       \
   X(neg, sl_neg(g, x[0])) X(scale, sl_scale(g, x[0], -2.5f))                              \
   X(add_constant, sl_add_constant(g, x[0], 0.75f)) X(add, sl_add(g, x[0], x[1]))          \

@@ -47,6 +47,13 @@ CASES = {
     "log_softmax": (lambda a: a.log_softmax(-1), x()),
     "matmul": (torch.matmul, draw(2, 1, 3, 4), draw(3, 4, 5)),
     "matmul_t": (lambda a, b: a.transpose(-1, -2) @ b.transpose(-1, -2), draw(2, 4, 3), draw(2, 5, 4)),
+    "gelu_erf": (torch.nn.functional.gelu, x(low=-6, high=6)),
+    "erf": (torch.erf, x()),
+    "sin": (torch.sin, x(low=-9, high=9)),
+    "cos": (torch.cos, x(low=-9, high=9)),
+    "softplus": (torch.nn.functional.softplus, x(low=-30, high=30)),
+    "floor": (lambda a: torch.floor(a) + a, x(low=-5, high=5)),
+    "detach": (lambda a: a.detach() * a, x()),
 }
 
 

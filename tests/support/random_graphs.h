@@ -71,6 +71,11 @@ static inline sl_tensor *numbers(making *m, int64_t below, int64_t n, int dim) {
   return sl_constant(m->g, type, values, NULL);
 }
 
+/* Makes the mean square of all of x, and something: an f64 scalar. */
+static inline sl_tensor *by_square(making *m, sl_tensor *x) {
+  return sl_add_constant(m->g, sl_mean(m->g, sl_mul(m->g, x, x), 0, false), 0.5f);
+}
+
 /* ---- cases ----------------------------------------------------------------------- */
 
 /* Dimensions that a case mixes: it is not drawn for graphs that are sharded or cut there. */
@@ -101,6 +106,13 @@ typedef struct graph_case {
   X(sqrt, sqrt, 0, sl_sqrt(g, positive(m, x))) X(rsqrt, rsqrt, 0, sl_rsqrt(g, positive(m, x)))    \
   X(abs, abs, 0, sl_abs(g, x)) X(clamp, clamp, 0, sl_clamp(g, x, -0.4f, 0.7f)) X(neg, neg, 0, sl_neg(g, x)) \
   X(softcap, softcap, 0, sl_softcap(g, x, 1.5f))                                                  \
+  X(gelu_erf, gelu_erf, 0, sl_gelu_erf(g, x)) X(erf, erf, 0, sl_erf(g, x))                        \
+  X(sin, sin, 0, sl_sin(g, x)) X(cos, cos, 0, sl_cos(g, sl_scale(g, x, 3)))                       \
+  X(softplus, softplus, 0, sl_softplus(g, x))                                                     \
+  X(floor, floor, 0, sl_add(g, x, sl_scale(g, sl_floor(g, sl_scale(g, x, 4)), 0.25f)))            \
+  X(detach, detach, 0, sl_mul(g, x, sl_detach(g, sl_tanh(g, x))))                                 \
+  X(to_f32, to_f32, MIXES_POSITIONS | MIXES_ROWS, sl_div(g, x, sl_cast(g, by_square(m, x), SL_F32)))           \
+  X(to_f64, to_f64, MIXES_POSITIONS | MIXES_ROWS, sl_mul(g, x, sl_cast(g, sl_cast(g, sl_cast(g, by_square(m, x), SL_F32), SL_F64), SL_F32))) \
   X(scale, scale, 0, sl_scale(g, x, 0.7f)) X(add_constant, add_constant, 0, sl_add_constant(g, x, -0.3f)) \
   X(copy, copy, 0, apply1(m, &sl_op_copy, (sl_attrs){0}, x))                                      \
   X(add, add, 0, sl_add(g, x, another(m, x))) X(mul, mul, 0, sl_mul(g, x, another(m, x)))         \

@@ -8,6 +8,12 @@
 #define abs_of vabs
 #define tanh_of vtanh
 #define pick_of pick
+#define erf_of verf
+#define normal_of vnormal
+#define sin_of vsin
+#define cos_of vcos
+#define softplus_of vsoftplus
+#define floor_of vfloor
 
 #define UNARY(name, how, flops, y_, dx_)                                      \
   static void unary_##name##_chunk(void *arg, int i) {                        \
@@ -41,6 +47,7 @@
 #define UNARY_BACK_CAP UNARY_BACK
 #define UNARY_BACK_SAME(name, dx_)
 #define UNARY_BACK_THROUGH(name, dx_)
+#define UNARY_BACK_DETACHED(name, dx_)
 
 #include "ops/unary.def"
 #undef UNARY
@@ -57,6 +64,7 @@ static sli_chunk_fn *const unary_chunks[SLI_UNARIES] = {
 #define UNARY_ENTRY_CAP UNARY_ENTRY_IN
 #define UNARY_ENTRY_SAME(name)
 #define UNARY_ENTRY_THROUGH(name)
+#define UNARY_ENTRY_DETACHED(name)
 static sli_chunk_fn *const unary_b_chunks[SLI_UNARIES] = {
 #define UNARY(name, how, ...) UNARY_ENTRY_##how(name)
 #include "ops/unary.def"

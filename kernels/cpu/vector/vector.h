@@ -7,6 +7,7 @@
 #else
 #include "kernels/cpu/vector/simd.h"
 
+#include "kernels/cpu/vector/functions.h"
 #include "kernels/cpu/vector/round.h"
 #include "kernels/cpu/vector/turn.h"
 #include "kernels/cpu/vector/tiles.h"
