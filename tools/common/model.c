@@ -63,8 +63,10 @@ static sl_status include_folder(char **out) {
     if (there) return *out = folder, SL_OK;
     free(folder);
   }
-  return sl_fail(SL_E_INPUT, "the header sluice/sluice.h is in no include folder above %s",
-                 info.dli_fname);
+  return sl_fail(
+      SL_E_INPUT,
+      "the header sluice/sluice.h is in no include folder above %s (Debian package libsluice-dev)",
+      info.dli_fname);
 }
 
 /* Splits $CC, which may hold more than one word ("ccache gcc"). Modifies `text`. */
