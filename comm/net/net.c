@@ -108,9 +108,16 @@ static sl_status open_way(sli_net *net, const sli_net_options *options, const sl
   return SL_OK;
 }
 
+/* Returns the list of a job that says none: shared memory, if there is UCX, and TCP. */
+static const char *default_list(const sli_net_options *options) {
+  if (sli_transport_memory.left_out) return "tcp";
+  if (!sli_transport_memory.find()) return "memory,tcp";
+  if (!options->self) sli_log("note: %s: processes of one host exchange data by TCP", sl_detail());
+  return "tcp";
+}
+
 static sl_status open_ways(sli_net *net, const sli_net_options *options) {
-  const char *list = options->transports;
-  if (!list) list = sli_transport_memory.left_out ? "tcp" : "memory,tcp";
+  const char *list = options->transports ? options->transports : default_list(options);
   if (strlen(list) >= sizeof net->list) return unknown_transport(list);
   strcpy(net->list, list);
   for (const char *at = list;; at++) {

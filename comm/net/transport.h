@@ -57,8 +57,9 @@ struct sli_net_core {
  * calls. Only open, connect and close may block, and they never wait for a peer. */
 struct sli_transport {
   const char *name;
-  int kind;      /* argument of `open`, which several tables may share */
-  bool left_out; /* the build lacks its library: it cannot be opened */
+  int kind;                /* argument of `open`, which several tables may share */
+  bool left_out;           /* the build lacks its library: it cannot be opened */
+  sl_status (*find)(void); /* fails if the system lacks its library; NULL: it has none */
   sl_status (*open)(sli_net_core *net, const sli_net_options *options, int kind, void **state);
   void (*close)(void *state);
   sl_status (*listen)(void *state, const char *host); /* NULL: not needed */

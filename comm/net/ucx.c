@@ -46,7 +46,7 @@ static sl_status find_functions(void *library) {
   return SL_OK;
 }
 
-static sl_status ucx_load(void) {
+sl_status sli_ucx_load(void) {
   variable at_load[] = {
       {"UCX_HANDLE_ERRORS", "none", false}, /* no signal handlers */
       {"UCX_DEBUG_SIGNO", "0", false},      /* no SIGHUP handler either */
@@ -105,7 +105,7 @@ sl_status sli_ucx_fail(const char *what, ucs_status_t status) {
 }
 
 sl_status sli_ucx_open(int nprocesses, sli_ucx_kind kind, const char *folder, ucp_context_h *out) {
-  sl_status status = ucx_load();
+  sl_status status = sli_ucx_load();
   if (status) return status;
   ucp_config_t *config;
   /* UCX has no other interface for this. */

@@ -37,7 +37,7 @@ typedef struct sli_ucx_functions {
 #undef X
 } sli_ucx_functions;
 
-/* Function table, filled by the first sli_ucx_open. The library is never unloaded. */
+/* Function table, filled by sli_ucx_load. The library is never unloaded. */
 extern sli_ucx_functions sli_ucx;
 
 typedef enum sli_ucx_kind {
@@ -45,6 +45,9 @@ typedef enum sli_ucx_kind {
   SLI_UCX_FABRIC, /* transports that UCX's environment variables select; by default all but TCP */
 } sli_ucx_kind;
 
+/* Loads UCX, once. Fails if the system lacks it. Other threads must not use the environment
+ * meanwhile. */
+sl_status sli_ucx_load(void);
 /* Creates a context for active messages between `nprocesses`, whose shared memory is named in
  * `folder`. The caller calls ucp_cleanup. Other threads must not use the environment meanwhile. */
 sl_status sli_ucx_open(int nprocesses, sli_ucx_kind kind, const char *folder, ucp_context_h *out);

@@ -333,10 +333,11 @@ static uint64_t ucx_patience(const void *state) {
   return UINT64_MAX;
 }
 
-#define UCX_FUNCTIONS                                                                     \
-  .open = ucx_open, .close = ucx_close, .address = ucx_address, .reaches = ucx_reaches,   \
-  .connect = ucx_connect, .ready = ucx_ready, .send = ucx_send, .progress = ucx_progress, \
-  .arm = ucx_arm, .fd = ucx_fd, .patience_ns = ucx_patience, .drop = ucx_drop
+#define UCX_FUNCTIONS                                                                   \
+  .find = sli_ucx_load, .open = ucx_open, .close = ucx_close, .address = ucx_address,   \
+  .reaches = ucx_reaches, .connect = ucx_connect, .ready = ucx_ready, .send = ucx_send, \
+  .progress = ucx_progress, .arm = ucx_arm, .fd = ucx_fd, .patience_ns = ucx_patience,  \
+  .drop = ucx_drop
 
 const sli_transport sli_transport_memory = {
     .name = "memory", .kind = SLI_UCX_MEMORY, UCX_FUNCTIONS};
