@@ -23,12 +23,23 @@ macro(sluice_choose sources)
   endforeach()
 endmacro()
 
+# The processors whose instructions we know.
+if(CMAKE_SYSTEM_PROCESSOR MATCHES "^(x86_64|AMD64)$")
+  set(SLUICE_PROCESSOR x86)
+elseif(CMAKE_SYSTEM_PROCESSOR MATCHES "^(aarch64|arm64)$")
+  set(SLUICE_PROCESSOR arm64)
+else()
+  set(SLUICE_PROCESSOR other)
+endif()
+
 # sluice_layer(NAME LIBRARIES...)
 #
 # Makes the static library sluice_NAME of all C files below the calling folder,
 # linked to the layers declared before it and to LIBRARIES. A folder without a
 # C file yet is no layer. Folders named cuda, with their .cu files, and files
-# named no_cuda.c are for builds with and without SLUICE_CUDA; sluice_with() says of others. Unless a sanitizer
+# named no_cuda.c are for builds with and without SLUICE_CUDA; sluice_with() says of
+# others. Folders named x86 and arm64 are for these processors, those named other for
+# the rest. Unless a sanitizer
 # is on, the layer is also linked into a module of its own that may leave nothing
 # undefined: a call up the list of layers fails right there, with its name.
 function(sluice_layer name)
@@ -41,6 +52,10 @@ function(sluice_layer name)
   else()
     list(FILTER sources EXCLUDE REGEX "/cuda/")
   endif()
+  set(processors x86 arm64 other)
+  list(REMOVE_ITEM processors ${SLUICE_PROCESSOR})
+  list(JOIN processors "|" processors)
+  list(FILTER sources EXCLUDE REGEX "/(${processors})/")
   if(NOT sources)
     return()
   endif()

@@ -34,9 +34,10 @@ extern const sl_op sl_op_linear, sl_op_linear_b, sl_op_linear_w, sl_op_bias_w;
  * for its type only; linear_w and attention do so with attrs.bf16. */
 extern const sl_op sl_op_pack;
 
-/* Implementation of bf16 products on this machine's CPU: "amx-bf16", "avx512-bf16", "emulated", or
- * NULL if there is none. "emulated" is slow and for tests, set by the environment variable
- * SLUICE_CPU_BF16: =1 needs AVX-512; =tiles does in plain code what AMX does and runs anywhere. */
+/* Implementation of bf16 products on this machine's CPU: "amx-bf16", "avx512-bf16", "bfmmla"
+ * (ARM64), "emulated", or NULL if there is none. "emulated" is slow and for tests, set by the
+ * environment variable SLUICE_CPU_BF16: =1 needs AVX-512; =tiles does in plain code what AMX does
+ * and runs anywhere. */
 const char *sl_cpu_bf16(void);
 /* Matrix product implementation on this machine's CPU, in bf16 or f32: "tiles", "OpenBLAS 0.3.21",
  * "oneDNN 2.6.0", or several. Each sums in an order of its own, so their results differ in bits. */

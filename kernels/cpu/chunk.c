@@ -5,40 +5,9 @@
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
-#if defined(__x86_64__)
-#include <cpuid.h>
-#include <sys/syscall.h>
-#include <unistd.h>
-#endif
-
-#if defined(__x86_64__)
-/* Reads CPUID directly: not all compilers have names for these bits. */
-static bool has_tiles(void) {
-  enum { LEAF = 7, AMX_BF16 = 1 << 22, AMX_TILE = 1 << 24 };
-  unsigned a, b, c, d;
-  return __get_cpuid_count(LEAF, 0, &a, &b, &c, &d) && d & AMX_BF16 && d & AMX_TILE;
-}
-
-/* Requests AMX tile state, once for all later threads. Linux requires the request because tiles add
- * 8 KiB of state per thread. */
-static bool may_use_tiles(void) {
-  enum { ARCH_REQ_XCOMP_PERM = 0x1023, XFEATURE_XTILEDATA = 18 };
-  return !syscall(SYS_arch_prctl, ARCH_REQ_XCOMP_PERM, XFEATURE_XTILEDATA);
-}
-#endif
-
 static int detect(void) {
   int level = 0;
-#if defined(__x86_64__)
-  __builtin_cpu_init();
-  if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma")) level = 1;
-  if (level == 1 && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
-      __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl"))
-    level = 2;
-  if (level == 2 && __builtin_cpu_supports("avx512bf16") && __builtin_cpu_supports("avx512vnni"))
-    level = 3;
-  if (level == 3 && has_tiles() && may_use_tiles()) level = 4;
-#endif
+  while (sli_cpu_levels[level + 1].chunks && sli_cpu_levels[level + 1].is_here()) level++;
   const char *cap = getenv("SLUICE_CPU_LEVEL");
   if (cap && atoi(cap) >= 0 && atoi(cap) < level) level = atoi(cap);
   return level;
@@ -54,11 +23,7 @@ int sli_cpu_level(void) {
   return level;
 }
 
-const sli_cpu_chunks *sli_cpu(void) {
-  static const sli_cpu_chunks *const levels[] = {&sli_cpu_level0, &sli_cpu_level1, &sli_cpu_level2,
-                                                 &sli_cpu_level3, &sli_cpu_level4};
-  return levels[sli_cpu_level()];
-}
+const sli_cpu_chunks *sli_cpu(void) { return sli_cpu_levels[sli_cpu_level()].chunks; }
 
 bool sli_cpu_is_set(const char *variable, const char *value) {
   const char *is = getenv(variable);

@@ -5,9 +5,10 @@
  * results are combined in chunk order. Results therefore do not depend on the number of threads. A
  * chunk function takes the sl_call and the chunk's number.
  *
- * The chunk functions are in vector/, which is compiled once per CPU level. level0.c: the
- * architecture's baseline; level1.c: AVX2 and FMA; level2.c: AVX-512; level3.c: AVX-512 with bf16
- * products; level4.c: AMX tiles of bf16. sli_cpu() is the table for this machine. */
+ * The chunk functions are in vector/, which is compiled once per CPU level. level0.c is the
+ * architecture's baseline, which fuses no products and sums: it has the same bits on x86-64 and
+ * ARM64. The other levels are in the folder of the architecture (x86/, arm64/, other/). sli_cpu()
+ * is the table for this machine. */
 #ifndef SLUICE_CHUNK_H
 #define SLUICE_CHUNK_H
 
@@ -67,14 +68,23 @@ typedef struct sli_cpu_chunks {
   sli_row_fn *const *where;                    /* y, da, db */
   /* OpenBLAS is faster than oneDNN for f32 products at this level */
   bool openblas;
-  bool tiles; /* tile_product is available */
+  const char *bf16; /* what computes tile_product; NULL: plain vectors */
+  bool splits;      /* split_product is faster than libraries */
 } sli_cpu_chunks;
 
 extern const sli_cpu_chunks sli_cpu_level0, sli_cpu_level1, sli_cpu_level2, sli_cpu_level3,
     sli_cpu_level4;
 
+/* The levels of this architecture, from its baseline up to a row without chunks. A machine has a
+ * level if it has those below it and is_here() is true. */
+typedef struct sli_cpu_level_row {
+  const sli_cpu_chunks *chunks;
+  bool (*is_here)(void); /* asked once it is known of the level below; NULL for the baseline */
+} sli_cpu_level_row;
+extern const sli_cpu_level_row sli_cpu_levels[];
+
 /* Returns the table of the best level that this machine supports. The environment variable
- * SLUICE_CPU_LEVEL (0 to 4) lowers it. */
+ * SLUICE_CPU_LEVEL (0 to the best) lowers it. */
 const sli_cpu_chunks *sli_cpu(void);
 int sli_cpu_level(void);
 /* Returns true if an environment variable has this value. */

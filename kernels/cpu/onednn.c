@@ -119,7 +119,12 @@ bool sli_onednn_loads(void) {
 
 const char *sli_onednn_name(void) { return name; }
 
+/* The names are those of x86-64's extensions. On other processors the library multiplies bf16 in
+ * plain loops. */
 const char *sli_onednn_bf16(void) {
+#if !defined(__x86_64__)
+  return NULL;
+#endif
   if (!sli_onednn_loads()) return NULL;
   unsigned isa = dnnl.dnnl_get_effective_cpu_isa();
   if ((isa & dnnl_cpu_isa_avx512_core_amx) == dnnl_cpu_isa_avx512_core_amx) return "amx-bf16";

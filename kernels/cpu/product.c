@@ -116,7 +116,8 @@ static sl_status choose_library(sli_product *p) {
   p->library = library_for(p->shape.bf16);
   if (p->library == OWN && p->shape.bf16)
     return sl_fail(SL_E_DEVICE,
-                   "products in bf16 need oneDNN, which is not there, or a processor with AMX");
+                   "products in bf16 need oneDNN, which is not there, or a processor with AMX or "
+                   "ARM64's BF16");
   return SL_OK;
 }
 
@@ -400,7 +401,7 @@ void sli_pack_run(const sli_pack *pack, struct sl_team *team, const float *b, vo
 
 const char *sl_cpu_bf16(void) {
   const char *library = sli_onednn_bf16();
-  if (sli_has_tiles()) return sli_cpu()->tiles ? "amx-bf16" : "emulated";
+  if (sli_has_tiles()) return sli_cpu()->bf16 ? sli_cpu()->bf16 : "emulated";
   if (library && strcmp(library, "avx512")) return library;
   return library && sli_cpu_is_set("SLUICE_CPU_BF16", "1") ? "emulated"
                                                            : NULL; /* see also sli_has_tiles */
@@ -419,6 +420,6 @@ const char *sl_cpu_products(bool bf16) {
   static __thread char text[128];
   if (bf16 && sli_has_tiles()) return "tiles";
   if (bf16) return library_name(true);
-  snprintf(text, sizeof text, "%s%s", sli_has_tiles() ? "tiles and " : "", library_name(false));
+  snprintf(text, sizeof text, "%s%s", sli_cpu()->splits ? "tiles and " : "", library_name(false));
   return text;
 }

@@ -167,7 +167,7 @@ static void threads_do_not_disturb_each_other(int times) {
 
 static void check_all(uint64_t seed) {
   struct sl_team *teams[] = {sli_team_create(2, NULL, NULL), sli_team_create(3, NULL, NULL)};
-  bool best = atoi(getenv("SLUICE_CPU_LEVEL")) == 4; /* of those that there are */
+  bool best = atoi(getenv("SLUICE_CPU_LEVEL")) == best_level();
   static const char *const ways[] = {"library", "own", "tiles"};
   for (int way = 0; way < 2 + best; way++) {
     setenv("SLUICE_CPU_FP32", ways[way], 1);

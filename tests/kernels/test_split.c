@@ -66,7 +66,7 @@ static void multiply(product *p, int level) {
       .streams = p->streams,
       .sums = p->k > SLI_DEPTH ? floats(sums) : NULL};
   memcpy(p->c, p->start, (size_t)(p->m * p->c_row) * sizeof *p->c);
-  levels[level]->split_product(&call, 0);
+  level_chunks(level)->split_product(&call, 0);
   free(call.a.room), free(call.b.room), free(call.sums);
 }
 

@@ -107,9 +107,9 @@ static void check_close(int64_t rows, int64_t n, int64_t k) {
 
 /* As at level 0, of blocks; as of f32, of bf16. */
 static void check_form(int level, const struct form *f, int64_t rows, int64_t n, int64_t k) {
-  const sli_cpu_chunks *cpu = levels[level];
+  const sli_cpu_chunks *cpu = level_chunks(level);
   bool blocks = sli_storage_blocks(f->storage);
-  multiply(blocks ? levels[0] : cpu, blocks ? f->storage : SL_STORAGE_F32,
+  multiply(blocks ? level_chunks(0) : cpu, blocks ? f->storage : SL_STORAGE_F32,
            blocks ? (void *)lies : w, x, rows, n, k, want);
   multiply(cpu, f->storage, lies, x, rows, n, k, got);
   size_t bytes = (size_t)(rows * n) * sizeof *got;
@@ -239,7 +239,7 @@ int main(int argc, char **argv) {
       make_weight(&forms[f], n, forms[f].bytes ? k : k - 15, &d);
       for (int level = 0; level <= sli_cpu_level(); level++) {
         RUN(check_form, level, &forms[f], rows[i], n, forms[f].bytes ? k : k - 15);
-        RUN(check_table, levels[level], &forms[f], n, forms[f].bytes ? k : k - 15);
+        RUN(check_table, level_chunks(level), &forms[f], n, forms[f].bytes ? k : k - 15);
       }
     }
   for (uint64_t seed = all.first; seed < all.end; seed++) RUN(check_numbers, &(rng){.key = seed});

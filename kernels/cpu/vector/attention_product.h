@@ -3,7 +3,7 @@
  * rounding of their operands (attention.h). */
 
 enum { QT = SLI_QUERY_TILE, KT = SLI_KEY_TILE, BLOCK_COLUMNS = 2 * LANES };
-enum { BLOCK_ROWS = LANES == 16 ? 8 : 4 };
+enum { BLOCK_ROWS = REGISTERS / 4 }; /* sums take half of the registers */
 
 static inline vec add_product(bool words, vec c, const float *a, vec b) {
   return words ? add_products(c, a, b) : c + *a * b;

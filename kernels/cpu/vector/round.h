@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Conversion from f32 to bf16, the upper half of an f32: in the given order, or transposed and
- * packed. Two neighbours form one word, carried in vectors of floats. Processors with a rounding
- * instruction turn numbers below 2^-126 into 0; their products take such numbers for 0 anyway. */
+ * packed. Two neighbours form one word, carried in vectors of floats. The rounding instruction of
+ * AVX-512 turns numbers below 2^-126 into 0; its products take such numbers for 0 anyway. */
 
 typedef uint16_t hvec VECTOR(2);
 typedef uint16_t hhvec VECTOR(4);
@@ -22,6 +22,8 @@ static inline uvec round_bits(vec x) {
 static inline hvec round_lanes(vec x) {
 #if defined(__AVX512BF16__)
   return (hvec)_mm512_cvtneps_pbh((__m512)x);
+#elif defined(__ARM_FEATURE_BF16_VECTOR_ARITHMETIC)
+  return (hvec)vcvt_bf16_f32((float32x4_t)x);
 #else
   return __builtin_convertvector(round_bits(x), hvec);
 #endif
@@ -33,6 +35,10 @@ static inline vec pair(vec low, vec high) {
   hhvec both = (hhvec)_mm512_cvtne2ps_pbh((__m512)high, (__m512)low), order;
   for (int l = 0; l < 2 * LANES; l++) order[l] = (uint16_t)(l / 2 + l % 2 * LANES);
   return (vec)SHUFFLE(both, order);
+#elif defined(__ARM_FEATURE_BF16_VECTOR_ARITHMETIC)
+  uint16x8_t a = (uint16x8_t)vcvtq_low_bf16_f32((float32x4_t)low),
+             b = (uint16x8_t)vcvtq_low_bf16_f32((float32x4_t)high);
+  return (vec)vzip1q_u16(a, b);
 #else
   return (vec)(round_bits(low) | round_bits(high) << 16);
 #endif
@@ -42,6 +48,8 @@ static inline vec pair(vec low, vec high) {
 static inline vec neighbours(vec a, vec b) {
 #if defined(__AVX512BF16__)
   return (vec)_mm512_cvtne2ps_pbh((__m512)b, (__m512)a);
+#elif defined(__ARM_FEATURE_BF16_VECTOR_ARITHMETIC)
+  return (vec)vcvtq_high_bf16_f32(vcvtq_low_bf16_f32((float32x4_t)a), (float32x4_t)b);
 #else
   ivec even, odd;
   for (int l = 0; l < LANES; l++) even[l] = 2 * l, odd[l] = 2 * l + 1;
@@ -56,6 +64,8 @@ static inline vec add_products(vec c, const float *word, vec b) {
   uvec a = bits - (uvec){0};
 #if defined(__AVX512BF16__)
   return (vec)_mm512_dpbf16_ps((__m512)c, (__m512bh)a, (__m512bh)b);
+#elif defined(__ARM_FEATURE_BF16_VECTOR_ARITHMETIC)
+  return (vec)vbfdotq_f32((float32x4_t)c, (bfloat16x8_t)a, (bfloat16x8_t)b);
 #else
   c += (vec)(a & 0xffff0000u) * (vec)((uvec)b & 0xffff0000u);
   return c + (vec)(a << 16) * (vec)((uvec)b << 16);

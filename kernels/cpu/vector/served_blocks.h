@@ -46,14 +46,15 @@ static inline ivec spread(const void *digits) {
 
 /* Keeps sums in source order. GCC 12 would compute all products first and run out of registers. */
 static inline ivec in_order(ivec sum) {
-#if defined(__x86_64__)
-  __asm__("" : "+v"(sum));
+#if defined(IN_VECTOR)
+  __asm__("" : "+" IN_VECTOR(sum));
 #endif
   return sum;
 }
 
 /* Returns sum + the products of bytes, with `a` unsigned: summed in 32 bits, or only in pairs, in
- * 16 bits. */
+ * 16 bits. Of ARM64's dot products the older one is of signed bytes, which load_block makes of
+ * them. */
 static inline ivec plus_bytes(ivec sum, ivec a, ivec b) {
 #if defined(__AVX512VNNI__)
   return (ivec)_mm512_dpbusd_epi32((__m512i)sum, (__m512i)a, (__m512i)b);
@@ -61,6 +62,10 @@ static inline ivec plus_bytes(ivec sum, ivec a, ivec b) {
   return (ivec)_mm512_add_epi16((__m512i)sum, _mm512_maddubs_epi16((__m512i)a, (__m512i)b));
 #elif defined(__AVX2__)
   return (ivec)_mm256_add_epi16((__m256i)sum, _mm256_maddubs_epi16((__m256i)a, (__m256i)b));
+#elif defined(__ARM_FEATURE_MATMUL_INT8)
+  return (ivec)vusdotq_s32((int32x4_t)sum, (uint8x16_t)a, (int8x16_t)b);
+#elif defined(__ARM_FEATURE_DOTPROD)
+  return (ivec)vdotq_s32((int32x4_t)sum, (int8x16_t)a, (int8x16_t)b);
 #else
   return (void)a, (void)b, sum; /* in pairs */
 #endif
@@ -74,6 +79,10 @@ static inline ivec multiply_pairs(ivec a, ivec b) {
   return (ivec)_mm256_madd_epi16((__m256i)a, (__m256i)b);
 #elif defined(__SSE2__)
   return (ivec)_mm_madd_epi16((__m128i)a, (__m128i)b);
+#elif defined(__aarch64__)
+  int16x8_t left = (int16x8_t)a, right = (int16x8_t)b;
+  return (ivec)vpaddq_s32(vmull_s16(vget_low_s16(left), vget_low_s16(right)),
+                          vmull_high_s16(left, right));
 #else
   return (a << 16 >> 16) * (b << 16 >> 16) + (a >> 16) * (b >> 16);
 #endif
@@ -82,7 +91,7 @@ static inline ivec multiply_pairs(ivec a, ivec b) {
 /* Returns the initial sum: `begin` where byte products add up in 32 bits; otherwise `begin` is
  * added after widening. */
 INLINE ivec first_sum(int32_t begin) {
-#if defined(__AVX512VNNI__)
+#if defined(SUMS_BYTES)
   return begin - (ivec){0};
 #else
   return (void)begin, (ivec){0};
@@ -91,7 +100,7 @@ INLINE ivec first_sum(int32_t begin) {
 
 /* Returns begin + the products that plus_bytes added to first_sum(begin). */
 INLINE ivec last_sum(ivec sum, int32_t begin) {
-#if defined(__AVX512VNNI__)
+#if defined(SUMS_BYTES)
   return (void)begin, sum;
 #else
   return begin + multiply_pairs(sum, (ivec){0} + 0x10001);
@@ -112,7 +121,8 @@ INLINE void load_block(sl_storage storage, const uint8_t *block, int v, block_we
 #pragma GCC unroll 8
     for (int i = 0; i < QUADS; i++) {
       ivec q;
-      if (storage == SL_STORAGE_Q8_0) q = load_quads(numbers + i * GROUP * 4);
+      if (storage == SL_STORAGE_Q8_0)
+        q = load_quads(numbers + i * GROUP * 4) ^ made_signed(storage);
       else
         q = load_quads(numbers + i % (QUADS / 2) * GROUP * 4) >> i / (QUADS / 2) * 4 & 0x0f0f0f0f;
       if (in_pairs(storage)) {
@@ -284,4 +294,5 @@ static void block_columns(const sli_served_product *p, int64_t rows, sli_range c
     }
 }
 
+#undef SUMS_BYTES
 #undef INLINE

@@ -5,10 +5,29 @@
  * around 0. */
 static inline int block_centre(sl_storage storage) { return storage == SL_STORAGE_Q8_0 ? 128 : 8; }
 
-/* Returns true if digits are in pairs of 16 bits. Without AVX512-VNNI, byte products are added in
- * pairs in 16 bits, which is enough for 4-bit weights. Level 0 has no byte products. */
+/* Returns the centre that sums begin with: all of it, unless it was subtracted from the numbers
+ * themselves, for products of signed bytes (load_block). */
+static inline int centre_left(sl_storage storage) {
+#if defined(__ARM_FEATURE_DOTPROD) && !defined(__ARM_FEATURE_MATMUL_INT8)
+  if (storage == SL_STORAGE_Q8_0) return 0;
+#endif
+  return block_centre(storage);
+}
+
+/* Returns the bits of a quad that subtract the rest of the centre from four bytes: none or 128. */
+static inline ivec made_signed(sl_storage storage) {
+  return (ivec)((uint32_t)(block_centre(storage) - centre_left(storage)) * 0x01010101u - (uvec){0});
+}
+
+/* True if products of bytes are summed four by four, in 32 bits. */
+#if defined(__AVX512VNNI__) || defined(__ARM_FEATURE_DOTPROD)
+#define SUMS_BYTES
+#endif
+
+/* Returns true if digits are in pairs of 16 bits. AVX2 and AVX-512 without VNNI add byte products
+ * in pairs in 16 bits, which is enough for 4-bit weights. Baselines have no byte products. */
 static inline bool in_pairs(sl_storage storage) {
-#if defined(__AVX512VNNI__)
+#if defined(SUMS_BYTES)
   return (void)storage, false;
 #elif defined(__AVX2__)
   return storage == SL_STORAGE_Q8_0;
@@ -22,6 +41,8 @@ static inline ivec larger(ivec a, ivec b) {
   return (ivec)_mm512_max_epi32((__m512i)a, (__m512i)b);
 #elif defined(__AVX2__)
   return (ivec)_mm256_max_epi32((__m256i)a, (__m256i)b);
+#elif defined(__aarch64__)
+  return (ivec)vmaxq_s32((int32x4_t)a, (int32x4_t)b);
 #else
   return (a & (a > b)) | (b & (a <= b));
 #endif
@@ -111,7 +132,7 @@ static inline __attribute__((always_inline)) void digits_of(const float *x, sl_s
     sum += integers[v];
     memcpy((char *)to->quads + v * (int)sizeof quads, &quads, sizeof quads);
   }
-  int32_t all = sum_of_lanes(sum), centre = block_centre(storage);
+  int32_t all = sum_of_lanes(sum), centre = centre_left(storage);
   to->begin[SLI_LOW] = -centre * (all & 0xff);
   to->begin[SLI_UPPER] = -centre * (all >> 8);
   to->sum = (float)all;

@@ -56,6 +56,20 @@ static inline ivec lanes(void) {
   return lane;
 }
 
+/* A constraint of assembly: a register of vectors. */
+#if defined(__x86_64__)
+#define IN_VECTOR "v"
+#elif defined(__aarch64__)
+#define IN_VECTOR "w"
+#endif
+
+/* How many registers a level has for vectors. */
+#if defined(__AVX512F__) || defined(__aarch64__)
+enum { REGISTERS = 32 };
+#else
+enum { REGISTERS = 16 };
+#endif
+
 /* Returns a product that is rounded before anything is added to it, on all levels and on GPUs. */
 static inline vec rounded(vec a, vec b) {
   vec x = a * b;
@@ -63,12 +77,14 @@ static inline vec rounded(vec a, vec b) {
   return x;
 }
 
-/* Returns acc + a * b, rounded once (fused) if the level can, regardless of context. */
+/* Returns acc + a * b, rounded once (fused) if the level fuses, regardless of context. */
 static inline vec plus_product(vec acc, vec a, vec b) {
 #if defined(__AVX512F__)
   return (vec)_mm512_fmadd_ps((__m512)a, (__m512)b, (__m512)acc);
 #elif defined(__AVX2__)
   return (vec)_mm256_fmadd_ps((__m256)a, (__m256)b, (__m256)acc);
+#elif defined(__aarch64__) && defined(SLI_FUSED)
+  return (vec)vfmaq_f32((float32x4_t)acc, (float32x4_t)a, (float32x4_t)b);
 #else
   return acc + a * b;
 #endif
@@ -137,6 +153,8 @@ static inline vec vsqrt(vec x) {
   return (vec)_mm256_sqrt_ps((__m256)x);
 #elif defined(__x86_64__)
   return (vec)_mm_sqrt_ps((__m128)x);
+#elif defined(__aarch64__)
+  return (vec)vsqrtq_f32((float32x4_t)x);
 #else
   for (int l = 0; l < LANES; l++) x[l] = __builtin_sqrtf(x[l]);
   return x;
@@ -166,6 +184,9 @@ static inline dvec widen(vec x) {
   __m256 v = (__m256)x;
   return (dvec){(dhalf)_mm256_cvtps_pd(_mm256_castps256_ps128(v)),
                 (dhalf)_mm256_cvtps_pd(_mm256_extractf128_ps(v, 1))};
+#elif defined(__aarch64__)
+  float32x4_t v = (float32x4_t)x;
+  return (dvec){(dhalf)vcvt_f64_f32(vget_low_f32(v)), (dhalf)vcvt_high_f64_f32(v)};
 #else
   fhalf halves[2];
   memcpy(halves, &x, sizeof halves);

@@ -18,6 +18,14 @@ static inline ivec widen_u8(const void *p) {
 static inline uvec widen_u16(const void *p) {
   return (uvec)_mm256_cvtepu16_epi32(_mm_loadu_si128(p));
 }
+#elif defined(__aarch64__)
+static inline ivec widen_u8(const void *p) {
+  uint32_t bytes;
+  memcpy(&bytes, p, sizeof bytes);
+  uint16x8_t halves = vmovl_u8(vcreate_u8(bytes));
+  return (ivec)vmovl_u16(vget_low_u16(halves));
+}
+static inline uvec widen_u16(const void *p) { return (uvec)vmovl_u16(vld1_u16(p)); }
 #else
 static inline ivec widen_u8(const void *p) {
   const uint8_t *q = p;
@@ -41,6 +49,8 @@ static inline vec load_bf16(const uint16_t *p, int64_t n) {
 static inline vec load_half(const uint16_t *p) {
 #if defined(__AVX512F__)
   return (vec)_mm512_cvtph_ps(_mm256_loadu_si256((const void *)p));
+#elif defined(__aarch64__)
+  return (vec)vcvt_f32_f16(vreinterpret_f16_u16(vld1_u16(p)));
 #else
   uvec bits = widen_u16(p);
   vec size = (vec)((bits & 0x7fff) << 13) * 0x1p112f;

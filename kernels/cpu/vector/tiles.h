@@ -3,7 +3,8 @@
  * a tile of A and a tile of B to a tile of sums. Squares of a strip and of a panel are two tiles
  * each. With their four products they fill the eight tiles of the processor. Without AMX, vectors
  * compute the same in the order of the manual (Intel, Software Developer's Manual, TDPBF16PS).
- * Results have the same bits, except that AMX takes numbers below 2^-126 for 0. */
+ * Results have the same bits, except that AMX takes numbers below 2^-126 for 0. ARM64's products of
+ * bf16 matrices add in an order of their own, and only tile_product uses them. */
 
 enum { TILE_SIDE = 16 };
 
@@ -169,6 +170,62 @@ static inline void add_squares(quarters *q, const uint16_t *a, bool a_again, con
 
 #endif
 
+#if defined(__ARM_FEATURE_BF16_VECTOR_ARITHMETIC)
+
+/* An instruction multiplies two rows of A by two columns of B, four numbers of each, and adds the
+ * products to a vector of two rows by two columns. A patch of C is as many of these as half of the
+ * registers hold. */
+enum { PATCH = 8, PAIRS = PATCH / 2, MULTIPLIED = 4 };
+
+static inline float32x4_t load_two(const float *rows) {
+  return vcombine_f32(vld1_f32(rows), vld1_f32(rows + SLI_STRIP));
+}
+
+static inline void store_two(float *rows, float32x4_t sums) {
+  vst1_f32(rows, vget_low_f32(sums));
+  vst1_f32(rows + SLI_STRIP, vget_high_f32(sums));
+}
+
+static inline bfloat16x8_t two_rows(const uint16_t *a) {
+  return (bfloat16x8_t)vcombine_u16(vld1_u16(a), vld1_u16(a + SLI_STRIP));
+}
+
+/* Loads the numbers of four columns: two columns in each vector. */
+static inline void four_columns(bfloat16x8_t *to, const uint16_t *b) {
+  uint32x4_t first = (uint32x4_t)vld1q_u16(b), second = (uint32x4_t)vld1q_u16(b + 2 * SLI_STRIP);
+  to[0] = (bfloat16x8_t)vzip1q_u32(first, second);
+  to[1] = (bfloat16x8_t)vzip2q_u32(first, second);
+}
+
+static inline void add_patch(float *c, const uint16_t *a, const uint16_t *b) {
+  float32x4_t sums[PAIRS][PAIRS];
+  for (int r = 0; r < PAIRS; r++)
+    for (int n = 0; n < PAIRS; n++) sums[r][n] = load_two(c + 2 * r * SLI_STRIP + 2 * n);
+  for (int k = 0; k < SLI_STRIP; k += MULTIPLIED, a += MULTIPLIED, b += MULTIPLIED * SLI_STRIP) {
+    bfloat16x8_t left[PAIRS], right[PAIRS];
+    for (int r = 0; r < PAIRS; r++) left[r] = two_rows(a + 2 * r * SLI_STRIP);
+    for (int n = 0; n < PAIRS; n += 2) four_columns(right + n, b + 4 * n);
+    for (int r = 0; r < PAIRS; r++)
+      for (int n = 0; n < PAIRS; n++) sums[r][n] = vbfmmlaq_f32(sums[r][n], left[r], right[n]);
+  }
+  for (int r = 0; r < PAIRS; r++)
+    for (int n = 0; n < PAIRS; n++) store_two(c + 2 * r * SLI_STRIP + 2 * n, sums[r][n]);
+}
+
+static inline void add_bf16_squares(quarters *q, const uint16_t *a, const uint16_t *b) {
+  for (int r = 0; r < SLI_STRIP; r += PATCH)
+    for (int n = 0; n < SLI_STRIP; n += PATCH)
+      add_patch(q->of + r * SLI_STRIP + n, a + r * SLI_STRIP, b + 2 * n);
+}
+
+#else
+
+static inline void add_bf16_squares(quarters *q, const uint16_t *a, const uint16_t *b) {
+  add_squares(q, a, false, b, false);
+}
+
+#endif
+
 /* A block at the edge of C, computed as a whole block; a no-op for whole blocks. */
 typedef struct edge {
   _Alignas(64) float whole[SLI_SQUARE], bias[SLI_STRIP];
@@ -202,7 +259,7 @@ static inline void add_block(const sli_tiles *t, const uint16_t *a, const uint16
   quarters q;
   begin_block(&q, block);
   for (int64_t k = 0; k < t->k; k += SLI_STRIP, a += SLI_SQUARE, b += SLI_SQUARE)
-    add_squares(&q, a, false, b, false);
+    add_bf16_squares(&q, a, b);
   end_block(&q, block);
 }
 

@@ -41,11 +41,14 @@ const sli_cpu_chunks SLI_TABLE = {
     .unary_b = unary_b_chunks,
     .binary = binary_rows,
     .where = where_rows,
-#if defined(__AVX2__) && !defined(__AVX512F__)
+#if (defined(__AVX2__) && !defined(__AVX512F__)) || (defined(__aarch64__) && defined(SLI_FUSED))
     .openblas = true,
 #endif
 #if defined(__AMX_BF16__)
-    .tiles = true,
+    .bf16 = "amx-bf16",
+    .splits = true,
+#elif defined(__ARM_FEATURE_BF16_VECTOR_ARITHMETIC)
+    .bf16 = "bfmmla",
 #endif
 };
 #endif
