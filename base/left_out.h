@@ -5,12 +5,12 @@
 
 #include <sluice/status.h>
 
-/* Fails: `what` needs a library, which this build has not. The option of CMake and Debian's package
- * are named. All are literals. */
+/* Fails: `what` needs a library, which this build has not. The option of CMake and Debian's
+ * packages are named. All are literals. */
 #define SLI_LEFT_OUT(what, library, option, package)                                   \
   sl_fail(SL_E_UNSUPPORTED,                                                            \
           "%s: this build of Sluice has no " library " (CMake's option SLUICE_" option \
-          ", Debian's package " package ")",                                           \
+          ", Debian: " package ")",                                                    \
           what)
 
 #endif

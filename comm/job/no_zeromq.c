@@ -7,7 +7,7 @@
 
 static sl_status fail(void) {
   return SLI_LEFT_OUT("a job of several processes", "ZeroMQ with libsodium", "ZEROMQ",
-                      "libzmq3-dev and libsodium-dev");
+                      "libzmq3-dev libsodium-dev");
 }
 
 /* ---- control plane --------------------------------------------------------------------------- */

@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Processes meet at an address of IPv6. */
+/* Processes meet at an address of IPv6.
+ *
+ * needs: zeromq */
 #include "tests/support/comm_host.h"
 
 int main(void) {

@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Processes meet at the name of this machine to itself, and at all of its addresses. */
+/* Processes meet at the name of this machine to itself, and at all of its addresses.
+ *
+ * needs: zeromq */
 #include "tests/support/comm_host.h"
 
 int main(void) {

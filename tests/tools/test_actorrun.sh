@@ -2,6 +2,7 @@
 # actorrun and actortrace as a user meets them: what they print, what they leave
 # behind and how they end (test_actorrun_refused.sh: what is refused).
 # labels: first smoke
+# needs: zeromq
 set -u
 # shellcheck source=tests/support/tool.sh
 source "$SLUICE_SOURCE/tests/support/tool.sh"

@@ -3,6 +3,7 @@
 # --chat is answered as the text is gone on with that the model's chat template makes of it, up to the
 # mark that ends an answer; what is not known or has no place is refused by name.
 # labels: outside
+# needs: pcre2
 set -euo pipefail
 # shellcheck source=tests/support/tool.sh
 source "$SLUICE_SOURCE/tests/support/tool.sh"
