@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-# Finds oneDNN's C headers: DNNL::headers. The library is loaded at run time, from version 2.0 on.
+# Finds oneDNN's C headers: DNNL::headers. The library is loaded at run time, from version 2.0 on, by the name in
+# DNNL_FILE: distributions differ in it.
 find_path(DNNL_INCLUDE_DIR dnnl.h)
 foreach(header oneapi/dnnl/dnnl_version.h dnnl_version.h)
   if(DNNL_INCLUDE_DIR AND EXISTS "${DNNL_INCLUDE_DIR}/${header}" AND NOT DNNL_VERSION)
@@ -15,4 +16,15 @@ if(DNNL_FOUND AND NOT TARGET DNNL::headers)
   add_library(DNNL::headers INTERFACE IMPORTED)
   set_target_properties(DNNL::headers PROPERTIES INTERFACE_INCLUDE_DIRECTORIES "${DNNL_INCLUDE_DIR}")
 endif()
-mark_as_advanced(DNNL_INCLUDE_DIR)
+find_library(DNNL_LIBRARY dnnl)
+if(DNNL_LIBRARY AND CMAKE_READELF)
+  execute_process(COMMAND "${CMAKE_READELF}" -d "${DNNL_LIBRARY}" OUTPUT_VARIABLE dynamic ERROR_QUIET)
+  if(dynamic MATCHES "\\(SONAME\\)[^\n]*\\[([^]\n]+)\\]")
+    set(DNNL_FILE "${CMAKE_MATCH_1}")
+  endif()
+endif()
+if(DNNL_FOUND AND NOT DNNL_FILE)
+  string(REGEX MATCH "^[0-9]+" major "${DNNL_VERSION}")
+  set(DNNL_FILE "libdnnl.so.${major}")
+endif()
+mark_as_advanced(DNNL_INCLUDE_DIR DNNL_LIBRARY)

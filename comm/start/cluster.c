@@ -148,19 +148,35 @@ static bool by_open_mpi(getter *get) {
   return is_set(get, "OMPI_COMM_WORLD_RANK") || is_set(get, "OMPI_COMM_WORLD_SIZE");
 }
 
-/* Returns which of mpirun's daemons started this process: the 2 of "1319763968.2;tcp://...";
- * mpirun itself is 0. -1: unknown. */
+/* Returns which of mpirun's daemons started this process: the 2 of "1319763968.2;tcp://...", or in
+ * Open MPI 5 of "prterun-vm-29573@0.2;tcp4://..."; mpirun itself is 0. -1: unknown. */
 static int open_mpi_daemon(getter *get) {
-  const char *uri = get("OMPI_MCA_orte_local_daemon_uri"), *dot = uri ? strchr(uri, '.') : NULL;
+  const char *uri = get("OMPI_MCA_orte_local_daemon_uri");
+  if (!uri) uri = get("PMIX_SERVER_URI2");
+  const char *at = uri ? strchr(uri, '@') : NULL, *dot = uri ? strchr(at ? at : uri, '.') : NULL;
   char *end;
   long v = dot ? strtol(dot + 1, &end, 10) : -1;
   return dot && end > dot + 1 && *end == ';' ? (int)v : -1;
 }
 
+/* Finds mpirun's own host in the job's name that Open MPI 5 gives: the vm of
+ * "prterun-vm-29573@1". */
+static bool open_mpi_own(getter *get, char *host, size_t size) {
+  static const char prefix[] = "prterun-";
+  const char *name = get("PMIX_NAMESPACE");
+  if (!name || strncmp(name, prefix, strlen(prefix))) return false;
+  name += strlen(prefix);
+  size_t n = strcspn(name, "@");
+  while (n && name[n - 1] != '-') n--;
+  if (n < 2) return false;
+  snprintf(host, size, "%.*s", (int)n - 1, name);
+  return true;
+}
+
 /* Finds the host of process 0 under the usual mappings: mpirun's own host, if mpirun started
  * processes there, else that of its first daemon. The list of hosts that daemons get
  * ("vm,n[1:1-2]@0(3)") begins with mpirun's own. Processes of mpirun itself get no list, but
- * know their host. */
+ * know their host. Open MPI 5 tells mpirun's own host and no list. */
 static sl_status open_mpi_first(getter *get, const sli_cluster *c, char *host, size_t size,
                                 int *daemon) {
   int nodes = 0, mine = open_mpi_daemon(get);
@@ -170,6 +186,8 @@ static sl_status open_mpi_first(getter *get, const sli_cluster *c, char *host, s
     snprintf(host, size, "%s", own);
     return SL_OK;
   }
+  *daemon = 0;
+  if (mine > 0 && open_mpi_own(get, host, size)) return SL_OK;
   if (mine < 0 || !regex || read_int_if(get, "OMPI_MCA_orte_num_nodes", &nodes) || !nodes)
     return sl_fail(SL_E_INPUT,
                    "%s does not say where process 0 is; SLUICE_ENDPOINT=HOST:PORT, "

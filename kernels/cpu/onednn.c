@@ -24,7 +24,7 @@
 #include "kernels/cpu/room.h"
 #include "ops/ops.h"
 
-#if defined(SLI_ONEDNN)
+#if defined(SLI_ONEDNN) /* the name of its file */
 #include <dnnl.h>
 
 enum { A = SLI_ONEDNN_A, B, C, BIAS, SCRATCH, OPERANDS };
@@ -55,14 +55,12 @@ static const int argument_of[OPERANDS] = {DNNL_ARG_SRC, DNNL_ARG_WEIGHTS, DNNL_A
   X(dnnl_memory_desc_clone) X(dnnl_memory_desc_destroy) X(dnnl_memory_desc_query)               \
   X(dnnl_matmul_primitive_desc_create)
 /* clang-format on */
-static const char *const file = "libdnnl.so.3";
 #else
 /* clang-format off */
 #define VERSION_FUNCTIONS(X)                                                                    \
   X(dnnl_memory_desc_init_by_strides) X(dnnl_memory_desc_init_by_tag)                           \
   X(dnnl_matmul_desc_init) X(dnnl_primitive_desc_create)
 /* clang-format on */
-static const char *const file = "libdnnl.so.2";
 #endif
 
 static struct {
@@ -92,7 +90,7 @@ static const char *find_functions(void *library) {
 /* Loads the library and returns NULL, or the reason why it cannot be used. */
 static const char *open_library(void) {
   if (sli_address_room(SLI_LIBRARY_BYTES, "the library of products")) return sl_detail();
-  void *library = dlopen(file, RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
+  void *library = dlopen(SLI_ONEDNN, RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
   const char *why = library ? find_functions(library) : dlerror();
   if (why) return why;
   const dnnl_version_t *v = dnnl.dnnl_version();

@@ -50,6 +50,11 @@ static void set(const char *words) { snprintf(now, sizeof now, "%s", words); }
 #define OMPI(rank, size, local, locals)                                                           \
   "OMPI_COMM_WORLD_RANK=" rank " OMPI_COMM_WORLD_SIZE=" size " OMPI_COMM_WORLD_LOCAL_RANK=" local \
   " OMPI_COMM_WORLD_LOCAL_SIZE=" locals " PMIX_NAMESPACE=1319763969 PMIX_HOSTNAME=vm "
+#define OMPI5(rank, size, local, locals, daemon)                                                  \
+  "OMPI_COMM_WORLD_RANK=" rank " OMPI_COMM_WORLD_SIZE=" size " OMPI_COMM_WORLD_LOCAL_RANK=" local \
+  " OMPI_COMM_WORLD_LOCAL_SIZE=" locals                                                           \
+  " PMIX_NAMESPACE=prterun-a-b.c-29573@1 PMIX_HOSTNAME=vm "                                       \
+  "PMIX_SERVER_URI2=prterun-a-b.c-29573@0." daemon ";tcp4://192.0.2.2:36901 "
 #define DAEMON(n) "OMPI_MCA_orte_local_daemon_uri=1319763968." n ";tcp://192.0.2.2:47959 "
 #define TORCH                                                                           \
   "RANK=5 WORLD_SIZE=8 LOCAL_RANK=1 LOCAL_WORLD_SIZE=4 GROUP_RANK=1 MASTER_ADDR=node7 " \
@@ -106,6 +111,12 @@ static const seen cases[] = {
      "Open MPI's mpirun", 3, 4, 1, 2, 0, "vm:28339", NULL},
     {"and seen from itself", OMPI("1", "4", "1", "2") DAEMON("0") "OMPI_MCA_orte_num_nodes=2",
      "Open MPI's mpirun", 1, 4, 1, 2, 0, "vm:28339", NULL},
+    {"Open MPI 5, seen from another host", OMPI5("3", "4", "1", "2", "2"), "Open MPI's mpirun", 3,
+     4, 1, 2, 0, "a-b.c:27243", "mpirun-prterun-a-b.c-29573@1"},
+    {"and from mpirun's own", OMPI5("1", "4", "1", "2", "0"), "Open MPI's mpirun", 1, 4, 1, 2, 0,
+     "vm:27243", NULL},
+    {"Open MPI 5 on one host", OMPI5("3", "4", "3", "4", "0"), "Open MPI's mpirun", 3, 4, 3, 4, 0,
+     "127.0.0.1:27243", NULL},
     {"mpirun with an endpoint", OMPI("3", "4", "1", "2") "SLUICE_ENDPOINT=a:1", "Open MPI's mpirun",
      3, 4, 1, 2, 0, "a:1", NULL},
     {"mpirun -n 1", OMPI("0", "1", "0", "1"), "Open MPI's mpirun", 0, 1, 0, 1, 0, "", ""},
@@ -187,6 +198,7 @@ static void bad_ones_name_the_variable(void) {
       {OMPI("0", "4", "0", "2") DAEMON("2") "OMPI_MCA_orte_num_nodes=2 "
                                             "OMPI_MCA_orte_node_regex=vm,n[1:1-2]@0(3)",
        "not put on the job's first host, n1"},
+      {OMPI5("0", "4", "0", "2", "1"), "not put on the job's first host, a-b.c"},
       {"PMI_RANK=1 PMI_SIZE=2",
        "MPICH's or Intel MPI's mpiexec has started 2 processes (PMI_RANK, PMI_SIZE), but does not say "
        "where they meet: SLUICE_ENDPOINT=HOST:PORT"},

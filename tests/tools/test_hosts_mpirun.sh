@@ -29,6 +29,7 @@ END
 chmod +x "$work/agent"
 export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 OMPI_MCA_rtc=^hwloc
 export OMPI_MCA_plm_rsh_agent=$work/agent OMPI_MCA_hwloc_base_binding_policy=none
+export PRTE_MCA_plm_ssh_agent=$work/agent PRTE_MCA_hwloc_default_binding_policy=none # Open MPI 5
 run=(timeout 60 mpirun -n 4 --host hosta:2,hostb:2)
 on hosta "${run[@]}" "$SLUICE_BUILD/tests/cluster_seen" >"$work/seen" || fail "mpirun"
 [[ $(grep -c "of 4, local . of 2, endpoint hosta:.*starter Open MPI's mpirun$" "$work/seen") == 4 &&

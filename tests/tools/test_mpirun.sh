@@ -10,7 +10,9 @@ set -euo pipefail
 source "$SLUICE_SOURCE/tests/support/tool.sh"
 need mpirun
 mpirun --version 2>/dev/null | grep -q "Open MPI" || skip "mpirun is not Open MPI's"
-export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 OMPI_MCA_rmaps_base_oversubscribe=1
+export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
+# Open MPI 4, and 5, whose launcher PRRTE has names of its own.
+export OMPI_MCA_rmaps_base_oversubscribe=1 PRTE_MCA_rmaps_default_mapping_policy=:oversubscribe
 
 run=(timeout 60)
 seen=$SLUICE_BUILD/tests/cluster_seen
@@ -32,7 +34,7 @@ exec bash -c "$*"
 END
 chmod +x "$work/agent"
 host=$(uname -n)
-OMPI_MCA_plm_rsh_agent=$work/agent OMPI_MCA_rtc=^hwloc \
+OMPI_MCA_plm_rsh_agent=$work/agent PRTE_MCA_plm_ssh_agent=$work/agent OMPI_MCA_rtc=^hwloc \
   "${run[@]}" mpirun -n 4 --host "$host:2,elsewhere:2" "$seen" >"$work/seen" ||
   fail "mpirun on two hosts"
 [[ $(grep -c "endpoint ${host%%.*}[^ ]*:[23].*starter Open MPI's mpirun$" "$work/seen") == 4 ]] ||
@@ -41,7 +43,7 @@ OMPI_MCA_plm_rsh_agent=$work/agent OMPI_MCA_rtc=^hwloc \
 # Cores are shared out where mpirun has not bound the processes.
 cores() { sed -n 's/^machine: \([0-9]*\) core.*/\1/p'; }
 all=$("$actorrun" --show-placement | cores)
-OMPI_MCA_hwloc_base_binding_policy=none "${run[@]}" mpirun -n 2 "$actorrun" --show-placement |
+OMPI_MCA_hwloc_base_binding_policy=none PRTE_MCA_hwloc_default_binding_policy=none "${run[@]}" mpirun -n 2 "$actorrun" --show-placement |
   cores >"$work/cores"
 while read -r some; do
   ((some <= (all + 1) / 2)) || fail "of $all cores two processes have $some each"

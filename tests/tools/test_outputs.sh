@@ -7,6 +7,7 @@
 set -euo pipefail
 # shellcheck source=tests/support/tool.sh
 source "$SLUICE_SOURCE/tests/support/tool.sh"
+need curl
 
 model=(gpt --layers 2 --width 16 --heads 2 --context 16 --batch 4 --data "$reference/text.txt")
 lora=(--lora '*c_attn*=2')

@@ -5,6 +5,7 @@
 # also after the whole tree has been moved. Pages come with it, links and all; uninstall takes all of it away.
 # labels: unthreaded
 set -euo pipefail
+export CMAKE_GENERATOR=Ninja # make may not be there
 . "$SLUICE_SOURCE/tests/support/install.sh"
 
 scratch=$(mktemp -d)

@@ -4,6 +4,7 @@
 # model of examples/cpp is built and trained, by a program in C++ and by actorrun.
 # labels: unthreaded
 set -euo pipefail
+export CMAKE_GENERATOR=Ninja # make may not be there
 . "$SLUICE_SOURCE/tests/support/install.sh"
 type -P c++ >/dev/null || { echo "skipped: c++ is not installed"; exit 77; }
 fail() { echo "$*" >&2; exit 1; }
