@@ -58,3 +58,4 @@ sluice_optional(UTF8PROC "utf8proc" libutf8proc-dev
   "no tokenizers that bring texts to a normal form (Qwen's), or whose added tokens heed words or spaces around them"
   libutf8proc)
 sluice_optional(TOMLPLUSPLUS "toml++ (which needs a C++ compiler)" "libtomlplusplus-dev g++" "no --config FILE.toml" tomlplusplus)
+sluice_optional(LIBZIP "libzip" libzip-dev "no programs exported from PyTorch (.pt2)" libzip)

@@ -142,7 +142,7 @@ static sl_status build(sl_session *s) {
                                                  .infer = true,
                                                  .training = o->training,
                                                  .serve = &s->serving});
-  sl_status status = o->model->build(s->graph, o->args);
+  sl_status status = sl_model_build(o->model, s->graph, o->args);
   sl_status misuse = sl_args_status(o->args);
   if (misuse) return misuse;
   if (!status) status = sl_graph_status(s->graph);

@@ -197,7 +197,8 @@ static sl_status check_param(sl_graph *g, sl_here at, const sl_type *type, sl_in
   if (type->dtype != SL_F32)
     return sli_graph_fail_at(g, at, SL_E_SHAPE, "parameter %s must be f32, got %s", name,
                              sl_type_format(text, type));
-  if (!isfinite(init.scale) || init.kind > SL_INIT_UNIFORM)
+  if (!isfinite(init.scale) || init.kind > SL_INIT_GIVEN ||
+      (init.kind == SL_INIT_GIVEN && (!init.given || !init.given->read)))
     return sli_graph_fail_at(g, at, SL_E_USAGE, "parameter %s: init rule %d with scale %g", name,
                              (int)init.kind, (double)init.scale);
   const sl_tensor *other = find_param(g, name);
@@ -231,6 +232,10 @@ sl_tensor *sl_param_at(sl_here at, sl_graph *g, sl_type type, sl_init init, cons
   t->init = init;
   add_param(g, t);
   return t;
+}
+
+sl_status sl_model_build(const sl_model *model, sl_graph *g, const sl_args *args) {
+  return model->build_own ? model->build_own(model, g, args) : model->build(g, args);
 }
 
 const sl_type *sl_tensor_type(const sl_tensor *t) {

@@ -230,6 +230,11 @@ static run_fn *choose_run(void) { return run_plain; }
 
 /* Fills in elements from `first` on, a multiple of VALUES. */
 static void fill_range(const sli_init_item *item, uint64_t seed, int64_t first, int64_t end) {
+  if (item->init.kind == SL_INIT_GIVEN) {
+    const sl_given *given = item->init.given;
+    given->read(given->ctx, first, end - first, item->out + first);
+    return;
+  }
   if (item->init.kind == SL_INIT_CONSTANT) {
     for (int64_t i = first; i < end; i++) item->out[i] = item->init.scale;
     return;

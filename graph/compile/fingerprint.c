@@ -19,6 +19,8 @@ const char *sli_fingerprint_versions(const sli_lowering *l, int stages, const ch
 }
 
 static const char *init_text(const sl_init *init, sli_arena *arena) {
+  if (init->kind == SL_INIT_GIVEN)
+    return sli_arena_format(arena, "given %016llx", (unsigned long long)init->given->hash);
   static const char *const names[] = {
       [SL_INIT_NORMAL] = "normal", [SL_INIT_CONSTANT] = "constant", [SL_INIT_UNIFORM] = "uniform"};
   bool known = (size_t)init->kind < SLI_COUNT(names);

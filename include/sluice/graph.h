@@ -145,16 +145,32 @@ void sl_block_stage(sl_graph *g, int stage);
 
 /* ---- tensors ---------------------------------------------------------------- */
 
-/* Initial values of a parameter: normal(0, scale), constant `scale`, or uniform(-scale, scale).
- * Values depend on the seed and the name only. */
-typedef enum sl_init_kind { SL_INIT_NORMAL, SL_INIT_CONSTANT, SL_INIT_UNIFORM } sl_init_kind;
+/* Values that a program has for a parameter, in memory or in a file. `read` writes the elements
+ * from `first` on, row-major; it may be called by several threads at once, and more than once.
+ * `hash` is of all values: it tells runs from others. Must outlive the graph. */
+typedef struct sl_given {
+  void (*read)(void *ctx, int64_t first, int64_t count, float *out);
+  void *ctx;
+  uint64_t hash;
+} sl_given;
+
+/* Initial values of a parameter: normal(0, scale), constant `scale`, uniform(-scale, scale), or
+ * given ones. Drawn values depend on the seed and the name only. */
+typedef enum sl_init_kind {
+  SL_INIT_NORMAL,
+  SL_INIT_CONSTANT,
+  SL_INIT_UNIFORM,
+  SL_INIT_GIVEN
+} sl_init_kind;
 typedef struct sl_init {
   sl_init_kind kind;
   float scale;
+  const sl_given *given; /* SL_INIT_GIVEN */
 } sl_init;
-#define SL_NORMAL(std) (SL_RECORD(sl_init){SL_INIT_NORMAL, (std)})
-#define SL_CONSTANT(value) (SL_RECORD(sl_init){SL_INIT_CONSTANT, (value)})
-#define SL_UNIFORM(bound) (SL_RECORD(sl_init){SL_INIT_UNIFORM, (bound)})
+#define SL_NORMAL(std) (SL_RECORD(sl_init){SL_INIT_NORMAL, (std), NULL})
+#define SL_CONSTANT(value) (SL_RECORD(sl_init){SL_INIT_CONSTANT, (value), NULL})
+#define SL_UNIFORM(bound) (SL_RECORD(sl_init){SL_INIT_UNIFORM, (bound), NULL})
+#define SL_GIVEN(values) (SL_RECORD(sl_init){SL_INIT_GIVEN, 0, (values)})
 
 /* Declares a trained f32 array. `name` is its name in weight files, unique per graph, and is
  * copied. One tensor may be used many times (tied weights). */

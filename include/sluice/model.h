@@ -81,15 +81,22 @@ void sl_options_print(const sl_option *options, FILE *out);
 /* Name of the option most similar to a mistyped one, or NULL if none is similar. */
 const char *sl_options_nearest(const sl_option *options, const char *name);
 
-enum { SL_MODEL_ABI = 2 };
-typedef struct sl_model {
+enum { SL_MODEL_ABI = 3 };
+typedef struct sl_model sl_model;
+struct sl_model {
   int abi; /* SL_MODEL_ABI */
   const char *name, *summary;
   const sl_option *options; /* ends with an all-zero entry */
   /* Builds the graph. Errors are recorded in the graph; the return value is normally
    * sl_graph_status(g). */
   sl_status (*build)(sl_graph *g, const sl_args *args);
-} sl_model;
+  /* Replaces `build` in models that a program makes as it runs, such as imported ones: it gets the
+   * record itself, and `ctx` is its own. NULL: `build`. */
+  sl_status (*build_own)(const sl_model *model, sl_graph *g, const sl_args *args);
+  void *ctx;
+};
+/* Builds a model's graph. */
+sl_status sl_model_build(const sl_model *model, sl_graph *g, const sl_args *args);
 
 /* Defines the model record and exports it from a shared object. Built-in
  * models define SL_MODEL_BUILTIN before including this. */
@@ -106,9 +113,10 @@ typedef struct sl_model {
 #define SL_MODEL(ident, summary_, options_, build_) \
   SL_MODEL_NAMED(ident, #ident, summary_, options_, build_)
 /* Defines a model whose name is no identifier. */
-#define SL_MODEL_NAMED(ident, name_, summary_, options_, build_) \
-  SL_MODEL_EXTERN const sl_model SL_MODEL_SYMBOL(ident);         \
-  const sl_model SL_MODEL_SYMBOL(ident) = {SL_MODEL_ABI, name_, summary_, options_, build_}
+#define SL_MODEL_NAMED(ident, name_, summary_, options_, build_)                    \
+  SL_MODEL_EXTERN const sl_model SL_MODEL_SYMBOL(ident);                            \
+  const sl_model SL_MODEL_SYMBOL(ident) = {SL_MODEL_ABI, name_, summary_, options_, \
+                                           build_,       NULL,  NULL}
 
 #ifdef __cplusplus
 }

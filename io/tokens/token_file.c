@@ -16,7 +16,7 @@
 
 #include "base/base.h"
 #include "io/file.h"
-#include "io/tokens/npy.h"
+#include "io/npy.h"
 #include "io/tokens/tokens.h"
 
 _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "files hold what memory does");
@@ -239,7 +239,7 @@ static sl_status find_bin_type(sli_token_file *f, int64_t vocab) {
 
 static sl_status find_npy_type(sli_token_file *f) {
   sli_npy array;
-  sl_status status = sli_npy_read(f->path, f->bytes, f->size, &array);
+  sl_status status = sli_npy_read_integers(f->path, f->bytes, f->size, &array);
   if (status) return status;
   f->type = type_of(array.width, array.is_signed);
   f->offset = array.offset;

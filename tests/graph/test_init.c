@@ -70,8 +70,8 @@ static void bits_are_pinned(void) {
   static const struct {
     sl_init init;
     uint64_t hash;
-  } rows[] = {{{SL_INIT_NORMAL, 0.02f}, UINT64_C(0xdf4d45fd90733106)},
-              {{SL_INIT_UNIFORM, 0.3f}, UINT64_C(0x9243d03bfbeaa636)}};
+  } rows[] = {{SL_NORMAL(0.02f), UINT64_C(0xdf4d45fd90733106)},
+              {SL_UNIFORM(0.3f), UINT64_C(0x9243d03bfbeaa636)}};
   for (size_t i = 0; i < SLI_COUNT(rows); i++) {
     float *out = values(N, rows[i].init, "h.3.weight", 1234567);
     uint64_t hash = sli_hash(SLI_HASH_SEED, out, N * sizeof *out);

@@ -10,7 +10,7 @@
 #include <sluice/status.h>
 
 #include "base/base.h"
-#include "io/tokens/npy.h"
+#include "io/npy.h"
 #include "io/tokens/shuffle.h"
 #include "io/tokens/tokens.h"
 #include "tests/support/rng.h"
@@ -200,7 +200,7 @@ static void damaged_headers_are_harmless(seeds s) {
     char *exact = memcpy(sli_calloc(size + 1, 1), head, size); /* so that sanitizers see the end */
     exact = sli_realloc(exact, size ? size : 1, 1);
     sli_npy out;
-    sl_status status = sli_npy_read("FILE", exact, size, &out);
+    sl_status status = sli_npy_read_integers("FILE", exact, size, &out);
     if (status)
       CHECK(status == SL_E_INPUT && !strncmp(sl_detail(), "FILE: ", 6), "seed %llu: %s",
             (unsigned long long)seed, sl_detail());

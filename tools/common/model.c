@@ -2,6 +2,7 @@
 /* Lookup of MODEL: a built-in, a shared object, or C source to be compiled. */
 #include "tools/common/model.h"
 
+#include <sluice/pytorch.h>
 #include <sluice/version.h>
 
 #include <dlfcn.h>
@@ -176,6 +177,15 @@ static sl_status compile_and_load(const char *source, const sl_model **out) {
   return status;
 }
 
+/* ---- exported programs --------------------------------------------------------------- */
+
+static sl_status open_exported(const char *path, const sl_model **out) {
+  sl_exported *program; /* stays open for the life of the process */
+  sl_status status = sl_exported_open(path, &program);
+  if (!status) *out = sl_exported_model(program);
+  return status;
+}
+
 /* ---- names --------------------------------------------------------------------------- */
 
 /* Says whether a word can only be a file's. */
@@ -213,6 +223,7 @@ bool model_is_shipped(const char *word) { return find_shipped(word); }
 sl_status model_find(const char *word, const char *commands, const sl_model **out) {
   if (ends_with(word, ".c")) return compile_and_load(word, out);
   if (ends_with(word, ".so")) return common_model_load(word, word, out);
+  if (ends_with(word, ".pt2")) return open_exported(word, out);
   *out = find_shipped(word);
   return *out ? SL_OK : unknown_model(word, commands);
 }

@@ -23,7 +23,7 @@ _Thread_local const char *volatile model_being_built;
 
 sl_status plan_build(const settings *s, sl_graph *g) {
   model_being_built = s->model->name;
-  sl_status status = s->model->build(g, s->model_args);
+  sl_status status = sl_model_build(s->model, g, s->model_args);
   model_being_built = NULL;
   sl_status misuse = sl_args_status(s->model_args);
   if (misuse) return misuse; /* other errors may follow from the misuse */

@@ -6,7 +6,7 @@
  *
  * Only this form is parsed, with any spaces and order of keys that Python accepts; the elements
  * follow. */
-#include "io/tokens/npy.h"
+#include "io/npy.h"
 
 #include <string.h>
 
@@ -23,7 +23,8 @@ typedef struct header {
   char descr[16];
   bool fortran, has_descr, has_order, has_shape;
   int ndim;
-  int64_t count; /* number of elements; -1: overflow */
+  int64_t dim[SLI_NPY_DIMS]; /* the first ones */
+  int64_t count;             /* number of elements; -1: overflow */
 } header;
 
 static void skip_space(cursor *c) {
@@ -80,6 +81,7 @@ static void count_dim(header *h, int64_t dim) {
   int64_t product = 0;
   bool fits = dim >= 0 && h->count >= 0 && !__builtin_mul_overflow(h->count, dim, &product);
   h->count = fits ? product : -1;
+  if (h->ndim < SLI_NPY_DIMS) h->dim[h->ndim] = dim;
   h->ndim++;
 }
 
@@ -130,18 +132,14 @@ static bool find_text(const uint8_t *bytes, size_t size, cursor *out) {
 }
 
 /* Parses "<u2": byte order, kind, bytes. */
-static sl_status read_type(const char *path, const char *descr, sli_npy *out) {
-  bool known = strlen(descr) == 3 && strchr("<|=", descr[0]) && strchr("ui", descr[1]) &&
-               strchr("1248", descr[2]) && (descr[0] != '|' || descr[2] == '1');
-  char shown[64];
-  if (!known)
-    return sl_fail(SL_E_INPUT,
-                   "%s: its elements are '%s'; tokens are integers of 1, 2, 4 or 8 bytes, "
-                   "little-endian",
-                   path, sli_escape(shown, sizeof shown, descr));
+static bool read_type(const char *descr, sli_npy *out) {
+  if (strlen(descr) != 3) return false;
+  bool known = strchr("<|=", descr[0]) && strchr("uifb", descr[1]) && strchr("1248", descr[2]) &&
+               (descr[0] != '|' || descr[2] == '1');
   out->width = descr[2] - '0';
   out->is_signed = descr[1] == 'i';
-  return SL_OK;
+  out->is_float = descr[1] == 'f';
+  return known && (!out->is_float || out->width > 2) && (descr[1] != 'b' || out->width == 1);
 }
 
 static sl_status check_size(const char *path, const header *h, size_t size, const sli_npy *array) {
@@ -158,14 +156,38 @@ static sl_status check_size(const char *path, const header *h, size_t size, cons
   return SL_OK;
 }
 
-sl_status sli_npy_read(const char *path, const void *bytes, size_t size, sli_npy *out) {
+static sl_status read_header(const char *path, const void *bytes, size_t size, bool integers,
+                             sli_npy *out) {
   cursor c;
   header h = {0};
+  char shown[64];
   if (!find_text(bytes, size, &c) || !take_dictionary(&c, &h))
     return sl_fail(SL_E_INPUT, "%s: its header is not that of a NumPy array", path);
   sli_npy array = {.offset = (size_t)(c.end - (const char *)bytes), .count = h.count};
-  sl_status status = read_type(path, h.descr, &array);
-  if (!status) status = check_size(path, &h, size, &array);
+  bool known = read_type(h.descr, &array);
+  if (integers && (!known || array.is_float || strchr(h.descr, 'b')))
+    return sl_fail(SL_E_INPUT,
+                   "%s: its elements are '%s'; tokens are integers of 1, 2, 4 or 8 bytes, "
+                   "little-endian",
+                   path, sli_escape(shown, sizeof shown, h.descr));
+  if (!known)
+    return sl_fail(SL_E_INPUT,
+                   "%s: its elements are '%s'; wanted integers, flags, or floats of 4 or 8 bytes, "
+                   "little-endian",
+                   path, sli_escape(shown, sizeof shown, h.descr));
+  if (!integers && h.ndim > SLI_NPY_DIMS)
+    return sl_fail(SL_E_INPUT, "%s: %d dims; at most %d are read", path, h.ndim, SLI_NPY_DIMS);
+  array.ndim = h.ndim;
+  memcpy(array.dim, h.dim, sizeof array.dim);
+  sl_status status = check_size(path, &h, size, &array);
   if (!status) *out = array;
   return status;
+}
+
+sl_status sli_npy_read(const char *path, const void *bytes, size_t size, sli_npy *out) {
+  return read_header(path, bytes, size, false, out);
+}
+
+sl_status sli_npy_read_integers(const char *path, const void *bytes, size_t size, sli_npy *out) {
+  return read_header(path, bytes, size, true, out);
 }

@@ -9,17 +9,24 @@
 
 #include <sluice/status.h>
 
-/* An array of integers: the offset of its elements in the file, their number and type. Elements
- * are in row-major order, little-endian. */
+enum { SLI_NPY_DIMS = 8 };
+
+/* An array: the offset of its elements in the file, their number, type and shape. Elements are in
+ * row-major order, little-endian. */
 typedef struct sli_npy {
   size_t offset;
   int64_t count;
   int width; /* bytes of an element: 1, 2, 4 or 8 */
-  bool is_signed;
+  bool is_signed, is_float;
+  int ndim;
+  int64_t dim[SLI_NPY_DIMS];
 } sli_npy;
 
 /* Reads and checks the header of a file of `size` bytes. SL_E_INPUT names the file and the
- * error, or the unsupported feature: floats, big-endian elements, column-major order. */
+ * error, or the unsupported feature: big-endian elements, column-major order, other elements than
+ * integers, flags, and floats of 4 or 8 bytes. */
 sl_status sli_npy_read(const char *path, const void *bytes, size_t size, sli_npy *out);
+/* The same for integers alone. */
+sl_status sli_npy_read_integers(const char *path, const void *bytes, size_t size, sli_npy *out);
 
 #endif

@@ -1,0 +1,127 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Calls along dims: sums, means, softmax. */
+#include <math.h>
+#include <string.h>
+
+#include "pytorch/emit.h"
+
+static sl_tensor *self_f32(sli_import *m, const sli_pt_node *n, int *ndim) {
+  const sli_pt_value *x = sli_pt_arg_value(n, n->args[0].name);
+  *ndim = x ? x->type.ndim : 0;
+  return sli_pt_f32(m, x);
+}
+
+/* A sum over all dims that keeps none is a scalar of f64, as losses are. */
+static sl_tensor *sum_of(sli_import *m, sl_tensor *x, uint32_t axes, bool keep) {
+  if (!x || !x->type.ndim) return x;
+  return sl_sum_at(m->at, m->g, x, axes, keep);
+}
+
+void sli_emit_sum(sli_import *m, const sli_pt_node *n, const sli_pt_call *row) {
+  (void)row;
+  int ndim;
+  sl_tensor *x = self_f32(m, n, &ndim);
+  sli_pt_out(m, n, 0,
+             sum_of(m, x, sli_pt_axes(m, n, "dim", ndim), sli_pt_flag(n, "keepdim", false)));
+}
+
+void sli_emit_mean(sli_import *m, const sli_pt_node *n, const sli_pt_call *row) {
+  (void)row;
+  int ndim;
+  sl_tensor *x = self_f32(m, n, &ndim);
+  if (!x || !x->type.ndim) sli_pt_out(m, n, 0, x);
+  else
+    sli_pt_out(m, n, 0,
+               sl_mean_at(m->at, m->g, x, sli_pt_axes(m, n, "dim", ndim),
+                          sli_pt_flag(n, "keepdim", false)));
+}
+
+/* amax, amin, and max or min along a dim with their positions. */
+void sli_emit_max(sli_import *m, const sli_pt_node *n, const sli_pt_call *row) {
+  int ndim;
+  sl_tensor *x = self_f32(m, n, &ndim), *out[2] = {NULL, NULL};
+  bool least = strstr(row->target, "min") != NULL;
+  if (least) x = sl_op1_at(m->at, m->g, &sl_op_neg, NULL, x);
+  const sl_attrs attrs = {.axes = sli_pt_axes(m, n, "dim", ndim),
+                          .keep = sli_pt_flag(n, "keepdim", false)};
+  sl_apply_at(m->at, m->g, &sl_op_reduce_max, &attrs, 1, &x, 0, out);
+  if (least) out[0] = sl_op1_at(m->at, m->g, &sl_op_neg, NULL, out[0]);
+  sli_pt_out(m, n, 0, out[0]);
+  sli_pt_out(m, n, 1, out[1]);
+}
+
+void sli_emit_argmax(sli_import *m, const sli_pt_node *n, const sli_pt_call *row) {
+  (void)row;
+  int ndim;
+  sl_tensor *x = self_f32(m, n, &ndim), *out[2] = {NULL, NULL};
+  const sl_attrs attrs = {.axes = sli_pt_axes(m, n, "dim", ndim),
+                          .keep = sli_pt_flag(n, "keepdim", false)};
+  sl_apply_at(m->at, m->g, &sl_op_reduce_max, &attrs, 1, &x, 0, out);
+  sli_pt_out(m, n, 0, out[1]);
+}
+
+void sli_emit_softmax(sli_import *m, const sli_pt_node *n, const sli_pt_call *row) {
+  int ndim;
+  sl_tensor *x = self_f32(m, n, &ndim);
+  int dim = sli_pt_dim(m, n, "dim", ndim, -1);
+  sli_pt_out(m, n, 0, sl_softmax_at(m->at, m->g, x, dim, row->op == &sl_op_log_softmax));
+}
+
+void sli_emit_cumsum(sli_import *m, const sli_pt_node *n, const sli_pt_call *row) {
+  (void)row;
+  const sli_pt_value *x = sli_pt_arg_value(n, "self");
+  if (x && sli_made_of(m, x)->ids) { /* ends of the rows of each expert */
+    sli_made_of(m, n->outs[0])->ids = sli_made_of(m, x)->ids;
+    return;
+  }
+  sl_tensor *t = sli_pt_tensor(m, x);
+  sli_pt_out(m, n, 0,
+             sl_cumsum_at(m->at, m->g, t, sli_pt_dim(m, n, "dim", x->type.ndim, 0), false, false));
+}
+
+void sli_emit_topk(sli_import *m, const sli_pt_node *n, const sli_pt_call *row) {
+  (void)row;
+  int ndim;
+  sl_tensor *x = self_f32(m, n, &ndim), *positions = NULL;
+  if (!sli_pt_flag(n, "largest", true)) {
+    sli_pt_refuse(m, n, "the smallest elements are not supported");
+    return;
+  }
+  int dim = sli_pt_dim(m, n, "dim", ndim, -1);
+  sl_tensor *y = sl_top_k_at(m->at, m->g, x, dim, sli_pt_whole(m, n, "k", 1), &positions);
+  sli_pt_out(m, n, 0, y);
+  sli_pt_out(m, n, 1, positions);
+}
+
+/* var and std, with `correction` (or unbiased) elements taken from the count. */
+void sli_emit_variance(sli_import *m, const sli_pt_node *n, const sli_pt_call *row) {
+  int ndim;
+  sl_tensor *x = self_f32(m, n, &ndim);
+  if (!x) return;
+  uint32_t axes = sli_pt_axes(m, n, "dim", ndim);
+  double less = sli_pt_number(m, n, "correction", sli_pt_flag(n, "unbiased", true) ? 1 : 0);
+  int64_t count = 1;
+  for (int d = 0; d < ndim; d++)
+    if (axes >> d & 1) count *= x->type.dim[d];
+  sl_tensor *mean = sl_mean_at(m->at, m->g, x, axes, true);
+  sl_tensor *off = sl_op2_at(m->at, m->g, &sl_op_sub, NULL, x, mean);
+  sl_tensor *y = sl_sum_at(m->at, m->g, sl_mul_at(m->at, m->g, off, off), axes,
+                           sli_pt_flag(n, "keepdim", false));
+  y = sl_scale_at(m->at, m->g, y, (float)(1 / ((double)count - less)));
+  if (strstr(row->target, "std")) y = sl_op1_at(m->at, m->g, &sl_op_sqrt, NULL, y);
+  sli_pt_out(m, n, 0, y);
+}
+
+/* linalg_vector_norm of order 2, and norm. */
+void sli_emit_norm2(sli_import *m, const sli_pt_node *n, const sli_pt_call *row) {
+  (void)row;
+  int ndim;
+  sl_tensor *x = self_f32(m, n, &ndim);
+  if (sli_pt_number(m, n, "ord", 2) != 2 || sli_pt_number(m, n, "p", 2) != 2) {
+    sli_pt_refuse(m, n, "only the norm of order 2 is supported");
+    return;
+  }
+  sl_tensor *y = sum_of(m, sl_mul_at(m->at, m->g, x, x), sli_pt_axes(m, n, "dim", ndim),
+                        sli_pt_flag(n, "keepdim", false));
+  sli_pt_out(m, n, 0, sl_op1_at(m->at, m->g, &sl_op_sqrt, NULL, y));
+}

@@ -1,0 +1,133 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "pytorch/archive.h"
+
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+#include <zip.h>
+
+#include "base/base.h"
+
+struct sli_archive {
+  char *path, *folder; /* the folder ends with a slash, or is empty */
+  zip_t *zip;
+  pthread_mutex_t reading;
+};
+
+static sl_status damaged(const sli_archive *a, const char *name, const char *why) {
+  return sl_fail(SL_E_INPUT, "%s: %s: %s", a->path, name, why);
+}
+
+/* Finds the one folder that all entries lie in. */
+static sl_status find_folder(sli_archive *a) {
+  zip_int64_t count = zip_get_num_entries(a->zip, 0);
+  const char *first = count > 0 ? zip_get_name(a->zip, 0, ZIP_FL_ENC_GUESS) : NULL;
+  if (!first) return sl_fail(SL_E_INPUT, "%s: the archive is empty", a->path);
+  const char *slash = strchr(first, '/');
+  size_t length = slash ? (size_t)(slash - first) + 1 : 0;
+  a->folder = sli_format("%.*s", (int)length, first);
+  if (sli_archive_has(a, "models/model.json", NULL)) return SL_OK;
+  if (sli_archive_has(a, "data.pkl", NULL))
+    return sl_fail(SL_E_INPUT,
+                   "%s: pickled weights (torch.save), which are not read; save the program with "
+                   "torch.export.save, or weights as safetensors",
+                   a->path);
+  if (sli_archive_has(a, "serialized_exported_program.json", NULL))
+    return sl_fail(SL_E_INPUT,
+                   "%s: written by PyTorch before 2.7, whose archives have another layout; export "
+                   "it again with 2.8 or later",
+                   a->path);
+  return sl_fail(SL_E_INPUT, "%s: no exported program: the archive has no models/model.json",
+                 a->path);
+}
+
+sl_status sli_archive_open(const char *path, sli_archive **out) {
+  int code = 0;
+  sli_archive *a = sli_calloc(1, sizeof *a);
+  a->path = sli_strdup(path);
+  pthread_mutex_init(&a->reading, NULL);
+  a->zip = zip_open(path, ZIP_RDONLY, &code);
+  sl_status status = SL_OK;
+  if (!a->zip) {
+    zip_error_t error;
+    zip_error_init_with_code(&error, code);
+    status = code == ZIP_ER_NOZIP
+                 ? sl_fail(SL_E_INPUT, "%s: not an archive of torch.export.save", path)
+                 : sl_fail(SL_E_INPUT, "%s: %s", path, zip_error_strerror(&error));
+    zip_error_fini(&error);
+  }
+  if (!status) status = find_folder(a);
+  if (status) sli_archive_close(a);
+  else *out = a;
+  return status;
+}
+
+void sli_archive_close(sli_archive *a) {
+  if (!a) return;
+  if (a->zip) zip_discard(a->zip);
+  pthread_mutex_destroy(&a->reading);
+  free(a->folder);
+  free(a->path);
+  free(a);
+}
+
+const char *sli_archive_path(const sli_archive *a) { return a->path; }
+
+/* Finds an entry's number and size; false: absent, or its size is unknown. */
+static int entry_find(const sli_archive *a, const char *name, zip_stat_t *info) {
+  char *full = sli_format("%s%s", a->folder, name);
+  zip_stat_init(info);
+  int found = !zip_stat(a->zip, full, 0, info) && info->valid & ZIP_STAT_SIZE &&
+              info->valid & ZIP_STAT_INDEX;
+  free(full);
+  return found;
+}
+
+int sli_archive_has(const sli_archive *a, const char *name, size_t *bytes) {
+  zip_stat_t info;
+  int found = entry_find(a, name, &info);
+  if (found && bytes) *bytes = info.size;
+  return found;
+}
+
+sl_status sli_archive_read(sli_archive *a, const char *name, size_t most, char **out,
+                           size_t *bytes) {
+  zip_stat_t info;
+  if (!entry_find(a, name, &info)) return damaged(a, name, "no such entry in the archive");
+  if (info.size > most) return damaged(a, name, "the entry is larger than what it describes");
+  char *text = malloc(info.size + 1);
+  if (!text) return sl_fail(SL_E_MEMORY, "%s: %s: no memory for it", a->path, name);
+  zip_file_t *file = zip_fopen_index(a->zip, info.index, 0);
+  zip_int64_t got = file ? zip_fread(file, text, info.size) : -1;
+  int failed = file ? zip_fclose(file) : 0;
+  if (got < 0 || (zip_uint64_t)got != info.size || failed) {
+    free(text);
+    return damaged(a, name, "truncated or damaged");
+  }
+  text[info.size] = 0;
+  *out = text, *bytes = info.size;
+  return SL_OK;
+}
+
+/* Reads from an entry that is open; entries are stored, so seeking is cheap. */
+static int read_part(zip_file_t *file, size_t first, size_t count, void *out) {
+  return file && !zip_fseek(file, (zip_int64_t)first, SEEK_SET) &&
+         zip_fread(file, out, count) == (zip_int64_t)count;
+}
+
+sl_status sli_archive_part(sli_archive *a, const char *name, size_t first, size_t count,
+                           void *out) {
+  zip_stat_t info;
+  if (!entry_find(a, name, &info)) return damaged(a, name, "no such entry in the archive");
+  pthread_mutex_lock(&a->reading);
+  zip_file_t *file = zip_fopen_index(a->zip, info.index, 0);
+  int good = read_part(file, first, count, out);
+  if (file) zip_fclose(file);
+  pthread_mutex_unlock(&a->reading);
+  return good ? SL_OK : damaged(a, name, "truncated or damaged");
+}
+
+unsigned sli_archive_checksum(const sli_archive *a, const char *name) {
+  zip_stat_t info;
+  return entry_find(a, name, &info) && info.valid & ZIP_STAT_CRC ? info.crc : 0;
+}

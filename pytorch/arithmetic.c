@@ -1,0 +1,289 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Calls that compute element by element. */
+#include <math.h>
+#include <string.h>
+
+#include "pytorch/emit.h"
+
+static void refuse_kind(sli_import *m, const sli_pt_node *n) {
+  sli_pt_refuse(m, n, "these arguments are not supported");
+}
+
+/* ---- one number ---------------------------------------------------------------------------- */
+
+void sli_emit_one(sli_import *m, const sli_pt_node *n, const sli_pt_call *row) {
+  sl_tensor *x = sli_pt_f32(m, sli_pt_arg_value(n, n->args[0].name));
+  sli_pt_out(m, n, 0, sl_op1_at(m->at, m->g, row->op, NULL, x));
+}
+
+void sli_emit_gelu(sli_import *m, const sli_pt_node *n, const sli_pt_call *row) {
+  (void)row;
+  const sli_pt_arg *form = sli_pt_arg_find(n, "approximate");
+  bool tanh_form = form && form->kind == SLI_PT_TEXT && !strcmp(form->text, "tanh");
+  sl_tensor *x = sli_pt_in(m, n, "self");
+  sli_pt_out(m, n, 0, sl_op1_at(m->at, m->g, tanh_form ? &sl_op_gelu : &sl_op_gelu_erf, NULL, x));
+}
+
+void sli_emit_square(sli_import *m, const sli_pt_node *n, const sli_pt_call *row) {
+  (void)row;
+  sl_tensor *x = sli_pt_in(m, n, "self");
+  sli_pt_out(m, n, 0, sl_mul_at(m->at, m->g, x, x));
+}
+
+/* A tensor of one number in the shape of x, to be combined with it. */
+static sl_tensor *number_like(sli_import *m, const sl_tensor *x, double value) {
+  if (!x) return NULL;
+  sl_type type = {.dtype = SL_F32, .ndim = 1, .dim = {1}};
+  if (!x->type.ndim) type.ndim = 0, type.dtype = x->type.dtype;
+  return sl_filled_at(m->at, m->g, type, (float)value, NULL);
+}
+
+void sli_emit_reciprocal(sli_import *m, const sli_pt_node *n, const sli_pt_call *row) {
+  (void)row;
+  sl_tensor *x = sli_pt_in(m, n, "self");
+  sli_pt_out(m, n, 0, sl_op2_at(m->at, m->g, &sl_op_div, NULL, number_like(m, x, 1), x));
+}
+
+void sli_emit_leaky(sli_import *m, const sli_pt_node *n, const sli_pt_call *row) {
+  (void)row;
+  sl_tensor *x = sli_pt_in(m, n, "self");
+  double slope = sli_pt_number(m, n, "negative_slope", 0.01);
+  sl_tensor *below = sl_clamp_at(m->at, m->g, x, -INFINITY, 0);
+  sl_tensor *above = sl_op1_at(m->at, m->g, &sl_op_relu, NULL, x);
+  sli_pt_out(m, n, 0, sl_add_at(m->at, m->g, above, sl_scale_at(m->at, m->g, below, (float)slope)));
+}
+
+void sli_emit_clamp(sli_import *m, const sli_pt_node *n, const sli_pt_call *row) {
+  bool hard = strstr(row->target, "hardtanh") != NULL, six = strstr(row->target, "relu6") != NULL;
+  double low = sli_pt_number(m, n, hard ? "min_val" : "min", hard ? -1 : six ? 0 : -INFINITY);
+  double high = sli_pt_number(m, n, hard ? "max_val" : "max", hard ? 1 : six ? 6 : INFINITY);
+  sl_tensor *x = sli_pt_in(m, n, "self");
+  if (low == -INFINITY && high == INFINITY) sli_pt_out(m, n, 0, x);
+  else sli_pt_out(m, n, 0, sl_clamp_at(m->at, m->g, x, (float)low, (float)high));
+}
+
+void sli_emit_pow(sli_import *m, const sli_pt_node *n, const sli_pt_call *row) {
+  (void)row;
+  double e = NAN;
+  sl_tensor *x = sli_pt_in(m, n, "self"), *y = NULL;
+  if (!sli_pt_scalar(m, sli_pt_arg_find(n, "exponent"), &e)) {
+    refuse_kind(m, n);
+    return;
+  }
+  if (e == 2) y = sl_mul_at(m->at, m->g, x, x);
+  else if (e == 3) y = sl_mul_at(m->at, m->g, sl_mul_at(m->at, m->g, x, x), x);
+  else if (e == 4) y = sl_mul_at(m->at, m->g, x, x), y = sl_mul_at(m->at, m->g, y, y);
+  else if (e == 1) y = x;
+  else if (e == 0.5) y = sl_op1_at(m->at, m->g, &sl_op_sqrt, NULL, x);
+  else if (e == -0.5) y = sl_op1_at(m->at, m->g, &sl_op_rsqrt, NULL, x);
+  else if (e == -1) y = sl_op2_at(m->at, m->g, &sl_op_div, NULL, number_like(m, x, 1), x);
+  else { /* for positive numbers */ y = sl_op1_at(m->at, m->g, &sl_op_log, NULL, x);
+    y = sl_op1_at(m->at, m->g, &sl_op_exp, NULL, sl_scale_at(m->at, m->g, y, (float)e));
+  }
+  sli_pt_out(m, n, 0, y);
+}
+
+/* ---- two numbers --------------------------------------------------------------------------- */
+
+/* Finds an argument as a tensor. A constant takes the length 1 in dims of rows of the other. */
+static sl_tensor *operand(sli_import *m, const sli_pt_node *n, const char *name,
+                          const sli_pt_value *other) {
+  const sli_pt_value *v = sli_pt_arg_value(n, name);
+  const sli_pt_array *a = v ? sli_constant(m, v) : NULL;
+  if (!v) { /* a number beside a tensor */
+    double number = sli_pt_number(m, n, name, NAN);
+    return number_like(m, other ? sli_pt_f32(m, other) : NULL, number);
+  }
+  if (!a) return sli_pt_f32(m, v);
+  sl_tensor *beside = other ? sli_pt_tensor(m, other) : NULL;
+  if (!beside) return NULL;
+  sl_tensor *t = sli_pt_constant_beside(m, a, &other->type, &beside->type);
+  return t && t->type.dtype == SL_I32 ? sl_cast_at(m->at, m->g, t, SL_F32) : t;
+}
+
+static sl_tensor *binary(sli_import *m, const sl_op *op, const sli_pt_node *n, const char *left,
+                         const char *right) {
+  const sli_pt_value *a = sli_pt_arg_value(n, left), *b = sli_pt_arg_value(n, right);
+  sl_tensor *x = operand(m, n, left, b), *y = operand(m, n, right, a);
+  bool plain = x && y && sl_type_equal(&x->type, &y->type) && x->type.dtype == SL_F32;
+  if (op == &sl_op_add_broadcast && plain) op = &sl_op_add;
+  if (op == &sl_op_mul_broadcast && plain) op = &sl_op_mul;
+  return sl_op2_at(m->at, m->g, op, NULL, x, y);
+}
+
+void sli_emit_two(sli_import *m, const sli_pt_node *n, const sli_pt_call *row) {
+  sli_pt_out(m, n, 0, binary(m, row->op, n, "self", "other"));
+}
+
+/* Finds an argument's number if the other argument is a tensor that is not. */
+static bool number_of(sli_import *m, const sli_pt_node *n, const char *name, const char *other,
+                      double *out) {
+  const sli_pt_value *v = sli_pt_arg_value(n, other);
+  const sli_pt_arg *arg = sli_pt_arg_find(n, name);
+  if (!v || sli_constant(m, v)) return false;
+  if (arg && arg->kind == SLI_PT_VALUE && !arg->value->symbol &&
+      arg->value->type.ndim > v->type.ndim)
+    return false;
+  if (!sli_pt_scalar(m, arg, out)) return false;
+  /* The number may stand for an array that is the larger one. */
+  const sli_pt_value *a = sli_pt_arg_value(n, name);
+  for (int d = 1; a && d <= a->type.ndim; d++)
+    if (a->type.dim[a->type.ndim - d] > 1 && v->type.dim[v->type.ndim - d] == 1) return false;
+  return true;
+}
+
+void sli_emit_add(sli_import *m, const sli_pt_node *n, const sli_pt_call *row) {
+  (void)row;
+  double v, alpha = sli_pt_number(m, n, "alpha", 1);
+  if (number_of(m, n, "other", "self", &v))
+    sli_pt_out(m, n, 0,
+               sl_add_constant_at(m->at, m->g, sli_pt_in(m, n, "self"), (float)(alpha * v)));
+  else if (number_of(m, n, "self", "other", &v) && alpha == 1)
+    sli_pt_out(m, n, 0, sl_add_constant_at(m->at, m->g, sli_pt_in(m, n, "other"), (float)v));
+  else if (alpha == 1) sli_pt_out(m, n, 0, binary(m, &sl_op_add_broadcast, n, "self", "other"));
+  else {
+    sl_tensor *y = sl_scale_at(m->at, m->g, sli_pt_in(m, n, "other"), (float)alpha);
+    sli_pt_out(m, n, 0, sl_add_at(m->at, m->g, sli_pt_in(m, n, "self"), y));
+  }
+}
+
+void sli_emit_sub(sli_import *m, const sli_pt_node *n, const sli_pt_call *row) {
+  (void)row;
+  double v, alpha = sli_pt_number(m, n, "alpha", 1);
+  if (number_of(m, n, "other", "self", &v))
+    sli_pt_out(m, n, 0,
+               sl_add_constant_at(m->at, m->g, sli_pt_in(m, n, "self"), (float)(-alpha * v)));
+  else if (number_of(m, n, "self", "other", &v) && alpha == 1) {
+    sl_tensor *minus = sl_op1_at(m->at, m->g, &sl_op_neg, NULL, sli_pt_in(m, n, "other"));
+    sli_pt_out(m, n, 0, sl_add_constant_at(m->at, m->g, minus, (float)v));
+  } else if (alpha == 1) sli_pt_out(m, n, 0, binary(m, &sl_op_sub, n, "self", "other"));
+  else refuse_kind(m, n);
+}
+
+/* rsub(self, other) is other - self. */
+void sli_emit_rsub(sli_import *m, const sli_pt_node *n, const sli_pt_call *row) {
+  (void)row;
+  double v;
+  if (number_of(m, n, "other", "self", &v)) {
+    sl_tensor *minus = sl_op1_at(m->at, m->g, &sl_op_neg, NULL, sli_pt_in(m, n, "self"));
+    sli_pt_out(m, n, 0, sl_add_constant_at(m->at, m->g, minus, (float)v));
+  } else sli_pt_out(m, n, 0, binary(m, &sl_op_sub, n, "other", "self"));
+}
+
+void sli_emit_mul(sli_import *m, const sli_pt_node *n, const sli_pt_call *row) {
+  (void)row;
+  double v;
+  if (number_of(m, n, "other", "self", &v))
+    sli_pt_out(m, n, 0, sl_scale_at(m->at, m->g, sli_pt_in(m, n, "self"), (float)v));
+  else if (number_of(m, n, "self", "other", &v))
+    sli_pt_out(m, n, 0, sl_scale_at(m->at, m->g, sli_pt_in(m, n, "other"), (float)v));
+  else sli_pt_out(m, n, 0, binary(m, &sl_op_mul_broadcast, n, "self", "other"));
+}
+
+void sli_emit_div(sli_import *m, const sli_pt_node *n, const sli_pt_call *row) {
+  (void)row;
+  double v;
+  const sli_pt_arg *mode = sli_pt_arg_find(n, "rounding_mode");
+  sl_tensor *y = NULL;
+  if (number_of(m, n, "other", "self", &v))
+    y = sl_scale_at(m->at, m->g, sli_pt_in(m, n, "self"), (float)(1 / v));
+  else y = binary(m, &sl_op_div, n, "self", "other");
+  if (mode && mode->kind == SLI_PT_TEXT) y = sl_op1_at(m->at, m->g, &sl_op_floor, NULL, y);
+  sli_pt_out(m, n, 0, y);
+}
+
+void sli_emit_floor_divide(sli_import *m, const sli_pt_node *n, const sli_pt_call *row) {
+  (void)row;
+  const sli_pt_value *x = sli_pt_arg_value(n, "self");
+  double v;
+  bool number = number_of(m, n, "other", "self", &v);
+  if (x && sli_made_of(m, x)->sorted && number) { /* places of rows that repeat v times */
+    *sli_made_of(m, n->outs[0]) = (sli_made){.sorted = true, .each = (int64_t)v, .needed = true};
+    return;
+  }
+  sl_tensor *y = binary(m, &sl_op_div, n, "self", "other");
+  sli_pt_out(m, n, 0, sl_op1_at(m->at, m->g, &sl_op_floor, NULL, y));
+}
+
+/* Comparisons make i32 masks of 0 and 1. */
+void sli_emit_compare(sli_import *m, const sli_pt_node *n, const sli_pt_call *row) {
+  sli_pt_out(m, n, 0, binary(m, row->op, n, "self", "other"));
+}
+
+/* Masks of 0 and 1 as f32. */
+void sli_emit_and(sli_import *m, const sli_pt_node *n, const sli_pt_call *row) {
+  (void)row;
+  sli_pt_out(m, n, 0, binary(m, &sl_op_mul_broadcast, n, "self", "other"));
+}
+
+void sli_emit_or(sli_import *m, const sli_pt_node *n, const sli_pt_call *row) {
+  (void)row;
+  sli_pt_out(m, n, 0, binary(m, &sl_op_maximum, n, "self", "other"));
+}
+
+void sli_emit_not(sli_import *m, const sli_pt_node *n, const sli_pt_call *row) {
+  (void)row;
+  sl_tensor *x = sl_op1_at(m->at, m->g, &sl_op_neg, NULL, sli_pt_in(m, n, "self"));
+  sli_pt_out(m, n, 0, sl_add_constant_at(m->at, m->g, x, 1));
+}
+
+/* where(condition, self, other), masked_fill(self, mask, value). */
+void sli_emit_where(sli_import *m, const sli_pt_node *n, const sli_pt_call *row) {
+  (void)row;
+  bool fills = sli_pt_arg_find(n, "mask") != NULL;
+  const char *mask = fills ? "mask" : "condition", *yes = fills ? "value" : "self",
+             *no = fills ? "self" : "other";
+  const sli_pt_value *values[] = {sli_pt_arg_value(n, mask), sli_pt_arg_value(n, yes),
+                                  sli_pt_arg_value(n, no)};
+  const sli_pt_value *widest = NULL; /* a tensor that is no constant */
+  for (int i = 0; i < 3; i++)
+    if (values[i] && !sli_constant(m, values[i]) &&
+        (!widest || values[i]->type.ndim > widest->type.ndim ||
+         sli_pt_elements(&values[i]->type) > sli_pt_elements(&widest->type)))
+      widest = values[i];
+  sl_tensor *c = operand(m, n, mask, widest), *a = operand(m, n, yes, widest),
+            *b = operand(m, n, no, widest);
+  if (c && c->type.dtype == SL_F32) c = sl_cast_at(m->at, m->g, c, SL_I32);
+  sli_pt_out(m, n, 0, sl_op3_at(m->at, m->g, &sl_op_where, NULL, c, a, b));
+}
+
+/* ---- types --------------------------------------------------------------------------------- */
+
+static bool is_whole(sli_pt_dtype d) { return !sli_pt_floats(d); }
+
+/* to(dtype): floats are f32 and whole numbers are whole anyway; floats become whole numbers. */
+void sli_emit_cast(sli_import *m, const sli_pt_node *n, const sli_pt_call *row) {
+  (void)row;
+  const sli_pt_value *x = sli_pt_arg_value(n, "self");
+  sl_tensor *t = sli_pt_tensor(m, x);
+  if (!t) return;
+  sli_pt_dtype from = x->type.dtype, to = n->outs[0]->type.dtype;
+  if (is_whole(from) && !is_whole(to) && t->type.dtype == SL_I32)
+    t = sl_cast_at(m->at, m->g, t, SL_F32);
+  else if (!is_whole(from) && to == SLI_PT_BOOL)
+    t = sl_op2_at(m->at, m->g, &sl_op_ne, NULL, t, number_like(m, t, 0));
+  else if (!is_whole(from) && is_whole(to)) t = sl_cast_at(m->at, m->g, t, SL_I32);
+  sli_pt_out(m, n, 0, t);
+  sli_made_of(m, n->outs[0])->ids = sli_made_of(m, x)->ids;
+}
+
+void sli_emit_nothing(sli_import *m, const sli_pt_node *n, const sli_pt_call *row) {
+  (void)m, (void)n, (void)row;
+}
+
+/* ---- random numbers ------------------------------------------------------------------------ */
+
+void sli_emit_dropout(sli_import *m, const sli_pt_node *n, const sli_pt_call *row) {
+  (void)row;
+  double p = sli_pt_flag(n, "train", true) ? sli_pt_number(m, n, "p", 0.5) : 0;
+  sl_tensor *x = sli_pt_in(m, n, n->args[0].name);
+  sli_pt_out(m, n, 0, p > 0 ? sl_dropout_at(m->at, m->g, x, (float)p) : x);
+}
+
+/* rand_like, randn_like. */
+void sli_emit_draw(sli_import *m, const sli_pt_node *n, const sli_pt_call *row) {
+  sl_tensor *like = sli_pt_tensor(m, sli_pt_arg_value(n, "self"));
+  sli_pt_out(m, n, 0,
+             row->op == &sl_op_normal ? sl_normal_at(m->at, m->g, like, 0, 1)
+                                      : sl_uniform_at(m->at, m->g, like, 0, 1));
+}

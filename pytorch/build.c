@@ -1,0 +1,254 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Builds the graph of an exported program: steps, blocks, data, loss. */
+#include <ctype.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "pytorch/build.h"
+#include "pytorch/fold.h"
+#include "pytorch/import.h"
+
+/* ---- calls on constants -------------------------------------------------------------------- */
+
+static bool is_constant(const sli_import *m, const sli_pt_arg *arg) {
+  if (arg->kind == SLI_PT_LIST) {
+    for (int i = 0; i < arg->list.count; i++)
+      if (!is_constant(m, &arg->list.of[i])) return false;
+    return true;
+  }
+  return arg->kind != SLI_PT_VALUE || arg->value->symbol || sli_constant(m, arg->value);
+}
+
+/* True if only the shapes of the first tensor count: zeros_like(x). */
+static bool ignores_inputs(const sli_pt_call *row) { return row->fold == sli_fold_fill; }
+
+static bool makes_tensors(const sli_pt_node *n) {
+  for (int i = 0; i < n->nouts; i++)
+    if (!n->outs[i] || n->outs[i]->symbol) return false;
+  return n->nouts > 0;
+}
+
+static void fold_calls(sli_import *m) {
+  for (int i = 0; i < m->p->nnodes; i++) {
+    const sli_pt_node *n = m->p->nodes[i];
+    const sli_pt_call *row = sli_pt_call_find(n->target);
+    bool all = row && row->fold && makes_tensors(n);
+    for (int k = 0; all && k < n->nargs && !ignores_inputs(row); k++)
+      all = is_constant(m, &n->args[k]);
+    if (all) row->fold(m, n, row);
+  }
+}
+
+/* ---- calls without a row ------------------------------------------------------------------- */
+
+typedef struct missing {
+  const char *target;
+  int count;
+  const sli_pt_node *first;
+} missing;
+
+static bool is_wanted(const sli_import *m, const sli_pt_node *n) {
+  for (int i = 0; i < n->nouts; i++)
+    if (n->outs[i] && !n->outs[i]->symbol && sli_made_of(m, n->outs[i])->needed &&
+        !sli_constant(m, n->outs[i]))
+      return true;
+  return false;
+}
+
+/* Refuses all calls that no row of the table covers, at once. */
+static void check_calls(sli_import *m) {
+  missing *list = sli_arena_alloc(&m->arena, ((size_t)m->p->nnodes + 1) * sizeof *list);
+  int count = 0;
+  for (int i = 0; i < m->p->nnodes; i++) {
+    const sli_pt_node *n = m->p->nodes[i];
+    const sli_pt_call *row = sli_pt_call_find(n->target);
+    if (m->pattern[i] || !is_wanted(m, n) || (row && row->emit)) continue;
+    int k = 0;
+    while (k < count && strcmp(list[k].target, n->target)) k++;
+    if (k == count) list[count++] = (missing){n->target, 0, n};
+    list[k].count++;
+  }
+  if (!count) return;
+  char *text = sli_arena_strdup(&m->arena, "");
+  for (int k = 0; k < count; k++) {
+    const sli_pt_node *n = list[k].first;
+    text = sli_arena_format(&m->arena, "%s%s%s (%d time%s, first at %s:%d)", text, k ? ", " : "",
+                            list[k].target, list[k].count, list[k].count > 1 ? "s" : "",
+                            n->file ? n->file : "?", n->line);
+  }
+  sl_graph_fail(m->g, SL_E_UNSUPPORTED, "%s calls what is not supported: %s",
+                sli_archive_path(m->p->archive), text);
+}
+
+/* ---- blocks -------------------------------------------------------------------------------- */
+
+/* Length of a module's path up to its number `which` (from 0): "model.h.3" of "model.h.3.attn"; 0:
+ * it has none. */
+static size_t numbered_end(const char *path, int which) {
+  const char *at = path;
+  while (*at) {
+    const char *end = strchr(at, '.');
+    if (!end) end = at + strlen(at);
+    bool number = end > at;
+    for (const char *c = at; c < end; c++) number &= isdigit((unsigned char)*c) != 0;
+    if (number && !which--) return (size_t)(end - path);
+    at = *end ? end + 1 : end;
+  }
+  return 0;
+}
+
+static bool same_prefix(const char *a, size_t na, const char *b, size_t nb) {
+  return na == nb && !memcmp(a, b, na);
+}
+
+/* Counts the different blocks that a depth of numbers gives. */
+static int count_blocks(const sli_import *m, int which) {
+  const char *last = "";
+  size_t length = 0;
+  int count = 0;
+  for (int i = 0; i < m->p->nnodes; i++) {
+    const sli_pt_node *n = m->p->nodes[i];
+    size_t end = is_wanted(m, n) ? numbered_end(n->module, which) : 0;
+    if (!end || same_prefix(n->module, end, last, length)) continue;
+    last = n->module, length = end;
+    count++;
+  }
+  return count;
+}
+
+/* Picks what ends a block's name: the first number of a path, or the second where the first gives
+ * few (stages of convolutions). */
+static int pick_depth(const sli_import *m) {
+  enum { FEW = 5 };
+  int outer = count_blocks(m, 0), inner = count_blocks(m, 1);
+  return outer < FEW && inner > outer ? 1 : 0;
+}
+
+/* The blocks under way. */
+typedef struct blocks {
+  const char *pattern; /* or NULL */
+  int depth, last;     /* last: number of the last call within a block */
+  const char *module;
+  size_t length;
+  bool ended;
+} blocks;
+
+/* Finds where a path's block ends: by the user's pattern ("h.*"), else by its number. */
+static size_t block_end(const blocks *b, const char *path) {
+  if (!b->pattern) {
+    size_t end = numbered_end(path, b->depth);
+    return end ? end : b->depth ? numbered_end(path, 0) : 0;
+  }
+  const char *star = strchr(b->pattern, '*');
+  size_t before = star ? (size_t)(star - b->pattern) : strlen(b->pattern);
+  for (const char *at = path; *at; at++) {
+    if ((at != path && at[-1] != '.') || strncmp(at, b->pattern, before)) continue;
+    const char *end = at + before;
+    if (star)
+      while (*end && *end != '.') end++;
+    else if (*end && *end != '.') continue;
+    return (size_t)(end - path);
+  }
+  return 0;
+}
+
+static void find_last(const sli_import *m, blocks *b) {
+  b->last = -1;
+  for (int i = 0; i < m->p->nnodes; i++)
+    if (is_wanted(m, m->p->nodes[i]) && block_end(b, m->p->nodes[i]->module)) b->last = i;
+}
+
+/* Begins the block of a call, if it is another. Calls between blocks stay with the one before. */
+static void enter_block(sli_import *m, blocks *b, int i) {
+  const char *path = m->p->nodes[i]->module;
+  size_t end = block_end(b, path);
+  if (i > b->last && b->last >= 0 && !b->ended) {
+    b->ended = true;
+    sl_block(m->g, "head");
+  }
+  if (b->ended || !end || same_prefix(path, end, b->module, b->length)) return;
+  b->module = path, b->length = end;
+  sl_block(m->g, "%.*s", (int)end, path);
+}
+
+/* ---- calls --------------------------------------------------------------------------------- */
+
+static void emit_call(sli_import *m, int i) {
+  const sli_pt_node *n = m->p->nodes[i];
+  m->at = (sl_here){n->file, n->line};
+  m->emitted[i] = true;
+  if (m->pattern[i]) sli_pt_out(m, n, 0, m->pattern[i]->emit(m, n, &m->match[i]));
+  else {
+    const sli_pt_call *row = sli_pt_call_find(n->target);
+    row->emit(m, n, row);
+  }
+  for (int k = 0; k < n->nouts && !m->g->status; k++) {
+    const sli_made *made = n->outs[k] ? sli_made_of(m, n->outs[k]) : NULL;
+    if (made && made->needed && !made->tensor && !made->array && !made->sorted && !made->ids &&
+        !n->outs[k]->symbol)
+      sli_pt_refuse(m, n, "these arguments are not supported");
+  }
+}
+
+static void emit_calls(sli_import *m, blocks *b) {
+  sl_block(m->g, "embedding");
+  for (int i = 0; i < m->p->nnodes && !m->g->status; i++) {
+    if (!is_wanted(m, m->p->nodes[i])) continue;
+    enter_block(m, b, i);
+    emit_call(m, i);
+  }
+}
+
+/* ---- inputs -------------------------------------------------------------------------------- */
+
+/* Loads buffers and constants that nothing changes. */
+static void load_constants(sli_import *m) {
+  for (int i = 0; i < m->p->ninputs && !m->g->status; i++) {
+    sli_pt_input *in = &m->p->inputs[i];
+    void *data;
+    if (in->role == SLI_PT_PARAM || in->role == SLI_PT_USER || in->mutated) continue;
+    if (sli_pt_input_read(m->p, in, &data)) {
+      sl_graph_fail(m->g, SL_E_INPUT, "%s", sl_detail());
+      return;
+    }
+    sli_made_of(m, in->value)->array = sli_pt_array_of(&m->arena, &in->value->type, data);
+    free(data);
+  }
+}
+
+static sli_import *begin(sl_graph *g, sli_pt_program *p, int64_t exported, int64_t rows) {
+  sli_import *m = sl_graph_alloc(g, sizeof *m);
+  *m = (sli_import){.g = g, .p = p, .exported = exported, .rows = rows};
+  m->made = sl_graph_alloc(g, ((size_t)p->nvalues + 1) * sizeof *m->made);
+  m->pattern = sl_graph_alloc(g, ((size_t)p->nnodes + 1) * sizeof *m->pattern);
+  m->note = sl_graph_alloc(g, ((size_t)p->nnodes + 1) * sizeof *m->note);
+  m->emitted = sl_graph_alloc(g, ((size_t)p->nnodes + 1) * sizeof *m->emitted);
+  m->match = sl_graph_alloc(g, ((size_t)p->nnodes + 1) * sizeof *m->match);
+  return m;
+}
+
+sl_status sli_pt_build(sl_graph *g, const sli_pt_use *of) {
+  sli_import *m = begin(g, of->program, of->exported, of->rows);
+  load_constants(m);
+  for (int i = 0; i < of->ninputs && !g->status; i++)
+    sli_made_of(m, of->inputs[i]->value)->tensor = of->tensors[i];
+  if (!g->status) fold_calls(m);
+  sli_pt_value *out = of->program->nouts ? of->program->outs[0] : NULL;
+  if (!g->status && out) sli_pt_mark(m, &out, 1);
+  if (!g->status) check_calls(m);
+  if (!g->status) {
+    blocks b = {.pattern = of->block, .module = "", .depth = pick_depth(m)};
+    find_last(m, &b);
+    emit_calls(m, &b);
+  }
+  sl_tensor *loss = g->status || !out ? NULL : sli_pt_tensor(m, out);
+  if (loss && loss->type.ndim == 0) sl_train_at(m->at, g, loss, of->optimizer);
+  else if (!g->status)
+    sl_graph_fail(g, SL_E_USAGE,
+                  "%s: forward() returns no loss first, but %s; wrap the module so that it does",
+                  sli_archive_path(of->program->archive), out ? "a tensor with dims" : "nothing");
+  if (of->show && !g->status) sli_pt_show(m, of->show);
+  sli_arena_fini(&m->arena);
+  return g->status;
+}

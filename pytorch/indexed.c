@@ -1,0 +1,314 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Calls that index. Experts: programs sort the rows of all experts, multiply group by group, and
+ * put the rows back in order. The rows are multiplied in the order they have instead: each of them
+ * has the number of its expert, so sorting and putting back leave nothing. */
+#include <string.h>
+
+#include "pytorch/emit.h"
+
+/* Rows of one id, which give their table row no gradient. */
+static sl_tensor *without_gradient(sli_import *m, sl_tensor *y, sl_tensor *ids, int64_t id) {
+  sl_type one = {.dtype = SL_I32, .ndim = 1, .dim = {1}}, to = ids->type;
+  sl_tensor *is =
+      sl_op2_at(m->at, m->g, &sl_op_eq, NULL, ids, sl_filled_at(m->at, m->g, one, (float)id, NULL));
+  to.dim[to.ndim++] = 1;
+  is = is ? sl_reshape_at(m->at, m->g, is, to) : NULL;
+  sl_tensor *still = sl_op1_at(m->at, m->g, &sl_op_detach, NULL, y);
+  return sl_op3_at(m->at, m->g, &sl_op_where, NULL, is, still, y);
+}
+
+void sli_emit_embedding(sli_import *m, const sli_pt_node *n, const sli_pt_call *row) {
+  (void)row;
+  const sli_pt_value *ids = sli_pt_arg_value(n, "indices");
+  sl_tensor *table = sli_pt_in(m, n, "weight"), *at = sli_pt_i32(m, ids);
+  sl_tensor *y = sl_op2_at(m->at, m->g, &sl_op_embedding, NULL, at, table);
+  int64_t padding = sli_pt_whole(m, n, "padding_idx", -1);
+  if (y && padding >= 0 && !sli_constant(m, ids)) y = without_gradient(m, y, at, padding);
+  sli_pt_out(m, n, 0, y);
+}
+
+/* The value of the only index that is given, and its dim. */
+static const sli_pt_value *only_index(const sli_pt_node *n, int *dim) {
+  const sli_pt_arg *list = sli_pt_arg_find(n, "indices");
+  const sli_pt_value *only = NULL;
+  if (!list || list->kind != SLI_PT_LIST) return NULL;
+  for (int i = 0; i < list->list.count; i++) {
+    if (list->list.of[i].kind != SLI_PT_VALUE) continue;
+    if (only) return NULL;
+    only = list->list.of[i].value;
+    *dim = i;
+  }
+  return only;
+}
+
+/* Each row several times: x [R, ...] as [R * times, ...]. */
+static sl_tensor *repeat_rows(sli_import *m, sl_tensor *x, int64_t times) {
+  if (!x || times == 1) return x;
+  sl_type one = x->type, many, out = x->type;
+  if (one.ndim == SL_MAX_DIMS) return NULL;
+  memmove(one.dim + 2, one.dim + 1, (size_t)(one.ndim - 1) * sizeof *one.dim);
+  one.ndim++;
+  one.dim[1] = 1;
+  many = one;
+  many.dim[1] = times;
+  out.dim[0] *= times;
+  x = sli_pt_reshape(m, x, &one);
+  x = x ? sl_expand_at(m->at, m->g, x, many) : NULL;
+  return x ? sl_reshape_at(m->at, m->g, x, out) : NULL;
+}
+
+/* Rows of a table by ids of any shape. */
+static sl_tensor *table_rows(sli_import *m, sl_tensor *x, sl_tensor *ids) {
+  if (!x || !ids) return NULL;
+  int64_t rows = x->type.dim[0], width = sl_type_elements(&x->type) / rows;
+  sl_type flat = {.dtype = x->type.dtype, .ndim = 2, .dim = {rows, width}};
+  sl_type out = {.dtype = x->type.dtype, .ndim = ids->type.ndim + x->type.ndim - 1};
+  for (int d = 0; d < out.ndim; d++)
+    out.dim[d] = d < ids->type.ndim ? ids->type.dim[d] : x->type.dim[d - ids->type.ndim + 1];
+  sl_tensor *y = sl_op2_at(m->at, m->g, &sl_op_embedding, NULL, ids, sli_pt_reshape(m, x, &flat));
+  return y ? sli_pt_reshape(m, y, &out) : NULL;
+}
+
+/* Two indices of whole numbers, of which the first only counts rows: x[arange(B), ids]. */
+static bool row_and_column(const sli_import *m, const sli_pt_node *n, const sli_pt_value **column) {
+  const sli_pt_arg *list = sli_pt_arg_find(n, "indices");
+  if (!list || list->kind != SLI_PT_LIST || list->list.count != 2) return false;
+  const sli_pt_arg *of = list->list.of;
+  if (of[0].kind != SLI_PT_VALUE || of[1].kind != SLI_PT_VALUE) return false;
+  const sli_pt_array *rows = sli_constant(m, of[0].value);
+  const sli_pt_value *x = sli_pt_arg_value(n, "self");
+  if (!rows || rows->type.ndim != 1 || rows->type.dim[0] != x->type.dim[0]) return false;
+  for (int64_t i = 0; i < rows->type.dim[0]; i++)
+    if (sli_pt_get(rows, i) != (double)i) return false;
+  *column = of[1].value;
+  return (*column)->type.ndim == 1;
+}
+
+/* x[arange(B), ids]: one position of each row. */
+static void emit_row_and_column(sli_import *m, const sli_pt_node *n, const sli_pt_value *column) {
+  sl_tensor *x = sli_pt_in(m, n, "self"), *at = sli_pt_i32(m, column);
+  if (!x || !at) return;
+  sl_type index = {.dtype = SL_I32, .ndim = x->type.ndim}, out = x->type;
+  for (int d = 0; d < index.ndim; d++) index.dim[d] = d == 0 ? x->type.dim[0] : 1;
+  if (at->type.dim[0] != x->type.dim[0]) { /* one column for all rows */
+    at = sl_expand_at(m->at, m->g, at, SL_TYPE(SL_I32, x->type.dim[0]));
+  }
+  at = at ? sli_pt_reshape(m, at, &index) : NULL;
+  sl_tensor *y = at ? sl_gather_at(m->at, m->g, x, 1, at) : NULL;
+  memmove(out.dim + 1, out.dim + 2, (size_t)(out.ndim - 2) * sizeof *out.dim);
+  out.ndim--;
+  sli_pt_out(m, n, 0, y ? sli_pt_reshape(m, y, &out) : NULL);
+}
+
+/* Finds the only dim along which an index runs, if it counts the positions 0, 1, ... of a dim of
+ * `length`; -1: it does not. */
+static int counts_along(const sli_pt_array *a, int ndim, int64_t length) {
+  int along = -1;
+  for (int d = 0; d < a->type.ndim; d++) {
+    if (a->type.dim[d] == 1) continue;
+    if (along >= 0 || a->type.dim[d] != length) return -1;
+    along = d;
+  }
+  for (int64_t i = 0; along >= 0 && i < length; i++)
+    if (sli_pt_get(a, i) != (double)i) return -1;
+  return along < 0 ? -1 : along + ndim - a->type.ndim;
+}
+
+/* x[arange(B)[:, None, None, None], arange(T)[None, None, None, :]]: all elements of x, with dims
+ * of length 1 between them. False: the indices are others. */
+static bool emit_positions(sli_import *m, const sli_pt_node *n) {
+  const sli_pt_arg *list = sli_pt_arg_find(n, "indices");
+  const sli_pt_value *self = sli_pt_arg_value(n, "self");
+  int ndim = n->outs[0]->type.ndim, order[SLI_PT_DIMS] = {0}, last = -1;
+  if (!list || list->kind != SLI_PT_LIST || list->list.count != self->type.ndim) return false;
+  for (int i = 0; i < list->list.count; i++) {
+    const sli_pt_array *a =
+        list->list.of[i].kind == SLI_PT_VALUE ? sli_constant(m, list->list.of[i].value) : NULL;
+    order[i] = a ? counts_along(a, ndim, self->type.dim[i]) : -1;
+    if (order[i] <= last) return false;
+    last = order[i];
+  }
+  sl_tensor *t = sli_pt_tensor(m, self);
+  sl_type to = {.ndim = ndim};
+  for (int d = 0; d < ndim; d++) to.dim[d] = 1;
+  for (int i = 0; t && i < self->type.ndim; i++) to.dim[order[i]] = t->type.dim[i];
+  if (t) to.dtype = t->type.dtype;
+  sli_pt_out(m, n, 0, t ? sli_pt_reshape(m, t, &to) : NULL);
+  return true;
+}
+
+void sli_emit_index(sli_import *m, const sli_pt_node *n, const sli_pt_call *row) {
+  (void)row;
+  int dim = 0;
+  const sli_pt_value *self = sli_pt_arg_value(n, "self"), *at = only_index(n, &dim), *column;
+  if (!at && emit_positions(m, n)) return;
+  if (!at && row_and_column(m, n, &column)) {
+    emit_row_and_column(m, n, column);
+    return;
+  }
+  if (!at || at->type.dtype == SLI_PT_BOOL) {
+    sli_pt_refuse(m, n, "only one index of whole numbers is supported");
+    return;
+  }
+  if (sli_made_of(m, at)->sorted && !dim) {
+    sli_pt_out(m, n, 0, repeat_rows(m, sli_pt_f32(m, self), SLI_MAX(sli_made_of(m, at)->each, 1)));
+    return;
+  }
+  sl_tensor *x = sli_pt_f32(m, self), *ids = sli_pt_i32(m, at);
+  if (!x || !ids) return;
+  int order[SLI_PT_DIMS], k = 0, count = ids->type.ndim, ndim = x->type.ndim;
+  order[k++] = dim;
+  for (int d = 0; d < ndim; d++)
+    if (d != dim) order[k++] = d;
+  sl_tensor *y = table_rows(m, sli_pt_permute(m, x, ndim, order), ids);
+  k = 0; /* the indexed dims go back to their place */
+  for (int d = 0; d < dim; d++) order[k++] = count + d;
+  for (int d = 0; d < count; d++) order[k++] = d;
+  for (int d = dim; d < ndim - 1; d++) order[k++] = count + d;
+  sli_pt_out(m, n, 0, sli_pt_permute(m, y, k, order));
+}
+
+/* gather(self, dim, index), index_select(self, dim, index of one dim). */
+void sli_emit_gather(sli_import *m, const sli_pt_node *n, const sli_pt_call *row) {
+  const sli_pt_value *self = sli_pt_arg_value(n, "self");
+  sl_tensor *x = sli_pt_tensor(m, self), *at = sli_pt_in_i32(m, n, "index");
+  if (!x || !at) return;
+  int dim = sli_pt_dim(m, n, "dim", self->type.ndim, 0);
+  if (strstr(row->target, "index_select")) {
+    sl_type to = {.dtype = SL_I32, .ndim = x->type.ndim};
+    for (int d = 0; d < to.ndim; d++) to.dim[d] = d == dim ? at->type.dim[0] : 1;
+    at = sli_pt_reshape(m, at, &to);
+  }
+  sli_pt_out(m, n, 0, sl_gather_at(m->at, m->g, x, dim, at));
+}
+
+/* scatter of one number into zeros: how often each position is named, 1 if ever. */
+void sli_emit_scatter(sli_import *m, const sli_pt_node *n, const sli_pt_call *row) {
+  (void)row;
+  const sli_pt_value *self = sli_pt_arg_value(n, "self");
+  sl_tensor *at = sli_pt_in_i32(m, n, "index");
+  double value = sli_pt_number(m, n, "value", 0), old = 1;
+  const sli_pt_value *src = sli_pt_arg_value(n, "src");
+  int dim = sli_pt_dim(m, n, "dim", self->type.ndim, 0);
+  bool zeros = sli_pt_scalar(m, sli_pt_arg_find(n, "self"), &old) && old == 0;
+  if (src && zeros && at) {
+    sl_tensor *from = sli_pt_f32(m, src);
+    sli_pt_out(m, n, 0, sl_scatter_sum_at(m->at, m->g, from, dim, at, self->type.dim[dim]));
+    return;
+  }
+  if (!zeros || !at || src) {
+    sli_pt_refuse(m, n, "only a number into zeros, or rows into zeros, are supported");
+    return;
+  }
+  sl_type type = at->type;
+  type.dtype = SL_F32;
+  sl_tensor *ones = sl_filled_at(m->at, m->g, type, 1, at);
+  sl_tensor *sums = sl_scatter_sum_at(m->at, m->g, ones, dim, at, self->type.dim[dim]);
+  sums = sl_clamp_at(m->at, m->g, sums, 0, 1);
+  sli_pt_out(m, n, 0, value == 1 ? sums : sl_scale_at(m->at, m->g, sums, (float)value));
+}
+
+/* index_add(self, dim, index, source): rows added at their places, in order. */
+void sli_emit_index_add(sli_import *m, const sli_pt_node *n, const sli_pt_call *row) {
+  (void)row;
+  const sli_pt_value *self = sli_pt_arg_value(n, "self");
+  sl_tensor *at = sli_pt_in_i32(m, n, "index"), *src = sli_pt_in(m, n, "source");
+  if (!at || !src) return;
+  double old = 1;
+  int dim = sli_pt_dim(m, n, "dim", self->type.ndim, 0);
+  sl_type to = {.dtype = SL_I32, .ndim = src->type.ndim};
+  for (int d = 0; d < to.ndim; d++) to.dim[d] = d == dim ? at->type.dim[0] : 1;
+  at = sli_pt_reshape(m, at, &to);
+  if (sli_pt_scalar(m, sli_pt_arg_find(n, "self"), &old) && old == 0)
+    sli_pt_out(m, n, 0, sl_scatter_sum_at(m->at, m->g, src, dim, at, self->type.dim[dim]));
+  else sli_pt_out(m, n, 0, sl_scatter_add_at(m->at, m->g, sli_pt_f32(m, self), dim, at, src));
+}
+
+void sli_emit_one_hot(sli_import *m, const sli_pt_node *n, const sli_pt_call *row) {
+  (void)row;
+  int64_t classes = sli_pt_whole(m, n, "num_classes", -1);
+  sl_tensor *ids = sli_pt_in_i32(m, n, "self");
+  if (classes < 1) sli_pt_refuse(m, n, "the number of classes must be given");
+  else sli_pt_out(m, n, 0, sl_one_hot_at(m->at, m->g, ids, classes));
+}
+
+/* ---- experts ------------------------------------------------------------------------------- */
+
+/* Sorting the experts of all rows: the rows keep their order. Other sorts are the k largest. */
+void sli_emit_sort(sli_import *m, const sli_pt_node *n, const sli_pt_call *row) {
+  const sli_pt_value *x = sli_pt_arg_value(n, "self");
+  bool positions = strstr(row->target, "argsort") != NULL;
+  if (x->type.ndim == 1 && !sli_pt_floats(x->type.dtype)) {
+    sli_made *order = sli_made_of(m, n->outs[positions ? 0 : 1]);
+    order->sorted = true, order->each = 1;
+    if (positions) return;
+    sli_made *values = sli_made_of(m, n->outs[0]);
+    values->tensor = sli_pt_i32(m, x);
+    values->ids = (sli_pt_value *)x;
+    return;
+  }
+  int dim = sli_pt_dim(m, n, "dim", x->type.ndim, -1);
+  if (!sli_pt_flag(n, "descending", false) || positions) {
+    sli_pt_refuse(m, n, "only a descending sort, or one of the experts of rows, is supported");
+    return;
+  }
+  sl_tensor *places = NULL, *t = sli_pt_f32(m, x);
+  sl_tensor *y = sl_top_k_at(m->at, m->g, t, dim, sl_dim(t, dim), &places);
+  sli_pt_out(m, n, 0, y);
+  sli_pt_out(m, n, 1, places);
+}
+
+/* histc, bincount: how many rows each expert has, of which only the ends are asked for. */
+void sli_emit_histc(sli_import *m, const sli_pt_node *n, const sli_pt_call *row) {
+  (void)row;
+  const sli_pt_value *x = sli_pt_arg_value(n, "self");
+  sli_pt_value *ids = x ? sli_made_of(m, x)->ids : NULL;
+  if (!ids) sli_pt_refuse(m, n, "it is supported for the rows of experts alone");
+  else sli_made_of(m, n->outs[0])->ids = ids;
+}
+
+/* index_put(empty, [order], arange): the order that puts rows back. */
+void sli_emit_index_put(sli_import *m, const sli_pt_node *n, const sli_pt_call *row) {
+  (void)row;
+  int dim = 0;
+  const sli_pt_value *at = only_index(n, &dim);
+  if (at && sli_made_of(m, at)->sorted) {
+    sli_made *order = sli_made_of(m, n->outs[0]);
+    order->sorted = true, order->each = 1;
+  } else sli_pt_refuse(m, n, "it is supported for orders of the rows of experts alone");
+}
+
+/* Finds the tensor before a call that permutes its last two dims. */
+static bool transposes_last(const sli_import *m, const sli_pt_node *n) {
+  const sli_pt_value *x = sli_pt_arg_value(n, "self");
+  int a = sli_pt_dim(m, n, "dim0", 3, 0), b = sli_pt_dim(m, n, "dim1", 3, 0);
+  return x && x->type.ndim == 3 && a + b == 3 && a != b && (a == 1 || b == 1);
+}
+
+/* grouped_mm(input [R, K], weight [E, K, N], offs): each row by the weight of its expert. */
+void sli_emit_grouped(sli_import *m, const sli_pt_node *n, const sli_pt_call *row) {
+  (void)row;
+  const sli_pt_value *ends = sli_pt_arg_value(n, "offs"), *w = sli_pt_arg_value(n, "weight");
+  if (!w) w = sli_pt_arg_value(n, "mat2");
+  const sli_pt_value *x = sli_pt_arg_value(n, n->args[0].name);
+  sli_pt_value *ids = ends ? sli_made_of(m, ends)->ids : NULL;
+  if (!ids || !w || !x) {
+    sli_pt_refuse(m, n, "the groups are not the experts of rows that were sorted");
+    return;
+  }
+  const sli_pt_node *swap = sli_pt_made_by(m, w, "aten.transpose.int");
+  sl_tensor *by, *in = sli_pt_f32(m, x), *at = sli_pt_i32(m, ids);
+  if (swap && transposes_last(m, swap)) by = sli_pt_in(m, swap, "self");
+  else by = sli_pt_permute(m, sli_pt_f32(m, w), 3, (int[]){0, 2, 1});
+  if (!by || !in || !at) return;
+  int64_t rows = in->type.dim[0], each = 1, out = by->type.dim[1];
+  const sli_pt_node *repeat = sli_pt_made_by(m, x, "aten.index.Tensor");
+  int dim = 0;
+  const sli_pt_value *places = repeat ? only_index(repeat, &dim) : NULL;
+  if (places && sli_made_of(m, places)->sorted && !dim)
+    each = SLI_MAX(sli_made_of(m, places)->each, 1);
+  if (each > 1) in = sli_pt_in(m, repeat, "self"); /* a token's row, shared by its experts */
+  at = sli_pt_reshape(m, at, &SL_TYPE(SL_I32, rows / each, each));
+  sl_tensor *y = at ? sl_grouped_linear_at(m->at, m->g, in, at, by) : NULL;
+  sli_pt_out(m, n, 0, y ? sli_pt_reshape(m, y, &SL_TYPE(SL_F32, rows, out)) : NULL);
+}

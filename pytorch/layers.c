@@ -1,0 +1,553 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Calls that are layers: products, norms, attention, convolutions, losses. */
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "pytorch/emit.h"
+
+/* ---- products ------------------------------------------------------------------------------ */
+
+/* Finds the tensor whose leading dims were put together to get x, so that products keep the rows of
+ * sequences apart. */
+static sl_tensor *before_flattening(sl_tensor *x) {
+  const sli_node *p = x ? x->producer : NULL;
+  bool flattened = p && p->op == &sl_op_reshape && x->type.ndim == 2 && p->in[0]->type.ndim > 2 &&
+                   p->in[0]->type.dim[p->in[0]->type.ndim - 1] == x->type.dim[1];
+  return flattened ? p->in[0] : x;
+}
+
+/* A linear map with its result in x's leading dims. */
+static sl_tensor *linear(sli_import *m, sl_tensor *x, sl_tensor *w, sl_tensor *b, bool transposed) {
+  if (!x || !w) return NULL;
+  sl_tensor *from = before_flattening(x);
+  sl_tensor *y = sl_linear_at(m->at, m->g, from, w, b, transposed);
+  if (!y || from == x) return y;
+  sl_type to = x->type;
+  to.dim[to.ndim - 1] = sl_dim(y, -1);
+  return sli_pt_reshape(m, y, &to);
+}
+
+void sli_emit_linear(sli_import *m, const sli_pt_node *n, const sli_pt_call *row) {
+  (void)row;
+  sl_tensor *x = sli_pt_in(m, n, "input"), *w = sli_pt_in(m, n, "weight");
+  sl_tensor *b = sli_pt_in(m, n, "bias");
+  sli_pt_out(m, n, 0, linear(m, x, w, b, false));
+}
+
+/* True for a weight: a parameter, or a constant. */
+static bool is_weight(const sl_tensor *t) { return t && t->param && t->type.ndim == 2; }
+
+void sli_emit_addmm(sli_import *m, const sli_pt_node *n, const sli_pt_call *row) {
+  (void)row;
+  sl_tensor *b = sli_pt_in(m, n, "self"), *x = sli_pt_in(m, n, "mat1"),
+            *w = sli_pt_in(m, n, "mat2");
+  if (!x || !w || !b) return;
+  if (sli_pt_number(m, n, "beta", 1) != 1 || sli_pt_number(m, n, "alpha", 1) != 1) {
+    sli_pt_refuse(m, n, "factors other than 1 are not supported");
+    return;
+  }
+  if (is_weight(w) && b->type.ndim == 1) sli_pt_out(m, n, 0, linear(m, x, w, b, true));
+  else
+    sli_pt_out(m, n, 0, sl_add_at(m->at, m->g, sl_matmul_at(m->at, m->g, x, w, false, false), b));
+}
+
+/* Takes apart a tensor that a permutation of its last two dims has made. */
+static sl_tensor *without_swap(sl_tensor *t, bool *swapped) {
+  const sli_node *p = t ? t->producer : NULL;
+  int ndim = t ? t->type.ndim : 0;
+  *swapped = p && p->op == &sl_op_permute && p->attrs.dims[ndim - 1] == ndim - 2 &&
+             p->attrs.dims[ndim - 2] == ndim - 1;
+  for (int d = 0; *swapped && d < ndim - 2; d++) *swapped = p->attrs.dims[d] == d;
+  return *swapped ? p->in[0] : t;
+}
+
+static sl_tensor *product(sli_import *m, sl_tensor *a, sl_tensor *b) {
+  bool left, right;
+  if (!a || !b) return NULL;
+  if (a->type.ndim >= 2 && is_weight(b)) return linear(m, a, b, NULL, true);
+  a = without_swap(a, &left);
+  b = without_swap(b, &right);
+  if (!left && b->param && b->type.ndim == 2 && right) return linear(m, a, b, NULL, false);
+  return sl_matmul_at(m->at, m->g, a, b, left, right);
+}
+
+static sl_tensor *with_dim(sli_import *m, sl_tensor *t, bool front) {
+  sl_type to = t->type;
+  if (front) memmove(to.dim + 1, to.dim, (size_t)to.ndim * sizeof *to.dim);
+  to.dim[front ? 0 : to.ndim] = 1;
+  to.ndim++;
+  return sli_pt_reshape(m, t, &to);
+}
+
+/* matmul, mm, bmm; vectors become matrices of one row or column. */
+void sli_emit_matmul(sli_import *m, const sli_pt_node *n, const sli_pt_call *row) {
+  (void)row;
+  const sli_pt_value *other = sli_pt_arg_value(n, n->args[1].name);
+  sl_tensor *a = sli_pt_in(m, n, "self"), *b = sli_pt_f32(m, other);
+  if (!a || !b || !a->type.ndim || !b->type.ndim) return;
+  bool row_vector = a->type.ndim == 1, column = b->type.ndim == 1;
+  if (row_vector) a = with_dim(m, a, true);
+  if (column) b = with_dim(m, b, false);
+  sl_tensor *y = product(m, a, b);
+  if (!y) return;
+  sl_type to = y->type;
+  if (column) to.ndim--;
+  if (row_vector) {
+    if (!column) to.dim[to.ndim - 2] = to.dim[to.ndim - 1];
+    to.ndim--;
+  }
+  sli_pt_out(m, n, 0, to.ndim ? sli_pt_reshape(m, y, &to) : y);
+}
+
+/* ---- einsum -------------------------------------------------------------------------------- */
+
+/* The letters of an equation "abc,cd->abd". */
+typedef struct equation {
+  char in[2][SLI_PT_DIMS + 1], out[SLI_PT_DIMS + 1];
+} equation;
+
+static bool read_equation(const char *text, equation *e) {
+  int part = 0, at = 0;
+  char *to[] = {e->in[0], e->in[1], e->out};
+  memset(e, 0, sizeof *e);
+  for (; *text; text++) {
+    if (*text == ' ') continue;
+    if (*text == ',' && part == 0) part = 1, at = 0;
+    else if (*text == '-' && text[1] == '>' && part == 1) part = 2, at = 0, text++;
+    else if (*text >= 'A' && *text <= 'z' && at < SLI_PT_DIMS) to[part][at++] = *text;
+    else return false;
+  }
+  return part == 2;
+}
+
+static void add_letter(char *to, char c) {
+  size_t n = strlen(to);
+  to[n] = c, to[n + 1] = 0;
+}
+
+/* Appends the letters of `from` that the others have, or lack. */
+static void pick_letters(const char *from, const char *a, bool in_a, const char *b, bool in_b,
+                         char *out) {
+  for (; *from; from++)
+    if ((strchr(a, *from) != NULL) == in_a && (strchr(b, *from) != NULL) == in_b)
+      add_letter(out, *from);
+}
+
+/* Brings dims named by `has` into the order `wants`, then puts them together in three groups. */
+static sl_tensor *arrange(sli_import *m, sl_tensor *t, const char *has, const char *groups[3],
+                          int count) {
+  int order[SLI_PT_DIMS], k = 0;
+  sl_type to = {.dtype = SL_F32, .ndim = count};
+  for (int i = 0; i < count; i++) {
+    to.dim[i] = 1;
+    for (const char *c = groups[i]; *c; c++) {
+      order[k] = (int)(strchr(has, *c) - has);
+      to.dim[i] *= t->type.dim[order[k++]];
+    }
+  }
+  t = sli_pt_permute(m, t, k, order);
+  return t ? sli_pt_reshape(m, t, &to) : NULL;
+}
+
+/* Sums over dims that only one input has. */
+static sl_tensor *sum_alone(sli_import *m, sl_tensor *t, char *has, const char *other,
+                            const char *out) {
+  uint32_t axes = 0;
+  char kept[SLI_PT_DIMS + 1] = "";
+  for (int d = 0; has[d]; d++)
+    if (!strchr(other, has[d]) && !strchr(out, has[d])) axes |= 1u << d;
+    else add_letter(kept, has[d]);
+  if (!axes) return t;
+  strcpy(has, kept);
+  return sl_sum_at(m->at, m->g, t, axes, false);
+}
+
+void sli_emit_einsum(sli_import *m, const sli_pt_node *n, const sli_pt_call *row) {
+  (void)row;
+  const sli_pt_arg *text = sli_pt_arg_find(n, "equation"), *list = sli_pt_arg_find(n, "tensors");
+  equation e;
+  if (!text || text->kind != SLI_PT_TEXT || !list || list->kind != SLI_PT_LIST ||
+      list->list.count != 2 || !read_equation(text->text, &e)) {
+    sli_pt_refuse(m, n, "only einsum of two tensors is supported");
+    return;
+  }
+  sl_tensor *t[2] = {sli_pt_f32(m, list->list.of[0].value), sli_pt_f32(m, list->list.of[1].value)};
+  if (!t[0] || !t[1] || strlen(e.in[0]) != (size_t)t[0]->type.ndim ||
+      strlen(e.in[1]) != (size_t)t[1]->type.ndim)
+    return;
+  for (int i = 0; i < 2; i++) t[i] = sum_alone(m, t[i], e.in[i], e.in[1 - i], e.out);
+  char batch[32] = "", left[32] = "", inner[32] = "", right[32] = "", now[32];
+  pick_letters(e.in[0], e.in[1], true, e.out, true, batch);
+  pick_letters(e.in[0], e.in[1], false, e.out, true, left);
+  pick_letters(e.in[0], e.in[1], true, e.out, false, inner);
+  pick_letters(e.in[1], e.in[0], false, e.out, true, right);
+  if (!t[0] || !t[1]) return;
+  sl_type to = {.dtype = SL_F32};
+  snprintf(now, sizeof now, "%s%s%s", batch, left, right);
+  for (const char *c = now; *c; c++) {
+    const char *in = strchr(e.in[0], *c);
+    to.dim[to.ndim++] =
+        in ? t[0]->type.dim[in - e.in[0]] : t[1]->type.dim[strchr(e.in[1], *c) - e.in[1]];
+  }
+  sl_tensor *a = arrange(m, t[0], e.in[0], (const char *[]){batch, left, inner}, 3);
+  sl_tensor *b = arrange(m, t[1], e.in[1], (const char *[]){batch, inner, right}, 3);
+  sl_tensor *y = product(m, a, b);
+  y = y ? sli_pt_reshape(m, y, &to) : NULL;
+  int order[SLI_PT_DIMS], k = 0;
+  for (const char *c = e.out; *c; c++) order[k++] = (int)(strchr(now, *c) - now);
+  sli_pt_out(m, n, 0, sli_pt_permute(m, y, k, order));
+}
+
+/* ---- norms --------------------------------------------------------------------------------- */
+
+/* Ones or zeros [C] for a gain or bias that is absent. */
+static sl_tensor *or_filled(sli_import *m, sl_tensor *t, int64_t channels, float value) {
+  return t ? t : sl_filled_at(m->at, m->g, SL_TYPE(SL_F32, channels), value, NULL);
+}
+
+void sli_emit_layer_norm(sli_import *m, const sli_pt_node *n, const sli_pt_call *row) {
+  (void)row;
+  int64_t shape[SLI_PT_DIMS];
+  sl_tensor *x = sli_pt_in(m, n, "input");
+  int count = sli_pt_wholes(m, n, "normalized_shape", SLI_PT_DIMS, shape);
+  if (!x || count < 1) return;
+  sl_type flat = x->type, whole = x->type;
+  int64_t channels = 1;
+  for (int i = 0; i < count; i++) channels *= shape[i];
+  flat.ndim -= count - 1;
+  flat.dim[flat.ndim - 1] = channels;
+  sl_type vector = SL_TYPE(SL_F32, channels);
+  sl_tensor *gain = sli_pt_in(m, n, "weight"), *bias = sli_pt_in(m, n, "bias");
+  if (gain) gain = sli_pt_reshape(m, gain, &vector);
+  if (bias) bias = sli_pt_reshape(m, bias, &vector);
+  sl_tensor *y =
+      sl_layernorm_at(m->at, m->g, sli_pt_reshape(m, x, &flat), or_filled(m, gain, channels, 1),
+                      or_filled(m, bias, channels, 0), (float)sli_pt_number(m, n, "eps", 1e-5));
+  sli_pt_out(m, n, 0, y ? sli_pt_reshape(m, y, &whole) : NULL);
+}
+
+void sli_emit_rms_norm(sli_import *m, const sli_pt_node *n, const sli_pt_call *row) {
+  (void)row;
+  sl_tensor *x = sli_pt_in(m, n, "input"), *gain = sli_pt_in(m, n, "weight");
+  if (!x) return;
+  double eps = sli_pt_number(m, n, "eps", 0x1p-23);
+  sli_pt_out(m, n, 0,
+             sl_rmsnorm_at(m->at, m->g, x, or_filled(m, gain, sl_dim(x, -1), 1), (float)eps));
+}
+
+void sli_emit_group_norm(sli_import *m, const sli_pt_node *n, const sli_pt_call *row) {
+  (void)row;
+  sl_tensor *x = sli_pt_in(m, n, "input");
+  if (!x) return;
+  int64_t channels = x->type.dim[1];
+  sli_pt_out(m, n, 0,
+             sl_group_norm_at(m->at, m->g, x, (int)sli_pt_whole(m, n, "num_groups", 1),
+                              or_filled(m, sli_pt_in(m, n, "weight"), channels, 1),
+                              or_filled(m, sli_pt_in(m, n, "bias"), channels, 0),
+                              (float)sli_pt_number(m, n, "eps", 1e-5)));
+}
+
+/* ---- images -------------------------------------------------------------------------------- */
+
+/* Fills in a pair: height and width, or the width alone of sequences. */
+static void read_pair(const sli_import *m, const sli_pt_node *n, const char *name, int dims,
+                      int64_t absent, int64_t out[2]) {
+  int64_t of[2];
+  int count = sli_pt_wholes(m, n, name, 2, of);
+  out[0] = dims == 2 && count > 0 ? of[0] : absent;
+  out[1] = count > 0 ? of[count - 1] : absent;
+  if (dims == 1) out[0] = 0;
+}
+
+void sli_emit_conv(sli_import *m, const sli_pt_node *n, const sli_pt_call *row) {
+  (void)row;
+  sl_tensor *x = sli_pt_in(m, n, "input"), *w = sli_pt_in(m, n, "weight"),
+            *b = sli_pt_in(m, n, "bias");
+  if (!x || !w) return;
+  int dims = x->type.ndim - 2;
+  const sli_pt_arg *pad = sli_pt_arg_find(n, "padding");
+  if (dims < 1 || dims > 2 || sli_pt_flag(n, "transposed", false)) {
+    sli_pt_refuse(m, n, "only convolutions of images and sequences are supported");
+    return;
+  }
+  sl_window window = {.groups = sli_pt_whole(m, n, "groups", 1)};
+  read_pair(m, n, "stride", dims, 1, window.stride);
+  read_pair(m, n, "dilation", dims, 1, window.dilation);
+  read_pair(m, n, "padding", dims, 0, window.pad);
+  if (pad && pad->kind == SLI_PT_TEXT && !strcmp(pad->text, "same"))
+    for (int d = 0; d < 2; d++)
+      window.pad[d] =
+          dims == 1 && !d ? 0 : (w->type.dim[w->type.ndim - 2 + d] - 1) * window.dilation[d] / 2;
+  sli_pt_out(m, n, 0, sl_conv_at(m->at, m->g, x, w, b, &window));
+}
+
+/* max_pool and avg_pool. */
+void sli_emit_pool(sli_import *m, const sli_pt_node *n, const sli_pt_call *row) {
+  sl_tensor *x = sli_pt_in(m, n, "self");
+  if (!x) return;
+  int dims = x->type.ndim - 2;
+  sl_window window = {0};
+  if (sli_pt_flag(n, "ceil_mode", false) || sli_pt_number(m, n, "dilation", 1) != 1) {
+    sli_pt_refuse(m, n, "ceil_mode and dilation are not supported");
+    return;
+  }
+  read_pair(m, n, "kernel_size", dims, 0, window.size);
+  read_pair(m, n, "stride", dims, 0, window.stride);
+  read_pair(m, n, "padding", dims, 0, window.pad);
+  if (row->op == &sl_op_max_pool) sli_pt_out(m, n, 0, sl_max_pool_at(m->at, m->g, x, &window));
+  else sli_pt_out(m, n, 0, sl_mean_pool_at(m->at, m->g, x, &window));
+}
+
+/* adaptive_avg_pool: windows of equal size. */
+void sli_emit_adaptive_pool(sli_import *m, const sli_pt_node *n, const sli_pt_call *row) {
+  (void)row;
+  sl_tensor *x = sli_pt_in(m, n, "self");
+  if (!x) return;
+  int dims = x->type.ndim - 2;
+  int64_t out[2];
+  read_pair(m, n, "output_size", dims, 1, out);
+  sl_window window = {0};
+  for (int d = 0; d < 2; d++) {
+    if (dims == 1 && !d) continue;
+    int64_t length = x->type.dim[x->type.ndim - 2 + d];
+    if (out[d] < 1 || length % out[d]) {
+      sli_pt_refuse(m, n, "%lld positions into %lld are not supported", (long long)length,
+                    (long long)out[d]);
+      return;
+    }
+    window.size[d] = window.stride[d] = length / out[d];
+  }
+  sli_pt_out(m, n, 0, sl_mean_pool_at(m->at, m->g, x, &window));
+}
+
+void sli_emit_batch_norm(sli_import *m, const sli_pt_node *n, const sli_pt_call *row) {
+  (void)row;
+  sli_pt_refuse(m, n, "running statistics are not supported yet");
+}
+
+/* ---- attention ----------------------------------------------------------------------------- */
+
+/* What a mask lets a query see. */
+typedef struct mask {
+  bool known, full;
+  int64_t window; /* 0: all */
+} mask;
+
+/* Says whether a query sees a key, by a mask of flags or of numbers to add. */
+static bool sees(const sli_pt_array *a, double v) { return a->mask ? v != 0 : v > -1e30; }
+
+/* Finds what a constant mask [.., .., T, S] is, if attention knows it. */
+static mask read_mask(const sli_pt_array *a) {
+  mask out = {.known = true, .full = true};
+  int ndim = a->type.ndim;
+  if (ndim < 2) return (mask){0};
+  int64_t queries = a->type.dim[ndim - 2], keys = a->type.dim[ndim - 1];
+  for (int d = 0; d < ndim - 2; d++)
+    if (!sli_pt_repeats(a, d)) return (mask){0};
+  for (int64_t q = 0; q < queries; q++)
+    for (int64_t k = 0; k < keys; k++) {
+      double v = sli_pt_at(a, a->offset + q * a->stride[ndim - 2] + k * a->stride[ndim - 1]);
+      if (!a->mask && v > -1e30 && v != 0) return (mask){0}; /* a bias */
+      if (!sees(a, v)) out.full = false;
+      bool past = k <= q && !sees(a, v); /* a query does not see keys this far away */
+      if (past && (!out.window || q - k < out.window)) out.window = q - k;
+    }
+  if (out.full) return out;
+  for (int64_t q = 0; q < queries; q++)
+    for (int64_t k = 0; k < keys; k++) {
+      double v = sli_pt_at(a, a->offset + q * a->stride[ndim - 2] + k * a->stride[ndim - 1]);
+      bool expected = k <= q && (!out.window || q - k < out.window);
+      if (sees(a, v) != expected) return (mask){0};
+    }
+  return queries == keys ? out : (mask){0};
+}
+
+/* Heads [B, H, T, D] as attention takes them, [B, T, H * D]. */
+static sl_tensor *heads_last(sli_import *m, sl_tensor *t) {
+  t = sli_pt_permute(m, t, 4, (int[]){0, 2, 1, 3});
+  if (!t) return NULL;
+  sl_type to = {.dtype = SL_F32,
+                .ndim = 3,
+                .dim = {t->type.dim[0], t->type.dim[1], t->type.dim[2] * t->type.dim[3]}};
+  return sli_pt_reshape(m, t, &to);
+}
+
+/* Finds the packed tensor of which q, k and v are consecutive parts. */
+static sl_tensor *packed(const sl_tensor *q, const sl_tensor *k, const sl_tensor *v) {
+  const sli_node *p = q->producer;
+  bool one = p && p->op == &sl_op_split && p->nout == 3 && k->producer == p && v->producer == p;
+  return one && !q->output && k->output == 1 && v->output == 2 &&
+                 sl_dim(p->in[0], -1) == sl_dim(q, -1) + 2 * sl_dim(k, -1)
+             ? p->in[0]
+             : NULL;
+}
+
+typedef struct heads {
+  sl_tensor *q, *k, *v; /* [B, H, T, D] */
+  double scale;
+} heads;
+
+/* Attention of the op's own, with a mask it knows. */
+static sl_tensor *known_attention(sli_import *m, const heads *h, const mask *mask) {
+  int64_t batch = h->q->type.dim[0], time = h->q->type.dim[2], width = h->v->type.dim[3];
+  sl_attrs attrs = {.heads = (int)h->q->type.dim[1],
+                    .kv_heads = (int)h->k->type.dim[1],
+                    .full = mask->full,
+                    .window = mask->window,
+                    .scale = (float)h->scale};
+  sl_tensor *q = heads_last(m, h->q), *k = heads_last(m, h->k), *v = heads_last(m, h->v);
+  if (!q || !k || !v) return NULL;
+  sl_tensor *qkv = packed(q, k, v), *y;
+  if (qkv) y = sl_attend_packed_at(m->at, m->g, qkv, &attrs);
+  else y = sl_attend_at(m->at, m->g, q, k, v, &attrs);
+  if (!y) return NULL;
+  sl_type to = {.dtype = SL_F32, .ndim = 4, .dim = {batch, time, attrs.heads, width}};
+  return sli_pt_permute(m, sl_reshape_at(m->at, m->g, y, to), 4, (int[]){0, 2, 1, 3});
+}
+
+/* Repeats heads of keys or values for groups of queries: [B, H, T, D] as [B, H * times, T, D]. */
+static sl_tensor *repeat_heads(sli_import *m, sl_tensor *t, int64_t times) {
+  if (times == 1) return t;
+  const int64_t *d = t->type.dim;
+  sl_type one = {SL_F32, 5, {d[0], d[1], 1, d[2], d[3]}}, many = one;
+  sl_type to = {SL_F32, 4, {d[0], d[1] * times, d[2], d[3]}};
+  many.dim[2] = times;
+  t = sl_expand_at(m->at, m->g, sl_reshape_at(m->at, m->g, t, one), many);
+  return t ? sl_reshape_at(m->at, m->g, t, to) : NULL;
+}
+
+/* A mask as numbers to add to scores. */
+static sl_tensor *bias_of_mask(sli_import *m, const sli_pt_node *n, const sl_tensor *scores,
+                               const sli_pt_type *exported) {
+  const sli_pt_value *v = sli_pt_arg_value(n, "attn_mask");
+  if (!v) return NULL;
+  const sli_pt_array *a = sli_constant(m, v);
+  if (a && a->mask) {
+    sli_pt_array *sum = sli_pt_array_cast(&m->arena, a, SLI_PT_F32);
+    int64_t count = sli_pt_elements(&a->type);
+    for (int64_t i = 0; i < count; i++) sum->of[i] = sum->of[i] != 0 ? 0 : -1e30;
+    a = sum;
+  } else if (a) {
+    sli_pt_array *sum = sli_pt_array_cast(&m->arena, a, SLI_PT_F32);
+    int64_t count = sli_pt_elements(&a->type);
+    for (int64_t i = 0; i < count; i++) sum->of[i] = fmax(sum->of[i], -1e30);
+    a = sum;
+  }
+  if (a) return sli_pt_constant_beside(m, a, exported, &scores->type);
+  sl_tensor *t = sli_pt_tensor(m, v);
+  if (v->type.dtype != SLI_PT_BOOL) return sli_pt_f32(m, v);
+  if (t && t->type.dtype == SL_I32) t = sl_cast_at(m->at, m->g, t, SL_F32);
+  t = sl_add_constant_at(m->at, m->g, t, -1); /* 0 and -1 */
+  return sl_scale_at(m->at, m->g, t, 1e30f);
+}
+
+/* Attention as products and a softmax, for masks that are tensors. */
+static sl_tensor *plain_attention(sli_import *m, const sli_pt_node *n, const heads *h,
+                                  const sli_pt_type *q_type, const sli_pt_type *k_type) {
+  int64_t times = h->q->type.dim[1] / h->k->type.dim[1];
+  sl_tensor *k = repeat_heads(m, h->k, times), *v = repeat_heads(m, h->v, times);
+  sl_tensor *scores = sl_matmul_at(m->at, m->g, h->q, k, false, true);
+  scores = sl_scale_at(m->at, m->g, scores, (float)h->scale);
+  if (!scores) return NULL;
+  sli_pt_type exported = *q_type;
+  exported.dim[3] = k_type->dim[2];
+  sl_tensor *bias = bias_of_mask(m, n, scores, &exported);
+  if (sli_pt_flag(n, "is_causal", false)) {
+    int64_t t = sl_dim(scores, -2), s = sl_dim(scores, -1);
+    float *of = sl_graph_alloc(m->g, (size_t)(t * s) * sizeof *of);
+    for (int64_t i = 0; i < t * s; i++) of[i] = i % s <= i / s ? 0 : -1e30f;
+    bias = sl_constant_at(m->at, m->g, SL_TYPE(SL_F32, t, s), of, NULL);
+  }
+  if (bias) scores = sl_add_at(m->at, m->g, scores, bias);
+  scores = sl_softmax_at(m->at, m->g, scores, -1, false);
+  double p = sli_pt_number(m, n, "dropout_p", 0);
+  if (p > 0) scores = sl_dropout_at(m->at, m->g, scores, (float)p);
+  return sl_matmul_at(m->at, m->g, scores, v, false, false);
+}
+
+sl_tensor *sli_pt_attend(sli_import *m, const sli_pt_node *n, const sli_pt_value *q,
+                         const sli_pt_value *k, const sli_pt_value *v) {
+  heads h = {sli_pt_f32(m, q), sli_pt_f32(m, k), sli_pt_f32(m, v), 0};
+  if (!h.q || !h.k || !h.v) return NULL;
+  h.scale = sli_pt_number(m, n, "scale", 1 / sqrt((double)sl_dim(h.q, -1)));
+  const sli_pt_value *given = sli_pt_arg_value(n, "attn_mask");
+  mask mask = {.known = !given, .full = !sli_pt_flag(n, "is_causal", false)};
+  if (given && sli_constant(m, given)) mask = read_mask(sli_constant(m, given));
+  bool square = sl_dim(h.q, 2) == sl_dim(h.k, 2) && sl_dim(h.q, 3) == sl_dim(h.v, 3) &&
+                sl_dim(h.q, 3) <= 256 && sl_dim(h.k, 0) == sl_dim(h.q, 0);
+  bool drops = sli_pt_number(m, n, "dropout_p", 0) > 0;
+  bool known = mask.known && square && !drops;
+  m->note[n->id] = !known        ? "matmul, softmax, matmul: the mask is a tensor"
+                   : mask.full   ? "attention"
+                   : mask.window ? "attention, causal, window"
+                                 : "attention, causal";
+  return known ? known_attention(m, &h, &mask) : plain_attention(m, n, &h, &q->type, &k->type);
+}
+
+void sli_emit_attention(sli_import *m, const sli_pt_node *n, const sli_pt_call *row) {
+  (void)row;
+  const sli_pt_value *q = sli_pt_arg_value(n, "query"), *k = sli_pt_arg_value(n, "key"),
+                     *v = sli_pt_arg_value(n, "value");
+  if (q && k && v && q->type.ndim == 4 && k->type.ndim == 4)
+    sli_pt_out(m, n, 0, sli_pt_attend(m, n, q, k, v));
+  else sli_pt_refuse(m, n, "queries, keys and values need four dims");
+}
+
+/* ---- losses -------------------------------------------------------------------------------- */
+
+/* Cross entropy of logits [N, V] or [N, V, ...], whose classes go last. */
+void sli_emit_cross_entropy(sli_import *m, const sli_pt_node *n, const sli_pt_call *row) {
+  (void)row;
+  const sli_pt_value *x = sli_pt_arg_value(n, "self"), *t = sli_pt_arg_value(n, "target");
+  sl_tensor *logits = sli_pt_f32(m, x), *targets;
+  if (!logits || !t) return;
+  if (sli_pt_floats(t->type.dtype)) {
+    sli_pt_refuse(m, n, "targets that are probabilities are not supported");
+    return;
+  }
+  const sli_pt_array *fixed = sli_constant(m, t);
+  if (fixed && sl_dim(logits, 0) != x->type.dim[0]) { /* targets that count the rows */
+    bool counts = fixed->type.ndim == 1;
+    for (int64_t i = 0; counts && i < fixed->type.dim[0]; i++)
+      counts = sli_pt_get(fixed, i) == (double)i;
+    if (!counts) {
+      sli_pt_refuse(m, n, "the targets are constants that differ by row");
+      return;
+    }
+    sl_tensor *first = sl_slice_at(m->at, m->g, logits, 1, 0, 1);
+    targets = sl_arange_at(m->at, m->g, first, 0);
+    if (targets) targets = sli_pt_reshape(m, targets, &SL_TYPE(SL_I32, sl_dim(logits, 0)));
+  } else targets = sli_pt_i32(m, t);
+  int64_t reduction = sli_pt_whole(m, n, "reduction", 1),
+          ignore = sli_pt_whole(m, n, "ignore_index", -100);
+  if (reduction != 1 || sli_pt_arg_value(n, "weight")) {
+    sli_pt_refuse(m, n, "only the mean over rows, without weights of classes, is supported");
+    return;
+  }
+  if (logits->type.ndim > 2) { /* [N, V, ...] */
+    int order[SLI_PT_DIMS], k = 0;
+    for (int d = 0; d < logits->type.ndim; d++)
+      if (d != 1) order[k++] = d;
+    order[k++] = 1;
+    logits = sli_pt_permute(m, logits, k, order);
+  }
+  /* Rows of sequences stay apart where both were only flattened. */
+  sl_tensor *rows = before_flattening(logits);
+  sl_tensor *ids = targets && targets->producer && targets->producer->op == &sl_op_reshape
+                       ? targets->producer->in[0]
+                       : targets;
+  bool same = rows != logits && ids && ids->type.ndim == rows->type.ndim - 1;
+  for (int d = 0; same && d < ids->type.ndim; d++) same = ids->type.dim[d] == rows->type.dim[d];
+  if (same) logits = rows, targets = ids;
+  sl_loss loss = {.ignore = SL_IGNORE((int32_t)ignore),
+                  .smoothing = (float)sli_pt_number(m, n, "label_smoothing", 0)};
+  sli_pt_out(m, n, 0, sl_cross_entropy_with_at(m->at, m->g, logits, targets, &loss));
+}
+
+void sli_emit_mse(sli_import *m, const sli_pt_node *n, const sli_pt_call *row) {
+  (void)row;
+  sl_tensor *x = sli_pt_in(m, n, "self"), *t = sli_pt_in(m, n, "target");
+  if (sli_pt_whole(m, n, "reduction", 1) != 1) sli_pt_refuse(m, n, "only the mean is supported");
+  else sli_pt_out(m, n, 0, sl_op2_at(m->at, m->g, &sl_op_mse, NULL, x, t));
+}
