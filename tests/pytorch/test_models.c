@@ -12,7 +12,10 @@
 
 #include "base/base.h"
 #include "base/tempdir.h"
+#include "graph/graph.h"
+#include "io/file.h"
 #include "io/json.h"
+#include "io/npy.h"
 #include "tests/support/test.h"
 
 enum { STEPS = 10 };
@@ -201,6 +204,61 @@ static void check_gradients(const char *name) {
   sli_json_fini(&figures);
 }
 
+/* ---- data of a program's own ------------------------------------------------------------------
+ */
+
+/* One .npy file of i64, as i32. */
+typedef struct own_ids {
+  sl_source source;
+  sl_type type;
+  char *bytes;
+  sli_npy array;
+} own_ids;
+
+static void fill_ids(void *ctx, const sl_tick *tick, void *const *out) {
+  const own_ids *ids = ctx;
+  (void)tick;
+  const int64_t *from = (const int64_t *)(ids->bytes + ids->array.offset);
+  for (int64_t i = 0; out[0] && i < ids->array.count; i++)
+    ((int32_t *)out[0])[i] = (int32_t)from[i];
+}
+
+static void open_ids(own_ids *ids) {
+  size_t size;
+  char *path = file_of("gpt2", "ids.npy");
+  CHECK(!sli_file_read_bytes(path, &ids->bytes, &size), "%s", sl_detail());
+  CHECK(!sli_npy_read(path, ids->bytes, size, &ids->array) && ids->array.ndim == 2, "%s", path);
+  ids->type = SL_TYPE(SL_I32, ids->array.dim[0], ids->array.dim[1]);
+  ids->source = (sl_source){.nout = 1, .types = &ids->type, .fill = fill_ids, .ctx = ids};
+  free(path);
+}
+
+/* A program builds an exported one on tensors that it has. */
+static void own_data(void) {
+  own_ids ids = {0};
+  sl_exported *e;
+  unpack("gpt2");
+  open_ids(&ids);
+  char *path = file_of("gpt2", "model.pt2");
+  CHECK(!sl_exported_open(path, &e), "%s", sl_detail());
+  CHECK(sl_exported_rows(e) == ids.array.dim[0], "%lld rows", (long long)sl_exported_rows(e));
+  sl_graph *g = sl_graph_create(&(sl_graph_options){.microbatches = 1});
+  sl_tensor *tokens, *few;
+  sl_data(g, &ids.source, &tokens);
+  CHECK(!sl_exported_build(e, g, &(sl_exported_options){.inputs = (sl_tensor *[]){tokens, tokens}}),
+        "%s", sl_detail());
+  CHECK(g->loss.tensor, "the graph has a loss");
+  few = sl_slice(g, tokens, 1, 0, 3);
+  CHECK(sl_exported_build(e, g, &(sl_exported_options){.inputs = (sl_tensor *[]){few, few}}) ==
+                SL_E_SHAPE &&
+            strstr(sl_detail(), "input ids is i32[4, 3], and must be i32[4, 16]"),
+        "%s", sl_detail());
+  sl_graph_destroy(g);
+  sl_exported_close(e);
+  free(path);
+  free(ids.bytes);
+}
+
 /* ---- cases ------------------------------------------------------------------------------------
  */
 
@@ -235,6 +293,7 @@ static void model(const char *name) {
 int main(int argc, char **argv) {
   (void)argc, (void)argv;
   CHECK(!sli_tempdir_open(NULL, &unpacked), "%s", sl_detail());
+  RUN(own_data);
   for (size_t i = 0; i < SLI_COUNT(models); i++) RUN_AS(models[i], model(models[i]));
   sli_tempdir_close(&unpacked);
   return 0;
