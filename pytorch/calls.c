@@ -243,9 +243,3 @@ static const sli_pt_call calls[] = {
 /* clang-format on */
 
 const sli_pt_call *sli_pt_call_at(int i) { return (size_t)i < SLI_COUNT(calls) ? &calls[i] : NULL; }
-
-const sli_pt_call *sli_pt_call_find(const char *target) {
-  for (size_t i = 0; i < SLI_COUNT(calls); i++)
-    if (!strcmp(calls[i].target, target)) return &calls[i];
-  return NULL;
-}

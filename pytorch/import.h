@@ -12,6 +12,7 @@
 #define SLUICE_PYTORCH_IMPORT_H
 
 #include <stdio.h>
+#include <string.h>
 
 #include "graph/graph.h"
 #include "pytorch/array.h"
@@ -60,9 +61,15 @@ struct sli_pt_call {
   const sl_op *op;
   const char *becomes; /* for the documentation */
 };
-const sli_pt_call *sli_pt_call_find(const char *target);
 /* Rows in order; NULL after the last. */
 const sli_pt_call *sli_pt_call_at(int i);
+/* The row of a call; NULL: there is none. */
+static inline const sli_pt_call *sli_pt_call_find(const char *target) {
+  const sli_pt_call *row;
+  for (int i = 0; (row = sli_pt_call_at(i)); i++)
+    if (!strcmp(row->target, target)) return row;
+  return NULL;
+}
 
 struct sli_import {
   sl_graph *g;
