@@ -243,7 +243,9 @@ sl_status sli_pt_build(sl_graph *g, const sli_pt_use *of) {
     emit_calls(m, &b);
   }
   sl_tensor *loss = g->status || !out ? NULL : sli_pt_tensor(m, out);
-  if (loss && loss->type.ndim == 0) sl_train_at(m->at, g, loss, of->optimizer);
+  bool scalar = loss && loss->type.ndim == 0;
+  if (scalar && sl_graph_infer(g)) sl_output_at(m->at, g, "loss", loss);
+  else if (scalar) sl_train_at(m->at, g, loss, of->optimizer);
   else if (!g->status)
     sl_graph_fail(g, SL_E_USAGE,
                   "%s: forward() returns no loss first, but %s; wrap the module so that it does",

@@ -46,7 +46,8 @@ typedef struct sl_exported_options {
   const sl_optimizer *optimizer; /* NULL: the default */
   FILE *show;                    /* prints what became of each call there; or NULL */
 } sl_exported_options;
-/* Builds the program into a graph, on data of one's own. Errors are the graph's. */
+/* Builds the program into a graph, on data of one's own. A graph for inference has the output
+ * "loss". Errors are the graph's. */
 sl_status sl_exported_build(const sl_exported *e, sl_graph *g, const sl_exported_options *options);
 
 #ifdef __cplusplus

@@ -29,6 +29,7 @@ from ._statuses import *  # an exception for each status
 from ._statuses import __all__ as _statuses
 from .calls import function, ops
 from .errors import Error, Fit
+from .exported import Program
 from .graph import Graph
 from .models import Model, Tokenizer, load, models
 from .planned import Candidate, Plan, plan, search
@@ -41,7 +42,7 @@ from .tune import Point, Tuning, measure, predict, tune
 
 __version__: str = _library.text(_library.lib.sl_version())
 
-__all__ = ["Candidate", "Error", "Evaluation", "Fit", "Graph", "Init", "Model", "Parameters", "Plan", "Point", "Run", "Server", "Session", "Step", "Tensor", "Tokenizer", "Trace",
+__all__ = ["Candidate", "Error", "Evaluation", "Fit", "Graph", "Init", "Model", "Parameters", "Plan", "Point", "Program", "Run", "Server", "Session", "Step", "Tensor", "Tokenizer", "Trace",
            "Tuning", "constant", "function", "load", "measure", "models", "normal", "ops", "plan", "predict", "schedules", "search", "serve", "tool", "tune",
            "uniform", "__version__"]
 __all__ += _statuses

@@ -10,11 +10,12 @@
 from __future__ import annotations
 
 import os
-from typing import Any, Callable, Dict, Iterable, List, Mapping, Optional, Sequence, Union
+from typing import Any, Callable, Dict, Iterable, List, Mapping, Optional, Sequence, Union, overload
 
 from . import _library as c
 from . import errors
 from ._library import ffi, lib
+from .exported import Program
 from .graph import Graph
 
 tools: Any = c.load("libsluice_tools")
@@ -163,10 +164,18 @@ def _option_rows(model: Any) -> Dict[str, Any]:
     return found
 
 
-def load(path: Path, **options: Any) -> Model:
-    """A model of a Hugging Face folder, a GGUF file, or a C file; options are those of its model: data=["a.txt"],
-    context=256, batch=8."""
-    return Model(path, **options)
+@overload
+def load(path: Path, *, inputs: Mapping[str, Any], **options: Any) -> Program: ...
+
+
+@overload
+def load(path: Path, **options: Any) -> Model: ...
+
+
+def load(path: Path, **options: Any) -> Union[Model, Program]:
+    """A model of a Hugging Face folder, a GGUF file, a C file, or a .pt2 file of PyTorch; options are those of its model:
+    data=["a.txt"], context=256, batch=8. inputs={name: array} gives a .pt2 file arrays."""
+    return Program(path, **options) if "inputs" in options else Model(path, **options)
 
 
 class _Shipped:

@@ -13,15 +13,16 @@ from . import _library as c
 from . import errors, notebook
 from ._library import lib
 from .models import Model, in_python, words
-from .run import Run, _Plan, lower_record, training_of
+from .run import Path, Run, _Plan, _program_of, lower_record, training_of
 
 
 class Plan:
     """Plan of a Run with these options. `stages` has a dict for each stage (stage, device, blocks), `memory` one for
     each device, in bytes by purpose, `bytes` those of the largest device."""
 
-    def __init__(self, model: Callable[..., Any], *, stages: int = 1, microbatches: int = 1, **options: Any) -> None:
-        Run._check_names(options)
+    def __init__(self, model: Union[Callable[..., Any], Path], *, stages: int = 1, microbatches: int = 1, **options: Any) -> None:
+        model = _program_of(model, options)
+        Run._check_names(options, getattr(model, "keywords", ()))
         keep: List[Any] = []
         training = c.record("sl_training", training_of(**{k: options.pop(k) for k in Run.TRAINING if k in options}), keep)
         graph = {k: options.pop(k) for k in Run.GRAPH[1:] if k in options}
@@ -53,7 +54,7 @@ class Plan:
                                                    notebook.memory_table(self.memory))
 
 
-def plan(model: Callable[..., Any], **options: Any) -> Plan:
+def plan(model: Union[Callable[..., Any], Path], **options: Any) -> Plan:
     """The plan that Run would make with these options, of which nothing is allocated or run. SL_E_BUDGET and
     SL_E_STUCK are raised as by Run."""
     return Plan(model, **options)

@@ -372,8 +372,18 @@ def _adapter(pattern: str, size: Any) -> str:
     return "%s=%d%s" % (pattern, rank, "" if alpha is None else ",alpha=%g" % alpha)
 
 
+def _program_of(model: Any, options: Dict[str, Any]) -> Any:
+    """The model, or the program of a .pt2 file with those of its options that are not the run's."""
+    if not isinstance(model, (str, os.PathLike)):
+        return model
+    if not os.fspath(model).endswith(".pt2"):
+        raise TypeError("Run(%r): a model is called with a graph; sl.load(%r) opens a folder or a file" % (model, model))
+    from . import exported
+    return exported.Program(model, **exported.split(options))
+
+
 class Run:
-    """A model that is trained. `model(g)` makes the graph.
+    """A model that is trained. `model(g)` makes the graph; or it is a .pt2 file of PyTorch, with inputs={name: array}.
 
         run = sl.Run(model, stages=2, microbatches=4, schedule="1f1b", quotas={"act.b": 3})
         history = run.train(100)
@@ -401,17 +411,18 @@ class Run:
     ALSO = {"learning_rate_schedule": "lr_schedule", "lr_scheduler": "lr_schedule", "frozen": "freeze",
             "save_every": "every", "gradient_accumulation": "microbatches"}
 
-    def __init__(self, model: Callable[[Graph], Any], *, stages: int = 1, microbatches: int = 1, seed: int = 1,
+    def __init__(self, model: Union[Callable[[Graph], Any], Path], *, stages: int = 1, microbatches: int = 1, seed: int = 1,
                  weights: Optional[Path] = None, checkpoints: Optional[Path] = None, every: int = 100, kept: int = 2,
                  resume: bool = False, resume_with: Optional[str] = None, fingerprint: Optional[Mapping[str, Any]] = None,
                  trace_records: int = 0, **options: "Unpack[RunOptions]") -> None:
         self.closed = True  # until there is something to close
         given: Dict[str, Any] = dict(options)
+        model = _program_of(model, given)
         for also in [name for name in self.ALSO if name in given]:
             given[self.ALSO[also]] = given.pop(also)
         microbatches = given.pop("microbatches", microbatches)
         fingerprint = given.pop("terms", fingerprint)  # the old name works for one version
-        self._check_names(given)
+        self._check_names(given, getattr(model, "keywords", ()))
         self.model, self.keep = model, []  # type: Callable[[Graph], Any], List[Any]
         self.params: Parameters
         self.history: List[Step] = []
@@ -434,19 +445,20 @@ class Run:
         self.lower_options = dict(given, stages=stages, seed=seed)
         try:
             files = {"dir": checkpoints, "keep": kept, "every": every, "resume": resume, "resume_with": resume_with}
-            self._open(files, dict(fingerprint or {}, seed=seed), trace_records, weights, adapter)
+            self._opening = files, dict(fingerprint or {}, seed=seed), trace_records, weights, adapter
+            self._open(*self._opening)
         except BaseException:
             self.close()
             raise
 
     @classmethod
-    def _check_names(cls, given: Mapping[str, Any]) -> None:
-        """Refuses options that nothing takes, before anything is made."""
+    def _check_names(cls, given: Mapping[str, Any], also: Sequence[str] = ()) -> None:
+        """Refuses options that nothing takes, before anything is made. The model takes those of `also`."""
         known = {name for name in LOWER_NAMES if not name.startswith("on_")}
         known.update(cls.GRAPH, cls.TRAINING, cls.OWN, cls.ALSO)
         wrong = [name for name in given if name not in known]
         if wrong:
-            raise errors.unknown("Run", wrong, known)
+            raise errors.unknown("Run", wrong, known.union(also))
 
     # ---- making it ------------------------------------------------------------------------------
 
@@ -555,21 +567,29 @@ class Run:
         steps = operator.index(steps)
         if steps < 0:
             raise ValueError("train(%d): steps cannot be fewer than none" % steps)
+        return self._train([steps], on_step, notebook.Progress(steps, progress))
+
+    def _train(self, portions: Iterable[int], on_step: Optional[Callable[[Step], Any]], bar: notebook.Progress) -> List[Step]:
+        """Trains portions of so many steps, one after the other."""
         if not self.plan.going.acquire(blocking=False):
             raise RuntimeError("the run is under way, on another thread or around this callback")
         self.plan.going.release()
         self._go_on()
         before, self.on_step = len(self.history), on_step
-        bar = notebook.Progress(steps, progress)
         try:
-            self.plan.run(lambda: lib.sl_job_run(self.job, steps), lambda: bar.tick(self.history[before:]))
-        except BaseException:
-            self.halted = True
-            raise
+            for steps in portions:
+                self._portion(steps, lambda: bar.tick(self.history[before:]))
         finally:
             self.on_step = None
             bar.end(self.history[before:])
         return self.history[before:]
+
+    def _portion(self, steps: int, tick: Callable[[], None]) -> None:
+        try:
+            self.plan.run(lambda: lib.sl_job_run(self.job, steps), tick)
+        except BaseException:
+            self.halted = True
+            raise
 
     def _go_on(self) -> None:
         """After a run that was ended early, or refuses to go on from values that are not those of whole steps."""

@@ -1,0 +1,198 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Programs of PyTorch, as torch.export.save() writes them, on data of one's own. Nothing of PyTorch is needed.
+
+    run = sl.Run("model.pt2", inputs={"ids": ids, "labels": labels}, lr=3e-4, stages=2, microbatches=4)
+    run.train(100)
+"""
+from __future__ import annotations
+
+import operator
+import os
+import weakref
+from typing import Any, Dict, List, Mapping, NamedTuple, Optional, Sequence, Tuple, Union
+
+import numpy
+
+from . import _library as c
+from . import data, errors
+from ._library import ffi, lib
+from .graph import OPTIMIZER_ALSO, Graph, optimizer_fields
+
+Path = Union[str, "os.PathLike[str]"]
+
+
+# Options of Run that are a program's own.
+OWN = ("inputs", "batch", "block", "held_out")
+
+
+def settings() -> List[str]:
+    """Names of the optimizer's settings among the options of a run; `schedule` and `optimizer` are the run's there."""
+    known = [name for name, _ in ffi.typeof("sl_optimizer").fields] + list(OPTIMIZER_ALSO) + ["betas"]
+    return [name for name in known if name not in ("rule", "schedule", "rate", "user", "optimizer", "lr_schedule")]
+
+
+KEYWORDS = OWN + tuple(settings())
+
+
+def split(options: Dict[str, Any]) -> Dict[str, Any]:
+    """Takes what is a program's own out of the options of a run."""
+    return {name: options.pop(name) for name in list(options) if name in KEYWORDS}
+
+
+class Column(NamedTuple):
+    """An argument of forward(): its name, the shape of a row (or of all of it), its type, whether it has rows."""
+    name: str
+    shape: Tuple[int, ...]
+    dtype: Any
+    rows: bool
+
+    def check(self, a: Any) -> Any:
+        """The array as the program reads it."""
+        a = data.narrow(a)
+        if self.dtype.kind == "i" and a.dtype.kind == "f":
+            raise TypeError("input %s has whole numbers, not %s" % (self.name, a.dtype))
+        if a.shape[self.rows:] != self.shape or a.ndim < self.rows:
+            what = "rows of " if self.rows else ""
+            raise ValueError("input %s is %s%s, not %s" % (self.name, what, list(self.shape), list(a.shape[self.rows:] if what else a.shape)))
+        return a.astype(self.dtype, copy=False)
+
+
+class Table:
+    """Rows of arrays: steps take them in order, and from the start again."""
+
+    def __init__(self, columns: Sequence[Column], arrays: Mapping[str, Any]) -> None:
+        self.columns, self.arrays = columns, by_name(columns, arrays)
+        self.length = rows_of(columns, self.arrays)
+
+    def part(self, step: int, batch: int, first: int, rows: int) -> List[Any]:
+        """The rows from the first-th of a step's batch on."""
+        at = (step * batch + first + numpy.arange(rows)) % max(self.length, 1)
+        return [a[at] if column.rows else a for column, a in zip(self.columns, self.arrays)]
+
+
+def by_name(columns: Sequence[Column], arrays: Mapping[str, Any]) -> List[Any]:
+    """The arrays in the order of the program's inputs, checked."""
+    known = [column.name for column in columns]
+    wrong = [name for name in arrays if name not in known]
+    if wrong:
+        raise errors.unknown("the program", map(str, wrong), known)
+    missing = [name for name in known if name not in arrays]
+    if missing:
+        raise TypeError("no data for input %s; the inputs are %s" % (" and ".join(missing), ", ".join(known)))
+    return [column.check(arrays[column.name]) for column in columns]
+
+
+def rows_of(columns: Sequence[Column], arrays: Sequence[Any]) -> int:
+    """How many rows all have that have rows; 0: none has."""
+    rows = {column.name: len(a) for column, a in zip(columns, arrays) if column.rows}
+    if len(set(rows.values())) > 1:
+        raise ValueError("as many rows of each are needed, not %s" % rows)
+    count = next(iter(rows.values()), 0)
+    if rows and not count:
+        raise ValueError("%s has no rows" % next(iter(rows)))
+    return count
+
+
+class Source:
+    """A graph's source of a program's data: of `given`, or of what the program has when it is asked."""
+
+    def __init__(self, g: Graph, program: "Program", given: Optional[Table], rows: int) -> None:
+        self.there, self.program, self.given, self.rows = weakref.ref(g), program, given, rows
+        self.columns = columns = program.columns
+        self.length = given.length if given else 0
+        held_out = program.held_out if given is None else None
+        self.types = ffi.new("sl_type[]", len(columns))
+        for i, column in enumerate(columns):
+            self.types[i] = c.type_of((rows,) * column.rows + column.shape, column.dtype)
+        record: Dict[str, Any] = {"nout": len(columns), "types": self.types, "fill": self._fill}
+        if held_out:
+            record.update(fill_held_out=self._fill_held_out, held_out=held_out.length // max(rows, 1),
+                          held_out_rest=held_out.length % max(rows, 1))
+        self.record = c.record("sl_source", record, g._kept)
+
+    def _fill(self, _, tick, outs):
+        self._fill_from(self.given or self.program.store, tick, outs)
+
+    def _fill_held_out(self, _, tick, outs):
+        self._fill_from(self.program.held_out, tick, outs)
+
+    def _fill_from(self, store, tick, outs):
+        g = self.there()
+        try:
+            microbatches = g.microbatches
+            parts = store.part(tick.step, self.rows * microbatches, tick.microbatch * self.rows, self.rows)
+            for i, part in enumerate(parts):
+                if outs[i]:
+                    size = lib.sl_type_bytes(ffi.addressof(self.types, i))
+                    to = numpy.frombuffer(ffi.buffer(ffi.cast("char *", outs[i]), size), self.columns[i].dtype)
+                    to[:] = numpy.ascontiguousarray(part).reshape(-1)
+        except BaseException as error:  # the run ends with it
+            g.failed(error)
+
+
+class Nothing:
+    """What a program reads until it has data."""
+
+    def part(self, *_: int) -> List[Any]:
+        raise ValueError("the program has no data: inputs={name: array}")
+
+
+class Program:
+    """An exported program, its data and the optimizer's settings. It is called with a graph, as a model in Python is.
+
+    `inputs` has an array for each argument of forward(), with rows of consecutive steps; `held_out` has the same of
+    rows that are evaluated (eval_every). `batch` rows make a step, as many as were exported by default. `block` is the
+    pattern of modules that stay together ("h.*"). Other settings are the optimizer's."""
+    keywords = KEYWORDS
+
+    def __init__(self, path: Path, inputs: Optional[Mapping[str, Any]] = None, *, batch: Optional[int] = None,
+                 block: Optional[str] = None, held_out: Optional[Mapping[str, Any]] = None, **settings: Any) -> None:
+        self.path, self.keep = os.fspath(path), []  # type: str, List[Any]
+        self.__name__ = os.path.basename(self.path)
+        out = ffi.new("sl_exported **")
+        c.check(lib.sl_exported_open(c.chars(self.path, self.keep), out))
+        self.pointer: Any = c.owned(out[0], lib.sl_exported_close)
+        self.columns = self._columns()
+        #: Rows of the exported batch; 0: no input has rows.
+        self.exported = int(lib.sl_exported_rows(self.pointer))
+        self.batch = self.exported if batch is None else operator.index(batch)
+        self.rows = 0  # of a microbatch, once there is a plan
+        self.block, self.settings = block, optimizer_fields(settings)
+        self.store: Any = Table(self.columns, inputs) if inputs else Nothing()
+        self.held_out = Table(self.columns, held_out) if held_out else None
+
+    def _columns(self) -> List[Column]:
+        inputs = ffi.new("const sl_exported_input **")
+        found = []
+        for i in range(lib.sl_exported_inputs(self.pointer, inputs)):
+            of = inputs[0][i]
+            shape = c.shape_of(of.type)
+            found.append(Column(c.text(of.name), shape[1:] if of.rows else shape, c.dtype_of(of.type), bool(of.rows)))
+        return found
+
+    @property
+    def inputs(self) -> Dict[str, Tuple[Optional[int], ...]]:
+        """{argument of forward(): its shape}, None for the rows of a batch."""
+        return {column.name: (None,) * column.rows + column.shape for column in self.columns}
+
+    def __call__(self, g: Graph) -> None:
+        g._kept.append(self)
+        given, rows = None, 0
+        if g.infer:
+            given = Table(self.columns, g.given)
+            g.used.update(g.given)
+            rows = data._divisor(given.length, self.rows or self.batch) if given.length else 0
+        elif self.exported:
+            rows = self.rows = g.rows(self.batch)
+        source = Source(g, self, given, rows)
+        g.sources.append(source)
+        outs = ffi.new("sl_tensor *[]", len(self.columns))
+        lib.sl_data_at(c.here(g._kept), g.pointer, source.record, outs)
+        g.check()
+        record = c.record("sl_optimizer", self.settings, g._kept, "train") if self.settings else ffi.NULL
+        options = {"inputs": outs, "block": self.block, "optimizer": record}
+        c.check(lib.sl_exported_build(self.pointer, g.pointer, c.record("sl_exported_options", options, g._kept)))
+
+    def __repr__(self) -> str:
+        shapes = ("%s %s" % (name, ["rows" if d is None else d for d in shape]) for name, shape in self.inputs.items())
+        return "<Program %s: %s>" % (self.__name__, ", ".join(shapes).replace("'", ""))
