@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Search for the first non-finite element of an array on a GPU. */
+/* Checks of arrays on a GPU: the first non-finite element, and copies for checks on the host. */
 #ifndef SLUICE_KERNELS_FINITE_H
 #define SLUICE_KERNELS_FINITE_H
 
@@ -16,6 +16,10 @@ enum { SLI_CUDA_FINITE_BLOCKS = 128, SLI_CUDA_FINITE_SCRATCH = SLI_CUDA_FINITE_B
  * last error. scratch[SLI_CUDA_FINITE_SCRATCH] is on the device. */
 int64_t sli_cuda_first_not_finite(const sl_type *type, const void *data, void *scratch,
                                   void *stream, double *value);
+
+/* Copies bytes from the device to the host and waits for the stream. False: it failed, which is
+ * left as the stream's last error. */
+bool sli_cuda_fetch(void *to, const void *from, size_t bytes, void *stream);
 
 #ifdef __cplusplus
 }

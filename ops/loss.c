@@ -14,7 +14,8 @@ static sl_status want_dloss(const sl_type *dloss) {
 
 sl_status sli_check_targets(const sl_call *call, const int32_t *ignored) {
   const int32_t *targets = call->in[1];
-  int64_t classes = sl_type_last(&call->in_type[0]), rows = sl_type_rows(&call->in_type[0]);
+  int64_t rows = sl_type_rows(&call->in_type[0]), whole = call->attrs->count;
+  int64_t classes = whole ? whole : sl_type_last(&call->in_type[0]);
   for (int64_t r = 0; r < rows; r++) {
     bool left = ignored && targets[r] == *ignored;
     if (!left && (targets[r] < 0 || targets[r] >= classes))
@@ -216,6 +217,7 @@ const sl_op sl_op_cross_entropy_part = {
     .pieces = SL_PIECES_ROWS,
     .infer = part_infer,
     .cost = cross_entropy_part_cost,
+    .check = cross_entropy_check,
 };
 
 const sl_op sl_op_cross_entropy_join = {

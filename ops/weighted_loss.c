@@ -160,6 +160,7 @@ const sl_op sl_op_weighted_cross_entropy_part = {
     .whole = 12,
     .infer = part_infer,
     .cost = part_cost,
+    .check = cross_entropy_check,
 };
 
 const sl_op sl_op_weighted_cross_entropy_join = {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Calls that check others. They come before calls whose op has a check of its inputs
- * (sl_op.check); and with --check-finite behind every call, to check its outputs. The check
- * waits for the GPU, which then does one call at a time. */
+ * (sl_op.check), on GPUs with --check-finite alone; and with --check-finite behind every call, to
+ * check its outputs. The check waits for the GPU, which then does one call at a time. */
 #include <math.h>
 #include <stdlib.h>
 
@@ -23,9 +23,11 @@ static checked *checked_create(const sli_lowering *l, int task, const sl_program
 
 /* ---- checks of inputs --------------------------------------------------------------- */
 
-static void look(const sl_call *call) {
+/* in: the inputs, in the host's memory */
+static void look_at(const sl_call *call, const void *const *in) {
   const checked *c = call->attrs->user;
   sl_call it = *call;
+  it.in = in;
   it.op = c->call->op;
   it.attrs = &c->call->attrs;
   it.nout = c->call->nout;
@@ -38,7 +40,25 @@ static void look(const sl_call *call) {
   free(text);
 }
 
-static const sl_op look_op = {.name = "check", .max_in = -1, .kernels = SL_CPU_KERNEL(look)};
+static void look(const sl_call *call) { look_at(call, call->in); }
+
+/* Checks copies of the inputs. A failure to copy is the stream's, which the next call finds. */
+static void look_from_afar(const sl_call *call, void *stream) {
+  void **in = sli_calloc((size_t)call->nin + 1, sizeof *in);
+  bool all = true;
+  for (int i = 0; i < call->nin && all; i++) {
+    size_t bytes = call->in[i] ? sl_type_bytes(&call->in_type[i]) : 0;
+    if (bytes) in[i] = sli_calloc(1, bytes);
+    all = !bytes || sli_cuda_fetch(in[i], call->in[i], bytes, stream);
+  }
+  if (all) look_at(call, (const void *const *)in);
+  for (int i = 0; i < call->nin; i++) free(in[i]);
+  free(in);
+}
+
+static const sl_kernel look_kernels[] = {
+    {.backend = "cpu", .run = look}, {.backend = "cuda", .launch = look_from_afar}, {0}};
+static const sl_op look_op = {.name = "check", .max_in = -1, .kernels = look_kernels};
 
 void sli_lower_check(const sli_lowering *l, int task, const sl_program_call *of,
                      sl_program_call *to) {

@@ -129,7 +129,7 @@ static void leave_call(sli_lowering *l, int task, const sli_node *n, sl_program_
 
 /* True if a check of its inputs comes before a node's own call. */
 static bool is_checked(const sli_lowering *l, const sli_node *n) {
-  return n->op->check && l->in->kind->cores;
+  return n->op->check && (l->in->kind->cores || l->in->options->numbers.check_finite);
 }
 
 /* Returns the number of calls of all nodes, including checks of inputs and outputs. */

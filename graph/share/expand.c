@@ -193,6 +193,7 @@ static sl_status expand_in_two(sli_expansion *x, const sli_node *n, const sl_sig
   sli_node named = *n, joined = *n;
   named.name = local->name;
   named.op = s->local;
+  named.attrs.count = sl_type_last(&n->in_type[0]); /* of all parts, for the check of targets */
   joined.nin = 1;
   if (n->beside) joined.cls = SL_CLASS_C;
   sl_status status = make_nodes(x, &named, n, s->local, in, 1, (sli_array *[]){&part});

@@ -198,7 +198,7 @@ typedef struct sl_attrs {
                        indices may lie outside it */
   int64_t count;    /* top_k: k; one_hot: classes; gather, scatter_add: length of the indexed dim
                        as a whole (0: the array's); embedding_bag: rows of the table as a whole
-                       (0: the array's) */
+                       (0: the array's); _part of losses: classes as a whole (0: the logits') */
   bool reverse;     /* cumsum: from the last position to the first */
   bool exclusive;   /* cumsum: leaves out the position's own number */
   const void *user; /* source, adamw, slice, join, rotary, conv, pools, constant, embedding_bag,
@@ -428,8 +428,9 @@ typedef struct sl_op {
   size_t (*keeps)(const sl_call *call, uint64_t *which);
 
   /* Checks input values that types cannot constrain, such as indices out of range, before a call. A
-   * failure, described by sl_fail(), ends the run with the op's name. CPUs only; any thread.
-   * Kernels must tolerate bad values all the same. May be NULL. */
+   * failure, described by sl_fail(), ends the run with the op's name. On CPUs, and on GPUs with
+   * numbers.check_finite; its inputs are the host's. Any thread. Kernels must tolerate bad values
+   * all the same. May be NULL. */
   sl_status (*check)(const sl_call *call);
 
   /* Bit o of `accumulates`: the kernel honours call->accumulate for output o. */

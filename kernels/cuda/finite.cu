@@ -1,8 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Search for the first element that is not finite: per block on the device, then over the blocks on
- * the host. */
+/* Checks of arrays: the first element that is not finite, per block on the device and then over the
+ * blocks on the host, and copies to the host. */
 #include "kernels/cuda/device.cuh"
 #include "kernels/finite.h"
+
+bool sli_cuda_fetch(void *to, const void *from, size_t bytes, void *stream) {
+  return !cudaMemcpyAsync(to, from, bytes, cudaMemcpyDefault, (cudaStream_t)stream) &&
+         !cudaStreamSynchronize((cudaStream_t)stream);
+}
 
 namespace {
 
@@ -30,20 +35,15 @@ __global__ void first_not_finite(const T *x, int64_t n, int64_t share, int64_t *
   found[blockIdx.x] = first;
 }
 
-bool fetch(void *to, const void *from, size_t bytes, void *stream) {
-  return !cudaMemcpyAsync(to, from, bytes, cudaMemcpyDefault, (cudaStream_t)stream) &&
-         !cudaStreamSynchronize((cudaStream_t)stream);
-}
-
 template <typename T>
 int64_t search(const T *x, int64_t n, void *scratch, void *stream, double *value) {
   int64_t found[BLOCKS], first = NONE;
   launch(stream, grid_of(BLOCKS), BLOCK, 0, first_not_finite<T>, x, n, chunks(n, BLOCKS),
          (int64_t *)scratch);
-  if (!fetch(found, scratch, sizeof found, stream)) return -1;
+  if (!sli_cuda_fetch(found, scratch, sizeof found, stream)) return -1;
   for (int64_t at : found) first = at < first ? at : first;
   T element;
-  if (first == NONE || !fetch(&element, x + first, sizeof element, stream)) return -1;
+  if (first == NONE || !sli_cuda_fetch(&element, x + first, sizeof element, stream)) return -1;
   *value = number(element);
   return first;
 }

@@ -129,9 +129,14 @@ static const sl_option options[] = {{0}};
 #define weighted(g, x, y) sl_cross_entropy_with(g, x, y, &(sl_loss){.smoothing = 0.1f})
 static sl_status build(sl_graph *g, const sl_args *args) {
   (void)args;
-  sl_tensor *in[2], *w = sl_param(g, SL_TYPE(SL_F32, 10, 8), SL_NORMAL(0.02f), "w");
+  sl_tensor *in[2];
+  sl_block(g, "first");
   sl_data(g, &source, in);
-  sl_train(g, LOSS(g, sl_linear(g, in[0], w, NULL), in[1]), NULL);
+  sl_tensor *v = sl_param(g, SL_TYPE(SL_F32, 8, 8), SL_NORMAL(0.02f), "v");
+  sl_tensor *x = sl_linear(g, in[0], v, NULL);
+  sl_block(g, "second");
+  sl_tensor *w = sl_param(g, SL_TYPE(SL_F32, 10, 8), SL_NORMAL(0.02f), "w");
+  sl_train(g, LOSS(g, sl_linear(g, sl_gelu(g, x), w, NULL), in[1]), NULL);
   return sl_graph_status(g);
 }
 SL_MODEL(classes, "ten classes", options, build);
@@ -143,6 +148,20 @@ says "step 1, microbatch 0: target 2 is -100, and there are classes 0 to 9" err
 CC="cc -DCLASS=1 -DLOSS=weighted" run 2 --steps 1 classes.c
 says "step 1, microbatch 0: target 2 is 12, and there are classes 0 to 9" err
 CC="cc -DCLASS=0 -DLOSS=weighted" run 0 --steps 1 --quiet classes.c # -100 does not count
+# Each part of a vocabulary knows how many classes there are.
+for loss in sl_cross_entropy weighted; do
+  CC="cc -DCLASS=1 -DLOSS=$loss" run 2 --steps 1 --stages 2 --microbatches 2 --vocab-parallel classes.c
+  says "cross_entropy_part), run by actor F" err; says "microbatch 0: target 2 is 12, and there are classes 0 to 9" err
+done
+CC="cc -DCLASS=0 -DLOSS=weighted" run 0 --steps 1 --quiet --stages 2 --microbatches 2 --vocab-parallel classes.c
+# On GPUs --check-finite looks at targets as well.
+emulated=$SLUICE_BUILD/tests/emulated_actorrun
+if [[ -x $emulated ]]; then
+  CC="cc -DCLASS=1 -DLOSS=sl_cross_entropy" ends 1 "$emulated" --steps 1 --devices cuda classes.c
+  says "nan (--check-finite says where it comes from)" err
+  CC="cc -DCLASS=1 -DLOSS=sl_cross_entropy" ends 2 "$emulated" --steps 1 --devices cuda --check-finite classes.c
+  says "step 1, microbatch 0: target 2 is 12, and there are classes 0 to 9" err
+fi
 printf 'int x;\n' >nothing.c
 refused 2 "nothing.c exports no model" nothing.c
 CC="no-such-compiler" refused 2 "cannot run the compiler no-such-compiler" nothing.c
