@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/json_text.h"
 #include "base/template_inner.h"
 
 enum { MOST_STEPS = 50000000, MOST_DEPTH = 100 };
@@ -413,36 +414,18 @@ sli_value sli_value_as_text(sli_values *v, sli_value value) {
 
 /* ---- JSON ------------------------------------------------------------------------------------ */
 
-/* Returns the code point at `at`. */
-static uint32_t character_at(sli_value text, size_t at, size_t bytes) {
-  static const unsigned char first[] = {0, 0x7f, 0x1f, 0x0f, 0x07};
-  uint32_t c = (unsigned char)text.text.at[at] & first[SLI_MIN(bytes, (size_t)4)];
-  for (size_t i = 1; i < bytes; i++) c = c << 6 | ((unsigned char)text.text.at[at + i] & 0x3f);
-  return c;
-}
+typedef struct json_target {
+  sli_values *v;
+  text_buffer *out;
+} json_target;
 
-static void put_escaped(sli_values *v, uint32_t c, text_buffer *out) {
-  char room[16];
-  if (c < 0x10000) snprintf(room, sizeof room, "\\u%04x", c);
-  else
-    snprintf(room, sizeof room, "\\u%04x\\u%04x", 0xd800 + ((c - 0x10000) >> 10),
-             0xdc00 + ((c - 0x10000) & 0x3ff));
-  template_values_put(v, out, room);
+static void put_json(void *to, const char *text, size_t bytes) {
+  const json_target *t = to;
+  sli_buffer_add(t->v, t->out, text, bytes);
 }
 
 static void json_text(sli_values *v, sli_value text, bool ascii, text_buffer *out) {
-  static const char marks[] = "\"\\\n\r\t\f\b", names[] = "\"\\nrtfb";
-  template_values_put(v, out, "\"");
-  for (size_t at = 0, n; at < text.text.bytes && !v->status; at += n) {
-    unsigned char c = (unsigned char)text.text.at[at];
-    const char *mark = c ? strchr(marks, c) : NULL;
-    n = sli_text_step(text, at);
-    if (mark) sli_buffer_add(v, out, (char[]){'\\', names[mark - marks]}, 2);
-    else if (c < ' ' || (ascii && c >= 0x7f && n > 1))
-      put_escaped(v, character_at(text, at, n), out);
-    else sli_buffer_add(v, out, text.text.at + at, n);
-  }
-  template_values_put(v, out, "\"");
+  sli_json_string(text.text.at, text.text.bytes, ascii, put_json, &(json_target){v, out});
 }
 
 static void json_line(sli_values *v, const json_style *style, int depth, text_buffer *out) {

@@ -104,10 +104,9 @@ char *codec_decode_raw(const codec *c, const int32_t *tokens, size_t count, size
   return print(c, print_raw, tokens, count, bytes);
 }
 
-char *codec_good(const char *text, size_t bytes) {
+char *codec_good(const char *text, size_t bytes, size_t *count) {
   char *good;
-  size_t count;
-  FILE *out = open_memstream(&good, &count);
+  FILE *out = open_memstream(&good, count);
   SLI_CHECK(out, "no memory for a text");
   print_good(out, text, bytes);
   fclose(out);

@@ -29,6 +29,6 @@ char *codec_decode(const codec *c, const int32_t *tokens, size_t count, size_t *
 /* Decodes to zero-terminated raw bytes, including special tokens. */
 char *codec_decode_raw(const codec *c, const int32_t *tokens, size_t count, size_t *bytes);
 /* Copies a text with U+FFFD for each byte that is not UTF-8. */
-char *codec_good(const char *text, size_t bytes);
+char *codec_good(const char *text, size_t bytes, size_t *count);
 
 #endif

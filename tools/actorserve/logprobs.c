@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "tools/actorserve/logprobs.h"
 
-#include <cjson/cJSON.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/base.h"
+#include "base/json_text.h"
 #include "base/utf8.h"
 #include "tools/actorserve/json.h"
 
@@ -21,38 +21,41 @@ static void print_bytes(FILE *out, const char *bytes, size_t count) {
   putc(']', out);
 }
 
-static void print_text(FILE *out, const char *text) {
-  cJSON *item = cJSON_CreateStringReference(text);
-  char *json = cJSON_PrintUnformatted(item);
-  SLI_CHECK(json, "no memory for a token");
-  fputs(json, out);
-  free(json);
-  cJSON_Delete(item);
+static void put_file(void *to, const char *text, size_t bytes) { fwrite(text, 1, bytes, to); }
+
+static void print_text(FILE *out, const char *text, size_t bytes) {
+  sli_json_string(text, bytes, false, put_file, out);
 }
 
 /* Prints the fields of a chat's token. */
 static void print_fields(FILE *out, const stream_text *behind, int32_t token, float logprob) {
-  size_t count;
-  char *bytes = stream_text_bytes_of(behind, token, &count), *text = codec_good(bytes, count);
+  size_t count, length;
+  char *bytes = stream_text_bytes_of(behind, token, &count);
+  char *text = codec_good(bytes, count, &length);
   fputs("{\"token\":", out);
-  print_text(out, text);
+  print_text(out, text, length);
   fprintf(out, ",\"logprob\":%.9g,\"bytes\":", told_logprob(logprob));
   print_bytes(out, bytes, count);
   free(text);
   free(bytes);
 }
 
-/* Returns the name of a completion's token: its text, or an escape that is unique for bytes that
- * are no UTF-8. */
-static char *name_of(const stream_text *behind, int32_t token) {
-  size_t count, size;
-  char *bytes = stream_text_bytes_of(behind, token, &count), *name;
-  bool good = sli_utf8_good(bytes, count) == count && strlen(bytes) == count;
-  FILE *out = open_memstream(&name, &size);
+/* Name of a completion's token; the text may have zero bytes. */
+typedef struct token_name {
+  char *text;
+  size_t bytes;
+} token_name;
+
+/* Returns a token's text, or an escape that is unique for bytes that are no UTF-8. */
+static token_name name_of(const stream_text *behind, int32_t token) {
+  size_t count;
+  token_name name;
+  char *bytes = stream_text_bytes_of(behind, token, &count);
+  if (sli_utf8_good(bytes, count) == count) return (token_name){bytes, count};
+  FILE *out = open_memstream(&name.text, &name.bytes);
   SLI_CHECK(out, "no memory for a token");
-  if (good) fputs(bytes, out);
-  else fputs("bytes:", out);
-  for (size_t i = 0; i < count && !good; i++) fprintf(out, "\\x%02x", (unsigned char)bytes[i]);
+  fputs("bytes:", out);
+  for (size_t i = 0; i < count; i++) fprintf(out, "\\x%02x", (unsigned char)bytes[i]);
   fclose(out);
   free(bytes);
   return name;
@@ -89,25 +92,25 @@ static void print_object(FILE *out, const logprobs *w, const stream_text *behind
   fputs("]}", out);
 }
 
-static bool is_among(char *const *names, int count, const char *name) {
+static bool is_among(const token_name *names, int count, token_name name) {
   for (int i = 0; i < count; i++)
-    if (!strcmp(names[i], name)) return true;
+    if (names[i].bytes == name.bytes && !memcmp(names[i].text, name.text, name.bytes)) return true;
   return false;
 }
 
 /* Prints {" the":-0.5, ...} with each name once. */
 static void print_map(FILE *out, const stream_text *behind, const sl_session_event *e) {
-  char *names[SL_SESSION_TOP + 1];
+  token_name names[SL_SESSION_TOP + 1];
   likeliest all = list(e);
   putc('{', out);
   for (int i = 0; i < all.count; i++) {
     names[i] = name_of(behind, all.of[i].token);
     if (is_among(names, i, names[i])) continue;
     if (i) putc(',', out);
-    print_text(out, names[i]);
+    print_text(out, names[i].text, names[i].bytes);
     fprintf(out, ":%.9g", told_logprob(all.of[i].logprob));
   }
-  for (int i = 0; i < all.count; i++) free(names[i]);
+  for (int i = 0; i < all.count; i++) free(names[i].text);
   putc('}', out);
 }
 
@@ -118,9 +121,9 @@ static void print_part(FILE *out, const logprobs *w, int part, const stream_text
   if (w->chat) {
     print_object(out, w, behind, e);
   } else if (!part) {
-    char *name = name_of(behind, e->token);
-    print_text(out, name);
-    free(name);
+    token_name name = name_of(behind, e->token);
+    print_text(out, name.text, name.bytes);
+    free(name.text);
   } else if (part == 1) {
     fprintf(out, "%.9g", told_logprob(e->logprob));
   } else print_map(out, behind, e);

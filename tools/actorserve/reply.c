@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/base.h"
+#include "base/json_text.h"
 #include "tools/actorserve/json.h"
 
 static char *print(cJSON *root) {
@@ -27,21 +28,21 @@ static bool put_json(struct evbuffer *out, cJSON *root) {
   return good;
 }
 
+typedef struct reply_target {
+  struct evbuffer *out;
+  bool good;
+} reply_target;
+
+static void put_bytes(void *to, const char *text, size_t bytes) {
+  reply_target *t = to;
+  t->good = t->good && !evbuffer_add(t->out, text, bytes);
+}
+
 /* Appends a string, which may have zero bytes; cJSON's end there. */
 static bool put_text(struct evbuffer *out, const char *text, size_t bytes) {
-  static const char marks[] = "\"\\\n\r\t\f\b", names[] = "\"\\nrtfb";
-  bool good = reply_put(out, "\"");
-  size_t from = 0;
-  for (size_t i = 0; i < bytes && good; i++) {
-    unsigned char c = (unsigned char)text[i];
-    const char *mark = c ? strchr(marks, c) : NULL;
-    if (c >= ' ' && !mark) continue;
-    good = !evbuffer_add(out, text + from, i - from) &&
-           (mark ? evbuffer_add_printf(out, "\\%c", names[mark - marks])
-                 : evbuffer_add_printf(out, "\\u%04x", c)) > 0;
-    from = i + 1;
-  }
-  return good && !evbuffer_add(out, text + from, bytes - from) && reply_put(out, "\"");
+  reply_target to = {out, true};
+  sli_json_string(text, bytes, false, put_bytes, &to);
+  return to.good;
 }
 
 /* Appends an object without its closing bracket. */
