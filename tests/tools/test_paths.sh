@@ -128,3 +128,13 @@ for name, visits in ("h.0.load", 8), ("h.1.load", 6), ("h.2.load", 6), ("h.3.loa
     last = tallies[name]["last"]
     assert sum(last) == visits * 2 * 16 * 2, (name, last)  # 2 rows of 16 tokens, 2 experts each
 END
+
+# The planner's plans have as many stages and microbatches as the paths.
+printf '0: 0 1 3\n1: 0 2 3\n2: 0 1 3\n3: 0 2 3\n' >four
+for fix in "--fix stages=4" "--points 2"; do
+  # shellcheck disable=SC2086
+  ends 0 "$bin/actortune" plan --devices timed:4 --machine h100-sxm-80gb --paths four $fix \
+    gpt --layers 4 --width 32 --heads 2 --context 32 --data "$reference/tokens.u16"
+  says "--stages 4" out
+  says "--microbatches 4" out
+done

@@ -270,10 +270,15 @@ static int by_bound(const void *a, const void *b) {
   return memcmp(x->at, y->at, sizeof x->at);
 }
 
+bool planner_leaves_out(const planner *p) {
+  return p->settings->lower.schedule.paths || p->settings->lower.schedule.skip > 0;
+}
+
 /* Bounds all choices. Excluded ones stay at the end of the list: if nothing fits, the smallest
  * is reported. */
 void planner_bound(planner *p) {
   stages all = {.planner = p};
+  if (planner_leaves_out(p)) return; /* a stage alone has other microbatches: nothing is bounded */
   for (size_t i = 0; i < p->count; i++) {
     const stage key = key_of(p, &p->choices[i]);
     if (bounds_find(&all, &key) < all.count) continue;

@@ -114,7 +114,8 @@ typedef struct counts {
 static counts counts_of(const planner *p, const plan_choice *c) {
   int m = c->at[PLAN_MICROBATCHES], unit = c->at[PLAN_STAGES] * c->at[PLAN_CHUNKS];
   int few = (PLANNER_FEW + 2 * unit - 1) / unit * unit, more = few + unit;
-  return !p->batch || m <= more + unit ? (counts){0, m} : (counts){few, more};
+  bool all = !p->batch || planner_leaves_out(p) || m <= more + unit;
+  return all ? (counts){0, m} : (counts){few, more};
 }
 
 /* Extrapolates the time of a step from the seconds at the larger number. */
