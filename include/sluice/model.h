@@ -15,6 +15,7 @@
 #include <stdio.h>
 
 #include <sluice/graph.h>
+#include <sluice/version.h>
 
 #ifdef __cplusplus
 extern "C" {
@@ -81,7 +82,7 @@ void sl_options_print(const sl_option *options, FILE *out);
 /* Name of the option most similar to a mistyped one, or NULL if none is similar. */
 const char *sl_options_nearest(const sl_option *options, const char *name);
 
-enum { SL_MODEL_ABI = 3 };
+enum { SL_MODEL_ABI = SLUICE_VERSION_NUMBER_OF(SLUICE_VERSION_MAJOR, SLUICE_VERSION_MINOR, 0) };
 typedef struct sl_model sl_model;
 struct sl_model {
   int abi; /* SL_MODEL_ABI */

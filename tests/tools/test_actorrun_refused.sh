@@ -162,6 +162,18 @@ if [[ -x $emulated ]]; then
   CC="cc -DCLASS=1 -DLOSS=sl_cross_entropy" ends 2 "$emulated" --steps 1 --devices cuda --check-finite classes.c
   says "step 1, microbatch 0: target 2 is 12, and there are classes 0 to 9" err
 fi
+# A model that another minor version has compiled.
+cat >version.c <<'END'
+#include <sluice/sluice.h>
+static sl_status build(sl_graph *g, const sl_args *args) { (void)g, (void)args; return SL_OK; }
+static const sl_option options[] = {{0}};
+const sl_model sl_model_export = {ABI, "m", "", options, build};
+END
+for abi in "300:was built for Sluice 0.3, and this program is" "10100:was built for Sluice 1.1, and this" \
+           "2:was built for an earlier version than this program's"; do
+  cc -shared -fPIC "-DABI=${abi%%:*}" -I"$SLUICE_SOURCE/include" version.c -o version.so || fail "a shared object"
+  refused 2 "version.so ${abi#*:}" version.so
+done
 printf 'int x;\n' >nothing.c
 refused 2 "nothing.c exports no model" nothing.c
 CC="no-such-compiler" refused 2 "cannot run the compiler no-such-compiler" nothing.c

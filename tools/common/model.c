@@ -28,6 +28,17 @@ static bool ends_with(const char *text, const char *end) {
 
 /* ---- shared objects ------------------------------------------------------------------ */
 
+static sl_status other_version(const char *shown, int abi) {
+  enum { OLDEST = 100 }; /* 0.1.0; models of before counted their interfaces */
+  if (abi < OLDEST)
+    return sl_fail(SL_E_INPUT,
+                   "%s was built for an earlier version than this program's, %s: build it again",
+                   shown, sl_version());
+  return sl_fail(SL_E_INPUT,
+                 "%s was built for Sluice %d.%d, and this program is %s: build it again", shown,
+                 abi / 10000, abi / 100 % 100, sl_version());
+}
+
 static sl_status common_model_load(const char *path, const char *shown, const sl_model **out) {
   /* Without a slash the loader would search its own folders. */
   char *place = strchr(path, '/') ? sli_strdup(path) : sli_format("./%s", path);
@@ -37,9 +48,7 @@ static sl_status common_model_load(const char *path, const char *shown, const sl
   const sl_model *model = dlsym(object, "sl_model_export");
   if (!model)
     return sl_fail(SL_E_INPUT, "%s exports no model: it needs an SL_MODEL(...) at its end", shown);
-  if (model->abi != SL_MODEL_ABI)
-    return sl_fail(SL_E_INPUT, "%s was built for model interface %d; this program has %d", shown,
-                   model->abi, SL_MODEL_ABI);
+  if (model->abi != SL_MODEL_ABI) return other_version(shown, model->abi);
   *out = model;
   return SL_OK;
 }
