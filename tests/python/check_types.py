@@ -23,6 +23,10 @@ def model(g: sl.Graph) -> None:
     g.softmax(x, axs=1)
     loss: sl.Tensor = g.mse(x ** 2 @ x, 1 / y)
     g.train(loss, learnin_rate=1)
+    x.nosuch()
+    (x + y).nosuch()
+    g.data(8, z=3.0)
+    only: sl.Tensor = g.data(8, z=[[1.0]])
 
 
 run = sl.Run(model, schedul="1f1b")
@@ -67,7 +71,7 @@ class Types(unittest.TestCase):
             with open(path, "w", encoding="utf-8") as file:
                 file.write(WRONG)
             lines = [int(n) for n in re.findall(r":(\d+): error", self.mypy("--strict", "--follow-imports=silent", path).stdout)]
-        self.assertEqual(sorted(set(lines)), [6, 7, 8, 10, 13, 14, 15])
+        self.assertEqual(sorted(set(lines)), [6, 7, 8, 10, 11, 12, 13, 17, 18, 19])
 
     @unittest.skipUnless(has_mypy(), "mypy 1.7 or later is not installed")
     def test_the_package_itself(self):
