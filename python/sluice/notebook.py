@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import html
+import re
 import sys
 import time
 from typing import TYPE_CHECKING, Any, Dict, Iterable, List, Optional, Sequence
@@ -15,12 +16,27 @@ if TYPE_CHECKING:
 BAR = 24  # characters
 
 
-def table(head: Sequence[str], rows: Iterable[Sequence[Any]]) -> str:
-    """An HTML table; numbers stand to the right."""
-    out = ["<table><thead><tr>%s</tr></thead><tbody>" % "".join("<th>%s</th>" % html.escape(h) for h in head)]
+def _side(value: Any) -> str:
+    """Numbers and sizes stand to the right, and words to the left."""
+    right = isinstance(value, (int, float)) or re.match(r"[0-9.]+( \S+)?$", str(value))
+    return "text-align:" + ("right" if right else "left")
+
+
+def _text(value: Any) -> str:
+    if isinstance(value, dict):
+        return ", ".join("%s=%s" % item for item in value.items())
+    return "%.4g" % value if isinstance(value, float) else str(value)
+
+
+def table(head: Sequence[str], rows: Iterable[Sequence[Any]], title: str = "") -> str:
+    """An HTML table."""
+    rows = [list(row) for row in rows]
+    sides = [_side(v) for v in rows[0]] if rows else ["text-align:left"] * len(head)
+    out = ["<table>", '<caption style="text-align:left;caption-side:top"><b>%s</b></caption>' % html.escape(title) if title else "",
+           "<thead><tr>%s</tr></thead><tbody>" % "".join('<th style="%s">%s</th>' % (side, html.escape(h))
+                                                         for side, h in zip(sides, head))]
     for row in rows:
-        cells = ["<td%s>%s</td>" % (' style="text-align:right"' if isinstance(v, (int, float)) else "",
-                                    html.escape("%.4g" % v if isinstance(v, float) else str(v))) for v in row]
+        cells = ['<td style="%s">%s</td>' % (side, html.escape(_text(v))) for side, v in zip(sides, row)]
         out.append("<tr>%s</tr>" % "".join(cells))
     return "".join(out) + "</tbody></table>"
 
@@ -30,11 +46,13 @@ def memory_table(memory: Sequence[Dict[str, Any]]) -> str:
     if not memory:
         return ""
     head = list(memory[0])
-    return table(head, ([row[h] if isinstance(row[h], str) else size(row[h]) for h in head] for row in memory))
+    return table(head, ([row[h] if isinstance(row[h], str) else size(row[h]) for h in head] for row in memory),
+                 "memory of each device")
 
 
 def stages_table(stages: Sequence[Dict[str, Any]]) -> str:
-    return table(["stage", "device", "blocks"], ([s["stage"], s["device"], ", ".join(s["blocks"])] for s in stages))
+    return table(["stage", "device", "blocks"], ([s["stage"], s["device"], ", ".join(s["blocks"])] for s in stages),
+                 "blocks of each stage")
 
 
 def curve(points: Sequence["tuple[float, float]"], width: int = 480, height: int = 120) -> str:
@@ -51,6 +69,7 @@ def curve(points: Sequence["tuple[float, float]"], width: int = 480, height: int
     text = '<text x="%d" y="%d" font-size="10" font-family="sans-serif" fill="currentColor" text-anchor="%s">%s</text>'
     return ('<svg xmlns="http://www.w3.org/2000/svg" width="%d" height="%d" role="img" aria-label="losses">'
             '<polyline fill="none" stroke="#4477aa" stroke-width="1.5" points="%s"/>' % (width, height, at)
+            + text % (width // 2, 10, "middle", "loss of each step")
             + text % (46, 14, "end", "%.4g" % high) + text % (46, height - 18, "end", "%.4g" % low)
             + text % (50, height - 4, "start", "step %d" % x0) + text % (width - 10, height - 4, "end", "%d" % x1) + "</svg>")
 

@@ -54,6 +54,10 @@ class Shown(unittest.TestCase):
         heights, losses = np.array([y for _, y in points]), np.array([s.loss for s in run.history])
         self.assertEqual(len(points), 30)
         np.testing.assert_allclose((heights.max() - heights) / np.ptp(heights), (losses - losses.min()) / np.ptp(losses), atol=0.01)
+        sides = {c.text: c.get("style") for c in page.iter("td")}
+        self.assertEqual((sides["cpu:0"], sides["1"]), ("text-align:left", "text-align:right"))
+        self.assertEqual([c.find("b").text for c in page.iter("caption")], ["blocks of each stage", "memory of each device"])
+        self.assertIn("act.b=3", shown[-1]._repr_html_())
         cells = [c.text for c in page.iter("td")]
         self.assertIn("h2, h3, head", cells)
         self.assertEqual(notebook.curve([(0, 1.0), (1, float("nan"))]), "")
