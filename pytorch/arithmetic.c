@@ -105,6 +105,7 @@ static sl_tensor *binary(sli_import *m, const sl_op *op, const sli_pt_node *n, c
                          const char *right) {
   const sli_pt_value *a = sli_pt_arg_value(n, left), *b = sli_pt_arg_value(n, right);
   sl_tensor *x = operand(m, n, left, b), *y = operand(m, n, right, a);
+  if (x && y && x->type.dtype != y->type.dtype) x = sli_pt_narrow(m, x), y = sli_pt_narrow(m, y);
   bool plain = x && y && sl_type_equal(&x->type, &y->type) && x->type.dtype == SL_F32;
   if (op == &sl_op_add_broadcast && plain) op = &sl_op_add;
   if (op == &sl_op_mul_broadcast && plain) op = &sl_op_mul;
@@ -243,6 +244,7 @@ void sli_emit_where(sli_import *m, const sli_pt_node *n, const sli_pt_call *row)
       widest = values[i];
   sl_tensor *c = operand(m, n, mask, widest), *a = operand(m, n, yes, widest),
             *b = operand(m, n, no, widest);
+  c = sli_pt_narrow(m, c), a = sli_pt_narrow(m, a), b = sli_pt_narrow(m, b);
   if (c && c->type.dtype == SL_F32) c = sl_cast_at(m->at, m->g, c, SL_I32);
   sli_pt_out(m, n, 0, sl_op3_at(m->at, m->g, &sl_op_where, NULL, c, a, b));
 }
@@ -265,6 +267,13 @@ void sli_emit_cast(sli_import *m, const sli_pt_node *n, const sli_pt_call *row) 
   else if (!is_whole(from) && is_whole(to)) t = sl_cast_at(m->at, m->g, t, SL_I32);
   sli_pt_out(m, n, 0, t);
   sli_made_of(m, n->outs[0])->ids = sli_made_of(m, x)->ids;
+}
+
+void sli_emit_detach(sli_import *m, const sli_pt_node *n, const sli_pt_call *row) {
+  (void)row;
+  sl_tensor *x = sli_pt_tensor(m, sli_pt_arg_value(n, "self"));
+  bool floats = x && x->type.dtype != SL_I32;
+  sli_pt_out(m, n, 0, floats ? sl_op1_at(m->at, m->g, &sl_op_detach, NULL, x) : x);
 }
 
 void sli_emit_nothing(sli_import *m, const sli_pt_node *n, const sli_pt_call *row) {

@@ -228,13 +228,31 @@ static sli_import *begin(sl_graph *g, sli_pt_program *p, int64_t exported, int64
   return m;
 }
 
+/* No output can be the loss: says what there is. */
+static void refuse_loss(sli_import *m) {
+  char *text = sli_arena_strdup(&m->arena, "");
+  for (int i = 0; i < m->p->nouts; i++) {
+    const sli_pt_value *v = m->p->outs[i];
+    text = sli_arena_format(&m->arena, "%s%s%s", text, i ? ", " : "",
+                            sli_pt_dtype_name(v->type.dtype));
+    for (int d = 0; d < v->type.ndim; d++)
+      text = sli_arena_format(&m->arena, "%s%s%lld%s", text, d ? ", " : "[",
+                              (long long)v->type.dim[d], d == v->type.ndim - 1 ? "]" : "");
+  }
+  sl_graph_fail(m->g, SL_E_USAGE,
+                "%s: forward() returns no loss, a float without dims, but %s; wrap the module so "
+                "that its forward() computes the loss",
+                sli_archive_path(m->p->archive), *text ? text : "nothing");
+}
+
 sl_status sli_pt_build(sl_graph *g, const sli_pt_use *of) {
   sli_import *m = begin(g, of->program, of->exported, of->rows);
   load_constants(m);
   for (int i = 0; i < of->ninputs && !g->status; i++)
     sli_made_of(m, of->inputs[i]->value)->tensor = of->tensors[i];
   if (!g->status) fold_calls(m);
-  sli_pt_value *out = of->program->nouts ? of->program->outs[0] : NULL;
+  sli_pt_value *out = of->program->loss < 0 ? NULL : of->program->outs[of->program->loss];
+  if (!g->status && !out) refuse_loss(m);
   if (!g->status && out) sli_pt_mark(m, &out, 1);
   if (!g->status) check_calls(m);
   if (!g->status) {
@@ -243,13 +261,9 @@ sl_status sli_pt_build(sl_graph *g, const sli_pt_use *of) {
     emit_calls(m, &b);
   }
   sl_tensor *loss = g->status || !out ? NULL : sli_pt_tensor(m, out);
-  bool scalar = loss && loss->type.ndim == 0;
-  if (scalar && sl_graph_infer(g)) sl_output_at(m->at, g, "loss", loss);
-  else if (scalar) sl_train_at(m->at, g, loss, of->optimizer);
-  else if (!g->status)
-    sl_graph_fail(g, SL_E_USAGE,
-                  "%s: forward() returns no loss first, but %s; wrap the module so that it does",
-                  sli_archive_path(of->program->archive), out ? "a tensor with dims" : "nothing");
+  if (loss && loss->type.dtype == SL_F32) loss = sl_op1_at(m->at, g, &sl_op_to_f64, NULL, loss);
+  if (loss && sl_graph_infer(g)) sl_output_at(m->at, g, "loss", loss);
+  else if (loss) sl_train_at(m->at, g, loss, of->optimizer);
   if (of->show && !g->status) sli_pt_show(m, of->show);
   sli_arena_fini(&m->arena);
   return g->status;

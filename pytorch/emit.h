@@ -13,7 +13,7 @@ sli_pt_emit_fn sli_emit_one, sli_emit_add, sli_emit_sub, sli_emit_rsub, sli_emit
     sli_emit_two, sli_emit_compare, sli_emit_and, sli_emit_or, sli_emit_not, sli_emit_where,
     sli_emit_pow, sli_emit_clamp, sli_emit_cast, sli_emit_floor_divide, sli_emit_dropout,
     sli_emit_gelu, sli_emit_square, sli_emit_reciprocal, sli_emit_draw, sli_emit_nothing,
-    sli_emit_leaky;
+    sli_emit_leaky, sli_emit_detach;
 /* views.c */
 sli_pt_emit_fn sli_emit_same, sli_emit_view, sli_emit_expand, sli_emit_permute, sli_emit_slice,
     sli_emit_select, sli_emit_cat, sli_emit_split, sli_emit_pad, sli_emit_repeat,

@@ -238,8 +238,8 @@ typedef struct initial {
   const sli_pt_input *in;
 } initial;
 
-/* Reads numbers of another float type as f32. A file that has become unreadable since it was opened
- * gives NaN, which the first loss shows. */
+/* Reads numbers of a float type as f32. A file that has become unreadable since it was opened gives
+ * NaN, which the first loss shows. */
 static void read_numbers(void *ctx, int64_t first, int64_t count, float *out) {
   const initial *from = ctx;
   sli_pt_type part = {.dtype = from->in->value->type.dtype, .ndim = 1, .dim = {count}};
@@ -247,8 +247,7 @@ static void read_numbers(void *ctx, int64_t first, int64_t count, float *out) {
   char *data = sli_calloc((size_t)count + 1, width);
   sli_arena arena = {0};
   const sli_pt_array *a = NULL;
-  if (!sli_archive_part(from->p->archive, from->in->entry, (size_t)first * width,
-                        (size_t)count * width, data))
+  if (!sli_pt_input_part(from->p, from->in, first, count, data))
     a = sli_pt_array_of(&arena, &part, data);
   for (int64_t i = 0; i < count; i++) out[i] = a ? (float)a->of[i] : NAN;
   sli_arena_fini(&arena);
@@ -257,8 +256,7 @@ static void read_numbers(void *ctx, int64_t first, int64_t count, float *out) {
 
 static void read_f32(void *ctx, int64_t first, int64_t count, float *out) {
   const initial *from = ctx;
-  if (sli_archive_part(from->p->archive, from->in->entry, (size_t)first * sizeof *out,
-                       (size_t)count * sizeof *out, out))
+  if (sli_pt_input_part(from->p, from->in, first, count, out))
     for (int64_t i = 0; i < count; i++) out[i] = NAN;
 }
 
@@ -302,6 +300,15 @@ sl_tensor *sli_pt_f32(sli_import *m, const sli_pt_value *v) {
 sl_tensor *sli_pt_i32(sli_import *m, const sli_pt_value *v) {
   sl_tensor *t = sli_pt_tensor(m, v);
   return t && t->type.dtype == SL_F32 ? sl_cast_at(m->at, m->g, t, SL_I32) : t;
+}
+
+sl_tensor *sli_pt_narrow(sli_import *m, sl_tensor *t) {
+  return t && t->type.dtype == SL_F64 ? sl_op1_at(m->at, m->g, &sl_op_to_f32, NULL, t) : t;
+}
+
+sl_tensor *sli_pt_unrepeated(sli_import *m, const sli_pt_value *v) {
+  const sli_pt_array *a = v ? sli_constant(m, v) : NULL;
+  return a && m->rows == m->exported ? constant_tensor(m, a) : sli_pt_tensor(m, v);
 }
 
 sl_tensor *sli_pt_in(sli_import *m, const sli_pt_node *n, const char *name) {
@@ -368,9 +375,10 @@ static bool same_dims(const sl_type *a, const sl_type *b) {
 
 sl_tensor *sli_pt_reshape(sli_import *m, sl_tensor *x, const sl_type *to) {
   if (!x || m->g->status) return NULL;
-  while (x->producer && x->producer->op == &sl_op_reshape && !same_dims(&x->type, to))
+  if (to->ndim) x = sli_pt_narrow(m, x);
+  while (x && x->producer && x->producer->op == &sl_op_reshape && !same_dims(&x->type, to))
     x = x->producer->in[0];
-  return same_dims(&x->type, to) ? x : sl_reshape_at(m->at, m->g, x, *to);
+  return !x || same_dims(&x->type, to) ? x : sl_reshape_at(m->at, m->g, x, *to);
 }
 
 sl_tensor *sli_pt_permute(sli_import *m, sl_tensor *x, int ndim, const int *order) {
@@ -408,9 +416,8 @@ static bool same_shape(const sli_pt_type *a, const sli_pt_type *b) {
 
 /* True if the call passes on its first argument. */
 static bool passes_on(const sli_import *m, const sli_pt_node *n) {
-  static const char *const always[] = {"aten.alias.default",           "aten.detach_.default",
-                                       "aten.contiguous.default",      "aten.clone.default",
-                                       "aten.lift_fresh_copy.default", NULL};
+  static const char *const always[] = {"aten.alias.default", "aten.contiguous.default",
+                                       "aten.clone.default", "aten.lift_fresh_copy.default", NULL};
   static const char *const views[] = {"aten.view.default", "aten.reshape.default",
                                       "aten.expand.default", NULL};
   const sli_pt_value *in = n->nargs && n->args[0].kind == SLI_PT_VALUE ? n->args[0].value : NULL;

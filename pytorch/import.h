@@ -107,6 +107,10 @@ sli_pt_value *sli_pt_arg_value(const sli_pt_node *n, const char *name);
  * which it repeats have length 1. */
 sl_tensor *sli_pt_constant_beside(sli_import *m, const sli_pt_array *a, const sli_pt_type *exported,
                                   const sl_type *type);
+/* Makes f32 of the f64 scalar that sums and losses are; other tensors stay. */
+sl_tensor *sli_pt_narrow(sli_import *m, sl_tensor *t);
+/* The tensor of a value to be cut along its rows: a constant has all of them. */
+sl_tensor *sli_pt_unrepeated(sli_import *m, const sli_pt_value *v);
 /* Repeats dims of length 1 to the lengths of `like`, but for dim `but` (-1: none). */
 sl_tensor *sli_pt_widen(sli_import *m, sl_tensor *t, sl_tensor *like, int but);
 void sli_pt_out(sli_import *m, const sli_pt_node *n, int i, sl_tensor *t);

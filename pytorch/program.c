@@ -49,6 +49,7 @@ typedef struct reader {
   size_t capacity, nodes_capacity;
   size_t *table; /* open addressing: 1 + index in values */
   size_t slots;
+  int depth; /* of graphs in graphs */
 } reader;
 
 /* Reads a size: a number, or an expression with the example it had. */
@@ -359,6 +360,155 @@ static const char *plain_target(const char *target) {
   return strncmp(target, prefix, sizeof prefix - 1) ? target : target + sizeof prefix - 1;
 }
 
+static sl_status read_each(reader *r, const cJSON *of, const char *key,
+                           sl_status (*one)(reader *, const cJSON *));
+
+static sli_pt_node *add_node(reader *r, const char *target) {
+  sli_pt_program *p = r->p;
+  sli_pt_node *n = sli_arena_alloc(&p->arena, sizeof *n);
+  n->target = target;
+  n->module = "";
+  n->id = p->nnodes;
+  SLI_GROW(p->nodes, (size_t)p->nnodes, r->nodes_capacity);
+  p->nodes[p->nnodes++] = n;
+  return n;
+}
+
+/* ---- graphs in graphs ----------------------------------------------------------------------- */
+
+/* Adds a call that passes a value on under another name. */
+static sl_status pass_on(reader *r, const cJSON *item, const char *target, sli_pt_value *from,
+                         sli_pt_value *to) {
+  if (!from->def && !from->input)
+    return sli_json_fail(&r->doc, item, "%s is read before it is made", from->name);
+  if (to->def || to->input) return sli_json_fail(&r->doc, item, "%s is made twice", to->name);
+  sli_pt_node *n = add_node(r, target);
+  n->nargs = n->nouts = 1;
+  n->args = sli_arena_alloc(&r->p->arena, sizeof *n->args);
+  n->args[0] = (sli_pt_arg){.name = "self", .kind = SLI_PT_VALUE, .value = from};
+  n->outs = sli_arena_alloc(&r->p->arena, sizeof(sli_pt_value *));
+  n->outs[0] = to;
+  to->def = n;
+  return SL_OK;
+}
+
+/* A call of a graph: its operands follow the graph among the arguments. */
+typedef struct region {
+  const cJSON *graph, *operands, *outputs; /* operands: the first argument after the graph */
+  const char *leaves;                      /* target of the calls that pass its results on */
+} region;
+
+/* Names of an inner graph hide those of the outer one while it is read. */
+typedef struct scope {
+  const cJSON *tensors, *symbols;
+  size_t *table, slots;
+} scope;
+
+static scope enter_scope(reader *r) {
+  scope outer = {r->tensors, r->symbols, r->table, r->slots};
+  r->tensors = r->symbols = NULL;
+  r->table = NULL, r->slots = 0;
+  return outer;
+}
+
+static void leave_scope(reader *r, const scope *outer) {
+  free(r->table);
+  r->tensors = outer->tensors, r->symbols = outer->symbols;
+  r->table = outer->table, r->slots = outer->slots;
+}
+
+static sl_status tensor_of(reader *r, const cJSON *arg, sli_pt_value **out) {
+  const cJSON *tensor = cJSON_GetObjectItemCaseSensitive(arg, "as_tensor");
+  if (!tensor) return sli_json_fail(&r->doc, arg, "only tensors go into and out of a graph");
+  return named_value(r, tensor, out);
+}
+
+/* Reads the names of a list of tensors, at most `most` of them. */
+static sl_status tensors_of(reader *r, const cJSON *list, size_t most, sli_pt_value **out) {
+  const cJSON *item;
+  size_t i = 0;
+  cJSON_ArrayForEach(item, list) {
+    sl_status status = i == most ? sli_json_fail(&r->doc, list, "more tensors than are passed on")
+                                 : tensor_of(r, item, &out[i++]);
+    if (status) return status;
+  }
+  return i == most ? SL_OK : sli_json_fail(&r->doc, list, "fewer tensors than are passed on");
+}
+
+static sl_status read_node(reader *r, const cJSON *item);
+
+static sl_status read_inside(reader *r, const region *of, sli_pt_value **operands, size_t count,
+                             sli_pt_value **results, size_t outs) {
+  const cJSON *inputs, *outputs;
+  sl_status status = read_values(r, of->graph);
+  if (!status)
+    status = sli_json_member(&r->doc, of->graph, "inputs", SLI_JSON_ARRAY, true, &inputs);
+  if (!status)
+    status = sli_json_member(&r->doc, of->graph, "outputs", SLI_JSON_ARRAY, true, &outputs);
+  sli_pt_value **inner = sli_calloc(count + outs + 1, sizeof *inner);
+  if (!status) status = tensors_of(r, inputs, count, inner);
+  for (size_t i = 0; i < count && !status; i++)
+    status = pass_on(r, inputs, "aten.alias.default", operands[i], inner[i]);
+  if (!status) status = read_each(r, of->graph, "nodes", read_node);
+  if (!status) status = tensors_of(r, outputs, outs, inner);
+  for (size_t i = 0; i < outs && !status; i++)
+    status = pass_on(r, outputs, of->leaves, inner[i], results[i]);
+  free(inner);
+  return status;
+}
+
+/* Reads the calls of an inner graph in place of the call of it. */
+static sl_status read_region(reader *r, const region *of) {
+  enum { DEEPEST = 16 };
+  size_t count = 0, outs = sli_json_count(of->outputs);
+  for (const cJSON *i = of->operands; i; i = i->next) count++;
+  if (r->depth == DEEPEST) return sli_json_fail(&r->doc, of->graph, "graphs in graphs too deep");
+  sli_pt_value **operands = sli_calloc(count + outs + 1, sizeof *operands), **results;
+  results = operands + count;
+  sl_status status = SL_OK;
+  size_t k = 0;
+  for (const cJSON *i = of->operands; i && !status; i = i->next)
+    status = tensor_of(r, cJSON_GetObjectItemCaseSensitive(i, "arg"), &operands[k++]);
+  k = 0;
+  const cJSON *item;
+  cJSON_ArrayForEach(item, of->outputs) {
+    const cJSON *many = cJSON_GetObjectItemCaseSensitive(item, "as_tensors");
+    if (!status && many)
+      status = sli_json_fail(&r->doc, item, "a list of tensors out of a graph is not supported");
+    if (!status) status = tensor_of(r, item, &results[k++]);
+  }
+  if (!status) {
+    scope outer = enter_scope(r);
+    r->depth++;
+    status = read_inside(r, of, operands, count, results, outs);
+    r->depth--;
+    leave_scope(r, &outer);
+  }
+  free(operands);
+  return status;
+}
+
+/* Finds the graph of a call that only sets how it is computed: torch.no_grad() and autocast, whose
+ * smaller types are computed as f32. False: another call. */
+static bool find_region(const char *target, const cJSON *inputs, const cJSON *outputs,
+                        region *out) {
+  bool grad = !strcmp(target, "torch.ops.higher_order.wrap_with_set_grad_enabled");
+  if (!grad && strcmp(target, "torch.ops.higher_order.wrap_with_autocast")) return false;
+  *out = (region){.outputs = outputs, .leaves = "aten.alias.default"};
+  const cJSON *item;
+  cJSON_ArrayForEach(item, inputs) {
+    const cJSON *arg = cJSON_GetObjectItemCaseSensitive(item, "arg");
+    const cJSON *graph = cJSON_GetObjectItemCaseSensitive(arg, "as_graph");
+    const cJSON *flag = cJSON_GetObjectItemCaseSensitive(arg, "as_bool");
+    if (grad && cJSON_IsFalse(flag)) out->leaves = "aten.detach.default";
+    if (!graph) continue;
+    out->graph = cJSON_GetObjectItemCaseSensitive(graph, "graph");
+    out->operands = item->next;
+    return cJSON_IsObject(out->graph);
+  }
+  return false;
+}
+
 static sl_status read_node(reader *r, const cJSON *item) {
   sli_pt_program *p = r->p;
   const cJSON *inputs, *outputs, *metadata = NULL;
@@ -372,13 +522,11 @@ static sl_status read_node(reader *r, const cJSON *item) {
                                     {"stack_trace", SLI_JSON_TEXT, &trace, .needed = false}};
   if (!status && metadata) status = sli_json_pick(&r->doc, metadata, details, SLI_COUNT(details));
   if (status) return status;
-  sli_pt_node *n = sli_arena_alloc(&p->arena, sizeof *n);
-  n->target = sli_arena_strdup(&p->arena, plain_target(target));
+  region inner;
+  if (find_region(target, inputs, outputs, &inner)) return read_region(r, &inner);
+  sli_pt_node *n = add_node(r, sli_arena_strdup(&p->arena, plain_target(target)));
   n->module = innermost_module(&p->arena, stack);
-  n->id = p->nnodes;
   innermost_line(&p->arena, trace, n);
-  SLI_GROW(p->nodes, (size_t)p->nnodes, r->nodes_capacity);
-  p->nodes[p->nnodes++] = n;
   status = read_args(r, inputs, n);
   return status ? status : read_outputs(r, outputs, n);
 }
@@ -444,7 +592,15 @@ static sl_status read_output(reader *r, const cJSON *item) {
   const cJSON *tensor = cJSON_GetObjectItemCaseSensitive(arg, "as_tensor");
   if (!tensor) tensor = cJSON_GetObjectItemCaseSensitive(arg, "name") ? arg : NULL;
   if (!tensor) return SL_OK; /* a number or None among the outputs */
+  if (!strcmp(only->string, "loss_output")) p->loss = p->nouts;
   return named_value(r, tensor, &p->outs[p->nouts++]);
+}
+
+/* Finds the loss among what forward() returned, unless an output is marked. */
+static void find_loss(sli_pt_program *p) {
+  for (int i = 0; i < p->nouts && p->loss < 0; i++)
+    if (!p->outs[i]->symbol && !p->outs[i]->type.ndim && sli_pt_floats(p->outs[i]->type.dtype))
+      p->loss = i;
 }
 
 static sl_status read_each(reader *r, const cJSON *of, const char *key,
@@ -477,37 +633,77 @@ static sl_status read_signature(reader *r, const cJSON *module) {
 
 /* ---- weights ------------------------------------------------------------------------------- */
 
+/* Reads where the elements of an input lie in its entry. */
+static sl_status read_layout(const reader *r, const cJSON *meta, const sli_pt_type *type,
+                             sli_pt_input *in) {
+  const cJSON *strides = cJSON_GetObjectItemCaseSensitive(meta, "strides");
+  const cJSON *offset = cJSON_GetObjectItemCaseSensitive(meta, "storage_offset");
+  int64_t expected = 1;
+  in->dense = true;
+  in->offset = 0;
+  sl_status status = offset ? read_size(r, offset, &in->offset) : SL_OK;
+  for (int d = type->ndim - 1; d >= 0 && !status; d--) {
+    const cJSON *stated = cJSON_GetArrayItem(strides, d);
+    in->stride[d] = expected;
+    if (stated) status = read_size(r, stated, &in->stride[d]);
+    if (type->dim[d] == 1) in->stride[d] = 0;
+    else if (in->stride[d] != expected) in->dense = false;
+    expected *= type->dim[d];
+  }
+  return status;
+}
+
+/* Returns the elements of an entry up to the last that an input has; -1: more than any file has. */
+static int64_t last_element(const sli_pt_input *in, const sli_pt_type *type) {
+  int64_t last = in->offset, span;
+  if (!sli_pt_elements(type)) return 0;
+  for (int d = 0; d < type->ndim; d++)
+    if (__builtin_mul_overflow(in->stride[d], type->dim[d] - 1, &span) ||
+        __builtin_add_overflow(last, span, &last) || last > INT64_C(1) << 46)
+      return -1;
+  return last + 1;
+}
+
+static sl_status check_entry(const reader *r, const cJSON *item, const sli_pt_input *in,
+                             const sli_pt_type *type) {
+  size_t bytes = 0;
+  int64_t elements = last_element(in, type);
+  if (!sli_archive_has(r->p->archive, in->entry, &bytes))
+    return sli_json_fail(&r->doc, item, "the archive has no entry %s", in->entry);
+  if (!bytes && elements)
+    return sli_json_fail(&r->doc, item,
+                         "%s has no numbers: the module was exported without its weights (fake or "
+                         "meta tensors); load them before the export",
+                         in->entry);
+  int width = sli_pt_dtype_bytes(type->dtype);
+  if (elements < 0 || (size_t)elements * (size_t)width > bytes)
+    return sli_json_fail(&r->doc, item, "%s has %zu bytes, fewer than the shape takes", in->entry,
+                         bytes);
+  return SL_OK;
+}
+
 static sl_status bind_weight(reader *r, const cJSON *item, const char *folder, sli_pt_input *in) {
   const char *path;
-  const cJSON *meta;
+  const cJSON *meta = NULL;
   bool pickled = false;
   const sli_json_field fields[] = {{"path_name", SLI_JSON_TEXT, &path, .needed = true},
-                                   {"use_pickle", SLI_JSON_FLAG, &pickled, .needed = false},
-                                   {"tensor_meta", SLI_JSON_OBJECT, &meta, .needed = true}};
+                                   {"use_pickle", SLI_JSON_FLAG, &pickled, .needed = false}};
   sl_status status = sli_json_pick(&r->doc, item, fields, SLI_COUNT(fields));
-  sli_pt_type type;
-  if (!status) status = read_type(r, meta, &type);
   if (status) return status;
   if (pickled)
     return sli_json_fail(&r->doc, item,
-                         "pickled contents, which are never opened (a tensor "
-                         "subclass?)");
-  int64_t expected = 1;
-  const cJSON *strides = cJSON_GetObjectItemCaseSensitive(meta, "strides");
-  for (int d = type.ndim - 1; d >= 0; d--) {
-    int64_t stride = expected;
-    const cJSON *stated = cJSON_GetArrayItem(strides, d);
-    if (stated) status = read_size(r, stated, &stride);
-    if (status) return status;
-    if (type.dim[d] > 1 && stride != expected)
-      return sli_json_fail(&r->doc, item, "not contiguous: call .contiguous() before the export");
-    expected *= type.dim[d];
-  }
-  if (type.dtype != in->value->type.dtype ||
-      sli_pt_elements(&type) != sli_pt_elements(&in->value->type))
-    return sli_json_fail(&r->doc, item, "another type than the program's");
+                         "pickled contents, which are never opened (a tensor subclass?)");
+  sli_pt_type type;
+  status = sli_json_member(&r->doc, item, "tensor_meta", SLI_JSON_OBJECT, true, &meta);
+  if (!status) status = read_type(r, meta, &type);
+  if (!status) status = read_layout(r, meta, &type, in);
+  if (status) return status;
+  const sli_pt_type *wanted = &in->value->type;
+  bool same = type.dtype == wanted->dtype && type.ndim == wanted->ndim;
+  for (int d = 0; same && d < type.ndim; d++) same = type.dim[d] == wanted->dim[d];
+  if (!same) return sli_json_fail(&r->doc, item, "another type than the program's");
   in->entry = sli_arena_format(&r->p->arena, "%s%s", folder, path);
-  return SL_OK;
+  return check_entry(r, item, in, &type);
 }
 
 /* Reads one of the two tables that say which entry has the numbers of which name. */
@@ -537,13 +733,39 @@ static sl_status read_entries(reader *r, const char *folder, const char *table) 
   return status;
 }
 
-/* Finds inputs with one entry: tied weights. */
-static void find_tied(sli_pt_program *p) {
-  for (int i = 0; i < p->ninputs; i++)
-    for (int k = 0; k < i && p->inputs[i].entry && !p->inputs[i].same; k++)
-      if (p->inputs[k].entry && p->inputs[k].role == p->inputs[i].role && !p->inputs[k].same &&
-          !strcmp(p->inputs[k].entry, p->inputs[i].entry))
-        p->inputs[i].same = &p->inputs[k];
+/* True if two inputs have the same elements of one entry. */
+static bool same_layout(const sli_pt_input *a, const sli_pt_input *b) {
+  const sli_pt_type *x = &a->value->type, *y = &b->value->type;
+  bool same = a->offset == b->offset && x->ndim == y->ndim && x->dtype == y->dtype;
+  for (int d = 0; same && d < x->ndim; d++)
+    same = x->dim[d] == y->dim[d] && a->stride[d] == b->stride[d];
+  return same;
+}
+
+static bool overlap(const sli_pt_input *a, const sli_pt_input *b) {
+  return a->offset < last_element(b, &b->value->type) &&
+         b->offset < last_element(a, &a->value->type);
+}
+
+/* Finds inputs with one entry: tied weights. Parameters that are different views of the same
+ * numbers would be trained apart, so they are refused. */
+static sl_status find_tied(sli_pt_program *p) {
+  for (int i = 0; i < p->ninputs; i++) {
+    sli_pt_input *in = &p->inputs[i];
+    for (int k = 0; k < i && in->entry && !in->same; k++) {
+      sli_pt_input *other = &p->inputs[k];
+      if (!other->entry || other->role != in->role || other->same ||
+          strcmp(other->entry, in->entry))
+        continue;
+      if (same_layout(in, other)) in->same = other;
+      else if (in->role == SLI_PT_PARAM && overlap(in, other))
+        return sl_fail(SL_E_UNSUPPORTED,
+                       "%s: parameters %s and %s share numbers but differ in shape or order; "
+                       "make one of them of the other in forward()",
+                       sli_archive_path(p->archive), other->name, in->name);
+    }
+  }
+  return SL_OK;
 }
 
 static sl_status read_weights(reader *r) {
@@ -555,8 +777,7 @@ static sl_status read_weights(reader *r) {
     if (p->inputs[i].role != SLI_PT_USER && !p->inputs[i].entry)
       status = sl_fail(SL_E_INPUT, "%s: the archive has no numbers for %s",
                        sli_archive_path(p->archive), p->inputs[i].name);
-  if (!status) find_tied(r->p);
-  return status;
+  return status ? status : find_tied(r->p);
 }
 
 static sl_status check_byteorder(sli_archive *a) {
@@ -602,12 +823,14 @@ static sl_status read_program(reader *r) {
   for (int i = 0; !status && i < r->p->nouts; i++)
     if (!r->p->outs[i]->def && !r->p->outs[i]->input)
       status = sli_json_fail(&r->doc, module, "output %s is never made", r->p->outs[i]->name);
+  if (!status) find_loss(r->p);
   return status ? status : read_weights(r);
 }
 
 sl_status sli_pt_program_read(const char *path, sli_pt_program **out) {
   static const char name[] = "models/model.json";
   sli_pt_program *p = sli_calloc(1, sizeof *p);
+  p->loss = -1;
   reader r = {.p = p};
   char *text = NULL, *shown = sli_format("%s: %s", path, name);
   size_t bytes;
@@ -634,16 +857,47 @@ void sli_pt_program_free(sli_pt_program *p) {
   free(p);
 }
 
+/* Picks elements of an entry that do not lie in row-major order. */
+static void pick_elements(const sli_pt_input *in, const char *storage, int64_t first, int64_t count,
+                          char *out) {
+  const sli_pt_type *type = &in->value->type;
+  size_t width = (size_t)sli_pt_dtype_bytes(type->dtype);
+  for (int64_t i = 0; i < count; i++) {
+    int64_t at = 0, rest = first + i;
+    for (int d = type->ndim - 1; d >= 0; d--) {
+      at += rest % type->dim[d] * in->stride[d];
+      rest /= type->dim[d];
+    }
+    memcpy(out + (size_t)i * width, storage + (size_t)at * width, width);
+  }
+}
+
+sl_status sli_pt_input_part(const sli_pt_program *p, const sli_pt_input *in, int64_t first,
+                            int64_t count, void *out) {
+  const sli_pt_type *type = &in->value->type;
+  size_t width = (size_t)sli_pt_dtype_bytes(type->dtype), begin = (size_t)in->offset * width;
+  if (!count) return SL_OK;
+  if (in->dense)
+    return sli_archive_part(p->archive, in->entry, begin + (size_t)first * width,
+                            (size_t)count * width, out);
+  size_t bytes = (size_t)(last_element(in, type) - in->offset) * width;
+  char *storage = malloc(bytes);
+  if (!storage) return sl_fail(SL_E_MEMORY, "%s: no memory for %s", in->entry, in->name);
+  sl_status status = sli_archive_part(p->archive, in->entry, begin, bytes, storage);
+  if (!status) pick_elements(in, storage, first, count, out);
+  free(storage);
+  return status;
+}
+
 sl_status sli_pt_input_read(const sli_pt_program *p, const sli_pt_input *in, void **out) {
   const sli_pt_type *type = &in->value->type;
-  size_t wanted = (size_t)sli_pt_elements(type) * (size_t)sli_pt_dtype_bytes(type->dtype), bytes;
-  char *data;
-  sl_status status = sli_archive_read(p->archive, in->entry, wanted, &data, &bytes);
-  if (status) return status;
-  if (bytes == wanted) return *out = data, SL_OK;
-  free(data);
-  return sl_fail(SL_E_INPUT, "%s: %s: %zu bytes for %s, whose shape takes %zu",
-                 sli_archive_path(p->archive), in->entry, bytes, in->name, wanted);
+  int64_t count = sli_pt_elements(type);
+  char *data = malloc((size_t)count * (size_t)sli_pt_dtype_bytes(type->dtype) + 1);
+  if (!data) return sl_fail(SL_E_MEMORY, "%s: no memory for %s", in->entry, in->name);
+  sl_status status = sli_pt_input_part(p, in, 0, count, data);
+  if (status) free(data);
+  else *out = data;
+  return status;
 }
 
 const sli_pt_arg *sli_pt_arg_find(const sli_pt_node *n, const char *name) {

@@ -104,6 +104,8 @@ struct sli_pt_input {
                         input: the argument's name */
   const char *entry; /* in the archive, or NULL */
   sli_pt_value *value;
+  int64_t stride[SLI_PT_DIMS], offset; /* in the entry, in elements */
+  bool dense;                          /* the strides are those of a row-major array */
   sli_pt_input *same;    /* an earlier input with the same numbers (tied weights), or NULL */
   sli_pt_value *mutated; /* of a buffer: its new contents; or NULL */
 };
@@ -116,6 +118,7 @@ typedef struct sli_pt_program {
   sli_pt_node **nodes;
   sli_pt_input *inputs;
   sli_pt_value **outs; /* what forward() returned, mutations left out */
+  int loss;            /* which of them is the loss: the one marked so, or the first scalar; -1 */
 } sli_pt_program;
 
 /* Reads the program of an archive, which it owns from then on. SL_E_INPUT names the file and the
@@ -124,6 +127,9 @@ sl_status sli_pt_program_read(const char *path, sli_pt_program **out);
 void sli_pt_program_free(sli_pt_program *p);
 /* Reads the contents of an input as row-major numbers of its type; the caller frees them. */
 sl_status sli_pt_input_read(const sli_pt_program *p, const sli_pt_input *in, void **out);
+/* Reads `count` of these numbers from number `first` on; any thread. */
+sl_status sli_pt_input_part(const sli_pt_program *p, const sli_pt_input *in, int64_t first,
+                            int64_t count, void *out);
 /* Finds an argument by the parameter's name, or NULL. */
 const sli_pt_arg *sli_pt_arg_find(const sli_pt_node *n, const char *name);
 int64_t sli_pt_elements(const sli_pt_type *type);

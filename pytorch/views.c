@@ -49,7 +49,8 @@ static sl_tensor *expand_to(sli_import *m, sl_tensor *t, const sli_pt_type *from
   int shift = to->ndim - from->ndim;
   bool same = !shift;
   if (!t) return NULL;
-  for (int d = 0; d < to->ndim; d++) {
+  if (to->ndim) t = sli_pt_narrow(m, t);
+  for (int d = 0; t && d < to->ndim; d++) {
     bool old = d >= shift && (from->dim[d - shift] != 1 || to->dim[d] == 1);
     bool rows = !old && d == 0 && m->exported && to->dim[d] == m->exported;
     dims.dim[d] = old ? t->type.dim[d - shift] : rows ? 1 : to->dim[d];
@@ -200,6 +201,7 @@ void sli_emit_unbind(sli_import *m, const sli_pt_node *n, const sli_pt_call *row
 /* ---- put together -------------------------------------------------------------------------- */
 
 static sl_tensor *as_dtype(sli_import *m, sl_tensor *t, sl_dtype dtype) {
+  t = sli_pt_narrow(m, t);
   return t && t->type.dtype != dtype ? sl_cast_at(m->at, m->g, t, dtype) : t;
 }
 
@@ -458,7 +460,11 @@ void sli_emit_put(sli_import *m, const sli_pt_node *n, const sli_pt_call *row) {
     sli_pt_refuse(m, n, "a write with steps is not supported");
     return;
   }
-  sl_tensor *old = start || rest > 0 ? sli_pt_tensor(m, whole) : NULL, *parts[3];
+  sl_tensor *old = start || rest > 0 ? sli_pt_unrepeated(m, whole) : NULL, *parts[3];
+  if (old && old->type.dim[dim] != length) {
+    sli_pt_refuse(m, n, "it writes some rows of a batch, which are those of a microbatch here");
+    return;
+  }
   bool floats = new_part->type.dtype == SL_F32 || (old && old->type.dtype == SL_F32);
   new_part = as_dtype(m, new_part, floats ? SL_F32 : SL_I32);
   if (old) old = as_dtype(m, old, floats ? SL_F32 : SL_I32);

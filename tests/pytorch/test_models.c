@@ -262,10 +262,18 @@ static void own_data(void) {
 /* ---- cases ------------------------------------------------------------------------------------
  */
 
-static const char *const models[] = {
-    "gpt2",    "llama",   "qwen3",       "gemma3",     "olmo2", "phi3",     "mamba2",
-    "gpt-oss", "mixtral", "deepseek-v3", "qwen3-next", "rwkv",  "bert",     "t5",
-    "whisper", "vit",     "convnext",    "clip",       "swin",  "timm-vit", "diffusers-unet"};
+static const char *const models[] = {"gpt2",           "llama",
+                                     "qwen3",          "gemma3",
+                                     "olmo2",          "phi3",
+                                     "mamba2",         "gpt-oss",
+                                     "mixtral",        "deepseek-v3",
+                                     "qwen3-next",     "rwkv",
+                                     "bert",           "t5",
+                                     "whisper",        "vit",
+                                     "convnext",       "clip",
+                                     "swin",           "timm-vit",
+                                     "diffusers-unet", "x-transformers",
+                                     "gpt2-dynamic"};
 
 static const way ways[] = {
     {"two microbatches", 2, 1, 1, 1, NULL, false},

@@ -1,0 +1,64 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Modules that are unusual in one way each (tests/reference/pytorch_odd.py): PyTorch's loss and
+ * gradients, or a message that says what is not supported, where, and what to do.
+ * labels: numbers
+ * needs: libzip */
+#include <string.h>
+
+#include "base/base.h"
+#include "base/tempdir.h"
+#include "tests/support/exported.h"
+#include "tests/support/test.h"
+
+static const struct refusal {
+  const char *name, *message;
+} refused[] = {
+    {"float64",
+     "parameter line.weight is float64; training computes in float32: call "
+     "module.float() before the export"},
+    {"complex_inside",
+     "aten.view_as_complex.default makes a tensor of complex64 at "
+     "pytorch_odd.py:74; complex numbers are not supported"},
+    {"unknown_calls", "aten.fft_rfft.default makes a tensor of complex64 at pytorch_odd.py:82"},
+    {"choice", "calls what is not supported: higher_order.cond (1 time, first at "},
+    {"no_loss",
+     "forward() returns no loss, a float without dims, but float32[4, 3]; wrap the "
+     "module so that its forward() computes the loss"},
+    {"wide_numbers",
+     "wide_numbers.ids.npy: element 2 is 1099511627776, which does not fit 32 "
+     "bits"},
+    {"without_weights",
+     "config.line.weight: data/weights/weight_0 has no numbers: the module was "
+     "exported without its weights (fake or meta tensors)"},
+    {"counter", "average is not known where it is read"}};
+
+static const char *message_of(const char *name) {
+  for (size_t i = 0; i < SLI_COUNT(refused); i++)
+    if (!strcmp(refused[i].name, name)) return refused[i].message;
+  return NULL;
+}
+
+static void one(const exported_cases *c, const cJSON *of) {
+  bool bf16 = !strcmp(of->string, "bfloat16"); /* computed as f32, and by PyTorch as bf16 */
+  char *error = exported_check(c, of, bf16 ? 5e-3 : 2e-6);
+  const char *expected = message_of(of->string);
+  if (expected) CHECK(strstr(error, expected), "%s: \"%s\"", of->string, error);
+  else CHECK(!*error, "%s: %s", of->string, error);
+  free(error);
+}
+
+int main(int argc, char **argv) {
+  (void)argc, (void)argv;
+  sli_tempdir unpacked;
+  CHECK(!sli_tempdir_open(NULL, &unpacked), "%s", sl_detail());
+  exported_unpack("odd", unpacked.folder);
+  char *folder = sli_tempdir_path(&unpacked, "odd");
+  exported_cases c;
+  exported_open(folder, &c);
+  const cJSON *of;
+  cJSON_ArrayForEach(of, c.figures.root) RUN_AS(of->string, one(&c, of));
+  exported_close(&c);
+  free(folder);
+  sli_tempdir_close(&unpacked);
+  return 0;
+}
