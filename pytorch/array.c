@@ -4,8 +4,6 @@
 #include <math.h>
 #include <string.h>
 
-enum { MOST_ELEMENTS = 1 << 28 };
-
 static void dense_strides(sli_pt_array *a) {
   int64_t stride = 1;
   for (int d = a->type.ndim - 1; d >= 0; d--) {
@@ -16,7 +14,7 @@ static void dense_strides(sli_pt_array *a) {
 
 sli_pt_array *sli_pt_array_make(sli_arena *arena, const sli_pt_type *type) {
   int64_t n = sli_pt_elements(type);
-  if (n > MOST_ELEMENTS) return NULL;
+  if (n > SLI_PT_MOST / (type->dtype == SLI_PT_BOOL ? 1 : 8)) return NULL;
   sli_pt_array *a = sli_arena_alloc(arena, sizeof *a);
   a->type = *type;
   dense_strides(a);
@@ -121,6 +119,19 @@ int64_t sli_pt_place(const sli_pt_array *a, int64_t i) {
   return at;
 }
 
+bool sli_pt_fits(const sli_pt_array *a, const sli_pt_type *to) {
+  int shift = to->ndim - a->type.ndim;
+  bool fits = shift >= 0;
+  for (int d = 0; fits && d < a->type.ndim; d++)
+    fits = a->type.dim[d] == 1 || a->type.dim[d] == to->dim[d + shift];
+  return fits;
+}
+
+int64_t sli_pt_integer(double v) {
+  if (isnan(v)) return 0;
+  return v >= 0x1p63 ? INT64_MAX : v <= -0x1p63 ? INT64_MIN : (int64_t)v;
+}
+
 int64_t sli_pt_broadcast(const sli_pt_array *a, int ndim, const int64_t *index) {
   int64_t at = a->offset;
   int shift = ndim - a->type.ndim;
@@ -137,8 +148,11 @@ bool sli_pt_uniform(const sli_pt_array *a) {
 
 bool sli_pt_repeats(const sli_pt_array *a, int dim) {
   if (!a->stride[dim] || a->type.dim[dim] < 2) return true;
-  int64_t n = sli_pt_elements(&a->type), index[SLI_PT_DIMS] = {0};
-  for (int64_t i = 0; i < n; i++, sli_pt_step(&a->type, index)) {
+  sli_pt_type once = a->type; /* dims that only repeat are looked at once */
+  for (int d = 0; d < once.ndim; d++)
+    if (!a->stride[d]) once.dim[d] = SLI_MIN(once.dim[d], 1);
+  int64_t n = sli_pt_elements(&once), index[SLI_PT_DIMS] = {0};
+  for (int64_t i = 0; i < n; i++, sli_pt_step(&once, index)) {
     int64_t at = sli_pt_broadcast(a, a->type.ndim, index);
     if (sli_pt_at(a, at) != sli_pt_at(a, at - index[dim] * a->stride[dim])) return false;
   }

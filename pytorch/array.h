@@ -16,6 +16,8 @@ typedef struct sli_pt_array {
   unsigned char *mask; /* SLI_PT_BOOL */
 } sli_pt_array;
 
+enum { SLI_PT_MOST = 1 << 30 }; /* elements of an array that are looked at one by one */
+
 /* Makes an array of zeros; NULL: too large to be computed ahead. */
 sli_pt_array *sli_pt_array_make(sli_arena *arena, const sli_pt_type *type);
 sli_pt_array *sli_pt_array_number(sli_arena *arena, sli_pt_dtype dtype, double value);
@@ -43,6 +45,10 @@ static inline double sli_pt_get(const sli_pt_array *a, int64_t i) {
 /* Returns the place in `a` of the element of an array of `ndim` dims at `index`, to which `a` is
  * broadcast by NumPy's rules. */
 int64_t sli_pt_broadcast(const sli_pt_array *a, int ndim, const int64_t *index);
+/* True if `a` can be broadcast to a type. */
+bool sli_pt_fits(const sli_pt_array *a, const sli_pt_type *to);
+/* Makes a whole number of a number, the nearest that there is; 0 of NaN. */
+int64_t sli_pt_integer(double v);
 /* Steps an index of a shape to the next element, row-major. */
 static inline void sli_pt_step(const sli_pt_type *type, int64_t *index) {
   for (int d = type->ndim - 1; d >= 0; d--) {

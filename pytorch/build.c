@@ -174,6 +174,30 @@ static void enter_block(sli_import *m, blocks *b, int i) {
 
 /* ---- calls --------------------------------------------------------------------------------- */
 
+/* True if a tensor has the dims that the program says, but for rows. */
+static bool has_dims(const sli_import *m, const sl_tensor *t, const sli_pt_type *type) {
+  bool same = t->type.ndim == type->ndim;
+  for (int d = 0; same && d < type->ndim; d++)
+    same =
+        t->type.dim[d] == type->dim[d] || t->type.dim[d] == 1 ||
+        (m->exported && (__int128)t->type.dim[d] * m->exported == (__int128)type->dim[d] * m->rows);
+  return same;
+}
+
+/* Checks what a call has become against what the program says of it. */
+static void check_outputs(sli_import *m, const sli_pt_node *n) {
+  char text[SL_TYPE_TEXT];
+  for (int k = 0; k < n->nouts && !m->g->status; k++) {
+    const sli_made *made = n->outs[k] ? sli_made_of(m, n->outs[k]) : NULL;
+    if (!made || n->outs[k]->symbol) continue;
+    if (made->tensor && !has_dims(m, made->tensor, &n->outs[k]->type))
+      sli_pt_refuse(m, n, "its result %s is %s, and the program says another shape",
+                    n->outs[k]->name, sl_type_format(text, &made->tensor->type));
+    else if (made->needed && !made->tensor && !made->array && !made->sorted && !made->ids)
+      sli_pt_refuse(m, n, "these arguments are not supported");
+  }
+}
+
 static void emit_call(sli_import *m, int i) {
   const sli_pt_node *n = m->p->nodes[i];
   m->at = (sl_here){n->file, n->line};
@@ -183,12 +207,7 @@ static void emit_call(sli_import *m, int i) {
     const sli_pt_call *row = sli_pt_call_find(n->target);
     row->emit(m, n, row);
   }
-  for (int k = 0; k < n->nouts && !m->g->status; k++) {
-    const sli_made *made = n->outs[k] ? sli_made_of(m, n->outs[k]) : NULL;
-    if (made && made->needed && !made->tensor && !made->array && !made->sorted && !made->ids &&
-        !n->outs[k]->symbol)
-      sli_pt_refuse(m, n, "these arguments are not supported");
-  }
+  check_outputs(m, n);
 }
 
 static void emit_calls(sli_import *m, blocks *b) {

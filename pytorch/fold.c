@@ -3,6 +3,7 @@
 #include "pytorch/fold.h"
 
 #include <math.h>
+#include <stdlib.h>
 #include <string.h>
 
 /* ---- functions ----------------------------------------------------------------------------- */
@@ -20,9 +21,9 @@ double sli_fn_gt(double a, double b) { return a > b; }
 double sli_fn_ge(double a, double b) { return a >= b; }
 double sli_fn_eq(double a, double b) { return a == b; }
 double sli_fn_ne(double a, double b) { return a != b; }
-double sli_fn_and(double a, double b) { return (double)((int64_t)a & (int64_t)b); }
-double sli_fn_or(double a, double b) { return (double)((int64_t)a | (int64_t)b); }
-double sli_fn_xor(double a, double b) { return (double)((int64_t)a ^ (int64_t)b); }
+double sli_fn_and(double a, double b) { return (double)(sli_pt_integer(a) & sli_pt_integer(b)); }
+double sli_fn_or(double a, double b) { return (double)(sli_pt_integer(a) | sli_pt_integer(b)); }
+double sli_fn_xor(double a, double b) { return (double)(sli_pt_integer(a) ^ sli_pt_integer(b)); }
 double sli_fn_floor_divide(double a, double b) { return floor(a / b); }
 double sli_fn_remainder(double a, double b) { return a - b * floor(a / b); }
 double sli_fn_pow(double a, double b) { return pow(a, b); }
@@ -61,22 +62,53 @@ static const sli_pt_array *constant_arg(sli_import *m, const sli_pt_node *n, con
 
 static const sli_pt_type *out_type(const sli_pt_node *n) { return &n->outs[0]->type; }
 
+static bool same_dims(const sli_pt_type *a, const sli_pt_type *b) {
+  return a->ndim == b->ndim && !memcmp(a->dim, b->dim, (size_t)a->ndim * sizeof *a->dim);
+}
+
 static sli_pt_array *make_out(sli_import *m, const sli_pt_node *n) {
   sli_pt_array *a = sli_pt_array_make(&m->arena, out_type(n));
   sli_pt_out_array(m, n, 0, a);
   return a;
 }
 
-static void set_view(sli_import *m, const sli_pt_node *n, sli_pt_array *a) {
-  a->type = *out_type(n);
-  sli_pt_out_array(m, n, 0, a);
+/* Makes the output of a call whose type follows from this one; NULL: the program says otherwise. */
+static sli_pt_array *make_like(sli_import *m, const sli_pt_node *n, const sli_pt_type *type) {
+  return same_dims(type, out_type(n)) ? make_out(m, n) : NULL;
+}
+
+/* Makes the output of a call on arrays that broadcast. */
+static sli_pt_array *make_beside(sli_import *m, const sli_pt_node *n, int count,
+                                 const sli_pt_array *const *of) {
+  sli_pt_type type = {0};
+  for (int i = 0; i < count; i++)
+    if (!of[i]) return NULL;
+    else type.ndim = SLI_MAX(type.ndim, of[i]->type.ndim);
+  for (int d = 0; d < type.ndim; d++) {
+    type.dim[d] = 1;
+    for (int i = 0; i < count; i++) {
+      int shift = type.ndim - of[i]->type.ndim;
+      if (d >= shift && of[i]->type.dim[d - shift] != 1) type.dim[d] = of[i]->type.dim[d - shift];
+    }
+  }
+  for (int i = 0; i < count; i++)
+    if (!sli_pt_fits(of[i], &type)) return NULL;
+  return make_like(m, n, &type);
+}
+
+/* Sets an output that shares the numbers of `a`, whose dims the call has found. */
+static void set_view(sli_import *m, const sli_pt_node *n, int i, sli_pt_array *a) {
+  if (i >= n->nouts || !n->outs[i] || !same_dims(&a->type, &n->outs[i]->type)) return;
+  a->type.dtype = n->outs[i]->type.dtype;
+  a->type.trained = n->outs[i]->type.trained;
+  if ((a->type.dtype == SLI_PT_BOOL) == (a->mask != NULL)) sli_pt_out_array(m, n, i, a);
 }
 
 /* ---- element by element -------------------------------------------------------------------- */
 
 void sli_fold_one(sli_import *m, const sli_pt_node *n, const sli_pt_call *row) {
   const sli_pt_array *x = constant_arg(m, n, "self");
-  sli_pt_array *y = x && row->one ? make_out(m, n) : NULL;
+  sli_pt_array *y = row->one ? make_beside(m, n, 1, &x) : NULL;
   int64_t count = y ? sli_pt_elements(&y->type) : 0, index[SLI_PT_DIMS] = {0};
   for (int64_t i = 0; i < count; i++, sli_pt_step(&y->type, index))
     sli_pt_set(y, i, row->one(sli_pt_at(x, sli_pt_broadcast(x, y->type.ndim, index))));
@@ -84,9 +116,10 @@ void sli_fold_one(sli_import *m, const sli_pt_node *n, const sli_pt_call *row) {
 
 void sli_fold_two(sli_import *m, const sli_pt_node *n, const sli_pt_call *row) {
   const sli_pt_array *a = constant_arg(m, n, "self"), *b = constant_arg(m, n, "other");
+  const sli_pt_array *const both[] = {a, b};
   double alpha = sli_pt_number(m, n, "alpha", 1);
   const sli_pt_arg *mode = sli_pt_arg_find(n, "rounding_mode");
-  sli_pt_array *y = a && b && row->two ? make_out(m, n) : NULL;
+  sli_pt_array *y = row->two ? make_beside(m, n, 2, both) : NULL;
   int64_t count = y ? sli_pt_elements(&y->type) : 0, index[SLI_PT_DIMS] = {0};
   for (int64_t i = 0; i < count; i++, sli_pt_step(&y->type, index)) {
     double v = row->two(sli_pt_at(a, sli_pt_broadcast(a, y->type.ndim, index)),
@@ -99,7 +132,7 @@ void sli_fold_two(sli_import *m, const sli_pt_node *n, const sli_pt_call *row) {
 void sli_fold_pow(sli_import *m, const sli_pt_node *n, const sli_pt_call *row) {
   (void)row;
   const sli_pt_array *a = constant_arg(m, n, "self"), *b = constant_arg(m, n, "exponent");
-  sli_pt_array *y = a && b ? make_out(m, n) : NULL;
+  sli_pt_array *y = make_beside(m, n, 2, (const sli_pt_array *const[]){a, b});
   int64_t count = y ? sli_pt_elements(&y->type) : 0, index[SLI_PT_DIMS] = {0};
   for (int64_t i = 0; i < count; i++, sli_pt_step(&y->type, index))
     sli_pt_set(y, i,
@@ -111,7 +144,11 @@ void sli_fold_clamp(sli_import *m, const sli_pt_node *n, const sli_pt_call *row)
   (void)row;
   const sli_pt_array *x = constant_arg(m, n, "self");
   double low = sli_pt_number(m, n, "min", -INFINITY), high = sli_pt_number(m, n, "max", INFINITY);
-  sli_pt_array *y = x ? make_out(m, n) : NULL;
+  const sli_pt_arg *bound[] = {sli_pt_arg_find(n, "min"), sli_pt_arg_find(n, "max")};
+  double v;
+  for (int i = 0; i < 2; i++) /* a bound for each element */
+    if (bound[i] && !sli_pt_scalar(m, bound[i], &v)) return;
+  sli_pt_array *y = make_beside(m, n, 1, &x);
   int64_t count = y ? sli_pt_elements(&y->type) : 0;
   for (int64_t i = 0; i < count; i++) sli_pt_set(y, i, fmin(fmax(sli_pt_get(x, i), low), high));
 }
@@ -123,7 +160,7 @@ void sli_fold_where(sli_import *m, const sli_pt_node *n, const sli_pt_call *row)
   const sli_pt_array *c = constant_arg(m, n, fills ? "mask" : "condition");
   const sli_pt_array *a = constant_arg(m, n, fills ? "value" : "self");
   const sli_pt_array *b = constant_arg(m, n, fills ? "self" : "other");
-  sli_pt_array *y = a && b && c ? make_out(m, n) : NULL;
+  sli_pt_array *y = make_beside(m, n, 3, (const sli_pt_array *const[]){a, b, c});
   int64_t count = y ? sli_pt_elements(&y->type) : 0, index[SLI_PT_DIMS] = {0};
   for (int64_t i = 0; i < count; i++, sli_pt_step(&y->type, index)) {
     const sli_pt_array *from = sli_pt_at(c, sli_pt_broadcast(c, y->type.ndim, index)) != 0 ? a : b;
@@ -142,20 +179,21 @@ void sli_fold_fill(sli_import *m, const sli_pt_node *n, const sli_pt_call *row) 
   sli_pt_array *a = sli_pt_array_make(&m->arena, &one);
   sli_pt_set(a, 0, value);
   memset(a->stride, 0, sizeof a->stride);
-  set_view(m, n, a);
+  a->type = *out_type(n);
+  sli_pt_out_array(m, n, 0, a);
 }
 
 void sli_fold_arange(sli_import *m, const sli_pt_node *n, const sli_pt_call *row) {
   (void)row;
   double start = sli_pt_number(m, n, "start", 0), step = sli_pt_number(m, n, "step", 1);
-  sli_pt_array *y = make_out(m, n);
+  sli_pt_array *y = out_type(n)->ndim == 1 ? make_out(m, n) : NULL;
   int64_t count = y ? sli_pt_elements(&y->type) : 0;
   for (int64_t i = 0; i < count; i++) sli_pt_set(y, i, start + (double)i * step);
 }
 
 void sli_fold_eye(sli_import *m, const sli_pt_node *n, const sli_pt_call *row) {
   (void)row;
-  sli_pt_array *y = make_out(m, n);
+  sli_pt_array *y = out_type(n)->ndim == 2 ? make_out(m, n) : NULL;
   for (int64_t i = 0; y && i < SLI_MIN(y->type.dim[0], y->type.dim[1]); i++)
     sli_pt_set(y, i * y->type.dim[1] + i, 1);
 }
@@ -165,7 +203,7 @@ void sli_fold_eye(sli_import *m, const sli_pt_node *n, const sli_pt_call *row) {
 void sli_fold_same(sli_import *m, const sli_pt_node *n, const sli_pt_call *row) {
   (void)row;
   const sli_pt_array *x = n->nargs ? constant_arg(m, n, n->args[0].name) : NULL;
-  if (x) set_view(m, n, sli_pt_array_view(&m->arena, x));
+  if (x) set_view(m, n, 0, sli_pt_array_view(&m->arena, x));
 }
 
 void sli_fold_cast(sli_import *m, const sli_pt_node *n, const sli_pt_call *row) {
@@ -173,14 +211,15 @@ void sli_fold_cast(sli_import *m, const sli_pt_node *n, const sli_pt_call *row) 
   if (!x) return;
   bool same = x->type.dtype == out_type(n)->dtype && x->type.ndim == out_type(n)->ndim;
   if (same) sli_fold_same(m, n, row);
-  else sli_pt_out_array(m, n, 0, sli_pt_array_cast(&m->arena, x, out_type(n)->dtype));
+  else if (same_dims(&x->type, out_type(n)))
+    sli_pt_out_array(m, n, 0, sli_pt_array_cast(&m->arena, x, out_type(n)->dtype));
 }
 
 /* copy_(self, src): src in self's shape and type. */
 void sli_fold_copy(sli_import *m, const sli_pt_node *n, const sli_pt_call *row) {
   (void)row;
   const sli_pt_array *x = constant_arg(m, n, "src");
-  sli_pt_array *y = x ? make_out(m, n) : NULL;
+  sli_pt_array *y = x && sli_pt_fits(x, out_type(n)) ? make_out(m, n) : NULL;
   int64_t count = y ? sli_pt_elements(&y->type) : 0, index[SLI_PT_DIMS] = {0};
   for (int64_t i = 0; i < count; i++, sli_pt_step(&y->type, index))
     sli_pt_set(y, i, sli_pt_at(x, sli_pt_broadcast(x, y->type.ndim, index)));
@@ -189,13 +228,15 @@ void sli_fold_copy(sli_import *m, const sli_pt_node *n, const sli_pt_call *row) 
 void sli_fold_view(sli_import *m, const sli_pt_node *n, const sli_pt_call *row) {
   (void)row;
   const sli_pt_array *x = constant_arg(m, n, "self");
-  if (!x) return;
+  if (!x || sli_pt_elements(&x->type) != sli_pt_elements(out_type(n))) return;
   bool repeats = true; /* one number everywhere is so in any shape */
   for (int d = 0; d < x->type.ndim; d++) repeats &= !x->stride[d];
   if (repeats) {
     sli_pt_array *a = sli_pt_array_view(&m->arena, x);
     memset(a->stride, 0, sizeof a->stride);
-    set_view(m, n, a);
+    a->type.ndim = out_type(n)->ndim;
+    memcpy(a->type.dim, out_type(n)->dim, sizeof a->type.dim);
+    set_view(m, n, 0, a);
     return;
   }
   sli_pt_array *dense = sli_pt_array_make(&m->arena, out_type(n));
@@ -215,39 +256,35 @@ void sli_fold_unsqueeze(sli_import *m, const sli_pt_node *n, const sli_pt_call *
   int dim = sli_pt_dim(m, n, "dim", x->type.ndim + 1, 0);
   sli_pt_array *a = sli_pt_array_view(&m->arena, x);
   memmove(a->stride + dim + 1, a->stride + dim, (size_t)(x->type.ndim - dim) * sizeof *a->stride);
-  a->stride[dim] = 0;
-  set_view(m, n, a);
+  memmove(a->type.dim + dim + 1, a->type.dim + dim,
+          (size_t)(x->type.ndim - dim) * sizeof *a->type.dim);
+  a->stride[dim] = 0, a->type.dim[dim] = 1;
+  a->type.ndim++;
+  set_view(m, n, 0, a);
 }
 
 /* A view whose dims repeat; new dims come first. */
 void sli_fold_expand(sli_import *m, const sli_pt_node *n, const sli_pt_call *row) {
   (void)row;
   const sli_pt_array *x = constant_arg(m, n, "self");
-  if (!x) return;
+  if (!x || !sli_pt_fits(x, out_type(n))) return;
   sli_pt_array *a = sli_pt_array_view(&m->arena, x);
   int shift = out_type(n)->ndim - x->type.ndim;
   for (int d = out_type(n)->ndim - 1; d >= 0; d--)
     a->stride[d] = d < shift || (x->type.dim[d - shift] == 1) ? 0 : x->stride[d - shift];
-  set_view(m, n, a);
+  a->type = *out_type(n);
+  set_view(m, n, 0, a);
 }
 
 void sli_fold_permute(sli_import *m, const sli_pt_node *n, const sli_pt_call *row) {
   (void)row;
   const sli_pt_array *x = constant_arg(m, n, "self");
-  if (!x) return;
-  int64_t order[SLI_PT_DIMS];
-  int ndim = x->type.ndim;
-  if (sli_pt_wholes(m, n, "dims", SLI_PT_DIMS, order) < 0) {
-    bool named = sli_pt_arg_find(n, "dim0") != NULL; /* else t() */
-    int a = named ? sli_pt_dim(m, n, "dim0", ndim, 0) : 0;
-    int b = named ? sli_pt_dim(m, n, "dim1", ndim, 0) : ndim - 1;
-    bool reverses = strstr(n->target, "numpy_T") != NULL;
-    for (int d = 0; d < ndim; d++) order[d] = reverses ? ndim - 1 - d : d == a ? b : d == b ? a : d;
-  }
+  int order[SLI_PT_DIMS];
+  if (!x || !sli_pt_order(m, n, x->type.ndim, order)) return;
   sli_pt_array *y = sli_pt_array_view(&m->arena, x);
-  for (int d = 0; d < ndim; d++)
-    y->stride[d] = x->stride[order[d] < 0 ? order[d] + ndim : order[d]];
-  set_view(m, n, y);
+  for (int d = 0; d < x->type.ndim; d++)
+    y->stride[d] = x->stride[order[d]], y->type.dim[d] = x->type.dim[order[d]];
+  set_view(m, n, 0, y);
 }
 
 static int64_t slice_start(const sli_import *m, const sli_pt_node *n, int64_t length) {
@@ -259,41 +296,51 @@ static int64_t slice_start(const sli_import *m, const sli_pt_node *n, int64_t le
 void sli_fold_slice(sli_import *m, const sli_pt_node *n, const sli_pt_call *row) {
   (void)row;
   const sli_pt_array *x = constant_arg(m, n, "self");
-  if (!x) return;
+  if (!x || !x->type.ndim) return;
   int dim = sli_pt_dim(m, n, "dim", x->type.ndim, 0);
+  int64_t length = x->type.dim[dim], begin = slice_start(m, n, length), step, end;
+  step = sli_pt_whole(m, n, "step", 1), end = sli_pt_whole(m, n, "end", INT64_MAX);
+  if (end < 0) end += length;
+  end = SLI_MAX(SLI_MIN(end, length), begin);
+  if (step < 1) return;
+  step = SLI_MIN(step, SLI_MAX(length, 1));
   sli_pt_array *y = sli_pt_array_view(&m->arena, x);
-  y->offset += slice_start(m, n, x->type.dim[dim]) * x->stride[dim];
-  y->stride[dim] *= sli_pt_whole(m, n, "step", 1);
-  set_view(m, n, y);
+  y->type.dim[dim] = (end - begin + step - 1) / step;
+  if (y->type.dim[dim]) y->offset += begin * x->stride[dim];
+  y->stride[dim] *= step;
+  set_view(m, n, 0, y);
 }
 
 void sli_fold_select(sli_import *m, const sli_pt_node *n, const sli_pt_call *row) {
   (void)row;
   const sli_pt_array *x = constant_arg(m, n, "self");
-  if (!x) return;
-  int dim = sli_pt_dim(m, n, "dim", x->type.ndim, 0);
+  if (!x || !x->type.ndim) return;
+  int dim = sli_pt_dim(m, n, "dim", x->type.ndim, 0), after = x->type.ndim - dim - 1;
   int64_t at = sli_pt_whole(m, n, "index", 0);
+  if (at < 0) at += x->type.dim[dim];
+  if (at < 0 || at >= x->type.dim[dim]) return;
   sli_pt_array *y = sli_pt_array_view(&m->arena, x);
-  y->offset += (at < 0 ? at + x->type.dim[dim] : at) * x->stride[dim];
-  memmove(y->stride + dim, y->stride + dim + 1,
-          (size_t)(x->type.ndim - dim - 1) * sizeof *y->stride);
-  set_view(m, n, y);
+  y->offset += at * x->stride[dim];
+  memmove(y->stride + dim, y->stride + dim + 1, (size_t)after * sizeof *y->stride);
+  memmove(y->type.dim + dim, y->type.dim + dim + 1, (size_t)after * sizeof *y->type.dim);
+  y->type.ndim--;
+  set_view(m, n, 0, y);
 }
 
-/* split, split_with_sizes, chunk: consecutive parts, whose lengths the outputs know. */
 void sli_fold_split(sli_import *m, const sli_pt_node *n, const sli_pt_call *row) {
   (void)row;
   const sli_pt_array *x = constant_arg(m, n, "self");
-  if (!x) return;
+  if (!x || !x->type.ndim) return;
   int dim = sli_pt_dim(m, n, "dim", x->type.ndim, 0);
   int64_t at = 0;
   for (int i = 0; i < n->nouts; i++) {
-    if (!n->outs[i]) return;
+    const sli_pt_type *part = n->outs[i] ? &n->outs[i]->type : NULL;
+    if (!part || part->ndim != x->type.ndim || part->dim[dim] > x->type.dim[dim] - at) return;
     sli_pt_array *y = sli_pt_array_view(&m->arena, x);
-    y->type = n->outs[i]->type;
+    y->type.dim[dim] = part->dim[dim];
     y->offset += at * x->stride[dim];
-    at += y->type.dim[dim];
-    sli_pt_out_array(m, n, i, y);
+    at += part->dim[dim];
+    set_view(m, n, i, y);
   }
 }
 
@@ -303,6 +350,7 @@ void sli_fold_split(sli_import *m, const sli_pt_node *n, const sli_pt_call *row)
 static void put_part(const sli_pt_array *x, sli_pt_array *y, const int64_t *begin,
                      const int64_t *step) {
   int64_t count = sli_pt_elements(&x->type), index[SLI_PT_DIMS] = {0};
+  if (x->type.ndim != y->type.ndim || count > SLI_PT_MOST) return;
   for (int64_t i = 0; i < count; i++, sli_pt_step(&x->type, index)) {
     int64_t from = x->offset, to = 0;
     bool inside = true;
@@ -323,11 +371,12 @@ void sli_fold_cat(sli_import *m, const sli_pt_node *n, const sli_pt_call *row) {
     if (list->list.of[i].kind != SLI_PT_VALUE || !sli_constant(m, list->list.of[i].value)) return;
   bool stacks = strstr(n->target, ".stack.") != NULL;
   int dim = sli_pt_dim(m, n, "dim", out_type(n)->ndim, 0);
-  sli_pt_array *y = make_out(m, n);
+  sli_pt_array *y = out_type(n)->ndim ? make_out(m, n) : NULL;
   int64_t begin[SLI_PT_DIMS] = {0};
   for (int i = 0; y && i < list->list.count; i++) {
     sli_pt_array *x = sli_pt_array_view(&m->arena, sli_constant(m, list->list.of[i].value));
     if (stacks) {
+      if (x->type.ndim == SLI_PT_DIMS) return;
       for (int d = x->type.ndim++; d > dim; d--)
         x->type.dim[d] = x->type.dim[d - 1], x->stride[d] = x->stride[d - 1];
       x->type.dim[dim] = 1, x->stride[dim] = 0;
@@ -346,9 +395,16 @@ void sli_fold_pad(sli_import *m, const sli_pt_node *n, const sli_pt_call *row) {
   int count = sli_pt_wholes(m, n, "pad", 2 * SLI_PT_DIMS, pad);
   if (!x || count < 0 || (mode && mode->kind == SLI_PT_TEXT && strcmp(mode->text, "constant")))
     return;
-  sli_pt_array *y = make_out(m, n);
+  sli_pt_type type = x->type;
+  for (int i = 0; i < count / 2; i++) {
+    int d = x->type.ndim - 1 - i;
+    if (d < 0 || llabs(pad[2 * i]) > SLI_PT_MOST || llabs(pad[2 * i + 1]) > SLI_PT_MOST) return;
+    type.dim[d] += pad[2 * i] + pad[2 * i + 1];
+  }
+  sli_pt_array *y = make_like(m, n, &type);
   int64_t all = y ? sli_pt_elements(&y->type) : 0;
-  for (int64_t i = 0; i < all; i++) sli_pt_set(y, i, sli_pt_number(m, n, "value", 0));
+  double value = sli_pt_number(m, n, "value", 0);
+  for (int64_t i = 0; i < all; i++) sli_pt_set(y, i, value);
   for (int i = 0; i < count / 2; i++) begin[x->type.ndim - 1 - i] = pad[2 * i];
   if (y) put_part(x, y, begin, NULL);
 }
@@ -357,7 +413,7 @@ void sli_fold_pad(sli_import *m, const sli_pt_node *n, const sli_pt_call *row) {
 void sli_fold_put(sli_import *m, const sli_pt_node *n, const sli_pt_call *row) {
   (void)row;
   const sli_pt_array *x = constant_arg(m, n, n->args[0].name), *part = constant_arg(m, n, "put");
-  if (!x || !part) return;
+  if (!x || !part || !same_dims(&x->type, out_type(n))) return;
   int64_t begin[SLI_PT_DIMS] = {0}, step[SLI_PT_DIMS];
   for (int d = 0; d < SLI_PT_DIMS; d++) step[d] = 1;
   sli_pt_array *y = sli_pt_array_cast(&m->arena, x, x->type.dtype);
@@ -367,15 +423,18 @@ void sli_fold_put(sli_import *m, const sli_pt_node *n, const sli_pt_call *row) {
     int dim = sli_pt_dim(m, n, "dim", x->type.ndim, 0);
     begin[dim] = slice_start(m, n, x->type.dim[dim]);
     step[dim] = sli_pt_whole(m, n, "step", 1);
+    if (step[dim] < 1 || step[dim] > SLI_PT_MOST || p->type.dim[dim] > SLI_PT_MOST) return;
   } else if (strstr(n->target, "select")) {
     int dim = sli_pt_dim(m, n, "dim", x->type.ndim, 0);
     begin[dim] = sli_pt_whole(m, n, "index", 0);
     if (begin[dim] < 0) begin[dim] += x->type.dim[dim];
+    if (begin[dim] < 0 || begin[dim] >= x->type.dim[dim] || p->type.ndim >= x->type.ndim) return;
     for (int d = p->type.ndim++; d > dim; d--)
       p->type.dim[d] = p->type.dim[d - 1], p->stride[d] = p->stride[d - 1];
     p->type.dim[dim] = 1, p->stride[dim] = 0;
   } else {
     int64_t count = sli_pt_elements(&x->type);
+    if (sli_pt_elements(&part->type) != count) return;
     for (int64_t i = 0; i < count; i++) sli_pt_set(y, i, sli_pt_get(part, i));
     sli_pt_out_array(m, n, 0, y);
     return;
@@ -390,8 +449,12 @@ void sli_fold_roll(sli_import *m, const sli_pt_node *n, const sli_pt_call *row) 
   int64_t shifts[SLI_PT_DIMS], dims[SLI_PT_DIMS], by[SLI_PT_DIMS] = {0};
   int count = sli_pt_wholes(m, n, "shifts", SLI_PT_DIMS, shifts);
   if (!x || count < 1 || sli_pt_wholes(m, n, "dims", SLI_PT_DIMS, dims) != count) return;
-  for (int i = 0; i < count; i++) by[dims[i] < 0 ? dims[i] + x->type.ndim : dims[i]] = shifts[i];
-  sli_pt_array *y = make_out(m, n);
+  for (int i = 0; i < count; i++) {
+    int64_t dim = dims[i] < 0 ? dims[i] + x->type.ndim : dims[i];
+    if (dim < 0 || dim >= x->type.ndim || llabs(shifts[i]) > SLI_PT_MOST) return;
+    by[dim] = shifts[i];
+  }
+  sli_pt_array *y = make_like(m, n, &x->type);
   int64_t all = y ? sli_pt_elements(&y->type) : 0, index[SLI_PT_DIMS] = {0};
   for (int64_t i = 0; i < all; i++, sli_pt_step(&y->type, index)) {
     int64_t from = x->offset;
@@ -410,6 +473,7 @@ void sli_fold_repeat(sli_import *m, const sli_pt_node *n, const sli_pt_call *row
   bool interleaves = strstr(n->target, "interleave") != NULL;
   if (!x || (interleaves && !sli_pt_arg_find(n, "dim"))) return;
   int shift = out_type(n)->ndim - x->type.ndim;
+  if (shift < 0 || (interleaves && shift) || !sli_pt_elements(&x->type)) return;
   sli_pt_array *y = make_out(m, n);
   int64_t all = y ? sli_pt_elements(&y->type) : 0, index[SLI_PT_DIMS] = {0};
   for (int64_t i = 0; i < all; i++, sli_pt_step(&y->type, index)) {
@@ -439,15 +503,25 @@ void sli_fold_index(sli_import *m, const sli_pt_node *n, const sli_pt_call *row)
     last = i;
     ndim = SLI_MAX(ndim, by[i]->type.ndim);
   }
-  if (first < 0) return;
-  sli_pt_array *y = make_out(m, n);
+  if (first < 0 || !sli_pt_elements(&x->type)) return;
+  sli_pt_type type = {.ndim = x->type.ndim - (last - first + 1) + ndim};
+  if (type.ndim > SLI_PT_DIMS) return;
+  for (int d = 0; d < type.ndim; d++)
+    type.dim[d] = d < first          ? x->type.dim[d]
+                  : d < first + ndim ? out_type(n)->dim[d]
+                                     : x->type.dim[d - ndim + (last - first + 1)];
+  sli_pt_type picked = {.ndim = ndim};
+  memcpy(picked.dim, type.dim + first, (size_t)ndim * sizeof *type.dim);
+  for (int i = first; i <= last; i++)
+    if (!sli_pt_fits(by[i], &picked)) return;
+  sli_pt_array *y = make_like(m, n, &type);
   int64_t all = y ? sli_pt_elements(&y->type) : 0, index[SLI_PT_DIMS] = {0};
   for (int64_t i = 0; i < all; i++, sli_pt_step(&y->type, index)) {
     int64_t from = x->offset;
     for (int d = 0; d < x->type.ndim; d++) {
       int64_t at = d < first ? index[d] : d > last ? index[d - (last - first + 1) + ndim] : 0;
       if (d >= first && d <= last)
-        at = (int64_t)sli_pt_at(by[d], sli_pt_broadcast(by[d], ndim, index + first));
+        at = sli_pt_integer(sli_pt_at(by[d], sli_pt_broadcast(by[d], ndim, index + first)));
       if (at < 0) at += x->type.dim[d];
       if (at < 0 || at >= x->type.dim[d]) at = 0;
       from += at * x->stride[d];
@@ -464,14 +538,15 @@ void sli_fold_index_put(sli_import *m, const sli_pt_node *n, const sli_pt_call *
   if (!x || !values || !list || list->kind != SLI_PT_LIST || list->list.count != 1) return;
   const sli_pt_array *by =
       list->list.of[0].kind == SLI_PT_VALUE ? sli_constant(m, list->list.of[0].value) : NULL;
-  if (!by || by->mask || x->type.ndim != 1) return;
+  int64_t given = sli_pt_elements(&values->type);
+  if (!by || by->mask || x->type.ndim != 1 || !same_dims(&x->type, out_type(n))) return;
+  if (given != 1 && given != sli_pt_elements(&by->type)) return;
   sli_pt_array *y = sli_pt_array_cast(&m->arena, x, x->type.dtype);
   int64_t count = y ? sli_pt_elements(&by->type) : 0;
   for (int64_t i = 0; i < count; i++) {
-    int64_t at = (int64_t)sli_pt_get(by, i);
+    int64_t at = sli_pt_integer(sli_pt_get(by, i));
     if (at < 0) at += x->type.dim[0];
-    if (at >= 0 && at < x->type.dim[0])
-      sli_pt_set(y, at, sli_pt_get(values, sli_pt_elements(&values->type) > 1 ? i : 0));
+    if (at >= 0 && at < x->type.dim[0]) sli_pt_set(y, at, sli_pt_get(values, given > 1 ? i : 0));
   }
   sli_pt_out_array(m, n, 0, y);
 }
@@ -482,11 +557,17 @@ void sli_fold_gather(sli_import *m, const sli_pt_node *n, const sli_pt_call *row
   if (!x || !by) return;
   bool selects = strstr(n->target, "index_select") != NULL;
   int dim = sli_pt_dim(m, n, "dim", x->type.ndim, 0);
-  sli_pt_array *y = make_out(m, n);
+  sli_pt_type type = selects ? x->type : by->type;
+  if (!x->type.ndim || (selects && by->type.ndim != 1) || by->type.ndim > x->type.ndim) return;
+  if (selects) type.dim[dim] = by->type.dim[0];
+  for (int d = 0; d < x->type.ndim; d++)
+    if (type.ndim != x->type.ndim || !x->type.dim[d] || (d != dim && type.dim[d] > x->type.dim[d]))
+      return;
+  sli_pt_array *y = make_like(m, n, &type);
   int64_t all = y ? sli_pt_elements(&y->type) : 0, index[SLI_PT_DIMS] = {0};
   for (int64_t i = 0; i < all; i++, sli_pt_step(&y->type, index)) {
     int64_t from = x->offset;
-    int64_t at = (int64_t)(selects ? sli_pt_get(by, index[dim]) : sli_pt_get(by, i));
+    int64_t at = sli_pt_integer(selects ? sli_pt_get(by, index[dim]) : sli_pt_get(by, i));
     if (at < 0 || at >= x->type.dim[dim]) at = 0;
     for (int d = 0; d < x->type.ndim; d++) from += (d == dim ? at : index[d]) * x->stride[d];
     sli_pt_set(y, i, sli_pt_at(x, from));
@@ -499,8 +580,9 @@ void sli_fold_cumsum(sli_import *m, const sli_pt_node *n, const sli_pt_call *row
   (void)row;
   const sli_pt_array *x = constant_arg(m, n, "self");
   if (!x) return;
+  if (!x->type.ndim) return;
   int dim = sli_pt_dim(m, n, "dim", x->type.ndim, 0);
-  sli_pt_array *y = make_out(m, n);
+  sli_pt_array *y = make_like(m, n, &x->type);
   int64_t all = y ? sli_pt_elements(&y->type) : 0, index[SLI_PT_DIMS] = {0};
   for (int64_t i = 0; i < all; i++, sli_pt_step(&y->type, index)) {
     double before = index[dim] ? sli_pt_at(y, i - y->stride[dim]) : 0;
@@ -515,8 +597,13 @@ void sli_fold_diff(sli_import *m, const sli_pt_node *n, const sli_pt_call *row) 
   if (!x || sli_pt_whole(m, n, "n", 1) != 1 || sli_pt_arg_find(n, "append")) return;
   if (!before && sli_pt_arg_find(n, "prepend")) return;
   int dim = sli_pt_dim(m, n, "dim", x->type.ndim, x->type.ndim - 1);
+  if (!x->type.ndim || (before && before->type.ndim != x->type.ndim)) return;
+  for (int d = 0; before && d < x->type.ndim; d++)
+    if (d != dim && before->type.dim[d] != x->type.dim[d]) return;
   int64_t shift = before ? before->type.dim[dim] : 0;
-  sli_pt_array *y = make_out(m, n);
+  sli_pt_type type = x->type;
+  type.dim[dim] = SLI_MAX(x->type.dim[dim] + shift - 1, 0);
+  sli_pt_array *y = make_like(m, n, &type);
   int64_t all = y ? sli_pt_elements(&y->type) : 0, index[SLI_PT_DIMS] = {0};
   for (int64_t i = 0; i < all; i++, sli_pt_step(&y->type, index)) {
     double value[2];
@@ -538,11 +625,20 @@ void sli_fold_triangle(sli_import *m, const sli_pt_node *n, const sli_pt_call *r
   if (!x || x->type.ndim < 2) return;
   bool lower = strstr(row->target, "tril") != NULL;
   int64_t diagonal = sli_pt_whole(m, n, "diagonal", 0);
-  sli_pt_array *y = make_out(m, n);
+  sli_pt_array *y = make_like(m, n, &x->type);
   int64_t all = y ? sli_pt_elements(&y->type) : 0, index[SLI_PT_DIMS] = {0};
   for (int64_t i = 0; i < all; i++, sli_pt_step(&y->type, index)) {
     int64_t off = index[y->type.ndim - 1] - index[y->type.ndim - 2];
     if (lower ? off <= diagonal : off >= diagonal) sli_pt_set(y, i, sli_pt_get(x, i));
+  }
+}
+
+/* Finds the type of a reduction over dims. */
+static void reduced_type(const sli_pt_type *x, uint32_t axes, bool keep, sli_pt_type *out) {
+  *out = (sli_pt_type){.dtype = x->dtype};
+  for (int d = 0; d < x->ndim; d++) {
+    bool reduced = axes >> d & 1;
+    if (keep || !reduced) out->dim[out->ndim++] = reduced ? 1 : x->dim[d];
   }
 }
 
@@ -551,11 +647,14 @@ void sli_fold_reduce(sli_import *m, const sli_pt_node *n, const sli_pt_call *row
   const sli_pt_array *x = constant_arg(m, n, "self");
   if (!x || !row->two || n->nouts != 1) return;
   uint32_t axes = sli_pt_axes(m, n, "dim", x->type.ndim);
-  sli_pt_array *y = make_out(m, n);
+  sli_pt_type type;
+  reduced_type(&x->type, axes, sli_pt_flag(n, "keepdim", false), &type);
+  if (sli_pt_elements(&x->type) > SLI_PT_MOST) return;
+  sli_pt_array *y = make_like(m, n, &type);
   if (!y) return;
   int64_t all = sli_pt_elements(&x->type), index[SLI_PT_DIMS] = {0};
   int64_t outs = sli_pt_elements(&y->type), each = outs ? all / outs : 0;
-  bool keep = y->type.ndim == x->type.ndim, mean = strstr(n->target, ".mean.") != NULL;
+  bool keep = sli_pt_flag(n, "keepdim", false), mean = strstr(n->target, ".mean.") != NULL;
   double *sum = sli_arena_alloc(&m->arena, ((size_t)outs + 1) * sizeof *sum);
   unsigned char *begun = sli_arena_alloc(&m->arena, (size_t)outs + 1);
   for (int64_t i = 0; i < all; i++, sli_pt_step(&x->type, index)) {
@@ -577,8 +676,11 @@ void sli_fold_argmax(sli_import *m, const sli_pt_node *n, const sli_pt_call *row
   const sli_pt_array *x = constant_arg(m, n, "self");
   if (!x || !sli_pt_arg_find(n, "dim")) return;
   int dim = sli_pt_dim(m, n, "dim", x->type.ndim, 0);
-  sli_pt_array *y = make_out(m, n);
-  bool keep = y && y->type.ndim == x->type.ndim;
+  bool keep = sli_pt_flag(n, "keepdim", false);
+  sli_pt_type type;
+  reduced_type(&x->type, 1u << dim, keep, &type);
+  if (!x->type.ndim || !sli_pt_elements(&x->type)) return;
+  sli_pt_array *y = make_like(m, n, &type);
   int64_t all = y ? sli_pt_elements(&y->type) : 0, index[SLI_PT_DIMS] = {0};
   for (int64_t i = 0; i < all; i++, sli_pt_step(&y->type, index)) {
     int64_t base = x->offset, best = 0;
@@ -601,13 +703,14 @@ void sli_fold_meshgrid(sli_import *m, const sli_pt_node *n, const sli_pt_call *r
   for (int i = 0; i < n->nouts; i++) {
     const sli_pt_array *x =
         list->list.of[i].kind == SLI_PT_VALUE ? sli_constant(m, list->list.of[i].value) : NULL;
-    if (!x || !n->outs[i] || n->outs[i]->type.ndim != n->nouts) return;
+    if (!x || !n->outs[i] || n->outs[i]->type.ndim != n->nouts || x->type.ndim > 1) return;
     sli_pt_array *y = sli_pt_array_view(&m->arena, x);
     int at = swapped && i < 2 ? 1 - i : i;
-    int64_t stride = x->type.ndim ? x->stride[0] : 0;
+    int64_t stride = x->type.ndim ? x->stride[0] : 0, length = x->type.ndim ? x->type.dim[0] : 1;
     memset(y->stride, 0, sizeof y->stride);
     y->type = n->outs[i]->type;
+    y->type.dim[at] = length;
     y->stride[at] = stride;
-    sli_pt_out_array(m, n, i, y);
+    set_view(m, n, i, y);
   }
 }

@@ -44,7 +44,7 @@ int64_t sli_pt_whole(const sli_import *m, const sli_pt_node *n, const char *name
   const sli_pt_arg *arg = sli_pt_arg_find(n, name);
   double v;
   if (arg && arg->kind == SLI_PT_INT) return arg->i;
-  return sli_pt_scalar(m, arg, &v) ? (int64_t)v : absent;
+  return sli_pt_scalar(m, arg, &v) ? sli_pt_integer(v) : absent;
 }
 
 bool sli_pt_flag(const sli_pt_node *n, const char *name, bool absent) {
@@ -52,9 +52,33 @@ bool sli_pt_flag(const sli_pt_node *n, const char *name, bool absent) {
   return arg && arg->kind == SLI_PT_FLAG ? arg->flag : absent;
 }
 
+/* A dim of a type, counted from the beginning; one that is out of range is the nearest. */
 static int inside(int64_t dim, int ndim) {
   if (dim < 0) dim += ndim;
   return (int)SLI_MAX(0, SLI_MIN(dim, ndim - 1));
+}
+
+int sli_pt_dims(const sli_import *m, const sli_pt_node *n, const char *name, int ndim, int *out) {
+  int64_t dims[SLI_PT_DIMS];
+  int count = sli_pt_wholes(m, n, name, SLI_PT_DIMS, dims);
+  uint32_t seen = 0;
+  for (int i = 0; i < count; i++) {
+    if (dims[i] < -ndim || dims[i] >= ndim) return -1;
+    out[i] = (int)(dims[i] < 0 ? dims[i] + ndim : dims[i]);
+    if (seen >> out[i] & 1) return -1;
+    seen |= 1u << out[i];
+  }
+  return count;
+}
+
+bool sli_pt_order(const sli_import *m, const sli_pt_node *n, int ndim, int *out) {
+  if (sli_pt_arg_find(n, "dims")) return sli_pt_dims(m, n, "dims", ndim, out) == ndim;
+  bool named = sli_pt_arg_find(n, "dim0") != NULL; /* else t() */
+  int a = named ? sli_pt_dim(m, n, "dim0", ndim, 0) : 0;
+  int b = named ? sli_pt_dim(m, n, "dim1", ndim, 0) : ndim - 1;
+  bool reverses = strstr(n->target, "numpy_T") != NULL;
+  for (int d = 0; d < ndim; d++) out[d] = reverses ? ndim - 1 - d : d == a ? b : d == b ? a : d;
+  return true;
 }
 
 int sli_pt_dim(const sli_import *m, const sli_pt_node *n, const char *name, int ndim, int absent) {
@@ -72,7 +96,7 @@ int sli_pt_wholes(const sli_import *m, const sli_pt_node *n, const char *name, i
   for (int i = 0; i < arg->list.count; i++) {
     const sli_pt_arg *one = &arg->list.of[i];
     if (one->kind == SLI_PT_INT) out[i] = one->i;
-    else if (sli_pt_scalar(m, one, &v)) out[i] = (int64_t)v;
+    else if (sli_pt_scalar(m, one, &v)) out[i] = sli_pt_integer(v);
     else return -1;
   }
   return arg->list.count;
@@ -106,9 +130,11 @@ static sl_tensor *constant_tensor(sli_import *m, const sli_pt_array *a) {
   bool floats = sli_pt_floats(a->type.dtype);
   sl_type type = {.dtype = floats ? SL_F32 : SL_I32, .ndim = a->type.ndim};
   memcpy(type.dim, a->type.dim, sizeof type.dim);
-  if (!sl_type_elements(&type) || a->type.ndim > SL_MAX_DIMS) {
-    sl_graph_fail(m->g, SL_E_UNSUPPORTED, "%s: a constant without elements",
-                  sli_archive_path(m->p->archive));
+  int64_t elements = sli_pt_elements(&a->type);
+  if (!elements || elements > SLI_PT_MOST || a->type.ndim > SL_MAX_DIMS) {
+    sl_graph_fail(m->g, SL_E_UNSUPPORTED, "%s: a constant of %lld elements and %d dims%s%s",
+                  sli_archive_path(m->p->archive), (long long)elements, a->type.ndim,
+                  m->at.file ? " at " : "", m->at.file ? m->at.file : "");
     return NULL;
   }
   if (sli_pt_uniform(a))
@@ -143,6 +169,7 @@ static sl_tensor *row_zeros(sli_import *m) {
 /* True if positions along dim 0 repeat after `period`. */
 static bool has_period(const sli_pt_array *a, int64_t period) {
   int64_t n = sli_pt_elements(&a->type), index[SLI_PT_DIMS] = {0};
+  if (n > SLI_PT_MOST) return false;
   for (int64_t i = 0; i < n; i++, sli_pt_step(&a->type, index)) {
     int64_t at = a->offset;
     for (int d = 0; d < a->type.ndim; d++) at += index[d] * a->stride[d];
@@ -176,6 +203,7 @@ static sl_tensor *row_numbers(sli_import *m) {
 
 /* True for 0, 1, 2, ... along the only dim. */
 static bool counts(const sli_pt_array *a) {
+  if (a->type.ndim != 1) return false;
   for (int64_t i = 0; i < a->type.dim[0]; i++)
     if (sli_pt_get(a, i) != (double)i) return false;
   return a->type.ndim == 1;

@@ -127,6 +127,11 @@ int sli_pt_dim(const sli_import *m, const sli_pt_node *n, const char *name, int 
 /* Whole numbers of a list (or of one number), at most `most`; returns how many, -1: absent. */
 int sli_pt_wholes(const sli_import *m, const sli_pt_node *n, const char *name, int most,
                   int64_t *out);
+/* Finds the dims that an argument lists, counted from the beginning; -1: absent, or not different
+ * dims of a type of `ndim`. */
+int sli_pt_dims(const sli_import *m, const sli_pt_node *n, const char *name, int ndim, int *out);
+/* Finds the order of dims that permute, transpose, t and their like give. */
+bool sli_pt_order(const sli_import *m, const sli_pt_node *n, int ndim, int *out);
 /* The dims of a list as bits; none: all. */
 uint32_t sli_pt_axes(const sli_import *m, const sli_pt_node *n, const char *name, int ndim);
 /* The number an argument is, if it is a number or a constant of one number repeated. */

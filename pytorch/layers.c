@@ -343,6 +343,7 @@ static mask read_mask(const sli_pt_array *a) {
   int ndim = a->type.ndim;
   if (ndim < 2) return (mask){0};
   int64_t queries = a->type.dim[ndim - 2], keys = a->type.dim[ndim - 1];
+  if (queries > 1 << 20 || keys > 1 << 20 || queries * keys > SLI_PT_MOST) return (mask){0};
   for (int d = 0; d < ndim - 2; d++)
     if (!sli_pt_repeats(a, d)) return (mask){0};
   for (int64_t q = 0; q < queries; q++)
@@ -423,15 +424,12 @@ static sl_tensor *bias_of_mask(sli_import *m, const sli_pt_node *n, const sl_ten
   const sli_pt_value *v = sli_pt_arg_value(n, "attn_mask");
   if (!v) return NULL;
   const sli_pt_array *a = sli_constant(m, v);
-  if (a && a->mask) {
+  if (a) {
     sli_pt_array *sum = sli_pt_array_cast(&m->arena, a, SLI_PT_F32);
-    int64_t count = sli_pt_elements(&a->type);
-    for (int64_t i = 0; i < count; i++) sum->of[i] = sum->of[i] != 0 ? 0 : -1e30;
-    a = sum;
-  } else if (a) {
-    sli_pt_array *sum = sli_pt_array_cast(&m->arena, a, SLI_PT_F32);
-    int64_t count = sli_pt_elements(&a->type);
-    for (int64_t i = 0; i < count; i++) sum->of[i] = fmax(sum->of[i], -1e30);
+    int64_t count = sum ? sli_pt_elements(&a->type) : 0;
+    for (int64_t i = 0; i < count; i++)
+      sum->of[i] = !a->mask ? fmax(sum->of[i], -1e30) : sum->of[i] != 0 ? 0 : -1e30;
+    if (!sum) return NULL;
     a = sum;
   }
   if (a) return sli_pt_constant_beside(m, a, exported, &scores->type);

@@ -714,6 +714,7 @@ static sl_status read_entries(reader *r, const char *folder, const char *table) 
   size_t bytes;
   sli_json program = r->doc;
   sl_status status = sli_archive_read(p->archive, table, MOST_CONFIG, &text, &bytes);
+  r->doc = (sli_json){0};
   if (!status) {
     status = sli_json_read(shown, text, bytes, 0, &r->doc);
     free(text);

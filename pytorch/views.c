@@ -69,19 +69,8 @@ void sli_emit_permute(sli_import *m, const sli_pt_node *n, const sli_pt_call *ro
   (void)row;
   const sli_pt_value *x = self_of(n);
   sl_tensor *t = sli_pt_tensor(m, x);
-  int64_t dims[SLI_PT_DIMS];
   int order[SLI_PT_DIMS], ndim = x->type.ndim;
-  int count = sli_pt_wholes(m, n, "dims", SLI_PT_DIMS, dims);
-  bool named = sli_pt_arg_find(n, "dim0") != NULL; /* else t() */
-  int a = named ? sli_pt_dim(m, n, "dim0", ndim, 0) : 0;
-  int b = named ? sli_pt_dim(m, n, "dim1", ndim, 0) : ndim - 1;
-  bool reverses = strstr(n->target, "numpy_T") != NULL;
-  for (int d = 0; d < ndim; d++)
-    order[d] = count == ndim ? (int)(dims[d] < 0 ? dims[d] + ndim : dims[d])
-               : reverses    ? ndim - 1 - d
-               : d == a      ? b
-               : d == b      ? a
-                             : d;
+  if (!sli_pt_order(m, n, ndim, order)) return;
   if (t && t->type.ndim == ndim) sli_pt_out(m, n, 0, sli_pt_permute(m, t, ndim, order));
 }
 
@@ -341,14 +330,14 @@ void sli_emit_roll(sli_import *m, const sli_pt_node *n, const sli_pt_call *row) 
   (void)row;
   const sli_pt_value *x = self_of(n);
   sl_tensor *t = sli_pt_tensor(m, x);
-  int64_t shifts[SLI_PT_DIMS], dims[SLI_PT_DIMS];
-  int count = sli_pt_wholes(m, n, "shifts", SLI_PT_DIMS, shifts);
-  if (count < 1 || sli_pt_wholes(m, n, "dims", SLI_PT_DIMS, dims) != count) {
+  int64_t shifts[SLI_PT_DIMS];
+  int dims[SLI_PT_DIMS], count = sli_pt_wholes(m, n, "shifts", SLI_PT_DIMS, shifts);
+  if (count < 1 || sli_pt_dims(m, n, "dims", x->type.ndim, dims) != count) {
     sli_pt_refuse(m, n, "it needs a dim for each shift");
     return;
   }
   for (int i = 0; t && i < count; i++) {
-    int dim = (int)(dims[i] < 0 ? dims[i] + x->type.ndim : dims[i]);
+    int dim = dims[i];
     int64_t length = sl_dim(t, dim), by = (shifts[i] % length + length) % length;
     if (!by) continue;
     sl_tensor *parts[2] = {sl_slice_at(m->at, m->g, t, dim, length - by, by),
@@ -362,10 +351,10 @@ void sli_emit_flip(sli_import *m, const sli_pt_node *n, const sli_pt_call *row) 
   (void)row;
   const sli_pt_value *x = self_of(n);
   sl_tensor *t = sli_pt_tensor(m, x);
-  int64_t dims[SLI_PT_DIMS];
-  int count = sli_pt_wholes(m, n, "dims", SLI_PT_DIMS, dims);
+  int dims[SLI_PT_DIMS], count = sli_pt_dims(m, n, "dims", x->type.ndim, dims);
+  if (count < 0) return;
   for (int i = 0; t && i < count; i++) {
-    int dim = (int)(dims[i] < 0 ? dims[i] + x->type.ndim : dims[i]);
+    int dim = dims[i];
     int64_t length = sl_dim(t, dim);
     sl_tensor **parts = sli_arena_alloc(&m->arena, (size_t)length * sizeof *parts);
     for (int64_t k = 0; k < length; k++)
