@@ -9,6 +9,13 @@
 
 typedef struct sli_node sli_node;
 
+/* Value that a running statistic follows (sl_running). */
+typedef struct sli_running {
+  sl_tensor *value;
+  float momentum;
+  sl_here at;
+} sli_running;
+
 struct sl_tensor {
   int id;
   const char *name;
@@ -42,6 +49,7 @@ struct sl_tensor {
   sl_type values;             /* type of the values, if not F32; `type` is the stored type */
   const sl_adapter *adapter;  /* adapter that it has, or is part of; NULL: neither */
   const sl_optimizer *update; /* its settings, set by sli_training_settle(); NULL: frozen */
+  const sli_running *running; /* not NULL: it follows this value instead of a gradient */
   /* used during sli_pass_gradients: */
   sl_tensor *grad; /* sum of the contributions seen so far */
   int nsums;

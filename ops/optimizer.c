@@ -2,6 +2,8 @@
 /* Ops of the update: the gradient's norm, clipping, the optimizers. */
 #include <sluice/optimizer.h>
 
+#include <math.h>
+
 #include "ops/ops.h"
 
 static sl_status want_optimizer(const sl_attrs *attrs) {
@@ -116,6 +118,45 @@ OPTIMIZER(adamw, 3, 7);
 OPTIMIZER(adam, 3, 7);
 OPTIMIZER(sgd, 2, 3);
 OPTIMIZER(lion, 2, 3);
+
+/* ---- running statistics ------------------------------------------------------------- */
+
+static sl_status running_infer(const sl_attrs *attrs, int nin, const sl_type *in, sl_type *out) {
+  (void)nin;
+  if (!(attrs->value >= 0 && attrs->value <= 1))
+    return sl_fail(SL_E_SHAPE, "attrs.value must be from 0 to 1, got %g", (double)attrs->value);
+  SLI_TRY(sli_want_array("value", &in[0], SL_F32, in[0].ndim ? -1 : 0));
+  out[0] = in[0];
+  return SL_OK;
+}
+
+float sli_running_factor(const sl_call *call) {
+  double momentum = (double)call->attrs->value;
+  double behind = (double)(call->attrs->count - 1 - call->tick.microbatch);
+  return momentum == 0 ? 1 : (float)(momentum * pow(1 - momentum, behind));
+}
+
+SLI_COST(running_cost, 0, 1, 2)
+
+const sl_op sl_op_running_part = {
+    .name = "running_part",
+    .min_in = 1,
+    .max_in = 1,
+    .nout = 1,
+    .infer = running_infer,
+    .cost = running_cost,
+    .accumulates = 1,
+};
+
+const sl_op sl_op_running = {
+    .name = "running",
+    .min_in = 1,
+    .max_in = 1,
+    .nout = 1,
+    .infer = running_infer,
+    .cost = running_cost,
+    .updates = 1,
+};
 
 /* ---- frozen parameters -------------------------------------------------------------- */
 

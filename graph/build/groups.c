@@ -67,7 +67,7 @@ static sl_status apply_rule(sl_graph *g, const sli_param_rule *rule) {
     sl_tensor *param = g->params[i];
     if (!sli_pattern_finds(rule->pattern, param->name)) continue;
     any = true;
-    if (rule->frozen) param->needs_grad = false;
+    if (rule->frozen) param->needs_grad = false, param->running = NULL;
     else if (groups_apply(g, rule, param)) return g->status;
   }
   if (any) return SL_OK;
@@ -96,7 +96,7 @@ sl_status sli_training_settle(sl_graph *g) {
   for (int r = 0; r < g->training.nrules && !status; r++)
     status = apply_rule(g, &g->training.rules[r]);
   for (int i = 0; i < g->nparams; i++)
-    if (!g->params[i]->needs_grad) g->params[i]->update = NULL;
+    if (!g->params[i]->needs_grad && !g->params[i]->running) g->params[i]->update = NULL;
   if (!status) mark_nodes(g);
   return status;
 }

@@ -159,6 +159,6 @@ sl_status sli_lora_settle(sl_graph *g) {
   for (int i = 0; i < g->nparams && !g->status; i++)
     if (g->params[i]->adapter && !is_low(g->params[i])) check_readers(g, g->params[i]);
   for (int i = 0; i < g->nparams && g->training.adapters.nrules; i++)
-    if (!is_low(g->params[i])) g->params[i]->needs_grad = false;
+    if (!is_low(g->params[i])) g->params[i]->needs_grad = false, g->params[i]->running = NULL;
   return g->status;
 }

@@ -2,11 +2,11 @@
 /* Evaluation: the forward pass a second time, on other data, every so many steps.
  *
  * The nodes that the loss and the metrics are computed from are duplicated. The copies read
- * held-out data, and have no dropout. They read copies of the parameters that the updates hand
- * over after every N-th step, so training goes on meanwhile, and an evaluation sees one version
- * of all parameters. For later passes they are nodes like all others, on the devices of the
- * originals, except that they fire less often. Nodes that only metrics need are removed from
- * training. */
+ * held-out data, have no dropout, and norm batches by running statistics. They read copies of the
+ * parameters that the updates hand over after every N-th step, so training goes on meanwhile, and
+ * an evaluation sees one version of all parameters. For later passes they are nodes like all
+ * others, on the devices of the originals, except that they fire less often. Nodes that only
+ * metrics need are removed from training. */
 #include "actors/plan/plan.h"
 #include "graph/build/build.h"
 #include "graph/passes/passes.h"
@@ -84,6 +84,13 @@ static void copy_types(sl_graph *g, sli_node *n, const sli_node *from) {
   }
 }
 
+/* Makes batch norm read its running statistics. */
+static void read_statistics(const sl_graph *g, sli_node *n) {
+  if (n->op != &sl_op_batch_norm) return;
+  n->attrs.keep = true;
+  for (int v = 0; n->shapes && v < g->nvariants; v++) n->shapes[v].attrs.keep = true;
+}
+
 /* Skips dropout. */
 static bool passes_on(pass *p, const sli_node *n) {
   if (n->op != &sl_op_dropout) return false;
@@ -113,6 +120,7 @@ static void copy_node(pass *p, const sli_node *from) {
   copy_types(g, n, from);
   for (int v = 0; n->shapes && source && v < g->nvariants; v++)
     n->shapes[v].attrs.user = attrs.user;
+  read_statistics(g, n);
   for (int o = 0; o < from->nout; o++) {
     const sl_tensor *t = from->out[o];
     if (!t || (!p->wanted[t->id] && !sli_bit(n->op->updates, o))) continue; /* records stay */

@@ -327,13 +327,39 @@ static sl_status check_params(sl_graph *g, int nforward) {
   return SL_OK;
 }
 
+/* ---- running statistics ---------------------------------------------------------- */
+
+/* Adds what a microbatch contributes to a statistic: a sum over the step, as weight gradients
+ * are. */
+static sl_status add_running(sl_graph *g, sl_tensor *param) {
+  const sli_running *running = param->running;
+  sl_tensor *value = running->value;
+  if (g->options.pieces > 1)
+    return sli_graph_fail_at(g, running->at, SL_E_UNSUPPORTED,
+                             "sl_running: %s follows a value of whole microbatches: not with "
+                             "--pieces",
+                             param->name);
+  const char *name = sli_arena_format(&g->arena, "%s:part", param->name);
+  const sl_attrs attrs = {.value = running->momentum, .count = g->options.microbatches};
+  sli_node *n = sli_graph_node(g, &sl_op_running_part, name, &attrs, SL_CLASS_W,
+                               value->producer->block, 1, &value, 1);
+  n->at = running->at;
+  n->accumulate_span = 1;
+  if (sli_node_infer(n))
+    return sli_graph_fail_at(g, n->at, SL_E_SHAPE, "sl_running: %s", sl_detail());
+  param->ngrads = 1;
+  param->grads = sli_arena_alloc(&g->arena, sizeof *param->grads);
+  param->grads[0] = sli_node_output(g, n, 0, name);
+  return SL_OK;
+}
+
 /* ---- the pass ----------------------------------------------------------------- */
 
 static sl_status check_goal(sl_graph *g) {
   if (!g->loss.tensor)
     return sl_graph_fail(g, SL_E_USAGE, "the model never calls sl_train: nothing to train for");
   bool frozen = g->nparams > 0;
-  for (int i = 0; i < g->nparams; i++) frozen &= !g->params[i]->update;
+  for (int i = 0; i < g->nparams; i++) frozen &= !g->params[i]->update || g->params[i]->running;
   if (frozen) return sl_graph_fail(g, SL_E_USAGE, "every parameter is frozen: nothing to train");
   if (!g->loss.tensor->needs_grad)
     return sli_graph_fail_at(g, g->loss.tensor->at, SL_E_USAGE,
@@ -349,6 +375,8 @@ static sl_status add_backward(pass *p, int nforward) {
                                   name, &g->loss.tensor->grad);
   for (int n = nforward - 1; n >= 0 && !status; n--) status = differentiate(p, g->nodes[n]);
   if (!status) collect_uses(p);
+  for (int i = 0; i < g->nparams && !status; i++)
+    if (g->params[i]->running) status = add_running(g, g->params[i]);
   return status;
 }
 

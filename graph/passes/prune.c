@@ -64,6 +64,10 @@ static void find_homes(sl_graph *g) {
       sl_tensor *t = g->nodes[i]->in[a];
       if (t && t->param && t->home < 0) t->home = g->nodes[i]->block;
     }
+  for (int p = 0; p < g->nparams; p++) { /* a statistic that nothing reads */
+    sl_tensor *t = g->params[p];
+    if (t->home < 0 && t->ngrads) t->home = t->grads[0]->producer->block;
+  }
 }
 
 void sli_graph_prune(sl_graph *g, int nroots, sl_tensor *const *roots) {

@@ -8,6 +8,7 @@
 #include "graph/build/build.h"
 #include "graph/passes/passes.h"
 
+#include <math.h>
 #include <string.h>
 
 static sli_node *add_update(sl_graph *g, const sl_op *op, const char *name, int block, int rank,
@@ -62,6 +63,15 @@ static void add_step(sl_graph *g, sl_tensor *param, sl_tensor *scale) {
   for (int i = 0; i < count; i++) add_state(g, n, param, i);
 }
 
+/* Adds the update of a running statistic: nothing of the optimizer. */
+static void add_running(sl_graph *g, sl_tensor *param) {
+  double left = pow(1 - (double)param->running->momentum, g->options.microbatches);
+  sli_node *n =
+      add_update(g, &sl_op_running, update_name(g, param, "running"), param->home, param->rank,
+                 SLI_PHASE_UPDATE, (sl_attrs){.value = (float)left}, param->ngrads, param->grads);
+  n->out[0] = param;
+}
+
 /* Adds the update of a frozen parameter, which passes it on to the next step. Readers and
  * checkpoints then treat it like the others; it waits for nothing. */
 static void keep(sl_graph *g, sl_tensor *param) {
@@ -71,9 +81,9 @@ static void keep(sl_graph *g, sl_tensor *param) {
 }
 
 /* Adds the norm of a parameter; *square: its result. Returns false for replicas, whose norm
- * another device computes. */
+ * another device computes, and for running statistics. */
 static bool add_norm(sl_graph *g, const sl_tensor *param, sl_tensor **square) {
-  if (!param->update || param->replica) return false;
+  if (!param->update || param->replica || param->running) return false;
   const char *name = update_name(g, param, "norm");
   sli_node *n = add_update(g, &sl_op_sumsq, name, param->home, param->rank, SLI_PHASE_NORM,
                            (sl_attrs){.user = &g->training.optimizer}, param->ngrads, param->grads);
@@ -91,7 +101,8 @@ void sli_graph_add_updates(sl_graph *g) {
   g->grad_norm = sli_node_output(g, clip, 1, "clip:norm");
   for (int i = 0; i < g->nparams; i++) {
     sl_tensor *param = g->params[i];
-    if (param->update) add_step(g, param, scale);
+    if (param->running) add_running(g, param);
+    else if (param->update) add_step(g, param, scale);
     else if (param->home >= 0) keep(g, param);
   }
 }

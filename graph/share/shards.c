@@ -100,6 +100,7 @@ static void add_param(sli_expansion *x, const sl_tensor *logical) {
     t->param = true;
     t->needs_grad = logical->needs_grad;
     t->update = logical->update;
+    t->running = logical->running;
     t->adapter = logical->adapter;
     t->init = logical->init;
     t->home = sli_block_of(x, logical->home, a->sharded, r);

@@ -353,6 +353,16 @@ void sl_apply_at(sl_here at, sl_graph *g, const sl_op *op, const sl_attrs *attrs
 #define sl_arange(g, like, dim) sl_arange_at(SL_HERE, g, like, dim)
 #define sl_group_norm(g, x, groups, gain, bias, eps) \
   sl_group_norm_at(SL_HERE, g, x, groups, gain, bias, eps)
+/* Lets a parameter follow a value of its shape, not a gradient: each microbatch moves it, in order,
+ * to (1 - momentum) param + momentum value; with momentum 0 it is a sum, param + value. It has no
+ * part in the gradient's norm, clip and rate. Readers see it as the step before has left it. In
+ * inference nothing happens. */
+#define sl_running(g, param, value, momentum) sl_running_at(SL_HERE, g, param, value, momentum)
+/* Batch norm of x [N, C, ...]; gain, bias, mean and variance are [C]. Training normalises by each
+ * microbatch's statistics, which the parameters mean and variance follow (sl_running). Inference
+ * and evaluations read these two; so does training if momentum is SL_OFF. eps 0: 1e-5. */
+#define sl_batch_norm(g, x, gain, bias, mean, variance, momentum, eps) \
+  sl_batch_norm_at(SL_HERE, g, x, gain, bias, mean, variance, momentum, eps)
 /* ids [..., L] -> [..., C]; weights may be NULL. The last argument is an sl_bag, copied, or
  * NULL. */
 #define sl_embedding_bag(g, ids, table, weights, ...) \
@@ -458,6 +468,9 @@ sl_tensor *sl_filled_at(sl_here at, sl_graph *g, sl_type type, float value, sl_t
 sl_tensor *sl_arange_at(sl_here at, sl_graph *g, sl_tensor *like, int dim);
 sl_tensor *sl_group_norm_at(sl_here at, sl_graph *g, sl_tensor *x, int groups, sl_tensor *gain,
                             sl_tensor *bias, float eps);
+void sl_running_at(sl_here at, sl_graph *g, sl_tensor *param, sl_tensor *value, float momentum);
+sl_tensor *sl_batch_norm_at(sl_here at, sl_graph *g, sl_tensor *x, sl_tensor *gain, sl_tensor *bias,
+                            sl_tensor *mean, sl_tensor *variance, float momentum, float eps);
 sl_tensor *sl_embedding_bag_at(sl_here at, sl_graph *g, sl_tensor *ids, sl_tensor *table,
                                sl_tensor *weights, const struct sl_bag *bag);
 sl_routing sl_route_at(sl_here at, sl_graph *g, sl_tensor *logits, int k, bool normed);

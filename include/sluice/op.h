@@ -155,7 +155,8 @@ typedef struct sl_attrs {
   float theta;     /* rotary base (0: 10000) */
   float value;     /* fill, constant, scale, add_constant: the constant; clamp, uniform: the low
                       bound; softcap: the cap; normal: the mean; dropout: the drop probability;
-                      weighted_cross_entropy: weight that smoothing takes from the target */
+                      weighted_cross_entropy: weight that smoothing takes from the target;
+                      running_part: the momentum; running: what is left of p */
   float upper;     /* clamp, uniform: the high bound; normal: the standard deviation;
                       weighted_cross_entropy: weight that smoothing gives each class */
   int32_t ignore;  /* target_weight, weighted_cross_entropy: target that does not count, as in
@@ -184,21 +185,23 @@ typedef struct sl_attrs {
    * indexed dim; position, position_w, rotary, rotary_b: first position (added to the tick's);
    * losses and their _part and _b: first column */
   int64_t first;
-  int64_t columns;  /* `padded` ops on GPUs: number of columns that count, in rows of logits that
-                       are longer; the gradient is zero after them. 0: all */
-  bool full;        /* attention: no causal mask, queries see later keys too; source: always asked
-                       for the whole microbatch, set by the graph */
-  int64_t window;   /* attention: sliding window, a query sees keys less than this far from it (0:
-                       all) */
-  int32_t end;      /* documents: the end-of-document token */
-  float scale;      /* attention: factor of the scores (0: 1/sqrt of a head's width) */
-  bool keep;        /* reduce_sum, reduce_max: reduced dims stay, of length 1 */
-  bool partial;     /* embedding, embedding_w, _b of losses, gather, scatter_add, embedding_bag:
-                       the table, logits or indexed array is a part of the whole; ids, targets and
-                       indices may lie outside it */
+  int64_t columns; /* `padded` ops on GPUs: number of columns that count, in rows of logits that
+                      are longer; the gradient is zero after them. 0: all */
+  bool full;       /* attention: no causal mask, queries see later keys too; source: always asked
+                      for the whole microbatch, set by the graph */
+  int64_t window;  /* attention: sliding window, a query sees keys less than this far from it (0:
+                      all) */
+  int32_t end;     /* documents: the end-of-document token */
+  float scale;     /* attention: factor of the scores (0: 1/sqrt of a head's width) */
+  bool keep;    /* reduce_sum, reduce_max: reduced dims stay, of length 1; batch_norm, batch_norm_b:
+                   the given statistics count, not the microbatch's */
+  bool partial; /* embedding, embedding_w, _b of losses, gather, scatter_add, embedding_bag:
+                   the table, logits or indexed array is a part of the whole; ids, targets and
+                   indices may lie outside it */
   int64_t count;    /* top_k: k; one_hot: classes; gather, scatter_add: length of the indexed dim
                        as a whole (0: the array's); embedding_bag: rows of the table as a whole
-                       (0: the array's); _part of losses: classes as a whole (0: the logits') */
+                        (0: the array's); _part of losses: classes as a whole (0: the logits');
+                        running_part: microbatches of a step */
   bool reverse;     /* cumsum: from the last position to the first */
   bool exclusive;   /* cumsum: leaves out the position's own number */
   const void *user; /* source, adamw, slice, join, rotary, conv, pools, constant, embedding_bag,

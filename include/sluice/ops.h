@@ -293,6 +293,15 @@ extern const sl_op sl_op_rmsnorm, sl_op_rmsnorm_b, sl_op_rmsnorm_w;
  * (acc). */
 extern const sl_op sl_op_group_norm, sl_op_group_norm_b, sl_op_group_norm_w;
 
+/* batch_norm(x [N, C, ...], g [C], b [C], mean [C], variance [C]) -> y, mean [C], rstd [C],
+ * variance [C]: Ioffe & Szegedy, arXiv 1502.03167; y = (x - mean) rstd g + b with the mean and the
+ * biased variance of a channel over all images, attrs.eps inside the root. The last output is the
+ * unbiased variance, which PyTorch keeps. With attrs.keep the given mean and variance count
+ * instead, and are the outputs; without, they are not read.
+ * batch_norm_b(x, g, mean, rstd, dy) -> dx. batch_norm_w(x, mean, rstd, dy) -> dg (acc), db
+ * (acc). */
+extern const sl_op sl_op_batch_norm, sl_op_batch_norm_b, sl_op_batch_norm_w;
+
 /* ---- attention ----------------------------------------------------------- */
 
 /* rotary(x [B, T, H*D]), attrs.heads = H, attrs.theta -> same shape: Su et al., arXiv 2104.09864,
@@ -539,6 +548,13 @@ extern const sl_op sl_op_adamw, sl_op_adam, sl_op_sgd, sl_op_lion;
 /* keep(), attrs.user = the sl_type of p -> p in place, unchanged. Passes a frozen parameter on to
  * the next step. */
 extern const sl_op sl_op_keep;
+
+/* Running statistics. With momentum m, microbatches 0 .. M-1 move p towards their values v one
+ * after the other, p = (1 - m) p + m v. That is p = (1 - m)^M p + sum of m (1 - m)^(M-1-i) v_i.
+ *   running_part(v), attrs.value = m, attrs.count = M -> microbatch i's summand (acc); v itself if
+ *     m is 0: such statistics are sums.
+ *   running(part), attrs.value = (1 - m)^M -> p in place, p attrs.value + part. */
+extern const sl_op sl_op_running_part, sl_op_running;
 
 #ifdef __cplusplus
 }

@@ -45,6 +45,35 @@ STEP(adam)
 STEP(sgd)
 STEP(lion)
 
+static void running_part_chunk(void *arg, int i) {
+  const sl_call *call = arg;
+  float factor = sli_running_factor(call);
+  const float *x = call->in[0];
+  float *y = call->out[0];
+  bool add = sli_accumulates(call, 0);
+  sli_range r = sli_elements(&call->in_type[0], i);
+  for (int64_t e = r.begin; e < r.end; e++) y[e] = factor * x[e] + (add ? y[e] : 0);
+}
+
+static void running_part_cpu(const sl_call *call) {
+  sli_for_elements(call, &call->in_type[0], running_part_chunk);
+}
+
+static void running_chunk(void *arg, int i) {
+  const sl_call *call = arg;
+  float left = call->attrs->value, *p = call->out[0];
+  const float *part = call->in[0];
+  sli_range r = sli_elements(&call->in_type[0], i);
+  for (int64_t e = r.begin; e < r.end; e++) p[e] = left * p[e] + part[e];
+}
+
+static void running_cpu(const sl_call *call) {
+  sli_for_elements(call, &call->in_type[0], running_chunk);
+}
+
+const sl_kernel sli_cpu_running_part = {.backend = "cpu", .run = running_part_cpu};
+const sl_kernel sli_cpu_running = {.backend = "cpu", .run = running_cpu};
+
 /* Leaves a frozen parameter unchanged. */
 static void keep_cpu(const sl_call *call) { (void)call; }
 

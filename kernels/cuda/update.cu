@@ -139,6 +139,16 @@ __global__ void clip(batch b, float limit, float *scale, double *norm) {
   *scale = limit > 0 && fraction < 1 ? (float)fraction : 1.0f;
 }
 
+__global__ void add_part(const float *x, float *y, float factor, bool add, int64_t n) {
+  int64_t i = (int64_t)blockIdx.x * BLOCK + threadIdx.x;
+  if (i < n) y[i] = sli_product(factor, x[i]) + (add ? y[i] : 0);
+}
+
+__global__ void follow(const float *part, float *p, float left, int64_t n) {
+  int64_t i = (int64_t)blockIdx.x * BLOCK + threadIdx.x;
+  if (i < n) p[i] = sli_product(left, p[i]) + part[i];
+}
+
 } // namespace
 
 size_t sli_cuda_clip_scratch(const sl_call *call) {
@@ -173,3 +183,15 @@ OPTIMIZER(sgd)
 OPTIMIZER(lion)
 
 void sli_cuda_keep(const sl_call *, void *) {}
+
+void sli_cuda_running_part(const sl_call *call, void *stream) {
+  int64_t n = sl_type_elements(&call->in_type[0]);
+  launch(stream, grid_of(chunks(n, BLOCK)), BLOCK, 0, add_part, (const float *)call->in[0],
+         (float *)call->out[0], sli_running_factor(call), accumulates(call, 0), n);
+}
+
+void sli_cuda_running(const sl_call *call, void *stream) {
+  int64_t n = sl_type_elements(&call->in_type[0]);
+  launch(stream, grid_of(chunks(n, BLOCK)), BLOCK, 0, follow, (const float *)call->in[0],
+         (float *)call->out[0], call->attrs->value, n);
+}

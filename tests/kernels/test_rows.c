@@ -18,7 +18,7 @@ typedef struct claim {
   reference_fn *reference;
   sl_attrs attrs;
   int nin;
-  sl_type in[4];
+  sl_type in[5];
   int below; /* ids are in [0, below) */
 } claim;
 
@@ -342,8 +342,9 @@ static void check_all(uint64_t seed) {
   for (size_t i = 0; i < SLI_COUNT(claims); i++) check_claim(&claims[i]);
   for (size_t i = 0; i < SLI_COUNT(math_claims); i++) {
     const math_claim *m = &math_claims[i];
-    claim c = {m->op,   m->reference, m->attrs, m->nin, {m->in[0], m->in[1], m->in[2], m->in[3]},
-               m->below};
+    claim c = {
+        m->op,   m->reference, m->attrs, m->nin, {m->in[0], m->in[1], m->in[2], m->in[3], m->in[4]},
+        m->below};
     from = m->from;
     check_claim(&c);
     from = 0;

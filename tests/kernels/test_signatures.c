@@ -22,7 +22,7 @@ typedef struct claim {
   const sl_op *op;
   sl_attrs attrs;
   int nin;
-  sl_type in[4];
+  sl_type in[5];
   int below;         /* ids are in [0, below) */
   double from;       /* other numbers are in [from - 1, from + 1) */
   bool exact;        /* the shares have the whole's bits where nothing is a summand */

@@ -21,7 +21,7 @@ typedef struct math_claim {
   reference_fn *reference;
   sl_attrs attrs;
   int nin;
-  sl_type in[4];
+  sl_type in[5];
   int below;   /* ids are in [0, below) */
   double from; /* other values are in [from - 1, from + 1); if negative, it is added to ids too */
 } math_claim;
@@ -77,6 +77,9 @@ static const math_claim math_claims[] = {
     {&sl_op_group_norm, ref_group_norm, {.heads = 3}, 3, {F32(4, 6, 5, 3), F32(6), F32(6)}, 0, 0},
     {&sl_op_group_norm, ref_group_norm, {.heads = 4, .eps = 0.1f}, 3, {F32(5, 8, 70), F32(8), F32(8)},
      0, 0},
+    {&sl_op_batch_norm, ref_batch_norm, {0}, 5, {F32(4, 6, 5, 3), F32(6), F32(6), F32(6), F32(6)}, 0, 0},
+    {&sl_op_batch_norm, ref_batch_norm, {.eps = 0.1f}, 5, {F32(7, 6), F32(6), F32(6), F32(6), F32(6)}, 0, 0},
+    {&sl_op_batch_norm, ref_batch_norm, {.keep = true}, 5, {F32(4, 6, 35), F32(6), F32(6), F32(6), F32(6)}, 0, 1.5},
     {&sl_op_group_norm, ref_group_norm, {.heads = 2}, 3, {F32(7, 6), F32(6), F32(6)}, 0, 0},
     {&sl_op_embedding_bag, ref_embedding_bag, {0}, 2, {I32(6, 4), F32(7, 33)}, 7, 0},
     {&sl_op_embedding_bag, ref_embedding_bag, {.user = &padded}, 3,

@@ -163,6 +163,7 @@ typedef struct graph_case {
   X(grouped_linear, grouped_linear, 0, by_expert(m, x)) X(combine, combine, 0, by_expert(m, x))   \
   X(expert_limit, expert_limit, 0, by_expert(m, x))                                               \
   X(group_norm, group_norm, MIXES_POSITIONS, turned(m, x, &sl_op_group_norm))                     \
+  X(batch_norm, batch_norm, MIXES_POSITIONS | MIXES_ROWS, turned(m, x, &sl_op_batch_norm))        \
   X(conv, conv, MIXES_POSITIONS, turned(m, x, &sl_op_conv))                                       \
   X(max_pool, max_pool, MIXES_POSITIONS, turned(m, x, &sl_op_max_pool))                           \
   X(mean_pool, mean_pool, MIXES_POSITIONS, turned(m, x, &sl_op_mean_pool))
@@ -267,6 +268,9 @@ static inline sl_tensor *turned(making *m, sl_tensor *x, const sl_op *op) {
                 param1(m, 4, 0.1f), &padded);
   else if (op == &sl_op_group_norm)
     y = sl_group_norm(m->g, y, 3, param1(m, 6, 1), param1(m, 6, 0), 0);
+  else if (op == &sl_op_batch_norm)
+    y = sl_batch_norm(m->g, y, param1(m, 6, 1), param1(m, 6, 0), param1(m, 6, 0), param1(m, 6, 1),
+                      0.1f, 0);
   else y = op == &sl_op_max_pool ? sl_max_pool(m->g, y, &three) : sl_mean_pool(m->g, y, &three);
   return sl_transpose(m->g, y, 1, 2);
 }

@@ -133,6 +133,28 @@ static inline void ref_constant(const sl_attrs *attrs, const sl_type *type, doub
                                           : (double)((const float *)v->of)[e];
 }
 
+static inline void ref_batch_norm(const sl_attrs *attrs, const sl_type *type, double *const *in,
+                                  double *const *out) {
+  int64_t N = type[0].dim[0], C = type[0].dim[1], inner = sl_type_elements(&type[0]) / N / C;
+  double size = (double)(N * inner);
+  for (int64_t c = 0; c < C; c++) {
+    double mean = 0, squares = 0;
+    for (int64_t i = 0; i < N * inner; i++)
+      mean += in[0][(i / inner * C + c) * inner + i % inner] / size;
+    for (int64_t i = 0; i < N * inner; i++) {
+      double away = in[0][(i / inner * C + c) * inner + i % inner] - mean;
+      squares += away * away;
+    }
+    out[1][c] = attrs->keep ? in[3][c] : mean;
+    out[2][c] = 1 / sqrt((attrs->keep ? in[4][c] : squares / size) + ref_eps(attrs));
+    out[3][c] = attrs->keep ? in[4][c] : squares / (size - 1);
+    for (int64_t i = 0; i < N * inner; i++) {
+      int64_t e = (i / inner * C + c) * inner + i % inner;
+      out[0][e] = (in[0][e] - out[1][c]) * out[2][c] * in[1][c] + in[2][c];
+    }
+  }
+}
+
 static inline void ref_group_norm(const sl_attrs *attrs, const sl_type *type, double *const *in,
                                   double *const *out) {
   int64_t C = type[0].dim[1], G = attrs->heads, all = sl_type_elements(&type[0]);
