@@ -148,13 +148,27 @@ const sl_op sl_op_running_part = {
     .accumulates = 1,
 };
 
+static sl_status running_new_infer(const sl_attrs *attrs, int nin, const sl_type *in,
+                                   sl_type *out) {
+  SLI_TRY(running_infer(attrs, nin, in, out));
+  return sli_want("p", &in[1], &in[0]);
+}
+
 const sl_op sl_op_running = {
     .name = "running",
+    .min_in = 2,
+    .max_in = 2,
+    .nout = 1,
+    .infer = running_new_infer,
+    .cost = running_cost,
+};
+
+const sl_op sl_op_replace = {
+    .name = "replace",
     .min_in = 1,
     .max_in = 1,
     .nout = 1,
     .infer = running_infer,
-    .cost = running_cost,
     .updates = 1,
 };
 

@@ -353,6 +353,16 @@ static sl_status add_running(sl_graph *g, sl_tensor *param) {
   return SL_OK;
 }
 
+/* Adds the parts of statistics that follow an output of this node. */
+static sl_status add_followers(sl_graph *g, const sli_node *n) {
+  sl_status status = SL_OK;
+  for (int i = 0; i < g->nparams && !status; i++) {
+    const sli_running *running = g->params[i]->running;
+    if (running && running->value->producer == n) status = add_running(g, g->params[i]);
+  }
+  return status;
+}
+
 /* ---- the pass ----------------------------------------------------------------- */
 
 static sl_status check_goal(sl_graph *g) {
@@ -373,10 +383,11 @@ static sl_status add_backward(pass *p, int nforward) {
   const char *name = sli_arena_format(&g->arena, "%s:seed", g->loss.tensor->name);
   sl_status status = add_constant(p, last, g->loss.tensor, 1.0f / (float)g->options.microbatches,
                                   name, &g->loss.tensor->grad);
-  for (int n = nforward - 1; n >= 0 && !status; n--) status = differentiate(p, g->nodes[n]);
+  for (int n = nforward - 1; n >= 0 && !status; n--) {
+    status = differentiate(p, g->nodes[n]);
+    if (!status) status = add_followers(g, g->nodes[n]);
+  }
   if (!status) collect_uses(p);
-  for (int i = 0; i < g->nparams && !status; i++)
-    if (g->params[i]->running) status = add_running(g, g->params[i]);
   return status;
 }
 

@@ -63,12 +63,23 @@ static void add_step(sl_graph *g, sl_tensor *param, sl_tensor *scale) {
   for (int i = 0; i < count; i++) add_state(g, n, param, i);
 }
 
-/* Adds the update of a running statistic: nothing of the optimizer. */
-static void add_running(sl_graph *g, sl_tensor *param) {
+/* Computes the new value of a running statistic, so that the old one has a reader even if the
+ * model has none. */
+static sl_tensor *add_running(sl_graph *g, sl_tensor *param) {
   double left = pow(1 - (double)param->running->momentum, g->options.microbatches);
+  const char *name = update_name(g, param, "running");
   sli_node *n =
-      add_update(g, &sl_op_running, update_name(g, param, "running"), param->home, param->rank,
-                 SLI_PHASE_UPDATE, (sl_attrs){.value = (float)left}, param->ngrads, param->grads);
+      add_update(g, &sl_op_running, name, param->home, param->rank, SLI_PHASE_NORM,
+                 (sl_attrs){.value = (float)left}, 2, (sl_tensor *[]){param->grads[0], param});
+  sl_tensor *value = sli_node_output(g, n, 0, name);
+  value->rank = param->rank;
+  return value;
+}
+
+/* Adds the update of a running statistic: nothing of the optimizer. */
+static void replace(sl_graph *g, sl_tensor *param, sl_tensor *value) {
+  sli_node *n = add_update(g, &sl_op_replace, update_name(g, param, "replace"), param->home,
+                           param->rank, SLI_PHASE_UPDATE, (sl_attrs){0}, 1, &value);
   n->out[0] = param;
 }
 
@@ -94,14 +105,18 @@ static bool add_norm(sl_graph *g, const sl_tensor *param, sl_tensor **square) {
 void sli_graph_add_updates(sl_graph *g) {
   sl_tensor **squares = sli_arena_alloc(&g->arena, (size_t)g->nparams * sizeof *squares);
   int count = 0;
-  for (int i = 0; i < g->nparams; i++) count += add_norm(g, g->params[i], &squares[count]);
+  sl_tensor **values = sli_arena_alloc(&g->arena, (size_t)g->nparams * sizeof *values);
+  for (int i = 0; i < g->nparams; i++) {
+    count += add_norm(g, g->params[i], &squares[count]);
+    if (g->params[i]->running) values[i] = add_running(g, g->params[i]);
+  }
   sli_node *clip = add_update(g, &sl_op_clip, "clip", -1, 0, SLI_PHASE_CLIP,
                               (sl_attrs){.user = &g->training.optimizer}, count, squares);
   sl_tensor *scale = clips(g) ? sli_node_output(g, clip, 0, "clip:scale") : NULL;
   g->grad_norm = sli_node_output(g, clip, 1, "clip:norm");
   for (int i = 0; i < g->nparams; i++) {
     sl_tensor *param = g->params[i];
-    if (param->running) add_running(g, param);
+    if (param->running) replace(g, param, values[i]);
     else if (param->update) add_step(g, param, scale);
     else if (param->home >= 0) keep(g, param);
   }

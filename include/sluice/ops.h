@@ -553,8 +553,9 @@ extern const sl_op sl_op_keep;
  * after the other, p = (1 - m) p + m v. That is p = (1 - m)^M p + sum of m (1 - m)^(M-1-i) v_i.
  *   running_part(v), attrs.value = m, attrs.count = M -> microbatch i's summand (acc); v itself if
  *     m is 0: such statistics are sums.
- *   running(part), attrs.value = (1 - m)^M -> p in place, p attrs.value + part. */
-extern const sl_op sl_op_running_part, sl_op_running;
+ *   running(part, p), attrs.value = (1 - m)^M -> p attrs.value + part.
+ *   replace(x) -> p in place, now x. */
+extern const sl_op sl_op_running_part, sl_op_running, sl_op_replace;
 
 #ifdef __cplusplus
 }

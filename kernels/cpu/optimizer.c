@@ -3,6 +3,7 @@
 #include <sluice/optimizer.h>
 
 #include <math.h>
+#include <string.h>
 
 #include "kernels/cpu/chunk.h"
 #include "kernels/cpu/kernels.h"
@@ -61,10 +62,10 @@ static void running_part_cpu(const sl_call *call) {
 
 static void running_chunk(void *arg, int i) {
   const sl_call *call = arg;
-  float left = call->attrs->value, *p = call->out[0];
-  const float *part = call->in[0];
+  float left = call->attrs->value, *y = call->out[0];
+  const float *part = call->in[0], *p = call->in[1];
   sli_range r = sli_elements(&call->in_type[0], i);
-  for (int64_t e = r.begin; e < r.end; e++) p[e] = left * p[e] + part[e];
+  for (int64_t e = r.begin; e < r.end; e++) y[e] = left * p[e] + part[e];
 }
 
 static void running_cpu(const sl_call *call) {
@@ -72,6 +73,11 @@ static void running_cpu(const sl_call *call) {
 }
 
 const sl_kernel sli_cpu_running_part = {.backend = "cpu", .run = running_part_cpu};
+static void replace_cpu(const sl_call *call) {
+  memcpy(call->out[0], call->in[0], sl_type_bytes(&call->in_type[0]));
+}
+
+const sl_kernel sli_cpu_replace = {.backend = "cpu", .run = replace_cpu};
 const sl_kernel sli_cpu_running = {.backend = "cpu", .run = running_cpu};
 
 /* Leaves a frozen parameter unchanged. */

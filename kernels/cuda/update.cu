@@ -144,9 +144,9 @@ __global__ void add_part(const float *x, float *y, float factor, bool add, int64
   if (i < n) y[i] = sli_product(factor, x[i]) + (add ? y[i] : 0);
 }
 
-__global__ void follow(const float *part, float *p, float left, int64_t n) {
+__global__ void follow(const float *part, const float *p, float *y, float left, int64_t n) {
   int64_t i = (int64_t)blockIdx.x * BLOCK + threadIdx.x;
-  if (i < n) p[i] = sli_product(left, p[i]) + part[i];
+  if (i < n) y[i] = sli_product(left, p[i]) + part[i];
 }
 
 } // namespace
@@ -193,5 +193,10 @@ void sli_cuda_running_part(const sl_call *call, void *stream) {
 void sli_cuda_running(const sl_call *call, void *stream) {
   int64_t n = sl_type_elements(&call->in_type[0]);
   launch(stream, grid_of(chunks(n, BLOCK)), BLOCK, 0, follow, (const float *)call->in[0],
-         (float *)call->out[0], call->attrs->value, n);
+         (const float *)call->in[1], (float *)call->out[0], call->attrs->value, n);
+}
+
+void sli_cuda_replace(const sl_call *call, void *stream) {
+  cudaMemcpyAsync(call->out[0], call->in[0], sl_type_bytes(&call->in_type[0]), cudaMemcpyDefault,
+                  (cudaStream_t)stream);
 }
