@@ -226,7 +226,7 @@ static void load_constants(sli_import *m) {
   for (int i = 0; i < m->p->ninputs && !m->g->status; i++) {
     sli_pt_input *in = &m->p->inputs[i];
     void *data;
-    if (in->role == SLI_PT_PARAM || in->role == SLI_PT_USER || in->mutated) continue;
+    if (in->role == SLI_PT_PARAM || in->role == SLI_PT_USER || in->mutated || in->follows) continue;
     if (sli_pt_input_read(m->p, in, &data)) {
       sl_graph_fail(m->g, SL_E_INPUT, "%s", sl_detail());
       return;
@@ -264,6 +264,33 @@ static void refuse_loss(sli_import *m) {
                 sli_archive_path(m->p->archive), *text ? text : "nothing");
 }
 
+/* ---- state --------------------------------------------------------------------------------- */
+
+/* Lets a buffer follow what the program makes of it: a sum of constants, as counters are. Other
+ * changes are refused; batch norm sees to its own. */
+static void follow_buffer(sli_import *m, const sli_pt_input *in) {
+  const sli_pt_node *n = in->mutated->def;
+  const sli_pt_value *from = n ? sli_pt_arg_value(n, "self") : NULL;
+  double by = sli_pt_number(m, n, "other", 0) * sli_pt_number(m, n, "alpha", 1);
+  bool adds = from == in->value && !strncmp(n->target, "aten.add", 8) && by != 0;
+  m->at = (sl_here){n->file, n->line};
+  if (!adds) {
+    sli_pt_refuse(m, n,
+                  "it changes buffer %s; counters and the statistics of batch norm are the "
+                  "buffers that may change",
+                  in->name);
+    return;
+  }
+  sl_tensor *param = sli_pt_buffer(m, in->value);
+  sl_tensor *value = param ? sl_filled_at(m->at, m->g, param->type, (float)by, NULL) : NULL;
+  if (value) sl_running_at(m->at, m->g, param, value, 0);
+}
+
+static void follow_buffers(sli_import *m) {
+  for (int i = 0; i < m->p->ninputs && !m->g->status; i++)
+    if (m->p->inputs[i].mutated && m->p->inputs[i].mutated->def) follow_buffer(m, &m->p->inputs[i]);
+}
+
 sl_status sli_pt_build(sl_graph *g, const sli_pt_use *of) {
   sli_import *m = begin(g, of->program, of->exported, of->rows);
   load_constants(m);
@@ -279,6 +306,7 @@ sl_status sli_pt_build(sl_graph *g, const sli_pt_use *of) {
     find_last(m, &b);
     emit_calls(m, &b);
   }
+  if (!g->status) follow_buffers(m);
   sl_tensor *loss = g->status || !out ? NULL : sli_pt_tensor(m, out);
   if (loss && loss->type.dtype == SL_F32) loss = sl_op1_at(m->at, g, &sl_op_to_f64, NULL, loss);
   if (loss && sl_graph_infer(g)) sl_output_at(m->at, g, "loss", loss);

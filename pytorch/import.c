@@ -288,23 +288,38 @@ static void read_f32(void *ctx, int64_t first, int64_t count, float *out) {
     for (int64_t i = 0; i < count; i++) out[i] = NAN;
 }
 
-static sl_tensor *param_tensor(sli_import *m, sli_pt_input *in) {
-  if (in->same) return sli_pt_tensor(m, in->same->value);
+/* Makes a parameter with the archive's numbers. */
+static sl_tensor *given_tensor(sli_import *m, sli_pt_input *in) {
   const sli_pt_type *from = &in->value->type;
   sl_type type = {.dtype = SL_F32, .ndim = from->ndim};
   memcpy(type.dim, from->dim, sizeof type.dim);
+  initial *values = sl_graph_alloc(m->g, sizeof *values);
+  uint64_t hash = sli_hash_word(SLI_HASH_SEED, sli_archive_checksum(m->p->archive, in->entry));
+  *values =
+      (initial){{from->dtype == SLI_PT_F32 ? read_f32 : read_numbers, values, hash}, m->p, in};
+  return sl_param_at(m->at, m->g, type, SL_GIVEN(&values->given), "%s", in->name);
+}
+
+static sl_tensor *param_tensor(sli_import *m, sli_pt_input *in) {
+  const sli_pt_type *from = &in->value->type;
+  if (in->same) return sli_pt_tensor(m, in->same->value);
   if (!sli_pt_floats(from->dtype)) {
     sl_graph_fail(m->g, SL_E_UNSUPPORTED, "%s: parameter %s is %s; parameters are float tensors",
                   sli_archive_path(m->p->archive), in->name, sli_pt_dtype_name(from->dtype));
     return NULL;
   }
-  initial *values = sl_graph_alloc(m->g, sizeof *values);
-  uint64_t hash = sli_hash_word(SLI_HASH_SEED, sli_archive_checksum(m->p->archive, in->entry));
-  *values =
-      (initial){{from->dtype == SLI_PT_F32 ? read_f32 : read_numbers, values, hash}, m->p, in};
-  sl_tensor *t = sl_param_at(m->at, m->g, type, SL_GIVEN(&values->given), "%s", in->name);
+  sl_tensor *t = given_tensor(m, in);
   if (!from->trained) sl_freeze_at(m->at, m->g, in->name);
   return t;
+}
+
+sl_tensor *sli_pt_buffer(sli_import *m, const sli_pt_value *v) {
+  sli_pt_input *in = v ? v->input : NULL;
+  if (!in || in->role != SLI_PT_BUFFER || m->g->status) return NULL;
+  if (in->same) return sli_pt_buffer(m, in->same->value);
+  sli_made *made = sli_made_of(m, v);
+  if (!made->tensor) made->tensor = given_tensor(m, in);
+  return made->tensor;
 }
 
 /* ---- tensors of values --------------------------------------------------------------------- */

@@ -101,6 +101,8 @@ sl_tensor *sli_pt_tensor(sli_import *m, const sli_pt_value *v);
 sl_tensor *sli_pt_f32(sli_import *m, const sli_pt_value *v);
 sl_tensor *sli_pt_i32(sli_import *m, const sli_pt_value *v);
 sl_tensor *sli_pt_in(sli_import *m, const sli_pt_node *n, const char *name);
+/* Finds the parameter that stands for a buffer which a program changes. */
+sl_tensor *sli_pt_buffer(sli_import *m, const sli_pt_value *v);
 sl_tensor *sli_pt_in_i32(sli_import *m, const sli_pt_node *n, const char *name);
 sli_pt_value *sli_pt_arg_value(const sli_pt_node *n, const char *name);
 /* Makes a constant to be combined with a tensor of these exported and true dims: dims of rows in

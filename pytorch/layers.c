@@ -321,9 +321,26 @@ void sli_emit_adaptive_pool(sli_import *m, const sli_pt_node *n, const sli_pt_ca
   sli_pt_out(m, n, 0, sl_mean_pool_at(m->at, m->g, x, &window));
 }
 
+/* batch_norm(input, weight, bias, running_mean, running_var, training, momentum, eps). */
 void sli_emit_batch_norm(sli_import *m, const sli_pt_node *n, const sli_pt_call *row) {
   (void)row;
-  sli_pt_refuse(m, n, "running statistics are not supported yet");
+  sl_tensor *x = sli_pt_in(m, n, "input");
+  bool training = sli_pt_flag(n, "training", true);
+  double momentum = sli_pt_number(m, n, "momentum", 0.1);
+  if (!x) return;
+  int64_t channels = x->type.dim[1];
+  sl_tensor *mean = sli_pt_buffer(m, sli_pt_arg_value(n, "running_mean")),
+            *variance = sli_pt_buffer(m, sli_pt_arg_value(n, "running_var"));
+  if (!mean || !variance || (training && !(momentum > 0 && momentum <= 1))) {
+    sli_pt_refuse(m, n, "it needs running statistics, and a momentum above 0");
+    return;
+  }
+  sl_tensor *gain = or_filled(m, sli_pt_in(m, n, "weight"), channels, 1),
+            *bias = or_filled(m, sli_pt_in(m, n, "bias"), channels, 0);
+  sli_pt_out(m, n, 0,
+             sl_batch_norm_at(m->at, m->g, x, gain, bias, mean, variance,
+                              training ? (float)momentum : SL_OFF,
+                              (float)sli_pt_number(m, n, "eps", 1e-5)));
 }
 
 /* ---- attention ----------------------------------------------------------------------------- */

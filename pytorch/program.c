@@ -769,6 +769,16 @@ static sl_status find_tied(sli_pt_program *p) {
   return SL_OK;
 }
 
+/* Marks the running statistics of batch norm, which changes them without a word in the program. */
+static void find_statistics(sli_pt_program *p) {
+  static const char *const names[] = {"running_mean", "running_var"};
+  for (int i = 0; i < p->nnodes; i++)
+    for (size_t k = 0; k < SLI_COUNT(names); k++) {
+      const sli_pt_arg *arg = sli_pt_arg_find(p->nodes[i], names[k]);
+      if (arg && arg->kind == SLI_PT_VALUE && arg->value->input) arg->value->input->follows = true;
+    }
+}
+
 static sl_status read_weights(reader *r) {
   sl_status status = read_entries(r, "data/weights/", "data/weights/model_weights_config.json");
   if (!status)
@@ -778,7 +788,9 @@ static sl_status read_weights(reader *r) {
     if (p->inputs[i].role != SLI_PT_USER && !p->inputs[i].entry)
       status = sl_fail(SL_E_INPUT, "%s: the archive has no numbers for %s",
                        sli_archive_path(p->archive), p->inputs[i].name);
-  return status ? status : find_tied(r->p);
+  if (!status) status = find_tied(r->p);
+  if (!status) find_statistics(r->p);
+  return status;
 }
 
 static sl_status check_byteorder(sli_archive *a) {

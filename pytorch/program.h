@@ -107,6 +107,7 @@ struct sli_pt_input {
   int64_t stride[SLI_PT_DIMS], offset; /* in the entry, in elements */
   bool dense;                          /* the strides are those of a row-major array */
   sli_pt_input *same;    /* an earlier input with the same numbers (tied weights), or NULL */
+  bool follows;          /* a buffer that batch norm keeps */
   sli_pt_value *mutated; /* of a buffer: its new contents; or NULL */
 };
 

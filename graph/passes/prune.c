@@ -66,7 +66,7 @@ static void find_homes(sl_graph *g) {
     }
   for (int p = 0; p < g->nparams; p++) { /* a statistic that nothing reads */
     sl_tensor *t = g->params[p];
-    if (t->home < 0 && t->ngrads) t->home = t->grads[0]->producer->block;
+    if (t->running && t->home < 0 && t->ngrads) t->home = t->grads[0]->producer->block;
   }
 }
 
