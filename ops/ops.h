@@ -14,9 +14,6 @@
 sl_status sli_misfit(const sl_type *got, const char *expected, ...)
     __attribute__((format(printf, 2, 3)));
 
-/* Returns the factor of a microbatch's value in a running statistic (running_part). */
-float sli_running_factor(const sl_call *call);
-
 /* Checks that the targets, input 1 of logits, are classes, or `ignored` where that is not NULL. */
 sl_status sli_check_targets(const sl_call *call, const int32_t *ignored);
 /* Returns SL_OK if `got` is exactly `want`, else the misfit "<name> must be <want>". */

@@ -130,12 +130,6 @@ static sl_status running_infer(const sl_attrs *attrs, int nin, const sl_type *in
   return SL_OK;
 }
 
-float sli_running_factor(const sl_call *call) {
-  double momentum = (double)call->attrs->value;
-  double behind = (double)(call->attrs->count - 1 - call->tick.microbatch);
-  return momentum == 0 ? 1 : (float)(momentum * pow(1 - momentum, behind));
-}
-
 SLI_COST(running_cost, 0, 1, 2)
 
 const sl_op sl_op_running_part = {

@@ -9,7 +9,6 @@
 #include "pytorch/fold.h"
 
 static double one_of(double x) { return (void)x, 1; }
-static double same_of(double x) { return x; }
 static double zero_of(double x) { return (void)x, 0; }
 
 /* clang-format off */
@@ -108,7 +107,6 @@ static const sli_pt_call calls[] = {
     CALL("detach.default", sli_fold_same, sli_emit_detach, "detach"),
     CALL("detach_.default", sli_fold_same, sli_emit_detach, "detach"),
     CALL("lift_fresh_copy.default", sli_fold_same, sli_emit_same, "nothing"),
-    ONE("detach.default", same_of, sl_op_detach, "detach"),
     CALL("copy_.default", sli_fold_copy, sli_emit_copy, "expand"),
     CALL("_assert_tensor_metadata.default", NULL, sli_emit_nothing, "nothing"),
     CALL("dropout.default", sli_fold_same, sli_emit_dropout, "dropout"),

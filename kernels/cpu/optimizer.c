@@ -8,6 +8,7 @@
 #include "kernels/cpu/chunk.h"
 #include "kernels/cpu/kernels.h"
 #include "ops/ops.h"
+#include "ops/running.h"
 
 static size_t sumsq_scratch(const sl_call *call, int threads) {
   (void)threads;

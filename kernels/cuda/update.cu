@@ -3,6 +3,7 @@
  * tensors. */
 #include "kernels/cuda/device.cuh"
 #include "kernels/cuda/fuse.h"
+#include "ops/running.h"
 
 namespace {
 
