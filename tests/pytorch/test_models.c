@@ -303,9 +303,13 @@ static const way ways[] = {
 /* Rows of a batch meet in batch norm and in a contrastive loss: microbatches have another loss, and
  * devices that share the rows are refused. */
 static bool rows_meet(const char *name) {
-  static const char *const meet[] = {
-      "clip", "resnet", "timm-efficientnet", "torchvision-mobilenet", "torchvision-shufflenet",
-      NULL};
+  static const char *const meet[] = {"clip",
+                                     "resnet",
+                                     "timm-efficientnet",
+                                     "torchvision-mobilenet",
+                                     "torchvision-shufflenet",
+                                     "resnet-dynamic",
+                                     NULL};
   for (int i = 0; meet[i]; i++)
     if (!strcmp(name, meet[i])) return true;
   return false;
