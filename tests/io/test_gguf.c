@@ -2,7 +2,7 @@
 /* GGUF files: what they say of a model, tensors of each type that can be unpacked, rows of q and k
  * in Hugging Face's order, tokenizers; and damage of any kind is an error message.
  * labels: random unthreaded smoke
- * needs: pcre2 */
+ * needs: pcre2 utf8proc */
 #include "io/gguf/gguf.h"
 
 #include <math.h>

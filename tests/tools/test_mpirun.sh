@@ -12,9 +12,9 @@ need mpirun
 mpirun --version 2>/dev/null | grep -q "Open MPI" || skip "mpirun is not Open MPI's"
 export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
 # Open MPI 4, and 5, whose launcher PRRTE has names of its own.
-export OMPI_MCA_rmaps_base_oversubscribe=1 PRTE_MCA_rmaps_default_mapping_policy=:oversubscribe
+export OMPI_MCA_rmaps_base_oversubscribe=1
 
-run=(timeout 60)
+run=(timeout 60 env PRTE_MCA_rmaps_default_mapping_policy=:oversubscribe)
 seen=$SLUICE_BUILD/tests/cluster_seen
 "${run[@]}" mpirun -n 4 "$seen" >"$work/seen" || fail "mpirun"
 sort -o "$work/seen" "$work/seen"
@@ -35,7 +35,7 @@ END
 chmod +x "$work/agent"
 host=$(uname -n)
 OMPI_MCA_plm_rsh_agent=$work/agent PRTE_MCA_plm_ssh_agent=$work/agent OMPI_MCA_rtc=^hwloc \
-  "${run[@]}" mpirun -n 4 --host "$host:2,elsewhere:2" "$seen" >"$work/seen" ||
+  timeout 60 mpirun -n 4 --host "$host:2,elsewhere:2" "$seen" >"$work/seen" ||
   fail "mpirun on two hosts"
 [[ $(grep -c "endpoint ${host%%.*}[^ ]*:[23].*starter Open MPI's mpirun$" "$work/seen") == 4 ]] ||
   fail "two hosts: $(cat "$work/seen")"

@@ -16,6 +16,7 @@ slurm_start "$work/slurm" || fail "Slurm does not start"
 seen=$SLUICE_BUILD/tests/cluster_seen
 # Two of its daemons on one machine can get into each other's way (rtc).
 export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 OMPI_MCA_rtc=^hwloc
+export PRTE_MCA_hwloc_default_binding_policy=none # Open MPI 5
 timeout 60 salloc -Q -N2 -n4 mpirun -n 4 "$seen" >"$work/seen" || fail "mpirun in salloc"
 [[ $(grep -c "of 4, local . of ., endpoint n1:[23].*starter Open MPI's mpirun$" "$work/seen") == 4 ]] ||
   fail "mpirun in salloc: $(cat "$work/seen")"
