@@ -47,7 +47,7 @@ sl_tensor *calls(sl_graph *g, sl_tensor *x, sl_tensor *w, sl_tensor *b) {
   const sl_attrs none = {};
   sl_apply(g, sl_op_find("gelu"), &none, 1, &x, 0, &x);
   x = sl_op3_at(SL_HERE, g, sl_op_find("layernorm"), &none, x, w, b);
-  const sl_init inits[] = {SL_CONSTANT(1), SL_UNIFORM(1), {SL_INIT_NORMAL, 1}};
+  const sl_init inits[] = {SL_CONSTANT(1), SL_UNIFORM(1), {SL_INIT_NORMAL, 1, NULL}};
   (void)inits;
   return sl_attention(g, x, x, x, 2, 2);
 }
