@@ -11,6 +11,14 @@ static sl_tensor *self_f32(sli_import *m, const sli_pt_node *n, int *ndim) {
   return sli_pt_f32(m, x);
 }
 
+/* Drops dims of length 1. */
+static sl_tensor *without_axes(sli_import *m, sl_tensor *x, uint32_t axes) {
+  sl_type to = {.dtype = x->type.dtype};
+  for (int d = 0; d < x->type.ndim; d++)
+    if (!(axes >> d & 1)) to.dim[to.ndim++] = x->type.dim[d];
+  return to.ndim ? sli_pt_reshape(m, x, &to) : sl_sum_at(m->at, m->g, x, 0, false);
+}
+
 /* A sum over all dims that keeps none is a scalar of f64, as losses are. */
 static sl_tensor *sum_of(sli_import *m, sl_tensor *x, uint32_t axes, bool keep) {
   if (!x || !x->type.ndim) return x;
@@ -51,13 +59,46 @@ void sli_emit_max(sli_import *m, const sli_pt_node *n, const sli_pt_call *row) {
 }
 
 void sli_emit_argmax(sli_import *m, const sli_pt_node *n, const sli_pt_call *row) {
-  (void)row;
   int ndim;
   sl_tensor *x = self_f32(m, n, &ndim), *out[2] = {NULL, NULL};
+  if (strstr(row->target, "argmin")) x = sl_op1_at(m->at, m->g, &sl_op_neg, NULL, x);
   const sl_attrs attrs = {.axes = sli_pt_axes(m, n, "dim", ndim),
                           .keep = sli_pt_flag(n, "keepdim", false)};
   sl_apply_at(m->at, m->g, &sl_op_reduce_max, &attrs, 1, &x, 0, out);
   sli_pt_out(m, n, 0, out[1]);
+}
+
+/* log of the sum of e^x: the largest is taken off before. */
+void sli_emit_logsumexp(sli_import *m, const sli_pt_node *n, const sli_pt_call *row) {
+  (void)row;
+  int ndim;
+  sl_tensor *x = self_f32(m, n, &ndim), *most[2] = {NULL, NULL};
+  if (!x || !ndim) return;
+  uint32_t axes = sli_pt_axes(m, n, "dim", ndim);
+  bool keep = sli_pt_flag(n, "keepdim", false);
+  const sl_attrs attrs = {.axes = axes, .keep = true};
+  sl_apply_at(m->at, m->g, &sl_op_reduce_max, &attrs, 1, &x, 0, most);
+  sl_tensor *top = sl_op1_at(m->at, m->g, &sl_op_detach, NULL, most[0]);
+  sl_tensor *y = sl_op2_at(m->at, m->g, &sl_op_sub, NULL, x, top);
+  y = sl_sum_at(m->at, m->g, sl_op1_at(m->at, m->g, &sl_op_exp, NULL, y), axes, true);
+  y = sl_add_at(m->at, m->g, sl_op1_at(m->at, m->g, &sl_op_log, NULL, y), top);
+  sli_pt_out(m, n, 0, y && !keep ? without_axes(m, y, axes) : y);
+}
+
+/* any, all, count_nonzero along dims. */
+void sli_emit_any(sli_import *m, const sli_pt_node *n, const sli_pt_call *row) {
+  int ndim;
+  sl_tensor *x = self_f32(m, n, &ndim), *out[2] = {NULL, NULL};
+  if (!x || !ndim) return;
+  bool all = strstr(row->target, ".all.") != NULL;
+  x = sl_op2_at(m->at, m->g, all ? &sl_op_eq : &sl_op_ne, NULL, x, sli_pt_filled_like(m, x, 0));
+  x = x ? sl_cast_at(m->at, m->g, x, SL_F32) : NULL;
+  const sl_attrs attrs = {.axes = sli_pt_axes(m, n, "dim", ndim),
+                          .keep = sli_pt_flag(n, "keepdim", false)};
+  sl_apply_at(m->at, m->g, &sl_op_reduce_max, &attrs, 1, &x, 0, out);
+  sl_tensor *y = out[0];
+  if (all) y = sl_add_constant_at(m->at, m->g, sl_op1_at(m->at, m->g, &sl_op_neg, NULL, y), 1);
+  sli_pt_out(m, n, 0, y);
 }
 
 void sli_emit_softmax(sli_import *m, const sli_pt_node *n, const sli_pt_call *row) {
@@ -83,12 +124,12 @@ void sli_emit_topk(sli_import *m, const sli_pt_node *n, const sli_pt_call *row) 
   (void)row;
   int ndim;
   sl_tensor *x = self_f32(m, n, &ndim), *positions = NULL;
-  if (!sli_pt_flag(n, "largest", true)) {
-    sli_pt_refuse(m, n, "the smallest elements are not supported");
-    return;
-  }
+  bool least = !sli_pt_flag(n, "largest", true);
+  if (!x || !ndim) return;
+  if (least) x = sl_op1_at(m->at, m->g, &sl_op_neg, NULL, x);
   int dim = sli_pt_dim(m, n, "dim", ndim, -1);
   sl_tensor *y = sl_top_k_at(m->at, m->g, x, dim, sli_pt_whole(m, n, "k", 1), &positions);
+  if (least) y = sl_op1_at(m->at, m->g, &sl_op_neg, NULL, y);
   sli_pt_out(m, n, 0, y);
   sli_pt_out(m, n, 1, positions);
 }
@@ -110,6 +151,8 @@ void sli_emit_variance(sli_import *m, const sli_pt_node *n, const sli_pt_call *r
   y = sl_scale_at(m->at, m->g, y, (float)(1 / ((double)count - less)));
   if (strstr(row->target, "std")) y = sl_op1_at(m->at, m->g, &sl_op_sqrt, NULL, y);
   sli_pt_out(m, n, 0, y);
+  bool keep = sli_pt_flag(n, "keepdim", false);
+  if (n->nouts > 1 && mean) sli_pt_out(m, n, 1, keep ? mean : without_axes(m, mean, axes));
 }
 
 /* linalg_vector_norm of order 2, and norm. */
@@ -117,8 +160,15 @@ void sli_emit_norm2(sli_import *m, const sli_pt_node *n, const sli_pt_call *row)
   (void)row;
   int ndim;
   sl_tensor *x = self_f32(m, n, &ndim);
-  if (sli_pt_number(m, n, "ord", 2) != 2 || sli_pt_number(m, n, "p", 2) != 2) {
-    sli_pt_refuse(m, n, "only the norm of order 2 is supported");
+  double order = sli_pt_number(m, n, "ord", sli_pt_number(m, n, "p", 2));
+  if (order == 1) {
+    x = sl_op1_at(m->at, m->g, &sl_op_abs, NULL, x);
+    sli_pt_out(m, n, 0,
+               sum_of(m, x, sli_pt_axes(m, n, "dim", ndim), sli_pt_flag(n, "keepdim", false)));
+    return;
+  }
+  if (order != 2) {
+    sli_pt_refuse(m, n, "only norms of order 1 and 2 are supported");
     return;
   }
   sl_tensor *y = sum_of(m, sl_mul_at(m->at, m->g, x, x), sli_pt_axes(m, n, "dim", ndim),

@@ -30,8 +30,7 @@ void sli_emit_square(sli_import *m, const sli_pt_node *n, const sli_pt_call *row
   sli_pt_out(m, n, 0, sl_mul_at(m->at, m->g, x, x));
 }
 
-/* A tensor of one number in the shape of x, to be combined with it. */
-static sl_tensor *number_like(sli_import *m, const sl_tensor *x, double value) {
+sl_tensor *sli_pt_filled_like(sli_import *m, const sl_tensor *x, double value) {
   if (!x) return NULL;
   sl_type type = {.dtype = SL_F32, .ndim = 1, .dim = {1}};
   if (!x->type.ndim) type.ndim = 0, type.dtype = x->type.dtype;
@@ -41,7 +40,7 @@ static sl_tensor *number_like(sli_import *m, const sl_tensor *x, double value) {
 void sli_emit_reciprocal(sli_import *m, const sli_pt_node *n, const sli_pt_call *row) {
   (void)row;
   sl_tensor *x = sli_pt_in(m, n, "self");
-  sli_pt_out(m, n, 0, sl_op2_at(m->at, m->g, &sl_op_div, NULL, number_like(m, x, 1), x));
+  sli_pt_out(m, n, 0, sl_op2_at(m->at, m->g, &sl_op_div, NULL, sli_pt_filled_like(m, x, 1), x));
 }
 
 void sli_emit_leaky(sli_import *m, const sli_pt_node *n, const sli_pt_call *row) {
@@ -66,8 +65,10 @@ void sli_emit_pow(sli_import *m, const sli_pt_node *n, const sli_pt_call *row) {
   (void)row;
   double e = NAN;
   sl_tensor *x = sli_pt_in(m, n, "self"), *y = NULL;
-  if (!sli_pt_scalar(m, sli_pt_arg_find(n, "exponent"), &e)) {
-    refuse_kind(m, n);
+  if (!sli_pt_scalar(m, sli_pt_arg_find(n, "exponent"), &e)) { /* of positive numbers */
+    y = sl_mul_at(m->at, m->g, sl_op1_at(m->at, m->g, &sl_op_log, NULL, x),
+                  sli_pt_in(m, n, "exponent"));
+    sli_pt_out(m, n, 0, sl_op1_at(m->at, m->g, &sl_op_exp, NULL, y));
     return;
   }
   if (e == 2) y = sl_mul_at(m->at, m->g, x, x);
@@ -76,7 +77,7 @@ void sli_emit_pow(sli_import *m, const sli_pt_node *n, const sli_pt_call *row) {
   else if (e == 1) y = x;
   else if (e == 0.5) y = sl_op1_at(m->at, m->g, &sl_op_sqrt, NULL, x);
   else if (e == -0.5) y = sl_op1_at(m->at, m->g, &sl_op_rsqrt, NULL, x);
-  else if (e == -1) y = sl_op2_at(m->at, m->g, &sl_op_div, NULL, number_like(m, x, 1), x);
+  else if (e == -1) y = sl_op2_at(m->at, m->g, &sl_op_div, NULL, sli_pt_filled_like(m, x, 1), x);
   else { /* for positive numbers */ y = sl_op1_at(m->at, m->g, &sl_op_log, NULL, x);
     y = sl_op1_at(m->at, m->g, &sl_op_exp, NULL, sl_scale_at(m->at, m->g, y, (float)e));
   }
@@ -86,13 +87,13 @@ void sli_emit_pow(sli_import *m, const sli_pt_node *n, const sli_pt_call *row) {
 /* ---- two numbers --------------------------------------------------------------------------- */
 
 /* Finds an argument as a tensor. A constant takes the length 1 in dims of rows of the other. */
-static sl_tensor *operand(sli_import *m, const sli_pt_node *n, const char *name,
+sl_tensor *sli_pt_operand(sli_import *m, const sli_pt_node *n, const char *name,
                           const sli_pt_value *other) {
   const sli_pt_value *v = sli_pt_arg_value(n, name);
   const sli_pt_array *a = v ? sli_constant(m, v) : NULL;
   if (!v) { /* a number beside a tensor */
     double number = sli_pt_number(m, n, name, NAN);
-    return number_like(m, other ? sli_pt_f32(m, other) : NULL, number);
+    return sli_pt_filled_like(m, other ? sli_pt_f32(m, other) : NULL, number);
   }
   if (!a) return sli_pt_f32(m, v);
   sl_tensor *beside = other ? sli_pt_tensor(m, other) : NULL;
@@ -104,7 +105,7 @@ static sl_tensor *operand(sli_import *m, const sli_pt_node *n, const char *name,
 static sl_tensor *binary(sli_import *m, const sl_op *op, const sli_pt_node *n, const char *left,
                          const char *right) {
   const sli_pt_value *a = sli_pt_arg_value(n, left), *b = sli_pt_arg_value(n, right);
-  sl_tensor *x = operand(m, n, left, b), *y = operand(m, n, right, a);
+  sl_tensor *x = sli_pt_operand(m, n, left, b), *y = sli_pt_operand(m, n, right, a);
   if (x && y && x->type.dtype != y->type.dtype) x = sli_pt_narrow(m, x), y = sli_pt_narrow(m, y);
   bool plain = x && y && sl_type_equal(&x->type, &y->type) && x->type.dtype == SL_F32;
   if (op == &sl_op_add_broadcast && plain) op = &sl_op_add;
@@ -189,6 +190,10 @@ void sli_emit_div(sli_import *m, const sli_pt_node *n, const sli_pt_call *row) {
   if (number_of(m, n, "other", "self", &v))
     y = sl_scale_at(m->at, m->g, sli_pt_in(m, n, "self"), (float)(1 / v));
   else y = binary(m, &sl_op_div, n, "self", "other");
+  if (mode && mode->kind == SLI_PT_TEXT && !strcmp(mode->text, "trunc")) {
+    sli_pt_refuse(m, n, "division rounded towards zero is not supported");
+    return;
+  }
   if (mode && mode->kind == SLI_PT_TEXT) y = sl_op1_at(m->at, m->g, &sl_op_floor, NULL, y);
   sli_pt_out(m, n, 0, y);
 }
@@ -242,8 +247,8 @@ void sli_emit_where(sli_import *m, const sli_pt_node *n, const sli_pt_call *row)
         (!widest || values[i]->type.ndim > widest->type.ndim ||
          sli_pt_elements(&values[i]->type) > sli_pt_elements(&widest->type)))
       widest = values[i];
-  sl_tensor *c = operand(m, n, mask, widest), *a = operand(m, n, yes, widest),
-            *b = operand(m, n, no, widest);
+  sl_tensor *c = sli_pt_operand(m, n, mask, widest), *a = sli_pt_operand(m, n, yes, widest),
+            *b = sli_pt_operand(m, n, no, widest);
   c = sli_pt_narrow(m, c), a = sli_pt_narrow(m, a), b = sli_pt_narrow(m, b);
   if (c && c->type.dtype == SL_F32) c = sl_cast_at(m->at, m->g, c, SL_I32);
   sli_pt_out(m, n, 0, sl_op3_at(m->at, m->g, &sl_op_where, NULL, c, a, b));
@@ -263,7 +268,7 @@ void sli_emit_cast(sli_import *m, const sli_pt_node *n, const sli_pt_call *row) 
   if (is_whole(from) && !is_whole(to) && t->type.dtype == SL_I32)
     t = sl_cast_at(m->at, m->g, t, SL_F32);
   else if (!is_whole(from) && to == SLI_PT_BOOL)
-    t = sl_op2_at(m->at, m->g, &sl_op_ne, NULL, t, number_like(m, t, 0));
+    t = sl_op2_at(m->at, m->g, &sl_op_ne, NULL, t, sli_pt_filled_like(m, t, 0));
   else if (!is_whole(from) && is_whole(to)) t = sl_cast_at(m->at, m->g, t, SL_I32);
   sli_pt_out(m, n, 0, t);
   sli_made_of(m, n->outs[0])->ids = sli_made_of(m, x)->ids;
@@ -289,10 +294,34 @@ void sli_emit_dropout(sli_import *m, const sli_pt_node *n, const sli_pt_call *ro
   sli_pt_out(m, n, 0, p > 0 ? sl_dropout_at(m->at, m->g, x, (float)p) : x);
 }
 
-/* rand_like, randn_like. */
+/* A tensor of the shape that an argument lists, with the rows of a microbatch. */
+static sl_tensor *shaped(sli_import *m, const sli_pt_node *n) {
+  const sli_pt_type *to = &n->outs[0]->type;
+  sl_type type = {.dtype = SL_F32, .ndim = to->ndim}, rows = {.dtype = SL_F32, .ndim = to->ndim};
+  if (to->ndim > SL_MAX_DIMS) return NULL;
+  memcpy(type.dim, to->dim, sizeof type.dim);
+  if (!to->ndim || to->dim[0] != m->exported) return sl_filled_at(m->at, m->g, type, 0, NULL);
+  for (int d = 0; d < to->ndim; d++) rows.dim[d] = d ? 1 : m->rows;
+  type.dim[0] = m->rows;
+  sl_tensor *zeros = sli_pt_reshape(m, sli_pt_row_zeros(m), &rows);
+  return zeros ? sl_expand_at(m->at, m->g, zeros, type) : NULL;
+}
+
+/* rand, randn, and those like another tensor. */
 void sli_emit_draw(sli_import *m, const sli_pt_node *n, const sli_pt_call *row) {
-  sl_tensor *like = sli_pt_tensor(m, sli_pt_arg_value(n, "self"));
+  const sli_pt_value *self = sli_pt_arg_value(n, "self");
+  sl_tensor *like = self ? sli_pt_tensor(m, self) : shaped(m, n);
   sli_pt_out(m, n, 0,
              row->op == &sl_op_normal ? sl_normal_at(m->at, m->g, like, 0, 1)
                                       : sl_uniform_at(m->at, m->g, like, 0, 1));
+}
+
+/* bernoulli(self), bernoulli(self, p): 1 where a number drawn is below the probability. */
+void sli_emit_bernoulli(sli_import *m, const sli_pt_node *n, const sli_pt_call *row) {
+  (void)row;
+  sl_tensor *x = sli_pt_in(m, n, "self"), *p = x;
+  if (x && sli_pt_arg_find(n, "p")) p = sli_pt_filled_like(m, x, sli_pt_number(m, n, "p", 0.5));
+  sl_tensor *drawn = x ? sl_uniform_at(m->at, m->g, x, 0, 1) : NULL;
+  sl_tensor *yes = sl_op2_at(m->at, m->g, &sl_op_lt, NULL, drawn, p);
+  sli_pt_out(m, n, 0, yes ? sl_cast_at(m->at, m->g, yes, SL_F32) : NULL);
 }

@@ -236,6 +236,68 @@ static void load_constants(sli_import *m) {
   }
 }
 
+/* Marks float arguments as what the loss has a gradient for. */
+static void learn(sli_import *m, const sli_pt_arg *args, int count) {
+  for (int i = 0; i < count; i++)
+    if (args[i].kind == SLI_PT_LIST) learn(m, args[i].list.of, args[i].list.count);
+    else if (args[i].kind == SLI_PT_VALUE && sli_pt_floats(args[i].value->type.dtype))
+      sli_made_of(m, args[i].value)->learned = true;
+}
+
+/* True if an argument depends on a parameter. */
+static bool depends(const sli_import *m, const bool *on_params, const sli_pt_arg *args, int count) {
+  bool any = false;
+  for (int i = 0; i < count; i++)
+    if (args[i].kind == SLI_PT_LIST)
+      any |= depends(m, on_params, args[i].list.of, args[i].list.count);
+    else any |= args[i].kind == SLI_PT_VALUE && on_params[args[i].value->id];
+  return any;
+}
+
+/* True for calls without a gradient. */
+static bool stops_gradient(const sli_pt_node *n) {
+  static const char *const stops[] = {"aten.detach.default", "aten.floor.default",
+                                      "aten.ceil.default",   "aten.round.default",
+                                      "aten.trunc.default",  "aten.sign.default"};
+  for (size_t i = 0; i < SLI_COUNT(stops); i++)
+    if (!strcmp(n->target, stops[i])) return true;
+  return false;
+}
+
+/* Finds what depends on parameters, by calls with a gradient. */
+static bool *find_dependent(sli_import *m) {
+  bool *on = sli_arena_alloc(&m->arena, ((size_t)m->p->nvalues + 1) * sizeof *on);
+  for (int i = 0; i < m->p->ninputs; i++)
+    on[m->p->inputs[i].value->id] = m->p->inputs[i].role == SLI_PT_PARAM;
+  for (int i = 0; i < m->p->nnodes; i++) {
+    const sli_pt_node *n = m->p->nodes[i];
+    bool any = !stops_gradient(n) && depends(m, on, n->args, n->nargs);
+    for (int k = 0; k < n->nouts; k++)
+      if (n->outs[k]) on[n->outs[k]->id] = any;
+  }
+  return on;
+}
+
+/* Marks what depends on parameters and the loss has a gradient for. Parameters beyond a detach()
+ * are not, and are frozen. */
+static void mark_learned(sli_import *m, const sli_pt_value *loss) {
+  const bool *on = find_dependent(m);
+  sli_made_of(m, loss)->learned = true;
+  for (int i = m->p->nnodes - 1; i >= 0; i--) {
+    const sli_pt_node *n = m->p->nodes[i];
+    bool learned = false;
+    for (int k = 0; k < n->nouts; k++)
+      learned |= n->outs[k] && !n->outs[k]->symbol && sli_made_of(m, n->outs[k])->learned;
+    if (learned && !stops_gradient(n)) learn(m, n->args, n->nargs);
+  }
+  for (int i = 0; i < m->p->nvalues; i++) m->made[i].learned &= on[i];
+  for (int i = 0; i < m->p->ninputs; i++) {
+    const sli_pt_input *in = &m->p->inputs[i];
+    if (in->same && sli_made_of(m, in->value)->learned)
+      sli_made_of(m, in->same->value)->learned = true;
+  }
+}
+
 static sli_import *begin(sl_graph *g, sli_pt_program *p, int64_t exported, int64_t rows) {
   sli_import *m = sl_graph_alloc(g, sizeof *m);
   *m = (sli_import){.g = g, .p = p, .exported = exported, .rows = rows};
@@ -300,6 +362,7 @@ sl_status sli_pt_build(sl_graph *g, const sli_pt_use *of) {
   sli_pt_value *out = of->program->loss < 0 ? NULL : of->program->outs[of->program->loss];
   if (!g->status && !out) refuse_loss(m);
   if (!g->status && out) sli_pt_mark(m, &out, 1);
+  if (!g->status && out) mark_learned(m, out);
   if (!g->status) check_calls(m);
   if (!g->status) {
     blocks b = {.pattern = of->block, .module = "", .depth = pick_depth(m)};

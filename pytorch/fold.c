@@ -38,6 +38,9 @@ double sli_fn_sign(double a) { return (a > 0) - (a < 0); }
 double sli_fn_softplus(double a) { return a > 20 ? a : log1p(exp(a)); }
 double sli_fn_gelu(double a) { return a * 0.5 * erfc(-a * sqrt(0.5)); }
 double sli_fn_square(double a) { return a * a; }
+double sli_fn_isnan(double a) { return isnan(a) != 0; }
+double sli_fn_isinf(double a) { return isinf(a) != 0; }
+double sli_fn_isfinite(double a) { return isfinite(a) != 0; }
 
 /* ---- arguments ----------------------------------------------------------------------------- */
 
@@ -189,6 +192,38 @@ void sli_fold_arange(sli_import *m, const sli_pt_node *n, const sli_pt_call *row
   sli_pt_array *y = out_type(n)->ndim == 1 ? make_out(m, n) : NULL;
   int64_t count = y ? sli_pt_elements(&y->type) : 0;
   for (int64_t i = 0; i < count; i++) sli_pt_set(y, i, start + (double)i * step);
+}
+
+/* linspace(start, end, steps): the second half counts back from the end, as in PyTorch. */
+void sli_fold_linspace(sli_import *m, const sli_pt_node *n, const sli_pt_call *row) {
+  (void)row;
+  double start = sli_pt_number(m, n, "start", 0), end = sli_pt_number(m, n, "end", 0);
+  sli_pt_array *y = out_type(n)->ndim == 1 ? make_out(m, n) : NULL;
+  int64_t count = y ? y->type.dim[0] : 0;
+  double step = count > 1 ? (end - start) / (double)(count - 1) : 0;
+  for (int64_t i = 0; i < count; i++)
+    sli_pt_set(y, i,
+               i < count / 2 ? start + (double)i * step : end - (double)(count - 1 - i) * step);
+}
+
+/* tril_indices, triu_indices(row, col, offset): rows and columns of a triangle, [2, count]. */
+void sli_fold_triangle_indices(sli_import *m, const sli_pt_node *n, const sli_pt_call *row) {
+  bool lower = strstr(row->target, "tril") != NULL;
+  int64_t rows = sli_pt_whole(m, n, "row", 0), cols = sli_pt_whole(m, n, "col", 0);
+  int64_t offset = sli_pt_whole(m, n, "offset", 0), k = 0;
+  if (out_type(n)->ndim != 2 || out_type(n)->dim[0] != 2 || rows < 0 || cols < 0 ||
+      rows > 1 << 15 || cols > 1 << 15)
+    return;
+  sli_pt_array *y = sli_pt_array_make(&m->arena, out_type(n));
+  int64_t count = y ? y->type.dim[1] : 0;
+  for (int64_t i = 0; y && i < rows; i++)
+    for (int64_t j = 0; j < cols; j++) {
+      if (lower ? j - i > offset : j - i < offset) continue;
+      if (k == count) return;
+      sli_pt_set(y, k, (double)i), sli_pt_set(y, count + k, (double)j);
+      k++;
+    }
+  if (k == count) sli_pt_out_array(m, n, 0, y);
 }
 
 void sli_fold_eye(sli_import *m, const sli_pt_node *n, const sli_pt_call *row) {

@@ -57,6 +57,13 @@ typedef struct rewrite {
   size_t room;
 } rewrite;
 
+/* Finds the name of the call that makes what a call writes in place; its own if there is none. */
+static const char *with_result(const rewrite *w, const char *target) {
+  const char *dot = strrchr(target, '.');
+  const char *name = sli_arena_format(&w->p->arena, "%.*s%s", (int)(dot - target - 1), target, dot);
+  return sli_pt_call_find(name) ? name : target;
+}
+
 static void make_room(rewrite *w) {
   size_t count = (size_t)w->p->nvalues, old = w->room;
   if (count <= old) return;
@@ -173,6 +180,7 @@ static sl_status write_back(rewrite *w, const sli_pt_node *n, sli_pt_value *v,
 static sl_status rewrite_node(rewrite *w, sli_pt_node *n) {
   sli_pt_value *first = variable(w, first_value(n));
   sli_pt_value *target = writes_in_place(n->target) ? first : NULL;
+  if (target) n->target = with_result(w, n->target);
   renew_args(w, n->args, n->nargs);
   append(w, n);
   sli_pt_value *of = find_view(n) ? first : NULL;

@@ -74,8 +74,10 @@ int sli_pt_dims(const sli_import *m, const sli_pt_node *n, const char *name, int
 bool sli_pt_order(const sli_import *m, const sli_pt_node *n, int ndim, int *out) {
   if (sli_pt_arg_find(n, "dims")) return sli_pt_dims(m, n, "dims", ndim, out) == ndim;
   bool named = sli_pt_arg_find(n, "dim0") != NULL; /* else t() */
-  int a = named ? sli_pt_dim(m, n, "dim0", ndim, 0) : 0;
-  int b = named ? sli_pt_dim(m, n, "dim1", ndim, 0) : ndim - 1;
+  bool axes = sli_pt_arg_find(n, "axis0") != NULL, last = strstr(n->target, ".mT.") != NULL;
+  int a = sli_pt_dim(m, n, named ? "dim0" : "axis0", ndim, last ? -2 : 0);
+  int b = sli_pt_dim(m, n, named ? "dim1" : "axis1", ndim, ndim - 1);
+  if (!named && !axes && !last) a = 0, b = ndim - 1;
   bool reverses = strstr(n->target, "numpy_T") != NULL;
   for (int d = 0; d < ndim; d++) out[d] = reverses ? ndim - 1 - d : d == a ? b : d == b ? a : d;
   return true;
@@ -125,8 +127,7 @@ void sli_pt_refuse(sli_import *m, const sli_pt_node *n, const char *format, ...)
 
 /* ---- constants as tensors ------------------------------------------------------------------ */
 
-/* Makes a dense constant of an array. */
-static sl_tensor *constant_tensor(sli_import *m, const sli_pt_array *a) {
+sl_tensor *sli_pt_constant(sli_import *m, const sli_pt_array *a) {
   bool floats = sli_pt_floats(a->type.dtype);
   sl_type type = {.dtype = floats ? SL_F32 : SL_I32, .ndim = a->type.ndim};
   memcpy(type.dim, a->type.dim, sizeof type.dim);
@@ -150,9 +151,8 @@ static sl_tensor *constant_tensor(sli_import *m, const sli_pt_array *a) {
   return sl_constant_at(m->at, m->g, type, values, NULL);
 }
 
-/* Zeros [rows] that follow the rows of a batch wherever they are sharded: what depends on the
- * number of a row, or repeats for each, is computed from them. */
-static sl_tensor *row_zeros(sli_import *m) {
+/* What depends on the number of a row, or repeats for each, is computed from these. */
+sl_tensor *sli_pt_row_zeros(sli_import *m) {
   if (m->zeros || m->g->status) return m->zeros;
   for (int i = 0; i < m->p->ninputs && !m->zeros; i++) {
     const sli_pt_input *in = &m->p->inputs[i];
@@ -183,7 +183,7 @@ static bool has_period(const sli_pt_array *a, int64_t period) {
 static sl_tensor *tile(sli_import *m, const sli_pt_array *a, int64_t period) {
   sli_pt_array *one = sli_pt_array_view(&m->arena, a);
   one->type.dim[0] = period;
-  sl_tensor *t = constant_tensor(m, one), *zeros = row_zeros(m);
+  sl_tensor *t = sli_pt_constant(m, one), *zeros = sli_pt_row_zeros(m);
   bool whole = t && t->type.dtype == SL_I32;
   if (whole) t = sl_cast_at(m->at, m->g, t, SL_F32);
   if (!t || !zeros || t->type.ndim == SL_MAX_DIMS) return NULL;
@@ -197,7 +197,7 @@ static sl_tensor *tile(sli_import *m, const sli_pt_array *a, int64_t period) {
 
 /* Makes the numbers 0, 1, ... of the rows, i32 [rows]. */
 static sl_tensor *row_numbers(sli_import *m) {
-  sl_tensor *zeros = row_zeros(m);
+  sl_tensor *zeros = sli_pt_row_zeros(m);
   return zeros ? sl_arange_at(m->at, m->g, zeros, 0) : NULL;
 }
 
@@ -214,16 +214,16 @@ static bool counts(const sli_pt_array *a) {
 static sl_tensor *constant_with_rows(sli_import *m, const sli_pt_array *a) {
   int64_t length = a->type.ndim ? a->type.dim[0] : 0;
   if (!m->exported || m->exported == 1 || length < m->exported || length % m->exported)
-    return constant_tensor(m, a);
+    return sli_pt_constant(m, a);
   if (length == m->exported && sli_pt_repeats(a, 0)) {
     sli_pt_array *narrow = sli_pt_array_view(&m->arena, a);
     narrow->type.dim[0] = 1, narrow->stride[0] = 0;
-    return constant_tensor(m, narrow);
+    return sli_pt_constant(m, narrow);
   }
   if (length == m->exported && counts(a) && m->rows != m->exported) return row_numbers(m);
   if (length > m->exported && !sli_pt_uniform(a) && has_period(a, length / m->exported))
     return tile(m, a, length / m->exported);
-  return constant_tensor(m, a);
+  return sli_pt_constant(m, a);
 }
 
 sl_tensor *sli_pt_constant_beside(sli_import *m, const sli_pt_array *a, const sli_pt_type *exported,
@@ -309,7 +309,7 @@ static sl_tensor *param_tensor(sli_import *m, sli_pt_input *in) {
     return NULL;
   }
   sl_tensor *t = given_tensor(m, in);
-  if (!from->trained) sl_freeze_at(m->at, m->g, in->name);
+  if (!from->trained || !sli_made_of(m, in->value)->learned) sl_freeze_at(m->at, m->g, in->name);
   return t;
 }
 
@@ -351,7 +351,7 @@ sl_tensor *sli_pt_narrow(sli_import *m, sl_tensor *t) {
 
 sl_tensor *sli_pt_unrepeated(sli_import *m, const sli_pt_value *v) {
   const sli_pt_array *a = v ? sli_constant(m, v) : NULL;
-  return a && m->rows == m->exported ? constant_tensor(m, a) : sli_pt_tensor(m, v);
+  return a && m->rows == m->exported ? sli_pt_constant(m, a) : sli_pt_tensor(m, v);
 }
 
 sl_tensor *sli_pt_in(sli_import *m, const sli_pt_node *n, const char *name) {

@@ -25,6 +25,7 @@ typedef struct sli_made {
   const sli_pt_array *array; /* constant */
   sl_tensor *tensor;
   bool needed;
+  bool learned; /* depends on parameters, and the loss on it */
   /* Experts: rows stay in the order of their tokens instead of being sorted by expert. `sorted`:
    * the position of each row in that order, so nothing is to be done; `each` > 1: the positions
    * divided by this, so every row repeats as often. `ids`: the experts of the rows, of an array
@@ -59,7 +60,8 @@ struct sli_pt_call {
   double (*one)(double);         /* function of one number, for constants */
   double (*two)(double, double); /* and of two */
   const sl_op *op;
-  const char *becomes; /* for the documentation */
+  const char *becomes;                                   /* for the documentation */
+  sl_tensor *(*of)(sli_import *m, const sli_pt_node *n); /* makes the result; NULL: refused */
 };
 /* Rows in order; NULL after the last. */
 const sli_pt_call *sli_pt_call_at(int i);
@@ -111,6 +113,18 @@ sl_tensor *sli_pt_constant_beside(sli_import *m, const sli_pt_array *a, const sl
                                   const sl_type *type);
 /* Makes f32 of the f64 scalar that sums and losses are; other tensors stay. */
 sl_tensor *sli_pt_narrow(sli_import *m, sl_tensor *t);
+/* Makes a dense constant of an array. */
+sl_tensor *sli_pt_constant(sli_import *m, const sli_pt_array *a);
+/* A tensor of one number, to be combined with x. */
+sl_tensor *sli_pt_filled_like(sli_import *m, const sl_tensor *x, double value);
+/* Finds an argument as a tensor to be combined with another one, which is no constant. */
+sl_tensor *sli_pt_operand(sli_import *m, const sli_pt_node *n, const char *name,
+                          const sli_pt_value *other);
+/* Zeros [rows] that follow the rows of a batch wherever they are sharded; NULL: no input has
+ * rows. */
+sl_tensor *sli_pt_row_zeros(sli_import *m);
+/* Takes positions of a dim. */
+sl_tensor *sli_pt_take(sli_import *m, sl_tensor *x, int dim, int64_t count, const int64_t *at);
 /* The tensor of a value to be cut along its rows: a constant has all of them. */
 sl_tensor *sli_pt_unrepeated(sli_import *m, const sli_pt_value *v);
 /* Repeats dims of length 1 to the lengths of `like`, but for dim `but` (-1: none). */

@@ -137,6 +137,95 @@ static bool emit_positions(sli_import *m, const sli_pt_node *n) {
   return true;
 }
 
+/* The indices of a call, of consecutive dims. */
+typedef struct indices {
+  int first, dims, count; /* dims of the tensor that they replace; dims of the indices together */
+  int64_t length[SLI_PT_DIMS];
+  sl_tensor *at; /* i32 [length...]: numbers among the elements of these dims */
+} indices;
+
+/* Index number `i` of a call as a row-major part of a number: its values times `by`. */
+static sl_tensor *index_part(sli_import *m, const sli_pt_value *v, int64_t length, int64_t by) {
+  const sli_pt_array *a = sli_constant(m, v);
+  sl_tensor *t;
+  if (a) { /* negative positions count from the end */
+    sli_pt_array *from = sli_pt_array_cast(&m->arena, a, SLI_PT_I64);
+    int64_t count = from ? sli_pt_elements(&from->type) : 0;
+    for (int64_t i = 0; i < count; i++)
+      if (from->of[i] < 0) from->of[i] += (double)length;
+    t = from ? sli_pt_constant(m, from) : NULL;
+  } else t = sli_pt_i32(m, v);
+  t = t ? sl_cast_at(m->at, m->g, t, SL_F32) : NULL;
+  return by == 1 ? t : sl_scale_at(m->at, m->g, t, (float)by);
+}
+
+/* Several indices of whole numbers, which broadcast. Numbers are computed as f32, exactly. */
+static bool whole_indices(sli_import *m, const sli_pt_type *x, const sli_pt_arg *list,
+                          indices *out) {
+  int last = -1;
+  *out = (indices){.first = -1};
+  for (int i = 0; i < list->list.count; i++) {
+    const sli_pt_arg *one = &list->list.of[i];
+    if (one->kind != SLI_PT_VALUE) continue;
+    if (one->value->type.dtype == SLI_PT_BOOL || (last >= 0 && last != i - 1) || i >= x->ndim)
+      return false;
+    if (out->first < 0) out->first = i;
+    last = i;
+  }
+  if (out->first < 0) return false;
+  out->dims = last - out->first + 1;
+  int64_t by = 1;
+  for (int i = last; i >= out->first; i--) {
+    sl_tensor *part = index_part(m, list->list.of[i].value, x->dim[i], by);
+    out->at = out->at ? sl_add_at(m->at, m->g, out->at, part) : part;
+    by *= x->dim[i];
+    if (by >= 1 << 24) return false;
+  }
+  if (!out->at) return false;
+  out->at = sl_cast_at(m->at, m->g, out->at, SL_I32);
+  out->count = out->at ? out->at->type.ndim : 0;
+  for (int d = 0; d < out->count; d++) out->length[d] = out->at->type.dim[d];
+  return out->at != NULL;
+}
+
+/* Takes elements of several dims together, which become one. */
+static void emit_several(sli_import *m, const sli_pt_node *n) {
+  const sli_pt_value *self = sli_pt_arg_value(n, "self");
+  const sli_pt_arg *list = sli_pt_arg_find(n, "indices");
+  sl_tensor *x = sli_pt_f32(m, self);
+  indices of = {0};
+  if (!x || !list || list->kind != SLI_PT_LIST) return;
+  if (!whole_indices(m, &self->type, list, &of) || of.first + of.dims > x->type.ndim) {
+    sli_pt_refuse(m, n, "only whole numbers, for neighbouring dims, are supported as indices");
+    return;
+  }
+  int order[SLI_PT_DIMS], k = 0, ndim = x->type.ndim, rest = ndim - of.dims;
+  int64_t rows = 1, width = 1;
+  sl_type to = {.dtype = SL_F32, .ndim = rest + of.count};
+  for (int d = 0; d < of.dims; d++) {
+    order[k++] = of.first + d;
+    rows *= x->type.dim[of.first + d];
+    if (x->type.dim[of.first + d] != self->type.dim[of.first + d]) {
+      sli_pt_refuse(m, n, "it takes some rows of a batch, which are those of a microbatch here");
+      return;
+    }
+  }
+  for (int d = 0, out = of.count; d < ndim; d++)
+    if (d < of.first || d >= of.first + of.dims)
+      order[k++] = d, width *= to.dim[out++] = x->type.dim[d];
+  for (int d = 0; d < of.count; d++) to.dim[d] = of.length[d];
+  if (to.ndim > SL_MAX_DIMS) return;
+  sl_tensor *table = sli_pt_permute(m, x, ndim, order);
+  table = sli_pt_reshape(m, table, &SL_TYPE(SL_F32, rows, width));
+  sl_tensor *y = sl_op2_at(m->at, m->g, &sl_op_embedding, NULL, of.at, table);
+  y = y ? sli_pt_reshape(m, y, &to) : NULL;
+  k = 0; /* the indexed dims go to the place of the first */
+  for (int d = 0; d < of.first; d++) order[k++] = of.count + d;
+  for (int d = 0; d < of.count; d++) order[k++] = d;
+  for (int d = of.first; d < rest; d++) order[k++] = of.count + d;
+  sli_pt_out(m, n, 0, sli_pt_permute(m, y, k, order));
+}
+
 void sli_emit_index(sli_import *m, const sli_pt_node *n, const sli_pt_call *row) {
   (void)row;
   int dim = 0;
@@ -147,7 +236,7 @@ void sli_emit_index(sli_import *m, const sli_pt_node *n, const sli_pt_call *row)
     return;
   }
   if (!at || at->type.dtype == SLI_PT_BOOL) {
-    sli_pt_refuse(m, n, "only one index of whole numbers is supported");
+    emit_several(m, n);
     return;
   }
   if (sli_made_of(m, at)->sorted && !dim) {
@@ -171,8 +260,9 @@ void sli_emit_index(sli_import *m, const sli_pt_node *n, const sli_pt_call *row)
 /* gather(self, dim, index), index_select(self, dim, index of one dim). */
 void sli_emit_gather(sli_import *m, const sli_pt_node *n, const sli_pt_call *row) {
   const sli_pt_value *self = sli_pt_arg_value(n, "self");
-  sl_tensor *x = sli_pt_tensor(m, self), *at = sli_pt_in_i32(m, n, "index");
-  if (!x || !at) return;
+  bool indices = sli_pt_arg_find(n, "indices") != NULL; /* take_along_dim */
+  sl_tensor *x = sli_pt_tensor(m, self), *at = sli_pt_in_i32(m, n, indices ? "indices" : "index");
+  if (!x || !at || !self->type.ndim) return;
   int dim = sli_pt_dim(m, n, "dim", self->type.ndim, 0);
   if (strstr(row->target, "index_select")) {
     sl_type to = {.dtype = SL_I32, .ndim = x->type.ndim};
@@ -206,6 +296,19 @@ void sli_emit_scatter(sli_import *m, const sli_pt_node *n, const sli_pt_call *ro
   sl_tensor *sums = sl_scatter_sum_at(m->at, m->g, ones, dim, at, self->type.dim[dim]);
   sums = sl_clamp_at(m->at, m->g, sums, 0, 1);
   sli_pt_out(m, n, 0, value == 1 ? sums : sl_scale_at(m->at, m->g, sums, (float)value));
+}
+
+/* scatter_add(self, dim, index, src): elements added at their places, in order. */
+void sli_emit_scatter_add(sli_import *m, const sli_pt_node *n, const sli_pt_call *row) {
+  (void)row;
+  const sli_pt_value *self = sli_pt_arg_value(n, "self");
+  sl_tensor *at = sli_pt_in_i32(m, n, "index"), *src = sli_pt_in(m, n, "src");
+  if (!at || !src || !self || !self->type.ndim) return;
+  double old = 1;
+  int dim = sli_pt_dim(m, n, "dim", self->type.ndim, 0);
+  if (sli_pt_scalar(m, sli_pt_arg_find(n, "self"), &old) && old == 0)
+    sli_pt_out(m, n, 0, sl_scatter_sum_at(m->at, m->g, src, dim, at, self->type.dim[dim]));
+  else sli_pt_out(m, n, 0, sl_scatter_add_at(m->at, m->g, sli_pt_f32(m, self), dim, at, src));
 }
 
 /* index_add(self, dim, index, source): rows added at their places, in order. */
@@ -248,14 +351,14 @@ void sli_emit_sort(sli_import *m, const sli_pt_node *n, const sli_pt_call *row) 
     return;
   }
   int dim = sli_pt_dim(m, n, "dim", x->type.ndim, -1);
-  if (!sli_pt_flag(n, "descending", false) || positions) {
-    sli_pt_refuse(m, n, "only a descending sort, or one of the experts of rows, is supported");
-    return;
-  }
+  bool rises = !sli_pt_flag(n, "descending", false);
   sl_tensor *places = NULL, *t = sli_pt_f32(m, x);
+  if (!t || !x->type.ndim) return;
+  if (rises) t = sl_op1_at(m->at, m->g, &sl_op_neg, NULL, t);
   sl_tensor *y = sl_top_k_at(m->at, m->g, t, dim, sl_dim(t, dim), &places);
-  sli_pt_out(m, n, 0, y);
-  sli_pt_out(m, n, 1, places);
+  if (rises) y = sl_op1_at(m->at, m->g, &sl_op_neg, NULL, y);
+  sli_pt_out(m, n, positions ? 1 : 0, positions ? NULL : y);
+  sli_pt_out(m, n, positions ? 0 : 1, places);
 }
 
 /* histc, bincount: how many rows each expert has, of which only the ends are asked for. */

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Calls that are layers: products, norms, attention, convolutions, losses. */
+/* Calls that are layers: products, norms, attention, convolutions, pools. */
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -10,7 +10,7 @@
 
 /* Finds the tensor whose leading dims were put together to get x, so that products keep the rows of
  * sequences apart. */
-static sl_tensor *before_flattening(sl_tensor *x) {
+sl_tensor *sli_pt_before_flattening(sl_tensor *x) {
   const sli_node *p = x ? x->producer : NULL;
   bool flattened = p && p->op == &sl_op_reshape && x->type.ndim == 2 && p->in[0]->type.ndim > 2 &&
                    p->in[0]->type.dim[p->in[0]->type.ndim - 1] == x->type.dim[1];
@@ -20,7 +20,7 @@ static sl_tensor *before_flattening(sl_tensor *x) {
 /* A linear map with its result in x's leading dims. */
 static sl_tensor *linear(sli_import *m, sl_tensor *x, sl_tensor *w, sl_tensor *b, bool transposed) {
   if (!x || !w) return NULL;
-  sl_tensor *from = before_flattening(x);
+  sl_tensor *from = sli_pt_before_flattening(x);
   sl_tensor *y = sl_linear_at(m->at, m->g, from, w, b, transposed);
   if (!y || from == x) return y;
   sl_type to = x->type;
@@ -40,14 +40,16 @@ static bool is_weight(const sl_tensor *t) { return t && t->param && t->type.ndim
 
 void sli_emit_addmm(sli_import *m, const sli_pt_node *n, const sli_pt_call *row) {
   (void)row;
-  sl_tensor *b = sli_pt_in(m, n, "self"), *x = sli_pt_in(m, n, "mat1"),
-            *w = sli_pt_in(m, n, "mat2");
+  if (n->nargs < 3) return;
+  sl_tensor *b = sli_pt_in(m, n, "self"), *x = sli_pt_in(m, n, n->args[1].name),
+            *w = sli_pt_in(m, n, n->args[2].name);
   if (!x || !w || !b) return;
-  if (sli_pt_number(m, n, "beta", 1) != 1 || sli_pt_number(m, n, "alpha", 1) != 1) {
-    sli_pt_refuse(m, n, "factors other than 1 are not supported");
-    return;
-  }
-  if (is_weight(w) && b->type.ndim == 1) sli_pt_out(m, n, 0, linear(m, x, w, b, true));
+  double alpha = sli_pt_number(m, n, "alpha", 1), beta = sli_pt_number(m, n, "beta", 1);
+  if (alpha != 1 || beta != 1) {
+    sl_tensor *y =
+        sl_scale_at(m->at, m->g, sl_matmul_at(m->at, m->g, x, w, false, false), (float)alpha);
+    sli_pt_out(m, n, 0, sl_add_at(m->at, m->g, y, sl_scale_at(m->at, m->g, b, (float)beta)));
+  } else if (is_weight(w) && b->type.ndim == 1) sli_pt_out(m, n, 0, linear(m, x, w, b, true));
   else
     sli_pt_out(m, n, 0, sl_add_at(m->at, m->g, sl_matmul_at(m->at, m->g, x, w, false, false), b));
 }
@@ -83,6 +85,7 @@ static sl_tensor *with_dim(sli_import *m, sl_tensor *t, bool front) {
 /* matmul, mm, bmm; vectors become matrices of one row or column. */
 void sli_emit_matmul(sli_import *m, const sli_pt_node *n, const sli_pt_call *row) {
   (void)row;
+  if (n->nargs < 2) return;
   const sli_pt_value *other = sli_pt_arg_value(n, n->args[1].name);
   sl_tensor *a = sli_pt_in(m, n, "self"), *b = sli_pt_f32(m, other);
   if (!a || !b || !a->type.ndim || !b->type.ndim) return;
@@ -97,7 +100,15 @@ void sli_emit_matmul(sli_import *m, const sli_pt_node *n, const sli_pt_call *row
     if (!column) to.dim[to.ndim - 2] = to.dim[to.ndim - 1];
     to.ndim--;
   }
-  sli_pt_out(m, n, 0, to.ndim ? sli_pt_reshape(m, y, &to) : y);
+  sli_pt_out(m, n, 0, to.ndim ? sli_pt_reshape(m, y, &to) : sl_sum_at(m->at, m->g, y, 0, false));
+}
+
+/* outer(self, vec2): each element of one times each of the other. */
+void sli_emit_outer(sli_import *m, const sli_pt_node *n, const sli_pt_call *row) {
+  (void)row;
+  sl_tensor *a = sli_pt_in(m, n, "self"), *b = sli_pt_in(m, n, "vec2");
+  if (!a || !b || a->type.ndim != 1 || b->type.ndim != 1) return;
+  sli_pt_out(m, n, 0, sl_mul_at(m->at, m->g, with_dim(m, a, false), with_dim(m, b, true)));
 }
 
 /* ---- einsum -------------------------------------------------------------------------------- */
@@ -211,7 +222,7 @@ void sli_emit_layer_norm(sli_import *m, const sli_pt_node *n, const sli_pt_call 
   int64_t shape[SLI_PT_DIMS];
   sl_tensor *x = sli_pt_in(m, n, "input");
   int count = sli_pt_wholes(m, n, "normalized_shape", SLI_PT_DIMS, shape);
-  if (!x || count < 1) return;
+  if (!x || count < 1 || count > x->type.ndim) return;
   sl_type flat = x->type, whole = x->type;
   int64_t channels = 1;
   for (int i = 0; i < count; i++) channels *= shape[i];
@@ -240,9 +251,28 @@ void sli_emit_group_norm(sli_import *m, const sli_pt_node *n, const sli_pt_call 
   (void)row;
   sl_tensor *x = sli_pt_in(m, n, "input");
   if (!x) return;
+  if (x->type.ndim < 2) return;
   int64_t channels = x->type.dim[1];
   sli_pt_out(m, n, 0,
-             sl_group_norm_at(m->at, m->g, x, (int)sli_pt_whole(m, n, "num_groups", 1),
+             sl_group_norm_at(m->at, m->g, x,
+                              (int)sli_pt_whole(m, n, "num_groups", sli_pt_whole(m, n, "group", 1)),
+                              or_filled(m, sli_pt_in(m, n, "weight"), channels, 1),
+                              or_filled(m, sli_pt_in(m, n, "bias"), channels, 0),
+                              (float)sli_pt_number(m, n, "eps", 1e-5)));
+}
+
+/* instance_norm: a group for each channel. */
+void sli_emit_instance_norm(sli_import *m, const sli_pt_node *n, const sli_pt_call *row) {
+  (void)row;
+  sl_tensor *x = sli_pt_in(m, n, "input");
+  if (!x || x->type.ndim < 3) return;
+  if (!sli_pt_flag(n, "use_input_stats", true) || sli_pt_arg_value(n, "running_mean")) {
+    sli_pt_refuse(m, n, "running statistics are not supported");
+    return;
+  }
+  int64_t channels = x->type.dim[1];
+  sli_pt_out(m, n, 0,
+             sl_group_norm_at(m->at, m->g, x, (int)channels,
                               or_filled(m, sli_pt_in(m, n, "weight"), channels, 1),
                               or_filled(m, sli_pt_in(m, n, "bias"), channels, 0),
                               (float)sli_pt_number(m, n, "eps", 1e-5)));
@@ -282,43 +312,69 @@ void sli_emit_conv(sli_import *m, const sli_pt_node *n, const sli_pt_call *row) 
   sli_pt_out(m, n, 0, sl_conv_at(m->at, m->g, x, w, b, &window));
 }
 
+/* Positions after a window's last so that the windows of ceil_mode are whole. */
+static sl_tensor *pad_last(sli_import *m, const sli_pt_node *n, sl_tensor *x, sl_window *w) {
+  int dims = x->type.ndim - 2;
+  for (int d = 2 - dims; d < 2; d++) {
+    int at = x->type.ndim - 2 + d;
+    int64_t stride = w->stride[d] ? w->stride[d] : w->size[d];
+    if (at < 0 || stride < 1 || w->size[d] < 1 || w->pad[d] < 0) return NULL;
+    int64_t before = w->pad[d], windows = n->outs[0]->type.dim[at], length = x->type.dim[at];
+    int64_t after = (windows - 1) * stride + w->size[d] - length - before;
+    w->pad[d] = 0;
+    if (after > w->size[d] + stride) return NULL;
+    x = sli_pt_pad_dim(m, x, at, before, SLI_MAX(after, 0), -3.4e38);
+    if (!x) return NULL;
+  }
+  return x;
+}
+
 /* max_pool and avg_pool. */
 void sli_emit_pool(sli_import *m, const sli_pt_node *n, const sli_pt_call *row) {
   sl_tensor *x = sli_pt_in(m, n, "self");
-  if (!x) return;
+  if (!x || x->type.ndim < 3 || x->type.ndim > 4) return;
   int dims = x->type.ndim - 2;
+  bool largest = row->op == &sl_op_max_pool, ceils = sli_pt_flag(n, "ceil_mode", false);
   sl_window window = {0};
-  if (sli_pt_flag(n, "ceil_mode", false) || sli_pt_number(m, n, "dilation", 1) != 1) {
-    sli_pt_refuse(m, n, "ceil_mode and dilation are not supported");
+  if (sli_pt_number(m, n, "dilation", 1) != 1) {
+    sli_pt_refuse(m, n, "dilation is not supported");
     return;
   }
   read_pair(m, n, "kernel_size", dims, 0, window.size);
   read_pair(m, n, "stride", dims, 0, window.stride);
   read_pair(m, n, "padding", dims, 0, window.pad);
-  if (row->op == &sl_op_max_pool) sli_pt_out(m, n, 0, sl_max_pool_at(m->at, m->g, x, &window));
-  else sli_pt_out(m, n, 0, sl_mean_pool_at(m->at, m->g, x, &window));
+  bool pads = window.pad[0] || window.pad[1];
+  bool plain = !ceils && (!pads || sli_pt_flag(n, "count_include_pad", true)) &&
+               !sli_pt_arg_find(n, "divisor_override");
+  if (ceils && largest) x = pad_last(m, n, x, &window);
+  if (largest) sli_pt_out(m, n, 0, sl_max_pool_at(m->at, m->g, x, &window));
+  else if (plain) sli_pt_out(m, n, 0, sl_mean_pool_at(m->at, m->g, x, &window));
+  else sli_pt_out(m, n, 0, sli_pt_window_mean(m, n));
 }
 
-/* adaptive_avg_pool: windows of equal size. */
+/* adaptive_avg_pool and adaptive_max_pool; windows of equal size are a pool. */
 void sli_emit_adaptive_pool(sli_import *m, const sli_pt_node *n, const sli_pt_call *row) {
-  (void)row;
   sl_tensor *x = sli_pt_in(m, n, "self");
-  if (!x) return;
+  if (!x || x->type.ndim < 3 || x->type.ndim > 4) return;
   int dims = x->type.ndim - 2;
-  int64_t out[2];
-  read_pair(m, n, "output_size", dims, 1, out);
+  bool largest = row->op == &sl_op_max_pool;
   sl_window window = {0};
-  for (int d = 0; d < 2; d++) {
-    if (dims == 1 && !d) continue;
-    int64_t length = x->type.dim[x->type.ndim - 2 + d];
-    if (out[d] < 1 || length % out[d]) {
+  for (int d = 2 - dims; d < 2; d++) {
+    int at = x->type.ndim - 2 + d;
+    int64_t length = x->type.dim[at], out = n->outs[0]->type.dim[at];
+    if (out < 1) return;
+    if (length % out == 0) window.size[d] = window.stride[d] = length / out;
+    else if (!largest) {
+      sli_pt_out(m, n, 0, sli_pt_adaptive_mean(m, n));
+      return;
+    } else {
       sli_pt_refuse(m, n, "%lld positions into %lld are not supported", (long long)length,
-                    (long long)out[d]);
+                    (long long)out);
       return;
     }
-    window.size[d] = window.stride[d] = length / out[d];
   }
-  sli_pt_out(m, n, 0, sl_mean_pool_at(m->at, m->g, x, &window));
+  if (largest) sli_pt_out(m, n, 0, sl_max_pool_at(m->at, m->g, x, &window));
+  else sli_pt_out(m, n, 0, sl_mean_pool_at(m->at, m->g, x, &window));
 }
 
 /* batch_norm(input, weight, bias, running_mean, running_var, training, momentum, eps). */
@@ -507,62 +563,4 @@ void sli_emit_attention(sli_import *m, const sli_pt_node *n, const sli_pt_call *
   if (q && k && v && q->type.ndim == 4 && k->type.ndim == 4)
     sli_pt_out(m, n, 0, sli_pt_attend(m, n, q, k, v));
   else sli_pt_refuse(m, n, "queries, keys and values need four dims");
-}
-
-/* ---- losses -------------------------------------------------------------------------------- */
-
-/* Cross entropy of logits [N, V] or [N, V, ...], whose classes go last. */
-void sli_emit_cross_entropy(sli_import *m, const sli_pt_node *n, const sli_pt_call *row) {
-  (void)row;
-  const sli_pt_value *x = sli_pt_arg_value(n, "self"), *t = sli_pt_arg_value(n, "target");
-  sl_tensor *logits = sli_pt_f32(m, x), *targets;
-  if (!logits || !t) return;
-  if (sli_pt_floats(t->type.dtype)) {
-    sli_pt_refuse(m, n, "targets that are probabilities are not supported");
-    return;
-  }
-  const sli_pt_array *fixed = sli_constant(m, t);
-  if (fixed && sl_dim(logits, 0) != x->type.dim[0]) { /* targets that count the rows */
-    bool counts = fixed->type.ndim == 1;
-    for (int64_t i = 0; counts && i < fixed->type.dim[0]; i++)
-      counts = sli_pt_get(fixed, i) == (double)i;
-    if (!counts) {
-      sli_pt_refuse(m, n, "the targets are constants that differ by row");
-      return;
-    }
-    sl_tensor *first = sl_slice_at(m->at, m->g, logits, 1, 0, 1);
-    targets = sl_arange_at(m->at, m->g, first, 0);
-    if (targets) targets = sli_pt_reshape(m, targets, &SL_TYPE(SL_I32, sl_dim(logits, 0)));
-  } else targets = sli_pt_i32(m, t);
-  int64_t reduction = sli_pt_whole(m, n, "reduction", 1),
-          ignore = sli_pt_whole(m, n, "ignore_index", -100);
-  if (reduction != 1 || sli_pt_arg_value(n, "weight")) {
-    sli_pt_refuse(m, n, "only the mean over rows, without weights of classes, is supported");
-    return;
-  }
-  if (logits->type.ndim > 2) { /* [N, V, ...] */
-    int order[SLI_PT_DIMS], k = 0;
-    for (int d = 0; d < logits->type.ndim; d++)
-      if (d != 1) order[k++] = d;
-    order[k++] = 1;
-    logits = sli_pt_permute(m, logits, k, order);
-  }
-  /* Rows of sequences stay apart where both were only flattened. */
-  sl_tensor *rows = before_flattening(logits);
-  sl_tensor *ids = targets && targets->producer && targets->producer->op == &sl_op_reshape
-                       ? targets->producer->in[0]
-                       : targets;
-  bool same = rows != logits && ids && ids->type.ndim == rows->type.ndim - 1;
-  for (int d = 0; same && d < ids->type.ndim; d++) same = ids->type.dim[d] == rows->type.dim[d];
-  if (same) logits = rows, targets = ids;
-  sl_loss loss = {.ignore = SL_IGNORE((int32_t)ignore),
-                  .smoothing = (float)sli_pt_number(m, n, "label_smoothing", 0)};
-  sli_pt_out(m, n, 0, sl_cross_entropy_with_at(m->at, m->g, logits, targets, &loss));
-}
-
-void sli_emit_mse(sli_import *m, const sli_pt_node *n, const sli_pt_call *row) {
-  (void)row;
-  sl_tensor *x = sli_pt_in(m, n, "self"), *t = sli_pt_in(m, n, "target");
-  if (sli_pt_whole(m, n, "reduction", 1) != 1) sli_pt_refuse(m, n, "only the mean is supported");
-  else sli_pt_out(m, n, 0, sl_op2_at(m->at, m->g, &sl_op_mse, NULL, x, t));
 }

@@ -116,9 +116,48 @@ void sli_emit_slice(sli_import *m, const sli_pt_node *n, const sli_pt_call *row)
   else if (step == 1) sli_pt_out(m, n, 0, sl_slice_at(m->at, m->g, t, dim, start, count));
   else {
     sl_tensor *y = take_steps(m, t, dim, start, count, step);
-    if (!y) sli_pt_refuse(m, n, "steps of %lld that do not divide the dim", (long long)step);
+    if (!y) {
+      int64_t *at = sli_arena_alloc(&m->arena, (size_t)count * sizeof *at);
+      for (int64_t i = 0; i < count; i++) at[i] = start + i * step;
+      y = sli_pt_take(m, t, dim, count, at);
+    }
     sli_pt_out(m, n, 0, y);
   }
+}
+
+/* narrow(dim, start, length). */
+void sli_emit_narrow(sli_import *m, const sli_pt_node *n, const sli_pt_call *row) {
+  (void)row;
+  const sli_pt_value *x = self_of(n);
+  sl_tensor *t = sli_pt_tensor(m, x);
+  if (!t || !x->type.ndim) return;
+  int dim = sli_pt_dim(m, n, "dim", x->type.ndim, 0);
+  int64_t length = x->type.dim[dim], count = sli_pt_whole(m, n, "length", length);
+  int64_t start = sli_pt_whole(m, n, "start", 0);
+  if (start < 0) start += length;
+  if (count == length) sli_pt_out(m, n, 0, t);
+  else if (t->type.dim[dim] != length)
+    sli_pt_refuse(m, n, "it takes some rows of a batch, which are those of a microbatch here");
+  else sli_pt_out(m, n, 0, sl_slice_at(m->at, m->g, t, dim, start, count));
+}
+
+/* movedim(source, destination): the other dims keep their order. */
+void sli_emit_movedim(sli_import *m, const sli_pt_node *n, const sli_pt_call *row) {
+  (void)row;
+  const sli_pt_value *x = self_of(n);
+  sl_tensor *t = sli_pt_tensor(m, x);
+  int from[SLI_PT_DIMS], to[SLI_PT_DIMS], order[SLI_PT_DIMS], ndim = x ? x->type.ndim : 0;
+  int count = sli_pt_dims(m, n, "source", ndim, from);
+  if (!t || count < 1 || sli_pt_dims(m, n, "destination", ndim, to) != count) return;
+  for (int d = 0; d < ndim; d++) order[d] = -1;
+  uint32_t used = 0;
+  for (int i = 0; i < count; i++) order[to[i]] = from[i], used |= 1u << from[i];
+  for (int d = 0, next = 0; d < ndim; d++) {
+    if (order[d] >= 0) continue;
+    while (used >> next & 1) next++;
+    order[d] = next++;
+  }
+  sli_pt_out(m, n, 0, sli_pt_permute(m, t, ndim, order));
 }
 
 /* Drops a dim of length 1. */
@@ -219,6 +258,7 @@ void sli_emit_cat(sli_import *m, const sli_pt_node *n, const sli_pt_call *row) {
   bool stacks = strstr(n->target, ".stack.") != NULL, floats = false;
   int count = list->list.count, used = 0;
   int dim = sli_pt_dim(m, n, "dim", n->outs[0]->type.ndim, 0);
+  if (strstr(n->target, "hstack") && n->outs[0]->type.ndim > 1) dim = 1;
   sl_tensor **parts = sli_arena_alloc(&m->arena, (size_t)count * sizeof *parts);
   for (int i = 0; i < count; i++) {
     const sli_pt_value *v = list->list.of[i].kind == SLI_PT_VALUE ? list->list.of[i].value : NULL;
@@ -244,7 +284,7 @@ static sl_tensor *filled_beside(sli_import *m, sl_tensor *t, int dim, int64_t le
 }
 
 /* Adds `before` and `after` positions of one number along a dim, or takes some away. */
-static sl_tensor *pad_dim(sli_import *m, sl_tensor *t, int dim, int64_t before, int64_t after,
+sl_tensor *sli_pt_pad_dim(sli_import *m, sl_tensor *t, int dim, int64_t before, int64_t after,
                           double value) {
   if (!t) return NULL;
   int64_t cut_before = SLI_MAX(-before, 0), cut_after = SLI_MAX(-after, 0);
@@ -266,12 +306,14 @@ void sli_emit_pad(sli_import *m, const sli_pt_node *n, const sli_pt_call *row) {
   int count = sli_pt_wholes(m, n, "pad", 2 * SLI_PT_DIMS, pad);
   sl_tensor *t = sli_pt_tensor(m, x);
   if (mode && mode->kind == SLI_PT_TEXT && strcmp(mode->text, "constant")) {
-    sli_pt_refuse(m, n, "padding of the mode %s is not supported", mode->text);
+    sl_tensor *y = sli_pt_edges(m, n, t, mode->text);
+    if (!y) sli_pt_refuse(m, n, "padding of the mode %s is not supported here", mode->text);
+    sli_pt_out(m, n, 0, y);
     return;
   }
   for (int i = 0; i + 1 < count; i += 2)
-    t = pad_dim(m, t, x->type.ndim - 1 - i / 2, pad[i], pad[i + 1],
-                sli_pt_number(m, n, "value", 0));
+    t = sli_pt_pad_dim(m, t, x->type.ndim - 1 - i / 2, pad[i], pad[i + 1],
+                       sli_pt_number(m, n, "value", 0));
   sli_pt_out(m, n, 0, t);
 }
 
@@ -281,7 +323,16 @@ void sli_emit_repeat(sli_import *m, const sli_pt_node *n, const sli_pt_call *row
   const sli_pt_value *x = self_of(n);
   sl_tensor *t = sli_pt_tensor(m, x);
   int64_t repeats[SLI_PT_DIMS];
-  int count = sli_pt_wholes(m, n, "repeats", SLI_PT_DIMS, repeats);
+  int count = sli_pt_wholes(m, n, n->args[n->nargs - 1].name, SLI_PT_DIMS, repeats);
+  int missing = t ? t->type.ndim - count : 0; /* tile() may list fewer dims */
+  if (count < 0 || t == NULL) return;
+  if (missing > 0) {
+    memmove(repeats + missing, repeats, (size_t)count * sizeof *repeats);
+    for (int d = 0; d < missing; d++) repeats[d] = 1;
+    count += missing;
+  }
+  for (int d = 0; d < count; d++)
+    if (repeats[d] < 1 || repeats[d] > SLI_PT_MOST) return;
   for (int shift = count - x->type.ndim; t && shift > 0; shift--) t = add_dim(m, t, 0);
   for (int d = 0; t && d < count; d++) {
     int64_t times =
@@ -355,11 +406,9 @@ void sli_emit_flip(sli_import *m, const sli_pt_node *n, const sli_pt_call *row) 
   if (count < 0) return;
   for (int i = 0; t && i < count; i++) {
     int dim = dims[i];
-    int64_t length = sl_dim(t, dim);
-    sl_tensor **parts = sli_arena_alloc(&m->arena, (size_t)length * sizeof *parts);
-    for (int64_t k = 0; k < length; k++)
-      parts[k] = sl_slice_at(m->at, m->g, t, dim, length - 1 - k, 1);
-    t = sl_concat_at(m->at, m->g, dim, (int)length, parts);
+    int64_t length = sl_dim(t, dim), *at = sli_arena_alloc(&m->arena, (size_t)length * sizeof *at);
+    for (int64_t k = 0; k < length; k++) at[k] = length - 1 - k;
+    if (length > 1) t = sli_pt_take(m, t, dim, length, at);
   }
   sli_pt_out(m, n, 0, t);
 }
@@ -386,8 +435,7 @@ void sli_emit_upsample(sli_import *m, const sli_pt_node *n, const sli_pt_call *r
   const sli_pt_type *to = &n->outs[0]->type;
   for (int d = 2; t && d < x->type.ndim; d++) {
     if (to->dim[d] % x->type.dim[d]) {
-      sli_pt_refuse(m, n, "%lld positions from %lld are not supported", (long long)to->dim[d],
-                    (long long)x->type.dim[d]);
+      sli_pt_out(m, n, 0, sli_pt_nearest(m, n));
       return;
     }
     t = repeat_each(m, t, d, to->dim[d] / x->type.dim[d]);

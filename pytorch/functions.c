@@ -1,0 +1,234 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Calls element by element that become several ops. */
+#include <math.h>
+#include <string.h>
+
+#include "pytorch/emit.h"
+
+#define ONE(op, x) sl_op1_at(m->at, m->g, &sl_op_##op, NULL, x)
+#define TWO(op, a, b) sl_op2_at(m->at, m->g, &sl_op_##op, NULL, a, b)
+#define ADD(a, b) sl_add_at(m->at, m->g, a, b)
+#define MUL(a, b) sl_mul_at(m->at, m->g, a, b)
+#define SCALE(x, by) sl_scale_at(m->at, m->g, x, (float)(by))
+#define SHIFT(x, by) sl_add_constant_at(m->at, m->g, x, (float)(by))
+#define CLAMP(x, low, high) sl_clamp_at(m->at, m->g, x, (float)(low), (float)(high))
+
+void sli_emit_of(sli_import *m, const sli_pt_node *n, const sli_pt_call *row) {
+  sli_pt_out(m, n, 0, row->of(m, n));
+}
+
+static sl_tensor *self(sli_import *m, const sli_pt_node *n) {
+  return n->nargs ? sli_pt_in(m, n, n->args[0].name) : NULL;
+}
+
+/* A mask as f32. */
+static sl_tensor *flags(sli_import *m, sl_tensor *mask) {
+  return mask ? sl_cast_at(m->at, m->g, mask, SL_F32) : NULL;
+}
+
+/* ---- exponentials and logarithms ------------------------------------------------------------ */
+
+sl_tensor *sli_of_log1p(sli_import *m, const sli_pt_node *n) {
+  return ONE(log, SHIFT(self(m, n), 1));
+}
+sl_tensor *sli_of_expm1(sli_import *m, const sli_pt_node *n) {
+  return SHIFT(ONE(exp, self(m, n)), -1);
+}
+sl_tensor *sli_of_exp2(sli_import *m, const sli_pt_node *n) {
+  return ONE(exp, SCALE(self(m, n), M_LN2));
+}
+sl_tensor *sli_of_log2(sli_import *m, const sli_pt_node *n) {
+  return SCALE(ONE(log, self(m, n)), 1 / M_LN2);
+}
+sl_tensor *sli_of_log10(sli_import *m, const sli_pt_node *n) {
+  return SCALE(ONE(log, self(m, n)), 1 / M_LN10);
+}
+sl_tensor *sli_of_erfc(sli_import *m, const sli_pt_node *n) {
+  return SHIFT(ONE(neg, ONE(erf, self(m, n))), 1);
+}
+sl_tensor *sli_of_log_sigmoid(sli_import *m, const sli_pt_node *n) {
+  return ONE(neg, ONE(softplus, ONE(neg, self(m, n))));
+}
+/* log(x / (1 - x)), with x kept `eps` away from 0 and 1. */
+sl_tensor *sli_of_logit(sli_import *m, const sli_pt_node *n) {
+  sl_tensor *x = self(m, n);
+  double eps = sli_pt_number(m, n, "eps", -1);
+  if (eps >= 0) x = CLAMP(x, eps, 1 - eps);
+  return TWO(sub, ONE(log, x), ONE(log, SHIFT(ONE(neg, x), 1)));
+}
+/* log(e^a + e^b) = max(a, b) + log(1 + e^-|a - b|). */
+sl_tensor *sli_of_logaddexp(sli_import *m, const sli_pt_node *n) {
+  sl_tensor *a = sli_pt_in(m, n, "self"), *b = sli_pt_in(m, n, "other");
+  sl_tensor *apart = ONE(neg, ONE(abs, TWO(sub, a, b)));
+  return ADD(TWO(maximum, a, b), ONE(softplus, apart));
+}
+
+/* ---- angles --------------------------------------------------------------------------------- */
+
+sl_tensor *sli_of_tan(sli_import *m, const sli_pt_node *n) {
+  sl_tensor *x = self(m, n);
+  return TWO(div, ONE(sin, x), ONE(cos, x));
+}
+static sl_tensor *halves(sli_import *m, const sli_pt_node *n, bool minus) {
+  sl_tensor *x = self(m, n), *up = ONE(exp, x), *down = ONE(exp, ONE(neg, x));
+  return SCALE(minus ? TWO(sub, up, down) : ADD(up, down), 0.5);
+}
+sl_tensor *sli_of_sinh(sli_import *m, const sli_pt_node *n) { return halves(m, n, true); }
+sl_tensor *sli_of_cosh(sli_import *m, const sli_pt_node *n) { return halves(m, n, false); }
+/* log(x + sqrt(x^2 + 1)). */
+sl_tensor *sli_of_asinh(sli_import *m, const sli_pt_node *n) {
+  sl_tensor *x = self(m, n);
+  return ONE(log, ADD(x, ONE(sqrt, SHIFT(MUL(x, x), 1))));
+}
+sl_tensor *sli_of_acosh(sli_import *m, const sli_pt_node *n) {
+  sl_tensor *x = self(m, n);
+  return ONE(log, ADD(x, ONE(sqrt, SHIFT(MUL(x, x), -1))));
+}
+sl_tensor *sli_of_atanh(sli_import *m, const sli_pt_node *n) {
+  sl_tensor *x = self(m, n);
+  return SCALE(TWO(sub, ONE(log, SHIFT(x, 1)), ONE(log, SHIFT(ONE(neg, x), 1))), 0.5);
+}
+
+/* ---- whole numbers -------------------------------------------------------------------------- */
+
+sl_tensor *sli_of_ceil(sli_import *m, const sli_pt_node *n) {
+  return ONE(neg, ONE(floor, ONE(neg, self(m, n))));
+}
+/* Towards zero: of one side at a time. */
+static sl_tensor *truncated(sli_import *m, sl_tensor *x) {
+  return TWO(sub, ONE(floor, ONE(relu, x)), ONE(floor, ONE(relu, ONE(neg, x))));
+}
+sl_tensor *sli_of_trunc(sli_import *m, const sli_pt_node *n) { return truncated(m, self(m, n)); }
+sl_tensor *sli_of_frac(sli_import *m, const sli_pt_node *n) {
+  sl_tensor *x = self(m, n);
+  return TWO(sub, x, truncated(m, x));
+}
+/* To the nearest; halves to the even one. */
+sl_tensor *sli_of_round(sli_import *m, const sli_pt_node *n) {
+  if (sli_pt_whole(m, n, "decimals", 0)) return NULL;
+  sl_tensor *up = SHIFT(self(m, n), 0.5), *y = ONE(floor, up);
+  sl_tensor *odd = TWO(sub, y, SCALE(ONE(floor, SCALE(y, 0.5)), 2));
+  return TWO(sub, y, MUL(flags(m, TWO(eq, up, y)), odd));
+}
+sl_tensor *sli_of_sign(sli_import *m, const sli_pt_node *n) {
+  sl_tensor *x = self(m, n), *zero = x ? sli_pt_filled_like(m, x, 0) : NULL;
+  return TWO(sub, flags(m, TWO(gt, x, zero)), flags(m, TWO(lt, x, zero)));
+}
+/* a - b floor(a / b); fmod rounds a / b towards zero. */
+sl_tensor *sli_of_remainder(sli_import *m, const sli_pt_node *n) {
+  const sli_pt_value *a = sli_pt_arg_value(n, "self");
+  sl_tensor *x = sli_pt_in(m, n, "self"), *y = sli_pt_operand(m, n, "other", a);
+  sl_tensor *times = TWO(div, x, y);
+  times = strstr(n->target, "fmod") ? truncated(m, times) : ONE(floor, times);
+  return TWO(sub, x, MUL(y, times));
+}
+sl_tensor *sli_of_isnan(sli_import *m, const sli_pt_node *n) {
+  sl_tensor *x = self(m, n);
+  return TWO(ne, x, x);
+}
+sl_tensor *sli_of_isinf(sli_import *m, const sli_pt_node *n) {
+  sl_tensor *x = self(m, n);
+  return TWO(eq, ONE(abs, x), x ? sli_pt_filled_like(m, x, INFINITY) : NULL);
+}
+sl_tensor *sli_of_isfinite(sli_import *m, const sli_pt_node *n) {
+  sl_tensor *x = self(m, n);
+  return TWO(lt, ONE(abs, x), x ? sli_pt_filled_like(m, x, INFINITY) : NULL);
+}
+
+/* ---- activations ---------------------------------------------------------------------------- */
+
+static sl_tensor *hard_sigmoid(sli_import *m, sl_tensor *x) {
+  return SCALE(CLAMP(SHIFT(x, 3), 0, 6), 1.0 / 6);
+}
+sl_tensor *sli_of_hardsigmoid(sli_import *m, const sli_pt_node *n) {
+  return hard_sigmoid(m, self(m, n));
+}
+sl_tensor *sli_of_hardswish(sli_import *m, const sli_pt_node *n) {
+  sl_tensor *x = self(m, n);
+  return MUL(x, hard_sigmoid(m, x));
+}
+sl_tensor *sli_of_mish(sli_import *m, const sli_pt_node *n) {
+  sl_tensor *x = self(m, n);
+  return MUL(x, ONE(tanh, ONE(softplus, x)));
+}
+/* x above 0, alpha (e^(x by) - 1) below; all of it times `scale`. */
+static sl_tensor *exponential(sli_import *m, sl_tensor *x, double alpha, double scale, double by) {
+  sl_tensor *below = SHIFT(ONE(exp, CLAMP(by == 1 ? x : SCALE(x, by), -INFINITY, 0)), -1);
+  sl_tensor *y = ADD(ONE(relu, x), SCALE(below, alpha));
+  return scale == 1 ? y : SCALE(y, scale);
+}
+sl_tensor *sli_of_elu(sli_import *m, const sli_pt_node *n) {
+  return exponential(m, self(m, n), sli_pt_number(m, n, "alpha", 1),
+                     sli_pt_number(m, n, "scale", 1), sli_pt_number(m, n, "input_scale", 1));
+}
+sl_tensor *sli_of_celu(sli_import *m, const sli_pt_node *n) {
+  double alpha = sli_pt_number(m, n, "alpha", 1);
+  return exponential(m, self(m, n), alpha, 1, 1 / alpha);
+}
+sl_tensor *sli_of_selu(sli_import *m, const sli_pt_node *n) {
+  return exponential(m, self(m, n), 1.6732632423543772, 1.0507009873554805, 1);
+}
+/* The slope below 0 is a weight, of all channels or of each. */
+sl_tensor *sli_of_prelu(sli_import *m, const sli_pt_node *n) {
+  sl_tensor *x = sli_pt_in(m, n, "self"), *w = sli_pt_in(m, n, "weight");
+  if (!x || !w) return NULL;
+  sl_type to = {.dtype = SL_F32, .ndim = SLI_MAX(x->type.ndim, 1)};
+  for (int d = 0; d < to.ndim; d++) to.dim[d] = 1;
+  to.dim[to.ndim > 1 ? 1 : 0] = sl_type_elements(&w->type);
+  w = sli_pt_reshape(m, w, &to);
+  return ADD(ONE(relu, x), MUL(CLAMP(x, -INFINITY, 0), w));
+}
+sl_tensor *sli_of_glu(sli_import *m, const sli_pt_node *n) {
+  sl_tensor *x = self(m, n), *part[2] = {NULL, NULL};
+  if (!x || !x->type.ndim) return NULL;
+  int dim = sli_pt_dim(m, n, "dim", x->type.ndim, -1);
+  int64_t half = sl_dim(x, dim) / 2;
+  sl_split_at(m->at, m->g, x, dim, 2, (int64_t[]){half, half}, part);
+  return MUL(part[0], ONE(sigmoid, part[1]));
+}
+sl_tensor *sli_of_softshrink(sli_import *m, const sli_pt_node *n) {
+  sl_tensor *x = self(m, n);
+  double off = sli_pt_number(m, n, "lambd", 0.5);
+  return TWO(sub, ONE(relu, SHIFT(x, -off)), ONE(relu, SHIFT(ONE(neg, x), -off)));
+}
+sl_tensor *sli_of_hardshrink(sli_import *m, const sli_pt_node *n) {
+  sl_tensor *x = self(m, n);
+  if (!x) return NULL;
+  sl_tensor *off = sli_pt_filled_like(m, x, sli_pt_number(m, n, "lambd", 0.5));
+  return MUL(x, flags(m, TWO(gt, ONE(abs, x), off)));
+}
+sl_tensor *sli_of_threshold(sli_import *m, const sli_pt_node *n) {
+  sl_tensor *x = self(m, n);
+  if (!x) return NULL;
+  sl_tensor *off = sli_pt_filled_like(m, x, sli_pt_number(m, n, "threshold", 0));
+  return sl_op3_at(m->at, m->g, &sl_op_where, NULL, TWO(gt, x, off), x,
+                   sli_pt_filled_like(m, x, sli_pt_number(m, n, "value", 0)));
+}
+
+/* ---- of several numbers --------------------------------------------------------------------- */
+
+/* self + value tensor1 tensor2, or tensor1 / tensor2. */
+sl_tensor *sli_of_addc(sli_import *m, const sli_pt_node *n) {
+  sl_tensor *a = sli_pt_in(m, n, "tensor1"), *b = sli_pt_in(m, n, "tensor2");
+  sl_tensor *y = strstr(n->target, "addcdiv") ? TWO(div, a, b) : MUL(a, b);
+  double value = sli_pt_number(m, n, "value", 1);
+  return ADD(sli_pt_in(m, n, "self"), value == 1 ? y : SCALE(y, value));
+}
+/* self + weight (end - self). */
+sl_tensor *sli_of_lerp(sli_import *m, const sli_pt_node *n) {
+  const sli_pt_value *a = sli_pt_arg_value(n, "self");
+  sl_tensor *x = sli_pt_in(m, n, "self"), *w = sli_pt_operand(m, n, "weight", a);
+  return ADD(x, MUL(w, TWO(sub, sli_pt_in(m, n, "end"), x)));
+}
+sl_tensor *sli_of_clamp(sli_import *m, const sli_pt_node *n) {
+  const sli_pt_value *a = sli_pt_arg_value(n, "self");
+  sl_tensor *x = sli_pt_in(m, n, "self");
+  if (sli_pt_arg_find(n, "min")) x = TWO(maximum, x, sli_pt_operand(m, n, "min", a));
+  if (sli_pt_arg_find(n, "max")) x = TWO(minimum, x, sli_pt_operand(m, n, "max", a));
+  return x;
+}
+/* base ^ exponent of a number and a tensor. */
+sl_tensor *sli_of_powers(sli_import *m, const sli_pt_node *n) {
+  double base = sli_pt_number(m, n, "self", NAN);
+  return base > 0 ? ONE(exp, SCALE(sli_pt_in(m, n, "exponent"), log(base))) : NULL;
+}
