@@ -53,7 +53,8 @@ sl_status sli_archive_open(const char *path, sli_archive **out) {
     zip_error_init_with_code(&error, code);
     status = code == ZIP_ER_NOZIP
                  ? sl_fail(SL_E_INPUT, "%s: not an archive of torch.export.save", path)
-                 : sl_fail(SL_E_INPUT, "%s: %s", path, zip_error_strerror(&error));
+                 : sl_fail(SL_E_INPUT, "%s: %s", path,
+                           code == ZIP_ER_NOENT ? "no such file" : zip_error_strerror(&error));
     zip_error_fini(&error);
   }
   if (!status) status = find_folder(a);
@@ -99,6 +100,8 @@ sl_status sli_archive_read(sli_archive *a, const char *name, size_t most, char *
   if (!text) return sl_fail(SL_E_MEMORY, "%s: %s: no memory for it", a->path, name);
   zip_file_t *file = zip_fopen_index(a->zip, info.index, 0);
   zip_int64_t got = file ? zip_fread(file, text, info.size) : -1;
+  char none; /* the checksum is compared where the entry ends */
+  if (got >= 0 && zip_fread(file, &none, 1)) got = -1;
   int failed = file ? zip_fclose(file) : 0;
   if (got < 0 || (zip_uint64_t)got != info.size || failed) {
     free(text);

@@ -62,7 +62,9 @@ static sl_status read_size(const reader *r, const cJSON *item, int64_t *out) {
     if (!number) number = cJSON_GetObjectItemCaseSensitive(item, "as_hint");
   }
   if (!number)
-    return sli_json_fail(&r->doc, item, "a size without a number: export with example inputs");
+    return sli_json_fail(&r->doc, item,
+                         "a size without a number: it depends on data, as that of x[mask] does; "
+                         "torch.where and products with masks keep the shape");
   return sli_json_whole(&r->doc, number, 0, INT64_C(1) << 40, out);
 }
 
