@@ -6,7 +6,7 @@
 #include "pytorch/emit.h"
 
 static sl_tensor *self_f32(sli_import *m, const sli_pt_node *n, int *ndim) {
-  const sli_pt_value *x = sli_pt_arg_value(n, n->args[0].name);
+  const sli_pt_value *x = sli_pt_first(n);
   *ndim = x ? x->type.ndim : 0;
   return sli_pt_f32(m, x);
 }
@@ -110,7 +110,7 @@ void sli_emit_softmax(sli_import *m, const sli_pt_node *n, const sli_pt_call *ro
 
 void sli_emit_cumsum(sli_import *m, const sli_pt_node *n, const sli_pt_call *row) {
   (void)row;
-  const sli_pt_value *x = sli_pt_arg_value(n, "self");
+  const sli_pt_value *x = sli_pt_first(n);
   if (x && sli_made_of(m, x)->ids) { /* ends of the rows of each expert */
     sli_made_of(m, n->outs[0])->ids = sli_made_of(m, x)->ids;
     return;

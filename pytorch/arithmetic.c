@@ -12,7 +12,7 @@ static void refuse_kind(sli_import *m, const sli_pt_node *n) {
 /* ---- one number ---------------------------------------------------------------------------- */
 
 void sli_emit_one(sli_import *m, const sli_pt_node *n, const sli_pt_call *row) {
-  sl_tensor *x = sli_pt_f32(m, sli_pt_arg_value(n, n->args[0].name));
+  sl_tensor *x = sli_pt_f32(m, sli_pt_first(n));
   sli_pt_out(m, n, 0, sl_op1_at(m->at, m->g, row->op, NULL, x));
 }
 
@@ -261,7 +261,7 @@ static bool is_whole(sli_pt_dtype d) { return !sli_pt_floats(d); }
 /* to(dtype): floats are f32 and whole numbers are whole anyway; floats become whole numbers. */
 void sli_emit_cast(sli_import *m, const sli_pt_node *n, const sli_pt_call *row) {
   (void)row;
-  const sli_pt_value *x = sli_pt_arg_value(n, "self");
+  const sli_pt_value *x = sli_pt_first(n);
   sl_tensor *t = sli_pt_tensor(m, x);
   if (!t) return;
   sli_pt_dtype from = x->type.dtype, to = n->outs[0]->type.dtype;

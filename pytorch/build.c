@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "pytorch/build.h"
+#include "pytorch/emit.h"
 #include "pytorch/fold.h"
 #include "pytorch/import.h"
 
@@ -198,6 +199,15 @@ static void check_outputs(sli_import *m, const sli_pt_node *n) {
   }
 }
 
+/* True if a call has a result and, but for a few kinds, a tensor as its first argument. */
+static bool is_whole(const sli_pt_node *n, const sli_pt_call *row) {
+  static sli_pt_emit_fn *const others[] = {sli_emit_cat,  sli_emit_broadcast, sli_emit_einsum,
+                                           sli_emit_draw, sli_emit_of,        sli_emit_nothing};
+  bool needs = true;
+  for (size_t i = 0; i < SLI_COUNT(others); i++) needs &= row->emit != others[i];
+  return n->nouts && n->outs[0] && !n->outs[0]->symbol && (!needs || sli_pt_first(n));
+}
+
 static void emit_call(sli_import *m, int i) {
   const sli_pt_node *n = m->p->nodes[i];
   m->at = (sl_here){n->file, n->line};
@@ -205,7 +215,8 @@ static void emit_call(sli_import *m, int i) {
   if (m->pattern[i]) sli_pt_out(m, n, 0, m->pattern[i]->emit(m, n, &m->match[i]));
   else {
     const sli_pt_call *row = sli_pt_call_find(n->target);
-    row->emit(m, n, row);
+    if (is_whole(n, row)) row->emit(m, n, row);
+    else sli_pt_refuse(m, n, "arguments are missing");
   }
   check_outputs(m, n);
 }

@@ -15,6 +15,11 @@ sli_pt_value *sli_pt_arg_value(const sli_pt_node *n, const char *name) {
   return arg && arg->kind == SLI_PT_VALUE && !arg->value->symbol ? arg->value : NULL;
 }
 
+sli_pt_value *sli_pt_first(const sli_pt_node *n) {
+  bool tensor = n->nargs && n->args[0].kind == SLI_PT_VALUE && !n->args[0].value->symbol;
+  return tensor ? n->args[0].value : NULL;
+}
+
 bool sli_pt_scalar(const sli_import *m, const sli_pt_arg *arg, double *out) {
   if (!arg) return false;
   switch (arg->kind) {

@@ -107,6 +107,8 @@ sl_tensor *sli_pt_in(sli_import *m, const sli_pt_node *n, const char *name);
 sl_tensor *sli_pt_buffer(sli_import *m, const sli_pt_value *v);
 sl_tensor *sli_pt_in_i32(sli_import *m, const sli_pt_node *n, const char *name);
 sli_pt_value *sli_pt_arg_value(const sli_pt_node *n, const char *name);
+/* The first argument, if it is a tensor; of calls that are emitted it is one, but for a few. */
+sli_pt_value *sli_pt_first(const sli_pt_node *n);
 /* Makes a constant to be combined with a tensor of these exported and true dims: dims of rows in
  * which it repeats have length 1. */
 sl_tensor *sli_pt_constant_beside(sli_import *m, const sli_pt_array *a, const sli_pt_type *exported,

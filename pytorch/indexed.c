@@ -76,7 +76,7 @@ static bool row_and_column(const sli_import *m, const sli_pt_node *n, const sli_
   const sli_pt_arg *of = list->list.of;
   if (of[0].kind != SLI_PT_VALUE || of[1].kind != SLI_PT_VALUE) return false;
   const sli_pt_array *rows = sli_constant(m, of[0].value);
-  const sli_pt_value *x = sli_pt_arg_value(n, "self");
+  const sli_pt_value *x = sli_pt_first(n);
   if (!rows || rows->type.ndim != 1 || rows->type.dim[0] != x->type.dim[0]) return false;
   for (int64_t i = 0; i < rows->type.dim[0]; i++)
     if (sli_pt_get(rows, i) != (double)i) return false;
@@ -118,7 +118,7 @@ static int counts_along(const sli_pt_array *a, int ndim, int64_t length) {
  * of length 1 between them. False: the indices are others. */
 static bool emit_positions(sli_import *m, const sli_pt_node *n) {
   const sli_pt_arg *list = sli_pt_arg_find(n, "indices");
-  const sli_pt_value *self = sli_pt_arg_value(n, "self");
+  const sli_pt_value *self = sli_pt_first(n);
   int ndim = n->outs[0]->type.ndim, order[SLI_PT_DIMS] = {0}, last = -1;
   if (!list || list->kind != SLI_PT_LIST || list->list.count != self->type.ndim) return false;
   for (int i = 0; i < list->list.count; i++) {
@@ -190,7 +190,7 @@ static bool whole_indices(sli_import *m, const sli_pt_type *x, const sli_pt_arg 
 
 /* Takes elements of several dims together, which become one. */
 static void emit_several(sli_import *m, const sli_pt_node *n) {
-  const sli_pt_value *self = sli_pt_arg_value(n, "self");
+  const sli_pt_value *self = sli_pt_first(n);
   const sli_pt_arg *list = sli_pt_arg_find(n, "indices");
   sl_tensor *x = sli_pt_f32(m, self);
   indices of = {0};
@@ -229,7 +229,7 @@ static void emit_several(sli_import *m, const sli_pt_node *n) {
 void sli_emit_index(sli_import *m, const sli_pt_node *n, const sli_pt_call *row) {
   (void)row;
   int dim = 0;
-  const sli_pt_value *self = sli_pt_arg_value(n, "self"), *at = only_index(n, &dim), *column;
+  const sli_pt_value *self = sli_pt_first(n), *at = only_index(n, &dim), *column;
   if (!at && emit_positions(m, n)) return;
   if (!at && row_and_column(m, n, &column)) {
     emit_row_and_column(m, n, column);
@@ -259,7 +259,7 @@ void sli_emit_index(sli_import *m, const sli_pt_node *n, const sli_pt_call *row)
 
 /* gather(self, dim, index), index_select(self, dim, index of one dim). */
 void sli_emit_gather(sli_import *m, const sli_pt_node *n, const sli_pt_call *row) {
-  const sli_pt_value *self = sli_pt_arg_value(n, "self");
+  const sli_pt_value *self = sli_pt_first(n);
   bool indices = sli_pt_arg_find(n, "indices") != NULL; /* take_along_dim */
   sl_tensor *x = sli_pt_tensor(m, self), *at = sli_pt_in_i32(m, n, indices ? "indices" : "index");
   if (!x || !at || !self->type.ndim) return;
@@ -275,7 +275,7 @@ void sli_emit_gather(sli_import *m, const sli_pt_node *n, const sli_pt_call *row
 /* scatter of one number into zeros: how often each position is named, 1 if ever. */
 void sli_emit_scatter(sli_import *m, const sli_pt_node *n, const sli_pt_call *row) {
   (void)row;
-  const sli_pt_value *self = sli_pt_arg_value(n, "self");
+  const sli_pt_value *self = sli_pt_first(n);
   sl_tensor *at = sli_pt_in_i32(m, n, "index");
   double value = sli_pt_number(m, n, "value", 0), old = 1;
   const sli_pt_value *src = sli_pt_arg_value(n, "src");
@@ -301,7 +301,7 @@ void sli_emit_scatter(sli_import *m, const sli_pt_node *n, const sli_pt_call *ro
 /* scatter_add(self, dim, index, src): elements added at their places, in order. */
 void sli_emit_scatter_add(sli_import *m, const sli_pt_node *n, const sli_pt_call *row) {
   (void)row;
-  const sli_pt_value *self = sli_pt_arg_value(n, "self");
+  const sli_pt_value *self = sli_pt_first(n);
   sl_tensor *at = sli_pt_in_i32(m, n, "index"), *src = sli_pt_in(m, n, "src");
   if (!at || !src || !self || !self->type.ndim) return;
   double old = 1;
@@ -314,7 +314,7 @@ void sli_emit_scatter_add(sli_import *m, const sli_pt_node *n, const sli_pt_call
 /* index_add(self, dim, index, source): rows added at their places, in order. */
 void sli_emit_index_add(sli_import *m, const sli_pt_node *n, const sli_pt_call *row) {
   (void)row;
-  const sli_pt_value *self = sli_pt_arg_value(n, "self");
+  const sli_pt_value *self = sli_pt_first(n);
   sl_tensor *at = sli_pt_in_i32(m, n, "index"), *src = sli_pt_in(m, n, "source");
   if (!at || !src) return;
   double old = 1;
@@ -339,7 +339,7 @@ void sli_emit_one_hot(sli_import *m, const sli_pt_node *n, const sli_pt_call *ro
 
 /* Sorting the experts of all rows: the rows keep their order. Other sorts are the k largest. */
 void sli_emit_sort(sli_import *m, const sli_pt_node *n, const sli_pt_call *row) {
-  const sli_pt_value *x = sli_pt_arg_value(n, "self");
+  const sli_pt_value *x = sli_pt_first(n);
   bool positions = strstr(row->target, "argsort") != NULL;
   if (x->type.ndim == 1 && !sli_pt_floats(x->type.dtype)) {
     sli_made *order = sli_made_of(m, n->outs[positions ? 0 : 1]);
@@ -364,7 +364,7 @@ void sli_emit_sort(sli_import *m, const sli_pt_node *n, const sli_pt_call *row) 
 /* histc, bincount: how many rows each expert has, of which only the ends are asked for. */
 void sli_emit_histc(sli_import *m, const sli_pt_node *n, const sli_pt_call *row) {
   (void)row;
-  const sli_pt_value *x = sli_pt_arg_value(n, "self");
+  const sli_pt_value *x = sli_pt_first(n);
   sli_pt_value *ids = x ? sli_made_of(m, x)->ids : NULL;
   if (!ids) sli_pt_refuse(m, n, "it is supported for the rows of experts alone");
   else sli_made_of(m, n->outs[0])->ids = ids;
@@ -383,7 +383,7 @@ void sli_emit_index_put(sli_import *m, const sli_pt_node *n, const sli_pt_call *
 
 /* Finds the tensor before a call that permutes its last two dims. */
 static bool transposes_last(const sli_import *m, const sli_pt_node *n) {
-  const sli_pt_value *x = sli_pt_arg_value(n, "self");
+  const sli_pt_value *x = sli_pt_first(n);
   int a = sli_pt_dim(m, n, "dim0", 3, 0), b = sli_pt_dim(m, n, "dim1", 3, 0);
   return x && x->type.ndim == 3 && a + b == 3 && a != b && (a == 1 || b == 1);
 }
@@ -393,7 +393,7 @@ void sli_emit_grouped(sli_import *m, const sli_pt_node *n, const sli_pt_call *ro
   (void)row;
   const sli_pt_value *ends = sli_pt_arg_value(n, "offs"), *w = sli_pt_arg_value(n, "weight");
   if (!w) w = sli_pt_arg_value(n, "mat2");
-  const sli_pt_value *x = sli_pt_arg_value(n, n->args[0].name);
+  const sli_pt_value *x = sli_pt_first(n);
   sli_pt_value *ids = ends ? sli_made_of(m, ends)->ids : NULL;
   if (!ids || !w || !x) {
     sli_pt_refuse(m, n, "the groups are not the experts of rows that were sorted");

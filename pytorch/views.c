@@ -4,13 +4,9 @@
 
 #include "pytorch/emit.h"
 
-static const sli_pt_value *self_of(const sli_pt_node *n) {
-  return n->nargs && n->args[0].kind == SLI_PT_VALUE ? n->args[0].value : NULL;
-}
-
 void sli_emit_same(sli_import *m, const sli_pt_node *n, const sli_pt_call *row) {
   (void)row;
-  const sli_pt_value *x = self_of(n);
+  const sli_pt_value *x = sli_pt_first(n);
   if (!x || !n->nouts || !n->outs[0]) return;
   sli_made *from = sli_made_of(m, x), *to = sli_made_of(m, n->outs[0]);
   if (from->sorted) to->sorted = true, to->each = from->each;
@@ -21,7 +17,7 @@ void sli_emit_same(sli_import *m, const sli_pt_node *n, const sli_pt_call *row) 
 /* Calls that change the shape alone; the outputs' exported dims say how. */
 void sli_emit_view(sli_import *m, const sli_pt_node *n, const sli_pt_call *row) {
   (void)row;
-  const sli_pt_value *x = self_of(n);
+  const sli_pt_value *x = sli_pt_first(n);
   if (x && sli_made_of(m, x)->sorted) {
     sli_emit_same(m, n, row);
     return;
@@ -61,13 +57,13 @@ static sl_tensor *expand_to(sli_import *m, sl_tensor *t, const sli_pt_type *from
 
 void sli_emit_expand(sli_import *m, const sli_pt_node *n, const sli_pt_call *row) {
   (void)row;
-  const sli_pt_value *x = self_of(n);
+  const sli_pt_value *x = sli_pt_first(n);
   sli_pt_out(m, n, 0, expand_to(m, sli_pt_tensor(m, x), &x->type, &n->outs[0]->type));
 }
 
 void sli_emit_permute(sli_import *m, const sli_pt_node *n, const sli_pt_call *row) {
   (void)row;
-  const sli_pt_value *x = self_of(n);
+  const sli_pt_value *x = sli_pt_first(n);
   sl_tensor *t = sli_pt_tensor(m, x);
   int order[SLI_PT_DIMS], ndim = x->type.ndim;
   if (!sli_pt_order(m, n, ndim, order)) return;
@@ -102,7 +98,7 @@ static void out_empty(sli_import *m, const sli_pt_node *n) {
 
 void sli_emit_slice(sli_import *m, const sli_pt_node *n, const sli_pt_call *row) {
   (void)row;
-  const sli_pt_value *x = self_of(n);
+  const sli_pt_value *x = sli_pt_first(n);
   sl_tensor *t = sli_pt_tensor(m, x);
   if (!t) return;
   int dim = sli_pt_dim(m, n, "dim", x->type.ndim, 0);
@@ -128,7 +124,7 @@ void sli_emit_slice(sli_import *m, const sli_pt_node *n, const sli_pt_call *row)
 /* narrow(dim, start, length). */
 void sli_emit_narrow(sli_import *m, const sli_pt_node *n, const sli_pt_call *row) {
   (void)row;
-  const sli_pt_value *x = self_of(n);
+  const sli_pt_value *x = sli_pt_first(n);
   sl_tensor *t = sli_pt_tensor(m, x);
   if (!t || !x->type.ndim) return;
   int dim = sli_pt_dim(m, n, "dim", x->type.ndim, 0);
@@ -144,7 +140,7 @@ void sli_emit_narrow(sli_import *m, const sli_pt_node *n, const sli_pt_call *row
 /* movedim(source, destination): the other dims keep their order. */
 void sli_emit_movedim(sli_import *m, const sli_pt_node *n, const sli_pt_call *row) {
   (void)row;
-  const sli_pt_value *x = self_of(n);
+  const sli_pt_value *x = sli_pt_first(n);
   sl_tensor *t = sli_pt_tensor(m, x);
   int from[SLI_PT_DIMS], to[SLI_PT_DIMS], order[SLI_PT_DIMS], ndim = x ? x->type.ndim : 0;
   int count = sli_pt_dims(m, n, "source", ndim, from);
@@ -180,7 +176,7 @@ static sl_tensor *add_dim(sli_import *m, sl_tensor *t, int dim) {
 
 void sli_emit_select(sli_import *m, const sli_pt_node *n, const sli_pt_call *row) {
   (void)row;
-  const sli_pt_value *x = self_of(n);
+  const sli_pt_value *x = sli_pt_first(n);
   sl_tensor *t = sli_pt_tensor(m, x);
   if (!t) return;
   int dim = sli_pt_dim(m, n, "dim", x->type.ndim, 0);
@@ -194,7 +190,7 @@ void sli_emit_select(sli_import *m, const sli_pt_node *n, const sli_pt_call *row
 }
 
 static void split_parts(sli_import *m, const sli_pt_node *n, sl_tensor **parts) {
-  const sli_pt_value *x = self_of(n);
+  const sli_pt_value *x = sli_pt_first(n);
   sl_tensor *t = sli_pt_tensor(m, x);
   if (!t) return;
   int dim = sli_pt_dim(m, n, "dim", x->type.ndim, 0);
@@ -222,7 +218,7 @@ void sli_emit_unbind(sli_import *m, const sli_pt_node *n, const sli_pt_call *row
   (void)row;
   sl_tensor **parts = sli_arena_alloc(&m->arena, ((size_t)n->nouts + 1) * sizeof *parts);
   split_parts(m, n, parts);
-  int dim = sli_pt_dim(m, n, "dim", self_of(n)->type.ndim, 0);
+  int dim = sli_pt_dim(m, n, "dim", sli_pt_first(n)->type.ndim, 0);
   for (int i = 0; i < n->nouts; i++) sli_pt_out(m, n, i, drop_dim(m, parts[i], dim));
 }
 
@@ -300,7 +296,7 @@ sl_tensor *sli_pt_pad_dim(sli_import *m, sl_tensor *t, int dim, int64_t before, 
 
 void sli_emit_pad(sli_import *m, const sli_pt_node *n, const sli_pt_call *row) {
   (void)row;
-  const sli_pt_value *x = self_of(n);
+  const sli_pt_value *x = sli_pt_first(n);
   const sli_pt_arg *mode = sli_pt_arg_find(n, "mode");
   int64_t pad[2 * SLI_PT_DIMS];
   int count = sli_pt_wholes(m, n, "pad", 2 * SLI_PT_DIMS, pad);
@@ -320,7 +316,7 @@ void sli_emit_pad(sli_import *m, const sli_pt_node *n, const sli_pt_call *row) {
 /* repeat(repeats): copies one after another along each dim. */
 void sli_emit_repeat(sli_import *m, const sli_pt_node *n, const sli_pt_call *row) {
   (void)row;
-  const sli_pt_value *x = self_of(n);
+  const sli_pt_value *x = sli_pt_first(n);
   sl_tensor *t = sli_pt_tensor(m, x);
   int64_t repeats[SLI_PT_DIMS];
   int count = sli_pt_wholes(m, n, n->args[n->nargs - 1].name, SLI_PT_DIMS, repeats);
@@ -368,7 +364,7 @@ static sl_tensor *repeat_each(sli_import *m, sl_tensor *t, int dim, int64_t time
 /* repeat_interleave(repeats, dim). */
 void sli_emit_interleave(sli_import *m, const sli_pt_node *n, const sli_pt_call *row) {
   (void)row;
-  const sli_pt_value *x = self_of(n);
+  const sli_pt_value *x = sli_pt_first(n);
   sl_tensor *t = sli_pt_tensor(m, x);
   if (!sli_pt_arg_find(n, "dim")) sli_pt_refuse(m, n, "it needs a dim");
   else
@@ -379,7 +375,7 @@ void sli_emit_interleave(sli_import *m, const sli_pt_node *n, const sli_pt_call 
 
 void sli_emit_roll(sli_import *m, const sli_pt_node *n, const sli_pt_call *row) {
   (void)row;
-  const sli_pt_value *x = self_of(n);
+  const sli_pt_value *x = sli_pt_first(n);
   sl_tensor *t = sli_pt_tensor(m, x);
   int64_t shifts[SLI_PT_DIMS];
   int dims[SLI_PT_DIMS], count = sli_pt_wholes(m, n, "shifts", SLI_PT_DIMS, shifts);
@@ -400,7 +396,7 @@ void sli_emit_roll(sli_import *m, const sli_pt_node *n, const sli_pt_call *row) 
 
 void sli_emit_flip(sli_import *m, const sli_pt_node *n, const sli_pt_call *row) {
   (void)row;
-  const sli_pt_value *x = self_of(n);
+  const sli_pt_value *x = sli_pt_first(n);
   sl_tensor *t = sli_pt_tensor(m, x);
   int dims[SLI_PT_DIMS], count = sli_pt_dims(m, n, "dims", x->type.ndim, dims);
   if (count < 0) return;
@@ -415,7 +411,7 @@ void sli_emit_flip(sli_import *m, const sli_pt_node *n, const sli_pt_call *row) 
 
 /* tril, triu: zeros on one side of a diagonal. */
 void sli_emit_triangle(sli_import *m, const sli_pt_node *n, const sli_pt_call *row) {
-  const sli_pt_value *x = self_of(n);
+  const sli_pt_value *x = sli_pt_first(n);
   sl_tensor *t = sli_pt_f32(m, x);
   if (!t || t->type.ndim < 2) return;
   bool lower = strstr(row->target, "tril") != NULL;
@@ -430,7 +426,7 @@ void sli_emit_triangle(sli_import *m, const sli_pt_node *n, const sli_pt_call *r
 /* upsample_nearest: each position of an image several times. */
 void sli_emit_upsample(sli_import *m, const sli_pt_node *n, const sli_pt_call *row) {
   (void)row;
-  const sli_pt_value *x = self_of(n);
+  const sli_pt_value *x = sli_pt_first(n);
   sl_tensor *t = sli_pt_tensor(m, x);
   const sli_pt_type *to = &n->outs[0]->type;
   for (int d = 2; t && d < x->type.ndim; d++) {
@@ -446,7 +442,7 @@ void sli_emit_upsample(sli_import *m, const sli_pt_node *n, const sli_pt_call *r
 /* diff(self, prepend): each position less the one before it. */
 void sli_emit_diff(sli_import *m, const sli_pt_node *n, const sli_pt_call *row) {
   (void)row;
-  const sli_pt_value *x = self_of(n), *before = sli_pt_arg_value(n, "prepend");
+  const sli_pt_value *x = sli_pt_first(n), *before = sli_pt_arg_value(n, "prepend");
   sl_tensor *t = sli_pt_f32(m, x);
   if (!t || sli_pt_whole(m, n, "n", 1) != 1 || sli_pt_arg_find(n, "append")) return;
   int dim = sli_pt_dim(m, n, "dim", x->type.ndim, -1);
@@ -474,7 +470,7 @@ void sli_emit_copy(sli_import *m, const sli_pt_node *n, const sli_pt_call *row) 
 /* A slice or a position of the whole written anew: the parts before and after it stay. */
 void sli_emit_put(sli_import *m, const sli_pt_node *n, const sli_pt_call *row) {
   (void)row;
-  const sli_pt_value *whole = self_of(n), *part = sli_pt_arg_value(n, "put");
+  const sli_pt_value *whole = sli_pt_first(n), *part = sli_pt_arg_value(n, "put");
   sl_tensor *new_part = sli_pt_tensor(m, part);
   if (!new_part) return;
   bool slices = strstr(n->target, "slice") != NULL, selects = strstr(n->target, "select") != NULL;
