@@ -15,6 +15,7 @@ from sluice import _library as c  # noqa: E402
 from sluice import calls  # noqa: E402
 from sluice._library import ffi, lib  # noqa: E402
 from sluice._words import OPTIONAL  # noqa: E402
+from sluice.exported import settings  # noqa: E402
 from sluice.graph import OPTIMIZER_ALSO, Graph  # noqa: E402
 from sluice.run import LOWER_NAMES, Run  # noqa: E402
 from sluice.tensor import Tensor  # noqa: E402
@@ -22,6 +23,7 @@ from sluice.tensor import Tensor  # noqa: E402
 HEAD = '''# Made by make_stub.py.
 from typing import Any, Mapping, Optional, Sequence, Tuple, TypedDict, Union
 
+from .run import Path
 from .tensor import Tensor
 
 Operand = Union[Tensor, float, Sequence[Any], Any]
@@ -131,8 +133,9 @@ def optimizer():
 
 
 def run_options():
-    own = set(inspect.signature(Run.__init__).parameters)
-    fields = {}
+    """Options of Run by keyword; with those of an exported program and its optimizer, which a .pt2 file takes."""
+    known = optimizer()
+    fields = dict({name: known[name] for name in settings()}, inputs="Mapping[str, Any]", held_out="Any", batch="int", block="str")
     for name, path in LOWER_NAMES.items():
         ctype = ffi.typeof("sl_lower_options")
         for part in path.split("."):
@@ -144,11 +147,15 @@ def run_options():
     fields.update({n: "Any" for n in Run.TRAINING + Run.OWN + tuple(Run.ALSO)})
     fields.update(optimizer="str", lr_schedule="str", total_steps="int", devices="str", threads="int", memory="float",
                   quotas="Mapping[str, int]", homes="Mapping[str, Any]")
-    return {n: t for n, t in fields.items() if n not in own}
+    return fields
 
 
 def main():
-    lines = [HEAD] + classes() + record("Optimizer", optimizer()) + record("RunOptions", run_options())
+    own = {p.name: p.annotation for p in inspect.signature(Run.__init__).parameters.values() if p.kind == p.KEYWORD_ONLY}
+    options = run_options()
+    module = {name: t for name, t in dict(options, **own).items() if name != "inputs"}
+    lines = [HEAD] + classes() + record("Optimizer", optimizer())
+    lines += record("RunOptions", {name: t for name, t in options.items() if name not in own}) + record("ModuleOptions", module)
     with open(os.path.join(PACKAGE, "_ops.pyi"), "w", encoding="utf-8") as file:
         file.write("\n".join(lines) + "\n")
 

@@ -76,7 +76,7 @@ class Graph(Ops):
         self.infer, self.given, self.wants_loss = infer, given or {}, loss
         if infer and "tokens" in self.given:
             options["feed_tokens"] = self._feed()
-        self.sources: List[Arrays] = []
+        self.sources: List[Any] = []
         self.metrics: List[str] = []
         self.used: "set[str]" = set()
         record = c.record("sl_graph_options", dict(options, infer=infer), self._kept, "a graph")

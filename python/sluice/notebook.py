@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from .run import Step
 
 BAR = 24  # characters
+LAST = 5  # steps in the table of a run
 
 
 def _side(value: Any) -> str:
@@ -86,7 +87,7 @@ def _display() -> Any:
 
 class Progress:
     """How far a train() is: a line on a terminal's stderr, or losses in a notebook as they come. `shown` None: where
-    somebody sees it, once it takes longer than a second."""
+    somebody sees it, once it takes longer than a second. `steps` 0: nobody knows."""
 
     def __init__(self, steps: int, shown: Optional[bool] = None) -> None:
         self.steps, self.start, self.handle, self.told = steps, time.monotonic(), None, 0.0
@@ -124,15 +125,17 @@ class Progress:
     def text(self, history: Sequence["Step"]) -> str:
         done, seconds = len(history), time.monotonic() - self.start
         rate = done / seconds if seconds > 0 else 0.0
+        loss = ", loss %.4g" % history[-1].loss if history else ""
+        if not self.steps:
+            return "| %d [%s, %.3g steps/s%s]" % (done, _clock(seconds), rate, loss)
         full = BAR * done // max(self.steps, 1)
         left = _clock((self.steps - done) / rate) if rate else "?"
-        loss = ", loss %.4g" % history[-1].loss if history else ""
         return "%3d%% |%s| %d/%d [%s<%s, %.3g steps/s%s]" % (
             100 * done // max(self.steps, 1), "#" * full + " " * (BAR - full), done, self.steps, _clock(seconds), left, rate, loss)
 
     def html(self, history: Sequence["Step"]) -> str:
         return "<div><progress value='%d' max='%d'></progress> <code>%s</code><br>%s</div>" % (
-            len(history), max(self.steps, 1), html.escape(self.text(history).split("| ", 1)[1]),
+            len(history), self.steps or len(history) or 1, html.escape(self.text(history).split("| ", 1)[1]),
             curve([(s.step, s.loss) for s in history]))
 
 
@@ -144,6 +147,8 @@ def _clock(seconds: float) -> str:
 def run_html(run: Any) -> str:
     """A run: what it is, its losses, stages and memory."""
     parts: List[str] = ["<div><code>%s</code></div>" % html.escape(repr(run)), curve([(s.step, s.loss) for s in run.history])]
+    if run.history:
+        parts.append(table(["step", "loss", "gradient norm", "rate"], run.history[-LAST:]))
     if not run.closed:
         parts += [stages_table(run.plan.stages), memory_table(run.plan.memory)]
     return "".join(parts)

@@ -417,13 +417,13 @@ class Run:
                  trace_records: int = 0, **options: "Unpack[RunOptions]") -> None:
         self.closed = True  # until there is something to close
         given: Dict[str, Any] = dict(options)
-        model = _program_of(model, given)
+        self.model: Callable[[Graph], Any] = _program_of(model, given)
         for also in [name for name in self.ALSO if name in given]:
             given[self.ALSO[also]] = given.pop(also)
         microbatches = given.pop("microbatches", microbatches)
         fingerprint = given.pop("terms", fingerprint)  # the old name works for one version
-        self._check_names(given, getattr(model, "keywords", ()))
-        self.model, self.keep = model, []  # type: Callable[[Graph], Any], List[Any]
+        self._check_names(given, getattr(self.model, "keywords", ()))
+        self.keep: List[Any] = []
         self.params: Parameters
         self.history: List[Step] = []
         self.evaluations: List[Evaluation] = []
@@ -434,9 +434,9 @@ class Run:
         self.plan: Any = None
         adapter = given.pop("adapter", None)
         graph = {k: given.pop(k) for k in self.GRAPH[1:] if k in given}
-        if getattr(model, "tokenizer_path", None):
-            graph.setdefault("tokenizer", model.tokenizer_path)  # type: ignore[attr-defined]
-        weights = weights or getattr(model, "weights", None)
+        if getattr(self.model, "tokenizer_path", None):
+            graph.setdefault("tokenizer", self.model.tokenizer_path)  # type: ignore[attr-defined]
+        weights = weights or getattr(self.model, "weights", None)
         if adapter:
             given["lora"] = _adapter_modules(adapter)
         training = training_of(**{k: given.pop(k) for k in self.TRAINING if k in given})

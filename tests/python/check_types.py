@@ -64,6 +64,8 @@ class Types(unittest.TestCase):
     @unittest.skipUnless(has_mypy(), "mypy 1.7 or later is not installed")
     def test_mypy_strict(self):
         examples = glob.glob(os.path.join(HERE, "..", "..", "examples", "python", "*.py"))
+        if importlib.util.find_spec("torch") is None:
+            examples = [path for path in examples if "pytorch" not in path]
         found = self.mypy("--strict", "--follow-imports=silent", *examples)
         self.assertEqual(found.returncode, 0, found.stdout + found.stderr)
         with tempfile.TemporaryDirectory() as folder:

@@ -9,7 +9,7 @@ grep -q '^SLUICE_SANITIZE:STRING=.' "$SLUICE_BUILD/CMakeCache.txt" &&
   { echo "skipped: Python does not load a library with a sanitizer"; exit 77; }
 
 python=
-for word in python3 /usr/bin/python3; do
+for word in ${SLUICE_PYTHON:+"$SLUICE_PYTHON"} python3 /usr/bin/python3; do
   "$word" -c 'import numpy, cffi' 2>/dev/null && python=$word && break
 done
 [[ $python ]] || { echo "skipped: python3-numpy or python3-cffi is not installed"; exit 77; }
