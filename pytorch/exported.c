@@ -10,6 +10,8 @@
 #include "pytorch/import.h"
 #include "pytorch/inputs.h"
 
+enum { MOST_ROWS = 1 << 20 };
+
 struct sl_exported {
   sli_pt_program *program;
   int ninputs;
@@ -40,6 +42,9 @@ static sl_status find_inputs(sl_exported *e) {
       return sl_fail(SL_E_UNSUPPORTED, "%s: input %s is %s, which is not supported",
                      sli_archive_path(p->archive), in->name, sli_pt_dtype_name(type->dtype));
     if (type->ndim && !e->rows) e->rows = type->dim[0];
+    if (e->rows > MOST_ROWS)
+      return sl_fail(SL_E_INPUT, "%s: input %s has %lld rows, more than a batch may have",
+                     sli_archive_path(p->archive), in->name, (long long)e->rows);
     e->of[e->ninputs] = in;
     e->inputs[e->ninputs++] =
         (sl_exported_input){in->name, as, type->ndim && type->dim[0] == e->rows};
@@ -193,7 +198,7 @@ static void make_model(sl_exported *e, const char *path) {
        "found",
        0, 0},
       {"show-import", SL_OPTION_FLAG, "0", "print what became of each call", 0, 0},
-      {"batch", SL_OPTION_INT, "1", "rows per step", 1, 1 << 20},
+      {"batch", SL_OPTION_INT, "1", "rows per step", 1, MOST_ROWS},
       SL_OPTIMIZER_OPTIONS,
       {0}};
   const char *slash = strrchr(path, '/');
