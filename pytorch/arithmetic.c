@@ -316,10 +316,13 @@ void sli_emit_draw(sli_import *m, const sli_pt_node *n, const sli_pt_call *row) 
                                       : sl_uniform_at(m->at, m->g, like, 0, 1));
 }
 
-/* bernoulli(self), bernoulli(self, p): 1 where a number drawn is below the probability. */
+/* bernoulli(self), bernoulli(self, p), bernoulli_(self, p): 1 where a number drawn is below the
+ * probability. An empty tensor that is to be filled counts by its shape alone. */
 void sli_emit_bernoulli(sli_import *m, const sli_pt_node *n, const sli_pt_call *row) {
   (void)row;
-  sl_tensor *x = sli_pt_in(m, n, "self"), *p = x;
+  const sli_pt_value *self = sli_pt_arg_value(n, "self");
+  bool fills = strstr(n->target, "bernoulli_") != NULL && self && sli_constant(m, self);
+  sl_tensor *x = fills ? shaped(m, n) : sli_pt_f32(m, self), *p = x;
   if (x && sli_pt_arg_find(n, "p")) p = sli_pt_filled_like(m, x, sli_pt_number(m, n, "p", 0.5));
   sl_tensor *drawn = x ? sl_uniform_at(m->at, m->g, x, 0, 1) : NULL;
   sl_tensor *yes = sl_op2_at(m->at, m->g, &sl_op_lt, NULL, drawn, p);

@@ -170,6 +170,7 @@ static const sli_pt_call calls[] = {
     WITH("rand.default", NULL, sli_emit_draw, sl_op_uniform, "uniform"),
     WITH("randn.default", NULL, sli_emit_draw, sl_op_normal, "normal"),
     CALL("bernoulli.default", NULL, sli_emit_bernoulli, "uniform, lt"),
+    CALL("bernoulli_.float", NULL, sli_emit_bernoulli, "uniform, lt"),
     CALL("bernoulli.p", NULL, sli_emit_bernoulli, "uniform, lt"),
     /* constants */
     CALL("linspace.default", sli_fold_linspace, NULL, "constant"),

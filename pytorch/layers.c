@@ -377,6 +377,28 @@ void sli_emit_adaptive_pool(sli_import *m, const sli_pt_node *n, const sli_pt_ca
   else sli_pt_out(m, n, 0, sl_mean_pool_at(m->at, m->g, x, &window));
 }
 
+/* A vector [C] as [1, C, 1, ...], to be combined with x. */
+static sl_tensor *per_channel(sli_import *m, sl_tensor *t, const sl_tensor *x) {
+  sl_type to = {.dtype = SL_F32, .ndim = x->type.ndim};
+  for (int d = 0; d < to.ndim; d++) to.dim[d] = d == 1 ? x->type.dim[1] : 1;
+  return t ? sli_pt_reshape(m, t, &to) : NULL;
+}
+
+/* Batch norm that keeps no statistics, as standardized weights are made: (x - mean) / deviation
+ * over all dims but 1. */
+static sl_tensor *normed(sli_import *m, const sli_pt_node *n, sl_tensor *x) {
+  uint32_t axes = ((1u << x->type.ndim) - 1) & ~2u;
+  sl_tensor *off =
+      sl_op2_at(m->at, m->g, &sl_op_sub, NULL, x, sl_mean_at(m->at, m->g, x, axes, true));
+  sl_tensor *variance = sl_mean_at(m->at, m->g, sl_mul_at(m->at, m->g, off, off), axes, true);
+  variance = sl_add_constant_at(m->at, m->g, variance, (float)sli_pt_number(m, n, "eps", 1e-5));
+  sl_tensor *y = sl_mul_at(m->at, m->g, off, sl_op1_at(m->at, m->g, &sl_op_rsqrt, NULL, variance));
+  sl_tensor *gain = sli_pt_in(m, n, "weight"), *bias = sli_pt_in(m, n, "bias");
+  if (gain) y = sl_mul_at(m->at, m->g, y, per_channel(m, gain, x));
+  if (bias) y = sl_add_at(m->at, m->g, y, per_channel(m, bias, x));
+  return y;
+}
+
 /* batch_norm(input, weight, bias, running_mean, running_var, training, momentum, eps). */
 void sli_emit_batch_norm(sli_import *m, const sli_pt_node *n, const sli_pt_call *row) {
   (void)row;
@@ -385,6 +407,11 @@ void sli_emit_batch_norm(sli_import *m, const sli_pt_node *n, const sli_pt_call 
   double momentum = sli_pt_number(m, n, "momentum", 0.1);
   if (!x) return;
   int64_t channels = x->type.dim[1];
+  if (training && !sli_pt_arg_find(n, "running_mean") && !sli_pt_arg_find(n, "running_var")) {
+    m->note[n->id] = "sub, mul, reduce_sum, rsqrt: no statistics are kept";
+    sli_pt_out(m, n, 0, normed(m, n, x));
+    return;
+  }
   sl_tensor *mean = sli_pt_buffer(m, sli_pt_arg_value(n, "running_mean")),
             *variance = sli_pt_buffer(m, sli_pt_arg_value(n, "running_var"));
   if (!mean || !variance || (training && !(momentum > 0 && momentum <= 1))) {
