@@ -113,7 +113,9 @@ static int64_t of_pair(const sli_import *m, const sli_pt_node *n, const char *na
                        int64_t absent) {
   int64_t of[2];
   int count = sli_pt_wholes(m, n, name, 2, of);
-  return count < 1 ? absent : of[SLI_MIN(dim, count - 1)];
+  if (count < 1) return absent;
+  const int64_t most = 1 << 16; /* no image is larger */
+  return SLI_MAX(-most, SLI_MIN(of[SLI_MIN(dim, count - 1)], most));
 }
 
 /* Means of windows, with PyTorch's count of the padding. */

@@ -287,6 +287,7 @@ static void read_pair(const sli_import *m, const sli_pt_node *n, const char *nam
   int count = sli_pt_wholes(m, n, name, 2, of);
   out[0] = dims == 2 && count > 0 ? of[0] : absent;
   out[1] = count > 0 ? of[count - 1] : absent;
+  for (int d = 0; d < 2; d++) out[d] = SLI_MAX(-SLI_PT_MOST, SLI_MIN(out[d], SLI_PT_MOST));
   if (dims == 1) out[0] = 0;
 }
 
@@ -320,6 +321,7 @@ static sl_tensor *pad_last(sli_import *m, const sli_pt_node *n, sl_tensor *x, sl
     int64_t stride = w->stride[d] ? w->stride[d] : w->size[d];
     if (at < 0 || stride < 1 || w->size[d] < 1 || w->pad[d] < 0) return NULL;
     int64_t before = w->pad[d], windows = n->outs[0]->type.dim[at], length = x->type.dim[at];
+    if (stride > SLI_PT_MOST || windows > SLI_PT_MOST || before > SLI_PT_MOST) return NULL;
     int64_t after = (windows - 1) * stride + w->size[d] - length - before;
     w->pad[d] = 0;
     if (after > w->size[d] + stride) return NULL;
