@@ -54,6 +54,19 @@ sl_status sl_weights_copy(const sl_lowered *from, sl_runtime *from_rt, const sl_
  * lowered graph owns them. Returns their number. */
 int sl_lowered_fingerprint(const sl_lowered *lowered, const sl_fingerprint_item **out);
 
+/* ---- hashes ------------------------------------------------------------------------- */
+
+/* Hash of a parameter ("NAME") or of its optimizer state ("NAME:m"): the sum, modulo 2^64, of a hash
+ * of each element's place in the whole and of its bits. Hashes of the devices' and processes'
+ * parts add up to that of the whole, however it is sharded. */
+typedef struct sl_state_hash {
+  const char *name; /* of the lowered graph */
+  uint64_t hash;
+} sl_state_hash;
+/* Hashes what this process holds, replicas left out; between runs. The caller frees *out. */
+sl_status sl_state_hashes(const sl_lowered *lowered, sl_runtime *rt, sl_state_hash **out,
+                          int *count);
+
 /* ---- adapters (sl_lora) -------------------------------------------------------- */
 
 /* A folder in PEFT's format: adapter_model.safetensors and adapter_config.json. */

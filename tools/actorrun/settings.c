@@ -10,6 +10,7 @@
 
 #include "io/gguf/gguf.h"
 #include "io/tokens/tokens.h"
+#include "tools/actorrun/certify.h"
 #include "tools/actorrun/chat.h"
 
 /* clang-format off */
@@ -81,6 +82,10 @@ static const tool_option options[] = {
      "for whom; negative: never", -1, 1e9, GROUP_OUTPUT},
     {"check-finite", SL_OPTION_FLAG, "0", "look at all that is computed, and end the run with the first "
      "op, actor and microbatch whose output is not finite; a GPU then does one op at a time", 0, 0, GROUP_OUTPUT},
+    {"certify", SL_OPTION_TEXT, "", "`FILE` for a line of each step: the bits of its loss, and a hash of each "
+     "parameter and of its optimizer state", 0, 0, GROUP_OUTPUT},
+    {"recheck", SL_OPTION_TEXT, "", "`FILE` of --certify that each step must equal; names the first tensor that "
+     "differs", 0, 0, GROUP_OUTPUT},
     {"quiet", SL_OPTION_FLAG, "0", "no progress and no summary", 0, 0, GROUP_OUTPUT},
     {0}};
 /* clang-format on */
@@ -120,7 +125,8 @@ static sl_status check_together(const settings *s) {
     return sl_fail(SL_E_USAGE, "--save-adapter: which adapters? --lora or --adapter says");
   if (!data && sl_arg_int(s->run, "generate"))
     return sl_fail(SL_E_USAGE, "--generate: %s devices hold no values", s->lower.devices.kind);
-  return chat_check(s);
+  sl_status status = certify_check(s);
+  return status ? status : chat_check(s);
 }
 
 static bool has(const settings *s, const char *option) {

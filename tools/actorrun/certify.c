@@ -1,0 +1,231 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* A certificate is a file of lines, one JSON object each:
+ *
+ *     {"step": 3, "loss": "0x1.5a8f3cp+2", "parameters": "9c0e...", "state": "01fe...",
+ *      "of": {"wte.weight": "77a1...", "wte.weight:m": "..."}}
+ *
+ * `parameters` and `state` are the sums of the hashes in `of`. */
+#include "tools/actorrun/certify.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "io/file.h"
+#include "io/json.h"
+
+/* A step's hashes by name, of all processes. */
+typedef struct certificate {
+  int64_t step;
+  double loss;
+  int count;
+  size_t capacity;
+  struct named_hash {
+    char *name;
+    uint64_t hash;
+  } * of;
+} certificate;
+
+static void certificate_fini(certificate *c) {
+  for (int i = 0; i < c->count; i++) free(c->of[i].name);
+  free(c->of);
+}
+
+static void add_hash(certificate *c, const char *name, size_t length, uint64_t hash) {
+  for (int i = 0; i < c->count; i++)
+    if (strlen(c->of[i].name) == length && !memcmp(c->of[i].name, name, length)) {
+      c->of[i].hash += hash;
+      return;
+    }
+  SLI_GROW(c->of, (size_t)c->count, c->capacity);
+  c->of[c->count++] = (struct named_hash){sli_format("%.*s", (int)length, name), hash};
+}
+
+static int by_name(const void *a, const void *b) {
+  return strcmp(((const struct named_hash *)a)->name, ((const struct named_hash *)b)->name);
+}
+
+/* ---- collecting ----------------------------------------------------------------------------- */
+
+/* Lists the hashes of this process, "NAME HASH" on a line each; the caller frees the text. */
+static sl_status list_hashes(const job *j, char **text, size_t *bytes) {
+  sl_state_hash *hashes;
+  int count;
+  sl_status status = sl_state_hashes(j->lowered, j->rt, &hashes, &count);
+  FILE *out = open_memstream(text, bytes);
+  for (int i = 0; i < count && !status; i++)
+    fprintf(out, "%s %016" PRIx64 "\n", hashes[i].name, hashes[i].hash);
+  fclose(out);
+  free(hashes);
+  return status;
+}
+
+static void add_list(certificate *c, const char *text, size_t bytes) {
+  const char *end = text + bytes;
+  while (text < end) {
+    const char *newline = memchr(text, '\n', (size_t)(end - text));
+    const char *space = newline ? memrchr(text, ' ', (size_t)(newline - text)) : NULL;
+    if (!space) return;
+    add_hash(c, text, (size_t)(space - text), strtoull(space + 1, NULL, 16));
+    text = newline + 1;
+  }
+}
+
+/* Collects the hashes of all processes in process 0. */
+static sl_status collect(job *j, certificate *c) {
+  char *text = NULL;
+  size_t bytes = 0;
+  sl_blob *blobs = NULL;
+  sl_status status = list_hashes(j, &text, &bytes);
+  int processes = sl_job_processes(j->processes);
+  if (!status && processes == 1) add_list(c, text, bytes);
+  else if (!status) status = sl_job_meet(j->processes, "certify", text, bytes, &blobs);
+  for (int p = 0; blobs && p < processes; p++) {
+    add_list(c, blobs[p].data, blobs[p].bytes);
+    free(blobs[p].data);
+  }
+  free(blobs);
+  free(text);
+  if (c->count) qsort(c->of, (size_t)c->count, sizeof *c->of, by_name);
+  return status;
+}
+
+/* ---- writing -------------------------------------------------------------------------------- */
+
+/* Says whether a hash is of the optimizer's state. */
+static bool is_state(const char *name) { return strchr(name, ':') != NULL; }
+
+static uint64_t sum_of(const certificate *c, bool state) {
+  uint64_t sum = 0;
+  for (int i = 0; i < c->count; i++)
+    if (is_state(c->of[i].name) == state) sum += c->of[i].hash;
+  return sum;
+}
+
+static void write_line(FILE *out, const certificate *c) {
+  fprintf(out,
+          "{\"step\": %" PRId64 ", \"loss\": \"%a\", \"parameters\": \"%016" PRIx64
+          "\", \"state\": \"%016" PRIx64 "\", \"of\": {",
+          c->step, c->loss, sum_of(c, false), sum_of(c, true));
+  for (int i = 0; i < c->count; i++) {
+    cJSON *name = cJSON_CreateString(c->of[i].name);
+    char *text = cJSON_PrintUnformatted(name);
+    fprintf(out, "%s%s: \"%016" PRIx64 "\"", i ? ", " : "", text, c->of[i].hash);
+    cJSON_free(text);
+    cJSON_Delete(name);
+  }
+  fputs("}}\n", out);
+  fflush(out);
+}
+
+/* ---- comparing ------------------------------------------------------------------------------ */
+
+/* The line of a step in a file, or that there is none. */
+typedef struct wanted {
+  const char *path;
+  int64_t step;
+  bool found;
+  sli_json doc;
+} wanted;
+
+static sl_status read_line(void *ctx, int line, char *text, size_t length) {
+  wanted *w = ctx;
+  int64_t step;
+  sli_json doc;
+  if (w->found) return SL_OK;
+  char *name = sli_format("%s:%d", w->path, line);
+  sl_status status = sli_json_read(name, text, length, 0, &doc);
+  free(name);
+  if (status) return status;
+  const sli_json_field field = {"step", SLI_JSON_WHOLE, &step, .least = 0, .most = 1e15,
+                                .needed = true};
+  status = sli_json_pick(&doc, doc.root, &field, 1);
+  w->found = !status && step == w->step;
+  if (w->found) w->doc = doc;
+  else sli_json_fini(&doc);
+  return status;
+}
+
+static const char *text_of(const cJSON *of, const char *key) {
+  const cJSON *item = cJSON_GetObjectItemCaseSensitive(of, key);
+  return cJSON_IsString(item) ? item->valuestring : "";
+}
+
+/* Compares a step with its line: first the tensors by name, then the loss. */
+static sl_status compare(const wanted *w, const certificate *c) {
+  const cJSON *of = cJSON_GetObjectItemCaseSensitive(w->doc.root, "of");
+  int differ = 0;
+  const char *first = NULL;
+  for (int i = 0; i < c->count; i++) {
+    char hash[17];
+    snprintf(hash, sizeof hash, "%016" PRIx64, c->of[i].hash);
+    if (!strcmp(text_of(of, c->of[i].name), hash)) continue;
+    /* A parameter is named before its state. */
+    if (!first || (is_state(first) && !is_state(c->of[i].name))) first = c->of[i].name;
+    differ++;
+  }
+  if (first)
+    return sl_fail(SL_E_INPUT, "step %" PRId64 ": %s differs from %s, and %d more of %d tensors",
+                   c->step, first, w->path, differ - 1, c->count);
+  double loss = strtod(text_of(w->doc.root, "loss"), NULL);
+  if (loss == c->loss) return SL_OK;
+  return sl_fail(SL_E_INPUT, "step %" PRId64 ": the loss is %a and not %a as in %s", c->step,
+                 c->loss, loss, w->path);
+}
+
+static sl_status recheck(const char *path, const certificate *c) {
+  wanted w = {.path = path, .step = c->step};
+  sl_status status = sli_file_lines(path, read_line, &w);
+  if (!status && !w.found)
+    status = sl_fail(SL_E_INPUT, "%s: it has no step %" PRId64, path, c->step);
+  if (!status) status = compare(&w, c);
+  if (w.found) sli_json_fini(&w.doc);
+  return status;
+}
+
+/* ---- steps ---------------------------------------------------------------------------------- */
+
+bool certify_wanted(const settings *s) {
+  return settings_text(s, "certify") || settings_text(s, "recheck");
+}
+
+sl_status certify_check(const settings *s) {
+  const char *out = settings_text(s, "certify"), *in = settings_text(s, "recheck");
+  if (!certify_wanted(s)) return SL_OK;
+  if (!sl_device_computes(s->lower.devices.kind))
+    return sl_fail(SL_E_USAGE, "--%s: %s devices hold no values", out ? "certify" : "recheck",
+                   s->lower.devices.kind);
+  uint64_t bytes, hash;
+  return in ? sli_file_fingerprint(in, &bytes, &hash) : SL_OK;
+}
+
+static sl_status certify_step(job *j, FILE *out) {
+  certificate c = {.step = -1};
+  sl_status status = collect(j, &c);
+  if (!status && !j->settings->process && j->progress.count) {
+    const sl_step_report *last = &j->progress.records[j->progress.count - 1].report;
+    const char *in = settings_text(j->settings, "recheck");
+    c.step = last->step + 1, c.loss = last->loss;
+    if (out) write_line(out, &c);
+    if (in) status = recheck(in, &c);
+  }
+  certificate_fini(&c);
+  return status;
+}
+
+sl_status certify_run(job *j, int64_t steps) {
+  const char *path = settings_text(j->settings, "certify");
+  bool resumes = sl_checkpoints_start(j->checkpoints) > 0;
+  FILE *out = path && !j->settings->process ? fopen(path, resumes ? "a" : "w") : NULL;
+  if (path && !j->settings->process && !out)
+    return sl_fail(SL_E_USAGE, "--certify %s: cannot be written", path);
+  sl_status status = SL_OK;
+  for (int64_t i = 0; i < steps && !status; i++) {
+    status = sl_job_run(j->processes, 1);
+    if (!status) status = certify_step(j, out);
+  }
+  if (out && fclose(out) && !status)
+    status = sl_fail(SL_E_IO, "%s: the certificate could not be written to its end", path);
+  return status;
+}
