@@ -56,8 +56,8 @@ int sl_lowered_fingerprint(const sl_lowered *lowered, const sl_fingerprint_item 
 
 /* ---- hashes ------------------------------------------------------------------------- */
 
-/* Hash of a parameter ("NAME") or of its optimizer state ("NAME:m"): the sum, modulo 2^64, of a hash
- * of each element's place in the whole and of its bits. Hashes of the devices' and processes'
+/* Hash of a parameter ("NAME") or of its optimizer state ("NAME:m"): the sum, modulo 2^64, of a
+ * hash of each element's place in the whole and of its bits. Hashes of the devices' and processes'
  * parts add up to that of the whole, however it is sharded. */
 typedef struct sl_state_hash {
   const char *name; /* of the lowered graph */

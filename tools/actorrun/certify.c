@@ -138,8 +138,8 @@ static sl_status read_line(void *ctx, int line, char *text, size_t length) {
   sl_status status = sli_json_read(name, text, length, 0, &doc);
   free(name);
   if (status) return status;
-  const sli_json_field field = {"step", SLI_JSON_WHOLE, &step, .least = 0, .most = 1e15,
-                                .needed = true};
+  const sli_json_field field = {"step",     SLI_JSON_WHOLE, &step,
+                                .least = 0, .most = 1e15,   .needed = true};
   status = sli_json_pick(&doc, doc.root, &field, 1);
   w->found = !status && step == w->step;
   if (w->found) w->doc = doc;

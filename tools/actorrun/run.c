@@ -75,8 +75,7 @@ static sl_status run_steps(job *j) {
   progress_start(&j->progress);
   /* Failure to open the control is not fatal: the run goes on without it. */
   if (j->control && control_listen(j->control)) sli_log("no control socket: %s", sl_detail());
-  sl_status status =
-      certify_wanted(s) ? certify_run(j, steps) : sl_job_run(j->processes, steps);
+  sl_status status = certify_wanted(s) ? certify_run(j, steps) : sl_job_run(j->processes, steps);
   if (status == SL_E_STUCK) status = sl_plan_prove(j->plan); /* proves again for advice */
   signals_watch(NULL, !j->settings->process);
   control_close(j->control);
