@@ -24,7 +24,7 @@ same() {
 same --stages 3 --schedule zb-h1
 same --stages 2 --schedule gpipe --recompute full
 same -n 2 --stages 2 "${patient[@]}"
-same --workers 1 --home opt=disk
+same --workers 1
 
 # A parameter in parts on two devices has the hash of the whole: no step has been made on initial values.
 ends 0 "${run[@]}" --steps 1 --certify one.jsonl "${model[@]}" --lr 0 --min-lr 0 --weight-decay 0
