@@ -20,6 +20,38 @@ sli_pt_value *sli_pt_first(const sli_pt_node *n) {
   return tensor ? n->args[0].value : NULL;
 }
 
+static double size_mul(double a, double b) { return a * b; }
+static double size_add(double a, double b) { return a + b; }
+static double size_sub(double a, double b) { return a - b; }
+static double size_floordiv(double a, double b) { return b != 0 ? floor(a / b) : 0; }
+static double size_truediv(double a, double b) { return b != 0 ? a / b : 0; }
+
+/* Computes a size as a number: one of rows is that of a microbatch, any other its example. */
+static double symbol_number(const sli_import *m, const sli_pt_value *v) {
+  static const struct {
+    const char *name;
+    double (*of)(double, double);
+  } functions[] = {{"mul", size_mul},
+                   {"add", size_add},
+                   {"sub", size_sub},
+                   {"floordiv", size_floordiv},
+                   {"truediv", size_truediv}};
+  const sli_pt_node *n = v->def;
+  double a, b;
+  if (n && strstr(n->target, "sym_size")) {
+    const sli_pt_value *of = sli_pt_arg_value(n, n->args[0].name);
+    bool rows = of && of->type.ndim && m->exported && of->type.dim[0] == m->exported &&
+                !sli_pt_whole(m, n, "dim", 0) && v->hint == m->exported;
+    return rows ? (double)m->rows : (double)v->hint;
+  }
+  const char *dot = n && n->nargs == 2 ? strrchr(n->target, '.') : NULL;
+  for (size_t i = 0; dot && i < SLI_COUNT(functions); i++)
+    if (!strcmp(dot + 1, functions[i].name) && sli_pt_scalar(m, &n->args[0], &a) &&
+        sli_pt_scalar(m, &n->args[1], &b))
+      return functions[i].of(a, b);
+  return (double)v->hint;
+}
+
 bool sli_pt_scalar(const sli_import *m, const sli_pt_arg *arg, double *out) {
   if (!arg) return false;
   switch (arg->kind) {
@@ -27,7 +59,7 @@ bool sli_pt_scalar(const sli_import *m, const sli_pt_arg *arg, double *out) {
   case SLI_PT_FLOAT: return *out = arg->f, true;
   case SLI_PT_FLAG: return *out = arg->flag, true;
   case SLI_PT_VALUE:
-    if (arg->value->symbol) return *out = (double)arg->value->hint, true;
+    if (arg->value->symbol) return *out = symbol_number(m, arg->value), true;
     const sli_pt_array *a = sli_constant(m, arg->value);
     if (!a || !sli_pt_elements(&a->type) || !sli_pt_uniform(a)) return false;
     return *out = sli_pt_at(a, a->offset), true;

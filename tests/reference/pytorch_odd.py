@@ -223,6 +223,19 @@ class sizes(Base):
         return F.mse_loss(self.line(flat).view(b, t, 3).sum(1) / (2 * t + 1), y)
 
 
+@odd("the number of rows divides the loss; run in two microbatches")
+class rows_as_number(Base):
+    dynamic = dict(x={0: torch.export.Dim("batch", min=2)}, y={0: torch.export.Dim("batch", min=2)})
+    microbatches = 2
+
+    def inputs(self):
+        return dict(x=torch.randn(4, 6), y=torch.randn(4, 3))
+
+    def forward(self, x, y):
+        off = self.line(x) - y
+        return (off * off).sum() / (3 * x.shape[0]) + off.abs().sum() / x.shape[0]
+
+
 @odd("numbers of the weights are missing, as when it was exported from fake tensors")
 class without_weights(Base):
     pass
@@ -270,7 +283,7 @@ def make(name, folder):
         np.save(os.path.join(folder, f"{name}.{key}.npy"), tensor.numpy())
     figures = {} if name == "without_weights" else numbers(module, inputs)
     calls = sorted({str(n.target) for n in program.graph.nodes if n.op == "call_function"})
-    return dict(what=what, inputs=list(tensors), calls=calls) | figures
+    return dict(what=what, inputs=list(tensors), calls=calls, microbatches=getattr(cls, "microbatches", 1)) | figures
 
 
 def main():

@@ -64,8 +64,11 @@ static sl_status start(const exported_cases *c, const cJSON *of, const char *lr,
   if (!status) status = set_options(c, of, lr, r);
   if (status) return status;
   const sl_training training = {.optimizer = "sgd"};
+  const cJSON *microbatches = cJSON_GetObjectItemCaseSensitive(of, "microbatches");
   r->graph =
-      sl_graph_create(&(sl_graph_options){.microbatches = 1, .pieces = 1, .training = &training});
+      sl_graph_create(&(sl_graph_options){.microbatches = microbatches ? microbatches->valueint : 1,
+                                          .pieces = 1,
+                                          .training = &training});
   status = sl_model_build(sl_exported_model(r->exported), r->graph, r->args);
   const sl_lower_options options = {
       .devices = {.kind = "cpu"}, .report.on_step = take_step, .report.ctx = r};
