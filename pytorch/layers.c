@@ -188,7 +188,7 @@ void sli_emit_einsum(sli_import *m, const sli_pt_node *n, const sli_pt_call *row
       strlen(e.in[1]) != (size_t)t[1]->type.ndim)
     return;
   for (int i = 0; i < 2; i++) t[i] = sum_alone(m, t[i], e.in[i], e.in[1 - i], e.out);
-  char batch[32] = "", left[32] = "", inner[32] = "", right[32] = "", now[32];
+  char batch[32] = "", left[32] = "", inner[32] = "", right[32] = "", now[96];
   pick_letters(e.in[0], e.in[1], true, e.out, true, batch);
   pick_letters(e.in[0], e.in[1], false, e.out, true, left);
   pick_letters(e.in[0], e.in[1], true, e.out, false, inner);

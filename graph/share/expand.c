@@ -182,6 +182,16 @@ static sl_status join_parts(sli_expansion *x, const sli_node *n, sli_array *part
   return status;
 }
 
+/* Gives a part of a call the classes of all parts, for the check of targets. */
+static void count_classes(sl_graph *g, const sli_node *whole, sli_node *part) {
+  int64_t classes = sl_type_last(&whole->in_type[0]);
+  part->attrs.count = classes;
+  if (!whole->shapes) return;
+  size_t bytes = (size_t)g->nvariants * sizeof *part->shapes;
+  part->shapes = memcpy(sli_arena_alloc(&g->arena, bytes), whole->shapes, bytes);
+  for (int v = 0; v < g->nvariants; v++) part->shapes[v].attrs.count = classes;
+}
+
 /* Expands a call in two: one on each device's part, and one on all results of that. */
 static sl_status expand_in_two(sli_expansion *x, const sli_node *n, const sl_signature *s,
                                sli_array *const *in, sli_array *const *out) {
@@ -193,7 +203,7 @@ static sl_status expand_in_two(sli_expansion *x, const sli_node *n, const sl_sig
   sli_node named = *n, joined = *n;
   named.name = local->name;
   named.op = s->local;
-  named.attrs.count = sl_type_last(&n->in_type[0]); /* of all parts, for the check of targets */
+  count_classes(x->g, n, &named);
   joined.nin = 1;
   if (n->beside) joined.cls = SL_CLASS_C;
   sl_status status = make_nodes(x, &named, n, s->local, in, 1, (sli_array *[]){&part});

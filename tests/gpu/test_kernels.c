@@ -444,7 +444,9 @@ static void check_math_claims(bool bf16, const sl_op *only) {
   for (size_t i = 0; i < SLI_COUNT(math_claims); i++) {
     const math_claim *m = &math_claims[i];
     if (!sli_cuda_op_find(m->op) || (only && m->op != only)) continue; /* CPUs alone run it */
-    claim c = {m->op, m->attrs, m->nin, {m->in[0], m->in[1], m->in[2], m->in[3]}, m->below};
+    claim c = {m->op, m->attrs, m->nin, {{0}}, m->below};
+    _Static_assert(sizeof c.in >= sizeof m->in, "all inputs of a claim");
+    memcpy(c.in, m->in, sizeof m->in);
     from = m->from;
     check_claim(&c, bf16);
     from = 0;

@@ -72,7 +72,7 @@ OPTIONS = {
     "init": "values to begin with: one device has the same", "tokenizer": "of texts, before anything is run",
     "resume-with": "for what is learned otherwise", "restarts": "of jobs that fail", "rdzv-endpoint": "of hosts",
     "nnodes": "of hosts", "node-rank": "of hosts", "rdzv-id": "of hosts", "dry-run": "learns nothing",
-    "print-after": "learns nothing", "show-sbp": "learns nothing", "show-placement": "learns nothing", "generate": "after what is learned",
+    "print-after": "learns nothing", "certify": "learns nothing", "recheck": "learns nothing", "show-sbp": "learns nothing", "show-placement": "learns nothing", "generate": "after what is learned",
     "prompt": "after what is learned", "chat": "after what is learned", "chat-system": "after what is learned",
     "chat-template": "after what is learned", "temperature": "after what is learned", "version": "", "help": "",
     "config": "options in a file", "print-config": "learns nothing",

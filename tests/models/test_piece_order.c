@@ -141,8 +141,9 @@ static int slots(const sl_plan *plan, const char *name) {
 
 static void blocks_take_turns_with_their_records(void) {
   lowered_model tokens = lower("tokens", 1, 4), layers = lower("layers", 1, 4);
-  CHECK(slots(tokens.plan, "dkv") == 6, "%d records of 6 blocks", slots(tokens.plan, "dkv"));
-  CHECK(slots(layers.plan, "dkv") == 1, "%d records", slots(layers.plan, "dkv"));
+  CHECK(slots(tokens.plan, "kv.grad") == 6, "%d records of 6 blocks",
+        slots(tokens.plan, "kv.grad"));
+  CHECK(slots(layers.plan, "kv.grad") == 1, "%d records", slots(layers.plan, "kv.grad"));
   CHECK(slots(layers.plan, "between") == 5, "%d slots between blocks, on the way back",
         slots(layers.plan, "between"));
   lowered_model_fini(&tokens);

@@ -103,7 +103,7 @@ static size_t slot_bytes(int layers, const char *name) {
  * record of its keys and values, once on the way there and once, of their gradients, back. */
 static void a_piece_of_a_block_keeps_its_input(void) {
   const size_t array = (size_t)ROWS * WIDTH * sizeof(float);
-  static const char *const names[] = {"act.b", "kv", "dkv"};
+  static const char *const names[] = {"act.b", "kv", "kv.grad"};
   const size_t want[] = {array / 2, 2 * array, 2 * array};
   for (int i = 0; i < 3; i++) {
     size_t more = slot_bytes(4, names[i]) - slot_bytes(3, names[i]);
