@@ -51,7 +51,9 @@ sl_status sli_archive_open(const char *path, sli_archive **out) {
   if (!a->zip) {
     zip_error_t error;
     zip_error_init_with_code(&error, code);
-    status = code == ZIP_ER_NOZIP
+    bool of_system = code == ZIP_ER_OPEN || code == ZIP_ER_NOENT || code == ZIP_ER_READ ||
+                     code == ZIP_ER_MEMORY || code == ZIP_ER_SEEK;
+    status = !of_system
                  ? sl_fail(SL_E_INPUT, "%s: not an archive of torch.export.save", path)
                  : sl_fail(SL_E_INPUT, "%s: %s", path,
                            code == ZIP_ER_NOENT ? "no such file" : zip_error_strerror(&error));

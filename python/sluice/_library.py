@@ -15,6 +15,8 @@ from . import _statuses, errors
 from ._abi import ffi
 from ._words import WORDS
 
+ffi.sizeof("sl_update")  # contains sl_optimizer, which points back to it: cffi 1.17 cannot begin with that one
+
 HERE = os.path.dirname(os.path.abspath(__file__))
 
 
