@@ -40,7 +40,8 @@ static int is_machine(const struct dirent *e) {
 static sl_status unknown_machine(const char *word, const char *folder) {
   enum { MOST = 32 };
   struct dirent **files = NULL;
-  int n = SLI_MAX(scandir(folder, &files, is_machine, alphasort), 0), known = SLI_MIN(n, MOST);
+  int found = scandir(folder, &files, is_machine, alphasort), n = SLI_MAX(found, 0);
+  int known = SLI_MIN(n, MOST);
   const char *names[MOST + 3] = {0};
   char list[1024] = "", meant[SLI_MEANT_TEXT];
   size_t at = 0;

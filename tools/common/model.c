@@ -188,11 +188,20 @@ static sl_status compile_and_load(const char *source, const sl_model **out) {
 
 /* ---- exported programs --------------------------------------------------------------- */
 
+/* Programs stay open for the life of the process. */
+static struct {
+  sl_exported **of;
+  size_t count, capacity;
+} programs;
+
 static sl_status open_exported(const char *path, const sl_model **out) {
-  sl_exported *program; /* stays open for the life of the process */
-  sl_status status = sl_exported_open(path, &program);
-  if (!status) *out = sl_exported_model(program);
-  return status;
+  SLI_GROW(programs.of, programs.count, programs.capacity);
+  sl_exported **program = &programs.of[programs.count];
+  sl_status status = sl_exported_open(path, program);
+  if (status) return status;
+  programs.count++;
+  *out = sl_exported_model(*program);
+  return SL_OK;
 }
 
 /* ---- names --------------------------------------------------------------------------- */
