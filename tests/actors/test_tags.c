@@ -96,9 +96,8 @@ static void dies_of(sl_plan *plan, const char *said) {
     _exit(0);
   }
   close(ends[1]);
-  for (size_t at = 0, n = 1;
-       (n = (size_t)SLI_MAX(read(ends[0], text + at, sizeof text - 1 - at), 0)); at += n)
-    continue;
+  ssize_t n;
+  for (size_t at = 0; (n = read(ends[0], text + at, sizeof text - 1 - at)) > 0;) at += (size_t)n;
   close(ends[0]);
   CHECK(waitpid(child, &status, 0) == child, "no child");
   if (said)
