@@ -26,7 +26,7 @@ typedef struct sli_npy {
  * error, or the unsupported feature: big-endian elements, column-major order, other elements than
  * integers, flags, and floats of 4 or 8 bytes. */
 sl_status sli_npy_read(const char *path, const void *bytes, size_t size, sli_npy *out);
-/* The same for integers alone. */
+/* Reads and checks the header of an array of integers; refuses all others. */
 sl_status sli_npy_read_integers(const char *path, const void *bytes, size_t size, sli_npy *out);
 
 #endif

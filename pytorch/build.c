@@ -49,14 +49,6 @@ typedef struct missing {
   const sli_pt_node *first;
 } missing;
 
-static bool is_wanted(const sli_import *m, const sli_pt_node *n) {
-  for (int i = 0; i < n->nouts; i++)
-    if (n->outs[i] && !n->outs[i]->symbol && sli_made_of(m, n->outs[i])->needed &&
-        !sli_constant(m, n->outs[i]))
-      return true;
-  return false;
-}
-
 /* Refuses all calls that no row of the table covers, at once. */
 static void check_calls(sli_import *m) {
   missing *list = sli_arena_alloc(&m->arena, ((size_t)m->p->nnodes + 1) * sizeof *list);
@@ -64,7 +56,7 @@ static void check_calls(sli_import *m) {
   for (int i = 0; i < m->p->nnodes; i++) {
     const sli_pt_node *n = m->p->nodes[i];
     const sli_pt_call *row = sli_pt_call_find(n->target);
-    if (m->pattern[i] || !is_wanted(m, n) || (row && row->emit)) continue;
+    if (m->pattern[i] || !sli_pt_wanted(m, n) || (row && row->emit)) continue;
     int k = 0;
     while (k < count && strcmp(list[k].target, n->target)) k++;
     if (k == count) list[count++] = (missing){n->target, 0, n};
@@ -110,7 +102,7 @@ static int count_blocks(const sli_import *m, int which) {
   int count = 0;
   for (int i = 0; i < m->p->nnodes; i++) {
     const sli_pt_node *n = m->p->nodes[i];
-    size_t end = is_wanted(m, n) ? numbered_end(n->module, which) : 0;
+    size_t end = sli_pt_wanted(m, n) ? numbered_end(n->module, which) : 0;
     if (!end || same_prefix(n->module, end, last, length)) continue;
     last = n->module, length = end;
     count++;
@@ -157,7 +149,7 @@ static size_t block_end(const blocks *b, const char *path) {
 static void find_last(const sli_import *m, blocks *b) {
   b->last = -1;
   for (int i = 0; i < m->p->nnodes; i++)
-    if (is_wanted(m, m->p->nodes[i]) && block_end(b, m->p->nodes[i]->module)) b->last = i;
+    if (sli_pt_wanted(m, m->p->nodes[i]) && block_end(b, m->p->nodes[i]->module)) b->last = i;
 }
 
 /* Begins the block of a call, if it is another. Calls between blocks stay with the one before. */
@@ -224,7 +216,7 @@ static void emit_call(sli_import *m, int i) {
 static void emit_calls(sli_import *m, blocks *b) {
   sl_block(m->g, "embedding");
   for (int i = 0; i < m->p->nnodes && !m->g->status; i++) {
-    if (!is_wanted(m, m->p->nodes[i])) continue;
+    if (!sli_pt_wanted(m, m->p->nodes[i])) continue;
     enter_block(m, b, i);
     emit_call(m, i);
   }

@@ -65,10 +65,6 @@ static const sli_pt_array *constant_arg(sli_import *m, const sli_pt_node *n, con
 
 static const sli_pt_type *out_type(const sli_pt_node *n) { return &n->outs[0]->type; }
 
-static bool same_dims(const sli_pt_type *a, const sli_pt_type *b) {
-  return a->ndim == b->ndim && !memcmp(a->dim, b->dim, (size_t)a->ndim * sizeof *a->dim);
-}
-
 static sli_pt_array *make_out(sli_import *m, const sli_pt_node *n) {
   sli_pt_array *a = sli_pt_array_make(&m->arena, out_type(n));
   sli_pt_out_array(m, n, 0, a);
@@ -77,7 +73,7 @@ static sli_pt_array *make_out(sli_import *m, const sli_pt_node *n) {
 
 /* Makes the output of a call whose type follows from this one; NULL: the program says otherwise. */
 static sli_pt_array *make_like(sli_import *m, const sli_pt_node *n, const sli_pt_type *type) {
-  return same_dims(type, out_type(n)) ? make_out(m, n) : NULL;
+  return sli_pt_same_dims(type, out_type(n)) ? make_out(m, n) : NULL;
 }
 
 /* Makes the output of a call on arrays that broadcast. */
@@ -101,7 +97,7 @@ static sli_pt_array *make_beside(sli_import *m, const sli_pt_node *n, int count,
 
 /* Sets an output that shares the numbers of `a`, whose dims the call has found. */
 static void set_view(sli_import *m, const sli_pt_node *n, int i, sli_pt_array *a) {
-  if (i >= n->nouts || !n->outs[i] || !same_dims(&a->type, &n->outs[i]->type)) return;
+  if (i >= n->nouts || !n->outs[i] || !sli_pt_same_dims(&a->type, &n->outs[i]->type)) return;
   a->type.dtype = n->outs[i]->type.dtype;
   a->type.trained = n->outs[i]->type.trained;
   if ((a->type.dtype == SLI_PT_BOOL) == (a->mask != NULL)) sli_pt_out_array(m, n, i, a);
@@ -246,7 +242,7 @@ void sli_fold_cast(sli_import *m, const sli_pt_node *n, const sli_pt_call *row) 
   if (!x) return;
   bool same = x->type.dtype == out_type(n)->dtype && x->type.ndim == out_type(n)->ndim;
   if (same) sli_fold_same(m, n, row);
-  else if (same_dims(&x->type, out_type(n)))
+  else if (sli_pt_same_dims(&x->type, out_type(n)))
     sli_pt_out_array(m, n, 0, sli_pt_array_cast(&m->arena, x, out_type(n)->dtype));
 }
 
@@ -448,7 +444,7 @@ void sli_fold_pad(sli_import *m, const sli_pt_node *n, const sli_pt_call *row) {
 void sli_fold_put(sli_import *m, const sli_pt_node *n, const sli_pt_call *row) {
   (void)row;
   const sli_pt_array *x = constant_arg(m, n, n->args[0].name), *part = constant_arg(m, n, "put");
-  if (!x || !part || !same_dims(&x->type, out_type(n))) return;
+  if (!x || !part || !sli_pt_same_dims(&x->type, out_type(n))) return;
   int64_t begin[SLI_PT_DIMS] = {0}, step[SLI_PT_DIMS];
   for (int d = 0; d < SLI_PT_DIMS; d++) step[d] = 1;
   sli_pt_array *y = sli_pt_array_cast(&m->arena, x, x->type.dtype);
@@ -574,7 +570,7 @@ void sli_fold_index_put(sli_import *m, const sli_pt_node *n, const sli_pt_call *
   const sli_pt_array *by =
       list->list.of[0].kind == SLI_PT_VALUE ? sli_constant(m, list->list.of[0].value) : NULL;
   int64_t given = sli_pt_elements(&values->type);
-  if (!by || by->mask || x->type.ndim != 1 || !same_dims(&x->type, out_type(n))) return;
+  if (!by || by->mask || x->type.ndim != 1 || !sli_pt_same_dims(&x->type, out_type(n))) return;
   if (given != 1 && given != sli_pt_elements(&by->type)) return;
   sli_pt_array *y = sli_pt_array_cast(&m->arena, x, x->type.dtype);
   int64_t count = y ? sli_pt_elements(&by->type) : 0;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the functions of the table of calls share: arguments, tensors of values, shapes. */
+/* Functions shared by the rows of the table of calls: arguments, tensors of values, shapes. */
 #include "pytorch/import.h"
 
 #include <math.h>
@@ -188,7 +188,7 @@ sl_tensor *sli_pt_constant(sli_import *m, const sli_pt_array *a) {
   return sl_constant_at(m->at, m->g, type, values, NULL);
 }
 
-/* What depends on the number of a row, or repeats for each, is computed from these. */
+/* Numbers of rows, and constants that repeat for each row, are computed from these zeros. */
 sl_tensor *sli_pt_row_zeros(sli_import *m) {
   if (m->zeros || m->g->status) return m->zeros;
   for (int i = 0; i < m->p->ninputs && !m->zeros; i++) {
@@ -486,13 +486,18 @@ sl_tensor *sli_pt_permute(sli_import *m, sl_tensor *x, int ndim, const int *orde
   return sli_pt_reshape(m, x, &to);
 }
 
+sl_tensor *sli_pt_add_dim(sli_import *m, sl_tensor *t, int dim) {
+  if (!t || t->type.ndim == SL_MAX_DIMS) return NULL;
+  sl_type to = t->type;
+  memmove(to.dim + dim + 1, to.dim + dim, (size_t)(to.ndim - dim) * sizeof *to.dim);
+  to.dim[dim] = 1;
+  to.ndim++;
+  return sli_pt_reshape(m, t, &to);
+}
+
 /* ---- calls that change nothing ------------------------------------------------------------- */
 
 static bool is_float_value(const sli_pt_value *v) { return v && sli_pt_floats(v->type.dtype); }
-
-static bool same_shape(const sli_pt_type *a, const sli_pt_type *b) {
-  return a->ndim == b->ndim && !memcmp(a->dim, b->dim, (size_t)a->ndim * sizeof *a->dim);
-}
 
 /* True if the call passes on its first argument. */
 static bool passes_on(const sli_import *m, const sli_pt_node *n) {
@@ -505,7 +510,7 @@ static bool passes_on(const sli_import *m, const sli_pt_node *n) {
   for (int i = 0; always[i]; i++)
     if (!strcmp(n->target, always[i])) return true;
   for (int i = 0; views[i]; i++)
-    if (!strcmp(n->target, views[i])) return same_shape(&in->type, &n->outs[0]->type);
+    if (!strcmp(n->target, views[i])) return sli_pt_same_dims(&in->type, &n->outs[0]->type);
   if (!strncmp(n->target, "aten.to.", 8) || !strcmp(n->target, "aten.type_as.default") ||
       !strcmp(n->target, "aten._to_copy.default"))
     return in->type.dtype == n->outs[0]->type.dtype ||

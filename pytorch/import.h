@@ -20,7 +20,7 @@
 
 typedef struct sli_import sli_import;
 
-/* What stands for a value of the program. At most one of array and tensor is set. */
+/* Stand-in for a value of the program. At most one of array and tensor is set. */
 typedef struct sli_made {
   const sli_pt_array *array; /* constant */
   sl_tensor *tensor;
@@ -96,10 +96,18 @@ static inline sli_made *sli_made_of(const sli_import *m, const sli_pt_value *v) 
 static inline const sli_pt_array *sli_constant(const sli_import *m, const sli_pt_value *v) {
   return m->made[v->id].array;
 }
+/* True if ops are to compute an output of the call: the loss needs it, and it is no constant. */
+static inline bool sli_pt_wanted(const sli_import *m, const sli_pt_node *n) {
+  for (int i = 0; i < n->nouts; i++)
+    if (n->outs[i] && !n->outs[i]->symbol && sli_made_of(m, n->outs[i])->needed &&
+        !sli_constant(m, n->outs[i]))
+      return true;
+  return false;
+}
 /* Finds the tensor of an argument; constants become tensors. Whole numbers and masks are i32, or
  * f32 with whole values where ops have made them so. NULL: absent, or the graph has failed. */
 sl_tensor *sli_pt_tensor(sli_import *m, const sli_pt_value *v);
-/* The same, as f32 or as i32. */
+/* Finds that tensor, and converts it to f32 or to i32. */
 sl_tensor *sli_pt_f32(sli_import *m, const sli_pt_value *v);
 sl_tensor *sli_pt_i32(sli_import *m, const sli_pt_value *v);
 sl_tensor *sli_pt_in(sli_import *m, const sli_pt_node *n, const char *name);
@@ -163,6 +171,8 @@ bool sli_pt_view_dims(const sl_type *x, const sli_pt_type *from, const sli_pt_ty
                       sl_type *out);
 /* Calls that undo each other leave nothing. */
 sl_tensor *sli_pt_reshape(sli_import *m, sl_tensor *x, const sl_type *to);
+/* Adds a dim of length 1 before dim `dim`. NULL: there are as many as there can be. */
+sl_tensor *sli_pt_add_dim(sli_import *m, sl_tensor *x, int dim);
 sl_tensor *sli_pt_permute(sli_import *m, sl_tensor *x, int ndim, const int *order);
 /* Skips calls that change nothing: conversions between float types, copies, dropout that drops
  * nothing. */

@@ -74,14 +74,6 @@ static sl_tensor *product(sli_import *m, sl_tensor *a, sl_tensor *b) {
   return sl_matmul_at(m->at, m->g, a, b, left, right);
 }
 
-static sl_tensor *with_dim(sli_import *m, sl_tensor *t, bool front) {
-  sl_type to = t->type;
-  if (front) memmove(to.dim + 1, to.dim, (size_t)to.ndim * sizeof *to.dim);
-  to.dim[front ? 0 : to.ndim] = 1;
-  to.ndim++;
-  return sli_pt_reshape(m, t, &to);
-}
-
 /* matmul, mm, bmm; vectors become matrices of one row or column. */
 void sli_emit_matmul(sli_import *m, const sli_pt_node *n, const sli_pt_call *row) {
   (void)row;
@@ -90,8 +82,8 @@ void sli_emit_matmul(sli_import *m, const sli_pt_node *n, const sli_pt_call *row
   sl_tensor *a = sli_pt_in(m, n, "self"), *b = sli_pt_f32(m, other);
   if (!a || !b || !a->type.ndim || !b->type.ndim) return;
   bool row_vector = a->type.ndim == 1, column = b->type.ndim == 1;
-  if (row_vector) a = with_dim(m, a, true);
-  if (column) b = with_dim(m, b, false);
+  if (row_vector) a = sli_pt_add_dim(m, a, 0);
+  if (column) b = sli_pt_add_dim(m, b, 1);
   sl_tensor *y = product(m, a, b);
   if (!y) return;
   sl_type to = y->type;
@@ -108,7 +100,7 @@ void sli_emit_outer(sli_import *m, const sli_pt_node *n, const sli_pt_call *row)
   (void)row;
   sl_tensor *a = sli_pt_in(m, n, "self"), *b = sli_pt_in(m, n, "vec2");
   if (!a || !b || a->type.ndim != 1 || b->type.ndim != 1) return;
-  sli_pt_out(m, n, 0, sl_mul_at(m->at, m->g, with_dim(m, a, false), with_dim(m, b, true)));
+  sli_pt_out(m, n, 0, sl_mul_at(m->at, m->g, sli_pt_add_dim(m, a, 1), sli_pt_add_dim(m, b, 0)));
 }
 
 /* ---- einsum -------------------------------------------------------------------------------- */
@@ -430,7 +422,7 @@ void sli_emit_batch_norm(sli_import *m, const sli_pt_node *n, const sli_pt_call 
 
 /* ---- attention ----------------------------------------------------------------------------- */
 
-/* What a mask lets a query see. */
+/* Keys that a mask lets a query see. */
 typedef struct mask {
   bool known, full;
   int64_t window; /* 0: all */

@@ -315,14 +315,6 @@ static void need_args(sli_import *m, const sli_pt_arg *args, int count) {
     else if (args[i].kind == SLI_PT_VALUE) need(m, args[i].value);
 }
 
-static bool is_needed(const sli_import *m, const sli_pt_node *n) {
-  for (int i = 0; i < n->nouts; i++)
-    if (n->outs[i] && !n->outs[i]->symbol && sli_made_of(m, n->outs[i])->needed &&
-        !sli_constant(m, n->outs[i]))
-      return true;
-  return false;
-}
-
 static const sli_pattern *find_pattern(const sli_import *m, const sli_pt_node *n, sli_match *out) {
   for (size_t i = 0; i < SLI_COUNT(patterns); i++) {
     *out = (sli_match){0};
@@ -335,7 +327,7 @@ void sli_pt_mark(sli_import *m, sli_pt_value *const *outs, int count) {
   for (int i = 0; i < count; i++) need(m, outs[i]);
   for (int i = m->p->nnodes - 1; i >= 0; i--) {
     const sli_pt_node *n = m->p->nodes[i];
-    if (!is_needed(m, n)) continue;
+    if (!sli_pt_wanted(m, n)) continue;
     m->pattern[i] = find_pattern(m, n, &m->match[i]);
     if (!m->pattern[i]) need_args(m, n->args, n->nargs);
     for (int k = 0; m->pattern[i] && k < SLI_PT_PARTS; k++) need(m, m->match[i].part[k]);

@@ -7,6 +7,7 @@
 #define SLUICE_PYTORCH_PROGRAM_H
 
 #include <stdint.h>
+#include <string.h>
 
 #include "base/base.h"
 #include "pytorch/archive.h"
@@ -40,6 +41,10 @@ typedef struct sli_pt_type {
   int ndim;
   int64_t dim[SLI_PT_DIMS]; /* as exported; of a symbol: its example */
 } sli_pt_type;
+
+static inline bool sli_pt_same_dims(const sli_pt_type *a, const sli_pt_type *b) {
+  return a->ndim == b->ndim && !memcmp(a->dim, b->dim, (size_t)a->ndim * sizeof *a->dim);
+}
 
 /* A name of the program: a tensor, a symbolic number, or a list of tensors. */
 typedef struct sli_pt_value sli_pt_value;
@@ -96,7 +101,7 @@ struct sli_pt_node {
   int line, id;
 };
 
-/* What fills a name before the first call. */
+/* Origin of a value that no call makes. */
 typedef enum sli_pt_role { SLI_PT_PARAM, SLI_PT_BUFFER, SLI_PT_CONSTANT, SLI_PT_USER } sli_pt_role;
 struct sli_pt_input {
   sli_pt_role role;

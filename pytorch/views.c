@@ -165,15 +165,6 @@ static sl_tensor *drop_dim(sli_import *m, sl_tensor *t, int dim) {
   return sli_pt_reshape(m, t, &to);
 }
 
-static sl_tensor *add_dim(sli_import *m, sl_tensor *t, int dim) {
-  if (!t || t->type.ndim == SL_MAX_DIMS) return NULL;
-  sl_type to = t->type;
-  memmove(to.dim + dim + 1, to.dim + dim, (size_t)(to.ndim - dim) * sizeof *to.dim);
-  to.dim[dim] = 1;
-  to.ndim++;
-  return sli_pt_reshape(m, t, &to);
-}
-
 void sli_emit_select(sli_import *m, const sli_pt_node *n, const sli_pt_call *row) {
   (void)row;
   const sli_pt_value *x = sli_pt_first(n);
@@ -261,7 +252,7 @@ void sli_emit_cat(sli_import *m, const sli_pt_node *n, const sli_pt_call *row) {
     if (!v || !sli_pt_elements(&v->type)) continue;
     if (!stacks && v->type.ndim != n->outs[0]->type.ndim) continue;
     sl_tensor *t = sli_pt_tensor(m, v);
-    parts[used++] = stacks ? add_dim(m, t, dim) : t;
+    parts[used++] = stacks ? sli_pt_add_dim(m, t, dim) : t;
     floats |= t && t->type.dtype == SL_F32;
   }
   for (int i = 0; i < used; i++) parts[i] = as_dtype(m, parts[i], floats ? SL_F32 : SL_I32);
@@ -329,7 +320,7 @@ void sli_emit_repeat(sli_import *m, const sli_pt_node *n, const sli_pt_call *row
   }
   for (int d = 0; d < count; d++)
     if (repeats[d] < 1 || repeats[d] > SLI_PT_MOST) return;
-  for (int shift = count - x->type.ndim; t && shift > 0; shift--) t = add_dim(m, t, 0);
+  for (int shift = count - x->type.ndim; t && shift > 0; shift--) t = sli_pt_add_dim(m, t, 0);
   for (int d = 0; t && d < count; d++) {
     int64_t times =
         repeats[d] == m->exported && d == 0 && t->type.dim[0] == 1 ? m->rows : repeats[d];
@@ -349,7 +340,7 @@ void sli_emit_repeat(sli_import *m, const sli_pt_node *n, const sli_pt_call *row
 
 /* Repeats each position of a dim several times. */
 static sl_tensor *repeat_each(sli_import *m, sl_tensor *t, int dim, int64_t times) {
-  t = times == 1 ? t : add_dim(m, t, dim + 1);
+  t = times == 1 ? t : sli_pt_add_dim(m, t, dim + 1);
   if (!t || times == 1) return t;
   sl_type dims = t->type, to;
   dims.dim[dim + 1] = times;
@@ -484,7 +475,7 @@ void sli_emit_put(sli_import *m, const sli_pt_node *n, const sli_pt_call *row) {
   int64_t length = whole->type.dim[dim];
   int64_t start = sli_pt_whole(m, n, slices ? "start" : "index", 0);
   if (start < 0) start = SLI_MAX(start + length, 0);
-  if (selects) new_part = add_dim(m, new_part, dim);
+  if (selects) new_part = sli_pt_add_dim(m, new_part, dim);
   if (!new_part) return;
   int64_t count = n->args[n->nargs - 1].value->type.dim[dim];
   if (selects) count = 1;

@@ -189,7 +189,7 @@ def _export(module: torch.nn.Module, arguments: Arguments, loss: Optional[Loss])
         raise ExportError(_advice(module, error)) from error
 
 
-# What torch.export says, and what to do then.
+# Parts of the messages of torch.export, and the advice for each.
 ADVICE = (
     (("data-dependent", "GuardOnDataDependent", "Could not extract specialized integer", "Could not guard", "_local_scalar_dense"),
      "a branch or a size depends on the values of a tensor: compute both and choose with torch.where, and leave out .item(), "

@@ -16,6 +16,7 @@
 #include "io/file.h"
 #include "io/json.h"
 #include "io/npy.h"
+#include "tests/support/exported.h"
 #include "tests/support/test.h"
 
 enum { STEPS = 10 };
@@ -28,14 +29,6 @@ static char *file_of(const char *name, const char *file) {
   char *in = sli_format("%s/%s", name, file), *path = sli_tempdir_path(&unpacked, in);
   free(in);
   return path;
-}
-
-static void unpack(const char *name) {
-  const char *source = getenv("SLUICE_SOURCE");
-  char *command = sli_format("tar -xzf '%s/tests/reference/pytorch/%s.tar.gz' -C '%s'",
-                             source ? source : ".", name, unpacked.folder);
-  CHECK(!system(command), "%s", command);
-  free(command);
 }
 
 /* ---- running ----------------------------------------------------------------------------------
@@ -238,7 +231,7 @@ static void open_ids(own_ids *ids) {
 static void own_data(void) {
   own_ids ids = {0};
   sl_exported *e;
-  unpack("gpt2");
+  exported_unpack("gpt2", unpacked.folder);
   open_ids(&ids);
   char *path = file_of("gpt2", "model.pt2");
   CHECK(!sl_exported_open(path, &e), "%s", sl_detail());
@@ -318,7 +311,7 @@ static bool rows_meet(const char *name) {
 static void model(const char *name) {
   static const way plain = {"one device", 1, 1, 1, 1, NULL, false};
   int skip = test_many(1, 3, 1); /* of the ways */
-  unpack(name);
+  exported_unpack(name, unpacked.folder);
   check_losses(name, &plain, "losses", 1e-5);
   check_gradients(name);
   for (size_t i = 0; i < SLI_COUNT(ways); i += (size_t)skip)

@@ -6,7 +6,6 @@
 #include <string.h>
 
 #include "base/base.h"
-#include "base/tempdir.h"
 #include "tests/support/exported.h"
 #include "tests/support/test.h"
 
@@ -49,16 +48,6 @@ static void one(const exported_cases *c, const cJSON *of) {
 
 int main(int argc, char **argv) {
   (void)argc, (void)argv;
-  sli_tempdir unpacked;
-  CHECK(!sli_tempdir_open(NULL, &unpacked), "%s", sl_detail());
-  exported_unpack("odd", unpacked.folder);
-  char *folder = sli_tempdir_path(&unpacked, "odd");
-  exported_cases c;
-  exported_open(folder, &c);
-  const cJSON *of;
-  cJSON_ArrayForEach(of, c.figures.root) RUN_AS(of->string, one(&c, of));
-  exported_close(&c);
-  free(folder);
-  sli_tempdir_close(&unpacked);
+  exported_each("odd", one);
   return 0;
 }

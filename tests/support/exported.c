@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/base.h"
+#include "base/tempdir.h"
 #include "tests/support/test.h"
 
 void exported_unpack(const char *name, const char *folder) {
@@ -15,14 +16,26 @@ void exported_unpack(const char *name, const char *folder) {
   free(command);
 }
 
-void exported_open(const char *folder, exported_cases *out) {
+static void exported_open(const char *folder, exported_cases *out) {
   out->folder = folder;
   char *path = sli_format("%s/losses.json", folder);
   CHECK(!sli_json_open(path, &out->figures), "%s", sl_detail());
   free(path);
 }
 
-void exported_close(exported_cases *c) { sli_json_fini(&c->figures); }
+void exported_each(const char *name, void (*one)(const exported_cases *c, const cJSON *of)) {
+  sli_tempdir unpacked;
+  exported_cases c;
+  CHECK(!sli_tempdir_open(NULL, &unpacked), "%s", sl_detail());
+  exported_unpack(name, unpacked.folder);
+  char *folder = sli_tempdir_path(&unpacked, name);
+  exported_open(folder, &c);
+  const cJSON *of;
+  cJSON_ArrayForEach(of, c.figures.root) RUN_AS(of->string, one(&c, of));
+  sli_json_fini(&c.figures);
+  free(folder);
+  sli_tempdir_close(&unpacked);
+}
 
 /* ---- one run ------------------------------------------------------------------------------- */
 

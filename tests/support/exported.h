@@ -17,8 +17,8 @@ typedef struct exported_cases {
   sli_json figures;
 } exported_cases;
 
-void exported_open(const char *folder, exported_cases *out);
-void exported_close(exported_cases *c);
+/* Unpacks tests/reference/pytorch/NAME.tar.gz, such a folder, and runs a case for each module. */
+void exported_each(const char *name, void (*one)(const exported_cases *c, const cJSON *of));
 /* Builds and runs one step of a module; the error's text, or "" after the loss and the gradients of
  * all parameters have been found to be PyTorch's, within a relative difference of losses and ten
  * times it of gradients. The caller frees it. */

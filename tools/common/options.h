@@ -33,8 +33,8 @@ typedef struct tool_option {
 sl_option *options_table(const tool_option *own);
 /* The group of an option that the table has. */
 option_group options_group(const tool_option *own, const char *name);
-/* Of these, the tool's own, and the shared ones that are in `shared` (NULL-terminated; NULL: all).
- */
+/* Picks from that table the tool's own options, and the shared ones listed in `shared`
+ * (NULL-terminated; NULL: all). */
 sl_option *options_offered(const sl_option *table, const tool_option *own,
                            const char *const *shared);
 /* What an option can say (NULL-terminated), each saying more than the one before where that has a
@@ -45,8 +45,7 @@ const char *const *options_words(const char *option);
 const char *const *options_completed(const tool_option *own, const char *option);
 /* SL_E_USAGE unless the option's text is one of the words (NULL-terminated). */
 sl_status options_check_word(const char *option, const char *text, const char *const *words);
-/* The same of all the options that have words, but for those that are the tool's `own`, which it
- * checks. */
+/* Checks so all options that have words, but for the tool's `own`, which it checks itself. */
 sl_status options_check_words(const sl_args *args, const tool_option *own);
 /* Sets the fields of lowering (sl_lower_fields) to what is given, but for options that are the
  * tool's `own`. */
