@@ -53,7 +53,10 @@ enum {
   BUCKETS,
   SECONDS,
   BASES = 100,
-  EXPERT
+  EXPERT,
+  EXACT = 110,
+  CHUNK,
+  PART
 };
 
 static void setting(uint64_t *h, int which, uint64_t value) {
@@ -111,6 +114,9 @@ uint64_t sli_hash_attrs(uint64_t hash, const sl_op *op, const sl_attrs *a, int n
   setting(h, KEY, a->key);
   setting(h, SEED, a->seed);
   if (a->region) hash_region(h, a->region);
+  setting(h, EXACT, a->exact);
+  setting(h, CHUNK, (uint64_t)a->chunk);
+  for (int p = 0; p < SL_PART_RANGES; p++) setting(h, PART + p, (uint64_t)a->part[p]);
   setting(h, NDIMS, (uint64_t)a->ndims);
   for (int d = 0; d < SLI_MIN(a->ndims, SL_MAX_DIMS); d++) number(h, a->dims[d]);
   return a->user && op->hash ? op->hash(hash, a, nin) : hash;

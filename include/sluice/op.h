@@ -178,7 +178,12 @@ typedef struct sl_attrs {
                     output, 0: the input's */
   int64_t dims[SL_MAX_DIMS]; /* position, position_w, rotary, rotary_b, with ndims 2: positions
                                 from dims[0] of the part on are shifted by dims[1] */
-  bool bf16;    /* set by the graph: ops with `rounds` round to bf16, served ops keep bf16 */
+  bool bf16;  /* set by the graph: ops with `rounds` round to bf16, served ops keep bf16 */
+  bool exact; /* set by the graph: sums have one order, whatever the cut */
+  /* exact products (linear, linear_b, matmul, grouped, conv): steps of k in a group, set by the
+   * graph (0: all of k); and the lengths of the parts of a packed k, if there is more than one. A
+   * group has a share of each part. */
+  int64_t chunk, part[SL_PART_RANGES];
   int64_t rows; /* pack: rows of the products that will read the weight */
   /* Beginning of the part in the whole, for a call on a part. embedding, embedding_w,
    * embedding_bag: first row of this part of the table; gather, scatter_add: first position of the

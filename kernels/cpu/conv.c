@@ -118,9 +118,10 @@ static float *own_columns(const job *j, int worker) {
   return j->columns + worker * j->taps * j->out;
 }
 
-static sl_status prepare(const sli_product_shape *shape, void **state) {
+static sl_status prepare(const sl_call *call, sli_product_shape shape, void **state) {
   sli_product *product = NULL;
-  SLI_TRY(sli_product_create(shape, &product));
+  sli_product_order(&shape, call->attrs);
+  SLI_TRY(sli_product_create(&shape, &product));
   *state = product;
   return SL_OK;
 }
@@ -135,7 +136,8 @@ static job forward_job(const sl_call *call, int threads) {
 
 static sl_status conv_prepare(const sl_call *call, void **state) {
   job j = forward_job(call, 1);
-  return prepare(&(sli_product_shape){.m = j.outputs, .n = j.out, .k = j.taps, .add = true}, state);
+  return prepare(call, (sli_product_shape){.m = j.outputs, .n = j.out, .k = j.taps, .add = true},
+                 state);
 }
 
 static size_t conv_scratch(const sl_call *call, int threads) {
@@ -179,8 +181,9 @@ static job backward_job(const sl_call *call, int threads) {
 
 static sl_status conv_b_prepare(const sl_call *call, void **state) {
   job j = backward_job(call, 1);
-  return prepare(
-      &(sli_product_shape){.m = j.taps, .n = j.out, .k = j.outputs, .a_transposed = true}, state);
+  return prepare(call,
+                 (sli_product_shape){.m = j.taps, .n = j.out, .k = j.outputs, .a_transposed = true},
+                 state);
 }
 
 static size_t conv_b_scratch(const sl_call *call, int threads) {
@@ -225,10 +228,10 @@ static int64_t runs_of(const job *j) { return SLI_MIN(j->w.images, SLI_PARTIALS)
 
 static sl_status conv_w_prepare(const sl_call *call, void **state) {
   job j = weight_job(call, 1);
-  return prepare(
-      &(sli_product_shape){
-          .m = j.outputs, .n = j.taps, .k = j.out, .b_transposed = true, .add = true},
-      state);
+  return prepare(call,
+                 (sli_product_shape){
+                     .m = j.outputs, .n = j.taps, .k = j.out, .b_transposed = true, .add = true},
+                 state);
 }
 
 static size_t conv_w_scratch(const sl_call *call, int threads) {

@@ -127,28 +127,32 @@ static void release(void *state) {
 }
 
 /* Creates a product for each tile height; `m` or `k` of the shape is the height. */
-static sl_status prepare(const sli_product_shape shapes[HEIGHTS], void **state) {
+static sl_status prepare(const sl_call *call, sli_product_shape shapes[HEIGHTS], void **state) {
   products *p = sli_calloc(1, sizeof *p);
   sl_status status = SL_OK;
-  for (int h = 0; h < HEIGHTS && !status; h++) status = sli_product_create(&shapes[h], &p->of[h]);
+  for (int h = 0; h < HEIGHTS && !status; h++) {
+    sli_product_order(&shapes[h], call->attrs);
+    status = sli_product_create(&shapes[h], &p->of[h]);
+  }
   if (status) release(p);
   else *state = p;
   return status;
 }
 
-static sl_status prepare_rows(int64_t n, int64_t k, bool transposed, void **state) {
+static sl_status prepare_rows(const sl_call *call, int64_t n, int64_t k, bool transposed,
+                              void **state) {
   sli_product_shape shapes[HEIGHTS];
   for (int h = 0; h < HEIGHTS; h++)
     shapes[h] = (sli_product_shape){.m = rows_at(h), .n = n, .k = k, .b_transposed = transposed};
-  return prepare(shapes, state);
+  return prepare(call, shapes, state);
 }
 
 static sl_status grouped_linear_prepare(const sl_call *call, void **state) {
-  return prepare_rows(call->in_type[2].dim[1], call->in_type[2].dim[2], true, state);
+  return prepare_rows(call, call->in_type[2].dim[1], call->in_type[2].dim[2], true, state);
 }
 
 static sl_status grouped_linear_b_prepare(const sl_call *call, void **state) {
-  return prepare_rows(call->in_type[2].dim[2], call->in_type[2].dim[1], false, state);
+  return prepare_rows(call, call->in_type[2].dim[2], call->in_type[2].dim[1], false, state);
 }
 
 static sl_status grouped_linear_w_prepare(const sl_call *call, void **state) {
@@ -157,7 +161,7 @@ static sl_status grouped_linear_w_prepare(const sl_call *call, void **state) {
   for (int h = 0; h < HEIGHTS; h++)
     shapes[h] = (sli_product_shape){
         .m = dw->dim[1], .n = dw->dim[2], .k = rows_at(h), .a_transposed = true, .add = true};
-  return prepare(shapes, state);
+  return prepare(call, shapes, state);
 }
 
 static const sli_product *product_for(const groups *g, const tile *t) {

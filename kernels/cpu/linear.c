@@ -19,12 +19,14 @@ static void release(void *state) { sli_product_destroy(state); }
 static sli_product_shape linear_shape(const sl_call *call, bool forward, int packed) {
   const sl_type *x = &call->in_type[0], *y = &call->out_type[0];
   bool is_packed = sli_linear_has(call->nin, call->in_type, packed);
-  return (sli_product_shape){.m = sl_type_rows(x),
+  sli_product_shape shape = {.m = sl_type_rows(x),
                              .n = sl_type_last(y),
                              .k = sl_type_last(x),
                              .b_transposed = forward != call->attrs->transposed,
                              .bf16 = call->attrs->bf16 || is_packed,
                              .b_packed = is_packed};
+  sli_product_order(&shape, call->attrs);
+  return shape;
 }
 
 static const void *weight(const sl_call *call, int packed) {
@@ -130,13 +132,15 @@ static void pack_cpu(const sl_call *call) {
 
 static sli_product_shape weight_shape(const sl_call *call) {
   const sl_type *dw = &call->out_type[0];
-  return (sli_product_shape){.m = dw->dim[0],
+  sli_product_shape shape = {.m = dw->dim[0],
                              .n = dw->dim[1],
                              .k = sl_type_rows(&call->in_type[0]),
                              .a_transposed = true,
                              .add = true,
                              .cold = true,
                              .bf16 = call->attrs->bf16};
+  sli_product_order(&shape, call->attrs);
+  return shape;
 }
 
 static sl_status linear_w_prepare(const sl_call *call, void **state) {

@@ -16,6 +16,7 @@ static sl_status prepare(const sl_call *call, void **state) {
                              .b_transposed = p.b_transposed,
                              .add = p.batch.summed > 1 || (call->op->accumulates & 1)};
   sli_product *product = NULL;
+  sli_product_order(&shape, call->attrs);
   SLI_TRY(sli_product_create(&shape, &product));
   *state = product;
   return SL_OK;

@@ -106,14 +106,14 @@ static sl_status kernels_create(sli_product *p, const sli_onednn_order *packed) 
 }
 
 /* Returns what multiplies without tiles. */
-static library library_for(bool bf16) {
-  bool own = !bf16 && sli_cpu_is_set("SLUICE_CPU_FP32", "own");
+static library library_for(bool bf16, bool ordered) {
+  bool own = ordered || (!bf16 && sli_cpu_is_set("SLUICE_CPU_FP32", "own"));
   if (!own && !bf16 && sli_cpu()->openblas && sli_openblas()) return OPENBLAS;
   return !own && sli_onednn_loads() ? ONEDNN : OWN;
 }
 
 static sl_status choose_library(sli_product *p) {
-  p->library = library_for(p->shape.bf16);
+  p->library = library_for(p->shape.bf16, p->shape.chunk);
   if (p->library == OWN && p->shape.bf16)
     return sl_fail(SL_E_DEVICE,
                    "products in bf16 need oneDNN, which is not there, or a processor with AMX or "
@@ -409,7 +409,7 @@ const char *sl_cpu_bf16(void) {
 
 /* Names what computes a product without tiles. */
 static const char *library_name(bool bf16) {
-  library library = library_for(bf16);
+  library library = library_for(bf16, false);
   if (library == OPENBLAS) return sli_openblas_name();
   return library == ONEDNN ? sli_onednn_name() : bf16 ? "nothing" : "vectors";
 }

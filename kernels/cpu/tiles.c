@@ -29,6 +29,7 @@ bool sli_has_tiles(void) { return sli_cpu()->bf16 || sli_cpu_is_set("SLUICE_CPU_
 
 bool sli_tiles_take(const sli_product_shape *s) {
   if (s->bf16) return sli_has_tiles();
+  if (s->chunk) return false;
   if (sli_cpu_is_set("SLUICE_CPU_FP32", "tiles")) return true;
   bool wide = s->m >= SLI_STRIP && s->n >= SLI_STRIP; /* otherwise tiles would be mostly zeros */
   return wide && sli_cpu()->splits && !sli_cpu_is_set("SLUICE_CPU_FP32", "library");
