@@ -26,10 +26,14 @@ enum { SUMMED_ROWS = 2, SUMMED_VECTORS = 2 };
 
 /* Numbers of weights: a quad of each column; in pairs, its first and third, then its second and
  * fourth number. */
+typedef struct block_scales {
+  vec d[SUMMED_VECTORS], m[SUMMED_VECTORS];
+} block_scales;
 typedef struct block_weights {
   ivec quads[2 * QUADS][SUMMED_VECTORS];
-  vec d[SUMMED_VECTORS], m[SUMMED_VECTORS];
+  block_scales by;
 } block_weights;
+typedef uint16_t pairs_unsigned VECTOR(4);
 
 static inline ivec load_quads(const uint8_t *p) {
   ivec quads;
@@ -107,17 +111,25 @@ INLINE ivec last_sum(ivec sum, int32_t begin) {
 #endif
 }
 
-/* Loads a block of columns from v * LANES on of a group: the numbers, d, and the term that remains
+/* Loads the scales of columns from v * LANES on of a group's block: d, and the term that remains
  * after the numbers' centre is subtracted. */
+INLINE void load_scales(sl_storage storage, const uint8_t *block, int v, block_scales *by) {
+#pragma GCC unroll 2
+  for (int t = 0; t < SUMMED_VECTORS; t++) {
+    const uint8_t *halves = block + GROUP * sli_storage_numbers(storage) + (v + t) * LANES * 2;
+    by->d[t] = load_half((const void *)halves);
+    if (storage == SL_STORAGE_Q4_1)
+      by->m[t] =
+          load_half((const void *)(halves + 2 * GROUP)) + by->d[t] * (float)block_centre(storage);
+  }
+}
+
+/* Loads a block of columns from v * LANES on of a group. */
 INLINE void load_block(sl_storage storage, const uint8_t *block, int v, block_weights *w) {
+  load_scales(storage, block, v, &w->by);
 #pragma GCC unroll 2
   for (int t = 0; t < SUMMED_VECTORS; t++) {
     const uint8_t *numbers = block + (v + t) * (int)sizeof(ivec);
-    const uint8_t *halves = block + GROUP * sli_storage_numbers(storage) + (v + t) * LANES * 2;
-    w->d[t] = load_half((const void *)halves);
-    if (storage == SL_STORAGE_Q4_1)
-      w->m[t] =
-          load_half((const void *)(halves + 2 * GROUP)) + w->d[t] * (float)block_centre(storage);
 #pragma GCC unroll 8
     for (int i = 0; i < QUADS; i++) {
       ivec q;
@@ -187,6 +199,16 @@ INLINE void sum_pairs(const block_weights *w, const sli_digits *x, int rows,
       }
 }
 
+/* Returns what a block adds to vector t of y, of the block's sums. */
+INLINE vec scaled_sums(sl_storage storage, const block_scales *by, int t, const sli_digits *x,
+                       const ivec *sums) {
+  vec low = __builtin_convertvector(sums[SLI_LOW], vec);
+  vec sum = low + __builtin_convertvector(sums[SLI_UPPER], vec) * 256.0f;
+  vec plus = rounded(sum, by->d[t]);
+  if (storage == SL_STORAGE_Q4_1) plus += rounded(set(x->sum), by->m[t]);
+  return rounded(plus, set(x->scale));
+}
+
 /* Adds a block of `rows` rows by the columns of a tile to y[row][GROUP]. */
 INLINE void plus_tile(sl_storage storage, const block_weights *w, const sli_digits *x, int rows,
                       float *y) {
@@ -198,11 +220,7 @@ INLINE void plus_tile(sl_storage storage, const block_weights *w, const sli_digi
 #pragma GCC unroll 2
     for (int t = 0; t < SUMMED_VECTORS; t++) {
       float *to = y + r * GROUP + t * LANES;
-      vec low = __builtin_convertvector(sums[r][t][SLI_LOW], vec);
-      vec sum = low + __builtin_convertvector(sums[r][t][SLI_UPPER], vec) * 256.0f;
-      vec plus = rounded(sum, w->d[t]);
-      if (storage == SL_STORAGE_Q4_1) plus += rounded(set(x[r].sum), w->m[t]);
-      storeu(to, loadu(to) + rounded(plus, set(x[r].scale)));
+      storeu(to, loadu(to) + scaled_sums(storage, &w->by, t, &x[r], sums[r][t]));
     }
 }
 
@@ -231,10 +249,113 @@ INLINE const uint8_t *block_of(sl_storage storage, sli_grouped group, int64_t b,
   return block;
 }
 
+/* ---- one row ----------------------------------------------------------------------------------
+ */
+
+/* A single row reads each quad of weights once. Where registers are few, its products follow the
+ * load, and its sums stay in registers from block to block. */
+#if defined(__AVX2__) && !defined(__AVX512F__)
+enum { ONE_ROW = 1 };
+#else
+enum { ONE_ROW = 0 };
+#endif
+
+/* Adds a quad's products of bytes with each digit. */
+INLINE void plus_quad(const ivec *quads, const sli_digits *x, int i, ivec (*s)[SUMMED_VECTORS]) {
+#pragma GCC unroll 3
+  for (int digit = 0; digit < SLI_DIGITS; digit++) {
+    ivec by = spread(x->quads[i].digits[digit]);
+#pragma GCC unroll 2
+    for (int t = 0; t < SUMMED_VECTORS; t++)
+      s[digit][t] = in_order(plus_bytes(s[digit][t], quads[t], by));
+  }
+}
+
+/* Sums a block of half-bytes by the columns of a tile, as sum_bytes does. */
+INLINE void sum_half_bytes(const uint8_t *numbers, const sli_digits *x, ivec (*sums)[SLI_SUMS]) {
+  ivec s[SLI_DIGITS][SUMMED_VECTORS];
+#pragma GCC unroll 2
+  for (int t = 0; t < SUMMED_VECTORS; t++) {
+    s[0][t] = first_sum(x->begin[SLI_LOW]);
+    s[1][t] = first_sum(x->begin[SLI_UPPER]);
+    s[2][t] = first_sum(0);
+  }
+#pragma GCC unroll 4
+  for (int i = 0; i < QUADS / 2; i++) {
+    ivec both[SUMMED_VECTORS], half[SUMMED_VECTORS];
+#pragma GCC unroll 2
+    for (int t = 0; t < SUMMED_VECTORS; t++) {
+      both[t] = load_quads(numbers + i * GROUP * 4 + t * (int)sizeof(ivec));
+      half[t] = both[t] & 0x0f0f0f0f;
+    }
+    plus_quad(half, x, i, s);
+#pragma GCC unroll 2
+    for (int t = 0; t < SUMMED_VECTORS; t++) half[t] = both[t] >> 4 & 0x0f0f0f0f;
+    plus_quad(half, x, i + QUADS / 2, s);
+  }
+#pragma GCC unroll 2
+  for (int t = 0; t < SUMMED_VECTORS; t++) {
+    sums[t][SLI_LOW] = last_sum(s[0][t], x->begin[SLI_LOW]);
+    sums[t][SLI_UPPER] = last_sum(s[1][t], x->begin[SLI_UPPER]) + (last_sum(s[2][t], 0) << 8);
+  }
+}
+
+/* Sums a block of bytes by the columns of a tile, as sum_pairs does. */
+INLINE void sum_byte_pairs(const uint8_t *numbers, const sli_digits *x, ivec (*sums)[SLI_SUMS]) {
+#pragma GCC unroll 2
+  for (int t = 0; t < SUMMED_VECTORS; t++)
+#pragma GCC unroll 2
+    for (int n = 0; n < SLI_SUMS; n++) sums[t][n] = x->begin[n] - (ivec){0};
+#pragma GCC unroll 8
+  for (int i = 0; i < QUADS; i++) {
+    ivec quads[SUMMED_VECTORS];
+#pragma GCC unroll 2
+    for (int t = 0; t < SUMMED_VECTORS; t++)
+      quads[t] = load_quads(numbers + i * GROUP * 4 + t * (int)sizeof(ivec));
+#pragma GCC unroll 2
+    for (int odd = 0; odd < 2; odd++)
+#pragma GCC unroll 2
+      for (int n = 0; n < SLI_SUMS; n++) {
+        ivec by = spread(x->quads[i].pairs[n][odd]);
+#pragma GCC unroll 2
+        for (int t = 0; t < SUMMED_VECTORS; t++) {
+          ivec pair = odd ? (ivec)((pairs_unsigned)quads[t] >> 8) : quads[t] & 0x00ff00ff;
+          sums[t][n] = in_order(sums[t][n] + multiply_pairs(pair, by));
+        }
+      }
+  }
+}
+
+/* Multiplies one row by a group's columns, all of which a tile holds: y[GROUP]. */
+INLINE void multiply_one(sl_storage storage, sli_grouped group, int64_t blocks, const sli_digits *x,
+                         int64_t all, float *y) {
+  uint8_t room[GROUP * 34];
+  vec to[SUMMED_VECTORS] = {0};
+  for (int64_t b = 0; b < blocks; b++, x += all) {
+    const uint8_t *block = block_of(storage, group, b, room);
+    ivec sums[SUMMED_VECTORS][SLI_SUMS];
+    block_scales w;
+    if (in_pairs(storage)) sum_byte_pairs(block, x, sums);
+    else sum_half_bytes(block, x, sums);
+    load_scales(storage, block, 0, &w);
+#pragma GCC unroll 2
+    for (int t = 0; t < SUMMED_VECTORS; t++) to[t] += scaled_sums(storage, &w, t, x, sums[t]);
+  }
+#pragma GCC unroll 2
+  for (int t = 0; t < SUMMED_VECTORS; t++) storeu(y + t * LANES, to[t]);
+}
+
+/* ---- several rows -----------------------------------------------------------------------------
+ */
+
 /* Multiplies rows of x by a group's columns: y[row][GROUP]. Block b of x is x[b * all + row]. */
 INLINE void multiply_group(sl_storage storage, sli_grouped group, int64_t blocks,
                            const sli_digits *x, int64_t rows, int64_t all, float *y) {
   uint8_t room[GROUP * 34];
+  if (ONE_ROW && rows == 1) {
+    multiply_one(storage, group, blocks, x, all, y);
+    return;
+  }
   for (int64_t i = 0; i < rows * GROUP; i += LANES) storeu(y + i, (vec){0});
   for (int64_t b = 0; b < blocks; b++, x += all) {
     const uint8_t *block = block_of(storage, group, b, room);

@@ -49,6 +49,8 @@ static inline vec load_bf16(const uint16_t *p, int64_t n) {
 static inline vec load_half(const uint16_t *p) {
 #if defined(__AVX512F__)
   return (vec)_mm512_cvtph_ps(_mm256_loadu_si256((const void *)p));
+#elif defined(__F16C__)
+  return (vec)_mm256_cvtph_ps(_mm_loadu_si128((const void *)p));
 #elif defined(__aarch64__)
   return (vec)vcvt_f32_f16(vreinterpret_f16_u16(vld1_u16(p)));
 #else

@@ -6,9 +6,12 @@
 
 #include "kernels/cpu/chunk.h"
 
+/* Reads CPUID directly for F16C: not all compilers have a name for its bit. */
 static bool has_avx2(void) {
+  unsigned a, b, c, d;
   __builtin_cpu_init();
-  return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma");
+  return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") &&
+         __get_cpuid(1, &a, &b, &c, &d) && c & bit_F16C;
 }
 
 static bool has_avx512(void) {
