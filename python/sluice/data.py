@@ -49,9 +49,9 @@ class Arrays:
         self.types = made
         for i, a in enumerate(self.held_out):
             self._check(i, a, len(a))
-        record = {"nout": len(self.arrays), "types": made, "fill": self._fill}
+        record = {"nout": len(self.arrays), "types": made, "fill": self.graph.filler(self._fill)}
         if self.held_out:
-            record.update(fill_held_out=self._fill_held_out,
+            record.update(fill_held_out=self.graph.filler(self._fill_held_out),
                           held_out=len(self.held_out[0]) // self.rows,
                           held_out_rest=len(self.held_out[0]) % self.rows)
         self.record = c.record("sl_source", record, self.graph._kept)
@@ -63,12 +63,9 @@ class Arrays:
         self._fill_from(self.held_out, tick, outs)
 
     def _fill_from(self, arrays, tick, outs):
-        try:
-            for i, a in enumerate(arrays):
-                if outs[i]:
-                    self._fill_one(i, a, tick, outs[i])
-        except BaseException as error:  # the run ends with it
-            self.graph.failed(error)
+        for i, a in enumerate(arrays):
+            if outs[i]:
+                self._fill_one(i, a, tick, outs[i])
 
     def _check(self, i, part, rows):
         """Rows are of the shape and type that the model was made for."""

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import operator
 import os
-import weakref
 from typing import Any, Dict, List, Mapping, NamedTuple, Optional, Sequence, Tuple, Union
 
 import numpy
@@ -97,37 +96,33 @@ class Source:
     """A graph's source of a program's data: of `given`, or of what the program has when it is asked."""
 
     def __init__(self, g: Graph, program: "Program", given: Optional[Table], rows: int) -> None:
-        self.there, self.program, self.given, self.rows = weakref.ref(g), program, given, rows
+        self.program, self.given, self.rows = program, given, rows
         self.columns = columns = program.columns
         self.length = given.length if given else 0
         held_out = program.held_out if given is None else None
         self.types = ffi.new("sl_type[]", len(columns))
         for i, column in enumerate(columns):
             self.types[i] = c.type_of((rows,) * column.rows + column.shape, column.dtype)
-        record: Dict[str, Any] = {"nout": len(columns), "types": self.types, "fill": self._fill}
+        record: Dict[str, Any] = {"nout": len(columns), "types": self.types, "fill": g.filler(self._fill)}
         if held_out:
-            record.update(fill_held_out=self._fill_held_out, held_out=held_out.length // max(rows, 1),
+            record.update(fill_held_out=g.filler(self._fill_held_out), held_out=held_out.length // max(rows, 1),
                           held_out_rest=held_out.length % max(rows, 1))
         self.record = c.record("sl_source", record, g._kept)
 
-    def _fill(self, _, tick, outs):
-        self._fill_from(self.given or self.program.store, tick, outs)
+    def _fill(self, g, tick, outs):
+        self._fill_from(g, self.given or self.program.store, tick, outs)
 
-    def _fill_held_out(self, _, tick, outs):
-        self._fill_from(self.program.held_out, tick, outs)
+    def _fill_held_out(self, g, tick, outs):
+        self._fill_from(g, self.program.held_out, tick, outs)
 
-    def _fill_from(self, store, tick, outs):
-        g = self.there()
-        try:
-            microbatches = g.microbatches
-            parts = store.part(tick.step, self.rows * microbatches, tick.microbatch * self.rows, self.rows)
-            for i, part in enumerate(parts):
-                if outs[i]:
-                    size = lib.sl_type_bytes(ffi.addressof(self.types, i))
-                    to = numpy.frombuffer(ffi.buffer(ffi.cast("char *", outs[i]), size), self.columns[i].dtype)
-                    to[:] = numpy.ascontiguousarray(part).reshape(-1)
-        except BaseException as error:  # the run ends with it
-            g.failed(error)
+    def _fill_from(self, g, store, tick, outs):
+        microbatches = g.microbatches
+        parts = store.part(tick.step, self.rows * microbatches, tick.microbatch * self.rows, self.rows)
+        for i, part in enumerate(parts):
+            if outs[i]:
+                size = lib.sl_type_bytes(ffi.addressof(self.types, i))
+                to = numpy.frombuffer(ffi.buffer(ffi.cast("char *", outs[i]), size), self.columns[i].dtype)
+                to[:] = numpy.ascontiguousarray(part).reshape(-1)
 
 
 class Nothing:

@@ -13,6 +13,7 @@ import numpy
 from . import _library as c
 from . import errors
 from ._library import ffi, lib
+from .asking import Asking
 from .calls import beside, function, ops
 from .data import Arrays, narrow, tokens_of
 from .tensor import Init, Tensor, normal, uniform
@@ -72,6 +73,7 @@ class Graph(Ops):
         self._kept: List[Any] = []  # what C looks at as long as the graph lives
         self.failure: Optional[BaseException] = None  # of a callback
         self.fail: Callable[[], None] = lambda: None  # ends the run
+        self.asking: Optional[Asking] = None  # of a run that is trained
         self.owned = False  # by a plan, which destroys it
         self.infer, self.given, self.wants_loss = infer, given or {}, loss
         if infer and "tokens" in self.given:
@@ -87,7 +89,7 @@ class Graph(Ops):
     def around(cls, pointer: Any, infer: bool) -> "Graph":
         """A graph that C has made, and destroys."""
         g = cls.__new__(cls)
-        g._kept, g.failure, g.owned, g.fail = [], None, True, lambda: None
+        g._kept, g.failure, g.owned, g.fail, g.asking = [], None, True, lambda: None, None
         g.infer, g.given, g.wants_loss = infer, {}, False
         g.sources, g.metrics, g.used, g.pointer = [], [], set(), pointer
         return g
@@ -117,9 +119,27 @@ class Graph(Ops):
         return feed
 
     def failed(self, error: BaseException) -> None:
-        """Ends the run with what a callback has raised."""
+        """Ends an inference with what a callback has raised."""
         self.failure = self.failure or error
         self.fail()
+
+    def filler(self, fill: Callable[..., None]) -> Callable[..., None]:
+        """The callback of a source whose fill(graph, tick, outs) may raise. Holds no graph while it waits."""
+        there = weakref.ref(self)
+
+        def once(tick, outs):
+            fill(there(), tick, outs)
+
+        def call(_, tick, outs):
+            asking = there().asking
+            if asking:
+                asking.ask(tick.step, lambda: once(tick, outs))
+                return
+            try:
+                once(tick, outs)
+            except BaseException as error:
+                there().failed(error)
+        return call
 
     # ---- what is not an op ------------------------------------------------------------------
 

@@ -2,12 +2,14 @@
 """Training and inference: a model lowered to a plan, and what runs it."""
 from __future__ import annotations
 
+import atexit
 import collections
 import operator
 import os
 import signal
 import tempfile
 import threading
+import weakref
 from types import TracebackType
 from typing import (TYPE_CHECKING, Any, Callable, Dict, Iterable, Iterator, List, Mapping, MutableMapping, NamedTuple,
                     Optional, Sequence, Type, Union)
@@ -17,6 +19,8 @@ import numpy
 from . import _library as c
 from . import budget, errors, notebook
 from ._library import ffi, lib
+from ._statuses import StoppedError
+from .asking import Asking
 from .graph import Graph
 from .trace import Trace
 
@@ -76,14 +80,60 @@ class _Interrupts:
             raise self.raised
 
 
+class _Call:
+    """A call into C on a thread of its own, which holds nothing of Python's that belongs to the run but `going`."""
+
+    def __init__(self, going, asking, goal, function, args):
+        self.going, self.asking, self.goal = going, asking, goal
+        self.function, self.args = function, args
+        self.result, self.raised = (), None
+
+    def start(self):
+        try:
+            threading.Thread(target=self._work, daemon=True).start()  # at the interpreter's end see _end_all
+        except BaseException as error:
+            self.raised, self.result = error, (0, None)
+            self.going.release()
+
+    def proceed(self):
+        self.asking.open()
+
+    def _work(self):
+        result = (0, None)
+        try:
+            status = self.function(*self.args)
+            result = status, c.text(lib.sl_detail()) if status else None
+        except BaseException as error:
+            self.raised = error
+        finally:
+            self.going.release()
+            self.result = result
+            self.asking.changed.set()
+
+    def over(self, seconds):
+        """Waits so long at most; True if the call has ended or waits for data."""
+        if self.result:
+            return True
+        if self.asking.changed.wait(seconds):
+            self.asking.changed.clear()
+        return bool(self.result) or self.asking.shut
+
+    def failure(self):
+        return self.raised if self.result else self.asking.taken()
+
+
 class _Plan:
     """A graph and its plan, and a runtime once there is one. Whatever C looks at is kept here."""
 
-    def __init__(self, model, graph_options, lower_options):
+    def __init__(self, model, graph_options, lower_options, asking=None):
         self._lowered = self._runtime = None
-        self.spoiled = False  # a function that gives data has raised within a step
+        self.asking = asking  # of a run that is trained
+        self.call = None  # a _Call that waits for data; train() goes on with it
+        self.stopping = False  # the call in progress ends before its goal
+        self.closing = self.abandoned = False
         self.going, self.caller = threading.Lock(), threading.local()
         self.graph = Graph(**graph_options)
+        self.graph.asking = asking
         self.graph.fail = c.weakly(self.fail)
         model(self.graph)
         self.graph.check()
@@ -129,13 +179,22 @@ class _Plan:
         return sum(int(numpy.prod(c.shape_of(infos[0][i].type), dtype=numpy.int64)) for i in range(count))
 
     lowered = property(lambda self: _open(self._lowered))
-    runtime = property(lambda self: _open(self._runtime))
+    running = property(lambda self: _open(self._runtime))
+
+    @property
+    def runtime(self):
+        """The runtime between runs, when its values are those of whole steps."""
+        runtime = self.running
+        if self.call:
+            raise RuntimeError("step %d waits for its data: train() goes on with it, close() ends it" % self.asking.step)
+        return runtime
 
     def start(self, options, keep):
         c.check(lib.sl_plan_prove(self.plan))
         out = ffi.new("sl_runtime **")
         c.check(lib.sl_runtime_create(self.plan, c.record("sl_runtime_options", options, keep), out))
         self._runtime = out[0]
+        _started.add(self)
         lib.sl_lowered_attach(self.lowered, self.runtime)
 
     def fingerprint(self):
@@ -145,53 +204,59 @@ class _Plan:
         return [{"name": c.text(t.name), "value": c.text(t.value)} for t in out[0][0:count]]
 
     def fail(self):
-        """Ends the run; of the step in progress the data is not whole."""
-        self.spoiled = True
-        lib.sl_runtime_fail(self.runtime, c.constant(ffi.typeof("sl_status"), "SL_E_INPUT"),
+        """Ends an inference whose data is not whole."""
+        lib.sl_runtime_fail(self.running, c.constant(ffi.typeof("sl_status"), "SL_E_INPUT"),
                             b"a function of the program has failed")
 
     def halt(self, error):
         """Ends the run after the step in progress, whose values stay good, and raises the error there."""
         self.graph.failure = self.graph.failure or error
-        lib.sl_runtime_stop(self.runtime)
+        self.end_early()
 
-    def run(self, call, tick=None):
+    def end_early(self):
+        self.stopping = True
+        lib.sl_runtime_stop(self.running)
+
+    def run(self, function, *args, goal=0, tick=None):
         """Calls into C on a thread of its own, so that Ctrl-C is heard here meanwhile; tick() a few times a second.
 
         That thread releases `going`: whatever a signal's handler raises here, the runtime is in use until then."""
-        runtime = self.runtime
+        self.runtime
         if not self.going.acquire(blocking=False):
             raise RuntimeError("the run is under way, on another thread or around this callback")
-        result, ended = [], threading.Event()
+        self.stopping = False
+        self._follow(_Call(self.going, self.asking or Asking(), goal, function, args), _Call.start, tick)
 
-        def work():
+    def go_on(self, tick=None):
+        """Asks for the data again that a call of run() waits for, and follows that call to its end."""
+        with self.asking.condition:
+            call, self.call = self.call, None
+        if not call:
+            raise RuntimeError("the run is under way, on another thread")
+        self._follow(call, _Call.proceed, tick)
+
+    def _follow(self, call, begin, tick):
+        with _Interrupts(self.end_early):
+            begin(call)
             try:
-                status = call()
-                result.extend((status, c.text(lib.sl_detail()) if status else None))
-            except BaseException as error:
-                self.graph.failure = error
-                result.append(0)
-            finally:
-                self.going.release()
-                ended.set()
-        with _Interrupts(lambda: lib.sl_runtime_stop(runtime)):
-            try:
-                threading.Thread(target=work).start()
-            except BaseException:
-                self.going.release()
-                raise
-            try:
-                while not ended.wait(0.2):  # a signal may come to another thread, and wakes this one then by no more
+                while not call.over(0.2):  # a signal may come to another thread, and wakes this one then by no more
                     if tick:
                         tick()
             except BaseException:
-                lib.sl_runtime_stop(runtime)
-                ended.wait()
+                self.end_early()
+                while not call.over(None):
+                    pass
                 raise
+            finally:
+                if not call.result:
+                    self.call = call
+                    if self.closing:
+                        self._abandon()
             failure, self.graph.failure = self.graph.failure, None
+            failure = failure or call.failure()
         if failure:
             raise failure
-        c.check(*result)
+        c.check(*call.result)
 
     def stop(self):
         """Ends the runtime; what else belongs to the plan stays."""
@@ -200,15 +265,25 @@ class _Plan:
         self._runtime = None
 
     def end(self):
-        """Ends what another thread runs just now, and waits for that."""
+        """Ends what another thread runs just now, or what waits for data, and waits for that."""
         if self._runtime and not self.going.acquire(blocking=False):
             if getattr(self.caller, "inside", False):
                 raise RuntimeError("a callback cannot close its run; raise an exception to end it")
-            lib.sl_runtime_stop(self._runtime)
+            self.closing = True
+            if self.call:
+                self._abandon()
+            else:
+                self.end_early()
             self.going.acquire()
+        if self._runtime:
             self.going.release()
-        elif self._runtime:
-            self.going.release()
+
+    def _abandon(self):
+        """Ends a step that waits for its data, in the middle."""
+        self.abandoned = True
+        lib.sl_runtime_abort(self._runtime, c.constant(ffi.typeof("sl_status"), "SL_E_STOPPED"),
+                             b"the run was closed while a step waited for its data")
+        self.asking.close()
 
     def close(self):
         self.stop()
@@ -216,6 +291,16 @@ class _Plan:
             lib.sl_lowered_destroy(self._lowered)
             self.graph.close()
         self._lowered = None
+
+
+_started: "weakref.WeakSet[_Plan]" = weakref.WeakSet()
+
+
+@atexit.register
+def _end_all() -> None:
+    """Ends the runs in progress before the interpreter's end, as their threads call into Python."""
+    for plan in list(_started):
+        plan.end()
 
 
 def _open(pointer):
@@ -490,12 +575,13 @@ class Run:
         self.checkpoints = out[0]
 
     def _lower(self):
-        options = lower_record(self.keep, on_step=c.weakly(self._step), on_metric=c.weakly(self._metric),
+        asking = Asking()
+        options = lower_record(self.keep, on_step=asking.reporting(c.weakly(self._step)), on_metric=c.weakly(self._metric),
                                on_eval=c.weakly(self._evaluation),
                                processes=lib.sl_job_processes(self.job), **self.lower_options)
         lib.sl_checkpoints_lower(self.checkpoints, options)
         try:
-            self.plan = _Plan(self.model, self.graph_options, options)
+            self.plan = _Plan(self.model, self.graph_options, options, asking)
         except errors.Budget as error:
             if lib.sl_job_processes(self.job) == 1:
                 budget.advise(error, self._bytes_with, dict(self.graph_options, **self.lower_options))
@@ -554,8 +640,9 @@ class Run:
 
     @property
     def steps(self) -> int:
-        """Steps completed, those before a resumed run included."""
-        return lib.sl_runtime_steps(self.plan.runtime)
+        """Steps completed, those before a resumed run included; while a step waits for its data, the steps before it."""
+        runtime = self.plan.running
+        return self.plan.asking.step if self.plan.call else lib.sl_runtime_steps(runtime)
 
     def train(self, steps: int, on_step: Optional[Callable[[Step], Any]] = None,
               progress: Optional[bool] = None) -> List[Step]:
@@ -563,7 +650,10 @@ class Run:
         called after each, on another thread. A terminal shows how far it is (on stderr), a notebook the losses as
         they come; progress=False shows nothing, True does anywhere.
 
-        Ctrl-C, or an exception that on_step raises, ends it after the step in progress; another train() goes on."""
+        Ctrl-C, or an exception that on_step raises, ends it after the step in progress; another train() goes on.
+
+        What a function that gives data raises comes out at once, and its step waits. Another train() asks the function
+        for the same rows again, goes on with that step, and returns Steps before it too that were not over yet."""
         steps = operator.index(steps)
         if steps < 0:
             raise ValueError("train(%d): steps cannot be fewer than none" % steps)
@@ -571,10 +661,11 @@ class Run:
 
     def _train(self, portions: Iterable[int], on_step: Optional[Callable[[Step], Any]], bar: notebook.Progress) -> List[Step]:
         """Trains portions of so many steps, one after the other."""
-        if not self.plan.going.acquire(blocking=False):
+        if not self.plan.call and not self.plan.going.acquire(blocking=False):
             raise RuntimeError("the run is under way, on another thread or around this callback")
-        self.plan.going.release()
-        self._go_on()
+        if not self.plan.call:
+            self.plan.going.release()
+        self.plan.running  # unless the run is closed
         before, self.on_step = len(self.history), on_step
         try:
             for steps in portions:
@@ -585,21 +676,34 @@ class Run:
         return self.history[before:]
 
     def _portion(self, steps: int, tick: Callable[[], None]) -> None:
+        goal = self.steps + steps
         try:
-            self.plan.run(lambda: lib.sl_job_run(self.job, steps), tick)
+            if self.plan.call and steps:
+                self._end_waiting(goal, tick)
+            if self.plan.call or steps and self.steps >= goal:
+                return
+            if self.halted:
+                c.check(lib.sl_job_resume(self.job))
+            self.halted = False
+            self.plan.run(lib.sl_job_run, self.job, goal - self.steps, goal=goal, tick=tick)
         except BaseException:
-            self.halted = True
+            self.halted = not self.plan.call
             raise
 
-    def _go_on(self) -> None:
-        """After a run that was ended early, or refuses to go on from values that are not those of whole steps."""
-        self.plan.runtime  # unless the run is closed
-        if self.plan.spoiled:
-            raise RuntimeError("the data of step %d could not be read, and its values are not good: make a run that "
-                               "goes on from a checkpoint" % (self.steps - 1))
-        if self.halted:
-            c.check(lib.sl_job_resume(self.job))
-        self.halted = False
+    def _end_waiting(self, goal: int, tick: Callable[[], None]) -> None:
+        """Goes on with a step that waits for its data, to the end of the train() that it is of, or to `goal` before."""
+        if goal < self.plan.call.goal and not self.plan.stopping:
+            if lib.sl_job_processes(self.job) > 1:
+                raise ValueError("a job of several processes goes on to step %d, where the train() that was interrupted "
+                                 "ends: train(%d)" % (self.plan.call.goal, self.plan.call.goal - self.steps))
+            self.plan.stopping = True
+            lib.sl_runtime_end_at(self.plan.running, goal)
+        try:
+            self.plan.go_on(tick)
+        except StoppedError:  # where it was to stop
+            if not self.plan.stopping or self.closed:
+                raise
+            self.halted = True
 
     def infer(self, **arrays: Any) -> Dict[str, "NDArray[Any]"]:
         """The model's outputs for these rows, which take the place of the data of the same name:
@@ -626,6 +730,7 @@ class Run:
     def _infer(self, arrays, loss, names=False):
         if not arrays:
             raise TypeError("the data to look at is missing: infer(x=array)")
+        self.plan.runtime  # whose values are copied
         got, keep = collections.defaultdict(list), []
 
         def take(_, name, sl_type, data):
@@ -643,7 +748,7 @@ class Run:
             c.check(lib.sl_weights_copy(self.plan.lowered, self.plan.runtime, plan.lowered,
                                         plan.runtime))
             steps = self._inference_steps(plan, arrays)
-            plan.run(lambda: lib.sl_runtime_run(plan.runtime, steps))
+            plan.run(lib.sl_runtime_run, plan.runtime, steps)
         finally:
             plan.close()
         found = {name: numpy.stack(parts) if not parts[0].ndim else numpy.concatenate(parts)
@@ -689,8 +794,6 @@ class Run:
     def checkpoint(self) -> None:
         """Writes a checkpoint of where the run is now."""
         self.plan.lowered  # unless the run is closed
-        if self.plan.spoiled:
-            raise RuntimeError("the data of step %d could not be read: this is no state to go on from" % (self.steps - 1))
         if not self.checkpoints:
             raise ValueError("the run keeps no checkpoints: Run(..., checkpoints=directory)")
         c.check(lib.sl_checkpoints_finish(self.checkpoints, self.plan.lowered, self.plan.runtime,
@@ -725,7 +828,7 @@ class Run:
     def set_quota(self, name: str, slots: int) -> None:
         """Changes a quota, "act.b" or "act.b@1", also while another thread trains."""
         quota = c.record("sl_quota", quotas_of({name: slots})[0], self.keep)
-        c.check(lib.sl_lowered_set_quota(self.plan.lowered, self.plan.runtime, quota))
+        c.check(lib.sl_lowered_set_quota(self.plan.lowered, self.plan.running, quota))
 
     @property
     def schedule(self) -> str:
@@ -747,7 +850,7 @@ class Run:
             self.plan.end()
         self.closed = True
         if self.job:
-            lib.sl_job_end(self.job, 0)
+            lib.sl_job_end(self.job, lib.sl_runtime_run(self.plan.running, 0) if self.plan and self.plan.abandoned else 0)  # repeats its failure
             lib.sl_job_close(self.job)
         if self.plan:
             self.plan.stop()

@@ -434,6 +434,7 @@ class Run(base.Run):
         if batches.rows is None:
             raise ValueError("the data has no batch")
         self._fit(batches.rows)
+        feed.kept.update(getattr(self.model.store, "kept", {}))  # of steps under way that wait for data
         self.model.store = feed
         bar = notebook.Progress(steps or 0, progress)
         portions: Iterable[int] = feed.portions()
@@ -442,7 +443,8 @@ class Run(base.Run):
         try:
             return self._train(portions, on_step, bar)
         finally:
-            self.model.store = exported.Nothing()
+            if not self.plan.call:
+                self.model.store = exported.Nothing()
 
     def _fit(self, rows: int) -> None:
         """Makes the plan anew for batches of other rows, as long as no step was trained."""

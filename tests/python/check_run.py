@@ -281,21 +281,138 @@ class State(unittest.TestCase):
             run.train(20 - run.steps)
             self.assertEqual(losses(run.history), whole)  # no bit is lost
 
-    def test_data_that_raises_leaves_no_state_to_go_on_from(self):
+    def faulty(self, **options):
+        """(rows, a run whose data raises at them)."""
+        faults = set()
+
         def x(row, rows, step):
-            if step == 1:
-                raise ZeroDivisionError("in the data")
-            return X[:rows]
+            if row in faults:
+                raise ZeroDivisionError("at row %d" % row)
+            return X[np.arange(row, row + rows) % 32]
 
         def model(g):
             a, y = g.data(16, x=x, y=Y)
-            g.train(g.mse(g.linear(a, g.param("w", (2, 3))), y))
-        with sl.Run(model, checkpoints=os.path.join(self.at, "kept")) as run:
-            with self.assertRaisesRegex(ZeroDivisionError, "in the data"):
-                run.train(4)
-            for call in (lambda: run.train(1), run.checkpoint):
-                with self.assertRaisesRegex(RuntimeError, "the data of step [123] could not be read"):
-                    call()
+            for i in range(3):
+                g.block("h%d" % i)
+                a = g.tanh(g.linear(a, g.param("w%d" % i, (8, a.shape[-1]), sl.normal(0.5))))
+            g.train(g.mse(g.linear(a, g.param("head", (2, 8))), y), lr=0.05)
+        return faults, sl.Run(model, **options)
+
+    PLACES = ({}, {"stages": 3, "microbatches": 4}, {"data_parallel": 2, "microbatches": 4},
+              {"stages": 2, "microbatches": 2, "data_parallel": 2, "shard": "parameters"})
+
+    def test_a_run_goes_on_after_its_data_has_raised(self):
+        for options in self.PLACES:
+            faults, run = self.faulty(**options)
+            with run:
+                whole, weights = losses(run.train(12)), dict(run.params)
+            faults, run = self.faulty(**options)
+            with self.subTest(**options), run:
+                faults.update((16 * 3, 16 * 7))
+                for row in (16 * 3, 16 * 7):
+                    for _ in range(2):  # it raises again as long as the rows are not there
+                        with self.assertRaisesRegex(ZeroDivisionError, "at row %d" % row):
+                            run.train(12 - run.steps)
+                    self.assertEqual(run.steps, row // 16)
+                    for use in (lambda: run.params["w0"], lambda: run.save(self.at), lambda: run.infer(x=X)):
+                        with self.assertRaisesRegex(RuntimeError, "step %d waits for its data" % run.steps):
+                            use()
+                    faults.remove(row)
+                run.train(12 - run.steps)
+                self.assertEqual((run.steps, losses(run.history)), (12, whole))
+                for name, values in run.params.items():
+                    np.testing.assert_array_equal(weights[name], values)
+
+    def test_fewer_and_more_steps_than_were_asked_for(self):
+        faults, run = self.faulty()
+        with run:
+            whole = losses(run.train(12))
+        for steps, end in ((4, 7), (1, 4), (10 ** 6, None)):
+            faults, run = self.faulty()
+            with run:
+                faults.add(16 * 3)
+                with self.assertRaises(ZeroDivisionError):
+                    run.train(5)
+                faults.clear()
+                run.train(steps if end else 12 - run.steps)
+                self.assertGreaterEqual(run.steps, end or 12)
+                run.train(12 - run.steps)
+                self.assertEqual(losses(run.history), whole)
+
+    def test_a_run_whose_data_keeps_raising_is_closed(self):
+        for options in self.PLACES:
+            threads = threading.active_count()
+            faults, run = self.faulty(**options)
+            faults.add(16 * 2)
+            with self.subTest(**options):
+                with self.assertRaises(ZeroDivisionError):
+                    run.train(10)
+                run.close()
+                with self.assertRaisesRegex(ValueError, "closed"):
+                    run.train(1)
+                self.assertEqual(threading.active_count(), threads)
+                faults, run = self.faulty(**options)
+                faults.add(16 * 2)
+                with self.assertRaises(ZeroDivisionError):
+                    run.train(10)
+                forgotten = weakref.ref(run)
+                del run
+                gc.collect()
+                self.assertIsNone(forgotten())
+                self.assertEqual(threading.active_count(), threads)
+
+    def test_no_checkpoint_has_rows_that_were_missing(self):
+        kept = {"checkpoints": os.path.join(self.at, "kept"), "every": 2, "resume": True}
+        faults, run = self.faulty(**kept)
+        faults.add(16 * 5)
+        with run, self.assertRaises(ZeroDivisionError):
+            run.train(20)
+        faults, run = self.faulty(**kept)
+        with run:
+            self.assertIn(run.first_step, (2, 4))
+            after = losses(run.train(12 - run.first_step))
+        faults, run = self.faulty()
+        with run:
+            self.assertEqual(losses(run.train(12))[-len(after):], after)
+
+    def test_the_interpreter_ends_while_data_is_missing(self):
+        program = os.path.join(self.at, "program.py")
+        with open(program, "w", encoding="utf-8") as file:
+            file.write("import sluice as sl\n"
+                       "def x(row, rows, step):\n"
+                       "    if step == 2: raise ZeroDivisionError('here')\n"
+                       "    return [[1.0]] * rows\n"
+                       "def model(g):\n"
+                       "    a = g.data(4, x=x)\n"
+                       "    g.train(g.mse(g.linear(a, g.param('w', (1, 1))), a))\n"
+                       "run = sl.Run(model)\n"
+                       "run.train(9)\n")
+        done = subprocess.run([sys.executable, program], stderr=subprocess.PIPE, text=True, timeout=60)
+        self.assertEqual(done.returncode, 1, done.stderr)
+        self.assertTrue(done.stderr.endswith("ZeroDivisionError: here\n"), done.stderr)
+
+    def test_ctrl_c_while_data_is_missing(self):
+        before = signal.signal(signal.SIGINT, signal.default_int_handler)
+        self.addCleanup(signal.signal, signal.SIGINT, before)
+        faults, run = self.faulty(stages=2, microbatches=2)
+        with run:
+            whole = losses(run.train(12))
+        faults, run = self.faulty(stages=2, microbatches=2)
+        with run:
+            faults.add(16 * 3)
+            with self.assertRaises(ZeroDivisionError):
+                run.train(12)
+            faults.clear()
+
+            def interrupt(step):
+                if step.step == 3:
+                    signal.pthread_kill(threading.main_thread().ident, signal.SIGINT)
+            with self.assertRaises(KeyboardInterrupt):
+                run.train(10 ** 6, on_step=interrupt)
+                run.train(10 ** 6)
+            if run.steps < 12:
+                run.train(12 - run.steps)
+            self.assertEqual(losses(run.history)[:12], whole)
 
     def test_several_processes_are_one_job(self):
         with socket.socket() as free:
