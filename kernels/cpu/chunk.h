@@ -269,15 +269,20 @@ typedef struct sli_turn {
 
 /* ---- products -------------------------------------------------------------------- */
 
-/* C[rows, columns] = A[rows, k] B[k, columns], or adds to C. There is one chunk, 0. */
+/* C[rows, columns] = A[rows, k] B[k, columns] + bias, or adds that to C once it is summed. There is
+ * one chunk, 0. A sum goes by groups of `chunk` steps of k (vector/gemm.h). If k has parts, a group
+ * has a share of each, which all groups divide. */
 typedef struct sli_gemm {
   int64_t rows, columns, k;
   const float *a, *b;
   int64_t a_row, b_row; /* floats from row to row */
+  bool a_transposed;    /* a is [k, rows] */
   bool b_transposed;    /* b is [columns, k] */
+  const float *bias;    /* NULL: none */
   float *c;
   int64_t c_row;
   bool add;
+  int64_t chunk, part[SL_PART_RANGES]; /* lengths; all 0: one part */
 } sli_gemm;
 
 /* ---- rounding to bf16 --------------------------------------------------------- */

@@ -171,7 +171,14 @@ static void sum_valid_rows(void *arg, int m) {
 /* Computes dw by hand, in f32, if not all rows are valid. The library's products are built for all
  * rows, and the valid length varies from call to call. */
 static bool sums_few(const sl_call *call) {
-  if (valid_rows(call, 0) == sl_type_rows(&call->in_type[0])) return false;
+  int64_t rows = valid_rows(call, 0);
+  if (rows == sl_type_rows(&call->in_type[0])) return false;
+  if (call->attrs->exact && rows) {
+    int left = call->attrs->transposed ? 0 : 1;
+    sli_product_run_steps(call->state, call->team, rows, sli_accumulates(call, 0), call->in[left],
+                          call->in[1 - left], call->out[0]);
+    return true;
+  }
   sl_team_for(call->team, (int)call->out_type[0].dim[0], sum_valid_rows, (void *)call);
   return true;
 }

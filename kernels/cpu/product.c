@@ -2,7 +2,7 @@
 /* Matrix products. tiles.c computes them if the processor has tiles, except short or narrow f32
  * products. Others go to oneDNN's matmul primitive, or to OpenBLAS if it is installed and faster:
  * in f32 on processors limited to AVX2. Without either, f32 products go to our own kernel
- * (vector/gemm.h). The following is about oneDNN.
+ * (vector/gemm.h), and so do all that have one order of sums. The following is about oneDNN.
  *
  * A product is cut along the rows of C into chunks of equal height, plus a last one for the
  * remainder. Each chunk is one call of the library on one thread. The height follows from the shape
@@ -79,8 +79,7 @@ static size_t packed_bytes(const sli_product_shape *shape) {
 
 /* Returns true if a transposed A is turned into rows before it is multiplied. */
 static bool turns(const sli_product *p) {
-  return p->library == OWN ? p->shape.a_transposed
-                           : p->library == ONEDNN && sli_onednn_turned(&p->shape);
+  return p->library == ONEDNN && sli_onednn_turned(&p->shape);
 }
 
 /* Creates the kernels of a stretch along k: the last one, or any other. */
@@ -103,6 +102,25 @@ static sl_status stretch_create(sli_product *p, bool last, const sli_onednn_orde
 static sl_status kernels_create(sli_product *p, const sli_onednn_order *packed) {
   sl_status status = stretch_create(p, false, packed);
   return !status && p->shape.k % p->stretch ? stretch_create(p, true, packed) : status;
+}
+
+/* Checks that the groups of a product in one order have whole shares of the parts of k. */
+static sl_status check_order(const sli_product_shape *s) {
+  if (!s->chunk) return SL_OK;
+  if (s->bf16) return sl_fail(SL_E_DEVICE, "products in bf16 have no one order of sums");
+  if (s->chunk < 0) return sl_fail(SL_E_SHAPE, "groups of %lld steps of k", (long long)s->chunk);
+  if (!s->part[0]) return SL_OK;
+  int64_t groups = s->k / s->chunk, sum = 0, rest = s->k % s->chunk;
+  for (int p = 0; p < SL_PART_RANGES; p++) {
+    sum += s->part[p];
+    rest += groups ? s->part[p] % groups : 1;
+  }
+  return sum == s->k && !rest
+             ? SL_OK
+             : sl_fail(SL_E_SHAPE,
+                       "parts of %lld, %lld and %lld of k = %lld do not fill groups of %lld steps",
+                       (long long)s->part[0], (long long)s->part[1], (long long)s->part[2],
+                       (long long)s->k, (long long)s->chunk);
 }
 
 /* Returns what multiplies without tiles. */
@@ -145,7 +163,8 @@ sl_status sli_product_create(const sli_product_shape *shape, sli_product **produ
   sli_product *p = sli_calloc(1, sizeof *p);
   p->shape = *shape;
   p->tiles = sli_tiles_take(shape);
-  sl_status status = p->tiles ? SL_OK : library_create(p);
+  sl_status status = check_order(shape);
+  if (!status && !p->tiles) status = library_create(p);
   if (status) sli_product_destroy(p);
   else *product = p;
   return status;
@@ -176,6 +195,7 @@ int sli_product_chunks(const sli_product *p) {
 
 struct run {
   const sli_product *product;
+  int64_t steps; /* of k */
   bool add;
   const void *a, *b;
   const float *bias;
@@ -244,22 +264,22 @@ struct chunk {
 
 static void multiply_by_own(const struct run *run, const struct chunk *at) {
   const sli_product_shape *s = &run->product->shape;
-  const float *bias = run->bias ? run->bias + at->column : NULL, *b = run->b;
-  float *c = run->c + at->row * s->n + at->column;
-  if (!at->k) begin_with_bias(run, c, at->rows, bias, at->columns);
-  sli_cpu()->gemm(&(sli_gemm){.rows = at->rows,
-                              .columns = at->columns,
-                              .k = at->steps,
-                              .a = operand_rows(run, at->row, at->rows, at->k, at->steps),
-                              .a_row = s->a_transposed ? sli_onednn_turned_row(at->steps) : s->k,
-                              .b = s->b_transposed ? b + at->column * s->k + at->k
-                                                   : b + at->k * s->n + at->column,
-                              .b_row = s->b_transposed ? s->k : s->n,
-                              .b_transposed = s->b_transposed,
-                              .c = c,
-                              .c_row = s->n,
-                              .add = run->add || bias || at->k},
-                  0);
+  sli_gemm g = {.rows = at->rows,
+                .columns = at->columns,
+                .k = run->steps,
+                .a = (const float *)run->a + at->row * (s->a_transposed ? 1 : s->k),
+                .a_row = s->a_transposed ? s->m : s->k,
+                .a_transposed = s->a_transposed,
+                .b = (const float *)run->b + at->column * (s->b_transposed ? s->k : 1),
+                .b_row = s->b_transposed ? s->k : s->n,
+                .b_transposed = s->b_transposed,
+                .bias = run->bias ? run->bias + at->column : NULL,
+                .c = run->c + at->row * s->n + at->column,
+                .c_row = s->n,
+                .add = run->add,
+                .chunk = s->chunk ? s->chunk : s->k};
+  memcpy(g.part, s->part, sizeof g.part);
+  sli_cpu()->gemm(&g, 0);
 }
 
 static void multiply_by_onednn(const struct run *run, const struct chunk *at) {
@@ -287,10 +307,13 @@ static void run_chunk(void *arg, int i) {
     multiply_by_openblas(run, at.row, at.rows);
     return;
   }
+  if (p->library == OWN) {
+    multiply_by_own(run, &at);
+    return;
+  }
   for (; at.k < s->k; at.k += at.steps) {
     at.steps = SLI_MIN(p->stretch, s->k - at.k);
-    if (p->library == OWN) multiply_by_own(run, &at);
-    else multiply_by_onednn(run, &at);
+    multiply_by_onednn(run, &at);
   }
 }
 
@@ -319,9 +342,10 @@ static void order_operands(struct run *run, struct sl_team *team, void *scratch)
   run->b = packed;
 }
 
-static void run_rows(const sli_product *p, struct sl_team *team, int64_t rows, bool add,
-                     const float *a, const void *b, const float *bias, float *c, void *scratch) {
-  struct run run = {p, add, a, b, bias, c};
+static void run_rows(const sli_product *p, struct sl_team *team, int64_t rows, int64_t steps,
+                     bool add, const float *a, const void *b, const float *bias, float *c,
+                     void *scratch) {
+  struct run run = {p, steps, add, a, b, bias, c};
   if (p->tiles) {
     sli_tiles_multiply(&p->shape, team, rows, add, a, b, bias, c, scratch);
     return;
@@ -332,18 +356,23 @@ static void run_rows(const sli_product *p, struct sl_team *team, int64_t rows, b
 
 void sli_product_run(const sli_product *product, struct sl_team *team, bool add, const float *a,
                      const void *b, const float *bias, float *c, void *scratch) {
-  run_rows(product, team, product->shape.m, add, a, b, bias, c, scratch);
+  run_rows(product, team, product->shape.m, product->shape.k, add, a, b, bias, c, scratch);
 }
 
 void sli_product_run_rows(const sli_product *product, struct sl_team *team, int64_t rows,
                           const float *a, const void *b, const float *bias, float *c,
                           void *scratch) {
-  run_rows(product, team, rows, false, a, b, bias, c, scratch);
+  run_rows(product, team, rows, product->shape.k, false, a, b, bias, c, scratch);
+}
+
+void sli_product_run_steps(const sli_product *product, struct sl_team *team, int64_t steps,
+                           bool add, const float *a, const float *b, float *c) {
+  run_rows(product, team, product->shape.m, steps, add, a, b, NULL, c, NULL);
 }
 
 void sli_product_run_chunk(const sli_product *product, bool add, const void *a, const void *b,
                            const float *bias, float *c, int chunk) {
-  struct run run = {product, add, a, b, bias, c};
+  struct run run = {product, product->shape.k, add, a, b, bias, c};
   if (product->tiles) sli_tiles_multiply_chunk(&product->shape, add, a, b, bias, c, chunk);
   else run_chunk(&run, chunk);
 }

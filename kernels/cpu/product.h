@@ -54,6 +54,10 @@ void sli_product_run_rows(const sli_product *product, struct sl_team *team, int6
                           const float *a, const void *b, const float *bias, float *c,
                           void *scratch);
 
+/* Multiplies only the first `steps` of k, in a product with an order whose k is one part. */
+void sli_product_run_steps(const sli_product *product, struct sl_team *team, int64_t steps,
+                           bool add, const float *a, const float *b, float *c);
+
 /* Computes one chunk of an f32 product on this thread; and the number of chunks. */
 void sli_product_run_chunk(const sli_product *product, bool add, const void *a, const void *b,
                            const float *bias, float *c, int chunk);

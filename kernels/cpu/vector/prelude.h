@@ -16,6 +16,7 @@
 
 #include "base/base.h"
 #include "kernels/cpu/chunk.h"
+#include "kernels/cpu/room.h"
 #include "kernels/cpu/served.h"
 #include "ops/attention_shape.h"
 #include "ops/storage.h"
