@@ -36,11 +36,17 @@ void sli_cut_put(const sli_cut *cut, int64_t begin, int64_t end, const void *par
 /* Returns the part that array i of several, concatenated along `dim`, takes up in the result. */
 sl_part sli_concat_part(const sl_type *types, int i, int dim);
 
-struct sli_permutation;
+/* A permutation of an array's dims: the output's dims, and the input's stride along each
+ * (0: broadcast). */
+typedef struct sli_permutation {
+  int ndim;
+  int64_t dim[SL_MAX_DIMS], stride[SL_MAX_DIMS];
+} sli_permutation;
+
 /* Returns the permutation of x by attrs.dims, or its inverse (`back`). */
-struct sli_permutation sli_permutation_of(const sl_type *x, const sl_attrs *attrs, bool back);
+sli_permutation sli_permutation_of(const sl_type *x, const sl_attrs *attrs, bool back);
 /* Returns the permutation that broadcasts x to y. */
-struct sli_permutation sli_expansion_of(const sl_type *x, const sl_type *y);
+sli_permutation sli_expansion_of(const sl_type *x, const sl_type *y);
 
 /* Returns the key of a call's random numbers. */
 uint64_t sli_random_key(const sl_attrs *attrs);
@@ -93,13 +99,6 @@ SLI_REGION int64_t sli_range_position(const sl_part *of, int64_t at, int64_t *le
   *left = of->count[r] - at;
   return of->begin[r] + at;
 }
-
-/* A permutation of an array's dims: the output's dims, and the input's stride along each
- * (0: broadcast). */
-typedef struct sli_permutation {
-  int ndim;
-  int64_t dim[SL_MAX_DIMS], stride[SL_MAX_DIMS];
-} sli_permutation;
 
 /* Returns the input element for output element `i`. */
 SLI_REGION int64_t sli_permutation_from(const sli_permutation *o, int64_t i) {

@@ -92,7 +92,7 @@ static sli_attention view(const sl_call *call, const sli_query_run *run, int64_t
                          .v = (const float *)record + kv_row / 2,
                          .kv_row = kv_row,
                          .kv_batch = attrs->length * kv_row,
-                         .part = {q->dim[1], attrs->length * kv_row, {0, keys}, false},
+                         .part = {q->dim[1], attrs->length * kv_row, {0, keys}, false, 0},
                          .scale = sli_attention_scale(attrs, dim),
                          .bf16 = attrs->bf16};
 }

@@ -42,7 +42,7 @@ static sli_attention view(const sl_call *call, const sli_span *s, const void *id
                      .o_batch = q->dim[1] * row,
                      .kv_row = 2 * own,
                      .kv_batch = kv->dim[1] * 2 * own,
-                     .part = {q->dim[1], kv->dim[1] * 2 * own, {0, s->keys}, false},
+                     .part = {q->dim[1], kv->dim[1] * 2 * own, {0, s->keys}, false, 0},
                      .mask = sli_step_mask(attrs, ids),
                      .scale = sli_attention_scale(attrs, dim),
                      .bf16 = attrs->bf16};

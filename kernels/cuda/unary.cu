@@ -29,7 +29,7 @@ template <typename V> __device__ inline V pick_of(bool mask, V a, V b) { return 
   struct name {                                                               \
     template <typename V> static __device__ inline V of(V v, V d, V c, V u) { \
       const V zero = 0;                                                       \
-      (void)d, (void)c, (void)u, (void)zero;                                  \
+      (void)v, (void)d, (void)c, (void)u, (void)zero;                         \
       return expression;                                                      \
     }                                                                         \
   };

@@ -335,8 +335,12 @@ namespace {
 template <int K> struct operands { float a[2][K], b[K]; };
 
 /* By far the busiest code of all: it is not looked after by sanitizers. */
-template <int K> __attribute__((no_sanitize("address", "undefined"), optimize("O3"))) void mma(
-    float (&d)[4], const operands<K> &mine) {
+#if defined(__clang__)
+#define BUSY __attribute__((no_sanitize("address", "undefined")))
+#else
+#define BUSY __attribute__((no_sanitize("address", "undefined"), optimize("O3")))
+#endif
+template <int K> BUSY void mma(float (&d)[4], const operands<K> &mine) {
   int lane = (int)(threadIdx.x % WARP);
   auto all = (const char *)emulated_exchange(&mine, sizeof mine);
   for (int column = 0; column < 2; column++)

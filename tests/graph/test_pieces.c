@@ -321,7 +321,7 @@ static void bubble_and_memory_are_seq1f1b(int p, int m, int k) {
   sl_lower_options options = {.parallel.stages = p,
                               .schedule.name = "seq1f1b",
                               .devices = {.kind = "timed"},
-                              .simulation.cost = {1, 1, 1, 0}};
+                              .simulation.cost = {.F = 1, .B = 1, .W = 1}};
   CHECK(!sl_lower(g, &options, &lowered), "%s", sl_detail());
   sl_runtime *rt;
   CHECK(!sl_runtime_create(sl_lowered_plan(lowered),

@@ -182,8 +182,8 @@ static void damaged_headers_are_harmless(seeds s) {
                                       " ",
                                       "99999999999999999999",
                                       "-1",
-                                      "{'descr': '<u2', 'fortran_order': "
-                                      "False, 'shape': (3,), }",
+                                      ("{'descr': '<u2', 'fortran_order': "
+                                       "False, 'shape': (3,), }"),
                                       "\n",
                                       "\0"};
   for (uint64_t seed = s.first; seed < s.end; seed++) {

@@ -29,7 +29,7 @@ static figures run(const char *schedule, int p, int v, int m, double comm) {
                 &(sl_lower_options){.parallel.stages = p,
                                     .schedule.chunks = v,
                                     .schedule.name = schedule,
-                                    .simulation.cost = {1, 1, 1, comm}});
+                                    .simulation.cost = {.F = 1, .B = 1, .W = 1, .comm = comm}});
   CHECK(!sl_plan_prove(x.plan), "%s", sl_detail());
   figures f;
   f.table = measure(x.plan, 0, 0, &f.peak);
@@ -188,11 +188,13 @@ static void check_profile(const struct profile *t, int i) {
   static const char *const names[] = {"1f1b", "zb-h1", "zb-h2"};
   lowered_model x;
   sl_statistics f;
-  pipeline_init(&x, t->m, 1,
-                &(sl_lower_options){
-                    .parallel.stages = t->p,
-                    .schedule.name = names[i],
-                    .simulation.cost = {t->F * 1e-3, t->B * 1e-3, t->W * 1e-3, t->comm * 1e-3}});
+  pipeline_init(
+      &x, t->m, 1,
+      &(sl_lower_options){
+          .parallel.stages = t->p,
+          .schedule.name = names[i],
+          .simulation.cost = {
+              .F = t->F * 1e-3, .B = t->B * 1e-3, .W = t->W * 1e-3, .comm = t->comm * 1e-3}});
   CHECK(!sl_plan_predict(x.plan, NULL, &f), "%s", sl_detail());
   CHECK(fabs(f.bubble_fraction - t->bubble[i]) < 0.6e-4,
         "%s, p %d, m %d, F %g: bubble %.5f, the paper's %.4f", names[i], t->p, t->m, t->F,
@@ -244,10 +246,10 @@ static void latency_costs_what_it_costs_the_published_order(void) {
 static void check_pieces(int p, int m, int k, double comm) {
   lowered_model x;
   double peak, shares = 1.0 / k;
-  pipeline_init(
-      &x, m, k,
-      &(sl_lower_options){
-          .parallel.stages = p, .schedule.name = "seq1f1b", .simulation.cost = {1, 1, 1, comm}});
+  pipeline_init(&x, m, k,
+                &(sl_lower_options){.parallel.stages = p,
+                                    .schedule.name = "seq1f1b",
+                                    .simulation.cost = {.F = 1, .B = 1, .W = 1, .comm = comm}});
   CHECK(!sl_plan_prove(x.plan), "%s", sl_detail());
   timetable got = measure(x.plan, 0, 0, &peak), order = seq1f1b_order(p, m, k);
   timetable again = replay(&order, &got, comm);

@@ -165,10 +165,11 @@ static void nothing_hangs(void) {
       for (int m = 1; m <= SLI_MIN(2 * depths[d] + 1, 19); m++) {
         lowered_model x;
         sl_statistics f;
-        pipeline_init(&x, m, 1,
-                      &(sl_lower_options){.parallel.stages = depths[d],
-                                          .schedule.name = *name,
-                                          .simulation.cost = {1, 1, 1, 0.1}});
+        pipeline_init(
+            &x, m, 1,
+            &(sl_lower_options){.parallel.stages = depths[d],
+                                .schedule.name = *name,
+                                .simulation.cost = {.F = 1, .B = 1, .W = 1, .comm = 0.1}});
         CHECK(!sl_plan_predict(x.plan, NULL, &f), "%s, p %d, m %d: %s", *name, depths[d], m,
               sl_detail());
         CHECK(f.bubble_fraction < 1, "%s, p %d, m %d runs", *name, depths[d], m);

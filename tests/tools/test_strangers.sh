@@ -68,9 +68,19 @@ done
 (ulimit -n 64; ends 0 "$actorrun" -n 2 "${small[@]}")
 (ulimit -Sn 24; ends 0 "$actorrun" -n 2 "${small[@]}") # the soft limit is raised
 if unshare -m true 2>/dev/null; then
-  ends 1 unshare -m bash -c 'mount -t tmpfs -o size=64k none /dev/shm && exec "$@"' - \
-    "$actorrun" -n 2 "${small[@]}"
-  says "/dev/shm has 64.0 KiB left" err
+  # UCX 1.13 ends with an error, which is explained; 1.18 goes on in another way, and trains the same.
+  status=0
+  unshare -m bash -c 'mount -t tmpfs -o size=64k none /dev/shm && exec "$@"' - \
+    timeout 100 "$actorrun" -n 2 --report "$work/full.json" "${small[@]}" >"$work/out" 2>"$work/err" || status=$?
+  case $status in
+    0)
+      ends 0 "$actorrun" -n 2 --report "$work/roomy.json" "${small[@]}"
+      full=$(grep -o '"loss_hex":[^,]*' "$work/full.json") || fail "no losses with a full /dev/shm"
+      [[ $full == "$(grep -o '"loss_hex":[^,]*' "$work/roomy.json")" ]] || fail "other losses with a full /dev/shm: $full"
+      ;;
+    1) says "/dev/shm has 64.0 KiB left" err ;;
+    *) fail "a full /dev/shm: status $status: $(<"$work/err")" ;;
+  esac
   SLUICE_TRANSPORTS=tcp ends 0 unshare -m bash -c \
     'mount -t tmpfs -o size=64k none /dev/shm && exec "$@"' - "$actorrun" -n 2 "${small[@]}"
 fi

@@ -63,6 +63,9 @@ static inline vec add_products(vec c, const float *word, vec b) {
   memcpy(&bits, word, sizeof bits);
   uvec a = bits - (uvec){0};
 #if defined(__AVX512BF16__)
+#if defined(__clang__) /* its cost model does not end for a word in all lanes, seen as bf16 */
+  __asm__("" : "+v"(a));
+#endif
   return (vec)_mm512_dpbf16_ps((__m512)c, (__m512bh)a, (__m512bh)b);
 #elif defined(__ARM_FEATURE_BF16_VECTOR_ARITHMETIC)
   return (vec)vbfdotq_f32((float32x4_t)c, (bfloat16x8_t)a, (bfloat16x8_t)b);
