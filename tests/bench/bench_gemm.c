@@ -5,9 +5,11 @@
  * once, each on its own arrays:
  *
  *   form <TAB> rows <TAB> in <TAB> out <TAB> threads <TAB> GFLOP/s <TAB> OpenBLAS <TAB> ratio
+ *     <TAB> exact <TAB> exact / GFLOP/s
  *
- * GFLOP/s are of all threads together, the best of some alternating rounds.
- * Usage: bench_gemm [rounds] */
+ * GFLOP/s are of all threads together, the best of some alternating rounds; `exact` is our own
+ * kernel, in one order of sums.
+ * Usage: bench_gemm [rounds [threads]] */
 #include <dlfcn.h>
 #include <math.h>
 #include <pthread.h>
@@ -118,24 +120,29 @@ static float *numbers(int64_t count) {
 }
 
 static double measure(const struct form *form, int64_t rows, int64_t in, int64_t out, int threads,
-                      int rounds) {
+                      int rounds, double *exact_log) {
   sli_product_shape shape = form->shape(rows, in, out);
-  sli_product *product;
+  sli_product_shape ordered = shape;
+  sli_product *product, *exact;
   struct worker workers[MOST_THREADS];
+  ordered.chunk = ordered.k;
   CHECK(!sli_product_create(&shape, &product), "%s", sl_detail());
+  CHECK(!sli_product_create(&ordered, &exact), "%s", sl_detail());
   for (int t = 0; t < threads; t++)
     workers[t] = (struct worker){.shape = &shape,
                                  .a = numbers(shape.m * shape.k),
                                  .b = numbers(shape.k * shape.n),
                                  .c = numbers(shape.m * shape.n)};
-  double ours = INFINITY, theirs = INFINITY;
+  double ours = INFINITY, theirs = INFINITY, own = INFINITY;
   for (int r = 0; r < rounds; r++) {
     ours = fmin(ours, seconds_of(workers, threads, product));
+    own = fmin(own, seconds_of(workers, threads, exact));
     if (cblas_sgemm) theirs = fmin(theirs, seconds_of(workers, threads, NULL));
   }
   double gflop = 2e-9 * (double)(rows * in * out) * threads;
-  printf("%s\t%lld\t%lld\t%lld\t%d\t%.1f\t%.1f\t%.2f\n", form->name, (long long)rows, (long long)in,
-         (long long)out, threads, gflop / ours, gflop / theirs, theirs / ours);
+  printf("%s\t%lld\t%lld\t%lld\t%d\t%.1f\t%.1f\t%.2f\t%.1f\t%.2f\n", form->name, (long long)rows,
+         (long long)in, (long long)out, threads, gflop / ours, gflop / theirs, theirs / ours,
+         gflop / own, ours / own);
   fflush(stdout);
   for (int t = 0; t < threads; t++) {
     free(workers[t].a);
@@ -143,6 +150,8 @@ static double measure(const struct form *form, int64_t rows, int64_t in, int64_t
     free(workers[t].c);
   }
   sli_product_destroy(product);
+  sli_product_destroy(exact);
+  *exact_log += log(ours / own);
   return theirs / ours;
 }
 
@@ -151,15 +160,23 @@ int main(int argc, char **argv) {
   static const int64_t widths[][2] = {
       {384, 1152}, {384, 384}, {384, 1536}, {1536, 384}, {384, 256}};
   int rounds = argc > 1 ? atoi(argv[1]) : 10, count = 0;
-  double log_ratio = 0;
+  int only = argc > 2 ? atoi(argv[2]) : 0;
+  double log_ratio = 0, exact_log[SLI_COUNT(forms)] = {0}, all_exact = 0;
   find_openblas();
-  printf("form\trows\tin\tout\tthreads\tGFLOP/s\tOpenBLAS\tratio\n");
+  printf("form\trows\tin\tout\tthreads\tGFLOP/s\tOpenBLAS\tratio\texact\texact ratio\n");
   for (int threads = 1; threads <= MOST_THREADS; threads++)
-    for (size_t r = 0; r < SLI_COUNT(rows); r++)
-      for (size_t w = 0; w < SLI_COUNT(widths); w++)
-        for (size_t f = 0; f < SLI_COUNT(forms); f++, count++)
-          log_ratio +=
-              log(measure(&forms[f], rows[r], widths[w][0], widths[w][1], threads, rounds));
+    if (!only || threads == only)
+      for (size_t r = 0; r < SLI_COUNT(rows); r++)
+        for (size_t w = 0; w < SLI_COUNT(widths); w++)
+          for (size_t f = 0; f < SLI_COUNT(forms); f++, count++)
+            log_ratio += log(measure(&forms[f], rows[r], widths[w][0], widths[w][1], threads,
+                                     rounds, &exact_log[f]));
+  for (size_t f = 0; f < SLI_COUNT(forms); f++) {
+    printf("exact, %s\t%.3f\n", forms[f].name,
+           exp(exact_log[f] / (count / (double)SLI_COUNT(forms))));
+    all_exact += exact_log[f];
+  }
+  printf("geometric mean of the exact ratios\t%.3f\n", exp(all_exact / count));
   if (cblas_sgemm) printf("geometric mean of the ratios\t%.3f\n", exp(log_ratio / count));
   return 0;
 }

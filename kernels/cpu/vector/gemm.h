@@ -16,6 +16,8 @@ enum { GEMM_DEPTH = 6144 / GEMM_PANEL, GEMM_HEIGHT = (96 << 10) / GEMM_DEPTH, GE
  * cache lines */
 enum { ROW_PITCH = GEMM_DEPTH + 16, TILE_PITCH = GEMM_DEPTH * GEMM_ROWS + 16 };
 
+enum { PACK_AHEAD = 16 }; /* rows of B: each is in another page, where no prefetcher follows */
+
 /* A block of C and its buffers. */
 typedef struct gemm_block {
   const sli_gemm *g;
@@ -66,11 +68,20 @@ static void pack_right(const gemm_block *p, const gemm_steps *s, int64_t column,
   }
   const float *from = g->b + s->begin * g->b_row + column;
   for (int64_t k = 0; k < s->count; k++, to += GEMM_PANEL, from += g->b_row)
-    for (int64_t c = 0; c < columns; c += LANES)
+    for (int64_t c = 0; c < columns; c += LANES) {
+      __builtin_prefetch(from + PACK_AHEAD * g->b_row + c);
       store(to + c, load(from + c, columns - c), columns - c);
+    }
 }
 
 /* ---- tiles ------------------------------------------------------------------------- */
+
+/* Unrolled before the compiler decides what lies in registers. */
+#if defined(__clang__)
+#define UNROLLED _Pragma("clang loop unroll(full)")
+#else
+#define UNROLLED _Pragma("GCC unroll 16")
+#endif
 
 /* Multiplies a tile of A by a panel of B. Inlined with constant `rows` and steps of A. */
 static inline __attribute__((always_inline)) void multiply_tile(int rows, int64_t a_row,
@@ -79,19 +90,19 @@ static inline __attribute__((always_inline)) void multiply_tile(int rows, int64_
                                                                 const float *b, int64_t b_row,
                                                                 float *sum) {
   vec c0[GEMM_ROWS], c1[GEMM_ROWS];
-  for (int r = 0; r < rows; r++) {
+  UNROLLED for (int r = 0; r < rows; r++) {
     c0[r] = add ? loadu(sum + r * GEMM_PANEL) : (vec){0};
     c1[r] = add ? loadu(sum + r * GEMM_PANEL + LANES) : (vec){0};
   }
   for (int64_t k = 0; k < steps; k++, a += a_col, b += b_row) {
     vec b0 = loadu(b), b1 = loadu(b + LANES);
-    for (int r = 0; r < rows; r++) {
+    UNROLLED for (int r = 0; r < rows; r++) {
       vec factor = set(a[r * a_row]);
       c0[r] = plus_product(c0[r], factor, b0);
       c1[r] = plus_product(c1[r], factor, b1);
     }
   }
-  for (int r = 0; r < rows; r++) {
+  UNROLLED for (int r = 0; r < rows; r++) {
     storeu(sum + r * GEMM_PANEL, c0[r]);
     storeu(sum + r * GEMM_PANEL + LANES, c1[r]);
   }
