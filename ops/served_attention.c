@@ -3,8 +3,8 @@
  *
  * Keys and values of a position are kept in a page of its sequence from the tick that computes
  * them; the batch's table names the page. A row writes its own keys and values first, then attends
- * to its sequence page by page from the first. Its sums are therefore the same in a prompt's chunk
- * and alone, with any choice of pages. */
+ * to its sequence page by page from its own position backwards. Its sums are therefore the same in
+ * a prompt's chunk and alone, with any choice of pages, and those of training. */
 #include "ops/attention_shape.h"
 #include "ops/batch.h"
 #include "ops/ops.h"

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Attention to which keys and values come piece by piece gives the bits of attention that has the
- * record of all: whatever the lengths of the pieces, tiles of keys that lie across several of them
- * included.
+/* Attention to which keys and values come piece by piece gives what attention with the record of
+ * all gives, but for rounding, as it visits keys in another order; its gradients have the same
+ * bits. The lengths of the pieces are any, and tiles of keys may lie across several of them.
  * labels: unthreaded random */
 #include "base/base.h"
 #include "kernels/cpu/chunk.h"
@@ -76,6 +76,15 @@ static void same(const kernel *a, int o, const kernel *b, int p, int k, const ch
         "%s of piece %d: other bits (CPU level %d)", what, k, sli_cpu_level());
 }
 
+static void near(const kernel *a, int o, const kernel *b, int k, const char *what) {
+  const float *x = a->out[o], *y = b->out[o];
+  CHECK(sl_type_equal(&a->out_type[o], &b->out_type[o]), "%s of piece %d: another type", what, k);
+  for (int64_t i = 0; i < sl_type_elements(&a->out_type[o]); i++)
+    CHECK(fabsf(x[i] - y[i]) <= 1e-6f * (1 + fabsf(y[i])),
+          "%s of piece %d: %.9g at %lld, not %.9g (CPU level %d)", what, k, (double)y[i],
+          (long long)i, (double)x[i], sli_cpu_level());
+}
+
 /* ---- a sequence ---------------------------------------------------------------------------- */
 
 typedef struct piece {
@@ -127,8 +136,8 @@ static void forward_swept(const shape *s, piece *all, int k, void **tail, void *
     kernel_run(&p->sweep, NULL);
     p->sweep.in[1] = own;
   }
-  same(&p->whole, 0, &p->sweep, 0, k, "o");
-  same(&p->whole, 1, &p->sweep, 1, k, "lse");
+  near(&p->whole, 0, &p->sweep, k, "o");
+  near(&p->whole, 1, &p->sweep, k, "lse");
 }
 
 static kernel backward_whole(const shape *s, const piece *p, int k, void *kv, void *ids,
@@ -151,9 +160,10 @@ static kernel backward_whole(const shape *s, const piece *p, int k, void *kv, vo
 static kernel backward_swept(const shape *s, const piece *all, int k, void *ids, void **record) {
   const piece *p = &all[k];
   const kernel *w = &p->sweep;
+  void *const *forward = p->whole.out; /* the same as the gradients beside begin with */
   sl_type types[] = {w->in_type[0],  w->in_type[1],  w->out_type[0],
                      w->out_type[1], w->out_type[0], w->out_type[w->nout - 1]};
-  void *in[] = {w->in[0], w->in[1], w->out[0], w->out[1], p->dy, ids};
+  void *in[] = {w->in[0], w->in[1], forward[0], forward[1], p->dy, ids};
   kernel c = call(s, w->op->grad[0].op, k, 5 + s->ids, types, in);
   put(&c, 2, record);
   for (int j = 0; j <= k; j++) {

@@ -16,8 +16,22 @@
  *
  * The backward pass recomputes P as e^(S - lse); delta is the row's dO . O. Key tiles outside the
  * mask of all queries of a tile are never read. That saves nearly half of the work of causal
- * attention, and makes the work linear with a window. Key tiles begin at multiples of KT, so a
- * query's numbers do not depend on the other queries in its tile.
+ * attention, and makes the work linear with a window.
+ *
+ * Order of all sums. It follows from positions alone, so whole sequences, pieces, shares of a piece
+ * and pages (served.h) have the same bits.
+ *
+ *   keys     Tiles of KT keys begin at multiples of KT. A query visits them backwards, from the one
+ *            with its own position, or with `full` from the last one that its mask allows.
+ *   o        All is rescaled to the largest score so far once for each tile; then the values of the
+ *            tile are added in the order of its keys. Keys outside a mask add 0.
+ *   total    The sum of a tile's exponentials has KEY_SUMS parts, of the keys of equal remainder,
+ * in the order of the keys. Halves of the parts are then added onto each other. dQ       Keys from
+ * the first to the last. dK, dV   Tiles of QT queries from the last to the first; in each, the
+ * heads that share the key in order, with each head's queries in order. Pieces that begin at
+ * multiples of QT have the bits of the whole sequence.
+ *
+ * Keys that arrive some at a time (attention_sweep_chunk) are visited as they arrive.
  *
  * For bf16 products, A and B are words of two neighbours along k, rounded just before a tile's
  * product reads them; scores, the softmax and all sums stay f32. In the forward pass a chunk is
@@ -72,6 +86,11 @@ static void see(tile_mask *t, const sli_attention *a, int64_t b, int64_t i0, int
   if (t->ids) see_ids(t, nq);
 }
 
+/* Returns where the last tile of keys begins; before `begin` if there is none. */
+static int64_t last_tile(const tile_mask *t) {
+  return t->limit > t->begin ? (t->limit - 1) / KT * KT : t->begin - KT;
+}
+
 /* Returns true if this tile of keys may contain a query's id. */
 static bool meets(const tile_mask *t, int64_t k0, int64_t nk) {
   int32_t low = INT32_MAX, high = -1;
@@ -117,25 +136,40 @@ static void hide(float (*s)[QT], int64_t nk, int64_t k0, const tile_mask *t, con
   if (t->ids) hide_others(s, nk, k0, t);
 }
 
+/* Parts of the sum of a tile's exponentials. */
+enum { KEY_SUMS = 16 };
+
+/* Replaces the scores of LANES queries by exponentials relative to m. Returns their sum. */
+static inline __attribute__((always_inline)) vec exponentials(float *s, int64_t nk, vec m) {
+  vec part[KEY_SUMS];
+  for (int64_t l = 0; l < KEY_SUMS; l++) {
+    part[l] = (vec){0};
+    for (int64_t j = l; j < nk; j += KEY_SUMS) {
+      vec p = vexp_low(loadu(s + j * QT) - m);
+      storeu(s + j * QT, p);
+      part[l] += p;
+    }
+  }
+  for (int half = KEY_SUMS / 2; half; half /= 2)
+    for (int l = 0; l < half; l++) part[l] += part[l + half];
+  return part[0];
+}
+
 /* Turns scores into probabilities relative to the new maximum; `fade` is the factor for the earlier
  * ones. */
 static void soften(float (*s)[QT], int64_t nk, float *top, float *total, float *fade) {
   enum { N = QT / LANES };
-  vec m[N], t[N] = {0};
+  vec m[N];
   for (int i = 0; i < N; i++) m[i] = loadu(top + i * LANES);
   for (int64_t j = 0; j < nk; j++)
     for (int i = 0; i < N; i++) m[i] = vmax(loadu(&s[j][i * LANES]), m[i]);
-  for (int64_t j = 0; j < nk; j++)
-    for (int i = 0; i < N; i++) {
-      vec p = vexp_low(loadu(&s[j][i * LANES]) - m[i]);
-      storeu(&s[j][i * LANES], p);
-      t[i] += p;
-    }
   for (int i = 0; i < N; i++) {
+    float *own = s[0] + i * LANES;
+    vec t = nk == KT ? exponentials(own, KT, m[i]) : exponentials(own, nk, m[i]);
     vec f = vexp_low(loadu(top + i * LANES) - m[i]);
     storeu(top + i * LANES, m[i]);
     storeu(fade + i * LANES, f);
-    storeu(total + i * LANES, loadu(total + i * LANES) * f + t[i]);
+    storeu(total + i * LANES, plus_product(t, loadu(total + i * LANES), f));
   }
 }
 
@@ -200,13 +234,13 @@ static void weigh_values(tile_state *x, const sli_attention *a, int64_t nk, cons
           &x->next);
 }
 
-/* Attends to keys k0 and following. */
-static void attend(tile_state *x, const sli_attention *a, const tile_mask *t, int64_t k0,
-                   int64_t nk, const float *k, const float *v, int64_t row) {
+/* Attends to keys k0 and following; `first`: before all other tiles. */
+static void attend(tile_state *x, const sli_attention *a, const tile_mask *t, bool first,
+                   int64_t k0, int64_t nk, const float *k, const float *v, int64_t row) {
   scores(a->bf16, x->s, nk, k, row, a->dim, x->qt, &x->next);
   hide(x->s, nk, k0, t, &a->mask);
   soften(x->s, nk, x->top, x->total, x->fade);
-  if (k0 > t->begin || a->resumes) scale_columns(x->acc, a->dim, x->fade);
+  if (!first || a->resumes) scale_columns(x->acc, a->dim, x->fade);
   weigh_values(x, a, nk, v, row);
 }
 
@@ -234,13 +268,15 @@ static void attention_tile(tile_state *x, const sli_attention *a, int64_t b, int
     resume(a, a->out + b * a->o_batch + i0 * a->o_row + h * dim, lse_of(a, b, h, i0), nq, x->acc,
            x->top, x->total);
   see(&t, a, b, i0, nq);
-  if (!x->next.dim) follow_keys(&x->next, a, t.begin + KT, kv + (t.begin + KT) * a->kv_row, 0);
-  if (more) want_queries(&x->next, a->queries - i0 - QT);
-  for (int64_t k0 = t.begin; k0 < t.limit; k0 += KT) {
+  int64_t last = last_tile(&t);
+  if (!x->next.dim) follow_keys(&x->next, a, (sli_range){last, t.limit}, kv, 0);
+  if (more) want_queries(&x->next, a, b, h, i0 + QT);
+  for (int64_t k0 = last; k0 >= t.begin; k0 -= KT) {
     int64_t nk = t.limit - k0 < KT ? t.limit - k0 : KT, at = kv + k0 * a->kv_row;
-    want_keys(&x->next, k0, more ? SLI_MIN(t.limit + QT, a->keys) : t.limit);
+    if (k0 > t.begin) want_keys(&x->next, k0 - KT, k0);
+    else if (more) want_keys(&x->next, t.limit, SLI_MIN(t.limit + QT, a->keys));
     if (t.ids && !meets(&t, k0, nk)) continue;
-    attend(x, a, &t, k0, nk, a->k + at, a->v + at, a->kv_row);
+    attend(x, a, &t, k0 == last, k0, nk, a->k + at, a->v + at, a->kv_row);
   }
   end_tile(x, a, b, h, i0, nq);
 }
@@ -253,7 +289,6 @@ static void attention_chunk(void *arg, int i) {
   int64_t h = i / chunks % a->heads, b = i / chunks / a->heads;
   tile_state x;
   x.next = (ahead){0};
-  follow_queries(&x.next, a, b, h, (tiles.begin + 1) * QT);
   if (a->bf16) begin_tiles();
   for (int64_t t = tiles.begin; t < tiles.end; t++)
     attention_tile(&x, a, b, h, t * QT, t + 1 < tiles.end);
@@ -296,7 +331,7 @@ static void attend_begun(tile_state *x, const sli_sweep *w, const tile_mask *t, 
   const float *tail = w->tail + b * w->tail_batch + head;
   put_together(k, tail, a->k + kv, a->kv_row, a->dim, a->part.has.begin - k0, nk);
   put_together(v, tail + (a->v - a->k), a->v + kv, a->kv_row, a->dim, a->part.has.begin - k0, nk);
-  attend(x, a, t, k0, nk, k, v, a->dim);
+  attend(x, a, t, k0 == t->begin, k0, nk, k, v, a->dim);
 }
 
 /* Runs chunk i: batch, head, tile of queries. Attends to the key tiles that are complete now; at
@@ -324,7 +359,7 @@ static void attention_sweep_chunk(void *arg, int i) {
     int64_t nk = end - k0 < KT ? end - k0 : KT, at = kv + (k0 - a->part.has.begin) * a->kv_row;
     if (t.ids && !meets(&t, k0, nk)) continue;
     if (k0 < a->part.has.begin) attend_begun(&x, w, &t, k0, nk, b, h);
-    else attend(&x, a, &t, k0, nk, a->k + at, a->v + at, a->kv_row);
+    else attend(&x, a, &t, k0 == t.begin, k0, nk, a->k + at, a->v + at, a->kv_row);
   }
   if (w->ends) end_tile(&x, a, b, h, i0, nq);
   else leave_tile(&x, a, seen, out, nq);

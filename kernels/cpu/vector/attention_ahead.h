@@ -2,7 +2,7 @@
 /* Software prefetch for attention, issued while products run. A head's part of a row is some cache
  * lines, and its rows are too far apart for the hardware prefetcher.
  *
- * Each array is a stream of rows, of keys or of queries, in the order of the tiles. */
+ * Each array is a stream of rows, of keys or of queries: those of the next tile. */
 
 enum {
   NEXT_K,
@@ -18,10 +18,11 @@ enum {
 };
 
 typedef struct ahead {
-  const float *at[STREAMS];              /* next row; NULL: no such array */
-  int64_t row[STREAMS], wanted[STREAMS]; /* floats from row to row; rows to prefetch */
-  /* floats of a row; keys before this one have been requested */
-  int64_t dim, keys;
+  const float *array[STREAMS], *at[STREAMS]; /* NULL: no such array; next row to prefetch */
+  int64_t from[STREAMS], row[STREAMS];       /* where row 0 is; floats from row to row */
+  int64_t wanted[STREAMS];                   /* rows to prefetch */
+  int64_t dim;                               /* floats of a row */
+  sli_range keys;                            /* keys that have been requested or read */
 } ahead;
 
 /* Prefetches a few rows of each stream. */
@@ -34,14 +35,15 @@ static inline void ask(ahead *x) {
 
 /* Starts a stream with no rows requested. */
 static void follow(ahead *x, int stream, const float *array, int64_t from, int64_t row) {
-  x->at[stream] = array ? array + from : NULL;
+  x->array[stream] = array;
+  x->from[stream] = from;
   x->row[stream] = row;
   x->wanted[stream] = 0;
 }
 
-/* Starts the key streams at `key`, at offsets kv and dkv in the arrays. */
-static void follow_keys(ahead *x, const sli_attention *a, int64_t key, int64_t kv, int64_t dkv) {
-  x->keys = key;
+/* Starts the key streams, with key 0 at offsets kv and dkv in the arrays; `keys` are being read. */
+static void follow_keys(ahead *x, const sli_attention *a, sli_range keys, int64_t kv, int64_t dkv) {
+  x->keys = keys;
   x->dim = a->dim;
   follow(x, NEXT_K, a->k, kv, a->kv_row);
   follow(x, NEXT_V, a->v, kv, a->kv_row);
@@ -49,29 +51,31 @@ static void follow_keys(ahead *x, const sli_attention *a, int64_t key, int64_t k
   follow(x, NEXT_DV, a->dv, dkv, a->kv_row);
 }
 
-/* Starts the query streams at query i. */
-static void follow_queries(ahead *x, const sli_attention *a, int64_t b, int64_t h, int64_t i) {
-  int64_t o = b * a->o_batch + i * a->o_row + h * a->dim;
-  follow(x, NEXT_Q, a->q, b * a->q_batch + i * a->q_row + h * a->dim, a->q_row);
+static void want(ahead *x, int first, int last, int64_t from, int64_t rows) {
+  for (int i = first; i <= last; i++) {
+    x->wanted[i] = x->array[i] ? rows : 0;
+    if (x->array[i]) x->at[i] = x->array[i] + (x->from[i] + from * x->row[i]);
+  }
+}
+
+/* Requests keys beside those that have been requested before. */
+static void want_keys(ahead *x, int64_t begin, int64_t end) {
+  if (begin < x->keys.begin) {
+    want(x, NEXT_K, NEXT_DV, begin, SLI_MIN(end, x->keys.begin) - begin);
+    x->keys.begin = begin;
+  } else if (end > x->keys.end) {
+    begin = SLI_MAX(begin, x->keys.end);
+    want(x, NEXT_K, NEXT_DV, begin, end - begin);
+    x->keys.end = end;
+  }
+}
+
+/* Requests the tile of queries that begins at i. */
+static void want_queries(ahead *x, const sli_attention *a, int64_t b, int64_t h, int64_t i) {
+  int64_t o = b * a->o_batch + h * a->dim;
+  follow(x, NEXT_Q, a->q, b * a->q_batch + h * a->dim, a->q_row);
   follow(x, NEXT_O, a->out ? a->out : a->o, o, a->o_row);
   follow(x, NEXT_DO, a->do_, o, a->o_row);
-  follow(x, NEXT_DQ, a->dq, b * a->dq_batch + i * a->dq_row + h * a->dim, a->dq_row);
-}
-
-static void want(ahead *x, int first, int last, int64_t rows) {
-  for (int i = first; i <= last; i++)
-    if (x->at[i]) x->wanted[i] += rows;
-}
-
-/* Requests the tile of keys after k0, as far as keys before `limit` exist, when tile k0 is about to
- * be read. */
-static void want_keys(ahead *x, int64_t k0, int64_t limit) {
-  int64_t until = SLI_MIN(k0 + 2 * SLI_KEY_TILE, limit);
-  if (until <= x->keys) return;
-  want(x, NEXT_K, NEXT_DV, until - x->keys);
-  x->keys = until;
-}
-
-static void want_queries(ahead *x, int64_t queries) {
-  want(x, NEXT_Q, NEXT_DQ, SLI_MIN(queries, SLI_QUERY_TILE));
+  follow(x, NEXT_DQ, a->dq, b * a->dq_batch + h * a->dim, a->dq_row);
+  want(x, NEXT_Q, NEXT_DQ, i, SLI_MIN(a->queries - i, SLI_QUERY_TILE));
 }

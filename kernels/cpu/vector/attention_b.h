@@ -21,7 +21,7 @@ typedef struct tile_back {
   _Alignas(64) float s[KT][QT], ds[KT][QT], lse[QT], delta[QT];
   ahead next;
   const float *q, *dout; /* [nq, dim] */
-  int64_t begun;         /* keys before this one have gradients */
+  int64_t begun;         /* keys from this one on have gradients */
   int64_t q_row, dout_row, nq;
   _Alignas(64) float words[2][QT / 2 * SLI_MAX_HEAD_DIM]; /* q and dout in bf16 */
 } tile_back;
@@ -90,35 +90,37 @@ static void zero_rows(float *head, int64_t row, int64_t begin, int64_t end, int6
     memset(head + r * row, 0, (size_t)dim * sizeof *head);
 }
 
-/* Clears dk and dv of keys before `end` that have no gradients yet. */
-static void begin_keys(tile_back *x, const sli_attention *a, int64_t dkv, int64_t end) {
-  if (end <= x->begun || a->part.adds_dkv) return;
-  zero_rows(a->dk ? a->dk + dkv : NULL, a->kv_row, x->begun, end, a->dim);
-  zero_rows(a->dv ? a->dv + dkv : NULL, a->kv_row, x->begun, end, a->dim);
-  x->begun = end;
+/* Clears dk and dv of keys from `begin` on that have no gradients yet. */
+static void begin_keys(tile_back *x, const sli_attention *a, int64_t dkv, int64_t begin) {
+  if (begin >= x->begun || a->part.adds_dkv) return;
+  zero_rows(a->dk ? a->dk + dkv : NULL, a->kv_row, begin, x->begun, a->dim);
+  zero_rows(a->dv ? a->dv + dkv : NULL, a->kv_row, begin, x->begun, a->dim);
+  x->begun = begin;
 }
 
-/* Adds one query head's tile to dq, and to the KV head's dk and dv. */
-static void attention_b_tile(tile_back *x, const sli_attention *a, int64_t b, int64_t h,
-                             int64_t i0) {
+/* Adds one query head's tile to dq, and to the KV head's dk and dv; `more`: another follows. */
+static void attention_b_tile(tile_back *x, const sli_attention *a, int64_t b, int64_t h, int64_t i0,
+                             bool more) {
   int64_t dim = a->dim, head = h / (a->heads / a->kv_heads) * dim, row = a->kv_row,
           dkv = b * a->part.dkv_batch + head;
   float *dq = a->dq ? a->dq + b * a->dq_batch + i0 * a->dq_row + h * dim : NULL, ones[QT];
-  bool more = i0 + QT < a->queries;
   for (int l = 0; l < QT; l++) ones[l] = 1;
   tile_mask t;
   begin_back(x, a, b, h, i0);
   memset(x->dqt, 0, (size_t)dim * sizeof *x->dqt);
   if (dq && a->resumes) transpose_in(x->dqt, dq, a->dq_row, x->nq, dim, 1);
   see(&t, a, b, i0, x->nq);
-  int64_t end = SLI_MIN(t.limit, a->part.has.end);
-  begin_keys(x, a, dkv, end);
-  if (more) want_queries(&x->next, a->queries - i0 - QT);
-  for (int64_t k0 = SLI_MAX(t.begin, a->part.has.begin); k0 < end; k0 += KT) {
+  int64_t begin = SLI_MAX(t.begin, a->part.has.begin), end = SLI_MIN(t.limit, a->part.has.end);
+  begin_keys(x, a, dkv, begin);
+  if (!x->next.dim)
+    follow_keys(&x->next, a, (sli_range){begin, SLI_MIN(begin + KT, end)},
+                b * a->kv_batch + head - a->part.has.begin * row, dkv);
+  for (int64_t k0 = begin; k0 < end; k0 += KT) {
     int64_t nk = end - k0 < KT ? end - k0 : KT,
             at = b * a->kv_batch + head + (k0 - a->part.has.begin) * row;
     float *dk = a->dk ? a->dk + dkv + k0 * row : NULL, *dv = a->dv ? a->dv + dkv + k0 * row : NULL;
-    want_keys(&x->next, k0, more ? SLI_MIN(t.limit + QT, a->part.has.end) : end);
+    if (k0 + KT < end) want_keys(&x->next, k0 + KT, SLI_MIN(k0 + 2 * KT, end));
+    else if (more) want_keys(&x->next, SLI_MAX(begin - KT, a->part.has.begin), begin);
     if (t.ids && !meets(&t, k0, nk)) continue;
     scores(a->bf16, x->s, nk, a->k + at, row, dim, x->qt, &x->next);
     hide(x->s, nk, k0, &t, &a->mask);
@@ -134,16 +136,17 @@ static void attention_b_tile(tile_back *x, const sli_attention *a, int64_t b, in
 static void attention_b_chunk(void *arg, int i) {
   const sli_attention *a = arg;
   int64_t head = i % a->kv_heads, b = i / a->kv_heads, group = a->heads / a->kv_heads;
-  int64_t kv = b * a->kv_batch + head * a->dim, dkv = b * a->part.dkv_batch + head * a->dim;
+  int64_t dkv = b * a->part.dkv_batch + head * a->dim;
   tile_back x;
-  x.begun = a->part.has.begin;
+  x.begun = a->part.has.end;
   x.next = (ahead){0};
-  follow_keys(&x.next, a, x.begun + QT, kv + QT * a->kv_row, dkv + (x.begun + QT) * a->kv_row);
   if (a->bf16) begin_tiles();
-  for (int64_t h = head * group; h < (head + 1) * group; h++) {
-    follow_queries(&x.next, a, b, h, QT);
-    for (int64_t i0 = 0; i0 < a->queries; i0 += QT) attention_b_tile(&x, a, b, h, i0);
+  for (int64_t n = group * sli_query_tiles(a); n--;) {
+    int64_t h = head * group + group - 1 - n % group, i0 = n / group * QT;
+    if (n % group) want_queries(&x.next, a, b, h + 1, i0);
+    else if (n) want_queries(&x.next, a, b, head * group, i0 - QT);
+    attention_b_tile(&x, a, b, h, i0, n > 0);
   }
   if (a->bf16) end_tiles();
-  begin_keys(&x, a, dkv, a->part.has.end);
+  begin_keys(&x, a, dkv, a->part.has.begin);
 }

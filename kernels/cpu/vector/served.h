@@ -34,6 +34,8 @@ static void position_served_chunk(void *arg, int i) {
 
 /* ---- attention ------------------------------------------------------------------------------- */
 
+/* A query visits its pages, which are tiles of keys, in the order that attention.h describes. */
+
 #define INLINE static inline __attribute__((always_inline))
 
 /* Returns where the keys of one head begin in the page of a position. The values follow. */
@@ -75,7 +77,9 @@ static void served_keys_chunk(void *arg, int i) {
   }
 }
 
-enum { PAGE_VECTORS = SL_PAGE / LANES, VALUE_VECTORS = 4 };
+enum { PAGE_VECTORS = SL_PAGE / LANES, VALUE_VECTORS = 4, KEY_VECTORS = KEY_SUMS / LANES };
+_Static_assert((int)SL_PAGE == (int)KT,
+               "a page is a tile of keys, so that both have the same sums");
 
 /* Queries that process a page together, so that the page is read once for all of them: as many as
  * the registers hold sums for. */
@@ -91,7 +95,7 @@ typedef struct served_query {
   /* the query attends to the page's keys from `first` to before `end` */
   int64_t position, first, end;
   float top, fade;
-  vec total;
+  vec total; /* the same in all lanes */
 } served_query;
 
 /* Keys of one head in a page: where they begin, the position of the first one, and their number. */
@@ -130,9 +134,19 @@ INLINE void page_scores(bool bf16, const sli_served_attention *a, int n, const s
   }
 }
 
-/* Merges the scores of a query (every n-th vector) into its softmax over the pages before. */
+/* Returns the sum of a page's exponentials, in all lanes, from the sums of keys that lie KEY_SUMS
+ * apart. */
+INLINE vec add_key_sums(vec *part) {
+  for (int half = KEY_VECTORS / 2; half; half /= 2)
+    for (int v = 0; v < half; v++) part[v] += part[v + half];
+#pragma GCC unroll 4
+  for (int half = LANES / 2; half; half /= 2) *part += SHUFFLE(*part, lanes() ^ half);
+  return *part;
+}
+
+/* Merges the scores of a query (every n-th vector) into its softmax over the pages behind. */
 INLINE void weigh(served_query *x, int n, vec *s) {
-  vec m = set(x->top);
+  vec m = set(x->top), part[KEY_VECTORS] = {0};
 #pragma GCC unroll 16
   for (int v = 0; v < PAGE_VECTORS; v++) {
     ivec key = lanes() + v * LANES;
@@ -143,13 +157,13 @@ INLINE void weigh(served_query *x, int n, vec *s) {
   for (int half = LANES / 2; half; half /= 2) m = vmax(m, SHUFFLE(m, lanes() ^ half));
   float top = m[0];
   vec fade = vexp_low(set(x->top - top));
-  x->total = x->total * fade;
 #pragma GCC unroll 16
   for (int v = 0; v < PAGE_VECTORS; v++) {
     s[v * n] = vexp_low(s[v * n] - top);
-    x->total += s[v * n];
+    part[v % KEY_VECTORS] += s[v * n];
     storeu(x->p + v * LANES, s[v * n]);
   }
+  x->total = plus_product(add_key_sums(part), x->total, fade);
   x->top = top;
   x->fade = fade[0];
 }
@@ -242,10 +256,10 @@ INLINE void see_pages(bool bf16, const sli_served_attention *a, const int32_t *t
                       int n, served_query *x) {
   int64_t begin = x->position > a->behind ? (x->position - a->behind) / SL_PAGE * SL_PAGE : 0,
           last = x[n - 1].position;
-  served_page page = find_page(a, table, kv, begin, last), next;
+  served_page page = find_page(a, table, kv, last / SL_PAGE * SL_PAGE, last), next;
   for (bool more = true; more; page = next) {
-    more = page.position + SL_PAGE <= last;
-    if (more) next = find_page(a, table, kv, page.position + SL_PAGE, last);
+    more = page.position > begin;
+    if (more) next = find_page(a, table, kv, page.position - SL_PAGE, last);
     see_page_all(bf16, a, n, x, &page, more ? &next : NULL);
   }
 }
@@ -271,7 +285,7 @@ static void begin_query(const sli_served_attention *a, int64_t row, int64_t head
 
 static void end_query(const sli_served_attention *a, int64_t row, int64_t head,
                       const served_query *x) {
-  float *o = a->out + row * a->o_row + head * a->dim, by = 1 / sum(x->total);
+  float *o = a->out + row * a->o_row + head * a->dim, by = 1 / x->total[0];
   for (int64_t d = 0; d < a->dim; d += LANES) store(o + d, loadu(x->acc + d) * by, a->dim - d);
 }
 

@@ -1,0 +1,206 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Attention has one order of sums (vector/attention.h): a whole sequence, its pieces and the pages
+ * of the KV cache have the same bits, whatever the cut and the ticks, on every CPU level. Gradients
+ * of keys have those of the whole where pieces begin at tiles of queries.
+ *
+ * labels: random unthreaded */
+#include "base/base.h"
+#include "kernels/cpu/chunk.h"
+#include "ops/batch.h"
+#include "tests/support/kernel_call.h"
+#include "tests/support/kernel_levels.h"
+#include "tests/support/seeds.h"
+
+#define F32(...) SL_TYPE(SL_F32, __VA_ARGS__)
+
+enum { CASES = 12, MOST_LENGTH = 300, MOST_PAGES = 5, MOST_ROWS = 70 };
+
+static int64_t below(int64_t n) { return (int64_t)(random_bits() % (uint64_t)n); }
+
+typedef struct shape {
+  sl_attrs attrs;
+  int64_t length, width, kv_width;
+  bool ids;
+} shape;
+
+static shape random_shape(void) {
+  static const int64_t dims[] = {4, 16, 24, 64};
+  int kv_heads = 1 + (int)below(2), group = 1 + (int)below(3);
+  int64_t dim = dims[below(SLI_COUNT(dims))];
+  shape s = {.attrs = {.heads = kv_heads * group, .kv_heads = kv_heads},
+             .length = 1 + below(MOST_LENGTH),
+             .width = dim * kv_heads * group,
+             .kv_width = dim * kv_heads,
+             .ids = below(2)};
+  s.attrs.length = s.length;
+  if (below(2)) s.attrs.window = 1 + below(s.length);
+  return s;
+}
+
+/* ---- the whole sequence ---------------------------------------------------------------------- */
+
+typedef struct whole {
+  kernel there, back;
+} whole;
+
+/* Ids that now and then go up. */
+static void fill(kernel *k, int i) {
+  array_random(k->in[i], &k->in_type[i], 1);
+  int32_t *ids = k->in[i];
+  if (k->in_type[i].dtype == SL_I32)
+    for (int64_t t = 1; t < sl_type_elements(&k->in_type[i]); t++) ids[t] = ids[t - 1] + !below(40);
+}
+
+static void take(kernel *k, int i, const void *from) {
+  memcpy(k->in[i], from, sl_type_bytes(&k->in_type[i]));
+}
+
+static whole run_whole(const shape *s) {
+  sl_type q = F32(1, s->length, s->width), kv = F32(1, s->length, s->kv_width),
+          ids = SL_TYPE(SL_I32, 1, s->length);
+  const sl_type in[] = {q, kv, kv, ids};
+  whole w = {.there = kernel_create(&sl_op_attention, s->attrs, s->ids ? 4 : 3, in, 2)};
+  for (int i = 0; i < w.there.nin; i++) fill(&w.there, i);
+  kernel_run(&w.there, NULL);
+  const sl_type in_b[] = {q, kv, kv, q, w.there.out_type[1], q, ids};
+  w.back = kernel_create(&sl_op_attention_b, s->attrs, s->ids ? 7 : 6, in_b, 3);
+  for (int i = 0; i < 3; i++) take(&w.back, i, w.there.in[i]);
+  for (int o = 0; o < 2; o++) take(&w.back, 3 + o, w.there.out[o]);
+  fill(&w.back, 5);
+  if (s->ids) take(&w.back, 6, w.there.in[3]);
+  kernel_run(&w.back, NULL);
+  return w;
+}
+
+static void same(const shape *s, const char *what, const float *got, const float *want,
+                 int64_t count, int64_t at) {
+  CHECK(
+      !memcmp(got, want, (size_t)count * sizeof *got),
+      "%s of row %lld has other bits than in the whole (%lld rows of %lld, %lld of keys, heads %d, "
+      "window %lld, ids %d)",
+      what, (long long)at, (long long)s->length, (long long)s->width, (long long)s->kv_width,
+      (int)s->attrs.heads, (long long)s->attrs.window, s->ids);
+}
+
+/* ---- pieces ---------------------------------------------------------------------------------- */
+
+enum { MOST_PIECES = MOST_LENGTH };
+
+static const char *row(const kernel *k, int input, int64_t at) {
+  const sl_type *type = &k->in_type[input];
+  return (const char *)k->in[input] + at * (int64_t)sl_type_bytes(type) / type->dim[1];
+}
+
+static kernel piece(const shape *s, const whole *w, int64_t at, int64_t rows, void *kv, void *ids) {
+  sl_type q = F32(1, rows, s->width), own = F32(1, rows, s->kv_width);
+  const sl_type in[] = {q, own, own, SL_TYPE(SL_I32, 1, rows)};
+  kernel k = kernel_create(&sl_op_attention_piece, s->attrs, w->there.nin, in, w->there.nin);
+  for (int i = 0; i < k.nin; i++) take(&k, i, row(&w->there, i, at));
+  for (int o = 2; o < k.nout; o++) free(k.out[o]);
+  k.out[2] = kv;
+  if (s->ids) k.out[3] = ids;
+  k.tick = (sl_tick){.row = at, .rows = rows};
+  kernel_run(&k, NULL);
+  same(s, "o", k.out[0], (const float *)w->there.out[0] + at * s->width, rows * s->width, at);
+  for (int64_t h = 0; h < s->attrs.heads; h++)
+    same(s, "lse", (const float *)k.out[1] + h * rows,
+         (const float *)w->there.out[1] + h * s->length + at, rows, at);
+  return k;
+}
+
+/* Checks the gradients of a piece; those of keys only if `aligned`. */
+static void piece_back(const shape *s, const whole *w, const kernel *there, void *kv, void *ids,
+                       void *dkv, bool aligned) {
+  int64_t at = there->tick.row, rows = there->tick.rows;
+  const sl_type in[] = {there->in_type[0],  there->out_type[2], there->out_type[0],
+                        there->out_type[1], there->out_type[0], SL_TYPE(SL_I32, 1, s->length)};
+  kernel k = kernel_create(&sl_op_attention_piece_b, s->attrs, s->ids ? 6 : 5, in, 4);
+  const void *data[] = {there->in[0], kv, there->out[0], there->out[1], row(&w->back, 5, at), ids};
+  for (int i = 0; i < k.nin; i++) take(&k, i, data[i]);
+  free(k.out[3]);
+  k.out[3] = dkv;
+  k.tick = there->tick;
+  kernel_run(&k, NULL);
+  for (int o = 0; o < (aligned ? 3 : 1); o++) {
+    int64_t width = o ? s->kv_width : s->width;
+    same(s, o ? "gradient of a key" : "gradient of a query", k.out[o],
+         (const float *)w->back.out[o] + at * width, rows * width, at);
+  }
+  k.out[3] = NULL;
+  kernel_destroy(&k);
+}
+
+static void check_pieces(const shape *s, const whole *w, bool aligned) {
+  kernel pieces[MOST_PIECES];
+  int n = 0;
+  sl_type record = F32(1, s->length, 2 * s->kv_width), all = SL_TYPE(SL_I32, 1, s->length);
+  void *kv = array_create(&record), *dkv = array_create(&record), *ids = array_create(&all);
+  for (int64_t at = 0, rows; at < s->length; at += rows, n++) {
+    rows = aligned ? (1 + below(3)) * SLI_QUERY_TILE : 1 + below(100);
+    rows = SLI_MIN(rows, s->length - at);
+    pieces[n] = piece(s, w, at, rows, kv, ids);
+  }
+  for (int i = n; i--;) piece_back(s, w, &pieces[i], kv, ids, dkv, aligned);
+  for (int i = 0; i < n; i++) {
+    for (int o = 2; o < pieces[i].nout; o++) pieces[i].out[o] = NULL;
+    kernel_destroy(&pieces[i]);
+  }
+  free(kv);
+  free(dkv);
+  free(ids);
+}
+
+/* ---- pages ----------------------------------------------------------------------------------- */
+
+static void tell_rows(sl_batch *b, int64_t at, int64_t rows) {
+  static const int32_t table[MOST_PAGES] = {3, 0, 4, 2, 1};
+  memset(b, 0, sl_batch_bytes(MOST_ROWS, 1, MOST_PAGES));
+  *b = (sl_batch){.rows = (int32_t)rows,
+                  .sequences = 1,
+                  .most_rows = MOST_ROWS,
+                  .most_sequences = 1,
+                  .pages = MOST_PAGES};
+  for (int64_t r = 0; r < rows; r++) ((int32_t *)sl_batch_position(b))[r] = (int32_t)(at + r);
+  memcpy((int32_t *)sl_batch_table(b, 0), table, sizeof table);
+}
+
+static void check_pages(const shape *s, const whole *w) {
+  sl_type q = F32(1, MOST_ROWS, s->width), own = F32(1, MOST_ROWS, s->kv_width);
+  int64_t words = (int64_t)(sl_batch_bytes(MOST_ROWS, 1, MOST_PAGES) / sizeof(int32_t));
+  const sl_type in[] = {q, own, own, {.ndim = -1}, SL_TYPE(SL_I32, words)};
+  sl_attrs attrs = s->attrs;
+  attrs.count = MOST_PAGES;
+  kernel k = kernel_create(&sl_op_attention_served, attrs, 5, in, 3);
+  for (int64_t at = 0, rows; at < s->length; at += rows) {
+    rows = below(2) ? 1 : 1 + below(MOST_ROWS);
+    rows = SLI_MIN(rows, s->length - at);
+    tell_rows(k.in[4], at, rows);
+    for (int i = 0; i < 3; i++)
+      memcpy(k.in[i], row(&w->there, i, at), (size_t)(rows * k.in_type[i].dim[2]) * sizeof(float));
+    kernel_run(&k, NULL);
+    same(s, "served o", k.out[0], (const float *)w->there.out[0] + at * s->width, rows * s->width,
+         at);
+  }
+  kernel_destroy(&k);
+}
+
+static void check_case(void) {
+  shape s = random_shape();
+  whole w = run_whole(&s);
+  check_pieces(&s, &w, true);
+  check_pieces(&s, &w, false);
+  if (!s.ids) check_pages(&s, &w);
+  kernel_destroy(&w.there);
+  kernel_destroy(&w.back);
+}
+
+static void check(uint64_t seed) {
+  seed_random(seed);
+  for (int c = 0; c < CASES; c++) check_case();
+}
+
+int main(int argc, char **argv) {
+  uint64_t seed = seed_of(argc, argv, 1);
+  RUN_AS("check", on_every_level(check, seed));
+  return 0;
+}
