@@ -172,6 +172,8 @@ struct sl_graph {
   sl_graph_options options;
   sli_arena arena;
   sl_status status; /* first error */
+  bool exact;       /* numbers do not depend on the grid: numbers.exact */
+  const bool *rows; /* with exact: [tensors of the forward pass] dim 0 is the rows of the data */
   char *detail;     /* text of the error */
   int nnodes, ntensors, nblocks, nparams;
   size_t node_capacity, tensor_capacity, block_capacity, param_capacity;

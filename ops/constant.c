@@ -1,6 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Ops whose numbers come from the graph itself, constants and positions, and casts of integers. */
+#include <math.h>
+
 #include "ops/layout.h"
+#include "ops/leaves.h"
 #include "ops/ops.h"
 #include "ops/space.h"
 
@@ -78,8 +81,20 @@ static sl_status cast_infer(const sl_attrs *attrs, int nin, const sl_type *in, s
 
 static sl_status to_f32_infer(const sl_attrs *attrs, int nin, const sl_type *in, sl_type *out) {
   (void)attrs, (void)nin;
-  SLI_TRY(sli_want_array("x", &in[0], SL_F64, 0));
-  out[0] = SL_SCALAR(SL_F32);
+  SLI_TRY(sli_want_array("x", &in[0], SL_F64, in[0].ndim ? -1 : 0));
+  out[0] = in[0];
+  out[0].dtype = SL_F32;
+  return SL_OK;
+}
+
+/* Exact sums have 53 bits from SLI_LEAF_UNIT on: beyond them an addition may round. */
+static sl_status to_f32_check(const sl_call *call) {
+  const double *x = call->in[0];
+  for (int64_t i = 0; i < sl_type_elements(&call->in_type[0]) && call->attrs->exact; i++)
+    if (fabs(x[i]) > SLI_LEAF_MOST)
+      return sl_fail(SL_E_NUMERIC,
+                     "element %lld is %g, and numbers.exact sums gradients up to %g only",
+                     (long long)i, x[i], SLI_LEAF_MOST);
   return SL_OK;
 }
 
@@ -173,7 +188,7 @@ const sl_op sl_op_cast = {
       .signatures = to_other_signatures,                                      \
       .grad = {{.cls = SL_CLASS_B, .in = {SL_DOUT(0)}, .nof = 1, .of = {0}}}, \
       __VA_ARGS__};
-TO_OTHER(to_f32)
+TO_OTHER(to_f32, .check = to_f32_check)
 TO_OTHER(to_f64)
 
 const sl_op sl_op_one_hot = {

@@ -4,6 +4,7 @@
 
 #include <math.h>
 
+#include "ops/leaves.h"
 #include "ops/ops.h"
 
 static sl_status want_optimizer(const sl_attrs *attrs) {
@@ -19,9 +20,8 @@ static sl_status want_parts(int from, int nin, const sl_type *in) {
 }
 
 static sl_status sumsq_infer(const sl_attrs *attrs, int nin, const sl_type *in, sl_type *out) {
-  (void)attrs;
   SLI_TRY(want_parts(0, nin, in));
-  out[0] = SL_SCALAR(SL_F64);
+  out[0] = attrs->exact ? SL_TYPE(SL_F64, SLI_SQUARE_WORDS) : SL_SCALAR(SL_F64);
   return SL_OK;
 }
 
@@ -34,7 +34,8 @@ static void sumsq_cost(const sl_attrs *attrs, int nin, const sl_type *in, const 
 
 static sl_status clip_infer(const sl_attrs *attrs, int nin, const sl_type *in, sl_type *out) {
   SLI_TRY(want_optimizer(attrs));
-  for (int i = 0; i < nin; i++) SLI_TRY(sli_want_array("sum of squares", &in[i], SL_F64, 0));
+  for (int i = 0; i < nin; i++)
+    SLI_TRY(sli_want_array("sum of squares", &in[i], SL_F64, attrs->exact ? 1 : 0));
   out[0] = SL_SCALAR(SL_F32);
   out[1] = SL_SCALAR(SL_F64);
   return SL_OK;

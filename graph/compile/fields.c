@@ -116,6 +116,9 @@ static const sl_lower_field fields[] = {
     READ("host-memory", memory.homes.host_bytes),
     READ("disk", memory.homes.disk),
     READ("dtype", numbers.dtype),
+    FLAG("exact", numbers.exact,
+         "numbers that do not depend on the grid either: the same bits on any parallel.data, "
+         "microbatches and stages (docs/exact.md)"),
     READ("seed", numbers.seed),
     READ("devices", devices.kind),
     READ("nccl", devices.links),

@@ -41,6 +41,7 @@ static bool offloads(const sli_inputs *in) {
 }
 static bool multiplies_bf16(const sli_inputs *in) { return in->bf16; }
 static bool evaluates(const sli_inputs *in) { return sli_evaluates(in->g); }
+static bool is_exact(const sli_inputs *in) { return trains(in) && in->options->numbers.exact; }
 static bool is_narrow(const sli_inputs *in) { return in->narrow; }
 
 /* ---- rows --------------------------------------------------------------------------------- */
@@ -68,6 +69,28 @@ static sl_status choose_attention(compilation *c) { return sli_lower_attention(c
 static sl_status cut_sequences(compilation *c) {
   return sli_pass_cut(c->g, c->in->options->simulation.hardware);
 }
+
+/* Returns what exact numbers are not made with; NULL: nothing. */
+static const char *not_exact(const sli_inputs *in) {
+  const int *size = in->grid.size;
+  if (in->k > 1) return "--pieces";
+  if (size[SLI_AXIS_TENSOR] > 1) return "parallel.tensor";
+  if (size[SLI_AXIS_SEQUENCE] > 1) return "parallel.sequence";
+  if (size[SLI_AXIS_EXPERT] > 1 || size[SLI_AXIS_TENSOR_EXPERT] > 1) return "experts.parallel";
+  if (in->barriers) return "vocabulary.parallel";
+  if (in->bf16) return "numbers.dtype bf16";
+  return !strcmp(in->options->devices.kind, "cuda") ? "cuda devices" : NULL;
+}
+
+static sl_status mark_exact(compilation *c) {
+  const char *what = not_exact(c->in);
+  if (what) return sl_fail(SL_E_UNSUPPORTED, "numbers.exact: not with %s", what);
+  c->g->exact = true;
+  c->g->rows = sli_rows_find(c->g);
+  for (int i = 0; i < c->g->nnodes; i++) c->g->nodes[i]->attrs.exact = true;
+  return SL_OK;
+}
+
 static sl_status add_gradients(compilation *c) { return sli_pass_gradients(c->g); }
 static sl_status move_products(compilation *c) { return sli_pass_ahead(c->g); }
 static sl_status shape_pieces(compilation *c) { return sli_pass_pieces(c->g); }
@@ -175,6 +198,8 @@ static const pass passes[] = {
         "chooses heads or a ring for devices that share a sequence, and repeats key and value heads"),
     PASS("cut", "training", trains, cut_sequences,
          "cuts sequences into pieces and exchanges ops for those of pieces"),
+    PASS("exact", "training with --exact", is_exact, mark_exact,
+         "asks every op for sums in an order that no grid changes"),
     PASS("gradients", "training", trains, add_gradients,
          "adds the backward pass, the norm, the clip and the updates"),
     PASS("ahead", "training with --vocab-barriers 1", has_one_barrier, move_products,

@@ -95,15 +95,48 @@ static void add_use(pass *p, const sli_node *from, int input, sl_tensor *grad) {
   p->uses[p->nuses++] = (use){from->in[input], grad, from->id, input};
 }
 
+/* ---- sums over the step ----------------------------------------------------------- */
+
+/* True if an argument of a rule has a row for each row of the data. */
+static bool has_rows(const pass *p, const sli_node *n, sl_grad_arg arg) {
+  const sl_tensor *t = arg.kind == SL_ARG_IN ? n->in[arg.index] : n->out[arg.index];
+  return t && p->g->rows[t->id];
+}
+
+/* Returns the inputs of a rule's node that have a row for each row of the data. */
+static uint32_t leaf_inputs(const pass *p, const sli_node *n, const sli_node *maker) {
+  uint32_t leaves = 0;
+  for (int a = 0; a < maker->nin; a++)
+    if (maker->in[a] && has_rows(p, n, sli_rule_argument(maker->rule, n->nin, n->nout, a)))
+      leaves |= 1u << a;
+  return leaves;
+}
+
+/* Sums output o of a node, the gradient of an input, over the ticks of a step. Exact sums are in
+ * f64, leaf by leaf. */
+static sl_status sum_over_step(pass *p, const sli_node *from, int input, sli_node *maker, int o) {
+  maker->accumulate_span |= 1u << o;
+  if (!p->g->exact) return SL_OK;
+  maker->attrs.leaves = maker->rule ? leaf_inputs(p, from, maker) : 0;
+  if (!maker->attrs.leaves && p->g->options.microbatches == 1) return SL_OK; /* one sum anyway */
+  if (!maker->attrs.leaves || maker->op->located)
+    return sli_graph_fail_at(p->g, from->at, SL_E_UNSUPPORTED,
+                             "numbers.exact: the gradient of %s by op %s (%s) is one sum over all "
+                             "rows of a microbatch",
+                             from->in[input]->name, from->name, maker->op->name);
+  sli_node_own_types(p->g, maker);
+  maker->out_type[o].dtype = maker->out[o]->type.dtype = SL_F64;
+  return SL_OK;
+}
+
 /* Adds a copy that sums a parameter's gradient, where its op cannot sum in place. */
 static sl_status add_copied_use(pass *p, const sli_node *from, int input, sl_tensor *grad) {
   const char *name = sli_arena_format(&p->g->arena, "%s:copy.%d", from->name, input);
   sli_node *copy = NULL;
   sl_status status = add_simple(p, from, &sl_op_copy, name, NULL, SL_CLASS_W, 1, &grad, &copy);
   if (status) return status;
-  copy->accumulate_span = 1;
   add_use(p, from, input, copy->out[0]);
-  return SL_OK;
+  return sum_over_step(p, from, input, copy, 0);
 }
 
 /* Hands a gradient to input i of a forward node. maker: the node that makes it, as output o, for
@@ -112,9 +145,8 @@ static sl_status deliver(pass *p, const sli_node *from, int i, sl_tensor *grad, 
                          int o) {
   if (!from->in[i]->param) return contribute(p, from, from->in[i], grad);
   if (!maker || !sli_bit(maker->op->accumulates, o)) return add_copied_use(p, from, i, grad);
-  maker->accumulate_span |= 1u << o;
   add_use(p, from, i, grad);
-  return SL_OK;
+  return sum_over_step(p, from, i, maker, o);
 }
 
 /* True if the gradient is wanted for parameters, or (params false) for tensors computed from

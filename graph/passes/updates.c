@@ -38,6 +38,20 @@ static void add_state(sl_graph *g, sli_node *n, const sl_tensor *param, int numb
   t->init = SL_CONSTANT(state->start);
 }
 
+/* Returns the gradients of a parameter in f32; exact sums are in f64. */
+static sl_tensor **gradients_of(sl_graph *g, const sl_tensor *param) {
+  if (!g->exact || !param->ngrads || param->grads[0]->type.dtype != SL_F64) return param->grads;
+  sl_tensor **out = sli_arena_alloc(&g->arena, (size_t)param->ngrads * sizeof *out);
+  for (int u = 0; u < param->ngrads; u++) {
+    const char *name = update_name(g, param, sli_arena_format(&g->arena, "gradient.%d", u));
+    sli_node *n = add_update(g, &sl_op_to_f32, name, param->home, param->rank, SLI_PHASE_NORM,
+                             (sl_attrs){.exact = true}, 1, &param->grads[u]);
+    out[u] = sli_node_output(g, n, 0, name);
+    out[u]->rank = param->rank;
+  }
+  return out;
+}
+
 static bool clips(const sl_graph *g) { return g->training.optimizer.clip > 0; }
 
 /* Adds the factor of a step's gradient where nothing is clipped: a constant 1. */
@@ -49,12 +63,12 @@ static sl_tensor *add_one(sl_graph *g, const sl_tensor *param) {
   return sli_node_output(g, n, 0, name);
 }
 
-static void add_step(sl_graph *g, sl_tensor *param, sl_tensor *scale) {
+static void add_step(sl_graph *g, sl_tensor *param, sl_tensor *const *grads, sl_tensor *scale) {
   const sl_op *rule = param->update->rule;
   const sl_update *update = rule->update;
   sl_tensor *in[1 + param->ngrads];
   in[0] = clips(g) ? scale : add_one(g, param);
-  memcpy(in + 1, param->grads, (size_t)param->ngrads * sizeof *in);
+  memcpy(in + 1, grads, (size_t)param->ngrads * sizeof *in);
   sli_node *n =
       add_update(g, rule, update_name(g, param, rule->name), param->home, param->rank,
                  SLI_PHASE_UPDATE, (sl_attrs){.user = param->update}, 1 + param->ngrads, in);
@@ -93,11 +107,13 @@ static void keep(sl_graph *g, sl_tensor *param) {
 
 /* Adds the norm of a parameter; *square: its result. Returns false for replicas, whose norm
  * another device computes, and for running statistics. */
-static bool add_norm(sl_graph *g, const sl_tensor *param, sl_tensor **square) {
+static bool add_norm(sl_graph *g, const sl_tensor *param, sl_tensor *const *grads,
+                     sl_tensor **square) {
   if (!param->update || param->replica || param->running) return false;
   const char *name = update_name(g, param, "norm");
   sli_node *n = add_update(g, &sl_op_sumsq, name, param->home, param->rank, SLI_PHASE_NORM,
-                           (sl_attrs){.user = &g->training.optimizer}, param->ngrads, param->grads);
+                           (sl_attrs){.exact = g->exact, .user = &g->training.optimizer},
+                           param->ngrads, grads);
   *square = sli_node_output(g, n, 0, name);
   return true;
 }
@@ -105,19 +121,22 @@ static bool add_norm(sl_graph *g, const sl_tensor *param, sl_tensor **square) {
 void sli_graph_add_updates(sl_graph *g) {
   sl_tensor **squares = sli_arena_alloc(&g->arena, (size_t)g->nparams * sizeof *squares);
   int count = 0;
+  sl_tensor ***grads = sli_arena_alloc(&g->arena, (size_t)g->nparams * sizeof *grads);
   sl_tensor **values = sli_arena_alloc(&g->arena, (size_t)g->nparams * sizeof *values);
   for (int i = 0; i < g->nparams; i++) {
-    count += add_norm(g, g->params[i], &squares[count]);
+    grads[i] = gradients_of(g, g->params[i]);
+    count += add_norm(g, g->params[i], grads[i], &squares[count]);
     if (g->params[i]->running) values[i] = add_running(g, g->params[i]);
   }
-  sli_node *clip = add_update(g, &sl_op_clip, "clip", -1, 0, SLI_PHASE_CLIP,
-                              (sl_attrs){.user = &g->training.optimizer}, count, squares);
+  sli_node *clip =
+      add_update(g, &sl_op_clip, "clip", -1, 0, SLI_PHASE_CLIP,
+                 (sl_attrs){.exact = g->exact, .user = &g->training.optimizer}, count, squares);
   sl_tensor *scale = clips(g) ? sli_node_output(g, clip, 0, "clip:scale") : NULL;
   g->grad_norm = sli_node_output(g, clip, 1, "clip:norm");
   for (int i = 0; i < g->nparams; i++) {
     sl_tensor *param = g->params[i];
     if (param->running) replace(g, param, values[i]);
-    else if (param->update) add_step(g, param, scale);
+    else if (param->update) add_step(g, param, grads[i], scale);
     else if (param->home >= 0) keep(g, param);
   }
 }

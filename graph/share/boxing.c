@@ -14,6 +14,7 @@
  * Sums are made in the order of the members. Each slice goes to one reader, so devices exchange
  * exactly the bytes that the collective must move. Small tensors are not worth three transfers:
  * all members read everything, and each makes the sum. */
+#include "graph/build/build.h"
 #include "graph/share/box.h"
 
 enum { SMALL_BYTES = 4096 };
@@ -322,6 +323,11 @@ static sl_status box_along(sli_boxing *b, sli_moment at) {
     for (int r = 0; r < b->ranks && !status; r++) status = box_zeros(b, r);
     return status;
   case SL_PARTIAL:
+    if (b->x->g->exact && b->from->of->type.dtype == SL_F32)
+      return sli_graph_fail_at(
+          b->x->g, b->from->of->at, SL_E_UNSUPPORTED,
+          "numbers.exact: devices would sum %s in f32, in the order of the grid",
+          b->from->of->name);
     if (to.kind == SL_SPLIT) return sum_parts(b, to.dim, b->to->on);
     return is_summed_whole(b) ? box_sum_whole(b) : box_all_reduce(b);
   case SL_SPLIT:

@@ -193,6 +193,9 @@ const char *sli_sbp_format(char out[SLI_SBP_TEXT], sl_sbp a);
  * all have equally many rows: (R-1)/R^2 (all-to-all). */
 double sli_boxing_bytes(sl_sbp a, sl_sbp b, int size, double bytes);
 
+/* Returns for each tensor whether its dim 0 is the rows of the data: [ntensors], in the arena. */
+const bool *sli_rows_find(sl_graph *g);
+
 /* ---- choice ------------------------------------------------------------------------- */
 
 /* Choice for one axis: a signature for each forward node (by id; unset for other nodes), and

@@ -245,6 +245,7 @@ typedef struct sl_number_options {
                         too. Weights, sums over a step and everything else are f32 */
   bool check_finite; /* checks every output of every call: the first value that is not
                         finite ends the run, with op, actor and microbatch */
+  bool exact;        /* sums in an order that no grid changes (docs/exact.md) */
   uint64_t seed;     /* seed of random numbers drawn during the run */
 } sl_number_options;
 

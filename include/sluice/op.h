@@ -184,6 +184,9 @@ typedef struct sl_attrs {
    * graph (0: all of k); and the lengths of the parts of a packed k, if there is more than one. A
    * group has a share of each part. */
   int64_t chunk, part[SL_PART_RANGES];
+  /* exact ops that sum a gradient over rows: bit i: input i is cut along dim 0 into leaves, which
+   * are summed one by one; set by the graph */
+  uint32_t leaves;
   int64_t rows; /* pack: rows of the products that will read the weight */
   /* Beginning of the part in the whole, for a call on a part. embedding, embedding_w,
    * embedding_bag: first row of this part of the table; gather, scatter_add: first position of the

@@ -110,8 +110,8 @@ extern const sl_op sl_op_constant, sl_op_arange;
 
 /* cast(x) -> f32 from i32; or i32 from f32, rounded towards 0, clamped to i32's range, 0 for NaN.
  * No gradient.
- * to_f32(x f64 scalar) -> f32 scalar, to_f64(x f32 scalar) -> f64 scalar, with gradients: a mean as
- * a factor, a product as a loss. */
+ * to_f32(x f64) -> f32 of the same shape, to_f64(x f32 scalar) -> f64 scalar, with gradients: a
+ * mean as a factor, a product as a loss. */
 extern const sl_op sl_op_cast, sl_op_to_f32, sl_op_to_f64;
 
 /* ---- element by element -------------------------------------------------- */

@@ -86,8 +86,16 @@ static void cast_chunk(void *arg, int i) {
 
 static void cast_cpu(const sl_call *call) { sli_for_elements(call, &call->in_type[0], cast_chunk); }
 
+static void to_f32_chunk(void *arg, int i) {
+  const sl_call *call = arg;
+  const double *x = call->in[0];
+  float *y = call->out[0];
+  sli_range r = sli_elements(&call->in_type[0], i);
+  for (int64_t e = r.begin; e < r.end; e++) y[e] = (float)x[e];
+}
+
 static void to_f32_cpu(const sl_call *call) {
-  *(float *)call->out[0] = (float)*(const double *)call->in[0];
+  sli_for_elements(call, &call->in_type[0], to_f32_chunk);
 }
 
 static void to_f64_cpu(const sl_call *call) {

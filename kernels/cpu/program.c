@@ -4,14 +4,19 @@
 
 #include "kernels/bind.h"
 #include "kernels/cpu/kernels.h"
+#include "kernels/cpu/leaves.h"
+
+static bool shares_state(const sl_program_call *c) {
+  return c->op->keeps && c->kernel != &sli_cpu_leaves;
+}
 
 sl_status sl_program_prepare(sl_program *program) {
   for (int i = 0; i < sli_program_call_count(program); i++) {
     sl_program_call *c = &program->calls[i];
-    c->kernel = sli_cpu_kernel(c->op);
+    c->kernel = c->attrs.leaves ? &sli_cpu_leaves : sli_cpu_kernel(c->op);
     if (!c->kernel || !c->kernel->prepare || c->state) continue;
     sl_call call = sli_call_shape(c);
-    sl_status status = c->op->keeps
+    sl_status status = shares_state(c)
                            ? sli_state_share(&call, program->device, c->kernel->prepare, &c->state)
                            : c->kernel->prepare(&call, &c->state);
     if (status) return status;
@@ -22,7 +27,7 @@ sl_status sl_program_prepare(sl_program *program) {
 void sl_program_release(sl_program *program) {
   for (int i = 0; i < sli_program_call_count(program); i++) {
     sl_program_call *c = &program->calls[i];
-    bool last = c->state && (!c->op->keeps || sli_state_leave(c->state));
+    bool last = c->state && (!shares_state(c) || sli_state_leave(c->state));
     if (last && c->kernel->release) c->kernel->release(c->state);
     c->state = NULL;
   }

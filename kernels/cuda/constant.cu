@@ -61,6 +61,11 @@ template <typename X, typename Y> __global__ void convert_one(const X *x, Y *y) 
   if (!threadIdx.x) *y = (Y)*x;
 }
 
+__global__ void narrow_all(const double *x, float *y, int64_t n) {
+  int64_t i = (int64_t)blockIdx.x * BLOCK + threadIdx.x;
+  if (i < n) y[i] = (float)x[i];
+}
+
 /* Rounds as the CPU kernel does. */
 template <typename T> __global__ void to_integers(const T *x, int32_t *y, int64_t n) {
   int64_t i = (int64_t)blockIdx.x * BLOCK + threadIdx.x;
@@ -140,8 +145,9 @@ void sli_cuda_cast(const sl_call *call, void *stream) {
 }
 
 void sli_cuda_to_f32(const sl_call *call, void *stream) {
-  launch(stream, grid_of(1), WARP, 0, convert_one<double, float>, (const double *)call->in[0],
-         (float *)call->out[0]);
+  int64_t n = sl_type_elements(&call->in_type[0]);
+  launch(stream, blocks_of(n), BLOCK, 0, narrow_all, (const double *)call->in[0],
+         (float *)call->out[0], n);
 }
 
 void sli_cuda_to_f64(const sl_call *call, void *stream) {

@@ -122,7 +122,7 @@ static const struct misfit {
      "weights must be f32[4, 5], got f32[5]"},
     {&sl_op_constant, {0}, 0, {F32(0)}, "attrs.user must point to an sl_values"},
     {&sl_op_constant, {.user = &halves_of}, 0, {F32(0)}, "constants must be f32 or i32, got f64[2]"},
-    {&sl_op_to_f32, {0}, 1, {F32(7)}, "x must be f64 scalar, got f32[7]"},
+    {&sl_op_to_f32, {0}, 1, {F32(7)}, "x must be f64[..., n], got f32[7]"},
     {&sl_op_to_f64, {0}, 1, {F32(7)}, "x must be f32 scalar, got f32[7]"},
     {&sl_op_mse, {0}, 2, {F32(7), F32(8)}, "t must be f32[7], got f32[8]"},
     {&sl_op_adamw, {0}, 2, {F32(7), F32(8)}, "attrs.user must point to an sl_optimizer"},

@@ -54,7 +54,7 @@ OPTIONS = {
     "seed": LEARNED, "activations": FREE, "steps": EACH, "shuffle": LEARNED, "eval": LEARNED, "eval-every": LEARNED,
     "best": FREE, "save": FREE, "save-paths": FREE, "save-adapter": FREE, "checkpoint": FREE, "every": FREE,
     "keep": FREE, "resume": FREE, "processes": FREE, "heartbeat-timeout": FREE, "log": EACH, "report": FREE,
-    "trace": FREE, "plan": FREE, "workers": FREE, "jitter": FREE, "watchdog": EACH, "check-finite": FREE,
+    "trace": FREE, "plan": FREE, "workers": FREE, "jitter": FREE, "watchdog": EACH, "check-finite": FREE, "exact": FREE,
     "quiet": EACH, "look-ahead": FREE, "clock": "nothing is computed on the virtual one",
     # models'
     "data": LEARNED, "layers": LEARNED, "width": LEARNED, "heads": LEARNED, "context": LEARNED,
@@ -112,7 +112,7 @@ class Command:
 # ---- commands that have gone wrong ------------------------------------------------------------
 
 SOME = "0: 0 1 2/1: 0 2/2: 0 2/3: 0 1 2/4: 0 2/5: 0 2/"
-FLAGS = {"vocab-parallel", "swap", "check-finite", "resume", "tied", "qk-norm"}
+FLAGS = {"vocab-parallel", "swap", "exact", "check-finite", "resume", "tied", "qk-norm"}
 GPT = "gpt --data text.txt --layers 5 --width 24 --heads 4 --context 24 --batch 12"
 MIXTRAL = "mixtral --data text.txt --layers 2 --width 24 --heads 4 --context 24 --batch 8 --experts 4 --expert-ffn 8"
 CASES = [

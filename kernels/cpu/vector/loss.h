@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Losses. The forward chunks leave partial sums in the scratch, in f64. */
 
+#include "ops/leaves.h"
+
 static inline float row_max(const float *x, int64_t n) {
   vec m = set(-INFINITY);
   for (int64_t c = 0; c < n; c += LANES) {
@@ -30,7 +32,8 @@ static void cross_entropy_chunk(void *arg, int i) {
     float m = row_max(x, vocab);
     float l = m + logf(row_exp_sum(x, vocab, m));
     bool known = targets[r] >= 0 && targets[r] < vocab;
-    total += known ? (double)l - x[targets[r]] : NAN;
+    double loss = known ? (double)l - x[targets[r]] : NAN;
+    total += call->attrs->exact ? sli_loss_round(loss) : loss;
     if (lse) lse[r] = l;
   }
   partial[i] = total;

@@ -1,0 +1,12 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Exact sums of gradients: calls that are made leaf by leaf. */
+#ifndef SLUICE_CPU_LEAVES_H
+#define SLUICE_CPU_LEAVES_H
+
+#include <sluice/op.h>
+
+/* Runs the op's own kernel on one leaf after another and adds the leaves' sums in f64
+ * (ops/leaves.h), for calls with attrs.leaves. */
+extern const sl_kernel sli_cpu_leaves;
+
+#endif

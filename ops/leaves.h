@@ -1,0 +1,25 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Exact sums of gradients: each leaf's sum, in f32, is rounded to a multiple of 2^-40. Sums of such
+ * numbers in f64 are exact up to 2^13, so neither order nor owner changes them. */
+#ifndef SLUICE_LEAVES_H
+#define SLUICE_LEAVES_H
+
+#define SLI_LEAF_MOST 0x1p12 /* largest sum that is taken */
+
+/* Rounds to a multiple of 2^-40. From 2^11 on an f32 is one. */
+static inline double sli_leaf_round(float x) {
+  const double shift = 0x1.8p12;
+  return ((double)x + shift) - shift;
+}
+
+/* Rounds a row's loss to a multiple of 2^-30; sums are exact up to 2^22. */
+static inline double sli_loss_round(double x) {
+  const double shift = 0x1.8p22;
+  return (x + shift) - shift;
+}
+
+/* A sum of squares of multiples of 2^-40 is an integer of up to 128 bits; it comes as words of 32
+ * bits, each an f64, the lowest first, so that sums of words are exact. */
+enum { SLI_SQUARE_WORDS = 4 };
+
+#endif

@@ -1,0 +1,72 @@
+#!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
+# --exact: a run has the same losses, parameters and optimizer state, bit for bit, on random grids:
+# data parallel, microbatches, stages, schedules, shards, processes. A run resumed on another grid
+# goes on with them. Options that would change bits are refused by name.
+# labels: outside
+# needs: zeromq
+set -u
+# shellcheck source=tests/support/tool.sh
+source "$SLUICE_SOURCE/tests/support/tool.sh"
+
+seed=${SLUICE_SEED:-$RANDOM} grids=${SLUICE_GRIDS:-5}
+echo "seed $seed"
+RANDOM=$seed
+data=$reference/text.txt
+pick() { # WORDS...: sets `picked` to one of them
+  local words=("$@")
+  picked=${words[RANDOM % $#]}
+}
+
+# Draws a grid for a batch of 8 rows into `grid`.
+draw() {
+  grid=()
+  pick 1 2 4 && local data_devices=$picked
+  pick 1 2 && local microbatches=$picked
+  ((data_devices == 4)) || { pick 1 2 4 && microbatches=$picked; }
+  grid+=(--data-parallel "$data_devices" --microbatches "$microbatches")
+  pick 1 2 3 && local stages=$picked
+  ((stages == 1)) || { pick 1f1b gpipe zb-h1 && grid+=(--stages "$stages" --schedule "$picked"); }
+  pick none full && grid+=(--recompute "$picked")
+  ((data_devices == 1)) || { pick nothing optimizer gradients parameters && grid+=(--shard "$picked"); }
+  ((RANDOM % 3)) || grid+=(-n 2 "${patient[@]}")
+}
+
+try() { # NAME MODEL...: compares random grids with one device
+  local name=$1 i
+  shift
+  ends 0 "$actorrun" --quiet --exact --steps 4 --certify "$name.jsonl" "$@"
+  for ((i = 0; i < grids; i++)); do
+    draw
+    ends 0 "$actorrun" --quiet --exact --steps 4 "${grid[@]}" --certify other.jsonl --recheck "$name.jsonl" "$@"
+    cmp -s "$name.jsonl" other.jsonl || fail "$name, ${grid[*]}: other numbers"
+  done
+}
+gpt=(gpt --layers 3 --width 32 --heads 2 --context 32 --batch 8 --data "$data")
+try gpt "${gpt[@]}"
+try llama llama --layers 3 --width 32 --heads 4 --kv-heads 2 --ffn 48 --context 32 --batch 8 --data "$data"
+
+# Resumed on other grids, a run has the numbers of one that was never interrupted.
+ends 0 "$actorrun" --quiet --exact --steps 1 --checkpoint kept --every 1 --data-parallel 4 "${gpt[@]}"
+ends 0 "$actorrun" --quiet --exact --steps 2 --checkpoint kept --every 1 --resume --resume-with microbatches --stages 3 --microbatches 2 "${gpt[@]}"
+ends 0 "$actorrun" --quiet --exact --steps 4 --checkpoint kept --resume --resume-with microbatches --data-parallel 2 --recheck gpt.jsonl "${gpt[@]}"
+
+# Losses are those of a run without it, but for rounding.
+ends 0 "$actorrun" --quiet --steps 4 --certify plain.jsonl "${gpt[@]}"
+last() { grep -o '"loss": "[^"]*"' "$1" | tail -1 | cut -d'"' -f4; }
+printf '%.4f\n' "$(last gpt.jsonl)" >a
+printf '%.4f\n' "$(last plain.jsonl)" >b
+cmp -s a b || fail "losses: $(cat a) and $(cat b)"
+
+refused() { # TEXT OPTIONS...
+  local text=$1
+  shift
+  ends 2 "$actorrun" --quiet --exact --steps 1 "$@" "${gpt[@]}"
+  says "--exact: not with $text" err
+}
+refused --pieces --pieces 2
+refused --tensor --tensor 2
+refused --sequence --sequence 2
+refused --vocab-parallel --vocab-parallel --stages 2
+refused '--dtype bf16' --dtype bf16
+echo "--exact: the same numbers on any grid"
