@@ -1,8 +1,9 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
-# --exact: a run has the same losses, parameters and optimizer state, bit for bit, on random grids:
-# data parallel, microbatches, stages, schedules, shards, processes. A run resumed on another grid
-# goes on with them. Options that would change bits are refused by name.
+# --exact: a GPT, a LLaMA and a convolutional net have the same losses, parameters and optimizer
+# state, bit for bit, on random grids: data parallel, microbatches, stages, schedules, shards,
+# processes. A run resumed on another grid goes on with them. Options that would change bits are
+# refused by name.
 # labels: outside
 # needs: zeromq
 set -u
@@ -45,6 +46,7 @@ try() { # NAME MODEL...: compares random grids with one device
 gpt=(gpt --layers 3 --width 32 --heads 2 --context 32 --batch 8 --data "$data")
 try gpt "${gpt[@]}"
 try llama llama --layers 3 --width 32 --heads 4 --kv-heads 2 --ffn 48 --context 32 --batch 8 --data "$data"
+try digits "$SLUICE_SOURCE/examples/digits.c" --data "$SLUICE_SOURCE/examples/digits.u8" --batch 8
 
 # Resumed on other grids, a run has the numbers of one that was never interrupted.
 ends 0 "$actorrun" --quiet --exact --steps 1 --checkpoint kept --every 1 --data-parallel 4 "${gpt[@]}"
@@ -69,4 +71,9 @@ refused --tensor --tensor 2
 refused --sequence --sequence 2
 refused --vocab-parallel --vocab-parallel --stages 2
 refused '--dtype bf16' --dtype bf16
+
+# A value of a whole microbatch that devices would add up is named.
+ends 2 "$actorrun" --quiet --exact --steps 1 --data-parallel 2 mixtral --layers 2 --width 32 --heads 4 --context 32 \
+  --batch 8 --data "$data"
+says '--exact: devices would sum h.' err
 echo "--exact: the same numbers on any grid"
