@@ -172,8 +172,8 @@ struct sl_graph {
   sl_graph_options options;
   sli_arena arena;
   sl_status status; /* first error */
-  bool exact;       /* numbers do not depend on the grid: numbers.exact */
-  const bool *rows; /* with exact: [tensors of the forward pass] dim 0 is the rows of the data */
+  const bool *rows; /* with numbers.exact: [tensors of the forward pass] dim 0 is the rows of the
+                       data; else NULL */
   char *detail;     /* text of the error */
   int nnodes, ntensors, nblocks, nparams;
   size_t node_capacity, tensor_capacity, block_capacity, param_capacity;
@@ -252,6 +252,9 @@ static inline int sli_blocks_in_line(const sl_graph *g) {
   while (n && g->blocks[n - 1].sharded) n--;
   return n;
 }
+
+/* True if no number may depend on the grid. */
+static inline bool sli_is_exact(const sl_graph *g) { return g->rows; }
 
 /* True if the graph is evaluated every so many steps. */
 static inline bool sli_evaluates(const sl_graph *g) {

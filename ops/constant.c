@@ -87,7 +87,7 @@ static sl_status to_f32_infer(const sl_attrs *attrs, int nin, const sl_type *in,
   return SL_OK;
 }
 
-/* Exact sums have 53 bits from SLI_LEAF_UNIT on: beyond them an addition may round. */
+/* Refuses sums that may have been rounded. */
 static sl_status to_f32_check(const sl_call *call) {
   const double *x = call->in[0];
   for (int64_t i = 0; i < sl_type_elements(&call->in_type[0]) && call->attrs->exact; i++)

@@ -56,6 +56,7 @@ enum {
   EXPERT,
   EXACT = 110,
   CHUNK,
+  LEAVES,
   PART
 };
 
@@ -116,6 +117,7 @@ uint64_t sli_hash_attrs(uint64_t hash, const sl_op *op, const sl_attrs *a, int n
   if (a->region) hash_region(h, a->region);
   setting(h, EXACT, a->exact);
   setting(h, CHUNK, (uint64_t)a->chunk);
+  setting(h, LEAVES, a->leaves);
   for (int p = 0; p < SL_PART_RANGES; p++) setting(h, PART + p, (uint64_t)a->part[p]);
   setting(h, NDIMS, (uint64_t)a->ndims);
   for (int d = 0; d < SLI_MIN(a->ndims, SL_MAX_DIMS); d++) number(h, a->dims[d]);

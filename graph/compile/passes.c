@@ -85,7 +85,6 @@ static const char *not_exact(const sli_inputs *in) {
 static sl_status mark_exact(compilation *c) {
   const char *what = not_exact(c->in);
   if (what) return sl_fail(SL_E_UNSUPPORTED, "numbers.exact: not with %s", what);
-  c->g->exact = true;
   c->g->rows = sli_rows_find(c->g);
   for (int i = 0; i < c->g->nnodes; i++) c->g->nodes[i]->attrs.exact = true;
   return SL_OK;

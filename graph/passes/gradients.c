@@ -116,7 +116,7 @@ static uint32_t leaf_inputs(const pass *p, const sli_node *n, const sli_node *ma
  * f64, leaf by leaf. */
 static sl_status sum_over_step(pass *p, const sli_node *from, int input, sli_node *maker, int o) {
   maker->accumulate_span |= 1u << o;
-  if (!p->g->exact) return SL_OK;
+  if (!sli_is_exact(p->g)) return SL_OK;
   maker->attrs.leaves = maker->rule ? leaf_inputs(p, from, maker) : 0;
   if (!maker->attrs.leaves && p->g->options.microbatches == 1) return SL_OK; /* one sum anyway */
   if (!maker->attrs.leaves || maker->op->located)
@@ -124,7 +124,6 @@ static sl_status sum_over_step(pass *p, const sli_node *from, int input, sli_nod
                              "numbers.exact: the gradient of %s by op %s (%s) is one sum over all "
                              "rows of a microbatch",
                              from->in[input]->name, from->name, maker->op->name);
-  sli_node_own_types(p->g, maker);
   maker->out_type[o].dtype = maker->out[o]->type.dtype = SL_F64;
   return SL_OK;
 }

@@ -40,9 +40,11 @@ static void add_state(sl_graph *g, sli_node *n, const sl_tensor *param, int numb
 
 /* Returns the gradients of a parameter in f32; exact sums are in f64. */
 static sl_tensor **gradients_of(sl_graph *g, const sl_tensor *param) {
-  if (!g->exact || !param->ngrads || param->grads[0]->type.dtype != SL_F64) return param->grads;
+  if (!sli_is_exact(g)) return param->grads;
   sl_tensor **out = sli_arena_alloc(&g->arena, (size_t)param->ngrads * sizeof *out);
   for (int u = 0; u < param->ngrads; u++) {
+    out[u] = param->grads[u];
+    if (out[u]->type.dtype != SL_F64) continue;
     const char *name = update_name(g, param, sli_arena_format(&g->arena, "gradient.%d", u));
     sli_node *n = add_update(g, &sl_op_to_f32, name, param->home, param->rank, SLI_PHASE_NORM,
                              (sl_attrs){.exact = true}, 1, &param->grads[u]);
@@ -112,7 +114,7 @@ static bool add_norm(sl_graph *g, const sl_tensor *param, sl_tensor *const *grad
   if (!param->update || param->replica || param->running) return false;
   const char *name = update_name(g, param, "norm");
   sli_node *n = add_update(g, &sl_op_sumsq, name, param->home, param->rank, SLI_PHASE_NORM,
-                           (sl_attrs){.exact = g->exact, .user = &g->training.optimizer},
+                           (sl_attrs){.exact = sli_is_exact(g), .user = &g->training.optimizer},
                            param->ngrads, grads);
   *square = sli_node_output(g, n, 0, name);
   return true;
@@ -128,9 +130,9 @@ void sli_graph_add_updates(sl_graph *g) {
     count += add_norm(g, g->params[i], grads[i], &squares[count]);
     if (g->params[i]->running) values[i] = add_running(g, g->params[i]);
   }
-  sli_node *clip =
-      add_update(g, &sl_op_clip, "clip", -1, 0, SLI_PHASE_CLIP,
-                 (sl_attrs){.exact = g->exact, .user = &g->training.optimizer}, count, squares);
+  sli_node *clip = add_update(g, &sl_op_clip, "clip", -1, 0, SLI_PHASE_CLIP,
+                              (sl_attrs){.exact = sli_is_exact(g), .user = &g->training.optimizer},
+                              count, squares);
   sl_tensor *scale = clips(g) ? sli_node_output(g, clip, 0, "clip:scale") : NULL;
   g->grad_norm = sli_node_output(g, clip, 1, "clip:norm");
   for (int i = 0; i < g->nparams; i++) {

@@ -323,7 +323,7 @@ static sl_status box_along(sli_boxing *b, sli_moment at) {
     for (int r = 0; r < b->ranks && !status; r++) status = box_zeros(b, r);
     return status;
   case SL_PARTIAL:
-    if (b->x->g->exact && b->from->of->type.dtype == SL_F32)
+    if (sli_is_exact(b->x->g) && b->from->of->type.dtype == SL_F32)
       return sli_graph_fail_at(
           b->x->g, b->from->of->at, SL_E_UNSUPPORTED,
           "numbers.exact: devices would sum %s in f32, in the order of the grid",

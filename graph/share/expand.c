@@ -105,15 +105,6 @@ static const sl_type *unread_types(sli_expansion *x, const sli_node *n, int rank
   return types;
 }
 
-/* Returns the outputs that are exact sums of a gradient, in f64, wherever they are summed up. */
-static uint32_t exact_sums(const sli_expansion *x, const sl_op *op, int nout,
-                           sli_array *const *out) {
-  uint32_t sums = 0;
-  for (int o = 0; o < nout && x->g->exact; o++)
-    if (out[o] && sli_bit(op->accumulates, o) && out[o]->of->type.dtype == SL_F64) sums |= 1u << o;
-  return sums;
-}
-
 /* Makes the nodes of all devices, and their outputs as arrays in the given layouts. */
 static sl_status make_nodes(sli_expansion *x, const sli_node *n, const sli_node *forward,
                             const sl_op *op, sli_array *const *in, int nout,
@@ -133,7 +124,6 @@ static sl_status make_nodes(sli_expansion *x, const sli_node *n, const sli_node 
                     .in = from,
                     .nout = nout,
                     .where = n->at,
-                    .exact = exact_sums(x, op, nout, out),
                     .unread = n->rule ? unread_types(x, n, r) : NULL,
                     .attrs = sli_local_attrs(x, n, forward, r)};
     sli_node *node;
@@ -144,6 +134,8 @@ static sl_status make_nodes(sli_expansion *x, const sli_node *n, const sli_node 
     node->about = n->about;
     for (int o = 0; o < nout; o++) {
       if (!out[o]) continue;
+      if (out[o]->of->type.dtype == SL_F64)
+        node->out_type[o].dtype = SL_F64; /* an exact sum, too */
       const char *name = sli_expand_name(x, out[o]->of->name, r);
       out[o]->on[r] = sli_expand_output(x, node, o, name);
       out[o]->on[r]->transient = out[o]->transient;

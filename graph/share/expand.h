@@ -76,7 +76,6 @@ typedef struct sli_making {
                             NULL */
   const sl_attrs *attrs; /* [nvariants] */
   const sl_type *out;    /* [nvariants][nout]; NULL: inferred */
-  uint32_t exact;        /* inferred outputs that are exact sums: in f64 */
   sl_here where;
 } sli_making;
 

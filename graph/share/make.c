@@ -221,8 +221,6 @@ sl_status sli_expand_node(sli_expansion *x, const sli_making *m, sli_node **out)
   if (g->nvariants && !n->per_step) status = add_shapes(x, m, n);
   else if (m->out) memcpy(n->out_type, m->out, (size_t)m->nout * sizeof *n->out_type);
   else status = sli_node_infer(n);
-  for (int o = 0; o < m->nout && m->exact; o++)
-    if (sli_bit(m->exact, o)) n->out_type[o].dtype = SL_F64;
   if (status)
     return sli_graph_fail_at(g, m->where, status,
                              "op %s, shared out over %d devices: on device %d,"

@@ -75,10 +75,10 @@ static sl_status leaves_prepare(const sl_call *call, void **state) {
   return status;
 }
 
-static size_t sums_bytes(const sl_call *call) {
+static size_t sums_bytes(const sl_call *call, const leaves *l) {
   size_t bytes = 0;
   for (int o = 0; o < call->nout; o++)
-    if (is_sum(call, o)) bytes += aligned(sl_type_bytes(&call->out_type[o]) / 2);
+    if (is_sum(call, o)) bytes += aligned(sl_type_bytes(&l->out[o]));
   return bytes;
 }
 
@@ -86,7 +86,7 @@ static size_t leaves_scratch(const sl_call *call, int threads) {
   const leaves *l = call->state;
   sl_call leaf = leaf_of(call, l);
   size_t own = l->kernel->scratch ? l->kernel->scratch(&leaf, threads) : 0;
-  return sums_bytes(call) + aligned(own);
+  return sums_bytes(call, l) + aligned(own);
 }
 
 typedef struct adding {
@@ -134,7 +134,7 @@ static void leaves_run(const sl_call *call) {
   leaf.in = in;
   leaf.out = out;
   leaf.accumulate = 0;
-  leaf.scratch = (char *)call->scratch + sums_bytes(call);
+  leaf.scratch = (char *)call->scratch + sums_bytes(call, l);
   for (int64_t at = 0; at < l->count; at++) {
     place(call, l, at, in, out);
     l->kernel->run(&leaf);

@@ -21,15 +21,18 @@
  * Order of all sums. It follows from positions alone, so whole sequences, pieces, shares of a piece
  * and pages (served.h) have the same bits.
  *
- *   keys     Tiles of KT keys begin at multiples of KT. A query visits them backwards, from the one
- *            with its own position, or with `full` from the last one that its mask allows.
- *   o        All is rescaled to the largest score so far once for each tile; then the values of the
- *            tile are added in the order of its keys. Keys outside a mask add 0.
- *   total    The sum of a tile's exponentials has KEY_SUMS parts, of the keys of equal remainder,
- * in the order of the keys. Halves of the parts are then added onto each other. dQ       Keys from
- * the first to the last. dK, dV   Tiles of QT queries from the last to the first; in each, the
- * heads that share the key in order, with each head's queries in order. Pieces that begin at
- * multiples of QT have the bits of the whole sequence.
+ * Keys: tiles of KT keys begin at multiples of KT. A query visits them backwards, from the one with
+ * its own position, or with `full` from the last one that its mask allows.
+ *
+ * o: all is rescaled to the largest score so far once for each tile; then the values of the tile
+ * are added in the order of its keys. Keys outside a mask add 0.
+ *
+ * total: the sum of a tile's exponentials has KEY_SUMS parts, of the keys of equal remainder, in
+ * the order of the keys. Halves of the parts are then added onto each other.
+ *
+ * dQ: keys from the first to the last. dK, dV: tiles of QT queries from the last to the first; in
+ * each, the heads that share the key in order, with each head's queries in order. Pieces that begin
+ * at multiples of QT have the bits of the whole sequence.
  *
  * Keys that arrive some at a time (attention_sweep_chunk) are visited as they arrive.
  *

@@ -1,8 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Losses. The forward chunks leave partial sums in the scratch, in f64. */
 
-#include "ops/leaves.h"
-
 static inline float row_max(const float *x, int64_t n) {
   vec m = set(-INFINITY);
   for (int64_t c = 0; c < n; c += LANES) {

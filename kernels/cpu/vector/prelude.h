@@ -19,6 +19,7 @@
 #include "kernels/cpu/room.h"
 #include "kernels/cpu/served.h"
 #include "ops/attention_shape.h"
+#include "ops/leaves.h"
 #include "ops/storage.h"
 #include "ops/rotary.h"
 #include "ops/target.h"
