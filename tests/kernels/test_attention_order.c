@@ -7,7 +7,7 @@
 #include "base/base.h"
 #include "kernels/cpu/chunk.h"
 #include "ops/batch.h"
-#include "tests/support/kernel_call.h"
+#include "tests/support/attention_calls.h"
 #include "tests/support/kernel_levels.h"
 #include "tests/support/seeds.h"
 
@@ -15,64 +15,23 @@
 
 enum { CASES = 12, MOST_LENGTH = 300, MOST_PAGES = 5, MOST_ROWS = 70 };
 
-static int64_t below(int64_t n) { return (int64_t)(random_bits() % (uint64_t)n); }
-
-typedef struct shape {
-  sl_attrs attrs;
-  int64_t length, width, kv_width;
-  bool ids;
-} shape;
-
-static shape random_shape(void) {
-  static const int64_t dims[] = {4, 16, 24, 64};
-  int kv_heads = 1 + (int)below(2), group = 1 + (int)below(3);
-  int64_t dim = dims[below(SLI_COUNT(dims))];
-  shape s = {.attrs = {.heads = kv_heads * group, .kv_heads = kv_heads},
-             .length = 1 + below(MOST_LENGTH),
-             .width = dim * kv_heads * group,
-             .kv_width = dim * kv_heads,
-             .ids = below(2)};
-  s.attrs.length = s.length;
-  if (below(2)) s.attrs.window = 1 + below(s.length);
-  return s;
-}
-
 /* ---- the whole sequence ---------------------------------------------------------------------- */
 
 typedef struct whole {
   kernel there, back;
 } whole;
 
-/* Ids that now and then go up. */
-static void fill(kernel *k, int i) {
-  array_random(k->in[i], &k->in_type[i], 1);
-  int32_t *ids = k->in[i];
-  if (k->in_type[i].dtype == SL_I32)
-    for (int64_t t = 1; t < sl_type_elements(&k->in_type[i]); t++) ids[t] = ids[t - 1] + !below(40);
-}
-
-static void take(kernel *k, int i, const void *from) {
-  memcpy(k->in[i], from, sl_type_bytes(&k->in_type[i]));
-}
-
-static whole run_whole(const shape *s) {
-  sl_type q = F32(1, s->length, s->width), kv = F32(1, s->length, s->kv_width),
-          ids = SL_TYPE(SL_I32, 1, s->length);
-  const sl_type in[] = {q, kv, kv, ids};
-  whole w = {.there = kernel_create(&sl_op_attention, s->attrs, s->ids ? 4 : 3, in, 2)};
-  for (int i = 0; i < w.there.nin; i++) fill(&w.there, i);
+static whole run_whole(const attention_shape *s) {
+  whole w = {.there = attention_there(s, 1)};
+  for (int i = 0; i < w.there.nin; i++) attention_fill(&w.there, i);
   kernel_run(&w.there, NULL);
-  const sl_type in_b[] = {q, kv, kv, q, w.there.out_type[1], q, ids};
-  w.back = kernel_create(&sl_op_attention_b, s->attrs, s->ids ? 7 : 6, in_b, 3);
-  for (int i = 0; i < 3; i++) take(&w.back, i, w.there.in[i]);
-  for (int o = 0; o < 2; o++) take(&w.back, 3 + o, w.there.out[o]);
-  fill(&w.back, 5);
-  if (s->ids) take(&w.back, 6, w.there.in[3]);
+  w.back = attention_back(s, 1, &w.there);
+  attention_fill_back(s, &w.back, &w.there);
   kernel_run(&w.back, NULL);
   return w;
 }
 
-static void same(const shape *s, const char *what, const float *got, const float *want,
+static void same(const attention_shape *s, const char *what, const float *got, const float *want,
                  int64_t count, int64_t at) {
   CHECK(
       !memcmp(got, want, (size_t)count * sizeof *got),
@@ -91,11 +50,12 @@ static const char *row(const kernel *k, int input, int64_t at) {
   return (const char *)k->in[input] + at * (int64_t)sl_type_bytes(type) / type->dim[1];
 }
 
-static kernel piece(const shape *s, const whole *w, int64_t at, int64_t rows, void *kv, void *ids) {
+static kernel piece(const attention_shape *s, const whole *w, int64_t at, int64_t rows, void *kv,
+                    void *ids) {
   sl_type q = F32(1, rows, s->width), own = F32(1, rows, s->kv_width);
   const sl_type in[] = {q, own, own, SL_TYPE(SL_I32, 1, rows)};
   kernel k = kernel_create(&sl_op_attention_piece, s->attrs, w->there.nin, in, w->there.nin);
-  for (int i = 0; i < k.nin; i++) take(&k, i, row(&w->there, i, at));
+  for (int i = 0; i < k.nin; i++) attention_take(&k, i, row(&w->there, i, at));
   for (int o = 2; o < k.nout; o++) free(k.out[o]);
   k.out[2] = kv;
   if (s->ids) k.out[3] = ids;
@@ -109,14 +69,14 @@ static kernel piece(const shape *s, const whole *w, int64_t at, int64_t rows, vo
 }
 
 /* Checks the gradients of a piece; those of keys only if `aligned`. */
-static void piece_back(const shape *s, const whole *w, const kernel *there, void *kv, void *ids,
-                       void *dkv, bool aligned) {
+static void piece_back(const attention_shape *s, const whole *w, const kernel *there, void *kv,
+                       void *ids, void *dkv, bool aligned) {
   int64_t at = there->tick.row, rows = there->tick.rows;
   const sl_type in[] = {there->in_type[0],  there->out_type[2], there->out_type[0],
                         there->out_type[1], there->out_type[0], SL_TYPE(SL_I32, 1, s->length)};
   kernel k = kernel_create(&sl_op_attention_piece_b, s->attrs, s->ids ? 6 : 5, in, 4);
   const void *data[] = {there->in[0], kv, there->out[0], there->out[1], row(&w->back, 5, at), ids};
-  for (int i = 0; i < k.nin; i++) take(&k, i, data[i]);
+  for (int i = 0; i < k.nin; i++) attention_take(&k, i, data[i]);
   free(k.out[3]);
   k.out[3] = dkv;
   k.tick = there->tick;
@@ -130,13 +90,13 @@ static void piece_back(const shape *s, const whole *w, const kernel *there, void
   kernel_destroy(&k);
 }
 
-static void check_pieces(const shape *s, const whole *w, bool aligned) {
+static void check_pieces(const attention_shape *s, const whole *w, bool aligned) {
   kernel pieces[MOST_PIECES];
   int n = 0;
   sl_type record = F32(1, s->length, 2 * s->kv_width), all = SL_TYPE(SL_I32, 1, s->length);
   void *kv = array_create(&record), *dkv = array_create(&record), *ids = array_create(&all);
   for (int64_t at = 0, rows; at < s->length; at += rows, n++) {
-    rows = aligned ? (1 + below(3)) * SLI_QUERY_TILE : 1 + below(100);
+    rows = aligned ? (1 + random_below(3)) * SLI_QUERY_TILE : 1 + random_below(100);
     rows = SLI_MIN(rows, s->length - at);
     pieces[n] = piece(s, w, at, rows, kv, ids);
   }
@@ -164,7 +124,7 @@ static void tell_rows(sl_batch *b, int64_t at, int64_t rows) {
   memcpy((int32_t *)sl_batch_table(b, 0), table, sizeof table);
 }
 
-static void check_pages(const shape *s, const whole *w) {
+static void check_pages(const attention_shape *s, const whole *w) {
   sl_type q = F32(1, MOST_ROWS, s->width), own = F32(1, MOST_ROWS, s->kv_width);
   int64_t words = (int64_t)(sl_batch_bytes(MOST_ROWS, 1, MOST_PAGES) / sizeof(int32_t));
   const sl_type in[] = {q, own, own, {.ndim = -1}, SL_TYPE(SL_I32, words)};
@@ -172,7 +132,7 @@ static void check_pages(const shape *s, const whole *w) {
   attrs.count = MOST_PAGES;
   kernel k = kernel_create(&sl_op_attention_served, attrs, 5, in, 3);
   for (int64_t at = 0, rows; at < s->length; at += rows) {
-    rows = below(2) ? 1 : 1 + below(MOST_ROWS);
+    rows = random_below(2) ? 1 : 1 + random_below(MOST_ROWS);
     rows = SLI_MIN(rows, s->length - at);
     tell_rows(k.in[4], at, rows);
     for (int i = 0; i < 3; i++)
@@ -185,7 +145,8 @@ static void check_pages(const shape *s, const whole *w) {
 }
 
 static void check_case(void) {
-  shape s = random_shape();
+  attention_shape s = attention_shape_random(MOST_LENGTH, 3);
+  s.attrs.length = s.length;
   whole w = run_whole(&s);
   check_pieces(&s, &w, true);
   check_pieces(&s, &w, false);

@@ -13,20 +13,14 @@
 #include "kernels/cpu/team.h"
 #include "tests/support/kernel_call.h"
 #include "tests/support/kernel_levels.h"
+#include "tests/support/products.h"
 
 enum { MOST_SLOTS = 64 };
 
-typedef struct operands {
-  sli_product_shape shape;
-  float *a, *b, *bias, *start, *want, *c;
-} operands;
-
-/* Numbers over several powers of two, so that every order of sums rounds in its own way. */
-static float *numbers(int64_t count) {
-  float *p = aligned_alloc(64, ((size_t)count * sizeof *p + 63) / 64 * 64);
-  for (int64_t i = 0; i < count; i++)
-    p[i] = ldexpf((float)(rand() % 2000001 - 1000000) / 1000000, rand() % 7 - 3);
-  return p;
+/* Returns numbers over several powers of two, so that every order of sums rounds in its own way. */
+static float number(void) {
+  float x = (float)(rand() % 2000001 - 1000000) / 1000000;
+  return ldexpf(x, rand() % 7 - 3);
 }
 
 static float fused(float a, float b, float sum) {
@@ -69,25 +63,6 @@ static float element(const operands *o, int64_t row, int64_t column) {
 
 /* ---- products ------------------------------------------------------------------------ */
 
-static operands operands_of(sli_product_shape s) {
-  return (operands){s,
-                    numbers(s.m * s.k),
-                    numbers(s.k * s.n),
-                    s.bias ? numbers(s.n) : NULL,
-                    numbers(s.m * s.n),
-                    numbers(s.m * s.n),
-                    numbers(s.m * s.n)};
-}
-
-static void release(operands *o) {
-  float *all[] = {o->a, o->b, o->bias, o->start, o->want, o->c};
-  for (size_t i = 0; i < sizeof all / sizeof *all; i++) free(all[i]);
-}
-
-static void start(operands *o) {
-  memcpy(o->c, o->start, (size_t)(o->shape.m * o->shape.n) * sizeof *o->c);
-}
-
 static void check_rows(const operands *o, int64_t rows, const char *how) {
   const sli_product_shape *s = &o->shape;
   for (int64_t i = 0; i < rows * s->n; i++)
@@ -101,11 +76,11 @@ static void check_rows(const operands *o, int64_t rows, const char *how) {
 static void check_cuts(operands *o, const sli_product *p, struct sl_team *const teams[2]) {
   const sli_product_shape *s = &o->shape;
   for (int t = 0; t < 2; t++) {
-    start(o);
+    operands_start(o);
     sli_product_run(p, teams[t], s->add, o->a, o->b, o->bias, o->c, NULL);
     check_rows(o, s->m, "on a team");
   }
-  start(o);
+  operands_start(o);
   for (int i = 0; i < sli_product_chunks(p); i++)
     sli_product_run_chunk(p, s->add, o->a, o->b, o->bias, o->c, i);
   check_rows(o, s->m, "chunk by chunk");
@@ -123,15 +98,15 @@ static sli_product *product_of(sli_product_shape shape) {
 }
 
 static void check(sli_product_shape shape, struct sl_team *const teams[2]) {
-  operands o = operands_of(shape);
+  operands o = operands_of(shape, number);
   sli_product *p = product_of(shape);
   for (int64_t i = 0; i < shape.m * shape.n; i++) o.want[i] = element(&o, i / shape.n, i % shape.n);
-  start(&o);
+  operands_start(&o);
   sli_product_run(p, NULL, shape.add, o.a, o.b, o.bias, o.c, NULL);
   check_rows(&o, shape.m, "on a thread");
   check_cuts(&o, p, teams);
   sli_product_destroy(p);
-  release(&o);
+  operands_release(&o);
 }
 
 static sli_product_shape in_form(int64_t m, int64_t n, int64_t k, int form) {
@@ -193,7 +168,7 @@ static void take_half(const float *from, bool rows, int64_t lines, int64_t k, in
 static void halves_add_up(void) {
   for (int form = 0; form < 4; form++)
     for (int64_t groups = 2; groups <= 16; groups *= 2) {
-      operands o = operands_of(in_form(31, 45, 24 * groups, form));
+      operands o = operands_of(in_form(31, 45, 24 * groups, form), number);
       o.shape.chunk = 24;
       sli_product *whole = product_of(o.shape);
       sli_product_run(whole, NULL, false, o.a, o.b, NULL, o.want, NULL);
@@ -202,7 +177,7 @@ static void halves_add_up(void) {
       for (int i = 0; i < 2; i++) {
         sli_product_shape shape = o.shape;
         shape.k /= 2;
-        h[i] = operands_of(shape);
+        h[i] = operands_of(shape, number);
         take_half(o.a, shape.a_transposed, shape.m, o.shape.k, i, h[i].a);
         take_half(o.b, !shape.b_transposed, shape.n, o.shape.k, i, h[i].b);
         sli_product *p = product_of(shape);
@@ -211,18 +186,18 @@ static void halves_add_up(void) {
       }
       for (int64_t i = 0; i < o.shape.m * o.shape.n; i++) o.c[i] = h[0].c[i] + h[1].c[i];
       check_rows(&o, o.shape.m, "from halves");
-      for (int i = 0; i < 2; i++) release(&h[i]);
-      release(&o);
+      for (int i = 0; i < 2; i++) operands_release(&h[i]);
+      operands_release(&o);
     }
 }
 
 /* A weight gradient over the valid rows alone. */
 static void the_first_steps_of_k(struct sl_team *team) {
-  operands o = operands_of(in_form(40, 70, 900, 5));
+  operands o = operands_of(in_form(40, 70, 900, 5), number);
   o.shape.chunk = o.shape.k;
   sli_product *p = product_of(o.shape);
   for (int64_t steps = 1; steps < 900; steps = steps * 3 + 1) {
-    start(&o);
+    operands_start(&o);
     sli_product_run_steps(p, team, steps, true, o.a, o.b, o.c);
     operands few = o;
     few.shape.k = steps;
@@ -231,7 +206,7 @@ static void the_first_steps_of_k(struct sl_team *team) {
     check_rows(&o, o.shape.m, "over some steps");
   }
   sli_product_destroy(p);
-  release(&o);
+  operands_release(&o);
 }
 
 static void bad_groups_are_refused(void) {

@@ -17,8 +17,6 @@ enum { ROUNDS = 400 };
 #endif
 enum { MOST_MEMBERS = 6 };
 
-static int64_t below(int64_t n) { return (int64_t)(random_bits() % (uint64_t)n); }
-
 /* ---- the plain reference ----------------------------------------------------------- */
 
 /* Where element e of the whole is in the part; -1: it is not. */
@@ -51,8 +49,9 @@ static void check_element(const sl_type *type, const void *whole, int64_t e, con
 /* ---- random things ----------------------------------------------------------------- */
 
 static sl_type random_type(int64_t largest) {
-  sl_type type = {.dtype = (sl_dtype)below(SL_DTYPE_COUNT), .ndim = (int)below(SL_MAX_DIMS + 1)};
-  for (int d = 0; d < type.ndim; d++) type.dim[d] = 1 + below(largest);
+  sl_type type = {.dtype = (sl_dtype)random_below(SL_DTYPE_COUNT),
+                  .ndim = (int)random_below(SL_MAX_DIMS + 1)};
+  for (int d = 0; d < type.ndim; d++) type.dim[d] = 1 + random_below(largest);
   return type;
 }
 
@@ -63,7 +62,7 @@ static void *random_array(const sl_type *type) {
   return p;
 }
 
-static int random_axis(const sl_type *type) { return (int)below(type->ndim + 1) - 1; }
+static int random_axis(const sl_type *type) { return (int)random_below(type->ndim + 1) - 1; }
 
 static int64_t positions_of(const sl_type *type, int axis) {
   return axis < 0 ? sl_type_elements(type) : type->dim[axis];
@@ -71,12 +70,12 @@ static int64_t positions_of(const sl_type *type, int axis) {
 
 /* Up to three ranges, some of them empty; -1 of random_axis is flat here. */
 static sl_part random_part(const sl_type *type) {
-  sl_part part = {.axis = random_axis(type), .nranges = (int)below(SL_PART_RANGES + 1)};
+  sl_part part = {.axis = random_axis(type), .nranges = (int)random_below(SL_PART_RANGES + 1)};
   int64_t positions = positions_of(type, part.axis), at = 0;
-  if (part.axis < 0) part.axis = below(4) ? SL_PART_FLAT : SL_PART_ALL;
+  if (part.axis < 0) part.axis = random_below(4) ? SL_PART_FLAT : SL_PART_ALL;
   for (int r = 0; r < part.nranges; r++) {
-    part.begin[r] = at + below(positions - at + 1);
-    part.count[r] = below(positions - part.begin[r] + 1);
+    part.begin[r] = at + random_below(positions - at + 1);
+    part.count[r] = random_below(positions - part.begin[r] + 1);
     at = part.begin[r] + part.count[r];
   }
   return part;
@@ -149,15 +148,15 @@ static void check_shard(const sl_type *type) {
 static int random_tiling(const sl_type *type, sl_part *parts) {
   int axis = random_axis(type), members, nranges;
   int64_t positions = positions_of(type, axis), at = 0;
-  members = (int)(1 + below(positions < MOST_MEMBERS ? positions : MOST_MEMBERS));
-  nranges = members + (int)below(members + 1);
+  members = (int)(1 + random_below(positions < MOST_MEMBERS ? positions : MOST_MEMBERS));
+  nranges = members + (int)random_below(members + 1);
   if (nranges > positions) nranges = (int)positions;
   for (int m = 0; m < members; m++) parts[m] = (sl_part){.axis = axis < 0 ? SL_PART_FLAT : axis};
-  int turn = (int)below(members);
+  int turn = (int)random_below(members);
   for (int r = 0; r < nranges; r++) {
     sl_part *part = &parts[(turn + r) % members];
     int64_t left = positions - at - (nranges - r - 1);
-    int64_t count = r == nranges - 1 ? left : 1 + below(left);
+    int64_t count = r == nranges - 1 ? left : 1 + random_below(left);
     part->begin[part->nranges] = at;
     part->count[part->nranges++] = count;
     at += count;
@@ -233,7 +232,7 @@ static void check_sum(sl_dtype dtype, int64_t n, int summands, struct sl_team *t
 
 /* The sum of a part has the bits of that part of the sum. */
 static void check_sum_part(sl_dtype dtype, int summands, struct sl_team *team) {
-  sl_type whole = SL_TYPE(dtype, 3 + below(9), 2 + below(30), 2 + below(200));
+  sl_type whole = SL_TYPE(dtype, 3 + random_below(9), 2 + random_below(30), 2 + random_below(200));
   sl_part part = random_part(&whole);
   sl_type types[MAX_IN], type = sl_part_type(&whole, &part);
   if (!sl_type_elements(&type)) return;
@@ -246,7 +245,7 @@ static void check_sum_part(sl_dtype dtype, int summands, struct sl_team *team) {
   }
   void *before = array_create(&whole);
   array_random(before, &whole, 0);
-  all.accumulate = some.accumulate = (uint32_t)below(2);
+  all.accumulate = some.accumulate = (uint32_t)random_below(2);
   memcpy(all.out[0], before, sl_type_bytes(&whole));
   sl_part_take(&whole, &part, before, some.out[0]);
   kernel_run(&all, team);
@@ -323,11 +322,12 @@ static void check_random(uint64_t seed, struct sl_team *team) {
   }
   for (int summands = 1; summands <= MAX_IN; summands++) {
     check_sum(SL_F64, 0, summands, NULL);
-    check_sum(SL_F32, 1 + below(40), summands, NULL);
-    check_sum(summands % 2 ? SL_F32 : SL_F64, 30000 + below(9999), summands, team);
+    check_sum(SL_F32, 1 + random_below(40), summands, NULL);
+    check_sum(summands % 2 ? SL_F32 : SL_F64, 30000 + random_below(9999), summands, team);
   }
   for (int round = 0; round < 60; round++)
-    check_sum_part(round % 2 ? SL_F32 : SL_F64, 1 + (int)below(MAX_IN), round % 3 ? team : NULL);
+    check_sum_part(round % 2 ? SL_F32 : SL_F64, 1 + (int)random_below(MAX_IN),
+                   round % 3 ? team : NULL);
 }
 
 int main(int argc, char **argv) {

@@ -15,36 +15,9 @@
 #include "kernels/cpu/team.h"
 #include "tests/support/kernel_call.h"
 #include "tests/support/kernel_levels.h"
+#include "tests/support/products.h"
 
-typedef struct operands {
-  sli_product_shape shape;
-  float *a, *b, *bias, *start, *want, *c;
-} operands;
-
-static float *numbers(int64_t count) {
-  float *p = aligned_alloc(64, ((size_t)count * sizeof *p + 63) / 64 * 64);
-  for (int64_t i = 0; i < count; i++) p[i] = (float)(rand() % 2001 - 1000) / 1000;
-  return p;
-}
-
-static operands operands_of(sli_product_shape s) {
-  return (operands){s,
-                    numbers(s.m * s.k),
-                    numbers(s.k * s.n),
-                    s.bias ? numbers(s.n) : NULL,
-                    numbers(s.m * s.n),
-                    numbers(s.m * s.n),
-                    numbers(s.m * s.n)};
-}
-
-static void release(operands *o) {
-  float *all[] = {o->a, o->b, o->bias, o->start, o->want, o->c};
-  for (size_t i = 0; i < sizeof all / sizeof *all; i++) free(all[i]);
-}
-
-static void start(operands *o) {
-  memcpy(o->c, o->start, (size_t)(o->shape.m * o->shape.n) * sizeof *o->c);
-}
+static float number(void) { return (float)(rand() % 2001 - 1000) / 1000; }
 
 static double summed(const operands *o, int64_t row, int64_t column) {
   const sli_product_shape *s = &o->shape;
@@ -79,18 +52,18 @@ static void check_cuts(operands *o, const sli_product *p, struct sl_team *const 
                        int nteams) {
   const sli_product_shape *s = &o->shape;
   for (int t = 0; t < nteams; t++) {
-    start(o);
+    operands_start(o);
     sli_product_run(p, teams[t], s->add, o->a, o->b, o->bias, o->c, NULL);
     check_same(o, "on a team");
   }
-  start(o);
+  operands_start(o);
   for (int i = 0; i < sli_product_chunks(p); i++)
     sli_product_run_chunk(p, s->add, o->a, o->b, o->bias, o->c, i);
   check_same(o, "chunk by chunk");
 }
 
 static void check(sli_product_shape shape, struct sl_team *const *teams, int nteams) {
-  operands o = operands_of(shape);
+  operands o = operands_of(shape, number);
   sli_product *p;
   CHECK(!sli_product_create(&shape, &p), "%s", sl_detail());
   memcpy(o.want, o.start, (size_t)(shape.m * shape.n) * sizeof *o.want);
@@ -98,7 +71,7 @@ static void check(sli_product_shape shape, struct sl_team *const *teams, int nte
   check_sums(&o);
   check_cuts(&o, p, teams, nteams);
   sli_product_destroy(p);
-  release(&o);
+  operands_release(&o);
 }
 
 /* Less than a tile, its edges, several pieces; sums of one stretch and of more. */
@@ -150,8 +123,10 @@ static void threads_do_not_disturb_each_other(int times) {
   operands o[THREADS];
   for (int t = 0; t < THREADS; t++) {
     sli_product *product;
-    o[t] = operands_of((sli_product_shape){
-        .m = 15 + 7 * t, .n = 29 - 5 * t, .k = 18 + 9 * t, .a_transposed = t % 2});
+    o[t] = operands_of(
+        (sli_product_shape){
+            .m = 15 + 7 * t, .n = 29 - 5 * t, .k = 18 + 9 * t, .a_transposed = t % 2},
+        number);
     CHECK(!sli_product_create(&o[t].shape, &product), "%s", sl_detail());
     sli_product_run(product, NULL, false, o[t].a, o[t].b, NULL, o[t].want, NULL);
     w[t] = (worker){.product = product, .o = &o[t], .times = times};
@@ -161,7 +136,7 @@ static void threads_do_not_disturb_each_other(int times) {
   for (int t = 0; t < THREADS; t++) {
     pthread_join(w[t].thread, NULL);
     sli_product_destroy((sli_product *)w[t].product);
-    release(&o[t]);
+    operands_release(&o[t]);
   }
 }
 

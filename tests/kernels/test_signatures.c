@@ -107,8 +107,6 @@ static const claim claims[] = {
 };
 /* clang-format on */
 
-static int64_t below(int64_t n) { return (int64_t)(random_bits() % (uint64_t)n); }
-
 static void *copy_of(const void *x, const sl_type *type) {
   return memcpy(array_create(type), x, sl_type_bytes(type));
 }
@@ -156,11 +154,11 @@ static sharing random_sharing(const claim *c, const sl_signature *how) {
   sharing s = {.c = c, .how = *how, .tolerance = c->exact ? 0 : 1e-5};
   int kv_heads = c->attrs.kv_heads ? c->attrs.kv_heads : c->attrs.heads, i = split_input(how);
   s.units = how->heads ? kv_heads : i < 0 ? output_units(c, how) : common_units(c, how, i);
-  s.members = (int)(1 + below(s.units < MOST_MEMBERS ? s.units : MOST_MEMBERS));
+  s.members = (int)(1 + random_below(s.units < MOST_MEMBERS ? s.units : MOST_MEMBERS));
   s.bound[s.members] = s.units;
   for (int m = 1; m < s.members; m++) {
     int64_t left = s.units - s.bound[m - 1] - (s.members - m);
-    s.bound[m] = s.bound[m - 1] + 1 + below(left);
+    s.bound[m] = s.bound[m - 1] + 1 + random_below(left);
   }
   for (int a = 0; a < c->nin; a++)
     if (how->in[a].kind == SL_PARTIAL) s.tolerance = 1e-5;
@@ -500,7 +498,7 @@ static void check_columns_of_gradient(void) {
   for (int i = 0; i < 4; i++) array_random(k.in[i], &types[i], 77);
   kernel_run(&k, NULL);
   for (int round = 0; round < 10; round++) {
-    int64_t first = below(77), count = 1 + below(77 - first);
+    int64_t first = random_below(77), count = 1 + random_below(77 - first);
     sl_part part = {.axis = 1, .nranges = 1, .begin = {first}, .count = {count}};
     sl_type of[] = {sl_part_type(&types[0], &part), types[1], types[2], types[3]};
     kernel p = kernel_create(&sl_op_cross_entropy_b, (sl_attrs){.first = first, .partial = true}, 4,

@@ -39,6 +39,9 @@ static inline uint64_t random_bits(void) { /* xorshift64* */
   return random_state * UINT64_C(2685821657736338717);
 }
 
+/* Draws an integer from 0 to n - 1. */
+static inline int64_t random_below(int64_t n) { return (int64_t)(random_bits() % (uint64_t)n); }
+
 static inline double random_unit(void) { /* in [-1, 1) */
   return (double)(random_bits() >> 11) * 0x1p-52 - 1;
 }
