@@ -3,11 +3,11 @@
  * et al., arXiv 2408.16978.
  *
  * A call takes one piece of queries and one piece of keys and values. Queries k meet, call by call,
- * the keys of pieces 0, 1, ... up to their own, so no device holds the keys of a whole sequence.
- * The outputs hold the running state: sums not yet divided in o, the largest score and the sum in
- * `seen`, and keys of an incomplete tile in `tail`. Tiles are those of the whole sequence. They
- * are visited as they arrive, from the first on, and by calls with all keys at once from the last
- * on (attention_piece.c), so results of the two agree but for rounding.
+ * the keys of their own piece and of pieces k - 1, ..., 0, so no device holds the keys of a whole
+ * sequence. The outputs hold the running state: sums not yet divided in o, the largest score and
+ * the sum in `seen`, and keys of an incomplete tile in `tail`. Tiles are those of the whole
+ * sequence, visited from the last on, so calls with all keys at once (attention_piece.c) have the
+ * same bits.
  *
  * In the backward pass the query pieces come last first, each again with the keys from the first
  * piece on. dq accumulates from call to call. Gradients for earlier keys accumulate in dkv, which

@@ -8,9 +8,10 @@
  *
  * F.0 makes the keys and values of its piece, once per piece; `spill` writes piece j to a
  * register of its own. `fill` and F.1 fire K(K+1)/2 times for a microbatch: for each piece k,
- * and for each j up to k. `fill` brings piece j from its home, but piece k itself from where it
- * was made. F.1 accumulates its results for piece k. In the backward pass pieces come in
- * reverse, and all of them from their home.
+ * and for each j from k down to 0, the order in which attention visits keys. `fill` brings piece j
+ * from its home, but piece k itself from where it was made. F.1 accumulates its results for piece
+ * k. In the backward pass pieces k come in reverse, their keys from piece 0 up, and all of them
+ * from their home.
  *
  * Key maps alone express this. A register of piece j has a key for each microbatch. `spill` uses
  * it in its firing j; `fill` uses it from the first k that reads j to the last, and skips
@@ -50,9 +51,10 @@ static uint32_t when(bool first, bool last) {
 }
 
 /* Returns the map entry of piece k: for its own firing alone, or for all firings of that piece. */
-static sl_map_entry of_tick(pair p, bool alone) {
-  if (alone && p.j != p.k) return (sl_map_entry){0, SL_SKIP};
-  return (sl_map_entry){p.k, when(alone || !p.j, p.j == p.k)};
+static sl_map_entry of_tick(pair p, bool alone, bool backward) {
+  bool own = p.j == p.k;
+  if (alone) return own ? (sl_map_entry){p.k, when(true, true)} : (sl_map_entry){0, SL_SKIP};
+  return (sl_map_entry){p.k, backward ? when(!p.j, own) : when(own, !p.j)};
 }
 
 /* Returns the map entry of piece `own`, from its first reader to its last. */
@@ -65,7 +67,7 @@ static sl_map_entry of_piece(const sli_lowering *l, pair p, int own, bool backwa
 
 static sl_map_entry entry(const sli_lowering *l, const sli_task *g, const sli_buffer *b, pair p) {
   if (sli_is_piece(l, b)) return of_piece(l, p, piece_of(l, b), g->backward);
-  return of_tick(p, sli_is_swept(b));
+  return of_tick(p, sli_is_swept(b), g->backward);
 }
 
 /* Lists all pairs of a microbatch in firing order. */
@@ -73,7 +75,7 @@ static pair *all_pairs(const sli_lowering *l, bool backward) {
   pair *all = sli_calloc((size_t)sli_lower_pairs(l), sizeof *all), *at = all;
   for (int i = 0; i < l->in->k; i++) {
     int k = backward ? l->in->k - 1 - i : i;
-    for (int j = 0; j <= k; j++) *at++ = (pair){k, j};
+    for (int j = 0; j <= k; j++) *at++ = (pair){k, backward ? j : k - j};
   }
   return all;
 }

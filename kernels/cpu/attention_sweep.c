@@ -83,13 +83,13 @@ static void packed_parts_b_cpu(const sl_call *call) {
 /* ---- kernels --------------------------------------------------------------------------------- */
 
 /* Returns the number of this call's piece of keys. The call before left it in row `row` of an
- * output, an extra row that holds no position. */
-static int next_piece(const sl_call *call, int output, int64_t row) {
+ * output, an extra row that holds no position. `falls`: pieces come from the own one down. */
+static int next_piece(const sl_call *call, int output, int64_t row, bool falls) {
   const sl_type *type = &call->out_type[output];
   int64_t width = type->dim[2], batch = type->dim[1] * width;
   float *at = (float *)call->out[output] + row * width;
-  int j = call->accumulate >> output & 1 ? (int)*at : 0;
-  float next = j == call->tick.piece ? 0 : (float)(j + 1);
+  int j = call->accumulate >> output & 1 ? (int)*at : 0, own = call->tick.piece;
+  float next = (float)(falls ? (j ? j - 1 : own + 1) : j == own ? 0 : j + 1);
   for (int64_t b = 0; b < type->dim[0]; b++)
     for (int64_t i = 0; i < width; i++) at[b * batch + i] = next;
   return j;
@@ -136,28 +136,25 @@ static const void *keep_ids(const sl_call *call) {
   return record;
 }
 
-/* Keeps the keys of an incomplete tile: appends them to the waiting ones, or stores them as the
- * first. */
+/* Keeps the keys of the tile that the next piece completes, each at its place in the tile. */
 static void keep_tail(const sli_sweep *w, float *tail) {
   const sli_attention *a = &w->a;
   sli_range has = a->part.has;
-  int64_t begun = has.begin / SLI_KEY_TILE * SLI_KEY_TILE,
-          now = has.end / SLI_KEY_TILE * SLI_KEY_TILE;
-  int64_t first = now > begun ? now : has.begin;
-  for (int64_t b = 0; b < a->batch && first < has.end; b++)
-    memcpy(tail + b * w->tail_batch + (first - now) * a->kv_row,
-           a->k + b * a->kv_batch + (first - has.begin) * a->kv_row,
-           (size_t)((has.end - first) * a->kv_row) * sizeof *tail);
+  int64_t at = has.begin % SLI_KEY_TILE;
+  int64_t rows = SLI_MIN(has.end - has.begin, SLI_KEY_TILE - at);
+  for (int64_t b = 0; b < a->batch && at; b++)
+    memcpy(tail + b * w->tail_batch + at * a->kv_row, a->k + b * a->kv_batch,
+           (size_t)(rows * a->kv_row) * sizeof *tail);
 }
 
 static void sweep_cpu(const sl_call *call) {
   int k = call->tick.piece;
   const sl_type *tails = &call->out_type[2];
   float *tail = call->out[2];
-  int j = next_piece(call, 2, SLI_KEY_TILE);
+  int j = next_piece(call, 2, SLI_KEY_TILE, true);
   const void *ids = call->nin > 2 ? keep_ids(call) : NULL;
   sli_sweep w = {
-      .begins = j == 0, .ends = j == k, .tail = tail, .tail_batch = tails->dim[1] * tails->dim[2]};
+      .begins = j == k, .ends = j == 0, .tail = tail, .tail_batch = tails->dim[1] * tails->dim[2]};
   sli_query_run runs[SLI_QUERY_RUNS];
   int count = sli_query_runs(call, call->in_type[0].dim[1], runs);
   for (int i = 0; i < count; i++) {
@@ -200,7 +197,7 @@ static sli_attention view_back(const sl_call *call, const sli_query_run *run, in
 
 static void sweep_b_cpu(const sl_call *call) {
   const sl_call_cut *cut = call->attrs->user;
-  int k = call->tick.piece, j = next_piece(call, 2, call->attrs->length);
+  int k = call->tick.piece, j = next_piece(call, 2, call->attrs->length, false);
   sli_attention a;
   sli_query_run runs[SLI_QUERY_RUNS];
   int count = sli_query_runs(call, call->in_type[0].dim[1], runs);

@@ -200,8 +200,8 @@ typedef struct sli_attention {
 
 /* Attention whose keys arrive some at a time. The state of a query is in `out`, not yet divided,
  * and in `seen` [batch, heads, 2, queries]: the largest score and the sum. Key tiles are those of
- * the whole sequence, wherever their parts come from. Keys of an incomplete tile wait in `tail`
- * [batch, SLI_KEY_TILE and more, ...]. */
+ * the whole sequence, wherever their parts come from. The last keys of an incomplete tile wait in
+ * `tail` [batch, SLI_KEY_TILE and more, ...], each at its place in the tile. */
 typedef struct sli_sweep {
   sli_attention a;
   bool begins, ends;

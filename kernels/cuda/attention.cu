@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Attention by tiles, never holding more than a tile of scores, after Dao, arXiv 2307.08691.
  *
- * A block has a tile of queries of one head and goes through the tiles of keys and values up to its
- * last query. The scores S = Q K^T come from the tensor cores in registers. The softmax runs on
- * them in place (Milakov & Gimelshein, arXiv 1805.02867; a row is spread over four lanes). They are
- * then the left operand of O += P V. Powers are of base 2, so scores are also scaled by log2 e.
+ * A block has a tile of queries of one head and goes through the tiles of keys and values from its
+ * last query's down. The scores S = Q K^T come from the tensor cores in registers. The softmax runs
+ * on them in place (Milakov & Gimelshein, arXiv 1805.02867; a row is spread over four lanes). They
+ * are then the left operand of O += P V. Powers are of base 2, so scores are also scaled by log2 e.
  * Only tiles that an edge of the attention mask crosses are masked; a warp skips tiles that none of
  * its queries attends to. */
 #include "kernels/cuda/attention_products.cuh"
@@ -144,16 +144,18 @@ __global__ void __launch_bounds__(C::threads, C::blocks) forward(attention<T> a)
 #pragma unroll
   for (int m = 0; m < BANDS; m++) seen[m] = {{SLI_LOWEST, SLI_LOWEST}, {0, 0}};
   if constexpr (SWEEP)
-    for (int m = 0; m < BANDS && t.has.piece; m++)
+    for (int m = 0; m < BANDS && t.has.piece < a.comes.own; m++)
       each_kept(a, t, 16 * m, seen[m], o[m], [](float &kept, float &x, bool) { x = kept; });
   if constexpr (!SWEEP && sizeof(T) == sizeof(float))
     for (int m = 0; m < BANDS && a.adds.out; m++) resume(a, t, 16 * m, seen[m], o[m]);
 
   load_tile<C::own, C>(q, rows_of(t, a.q, a.q_batch, a.q_row, a.dim), a.q_row, t.queries, a.dim);
-  bring_keys<C>(a, t, t.keys.begin, k);
+  int last = last_keys<KEYS>(t.keys);
+  bring_keys<C>(a, t, last, k);
   if constexpr (IDS) read_ids(own, t.keys.ids + t.keys.first, t.warp_row, t.queries);
-  for (int k0 = t.keys.begin; k0 < t.keys.limit; k0 += KEYS, buffer ^= C::passing_tile) {
-    pass_keys<C>(a, t, k0, k + (buffer ^ C::passing_tile));
+  for (int k0 = last; k0 >= t.keys.begin && k0 < t.keys.limit;
+       k0 -= KEYS, buffer ^= C::passing_tile) {
+    pass_keys<C>(a, t, k0 - KEYS, k + (buffer ^ C::passing_tile));
     if (!any_seen<C, IDS>(t, own, k0)) continue;
     float s[BANDS][KEYS / 8][4];
     scores<C>(s, q, t.warp_row, k + buffer);
@@ -167,7 +169,7 @@ __global__ void __launch_bounds__(C::threads, C::blocks) forward(attention<T> a)
     settle<C, 0>(o);
   }
   if constexpr (SWEEP)
-    if (t.has.piece < a.comes.own) {
+    if (t.has.piece) {
       for (int m = 0; m < BANDS; m++)
         each_kept(a, t, 16 * m, seen[m], o[m], [](float &kept, float &x, bool mine) {
           if (mine) kept = x;

@@ -249,7 +249,7 @@ __global__ void __launch_bounds__(C::threads, C::blocks) backward_q(attention<T>
     for (int m = 0; m < BANDS && t.has.piece; m++)
       read_band(to, a.dq_row, t.warp_row + 16 * m, t.queries, a.dim, dq[m]);
   for (int k0 = t.keys.begin; k0 < t.keys.limit; k0 += KEYS, buffer ^= C::passing_tile) {
-    pass_keys<C>(a, t, k0, k + (buffer ^ C::passing_tile));
+    pass_keys<C>(a, t, k0 + KEYS, k + (buffer ^ C::passing_tile));
     if (!any_seen<C, IDS>(t, own, k0)) continue;
     float s[BANDS][KEYS / 8][4], dp[BANDS][KEYS / 8][4];
     scores<C>(s, q, t.warp_row, k + buffer);

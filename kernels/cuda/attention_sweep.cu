@@ -30,13 +30,13 @@ void move_columns(const sl_call *call, const float *from, int64_t from_row, floa
 
 /* ---- current piece ---------------------------------------------------- */
 
-/* Advances the piece number. The call for the queries' own piece leaves 0, for the next piece of
- * queries. */
+/* Advances the piece number: from 0 up to the queries' own piece, then 0; or, with `falls`, from
+ * the own one down to 0, then the one after the own. */
 __global__ void leave_turn(float *row, int64_t rows, int64_t batch, int64_t width, bool first,
-                           int own) {
+                           int own, bool falls) {
   int j = first ? 0 : (int)*row;
   __syncthreads(); /* all threads have read it */
-  float next = j == own ? 0 : (float)(j + 1);
+  float next = (float)(falls ? (j ? j - 1 : own + 1) : j == own ? 0 : j + 1);
   for (int64_t b = 0; b < rows; b++)
     for (int64_t i = threadIdx.x; i < width; i += blockDim.x) row[b * batch + i] = next;
 }
@@ -44,12 +44,12 @@ __global__ void leave_turn(float *row, int64_t rows, int64_t batch, int64_t widt
 const sl_call_cut *cut_of(const sl_call *call) { return (const sl_call_cut *)call->attrs->user; }
 
 /* Advances the number in `row` of an output, an extra row that holds no position. */
-void pass_turn(const sl_call *call, int output, int64_t row, void *stream) {
+void pass_turn(const sl_call *call, int output, int64_t row, bool falls, void *stream) {
   const sl_type *t = &call->out_type[output];
   int64_t width = t->dim[2];
   launch(stream, dim3(1), threads_for(width), 0, leave_turn,
          (float *)call->out[output] + row * width, t->dim[0], t->dim[1] * width, width,
-         !accumulates(call, output), call->tick.piece);
+         !accumulates(call, output), call->tick.piece, falls);
 }
 
 int longest_piece(const sl_call_cut *cut) {
@@ -126,7 +126,7 @@ void sli_cuda_attention_sweep(const sl_call *call, void *stream) {
   a.logs.lse = (float *)call->out[1];
   a.comes.seen = (float *)call->out[3];
   each_run(call, a, [&](const attention<float> &run, bool) { attend_sweep(run, stream); });
-  pass_turn(call, 2, turn, stream);
+  pass_turn(call, 2, turn, true, stream);
 }
 
 void sli_cuda_attention_sweep_b(const sl_call *call, void *stream) {
@@ -145,7 +145,7 @@ void sli_cuda_attention_sweep_b(const sl_call *call, void *stream) {
   if (call->out[1])
     launch(stream, dim3((unsigned)(a.keys - a.q0), (unsigned)a.batch), threads_for(a.kv_row), 0,
            hand_on, a, (const float *)dkv, (float *)call->out[1]);
-  pass_turn(call, 2, turn, stream);
+  pass_turn(call, 2, turn, false, stream);
 }
 
 void sli_cuda_attention_sweep_release(void *state) { cudaFree(state); }

@@ -327,12 +327,17 @@ __device__ inline void bring_keys(const attention<T> &a, const query_tile &t, in
   load_passing<C>(to, a.k + at, a.kv_row, a.v + at, a.kv_row, t.keys.limit - k0, a.dim);
 }
 
-/* Waits until that tile is available and the one before has been read, then starts to copy the next
- * one. */
+/* Waits until a tile is available and the one before has been read, then starts to copy the next
+ * one, from key k1 on. */
 template <typename C, typename T>
-__device__ inline void pass_keys(const attention<T> &a, const query_tile &t, int k0, T *next) {
+__device__ inline void pass_keys(const attention<T> &a, const query_tile &t, int k1, T *next) {
   arrive<C>();
-  if (k0 + C::passing < t.keys.limit) bring_keys<C>(a, t, k0 + C::passing, next);
+  if (k1 >= t.keys.begin && k1 < t.keys.limit) bring_keys<C>(a, t, k1, next);
+}
+
+/* Returns where the last tile of keys begins; the first one's begin if there is none. */
+template <int KEYS> __device__ inline int last_keys(const seen_keys &t) {
+  return t.begin + (t.limit > t.begin ? (t.limit - 1 - t.begin) / KEYS * KEYS : 0);
 }
 
 /* Returns true if any of the warp's queries attends to one of the keys. */

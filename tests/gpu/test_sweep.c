@@ -70,13 +70,15 @@ static void run_on_device(kernel *k) {
   device_call_destroy(&d);
 }
 
-/* With the keys of each piece up to its own. */
-static void sweep(const shape *s, both *b, int k, bool first, uint32_t updates, both *kv) {
-  for (int j = 0; j <= k; j++) {
+/* With the keys of each piece up to its own; `falls`: from its own down. */
+static void sweep(const shape *s, both *b, int k, bool falls, bool first, uint32_t updates,
+                  both *kv) {
+  for (int i = 0; i <= k; i++) {
+    int j = falls ? k - i : i;
     kernel cpu = b->cpu, gpu = b->gpu;
     cpu.in[1] = gpu.in[1] = kv[j].cpu.in[1];
     cpu.in_type[1] = gpu.in_type[1] = of_kv(s, j);
-    cpu.accumulate = gpu.accumulate = first && !j ? 0 : updates;
+    cpu.accumulate = gpu.accumulate = first && !i ? 0 : updates;
     kernel_run(&cpu, NULL);
     run_on_device(&gpu);
   }
@@ -135,7 +137,7 @@ static void check_forward(const shape *s, const sl_attrs *attrs, both *all) {
     if (s->ids) fill(&all[k], 2, 3);
     carry(&all[k].cpu, k ? &all[k - 1].cpu : &none);
     carry(&all[k].gpu, k ? &all[k - 1].gpu : &none);
-    sweep(s, &all[k], k, !k, all[k].cpu.op->updates, all);
+    sweep(s, &all[k], k, true, !k, all[k].cpu.op->updates, all);
     close_to(&all[k], 0, k);
     close_to(&all[k], 1, k);
     if (by_tiles(s)) same_as_whole(s, attrs, &all[k], k, all, &whole);
@@ -161,7 +163,7 @@ static void check_backward(const shape *s, const sl_attrs *attrs, both *all) {
     }
     carry(&b.cpu, &later.cpu);
     carry(&b.gpu, &later.gpu);
-    sweep(s, &b, k, k == s->pieces - 1, 4, all);
+    sweep(s, &b, k, false, k == s->pieces - 1, 4, all);
     close_to(&b, 0, k);
     close_to(&b, 1, k);
     if (later.cpu.op) kernel_destroy(&later.cpu), kernel_destroy(&later.gpu);

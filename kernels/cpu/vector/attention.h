@@ -34,8 +34,6 @@
  * each, the heads that share the key in order, with each head's queries in order. Pieces that begin
  * at multiples of QT have the bits of the whole sequence.
  *
- * Keys that arrive some at a time (attention_sweep_chunk) are visited as they arrive.
- *
  * For bf16 products, A and B are words of two neighbours along k, rounded just before a tile's
  * product reads them; scores, the softmax and all sums stay f32. In the forward pass a chunk is
  * some consecutive query tiles of a head, so that the next tile's reads are known. In the backward
@@ -316,29 +314,33 @@ static void leave_tile(tile_state *x, const sli_attention *a, float *seen, float
   memcpy(seen + row_of_head(a), x->total, (size_t)nq * sizeof *seen);
 }
 
-/* Joins the rows of a tile: the `before` rows that arrived earlier, from `tail`, then those of
- * x. */
-static void put_together(float *to, const float *tail, const float *x, int64_t row, int64_t dim,
-                         int64_t before, int64_t nk) {
+/* Joins the rows of a tile: `own` rows from x, then those that arrived earlier, from `tail`. */
+static void put_together(float *to, const float *x, const float *tail, int64_t row, int64_t dim,
+                         int64_t own, int64_t nk) {
   for (int64_t j = 0; j < nk; j++)
-    memcpy(to + j * dim, j < before ? tail + j * row : x + (j - before) * row,
-           (size_t)dim * sizeof *to);
+    memcpy(to + j * dim, (j < own ? x : tail) + j * row, (size_t)dim * sizeof *to);
 }
 
-/* Attends to the tile that the last keys have begun. */
-static void attend_begun(tile_state *x, const sli_sweep *w, const tile_mask *t, int64_t k0,
-                         int64_t nk, int64_t b, int64_t h) {
+/* Attends to the tile whose last keys have been waiting. */
+static void attend_joined(tile_state *x, const sli_sweep *w, const tile_mask *t, bool first,
+                          int64_t k0, int64_t nk, int64_t b, int64_t h) {
   const sli_attention *a = &w->a;
   float k[KT * SLI_MAX_HEAD_DIM], v[KT * SLI_MAX_HEAD_DIM];
-  int64_t head = h / (a->heads / a->kv_heads) * a->dim, kv = b * a->kv_batch + head;
+  int64_t head = h / (a->heads / a->kv_heads) * a->dim, own = a->part.has.end - k0;
+  int64_t at = b * a->kv_batch + head + (k0 - a->part.has.begin) * a->kv_row;
   const float *tail = w->tail + b * w->tail_batch + head;
-  put_together(k, tail, a->k + kv, a->kv_row, a->dim, a->part.has.begin - k0, nk);
-  put_together(v, tail + (a->v - a->k), a->v + kv, a->kv_row, a->dim, a->part.has.begin - k0, nk);
-  attend(x, a, t, k0 == t->begin, k0, nk, k, v, a->dim);
+  put_together(k, a->k + at, tail, a->kv_row, a->dim, own, nk);
+  put_together(v, a->v + at, tail + (a->v - a->k), a->kv_row, a->dim, own, nk);
+  attend(x, a, t, first, k0, nk, k, v, a->dim);
 }
 
-/* Runs chunk i: batch, head, tile of queries. Attends to the key tiles that are complete now; at
- * the end, to all. */
+/* Returns the tiles of keys that a call completes, by where the first and the last one begin. */
+static sli_range completed(const sli_attention *a, const tile_mask *t) {
+  int64_t begin = (a->part.has.begin + KT - 1) / KT * KT, end = (a->part.has.end - 1) / KT * KT;
+  return (sli_range){SLI_MAX(begin, t->begin), SLI_MIN(end, last_tile(t))};
+}
+
+/* Runs chunk i: batch, head, tile of queries. Attends to the key tiles that are complete now. */
 static void attention_sweep_chunk(void *arg, int i) {
   const sli_sweep *w = arg;
   const sli_attention *a = &w->a;
@@ -357,12 +359,13 @@ static void attention_sweep_chunk(void *arg, int i) {
   x.next = (ahead){0};
   if (!w->begins) resume_tile(&x, a, seen, out, nq);
   see(&t, a, b, i0, nq);
-  int64_t begun = a->part.has.begin / KT * KT, end = w->ends ? t.limit : a->part.has.end / KT * KT;
-  for (int64_t k0 = begun > t.begin ? begun : t.begin; k0 < end; k0 += KT) {
-    int64_t nk = end - k0 < KT ? end - k0 : KT, at = kv + (k0 - a->part.has.begin) * a->kv_row;
+  sli_range now = completed(a, &t);
+  for (int64_t k0 = now.end; k0 >= now.begin; k0 -= KT) {
+    int64_t nk = SLI_MIN(t.limit - k0, KT), at = kv + (k0 - a->part.has.begin) * a->kv_row;
+    bool first = k0 == last_tile(&t);
     if (t.ids && !meets(&t, k0, nk)) continue;
-    if (k0 < a->part.has.begin) attend_begun(&x, w, &t, k0, nk, b, h);
-    else attend(&x, a, &t, k0 == t.begin, k0, nk, a->k + at, a->v + at, a->kv_row);
+    if (k0 + nk > a->part.has.end) attend_joined(&x, w, &t, first, k0, nk, b, h);
+    else attend(&x, a, &t, first, k0, nk, a->k + at, a->v + at, a->kv_row);
   }
   if (w->ends) end_tile(&x, a, b, h, i0, nq);
   else leave_tile(&x, a, seen, out, nq);
