@@ -123,7 +123,10 @@ SLI_COST(pack_cost, 0, 2, 1)
  * library's object for them, which takes a few kilobytes whatever the length of the sequences. */
 static size_t keeps_product(const sl_call *call, uint64_t *which) {
   const sl_attrs *a = call->attrs;
-  uint64_t hash = sli_hash_word(SLI_HASH_SEED, (uint64_t)a->transposed << 1 | a->bf16);
+  uint64_t hash = sli_hash_word(SLI_HASH_SEED,
+                                (uint64_t)a->exact << 2 | (uint64_t)a->transposed << 1 | a->bf16);
+  hash = sli_hash_word(hash, (uint64_t)a->chunk);
+  for (int p = 0; p < SL_PART_RANGES; p++) hash = sli_hash_word(hash, (uint64_t)a->part[p]);
   hash = sli_hash_word(hash, (uint64_t)a->rows);
   for (int i = 0; i < call->nin; i++) hash = sli_hash_type(hash, &call->in_type[i]);
   for (int o = 0; o < call->nout; o++) hash = sli_hash_type(hash, &call->out_type[o]);
@@ -162,6 +165,7 @@ const sl_op sl_op_linear = {
               .of = {1}},
              {.op = &sl_op_bias_w, .cls = SL_CLASS_W, .in = {SL_DOUT(0)}, .nof = 1, .of = {2}}},
     .fixed = true,
+    .groups = true,
 };
 
 const sl_op sl_op_linear_b = {
@@ -181,6 +185,7 @@ const sl_op sl_op_linear_b = {
     .looks = 1,
     .follows = 1,
     .fixed = true,
+    .groups = true,
 };
 
 const sl_op sl_op_linear_w = {

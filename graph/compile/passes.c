@@ -74,7 +74,6 @@ static sl_status cut_sequences(compilation *c) {
 static const char *not_exact(const sli_inputs *in) {
   const int *size = in->grid.size;
   if (in->k > 1) return "--pieces";
-  if (size[SLI_AXIS_TENSOR] > 1) return "parallel.tensor";
   if (size[SLI_AXIS_SEQUENCE] > 1) return "parallel.sequence";
   if (size[SLI_AXIS_EXPERT] > 1 || size[SLI_AXIS_TENSOR_EXPERT] > 1) return "experts.parallel";
   if (in->barriers) return "vocabulary.parallel";
@@ -91,6 +90,7 @@ static sl_status mark_exact(compilation *c) {
 }
 
 static sl_status add_gradients(compilation *c) { return sli_pass_gradients(c->g); }
+static sl_status set_groups(compilation *c) { return sli_groups_set(c->g); }
 static sl_status move_products(compilation *c) { return sli_pass_ahead(c->g); }
 static sl_status shape_pieces(compilation *c) { return sli_pass_pieces(c->g); }
 
@@ -201,6 +201,8 @@ static const pass passes[] = {
          "asks every op for sums in an order that no grid changes"),
     PASS("gradients", "training", trains, add_gradients,
          "adds the backward pass, the norm, the clip and the updates"),
+    PASS("groups", "training with --exact", is_exact, set_groups,
+         "cuts the sums of products into groups, whole numbers of which a device can have"),
     PASS("ahead", "training with --vocab-barriers 1", has_one_barrier, move_products,
          "moves products of the classifier's gradient into the forward pass"),
     PASS("pieces", "training", trains, shape_pieces,

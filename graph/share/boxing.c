@@ -11,9 +11,9 @@
  *     P -> B   the same in flat parts, and a join           (all-reduce)
  *     S -> S   slices for all, and a join                   (all-to-all)
  *
- * Sums are made in the order of the members. Each slice goes to one reader, so devices exchange
- * exactly the bytes that the collective must move. Small tensors are not worth three transfers:
- * all members read everything, and each makes the sum. */
+ * CPUs sum by a binary tree over the members, GPUs in their order. Each slice goes to one reader,
+ * so devices exchange exactly the bytes that the collective must move. Small tensors are not worth
+ * three transfers: all members read everything, and each makes the sum. */
 #include "graph/build/build.h"
 #include "graph/share/box.h"
 
@@ -310,6 +310,18 @@ static sl_status box_dispatched(sli_boxing *b, sli_moment at, bool back) {
   return back ? sli_box_from_experts(b, own, all) : sli_box_to_experts(b, own, all);
 }
 
+/* Refuses sums in f32 of an exact graph, except those of groups along the tensor axis. */
+static sl_status want_exact(const sli_boxing *b) {
+  const sl_tensor *of = b->from->of;
+  const sli_array *subject = b->x->arrays[b->x->shaped[of->id]];
+  bool gradient = subject && subject->of->param;
+  if (!sli_is_exact(b->x->g) || of->type.dtype != SL_F32) return SL_OK;
+  if (!gradient && !(b->along & ~sli_axis_factors(SLI_AXIS_TENSOR))) return SL_OK;
+  return sli_graph_fail_at(b->x->g, of->at, SL_E_UNSUPPORTED,
+                           "numbers.exact: devices would sum %s in f32, in the order of the grid",
+                           of->name);
+}
+
 static sl_status box_along(sli_boxing *b, sli_moment at) {
   int axis = sli_box_axis(b->along);
   sl_sbp from = b->from->lies.axis[axis], to = b->to->lies.axis[axis];
@@ -323,11 +335,8 @@ static sl_status box_along(sli_boxing *b, sli_moment at) {
     for (int r = 0; r < b->ranks && !status; r++) status = box_zeros(b, r);
     return status;
   case SL_PARTIAL:
-    if (sli_is_exact(b->x->g) && b->from->of->type.dtype == SL_F32)
-      return sli_graph_fail_at(
-          b->x->g, b->from->of->at, SL_E_UNSUPPORTED,
-          "numbers.exact: devices would sum %s in f32, in the order of the grid",
-          b->from->of->name);
+    status = want_exact(b);
+    if (status) return status;
     if (to.kind == SL_SPLIT) return sum_parts(b, to.dim, b->to->on);
     return is_summed_whole(b) ? box_sum_whole(b) : box_all_reduce(b);
   case SL_SPLIT:

@@ -6,7 +6,7 @@
  * of a split tensor is split in the same way; everyone wants the whole gradient of a sum. The
  * gradient of an input that all have, but each used for its own share of the call, comes back as
  * a sum. So backward ops need no signatures. Gradients are summed in their present layout,
- * before any exchange.
+ * before any exchange, unless sums are exact: then each is made whole first, as on one device.
  *
  * Parameters have the layout that their updates want (shards.c). Updates are added anew in the
  * end, one for each device that has a parameter or a part of it.
@@ -343,6 +343,8 @@ static sl_status expand_linear(sli_expansion *x, const sli_node *n) {
     sli_layout other = summand_layout(x, n, n->in[i]);
     for (int a = 0; a < SLI_AXES; a++) lies.axis[a] = common(lies.axis[a], other.axis[a]);
   }
+  for (int a = 0; a < SLI_AXES && sli_is_exact(x->g); a++)
+    if (lies.axis[a].kind == SL_PARTIAL) lies.axis[a] = broadcast;
   sl_status status = SL_OK;
   for (int i = 0; i < n->nin && !status; i++)
     status = box_input(x, n->in[i], lies, moment_of(x, n), &in[i]);

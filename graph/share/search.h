@@ -15,6 +15,12 @@ static inline bool sli_is_shared(const sli_node *n) {
 enum { SLI_SIGNATURES_RAW = 1 + SL_MAX_DIMS + SL_SIGNATURES };
 int sli_signatures_raw(const sli_node *node, sl_signature *out);
 
+/* ---- exact sums: groups.c ------------------------------------------------------------------- */
+
+/* True if a way to share a call over `size` devices of an axis that does not share rows keeps the
+ * bits of all sums. */
+bool sli_is_way_exact(const sli_dim *dims, const sli_node *n, const sl_signature *s, int size);
+
 /* ---- dispatch of rows to experts: dispatched.c ------------------------------------------ */
 
 /* Progress of the pass over an axis of rows. */

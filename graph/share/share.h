@@ -10,7 +10,7 @@
  * Signatures (sl_signature), one per axis, describe how a call is sharded. There are three
  * steps:
  *
- *   signatures  the ways to shard each forward node                 signatures.c
+ *   signatures  the ways to shard each forward node                 signatures.c, allowed.c
  *   choice      one of them for each forward node, by cost          rows.c, dispatched.c, tensor.c
  *   expansion   a node for each device; where a producer and a consumer lay out a
  *               tensor differently, the slices, sums and joins that convert it
@@ -195,6 +195,9 @@ double sli_boxing_bytes(sl_sbp a, sl_sbp b, int size, double bytes);
 
 /* Returns for each tensor whether its dim 0 is the rows of the data: [ntensors], in the arena. */
 const bool *sli_rows_find(sl_graph *g);
+
+/* Sets the groups in which products sum, forward and backward (attrs.chunk, attrs.part). */
+sl_status sli_groups_set(sl_graph *g);
 
 /* ---- choice ------------------------------------------------------------------------- */
 

@@ -181,8 +181,8 @@ typedef struct sl_attrs {
   bool bf16;  /* set by the graph: ops with `rounds` round to bf16, served ops keep bf16 */
   bool exact; /* set by the graph: sums have one order, whatever the cut */
   /* exact products (linear, linear_b, matmul, grouped, conv): steps of k in a group, set by the
-   * graph (0: all of k); and the lengths of the parts of a packed k, if there is more than one. A
-   * group has a share of each part. */
+   * graph (0: all of k); and the lengths of the parts of a packed k as a whole, if there is more
+   * than one. A group has a share of each part, and a device a whole number of groups. */
   int64_t chunk, part[SL_PART_RANGES];
   /* exact ops that sum a gradient over rows: bit i: input i is cut along dim 0 into leaves, which
    * are summed one by one; set by the graph */
@@ -491,6 +491,7 @@ typedef struct sl_op {
   bool batch;    /* works on whole microbatches: every call reads all of its data, and only data */
   bool rounds;   /* rounds its products' operands to bf16 if attrs.bf16 is set */
   bool part;     /* reads only the part of each input given by attrs.user, an sl_part */
+  bool groups;   /* exact calls sum along the last dim of input 0 in the groups of attrs.chunk */
   /* Op that replaces this one when sequences are cut: the same inputs, the same first outputs, more
    * outputs after them. NULL: the op itself. */
   const struct sl_op *pieced;

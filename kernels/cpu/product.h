@@ -25,16 +25,21 @@ typedef struct sli_product_shape {
   bool bf16;
   bool b_packed; /* bf16: B comes from sli_pack_run */
   /* 0: sums in any order. Else f32 sums over groups of `chunk` steps of k, along k, added by a
-   * binary tree over the groups' numbers; an element of C then depends on its row of A and column
-   * of B alone. `part`: lengths of the parts of k (all 0: one); a group has a share of each. */
+   * binary tree over the groups' numbers; the first group's sum begins with the bias. An element of
+   * C then depends on its row of A and column of B alone. `part`: lengths of the parts of k (all 0:
+   * one); a group has a share of each. */
   int64_t chunk, part[SL_PART_RANGES];
 } sli_product_shape;
 
-/* Puts the order of sums that a call asks for into the shape of an f32 product over k. */
+/* Puts the order of sums that a call asks for into the shape of an f32 product over k, which may be
+ * a part of the whole. */
 static inline void sli_product_order(sli_product_shape *shape, const sl_attrs *attrs) {
   if (!attrs->exact || shape->bf16) return;
   shape->chunk = attrs->chunk ? attrs->chunk : shape->k;
-  for (int p = 0; p < SL_PART_RANGES; p++) shape->part[p] = attrs->part[p];
+  int64_t whole = 0;
+  for (int p = 0; p < SL_PART_RANGES; p++) whole += attrs->part[p];
+  for (int p = 0; p < SL_PART_RANGES && whole; p++)
+    shape->part[p] = attrs->part[p] * shape->k / whole;
 }
 
 typedef struct sli_product sli_product;

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Products in one order of sums have the bits of a scalar reference: a chain of fused products in
- * each group of k, and a binary tree over the groups. Neither the number of rows or columns nor the
- * forms of the operands, the team, the chunk or the CPU level changes a bit, unless the level does
- * not fuse. Halves of k that are multiplied apart add up to the whole.
+ * each group of k, in the first one from the bias, and a binary tree over the groups. Neither the
+ * number of rows or columns nor the forms of the operands, the team, the chunk or the CPU level
+ * changes a bit, unless the level does not fuse. Halves of k that are multiplied apart add up to
+ * the whole.
  *
  * labels: computes more */
 #include <math.h>
@@ -46,7 +47,7 @@ static float element(const operands *o, int64_t row, int64_t column) {
   for (int64_t g = 0; g < groups; g++) {
     int64_t left = g;
     int b = 0;
-    sum = 0;
+    sum = o->bias && !g ? o->bias[column] : 0;
     for (int64_t k = 0; k < s->k; k++)
       if (group_of(s, k) == g)
         sum = fused(o->a[s->a_transposed ? k * s->m + row : row * s->k + k],
@@ -57,7 +58,6 @@ static float element(const operands *o, int64_t row, int64_t column) {
       for (; left; left >>= 1, b++)
         if (left & 1) sum = slot[b] + sum;
   }
-  if (o->bias) sum += o->bias[column];
   return s->add ? o->start[row * s->n + column] + sum : sum;
 }
 

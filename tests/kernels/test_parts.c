@@ -203,6 +203,22 @@ static void check_join_of_pieces(void) {
 
 /* ---- sums --------------------------------------------------------------------------------- */
 
+/* Returns the sum of element e of arrays [from, to), by a binary tree over their numbers. */
+static double sum_by_tree(const kernel *k, int64_t e, int from, int to) {
+  int half = 1;
+  while (2 * half < to - from) half *= 2;
+  if (to - from == 1) return array_get(k->in[from], &k->in_type[from], e);
+  double sum = sum_by_tree(k, e, from, from + half) + sum_by_tree(k, e, from + half, to);
+  return (double)(float)sum;
+}
+
+/* Returns the sum of element e of arrays in f64, in their order. */
+static double sum_in_order(const kernel *k, int64_t e) {
+  double sum = 0;
+  for (int i = 0; i < k->nin; i++) sum += array_get(k->in[i], &k->in_type[i], e);
+  return sum;
+}
+
 static void check_sum(sl_dtype dtype, int64_t n, int summands, struct sl_team *team) {
   sl_type types[MAX_IN];
   memset(types, 0, sizeof types);
@@ -216,11 +232,8 @@ static void check_sum(sl_dtype dtype, int64_t n, int summands, struct sl_team *t
     k.accumulate = (uint32_t)accumulate;
     kernel_run(&k, team);
     for (int64_t e = 0; e < sl_type_elements(&types[0]); e++) {
-      double want = array_get(k.in[0], &types[0], e), there = array_get(before, &types[0], e);
-      for (int i = 1; i < summands; i++) {
-        want += array_get(k.in[i], &types[0], e);
-        if (dtype == SL_F32) want = (double)(float)want;
-      }
+      double there = array_get(before, &types[0], e);
+      double want = dtype == SL_F32 ? sum_by_tree(&k, e, 0, summands) : sum_in_order(&k, e);
       if (accumulate) want = dtype == SL_F32 ? (double)(float)(there + want) : there + want;
       CHECK(array_get(k.out[0], &types[0], e) == want, "element %lld of a sum of %d %s arrays%s",
             (long long)e, summands, sl_dtype_name(dtype), accumulate ? ", added" : "");

@@ -1,8 +1,8 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
 # --exact: a GPT, a LLaMA and a convolutional net have the same losses, parameters and optimizer
-# state, bit for bit, on random grids: data parallel, microbatches, stages, schedules, shards,
-# processes. A run resumed on another grid goes on with them. Options that would change bits are
+# state, bit for bit, on random grids: data parallel, tensor, microbatches, stages, schedules,
+# shards, processes. A run resumed on another grid goes on with them. Options that would change bits are
 # refused by name.
 # labels: outside
 # needs: zeromq
@@ -26,6 +26,8 @@ draw() {
   pick 1 2 && local microbatches=$picked
   ((data_devices == 4)) || { pick 1 2 4 && microbatches=$picked; }
   grid+=(--data-parallel "$data_devices" --microbatches "$microbatches")
+  pick 1 1 2 4
+  ((picked == 1)) || grid+=(--tensor "$picked")
   pick 1 2 3 && local stages=$picked
   ((stages == 1)) || { pick 1f1b gpipe zb-h1 && grid+=(--stages "$stages" --schedule "$picked"); }
   pick none full && grid+=(--recompute "$picked")
@@ -43,7 +45,7 @@ try() { # NAME MODEL...: compares random grids with one device
     cmp -s "$name.jsonl" other.jsonl || fail "$name, ${grid[*]}: other numbers"
   done
 }
-gpt=(gpt --layers 3 --width 32 --heads 2 --context 32 --batch 8 --data "$data")
+gpt=(gpt --layers 3 --width 32 --heads 4 --context 32 --batch 8 --data "$data")
 try gpt "${gpt[@]}"
 try llama llama --layers 3 --width 32 --heads 4 --kv-heads 2 --ffn 48 --context 32 --batch 8 --data "$data"
 try digits "$SLUICE_SOURCE/examples/digits.c" --data "$SLUICE_SOURCE/examples/digits.u8" --batch 8
@@ -67,7 +69,6 @@ refused() { # TEXT OPTIONS...
   says "--exact: not with $text" err
 }
 refused --pieces --pieces 2
-refused --tensor --tensor 2
 refused --sequence --sequence 2
 refused --vocab-parallel --vocab-parallel --stages 2
 refused '--dtype bf16' --dtype bf16

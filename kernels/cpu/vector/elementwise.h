@@ -13,15 +13,30 @@ static void add_chunk(void *arg, int i) {
   FOR_EACH(call, i, at, n) store_ahead(y + at, load_ahead(a + at, n) + load_ahead(b + at, n), n);
 }
 
-/* Adds ((x0 + x1) + ...), in registers throughout. */
+/* Levels of a binary tree over inputs. */
+enum { SUM_LEVELS = 31 };
+
+/* Adds the vectors of all inputs by a binary tree over their numbers. */
+static inline vec sum_inputs(const float *const *x, int count, int64_t at, int64_t n) {
+  vec slot[SUM_LEVELS], s = load_ahead(x[0] + at, n);
+  for (int k = 1; k < count; k++) {
+    int level = 0;
+    for (int left = k - 1; left & 1; left >>= 1) s = slot[level++] + s;
+    slot[level] = s;
+    s = load_ahead(x[k] + at, n);
+  }
+  for (int left = count - 1, level = 0; left; left >>= 1, level++)
+    if (left & 1) s = slot[level] + s;
+  return s;
+}
+
 static void sum_chunk(void *arg, int i) {
   const sl_call *call = arg;
   const float *const *x = (const float *const *)call->in;
   float *y = call->out[0];
   bool add = sli_accumulates(call, 0);
   FOR_EACH(call, i, at, n) {
-    vec s = load_ahead(x[0] + at, n);
-    for (int k = 1; k < call->nin; k++) s += load_ahead(x[k] + at, n);
+    vec s = sum_inputs(x, call->nin, at, n);
     store_ahead(y + at, add ? load(y + at, n) + s : s, n);
   }
 }

@@ -2,9 +2,10 @@
 /* Products of f32 matrices of our own, in one order of sums.
  *
  * An element is a sum over groups of steps of k (sli_gemm). Within a group one chain of fused
- * products runs along k, from 0. The groups' sums are added by a binary tree over their numbers:
- * after group i a sum of 2^b groups is in slot b for each bit b that is set in i + 1. The bits
- * depend on neither the cut into chunks, blocks and tiles nor the level, if it fuses.
+ * products runs along k, from 0, or in the first group from the bias. The groups' sums are added by
+ * a binary tree over their numbers: after group i a sum of 2^b groups is in slot b for each bit b
+ * that is set in i + 1. The bits depend on neither the cut into chunks, blocks and tiles nor the
+ * level, if it fuses.
  *
  * A block of A goes to a buffer that stays in the L2 cache, a panel of B to one for L1. A tile of C
  * is in registers while they are multiplied. Sums rest between blocks of k in buffers of their own,
@@ -144,7 +145,6 @@ static void write_tile(const sli_gemm *g, int64_t row, int64_t rows, int64_t col
     for (int64_t i = 0; i < columns; i += LANES) {
       int64_t n = columns - i;
       vec v = loadu(sum + i);
-      if (g->bias) v += load(g->bias + column + i, n);
       if (g->add) v += load(c + i, n);
       store(c + i, v, n);
     }
@@ -162,18 +162,27 @@ static bool add_group(const gemm_block *p, int64_t group, float *slots, float *s
   return last;
 }
 
+/* Fills a tile's sum with the bias. */
+static void begin_with(const float *bias, int64_t columns, int64_t rows, float *sum) {
+  for (int64_t r = 0; r < rows; r++, sum += GEMM_PANEL)
+    for (int64_t i = 0; i < GEMM_PANEL; i += LANES) storeu(sum + i, load(bias + i, columns - i));
+}
+
 static void run_tile(const gemm_block *p, const gemm_steps *s, int64_t panel, int64_t tile,
                      const float *b, int64_t b_row) {
   _Alignas(64) float whole[GEMM_TILE];
   int64_t row = first_row(p, tile), rows = first_row(p, tile + 1) - row;
   float *slots = p->sums ? p->sums + (panel * p->tiles + tile) * GEMM_TILE : whole;
   float *sum = s->first && s->last ? whole : slots;
-  bool turned = p->g->a_transposed;
-  tile_functions[rows][turned](
-      !s->first, s->count, p->a + (turned ? tile * TILE_PITCH : row * ROW_PITCH), b, b_row, sum);
+  int64_t column = p->column + panel * GEMM_PANEL,
+          columns = SLI_MIN(p->columns - panel * GEMM_PANEL, (int64_t)GEMM_PANEL);
+  bool turned = p->g->a_transposed, biased = s->first && !s->group && p->g->bias;
+  if (biased) begin_with(p->g->bias + column, columns, rows, sum);
+  tile_functions[rows][turned](!s->first || biased, s->count,
+                               p->a + (turned ? tile * TILE_PITCH : row * ROW_PITCH), b, b_row,
+                               sum);
   if (s->last && add_group(p, s->group, slots + p->area, sum, rows * GEMM_PANEL))
-    write_tile(p->g, p->row + row, rows, p->column + panel * GEMM_PANEL,
-               SLI_MIN(p->columns - panel * GEMM_PANEL, (int64_t)GEMM_PANEL), sum);
+    write_tile(p->g, p->row + row, rows, column, columns, sum);
 }
 
 /* ---- blocks ------------------------------------------------------------------------ */

@@ -1,0 +1,106 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Exact sums on the tensor axis (docs/exact.md).
+ *
+ * A product over a dim sums in groups of its units, and adds the groups' sums by a binary tree. The
+ * number of groups follows from the dim alone and is a power of two, so each of 2, 4, ... devices
+ * has a whole subtree, and boxing adds their sums by the rest of the tree. Signatures that would
+ * make devices add up anything else in f32 are left out. */
+#include "graph/share/search.h"
+
+#include <stdlib.h>
+
+#include "ops/ops.h"
+
+enum { MOST_GROUPS = 8, LEAST_STEPS = 8 };
+
+static int64_t length_of(const sli_dim *d) {
+  int64_t length = 0;
+  for (int s = 0; s < d->nsegments; s++) length += d->segment[s];
+  return length;
+}
+
+static int64_t groups_of(const sli_dim *d) {
+  int64_t groups = 1, length = length_of(d);
+  while (groups < MOST_GROUPS && d->units % (2 * groups) == 0 && length >= 2 * groups * LEAST_STEPS)
+    groups *= 2;
+  return groups;
+}
+
+static const sli_dim *last_dim(const sli_dim *dims, const sl_tensor *t) {
+  return &dims[t->id * SL_MAX_DIMS + t->type.ndim - 1];
+}
+
+/* ---- groups of a node ---------------------------------------------------------------------- */
+
+/* Returns the forward tensor that input 0 is, or is the gradient of. */
+static const sl_tensor *subject_of(const sli_node *n) {
+  if (!n->rule) return n->in[0];
+  sl_grad_arg arg = sli_rule_argument(n->rule, n->about->nin, n->about->nout, 0);
+  return arg.kind == SL_ARG_IN ? n->about->in[arg.index] : n->about->out[arg.index];
+}
+
+sl_status sli_groups_set(sl_graph *g) {
+  sli_dim *dims;
+  sl_status status = sli_dims_find(g, &dims);
+  if (status) return status;
+  for (int i = 0; i < g->nnodes; i++) {
+    sli_node *n = g->nodes[i];
+    if (!n->op->groups) continue;
+    const sli_dim *d = last_dim(dims, subject_of(n));
+    n->attrs.chunk = length_of(d) / groups_of(d);
+    for (int s = 0; s < d->nsegments && d->nsegments > 1; s++) n->attrs.part[s] = d->segment[s];
+  }
+  free(dims);
+  return SL_OK;
+}
+
+/* ---- ways that keep sums exact ----------------------------------------------------------- */
+
+/* True if each of `size` devices has whole groups of a tensor's last dim. */
+static bool has_groups(const sli_dim *dims, const sl_tensor *t, int size) {
+  return groups_of(last_dim(dims, t)) % size == 0;
+}
+
+/* True if the devices' outputs add up exactly: sums of groups, or one number and zeros. */
+static bool adds_outputs(const sli_dim *dims, const sli_node *n, const sl_signature *s, int size) {
+  for (int o = 0; o < n->nout; o++) {
+    if (sli_signature_out(s, o).kind != SL_PARTIAL) continue;
+    if (n->op != &sl_op_embedding && !(n->op->groups && has_groups(dims, n->in[0], size)))
+      return false;
+  }
+  return true;
+}
+
+/* True if the devices' gradients of input i, which all have, add up exactly. Those of parameters
+ * are sums of leaves. */
+static bool adds_gradient(const sli_dim *dims, const sli_node *n, int i, int size) {
+  const sl_tensor *t = n->in[i];
+  return t->param || !t->needs_grad || (n->op->groups && !i && has_groups(dims, n->out[0], size));
+}
+
+/* Returns the dims of an input that are rows; ids are rows in all dims. */
+static int row_dims(const sl_type *type) {
+  return type->dtype == SL_I32 ? type->ndim : type->ndim - 1;
+}
+
+/* True if a split cuts leaves, whose rows a gradient of a parameter sums. */
+static bool cuts_leaves(const sli_node *n, sl_sbp sbp, int i) {
+  bool sums = false;
+  for (int p = 0; p < n->nin; p++) sums |= n->in[p] && n->in[p]->param && n->in[p]->needs_grad;
+  return sums && !n->in[i]->param && sbp.kind == SL_SPLIT && sbp.dim &&
+         sbp.dim < row_dims(&n->in_type[i]);
+}
+
+bool sli_is_way_exact(const sli_dim *dims, const sli_node *n, const sl_signature *s, int size) {
+  if (sli_is_repeated(s)) return true;
+  if (s->local || !adds_outputs(dims, n, s, size)) return false;
+  for (int i = 0; i < n->nin; i++) {
+    if (!n->in[i]) continue;
+    sl_sbp sbp = sli_signature_in(s, i);
+    bool optional = n->op->groups && i >= n->op->min_in; /* a bias, which one device adds */
+    if (sbp.kind == SL_PARTIAL && !optional) return false;
+    if (sbp.kind == SL_BROADCAST && !adds_gradient(dims, n, i, size)) return false;
+    if (cuts_leaves(n, sbp, i)) return false;
+  }
+  return true;
+}
