@@ -154,6 +154,7 @@ typedef struct sli_mean {
   const char *name;
   sl_tensor *tensor; /* the first part, where several devices have parts */
   bool adds;         /* where sequences are cut: a piece contributes a summand */
+  int64_t rows;      /* exact: rows of a microbatch that it is over; 0: not exact */
   int nparts;        /* 1, or one part per device that has its own */
   struct sli_mean_part {
     sl_tensor *tensor;
@@ -172,9 +173,12 @@ struct sl_graph {
   sl_graph_options options;
   sli_arena arena;
   sl_status status; /* first error */
-  const bool *rows; /* with numbers.exact: [tensors of the forward pass] dim 0 is the rows of the
-                       data; else NULL */
-  char *detail;     /* text of the error */
+  /* with numbers.exact, of the tensors of the forward pass; else NULL: */
+  const bool *rows;        /* dim 0 is the rows of the data */
+  const int8_t *positions; /* dim along which the sequences lie, -1: none; NULL: not looked for */
+  int64_t leaf;            /* positions of a leaf; 0: whole sequences */
+  bool repeats_heads;      /* keys and values are repeated for devices (passes/heads.c) */
+  char *detail;            /* text of the error */
   int nnodes, ntensors, nblocks, nparams;
   size_t node_capacity, tensor_capacity, block_capacity, param_capacity;
   sli_node **nodes; /* forward nodes in order of creation, then those that passes append,

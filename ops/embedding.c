@@ -109,6 +109,7 @@ const sl_op sl_op_embedding_w = {
     .infer = embedding_w_infer,
     .cost = embedding_w_cost,
     .accumulates = 1,
+    .scatters = true,
 };
 
 const sl_op sl_op_position = {
@@ -145,6 +146,7 @@ const sl_op sl_op_position_w = {
     .infer = position_w_infer,
     .cost = position_cost,
     .accumulates = 1,
+    .scatters = true,
 };
 
 /* ---- serving: positions of any sequences ------------------------------------------------ */

@@ -4,6 +4,9 @@
 #ifndef SLUICE_LEAVES_H
 #define SLUICE_LEAVES_H
 
+/* Positions of a leaf: gradients of keys are sums over tiles of so many queries. */
+enum { SLI_LEAF_MULTIPLE = 32 };
+
 #define SLI_LEAF_MOST 0x1p12 /* largest sum that is taken */
 
 /* Rounds to a multiple of 2^-40. From 2^11 on an f32 is one. */

@@ -57,6 +57,8 @@ enum {
   EXACT = 110,
   CHUNK,
   LEAVES,
+  POSITIONS,
+  LEAF,
   PART
 };
 
@@ -118,6 +120,8 @@ uint64_t sli_hash_attrs(uint64_t hash, const sl_op *op, const sl_attrs *a, int n
   setting(h, EXACT, a->exact);
   setting(h, CHUNK, (uint64_t)a->chunk);
   setting(h, LEAVES, a->leaves);
+  setting(h, POSITIONS, a->positions);
+  setting(h, LEAF, (uint64_t)a->leaf);
   for (int p = 0; p < SL_PART_RANGES; p++) setting(h, PART + p, (uint64_t)a->part[p]);
   setting(h, NDIMS, (uint64_t)a->ndims);
   for (int d = 0; d < SLI_MIN(a->ndims, SL_MAX_DIMS); d++) number(h, a->dims[d]);

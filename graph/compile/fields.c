@@ -118,7 +118,10 @@ static const sl_lower_field fields[] = {
     READ("dtype", numbers.dtype),
     FLAG("exact", numbers.exact,
          "numbers that do not depend on the grid either: the same bits on any parallel.data, "
-         "microbatches and stages (docs/exact.md)"),
+         "parallel.tensor, microbatches and stages (docs/exact.md)"),
+    INT("exact-leaf", numbers.leaf, "0", 0, 1 << 20,
+        "with numbers.exact, the positions of a sequence over which a gradient is summed in one go, a "
+        "multiple of 32: pieces and devices of parallel.sequence have whole leaves; 0: whole sequences"),
     READ("seed", numbers.seed),
     READ("devices", devices.kind),
     READ("nccl", devices.links),

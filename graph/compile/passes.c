@@ -8,6 +8,7 @@
 #include "graph/compile/inner.h"
 #include "graph/cost/cost.h"
 #include "graph/passes/passes.h"
+#include "ops/leaves.h"
 #include "ops/ops.h"
 
 #include <stdlib.h>
@@ -67,24 +68,58 @@ static sl_status check_options(compilation *c) {
 static sl_status split_losses(compilation *c) { return sli_pass_losses(c->g); }
 static sl_status choose_attention(compilation *c) { return sli_lower_attention(c->in); }
 static sl_status cut_sequences(compilation *c) {
+  if (is_exact(c->in)) c->g->leaf = c->in->options->numbers.leaf;
   return sli_pass_cut(c->g, c->in->options->simulation.hardware);
 }
 
 /* Returns what exact numbers are not made with; NULL: nothing. */
 static const char *not_exact(const sli_inputs *in) {
   const int *size = in->grid.size;
-  if (in->k > 1) return "--pieces";
-  if (size[SLI_AXIS_SEQUENCE] > 1) return "parallel.sequence";
+  if (in->grid.ring) return "parallel.sequence_attention ring";
+  if (in->g->repeats_heads) return "fewer heads of keys than parallel.sequence devices";
   if (size[SLI_AXIS_EXPERT] > 1 || size[SLI_AXIS_TENSOR_EXPERT] > 1) return "experts.parallel";
   if (in->barriers) return "vocabulary.parallel";
   if (in->bf16) return "numbers.dtype bf16";
   return !strcmp(in->options->devices.kind, "cuda") ? "cuda devices" : NULL;
 }
 
+/* Checks that pieces, and what devices have of them, are whole leaves. */
+static sl_status check_leaves(const sli_inputs *in) {
+  const sl_graph *g = in->g;
+  int devices = in->grid.size[SLI_AXIS_SEQUENCE];
+  if (g->leaf % SLI_LEAF_MULTIPLE)
+    return sl_fail(SL_E_USAGE, "numbers.leaf %lld: it must be a multiple of %d", (long long)g->leaf,
+                   SLI_LEAF_MULTIPLE);
+  if (!g->leaf && (in->k > 1 || devices > 1))
+    return sl_fail(SL_E_USAGE,
+                   "numbers.exact: %s cuts sequences, and numbers.leaf does not say into what",
+                   in->k > 1 ? "--pieces" : "parallel.sequence");
+  for (int k = 0; k < in->k && g->leaf; k++) {
+    int64_t length = in->k > 1 ? g->lengths[k] : g->length;
+    if (length % (devices * g->leaf))
+      return sl_fail(SL_E_USAGE,
+                     "numbers.leaf %lld: the %lld positions of piece %d are no whole leaves for %d "
+                     "device%s",
+                     (long long)g->leaf, (long long)length, k, devices, devices == 1 ? "" : "s");
+  }
+  return SL_OK;
+}
+
+/* Notes the rows of means, which reports of exact losses count by. */
+static void count_rows(sl_graph *g) {
+  for (int m = 0; m < sli_graph_means(g); m++) {
+    sli_mean *mean = sli_graph_mean(g, m);
+    if (sli_is_mean(mean->tensor)) mean->rows = sl_type_rows(&mean->tensor->producer->in_type[0]);
+  }
+}
+
 static sl_status mark_exact(compilation *c) {
   const char *what = not_exact(c->in);
   if (what) return sl_fail(SL_E_UNSUPPORTED, "numbers.exact: not with %s", what);
+  if (c->g->leaf) SLI_TRY(sli_positions_find(c->g));
+  SLI_TRY(check_leaves(c->in));
   c->g->rows = sli_rows_find(c->g);
+  count_rows(c->g);
   for (int i = 0; i < c->g->nnodes; i++) c->g->nodes[i]->attrs.exact = true;
   return SL_OK;
 }
@@ -201,12 +236,12 @@ static const pass passes[] = {
          "asks every op for sums in an order that no grid changes"),
     PASS("gradients", "training", trains, add_gradients,
          "adds the backward pass, the norm, the clip and the updates"),
-    PASS("groups", "training with --exact", is_exact, set_groups,
-         "cuts the sums of products into groups, whole numbers of which a device can have"),
     PASS("ahead", "training with --vocab-barriers 1", has_one_barrier, move_products,
          "moves products of the classifier's gradient into the forward pass"),
     PASS("pieces", "training", trains, shape_pieces,
          "works out the shapes of each length of piece"),
+    PASS("groups", "training with --exact", is_exact, set_groups,
+         "cuts the sums of products into groups, whole numbers of which a device can have"),
     PASS("flops", "training", trains, add_up_flops, "counts the operations of a step"),
     PASS("shard", "training on a grid, or with --vocab-parallel", is_sharded, shard,
          "chooses signatures, expands each node over its devices and adds boxing"),

@@ -2,6 +2,7 @@
 /* Reports: ops at the end of the graph that hand losses, norms, counters and outputs to the caller.
  */
 #include "graph/compile/inner.h"
+#include "ops/leaves.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -22,14 +23,21 @@ static int variant_of(const sl_graph *g, const sl_tick *tick) {
   return v < g->nvariants ? v : 0;
 }
 
-/* Returns a tick's mean: the parts of all devices, weighted by their shares. */
+/* Returns a part of a mean times its weight. An exact mean weighs by rows and sums what its op has
+ * summed: multiples of 2^-30, exact up to 2^20. */
+static double weigh(const sli_mean *mean, double part, double weight) {
+  return mean->rows ? sli_loss_round(part * round((double)mean->rows * weight)) : part * weight;
+}
+
+/* Returns a tick's mean: the parts of all devices, weighted by their shares of it and its own. */
 static double whole(const sli_mean *mean, int variant, const sl_type *types,
-                    const void *const *values) {
+                    const void *const *values, double weight) {
   double sum = 0;
   for (int i = 0; i < mean->nparts; i++) {
     double part =
         types[i].dtype == SL_F32 ? (double)*(const float *)values[i] : *(const double *)values[i];
-    sum += (mean->parts[i].share ? mean->parts[i].share[variant] : 1) * part;
+    double share = mean->parts[i].share ? mean->parts[i].share[variant] : 1;
+    sum += weigh(mean, part, share * weight);
   }
   return sum;
 }
@@ -46,12 +54,12 @@ static void losses_cpu(const sl_call *call) {
   const addend *a = call->attrs->user;
   const sl_lowered *l = a->lowered;
   const sl_tick *tick = &call->tick;
-  double loss = whole(a->mean, variant_of(l->g, tick), call->in_type, call->in);
   int first;
   double *sum = call->out[0],
          share = a->eval ? sli_evaluation_weight(l->g, tick->microbatch, &first) : 1;
   if (tick->rows && !a->mean->adds) share *= (double)tick->rows / (double)l->g->length;
-  *sum = call->accumulate & 1 ? *sum + share * loss : share * loss;
+  double loss = whole(a->mean, variant_of(l->g, tick), call->in_type, call->in, share);
+  *sum = call->accumulate & 1 ? *sum + loss : loss;
   if (isfinite(loss) || !a->finite || !l->rt) return;
   char text[160];
   snprintf(
@@ -93,6 +101,11 @@ static const sl_op counter_op = {.name = "tally",
                                  .kernels = SL_CPU_KERNEL(counter_cpu),
                                  .accumulates = 1};
 
+/* Returns the mean over microbatches of what losses_op has summed. */
+static double mean_of(const sli_mean *mean, double sum, double microbatches) {
+  return sum / (mean->rows ? (double)mean->rows * microbatches : microbatches);
+}
+
 /* The loss, the norm, counters. */
 static void report_step(const sl_lowered *l, const sl_tick *tick, int n,
                         const void *const *values) {
@@ -102,12 +115,13 @@ static void report_step(const sl_lowered *l, const sl_tick *tick, int n,
     const sli_mean *t = &l->g->metrics.counters.of[i - 2];
     counters[i - 2] = (sl_counter_values){t->name, t->tensor->type.dim[0], values[i]};
   }
-  sl_step_report report = {.step = tick->step,
-                           .loss = *(const double *)values[0] / l->plan->microbatches,
-                           .grad_norm = *(const double *)values[1],
-                           .lr = sl_optimizer_lr(&l->g->training.optimizer, tick->step),
-                           .ncounters = n - 2,
-                           .counters = counters};
+  sl_step_report report = {
+      .step = tick->step,
+      .loss = mean_of(&l->g->loss, *(const double *)values[0], l->plan->microbatches),
+      .grad_norm = *(const double *)values[1],
+      .lr = sl_optimizer_lr(&l->g->training.optimizer, tick->step),
+      .ncounters = n - 2,
+      .counters = counters};
   l->options.report.on_step(l->options.report.ctx, &report);
 }
 
@@ -134,9 +148,10 @@ static void take_eval(void *ctx, const sl_tick *tick, int n, const void *const *
   double microbatches = e->whole + (e->rest ? (double)e->rest / e->rows : 0);
   for (int i = 1; i < n && o->report.on_metric; i++)
     o->report.on_metric(o->report.ctx, tick->step, l->evaluated[i].name,
-                        *(const double *)values[i] / microbatches);
+                        mean_of(&l->evaluated[i], *(const double *)values[i], microbatches));
   if (o->report.on_eval)
-    o->report.on_eval(o->report.ctx, tick->step, *(const double *)values[0] / microbatches);
+    o->report.on_eval(o->report.ctx, tick->step,
+                      mean_of(&l->evaluated[0], *(const double *)values[0], microbatches));
 }
 
 static void take_output(void *ctx, const sl_tick *tick, int n, const void *const *values) {

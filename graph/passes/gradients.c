@@ -97,9 +97,14 @@ static void add_use(pass *p, const sli_node *from, int input, sl_tensor *grad) {
 
 /* ---- sums over the step ----------------------------------------------------------- */
 
+/* Returns the forward tensor that an argument of a rule is, or is the gradient of. */
+static const sl_tensor *argument_tensor(const sli_node *n, sl_grad_arg arg) {
+  return arg.kind == SL_ARG_IN ? n->in[arg.index] : n->out[arg.index];
+}
+
 /* True if an argument of a rule has a row for each row of the data. */
 static bool has_rows(const pass *p, const sli_node *n, sl_grad_arg arg) {
-  const sl_tensor *t = arg.kind == SL_ARG_IN ? n->in[arg.index] : n->out[arg.index];
+  const sl_tensor *t = argument_tensor(n, arg);
   return t && p->g->rows[t->id];
 }
 
@@ -112,18 +117,40 @@ static uint32_t leaf_inputs(const pass *p, const sli_node *n, const sli_node *ma
   return leaves;
 }
 
+static sl_status refuse_sum(pass *p, const sli_node *from, int input, const sli_node *maker,
+                            const char *why) {
+  return sli_graph_fail_at(p->g, from->at, SL_E_UNSUPPORTED,
+                           "numbers.exact: the gradient of %s by op %s (%s) %s",
+                           from->in[input]->name, from->name, maker->op->name, why);
+}
+
+/* Finds those of a node's leaves that end after some positions. Returns what is wrong, or NULL. */
+static const char *cut_leaves(const pass *p, const sli_node *n, sli_node *maker) {
+  uint32_t leaves = p->g->positions ? maker->attrs.leaves : 0;
+  for (int a = 0; a < maker->nin; a++) {
+    if (!sli_bit(leaves, a)) continue;
+    sl_grad_arg arg = sli_rule_argument(maker->rule, n->nin, n->nout, a);
+    int dim = p->g->positions[argument_tensor(n, arg)->id];
+    if (dim > 1) return "sums over sequences that do not lie along dim 1 (numbers.leaf)";
+    if (dim == 1) maker->attrs.positions |= 1u << a;
+  }
+  maker->attrs.leaf = maker->attrs.positions ? p->g->leaf : 0;
+  return NULL;
+}
+
 /* Sums output o of a node, the gradient of an input, over the ticks of a step. Exact sums are in
- * f64, leaf by leaf. */
+ * f64, row by row or leaf by leaf. */
 static sl_status sum_over_step(pass *p, const sli_node *from, int input, sli_node *maker, int o) {
   maker->accumulate_span |= 1u << o;
   if (!sli_is_exact(p->g)) return SL_OK;
-  maker->attrs.leaves = maker->rule ? leaf_inputs(p, from, maker) : 0;
-  if (!maker->attrs.leaves && p->g->options.microbatches == 1) return SL_OK; /* one sum anyway */
-  if (!maker->attrs.leaves || maker->op->located)
-    return sli_graph_fail_at(p->g, from->at, SL_E_UNSUPPORTED,
-                             "numbers.exact: the gradient of %s by op %s (%s) is one sum over all "
-                             "rows of a microbatch",
-                             from->in[input]->name, from->name, maker->op->name);
+  bool scatters = maker->op->scatters;
+  maker->attrs.leaves = maker->rule && !scatters ? leaf_inputs(p, from, maker) : 0;
+  bool one = p->g->options.microbatches == 1 && p->g->options.pieces == 1;
+  if (!scatters && !maker->attrs.leaves && one) return SL_OK; /* one sum anyway */
+  if (!scatters && (!maker->attrs.leaves || maker->op->located))
+    return refuse_sum(p, from, input, maker, "is one sum over all rows of a microbatch");
+  const char *bad = cut_leaves(p, from, maker);
+  if (bad) return refuse_sum(p, from, input, maker, bad);
   maker->out_type[o].dtype = maker->out[o]->type.dtype = SL_F64;
   return SL_OK;
 }

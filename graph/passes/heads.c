@@ -91,6 +91,7 @@ static sli_heads *remember(sl_graph *g) {
 }
 
 void sli_heads_undo(sl_graph *g, const sli_heads *before) {
+  g->repeats_heads = false;
   g->nnodes = before->nnodes;
   g->ntensors = before->ntensors;
   for (int i = 0; i < before->nnodes; i++) {
@@ -118,5 +119,6 @@ sli_heads *sli_pass_heads(sl_graph *g, int devices, int times_devices) {
     order[count++] = n;
   }
   if (g->nnodes > before) sli_graph_reorder(g, order);
+  g->repeats_heads = g->nnodes > before;
   return undo;
 }

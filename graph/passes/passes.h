@@ -38,6 +38,9 @@ void sli_graph_add_updates(sl_graph *g);
  * CPU core), and exchanges ops for those of pieces; it runs before the gradients. The second works
  * out shapes for each length, after them. */
 sl_status sli_pass_cut(sl_graph *g, const sl_hardware *hardware);
+
+/* Finds the dims along which the sequences lie (sl_graph.positions). */
+sl_status sli_positions_find(sl_graph *g);
 sl_status sli_pass_pieces(sl_graph *g);
 /* Adds nodes that make keys and values of one piece (sl_op.parts). Part of sli_pass_cut. */
 sl_status sli_pass_parts(sl_graph *g);

@@ -79,8 +79,11 @@ static sl_status size_node(sizing *s, const sli_node *n, sl_type *in, sl_type *o
     return pieces_refuse(s->g, n,
                          sli_arena_format(&s->g->arena, "with %lld of %lld positions, %s",
                                           (long long)s->n, (long long)s->g->length, sl_detail()));
-  for (int o = 0; o < n->nout; o++)
-    if (n->out[o] && !n->out[o]->param) s->types[n->out[o]->id] = out[o];
+  for (int o = 0; o < n->nout; o++) {
+    if (!n->out[o] || n->out[o]->param) continue;
+    if (n->out[o]->type.dtype == SL_F64) out[o].dtype = SL_F64; /* an exact sum, too */
+    s->types[n->out[o]->id] = out[o];
+  }
   return SL_OK;
 }
 
@@ -122,20 +125,25 @@ static sl_status find_length(sl_graph *g) {
   if (!first)
     return sl_graph_fail(g, SL_E_USAGE, "%d pieces asked for, but the model reads no sequences",
                          pieces);
-  if (g->length < pieces)
+  if (g->leaf && g->length % g->leaf)
     return sli_graph_fail_at(g, first->at, SL_E_USAGE,
-                             "%d pieces asked for, but the sequences of %s have only %lld"
-                             " position%s",
-                             pieces, first->name, (long long)g->length, g->length == 1 ? "" : "s");
+                             "numbers.leaf %lld does not divide the %lld positions of %s",
+                             (long long)g->leaf, (long long)g->length, first->name);
+  if (g->length < pieces * SLI_MAX(g->leaf, 1))
+    return sli_graph_fail_at(g, first->at, SL_E_USAGE,
+                             "%d pieces asked for, but the sequences of %s have only %lld %s%s",
+                             pieces, first->name, (long long)(g->length / SLI_MAX(g->leaf, 1)),
+                             g->leaf ? "leaves" : "position", g->leaf || g->length == 1 ? "" : "s");
   return SL_OK;
 }
 
 /* ---- lengths --------------------------------------------------------------------------- */
 
+/* Cuts evenly, in whole leaves if sums are exact. */
 static void cut_evenly(sl_graph *g) {
-  int64_t pieces = g->options.pieces;
+  int64_t pieces = g->options.pieces, unit = SLI_MAX(g->leaf, 1), units = g->length / unit;
   for (int64_t k = 0; k < pieces; k++)
-    g->lengths[k] = g->length / pieces + (k < g->length % pieces);
+    g->lengths[k] = (units / pieces + (k < units % pieces)) * unit;
 }
 
 /* Estimates the time of the forward pass over the first n positions. Ops look at earlier
@@ -184,10 +192,11 @@ static sl_status cut_by_cost(sl_graph *g, const sl_hardware *h) {
   sl_status status = prefix_seconds(g, h, g->length, &whole);
   double fixed = g->length < 3 ? 0 : 3 * t[0] - 3 * t[1] + t[2];
   for (int64_t k = 0; k + 1 < pieces && !status; k++) {
-    int64_t low = begin + 1, high = g->length - (pieces - 1 - k), end = low;
+    int64_t unit = SLI_MAX(g->leaf, 1), low = begin + unit,
+            high = g->length - (pieces - 1 - k) * unit, end = low;
     double share = (double)(k + 1) / (double)pieces;
     status = find_end(g, h, fixed + (whole - fixed) * share, low, high, &end);
-    end = SLI_MAX(end, low);
+    end = SLI_MIN(SLI_MAX((end + unit / 2) / unit * unit, low), high);
     g->lengths[k] = end - begin;
     begin = end;
   }
@@ -383,6 +392,33 @@ static sl_status exchange(sl_graph *g, sli_node *n, const sl_op *op) {
   for (; o < n->nout; o++)
     sli_node_output(g, n, o, sli_arena_format(&g->arena, "%s:%d", n->name, o));
   return SL_OK;
+}
+
+/* Compares the shapes of sequences with those of sequences that are a leaf shorter. */
+static sl_status compare_lengths(sl_graph *g, int8_t *positions) {
+  sizing s = sizing_create(g, g->length - g->leaf);
+  sl_status status = SL_OK;
+  memset(positions, -1, (size_t)g->ntensors);
+  for (int i = 0; i < g->nnodes && !status; i++) {
+    const sli_node *n = g->nodes[i];
+    sl_type in[type_count(n) + 1], out[n->nout + 1];
+    status = size_node(&s, n, in, out);
+    for (int o = 0; o < n->nout && !status; o++) {
+      int dim;
+      cut_dims(&n->out_type[o], &out[o], &dim);
+      if (n->out[o]) positions[n->out[o]->id] = (int8_t)dim;
+    }
+  }
+  sizing_destroy(&s);
+  return status;
+}
+
+sl_status sli_positions_find(sl_graph *g) {
+  sl_status status = find_length(g);
+  if (status || g->length == g->leaf) return status;
+  int8_t *positions = sli_arena_alloc(&g->arena, (size_t)g->ntensors + 1);
+  g->positions = positions;
+  return compare_lengths(g, positions);
 }
 
 sl_status sli_pass_cut(sl_graph *g, const sl_hardware *hardware) {

@@ -105,6 +105,11 @@ static const sl_type *unread_types(sli_expansion *x, const sli_node *n, int rank
   return types;
 }
 
+static void sum_in_f64(const sli_expansion *x, sli_node *n, int o) {
+  n->out_type[o].dtype = SL_F64;
+  for (int v = 0; v < x->nvariants && n->shapes; v++) n->shapes[v].out[o].dtype = SL_F64;
+}
+
 /* Makes the nodes of all devices, and their outputs as arrays in the given layouts. */
 static sl_status make_nodes(sli_expansion *x, const sli_node *n, const sli_node *forward,
                             const sl_op *op, sli_array *const *in, int nout,
@@ -134,8 +139,7 @@ static sl_status make_nodes(sli_expansion *x, const sli_node *n, const sli_node 
     node->about = n->about;
     for (int o = 0; o < nout; o++) {
       if (!out[o]) continue;
-      if (out[o]->of->type.dtype == SL_F64)
-        node->out_type[o].dtype = SL_F64; /* an exact sum, too */
+      if (out[o]->of->type.dtype == SL_F64) sum_in_f64(x, node, o); /* an exact sum, too */
       const char *name = sli_expand_name(x, out[o]->of->name, r);
       out[o]->on[r] = sli_expand_output(x, node, o, name);
       out[o]->on[r]->transient = out[o]->transient;

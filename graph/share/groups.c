@@ -39,6 +39,11 @@ static const sl_tensor *subject_of(const sli_node *n) {
   return arg.kind == SL_ARG_IN ? n->about->in[arg.index] : n->about->out[arg.index];
 }
 
+static void set(sl_attrs *attrs, const sli_dim *d) {
+  attrs->chunk = length_of(d) / groups_of(d);
+  for (int s = 0; s < d->nsegments && d->nsegments > 1; s++) attrs->part[s] = d->segment[s];
+}
+
 sl_status sli_groups_set(sl_graph *g) {
   sli_dim *dims;
   sl_status status = sli_dims_find(g, &dims);
@@ -47,8 +52,8 @@ sl_status sli_groups_set(sl_graph *g) {
     sli_node *n = g->nodes[i];
     if (!n->op->groups) continue;
     const sli_dim *d = last_dim(dims, subject_of(n));
-    n->attrs.chunk = length_of(d) / groups_of(d);
-    for (int s = 0; s < d->nsegments && d->nsegments > 1; s++) n->attrs.part[s] = d->segment[s];
+    set(&n->attrs, d);
+    for (int v = 0; v < g->nvariants && n->shapes; v++) set(&n->shapes[v].attrs, d);
   }
   free(dims);
   return SL_OK;

@@ -246,7 +246,8 @@ typedef struct sl_number_options {
   bool check_finite; /* checks every output of every call: the first value that is not
                         finite ends the run, with op, actor and microbatch */
   bool exact;        /* sums in an order that no grid changes (docs/exact.md) */
-  uint64_t seed;     /* seed of random numbers drawn during the run */
+  int leaf;      /* exact: positions of a sequence that a gradient's sum takes in one go; 0: all */
+  uint64_t seed; /* seed of random numbers drawn during the run */
 } sl_number_options;
 
 /* Durations of modelled devices, and predictions. */

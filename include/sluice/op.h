@@ -184,9 +184,11 @@ typedef struct sl_attrs {
    * graph (0: all of k); and the lengths of the parts of a packed k as a whole, if there is more
    * than one. A group has a share of each part, and a device a whole number of groups. */
   int64_t chunk, part[SL_PART_RANGES];
-  /* exact ops that sum a gradient over rows: bit i: input i is cut along dim 0 into leaves, which
-   * are summed one by one; set by the graph */
-  uint32_t leaves;
+  /* exact ops that sum a gradient over rows, set by the graph: bit i: input i is cut along dim 0
+   * into leaves, which are summed one by one; bit i of `positions`: leaves also end after each
+   * `leaf` positions of dim 1 */
+  uint32_t leaves, positions;
+  int64_t leaf;
   int64_t rows; /* pack: rows of the products that will read the weight */
   /* Beginning of the part in the whole, for a call on a part. embedding, embedding_w,
    * embedding_bag: first row of this part of the table; gather, scatter_add: first position of the
@@ -491,6 +493,8 @@ typedef struct sl_op {
   bool batch;    /* works on whole microbatches: every call reads all of its data, and only data */
   bool rounds;   /* rounds its products' operands to bf16 if attrs.bf16 is set */
   bool part;     /* reads only the part of each input given by attrs.user, an sl_part */
+  bool scatters; /* adds rows of an input to rows of output 0: exact calls round each and add in f64
+                  */
   bool groups;   /* exact calls sum along the last dim of input 0 in the groups of attrs.chunk */
   /* Op that replaces this one when sequences are cut: the same inputs, the same first outputs, more
    * outputs after them. NULL: the op itself. */

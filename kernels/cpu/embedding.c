@@ -5,6 +5,7 @@
 #include "kernels/cpu/chunk.h"
 #include "kernels/cpu/kernels.h"
 #include "kernels/cpu/served.h"
+#include "ops/leaves.h"
 #include "ops/ops.h"
 
 static void embedding_cpu(const sl_call *call) {
@@ -14,7 +15,9 @@ static void embedding_cpu(const sl_call *call) {
 static void zero_chunk(void *arg, int i) {
   const sl_call *call = arg;
   sli_range range = sli_elements(&call->out_type[0], i);
-  memset((float *)call->out[0] + range.begin, 0, (size_t)(range.end - range.begin) * sizeof(float));
+  size_t bytes = sl_dtype_bytes(call->out_type[0].dtype);
+  memset((char *)call->out[0] + (size_t)range.begin * bytes, 0,
+         (size_t)(range.end - range.begin) * bytes);
 }
 
 /* Writes zeros in memory order, which is much faster than column by column, then adds the sums by
@@ -24,13 +27,47 @@ static void sum_into_table(const sl_call *call, sli_chunk_fn *add) {
   sli_for_columns(call, &call->out_type[0], add);
 }
 
-static void embedding_w_cpu(const sl_call *call) { sum_into_table(call, sli_cpu()->embedding_w); }
+/* Adds some columns of a row to a row of a table in f64, exactly. */
+static void add_exactly(double *to, const float *row, sli_range columns) {
+  for (int64_t c = columns.begin; c < columns.end; c++) to[c] += sli_leaf_round(row[c]);
+}
+
+static void embedding_w_exact_chunk(void *arg, int i) {
+  const sl_call *call = arg;
+  const int32_t *ids = call->in[0];
+  const float *dy = call->in[1];
+  int64_t vocab = call->out_type[0].dim[0], width = call->out_type[0].dim[1];
+  sli_range columns = sli_columns(&call->out_type[0], i);
+  for (int64_t r = 0; r < sl_type_elements(&call->in_type[0]); r++) {
+    int64_t id = ids[r] - call->attrs->first;
+    if (id >= 0 && id < vocab)
+      add_exactly((double *)call->out[0] + id * width, dy + r * width, columns);
+  }
+}
+
+static void position_w_exact_chunk(void *arg, int i) {
+  const sl_call *call = arg;
+  const float *dy = call->in[0];
+  int64_t length = call->in_type[0].dim[1], width = call->in_type[0].dim[2];
+  sli_range columns = sli_columns(&call->out_type[0], i);
+  for (int64_t r = 0; r < sl_type_rows(&call->in_type[0]); r++)
+    add_exactly((double *)call->out[0] + sli_position(call, r % length) * width, dy + r * width,
+                columns);
+}
+
+static bool is_exact_sum(const sl_call *call) { return call->out_type[0].dtype == SL_F64; }
+
+static void embedding_w_cpu(const sl_call *call) {
+  sum_into_table(call, is_exact_sum(call) ? embedding_w_exact_chunk : sli_cpu()->embedding_w);
+}
 
 static void position_cpu(const sl_call *call) {
   sli_for_rows(call, &call->in_type[0], sli_cpu()->position);
 }
 
-static void position_w_cpu(const sl_call *call) { sum_into_table(call, sli_cpu()->position_w); }
+static void position_w_cpu(const sl_call *call) {
+  sum_into_table(call, is_exact_sum(call) ? position_w_exact_chunk : sli_cpu()->position_w);
+}
 
 const sl_kernel sli_cpu_embedding = {.backend = "cpu", .run = embedding_cpu};
 

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Exact sums of gradients. A leaf is a row of the data: one position of dim 0 of the inputs that
- * attrs.leaves names. Each leaf is a call of the op's own kernel, whose sum in f32 is then the same
- * in any batch. Outputs in f64 are such sums; others are cut along dim 0 as the inputs are. */
+/* Exact sums of gradients. A leaf is a row of the data, one position of dim 0 of the inputs that
+ * attrs.leaves names; or some positions of a row, of dim 1 of the inputs that attrs.positions
+ * names. Each leaf is a call of the op's own kernel, whose sum in f32 is then the same in any batch
+ * and any piece. Outputs in f64 are such sums; others are cut as the inputs are. */
 #include "kernels/cpu/leaves.h"
 
 #include <stdlib.h>
@@ -15,9 +16,9 @@ enum { ALIGNED = 64 };
 
 typedef struct leaves {
   const sl_kernel *kernel;
-  int64_t count;
-  sl_type *in, *out; /* of one leaf */
-  void *state;       /* the kernel's, for a leaf */
+  int64_t rows, runs; /* of dim 0; of positions in each */
+  sl_type *in, *out;  /* of one leaf */
+  void *state;        /* the kernel's, for a leaf */
 } leaves;
 
 static size_t aligned(size_t bytes) { return (bytes + ALIGNED - 1) / ALIGNED * ALIGNED; }
@@ -25,22 +26,29 @@ static size_t aligned(size_t bytes) { return (bytes + ALIGNED - 1) / ALIGNED * A
 static bool is_cut(const sl_call *call, int i) { return call->attrs->leaves >> i & 1; }
 static bool is_sum(const sl_call *call, int o) { return call->out_type[o].dtype == SL_F64; }
 
-static int64_t leaf_count(const sl_call *call) {
-  for (int i = 0; i < call->nin; i++)
-    if (is_cut(call, i)) return call->in_type[i].dim[0];
-  return 1;
+static bool has_runs(const sl_call *call, int i) { return call->attrs->positions >> i & 1; }
+
+static void count_leaves(const sl_call *call, leaves *l) {
+  l->rows = l->runs = 1;
+  for (int i = 0; i < call->nin; i++) {
+    if (is_cut(call, i)) l->rows = call->in_type[i].dim[0];
+    if (has_runs(call, i)) l->runs = call->in_type[i].dim[1] / call->attrs->leaf;
+  }
 }
 
-static void cut_types(const sl_call *call, int64_t count, sl_type *in, sl_type *out) {
+static void cut_types(const sl_call *call, leaves *l) {
   int types = SLI_MAX(call->nin, call->op->max_in);
   for (int i = 0; i < types; i++) {
-    in[i] = call->in_type[i];
-    if (i < call->nin && is_cut(call, i)) in[i].dim[0] /= count;
+    l->in[i] = call->in_type[i];
+    if (i < call->nin && is_cut(call, i)) l->in[i].dim[0] /= l->rows;
+    if (i < call->nin && has_runs(call, i)) l->in[i].dim[1] /= l->runs;
   }
   for (int o = 0; o < call->nout; o++) {
-    out[o] = call->out_type[o];
-    if (is_sum(call, o)) out[o].dtype = SL_F32;
-    else if (out[o].ndim) out[o].dim[0] /= count;
+    sl_type *out = &l->out[o];
+    *out = call->out_type[o];
+    if (is_sum(call, o)) out->dtype = SL_F32;
+    else if (out->ndim) out->dim[0] /= l->rows;
+    if (!is_sum(call, o) && out->ndim > 1) out->dim[1] /= l->runs;
   }
 }
 
@@ -64,10 +72,10 @@ static void leaves_release(void *state) {
 static sl_status leaves_prepare(const sl_call *call, void **state) {
   leaves *l = sli_calloc(1, sizeof *l);
   l->kernel = sli_cpu_kernel(call->op);
-  l->count = leaf_count(call);
   l->in = sli_calloc((size_t)SLI_MAX(call->nin, call->op->max_in) + 1, sizeof *l->in);
   l->out = sli_calloc((size_t)call->nout + 1, sizeof *l->out);
-  cut_types(call, l->count, l->in, l->out);
+  count_leaves(call, l);
+  cut_types(call, l);
   sl_call leaf = leaf_of(call, l);
   sl_status status = l->kernel->prepare ? l->kernel->prepare(&leaf, &l->state) : SL_OK;
   if (status) leaves_release(l);
@@ -112,11 +120,13 @@ static void add_sums(const sl_call *call, const sl_call *leaf, bool first) {
   }
 }
 
-/* Places the arguments of leaf number `at`; its sums lie in the scratch. */
+/* Places the arguments of leaf number `at`, counted by rows and then runs; its sums lie in the
+ * scratch. */
 static void place(const sl_call *call, const leaves *l, int64_t at, const void **in, void **out) {
   char *sums = call->scratch;
   for (int i = 0; i < call->nin; i++) {
-    int64_t offset = is_cut(call, i) ? at * (int64_t)sl_type_bytes(&l->in[i]) : 0;
+    int64_t leaf = has_runs(call, i) ? at : is_cut(call, i) ? at / l->runs : 0;
+    int64_t offset = leaf * (int64_t)sl_type_bytes(&l->in[i]);
     in[i] = call->in[i] ? (const char *)call->in[i] + offset : NULL;
   }
   for (int o = 0; o < call->nout; o++) {
@@ -135,8 +145,9 @@ static void leaves_run(const sl_call *call) {
   leaf.out = out;
   leaf.accumulate = 0;
   leaf.scratch = (char *)call->scratch + sums_bytes(call, l);
-  for (int64_t at = 0; at < l->count; at++) {
+  for (int64_t at = 0; at < l->rows * l->runs; at++) {
     place(call, l, at, in, out);
+    leaf.tick.row = call->tick.row + at % l->runs * call->attrs->leaf;
     l->kernel->run(&leaf);
     add_sums(call, &leaf, !at);
   }

@@ -157,7 +157,7 @@ static sl_plan *plan;
   X(calls[1].attrs.length = 1) X(calls[1].attrs.bf16 = true) X(calls[1].attrs.rows = 1)         \
   X(calls[1].attrs.first = 1) X(calls[1].attrs.columns = 1) X(calls[1].attrs.partial = true)    \
   X(calls[1].attrs.user = &parts[1])                                                            \
-  X(calls[1].attrs.exact = true) X(calls[1].attrs.chunk = 1) X(calls[1].attrs.leaves = 1)       \
+  X(calls[1].attrs.exact = true) X(calls[1].attrs.chunk = 1) X(calls[1].attrs.leaves = 1) X(calls[1].attrs.positions = 1) X(calls[1].attrs.leaf = 1)       \
   X(calls[1].attrs.part[0] = 1) X(calls[1].attrs.part[2] = 1)                                   \
   X(types[0].dtype = SL_BF16) X(types[1].ndim = 1) X(types[1].dim[1] = 7)                       \
   X(optimizer.lr = 2e-3f) X(optimizer.min_lr = 0) X(optimizer.warmup = 21)                      \

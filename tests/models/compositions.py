@@ -54,7 +54,7 @@ OPTIONS = {
     "seed": LEARNED, "activations": FREE, "steps": EACH, "shuffle": LEARNED, "eval": LEARNED, "eval-every": LEARNED,
     "best": FREE, "save": FREE, "save-paths": FREE, "save-adapter": FREE, "checkpoint": FREE, "every": FREE,
     "keep": FREE, "resume": FREE, "processes": FREE, "heartbeat-timeout": FREE, "log": EACH, "report": FREE,
-    "trace": FREE, "plan": FREE, "workers": FREE, "jitter": FREE, "watchdog": EACH, "check-finite": FREE, "exact": FREE,
+    "trace": FREE, "plan": FREE, "workers": FREE, "jitter": FREE, "watchdog": EACH, "check-finite": FREE, "exact": FREE, "exact-leaf": FREE,
     "quiet": EACH, "look-ahead": FREE, "clock": "nothing is computed on the virtual one",
     # models'
     "data": LEARNED, "layers": LEARNED, "width": LEARNED, "heads": LEARNED, "context": LEARNED,

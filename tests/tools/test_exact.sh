@@ -1,8 +1,8 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
 # --exact: a GPT, a LLaMA and a convolutional net have the same losses, parameters and optimizer
-# state, bit for bit, on random grids: data parallel, tensor, microbatches, stages, schedules,
-# shards, processes. A run resumed on another grid goes on with them. Options that would change bits are
+# state, bit for bit, on random grids: data parallel, tensor, sequence, pieces, microbatches, stages,
+# schedules, chunks, shards, homes, processes. A run resumed on another grid goes on with them. Options that would change bits are
 # refused by name.
 # labels: outside
 # needs: zeromq
@@ -33,11 +33,18 @@ draw() {
   pick none full && grid+=(--recompute "$picked")
   ((data_devices == 1)) || { pick nothing optimizer gradients parameters && grid+=(--shard "$picked"); }
   ((RANDOM % 3)) || grid+=(-n 2 "${patient[@]}")
+  ((leaves)) || return 0
+  pick 1 1 2 3 8 && local pieces=$picked
+  ((pieces == 1)) || grid+=(--pieces "$pieces")
+  ((pieces < 8)) || grid+=(--piece-order layers --home kv=disk --disk "$work")
+  ((pieces != 3)) || grid+=(--cut balanced)
+  ((pieces > 2 || RANDOM % 2)) || grid+=(--sequence 2)
 }
 
 try() { # NAME MODEL...: compares random grids with one device
-  local name=$1 i
+  local name=$1 i leaves=0
   shift
+  [[ $* != *--exact-leaf* ]] || leaves=1
   ends 0 "$actorrun" --quiet --exact --steps 4 --certify "$name.jsonl" "$@"
   for ((i = 0; i < grids; i++)); do
     draw
@@ -48,6 +55,9 @@ try() { # NAME MODEL...: compares random grids with one device
 gpt=(gpt --layers 3 --width 32 --heads 4 --context 32 --batch 8 --data "$data")
 try gpt "${gpt[@]}"
 try llama llama --layers 3 --width 32 --heads 4 --kv-heads 2 --ffn 48 --context 32 --batch 8 --data "$data"
+long=(--heads 4 --context 256 --batch 8 --exact-leaf 32 --data "$data")
+try gpt-leaves gpt --layers 3 --width 32 "${long[@]}"
+try llama-leaves llama --layers 3 --width 32 --kv-heads 2 --ffn 48 "${long[@]}"
 try digits "$SLUICE_SOURCE/examples/digits.c" --data "$SLUICE_SOURCE/examples/digits.u8" --batch 8
 
 # Resumed on other grids, a run has the numbers of one that was never interrupted.
@@ -68,10 +78,22 @@ refused() { # TEXT OPTIONS...
   ends 2 "$actorrun" --quiet --exact --steps 1 "$@" "${gpt[@]}"
   says "--exact: not with $text" err
 }
-refused --pieces --pieces 2
-refused --sequence --sequence 2
+refused '--sequence-attention ring' --sequence 2 --sequence-attention ring --exact-leaf 32
 refused --vocab-parallel --vocab-parallel --stages 2
 refused '--dtype bf16' --dtype bf16
+
+leaf() { # TEXT OPTIONS...
+  local text=$1
+  shift
+  ends 2 "$actorrun" --quiet --exact --steps 1 "${gpt[@]}" "$@"
+  says "$text" err
+}
+leaf '--exact: --pieces cuts sequences, and --exact-leaf does not say into what' --pieces 2
+leaf '--exact-leaf 48: it must be a multiple of 32' --exact-leaf 48 --context 96
+leaf '--exact-leaf 64 does not divide the 96 positions of embedding/source.1' --exact-leaf 64 --context 96
+leaf '3 pieces asked for, but the sequences of embedding/source.1 have only 2 leaves' --exact-leaf 32 --context 64 --pieces 3
+leaf '--exact-leaf 32: the 96 positions of piece 0 are no whole leaves for 2 devices' --exact-leaf 32 --context 96 \
+  --sequence 2
 
 # A value of a whole microbatch that devices would add up is named.
 ends 2 "$actorrun" --quiet --exact --steps 1 --data-parallel 2 mixtral --layers 2 --width 32 --heads 4 --context 32 \

@@ -28,7 +28,7 @@ declare -A value=(
   [microbatches]=1 [pieces]=2 [cut]=balanced [piece-order]=layers [schedule]=gpipe [backward]=split [order]=order
   [paths]=paths [skip]=0.2 [swap]=- [look-ahead]=1 [quota]=act=2 [home]=act=disk [offload]=activations=0
   [update]=host [host-memory]=1G [disk]=. [memory]=1G [clock]=virtual [cost]=F=1 [machine]=a100-sxm-80gb
-  [profile]=profile.json [dtype]=bf16 [exact]=- [seed]=2 [version]=- [help]=- [config]=own.toml [print-config]=-
+  [profile]=profile.json [dtype]=bf16 [exact]=- [exact-leaf]=32 [seed]=2 [version]=- [help]=- [config]=own.toml [print-config]=-
   [auto]=- [activations]=2 [steps]=3 [shuffle]=5 [eval]=$data [eval-every]=1 [eval-rows]=8 [patience]=1 [best]=loss
   [init]=init.safetensors [save]=s [save-paths]=p [tokenizer]=none.json [save-adapter]=sa [checkpoint]=c [every]=1 [keep]=1
   [resume]=- [resume-with]=lr [processes]=2 [restarts]=1 [heartbeat-timeout]=20 [rdzv-endpoint]=127.0.0.1:9
