@@ -101,9 +101,11 @@ static const sl_op counter_op = {.name = "tally",
                                  .kernels = SL_CPU_KERNEL(counter_cpu),
                                  .accumulates = 1};
 
-/* Returns the mean over microbatches of what losses_op has summed. */
-static double mean_of(const sli_mean *mean, double sum, double microbatches) {
-  return sum / (mean->rows ? (double)mean->rows * microbatches : microbatches);
+/* Returns the mean over microbatches of what losses_op has summed. Exact means of several sums are
+ * rounded to what does not depend on their order. */
+static double mean_of(const sl_graph *g, const sli_mean *mean, double sum, double microbatches) {
+  if (mean->rows) return sum / ((double)mean->rows * microbatches);
+  return sli_is_exact(g) ? sli_loss_round(sum / microbatches) : sum / microbatches;
 }
 
 /* The loss, the norm, counters. */
@@ -117,7 +119,7 @@ static void report_step(const sl_lowered *l, const sl_tick *tick, int n,
   }
   sl_step_report report = {
       .step = tick->step,
-      .loss = mean_of(&l->g->loss, *(const double *)values[0], l->plan->microbatches),
+      .loss = mean_of(l->g, &l->g->loss, *(const double *)values[0], l->plan->microbatches),
       .grad_norm = *(const double *)values[1],
       .lr = sl_optimizer_lr(&l->g->training.optimizer, tick->step),
       .ncounters = n - 2,
@@ -148,10 +150,10 @@ static void take_eval(void *ctx, const sl_tick *tick, int n, const void *const *
   double microbatches = e->whole + (e->rest ? (double)e->rest / e->rows : 0);
   for (int i = 1; i < n && o->report.on_metric; i++)
     o->report.on_metric(o->report.ctx, tick->step, l->evaluated[i].name,
-                        mean_of(&l->evaluated[i], *(const double *)values[i], microbatches));
+                        mean_of(l->g, &l->evaluated[i], *(const double *)values[i], microbatches));
   if (o->report.on_eval)
     o->report.on_eval(o->report.ctx, tick->step,
-                      mean_of(&l->evaluated[0], *(const double *)values[0], microbatches));
+                      mean_of(l->g, &l->evaluated[0], *(const double *)values[0], microbatches));
 }
 
 static void take_output(void *ctx, const sl_tick *tick, int n, const void *const *values) {

@@ -16,6 +16,7 @@
  * three transfers: all members read everything, and each makes the sum. */
 #include "graph/build/build.h"
 #include "graph/share/box.h"
+#include "ops/ops.h"
 
 enum { SMALL_BYTES = 4096 };
 
@@ -310,12 +311,20 @@ static sl_status box_dispatched(sli_boxing *b, sli_moment at, bool back) {
   return back ? sli_box_from_experts(b, own, all) : sli_box_to_experts(b, own, all);
 }
 
-/* Refuses sums in f32 of an exact graph, except those of groups along the tensor axis. */
+/* True for counts, which f32 adds exactly up to 2^24. */
+static bool is_count(const sl_tensor *t) {
+  const sli_node *n = t->producer;
+  while (n && n->op == &sl_op_reduce_sum) n = n->in[0]->producer;
+  return n && n->op == &sl_op_one_hot;
+}
+
+/* Refuses sums in f32 of an exact graph, except counts, and sums of groups along the tensor axis.
+ */
 static sl_status want_exact(const sli_boxing *b) {
   const sl_tensor *of = b->from->of;
   const sli_array *subject = b->x->arrays[b->x->shaped[of->id]];
   bool gradient = subject && subject->of->param;
-  if (!sli_is_exact(b->x->g) || of->type.dtype != SL_F32) return SL_OK;
+  if (!sli_is_exact(b->x->g) || of->type.dtype != SL_F32 || is_count(of)) return SL_OK;
   if (!gradient && !(b->along & ~sli_axis_factors(SLI_AXIS_TENSOR))) return SL_OK;
   return sli_graph_fail_at(b->x->g, of->at, SL_E_UNSUPPORTED,
                            "numbers.exact: devices would sum %s in f32, in the order of the grid",
