@@ -4,6 +4,9 @@
 #ifndef SLUICE_LEAVES_H
 #define SLUICE_LEAVES_H
 
+/* Most groups of an exact sum along a dim (attrs.chunk). */
+enum { SLI_MOST_GROUPS = 8 };
+
 /* Positions of a leaf: gradients of keys are sums over tiles of so many queries. */
 enum { SLI_LEAF_MULTIPLE = 32 };
 

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Losses. Partial sums of chunks are added in chunk order. */
+#include "ops/leaves.h"
 #include "ops/ops.h"
 #include "ops/target.h"
 
@@ -29,9 +30,12 @@ static sl_status cross_entropy_check(const sl_call *call) { return sli_check_tar
 
 static sl_status cross_entropy_infer(const sl_attrs *attrs, int nin, const sl_type *in,
                                      sl_type *out) {
-  (void)attrs, (void)nin;
+  (void)nin;
   SLI_TRY(sli_want_array("logits", &in[0], SL_F32, -1));
   SLI_TRY(want_targets(&in[1], &in[0]));
+  if (attrs->chunk && sl_type_last(&in[0]) > attrs->chunk * SLI_MOST_GROUPS)
+    return sli_misfit(&in[0], "there may be %d groups of %lld columns (attrs.chunk)",
+                      SLI_MOST_GROUPS, (long long)attrs->chunk);
   out[0] = SL_SCALAR(SL_F64);
   out[1] = sli_type_without_last(&in[0], SL_F32);
   return SL_OK;
@@ -61,10 +65,13 @@ static int cross_entropy_signatures(const sl_attrs *attrs, int nin, const sl_typ
 }
 
 static sl_status part_infer(const sl_attrs *attrs, int nin, const sl_type *in, sl_type *out) {
-  (void)attrs, (void)nin;
+  (void)nin;
   SLI_TRY(sli_want_array("logits", &in[0], SL_F32, -1));
   SLI_TRY(want_targets(&in[1], &in[0]));
-  out[0] = sli_type_with_last(&in[0], SLI_PART);
+  int64_t columns = sl_type_last(&in[0]), chunk = attrs->chunk ? attrs->chunk : columns;
+  if (columns % chunk)
+    return sli_misfit(&in[0], "groups have %lld columns (attrs.chunk)", (long long)chunk);
+  out[0] = sli_type_with_last(&in[0], SLI_PART * (columns / chunk));
   return SL_OK;
 }
 
@@ -185,6 +192,7 @@ const sl_op sl_op_cross_entropy = {
     .infer = cross_entropy_infer,
     .cost = cross_entropy_cost,
     .check = cross_entropy_check,
+    .groups = true,
     .signatures = cross_entropy_signatures,
     .grad = {{.op = &sl_op_cross_entropy_b,
               .cls = SL_CLASS_F,

@@ -78,7 +78,7 @@ static const char *not_exact(const sli_inputs *in) {
   if (in->grid.ring) return "parallel.sequence_attention ring";
   if (in->g->repeats_heads) return "fewer heads of keys than parallel.sequence devices";
   if (size[SLI_AXIS_EXPERT] > 1 || size[SLI_AXIS_TENSOR_EXPERT] > 1) return "experts.parallel";
-  if (in->barriers) return "vocabulary.parallel";
+  if (in->barriers == 1) return "vocabulary.barriers 1";
   if (in->bf16) return "numbers.dtype bf16";
   return !strcmp(in->options->devices.kind, "cuda") ? "cuda devices" : NULL;
 }

@@ -157,8 +157,8 @@ typedef struct kin {
   int stage, rank, phase, level, part;
   int axis; /* axis of an exchange, where each axis has a queue */
   bool backward;
-  bool transient; /* exchange of sharded parameters or gradients; no pass waits for those of
-                     gradients */
+  /* exchange of sharded parameters, which a pass waits for; of gradients, which none waits for */
+  bool parameters, gradients;
 } kin;
 
 /* Returns the part of its stage that a node belongs to, where the granularity is finer than a
@@ -169,6 +169,11 @@ static int part_of(const sli_lowering *l, const sli_node *n) {
   if (sli_is_sharded_node(l, n)) return n->block;
   bool in_pass = is_exchange(n) && !n->per_step && !sli_makes_transient(n) && !l->in->layers;
   return l->in->by_block && !is_host(n) && !in_pass ? n->block : 0;
+}
+
+/* True for an exchange of sharded parameters, or of gradients, which come from a pass. */
+static bool exchanges(const levels *x, const sli_node *n, bool parameters) {
+  return is_exchange(n) && sli_makes_transient(n) && x->early[n->id] == parameters;
 }
 
 static kin kin_of(const sli_lowering *l, const levels *x, const sli_node *n) {
@@ -184,25 +189,27 @@ static kin kin_of(const sli_lowering *l, const levels *x, const sli_node *n) {
                .part = part_of(l, n),
                .axis = l->in->by_axis && is_exchange(n) ? n->remote_axis : 0,
                .backward = x->backward[n->id],
-               .transient = is_exchange(n) && sli_makes_transient(n)};
+               .parameters = exchanges(x, n, true),
+               .gradients = exchanges(x, n, false)};
 }
 
-static bool is_kin(const sli_task *g, const kin *k) {
+static bool is_kin(const levels *x, const sli_task *g, const kin *k) {
   return g->stage == k->stage && g->rank == k->rank && g->cls == k->cls && g->phase == k->phase &&
          g->rate == k->rate && g->level == k->level && g->part == k->part && g->axis == k->axis &&
          g->backward == k->backward &&
-         (!k->op || (g->nodes[0]->op == k->op && sli_makes_transient(g->nodes[0]) == k->transient));
+         (!k->op || (g->nodes[0]->op == k->op && exchanges(x, g->nodes[0], true) == k->parameters &&
+                     exchanges(x, g->nodes[0], false) == k->gradients));
 }
 
 /* Finds the task of a node. Sources and reports get their own, but slices of a source join it;
  * all other nodes join their kin. The search begins with the newest tasks, the most likely
  * ones. */
-static int find_task(const sli_lowering *l, const sli_node *n, const kin *k) {
+static int find_task(const sli_lowering *l, const levels *x, const sli_node *n, const kin *k) {
   if (is_loaded(n)) return l->task_of[n->in[0]->producer->id];
   if (is_source(n) || n->cls == SL_CLASS_L) return SL_NONE;
   for (int i = *sli_newest_on(l, k->stage, k->rank); i != SL_NONE; i = l->tasks[i].before)
     if (!l->tasks[i].host || n->block < 0 || is_hosts_update(l, n))
-      if (is_kin(&l->tasks[i], k)) return i;
+      if (is_kin(x, &l->tasks[i], k)) return i;
   return SL_NONE;
 }
 
@@ -290,7 +297,7 @@ void sli_lower_task(sli_lowering *l) {
   l->task_of = sli_arena_alloc(&l->arena, n * sizeof *l->task_of);
   for (int i = 0; i < g->nnodes; i++) {
     kin k = kin_of(l, &x, g->nodes[i]);
-    int at = find_task(l, g->nodes[i], &k);
+    int at = find_task(l, &x, g->nodes[i], &k);
     if (at == SL_NONE) at = add_task(l, g->nodes[i], &k);
     sli_task *task = &l->tasks[at];
     SLI_GROW(task->nodes, (size_t)task->nnodes, task->node_capacity);

@@ -318,14 +318,14 @@ static bool is_count(const sl_tensor *t) {
   return n && n->op == &sl_op_one_hot;
 }
 
-/* Refuses sums in f32 of an exact graph, except counts, and sums of groups along the tensor axis.
- */
+/* Refuses sums in f32 of an exact graph along axes of rows, except counts. On other axes signatures
+ * add nothing but sums of groups (groups.c). */
 static sl_status want_exact(const sli_boxing *b) {
   const sl_tensor *of = b->from->of;
   const sli_array *subject = b->x->arrays[b->x->shaped[of->id]];
   bool gradient = subject && subject->of->param;
   if (!sli_is_exact(b->x->g) || of->type.dtype != SL_F32 || is_count(of)) return SL_OK;
-  if (!gradient && !(b->along & ~sli_axis_factors(SLI_AXIS_TENSOR))) return SL_OK;
+  if (!gradient && !(b->along & sli_grid_rows())) return SL_OK;
   return sli_graph_fail_at(b->x->g, of->at, SL_E_UNSUPPORTED,
                            "numbers.exact: devices would sum %s in f32, in the order of the grid",
                            of->name);
@@ -421,17 +421,24 @@ static bool waits(const sli_layout *from, const sli_layout *want, int place) {
   return false;
 }
 
+/* True if an axis that shares no rows has summands. */
+static bool has_summands(const sli_layout *lies, int place) {
+  int axis = sli_splitting[place];
+  return lies->axis[axis].kind == SL_PARTIAL && !sli_axes[axis].rows;
+}
+
 /* Returns the axis to convert first, by its place in sli_splitting. The innermost axis splits a
- * dim first, so outer splits are made last and undone first. */
+ * dim first, so outer splits are made last and undone first. Of axes with summands the outermost
+ * comes first, as its members' parts of a dim are neighbours. */
 static int first_place(const sli_layout *from, const sli_layout *want) {
-  int place = 0;
+  int place = -1;
   for (int i = 0; i < SLI_AXES; i++) {
     int a = sli_splitting[i];
     if (!changes(from, want, a)) continue;
     if (from->axis[a].kind == SL_SPLIT && !waits(from, want, i)) return i;
-    place = i;
+    if (place < 0 || !has_summands(from, place) || !has_summands(from, i)) place = i;
   }
-  return place;
+  return SLI_MAX(place, 0);
 }
 
 /* Returns the place of the outermost axis that must be made whole before the one at this place

@@ -110,6 +110,17 @@ static void sum_in_f64(const sli_expansion *x, sli_node *n, int o) {
   for (int v = 0; v < x->nvariants && n->shapes; v++) n->shapes[v].out[o].dtype = SL_F64;
 }
 
+/* Checks that a device has whole groups of an exact sum, whose dim several axes may split. */
+static sl_status want_groups(const sli_expansion *x, const sli_node *n) {
+  int64_t steps = n->nin ? sl_type_last(&n->in_type[0]) : 0;
+  if (!sli_is_exact(x->g) || !n->op->groups || steps % n->attrs.chunk == 0) return SL_OK;
+  return sli_graph_fail_at(
+      x->g, n->at, SL_E_UNSUPPORTED,
+      "numbers.exact: op %s (%s) sums over groups of %lld numbers, and the axes "
+      "of the grid leave a device %lld",
+      n->name, n->op->name, (long long)n->attrs.chunk, (long long)steps);
+}
+
 /* Makes the nodes of all devices, and their outputs as arrays in the given layouts. */
 static sl_status make_nodes(sli_expansion *x, const sli_node *n, const sli_node *forward,
                             const sl_op *op, sli_array *const *in, int nout,
@@ -133,6 +144,7 @@ static sl_status make_nodes(sli_expansion *x, const sli_node *n, const sli_node 
                     .attrs = sli_local_attrs(x, n, forward, r)};
     sli_node *node;
     status = sli_expand_node(x, &m, &node);
+    if (!status) status = want_groups(x, node);
     if (status) break;
     node->accumulate_span = n->accumulate_span;
     node->rule = n->rule;
@@ -170,7 +182,7 @@ static sl_status join_parts(sli_expansion *x, const sli_node *n, sli_array *part
   sl_type *whole = sli_arena_alloc(&x->g->arena, (size_t)(x->ranks * nv) * sizeof *whole);
   sl_status status = SL_OK;
   sli_along done = 0;
-  for (int i = SLI_AXES - 1; i >= 0 && !status; i--) {
+  for (int i = 0; i < SLI_AXES && !status; i++) { /* in the order of the columns */
     int axis = sli_splitting[i];
     sli_along along = sli_axis_factors(axis);
     if (!sli_share_signature(x, n, axis)->local || done >> axis & 1) continue;

@@ -9,9 +9,10 @@
 
 #include <stdlib.h>
 
+#include "ops/leaves.h"
 #include "ops/ops.h"
 
-enum { MOST_GROUPS = 8, LEAST_STEPS = 8 };
+enum { LEAST_STEPS = 8 };
 
 static int64_t length_of(const sli_dim *d) {
   int64_t length = 0;
@@ -21,7 +22,8 @@ static int64_t length_of(const sli_dim *d) {
 
 static int64_t groups_of(const sli_dim *d) {
   int64_t groups = 1, length = length_of(d);
-  while (groups < MOST_GROUPS && d->units % (2 * groups) == 0 && length >= 2 * groups * LEAST_STEPS)
+  while (groups < SLI_MOST_GROUPS && d->units % (2 * groups) == 0 &&
+         length >= 2 * groups * LEAST_STEPS)
     groups *= 2;
   return groups;
 }
@@ -68,10 +70,12 @@ static bool has_groups(const sli_dim *dims, const sl_tensor *t, int size) {
 
 /* True if the devices' outputs add up exactly: sums of groups, or one number and zeros. */
 static bool adds_outputs(const sli_dim *dims, const sli_node *n, const sl_signature *s, int size) {
+  sl_sbp in = sli_signature_in(s, 0);
+  bool groups = n->op->groups && in.kind == SL_SPLIT && in.dim + 1 == n->in_type[0].ndim &&
+                has_groups(dims, n->in[0], size);
   for (int o = 0; o < n->nout; o++) {
     if (sli_signature_out(s, o).kind != SL_PARTIAL) continue;
-    if (n->op != &sl_op_embedding && !(n->op->groups && has_groups(dims, n->in[0], size)))
-      return false;
+    if (n->op != &sl_op_embedding && !groups) return false;
   }
   return true;
 }
@@ -98,7 +102,8 @@ static bool cuts_leaves(const sli_node *n, sl_sbp sbp, int i) {
 
 bool sli_is_way_exact(const sli_dim *dims, const sli_node *n, const sl_signature *s, int size) {
   if (sli_is_repeated(s)) return true;
-  if (s->local || !adds_outputs(dims, n, s, size)) return false;
+  if (s->local && !(n->op->groups && has_groups(dims, n->in[0], size))) return false;
+  if (!adds_outputs(dims, n, s, size)) return false;
   for (int i = 0; i < n->nin; i++) {
     if (!n->in[i]) continue;
     sl_sbp sbp = sli_signature_in(s, i);

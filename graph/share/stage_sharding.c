@@ -86,7 +86,10 @@ static sl_status find_table(pass *p, const sli_node **classifier) {
   const sl_type *logits = &n->in_type[0];
   sl_signature *way = &p->choice->of[n->id];
   if (!find_way(p, n, 0, along(logits->ndim - 1), way) || !way->local)
-    return refuse(p, n, "is no cross entropy with as many classes as stages");
+    return refuse(p, n,
+                  n->attrs.exact
+                      ? "is no cross entropy whose classes the stages share in whole groups"
+                      : "is no cross entropy with as many classes as stages");
   if (!made || made->op != &sl_op_linear || !made->in[1]->param)
     return refuse(p, n, "does not read what a linear map makes");
   p->logits[n->in[0]->id] = p->table[made->in[1]->id] = true;

@@ -180,9 +180,9 @@ typedef struct sl_attrs {
                                 from dims[0] of the part on are shifted by dims[1] */
   bool bf16;  /* set by the graph: ops with `rounds` round to bf16, served ops keep bf16 */
   bool exact; /* set by the graph: sums have one order, whatever the cut */
-  /* exact products (linear, linear_b, matmul, grouped, conv): steps of k in a group, set by the
-   * graph (0: all of k); and the lengths of the parts of a packed k as a whole, if there is more
-   * than one. A group has a share of each part, and a device a whole number of groups. */
+  /* exact products (linear, linear_b, matmul, grouped, conv), cross_entropy: steps of k in a group,
+   * set by the graph (0: all of k); and the lengths of the parts of a packed k as a whole, if there
+   * is more than one. A group has a share of each part, and a device a whole number of groups. */
   int64_t chunk, part[SL_PART_RANGES];
   /* exact ops that sum a gradient over rows, set by the graph: bit i: input i is cut along dim 0
    * into leaves, which are summed one by one; bit i of `positions`: leaves also end after each

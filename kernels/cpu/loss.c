@@ -3,6 +3,7 @@
 #include "kernels/cpu/chunk.h"
 #include "kernels/cpu/kernels.h"
 #include "kernels/cpu/loss.h"
+#include "ops/leaves.h"
 #include "ops/ops.h"
 #include "ops/target.h"
 
@@ -59,7 +60,8 @@ static void join_chunk(void *arg, int i) {
   sli_range rows = sli_rows(type, i);
   for (int64_t r = rows.begin; r < rows.end; r++) {
     float l;
-    total += sli_join_parts(parts + r * sl_type_last(type), sl_type_last(type), j->part, &l);
+    double loss = sli_join_parts(parts + r * sl_type_last(type), sl_type_last(type), j->part, &l);
+    total += j->call->attrs->exact ? sli_loss_round(loss) : loss;
     if (lse) lse[r] = l;
   }
   partial[i] = total;

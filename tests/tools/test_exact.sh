@@ -31,6 +31,7 @@ draw() {
   ((picked == 1)) || grid+=(--tensor "$picked")
   pick 1 2 3 && local stages=$picked
   ((stages == 1)) || { pick 1f1b gpipe zb-h1 && grid+=(--stages "$stages" --schedule "$picked"); }
+  ((stages != 2 || ! words || RANDOM % 2)) || grid+=(--vocab-parallel)
   pick none full && grid+=(--recompute "$picked")
   ((data_devices == 1)) || { pick nothing optimizer gradients parameters && grid+=(--shard "$picked"); }
   ((RANDOM % 3)) || grid+=(-n 2 "${patient[@]}")
@@ -43,8 +44,9 @@ draw() {
 }
 
 try() { # NAME MODEL...: compares random grids with one device
-  local name=$1 i leaves=0 counts=0
+  local name=$1 i leaves=0 counts=0 words=1
   shift
+  [[ $1 != */digits.c ]] || words=0 # stages cannot share 10 classes
   [[ $1 != mixtral && $1 != qwen-moe ]] || counts=1 # balance of a microbatch
   [[ $* != *--exact-leaf* ]] || leaves=1
   ends 0 "$actorrun" --quiet --exact --steps 4 --certify "$name.jsonl" "$@"
@@ -84,7 +86,7 @@ refused() { # TEXT OPTIONS...
   says "--exact: not with $text" err
 }
 refused '--sequence-attention ring' --sequence 2 --sequence-attention ring --exact-leaf 32
-refused --vocab-parallel --vocab-parallel --stages 2
+refused '--vocab-barriers 1' --vocab-parallel --vocab-barriers 1 --stages 2
 refused '--dtype bf16' --dtype bf16
 
 leaf() { # TEXT OPTIONS...
@@ -93,6 +95,7 @@ leaf() { # TEXT OPTIONS...
   ends 2 "$actorrun" --quiet --exact --steps 1 "${gpt[@]}" "$@"
   says "$text" err
 }
+leaf 'classes the stages share in whole groups' --vocab-parallel --stages 3
 leaf '--exact: --pieces cuts sequences, and --exact-leaf does not say into what' --pieces 2
 leaf '--exact-leaf 48: it must be a multiple of 32' --exact-leaf 48 --context 96
 leaf '--exact-leaf 64 does not divide the 96 positions of embedding/source.1' --exact-leaf 64 --context 96

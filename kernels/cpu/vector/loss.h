@@ -17,6 +17,34 @@ static inline float row_exp_sum(const float *x, int64_t n, float shift) {
   return sum(s);
 }
 
+/* Sets a group of columns' part of a row's loss (ops/target.h), for the target's column in it. */
+static void row_part(const float *x, int64_t n, int64_t target, float *part) {
+  float m = row_max(x, n);
+  if (m == -INFINITY) m = -FLT_MAX; /* all columns are masked: their sum is 0, not NaN */
+  part[0] = m;
+  part[1] = row_exp_sum(x, n, m);
+  part[2] = target >= 0 && target < n ? x[target] : 0;
+}
+
+/* Sets the parts of a row's groups of `chunk` columns; 0: all columns are one. Returns how many
+ * numbers they are. */
+static int64_t row_parts(const float *x, int64_t n, int64_t chunk, int64_t target, float *parts) {
+  int64_t step = chunk ? chunk : n, at = 0, c = 0;
+  do {
+    row_part(x + c, SLI_MIN(step, n - c), target - c, parts + at);
+    at += SLI_PART, c += step;
+  } while (c < n);
+  return at;
+}
+
+/* Returns the loss of a row as a sum over groups of columns, and sets its lse. */
+static double row_loss_exact(const sl_call *call, const float *x, int64_t n, int64_t target,
+                             float *lse) {
+  float parts[SLI_MOST_GROUPS * SLI_PART];
+  int64_t width = row_parts(x, n, call->attrs->chunk, target, parts);
+  return sli_loss_round(sli_join_parts(parts, width, SLI_PART, lse));
+}
+
 static void cross_entropy_chunk(void *arg, int i) {
   const sl_call *call = arg;
   const float *logits = call->in[0];    /* [R, V] */
@@ -27,11 +55,15 @@ static void cross_entropy_chunk(void *arg, int i) {
   sli_range rows = sli_rows(&call->in_type[0], i);
   for (int64_t r = rows.begin; r < rows.end; r++) {
     const float *x = logits + r * vocab;
-    float m = row_max(x, vocab);
-    float l = m + logf(row_exp_sum(x, vocab, m));
     bool known = targets[r] >= 0 && targets[r] < vocab;
-    double loss = known ? (double)l - x[targets[r]] : NAN;
-    total += call->attrs->exact ? sli_loss_round(loss) : loss;
+    float m = row_max(x, vocab), l;
+    double loss;
+    if (call->attrs->exact) loss = row_loss_exact(call, x, vocab, targets[r], &l);
+    else {
+      l = m + logf(row_exp_sum(x, vocab, m));
+      loss = known ? (double)l - x[targets[r]] : NAN;
+    }
+    total += known ? loss : NAN;
     if (lse) lse[r] = l;
   }
   partial[i] = total;
@@ -60,18 +92,12 @@ static void cross_entropy_part_chunk(void *arg, int i) {
   const sl_call *call = arg;
   const float *logits = call->in[0];    /* [R, V] */
   const int32_t *targets = call->in[1]; /* [R] */
-  float *part = call->out[0];           /* [R, 3] */
-  int64_t vocab = sl_type_last(&call->in_type[0]);
+  float *parts = call->out[0];          /* [R, groups, 3] */
+  int64_t vocab = sl_type_last(&call->in_type[0]), width = sl_type_last(&call->out_type[0]);
   sli_range rows = sli_rows(&call->in_type[0], i);
-  for (int64_t r = rows.begin; r < rows.end; r++) {
-    const float *x = logits + r * vocab;
-    float m = row_max(x, vocab);
-    if (m == -INFINITY) m = -FLT_MAX; /* all columns are masked: their sum is 0, not NaN */
-    int64_t target = targets[r] - call->attrs->first;
-    part[3 * r] = m;
-    part[3 * r + 1] = row_exp_sum(x, vocab, m);
-    part[3 * r + 2] = target >= 0 && target < vocab ? x[target] : 0;
-  }
+  for (int64_t r = rows.begin; r < rows.end; r++)
+    row_parts(logits + r * vocab, vocab, call->attrs->chunk, targets[r] - call->attrs->first,
+              parts + r * width);
 }
 
 static void softmax_part_chunk(void *arg, int i) {
