@@ -11,7 +11,7 @@
  *     P -> B   the same in flat parts, and a join           (all-reduce)
  *     S -> S   slices for all, and a join                   (all-to-all)
  *
- * CPUs sum by a binary tree over the members, GPUs in their order. Each slice goes to one reader,
+ * Sums in f32 are made by a binary tree over the members. Each slice goes to one reader,
  * so devices exchange exactly the bytes that the collective must move. Small tensors are not worth
  * three transfers: all members read everything, and each makes the sum. */
 #include "graph/build/build.h"

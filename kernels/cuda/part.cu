@@ -41,21 +41,41 @@ struct summands {
   int count;
 };
 
+template <int N> struct numbers { float v[N]; };
+
+template <int N> __device__ inline void add_to(numbers<N> &sum, const numbers<N> &more) {
+#pragma unroll
+  for (int n = 0; n < N; n++) sum.v[n] = more.v[n] + sum.v[n];
+}
+
+/* Adds summands by a binary tree over their numbers, as CPUs do. get(k) returns number k. */
+template <int N, typename F> __device__ inline numbers<N> sum_by_tree(int count, F get) {
+  constexpr int LEVELS = 6; /* of SUMMANDS */
+  numbers<N> slot[LEVELS], sum = get(0);
+  for (int k = 1; k < count; k++) {
+    int level = 0;
+    for (int left = k - 1; left & 1; left >>= 1) add_to(sum, slot[level++]);
+    slot[level] = sum;
+    sum = get(k);
+  }
+  for (int left = count - 1, level = 0; left; left >>= 1, level++)
+    if (left & 1) add_to(sum, slot[level]);
+  return sum;
+}
+
 template <typename T, int N>
 __device__ inline void sum_pack(const summands &x, T *y, bool add, int64_t at) {
-  float sum[N], more[N];
-  load<N>(sum, (const T *)x.of[0] + at);
-  for (int k = 1; k < x.count; k++) {
-    load<N>(more, (const T *)x.of[k] + at);
-#pragma unroll
-    for (int n = 0; n < N; n++) sum[n] += more[n];
-  }
+  numbers<N> sum = sum_by_tree<N>(x.count, [&](int k) {
+    numbers<N> one;
+    load<N>(one.v, (const T *)x.of[k] + at);
+    return one;
+  });
   if (add) {
-    load<N>(more, y + at);
-#pragma unroll
-    for (int n = 0; n < N; n++) sum[n] += more[n];
+    numbers<N> before;
+    load<N>(before.v, y + at);
+    add_to(sum, before);
   }
-  store<N>(y + at, sum);
+  store<N>(y + at, sum.v);
 }
 
 template <typename T> __global__ void sum_arrays(summands x, T *y, bool add, int64_t n) {
@@ -85,14 +105,25 @@ template <typename T> __device__ inline float widen(T x) { return to_float(x); }
 using sli::assign;
 __device__ inline void assign(double &to, double x) { to = x; }
 
+/* Returns the sum of an element: of doubles in their order, of others by a tree. */
+template <typename T> __device__ inline auto sum_range_of(const summands &x, int64_t from) {
+  if constexpr (sizeof(T) == sizeof(double)) {
+    double sum = ((const double *)x.of[0])[from];
+    for (int k = 1; k < x.count; k++) sum += ((const double *)x.of[k])[from];
+    return sum;
+  } else
+    return sum_by_tree<1>(x.count,
+                          [&](int k) { return numbers<1>{{widen(((const T *)x.of[k])[from])}}; })
+        .v[0];
+}
+
 template <typename T> __global__ void sum_range(summands x, T *y, bool add, range r, int64_t n) {
   int64_t i = (int64_t)blockIdx.x * BLOCK + threadIdx.x, row = i / r.width, e = i % r.width;
   if (i >= n) return;
   int64_t from = row * r.whole + r.begin + e;
   T *to = y + row * r.part + r.at + e;
-  auto sum = widen(((const T *)x.of[0])[from]);
-  for (int k = 1; k < x.count; k++) sum += widen(((const T *)x.of[k])[from]);
-  assign(*to, add ? sum + widen(*to) : sum);
+  auto sum = sum_range_of<T>(x, from);
+  assign(*to, add ? widen(*to) + sum : sum);
 }
 
 template <typename T> void sum_ranges(const sl_call *call, const summands &x, void *stream) {
