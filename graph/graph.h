@@ -202,12 +202,15 @@ struct sl_graph {
       sli_mean *of;
     } counters;
   } metrics;
-  struct sli_evaluated { /* size of an evaluation on held-out data, once settled; see
-                            sli_evaluation_weight */
-    int microbatches;    /* number of microbatches in an evaluation */
-    int whole;           /* leading microbatches with as many rows as in training */
-    int rows, rest;      /* rows of a microbatch, 0: unknown; and rows left over after the whole
-                            ones */
+  sli_mean logprobs; /* of each target of the loss, not averaged; its tensor is NULL if nobody asks
+                      */
+  sl_type logprobs_of_step; /* of all rows of a step's batch */
+  struct sli_evaluated {    /* size of an evaluation on held-out data, once settled; see
+                               sli_evaluation_weight */
+    int microbatches;       /* number of microbatches in an evaluation */
+    int whole;              /* leading microbatches with as many rows as in training */
+    int rows, rest;         /* rows of a microbatch, 0: unknown; and rows left over after the whole
+                               ones */
   } evaluated;
   sl_tensor *grad_norm; /* f64 scalar, once a step: the clip node's second output */
   struct sli_training {
@@ -273,12 +276,15 @@ static inline sli_mean *sli_graph_mean(sl_graph *g, int i) {
   return i ? &g->metrics.of[i - 1] : &g->loss;
 }
 
-/* The means, followed by the counters: all values that are kept for reports. */
+/* The means, then the counters, then the logarithms of probabilities: all that is kept for reports.
+ */
 static inline int sli_graph_kept(const sl_graph *g) {
-  return sli_graph_means(g) + (g->options.infer ? 0 : g->metrics.counters.count);
+  return sli_graph_means(g) + (g->options.infer ? 0 : g->metrics.counters.count) +
+         (g->logprobs.tensor != NULL);
 }
 static inline sli_mean *sli_graph_keep(sl_graph *g, int i) {
   int means = sli_graph_means(g);
+  if (g->logprobs.tensor && i == sli_graph_kept(g) - 1) return &g->logprobs;
   return i < means ? sli_graph_mean(g, i) : &g->metrics.counters.of[i - means];
 }
 

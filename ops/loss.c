@@ -28,14 +28,18 @@ sl_status sli_check_targets(const sl_call *call, const int32_t *ignored) {
 
 static sl_status cross_entropy_check(const sl_call *call) { return sli_check_targets(call, NULL); }
 
+static sl_status want_groups(const sl_attrs *attrs, const sl_type *logits) {
+  if (!attrs->chunk || sl_type_last(logits) <= attrs->chunk * SLI_MOST_GROUPS) return SL_OK;
+  return sli_misfit(logits, "there may be %d groups of %lld columns (attrs.chunk)", SLI_MOST_GROUPS,
+                    (long long)attrs->chunk);
+}
+
 static sl_status cross_entropy_infer(const sl_attrs *attrs, int nin, const sl_type *in,
                                      sl_type *out) {
   (void)nin;
   SLI_TRY(sli_want_array("logits", &in[0], SL_F32, -1));
   SLI_TRY(want_targets(&in[1], &in[0]));
-  if (attrs->chunk && sl_type_last(&in[0]) > attrs->chunk * SLI_MOST_GROUPS)
-    return sli_misfit(&in[0], "there may be %d groups of %lld columns (attrs.chunk)",
-                      SLI_MOST_GROUPS, (long long)attrs->chunk);
+  SLI_TRY(want_groups(attrs, &in[0]));
   out[0] = SL_SCALAR(SL_F64);
   out[1] = sli_type_without_last(&in[0], SL_F32);
   return SL_OK;
@@ -81,6 +85,16 @@ static sl_status join_infer(const sl_attrs *attrs, int nin, const sl_type *in, s
   if (sl_type_last(&in[0]) % SLI_PART) return sli_misfit(&in[0], "parts must be f32[..., 3 * n]");
   out[0] = SL_SCALAR(SL_F64);
   out[1] = sli_type_without_last(&in[0], SL_F32);
+  return SL_OK;
+}
+
+static sl_status log_probability_infer(const sl_attrs *attrs, int nin, const sl_type *in,
+                                       sl_type *out) {
+  (void)nin;
+  SLI_TRY(sli_want_array("logits", &in[0], SL_F32, -1));
+  SLI_TRY(want_targets(&in[1], &in[0]));
+  SLI_TRY(want_groups(attrs, &in[0]));
+  out[0] = sli_type_without_last(&in[0], SL_F32);
   return SL_OK;
 }
 
@@ -166,6 +180,8 @@ SLI_COST(cross_entropy_part_cost, 0, 1, 15)
 
 SLI_COST(cross_entropy_join_cost, 0, 2, 10)
 
+SLI_COST(log_probability_cost, 0, 1, 15)
+
 SLI_COST(softmax_part_cost, 0, 1, 20)
 
 SLI_COST(softmax_rescale_cost, 0, 1, 3)
@@ -236,6 +252,19 @@ const sl_op sl_op_cross_entropy_join = {
     .pieces = SL_PIECES_MEAN,
     .infer = join_infer,
     .cost = cross_entropy_join_cost,
+};
+
+/* Located, so that reports know whose numbers they are. */
+const sl_op sl_op_log_probability = {
+    .name = "log_probability",
+    .min_in = 2,
+    .max_in = 2,
+    .nout = 1,
+    .located = true,
+    .groups = true,
+    .pieces = SL_PIECES_ROWS,
+    .infer = log_probability_infer,
+    .cost = log_probability_cost,
 };
 
 /* Both outputs belong to its columns: any other sharding would mix the softmaxes of several

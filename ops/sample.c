@@ -64,5 +64,6 @@ const sl_op sl_op_sample = {
     .max_in = 2,
     .nout = 1,
     .infer = sample_infer,
+    .groups = true,
     .looks = 1,
 };

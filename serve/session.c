@@ -163,6 +163,8 @@ static sl_status make_plan(sl_session *s) {
   sl_lower_options lower = s->options.lower;
   sl_status wrong = check_lower(&lower);
   if (wrong) return wrong;
+  if (lower.numbers.exact && lower.numbers.dtype == SL_BF16)
+    return sl_fail(SL_E_UNSUPPORTED, "numbers.exact: not with numbers.dtype bf16");
   lower.numbers.dtype =
       SL_F32; /* dtype of the matrix products; weights keep their storage format */
   lower.report.on_output = sli_session_take;

@@ -42,7 +42,11 @@ static bool offloads(const sli_inputs *in) {
 }
 static bool multiplies_bf16(const sli_inputs *in) { return in->bf16; }
 static bool evaluates(const sli_inputs *in) { return sli_evaluates(in->g); }
-static bool is_exact(const sli_inputs *in) { return trains(in) && in->options->numbers.exact; }
+static bool is_exact(const sli_inputs *in) { return in->options->numbers.exact; }
+static bool has_groups(const sli_inputs *in) { return is_exact(in) && !serves(in); }
+static bool tells_logprobs(const sli_inputs *in) {
+  return trains(in) && in->options->report.on_logprobs;
+}
 static bool is_narrow(const sli_inputs *in) { return in->narrow; }
 
 /* ---- rows --------------------------------------------------------------------------------- */
@@ -80,6 +84,7 @@ static const char *not_exact(const sli_inputs *in) {
   if (size[SLI_AXIS_EXPERT] > 1 || size[SLI_AXIS_TENSOR_EXPERT] > 1) return "experts.parallel";
   if (in->barriers == 1) return "vocabulary.barriers 1";
   if (in->bf16) return "numbers.dtype bf16";
+  if (serves(in) && in->g->options.serve->kv == SL_BF16) return "keys and values in bf16";
   return !strcmp(in->options->devices.kind, "cuda") ? "cuda devices" : NULL;
 }
 
@@ -113,15 +118,29 @@ static void count_rows(sl_graph *g) {
   }
 }
 
-static sl_status mark_exact(compilation *c) {
-  const char *what = not_exact(c->in);
-  if (what) return sl_fail(SL_E_UNSUPPORTED, "numbers.exact: not with %s", what);
+/* Notes what gradients and losses sum over. */
+static sl_status mark_sums(const compilation *c) {
   if (c->g->leaf) SLI_TRY(sli_positions_find(c->g));
   SLI_TRY(check_leaves(c->in));
   c->g->rows = sli_rows_find(c->g);
   count_rows(c->g);
+  return SL_OK;
+}
+
+static sl_status mark_exact(compilation *c) {
+  const char *what = not_exact(c->in);
+  if (what) return sl_fail(SL_E_UNSUPPORTED, "numbers.exact: not with %s", what);
+  if (trains(c->in)) SLI_TRY(mark_sums(c));
   for (int i = 0; i < c->g->nnodes; i++) c->g->nodes[i]->attrs.exact = true;
   return SL_OK;
+}
+
+static sl_status add_logprobs(compilation *c) {
+  bool cuda = !strcmp(c->in->options->devices.kind, "cuda");
+  if (cuda || c->in->barriers)
+    return sl_fail(SL_E_UNSUPPORTED, "--logprobs: not with %s",
+                   cuda ? "cuda devices" : "vocabulary.parallel");
+  return sli_pass_logprobs(c->g);
 }
 
 static sl_status add_gradients(compilation *c) { return sli_pass_gradients(c->g); }
@@ -232,7 +251,9 @@ static const pass passes[] = {
         "chooses heads or a ring for devices that share a sequence, and repeats key and value heads"),
     PASS("cut", "training", trains, cut_sequences,
          "cuts sequences into pieces and exchanges ops for those of pieces"),
-    PASS("exact", "training with --exact", is_exact, mark_exact,
+    PASS("logprobs", "training with --logprobs", tells_logprobs, add_logprobs,
+         "adds the logarithms of the probabilities of the loss's targets"),
+    PASS("exact", "--exact", is_exact, mark_exact,
          "asks every op for sums in an order that no grid changes"),
     PASS("gradients", "training", trains, add_gradients,
          "adds the backward pass, the norm, the clip and the updates"),
@@ -240,7 +261,7 @@ static const pass passes[] = {
          "moves products of the classifier's gradient into the forward pass"),
     PASS("pieces", "training", trains, shape_pieces,
          "works out the shapes of each length of piece"),
-    PASS("groups", "training with --exact", is_exact, set_groups,
+    PASS("groups", "training and inference with --exact", has_groups, set_groups,
          "cuts the sums of products into groups, whole numbers of which a device can have"),
     PASS("flops", "training", trains, add_up_flops, "counts the operations of a step"),
     PASS("shard", "training on a grid, or with --vocab-parallel", is_sharded, shard,

@@ -16,6 +16,15 @@ typedef struct addend {
   bool finite; /* or the run ends */
 } addend;
 
+/* The logarithms of a step, while its ticks come. */
+typedef struct logprobs_sink {
+  sl_sink sink;
+  const sl_lowered *lowered;
+  int taken;            /* ticks of the step so far */
+  int64_t rows, length; /* of the step's batch */
+  float *logprobs;      /* [rows, length] */
+} logprobs_sink;
+
 /* Which length of piece that of a tick is. */
 static int variant_of(const sl_graph *g, const sl_tick *tick) {
   int v = 0;
@@ -142,6 +151,33 @@ static void take_step(void *ctx, const sl_tick *tick, int n, const void *const *
   sl_runtime_fail(l->rt, SL_E_NUMERIC, text);
 }
 
+/* Puts a device's numbers of a tick where they are in the step. */
+static void place_logprobs(const logprobs_sink *to, const sl_tick *tick, const sli_node *n,
+                           const float *from) {
+  const sli_shapes *shapes = n->shapes ? &n->shapes[variant_of(to->lowered->g, tick)] : NULL;
+  const sl_call call = {.attrs = shapes ? &shapes->attrs : &n->attrs,
+                        .out_type = shapes ? shapes->out : n->out_type,
+                        .tick = *tick};
+  int64_t count = sl_type_elements(&call.out_type[0]), run;
+  for (int64_t e = 0; e < count; e += run) {
+    int64_t where = sl_call_where(&call, e, &run);
+    run = SLI_MIN(run, count - e);
+    memcpy(to->logprobs + where, from + e, (size_t)run * sizeof *from);
+  }
+}
+
+/* A step is reported once it is whole. */
+static void take_logprobs(void *ctx, const sl_tick *tick, int n, const void *const *values) {
+  logprobs_sink *to = ctx;
+  const sl_lowered *l = to->lowered;
+  for (int i = 0; i < n; i++)
+    place_logprobs(to, tick, l->g->logprobs.parts[i].tensor->producer, values[i]);
+  if (++to->taken < l->g->options.microbatches * l->g->options.pieces) return;
+  to->taken = 0;
+  const sl_logprobs_report report = {tick->step, to->rows, to->length, to->logprobs};
+  l->options.report.on_logprobs(l->options.report.ctx, &report);
+}
+
 /* Metrics come before the loss. */
 static void take_eval(void *ctx, const sl_tick *tick, int n, const void *const *values) {
   sl_lowered *l = ctx;
@@ -207,6 +243,20 @@ static void add_evaluation_report(sl_lowered *l) {
   add_report(l->g, "report:eval", count, values, &l->eval_sink, true, true);
 }
 
+static void add_logprobs_report(sl_lowered *l) {
+  const sli_mean *of = &l->g->logprobs;
+  sl_tensor *parts[of->nparts];
+  int count = sli_mean_tensors(of, parts, 0);
+  const sl_type *step = &l->g->logprobs_of_step;
+  logprobs_sink *to = sli_arena_alloc(&l->arena, sizeof *to);
+  *to = (logprobs_sink){.sink = {.take = take_logprobs, .ctx = to},
+                        .lowered = l,
+                        .rows = step->dim[0],
+                        .length = sl_type_elements(step) / step->dim[0],
+                        .logprobs = sli_arena_alloc(&l->arena, sl_type_bytes(step))};
+  add_report(l->g, "report:logprobs", count, parts, &to->sink, false, false);
+}
+
 static void add_training_reports(sl_lowered *l) {
   sl_graph *g = l->g;
   int count = 2 + g->metrics.counters.count;
@@ -217,6 +267,7 @@ static void add_training_reports(sl_lowered *l) {
     values[i] = add_sum(l, &counter_op, &g->metrics.counters.of[i - 2], false, false);
   l->step_sink = (sl_sink){.take = take_step, .ctx = l};
   add_report(g, "report:step", count, values, &l->step_sink, true, false);
+  if (g->logprobs.tensor) add_logprobs_report(l);
   if (l->evaluated) add_evaluation_report(l);
 }
 

@@ -56,6 +56,7 @@ sl_status sli_lower_share_out(const sli_inputs *in) {
 sl_status sli_lower_serve(const sli_inputs *in) {
   sl_status status = sli_lower_check_homes(in);
   if (!status) status = sli_pass_serve(in->g);
+  if (!status && in->options->numbers.exact) status = sli_groups_set(in->g);
   if (!status && sli_grid_ranks(&in->grid) > 1) status = sli_lower_share_out(in);
   return status ? status : sli_pass_serve_rows(in->g);
 }

@@ -232,7 +232,7 @@ static sli_mean twin_of(const pass *p, const sli_mean *mean) {
 
 /* Keeps the nodes of training and of the evaluation. */
 static void prune(sl_graph *g, const sli_mean *twins) {
-  int most = 1 + g->loss.nparts, n = 0;
+  int most = 1 + g->loss.nparts + g->logprobs.nparts, n = 0;
   for (int m = 0; m < sli_graph_means(g); m++) most += twins[m].nparts;
   for (int t = 0; t < g->metrics.counters.count; t++) most += g->metrics.counters.of[t].nparts;
   sl_tensor **roots = sli_arena_alloc(&g->arena, (size_t)most * sizeof *roots);
@@ -241,6 +241,7 @@ static void prune(sl_graph *g, const sli_mean *twins) {
   for (int m = 0; m < sli_graph_means(g); m++) n = sli_mean_tensors(&twins[m], roots, n);
   for (int t = 0; t < g->metrics.counters.count; t++)
     n = sli_mean_tensors(&g->metrics.counters.of[t], roots, n);
+  n = sli_mean_tensors(&g->logprobs, roots, n);
   sli_graph_prune(g, n, roots);
 }
 

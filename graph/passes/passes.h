@@ -61,6 +61,9 @@ void sli_pass_offload(sl_graph *g, bool some);
  * held-out data. */
 sl_status sli_pass_evaluate(sl_graph *g, sli_mean *twins);
 
+/* Adds the logarithms of the probabilities of the loss's targets, as g->logprobs. */
+sl_status sli_pass_logprobs(sl_graph *g);
+
 /* Inference: drops nodes that no output needs. */
 sl_status sli_pass_outputs(sl_graph *g);
 

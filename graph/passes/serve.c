@@ -24,9 +24,10 @@ static sl_status serve_refuse(sl_graph *g, const sli_node *n, const char *why) {
 
 /* ---- weights in their storage format (rest) ----------------------------------------------- */
 
-/* True for a weight or table of an op that can read storage formats. */
+/* True for a weight or table of an op that can read storage formats. Exact ops read f32, as
+ * training has it. */
 static bool reads_stored(const sli_node *n, int input) {
-  return input == 1 &&
+  return input == 1 && !n->attrs.exact &&
          (n->op == &sl_op_embedding || (n->op == &sl_op_linear && !n->attrs.transposed));
 }
 
@@ -155,7 +156,7 @@ static void move_before(sl_graph *g, const sli_node *next) {
 }
 
 static sl_tensor *add_node(sl_graph *g, const sl_op *op, const sli_node *at, sl_tensor *x) {
-  const sl_attrs attrs = {.count = g->options.serve->sequences};
+  const sl_attrs attrs = {.count = g->options.serve->sequences, .exact = at->attrs.exact};
   sl_tensor *in[] = {x, g->batch};
   sli_node *n = sli_graph_node(g, op, op->name, &attrs, SL_CLASS_F, at->block, 2, in, 1);
   n->at = at->at;

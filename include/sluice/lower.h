@@ -272,10 +272,20 @@ typedef struct sl_print_options {
   FILE *sharing; /* receives a table of how each op is sharded, and why; may be NULL */
 } sl_print_options;
 
+/* Logarithms of the probabilities of the targets of a step's batch. */
+typedef struct sl_logprobs_report {
+  int64_t step;
+  int64_t rows, length;  /* of the batch, and targets of each row */
+  const float *logprobs; /* [rows, length]; valid during the call only */
+} sl_logprobs_report;
+
 /* Callbacks about steps and outputs; each may be NULL, and gets ctx. */
 typedef struct sl_report_options {
   /* Reports each step. Called on a worker's thread, in step order; must not block for long. */
   void (*on_step)(void *ctx, const sl_step_report *report);
+  /* Reports each step of a model with one cross entropy, as on_step does. The numbers are those of
+   * the forward pass, before the update. */
+  void (*on_logprobs)(void *ctx, const sl_logprobs_report *report);
   /* Report an evaluation after step number `step` (sl_graph_options.eval_every): each metric
    * (sl_metric), then the loss. */
   void (*on_eval)(void *ctx, int64_t step, double loss);

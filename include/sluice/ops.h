@@ -434,6 +434,10 @@ extern const sl_op sl_op_cross_entropy, sl_op_cross_entropy_b;
  * part goes unnoticed. cross_entropy_b with attrs.partial gives the columns' dlogits. */
 extern const sl_op sl_op_cross_entropy_part, sl_op_cross_entropy_join;
 
+/* log_probability(logits [..., V], targets i32 [...]) -> f32 [...]: logits[target] - lse, with the
+ * lse of cross_entropy, bit for bit; NaN for a target outside [0, V). It has no gradient. */
+extern const sl_op sl_op_log_probability;
+
 /* Settings of sl_cross_entropy_with(), each as in PyTorch's cross_entropy. 0 means the default. */
 typedef struct sl_loss {
   int32_t ignore;       /* rows with this target do not count [-100]; write SL_IGNORE(id) for an

@@ -32,7 +32,7 @@ typedef void sli_row_fn(const float *a, const float *b, const float *d, float *y
   X(rotary) X(rotary_b)                                                        \
   X(attention) X(attention_sweep) X(attention_b)                               \
   X(cross_entropy) X(cross_entropy_b) X(cross_entropy_part) X(mse) X(mse_b)    \
-  X(softmax_part) X(softmax_rescale)                                           \
+  X(lse) X(log_probability) X(softmax_part) X(softmax_rescale)                 \
   X(weighted_cross_entropy) X(weighted_cross_entropy_b) X(weighted_cross_entropy_part) \
   X(sumsq) X(adamw) X(adam) X(sgd) X(lion)                                     \
   X(fold) X(total) X(softmax) X(softmax_b)  \
@@ -256,6 +256,15 @@ typedef struct sli_softmax {
   const float *in[2];
   float *out;
 } sli_softmax;
+
+/* Sets lse to the logarithm of the sum of e^x over x[n], as losses of these attrs do. There is one
+ * chunk, 0. */
+typedef struct sli_lse {
+  const sl_attrs *attrs;
+  const float *x;
+  int64_t n;
+  float lse;
+} sli_lse;
 
 /* ---- transposition ------------------------------------------------------------ */
 

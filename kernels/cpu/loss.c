@@ -45,6 +45,10 @@ static void cross_entropy_part_cpu(const sl_call *call) {
   sli_for_rows(call, &call->in_type[0], sli_cpu()->cross_entropy_part);
 }
 
+static void log_probability_cpu(const sl_call *call) {
+  sli_for_rows(call, &call->in_type[0], sli_cpu()->log_probability);
+}
+
 /* Rows in parts of `part` numbers each. */
 typedef struct joining {
   const sl_call *call;
@@ -122,6 +126,8 @@ const sl_kernel sli_cpu_cross_entropy_join = {
     .run = cross_entropy_join_cpu,
     .scratch = sli_loss_scratch,
 };
+
+const sl_kernel sli_cpu_log_probability = {.backend = "cpu", .run = log_probability_cpu};
 
 const sl_kernel sli_cpu_softmax_part = {.backend = "cpu", .run = softmax_part_cpu};
 

@@ -173,15 +173,17 @@ static uint64_t hash_of(const float *logits, int64_t n) {
   return hash;
 }
 
-static void tell_likely(const sl_batch_sequence *how, const float *logits, int64_t n, int32_t best,
-                        int32_t *tokens, sl_sampled *out) {
-  double top = (double)logits[best], all = log(sum_exp(logits, n, top, 1));
-  out->logprob = (float)((double)logits[out->token] - top - all);
+/* A logarithm has the bits of what a loss makes of the row. */
+static void tell_likely(const sl_attrs *attrs, const sl_batch_sequence *how, const float *logits,
+                        int64_t n, int32_t *tokens, sl_sampled *out) {
+  sli_lse all = {attrs, logits, n, 0};
+  sli_cpu()->lse(&all, 0);
+  out->logprob = logits[out->token] - all.lse;
   int64_t k = how->logprobs < SL_BATCH_TOP ? how->logprobs : SL_BATCH_TOP;
   out->ntop = k > 0 ? (int32_t)likeliest(logits, n, k < n ? k : n, -INFINITY, tokens) : 0;
   for (int32_t i = 0; i < out->ntop; i++) {
     out->top[i] = tokens[i];
-    out->top_logprob[i] = (float)((double)logits[tokens[i]] - top - all);
+    out->top_logprob[i] = logits[tokens[i]] - all.lse;
   }
 }
 
@@ -209,7 +211,7 @@ static void sample_chunk(void *arg, int i) {
   if (!out->finite) return;
   int32_t best = largest_of(logits, n);
   out->token = sample_choose(how, logits, n, best, tokens);
-  if (how->logprobs >= 0) tell_likely(how, logits, n, best, tokens, out);
+  if (how->logprobs >= 0) tell_likely(call->attrs, how, logits, n, tokens, out);
   uint64_t hash = how->hash ? hash_of(logits, n) : 0;
   out->hash[0] = (uint32_t)hash;
   out->hash[1] = (uint32_t)(hash >> 32);

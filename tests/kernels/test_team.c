@@ -93,6 +93,7 @@ static const struct work {
      {F32(2, 100, 64), F32(2, 100, 32), F32(2, 100, 32), F32(2, 100, 64), F32(2, 4, 100),
       F32(2, 100, 64)}},
     {&sl_op_cross_entropy, {0}, 2, 2, {F32(700, 65), I32(700)}},
+    {&sl_op_log_probability, {0}, 2, 1, {F32(700, 65), I32(700)}},
     {&sl_op_cross_entropy_b, {0}, 4, 1, {F32(700, 65), I32(700), F32(700), SCALAR}},
     {&sl_op_permute, {.ndims = 3, .dims = {1, 2, 0}}, 1, 1, {F32(61, 70, 33)}},
     {&sl_op_slice_b, {.user = &middle}, 2, 1, {F32(30, 3000), F32(30, 4001)}},

@@ -387,6 +387,7 @@ static inline bool comes_along(const sl_op *op) {
                                         &sl_op_sum_part,
                                         &sl_op_cross_entropy_part,
                                         &sl_op_cross_entropy_join,
+                                        &sl_op_log_probability,
                                         &sl_op_weighted_cross_entropy_part,
                                         &sl_op_weighted_cross_entropy_join,
                                         &sl_op_attention_share,

@@ -287,6 +287,17 @@ static inline void ref_cross_entropy(const sl_attrs *attrs, const sl_type *type,
   out[0][0] = loss / (double)R;
 }
 
+static inline void ref_log_probability(const sl_attrs *attrs, const sl_type *type,
+                                       double *const *in, double *const *out) {
+  (void)attrs;
+  int64_t R = sl_type_rows(&type[0]), V = sl_type_last(&type[0]);
+  for (int64_t r = 0; r < R; r++) {
+    double total = 0;
+    for (int64_t c = 0; c < V; c++) total += exp(in[0][r * V + c]);
+    out[0][r] = in[0][r * V + (int64_t)in[1][r]] - log(total);
+  }
+}
+
 static inline void ref_mse(const sl_attrs *attrs, const sl_type *type, double *const *in,
                            double *const *out) {
   (void)attrs;

@@ -32,7 +32,7 @@ declare -A value=(
   [auto]=- [activations]=2 [steps]=3 [shuffle]=5 [eval]=$data [eval-every]=1 [eval-rows]=8 [patience]=1 [best]=loss
   [init]=init.safetensors [save]=s [save-paths]=p [tokenizer]=none.json [save-adapter]=sa [checkpoint]=c [every]=1 [keep]=1
   [resume]=- [resume-with]=lr [processes]=2 [restarts]=1 [heartbeat-timeout]=20 [rdzv-endpoint]=127.0.0.1:9
-  [nnodes]=2 [node-rank]=1 [rdzv-id]=x [log]=l.csv [report]=r.json [trace]=t [plan]=plan.txt [dry-run]=- [show-sbp]=- [print-after]=gradients
+  [nnodes]=2 [node-rank]=1 [rdzv-id]=x [log]=l.csv [logprobs]=l.jsonl [report]=r.json [trace]=t [plan]=plan.txt [dry-run]=- [show-sbp]=- [print-after]=gradients
   [certify]=steps.jsonl [recheck]=profile.json [show-placement]=- [generate]=2 [prompt]=a [chat]=a [chat-system]=a [chat-template]=chatml [temperature]=0
   [epochs]=0.5 [workers]=1 [jitter]=1 [watchdog]=20 [check-finite]=- [quiet]=-)
 # What needs others beside it to be taken at all.

@@ -123,6 +123,7 @@ typedef struct job {
   evals evals;
   counters counters;
   run_log *log;              /* from --log, or NULL */
+  FILE *logprobs;            /* from --logprobs, or NULL */
   uint64_t process_start_ns; /* CLOCK_MONOTONIC */
   uint64_t plan_ns;          /* time to build, lower and prove */
   bool stopped;              /* the user stopped the run before the last step */
@@ -156,6 +157,11 @@ int64_t job_steps_left(const job *j);
 
 /* step.c: callback on_step of sl_lower_options; ctx is the job. */
 void job_step(void *ctx, const sl_step_report *report);
+
+/* logprobs.c: callback on_logprobs, and its file. */
+void job_logprobs(void *ctx, const sl_logprobs_report *report);
+sl_status logprobs_open(job *j);
+sl_status logprobs_close(job *j);
 
 /* run.c: joins the other processes, runs the plan, and saves the results. */
 sl_status job_run(job *j);

@@ -186,13 +186,14 @@ static sl_status load_saved(void *ctx, const sl_lowered *lowered, sl_runtime *rt
 }
 
 static sl_session_options options_of(const settings *s) {
-  return (sl_session_options){
-      .model = s->model,
-      .args = s->model_args,
-      .training = &s->training,
-      .sequences = 1,
-      .lower = {
-          .parallel.stages = 1, .schedule.chunks = 1, .devices = {.kind = "cpu", .count = 1}}};
+  return (sl_session_options){.model = s->model,
+                              .args = s->model_args,
+                              .training = &s->training,
+                              .sequences = 1,
+                              .lower = {.parallel.stages = 1,
+                                        .schedule.chunks = 1,
+                                        .numbers.exact = s->lower.numbers.exact,
+                                        .devices = {.kind = "cpu", .count = 1}}};
 }
 
 /* Distributes the session over the processes as the plan's stages are. */

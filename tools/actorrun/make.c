@@ -24,6 +24,7 @@ sl_lower_options job_options(const settings *s) {
   return (sl_lower_options){
       .report.on_step = job_step,
       .report.on_metric = job_metric,
+      .report.on_logprobs = settings_text(s, "logprobs") ? job_logprobs : NULL,
       .report.on_eval = settings_evaluate(s) ? job_eval : NULL,
       .numbers.check_finite = sl_arg_flag(s->run, "check-finite"),
       .store.every = settings_text(s, "checkpoint") ? sl_arg_int(s->run, "every") : 0};

@@ -80,6 +80,7 @@ sl_status outputs_check(const settings *s) {
                                    {"trace", NULL},
                                    {"plan", NULL},
                                    {"save-paths", NULL},
+                                   {"logprobs", NULL},
                                    {"log", log_is_folder}};
   const char *save = settings_text(s, "save");
   sl_status status = save ? check_save(s, save) : SL_OK;

@@ -68,6 +68,7 @@ static sl_status run_steps(job *j) {
   if (!opened && !s->process)
     opened = log_open(s->run, sl_checkpoints_start(j->checkpoints),
                       (log_evals){j->evals.nvalues, j->evals.names}, &j->log);
+  if (!opened) opened = logprobs_open(j);
   if (opened) return opened;
   signals_watch(j->rt, !j->settings->process);
   j->progress.rt = j->rt;
@@ -83,6 +84,7 @@ static sl_status run_steps(job *j) {
   progress_close(&j->progress);
   sl_status logged = log_close(j->log);
   j->log = NULL;
+  if (!logged) logged = logprobs_close(j);
   if (!status) status = logged;
   /* process 0 decides */
   bool early = j->evals.ended || (s->process && sl_arg_int(s->run, "patience"));

@@ -56,6 +56,8 @@ static const tool_option options[] = {
     LAUNCH_OPTIONS,
     {"log", SL_OPTION_LIST, "", "`FILE` (.csv, .jsonl), or a folder for TensorBoard, for the loss of "
      "each step as the run goes; may be repeated", 0, 0, GROUP_OUTPUT},
+    {"logprobs", SL_OPTION_TEXT, "", "`FILE` (.jsonl) for the logarithms of the probabilities of the targets, a line "
+     "for each row of a step's batch", 0, 0, GROUP_OUTPUT},
     {"report", SL_OPTION_TEXT, "", "`FILE` (JSON) for the figures of the run", 0, 0, GROUP_OUTPUT},
     {"trace", SL_OPTION_TEXT, "", "`FILE` for what ran when and waited for what (see actortrace)",
      0, 0, GROUP_OUTPUT},
@@ -123,6 +125,8 @@ static sl_status check_together(const settings *s) {
     return sl_fail(SL_E_USAGE, "--save-paths: which paths? --skip looks for some");
   if (settings_text(s, "save-adapter") && !s->training.nlora)
     return sl_fail(SL_E_USAGE, "--save-adapter: which adapters? --lora or --adapter says");
+  if (!data && settings_text(s, "logprobs"))
+    return sl_fail(SL_E_USAGE, "--logprobs: %s devices hold no values", s->lower.devices.kind);
   if (!data && sl_arg_int(s->run, "generate"))
     return sl_fail(SL_E_USAGE, "--generate: %s devices hold no values", s->lower.devices.kind);
   sl_status status = certify_check(s);

@@ -49,9 +49,9 @@ static const tool_option options[] = {
     {0}};
 /* clang-format on */
 
-static const char *const shared[] = {"devices", "stages",       "tensor",  "memory",  "home",
-                                     "disk",    "seed",         "clock",   "machine", "adapter",
-                                     "config",  "print-config", "version", "help",    NULL};
+static const char *const shared[] = {
+    "devices", "stages",  "tensor", "memory",       "home",    "disk", "seed",  "clock",
+    "machine", "adapter", "config", "print-config", "version", "help", "exact", NULL};
 
 bool settings_have_workload(const settings *s) {
   return settings_text(s, "arrivals") || settings_text(s, "measure");

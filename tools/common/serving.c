@@ -56,6 +56,7 @@ sl_session_options serving_options(const settings *s) {
                                         .parallel.processes = s->lower.parallel.processes,
                                         .devices = s->lower.devices,
                                         .numbers.dtype = settings_dtype(s),
+                                        .numbers.exact = s->lower.numbers.exact,
                                         .simulation.hardware = hardware_of(s),
                                         .schedule.name = s->lower.schedule.name,
                                         .numbers.seed = (uint64_t)sl_arg_int(s->run, "seed")}};

@@ -45,6 +45,24 @@ static double row_loss_exact(const sl_call *call, const float *x, int64_t n, int
   return sli_loss_round(sli_join_parts(parts, width, SLI_PART, lse));
 }
 
+/* Returns the logarithm of the sum of e^x over a row; an exact one is a sum over groups of columns.
+ */
+static inline float row_lse(const sl_attrs *attrs, const float *x, int64_t n) {
+  float parts[SLI_MOST_GROUPS * SLI_PART], lse;
+  if (!attrs->exact) {
+    float m = row_max(x, n);
+    return m + logf(row_exp_sum(x, n, m));
+  }
+  sli_join_parts(parts, row_parts(x, n, attrs->chunk, -1, parts), SLI_PART, &lse);
+  return lse;
+}
+
+static void lse_chunk(void *arg, int i) {
+  sli_lse *l = arg;
+  (void)i;
+  l->lse = row_lse(l->attrs, l->x, l->n);
+}
+
 static void cross_entropy_chunk(void *arg, int i) {
   const sl_call *call = arg;
   const float *logits = call->in[0];    /* [R, V] */
@@ -56,17 +74,31 @@ static void cross_entropy_chunk(void *arg, int i) {
   for (int64_t r = rows.begin; r < rows.end; r++) {
     const float *x = logits + r * vocab;
     bool known = targets[r] >= 0 && targets[r] < vocab;
-    float m = row_max(x, vocab), l;
+    float l;
     double loss;
     if (call->attrs->exact) loss = row_loss_exact(call, x, vocab, targets[r], &l);
     else {
-      l = m + logf(row_exp_sum(x, vocab, m));
+      l = row_lse(call->attrs, x, vocab);
       loss = known ? (double)l - x[targets[r]] : NAN;
     }
     total += known ? loss : NAN;
     if (lse) lse[r] = l;
   }
   partial[i] = total;
+}
+
+static void log_probability_chunk(void *arg, int i) {
+  const sl_call *call = arg;
+  const float *logits = call->in[0];    /* [R, V] */
+  const int32_t *targets = call->in[1]; /* [R] */
+  float *y = call->out[0];              /* [R] */
+  int64_t vocab = sl_type_last(&call->in_type[0]);
+  sli_range rows = sli_rows(&call->in_type[0], i);
+  for (int64_t r = rows.begin; r < rows.end; r++) {
+    const float *x = logits + r * vocab;
+    bool known = targets[r] >= 0 && targets[r] < vocab;
+    y[r] = known ? x[targets[r]] - row_lse(call->attrs, x, vocab) : NAN;
+  }
 }
 
 static void cross_entropy_b_chunk(void *arg, int i) {

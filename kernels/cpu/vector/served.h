@@ -13,12 +13,9 @@ static void rotary_served_chunk(void *arg, int i) {
   float *y = (float *)call->out[0] + i * width;
   int64_t at = sl_batch_position(batch)[i] * pairs;
   for (int64_t head = 0; head < width; head += 2 * pairs)
-    for (int64_t j = 0, n = pairs; n > 0; j += LANES, n -= LANES) {
-      vec c = load(angles->cos + at + j, n), s = load(angles->sin + at + j, n);
-      vec a = load(x + head + j, n), b = load(x + head + pairs + j, n);
-      store(y + head + j, a * c - b * s, n);
-      store(y + head + pairs + j, b * c + a * s, n);
-    }
+    for (int64_t j = 0, n = pairs; n > 0; j += LANES, n -= LANES)
+      turn_pairs(x + head, pairs, j, n, load(angles->cos + at + j, n),
+                 load(angles->sin + at + j, n), y + head);
 }
 
 static void position_served_chunk(void *arg, int i) {

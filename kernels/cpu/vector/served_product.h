@@ -247,12 +247,34 @@ static void sum_columns(const sl_call *call, int64_t rows, sli_range columns) {
   }
 }
 
+/* Multiplies in the order of training's exact product. */
+static void exact_columns(const sl_call *call, int64_t rows, sli_range columns) {
+  int64_t k = sl_type_last(&call->in_type[0]), n = sl_type_last(&call->out_type[0]);
+  const sl_attrs *a = call->attrs;
+  const float *bias = call->in[2], *w = call->in[1];
+  sli_gemm g = {.rows = rows,
+                .columns = columns.end - columns.begin,
+                .k = k,
+                .a = call->in[0],
+                .a_row = k,
+                .b = w + columns.begin * (a->transposed ? 1 : k),
+                .b_row = a->transposed ? n : k,
+                .b_transposed = !a->transposed,
+                .bias = bias ? bias + columns.begin : NULL,
+                .c = (float *)call->out[0] + columns.begin,
+                .c_row = n,
+                .chunk = a->chunk ? a->chunk : k};
+  memcpy(g.part, a->part, sizeof g.part);
+  gemm_chunk(&g, 0);
+}
+
 static void linear_served_chunk(void *arg, int i) {
   const sli_served_product *p = arg;
   const sl_call *call = p->call;
   int64_t rows = sl_call_rows(call, 0, sl_type_rows(&call->in_type[0]));
   sli_range columns = sli_served_columns(sl_type_last(&call->out_type[0]), p->pieces, i);
-  if (sli_storage_blocks(sli_storage_of(&call->in_type[1], sl_type_last(&call->in_type[0]))))
+  if (call->attrs->exact) exact_columns(call, rows, columns);
+  else if (sli_storage_blocks(sli_storage_of(&call->in_type[1], sl_type_last(&call->in_type[0]))))
     block_columns(p, rows, columns);
   else if (call->attrs->transposed) sum_columns(call, rows, columns);
   else dot_columns(call, rows, columns);
