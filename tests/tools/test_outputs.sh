@@ -36,7 +36,7 @@ full_output() {
   says "writing the standard output failed" err
 }
 
-for option in save report trace plan log checkpoint save-adapter save-paths; do
+for option in save report trace plan log logprobs checkpoint save-adapter save-paths; do
   more=()
   [ $option != save-paths ] || more=(--skip 0.3 --stages 2 --microbatches 4 --steps 0)
   tried "--$option: cannot" "$actorrun" --steps 3 "${lora[@]}" "${more[@]}" "--$option" no/such/place "${model[@]}"
@@ -54,6 +54,8 @@ full full.safetensors "$actorrun" --steps 1 --quiet --save full.safetensors "${m
 ends 1 "$actorrun" --steps 1 --quiet --log full.csv "${model[@]}"
 says "full.csv could not be written as a whole" err
 ends 1 "$actorrun" --steps 1 --quiet --log full.jsonl "${model[@]}"
+ends 1 "$actorrun" --steps 1 --quiet --logprobs full.jsonl "${model[@]}"
+says "--logprobs: full.jsonl could not be written as a whole" err
 full_output "$actorrun" --steps 1 "${model[@]}"
 full_output "$actorrun" -n 2 --stages 2 --steps 1 "${patient[@]}" "${model[@]}"
 full_output "$actorrun" --steps 0 --quiet --generate 3 "${model[@]}"

@@ -1,0 +1,89 @@
+#!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
+# The log-probabilities that `actorserve --exact` tells over HTTP are those of `actorrun --exact --logprobs`, bit for
+# bit: prompts in chunks, two stages, requests beside each other that give up pages, and training on several grids.
+# Without --exact some differ. --logprobs writes one file on any grid, and says what it is not for.
+# labels: outside
+# needs: libevent zeromq
+set -euo pipefail
+# shellcheck source=tests/support/tool.sh
+source "$SLUICE_SOURCE/tests/support/tool.sh"
+need python3
+draw
+both="$SLUICE_SOURCE/tests/support/serve_exact.py"
+
+LC_ALL=C tr -d '\200-\377' <"$reference/text.txt" >ascii.txt
+
+# serve WORDS...: it runs as $pid, at $port
+serve() {
+  background "$bin/actorserve" --port 0 --prefix-caching off "$@"
+  until [[ -s out ]]; do kill -0 "$pid" || fail "the server has ended"; sleep 0.01; done
+  port=$(sed -E 's,.*:([0-9]+)/.*,\1,' out)
+}
+drained() {
+  kill -INT "$pid"
+  wait "$pid" || fail "the server ends with status $?"
+}
+rows=12 context=192
+gpt=(gpt --layers 2 --width 32 --heads 2)
+llama=(llama --layers 3 --width 48 --heads 6 --kv-heads 2 --ffn 80 --bias qkv)
+shape=(--vocab 128 --context "$context")
+tight=(--stages 2 --rows 24 --sequences 6 --quota kv=4 --report served.json)
+
+# compared STATUS TRAINING...: of the answers, with what training writes
+compared() {
+  local want=$1
+  shift
+  ends 0 "$actorrun" --quiet --steps 1 --logprobs told.jsonl "$@" --batch $rows --data tokens.u16
+  ends "$want" python3 "$both" compare answers.json told.jsonl
+}
+for name in gpt llama; do
+  declare -n model=$name
+  ends 0 "$actorrun" --quiet --steps 6 --save $name.safetensors "${model[@]}" "${shape[@]}" --lr 1e-2 --warmup 0 \
+    --data ascii.txt
+  serve --exact "${tight[@]}" --init $name.safetensors "${model[@]}" "${shape[@]}"
+  ends 0 python3 "$both" ask "$port" "$seed" $rows $context answers.json tokens.u16
+  drained
+  python3 -c 'import json; x = json.load(open("served.json")); assert x["rows_again"] > 0, x' || fail "no pages were given up"
+  trained=(--exact --init $name.safetensors "${model[@]}" "${shape[@]}")
+  compared 0 "${trained[@]}"
+  cp told.jsonl first.jsonl
+  for grid in "--data-parallel 2 --microbatches 3 --stages 2" "--tensor 2 --recompute full" \
+    "--exact-leaf 32 --pieces 2 --data-parallel 2 -n 2 ${patient[*]}" "--exact-leaf 32 --sequence 2 --shard parameters"; do
+    # shellcheck disable=SC2086
+    compared 0 $grid "${trained[@]}"
+    cmp -s first.jsonl told.jsonl || fail "$name, $grid: other log-probabilities"
+  done
+done
+
+# It could differ.
+serve --init llama.safetensors "${llama[@]}" "${shape[@]}"
+ends 0 python3 "$both" ask "$port" "$seed" $rows $context answers.json tokens.u16
+drained
+compared 1 --init llama.safetensors "${llama[@]}" "${shape[@]}"
+
+# refused TEXT TOOL...
+refused() {
+  local text=$1
+  shift
+  ends 2 "$@" --init llama.safetensors "${llama[@]}" "${shape[@]}"
+  says "$text" err
+}
+refused "--exact: not with --dtype bf16" "$bin/actorserve" --exact --dtype bf16
+refused "--exact: not with keys and values in bf16" "$bin/actorserve" --exact --kv bf16
+learns=(gpt --layers 1 --width 16 --heads 2 --context 16 --batch 4 --data "$reference/text.txt")
+ends 2 "$actorrun" --logprobs l.jsonl --vocab-parallel --stages 2 "${learns[@]:0:1}" --layers 2 "${learns[@]:3}"
+says "--logprobs: not with --vocab-parallel" err
+ends 2 "$actorrun" --logprobs l.jsonl --devices timed:1 "${learns[@]}"
+says "--logprobs: timed devices hold no values" err
+ends 2 "$actorrun" --logprobs l.jsonl pipeline
+says "--logprobs: the model has not one cross entropy" err
+
+# Resumed, it goes on with the file.
+more=(--quiet --logprobs kept.jsonl --checkpoint kept --every 1 "${learns[@]}")
+ends 0 "$actorrun" --steps 2 "${more[@]}"
+ends 0 "$actorrun" --steps 3 --resume "${more[@]}"
+(($(wc -l <kept.jsonl) == 12)) || fail "$(wc -l <kept.jsonl) rows of three steps"
+ends 0 "$actorrun" --quiet --steps 3 --logprobs whole.jsonl "${learns[@]}"
+cmp kept.jsonl whole.jsonl
+echo "--exact: what is served is what is trained"
