@@ -46,10 +46,12 @@ static void begin_back(tile_back *x, const sli_attention *a, int64_t b, int64_t 
   memset(x->lse, 0, sizeof x->lse);
   memset(x->delta, 0, sizeof x->delta);
   for (int64_t l = 0; l < nq; l++) {
-    vec t = {0};
-    for (int64_t d = 0, n = dim; n > 0; d += LANES, n -= LANES)
-      t += load(o + l * a->o_row + d, n) * load(x->dout + l * a->o_row + d, n);
-    x->delta[l] = sum(t);
+    vec t[SUM_VECTORS] = {0};
+    for (int64_t d = 0; d < dim; d += SUM_LANES) EACH_VECTOR(v) {
+        int64_t at = l * a->o_row + d + v * LANES, n = dim - d - v * LANES;
+        t[v] = plus_product(t[v], load(o + at, n), load(x->dout + at, n));
+      }
+    x->delta[l] = sum_lanes(t);
     x->lse[l] = lse_of(a, b, h, i0)[l];
   }
   turn_queries(a->bf16, x->qt, x->q, a->q_row, nq, dim, a->scale);

@@ -6,6 +6,11 @@
   sli_range r_ = sli_elements(&(call)->in_type[0], i); \
   for (int64_t at = r_.begin, n = r_.end - at; n > 0; at += LANES, n -= LANES)
 
+/* The same for sums, SUM_LANES at a time. */
+#define FOR_EACH_SUMMED(call, i, at, n)                \
+  sli_range r_ = sli_elements(&(call)->in_type[0], i); \
+  for (int64_t at = r_.begin, n = r_.end - at; n > 0; at += SUM_LANES, n -= SUM_LANES)
+
 static void add_chunk(void *arg, int i) {
   const sl_call *call = arg;
   const float *a = call->in[0], *b = call->in[1];
@@ -46,9 +51,10 @@ static void total_chunk(void *arg, int i) {
   const sl_call *call = arg;
   const float *x = call->in[0];
   double *partial = call->scratch;
-  dvec sum = {0};
-  FOR_EACH(call, i, at, n) add_wide(&sum, load_ahead(x + at, n));
-  partial[i] = dsum(&sum);
+  dvec sum[SUM_VECTORS] = {0};
+  FOR_EACH_SUMMED(call, i, at, n)
+  EACH_VECTOR(v) add_wide(&sum[v], load_ahead(x + at + v * LANES, n - v * LANES));
+  partial[i] = sum_wide_lanes(sum);
 }
 
 static void mul_chunk(void *arg, int i) {

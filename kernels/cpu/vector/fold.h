@@ -97,15 +97,16 @@ static void sum_across(folding *f, places p, int64_t n) {
 static double sum_along(folding *f, places p) {
   const sli_space *s = f->space;
   int64_t index[SL_MAX_DIMS] = {0}, n = s->dim[s->ndim - 1];
-  dvec sum = {0};
+  dvec sum[SUM_VECTORS] = {0};
   do {
     for (int64_t at = 0; at < n; at += TILE) {
       int64_t count = n - at < TILE ? n - at : TILE;
       const float *y = fold_row(f, &p, s->ndim - 1, at, count, f->y);
-      for (int64_t k = 0; k < count; k += LANES) add_wide(&sum, load(y + k, count - k));
+      for (int64_t k = 0; k < count; k += SUM_LANES)
+        EACH_VECTOR(v) add_wide(&sum[v], load(y + k + v * LANES, count - k - v * LANES));
     }
   } while (step_on(&p, s, s->kept, s->ndim - 1, index));
-  return dsum(&sum);
+  return sum_wide_lanes(sum);
 }
 
 /* Returns true if the summed elements are contiguous in memory and the output's dims are not. */

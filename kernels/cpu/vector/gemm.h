@@ -77,13 +77,6 @@ static void pack_right(const gemm_block *p, const gemm_steps *s, int64_t column,
 
 /* ---- tiles ------------------------------------------------------------------------- */
 
-/* Unrolled before the compiler decides what lies in registers. */
-#if defined(__clang__)
-#define UNROLLED _Pragma("clang loop unroll(full)")
-#else
-#define UNROLLED _Pragma("GCC unroll 16")
-#endif
-
 /* Multiplies a tile of A by a panel of B. Inlined with constant `rows` and steps of A. */
 static inline __attribute__((always_inline)) void multiply_tile(int rows, int64_t a_row,
                                                                 int64_t a_col, bool add,

@@ -12,9 +12,10 @@ static inline float row_max(const float *x, int64_t n) {
 
 /* Returns the sum of e^(x - shift). */
 static inline float row_exp_sum(const float *x, int64_t n, float shift) {
-  vec s = {0};
-  for (int64_t c = 0; c < n; c += LANES) s += vexp_low(load_or(x + c, n - c, -INFINITY) - shift);
-  return sum(s);
+  vec s[SUM_VECTORS] = {0};
+  for (int64_t c = 0; c < n; c += SUM_LANES) EACH_VECTOR(v)
+  s[v] += vexp_low(load_or(x + c + v * LANES, n - c - v * LANES, -INFINITY) - shift);
+  return sum_lanes(s);
 }
 
 /* Sets a group of columns' part of a row's loss (ops/target.h), for the target's column in it. */
@@ -170,9 +171,12 @@ static void mse_chunk(void *arg, int i) {
   const sl_call *call = arg;
   const float *y = call->in[0], *t = call->in[1];
   double *partial = call->scratch;
-  dvec total = {0};
-  FOR_EACH(call, i, at, n) add_wide_square(&total, load_ahead(y + at, n) - load_ahead(t + at, n));
-  partial[i] = dsum(&total);
+  dvec total[SUM_VECTORS] = {0};
+  FOR_EACH_SUMMED(call, i, at, n) EACH_VECTOR(v) {
+    int64_t from = at + v * LANES, left = n - v * LANES;
+    add_wide_square(&total[v], load_ahead(y + from, left) - load_ahead(t + from, left));
+  }
+  partial[i] = sum_wide_lanes(total);
 }
 
 static void mse_b_chunk(void *arg, int i) {

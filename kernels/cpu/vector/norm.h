@@ -3,30 +3,32 @@
  * a bias. */
 
 static inline float row_sum(const float *x, int64_t n) {
-  vec s0 = {0}, s1 = {0};
+  vec s0[SUM_VECTORS] = {0}, s1[SUM_VECTORS] = {0};
   int64_t c = 0;
-  for (; c + 2 * LANES <= n; c += 2 * LANES) {
-    s0 += load_ahead(x + c, LANES);
-    s1 += load_ahead(x + c + LANES, LANES);
-  }
-  for (; c < n; c += LANES) s0 += load(x + c, n - c);
-  return sum(s0 + s1);
+  for (; c + 2 * SUM_LANES <= n; c += 2 * SUM_LANES) EACH_VECTOR(v) {
+      s0[v] += load_ahead(x + c + v * LANES, LANES);
+      s1[v] += load_ahead(x + c + SUM_LANES + v * LANES, LANES);
+    }
+  for (; c < n; c += SUM_LANES) EACH_VECTOR(v) s0[v] += load(x + c + v * LANES, n - c - v * LANES);
+  EACH_VECTOR(v) s0[v] += s1[v];
+  return sum_lanes(s0);
 }
 
 /* Returns the sum of (x - shift)^2. */
 static inline float row_squares(const float *x, int64_t n, float shift) {
-  vec s0 = {0}, s1 = {0};
+  vec s0[SUM_VECTORS] = {0}, s1[SUM_VECTORS] = {0};
   int64_t c = 0;
-  for (; c + 2 * LANES <= n; c += 2 * LANES) {
-    vec a = loadu(x + c) - shift, b = loadu(x + c + LANES) - shift;
-    s0 += a * a;
-    s1 += b * b;
-  }
-  for (; c < n; c += LANES) {
-    vec a = load_or(x + c, n - c, shift) - shift;
-    s0 += a * a;
-  }
-  return sum(s0 + s1);
+  for (; c + 2 * SUM_LANES <= n; c += 2 * SUM_LANES) EACH_VECTOR(v) {
+      vec a = loadu(x + c + v * LANES) - shift, b = loadu(x + c + SUM_LANES + v * LANES) - shift;
+      s0[v] = plus_product(s0[v], a, a);
+      s1[v] = plus_product(s1[v], b, b);
+    }
+  for (; c < n; c += SUM_LANES) EACH_VECTOR(v) {
+      vec a = load_or(x + c + v * LANES, n - c - v * LANES, shift) - shift;
+      s0[v] = plus_product(s0[v], a, a);
+    }
+  EACH_VECTOR(v) s0[v] += s1[v];
+  return sum_lanes(s0);
 }
 
 static inline float norm_eps(const sl_call *call) {
@@ -44,8 +46,8 @@ static void layernorm_chunk(void *arg, int i) {
     float m = row_sum(xr, width) / (float)width;
     float s = 1.0f / sqrtf(row_squares(xr, width, m) / (float)width + norm_eps(call));
     for (int64_t c = 0, n = y ? width : 0; n > 0; c += LANES, n -= LANES)
-      store_ahead(y + r * width + c, (load(xr + c, n) - m) * s * load(g + c, n) + load(b + c, n),
-                  n);
+      store_ahead(y + r * width + c,
+                  plus_product(load(b + c, n), (load(xr + c, n) - m) * s, load(g + c, n)), n);
     if (mean) mean[r] = m;
     if (rstd) rstd[r] = s;
   }
@@ -63,17 +65,18 @@ static void layernorm_b_chunk(void *arg, int i) {
   for (int64_t r = rows.begin; r < rows.end; r++) {
     const float *xr = x + r * width, *dyr = dy + r * width;
     float *dxr = dx + r * width, m = mean[r], s = rstd[r];
-    vec sum_d = {0}, sum_dx = {0};
+    vec sum_d[SUM_VECTORS] = {0}, sum_dx[SUM_VECTORS] = {0};
+    for (int64_t c = 0; c < width; c += SUM_LANES) EACH_VECTOR(v) {
+        int64_t at = c + v * LANES, n = width - at;
+        vec dy = load_ahead(dyr + at, n), by = load(g + at, n);
+        sum_d[v] = plus_product(sum_d[v], dy, by);
+        sum_dx[v] = plus_product(sum_dx[v], dy * by, load_ahead(xr + at, n) - m);
+      }
+    float d_mean = sum_lanes(sum_d) / (float)width;
+    float slope = sum_lanes(sum_dx) * s * s / (float)width;
     for (int64_t c = 0, n = width; n > 0; c += LANES, n -= LANES) {
-      vec d = load_ahead(dyr + c, n) * load(g + c, n);
-      sum_d += d;
-      sum_dx += d * (load_ahead(xr + c, n) - m);
-    }
-    float d_mean = sum(sum_d) / (float)width;
-    float slope = sum(sum_dx) * s * s / (float)width;
-    for (int64_t c = 0, n = width; n > 0; c += LANES, n -= LANES) {
-      vec d = load(dyr + c, n) * load(g + c, n);
-      store_ahead(dxr + c, s * (d - d_mean - (load(xr + c, n) - m) * slope), n);
+      vec d = plus_product(set(-d_mean), load(dyr + c, n), load(g + c, n));
+      store_ahead(dxr + c, s * plus_product(d, m - load(xr + c, n), set(slope)), n);
     }
   }
 }
@@ -173,12 +176,17 @@ static void rmsnorm_b_chunk(void *arg, int i) {
   for (int64_t r = rows.begin; r < rows.end; r++) {
     const float *xr = x + r * width, *dyr = dy + r * width;
     float *dxr = dx + r * width, s = rstd[r];
-    vec sum_dx = {0};
+    vec sum_dx[SUM_VECTORS] = {0};
+    for (int64_t c = 0; c < width; c += SUM_LANES) EACH_VECTOR(v) {
+        int64_t at = c + v * LANES, n = width - at;
+        vec d = load_ahead(dyr + at, n) * load(g + at, n);
+        sum_dx[v] = plus_product(sum_dx[v], d, load_ahead(xr + at, n));
+      }
+    float slope = sum_lanes(sum_dx) * s * s / (float)width;
     for (int64_t c = 0, n = width; n > 0; c += LANES, n -= LANES)
-      sum_dx += load_ahead(dyr + c, n) * load(g + c, n) * load_ahead(xr + c, n);
-    float slope = sum(sum_dx) * s * s / (float)width;
-    for (int64_t c = 0, n = width; n > 0; c += LANES, n -= LANES)
-      store_ahead(dxr + c, s * (load(dyr + c, n) * load(g + c, n) - load(xr + c, n) * slope), n);
+      store_ahead(dxr + c,
+                  s * plus_product(load(dyr + c, n) * load(g + c, n), -load(xr + c, n), set(slope)),
+                  n);
   }
 }
 

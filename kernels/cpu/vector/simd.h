@@ -169,6 +169,24 @@ static inline float sum(vec v) {
   return s[0];
 }
 
+/* Sums along a row are in so many lanes on every level: vector v has those from v LANES on of each
+ * SUM_LANES numbers. */
+enum { SUM_LANES = 16, SUM_VECTORS = SUM_LANES / LANES };
+
+/* Unrolled before the compiler decides what lies in registers. */
+#if defined(__clang__)
+#define UNROLLED _Pragma("clang loop unroll(full)")
+#else
+#define UNROLLED _Pragma("GCC unroll 16")
+#endif
+#define EACH_VECTOR(v) UNROLLED for (int v = 0; v < SUM_VECTORS; v++)
+
+static inline float sum_lanes(vec *v) {
+  UNROLLED for (int half = SUM_VECTORS / 2; half; half /= 2) UNROLLED for (int i = 0; i < half; i++)
+      v[i] += v[i + half];
+  return sum(v[0]);
+}
+
 static inline float largest(vec v) {
   float m = v[0];
   for (int l = 1; l < LANES; l++) m = v[l] > m ? v[l] : m;
@@ -217,11 +235,13 @@ static inline vec narrow_times(const dvec *v, double factor) {
   return loadu(y);
 }
 
-/* Returns the sum of the lanes, in order from the first. */
-static inline double dsum(const dvec *v) {
+/* Returns the sum of SUM_LANES lanes, in order from the first. */
+static inline double sum_wide_lanes(const dvec *sums) {
   double s = 0;
-  for (int l = 0; l < LANES / 2; l++) s += v->low[l];
-  for (int l = 0; l < LANES / 2; l++) s += v->high[l];
+  for (int v = 0; v < SUM_VECTORS; v++) {
+    for (int l = 0; l < LANES / 2; l++) s += sums[v].low[l];
+    for (int l = 0; l < LANES / 2; l++) s += sums[v].high[l];
+  }
   return s;
 }
 
@@ -299,23 +319,9 @@ static inline vec vtanh(vec x) {
   return pick(size < 0.625f, near, far);
 }
 
-/* Returns 1/x to an ulp or two, for x in [1, 2^126]: an estimate and a Newton step. */
-static inline vec reciprocal(vec x) {
-#if defined(__AVX512F__)
-  vec r = (vec)_mm512_rcp14_ps((__m512)x);
-#elif defined(__AVX2__)
-  vec r = (vec)_mm256_rcp_ps((__m256)x);
-#else
-  return 1.0f / x;
-#endif
-#if defined(__AVX2__)
-  return r + r * (1.0f - x * r);
-#endif
-}
-
 static inline vec sigmoid(vec x) {
   vec y = pick(x < -87.0f, set(87.0f), -x); /* 1 + e^y stays finite; NaN stays NaN */
-  return reciprocal(1.0f + vexp(y));
+  return 1.0f / (1.0f + vexp(y));
 }
 
 /* Transposes LANES vectors: interleaves the first half with the second, log2(LANES) times. */

@@ -26,12 +26,13 @@ static void softmax_columns(const sli_softmax *s, const float *x, float *y, int6
 
 static void softmax_b_row(const sli_softmax *s, const float *y, const float *dy, float *dx) {
   int64_t n = s->n;
-  vec total = {0};
-  for (int64_t c = 0; c < n; c += LANES) {
-    vec d = load(dy + c, n - c);
-    total += s->is_log ? d : d * load(y + c, n - c);
-  }
-  float t = sum(total);
+  vec total[SUM_VECTORS] = {0};
+  for (int64_t c = 0; c < n; c += SUM_LANES) EACH_VECTOR(v) {
+      int64_t at = c + v * LANES;
+      vec by = s->is_log ? set(1) : load(y + at, n - at);
+      total[v] = plus_product(total[v], load(dy + at, n - at), by);
+    }
+  float t = sum_lanes(total);
   for (int64_t c = 0; c < n; c += LANES) {
     vec v = load(y + c, n - c), d = load(dy + c, n - c);
     store(dx + c, s->is_log ? d - vexp(v) * t : v * (d - t), n - c);

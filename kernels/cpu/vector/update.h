@@ -13,9 +13,10 @@ static inline vec gradient(const sl_call *call, int from, int64_t at, int64_t n)
 static void sumsq_chunk(void *arg, int i) {
   const sl_call *call = arg;
   double *partial = call->scratch;
-  dvec total = {0};
-  FOR_EACH(call, i, at, n) add_wide_square(&total, gradient(call, 0, at, n));
-  partial[i] = dsum(&total);
+  dvec total[SUM_VECTORS] = {0};
+  FOR_EACH_SUMMED(call, i, at, n)
+  EACH_VECTOR(v) add_wide_square(&total[v], gradient(call, 0, at + v * LANES, n - v * LANES));
+  partial[i] = sum_wide_lanes(total);
 }
 
 /* Walks elements [at, at + n) of a chunk, LANES at a time. */

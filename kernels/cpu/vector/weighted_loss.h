@@ -3,10 +3,12 @@
 
 /* Returns the sum of w x; w NULL: of x. */
 static inline float row_dot(const float *w, const float *x, int64_t n) {
-  vec s = {0};
-  for (int64_t c = 0; c < n; c += LANES)
-    s += load(x + c, n - c) * (w ? load(w + c, n - c) : set(1));
-  return sum(s);
+  vec s[SUM_VECTORS] = {0};
+  for (int64_t c = 0; c < n; c += SUM_LANES) EACH_VECTOR(v) {
+      int64_t at = c + v * LANES;
+      s[v] = plus_product(s[v], load(x + at, n - at), w ? load(w + at, n - at) : set(1));
+    }
+  return sum_lanes(s);
 }
 
 static inline float sum_of_weights(const sli_weighing *w) {

@@ -1,0 +1,23 @@
+#!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
+# --exact: runs on all CPU levels with fused multiply-adds have one set of numbers: losses, parameters and optimizer
+# state of a GPT, a LLaMA, a Mixtral and a convolutional net.
+# labels: outside
+set -euo pipefail
+# shellcheck source=tests/support/tool.sh
+source "$SLUICE_SOURCE/tests/support/tool.sh"
+
+shape=(--layers 2 --width 56 --heads 4 --context 48 --batch 4 --data "$reference/text.txt")
+same() { # NAME MODEL...: on levels 1 to 4, or the best that there is
+  local name=$1 level
+  shift
+  for level in 1 2 3 4; do
+    SLUICE_CPU_LEVEL=$level ends 0 "$actorrun" --quiet --exact --steps 3 --certify $name.$level "$@"
+    cmp "$name.1" "$name.$level" || fail "$name: level $level has other numbers"
+  done
+}
+same gpt gpt "${shape[@]}"
+same llama llama --kv-heads 2 --window 40 "${shape[@]}"
+same mixtral mixtral "${shape[@]}"
+same digits "$SLUICE_SOURCE/examples/digits.c" --data "$SLUICE_SOURCE/examples/digits.u8" --batch 8
+echo "--exact: the same numbers on all levels"
