@@ -247,6 +247,69 @@ static void sum_columns(const sl_call *call, int64_t rows, sli_range columns) {
   }
 }
 
+/* ---- exact products ------------------------------------------------------------------------ */
+
+/* A few rows by LANES columns. Rows of w are read along k and turned in registers, so that each
+ * lane has a column's chain of fused products, as in gemm.h. */
+enum { EXACT_ROWS = 4 };
+
+/* Multiplies by steps `begin` to `end` of k, from the sums in acc. */
+static inline __attribute__((always_inline)) void exact_steps(int tall, const float *x, int64_t k,
+                                                              const float *const *w, int64_t begin,
+                                                              int64_t end, vec *acc) {
+  for (int64_t i = begin; i < end; i += LANES) {
+    vec v[LANES];
+    int64_t n = end - i < LANES ? end - i : LANES;
+    for (int l = 0; l < LANES; l++) {
+      v[l] = load(w[l] + i, n);
+      __builtin_prefetch(w[l] + i + LINE);
+    }
+    transpose(v);
+    for (int64_t l = 0; l < n; l++)
+      for (int r = 0; r < tall; r++) acc[r] = plus_product(acc[r], set(x[r * k + i + l]), v[l]);
+  }
+}
+
+/* Adds a group's sum to those before it by the tree over the groups' numbers. */
+static inline __attribute__((always_inline)) void exact_group(int tall, int64_t group, bool last,
+                                                              vec (*slots)[EXACT_ROWS], vec *sum) {
+  int slot = 0;
+  for (int64_t left = group; left & 1 || (last && left); left >>= 1, slot++)
+    for (int r = 0; r < tall && left & 1; r++) sum[r] = slots[slot][r] + sum[r];
+  for (int r = 0; r < tall; r++) slots[slot][r] = sum[r];
+}
+
+static inline __attribute__((always_inline)) void exact_tile(int tall, const sl_call *call,
+                                                             const float *x, int64_t column,
+                                                             int64_t columns, float *y) {
+  int64_t k = sl_type_last(&call->in_type[0]), n = sl_type_last(&call->out_type[0]),
+          chunk = call->attrs->chunk ? call->attrs->chunk : k;
+  const float *bias = call->in[2], *w[LANES];
+  vec slots[SLI_MOST_GROUPS][EXACT_ROWS], sum[EXACT_ROWS] = {0};
+  for (int l = 0; l < LANES; l++)
+    w[l] = (const float *)call->in[1] + (column + (l < columns ? l : columns - 1)) * k;
+  for (int64_t group = 0, begin = 0; begin < k; group++, begin += chunk) {
+    int64_t end = begin + chunk < k ? begin + chunk : k;
+    for (int r = 0; r < tall; r++)
+      sum[r] = bias && !group ? load(bias + column, columns) : (vec){0};
+    exact_steps(tall, x, k, w, begin, end, sum);
+    exact_group(tall, group, end == k, slots, sum);
+  }
+  for (int r = 0; r < tall; r++) store(y + r * n + column, sum[r], columns);
+}
+
+static void exact_few(const sl_call *call, int64_t rows, sli_range columns) {
+  for (int64_t c = columns.begin; c < columns.end; c += LANES) {
+    int64_t wide = columns.end - c < LANES ? columns.end - c : LANES;
+    switch (rows) {
+    case 1: exact_tile(1, call, call->in[0], c, wide, call->out[0]); break;
+    case 2: exact_tile(2, call, call->in[0], c, wide, call->out[0]); break;
+    case 3: exact_tile(3, call, call->in[0], c, wide, call->out[0]); break;
+    default: exact_tile(4, call, call->in[0], c, wide, call->out[0]); break;
+    }
+  }
+}
+
 /* Multiplies in the order of training's exact product. */
 static void exact_columns(const sl_call *call, int64_t rows, sli_range columns) {
   int64_t k = sl_type_last(&call->in_type[0]), n = sl_type_last(&call->out_type[0]);
@@ -273,7 +336,10 @@ static void linear_served_chunk(void *arg, int i) {
   const sl_call *call = p->call;
   int64_t rows = sl_call_rows(call, 0, sl_type_rows(&call->in_type[0]));
   sli_range columns = sli_served_columns(sl_type_last(&call->out_type[0]), p->pieces, i);
-  if (call->attrs->exact) exact_columns(call, rows, columns);
+  bool exact = call->attrs->exact,
+       few = rows <= EXACT_ROWS && !call->attrs->transposed && !call->attrs->part[0];
+  if (exact && few) exact_few(call, rows, columns);
+  else if (exact) exact_columns(call, rows, columns);
   else if (sli_storage_blocks(sli_storage_of(&call->in_type[1], sl_type_last(&call->in_type[0]))))
     block_columns(p, rows, columns);
   else if (call->attrs->transposed) sum_columns(call, rows, columns);
