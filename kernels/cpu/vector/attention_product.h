@@ -6,7 +6,7 @@ enum { QT = SLI_QUERY_TILE, KT = SLI_KEY_TILE, BLOCK_COLUMNS = 2 * LANES };
 enum { BLOCK_ROWS = REGISTERS / 4 }; /* sums take half of the registers */
 
 static inline vec add_product(bool words, vec c, const float *a, vec b) {
-  return words ? add_products(c, a, b) : c + *a * b;
+  return words ? add_products(c, a, b) : plus_product(c, set(*a), b);
 }
 
 /* Computes a block of C: `rows` by up to two vectors. Inlined with constant `rows`, `full` (both

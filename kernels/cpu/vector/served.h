@@ -126,7 +126,7 @@ INLINE void page_scores(bool bf16, const sli_served_attention *a, int n, const s
 #pragma GCC unroll 16
     for (int i = 0; i < n * PAGE_VECTORS; i++) {
       if (i % n == 0) k = page_load(bf16, a->pages, page->at + d * SL_PAGE + i / n * LANES, LANES);
-      s[i] += x[i % n].q[d] * k;
+      s[i] = plus_product(s[i], set(x[i % n].q[d]), k);
     }
   }
 }
@@ -182,7 +182,7 @@ INLINE void add_dims(bool bf16, const sli_served_attention *a, int n, served_que
         if (i % n == 0)
           v = page_load(bf16, a->pages, values + j * a->dim + d + i / n * LANES,
                         left - i / n * LANES);
-        y[i] += x[i % n].p[j] * v;
+        y[i] = plus_product(y[i], set(x[i % n].p[j]), v);
       }
   }
 #pragma GCC unroll 16
