@@ -44,7 +44,12 @@
     {"batch", SL_OPTION_INT, "8", "rows per step", 1, 1 << 20}
 /* clang-format on */
 
-typedef struct decoder {
+typedef struct decoder decoder;
+
+/* Half of a block, on a normed x [B, T, C]; `residual` is the initial std of its output weights. */
+typedef sl_tensor *decoder_half(sl_graph *g, decoder *d, sl_tensor *x, float residual, int layer);
+
+struct decoder {
   const char *model;
   int layers, heads, kv_heads;
   int64_t rows, context, width, head_dim, ffn, vocab;
@@ -55,11 +60,8 @@ typedef struct decoder {
   sl_tensor *documents; /* [B, T] document ids; NULL: a row is one document */
   const void *own;      /* state of the model */
   sl_tensor *losses;    /* losses added to the cross entropy; NULL: none so far */
-} decoder;
-
-/* Second half of a block, on a normed x [B, T, C]; `residual` is the initial std of its output
- * weights. */
-typedef sl_tensor *decoder_half(sl_graph *g, decoder *d, sl_tensor *x, float residual, int layer);
+  decoder_half *mixer;  /* first half of a block; NULL: decoder_attention */
+};
 
 /* y = x w^T with a weight [out, in] */
 static inline sl_tensor *decoder_linear(sl_graph *g, sl_tensor *x, int64_t in, int64_t out,
@@ -98,8 +100,8 @@ static inline sl_tensor *decoder_head_norm(sl_graph *g, const decoder *d, sl_ten
   return sl_reshape(g, x, d->rows, -1, heads * d->head_dim); /* [B, T, heads*D] */
 }
 
-static inline sl_tensor *decoder_attention(sl_graph *g, const decoder *d, sl_tensor *x,
-                                           float residual, int layer) {
+static inline sl_tensor *decoder_attention(sl_graph *g, decoder *d, sl_tensor *x, float residual,
+                                           int layer) {
   int64_t C = d->width, Q = d->heads * d->head_dim, KV = d->kv_heads * d->head_dim;
   bool bias = d->qkv_bias;
   /* q [B, T, H*D]; k and v [B, T, K*D] */
@@ -120,7 +122,8 @@ static inline sl_tensor *decoder_block(sl_graph *g, decoder *d, decoder_half *ha
   float residual = 0.02f / sqrtf(2.0f * (float)d->layers);
   sl_block(g, "h.%d", layer);
   sl_tensor *a = decoder_norm(g, d, x, layer, "input_layernorm");
-  x = sl_add(g, x, decoder_attention(g, d, a, residual, layer));
+  decoder_half *mixer = d->mixer ? d->mixer : decoder_attention;
+  x = sl_add(g, x, mixer(g, d, a, residual, layer));
   sl_tensor *m = decoder_norm(g, d, x, layer, "post_attention_layernorm");
   return sl_add(g, x, half(g, d, m, residual, layer)); /* [B, T, C] */
 }

@@ -61,6 +61,11 @@ sl_tensor *sl_attend_at(sl_here at, sl_graph *g, sl_tensor *q, sl_tensor *k, sl_
   return sl_op3_at(at, g, &sl_op_attention, attrs, q, k, v);
 }
 
+sl_tensor *sl_linear_attention_at(sl_here at, sl_graph *g, sl_tensor *q, sl_tensor *k, sl_tensor *v,
+                                  sl_tensor *gates, const sl_attrs *attrs) {
+  return ops_apply(at, g, &sl_op_linear_attention, attrs, 4, (sl_tensor *[]){q, k, v, gates}, 0);
+}
+
 sl_tensor *sl_attend_within_at(sl_here at, sl_graph *g, sl_tensor *q, sl_tensor *k, sl_tensor *v,
                                sl_tensor *ids, const sl_attrs *attrs) {
   return ops_apply(at, g, &sl_op_attention, attrs, ids ? 4 : 3, (sl_tensor *[]){q, k, v, ids}, 0);

@@ -289,6 +289,11 @@ void sl_apply_at(sl_here at, sl_graph *g, const sl_op *op, const sl_attrs *attrs
   sl_attention_at(SL_HERE, g, q, k, v, heads, kv_heads)
 #define sl_attention_packed(g, qkv, heads, kv_heads) \
   sl_attention_packed_at(SL_HERE, g, qkv, heads, kv_heads)
+/* Gated linear attention (sl_op_linear_attention) with the settings of an sl_attrs: heads,
+ * kv_heads, scale. q [B, T, heads dk], k [B, T, kv_heads dk], v [B, T, kv_heads dv], and the
+ * logarithms of the gates, [B, T, kv_heads dk] or [B, T, kv_heads] -> [B, T, heads dv]. */
+#define sl_linear_attention(g, q, k, v, gates, ...) \
+  sl_linear_attention_at(SL_HERE, g, q, k, v, gates, __VA_ARGS__)
 /* Attention with the settings of an sl_attrs: heads, kv_heads, full, window, scale. */
 #define sl_attend(g, q, k, v, ...) sl_attend_at(SL_HERE, g, q, k, v, __VA_ARGS__)
 #define sl_attend_packed(g, qkv, ...) sl_attend_packed_at(SL_HERE, g, qkv, __VA_ARGS__)
@@ -414,6 +419,8 @@ sl_tensor *sl_attention_at(sl_here at, sl_graph *g, sl_tensor *q, sl_tensor *k, 
 sl_tensor *sl_attention_packed_at(sl_here at, sl_graph *g, sl_tensor *qkv, int heads, int kv_heads);
 sl_tensor *sl_attend_at(sl_here at, sl_graph *g, sl_tensor *q, sl_tensor *k, sl_tensor *v,
                         const sl_attrs *attrs);
+sl_tensor *sl_linear_attention_at(sl_here at, sl_graph *g, sl_tensor *q, sl_tensor *k, sl_tensor *v,
+                                  sl_tensor *gates, const sl_attrs *attrs);
 sl_tensor *sl_attend_packed_at(sl_here at, sl_graph *g, sl_tensor *qkv, const sl_attrs *attrs);
 sl_tensor *sl_attend_within_at(sl_here at, sl_graph *g, sl_tensor *q, sl_tensor *k, sl_tensor *v,
                                sl_tensor *ids, const sl_attrs *attrs);

@@ -352,6 +352,23 @@ extern const sl_op sl_op_attention, sl_op_attention_b;
  * attention_packed_b(qkv, o, lse, do, [ids]) -> dqkv. */
 extern const sl_op sl_op_attention_packed, sl_op_attention_packed_b;
 
+/* Gated linear attention: a head keeps a state S [dk, dv] instead of the keys and values of all
+ * positions (Katharopoulos et al., arXiv 2006.16236; Yang et al., arXiv 2312.06635).
+ *
+ *   S_t = diag(e^g_t) S_(t-1) + k_t^T v_t     o_t = scale q_t S_t
+ *
+ * linear_attention(q [B, T, heads dk], k [B, T, kv_heads dk], v [B, T, kv_heads dv], g) -> o [B, T,
+ *   heads dv]. g, the logarithms of the gates, is [B, T, kv_heads dk], or [B, T, kv_heads]: one for
+ *   all channels of a head. attrs.heads, kv_heads; attrs.scale (0: 1/sqrt(dk)). dk, dv <= 256.
+ *   A row has the same bits in any batch and any piece.
+ * linear_attention_b(q, k, v, g, do) -> dq, dk, dv, dg.
+ * linear_attention_piece(q, k, v, g) -> o, before, state (updated): the states before and after the
+ *   piece, [B, kv_heads, dk dv].
+ * linear_attention_piece_b(q, k, v, g, before, do) -> dq, dk, dv, dg, carry (updated): what goes
+ *   back to the piece before, [B, heads dk dv + kv_heads dk]. */
+extern const sl_op sl_op_linear_attention, sl_op_linear_attention_b, sl_op_linear_attention_piece,
+    sl_op_linear_attention_piece_b;
+
 /* Attention of one piece [B, n] of sequences cut along T, attrs.length = T. The piece begins at
  * position r = call->tick.row, and pieces come in order. kv [B, T, 2 Hkv*D], updated in place,
  * holds k then v of every position so far: the call writes the piece's rows and reads rows 0 ..

@@ -30,7 +30,7 @@ typedef void sli_row_fn(const float *a, const float *b, const float *d, float *y
   X(embedding) X(embedding_w) X(position) X(position_w)                        \
   X(layernorm) X(layernorm_b) X(layernorm_w) X(rmsnorm) X(rmsnorm_b) X(rmsnorm_w) \
   X(rotary) X(rotary_b)                                                        \
-  X(attention) X(attention_sweep) X(attention_b)                               \
+  X(attention) X(attention_sweep) X(attention_b) X(linear_attention)           \
   X(cross_entropy) X(cross_entropy_b) X(cross_entropy_part) X(mse) X(mse_b)    \
   X(lse) X(log_probability) X(softmax_part) X(softmax_rescale)                 \
   X(weighted_cross_entropy) X(weighted_cross_entropy_b) X(weighted_cross_entropy_part) \
@@ -209,6 +209,37 @@ typedef struct sli_sweep {
   const float *tail; /* waiting rows of k; those of v follow at the distance from k to v */
   int64_t tail_batch;
 } sli_sweep;
+
+/* ---- linear attention, shared by its kernels and chunks ---------------------- */
+
+/* An operand of a walk: rows `row` floats apart, one per position; head h has `width` numbers from
+ * h / group * width on. */
+typedef struct sli_walked {
+  const float *x;
+  int64_t row, group, width;
+} sli_walked;
+
+/* A walk of each head's state along the positions (vector/linear_attention.h): b and d have a
+ * number for each row of the state, c and y for each lane, the gates g for each row or (by_lane)
+ * lane. Heads of one y_group add to the same y. */
+typedef struct sli_walk {
+  int64_t batch, positions, heads, kv_heads, rows, lanes;
+  bool back, by_lane, per_head;
+  sli_walked b, c, d, g;
+  float scale; /* factor of y */
+  float *y;
+  int64_t y_row, y_group;
+  /* states at the beginning and the end, NULL: zeros, not wanted. A sequence has `states` of them
+   * and `state_rest` other numbers; state_group heads have one. Strides within a state. */
+  float *from, *to;
+  int64_t states, state_group, state_rest, state_row, state_lane;
+} sli_walk;
+
+enum { SLI_WALK_LANES = 32 }; /* of a chunk */
+
+static inline int sli_walk_chunks(const sli_walk *w) {
+  return (int)(w->batch * w->kv_heads * ((w->lanes + SLI_WALK_LANES - 1) / SLI_WALK_LANES));
+}
 
 enum { SLI_QUERY_TILE = 32 };
 /* minimum number of attention chunks per thread, if there are enough tiles */
