@@ -90,6 +90,16 @@ static sl_status piece_b_infer(const sl_attrs *attrs, int nin, const sl_type *in
   return SL_OK;
 }
 
+static sl_status served_infer(const sl_attrs *attrs, int nin, const sl_type *in, sl_type *out) {
+  if (nin != 5) return sl_fail(SL_E_SHAPE, "it has no batch to read");
+  SLI_TRY(infer(attrs, 4, in, out));
+  SLI_TRY(sli_want_array("batch", &in[4], SL_I32, 1));
+  if (attrs->count < 1) return sl_fail(SL_E_SHAPE, "attrs.count must be given");
+  out[1] = state_type(attrs, in);
+  out[1].dim[0] = attrs->count;
+  return SL_OK;
+}
+
 /* ---- signatures, cost ---------------------------------------------------------------------- */
 
 /* Splits by sequences or heads. */
@@ -133,6 +143,7 @@ static void b_cost(const sl_attrs *attrs, int nin, const sl_type *in, const sl_t
 
 const sl_op sl_op_linear_attention = {
     .name = "linear_attention",
+    .served = &sl_op_linear_attention_served,
     .min_in = 4,
     .max_in = 4,
     .nout = 1,
@@ -182,4 +193,16 @@ const sl_op sl_op_linear_attention_piece_b = {
     .updates = 16,
     .infer = piece_b_infer,
     .cost = b_cost,
+};
+
+const sl_op sl_op_linear_attention_served = {
+    .name = "linear_attention_served",
+    .min_in = 5,
+    .max_in = 5,
+    .nout = 2,
+    .updates = 2,
+    .slots = true,
+    .infer = served_infer,
+    .looks = 15,
+    .follows = 1,
 };

@@ -256,7 +256,8 @@ static void write_part(const sl_session *s, const writer *w, const part *p) {
                           .top_k = r->how.top_k,
                           .logprobs = r->how.logprobs,
                           .place = (int32_t)r->count,
-                          .hash = s->options.hash};
+                          .hash = s->options.hash,
+                          .slot = r->slot};
   memcpy((int32_t *)sl_batch_table(b, sequence), r->pages, (size_t)r->npages * sizeof *r->pages);
 }
 

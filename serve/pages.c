@@ -56,12 +56,15 @@ void sli_pages_init(sl_session *s) {
   p->oldest = p->newest = -1;
   for (int64_t i = 0; i < n; i++) link_behind(p, (int32_t)i, p->newest);
   sli_prefixes_init(p, n);
+  p->slots = sli_calloc((size_t)s->about.sequences, sizeof *p->slots);
+  while (p->nslots < s->about.sequences) p->slots[p->nslots] = p->nslots, p->nslots++;
 }
 
 void sli_pages_fini(sl_session *s) {
   if (!s->pages) return;
   sli_prefixes_fini(s->pages);
   free(s->pages->of);
+  free(s->pages->slots);
   free(s->pages);
 }
 
@@ -105,12 +108,15 @@ static void share(sl_session *s, request *r, int64_t n) {
 bool sli_pages_let_in(sl_session *s, request *r, int64_t positions, int64_t shared) {
   int64_t more = sli_pages_of(positions) - shared;
   for (int64_t i = 0; i < shared; i++) more += !s->pages->of[r->pages[i]].holders;
-  if (more > free_now(s)) return false;
+  if (more > free_now(s) || !s->pages->nslots) return false;
+  r->slot = s->pages->slots[--s->pages->nslots];
   share(s, r, shared);
   return sli_pages_take(s, r, positions);
 }
 
 void sli_pages_free(sl_session *s, request *r) {
   while (r->npages) release(s->pages, r->pages[--r->npages], r->last_tick);
+  if (r->slot >= 0) s->pages->slots[s->pages->nslots++] = r->slot;
+  r->slot = -1;
   count_used(s);
 }

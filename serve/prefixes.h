@@ -22,6 +22,8 @@ struct sli_pages {
   int32_t *tokens;        /* [pages, SL_PAGE] tokens of the named pages */
   int32_t *first;         /* [mask + 1] first named page of each hash bucket; -1: none */
   uint64_t mask, names;   /* names: number of names given so far */
+  int nslots;
+  int32_t *slots; /* [nslots] free places of states */
 };
 
 void sli_prefixes_init(sli_pages *p, int64_t pages);

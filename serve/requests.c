@@ -152,7 +152,8 @@ static sl_status check_settings(const sl_request *q) {
 static request *make(const sl_session *s, const sl_request *q) {
   request *r = sli_calloc(1, sizeof *r);
   *r =
-      (request){.user = q->user,
+      (request){.slot = -1,
+                .user = q->user,
                 .nprompt = q->nprompt,
                 .how = *q,
                 .count = q->nprompt,

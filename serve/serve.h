@@ -45,6 +45,7 @@ struct request {
   uint64_t last_tick; /* number of the last tick that contains rows of it, counted from 1 */
   int64_t npages;
   int32_t *pages; /* [pages needed for `most` tokens] */
+  int32_t slot;   /* of its states; -1: none */
   int64_t named;  /* full pages that have names */
   uint64_t name;  /* name of the last named page (prefixes.c) */
   double pace;    /* seconds per chunk while the request is alone; 0: not computed yet */

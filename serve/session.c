@@ -173,6 +173,7 @@ static sl_status make_plan(sl_session *s) {
   sl_status status = lower_plan(s, &lower, &lowered);
   if (status) return status;
   s->about.lowered = lowered;
+  if (s->serving.stateful) s->options.prefixes = SL_PREFIXES_APART; /* states are no one else's */
   s->about.plan = sl_lowered_plan(lowered);
   for (int32_t d = 0; d < s->about.plan->ndevices; d++)
     s->about.device_bytes =

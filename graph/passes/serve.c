@@ -94,7 +94,7 @@ static void add_batch(sl_graph *g, sli_node *n, int inputs) {
 /* True if the op keeps keys and values in f32 where bf16 is wanted; a user's op may ignore the
  * setting. */
 static bool keeps_otherwise(const sl_graph *g, const sli_node *n) {
-  for (int o = 0; o < n->nout; o++)
+  for (int o = 0; o < n->nout && !n->op->slots; o++)
     if (n->op->updates >> o & 1 && g->options.serve->kv == SL_BF16 &&
         n->out_type[o].dtype == SL_F32)
       return true;
@@ -109,7 +109,8 @@ static sl_status exchange(sl_graph *g, sli_node *n) {
   sl_tensor **out = sli_arena_alloc(&g->arena, (size_t)nout * sizeof *out);
   memcpy(out, n->out, (size_t)had * sizeof *out);
   add_batch(g, n, n->op->max_in);
-  n->attrs.count = g->options.serve->pages;
+  n->attrs.count = op->slots ? g->options.serve->sequences : g->options.serve->pages;
+  g->options.serve->stateful |= op->slots;
   n->attrs.length = g->options.serve->context;
   n->attrs.bf16 = op->updates && g->options.serve->kv == SL_BF16;
   n->op = op;

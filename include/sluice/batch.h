@@ -19,13 +19,14 @@ extern "C" {
 
 enum { SL_PAGE = 64 }; /* positions in a page of the KV cache */
 
-/* Sampling settings of a sequence's next token. */
+/* Sampling settings of a sequence's next token, and the place of its states. */
 typedef struct sl_batch_sequence {
   uint32_t seed[2];
   float temperature, top_p;
   int32_t top_k, logprobs;
   int32_t place; /* index of the token in its text; selects its random number */
   int32_t hash;  /* 1: return the hash of the logits */
+  int32_t slot;  /* below most_sequences; the sequence's own from its position 0 on (sl_op.slots) */
 } sl_batch_sequence;
 
 /* Header of the array. The arrays after it are sized for the maxima and filled up to the counts:

@@ -493,6 +493,8 @@ typedef struct sl_op {
   bool batch;    /* works on whole microbatches: every call reads all of its data, and only data */
   bool rounds;   /* rounds its products' operands to bf16 if attrs.bf16 is set */
   bool part;     /* reads only the part of each input given by attrs.user, an sl_part */
+  bool slots; /* a served op: attrs.count is the number of slots (batch.h), not of pages. Sequences
+                 keep states in them, so none begins behind pages that others have filled */
   bool scatters; /* adds rows of an input to rows of output 0: exact calls round each and add in f64
                   */
   bool groups;   /* exact calls sum along the last dim of input 0 in the groups of attrs.chunk */

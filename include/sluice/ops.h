@@ -365,9 +365,11 @@ extern const sl_op sl_op_attention_packed, sl_op_attention_packed_b;
  * linear_attention_piece(q, k, v, g) -> o, before, state (updated): the states before and after the
  *   piece, [B, kv_heads, dk dv].
  * linear_attention_piece_b(q, k, v, g, before, do) -> dq, dk, dv, dg, carry (updated): what goes
- *   back to the piece before, [B, heads dk dv + kv_heads dk]. */
+ *   back to the piece before, [B, heads dk dv + kv_heads dk].
+ * linear_attention_served(q, k, v, g, batch) -> o, states (updated) [attrs.count, kv_heads, dk dv]:
+ * a sequence's state is in its slot (batch.h), and is zeros before position 0. */
 extern const sl_op sl_op_linear_attention, sl_op_linear_attention_b, sl_op_linear_attention_piece,
-    sl_op_linear_attention_piece_b;
+    sl_op_linear_attention_piece_b, sl_op_linear_attention_served;
 
 /* Attention of one piece [B, n] of sequences cut along T, attrs.length = T. The piece begins at
  * position r = call->tick.row, and pieces come in order. kv [B, T, 2 Hkv*D], updated in place,

@@ -5,6 +5,7 @@
 
 #include "kernels/cpu/chunk.h"
 #include "kernels/cpu/kernels.h"
+#include "kernels/cpu/served.h"
 #include "ops/attention_shape.h"
 #include "ops/linear_attention.h"
 
@@ -199,6 +200,60 @@ static void piece_b_cpu(const sl_call *call) {
   bool starts = call->tick.row + call->in_type[0].dim[1] == call->attrs->length;
   differentiate(call, (float *)call->in[4], call->out[4], starts);
 }
+
+/* ---- serving ------------------------------------------------------------------------------- */
+
+/* Walks of a tick's sequences, all of so many chunks. */
+typedef struct walks {
+  sli_walk *of;
+  int chunks;
+} walks;
+
+static size_t served_scratch(const sl_call *call, int threads) {
+  (void)threads;
+  return (size_t)call->in_type[0].dim[1] * sizeof(sli_walk);
+}
+
+/* Makes the walk of the sequence whose rows begin at `row`; returns the row behind them. */
+static int32_t walk_sequence(const sl_call *call, const sl_batch *batch, int32_t row, sli_walk *w) {
+  sli_linear_shape s = shape_of(call);
+  const int32_t *sequence = sl_batch_sequence_of(batch);
+  int64_t group = s.heads / s.kv_heads, state = s.kv_heads * s.dk * s.dv;
+  int32_t end = row;
+  while (end < batch->rows && sequence[end] == sequence[row]) end++;
+  s.batch = 1;
+  s.positions = end - row;
+  *w = walk_of(call, &s, (float *)call->out[0] + row * s.heads * s.dv, s.heads * s.dv);
+  w->b = operand(call, K, group, s.dk);
+  w->c = operand(call, V, group, s.dv);
+  w->d = operand(call, Q, 1, s.dk);
+  sli_walked *all[] = {&w->b, &w->c, &w->d, &w->g};
+  for (int i = 0; i < 4; i++) all[i]->x += row * all[i]->row;
+  w->to = (float *)call->out[1] + sl_batch_settings(batch)[sequence[row]].slot * state;
+  w->from = sl_batch_position(batch)[row] ? w->to : NULL;
+  w->rows = s.dk, w->lanes = s.dv;
+  w->state_row = s.dv, w->state_lane = 1;
+  return end;
+}
+
+static void served_chunk(void *arg, int i) {
+  const walks *w = arg;
+  sli_cpu()->linear_attention(&w->of[i / w->chunks], i % w->chunks);
+}
+
+static void served_cpu(const sl_call *call) {
+  const sl_batch *batch = sli_batch_of(call);
+  walks w = {.of = call->scratch};
+  int count = 0;
+  for (int32_t row = 0; row < batch->rows; count++)
+    row = walk_sequence(call, batch, row, &w.of[count]);
+  if (!count) return;
+  w.chunks = sli_walk_chunks(&w.of[0]);
+  sl_team_for(call->team, count * w.chunks, served_chunk, &w);
+}
+
+const sl_kernel sli_cpu_linear_attention_served = {
+    .backend = "cpu", .run = served_cpu, .scratch = served_scratch};
 
 const sl_kernel sli_cpu_linear_attention = {.backend = "cpu", .run = linear_attention_cpu};
 
