@@ -48,12 +48,40 @@ static sl_status lengths_begin(sl_graph *g, const sli_node *n, int o) {
 
 static bool counts(const sl_op *op) { return op->fills || op->looks || op->follows; }
 
+/* True if a signature takes the rows of all inputs, which lie along dim 1, to rows of the output.
+ */
+static bool takes_rows(const sli_node *n, const sl_signature *s) {
+  for (int i = 0; i < n->nin; i++)
+    if (n->in[i] && (s->in[i].kind != SL_SPLIT || s->in[i].dim != 1)) return false;
+  return s->out[0].kind == SL_SPLIT && s->out[0].dim == 1;
+}
+
+static bool has_way_for_rows(const sli_node *n) {
+  sl_signature all[SL_SIGNATURES] = {0};
+  bool some = n->op->signatures && n->nin && n->nin <= SL_SIGNATURE_ARGS && n->in_type[0].ndim > 2;
+  int count = some ? n->op->signatures(&n->attrs, n->nin, n->in_type, all) : 0;
+  for (int s = 0; s < count; s++)
+    if (takes_rows(n, &all[s])) return true;
+  return false;
+}
+
+/* True for a reshape of a single row, which no signature splits. */
+static bool shapes_one_row(const sli_node *n) {
+  const sl_type *x = &n->in_type[0], *y = &n->out_type[0];
+  return n->op == &sl_op_reshape && x->ndim > 1 && y->ndim > 1 &&
+         x->dim[0] * x->dim[1] * y->dim[0] * y->dim[1] == 1;
+}
+
+bool sli_keeps_rows(const sli_node *n) {
+  sl_pieces pieces = n->op->pieces;
+  return pieces == SL_PIECES_ELEMENTS || pieces == SL_PIECES_ROWS ||
+         (pieces == SL_PIECES_SIGNATURES && (has_way_for_rows(n) || shapes_one_row(n)));
+}
+
 /* True if the op promises to work row by row and has no state that depends on the number of
  * rows. */
-static bool goes_by_rows(const sl_op *op) {
-  bool rows = op->pieces == SL_PIECES_ELEMENTS || op->pieces == SL_PIECES_ROWS ||
-              op->pieces == SL_PIECES_SUM;
-  return rows && !sli_op_fixed(op);
+static bool goes_by_rows(const sli_node *n) {
+  return (sli_keeps_rows(n) || n->op->pieces == SL_PIECES_SUM) && !sli_op_fixed(n->op);
 }
 
 static sl_status lengths_refuse(sl_graph *g, const sli_node *n, const sl_tensor *t,
@@ -71,7 +99,7 @@ static sl_status check_input(sl_graph *g, const sli_node *n, int i) {
     return sli_bit_on(op->looks, i)
                ? SL_OK
                : lengths_refuse(g, n, n->in[i], "its row does not look at that (sl_op.looks)");
-  if (!goes_by_rows(op)) return lengths_refuse(g, n, n->in[i], "its row does not go row by row");
+  if (!goes_by_rows(n)) return lengths_refuse(g, n, n->in[i], "its row does not go row by row");
   if (sli_bit_on(op->whole, i)) return lengths_refuse(g, n, n->in[i], "its row needs all of them");
   return SL_OK;
 }

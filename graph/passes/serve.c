@@ -125,17 +125,13 @@ static sl_status exchange(sl_graph *g, sli_node *n) {
   return SL_OK;
 }
 
-static bool keeps_rows(const sl_op *op) {
-  return op->pieces == SL_PIECES_ELEMENTS || op->pieces == SL_PIECES_ROWS;
-}
-
 static sl_status serve_node(sl_graph *g, sli_node *n) {
   if (n->cls == SL_CLASS_L)
     return n == g->batch->producer
                ? SL_OK
                : serve_refuse(g, n, "a model that is served reads tokens alone");
   if (n->op->served) return exchange(g, n);
-  return keeps_rows(n->op) ? SL_OK
+  return sli_keeps_rows(n) ? SL_OK
                            : serve_refuse(g, n,
                                           "it may mix positions, as its row does not say otherwise"
                                           " (sl_op.pieces, sl_op.served)");

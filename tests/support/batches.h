@@ -15,6 +15,10 @@ static char *const batches_llama[] = {"--layers",   "3",   "--width", "48",  "--
                                       "--kv-heads", "2",   "--vocab", "97",  "--window", "70",
                                       "--context",  "200", "--bias",  "qkv", NULL};
 
+static char *const batches_hybrid[] = {"--layers", "3",          "--width",   "48",      "--heads",
+                                       "6",        "--kv-heads", "2",         "--vocab", "97",
+                                       "--window", "70",         "--context", "200",     NULL};
+
 typedef struct token_stream {
   int count;
   int32_t tokens[MOST];
