@@ -200,7 +200,7 @@ static int reshape_signatures(const sl_attrs *attrs, int nin, const sl_type *in,
   if (in[0].dtype == SL_F32)
     out[count++] = (sl_signature){.in = {sli_partial()}, .out = {sli_partial()}};
   for (group g = {0}; next_group(r, &g);)
-    if (g.from < g.from_end && g.to < g.to_end && r->from.dim[g.from_lead] > 1)
+    if (g.from < g.from_end && g.to < g.to_end)
       out[count++] = (sl_signature){.in = {sli_split(g.from_lead)}, .out = {sli_split(g.to_lead)}};
   return count;
 }

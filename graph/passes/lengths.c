@@ -65,17 +65,10 @@ static bool has_way_for_rows(const sli_node *n) {
   return false;
 }
 
-/* True for a reshape of a single row, which no signature splits. */
-static bool shapes_one_row(const sli_node *n) {
-  const sl_type *x = &n->in_type[0], *y = &n->out_type[0];
-  return n->op == &sl_op_reshape && x->ndim > 1 && y->ndim > 1 &&
-         x->dim[0] * x->dim[1] * y->dim[0] * y->dim[1] == 1;
-}
-
 bool sli_keeps_rows(const sli_node *n) {
   sl_pieces pieces = n->op->pieces;
   return pieces == SL_PIECES_ELEMENTS || pieces == SL_PIECES_ROWS ||
-         (pieces == SL_PIECES_SIGNATURES && (has_way_for_rows(n) || shapes_one_row(n)));
+         (pieces == SL_PIECES_SIGNATURES && has_way_for_rows(n));
 }
 
 /* True if the op promises to work row by row and has no state that depends on the number of

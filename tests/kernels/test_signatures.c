@@ -31,7 +31,7 @@ typedef struct claim {
   int64_t record[3]; /* of the record's, output 2, */
   int64_t keys[3];   /* and of keys and values side by side: input 1 and output `keys_out` */
   int keys_out;
-  bool several; /* outputs have gradients: the way back is test_sweep.c's */
+  bool several; /* the way back is tested by itself */
 } claim;
 
 static const sl_part middle = {1, 1, {2}, {3}};
@@ -69,6 +69,13 @@ static const claim claims[] = {
      .packed = {20, 20, 20}},
     {&sl_op_attention_packed, {.heads = 10, .kv_heads = 5}, 1, {F32(5, 9, 60)},
      .packed = {30, 15, 15}},
+    {&sl_op_linear_attention, {.heads = 8, .kv_heads = 4}, 4,
+     {F32(4, 9, 40), F32(4, 9, 20), F32(4, 9, 24), F32(4, 9, 20)}, .from = -1, .exact = true},
+    {&sl_op_linear_attention, {.heads = 4}, 4,
+     {F32(5, 9, 20), F32(5, 9, 20), F32(5, 9, 24), F32(5, 9, 4)}, .from = -1, .exact = true},
+    {&sl_op_linear_attention_piece, {.heads = 8, .kv_heads = 4, .length = 6}, 4,
+     {F32(4, 6, 40), F32(4, 6, 20), F32(4, 6, 24), F32(4, 6, 20)}, .from = -1, .exact = true,
+     .several = true},
     {&sl_op_documents, {.end = 2}, 1, {I32(5, 9)}, .below = 4, .exact = true},
     {&sl_op_documents_piece, {.end = 2, .length = 30}, 1, {I32(5, 9)}, .below = 4, .exact = true,
      .row = 7},

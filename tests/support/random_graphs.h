@@ -95,6 +95,7 @@ typedef struct graph_case {
   X(rmsnorm, rmsnorm, 0, sl_rmsnorm(g, x, param1(m, C, 1), 1e-5f))                                \
   X(attention, attention, 0, attend(m, x, false))                                                 \
   X(attention_packed, attention_packed, 0, attend(m, x, true))                                    \
+  X(linear_attention, linear_attention, 0, attend_linearly(m, x))                                 \
   X(documents, documents, 0, by_document(m, x))                                                   \
   X(rotary, rotary, 0, sl_rotary(g, dense(m, x, 8), 2, 10000))                                    \
   X(position, position, 0, sl_position(g, x, param2(m, m->positions + chance(3), C)))             \
@@ -192,6 +193,15 @@ static inline sl_tensor *by_expert(making *m, sl_tensor *x) {
 static inline sl_tensor *by_mean(making *m, sl_tensor *x) {
   sl_tensor *mean = sl_mean(m->g, x, SL_DIM(2), true);
   return sl_op2_at(SL_HERE, m->g, &sl_op_mul_broadcast, NULL, mean, another(m, x));
+}
+
+/* Adds gated linear attention, with gates for channels or heads. */
+static inline sl_tensor *attend_linearly(making *m, sl_tensor *x) {
+  int kv = 2 * (1 + chance(2)), heads = kv * (1 + chance(2)), D = 2 + chance(3);
+  sl_tensor *q = dense(m, x, heads * D), *k = dense(m, x, kv * D), *v = dense(m, x, kv * D);
+  sl_tensor *gates = dense(m, x, chance(2) ? kv * D : kv);
+  gates = sl_neg(m->g, sl_softplus(m->g, gates));
+  return sl_linear_attention(m->g, q, k, v, gates, &(sl_attrs){.heads = heads, .kv_heads = kv});
 }
 
 /* Adds attention within documents, with or without a window, and positions within documents. */

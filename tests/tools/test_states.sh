@@ -1,0 +1,36 @@
+#!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
+# A hybrid, most blocks of which keep a state instead of keys and values, learns a text. With
+# --exact its losses, parameters and optimizer state are the same, bit for bit, in pieces, on
+# stages, on devices that share data, tensors and sequences, with recomputation, over processes. A
+# server answers as actorrun --generate does. Options that states cannot follow are refused.
+# labels: outside
+# needs: zeromq
+set -u
+# shellcheck source=tests/support/tool.sh
+source "$SLUICE_SOURCE/tests/support/tool.sh"
+
+data=$reference/text.txt
+model=(hybrid --layers 4 --width 32 --heads 4 --kv-heads 2 --context 128 --batch 8 --data "$data" --exact-leaf 32)
+run=("$actorrun" --quiet --exact --steps 3)
+ends 0 "${run[@]}" --certify one.jsonl "${model[@]}"
+for grid in "--pieces 4" "--stages 4 --microbatches 4 --schedule zb-h1" "--tensor 2 --data-parallel 2 --pieces 2" \
+  "--sequence 2" "--pieces 2 --recompute full" "--pieces 4 --piece-order layers --stages 2" \
+  "--stages 2 --pieces 2 --microbatches 2 --schedule seq1f1b" "-n 2 --stages 2 --shard parameters --data-parallel 2"; do
+  # shellcheck disable=SC2086
+  ends 0 "${run[@]}" $grid "${patient[@]}" --recheck one.jsonl "${model[@]}"
+done
+
+# A window, softmax blocks alone, and none.
+for every in 1 0; do
+  ends 0 "$actorrun" --quiet --steps 1 "${model[@]:0:11}" --data "$data" --window 16 --softmax-every $every
+done
+
+small=(--layers 2 --width 32 --heads 2 --context 64)
+ends 0 "$actorrun" --quiet --steps 30 --lr 1e-2 --warmup 0 --report r.json --save w.safetensors hybrid "${small[@]}" \
+  --data "$data"
+python3 -c 'import json; s = json.load(open("r.json"))["steps"]; assert s[-1]["loss"] < s[0]["loss"] - 1.5, s[-1]' ||
+  fail "it learns nothing"
+ends 2 "$actorrun" --quiet --steps 1 hybrid "${small[@]}" --data "$data" --document-end 0
+says 'hybrid: --document-end: states go on from document to document' err
+echo "states: the same numbers on any grid"
