@@ -15,11 +15,13 @@ printf '%10s %14s %14s\n' context "states, ms" "softmax, ms"
 for context in "${contexts[@]}"; do
   row=$(printf '%10d' "$context")
   for every in 0 1; do
-    python3 - "$bin/actorserve" "$work/port" "$context" "$every" "${size[@]}" <<'END_OF_PYTHON' >"$work/ms"
+    "$bin/actorrun" --quiet --steps 0 --save "$work/w.safetensors" hybrid "${size[@]}" --softmax-every $every \
+      --context 64 --data README.md
+    python3 - "$bin/actorserve" "$work/w.safetensors" "$context" "$every" "${size[@]}" <<'END_OF_PYTHON' >"$work/ms"
 import json, re, subprocess, sys, time, urllib.request
-serve, port, context, every, *size = sys.argv[1:]
+serve, weights, context, every, *size = sys.argv[1:]
 n, tokens = int(context), 32
-server = subprocess.Popen([serve, "--port", "0", "--random", "hybrid", *size, "--softmax-every", every, "--context",
+server = subprocess.Popen([serve, "--port", "0", "--init", weights, "hybrid", *size, "--softmax-every", every, "--context",
                            str(n + tokens + 64)], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
 url = re.search(r"http://\S+", server.stdout.readline()).group(0)
 times = []
