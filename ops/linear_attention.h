@@ -26,9 +26,10 @@ static inline sli_linear_shape sli_linear_shape_of(const sl_attrs *attrs, const 
                             .per_head = in[3].dim[2] != in[1].dim[2]};
 }
 
-/* Numbers of a sequence's record of gradients: the states' of the query heads, then the gates'. */
+/* Numbers of a sequence's record of gradients: the states' of the query heads; then the gates',
+ * sums in f64, in the room of two numbers each. */
 static inline int64_t sli_linear_carry(const sli_linear_shape *s) {
-  return s->heads * s->dk * s->dv + s->kv_heads * s->dk;
+  return s->heads * s->dk * s->dv + 2 * s->kv_heads * s->dk;
 }
 
 static inline float sli_linear_scale(const sl_attrs *attrs, int64_t dk) {

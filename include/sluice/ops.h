@@ -365,7 +365,7 @@ extern const sl_op sl_op_attention_packed, sl_op_attention_packed_b;
  * linear_attention_piece(q, k, v, g) -> o, before, state (updated): the states before and after the
  *   piece, [B, kv_heads, dk dv].
  * linear_attention_piece_b(q, k, v, g, before, do) -> dq, dk, dv, dg, carry (updated): what goes
- *   back to the piece before, [B, heads dk dv + kv_heads dk].
+ *   back to the piece before, [B, heads dk dv + 2 kv_heads dk].
  * linear_attention_served(q, k, v, g, batch) -> o, states (updated) [attrs.count, kv_heads, dk dv]:
  * a sequence's state is in its slot (batch.h), and is zeros before position 0. */
 extern const sl_op sl_op_linear_attention, sl_op_linear_attention_b, sl_op_linear_attention_piece,

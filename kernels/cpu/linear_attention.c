@@ -91,38 +91,36 @@ typedef struct gradients {
 } gradients;
 
 /* Adds a position's terms to the gradients of the gates of key head h's channels. */
-static void add_position(const gradients *g, int64_t row, int64_t h, float *sum) {
+static void add_position(const gradients *g, int64_t row, int64_t h, double *sum) {
   const sli_linear_shape *s = &g->shape;
   const float *q = g->call->in[Q], *k = g->call->in[K];
   int64_t group = s->heads / s->kv_heads, at = (row * s->kv_heads + h) * s->dk;
   for (int64_t i = 0; i < s->dk; i++) {
-    float term = 0;
+    double term = 0;
     for (int64_t n = 0; n < group; n++) {
       int64_t q_at = (row * s->heads + h * group + n) * s->dk + i;
-      term += q[q_at] * g->dq[q_at];
+      term += (double)q[q_at] * (double)g->dq[q_at];
     }
-    sum[i] += term - k[at + i] * g->dk[at + i];
+    sum[i] += term - (double)k[at + i] * (double)g->dk[at + i];
   }
 }
 
-static void write_gates(const gradients *g, int64_t row, int64_t h, const float *sum) {
+static void write_gates(const gradients *g, int64_t row, int64_t h, const double *sum) {
   const sli_linear_shape *s = &g->shape;
-  float all = 0;
-  if (!s->per_head) {
-    memcpy(g->dgates + (row * s->kv_heads + h) * s->dk, sum, (size_t)s->dk * sizeof *sum);
-    return;
-  }
-  for (int64_t i = 0; i < s->dk; i++) all += sum[i];
-  g->dgates[row * s->kv_heads + h] = all;
+  double all = 0;
+  for (int64_t i = 0; i < s->dk; i++)
+    if (s->per_head) all += sum[i];
+    else g->dgates[(row * s->kv_heads + h) * s->dk + i] = (float)sum[i];
+  if (s->per_head) g->dgates[row * s->kv_heads + h] = (float)all;
 }
 
-/* Runs chunk i: sequence, key head. */
+/* Runs chunk i: sequence, key head. Sums of many positions cancel, so they are in f64. */
 static void gates_chunk(void *arg, int i) {
   const gradients *g = arg;
   const sli_linear_shape *s = &g->shape;
   int64_t b = i / s->kv_heads, h = i % s->kv_heads;
-  float sum[SLI_MAX_HEAD_DIM] = {0};
-  float *carry = g->carry ? g->carry + b * g->carry_row + h * s->dk : NULL;
+  double sum[SLI_MAX_HEAD_DIM] = {0};
+  float *carry = g->carry ? g->carry + b * g->carry_row + 2 * h * s->dk : NULL;
   if (carry && !g->starts) memcpy(sum, carry, (size_t)s->dk * sizeof *sum);
   for (int64_t t = s->positions - 1; t >= 0; t--) {
     add_position(g, b * s->positions + t, h, sum);
@@ -139,7 +137,7 @@ static sli_walk walk_back(const sl_call *call, const sli_linear_shape *s, float 
   w.y_group = s->heads / s->kv_heads;
   w.states = s->heads;
   w.state_group = 1;
-  w.state_rest = s->kv_heads * s->dk;
+  w.state_rest = 2 * s->kv_heads * s->dk;
   w.from = starts ? NULL : carry;
   return w;
 }
