@@ -3,7 +3,7 @@
  * of the KV cache have the same bits, whatever the cut and the ticks, on every CPU level. Gradients
  * of keys have those of the whole where pieces begin at tiles of queries.
  *
- * labels: random unthreaded */
+ * labels: random unthreaded smoke */
 #include "base/base.h"
 #include "kernels/cpu/chunk.h"
 #include "ops/batch.h"
