@@ -270,6 +270,28 @@ static inline void ref_attention_packed(const sl_attrs *attrs, const sl_type *ty
              in[0] + (heads + kv_heads) * D, in[1], C, C, out[0], out[1]);
 }
 
+/* Gated linear attention as a sum over all pairs of positions. */
+static inline void ref_linear_attention(const sl_attrs *attrs, const sl_type *type,
+                                        double *const *in, double *const *out) {
+  int64_t B = type[0].dim[0], T = type[0].dim[1], H = attrs->heads;
+  int64_t KV = attrs->kv_heads ? attrs->kv_heads : H, dk = type[0].dim[2] / H;
+  int64_t dv = type[2].dim[2] / KV, G = type[3].dim[2] / KV;
+  double scale = attrs->scale != 0 ? (double)attrs->scale : 1 / sqrt((double)dk);
+  for (int64_t e = 0; e < B * T * H * dv; e++) {
+    int64_t j = e % dv, h = e / dv % H, t = e / dv / H % T, b = e / dv / H / T, kv = h / (H / KV);
+    out[0][e] = 0;
+    for (int64_t i = 0; i < dk; i++) {
+      double decay = 0;
+      for (int64_t s = t; s >= 0; s--) {
+        int64_t row = (b * T + s) * KV + kv;
+        out[0][e] += scale * in[0][((b * T + t) * H + h) * dk + i] * exp(decay) *
+                     in[1][row * dk + i] * in[2][row * dv + j];
+        decay += in[3][row * G + (G == 1 ? 0 : i)];
+      }
+    }
+  }
+}
+
 /* ---- losses ----------------------------------------------------------------------- */
 
 static inline void ref_cross_entropy(const sl_attrs *attrs, const sl_type *type, double *const *in,
