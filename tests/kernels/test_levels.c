@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Exact calls have the same bits on all CPU levels that fuse products and sums: sums go in lanes
  * whose number no level changes.
- * labels: random */
+ * labels: random unthreaded */
 #include <sys/mman.h>
 
 #include "tests/support/claims.h"
@@ -77,14 +77,15 @@ static void run_all(uint64_t seed) {
 }
 
 static void levels_agree(uint64_t seed) {
-  int differ = 0;
+  int differ = 0, first = 1;
   memset(hashes, 0, LEVELS * sizeof *hashes);
   on_every_level(run_all, seed);
-  for (int level = 2; level < LEVELS; level++)
+  while (first + 1 < LEVELS && !hashes[first][0]) first++; /* sanitizers leave some out */
+  for (int level = first + 1; level < LEVELS; level++)
     for (size_t i = 0; i < SLI_COUNT(calls) && hashes[level][0]; i++) {
-      if (hashes[level][i] == hashes[1][i]) continue;
-      printf("level %d: call %zu, %s, has other bits than on level 1\n", level, i,
-             calls[i].op->name);
+      if (hashes[level][i] == hashes[first][i]) continue;
+      printf("level %d: call %zu, %s, has other bits than on level %d\n", level, i,
+             calls[i].op->name, first);
       differ++;
     }
   CHECK(!differ, "%d calls differ, seed %llu", differ, (unsigned long long)seed);
