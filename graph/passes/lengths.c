@@ -48,33 +48,22 @@ static sl_status lengths_begin(sl_graph *g, const sli_node *n, int o) {
 
 static bool counts(const sl_op *op) { return op->fills || op->looks || op->follows; }
 
-/* True if a signature takes the rows of all inputs, which lie along dim 1, to rows of the output.
- */
-static bool takes_rows(const sli_node *n, const sl_signature *s) {
-  for (int i = 0; i < n->nin; i++)
-    if (n->in[i] && (s->in[i].kind != SL_SPLIT || s->in[i].dim != 1)) return false;
-  return s->out[0].kind == SL_SPLIT && s->out[0].dim == 1;
+/* True for a reshape that keeps so many rows along dim 1. */
+static bool shapes_rows(const sli_node *n, int64_t rows) {
+  const sl_type *x = &n->in_type[0], *y = &n->out_type[0];
+  return n->op == &sl_op_reshape && x->ndim > 2 && y->ndim > 2 && x->dim[0] == 1 &&
+         y->dim[0] == 1 && x->dim[1] == rows && y->dim[1] == rows;
 }
 
-static bool has_way_for_rows(const sli_node *n) {
-  sl_signature all[SL_SIGNATURES] = {0};
-  bool some = n->op->signatures && n->nin && n->nin <= SL_SIGNATURE_ARGS && n->in_type[0].ndim > 2;
-  int count = some ? n->op->signatures(&n->attrs, n->nin, n->in_type, all) : 0;
-  for (int s = 0; s < count; s++)
-    if (takes_rows(n, &all[s])) return true;
-  return false;
-}
-
-bool sli_keeps_rows(const sli_node *n) {
+bool sli_keeps_rows(const sli_node *n, int64_t rows) {
   sl_pieces pieces = n->op->pieces;
-  return pieces == SL_PIECES_ELEMENTS || pieces == SL_PIECES_ROWS ||
-         (pieces == SL_PIECES_SIGNATURES && has_way_for_rows(n));
+  return pieces == SL_PIECES_ELEMENTS || pieces == SL_PIECES_ROWS || shapes_rows(n, rows);
 }
 
 /* True if the op promises to work row by row and has no state that depends on the number of
  * rows. */
-static bool goes_by_rows(const sli_node *n) {
-  return (sli_keeps_rows(n) || n->op->pieces == SL_PIECES_SUM) && !sli_op_fixed(n->op);
+static bool goes_by_rows(const sli_node *n, int64_t rows) {
+  return (sli_keeps_rows(n, rows) || n->op->pieces == SL_PIECES_SUM) && !sli_op_fixed(n->op);
 }
 
 static sl_status lengths_refuse(sl_graph *g, const sli_node *n, const sl_tensor *t,
@@ -92,7 +81,8 @@ static sl_status check_input(sl_graph *g, const sli_node *n, int i) {
     return sli_bit_on(op->looks, i)
                ? SL_OK
                : lengths_refuse(g, n, n->in[i], "its row does not look at that (sl_op.looks)");
-  if (!goes_by_rows(n)) return lengths_refuse(g, n, n->in[i], "its row does not go row by row");
+  if (!goes_by_rows(n, sli_valid_length(n->in[i])->rows))
+    return lengths_refuse(g, n, n->in[i], "its row does not go row by row");
   if (sli_bit_on(op->whole, i)) return lengths_refuse(g, n, n->in[i], "its row needs all of them");
   return SL_OK;
 }

@@ -83,9 +83,10 @@ void sli_pass_products(sl_graph *g, bool as_they_go);
 void sli_pass_narrow(sl_graph *g);
 void sli_narrow_mark(sl_graph *g);
 
-/* True if an op works on each row by itself: row by row, element by element, or by a signature that
- * takes rows along dim 1 to rows. */
-bool sli_keeps_rows(const sli_node *n);
+/* True if an op works on each row by itself: row by row, element by element, or as a reshape that
+ * keeps so many rows along dim 1. Signatures do not say so: some ops count along what they split.
+ */
+bool sli_keeps_rows(const sli_node *n, int64_t rows);
 
 /* Finds tensors of which only the first rows are valid, in sets with the same valid length.
  * Names an op that cannot read such a tensor. The second returns the first tensor of a set, or

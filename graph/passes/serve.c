@@ -131,10 +131,12 @@ static sl_status serve_node(sl_graph *g, sli_node *n) {
                ? SL_OK
                : serve_refuse(g, n, "a model that is served reads tokens alone");
   if (n->op->served) return exchange(g, n);
-  return sli_keeps_rows(n) ? SL_OK
-                           : serve_refuse(g, n,
-                                          "it may mix positions, as its row does not say otherwise"
-                                          " (sl_op.pieces, sl_op.served)");
+  const sl_serving *s = g->options.serve;
+  return sli_keeps_rows(n, s->rows) || sli_keeps_rows(n, s->sequences)
+             ? SL_OK
+             : serve_refuse(g, n,
+                            "it may mix positions, as its row does not say otherwise"
+                            " (sl_op.pieces, sl_op.served)");
 }
 
 /* ---- added nodes
