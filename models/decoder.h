@@ -89,10 +89,9 @@ static inline sl_tensor *decoder_norm(sl_graph *g, const decoder *d, sl_tensor *
   return sl_rmsnorm(g, x, gain, d->eps); /* [B, T, C] */
 }
 
-/* Optional rmsnorm over each head of queries or keys. */
+/* rmsnorm over each head, with one gain for all heads. */
 static inline sl_tensor *decoder_head_norm(sl_graph *g, const decoder *d, sl_tensor *x, int heads,
                                            int layer, const char *name) {
-  if (!d->qk_norm) return x;
   sl_tensor *gain = sl_param(g, SL_TYPE(SL_F32, d->head_dim), SL_CONSTANT(1),
                              "model.layers.%d.self_attn.%s.weight", layer, name);
   x = sl_reshape(g, x, d->rows, -1, heads, d->head_dim); /* [B, T, heads, D] */
@@ -108,8 +107,10 @@ static inline sl_tensor *decoder_attention(sl_graph *g, decoder *d, sl_tensor *x
   sl_tensor *q = decoder_biased(g, bias, x, C, Q, 0.02f, layer, "self_attn.q_proj");
   sl_tensor *k = decoder_biased(g, bias, x, C, KV, 0.02f, layer, "self_attn.k_proj");
   sl_tensor *v = decoder_biased(g, bias, x, C, KV, 0.02f, layer, "self_attn.v_proj");
-  q = decoder_head_norm(g, d, q, d->heads, layer, "q_norm");
-  k = decoder_head_norm(g, d, k, d->kv_heads, layer, "k_norm");
+  if (d->qk_norm) {
+    q = decoder_head_norm(g, d, q, d->heads, layer, "q_norm");
+    k = decoder_head_norm(g, d, k, d->kv_heads, layer, "k_norm");
+  }
   q = sl_rotary_stretched(g, q, d->heads, d->theta, &d->rope);
   k = sl_rotary_stretched(g, k, d->kv_heads, d->theta, &d->rope);
   sl_tensor *a = sl_attend_within(g, q, k, v, d->documents, &d->attention); /* [B, T, H*D] */

@@ -35,15 +35,6 @@ static sl_tensor *gates_of(sl_graph *g, const decoder *d, sl_tensor *x, int64_t 
   return sl_scale(g, sl_softplus(g, sl_neg(g, x)), -1 / slow);
 }
 
-/* Normalises each head's numbers by their mean square, with one gain for all heads. */
-static sl_tensor *norm_heads(sl_graph *g, const decoder *d, sl_tensor *x, int layer) {
-  sl_tensor *gain = sl_param(g, SL_TYPE(SL_F32, d->head_dim), SL_CONSTANT(1),
-                             "model.layers.%d.self_attn.g_norm.weight", layer);
-  x = sl_reshape(g, x, d->rows, -1, d->heads, d->head_dim);
-  x = sl_rmsnorm(g, x, gain, d->eps);
-  return sl_reshape(g, x, d->rows, -1, d->heads * d->head_dim);
-}
-
 static sl_tensor *linear_attention(sl_graph *g, decoder *d, sl_tensor *x, float residual,
                                    int layer) {
   int64_t C = d->width, Q = d->heads * d->head_dim, KV = d->kv_heads * d->head_dim;
@@ -54,8 +45,8 @@ static sl_tensor *linear_attention(sl_graph *g, decoder *d, sl_tensor *x, float 
   const sl_attrs attrs = {.heads = d->heads, .kv_heads = d->kv_heads};
   sl_tensor *o = sl_linear_attention(g, sl_relu(g, q), sl_relu(g, k), v,
                                      gates_of(g, d, x, KV, layer), &attrs); /* [B, T, H*D] */
-  return decoder_biased(g, d->o_bias, norm_heads(g, d, o, layer), Q, C, residual, layer,
-                        "self_attn.o_proj");
+  return decoder_biased(g, d->o_bias, decoder_head_norm(g, d, o, d->heads, layer, "g_norm"), Q, C,
+                        residual, layer, "self_attn.o_proj");
 }
 
 static sl_tensor *mix(sl_graph *g, decoder *d, sl_tensor *x, float residual, int layer) {

@@ -87,17 +87,12 @@ static bool adds_gradient(const sli_dim *dims, const sli_node *n, int i, int siz
   return t->param || !t->needs_grad || (n->op->groups && !i && has_groups(dims, n->out[0], size));
 }
 
-/* Returns the dims of an input that are rows; ids are rows in all dims. */
-static int row_dims(const sl_type *type) {
-  return type->dtype == SL_I32 ? type->ndim : type->ndim - 1;
-}
-
 /* True if a split cuts leaves, whose rows a gradient of a parameter sums. */
 static bool cuts_leaves(const sli_node *n, sl_sbp sbp, int i) {
   bool sums = false;
   for (int p = 0; p < n->nin; p++) sums |= n->in[p] && n->in[p]->param && n->in[p]->needs_grad;
   return sums && !n->in[i]->param && sbp.kind == SL_SPLIT && sbp.dim &&
-         sbp.dim < row_dims(&n->in_type[i]);
+         sbp.dim < sli_row_dims(&n->in_type[i]);
 }
 
 bool sli_is_way_exact(const sli_dim *dims, const sli_node *n, const sl_signature *s, int size) {

@@ -15,6 +15,11 @@ static inline bool sli_is_shared(const sli_node *n) {
 enum { SLI_SIGNATURES_RAW = 1 + SL_MAX_DIMS + SL_SIGNATURES };
 int sli_signatures_raw(const sli_node *node, sl_signature *out);
 
+/* Returns how many dims of an input are rows; for ids, all of them may be. */
+static inline int sli_row_dims(const sl_type *type) {
+  return type->dtype == SL_I32 ? type->ndim : type->ndim - 1;
+}
+
 /* ---- exact sums: groups.c ------------------------------------------------------------------- */
 
 /* True if a way to share a call over `size` devices of an axis that does not share rows keeps the

@@ -47,17 +47,12 @@ static bool split_elements(const sli_node *n, int dim, sl_signature *out) {
   return any;
 }
 
-/* Returns how many dims of an input are rows; for ids, all of them may be. */
-static int row_dims(const sl_type *type) {
-  return type->dtype == SL_I32 ? type->ndim : type->ndim - 1;
-}
-
 /* Splits row by row: along a dim of rows that all inputs have. */
 static bool split_rows(const sli_node *n, int dim, sl_signature *out) {
   int64_t length = 0;
   for (int i = 0; i < n->nin; i++) {
     const sl_type *x = &n->in_type[i];
-    bool stays = !n->in[i] || is_whole(n->op, i) || dim >= row_dims(x);
+    bool stays = !n->in[i] || is_whole(n->op, i) || dim >= sli_row_dims(x);
     if (!signatures_put(out->in, i, stays ? broadcast : split(dim))) return false;
     if (stays) continue;
     if (length && x->dim[dim] != length) return false;

@@ -6,7 +6,7 @@
   sli_range r_ = sli_elements(&(call)->in_type[0], i); \
   for (int64_t at = r_.begin, n = r_.end - at; n > 0; at += LANES, n -= LANES)
 
-/* The same for sums, SUM_LANES at a time. */
+/* Walks chunk i for a sum, SUM_LANES elements at a time. */
 #define FOR_EACH_SUMMED(call, i, at, n)                \
   sli_range r_ = sli_elements(&(call)->in_type[0], i); \
   for (int64_t at = r_.begin, n = r_.end - at; n > 0; at += SUM_LANES, n -= SUM_LANES)
