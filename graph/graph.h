@@ -114,6 +114,11 @@ static inline bool sli_is_forward(const sli_node *n) {
   return (n->cls == SL_CLASS_F || n->beside) && !n->rule && !n->like;
 }
 
+/* Returns the tensor of a forward node that an argument of its rule is, or is the gradient of. */
+static inline const sl_tensor *sli_argument_tensor(const sli_node *forward, sl_grad_arg arg) {
+  return arg.kind == SL_ARG_IN ? forward->in[arg.index] : forward->out[arg.index];
+}
+
 /* True if it makes the whole of a sharded tensor, for the moment it is needed. */
 static inline bool sli_makes_transient(const sli_node *n) {
   int o = 0;

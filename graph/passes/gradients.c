@@ -97,14 +97,9 @@ static void add_use(pass *p, const sli_node *from, int input, sl_tensor *grad) {
 
 /* ---- sums over the step ----------------------------------------------------------- */
 
-/* Returns the forward tensor that an argument of a rule is, or is the gradient of. */
-static const sl_tensor *argument_tensor(const sli_node *n, sl_grad_arg arg) {
-  return arg.kind == SL_ARG_IN ? n->in[arg.index] : n->out[arg.index];
-}
-
 /* True if an argument of a rule has a row for each row of the data. */
 static bool has_rows(const pass *p, const sli_node *n, sl_grad_arg arg) {
-  const sl_tensor *t = argument_tensor(n, arg);
+  const sl_tensor *t = sli_argument_tensor(n, arg);
   return t && p->g->rows[t->id];
 }
 
@@ -130,7 +125,7 @@ static const char *cut_leaves(const pass *p, const sli_node *n, sli_node *maker)
   for (int a = 0; a < maker->nin; a++) {
     if (!sli_bit(leaves, a)) continue;
     sl_grad_arg arg = sli_rule_argument(maker->rule, n->nin, n->nout, a);
-    int dim = p->g->positions[argument_tensor(n, arg)->id];
+    int dim = p->g->positions[sli_argument_tensor(n, arg)->id];
     if (dim > 1) return "sums over sequences that do not lie along dim 1 (numbers.leaf)";
     if (dim == 1) maker->attrs.positions |= 1u << a;
   }

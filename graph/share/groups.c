@@ -38,7 +38,7 @@ static const sli_dim *last_dim(const sli_dim *dims, const sl_tensor *t) {
 static const sl_tensor *subject_of(const sli_node *n) {
   if (!n->rule) return n->in[0];
   sl_grad_arg arg = sli_rule_argument(n->rule, n->about->nin, n->about->nout, 0);
-  return arg.kind == SL_ARG_IN ? n->about->in[arg.index] : n->about->out[arg.index];
+  return sli_argument_tensor(n->about, arg);
 }
 
 static void set(sl_attrs *attrs, const sli_dim *d) {
