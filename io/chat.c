@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Chat templates, evaluated by base/template.h; the named ones are templates too. */
+/* Chat templates, evaluated by base/template/template.h; the named ones are templates too. */
 #include "io/chat.h"
 
 #include <stdio.h>
@@ -7,12 +7,13 @@
 #include <string.h>
 
 #include "base/base.h"
-#include "base/template.h"
+#include "base/template/template.h"
+#include "io/chat_messages.h"
 
 struct sli_chat {
   const char *name;
-  sli_template *template;
-  char **end; /* text that ends an answer, once it has been searched for */
+  sli_template *template, *for_tools; /* for_tools NULL: the same */
+  char **end;                         /* text that ends an answer, once it has been searched for */
 };
 
 static const struct {
@@ -78,28 +79,30 @@ static const struct {
 
 /* ---- lookup --------------------------------------------------------------------------------- */
 
-static const sli_chat *open_template(const char *name, const char *text) {
-  sli_template *template;
+static const sli_chat *open_template(const char *name, const char *text, const char *for_tools) {
+  sli_template *template, *other = NULL;
   if (sli_template_read(text, &template)) return NULL;
+  if (for_tools && sli_template_read(for_tools, &other)) return sli_template_free(template), NULL;
   sli_chat *chat = sli_calloc(1, sizeof *chat);
-  *chat = (sli_chat){name, template, sli_calloc(1, sizeof(char *))};
+  *chat = (sli_chat){name, template, other, sli_calloc(1, sizeof(char *))};
   return chat;
 }
 
 const sli_chat *sli_chat_named(const char *name) {
   for (size_t i = 0; i < SLI_COUNT(known); i++)
-    if (!strcmp(known[i].name, name)) return open_template(name, known[i].template);
+    if (!strcmp(known[i].name, name)) return open_template(name, known[i].template, NULL);
   sl_fail(SL_E_USAGE, "no chat template is called %s", name);
   return NULL;
 }
 
-const sli_chat *sli_chat_of_template(const char *text) {
-  return open_template("of the model", text);
+const sli_chat *sli_chat_of_template(const char *text, const char *for_tools) {
+  return open_template("of the model", text, for_tools);
 }
 
 void sli_chat_free(const sli_chat *chat) {
   if (!chat) return;
   sli_template_free(chat->template);
+  sli_template_free(chat->for_tools);
   free(*chat->end);
   free(chat->end);
   free((void *)chat);
@@ -133,48 +136,108 @@ static sli_value list_messages(sli_values *v, const sli_chat_message *messages, 
 
 /* Sets the variables that transformers gives to templates; a special token that the tokenizer
  * lacks is undefined. */
-static sli_value names_of(sli_values *v, const sli_chat_marks *marks, sli_value messages,
-                          bool answered) {
+static sli_value names_of(sli_values *v, const sli_chat_marks *marks, bool answered) {
+  const char *const tokens[][2] = {
+      {"bos_token", marks->begin},     {"eos_token", marks->end},
+      {"unk_token", marks->unknown},   {"pad_token", marks->pad},
+      {"sep_token", marks->separator}, {"cls_token", marks->classifier},
+      {"mask_token", marks->mask}};
   sli_value names = sli_value_dict(v), none = {.kind = SLI_NONE};
-  sli_value_set(v, names, "messages", messages);
   sli_value_set(v, names, "tools", none);
   sli_value_set(v, names, "documents", none);
   sli_value_set(v, names, "add_generation_prompt",
                 (sli_value){.kind = SLI_BOOL, .truth = !answered});
-  if (marks->begin) sli_value_set(v, names, "bos_token", sli_value_text(v, marks->begin));
-  if (marks->end) sli_value_set(v, names, "eos_token", sli_value_text(v, marks->end));
+  for (size_t i = 0; i < SLI_COUNT(tokens); i++)
+    if (tokens[i][1]) sli_value_set(v, names, tokens[i][0], sli_value_text(v, tokens[i][1]));
   return names;
 }
 
-static sl_status chat_run(const sli_chat *chat, const sli_chat_marks *marks,
-                          const sli_chat_message *messages, int count, bool answered,
-                          const sli_allowance *allowance, char **out) {
+/* Makes room for the values of so many bytes of messages. */
+static sli_values *values_for(size_t bytes, const sli_allowance *allowance) {
   enum { LEAST_ROOM = 64 << 20, TIMES = 64 };
+  return sli_values_create(LEAST_ROOM + TIMES * bytes, allowance);
+}
+
+static sl_status chat_run(const sli_chat *chat, const sli_chat_marks *marks,
+                          const sli_chat_message *messages, int count, bool answered, char **out) {
+  enum { OTHERS = 64 };
   size_t bytes = 0;
-  for (int i = 0; i < count; i++) bytes += strlen(messages[i].text) + TIMES;
-  sli_values *v = sli_values_create(LEAST_ROOM + TIMES * bytes, allowance);
-  sl_status status = sli_template_run(
-      chat->template, v, names_of(v, marks, list_messages(v, messages, count), answered), out);
+  for (int i = 0; i < count; i++) bytes += strlen(messages[i].text) + OTHERS;
+  sli_values *v = values_for(bytes, NULL);
+  sli_value names = names_of(v, marks, answered);
+  sli_value_set(v, names, "messages", list_messages(v, messages, count));
+  sl_status status = sli_template_run(chat->template, v, names, out);
   sli_values_destroy(v);
   return status;
 }
 
-sl_status sli_chat_render(const sli_chat *chat, const sli_chat_marks *marks,
-                          const sli_chat_message *messages, int count, char **out) {
-  return sli_chat_render_within(chat, marks, messages, count, NULL, out);
-}
-
-sl_status sli_chat_render_within(const sli_chat *chat, const sli_chat_marks *marks,
-                                 const sli_chat_message *messages, int count,
-                                 const sli_allowance *allowance, char **out) {
-  bool asks = false;
-  for (int i = 0; i < count; i++) asks |= messages[i].role != SLI_CHAT_SYSTEM;
-  if (!asks) return sl_fail(SL_E_USAGE, "no message is there to answer");
-  sl_status status = chat_run(chat, marks, messages, count, false, allowance, out);
+/* Says whose template failed. */
+static sl_status name_failure(const sli_chat *chat, sl_status status) {
   if (!status || status == SL_E_MEMORY) return status;
   char *why = sli_strdup(sl_detail());
   status = sl_fail(SL_E_USAGE, "chat template %s: %s", sli_chat_name(chat), why);
   free(why);
+  return status;
+}
+
+static sl_status nothing_to_answer(void) {
+  return sl_fail(SL_E_USAGE, "no message is there to answer");
+}
+
+sl_status sli_chat_render(const sli_chat *chat, const sli_chat_marks *marks,
+                          const sli_chat_message *messages, int count, char **out) {
+  bool asks = false;
+  for (int i = 0; i < count; i++) asks |= messages[i].role != SLI_CHAT_SYSTEM;
+  if (!asks) return nothing_to_answer();
+  return name_failure(chat, chat_run(chat, marks, messages, count, false, out));
+}
+
+/* ---- chats of JSON --------------------------------------------------------------------------- */
+
+static bool all_are_system(sli_values *v, sli_value messages) {
+  for (size_t i = 0; i < sli_value_count(messages); i++) {
+    sli_value role = sli_value_get(v, sli_value_item(messages, i), "role");
+    if (role.kind != SLI_TEXT || strcmp(role.text.at, "system")) return false;
+  }
+  return true;
+}
+
+/* Adds more variables; those of the chat itself cannot be among them. */
+static sl_status add_variables(sli_values *v, sli_value names, sli_value more) {
+  static const char *const taken[] = {"messages", "tools", "documents"};
+  for (size_t i = 0; i < sli_value_count(more); i++) {
+    const char *key = sli_value_key(more, i).text.at;
+    for (size_t k = 0; k < SLI_COUNT(taken); k++)
+      if (!strcmp(key, taken[k]))
+        return sl_fail(SL_E_USAGE, "chat_template_kwargs.%s: the request has it beside them", key);
+    sli_value_set(v, names, key, sli_value_item(more, i));
+  }
+  return SL_OK;
+}
+
+static sl_status names_of_json(sli_values *v, const sli_chat_json *in, sli_value names) {
+  sli_value messages = sli_chat_messages(v, in->messages, in->messages_bytes);
+  if (sli_values_status(v)) return sli_values_status(v);
+  if (all_are_system(v, messages)) return nothing_to_answer();
+  sli_value_set(v, names, "messages", messages);
+  if (in->tools) sli_value_set(v, names, "tools", sli_value_read(v, in->tools, in->tools_bytes));
+  if (in->documents)
+    sli_value_set(v, names, "documents", sli_value_read(v, in->documents, in->documents_bytes));
+  if (in->effort) sli_value_set(v, names, "reasoning_effort", sli_value_text(v, in->effort));
+  if (!in->variables) return SL_OK;
+  return add_variables(v, names, sli_value_read(v, in->variables, in->variables_bytes));
+}
+
+sl_status sli_chat_render_json(const sli_chat *chat, const sli_chat_marks *marks,
+                               const sli_chat_json *in, const sli_allowance *allowance,
+                               char **out) {
+  size_t bytes = in->messages_bytes + in->tools_bytes + in->documents_bytes + in->variables_bytes;
+  sli_values *v = values_for(bytes, allowance);
+  sli_value names = names_of(v, marks, false);
+  sl_status status = names_of_json(v, in, names);
+  const sli_template *template = in->tools && chat->for_tools ? chat->for_tools : chat->template;
+  if (!status) status = name_failure(chat, sli_template_run(template, v, names, out));
+  sli_values_destroy(v);
   return status;
 }
 
@@ -202,7 +265,7 @@ static char *find_end(const sli_chat *chat, const sli_chat_marks *marks) {
       {SLI_CHAT_USER, "a"}, {SLI_CHAT_ASSISTANT, answer}, {SLI_CHAT_USER, "b"}};
   char *text, *mark = NULL;
   for (int count = 3; count > 1 && !mark; count--) {
-    if (chat_run(chat, marks, chats, count, true, NULL, &text)) continue;
+    if (chat_run(chat, marks, chats, count, true, &text)) continue;
     for (const char *at = text; (at = strstr(at, answer)); at += strlen(answer)) {
       free(mark);
       mark = mark_at(at + strlen(answer), marks->end);

@@ -10,17 +10,19 @@
 typedef struct sli_chat sli_chat;
 
 /* Find or parse a template. NULL, with the reason in sl_detail(): unknown name, or an unknown
- * feature in the model's template. */
+ * feature in the model's template. for_tools is the template of chats with tools; NULL: the same.
+ */
 const sli_chat *sli_chat_named(const char *name);
-const sli_chat *sli_chat_of_template(const char *text);
+const sli_chat *sli_chat_of_template(const char *text, const char *for_tools);
 void sli_chat_free(const sli_chat *chat);
 const char *sli_chat_name(const sli_chat *chat);
 /* Lists the names: "chatml, llama2, ..."; the caller's to free(). */
 char *sli_chat_names(void);
 
-/* Texts of the tokenizer's begin and end tokens; NULL: none. */
+/* Texts of the tokenizer's special tokens; NULL: none. Templates know them as bos_token, eos_token,
+ * unk_token, pad_token, sep_token, cls_token and mask_token. */
 typedef struct sli_chat_marks {
-  const char *begin, *end;
+  const char *begin, *end, *unknown, *pad, *separator, *classifier, *mask;
 } sli_chat_marks;
 
 typedef struct sli_chat_message {
@@ -33,11 +35,18 @@ typedef struct sli_chat_message {
  * SL_E_USAGE: the template rejects the messages, or fails on them. */
 sl_status sli_chat_render(const sli_chat *chat, const sli_chat_marks *marks,
                           const sli_chat_message *messages, int count, char **out);
-/* Renders within an allowance, from which the text stays taken. SL_E_MEMORY: it does not suffice.
- */
-sl_status sli_chat_render_within(const sli_chat *chat, const sli_chat_marks *marks,
-                                 const sli_chat_message *messages, int count,
-                                 const sli_allowance *allowance, char **out);
+
+/* A chat in OpenAI's form: texts of JSON, which need not end with a zero; NULL: not given. */
+typedef struct sli_chat_json {
+  const char *messages, *tools, *documents, *variables;
+  size_t messages_bytes, tools_bytes, documents_bytes, variables_bytes;
+  const char *effort; /* the variable reasoning_effort, a plain text */
+} sli_chat_json;
+
+/* Renders within an allowance (NULL: any), from which the text stays taken. `variables` are more
+ * for the template. SL_E_USAGE: as above. SL_E_MEMORY: the allowance does not suffice. */
+sl_status sli_chat_render_json(const sli_chat *chat, const sli_chat_marks *marks,
+                               const sli_chat_json *in, const sli_allowance *allowance, char **out);
 
 /* Returns the text of the token that ends an answer: the one that the template puts after an
  * answer, or else the tokenizer's; NULL if neither has one. Lives as long as the chat. */

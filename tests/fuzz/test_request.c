@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "base/base.h"
+#include "base/template/template.h"
 #include "base/utf8.h"
 #include "tests/fuzz/fuzz.h"
 #include "tools/actorserve/request_params.h"
@@ -35,6 +36,13 @@ const char *const fuzz_words[] = {"\"model\":",
                                   "\"top_logprobs\":3",
                                   "\"cache_salt\":\"a\"",
                                   "\"tool_calls\":[]",
+                                  "\"tools\":[",
+                                  "\"tool_choice\":\"none\"",
+                                  "\"chat_template_kwargs\":{",
+                                  "\"documents\":[{",
+                                  "\"type\":\"function\"",
+                                  "\"function\":{\"name\":\"f\"}",
+                                  "\"role\":\"tool\"",
                                   "\"name\":\"b\"",
                                   "\"refusal\":null",
                                   "\"annotations\":[]",
@@ -61,6 +69,23 @@ static void check_text(const char *text) {
   if (!text || sli_utf8_good(text, strlen(text)) != strlen(text)) abort();
 }
 
+/* Checks that the texts of a chat are the values that they are taken for. */
+static void check_json(const char *text, size_t bytes, char first) {
+  if (!text) return;
+  const char *at = text + strspn(text, " \t\r\n");
+  if (*at != first || at >= text + bytes) abort();
+  sli_values *v = sli_values_create(64 << 20, NULL);
+  sli_value_read(v, text, bytes);
+  sli_values_destroy(v);
+}
+
+static void check_chat(const sli_chat_json *c) {
+  check_json(c->messages, c->messages_bytes, '[');
+  check_json(c->tools, c->tools_bytes, '[');
+  check_json(c->documents, c->documents_bytes, '[');
+  check_json(c->variables, c->variables_bytes, '{');
+}
+
 /* Checks that every field that was read can be asked for. */
 static void check(const request_params *a) {
   if (a->n < 1 || a->n * SLI_MAX(a->nprompts, 1) > PARAMS_MOST_CHOICES || a->max_tokens < 0 ||
@@ -72,7 +97,7 @@ static void check(const request_params *a) {
     abort();
   if (a->chat ? !a->nmessages : !a->nprompts) abort();
   for (int i = 0; i < a->nstop; i++) check_text(a->stop[i]);
-  for (int i = 0; i < a->nmessages; i++) check_text(a->messages[i].text);
+  if (a->chat) check_chat(&a->chat_texts);
   for (int i = 0; i < a->nprompts; i++) {
     if (a->prompts[i].text) check_text(a->prompts[i].text);
     for (size_t k = 0; k < a->prompts[i].count; k++)

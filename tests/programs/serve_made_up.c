@@ -182,9 +182,10 @@ int main(int argc, char **argv) {
                     .poll = poll_events,
                     .stat = stat_of,
                     .status = status_of};
-  chat_format v = {.name = "made-up", .no_chat = "it does not chat"};
+  chat_format v = {
+      .name = "made-up", .no_chat = "it does not chat", .marks = &(sli_chat_marks){NULL}};
   if (codec_open(NULL, 256, &v.codec)) return 1;
-  v.chat = argc > 7 ? sli_chat_of_template(argv[7]) : sli_chat_named("chatml");
+  v.chat = argc > 7 ? sli_chat_of_template(argv[7], NULL) : sli_chat_named("chatml");
   const serve_options options = {
       .host = "127.0.0.1",
       .key = argc > 5 && *argv[5] ? argv[5] : NULL,

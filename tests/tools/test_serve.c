@@ -205,6 +205,16 @@ static const char chat_body[] =
     "\"top_logprobs\":3,\"stream\":true,\"stream_options\":{\"include_usage\":true},\"user\":\"u\","
     "\"frequency_penalty\":0,\"logit_bias\":null,\"response_format\":{\"type\":\"text\"}}";
 
+/* The chat of a request as a template renders it. */
+static char *rendered(const request_params *a, const char *template) {
+  const sli_chat *chat = sli_chat_of_template(template, NULL);
+  char *out = NULL;
+  CHECK(chat && !sli_chat_render_json(chat, &(sli_chat_marks){NULL}, &a->chat_texts, NULL, &out),
+        "%s", sl_detail());
+  sli_chat_free(chat);
+  return out;
+}
+
 static void a_request_is_read(void) {
   request_params a;
   const char *param;
@@ -216,9 +226,11 @@ static void a_request_is_read(void) {
   CHECK(a.nstop == 2 && !strcmp(a.stop[1], "yy") && a.wants_logprobs && a.top_logprobs == 3 &&
             a.stream && a.usage,
         "the rest");
-  CHECK(a.nmessages == 2 && !strcmp(a.messages[0].text, "be \u00e4\U0001f600") &&
-            !strcmp(a.messages[1].text, "ab"),
-        "messages: %s", a.messages[1].text);
+  char *text = rendered(&a, "{% for m in messages %}{{ m.role }}={{ m.content }};{% endfor %}");
+  CHECK(a.nmessages == 2 && a.content_bytes == 11 &&
+            !strcmp(text, "system=be \u00e4\U0001f600;user=ab;"),
+        "messages: %s", text);
+  free(text);
   request_params_fini(&a);
   static const char texts[] = "{\"prompt\":[[1,2],[3]],\"logprobs\":0,\"n\":3}";
   CHECK(!request_params_read(texts, sizeof texts - 1, false, NULL, &a, &param), "%s", sl_detail());
@@ -284,12 +296,15 @@ static void chats_that_are_wrong(void) {
   static const char *const rows[][2] = {
       {"{\"messages\":[]}", "at least one"},
       {"{\"messages\":[{\"content\":\"a\"}]}", "messages[0].role"},
-      {"{\"messages\":[{\"role\":\"tool\",\"content\":\"a\"}]}", "messages[0].role"},
+      {"{\"messages\":[{\"role\":\"bot\",\"content\":\"a\"}]}", "messages[0].role"},
       {"{\"messages\":[{\"role\":\"user\"}]}", "messages[0].content"},
       {"{\"messages\":[{\"role\":\"user\",\"content\":[{\"type\":\"image_url\"}]}]}",
        "messages[0].content"},
       {"{\"messages\":[{\"role\":\"user\",\"content\":\"a\",\"tool_calls\":[1]}]}",
-       "messages[0].tool_calls is not supported: it may be empty"},
+       "messages[0].tool_calls[0] is not an object"},
+      {"{\"messages\":[{\"role\":\"assistant\",\"tool_calls\":[{\"function\":{}}]}]}",
+       "messages[0].tool_calls[0].function.name must be a text"},
+      {"{\"messages\":[{\"role\":\"assistant\",\"tool_calls\":[]}]}", "messages[0].content"},
       {"{\"messages\":[{\"role\":\"user\",\"content\":\"a\",\"audio\":{}}]}",
        "messages[0].audio is not supported: it may be null"},
       {"{\"messages\":[{\"role\":\"user\",\"content\":\"a\",\"name\":7}]}",
@@ -305,7 +320,17 @@ static void chats_that_are_wrong(void) {
       {"{\"messages\":[{\"role\":\"user\",\"content\":\"a\"}],\"top_logprobs\":2}",
        "needs logprobs"},
       {"{\"messages\":[{\"role\":\"user\",\"content\":\"a\"}],\"tools\":[{}]}",
-       "tools is not supported"}};
+       "tools[0].function must be an object"},
+      {"{\"messages\":[{\"role\":\"user\",\"content\":\"a\"}],\"tools\":[{\"type\":\"x\"}]}",
+       "tools[0].type must be \"function\""},
+      {"{\"messages\":[{\"role\":\"user\",\"content\":\"a\"}],\"tools\":{}}",
+       "tools must be an array"},
+      {"{\"messages\":[{\"role\":\"user\",\"content\":\"a\"}],\"tool_choice\":\"required\"}",
+       "tool_choice is not supported: it may be \"auto\" or \"none\""},
+      {"{\"messages\":[{\"role\":\"user\",\"content\":\"a\"}],\"documents\":[1]}",
+       "documents must be an array of objects"},
+      {"{\"messages\":[{\"role\":\"user\",\"content\":\"a\"}],\"chat_template_kwargs\":[]}",
+       "chat_template_kwargs must be an object"}};
   for (size_t i = 0; i < SLI_COUNT(rows); i++) {
     request_params a;
     const char *param;
@@ -334,6 +359,48 @@ static void messages_that_come_back(void) {
     request_params_fini(&a);
     free(body);
   }
+}
+
+/* Rows of a body's rest behind its messages, a template, and what that makes of it. */
+static void chats_reach_their_templates(void) {
+#define CALL(arguments)                                                                                \
+  "{\"messages\":[{\"role\":\"user\",\"content\":\"a\"},{\"role\":\"assistant\",\"content\":null,"     \
+  "\"refusal\":null,\"tool_calls\":[{\"id\":\"x\",\"type\":\"function\",\"function\":{\"name\":\"f\"," \
+  "\"arguments\":" arguments "}}]},{\"role\":\"tool\",\"tool_call_id\":\"x\",\"content\":\"7\"}]}"
+  static const char *const rows[][3] = {
+      {CALL("\"{\\\"b\\\": 1.0, \\\"a\\\": [2]}\""), "{{ messages | tojson }}",
+       "[{\"role\": \"user\", \"content\": \"a\"}, {\"role\": \"assistant\", \"content\": null, "
+       "\"tool_calls\": [{\"id\": \"x\", \"type\": \"function\", \"function\": {\"name\": \"f\", "
+       "\"arguments\": {\"b\": 1.0, \"a\": [2]}}}]}, {\"role\": \"tool\", \"tool_call_id\": \"x\", "
+       "\"content\": \"7\"}]"},
+      {CALL("\"no JSON\""), "{{ messages[1].tool_calls[0].function.arguments }}", "no JSON"},
+      {CALL("\"\""), "{{ messages[1].tool_calls[0].function.arguments }}", "{}"},
+      {CALL("{\"q\":2}"), "{{ messages[1].tool_calls[0].function.arguments }}", "{'q': 2}"},
+      {"{\"tools\" : [ {\"type\":\"function\",\"function\":{\"name\":\"}],{\\\"\",\"p\":{\"max\":"
+       "18446744073709551615,\"min\":0.0,\"e\":1E2}}} ] ,\"messages\":[{\"role\":\"developer\","
+       "\"content\":\"s\"},{\"role\":\"user\",\"content\":[{\"type\":\"text\",\"text\":\"b\"},"
+       "{\"type\":\"text\",\"text\":\"c\"}]}],\"tool_choice\":\"auto\",\"reasoning_effort\":\"low\"}",
+       "{{ messages[0].role }} {{ messages[1].content }} {{ tools[0].function | tojson }} "
+       "{{ reasoning_effort }}",
+       "system bc {\"name\": \"}],{\\\"\", \"p\": {\"max\": 18446744073709551615, \"min\": 0.0, "
+       "\"e\": 100.0}} low"},
+      {"{\"messages\":[{\"role\":\"user\",\"content\":\"a\"}],\"tools\":[{\"function\":{\"name\":\"f\"}}],"
+       "\"tool_choice\":\"none\",\"chat_template_kwargs\":{\"enable_thinking\":false,\"n\":3},"
+       "\"documents\":[{\"title\":\"t\"}]}",
+       "{{ tools }} {{ enable_thinking }} {{ n + 1 }} {{ documents[0].title }} {{ x is defined }} "
+       "{{ add_generation_prompt }}",
+       "None False 4 t False True"}};
+  for (size_t i = 0; i < SLI_COUNT(rows); i++) {
+    request_params a;
+    const char *param;
+    CHECK(!request_params_read(rows[i][0], strlen(rows[i][0]), true, NULL, &a, &param), "%s: %s",
+          rows[i][0], sl_detail());
+    char *text = rendered(&a, rows[i][1]);
+    CHECK(!strcmp(text, rows[i][2]), "%s: \"%s\", not \"%s\"", rows[i][0], text, rows[i][2]);
+    free(text);
+    request_params_fini(&a);
+  }
+#undef CALL
 }
 
 static void a_body_has_only_so_many_values(void) {
@@ -432,6 +499,17 @@ static size_t damage(char *bytes, size_t count, size_t room, rng *d) {
   return count;
 }
 
+/* Renders a damaged chat that was taken; what its JSON is read more strictly for is told. */
+static void damaged_chat(const request_params *a) {
+  const sli_chat *chat = sli_chat_of_template("{{ messages }}", NULL);
+  char *out = NULL;
+  sl_status status =
+      sli_chat_render_json(chat, &(sli_chat_marks){NULL}, &a->chat_texts, NULL, &out);
+  CHECK(status ? *sl_detail() != 0 : sli_utf8_good(out, strlen(out)) == strlen(out), "%s", out);
+  free(out);
+  sli_chat_free(chat);
+}
+
 static bool damaged_request(rng *d) {
   enum { ROOM = 2 * sizeof chat_body };
   char body[ROOM + 1] = {0};
@@ -443,10 +521,7 @@ static bool damaged_request(rng *d) {
   body[count] = 0;
   bool taken = !request_params_read(body, strlen(body), true, NULL, &a, &param);
   CHECK(taken || *sl_detail(), "%s: it says why", body);
-  for (int i = 0; i < a.nmessages && taken; i++)
-    CHECK(
-        sli_utf8_good(a.messages[i].text, strlen(a.messages[i].text)) == strlen(a.messages[i].text),
-        "%s", body);
+  if (taken) damaged_chat(&a);
   request_params_fini(&a);
   return taken;
 }
@@ -693,6 +768,7 @@ int main(int argc, char **argv) {
   RUN(requests_that_are_wrong);
   RUN(chats_that_are_wrong);
   RUN(messages_that_come_back);
+  RUN(chats_reach_their_templates);
   RUN(a_body_has_only_so_many_values);
   RUN(bodies_take_time_in_proportion);
   RUN(stops_overlap);

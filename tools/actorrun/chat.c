@@ -39,10 +39,9 @@ static sl_status render(const settings *s, const chat_found *f, char **prompt, c
   sl_status status = chat_choose(f, s->data.tokenizer, settings_text(s, "chat-template"), &chat);
   if (status) return status;
   int count;
-  sli_chat_marks marks = {f->begin, f->end};
   sli_chat_message *messages = list_messages(s, &count);
-  status = sli_chat_render(chat, &marks, messages, count, prompt);
-  const char *mark = sli_chat_end(chat, &marks);
+  status = sli_chat_render(chat, &f->marks, messages, count, prompt);
+  const char *mark = sli_chat_end(chat, &f->marks);
   if (!status) *end = mark ? sli_strdup(mark) : NULL;
   free(messages);
   sli_chat_free(chat);

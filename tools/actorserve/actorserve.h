@@ -34,7 +34,8 @@ typedef struct served {
   engine engine;
   chat_format chat_format;
   int32_t *ends; /* part of the chat format, as are the following */
-  char *name, *no_chat, *begin, *end;
+  char *name, *no_chat;
+  chat_found found; /* what the chat format was found as */
   rates rates;
   subject subject; /* subject of `control` */
   control *control;

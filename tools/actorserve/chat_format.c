@@ -67,18 +67,14 @@ static sl_status choose_chat(const settings *s, const chat_found *f, chat_format
 }
 
 static sl_status read_chat(const settings *s, served *m) {
-  chat_found f;
-  sl_status status = chat_find(s->data.tokenizer, &f);
-  if (!status) status = choose_chat(s, &f, &m->chat_format, &m->no_chat);
-  m->begin = f.begin;
-  m->end = f.end;
-  f.begin = f.end = NULL;
-  chat_found_fini(&f);
-  m->chat_format.marks = (sli_chat_marks){m->begin, m->end};
-  m->chat_format.no_chat = m->no_chat;
+  chat_format *v = &m->chat_format;
+  sl_status status = chat_find(s->data.tokenizer, &m->found);
+  if (!status) status = choose_chat(s, &m->found, v, &m->no_chat);
+  v->marks = &m->found.marks;
+  v->no_chat = m->no_chat;
   if (status) return status;
-  add_mark(m, m->end);
-  if (m->chat_format.chat) add_mark(m, sli_chat_end(m->chat_format.chat, &m->chat_format.marks));
+  add_mark(m, v->marks->end);
+  if (v->chat) add_mark(m, sli_chat_end(v->chat, v->marks));
   return SL_OK;
 }
 
@@ -106,6 +102,5 @@ void chat_format_close(served *m) {
   free(m->ends);
   free(m->name);
   free(m->no_chat);
-  free(m->begin);
-  free(m->end);
+  chat_found_fini(&m->found);
 }

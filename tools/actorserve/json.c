@@ -80,3 +80,30 @@ sl_status json_read(const char *text, size_t bytes, sli_bounded *memory, cJSON *
   while (shown && sli_utf8_good(text + at, shown) < shown) shown--;
   return sl_fail(SL_E_INPUT, "the body is not JSON near byte %zu: %.*s", at, (int)shown, text + at);
 }
+
+/* ---- texts of members ------------------------------------------------------------------------ */
+
+/* Returns the end of a string that begins at `at`. */
+static const char *string_end(const char *at) {
+  for (at++; *at != '"'; at++) at += *at == '\\';
+  return at + 1;
+}
+
+/* Returns where the value at `at` ends: at a sign of the object around it. */
+static const char *value_end(const char *at) {
+  for (int depth = 0; depth || !strchr(",}:", *at);) {
+    depth += (*at == '[' || *at == '{') - (*at == ']' || *at == '}');
+    at = *at == '"' ? string_end(at) : at + 1;
+  }
+  return at;
+}
+
+const char *json_member(const char *object, int i, size_t *bytes) {
+  const char *at = strchr(object, '{'), *end;
+  do {
+    at = value_end(at + 1) + 1; /* behind the colon */
+    end = value_end(at);
+    *bytes = (size_t)(end - at);
+  } while (i-- && (at = end));
+  return at;
+}

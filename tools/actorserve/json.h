@@ -13,4 +13,7 @@
  * zero in it, or more values than any request has. SL_E_MEMORY: the memory does not suffice. */
 sl_status json_read(const char *text, size_t bytes, sli_bounded *memory, cJSON **out);
 
+/* Returns the text of member i of an object that json_read() has parsed, and its length. */
+const char *json_member(const char *object, int i, size_t *bytes);
+
 #endif

@@ -45,13 +45,10 @@ static sl_status check_bytes(const request *r, size_t bytes) {
  * memory, out of the request's. */
 static sl_status render(request *r, encoding *to) {
   const chat_format *v = r->serving->chat_format;
-  size_t bytes = 0;
   if (!v->chat) return sl_fail(SL_E_USAGE, "%s", v->no_chat);
-  for (int i = 0; i < r->params.nmessages; i++) bytes += strlen(r->params.messages[i].text);
-  sl_status status = check_bytes(r, bytes);
-  return status ? status
-                : sli_chat_render_within(v->chat, &v->marks, r->params.messages,
-                                         r->params.nmessages, &r->allowance, &to->text);
+  sl_status status = check_bytes(r, r->params.content_bytes);
+  if (status) return status;
+  return sli_chat_render_json(v->chat, v->marks, &r->params.chat_texts, &r->allowance, &to->text);
 }
 
 static sl_status copy_text(request *r, const char *text, encoding *to) {

@@ -212,8 +212,7 @@ static sl_status read_part(const char *where, const cJSON *part, const char **ou
   return good ? SL_OK : sl_fail(SL_E_USAGE, "%s must be a part of type text, with a text", where);
 }
 
-/* Checks the parts of message i; *bytes is the length of their texts. */
-static sl_status check_parts(int i, const cJSON *parts, size_t *bytes) {
+static sl_status read_parts(int i, const cJSON *parts, request_params *out) {
   const cJSON *each;
   sl_status status = SL_OK;
   int at = 0;
@@ -222,72 +221,135 @@ static sl_status check_parts(int i, const cJSON *parts, size_t *bytes) {
     const char *text = "";
     snprintf(where, sizeof where, "messages[%d].content[%d]", i, at++);
     if (!status) status = read_part(where, each, &text);
-    *bytes += strlen(text);
+    out->content_bytes += strlen(text);
   }
   return status;
 }
 
-/* Joins the parts of message i. */
-static sl_status join_parts(int i, const cJSON *parts, sli_bounded *memory, const char **out) {
-  const cJSON *each;
-  size_t bytes = 0;
-  sl_status status = check_parts(i, parts, &bytes);
-  if (status) return status;
-  char *to = sli_bounded_alloc(memory, bytes + 1);
-  if (!to) return sl_fail(SL_E_MEMORY, "there is no memory for messages[%d].content", i);
-  *out = to;
-  cJSON_ArrayForEach(each, parts) to =
-      stpcpy(to, cJSON_GetObjectItemCaseSensitive(each, "text")->valuestring);
+/* ---- tools ----------------------------------------------------------------------------------- */
+
+/* Checks that an object is of type "function", and has a function with a name. */
+static sl_status check_function(const char *where, const cJSON *object) {
+  const cJSON *type = cJSON_GetObjectItemCaseSensitive(object, "type"),
+              *function = cJSON_GetObjectItemCaseSensitive(object, "function"),
+              *name = cJSON_GetObjectItemCaseSensitive(function, "name");
+  if (!cJSON_IsObject(object)) return sl_fail(SL_E_USAGE, "%s is not an object", where);
+  if (type && (!cJSON_IsString(type) || strcmp(type->valuestring, "function")))
+    return sl_fail(SL_E_USAGE, "%s.type must be \"function\"", where);
+  if (!cJSON_IsObject(function)) return sl_fail(SL_E_USAGE, "%s.function must be an object", where);
+  if (!cJSON_IsString(name) || !*name->valuestring)
+    return sl_fail(SL_E_USAGE, "%s.function.name must be a text, and not empty", where);
   return SL_OK;
 }
 
-static int role_of(const cJSON *item) {
-  static const char *const names[] = {"system", "user", "assistant", "developer"};
-  for (int i = 0; i < (int)SLI_COUNT(names) && cJSON_IsString(item); i++)
-    if (!strcmp(item->valuestring, names[i])) return i == 3 ? SLI_CHAT_SYSTEM : i;
-  return -1;
+static sl_status check_functions(const char *what, const cJSON *all) {
+  const cJSON *each;
+  sl_status status = SL_OK;
+  int i = 0;
+  if (!cJSON_IsArray(all)) return sl_fail(SL_E_USAGE, "%s must be an array", what);
+  cJSON_ArrayForEach(each, all) {
+    char where[80];
+    snprintf(where, sizeof where, "%s[%d]", what, i++);
+    if (!status) status = check_function(where, each);
+  }
+  return status;
 }
 
-/* Checks a message. Clients send back what they received, so fields without effect are ignored. */
-static sl_status check_message(int i, const cJSON *item) {
+static sl_status read_tools(const field *f, const cJSON *item, request_params *out) {
+  if (item->child) out->chat_texts.tools = item->string; /* its text is found later */
+  return check_functions(f->name, item);
+}
+
+static sl_status read_tool_choice(const field *f, const cJSON *item, request_params *out) {
+  bool none = cJSON_IsString(item) && !strcmp(item->valuestring, "none");
+  if (!none && (!cJSON_IsString(item) || strcmp(item->valuestring, "auto")))
+    return sl_fail(SL_E_USAGE, "%s is not supported: it may be \"auto\" or \"none\"", f->name);
+  out->no_tools = none;
+  return SL_OK;
+}
+
+/* ---- the chat for its template --------------------------------------------------------------- */
+
+static bool is_word(const cJSON *item, const char *const *words) {
+  for (; *words; words++)
+    if (cJSON_IsString(item) && !strcmp(item->valuestring, *words)) return true;
+  return false;
+}
+
+/* Checks a message's members. Clients send back what they received, so fields without effect are
+ * ignored. */
+static sl_status check_message(const char *where, const cJSON *item) {
   static const key keys[] = {
-      {"role", KEY_READ},          {"content", KEY_READ},      {"name", KEY_TEXT},
-      {"refusal", KEY_EMPTY},      {"annotations", KEY_EMPTY}, {"tool_calls", KEY_EMPTY},
-      {"function_call", KEY_NULL}, {"audio", KEY_NULL},        {"reasoning_content", KEY_EMPTY},
-      {"reasoning", KEY_EMPTY}};
-  char where[32];
-  snprintf(where, sizeof where, "messages[%d]", i);
+      {"role", KEY_READ},         {"content", KEY_READ},       {"name", KEY_TEXT},
+      {"refusal", KEY_EMPTY},     {"annotations", KEY_EMPTY},  {"tool_calls", KEY_READ},
+      {"tool_call_id", KEY_TEXT}, {"function_call", KEY_NULL}, {"audio", KEY_NULL},
+      {"reasoning", KEY_TEXT},    {"thinking", KEY_TEXT},      {"reasoning_content", KEY_TEXT}};
   if (!cJSON_IsObject(item)) return sl_fail(SL_E_USAGE, "%s is not an object", where);
   return check_keys(where, item, keys, SLI_COUNT(keys));
 }
 
-static sl_status add_message(const cJSON *item, request_params *out) {
+/* Reads a content; an assistant that calls tools needs none. */
+static sl_status read_content(int i, const cJSON *message, bool calls, request_params *out) {
+  const cJSON *content = cJSON_GetObjectItemCaseSensitive(message, "content");
+  if (cJSON_IsArray(content)) return read_parts(i, content, out);
+  if (cJSON_IsString(content)) out->content_bytes += strlen(content->valuestring);
+  bool none = !content || cJSON_IsNull(content);
+  if (cJSON_IsString(content) || (none && calls)) return SL_OK;
+  return sl_fail(SL_E_USAGE, "messages[%d].content must be a text, or parts of type text", i);
+}
+
+static sl_status read_message(const cJSON *item, request_params *out) {
+  static const char *const roles[] = {"system", "user", "assistant", "developer", "tool", NULL};
   int i = out->nmessages++;
-  const cJSON *content = cJSON_GetObjectItemCaseSensitive(item, "content");
-  int role = role_of(cJSON_GetObjectItemCaseSensitive(item, "role"));
-  sl_status status = check_message(i, item);
+  char where[48];
+  snprintf(where, sizeof where, "messages[%d]", i);
+  sl_status status = check_message(where, item);
   if (status) return status;
-  if (role < 0)
-    return sl_fail(SL_E_USAGE, "messages[%d].role must be system, developer, user or assistant", i);
-  const char *text = cJSON_IsString(content) ? content->valuestring : NULL;
-  if (cJSON_IsArray(content)) status = join_parts(i, content, &out->memory, &text);
-  if (status) return status;
-  if (!text)
-    return sl_fail(SL_E_USAGE, "messages[%d].content must be a text, or parts of type text", i);
-  out->messages[i].role = role;
-  out->messages[i].text = text;
-  return SL_OK;
+  if (!is_word(cJSON_GetObjectItemCaseSensitive(item, "role"), roles))
+    return sl_fail(SL_E_USAGE, "%s.role must be system, developer, user, assistant or tool", where);
+  const cJSON *calls = cJSON_GetObjectItemCaseSensitive(item, "tool_calls");
+  snprintf(where, sizeof where, "messages[%d].tool_calls", i);
+  if (calls && !cJSON_IsNull(calls)) status = check_functions(where, calls);
+  return status ? status : read_content(i, item, calls && calls->child, out);
 }
 
 static sl_status read_messages(const field *f, const cJSON *item, request_params *out) {
   const cJSON *each;
   if (!cJSON_IsArray(item) || !item->child) return wrong(f, "an array of at least one message");
-  size_t count = (size_t)cJSON_GetArraySize(item);
-  out->messages = sli_bounded_alloc(&out->memory, count * sizeof *out->messages);
-  if (!out->messages) return no_room(f);
+  out->chat_texts.messages = item->string; /* its text is found later */
   sl_status status = SL_OK;
-  cJSON_ArrayForEach(each, item) if (!status) status = add_message(each, out);
+  cJSON_ArrayForEach(each, item) if (!status) status = read_message(each, out);
   return status;
+}
+
+static sl_status read_documents(const field *f, const cJSON *item, request_params *out) {
+  const cJSON *each;
+  if (!cJSON_IsArray(item)) return wrong(f, "an array of objects");
+  cJSON_ArrayForEach(each, item) if (!cJSON_IsObject(each)) return wrong(f, "an array of objects");
+  if (item->child) out->chat_texts.documents = item->string;
+  return SL_OK;
+}
+
+static sl_status read_variables(const field *f, const cJSON *item, request_params *out) {
+  if (!cJSON_IsObject(item)) return wrong(f, "an object");
+  out->chat_texts.variables = item->string;
+  return SL_OK;
+}
+
+/* Finds the texts of a chat in the body; up to here, those that are given have their names. */
+static void find_texts(const char *body, const cJSON *root, request_params *out) {
+  sli_chat_json *c = &out->chat_texts;
+  const char **const places[] = {&c->messages, &c->tools, &c->documents, &c->variables};
+  size_t *const bytes[] = {&c->messages_bytes, &c->tools_bytes, &c->documents_bytes,
+                           &c->variables_bytes};
+  const cJSON *item;
+  int i = 0;
+  if (out->no_tools) c->tools = NULL;
+  cJSON_ArrayForEach(item, root) {
+    for (size_t k = 0; k < SLI_COUNT(places); k++)
+      if (*places[k] == item->string) *places[k] = json_member(body, i, bytes[k]);
+    i++;
+  }
 }
 
 /* ---- table of fields ------------------------------------------------------------------------- */
@@ -297,6 +359,11 @@ static const field fields[] = {
     {"model", read_text, IN_BOTH, AT(model), 0, 0},
     {"prompt", read_prompt, IN_TEXTS, 0, 0, 0},
     {"messages", read_messages, IN_CHATS, 0, 0, 0},
+    {"tools", read_tools, IN_CHATS, 0, 0, 0},
+    {"tool_choice", read_tool_choice, IN_CHATS, 0, 0, 0},
+    {"documents", read_documents, IN_CHATS, 0, 0, 0},
+    {"chat_template_kwargs", read_variables, IN_CHATS, 0, 0, 0},
+    {"reasoning_effort", read_text, IN_CHATS, AT(chat_texts.effort), 0, 0},
     {"stream", read_flag, IN_BOTH, AT(stream), 0, 0},
     {"stream_options", read_stream_options, IN_BOTH, 0, 0, 0},
     {"n", read_whole, IN_BOTH, AT(n), 1, PARAMS_MOST_CHOICES},
@@ -329,6 +396,7 @@ static const struct {
               {"logit_bias", "{}"},
               {"tools", "[]"},
               {"tool_choice", "\"none\""},
+              {"parallel_tool_calls", "true"},
               {"response_format", "{\"type\":\"text\"}"},
               {"modalities", "[\"text\"]"}};
 
@@ -401,13 +469,15 @@ sl_status request_params_read(const char *body, size_t bytes, bool chat,
     if (!status) status = read_item(item, out);
     if (status) return status;
   }
-  return check_together(out, param);
+  status = check_together(out, param);
+  if (!status && chat) find_texts(body, root, out);
+  return status;
 }
 
 void request_params_fini(request_params *a) {
   sli_bounded_fini(&a->memory);
   a->prompts = NULL;
-  a->messages = NULL;
+  a->chat_texts = (sli_chat_json){NULL};
   a->model = a->cache_salt = NULL;
   a->nprompts = a->nmessages = a->nstop = 0;
 }

@@ -25,8 +25,10 @@ typedef struct request_params {
   const char *model;      /* NULL: not given */
   params_prompt *prompts; /* prompts of a completion */
   int nprompts;
-  sli_chat_message *messages; /* messages of a chat */
-  int nmessages;
+  int nmessages;                /* messages of a chat */
+  sli_chat_json chat_texts;     /* the chat for its template: parts of the body */
+  size_t content_bytes;         /* bytes of the messages' contents */
+  bool no_tools;                /* the model is told of no tools */
   bool stream, usage;           /* usage: send token counts at the end of the stream */
   int64_t n, max_tokens, top_k; /* max_tokens 0: not given */
   double temperature, top_p;
@@ -39,9 +41,9 @@ typedef struct request_params {
   sli_bounded memory;     /* memory of the texts and arrays above */
 } request_params;
 
-/* Parses a body. SL_E_USAGE, SL_E_INPUT: the body is wrong; *param is then the field's name, or
- * NULL. SL_E_MEMORY: the allowance does not suffice; it must outlive `out`. Call
- * request_params_fini() in any case. */
+/* Parses a body, which must outlive `out`. SL_E_USAGE, SL_E_INPUT: the body is wrong; *param is
+ * then the field's name, or NULL. SL_E_MEMORY: the allowance does not suffice; it must outlive
+ * `out`. Call request_params_fini() in any case. */
 sl_status request_params_read(const char *body, size_t bytes, bool chat,
                               const sli_allowance *allowance, request_params *out,
                               const char **param);

@@ -21,7 +21,7 @@ typedef struct chat_format {
   codec codec;
   const sli_chat *chat; /* NULL: no_chat says why */
   const char *no_chat;
-  sli_chat_marks marks;
+  const sli_chat_marks *marks;
   const int32_t *ends; /* [nends] tokens that end an answer */
   int nends;
 } chat_format;

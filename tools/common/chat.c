@@ -2,6 +2,7 @@
 #include "tools/common/chat.h"
 
 #include <cjson/cJSON.h>
+#include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -14,9 +15,28 @@ static char *copy_text(const cJSON *item) {
   return cJSON_IsString(item) ? sli_strdup(item->valuestring) : NULL;
 }
 
-static char *token_text(const cJSON *keys, const cJSON *tokens, const char *which) {
-  const cJSON *number = cJSON_GetObjectItemCaseSensitive(keys, which);
-  return cJSON_IsNumber(number) ? copy_text(cJSON_GetArrayItem(tokens, number->valueint)) : NULL;
+static char *token_text(const cJSON *keys, const cJSON *texts, const char *which) {
+  char *key = sli_format("tokenizer.ggml.%s_token_id", which);
+  const cJSON *number = cJSON_GetObjectItemCaseSensitive(keys, key);
+  free(key);
+  return cJSON_IsNumber(number) ? copy_text(cJSON_GetArrayItem(texts, number->valueint)) : NULL;
+}
+
+/* The special tokens: their names in tokenizer_config.json, and in GGUF files. */
+static const struct {
+  const char *name, *in_gguf;
+  size_t place; /* offset in the marks */
+} tokens[] = {
+    {"bos_token", "bos", offsetof(sli_chat_marks, begin)},
+    {"eos_token", "eos", offsetof(sli_chat_marks, end)},
+    {"unk_token", "unknown", offsetof(sli_chat_marks, unknown)},
+    {"pad_token", "padding", offsetof(sli_chat_marks, pad)},
+    {"sep_token", "seperator", offsetof(sli_chat_marks, separator)}, /* GGUF spells it so */
+    {"cls_token", "cls", offsetof(sli_chat_marks, classifier)},
+    {"mask_token", "mask", offsetof(sli_chat_marks, mask)}};
+
+static const char **mark_of(sli_chat_marks *marks, size_t i) {
+  return (const char **)((char *)marks + tokens[i].place);
 }
 
 static sl_status find_in_gguf(const char *path, chat_found *out) {
@@ -24,11 +44,13 @@ static sl_status find_in_gguf(const char *path, chat_found *out) {
   sl_status status = sli_gguf_open(path, &file);
   if (status) return status;
   const cJSON *keys = sli_gguf_metadata(file);
-  cJSON *tokens = sli_gguf_array(file, "tokenizer.ggml.tokens");
+  cJSON *texts = sli_gguf_array(file, "tokenizer.ggml.tokens");
   out->template = copy_text(cJSON_GetObjectItemCaseSensitive(keys, "tokenizer.chat_template"));
-  out->begin = token_text(keys, tokens, "tokenizer.ggml.bos_token_id");
-  out->end = token_text(keys, tokens, "tokenizer.ggml.eos_token_id");
-  cJSON_Delete(tokens);
+  out->for_tools =
+      copy_text(cJSON_GetObjectItemCaseSensitive(keys, "tokenizer.chat_template.tool_use"));
+  for (size_t i = 0; i < SLI_COUNT(tokens); i++)
+    *mark_of(&out->marks, i) = token_text(keys, texts, tokens[i].in_gguf);
+  cJSON_Delete(texts);
   sli_gguf_close(file);
   return SL_OK;
 }
@@ -39,13 +61,13 @@ static char *mark_text(const cJSON *root, const char *name) {
   return copy_text(cJSON_IsObject(mark) ? cJSON_GetObjectItemCaseSensitive(mark, "content") : mark);
 }
 
-/* Returns the chat template, or the one named "default" among several. */
-static char *template_text(const cJSON *root) {
+/* Returns the chat template, or the one of a name among several. */
+static char *template_text(const cJSON *root, const char *which) {
   const cJSON *all = cJSON_GetObjectItemCaseSensitive(root, "chat_template"), *each;
-  if (!cJSON_IsArray(all)) return copy_text(all);
+  if (!cJSON_IsArray(all)) return strcmp(which, "default") ? NULL : copy_text(all);
   cJSON_ArrayForEach(each, all) {
     const cJSON *name = cJSON_GetObjectItemCaseSensitive(each, "name");
-    if (cJSON_IsString(name) && !strcmp(name->valuestring, "default"))
+    if (cJSON_IsString(name) && !strcmp(name->valuestring, which))
       return copy_text(cJSON_GetObjectItemCaseSensitive(each, "template"));
   }
   return NULL;
@@ -62,21 +84,30 @@ static sl_status read_beside(const char *path, const char *name, char **out) {
   return status;
 }
 
+/* Replaces a template by that of a file, if there is one. */
+static sl_status prefer_file(const char *path, const char *name, char **template) {
+  char *text;
+  sl_status status = read_beside(path, name, &text);
+  if (!text) return status;
+  free(*template);
+  *template = text;
+  return status;
+}
+
 static sl_status find_beside(const char *path, chat_found *out) {
-  char *config, *template;
+  char *config;
   sl_status status = read_beside(path, "tokenizer_config.json", &config);
   if (status) return status;
   cJSON *root = config ? cJSON_Parse(config) : NULL;
-  *out =
-      (chat_found){template_text(root), mark_text(root, "bos_token"), mark_text(root, "eos_token")};
+  out->template = template_text(root, "default");
+  out->for_tools = template_text(root, "tool_use");
+  for (size_t i = 0; i < SLI_COUNT(tokens); i++)
+    *mark_of(&out->marks, i) = mark_text(root, tokens[i].name);
   cJSON_Delete(root);
   free(config);
-  status = read_beside(path, "chat_template.jinja", &template);
-  if (template) {
-    free(out->template);
-    out->template = template;
-  }
-  return status;
+  status = prefer_file(path, "chat_template.jinja", &out->template);
+  return status ? status
+                : prefer_file(path, "additional_chat_templates/tool_use.jinja", &out->for_tools);
 }
 
 sl_status chat_find(const char *tokenizer, chat_found *out) {
@@ -86,8 +117,8 @@ sl_status chat_find(const char *tokenizer, chat_found *out) {
 
 void chat_found_fini(chat_found *f) {
   free(f->template);
-  free(f->begin);
-  free(f->end);
+  free(f->for_tools);
+  for (size_t i = 0; i < SLI_COUNT(tokens); i++) free((char *)*mark_of(&f->marks, i));
 }
 
 /* ---- choice of a template ------------------------------------------------------------------- */
@@ -99,11 +130,28 @@ static sl_status unknown(const char *format, const char *what) {
   return SL_E_USAGE;
 }
 
+/* Parses the template of a file. */
+static sl_status choose_file(const char *path, const sli_chat **out) {
+  char *text;
+  sl_status status = sli_file_read(path, &text);
+  if (status) return status;
+  *out = sli_chat_of_template(text, NULL);
+  free(text);
+  if (*out) return SL_OK;
+  char *why = sli_strdup(sl_detail());
+  status = sl_fail(SL_E_USAGE, "--chat-template %s: %s", path, why);
+  free(why);
+  return status;
+}
+
 sl_status chat_choose(const chat_found *f, const char *tokenizer, const char *name,
                       const sli_chat **out) {
-  *out = name ? sli_chat_named(name) : f->template ? sli_chat_of_template(f->template) : NULL;
+  *out = name          ? sli_chat_named(name)
+         : f->template ? sli_chat_of_template(f->template, f->for_tools)
+                       : NULL;
   if (*out) return SL_OK;
-  if (name) return unknown("--chat-template %s: it is one of %s", name);
+  if (name && !access(name, R_OK)) return choose_file(name, out);
+  if (name) return unknown("--chat-template %s: it is a file, or one of %s", name);
   if (!f->template)
     return unknown("%s has no chat template; --chat-template NAME says which one to use, of %s",
                    tokenizer);

@@ -76,9 +76,8 @@ static sl_status render(const chat_found *f, const char *tokenizer, int n,
   const sli_chat *chat;
   sl_status status = chat_choose(f, tokenizer, NULL, &chat);
   if (status) return status;
-  sli_chat_marks marks = {f->begin, f->end};
-  status = sli_chat_render(chat, &marks, messages, n, prompt);
-  const char *mark = sli_chat_end(chat, &marks);
+  status = sli_chat_render(chat, &f->marks, messages, n, prompt);
+  const char *mark = sli_chat_end(chat, &f->marks);
   if (!status) *end = mark ? sli_strdup(mark) : NULL;
   sli_chat_free(chat);
   return status;

@@ -1,12 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Evaluation of a template's tree. */
-#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/template_inner.h"
-
-enum { MOST_CALLS = 50 };
+#include "base/template/inner.h"
 
 /* Variables set in a loop body, a macro or the template; `outer` is the enclosing scope. */
 typedef struct scope {
@@ -23,29 +20,24 @@ typedef struct loop {
   const sli_list *items;
   size_t at;
   int depth;
+  const node *of;
+  scope *home;
+  sli_value seen; /* the last arguments of loop.changed() */
 } loop;
 
 typedef struct run {
   sli_values *v;
   scope *here;
   sli_value block; /* input of the current filter block */
-  int calls, loops;
+  int calls, levels;
   enum { GOES_ON, BREAKS, CONTINUES } jump;
 } run;
 
 static sli_value eval(run *r, const node *n);
 static void execute(run *r, const node *all, text_buffer *out);
+static void loop_over(run *r, const node *n, const sli_list *all, int depth, text_buffer *out);
 
 static sli_value text_value(const char *text) { return sli_value_span(text, strlen(text)); }
-
-static sli_value fail(run *r, const char *what, sli_value a, sli_value b) {
-  const sli_value *none = a.kind == SLI_UNDEFINED ? &a : b.kind == SLI_UNDEFINED ? &b : NULL;
-  if (none)
-    sli_values_fail(r->v, "\"%.*s\" is undefined", (int)SLI_MIN(none->text.bytes, (size_t)60),
-                    none->text.at);
-  else sli_values_fail(r->v, "%s of %s and %s", what, sli_value_kind(a), sli_value_kind(b));
-  return sli_value_none();
-}
 
 /* ---- names ----------------------------------------------------------------------------------- */
 
@@ -69,111 +61,21 @@ static sli_value name(run *r, const char *name) {
   return sli_value_undefined(name);
 }
 
-/* Assigns a value to one name, or its items to several. */
-static void unpack(run *r, const node *targets, sli_value value) {
-  if (!targets->next) return assign(r, targets->name, value);
-  sli_list *items = sli_value_items(r->v, value);
+static void set_attribute(run *r, const node *n, sli_value value) {
+  sli_value of = name(r, n->name);
+  if (of.kind != SLI_NAMESPACE) sli_values_fail(r->v, "%.40s is no namespace", n->name);
+  else sli_dict_set(r->v, of.dict, n->value, value);
+}
+
+/* Assigns a value to one target, or its items to several. */
+static void unpack(run *r, const node *target, sli_value value) {
+  if (target->kind == ATTRIBUTE) return set_attribute(r, target, value);
+  if (target->kind != TUPLE) return assign(r, target->name, value);
+  const sli_list *items = sli_value_items(r->v, value);
   size_t i = 0;
-  for (const node *t = targets; t; t = t->next, i++)
-    if (i < items->count) assign(r, t->name, items->items[i]);
+  for (const node *t = target->items; t; t = t->next, i++)
+    if (i < items->count) unpack(r, t, items->items[i]);
   if (i != items->count) sli_values_fail(r->v, "%zu values for %zu names", items->count, i);
-}
-
-/* ---- arithmetic ------------------------------------------------------------------------------ */
-
-static bool whole(sli_value v) { return v.kind == SLI_INT || v.kind == SLI_BOOL; }
-static int64_t number_of(sli_value v) { return v.kind == SLI_BOOL ? v.truth : v.number; }
-
-static int64_t floored(int64_t a, int64_t b) { return a / b - (a % b && (a < 0) != (b < 0)); }
-
-static bool power(int64_t a, int64_t b, int64_t *out) {
-  bool over = b < 0 || b > 64;
-  for (*out = 1; b > 0 && !over; b--) over = __builtin_mul_overflow(*out, a, out);
-  return over;
-}
-
-static sli_value whole_arithmetic(run *r, operator op, int64_t a, int64_t b) {
-  int64_t out = 0;
-  bool over = false;
-  if ((op == FLOOR_DIVIDE || op == REMAINDER || op == DIVIDE) && !b)
-    return sli_values_fail(r->v, "a division by zero"), sli_value_none();
-  switch (op) {
-  case ADD: over = __builtin_add_overflow(a, b, &out); break;
-  case SUBTRACT: over = __builtin_sub_overflow(a, b, &out); break;
-  case MULTIPLY: over = __builtin_mul_overflow(a, b, &out); break;
-  case DIVIDE: return sli_value_real((double)a / (double)b);
-  case FLOOR_DIVIDE: over = a == INT64_MIN && b == -1, out = over ? 0 : floored(a, b); break;
-  case REMAINDER: out = b == -1 ? 0 : a - floored(a, b) * b; break;
-  default: over = power(a, b, &out);
-  }
-  if (over) sli_values_fail(r->v, "a number is too large");
-  return sli_value_int(out);
-}
-
-static sli_value real_arithmetic(run *r, operator op, double a, double b) {
-  if (op == DIVIDE && b == 0) return sli_values_fail(r->v, "a division by zero"), sli_value_none();
-  switch (op) {
-  case ADD: return sli_value_real(a + b);
-  case SUBTRACT: return sli_value_real(a - b);
-  case MULTIPLY: return sli_value_real(a * b);
-  case DIVIDE: return sli_value_real(a / b);
-  default: sli_values_fail(r->v, "this operation of numbers that are not whole is not supported");
-  }
-  return sli_value_none();
-}
-
-static sli_value lists_together(run *r, sli_value a, sli_value b) {
-  sli_value out = sli_value_list(r->v);
-  for (size_t i = 0; i < a.list->count; i++) sli_value_add(r->v, out, a.list->items[i]);
-  for (size_t i = 0; i < b.list->count; i++) sli_value_add(r->v, out, b.list->items[i]);
-  out.kind = a.kind;
-  return out;
-}
-
-static sli_value texts_together(run *r, sli_value a, sli_value b) {
-  text_buffer out = {0};
-  sli_value_print(r->v, a, &out);
-  sli_value_print(r->v, b, &out);
-  return sli_buffer_value(&out);
-}
-
-static sli_value repeated(run *r, sli_value text, int64_t times) {
-  text_buffer out = {0};
-  while (times-- > 0 && text.text.bytes && sli_values_step(r->v, 1))
-    sli_value_print(r->v, text, &out);
-  return sli_buffer_value(&out);
-}
-
-static sli_value binary(run *r, operator op, sli_value a, sli_value b) {
-  static const char *const names[] = {"a sum",      "a difference", "a product", "a quotient",
-                                      "a quotient", "a remainder",  "a power"};
-  if (op == JOIN) return texts_together(r, a, b);
-  if (whole(a) && whole(b)) return whole_arithmetic(r, op, number_of(a), number_of(b));
-  if (sli_value_is_number(a) && sli_value_is_number(b))
-    return real_arithmetic(r, op, sli_value_as_real(a), sli_value_as_real(b));
-  if (op == ADD && a.kind == SLI_TEXT && b.kind == SLI_TEXT) return texts_together(r, a, b);
-  if (op == ADD && a.kind == b.kind && (a.kind == SLI_LIST || a.kind == SLI_TUPLE))
-    return lists_together(r, a, b);
-  if (op == MULTIPLY && a.kind == SLI_TEXT && whole(b)) return repeated(r, a, number_of(b));
-  return fail(r, names[op], a, b);
-}
-
-static sli_value compare(run *r, operator op, sli_value a, sli_value b) {
-  switch (op) {
-  case EQUAL: return sli_value_bool(sli_value_equal(r->v, a, b));
-  case UNEQUAL: return sli_value_bool(!sli_value_equal(r->v, a, b));
-  case IN: return sli_value_bool(sli_value_in(r->v, a, b));
-  case NOT_IN: return sli_value_bool(!sli_value_in(r->v, a, b));
-  case LESS: return sli_value_bool(sli_value_compare(r->v, a, b) < 0);
-  case LESS_EQUAL: return sli_value_bool(sli_value_compare(r->v, a, b) <= 0);
-  case GREATER: return sli_value_bool(sli_value_compare(r->v, a, b) > 0);
-  default: return sli_value_bool(sli_value_compare(r->v, a, b) >= 0);
-  }
-}
-
-static sli_value negative(run *r, sli_value a) {
-  if (a.kind == SLI_REAL) return sli_value_real(-a.real);
-  return whole(a) ? whole_arithmetic(r, SUBTRACT, 0, number_of(a)) : fail(r, "a negative", a, a);
 }
 
 /* ---- items ----------------------------------------------------------------------------------- */
@@ -193,8 +95,11 @@ static int64_t bound(run *r, const node *n, int64_t count, int64_t otherwise, in
 static sli_value slice(run *r, const node *n) {
   sli_value of = eval(r, n->a), step = n->otherwise ? eval(r, n->otherwise) : sli_value_int(1),
             out = sli_value_list(r->v);
-  if (of.kind != SLI_LIST && of.kind != SLI_TUPLE && of.kind != SLI_TEXT)
-    return fail(r, "a slice", of, of);
+  if (!sli_value_is_row(of) && of.kind != SLI_TEXT) {
+    if (of.kind == SLI_UNDEFINED) return sli_value_at(r->v, of, step); /* fails */
+    sli_values_fail(r->v, "a slice of %s", sli_value_kind(of));
+    return of;
+  }
   sli_list *all = sli_value_items(r->v, of);
   int64_t count = (int64_t)all->count, by = step.kind == SLI_INT ? step.number : 0;
   if (step.kind == SLI_NONE) by = 1;
@@ -211,7 +116,7 @@ static sli_value slice(run *r, const node *n) {
   return sli_call_filter(r->v, "join", out, &none);
 }
 
-static sli_value of_loop(run *r, const loop *l, const char *name) {
+static sli_value of_loop(const loop *l, const char *name) {
   int64_t at = (int64_t)l->at, count = (int64_t)l->items->count;
   const struct {
     const char *name;
@@ -230,66 +135,137 @@ static sli_value of_loop(run *r, const loop *l, const char *name) {
       {"nextitem", at + 1 < count ? l->items->items[at + 1] : sli_value_undefined("nextitem")}};
   for (size_t i = 0; i < SLI_COUNT(all); i++)
     if (!strcmp(all[i].name, name)) return all[i].value;
-  sli_values_fail(r->v, "loop.%.40s is not known", name);
-  return sli_value_none();
+  return sli_value_undefined(name);
 }
 
+/* Returns a method that is not called: templates ask only whether there is one. */
+static sli_value method_value(void) {
+  return (sli_value){.kind = SLI_FUNCTION, .other = "a method"};
+}
+
+/* Evaluates an attribute; as in Jinja, a method goes before a member of a dict. */
 static sli_value attribute(run *r, const node *n) {
-  sli_value of = eval(r, n->a);
-  if (of.kind == SLI_LOOP) return of_loop(r, of.other, n->name);
-  if (of.kind == SLI_DICT && sli_is_method(n->name) && strcmp(n->name, "index") &&
-      strcmp(n->name, "title"))
-    sli_values_fail(r->v, "the method %.40s of a dict is not called", n->name);
-  return sli_value_at(r->v, of, text_value(n->name));
+  sli_value of = eval(r, n->a), key = text_value(n->name);
+  if (of.kind == SLI_LOOP) return of_loop(of.other, n->name);
+  return sli_has_method(of, key) ? method_value() : sli_value_at(r->v, of, key);
 }
 
-/* Evaluates an item by its key; for loops, an attribute. */
+/* Evaluates an item by its key; as in Jinja, it is else an attribute of that name. */
 static sli_value subscript(run *r, const node *n) {
   sli_value of = eval(r, n->a), key = eval(r, n->b);
-  if (of.kind == SLI_LOOP && key.kind == SLI_TEXT) return of_loop(r, of.other, key.text.at);
-  return sli_value_at(r->v, of, key);
+  if (of.kind == SLI_LOOP && key.kind == SLI_TEXT) return of_loop(of.other, key.text.at);
+  sli_value out = sli_value_at(r->v, of, key);
+  return out.kind == SLI_UNDEFINED && sli_has_method(of, key) ? method_value() : out;
 }
 
 /* ---- calls ----------------------------------------------------------------------------------- */
 
+static void add_named(run *r, sli_value *named, sli_value key, sli_value value) {
+  if (named->kind == SLI_NONE) *named = sli_value_dict(r->v);
+  sli_dict_set(r->v, named->dict, key, value);
+}
+
+/* Adds the items of *list, or the members of **dict. */
+static void unpack_argument(run *r, const node *n, sli_value places, sli_value *named) {
+  sli_value all = eval(r, n->a);
+  if (r->v->status) return;
+  if (n->as == UNPACKED_LIST) {
+    const sli_list *items = sli_value_items(r->v, all);
+    for (size_t i = 0; i < items->count; i++) sli_value_add(r->v, places, items->items[i]);
+    return;
+  }
+  if (all.kind != SLI_DICT) return sli_values_fail(r->v, "arguments from %s", sli_value_kind(all));
+  for (size_t i = 0; i < all.dict->count && !r->v->status; i++) {
+    sli_value key = all.dict->items[i].key;
+    if (key.kind == SLI_TEXT) add_named(r, named, key, all.dict->items[i].value);
+    else sli_values_fail(r->v, "the name of an argument is %s", sli_value_kind(key));
+  }
+}
+
 static arguments arguments_of(run *r, const node *items) {
   sli_value places = sli_value_list(r->v), named = {.kind = SLI_NONE};
   for (const node *n = items; n && !r->v->status; n = n->next) {
-    if (!n->name) {
-      sli_value_add(r->v, places, eval(r, n->a));
-      continue;
-    }
-    if (named.kind == SLI_NONE) named = sli_value_dict(r->v);
-    sli_dict_set(r->v, named.dict, text_value(n->name), eval(r, n->a));
+    if (n->as != GIVEN) unpack_argument(r, n, places, &named);
+    else if (!n->name) sli_value_add(r->v, places, eval(r, n->a));
+    else add_named(r, &named, text_value(n->name), eval(r, n->a));
   }
   return (arguments){places.list->items, places.list->count,
                      named.kind == SLI_NONE ? NULL : named.dict};
 }
 
+static bool is_parameter(const node *of, sli_value name) {
+  for (const node *n = of->a; n; n = n->next)
+    if (sli_text_is(name, n->name)) return true;
+  return false;
+}
+
+/* Binds the arguments that no parameter takes, as varargs, kwargs and caller. */
+static void set_rest(run *r, const node *of, const arguments *a, size_t places) {
+  sli_value all = sli_value_list(r->v), others = sli_value_dict(r->v);
+  for (size_t i = places; i < a->count; i++) sli_value_add(r->v, all, a->items[i]);
+  for (size_t i = 0; a->named && i < a->named->count; i++) {
+    sli_value key = a->named->items[i].key, value = a->named->items[i].value;
+    if (is_parameter(of, key)) continue;
+    if (sli_text_is(key, "caller")) assign(r, "caller", value);
+    else sli_dict_set(r->v, others.dict, key, value);
+  }
+  all.kind = SLI_TUPLE;
+  if (of->rest & REST_LIST) assign(r, "varargs", all);
+  else if (all.list->count)
+    sli_values_fail(r->v, "macro %.40s has not as many arguments", of->name);
+  if (of->rest & REST_DICT) assign(r, "kwargs", others);
+  else if (others.dict->count)
+    sli_values_fail(r->v, "macro %.40s has no argument %.*s", of->name,
+                    (int)SLI_MIN(others.dict->items[0].key.text.bytes, (size_t)40),
+                    others.dict->items[0].key.text.at);
+}
+
 /* Binds a macro's parameters: positional, named, or default values. */
 static void set_arguments(run *r, const node *of, const arguments *a) {
-  size_t place = 0, found = 0;
+  size_t place = 0;
   for (const node *n = of->a; n && !r->v->status; n = n->next, place++) {
     sli_value given = sli_value_undefined(n->name);
     bool by_name = a->named && sli_dict_get(r->v, a->named, text_value(n->name), &given);
-    bool there = by_name || place < a->count;
-    found += by_name;
+    if (by_name && place < a->count)
+      sli_values_fail(r->v, "macro %.40s is given %.40s twice", of->name, n->name);
     if (place < a->count) given = a->items[place];
-    assign(r, n->name, there || !n->a ? given : eval(r, n->a));
+    else if (!by_name && n->a) given = eval(r, n->a);
+    assign(r, n->name, given);
   }
-  if (a->count > place || (a->named && a->named->count > found))
-    sli_values_fail(r->v, "macro %.40s has not as many arguments", of->name);
+  set_rest(r, of, a, place);
+}
+
+/* Counts a call; false: there are too many within each other. */
+static bool enter_call(run *r) {
+  if (++r->calls > SLI_TEMPLATE_CALLS)
+    sli_values_fail(r->v, "macros call each other more than %d deep", SLI_TEMPLATE_CALLS);
+  return !r->v->status;
 }
 
 static sli_value call_macro(run *r, const macro *m, const arguments *a) {
   scope *outer = r->here;
   text_buffer out = {0};
-  if (++r->calls > MOST_CALLS)
-    sli_values_fail(r->v, "macros call each other more than %d deep", MOST_CALLS);
-  r->here = inner_scope(r, m->home);
-  set_arguments(r, m->of, a);
-  if (!r->v->status) execute(r, m->of->items, &out);
-  r->here = outer;
+  if (enter_call(r)) {
+    r->here = inner_scope(r, m->home);
+    set_arguments(r, m->of, a);
+    execute(r, m->of->items, &out);
+    r->here = outer;
+  }
+  r->calls--;
+  return sli_buffer_value(&out);
+}
+
+/* Runs a recursive loop over other items. */
+static sli_value call_loop(run *r, const loop *l, const arguments *a) {
+  scope *outer = r->here;
+  text_buffer out = {0};
+  if (a->count != 1 || !l->of->recursive)
+    sli_values_fail(r->v, "a call of a loop that is not recursive, or of no items");
+  if (enter_call(r)) {
+    r->here = l->home;
+    loop_over(r, l->of, sli_value_items(r->v, a->items[0]), l->depth + 1, &out);
+    r->here = outer;
+  }
   r->calls--;
   return sli_buffer_value(&out);
 }
@@ -299,24 +275,53 @@ static sli_value cycle(run *r, const loop *l, const arguments *a) {
   return a->items[l->at % a->count];
 }
 
+/* Returns whether the arguments differ from those of the call before. */
+static sli_value changed(run *r, loop *l, const arguments *a) {
+  sli_value all = sli_value_list(r->v), before = l->seen;
+  for (size_t i = 0; i < a->count; i++) sli_value_add(r->v, all, a->items[i]);
+  l->seen = all;
+  return sli_value_bool(before.kind != SLI_LIST || !sli_value_equal(r->v, all, before));
+}
+
 static sli_value call_method(run *r, const node *n) {
   sli_value subject = eval(r, n->a->a);
   arguments a = arguments_of(r, n->items);
   if (r->v->status) return subject;
-  if (subject.kind == SLI_LOOP && !strcmp(n->a->name, "cycle")) return cycle(r, subject.other, &a);
-  if (subject.kind == SLI_UNDEFINED) return fail(r, "a method", subject, subject);
-  return sli_call_method(r->v, n->a->name, subject, &a);
+  r->v->line = n->line;
+  const char *method = n->a->name;
+  if (subject.kind == SLI_LOOP && !strcmp(method, "cycle")) return cycle(r, subject.other, &a);
+  if (subject.kind == SLI_LOOP && !strcmp(method, "changed"))
+    return changed(r, (loop *)subject.other, &a);
+  if (subject.kind == SLI_UNDEFINED)
+    return sli_value_at(r->v, subject, text_value(method)); /* fails */
+  sli_value member = {.kind = SLI_NONE};
+  if (subject.kind == SLI_NAMESPACE ||
+      (subject.kind == SLI_DICT && !sli_has_method(subject, text_value(method))))
+    member = sli_value_at(r->v, subject, text_value(method));
+  if (member.kind == SLI_MACRO) return call_macro(r, member.other, &a);
+  return sli_call_method(r->v, method, subject, &a);
 }
 
-static sli_value call(run *r, const node *n) {
-  if (n->a->kind == ATTRIBUTE) return call_method(r, n);
+static sli_value call_with(run *r, const node *n, const macro *caller) {
   sli_value callee = eval(r, n->a);
   arguments a = arguments_of(r, n->items);
   if (r->v->status) return callee;
   r->v->line = n->line;
+  if (caller) {
+    if (!a.named) a.named = sli_value_dict(r->v).dict;
+    sli_dict_set(r->v, a.named, text_value("caller"),
+                 (sli_value){.kind = SLI_MACRO, .other = caller});
+  }
   if (callee.kind == SLI_FUNCTION) return sli_call_function(r->v, callee.other, &a);
   if (callee.kind == SLI_MACRO) return call_macro(r, callee.other, &a);
-  return fail(r, "a call", callee, callee);
+  if (callee.kind == SLI_LOOP) return call_loop(r, callee.other, &a);
+  if (callee.kind == SLI_UNDEFINED) return sli_value_at(r->v, callee, callee); /* fails */
+  sli_values_fail(r->v, "a call of %s", sli_value_kind(callee));
+  return callee;
+}
+
+static sli_value call(run *r, const node *n) {
+  return n->a->kind == ATTRIBUTE ? call_method(r, n) : call_with(r, n, NULL);
 }
 
 /* ---- expressions ----------------------------------------------------------------------------- */
@@ -335,7 +340,7 @@ static sli_value dict(run *r, const node *n) {
     sli_value key = eval(r, item->a), value = eval(r, item->b);
     bool good = key.kind == SLI_TEXT || key.kind == SLI_NONE || sli_value_is_number(key);
     if (good) sli_dict_set(r->v, out.dict, key, value);
-    else fail(r, "a key", key, key);
+    else sli_values_fail(r->v, "a key of a dict is %s", sli_value_kind(key));
   }
   return out;
 }
@@ -360,19 +365,17 @@ static sli_value either(run *r, const node *n) {
 
 static sli_value if_else(run *r, const node *n) {
   if (sli_value_is_true(eval(r, n->a))) return eval(r, n->b);
-  return n->c ? eval(r, n->c) : sli_value_undefined("what has no else");
+  return n->c ? eval(r, n->c) : sli_value_undefined("a condition without else");
 }
 
 static sli_value operated(run *r, const node *n) {
   sli_value a = eval(r, n->a), b = eval(r, n->b);
   if (r->v->status) return a;
   r->v->line = n->line;
-  return n->kind == COMPARE ? compare(r, n->op, a, b) : binary(r, n->op, a, b);
+  return sli_operate(r->v, n->op, a, b);
 }
 
-static sli_value eval(run *r, const node *n) {
-  if (!sli_values_step(r->v, 1)) return sli_value_none();
-  r->v->line = n->line;
+static sli_value evaluate(run *r, const node *n) {
   switch (n->kind) {
   case CONSTANT: return n->value;
   case NAME: return name(r, n->name);
@@ -386,13 +389,30 @@ static sli_value eval(run *r, const node *n) {
   case FILTER: return filtered(r, n);
   case TEST: return tested(r, n);
   case NOT: return sli_value_bool(!sli_value_is_true(eval(r, n->a)));
-  case NEGATIVE: return negative(r, eval(r, n->a));
+  case NEGATIVE: return sli_negative(r->v, eval(r, n->a));
   case POSITIVE: return eval(r, n->a);
   case AND:
   case OR: return either(r, n);
   case IF_ELSE: return if_else(r, n);
   default: return operated(r, n);
   }
+}
+
+/* Counts a level of evaluation, each of which takes some of the stack; false: there are too many.
+ */
+static bool enter_level(run *r) {
+  if (++r->levels > SLI_TEMPLATE_LEVELS)
+    sli_values_fail(r->v, "it is evaluated more than %d levels deep", SLI_TEMPLATE_LEVELS);
+  return !r->v->status;
+}
+
+static sli_value eval(run *r, const node *n) {
+  sli_value out = sli_value_none();
+  if (!sli_values_step(r->v, 1)) return out;
+  r->v->line = n->line;
+  if (enter_level(r)) out = evaluate(r, n);
+  r->levels--;
+  return out;
 }
 
 /* ---- statements ------------------------------------------------------------------------------ */
@@ -424,24 +444,13 @@ static void turns(run *r, const node *n, loop *l, text_buffer *out) {
   r->here = outer;
 }
 
-static void for_loop(run *r, const node *n, text_buffer *out) {
-  const sli_list *all = sli_value_items(r->v, eval(r, n->b));
+static void loop_over(run *r, const node *n, const sli_list *all, int depth, text_buffer *out) {
   loop *l = sli_values_room(r->v, sizeof *l);
   if (n->c) all = kept(r, n, all).list;
   if (!l || r->v->status) return;
-  *l = (loop){.items = all, .depth = ++r->loops};
+  *l = (loop){.items = all, .depth = depth, .of = n, .home = r->here};
   turns(r, n, l, out);
-  r->loops--;
   if (!all->count) execute(r, n->otherwise, out);
-}
-
-static void set(run *r, const node *n) {
-  sli_value value = eval(r, n->b);
-  if (n->a->kind != ATTRIBUTE) return unpack(r, n->a, value);
-  sli_value of = name(r, n->a->name);
-  if (of.kind != SLI_NAMESPACE || n->a->next)
-    return sli_values_fail(r->v, "%.40s is no namespace", n->a->name);
-  sli_dict_set(r->v, of.dict, n->a->a->value, value);
 }
 
 /* Renders a block in a scope of its own. */
@@ -454,10 +463,13 @@ static sli_value block(run *r, const node *n) {
   return sli_buffer_value(&out);
 }
 
-static void set_block(run *r, const node *n) {
-  if (n->a->kind == ATTRIBUTE || n->a->next)
-    return sli_values_fail(r->v, "a set block of more than a name is not supported");
-  assign(r, n->a->name, block(r, n));
+/* Renders a block, and passes it through the filters of `by`. */
+static sli_value filtered_block(run *r, const node *n, const node *by) {
+  sli_value outer = r->block, out = block(r, n);
+  r->block = out;
+  if (by) out = eval(r, by);
+  r->block = outer;
+  return out;
 }
 
 static void define(run *r, const node *n) {
@@ -467,11 +479,26 @@ static void define(run *r, const node *n) {
   assign(r, n->name, (sli_value){.kind = SLI_MACRO, .other = m});
 }
 
-static void filter_block(run *r, const node *n, text_buffer *out) {
-  sli_value outer = r->block;
-  r->block = block(r, n);
-  sli_value_print(r->v, eval(r, n->a), out);
-  r->block = outer;
+/* Calls a macro that may call the block. */
+static void call_block(run *r, const node *n, text_buffer *out) {
+  macro *m = sli_values_room(r->v, sizeof *m);
+  if (!m) return;
+  *m = (macro){n, r->here};
+  sli_value_print(r->v, call_with(r, n->b, m), out);
+}
+
+/* Executes a block in a scope with more names, whose values are those of the outer scope. */
+static void with(run *r, const node *n, text_buffer *out) {
+  scope *outer = r->here, *inner = inner_scope(r, outer);
+  for (const node *one = n->a; one && !r->v->status; one = one->next) {
+    sli_value value = eval(r, one->b);
+    r->here = inner;
+    unpack(r, one->a, value);
+    r->here = outer;
+  }
+  r->here = inner;
+  execute(r, n->items, out);
+  r->here = outer;
 }
 
 static void one(run *r, const node *n, text_buffer *out) {
@@ -479,17 +506,22 @@ static void one(run *r, const node *n, text_buffer *out) {
   switch (n->kind) {
   case OUTPUT: return sli_value_print(r->v, eval(r, n->a), out);
   case IF: return execute(r, sli_value_is_true(eval(r, n->a)) ? n->items : n->otherwise, out);
-  case FOR: return for_loop(r, n, out);
-  case SET: return set(r, n);
-  case SET_BLOCK: return set_block(r, n);
+  case FOR: return loop_over(r, n, sli_value_items(r->v, eval(r, n->b)), 1, out);
+  case SET: return unpack(r, n->a, eval(r, n->b));
+  case SET_BLOCK: return unpack(r, n->a, filtered_block(r, n, n->b));
   case MACRO: return define(r, n);
-  case FILTER_BLOCK: return filter_block(r, n, out);
+  case FILTER_BLOCK: return sli_value_print(r->v, filtered_block(r, n, n->a), out);
+  case CALL_BLOCK: return call_block(r, n, out);
+  case WITH: return with(r, n, out);
   default: r->jump = n->kind == BREAK ? BREAKS : CONTINUES;
   }
 }
 
 static void execute(run *r, const node *all, text_buffer *out) {
-  for (const node *n = all; n && !r->jump && sli_values_step(r->v, 1); n = n->next) one(r, n, out);
+  if (enter_level(r))
+    for (const node *n = all; n && !r->jump && sli_values_step(r->v, 1); n = n->next)
+      one(r, n, out);
+  r->levels--;
 }
 
 sl_status sli_template_run(const sli_template *t, sli_values *v, sli_value names, char **out) {

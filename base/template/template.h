@@ -2,8 +2,8 @@
 /* Chat templates in the language of Jinja: parsing, and evaluation over values. Blocks are
  * trimmed as in transformers (trim_blocks, lstrip_blocks). Unknown features are rejected by name
  * and line. Since templates may come from strangers, depth, steps and memory are limited. */
-#ifndef SLUICE_BASE_TEMPLATE_H
-#define SLUICE_BASE_TEMPLATE_H
+#ifndef SLUICE_BASE_TEMPLATE_TEMPLATE_H
+#define SLUICE_BASE_TEMPLATE_TEMPLATE_H
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -12,6 +12,16 @@
 #include "base/allowance.h"
 
 typedef struct sli_template sli_template;
+
+/* Limits: steps of a run, levels of nesting in a template and in a value, levels of evaluation
+ * with those of called macros, and the depth of these calls. The limit on memory is an argument
+ * of sli_values_create(). */
+enum {
+  SLI_TEMPLATE_STEPS = 50000000,
+  SLI_TEMPLATE_DEPTH = 100,
+  SLI_TEMPLATE_LEVELS = 1000,
+  SLI_TEMPLATE_CALLS = 50
+};
 
 /* Parses a template. SL_E_INPUT names the unknown feature and its line. */
 sl_status sli_template_read(const char *text, sli_template **out);
@@ -33,6 +43,7 @@ typedef struct sli_value {
     SLI_TEXT,
     SLI_LIST,
     SLI_TUPLE,
+    SLI_ITERATOR, /* what Jinja computes item by item: its items can be taken once */
     SLI_DICT,
     SLI_NAMESPACE,
     SLI_MACRO,
@@ -42,7 +53,10 @@ typedef struct sli_value {
   union {
     bool truth;
     int64_t number;
-    double real;
+    struct {
+      double real;
+      const char *digits; /* of a whole number that is beyond int64_t; else NULL */
+    };
     struct {
       const char *at;
       size_t bytes;
@@ -58,12 +72,26 @@ typedef struct sli_values sli_values;
 sli_values *sli_values_create(size_t most_bytes, const sli_allowance *allowance);
 void sli_values_destroy(sli_values *v);
 
+/* Returns zeroed memory that lives as long as the values; NULL: there is none. */
+void *sli_values_room(sli_values *v, size_t bytes);
 sli_value sli_value_text(sli_values *v, const char *text);
 sli_value sli_value_list(sli_values *v);
 void sli_value_add(sli_values *v, sli_value list, sli_value item);
 sli_value sli_value_dict(sli_values *v);
 /* Sets a member; a later value of a key replaces the first. */
 void sli_value_set(sli_values *v, sli_value dict, const char *key, sli_value item);
+
+/* Returns a member, or the undefined value. */
+sli_value sli_value_get(sli_values *v, sli_value dict, const char *key);
+/* Returns the number of items of a list or dict, else 0, and one of them, or its key. */
+size_t sli_value_count(sli_value all);
+sli_value sli_value_item(sli_value all, size_t i);
+sli_value sli_value_key(sli_value dict, size_t i);
+/* Reads a value from JSON. Numbers without fraction and exponent are whole, as Python reads them;
+ * of equal keys the last one holds. Errors come out of sli_template_run(). */
+sli_value sli_value_read(sli_values *v, const char *json, size_t bytes);
+/* Returns the first failure of an operation on values, whose text is in sl_detail(). */
+sl_status sli_values_status(const sli_values *v);
 
 /* Renders the template with a dict of variables into *out, a 0-terminated text that the caller
  * frees. Its memory is taken from the allowance of the values, and stays so. SL_E_USAGE: the

@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/template_inner.h"
+#include "base/template/inner.h"
 
 void sli_source_fail(source *s, const char *format, ...) {
   if (s->status) return;
@@ -141,14 +141,6 @@ static token outside(source *s) {
 
 /* ---- tokens between braces ------------------------------------------------------------------- */
 
-static size_t put_character(char *out, uint32_t c) {
-  if (c < 0x80) return out[0] = (char)c, 1;
-  size_t n = c < 0x800 ? 2 : c < 0x10000 ? 3 : 4;
-  for (size_t i = n; i-- > 1; c >>= 6) out[i] = (char)(0x80 | (c & 63));
-  out[0] = (char)((n == 2 ? 0xc0 : n == 3 ? 0xe0 : 0xf0) | c);
-  return n;
-}
-
 /* Decodes \xHH, \uHHHH, \UHHHHHHHH. */
 static const char *hex_escape(source *s, const char *at, char **to) {
   int digits = *at == 'x' ? 2 : *at == 'u' ? 4 : 8;
@@ -161,7 +153,7 @@ static const char *hex_escape(source *s, const char *at, char **to) {
   }
   bool good = c && c <= 0x10ffff && !(c >= 0xd800 && c < 0xe000);
   if (!good) return sli_source_fail(s, "a string has an escape that is no character"), at;
-  *to += put_character(*to, c);
+  *to += sli_text_put(*to, c);
   return at + 1 + digits;
 }
 
