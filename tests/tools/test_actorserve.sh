@@ -267,7 +267,7 @@ refused "kv=2 is too few: one sequence of 256 tokens needs kv=4; a context of 12
 refused "--init x: model has weights of its own" --init x model
 refused "unknown option --microbatches" --microbatches 2 model
 refused "unknown option --steps" --steps 2 model
-refused "--chat-template klingon: it is one of chatml, " --chat-template klingon model
+refused "--chat-template klingon: it is a file, or one of chatml, " --chat-template klingon model
 refused "--chat-template: the model has no tokenizer" --chat-template chatml --init bytes.safetensors gpt "${small[@]}"
 refused "empty/config.json" empty
 refused "cannot read nothing" --replay nothing model

@@ -40,6 +40,8 @@ answered $'<|im_start|>user\nHello 12<|im_end|>\n<|im_start|>assistant\n' --chat
 answered $'<|im_start|>system\nBe brief.<|im_end|>\n<|im_start|>user\na<|im_end|>\n<|im_start|>assistant\nb<|im_end|>\n<|im_start|>user\nc<|im_end|>\n<|im_start|>assistant\n' \
   --chat-system "Be brief." --chat a --chat b --chat c
 answered $'<|user|>\nHello<|im_end|>\n<|assistant|>\n' --chat Hello --chat-template zephyr
+printf '{{ messages[0].content | upper }}>' >own.jinja
+answered "HELLO>" --chat Hello --chat-template own.jinja
 template smollm2
 answered $'<|im_start|>system\nYou are a helpful AI assistant named SmolLM, trained by Hugging Face<|im_end|>\n<|im_start|>user\nHi<|im_end|>\n<|im_start|>assistant\n' \
   --chat Hi
@@ -86,7 +88,7 @@ refused() {
   grep -qF -- "$named" err || fail "the message names $named"
 }
 chat=(--init model --generate 4 --chat hi)
-refused "--chat-template klingon: it is one of chatml, " "${chat[@]}" --chat-template klingon llama
+refused "--chat-template klingon: it is a file, or one of chatml, " "${chat[@]}" --chat-template klingon llama
 refused "chat template mistral: it says: it has no system messages" "${chat[@]}" --chat-template mistral --chat-system x llama
 template smollm2
 refused "tokens leave no room for an answer in a context of 16" "${chat[@]}" llama --context 16
