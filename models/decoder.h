@@ -49,6 +49,14 @@ typedef struct decoder decoder;
 /* Half of a block, on a normed x [B, T, C]; `residual` is the initial std of its output weights. */
 typedef sl_tensor *decoder_half(sl_graph *g, decoder *d, sl_tensor *x, float residual, int layer);
 
+/* Spiking linear layers of the blocks: those of weights in int8 on spikes with the threshold
+ * mean|x| / k. k 0: none is. */
+typedef struct decoder_spiking {
+  float k;
+  sl_tensor *x, *spikes;   /* the last input, and it as spikes */
+  sl_tensor *counts, *all; /* [B, T, 3] counts of the block, and of the blocks before it */
+} decoder_spiking;
+
 struct decoder {
   const char *model;
   int layers, heads, kv_heads;
@@ -61,25 +69,38 @@ struct decoder {
   const void *own;      /* state of the model */
   sl_tensor *losses;    /* losses added to the cross entropy; NULL: none so far */
   decoder_half *mixer;  /* first half of a block; NULL: decoder_attention */
+  decoder_spiking spiking;
 };
 
-/* y = x w^T with a weight [out, in] */
-static inline sl_tensor *decoder_linear(sl_graph *g, sl_tensor *x, int64_t in, int64_t out,
-                                        float std, int layer, const char *name) {
-  sl_tensor *w = sl_param(g, SL_TYPE(SL_F32, out, in), SL_NORMAL(std), "model.layers.%d.%s.weight",
-                          layer, name);
-  return sl_linear(g, x, w, NULL); /* [B, T, out] */
+/* Rounds x to spikes, once for all layers that read it, and counts them. */
+static inline sl_tensor *decoder_spikes(sl_graph *g, decoder_spiking *s, sl_tensor *x) {
+  if (s->x == x) return s->spikes;
+  sl_tensor *counts;
+  s->x = x;
+  s->spikes = sl_spikes(g, x, s->k, &counts);
+  counts = sl_detach(g, counts);
+  s->counts = s->counts ? sl_add(g, s->counts, counts) : counts;
+  return s->spikes;
 }
 
-/* Linear layer, with a bias if `has`. */
-static inline sl_tensor *decoder_biased(sl_graph *g, bool has, sl_tensor *x, int64_t in,
+/* Linear layer y = x w^T with a weight [out, in], and a bias if `has`. */
+static inline sl_tensor *decoder_biased(sl_graph *g, decoder *d, bool has, sl_tensor *x, int64_t in,
                                         int64_t out, float std, int layer, const char *name) {
-  if (!has) return decoder_linear(g, x, in, out, std, layer, name);
   sl_tensor *w = sl_param(g, SL_TYPE(SL_F32, out, in), SL_NORMAL(std), "model.layers.%d.%s.weight",
                           layer, name);
-  sl_tensor *b =
-      sl_param(g, SL_TYPE(SL_F32, out), SL_CONSTANT(0), "model.layers.%d.%s.bias", layer, name);
+  sl_tensor *b = has ? sl_param(g, SL_TYPE(SL_F32, out), SL_CONSTANT(0), "model.layers.%d.%s.bias",
+                                layer, name)
+                     : NULL;
+  if (d->spiking.k > 0) {
+    x = decoder_spikes(g, &d->spiking, x);
+    w = sl_quantize(g, w);
+  }
   return sl_linear(g, x, w, b); /* [B, T, out] */
+}
+
+static inline sl_tensor *decoder_linear(sl_graph *g, decoder *d, sl_tensor *x, int64_t in,
+                                        int64_t out, float std, int layer, const char *name) {
+  return decoder_biased(g, d, false, x, in, out, std, layer, name);
 }
 
 static inline sl_tensor *decoder_norm(sl_graph *g, const decoder *d, sl_tensor *x, int layer,
@@ -104,9 +125,9 @@ static inline sl_tensor *decoder_attention(sl_graph *g, decoder *d, sl_tensor *x
   int64_t C = d->width, Q = d->heads * d->head_dim, KV = d->kv_heads * d->head_dim;
   bool bias = d->qkv_bias;
   /* q [B, T, H*D]; k and v [B, T, K*D] */
-  sl_tensor *q = decoder_biased(g, bias, x, C, Q, 0.02f, layer, "self_attn.q_proj");
-  sl_tensor *k = decoder_biased(g, bias, x, C, KV, 0.02f, layer, "self_attn.k_proj");
-  sl_tensor *v = decoder_biased(g, bias, x, C, KV, 0.02f, layer, "self_attn.v_proj");
+  sl_tensor *q = decoder_biased(g, d, bias, x, C, Q, 0.02f, layer, "self_attn.q_proj");
+  sl_tensor *k = decoder_biased(g, d, bias, x, C, KV, 0.02f, layer, "self_attn.k_proj");
+  sl_tensor *v = decoder_biased(g, d, bias, x, C, KV, 0.02f, layer, "self_attn.v_proj");
   if (d->qk_norm) {
     q = decoder_head_norm(g, d, q, d->heads, layer, "q_norm");
     k = decoder_head_norm(g, d, k, d->kv_heads, layer, "k_norm");
@@ -114,7 +135,25 @@ static inline sl_tensor *decoder_attention(sl_graph *g, decoder *d, sl_tensor *x
   q = sl_rotary_stretched(g, q, d->heads, d->theta, &d->rope);
   k = sl_rotary_stretched(g, k, d->kv_heads, d->theta, &d->rope);
   sl_tensor *a = sl_attend_within(g, q, k, v, d->documents, &d->attention); /* [B, T, H*D] */
-  return decoder_biased(g, d->o_bias, a, Q, C, residual, layer, "self_attn.o_proj"); /* [B, T, C] */
+  return decoder_biased(g, d, d->o_bias, a, Q, C, residual, layer,
+                        "self_attn.o_proj"); /* [B, T, C] */
+}
+
+/* Counts a block's spikes, for the report: zeros, set bits, and all. */
+static inline void decoder_count(sl_graph *g, decoder_spiking *s, int layer) {
+  char name[64];
+  snprintf(name, sizeof name, "h.%d.spikes", layer);
+  sl_counter(g, name, sl_sum(g, s->counts, SL_DIM(0) | SL_DIM(1), false));
+  s->all = s->all ? sl_add(g, s->all, s->counts) : s->counts;
+  s->counts = NULL;
+}
+
+/* Metrics of all spikes: the share that is zero, and the mean of the set bits. */
+static inline void decoder_sparsity(sl_graph *g, const decoder_spiking *s) {
+  sl_tensor *of[3]; /* [B, T, 1] */
+  sl_split(g, s->all, -1, 3, NULL, of);
+  sl_metric(g, "spikes-zero", sl_div(g, of[0], of[2]));
+  sl_metric(g, "spikes-bits", sl_div(g, of[1], of[2]));
 }
 
 static inline sl_tensor *decoder_block(sl_graph *g, decoder *d, decoder_half *half, sl_tensor *x,
@@ -126,19 +165,21 @@ static inline sl_tensor *decoder_block(sl_graph *g, decoder *d, decoder_half *ha
   decoder_half *mixer = d->mixer ? d->mixer : decoder_attention;
   x = sl_add(g, x, mixer(g, d, a, residual, layer));
   sl_tensor *m = decoder_norm(g, d, x, layer, "post_attention_layernorm");
-  return sl_add(g, x, half(g, d, m, residual, layer)); /* [B, T, C] */
+  x = sl_add(g, x, half(g, d, m, residual, layer)); /* [B, T, C] */
+  if (d->spiking.counts) decoder_count(g, &d->spiking, layer);
+  return x;
 }
 
 /* Feed-forward half (SwiGLU) called `name`: gate, up and down projections. */
-static inline sl_tensor *decoder_swiglu(sl_graph *g, const decoder *d, sl_tensor *x, int64_t inner,
+static inline sl_tensor *decoder_swiglu(sl_graph *g, decoder *d, sl_tensor *x, int64_t inner,
                                         float residual, int layer, const char *name) {
   char part[3][64];
   static const char *const parts[3] = {"gate_proj", "up_proj", "down_proj"};
   for (int i = 0; i < 3; i++) snprintf(part[i], sizeof part[i], "%s.%s", name, parts[i]);
   /* gate and up [B, T, inner] */
-  sl_tensor *gate = decoder_linear(g, x, d->width, inner, 0.02f, layer, part[0]);
-  sl_tensor *up = decoder_linear(g, x, d->width, inner, 0.02f, layer, part[1]);
-  return decoder_linear(g, sl_swiglu(g, gate, up), inner, d->width, residual, layer, part[2]);
+  sl_tensor *gate = decoder_linear(g, d, x, d->width, inner, 0.02f, layer, part[0]);
+  sl_tensor *up = decoder_linear(g, d, x, d->width, inner, 0.02f, layer, part[1]);
+  return decoder_linear(g, d, sl_swiglu(g, gate, up), inner, d->width, residual, layer, part[2]);
 }
 
 /* ---- options ------------------------------------------------------------------------------- */
@@ -201,6 +242,7 @@ static inline void decoder_train(sl_graph *g, const sl_args *args, const decoder
     sl_metric(g, "cross-entropy", loss);
     loss = sl_add(g, loss, d->losses);
   }
+  if (d->spiking.all) decoder_sparsity(g, &d->spiking);
   sl_train(g, loss, &optimizer);
 }
 

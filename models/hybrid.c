@@ -6,7 +6,8 @@
  *
  * A linear block has no rotary positions. q and k go through ReLU. The gates of a position's key
  * channels come from a bottleneck of --gate-rank numbers. Each head's output is normalised before
- * the output product. */
+ * the output product. With --spikes the linear layers of all blocks take integers that trains of
+ * spikes can carry, and weights of int8. */
 #include "decoder.h"
 
 /* clang-format off */
@@ -16,6 +17,8 @@ static const sl_option options[] = {
      "to a multiple of 64", 0, 1 << 24},
     {"softmax-every", SL_OPTION_INT, "2", "`N`: every N-th block has softmax attention, the others linear "
      "attention; 0: none has", 0, 1000},
+    {"spikes", SL_OPTION_FLOAT, "0", "`K`: linear layers of the blocks are spiking: a row becomes multiples of "
+     "its mean size / K, and weights int8; 0: they are plain (SpikingBrain: 3)", 0, 1e4},
     {"gate-rank", SL_OPTION_INT, "16", "numbers between the two products that make the gates", 1, 1 << 16},
     SL_OPTIMIZER_OPTIONS,
     {0}};
@@ -27,11 +30,11 @@ typedef struct hybrid {
 } hybrid;
 
 /* Logarithms of the gates, at most 0: log(sigmoid(W2 (W1 x) + b)) / 16. [B, T, K*D] */
-static sl_tensor *gates_of(sl_graph *g, const decoder *d, sl_tensor *x, int64_t width, int layer) {
+static sl_tensor *gates_of(sl_graph *g, decoder *d, sl_tensor *x, int64_t width, int layer) {
   const hybrid *h = d->own;
   const float slow = 16; /* near 1 at first: a state forgets over tens of positions */
-  x = decoder_linear(g, x, d->width, h->gate_rank, 0.02f, layer, "self_attn.gk_proj.0");
-  x = decoder_biased(g, true, x, h->gate_rank, width, 0.02f, layer, "self_attn.gk_proj.1");
+  x = decoder_linear(g, d, x, d->width, h->gate_rank, 0.02f, layer, "self_attn.gk_proj.0");
+  x = decoder_biased(g, d, true, x, h->gate_rank, width, 0.02f, layer, "self_attn.gk_proj.1");
   return sl_scale(g, sl_softplus(g, sl_neg(g, x)), -1 / slow);
 }
 
@@ -39,14 +42,14 @@ static sl_tensor *linear_attention(sl_graph *g, decoder *d, sl_tensor *x, float 
                                    int layer) {
   int64_t C = d->width, Q = d->heads * d->head_dim, KV = d->kv_heads * d->head_dim;
   bool bias = d->qkv_bias;
-  sl_tensor *q = decoder_biased(g, bias, x, C, Q, 0.02f, layer, "self_attn.q_proj");
-  sl_tensor *k = decoder_biased(g, bias, x, C, KV, 0.02f, layer, "self_attn.k_proj");
-  sl_tensor *v = decoder_biased(g, bias, x, C, KV, 0.02f, layer, "self_attn.v_proj");
+  sl_tensor *q = decoder_biased(g, d, bias, x, C, Q, 0.02f, layer, "self_attn.q_proj");
+  sl_tensor *k = decoder_biased(g, d, bias, x, C, KV, 0.02f, layer, "self_attn.k_proj");
+  sl_tensor *v = decoder_biased(g, d, bias, x, C, KV, 0.02f, layer, "self_attn.v_proj");
   const sl_attrs attrs = {.heads = d->heads, .kv_heads = d->kv_heads};
   sl_tensor *o = sl_linear_attention(g, sl_relu(g, q), sl_relu(g, k), v,
                                      gates_of(g, d, x, KV, layer), &attrs); /* [B, T, H*D] */
-  return decoder_biased(g, d->o_bias, decoder_head_norm(g, d, o, d->heads, layer, "g_norm"), Q, C,
-                        residual, layer, "self_attn.o_proj");
+  return decoder_biased(g, d, d->o_bias, decoder_head_norm(g, d, o, d->heads, layer, "g_norm"), Q,
+                        C, residual, layer, "self_attn.o_proj");
 }
 
 static sl_tensor *mix(sl_graph *g, decoder *d, sl_tensor *x, float residual, int layer) {
@@ -66,6 +69,7 @@ static sl_status build(sl_graph *g, const sl_args *args) {
   if (!d.ffn) d.ffn = (d.width * 8 / 3 + 63) / 64 * 64;
   d.own = &h;
   d.mixer = mix;
+  d.spiking.k = (float)sl_arg_float(args, "spikes");
   if (sl_arg_int(args, "document-end") >= 0 && h.every != 1)
     return sl_graph_fail(g, SL_E_USAGE,
                          "hybrid: --document-end: states go on from document to document");

@@ -100,14 +100,14 @@ static inline sl_tensor *moe_shared(sl_graph *g, decoder *d, const moe *m, sl_te
   snprintf(gate, sizeof gate, "%s_gate", m->names.shared);
   sl_tensor *y = decoder_swiglu(g, d, x, m->shared, residual, layer, m->names.shared);
   /* [B, T, 1] */
-  sl_tensor *by = sl_sigmoid(g, decoder_linear(g, x, d->width, 1, 0.02f, layer, gate));
+  sl_tensor *by = sl_sigmoid(g, decoder_linear(g, d, x, d->width, 1, 0.02f, layer, gate));
   return sl_mul(g, y, by);
 }
 
 static inline sl_tensor *moe_half(sl_graph *g, decoder *d, sl_tensor *x, float residual,
                                   int layer) {
   const moe *m = d->own;
-  sl_tensor *logits = decoder_linear(g, x, d->width, m->experts, 0.02f, layer, m->names.router);
+  sl_tensor *logits = decoder_linear(g, d, x, d->width, m->experts, 0.02f, layer, m->names.router);
   sl_routing r = sl_route(g, logits, m->k, m->normed); /* [B, T, k] */
   moe_losses(g, d, m, logits, &r);
   sl_tensor *y = moe_experts(g, d, m, x, &r, residual, layer);

@@ -146,16 +146,24 @@ static void check_readers(sl_graph *g, const sl_tensor *weight) {
                     rule->pattern, weight->name, other ? other->name : "a linear map without it");
 }
 
+/* Says why a rule matches no linear map's weight: another op may read the weight it means. */
+static void refuse_unused(sl_graph *g, const sli_adapter_rule *rule) {
+  for (int i = 0; i < g->nnodes; i++)
+    for (int a = 0; a < g->nodes[i]->nin; a++) {
+      const sl_tensor *t = g->nodes[i]->in[a];
+      if (!t || !t->param || !sli_pattern_finds(rule->pattern, t->name)) continue;
+      sli_graph_fail_at(g, rule->at, SL_E_USAGE, "lora %s: %s is read by %s, no linear map",
+                        rule->pattern, t->name, g->nodes[i]->name);
+      return;
+    }
+  sli_graph_fail_at(g, rule->at, SL_E_USAGE, "lora %s: no linear map has a weight of such a name",
+                    rule->pattern);
+}
+
 sl_status sli_lora_settle(sl_graph *g) {
   add_texts(g);
-  for (int i = 0; i < g->training.adapters.nrules && !g->status; i++) {
-    const sli_adapter_rule *rule = &g->training.adapters.rules[i];
-    if (!rule->used)
-      sli_graph_fail_at(g, rule->at, SL_E_USAGE,
-                        "lora %s: no linear map has a weight of such a "
-                        "name",
-                        rule->pattern);
-  }
+  for (int i = 0; i < g->training.adapters.nrules && !g->status; i++)
+    if (!g->training.adapters.rules[i].used) refuse_unused(g, &g->training.adapters.rules[i]);
   for (int i = 0; i < g->nparams && !g->status; i++)
     if (g->params[i]->adapter && !is_low(g->params[i])) check_readers(g, g->params[i]);
   for (int i = 0; i < g->nparams && g->training.adapters.nrules; i++)

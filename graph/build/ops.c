@@ -33,6 +33,13 @@ sl_tensor *sl_layernorm_at(sl_here at, sl_graph *g, sl_tensor *x, sl_tensor *gai
   return sl_op3_at(at, g, &sl_op_layernorm, &attrs, x, gain, bias);
 }
 
+sl_tensor *sl_spikes_at(sl_here at, sl_graph *g, sl_tensor *x, float k, sl_tensor **counts) {
+  sl_tensor *out[2];
+  sl_apply_at(at, g, &sl_op_spikes, &(sl_attrs){.value = k}, 1, &x, 0, out);
+  if (counts) *counts = out[1];
+  return out[0];
+}
+
 sl_tensor *sl_rmsnorm_at(sl_here at, sl_graph *g, sl_tensor *x, sl_tensor *gain, float eps) {
   const sl_attrs attrs = {.eps = eps};
   return sl_op2_at(at, g, &sl_op_rmsnorm, &attrs, x, gain);

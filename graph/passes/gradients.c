@@ -90,9 +90,24 @@ static sl_status contribute(pass *p, const sli_node *from, sl_tensor *t, sl_tens
   return status;
 }
 
+/* True if the gradient of output 0 is that of input 0, and of nothing else. */
+static bool passes_straight(const sli_node *n) {
+  const sl_grad_rule *rule = &n->op->grad[0];
+  return rule->nof == 1 && !rule->op && !rule->of[0] && !rule->rest && !n->op->grad[1].nof &&
+         n->in[0] && sl_type_equal(&n->in_type[0], &n->out_type[0]);
+}
+
+/* Returns the parameter whose gradient is that of t: t itself, or what it is made from by ops that
+ * gradients pass straight through, as a rounded weight is. NULL: none. */
+static sl_tensor *param_of(sl_tensor *t) {
+  while (!t->param && t->producer && t == t->producer->out[0] && passes_straight(t->producer))
+    t = t->producer->in[0];
+  return t->param ? t : NULL;
+}
+
 static void add_use(pass *p, const sli_node *from, int input, sl_tensor *grad) {
   SLI_GROW(p->uses, (size_t)p->nuses, p->use_capacity);
-  p->uses[p->nuses++] = (use){from->in[input], grad, from->id, input};
+  p->uses[p->nuses++] = (use){param_of(from->in[input]), grad, from->id, input};
 }
 
 /* ---- sums over the step ----------------------------------------------------------- */
@@ -164,7 +179,7 @@ static sl_status add_copied_use(pass *p, const sli_node *from, int input, sl_ten
  * this use only; NULL if others read it too. */
 static sl_status deliver(pass *p, const sli_node *from, int i, sl_tensor *grad, sli_node *maker,
                          int o) {
-  if (!from->in[i]->param) return contribute(p, from, from->in[i], grad);
+  if (!param_of(from->in[i])) return contribute(p, from, from->in[i], grad);
   if (!maker || !sli_bit(maker->op->accumulates, o)) return add_copied_use(p, from, i, grad);
   add_use(p, from, i, grad);
   return sum_over_step(p, from, i, maker, o);
@@ -175,7 +190,7 @@ static sl_status deliver(pass *p, const sli_node *from, int i, sl_tensor *grad, 
 static bool is_wanted_by(const sli_node *n, const sl_grad_rule *rule, bool params) {
   for (int j = 0; j < sli_rule_gradients(rule, n->nin); j++) {
     int i = sli_rule_of(rule, j);
-    if (wanted(n, i) && n->in[i]->param == params) return true;
+    if (wanted(n, i) && !!param_of(n->in[i]) == params) return true;
   }
   return false;
 }

@@ -253,6 +253,10 @@ void sl_apply_at(sl_here at, sl_graph *g, const sl_op *op, const sl_attrs *attrs
 /* Product of a [..., M, K] and b [..., K, N]; either may be transposed. */
 #define sl_matmul(g, a, b, a_transposed, b_transposed) \
   sl_matmul_at(SL_HERE, g, a, b, a_transposed, b_transposed)
+/* Row rounded to spikes; *counts: see ops.h, or NULL. k 0: 3. */
+#define sl_spikes(g, x, k, counts) sl_spikes_at(SL_HERE, g, x, k, counts)
+/* Weight rounded to int8 in groups of 128 along the last dim. */
+#define sl_quantize(g, w) sl_op1_at(SL_HERE, g, &sl_op_quantize, NULL, w)
 #define sl_softmax(g, x, dim) sl_softmax_at(SL_HERE, g, x, dim, false)
 #define sl_log_softmax(g, x, dim) sl_softmax_at(SL_HERE, g, x, dim, true)
 #define sl_gelu(g, x) sl_op1_at(SL_HERE, g, &sl_op_gelu, NULL, x)
@@ -488,6 +492,7 @@ sl_tensor *sl_expert_limit_at(sl_here at, sl_graph *g, const sl_routing *routing
 sl_tensor *sl_expert_load_at(sl_here at, sl_graph *g, sl_tensor *ids, int64_t experts);
 sl_tensor *sl_balance_loss_at(sl_here at, sl_graph *g, const sl_routing *routing);
 sl_tensor *sl_z_loss_at(sl_here at, sl_graph *g, sl_tensor *logits);
+sl_tensor *sl_spikes_at(sl_here at, sl_graph *g, sl_tensor *x, float k, sl_tensor **counts);
 sl_tensor *sl_clamp_at(sl_here at, sl_graph *g, sl_tensor *x, float low, float high);
 sl_tensor *sl_softcap_at(sl_here at, sl_graph *g, sl_tensor *x, float cap);
 sl_tensor *sl_scale_at(sl_here at, sl_graph *g, sl_tensor *x, float by);

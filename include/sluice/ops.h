@@ -302,6 +302,24 @@ extern const sl_op sl_op_group_norm, sl_op_group_norm_b, sl_op_group_norm_w;
  * (acc). */
 extern const sl_op sl_op_batch_norm, sl_op_batch_norm_b, sl_op_batch_norm_w;
 
+/* ---- spiking layers ------------------------------------------------------ */
+
+/* Ops of a spiking linear layer (SpikingBrain: arXiv 2509.05276), y = V (s W8): integers s that a
+ * train of spikes can carry, and a weight of int8.
+ *
+ * spikes(x [..., C]), attrs.value = k (0: 3) -> y [..., C], counts [..., 3]. Row by row
+ *   V = clamp(mean|x| / k, 1e-5, 1e4)    s = round(x / V)    y = V s
+ * with ties to even. counts: numbers of s that are 0, the bits set in all |s| (of at most 2^30),
+ * and C. Straight through: dx = dy. It is not the derivative, which is 0 almost everywhere.
+ *
+ * quantize(w [..., K]) -> w rounded to symmetric int8 in groups of 128 along K, the last one
+ * possibly shorter: d round(w / d) with d = max|w| / 127 of the group. Straight through: dw is the
+ * gradient of the rounded weight.
+ *
+ * linear(spikes(x), quantize(w)) thus has the gradients dx = dy W8 and dw = dy^T (V s): a linear
+ * map's own, at the rounded arguments. */
+extern const sl_op sl_op_spikes, sl_op_quantize;
+
 /* ---- attention ----------------------------------------------------------- */
 
 /* rotary(x [B, T, H*D]), attrs.heads = H, attrs.theta -> same shape: Su et al., arXiv 2104.09864,

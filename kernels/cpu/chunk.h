@@ -29,6 +29,7 @@ typedef void sli_row_fn(const float *a, const float *b, const float *d, float *y
   X(sum) X(bias_w) X(add_partials)                                             \
   X(embedding) X(embedding_w) X(position) X(position_w)                        \
   X(layernorm) X(layernorm_b) X(layernorm_w) X(rmsnorm) X(rmsnorm_b) X(rmsnorm_w) \
+  X(spikes) X(quantize)                                                        \
   X(rotary) X(rotary_b)                                                        \
   X(attention) X(attention_sweep) X(attention_b) X(linear_attention)           \
   X(cross_entropy) X(cross_entropy_b) X(cross_entropy_part) X(mse) X(mse_b)    \

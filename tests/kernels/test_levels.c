@@ -27,6 +27,8 @@ static const math_claim calls[] = {
     {.op = &sl_op_layernorm_b, .nin = 5, .in = {F32(7, 333), F32(333), F32(7), F32(7), F32(7, 333)}},
     {.op = &sl_op_rmsnorm, .nin = 2, .in = {F32(7, 333), F32(333)}},
     {.op = &sl_op_rmsnorm_b, .nin = 4, .in = {F32(7, 333), F32(333), F32(7), F32(7, 333)}},
+    {.op = &sl_op_spikes, .nin = 1, .in = {F32(7, 333)}},
+    {.op = &sl_op_quantize, .nin = 1, .in = {F32(7, 333)}},
     {.op = &sl_op_rotary, .attrs = {.heads = 3}, .nin = 1, .in = {F32(2, 7, 90)}},
     {.op = &sl_op_rotary_b, .attrs = {.heads = 3}, .nin = 1, .in = {F32(2, 7, 90)}},
     {.op = &sl_op_reduce_sum, .attrs = {.axes = 2}, .nin = 1, .in = {F32(7, 333)}},

@@ -56,6 +56,8 @@ static const struct work {
     {&sl_op_layernorm_b, {0}, 5, {ROWS, F32(130), F32(3, 59), F32(3, 59), ROWS}},
     {&sl_op_rmsnorm, {0}, 2, {ROWS, F32(130)}},
     {&sl_op_rmsnorm_b, {0}, 4, {ROWS, F32(130), F32(3, 59), ROWS}},
+    {&sl_op_spikes, {0}, 1, {ROWS}},
+    {&sl_op_quantize, {0}, 1, {ROWS}},
     {&sl_op_rotary, {.heads = 5}, 1, {ROWS}},
     {&sl_op_rotary_b, {.heads = 5}, 1, {ROWS}},
     {&sl_op_cross_entropy_b, {0}, 4, {F32(59, 1031), I32(59), F32(59), SCALAR}},

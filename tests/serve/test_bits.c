@@ -2,9 +2,9 @@
 /* A request alone has the bits of logits that it has in any batch: however many rows a tick has, on
  * any number of stages, of devices that share these out, and of threads, with weights in memory or
  * on disk, with any other requests, when it has given up its pages, when others are cancelled, when
- * limits change, when it shares the pages of what others began with, or keeps states of its own;
- * also with weights, or keys and values, that are rounded. Nothing is computed twice but what was
- * given up, and nothing that was shared.
+ * limits change, when it shares the pages of what others began with, or keeps states of its own, or
+ * its layers are spiking; also with weights, or keys and values, that are rounded. Nothing is
+ * computed twice but what was given up, and nothing that was shared.
  * labels: random more */
 #include "tests/support/batches.h"
 #include "tests/support/seeds.h"
@@ -93,7 +93,8 @@ int main(int argc, char **argv) {
     RUN(each_batch_gives_the_same_bits, seed % 2 ? "gpt" : "llama",
         seed % 2 ? batches_gpt : batches_llama, seed);
   for (uint64_t seed = s.first; seed < s.end; seed++)
-    RUN(each_batch_gives_the_same_bits, "hybrid", batches_hybrid, seed);
+    RUN(each_batch_gives_the_same_bits, "hybrid", seed % 2 ? batches_hybrid : batches_spiking,
+        seed);
   for (uint64_t seed = s.first; seed < s.end; seed++) RUN(a_log_is_followed, seed);
   CHECK((preemptions && shared) || seeds_count(s) < ENOUGH,
         "some have given up their pages, and some shared others'");

@@ -93,6 +93,8 @@ typedef struct graph_case {
   X(linear, linear, 0, dense(m, x, 3 + chance(14)))                                               \
   X(layernorm, layernorm, 0, sl_layernorm(g, x, param1(m, C, 1), param1(m, C, 0), 1e-5f))         \
   X(rmsnorm, rmsnorm, 0, sl_rmsnorm(g, x, param1(m, C, 1), 1e-5f))                                \
+  X(spikes, spikes, 0, sl_spikes(g, x, 1 + chance(4), NULL))                                       \
+  X(quantize, quantize, 0, sl_linear(g, x, sl_quantize(g, param2(m, 3 + chance(9), C)), NULL))     \
   X(attention, attention, 0, attend(m, x, false))                                                 \
   X(attention_packed, attention_packed, 0, attend(m, x, true))                                    \
   X(linear_attention, linear_attention, 0, attend_linearly(m, x))                                 \

@@ -23,3 +23,4 @@
 #include "ops/storage.h"
 #include "ops/rotary.h"
 #include "ops/target.h"
+#include "ops/spikes.h"

@@ -18,6 +18,7 @@
 #include "kernels/cpu/vector/attention.h"
 #include "kernels/cpu/vector/attention_b.h"
 #include "kernels/cpu/vector/linear_attention.h"
+#include "kernels/cpu/vector/spikes.h"
 #include "kernels/cpu/vector/elementwise.h"
 #include "kernels/cpu/vector/loss.h"
 #include "kernels/cpu/vector/weighted_loss.h"
