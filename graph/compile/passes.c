@@ -27,6 +27,9 @@ static bool always(const sli_inputs *in) { return (void)in, true; }
 static bool serves(const sli_inputs *in) { return in->g->options.serve; }
 static bool infers(const sli_inputs *in) { return in->g->options.infer && !serves(in); }
 static bool trains(const sli_inputs *in) { return !in->g->options.infer && !serves(in); }
+static bool keeps_weights(const sli_inputs *in) {
+  return trains(in) && !sli_home_given(in->options, SLI_ROLE_PARAM);
+}
 static bool has_parts(const sli_inputs *in) {
   return trains(in) && (in->k > 1 || sli_grid_ranks(&in->grid) > 1);
 }
@@ -184,6 +187,11 @@ static sl_status shard(compilation *c) {
   return sli_lower_share_out(c->in);
 }
 
+static sl_status make_weights(compilation *c) {
+  sli_pass_weights(c->g);
+  return SL_OK;
+}
+
 static sl_status drop_unread(compilation *c) {
   sli_graph_drop_unread(c->g, sli_home_given(c->in->options, SLI_ROLE_PARAM));
   return SL_OK;
@@ -266,6 +274,8 @@ static const pass passes[] = {
     PASS("flops", "training", trains, add_up_flops, "counts the operations of a step"),
     PASS("shard", "training on a grid, or with --vocab-parallel", is_sharded, shard,
          "chooses signatures, expands each node over its devices and adds boxing"),
+    PASS("weights", "training without a home of parameters", keeps_weights, make_weights,
+         "makes weights that are rounded, or the like, once a step"),
     PASS("unread", "training", trains, drop_unread,
          "drops arguments that calls read for their types alone"),
     PASS("offload", "training with --offload", offloads, offload,

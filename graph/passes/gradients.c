@@ -90,17 +90,10 @@ static sl_status contribute(pass *p, const sli_node *from, sl_tensor *t, sl_tens
   return status;
 }
 
-/* True if the gradient of output 0 is that of input 0, and of nothing else. */
-static bool passes_straight(const sli_node *n) {
-  const sl_grad_rule *rule = &n->op->grad[0];
-  return rule->nof == 1 && !rule->op && !rule->of[0] && !rule->rest && !n->op->grad[1].nof &&
-         n->in[0] && sl_type_equal(&n->in_type[0], &n->out_type[0]);
-}
-
 /* Returns the parameter whose gradient is that of t: t itself, or what it is made from by ops that
  * gradients pass straight through, as a rounded weight is. NULL: none. */
 static sl_tensor *param_of(sl_tensor *t) {
-  while (!t->param && t->producer && t == t->producer->out[0] && passes_straight(t->producer))
+  while (!t->param && t->producer && t == t->producer->out[0] && sli_passes_straight(t->producer))
     t = t->producer->in[0];
   return t->param ? t : NULL;
 }

@@ -73,6 +73,14 @@ sl_status sli_pass_outputs(sl_graph *g);
 sl_status sli_pass_serve(sl_graph *g);
 sl_status sli_pass_serve_rows(sl_graph *g);
 
+/* Makes stand-ins of parameters, such as rounded weights, once a step. */
+void sli_pass_weights(sl_graph *g);
+/* Whether the gradient of the output, the node's only one with a gradient, is that of the only
+ * input. */
+bool sli_passes_straight(const sli_node *n);
+/* Whether a weight lasts a whole step: a parameter, or one made once, before everything else. */
+bool sli_stays(const sl_tensor *weight);
+
 /* Products in bf16: packs each weight once a step, on the block that uses it. With `as_they_go`,
  * weight gradients round their operands inside the product, and so do products with a weight that
  * a step reads once. */

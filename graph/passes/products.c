@@ -81,11 +81,6 @@ static void move_forward(sl_graph *g, int before) {
   sli_graph_reorder(g, nodes);
 }
 
-/* True if the weight lasts a whole step: a parameter, or one that devices have joined. */
-static bool stays(const sl_tensor *weight) {
-  return weight->param || (weight->producer->per_step && weight->producer->phase == SLI_PHASE_PACK);
-}
-
 /* Ops that read packed weights: which result of a pack, as which argument. */
 static const struct reader {
   const sl_op *op;
@@ -94,7 +89,7 @@ static const struct reader {
 
 static const struct reader *reader_of(const sli_node *n) {
   for (size_t i = 0; i < SLI_COUNT(readers); i++)
-    if (n->op == readers[i].op && stays(n->in[1])) return &readers[i];
+    if (n->op == readers[i].op && sli_stays(n->in[1])) return &readers[i];
   return NULL;
 }
 
