@@ -64,7 +64,7 @@ typedef enum operator{
 }
 operator;
 
-enum { REST_LIST = 1, REST_DICT = 2 };
+enum { REST_LIST = 1, REST_DICT = 2, REST_CALLER = 4 };
 
 /* How an argument is given. */
 typedef enum given_as { GIVEN, UNPACKED_LIST, UNPACKED_DICT } given_as;
@@ -77,7 +77,7 @@ typedef struct node {
   given_as as;
   int line, height; /* height: the most nodes to a leaf of the expression */
   bool negated, recursive;
-  int rest; /* of a macro: REST_LIST, REST_DICT if it takes any arguments */
+  int rest; /* of a macro: REST_LIST, REST_DICT, REST_CALLER if it takes such arguments */
   const char *name;
   sli_value value;
   struct node *a, *b, *c;
@@ -137,7 +137,7 @@ typedef struct parser {
   source s;
   sli_values *constants;
   int depth, loops;
-  int rest; /* REST_LIST, REST_DICT: the current macro names varargs, kwargs */
+  int rest; /* REST_LIST, REST_DICT, REST_CALLER: the macro names varargs, kwargs, caller */
 } parser;
 
 bool sli_parse_sees(const parser *p, const char *sign);

@@ -170,6 +170,7 @@ static node *word(parser *p) {
   check_name(p, n->name);
   if (!strcmp(n->name, "varargs")) p->rest |= REST_LIST;
   if (!strcmp(n->name, "kwargs")) p->rest |= REST_DICT;
+  if (!strcmp(n->name, "caller")) p->rest |= REST_CALLER;
   sli_source_advance(&p->s);
   return n;
 }

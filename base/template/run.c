@@ -206,7 +206,7 @@ static void set_rest(run *r, const node *of, const arguments *a, size_t places) 
   for (size_t i = 0; a->named && i < a->named->count; i++) {
     sli_value key = a->named->items[i].key, value = a->named->items[i].value;
     if (is_parameter(of, key)) continue;
-    if (sli_text_is(key, "caller")) assign(r, "caller", value);
+    if (sli_text_is(key, "caller") && of->rest & REST_CALLER) assign(r, "caller", value);
     else sli_dict_set(r->v, others.dict, key, value);
   }
   all.kind = SLI_TUPLE;

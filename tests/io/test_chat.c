@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Chats become the texts that transformers makes of them, by templates that models bring and by
- * those that have names (tests/reference/chats.json, templates.json); what is not known in a
- * template is refused by name.
+ * those that have names (tests/reference/chats.json, templates.json, families.json); what is not
+ * known in a template is refused by name.
  *
  *   test_io_chat [FILE]
  * labels: unthreaded */
@@ -9,6 +9,7 @@
 
 #include <cjson/cJSON.h>
 #include <string.h>
+#include <time.h>
 
 #include "base/base.h"
 #include "io/file.h"
@@ -110,6 +111,68 @@ static void check_jinja(const char *path) {
   free(all);
 }
 
+/* ---- families -------------------------------------------------------------------------------- */
+
+/* Puts today into a text: dates are written as formats between guillemets. */
+static char *with_dates(const char *text) {
+  static const char open[] = "\u00ab", close[] = "\u00bb";
+  const char *begin = strstr(text, open), *end = begin ? strstr(begin, close) : NULL;
+  if (!end) return sli_strdup(text);
+  char date[64], *format = sli_format("%.*s", (int)(end - begin - 2), begin + 2);
+  time_t now = time(NULL);
+  strftime(date, sizeof date, format, localtime(&now));
+  char *rest = with_dates(end + 2),
+       *all = sli_format("%.*s%s%s", (int)(begin - text), text, date, rest);
+  free(format), free(rest);
+  return all;
+}
+
+static const char *part_of(const cJSON *chat, const char *key, size_t *bytes) {
+  const char *text = text_at(chat, key);
+  *bytes = text ? strlen(text) : 0;
+  return text;
+}
+
+/* Renders a chat of families.json; "!" and the error if that fails. */
+static char *family_outcome(const char *template, const cJSON *chat) {
+  const sli_chat *of = sli_chat_of_template(template, NULL);
+  sli_chat_json in = {NULL};
+  char *text;
+  if (!of) return sli_format("!%s", sl_detail());
+  in.messages = part_of(chat, "messages", &in.messages_bytes);
+  in.tools = part_of(chat, "tools", &in.tools_bytes);
+  in.documents = part_of(chat, "documents", &in.documents_bytes);
+  in.variables = part_of(chat, "variables", &in.variables_bytes);
+  const sli_chat_marks marks = {.begin = "<s>", .end = "</s>", .pad = "<pad>"};
+  if (sli_chat_render_json(of, &marks, &in, NULL, &text)) text = sli_format("!%s", sl_detail());
+  sli_chat_free(of);
+  return text;
+}
+
+static void check_family(const cJSON *root, const cJSON *row) {
+  const char *name = cJSON_GetArrayItem(row, 0)->valuestring,
+             *key = cJSON_GetArrayItem(row, 1)->valuestring;
+  const cJSON *want = cJSON_GetArrayItem(row, 2);
+  char *dated = cJSON_IsString(want) ? with_dates(want->valuestring) : NULL;
+  char *got = family_outcome(text_at(cJSON_GetObjectItem(root, "templates"), name),
+                             cJSON_GetObjectItem(cJSON_GetObjectItem(root, "chats"), key));
+  CHECK(dated ? !strcmp(got, dated) : *got == '!', "%s of %s is \"%s\", not \"%s\"", name, key, got,
+        dated ? dated : "an error");
+  free(dated), free(got);
+}
+
+/* Templates in the manner of public models, over chats with and without tools. */
+static void check_families(const char *path) {
+  char *all;
+  CHECK(!sli_file_read(path, &all), "%s", sl_detail());
+  cJSON *root = cJSON_Parse(all), *each;
+  int n = cJSON_GetArraySize(cJSON_GetObjectItem(root, "templates"));
+  CHECK(n >= 30, "%d templates", n);
+  cJSON_ArrayForEach(each, cJSON_GetObjectItem(root, "rows")) check_family(root, each);
+  cJSON_Delete(root);
+  free(all);
+}
+
 /* A template that is like a known one, but for a piece, gives what it says. */
 static void pieces_count(void) {
 #define CHATML \
@@ -204,6 +267,9 @@ int main(int argc, char **argv) {
   RUN(what_has_no_place_is_refused);
   char *rows = sli_format("%s/tests/reference/templates.json", source ? source : ".");
   RUN(check_jinja, rows);
+  free(rows);
+  rows = sli_format("%s/tests/reference/families.json", source ? source : ".");
+  RUN(check_families, rows);
   free(rows);
   free(names);
   free(path);

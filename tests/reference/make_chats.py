@@ -1,13 +1,12 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 """Makes chats.json: what transformers' apply_chat_template makes of messages by the templates that io/chat.c
-has rows for.
+has names for.
 
     pip install transformers jinja2
     python3 make_chats.py [--out DIR]
 
-The templates are written down here, each as short as it can be while it gives what the model's own does;
-they have the pieces by which io/chat.c knows those.
+The templates are written down here, each as short as it can be while it gives what the model's own does.
 """
 import argparse
 import json
