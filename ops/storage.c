@@ -3,11 +3,13 @@
  * read. Scalar reference code; kernels/cpu/vector/storage.h has the vectorised version. */
 #include "ops/storage.h"
 
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/base.h"
 #include "io/half.h"
+#include "ops/spikes.h"
 
 static void take_same(const unsigned char *block, unsigned char *numbers, uint16_t *scales);
 static void take_q5_0(const unsigned char *block, unsigned char *numbers, uint16_t *scales);
@@ -43,7 +45,7 @@ static size_t row_bytes(sl_storage storage, int64_t k) {
 
 sl_type sli_storage_type(sl_storage storage, const sl_type *values) {
   sl_type type = *values;
-  type.dtype = storage == SL_STORAGE_F32 ? SL_F32 : storage == SL_STORAGE_BF16 ? SL_BF16 : SL_I32;
+  type.dtype = sli_storage_blocks(storage) ? SL_I32 : storage == SL_STORAGE_BF16 ? SL_BF16 : SL_F32;
   if (sli_storage_blocks(storage))
     type.dim[type.ndim - 1] = (int64_t)(row_bytes(storage, sl_type_last(values)) / sizeof(int32_t));
   return type;
@@ -69,10 +71,26 @@ static uint16_t round_bf16(float x) {
   return (uint16_t)((bits + 0x7fff + (bits >> 16 & 1)) >> 16);
 }
 
+/* Rounds a group as the op quantize does, bit for bit. */
+static void round_group(const float *from, int64_t n, float *to) {
+  float most = 0;
+  for (int64_t i = 0; i < n; i++) most = fabsf(from[i]) > most ? fabsf(from[i]) : most;
+  float scale = most / SLI_INT8_MOST, by = scale > 0 ? scale : 1;
+  for (int64_t i = 0; i < n; i++) to[i] = (rintf(from[i] / by) + 0.0f) * scale;
+}
+
+static void round_int8(const sl_type *values, const float *from, float *to) {
+  int64_t k = sl_type_last(values), all = sl_type_elements(values);
+  for (int64_t row = 0; row < all; row += k)
+    for (int64_t g = 0; g < k; g += SLI_INT8_GROUP)
+      round_group(from + row + g, SLI_MIN(k - g, SLI_INT8_GROUP), to + row + g);
+}
+
 void sli_storage_pack(sl_storage storage, const sl_type *values, const float *from, void *out) {
   SLI_CHECK(!sli_storage_blocks(storage), "f32 becomes no blocks");
   uint16_t *to = out;
   if (storage == SL_STORAGE_F32) memcpy(out, from, sl_type_bytes(values));
+  else if (storage == SL_STORAGE_INT8) round_int8(values, from, out);
   else
     for (int64_t i = 0, n = sl_type_elements(values); i < n; i++) to[i] = round_bf16(from[i]);
 }
@@ -103,7 +121,8 @@ static void unpack_q4_1(const unsigned char *row, int64_t k, float *out) {
 void sli_storage_unpack(sl_storage storage, const sl_type *values, const void *from, float *out) {
   int64_t k = sl_type_last(values), rows = sl_type_rows(values);
   const uint16_t *words = from;
-  if (storage == SL_STORAGE_F32) memcpy(out, from, sl_type_bytes(values));
+  if (storage == SL_STORAGE_F32 || storage == SL_STORAGE_INT8)
+    memcpy(out, from, sl_type_bytes(values));
   if (storage == SL_STORAGE_BF16)
     for (int64_t i = 0; i < rows * k; i++) out[i] = sli_bfloat_to_float(words[i]);
   for (int64_t r = 0; r < rows && sli_storage_blocks(storage); r++) {

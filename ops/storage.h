@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Storage formats (rest) of the weights of served graphs: f32, bf16, or blocks of 32 numbers with a
- * scale, as in GGUF files.
+/* Storage formats (rest) of the weights of served graphs: f32, f32 rounded to int8, bf16, or blocks
+ * of 32 numbers with a scale, as in GGUF files.
  *
  * A row of k numbers in blocks has all its numbers first, then its blocks' scales as halves:
  *     Q8_0   int8 q[k] | half d[k / 32]            number = d q

@@ -61,11 +61,37 @@ static void settle_weights(sl_graph *g) {
   for (int i = 0; i < g->nparams && s->storage; i++) {
     sl_tensor *p = g->params[i];
     sl_storage storage = s->storage(s->ctx, p->name);
-    if (!sli_storage_fits(storage, &p->type) || !can_be_stored(g, p)) continue;
+    if (p->storage || !sli_storage_fits(storage, &p->type) || !can_be_stored(g, p)) continue;
     p->storage = storage;
     p->values = p->shard ? p->shard->whole : p->type;
     p->shard = storage_shard(g, p, storage);
     p->type = sli_storage_type(storage, &p->type);
+  }
+}
+
+/* ---- weights rounded to int8 -------------------------------------------------------------- */
+
+static bool is_only_quantized(const sl_graph *g, const sl_tensor *param) {
+  for (int i = 0; i < g->nnodes; i++)
+    for (int a = 0; a < g->nodes[i]->nin; a++)
+      if (g->nodes[i]->in[a] == param && g->nodes[i]->op != &sl_op_quantize) return false;
+  return true;
+}
+
+/* Has weights rounded when they are loaded, for ticks never change them. Nothing reads the ops that
+ * rounded them any more. */
+static void round_weights(sl_graph *g) {
+  for (int i = 0; i < g->nnodes; i++) {
+    sli_node *n = g->nodes[i];
+    for (int a = 0; a < n->nin; a++) {
+      const sli_node *maker = n->in[a] ? n->in[a]->producer : NULL;
+      if (!maker || maker->op != &sl_op_quantize) continue;
+      sl_tensor *param = maker->in[0];
+      if (!param->param || !is_only_quantized(g, param)) continue;
+      param->storage = SL_STORAGE_INT8;
+      param->values = param->type;
+      n->in[a] = param;
+    }
   }
 }
 
@@ -251,6 +277,7 @@ sl_status sli_pass_serve(sl_graph *g) {
     return sl_graph_fail(g, SL_E_UNSUPPORTED,
                          "a model that is served reads its tokens by sl_tokens");
   if (sli_lora_settle(g)) return sl_graph_status(g);
+  round_weights(g);
   sli_graph_prune(g, 2, (sl_tensor *[]){logits, g->batch});
   sli_node *product = find_product(logits);
   if (!product) return serve_refuse(g, logits->producer, "no product (sl_linear) makes its logits");

@@ -103,6 +103,8 @@ static void add_param(sli_expansion *x, const sl_tensor *logical) {
     t->running = logical->running;
     t->adapter = logical->adapter;
     t->init = logical->init;
+    t->storage = logical->storage;
+    t->values = logical->values;
     t->home = sli_block_of(x, logical->home, a->sharded, r);
     t->rank = r;
     t->shard = shard_of(x, logical, lies, r);

@@ -63,12 +63,14 @@ static inline const int32_t *sl_batch_table(const sl_batch *b, int32_t sequence)
 }
 
 /* Storage format of a weight in a served graph: f32, bf16, or blocks of 32 small integers with a
- * scale (Q8_0), or with a scale and an offset (Q4_1), as in GGUF files. */
+ * scale (Q8_0), or with a scale and an offset (Q4_1), as in GGUF files. INT8 is f32, rounded as
+ * sl_quantize() rounds. */
 typedef enum sl_storage {
   SL_STORAGE_F32,
   SL_STORAGE_BF16,
   SL_STORAGE_Q8_0,
-  SL_STORAGE_Q4_1
+  SL_STORAGE_Q4_1,
+  SL_STORAGE_INT8
 } sl_storage;
 
 /* Result of one pick. */

@@ -9,6 +9,7 @@
 
 #include "base/base.h"
 #include "ops/spikes.h"
+#include "ops/storage.h"
 #include "tests/support/kernel_call.h"
 #include "tests/support/kernel_levels.h"
 #include "tests/support/seeds.h"
@@ -114,6 +115,20 @@ static void check_group(const float *w, const float *q, int64_t n) {
         largest);
 }
 
+/* Weights that a server rounds when it loads them have the op's bits. */
+static void check_loaded(const kernel *call) {
+  const sl_type *type = &call->in_type[0];
+  CHECK(sli_storage_fits(SL_STORAGE_INT8, type), "rounded weights can lie in memory");
+  void *lies = array_create(type), *values = array_create(type);
+  sli_storage_pack(SL_STORAGE_INT8, type, call->in[0], lies);
+  sli_storage_unpack(SL_STORAGE_INT8, type, lies, values);
+  CHECK(!memcmp(lies, call->out[0], sl_type_bytes(type)) &&
+            !memcmp(values, lies, sl_type_bytes(type)),
+        "weights rounded when they are loaded differ");
+  free(lies);
+  free(values);
+}
+
 /* The last group is shorter where 128 does not divide the width. */
 static void check_quantize(void) {
   static const int64_t widths[] = {128, 1, 16, 256, 129, 300};
@@ -127,6 +142,7 @@ static void check_quantize(void) {
     for (int64_t r = 0; r < rows; r++)
       for (int64_t g = 0; g < width; g += SLI_INT8_GROUP)
         check_group(w + r * width + g, q + r * width + g, SLI_MIN(SLI_INT8_GROUP, width - g));
+    check_loaded(&call);
     kernel_destroy(&call);
   }
 }

@@ -2,7 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 # The log-probabilities that `actorserve --exact` tells over HTTP are those of `actorrun --exact --logprobs`, bit for
 # bit: prompts in chunks, two stages, requests beside each other that give up pages, and training on several grids.
-# Without --exact some differ. --logprobs writes one file on any grid, and says what it is not for.
+# A hybrid with spiking layers is among the models. Without --exact some differ. --logprobs writes one file on any grid,
+# and says what it is not for.
 # labels: outside
 # needs: libevent zeromq
 set -euo pipefail
@@ -27,6 +28,7 @@ drained() {
 rows=12 context=192
 gpt=(gpt --layers 2 --width 32 --heads 2)
 llama=(llama --layers 3 --width 48 --heads 6 --kv-heads 2 --ffn 80 --bias qkv)
+hybrid=(hybrid --layers 2 --width 48 --heads 6 --kv-heads 2 --ffn 144 --spikes 3)
 shape=(--vocab 128 --context "$context")
 tight=(--stages 2 --rows 24 --sequences 6 --quota kv=4 --report served.json)
 
@@ -37,7 +39,7 @@ compared() {
   ends 0 "$actorrun" --quiet --steps 1 --logprobs told.jsonl "$@" --batch $rows --data tokens.u16
   ends "$want" python3 "$both" compare answers.json told.jsonl
 }
-for name in gpt llama; do
+for name in gpt llama hybrid; do
   declare -n model=$name
   ends 0 "$actorrun" --quiet --steps 6 --save $name.safetensors "${model[@]}" "${shape[@]}" --lr 1e-2 --warmup 0 \
     --data ascii.txt
