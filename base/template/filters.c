@@ -57,11 +57,6 @@ static sli_value center(sli_values *v, sli_value s, const arguments *a) {
   return sli_text_pad(v, text, left, pad - left, ' ');
 }
 
-static sli_value wordcount(sli_values *v, sli_value s, const arguments *a) {
-  (void)a;
-  return sli_value_int((int64_t)sli_text_split(v, sli_value_as_text(v, s), NULL, -1).list->count);
-}
-
 /* Formats a text with the arguments, as "..." % (...) does. */
 static sli_value format(sli_values *v, sli_value s, const arguments *a) {
   sli_value all = sli_value_list(v);
@@ -87,6 +82,7 @@ static sli_value indent(sli_values *v, sli_value s, const arguments *a) {
   sli_value width = width_of(v, sli_argument_or(v, a, 0, "width", sli_value_int(4)));
   bool first = sli_argument_flag(v, a, 1, "first"), blank = sli_argument_flag(v, a, 2, "blank");
   text_buffer text = {0}, out = {0};
+  if (s.kind != SLI_TEXT) sli_values_fail(v, "indent of %s", sli_value_kind(s));
   sli_value_print(v, s, &text);
   sli_buffer_add(v, &text, "\n", 1); /* so that a last empty line is a line */
   const sli_list *lines = sli_text_lines(v, sli_buffer_value(&text), false).list;
@@ -248,27 +244,16 @@ static const struct {
   const char *name;
   template_callable *call;
   size_t most; /* most arguments */
-} filters[] = {{"trim", trim, 1},
-               {"upper", upper, 0},
-               {"lower", lower, 0},
-               {"capitalize", capitalize, 0},
-               {"title", title, 0},
-               {"replace", replace, 3},
-               {"center", center, 1},
-               {"wordcount", wordcount, 0},
-               {"format", format, SIZE_MAX},
-               {"indent", indent, 3},
-               {"string", string, 0},
-               {"safe", same, 0},
-               {"int", int_of, 1},
-               {"float", float_of, 1},
-               {"abs", absolute, 0},
-               {"round", round_to, 2},
-               {"tojson", tojson, 4},
-               {"length", length, 0},
-               {"count", length, 0},
-               {"default", otherwise, 2},
-               {"d", otherwise, 2},
+} filters[] = {{"trim", trim, 1},         {"upper", upper, 0},
+               {"lower", lower, 0},       {"capitalize", capitalize, 0},
+               {"title", title, 0},       {"replace", replace, 3},
+               {"center", center, 1},     {"format", format, SIZE_MAX},
+               {"indent", indent, 3},     {"string", string, 0},
+               {"safe", same, 0},         {"int", int_of, 1},
+               {"float", float_of, 1},    {"abs", absolute, 0},
+               {"round", round_to, 2},    {"tojson", tojson, 4},
+               {"length", length, 0},     {"count", length, 0},
+               {"default", otherwise, 2}, {"d", otherwise, 2},
                {"attr", attribute, 1}};
 
 template_callable *sli_value_filter(const char *name, size_t *most) {

@@ -66,9 +66,9 @@ sli_value sli_format_percent(sli_values *v, sli_value text, sli_value with) {
     size_t n = put_place(&p, from, (size_t)(end - from));
     from += SLI_MIN(n, (size_t)(end - from));
   }
-  bool all = with.kind == SLI_TUPLE  ? p.used == with.list->count
-             : with.kind == SLI_DICT ? true
-                                     : p.used == 1;
+  bool all = with.kind == SLI_TUPLE                           ? p.used == with.list->count
+             : with.kind == SLI_DICT || with.kind == SLI_LIST ? true
+                                                              : p.used == 1;
   if (!all) sli_values_fail(v, "a format has fewer places than arguments");
   return sli_buffer_value(&p.out);
 }

@@ -280,7 +280,8 @@ static sli_value islower_case(sli_values *v, sli_value s, const arguments *a) {
 /* ---- dicts and lists ------------------------------------------------------------------------- */
 
 static sli_value items(sli_values *v, sli_value d, const arguments *a) {
-  return sli_call_filter(v, "items", d, a);
+  takes(v, "items", a, 0, 0);
+  return sli_call_filter(v, "list", sli_call_filter(v, "items", d, a), a);
 }
 
 static sli_value keys(sli_values *v, sli_value d, const arguments *a) {

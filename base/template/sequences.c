@@ -53,14 +53,18 @@ static sli_value pair(sli_values *v, sli_value a, sli_value b) {
   return out;
 }
 
-static sli_value items(sli_values *v, sli_value d, const arguments *a) {
-  (void)a;
+static sli_value pairs(sli_values *v, sli_value d) {
   sli_value all = sli_value_list(v);
   if (d.kind == SLI_UNDEFINED) return all;
   if (d.kind != SLI_DICT) return sli_values_fail(v, "items of %s", sli_value_kind(d)), all;
   for (size_t i = 0; i < d.dict->count && !v->status; i++)
     sli_value_add(v, all, pair(v, d.dict->items[i].key, d.dict->items[i].value));
   return all;
+}
+
+static sli_value items(sli_values *v, sli_value d, const arguments *a) {
+  (void)a;
+  return sli_value_iterator(pairs(v, d));
 }
 
 /* Groups items by a number; the last group may be filled up. */
@@ -157,7 +161,7 @@ static sli_value dictsort(sli_values *v, sli_value s, const arguments *a) {
             place = sli_value_int(sli_text_is(by, "value"));
   if (!place.number && !sli_text_is(by, "key")) sli_values_fail(v, "dictsort by key or value");
   keying keys = {&place, sli_argument_flag(v, a, 0, "case_sensitive")};
-  return sorted(v, items(v, s, a).list, &keys, sli_argument_flag(v, a, 2, "reverse"));
+  return sorted(v, pairs(v, s).list, &keys, sli_argument_flag(v, a, 2, "reverse"));
 }
 
 static sli_value unique(sli_values *v, sli_value s, const arguments *a) {
@@ -221,12 +225,17 @@ static const char *name_at(sli_values *v, const arguments *a, size_t place,
   return name;
 }
 
+/* Returns the items of a value; as in Jinja, none of one that is false. */
+static const sli_list *items_if_true(sli_values *v, sli_value s) {
+  return sli_value_is_true(s) ? sli_value_items(v, s) : sli_value_list(v).list;
+}
+
 static sli_value map_attribute(sli_values *v, sli_value s, const arguments *a) {
   static const char *const names[] = {"attribute", "default", NULL};
   sli_value attribute = sli_argument(v, a, SIZE_MAX, "attribute"), all = sli_value_list(v),
             fallback = sli_argument_or(v, a, SIZE_MAX, "default", sli_value_none());
   if (!sli_arguments_check(v, "map", a, 0, names)) return all;
-  const sli_list *of = sli_value_items(v, s);
+  const sli_list *of = items_if_true(v, s);
   for (size_t i = 0; i < of->count && !v->status; i++) {
     sli_value item = sli_value_follow(v, of->items[i], attribute);
     bool none = item.kind == SLI_UNDEFINED && fallback.kind != SLI_NONE;
@@ -240,7 +249,7 @@ static sli_value map(sli_values *v, sli_value s, const arguments *a) {
   if (!a->count) return map_attribute(v, s, a);
   const char *name = name_at(v, a, 0, sli_is_filter);
   arguments rest = sli_arguments_behind(a, 1);
-  const sli_list *of = sli_value_items(v, s);
+  const sli_list *of = items_if_true(v, s);
   for (size_t i = 0; i < of->count && sli_values_step(v, 1); i++)
     sli_value_add(v, all, sli_call_filter(v, name, of->items[i], &rest));
   return sli_value_iterator(all);
@@ -254,7 +263,7 @@ static sli_value chosen(sli_values *v, sli_value s, const arguments *a, bool att
             all = sli_value_list(v);
   const char *name = a->count > place ? name_at(v, a, place, sli_is_test) : NULL;
   arguments rest = sli_arguments_behind(a, place + 1);
-  const sli_list *of = sli_value_items(v, s);
+  const sli_list *of = items_if_true(v, s);
   if (a->named) sli_values_fail(v, "arguments by name of a choice are not supported");
   for (size_t i = 0; i < of->count && sli_values_step(v, 1); i++) {
     sli_value item = attribute ? sli_value_follow(v, of->items[i], path) : of->items[i];

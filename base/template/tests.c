@@ -23,16 +23,14 @@ static bool of_kind(const char *name, sli_value s, bool *known) {
   if (!strcmp(name, "boolean")) return s.kind == SLI_BOOL;
   if (!strcmp(name, "true")) return s.kind == SLI_BOOL && s.truth;
   if (!strcmp(name, "false")) return s.kind == SLI_BOOL && !s.truth;
-  if (!strcmp(name, "callable")) return s.kind == SLI_MACRO || s.kind == SLI_FUNCTION;
+  if (!strcmp(name, "callable"))
+    return s.kind == SLI_MACRO || s.kind == SLI_FUNCTION || s.kind == SLI_UNDEFINED;
   *known = false;
   return false;
 }
 
-static bool divides(sli_values *v, sli_value s, int64_t by) {
-  if (s.kind == SLI_BOOL) s = sli_value_int(s.truth);
-  if (s.kind != SLI_INT || by <= 0)
-    return sli_values_fail(v, "a test of the remainder of %s", sli_value_kind(s)), false;
-  return s.number % by == 0;
+static bool leaves(sli_values *v, sli_value s, sli_value by, int64_t rest) {
+  return sli_value_equal(v, sli_operate(v, REMAINDER, s, by), sli_value_int(rest));
 }
 
 static const struct {
@@ -72,8 +70,8 @@ bool sli_call_test(sli_values *v, const char *name, sli_value s, const arguments
     sli_values_fail(v, "test %s takes %zu arguments", name, wanted);
   if (known || v->status) return holds;
   if (cased) return has_case(v, s, *name == 'u' ? UPPER : LOWER);
-  if (!wanted) return divides(v, s, 2) == !strcmp(name, "even");
-  if (!strcmp(name, "divisibleby")) return divides(v, s, sli_argument_int(v, a, 0, NULL, 0));
+  if (!wanted) return leaves(v, s, sli_value_int(2), *name == 'o');
+  if (!strcmp(name, "divisibleby")) return leaves(v, s, a->items[0], 0);
   if (!strcmp(name, "sameas")) return is_same(v, s, a->items[0]);
   for (size_t i = 0; i < SLI_COUNT(comparisons); i++)
     if (!strcmp(comparisons[i].name, name))

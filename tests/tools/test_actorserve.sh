@@ -46,6 +46,8 @@ ends 0 "$actorrun" --quiet --init model --steps 0 --generate 9 --temperature 0 -
 cp out continued
 ends 0 "$actorrun" --quiet --init model --steps 0 --generate 9 --temperature 0 --chat "Hi" llama --context 64
 cp out chatted
+mkdir model/additional_chat_templates
+printf '{{ tools[0].function.name }} {{ messages[0].content }}' >model/additional_chat_templates/tool_use.jinja
 serve --log ticks --trace ran.trace --report ran.json model
 text=$(ask completions '{"model":"model","prompt":"Hello 12","max_tokens":9,"temperature":0}' | field '["choices"][0]["text"]')
 same "Hello 12$text" continued
@@ -55,6 +57,9 @@ text=$(ask chat/completions "{$chat,\"stream\":true}" | sed -n 's/^data: {/{/p' 
 import json, sys
 print("".join(c["delta"].get("content", "") for e in map(json.loads, sys.stdin) for c in e["choices"]), end="")')
 same "$text" chatted
+text=$(ask chat/completions "{$chat,\"tools\":[{\"type\":\"function\",\"function\":{\"name\":\"look\"}}]}" | field '["choices"][0]["message"]["content"]')
+[[ $text == "$(ask completions '{"prompt":"look Hi","max_tokens":9,"temperature":0}' | field '["choices"][0]["text"]')" ]] ||
+  fail "with tools, the template for them is taken: $text"
 [[ $(ask completions '{"prompt":[1,2],"max_tokens":3,"logprobs":0}' | field '["choices"][0]["logprobs"]["token_logprobs"][2] < 0') == True ]] ||
   fail "tokens have logarithms of probabilities"
 a=$(ask completions '{"prompt":"a","seed":5,"max_tokens":9}' | field '["choices"]')

@@ -74,8 +74,8 @@ static const tool_option options[] = {
     {"chat", SL_OPTION_LIST, "", "`TEXT` that a user says to the model, which answers in up to --generate "
      "tokens; given several times, what user and model said in turn", 0, 0, GROUP_DATA},
     {"chat-system", SL_OPTION_TEXT, "", "`TEXT` that tells the model before that how to answer", 0, 0, GROUP_DATA},
-    {"chat-template", SL_OPTION_TEXT, "", "`NAME` of how --chat becomes a text, where the model's own "
-     "template is not there or not known", 0, 0, GROUP_DATA},
+    {"chat-template", SL_OPTION_TEXT, "", "`NAME` or file of how --chat becomes a text, in the place of the model's "
+     "own template", 0, 0, GROUP_DATA},
     {"temperature", SL_OPTION_FLOAT, "0.8", "of sampling; 0: always the likeliest", 0, 1000, GROUP_DATA},
     {"workers", SL_OPTION_INT, "0", "threads that run the event loops; 0: one per device", 0, 4096, GROUP_PARALLEL},
     {"jitter", SL_OPTION_FLOAT, "0", "delay every firing by up to so many microseconds at "

@@ -17,8 +17,8 @@ static const tool_option options[] = {
     SERVING_OPTIONS,
     {"tokenizer", SL_OPTION_TEXT, "", "`FILE` that says how text becomes tokens: a tokenizer.json, or GGUF; if not "
      "given, what lies with the weights", 0, 0, GROUP_DATA},
-    {"chat-template", SL_OPTION_TEXT, "", "`NAME` of how a chat becomes a text, where the model's own template is "
-     "not there or not known", 0, 0, GROUP_DATA},
+    {"chat-template", SL_OPTION_TEXT, "", "`NAME` or file of how a chat becomes a text, in the place of the model's "
+     "own template", 0, 0, GROUP_DATA},
     {"rows", SL_OPTION_INT, "64", "tokens that a tick takes in at most, of prompts and answers together: more make "
      "prompts faster, and all others wait longer for a tick that has a part of one", 1, 1 << 20, GROUP_SERVING},
     {"sequences", SL_OPTION_INT, "0", "answers under way at once; 0: as many as --rows, at most 64", 0, 1 << 20, GROUP_SERVING},
