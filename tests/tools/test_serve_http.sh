@@ -37,7 +37,7 @@ says "0 pages, 0 events" out
 
 # A template of the model's own has the tools, the calls and the variables of a chat. The model repeats it.
 : >out
-template='{{ tools[0].function.name }}{% for m in messages %}|{{ m.role }}:{{ m.content }}{{ (m.tool_calls[0].function.arguments | tojson) if m.tool_calls }}{% endfor %}|{{ enable_thinking }}'
+template='{{ tools[0].function.name }}{% for m in messages %}|{{ m.role }}:{{ m.content }}{{ (m.tool_calls[0].function.arguments | tojson) if m.tool_calls }}{% endfor %}|{{ enable_thinking }}!'
 "$SLUICE_BUILD/tests/serve_made_up" 0 8 8 30 "" 32 "$template" >out 2>err &
 pid=$!
 to_end+=("$pid")
@@ -46,7 +46,7 @@ asked() { curl -sS "http://127.0.0.1:$(<out)/v1/chat/completions" -d "$1" | pyth
 tool='{"type":"function","function":{"name":"look"}}'
 call='{"id":"a","type":"function","function":{"name":"look","arguments":"{\"n\": 1.0}"}}'
 said=$(asked '{"messages":[{"role":"user","content":"Hi"},{"role":"assistant","content":null,"tool_calls":['"$call"']},{"role":"tool","tool_call_id":"a","content":"7"}],
-  "tools":['"$tool"'],"tool_choice":"auto","chat_template_kwargs":{"enable_thinking":false}}' '["choices"][0]["message"]["content"]')
+  "tools":['"$tool"'],"tool_choice":"auto","chat_template_kwargs":{"enable_thinking":false},"stop":"!"}' '["choices"][0]["message"]["content"]')
 [[ $said == 'look|user:Hi|assistant:None{"n": 1.0}|tool:7|False' ]] || fail "a chat with tools becomes: $said"
 said=$(asked '{"messages":[{"role":"user","content":"Hi"}],"tools":['"$tool"'],"tool_choice":"none"}' '["error"]["message"]')
 [[ $said == *'line 1 of the template: "an item" is undefined' ]] || fail "what goes wrong in a template is told: $said"
