@@ -199,7 +199,8 @@ keys = {"tokenizer.ggml.model": struct.pack("<I", 8) + text("gpt2"), "tokenizer.
         "tokenizer.ggml.token_type": array(5, [struct.pack("<i", 3 if t in special else 1) for t in tokens]),
         "tokenizer.ggml.merges": array(8, [text(" ".join(m)) for m in read["model"]["merges"]]),
         "tokenizer.ggml.eos_token_id": struct.pack("<II", 4, vocab["<|im_end|>"]),
-        "tokenizer.chat_template": struct.pack("<I", 8) + text("a template")}
+        "tokenizer.chat_template": struct.pack("<I", 8) + text("a template"),
+        "tokenizer.chat_template.tool_use": struct.pack("<I", 8) + text("with tools")}
 def write(path, keys, tensors=0, rest=b"", data=b""):
     head = b"GGUF" + struct.pack("<IQQ", 3, tensors, len(keys)) + b"".join(text(k) + v for k, v in keys.items()) + rest
     with open(path, "wb") as file:
@@ -223,5 +224,9 @@ cmp <(grep loss_hex one) <(grep loss_hex two) || fail "a GGUF file makes the tok
 ends 0 "$actorrun" --quiet --init both.gguf --steps 0 --save both/ llama
 ends 0 "$actorrun" --quiet --report two --tokenizer both/tokenizer.json --steps 1 llama "${train[@]}" "${small[@]}"
 cmp <(grep loss_hex one) <(grep loss_hex two) || fail "the tokenizer.json that is saved makes them too"
-grep -q '"chat_template":[[:space:]]*"a template"' both/tokenizer_config.json || fail "the chat template goes along"
+python3 - both/tokenizer_config.json <<'PY' || fail "the chat templates go along"
+import json, sys
+all = {one["name"]: one["template"] for one in json.load(open(sys.argv[1]))["chat_template"]}
+sys.exit(all != {"default": "a template", "tool_use": "with tools"})
+PY
 grep -q '"eos_token_id":[[:space:]]*2' both/generation_config.json || fail "so do the marks"

@@ -327,13 +327,32 @@ static void add_mark(const saving *s, const char *which, cJSON *numbers, cJSON *
   free(text);
 }
 
+static void add_named_template(cJSON *all, const char *name, const cJSON *template) {
+  cJSON *one = cJSON_CreateObject();
+  cJSON_AddStringToObject(one, "name", name);
+  cJSON_AddStringToObject(one, "template", template->valuestring);
+  cJSON_AddItemToArray(all, one);
+}
+
+/* Adds the chat template; with one for tools beside it, both by their names. */
+static void add_templates(cJSON *texts, const cJSON *chat, const cJSON *for_tools) {
+  if (!cJSON_IsString(chat)) return;
+  if (!cJSON_IsString(for_tools)) {
+    cJSON_AddStringToObject(texts, "chat_template", chat->valuestring);
+    return;
+  }
+  cJSON *all = cJSON_AddArrayToObject(texts, "chat_template");
+  add_named_template(all, "default", chat);
+  add_named_template(all, "tool_use", for_tools);
+}
+
 static sl_status write_configs(const saving *s) {
   const cJSON *chat = config_at(s->keys, "tokenizer.chat_template");
   cJSON *numbers = cJSON_CreateObject(), *texts = cJSON_CreateObject();
   cJSON_AddStringToObject(texts, "tokenizer_class", "PreTrainedTokenizerFast");
   add_mark(s, "bos", numbers, texts);
   add_mark(s, "eos", numbers, texts);
-  if (cJSON_IsString(chat)) cJSON_AddStringToObject(texts, "chat_template", chat->valuestring);
+  add_templates(texts, chat, config_at(s->keys, "tokenizer.chat_template.tool_use"));
   sl_status status = write_beside(s, "tokenizer_config.json", texts);
   sl_status other = write_beside(s, "generation_config.json", numbers);
   return status ? status : other;

@@ -585,19 +585,38 @@ static sl_status copy_file(const char *from, const char *to) {
   return status;
 }
 
+/* Copies a file of this name, if there is one, from one folder to another. */
+static sl_status copy_named(const char *folder, const char *from, const char *name) {
+  char *a = huggingface_file(from, name), *b = huggingface_file(folder, name);
+  sl_status status = access(a, F_OK) || !strcmp(a, b) ? SL_OK : copy_file(a, b);
+  free(a);
+  free(b);
+  return status;
+}
+
+/* Copies the template of chats with tools, where it has a file of its own. */
+static sl_status copy_tool_template(const char *folder, const char *from) {
+  static const char name[] = "additional_chat_templates/tool_use.jinja";
+  char *a = huggingface_file(from, name),
+       *b = huggingface_file(folder, "additional_chat_templates");
+  sl_status status = SL_OK;
+  if (!access(a, F_OK) && mkdir(b, 0777) && errno != EEXIST)
+    status = sl_fail(SL_E_IO, "cannot create %s: %s", b, strerror(errno));
+  if (!status) status = copy_named(folder, from, name);
+  free(a);
+  free(b);
+  return status;
+}
+
 static sl_status copy_rest(const char *folder, const char *from) {
   static const char *const names[] = {"tokenizer.json",      "tokenizer_config.json",
                                       "tokenizer.model",     "special_tokens_map.json",
                                       "vocab.json",          "merges.txt",
                                       "chat_template.jinja", "generation_config.json"};
   sl_status status = SL_OK;
-  for (size_t i = 0; i < SLI_COUNT(names) && !status; i++) {
-    char *a = huggingface_file(from, names[i]), *b = huggingface_file(folder, names[i]);
-    if (!access(a, F_OK) && strcmp(a, b)) status = copy_file(a, b);
-    free(a);
-    free(b);
-  }
-  return status;
+  for (size_t i = 0; i < SLI_COUNT(names) && !status; i++)
+    status = copy_named(folder, from, names[i]);
+  return status ? status : copy_tool_template(folder, from);
 }
 
 sl_status huggingface_save(const char *folder, const char *from, const settings *s,
