@@ -48,8 +48,8 @@ ends 0 "$actorrun" --quiet --init model --steps 0 --generate 9 --temperature 0 -
 cp out chatted
 mkdir model/additional_chat_templates
 printf '{{ tools[0].function.name }} {{ messages[0].content }}' >model/additional_chat_templates/tool_use.jinja
-ends 0 "$actorrun" --quiet --init model --steps 0 --save again/ llama --context 64
-cmp model/additional_chat_templates/tool_use.jinja again/additional_chat_templates/tool_use.jinja || fail "a template for tools goes along"
+ends 0 "$actorrun" --quiet --init model --steps 0 --save kept/ llama --context 64
+cmp model/additional_chat_templates/tool_use.jinja kept/additional_chat_templates/tool_use.jinja || fail "a template for tools goes along"
 serve --log ticks --trace ran.trace --report ran.json model
 text=$(ask completions '{"model":"model","prompt":"Hello 12","max_tokens":9,"temperature":0}' | field '["choices"][0]["text"]')
 same "Hello 12$text" continued
