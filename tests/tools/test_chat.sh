@@ -58,12 +58,13 @@ cmp out first || fail "a template in a file of its own goes before"
 python3 - <<'PY'
 import json
 config = json.load(open("model/tokenizer_config.json"))
-config["chat_template"] = ("{{bos_token}}{% for m in messages %}{% if m.content == 'no' %}{{ raise_exception('not ' + m.content) }}{% endif %}"
+config["pad_token"] = {"content": "<p>"}
+config["chat_template"] = ("{{bos_token}}{{ pad_token }}{{ unk_token }}{% for m in messages %}{% if m.content == 'no' %}{{ raise_exception('not ' + m.content) }}{% endif %}"
                            "<{{ m.role[0] }}>{{ m.content | trim }}{% endfor %}<a>")
 json.dump(config, open("model/tokenizer_config.json", "w"))
 PY
 begin=$(python3 -c 'import json; print(json.load(open("model/tokenizer_config.json"))["bos_token"]["content"])')
-answered "$begin<s>brief<u>Hi<a>" --chat " Hi " --chat-system brief
+answered "$begin<p><s>brief<u>Hi<a>" --chat " Hi " --chat-system brief
 ends 2 "$actorrun" --quiet --steps 0 --init model --generate 4 --chat no llama
 grep -qF "chat template of the model: it says: not no" err || fail "what a template says is told"
 
