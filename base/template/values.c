@@ -29,7 +29,8 @@ void sli_values_fail(sli_values *v, const char *format, ...) {
   va_start(args, format);
   vsnprintf(what, sizeof what, format, args);
   va_end(args);
-  v->status = sl_fail(SL_E_INPUT, "line %d of the template: %s", v->line, what);
+  v->status = v->line ? sl_fail(SL_E_INPUT, "line %d of the template: %s", v->line, what)
+                      : sl_fail(SL_E_INPUT, "a value for the template: %s", what);
 }
 
 bool sli_values_step(sli_values *v, size_t steps) {
@@ -48,7 +49,7 @@ void *sli_values_room(sli_values *v, size_t bytes) {
   v->used += bytes + 16;
   void *out = sli_bounded_alloc(&v->memory, bytes);
   if (!out)
-    v->status = sl_fail(SL_E_MEMORY, "line %d of the template: there is no more memory", v->line);
+    v->status = sl_fail(SL_E_MEMORY, "there is no more memory for the values of a template");
   return out;
 }
 

@@ -12,6 +12,7 @@
 #include <time.h>
 
 #include "base/base.h"
+#include "base/template/template.h"
 #include "io/file.h"
 #include "tests/support/test.h"
 
@@ -233,6 +234,21 @@ static void what_is_not_known_is_refused(void) {
   CHECK(!sli_chat_named("none") && !sli_chat_named(""), "nor are other names");
 }
 
+/* Values are bounded before a template runs as well, and JSON is read strictly. */
+static void values_are_bounded(void) {
+  static const char *const rows[][2] = {{"[\"0123456789\", \"0123456789\", \"0123456789\"]",
+                                         "a value for the template: it takes more memory"},
+                                        {"[1, 02]", "a value: not JSON at line 1, column 6"},
+                                        {"{\"a\": \"\\ud800\"}", "half a pair of surrogates"}};
+  for (size_t i = 0; i < SLI_COUNT(rows); i++) {
+    sli_values *v = sli_values_create(200, NULL);
+    sli_value_read(v, rows[i][0], strlen(rows[i][0]));
+    CHECK(sli_values_status(v) == SL_E_INPUT && strstr(sl_detail(), rows[i][1]), "%s: %s",
+          rows[i][0], sl_detail());
+    sli_values_destroy(v);
+  }
+}
+
 static void check_refused(const char *name, const sli_chat_message *messages, int count,
                           const char *word) {
   char *text;
@@ -264,6 +280,7 @@ int main(int argc, char **argv) {
   CHECK(strstr(names, "chatml, ") && (others || !test_whole() || n == 9), "%s: all of them", names);
   RUN(pieces_count);
   RUN(what_is_not_known_is_refused);
+  RUN(values_are_bounded);
   RUN(what_has_no_place_is_refused);
   char *rows = sli_format("%s/tests/reference/templates.json", source ? source : ".");
   RUN(check_jinja, rows);
