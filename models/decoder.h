@@ -34,6 +34,8 @@
      "attention (also on its output)", 0, 0}, \
     {"window", SL_OPTION_INT, "0", "positions of which a token sees the last, its own among them; 0: " \
      "all before it", 0, 1 << 28}, \
+    {"attend-blocks", SL_OPTION_FLOAT, "0", "`SHARE` of the blocks of 64 tokens before it that a token " \
+     "attends to, chosen by head; 0: attention to all, without a choice", 0, 1}, \
     {"document-end", SL_OPTION_INT, "-1", "`TOKEN` that ends a document: none sees another; -1: a row " \
      "is one document", -1, 1 << 24}, \
     {"eps", SL_OPTION_FLOAT, "1e-5", "added to the mean square in norms", 0, 1}, \
@@ -67,6 +69,8 @@ struct decoder {
   sl_attrs attention;
   sl_tensor *documents; /* [B, T] document ids; NULL: a row is one document */
   const void *own;      /* state of the model */
+  sl_tensor *recall;    /* [B, H] recall of chosen blocks, summed over blocks; NULL: none chosen */
+  int chosen;           /* blocks that have a recall */
   sl_tensor *losses;    /* losses added to the cross entropy; NULL: none so far */
   decoder_half *mixer;  /* first half of a block; NULL: decoder_attention */
   decoder_spiking spiking;
@@ -120,6 +124,16 @@ static inline sl_tensor *decoder_head_norm(sl_graph *g, const decoder *d, sl_ten
   return sl_reshape(g, x, d->rows, -1, heads * d->head_dim); /* [B, T, heads*D] */
 }
 
+/* Attention to all keys that the mask allows, or to chosen blocks of them. [B, T, H*D] */
+static inline sl_tensor *decoder_attend(sl_graph *g, decoder *d, sl_tensor *q, sl_tensor *k,
+                                        sl_tensor *v) {
+  if (d->attention.value == 0) return sl_attend_within(g, q, k, v, d->documents, &d->attention);
+  sl_tensor *recall, *o = sl_attend_blocks(g, q, k, v, &d->attention, &recall);
+  d->recall = d->recall ? sl_add(g, d->recall, recall) : recall;
+  d->chosen++;
+  return o;
+}
+
 static inline sl_tensor *decoder_attention(sl_graph *g, decoder *d, sl_tensor *x, float residual,
                                            int layer) {
   int64_t C = d->width, Q = d->heads * d->head_dim, KV = d->kv_heads * d->head_dim;
@@ -134,7 +148,7 @@ static inline sl_tensor *decoder_attention(sl_graph *g, decoder *d, sl_tensor *x
   }
   q = sl_rotary_stretched(g, q, d->heads, d->theta, &d->rope);
   k = sl_rotary_stretched(g, k, d->kv_heads, d->theta, &d->rope);
-  sl_tensor *a = sl_attend_within(g, q, k, v, d->documents, &d->attention); /* [B, T, H*D] */
+  sl_tensor *a = decoder_attend(g, d, q, k, v); /* [B, T, H*D] */
   return decoder_biased(g, d, d->o_bias, a, Q, C, residual, layer,
                         "self_attn.o_proj"); /* [B, T, C] */
 }
@@ -193,6 +207,9 @@ static inline void decoder_check(sl_graph *g, const sl_args *args, const decoder
   if (d->heads % d->kv_heads)
     sl_graph_fail(g, SL_E_USAGE, "%s: --heads %d is not a multiple of --kv-heads %d", d->model,
                   d->heads, d->kv_heads);
+  if (d->attention.value != 0 && (d->attention.window || sl_arg_int(args, "document-end") >= 0))
+    sl_graph_fail(g, SL_E_USAGE, "%s: --attend-blocks chooses among all tokens before: without %s",
+                  d->model, d->attention.window ? "--window" : "--document-end");
   int64_t positions = sl_arg_int(args, "positions");
   if (positions && positions < d->context)
     sl_graph_fail(g, SL_E_USAGE, "%s: --context %lld is more than --positions %lld", d->model,
@@ -227,6 +244,7 @@ static inline decoder decoder_of(sl_graph *g, const sl_args *args, const char *m
   int64_t window = sl_arg_int(args, "window");
   d.attention = (sl_attrs){
       .heads = d.heads, .kv_heads = d.kv_heads, .window = window < d.context ? window : 0};
+  d.attention.value = (float)sl_arg_float(args, "attend-blocks");
   decoder_words(g, args, &d);
   decoder_check(g, args, &d);
   return d;
@@ -242,6 +260,7 @@ static inline void decoder_train(sl_graph *g, const sl_args *args, const decoder
     sl_metric(g, "cross-entropy", loss);
     loss = sl_add(g, loss, d->losses);
   }
+  if (d->recall) sl_metric(g, "attention recall", sl_scale(g, d->recall, 1 / (float)d->chosen));
   if (d->spiking.all) decoder_sparsity(g, &d->spiking);
   sl_train(g, loss, &optimizer);
 }

@@ -73,6 +73,15 @@ sl_tensor *sl_linear_attention_at(sl_here at, sl_graph *g, sl_tensor *q, sl_tens
   return ops_apply(at, g, &sl_op_linear_attention, attrs, 4, (sl_tensor *[]){q, k, v, gates}, 0);
 }
 
+sl_tensor *sl_attend_blocks_at(sl_here at, sl_graph *g, sl_tensor *q, sl_tensor *k, sl_tensor *v,
+                               const sl_attrs *attrs, sl_tensor **recall) {
+  sl_tensor *chosen[2] = {0};
+  sl_apply_at(at, g, &sl_op_choose_blocks, attrs, 2, (sl_tensor *[]){q, k}, 0, chosen);
+  if (recall) *recall = chosen[1];
+  return ops_apply(at, g, &sl_op_attention_blocks, attrs, 4, (sl_tensor *[]){q, k, v, chosen[0]},
+                   0);
+}
+
 sl_tensor *sl_attend_within_at(sl_here at, sl_graph *g, sl_tensor *q, sl_tensor *k, sl_tensor *v,
                                sl_tensor *ids, const sl_attrs *attrs) {
   return ops_apply(at, g, &sl_op_attention, attrs, ids ? 4 : 3, (sl_tensor *[]){q, k, v, ids}, 0);

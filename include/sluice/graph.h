@@ -302,6 +302,11 @@ void sl_apply_at(sl_here at, sl_graph *g, const sl_op *op, const sl_attrs *attrs
 /* Attention with the settings of an sl_attrs: heads, kv_heads, full, window, scale. */
 #define sl_attend(g, q, k, v, ...) sl_attend_at(SL_HERE, g, q, k, v, __VA_ARGS__)
 #define sl_attend_packed(g, qkv, ...) sl_attend_packed_at(SL_HERE, g, qkv, __VA_ARGS__)
+/* Causal attention to chosen blocks of 64 keys (sl_op_choose_blocks): attrs.count of them, or a
+ * share attrs.value. recall, if not NULL, becomes the share of the last 64 queries' softmax mass
+ * that their blocks hold, [B, heads]. */
+#define sl_attend_blocks(g, q, k, v, attrs, recall) \
+  sl_attend_blocks_at(SL_HERE, g, q, k, v, attrs, recall)
 /* Attention among positions with the same id, i32 [B, T]: documents packed in a row do not attend
  * to each other. A position with a negative id (padding) is masked out as query and as key. ids may
  * be NULL: all one document. */
@@ -427,6 +432,8 @@ sl_tensor *sl_attend_at(sl_here at, sl_graph *g, sl_tensor *q, sl_tensor *k, sl_
 sl_tensor *sl_linear_attention_at(sl_here at, sl_graph *g, sl_tensor *q, sl_tensor *k, sl_tensor *v,
                                   sl_tensor *gates, const sl_attrs *attrs);
 sl_tensor *sl_attend_packed_at(sl_here at, sl_graph *g, sl_tensor *qkv, const sl_attrs *attrs);
+sl_tensor *sl_attend_blocks_at(sl_here at, sl_graph *g, sl_tensor *q, sl_tensor *k, sl_tensor *v,
+                               const sl_attrs *attrs, sl_tensor **recall);
 sl_tensor *sl_attend_within_at(sl_here at, sl_graph *g, sl_tensor *q, sl_tensor *k, sl_tensor *v,
                                sl_tensor *ids, const sl_attrs *attrs);
 sl_tensor *sl_attend_packed_within_at(sl_here at, sl_graph *g, sl_tensor *qkv, sl_tensor *ids,

@@ -155,7 +155,8 @@ typedef struct sl_attrs {
   float theta;     /* rotary base (0: 10000) */
   float value;     /* fill, constant, scale, add_constant: the constant; clamp, uniform: the low
                       bound; softcap: the cap; normal: the mean; dropout: the drop probability;
-                      weighted_cross_entropy: weight that smoothing takes from the target;
+                      choose_blocks: the share of the blocks; weighted_cross_entropy:
+                      weight that smoothing takes from the target;
                       running_part: the momentum; running: what is left of p */
   float upper;     /* clamp, uniform: the high bound; normal: the standard deviation;
                       weighted_cross_entropy: weight that smoothing gives each class */
@@ -211,7 +212,7 @@ typedef struct sl_attrs {
   int64_t count;    /* top_k: k; one_hot: classes; gather, scatter_add: length of the indexed dim
                        as a whole (0: the array's); embedding_bag: rows of the table as a whole
                         (0: the array's); _part of losses: classes as a whole (0: the logits');
-                        running_part: microbatches of a step */
+                        running_part: microbatches of a step; choose_blocks: number of blocks */
   bool reverse;     /* cumsum: from the last position to the first */
   bool exclusive;   /* cumsum: leaves out the position's own number */
   const void *user; /* source, adamw, slice, join, rotary, conv, pools, constant, embedding_bag,

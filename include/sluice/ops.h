@@ -370,6 +370,19 @@ extern const sl_op sl_op_attention, sl_op_attention_b;
  * attention_packed_b(qkv, o, lse, do, [ids]) -> dqkv. */
 extern const sl_op sl_op_attention_packed, sl_op_attention_packed_b;
 
+/* Causal attention to chosen blocks of 64 keys: attention_blocks(q, k, v, blocks i32 [B, Hq, N, n])
+ * -> o, lse, N = T/64 rounded up. blocks[b, h, i] lists the blocks that queries 64 i .. 64 i + 63
+ * of head h attend to: their own, then others in falling order, then -1. With all of them the bits
+ * are those of attention. attrs as there, without window and full. attention_blocks_b(q, k, v,
+ * blocks, o, lse, do) -> dq, dk, dv.
+ *
+ * choose_blocks(q, k) -> blocks i32 [B, Hq, N, n], recall [B, Hq]; no gradient. Block i of the
+ * queries gets min(attrs.count, i + 1) blocks, or a share attrs.value of its i + 1, rounded up, but
+ * two at least: its own and the first. The others rank by the scores of the last 64 queries, by
+ * column and by distance, and by the blocks' means (ops/attention_blocks.c). recall: the share of
+ * the last 64 queries' softmax mass that their blocks hold. */
+extern const sl_op sl_op_attention_blocks, sl_op_attention_blocks_b, sl_op_choose_blocks;
+
 /* Gated linear attention: a head keeps a state S [dk, dv] instead of the keys and values of all
  * positions (Katharopoulos et al., arXiv 2006.16236; Yang et al., arXiv 2312.06635).
  *

@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* CPU kernels of attention, on separate q, k, v and on one packed tensor. Both are views for the
- * same strided kernel (vector/attention.h). */
+/* CPU kernels of attention, on separate q, k, v, on one packed tensor, and to chosen blocks. All
+ * are views for the same strided kernel (vector/attention.h). */
 #include <stddef.h>
 
 #include "kernels/cpu/chunk.h"
 #include "kernels/cpu/kernels.h"
+#include "ops/attention_blocks.h"
 #include "ops/attention_shape.h"
 #include "ops/ops.h"
 
@@ -92,6 +93,63 @@ static void packed_b_cpu(const sl_call *call) {
   a.dv = a.dk + a.kv_heads * a.dim;
   backward(call, &a, 1);
 }
+
+static sli_attention blocks_view(const sl_call *call) {
+  sli_attention a = separate_view(call, NULL);
+  a.chosen.of = call->in[3];
+  a.chosen.blocks = call->in_type[3].dim[2];
+  a.chosen.width = call->in_type[3].dim[3];
+  return a;
+}
+
+static void blocks_cpu(const sl_call *call) {
+  sli_attention a = blocks_view(call);
+  forward(call, &a);
+}
+
+static void blocks_b_cpu(const sl_call *call) {
+  sli_attention a = blocks_view(call);
+  a.dq = call->out[0];
+  a.dk = call->out[1];
+  a.dv = call->out[2];
+  backward(call, &a, 4);
+}
+
+/* ---- choice of blocks ---------------------------------------------------------------------- */
+
+static size_t choose_scratch(const sl_call *call, int threads) {
+  const sl_type *q = &call->in_type[0];
+  (void)threads;
+  int64_t heads = q->dim[0] * call->attrs->heads;
+  return (size_t)(heads * sli_block_room(q->dim[1], sli_blocks(q->dim[1]),
+                                         q->dim[2] / call->attrs->heads)) *
+         sizeof(float);
+}
+
+static void choose_cpu(const sl_call *call) {
+  const sl_type *q = &call->in_type[0];
+  sli_block_choice c = {.attrs = call->attrs,
+                        .a = view(call, q, q->dim[2], call->in_type[1].dim[2], NULL),
+                        .q = call->in[0],
+                        .blocks = call->out_type[0].dim[2],
+                        .width = call->out_type[0].dim[3],
+                        .chosen = call->out[0],
+                        .recall = call->out[1],
+                        .room = call->scratch};
+  c.a.queries = SLI_MIN(c.a.keys, SLI_BLOCK);
+  c.a.q0 = c.a.keys - c.a.queries;
+  c.a.q = c.q + c.a.q0 * c.a.q_row;
+  c.a.k = call->in[1];
+  c.a.bf16 = false;
+  sl_team_for(call->team, (int)(c.a.batch * c.a.heads), sli_cpu()->choose_blocks, &c);
+}
+
+const sl_kernel sli_cpu_attention_blocks = {.backend = "cpu", .run = blocks_cpu};
+
+const sl_kernel sli_cpu_attention_blocks_b = {.backend = "cpu", .run = blocks_b_cpu};
+
+const sl_kernel sli_cpu_choose_blocks = {
+    .backend = "cpu", .run = choose_cpu, .scratch = choose_scratch};
 
 const sl_kernel sli_cpu_attention = {.backend = "cpu", .run = attention_cpu};
 

@@ -31,7 +31,7 @@ typedef void sli_row_fn(const float *a, const float *b, const float *d, float *y
   X(layernorm) X(layernorm_b) X(layernorm_w) X(rmsnorm) X(rmsnorm_b) X(rmsnorm_w) \
   X(spikes) X(quantize)                                                        \
   X(rotary) X(rotary_b)                                                        \
-  X(attention) X(attention_sweep) X(attention_b) X(linear_attention)           \
+  X(attention) X(attention_sweep) X(attention_b) X(choose_blocks) X(linear_attention)           \
   X(cross_entropy) X(cross_entropy_b) X(cross_entropy_part) X(mse) X(mse_b)    \
   X(lse) X(log_probability) X(softmax_part) X(softmax_rescale)                 \
   X(weighted_cross_entropy) X(weighted_cross_entropy_b) X(weighted_cross_entropy_part) \
@@ -194,6 +194,12 @@ typedef struct sli_attention {
     bool adds_dkv; /* add to dk and dv instead of overwriting them */
     int64_t tiles; /* query tiles per chunk (sli_attention_cut) */
   } part;
+  /* blocks of keys that each block of queries attends to, [batch, heads, blocks, width]; of NULL:
+   * all */
+  struct {
+    const int32_t *of;
+    int64_t blocks, width;
+  } chosen;
   bool resumes; /* continue from out and lse; add to dq */
   bool bf16;    /* round the operands of products to bf16 */
   float scale;  /* scale of the scores */
@@ -210,6 +216,21 @@ typedef struct sli_sweep {
   const float *tail; /* waiting rows of k; those of v follow at the distance from k to v */
   int64_t tail_batch;
 } sli_sweep;
+
+/* Choice of the blocks of keys that attention is limited to (ops/attention_blocks.c). */
+typedef struct sli_block_choice {
+  const sl_attrs *attrs; /* the budget */
+  sli_attention a;       /* the last queries */
+  const float *q;        /* all of them */
+  int64_t blocks, width; /* of the lists */
+  int32_t *chosen;       /* [batch, heads, blocks, width], or NULL */
+  float *recall;         /* [batch, heads], or NULL */
+  float *room;           /* sli_block_room() numbers for each head of a sequence */
+} sli_block_choice;
+
+static inline int64_t sli_block_room(int64_t length, int64_t blocks, int64_t dim) {
+  return (length + 64 + blocks * (5 + dim) + dim + 15) / 16 * 16;
+}
 
 /* ---- linear attention, shared by its kernels and chunks ---------------------- */
 

@@ -98,6 +98,8 @@ typedef struct graph_case {
   X(attention, attention, 0, attend(m, x, false))                                                 \
   X(attention_packed, attention_packed, 0, attend(m, x, true))                                    \
   X(linear_attention, linear_attention, 0, attend_linearly(m, x))                                 \
+  X(attention_blocks, attention_blocks, MIXES_POSITIONS, attend_blocks(m, x))                     \
+  X(choose_blocks, choose_blocks, MIXES_POSITIONS, attend_blocks(m, x))                           \
   X(documents, documents, 0, by_document(m, x))                                                   \
   X(rotary, rotary, 0, sl_rotary(g, dense(m, x, 8), 2, 10000))                                    \
   X(position, position, 0, sl_position(g, x, param2(m, m->positions + chance(3), C)))             \
@@ -204,6 +206,14 @@ static inline sl_tensor *attend_linearly(making *m, sl_tensor *x) {
   sl_tensor *gates = dense(m, x, chance(2) ? kv * D : kv);
   gates = sl_neg(m->g, sl_softplus(m->g, gates));
   return sl_linear_attention(m->g, q, k, v, gates, &(sl_attrs){.heads = heads, .kv_heads = kv});
+}
+
+/* Attends to chosen blocks, and scales by their recall. */
+static inline sl_tensor *attend_blocks(making *m, sl_tensor *x) {
+  int kv = 2 * (1 + chance(2)), heads = kv * (1 + chance(2)), D = 2 * (1 + chance(3));
+  sl_tensor *q = dense(m, x, heads * D), *k = dense(m, x, kv * D), *v = dense(m, x, kv * D);
+  return sl_attend_blocks(
+      m->g, q, k, v, &((sl_attrs){.heads = heads, .kv_heads = kv, .count = 2 + chance(2)}), NULL);
 }
 
 /* Adds attention within documents, with or without a window, and positions within documents. */

@@ -223,11 +223,28 @@ static inline double ref_weights(double *p, int64_t keys) {
   return total > 0 ? top + log(total) : 0;
 }
 
+/* Lists of key blocks of each block of queries; a list ends where it no longer falls. */
+typedef struct ref_lists {
+  const double *of; /* [batch, heads, blocks, width]; NULL: all keys */
+  int64_t blocks, width;
+} ref_lists;
+
+static inline bool ref_lists_key(const ref_lists *lists, int64_t head, int64_t i, int64_t j) {
+  if (!lists->of) return true;
+  const double *list = lists->of + (head * lists->blocks + i / 64) * lists->width;
+  double limit = (double)(i / 64 + 1);
+  for (int64_t n = 0; n < lists->width && list[n] >= 0 && list[n] < limit; n++) {
+    if (list[n] == (double)(j / 64)) return true;
+    limit = list[n];
+  }
+  return false;
+}
+
 /* Computes attention; q rows are q_row apart, k and v rows kv_row. */
 static inline void ref_attend(const sl_attrs *attrs, int64_t batch, int64_t T, int64_t heads,
                               int64_t kv_heads, int64_t D, const double *q, const double *k,
-                              const double *v, const double *ids, int64_t q_row, int64_t kv_row,
-                              double *o, double *lse) {
+                              const double *v, const double *ids, ref_lists lists, int64_t q_row,
+                              int64_t kv_row, double *o, double *lse) {
   double *p = malloc((size_t)T * sizeof *p);
   double scale = attrs->scale != 0 ? (double)attrs->scale : 1 / sqrt((double)D);
   for (int64_t b = 0; b < batch; b++)
@@ -238,6 +255,7 @@ static inline void ref_attend(const sl_attrs *attrs, int64_t batch, int64_t T, i
         for (int64_t j = 0; j < T; j++) {
           p[j] = -INFINITY;
           if (!ref_sees(attrs, ids ? ids + b * T : NULL, i, j)) continue;
+          if (!ref_lists_key(&lists, b * heads + h, i, j)) continue;
           p[j] = 0;
           for (int64_t d = 0; d < D; d++)
             p[j] += qi[d] * k[(b * T + j) * kv_row + g * D + d] * scale;
@@ -258,8 +276,16 @@ static inline void ref_attention(const sl_attrs *attrs, const sl_type *type, dou
                                  double *const *out) {
   int64_t kv_heads = attrs->kv_heads ? attrs->kv_heads : attrs->heads;
   int64_t T = type[0].dim[1], C = type[0].dim[2], D = C / attrs->heads;
-  ref_attend(attrs, type[0].dim[0], T, attrs->heads, kv_heads, D, in[0], in[1], in[2], in[3], C,
-             kv_heads * D, out[0], out[1]);
+  ref_attend(attrs, type[0].dim[0], T, attrs->heads, kv_heads, D, in[0], in[1], in[2], in[3],
+             (ref_lists){0}, C, kv_heads * D, out[0], out[1]);
+}
+
+static inline void ref_attention_blocks(const sl_attrs *attrs, const sl_type *type,
+                                        double *const *in, double *const *out) {
+  int64_t kv_heads = attrs->kv_heads ? attrs->kv_heads : attrs->heads;
+  int64_t T = type[0].dim[1], C = type[0].dim[2], D = C / attrs->heads;
+  ref_attend(attrs, type[0].dim[0], T, attrs->heads, kv_heads, D, in[0], in[1], in[2], NULL,
+             (ref_lists){in[3], type[3].dim[2], type[3].dim[3]}, C, kv_heads * D, out[0], out[1]);
 }
 
 static inline void ref_attention_packed(const sl_attrs *attrs, const sl_type *type,
@@ -267,7 +293,7 @@ static inline void ref_attention_packed(const sl_attrs *attrs, const sl_type *ty
   int64_t heads = attrs->heads, kv_heads = attrs->kv_heads ? attrs->kv_heads : heads;
   int64_t T = type[0].dim[1], C = type[0].dim[2], D = C / (heads + 2 * kv_heads);
   ref_attend(attrs, type[0].dim[0], T, heads, kv_heads, D, in[0], in[0] + heads * D,
-             in[0] + (heads + kv_heads) * D, in[1], C, C, out[0], out[1]);
+             in[0] + (heads + kv_heads) * D, in[1], (ref_lists){0}, C, C, out[0], out[1]);
 }
 
 /* Gated linear attention as a sum over all pairs of positions. */

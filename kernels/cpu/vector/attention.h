@@ -256,6 +256,31 @@ static void end_tile(tile_state *x, const sli_attention *a, int64_t b, int64_t h
                 x->total);
 }
 
+/* Walk over blocks of keys, backwards: all, or those of a list, up to where it no longer falls. */
+typedef struct block_walk {
+  const int32_t *at, *end; /* NULL: all */
+} block_walk;
+
+static block_walk walk_of(const sli_attention *a, int64_t b, int64_t h, int64_t i0) {
+  if (!a->chosen.of) return (block_walk){NULL, NULL};
+  int64_t own = (b * a->heads + h) * a->chosen.blocks + (a->q0 + i0) / KT;
+  const int32_t *list = a->chosen.of + own * a->chosen.width;
+  return (block_walk){list, list + a->chosen.width};
+}
+
+/* Returns where the block before k0 begins; below 0 if there is none. */
+static int64_t block_before(block_walk *w, int64_t k0) {
+  if (!w->at) return k0 - KT;
+  int64_t next = w->at < w->end ? (int64_t)*w->at++ * KT : -KT;
+  return next < k0 ? next : -KT;
+}
+
+/* Requests the block that begins at `next`. The one before it in a walk is at k0. */
+static void want_block(ahead *x, const block_walk *w, int64_t k0, int64_t next) {
+  if (w->at) x->keys = (sli_range){k0, k0};
+  want_keys(x, next, next + KT);
+}
+
 /* Computes a tile of queries; `more`: another tile of the head follows. */
 static void attention_tile(tile_state *x, const sli_attention *a, int64_t b, int64_t h, int64_t i0,
                            bool more) {
@@ -272,9 +297,11 @@ static void attention_tile(tile_state *x, const sli_attention *a, int64_t b, int
   int64_t last = last_tile(&t);
   if (!x->next.dim) follow_keys(&x->next, a, (sli_range){last, t.limit}, kv, 0);
   if (more) want_queries(&x->next, a, b, h, i0 + QT);
-  for (int64_t k0 = last; k0 >= t.begin; k0 -= KT) {
+  block_walk w = walk_of(a, b, h, i0);
+  for (int64_t next, k0 = block_before(&w, last + KT); k0 >= t.begin; k0 = next) {
     int64_t nk = t.limit - k0 < KT ? t.limit - k0 : KT, at = kv + k0 * a->kv_row;
-    if (k0 > t.begin) want_keys(&x->next, k0 - KT, k0);
+    next = block_before(&w, k0);
+    if (next >= t.begin) want_block(&x->next, &w, k0, next);
     else if (more) want_keys(&x->next, t.limit, SLI_MIN(t.limit + QT, a->keys));
     if (t.ids && !meets(&t, k0, nk)) continue;
     attend(x, a, &t, k0 == last, k0, nk, a->k + at, a->v + at, a->kv_row);

@@ -100,6 +100,19 @@ static void begin_keys(tile_back *x, const sli_attention *a, int64_t dkv, int64_
   x->begun = begin;
 }
 
+/* Turns a walk around: it ends before the list no longer falls from `limit` on. */
+static block_walk upwards(block_walk w, int64_t limit) {
+  const int32_t *first = w.at, *end = first;
+  for (; end < w.end && *end >= 0 && (int64_t)*end * KT < limit; end++) limit = (int64_t)*end * KT;
+  return (block_walk){first, end};
+}
+
+/* Returns where the block after k0 begins; from `end` on if there is none. */
+static int64_t block_after(block_walk *w, int64_t k0, int64_t end) {
+  if (!w->at) return k0 + KT;
+  return w->at < w->end ? (int64_t) * --w->end * KT : end;
+}
+
 /* Adds one query head's tile to dq, and to the KV head's dk and dv; `more`: another follows. */
 static void attention_b_tile(tile_back *x, const sli_attention *a, int64_t b, int64_t h, int64_t i0,
                              bool more) {
@@ -117,11 +130,13 @@ static void attention_b_tile(tile_back *x, const sli_attention *a, int64_t b, in
   if (!x->next.dim)
     follow_keys(&x->next, a, (sli_range){begin, SLI_MIN(begin + KT, end)},
                 b * a->kv_batch + head - a->part.has.begin * row, dkv);
-  for (int64_t k0 = begin; k0 < end; k0 += KT) {
+  block_walk w = upwards(walk_of(a, b, h, i0), end);
+  for (int64_t next, k0 = w.at ? block_after(&w, 0, end) : begin; k0 < end; k0 = next) {
     int64_t nk = end - k0 < KT ? end - k0 : KT,
             at = b * a->kv_batch + head + (k0 - a->part.has.begin) * row;
     float *dk = a->dk ? a->dk + dkv + k0 * row : NULL, *dv = a->dv ? a->dv + dkv + k0 * row : NULL;
-    if (k0 + KT < end) want_keys(&x->next, k0 + KT, SLI_MIN(k0 + 2 * KT, end));
+    next = block_after(&w, k0, end);
+    if (next < end) want_keys(&x->next, next, SLI_MIN(next + KT, end));
     else if (more) want_keys(&x->next, SLI_MAX(begin - KT, a->part.has.begin), begin);
     if (t.ids && !meets(&t, k0, nk)) continue;
     scores(a->bf16, x->s, nk, a->k + at, row, dim, x->qt, &x->next);

@@ -18,6 +18,7 @@
 #include "kernels/cpu/chunk.h"
 #include "kernels/cpu/room.h"
 #include "kernels/cpu/served.h"
+#include "ops/attention_blocks.h"
 #include "ops/attention_shape.h"
 #include "ops/leaves.h"
 #include "ops/storage.h"

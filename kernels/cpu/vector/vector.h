@@ -17,6 +17,7 @@
 #include "kernels/cpu/vector/gemm.h"
 #include "kernels/cpu/vector/attention.h"
 #include "kernels/cpu/vector/attention_b.h"
+#include "kernels/cpu/vector/attention_choice.h"
 #include "kernels/cpu/vector/linear_attention.h"
 #include "kernels/cpu/vector/spikes.h"
 #include "kernels/cpu/vector/elementwise.h"

@@ -1,0 +1,196 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Attention to chosen blocks of keys, after the prefill of Qwen2.5-1M (arXiv 2501.15383) and
+ * MInference (Jiang et al., arXiv 2407.02490).
+ *
+ * Positions are in blocks of 64. Each block of queries of each head has a list of blocks of keys,
+ * from its own backwards, and the kernels of plain attention walk it. With all blocks on the list
+ * the bits are those of plain attention.
+ *
+ * choose_blocks makes the lists. Three estimates say which share of the softmax mass of a block of
+ * queries falls on a block of keys:
+ *
+ *   column     the share that the last 64 queries give to the block (vertical lines)
+ *   distance   the share that they give to keys as far behind (slashes)
+ *   means      the softmax of the products of the blocks' mean queries and mean keys
+ *
+ * The largest of the three ranks a block. Of equal ones the nearer goes first. */
+#include "ops/attention_blocks.h"
+#include "ops/ops.h"
+
+static sl_status want_causal(const sl_attrs *attrs) {
+  if (!attrs->full && !attrs->window) return SL_OK;
+  return sl_fail(SL_E_SHAPE, "blocks are chosen for causal attention, without attrs.%s",
+                 attrs->full ? "full" : "window");
+}
+
+static sl_status infer(const sl_attrs *attrs, int nin, const sl_type *in, sl_type *out) {
+  (void)nin;
+  SLI_TRY(want_causal(attrs));
+  SLI_TRY(sli_attention_infer(attrs, 3, in, out));
+  SLI_TRY(sli_want_array("blocks", &in[3], SL_I32, 4));
+  sl_type blocks =
+      SL_TYPE(SL_I32, in[0].dim[0], attrs->heads, sli_blocks(in[0].dim[1]), in[3].dim[3]);
+  return sli_want("blocks", &in[3], &blocks);
+}
+
+static sl_status b_infer(const sl_attrs *attrs, int nin, const sl_type *in, sl_type *out) {
+  sl_type forward[2];
+  SLI_TRY(infer(attrs, nin, in, forward));
+  SLI_TRY(sli_want("o", &in[4], &forward[0]));
+  SLI_TRY(sli_want("lse", &in[5], &forward[1]));
+  SLI_TRY(sli_want("do", &in[6], &forward[0]));
+  for (int i = 0; i < 3; i++) out[i] = in[i];
+  return SL_OK;
+}
+
+static sl_status want_budget(const sl_attrs *attrs) {
+  if (attrs->count && attrs->value != 0)
+    return sl_fail(SL_E_SHAPE, "a budget is attrs.count blocks or a share attrs.value, not both");
+  if (attrs->count ? attrs->count >= 2 : attrs->value > 0 && attrs->value <= 1) return SL_OK;
+  if (attrs->count)
+    return sl_fail(SL_E_SHAPE,
+                   "attrs.count must be 2 blocks or more, the first and a query's own,"
+                   " got %lld",
+                   (long long)attrs->count);
+  return sl_fail(SL_E_SHAPE,
+                 "attrs.value must be a share of the blocks above 0 and up to 1, got %g",
+                 (double)attrs->value);
+}
+
+static sl_status choose_infer(const sl_attrs *attrs, int nin, const sl_type *in, sl_type *out) {
+  (void)nin;
+  sl_type forward[2];
+  SLI_TRY(want_causal(attrs));
+  SLI_TRY(want_budget(attrs));
+  const sl_type all[] = {in[0], in[1], in[1]};
+  SLI_TRY(sli_attention_infer(attrs, 3, all, forward));
+  int64_t blocks = sli_blocks(in[0].dim[1]);
+  out[0] =
+      SL_TYPE(SL_I32, in[0].dim[0], attrs->heads, blocks, sli_blocks_chosen(attrs, blocks - 1));
+  out[1] = SL_TYPE(SL_F32, in[0].dim[0], attrs->heads);
+  return SL_OK;
+}
+
+/* ---- data ---------------------------------------------------------------------------------- */
+
+static sl_status check_list(const int32_t *list, int64_t n, int64_t head, int64_t own) {
+  if (list[0] != own)
+    return sl_fail(SL_E_INPUT, "the list of query block %lld, head %lld, begins with block %d",
+                   (long long)own, (long long)head, (int)list[0]);
+  for (int64_t i = 1; i < n; i++)
+    if (list[i] < -1 || (list[i] >= 0 && list[i] >= list[i - 1]))
+      return sl_fail(SL_E_INPUT,
+                     "the list of query block %lld, head %lld, has block %d after %d: it"
+                     " must fall, and end with -1",
+                     (long long)own, (long long)head, (int)list[i], (int)list[i - 1]);
+  return SL_OK;
+}
+
+/* Checks that each list begins with the queries' own block and falls. */
+static sl_status check(const sl_call *call) {
+  const sl_type *type = &call->in_type[3];
+  const int32_t *lists = call->in[3];
+  for (int64_t i = 0; i < sl_type_rows(type); i++)
+    SLI_TRY(check_list(lists + i * type->dim[3], type->dim[3], i / type->dim[2] % type->dim[1],
+                       i % type->dim[2]));
+  return SL_OK;
+}
+
+/* ---- costs and signatures ------------------------------------------------------------------ */
+
+/* Average keys of a query, with lists of at most `most` blocks. */
+static double keys_of_query(const sl_attrs *attrs, int64_t length, int64_t most) {
+  int64_t blocks = sli_blocks(length), sum = 0;
+  bool budget = attrs->count || attrs->value > 0;
+  for (int64_t i = 0; i < blocks; i++)
+    sum += SLI_MIN(budget ? sli_blocks_chosen(attrs, i) : i + 1, most);
+  return (double)sum * SLI_BLOCK / (double)blocks;
+}
+
+static void cost(const sl_attrs *attrs, int nin, const sl_type *in, const sl_type *out,
+                 double *flops, double *bytes) {
+  double keys = keys_of_query(attrs, in[0].dim[1], in[3].dim[3]);
+  *flops = 4 * (double)sl_type_elements(&in[0]) * keys;
+  *bytes = sli_argument_bytes(nin, in, 2, out);
+}
+
+static void b_cost(const sl_attrs *attrs, int nin, const sl_type *in, const sl_type *out,
+                   double *flops, double *bytes) {
+  double keys = keys_of_query(attrs, in[0].dim[1], in[3].dim[3]);
+  *flops = 10 * (double)sl_type_elements(&in[0]) * keys;
+  *bytes = sli_argument_bytes(nin, in, 3, out);
+}
+
+/* Scores of the last queries, twice, and of the means. */
+static void choose_cost(const sl_attrs *attrs, int nin, const sl_type *in, const sl_type *out,
+                        double *flops, double *bytes) {
+  (void)attrs;
+  double blocks = (double)sli_blocks(in[0].dim[1]);
+  *flops = (4 * SLI_BLOCK + blocks / SLI_BLOCK) * (double)sl_type_elements(&in[0]);
+  *bytes = sli_argument_bytes(nin, in, 2, out);
+}
+
+/* Splits by sequences or by heads: dim 2 of the first `arrays` inputs, dim 1 of the lists. */
+static int split(int arrays, int nin, sl_signature *out) {
+  out[0] = out[1] = (sl_signature){.heads = false};
+  out[1].heads = true;
+  for (int i = 0; i < nin; i++) out[0].in[i] = sli_split(0);
+  for (int i = 0; i < nin; i++) out[1].in[i] = sli_split(i < arrays ? 2 : 1);
+  out[0].out[0] = out[0].out[1] = sli_split(0);
+  return 2;
+}
+
+static int signatures(const sl_attrs *attrs, int nin, const sl_type *in, sl_signature *out) {
+  (void)attrs, (void)in;
+  int n = split(3, nin, out);
+  out[1].out[0] = sli_split(2);
+  out[1].out[1] = sli_split(1);
+  return n;
+}
+
+static int choose_signatures(const sl_attrs *attrs, int nin, const sl_type *in, sl_signature *out) {
+  (void)attrs, (void)in;
+  int n = split(2, nin, out);
+  out[1].out[0] = out[1].out[1] = sli_split(1);
+  return n;
+}
+
+/* ---- ops ----------------------------------------------------------------------------------- */
+
+const sl_op sl_op_attention_blocks = {
+    .name = "attention_blocks",
+    .min_in = 4,
+    .max_in = 4,
+    .nout = 2,
+    .rounds = true,
+    .infer = infer,
+    .check = check,
+    .cost = cost,
+    .signatures = signatures,
+    .grad = {{.op = &sl_op_attention_blocks_b,
+              .cls = SL_CLASS_B,
+              .in = {SL_IN(0), SL_IN(1), SL_IN(2), SL_IN(3), SL_OUT(0), SL_OUT(1), SL_DOUT(0)},
+              .nof = 3,
+              .of = {0, 1, 2}}},
+};
+
+const sl_op sl_op_attention_blocks_b = {
+    .name = "attention_blocks_b",
+    .min_in = 7,
+    .max_in = 7,
+    .nout = 3,
+    .rounds = true,
+    .infer = b_infer,
+    .cost = b_cost,
+};
+
+const sl_op sl_op_choose_blocks = {
+    .name = "choose_blocks",
+    .min_in = 2,
+    .max_in = 2,
+    .nout = 2,
+    .detached = true,
+    .infer = choose_infer,
+    .cost = choose_cost,
+    .signatures = choose_signatures,
+};
