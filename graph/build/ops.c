@@ -82,6 +82,11 @@ sl_tensor *sl_attend_blocks_at(sl_here at, sl_graph *g, sl_tensor *q, sl_tensor 
                    0);
 }
 
+sl_tensor *sl_delta_rule_at(sl_here at, sl_graph *g, sl_tensor *q, sl_tensor *k, sl_tensor *v,
+                            sl_tensor *gates, sl_tensor *parts, const sl_attrs *attrs) {
+  return ops_apply(at, g, &sl_op_delta_rule, attrs, 5, (sl_tensor *[]){q, k, v, gates, parts}, 0);
+}
+
 sl_tensor *sl_attend_within_at(sl_here at, sl_graph *g, sl_tensor *q, sl_tensor *k, sl_tensor *v,
                                sl_tensor *ids, const sl_attrs *attrs) {
   return ops_apply(at, g, &sl_op_attention, attrs, ids ? 4 : 3, (sl_tensor *[]){q, k, v, ids}, 0);

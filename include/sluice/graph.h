@@ -299,6 +299,11 @@ void sl_apply_at(sl_here at, sl_graph *g, const sl_op *op, const sl_attrs *attrs
  * logarithms of the gates, [B, T, kv_heads dk] or [B, T, kv_heads] -> [B, T, heads dv]. */
 #define sl_linear_attention(g, q, k, v, gates, ...) \
   sl_linear_attention_at(SL_HERE, g, q, k, v, gates, __VA_ARGS__)
+/* The gated delta rule (sl_op_delta_rule) with the settings of an sl_attrs: heads, kv_heads, scale.
+ * q and k [B, T, kv_heads dk], v [B, T, heads dv], logarithms of the gates and the parts to correct
+ * [B, T, heads] -> [B, T, heads dv]. */
+#define sl_delta_rule(g, q, k, v, gates, parts, ...) \
+  sl_delta_rule_at(SL_HERE, g, q, k, v, gates, parts, __VA_ARGS__)
 /* Attention with the settings of an sl_attrs: heads, kv_heads, full, window, scale. */
 #define sl_attend(g, q, k, v, ...) sl_attend_at(SL_HERE, g, q, k, v, __VA_ARGS__)
 #define sl_attend_packed(g, qkv, ...) sl_attend_packed_at(SL_HERE, g, qkv, __VA_ARGS__)
@@ -431,6 +436,8 @@ sl_tensor *sl_attend_at(sl_here at, sl_graph *g, sl_tensor *q, sl_tensor *k, sl_
                         const sl_attrs *attrs);
 sl_tensor *sl_linear_attention_at(sl_here at, sl_graph *g, sl_tensor *q, sl_tensor *k, sl_tensor *v,
                                   sl_tensor *gates, const sl_attrs *attrs);
+sl_tensor *sl_delta_rule_at(sl_here at, sl_graph *g, sl_tensor *q, sl_tensor *k, sl_tensor *v,
+                            sl_tensor *gates, sl_tensor *parts, const sl_attrs *attrs);
 sl_tensor *sl_attend_packed_at(sl_here at, sl_graph *g, sl_tensor *qkv, const sl_attrs *attrs);
 sl_tensor *sl_attend_blocks_at(sl_here at, sl_graph *g, sl_tensor *q, sl_tensor *k, sl_tensor *v,
                                const sl_attrs *attrs, sl_tensor **recall);

@@ -390,17 +390,34 @@ extern const sl_op sl_op_attention_blocks, sl_op_attention_blocks_b, sl_op_choos
  *
  * linear_attention(q [B, T, heads dk], k [B, T, kv_heads dk], v [B, T, kv_heads dv], g) -> o [B, T,
  *   heads dv]. g, the logarithms of the gates, is [B, T, kv_heads dk], or [B, T, kv_heads]: one for
- *   all channels of a head. attrs.heads, kv_heads; attrs.scale (0: 1/sqrt(dk)). dk, dv <= 256.
+ *   all channels of a head. Or states share queries and keys (Mamba-2's groups: Dao and Gu, arXiv
+ *   2405.21060): q and k [B, T, kv_heads dk], v [B, T, heads dv], g [B, T, heads].
+ *   attrs.heads, kv_heads; attrs.scale (0: 1/sqrt(dk)). dk, dv <= 256.
  *   A row has the same bits in any batch and any piece.
- * linear_attention_b(q, k, v, g, do) -> dq, dk, dv, dg.
+ * linear_attention_b(q, k, v, g, o, do) -> dq, dk, dv, dg.
  * linear_attention_piece(q, k, v, g) -> o, before, state (updated): the states before and after the
- *   piece, [B, kv_heads, dk dv].
- * linear_attention_piece_b(q, k, v, g, before, do) -> dq, dk, dv, dg, carry (updated): what goes
- *   back to the piece before, [B, heads dk dv + 2 kv_heads dk].
- * linear_attention_served(q, k, v, g, batch) -> o, states (updated) [attrs.count, kv_heads, dk dv]:
- * a sequence's state is in its slot (batch.h), and is zeros before position 0. */
+ *   piece, [B, heads of v, dk dv].
+ * linear_attention_piece_b(q, k, v, g, o, before, do) -> dq, dk, dv, dg, carry (updated): what goes
+ *   back to the piece before, [B, heads dk dv + twice the gates of a position].
+ * linear_attention_served(q, k, v, g, batch) -> o, states (updated) [attrs.count, heads of v, dk
+ *   dv]: a sequence's state is in its slot (batch.h), and is zeros before position 0. */
 extern const sl_op sl_op_linear_attention, sl_op_linear_attention_b, sl_op_linear_attention_piece,
     sl_op_linear_attention_piece_b, sl_op_linear_attention_served;
+
+/* The gated delta rule (Yang et al., arXiv 2412.06464): a state that maps keys to values, of which
+ * each position corrects the value for its key by a part b.
+ *
+ *   S' = e^g_t S_(t-1)   e_t = v_t - k_t S'   S_t = S' + k_t^T (b_t e_t)   o_t = scale q_t S_t
+ *
+ * delta_rule(q [B, T, kv_heads dk], k alike, v [B, T, heads dv], g [B, T, heads], b [B, T, heads])
+ *   -> o [B, T, heads dv], e alike. attrs.heads, kv_heads (0: heads), scale, and bits, as above.
+ * delta_rule_b(q, k, v, g, b, o, e, do) -> dq, dk, dv, dg, db.
+ * delta_rule_piece(q, k, v, g, b) -> o, e, before, state (updated): [B, heads, dk dv].
+ * delta_rule_piece_b(q, k, v, g, b, o, e, before, do) -> dq, dk, dv, dg, db, carry (updated) [B,
+ *   heads dk dv + 2 heads].
+ * delta_rule_served(q, k, v, g, b, batch) -> o, e, states (updated) [attrs.count, heads, dk dv]. */
+extern const sl_op sl_op_delta_rule, sl_op_delta_rule_b, sl_op_delta_rule_piece,
+    sl_op_delta_rule_piece_b, sl_op_delta_rule_served;
 
 /* Attention of one piece [B, n] of sequences cut along T, attrs.length = T. The piece begins at
  * position r = call->tick.row, and pieces come in order. kv [B, T, 2 Hkv*D], updated in place,

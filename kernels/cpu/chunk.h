@@ -232,7 +232,7 @@ static inline int64_t sli_block_room(int64_t length, int64_t blocks, int64_t dim
   return (length + 64 + blocks * (5 + dim) + dim + 15) / 16 * 16;
 }
 
-/* ---- linear attention, shared by its kernels and chunks ---------------------- */
+/* ---- linear attention and the delta rule, shared by their kernels and chunks ---- */
 
 /* An operand of a walk: rows `row` floats apart, one per position; head h has `width` numbers from
  * h / group * width on. */
@@ -241,26 +241,48 @@ typedef struct sli_walked {
   int64_t row, group, width;
 } sli_walked;
 
-/* A walk of each head's state along the positions (vector/linear_attention.h): b and d have a
- * number for each row of the state, c and y for each lane, the gates g for each row or (by_lane)
- * lane. Heads of one y_group add to the same y. */
+/* A result of a walk, `factor` times a sum, where it lies as an operand does. Heads of one group
+ * add to the same numbers; `onto`: and all to those that are there. */
+typedef struct sli_walk_sum {
+  float *y; /* NULL: not wanted */
+  int64_t row, group;
+  float factor;
+  bool onto;
+} sli_walk_sum;
+
+/* What a position does to a state X [rows, lanes]; vector/linear_attention.h has the formulas. */
+typedef enum sli_walk_kind {
+  SLI_WALK_FORTH,
+  SLI_WALK_BACK,
+  SLI_WALK_DELTA,
+  SLI_WALK_DELTA_BACK,
+  SLI_WALK_DELTA_KEYS,
+  SLI_WALK_DELTA_KEYS_BACK
+} sli_walk_kind;
+
+/* A walk of each head's state along the positions: b, b2 and d have a number for each row of the
+ * state, c, c2 and the sums for each lane, `part` one for each position, the gates g for each row
+ * or (by_lane) lane. */
 typedef struct sli_walk {
-  int64_t batch, positions, heads, kv_heads, rows, lanes;
-  bool back, by_lane, per_head;
-  sli_walked b, c, d, g;
-  float scale; /* factor of y */
-  float *y;
-  int64_t y_row, y_group;
+  sli_walk_kind kind;
+  int64_t batch, positions, heads, groups, rows, lanes; /* heads of a group follow each other */
+  bool by_lane, per_head;
+  sli_walked b, c, d, g, b2, c2, part;
+  sli_walk_sum y, z;
   /* states at the beginning and the end, NULL: zeros, not wanted. A sequence has `states` of them
    * and `state_rest` other numbers; state_group heads have one. Strides within a state. */
   float *from, *to;
   int64_t states, state_group, state_rest, state_row, state_lane;
 } sli_walk;
 
+static inline bool sli_walks_back(sli_walk_kind kind) {
+  return kind == SLI_WALK_BACK || kind == SLI_WALK_DELTA_BACK || kind == SLI_WALK_DELTA_KEYS_BACK;
+}
+
 enum { SLI_WALK_LANES = 32 }; /* of a chunk */
 
 static inline int sli_walk_chunks(const sli_walk *w) {
-  return (int)(w->batch * w->kv_heads * ((w->lanes + SLI_WALK_LANES - 1) / SLI_WALK_LANES));
+  return (int)(w->batch * w->groups * ((w->lanes + SLI_WALK_LANES - 1) / SLI_WALK_LANES));
 }
 
 enum { SLI_QUERY_TILE = 32 };

@@ -17,29 +17,32 @@ enum { CASES = 6, MOST_LENGTH = 90 };
 typedef struct shape {
   sl_attrs attrs;
   int64_t batch, length, dk, dv, group;
-  bool per_head;
-  sl_type in[5]; /* q, k, v, gates, do */
+  bool per_head, shared; /* states share queries and keys */
+  sl_type in[6];         /* q, k, v, gates, o, do */
 } shape;
 
 static shape shape_of(int64_t batch, int64_t length, int heads, int kv_heads, int64_t dk,
-                      int64_t dv, bool per_head) {
+                      int64_t dv, bool per_head, bool shared) {
   shape s = {.attrs = {.heads = heads, .kv_heads = kv_heads},
              .batch = batch,
              .length = length,
              .dk = dk,
              .dv = dv,
              .group = heads / kv_heads,
-             .per_head = per_head};
-  int64_t widths[] = {heads * dk, kv_heads * dk, kv_heads * dv, kv_heads * (per_head ? 1 : dk),
-                      heads * dv};
-  for (int i = 0; i < 5; i++) s.in[i] = SL_TYPE(SL_F32, batch, length, widths[i]);
+             .per_head = per_head,
+             .shared = shared};
+  int q_heads = shared ? kv_heads : heads, v_heads = shared ? heads : kv_heads;
+  int64_t widths[] = {q_heads * dk, kv_heads * dk, v_heads * dv, v_heads * (per_head ? 1 : dk),
+                      heads * dv,   heads * dv};
+  for (int i = 0; i < 6; i++) s.in[i] = SL_TYPE(SL_F32, batch, length, widths[i]);
   return s;
 }
 
 static shape shape_random(void) {
   int kv_heads = 1 + (int)random_below(3), group = 1 + (int)random_below(3);
+  bool shared = group > 1 && random_below(2);
   return shape_of(1 + random_below(3), 1 + random_below(MOST_LENGTH), kv_heads * group, kv_heads,
-                  1 + random_below(40), 1 + random_below(40), random_below(2));
+                  2 + random_below(40), 1 + random_below(40), shared || random_below(2), shared);
 }
 
 static kernel call_of(const shape *s, const sl_op *op, int nin, int nout) {
@@ -62,16 +65,17 @@ typedef struct head {
 } head;
 
 static head head_of(const shape *s, const kernel *c, int64_t b, int64_t h) {
-  int64_t kv = h / s->group, T = s->length;
+  int64_t few = h / s->group, T = s->length;
+  int64_t of_q = s->shared ? few : h, of_v = s->shared ? h : few;
   head x = {.s = s,
             .q_row = s->in[0].dim[2],
             .k_row = s->in[1].dim[2],
             .v_row = s->in[2].dim[2],
             .g_row = s->in[3].dim[2]};
-  x.q = (const float *)c->in[0] + b * T * x.q_row + h * s->dk;
-  x.k = (const float *)c->in[1] + b * T * x.k_row + kv * s->dk;
-  x.v = (const float *)c->in[2] + b * T * x.v_row + kv * s->dv;
-  x.g = (const float *)c->in[3] + b * T * x.g_row + (s->per_head ? kv : kv * s->dk);
+  x.q = (const float *)c->in[0] + b * T * x.q_row + of_q * s->dk;
+  x.k = (const float *)c->in[1] + b * T * x.k_row + few * s->dk;
+  x.v = (const float *)c->in[2] + b * T * x.v_row + of_v * s->dv;
+  x.g = (const float *)c->in[3] + b * T * x.g_row + (s->per_head ? of_v : of_v * s->dk);
   return x;
 }
 
@@ -154,7 +158,7 @@ static void check_gradients(const shape *s, const kernel *c) {
       head x = head_of(s, c, b, h);
       int64_t o_row = s->in[4].dim[2];
       add_gradients(
-          &x, (const float *)c->in[4] + b * s->length * o_row + h * s->dv, o_row,
+          &x, (const float *)c->in[5] + b * s->length * o_row + h * s->dv, o_row,
           want[0] + (x.q - (const float *)c->in[0]), want[1] + (x.k - (const float *)c->in[1]),
           want[2] + (x.v - (const float *)c->in[2]), want[3] + (x.g - (const float *)c->in[3]));
     }
@@ -183,8 +187,8 @@ static void copy_rows(const sl_type *whole, int64_t at, int64_t rows, char *all,
 
 static kernel piece_of(const shape *s, const kernel *whole, const sl_op *op, int nin, int nout,
                        int64_t at, int64_t rows, const sl_type *record) {
-  static const int from[] = {0, 1, 2, 3, -1, 4};
-  sl_type in[6];
+  static const int from[] = {0, 1, 2, 3, 4, -1, 5};
+  sl_type in[7];
   for (int i = 0; i < nin; i++) {
     in[i] = from[i] < 0 ? *record : s->in[from[i]];
     if (from[i] >= 0) in[i].dim[1] = rows;
@@ -204,8 +208,8 @@ static void same(const shape *s, const char *what, const sl_type *type, const vo
 
 static void check_pieces(shape *s, const kernel *whole, const kernel *back) {
   int64_t starts[MOST_LENGTH + 1], n = 0;
-  sl_type record = SL_TYPE(SL_F32, s->batch, s->attrs.kv_heads, s->dk * s->dv);
   sli_linear_shape sizes = sli_linear_shape_of(&s->attrs, s->in);
+  sl_type record = SL_TYPE(SL_F32, s->batch, sizes.v_heads, s->dk * s->dv);
   sl_type carries = SL_TYPE(SL_F32, s->batch, sli_linear_carry(&sizes));
   void *state = array_create(&record), *carry = array_create(&carries);
   void *before[MOST_LENGTH], *o = array_create(&s->in[4]), *gradients[4];
@@ -228,8 +232,8 @@ static void check_pieces(shape *s, const kernel *whole, const kernel *back) {
   starts[n] = s->length;
   for (int64_t p = n - 1; p >= 0; p--) {
     int64_t rows = starts[p + 1] - starts[p];
-    kernel k = piece_of(s, back, &sl_op_linear_attention_piece_b, 6, 5, starts[p], rows, &record);
-    memcpy(k.in[4], before[p], sl_type_bytes(&record));
+    kernel k = piece_of(s, back, &sl_op_linear_attention_piece_b, 7, 5, starts[p], rows, &record);
+    memcpy(k.in[5], before[p], sl_type_bytes(&record));
     free(k.out[4]);
     k.out[4] = carry;
     kernel_run(&k, NULL);
@@ -253,11 +257,12 @@ static void check_pieces(shape *s, const kernel *whole, const kernel *back) {
 static void check_case(void) {
   shape s = shape_random();
   kernel there = call_of(&s, &sl_op_linear_attention, 4, 1);
-  kernel back = call_of(&s, &sl_op_linear_attention_b, 5, 4);
+  kernel back = call_of(&s, &sl_op_linear_attention_b, 6, 4);
   struct sl_team *team = sli_team_create(2, NULL, NULL);
   fill(&s, &back);
   for (int i = 0; i < 4; i++) memcpy(there.in[i], back.in[i], sl_type_bytes(&s.in[i]));
   kernel_run(&there, team);
+  memcpy(back.in[4], there.out[0], sl_type_bytes(&s.in[4]));
   kernel_run(&back, team);
   sli_team_destroy(team);
   check_values(&s, &there);
@@ -276,7 +281,7 @@ static void check_random(uint64_t seed) {
 static void check_by_hand(void) {
   static const float q[] = {1, 0, 1, 1, 0, 2}, k[] = {1, 1, 0, 1, 2, 0}, v[] = {1, 2, 3, 0, 1, 1},
                      gates[] = {.5f, .5f, .5f, .25f, 1, .5f}, o[] = {1, 2, 3.75f, 1.5f, 3.25f, .5f};
-  shape s = shape_of(1, 3, 1, 1, 2, 2, false);
+  shape s = shape_of(1, 3, 1, 1, 2, 2, false, false);
   s.attrs.scale = 1;
   kernel c = call_of(&s, &sl_op_linear_attention, 4, 1);
   memcpy(c.in[0], q, sizeof q);
@@ -298,13 +303,13 @@ static void refuse(shape s, const char *text) {
 }
 
 static void bad_shapes_are_refused(void) {
-  shape s = shape_of(1, 3, 4, 2, 8, 8, false);
+  shape s = shape_of(1, 3, 4, 2, 8, 8, false, false);
   s.attrs.kv_heads = 3;
-  refuse(s, "4 query heads and 3 key heads");
-  s = shape_of(1, 3, 4, 2, 8, 8, false);
+  refuse(s, "4 heads and 3 key heads");
+  s = shape_of(1, 3, 4, 2, 8, 8, false, false);
   s.in[3].dim[2] = 5;
   refuse(s, "gates must be f32[1, 3, 16], got f32[1, 3, 5]");
-  s = shape_of(1, 3, 1, 1, 300, 8, false);
+  s = shape_of(1, 3, 1, 1, 300, 8, false, false);
   refuse(s, "heads of 300 keys and 8 values: at most 256");
 }
 

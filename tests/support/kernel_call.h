@@ -14,7 +14,7 @@
 #include "kernels/cpu/kernels.h"
 #include "tests/support/test.h"
 
-enum { MAX_IN = 8, MAX_OUT = 5 };
+enum { MAX_IN = 10, MAX_OUT = 6 };
 
 typedef struct kernel {
   const sl_op *op;

@@ -1,11 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Walks of linear attention: a state X [rows, lanes] goes along the positions of a head.
+/* Walks of linear attention and the delta rule: a state X [rows, lanes] goes along the positions of
+ * a head. a is the gate of the row or of the lane, p the position's `part`.
  *
- *   forth   X_r = a X_r + b_r c   y += d_r X_r
- *   back    X_r += b_r c   y += d_r X_r   X_r = a X_r
+ *   FORTH            X_r = a X_r + b_r c   y += d_r X_r
+ *   BACK             X_r += b_r c   y += d_r X_r   X_r = a X_r
+ *   DELTA            X_r = a X_r   z = c - sum b_r X_r   X_r += b_r p z   y += d_r X_r
+ *   DELTA_BACK       X_r += b_r c   y = sum d_r X_r   X_r = a (X_r - d_r p y)
+ *   DELTA_KEYS       X_r = a X_r   z += b2_r X_r   X_r += b_r c   y += d_r X_r
+ *   DELTA_KEYS_BACK  X_r += b_r c   y += d_r X_r   X_r = a (X_r - b2_r c2)
  *
- * a is the gate of the row or of the lane. y sums over the rows in order. Some rows at a time stay
- * in registers for some positions, which changes no sum. */
+ * y and z sum over the rows in order; DELTA and DELTA_BACK, which need a position's sums before it
+ * changes the state, in four sums of every fourth row. Of the others some rows at a time stay in
+ * registers for some positions, which changes no sum. */
 
 enum { WALK_LANES = 2 * LANES, WALK_ROWS = 4, WALK_STEPS = 32 };
 
@@ -13,14 +19,36 @@ enum { WALK_LANES = 2 * LANES, WALK_ROWS = 4, WALK_STEPS = 32 };
 typedef struct walk {
   const sli_walk *w;
   int64_t lanes; /* of the block that exist */
-  const float *b, *d;
+  const float *b, *d, *b2, *part;
   _Alignas(64) float x[SLI_MAX_HEAD_DIM][WALK_LANES];
-  _Alignas(64) float c[WALK_STEPS][WALK_LANES], y[WALK_STEPS][WALK_LANES];
+  _Alignas(64) float c[WALK_STEPS][WALK_LANES], c2[WALK_STEPS][WALK_LANES];
+  _Alignas(64) float y[WALK_STEPS][WALK_LANES], z[WALK_STEPS][WALK_LANES];
   _Alignas(64) float a[WALK_STEPS][SLI_MAX_HEAD_DIM + LANES];
 } walk;
 
-static inline const float *at_head(const sli_walked *o, int64_t b, int64_t positions, int64_t h) {
-  return o->x + b * positions * o->row + h / o->group * o->width;
+/* Numbers of a block's lanes. */
+typedef struct lanes2 {
+  vec v[2];
+} lanes2;
+
+static inline __attribute__((always_inline)) lanes2 lanes2_at(const float *x) {
+  return (lanes2){{loadu(x), loadu(x + LANES)}};
+}
+
+static inline __attribute__((always_inline)) void lanes2_to(float *x, lanes2 p) {
+  storeu(x, p.v[0]);
+  storeu(x + LANES, p.v[1]);
+}
+
+/* Adds a row's number times the lanes'. */
+static inline __attribute__((always_inline)) lanes2 lanes2_plus(lanes2 sum, vec by, lanes2 x) {
+  sum.v[0] = plus_product(sum.v[0], by, x.v[0]);
+  sum.v[1] = plus_product(sum.v[1], by, x.v[1]);
+  return sum;
+}
+
+static inline __attribute__((always_inline)) lanes2 lanes2_times(lanes2 x, lanes2 a) {
+  return (lanes2){{x.v[0] * a.v[0], x.v[1] * a.v[1]}};
 }
 
 /* Walks `rows` rows from r on, over `steps` positions. Inlined with constant rows and flags. */
@@ -28,49 +56,131 @@ static inline __attribute__((always_inline)) void walk_rows(walk *k, int rows, i
                                                             int64_t steps, bool back,
                                                             bool by_lane) {
   const int64_t b_row = k->w->b.row, d_row = k->w->d.row;
-  vec x[WALK_ROWS][2];
-  UNROLLED for (int i = 0; i < rows; i++) {
-    x[i][0] = loadu(k->x[r + i]);
-    x[i][1] = loadu(k->x[r + i] + LANES);
-  }
+  lanes2 x[WALK_ROWS];
+  UNROLLED for (int i = 0; i < rows; i++) x[i] = lanes2_at(k->x[r + i]);
   for (int64_t n = 0; n < steps; n++) {
     int64_t t = back ? steps - 1 - n : n;
-    const float *b = k->b + t * b_row + r, *d = k->d + t * d_row + r, *a = k->a[t];
-    vec c0 = loadu(k->c[t]), c1 = loadu(k->c[t] + LANES);
-    vec y0 = loadu(k->y[t]), y1 = loadu(k->y[t] + LANES);
+    const float *b = k->b + t * b_row + r, *d = k->d + t * d_row + r, *gates = k->a[t];
+    lanes2 c = lanes2_at(k->c[t]), y = lanes2_at(k->y[t]);
     UNROLLED for (int i = 0; i < rows; i++) {
-      vec a0 = by_lane ? loadu(a) : set(a[r + i]), a1 = by_lane ? loadu(a + LANES) : a0;
-      vec by = set(b[i]), take = set(d[i]);
-      x[i][0] = plus_product(back ? x[i][0] : x[i][0] * a0, by, c0);
-      x[i][1] = plus_product(back ? x[i][1] : x[i][1] * a1, by, c1);
-      y0 = plus_product(y0, take, x[i][0]);
-      y1 = plus_product(y1, take, x[i][1]);
-      if (back) x[i][0] *= a0, x[i][1] *= a1;
+      lanes2 a = by_lane ? lanes2_at(gates) : (lanes2){{set(gates[r + i]), set(gates[r + i])}};
+      if (!back) x[i] = lanes2_times(x[i], a);
+      x[i] = lanes2_plus(x[i], set(b[i]), c);
+      y = lanes2_plus(y, set(d[i]), x[i]);
+      if (back) x[i] = lanes2_times(x[i], a);
     }
-    storeu(k->y[t], y0);
-    storeu(k->y[t] + LANES, y1);
+    lanes2_to(k->y[t], y);
   }
-  UNROLLED for (int i = 0; i < rows; i++) {
-    storeu(k->x[r + i], x[i][0]);
-    storeu(k->x[r + i] + LANES, x[i][1]);
+  UNROLLED for (int i = 0; i < rows; i++) lanes2_to(k->x[r + i], x[i]);
+}
+
+static inline __attribute__((always_inline)) void delta_keys_rows(walk *k, int rows, int64_t r,
+                                                                  int64_t steps, bool back) {
+  const int64_t b_row = k->w->b.row, d_row = k->w->d.row, b2_row = k->w->b2.row;
+  lanes2 x[WALK_ROWS];
+  UNROLLED for (int i = 0; i < rows; i++) x[i] = lanes2_at(k->x[r + i]);
+  for (int64_t n = 0; n < steps; n++) {
+    int64_t t = back ? steps - 1 - n : n;
+    const float *b = k->b + t * b_row + r, *d = k->d + t * d_row + r, *b2 = k->b2 + t * b2_row + r;
+    lanes2 a = {{set(*k->a[t]), set(*k->a[t])}}, c = lanes2_at(k->c[t]), y = lanes2_at(k->y[t]);
+    lanes2 other = lanes2_at(back ? k->c2[t] : k->z[t]);
+    UNROLLED for (int i = 0; i < rows; i++) {
+      if (!back) {
+        x[i] = lanes2_times(x[i], a);
+        other = lanes2_plus(other, set(b2[i]), x[i]);
+      }
+      x[i] = lanes2_plus(x[i], set(b[i]), c);
+      y = lanes2_plus(y, set(d[i]), x[i]);
+      if (back) x[i] = lanes2_times(lanes2_plus(x[i], set(-b2[i]), other), a);
+    }
+    lanes2_to(k->y[t], y);
+    if (!back) lanes2_to(k->z[t], other);
   }
+  UNROLLED for (int i = 0; i < rows; i++) lanes2_to(k->x[r + i], x[i]);
+}
+
+/* Sum of four sums. */
+static inline __attribute__((always_inline)) lanes2 lanes2_total(const lanes2 *s) {
+  return (lanes2){{(s[0].v[0] + s[1].v[0]) + (s[2].v[0] + s[3].v[0]),
+                   (s[0].v[1] + s[1].v[1]) + (s[2].v[1] + s[3].v[1])}};
+}
+
+/* Takes the state of row r into `sum`, after it has been decayed, or has got b_r c. */
+static inline __attribute__((always_inline)) lanes2 delta_before(walk *k, int64_t r, const float *b,
+                                                                 const float *d, lanes2 a, lanes2 c,
+                                                                 lanes2 sum, bool back) {
+  lanes2 x = lanes2_at(k->x[r]);
+  x = back ? lanes2_plus(x, set(b[r]), c) : lanes2_times(x, a);
+  lanes2_to(k->x[r], x);
+  return lanes2_plus(sum, set(back ? d[r] : b[r]), x);
+}
+
+/* Corrects the state of row r by w; returns y with its term. */
+static inline __attribute__((always_inline)) lanes2 delta_after(walk *k, int64_t r, const float *b,
+                                                                const float *d, lanes2 a, lanes2 w,
+                                                                lanes2 y, bool back) {
+  lanes2 x = lanes2_plus(lanes2_at(k->x[r]), set(back ? -d[r] : b[r]), w);
+  if (back) x = lanes2_times(x, a);
+  lanes2_to(k->x[r], x);
+  return back ? y : lanes2_plus(y, set(d[r]), x);
+}
+
+/* Walks all rows over a position. */
+static inline __attribute__((always_inline)) void delta_step(walk *k, int64_t t, bool back) {
+  const sli_walk *w = k->w;
+  const float *b = k->b + t * w->b.row, *d = k->d + t * w->d.row;
+  vec part = set(k->part[t * w->part.row]);
+  lanes2 a = {{set(*k->a[t]), set(*k->a[t])}}, c = lanes2_at(k->c[t]), sums[4] = {{{{0}}}};
+  int64_t r = 0, end = w->rows / 4 * 4;
+  for (; r < end; r += 4)
+    UNROLLED for (int i = 0; i < 4; i++) sums[i] =
+        delta_before(k, r + i, b, d, a, c, sums[i], back);
+  for (; r < w->rows; r++) sums[r % 4] = delta_before(k, r, b, d, a, c, sums[r % 4], back);
+  lanes2 total = lanes2_total(sums);
+  if (!back) total = (lanes2){{c.v[0] - total.v[0], c.v[1] - total.v[1]}};
+  lanes2_to(back ? k->y[t] : k->z[t], total);
+  lanes2 by = {{part * total.v[0], part * total.v[1]}}, y[4] = {{{{0}}}};
+  for (r = 0; r < end; r += 4)
+    UNROLLED for (int i = 0; i < 4; i++) y[i] = delta_after(k, r + i, b, d, a, by, y[i], back);
+  for (; r < w->rows; r++) y[r % 4] = delta_after(k, r, b, d, a, by, y[r % 4], back);
+  if (!back) lanes2_to(k->y[t], lanes2_total(y));
+}
+
+static void walk_rows_kind(walk *k, int64_t r, int64_t steps, bool four) {
+  const sli_walk *w = k->w;
+  int rows = four ? WALK_ROWS : 1;
+  bool back = sli_walks_back(w->kind);
+  if (w->kind == SLI_WALK_DELTA_KEYS) {
+    if (four) delta_keys_rows(k, WALK_ROWS, r, steps, false);
+    else delta_keys_rows(k, 1, r, steps, false);
+  } else if (w->kind == SLI_WALK_DELTA_KEYS_BACK) {
+    if (four) delta_keys_rows(k, WALK_ROWS, r, steps, true);
+    else delta_keys_rows(k, 1, r, steps, true);
+  } else if (!four) walk_rows(k, rows, r, steps, back, w->by_lane);
+  else if (back && w->by_lane) walk_rows(k, WALK_ROWS, r, steps, true, true);
+  else if (back) walk_rows(k, WALK_ROWS, r, steps, true, false);
+  else if (w->by_lane) walk_rows(k, WALK_ROWS, r, steps, false, true);
+  else walk_rows(k, WALK_ROWS, r, steps, false, false);
 }
 
 static void walk_all_rows(walk *k, int64_t steps) {
   const sli_walk *w = k->w;
-  int64_t r = 0;
-  for (; r + WALK_ROWS <= w->rows; r += WALK_ROWS)
-    if (w->back && w->by_lane) walk_rows(k, WALK_ROWS, r, steps, true, true);
-    else if (w->back) walk_rows(k, WALK_ROWS, r, steps, true, false);
-    else if (w->by_lane) walk_rows(k, WALK_ROWS, r, steps, false, true);
-    else walk_rows(k, WALK_ROWS, r, steps, false, false);
-  for (; r < w->rows; r++) walk_rows(k, 1, r, steps, w->back, w->by_lane);
+  if (w->kind == SLI_WALK_DELTA)
+    for (int64_t t = 0; t < steps; t++) delta_step(k, t, false);
+  else if (w->kind == SLI_WALK_DELTA_BACK)
+    for (int64_t t = steps - 1; t >= 0; t--) delta_step(k, t, true);
+  else {
+    int64_t r = 0;
+    for (; r + WALK_ROWS <= w->rows; r += WALK_ROWS) walk_rows_kind(k, r, steps, true);
+    for (; r < w->rows; r++) walk_rows_kind(k, r, steps, false);
+  }
 }
 
 /* Fills the gates of some positions: those of the block's lanes, or of all rows. */
 static void open_gates(walk *k, const float *g, int64_t steps, int64_t lane) {
   const sli_walk *w = k->w;
   int64_t first = w->by_lane ? lane : 0, count = w->by_lane ? k->lanes : w->rows;
+  if (w->kind >= SLI_WALK_DELTA) count = 1;
   for (int64_t t = 0; t < steps; t++, g += w->g.row)
     for (int64_t i = 0; i < count; i += LANES)
       storeu(k->a[t] + i,
@@ -88,29 +198,53 @@ static void move_state(walk *k, float *array, int64_t lane, bool out) {
     }
 }
 
-/* Walks positions t0 and following of head h; `add`: to y of the heads before it. */
-static void walk_steps(walk *k, int64_t b, int64_t h, int64_t lane, int64_t t0, int64_t steps,
-                       bool add) {
+/* Positions t0 and following of head h. */
+typedef struct walk_part {
+  int64_t b, h, lane, t0, steps;
+} walk_part;
+
+static inline const float *operand_of(const walk *k, const sli_walked *o, const walk_part *p) {
+  return o->x ? o->x + (p->b * k->w->positions + p->t0) * o->row + p->h / o->group * o->width
+              : NULL;
+}
+
+/* Loads an operand's lanes, zeros if it is absent. */
+static void load_lanes(walk *k, const sli_walked *o, const walk_part *p, float to[][WALK_LANES]) {
+  const float *c = operand_of(k, o, p);
+  for (int64_t t = 0; c && t < p->steps; t++)
+    for (int64_t i = 0; i < WALK_LANES; i += LANES)
+      storeu(to[t] + i, load(c + t * o->row + p->lane + i, k->lanes - i));
+}
+
+static void store_sum(walk *k, const sli_walk_sum *s, const walk_part *p,
+                      float from[][WALK_LANES]) {
   const sli_walk *w = k->w;
-  const float *c = at_head(&w->c, b, w->positions, h) + t0 * w->c.row + lane;
-  float *y = w->y + (b * w->positions + t0) * w->y_row + h / w->y_group * w->lanes + lane;
-  k->b = at_head(&w->b, b, w->positions, h) + t0 * w->b.row;
-  k->d = at_head(&w->d, b, w->positions, h) + t0 * w->d.row;
-  open_gates(k, at_head(&w->g, b, w->positions, h) + t0 * w->g.row, steps, lane);
-  for (int64_t t = 0; t < steps; t++)
-    for (int64_t i = 0; i < WALK_LANES; i += LANES) {
-      storeu(k->c[t] + i, load(c + t * w->c.row + i, k->lanes - i));
-      storeu(k->y[t] + i, (vec){0});
-    }
-  walk_all_rows(k, steps);
-  for (int64_t t = 0; t < steps; t++, y += w->y_row)
+  bool add = s->onto || p->h % s->group;
+  float *y = s->y + (p->b * w->positions + p->t0) * s->row + p->h / s->group * w->lanes + p->lane;
+  for (int64_t t = 0; t < p->steps; t++, y += s->row)
     for (int64_t i = 0; i < k->lanes; i += LANES) {
-      vec v = loadu(k->y[t] + i) * w->scale;
+      vec v = loadu(from[t] + i) * s->factor;
       store(y + i, add ? load(y + i, k->lanes - i) + v : v, k->lanes - i);
     }
 }
 
-static void walk_head(walk *k, int64_t b, int64_t h, int64_t lane, bool add) {
+static void walk_steps(walk *k, const walk_part *p) {
+  const sli_walk *w = k->w;
+  k->b = operand_of(k, &w->b, p);
+  k->d = operand_of(k, &w->d, p);
+  k->b2 = operand_of(k, &w->b2, p);
+  k->part = operand_of(k, &w->part, p);
+  open_gates(k, operand_of(k, &w->g, p), p->steps, p->lane);
+  load_lanes(k, &w->c, p, k->c);
+  load_lanes(k, &w->c2, p, k->c2);
+  memset(k->y, 0, (size_t)p->steps * sizeof *k->y);
+  memset(k->z, 0, (size_t)p->steps * sizeof *k->z);
+  walk_all_rows(k, p->steps);
+  if (w->y.y) store_sum(k, &w->y, p, k->y);
+  if (w->z.y) store_sum(k, &w->z, p, k->z);
+}
+
+static void walk_head(walk *k, int64_t b, int64_t h, int64_t lane) {
   const sli_walk *w = k->w;
   int64_t state = (b * w->states + h / w->state_group) * w->rows * w->lanes + b * w->state_rest;
   bool last = (h + 1) % w->state_group == 0;
@@ -118,21 +252,21 @@ static void walk_head(walk *k, int64_t b, int64_t h, int64_t lane, bool add) {
   if (w->from) move_state(k, w->from + state, lane, false);
   for (int64_t n = 0; n < w->positions; n += WALK_STEPS) {
     int64_t steps = SLI_MIN(w->positions - n, (int64_t)WALK_STEPS);
-    walk_steps(k, b, h, lane, w->back ? w->positions - n - steps : n, steps, add);
+    walk_steps(
+        k, &(walk_part){b, h, lane, sli_walks_back(w->kind) ? w->positions - n - steps : n, steps});
   }
   if (w->to && last) move_state(k, w->to + state, lane, true);
 }
 
-/* Runs chunk i: sequence, key head, block of lanes. Heads that share y follow each other. */
+/* Runs chunk i: sequence, group, block of lanes. The heads of a group follow each other. */
 static void linear_attention_chunk(void *arg, int i) {
   const sli_walk *w = arg;
-  int64_t blocks = (w->lanes + SLI_WALK_LANES - 1) / SLI_WALK_LANES, group = w->heads / w->kv_heads;
-  int64_t kv = i / blocks % w->kv_heads, b = i / blocks / w->kv_heads;
+  int64_t blocks = (w->lanes + SLI_WALK_LANES - 1) / SLI_WALK_LANES, heads = w->heads / w->groups;
+  int64_t group = i / blocks % w->groups, b = i / blocks / w->groups;
   int64_t end = SLI_MIN((i % blocks + 1) * SLI_WALK_LANES, w->lanes);
   walk k = {.w = w};
   for (int64_t lane = i % blocks * SLI_WALK_LANES; lane < end; lane += WALK_LANES) {
     k.lanes = SLI_MIN(end - lane, (int64_t)WALK_LANES);
-    for (int64_t h = kv * group; h < (kv + 1) * group; h++)
-      walk_head(&k, b, h, lane, h % w->y_group != 0);
+    for (int64_t h = group * heads; h < (group + 1) * heads; h++) walk_head(&k, b, h, lane);
   }
 }

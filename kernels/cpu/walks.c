@@ -1,0 +1,148 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Walks of states: their settings, gradients of gates, and walks of a tick's sequences. */
+#include "kernels/cpu/walks.h"
+
+#include <string.h>
+
+#include "kernels/cpu/kernels.h"
+#include "kernels/cpu/served.h"
+#include "ops/attention_shape.h"
+
+/* ---- settings ------------------------------------------------------------------------------ */
+
+sli_walked sli_walk_array(const sli_linear_shape *s, const float *x, int64_t heads, int64_t width) {
+  return (sli_walked){x, heads * width, s->heads / heads, width};
+}
+
+sli_walk_sum sli_walk_sum_of(const sli_linear_shape *s, float *y, int64_t heads, int64_t width) {
+  return (sli_walk_sum){.y = y, .row = heads * width, .group = s->heads / heads, .factor = 1};
+}
+
+sli_walked sli_walk_input(const sl_call *call, const sli_linear_shape *s, int i) {
+  const int64_t heads[] = {s->q_heads, s->k_heads, s->v_heads, s->v_heads};
+  return sli_walk_array(s, call->in[i], heads[i], call->in_type[i].dim[2] / heads[i]);
+}
+
+sli_walk sli_walk_of(const sl_call *call, const sli_linear_shape *s, sli_walk_kind kind) {
+  return (sli_walk){.kind = kind,
+                    .batch = s->batch,
+                    .positions = s->positions,
+                    .heads = s->heads,
+                    .groups = s->k_heads,
+                    .per_head = s->per_head,
+                    .g = sli_walk_input(call, s, SLI_WALK_GATES),
+                    .states = s->v_heads,
+                    .state_group = s->heads / s->v_heads};
+}
+
+sli_walk sli_walk_back_of(const sl_call *call, const sli_linear_shape *s, sli_walk_kind kind) {
+  sli_walk w = sli_walk_of(call, s, kind);
+  w.states = s->heads;
+  w.state_group = 1;
+  w.state_rest = 2 * sli_linear_gates(s);
+  return w;
+}
+
+void sli_walk_values(const sl_call *call, const sli_linear_shape *s, sli_walk *w) {
+  w->rows = s->dk, w->lanes = s->dv;
+  w->state_row = s->dv, w->state_lane = 1;
+  sl_team_for(call->team, sli_walk_chunks(w), sli_cpu()->linear_attention, w);
+}
+
+void sli_walk_keys(const sl_call *call, const sli_linear_shape *s, sli_walk *w) {
+  w->rows = s->dv, w->lanes = s->dk;
+  w->state_row = 1, w->state_lane = s->dv;
+  w->by_lane = true;
+  sl_team_for(call->team, sli_walk_chunks(w), sli_cpu()->linear_attention, w);
+}
+
+/* ---- gradients of gates ---------------------------------------------------------------------- */
+
+/* Adds a position's terms to the gradients of the gates of each of a key head's channels. */
+static void add_channels(const sli_gate_gradients *g, int64_t row, int64_t h, double *sum) {
+  const sli_linear_shape *s = &g->shape;
+  const float *q = g->call->in[SLI_WALK_Q], *k = g->call->in[SLI_WALK_K];
+  int64_t group = s->q_heads / s->k_heads, at = (row * s->k_heads + h) * s->dk;
+  for (int64_t i = 0; i < s->dk; i++) {
+    double term = 0;
+    for (int64_t n = 0; n < group; n++) {
+      int64_t q_at = (row * s->q_heads + h * group + n) * s->dk + i;
+      term += (double)q[q_at] * (double)g->dq[q_at];
+    }
+    sum[i] += term - (double)k[at + i] * (double)g->dk[at + i];
+  }
+}
+
+/* Adds a position's terms to the gradient of the gate of value head h. */
+static void add_head(const sli_gate_gradients *g, int64_t row, int64_t h, double *sum) {
+  const sli_linear_shape *s = &g->shape;
+  const float *v = g->call->in[SLI_WALK_V];
+  int64_t n = s->heads / s->v_heads * s->dv, o_at = (row * s->v_heads + h) * n;
+  int64_t v_at = (row * s->v_heads + h) * s->dv;
+  double term = 0;
+  for (int64_t j = 0; j < n; j++) term += (double)g->o[o_at + j] * (double)g->dout[o_at + j];
+  for (int64_t j = 0; j < s->dv; j++) term -= (double)v[v_at + j] * (double)g->dv[v_at + j];
+  *sum += term;
+}
+
+/* Runs chunk i: sequence, value head. Sums of many positions cancel, so they are in f64. */
+static void gates_chunk(void *arg, int i) {
+  const sli_gate_gradients *g = arg;
+  const sli_linear_shape *s = &g->shape;
+  int64_t b = i / s->v_heads, h = i % s->v_heads, n = s->per_head ? 1 : s->dk;
+  int64_t states = s->heads * s->dk * s->dv;
+  double sum[SLI_MAX_HEAD_DIM] = {0};
+  float *carry = g->carry ? g->carry + b * sli_linear_carry(s) + states + 2 * h * n : NULL;
+  if (carry && !g->starts) memcpy(sum, carry, (size_t)n * sizeof *sum);
+  for (int64_t t = s->positions - 1; t >= 0; t--) {
+    int64_t row = b * s->positions + t;
+    (s->per_head ? add_head : add_channels)(g, row, h, sum);
+    for (int64_t c = 0; c < n; c++) g->dgates[(row * s->v_heads + h) * n + c] = (float)sum[c];
+  }
+  if (carry) memcpy(carry, sum, (size_t)n * sizeof *sum);
+}
+
+void sli_gate_gradients_run(const sli_gate_gradients *g) {
+  sl_team_for(g->call->team, (int)(g->shape.batch * g->shape.v_heads), gates_chunk, (void *)g);
+}
+
+/* ---- serving ------------------------------------------------------------------------------- */
+
+/* Walks of a tick's sequences, all of so many chunks. */
+typedef struct walks {
+  sli_walk *of;
+  int chunks;
+} walks;
+
+size_t sli_walk_served_scratch(const sl_call *call, int threads) {
+  (void)threads;
+  return (size_t)call->in_type[0].dim[1] * sizeof(sli_walk);
+}
+
+static void served_chunk(void *arg, int i) {
+  const walks *w = arg;
+  sli_cpu()->linear_attention(&w->of[i / w->chunks], i % w->chunks);
+}
+
+void sli_walk_served(const sl_call *call, int states, sli_make_walk *make) {
+  const sl_batch *batch = sli_batch_of(call);
+  const int32_t *sequence = sl_batch_sequence_of(batch);
+  sli_linear_shape s = sli_linear_shape_of(call->attrs, call->in_type);
+  walks w = {.of = call->scratch};
+  int count = 0;
+  s.batch = 1;
+  for (int32_t row = 0, end = 0; row < batch->rows; row = end, count++) {
+    while (end < batch->rows && sequence[end] == sequence[row]) end++;
+    s.positions = end - row;
+    sli_walk *walk = &w.of[count];
+    make(call, &s, row, walk);
+    walk->to = (float *)call->out[states] +
+               sl_batch_settings(batch)[sequence[row]].slot * s.v_heads * s.dk * s.dv;
+    walk->from = sl_batch_position(batch)[row] ? walk->to : NULL;
+    walk->rows = s.dk, walk->lanes = s.dv;
+    walk->state_row = s.dv, walk->state_lane = 1;
+  }
+  if (!count) return;
+  w.chunks = sli_walk_chunks(&w.of[0]);
+  sl_team_for(call->team, count * w.chunks, served_chunk, &w);
+}
