@@ -124,6 +124,7 @@ static int where_signatures(const sl_attrs *attrs, int nin, const sl_type *in, s
       .mixed = true,                                                               \
       .cheap = true,                                                               \
       .pieces = SL_PIECES_SIGNATURES,                                              \
+      .along = SL_ALONG_NOTHING,                                                   \
       .infer = binary_infer,                                                       \
       .cost = binary_cost,                                                         \
       .signatures = name_##_signatures,                                            \
@@ -158,6 +159,7 @@ static int where_signatures(const sl_attrs *attrs, int nin, const sl_type *in, s
       .mixed = true,                  \
       .cheap = true,                  \
       .pieces = SL_PIECES_SIGNATURES, \
+      .along = SL_ALONG_NOTHING,      \
       .infer = compare_infer,         \
       .cost = binary_cost,            \
       .signatures = where_signatures, \
@@ -175,6 +177,7 @@ const sl_op sl_op_where = {
     .mixed = true,
     .cheap = true,
     .pieces = SL_PIECES_SIGNATURES,
+    .along = SL_ALONG_NOTHING,
     .infer = where_infer,
     .cost = binary_cost,
     .signatures = where_signatures,

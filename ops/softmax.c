@@ -42,6 +42,7 @@ SLI_COST(softmax_b_cost, 0, 1, 5)
       .narrow_in = 1,                          \
       .narrow_out = 1,                         \
       .pieces = SL_PIECES_SIGNATURES,          \
+      .along = SL_ALONG_AXIS,                  \
       .infer = softmax_infer,                  \
       .cost = softmax_cost,                    \
       .signatures = softmax_signatures,        \

@@ -82,6 +82,10 @@ sl_tensor *sl_attend_blocks_at(sl_here at, sl_graph *g, sl_tensor *q, sl_tensor 
                    0);
 }
 
+sl_tensor *sl_causal_conv_at(sl_here at, sl_graph *g, sl_tensor *x, sl_tensor *w, sl_tensor *bias) {
+  return ops_apply(at, g, &sl_op_causal_conv, NULL, bias ? 3 : 2, (sl_tensor *[]){x, w, bias}, 0);
+}
+
 sl_tensor *sl_delta_rule_at(sl_here at, sl_graph *g, sl_tensor *q, sl_tensor *k, sl_tensor *v,
                             sl_tensor *gates, sl_tensor *parts, const sl_attrs *attrs) {
   return ops_apply(at, g, &sl_op_delta_rule, attrs, 5, (sl_tensor *[]){q, k, v, gates, parts}, 0);

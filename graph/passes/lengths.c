@@ -55,8 +55,32 @@ static bool shapes_rows(const sli_node *n, int64_t rows) {
          y->dim[0] == 1 && x->dim[1] == rows && y->dim[1] == rows;
 }
 
+/* True if a type has so many rows along dim 1 of several. */
+static bool lies_by_rows(const sl_type *type, int64_t rows) {
+  return type->ndim > 2 && type->dim[0] == 1 && type->dim[1] == rows;
+}
+
+/* True for a function of broadcast inputs that have the output's rows along dim 1, or nothing
+ * there. */
+static bool broadcasts_rows(const sli_node *n, int64_t rows) {
+  const sl_type *y = &n->out_type[0];
+  bool fine = lies_by_rows(y, rows);
+  for (int i = 0; i < n->nin; i++)
+    fine &= n->in_type[i].ndim == y->ndim || n->in_type[i].ndim < y->ndim - 1;
+  return fine;
+}
+
+/* True for an op along dims of which none is the rows'. */
+static bool goes_beside_rows(const sli_node *n, int64_t rows) {
+  bool fine = n->attrs.axes ? !(n->attrs.axes & 3) : n->op->along == SL_ALONG_AXIS;
+  for (int i = 0; i < n->nin; i++) fine &= lies_by_rows(&n->in_type[i], rows);
+  return fine;
+}
+
 bool sli_keeps_rows(const sli_node *n, int64_t rows) {
   sl_pieces pieces = n->op->pieces;
+  if (n->op->along == SL_ALONG_NOTHING) return broadcasts_rows(n, rows);
+  if (n->op->along) return goes_beside_rows(n, rows);
   return pieces == SL_PIECES_ELEMENTS || pieces == SL_PIECES_ROWS || shapes_rows(n, rows);
 }
 

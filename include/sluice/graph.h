@@ -299,6 +299,9 @@ void sl_apply_at(sl_here at, sl_graph *g, const sl_op *op, const sl_attrs *attrs
  * logarithms of the gates, [B, T, kv_heads dk] or [B, T, kv_heads] -> [B, T, heads dv]. */
 #define sl_linear_attention(g, q, k, v, gates, ...) \
   sl_linear_attention_at(SL_HERE, g, q, k, v, gates, __VA_ARGS__)
+/* Short causal convolution, channel by channel (sl_op_causal_conv): x [B, T, C], w [C, W] or [C, 1,
+ * W], bias [C] or NULL -> [B, T, C]. */
+#define sl_causal_conv(g, x, w, bias) sl_causal_conv_at(SL_HERE, g, x, w, bias)
 /* The gated delta rule (sl_op_delta_rule) with the settings of an sl_attrs: heads, kv_heads, scale.
  * q and k [B, T, kv_heads dk], v [B, T, heads dv], logarithms of the gates and the parts to correct
  * [B, T, heads] -> [B, T, heads dv]. */
@@ -436,6 +439,7 @@ sl_tensor *sl_attend_at(sl_here at, sl_graph *g, sl_tensor *q, sl_tensor *k, sl_
                         const sl_attrs *attrs);
 sl_tensor *sl_linear_attention_at(sl_here at, sl_graph *g, sl_tensor *q, sl_tensor *k, sl_tensor *v,
                                   sl_tensor *gates, const sl_attrs *attrs);
+sl_tensor *sl_causal_conv_at(sl_here at, sl_graph *g, sl_tensor *x, sl_tensor *w, sl_tensor *bias);
 sl_tensor *sl_delta_rule_at(sl_here at, sl_graph *g, sl_tensor *q, sl_tensor *k, sl_tensor *v,
                             sl_tensor *gates, sl_tensor *parts, const sl_attrs *attrs);
 sl_tensor *sl_attend_packed_at(sl_here at, sl_graph *g, sl_tensor *qkv, const sl_attrs *attrs);

@@ -359,6 +359,11 @@ typedef enum sl_pieces {
   SL_PIECES_SIGNATURES
 } sl_pieces;
 
+/* Dims along which an op of SL_PIECES_SIGNATURES mixes positions: not known, none (inputs
+ * broadcast), the dim of attrs.axes (none: the last), or the dims of attrs.axes (none: all). A
+ * served graph may use it where that is not the dim of rows. */
+typedef enum sl_along { SL_ALONG_UNKNOWN, SL_ALONG_NOTHING, SL_ALONG_AXIS, SL_ALONG_AXES } sl_along;
+
 /* Distribution of an array over R devices: each has all of it, each has a summand of it, or each
  * has a part along one dim. OneFlow's SBP: Yuan et al., arXiv 2110.15032. ROUTED: each device has
  * the rows that an array of ids dispatches to it. The rows are counted by dims 0 to `dim` in the
@@ -460,6 +465,7 @@ typedef struct sl_op {
    * does so, whatever else aliases as the op allows. */
   SL_RENAMED(uint32_t in_place[SL_IN_PLACE_OUTPUTS], uint32_t over[SL_IN_PLACE_OUTPUTS])
   sl_pieces pieces;
+  sl_along along;
   uint32_t whole; /* bit i: input i may not be cut: a weight, a table */
   /* bit i: output i belongs to its device's share of the call and is read where it lies */
   uint32_t own;

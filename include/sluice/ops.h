@@ -404,6 +404,22 @@ extern const sl_op sl_op_attention_blocks, sl_op_attention_blocks_b, sl_op_choos
 extern const sl_op sl_op_linear_attention, sl_op_linear_attention_b, sl_op_linear_attention_piece,
     sl_op_linear_attention_piece_b, sl_op_linear_attention_served;
 
+/* Short causal convolution of each channel by itself, as before Mamba-2's states:
+ *
+ *   y_t = bias + sum over j < W of w_(W-1-j) x_(t-j)
+ *
+ * causal_conv(x [B, T, C], w [C, W] or [C, 1, W], [bias [C]]) -> y [B, T, C]. W is at most 16. x is
+ *   0 before the first position. A row has the same bits in any batch and any piece.
+ * causal_conv_b(w, dy) -> dx. causal_conv_w(x, dy, w) -> dw (acc); w: type only. The bias's
+ * gradient is bias_w. causal_conv_piece(x, w, [bias]) -> y, before, rows (updated): the last W - 1
+ * rows before the piece, and those of its end, [B, W - 1, C]. causal_conv_piece_b(w, dy) -> dx,
+ * behind (updated): the first W - 1 rows of dy behind the piece. causal_conv_piece_w(x, dy, w,
+ * before) -> dw (acc). causal_conv_served(x, w, [bias], batch) -> y, rows (updated) [attrs.count, W
+ * - 1, C], by slot. */
+extern const sl_op sl_op_causal_conv, sl_op_causal_conv_b, sl_op_causal_conv_w,
+    sl_op_causal_conv_piece, sl_op_causal_conv_piece_b, sl_op_causal_conv_piece_w,
+    sl_op_causal_conv_served;
+
 /* The gated delta rule (Yang et al., arXiv 2412.06464): a state that maps keys to values, of which
  * each position corrects the value for its key by a part b.
  *

@@ -1,0 +1,239 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* CPU kernels of the short causal convolution. A chunk is some channels, of one sequence or of all.
+ * Each sum is made in one order, so a row has the same bits in a whole sequence, in a piece, and in
+ * any batch. */
+#include <string.h>
+
+#include "kernels/cpu/chunk.h"
+#include "kernels/cpu/kernels.h"
+#include "kernels/cpu/served.h"
+#include "ops/causal_conv.h"
+#include "ops/leaves.h"
+
+enum { CHANNELS = 64 }; /* of a chunk */
+
+/* Some channels of the rows of a sequence, and of the W - 1 rows before or behind them. */
+typedef struct strip {
+  int64_t rows, width, taps, channels;
+  const float *x;    /* row 0 */
+  const float *rest; /* rows before row 0, or behind the last one; NULL: zeros */
+  bool behind;
+} strip;
+
+static const float zeros[CHANNELS];
+
+/* Row t, which may be one of the rest. */
+static const float *row_of(const strip *s, int64_t t) {
+  if (t >= 0 && t < s->rows) return s->x + t * s->width;
+  if (!s->rest) return zeros;
+  return s->rest + (s->behind ? t - s->rows : t + s->taps - 1) * s->width;
+}
+
+/* Weights of some channels, tap by tap. */
+typedef struct taps {
+  float w[SLI_MOST_TAPS][CHANNELS];
+} taps;
+
+static taps taps_of(const float *w, const strip *s, int64_t first) {
+  taps t;
+  for (int64_t j = 0; j < s->taps; j++)
+    for (int64_t c = 0; c < s->channels; c++) t.w[j][c] = w[(first + c) * s->taps + j];
+  return t;
+}
+
+/* Computes y, rows `width` apart, from the rows before each (`behind`: from those that follow). */
+static void convolve(const strip *s, const taps *w, const float *bias, float *y) {
+  for (int64_t t = 0; t < s->rows; t++, y += s->width) {
+    float sum[CHANNELS] = {0};
+    if (bias) memcpy(sum, bias, (size_t)s->channels * sizeof *sum);
+    for (int64_t j = s->taps - 1; j >= 0; j--) {
+      const float *x = row_of(s, s->behind ? t + j : t - j), *by = w->w[s->taps - 1 - j];
+      for (int64_t c = 0; c < s->channels; c++) sum[c] += by[c] * x[c];
+    }
+    memcpy(y, sum, (size_t)s->channels * sizeof *sum);
+  }
+}
+
+/* Moves the last W - 1 rows into the record, which may be the rest; `behind`: the first ones. */
+static void keep_rows(const strip *s, float *record) {
+  size_t bytes = (size_t)s->channels * sizeof *record;
+  int64_t n = s->taps - 1;
+  for (int64_t i = 0; i < n; i++) {
+    int64_t at = s->behind ? n - 1 - i : i;
+    memmove(record + at * s->width, row_of(s, s->behind ? at : s->rows - n + at), bytes);
+  }
+}
+
+/* Channels of chunk i; returns the chunk's number among those of as many channels. */
+static int64_t channels_of(const sl_type *x, int64_t i, strip *s, int64_t *first) {
+  int64_t blocks = sli_chunk_count(x->dim[2], CHANNELS);
+  *first = i % blocks * CHANNELS;
+  s->rows = x->dim[1];
+  s->width = x->dim[2];
+  s->channels = SLI_MIN((int64_t)CHANNELS, s->width - *first);
+  return i / blocks;
+}
+
+static int blocks_of(const sl_type *x) { return sli_chunk_count(x->dim[2], CHANNELS); }
+
+/* ---- forward and backward -------------------------------------------------------------------- */
+
+/* A convolution: of x with the rows before, or of dy with those behind. */
+typedef struct conv {
+  const sl_call *call;
+  const sl_type *type; /* of x and y */
+  const float *x, *w, *bias;
+  int64_t taps;
+  float *y, *before, *record; /* NULL: no pieces */
+  bool starts, behind;        /* the record begins with zeros; see strip */
+} conv;
+
+static void conv_chunk(void *arg, int i) {
+  const conv *v = arg;
+  int64_t first;
+  strip s = {.taps = v->taps, .behind = v->behind};
+  int64_t b = channels_of(v->type, i, &s, &first), at = b * s.rows * s.width + first;
+  int64_t kept = b * (s.taps - 1) * s.width + first;
+  s.x = v->x + at;
+  if (v->record && !v->starts) s.rest = v->record + kept;
+  for (int64_t r = 0; v->before && r < s.taps - 1; r++)
+    memcpy(v->before + kept + r * s.width, row_of(&s, r - (s.taps - 1)),
+           (size_t)s.channels * sizeof(float));
+  taps w = taps_of(v->w, &s, first);
+  convolve(&s, &w, v->bias ? v->bias + first : NULL, v->y + at);
+  if (v->record) keep_rows(&s, v->record + kept);
+}
+
+static void conv_run(const conv *v) {
+  sl_team_for(v->call->team, (int)v->type->dim[0] * blocks_of(v->type), conv_chunk, (void *)v);
+}
+
+static conv forward_of(const sl_call *call) {
+  return (conv){.call = call,
+                .type = &call->in_type[0],
+                .x = call->in[0],
+                .w = call->in[1],
+                .bias = call->nin > 2 ? call->in[2] : NULL,
+                .taps = sl_type_last(&call->in_type[1]),
+                .y = call->out[0]};
+}
+
+static void causal_conv_cpu(const sl_call *call) {
+  conv v = forward_of(call);
+  conv_run(&v);
+}
+
+static void piece_cpu(const sl_call *call) {
+  conv v = forward_of(call);
+  v.before = call->out[1];
+  v.record = call->out[2];
+  v.starts = !call->tick.row;
+  conv_run(&v);
+}
+
+static conv backward_of(const sl_call *call) {
+  return (conv){.call = call,
+                .type = &call->in_type[1],
+                .x = call->in[1],
+                .w = call->in[0],
+                .taps = sl_type_last(&call->in_type[0]),
+                .y = call->out[0],
+                .behind = true};
+}
+
+static void causal_conv_b_cpu(const sl_call *call) {
+  conv v = backward_of(call);
+  conv_run(&v);
+}
+
+static void piece_b_cpu(const sl_call *call) {
+  conv v = backward_of(call);
+  v.record = call->out[1];
+  v.starts = call->tick.row + v.type->dim[1] == call->attrs->length;
+  conv_run(&v);
+}
+
+/* ---- gradients of weights -------------------------------------------------------------------- */
+
+/* Adds the products of a row to the sums of each tap; each is rounded first if the sum is exact. */
+static void add_products(const strip *s, int64_t t, const float *dy, bool exact,
+                         double sum[][CHANNELS]) {
+  for (int64_t j = 0; j < s->taps; j++) {
+    const float *x = row_of(s, t - j);
+    double *to = sum[s->taps - 1 - j];
+    for (int64_t c = 0; c < s->channels; c++)
+      to[c] += exact ? sli_leaf_round(dy[c] * x[c]) : (double)dy[c] * (double)x[c];
+  }
+}
+
+/* Runs chunk i: some channels of all rows. */
+static void weights_chunk(void *arg, int i) {
+  const sl_call *call = arg;
+  const sl_type *type = &call->in_type[0];
+  bool exact = call->out_type[0].dtype == SL_F64, add = sli_accumulates(call, 0);
+  double sum[SLI_MOST_TAPS][CHANNELS] = {{0}};
+  int64_t first;
+  strip s = {.taps = sl_type_last(&call->in_type[2])};
+  channels_of(type, i, &s, &first);
+  for (int64_t b = 0; b < type->dim[0]; b++) {
+    int64_t at = b * s.rows * s.width + first;
+    s.x = (const float *)call->in[0] + at;
+    if (call->nin > 3) s.rest = (const float *)call->in[3] + b * (s.taps - 1) * s.width + first;
+    for (int64_t t = 0; t < s.rows; t++)
+      add_products(&s, t, (const float *)call->in[1] + at + t * s.width, exact, sum);
+  }
+  for (int64_t c = 0; c < s.channels; c++)
+    for (int64_t j = 0; j < s.taps; j++) {
+      int64_t to = (first + c) * s.taps + j;
+      double *wide = call->out[0];
+      float *narrow = call->out[0];
+      if (exact) wide[to] = (add ? wide[to] : 0) + sum[j][c];
+      else narrow[to] = (float)((add ? (double)narrow[to] : 0) + sum[j][c]);
+    }
+}
+
+static void weights_cpu(const sl_call *call) {
+  sl_team_for(call->team, blocks_of(&call->in_type[0]), weights_chunk, (void *)call);
+}
+
+/* ---- serving --------------------------------------------------------------------------------- */
+
+/* Runs chunk i: some channels of a tick's sequences, one after another. */
+static void served_chunk(void *arg, int i) {
+  const sl_call *call = arg;
+  const sl_batch *batch = sli_batch_of(call);
+  const int32_t *sequence = sl_batch_sequence_of(batch);
+  conv v = forward_of(call);
+  strip s = {.taps = v.taps};
+  int64_t first;
+  channels_of(v.type, i, &s, &first);
+  taps w = taps_of(v.w, &s, first);
+  for (int32_t row = 0, end = 0; row < batch->rows; row = end) {
+    while (end < batch->rows && sequence[end] == sequence[row]) end++;
+    int64_t at = row * s.width + first, slot = sl_batch_settings(batch)[sequence[row]].slot;
+    float *record = (float *)call->out[1] + slot * (s.taps - 1) * s.width + first;
+    s.rows = end - row;
+    s.x = v.x + at;
+    s.rest = sl_batch_position(batch)[row] ? record : NULL;
+    convolve(&s, &w, v.bias ? v.bias + first : NULL, v.y + at);
+    keep_rows(&s, record);
+  }
+}
+
+static void served_cpu(const sl_call *call) {
+  sl_team_for(call->team, blocks_of(&call->in_type[0]), served_chunk, (void *)call);
+}
+
+const sl_kernel sli_cpu_causal_conv = {.backend = "cpu", .run = causal_conv_cpu};
+
+const sl_kernel sli_cpu_causal_conv_b = {.backend = "cpu", .run = causal_conv_b_cpu};
+
+const sl_kernel sli_cpu_causal_conv_w = {.backend = "cpu", .run = weights_cpu};
+
+const sl_kernel sli_cpu_causal_conv_piece = {.backend = "cpu", .run = piece_cpu};
+
+const sl_kernel sli_cpu_causal_conv_piece_b = {.backend = "cpu", .run = piece_b_cpu};
+
+const sl_kernel sli_cpu_causal_conv_piece_w = {.backend = "cpu", .run = weights_cpu};
+
+const sl_kernel sli_cpu_causal_conv_served = {.backend = "cpu", .run = served_cpu};

@@ -1,0 +1,10 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Limits of the short causal convolution, for its rules and kernels. */
+#ifndef SLUICE_OPS_CAUSAL_CONV_H
+#define SLUICE_OPS_CAUSAL_CONV_H
+
+#include "ops/ops.h"
+
+enum { SLI_MOST_TAPS = 16 };
+
+#endif
