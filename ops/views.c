@@ -424,6 +424,7 @@ const sl_op sl_op_expand = {
     .located = true,
     .unread = 2,
     .pieces = SL_PIECES_SIGNATURES,
+    .along = SL_ALONG_NOTHING,
     .signatures = expand_signatures,
     .infer = expand_infer,
     .cost = move_cost,

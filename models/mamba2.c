@@ -1,0 +1,180 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Mamba-2 (Dao and Gu, arXiv 2405.21060): blocks of one kind, each a state of fixed size per head
+ * behind a short convolution; no attention, no positions, no feed-forward half.
+ *
+ * Parameters have the names and layouts of Hugging Face's Mamba2ForCausalLM.
+ *
+ * B rows of a microbatch, T context, C width, H heads, P head size, G groups, N state size. */
+#include <math.h>
+#include <sluice/sluice.h>
+
+/* clang-format off */
+static const sl_option options[] = {
+    {"data", SL_OPTION_LIST, "", "`FILE` to learn: text (its bytes are the tokens), .npy, or flat "
+     "tokens (.u16, .u32, .bin, FILE:TYPE); or a folder of such; may be repeated", 0, 0},
+    {"layers", SL_OPTION_INT, "6", "blocks", 1, 1000},
+    {"width", SL_OPTION_INT, "384", "numbers per token", 1, 1 << 20},
+    {"head-dim", SL_OPTION_INT, "64", "numbers a head has", 1, 256},
+    {"heads", SL_OPTION_INT, "0", "heads; 0: so many that they have twice the width", 0, 1 << 16},
+    {"groups", SL_OPTION_INT, "1", "groups of heads with the same B and C; must divide the heads", 1, 1 << 16},
+    {"state", SL_OPTION_INT, "64", "numbers of B and of C: rows of a head's state", 1, 256},
+    {"conv", SL_OPTION_INT, "4", "positions that the convolution sees", 1, 16},
+    {"no-conv-bias", SL_OPTION_FLAG, "0", "the convolution has no bias", 0, 0},
+    {"eps", SL_OPTION_FLOAT, "1e-5", "added to the mean square in norms", 0, 1},
+    {"tied", SL_OPTION_FLAG, "0", "the classifier shares the embedding's weight", 0, 0},
+    {"context", SL_OPTION_INT, "256", "tokens a row has", 1, 1 << 28},
+    {"vocab", SL_OPTION_INT, "256", "different tokens", 2, 1 << 24},
+    {"batch", SL_OPTION_INT, "8", "rows per step", 1, 1 << 20},
+    SL_OPTIMIZER_OPTIONS,
+    {0}};
+/* clang-format on */
+
+typedef struct mamba {
+  int layers, heads, groups;
+  int64_t rows, context, width, head_dim, state, conv, vocab;
+  float eps;
+  bool conv_bias;
+} mamba;
+
+/* ---- initial values -------------------------------------------------------------------------- */
+
+/* Decays A of 1, 2, 3, ..., as logarithms. */
+static void read_decays(void *ctx, int64_t first, int64_t count, float *out) {
+  (void)ctx;
+  for (int64_t i = 0; i < count; i++) out[i] = logf((float)(first + i + 1));
+}
+
+/* Biases that make steps of 0.001 to 0.1, spread evenly by their logarithms over any heads. */
+static void read_steps(void *ctx, int64_t first, int64_t count, float *out) {
+  (void)ctx;
+  for (int64_t i = 0; i < count; i++) {
+    const double golden = 0.6180339887498949, most = 0.1, least = 0.001;
+    double at = fmod((double)(first + i + 1) * golden, 1);
+    double step = exp(log(least) + at * log(most / least));
+    out[i] = (float)(step + log(-expm1(-step))); /* the inverse of softplus */
+  }
+}
+
+static const sl_given decays = {.read = read_decays, .hash = 1},
+                      steps = {.read = read_steps, .hash = 2};
+
+/* ---- blocks ---------------------------------------------------------------------------------- */
+
+static sl_tensor *param(sl_graph *g, sl_type type, sl_init init, int layer, const char *name) {
+  return sl_param(g, type, init, "backbone.layers.%d.%s", layer, name);
+}
+
+static sl_tensor *norm(sl_graph *g, const mamba *m, sl_tensor *x, int64_t width, int layer,
+                       const char *name) {
+  sl_tensor *gain = param(g, SL_TYPE(SL_F32, width), SL_CONSTANT(1), layer, name);
+  return sl_rmsnorm(g, x, gain, m->eps);
+}
+
+static sl_tensor *linear(sl_graph *g, sl_tensor *x, int64_t in, int64_t out, float std, int layer,
+                         const char *name) {
+  return sl_linear(g, x, param(g, SL_TYPE(SL_F32, out, in), SL_NORMAL(std), layer, name), NULL);
+}
+
+/* The convolution and silu of x, B and C together. [B, T, channels] */
+static sl_tensor *convolve(sl_graph *g, const mamba *m, sl_tensor *x, int64_t channels, int layer) {
+  sl_tensor *w = param(g, SL_TYPE(SL_F32, channels, 1, m->conv), SL_UNIFORM(0.5f), layer,
+                       "mixer.conv1d.weight");
+  sl_tensor *bias = !m->conv_bias ? NULL
+                                  : param(g, SL_TYPE(SL_F32, channels), SL_CONSTANT(0), layer,
+                                          "mixer.conv1d.bias");
+  return sl_silu(g, sl_causal_conv(g, x, w, bias));
+}
+
+/* x times a number for each head. x [B, T, H*P]; by [B, T, H] */
+static sl_tensor *by_head(sl_graph *g, const mamba *m, sl_tensor *x, sl_tensor *by) {
+  x = sl_mul(g, sl_reshape(g, x, m->rows, -1, m->heads, m->head_dim),
+             sl_reshape(g, by, m->rows, -1, m->heads, 1));
+  return sl_reshape(g, x, m->rows, -1, m->heads * m->head_dim);
+}
+
+/* States: a step's size is both what a state takes of x and how fast it decays. [B, T, H*P] */
+static sl_tensor *states(sl_graph *g, const mamba *m, sl_tensor *x, sl_tensor *b, sl_tensor *c,
+                         sl_tensor *dt, int layer) {
+  sl_type per_head = SL_TYPE(SL_F32, m->heads);
+  sl_tensor *bias = param(g, per_head, SL_GIVEN(&steps), layer, "mixer.dt_bias");
+  sl_tensor *log_a = param(g, per_head, SL_GIVEN(&decays), layer, "mixer.A_log");
+  sl_tensor *skip = param(g, per_head, SL_CONSTANT(1), layer, "mixer.D");
+  dt = sl_softplus(g, sl_add(g, dt, bias)); /* [B, T, H] */
+  sl_tensor *gates = sl_mul(g, dt, sl_neg(g, sl_exp(g, sl_expand_like(g, log_a, dt))));
+  sl_tensor *v = by_head(g, m, x, dt);
+  const sl_attrs attrs = {.heads = m->heads, .kv_heads = m->groups, .scale = 1};
+  sl_tensor *y = sl_linear_attention(g, c, b, v, gates, &attrs);
+  return sl_add(g, y, by_head(g, m, x, sl_expand_like(g, skip, dt)));
+}
+
+static sl_tensor *mixer(sl_graph *g, const mamba *m, sl_tensor *x, int layer) {
+  int64_t inner = m->heads * m->head_dim, shared = m->groups * m->state;
+  int64_t channels = inner + 2 * shared;
+  sl_tensor *part[3], *of[3]; /* z, the channels, dt; x, B, C */
+  x = linear(g, x, m->width, inner + channels + m->heads, 0.02f, layer, "mixer.in_proj.weight");
+  sl_split(g, x, 2, 3, ((int64_t[]){inner, channels, m->heads}), part);
+  sl_tensor *conv = convolve(g, m, part[1], channels, layer);
+  sl_split(g, conv, 2, 3, ((int64_t[]){inner, shared, shared}), of);
+  sl_tensor *y = states(g, m, of[0], of[1], of[2], part[2], layer);
+  y = norm(g, m, sl_swiglu(g, part[0], y), inner, layer, "mixer.norm.weight");
+  return linear(g, y, inner, m->width, 0.02f / sqrtf((float)m->layers), layer,
+                "mixer.out_proj.weight");
+}
+
+/* ---- build ----------------------------------------------------------------------------------- */
+
+static mamba read_shape(sl_graph *g, const sl_args *args) {
+  mamba m = {.layers = (int)sl_arg_int(args, "layers"),
+             .heads = (int)sl_arg_int(args, "heads"),
+             .groups = (int)sl_arg_int(args, "groups"),
+             .rows = sl_microbatch_rows(g, sl_arg_int(args, "batch")),
+             .context = sl_arg_int(args, "context"),
+             .width = sl_arg_int(args, "width"),
+             .head_dim = sl_arg_int(args, "head-dim"),
+             .state = sl_arg_int(args, "state"),
+             .conv = sl_arg_int(args, "conv"),
+             .vocab = sl_arg_int(args, "vocab"),
+             .eps = (float)sl_arg_float(args, "eps"),
+             .conv_bias = !sl_arg_flag(args, "no-conv-bias")};
+  if (!*sl_arg_text(args, "data") && sl_graph_reads_data(g))
+    sl_graph_fail(g, SL_E_USAGE, "mamba2 needs something to learn: --data FILE");
+  if (!m.heads && 2 * m.width % m.head_dim)
+    sl_graph_fail(
+        g, SL_E_USAGE,
+        "mamba2: twice --width %lld is not a multiple of --head-dim %lld (or give --heads)",
+        (long long)m.width, (long long)m.head_dim);
+  if (!m.heads) m.heads = (int)(2 * m.width / m.head_dim);
+  if (m.heads % m.groups)
+    sl_graph_fail(g, SL_E_USAGE, "mamba2: --groups %d does not divide the %d heads", m.groups,
+                  m.heads);
+  return m;
+}
+
+static sl_status build(sl_graph *g, const sl_args *args) {
+  mamba m = read_shape(g, args);
+  sl_type table = SL_TYPE(SL_F32, m.vocab, m.width);
+  if (sl_graph_status(g)) return sl_graph_status(g);
+
+  sl_block(g, "embedding");
+  sl_tensor *targets; /* [B, T] */
+  sl_tensor *tokens = sl_tokens(g, sl_arg_text(args, "data"), m.rows, m.context, m.vocab, &targets);
+  sl_tensor *embed = sl_param(g, table, SL_NORMAL(0.02f), "backbone.embeddings.weight");
+  sl_tensor *x = sl_embedding(g, tokens, embed); /* [B, T, C] */
+
+  for (int layer = 0; layer < m.layers; layer++) {
+    sl_block(g, "h.%d", layer);
+    x = sl_add(g, x, mixer(g, &m, norm(g, &m, x, m.width, layer, "norm.weight"), layer));
+  }
+
+  sl_block(g, "head");
+  sl_tensor *gain = sl_param(g, SL_TYPE(SL_F32, m.width), SL_CONSTANT(1), "backbone.norm_f.weight");
+  sl_tensor *head =
+      sl_arg_flag(args, "tied") ? embed : sl_param(g, table, SL_NORMAL(0.02f), "lm_head.weight");
+  sl_tensor *logits = sl_linear(g, sl_rmsnorm(g, x, gain, m.eps), head, NULL); /* [B, T, V] */
+  sl_output(g, "logits", logits);
+  sl_optimizer optimizer = sl_arg_optimizer(args);
+  sl_train(g, sl_cross_entropy(g, logits, targets), &optimizer);
+  return sl_graph_status(g);
+}
+
+SL_MODEL(mamba2, "Mamba-2: states behind short convolutions", options, build);
