@@ -70,6 +70,16 @@ static sl_tensor *norm(sl_graph *g, const mamba *m, sl_tensor *x, int64_t width,
   return sl_rmsnorm(g, x, gain, m->eps);
 }
 
+/* rmsnorm of each group's numbers. [B, T, H*P] */
+static sl_tensor *group_norm(sl_graph *g, const mamba *m, sl_tensor *x, int64_t inner, int layer) {
+  if (m->groups == 1) return norm(g, m, x, inner, layer, "mixer.norm.weight");
+  int64_t n = inner / m->groups;
+  sl_tensor *one = sl_filled(g, SL_TYPE(SL_F32, n), 1, NULL);
+  sl_tensor *gain = param(g, SL_TYPE(SL_F32, inner), SL_CONSTANT(1), layer, "mixer.norm.weight");
+  x = sl_rmsnorm(g, sl_reshape(g, x, m->rows, -1, m->groups, n), one, m->eps);
+  return sl_mul(g, sl_reshape(g, x, m->rows, -1, inner), gain);
+}
+
 static sl_tensor *linear(sl_graph *g, sl_tensor *x, int64_t in, int64_t out, float std, int layer,
                          const char *name) {
   return sl_linear(g, x, param(g, SL_TYPE(SL_F32, out, in), SL_NORMAL(std), layer, name), NULL);
@@ -116,7 +126,7 @@ static sl_tensor *mixer(sl_graph *g, const mamba *m, sl_tensor *x, int layer) {
   sl_tensor *conv = convolve(g, m, part[1], channels, layer);
   sl_split(g, conv, 2, 3, ((int64_t[]){inner, shared, shared}), of);
   sl_tensor *y = states(g, m, of[0], of[1], of[2], part[2], layer);
-  y = norm(g, m, sl_swiglu(g, part[0], y), inner, layer, "mixer.norm.weight");
+  y = group_norm(g, m, sl_swiglu(g, part[0], y), inner, layer);
   return linear(g, y, inner, m->width, 0.02f / sqrtf((float)m->layers), layer,
                 "mixer.out_proj.weight");
 }

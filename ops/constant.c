@@ -149,6 +149,7 @@ const sl_op sl_op_constant = {
     .located = true,
     .unread = 1,
     .pieces = SL_PIECES_SIGNATURES,
+    .along = SL_ALONG_NOTHING,
     .signatures = constant_signatures,
     .infer = constant_infer,
     .hash = constant_hash,

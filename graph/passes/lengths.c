@@ -64,7 +64,7 @@ static bool lies_by_rows(const sl_type *type, int64_t rows) {
  * there. */
 static bool broadcasts_rows(const sli_node *n, int64_t rows) {
   const sl_type *y = &n->out_type[0];
-  bool fine = lies_by_rows(y, rows);
+  bool fine = !n->nin || lies_by_rows(y, rows);
   for (int i = 0; i < n->nin; i++)
     fine &= n->in_type[i].ndim == y->ndim || n->in_type[i].ndim < y->ndim - 1;
   return fine;

@@ -1,13 +1,13 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Makes hf_qwen2/, hf_llama3/ and hf_mistral/: small models as save_pretrained writes them, and the losses that
+"""Makes hf_qwen2/, hf_llama3/, hf_mistral/ and hf_mamba2/: small models as save_pretrained writes them, and the losses that
 finetune.py has with them on text.txt (losses.txt: step, loss, gradient norm).
 
     python3 make_pretrained.py [--out DIR]
 
 hf_qwen2: several shards, bf16, biases on q, k and v, a tied classifier, angles stretched as yarn
 does. hf_llama3: one file, fp16, heads wider than width / heads, angles stretched as llama3 does.
-hf_mistral: one file, bf16, a window of 7 positions.
+hf_mistral: one file, bf16, a window of 7 positions. hf_mamba2: two groups of heads.
 """
 import argparse
 import os
@@ -16,7 +16,7 @@ import sys
 
 import torch
 import transformers
-from transformers import (LlamaConfig, LlamaForCausalLM, MistralConfig, MistralForCausalLM, Qwen2Config,
+from transformers import (LlamaConfig, LlamaForCausalLM, Mamba2Config, Mamba2ForCausalLM, MistralConfig, MistralForCausalLM, Qwen2Config,
                           Qwen2ForCausalLM)
 
 from make_reference import HERE, seeded_weights
@@ -35,6 +35,9 @@ MODELS = {
     "hf_mistral": (MistralForCausalLM, MistralConfig(
         **COMMON, sliding_window=7, max_position_embeddings=64, rms_norm_eps=1e-5, tie_word_embeddings=False),
         torch.bfloat16, "1GB"),
+    "hf_mamba2": (Mamba2ForCausalLM, Mamba2Config(
+        vocab_size=256, hidden_size=32, num_hidden_layers=2, num_heads=4, head_dim=16, n_groups=2, state_size=8,
+        chunk_size=16, bos_token_id=None, eos_token_id=None, pad_token_id=None), torch.float32, "1GB"),
 }
 
 

@@ -122,6 +122,25 @@ const sli_key config_keys_llama[] = {{"hidden_act", {"\"silu\"", "\"swish\""}},
                                      {"attention_bias", {0}},
                                      {0}};
 
+/* Steps of fresh models, and which of two equal implementations computes. */
+const sli_key config_keys_mamba2[] = {{"hidden_act", {"\"silu\"", "\"swish\""}},
+                                      {"use_bias", {"false"}},
+                                      {"use_conv_bias", {0}},
+                                      {"rms_norm", {"true"}},
+                                      {"expand", {0}},
+                                      {"chunk_size", {0}},
+                                      {"rescale_prenorm_residual", {0}},
+                                      {"residual_in_fp32", {0}},
+                                      {"time_step_rank", {0}},
+                                      {"time_step_limit", {0}},
+                                      {"time_step_min", {0}},
+                                      {"time_step_max", {0}},
+                                      {"time_step_floor", {0}},
+                                      {"time_step_init_scheme", {0}},
+                                      {"time_step_scale", {0}},
+                                      {"layer_norm_epsilon", {0}},
+                                      {0}};
+
 const sli_key config_keys_mixtral[] = {{"router_jitter_noise", {"0"}}, {0}};
 
 /* The width of dense blocks, which this model has none of. */

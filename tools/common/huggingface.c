@@ -3,6 +3,7 @@
 #include "tools/common/huggingface.h"
 
 #include <errno.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -53,8 +54,10 @@ typedef struct family {
 
 static sl_status derive_gpt2(const config *c, const family *f);
 static sl_status derive_llama(const config *c, const family *f);
+static sl_status derive_mamba2(const config *c, const family *f);
 static void describe_gpt2(cJSON *root, const settings *s, const sl_lowered *lowered);
 static void describe_llama(cJSON *root, const settings *s, const sl_lowered *lowered);
+static void describe_mamba2(cJSON *root, const settings *s, const sl_lowered *lowered);
 static void describe_mixtral(cJSON *root, const settings *s, const sl_lowered *lowered);
 static void describe_qwen_moe(cJSON *root, const settings *s, const sl_lowered *lowered);
 
@@ -85,6 +88,19 @@ static const config_field mistral_fields[] = {
     LLAMA_FIELDS("8", "131072", "1e-6"), {.key = "intermediate_size", .option = "ffn"}, {0}};
 static const config_field qwen2_fields[] = {
     LLAMA_FIELDS("32", "32768", "1e-6"), {.key = "intermediate_size", .option = "ffn"}, {0}};
+
+static const config_field mamba2_fields[] = {
+    {.key = "num_hidden_layers", .option = "layers", .missing = "64"},
+    {.key = "hidden_size", .option = "width", .missing = "4096"},
+    {.key = "num_heads", .option = "heads", .missing = "128"},
+    {.key = "head_dim", .option = "head-dim", .missing = "64"},
+    {.key = "n_groups", .option = "groups", .missing = "8"},
+    {.key = "state_size", .option = "state", .missing = "128"},
+    {.key = "conv_kernel", .option = "conv", .missing = "4"},
+    {.key = "vocab_size", .option = "vocab", .missing = "32768"},
+    {.key = "layer_norm_epsilon", .option = "eps", .missing = "1e-5"},
+    {.key = "tie_word_embeddings", .option = "tied", .missing = "0"},
+    {0}};
 
 static const config_field mixtral_fields[] = {
     LLAMA_FIELDS("8", "131072", "1e-5"),
@@ -127,6 +143,13 @@ static const family families[] = {{.type = "gpt2",
                                    .theta = "10000",
                                    .derive = derive_llama,
                                    .describe = describe_llama},
+                                  {.type = "mamba2",
+                                   .architecture = "Mamba2ForCausalLM",
+                                   .model = "mamba2",
+                                   .fields = mamba2_fields,
+                                   .keys = {config_keys_mamba2},
+                                   .derive = derive_mamba2,
+                                   .describe = describe_mamba2},
                                   {.type = "mistral",
                                    .architecture = "MistralForCausalLM",
                                    .model = "llama",
@@ -323,6 +346,34 @@ static sl_status derive_gpt2(const config *c, const family *f) {
   return SL_E_INPUT;
 }
 
+/* True for the limits 0 and infinity, in one of the ways in which JSON can hold that. */
+static bool limits_nothing(const cJSON *limit) {
+  const cJSON *low = cJSON_GetArrayItem(limit, 0), *high = cJSON_GetArrayItem(limit, 1);
+  const cJSON *text = config_at(high, "__float__");
+  if (text) high = text;
+  bool most = cJSON_IsString(high) ? !strcmp(high->valuestring, "Infinity")
+                                   : cJSON_IsNumber(high) && isinf(high->valuedouble);
+  return cJSON_GetArraySize(limit) == 2 && cJSON_IsNumber(low) && low->valuedouble == 0 && most;
+}
+
+static sl_status derive_mamba2(const config *c, const family *f) {
+  (void)f;
+  const sl_args *args = c->s->model_args;
+  int64_t width = sl_arg_int(args, "width");
+  int64_t inner = sl_arg_int(args, "heads") * sl_arg_int(args, "head-dim");
+  const cJSON *expand = config_at(c->root, "expand"), *bias = config_at(c->root, "use_conv_bias");
+  const cJSON *limit = config_at(c->root, "time_step_limit");
+  double times = cJSON_IsNumber(expand) ? expand->valuedouble : 2;
+  if (times * (double)width != (double)inner)
+    return sl_fail(SL_E_INPUT,
+                   "%s: expand %g times hidden_size %lld is not num_heads times head_dim, %lld",
+                   c->path, times, (long long)width, (long long)inner);
+  if (limit && !limits_nothing(limit))
+    return sl_fail(SL_E_INPUT, "%s: time_step_limit is not 0 to infinity, which is not supported",
+                   c->path);
+  return config_set(c, "use_conv_bias", "no-conv-bias", cJSON_IsFalse(bias) ? "1" : "0");
+}
+
 static sl_status huggingface_apply(const config *c, const family *f) {
   sl_status status = config_check_keys(
       c, f->fields, (const sli_key *const[]){config_keys_common, f->keys[0], f->keys[1], NULL});
@@ -345,7 +396,7 @@ static const char *type_of(const cJSON *root) {
 
 static sl_status unknown_type(const char *path, const char *name) {
   return sl_fail(SL_E_INPUT,
-                 "%s: model_type \"%.40s\" is not known; gpt2, llama, mistral, "
+                 "%s: model_type \"%.40s\" is not known; gpt2, llama, mamba2, mistral, "
                  "mixtral, qwen2, qwen2_moe and qwen3_moe are",
                  path, name);
 }
@@ -362,10 +413,22 @@ static sl_status match(const config *c) {
   return unknown_type(c->path, name);
 }
 
+/* Writes Infinity, which is no JSON but Python's, as a number that reads as it. */
+static void name_infinity(char *text) {
+  static const char word[] = "Infinity", number[] = "1e999999";
+  bool quoted = false;
+  for (char *c = text; *c; c++) {
+    if (*c == '\\' && quoted && c[1]) c++;
+    else if (*c == '"') quoted = !quoted;
+    else if (!quoted && !strncmp(c, word, strlen(word))) memcpy(c, number, strlen(number));
+  }
+}
+
 static sl_status parse(const char *path, cJSON **out) {
   char *text;
   sl_status status = sli_file_read(path, &text);
   if (status) return status;
+  name_infinity(text);
   *out = cJSON_Parse(text);
   free(text);
   if (cJSON_IsObject(*out)) return SL_OK;
@@ -409,11 +472,14 @@ static double number_of(const settings *s, const char *name) {
                                   : sl_arg_float(s->model_args, name);
 }
 
+static bool has_window(const settings *s) {
+  return config_has(s->model, "window") && sl_arg_int(s->model_args, "window") > 0;
+}
+
 static bool is_family(const family *f, const settings *s) {
   const sl_args *args = s->model_args;
-  if (strcmp(f->model, s->model->name) || (sl_arg_int(args, "window") > 0 && !f->window))
-    return false;
-  if (f->fields == gpt2_fields) return true;
+  if (strcmp(f->model, s->model->name) || (has_window(s) && !f->window)) return false;
+  if (f->fields == gpt2_fields || f->fields == mamba2_fields) return true;
   for (const fixed_option *o = f->fixed; o && o->option; o++)
     if (number_of(s, o->option) != strtod(o->value, NULL)) return false;
   const char *bias = sl_arg_text(args, "bias");
@@ -438,7 +504,7 @@ static bool has_config(const settings *s) {
 }
 
 sl_status huggingface_check(const char *folder, const settings *s) {
-  if (config_is_shipped(s->model) && sl_arg_int(s->model_args, "window") > 0 && !family_of_model(s))
+  if (config_is_shipped(s->model) && has_window(s) && !family_of_model(s))
     return sl_fail(SL_E_USAGE,
                    "--save %s: only mistral has a --window, without biases; a file takes"
                    " the weights alone (--save FILE.safetensors)",
@@ -513,6 +579,17 @@ static void describe_llama(cJSON *root, const settings *s, const sl_lowered *low
     put_number(root, "sliding_window", (double)sl_arg_int(args, "window"));
   huggingface_put(root, "attention_bias",
                   cJSON_CreateBool(!strcmp(sl_arg_text(args, "bias"), "attention")));
+}
+
+static void describe_mamba2(cJSON *root, const settings *s, const sl_lowered *lowered) {
+  const sl_args *args = s->model_args;
+  double heads = huggingface_rows_of(lowered, "backbone.layers.0.mixer.D");
+  double inner = heads * (double)sl_arg_int(args, "head-dim");
+  put_number(root, "num_heads", heads);
+  put_number(root, "expand", inner / (double)sl_arg_int(args, "width"));
+  huggingface_put(root, "hidden_act", cJSON_CreateString("silu"));
+  huggingface_put(root, "use_bias", cJSON_CreateFalse());
+  huggingface_put(root, "use_conv_bias", cJSON_CreateBool(!sl_arg_flag(args, "no-conv-bias")));
 }
 
 /* Returns an expert's width. A parameter here is [experts, width, ...], so dim 1 says it. */
