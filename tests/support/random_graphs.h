@@ -100,6 +100,8 @@ typedef struct graph_case {
   X(linear_attention, linear_attention, 0, attend_linearly(m, x))                                 \
   X(attention_blocks, attention_blocks, MIXES_POSITIONS, attend_blocks(m, x))                     \
   X(choose_blocks, choose_blocks, MIXES_POSITIONS, attend_blocks(m, x))                           \
+  X(delta_rule, delta_rule, 0, follow_deltas(m, x))                                               \
+  X(causal_conv, causal_conv, 0, convolve_causally(m, x))                                         \
   X(documents, documents, 0, by_document(m, x))                                                   \
   X(rotary, rotary, 0, sl_rotary(g, dense(m, x, 8), 2, 10000))                                    \
   X(position, position, 0, sl_position(g, x, param2(m, m->positions + chance(3), C)))             \
@@ -214,6 +216,24 @@ static inline sl_tensor *attend_blocks(making *m, sl_tensor *x) {
   sl_tensor *q = dense(m, x, heads * D), *k = dense(m, x, kv * D), *v = dense(m, x, kv * D);
   return sl_attend_blocks(
       m->g, q, k, v, &((sl_attrs){.heads = heads, .kv_heads = kv, .count = 2 + chance(2)}), NULL);
+}
+
+/* Adds the gated delta rule. */
+static inline sl_tensor *follow_deltas(making *m, sl_tensor *x) {
+  int few = 2 * (1 + chance(2)), heads = few * (1 + chance(2)), D = 2 + chance(3);
+  sl_tensor *q = dense(m, x, few * D), *k = dense(m, x, few * D), *v = dense(m, x, heads * D);
+  sl_tensor *gates = sl_neg(m->g, sl_softplus(m->g, dense(m, x, heads)));
+  k = sl_scale(m->g, sl_tanh(m->g, k), 0.5f);
+  return sl_delta_rule(m->g, q, k, v, gates, sl_sigmoid(m->g, dense(m, x, heads)),
+                       &(sl_attrs){.heads = heads, .kv_heads = few});
+}
+
+/* Adds a short convolution, of a width that heads of several devices share. */
+static inline sl_tensor *convolve_causally(making *m, sl_tensor *x) {
+  int64_t C = 4 * (1 + chance(3));
+  sl_tensor *bias =
+      chance(2) ? sl_param(m->g, SL_TYPE(SL_F32, C), SL_NORMAL(0.3f), "w%d", m->nparams++) : NULL;
+  return sl_causal_conv(m->g, dense(m, x, C), param2(m, C, 1 + chance(4)), bias);
 }
 
 /* Adds attention within documents, with or without a window, and positions within documents. */

@@ -318,6 +318,43 @@ static inline void ref_linear_attention(const sl_attrs *attrs, const sl_type *ty
   }
 }
 
+/* The gated delta rule, a position after another. */
+static inline void ref_delta_rule(const sl_attrs *attrs, const sl_type *type, double *const *in,
+                                  double *const *out) {
+  int64_t B = type[0].dim[0], T = type[0].dim[1], H = attrs->heads;
+  int64_t few = attrs->kv_heads ? attrs->kv_heads : H, dk = type[0].dim[2] / few;
+  int64_t dv = type[2].dim[2] / H;
+  double scale = attrs->scale != 0 ? (double)attrs->scale : 1 / sqrt((double)dk);
+  for (int64_t e = 0; e < B * H * dv; e++) { /* one column of a state */
+    int64_t j = e % dv, h = e / dv % H, b = e / dv / H;
+    double S[dk];
+    for (int64_t i = 0; i < dk; i++) S[i] = 0;
+    for (int64_t t = 0; t < T; t++) {
+      int64_t row = b * T + t, at = (row * few + h / (H / few)) * dk, to = (row * H + h) * dv + j;
+      double has = 0, sum = 0;
+      for (int64_t i = 0; i < dk; i++) has += in[1][at + i] * (S[i] *= exp(in[3][row * H + h]));
+      out[1][to] = in[2][to] - has;
+      for (int64_t i = 0; i < dk; i++) {
+        S[i] += in[1][at + i] * in[4][row * H + h] * out[1][to];
+        sum += in[0][at + i] * S[i];
+      }
+      out[0][to] = scale * sum;
+    }
+  }
+}
+
+static inline void ref_causal_conv(const sl_attrs *attrs, const sl_type *type, double *const *in,
+                                   double *const *out) {
+  (void)attrs;
+  int64_t T = type[0].dim[1], C = type[0].dim[2], W = sl_type_last(&type[1]);
+  for (int64_t e = 0; e < sl_type_elements(&type[0]); e++) {
+    int64_t c = e % C, t = e / C % T;
+    out[0][e] = in[2] ? in[2][c] : 0;
+    for (int64_t j = 0; j < W && j <= t; j++)
+      out[0][e] += in[1][c * W + W - 1 - j] * in[0][e - j * C];
+  }
+}
+
 /* ---- losses ----------------------------------------------------------------------- */
 
 static inline void ref_cross_entropy(const sl_attrs *attrs, const sl_type *type, double *const *in,
