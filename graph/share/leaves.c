@@ -5,6 +5,9 @@
 
 static bool is_first(sl_sbp sbp) { return sbp.kind == SL_SPLIT && !sbp.dim; }
 
+/* True for what reads data: a constant has no rows of it. */
+static bool is_data(const sli_node *n) { return n->cls == SL_CLASS_L; }
+
 /* True if a signature splits exactly those inputs that have rows, along dim 0. */
 static bool splits_rows(const sli_node *n, const sl_signature *s, const bool *rows) {
   bool any = false;
@@ -30,7 +33,7 @@ const bool *sli_rows_find(sl_graph *g) {
     const sli_node *n = g->nodes[i];
     int count = sli_signatures_raw(n, all);
     for (int s = 0; s < count; s++)
-      if (n->nin ? splits_rows(n, &all[s], rows) : is_first(all[s].out[0]))
+      if (n->nin ? splits_rows(n, &all[s], rows) : is_data(n) && is_first(all[s].out[0]))
         note_outputs(n, &all[s], rows);
   }
   return rows;

@@ -95,6 +95,8 @@ int main(int argc, char **argv) {
   for (uint64_t seed = s.first; seed < s.end; seed++)
     RUN(each_batch_gives_the_same_bits, "hybrid", seed % 2 ? batches_hybrid : batches_spiking,
         seed);
+  for (uint64_t seed = s.first; seed < s.end; seed++)
+    RUN(each_batch_gives_the_same_bits, "mamba2", batches_mamba2, seed);
   for (uint64_t seed = s.first; seed < s.end; seed++) RUN(a_log_is_followed, seed);
   CHECK((preemptions && shared) || seeds_count(s) < ENOUGH,
         "some have given up their pages, and some shared others'");

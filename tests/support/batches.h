@@ -19,6 +19,10 @@ static char *const batches_hybrid[] = {"--layers", "3",          "--width",   "4
                                        "6",        "--kv-heads", "2",         "--vocab", "97",
                                        "--window", "70",         "--context", "200",     NULL};
 
+static char *const batches_mamba2[] = {"--layers", "2",        "--width",   "48",      "--head-dim",
+                                       "16",       "--groups", "3",         "--state", "10",
+                                       "--vocab",  "97",       "--context", "200",     NULL};
+
 static char *const batches_spiking[] = {"--layers",   "2",   "--width",  "48", "--heads",  "6",
                                         "--kv-heads", "2",   "--vocab",  "97", "--window", "70",
                                         "--context",  "200", "--spikes", "3",  NULL};

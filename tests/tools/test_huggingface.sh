@@ -40,6 +40,20 @@ for name in qwen2 llama3 mistral; do
   run "$name" --init "$reference/hf_$name" --steps 5 llama "${train[@]}"
   same "$name" "$reference/hf_$name/losses.txt"
 done
+run mamba2 --init "$reference/hf_mamba2" --steps 5 mamba2 "${train[@]}"
+same mamba2 "$reference/hf_mamba2/losses.txt"
+ends 0 "$actorrun" --quiet --steps 0 --init "$reference/hf_mamba2" --save mamba/ mamba2 "${train[@]}"
+run mamba_again --init mamba --steps 5 mamba2 "${train[@]}"
+cmp mamba2.losses mamba_again.losses || fail "a Mamba-2 folder that was written trains as the one that was read"
+ends 0 "$actorrun" --quiet --steps 1 --save fresh/ mamba2 "${train[@]}" --layers 2 --width 32 --head-dim 16 --no-conv-bias
+run mamba_fresh --init fresh --steps 1 mamba2 "${train[@]}"
+cp -r "$reference/hf_mamba2" limited
+sed -i 's/"__float__": "Infinity"/"__float__": "9"/' limited/config.json
+ends 2 "$actorrun" --steps 1 --init limited mamba2 "${train[@]}"
+says 'time_step_limit is not 0 to infinity' err
+tr '\n' ' ' <"$reference/hf_mamba2/config.json" | sed 's/{ *"__float__": "Infinity" *}/Infinity/; s/"expand": 2/"expand": 3/' >limited/config.json
+ends 2 "$actorrun" --steps 1 --init limited mamba2 "${train[@]}"
+says 'expand 3 times hidden_size 32 is not num_heads times head_dim, 64' err
 run cut --init "$reference/hf_llama3" --steps 5 --stages 2 --microbatches 2 --pieces 2 llama "${train[@]}"
 same cut "$reference/hf_llama3/losses.txt"
 run both --init "$reference/hf_qwen2" --steps 5 -n 2 --stages 2 "${patient[@]}" --save pair/ llama "${train[@]}"
