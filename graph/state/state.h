@@ -25,7 +25,10 @@ struct cJSON *sli_checkpoints_about(sl_checkpoints *c);
 const struct cJSON *sli_checkpoints_origin(const sl_checkpoints *c);
 
 /* Loads weights as sl_weights_load() does. whole: the file holds nothing but the model, so a
- * tensor of one of its layers that the model has no place for is an error. */
-sl_status sli_weights_load(const char *path, const sl_lowered *lowered, sl_runtime *rt, bool whole);
+ * tensor of one of its layers that the model has no place for is an error. Parameters that match
+ * one of the patterns `fresh`, separated by commas, keep their values if the file lacks them; NULL:
+ * none. A pattern that matches no parameter is an error. */
+sl_status sli_weights_load(const char *path, const sl_lowered *lowered, sl_runtime *rt, bool whole,
+                           const char *fresh);
 
 #endif

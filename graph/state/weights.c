@@ -165,7 +165,37 @@ typedef struct loading {
   sl_runtime *rt;
   found found;
   scratch room;
+  const char *fresh; /* patterns of parameters that the file may lack, or NULL */
 } loading;
+
+/* Copies the pattern at `at`, up to a comma; returns the next one, or NULL. */
+static const char *next_pattern(const char *at, char **out) {
+  size_t n = strcspn(at, ",");
+  *out = sli_format("%.*s", (int)n, at);
+  return at[n] ? at + n + 1 : NULL;
+}
+
+static bool is_fresh(const char *patterns, const char *name) {
+  bool match = false;
+  for (char *pattern; patterns && !match; free(pattern)) {
+    patterns = next_pattern(patterns, &pattern);
+    match = !fnmatch(pattern, name, 0);
+  }
+  return match;
+}
+
+static sl_status check_fresh(const char *patterns, int n, const sl_param_info *params) {
+  sl_status status = SL_OK;
+  for (char *pattern; patterns && !status; free(pattern)) {
+    patterns = next_pattern(patterns, &pattern);
+    bool match = false;
+    for (int i = 0; i < n && !match; i++) match = !fnmatch(pattern, params[i].name, 0);
+    if (!match)
+      status = sl_fail(SL_E_USAGE, "no parameter matches %s, which may be absent from the weights",
+                       pattern);
+  }
+  return status;
+}
 
 /* Loads one tensor of a parameter; it must exist, even if another process loads it. values NULL:
  * another process does. */
@@ -179,9 +209,10 @@ static sl_status load_member(loading *l, const char *name, const sl_type *type, 
   return values ? sli_shards_read(l->from, file, t, values) : SL_OK;
 }
 
-/* True for an adapter that the file's weights lack. */
+/* True for an adapter, or a fresh parameter, that the file's weights lack. */
 static bool is_left_out(const loading *l, const sl_param_info *p) {
-  return sli_is_adapter(p) && !weights_find(l->from, p->name, &(int){0});
+  return (sli_is_adapter(p) || is_fresh(l->fresh, p->name)) &&
+         !weights_find(l->from, p->name, &(int){0});
 }
 
 /* Loads quantized blocks, which stay in the file's format. */
@@ -228,18 +259,23 @@ static sl_status load_param(loading *l, int index) {
 }
 
 sl_status sl_weights_load(const char *path, const sl_lowered *lowered, sl_runtime *rt) {
-  return sli_weights_load(path, lowered, rt, false);
+  return sli_weights_load(path, lowered, rt, false, NULL);
 }
 
-sl_status sli_weights_load(const char *path, const sl_lowered *lowered, sl_runtime *rt,
-                           bool whole) {
+sl_status sli_weights_load(const char *path, const sl_lowered *lowered, sl_runtime *rt, bool whole,
+                           const char *fresh) {
   sli_shards *from;
-  sl_status status = sli_shards_open(path, &from);
-  if (status) return status;
   const sl_param_info *params;
   int n = sl_lowered_params(lowered, &params);
-  loading l = {
-      .path = path, .from = from, .lowered = lowered, .rt = rt, .found = found_create(from)};
+  sl_status status = fresh ? check_fresh(fresh, n, params) : SL_OK;
+  if (!status) status = sli_shards_open(path, &from);
+  if (status) return status;
+  loading l = {.path = path,
+               .from = from,
+               .lowered = lowered,
+               .rt = rt,
+               .found = found_create(from),
+               .fresh = fresh};
   for (int i = 0; i < n && !status; i++) status = load_param(&l, i);
   if (!status) status = check_unused(path, from, &l.found, whole);
   if (!status) status = sl_states_init(lowered, rt);

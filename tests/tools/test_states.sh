@@ -44,6 +44,25 @@ for every in 1 0; do
   ends 0 "$actorrun" --quiet --steps 1 "${model[@]:0:11}" --data "$data" --window 16 --softmax-every $every
 done
 
+# Weights of a LLaMA begin a hybrid; what it has not is new.
+hybrid=(hybrid --data "$data" --context 32 --batch 4 --lr 1e-3 --warmup 0)
+for folder in hf_qwen2 hf_llama3; do
+  ends 0 "$actorrun" --quiet --steps 20 --init "$reference/$folder" --init-new '*gk_proj*,*g_norm*' --report r.json \
+    --save from.safetensors "${hybrid[@]}" --window 16
+  python3 -c 'import json; s = json.load(open("r.json"))["steps"]; assert s[-1]["loss"] < s[0]["loss"] - .1, s' ||
+    fail "$folder: it learns nothing"
+done
+ends 2 "$actorrun" --steps 1 --init "$reference/hf_qwen2" "${hybrid[@]}"
+says 'gk_proj' err
+ends 2 "$actorrun" --steps 1 --init "$reference/hf_qwen2" --init-new 'gk_proj' "${hybrid[@]}"
+says 'no parameter matches gk_proj, which may be absent from the weights' err
+ends 2 "$actorrun" --steps 1 --init-new '*gk_proj*' "${hybrid[@]}"
+says '--init-new: beside which weights? --init says' err
+ends 2 "$actorrun" --steps 1 --init "$reference/hf_qwen2" --init-new '*gk_proj*,*g_norm*' --save x/ "${hybrid[@]}"
+says "no model of Hugging Face's is as hybrid" err
+ends 2 "$actorrun" --steps 1 --init "$reference/hf_mistral" "${hybrid[@]}"
+says 'the model should be llama, not hybrid' err
+
 small=(--layers 2 --width 32 --heads 2 --context 64)
 ends 0 "$actorrun" --quiet --steps 30 --lr 1e-2 --warmup 0 --report r.json --save w.safetensors hybrid "${small[@]}" \
   --data "$data"

@@ -3,9 +3,9 @@
 #include "tools/actorrun/actorrun.h"
 
 sl_status job_initial_values(const settings *s, const sl_lowered *lowered, sl_runtime *rt) {
-  bool random = !settings_text(s, "init") || s->training.nlora;
+  bool random = !settings_text(s, "init") || settings_text(s, "init-new") || s->training.nlora;
   sl_status status =
       random ? sl_params_init(lowered, rt, (uint64_t)sl_arg_int(s->run, "seed")) : SL_OK;
-  if (!status) status = pretrained_load(s, lowered, rt);
+  if (!status) status = pretrained_load(s, settings_text(s, "init-new"), lowered, rt);
   return status ? status : sl_params_copy_versions(lowered, rt);
 }

@@ -38,6 +38,8 @@ static const tool_option options[] = {
     {"init", SL_OPTION_TEXT, "", "`FILE` (safetensors or GGUF) with the values to start from, or a "
      "Hugging Face folder; its config.json, or the GGUF file, gives the model's options and makes tokens "
      "of text", 0, 0, GROUP_TRAINING},
+    {"init-new", SL_OPTION_TEXT, "", "`PATTERN,...` of parameters that --init need not have: they begin as those of a new "
+     "model", 0, 0, GROUP_TRAINING},
     {"save", SL_OPTION_TEXT, "", "`FILE` (safetensors) for the values at the end, or a folder, "
      "there already or with a / at its end, for a Hugging Face model", 0, 0, GROUP_TRAINING},
     {"save-paths", SL_OPTION_TEXT, "", "`FILE` for the paths that --skip has found, to be given by --paths", 0, 0, GROUP_SCHEDULE},
@@ -100,6 +102,8 @@ static sl_status check_together(const settings *s) {
     if (settings_text(s, need_data[i]))
       return sl_fail(SL_E_USAGE, "--%s: %s devices hold no values", need_data[i],
                      s->lower.devices.kind);
+  if (settings_text(s, "init-new") && !settings_text(s, "init"))
+    return sl_fail(SL_E_USAGE, "--init-new: beside which weights? --init says");
   static const char *const need_folder[] = {"every", "keep", "resume", "resume-with"};
   for (size_t i = 0; i < SLI_COUNT(need_folder); i++)
     if (sl_arg_given(s->run, need_folder[i], 0) && !*sl_arg_text(s->run, "checkpoint"))

@@ -24,7 +24,7 @@ static sl_session_stats stat_of(void *self) { return sl_session_stat(self); }
 static sl_status status_of(void *self) { return sl_session_status(self); }
 
 static sl_status model_load(void *ctx, const sl_lowered *lowered, sl_runtime *rt) {
-  sl_status status = pretrained_load(ctx, lowered, rt);
+  sl_status status = pretrained_load(ctx, NULL, lowered, rt);
   return status ? status : sl_params_copy_versions(lowered, rt);
 }
 

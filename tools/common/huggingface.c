@@ -36,6 +36,7 @@ typedef struct fixed_option {
 
 typedef struct family {
   const char *type, *architecture, *model;
+  const char *other; /* a model that begins with such weights, too; NULL: none */
   const config_field *fields;
   /* known keys besides the fields and config_keys_common; NULL: none */
   const sli_key *keys[3];
@@ -138,6 +139,7 @@ static const family families[] = {{.type = "gpt2",
                                   {.type = "llama",
                                    .architecture = "LlamaForCausalLM",
                                    .model = "llama",
+                                   .other = "hybrid",
                                    .fields = llama_fields,
                                    .keys = {config_keys_llama},
                                    .theta = "10000",
@@ -163,6 +165,7 @@ static const family families[] = {{.type = "gpt2",
                                   {.type = "qwen2",
                                    .architecture = "Qwen2ForCausalLM",
                                    .model = "llama",
+                                   .other = "hybrid",
                                    .fields = qwen2_fields,
                                    .keys = {config_keys_llama},
                                    .bias = "qkv",
@@ -324,6 +327,11 @@ static sl_status read_window(const config *c, const family *f) {
   return status;
 }
 
+/* True for a model that only begins with the family's weights: its attention is its own. */
+static bool is_other(const sl_model *model, const family *f) {
+  return f->other && !strcmp(f->other, model->name);
+}
+
 /* Derives options of LLaMA-like families, and refuses biases that the family lacks: their
  * weights would be ignored. */
 static sl_status derive_llama(const config *c, const family *f) {
@@ -333,7 +341,7 @@ static sl_status derive_llama(const config *c, const family *f) {
     return sl_fail(SL_E_INPUT, "%s: attention_bias is neither true nor false", c->path);
   sl_status status = config_set(c, "attention_bias", "bias", bias);
   if (!status) status = read_rope(c, f);
-  return status ? status : read_window(c, f);
+  return status || is_other(c->s->model, f) ? status : read_window(c, f);
 }
 
 static sl_status derive_gpt2(const config *c, const family *f) {
@@ -405,7 +413,7 @@ static sl_status unknown_type(const char *path, const char *name) {
 static sl_status match(const config *c) {
   const char *name = type_of(c->root), *model = c->s->model->name;
   const family *f = family_of_type(name);
-  if (f && !strcmp(f->model, model)) return huggingface_apply(c, f);
+  if (f && (!strcmp(f->model, model) || is_other(c->s->model, f))) return huggingface_apply(c, f);
   if (!config_is_shipped(c->s->model)) return SL_OK;
   if (f)
     return sl_fail(SL_E_USAGE, "%s is of model_type %s: the model should be %s, not %s", c->path,
@@ -494,11 +502,18 @@ static const family *family_of_model(const settings *s) {
   return NULL;
 }
 
+/* Says whether the model only begins with weights of the folder's family. */
+static bool begins_other(const char *folder, const settings *s) {
+  const char *model = NULL;
+  bool known = config_is_shipped(s->model) && !huggingface_model(folder, &model);
+  return known && strcmp(model, s->model->name) != 0;
+}
+
 /* Says whether a config.json can be written: for a family, or copied from the initial weights. */
 static bool has_config(const settings *s) {
   const char *init = settings_text(s, "init");
   char *path = init && huggingface_is_folder(init) ? huggingface_file(init, "config.json") : NULL;
-  bool has = family_of_model(s) || (path && !access(path, F_OK));
+  bool has = family_of_model(s) || (path && !access(path, F_OK) && !begins_other(init, s));
   free(path);
   return has;
 }
