@@ -305,7 +305,8 @@ static void exact_few(const sl_call *call, int64_t rows, sli_range columns) {
     case 1: exact_tile(1, call, call->in[0], c, wide, call->out[0]); break;
     case 2: exact_tile(2, call, call->in[0], c, wide, call->out[0]); break;
     case 3: exact_tile(3, call, call->in[0], c, wide, call->out[0]); break;
-    default: exact_tile(4, call, call->in[0], c, wide, call->out[0]); break;
+    case 4: exact_tile(4, call, call->in[0], c, wide, call->out[0]); break;
+    default: break; /* no rows */
     }
   }
 }
