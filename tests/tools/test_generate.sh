@@ -50,6 +50,6 @@ refused() {
 }
 refused "--generate: what 2 processes have learned the first one writes with when all have saved it: --save FILE" \
   -n 2 --stages 2 --steps 2 --generate 9 "${model[@]}" --data "$text"
-refused "op layer.0/sub.1 (sub) cannot be served" --steps 2 --generate 9 \
+refused "op layer.0/concat.1 (concat) cannot be served" --steps 2 --generate 9 \
   "$SLUICE_SOURCE/examples/gru.c" --data "$text"
 refused "(documents) cannot be served" --steps 2 --generate 9 "$SLUICE_SOURCE/examples/bert.c" --data "$text"

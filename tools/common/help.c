@@ -139,7 +139,7 @@ static void print_first(const settings *s) {
   print_usage(s);
   printf("MODEL is ");
   for (const sl_model *const *m = sli_models; *m; m++) printf("%s, ", (*m)->name);
-  printf("FILE.so or FILE.c;\n%s MODEL --help shows its options.\n\nOptions of a first run:\n",
+  printf("FILE.so\nor FILE.c; %s MODEL --help shows its options.\n\nOptions of a first run:\n",
          s->tool->name);
   print_first_options(s);
   printf("\nMore, by %s --help GROUP:\n", s->tool->name);
