@@ -251,7 +251,10 @@ int main(int argc, char **argv) {
   static const struct {
     const char *name;
     char *const *words;
-  } models[] = {{"gpt", batches_gpt}, {"llama", batches_llama}};
+  } models[] = {{"gpt", batches_gpt},
+                {"llama", batches_llama},
+                {"hybrid", batches_hybrid},
+                {"mamba2", batches_mamba2}};
   seeds s = seeds_of(argc, argv, 1, SEEDS);
   char *path = getenv("SLUICE_SMOLLM2");
   for (uint64_t seed = s.first; seed < s.end; seed++)
