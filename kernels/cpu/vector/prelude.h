@@ -3,6 +3,7 @@
  * foreign inline function is compiled for that level. */
 #include <float.h>
 #include <math.h>
+#include <stdlib.h>
 #include <stdint.h>
 #include <string.h>
 #if defined(__x86_64__)
