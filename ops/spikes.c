@@ -28,7 +28,7 @@ static sl_status quantize_infer(const sl_attrs *attrs, int nin, const sl_type *i
 }
 
 SLI_COST(spikes_cost, 0, 2, 6)
-SLI_COST(quantize_cost, 0, 2, 5)
+SLI_COST(quantize_cost, 0, 1, 5)
 
 const sl_op sl_op_spikes = {
     .name = "spikes",
