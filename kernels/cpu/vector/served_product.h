@@ -222,8 +222,8 @@ static inline __attribute__((always_inline)) void sum_tile(int tall, const float
         w1 = wide > LANES ? load(w + i * n + LANES, wide - LANES) : (vec){0};
 #pragma GCC unroll 4
     for (int r = 0; r < tall; r++) {
-      acc[r][0] += x[r * k + i] * w0;
-      acc[r][1] += x[r * k + i] * w1;
+      acc[r][0] = plus_product(acc[r][0], set(x[r * k + i]), w0);
+      acc[r][1] = plus_product(acc[r][1], set(x[r * k + i]), w1);
     }
   }
   for (int r = 0; r < tall; r++) {
