@@ -86,5 +86,6 @@ try 1 "segmentation fault in op block/own.1 (own), actor F0, step 0, microbatch 
 try 1 "in op block/own.1 (own), actor F0, step 1, microbatch 2" \
   "KERNEL if (call->tick.step == 1 && call->tick.microbatch == 2) *(volatile int *)8 = 1;" \
   --microbatches 3 --devices cpu:1x2
-try 1 "arithmetic fault (a division by 0?) in op block/own.1 (own), actor F0" "KERNEL zero = 7 / zero;"
+[[ $(cc -dumpmachine) != x86* ]] || # ARM64 divides by 0 and goes on
+  try 1 "arithmetic fault (a division by 0?) in op block/own.1 (own), actor F0" "KERNEL zero = 7 / zero;"
 exit 0
