@@ -89,7 +89,7 @@ static sli_value batch(sli_values *v, sli_value s, const arguments *a) {
 
 /* ---- order ----------------------------------------------------------------------------------- */
 
-/* What items are compared by. */
+/* Keys that items are compared by. */
 typedef struct keying {
   const sli_value *attribute;
   bool exact; /* with the case of letters */

@@ -250,7 +250,8 @@ typedef struct sli_walk_sum {
   bool onto;
 } sli_walk_sum;
 
-/* What a position does to a state X [rows, lanes]; vector/linear_attention.h has the formulas. */
+/* Changes that a position makes to a state X [rows, lanes]; vector/linear_attention.h has the
+ * formulas. */
 typedef enum sli_walk_kind {
   SLI_WALK_FORTH,
   SLI_WALK_BACK,

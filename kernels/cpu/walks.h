@@ -17,14 +17,14 @@ sli_walked sli_walk_input(const sl_call *call, const sli_linear_shape *s, int i)
 
 /* A walk with the call's gates, through states that the heads of o share. */
 sli_walk sli_walk_of(const sl_call *call, const sli_linear_shape *s, sli_walk_kind kind);
-/* The same for gradients of states, one for each head of o, in a record of gradients. */
+/* A walk of gradients of states, one for each head of o, in a record of gradients. */
 sli_walk sli_walk_back_of(const sl_call *call, const sli_linear_shape *s, sli_walk_kind kind);
 
 /* Runs a walk of states [dk, dv] by rows of keys, with lanes of values; or the other way round. */
 void sli_walk_values(const sl_call *call, const sli_linear_shape *s, sli_walk *w);
 void sli_walk_keys(const sl_call *call, const sli_linear_shape *s, sli_walk *w);
 
-/* What gradients of gates are computed from; gradients of gates of channels from q, dq, k, dk,
+/* Arrays that give the gradients of gates: of gates of channels from q, dq, k, dk,
  * those of heads from o, do, v, dv. */
 typedef struct sli_gate_gradients {
   const sl_call *call; /* q, k, v, gates, ... */

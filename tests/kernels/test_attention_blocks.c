@@ -133,7 +133,7 @@ static void few_chosen_have_the_values_of_a_reference(uint64_t seed) {
 /* ---- the choice --------------------------------------------------------------------------------
  */
 
-/* What the choice of a head is made from, in f64. */
+/* Estimates behind the choice of a head, in f64. */
 typedef struct head {
   const shape *s;
   const float *q, *k;         /* row 0 */

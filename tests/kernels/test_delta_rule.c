@@ -136,17 +136,6 @@ static void check_gradients(const shape *s, const kernel *c) {
 
 /* ---- pieces ---------------------------------------------------------------------------------- */
 
-/* Copies positions [at, at + rows) of an array, or puts them back. */
-static void copy_rows(const sl_type *whole, int64_t at, int64_t rows, char *all, char *part,
-                      bool put) {
-  size_t row = (size_t)whole->dim[2] * sizeof(float), length = (size_t)whole->dim[1];
-  for (int64_t b = 0; b < whole->dim[0]; b++) {
-    char *to = all + ((size_t)b * length + (size_t)at) * row,
-         *from = part + (size_t)(b * rows) * row;
-    memcpy(put ? to : from, put ? from : to, (size_t)rows * row);
-  }
-}
-
 /* A call on a piece; its input number INPUTS + 2, if it has that, is the state before. */
 static kernel piece_of(const shape *s, const kernel *whole, const sl_op *op, int nin, int nout,
                        int64_t at, int64_t rows, const sl_type *state) {

@@ -78,6 +78,17 @@ static inline double array_get(const void *p, const sl_type *type, int64_t i) {
   }
 }
 
+/* Copies positions [at, at + rows) of an array [B, T, C], or puts them back. */
+static inline void copy_rows(const sl_type *whole, int64_t at, int64_t rows, char *all, char *part,
+                             bool put) {
+  size_t row = (size_t)whole->dim[2] * sizeof(float), length = (size_t)whole->dim[1];
+  for (int64_t b = 0; b < whole->dim[0]; b++) {
+    char *to = all + ((size_t)b * length + (size_t)at) * row,
+         *from = part + (size_t)(b * rows) * row;
+    memcpy(put ? to : from, put ? from : to, (size_t)rows * row);
+  }
+}
+
 /* ---- calls ------------------------------------------------------------------- */
 
 static inline sl_call kernel_call(const kernel *k, struct sl_team *team) {
