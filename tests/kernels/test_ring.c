@@ -178,7 +178,7 @@ static kernel begin_share(const sl_op *op, run piece, const queries *q, int nin)
 }
 
 /* Rows of the queries, between the whole sequence and what a call has of them. */
-static void copy_rows(float *whole, const queries *q, float *there, bool out) {
+static void copy_queries(float *whole, const queries *q, float *there, bool out) {
   for (int i = 0; i < 2; there += q->of[i++].count * Q_ROW) {
     float *own = whole + q->of[i].begin * Q_ROW;
     memcpy(out ? there : own, out ? own : there, (size_t)(q->of[i].count * Q_ROW) * sizeof(float));
@@ -198,12 +198,12 @@ static void copy_all_lse(const arrays *x, const queries *q, float *there, bool o
 
 static void share(arrays *x, device *d, run piece, const queries *q) {
   kernel s = begin_share(&sl_op_attention_share, piece, q, 2);
-  copy_rows(x->q, q, s.in[0], true);
+  copy_queries(x->q, q, s.in[0], true);
   rows(s.in[1], x->kv, piece, KV_ROW);
   free(s.out[2]);
   s.out[2] = d->record;
   kernel_run(&s, NULL);
-  copy_rows(x->o, q, s.out[0], false);
+  copy_queries(x->o, q, s.out[0], false);
   copy_all_lse(x, q, s.out[1], false);
   s.out[2] = NULL;
   kernel_destroy(&s);
@@ -211,15 +211,15 @@ static void share(arrays *x, device *d, run piece, const queries *q) {
 
 static void share_back(arrays *x, device *d, run piece, const queries *q) {
   kernel s = begin_share(&sl_op_attention_share_b, piece, q, 6);
-  copy_rows(x->q, q, s.in[0], true);
+  copy_queries(x->q, q, s.in[0], true);
   memcpy(s.in[1], d->record, S * KV_ROW * sizeof(float));
-  copy_rows(x->o, q, s.in[2], true);
+  copy_queries(x->o, q, s.in[2], true);
   copy_all_lse(x, q, s.in[3], true);
-  copy_rows(x->dout, q, s.in[4], true);
+  copy_queries(x->dout, q, s.in[4], true);
   free(s.out[2]);
   s.out[2] = d->sent_back;
   kernel_run(&s, NULL);
-  copy_rows(x->dq, q, s.out[0], false);
+  copy_queries(x->dq, q, s.out[0], false);
   for (int i = 0; i < piece.count * KV_ROW; i++)
     x->dkv[piece.begin * KV_ROW + i] += ((float *)s.out[1])[i];
   s.out[2] = NULL;
