@@ -55,6 +55,14 @@ struct sl_tensor {
   int nsums;
 };
 
+/* Passes that a node belongs to: those of training, or others of a step with a number of ticks of
+ * their own. */
+typedef enum sli_pace {
+  SLI_PACE_TRAINING,
+  SLI_PACE_EVAL,   /* an evaluation, or a handover to one: every eval_every steps */
+  SLI_PACE_ROLLOUT /* passes of a served graph, before those of training */
+} sli_pace;
+
 /* Phases keep update work in an order that crosses stages without cycles. */
 enum {
   SLI_PHASE_MAIN,
@@ -62,7 +70,8 @@ enum {
   SLI_PHASE_CLIP,
   SLI_PHASE_UPDATE,
   SLI_PHASE_PACK /* before everything else of a step */,
-  SLI_PHASE_EVAL /* beside everything else, every so many steps */
+  SLI_PHASE_EVAL, /* beside everything else, every so many steps */
+  SLI_PHASE_ROLLOUT
 };
 
 /* Attributes and types of a node for one length of piece, where sequences are cut. */
@@ -82,8 +91,7 @@ struct sli_node {
   int block; /* -1: belongs to no stage (the clip, reports) */
   int rank;  /* rank of the device that runs it within its stage */
   int phase;
-  bool eval;                /* belongs to an evaluation or hands data to one: fires every eval_every
-                               steps */
+  sli_pace pace;
   bool per_step;            /* fires once a step instead of once a tick */
   int remote_axis;          /* axis of the grid along which the call reads other devices' parts */
   double remote_bytes;      /* bytes of those parts */
@@ -112,6 +120,11 @@ struct sli_node {
  * pass; sharding and the cost of a block follow from nodes of the model only. */
 static inline bool sli_is_forward(const sli_node *n) {
   return (n->cls == SL_CLASS_F || n->beside) && !n->rule && !n->like;
+}
+
+/* True for a node of a pass: of training, an evaluation or a rollout. */
+static inline bool sli_is_in_pass(const sli_node *n) {
+  return n->phase == SLI_PHASE_MAIN || n->phase == SLI_PHASE_EVAL || n->phase == SLI_PHASE_ROLLOUT;
 }
 
 /* Returns the tensor of a forward node that an argument of its rule is, or is the gradient of. */
@@ -217,6 +230,10 @@ struct sl_graph {
     int rows, rest;         /* rows of a microbatch, 0: unknown; and rows left over after the whole
                                ones */
   } evaluated;
+  struct sli_rollouts { /* of a served graph, in each step */
+    int ticks;          /* 0: none */
+    sl_tensor *sampled; /* output of a tick */
+  } rollouts;
   sl_tensor *grad_norm; /* f64 scalar, once a step: the clip node's second output */
   struct sli_training {
     sl_optimizer optimizer; /* with defaults filled in */

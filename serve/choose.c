@@ -301,12 +301,24 @@ uint64_t sli_session_await(void *ctx, const sl_tick *at) {
   return again;
 }
 
+/* Begins a step of training with requests of its own. */
+static void begin_step(sl_session *s, int64_t step) {
+  pthread_mutex_lock(&s->lock);
+  if (!s->ticks.begun) s->ticks.first = step;
+  sli_session_settle(s);
+  s->ticks.step = step;
+  sli_session_end_step(s, step - 1);
+  pthread_mutex_unlock(&s->lock);
+  s->steps.begin(s->steps.ctx, step);
+}
+
 void sli_session_choose(void *ctx, const sl_tick *at, int32_t *tokens, sl_batch *batch) {
-  (void)at;
   sl_session *s = ctx;
+  if (s->steps.ticks && !at->microbatch) begin_step(s, at->step);
   pthread_mutex_lock(&s->lock);
   tick *t = next_tick(s);
-  wait_for_tick(s, t);
+  if (s->steps.ticks) serve_choose(s, t); /* a tick may be empty: others wait for it */
+  else wait_for_tick(s, t);
   begin_tick(s, t);
   writer w = open_batch(s, tokens, batch);
   for (int i = 0; i < t->count; i++) write_part(s, &w, &t->parts[i]);

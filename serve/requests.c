@@ -41,6 +41,10 @@ static void tell(sl_session *s, const sl_session_event *event) {
     s->simulator->note(s->simulator, s, event);
     return;
   }
+  if (s->steps.note) {
+    s->steps.note(s->steps.ctx, event);
+    return;
+  }
   events *e = &s->events;
   if (!unpolled(s)) {
     e->first = e->count = 0;
@@ -183,6 +187,7 @@ static uint64_t append(sl_session *s, request *r) {
   s->stats.queued++;
   pthread_cond_signal(&s->work);
   r->id = ++s->last_id;
+  r->step = s->ticks.step;
   r->until = sli_log_until(s, r->id);
   return r->id;
 }
@@ -217,6 +222,13 @@ void sli_session_hang_up(sl_session *s, request *r) {
   sli_log_cancel(s, r);
   r->cancelled = true;
   if (!r->ticks) sli_session_finish(s, r, SL_END_CANCELLED);
+}
+
+void sli_session_end_step(sl_session *s, int64_t step) {
+  for (request *r = s->requests, *next; r; r = next) {
+    next = r->next;
+    if (r->step <= step) sli_session_hang_up(s, r);
+  }
 }
 
 void sli_session_end_unwanted(sl_session *s) {

@@ -51,6 +51,7 @@ struct request {
   double pace;    /* seconds per chunk while the request is alone; 0: not computed yet */
   sl_request how; /* temperature and other request parameters; its arrays are not used */
   int32_t *stop;  /* [how.nstop] */
+  int64_t step;   /* of training, where the session is part of it */
 };
 
 typedef struct events {
@@ -91,6 +92,8 @@ typedef struct fit {
 
 typedef struct ticks {
   uint64_t begun, back; /* number of ticks begun, and of ticks completed */
+  int64_t first;        /* step of training of the first tick */
+  int64_t step;         /* of training, where the session is part of it: of the last tick begun */
   int most;
   tick *of; /* [most] ring, indexed by tick number modulo `most` */
 } ticks;
@@ -155,6 +158,7 @@ struct sl_session {
   double *shares;
   fit fit;                  /* timings, kept only where one tick is under way at a time */
   sli_simulator *simulator; /* simulation driver; NULL: real clock */
+  sl_session_steps steps;   /* of the training that it is part of; ticks 0: none */
 };
 
 /* All functions below require the lock. */
@@ -166,6 +170,8 @@ void sli_session_finish(sl_session *s, request *r, sl_end end);
 bool sli_session_answer(sl_session *s, request *r, sl_session_event event);
 /* Cancels a request: it ends now, or when its ticks have completed. */
 void sli_session_hang_up(sl_session *s, request *r);
+/* Cancels all requests of this step of training and earlier ones. */
+void sli_session_end_step(sl_session *s, int64_t step);
 /* Cancels all requests that are marked unwanted. */
 void sli_session_end_unwanted(sl_session *s);
 /* Returns whether so many events are unpolled that ticks must wait. */
@@ -236,6 +242,8 @@ const char *sli_log_word(const char *at, sli_log_entry *out);
  * all the same. */
 sl_status sli_session_open(const sl_session_options *options, sli_simulator *simulator,
                            sl_session **out);
+/* Sets options that depend on the lowered graph. */
+void sli_session_settle(sl_session *s);
 /* Runs the session's plan to its end in the calling thread. */
 void sli_session_run(sl_session *s);
 

@@ -159,6 +159,10 @@ static sl_status check_lower(const sl_lower_options *o) {
       "sequences");
 }
 
+void sli_session_settle(sl_session *s) {
+  if (s->serving.stateful) s->options.prefixes = SL_PREFIXES_APART; /* states are no one else's */
+}
+
 static sl_status make_plan(sl_session *s) {
   sl_lower_options lower = s->options.lower;
   sl_status wrong = check_lower(&lower);
@@ -173,7 +177,7 @@ static sl_status make_plan(sl_session *s) {
   sl_status status = lower_plan(s, &lower, &lowered);
   if (status) return status;
   s->about.lowered = lowered;
-  if (s->serving.stateful) s->options.prefixes = SL_PREFIXES_APART; /* states are no one else's */
+  sli_session_settle(s);
   s->about.plan = sl_lowered_plan(lowered);
   for (int32_t d = 0; d < s->about.plan->ndevices; d++)
     s->about.device_bytes =
@@ -268,6 +272,49 @@ sl_status sli_session_open(const sl_session_options *options, sli_simulator *sim
   if (!status) make_ticks(s);
   if (!status) status = make_runtime(s);
   return status;
+}
+
+/* What training asks of files and clocks is not the session's. */
+static sl_session_options embedded(const sl_session_options *o) {
+  return (sl_session_options){.model = o->model,
+                              .args = o->args,
+                              .training = o->training,
+                              .context = o->context,
+                              .rows = o->rows,
+                              .sequences = o->sequences,
+                              .groups = o->groups,
+                              .pages = o->pages,
+                              .kv = o->kv,
+                              .admit = o->admit,
+                              .prefixes = o->prefixes,
+                              .queue = o->queue,
+                              .hash = o->hash,
+                              .lower = {.parallel.stages = o->lower.parallel.stages,
+                                        .schedule.chunks = o->lower.schedule.chunks}};
+}
+
+sl_status sl_session_embed(const sl_session_options *options, const sl_session_steps *steps,
+                           sl_rollout_options *rollouts, sl_session **out) {
+  sl_session *s = sli_calloc(1, sizeof *s);
+  s->options = embedded(options);
+  s->steps = *steps;
+  s->wake = -1;
+  make_lock(s);
+  sl_status status = read_sizes(s);
+  if (!status) status = build(s);
+  if (status) {
+    char *detail = sli_strdup(sl_detail());
+    sl_session_destroy(s);
+    sl_fail(status, "%s", detail);
+    free(detail);
+    return status;
+  }
+  s->serving.storage = NULL; /* training has all in f32 */
+  make_ticks(s);
+  *rollouts = (sl_rollout_options){
+      .graph = s->graph, .ticks = steps->ticks, .on_output = sli_session_take, .ctx = s};
+  *out = s;
+  return SL_OK;
 }
 
 sl_status sl_session_create(const sl_session_options *options, sl_session **out) {

@@ -75,6 +75,9 @@ void sli_session_take(void *ctx, const char *name, const sl_type *type, const vo
   sl_session *s = ctx;
   pthread_mutex_lock(&s->lock);
   take_tick(s, &s->ticks.of[s->ticks.back++ % (uint64_t)s->ticks.most], data);
+  if (s->steps.ticks && s->ticks.back % (uint64_t)s->steps.ticks == 0)
+    sli_session_end_step(s,
+                         s->ticks.first + (int64_t)(s->ticks.back / (uint64_t)s->steps.ticks) - 1);
   pthread_cond_signal(&s->work);
   pthread_mutex_unlock(&s->lock);
 }

@@ -11,9 +11,10 @@
 /* One output that inference delivers. */
 typedef struct output_sink {
   sl_sink sink;
-  sl_lowered *lowered;
   const char *name;
   sl_type type;
+  void (*on_output)(void *ctx, const char *name, const sl_type *type, const void *data);
+  void *ctx;
 } output_sink;
 
 struct sl_lowered {

@@ -45,6 +45,7 @@ static bool offloads(const sli_inputs *in) {
 }
 static bool multiplies_bf16(const sli_inputs *in) { return in->bf16; }
 static bool evaluates(const sli_inputs *in) { return sli_evaluates(in->g); }
+static bool rolls_out(const sli_inputs *in) { return trains(in) && in->options->rollouts.graph; }
 static bool is_exact(const sli_inputs *in) { return in->options->numbers.exact; }
 static bool has_groups(const sli_inputs *in) { return is_exact(in) && !serves(in); }
 static bool tells_logprobs(const sli_inputs *in) {
@@ -220,6 +221,16 @@ static sl_status evaluate(compilation *c) {
   return sli_pass_evaluate(c->g, to->evaluated);
 }
 
+static sl_status roll_out(compilation *c) {
+  const sl_rollout_options *o = &c->in->options->rollouts;
+  bool exact = is_exact(c->in);
+  for (int i = 0; i < o->graph->nnodes; i++) o->graph->nodes[i]->attrs.exact = exact;
+  SLI_TRY(sli_pass_serve(o->graph));
+  if (exact) SLI_TRY(sli_groups_set(o->graph));
+  SLI_TRY(sli_pass_serve_rows(o->graph));
+  return sli_pass_rollouts(c->g, o->graph, o->ticks);
+}
+
 static sl_status report(compilation *c) {
   sli_compile_reports(c->to);
   return SL_OK;
@@ -288,6 +299,8 @@ static const pass passes[] = {
          "rounds and packs weights for products in bf16"),
     PASS("evaluate", "training with --eval", evaluates, evaluate,
          "adds the forward pass over held-out data"),
+    PASS("rollouts", "training with rollouts", rolls_out, roll_out,
+         "adds passes of the served model, with the parameters that are trained"),
     PASS("reports", "all", always, report, "adds the ops that report losses, counters and outputs"),
     PASS("extents", "all", always, find_valid_lengths,
          "finds tensors of which only some rows are valid"),

@@ -195,26 +195,24 @@ static void take_eval(void *ctx, const sl_tick *tick, int n, const void *const *
 static void take_output(void *ctx, const sl_tick *tick, int n, const void *const *values) {
   (void)tick, (void)n;
   output_sink *o = ctx;
-  const sl_lower_options *options = &o->lowered->options;
-  if (options->report.on_output)
-    options->report.on_output(options->report.ctx, o->name, &o->type, values[0]);
+  if (o->on_output) o->on_output(o->ctx, o->name, &o->type, values[0]);
 }
 
 static void pass_output(void *ctx, const sl_tick *tick) {
   take_output(ctx, tick, 1, (const void *[]){NULL});
 }
 
-static void mark(sli_node *n, bool eval) {
-  n->eval = eval;
-  if (eval) n->phase = SLI_PHASE_EVAL;
+static void mark(sli_node *n, sli_pace pace) {
+  n->pace = pace;
+  if (pace) n->phase = pace == SLI_PACE_EVAL ? SLI_PHASE_EVAL : SLI_PHASE_ROLLOUT;
 }
 
 static void add_report(sl_graph *g, const char *name, int count, sl_tensor *const *t,
-                       const sl_sink *sink, bool per_step, bool eval) {
+                       const sl_sink *sink, bool per_step, sli_pace pace) {
   sl_attrs attrs = {.user = sink};
   sli_node *n = sli_graph_node(g, &sl_op_report, name, &attrs, SL_CLASS_L, -1, count, t, 0);
   n->per_step = per_step;
-  mark(n, eval);
+  mark(n, pace);
 }
 
 /* By `op` the sum over a step or an evaluation of what comes tick by tick. */
@@ -228,7 +226,7 @@ static sl_tensor *add_sum(sl_lowered *l, const sl_op *op, const sli_mean *mean, 
   int count = sli_mean_tensors(mean, parts, 0);
   const char *name = sli_arena_format(&g->arena, eval ? "report:eval.%s" : "report:%s", mean->name);
   sli_node *n = sli_graph_node(g, op, name, &attrs, SL_CLASS_L, -1, count, parts, 1);
-  mark(n, eval);
+  mark(n, eval ? SLI_PACE_EVAL : SLI_PACE_TRAINING);
   n->accumulate_span = 1;
   sl_status status = sli_node_infer(n);
   SLI_CHECK(!status, "%s: %s", n->name, sl_detail());
@@ -240,7 +238,7 @@ static void add_evaluation_report(sl_lowered *l) {
   sl_tensor *values[count];
   for (int i = 0; i < count; i++) values[i] = add_sum(l, &losses_op, &l->evaluated[i], true, !i);
   l->eval_sink = (sl_sink){.take = take_eval, .ctx = l};
-  add_report(l->g, "report:eval", count, values, &l->eval_sink, true, true);
+  add_report(l->g, "report:eval", count, values, &l->eval_sink, true, SLI_PACE_EVAL);
 }
 
 static void add_logprobs_report(sl_lowered *l) {
@@ -254,7 +252,22 @@ static void add_logprobs_report(sl_lowered *l) {
                         .rows = step->dim[0],
                         .length = sl_type_elements(step) / step->dim[0],
                         .logprobs = sli_arena_alloc(&l->arena, sl_type_bytes(step))};
-  add_report(l->g, "report:logprobs", count, parts, &to->sink, false, false);
+  add_report(l->g, "report:logprobs", count, parts, &to->sink, false, SLI_PACE_TRAINING);
+}
+
+static output_sink sink_of(output_sink *at, const char *name, const sl_tensor *t) {
+  return (output_sink){.sink = {.take = take_output, .ctx = at, .passed = pass_output},
+                       .name = name,
+                       .type = t->type};
+}
+
+static void add_rollouts_report(sl_lowered *l) {
+  const sl_rollout_options *options = &l->options.rollouts;
+  sl_tensor *sampled = l->g->rollouts.sampled;
+  output_sink *o = l->outputs = sli_arena_alloc(&l->arena, sizeof *o);
+  *o = sink_of(o, "sampled", sampled);
+  o->on_output = options->on_output, o->ctx = options->ctx;
+  add_report(l->g, "report:rollouts", 1, &sampled, &o->sink, false, SLI_PACE_ROLLOUT);
 }
 
 static void add_training_reports(sl_lowered *l) {
@@ -266,9 +279,10 @@ static void add_training_reports(sl_lowered *l) {
   for (int i = 2; i < count; i++)
     values[i] = add_sum(l, &counter_op, &g->metrics.counters.of[i - 2], false, false);
   l->step_sink = (sl_sink){.take = take_step, .ctx = l};
-  add_report(g, "report:step", count, values, &l->step_sink, true, false);
+  add_report(g, "report:step", count, values, &l->step_sink, true, SLI_PACE_TRAINING);
   if (g->logprobs.tensor) add_logprobs_report(l);
   if (l->evaluated) add_evaluation_report(l);
+  if (g->rollouts.ticks) add_rollouts_report(l);
 }
 
 void sli_compile_reports(sl_lowered *l) {
@@ -280,11 +294,9 @@ void sli_compile_reports(sl_lowered *l) {
   l->outputs = sli_arena_alloc(&l->arena, (size_t)g->noutputs * sizeof *l->outputs);
   for (int i = 0; i < g->noutputs; i++) {
     output_sink *o = &l->outputs[i];
-    *o = (output_sink){{.take = take_output, .ctx = o, .passed = pass_output},
-                       l,
-                       g->outputs[i].name,
-                       g->outputs[i].tensor->type};
+    *o = sink_of(o, g->outputs[i].name, g->outputs[i].tensor);
+    o->on_output = l->options.report.on_output, o->ctx = l->options.report.ctx;
     add_report(g, sli_arena_format(&l->arena, "report:%s", o->name), 1, &g->outputs[i].tensor,
-               &o->sink, false, false);
+               &o->sink, false, SLI_PACE_TRAINING);
   }
 }

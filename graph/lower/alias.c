@@ -59,7 +59,7 @@ static void end_pass(pass *p) {
 static bool has_one_slot(const pass *p, int at) {
   const sli_buffer *b = &p->l->buffers[at];
   return b->producer != SL_NONE && b->bytes && !b->held && !b->initial && !b->valid_length &&
-         !b->eval && !b->transient && !b->slot_pool.least && b->source == SL_NONE &&
+         !b->pace && !b->transient && !b->slot_pool.least && b->source == SL_NONE &&
          !sli_is_spilled(b) && !p->leaves[at] && !p->taken[at] &&
          sli_lower_given(p->l, b->role, sli_buffer_stage(p->l, b)) <= 1;
 }

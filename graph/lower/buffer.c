@@ -21,7 +21,8 @@ typedef struct traits {
   int *consumers;
   sli_rate rate;
   sli_role role;
-  bool held, transient, eval, frozen;
+  bool held, transient, frozen;
+  sli_pace pace;
   int initial;
   int device;
   int aliases;
@@ -175,7 +176,7 @@ static bool lasts(const sl_tensor *t) {
 
 /* True for a parameter, or a copy that the update hands over for an evaluation. */
 static bool is_param(const sl_tensor *t) {
-  return t->param || (t->producer->eval && t->producer->cls == SL_CLASS_U);
+  return t->param || (t->producer->pace == SLI_PACE_EVAL && t->producer->cls == SL_CLASS_U);
 }
 
 /* True for a parameter that is all-gathered from its shards. */
@@ -225,7 +226,7 @@ static traits param_traits(const sli_lowering *l, traits t, const sl_tensor *ten
 static void set_role(sli_lowering *l, traits *t, const sl_tensor *tensor, bool state, bool summed) {
   const sli_task *from = &l->tasks[t->producer];
   bool beside = from->cls == SL_CLASS_L, once = t->rate == SLI_PER_STEP; /* beside: losses */
-  if (t->eval && !from->eval) t->role = SLI_ROLE_EVAL;
+  if (t->pace && !from->pace) t->role = SLI_ROLE_EVAL;
   else if (is_gathered(tensor)) t->role = SLI_ROLE_GATHER;
   else if (from->phase == SLI_PHASE_PACK) t->role = SLI_ROLE_PACKED;
   else if (tensor->transient && !summed) t->role = SLI_ROLE_REDUCE;
@@ -248,7 +249,7 @@ static traits tensor_traits(sli_lowering *l, const sli_uses *u, const sl_tensor 
   const sli_task *from = &l->tasks[t.producer];
   t.device = from->device;
   t.rate = from->rate == SLI_PER_STEP || u->summed[id] ? SLI_PER_STEP : SLI_PER_TICK;
-  t.eval = tensor->producer->eval;
+  t.pace = tensor->producer->pace;
   t.alone = tensor->valid_length ? tensor : NULL;
   set_role(l, &t, tensor, u->state[id], u->summed[id]);
   if (u->swept[id]) t.role = SLI_ROLE_KV;
@@ -262,7 +263,7 @@ static traits tensor_traits(sli_lowering *l, const sli_uses *u, const sl_tensor 
 
 static bool same_traits(const sli_buffer *b, const traits *t) {
   return !b->valid_length && b->producer == t->producer && b->nconsumers == t->nconsumers &&
-         b->rate == t->rate && b->eval == t->eval && b->role == t->role && b->held == t->held &&
+         b->rate == t->rate && b->pace == t->pace && b->role == t->role && b->held == t->held &&
          b->transient == t->transient && b->device == t->device && b->aliases == t->aliases &&
          b->frozen == t->frozen &&
          (!t->nconsumers ||
@@ -291,7 +292,7 @@ static int add_buffer(sli_lowering *l, const traits *t) {
                                         .nconsumers = t->nconsumers,
                                         .consumers = t->consumers,
                                         .rate = t->rate,
-                                        .eval = t->eval,
+                                        .pace = t->pace,
                                         .memory = sli_roles[t->role].memory,
                                         .device = t->device,
                                         .held = t->held,
@@ -405,7 +406,7 @@ static void begin_evaluation(sli_lowering *l, int load) {
                                  .nconsumers = 1,
                                  .consumers = reader,
                                  .rate = SLI_PER_STEP,
-                                 .eval = true,
+                                 .pace = SLI_PACE_EVAL,
                                  .memory = sli_roles[SLI_ROLE_EVAL].memory,
                                  .device = l->tasks[by].device,
                                  .aliases = SL_NONE});
@@ -413,7 +414,8 @@ static void begin_evaluation(sli_lowering *l, int load) {
 
 static void begin_evaluations(sli_lowering *l) {
   for (int i = 0; i < l->ntasks; i++)
-    if (l->tasks[i].eval && l->tasks[i].nodes[0]->op == &sl_op_source) begin_evaluation(l, i);
+    if (l->tasks[i].pace == SLI_PACE_EVAL && l->tasks[i].nodes[0]->op == &sl_op_source)
+      begin_evaluation(l, i);
 }
 
 /* ---- sources that wait ------------------------------------------------------------------ */
@@ -441,7 +443,36 @@ static void wait_for_deliveries(sli_lowering *l) {
   int ntasks = l->ntasks;
   for (int load = 0; load < ntasks; load++)
     for (int report = 0; sli_waits(&l->tasks[load]) && report < ntasks; report++)
-      if (l->tasks[report].nodes[0]->op == &sl_op_report) wait_for_delivery(l, load, report);
+      if (l->tasks[report].nodes[0]->op == &sl_op_report &&
+          l->tasks[report].pace == l->tasks[load].pace)
+        wait_for_delivery(l, load, report);
+}
+
+/* Makes a source of training wait, at the beginning of a step, until the last tick of its rollouts
+ * has been delivered. */
+static void wait_for_rollouts(sli_lowering *l, int load, int report) {
+  int *reader = sli_arena_alloc(&l->arena, sizeof *reader);
+  *reader = load;
+  sli_add_buffer(l,
+                 (sli_buffer){.name = sli_arena_format(&l->arena, "rolled:%s", l->tasks[load].name),
+                              .role = SLI_ROLE_ROLLED,
+                              .producer = report,
+                              .nconsumers = 1,
+                              .consumers = reader,
+                              .rate = SLI_PER_STEP,
+                              .memory = sli_roles[SLI_ROLE_ROLLED].memory,
+                              .device = l->tasks[report].device,
+                              .aliases = SL_NONE});
+}
+
+static void wait_for_all_rollouts(sli_lowering *l) {
+  int report = SL_NONE, ntasks = l->ntasks;
+  for (int i = 0; i < ntasks; i++)
+    if (l->tasks[i].pace == SLI_PACE_ROLLOUT && l->tasks[i].nodes[0]->op == &sl_op_report)
+      report = i;
+  for (int i = 0; i < ntasks && report != SL_NONE; i++)
+    if (!l->tasks[i].pace && l->tasks[i].nodes[0]->op == &sl_op_source)
+      wait_for_rollouts(l, i, report);
 }
 
 /* ---- the pass --------------------------------------------------------------------------- */
@@ -462,6 +493,7 @@ void sli_lower_buffer(sli_lowering *l) {
   add_credits(l);
   begin_evaluations(l);
   wait_for_deliveries(l);
+  wait_for_all_rollouts(l);
   for (int i = 0; i < l->ntasks; i++) {
     lay_out_workspace(l, i, &u); /* one workspace per device, used by its passes */
     SLI_CHECK(l->tasks[i].cls != SL_CLASS_C || !l->tasks[i].workspace_bytes,

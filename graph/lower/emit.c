@@ -274,7 +274,7 @@ static void add_register(sli_lowering *l, sli_buffer *b) {
           .rows = b->valid_length ? (int32_t)b->valid_length->rows : 0,
           .nlengths = !lengths ? 0
                       : visits ? visits->count
-                               : sli_lower_ticks(l, false),
+                               : sli_lower_ticks(l, SLI_PACE_TRAINING),
           .lengths = lengths,
           .shares = b->slot_pool.leader == SL_NONE ? 0 : l->buffers[b->slot_pool.leader].reg + 1,
           .aliases = aliased_register(l, b),
@@ -328,7 +328,7 @@ static int32_t port_map(sli_lowering *l, const sli_task *g, const sli_buffer *b,
   if (updates) return sl_plan_map_lag(plan, 1, output ? b->initial : b->initial - 1);
   if (b->rate == SLI_PER_STORE && g->rate != SLI_PER_STORE)
     return sparse_map(l, l->in->options->store.every);
-  if (b->eval && !g->eval) return sparse_map(l, l->in->g->options.eval_every);
+  if (b->pace == SLI_PACE_EVAL && !g->pace) return sparse_map(l, l->in->g->options.eval_every);
   if (g->rate >= SLI_PER_STEP) return sl_plan_map_each(plan);
   if (b->rate == SLI_PER_STEP) return sl_plan_map_span(plan, (uint32_t)sli_lower_firings(l, g));
   if (g->rate == SLI_PER_PAIR) return sli_sweep_map(l, g, b);
@@ -423,21 +423,21 @@ static void set_priority(const sli_lowering *l, const sli_task *g, sl_actor *a) 
 }
 /* Returns the number of steps from one firing step to the next. */
 static int32_t every_of(const sli_lowering *l, const sli_task *g) {
-  if (g->eval) return (int32_t)l->in->g->options.eval_every;
+  if (g->pace == SLI_PACE_EVAL) return (int32_t)l->in->g->options.eval_every;
   return g->rate == SLI_PER_STORE ? (int32_t)l->in->options->store.every : 1;
 }
 
-/* Maps firings to ticks; evaluations count their own ticks. */
+/* Maps firings to ticks; passes of another pace count their own ticks. */
 static int32_t firing_ticks(sli_lowering *l, const sli_task *g) {
   if (g->rate == SLI_PER_LEAVING) return sli_lower_leaving_ticks(l, g);
-  int32_t all = g->eval ? sli_lower_ticks(l, true) : every_of(l, g) * l->in->m * l->in->k;
+  int32_t all = g->pace ? sli_lower_ticks(l, g->pace) : every_of(l, g) * l->in->m * l->in->k;
   int32_t n = sli_lower_firings(l, g);
   if (sli_task_visits(l, g)) return sli_visits_ticks(l, sli_task_visits(l, g));
   if (g->rate == SLI_PER_PAIR) return sli_sweep_ticks(l, g, all);
-  if (n > 1 && !g->eval) return tick_map(l, g);
+  if (n > 1 && !g->pace) return tick_map(l, g);
   sl_map_entry *entries = sli_calloc((size_t)n, sizeof *entries);
   for (int32_t i = 0; i < n; i++) /* tasks that fire less often fire after their ticks */
-    entries[i] = (sl_map_entry){g->eval ? (int32_t)((int64_t)(i + 1) * all / n) - 1 : all - n + i,
+    entries[i] = (sl_map_entry){g->pace ? (int32_t)((int64_t)(i + 1) * all / n) - 1 : all - n + i,
                                 SL_FIRST | SL_LAST};
   int32_t map = sl_plan_add_map(l->plan, (uint32_t)n, all, entries);
   free(entries);
@@ -457,7 +457,7 @@ static void add_actor(sli_lowering *l, transfer_queues *x, int task) {
       .firings_per_step = sli_lower_firings(l, g),
       .every = every_of(l, g),
       .ticks = firing_ticks(l, g),
-      .own_ticks = g->eval ? sli_lower_ticks(l, true) : 0,
+      .own_ticks = g->pace ? sli_lower_ticks(l, g->pace) : 0,
       .nin = g->ninputs,
       .nout = g->noutputs,
       .source = is_source(l, g),
@@ -467,7 +467,7 @@ static void add_actor(sli_lowering *l, transfer_queues *x, int task) {
       .program = sli_lower_program(l, task),
       .seconds = g->transfer ? sli_lower_copied(l, g, 0) : g->seconds,
       .seconds_table = sli_lower_seconds_table(l, g, sli_lower_slowdown(x->slowdowns, g))};
-  a.nseconds = a.seconds_table ? sli_lower_ticks(l, false) : 0;
+  a.nseconds = a.seconds_table ? sli_lower_ticks(l, SLI_PACE_TRAINING) : 0;
   set_priority(l, g, &a);
   g->actor = sl_plan_add_actor(plan, a);
 }
@@ -491,7 +491,7 @@ static sl_status finish(sli_lowering *l) {
        modelled = l->in->kind->modelled && l->in->p > 1;
   bool *aside = sli_arena_alloc(&l->arena, (size_t)l->plan->nactors * sizeof *aside);
   for (int i = 0; i < l->ntasks; i++)
-    if (l->tasks[i].actor != SL_NONE) aside[l->tasks[i].actor] = l->tasks[i].eval;
+    if (l->tasks[i].actor != SL_NONE) aside[l->tasks[i].actor] = l->tasks[i].pace;
   bool derived = !o->schedule.order || !strcmp(o->schedule.order, "derive");
   sl_status status = sli_order_passes(&(sli_pass_order){
       .plan = l->plan,

@@ -183,7 +183,7 @@ static bool is_looked_up(const sli_lowering *l, int buffer) {
 static bool can_move(const sli_lowering *l, int buffer) {
   const sli_buffer *b = &l->buffers[buffer];
   if (sli_is_swept(b)) return true;
-  if (!sli_roles[b->role].home || !b->bytes || b->eval || b->aliases != SL_NONE) return false;
+  if (!sli_roles[b->role].home || !b->bytes || b->pace || b->aliases != SL_NONE) return false;
   if (is_weights(b)) return b->rate == SLI_PER_STEP && is_private(l, b) && !is_looked_up(l, buffer);
   return b->rate != SLI_PER_MICROBATCH && (b->held || is_idle(l, b));
 }
@@ -380,7 +380,7 @@ static void keep_credits(sli_lowering *l) {
 /* True for a buffer that a block hands to the next in the same pass. Where blocks take turns
  * with offloaded buffers, they take turns with these, too. */
 static bool is_between(const sli_lowering *l, const sli_buffer *b) {
-  if (b->role != SLI_ROLE_INNER || b->rate != SLI_PER_TICK || b->eval || !b->nconsumers)
+  if (b->role != SLI_ROLE_INNER || b->rate != SLI_PER_TICK || b->pace || !b->nconsumers)
     return false;
   const sli_task *from = &l->tasks[b->producer];
   for (int i = 0; i < b->nconsumers; i++) {

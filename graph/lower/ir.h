@@ -78,7 +78,7 @@ typedef struct sli_task {
                             its reader's */
   bool backward;         /* part of the backward pass */
   sli_rate rate;
-  bool eval;                         /* part of an evaluation, which runs every so many steps */
+  sli_pace pace;
   bool host;                         /* runs beside the passes, on the device's host queue */
   const sli_transfer_task *transfer; /* NULL: it computes */
   int nnodes;
@@ -111,13 +111,13 @@ typedef struct sli_slot_pool {
 typedef struct sli_buffer {
   const char *name;
   sli_role role;
-  int producer;     /* task, or SL_NONE for parameters that no task updates */
-  int nconsumers;   /* number of readers, in place or at the end of transfers */
-  int *consumers;   /* tasks, ascending; readers of a transferred copy count for its origin */
-  int origin;       /* buffer it is a copy of, as first made; itself if no transfer made it */
-  int source;       /* buffer that the transfer reads; SL_NONE: no transfer made this one */
-  sli_rate rate;    /* rate at which its slots are used */
-  bool eval;        /* part of an evaluation */
+  int producer;   /* task, or SL_NONE for parameters that no task updates */
+  int nconsumers; /* number of readers, in place or at the end of transfers */
+  int *consumers; /* tasks, ascending; readers of a transferred copy count for its origin */
+  int origin;     /* buffer it is a copy of, as first made; itself if no transfer made it */
+  int source;     /* buffer that the transfer reads; SL_NONE: no transfer made this one */
+  sli_rate rate;  /* rate at which its slots are used */
+  sli_pace pace;
   sl_memory memory; /* memory category it is counted as */
   int device;
   sl_space home;   /* memory of the device that holds it */
@@ -239,9 +239,10 @@ struct sli_lowering {
                    program that is being written; SL_NONE: none */
 };
 
-/* Returns the ticks of a step, or of an evaluation. */
-static inline int sli_lower_ticks(const sli_lowering *l, bool eval) {
-  return (eval ? l->in->g->evaluated.microbatches : l->in->m) * l->in->k;
+/* Returns the ticks that passes of this pace have in a step. */
+static inline int sli_lower_ticks(const sli_lowering *l, sli_pace pace) {
+  if (pace == SLI_PACE_ROLLOUT) return l->in->g->rollouts.ticks;
+  return (pace == SLI_PACE_EVAL ? l->in->g->evaluated.microbatches : l->in->m) * l->in->k;
 }
 
 /* ---- the passes, in this order ---------------------------------------------------------- */
@@ -280,8 +281,7 @@ int sli_task_results(const sli_task *task);
 int sli_buffer_home(const sli_lowering *l, int buffer);
 /* True for a node (or a task) that is one stage's part of a block sharded over all stages. */
 static inline bool sli_is_sharded_node(const sli_lowering *l, const sli_node *n) {
-  bool in_pass = n->phase == SLI_PHASE_MAIN || n->phase == SLI_PHASE_EVAL;
-  return in_pass && n->block >= 0 && l->in->g->blocks[n->block].sharded;
+  return sli_is_in_pass(n) && n->block >= 0 && l->in->g->blocks[n->block].sharded;
 }
 static inline bool sli_is_sharded_task(const sli_lowering *l, const sli_task *g) {
   return g->nnodes && sli_is_sharded_node(l, g->nodes[0]);
@@ -411,7 +411,7 @@ int32_t sli_sweep_ticks(const sli_lowering *l, const sli_task *g, int32_t end);
 sl_status sli_lower_stage_routes(sli_lowering *l);
 /* True for a task of a pass, or an exchange within a pass, at a stage. */
 static inline bool sli_is_of_pass(const sli_task *g) {
-  return !g->transfer && !g->host && !g->eval && g->stage >= 0 && g->rate == SLI_PER_TICK;
+  return !g->transfer && !g->host && !g->pace && g->stage >= 0 && g->rate == SLI_PER_TICK;
 }
 /* Return the ticks in which a task fires, or a buffer is made; NULL: all ticks. */
 const sli_visits *sli_task_visits(const sli_lowering *l, const sli_task *g);

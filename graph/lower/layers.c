@@ -26,11 +26,11 @@ static int block_of(const sli_lowering *l, const sli_task *g) {
 
 /* ---- sections ---------------------------------------------------------------------------- */
 
-/* Ways of a block on one device: its forward pass, backward pass and evaluation. */
-enum { WAYS = 3 };
+/* Ways of a block on one device: its forward pass, backward pass, evaluation and rollouts. */
+enum { WAYS = 4 };
 
 static int route_of(const sli_lowering *l, const sli_task *g) {
-  int way = g->eval ? 2 : g->backward;
+  int way = g->pace ? 1 + (int)g->pace : g->backward;
   return (block_of(l, g) * l->in->ranks + g->rank) * WAYS + way;
 }
 

@@ -88,7 +88,7 @@ int64_t sli_lower_expected(const sl_tensor *valid_length, int32_t tick) {
 const int32_t *sli_lower_expected_table(const sli_lowering *l, const sl_tensor *valid_length,
                                         const sli_visits *visits) {
   if (!valid_length || !l->in->kind->modelled || !valid_length->producer->op->expects) return NULL;
-  int32_t ticks = visits ? visits->count : sli_lower_ticks(l, false);
+  int32_t ticks = visits ? visits->count : sli_lower_ticks(l, SLI_PACE_TRAINING);
   int32_t *table = sl_plan_alloc(l->plan, (size_t)ticks * sizeof *table);
   for (int32_t t = 0; t < ticks; t++)
     table[t] = (int32_t)sli_lower_expected(valid_length, visits ? visits->tick[t] : t);

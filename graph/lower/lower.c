@@ -114,7 +114,7 @@ static bool is_kept(const sli_quota_found *all, int n, const sli_quota_found *on
 
 /* Part of the plan that a buffer belongs to, if it is not the pipeline itself. */
 static const char *part_of(const sli_lowering *l, const sli_buffer *b) {
-  if (b->eval) return "evaluation";
+  if (b->pace) return b->pace == SLI_PACE_EVAL ? "evaluation" : "rollouts";
   return sli_is_sharded_task(l, &l->tasks[b->producer]) ? "vocabulary" : NULL;
 }
 

@@ -247,7 +247,7 @@ const double *sli_lower_seconds_table(const sli_lowering *l, const sli_task *g, 
   if (!any || !l->in->kind->modelled || g->rate != SLI_PER_TICK || g->host ||
       sli_cost_is_given(&l->in->options->simulation.cost))
     return NULL;
-  int32_t ticks = sli_lower_ticks(l, false);
+  int32_t ticks = sli_lower_ticks(l, SLI_PACE_TRAINING);
   double *table = sl_plan_alloc(l->plan, (size_t)ticks * sizeof *table);
   for (int32_t t = 0; t < ticks; t++)
     table[t] = g->transfer ? sli_lower_copied(l, g, t) : slowdown * alone(l, g, t);

@@ -29,7 +29,7 @@ static bool passes_in_block(const sli_lowering *l, const sli_buffer *b) {
 static bool is_passing(const sli_lowering *l, const sli_buffer *b) {
   if (b->role != SLI_ROLE_INNER || b->rate != SLI_PER_TICK) return false;
   if (l->in->layers) return passes_in_block(l, b);
-  if (b->eval) return false;
+  if (b->pace) return false;
   const sli_task *from = &l->tasks[b->producer];
   for (int i = 0; i < b->nconsumers; i++) {
     const sli_task *to = &l->tasks[b->consumers[i]];
@@ -71,7 +71,7 @@ static bool do_the_same(const sli_lowering *l, int a, int b) {
   bool sharded = sli_is_sharded_task(l, x);
   if (sharded != sli_is_sharded_task(l, y) || (sharded && x->part != y->part)) return false;
   return x->stage == y->stage && x->rank == y->rank && x->host == y->host && x->cls == y->cls &&
-         x->backward == y->backward && x->rate == y->rate && x->eval == y->eval &&
+         x->backward == y->backward && x->rate == y->rate && x->pace == y->pace &&
          x->axis == y->axis && x->phase == y->phase &&
          (x->cls != SL_CLASS_C || x->nodes[0]->op == y->nodes[0]->op) &&
          (x->rate != SLI_PER_STEP || depth_of(l, x) == depth_of(l, y));
@@ -80,7 +80,7 @@ static bool do_the_same(const sli_lowering *l, int a, int b) {
 /* Hashes a task; equal for tasks that do the same. */
 static uint64_t hash_same(uint64_t hash, const sli_task *x) {
   const int fields[] = {x->stage,     x->rank, x->cls,      x->axis,
-                        (int)x->rate, x->host, x->backward, x->eval};
+                        (int)x->rate, x->host, x->backward, x->pace};
   return sli_hash(hash, fields, sizeof fields);
 }
 
@@ -170,7 +170,7 @@ void sli_add_turn(sli_lowering *l, int from, int to, bool first) {
                                  .nconsumers = 1,
                                  .consumers = reader,
                                  .rate = turn_rate(l, a),
-                                 .eval = a->eval,
+                                 .pace = a->pace,
                                  .memory = sli_roles[SLI_ROLE_TURN].memory,
                                  .device = a->device,
                                  .initial = first,

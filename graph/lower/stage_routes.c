@@ -130,7 +130,7 @@ static sl_status stage_routes_refuse(const sli_lowering *l, const sli_buffer *b,
 static sl_status check_reader(const sli_lowering *l, const sli_buffer *b, const sli_task *g) {
   const sli_visits *made = sli_buffer_visits(l, b), *read = sli_task_visits(l, g);
   bool same = made == read || (g->cls == SL_CLASS_L && !g->transfer);
-  if (g->rate != SLI_PER_TICK || g->eval || same) return SL_OK;
+  if (g->rate != SLI_PER_TICK || g->pace || same) return SL_OK;
   return stage_routes_refuse(
       l, b, g->stage,
       "microbatches go from one to the other with what flows from stage to stage "
@@ -141,7 +141,7 @@ static sl_status check_report(const sli_lowering *l, const sli_task *g) {
   const sli_visits *v = sli_task_visits(l, g);
   for (int i = 0; i < g->ninputs; i++) {
     const sli_buffer *b = &l->buffers[g->inputs[i]];
-    if (b->rate == SLI_PER_TICK && !b->eval && sli_buffer_visits(l, b) != v)
+    if (b->rate == SLI_PER_TICK && !b->pace && sli_buffer_visits(l, b) != v)
       return stage_routes_refuse(l, b, g->stage,
                                  "with others, which not the same microbatches visit");
   }
@@ -153,12 +153,12 @@ static sl_status check_others(const sli_lowering *l) {
   sl_status status = SL_OK;
   for (int i = 0; i < l->nbuffers && !status; i++) {
     const sli_buffer *b = &l->buffers[i];
-    if (b->producer == SL_NONE || b->eval || b->rate >= SLI_PER_STEP || flows(l, b)) continue;
+    if (b->producer == SL_NONE || b->pace || b->rate >= SLI_PER_STEP || flows(l, b)) continue;
     for (int c = 0; c < b->nconsumers && !status; c++)
       status = check_reader(l, b, &l->tasks[b->consumers[c]]);
   }
   for (int i = 0; i < l->ntasks && !status; i++)
-    if (l->tasks[i].cls == SL_CLASS_L && l->tasks[i].rate == SLI_PER_TICK && !l->tasks[i].eval)
+    if (l->tasks[i].cls == SL_CLASS_L && l->tasks[i].rate == SLI_PER_TICK && !l->tasks[i].pace)
       status = check_report(l, &l->tasks[i]);
   return status;
 }

@@ -25,7 +25,7 @@ int sli_lower_firings(const sli_lowering *l, const sli_task *g) {
   if (g->rate == SLI_PER_LEAVING) return l->in->m * l->in->leaving;
   const sli_visits *visits = sli_task_visits(l, g);
   if (visits) return visits->count;
-  int ticks = sli_lower_ticks(l, g->eval);
+  int ticks = sli_lower_ticks(l, g->pace);
   return g->rate == SLI_PER_PAIR ? ticks / l->in->k * sli_lower_pairs(l) : ticks;
 }
 
@@ -103,7 +103,7 @@ int32_t sli_piece_map(const sli_lowering *l, const sli_buffer *b) {
 
 int32_t sli_sweep_ticks(const sli_lowering *l, const sli_task *g, int32_t end) {
   int n = sli_lower_firings(l, g), each = sli_lower_pairs(l),
-      begin = end - sli_lower_ticks(l, g->eval);
+      begin = end - sli_lower_ticks(l, g->pace);
   pair *pairs = all_pairs(l, g->backward);
   sl_map_entry *entries = sli_calloc((size_t)n, sizeof *entries);
   for (int i = 0; i < n; i++)

@@ -64,8 +64,7 @@ static bool stands_apart(const sli_node *n) { return is_exchange(n) || n->op->sw
 
 /* True for nodes with a level: passes, and all exchanges. */
 static bool is_leveled(const sli_node *n) {
-  return !is_host(n) &&
-         (n->phase == SLI_PHASE_MAIN || n->phase == SLI_PHASE_EVAL || is_exchange(n));
+  return !is_host(n) && (sli_is_in_pass(n) || is_exchange(n));
 }
 
 static bool is_backward(const sli_node *n) { return n->cls == SL_CLASS_B || n->cls == SL_CLASS_W; }
@@ -215,7 +214,7 @@ static int find_task(const sli_lowering *l, const levels *x, const sli_node *n, 
 
 /* Names a task: "F2"; an exchange by its op and stage. */
 static const char *task_name(sli_lowering *l, const sli_node *n, const kin *k) {
-  static const char *const phases[] = {"", "norm", "clip", "update", "pack", "eval"};
+  static const char *const phases[] = {"", "norm", "clip", "update", "pack", "eval", "rollout"};
   if (is_source(n)) return sli_arena_format(&l->arena, "load:%s", n->name);
   if (n->cls == SL_CLASS_L) return n->name;
   if (n->block < 0) return phases[n->phase];
@@ -242,7 +241,9 @@ static int add_task(sli_lowering *l, const sli_node *n, const kin *k) {
                     .chunk = k->stage < 0 ? SL_NONE : l->chunk_of[k->stage],
                     .phase = k->phase,
                     .rate = k->rate,
-                    .eval = n->phase == SLI_PHASE_EVAL,
+                    .pace = n->phase == SLI_PHASE_EVAL      ? SLI_PACE_EVAL
+                            : n->phase == SLI_PHASE_ROLLOUT ? SLI_PACE_ROLLOUT
+                                                            : SLI_PACE_TRAINING,
                     .host = is_host(n) || is_hosts_update(l, n),
                     .before = *newest});
   return *newest;

@@ -111,7 +111,7 @@ static int add_transfer_task(sli_lowering *l, int from, const trip *t, const leg
              .backward = like.backward,
              .seconds = g->seconds,
              .transfer = h,
-             .eval = l->buffers[t->origin].eval,
+             .pace = l->buffers[t->origin].pace,
              .rate = t->some ? SLI_PER_LEAVING : rate_of(l, t)});
   sli_add_port(&l->tasks[at], from, false);
   return at;
@@ -138,7 +138,7 @@ static int add_transfer(transfers *x, int from, trip *t, const leg *g) {
                                           .role = end_role(l, from, h),
                                           .producer = by,
                                           .rate = l->tasks[by].rate,
-                                          .eval = origin.eval,
+                                          .pace = origin.pace,
                                           .memory = origin.memory,
                                           .device = g->passing ? g->from : g->to,
                                           .aliases = SL_NONE,
@@ -419,7 +419,7 @@ static int transfers_fill(transfers *x, int buffer, int task) {
 static int add_end(sli_lowering *l, int by, int from, sli_buffer b) {
   const sli_buffer origin = l->buffers[l->tasks[by].transfer->origin];
   b.producer = by, b.aliases = SL_NONE, b.device = origin.device;
-  b.eval = origin.eval, b.memory = origin.memory;
+  b.pace = origin.pace, b.memory = origin.memory;
   b.bytes = origin.bytes, b.payload_bytes = origin.payload_bytes,
   b.valid_length = origin.valid_length;
   int at = sli_add_buffer(l, b);

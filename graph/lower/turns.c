@@ -20,7 +20,7 @@ typedef struct line {
 } line;
 
 static bool same_direction(const sli_task *a, const sli_task *b) {
-  return a != b && a->backward == b->backward && a->phase == b->phase && a->eval == b->eval;
+  return a != b && a->backward == b->backward && a->phase == b->phase && a->pace == b->pace;
 }
 
 static void count_pending(line *x) {

@@ -28,7 +28,7 @@ static const sli_task *follows(const sli_lowering *l, const sli_task *g) {
 }
 
 const sli_visits *sli_buffer_visits(const sli_lowering *l, const sli_buffer *b) {
-  if (!l->routes || b->rate >= SLI_PER_STEP || b->eval) return NULL;
+  if (!l->routes || b->rate >= SLI_PER_STEP || b->pace) return NULL;
   const sli_stage_route *along = route_of(l, b->origin);
   if (along) return some_of(l, &along->visits);
   const sli_task *reader = b->producer == SL_NONE ? NULL : follows(l, &l->tasks[b->producer]);
@@ -39,7 +39,7 @@ const sli_visits *sli_buffer_visits(const sli_lowering *l, const sli_buffer *b) 
 
 /* Returns a task's visits; reports have those of what they read. */
 const sli_visits *sli_task_visits(const sli_lowering *l, const sli_task *g) {
-  if (!l->routes || g->rate != SLI_PER_TICK || g->eval) return NULL;
+  if (!l->routes || g->rate != SLI_PER_TICK || g->pace) return NULL;
   if (sli_is_of_pass(g)) return some_of(l, &l->routes->stage[g->stage]);
   if (follows(l, g)) return sli_task_visits(l, follows(l, g));
   if (!g->transfer && !(g->cls == SL_CLASS_L && g->ninputs)) return NULL;

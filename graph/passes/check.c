@@ -41,7 +41,7 @@ static void check_inputs(const sl_graph *g, const sli_node *n) {
               n->name, t->name);
     SLI_CHECK(sl_type_equal(&t->type, &n->in_type[i]), "node %s: input %d has another type",
               n->name, i);
-    SLI_CHECK(!t->producer || n->per_step || n->eval || !t->producer->per_step ||
+    SLI_CHECK(!t->producer || n->per_step || n->pace || !t->producer->per_step ||
                   t->producer->phase == SLI_PHASE_PACK,
               "node %s, of every tick, reads %s, of every step", n->name, t->name);
     SLI_CHECK(n->cls != SL_CLASS_F || !is_backward(t->producer),
@@ -80,10 +80,11 @@ static void check_node(const sl_graph *g, int id) {
   }
   SLI_CHECK(n->block < g->nblocks && (n->block >= 0 || n->phase == SLI_PHASE_CLIP),
             "node %s is in block %d of %d", n->name, n->block, g->nblocks);
-  bool beside = n->phase == SLI_PHASE_EVAL, update = n->phase != SLI_PHASE_MAIN;
+  bool beside = n->phase == SLI_PHASE_EVAL || n->phase == SLI_PHASE_ROLLOUT,
+       update = n->phase != SLI_PHASE_MAIN;
   bool fits = (n->cls == SL_CLASS_U) <= update && n->per_step == update &&
               (!update || n->cls == SL_CLASS_U || n->cls == SL_CLASS_C);
-  SLI_CHECK(beside ? n->eval && !is_backward(n) : fits, "node %s: class %c in phase %d", n->name,
+  SLI_CHECK(beside ? n->pace && !is_backward(n) : fits, "node %s: class %c in phase %d", n->name,
             sl_class_letter(n->cls), n->phase);
   check_inputs(g, n);
   check_outputs(g, n);
@@ -97,7 +98,7 @@ static void check_order(const sl_graph *g) {
   const sli_node *forward = NULL, *backward = NULL, *update = NULL;
   for (int i = 0; i < g->nnodes; i++) {
     const sli_node *n = g->nodes[i];
-    if (n->eval || (n->block >= 0 && g->blocks[n->block].sharded)) continue;
+    if (n->pace || (n->block >= 0 && g->blocks[n->block].sharded)) continue;
     if (n->cls == SL_CLASS_F) {
       bool made = !sli_is_forward(n);
       SLI_CHECK((made || !backward) && !update && (!forward || forward->block <= n->block),

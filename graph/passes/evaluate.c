@@ -60,7 +60,8 @@ static sl_tensor *copy_param(pass *p, sl_tensor *t) {
   sli_node *n = sli_graph_node(g, &sl_op_copy, name, &none, SL_CLASS_U, t->home, 1, &t, 1);
   n->rank = t->rank;
   n->phase = SLI_PHASE_UPDATE;
-  n->per_step = n->eval = true;
+  n->per_step = true;
+  n->pace = SLI_PACE_EVAL;
   n->out_type[0] = t->type;
   return sli_node_output(g, n, 0, name);
 }
@@ -113,7 +114,7 @@ static void copy_node(pass *p, const sli_node *from) {
   n->rank = from->rank;
   n->phase = SLI_PHASE_EVAL;
   n->per_step = from->per_step;
-  n->eval = true;
+  n->pace = SLI_PACE_EVAL;
   n->remote_axis = from->remote_axis;
   n->remote_bytes = from->remote_bytes;
   n->accumulate_span = from->accumulate_span;

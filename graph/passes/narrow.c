@@ -39,7 +39,7 @@ static void add_argument(sets *s, const sl_op *op, const sl_tensor *t, bool narr
 }
 
 static void add_node(sets *s, const sli_node *n) {
-  bool flows = (n->phase == SLI_PHASE_MAIN || n->phase == SLI_PHASE_EVAL) && !n->per_step;
+  bool flows = sli_is_in_pass(n) && !n->per_step;
   int first = -1;
   for (int i = 0; i < n->nin; i++)
     if (n->in[i]) add_argument(s, n->op, n->in[i], flows && may_be(n->op->narrow_in, i), &first);

@@ -32,7 +32,7 @@ double *sli_block_seconds(const sl_graph *g, const sl_hardware *h) {
   double *seconds = sli_calloc((size_t)nblocks + 1, sizeof *seconds);
   for (int i = 0; i < g->nnodes; i++) {
     const sli_node *n = g->nodes[i];
-    if (!sli_is_forward(n) || n->eval || n->block >= nblocks) continue;
+    if (!sli_is_forward(n) || n->pace || n->block >= nblocks) continue;
     seconds[n->block] += node_seconds(h, n);
   }
   return seconds;

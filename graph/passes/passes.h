@@ -73,6 +73,11 @@ sl_status sli_pass_outputs(sl_graph *g);
 sl_status sli_pass_serve(sl_graph *g);
 sl_status sli_pass_serve_rows(sl_graph *g);
 
+/* Copies a graph that is served (both halves of serving have run) into that of training, as passes
+ * with the parameters of training and `ticks` ticks in each step. SL_E_UNSUPPORTED names a
+ * parameter or block that is not the same in both. */
+sl_status sli_pass_rollouts(sl_graph *g, sl_graph *from, int ticks);
+
 /* Makes stand-ins of parameters, such as rounded weights, once a step. */
 void sli_pass_weights(sl_graph *g);
 /* Whether the gradient of the output, the node's only one with a gradient, is that of the only

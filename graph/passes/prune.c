@@ -45,7 +45,7 @@ static void place_sources(sl_graph *g) {
 static void drop_empty_blocks(sl_graph *g) {
   int *now = sli_arena_alloc(&g->arena, (size_t)g->nblocks * sizeof *now);
   for (int i = 0; i < g->nnodes; i++)
-    if (g->nodes[i]->cls == SL_CLASS_F && !g->nodes[i]->eval) now[g->nodes[i]->block] = 1;
+    if (g->nodes[i]->cls == SL_CLASS_F && !g->nodes[i]->pace) now[g->nodes[i]->block] = 1;
   int kept = 0;
   for (int b = 0; b < g->nblocks; b++) { /* nodes of evaluations in other blocks go to the block
                                             before */

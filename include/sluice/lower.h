@@ -309,6 +309,19 @@ typedef struct sl_store_options {
   void *ctx;
 } sl_store_options;
 
+/* Rollouts: before the training passes of each step, `ticks` passes of a served graph of the same
+ * model run on the same devices and read the same parameters. The sources of training are asked for
+ * a step when its last tick has been delivered. */
+typedef struct sl_rollout_options {
+  sl_graph
+      *graph; /* made with sl_graph_options.serve; must outlive the lowered graph. NULL: none */
+  int ticks;  /* in a step, at least 1 */
+  /* Called with each tick's sampled tokens (sl_sampled), as report.on_output is, in the first
+   * process; must not block for long. */
+  void (*on_output)(void *ctx, const char *name, const sl_type *type, const void *data);
+  void *ctx;
+} sl_rollout_options;
+
 /* Zero is the default of every field. */
 typedef struct sl_lower_options {
   sl_parallel_options parallel;
@@ -322,6 +335,7 @@ typedef struct sl_lower_options {
   sl_print_options print;
   sl_report_options report;
   sl_store_options store;
+  sl_rollout_options rollouts;
 } sl_lower_options;
 
 /* True if devices of this kind compute on values. Others only model time. */

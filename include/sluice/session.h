@@ -239,6 +239,28 @@ int sl_session_poll(sl_session *s, sl_session_event *out, int most);
  * sl_session_poll may read it. */
 int sl_session_fd(const sl_session *s);
 
+/* ---- rollouts --------------------------------------------------------------------- */
+
+/* A session whose ticks are passes of a training plan (sl_rollout_options): it has a graph, but
+ * neither plan nor runtime nor thread of its own. Each step of training has `ticks` of them, and
+ * answers that are not complete by then end as SL_END_CANCELLED. */
+typedef struct sl_session_steps {
+  int ticks; /* of a step */
+  /* Called before the first tick of each step: submits the requests of the step. They should have
+   * the step as their salt, since pages of earlier steps are those of other parameters. */
+  void (*begin)(void *ctx, int64_t step);
+  /* Gets each event when it happens, on a worker's thread, in place of sl_session_poll. Must not
+   * block, nor call functions of the session. */
+  void (*note)(void *ctx, const sl_session_event *event);
+  void *ctx;
+} sl_session_steps;
+
+/* Makes the session and what sl_lower needs of it. Errors are those of sl_session_create.
+ * `lower`, `run`, `job`, `load`, `log` and `trace` of the options are not used. The session must be
+ * destroyed after what was lowered with it. */
+sl_status sl_session_embed(const sl_session_options *options, const sl_session_steps *steps,
+                           sl_rollout_options *rollouts, sl_session **out);
+
 /* ---- statistics ------------------------------------------------------------------ */
 
 /* Limits that can change while the session runs. */
