@@ -305,7 +305,6 @@ uint64_t sli_session_await(void *ctx, const sl_tick *at) {
 static void begin_step(sl_session *s, int64_t step) {
   pthread_mutex_lock(&s->lock);
   if (!s->ticks.begun) s->ticks.first = step;
-  sli_session_settle(s);
   s->ticks.step = step;
   sli_session_end_step(s, step - 1);
   pthread_mutex_unlock(&s->lock);

@@ -74,15 +74,20 @@ static uint64_t give_name(sli_pages *p, int32_t page, uint64_t before, const int
   return x->name;
 }
 
+/* States are no one else's. */
+static bool are_apart(const sl_session *s) {
+  return s->options.prefixes == SL_PREFIXES_APART || s->serving.stateful;
+}
+
 void sli_prefixes_note(sl_session *s, request *r) {
-  if (s->options.prefixes == SL_PREFIXES_APART) return;
+  if (are_apart(s)) return;
   for (; (r->named + 1) * SL_PAGE <= r->fed; r->named++)
     r->name = give_name(s->pages, r->pages[r->named], r->name, r->tokens + r->named * SL_PAGE);
 }
 
 int64_t sli_prefixes_find(const sl_session *s, request *r) {
   const sli_pages *p = s->pages;
-  int64_t n = 0, most = s->options.prefixes == SL_PREFIXES_APART ? 0 : (r->count - 1) / SL_PAGE;
+  int64_t n = 0, most = are_apart(s) ? 0 : (r->count - 1) / SL_PAGE;
   uint64_t name = sli_prefixes_root(r);
   for (int32_t i; n < most && (i = prefixes_find(p, name, r->tokens + n * SL_PAGE)) >= 0;
        name = p->of[i].name)

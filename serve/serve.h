@@ -242,8 +242,6 @@ const char *sli_log_word(const char *at, sli_log_entry *out);
  * all the same. */
 sl_status sli_session_open(const sl_session_options *options, sli_simulator *simulator,
                            sl_session **out);
-/* Sets options that depend on the lowered graph. */
-void sli_session_settle(sl_session *s);
 /* Runs the session's plan to its end in the calling thread. */
 void sli_session_run(sl_session *s);
 

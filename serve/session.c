@@ -159,10 +159,6 @@ static sl_status check_lower(const sl_lower_options *o) {
       "sequences");
 }
 
-void sli_session_settle(sl_session *s) {
-  if (s->serving.stateful) s->options.prefixes = SL_PREFIXES_APART; /* states are no one else's */
-}
-
 static sl_status make_plan(sl_session *s) {
   sl_lower_options lower = s->options.lower;
   sl_status wrong = check_lower(&lower);
@@ -177,7 +173,6 @@ static sl_status make_plan(sl_session *s) {
   sl_status status = lower_plan(s, &lower, &lowered);
   if (status) return status;
   s->about.lowered = lowered;
-  sli_session_settle(s);
   s->about.plan = sl_lowered_plan(lowered);
   for (int32_t d = 0; d < s->about.plan->ndevices; d++)
     s->about.device_bytes =
