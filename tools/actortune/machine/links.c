@@ -36,8 +36,8 @@ typedef struct end {
   const char *key;
   sli_net *net;
   char *data, *place;
-  int arrived;
-  bool was_last; /* the message that came last was the last of its size */
+  int trips, arrived; /* trips begun; messages that came */
+  bool was_last;      /* the message that came last was the last of its size */
   bool lost;
 } end;
 
@@ -118,12 +118,17 @@ static bool await_message(end *e, int number, uint64_t until) {
   return e->arrived >= number;
 }
 
-/* Makes a round trip; `last`: of this size. Gives the seconds of one direction. */
-static bool make_trip(end *e, size_t bytes, bool last, double *seconds) {
+/* Makes a round trip, and gives the seconds of one direction. `last`: the trip is the last of its
+ * size, as process 0 decides and process 1 hears. A message may come before its trip begins here:
+ * process 1 may still wait for the net, or for the end of its own send. Its message therefore has
+ * the number of the trip, whatever has arrived so far. */
+static bool make_trip(end *e, size_t bytes, bool *last, double *seconds) {
   uint64_t begun = sli_now_ns(), until = begun + patience_ns;
-  int next = e->arrived + 1;
-  bool good = e->self ? await_message(e, next, until) && send_message(e, bytes, e->was_last, until)
-                      : send_message(e, bytes, last, until) && await_message(e, next, until);
+  int number = ++e->trips;
+  bool good = !e->self || await_message(e, number, until);
+  if (e->self) *last = e->was_last; /* the next message comes after the reply to this one */
+  good = good && send_message(e, bytes, *last, until);
+  good = good && (e->self || await_message(e, number, until));
   *seconds = (double)(sli_now_ns() - begun) * 0.5e-9;
   return good;
 }
@@ -133,7 +138,7 @@ static int by_size(const void *a, const void *b) {
   return (x > y) - (x < y);
 }
 
-/* Makes all trips of a size. Process 0 decides which is the last. */
+/* Makes all trips of a size. */
 static bool make_trips(end *e, size_t bytes, double *one) {
   double seconds[MOST_TRIPS];
   uint64_t until = sli_now_ns() + size_ns;
@@ -141,8 +146,7 @@ static bool make_trips(end *e, size_t bytes, double *one) {
   int count = 0;
   for (; good && !last; count++) {
     last = count == MOST_TRIPS - 1 || (count >= FEWEST_TRIPS - 1 && sli_now_ns() > until);
-    good = make_trip(e, bytes, last, &seconds[count]);
-    if (e->self) last = e->was_last;
+    good = make_trip(e, bytes, &last, &seconds[count]);
   }
   if (good) qsort(seconds, (size_t)count, sizeof *seconds, by_size), *one = seconds[count / 4];
   return good;
