@@ -71,6 +71,7 @@ const sl_op sl_op_combine = {
     .max_in = 2,
     .nout = 1,
     .pieces = SL_PIECES_SIGNATURES,
+    .along = SL_ALONG_AXIS,
     .signatures = combine_signatures,
     .narrow_in = 1,
     .narrow_out = 1,

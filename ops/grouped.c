@@ -6,6 +6,7 @@
  * row's result does not depend on which other experts are on the device. A tile has TILE rows, or
  * FEW; zeros fill up an expert's last tile. Weight gradients are summed tile by tile. An expert
  * without rows needs no special case. */
+#include "ops/batch.h"
 #include "ops/grouped.h"
 #include "ops/ops.h"
 
@@ -127,6 +128,7 @@ static size_t keeps_products(const sl_call *call, uint64_t *which) {
 
 const sl_op sl_op_grouped_linear = {
     .name = "grouped_linear",
+    .served = &sl_op_grouped_linear_served,
     .min_in = 3,
     .max_in = 3,
     .nout = 1,
@@ -187,4 +189,27 @@ const sl_op sl_op_grouped_linear_w = {
     .accumulates = 1,
     .looks = 7,
     .fixed = true,
+};
+
+/* ---- serving ----------------------------------------------------------------------------------
+ */
+
+static sl_status served_infer(const sl_attrs *attrs, int nin, const sl_type *in, sl_type *out) {
+  SLI_TRY(sli_want_batch(nin, in, 3));
+  if (in[2].dtype == SL_BF16 && attrs->exact)
+    return sli_misfit(&in[2], "exact products read weights in f32");
+  sl_type values[3] = {in[0], in[1], in[2]};
+  if (values[2].dtype == SL_BF16) values[2].dtype = SL_F32;
+  return grouped_linear_infer(attrs, 3, values, out);
+}
+
+const sl_op sl_op_grouped_linear_served = {
+    .name = "grouped_linear_served",
+    .min_in = 4,
+    .max_in = 4,
+    .nout = 1,
+    .infer = served_infer,
+    .cost = grouped_linear_cost,
+    .looks = 3,
+    .follows = 1,
 };

@@ -124,12 +124,13 @@ extern const sl_op sl_op_attention_share, sl_op_attention_share_b, sl_op_attenti
  * attention_served(q, k, v, -, batch) -> o, -, pages; attention_packed_served(qkv, -, batch)
  * likewise.
  * linear_served and embedding_served read weights in any storage format (ops/storage.h);
- * attrs.dims[0]: the table's width.
+ * attrs.dims[0]: the table's width. grouped_linear_served(x, ids, w, batch) -> y reads those of
+ * experts in f32 or bf16.
  * begin(tokens, batch) -> the tokens of the tick's rows;
  * pick(x, batch) -> the rows to be sampled, attrs.count at most; sample(logits, batch) -> one
  * sl_sampled each. */
-extern const sl_op sl_op_linear_served, sl_op_embedding_served, sl_op_rotary_served,
-    sl_op_position_served, sl_op_attention_served, sl_op_attention_packed_served, sl_op_begin,
-    sl_op_pick, sl_op_sample;
+extern const sl_op sl_op_linear_served, sl_op_grouped_linear_served, sl_op_embedding_served,
+    sl_op_rotary_served, sl_op_position_served, sl_op_attention_served,
+    sl_op_attention_packed_served, sl_op_begin, sl_op_pick, sl_op_sample;
 
 #endif

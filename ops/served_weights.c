@@ -7,6 +7,8 @@
 #include "ops/ops.h"
 #include "ops/storage.h"
 
+/* ---- products -------------------------------------------------------------------------------- */
+
 /* Checks for rows of k numbers in any storage format. */
 static sl_status want_rows(const char *what, const sl_type *in, int64_t k) {
   sl_type values = SL_TYPE(SL_F32, in->ndim == 2 ? in->dim[0] : 0, k);
@@ -49,6 +51,8 @@ const sl_op sl_op_linear_served = {
     .looks = 1,
     .follows = 1,
 };
+
+/* ---- tables ---------------------------------------------------------------------------------- */
 
 /* attrs.dims[0]: numbers in a row. */
 static sl_status embedding_served_infer(const sl_attrs *attrs, int nin, const sl_type *in,

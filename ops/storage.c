@@ -58,6 +58,7 @@ sl_storage sli_storage_of(const sl_type *lies, int64_t k) {
 }
 
 bool sli_storage_fits(sl_storage storage, const sl_type *values) {
+  if (values->ndim == 3) return !sli_storage_blocks(storage); /* of experts */
   return values->ndim == 2 &&
          (!sli_storage_blocks(storage) || sl_type_last(values) % SLI_STORAGE_BLOCK == 0);
 }

@@ -70,9 +70,9 @@ static bool broadcasts_rows(const sli_node *n, int64_t rows) {
   return fine;
 }
 
-/* True for an op along a dim that is not the rows'. */
+/* True for an op along dims that are not the rows'. */
 static bool goes_beside_rows(const sli_node *n, int64_t rows) {
-  bool fine = !(n->attrs.axes & 3);
+  bool all = n->op->along == SL_ALONG_AXES && !n->attrs.axes, fine = !all && !(n->attrs.axes & 3);
   for (int i = 0; i < n->nin; i++) fine &= lies_by_rows(&n->in_type[i], rows);
   return fine;
 }

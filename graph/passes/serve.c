@@ -27,7 +27,9 @@ static sl_status serve_refuse(sl_graph *g, const sli_node *n, const char *why) {
 /* True for a weight or table of an op that can read storage formats. Exact ops read f32, as
  * training has it. */
 static bool reads_stored(const sli_node *n, int input) {
-  return input == 1 && !n->attrs.exact &&
+  if (n->attrs.exact) return false;
+  if (n->op == &sl_op_grouped_linear) return input == 2;
+  return input == 1 &&
          (n->op == &sl_op_embedding || (n->op == &sl_op_linear && !n->attrs.transposed));
 }
 
@@ -35,7 +37,7 @@ static bool reads_stored(const sli_node *n, int input) {
 static bool has_rows(const sl_shard *shard) {
   bool rows = true;
   for (int p = 0; shard && p < SL_SHARD_PARTS; p++)
-    rows &= shard->parts[p].axis == SL_PART_ALL || !shard->parts[p].axis;
+    rows &= shard->parts[p].axis == SL_PART_ALL || shard->parts[p].axis < shard->whole.ndim - 1;
   return rows;
 }
 
@@ -165,6 +167,19 @@ static sl_status serve_node(sl_graph *g, sli_node *n) {
                             " (sl_op.pieces, sl_op.served)");
 }
 
+/* ---- capacity of experts -----------------------------------------------------------------------
+ */
+
+/* Lets experts take all rows: a limit would count those of other sequences. */
+static void lift_limits(sl_graph *g) {
+  for (int i = 0; i < g->nnodes; i++)
+    for (int a = 0; a < g->nodes[i]->nin; a++) {
+      sl_tensor **in = &g->nodes[i]->in[a];
+      const sli_node *maker = *in ? (*in)->producer : NULL;
+      if (maker && maker->op == &sl_op_expert_limit) *in = maker->in[0];
+    }
+}
+
 /* ---- added nodes
  * ----------------------------------------------------------------------------------- */
 
@@ -278,6 +293,7 @@ sl_status sli_pass_serve(sl_graph *g) {
                          "a model that is served reads its tokens by sl_tokens");
   if (sli_lora_settle(g)) return sl_graph_status(g);
   round_weights(g);
+  lift_limits(g);
   sli_graph_prune(g, 2, (sl_tensor *[]){logits, g->batch});
   sli_node *product = find_product(logits);
   if (!product) return serve_refuse(g, logits->producer, "no product (sl_linear) makes its logits");

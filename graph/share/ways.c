@@ -194,8 +194,8 @@ static bool makes_summands(const sli_node *n, const sl_signature *s) {
 }
 
 static bool has_much(const sli_node *n) {
-  return n->op == &sl_op_embedding || n->op == &sl_op_linear || n->op == &sl_op_attention ||
-         n->op == &sl_op_attention_packed;
+  return n->op == &sl_op_embedding || n->op == &sl_op_linear || n->op == &sl_op_grouped_linear ||
+         n->op == &sl_op_attention || n->op == &sl_op_attention_packed;
 }
 
 /* True if each number is made on one device with the same bits as on a single device. For rows

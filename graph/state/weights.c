@@ -234,9 +234,19 @@ static sl_status load_blocks(loading *l, int index, const sl_param_info *p) {
   return status;
 }
 
+/* F32 where the members of a parameter differ. */
 sl_storage sli_weights_storage(const sli_shards *from, const char *param) {
-  const sli_stored_tensor *t = weights_find(from, param, &(int){0});
-  return t ? sli_storage_named(t->dtype) : SL_STORAGE_F32;
+  sl_storage storage = SL_STORAGE_F32;
+  bool star = strchr(param, '*'), more = true, same = true;
+  for (int m = 0; more && same; m++) {
+    char *name = member_name(param, m);
+    const sli_stored_tensor *t = weights_find(from, name, &(int){0});
+    if (t && !m) storage = sli_storage_named(t->dtype);
+    same = !t || sli_storage_named(t->dtype) == storage;
+    more = star && t;
+    free(name);
+  }
+  return same ? storage : SL_STORAGE_F32;
 }
 
 static sl_status load_param(loading *l, int index) {

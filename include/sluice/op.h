@@ -360,9 +360,9 @@ typedef enum sl_pieces {
 } sl_pieces;
 
 /* Dims along which an op of SL_PIECES_SIGNATURES mixes positions: not known, none (inputs
- * broadcast), or the dim of attrs.axes (none: the last). A served graph may use it where that is
- * not the dim of rows. */
-typedef enum sl_along { SL_ALONG_UNKNOWN, SL_ALONG_NOTHING, SL_ALONG_AXIS } sl_along;
+ * broadcast), the dim of attrs.axes (none: the last that all inputs have), or its dims (none: all).
+ * A served graph may use it where rows lie along none of these. */
+typedef enum sl_along { SL_ALONG_UNKNOWN, SL_ALONG_NOTHING, SL_ALONG_AXIS, SL_ALONG_AXES } sl_along;
 
 /* Distribution of an array over R devices: each has all of it, each has a summand of it, or each
  * has a part along one dim. OneFlow's SBP: Yuan et al., arXiv 2110.15032. ROUTED: each device has

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "kernels/cpu/chunk.h"
+#include "kernels/cpu/grouped.h"
 #include "kernels/cpu/kernels.h"
 #include "kernels/cpu/product.h"
 #include "kernels/cpu/room.h"
@@ -44,29 +45,27 @@ static size_t groups_bytes(const sl_type *ids, const sl_type *w) {
   return (size_t)((words * 4 + 63) / 64 * 64);
 }
 
-static int64_t expert_of(const groups *g, int64_t row) {
-  int64_t id = (int64_t)((const int32_t *)g->call->in[1])[row];
-  int64_t e = id < 0 ? -1 : id - g->call->attrs->first;
-  return e >= 0 && e < g->experts ? e : -1;
-}
-
 static void add_tiles(groups *g, int e, int64_t begin, int64_t end) {
   g->first[e] = g->ntiles;
   for (int64_t at = begin; at < end; at += TILE)
     g->tiles[g->ntiles++] = (tile){e, (int32_t)at, (int32_t)SLI_MIN(end - at, TILE)};
 }
 
-/* Sorts rows by expert. The counting sort keeps the order within an expert. */
+void sli_sort_by_expert(const sl_call *call, int experts, int64_t rows, int32_t *order,
+                        int32_t *ends) {
+  int64_t e;
+  memset(ends, 0, (size_t)(experts + 1) * sizeof *ends);
+  for (int64_t r = 0; r < rows; r++)
+    if ((e = sli_expert_of(call, experts, r)) >= 0) ends[e + 1]++;
+  for (int i = 0; i < experts; i++) ends[i + 1] += ends[i];
+  for (int64_t r = 0; r < rows; r++)
+    if ((e = sli_expert_of(call, experts, r)) >= 0) order[ends[e]++] = (int32_t)r;
+}
+
 static void sort_rows(groups *g) {
-  int32_t *begin = g->first;
-  memset(begin, 0, (size_t)(g->experts + 1) * sizeof *begin);
-  for (int64_t r = 0; r < g->rows; r++)
-    if (expert_of(g, r) >= 0) begin[expert_of(g, r) + 1]++;
-  for (int e = 0; e < g->experts; e++) begin[e + 1] += begin[e];
-  for (int64_t r = 0; r < g->rows; r++)
-    if (expert_of(g, r) >= 0) g->order[begin[expert_of(g, r)]++] = (int32_t)r;
-  for (int e = 0, at = 0; e < g->experts; e++) { /* begin[e] is now the end of expert e */
-    int end = begin[e];
+  sli_sort_by_expert(g->call, g->experts, g->rows, g->order, g->first);
+  for (int e = 0, at = 0; e < g->experts; e++) {
+    int end = g->first[e];
     add_tiles(g, e, at, end);
     at = end;
   }
@@ -107,10 +106,14 @@ static void scatter(const groups *g, const tile *t, const float *from, float *y,
     memcpy(y + g->order[t->begin + i] * width, from + i * width, (size_t)width * sizeof *y);
 }
 
-/* Clears the rows whose ids name no expert of this device. */
+void sli_clear_without_expert(const sl_call *call, int experts, int64_t rows, float *y,
+                              int64_t width) {
+  for (int64_t r = 0; r < rows; r++)
+    if (sli_expert_of(call, experts, r) < 0) memset(y + r * width, 0, (size_t)width * sizeof *y);
+}
+
 static void clear_others(const groups *g, float *y, int64_t width) {
-  for (int64_t r = 0; r < g->rows; r++)
-    if (expert_of(g, r) < 0) memset(y + r * width, 0, (size_t)width * sizeof *y);
+  sli_clear_without_expert(g->call, g->experts, g->rows, y, width);
 }
 
 /* ---- products -------------------------------------------------------------------------------- */

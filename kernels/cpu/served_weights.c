@@ -2,11 +2,17 @@
 /* CPU kernels of served graphs that read weights: products and tables. Each existing row is
  * computed as if it were alone. Weights may have any storage format; the results have the same bits
  * as with f32 weights of the same values. */
+#include <string.h>
+
 #include "base/base.h"
+#include "kernels/cpu/grouped.h"
 #include "kernels/cpu/joined.h"
 #include "kernels/cpu/kernels.h"
 #include "kernels/cpu/served.h"
+#include "ops/grouped.h"
 #include "ops/storage.h"
+
+/* ---- products -------------------------------------------------------------------------------- */
 
 /* Returns the number of pieces: the same for each thread, of equal size if possible. A piece takes
  * some microseconds; it is large enough that prefetched weights rarely belong to another thread. */
@@ -77,6 +83,119 @@ const sl_kernel sli_cpu_linear_served = {
     .run = linear_served_cpu,
     .scratch = linear_served_scratch,
 };
+
+/* ---- experts --------------------------------------------------------------------------------- */
+
+/* Rows of one expert in `order`, and the pieces of its product, up to this number. */
+typedef struct expert_rows {
+  int32_t expert, begin, count, pieces;
+} expert_rows;
+
+typedef struct experts {
+  const sl_call *call;
+  int64_t rows, each; /* ids, and how many of them share a row of x */
+  int nparts, threads;
+  int32_t *order, *ends;
+  expert_rows *parts; /* of experts that have rows */
+  float *x, *y;       /* sorted rows */
+} experts;
+
+/* Places an array in the scratch; counts its bytes only if that is NULL. */
+static void *place(char *scratch, size_t *at, int64_t count, size_t each) {
+  size_t begin = *at;
+  *at += ((size_t)count * each + 63) / 64 * 64;
+  return scratch ? scratch + begin : NULL;
+}
+
+static size_t lay_out(const sl_call *call, experts *x) {
+  const sl_type *ids = &call->in_type[1], *w = &call->in_type[2];
+  int64_t most = sl_type_elements(ids), all = w->dim[0];
+  size_t at = 0;
+  x->order = place(call->scratch, &at, most, sizeof *x->order);
+  x->ends = place(call->scratch, &at, all + 1, sizeof *x->ends);
+  x->parts = place(call->scratch, &at, SLI_MIN(most, all), sizeof *x->parts);
+  x->x = place(call->scratch, &at, most * w->dim[2], sizeof(float));
+  x->y = place(call->scratch, &at, most * w->dim[1], sizeof(float));
+  return at;
+}
+
+static size_t grouped_linear_served_scratch(const sl_call *call, int threads) {
+  sl_call bare = *call;
+  (void)threads;
+  bare.scratch = NULL;
+  return lay_out(&bare, &(experts){0});
+}
+
+static experts experts_of(const sl_call *call) {
+  const sl_type *ids = &call->in_type[1], *w = &call->in_type[2];
+  experts x = {.call = call,
+               .rows = sli_grouped_valid_ids(call),
+               .each = sli_grouped_shared(&call->in_type[0], ids) ? sl_type_last(ids) : 1,
+               .threads = sl_team_size(call->team)};
+  lay_out(call, &x);
+  sli_sort_by_expert(call, (int)w->dim[0], x.rows, x.order, x.ends);
+  for (int32_t e = 0, at = 0, pieces = 0; e < w->dim[0]; at = x.ends[e++]) {
+    int32_t count = x.ends[e] - at;
+    if (!count) continue;
+    pieces += pieces_for(count, w->dim[2], w->dim[1], x.threads);
+    x.parts[x.nparts++] = (expert_rows){e, at, count, pieces};
+  }
+  return x;
+}
+
+static void gather_row(void *arg, int i) {
+  const experts *x = arg;
+  int64_t k = x->call->in_type[2].dim[2], from = x->order[i] / x->each;
+  memcpy(x->x + i * k, (const float *)x->call->in[0] + from * k, (size_t)k * sizeof(float));
+}
+
+static void scatter_row(void *arg, int i) {
+  const experts *x = arg;
+  int64_t n = x->call->in_type[2].dim[1];
+  memcpy((float *)x->call->out[0] + x->order[i] * n, x->y + i * n, (size_t)n * sizeof(float));
+}
+
+/* Computes a piece of an expert's product, as a linear layer with its weight would. */
+static void expert_piece(void *arg, int i) {
+  const experts *x = arg;
+  const expert_rows *part = x->parts;
+  while (i >= part->pieces) part++;
+  const sl_type *w = &x->call->in_type[2];
+  int64_t n = w->dim[1], k = w->dim[2];
+  const sl_type in_type[] = {SL_TYPE(SL_F32, part->count, k), SL_TYPE(w->dtype, n, k)},
+                out_type = SL_TYPE(SL_F32, part->count, n);
+  const void *in[3] = {
+      x->x + part->begin * k,
+      (const char *)x->call->in[2] + (size_t)part->expert * sl_type_bytes(&in_type[1])};
+  void *out = x->y + part->begin * n;
+  const sl_call call = {.attrs = x->call->attrs,
+                        .nin = 3,
+                        .nout = 1,
+                        .in_type = in_type,
+                        .out_type = &out_type,
+                        .in = in,
+                        .out = &out};
+  int first = part == x->parts ? 0 : part[-1].pieces;
+  sli_cpu()->linear_served(&(sli_served_product){&call, part->pieces - first, NULL}, i - first);
+}
+
+static void grouped_linear_served_cpu(const sl_call *call) {
+  experts x = experts_of(call);
+  const sl_type *w = &call->in_type[2];
+  int sorted = x.nparts ? x.parts[x.nparts - 1].begin + x.parts[x.nparts - 1].count : 0;
+  sli_clear_without_expert(call, (int)w->dim[0], x.rows, call->out[0], w->dim[1]);
+  sl_team_for(call->team, sorted, gather_row, &x);
+  sl_team_for(call->team, x.nparts ? x.parts[x.nparts - 1].pieces : 0, expert_piece, &x);
+  sl_team_for(call->team, sorted, scatter_row, &x);
+}
+
+const sl_kernel sli_cpu_grouped_linear_served = {
+    .backend = "cpu",
+    .run = grouped_linear_served_cpu,
+    .scratch = grouped_linear_served_scratch,
+};
+
+/* ---- tables ---------------------------------------------------------------------------------- */
 
 static void embedding_served_cpu(const sl_call *call) {
   int rows = (int)sl_call_rows(call, 0, sl_type_elements(&call->in_type[0]));

@@ -3,8 +3,9 @@
  * any number of stages, of devices that share these out, and of threads, with weights in memory or
  * on disk, with any other requests, when it has given up its pages, when others are cancelled, when
  * limits change, when it shares the pages of what others began with, or keeps states of its own, or
- * its layers are spiking; also with weights, or keys and values, that are rounded. Nothing is
- * computed twice but what was given up, and nothing that was shared.
+ * its layers are spiking or have experts, whose capacity drops none; also with weights, or keys and
+ * values, that are rounded. Nothing is computed twice but what was given up, and nothing that was
+ * shared.
  * labels: random more */
 #include "tests/support/batches.h"
 #include "tests/support/seeds.h"
@@ -53,6 +54,25 @@ static void each_batch_gives_the_same_bits(const char *model, char *const *words
   sl_args_destroy(s.args);
 }
 
+/* Experts take what training would drop: the answers are those without a limit. */
+static void no_row_is_dropped(void) {
+  char *const *words[] = {batches_experts, batches_dropping};
+  static token_stream of[2][REQUESTS];
+  for (int m = 0; m < 2; m++) {
+    served s = {0};
+    random_request q[REQUESTS];
+    rng d = {.key = 1};
+    served_model(&s, "qwen-moe", words[m]);
+    for (int i = 0; i < REQUESTS; i++) batches_think(&q[i], &d);
+    batches_ask_alone(&s, q, of[m]);
+    sl_args_destroy(s.args);
+  }
+  for (int i = 0; i < REQUESTS; i++)
+    CHECK(of[0][i].count == of[1][i].count &&
+              !memcmp(of[0][i].hashes, of[1][i].hashes, sizeof of[0][i].hashes),
+          "request %d has other bits with a limit", i);
+}
+
 static bool same_files(const char *a, const char *b) {
   FILE *x = fopen(a, "r"), *y = fopen(b, "r");
   int c = 0;
@@ -97,6 +117,10 @@ int main(int argc, char **argv) {
         seed);
   for (uint64_t seed = s.first; seed < s.end; seed++)
     RUN(each_batch_gives_the_same_bits, "mamba2", batches_mamba2, seed);
+  for (uint64_t seed = s.first; seed < s.end; seed++)
+    RUN(each_batch_gives_the_same_bits, "qwen-moe", seed % 2 ? batches_experts : batches_dropping,
+        seed);
+  RUN(no_row_is_dropped);
   for (uint64_t seed = s.first; seed < s.end; seed++) RUN(a_log_is_followed, seed);
   CHECK((preemptions && shared) || seeds_count(s) < ENOUGH,
         "some have given up their pages, and some shared others'");

@@ -23,6 +23,14 @@ static char *const batches_mamba2[] = {"--layers", "2",        "--width",   "48"
                                        "16",       "--groups", "3",         "--state", "10",
                                        "--vocab",  "97",       "--context", "200",     NULL};
 
+/* Experts; and such that drop rows in training. */
+#define BATCHES_EXPERTS                                                                         \
+  "--layers", "2", "--width", "48", "--heads", "6", "--kv-heads", "2", "--vocab", "97",         \
+      "--context", "200", "--experts", "5", "--top-k", "2", "--norm-topk", "0", "--expert-ffn", \
+      "40", "--shared-ffn", "24", "--qk-norm"
+static char *const batches_experts[] = {BATCHES_EXPERTS, NULL};
+static char *const batches_dropping[] = {BATCHES_EXPERTS, "--expert-capacity", "0.5", NULL};
+
 static char *const batches_spiking[] = {"--layers",   "2",   "--width",  "48", "--heads",  "6",
                                         "--kv-heads", "2",   "--vocab",  "97", "--window", "70",
                                         "--context",  "200", "--spikes", "3",  NULL};

@@ -1,0 +1,50 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Asks actorserve, of all prompts at once, for the answers that transformers has of a folder.
+
+    serve_greedy.py PORT GREEDY.json FOLDER
+
+Tokens must be the same but behind one where the two best are as good as equal, and the logarithms of their
+probabilities within 2e-5. Tokens are bytes.
+"""
+import concurrent.futures
+import json
+import sys
+
+from serve_client import Client, check
+
+CLOSE = 2e-5
+
+
+def token_of(text):
+    return int(text[len("bytes:\\x"):], 16) if text.startswith("bytes:") else ord(text)
+
+
+def compare(client, line):
+    """Returns how many tokens are the same, up to one where two are as good."""
+    said = client.complete(prompt=line["prompt"], max_tokens=len(line["answer"]), temperature=0, logprobs=1)
+    said = said["choices"][0]["logprobs"]
+    tokens = [token_of(text) for text in said["tokens"]]
+    check(len(tokens) == len(line["answer"]), "an answer of", len(tokens))
+    for i, (token, want) in enumerate(zip(tokens, line["answer"])):
+        if token != want and line["gaps"][i] < CLOSE:
+            return i
+        check(token == want, "token", i, "behind", line["prompt"], "is", token, "of transformers", want)
+        apart = abs(said["token_logprobs"][i] - line["logprobs"][i])
+        check(apart < CLOSE, "token", i, "behind", line["prompt"], "has a logprob", apart, "away")
+    return len(tokens)
+
+
+def main():
+    port, path, folder = sys.argv[1:]
+    with open(path) as file:
+        lines = [line for line in map(json.loads, file) if line["folder"] == folder]
+    client = Client(int(port))
+    with concurrent.futures.ThreadPoolExecutor(len(lines)) as pool:
+        same = sum(pool.map(lambda line: compare(client, line), lines))
+    check(same > 0.9 * sum(len(line["answer"]) for line in lines), "only", same, "tokens are the same")
+    print(f"{folder}: {same} tokens are those of transformers")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,34 @@
+#!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
+# actorserve goes on from prompts as transformers' generate() does with the same folders of Hugging Face's
+# (tests/reference/greedy.json): mixtures of experts, whose rows are of many requests. Also where requests give up
+# their pages, on two stages, and with tensors that two devices share.
+# labels: outside
+# needs: libevent zeromq
+set -euo pipefail
+# shellcheck source=tests/support/tool.sh
+source "$SLUICE_SOURCE/tests/support/tool.sh"
+need python3
+
+# asked FOLDER OPTION...: a server of the folder is asked, and is short of pages
+asked() {
+  local folder=$1
+  shift
+  background "$bin/actorserve" --port 0 --rows 20 --sequences 6 --quota kv=3 --report served.json "$@" "$reference/$folder"
+  until [[ -s out ]]; do kill -0 "$pid" || fail "$folder: the server has ended"; sleep 0.01; done
+  python3 "$SLUICE_SOURCE/tests/support/serve_greedy.py" "$(sed -E 's,.*:([0-9]+)/.*,\1,' out)" "$reference/greedy.json" \
+    "$folder" || fail "$folder $*"
+  kill -INT "$pid"
+  wait "$pid" || fail "$folder: the server ends with status $?"
+}
+# parameters: their bytes, on the first device
+parameters() { python3 -c 'import json; print(json.load(open("served.json"))["devices"][0]["peak_bytes"]["parameters"])'; }
+for folder in hf_mixtral hf_qwen2_moe hf_qwen3_moe; do
+  asked "$folder" --dtype fp32
+  whole=$(parameters)
+  asked "$folder"
+  (($(parameters) < whole * 6 / 10)) || fail "$folder: bf16 weights of experts do not stay bf16"
+  asked "$folder" --stages 2
+done
+asked hf_qwen3_moe --tensor 2
+(($(parameters) < whole * 4 / 10)) || fail "two devices do not share the weights of experts"
