@@ -4,6 +4,7 @@
 #define SLUICE_GRAPH_INTERNAL_H
 
 #include <sluice/graph.h>
+#include <sluice/objective.h>
 
 #include "base/base.h"
 
@@ -38,6 +39,7 @@ struct sl_tensor {
   const sl_shard *shard;   /* part of the whole that this parameter or optimizer state is, where a
                               stage has several devices; NULL: all. The devices' parts of one whole
                               have the same name */
+  const char *frozen;      /* parameter of a frozen model (objective.h): its name there */
   /* parameters only: */
   int param_index; /* order of creation */
   sl_init init;    /* also of an optimizer's states */
@@ -234,6 +236,17 @@ struct sl_graph {
     int ticks;          /* 0: none */
     sl_tensor *sampled; /* output of a tick */
   } rollouts;
+  struct sli_frozen {  /* of an objective: the frozen model, which is built first, and its data */
+    const char *model; /* name of the model that learns; NULL: not known */
+    const char *word;  /* "reference" or "teacher" */
+    bool builds;       /* it is being built */
+    bool learns;       /* the model being built has called for its loss */
+    int nnodes;        /* nodes of the frozen model, which are the first ones */
+    int nblocks;
+    sl_tensor *tokens, *targets;
+    int64_t vocab;
+    sl_tensor *results[SL_FROZEN_MOST];
+  } frozen;
   sl_tensor *grad_norm; /* f64 scalar, once a step: the clip node's second output */
   struct sli_training {
     sl_optimizer optimizer; /* with defaults filled in */
@@ -274,6 +287,11 @@ struct sl_graph {
  * microbatch's rows. That number divides a microbatch, so a mean over the repeated rows is a
  * mean over these; *first is the first of them. */
 double sli_evaluation_weight(const sl_graph *g, int64_t microbatch, int *first);
+
+/* Returns the graph's objective; NULL: the model's own data and loss. */
+static inline const sl_objective *sli_objective(const sl_graph *g) {
+  return g->options.infer ? NULL : g->options.objective;
+}
 
 /* Returns the number of blocks in sequence, without those sharded over the stages. */
 static inline int sli_blocks_in_line(const sl_graph *g) {

@@ -25,10 +25,11 @@ static bool is_source(const sl_op *op) { return op == &sl_op_source; }
  * is none. */
 static const char *next_name(sl_graph *g, const sl_op *op) {
   int block = g->nblocks - 1, n = 1;
-  for (int i = g->nnodes - 1; i >= 0 && g->nodes[i]->block == block; i--)
+  const char *of = g->frozen.builds ? g->frozen.word : "", *dot = *of ? "." : "";
+  for (int i = g->nnodes - 1; i >= g->frozen.nnodes && g->nodes[i]->block == block; i--)
     n += !strcmp(g->nodes[i]->op->name, op->name);
-  if (block < 0) return sli_arena_format(&g->arena, "%s.%d", op->name, n);
-  return sli_arena_format(&g->arena, "%s/%s.%d", g->blocks[block].name, op->name, n);
+  if (block < 0) return sli_arena_format(&g->arena, "%s%s%s.%d", of, dot, op->name, n);
+  return sli_arena_format(&g->arena, "%s%s%s/%s.%d", of, dot, g->blocks[block].name, op->name, n);
 }
 
 /* Returns the number of outputs; below 0: the op's record is missing. */

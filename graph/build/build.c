@@ -102,7 +102,10 @@ sl_status sli_graph_fail_at(sl_graph *g, sl_here at, sl_status status, const cha
 int sl_graph_microbatches(const sl_graph *g) { return g->options.microbatches; }
 int sl_graph_stages(const sl_graph *g) { return SLI_MAX(g->options.stages, 1); }
 bool sl_graph_infer(const sl_graph *g) { return g->options.infer; }
-bool sl_graph_reads_data(const sl_graph *g) { return !g->options.infer && !g->options.no_data; }
+bool sl_graph_reads_data(const sl_graph *g) {
+  const sl_objective *o = sli_objective(g);
+  return !g->options.infer && !g->options.no_data && !(o && o->tokens);
+}
 void *sl_graph_alloc(sl_graph *g, size_t bytes) { return sli_arena_alloc(&g->arena, bytes); }
 
 int64_t sl_microbatch_rows(sl_graph *g, int64_t batch) {
@@ -223,19 +226,18 @@ sl_tensor *sl_param_at(sl_here at, sl_graph *g, sl_type type, sl_init init, cons
   if (g->status) return NULL;
   va_list args;
   va_start(args, format);
-  const char *name = format_list(g, format, args);
+  const char *name = format_list(g, format, args), *frozen = g->frozen.builds ? name : NULL;
   va_end(args);
+  if (frozen) name = sli_arena_format(&g->arena, "%s.%s", g->frozen.word, frozen);
   if (check_param(g, at, &type, init, name)) return NULL;
   sl_tensor *t = sli_graph_tensor(g, &type, name);
   t->at = at;
-  t->param = t->needs_grad = true;
+  t->param = true;
+  t->needs_grad = !frozen;
+  t->frozen = frozen;
   t->init = init;
   add_param(g, t);
   return t;
-}
-
-sl_status sl_model_build(const sl_model *model, sl_graph *g, const sl_args *args) {
-  return model->build_own ? model->build_own(model, g, args) : model->build(g, args);
 }
 
 const sl_type *sl_tensor_type(const sl_tensor *t) {
@@ -325,7 +327,7 @@ sl_tensor *sli_node_output(sl_graph *g, sli_node *node, int o, const char *name)
 /* ---- outputs -------------------------------------------------------------------------- */
 
 void sl_output_at(sl_here at, sl_graph *g, const char *name, sl_tensor *t) {
-  if (g->status) return;
+  if (g->status || g->frozen.builds) return;
   if (!t) {
     sli_graph_fail_at(g, at, SL_E_USAGE, "output %s is NULL", name);
     return;

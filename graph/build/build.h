@@ -59,6 +59,16 @@ int64_t sli_graph_sequences(const sl_graph *g, int64_t *context, int64_t *batch)
 /* True if options.eval names that data. */
 bool sli_source_has_files(const sl_source *source);
 
+/* Makes the objective's loss of a model's logits. */
+sl_tensor *sli_objective_loss(sl_here at, sl_graph *g, sl_tensor *logits, sl_tensor *targets);
+/* Checks that the model has called for the objective's data and loss. */
+sl_status sli_objective_check(sl_graph *g);
+/* Lets a reference read the model's parameters that are not trained, in place of its own. */
+void sli_objective_share(sl_graph *g);
+/* Makes the source of tokens of files, or of what serves the graph. */
+sl_tensor *sli_tokens_of_files(sl_here at, sl_graph *g, const char *paths, int64_t rows,
+                               int64_t context, int64_t vocab, sl_tensor **targets);
+
 sli_mean sli_mean_of(sl_graph *g, const char *name, sl_tensor *t);
 
 /* True if a parameter's name matches the pattern. See sl_freeze(). */

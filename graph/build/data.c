@@ -127,16 +127,8 @@ static sl_tensor *served_tokens(sl_here at, sl_graph *g, int64_t context, sl_ten
   return outs[0];
 }
 
-sl_tensor *sl_tokens_at(sl_here at, sl_graph *g, const char *paths, int64_t rows, int64_t context,
-                        int64_t vocab, sl_tensor **targets) {
-  *targets = NULL;
-  if (g->status) return NULL;
-  if (rows < 1 || context < 1 || vocab < 1) {
-    sli_graph_fail_at(g, at, SL_E_USAGE,
-                      "sl_tokens: %lld rows of %lld tokens, vocabulary %lld: each must be positive",
-                      (long long)rows, (long long)context, (long long)vocab);
-    return NULL;
-  }
+sl_tensor *sli_tokens_of_files(sl_here at, sl_graph *g, const char *paths, int64_t rows,
+                               int64_t context, int64_t vocab, sl_tensor **targets) {
   if (g->options.serve) return served_tokens(at, g, context, targets);
   token_rows *r = sli_arena_alloc(&g->arena, sizeof *r);
   r->rows = rows;

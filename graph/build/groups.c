@@ -16,11 +16,13 @@ static void add_rule(sl_graph *g, sli_param_rule rule) {
 }
 
 void sl_freeze_at(sl_here at, sl_graph *g, const char *pattern) {
-  if (!g->status) add_rule(g, (sli_param_rule){.pattern = pattern, .at = at, .frozen = true});
+  if (g->status || g->frozen.builds) return;
+  add_rule(g, (sli_param_rule){.pattern = pattern, .at = at, .frozen = true});
 }
 
 void sl_group_at(sl_here at, sl_graph *g, const char *pattern, const sl_group_settings *settings) {
-  if (!g->status) add_rule(g, (sli_param_rule){.pattern = pattern, .at = at, .group = *settings});
+  if (g->status || g->frozen.builds) return;
+  add_rule(g, (sli_param_rule){.pattern = pattern, .at = at, .group = *settings});
 }
 
 /* Adds the rules given by the user who runs the model, behind the model's own. */
@@ -65,7 +67,7 @@ static sl_status apply_rule(sl_graph *g, const sli_param_rule *rule) {
   bool any = false;
   for (int i = 0; i < g->nparams; i++) {
     sl_tensor *param = g->params[i];
-    if (!sli_pattern_finds(rule->pattern, param->name)) continue;
+    if (param->frozen || !sli_pattern_finds(rule->pattern, param->name)) continue;
     any = true;
     if (rule->frozen) param->needs_grad = false, param->running = NULL;
     else if (groups_apply(g, rule, param)) return g->status;
@@ -97,6 +99,7 @@ sl_status sli_training_settle(sl_graph *g) {
     status = apply_rule(g, &g->training.rules[r]);
   for (int i = 0; i < g->nparams; i++)
     if (!g->params[i]->needs_grad && !g->params[i]->running) g->params[i]->update = NULL;
+  if (!status) sli_objective_share(g);
   if (!status) mark_nodes(g);
   return status;
 }

@@ -16,7 +16,7 @@
 
 void sl_lora_at(sl_here at, sl_graph *g, const char *pattern, int rank, float alpha) {
   struct sli_adapters *all = &g->training.adapters;
-  if (g->status) return;
+  if (g->status || g->frozen.builds) return;
   if (rank < 1 || !(alpha > 0) || !isfinite(alpha)) {
     sli_graph_fail_at(g, at, SL_E_USAGE, "lora %s: rank %d and alpha %g must be positive", pattern,
                       rank, (double)alpha);
@@ -86,7 +86,8 @@ static sl_tensor *matrix(sl_here at, sl_graph *g, const sl_adapter *adapter, cha
 
 static sl_tensor *add_adapter(sl_here at, sl_graph *g, sl_tensor *y, sl_tensor *x,
                               sl_tensor *weight, bool transposed) {
-  const sli_adapter_rule *rule = !y || !weight->param ? NULL : rule_of(g, weight);
+  bool may = y && weight->param && !weight->frozen;
+  const sli_adapter_rule *rule = may ? rule_of(g, weight) : NULL;
   if (!rule || g->status) return y;
   int64_t in = weight->type.dim[transposed ? 0 : 1], out = weight->type.dim[transposed ? 1 : 0];
   sl_adapter *adapter = sli_arena_alloc(&g->arena, sizeof *adapter);

@@ -28,6 +28,7 @@ sl_tensor *sl_cross_entropy_with_at(sl_here at, sl_graph *g, sl_tensor *logits, 
                                     const sl_loss *loss) {
   static const sl_loss plain;
   int64_t classes = sl_dim(logits, -1);
+  if (sli_objective(g)) return sli_objective_loss(at, g, logits, targets);
   if (!loss) loss = &plain;
   if (!logits || !targets || loss_check(at, g, loss, classes)) return NULL;
   const sl_attrs attrs = {.ignore = loss->ignore,

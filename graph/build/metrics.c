@@ -36,7 +36,7 @@ static sl_tensor *with_last(sl_here at, sl_graph *g, sl_tensor *t) {
 }
 
 void sl_metric_at(sl_here at, sl_graph *g, const char *name, sl_tensor *t) {
-  if (g->status || g->options.infer) return;
+  if (g->status || g->options.infer || g->frozen.builds) return;
   const char *wrong = fault(g, name, t);
   if (wrong) {
     sli_graph_fail_at(g, at, SL_E_USAGE, "metric %s %s", name, wrong);
@@ -51,7 +51,7 @@ void sl_metric_at(sl_here at, sl_graph *g, const char *name, sl_tensor *t) {
 
 void sl_counter_at(sl_here at, sl_graph *g, const char *name, sl_tensor *t) {
   char text[SL_TYPE_TEXT];
-  if (g->status || g->options.infer) return;
+  if (g->status || g->options.infer || g->frozen.builds) return;
   bool fits = t && t->type.dtype == SL_F32 && t->type.ndim == 1 && !t->needs_grad;
   if (!fits) {
     sli_graph_fail_at(g, at, SL_E_USAGE,

@@ -201,7 +201,7 @@ static sl_status set_optimizer(sl_graph *g, sl_here at, const sl_optimizer *give
 /* ---- the loss -------------------------------------------------------------------------------- */
 
 void sl_train_at(sl_here at, sl_graph *g, sl_tensor *loss, const sl_optimizer *optimizer) {
-  if (g->status || g->options.infer) return;
+  if (g->status || g->options.infer || g->frozen.builds || sli_objective_check(g)) return;
   char text[SL_TYPE_TEXT];
   if (!loss) sli_graph_fail_at(g, at, SL_E_USAGE, "sl_train: the loss is NULL");
   else if (g->loss.tensor)

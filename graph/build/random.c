@@ -3,7 +3,7 @@
 #include "graph/build/build.h"
 
 sl_tensor *sl_dropout_at(sl_here at, sl_graph *g, sl_tensor *x, float p) {
-  if (p == 0 || (x && g->options.infer)) return x;
+  if (p == 0 || (x && (g->options.infer || g->frozen.builds))) return x;
   return sl_op1_at(at, g, &sl_op_dropout, &(sl_attrs){.value = p}, x);
 }
 

@@ -25,7 +25,7 @@ void sl_running_at(sl_here at, sl_graph *g, sl_tensor *param, sl_tensor *value, 
     return;
   }
   param->needs_grad = false;
-  if (g->options.infer) return;
+  if (g->options.infer || g->frozen.builds) return;
   sli_running *running = sli_arena_alloc(&g->arena, sizeof *running);
   *running = (sli_running){value, momentum, at};
   param->running = running;
@@ -33,7 +33,7 @@ void sl_running_at(sl_here at, sl_graph *g, sl_tensor *param, sl_tensor *value, 
 
 sl_tensor *sl_batch_norm_at(sl_here at, sl_graph *g, sl_tensor *x, sl_tensor *gain, sl_tensor *bias,
                             sl_tensor *mean, sl_tensor *variance, float momentum, float eps) {
-  bool keep = g->options.infer || momentum == SL_OFF;
+  bool keep = g->options.infer || g->frozen.builds || momentum == SL_OFF;
   const sl_attrs attrs = {.eps = eps, .keep = keep};
   sl_tensor *in[] = {x, gain, bias, mean, variance}, *out[4] = {NULL};
   if (mean && mean->param) mean->needs_grad = false;

@@ -66,6 +66,7 @@ static void add_tensor(const sli_lowering *l, const stand_ins *s, const sl_tenso
                                             : t->type,
                          .init = t->init,
                          .adapter = t->adapter,
+                         .frozen = t->frozen,
                          .stage = l->stage_of[t->home],
                          .places = to};
   p->nplaces += add_places(l, s, t, to);

@@ -102,6 +102,7 @@ static void add_param(sli_expansion *x, const sl_tensor *logical) {
     t->update = logical->update;
     t->running = logical->running;
     t->adapter = logical->adapter;
+    t->frozen = logical->frozen;
     t->init = logical->init;
     t->storage = logical->storage;
     t->values = logical->values;

@@ -57,6 +57,15 @@ static bool is_previous(const char *name) {
   return colon && !strcmp(colon, ":previous");
 }
 
+/* True for a parameter of a frozen model, which no step changes. */
+static bool is_frozen(const sl_lowered *lowered, const char *name) {
+  const sl_param_info *params;
+  int n = sl_lowered_params(lowered, &params);
+  for (int i = 0; i < n; i++)
+    if (params[i].frozen && !strcmp(params[i].name, name)) return true;
+  return false;
+}
+
 sl_status sl_state_hashes(const sl_lowered *lowered, sl_runtime *rt, sl_state_hash **out,
                           int *count) {
   size_t capacity = 0;
@@ -67,7 +76,8 @@ sl_status sl_state_hashes(const sl_lowered *lowered, sl_runtime *rt, sl_state_ha
       const sl_state_tensor *tensors;
       int n = sl_lowered_state(lowered, rt, s, r, &tensors);
       for (int i = 0; i < n && !status; i++)
-        if (!tensors[i].replica && !is_previous(tensors[i].name))
+        if (!tensors[i].replica && !is_previous(tensors[i].name) &&
+            !is_frozen(lowered, tensors[i].name))
           status = hash_tensor(&tensors[i], rt,
                                &find_hash(tensors[i].name, out, count, &capacity)->hash);
     }

@@ -157,12 +157,18 @@ sl_status sl_param_set(const sl_lowered *l, sl_runtime *rt, int index, const flo
 
 /* ---- initial values -------------------------------------------------------------------- */
 
+/* A reference begins with the model's values. */
+static sli_init_item item_of(const sl_param_info *p, float *values) {
+  return (sli_init_item){&p->type, p->init, p->frozen ? p->frozen : p->name, values};
+}
+
 /* Initializes a parameter that host memory does not hold contiguously: in a buffer, one at a
  * time. */
 static sl_status init_apart(const sl_lowered *l, sl_runtime *rt, int index, uint64_t seed) {
   const sl_param_info *p = param_at(l, index);
   float *whole = sli_calloc((size_t)sl_type_elements(&p->type), sizeof *whole);
-  sli_init_all(1, &(sli_init_item){&p->type, p->init, p->name, whole}, seed);
+  sli_init_item item = item_of(p, whole);
+  sli_init_all(1, &item, seed);
   sl_status status = sl_param_set(l, rt, index, whole);
   free(whole);
   return status;
@@ -197,7 +203,7 @@ sl_status sl_params_init(const sl_lowered *l, sl_runtime *rt, uint64_t seed) {
   for (int i = 0; i < n; i++) {
     const sl_param_info *p = &params[i];
     float *data = sl_param_data(l, rt, i);
-    if (data) items[count++] = (sli_init_item){&p->type, p->init, p->name, data};
+    if (data) items[count++] = item_of(p, data);
   }
   sli_init_all(count, items, seed);
   free(items);

@@ -27,6 +27,9 @@ static const sli_stored_tensor *weights_find(const sli_shards *from, const char 
   return t || !dot ? t : sli_shards_find(from, dot + 1, file);
 }
 
+/* Returns the name of a parameter in the model's files; a reference has the model's. */
+static const char *name_in_files(const sl_param_info *p) { return p->frozen ? p->frozen : p->name; }
+
 /* Returns how many tensors a parameter is in files. */
 static int members_of(const sl_param_info *p) {
   return strchr(p->name, '*') ? (int)p->type.dim[0] : 1;
@@ -189,7 +192,7 @@ static sl_status check_fresh(const char *patterns, int n, const sl_param_info *p
   for (char *pattern; patterns && !status; free(pattern)) {
     patterns = next_pattern(patterns, &pattern);
     bool match = false;
-    for (int i = 0; i < n && !match; i++) match = !fnmatch(pattern, params[i].name, 0);
+    for (int i = 0; i < n && !match; i++) match = !fnmatch(pattern, name_in_files(&params[i]), 0);
     if (!match)
       status = sl_fail(SL_E_USAGE, "no parameter matches %s, which may be absent from the weights",
                        pattern);
@@ -211,16 +214,16 @@ static sl_status load_member(loading *l, const char *name, const sl_type *type, 
 
 /* True for an adapter, or a fresh parameter, that the file's weights lack. */
 static bool is_left_out(const loading *l, const sl_param_info *p) {
-  return (sli_is_adapter(p) || is_fresh(l->fresh, p->name)) &&
-         !weights_find(l->from, p->name, &(int){0});
+  const char *name = name_in_files(p);
+  return (sli_is_adapter(p) || is_fresh(l->fresh, name)) && !weights_find(l->from, name, &(int){0});
 }
 
 /* Loads quantized blocks, which stay in the file's format. */
 static sl_status load_blocks(loading *l, int index, const sl_param_info *p) {
   int file;
-  sl_status status = load_member(l, p->name, &p->type, NULL);
+  sl_status status = load_member(l, name_in_files(p), &p->type, NULL);
   if (status || !sl_param_here(l->lowered, l->rt, index)) return status;
-  const sli_stored_tensor *t = weights_find(l->from, p->name, &file);
+  const sli_stored_tensor *t = weights_find(l->from, name_in_files(p), &file);
   if (sli_storage_named(t->dtype) != p->storage)
     return sl_fail(SL_E_INPUT, "%s: tensor %s is %s, and not as it was when the plan was made",
                    l->path, t->name, t->dtype);
@@ -261,7 +264,7 @@ static sl_status load_param(loading *l, int index) {
   sl_type type = member_type(p);
   sl_status status = SL_OK;
   for (int m = 0; m < members_of(p) && !status; m++) {
-    char *name = member_name(p->name, m);
+    char *name = member_name(name_in_files(p), m);
     status = load_member(l, name, &type, here ? values + m * sl_type_elements(&type) : NULL);
     free(name);
   }
@@ -444,10 +447,10 @@ sl_status sli_weights_save(const char *path, const sli_saved *list, int n,
   return status;
 }
 
-/* Lists a parameter's tensors; adapters are merged into their weights. */
+/* Lists a parameter's tensors, none of a frozen model's; adapters are merged into their weights. */
 static int list_param(const sl_param_info *params, int index, sli_saved *list) {
   const sl_param_info *p = &params[index];
-  int count = sli_is_adapter(p) ? 0 : members_of(p);
+  int count = sli_is_adapter(p) || p->frozen ? 0 : members_of(p);
   for (int m = 0; m < count && list; m++)
     list[m] = (sli_saved){member_name(p->name, m), index, p->adapter != NULL,
                           strchr(p->name, '*') ? 1 + m : 0};

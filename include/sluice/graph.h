@@ -107,6 +107,8 @@ typedef struct sl_graph_options {
                                   token. Read while the graph is built */
   const sl_training *training; /* may be NULL */
   bool no_data; /* nothing is computed, only planned or timed: data files may be missing */
+  const struct sl_objective *objective; /* <sluice/objective.h>: data and a loss in place of the
+                                           model's own. Must outlive the graph; NULL: none */
 } sl_graph_options;
 
 sl_graph *sl_graph_create(const sl_graph_options *options);
@@ -414,8 +416,7 @@ typedef struct sl_routing {
  * of log(sum exp logits)^2 (Zoph et al., arXiv 2202.08906). */
 #define sl_balance_loss(g, routing) sl_balance_loss_at(SL_HERE, g, routing)
 #define sl_z_loss(g, logits) sl_z_loss_at(SL_HERE, g, logits)
-#define sl_cross_entropy(g, logits, targets) \
-  sl_op2_at(SL_HERE, g, &sl_op_cross_entropy, NULL, logits, targets)
+#define sl_cross_entropy(g, logits, targets) sl_cross_entropy_at(SL_HERE, g, logits, targets)
 /* Cross entropy in which some targets do not count or count more than others. The last argument is
  * an sl_loss, copied, or NULL. The mean is weighted over the rows of a microbatch that count, on
  * any devices and in any pieces. If none counts, loss and gradients are 0. */
@@ -477,6 +478,7 @@ sl_tensor *sl_conv_at(sl_here at, sl_graph *g, sl_tensor *x, sl_tensor *w, sl_te
                       const struct sl_window *window);
 sl_tensor *sl_max_pool_at(sl_here at, sl_graph *g, sl_tensor *x, const struct sl_window *window);
 sl_tensor *sl_mean_pool_at(sl_here at, sl_graph *g, sl_tensor *x, const struct sl_window *window);
+sl_tensor *sl_cross_entropy_at(sl_here at, sl_graph *g, sl_tensor *logits, sl_tensor *targets);
 sl_tensor *sl_cross_entropy_with_at(sl_here at, sl_graph *g, sl_tensor *logits, sl_tensor *targets,
                                     const struct sl_loss *loss);
 sl_tensor *sl_expand_at(sl_here at, sl_graph *g, sl_tensor *x, sl_type shape);

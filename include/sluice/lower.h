@@ -410,6 +410,7 @@ typedef struct sl_param_info {
   sl_init init;
   const sl_adapter *adapter; /* adapter on it, or, by its name, the adapter it is part of; NULL:
                                 neither */
+  const char *frozen; /* parameter of a frozen model (objective.h): its name there; else NULL */
   int stage;
   int nplaces;
   const sl_param_place *places; /* places by rank */

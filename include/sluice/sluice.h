@@ -8,6 +8,7 @@
 #include <sluice/run_status.h>
 #include <sluice/lower.h>
 #include <sluice/model.h>
+#include <sluice/objective.h>
 #include <sluice/op.h>
 #include <sluice/ops.h>
 #include <sluice/optimizer.h>

@@ -26,8 +26,11 @@ static void begin_model(const job *j) {
   int n = sl_lowered_params(j->lowered, &params);
   double values = 0;
   char text[32];
-  for (int i = 0; i < n; i++) values += (double)sl_type_elements(&params[i].type);
+  double frozen = 0;
+  for (int i = 0; i < n; i++)
+    *(params[i].frozen ? &frozen : &values) += (double)sl_type_elements(&params[i].type);
   printf("%s: %s parameters", j->settings->model->name, grouped(text, values));
+  if (frozen > 0) printf(", and %s of a frozen model", grouped(text, frozen));
 }
 
 static void begin_data(const job *j) {

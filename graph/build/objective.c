@@ -1,0 +1,237 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Objectives: data and losses by callbacks, and a frozen model beside the one that learns.
+ *
+ * The frozen model is built first, with blocks of its own. When both are there, its nodes go into
+ * the model's blocks, in order; they precede the model's own there. */
+#include "graph/build/build.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include <sluice/objective.h>
+
+#include "ops/ops.h"
+
+/* ---- data ------------------------------------------------------------------------------ */
+
+static bool is_shape(const sl_tensor *t, int64_t rows, int64_t context) {
+  return t && t->type.dtype == SL_I32 && t->type.ndim == 2 && t->type.dim[0] == rows &&
+         t->type.dim[1] == context;
+}
+
+/* Returns the tokens that the frozen model reads, which are the model's. */
+static sl_tensor *same_tokens(sl_here at, sl_graph *g, int64_t rows, int64_t context, int64_t vocab,
+                              sl_tensor **targets) {
+  const struct sli_frozen *f = &g->frozen;
+  if (is_shape(f->tokens, rows, context) && vocab == f->vocab) {
+    *targets = f->targets;
+    return f->tokens;
+  }
+  sli_graph_fail_at(
+      g, at, SL_E_USAGE,
+      "%s: the %s reads %lld rows of %lld tokens with a vocabulary of %lld, the model "
+      "%lld of %lld with one of %lld: they must agree",
+      g->options.objective->name, f->word, (long long)sl_dim(f->tokens, 0),
+      (long long)sl_dim(f->tokens, 1), (long long)f->vocab, (long long)rows, (long long)context,
+      (long long)vocab);
+  return NULL;
+}
+
+static sl_tensor *made_tokens(sl_here at, sl_graph *g, int64_t rows, int64_t context, int64_t vocab,
+                              sl_tensor **targets) {
+  const sl_objective *o = g->options.objective;
+  sl_tensor *tokens = o->tokens(o->ctx, g, rows, context, vocab, targets);
+  if (g->status || (is_shape(tokens, rows, context) && is_shape(*targets, rows, context)))
+    return tokens;
+  sli_graph_fail_at(g, at, SL_E_USAGE,
+                    "%s: its data must be tokens and targets, each i32[%lld, %lld]", o->name,
+                    (long long)rows, (long long)context);
+  return NULL;
+}
+
+sl_tensor *sl_tokens_at(sl_here at, sl_graph *g, const char *paths, int64_t rows, int64_t context,
+                        int64_t vocab, sl_tensor **targets) {
+  const sl_objective *o = sli_objective(g);
+  struct sli_frozen *f = &g->frozen;
+  *targets = NULL;
+  if (g->status) return NULL;
+  if (rows < 1 || context < 1 || vocab < 1) {
+    sli_graph_fail_at(g, at, SL_E_USAGE,
+                      "sl_tokens: %lld rows of %lld tokens, vocabulary %lld: each must be positive",
+                      (long long)rows, (long long)context, (long long)vocab);
+    return NULL;
+  }
+  if (f->nnodes && f->tokens) return same_tokens(at, g, rows, context, vocab, targets);
+  sl_tensor *tokens = o && o->tokens
+                          ? made_tokens(at, g, rows, context, vocab, targets)
+                          : sli_tokens_of_files(at, g, paths, rows, context, vocab, targets);
+  f->tokens = tokens, f->targets = *targets, f->vocab = vocab;
+  return tokens;
+}
+
+/* ---- losses ---------------------------------------------------------------------------- */
+
+/* Takes from the frozen model's logits what the loss needs. The result stands for its own loss,
+ * which nobody wants. */
+static sl_tensor *frozen_loss(sl_here at, sl_graph *g, sl_tensor *logits, sl_tensor *targets) {
+  const sl_objective *o = g->options.objective;
+  o->frozen(o->ctx, g, logits, targets, g->frozen.results);
+  sl_tensor *first = g->frozen.results[0];
+  if (!g->status && !first)
+    sli_graph_fail_at(g, at, SL_E_USAGE, "%s: nothing is made of the %s's logits", o->name,
+                      g->frozen.word);
+  return first ? sl_mean_at(at, g, first, 0, false) : NULL;
+}
+
+sl_tensor *sli_objective_loss(sl_here at, sl_graph *g, sl_tensor *logits, sl_tensor *targets) {
+  const sl_objective *o = g->options.objective;
+  if (g->status || !logits || !targets) return NULL;
+  if (g->frozen.learns) {
+    sli_graph_fail_at(
+        g, at, SL_E_UNSUPPORTED,
+        "%s: the model calls sl_cross_entropy twice, and it is not known which logits "
+        "the loss is of",
+        o->name);
+    return NULL;
+  }
+  g->frozen.learns = true;
+  if (g->frozen.builds) return frozen_loss(at, g, logits, targets);
+  sl_tensor *loss = o->loss(o->ctx, g, logits, targets, g->frozen.results);
+  if (g->status || (loss && !loss->type.ndim && loss->type.dtype == SL_F64)) return loss;
+  sli_graph_fail_at(g, at, SL_E_SHAPE, "%s: its loss must be an f64 scalar", o->name);
+  return NULL;
+}
+
+sl_tensor *sl_cross_entropy_at(sl_here at, sl_graph *g, sl_tensor *logits, sl_tensor *targets) {
+  if (sli_objective(g)) return sli_objective_loss(at, g, logits, targets);
+  return sl_op2_at(at, g, &sl_op_cross_entropy, NULL, logits, targets);
+}
+
+sl_status sli_objective_check(sl_graph *g) {
+  const sl_objective *o = sli_objective(g);
+  const char *model = g->frozen.model ? g->frozen.model : "the model";
+  if (g->status || !o) return g->status;
+  if (o->tokens && !g->frozen.tokens)
+    return sl_graph_fail(g, SL_E_UNSUPPORTED,
+                         "%s: %s reads no tokens (sl_tokens), in whose place the data would come",
+                         o->name, model);
+  if (!g->frozen.learns)
+    return sl_graph_fail(g, SL_E_UNSUPPORTED,
+                         "%s: %s has no cross entropy (sl_cross_entropy), whose place the loss "
+                         "would take",
+                         o->name, model);
+  return SL_OK;
+}
+
+/* ---- the frozen model ---------------------------------------------------------------------- */
+
+static sl_status build_once(const sl_model *model, sl_graph *g, const sl_args *args) {
+  return model->build_own ? model->build_own(model, g, args) : model->build(g, args);
+}
+
+static sl_status build_frozen(const sl_model *model, sl_graph *g, const sl_args *args,
+                              const char *word) {
+  struct sli_frozen *f = &g->frozen;
+  f->builds = true;
+  f->word = word;
+  sl_status status = build_once(model, g, args);
+  if (!status) status = sli_objective_check(g);
+  f->builds = f->learns = false;
+  f->nnodes = g->nnodes;
+  f->nblocks = g->nblocks;
+  g->nblocks = 0;
+  return status;
+}
+
+/* Returns the model's block for a block of the frozen model: the same one, or of another number of
+ * blocks one as far along. */
+static int block_for(const sl_graph *g, int block) {
+  int from = g->frozen.nblocks, to = g->nblocks;
+  if (from == to || block < 0) return block;
+  return from == 1 ? 0 : (int)(((int64_t)block * (to - 1) + (from - 1) / 2) / (from - 1));
+}
+
+/* A source may have readers in both models and comes before both. */
+static int order_of(const sli_node *n) { return n->op == &sl_op_source ? -1 : n->block; }
+
+/* Puts the nodes of the frozen model into the model's blocks. */
+static void merge_blocks(sl_graph *g) {
+  sli_node **nodes = sli_calloc((size_t)g->nnodes + 1, sizeof(sli_node *));
+  int count = 0;
+  for (int i = 0; i < g->frozen.nnodes; i++) g->nodes[i]->block = block_for(g, g->nodes[i]->block);
+  for (int b = -1; b < g->nblocks; b++)
+    for (int i = 0; i < g->nnodes; i++)
+      if (order_of(g->nodes[i]) == b) nodes[count++] = g->nodes[i];
+  SLI_CHECK(count == g->nnodes, "%d of %d nodes are in blocks", count, g->nnodes);
+  sli_graph_reorder(g, nodes);
+  free(nodes);
+}
+
+/* Puts the model's own parameters before those of the frozen one. */
+static void merge_params(sl_graph *g) {
+  size_t n = (size_t)g->nparams + 1;
+  sl_tensor **params = sli_calloc(n, sizeof(sl_tensor *));
+  uint64_t *known = sli_calloc(n, sizeof *known);
+  int count = 0;
+  for (int frozen = 0; frozen < 2; frozen++)
+    for (int i = 0; i < g->nparams; i++) {
+      if ((g->params[i]->frozen != NULL) != frozen) continue;
+      known[count] = g->known.of[i];
+      params[count++] = g->params[i];
+    }
+  for (int i = 0; i < g->nparams; i++) {
+    g->params[i] = params[i];
+    g->params[i]->param_index = i;
+    g->known.of[i] = known[i];
+  }
+  free(params);
+  free(known);
+}
+
+sl_status sl_model_build(const sl_model *model, sl_graph *g, const sl_args *args) {
+  const sl_objective *o = sli_objective(g);
+  sl_status status = SL_OK;
+  g->frozen.model = model->name;
+  if (o && o->frozen)
+    status = o->teacher ? build_frozen(o->teacher, g, o->teacher_args, "teacher")
+                        : build_frozen(model, g, args, "reference");
+  if (!status) status = build_once(model, g, args);
+  if (!status) status = sli_objective_check(g);
+  if (status || !o || !o->frozen) return status;
+  merge_blocks(g);
+  merge_params(g);
+  return SL_OK;
+}
+
+/* ---- parameters that both have --------------------------------------------------------------- */
+
+static void read_instead(sl_graph *g, const sl_tensor *of, sl_tensor *by) {
+  for (int i = 0; i < g->nnodes; i++)
+    for (int a = 0; a < g->nodes[i]->nin; a++)
+      if (g->nodes[i]->in[a] == of) g->nodes[i]->in[a] = by;
+}
+
+/* Returns the model's parameter that has a reference's values for ever; NULL: none. */
+static sl_tensor *lasting_twin(const sl_graph *g, const sl_tensor *reference) {
+  for (int i = 0; i < g->nparams; i++) {
+    sl_tensor *t = g->params[i];
+    if (!t->frozen && !strcmp(t->name, reference->frozen))
+      return t->update || !sl_type_equal(&t->type, &reference->type) ? NULL : t;
+  }
+  return NULL;
+}
+
+void sli_objective_share(sl_graph *g) {
+  const sl_objective *o = sli_objective(g);
+  if (!o || !o->frozen || o->teacher) return;
+  int kept = 0;
+  for (int i = 0; i < g->nparams; i++) {
+    sl_tensor *t = g->params[i], *twin = t->frozen ? lasting_twin(g, t) : NULL;
+    if (twin) read_instead(g, t, twin);
+    if (twin) continue;
+    g->known.of[kept] = g->known.of[i];
+    g->params[kept] = t;
+    t->param_index = kept++;
+  }
+  g->nparams = kept;
+}
