@@ -14,6 +14,7 @@ struct sli_chat {
   const char *name;
   sli_template *template, *for_tools; /* for_tools NULL: the same */
   char **end;                         /* text that ends an answer, once it has been searched for */
+  char *text;                         /* source of the template for chats with tools */
 };
 
 static const struct {
@@ -84,7 +85,8 @@ static const sli_chat *open_template(const char *name, const char *text, const c
   if (sli_template_read(text, &template)) return NULL;
   if (for_tools && sli_template_read(for_tools, &other)) return sli_template_free(template), NULL;
   sli_chat *chat = sli_calloc(1, sizeof *chat);
-  *chat = (sli_chat){name, template, other, sli_calloc(1, sizeof(char *))};
+  *chat = (sli_chat){name, template, other, sli_calloc(1, sizeof(char *)),
+                     sli_strdup(for_tools ? for_tools : text)};
   return chat;
 }
 
@@ -105,10 +107,13 @@ void sli_chat_free(const sli_chat *chat) {
   sli_template_free(chat->for_tools);
   free(*chat->end);
   free(chat->end);
+  free(chat->text);
   free((void *)chat);
 }
 
 const char *sli_chat_name(const sli_chat *chat) { return chat->name; }
+
+const char *sli_chat_text(const sli_chat *chat) { return chat->text; }
 
 char *sli_chat_names(void) {
   char *names = NULL;

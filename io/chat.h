@@ -16,6 +16,8 @@ const sli_chat *sli_chat_named(const char *name);
 const sli_chat *sli_chat_of_template(const char *text, const char *for_tools);
 void sli_chat_free(const sli_chat *chat);
 const char *sli_chat_name(const sli_chat *chat);
+/* Returns the source of the template, of the one for chats with tools if that is another. */
+const char *sli_chat_text(const sli_chat *chat);
 /* Lists the names: "chatml, llama2, ..."; the caller's to free(). */
 char *sli_chat_names(void);
 

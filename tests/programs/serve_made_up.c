@@ -186,6 +186,8 @@ int main(int argc, char **argv) {
       .name = "made-up", .no_chat = "it does not chat", .marks = &(sli_chat_marks){NULL}};
   if (codec_open(NULL, 256, &v.codec)) return 1;
   v.chat = argc > 7 ? sli_chat_of_template(argv[7], NULL) : sli_chat_named("chatml");
+  v.answers = answer_format_of(sli_chat_text(v.chat));
+  v.thinks = answer_format_thinks(sli_chat_text(v.chat));
   const serve_options options = {
       .host = "127.0.0.1",
       .key = argc > 5 && *argv[5] ? argv[5] : NULL,

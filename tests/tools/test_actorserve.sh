@@ -275,6 +275,8 @@ refused "--init x: model has weights of its own" --init x model
 refused "unknown option --microbatches" --microbatches 2 model
 refused "unknown option --steps" --steps 2 model
 refused "--chat-template klingon: it is a file, or one of chatml, " --chat-template klingon model
+refused "--tool-parser klingon: it is auto, none, or one of gpt-oss, qwen3-coder, hermes" --tool-parser klingon model
+refused "reasoning-parser" --reasoning-parser klingon model
 refused "--chat-template: the model has no tokenizer" --chat-template chatml --init bytes.safetensors gpt "${small[@]}"
 refused "empty/config.json" empty
 refused "cannot read nothing" --replay nothing model

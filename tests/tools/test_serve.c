@@ -578,7 +578,7 @@ static void texts_come_the_same(rng *d) {
   const codec c = {.vocabulary = 256};
   int32_t tokens[256];
   size_t n = write_bytes(d, tokens, SLI_COUNT(tokens)), bytes, got = 0;
-  char *whole = codec_decode(&c, tokens, n, &bytes), *text = sli_calloc(bytes + 1, 1);
+  char *whole = codec_decode(&c, tokens, n, false, &bytes), *text = sli_calloc(bytes + 1, 1);
   stops all;
   stops_init(&all, (int)rng_below(d, 4), ends);
   stream_text t = {.codec = &c, .stops = &all};
@@ -747,7 +747,7 @@ static void answers_have_all_of_their_bytes(void) {
   static char text[] = "a\0b\"\\\n\x01\0\0c";
   serving s = {.chat_format = &format};
   request r = {.serving = &s, .nchoices = 1};
-  choice c = {.of = &r, .text = text, .bytes = sizeof text - 1, .finish = "stop"};
+  choice c = {.of = &r, .content = {text, sizeof text - 1, 0}, .finish = "stop"};
   r.choices = &c;
   struct evbuffer *out = evbuffer_new();
   CHECK(reply_whole(&r, out) && !evbuffer_add(out, "", 1), "an answer");

@@ -52,9 +52,57 @@ def refused(kind, says, call, **fields):
 
 
 complete = client.completions.create
-refused(openai.BadRequestError, "9120 tokens", complete, model="made-up", prompt="x" * 9120)
+refused(openai.BadRequestError, "9120 bytes", complete, model="made-up", prompt="x" * 9120)
 refused(openai.BadRequestError, "temperature", complete, model="made-up", prompt="x", temperature=-1)
 refused(openai.NotFoundError, "made-up", complete, model="gpt-4", prompt="x")
 stranger = openai.OpenAI(base_url=url, api_key="other", max_retries=0)
 refused(openai.AuthenticationError, "API key", stranger.completions.create, model="made-up", prompt="x")
+PY
+
+# Calls of tools, whole and by the client's own assembly of a stream.
+: >out
+"$SLUICE_BUILD/tests/serve_made_up" 200 8 8 60 "" 32 "{# <tool_call> <think> #}{{ messages[-1].content }}" >out 2>err &
+pid=$!
+to_end+=("$pid")
+until [[ -s out ]]; do kill -0 "$pid" || fail "the server has ended"; sleep 0.01; done
+"$python" - "$(<out)" >said 2>&1 <<'PY' || fail "$(<said)"
+import json
+import sys
+import openai
+
+client = openai.OpenAI(base_url="http://127.0.0.1:%s/v1" % sys.argv[1], api_key="any", max_retries=0)
+tools = [{"type": "function", "function": {"name": n, "parameters": {"type": "object", "properties": {}}}} for n in "fg"]
+text = """<think>
+Hm.
+</think>
+<tool_call>
+{"name": "f", "arguments": {"city": "Köln"}}
+</tool_call>
+<tool_call>
+{"name": "g", "arguments": {}}
+</tool_call>!"""
+asked = dict(model="made-up", messages=[{"role": "user", "content": text}], tools=tools, stop="!")
+
+
+def check(choice):
+    calls = [(c.function.name, json.loads(c.function.arguments)) for c in choice.message.tool_calls]
+    assert calls == [("f", {"city": "Köln"}), ("g", {})], choice
+    assert choice.finish_reason == "tool_calls" and not choice.message.content, choice
+    assert len({c.id for c in choice.message.tool_calls}) == 2, choice
+
+
+whole = client.chat.completions.create(**asked).choices[0]
+check(whole)
+assert whole.message.reasoning_content == "Hm." and whole.message.content is None, whole
+with client.chat.completions.stream(**asked) as stream:
+    kinds = {event.type for event in stream}
+    check(stream.get_final_completion().choices[0])
+assert "tool_calls.function.arguments.delta" in kinds, kinds
+
+# What was called goes back, and so does its result.
+messages = [{"role": "user", "content": "a"}, whole.message,
+            *({"role": "tool", "tool_call_id": c.id, "content": "7"} for c in whole.message.tool_calls),
+            {"role": "user", "content": "Thanks.!"}]
+done = client.chat.completions.create(**dict(asked, messages=messages)).choices[0]
+assert done.message.content == "Thanks." and done.finish_reason == "stop" and not done.message.tool_calls, done
 PY

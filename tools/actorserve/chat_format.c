@@ -33,10 +33,11 @@ static void add_end(served *m, int64_t token) {
 
 /* Adds a special token that ends an answer, if the text is a single token. */
 static void add_mark(served *m, const char *text) {
+  const answer_format *f = m->chat_format.answers;
+  if (!text || (f && f->no_end && !strcmp(text, f->no_end))) return;
   sli_token_row row = {0};
   sl_status status =
-      text ? codec_encode(&m->chat_format.codec, text, strlen(text), false, NULL, NULL, &row)
-           : SL_OK;
+      codec_encode(&m->chat_format.codec, text, strlen(text), false, NULL, NULL, &row);
   if (!status && row.count == 1) add_end(m, row.items[0]);
   free(row.items);
 }
@@ -66,6 +67,16 @@ static sl_status choose_chat(const settings *s, const chat_found *f, chat_format
   return name ? status : SL_OK;
 }
 
+/* Chooses how calls and reasoning are told from the rest of an answer: as the options say, or by
+ * the template. */
+static void choose_answers(const settings *s, chat_format *v) {
+  const char *name = sl_arg_text(s->run, "tool-parser"),
+             *reasoning = sl_arg_text(s->run, "reasoning-parser"),
+             *text = v->chat ? sli_chat_text(v->chat) : "";
+  v->answers = strcmp(name, "auto") ? answer_format_named(name) : answer_format_of(text);
+  v->thinks = strcmp(reasoning, "auto") ? !strcmp(reasoning, "think") : answer_format_thinks(text);
+}
+
 static sl_status read_chat(const settings *s, served *m) {
   chat_format *v = &m->chat_format;
   sl_status status = chat_find(s->data.tokenizer, &m->found);
@@ -73,6 +84,8 @@ static sl_status read_chat(const settings *s, served *m) {
   v->marks = &m->found.marks;
   v->no_chat = m->no_chat;
   if (status) return status;
+  choose_answers(s, v);
+  for (int i = 0; v->answers && i < ANSWER_ENDS; i++) add_mark(m, v->answers->ends[i]);
   add_mark(m, v->marks->end);
   if (v->chat) add_mark(m, sli_chat_end(v->chat, v->marks));
   return SL_OK;

@@ -94,8 +94,9 @@ static char *print(const codec *c, void (*bytes_of)(FILE *out, const int32_t *to
   return text;
 }
 
-char *codec_decode(const codec *c, const int32_t *tokens, size_t count, size_t *bytes) {
-  if (c->tokenizer) return sli_tokenizer_decode(c->tokenizer, tokens, count, false, bytes);
+char *codec_decode(const codec *c, const int32_t *tokens, size_t count, bool special,
+                   size_t *bytes) {
+  if (c->tokenizer) return sli_tokenizer_decode(c->tokenizer, tokens, count, special, bytes);
   return print(c, print_bytes, tokens, count, bytes);
 }
 

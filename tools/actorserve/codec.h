@@ -24,8 +24,9 @@ sl_status codec_encode(const codec *c, const char *text, size_t bytes, bool whol
 /* Returns the most bytes of text that a token stands for; 0: unbounded. */
 size_t codec_longest(const codec *c);
 /* Decodes to zero-terminated UTF-8, which the caller frees. Invalid bytes become U+FFFD, also an
- * incomplete character at the end. */
-char *codec_decode(const codec *c, const int32_t *tokens, size_t count, size_t *bytes);
+ * incomplete character at the end. `special`: special tokens are included. */
+char *codec_decode(const codec *c, const int32_t *tokens, size_t count, bool special,
+                   size_t *bytes);
 /* Decodes to zero-terminated raw bytes, including special tokens. */
 char *codec_decode_raw(const codec *c, const int32_t *tokens, size_t count, size_t *bytes);
 /* Copies a text with U+FFFD for each byte that is not UTF-8. */

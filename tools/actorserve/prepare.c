@@ -41,6 +41,19 @@ static sl_status check_bytes(const request *r, size_t bytes) {
       bytes, longest, (long long)context);
 }
 
+/* Notes what the answer is parsed for. */
+static sl_status note_answers(request *r, const char *text) {
+  const chat_format *v = r->serving->chat_format;
+  const cJSON *tools = r->params.no_tools ? NULL : r->params.tools;
+  size_t end = strlen(text), mark = strlen(ANSWER_THINK);
+  while (end && strchr(" \n", text[end - 1])) end--;
+  r->within = v->thinks && end >= mark && !memcmp(text + end - mark, ANSWER_THINK, mark);
+  r->calls = v->answers && (tools || v->answers->always);
+  r->functions_memory.allowance = &r->allowance;
+  if (!tools || answer_functions_read(tools, &r->functions_memory, &r->functions)) return SL_OK;
+  return sl_fail(SL_E_MEMORY, "there is no memory for the tools");
+}
+
 /* Renders the chat template. Too long a chat is refused first: rendering takes many times its
  * memory, out of the request's. */
 static sl_status render(request *r, encoding *to) {
@@ -48,7 +61,8 @@ static sl_status render(request *r, encoding *to) {
   if (!v->chat) return sl_fail(SL_E_USAGE, "%s", v->no_chat);
   sl_status status = check_bytes(r, r->params.content_bytes);
   if (status) return status;
-  return sli_chat_render_json(v->chat, v->marks, &r->params.chat_texts, &r->allowance, &to->text);
+  status = sli_chat_render_json(v->chat, v->marks, &r->params.chat_texts, &r->allowance, &to->text);
+  return status ? status : note_answers(r, to->text);
 }
 
 static sl_status copy_text(request *r, const char *text, encoding *to) {

@@ -136,14 +136,77 @@ static bool put_finish(struct evbuffer *out, const char *finish) {
                 : reply_put(out, ",\"finish_reason\":null}");
 }
 
+/* ---- calls of tools -------------------------------------------------------------------------- */
+
+void reply_call_id(const choice *c, int call, char *out) {
+  static const char letters[] = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz";
+  const request *r = c->of;
+  int count = r->serving->chat_format->answers->id_letters;
+  char *at = count == ANSWER_ID_SHORT ? out : stpcpy(out, "call_");
+  uint64_t hash = sli_hash_word(r->serving->secret, r->number);
+  hash = sli_hash_word(hash, (uint64_t)c->index << 32 | (unsigned)call);
+  for (; count; count--) {
+    hash = sli_hash_word(hash, (uint64_t)count);
+    *at++ = letters[hash % (sizeof letters - 1)];
+  }
+  *at = 0;
+}
+
+static bool put_call_head(struct evbuffer *out, int index, const char *id) {
+  return (index < 0 || evbuffer_add_printf(out, "\"index\":%d,", index) > 0) &&
+         evbuffer_add_printf(out,
+                             "\"id\":\"%s\",\"type\":\"function\",\"function\":{\"name\":", id) > 0;
+}
+
+static bool put_call(struct evbuffer *out, const kept_call *call) {
+  return reply_put(out, "{") && put_call_head(out, -1, call->id) &&
+         put_text(out, call->name.text, call->name.bytes) && reply_put(out, ",\"arguments\":") &&
+         put_text(out, call->arguments.text, call->arguments.bytes) && reply_put(out, "}}");
+}
+
+static bool put_calls(struct evbuffer *out, const choice *c) {
+  if (!c->ncalls) return true;
+  bool good = reply_put(out, ",\"tool_calls\":[");
+  for (size_t i = 0; i < c->ncalls && good; i++)
+    good = (!i || reply_put(out, ",")) && put_call(out, &c->calls[i]);
+  return good && reply_put(out, "]");
+}
+
+/* Appends what a piece adds to the message. */
+static bool put_delta(struct evbuffer *out, const choice *c, const answer_piece *piece) {
+  char id[CALL_ID];
+  if (!piece) return reply_put(out, "{}");
+  bool text = piece->kind == ANSWER_CONTENT || piece->kind == ANSWER_REASONING;
+  if (text)
+    return reply_put(out,
+                     piece->kind == ANSWER_CONTENT ? "{\"content\":" : "{\"reasoning_content\":") &&
+           put_text(out, piece->text, piece->bytes) && reply_put(out, "}");
+  if (!reply_put(out, "{\"tool_calls\":[{")) return false;
+  if (piece->kind == ANSWER_ARGUMENTS)
+    return evbuffer_add_printf(out, "\"index\":%d,\"function\":{\"arguments\":", piece->call) > 0 &&
+           put_text(out, piece->text, piece->bytes) && reply_put(out, "}}]}");
+  reply_call_id(c, piece->call, id);
+  return put_call_head(out, piece->call, id) && put_text(out, piece->text, piece->bytes) &&
+         reply_put(out, ",\"arguments\":\"\"}}]}");
+}
+
+/* ---- whole answers --------------------------------------------------------------------------- */
+
+static bool put_message(struct evbuffer *out, const choice *c) {
+  bool null = c->ncalls && !c->content.bytes;
+  return reply_put(out, "{\"role\":\"assistant\",\"content\":") &&
+         (null ? reply_put(out, "null") : put_text(out, c->content.text, c->content.bytes)) &&
+         (!c->reasoning.bytes || (reply_put(out, ",\"reasoning_content\":") &&
+                                  put_text(out, c->reasoning.text, c->reasoning.bytes))) &&
+         put_calls(out, c) && reply_put(out, "}");
+}
+
 static bool whole_choice(choice *c, struct evbuffer *out) {
   bool chat = c->of->params.chat;
-  return evbuffer_add_printf(out,
-                             chat ? "{\"index\":%d,\"message\":{\"role\":\"assistant\",\"content\":"
-                                  : "{\"index\":%d,\"text\":",
-                             c->index) > 0 &&
-         put_text(out, c->text, c->bytes) && (!chat || reply_put(out, "}")) &&
-         put_words(out, c, c->bytes, true) && put_finish(out, c->finish);
+  return evbuffer_add_printf(out, "{\"index\":%d,\"%s\":", c->index, chat ? "message" : "text") >
+             0 &&
+         (chat ? put_message(out, c) : put_text(out, c->content.text, c->content.bytes)) &&
+         put_words(out, c, c->ready, true) && put_finish(out, c->finish);
 }
 
 bool reply_whole(request *r, struct evbuffer *out) {
@@ -161,16 +224,13 @@ static bool begin_piece(const choice *c, struct evbuffer *out) {
 
 static bool end_piece(struct evbuffer *out) { return reply_put(out, "]}\n\n"); }
 
-bool reply_piece(choice *c, const char *text, size_t bytes, const char *finish,
-                 struct evbuffer *out) {
-  bool chat = c->of->params.chat, good = begin_piece(c, out);
-  if (!chat) good = good && reply_put(out, "\"text\":") && put_text(out, text, bytes);
-  else if (!bytes) good = good && reply_put(out, "\"delta\":{}");
+bool reply_piece(choice *c, const answer_piece *piece, const char *finish, struct evbuffer *out) {
+  bool good = begin_piece(c, out);
+  if (c->of->params.chat) good = good && reply_put(out, "\"delta\":") && put_delta(out, c, piece);
   else
-    good = good && reply_put(out, "\"delta\":{\"content\":") && put_text(out, text, bytes) &&
-           reply_put(out, "}");
-  return good && put_words(out, c, c->streamed.before + bytes, finish) && put_finish(out, finish) &&
-         end_piece(out);
+    good = good && reply_put(out, "\"text\":") &&
+           put_text(out, piece ? piece->text : NULL, piece ? piece->bytes : 0);
+  return good && put_words(out, c, c->ready, finish) && put_finish(out, finish) && end_piece(out);
 }
 
 bool reply_role(const choice *c, struct evbuffer *out) {

@@ -13,10 +13,12 @@ char *reply_models(const char *model, bool list);
 /* Appends the whole answer, with all choices. This and the following functions append to `out`;
  * false: there was no memory. */
 bool reply_whole(request *r, struct evbuffer *out);
-/* Appends a stream's event, from "data: " to the empty line: a piece of text, with its tokens
- * before `end` (which are freed). finish: NULL, or the reason that this is the last. */
-bool reply_piece(choice *c, const char *text, size_t bytes, const char *finish,
-                 struct evbuffer *out);
+/* Appends a stream's event, from "data: " to the empty line: a piece of the answer (NULL: none),
+ * with the tokens that are ready (which are freed). finish: NULL, or the reason that this is the
+ * last. */
+bool reply_piece(choice *c, const answer_piece *piece, const char *finish, struct evbuffer *out);
+/* Writes the id of an answer's call of a tool, by the index of the call. */
+void reply_call_id(const choice *c, int call, char *out);
 /* Appends the first event of a chat's answer. */
 bool reply_role(const choice *c, struct evbuffer *out);
 /* Appends the token counts. */

@@ -16,7 +16,14 @@ static void fini_choice(choice *c) {
   stream_text_fini(&c->streamed);
   if (c->words) logprobs_fini(c->words);
   free(c->words);
-  free(c->text);
+  answer_parser_destroy(c->parser);
+  for (size_t i = 0; i < c->ncalls; i++) {
+    free(c->calls[i].name.text);
+    free(c->calls[i].arguments.text);
+  }
+  free(c->calls);
+  free(c->content.text);
+  free(c->reasoning.text);
 }
 
 static void let_go(request *r, size_t bytes) { account_give(&r->account, bytes); }
@@ -41,6 +48,7 @@ void request_destroy(request *r) {
   free(r->body);
   free(r->failure);
   request_params_fini(&r->params);
+  sli_bounded_fini(&r->functions_memory);
   account_give_all(&r->account);
   free(r->choices);
   free(r->prompts);
@@ -181,32 +189,69 @@ static void fail_for_memory(request *r) {
       "the answers take more memory than there is for one request: ask for fewer or shorter ones, or stream");
 }
 
-/* Appends text for an unstreamed answer; false: there is no memory. */
-static bool keep_text(choice *c, size_t bytes) {
-  size_t room = SLI_MAX(c->bytes + bytes, 2 * c->room);
-  if (c->bytes + bytes > c->room) {
-    char *text = hold(c->of, room - c->room) ? realloc(c->text, room) : NULL;
+/* Appends to a text of an unstreamed answer; false: there is no memory. */
+static bool keep_text(choice *c, kept_text *to, const char *from, size_t bytes) {
+  size_t room = SLI_MAX(to->bytes + bytes, 2 * to->room);
+  if (to->bytes + bytes > to->room) {
+    char *text = hold(c->of, room - to->room) ? realloc(to->text, room) : NULL;
     if (!text) return false;
-    c->text = text;
-    c->room = room;
+    to->text = text;
+    to->room = room;
   }
-  memcpy(c->text + c->bytes, c->streamed.text, bytes);
-  c->bytes += bytes;
+  if (bytes) memcpy(to->text + to->bytes, from, bytes);
+  to->bytes += bytes;
   return true;
 }
 
-/* Sends the text that is ready; false: the client is gone. */
-static bool give(choice *c) {
+static bool keep_call(choice *c, const answer_piece *piece) {
+  if (!hold(c->of, 2 * sizeof *c->calls)) return false;
+  SLI_GROW(c->calls, c->ncalls, c->calls_room);
+  kept_call *call = &c->calls[c->ncalls++];
+  *call = (kept_call){0};
+  reply_call_id(c, piece->call, call->id);
+  return keep_text(c, &call->name, piece->text, piece->bytes);
+}
+
+static bool keep_piece(choice *c, const answer_piece *piece) {
+  if (piece->kind == ANSWER_CALL) return keep_call(c, piece);
+  kept_text *to = piece->kind == ANSWER_CONTENT     ? &c->content
+                  : piece->kind == ANSWER_REASONING ? &c->reasoning
+                                                    : &c->calls[c->ncalls - 1].arguments;
+  return keep_text(c, to, piece->text, piece->bytes);
+}
+
+/* Sends or keeps a piece; false: the request is over. */
+static bool deliver(choice *c, const answer_piece *piece) {
   request *r = c->of;
-  size_t bytes = stream_text_ready(&c->streamed, c->finish);
   struct evbuffer *out = r->serving->out;
-  if (!bytes) return true;
-  if (r->params.stream && !send_event(r, out, reply_piece(c, c->streamed.text, bytes, NULL, out)))
-    return false;
-  if (!r->params.stream && !keep_text(c, bytes)) {
-    fail_for_memory(r);
+  if (r->params.stream) return send_event(r, out, reply_piece(c, piece, NULL, out));
+  if (keep_piece(c, piece)) return true;
+  fail_for_memory(r);
+  return false;
+}
+
+/* Delivers text by way of the parser. False: the request is over. */
+static bool parse(choice *c, const char *text, size_t bytes) {
+  answer_piece piece;
+  answer_parser_add(c->parser, text, bytes);
+  if (c->finish) answer_parser_end(c->parser);
+  size_t now = answer_parser_bytes(c->parser);
+  if (now > c->parsed && !hold(c->of, now - c->parsed)) {
+    fail_for_memory(c->of);
     return false;
   }
+  c->parsed = SLI_MAX(now, c->parsed);
+  while (answer_parser_next(c->parser, &piece))
+    if (!deliver(c, &piece)) return false;
+  return true;
+}
+
+/* Delivers the text that is ready; false: the request is over. */
+static bool give(choice *c) {
+  size_t bytes = stream_text_ready(&c->streamed, c->finish);
+  const answer_piece all = {ANSWER_CONTENT, 0, c->streamed.text, bytes};
+  c->ready = c->streamed.before + bytes;
+  if (c->parser ? !parse(c, all.text, bytes) : bytes && !deliver(c, &all)) return false;
   stream_text_take(&c->streamed, bytes);
   return true;
 }
@@ -215,8 +260,9 @@ static void end_choice(choice *c, const char *why) {
   request *r = c->of;
   c->finish = why;
   if (!give(c)) return;
+  if (c->parser && answer_parser_calls(c->parser) && !strcmp(why, "stop")) c->finish = "tool_calls";
   struct evbuffer *out = r->serving->out;
-  if (r->params.stream && !send_event(r, out, reply_piece(c, NULL, 0, why, out))) return;
+  if (r->params.stream && !send_event(r, out, reply_piece(c, NULL, c->finish, out))) return;
   if (!--r->open) finish(r);
 }
 
@@ -270,7 +316,10 @@ static void take_token(choice *c, const sl_session_event *event) {
   if (c->streamed.stopped) {
     cancel(c);
     end_choice(c, "stop");
-  } else give(c);
+  } else if (give(c) && c->parser && answer_parser_is_full(c->parser)) {
+    cancel(c);
+    end_choice(c, "stop");
+  }
 }
 
 /* Hangs up, as the client did in the recording of a run that is replayed. */
@@ -374,11 +423,23 @@ static sl_status submit(choice *c, const encoding *prompt, uint64_t seed) {
   return status;
 }
 
+static answer_parser *make_parser(const request *r) {
+  const chat_format *v = r->serving->chat_format;
+  if (!r->calls && !(r->params.chat && v->thinks)) return NULL;
+  return answer_parser_create(&(answer_settings){.format = r->calls ? v->answers : NULL,
+                                                 .functions = &r->functions,
+                                                 .thinks = v->thinks,
+                                                 .within = r->within,
+                                                 .most_calls = r->params.one_call});
+}
+
 static void init_choice(request *r, int index) {
   choice *c = &r->choices[index];
   *c = (choice){.of = r,
                 .index = index,
+                .parser = make_parser(r),
                 .streamed = {.codec = &r->serving->chat_format->codec, .stops = &r->stops}};
+  c->streamed.special = c->parser;
   if (!r->params.wants_logprobs) return;
   c->words = sli_calloc(1, sizeof *c->words);
   *c->words = (logprobs){.chat = r->params.chat, .top = r->params.top_logprobs};
@@ -463,6 +524,7 @@ static request *create(serving *s, http_exchange *x, bool chat) {
                  .x = x,
                  .created = time(NULL),
                  .start_ns = sli_now_ns(),
+                 .number = ++s->requests,
                  .next = s->first,
                  .link = &s->first};
   if (s->first) s->first->link = &r->next;
@@ -470,7 +532,7 @@ static request *create(serving *s, http_exchange *x, bool chat) {
   r->account = (account){.budget = s->budget, .most = budget_most(s->budget) / PARTS};
   r->allowance = account_allowance(&r->account);
   snprintf(r->id, sizeof r->id, "%s-%llx%08llx", chat ? "chatcmpl" : "cmpl",
-           (unsigned long long)r->created, (unsigned long long)++s->requests);
+           (unsigned long long)r->created, (unsigned long long)r->number);
   http_set_user(x, r);
   return r;
 }

@@ -6,10 +6,25 @@
 #include <cjson/cJSON.h>
 #include <time.h>
 
+#include "tools/actorserve/answer/answer.h"
 #include "tools/actorserve/request_params.h"
 #include "tools/actorserve/serve.h"
 #include "tools/actorserve/stream_text.h"
 #include "tools/actorserve/logprobs.h"
+
+/* Text of an answer that is not streamed. */
+typedef struct kept_text {
+  char *text;
+  size_t bytes, room;
+} kept_text;
+
+enum { CALL_ID = 32 };
+
+/* A call of a tool in such an answer. */
+typedef struct kept_call {
+  char id[CALL_ID];
+  kept_text name, arguments;
+} kept_call;
 
 /* One answer of a request. */
 typedef struct choice {
@@ -18,10 +33,13 @@ typedef struct choice {
   uint64_t id;    /* the engine's number; 0 before it has one */
   bool under_way; /* true until the engine's END event */
   stream_text streamed;
-  logprobs *words; /* log probabilities of unsent tokens; NULL: not requested */
-  char *text;      /* text of an answer that is not streamed */
-  size_t bytes, room;
-  int64_t tokens;
+  logprobs *words;       /* log probabilities of unsent tokens; NULL: not requested */
+  answer_parser *parser; /* parser of the text; NULL: all of it is content */
+  size_t parsed;         /* memory of the parser that the request holds */
+  size_t ready;          /* offset in the text up to which it may be sent */
+  kept_text content, reasoning;
+  kept_call *calls; /* [ncalls] */
+  size_t ncalls, calls_room;
   const char *finish; /* reason that it ended; NULL: it goes on */
 } choice;
 
@@ -57,6 +75,11 @@ typedef struct request {
   sli_allowance allowance;     /* the same, for what it calls */
   size_t freed;                /* bytes that reply.c has freed of it */
   uint64_t salt;
+  uint64_t number;            /* number of the request, from which ids are derived */
+  bool within;                /* the prompt ends within reasoning */
+  bool calls;                 /* calls of tools are looked for */
+  answer_functions functions; /* the tools */
+  sli_bounded functions_memory;
   int nprompts, encoding;        /* encoding: prompts still at the encoder */
   choice *choices;               /* [nchoices] */
   int nchoices, open, under_way; /* open: answers that go on; under_way: the engine has them */

@@ -257,6 +257,7 @@ static sl_status check_functions(const char *what, const cJSON *all) {
 
 static sl_status read_tools(const field *f, const cJSON *item, request_params *out) {
   if (item->child) out->chat_texts.tools = item->string; /* its text is found later */
+  if (item->child) out->tools = item;
   return check_functions(f->name, item);
 }
 
@@ -265,6 +266,12 @@ static sl_status read_tool_choice(const field *f, const cJSON *item, request_par
   if (!none && (!cJSON_IsString(item) || strcmp(item->valuestring, "auto")))
     return sl_fail(SL_E_USAGE, "%s is not supported: it may be \"auto\" or \"none\"", f->name);
   out->no_tools = none;
+  return SL_OK;
+}
+
+static sl_status read_parallel(const field *f, const cJSON *item, request_params *out) {
+  if (!cJSON_IsBool(item)) return wrong(f, "true or false");
+  out->one_call = cJSON_IsFalse(item);
   return SL_OK;
 }
 
@@ -361,6 +368,7 @@ static const field fields[] = {
     {"messages", read_messages, IN_CHATS, 0, 0, 0},
     {"tools", read_tools, IN_CHATS, 0, 0, 0},
     {"tool_choice", read_tool_choice, IN_CHATS, 0, 0, 0},
+    {"parallel_tool_calls", read_parallel, IN_CHATS, 0, 0, 0},
     {"documents", read_documents, IN_CHATS, 0, 0, 0},
     {"chat_template_kwargs", read_variables, IN_CHATS, 0, 0, 0},
     {"reasoning_effort", read_text, IN_CHATS, AT(chat_texts.effort), 0, 0},
@@ -477,6 +485,7 @@ sl_status request_params_read(const char *body, size_t bytes, bool chat,
 void request_params_fini(request_params *a) {
   sli_bounded_fini(&a->memory);
   a->prompts = NULL;
+  a->tools = NULL;
   a->chat_texts = (sli_chat_json){NULL};
   a->model = a->cache_salt = NULL;
   a->nprompts = a->nmessages = a->nstop = 0;

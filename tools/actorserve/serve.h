@@ -5,6 +5,7 @@
 #define SLUICE_TOOLS_ACTORSERVE_SERVE_H
 
 #include "io/chat.h"
+#include "tools/actorserve/answer/answer.h"
 #include "tools/actorserve/budget.h"
 #include "tools/actorserve/codec.h"
 #include "tools/actorserve/engine.h"
@@ -22,7 +23,9 @@ typedef struct chat_format {
   const sli_chat *chat; /* NULL: no_chat says why */
   const char *no_chat;
   const sli_chat_marks *marks;
-  const int32_t *ends; /* [nends] tokens that end an answer */
+  const answer_format *answers; /* how its answers call tools; NULL: unknown */
+  bool thinks;                  /* its answers have reasoning in <think> */
+  const int32_t *ends;          /* [nends] tokens that end an answer */
   int nends;
 } chat_format;
 

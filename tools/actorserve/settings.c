@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The options of actorserve. */
+#include <stdlib.h>
 #include <string.h>
 
 #include "tools/actorserve/actorserve.h"
@@ -19,6 +20,10 @@ static const tool_option options[] = {
      "given, what lies with the weights", 0, 0, GROUP_DATA},
     {"chat-template", SL_OPTION_TEXT, "", "`NAME` or file of how a chat becomes a text, in the place of the model's "
      "own template", 0, 0, GROUP_DATA},
+    {"tool-parser", SL_OPTION_TEXT, "auto", "`NAME` of the format in which answers call tools: hermes, qwen3-coder, llama3, mistral, "
+     "gpt-oss, auto (the one that the chat template shows), or none", 0, 0, GROUP_SERVING},
+    {"reasoning-parser", SL_OPTION_TEXT, "auto", "`NAME` of how reasoning is told from an answer: think (by <think> and </think>), "
+     "auto (if the chat template has <think>), or none", 0, 0, GROUP_SERVING},
     {"rows", SL_OPTION_INT, "64", "tokens that a tick takes in at most, of prompts and answers together: more make "
      "prompts faster, and all others wait longer for a tick that has a part of one", 1, 1 << 20, GROUP_SERVING},
     {"sequences", SL_OPTION_INT, "0", "answers under way at once; 0: as many as --rows, at most 64", 0, 1 << 20, GROUP_SERVING},
@@ -79,6 +84,19 @@ static sl_status check_devices(const settings *s) {
   return SL_OK;
 }
 
+static sl_status check_parsers(const settings *s) {
+  static const char *const thinking[] = {"auto", "think", "none", NULL};
+  const char *name = sl_arg_text(s->run, "tool-parser");
+  if (!strcmp(name, "auto") || !strcmp(name, "none") || answer_format_named(name))
+    return options_check_word("reasoning-parser", sl_arg_text(s->run, "reasoning-parser"),
+                              thinking);
+  char *names = answer_format_names();
+  sl_status status =
+      sl_fail(SL_E_USAGE, "--tool-parser %s: it is auto, none, or one of %s", name, names);
+  free(names);
+  return status;
+}
+
 static sl_status read_settings(settings *s) {
   static const char *const admits[] = {"reserve", "recompute", NULL};
   sl_status status = check_devices(s);
@@ -89,6 +107,7 @@ static sl_status read_settings(settings *s) {
     status = options_check_word("prefix-caching", sl_arg_text(s->run, "prefix-caching"), switches);
   if (!status) status = launch_check(s);
   if (!status) status = access_check(s);
+  if (!status) status = check_parsers(s);
   return status ? status : serving_read(s);
 }
 

@@ -82,7 +82,7 @@ static size_t settled(const char *text, size_t bytes) {
 /* Appends the part of the window's text that was not appended yet. */
 static void show(stream_text *t, bool end) {
   size_t bytes;
-  char *text = codec_decode(t->codec, t->window, t->count, &bytes);
+  char *text = codec_decode(t->codec, t->window, t->count, t->special, &bytes);
   size_t ready = end ? bytes : settled(text, bytes);
   if (ready > t->shown) {
     add_text(t, text + t->shown, ready - t->shown);
@@ -97,13 +97,13 @@ static void begin_window(stream_text *t) {
   size_t bytes;
   t->window[0] = t->window[t->count - 1];
   t->count = 1;
-  free(codec_decode(t->codec, t->window, 1, &bytes));
+  free(codec_decode(t->codec, t->window, 1, t->special, &bytes));
   t->shown = bytes;
 }
 
 static bool is_settled(const stream_text *t) {
   size_t bytes, ready;
-  char *text = codec_decode(t->codec, t->window + t->count - 1, 1, &bytes);
+  char *text = codec_decode(t->codec, t->window + t->count - 1, 1, t->special, &bytes);
   ready = settled(text, bytes);
   free(text);
   return bytes && ready == bytes;

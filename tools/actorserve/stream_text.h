@@ -22,6 +22,7 @@ void stops_fini(stops *s);
 
 typedef struct stream_text {
   const codec *codec;
+  bool special;            /* the text has special tokens, which may be marks of calls */
   const stops *stops;      /* NULL: none */
   int matched[STOPS_MOST]; /* length of each stop's prefix that the text so far ends with */
   /* tokens that the newest text is decoded from, some earlier ones included */

@@ -1,0 +1,71 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "tools/actorserve/answer/formats.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/base.h"
+
+/* Templates are searched for the formats in this order. */
+static const answer_format formats[] = {
+    {.name = "gpt-oss",
+     .found = "<|channel|>",
+     .marks =
+         {{"<|channel|>", ANSWER_AT_START, ANSWER_HEADS, true},
+          {"<|start|>", ANSWER_IN_TEXT | ANSWER_IN_THOUGHT | ANSWER_IN_RAW, ANSWER_HEADS, true},
+          {"<|end|>", ANSWER_IN_TEXT | ANSWER_IN_THOUGHT | ANSWER_IN_RAW, ANSWER_DROPS, false},
+          {"<|call|>", ANSWER_IN_TEXT | ANSWER_IN_THOUGHT | ANSWER_IN_RAW, ANSWER_DROPS, false},
+          {"<|return|>", ANSWER_IN_TEXT | ANSWER_IN_THOUGHT | ANSWER_IN_RAW, ANSWER_DROPS, false}},
+     .always = true,
+     .id_letters = ANSWER_ID_LONG,
+     .ends = {"<|call|>", "<|return|>"},
+     .no_end = "<|end|>"},
+    {.name = "qwen3-coder",
+     .found = "<function=",
+     .marks = {{"<tool_call>", ANSWER_IN_TEXT, ANSWER_CALLS, false},
+               {"<function=", ANSWER_IN_TEXT, ANSWER_CALLS, true},
+               {"</tool_call>", ANSWER_AFTER_CALL, ANSWER_DROPS, false}},
+     .close = "</tool_call>",
+     .id_letters = ANSWER_ID_LONG},
+    {.name = "hermes",
+     .found = "<tool_call>",
+     .marks = {{"<tool_call>", ANSWER_IN_TEXT, ANSWER_CALLS, false},
+               {"</tool_call>", ANSWER_AFTER_CALL, ANSWER_DROPS, false}},
+     .close = "</tool_call>",
+     .id_letters = ANSWER_ID_LONG},
+    {.name = "mistral",
+     .found = "[TOOL_CALLS]",
+     .marks = {{"[TOOL_CALLS]", ANSWER_IN_TEXT, ANSWER_CALLS, false}},
+     .named = true,
+     .id_letters = ANSWER_ID_SHORT},
+    {.name = "llama3",
+     .found = "<|python_tag|>",
+     .marks = {{"<|python_tag|>", ANSWER_IN_TEXT, ANSWER_CALLS, false},
+               {"{", ANSWER_AT_START, ANSWER_CALLS, true}},
+     .bare = true,
+     .id_letters = ANSWER_ID_LONG,
+     .ends = {"<|eom_id|>"}}};
+
+const answer_format *answer_format_named(const char *name) {
+  for (size_t i = 0; i < SLI_COUNT(formats); i++)
+    if (!strcmp(formats[i].name, name)) return &formats[i];
+  return NULL;
+}
+
+const answer_format *answer_format_of(const char *chat_template) {
+  for (size_t i = 0; i < SLI_COUNT(formats); i++)
+    if (strstr(chat_template, formats[i].found)) return &formats[i];
+  return NULL;
+}
+
+bool answer_format_thinks(const char *chat_template) { return strstr(chat_template, ANSWER_THINK); }
+
+char *answer_format_names(void) {
+  char *names = sli_strdup(formats[0].name);
+  for (size_t i = 1; i < SLI_COUNT(formats); i++) {
+    char *more = sli_format("%s, %s", names, formats[i].name);
+    free(names);
+    names = more;
+  }
+  return names;
+}

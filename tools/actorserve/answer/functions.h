@@ -1,0 +1,32 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Functions that a request offers as tools: their names, and which parameters are texts. */
+#ifndef SLUICE_TOOLS_ACTORSERVE_ANSWER_FUNCTIONS_H
+#define SLUICE_TOOLS_ACTORSERVE_ANSWER_FUNCTIONS_H
+
+#include <cjson/cJSON.h>
+#include <stdbool.h>
+#include <stddef.h>
+
+#include "base/allowance.h"
+
+typedef struct answer_function {
+  const char *name;
+  int ntexts;
+  const char **texts; /* [ntexts] parameters whose schema has the type string */
+} answer_function;
+
+typedef struct answer_functions {
+  int count;
+  answer_function *of; /* [count] */
+} answer_functions;
+
+/* Lists the functions of `tools`, OpenAI's array, which has been checked; everything lies in
+ * `memory`. False: there is not enough. */
+bool answer_functions_read(const cJSON *tools, sli_bounded *memory, answer_functions *out);
+/* Finds a function by its name; NULL: it is not offered. `all` may be NULL. */
+const answer_function *answer_functions_find(const answer_functions *all, const char *name,
+                                             size_t bytes);
+/* Says whether a parameter is a text. `f` may be NULL. */
+bool answer_function_takes_text(const answer_function *f, const char *parameter, size_t bytes);
+
+#endif
