@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Parts shared by the models of the LLaMA family (Touvron et al., arXiv 2302.13971, and
- * 2307.09288 for grouped queries): rmsnorm before each half of a block, rotary positions, biases
- * only by option. Each model has its own second half of a block.
+ * 2307.09288 for grouped queries): rmsnorm around each half of a block, rotary positions, biases
+ * only by option. Each model has its own second half of a block. Families of models differ in
+ * choices, which are fields of a decoder.
  *
  * Parameters have the names and layouts of Hugging Face's LlamaForCausalLM; linear weights are
  * [out, in].
@@ -44,6 +45,8 @@
     {"positions", SL_OPTION_INT, "0", "longest context the model is for; 0: the context", 0, 1 << 28}, \
     {"vocab", SL_OPTION_INT, "256", "different tokens", 2, 1 << 24}, \
     {"batch", SL_OPTION_INT, "8", "rows per step", 1, 1 << 20}
+#define DECODER_QK_NORM \
+    {"qk-norm", SL_OPTION_FLAG, "0", "an rmsnorm of each head's queries and keys (Qwen3)", 0, 0}
 /* clang-format on */
 
 typedef struct decoder decoder;
@@ -59,13 +62,30 @@ typedef struct decoder_spiking {
   sl_tensor *counts, *all; /* [B, T, 3] counts of the block, and of the blocks before it */
 } decoder_spiking;
 
+/* Norms of a block's halves: of their inputs, of their outputs, or of both. */
+typedef enum decoder_norms {
+  DECODER_NORMS_BEFORE,
+  DECODER_NORMS_AFTER,
+  DECODER_NORMS_BOTH
+} decoder_norms;
+
+/* Norms of queries and keys: none, of each head, or of all heads' numbers together. */
+typedef enum decoder_qk_norm {
+  DECODER_QK_PLAIN,
+  DECODER_QK_HEADS,
+  DECODER_QK_WHOLE
+} decoder_qk_norm;
+
 struct decoder {
   const char *model;
   int layers, heads, kv_heads;
   int64_t rows, context, width, head_dim, ffn, vocab;
   float theta, eps;
   sl_rope rope;
-  bool qkv_bias, o_bias, qk_norm;
+  bool qkv_bias, o_bias;
+  decoder_norms norms;
+  decoder_qk_norm qk_norm;
+  bool plus_one; /* gains of norms are 1 + a parameter */
   sl_attrs attention;
   sl_tensor *documents; /* [B, T] document ids; NULL: a row is one document */
   const void *own;      /* state of the model */
@@ -107,21 +127,36 @@ static inline sl_tensor *decoder_linear(sl_graph *g, decoder *d, sl_tensor *x, i
   return decoder_biased(g, d, false, x, in, out, std, layer, name);
 }
 
-static inline sl_tensor *decoder_norm(sl_graph *g, const decoder *d, sl_tensor *x, int layer,
-                                      const char *name) {
-  sl_tensor *gain = sl_param(g, SL_TYPE(SL_F32, d->width), SL_CONSTANT(1),
-                             "model.layers.%d.%s.weight", layer, name);
-  return sl_rmsnorm(g, x, gain, d->eps); /* [B, T, C] */
+/* rmsnorm of the last dim, `width` long. */
+static inline sl_tensor *decoder_norm_of(sl_graph *g, const decoder *d, sl_tensor *x, int64_t width,
+                                         const char *name) {
+  sl_tensor *gain =
+      sl_param(g, SL_TYPE(SL_F32, width), SL_CONSTANT(d->plus_one ? 0 : 1), "%s.weight", name);
+  if (d->plus_one) gain = sl_add_constant(g, gain, 1);
+  return sl_rmsnorm(g, x, gain, d->eps);
+}
+
+static inline sl_tensor *decoder_norm(sl_graph *g, const decoder *d, sl_tensor *x, int64_t width,
+                                      int layer, const char *name) {
+  char all[96];
+  snprintf(all, sizeof all, "model.layers.%d.%s", layer, name);
+  return decoder_norm_of(g, d, x, width, all);
 }
 
 /* rmsnorm over each head, with one gain for all heads. */
 static inline sl_tensor *decoder_head_norm(sl_graph *g, const decoder *d, sl_tensor *x, int heads,
                                            int layer, const char *name) {
-  sl_tensor *gain = sl_param(g, SL_TYPE(SL_F32, d->head_dim), SL_CONSTANT(1),
-                             "model.layers.%d.self_attn.%s.weight", layer, name);
   x = sl_reshape(g, x, d->rows, -1, heads, d->head_dim); /* [B, T, heads, D] */
-  x = sl_rmsnorm(g, x, gain, d->eps);
+  x = decoder_norm(g, d, x, d->head_dim, layer, name);
   return sl_reshape(g, x, d->rows, -1, heads * d->head_dim); /* [B, T, heads*D] */
+}
+
+/* Norm of queries or keys x [B, T, heads*D]. */
+static inline sl_tensor *decoder_normed(sl_graph *g, const decoder *d, sl_tensor *x, int heads,
+                                        int layer, const char *name) {
+  if (d->qk_norm == DECODER_QK_PLAIN) return x;
+  if (d->qk_norm == DECODER_QK_HEADS) return decoder_head_norm(g, d, x, heads, layer, name);
+  return decoder_norm(g, d, x, heads * d->head_dim, layer, name);
 }
 
 /* Attention to all keys that the mask allows, or to chosen blocks of them. [B, T, H*D] */
@@ -142,10 +177,8 @@ static inline sl_tensor *decoder_attention(sl_graph *g, decoder *d, sl_tensor *x
   sl_tensor *q = decoder_biased(g, d, bias, x, C, Q, 0.02f, layer, "self_attn.q_proj");
   sl_tensor *k = decoder_biased(g, d, bias, x, C, KV, 0.02f, layer, "self_attn.k_proj");
   sl_tensor *v = decoder_biased(g, d, bias, x, C, KV, 0.02f, layer, "self_attn.v_proj");
-  if (d->qk_norm) {
-    q = decoder_head_norm(g, d, q, d->heads, layer, "q_norm");
-    k = decoder_head_norm(g, d, k, d->kv_heads, layer, "k_norm");
-  }
+  q = decoder_normed(g, d, q, d->heads, layer, "self_attn.q_norm");
+  k = decoder_normed(g, d, k, d->kv_heads, layer, "self_attn.k_norm");
   q = sl_rotary_stretched(g, q, d->heads, d->theta, &d->rope);
   k = sl_rotary_stretched(g, k, d->kv_heads, d->theta, &d->rope);
   sl_tensor *a = decoder_attend(g, d, q, k, v); /* [B, T, H*D] */
@@ -174,12 +207,19 @@ static inline sl_tensor *decoder_block(sl_graph *g, decoder *d, decoder_half *ha
                                        int layer) {
   /* Scales the initial output weights: the residual stream sums 2 * layers outputs. */
   float residual = 0.02f / sqrtf(2.0f * (float)d->layers);
-  sl_block(g, "h.%d", layer);
-  sl_tensor *a = decoder_norm(g, d, x, layer, "input_layernorm");
+  int64_t C = d->width;
+  bool before = d->norms != DECODER_NORMS_AFTER, after = d->norms != DECODER_NORMS_BEFORE;
   decoder_half *mixer = d->mixer ? d->mixer : decoder_attention;
-  x = sl_add(g, x, mixer(g, d, a, residual, layer));
-  sl_tensor *m = decoder_norm(g, d, x, layer, "post_attention_layernorm");
-  x = sl_add(g, x, half(g, d, m, residual, layer)); /* [B, T, C] */
+  sl_block(g, "h.%d", layer);
+  sl_tensor *a = before ? decoder_norm(g, d, x, C, layer, "input_layernorm") : x;
+  a = mixer(g, d, a, residual, layer);
+  if (after) a = decoder_norm(g, d, a, C, layer, "post_attention_layernorm");
+  x = sl_add(g, x, a);
+  const char *second = after ? "pre_feedforward_layernorm" : "post_attention_layernorm";
+  sl_tensor *m = before ? decoder_norm(g, d, x, C, layer, second) : x;
+  m = half(g, d, m, residual, layer);
+  if (after) m = decoder_norm(g, d, m, C, layer, "post_feedforward_layernorm");
+  x = sl_add(g, x, m); /* [B, T, C] */
   if (d->spiking.counts) decoder_count(g, &d->spiking, layer);
   return x;
 }
@@ -281,8 +321,7 @@ static inline sl_status decoder_build(sl_graph *g, const sl_args *args, decoder 
   for (int layer = 0; layer < d->layers; layer++) x = decoder_block(g, d, half, x, layer);
 
   sl_block(g, "head");
-  sl_tensor *gain = sl_param(g, SL_TYPE(SL_F32, d->width), SL_CONSTANT(1), "model.norm.weight");
-  x = sl_rmsnorm(g, x, gain, d->eps);
+  x = decoder_norm_of(g, d, x, d->width, "model.norm");
   sl_tensor *head =
       sl_arg_flag(args, "tied") ? embed : sl_param(g, table, SL_NORMAL(0.02f), "lm_head.weight");
   sl_tensor *logits = sl_linear(g, x, head, NULL); /* [B, T, V] */

@@ -48,8 +48,9 @@ static sl_tensor *linear_attention(sl_graph *g, decoder *d, sl_tensor *x, float 
   const sl_attrs attrs = {.heads = d->heads, .kv_heads = d->kv_heads};
   sl_tensor *o = sl_linear_attention(g, sl_relu(g, q), sl_relu(g, k), v,
                                      gates_of(g, d, x, KV, layer), &attrs); /* [B, T, H*D] */
-  return decoder_biased(g, d, d->o_bias, decoder_head_norm(g, d, o, d->heads, layer, "g_norm"), Q,
-                        C, residual, layer, "self_attn.o_proj");
+  return decoder_biased(g, d, d->o_bias,
+                        decoder_head_norm(g, d, o, d->heads, layer, "self_attn.g_norm"), Q, C,
+                        residual, layer, "self_attn.o_proj");
 }
 
 static sl_tensor *mix(sl_graph *g, decoder *d, sl_tensor *x, float residual, int layer) {

@@ -22,7 +22,7 @@
      "none", 0, 1 << 24}, \
     {"norm-topk", SL_OPTION_INT, normed, "1: the probabilities of a token's experts are divided by " \
      "their sum", 0, 1}, \
-    {"qk-norm", SL_OPTION_FLAG, "0", "an rmsnorm of each head's queries and keys (Qwen3)", 0, 0}, \
+    DECODER_QK_NORM, \
     {"aux-loss", SL_OPTION_FLOAT, "0.01", "weight of the loss that keeps experts evenly busy, 1 in each " \
      "block where they are", 0, 1e30}, \
     {"z-loss", SL_OPTION_FLOAT, "0", "weight of the loss that keeps the router's logits small", 0, 1e30}, \
@@ -127,7 +127,7 @@ static inline sl_status moe_build(sl_graph *g, const sl_args *args, const char *
            .z = (float)sl_arg_float(args, "z-loss"),
            .capacity = (float)sl_arg_float(args, "expert-capacity")};
   if (!m.inner) m.inner = (d.width * 8 / 3 + 63) / 64 * 64;
-  d.qk_norm = sl_arg_flag(args, "qk-norm");
+  if (sl_arg_flag(args, "qk-norm")) d.qk_norm = DECODER_QK_HEADS;
   d.own = &m;
   if (m.k > m.experts)
     sl_graph_fail(g, SL_E_USAGE, "%s: --top-k %d is more than --experts %d", model, m.k, m.experts);

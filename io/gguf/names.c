@@ -12,24 +12,33 @@ typedef struct name {
 
 typedef struct architecture {
   const char *type;
-  const name *whole, *layer;
-  bool neighbours; /* q and k rows of a rotary pair are adjacent */
+  const name *layer, *norms; /* names of a layer's weights, and of its norms */
+  bool neighbours;           /* q and k rows of a rotary pair are adjacent */
 } architecture;
 
-static const name llama_whole[] = {{"token_embd", "model.embed_tokens"},
-                                   {"output_norm", "model.norm"},
-                                   {"output", "lm_head"},
-                                   {0}};
+static const name whole[] = {{"token_embd", "model.embed_tokens"},
+                             {"output_norm", "model.norm"},
+                             {"output", "lm_head"},
+                             {0}};
 
 static const name llama_layer[] = {
-    {"attn_norm", "input_layernorm"},    {"attn_q", "self_attn.q_proj"},
-    {"attn_k", "self_attn.k_proj"},      {"attn_v", "self_attn.v_proj"},
-    {"attn_output", "self_attn.o_proj"}, {"ffn_norm", "post_attention_layernorm"},
-    {"ffn_gate", "mlp.gate_proj"},       {"ffn_up", "mlp.up_proj"},
-    {"ffn_down", "mlp.down_proj"},       {0}};
+    {"attn_q", "self_attn.q_proj"}, {"attn_k", "self_attn.k_proj"},
+    {"attn_v", "self_attn.v_proj"}, {"attn_output", "self_attn.o_proj"},
+    {"ffn_gate", "mlp.gate_proj"},  {"ffn_up", "mlp.up_proj"},
+    {"ffn_down", "mlp.down_proj"},  {0}};
 
-static const architecture architectures[] = {{"llama", llama_whole, llama_layer, true},
-                                             {"qwen2", llama_whole, llama_layer, false}};
+static const name llama_norms[] = {
+    {"attn_norm", "input_layernorm"}, {"ffn_norm", "post_attention_layernorm"}, {0}};
+
+static const name qwen3_norms[] = {{"attn_norm", "input_layernorm"},
+                                   {"attn_q_norm", "self_attn.q_norm"},
+                                   {"attn_k_norm", "self_attn.k_norm"},
+                                   {"ffn_norm", "post_attention_layernorm"},
+                                   {0}};
+
+static const architecture architectures[] = {{"llama", llama_layer, llama_norms, true},
+                                             {"qwen2", llama_layer, llama_norms, false},
+                                             {"qwen3", llama_layer, qwen3_norms, false}};
 
 static const architecture *find_architecture(const cJSON *metadata) {
   const cJSON *type = cJSON_GetObjectItemCaseSensitive(metadata, "general.architecture");
@@ -53,7 +62,9 @@ char *sli_gguf_name(const cJSON *metadata, const char *name) {
   size_t digits = strncmp(at, "blk.", 4) ? 0 : strspn(at + 4, "0123456789");
   bool layer = digits && at[4 + digits] == '.' && at + 4 + digits < dot;
   if (layer) at += 4 + digits + 1;
-  const char *theirs = look_up(layer ? a->layer : a->whole, at, (size_t)(dot - at));
+  size_t bytes = (size_t)(dot - at);
+  const char *theirs = look_up(layer ? a->layer : whole, at, bytes);
+  if (!theirs && layer) theirs = look_up(a->norms, at, bytes);
   if (!theirs) return sli_strdup(name);
   return layer ? sli_format("model.layers.%.*s.%s%s", (int)digits, name + 4, theirs, dot)
                : sli_format("%s%s", theirs, dot);

@@ -83,6 +83,9 @@ static bool same_files(const char *a, const char *b) {
   return c == EOF;
 }
 
+/* Families of dense models, which differ in options of llama. */
+static char *const *const families[] = {batches_qwen3};
+
 /* Ticks taken as those of another run were are logged as those, and give the same bits: pages are
  * shared and given up where they were then, and who hung up does so again. */
 static void a_log_is_followed(uint64_t seed) {
@@ -121,6 +124,8 @@ int main(int argc, char **argv) {
     RUN(each_batch_gives_the_same_bits, "qwen-moe", seed % 2 ? batches_experts : batches_dropping,
         seed);
   RUN(no_row_is_dropped);
+  for (uint64_t seed = s.first; seed < s.end; seed++)
+    RUN(each_batch_gives_the_same_bits, "llama", families[seed % SLI_COUNT(families)], seed);
   for (uint64_t seed = s.first; seed < s.end; seed++) RUN(a_log_is_followed, seed);
   CHECK((preemptions && shared) || seeds_count(s) < ENOUGH,
         "some have given up their pages, and some shared others'");

@@ -15,6 +15,10 @@ static char *const batches_llama[] = {"--layers",   "3",   "--width", "48",  "--
                                       "--kv-heads", "2",   "--vocab", "97",  "--window", "70",
                                       "--context",  "200", "--bias",  "qkv", NULL};
 
+static char *const batches_qwen3[] = {"--layers",   "2",   "--width",    "48", "--heads", "6",
+                                      "--kv-heads", "2",   "--head-dim", "16", "--vocab", "97",
+                                      "--context",  "200", "--qk-norm",  NULL};
+
 static char *const batches_hybrid[] = {"--layers", "3",          "--width",   "48",      "--heads",
                                        "6",        "--kv-heads", "2",         "--vocab", "97",
                                        "--window", "70",         "--context", "200",     NULL};

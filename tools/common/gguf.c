@@ -13,8 +13,8 @@
 #include "tools/common/config_keys.h"
 #include "tools/common/huggingface.h"
 
-/* Architectures whose names prefix the keys. */
-static const char *const architectures[] = {"llama", "qwen2"};
+/* Architectures whose names prefix the keys; model_types have the same names. */
+static const char *const architectures[] = {"llama", "qwen2", "qwen3"};
 
 static const config_field fields[] = {
     {.key = "block_count", .option = "layers"},
@@ -250,6 +250,7 @@ static sl_status apply_keys(const reading *r) {
 
 static sl_status gguf_apply(reading *r) {
   sl_status status = apply_keys(r);
+  if (!status) status = huggingface_choose(&r->config, r->architecture, "general.architecture");
   if (!status) status = set_by_tensors(r);
   return status ? status : set_rope(r);
 }
@@ -274,7 +275,8 @@ static sl_status match(reading *r) {
   for (size_t i = 0; i < SLI_COUNT(architectures); i++)
     if (!strcmp(architectures[i], name)) r->architecture = architectures[i];
   if (!r->architecture)
-    return sl_fail(SL_E_INPUT, "%s: architecture \"%.40s\" is not known; llama and qwen2 are",
+    return sl_fail(SL_E_INPUT,
+                   "%s: architecture \"%.40s\" is not known; llama, qwen2 and qwen3 are",
                    r->config.path, name);
   if (strcmp(model, "llama"))
     return sl_fail(SL_E_USAGE, "%s is of architecture %s: the model should be llama, not %s",

@@ -29,7 +29,7 @@ char *huggingface_file(const char *folder, const char *name) {
 
 /* ---- families ------------------------------------------------------------------------------ */
 
-/* A number or a flag with one value in all models of a family. */
+/* An option with one value in all models of a family. */
 typedef struct fixed_option {
   const char *option, *value;
 } fixed_option;
@@ -72,11 +72,11 @@ static const config_field gpt2_fields[] = {
     {0}};
 
 /* Fields of a LLaMA-like family. Defaults are those of transformers. */
-#define LLAMA_FIELDS(kv_heads, positions_, eps_)                                               \
+#define LLAMA_FIELDS(head_dim_, kv_heads, positions_, eps_)                                    \
   {.key = "num_hidden_layers", .option = "layers"}, {.key = "hidden_size", .option = "width"}, \
       {.key = "num_attention_heads", .option = "heads"},                                       \
       {.key = "num_key_value_heads", .option = "kv-heads", .missing = kv_heads, .null = "0"},  \
-      {.key = "head_dim", .option = "head-dim", .missing = "0"},                               \
+      {.key = "head_dim", .option = "head-dim", .missing = head_dim_},                         \
       {.key = "max_position_embeddings", .option = "positions", .missing = positions_},        \
       {.key = "vocab_size", .option = "vocab"},                                                \
       {.key = "rms_norm_eps", .option = "eps", .missing = eps_}, {                             \
@@ -84,11 +84,13 @@ static const config_field gpt2_fields[] = {
   }
 
 static const config_field llama_fields[] = {
-    LLAMA_FIELDS("0", "2048", "1e-6"), {.key = "intermediate_size", .option = "ffn"}, {0}};
+    LLAMA_FIELDS("0", "0", "2048", "1e-6"), {.key = "intermediate_size", .option = "ffn"}, {0}};
 static const config_field mistral_fields[] = {
-    LLAMA_FIELDS("8", "131072", "1e-6"), {.key = "intermediate_size", .option = "ffn"}, {0}};
+    LLAMA_FIELDS("0", "8", "131072", "1e-6"), {.key = "intermediate_size", .option = "ffn"}, {0}};
 static const config_field qwen2_fields[] = {
-    LLAMA_FIELDS("32", "32768", "1e-6"), {.key = "intermediate_size", .option = "ffn"}, {0}};
+    LLAMA_FIELDS("0", "32", "32768", "1e-6"), {.key = "intermediate_size", .option = "ffn"}, {0}};
+static const config_field qwen3_fields[] = {
+    LLAMA_FIELDS("128", "32", "32768", "1e-6"), {.key = "intermediate_size", .option = "ffn"}, {0}};
 
 static const config_field mamba2_fields[] = {
     {.key = "num_hidden_layers", .option = "layers", .missing = "64"},
@@ -104,14 +106,14 @@ static const config_field mamba2_fields[] = {
     {0}};
 
 static const config_field mixtral_fields[] = {
-    LLAMA_FIELDS("8", "131072", "1e-5"),
+    LLAMA_FIELDS("0", "8", "131072", "1e-5"),
     {.key = "intermediate_size", .option = "expert-ffn"},
     {.key = "num_local_experts", .option = "experts", .also = "num_experts"},
     {.key = "num_experts_per_tok", .option = "top-k", .missing = "2"},
     {0}};
 
 #define QWEN_MOE_FIELDS(kv_heads, top_k)                                        \
-  LLAMA_FIELDS(kv_heads, "32768", "1e-6"),                                      \
+  LLAMA_FIELDS("0", kv_heads, "32768", "1e-6"),                                 \
       {.key = "moe_intermediate_size", .option = "expert-ffn"},                 \
       {.key = "num_experts", .option = "experts", .also = "num_local_experts"}, \
       {.key = "num_experts_per_tok", .option = "top-k", .missing = top_k}, {    \
@@ -124,9 +126,12 @@ static const config_field qwen2_moe_fields[] = {
     {0}};
 static const config_field qwen3_moe_fields[] = {QWEN_MOE_FIELDS("4", "8"), {0}};
 
-static const fixed_option mixtral_fixed[] = {
-    {"norm-topk", "1"}, {"qk-norm", "0"}, {"shared-ffn", "0"}, {0}};
-static const fixed_option qwen2_moe_fixed[] = {{"qk-norm", "0"}, {0}};
+/* Options in which families of one model differ. A family has their defaults but for its own fixed
+ * ones. */
+static const char *const choices[] = {"qk-norm", "qk-norm-whole", "norms", "plus-one"};
+
+static const fixed_option mixtral_fixed[] = {{"norm-topk", "1"}, {"shared-ffn", "0"}, {0}};
+static const fixed_option qwen3_fixed[] = {{"qk-norm", "1"}, {0}};
 static const fixed_option qwen3_moe_fixed[] = {{"qk-norm", "1"}, {"shared-ffn", "0"}, {0}};
 
 static const family families[] = {{.type = "gpt2",
@@ -191,9 +196,18 @@ static const family families[] = {{.type = "gpt2",
                                    .bias = "qkv",
                                    .theta = "10000",
                                    .switched = true,
-                                   .fixed = qwen2_moe_fixed,
                                    .derive = derive_llama,
                                    .describe = describe_qwen_moe},
+                                  {.type = "qwen3",
+                                   .architecture = "Qwen3ForCausalLM",
+                                   .model = "llama",
+                                   .fields = qwen3_fields,
+                                   .keys = {config_keys_llama},
+                                   .theta = "10000",
+                                   .switched = true,
+                                   .fixed = qwen3_fixed,
+                                   .derive = derive_llama,
+                                   .describe = describe_llama},
                                   {.type = "qwen3_moe",
                                    .architecture = "Qwen3MoeForCausalLM",
                                    .model = "qwen-moe",
@@ -204,6 +218,26 @@ static const family families[] = {{.type = "gpt2",
                                    .fixed = qwen3_moe_fixed,
                                    .derive = derive_llama,
                                    .describe = describe_qwen_moe}};
+
+/* Returns the value of an option that a family fixes; NULL: it does not. */
+static const char *fixed_value(const family *f, const char *option) {
+  for (const fixed_option *o = f->fixed; o && o->option; o++)
+    if (!strcmp(o->option, option)) return o->value;
+  return NULL;
+}
+
+static const sl_option *option_named(const sl_model *model, const char *name) {
+  const sl_option *o = model->options;
+  while (o->name && strcmp(o->name, name)) o++;
+  return o->name ? o : NULL;
+}
+
+/* Returns the value that a family's models have of choice i; NULL: the model lacks the option. */
+static const char *choice_of(const sl_model *model, const family *f, size_t i) {
+  const sl_option *o = option_named(model, choices[i]);
+  const char *value = fixed_value(f, choices[i]);
+  return o && !value ? o->value : value;
+}
 
 /* ---- reading --------------------------------------------------------------------------------- */
 
@@ -382,12 +416,23 @@ static sl_status derive_mamba2(const config *c, const family *f) {
   return config_set(c, "use_conv_bias", "no-conv-bias", cJSON_IsFalse(bias) ? "1" : "0");
 }
 
+/* Sets the options that decide the family. */
+static sl_status set_choices(const config *c, const family *f, const char *key) {
+  sl_status status = SL_OK;
+  for (const fixed_option *o = f->fixed; o && o->option && !status; o++)
+    status = config_set(c, key, o->option, o->value);
+  for (size_t i = 0; i < SLI_COUNT(choices) && !status; i++) {
+    const char *value = choice_of(c->s->model, f, i);
+    if (value) status = config_set(c, key, choices[i], value);
+  }
+  return status;
+}
+
 static sl_status huggingface_apply(const config *c, const family *f) {
   sl_status status = config_check_keys(
       c, f->fields, (const sli_key *const[]){config_keys_common, f->keys[0], f->keys[1], NULL});
   if (!status) status = config_apply(c, f->fields);
-  for (const fixed_option *o = f->fixed; o && o->option && !status; o++)
-    status = config_set(c, "model_type", o->option, o->value);
+  if (!status) status = set_choices(c, f, "model_type");
   return status ? status : f->derive(c, f);
 }
 
@@ -395,6 +440,12 @@ static const family *family_of_type(const char *type) {
   for (size_t i = 0; i < SLI_COUNT(families); i++)
     if (!strcmp(families[i].type, type)) return &families[i];
   return NULL;
+}
+
+sl_status huggingface_choose(const config *c, const char *type, const char *key) {
+  const family *f = family_of_type(type);
+  SLI_CHECK(f, "no family %s", type);
+  return set_choices(c, f, key);
 }
 
 static const char *type_of(const cJSON *root) {
@@ -405,7 +456,7 @@ static const char *type_of(const cJSON *root) {
 static sl_status unknown_type(const char *path, const char *name) {
   return sl_fail(SL_E_INPUT,
                  "%s: model_type \"%.40s\" is not known; gpt2, llama, mamba2, mistral, "
-                 "mixtral, qwen2, qwen2_moe and qwen3_moe are",
+                 "mixtral, qwen2, qwen2_moe, qwen3 and qwen3_moe are",
                  path, name);
 }
 
@@ -473,8 +524,7 @@ sl_status huggingface_model(const char *folder, const char **out) {
 /* ---- writing --------------------------------------------------------------------------------- */
 
 static double number_of(const settings *s, const char *name) {
-  const sl_option *o = s->model->options;
-  while (strcmp(o->name, name)) o++;
+  const sl_option *o = option_named(s->model, name);
   if (o->kind == SL_OPTION_FLAG) return sl_arg_flag(s->model_args, name);
   return o->kind == SL_OPTION_INT ? (double)sl_arg_int(s->model_args, name)
                                   : sl_arg_float(s->model_args, name);
@@ -484,12 +534,27 @@ static bool has_window(const settings *s) {
   return config_has(s->model, "window") && sl_arg_int(s->model_args, "window") > 0;
 }
 
+static bool has_value(const settings *s, const char *name, const char *value) {
+  return option_named(s->model, name)->kind == SL_OPTION_TEXT
+             ? !strcmp(sl_arg_text(s->model_args, name), value)
+             : number_of(s, name) == strtod(value, NULL);
+}
+
+static bool has_choices(const settings *s, const family *f) {
+  for (const fixed_option *o = f->fixed; o && o->option; o++)
+    if (!has_value(s, o->option, o->value)) return false;
+  for (size_t i = 0; i < SLI_COUNT(choices); i++) {
+    const char *value = choice_of(s->model, f, i);
+    if (value && !has_value(s, choices[i], value)) return false;
+  }
+  return true;
+}
+
 static bool is_family(const family *f, const settings *s) {
   const sl_args *args = s->model_args;
   if (strcmp(f->model, s->model->name) || (has_window(s) && !f->window)) return false;
   if (f->fields == gpt2_fields || f->fields == mamba2_fields) return true;
-  for (const fixed_option *o = f->fixed; o && o->option; o++)
-    if (number_of(s, o->option) != strtod(o->value, NULL)) return false;
+  if (!has_choices(s, f)) return false;
   const char *bias = sl_arg_text(args, "bias");
   return f->bias ? !strcmp(f->bias, bias) : strcmp(bias, "qkv") != 0;
 }
@@ -633,8 +698,7 @@ static void describe_qwen_moe(cJSON *root, const settings *s, const sl_lowered *
 }
 
 static cJSON *value_json(const settings *s, const char *name) {
-  const sl_option *o = s->model->options;
-  while (strcmp(o->name, name)) o++;
+  const sl_option *o = option_named(s->model, name);
   if (o->kind == SL_OPTION_FLAG) return cJSON_CreateBool(sl_arg_flag(s->model_args, name));
   return cJSON_CreateNumber(number_of(s, name));
 }

@@ -5,6 +5,8 @@
 
 #include "tools/common/settings.h"
 
+struct config; /* of config.h */
+
 /* Says whether a path is an existing folder, or ends in a slash. */
 bool huggingface_is_folder(const char *path);
 /* Returns the path of a file in the folder; the caller frees it. */
@@ -18,6 +20,10 @@ sl_status huggingface_model(const char *folder, const char **out);
  * SL_E_USAGE names an option that the user gave differently, and both values. SL_E_INPUT names
  * what is unsupported. */
 sl_status huggingface_read(const char *folder, const settings *s);
+
+/* Sets the options that tell a family from others of its model, by its model_type. `key` is that of
+ * the file which names the family. SL_E_USAGE as above. */
+sl_status huggingface_choose(const struct config *c, const char *type, const char *key);
 
 /* Checks that huggingface_save() can write config.json. SL_E_USAGE: there would be none, or it
  * could not express the model's options. */

@@ -1,0 +1,112 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Makes hf_qwen3/: small dense models as save_pretrained writes them, with the losses that
+finetune.py has with them on text.txt (losses.txt: step, loss, gradient norm) and what transformers answers greedily
+(greedy.txt: the tokens of a prompt, and in the next line the 50 that follow). gguf/NAME.gguf has the same weights, as
+ggml's own package writes them.
+
+    pip install torch transformers safetensors gguf numpy
+    python3 make_dense.py [--out DIR] [NAME...]
+
+hf_qwen3: heads wider than width / heads, norms of queries and keys.
+Answers have no near ties: another summation order gives the same tokens.
+"""
+import argparse
+import os
+
+import gguf
+import numpy as np
+import torch
+from gguf import GGMLQuantizationType as Type
+from transformers import AutoModelForCausalLM, Qwen3Config, Qwen3ForCausalLM
+
+from make_pretrained import write_folder
+from make_reference import HERE, seeded_weights
+
+COMMON = dict(vocab_size=256, hidden_size=32, intermediate_size=64, num_hidden_layers=2, num_attention_heads=4,
+              num_key_value_heads=2, max_position_embeddings=64, bos_token_id=None, eos_token_id=None, pad_token_id=None)
+# name: (model, its config, the first seed to try)
+MODELS = {
+    "qwen3": (Qwen3ForCausalLM, Qwen3Config(
+        **COMMON, head_dim=16, rms_norm_eps=1e-6, tie_word_embeddings=False,
+        rope_parameters={"rope_type": "default", "rope_theta": 1e6}), 6000),
+}
+PROMPT, ANSWER, NEAR, DIFFERENT = b"The lake", 50, 1e-3, 12
+
+
+def answer(model):
+    """The prompt's tokens and those that follow, in fp32; None if there are near ties, or few different ones."""
+    prompt = torch.tensor([list(PROMPT)])
+    with torch.no_grad():
+        out = model.generate(prompt, attention_mask=torch.ones_like(prompt), do_sample=False, max_new_tokens=ANSWER,
+                             return_dict_in_generate=True, output_logits=True)
+    best = torch.cat(out.logits).topk(2).values
+    tokens = out.sequences[0].tolist()
+    good = (best[:, 0] - best[:, 1]).min() > NEAR and len(set(tokens[len(PROMPT):])) >= DIFFERENT
+    return tokens if good else None
+
+
+def seed_of(kind, config, first):
+    """The first seed whose weights have an answer, and that."""
+    for seed in range(first, first + 1000):
+        model = kind(config).eval()
+        seeded_weights(model, seed)
+        tokens = answer(model.to(torch.bfloat16).to(torch.float32))
+        if tokens:
+            return seed, tokens
+    raise SystemExit(f"{config.model_type}: no seed has an answer")
+
+
+def write_keys(out, config):
+    rope = config.rope_parameters
+    out.add_block_count(config.num_hidden_layers)
+    out.add_context_length(config.max_position_embeddings)
+    out.add_embedding_length(config.hidden_size)
+    out.add_feed_forward_length(config.intermediate_size)
+    out.add_head_count(config.num_attention_heads)
+    out.add_head_count_kv(config.num_key_value_heads)
+    out.add_rope_freq_base(rope["rope_theta"])
+    out.add_layer_norm_rms_eps(config.rms_norm_eps)
+    out.add_vocab_size(config.vocab_size)
+    if getattr(config, "head_dim", None):
+        out.add_key_length(config.head_dim)
+        out.add_value_length(config.head_dim)
+
+
+def write_gguf(path, architecture, folder):
+    """As llama.cpp's converter writes the folder: names by ggml's table, matrices in bf16, vectors in f32."""
+    model = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32)
+    out = gguf.GGUFWriter(path, architecture)
+    write_keys(out, model.config)
+    kinds = {name: kind for kind, name in gguf.MODEL_ARCH_NAMES.items()}
+    names = gguf.get_tensor_name_map(kinds[architecture], model.config.num_hidden_layers)
+    for name, tensor in model.state_dict().items():
+        if name == "lm_head.weight" and model.config.tie_word_embeddings:
+            continue
+        values = tensor.numpy()
+        kind = Type.F32 if values.ndim < 2 else Type.BF16
+        out.add_tensor(names.get_name(name, (".weight", ".bias")), gguf.quants.quantize(np.ascontiguousarray(values), kind), raw_dtype=kind)
+    out.write_header_to_file()
+    out.write_kv_data_to_file()
+    out.write_tensors_to_file()
+    out.close()
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--out", default=HERE)
+    parser.add_argument("names", nargs="*", default=list(MODELS), metavar="NAME")
+    args = parser.parse_args()
+    for name in args.names:
+        kind, config, first = MODELS[name]
+        seed, tokens = seed_of(kind, config, first)
+        folder, path = os.path.join(args.out, "hf_" + name), os.path.join(args.out, "gguf", name + ".gguf")
+        write_folder(folder, kind(config), seed, torch.bfloat16, "1GB", 5)
+        with open(os.path.join(folder, "greedy.txt"), "w") as file:
+            for part in tokens[:len(PROMPT)], tokens[len(PROMPT):]:
+                file.write(" ".join(map(str, part)) + "\n")
+        write_gguf(path, name, folder)
+
+
+if __name__ == "__main__":
+    main()
