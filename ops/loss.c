@@ -58,14 +58,23 @@ static sl_status cross_entropy_b_infer(const sl_attrs *attrs, int nin, const sl_
 }
 
 /* Splits by columns. */
+static int by_columns(const sl_type *in, const sl_op *local, const sl_op *joined,
+                      sl_signature *out) {
+  out[0] =
+      (sl_signature){.in = {sli_split_last(&in[0])}, .first = 1, .local = local, .joined = joined};
+  return 1;
+}
+
 static int cross_entropy_signatures(const sl_attrs *attrs, int nin, const sl_type *in,
                                     sl_signature *out) {
   (void)attrs, (void)nin;
-  out[0] = (sl_signature){.in = {sli_split_last(&in[0])},
-                          .first = 1,
-                          .local = &sl_op_cross_entropy_part,
-                          .joined = &sl_op_cross_entropy_join};
-  return 1;
+  return by_columns(in, &sl_op_cross_entropy_part, &sl_op_cross_entropy_join, out);
+}
+
+static int log_probability_signatures(const sl_attrs *attrs, int nin, const sl_type *in,
+                                      sl_signature *out) {
+  (void)attrs, (void)nin;
+  return by_columns(in, &sl_op_log_probability_part, &sl_op_log_probability_join, out);
 }
 
 static sl_status part_infer(const sl_attrs *attrs, int nin, const sl_type *in, sl_type *out) {
@@ -90,11 +99,27 @@ static sl_status join_infer(const sl_attrs *attrs, int nin, const sl_type *in, s
 
 static sl_status log_probability_infer(const sl_attrs *attrs, int nin, const sl_type *in,
                                        sl_type *out) {
-  (void)nin;
+  SLI_TRY(cross_entropy_infer(attrs, nin, in, out));
+  out[0] = out[1];
+  return SL_OK;
+}
+
+static sl_status log_probability_join_infer(const sl_attrs *attrs, int nin, const sl_type *in,
+                                            sl_type *out) {
+  SLI_TRY(join_infer(attrs, nin, in, out));
+  out[0] = out[1];
+  return SL_OK;
+}
+
+static sl_status log_probability_b_infer(const sl_attrs *attrs, int nin, const sl_type *in,
+                                         sl_type *out) {
+  (void)attrs, (void)nin;
   SLI_TRY(sli_want_array("logits", &in[0], SL_F32, -1));
   SLI_TRY(want_targets(&in[1], &in[0]));
-  SLI_TRY(want_groups(attrs, &in[0]));
-  out[0] = sli_type_without_last(&in[0], SL_F32);
+  sl_type row = sli_type_without_last(&in[0], SL_F32);
+  SLI_TRY(sli_want("lse", &in[2], &row));
+  SLI_TRY(sli_want("dy", &in[3], &row));
+  out[0] = in[0];
   return SL_OK;
 }
 
@@ -182,6 +207,10 @@ SLI_COST(cross_entropy_join_cost, 0, 2, 10)
 
 SLI_COST(log_probability_cost, 0, 1, 15)
 
+SLI_COST(log_probability_b_cost, 0, 1, 15)
+
+SLI_COST(log_probability_join_cost, 0, 2, 10)
+
 SLI_COST(softmax_part_cost, 0, 1, 20)
 
 SLI_COST(softmax_rescale_cost, 0, 1, 3)
@@ -259,12 +288,58 @@ const sl_op sl_op_log_probability = {
     .name = "log_probability",
     .min_in = 2,
     .max_in = 2,
-    .nout = 1,
+    .nout = 2,
+    .narrow_in = 1,
+    .padded = true,
     .located = true,
     .groups = true,
     .pieces = SL_PIECES_ROWS,
+    .own = 2,
     .infer = log_probability_infer,
     .cost = log_probability_cost,
+    .signatures = log_probability_signatures,
+    .grad = {{.op = &sl_op_log_probability_b,
+              .cls = SL_CLASS_B,
+              .in = {SL_IN(0), SL_IN(1), SL_OUT(1), SL_DOUT(0)},
+              .nof = 1,
+              .of = {0}}},
+};
+
+const sl_op sl_op_log_probability_b = {
+    .name = "log_probability_b",
+    .min_in = 4,
+    .max_in = 4,
+    .nout = 1,
+    .narrow_in = 1,
+    .narrow_out = 1,
+    .padded = true,
+    .pieces = SL_PIECES_ROWS,
+    .in_place = {1},
+    .infer = log_probability_b_infer,
+    .cost = log_probability_b_cost,
+};
+
+const sl_op sl_op_log_probability_part = {
+    .name = "log_probability_part",
+    .min_in = 2,
+    .max_in = 2,
+    .nout = 1,
+    .narrow_in = 1,
+    .padded = true,
+    .pieces = SL_PIECES_ROWS,
+    .infer = part_infer,
+    .cost = cross_entropy_part_cost,
+};
+
+const sl_op sl_op_log_probability_join = {
+    .name = "log_probability_join",
+    .min_in = 1,
+    .max_in = 1,
+    .nout = 2,
+    .located = true,
+    .pieces = SL_PIECES_ROWS,
+    .infer = log_probability_join_infer,
+    .cost = log_probability_join_cost,
 };
 
 /* Both outputs belong to its columns: any other sharding would mix the softmaxes of several

@@ -80,4 +80,13 @@ SLI_TARGET double sli_join_parts(const float *p, int64_t width, int part, float 
   return (weighted ? (double)p[2] : 1) * (double)*lse - taken;
 }
 
+/* Returns the log-probability of a row's target from its parts, and sets its lse. Of the parts only
+ * one has another logit than 0. */
+SLI_TARGET float sli_join_log_probability(const float *p, int64_t width, float *lse) {
+  float taken = 0;
+  sli_join_parts(p, width, SLI_PART, lse);
+  for (int64_t c = 0; c < width; c += SLI_PART) taken += p[c + SLI_PART - 1];
+  return taken - *lse;
+}
+
 #endif

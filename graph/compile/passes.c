@@ -140,10 +140,8 @@ static sl_status mark_exact(compilation *c) {
 }
 
 static sl_status add_logprobs(compilation *c) {
-  bool cuda = !strcmp(c->in->options->devices.kind, "cuda");
-  if (cuda || c->in->barriers)
-    return sl_fail(SL_E_UNSUPPORTED, "--logprobs: not with %s",
-                   cuda ? "cuda devices" : "vocabulary.parallel");
+  if (!strcmp(c->in->options->devices.kind, "cuda"))
+    return sl_fail(SL_E_UNSUPPORTED, "--logprobs: not with cuda devices");
   return sli_pass_logprobs(c->g);
 }
 

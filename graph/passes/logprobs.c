@@ -26,11 +26,12 @@ sl_status sli_pass_logprobs(sl_graph *g) {
                    "--logprobs: the model has not one cross entropy whose targets they would "
                    "be of");
   sli_node *n = sli_graph_node(g, &sl_op_log_probability, "logprobs", &(sl_attrs){0}, SL_CLASS_F,
-                               loss->block, 2, loss->in, 1);
+                               loss->block, 2, loss->in, 2);
   n->at = loss->at;
   SLI_TRY(sli_node_infer(n));
   g->logprobs_of_step = n->out_type[0];
   g->logprobs_of_step.dim[0] *= g->options.microbatches;
   g->logprobs = sli_mean_of(g, "logprobs", sli_node_output(g, n, 0, "logprobs"));
+  sli_node_output(g, n, 1, "logprobs:1");
   return SL_OK;
 }

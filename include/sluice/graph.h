@@ -422,6 +422,9 @@ typedef struct sl_routing {
  * any devices and in any pieces. If none counts, loss and gradients are 0. */
 #define sl_cross_entropy_with(g, logits, targets, ...) \
   sl_cross_entropy_with_at(SL_HERE, g, logits, targets, __VA_ARGS__)
+/* Per row: the logarithm of the target's probability, f32, shaped as targets. */
+#define sl_log_probability(g, logits, targets) \
+  sl_op2_at(SL_HERE, g, &sl_op_log_probability, NULL, logits, targets)
 /* Per row: 1 if the target has the largest logit, else 0; f32, shaped as targets. */
 #define sl_accuracy(g, logits, targets) sl_accuracy_at(SL_HERE, g, logits, targets)
 #define sl_mse(g, y, target) sl_op2_at(SL_HERE, g, &sl_op_mse, NULL, y, target)

@@ -517,9 +517,14 @@ extern const sl_op sl_op_cross_entropy, sl_op_cross_entropy_b;
  * part goes unnoticed. cross_entropy_b with attrs.partial gives the columns' dlogits. */
 extern const sl_op sl_op_cross_entropy_part, sl_op_cross_entropy_join;
 
-/* log_probability(logits [..., V], targets i32 [...]) -> f32 [...]: logits[target] - lse, with the
- * lse of cross_entropy, bit for bit; NaN for a target outside [0, V). It has no gradient. */
-extern const sl_op sl_op_log_probability;
+/* log_probability(logits [..., V], targets i32 [...]) -> y [...] = logits[target] - lse, with the
+ * lse of cross_entropy, bit for bit; lse [...]. NaN for a target outside [0, V).
+ * log_probability_b(logits, targets, lse, dy [...]) -> dlogits = (onehot - softmax) dy.
+ * On logits sharded by columns, log_probability_part(logits [..., v], targets) -> part [..., 3] as
+ * cross_entropy_part's, but NaN as the logit of a target outside [0, attrs.count);
+ * log_probability_join(parts [..., 3 R]) -> y, lse. */
+extern const sl_op sl_op_log_probability, sl_op_log_probability_b, sl_op_log_probability_part,
+    sl_op_log_probability_join;
 
 /* Settings of sl_cross_entropy_with(), each as in PyTorch's cross_entropy. 0 means the default. */
 typedef struct sl_loss {

@@ -33,7 +33,8 @@ typedef void sli_row_fn(const float *a, const float *b, const float *d, float *y
   X(rotary) X(rotary_b)                                                        \
   X(attention) X(attention_sweep) X(attention_b) X(choose_blocks) X(linear_attention)           \
   X(cross_entropy) X(cross_entropy_b) X(cross_entropy_part) X(mse) X(mse_b)    \
-  X(lse) X(log_probability) X(softmax_part) X(softmax_rescale)                 \
+  X(lse) X(log_probability) X(log_probability_b) X(log_probability_part)       \
+  X(softmax_part) X(softmax_rescale)                                           \
   X(weighted_cross_entropy) X(weighted_cross_entropy_b) X(weighted_cross_entropy_part) \
   X(sumsq) X(adamw) X(adam) X(sgd) X(lion)                                     \
   X(fold) X(total) X(softmax) X(softmax_b)  \

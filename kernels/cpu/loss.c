@@ -49,6 +49,25 @@ static void log_probability_cpu(const sl_call *call) {
   sli_for_rows(call, &call->in_type[0], sli_cpu()->log_probability);
 }
 
+static void log_probability_b_cpu(const sl_call *call) {
+  sli_for_rows(call, &call->in_type[0], sli_cpu()->log_probability_b);
+}
+
+static void log_probability_part_cpu(const sl_call *call) {
+  sli_for_rows(call, &call->in_type[0], sli_cpu()->log_probability_part);
+}
+
+static void log_probability_join_cpu(const sl_call *call) {
+  const float *parts = call->in[0];                /* [R, n, 3] */
+  float *y = call->out[0], *lse = call->out[1], l; /* [R] */
+  int64_t rows = sl_type_rows(&call->in_type[0]), width = sl_type_last(&call->in_type[0]);
+  for (int64_t r = 0; r < rows; r++) {
+    float log_probability = sli_join_log_probability(parts + r * width, width, &l);
+    if (y) y[r] = log_probability;
+    if (lse) lse[r] = l;
+  }
+}
+
 /* Rows in parts of `part` numbers each. */
 typedef struct joining {
   const sl_call *call;
@@ -128,6 +147,12 @@ const sl_kernel sli_cpu_cross_entropy_join = {
 };
 
 const sl_kernel sli_cpu_log_probability = {.backend = "cpu", .run = log_probability_cpu};
+
+const sl_kernel sli_cpu_log_probability_b = {.backend = "cpu", .run = log_probability_b_cpu};
+
+const sl_kernel sli_cpu_log_probability_part = {.backend = "cpu", .run = log_probability_part_cpu};
+
+const sl_kernel sli_cpu_log_probability_join = {.backend = "cpu", .run = log_probability_join_cpu};
 
 const sl_kernel sli_cpu_softmax_part = {.backend = "cpu", .run = softmax_part_cpu};
 

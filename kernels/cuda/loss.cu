@@ -25,10 +25,35 @@ template <typename T> __global__ void __launch_bounds__(LARGEST, 2)
   if (lse) lse[blockIdx.x] = l;
 }
 
-/* One block per row of a shard of the columns. */
+/* One block per row. */
+template <typename T> __global__ void __launch_bounds__(LARGEST, 2)
+    log_probability(const T *logits, const int32_t *targets, float *y, float *lse, int64_t vocab,
+                    int64_t stride) {
+  const T *row = logits + blockIdx.x * stride;
+  sli_soft s = row_soft(row, vocab);
+  if (threadIdx.x) return;
+  float l = s.top + logf(s.total);
+  int32_t target = targets[blockIdx.x];
+  bool known = target >= 0 && target < vocab;
+  if (y) y[blockIdx.x] = known ? to_float(row[target]) - l : NAN;
+  if (lse) lse[blockIdx.x] = l;
+}
+
+/* One thread per row. */
+__global__ void log_probability_join(const float *parts, float *y, float *lse, int64_t rows,
+                                     int64_t width) {
+  int64_t r = (int64_t)blockIdx.x * BLOCK + threadIdx.x;
+  if (r >= rows) return;
+  float l, found = sli_join_log_probability(parts + r * width, width, &l);
+  if (y) y[r] = found;
+  if (lse) lse[r] = l;
+}
+
+/* One block per row of a shard of the columns. A target outside [0, classes) has the logit NaN;
+ * classes 0: each outside has 0. */
 template <typename T> __global__ void __launch_bounds__(LARGEST, 2)
     cross_entropy_part(const T *logits, const int32_t *targets, float *part, int64_t first,
-                       int64_t vocab, int64_t stride) {
+                       int64_t vocab, int64_t stride, int64_t classes) {
   const T *row = logits + blockIdx.x * stride;
   sli_soft s = row_soft(row, vocab);
   if (threadIdx.x) return;
@@ -37,6 +62,7 @@ template <typename T> __global__ void __launch_bounds__(LARGEST, 2)
   to[0] = s.top;
   to[1] = s.total;
   to[2] = target >= 0 && target < vocab ? to_float(row[target]) : 0.0f;
+  if (classes && (target < -first || target >= classes - first)) to[2] = NAN;
 }
 
 /* One block per row. */
@@ -84,6 +110,16 @@ template <typename T> __global__ void __launch_bounds__(LARGEST, 2)
                     T *dlogits, int64_t rows, int64_t first, int64_t vocab, int64_t stride) {
   T *to = dlogits + blockIdx.x * stride;
   row_gradient(logits + blockIdx.x * stride, to, lse[blockIdx.x], *dloss / (float)rows,
+               targets[blockIdx.x] - first, vocab);
+  zeros_behind(to, vocab, stride);
+}
+
+/* One block per row; dlogits may alias logits. */
+template <typename T> __global__ void __launch_bounds__(LARGEST, 2)
+    log_probability_b(const T *logits, const int32_t *targets, const float *lse, const float *dy,
+                      T *dlogits, int64_t first, int64_t vocab, int64_t stride) {
+  T *to = dlogits + blockIdx.x * stride;
+  row_gradient(logits + blockIdx.x * stride, to, lse[blockIdx.x], -dy[blockIdx.x],
                targets[blockIdx.x] - first, vocab);
   zeros_behind(to, vocab, stride);
 }
@@ -161,14 +197,49 @@ void sli_cuda_cross_entropy_cross_entropy_b(const sli_cuda_fused *, const sl_cal
   if (loss->out[0]) sum_all(stream, loss->scratch, rows, (double)rows, loss->out[0]);
 }
 
-void sli_cuda_cross_entropy_part(const sl_call *call, void *stream) {
+static void part_of_columns(const sl_call *call, int64_t classes, void *stream) {
   int64_t rows = sl_type_rows(&call->in_type[0]), stride = sl_type_last(&call->in_type[0]);
   with_elements(call->in_type[0].dtype, [&](auto element) {
     using T = decltype(element);
     launch(stream, grid_of(rows), threads_of(columns(call)), 0, cross_entropy_part<T>,
            (const T *)call->in[0], (const int32_t *)call->in[1], (float *)call->out[0],
-           call->attrs->first, columns(call), stride);
+           call->attrs->first, columns(call), stride, classes);
   });
+}
+
+void sli_cuda_cross_entropy_part(const sl_call *call, void *stream) {
+  part_of_columns(call, 0, stream);
+}
+
+void sli_cuda_log_probability_part(const sl_call *call, void *stream) {
+  part_of_columns(call, call->attrs->count, stream);
+}
+
+void sli_cuda_log_probability(const sl_call *call, void *stream) {
+  int64_t rows = sl_type_rows(&call->in_type[0]), stride = sl_type_last(&call->in_type[0]);
+  with_elements(call->in_type[0].dtype, [&](auto element) {
+    using T = decltype(element);
+    launch(stream, grid_of(rows), threads_of(columns(call)), 0, log_probability<T>,
+           (const T *)call->in[0], (const int32_t *)call->in[1], (float *)call->out[0],
+           (float *)call->out[1], columns(call), stride);
+  });
+}
+
+void sli_cuda_log_probability_b(const sl_call *call, void *stream) {
+  int64_t rows = sl_type_rows(&call->in_type[0]), stride = sl_type_last(&call->in_type[0]);
+  with_elements(call->in_type[0].dtype, [&](auto element) {
+    using T = decltype(element);
+    launch(stream, grid_of(rows), threads_of(columns(call)), 0, log_probability_b<T>,
+           (const T *)call->in[0], (const int32_t *)call->in[1], (const float *)call->in[2],
+           (const float *)call->in[3], (T *)call->out[0], call->attrs->first, columns(call),
+           stride);
+  });
+}
+
+void sli_cuda_log_probability_join(const sl_call *call, void *stream) {
+  int64_t rows = sl_type_rows(&call->in_type[0]), width = sl_type_last(&call->in_type[0]);
+  launch(stream, grid_of(chunks(rows, BLOCK)), BLOCK, 0, log_probability_join,
+         (const float *)call->in[0], (float *)call->out[0], (float *)call->out[1], rows, width);
 }
 
 void sli_cuda_cross_entropy_join(const sl_call *call, void *stream) {

@@ -116,6 +116,11 @@ static const claim claims[] = {
     {&sl_op_cross_entropy, {.first = 11, .partial = true}, 2, {F32(7, 33), I32(7)}, 50},
     {&sl_op_cross_entropy_part, {.first = 11, .partial = true}, 2, {F32(7, 33), I32(7)}, 50},
     {&sl_op_cross_entropy_part, {.first = 1031}, 2, {F32(3, 3, 1031), I32(3, 3)}, 2062},
+    {&sl_op_log_probability, {0}, 2, {F32(7, 33), I32(7)}, 33},
+    {&sl_op_log_probability, {0}, 2, {F32(3, 3, 1031), I32(3, 3)}, 1031},
+    {&sl_op_log_probability, {.first = 11, .partial = true}, 2, {F32(7, 33), I32(7)}, 50},
+    {&sl_op_log_probability_part, {.first = 11, .partial = true}, 2, {F32(7, 33), I32(7)}, 50},
+    {&sl_op_log_probability_part, {.first = 1031, .count = 2062}, 2, {F32(3, 3, 1031), I32(3, 3)}, 2062},
     {&sl_op_softmax_part, {0}, 1, {F32(7, 33)}, 0},
     {&sl_op_softmax_part, {0}, 1, {F32(3, 3, 1031)}, 0},
     {&sl_op_softmax_rescale, {0}, 5, {F32(3, 3, 33), F32(3, 3, 33), F32(3, 3), F32(3, 3), SL_SCALAR(SL_F32)}, 0},
@@ -215,6 +220,9 @@ static const struct {
     {&sl_op_cross_entropy, 1, 0},
     {&sl_op_cross_entropy_b, 1, 1},
     {&sl_op_cross_entropy_part, 1, 0},
+    {&sl_op_log_probability, 1, 0},
+    {&sl_op_log_probability_b, 1, 1},
+    {&sl_op_log_probability_part, 1, 0},
     {&sl_op_softmax_part, 1, 1},
     {&sl_op_softmax_rescale, 0, 0},
     {&sl_op_weighted_cross_entropy, 1, 0},
@@ -907,10 +915,10 @@ static void check_parts_and_sums(void) {
   }
 }
 
-/* What n devices have found out about their columns, made a loss. */
-static void check_loss_of_parts(int64_t rows, int n) {
+/* What n devices have found out about their columns, made a loss or log-probabilities. */
+static void check_join_of_parts(const sl_op *join, int64_t rows, int n) {
   sl_type type = F32(rows, 3 * n);
-  kernel k = kernel_create(&sl_op_cross_entropy_join, (sl_attrs){0}, 1, &type, 2);
+  kernel k = kernel_create(join, (sl_attrs){0}, 1, &type, 2);
   float *parts = k.in[0];
   array_random(parts, &type, 0);
   for (int64_t p = 0; p < rows * n; p++) {
@@ -1026,9 +1034,11 @@ int main(int argc, char **argv) {
   RUN(check_update, 16384 * 2 + 3);
   RUN(check_update, 70);
   RUN(check_parts_and_sums);
-  RUN(check_loss_of_parts, 7, 1);
+  RUN(check_join_of_parts, &sl_op_cross_entropy_join, 7, 1);
+  RUN(check_join_of_parts, &sl_op_log_probability_join, 7, 1);
   RUN(check_weighted_loss_of_parts, 7, 1);
-  RUN(check_loss_of_parts, 300, 3);
+  RUN(check_join_of_parts, &sl_op_cross_entropy_join, 300, 3);
+  RUN(check_join_of_parts, &sl_op_log_probability_join, 300, 3);
   RUN(check_weighted_loss_of_parts, 300, 3);
   for (int dtype = 0; dtype < SL_DTYPE_COUNT; dtype++) RUN(check_fill, (sl_dtype)dtype);
   return 0;

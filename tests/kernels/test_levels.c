@@ -46,6 +46,7 @@ static const math_claim calls[] = {
     {.op = &sl_op_cross_entropy, .nin = 2, .in = {F32(7, 333), I32(7)}, .below = 333},
     {.op = &sl_op_cross_entropy, .attrs = {.chunk = 40}, .nin = 2, .in = {F32(7, 320), I32(7)}, .below = 320},
     {.op = &sl_op_cross_entropy_b, .nin = 4, .in = {F32(7, 333), I32(7), F32(7), SL_SCALAR(SL_F32)}, .below = 333},
+    {.op = &sl_op_log_probability_b, .nin = 4, .in = {F32(7, 333), I32(7), F32(7), F32(7)}, .below = 333},
     {.op = &sl_op_log_probability, .attrs = {.chunk = 40}, .nin = 2, .in = {F32(7, 320), I32(7)}, .below = 320},
 };
 /* clang-format on */

@@ -65,6 +65,7 @@ static const struct work {
      {.first = 4, .partial = true},
      4,
      {F32(3001, 7), I32(3001), F32(3001), SCALAR}},
+    {&sl_op_log_probability_b, {0}, 4, {F32(59, 1031), I32(59), F32(59), F32(59)}},
     {&sl_op_mse_b, {0}, 3, {MANY, MANY, SCALAR}},
 };
 

@@ -162,6 +162,7 @@ static const claim claims[] = {
     {&sl_op_cross_entropy, ref_cross_entropy, {0}, 2, {F32(7, 33), I32(7)}, 33},
     {&sl_op_cross_entropy, ref_cross_entropy, {0}, 2, {F32(2, 3, 1), I32(2, 3)}, 1},
     {&sl_op_log_probability, ref_log_probability, {0}, 2, {F32(7, 33), I32(7)}, 33},
+    {&sl_op_log_probability, ref_log_probability, {0}, 2, {F32(2, 3, 1), I32(2, 3)}, 1},
     {&sl_op_dropout, ref_dropout, {.value = 0.25f}, 1, {F32(7, 33)}, 0},
     {&sl_op_dropout, ref_dropout, {0}, 1, {F32(7, 33)}, 0},
     {&sl_op_concat, ref_concat, {.axes = 1 << 1}, 3, {F32(3, 5, 7), F32(3, 1, 7), F32(3, 4, 7)}, 0},

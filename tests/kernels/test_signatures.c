@@ -123,6 +123,8 @@ static const claim claims[] = {
      .exact = true}, /* each part has its own limit: alike where nothing is dropped */
     {&sl_op_cross_entropy, {0}, 2, {F32(7, 330), I32(7)}, .below = 330},
     {&sl_op_cross_entropy, {0}, 2, {F32(2, 300, 5), I32(2, 300)}, .below = 5},
+    {&sl_op_log_probability, {0}, 2, {F32(7, 330), I32(7)}, .below = 330},
+    {&sl_op_log_probability, {0}, 2, {F32(2, 300, 5), I32(2, 300)}, .below = 5},
     {&sl_op_mse, {0}, 2, {F32(77), F32(77)}, .below = 0},
 };
 /* clang-format on */

@@ -141,6 +141,7 @@ typedef struct graph_case {
   X(reduce_max_2, reduce_max, MIXES_POSITIONS, sl_sub(g, x, sl_max(g, x, SL_DIM(1), true)))       \
   X(softmax, softmax, 0, sl_softmax(g, x, -1)) X(log_softmax, log_softmax, 0, sl_log_softmax(g, x, -1)) \
   X(softmax_2, softmax, MIXES_POSITIONS, sl_softmax(g, x, 1))                                     \
+  X(log_probability, log_probability, 0, sl_add(g, x, tell(m, x)))                                \
   X(matmul, matmul, 0, sl_matmul(g, x, param2(m, 5, C), false, true))                             \
   X(matmul_2, matmul, MIXES_POSITIONS, look_around(m, x))                                         \
   X(reshape, reshape, 0, flat_of(m, sl_tanh(g, heads_of(m, dense(m, x, 12), 4))))                 \
@@ -245,6 +246,12 @@ static inline sl_tensor *by_document(making *m, sl_tensor *x) {
                                               ids, &attrs);
   at = sl_reshape(m->g, at, m->rows, m->positions, 1);
   return sl_add(m->g, y, sl_scale(m->g, sl_cast(m->g, at, SL_F32), 0.1f));
+}
+
+/* Computes log-probabilities of the tokens, [rows, positions, 1]. */
+static inline sl_tensor *tell(making *m, sl_tensor *x) {
+  sl_tensor *y = sl_log_probability(m->g, dense(m, x, GRAPH_VOCAB), m->ids);
+  return sl_reshape(m->g, sl_scale(m->g, y, 0.2f), m->rows, m->positions, 1);
 }
 
 static inline sl_tensor *pick(making *m, sl_tensor *x, const sl_op *by) {
@@ -429,7 +436,8 @@ static inline bool comes_along(const sl_op *op) {
                                         &sl_op_sum_part,
                                         &sl_op_cross_entropy_part,
                                         &sl_op_cross_entropy_join,
-                                        &sl_op_log_probability,
+                                        &sl_op_log_probability_part,
+                                        &sl_op_log_probability_join,
                                         &sl_op_weighted_cross_entropy_part,
                                         &sl_op_weighted_cross_entropy_join,
                                         &sl_op_attention_share,

@@ -380,6 +380,7 @@ static inline void ref_log_probability(const sl_attrs *attrs, const sl_type *typ
     double total = 0;
     for (int64_t c = 0; c < V; c++) total += exp(in[0][r * V + c]);
     out[0][r] = in[0][r * V + (int64_t)in[1][r]] - log(total);
+    out[1][r] = log(total);
   }
 }
 

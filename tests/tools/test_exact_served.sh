@@ -51,7 +51,8 @@ for name in gpt llama hybrid; do
   compared 0 "${trained[@]}"
   cp told.jsonl first.jsonl
   for grid in "--data-parallel 2 --microbatches 3 --stages 2" "--tensor 2 --recompute full" \
-    "--exact-leaf 32 --pieces 2 --data-parallel 2 -n 2 ${patient[*]}" "--exact-leaf 32 --sequence 2 --shard parameters"; do
+    "--exact-leaf 32 --pieces 2 --data-parallel 2 -n 2 ${patient[*]}" "--exact-leaf 32 --sequence 2 --shard parameters" \
+    "--stages 2 --vocab-parallel --microbatches 2"; do
     # shellcheck disable=SC2086
     compared 0 $grid "${trained[@]}"
     cmp -s first.jsonl told.jsonl || fail "$name, $grid: other log-probabilities"
@@ -74,12 +75,28 @@ refused() {
 refused "--exact: not with --dtype bf16" "$bin/actorserve" --exact --dtype bf16
 refused "--exact: not with keys and values in bf16" "$bin/actorserve" --exact --kv bf16
 learns=(gpt --layers 1 --width 16 --heads 2 --context 16 --batch 4 --data "$reference/text.txt")
-ends 2 "$actorrun" --logprobs l.jsonl --vocab-parallel --stages 2 "${learns[@]:0:1}" --layers 2 "${learns[@]:3}"
-says "--logprobs: not with --vocab-parallel" err
 ends 2 "$actorrun" --logprobs l.jsonl --devices timed:1 "${learns[@]}"
 says "--logprobs: timed devices hold no values" err
 ends 2 "$actorrun" --logprobs l.jsonl pipeline
 says "--logprobs: the model has not one cross entropy" err
+
+# Stages and devices that share the classes tell the log-probabilities of one device, and train as without.
+near() { # FILE FILE: numbers of one file are those of the other but for rounding
+  python3 - "$@" <<'END'
+import json, sys
+a, b = ([x for line in open(path) for x in json.loads(line)["logprobs"]] for path in sys.argv[1:])
+assert len(a) == len(b) > 100 and all(abs(x - y) < 1e-5 * (1 + abs(x)) for x, y in zip(a, b)), "other log-probabilities"
+END
+}
+wide=(gpt --layers 2 --width 16 --heads 2 --context 16 --batch 4 --data "$reference/text.txt")
+ends 0 "$actorrun" --quiet --steps 3 --logprobs one.jsonl "${wide[@]}"
+for grid in "--vocab-parallel --stages 2" "--vocab-parallel --stages 2 --vocab-barriers 1 -n 2 ${patient[*]}" "--tensor 2"; do
+  # shellcheck disable=SC2086
+  ends 0 "$actorrun" --quiet --steps 3 $grid --certify with.jsonl --logprobs told.jsonl "${wide[@]}"
+  near one.jsonl told.jsonl || fail "$grid: other log-probabilities"
+  # shellcheck disable=SC2086
+  ends 0 "$actorrun" --quiet --steps 3 $grid --recheck with.jsonl "${wide[@]}"
+done
 
 # Resumed, it goes on with the file.
 more=(--quiet --logprobs kept.jsonl --checkpoint kept --every 1 "${learns[@]}")

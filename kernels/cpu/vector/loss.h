@@ -90,16 +90,39 @@ static void cross_entropy_chunk(void *arg, int i) {
 
 static void log_probability_chunk(void *arg, int i) {
   const sl_call *call = arg;
-  const float *logits = call->in[0];    /* [R, V] */
-  const int32_t *targets = call->in[1]; /* [R] */
-  float *y = call->out[0];              /* [R] */
+  const float *logits = call->in[0];            /* [R, V] */
+  const int32_t *targets = call->in[1];         /* [R] */
+  float *y = call->out[0], *lse = call->out[1]; /* [R] */
   int64_t vocab = sl_type_last(&call->in_type[0]);
   sli_range rows = sli_rows(&call->in_type[0], i);
   for (int64_t r = rows.begin; r < rows.end; r++) {
     const float *x = logits + r * vocab;
     bool known = targets[r] >= 0 && targets[r] < vocab;
-    y[r] = known ? x[targets[r]] - row_lse(call->attrs, x, vocab) : NAN;
+    float l = row_lse(call->attrs, x, vocab);
+    if (y) y[r] = known ? x[targets[r]] - l : NAN;
+    if (lse) lse[r] = l;
   }
+}
+
+/* Sets a row's gradient, softmax times scale, less scale for the target's column if it is there. */
+static inline void row_gradient(const float *x, int64_t n, float lse, float scale, int64_t target,
+                                float *dx) {
+  for (int64_t c = 0, left = n; left > 0; c += LANES, left -= LANES)
+    store_ahead(dx + c, vexp_low(load_ahead(x + c, left) - lse) * scale, left);
+  if (target >= 0 && target < n) dx[target] -= scale;
+}
+
+static void log_probability_b_chunk(void *arg, int i) {
+  const sl_call *call = arg;
+  const float *logits = call->in[0];                 /* [R, V] */
+  const int32_t *targets = call->in[1];              /* [R] */
+  const float *lse = call->in[2], *dy = call->in[3]; /* [R] */
+  float *dlogits = call->out[0];                     /* [R, V] */
+  int64_t vocab = sl_type_last(&call->in_type[0]), first = call->attrs->first;
+  sli_range rows = sli_rows(&call->in_type[0], i);
+  for (int64_t r = rows.begin; r < rows.end; r++)
+    row_gradient(logits + r * vocab, vocab, lse[r], -dy[r], targets[r] - first,
+                 dlogits + r * vocab);
 }
 
 static void cross_entropy_b_chunk(void *arg, int i) {
@@ -111,14 +134,9 @@ static void cross_entropy_b_chunk(void *arg, int i) {
   int64_t vocab = sl_type_last(&call->in_type[0]);
   float scale = *dloss / (float)sl_type_rows(&call->in_type[0]);
   sli_range rows = sli_rows(&call->in_type[0], i);
-  for (int64_t r = rows.begin; r < rows.end; r++) {
-    const float *x = logits + r * vocab;
-    float *dx = dlogits + r * vocab;
-    for (int64_t c = 0, n = vocab; n > 0; c += LANES, n -= LANES)
-      store_ahead(dx + c, vexp_low(load_ahead(x + c, n) - lse[r]) * scale, n);
-    int64_t target = targets[r] - call->attrs->first;
-    if (target >= 0 && target < vocab) dx[target] -= scale;
-  }
+  for (int64_t r = rows.begin; r < rows.end; r++)
+    row_gradient(logits + r * vocab, vocab, lse[r], scale, targets[r] - call->attrs->first,
+                 dlogits + r * vocab);
 }
 
 static void cross_entropy_part_chunk(void *arg, int i) {
@@ -131,6 +149,18 @@ static void cross_entropy_part_chunk(void *arg, int i) {
   for (int64_t r = rows.begin; r < rows.end; r++)
     row_parts(logits + r * vocab, vocab, call->attrs->chunk, targets[r] - call->attrs->first,
               parts + r * width);
+}
+
+/* Parts of cross_entropy_part, in which the logit of a target that is no class is NaN. */
+static void log_probability_part_chunk(void *arg, int i) {
+  const sl_call *call = arg;
+  const int32_t *targets = call->in[1]; /* [R] */
+  float *parts = call->out[0];          /* [R, groups, 3] */
+  int64_t width = sl_type_last(&call->out_type[0]), classes = call->attrs->count;
+  sli_range rows = sli_rows(&call->in_type[0], i);
+  cross_entropy_part_chunk(arg, i);
+  for (int64_t r = rows.begin; r < rows.end; r++)
+    if (targets[r] < 0 || (classes && targets[r] >= classes)) parts[r * width + SLI_PART - 1] = NAN;
 }
 
 static void softmax_part_chunk(void *arg, int i) {
