@@ -76,6 +76,14 @@ typedef enum decoder_qk_norm {
   DECODER_QK_WHOLE
 } decoder_qk_norm;
 
+/* Windows of some blocks only. Others, every N-th, attend to all before. */
+typedef struct decoder_local {
+  bool window;
+  int every;   /* N; 0: all blocks have the window */
+  float theta; /* base of the angles of blocks with a window, which are not stretched; 0: as others'
+                */
+} decoder_local;
+
 struct decoder {
   const char *model;
   int layers, heads, kv_heads;
@@ -86,6 +94,11 @@ struct decoder {
   decoder_norms norms;
   decoder_qk_norm qk_norm;
   bool plus_one; /* gains of norms are 1 + a parameter */
+  bool packed;   /* q, k and v are one product, gate and up another */
+  bool gelu;     /* gates go through gelu, not silu */
+  bool scaled;   /* embeddings are multiplied by the root of the width */
+  float cap;     /* soft limit of the logits; 0: none */
+  decoder_local local;
   sl_attrs attention;
   sl_tensor *documents; /* [B, T] document ids; NULL: a row is one document */
   const void *own;      /* state of the model */
@@ -159,30 +172,53 @@ static inline sl_tensor *decoder_normed(sl_graph *g, const decoder *d, sl_tensor
   return decoder_norm(g, d, x, heads * d->head_dim, layer, name);
 }
 
+static inline bool decoder_is_local(const decoder *d, int layer) {
+  return d->local.window && !(d->local.every && (layer + 1) % d->local.every == 0);
+}
+
+/* Queries or keys with rotary positions. */
+static inline sl_tensor *decoder_rotated(sl_graph *g, const decoder *d, sl_tensor *x, int heads,
+                                         int layer) {
+  if (d->local.theta > 0 && decoder_is_local(d, layer))
+    return sl_rotary(g, x, heads, d->local.theta);
+  return sl_rotary_stretched(g, x, heads, d->theta, &d->rope);
+}
+
 /* Attention to all keys that the mask allows, or to chosen blocks of them. [B, T, H*D] */
 static inline sl_tensor *decoder_attend(sl_graph *g, decoder *d, sl_tensor *q, sl_tensor *k,
-                                        sl_tensor *v) {
-  if (d->attention.value == 0) return sl_attend_within(g, q, k, v, d->documents, &d->attention);
-  sl_tensor *recall, *o = sl_attend_blocks(g, q, k, v, &d->attention, &recall);
+                                        sl_tensor *v, int layer) {
+  sl_attrs attrs = d->attention;
+  if (!decoder_is_local(d, layer)) attrs.window = 0;
+  if (attrs.value == 0) return sl_attend_within(g, q, k, v, d->documents, &attrs);
+  sl_tensor *recall, *o = sl_attend_blocks(g, q, k, v, &attrs, &recall);
   d->recall = d->recall ? sl_add(g, d->recall, recall) : recall;
   d->chosen++;
   return o;
 }
 
+/* q [B, T, H*D], k and v [B, T, K*D] */
+static inline void decoder_qkv(sl_graph *g, decoder *d, sl_tensor *x, int layer,
+                               sl_tensor *out[3]) {
+  static const char *const names[3] = {"self_attn.q_proj", "self_attn.k_proj", "self_attn.v_proj"};
+  int64_t C = d->width, Q = d->heads * d->head_dim, KV = d->kv_heads * d->head_dim;
+  const int64_t widths[3] = {Q, KV, KV};
+  for (int i = 0; i < 3 && !d->packed; i++)
+    out[i] = decoder_biased(g, d, d->qkv_bias, x, C, widths[i], 0.02f, layer, names[i]);
+  if (!d->packed) return;
+  x = decoder_biased(g, d, d->qkv_bias, x, C, Q + 2 * KV, 0.02f, layer, "self_attn.qkv_proj");
+  sl_split(g, x, -1, 3, widths, out);
+}
+
 static inline sl_tensor *decoder_attention(sl_graph *g, decoder *d, sl_tensor *x, float residual,
                                            int layer) {
-  int64_t C = d->width, Q = d->heads * d->head_dim, KV = d->kv_heads * d->head_dim;
-  bool bias = d->qkv_bias;
-  /* q [B, T, H*D]; k and v [B, T, K*D] */
-  sl_tensor *q = decoder_biased(g, d, bias, x, C, Q, 0.02f, layer, "self_attn.q_proj");
-  sl_tensor *k = decoder_biased(g, d, bias, x, C, KV, 0.02f, layer, "self_attn.k_proj");
-  sl_tensor *v = decoder_biased(g, d, bias, x, C, KV, 0.02f, layer, "self_attn.v_proj");
-  q = decoder_normed(g, d, q, d->heads, layer, "self_attn.q_norm");
-  k = decoder_normed(g, d, k, d->kv_heads, layer, "self_attn.k_norm");
-  q = sl_rotary_stretched(g, q, d->heads, d->theta, &d->rope);
-  k = sl_rotary_stretched(g, k, d->kv_heads, d->theta, &d->rope);
-  sl_tensor *a = decoder_attend(g, d, q, k, v); /* [B, T, H*D] */
-  return decoder_biased(g, d, d->o_bias, a, Q, C, residual, layer,
+  sl_tensor *qkv[3];
+  decoder_qkv(g, d, x, layer, qkv);
+  sl_tensor *q = decoder_normed(g, d, qkv[0], d->heads, layer, "self_attn.q_norm");
+  sl_tensor *k = decoder_normed(g, d, qkv[1], d->kv_heads, layer, "self_attn.k_norm");
+  q = decoder_rotated(g, d, q, d->heads, layer);
+  k = decoder_rotated(g, d, k, d->kv_heads, layer);
+  sl_tensor *a = decoder_attend(g, d, q, k, qkv[2], layer); /* [B, T, H*D] */
+  return decoder_biased(g, d, d->o_bias, a, d->heads * d->head_dim, d->width, residual, layer,
                         "self_attn.o_proj"); /* [B, T, C] */
 }
 
@@ -224,16 +260,20 @@ static inline sl_tensor *decoder_block(sl_graph *g, decoder *d, decoder_half *ha
   return x;
 }
 
-/* Feed-forward half (SwiGLU) called `name`: gate, up and down projections. */
+/* Feed-forward half called `name`: gate (silu, or gelu), up and down projections. */
 static inline sl_tensor *decoder_swiglu(sl_graph *g, decoder *d, sl_tensor *x, int64_t inner,
                                         float residual, int layer, const char *name) {
-  char part[3][64];
-  static const char *const parts[3] = {"gate_proj", "up_proj", "down_proj"};
-  for (int i = 0; i < 3; i++) snprintf(part[i], sizeof part[i], "%s.%s", name, parts[i]);
-  /* gate and up [B, T, inner] */
-  sl_tensor *gate = decoder_linear(g, d, x, d->width, inner, 0.02f, layer, part[0]);
-  sl_tensor *up = decoder_linear(g, d, x, d->width, inner, 0.02f, layer, part[1]);
-  return decoder_linear(g, d, sl_swiglu(g, gate, up), inner, d->width, residual, layer, part[2]);
+  char part[4][64];
+  static const char *const parts[4] = {"gate_proj", "up_proj", "down_proj", "gate_up_proj"};
+  for (int i = 0; i < 4; i++) snprintf(part[i], sizeof part[i], "%s.%s", name, parts[i]);
+  sl_tensor *y[2]; /* gate and up [B, T, inner] */
+  for (int i = 0; i < 2 && !d->packed; i++)
+    y[i] = decoder_linear(g, d, x, d->width, inner, 0.02f, layer, part[i]);
+  if (d->packed)
+    sl_split(g, decoder_linear(g, d, x, d->width, 2 * inner, 0.02f, layer, part[3]), -1, 2, NULL,
+             y);
+  x = d->gelu ? sl_mul(g, sl_gelu(g, y[0]), y[1]) : sl_swiglu(g, y[0], y[1]);
+  return decoder_linear(g, d, x, inner, d->width, residual, layer, part[2]);
 }
 
 /* ---- options ------------------------------------------------------------------------------- */
@@ -285,6 +325,7 @@ static inline decoder decoder_of(sl_graph *g, const sl_args *args, const char *m
   d.attention = (sl_attrs){
       .heads = d.heads, .kv_heads = d.kv_heads, .window = window < d.context ? window : 0};
   d.attention.value = (float)sl_arg_float(args, "attend-blocks");
+  d.local.window = window > 0;
   decoder_words(g, args, &d);
   decoder_check(g, args, &d);
   return d;
@@ -315,6 +356,7 @@ static inline sl_status decoder_build(sl_graph *g, const sl_args *args, decoder 
       sl_tokens(g, sl_arg_text(args, "data"), d->rows, d->context, d->vocab, &targets);
   sl_tensor *embed = sl_param(g, table, SL_NORMAL(0.02f), "model.embed_tokens.weight");
   sl_tensor *x = sl_embedding(g, tokens, embed); /* [B, T, C] */
+  if (d->scaled) x = sl_scale(g, x, sqrtf((float)d->width));
   int64_t end = sl_arg_int(args, "document-end");
   if (end >= 0) d->documents = sl_documents(g, tokens, (int32_t)end, NULL);
 
@@ -325,6 +367,7 @@ static inline sl_status decoder_build(sl_graph *g, const sl_args *args, decoder 
   sl_tensor *head =
       sl_arg_flag(args, "tied") ? embed : sl_param(g, table, SL_NORMAL(0.02f), "lm_head.weight");
   sl_tensor *logits = sl_linear(g, x, head, NULL); /* [B, T, V] */
+  if (d->cap > 0) logits = sl_softcap(g, logits, d->cap);
   sl_output(g, "logits", logits);
   decoder_train(g, args, d, logits, targets);
   return sl_graph_status(g);

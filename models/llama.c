@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* LLaMA: decoder.h with SwiGLU. Mistral adds a window; Qwen2 has biases on q, k and v, Qwen3 norms
- * of queries and keys. OLMo 2 has its norms after the halves of a block. Weight files of Hugging
- * Face's models load in both directions. */
+ * of queries and keys. OLMo 2 has its norms after the halves of a block, Phi 3 packed weights.
+ * Gemma 3 has windows in most blocks, norms before and after, and gates of gelu. Weight files of
+ * Hugging Face's models load in both directions. */
 #include "decoder.h"
 
 /* clang-format off */
@@ -13,10 +14,38 @@ static const sl_option options[] = {
     {"qk-norm-whole", SL_OPTION_FLAG, "0", "an rmsnorm of all heads' queries, and of all keys (OLMo 2)", 0, 0},
     {"norms", SL_OPTION_TEXT, "before", "`WHERE` the halves of a block are normed: before, after (OLMo 2), "
      "or both (Gemma)", 0, 0},
+    {"packed", SL_OPTION_FLAG, "0", "q, k and v are one product, and gate and up (Phi 3)", 0, 0},
+    {"gate", SL_OPTION_TEXT, "silu", "`HOW` feed-forward halves are gated: silu, or gelu in its tanh form "
+     "(Gemma)", 0, 0},
+    {"scaled-embedding", SL_OPTION_FLAG, "0", "embeddings are multiplied by the root of the width (Gemma)", 0,
+     0},
+    {"query-scalar", SL_OPTION_FLOAT, "0", "scores are divided by its root; 0: as many as a head has numbers", 0,
+     1e9},
+    {"full-every", SL_OPTION_INT, "0", "`N`: every N-th block attends to all before, the others within the "
+     "window; 0: all have the window", 0, 1000},
+    {"local-theta", SL_OPTION_FLOAT, "0", "base of the rotary angles of blocks with a window, which are not "
+     "stretched; 0: as the others'", 0, 1e30},
+    {"logit-cap", SL_OPTION_FLOAT, "0", "`C`: logits x become C tanh(x / C); 0: they stay (Gemma)", 0, 1e9},
     {"plus-one", SL_OPTION_FLAG, "0", "gains of norms are 1 plus their parameter (Gemma)", 0, 0},
     SL_OPTIMIZER_OPTIONS,
     {0}};
 /* clang-format on */
+
+/* Choices that windows and scores differ in. */
+static void choose_attention(const sl_args *args, decoder *d) {
+  double scalar = sl_arg_float(args, "query-scalar");
+  if (scalar > 0) d->attention.scale = (float)(1 / sqrt(scalar));
+  d->local.every = (int)sl_arg_int(args, "full-every");
+  d->local.theta = (float)sl_arg_float(args, "local-theta");
+}
+
+static bool is_gelu(sl_graph *g, const sl_args *args) {
+  const char *gate = sl_arg_text(args, "gate");
+  bool gelu = !strcmp(gate, "gelu");
+  if (!gelu && strcmp(gate, "silu"))
+    sl_graph_fail(g, SL_E_USAGE, "llama: --gate %s: it is silu or gelu", gate);
+  return gelu;
+}
 
 static sl_tensor *feed_forward(sl_graph *g, decoder *d, sl_tensor *x, float residual, int layer) {
   return decoder_swiglu(g, d, x, d->ffn, residual, layer, "mlp");
@@ -30,6 +59,10 @@ static void choose(sl_graph *g, const sl_args *args, decoder *d) {
     sl_graph_fail(g, SL_E_USAGE, "llama: --norms %s: it is one of before, after, both", norms);
   d->norms = after ? DECODER_NORMS_AFTER : both ? DECODER_NORMS_BOTH : DECODER_NORMS_BEFORE;
   d->plus_one = sl_arg_flag(args, "plus-one");
+  d->packed = sl_arg_flag(args, "packed");
+  d->scaled = sl_arg_flag(args, "scaled-embedding");
+  d->cap = (float)sl_arg_float(args, "logit-cap");
+  d->gelu = is_gelu(g, args);
   bool heads = sl_arg_flag(args, "qk-norm"), whole = sl_arg_flag(args, "qk-norm-whole");
   if (heads && whole) sl_graph_fail(g, SL_E_USAGE, "llama: --qk-norm or --qk-norm-whole, not both");
   d->qk_norm = heads ? DECODER_QK_HEADS : whole ? DECODER_QK_WHOLE : DECODER_QK_PLAIN;
@@ -38,6 +71,7 @@ static void choose(sl_graph *g, const sl_args *args, decoder *d) {
 static sl_status build(sl_graph *g, const sl_args *args) {
   decoder d = decoder_of(g, args, "llama");
   choose(g, args, &d);
+  choose_attention(args, &d);
   d.ffn = sl_arg_int(args, "ffn");
   if (!d.ffn) d.ffn = (d.width * 8 / 3 + 63) / 64 * 64;
   return decoder_build(g, args, &d, feed_forward);

@@ -257,6 +257,9 @@ sl_status sli_gguf_read(const sli_gguf *file, const sli_stored_tensor *t, float 
   for (size_t r = 0; r < rows && head && !status; r++)
     type->unpack(from + r * (t->bytes / rows), row / (size_t)type->numbers,
                  out + gguf_file_place_of(r, head) * row);
+  for (size_t i = 0;
+       i < t->elements && !status && sli_gguf_plus_one(file->metadata.values, t->name); i++)
+    out[i] -= 1;
   return status;
 }
 

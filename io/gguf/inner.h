@@ -19,6 +19,8 @@ char *sli_gguf_type_names(char *out, size_t size);
 
 /* Returns Hugging Face's name of a tensor, or its own if unknown; the caller's to free(). */
 char *sli_gguf_name(const cJSON *metadata, const char *name);
+/* Says whether a tensor of this Hugging Face name is stored with 1 added. */
+bool sli_gguf_plus_one(const cJSON *metadata, const char *name);
 /* Returns the number of heads whose rows are interleaved for rotary pairs in the tensor of this
  * Hugging Face name; 0: rows are in Hugging Face's order. */
 int64_t sli_gguf_heads(const cJSON *metadata, const char *name);

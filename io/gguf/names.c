@@ -14,6 +14,7 @@ typedef struct architecture {
   const char *type;
   const name *layer, *norms; /* names of a layer's weights, and of its norms */
   bool neighbours;           /* q and k rows of a rotary pair are adjacent */
+  bool plus_one;             /* gains of norms are stored with the 1 that the model adds to them */
 } architecture;
 
 static const name whole[] = {{"token_embd", "model.embed_tokens"},
@@ -27,6 +28,12 @@ static const name llama_layer[] = {
     {"ffn_gate", "mlp.gate_proj"},  {"ffn_up", "mlp.up_proj"},
     {"ffn_down", "mlp.down_proj"},  {0}};
 
+static const name phi3_layer[] = {{"attn_qkv", "self_attn.qkv_proj"},
+                                  {"attn_output", "self_attn.o_proj"},
+                                  {"ffn_up", "mlp.gate_up_proj"},
+                                  {"ffn_down", "mlp.down_proj"},
+                                  {0}};
+
 static const name llama_norms[] = {
     {"attn_norm", "input_layernorm"}, {"ffn_norm", "post_attention_layernorm"}, {0}};
 
@@ -36,9 +43,27 @@ static const name qwen3_norms[] = {{"attn_norm", "input_layernorm"},
                                    {"ffn_norm", "post_attention_layernorm"},
                                    {0}};
 
-static const architecture architectures[] = {{"llama", llama_layer, llama_norms, true},
-                                             {"qwen2", llama_layer, llama_norms, false},
-                                             {"qwen3", llama_layer, qwen3_norms, false}};
+static const name olmo2_norms[] = {{"attn_q_norm", "self_attn.q_norm"},
+                                   {"attn_k_norm", "self_attn.k_norm"},
+                                   {"post_attention_norm", "post_attention_layernorm"},
+                                   {"post_ffw_norm", "post_feedforward_layernorm"},
+                                   {0}};
+
+static const name gemma3_norms[] = {{"attn_norm", "input_layernorm"},
+                                    {"attn_q_norm", "self_attn.q_norm"},
+                                    {"attn_k_norm", "self_attn.k_norm"},
+                                    {"post_attention_norm", "post_attention_layernorm"},
+                                    {"ffn_norm", "pre_feedforward_layernorm"},
+                                    {"post_ffw_norm", "post_feedforward_layernorm"},
+                                    {0}};
+
+static const architecture architectures[] = {
+    {.type = "gemma3", .layer = llama_layer, .norms = gemma3_norms, .plus_one = true},
+    {.type = "llama", .layer = llama_layer, .norms = llama_norms, .neighbours = true},
+    {.type = "olmo2", .layer = llama_layer, .norms = olmo2_norms},
+    {.type = "phi3", .layer = phi3_layer, .norms = llama_norms},
+    {.type = "qwen2", .layer = llama_layer, .norms = llama_norms},
+    {.type = "qwen3", .layer = llama_layer, .norms = qwen3_norms}};
 
 static const architecture *find_architecture(const cJSON *metadata) {
   const cJSON *type = cJSON_GetObjectItemCaseSensitive(metadata, "general.architecture");
@@ -77,6 +102,13 @@ static int64_t count_heads(const cJSON *metadata, const architecture *a, const c
   return cJSON_IsNumber(item) && item->valuedouble >= 1 && item->valuedouble < 1 << 24
              ? (int64_t)item->valuedouble
              : 0;
+}
+
+bool sli_gguf_plus_one(const cJSON *metadata, const char *name) {
+  static const char end[] = "norm.weight";
+  const architecture *a = find_architecture(metadata);
+  size_t n = strlen(name);
+  return a && a->plus_one && n > strlen(end) && !strcmp(name + n - strlen(end), end);
 }
 
 int64_t sli_gguf_heads(const cJSON *metadata, const char *name) {

@@ -65,7 +65,9 @@ OPTIONS = {
     "weight-decay": LEARNED, "clip": LEARNED, "beta1": LEARNED, "beta2": LEARNED, "kv-heads": LEARNED,
     "head-dim": LEARNED, "theta": LEARNED, "rope": LEARNED, "bias": LEARNED, "tied": LEARNED, "ffn": LEARNED,
     "experts": LEARNED, "top-k": LEARNED, "expert-ffn": LEARNED, "shared-ffn": LEARNED, "norm-topk": LEARNED,
-    "qk-norm": LEARNED, "qk-norm-whole": LEARNED, "norms": LEARNED, "plus-one": LEARNED, "aux-loss": LEARNED, "z-loss": LEARNED, "expert-capacity": LEARNED,
+    "qk-norm": LEARNED, "qk-norm-whole": LEARNED, "norms": LEARNED, "plus-one": LEARNED,
+    "packed": LEARNED, "gate": LEARNED, "scaled-embedding": LEARNED, "query-scalar": LEARNED, "full-every": LEARNED,
+    "local-theta": LEARNED, "logit-cap": LEARNED, "aux-loss": LEARNED, "z-loss": LEARNED, "expert-capacity": LEARNED,
     # not drawn
     "nccl": "between GPUs", "routing": "of modelled devices", "adapter": "values to begin with, as --init",
     "cost": "of modelled devices", "profile": "of modelled devices", "dtype": "bf16 rounds otherwise on each grid",
@@ -114,7 +116,8 @@ class Command:
 # ---- commands that have gone wrong ------------------------------------------------------------
 
 SOME = "0: 0 1 2/1: 0 2/2: 0 2/3: 0 1 2/4: 0 2/5: 0 2/"
-FLAGS = {"vocab-parallel", "swap", "exact", "check-finite", "resume", "tied", "qk-norm", "qk-norm-whole", "plus-one"}
+FLAGS = {"vocab-parallel", "swap", "exact", "check-finite", "resume", "tied", "qk-norm", "qk-norm-whole", "plus-one", "packed",
+         "scaled-embedding"}
 GPT = "gpt --data text.txt --layers 5 --width 24 --heads 4 --context 24 --batch 12"
 MIXTRAL = "mixtral --data text.txt --layers 2 --width 24 --heads 4 --context 24 --batch 8 --experts 4 --expert-ffn 8"
 CASES = [
@@ -244,7 +247,14 @@ class Draw:
         self.put(o, "ffn", 0.7, 3, 17, 32, 40)
         self.put(o, self.of("qk-norm", "qk-norm-whole"), 0.3, None)
         self.put(o, "norms", 0.3, "before", "after", "both")
-        self.put(o, "plus-one", 0.3, None)
+        for flag in "plus-one", "packed", "scaled-embedding":
+            self.put(o, flag, 0.2, None)
+        self.put(o, "gate", 0.2, "silu", "gelu")
+        self.put(o, "query-scalar", 0.1, 3, 20)
+        self.put(o, "logit-cap", 0.1, 2, 30)
+        if "window" in o:
+            self.put(o, "full-every", 0.5, 1, 2, 3)
+            self.put(o, "local-theta", 0.5, 500, 20000)
 
     def experts(self, c):
         o = c.own

@@ -78,12 +78,13 @@ def seeded_weights(model, seed):
     """Weights large enough that every tensor matters to the loss: matrices of
     variance about 1/fan_in, biases and positions far from 0, gains far from 1."""
     rng = np.random.Generator(np.random.PCG64(seed))
+    one = 0.0 if model.config.model_type.startswith("gemma") else 1.0  # Gemma adds 1 itself
     with torch.no_grad():
         for name, p in model.named_parameters():  # a tied tensor appears once
             noise = rng.standard_normal(tuple(p.shape))
             if p.ndim == 1:
                 is_gain = name.endswith("weight")
-                value = 1.0 + 0.2 * noise if is_gain else 0.1 * noise
+                value = one + 0.2 * noise if is_gain else 0.1 * noise
             elif "wpe" in name:
                 value = 0.3 * noise
             elif "wte" in name or "embed_tokens" in name:

@@ -84,7 +84,7 @@ static bool same_files(const char *a, const char *b) {
 }
 
 /* Families of dense models, which differ in options of llama. */
-static char *const *const families[] = {batches_qwen3};
+static char *const *const families[] = {batches_gemma3, batches_olmo2, batches_phi3, batches_qwen3};
 
 /* Ticks taken as those of another run were are logged as those, and give the same bits: pages are
  * shared and given up where they were then, and who hung up does so again. */

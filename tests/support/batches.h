@@ -19,6 +19,48 @@ static char *const batches_qwen3[] = {"--layers",   "2",   "--width",    "48", "
                                       "--kv-heads", "2",   "--head-dim", "16", "--vocab", "97",
                                       "--context",  "200", "--qk-norm",  NULL};
 
+static char *const batches_olmo2[] = {
+    "--layers", "2",  "--width",   "48",  "--heads", "6",     "--kv-heads",      "2",
+    "--vocab",  "97", "--context", "200", "--norms", "after", "--qk-norm-whole", NULL};
+
+static char *const batches_phi3[] = {"--layers",   "2",  "--width",  "48", "--heads",   "6",
+                                     "--kv-heads", "2",  "--vocab",  "97", "--context", "200",
+                                     "--window",   "70", "--packed", NULL};
+
+static char *const batches_gemma3[] = {"--layers",
+                                       "3",
+                                       "--width",
+                                       "48",
+                                       "--heads",
+                                       "6",
+                                       "--kv-heads",
+                                       "2",
+                                       "--head-dim",
+                                       "16",
+                                       "--vocab",
+                                       "97",
+                                       "--context",
+                                       "200",
+                                       "--window",
+                                       "30",
+                                       "--full-every",
+                                       "2",
+                                       "--local-theta",
+                                       "500",
+                                       "--norms",
+                                       "both",
+                                       "--gate",
+                                       "gelu",
+                                       "--logit-cap",
+                                       "9",
+                                       "--query-scalar",
+                                       "20",
+                                       "--qk-norm",
+                                       "--plus-one",
+                                       "--scaled-embedding",
+                                       "--tied",
+                                       NULL};
+
 static char *const batches_hybrid[] = {"--layers", "3",          "--width",   "48",      "--heads",
                                        "6",        "--kv-heads", "2",         "--vocab", "97",
                                        "--window", "70",         "--context", "200",     NULL};

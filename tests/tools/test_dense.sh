@@ -95,7 +95,7 @@ PY
   wait "$pid" || fail "$family: the server ends badly"
 }
 
-families=(qwen3)
+families=(gemma3 olmo2 phi3 qwen3)
 mkdir saved unpacked
 for family in "${families[@]}"; do
   folder=$reference/hf_$family
@@ -133,7 +133,7 @@ refused() {
 edited() {
   rm -rf edited
   cp -r "$reference/hf_$1" edited
-  sed -i "s/$2/$3/; s/\"sliding_window\": null/\"sliding_window\": 8/" edited/config.json
+  sed -i "s/$2/$3/" edited/config.json
   refused "$4" --init edited llama "${train[@]}"
 }
 refused "--qk-norm 1 contradicts $reference/hf_llama/config.json, which says 0 (model_type)" --init "$reference/hf_llama" llama \
@@ -141,7 +141,51 @@ refused "--qk-norm 1 contradicts $reference/hf_llama/config.json, which says 0 (
 refused "llama: --qk-norm or --qk-norm-whole, not both" --steps 1 llama "${train[@]}" --qk-norm --qk-norm-whole
 refused "llama: --norms here: it is one of before, after, both" --steps 1 llama "${train[@]}" --norms here
 refused "no model of Hugging Face's is as llama with these options" --steps 1 --save x/ llama "${train[@]}" --qk-norm --norms after
-edited qwen3 '"use_sliding_window": false' '"use_sliding_window": true' 'sliding window of'
+# Keys of files of before transformers 5 say the same.
+cp -r "$reference/hf_gemma3" old
+cp "$reference/hf_gemma3/older.json" old/config.json
+run older --init old --steps 5 llama "${train[@]}"
+near older "$reference/hf_gemma3/older.txt"
+# A model that was trained anew is written as what it is.
+small=(--layers 4 --width 32 --heads 2 --kv-heads 1 --head-dim 16)
+made() {
+  local type=$1
+  shift
+  rm -rf made
+  run fresh --steps 2 --save made/ llama "${train[@]}" "${small[@]}" "$@"
+  grep -q "\"model_type\":[[:space:]]*\"$type\"" made/config.json || fail "$*: a folder of another type: $(<made/config.json)"
+  run one --init made --steps 1 llama "${train[@]}"
+  run two --init made/model.safetensors --steps 1 llama "${train[@]}" "${small[@]}" "$@"
+  cmp <(hexes one) <(hexes two) || fail "$*: the folder is another model"
+}
+gemma=(--qk-norm --norms both --plus-one --gate gelu --scaled-embedding --tied)
+made gemma3_text "${gemma[@]}" --window 5 --full-every 3 --local-theta 5000 --rope linear:factor=2 --logit-cap 9 --query-scalar 30
+made gemma3_text "${gemma[@]}"
+made olmo2 --norms after --qk-norm-whole
+made phi3 --packed --window 9
+made qwen3 --qk-norm --tied --bias attention
+made mistral --window 9
+made llama --theta 500
+refused "of models with a --window only mistral, phi3 and gemma3_text are known" --save made/ llama "${train[@]}" --window 8 --qk-norm
+refused "no model of Hugging Face's is as llama with these options" --save made/ llama "${train[@]}" "${gemma[@]}" --rope linear:factor=2
+refused "llama: --gate relu: it is silu or gelu" --steps 1 llama "${train[@]}" --gate relu
+edited gemma3 '"model_type": "gemma3_text"' '"model_type": "gemma3"' 'sees pictures'
+edited gemma3 '"attn_logit_softcapping": null' '"attn_logit_softcapping": 50' attn_logit_softcapping
+edited gemma3 '"use_bidirectional_attention": false' '"use_bidirectional_attention": true' use_bidirectional_attention
+edited gemma3 '"gelu_pytorch_tanh"' '"gelu"' hidden_activation
+edited gemma3 '"num_hidden_layers": 4' '"num_hidden_layers": 3' 'layer_types is no pattern of windows'
+edited gemma3 '"sliding_attention",' '"chunked_attention",' 'layer_types is no pattern of windows'
+edited gemma3 '"sliding_window": 7' '"sliding_window": null' 'sliding_window is null, but some layers have one'
+edited gemma3 '"rope_type": "default"' '"rope_type": "linear", "factor": 2' 'angles of sliding_attention are stretched'
+edited gemma3 '"full_attention": {' '"chunked_attention": {' chunked_attention
+edited phi3 '"rope_type": "default"' '"rope_type": "longrope", "short_factor": [1], "long_factor": [2]' 'rope_type longrope is not supported'
+edited phi3 '"partial_rotary_factor": 1.0' '"partial_rotary_factor": 0.5' partial_rotary_factor
+edited olmo2 '"hidden_act": "silu"' '"hidden_act": "relu"' hidden_act
+refused "--norms before contradicts $reference/hf_olmo2/config.json, which says after (model_type)" --init "$reference/hf_olmo2" llama \
+  "${train[@]}" --norms before
+refused "--full-every 3 contradicts $reference/gguf/gemma3.gguf, which says 2 (gemma3.attention.sliding_window_pattern)" \
+  --init "$reference/gguf/gemma3.gguf" llama "${train[@]}" --full-every 3
+edited qwen3 '"use_sliding_window": false' '"use_sliding_window": true/; s/"sliding_window": null/"sliding_window": 8' 'sliding window of'
 edited qwen3 '"full_attention",' '"sliding_attention",' 'layer_types'
 edited qwen3 '"rope_type": "default"' '"rope_type": "dynamic", "factor": 2' dynamic
 edited qwen3 '"head_dim": 16,' '' 'model.layers.0.self_attn.q_proj.weight'

@@ -86,8 +86,8 @@ refused "--rope linear:factor=2" --init "$reference/hf_qwen2" llama "${train[@]}
 refused "--window 8 contradicts $reference/hf_mistral/config.json, which says 7 (sliding_window)" \
   --init "$reference/hf_mistral" llama "${train[@]}" --window 8
 refused "--window 8" --init "$reference/hf_llama" llama "${train[@]}" --window 8
-refused "only mistral has a --window" --save made/ llama "${train[@]}" --window 8 --bias qkv
-refused "only mistral has a --window" --save made/ gpt "${train[@]}" --window 8
+refused "only mistral, phi3 and gemma3_text" --save made/ llama "${train[@]}" --window 8 --bias qkv
+refused "only mistral, phi3 and gemma3_text" --save made/ gpt "${train[@]}" --window 8
 refused "--context 64 is more than --positions 32" --init "$reference/hf_llama" llama --data "$data" --context 64
 refused "should be llama, not gpt" --init "$reference/hf_llama" gpt "${train[@]}"
 

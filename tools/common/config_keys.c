@@ -122,6 +122,20 @@ const sli_key config_keys_llama[] = {{"hidden_act", {"\"silu\"", "\"swish\""}},
                                      {"attention_bias", {0}},
                                      {0}};
 
+/* The context that longrope stretches. */
+const sli_key config_keys_phi3[] = {{"original_max_position_embeddings", {0}}, {0}};
+
+const sli_key config_keys_gemma3[] = {{"hidden_activation", {"\"gelu_pytorch_tanh\""}},
+                                      {"rope_parameters", {0}},
+                                      {"rope_scaling", {0}},
+                                      {"rope_theta", {0}},
+                                      {"rope_local_base_freq", {0}},
+                                      {"attention_bias", {0}},
+                                      {"sliding_window_pattern", {0}},
+                                      {"_sliding_window_pattern", {0}},
+                                      {"cache_implementation", {0}},
+                                      {0}};
+
 /* Steps of fresh models, and which of two equal implementations computes. */
 const sli_key config_keys_mamba2[] = {{"hidden_act", {"\"silu\"", "\"swish\""}},
                                       {"use_bias", {"false"}},

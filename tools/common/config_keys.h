@@ -7,8 +7,9 @@
 #include "io/keys.h"
 
 extern const sli_key config_keys_common[]; /* keys of every config.json */
-extern const sli_key config_keys_gpt2[], config_keys_llama[], config_keys_mamba2[],
-    config_keys_mixtral[], config_keys_qwen2_moe[], config_keys_qwen3_moe[];
+extern const sli_key config_keys_gemma3[], config_keys_gpt2[], config_keys_llama[],
+    config_keys_mamba2[], config_keys_mixtral[], config_keys_phi3[], config_keys_qwen2_moe[],
+    config_keys_qwen3_moe[];
 extern const sli_key config_keys_rope[]; /* keys of rope_parameters */
 
 extern const sli_key gguf_keys_common[];

@@ -13,8 +13,27 @@
 #include "tools/common/config_keys.h"
 #include "tools/common/huggingface.h"
 
-/* Architectures whose names prefix the keys; model_types have the same names. */
-static const char *const architectures[] = {"llama", "qwen2", "qwen3"};
+/* An architecture, whose name prefixes the keys. */
+typedef struct architecture {
+  const char *name, *type; /* type: the model_type of such models */
+  const config_field *more;
+} architecture;
+
+/* Keys of layers with and without a window. */
+static const config_field gemma3_fields[] = {
+    {.key = "attention.sliding_window_pattern", .option = "full-every", .missing = "6"},
+    {.key = "rope.freq_base_swa", .option = "local-theta", .missing = "10000"},
+    {.key = "final_logit_softcapping", .option = "logit-cap", .missing = "0"},
+    {0}};
+
+static const config_field no_fields[] = {{0}};
+
+static const architecture architectures[] = {{"gemma3", "gemma3_text", gemma3_fields},
+                                             {"llama", "llama", no_fields},
+                                             {"olmo2", "olmo2", no_fields},
+                                             {"phi3", "phi3", no_fields},
+                                             {"qwen2", "qwen2", no_fields},
+                                             {"qwen3", "qwen3", no_fields}};
 
 static const config_field fields[] = {
     {.key = "block_count", .option = "layers"},
@@ -32,7 +51,8 @@ static const config_field fields[] = {
 typedef struct reading {
   config config;
   const sli_gguf *file;
-  const char *architecture;
+  const architecture *known;
+  const char *architecture; /* its name */
   int64_t head_dim;
 } reading;
 
@@ -239,20 +259,38 @@ static sl_status check_angles(const reading *r) {
 /* ---- the whole file -------------------------------------------------------------------------- */
 
 static sl_status apply_keys(const reading *r) {
-  config_field named[SLI_COUNT(fields)] = {{0}};
-  for (size_t i = 0; fields[i].key; i++)
-    named[i] = fields[i], named[i].key = key_of(r, fields[i].key);
+  config_field named[SLI_COUNT(fields) + SLI_COUNT(gemma3_fields)] = {{0}}, *out = named;
+  const config_field *const tables[] = {fields, r->known->more};
+  for (size_t t = 0; t < SLI_COUNT(tables); t++)
+    for (const config_field *f = tables[t]; f->key; f++)
+      *out = *f, (out++)->key = key_of(r, f->key);
   sl_status status = check_keys(r, named);
   if (!status) status = check_arrays(r);
   if (!status) status = check_angles(r);
   return status ? status : config_apply(&r->config, named);
 }
 
+/* Sets what divides Gemma 3's scores: no key says it. llama.cpp takes the largest model, of 62
+ * blocks, for the one in which it is no head's width. */
+static sl_status set_scalar(const reading *r) {
+  enum { LARGEST = 62 };
+  const sl_args *args = r->config.s->model_args;
+  if (strcmp(r->architecture, "gemma3")) return SL_OK;
+  int64_t scalar = sl_arg_int(args, "layers") == LARGEST
+                       ? sl_arg_int(args, "width") / sl_arg_int(args, "heads")
+                       : r->head_dim;
+  char *value = sli_format("%lld", (long long)scalar);
+  sl_status status = config_set(&r->config, "attention.key_length", "query-scalar", value);
+  free(value);
+  return status;
+}
+
 static sl_status gguf_apply(reading *r) {
   sl_status status = apply_keys(r);
-  if (!status) status = huggingface_choose(&r->config, r->architecture, "general.architecture");
+  if (!status) status = huggingface_choose(&r->config, r->known->type, "general.architecture");
   if (!status) status = set_by_tensors(r);
-  return status ? status : set_rope(r);
+  if (!status) status = set_rope(r);
+  return status ? status : set_scalar(r);
 }
 
 /* Refuses one of several files of a split model, which is no model by itself. */
@@ -273,11 +311,13 @@ static sl_status match(reading *r) {
              *model = r->config.s->model->name;
   if (!config_is_shipped(r->config.s->model)) return SL_OK;
   for (size_t i = 0; i < SLI_COUNT(architectures); i++)
-    if (!strcmp(architectures[i], name)) r->architecture = architectures[i];
-  if (!r->architecture)
+    if (!strcmp(architectures[i].name, name)) r->known = &architectures[i];
+  if (!r->known)
     return sl_fail(SL_E_INPUT,
-                   "%s: architecture \"%.40s\" is not known; llama, qwen2 and qwen3 are",
+                   "%s: architecture \"%.40s\" is not known; gemma3, llama, olmo2, phi3, qwen2 and "
+                   "qwen3 are",
                    r->config.path, name);
+  r->architecture = r->known->name;
   if (strcmp(model, "llama"))
     return sl_fail(SL_E_USAGE, "%s is of architecture %s: the model should be llama, not %s",
                    r->config.path, name, model);

@@ -43,6 +43,8 @@ typedef struct family {
   /* value for Qwen2, which always has biases; NULL: attention_bias decides */
   const char *bias;
   const char *theta; /* value if rope_theta is absent */
+  /* value if rope_local_base_freq is absent; NULL: all layers have the same attention */
+  const char *local_theta;
   /* sliding_window applies only if use_sliding_window is set */
   bool switched;
   /* value if sliding_window is absent; NULL: the family has no --window */
@@ -54,9 +56,11 @@ typedef struct family {
 } family;
 
 static sl_status derive_gpt2(const config *c, const family *f);
+static sl_status derive_gemma3(const config *c, const family *f);
 static sl_status derive_llama(const config *c, const family *f);
 static sl_status derive_mamba2(const config *c, const family *f);
 static void describe_gpt2(cJSON *root, const settings *s, const sl_lowered *lowered);
+static void describe_gemma3(cJSON *root, const settings *s, const sl_lowered *lowered);
 static void describe_llama(cJSON *root, const settings *s, const sl_lowered *lowered);
 static void describe_mamba2(cJSON *root, const settings *s, const sl_lowered *lowered);
 static void describe_mixtral(cJSON *root, const settings *s, const sl_lowered *lowered);
@@ -72,7 +76,7 @@ static const config_field gpt2_fields[] = {
     {0}};
 
 /* Fields of a LLaMA-like family. Defaults are those of transformers. */
-#define LLAMA_FIELDS(head_dim_, kv_heads, positions_, eps_)                                    \
+#define LLAMA_FIELDS(head_dim_, kv_heads, positions_, eps_, tied_)                             \
   {.key = "num_hidden_layers", .option = "layers"}, {.key = "hidden_size", .option = "width"}, \
       {.key = "num_attention_heads", .option = "heads"},                                       \
       {.key = "num_key_value_heads", .option = "kv-heads", .missing = kv_heads, .null = "0"},  \
@@ -80,17 +84,34 @@ static const config_field gpt2_fields[] = {
       {.key = "max_position_embeddings", .option = "positions", .missing = positions_},        \
       {.key = "vocab_size", .option = "vocab"},                                                \
       {.key = "rms_norm_eps", .option = "eps", .missing = eps_}, {                             \
-    .key = "tie_word_embeddings", .option = "tied", .missing = "0"                             \
+    .key = "tie_word_embeddings", .option = "tied", .missing = tied_                           \
   }
 
-static const config_field llama_fields[] = {
-    LLAMA_FIELDS("0", "0", "2048", "1e-6"), {.key = "intermediate_size", .option = "ffn"}, {0}};
-static const config_field mistral_fields[] = {
-    LLAMA_FIELDS("0", "8", "131072", "1e-6"), {.key = "intermediate_size", .option = "ffn"}, {0}};
-static const config_field qwen2_fields[] = {
-    LLAMA_FIELDS("0", "32", "32768", "1e-6"), {.key = "intermediate_size", .option = "ffn"}, {0}};
-static const config_field qwen3_fields[] = {
-    LLAMA_FIELDS("128", "32", "32768", "1e-6"), {.key = "intermediate_size", .option = "ffn"}, {0}};
+static const config_field llama_fields[] = {LLAMA_FIELDS("0", "0", "2048", "1e-6", "0"),
+                                            {.key = "intermediate_size", .option = "ffn"},
+                                            {0}};
+static const config_field mistral_fields[] = {LLAMA_FIELDS("0", "8", "131072", "1e-6", "0"),
+                                              {.key = "intermediate_size", .option = "ffn"},
+                                              {0}};
+static const config_field qwen2_fields[] = {LLAMA_FIELDS("0", "32", "32768", "1e-6", "0"),
+                                            {.key = "intermediate_size", .option = "ffn"},
+                                            {0}};
+static const config_field qwen3_fields[] = {LLAMA_FIELDS("128", "32", "32768", "1e-6", "0"),
+                                            {.key = "intermediate_size", .option = "ffn"},
+                                            {0}};
+
+static const config_field olmo2_fields[] = {LLAMA_FIELDS("0", "0", "2048", "1e-5", "0"),
+                                            {.key = "intermediate_size", .option = "ffn"},
+                                            {0}};
+static const config_field phi3_fields[] = {LLAMA_FIELDS("0", "0", "4096", "1e-5", "0"),
+                                           {.key = "intermediate_size", .option = "ffn"},
+                                           {0}};
+static const config_field gemma3_fields[] = {
+    LLAMA_FIELDS("256", "4", "131072", "1e-6", "1"),
+    {.key = "intermediate_size", .option = "ffn"},
+    {.key = "query_pre_attn_scalar", .option = "query-scalar", .missing = "256"},
+    {.key = "final_logit_softcapping", .option = "logit-cap", .missing = "0"},
+    {0}};
 
 static const config_field mamba2_fields[] = {
     {.key = "num_hidden_layers", .option = "layers", .missing = "64"},
@@ -106,14 +127,14 @@ static const config_field mamba2_fields[] = {
     {0}};
 
 static const config_field mixtral_fields[] = {
-    LLAMA_FIELDS("0", "8", "131072", "1e-5"),
+    LLAMA_FIELDS("0", "8", "131072", "1e-5", "0"),
     {.key = "intermediate_size", .option = "expert-ffn"},
     {.key = "num_local_experts", .option = "experts", .also = "num_experts"},
     {.key = "num_experts_per_tok", .option = "top-k", .missing = "2"},
     {0}};
 
 #define QWEN_MOE_FIELDS(kv_heads, top_k)                                        \
-  LLAMA_FIELDS("0", kv_heads, "32768", "1e-6"),                                 \
+  LLAMA_FIELDS("0", kv_heads, "32768", "1e-6", "0"),                            \
       {.key = "moe_intermediate_size", .option = "expert-ffn"},                 \
       {.key = "num_experts", .option = "experts", .also = "num_local_experts"}, \
       {.key = "num_experts_per_tok", .option = "top-k", .missing = top_k}, {    \
@@ -128,13 +149,51 @@ static const config_field qwen3_moe_fields[] = {QWEN_MOE_FIELDS("4", "8"), {0}};
 
 /* Options in which families of one model differ. A family has their defaults but for its own fixed
  * ones. */
-static const char *const choices[] = {"qk-norm", "qk-norm-whole", "norms", "plus-one"};
+static const char *const choices[] = {
+    "qk-norm",          "qk-norm-whole", "norms",      "plus-one",    "packed",   "gate",
+    "scaled-embedding", "query-scalar",  "full-every", "local-theta", "logit-cap"};
 
 static const fixed_option mixtral_fixed[] = {{"norm-topk", "1"}, {"shared-ffn", "0"}, {0}};
 static const fixed_option qwen3_fixed[] = {{"qk-norm", "1"}, {0}};
+static const fixed_option olmo2_fixed[] = {{"qk-norm-whole", "1"}, {"norms", "after"}, {0}};
+static const fixed_option phi3_fixed[] = {{"packed", "1"}, {0}};
+static const fixed_option gemma3_fixed[] = {{"qk-norm", "1"},          {"norms", "both"},
+                                            {"plus-one", "1"},         {"gate", "gelu"},
+                                            {"scaled-embedding", "1"}, {0}};
 static const fixed_option qwen3_moe_fixed[] = {{"qk-norm", "1"}, {"shared-ffn", "0"}, {0}};
 
-static const family families[] = {{.type = "gpt2",
+static const family families[] = {{.type = "gemma3_text",
+                                   .architecture = "Gemma3ForCausalLM",
+                                   .model = "llama",
+                                   .fields = gemma3_fields,
+                                   .keys = {config_keys_gemma3},
+                                   .theta = "1000000",
+                                   .local_theta = "10000",
+                                   .window = "4096",
+                                   .fixed = gemma3_fixed,
+                                   .derive = derive_gemma3,
+                                   .describe = describe_gemma3},
+                                  {.type = "olmo2",
+                                   .architecture = "Olmo2ForCausalLM",
+                                   .model = "llama",
+                                   .fields = olmo2_fields,
+                                   .keys = {config_keys_llama},
+                                   .theta = "10000",
+                                   .fixed = olmo2_fixed,
+                                   .derive = derive_llama,
+                                   .describe = describe_llama},
+                                  {.type = "phi3",
+                                   .architecture = "Phi3ForCausalLM",
+                                   .model = "llama",
+                                   .fields = phi3_fields,
+                                   .keys = {config_keys_llama, config_keys_phi3},
+                                   .bias = "none",
+                                   .theta = "10000",
+                                   .window = "0",
+                                   .fixed = phi3_fixed,
+                                   .derive = derive_llama,
+                                   .describe = describe_llama},
+                                  {.type = "gpt2",
                                    .architecture = "GPT2LMHeadModel",
                                    .model = "gpt",
                                    .fields = gpt2_fields,
@@ -232,10 +291,20 @@ static const sl_option *option_named(const sl_model *model, const char *name) {
   return o->name ? o : NULL;
 }
 
-/* Returns the value that a family's models have of choice i; NULL: the model lacks the option. */
+/* Says whether a family's models differ in an option: it is a field's, or one of layers. */
+static bool is_free(const family *f, const char *option) {
+  if (f->local_theta && (!strcmp(option, "full-every") || !strcmp(option, "local-theta")))
+    return true;
+  const config_field *x = f->fields;
+  while (x->key && strcmp(x->option, option)) x++;
+  return x->key;
+}
+
+/* Returns the value that a family's models have of choice i; NULL: any, or the model lacks it. */
 static const char *choice_of(const sl_model *model, const family *f, size_t i) {
   const sl_option *o = option_named(model, choices[i]);
   const char *value = fixed_value(f, choices[i]);
+  if (is_free(f, choices[i])) return NULL;
   return o && !value ? o->value : value;
 }
 
@@ -265,6 +334,16 @@ static void add_to_rope(char **text, char *more) {
   *text = longer;
 }
 
+/* Refuses a kind by name before the keys that it alone has. */
+static sl_status check_rope_type(const config *c, const char *kind) {
+  static const char *const known[] = {"none", "linear", "llama3", "yarn"};
+  for (size_t i = 0; i < SLI_COUNT(known); i++)
+    if (!strcmp(known[i], kind)) return SL_OK;
+  return sl_fail(SL_E_INPUT,
+                 "%s: rope_type %.40s is not supported; default, linear, llama3 and yarn are",
+                 c->path, kind);
+}
+
 /* Formats rope_parameters (formerly rope_scaling) as "yarn:factor=4,...", without keys that
  * repeat other fields of config.json. */
 static sl_status rope_text(const config *c, const cJSON *from, char **out) {
@@ -273,8 +352,9 @@ static sl_status rope_text(const config *c, const cJSON *from, char **out) {
   const char *kind = cJSON_IsString(type) ? type->valuestring : "none";
   if (!strcmp(kind, "default")) kind = "none";
   *out = sli_strdup(kind);
-  sl_status status =
-      sli_keys_check(c->path, from, (const sli_key *const[]){config_keys_rope, NULL});
+  sl_status status = check_rope_type(c, kind);
+  if (!status)
+    status = sli_keys_check(c->path, from, (const sli_key *const[]){config_keys_rope, NULL});
   if (!status && type && !cJSON_IsString(type))
     status = sl_fail(SL_E_INPUT, "%s: %s is no text", c->path, type->string);
   char *more = NULL;
@@ -299,19 +379,32 @@ static sl_status find_rope(const config *c, const cJSON **out) {
   return sl_fail(SL_E_INPUT, "%s: rope_parameters and rope_scaling differ", c->path);
 }
 
-static sl_status read_rope(const config *c, const family *f) {
-  const cJSON *rope = NULL, *theta = config_at(c->root, "rope_theta");
-  sl_status status = find_rope(c, &rope);
-  if (status) return status;
-  if (config_at(rope, "rope_theta")) theta = config_at(rope, "rope_theta");
-  char *value = theta ? config_option_text(theta) : sli_strdup(f->theta), *text = NULL;
-  status = value ? config_set(c, "rope_theta", "theta", value)
-                 : sl_fail(SL_E_INPUT, "%s: rope_theta is no number", c->path);
+/* Sets a base of rotary angles: that of the rope, or of the whole file by `key`. */
+static sl_status set_theta(const config *c, const cJSON *rope, const char *key, const char *option,
+                           const char *missing) {
+  const cJSON *theta = config_at(rope, "rope_theta");
+  if (!theta) theta = config_at(c->root, key);
+  char *value = theta ? config_option_text(theta) : sli_strdup(missing);
+  sl_status status = value ? config_set(c, key, option, value)
+                           : sl_fail(SL_E_INPUT, "%s: %s is no number", c->path, key);
   free(value);
+  return status;
+}
+
+/* Sets the angles that a rope of config.json gives. */
+static sl_status set_rope(const config *c, const cJSON *rope, const char *theta) {
+  char *text = NULL;
+  sl_status status = set_theta(c, rope, "rope_theta", "theta", theta);
   if (!status) status = rope_text(c, rope, &text);
   if (!status) status = config_set(c, "rope_parameters", "rope", text);
   free(text);
   return status;
+}
+
+static sl_status read_rope(const config *c, const family *f) {
+  const cJSON *rope = NULL;
+  sl_status status = find_rope(c, &rope);
+  return status ? status : set_rope(c, rope, f->theta);
 }
 
 /* Says whether any layer has another attention mask than the full causal one. */
@@ -346,19 +439,23 @@ static sl_status check_window(const config *c, const family *f) {
       (long long)context, c->path, window);
 }
 
-static sl_status read_window(const config *c, const family *f) {
+static sl_status set_window(const config *c, const family *f) {
   const cJSON *item = cJSON_GetObjectItemCaseSensitive(c->root, "sliding_window");
+  bool none = !f->window || cJSON_IsNull(item);
+  char *value = none ? sli_strdup("0") : item ? config_option_text(item) : sli_strdup(f->window);
+  sl_status status = value ? config_set(c, "sliding_window", "window", value)
+                           : sl_fail(SL_E_INPUT, "%s: sliding_window is no number", c->path);
+  free(value);
+  return status;
+}
+
+static sl_status read_window(const config *c, const family *f) {
   sl_status status = f->window ? SL_OK : check_window(c, f);
   if (status) return status;
   if (f->window && has_other_layers(c))
     return sl_fail(SL_E_INPUT, "%s: layer_types are not all full_attention, which is not supported",
                    c->path);
-  bool none = !f->window || cJSON_IsNull(item);
-  char *value = none ? sli_strdup("0") : item ? config_option_text(item) : sli_strdup(f->window);
-  status = value ? config_set(c, "sliding_window", "window", value)
-                 : sl_fail(SL_E_INPUT, "%s: sliding_window is no number", c->path);
-  free(value);
-  return status;
+  return set_window(c, f);
 }
 
 /* True for a model that only begins with the family's weights: its attention is its own. */
@@ -366,16 +463,81 @@ static bool is_other(const sl_model *model, const family *f) {
   return f->other && !strcmp(f->other, model->name);
 }
 
-/* Derives options of LLaMA-like families, and refuses biases that the family lacks: their
- * weights would be ignored. */
-static sl_status derive_llama(const config *c, const family *f) {
+/* Sets the biases, and refuses those that the family lacks: their weights would be ignored. */
+static sl_status read_bias(const config *c, const family *f) {
   const cJSON *said = config_at(c->root, "attention_bias");
   const char *bias = f->bias ? f->bias : cJSON_IsTrue(said) ? "attention" : "none";
   if (said && !cJSON_IsBool(said))
     return sl_fail(SL_E_INPUT, "%s: attention_bias is neither true nor false", c->path);
-  sl_status status = config_set(c, "attention_bias", "bias", bias);
+  return config_set(c, "attention_bias", "bias", bias);
+}
+
+/* Derives options of LLaMA-like families. */
+static sl_status derive_llama(const config *c, const family *f) {
+  sl_status status = read_bias(c, f);
   if (!status) status = read_rope(c, f);
   return status || is_other(c->s->model, f) ? status : read_window(c, f);
+}
+
+/* Returns N where every N-th of the layers has full attention, and others a window; 0: none has.
+ * -1: they follow another pattern. */
+static int full_every(const cJSON *types) {
+  int n = cJSON_GetArraySize(types), every = 0;
+  for (int i = 0; i < n; i++) {
+    const cJSON *item = cJSON_GetArrayItem(types, i);
+    const char *type = cJSON_IsString(item) ? item->valuestring : "";
+    bool full = !strcmp(type, "full_attention");
+    if (!full && strcmp(type, "sliding_attention")) return -1;
+    if (full && !every) every = i + 1;
+    if (full != (every && (i + 1) % every == 0)) return -1;
+  }
+  return every;
+}
+
+/* Sets which layers have a window: by layer_types, or by the older sliding_window_pattern. */
+static sl_status read_layers(const config *c) {
+  const cJSON *types = config_at(c->root, "layer_types"),
+              *pattern = config_at(c->root, "sliding_window_pattern");
+  int every = types ? full_every(types) : pattern ? pattern->valueint : 6;
+  if (types && cJSON_GetArraySize(types) != (int)sl_arg_int(c->s->model_args, "layers")) every = -1;
+  if (every < 0 || (!types && every < 1))
+    return sl_fail(SL_E_INPUT,
+                   "%s: %s is no pattern of windows with full_attention in every N-th layer",
+                   c->path, types ? "layer_types" : "sliding_window_pattern");
+  char *value = sli_format("%d", every);
+  sl_status status =
+      config_set(c, types ? "layer_types" : "sliding_window_pattern", "full-every", value);
+  free(value);
+  if (!status && every != 1 && cJSON_IsNull(cJSON_GetObjectItem(c->root, "sliding_window")))
+    return sl_fail(SL_E_INPUT, "%s: sliding_window is null, but some layers have one", c->path);
+  return status;
+}
+
+/* Sets the angles of layers with a window, which are not stretched. */
+static sl_status read_local_rope(const config *c, const family *f, const cJSON *rope) {
+  const cJSON *type = config_at(rope, "rope_type");
+  if (type && (!cJSON_IsString(type) || strcmp(type->valuestring, "default")))
+    return sl_fail(SL_E_INPUT, "%s: angles of sliding_attention are stretched: not supported",
+                   c->path);
+  return set_theta(c, rope, "rope_local_base_freq", "local-theta", f->local_theta);
+}
+
+/* Sets the angles of both kinds of layers: of rope_parameters by kind, or of older keys. */
+static sl_status read_ropes(const config *c, const family *f) {
+  static const sli_key kinds[] = {{"full_attention", {0}}, {"sliding_attention", {0}}, {0}};
+  const cJSON *both = config_at(c->root, "rope_parameters");
+  const cJSON *full = both ? config_at(both, "full_attention") : config_at(c->root, "rope_scaling");
+  sl_status status = SL_OK;
+  if (both) status = sli_keys_check(c->path, both, (const sli_key *const[]){kinds, NULL});
+  if (!status) status = set_rope(c, full, f->theta);
+  return status ? status : read_local_rope(c, f, config_at(both, "sliding_attention"));
+}
+
+static sl_status derive_gemma3(const config *c, const family *f) {
+  sl_status status = read_bias(c, f);
+  if (!status) status = read_ropes(c, f);
+  if (!status) status = read_layers(c);
+  return status ? status : set_window(c, f);
 }
 
 static sl_status derive_gpt2(const config *c, const family *f) {
@@ -454,9 +616,14 @@ static const char *type_of(const cJSON *root) {
 }
 
 static sl_status unknown_type(const char *path, const char *name) {
+  if (!strcmp(name, "gemma3"))
+    return sl_fail(SL_E_INPUT,
+                   "%s: model_type gemma3 sees pictures, which is not supported; the text model's "
+                   "is gemma3_text",
+                   path);
   return sl_fail(SL_E_INPUT,
-                 "%s: model_type \"%.40s\" is not known; gpt2, llama, mamba2, mistral, "
-                 "mixtral, qwen2, qwen2_moe, qwen3 and qwen3_moe are",
+                 "%s: model_type \"%.40s\" is not known; gemma3_text, gpt2, llama, mamba2, "
+                 "mistral, mixtral, olmo2, phi3, qwen2, qwen2_moe, qwen3 and qwen3_moe are",
                  path, name);
 }
 
@@ -555,6 +722,10 @@ static bool is_family(const family *f, const settings *s) {
   if (strcmp(f->model, s->model->name) || (has_window(s) && !f->window)) return false;
   if (f->fields == gpt2_fields || f->fields == mamba2_fields) return true;
   if (!has_choices(s, f)) return false;
+  /* Angles of layers with a window would not be stretched. */
+  if (f->local_theta && sl_arg_float(args, "local-theta") == 0 &&
+      strncmp(sl_arg_text(args, "rope"), "none", 4) != 0)
+    return false;
   const char *bias = sl_arg_text(args, "bias");
   return f->bias ? !strcmp(f->bias, bias) : strcmp(bias, "qkv") != 0;
 }
@@ -586,8 +757,9 @@ static bool has_config(const settings *s) {
 sl_status huggingface_check(const char *folder, const settings *s) {
   if (config_is_shipped(s->model) && has_window(s) && !family_of_model(s))
     return sl_fail(SL_E_USAGE,
-                   "--save %s: only mistral has a --window, without biases; a file takes"
-                   " the weights alone (--save FILE.safetensors)",
+                   "--save %s: of models with a --window only mistral, phi3 and gemma3_text are "
+                   "known, and none is as these options; a file takes the weights alone "
+                   "(--save FILE.safetensors)",
                    folder);
   if (!has_config(s))
     return sl_fail(
@@ -640,16 +812,20 @@ static cJSON *rope_json(const char *text) {
   return out;
 }
 
+static double head_dim_of(const sl_args *args) {
+  int64_t dim = sl_arg_int(args, "head-dim");
+  return (double)(dim ? dim : sl_arg_int(args, "width") / sl_arg_int(args, "heads"));
+}
+
 static void describe_llama(cJSON *root, const settings *s, const sl_lowered *lowered) {
   const sl_args *args = s->model_args;
-  double heads = (double)sl_arg_int(args, "heads"),
+  double heads = (double)sl_arg_int(args, "heads"), kv = (double)sl_arg_int(args, "kv-heads"),
          positions = (double)sl_arg_int(args, "positions");
-  double dim = huggingface_rows_of(lowered, "model.layers.0.self_attn.q_proj.weight") / heads;
-  put_number(root, "head_dim", dim);
-  put_number(root, "num_key_value_heads",
-             huggingface_rows_of(lowered, "model.layers.0.self_attn.k_proj.weight") / dim);
-  put_number(root, "intermediate_size",
-             huggingface_rows_of(lowered, "model.layers.0.mlp.gate_proj.weight"));
+  double gate = huggingface_rows_of(lowered, "model.layers.0.mlp.gate_proj.weight"),
+         both = huggingface_rows_of(lowered, "model.layers.0.mlp.gate_up_proj.weight");
+  put_number(root, "head_dim", head_dim_of(args));
+  put_number(root, "num_key_value_heads", kv > 0 ? kv : heads);
+  put_number(root, "intermediate_size", gate > 0 ? gate : both / 2);
   put_number(root, "max_position_embeddings",
              positions > 0 ? positions : (double)sl_arg_int(args, "context"));
   put_number(root, "rope_theta", sl_arg_float(args, "theta"));
@@ -659,6 +835,29 @@ static void describe_llama(cJSON *root, const settings *s, const sl_lowered *low
     put_number(root, "sliding_window", (double)sl_arg_int(args, "window"));
   huggingface_put(root, "attention_bias",
                   cJSON_CreateBool(!strcmp(sl_arg_text(args, "bias"), "attention")));
+}
+
+static cJSON *layer_types_json(const sl_args *args) {
+  cJSON *out = cJSON_CreateArray();
+  int64_t every = sl_arg_int(args, "window") > 0 ? sl_arg_int(args, "full-every") : 1;
+  for (int64_t i = 0; i < sl_arg_int(args, "layers"); i++) {
+    bool full = every && (i + 1) % every == 0;
+    cJSON_AddItemToArray(out, cJSON_CreateString(full ? "full_attention" : "sliding_attention"));
+  }
+  return out;
+}
+
+static void describe_gemma3(cJSON *root, const settings *s, const sl_lowered *lowered) {
+  const sl_args *args = s->model_args;
+  double scalar = sl_arg_float(args, "query-scalar"), local = sl_arg_float(args, "local-theta");
+  describe_llama(root, s, lowered);
+  cJSON_DeleteItemFromObjectCaseSensitive(root, "hidden_act");
+  huggingface_put(root, "hidden_activation", cJSON_CreateString("gelu_pytorch_tanh"));
+  put_number(root, "query_pre_attn_scalar", scalar > 0 ? scalar : head_dim_of(args));
+  put_number(root, "rope_local_base_freq", local > 0 ? local : sl_arg_float(args, "theta"));
+  huggingface_put(root, "layer_types", layer_types_json(args));
+  if (sl_arg_float(args, "logit-cap") == 0)
+    huggingface_put(root, "final_logit_softcapping", cJSON_CreateNull());
 }
 
 static void describe_mamba2(cJSON *root, const settings *s, const sl_lowered *lowered) {
