@@ -137,6 +137,8 @@ struct sl_session {
   /* weight files, while the graph is lowered; NULL: storage format is the options' dtype */
   struct sli_shards *stored;
   sl_graph *graph;
+  size_t nolder, older_capacity;
+  sl_graph **older; /* [nolder] made before it, for other plans of the same training */
   pthread_t thread;
   bool started, ran; /* the thread is running; it has run */
   /* The lock guards all fields below. */

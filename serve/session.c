@@ -288,6 +288,15 @@ static sl_session_options embedded(const sl_session_options *o) {
                                         .schedule.chunks = o->lower.schedule.chunks}};
 }
 
+/* Makes the graph anew, of the sizes that are in force. */
+static sl_graph *make_again(void *ctx) {
+  sl_session *s = ctx;
+  SLI_GROW(s->older, s->nolder, s->older_capacity);
+  s->older[s->nolder++] = s->graph;
+  s->graph = NULL;
+  return build(s) ? NULL : s->graph;
+}
+
 sl_status sl_session_embed(const sl_session_options *options, const sl_session_steps *steps,
                            sl_rollout_options *rollouts, sl_session **out) {
   sl_session *s = sli_calloc(1, sizeof *s);
@@ -307,7 +316,7 @@ sl_status sl_session_embed(const sl_session_options *options, const sl_session_s
   s->serving.storage = NULL; /* training has all in f32 */
   make_ticks(s);
   *rollouts = (sl_rollout_options){
-      .graph = s->graph, .ticks = steps->ticks, .on_output = sli_session_take, .ctx = s};
+      .make = make_again, .ticks = steps->ticks, .on_output = sli_session_take, .ctx = s};
   *out = s;
   return SL_OK;
 }
@@ -371,6 +380,8 @@ static void free_all(sl_session *s) {
   sl_runtime_destroy(s->about.rt);
   sl_lowered_destroy((sl_lowered *)s->about.lowered);
   sl_graph_destroy(s->graph);
+  for (size_t i = 0; i < s->nolder; i++) sl_graph_destroy(s->older[i]);
+  free(s->older);
   if (s->wake >= 0) close(s->wake);
   pthread_cond_destroy(&s->work);
   pthread_cond_destroy(&s->idle);

@@ -20,6 +20,8 @@ void sl_runtime_stop(sl_runtime *rt) {
 
 bool sl_runtime_ends(const sl_runtime *rt) { return gate_look(&rt->gate).closed; }
 
+bool sl_runtime_aborted(const sl_runtime *rt) { return gate_look(&rt->gate).aborted; }
+
 bool sl_runtime_wants_stop(const sl_runtime *rt) { return atomic_load(&rt->wants_stop); }
 
 int64_t sl_runtime_hold(sl_runtime *rt) { return gate_hold(&rt->gate); }

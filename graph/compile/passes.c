@@ -45,7 +45,7 @@ static bool offloads(const sli_inputs *in) {
 }
 static bool multiplies_bf16(const sli_inputs *in) { return in->bf16; }
 static bool evaluates(const sli_inputs *in) { return sli_evaluates(in->g); }
-static bool rolls_out(const sli_inputs *in) { return trains(in) && in->options->rollouts.graph; }
+static bool rolls_out(const sli_inputs *in) { return trains(in) && in->options->rollouts.make; }
 static bool is_exact(const sli_inputs *in) { return in->options->numbers.exact; }
 static bool has_groups(const sli_inputs *in) { return is_exact(in) && !serves(in); }
 static bool tells_logprobs(const sli_inputs *in) {
@@ -222,11 +222,13 @@ static sl_status evaluate(compilation *c) {
 static sl_status roll_out(compilation *c) {
   const sl_rollout_options *o = &c->in->options->rollouts;
   bool exact = is_exact(c->in);
-  for (int i = 0; i < o->graph->nnodes; i++) o->graph->nodes[i]->attrs.exact = exact;
-  SLI_TRY(sli_pass_serve(o->graph));
-  if (exact) SLI_TRY(sli_groups_set(o->graph));
-  SLI_TRY(sli_pass_serve_rows(o->graph));
-  return sli_pass_rollouts(c->g, o->graph, o->ticks);
+  sl_graph *served = o->make(o->ctx);
+  if (!served) return sl_fail(SL_E_UNSUPPORTED, "rollouts: %s", sl_detail());
+  for (int i = 0; i < served->nnodes; i++) served->nodes[i]->attrs.exact = exact;
+  SLI_TRY(sli_pass_serve(served));
+  if (exact) SLI_TRY(sli_groups_set(served));
+  SLI_TRY(sli_pass_serve_rows(served));
+  return sli_pass_rollouts(c->g, served, o->ticks);
 }
 
 static sl_status report(compilation *c) {

@@ -313,9 +313,11 @@ typedef struct sl_store_options {
  * model run on the same devices and read the same parameters. The sources of training are asked for
  * a step when its last tick has been delivered. */
 typedef struct sl_rollout_options {
-  sl_graph
-      *graph; /* made with sl_graph_options.serve; must outlive the lowered graph. NULL: none */
-  int ticks;  /* in a step, at least 1 */
+  /* Makes the served graph, with sl_graph_options.serve, anew for each call of sl_lower. It must
+   * outlive what is lowered. Returns NULL on failure, with the reason in sl_detail(). NULL: no
+   * rollouts. */
+  sl_graph *(*make)(void *ctx);
+  int ticks; /* in a step, at least 1 */
   /* Called with each tick's sampled tokens (sl_sampled), as report.on_output is, in the first
    * process; must not block for long. */
   void (*on_output)(void *ctx, const char *name, const sl_type *type, const void *data);

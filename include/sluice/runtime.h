@@ -90,6 +90,9 @@ void sl_runtime_stop(sl_runtime *rt);
 sl_status sl_runtime_resume(sl_runtime *rt);
 /* True once no further step will begin, for whatever reason. For sources that wait. Any thread. */
 bool sl_runtime_ends(const sl_runtime *rt);
+/* True once the run ends in the middle of a step. For sources that wait for what their step needs.
+ * Any thread. */
+bool sl_runtime_aborted(const sl_runtime *rt);
 /* Ends the run as a failure: the steps begun are finished, then sl_runtime_run
  * returns `status` with `detail`. For callbacks of ops; any thread. */
 void sl_runtime_fail(sl_runtime *rt, sl_status status, const char *detail);

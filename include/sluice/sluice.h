@@ -16,6 +16,7 @@
 #include <sluice/placement.h>
 #include <sluice/plan.h>
 #include <sluice/runtime.h>
+#include <sluice/rollouts.h>
 #include <sluice/session.h>
 #include <sluice/state.h>
 #include <sluice/status.h>

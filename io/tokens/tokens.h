@@ -7,6 +7,8 @@
 
 #include <sluice/status.h>
 
+#include "io/tokens/shuffle.h"
+
 typedef struct sli_tokens sli_tokens;
 
 /* Files to read, and how. */

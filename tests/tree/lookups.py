@@ -18,7 +18,7 @@ READS = {"sl_arg_int": {"INT"}, "sl_arg_float": {"FLOAT"}, "sl_arg_flag": {"FLAG
 
 
 def sources(root):
-    for folder in ("tools", "models", "graph", "include", "pytorch", "serve"):
+    for folder in ("tools", "models", "graph", "include", "pytorch", "serve", "rollouts"):
         for at, _, names in os.walk(os.path.join(root, folder)):
             for name in sorted(names):
                 if name.endswith((".c", ".h", ".cpp")):

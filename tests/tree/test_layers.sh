@@ -6,7 +6,7 @@
 set -euo pipefail
 cd "$SLUICE_SOURCE"
 
-layers=(base io ops kernels placement actors comm graph serve)
+layers=(base io ops kernels placement actors comm graph serve rollouts)
 wrong=0
 
 # folder, and the folders it may include from

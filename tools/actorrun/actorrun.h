@@ -12,6 +12,7 @@
 #include "comm/job/job.h"
 #include "tools/actorrun/log.h"
 #include "tools/actorrun/fingerprint.h"
+#include "tools/actorrun/rl/rl.h"
 #include "tools/common/common.h"
 
 extern const tool actorrun_tool;
@@ -21,15 +22,25 @@ extern const tool actorrun_tool;
 typedef struct step_record {
   sl_step_report report;
   uint64_t end_ns, cpu_ns; /* time at its end; processor time of the process until then */
+  double figure;           /* the first of the step's own figures; NaN: none */
 } step_record;
+
+/* Figures of a step beside its loss, for --log. The first is also in the progress. */
+typedef struct step_figures {
+  int count;
+  const char *const *names;                                           /* [count] */
+  void (*read)(void *ctx, const sl_step_report *report, double *out); /* NaN: not known */
+  void *ctx;
+} step_figures;
 
 /* Progress of a run. on_step writes and reads it on a worker's thread during a run, the main
  * thread reads it between runs, and progress_now() at any time. `lock` is held while records and
  * start change. */
 typedef struct progress {
-  int64_t steps;    /* steps of the whole run */
-  int64_t items;    /* items per step */
-  const char *word; /* unit of the items: "tokens" */
+  int64_t steps;      /* steps of the whole run */
+  int64_t items;      /* items per step */
+  const char *word;   /* unit of the items: "tokens" */
+  const char *figure; /* name of a step's first own figure; NULL: it has none */
   size_t memory_bytes;
   int devices;          /* of the plan; the bubble of one is not told */
   char where[64];       /* " of cpu:0", the devices of this process, if there are others */
@@ -56,7 +67,7 @@ void progress_init(progress *p, int64_t steps, bool quiet);
 void progress_fini(progress *p);
 void progress_start(progress *p);
 /* Records a finished step, on the worker's thread. */
-void progress_step(progress *p, const sl_step_report *report);
+void progress_step(progress *p, const sl_step_report *report, double figure);
 /* Returns the status of a run in progress. Any thread. */
 progress_status progress_now(progress *p);
 /* Ends the live line, so that other text can follow. */
@@ -122,6 +133,8 @@ typedef struct job {
   progress progress;
   evals evals;
   counters counters;
+  step_figures figures;
+  rl *rl;                    /* from --rl, or NULL */
   run_log *log;              /* from --log, or NULL */
   FILE *logprobs;            /* from --logprobs, or NULL */
   uint64_t process_start_ns; /* CLOCK_MONOTONIC */
@@ -154,6 +167,9 @@ sl_status job_plan(job *j);
 size_t job_memory_bytes(const sl_plan *plan);
 /* Returns the steps that are left. --steps counts from the first run's first step. */
 int64_t job_steps_left(const job *j);
+
+/* rl.c: the figures of a step of --rl. */
+step_figures rl_figures(rl *x);
 
 /* step.c: callback on_step of sl_lower_options; ctx is the job. */
 void job_step(void *ctx, const sl_step_report *report);

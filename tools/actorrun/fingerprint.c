@@ -17,16 +17,16 @@ static const char *const of_results[] = {"microbatches", "pieces", "cut",
                                          "dtype",        "seed",   "shuffle"};
 
 /* Training options that affect results and replace the model's. All given texts are compared. */
-static const char *const of_training[] = {"optimizer", "lr-schedule", "group",
-                                          "freeze",    "lora",        "adapter"};
+static const char *const of_training[] = {"optimizer", "lr-schedule", "group",  "freeze", "lora",
+                                          "adapter",   "rl",          "reward", "stop"};
 
 /* Options that may differ between processes: where each runs, and what it alone prints or
  * writes. All other options shape the plan, or make processes meet. The launcher's options are
  * in the list too. */
 static const char *const apart[] = {
-    "devices",       "disk",    "workers", "jitter",   "watchdog", "heartbeat-timeout",
-    "quiet",         "log",     "report",  "plan",     "restarts", "processes",
-    "rdzv-endpoint", "rdzv-id", "nnodes",  "node-rank"};
+    "devices",   "disk",          "workers", "jitter", "watchdog", "heartbeat-timeout",
+    "quiet",     "log",           "answers", "report", "plan",     "restarts",
+    "processes", "rdzv-endpoint", "rdzv-id", "nnodes", "node-rank"};
 
 static bool is_listed(const char *const *list, size_t n, const char *name) {
   for (size_t i = 0; i < n; i++)
@@ -41,7 +41,8 @@ static bool is_of_results(const char *name) {
 /* Says whether an option is not compared as given: see add_results, add_training and add_paths. */
 static bool is_apart(const char *name) {
   return is_of_results(name) || is_listed(of_training, SLI_COUNT(of_training), name) ||
-         !strcmp(name, "paths") || is_listed(apart, SLI_COUNT(apart), name);
+         !strcmp(name, "paths") || !strcmp(name, "prompts") ||
+         is_listed(apart, SLI_COUNT(apart), name);
 }
 
 static const sl_option *find(const sl_option *options, const char *name) {
@@ -74,12 +75,22 @@ static void add_training(fingerprint *t, const settings *s) {
 
 /* Adds input files by their contents, not their paths. An unreadable file prevents the plan. */
 static void add_paths(fingerprint *t, const settings *s) {
-  const char *file = settings_text(s, "paths");
+  static const char *const files[] = {"paths", "prompts"};
   uint64_t bytes, hash;
-  char *text = file && !sli_file_fingerprint(file, &bytes, &hash)
-                   ? sli_format("%" PRIu64 " bytes, hash %016" PRIx64, bytes, hash)
-                   : sli_strdup("none");
-  fingerprint_add(t, sli_strdup("--paths"), text, sli_strdup("none"));
+  for (size_t i = 0; i < SLI_COUNT(files); i++) {
+    const char *file = settings_text(s, files[i]);
+    char *text = file && !sli_file_fingerprint(file, &bytes, &hash)
+                     ? sli_format("%" PRIu64 " bytes, hash %016" PRIx64, bytes, hash)
+                     : sli_strdup("none");
+    fingerprint_add(t, sli_format("--%s", files[i]), text, sli_strdup("none"));
+  }
+}
+
+/* Adds options that affect the results of rollouts alone. */
+static void add_rollouts(fingerprint *t, const settings *s) {
+  static const char *const of_rollouts[] = {"max-tokens", "temperature"};
+  for (size_t i = 0; i < SLI_COUNT(of_rollouts) && settings_text(s, "rl"); i++)
+    fingerprint_add_option(t, "--", find(s->options, of_rollouts[i]), s->run);
 }
 
 void fingerprint_init(fingerprint *t, const settings *s) {
@@ -89,6 +100,7 @@ void fingerprint_init(fingerprint *t, const settings *s) {
   add_model(t, s);
   add_training(t, s);
   add_paths(t, s);
+  add_rollouts(t, s);
   t->nresults = t->count;
   fingerprint_add_options(t, s->options, s->run, is_apart);
 }

@@ -34,24 +34,26 @@ static double wall_seconds(void) {
   return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
 }
 
-static void begin_csv(FILE *f, const log_evals *evals) {
+static void begin_csv(FILE *f, const log_columns *own) {
   fprintf(f, "step");
   for (int c = 0; c < COLUMNS; c++) fprintf(f, ",%s", columns[c]);
-  for (int c = 0; c < evals->count; c++) fprintf(f, ",eval_%s", evals->names[c]);
+  for (int c = 0; c < own->nfigures; c++) fprintf(f, ",%s", own->figures[c]);
+  for (int c = 0; c < own->count; c++) fprintf(f, ",eval_%s", own->names[c]);
   fputc('\n', f);
 }
 
-static void eval_csv(FILE *f, int64_t step, const log_evals *evals, const double *values) {
+static void eval_csv(FILE *f, int64_t step, const log_columns *own, const double *values) {
   fprintf(f, "%" PRId64, step);
-  for (int c = 0; c < COLUMNS; c++) fputc(',', f);
-  for (int c = 0; c < evals->count; c++) fprintf(f, ",%.9g", values[c]);
+  for (int c = 0; c < COLUMNS + own->nfigures; c++) fputc(',', f);
+  for (int c = 0; c < own->count; c++) fprintf(f, ",%.9g", values[c]);
   fputc('\n', f);
 }
 
-static void write_csv(FILE *f, const log_evals *evals, const log_line *line) {
+static void write_csv(FILE *f, const log_columns *own, const log_line *line) {
   fprintf(f, "%" PRId64, line->step);
   for (int c = 0; c < COLUMNS; c++) fprintf(f, ",%.9g", value_of(line, c));
-  for (int c = 0; c < evals->count; c++) fputc(',', f);
+  for (int c = 0; c < own->nfigures; c++) fprintf(f, ",%.9g", line->figures[c]);
+  for (int c = 0; c < own->count; c++) fputc(',', f);
   fputc('\n', f);
 }
 
@@ -61,34 +63,35 @@ static void put_jsonl(FILE *f, const char *prefix, const char *name, double valu
   else fprintf(f, ", \"%s%s\": null", prefix, name);
 }
 
-static void write_jsonl(FILE *f, const log_evals *evals, const log_line *line) {
-  (void)evals;
+static void write_jsonl(FILE *f, const log_columns *own, const log_line *line) {
   fprintf(f, "{\"step\": %" PRId64, line->step);
   for (int c = 0; c < COLUMNS; c++) put_jsonl(f, "", columns[c], value_of(line, c));
+  for (int c = 0; c < own->nfigures; c++) put_jsonl(f, "", own->figures[c], line->figures[c]);
   fprintf(f, "}\n");
 }
 
-static void eval_jsonl(FILE *f, int64_t step, const log_evals *evals, const double *values) {
+static void eval_jsonl(FILE *f, int64_t step, const log_columns *own, const double *values) {
   fprintf(f, "{\"step\": %" PRId64, step);
-  for (int c = 0; c < evals->count; c++) put_jsonl(f, "eval_", evals->names[c], values[c]);
+  for (int c = 0; c < own->count; c++) put_jsonl(f, "eval_", own->names[c], values[c]);
   fprintf(f, "}\n");
 }
 
-static void begin_events(FILE *f, const log_evals *evals) {
-  (void)evals;
+static void begin_events(FILE *f, const log_columns *own) {
+  (void)own;
   events_begin(f, wall_seconds());
 }
 
-static void write_events(FILE *f, const log_evals *evals, const log_line *line) {
-  (void)evals;
+static void write_events(FILE *f, const log_columns *own, const log_line *line) {
   double now = wall_seconds();
   for (int c = 0; c < COLUMNS; c++)
     events_scalar(f, now, line->step, columns[c], value_of(line, c));
+  for (int c = 0; c < own->nfigures; c++)
+    events_scalar(f, now, line->step, own->figures[c], line->figures[c]);
 }
 
-static void eval_events(FILE *f, int64_t step, const log_evals *evals, const double *values) {
-  for (int c = 0; c < evals->count; c++) {
-    char *name = sli_format("eval_%s", evals->names[c]);
+static void eval_events(FILE *f, int64_t step, const log_columns *own, const double *values) {
+  for (int c = 0; c < own->count; c++) {
+    char *name = sli_format("eval_%s", own->names[c]);
     events_scalar(f, wall_seconds(), step, name, values[c]);
     free(name);
   }
@@ -96,9 +99,9 @@ static void eval_events(FILE *f, int64_t step, const log_evals *evals, const dou
 
 typedef struct format {
   const char *suffix; /* NULL: a folder, in which each run has its own file */
-  void (*begin)(FILE *f, const log_evals *evals); /* writes the header of a file, or NULL */
-  void (*write)(FILE *f, const log_evals *evals, const log_line *line);
-  void (*eval)(FILE *f, int64_t step, const log_evals *evals, const double *values);
+  void (*begin)(FILE *f, const log_columns *own); /* writes the header of a file, or NULL */
+  void (*write)(FILE *f, const log_columns *own, const log_line *line);
+  void (*eval)(FILE *f, int64_t step, const log_columns *own, const double *values);
   const char *step; /* text before a line's step */
 } format;
 
@@ -128,18 +131,18 @@ typedef struct log_file {
 struct run_log {
   size_t count, capacity;
   log_file *files;
-  log_evals evals; /* the evaluations' columns, which come last */
+  log_columns own; /* columns behind those of each run */
   uint64_t flushed_ns;
 };
 
 /* Returns the end of the lines up to step `first`; -1: the file has another format. */
-static long end_of(const format *f, const char *text, int64_t first, const log_evals *evals) {
+static long end_of(const format *f, const char *text, int64_t first, const log_columns *own) {
   const char *at = text;
   if (f->begin) {
     char *header = NULL;
     size_t bytes;
     FILE *memory = open_memstream(&header, &bytes);
-    f->begin(memory, evals);
+    f->begin(memory, own);
     fclose(memory);
     bool ours = !strncmp(text, header, bytes);
     free(header);
@@ -162,11 +165,11 @@ static sl_status cannot_write(const char *path) {
 }
 
 /* Opens the file for appending to what an earlier part of the run wrote. */
-static sl_status open_behind(log_file *l, int64_t first, const log_evals *evals) {
+static sl_status open_behind(log_file *l, int64_t first, const log_columns *own) {
   char *text = NULL;
   sl_status status = sli_file_read(l->path, &text);
   if (status) return status;
-  long end = end_of(l->format, text, first, evals);
+  long end = end_of(l->format, text, first, own);
   free(text);
   if (end < 0)
     return sl_fail(SL_E_USAGE, "--log %s: what is there is no log of a run, to go on with",
@@ -176,10 +179,10 @@ static sl_status open_behind(log_file *l, int64_t first, const log_evals *evals)
   return good ? SL_OK : cannot_write(l->path);
 }
 
-static sl_status open_new(log_file *l, const log_evals *evals) {
+static sl_status open_new(log_file *l, const log_columns *own) {
   l->stream = fopen(l->path, l->format->suffix ? "w" : "wx"); /* a file in a folder is always new */
   if (!l->stream) return cannot_write(l->path);
-  if (l->format->begin) l->format->begin(l->stream, evals);
+  if (l->format->begin) l->format->begin(l->stream, own);
   return SL_OK;
 }
 
@@ -194,25 +197,25 @@ static sl_status name_in_folder(log_file *l, const char *folder) {
   return SL_OK;
 }
 
-static sl_status open_file(log_file *l, int64_t first, const log_evals *evals) {
+static sl_status open_file(log_file *l, int64_t first, const log_columns *own) {
   char *given = sli_strdup(l->path);
   sl_status status = l->format->suffix ? SL_OK : name_in_folder(l, given);
   free(given);
   if (status) return status;
-  return first && !access(l->path, F_OK) ? open_behind(l, first, evals) : open_new(l, evals);
+  return first && !access(l->path, F_OK) ? open_behind(l, first, own) : open_new(l, own);
 }
 
-sl_status log_open(const sl_args *args, int64_t first, log_evals evals, run_log **out) {
+sl_status log_open(const sl_args *args, int64_t first, log_columns own, run_log **out) {
   run_log *log = NULL;
   sl_status status = SL_OK;
   const char *path;
   for (int i = 0; !status && (path = sl_arg_given(args, "log", i)); i++) {
     if (!log) log = sli_calloc(1, sizeof *log);
-    log->evals = evals;
+    log->own = own;
     SLI_GROW(log->files, log->count, log->capacity);
     log_file *l = &log->files[log->count++];
     *l = (log_file){.format = format_of(path), .path = sli_strdup(path)};
-    status = open_file(l, first, &evals);
+    status = open_file(l, first, &own);
   }
   *out = log;
   return status;
@@ -227,7 +230,7 @@ void log_step(run_log *log, const log_line *line) {
   uint64_t now = sli_now_ns();
   bool due = now - log->flushed_ns > flush_ns;
   for (size_t i = 0; i < log->count; i++) {
-    log->files[i].format->write(log->files[i].stream, &log->evals, line);
+    log->files[i].format->write(log->files[i].stream, &log->own, line);
     if (due) fflush(log->files[i].stream);
   }
   if (due) log->flushed_ns = now;
@@ -235,7 +238,7 @@ void log_step(run_log *log, const log_line *line) {
 
 void log_eval(run_log *log, int64_t step, const double *values) {
   for (size_t i = 0; log && i < log->count; i++)
-    log->files[i].format->eval(log->files[i].stream, step, &log->evals, values);
+    log->files[i].format->eval(log->files[i].stream, step, &log->own, values);
 }
 
 sl_status log_close(run_log *log) {

@@ -9,21 +9,24 @@
 
 typedef struct run_log run_log;
 
-/* Names of evaluation results. */
-typedef struct log_evals {
+/* Names of columns: of a step's own figures, and of evaluation results. */
+typedef struct log_columns {
+  int nfigures;
+  const char *const *figures;
   int count;
   const char *const *names;
-} log_evals;
+} log_columns;
 /* Opens the files of all --log options: FILE.csv, FILE.jsonl, or a folder for TensorBoard. A run
  * that resumes at step `first` keeps the lines up to there and appends; 0: files begin anew.
- * `names` are those of evaluation results and outlive the log. *out NULL: there is none.
+ * The names outlive the log. *out NULL: there is none.
  * SL_E_USAGE names a file that cannot be written, or that is no log. */
-sl_status log_open(const sl_args *args, int64_t first, log_evals evals, run_log **out);
+sl_status log_open(const sl_args *args, int64_t first, log_columns columns, run_log **out);
 
 /* Values of a finished step, and the number of steps done. */
 typedef struct log_line {
   int64_t step;
   double loss, grad_norm, lr, seconds, tokens_per_second;
+  const double *figures; /* [nfigures] NaN: not known */
 } log_line;
 void log_step(run_log *log, const log_line *line);
 

@@ -53,6 +53,8 @@ static sl_status do_job(job *j) {
   if (!dry && !status && generates_only(s)) return generate_first(j);
   if (!dry && !status) status = outputs_open(j);
   if (!status && dry && s->process) return SL_OK; /* process 0 shows the plan */
+  if (!status) status = rl_open(s, &j->rl);
+  if (!status && j->rl) j->figures = rl_figures(j->rl), j->progress.figure = *j->figures.names;
   if (!status) status = job_plan(j);
   if (status) return sl_job_end(j->processes, status); /* other processes may wait for the result */
   if (prints) return SL_OK;
@@ -141,6 +143,7 @@ int main(int argc, char **argv) {
   sl_job_close(j.processes);
   sl_runtime_destroy(j.rt);
   plan_free(&j.made);
+  rl_close(j.rl);
   free(j.homes.said);
   sl_checkpoints_close(j.checkpoints);
   fingerprint_fini(&j.fingerprint);

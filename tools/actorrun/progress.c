@@ -110,15 +110,16 @@ static void format_rest(const progress *p, char out[40]) {
 
 static int format_line(const progress *p, char *out, size_t bytes) {
   const sl_step_report *r = &p->records[p->count - 1].report;
-  char memory[32], rest[40], bubble[96] = "";
+  char memory[32], rest[40], bubble[96] = "", own[64] = "";
+  if (p->figure) snprintf(own, sizeof own, "  %s %.4g", p->figure, p->records[p->count - 1].figure);
   format_rest(p, rest);
   sli_format_bytes(memory, (double)p->memory_bytes);
   if (p->devices > 1) {
     double share = p->rt ? sl_runtime_live_bubble(p->rt, begin_of(p, recent_first(p))) : -1;
     if (share >= 0) snprintf(bubble, sizeof bubble, "  bubble %.0f %%%s", 100 * share, p->where);
   }
-  return snprintf(out, bytes, "step %lld/%lld  loss %.4f%s  norm %.3f  lr %.2e  %.0f %s/s%s  %s",
-                  (long long)r->step + 1, (long long)p->steps, r->loss, rest, r->grad_norm,
+  return snprintf(out, bytes, "step %lld/%lld%s  loss %.4f%s  norm %.3f  lr %.2e  %.0f %s/s%s  %s",
+                  (long long)r->step + 1, (long long)p->steps, own, r->loss, rest, r->grad_norm,
                   (double)r->lr, recent_rate(p), p->word, bubble, memory);
 }
 
@@ -154,11 +155,11 @@ static bool plain_line_due(const progress *p, int64_t step, uint64_t now) {
          now - p->drawn_ns > silence_ns;
 }
 
-void progress_step(progress *p, const sl_step_report *report) {
+void progress_step(progress *p, const sl_step_report *report, double figure) {
   uint64_t now = sli_now_ns();
   pthread_mutex_lock(&p->lock);
   SLI_GROW(p->records, p->count, p->capacity);
-  p->records[p->count++] = (step_record){*report, now, cpu_now_ns()};
+  p->records[p->count++] = (step_record){*report, now, cpu_now_ns(), figure};
   pthread_mutex_unlock(&p->lock);
   if (p->quiet) return;
   bool due = p->terminal ? now - p->drawn_ns > redraw_ns || report->step + 1 == p->steps

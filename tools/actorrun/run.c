@@ -41,6 +41,8 @@ static sl_status make_runtime(job *j) {
   sl_status status = sl_runtime_create(j->plan, &options, &j->rt);
   if (status) return status;
   sl_lowered_attach(j->lowered, j->rt);
+  status = rl_attach(j->rl, s, options.first_step, j->rt);
+  if (status) return status;
   if (!data) return SL_OK;
   if (options.first_step) return sl_checkpoints_load(j->checkpoints, j->lowered, j->rt);
   return job_initial_values(s, j->lowered, j->rt);
@@ -66,8 +68,10 @@ static sl_status run_steps(job *j) {
   if (!steps) return SL_OK;
   sl_status opened = evals_init(j);
   if (!opened && !s->process)
-    opened = log_open(s->run, sl_checkpoints_start(j->checkpoints),
-                      (log_evals){j->evals.nvalues, j->evals.names}, &j->log);
+    opened = log_open(
+        s->run, sl_checkpoints_start(j->checkpoints),
+        (log_columns){j->figures.count, j->figures.names, j->evals.nvalues, j->evals.names},
+        &j->log);
   if (!opened) opened = logprobs_open(j);
   if (opened) return opened;
   signals_watch(j->rt, !j->settings->process);
@@ -85,6 +89,7 @@ static sl_status run_steps(job *j) {
   sl_status logged = log_close(j->log);
   j->log = NULL;
   if (!logged) logged = logprobs_close(j);
+  if (!logged) logged = rl_finish(j->rl);
   if (!status) status = logged;
   /* process 0 decides */
   bool early = j->evals.ended || (s->process && sl_arg_int(s->run, "patience"));

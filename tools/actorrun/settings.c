@@ -12,6 +12,7 @@
 #include "io/tokens/tokens.h"
 #include "tools/actorrun/certify.h"
 #include "tools/actorrun/chat.h"
+#include "tools/actorrun/rl/rl.h"
 
 /* clang-format off */
 static const tool_option options[] = {
@@ -79,6 +80,16 @@ static const tool_option options[] = {
     {"chat-template", SL_OPTION_TEXT, "", "`NAME` or file of how --chat becomes a text, in the place of the model's "
      "own template", 0, 0, GROUP_DATA},
     {"temperature", SL_OPTION_FLOAT, "0.8", "of sampling; 0: always the likeliest", 0, 1000, GROUP_DATA},
+    {"rl", SL_OPTION_TEXT, "", "`METHOD`, grpo[:KEY=N,...]: learn from the model's own answers to --prompts, as many in a step "
+     "as --batch says, that --reward rewards; with group (answers to each prompt), kl, clip, clip-high, dual-clip, top-p, ticks", 0, 0, GROUP_TRAINING},
+    {"prompts", SL_OPTION_TEXT, "", "`FILE` with a prompt on each line: .jsonl with prompt or messages, answer and data; or text", 0, 0, GROUP_DATA},
+    {"reward", SL_OPTION_TEXT, "", "`PROGRAM` that reads a line of JSON for each answer and writes a number for each; or exact "
+     "(the answer of the prompt's line), regex:PATTERN or length:N", 0, 0, GROUP_TRAINING},
+    {"reward-seconds", SL_OPTION_FLOAT, "60", "that the program may take for an answer", 0.001, 1e6, GROUP_TRAINING},
+    {"reward-failed", SL_OPTION_TEXT, "end", "`WHAT` comes of a program that fails: end (of the run), or drop (of the answer)", 0, 0, GROUP_TRAINING},
+    {"max-tokens", SL_OPTION_INT, "256", "most tokens of an answer of --rl", 1, 1e9, GROUP_DATA},
+    {"stop", SL_OPTION_LIST, "", "`TEXT` of a token that ends an answer of --rl, beside the model's own; \\n: a new line", 0, 0, GROUP_DATA},
+    {"answers", SL_OPTION_TEXT, "", "`FILE` (.jsonl, .html) for answers of --rl with their rewards", 0, 0, GROUP_OUTPUT},
     {"workers", SL_OPTION_INT, "0", "threads that run the event loops; 0: one per device", 0, 4096, GROUP_PARALLEL},
     {"jitter", SL_OPTION_FLOAT, "0", "delay every firing by up to so many microseconds at "
      "random, a test of timing", 0, 1e6, GROUP_OUTPUT},
@@ -134,6 +145,7 @@ static sl_status check_together(const settings *s) {
   if (!data && sl_arg_int(s->run, "generate"))
     return sl_fail(SL_E_USAGE, "--generate: %s devices hold no values", s->lower.devices.kind);
   sl_status status = certify_check(s);
+  if (!status) status = rl_check(s);
   return status ? status : chat_check(s);
 }
 

@@ -43,6 +43,7 @@ static sl_status make_graph(const settings *s, const sl_lower_options *run, plan
                 (s->lower.schedule.chunks ? s->lower.schedule.chunks : ANY_CHUNKS),
       .infer = infer,
       .training = &s->training,
+      .objective = steps ? s->objective : NULL,
       .feed_tokens = feed_zeros,
       .eval = eval ? settings_text(s, "eval") : NULL,
       .eval_every = eval ? sl_arg_int(s->run, "eval-every") : 0,

@@ -1,0 +1,134 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* A step's answers as rows of training, and the loss of these rows.
+ *
+ * Row i holds prompt and answer of rollout i, from the left, and zeros behind them. The position of
+ * a token has the number that the token before it has: its own is the target there. A position
+ * counts if its target is a token of the answer, each as much as any other of the step. */
+#include <math.h>
+#include <string.h>
+
+#include "rollouts/rollouts.h"
+
+enum { TOKENS, TARGETS, OLD, ADVANTAGE, WEIGHT };
+
+/* ---- data ---------------------------------------------------------------------------------- */
+
+/* Returns token t of a row; behind its answer 0. */
+static int32_t token_at(const sl_prompt *p, const sli_rollout *x, int64_t t) {
+  if (t < p->count) return p->tokens[t];
+  return t < p->count + (int64_t)x->count ? x->tokens[t - p->count] : 0;
+}
+
+/* Writes a row [context]. */
+static void lay_row(const sl_rollouts *r, const sli_rollout *x, double weight, int64_t row,
+                    void *const *out) {
+  const sl_prompt *p = &r->options.prompts[x->prompt];
+  int32_t *tokens = out[TOKENS], *targets = out[TARGETS];
+  float *old = out[OLD], *advantage = out[ADVANTAGE], *weights = out[WEIGHT];
+  bool counts = !isnan(x->reward);
+  for (int64_t t = 0, at = row * r->context; t < r->context; t++, at++) {
+    int64_t in = t + 1 - p->count; /* index of the target in the answer */
+    bool answers = in >= 0 && in < (int64_t)x->count;
+    if (tokens) tokens[at] = token_at(p, x, t);
+    if (targets) targets[at] = token_at(p, x, t + 1);
+    if (old) old[at] = answers ? x->logprobs[in] : 0;
+    if (advantage) advantage[at] = counts ? (float)x->advantage : 0;
+    if (weights) weights[at] = answers && counts ? (float)weight : 0;
+  }
+}
+
+static void fill(void *ctx, const sl_tick *tick, void *const *out) {
+  sl_rollouts *r = ctx;
+  int64_t rows = r->types[TOKENS].dim[0];
+  const sli_rollout_step *s = sli_rollouts_wait(r, tick->step);
+  if (!s) {
+    for (int o = 0; o < 5; o++)
+      if (out[o]) memset(out[o], 0, sl_type_bytes(&r->types[o]));
+    return;
+  }
+  /* A microbatch's loss is the mean over its positions, and the step's that of its microbatches. */
+  double weight = (double)(r->options.batch * r->context) / (double)SLI_MAX(s->tokens, 1);
+  for (int64_t i = 0; i < rows; i++)
+    lay_row(r, &s->rows[tick->microbatch * rows + i], weight, i, out);
+}
+
+static sl_tensor *make_data(void *ctx, sl_graph *g, int64_t rows, int64_t context, int64_t vocab,
+                            sl_tensor **targets) {
+  sl_rollouts *r = ctx;
+  (void)vocab;
+  const sl_rollouts_options *o = &r->options;
+  *targets = NULL;
+  if (rows * o->microbatches != o->batch) {
+    sl_graph_fail(g, SL_E_USAGE, "rollouts: the model reads %lld rows in a step, not %lld",
+                  (long long)rows * o->microbatches, (long long)o->batch);
+    return NULL;
+  }
+  if (context != r->context) {
+    sl_graph_fail(g, SL_E_USAGE, "rollouts: the model reads rows of %lld tokens, and serves %lld",
+                  (long long)context, (long long)r->context);
+    return NULL;
+  }
+  r->types[TOKENS] = r->types[TARGETS] = SL_TYPE(SL_I32, rows, context);
+  r->types[OLD] = r->types[ADVANTAGE] = r->types[WEIGHT] = SL_TYPE(SL_F32, rows, context);
+  r->source = (sl_source){.nout = 5, .types = r->types, .fill = fill, .ctx = r};
+  sl_data_at(SL_HERE, g, &r->source, r->data);
+  *targets = r->data[TARGETS];
+  return r->data[TOKENS];
+}
+
+/* ---- loss ---------------------------------------------------------------------------------- */
+
+static void of_reference(void *ctx, sl_graph *g, sl_tensor *logits, sl_tensor *targets,
+                         sl_tensor **frozen) {
+  (void)ctx;
+  frozen[0] = sl_detach(g, sl_log_probability(g, logits, targets));
+}
+
+/* Counts the mean over the step's tokens that count, as the weights do. */
+static void count(const sl_rollouts *r, sl_graph *g, const char *name, sl_tensor *x) {
+  float all = (float)(r->options.batch * r->context);
+  sl_tensor *share = sl_scale(g, r->data[WEIGHT], 1 / all);
+  sl_tensor *sum = sl_sum(g, sl_mul(g, sl_detach(g, x), share), SL_DIM(0) | SL_DIM(1), true);
+  sl_counter(g, name, sl_reshape(g, sum, 1));
+}
+
+/* min(ratio A, clip(ratio) A), and at least dual_clip A where A < 0. */
+static sl_tensor *gain_of(const sl_rollouts *r, sl_graph *g, sl_tensor *ratio, sl_tensor *zero) {
+  const sl_rollouts_options *o = &r->options;
+  sl_tensor *a = r->data[ADVANTAGE], *plain = sl_mul(g, ratio, a);
+  sl_tensor *within = sl_clamp(g, ratio, (float)(1 - o->clip_low), (float)(1 + o->clip_high));
+  sl_tensor *clipped = sl_mul(g, within, a), *least = sl_minimum(g, plain, clipped);
+  sl_tensor *dual = sl_maximum(g, least, sl_scale(g, a, (float)o->dual_clip));
+  sl_tensor *one = sl_add_constant(g, zero, 1);
+  count(r, g, "clipped", sl_where(g, sl_lt(g, clipped, plain), one, zero));
+  return sl_where(g, sl_lt(g, a, zero), dual, least);
+}
+
+/* exp(d) - d - 1 with d = reference - lp. */
+static sl_tensor *divergence(sl_graph *g, sl_tensor *reference, sl_tensor *lp) {
+  sl_tensor *d = sl_sub(g, reference, lp);
+  return sl_add_constant(g, sl_sub(g, sl_exp(g, d), d), -1);
+}
+
+static sl_tensor *make_loss(void *ctx, sl_graph *g, sl_tensor *logits, sl_tensor *targets,
+                            sl_tensor *const *frozen) {
+  const sl_rollouts *r = ctx;
+  float beta = (float)r->options.kl;
+  sl_tensor *lp = sl_log_probability(g, logits, targets), *zero = sl_scale(g, r->data[WEIGHT], 0);
+  sl_tensor *ratio = sl_exp(g, sl_clamp(g, sl_sub(g, lp, r->data[OLD]), -20, 20));
+  sl_tensor *gain = gain_of(r, g, ratio, zero),
+            *kl = beta > 0 ? divergence(g, frozen[0], lp) : zero;
+  if (beta > 0) gain = sl_sub(g, gain, sl_scale(g, kl, beta));
+  count(r, g, "kl", kl);
+  count(r, g, "ratio_off", sl_abs(g, sl_add_constant(g, ratio, -1)));
+  sl_tensor *terms = sl_neg(g, sl_mul(g, gain, r->data[WEIGHT]));
+  return sl_mean(g, sl_reshape(g, terms, sl_dim(terms, 0), sl_dim(terms, 1), 1), 0, false);
+}
+
+void sli_rollouts_learn(sl_rollouts *r) {
+  r->objective = (sl_objective){.name = "rollouts",
+                                .tokens = make_data,
+                                .loss = make_loss,
+                                .frozen = r->options.kl > 0 ? of_reference : NULL,
+                                .ctx = r};
+}

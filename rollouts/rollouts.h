@@ -1,0 +1,68 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Definitions shared by the files of rollouts/.
+ *
+ * A step's prompts are submitted before its first tick (steps.c), its answers are noted as they
+ * come, and the source of training (batch.c) waits for their rewards and lays them out as rows. The
+ * rollouts of a step may begin while the source still reads those of the step before. */
+#ifndef SLUICE_ROLLOUTS_INTERNAL_H
+#define SLUICE_ROLLOUTS_INTERNAL_H
+
+#include <pthread.h>
+
+#include <sluice/rollouts.h>
+
+#include "base/base.h"
+
+/* Answer of a row, while it comes and until its step has begun to train. */
+typedef struct sli_rollout {
+  int64_t prompt;
+  size_t count, capacity;
+  int32_t *tokens; /* [count] */
+  size_t nlogprobs, logprobs_capacity;
+  float *logprobs; /* [count] */
+  bool ended, truncated, rewarded;
+  double reward, advantage; /* NaN: dropped */
+} sli_rollout;
+
+typedef struct sli_rollout_step {
+  int64_t step;        /* -1: none yet */
+  int ended, rewarded; /* answers */
+  bool known;          /* advantages are there */
+  int64_t tokens;      /* of all answers that count */
+  uint64_t first_id;   /* id of row 0 in the session; the others follow */
+  sli_rollout *rows;   /* [batch] */
+  uint64_t begun_ns, answered_ns;
+  uint64_t rows_before; /* rows that the session had computed when it began */
+  sl_rollouts_report report;
+} sli_rollout_step;
+
+enum {
+  SLI_ROLLOUT_STEPS = 3
+}; /* steps that are kept: one trains, one begins, one is asked about */
+
+struct sl_rollouts {
+  sl_rollouts_options options;
+  int64_t context, longest; /* tokens of a row; of the longest prompt */
+  sl_session *session;
+  sl_objective objective;
+  sl_rollout_options lower;
+  sl_source source;
+  sl_type types[5]; /* tokens, targets, old log-probabilities, advantages, weights */
+  sl_tensor *data[5];
+  pthread_mutex_t lock; /* guards all below */
+  pthread_cond_t changed;
+  sl_runtime *rt;
+  bool failed;
+  sli_rollout_step steps[SLI_ROLLOUT_STEPS];
+};
+
+/* steps.c: callbacks of the session (sl_session_steps). */
+void sli_rollouts_begin(void *ctx, int64_t step);
+void sli_rollouts_note(void *ctx, const sl_session_event *event);
+/* Returns the step once its advantages are known; NULL: the run ends. */
+const sli_rollout_step *sli_rollouts_wait(sl_rollouts *r, int64_t step);
+
+/* batch.c: data and loss of the objective. */
+void sli_rollouts_learn(sl_rollouts *r);
+
+#endif

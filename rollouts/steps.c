@@ -1,0 +1,263 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Steps: their prompts, answers and rewards. */
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "io/tokens/tokens.h"
+#include "rollouts/rollouts.h"
+
+static sli_rollout_step *step_at(sl_rollouts *r, int64_t step) {
+  return &r->steps[step % SLI_ROLLOUT_STEPS];
+}
+
+/* ---- prompts ------------------------------------------------------------------------------- */
+
+/* Returns the prompt of a row: the prompts come in order, over and over. */
+static int64_t prompt_of(const sl_rollouts *r, int64_t step, int row) {
+  const sl_rollouts_options *o = &r->options;
+  int64_t at = step * (o->batch / o->group) + row / o->group, epoch = at / o->nprompts;
+  at %= o->nprompts;
+  return o->shuffle ? sli_shuffle(o->shuffle, epoch, at, o->nprompts) : at;
+}
+
+/* Returns a seed that no other row of any step has. */
+static uint64_t seed_of(const sl_rollouts *r, int64_t step, int row) {
+  uint64_t parts[3] = {r->options.seed, (uint64_t)step, (uint64_t)row};
+  return sli_hash(SLI_HASH_SEED, parts, sizeof parts);
+}
+
+static sl_status submit(sl_rollouts *r, const sli_rollout_step *s, int row, uint64_t *id) {
+  const sl_rollouts_options *o = &r->options;
+  const sl_prompt *p = &o->prompts[s->rows[row].prompt];
+  const sl_request request = {.prompt = p->tokens,
+                              .nprompt = p->count,
+                              .max_tokens = o->max_tokens,
+                              .temperature = o->temperature,
+                              .top_p = o->top_p,
+                              .seed = seed_of(r, s->step, row),
+                              .stop = o->stop,
+                              .nstop = o->nstop,
+                              .salt = (uint64_t)s->step};
+  return sl_session_submit(r->session, &request, id);
+}
+
+/* Empties a step's place for another step. */
+static void renew(const sl_rollouts *r, sli_rollout_step *s, int64_t step, uint64_t rows_before) {
+  sli_rollout *rows = s->rows;
+  *s = (sli_rollout_step){.step = step,
+                          .rows = rows,
+                          .first_id = UINT64_MAX,
+                          .begun_ns = sli_now_ns(),
+                          .rows_before = rows_before};
+  for (int i = 0; i < r->options.batch; i++) {
+    sli_rollout *x = &rows[i];
+    *x = (sli_rollout){.prompt = prompt_of(r, step, i),
+                       .tokens = x->tokens,
+                       .capacity = x->capacity,
+                       .logprobs = x->logprobs,
+                       .logprobs_capacity = x->logprobs_capacity};
+  }
+}
+
+/* Submits without the lock, which the session's callbacks take behind its own. No answer comes
+ * before the tick that follows. */
+void sli_rollouts_begin(void *ctx, int64_t step) {
+  sl_rollouts *r = ctx;
+  sli_rollout_step *s = step_at(r, step);
+  sl_status status = SL_OK;
+  uint64_t rows_before = sl_session_stat(r->session).rows, id, first = 0;
+  pthread_mutex_lock(&r->lock);
+  renew(r, s, step, rows_before);
+  pthread_mutex_unlock(&r->lock);
+  for (int i = 0; i < r->options.batch && !status; i++) {
+    status = submit(r, s, i, &id);
+    if (!i) first = id;
+  }
+  pthread_mutex_lock(&r->lock);
+  s->first_id = first;
+  pthread_mutex_unlock(&r->lock);
+  if (status) sl_rollouts_fail(r, status, sl_detail());
+}
+
+/* ---- answers ------------------------------------------------------------------------------- */
+
+static sl_answer answer_of(const sl_rollouts *r, const sli_rollout_step *s, int row) {
+  const sli_rollout *x = &s->rows[row];
+  return (sl_answer){.id = s->first_id + (uint64_t)row,
+                     .step = s->step,
+                     .prompt = x->prompt,
+                     .row = row,
+                     .member = row % r->options.group,
+                     .tokens = x->tokens,
+                     .logprobs = x->logprobs,
+                     .count = (int64_t)x->count,
+                     .truncated = x->truncated};
+}
+
+/* Finds the step and row of a request; NULL: it is none of those that are kept. */
+static sli_rollout_step *find(sl_rollouts *r, uint64_t id, int *row) {
+  for (int i = 0; i < SLI_ROLLOUT_STEPS; i++) {
+    sli_rollout_step *s = &r->steps[i];
+    if (s->step < 0 || id < s->first_id || id - s->first_id >= (uint64_t)r->options.batch) continue;
+    *row = (int)(id - s->first_id);
+    return s;
+  }
+  return NULL;
+}
+
+static void add_token(sli_rollout *x, const sl_session_event *e) {
+  SLI_GROW(x->tokens, x->count, x->capacity);
+  x->tokens[x->count++] = e->token;
+  SLI_GROW(x->logprobs, x->nlogprobs, x->logprobs_capacity);
+  x->logprobs[x->nlogprobs++] = e->logprob;
+}
+
+static sl_answer end_answer(const sl_rollouts *r, sli_rollout_step *s, int row, sl_end end) {
+  s->rows[row].ended = true;
+  s->rows[row].truncated = end != SL_END_STOP;
+  if (++s->ended == r->options.batch) s->answered_ns = sli_now_ns();
+  return answer_of(r, s, row);
+}
+
+void sli_rollouts_note(void *ctx, const sl_session_event *e) {
+  sl_rollouts *r = ctx;
+  sl_answer answer = {0};
+  int row = 0;
+  pthread_mutex_lock(&r->lock);
+  sli_rollout_step *s = find(r, e->id, &row);
+  SLI_CHECK(s, "answer %llu is of no step", (unsigned long long)e->id);
+  if (e->kind == SL_EVENT_TOKEN) add_token(&s->rows[row], e);
+  else answer = end_answer(r, s, row, e->end);
+  pthread_mutex_unlock(&r->lock);
+  if (e->kind == SL_EVENT_TOKEN) return;
+  if (e->end == SL_END_FAILED)
+    sl_rollouts_fail(r, SL_E_NUMERIC, "rollouts: the model's logits are not finite");
+  else r->options.answered(r->options.ctx, &answer);
+}
+
+/* ---- rewards ------------------------------------------------------------------------------- */
+
+/* Advantages of a group: rewards less their mean, over their deviation. Shao et al., section 4.1.2.
+ */
+static void compare_group(sli_rollout *of, int n, sl_rollouts_report *report) {
+  double sum = 0, squares = 0;
+  int count = 0;
+  for (int i = 0; i < n; i++)
+    if (!isnan(of[i].reward)) sum += of[i].reward, count++;
+  double mean = count ? sum / count : 0;
+  for (int i = 0; i < n; i++)
+    if (!isnan(of[i].reward)) squares += (of[i].reward - mean) * (of[i].reward - mean);
+  double deviation = count > 1 ? sqrt(squares / (count - 1)) : 0;
+  for (int i = 0; i < n; i++) of[i].advantage = (of[i].reward - mean) / (deviation + 1e-6);
+  report->flat += deviation == 0;
+}
+
+static void count_answers(const sl_rollouts *r, const sli_rollout_step *s, sl_rollouts_report *to) {
+  double sum = 0, squares = 0, length = 0, surprise = 0;
+  int n = 0;
+  for (int i = 0; i < r->options.batch; i++) {
+    const sli_rollout *x = &s->rows[i];
+    for (size_t t = 0; t < x->nlogprobs; t++) surprise -= (double)x->logprobs[t];
+    to->dropped += isnan(x->reward);
+    to->truncated += x->truncated;
+    length += (double)x->count;
+    if (!isnan(x->reward)) sum += x->reward, n++;
+  }
+  to->answers = (int)r->options.batch;
+  to->length = length / to->answers;
+  to->entropy = surprise / fmax(length, 1);
+  to->reward = n ? sum / n : NAN;
+  for (int i = 0; i < r->options.batch; i++) {
+    double off = s->rows[i].reward - to->reward;
+    if (!isnan(off)) squares += off * off;
+  }
+  to->reward_std = n > 1 ? sqrt(squares / (n - 1)) : 0;
+}
+
+static void tell(const sl_rollouts *r, const sli_rollout_step *s) {
+  const sl_rollouts_options *o = &r->options;
+  size_t n = (size_t)o->batch;
+  sl_answer *answers = sli_calloc(n, sizeof *answers);
+  double *numbers = sli_calloc(2 * n, sizeof *numbers);
+  for (size_t i = 0; i < n; i++) {
+    answers[i] = answer_of(r, s, (int)i);
+    numbers[i] = s->rows[i].reward, numbers[n + i] = s->rows[i].advantage;
+  }
+  o->rewarded(o->ctx, &s->report, (int)n, answers, numbers, numbers + n);
+  free(answers);
+  free(numbers);
+}
+
+/* Works out a step's advantages when all rewards are there. */
+static void judge(const sl_rollouts *r, sli_rollout_step *s, uint64_t rows) {
+  const sl_rollouts_options *o = &r->options;
+  sl_rollouts_report *to = &s->report;
+  uint64_t now = sli_now_ns();
+  *to = (sl_rollouts_report){.step = s->step,
+                             .rows = (int64_t)(rows - s->rows_before),
+                             .answer_seconds = (double)(s->answered_ns - s->begun_ns) * 1e-9,
+                             .reward_seconds = (double)(now - s->answered_ns) * 1e-9};
+  for (int i = 0; i < o->batch; i += o->group) compare_group(&s->rows[i], o->group, to);
+  to->flat /= (double)(o->batch / o->group);
+  count_answers(r, s, to);
+  for (int i = 0; i < o->batch; i++)
+    if (!isnan(s->rows[i].reward)) s->tokens += (int64_t)s->rows[i].count;
+  s->known = true;
+  if (o->rewarded) tell(r, s);
+}
+
+void sl_rollouts_reward(sl_rollouts *r, uint64_t id, double reward) {
+  int row;
+  pthread_mutex_lock(&r->lock);
+  sli_rollout_step *s = find(r, id, &row);
+  if (s && !s->rows[row].rewarded) {
+    s->rows[row].rewarded = true;
+    s->rows[row].reward = reward;
+    s->rewarded++;
+    pthread_cond_broadcast(&r->changed);
+  }
+  pthread_mutex_unlock(&r->lock);
+}
+
+void sl_rollouts_fail(sl_rollouts *r, sl_status status, const char *why) {
+  pthread_mutex_lock(&r->lock);
+  sl_runtime *rt = r->failed ? NULL : r->rt;
+  r->failed = true;
+  pthread_cond_broadcast(&r->changed);
+  pthread_mutex_unlock(&r->lock);
+  if (rt) sl_runtime_abort(rt, status, why);
+}
+
+/* Waits at most 100 ms: a run that ends for another reason signals nobody. */
+static void wait_a_while(sl_rollouts *r) {
+  enum { MS = 100 };
+  struct timespec until;
+  clock_gettime(CLOCK_MONOTONIC, &until);
+  until.tv_nsec += MS * 1000000;
+  if (until.tv_nsec >= 1000000000) until.tv_sec++, until.tv_nsec -= 1000000000;
+  pthread_cond_timedwait(&r->changed, &r->lock, &until);
+}
+
+const sli_rollout_step *sli_rollouts_wait(sl_rollouts *r, int64_t step) {
+  sli_rollout_step *s = step_at(r, step);
+  pthread_mutex_lock(&r->lock);
+  while (!r->failed && s->rewarded < r->options.batch && !sl_runtime_aborted(r->rt))
+    wait_a_while(r);
+  bool whole = s->rewarded == r->options.batch;
+  pthread_mutex_unlock(&r->lock);
+  uint64_t rows = sl_session_stat(r->session).rows; /* before the lock, as in callbacks */
+  pthread_mutex_lock(&r->lock);
+  if (whole && !s->known) judge(r, s, rows);
+  pthread_mutex_unlock(&r->lock);
+  return whole ? s : NULL;
+}
+
+bool sl_rollouts_about(sl_rollouts *r, int64_t step, sl_rollouts_report *out) {
+  pthread_mutex_lock(&r->lock);
+  const sli_rollout_step *s = step_at(r, step);
+  bool known = s->step == step && s->known;
+  if (known) *out = s->report;
+  pthread_mutex_unlock(&r->lock);
+  return known;
+}

@@ -1,0 +1,189 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Rollouts of a small model, rewarded by a function of this test: advantages are what their formula
+ * says, dropped answers have none, prompts come in the order of their permutation, the same in a
+ * run that begins at a later step, and options that cannot be are refused by name. */
+#include <math.h>
+#include <string.h>
+
+#include <sluice/sluice.h>
+
+#include "base/base.h"
+#include "models/models.h"
+#include "tests/support/test.h"
+
+enum { BATCH = 10, GROUP = 5, PROMPTS = 6, STEPS = 4 };
+
+static char *const words[] = {"--layers",  "1",  "--width", "16", "--heads", "2",   "--vocab", "16",
+                              "--context", "10", "--batch", "10", "--lr",    "1e-3"};
+static const int32_t tokens[] = {1, 2, 3, 4, 5, 6, 7, 8};
+
+typedef struct run {
+  sl_rollouts *rollouts;
+  bool drops; /* the third answer of each group */
+  int64_t first;
+  int steps, answers;
+  int64_t prompts[STEPS][BATCH];
+  double rewards[BATCH], advantages[BATCH];
+  sl_rollouts_report report;
+} run;
+
+/* The rewards (1, 0, 0, 1, .1) of each group. */
+static void answered(void *ctx, const sl_answer *a) {
+  static const double rewards[GROUP] = {1, 0, 0, 1, .1};
+  run *x = ctx;
+  x->answers++;
+  CHECK(a->row % GROUP == a->member && a->count >= 1 && a->count <= 4, "an answer of row %d",
+        a->row);
+  for (int64_t t = 0; t < a->count; t++)
+    CHECK(a->logprobs[t] <= 0 && a->tokens[t] >= 0 && a->tokens[t] < 16, "token %d", a->tokens[t]);
+  sl_rollouts_reward(x->rollouts, a->id, x->drops && a->member == 2 ? NAN : rewards[a->member]);
+}
+
+static void rewarded(void *ctx, const sl_rollouts_report *report, int n, const sl_answer *answers,
+                     const double *rewards, const double *advantages) {
+  run *x = ctx;
+  CHECK(n == BATCH && report->step == x->first + x->steps, "step %lld", (long long)report->step);
+  for (int i = 0; i < n; i++) x->prompts[report->step][i] = answers[i].prompt;
+  memcpy(x->rewards, rewards, sizeof x->rewards);
+  memcpy(x->advantages, advantages, sizeof x->advantages);
+  x->report = *report;
+  x->steps++;
+}
+
+static const sl_model *gpt(void) {
+  const sl_model *const *m = sli_models;
+  while (strcmp((*m)->name, "gpt")) m++;
+  return *m;
+}
+
+static sl_args *read_words(void) {
+  sl_args *args;
+  int used;
+  CHECK(!sl_args_create(gpt()->options, &args), "%s", sl_detail());
+  for (size_t i = 0; i < SLI_COUNT(words); i += 2)
+    CHECK(!sl_args_take(args, 2, &words[i], &used), "%s", sl_detail());
+  return args;
+}
+
+static sl_rollouts_options options_of(run *x, const sl_args *args, const sl_prompt *prompts) {
+  return (sl_rollouts_options){.model = gpt(),
+                               .args = args,
+                               .batch = BATCH,
+                               .group = GROUP,
+                               .prompts = prompts,
+                               .nprompts = PROMPTS,
+                               .shuffle = 5,
+                               .max_tokens = 4,
+                               .temperature = 1,
+                               .seed = 3,
+                               .answered = answered,
+                               .rewarded = rewarded,
+                               .ctx = x};
+}
+
+static void list_prompts(sl_prompt *prompts) {
+  for (int i = 0; i < PROMPTS; i++) prompts[i] = (sl_prompt){tokens + i / 2, 1 + i % 3};
+}
+
+static void train(run *x, int64_t first, int steps) {
+  sl_prompt prompts[PROMPTS];
+  list_prompts(prompts);
+  sl_args *args = read_words();
+  const sl_rollouts_options o = options_of(x, args, prompts);
+  x->first = first;
+  x->steps = x->answers = 0;
+  CHECK(!sl_rollouts_create(&o, &x->rollouts), "%s", sl_detail());
+  sl_graph *g = sl_graph_create(&(sl_graph_options){
+      .microbatches = 1, .pieces = 1, .objective = sl_rollouts_objective(x->rollouts)});
+  CHECK(!sl_model_build(gpt(), g, args), "%s", sl_detail());
+  const sl_lower_options lower = {
+      .parallel.stages = 1, .devices.kind = "cpu", .rollouts = *sl_rollouts_lower(x->rollouts)};
+  sl_lowered *lowered;
+  sl_runtime *rt;
+  CHECK(!sl_lower(g, &lower, &lowered), "%s", sl_detail());
+  CHECK(!sl_plan_prove(sl_lowered_plan(lowered)), "%s", sl_detail());
+  CHECK(!sl_runtime_create(sl_lowered_plan(lowered),
+                           &(sl_runtime_options){.watchdog_seconds = 60, .first_step = first}, &rt),
+        "%s", sl_detail());
+  sl_lowered_attach(lowered, rt);
+  sl_rollouts_attach(x->rollouts, rt);
+  CHECK(!sl_params_init(lowered, rt, 7), "%s", sl_detail());
+  CHECK(!sl_runtime_run(rt, steps), "%s", sl_detail());
+  CHECK(x->steps == steps && x->answers == steps * BATCH, "%d steps, %d answers", x->steps,
+        x->answers);
+  sl_rollouts_report report;
+  CHECK(sl_rollouts_about(x->rollouts, first + steps - 1, &report) && report.answers == BATCH,
+        "the last step is known");
+  CHECK(!sl_rollouts_about(x->rollouts, first + steps, &report), "the next one is not");
+  sl_runtime_destroy(rt);
+  sl_lowered_destroy(lowered);
+  sl_graph_destroy(g);
+  sl_rollouts_destroy(x->rollouts);
+  sl_args_destroy(args);
+}
+
+/* mean .42, deviation .531037 */
+static void advantages_follow_from_rewards(void) {
+  static const double wanted[GROUP] = {1.09220, -.79090, -.79090, 1.09220, -.60259};
+  run x = {0};
+  train(&x, 0, STEPS);
+  for (int i = 0; i < BATCH; i++)
+    CHECK(fabs(x.advantages[i] - wanted[i % GROUP]) < 1e-5, "advantage %d", i);
+  CHECK(fabs(x.report.reward - .42) < 1e-12, "the mean of rewards");
+  CHECK(!x.report.dropped && x.report.flat == 0, "nothing is dropped, and no group is flat");
+  CHECK(x.report.rows >= BATCH && x.report.entropy > 0, "rows have been computed");
+}
+
+/* The same prompts, also of a run that begins at a later step. */
+static void prompts_follow_from_steps(void) {
+  run x = {0}, y = {0};
+  int seen[PROMPTS] = {0};
+  train(&x, 0, STEPS);
+  train(&y, 2, STEPS - 2);
+  CHECK(!memcmp(x.prompts[2], y.prompts[2], sizeof x.prompts[2]), "step 2 has the same prompts");
+  for (int s = 0; s < PROMPTS * GROUP / BATCH; s++)
+    for (int i = 0; i < BATCH; i++) seen[x.prompts[s][i]]++;
+  for (int i = 0; i < PROMPTS; i++) CHECK(seen[i] == GROUP, "prompt %d has come once", i);
+}
+
+/* mean .525 of the four, deviation sqrt((2 .475^2 + .525^2 + .425^2) / 3) */
+static void dropped_answers_have_no_part(void) {
+  run x = {.drops = true};
+  train(&x, 0, 1);
+  double deviation = sqrt((2 * .475 * .475 + .525 * .525 + .425 * .425) / 3);
+  CHECK(x.report.dropped == 2 && isnan(x.advantages[2]), "two are dropped");
+  CHECK(fabs(x.advantages[0] - .475 / deviation) < 1e-5, "the first");
+  CHECK(fabs(x.advantages[1] - -.525 / deviation) < 1e-5, "the second");
+  CHECK(fabs(x.report.reward - .525) < 1e-12, "the mean of the others");
+}
+
+static void refused(const sl_rollouts_options *o, const char *why) {
+  sl_rollouts *r = NULL;
+  CHECK(sl_rollouts_create(o, &r) == SL_E_USAGE && strstr(sl_detail(), why), "%s: %s", why,
+        sl_detail());
+}
+
+static void wrong_options_are_named(void) {
+  sl_prompt prompts[PROMPTS];
+  run x = {0};
+  list_prompts(prompts);
+  sl_args *args = read_words();
+  const sl_rollouts_options good = options_of(&x, args, prompts);
+  sl_rollouts_options o = good;
+  o.group = 4, refused(&o, "a step of 10 rows is not a multiple of a group of 4"), o = good;
+  o.group = 1, refused(&o, "a group of 1 answers"), o = good;
+  o.nprompts = 0, refused(&o, "there are no prompts"), o = good;
+  o.clip_low = 2, refused(&o, "ratios cannot be clipped to -1"), o = good;
+  o.kl = -1, refused(&o, "a kl of -1"), o = good;
+  prompts[3].count = 10, refused(&o, "prompt 4 has 10 tokens, in a context of 10");
+  prompts[3].count = 0, refused(&o, "prompt 4 has 0 tokens");
+  sl_args_destroy(args);
+}
+
+int main(void) {
+  RUN(advantages_follow_from_rewards);
+  RUN(prompts_follow_from_steps);
+  RUN(dropped_answers_have_no_part);
+  RUN(wrong_options_are_named);
+  return 0;
+}

@@ -1,0 +1,126 @@
+#!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
+# --rl: a model learns from its own answers that a program, or a rule, rewards. Rewards rise. With --exact the ratio of each
+# update is 1 for every token, and losses, parameters and answers are the same, bit for bit, on stages, devices that share
+# data, over processes, and where a run has been interrupted. Programs that end, hang or write nonsense end the run by name,
+# or cost the answer they were asked about. Bad prompts are named by line, bad options by name.
+# labels: outside
+# needs: zeromq
+set -u
+# shellcheck source=tests/support/tool.sh
+source "$SLUICE_SOURCE/tests/support/tool.sh"
+
+for i in 0 1 2 3 4 5 6 7 8 9; do echo "{\"prompt\": [$i, $(((i * 7 + 3) % 16)), 5], \"data\": {\"wanted\": 7}}"; done >prompts.jsonl
+cat >reward.py <<'PY'
+import json, sys
+for line in sys.stdin:
+    asked = json.loads(line)
+    words = asked["answer"].split()
+    print(sum(word == str(asked["data"]["wanted"]) for word in words) / 6, flush=True)
+PY
+model=(gpt --layers 2 --width 32 --heads 2 --vocab 16 --context 12 --batch 32 --warmup 0 --lr 3e-3)
+rl=(--rl grpo:group=8,kl=0.01 --prompts prompts.jsonl --reward "python3 reward.py" --max-tokens 6 --shuffle 3)
+
+# It learns, and says so.
+steps=40
+brief && steps=12
+ends 0 "$actorrun" --steps "$steps" "${rl[@]}" --log log.csv --answers answers.html --save learned.safetensors "${model[@]}"
+says "step $steps/$steps  reward 0." out
+python3 - "$steps" <<'PY' || fail "rewards do not rise"
+import csv, sys
+rows = list(csv.DictReader(open("log.csv")))
+rewards = [float(row["reward"]) for row in rows]
+assert len(rows) == int(sys.argv[1])
+assert sum(rewards[-3:]) / 3 > 2 * sum(rewards[:3]) / 3 + 0.02, rewards
+assert all(abs(float(row["ratio_off"])) < 1e-5 and float(row["dropped"]) == 0 for row in rows)
+assert all(float(row["answer_tokens"]) == 6 and float(row["truncated"]) == 1 for row in rows)
+assert float(rows[0]["kl"]) == 0 and float(rows[-1]["kl"]) > 0
+PY
+grep -q '<h2>Step 1 <small>mean reward' answers.html || fail "the page has no steps"
+
+# Exact: one hash on any grid.
+exact=("$actorrun" --quiet --exact --steps 4 "${rl[@]}")
+ends 0 "${exact[@]}" --certify one.jsonl --answers one.answers.jsonl --log one.csv "${model[@]}"
+python3 -c '
+import csv
+for row in csv.DictReader(open("one.csv")): assert float(row["ratio_off"]) == 0 == float(row["clipped"]), row' || fail "a ratio is not 1"
+[[ $(wc -l <one.answers.jsonl) == 128 ]] || fail "answers are missing"
+for grid in "--stages 2" "--microbatches 4 --stages 2 --schedule zb-h1" "--data-parallel 2" "--recompute full --jitter 50" \
+  "-n 2 --stages 2 --microbatches 2" "--stages 2 --data-parallel 2 --microbatches 2"; do
+  # shellcheck disable=SC2086
+  ends 0 "${exact[@]}" $grid "${patient[@]}" --recheck one.jsonl --answers other.jsonl "${model[@]}"
+  cmp -s one.answers.jsonl other.jsonl || fail "$grid: other answers"
+done
+# Interrupted, and resumed on another grid.
+ends 0 "${exact[@]}" --steps 2 --checkpoint c --every 1 --answers other.jsonl "${model[@]}"
+ends 0 "${exact[@]}" --stages 2 --checkpoint c --resume --recheck one.jsonl --answers other.jsonl "${model[@]}"
+cmp -s one.answers.jsonl other.jsonl || fail "a resumed run has other answers"
+ends 2 "${exact[@]}" --checkpoint c --resume --max-tokens 5 "${model[@]}"
+says 'max-tokens' err
+
+# Other models, and rewards that are built in.
+printf '%s\n' '{"prompt": "ab", "answer": "b"}' '{"prompt": "ba", "answer": "a"}' >texts.jsonl
+texts=(--prompts texts.jsonl --max-tokens 4 --stop '\n')
+for reward in exact 'regex:[a-m]*' length:2; do
+  ends 0 "$actorrun" --quiet --steps 2 --rl grpo:group=4 "${texts[@]}" --reward "$reward" \
+    llama --layers 2 --width 32 --heads 2 --vocab 256 --context 10 --batch 8
+done
+ends 0 "$actorrun" --quiet --steps 2 --rl grpo:group=4 "${texts[@]}" --reward length:2 --lora 'layers.*.self_attn=2' \
+  hybrid --layers 2 --width 32 --heads 2 --vocab 256 --context 10 --batch 8
+
+# Programs that fail.
+one=("$actorrun" --quiet --steps 2 "${rl[@]}")
+ends 1 "${one[@]}" --reward 'head -3 >/dev/null; exit 4' "${model[@]}"
+says 'head -3 >/dev/null; exit 4 has ended with status 4, for an answer of step 1' err
+ends 1 "${one[@]}" --reward 'while read -r line; do echo well; done' "${model[@]}"
+says 'has written "well" instead of a number, for an answer of step 1' err
+ends 1 "${one[@]}" --reward 'sleep 100' --reward-seconds 0.3 "${model[@]}"
+says 'sleep 100 has taken more than 0.3 seconds, for an answer of step 1' err
+ends 1 "${one[@]}" -n 2 --stages 2 "${patient[@]}" --reward 'exit 4' "${model[@]}"
+says 'exit 4 has ended with status 4' err
+ends 0 "${one[@]}" --reward-failed drop --log drop.csv --reward \
+  'n=0; while read -r line; do n=$((n + 1)); [ $n -lt 9 ] || exit 5; echo $n; done' "${model[@]}"
+says 'exit 5; echo $n; done has ended with status 5: an answer of step 1 is dropped' err
+python3 -c '
+import csv
+for row in csv.DictReader(open("drop.csv")): assert 0 < float(row["dropped"]) < 0.2, row' || fail "what is dropped is not counted"
+
+# Options and prompts that cannot be.
+wrong() { # TEXT OPTION...
+  local text=$1
+  shift
+  ends 2 "$actorrun" --steps 1 "${rl[@]}" "$@" "${model[@]}"
+  says "$text" err
+}
+wrong '--rl ppo: the method is grpo' --rl ppo
+wrong '--rl: there is no groups; there are group' --rl grpo:groups=3
+wrong '--rl: group=1: it is a whole number from 2' --rl grpo:group=1
+wrong 'a step of 32 rows is not a multiple of a group of 5' --rl grpo:group=5
+wrong '--rl: not with --pieces' --pieces 2
+wrong '--rl: not with --eval' --eval prompts.jsonl
+wrong '--reward exact: prompt 1 has no "answer"' --reward exact
+wrong '--reward length:x: length:N is of a whole number of tokens' --reward length:x
+wrong '--reward-failed ignore: it is end or drop' --reward-failed ignore
+wrong '--answers a.txt: it is a file .jsonl or .html' --answers a.txt
+wrong 'devices share out parameter transformer' --tensor 2
+wrong '--stop: "ab" is 2 tokens, and one ends an answer' --stop ab
+printf '%s\n' '{"prompt": [1, 2]}' '{"prompt": {}}' >bad.jsonl
+wrong '--prompts bad.jsonl:2: "prompt" is of the wrong kind' --prompts bad.jsonl
+printf '%s\n' '{"prompt": [1, 99]}' >bad.jsonl
+wrong 'prompt 1 has token 99: the vocabulary has 16' --prompts bad.jsonl
+printf '%s\n' '{"prompt": [1' >bad.jsonl
+wrong 'bad.jsonl:1' --prompts bad.jsonl
+: >bad.jsonl
+wrong '--prompts bad.jsonl: it is empty' --prompts bad.jsonl
+printf '%s\n' '{"prompt": [1,2,3,4,5,6,7,8,9,10,11,12]}' >bad.jsonl
+wrong 'prompt 1 has 12 tokens, in a context of 12' --prompts bad.jsonl
+printf '%s\n' '{"messages": [{"role": "user", "content": "a"}]}' >bad.jsonl
+wrong 'messages need a tokenizer and its chat template' --prompts bad.jsonl
+for alone in "--prompts prompts.jsonl" "--reward exact" "--answers a.jsonl"; do
+  # shellcheck disable=SC2086
+  ends 2 "$actorrun" --steps 1 $alone "${model[@]}" --data prompts.jsonl
+  says "of which rollouts? --rl METHOD says" err
+done
+ends 2 "$actorrun" --steps 1 --rl grpo --prompts prompts.jsonl "${model[@]}"
+says '--rl: which answers are good? --reward PROGRAM says' err
+exit 0

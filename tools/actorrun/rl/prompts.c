@@ -1,0 +1,234 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Prompts: a line of JSON each, with a text, tokens or messages; or a line of text each. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/json.h"
+#include "io/file.h"
+#include "tools/actorrun/rl/rl.h"
+
+typedef struct reader {
+  const settings *s;
+  rl_prompts *to;
+  chat_found found;
+  const sli_chat *chat; /* NULL: not needed so far */
+  int64_t vocabulary;
+} reader;
+
+/* ---- tokens -------------------------------------------------------------------------------- */
+
+static bool reads_bytes(const reader *r) { return !r->s->data.tokenizer; }
+
+/* Makes tokens of a text; without a tokenizer its bytes. */
+static sl_status encode(const reader *r, const char *text, bool whole, sli_token_row *row) {
+  if (!reads_bytes(r))
+    return sli_tokenizer_encode(r->to->tokenizer, text, strlen(text), whole, row);
+  for (const char *at = text; *at; at++) sli_token_row_add(row, (unsigned char)*at);
+  return SL_OK;
+}
+
+static sl_status add_stop(reader *r, const char *text, const char *where) {
+  sli_token_row row = {0};
+  sl_status status = encode(r, text, false, &row);
+  if (!status && row.count == 1) {
+    rl_prompts *p = r->to;
+    p->stop = sli_realloc(p->stop, (size_t)p->nstop + 1, sizeof *p->stop);
+    p->stop[p->nstop++] = row.items[0];
+  } else if (!status && where)
+    status = sl_fail(SL_E_USAGE, "%s: \"%s\" is %zu tokens, and one ends an answer", where, text,
+                     row.count);
+  free(row.items);
+  return status;
+}
+
+/* Reads --stop, where \n stands for a new line. */
+static sl_status read_stops(reader *r) {
+  const char *text;
+  sl_status status = SL_OK;
+  for (int i = 0; !status && (text = sl_arg_given(r->s->run, "stop", i)); i++) {
+    bool line = !strcmp(text, "\\n");
+    status = add_stop(r, line ? "\n" : text, "--stop");
+  }
+  return status;
+}
+
+/* ---- chats --------------------------------------------------------------------------------- */
+
+static sl_status need_chat(reader *r) {
+  if (r->chat) return SL_OK;
+  if (reads_bytes(r))
+    return sl_fail(SL_E_USAGE, "messages need a tokenizer and its chat template: --tokenizer FILE");
+  sl_status status = chat_find(r->s->data.tokenizer, &r->found);
+  if (!status)
+    status = chat_choose(&r->found, r->s->data.tokenizer, settings_text(r->s, "chat-template"),
+                         &r->chat);
+  if (status) return status;
+  const char *end = sli_chat_end(r->chat, &r->found.marks);
+  return end ? add_stop(r, end, NULL) : SL_OK;
+}
+
+static sl_status render(reader *r, const cJSON *messages, char **text) {
+  sl_status status = need_chat(r);
+  if (status) return status;
+  char *json = cJSON_PrintUnformatted(messages);
+  const sli_chat_json in = {.messages = json, .messages_bytes = strlen(json)};
+  status = sli_chat_render_json(r->chat, &r->found.marks, &in, NULL, text);
+  cJSON_free(json);
+  return status;
+}
+
+/* ---- lines --------------------------------------------------------------------------------- */
+
+static sl_status take_numbers(const cJSON *prompt, sli_token_row *row) {
+  const cJSON *each;
+  cJSON_ArrayForEach(each, prompt) {
+    if (!cJSON_IsNumber(each) || each->valuedouble != each->valueint)
+      return sl_fail(SL_E_INPUT, "\"prompt\" is a text, or an array of tokens");
+    sli_token_row_add(row, each->valueint);
+  }
+  return SL_OK;
+}
+
+static void add(rl_prompts *p, rl_prompt prompt, const sli_token_row *row) {
+  SLI_GROW(p->of, (size_t)p->count, p->capacity);
+  p->tokens = sli_realloc(p->tokens, p->capacity, sizeof *p->tokens);
+  p->tokens[p->count] = (sl_prompt){row->items, (int64_t)row->count};
+  p->of[p->count++] = prompt;
+}
+
+static char *text_of(const cJSON *of, const char *key) {
+  const cJSON *item = cJSON_GetObjectItemCaseSensitive(of, key);
+  if (cJSON_IsString(item)) return sli_strdup(item->valuestring);
+  if (!item || cJSON_IsNull(item)) return NULL;
+  char *json = cJSON_PrintUnformatted(item), *copy = sli_strdup(json);
+  cJSON_free(json);
+  return copy;
+}
+
+static char *json_of(const cJSON *of, const char *key) {
+  const cJSON *item = cJSON_GetObjectItemCaseSensitive(of, key);
+  char *json = item ? cJSON_PrintUnformatted(item) : NULL, *copy = json ? sli_strdup(json) : NULL;
+  cJSON_free(json);
+  return copy;
+}
+
+static sl_status take_object(reader *r, const cJSON *line) {
+  const cJSON *prompt = cJSON_GetObjectItemCaseSensitive(line, "prompt"),
+              *messages = cJSON_GetObjectItemCaseSensitive(line, "messages");
+  rl_prompt p = {0};
+  sli_token_row row = {0};
+  sl_status status = SL_OK;
+  if (!cJSON_IsObject(line) || !prompt == !messages)
+    return sl_fail(SL_E_INPUT, "a line is an object with \"prompt\" or \"messages\"");
+  if (cJSON_IsArray(messages)) {
+    status = render(r, messages, &p.text);
+    if (!status) status = encode(r, p.text, false, &row);
+  } else if (cJSON_IsString(prompt)) {
+    p.text = sli_strdup(prompt->valuestring);
+    status = encode(r, p.text, true, &row);
+  } else if (cJSON_IsArray(prompt)) status = take_numbers(prompt, &row);
+  else status = sl_fail(SL_E_INPUT, "\"%s\" is of the wrong kind", prompt ? "prompt" : "messages");
+  if (!status && !row.count) status = sl_fail(SL_E_INPUT, "the prompt is empty");
+  if (status) {
+    free(row.items);
+    free(p.text);
+    return status;
+  }
+  if (!p.text) p.text = rl_prompts_text(r->to, row.items, (int64_t)row.count);
+  p.answer = text_of(line, "answer");
+  p.data = json_of(line, "data");
+  add(r->to, p, &row);
+  return SL_OK;
+}
+
+static sl_status take_text(reader *r, const char *line) {
+  sli_token_row row = {0};
+  sl_status status = encode(r, line, true, &row);
+  if (!status) add(r->to, (rl_prompt){.text = sli_strdup(line)}, &row);
+  return status;
+}
+
+static sl_status take_line(reader *r, const char *path, int64_t number, char *line, bool json) {
+  if (!*line) return SL_OK;
+  char *where = sli_format("%s:%lld", path, (long long)number);
+  sli_json doc = {0};
+  sl_status status = json ? sli_json_read(where, line, strlen(line), 0, &doc) : SL_OK;
+  if (!status) {
+    status = json ? take_object(r, doc.root) : take_text(r, line);
+    if (status) {
+      char *why = sli_strdup(sl_detail());
+      sl_fail(status, "--prompts %s: %s", where, why);
+      free(why);
+    }
+  }
+  sli_json_fini(&doc);
+  free(where);
+  return status;
+}
+
+static sl_status take_lines(reader *r, const char *path, char *text) {
+  size_t n = strlen(path);
+  bool json = n > 6 && !strcmp(path + n - 6, ".jsonl");
+  sl_status status = SL_OK;
+  int64_t number = 1;
+  for (char *line = text, *next; line && !status; line = next, number++) {
+    next = strchr(line, '\n');
+    if (next) *next++ = 0;
+    line[strcspn(line, "\r")] = 0;
+    status = take_line(r, path, number, line, json);
+  }
+  if (!status && !r->to->count) status = sl_fail(SL_E_INPUT, "--prompts %s: it is empty", path);
+  return status;
+}
+
+/* ---- interface ----------------------------------------------------------------------------- */
+
+sl_status rl_prompts_read(const settings *s, rl_prompts *out) {
+  const char *path = settings_text(s, "prompts");
+  reader r = {.s = s, .to = out};
+  char *text = NULL;
+  *out = (rl_prompts){0};
+  sl_status status = sli_file_read(path, &text);
+  if (!status && s->data.tokenizer) status = sli_tokenizer_open(s->data.tokenizer, &out->tokenizer);
+  if (!status) status = read_stops(&r);
+  if (!status) status = take_lines(&r, path, text);
+  sli_chat_free(r.chat);
+  chat_found_fini(&r.found);
+  free(text);
+  if (status) rl_prompts_free(out);
+  return status;
+}
+
+void rl_prompts_free(rl_prompts *p) {
+  for (int64_t i = 0; i < p->count; i++) {
+    free(p->of[i].text);
+    free(p->of[i].answer);
+    free(p->of[i].data);
+    free((void *)p->tokens[i].tokens);
+  }
+  free(p->of);
+  free(p->tokens);
+  free(p->stop);
+  sli_tokenizer_close(p->tokenizer);
+  *p = (rl_prompts){0};
+}
+
+static bool ends(const rl_prompts *p, int32_t token) {
+  for (int i = 0; i < p->nstop; i++)
+    if (p->stop[i] == token) return true;
+  return false;
+}
+
+char *rl_prompts_text(const rl_prompts *p, const int32_t *tokens, int64_t count) {
+  size_t bytes;
+  if (count && ends(p, tokens[count - 1])) count--;
+  if (p->tokenizer) return sli_tokenizer_decode(p->tokenizer, tokens, (size_t)count, false, &bytes);
+  bool small = true;
+  for (int64_t i = 0; i < count; i++) small &= tokens[i] > 0 && tokens[i] < 256;
+  char *text = sli_calloc((size_t)count * 12 + 1, 1), *at = text;
+  for (int64_t i = 0; i < count; i++)
+    if (small) *at++ = (char)tokens[i];
+    else at += sprintf(at, i ? " %d" : "%d", tokens[i]);
+  return text;
+}

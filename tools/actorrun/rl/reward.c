@@ -1,0 +1,421 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Rewards: built in, or by a program.
+ *
+ * The program gets a line of JSON for each answer, and writes a number on a line for each, in the
+ * same order. It gets answers as they come, many before it has rewarded the first. A thread of its
+ * own feeds it and reads it. A program that ends, takes too long or writes something else has
+ * failed: the run ends, or with --reward-failed drop the answer that was next has no reward, and
+ * the program is started again for the others. */
+#include <cjson/cJSON.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <math.h>
+#include <poll.h>
+#include <pthread.h>
+#include <signal.h>
+#include <spawn.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/eventfd.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "base/number.h"
+#include "base/utf8.h"
+#include "io/regex.h"
+#include "tools/actorrun/rl/rl.h"
+
+extern char **environ;
+
+typedef struct pending {
+  uint64_t id;
+  int64_t step;
+  char *line; /* for the program */
+  size_t bytes;
+} pending;
+
+struct rl_rewards {
+  const rl_prompts *prompts;
+  sl_rollouts *rollouts;
+  double (*built_in)(const rl_rewards *w, const sl_answer *answer, const char *text);
+  const char *program, *pattern;
+  int64_t length;
+  double seconds; /* that one reward may take */
+  bool drops;
+  /* the program's thread: */
+  pthread_t thread;
+  bool started;
+  int wake; /* eventfd */
+  pid_t pid;
+  int in, out;   /* its standard input and output; -1: closed */
+  size_t sent;   /* pending answers that it has been sent whole */
+  size_t within; /* bytes of the next one */
+  char got[512]; /* an incomplete line of its output */
+  size_t ngot;
+  pthread_mutex_t lock; /* guards what follows */
+  bool closing;
+  uint64_t since_ns; /* when the oldest pending answer became that */
+  size_t count, capacity;
+  pending *of; /* [count] answers without a reward, oldest first */
+};
+
+/* ---- built in ------------------------------------------------------------------------------ */
+
+static const char *trimmed(const char *text, size_t *bytes) {
+  text += strspn(text, " \t\r\n");
+  *bytes = strlen(text);
+  while (*bytes && strchr(" \t\r\n", text[*bytes - 1])) --*bytes;
+  return text;
+}
+
+/* 1 for an answer that is the one of its prompt's line, but for white space around it. */
+static double exact(const rl_rewards *w, const sl_answer *a, const char *text) {
+  const char *wanted = w->prompts->of[a->prompt].answer;
+  size_t n, m;
+  text = trimmed(text, &n);
+  wanted = trimmed(wanted, &m);
+  return n == m && !memcmp(text, wanted, n);
+}
+
+/* 1 for an answer that the expression matches as a whole. */
+static double regex(const rl_rewards *w, const sl_answer *a, const char *text) {
+  bool is = false;
+  (void)a;
+  return sli_regex_is("--reward regex", w->pattern, text, &is) ? NAN : is;
+}
+
+/* 1 for so many tokens, less by the share that it is off. */
+static double length(const rl_rewards *w, const sl_answer *a, const char *text) {
+  (void)text;
+  return 1 - fmin(1, fabs((double)(a->count - w->length)) / (double)w->length);
+}
+
+static sl_status check_answers(const rl_rewards *w) {
+  for (int64_t i = 0; i < w->prompts->count; i++)
+    if (!w->prompts->of[i].answer)
+      return sl_fail(SL_E_USAGE, "--reward exact: prompt %lld has no \"answer\"", (long long)i + 1);
+  return SL_OK;
+}
+
+static sl_status choose(rl_rewards *w, const char *what) {
+  bool is;
+  if (!strcmp(what, "exact")) {
+    w->built_in = exact;
+    return check_answers(w);
+  }
+  if (!strncmp(what, "regex:", 6)) {
+    w->built_in = regex;
+    w->pattern = what + 6;
+    return sli_regex_is("--reward regex", w->pattern, "", &is);
+  }
+  if (!strncmp(what, "length:", 7)) {
+    w->built_in = length;
+    char *end;
+    w->length = strtoll(what + 7, &end, 10);
+    if (*end || w->length < 1)
+      return sl_fail(SL_E_USAGE, "--reward %s: length:N is of a whole number of tokens", what);
+    return SL_OK;
+  }
+  w->program = what;
+  return SL_OK;
+}
+
+/* ---- the program --------------------------------------------------------------------------- */
+
+static void begin_wait(rl_rewards *w) {
+  pthread_mutex_lock(&w->lock);
+  w->since_ns = sli_now_ns();
+  pthread_mutex_unlock(&w->lock);
+}
+
+static sl_status start(rl_rewards *w) {
+  int to[2], from[2];
+  if (pipe2(to, O_CLOEXEC) || pipe2(from, O_CLOEXEC))
+    return sl_fail(SL_E_IO, "--reward %s: no pipe: %s", w->program, strerror(errno));
+  posix_spawn_file_actions_t actions;
+  posix_spawn_file_actions_init(&actions);
+  posix_spawn_file_actions_adddup2(&actions, to[0], 0);
+  posix_spawn_file_actions_adddup2(&actions, from[1], 1);
+  posix_spawnattr_t attributes;
+  posix_spawnattr_init(&attributes);
+  sigset_t none;
+  sigemptyset(&none);
+  posix_spawnattr_setsigmask(&attributes, &none);
+  posix_spawnattr_setpgroup(&attributes, 0); /* Ctrl-C is the run's, which then ends it */
+  posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETPGROUP);
+  char *const words[] = {"sh", "-c", (char *)w->program, NULL};
+  int error = posix_spawn(&w->pid, "/bin/sh", &actions, &attributes, words, environ);
+  posix_spawn_file_actions_destroy(&actions);
+  posix_spawnattr_destroy(&attributes);
+  close(to[0]);
+  close(from[1]);
+  w->in = to[1], w->out = from[0];
+  w->sent = w->within = w->ngot = 0;
+  begin_wait(w);
+  if (error) {
+    w->pid = 0;
+    return sl_fail(SL_E_IO, "--reward %s: %s", w->program, strerror(error));
+  }
+  fcntl(w->in, F_SETFL, O_NONBLOCK);
+  fcntl(w->out, F_SETFL, O_NONBLOCK);
+  return SL_OK;
+}
+
+/* Ends the program, and says how it ended. */
+static int stop(rl_rewards *w, bool kills) {
+  int how = 0;
+  if (w->in >= 0) close(w->in);
+  if (w->out >= 0) close(w->out);
+  w->in = w->out = -1;
+  if (!w->pid) return 0;
+  if (kills) kill(-w->pid, SIGKILL);
+  waitpid(w->pid, &how, 0);
+  w->pid = 0;
+  return how;
+}
+
+/* ---- the thread ---------------------------------------------------------------------------- */
+
+static size_t pending_count(rl_rewards *w) {
+  pthread_mutex_lock(&w->lock);
+  size_t n = w->count;
+  pthread_mutex_unlock(&w->lock);
+  return n;
+}
+
+/* Takes the oldest answer off, or only looks at it. */
+static pending oldest(rl_rewards *w, bool takes) {
+  pthread_mutex_lock(&w->lock);
+  pending p = w->of[0];
+  if (takes) {
+    free(p.line);
+    memmove(w->of, w->of + 1, --w->count * sizeof *w->of);
+    w->since_ns = sli_now_ns();
+  }
+  pthread_mutex_unlock(&w->lock);
+  p.line = NULL;
+  if (!takes) return p;
+  if (w->sent) w->sent--;
+  return p;
+}
+
+/* The program has failed: ends the run, or drops the answer that was next. */
+static bool fail(rl_rewards *w, const char *why) {
+  if (!pending_count(w)) return true; /* it is started again for the next answer */
+  pending p = oldest(w, w->drops);
+  if (w->drops) {
+    sli_log("--reward %s %s: an answer of step %lld is dropped", w->program, why,
+            (long long)p.step + 1);
+    sl_rollouts_reward(w->rollouts, p.id, NAN);
+    return true;
+  }
+  char *text = sli_format("--reward %s %s, for an answer of step %lld", w->program, why,
+                          (long long)p.step + 1);
+  sl_rollouts_fail(w->rollouts, SL_E_IO, text);
+  free(text);
+  return false;
+}
+
+static char *how_it_ended(int how) {
+  return WIFSIGNALED(how) ? sli_format("was ended by signal %d", WTERMSIG(how))
+                          : sli_format("has ended with status %d", WEXITSTATUS(how));
+}
+
+static bool has_ended(rl_rewards *w) {
+  char *why = how_it_ended(stop(w, false));
+  bool good = fail(w, why);
+  free(why);
+  return good;
+}
+
+static bool has_failed(rl_rewards *w, const char *why) {
+  stop(w, true);
+  return fail(w, why);
+}
+
+/* Sends what it takes of the pending answers. */
+static void send_lines(rl_rewards *w) {
+  pthread_mutex_lock(&w->lock);
+  while (w->sent < w->count) {
+    const pending *p = &w->of[w->sent];
+    ssize_t n = write(w->in, p->line + w->within, p->bytes - w->within);
+    if (n < 0) break; /* it is full, or gone: its output tells */
+    w->within += (size_t)n;
+    if (w->within < p->bytes) break;
+    w->within = 0;
+    w->sent++;
+  }
+  pthread_mutex_unlock(&w->lock);
+}
+
+/* Takes a line of its output. */
+static bool take_number(rl_rewards *w, char *line) {
+  size_t n;
+  const char *word = trimmed(line, &n);
+  line[word - line + (ptrdiff_t)n] = 0;
+  char *end;
+  double reward = strtod(word, &end);
+  if (!n || *end || !isfinite(reward)) {
+    char *why = sli_format("has written \"%.40s\" instead of a number", word);
+    bool good = has_failed(w, why);
+    free(why);
+    return good;
+  }
+  if (!w->sent) return has_failed(w, "has written more numbers than there were answers");
+  pending p = oldest(w, true);
+  sl_rollouts_reward(w->rollouts, p.id, reward);
+  return true;
+}
+
+/* Takes the complete lines of what has come; false: the run ends. */
+static bool take_lines(rl_rewards *w) {
+  char *end;
+  while ((end = memchr(w->got, '\n', w->ngot))) {
+    char line[sizeof w->got];
+    size_t n = (size_t)(end - w->got);
+    memcpy(line, w->got, n);
+    line[n] = 0;
+    w->ngot -= n + 1;
+    memmove(w->got, end + 1, w->ngot);
+    pid_t pid = w->pid;
+    if (!take_number(w, line)) return false;
+    if (w->pid != pid) return true; /* the rest is a failed program's */
+  }
+  return w->ngot < sizeof w->got || has_failed(w, "has written a line that is no number");
+}
+
+static bool read_output(rl_rewards *w) {
+  ssize_t n = read(w->out, w->got + w->ngot, sizeof w->got - w->ngot);
+  if (n < 0) return errno == EAGAIN || errno == EINTR || has_ended(w);
+  if (!n) return has_ended(w);
+  w->ngot += (size_t)n;
+  return take_lines(w);
+}
+
+/* Returns the milliseconds until the oldest answer has waited for too long. */
+static int left_ms(rl_rewards *w) {
+  pthread_mutex_lock(&w->lock);
+  double left = w->seconds - (double)(sli_now_ns() - w->since_ns) * 1e-9;
+  pthread_mutex_unlock(&w->lock);
+  return (int)fmin(fmax(ceil(left * 1e3), 0), 1e6);
+}
+
+static bool watch(rl_rewards *w) {
+  size_t n = pending_count(w);
+  if (n && !w->pid && start(w)) {
+    sl_rollouts_fail(w->rollouts, SL_E_IO, sl_detail());
+    return false;
+  }
+  if (w->pid) send_lines(w);
+  bool sends = w->pid && w->sent < n;
+  struct pollfd fds[] = {{.fd = w->wake, .events = POLLIN},
+                         {.fd = w->pid ? w->out : -1, .events = POLLIN},
+                         {.fd = sends ? w->in : -1, .events = POLLOUT}};
+  poll(fds, 3, n ? left_ms(w) : -1);
+  eventfd_t drop;
+  if (fds[0].revents) eventfd_read(w->wake, &drop);
+  if (fds[1].revents) return read_output(w);
+  if (!n || left_ms(w)) return true;
+  char *why = sli_format("has taken more than %g seconds", w->seconds);
+  bool good = has_failed(w, why);
+  free(why);
+  return good;
+}
+
+static bool is_closing(rl_rewards *w) {
+  pthread_mutex_lock(&w->lock);
+  bool closing = w->closing;
+  pthread_mutex_unlock(&w->lock);
+  return closing;
+}
+
+static void *run(void *arg) {
+  rl_rewards *w = arg;
+  sigset_t pipes;
+  sigemptyset(&pipes);
+  sigaddset(&pipes, SIGPIPE);
+  pthread_sigmask(SIG_BLOCK, &pipes, NULL);
+  while (!is_closing(w) && watch(w)) {}
+  stop(w, true);
+  return NULL;
+}
+
+/* ---- interface ----------------------------------------------------------------------------- */
+
+static char *line_of(const rl_rewards *w, const sl_answer *a, const char *text) {
+  const rl_prompt *p = &w->prompts->of[a->prompt];
+  cJSON *line = cJSON_CreateObject();
+  cJSON_AddNumberToObject(line, "step", (double)a->step + 1);
+  cJSON_AddStringToObject(line, "prompt", p->text);
+  cJSON_AddStringToObject(line, "answer", text);
+  if (p->answer) cJSON_AddStringToObject(line, "expected", p->answer);
+  if (p->data) cJSON_AddItemToObject(line, "data", cJSON_CreateRaw(p->data));
+  cJSON_AddBoolToObject(line, "truncated", a->truncated);
+  char *json = cJSON_PrintUnformatted(line), *out = sli_format("%s\n", json);
+  cJSON_free(json);
+  cJSON_Delete(line);
+  return out;
+}
+
+static void queue(rl_rewards *w, const sl_answer *a, const char *text) {
+  char *line = line_of(w, a, text);
+  pthread_mutex_lock(&w->lock);
+  if (!w->count) w->since_ns = sli_now_ns();
+  SLI_GROW(w->of, w->count, w->capacity);
+  w->of[w->count++] = (pending){.id = a->id, .step = a->step, .line = line, .bytes = strlen(line)};
+  pthread_mutex_unlock(&w->lock);
+  eventfd_write(w->wake, 1);
+}
+
+void rl_rewards_take(void *ctx, const sl_answer *a) {
+  rl_rewards *w = ctx;
+  char *text = rl_prompts_text(w->prompts, a->tokens, a->count);
+  if (w->built_in) sl_rollouts_reward(w->rollouts, a->id, w->built_in(w, a, text));
+  else queue(w, a, text);
+  free(text);
+}
+
+static sl_status check_failed(const settings *s, bool *drops) {
+  const char *what = sl_arg_text(s->run, "reward-failed");
+  *drops = !strcmp(what, "drop");
+  if (*drops || !strcmp(what, "end")) return SL_OK;
+  return sl_fail(SL_E_USAGE, "--reward-failed %s: it is end or drop", what);
+}
+
+sl_status rl_rewards_open(const settings *s, const rl_prompts *prompts, rl_rewards **out) {
+  rl_rewards *w = *out = sli_calloc(1, sizeof *w);
+  *w = (rl_rewards){.prompts = prompts,
+                    .seconds = sl_arg_float(s->run, "reward-seconds"),
+                    .in = -1,
+                    .out = -1,
+                    .wake = -1};
+  pthread_mutex_init(&w->lock, NULL);
+  sl_status status = check_failed(s, &w->drops);
+  if (!status) status = choose(w, settings_text(s, "reward"));
+  return status;
+}
+
+/* Starts the program with the run, so that one that cannot run is found before its first answer. */
+void rl_rewards_attach(rl_rewards *w, sl_rollouts *rollouts) {
+  w->rollouts = rollouts;
+  if (!w->program) return;
+  w->wake = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+  w->started = !pthread_create(&w->thread, NULL, run, w);
+  SLI_CHECK(w->started, "no thread for --reward");
+}
+
+void rl_rewards_close(rl_rewards *w) {
+  if (!w) return;
+  if (w->started) {
+    pthread_mutex_lock(&w->lock);
+    w->closing = true;
+    pthread_mutex_unlock(&w->lock);
+    eventfd_write(w->wake, 1);
+    pthread_join(w->thread, NULL);
+  }
+  for (size_t i = 0; i < w->count; i++) free(w->of[i].line);
+  free(w->of);
+  if (w->wake >= 0) close(w->wake);
+  pthread_mutex_destroy(&w->lock);
+  free(w);
+}
