@@ -22,6 +22,7 @@ static void take_rows(choice *c, request *r, int64_t rows) {
   l->rows += rows;
   l->picks += r->fed + rows == r->count;
   l->sequences++;
+  if (r->edits) l->edits += sli_edits_count(r->edits);
   l->positions += (double)r->fed;
   l->pairs += (double)rows * (double)(2 * r->fed + rows);
   c->rows -= rows;
@@ -33,6 +34,11 @@ static void take_rows(choice *c, request *r, int64_t rows) {
 
 static bool has_room(const choice *c) {
   return c->rows > 0 && c->tick->count < c->s->about.sequences;
+}
+
+/* Returns whether the tick has room for the edits of the request's logits. */
+static bool has_edits(const choice *c, const request *r) {
+  return !r->edits || c->tick->load.edits + sli_edits_count(r->edits) <= c->s->serving.edits;
 }
 
 /* ---- preemption ---------------------------------------------------------------------------- */
@@ -84,7 +90,7 @@ static bool decodes(const request *r) { return r->fed + 1 == r->count && r->fed 
 
 static void take_running(choice *c, bool decoding) {
   for (request *r = c->s->requests; r && has_room(c); r = r->next) {
-    if (!is_ready(r) || decodes(r) != decoding) continue;
+    if (!is_ready(r) || decodes(r) != decoding || !has_edits(c, r)) continue;
     int64_t rows = SLI_MIN(r->count - r->fed, sli_chunk_rows(c->s, r, c->rows));
     if (find_pages(c, r, rows)) take_rows(c, r, rows);
   }
@@ -123,6 +129,7 @@ static void admit(choice *c) {
   for (request *r = c->s->requests; r && has_room(c); r = r->next) {
     if (r->standing == YIELDING) return; /* its pages go to older requests */
     if (r->standing != QUEUED) continue;
+    if (!has_edits(c, r)) return;
     if (!let_in(c->s, r, sli_prefixes_find(c->s, r))) return;
     take_rows(c, r, SLI_MIN(r->count - r->fed, sli_chunk_rows(c->s, r, c->rows)));
   }
@@ -149,8 +156,8 @@ static bool refuse_line(const sl_session *s, const sli_log_entry *e, const char 
 /* Returns whether the tick may contain these rows, now or once the token under way is known. */
 static bool is_possible(const choice *c, const request *r, const sli_log_entry *e) {
   bool runs = r->standing == RUNNING, behind = e->from >= 0 && e->from % SL_PAGE == 0;
-  return has_room(c) && e->rows > 0 && e->rows <= c->rows && (runs ? e->from == r->fed : behind) &&
-         e->from + e->rows <= r->count + (e->rows == 1);
+  return has_room(c) && has_edits(c, r) && e->rows > 0 && e->rows <= c->rows &&
+         (runs ? e->from == r->fed : behind) && e->from + e->rows <= r->count + (e->rows == 1);
 }
 
 /* Admits a request behind the pages that the log names. False: not yet, or never. */
@@ -229,7 +236,8 @@ typedef struct writer {
 static writer open_batch(const sl_session *s, int32_t *tokens, sl_batch *b) {
   *b = (sl_batch){.most_rows = (int32_t)s->about.rows,
                   .most_sequences = s->about.sequences,
-                  .pages = (int32_t)sli_pages_of(s->serving.context)};
+                  .pages = (int32_t)sli_pages_of(s->serving.context),
+                  .most_edits = (int32_t)s->serving.edits};
   memset(tokens, 0, (size_t)s->about.rows * sizeof *tokens);
   return (writer){b,
                   tokens,
@@ -249,6 +257,10 @@ static void write_part(const sl_session *s, const writer *w, const part *p) {
     w->sequence[b->rows] = sequence;
   }
   if (p->picked) w->pick[b->picks++] = b->rows - 1;
+  int32_t edit = b->edits;
+  if (p->picked && r->edits)
+    b->edits += (int32_t)sli_edits_write(r->edits, r->count - r->nprompt,
+                                         (sl_batch_edit *)sl_batch_edits(b) + edit);
   w->settings[sequence] =
       (sl_batch_sequence){.seed = {(uint32_t)r->how.seed, (uint32_t)(r->how.seed >> 32)},
                           .temperature = r->how.temperature,
@@ -257,6 +269,9 @@ static void write_part(const sl_session *s, const writer *w, const part *p) {
                           .logprobs = r->how.logprobs,
                           .place = (int32_t)r->count,
                           .hash = s->options.hash,
+                          .min_p = r->how.min_p,
+                          .edit = edit,
+                          .edits = b->edits - edit,
                           .slot = r->slot};
   memcpy((int32_t *)sl_batch_table(b, sequence), r->pages, (size_t)r->npages * sizeof *r->pages);
 }

@@ -76,6 +76,7 @@ static void forget(request *r) {
   free(r->pages);
   free(r->tokens);
   free(r->stop);
+  sli_edits_free(r->edits);
   free(r);
 }
 
@@ -116,6 +117,7 @@ static bool is_stop(const request *r, int32_t token) {
 bool sli_session_answer(sl_session *s, request *r, sl_session_event event) {
   SLI_GROW(r->tokens, (size_t)r->count, r->capacity);
   r->tokens[r->count++] = event.token;
+  if (r->edits) sli_edits_note(r->edits, event.token);
   s->stats.tokens++;
   tell(s, &event);
   bool stops = is_stop(r, event.token), ends = stops || r->count >= r->most;
@@ -138,6 +140,40 @@ static sl_status check_tokens(const sl_session *s, const sl_request *q) {
   return SL_OK;
 }
 
+static sl_status check_bias(const sl_session *s, const sl_bias *b) {
+  if (b->token < 0 || b->token >= s->about.vocabulary)
+    return sl_fail(SL_E_USAGE, "a bias is of token %d: the vocabulary has %lld", b->token,
+                   (long long)s->about.vocabulary);
+  return isnan(b->bias) || (isinf(b->bias) && b->bias > 0)
+             ? sl_fail(SL_E_USAGE, "the bias of token %d is %g", b->token, (double)b->bias)
+             : SL_OK;
+}
+
+static bool has_penalties(const sl_request *q) {
+  return q->nbias || q->min_tokens || q->presence_penalty != 0 || q->frequency_penalty != 0 ||
+         (q->repetition_penalty != 0 && q->repetition_penalty != 1);
+}
+
+static sl_status check_penalties(const sl_session *s, const sl_request *q) {
+  if (has_penalties(q) && !s->options.penalties)
+    return sl_fail(SL_E_USAGE, "a request has penalties or biases: the session takes none");
+  if (!isfinite(q->presence_penalty) || !isfinite(q->frequency_penalty))
+    return sl_fail(SL_E_USAGE, "presence_penalty is %g and frequency_penalty %g: they are finite",
+                   (double)q->presence_penalty, (double)q->frequency_penalty);
+  if (!(q->repetition_penalty >= 0) || isinf(q->repetition_penalty))
+    return sl_fail(SL_E_USAGE, "repetition_penalty is %g: it must be positive",
+                   (double)q->repetition_penalty);
+  if (q->min_tokens < 0 || q->min_tokens > q->max_tokens)
+    return sl_fail(SL_E_USAGE, "min_tokens is %lld: it must be from 0 to the %lld of max_tokens",
+                   (long long)q->min_tokens, (long long)q->max_tokens);
+  if (q->nbias < 0 || (q->nbias && !q->bias) || q->nbias + q->nstop > SL_SESSION_BIASES)
+    return sl_fail(SL_E_USAGE, "%d biases and %d stop tokens: there may be %d of them", q->nbias,
+                   q->nstop, SL_SESSION_BIASES);
+  sl_status status = SL_OK;
+  for (int i = 0; i < q->nbias && !status; i++) status = check_bias(s, &q->bias[i]);
+  return status;
+}
+
 static sl_status check_settings(const sl_request *q) {
   if (q->max_tokens < 1)
     return sl_fail(SL_E_USAGE, "max_tokens is %lld: it must be positive", (long long)q->max_tokens);
@@ -145,6 +181,8 @@ static sl_status check_settings(const sl_request *q) {
     return sl_fail(SL_E_USAGE, "temperature is %g: it must be 0 or more", (double)q->temperature);
   if (!(q->top_p >= 0 && q->top_p <= 1))
     return sl_fail(SL_E_USAGE, "top_p is %g: it must be from 0 to 1", (double)q->top_p);
+  if (!(q->min_p >= 0 && q->min_p <= 1))
+    return sl_fail(SL_E_USAGE, "min_p is %g: it must be from 0 to 1", (double)q->min_p);
   if (q->top_k < 0) return sl_fail(SL_E_USAGE, "top_k is %d: it must be 0 or more", q->top_k);
   if (q->logprobs > SL_SESSION_TOP)
     return sl_fail(SL_E_USAGE, "logprobs is %d: at most %d are told", q->logprobs, SL_SESSION_TOP);
@@ -169,6 +207,7 @@ static request *make(const sl_session *s, const sl_request *q) {
   memcpy(r->tokens, q->prompt, r->capacity * sizeof *r->tokens);
   r->stop = sli_calloc((size_t)SLI_MAX(q->nstop, 1), sizeof *r->stop);
   if (q->nstop) memcpy(r->stop, q->stop, (size_t)q->nstop * sizeof *r->stop);
+  r->edits = sli_edits_create(q);
   return r;
 }
 
@@ -194,7 +233,8 @@ static uint64_t append(sl_session *s, request *r) {
 
 sl_status sli_session_check(const sl_session *s, const sl_request *q) {
   sl_status status = check_tokens(s, q);
-  return status ? status : check_settings(q);
+  if (!status) status = check_settings(q);
+  return status ? status : check_penalties(s, q);
 }
 
 sl_status sli_session_enter(sl_session *s, const sl_request *q, uint64_t *id) {

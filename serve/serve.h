@@ -16,6 +16,7 @@
 
 typedef struct request request;
 typedef struct sli_pages sli_pages; /* prefixes.h */
+typedef struct sli_edits sli_edits; /* edits.c */
 
 /* State of a request. */
 typedef enum standing {
@@ -44,14 +45,15 @@ struct request {
   int ticks;          /* ticks under way that contain rows of this request */
   uint64_t last_tick; /* number of the last tick that contains rows of it, counted from 1 */
   int64_t npages;
-  int32_t *pages; /* [pages needed for `most` tokens] */
-  int32_t slot;   /* of its states; -1: none */
-  int64_t named;  /* full pages that have names */
-  uint64_t name;  /* name of the last named page (prefixes.c) */
-  double pace;    /* seconds per chunk while the request is alone; 0: not computed yet */
-  sl_request how; /* temperature and other request parameters; its arrays are not used */
-  int32_t *stop;  /* [how.nstop] */
-  int64_t step;   /* of training, where the session is part of it */
+  int32_t *pages;   /* [pages needed for `most` tokens] */
+  int32_t slot;     /* of its states; -1: none */
+  int64_t named;    /* full pages that have names */
+  uint64_t name;    /* name of the last named page (prefixes.c) */
+  double pace;      /* seconds per chunk while the request is alone; 0: not computed yet */
+  sl_request how;   /* temperature and other request parameters; its arrays are not used */
+  int32_t *stop;    /* [how.nstop] */
+  sli_edits *edits; /* edits of its logits; NULL: none */
+  int64_t step;     /* of training, where the session is part of it */
 };
 
 typedef struct events {
@@ -68,7 +70,7 @@ typedef struct part {
 
 /* Sum of the work of a tick. */
 typedef struct load {
-  int64_t rows, picks, sequences;
+  int64_t rows, picks, sequences, edits;
   /* sum of the positions in front of each sequence's rows; sum of 2 L x + x x for x rows behind
    * L */
   double positions, pairs;
@@ -203,6 +205,16 @@ void sli_prefixes_note(sl_session *s, request *r);
 sl_status sli_session_check(const sl_session *s, const sl_request *q);
 /* Queues a request. SL_E_BUSY: too many wait, or the session is closing. */
 sl_status sli_session_enter(sl_session *s, const sl_request *q, uint64_t *id);
+
+/* edits.c: the edits of a request's logits, from its settings, stop tokens and prompt. NULL: it
+ * has none. */
+sli_edits *sli_edits_create(const sl_request *q);
+void sli_edits_free(sli_edits *e);
+/* Notes the next token of the answer. */
+void sli_edits_note(sli_edits *e, int32_t token);
+int64_t sli_edits_count(const sli_edits *e);
+/* Writes the edits for token `place` of the answer; returns their number. */
+int64_t sli_edits_write(const sli_edits *e, int64_t place, sl_batch_edit *out);
 
 /* chunks.c: returns the rows of a prompt's next chunk, at most `most`. */
 int64_t sli_chunk_rows(sl_session *s, request *r, int64_t most);

@@ -66,6 +66,7 @@ static sl_status read_sizes(sl_session *s) {
   o->queue = default_to(o->queue, QUEUE);
   s->serving = (sl_serving){.rows = default_to(o->rows, ROWS),
                             .kv = o->kv,
+                            .edits = o->penalties ? SL_SESSION_BIASES : 0,
                             .fill = sli_session_choose,
                             .await = sli_session_await,
                             .storage = storage_of,
@@ -284,6 +285,7 @@ static sl_session_options embedded(const sl_session_options *o) {
                               .prefixes = o->prefixes,
                               .queue = o->queue,
                               .hash = o->hash,
+                              .penalties = o->penalties,
                               .lower = {.parallel.stages = o->lower.parallel.stages,
                                         .schedule.chunks = o->lower.schedule.chunks}};
 }

@@ -100,7 +100,8 @@ static sl_status open_source(sl_here at, sl_graph *g, const char *paths, int64_t
 
 /* Makes the source of a served graph: one row of positions of any sequences, and the batch that
  * describes them. */
-static sl_tensor *served_tokens(sl_here at, sl_graph *g, int64_t context, sl_tensor **targets) {
+static sl_tensor *served_tokens(sl_here at, sl_graph *g, int64_t context, int64_t vocab,
+                                sl_tensor **targets) {
   sl_serving *s = g->options.serve;
   if (g->batch) {
     sli_graph_fail_at(g, at, SL_E_UNSUPPORTED,
@@ -109,7 +110,9 @@ static sl_tensor *served_tokens(sl_here at, sl_graph *g, int64_t context, sl_ten
   }
   s->context = context;
   s->rows = SLI_MIN(s->rows, context);
-  size_t bytes = sl_batch_bytes(s->rows, s->sequences, (context + SL_PAGE - 1) / SL_PAGE);
+  if (s->edits) s->edits += SLI_MIN(context, vocab);
+  size_t bytes = sl_batch_bytes(s->rows, s->sequences, (context + SL_PAGE - 1) / SL_PAGE) +
+                 (size_t)s->edits * sizeof(sl_batch_edit);
   token_rows *r = sli_arena_alloc(&g->arena, sizeof *r);
   *r = (token_rows){.rows = 1, .context = s->rows, .serve = s};
   r->types[0] = r->types[1] = SL_TYPE(SL_I32, 1, s->rows);
@@ -129,7 +132,7 @@ static sl_tensor *served_tokens(sl_here at, sl_graph *g, int64_t context, sl_ten
 
 sl_tensor *sli_tokens_of_files(sl_here at, sl_graph *g, const char *paths, int64_t rows,
                                int64_t context, int64_t vocab, sl_tensor **targets) {
-  if (g->options.serve) return served_tokens(at, g, context, targets);
+  if (g->options.serve) return served_tokens(at, g, context, vocab, targets);
   token_rows *r = sli_arena_alloc(&g->arena, sizeof *r);
   r->rows = rows;
   r->context = context;

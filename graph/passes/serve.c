@@ -196,7 +196,9 @@ static void move_before(sl_graph *g, const sli_node *next) {
 }
 
 static sl_tensor *add_node(sl_graph *g, const sl_op *op, const sli_node *at, sl_tensor *x) {
-  const sl_attrs attrs = {.count = g->options.serve->sequences, .exact = at->attrs.exact};
+  const sl_attrs attrs = {.count = g->options.serve->sequences,
+                          .length = g->options.serve->edits,
+                          .exact = at->attrs.exact};
   sl_tensor *in[] = {x, g->batch};
   sli_node *n = sli_graph_node(g, op, op->name, &attrs, SL_CLASS_F, at->block, 2, in, 1);
   n->at = at->at;

@@ -24,23 +24,34 @@ typedef struct sl_batch_sequence {
   uint32_t seed[2];
   float temperature, top_p;
   int32_t top_k, logprobs;
-  int32_t place; /* index of the token in its text; selects its random number */
-  int32_t hash;  /* 1: return the hash of the logits */
-  int32_t slot;  /* below most_sequences; the sequence's own from its position 0 on (sl_op.slots) */
+  int32_t place;       /* index of the token in its text; selects its random number */
+  int32_t hash;        /* 1: return the hash of the logits */
+  float min_p;         /* only tokens with at least this part of the likeliest one's probability */
+  int32_t edit, edits; /* index and number of the edits of its logits */
+  int32_t slot; /* below most_sequences; the sequence's own from its position 0 on (sl_op.slots) */
 } sl_batch_sequence;
+
+/* Edit of a token's logit: `bias` is added; the sum is divided by `scale` if it is above 0, else
+ * multiplied by it; and `less` is subtracted. An answer's edits name each token once. */
+typedef struct sl_batch_edit {
+  int32_t token;
+  float bias, scale, less;
+} sl_batch_edit;
 
 /* Header of the array. The arrays after it are sized for the maxima and filled up to the counts:
  *   position[most_rows], sequence[most_rows]    of each row
  *   pick[most_sequences]                        rows whose logits are wanted, ascending
  *   sl_batch_sequence[most_sequences]
  *   table[most_sequences][pages]                of each sequence: the page of each 64 positions
+ *   sl_batch_edit[most_edits]
  * The rows of a sequence are adjacent and in order. */
 typedef struct sl_batch {
   int32_t rows, sequences, picks; /* counts in this tick */
   int32_t most_rows, most_sequences, pages;
-  int32_t unused[2];
+  int32_t edits, most_edits;
 } sl_batch;
 
+/* Bytes without edits. */
 static inline size_t sl_batch_bytes(int64_t rows, int64_t sequences, int64_t pages) {
   return sizeof(sl_batch) + sizeof(int32_t) * (size_t)(2 * rows + sequences) +
          (size_t)sequences * (sizeof(sl_batch_sequence) + (size_t)pages * sizeof(int32_t));
@@ -60,6 +71,10 @@ static inline const sl_batch_sequence *sl_batch_settings(const sl_batch *b) {
 static inline const int32_t *sl_batch_table(const sl_batch *b, int32_t sequence) {
   const void *tables = sl_batch_settings(b) + b->most_sequences;
   return (const int32_t *)tables + (int64_t)sequence * b->pages;
+}
+
+static inline const sl_batch_edit *sl_batch_edits(const sl_batch *b) {
+  return (const sl_batch_edit *)(const void *)sl_batch_table(b, b->most_sequences);
 }
 
 /* Storage format of a weight in a served graph: f32, bf16, or blocks of 32 small integers with a

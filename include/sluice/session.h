@@ -40,6 +40,7 @@ extern "C" {
 typedef struct sl_session sl_session;
 
 enum { SL_SESSION_TOP = SL_BATCH_TOP }; /* most alternatives reported with a token */
+enum { SL_SESSION_BIASES = 1024 };      /* most biases of a request, with its stop tokens */
 enum {
   SL_SESSION_EVENTS = 1 << 16
 };                              /* unread events at which no tick begins, unless the
@@ -134,6 +135,8 @@ typedef struct sl_session_options {
   sl_chunks chunks;
   bool hash; /* report the hash of the logits with each token
                 (sl_session_event.hash) */
+  bool
+      penalties; /* requests may have penalties, biases and min_tokens, for which a tick has room */
 } sl_session_options;
 
 /* Builds the graph, lowers, proves and starts it. SL_E_UNSUPPORTED names an op that cannot be
@@ -166,15 +169,30 @@ sl_status sl_session_check(const sl_session_options *options, sl_session_info *o
 
 /* ---- requests ------------------------------------------------------------------- */
 
+/* A number to add to a token's logit; -INFINITY: it never comes. */
+typedef struct sl_bias {
+  int32_t token;
+  float bias;
+} sl_bias;
+
 typedef struct sl_request {
   const int32_t *prompt; /* [nprompt] tokens, at least one; copied */
   int64_t nprompt;
-  int64_t max_tokens;  /* most tokens of the answer, at least one; the context may end it
-                          earlier, but not before its first token */
-  float temperature;   /* 0: greedy; of equal tokens the first */
-  int top_k;           /* only the k most likely tokens; 0: any */
-  float top_p;         /* only the most likely tokens that together have this probability; 0
-                          or 1: any */
+  int64_t max_tokens; /* most tokens of the answer, at least one; the context may end it
+                         earlier, but not before its first token */
+  float temperature;  /* 0: greedy; of equal tokens the first */
+  int top_k;          /* only the k most likely tokens; 0: any */
+  float top_p;        /* only the most likely tokens that together have this probability; 0
+                         or 1: any */
+  float min_p;        /* only tokens with at least this part of the likeliest one's probability */
+  /* Edits of the logits, in this order. Each bias is added. repetition_penalty divides logits above
+   * 0, and multiplies others, of tokens of prompt and answer; 0 or 1: none. presence_penalty is
+   * subtracted once for tokens of the answer, and frequency_penalty each time that they are there.
+   * Log-probabilities that are reported are those of the model. */
+  const sl_bias *bias; /* [nbias] each token once; copied */
+  int nbias;
+  float repetition_penalty, presence_penalty, frequency_penalty;
+  int64_t min_tokens;  /* no stop token among so many first tokens of the answer */
   uint64_t seed;       /* seed of its random numbers, one for each index in the answer */
   const int32_t *stop; /* [nstop] tokens that end the answer and are part of it; copied */
   int nstop;

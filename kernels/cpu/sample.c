@@ -33,10 +33,11 @@ const sl_kernel sli_cpu_pick = {.backend = "cpu", .run = pick_cpu};
 
 /* ---- sample ----------------------------------------------------------------------------- */
 
-/* Scratch for an ordering of the tokens, per row. */
+/* Scratch for an ordering of the tokens, per row, and for edited logits. */
 static size_t sample_scratch(const sl_call *call, int threads) {
   (void)threads;
-  return (size_t)sl_type_elements(&call->in_type[0]) * sizeof(int32_t);
+  size_t rows = call->attrs->length ? 2 : 1;
+  return rows * (size_t)sl_type_elements(&call->in_type[0]) * sizeof(int32_t);
 }
 
 /* Returns a number in [0, 1) for each position of the text (splitmix64). */
@@ -107,21 +108,50 @@ static int32_t largest_of(const float *logits, int64_t n) {
   return best;
 }
 
-static double sum_exp(const float *logits, int64_t n, double top, double t) {
+/* Sums over the tokens with logits of at least `least`. */
+static double sum_exp(const float *logits, int64_t n, double top, double t, float least) {
   double sum = 0;
-  for (int64_t v = 0; v < n; v++) sum += exp(((double)logits[v] - top) / t);
+  for (int64_t v = 0; v < n; v++)
+    if (logits[v] >= least) sum += exp(((double)logits[v] - top) / t);
   return sum;
 }
 
+/* ---- edits ---------------------------------------------------------------------------------- */
+
+static float edit(const sl_batch_edit *e, float x) {
+  x += e->bias;
+  return (x > 0 ? x / e->scale : x * e->scale) - e->less;
+}
+
+/* Returns the logits that a row's token is chosen by, those of the model or a copy. */
+static const float *choices_of(const sl_call *call, const sl_batch_sequence *how, int i,
+                               const float *logits) {
+  int64_t n = sl_type_last(&call->in_type[0]);
+  float *out = (float *)call->scratch + sl_type_elements(&call->in_type[0]) + i * n;
+  const sl_batch_edit *edits = sl_batch_edits(sli_batch_of(call)) + how->edit;
+  if (!how->edits) return logits;
+  memcpy(out, logits, (size_t)n * sizeof *out);
+  for (int32_t k = 0; k < how->edits; k++)
+    out[edits[k].token] = edit(&edits[k], logits[edits[k].token]);
+  return out;
+}
+
 /* ---- one token ---------------------------------------------------------------------------- */
+
+/* Returns the least logit that min_p leaves. */
+static float least_of(const sl_batch_sequence *how, const float *logits, int32_t best) {
+  double least = (double)logits[best] + (double)how->temperature * log((double)how->min_p);
+  return how->min_p > 0 ? fminf((float)least, logits[best]) : -INFINITY;
+}
 
 /* Samples from all tokens, in their order. */
 static int32_t choose_any(const sl_batch_sequence *how, const float *logits, int64_t n,
                           int32_t best) {
   double t = (double)how->temperature, top = (double)logits[best];
-  double left = draw(how) * sum_exp(logits, n, top, t);
+  float least = least_of(how, logits, best);
+  double left = draw(how) * sum_exp(logits, n, top, t, least);
   for (int32_t v = 0; v < n; v++)
-    if ((left -= exp(((double)logits[v] - top) / t)) < 0) return v;
+    if (logits[v] >= least && (left -= exp(((double)logits[v] - top) / t)) < 0) return v;
   return best;
 }
 
@@ -130,15 +160,16 @@ static int32_t choose_any(const sl_batch_sequence *how, const float *logits, int
 static int64_t candidates(const sl_batch_sequence *how, const float *logits, int64_t n,
                           int32_t best, int32_t *tokens, double *all) {
   double t = (double)how->temperature, top = (double)logits[best];
+  float least = least_of(how, logits, best);
   if (how->top_k > 0) {
-    int64_t count = likeliest(logits, n, how->top_k < n ? how->top_k : n, -INFINITY, tokens);
+    int64_t count = likeliest(logits, n, how->top_k < n ? how->top_k : n, least, tokens);
     *all = 0;
     for (int64_t i = 0; i < count; i++) *all += exp(((double)logits[tokens[i]] - top) / t);
     return count;
   }
-  *all = sum_exp(logits, n, top, t);
-  double least = top + t * log(*all * (1 - (double)how->top_p) / (double)n) - 1e-3;
-  return likeliest(logits, n, n, (float)fmin(least, top), tokens);
+  *all = sum_exp(logits, n, top, t, least);
+  double bound = top + t * log(*all * (1 - (double)how->top_p) / (double)n) - 1e-3;
+  return likeliest(logits, n, n, fmaxf((float)fmin(bound, top), least), tokens);
 }
 
 /* Samples from the most likely tokens only. */
@@ -209,8 +240,9 @@ static void sample_chunk(void *arg, int i) {
   memset(out, 0, sizeof *out);
   out->finite = all_finite(logits, n);
   if (!out->finite) return;
-  int32_t best = largest_of(logits, n);
-  out->token = sample_choose(how, logits, n, best, tokens);
+  const float *choices = choices_of(call, how, i, logits);
+  int32_t best = largest_of(choices, n);
+  out->token = sample_choose(how, choices, n, best, tokens);
   if (how->logprobs >= 0) tell_likely(call->attrs, how, logits, n, tokens, out);
   uint64_t hash = how->hash ? hash_of(logits, n) : 0;
   out->hash[0] = (uint32_t)hash;

@@ -14,7 +14,10 @@ static const sl_batch_sequence settings_of[] = {
     {.temperature = 1, .logprobs = 5},
     {.temperature = 0.7f, .top_k = 6, .logprobs = -1},
     {.temperature = 1.4f, .top_p = 0.8f, .logprobs = 3},
-    {.temperature = 1, .top_k = 12, .top_p = 0.6f, .logprobs = -1}};
+    {.temperature = 1, .top_k = 12, .top_p = 0.6f, .logprobs = -1},
+    {.temperature = 1.2f, .min_p = 0.3f, .logprobs = -1},
+    {.temperature = 0.8f, .min_p = 0.1f, .top_p = 0.9f, .logprobs = -1},
+    {.temperature = 1, .min_p = 0.4f, .top_k = 12, .logprobs = -1}};
 
 /* Exact probabilities of tokens whose logits fall from each to the next. */
 static void probabilities(const sl_batch_sequence *how, const float *logits, double *p) {
@@ -22,6 +25,8 @@ static void probabilities(const sl_batch_sequence *how, const float *logits, dou
   double all = 0, sum = 0;
   for (int v = 0; v < VOCABULARY; v++)
     p[v] = v < n ? exp((double)logits[v] / (double)how->temperature) : 0;
+  for (int v = VOCABULARY; v-- > 0;)
+    if (p[v] < (double)how->min_p * p[0]) p[v] = 0;
   for (int v = 0; v < VOCABULARY; v++) all += p[v];
   for (int v = 0; v < VOCABULARY; v++) {
     if (how->top_p > 0 && v && sum >= (double)how->top_p * all) p[v] = 0;

@@ -1,0 +1,101 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Edits of a request's logits: penalties of tokens that it has, biases, and stop tokens that may
+ * not come yet. They depend on the request's settings and tokens alone. */
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "serve/serve.h"
+
+/* What is known of a token. */
+typedef struct known {
+  int32_t token;
+  int32_t answered; /* times that it is in the answer */
+  bool seen;        /* it is in the prompt or in the answer */
+  bool stops;       /* it is a stop token */
+  float bias;
+} known;
+
+struct sli_edits {
+  float repetition, presence, frequency;
+  int64_t min_tokens;
+  size_t count, capacity;
+  known *of;
+  size_t slots;   /* a power of two, at least twice the count */
+  int32_t *index; /* [slots] index of a token in `of`, plus 1; 0: the slot is empty */
+};
+
+static bool has_penalties(const sli_edits *e) {
+  return e->repetition != 1 || e->presence != 0 || e->frequency != 0;
+}
+
+/* ---- table of tokens ------------------------------------------------------------------------- */
+
+static int32_t *slot_of(const sli_edits *e, int32_t token) {
+  size_t at = (size_t)sli_hash_word(0, (uint64_t)token) & (e->slots - 1);
+  while (e->index[at] && e->of[e->index[at] - 1].token != token) at = (at + 1) & (e->slots - 1);
+  return &e->index[at];
+}
+
+static void grow(sli_edits *e) {
+  e->slots = SLI_MAX(2 * e->slots, 64);
+  free(e->index);
+  e->index = sli_calloc(e->slots, sizeof *e->index);
+  for (size_t i = 0; i < e->count; i++) *slot_of(e, e->of[i].token) = (int32_t)i + 1;
+}
+
+/* Returns the entry of a token, which is made if there is none. */
+static known *know(sli_edits *e, int32_t token) {
+  if (2 * (e->count + 1) > e->slots) grow(e);
+  int32_t *slot = slot_of(e, token);
+  if (!*slot) {
+    SLI_GROW(e->of, e->count, e->capacity);
+    e->of[e->count++] = (known){.token = token};
+    *slot = (int32_t)e->count;
+  }
+  return &e->of[*slot - 1];
+}
+
+/* ---- edits ----------------------------------------------------------------------------------- */
+
+sli_edits *sli_edits_create(const sl_request *q) {
+  float repetition = q->repetition_penalty > 0 ? q->repetition_penalty : 1;
+  sli_edits all = {.repetition = repetition,
+                   .presence = q->presence_penalty,
+                   .frequency = q->frequency_penalty,
+                   .min_tokens = q->min_tokens};
+  if (!has_penalties(&all) && !q->nbias && !(q->min_tokens && q->nstop)) return NULL;
+  sli_edits *e = sli_calloc(1, sizeof *e);
+  *e = all;
+  for (int i = 0; i < q->nbias; i++) know(e, q->bias[i].token)->bias = q->bias[i].bias;
+  for (int i = 0; i < q->nstop && q->min_tokens; i++) know(e, q->stop[i])->stops = true;
+  for (int64_t i = 0; i < q->nprompt && repetition != 1; i++) know(e, q->prompt[i])->seen = true;
+  return e;
+}
+
+void sli_edits_free(sli_edits *e) {
+  if (!e) return;
+  free(e->of);
+  free(e->index);
+  free(e);
+}
+
+void sli_edits_note(sli_edits *e, int32_t token) {
+  if (!has_penalties(e)) return;
+  known *k = know(e, token);
+  k->seen = true;
+  k->answered++;
+}
+
+int64_t sli_edits_count(const sli_edits *e) { return (int64_t)e->count; }
+
+int64_t sli_edits_write(const sli_edits *e, int64_t place, sl_batch_edit *out) {
+  for (size_t i = 0; i < e->count; i++) {
+    const known *k = &e->of[i];
+    bool never = k->stops && place < e->min_tokens;
+    float less = k->answered ? e->presence + e->frequency * (float)k->answered : 0;
+    out[i] =
+        (sl_batch_edit){k->token, never ? -INFINITY : k->bias, k->seen ? e->repetition : 1, less};
+  }
+  return (int64_t)e->count;
+}
