@@ -7,6 +7,7 @@
 sl_status chat_check(const settings *s) {
   static const char *const of_chats[] = {"chat-system", "chat-template"};
   bool chat = sl_arg_given(s->run, "chat", 0);
+  if (settings_text(s, "rl") && !chat && !settings_text(s, "chat-system")) return SL_OK;
   for (size_t i = 0; i < SLI_COUNT(of_chats) && !chat; i++)
     if (sl_arg_given(s->run, of_chats[i], 0))
       return sl_fail(SL_E_USAGE, "--%s: of which chat? --chat TEXT says", of_chats[i]);
