@@ -25,6 +25,7 @@ static sl_status make_runtime(job *j) {
   uint64_t jitter_ns = (uint64_t)(sl_arg_float(s->run, "jitter") * 1000);
   uint64_t seed = (uint64_t)sl_arg_int(s->run, "seed");
   double watchdog = sl_arg_float(s->run, "watchdog");
+  if (j->rl && watchdog >= 0) watchdog += sl_arg_float(s->run, "reward-seconds");
   bool data = sl_device_computes(s->lower.devices.kind);
   sl_runtime_options options = {.clock = s->clock,
                                 .workers = (int)sl_arg_int(s->run, "workers"),
