@@ -77,6 +77,39 @@ static void unpack_q8_0(const unsigned char *from, size_t blocks, float *out) {
   }
 }
 
+/* Unpacks 32 numbers from sixteen bytes: each half of a byte is a place in a table. */
+static void unpack_places(const unsigned char *from, const int8_t table[16], float scale,
+                          float *out) {
+  for (int i = 0; i < 16; i++) {
+    out[i] = scale * (float)table[from[i] & 15];
+    out[i + 16] = scale * (float)table[from[i] >> 4];
+  }
+}
+
+/* Numbers of IQ4_NL and IQ4_XS, denser around 0. */
+static const int8_t uneven[16] = {-127, -104, -83, -65, -49, -35, -22, -10,
+                                  1,    13,   25,  38,  53,  69,  89,  113};
+
+static void unpack_iq4_nl(const unsigned char *from, size_t blocks, float *out) {
+  for (size_t i = 0; i < blocks; i++, from += 18, out += 32)
+    unpack_places(from + 2, uneven, sli_half_to_float(word_at(from)), out);
+}
+
+/* Returns 2^(e - 128): the scale of MXFP4's numbers, which are doubled here. */
+static float power_of_two(unsigned char e) {
+  uint32_t bits = e < 2 ? UINT32_C(0x00200000) << e : (uint32_t)(e - 1) << 23;
+  float out;
+  memcpy(&out, &bits, sizeof out);
+  return out;
+}
+
+/* A power of two, and floats of a sign, two bits of exponent and one of mantissa. */
+static void unpack_mxfp4(const unsigned char *from, size_t blocks, float *out) {
+  static const int8_t doubled[16] = {0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12};
+  for (size_t i = 0; i < blocks; i++, from += 17, out += 32)
+    unpack_places(from + 1, doubled, power_of_two(from[0]), out);
+}
+
 /* ---- blocks of 256 numbers, whose parts have small scales of their own ----------------------- */
 
 /* Unpacks the scale and minimum of part j, of eight: six bits each, in twelve bytes. Those of
@@ -131,6 +164,53 @@ static void unpack_q6_k(const unsigned char *from, size_t blocks, float *out) {
   }
 }
 
+/* Returns number n of 256 with two bits each: in the quarters of the bytes of each half. */
+static int two_bits(const unsigned char *from, int n) {
+  return from[n / 128 * 32 + n % 32] >> n / 32 % 4 * 2 & 3;
+}
+
+/* Parts of 16 with a scale and a minimum of four bits each. */
+static void unpack_q2_k(const unsigned char *from, size_t blocks, float *out) {
+  for (size_t i = 0; i < blocks; i++, from += 84, out += 256) {
+    float scale = sli_half_to_float(word_at(from + 80)),
+          least = sli_half_to_float(word_at(from + 82));
+    for (int n = 0; n < 256; n++) {
+      float factor = scale * (float)(from[n / 16] & 15), less = least * (float)(from[n / 16] >> 4);
+      out[n] = factor * (float)two_bits(from + 16, n) - less;
+    }
+  }
+}
+
+/* Returns the scale of part p, of sixteen: six bits, of which eight bytes have the lower four and
+ * four bytes the upper two. It starts at -32. */
+static int third_scale(const unsigned char *from, int p) {
+  int lower = from[p % 8] >> p / 8 * 4 & 15, upper = from[8 + p % 4] >> p / 4 * 2 & 3;
+  return (lower | upper << 4) - 32;
+}
+
+/* Parts of 16 with a signed scale each. A third bit of each number is in the first 32 bytes, a bit
+ * of them per 32 numbers; numbers start at -4. */
+static void unpack_q3_k(const unsigned char *from, size_t blocks, float *out) {
+  for (size_t i = 0; i < blocks; i++, from += 110, out += 256) {
+    float scale = sli_half_to_float(word_at(from + 108));
+    for (int n = 0; n < 256; n++) {
+      float factor = scale * (float)third_scale(from + 96, n / 16);
+      int third = from[n % 32] >> n / 32 & 1;
+      out[n] = factor * (float)((two_bits(from + 32, n) | third << 2) - 4);
+    }
+  }
+}
+
+/* Parts of 32 with a scale of six bits each, which starts at -32. */
+static void unpack_iq4_xs(const unsigned char *from, size_t blocks, float *out) {
+  for (size_t i = 0; i < blocks; i++, from += 136, out += 256)
+    for (int j = 0; j < 8; j++) {
+      int lower = from[4 + j / 2] >> j % 2 * 4 & 15, upper = word_at(from + 2) >> 2 * j & 3;
+      float scale = sli_half_to_float(word_at(from)) * (float)((lower | upper << 4) - 32);
+      unpack_places(from + 8 + 16 * j, uneven, scale, out + 32 * j);
+    }
+}
+
 static const sli_gguf_type types[] = {[0] = {"F32", 1, 4, unpack_f32},
                                       [1] = {"F16", 1, 2, unpack_f16},
                                       [2] = {"Q4_0", 32, 18, unpack_q4_0},
@@ -139,8 +219,8 @@ static const sli_gguf_type types[] = {[0] = {"F32", 1, 4, unpack_f32},
                                       [7] = {"Q5_1", 32, 24, unpack_q5_1},
                                       [8] = {"Q8_0", 32, 34, unpack_q8_0},
                                       [9] = {"Q8_1", 32, 36, NULL},
-                                      [10] = {"Q2_K", 256, 84, NULL},
-                                      [11] = {"Q3_K", 256, 110, NULL},
+                                      [10] = {"Q2_K", 256, 84, unpack_q2_k},
+                                      [11] = {"Q3_K", 256, 110, unpack_q3_k},
                                       [12] = {"Q4_K", 256, 144, unpack_q4_k},
                                       [13] = {"Q5_K", 256, 176, unpack_q5_k},
                                       [14] = {"Q6_K", 256, 210, unpack_q6_k},
@@ -149,10 +229,10 @@ static const sli_gguf_type types[] = {[0] = {"F32", 1, 4, unpack_f32},
                                       [17] = {"IQ2_XS", 256, 74, NULL},
                                       [18] = {"IQ3_XXS", 256, 98, NULL},
                                       [19] = {"IQ1_S", 256, 50, NULL},
-                                      [20] = {"IQ4_NL", 32, 18, NULL},
+                                      [20] = {"IQ4_NL", 32, 18, unpack_iq4_nl},
                                       [21] = {"IQ3_S", 256, 110, NULL},
                                       [22] = {"IQ2_S", 256, 82, NULL},
-                                      [23] = {"IQ4_XS", 256, 136, NULL},
+                                      [23] = {"IQ4_XS", 256, 136, unpack_iq4_xs},
                                       [24] = {"I8", 1, 1, NULL},
                                       [25] = {"I16", 1, 2, NULL},
                                       [26] = {"I32", 1, 4, NULL},
@@ -162,7 +242,7 @@ static const sli_gguf_type types[] = {[0] = {"F32", 1, 4, unpack_f32},
                                       [30] = {"BF16", 1, 2, unpack_bf16},
                                       [34] = {"TQ1_0", 256, 54, NULL},
                                       [35] = {"TQ2_0", 256, 66, NULL},
-                                      [39] = {"MXFP4", 32, 17, NULL}};
+                                      [39] = {"MXFP4", 32, 17, unpack_mxfp4}};
 
 const sli_gguf_type *sli_gguf_type_of(uint32_t number) {
   return number < SLI_COUNT(types) && types[number].name ? &types[number] : NULL;

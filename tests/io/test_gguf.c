@@ -153,8 +153,9 @@ static void blocks_are_unpacked(void) {
   static const struct {
     const char *name;
     uint32_t type;
-  } all[] = {{"F16", 1},   {"Q4_0", 2},  {"Q4_1", 3}, {"Q8_0", 8}, {"Q4_K", 12},
-             {"Q5_K", 13}, {"Q6_K", 14}, {"Q5_0", 6}, {"Q5_1", 7}};
+  } all[] = {{"F16", 1},   {"Q4_0", 2},    {"Q4_1", 3},    {"Q8_0", 8},  {"Q4_K", 12},
+             {"Q5_K", 13}, {"Q6_K", 14},   {"Q5_0", 6},    {"Q5_1", 7},  {"Q2_K", 10},
+             {"Q3_K", 11}, {"IQ4_NL", 20}, {"IQ4_XS", 23}, {"MXFP4", 39}};
   char *from = reference("gguf", "blocks", ".txt"), *text, *rest;
   CHECK(!sli_file_read(from, &text), "%s", sl_detail());
   rest = text;
@@ -201,13 +202,13 @@ static void heads_are_turned_back(void) {
 
 static void other_types_are_refused_by_name(void) {
   gguf_begin(&made, 1, 0);
-  gguf_tensor(&made, "w", 1, &(uint64_t){256}, 10, 0);
+  gguf_tensor(&made, "w", 1, &(uint64_t){256}, 15, 0);
   gguf_pad(&made);
-  for (int i = 0; i < 84; i++) gguf_add(&made, "", 1);
+  for (int i = 0; i < 292; i++) gguf_add(&made, "", 1);
   sli_gguf *file = open_made();
   float out[256];
   CHECK(sli_gguf_read(file, sli_gguf_at(file, 0), out) == SL_E_INPUT &&
-            strstr(sl_detail(), "w is Q2_K") && strstr(sl_detail(), "Q6_K"),
+            strstr(sl_detail(), "w is Q8_K") && strstr(sl_detail(), "Q6_K"),
         "its name is said: %s", sl_detail());
   sli_gguf_close(file);
 }

@@ -93,12 +93,15 @@ def write_blocks(path):
     """Bytes are random but for scales, which are halves of moderate size."""
     rng = np.random.default_rng(4)
     scales = {Type.F16: (2, [0]), Type.Q4_0: (18, [0]), Type.Q4_1: (20, [0, 2]), Type.Q8_0: (34, [0]), Type.Q4_K: (144, [0, 2]),
-              Type.Q5_K: (176, [0, 2]), Type.Q6_K: (210, [208]), Type.Q5_0: (22, [0]), Type.Q5_1: (24, [0, 2])}
+              Type.Q5_K: (176, [0, 2]), Type.Q6_K: (210, [208]), Type.Q5_0: (22, [0]), Type.Q5_1: (24, [0, 2]), Type.Q2_K: (84, [80, 82]),
+              Type.Q3_K: (110, [108]), Type.IQ4_NL: (18, [0]), Type.IQ4_XS: (136, [0]), Type.MXFP4: (17, [])}
     with open(path, "w") as file:
         for kind, (size, places) in scales.items():
             blocks = rng.integers(0, 256, (256 // gguf.GGML_QUANT_SIZES[kind][0], size), dtype=np.uint8)
             for place in places:
                 blocks[:, place:place + 2] = rng.normal(size=(len(blocks), 1)).astype(np.float16).view(np.uint8)
+            if kind == Type.MXFP4:  # the scale is a power of two; some are no normal float
+                blocks[:, 0] = [0, 1, 2] + list(rng.integers(100, 140, len(blocks) - 3))
             values = gguf.quants.dequantize(blocks.reshape(-1) if kind == Type.F16 else blocks, kind)
             file.write(f"{kind.name} {blocks.tobytes().hex()} {values.astype('<f4').tobytes().hex()}\n")
 
