@@ -32,8 +32,11 @@ typedef struct cut {
 
 static const cut cuts[] = {
     {.name = "gpt-2"},
+    {.name = "olmo"},
     {.name = "smollm", .digits = true},
     {.name = "starcoder", .digits = true},
+    {.name = "dbrx", .words = llama3_words},
+    {.name = "smaug-bpe", .words = llama3_words},
     {.name = "llama-bpe", .words = llama3_words, .ignore_merges = true, .begins = true},
     {.name = "llama3", .words = llama3_words, .ignore_merges = true, .begins = true},
     {.name = "qwen2", .words = qwen2_words, .normalizer = "NFC"}};

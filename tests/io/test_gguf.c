@@ -615,6 +615,7 @@ int main(int argc, char **argv) {
   RUN(files_that_are_none);
   RUN(tokens_are_the_same, "smollm", "smollm");
   RUN(tokens_are_the_same, "llama3", "llama-bpe");
+  RUN(tokens_are_the_same, "llama3", "smaug-bpe");
   RUN(tokens_are_the_same, "qwen2", "qwen2");
   RUN(pieces_are_sentencepieces);
   RUN(marks_are_the_files);

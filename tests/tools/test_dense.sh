@@ -141,6 +141,15 @@ refused "--qk-norm 1 contradicts $reference/hf_llama/config.json, which says 0 (
 refused "llama: --qk-norm or --qk-norm-whole, not both" --steps 1 llama "${train[@]}" --qk-norm --qk-norm-whole
 refused "llama: --norms here: it is one of before, after, both" --steps 1 llama "${train[@]}" --norms here
 refused "no model of Hugging Face's is as llama with these options" --steps 1 --save x/ llama "${train[@]}" --qk-norm --norms after
+# With --exact the bits are the same on any grid.
+exact=("$actorrun" --quiet --exact --steps 2)
+words=(llama --data "$reference/text.txt" --context 64 --batch 4 --layers 2 --width 32 --heads 4 --kv-heads 2 --exact-leaf 32 --packed
+  --window 20 --full-every 2 --local-theta 500 --norms both --gate gelu --logit-cap 9 --qk-norm-whole --plus-one --scaled-embedding --tied)
+ends 0 "${exact[@]}" --certify bits.jsonl "${words[@]}"
+for grid in "--pieces 2 --stages 2" "--tensor 2 --data-parallel 2" "--sequence 2"; do
+  # shellcheck disable=SC2086
+  ends 0 "${exact[@]}" $grid --recheck bits.jsonl "${words[@]}"
+done
 # Keys of files of before transformers 5 say the same.
 cp -r "$reference/hf_gemma3" old
 cp "$reference/hf_gemma3/older.json" old/config.json
