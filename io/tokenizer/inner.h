@@ -85,11 +85,13 @@ cJSON *sli_pieces_merges(const cJSON *tokens, const cJSON *types, const cJSON *s
 /* ---- words (words.c) ------------------------------------------------------------------------ */
 
 typedef struct cached cached;
+typedef struct unigram unigram;
 
-/* The BPE model: converts a word to tokens. */
+/* The model: converts a word to tokens, by merges (BPE) or by scores (Unigram). */
 typedef struct model {
   vocab vocab;
   merges *merges;
+  unigram *unigram;   /* NULL: BPE */
   bool byte_level;    /* a symbol is a byte; otherwise a character */
   bool byte_fallback; /* a character that is no token becomes its bytes' tokens */
   bool whole_words;   /* a word that is a token is not split or merged */
@@ -105,6 +107,14 @@ void sli_model_fini(model *m);
 void sli_model_word(model *m, span word, sli_token_row *out);
 /* Returns the most bytes that a token of this model stands for; 0: no bound. */
 size_t sli_model_longest(const model *m);
+
+/* ---- Unigram (unigram.c) ------------------------------------------------------------------- */
+
+/* Reads the vocabulary with its scores. */
+sl_status sli_unigram_read(model *m, const cJSON *from);
+void sli_unigram_destroy(unigram *u);
+/* Appends the tokens of a word; none once *stop is set, or without memory. */
+void sli_unigram_word(model *m, span word, sli_token_row *out);
 
 /* ---- patterns (match.c; no_pcre2.c) ---------------------------------------------------------- */
 

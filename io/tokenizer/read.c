@@ -123,8 +123,8 @@ static bool splits_at_marks(const model *m) {
 static sl_status refuse_variants(const cJSON *from) {
   static const char *const affixes[] = {"continuing_subword_prefix", "end_of_word_suffix"};
   const char *type = sli_json_text(from, "type");
-  if (type && strcmp(type, "BPE"))
-    return sl_fail(SL_E_INPUT, "model \"%.40s\" is not known: it must be BPE", type);
+  if (type && strcmp(type, "BPE") && strcmp(type, "Unigram"))
+    return sl_fail(SL_E_INPUT, "model \"%.40s\" is not known: it must be BPE or Unigram", type);
   for (size_t i = 0; i < SLI_COUNT(affixes); i++) {
     const char *affix = sli_json_text(from, affixes[i]);
     if (affix && *affix) return sl_fail(SL_E_INPUT, "model.%s is not supported", affixes[i]);
@@ -144,18 +144,24 @@ static sl_status read_unknown(model *m, const cJSON *from) {
   return sl_fail(SL_E_INPUT, "model.unk_token \"%.40s\" is not in the vocabulary", unknown);
 }
 
-static sl_status read_model(model *m, const cJSON *from) {
-  if (!cJSON_IsObject(from)) return sl_fail(SL_E_INPUT, "there is no model");
-  sl_status status = refuse_variants(from);
-  m->byte_fallback = sli_json_flag(from, "byte_fallback", false);
+static sl_status read_bpe(model *m, const cJSON *from) {
   m->whole_words = sli_json_flag(from, "ignore_merges", false);
   m->fuse_unknown = sli_json_flag(from, "fuse_unk", false);
-  if (!status) status = read_vocabulary(m, from);
+  sl_status status = read_vocabulary(m, from);
   if (!status) status = read_merges(m, from);
   if (!status) status = read_unknown(m, from);
+  m->splits_at_marks = splits_at_marks(m);
+  return status;
+}
+
+static sl_status read_model(model *m, const cJSON *from) {
+  if (!cJSON_IsObject(from)) return sl_fail(SL_E_INPUT, "there is no model");
+  const char *type = sli_json_text(from, "type");
+  sl_status status = refuse_variants(from);
+  m->byte_fallback = sli_json_flag(from, "byte_fallback", false);
+  if (!status) status = (type && !strcmp(type, "Unigram") ? sli_unigram_read : read_bpe)(m, from);
   if (status) return status;
   for (int byte = 0; byte < 256; byte++) m->bytes[byte] = token_of_byte(m, byte);
-  m->splits_at_marks = splits_at_marks(m);
   return SL_OK;
 }
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Converts a word to tokens: symbols, then merges. Words recur, so short ones are cached with
- * their tokens. */
+/* Converts a word to tokens: symbols, then merges, or by a Unigram model. Words recur, so short
+ * ones are cached with their tokens. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -18,6 +18,7 @@ struct cached {
 void sli_model_fini(model *m) {
   sli_vocab_fini(&m->vocab);
   sli_merges_destroy(m->merges);
+  sli_unigram_destroy(m->unigram);
   sli_merging_fini(&m->room);
   free(m->cache);
 }
@@ -70,6 +71,10 @@ static size_t begin_bytes(model *m, span word) {
 /* ---- words ----------------------------------------------------------------------------------- */
 
 static void make_word(model *m, span word, sli_token_row *out) {
+  if (m->unigram) {
+    sli_unigram_word(m, word, out);
+    return;
+  }
   int32_t token = m->whole_words ? sli_vocab_find(&m->vocab, word) : SLI_NO_TOKEN;
   if (token != SLI_NO_TOKEN) {
     sli_token_row_add(out, token);

@@ -17,8 +17,8 @@
 #include "tests/support/seeds.h"
 #include "tests/support/test.h"
 
-static const char *const names[] = {"gpt2", "roberta", "smollm",  "llama3",   "qwen2",
-                                    "cuts", "llama2",  "mistral", "metaspace"};
+static const char *const names[] = {"gpt2",   "roberta", "smollm",    "llama3",  "qwen2", "cuts",
+                                    "llama2", "mistral", "metaspace", "unigram", "pieces"};
 
 static char *reference(const char *name, const char *suffix) {
   const char *source = getenv("SLUICE_SOURCE");
@@ -288,7 +288,7 @@ static size_t encode_within(sli_tokenizer *t, const char *text, size_t bytes) {
 static void check_bounded(void) {
   enum { COUNT = 1 << 17, LITTLE = 1 << 15, MUCH = 64 << 20 };
   static const char *const pieces[] = {"ab", "\u0301\u0323", "a b ", "\ufdfa", "<|im_end|>"};
-  static const char *const files[] = {"qwen2", "llama3", "llama2"};
+  static const char *const files[] = {"qwen2", "llama3", "llama2", "pieces"};
   for (size_t f = 0; f < SLI_COUNT(files); f++) {
     sli_tokenizer *t = open_reference(files[f]);
     for (size_t i = 0; i < SLI_COUNT(pieces); i++) {
@@ -312,8 +312,8 @@ static void check_longest(void) {
   for (size_t i = 0; i < SLI_COUNT(names); i++) {
     sli_tokenizer *t = open_reference(names[i]);
     size_t most = sli_tokenizer_longest(t);
-    bool none =
-        !strcmp(names[i], "gpt2") || !strcmp(names[i], "roberta") || !strcmp(names[i], "cuts");
+    bool none = !strcmp(names[i], "gpt2") || !strcmp(names[i], "roberta") ||
+                !strcmp(names[i], "cuts") || !strcmp(names[i], "unigram");
     CHECK(none ? !most : most >= 4 && most < 2048, "%s: %zu bytes are the longest token", names[i],
           most);
     char *text = repeated("the ", 4096);
@@ -560,7 +560,15 @@ static void check_refusals(const char *path) {
       {"{\"model\":", "no JSON"},
       {"{}", "no model"},
       {"{\"model\":{}}", "vocab"},
-      {"{\"model\":{\"type\":\"Unigram\"}}", "Unigram"},
+      {"{\"model\":{\"type\":\"WordLevel\"}}", "WordLevel"},
+      {"{\"model\":{\"type\":\"Unigram\"}}", "model.vocab is no array"},
+      {"{\"model\":{\"type\":\"Unigram\",\"vocab\":[[\"a\",-1]]}}", "model.unk_id"},
+      {"{\"model\":{\"type\":\"Unigram\",\"vocab\":[[\"a\",-1]],\"unk_id\":1}}", "model.unk_id"},
+      {"{\"model\":{\"type\":\"Unigram\",\"vocab\":[[\"a\",-1],[\"b\",\"c\"]],\"unk_id\":0}}",
+       "token 1 of model.vocab"},
+      {"{\"pre_tokenizer\":{\"type\":\"ByteLevel\"},\"model\":{\"type\":\"Unigram\",\"vocab\":[[\"a\",-1]],"
+       "\"unk_id\":0}}",
+       "ByteLevel"},
       {"{\"model\":{\"vocab\":{\"a\":-1}}}", "\"a\""},
       {"{\"model\":{\"vocab\":{\"a\":1e9}}}", "\"a\""},
       {"{\"model\":{\"vocab\":{\"a\":0.5}}}", "\"a\""},

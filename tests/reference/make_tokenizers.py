@@ -159,7 +159,36 @@ def metaspace(corpus):
     return t
 
 
-KINDS = [gpt2, roberta, smollm, llama3, qwen2, cuts, llama2, mistral, metaspace]
+def unigram(corpus):
+    """Unigram as T5 has it: words apart, one token for all that is unknown."""
+    t = Tokenizer(models.Unigram())
+    t.normalizer = normalizers.NFKC()
+    t.pre_tokenizer = pre_tokenizers.Metaspace(prepend_scheme="always")
+    t.train_from_iterator(corpus, trainers.UnigramTrainer(vocab_size=500, special_tokens=["<unk>", "<s>", "</s>"], unk_token="<unk>",
+                                                          show_progress=False, initial_alphabet=[]))
+    data = json.loads(t.to_str())
+    data["model"]["vocab"] = [w for w in data["model"]["vocab"] if "\0" not in w[0]]
+    t = Tokenizer.from_str(json.dumps(data))
+    t.decoder = decoders.Metaspace()
+    t.post_processor = processors.TemplateProcessing(single="$A </s>", pair="$A $B", special_tokens=[("</s>", t.token_to_id("</s>"))])
+    return t
+
+
+def pieces(corpus):
+    """Unigram as SentencePiece trains it for LLaMA-like models: whole texts, bytes for characters that are no token."""
+    data = json.loads(unigram(corpus).to_str())
+    words = [w for w in data["model"]["vocab"] if len(w[0]) > 1 or ord(w[0]) < 0x250 or w[0] == "\u2581"]
+    data["model"]["vocab"] = words[:3] + [[f"<0x{b:02X}>", 0.0] for b in range(256)] + words[3:]
+    data["model"].update(byte_fallback=True, unk_id=0)
+    data["normalizer"] = None
+    data["pre_tokenizer"] = data["post_processor"] = None
+    t = Tokenizer.from_str(json.dumps(data))
+    t.normalizer = normalizers.Sequence([normalizers.Prepend("\u2581"), normalizers.Replace(" ", "\u2581")])
+    t.decoder = decoders.Sequence([decoders.Replace("\u2581", " "), decoders.ByteFallback(), decoders.Fuse(), decoders.Strip(" ", 1, 0)])
+    return t
+
+
+KINDS = [gpt2, roberta, smollm, llama3, qwen2, cuts, llama2, mistral, metaspace, unigram, pieces]
 
 
 def line_of(t, text):
