@@ -175,6 +175,9 @@ typedef struct sli_mean {
   sl_tensor *tensor; /* the first part, where several devices have parts */
   bool adds;         /* where sequences are cut: a piece contributes a summand */
   int64_t rows;      /* exact: rows of a microbatch that it is over; 0: not exact */
+  bool value;        /* a counter that is a number of each step (sl_step_value) */
+  bool largest;      /* such a number: the largest of its parts, not their sum */
+  double divisor;    /* such a number: what its sum is divided by */
   int nparts;        /* 1, or one part per device that has its own */
   struct sli_mean_part {
     sl_tensor *tensor;
@@ -272,6 +275,12 @@ struct sl_graph {
     const char *name;
     sl_tensor *tensor;
   } * outputs;
+  bool reads_eval;         /* a source reads the files of options.eval */
+  struct sli_other_files { /* data files that are no token files */
+    int count;
+    size_t capacity;
+    sl_graph_file *of;
+  } files;
   struct sli_cleanups { /* run by destroy (closes token files) */
     int count;
     size_t capacity;

@@ -25,7 +25,8 @@ static bool is_source(const sl_op *op) { return op == &sl_op_source; }
  * is none. */
 static const char *next_name(sl_graph *g, const sl_op *op) {
   int block = g->nblocks - 1, n = 1;
-  const char *of = g->frozen.builds ? g->frozen.word : "", *dot = *of ? "." : "";
+  bool frozen = g->frozen.builds && !is_source(op); /* both models read the same data */
+  const char *of = frozen ? g->frozen.word : "", *dot = *of ? "." : "";
   for (int i = g->nnodes - 1; i >= g->frozen.nnodes && g->nodes[i]->block == block; i--)
     n += !strcmp(g->nodes[i]->op->name, op->name);
   if (block < 0) return sli_arena_format(&g->arena, "%s%s%s.%d", of, dot, op->name, n);

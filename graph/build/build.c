@@ -45,6 +45,7 @@ void sl_graph_destroy(sl_graph *g) {
   free(g->outputs);
   free(g->metrics.of);
   free(g->metrics.counters.of);
+  free(g->files.of);
   free(g->training.rules);
   free(g->training.adapters.rules);
   sli_arena_fini(&g->arena);

@@ -56,8 +56,6 @@ const sl_source *sli_source_held_out(sl_graph *g, const sl_source *source);
 /* Returns the sequences of the token files that the graph trains on, each of *context tokens, and
  * how many of them a step takes; 0: it reads none. */
 int64_t sli_graph_sequences(const sl_graph *g, int64_t *context, int64_t *batch);
-/* True if options.eval names that data. */
-bool sli_source_has_files(const sl_source *source);
 
 /* Makes the objective's loss of a model's logits. */
 sl_tensor *sli_objective_loss(sl_here at, sl_graph *g, sl_tensor *logits, sl_tensor *targets);
@@ -65,6 +63,8 @@ sl_tensor *sli_objective_loss(sl_here at, sl_graph *g, sl_tensor *logits, sl_ten
 sl_status sli_objective_check(sl_graph *g);
 /* Lets a reference read the model's parameters that are not trained, in place of its own. */
 void sli_objective_share(sl_graph *g);
+/* Adds data files, one path per line, to those that sl_graph_files() lists and checks. */
+sl_status sli_graph_add_files(sl_graph *g, const char *paths);
 /* Makes the source of tokens of files, or of what serves the graph. */
 sl_tensor *sli_tokens_of_files(sl_here at, sl_graph *g, const char *paths, int64_t rows,
                                int64_t context, int64_t vocab, sl_tensor **targets);

@@ -6,7 +6,9 @@
 #include <math.h>
 #include <string.h>
 
+#include "io/file.h"
 #include "io/tokens/tokens.h"
+#include "ops/ops.h"
 
 void sl_data_at(sl_here at, sl_graph *g, const sl_source *source, sl_tensor **outs) {
   const sl_attrs attrs = {.user = source};
@@ -73,6 +75,7 @@ static sl_status open_held_out(sl_graph *g, int64_t vocab, token_rows *r) {
   if (status) return sl_graph_fail(g, status, "%s", sl_detail());
   sli_graph_cleanup(g, close_files, files);
   r->held_out = files;
+  g->reads_eval = true;
   r->source.fill_held_out = fill_held_out;
   r->source.held_out = (int)SLI_MIN(INT_MAX, sli_tokens_sequences(files) / r->rows);
   r->source.held_out_rest = (int)(sli_tokens_sequences(files) % r->rows);
@@ -200,10 +203,6 @@ static void fill_evaluation(void *ctx, const sl_tick *tick, void *const *out) {
   repeat_rows(h, tick, first, (int)lround(share * e->rows), out);
 }
 
-bool sli_source_has_files(const sl_source *source) {
-  return source->fill_held_out == fill_held_out;
-}
-
 const sl_source *sli_source_held_out(sl_graph *g, const sl_source *source) {
   held_out *h = sli_arena_alloc(&g->arena, sizeof *h);
   *h = (held_out){.source = *source, .of = source, .graph = g};
@@ -231,6 +230,31 @@ static int add_files(const sli_tokens *files, int count, int most, sl_graph_file
   return count;
 }
 
+sl_status sli_graph_add_files(sl_graph *g, const char *paths) {
+  struct sli_other_files *f = &g->files;
+  for (const char *at = paths; *at; at += *at == '\n') {
+    size_t n = strcspn(at, "\n");
+    sl_graph_file file = {.path = sli_arena_format(&g->arena, "%.*s", (int)n, at)};
+    sl_status status = sli_file_fingerprint(file.path, &file.bytes, &file.hash);
+    if (status) return sl_graph_fail(g, status, "%s", sl_detail());
+    SLI_GROW(f->of, (size_t)f->count, f->capacity);
+    f->of[f->count++] = file;
+    at += n;
+  }
+  return SL_OK;
+}
+
+static sl_status check_other_files(const sl_graph *g) {
+  for (int i = 0; i < g->files.count; i++) {
+    const sl_graph_file *f = &g->files.of[i];
+    uint64_t bytes, hash;
+    SLI_TRY(sli_file_fingerprint(f->path, &bytes, &hash));
+    if (bytes != f->bytes || hash != f->hash)
+      return sl_fail(SL_E_INPUT, "%s has changed since it was read", f->path);
+  }
+  return SL_OK;
+}
+
 int sl_graph_files(const sl_graph *g, int most, sl_graph_file *out) {
   int count = 0;
   const sli_tokens *last = NULL; /* nodes of one source, on several devices, are adjacent */
@@ -240,6 +264,8 @@ int sl_graph_files(const sl_graph *g, int most, sl_graph_file *out) {
     last = r->files;
     count = add_files(last, count, most, out);
   }
+  for (int i = 0; i < g->files.count; i++, count++)
+    if (count < most) out[count] = g->files.of[i];
   return count;
 }
 
@@ -263,5 +289,5 @@ sl_status sl_graph_check_files(const sl_graph *g) {
     status = sli_tokens_check(last);
     if (!status && r->held_out) status = sli_tokens_check(r->held_out);
   }
-  return status;
+  return status ? status : check_other_files(g);
 }

@@ -64,6 +64,32 @@ void sl_counter_at(sl_here at, sl_graph *g, const char *name, sl_tensor *t) {
   m->of[m->count++] = sli_mean_of(g, name, t);
 }
 
+void sl_step_value_at(sl_here at, sl_graph *g, const char *name, sl_tensor *t, sl_over over) {
+  char text[SL_TYPE_TEXT];
+  if (g->status || g->options.infer || g->frozen.builds) return;
+  if (!t || t->type.dtype != SL_F32 || !t->type.ndim) {
+    sli_graph_fail_at(g, at, SL_E_USAGE, "value %s of a step must be f32 of a dim or more, got %s",
+                      name, t ? sl_type_format(text, &t->type) : "NULL");
+    return;
+  }
+  double elements = (double)sl_type_elements(&t->type) * g->options.microbatches;
+  t = sl_op1_at(at, g, &sl_op_detach, NULL, t);
+  t = over == SL_OVER_MAX ? sl_max_at(at, g, t, 0, true) : sl_sum_at(at, g, t, 0, true);
+  sl_counter_at(at, g, name, sl_reshape_at(at, g, t, SL_TYPE(SL_F32, 1)));
+  if (g->status) return;
+  sli_mean *value = &g->metrics.counters.of[g->metrics.counters.count - 1];
+  value->value = true;
+  value->largest = over == SL_OVER_MAX;
+  value->divisor = over == SL_OVER_MEAN ? elements : 1;
+}
+
+const char *sl_graph_step_value(const sl_graph *g, int i) {
+  const struct sli_counters *all = &g->metrics.counters;
+  for (int k = 0; k < all->count; k++)
+    if (all->of[k].value && !i--) return all->of[k].name;
+  return NULL;
+}
+
 const char *sl_graph_metric(const sl_graph *g, int i) {
   return i < g->metrics.count ? g->metrics.of[i].name : NULL;
 }

@@ -136,6 +136,8 @@ static sl_status build_frozen(const sl_model *model, sl_graph *g, const sl_args 
   f->word = word;
   sl_status status = build_once(model, g, args);
   if (!status) status = sli_objective_check(g);
+  if (g->status) g->detail = sli_arena_format(&g->arena, "the %s: %s", word, g->detail);
+  if (status) status = sl_graph_status(g);
   f->builds = f->learns = false;
   f->nnodes = g->nnodes;
   f->nblocks = g->nblocks;

@@ -86,8 +86,8 @@ static const sl_op losses_op = {.name = "losses",
                                 .kernels = SL_CPU_KERNEL(losses_cpu),
                                 .accumulates = 1};
 
-/* tally(part ...) -> f64 [n]: the sum of the devices' parts over the microbatches of a step (acc).
- */
+/* tally(part ...) -> f64 [n]: the sum, or the largest, of the devices' parts over the microbatches
+ * of a step (acc). */
 static sl_status counter_infer(const sl_attrs *attrs, int nin, const sl_type *in, sl_type *out) {
   (void)attrs, (void)nin;
   out[0] = SL_TYPE(SL_F64, in[0].dim[0]);
@@ -95,10 +95,14 @@ static sl_status counter_infer(const sl_attrs *attrs, int nin, const sl_type *in
 }
 
 static void counter_cpu(const sl_call *call) {
+  const sli_mean *of = ((const addend *)call->attrs->user)->mean;
   double *sum = call->out[0];
   for (int64_t e = 0; e < call->out_type[0].dim[0]; e++) {
-    if (!(call->accumulate & 1)) sum[e] = 0;
-    for (int i = 0; i < call->nin; i++) sum[e] += (double)((const float *)call->in[i])[e];
+    if (!(call->accumulate & 1)) sum[e] = of->largest ? -INFINITY : 0;
+    for (int i = 0; i < call->nin; i++) {
+      double part = (double)((const float *)call->in[i])[e];
+      sum[e] = of->largest ? fmax(sum[e], part) : sum[e] + part;
+    }
   }
 }
 
@@ -117,22 +121,27 @@ static double mean_of(const sl_graph *g, const sli_mean *mean, double sum, doubl
   return sli_is_exact(g) ? sli_loss_round(sum / microbatches) : sum / microbatches;
 }
 
-/* The loss, the norm, counters. */
+/* The loss, the norm, counters, numbers of the step. */
 static void report_step(const sl_lowered *l, const sl_tick *tick, int n,
                         const void *const *values) {
   if (!l->options.report.on_step) return;
   sl_counter_values counters[n];
+  double numbers[n];
+  int ncounters = 0, nnumbers = 0;
   for (int i = 2; i < n; i++) {
     const sli_mean *t = &l->g->metrics.counters.of[i - 2];
-    counters[i - 2] = (sl_counter_values){t->name, t->tensor->type.dim[0], values[i]};
+    if (t->value) numbers[nnumbers++] = *(const double *)values[i] / t->divisor;
+    else counters[ncounters++] = (sl_counter_values){t->name, t->tensor->type.dim[0], values[i]};
   }
   sl_step_report report = {
       .step = tick->step,
       .loss = mean_of(l->g, &l->g->loss, *(const double *)values[0], l->plan->microbatches),
       .grad_norm = *(const double *)values[1],
       .lr = sl_optimizer_lr(&l->g->training.optimizer, tick->step),
-      .ncounters = n - 2,
-      .counters = counters};
+      .ncounters = ncounters,
+      .counters = counters,
+      .nvalues = nnumbers,
+      .values = numbers};
   l->options.report.on_step(l->options.report.ctx, &report);
 }
 

@@ -145,7 +145,6 @@ static int evaluate_rows_of(const sl_source *source) {
 typedef struct amount {
   int sources, rows;         /* of a microbatch; 0: unknown, or sources differ */
   int64_t all, microbatches; /* rows in total; whole microbatches */
-  bool files;
 } amount;
 
 static void count_source(amount *a, const sl_source *source) {
@@ -154,7 +153,6 @@ static void count_source(amount *a, const sl_source *source) {
   a->rows = a->sources++ && a->rows != rows ? 0 : rows;
   a->all = SLI_MIN(a->all, all);
   a->microbatches = SLI_MIN(a->microbatches, source->held_out);
-  a->files |= sli_source_has_files(source);
 }
 
 static sl_status count_sources(const pass *p, amount *a) {
@@ -171,7 +169,7 @@ static sl_status count_sources(const pass *p, amount *a) {
     count_source(a, source);
   }
   const char *eval = p->g->options.eval;
-  if (a->files || !eval) return SL_OK;
+  if (p->g->reads_eval || !eval) return SL_OK;
   return sl_fail(SL_E_USAGE,
                  "evaluation: the model does not read %s: it takes no tokens (sl_tokens); "
                  "what its sources hold out is evaluated without --eval, by --eval-every",

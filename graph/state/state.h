@@ -30,5 +30,7 @@ const struct cJSON *sli_checkpoints_origin(const sl_checkpoints *c);
  * none. A pattern that matches no parameter is an error. */
 sl_status sli_weights_load(const char *path, const sl_lowered *lowered, sl_runtime *rt, bool whole,
                            const char *fresh);
+/* Loads the weights of a teacher (objective.h) of a shipped model. */
+sl_status sli_weights_load_teacher(const char *path, const sl_lowered *lowered, sl_runtime *rt);
 
 #endif

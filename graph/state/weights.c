@@ -169,6 +169,7 @@ typedef struct loading {
   found found;
   scratch room;
   const char *fresh; /* patterns of parameters that the file may lack, or NULL */
+  bool teacher;      /* loads the teacher's parameters, else all others */
 } loading;
 
 /* Copies the pattern at `at`, up to a comma; returns the next one, or NULL. */
@@ -210,6 +211,10 @@ static sl_status load_member(loading *l, const char *name, const sl_type *type, 
   sli_shards_tensors(l->from, file, &first);
   l->found.flags[l->found.begins[file] + (t - first)] = true;
   return values ? sli_shards_read(l->from, file, t, values) : SL_OK;
+}
+
+static bool is_of_teacher(const sl_param_info *p) {
+  return p->frozen && !strncmp(p->name, "teacher.", strlen("teacher."));
 }
 
 /* True for an adapter, or a fresh parameter, that the file's weights lack. */
@@ -256,7 +261,7 @@ static sl_status load_param(loading *l, int index) {
   const sl_param_info *p;
   sl_lowered_params(l->lowered, &p);
   p += index;
-  if (is_left_out(l, p)) return SL_OK;
+  if (is_of_teacher(p) != l->teacher || is_left_out(l, p)) return SL_OK;
   if (sli_storage_blocks(p->storage)) return load_blocks(l, index, p);
   bool here = sl_param_here(l->lowered, l->rt, index);
   float *values = here ? sl_param_data(l->lowered, l->rt, index) : NULL;
@@ -275,8 +280,8 @@ sl_status sl_weights_load(const char *path, const sl_lowered *lowered, sl_runtim
   return sli_weights_load(path, lowered, rt, false, NULL);
 }
 
-sl_status sli_weights_load(const char *path, const sl_lowered *lowered, sl_runtime *rt, bool whole,
-                           const char *fresh) {
+static sl_status load_all(const char *path, const sl_lowered *lowered, sl_runtime *rt, bool whole,
+                          const char *fresh, bool teacher) {
   sli_shards *from;
   const sl_param_info *params;
   int n = sl_lowered_params(lowered, &params);
@@ -288,7 +293,8 @@ sl_status sli_weights_load(const char *path, const sl_lowered *lowered, sl_runti
                .lowered = lowered,
                .rt = rt,
                .found = found_create(from),
-               .fresh = fresh};
+               .fresh = fresh,
+               .teacher = teacher};
   for (int i = 0; i < n && !status; i++) status = load_param(&l, i);
   if (!status) status = check_unused(path, from, &l.found, whole);
   if (!status) status = sl_states_init(lowered, rt);
@@ -296,6 +302,15 @@ sl_status sli_weights_load(const char *path, const sl_lowered *lowered, sl_runti
   found_fini(&l.found);
   sli_shards_close(from);
   return status;
+}
+
+sl_status sli_weights_load(const char *path, const sl_lowered *lowered, sl_runtime *rt, bool whole,
+                           const char *fresh) {
+  return load_all(path, lowered, rt, whole, fresh, false);
+}
+
+sl_status sli_weights_load_teacher(const char *path, const sl_lowered *lowered, sl_runtime *rt) {
+  return load_all(path, lowered, rt, true, NULL, true);
 }
 
 /* ---- saving -------------------------------------------------------------------------- */

@@ -578,6 +578,13 @@ void sl_metric_at(sl_here at, sl_graph *g, const char *name, sl_tensor *t);
  * reported with its loss (sl_step_report). */
 #define sl_counter(g, name, t) sl_counter_at(SL_HERE, g, name, t)
 void sl_counter_at(sl_here at, sl_graph *g, const char *name, sl_tensor *t);
+/* Names a number of each training step, which is logged with its loss: the sum, the mean or the
+ * largest of an f32 tensor's elements over the step. It has no gradient. */
+typedef enum sl_over { SL_OVER_SUM, SL_OVER_MEAN, SL_OVER_MAX } sl_over;
+#define sl_step_value(g, name, t, over) sl_step_value_at(SL_HERE, g, name, t, over)
+void sl_step_value_at(sl_here at, sl_graph *g, const char *name, sl_tensor *t, sl_over over);
+/* Name of number i of a step, in order; NULL after the last. */
+const char *sl_graph_step_value(const sl_graph *g, int i);
 /* Name of metric i, in order; NULL after the last. */
 const char *sl_graph_metric(const sl_graph *g, int i);
 

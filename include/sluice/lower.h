@@ -61,6 +61,8 @@ typedef struct sl_step_report {
   SL_RENAMED(int ncounters, int ntallies)
   SL_RENAMED(const sl_counter_values *counters,
              const sl_counter_values *tallies) /* [ncounters]; valid during the call only */
+  int nvalues;
+  const double *values; /* [nvalues] numbers of sl_step_value(), in order; likewise */
 } sl_step_report;
 
 /* Transfers from a GPU to one of another process: DIRECT (NCCL), through HOST memory, or AUTO:

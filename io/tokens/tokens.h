@@ -7,6 +7,7 @@
 
 #include <sluice/status.h>
 
+#include "io/tokens/pairs.h"
 #include "io/tokens/shuffle.h"
 
 typedef struct sli_tokens sli_tokens;

@@ -81,6 +81,8 @@ OPTIONS = {
     "print-after": "learns nothing", "certify": "learns nothing", "recheck": "learns nothing", "show-sbp": "learns nothing", "show-placement": "learns nothing", "generate": "after what is learned",
     "prompt": "after what is learned", "chat": "after what is learned", "chat-system": "after what is learned",
     "chat-template": "after what is learned", "temperature": "after what is learned", "version": "", "help": "",
+    "preferences": "it is tried in test_tools_preferences", "dpo": "as preferences",
+    "teacher": "it is tried in test_tools_distill", "distill": "as teacher",
     "config": "options in a file", "print-config": "learns nothing",
 }
 # Options with losses of their own: bits are compared with one device only under the same ones.

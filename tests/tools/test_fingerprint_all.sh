@@ -35,6 +35,7 @@ declare -A value=(
   [nnodes]=2 [node-rank]=1 [rdzv-id]=x [log]=l.csv [logprobs]=l.jsonl [report]=r.json [trace]=t [plan]=plan.txt [dry-run]=- [show-sbp]=- [print-after]=gradients
   [certify]=steps.jsonl [recheck]=profile.json [show-placement]=- [generate]=2 [prompt]=a [chat]=a [chat-system]=a [chat-template]=chatml [temperature]=0
   [epochs]=0.5 [rl]=grpo:group=2 [prompts]=$data [reward]=length:3 [reward-seconds]=5 [reward-failed]=drop [max-tokens]=4
+  [preferences]=$data [dpo]=beta=0.2 [teacher]=. [distill]=kl:top=2
   [stop]=a [answers]=a.jsonl [workers]=1 [jitter]=1 [watchdog]=20 [check-finite]=- [quiet]=-)
 # What needs others beside it to be taken at all.
 declare -A beside=(

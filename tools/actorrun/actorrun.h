@@ -134,6 +134,7 @@ typedef struct job {
   evals evals;
   counters counters;
   step_figures figures;
+  double *last;              /* [figures.count] those of the last step */
   rl *rl;                    /* from --rl, or NULL */
   run_log *log;              /* from --log, or NULL */
   FILE *logprobs;            /* from --logprobs, or NULL */

@@ -8,6 +8,7 @@
 #include "graph/build/build.h"
 #include "graph/compile/compile.h"
 #include "tools/actorrun/actorrun.h"
+#include "tools/actorrun/objective.h"
 
 /* Formats "1,234,567". */
 static char *grouped(char out[32], double number) {
@@ -33,7 +34,15 @@ static void begin_model(const job *j) {
   if (frozen > 0) printf(", and %s of a frozen model", grouped(text, frozen));
 }
 
+static void begin_pairs(int64_t pairs, int64_t dropped) {
+  char text[32];
+  printf("; %s preferences", grouped(text, (double)pairs));
+  if (dropped) printf(" (%s more are longer than the context)", grouped(text, (double)dropped));
+}
+
 static void begin_data(const job *j) {
+  int64_t dropped, pairs = objective_pairs(j->settings, &dropped);
+  if (pairs) begin_pairs(pairs, dropped);
   int64_t context = 0, batch = 0, sequences = sli_graph_sequences(j->made.graph, &context, &batch);
   char text[32];
   if (sequences < 1) return;

@@ -7,9 +7,10 @@
 sl_status chat_check(const settings *s) {
   static const char *const of_chats[] = {"chat-system", "chat-template"};
   bool chat = sl_arg_given(s->run, "chat", 0);
+  bool pairs = sl_arg_given(s->run, "preferences", 0); /* may be chats */
   if (settings_text(s, "rl") && !chat && !settings_text(s, "chat-system")) return SL_OK;
   for (size_t i = 0; i < SLI_COUNT(of_chats) && !chat; i++)
-    if (sl_arg_given(s->run, of_chats[i], 0))
+    if (sl_arg_given(s->run, of_chats[i], 0) && !(pairs && i))
       return sl_fail(SL_E_USAGE, "--%s: of which chat? --chat TEXT says", of_chats[i]);
   if (!chat) return SL_OK;
   if (sl_arg_given(s->run, "prompt", 0)) return sl_fail(SL_E_USAGE, "--prompt: not with --chat");

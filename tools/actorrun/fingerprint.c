@@ -17,8 +17,9 @@ static const char *const of_results[] = {"microbatches", "pieces", "cut",
                                          "dtype",        "seed",   "shuffle"};
 
 /* Training options that affect results and replace the model's. All given texts are compared. */
-static const char *const of_training[] = {"optimizer", "lr-schedule", "group",  "freeze", "lora",
-                                          "adapter",   "rl",          "reward", "stop"};
+static const char *const of_training[] = {"optimizer", "lr-schedule", "group",   "freeze",
+                                          "lora",      "adapter",     "rl",      "reward",
+                                          "stop",      "dpo",         "teacher", "distill"};
 
 /* Options that may differ between processes: where each runs, and what it alone prints or
  * writes. All other options shape the plan, or make processes meet. The launcher's options are
@@ -120,7 +121,9 @@ static void add_data(fingerprint *t, const sl_graph *g) {
 sl_status fingerprint_add_files(fingerprint *t, const settings *s) {
   const char *init = settings_text(s, "init"), *adapter = settings_text(s, "adapter");
   sl_status status = init ? fingerprint_add_weights(t, init) : SL_OK;
+  const char *teacher = settings_text(s, "teacher");
   if (!status && adapter) status = fingerprint_add_adapter(t, adapter);
+  if (!status && teacher) status = fingerprint_add_weights(t, teacher);
   return !status && s->data.tokenizer ? fingerprint_add_file(t, s->data.tokenizer) : status;
 }
 

@@ -13,6 +13,7 @@
 #include "placement/share.h"
 #include "tools/actorrun/auto.h"
 #include "tools/actorrun/ctl/ctl.h"
+#include "tools/actorrun/objective.h"
 
 /* Returns when the process began: now less the processor time so far, which until main is
  * loading and linking. (/proc counts in hundredths of a second.) */
@@ -149,6 +150,7 @@ int main(int argc, char **argv) {
   fingerprint_fini(&j.fingerprint);
   progress_fini(&j.progress);
   machine_fini(&j.machine);
+  objective_fini(&s);
   settings_fini(&s);
   return exit_status;
 }

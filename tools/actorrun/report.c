@@ -309,6 +309,13 @@ static void add_counters(cJSON *root, const counters *all) {
   }
 }
 
+/* Adds the figures of the last step. */
+static void add_figures(cJSON *root, const job *j) {
+  cJSON *last = cJSON_AddObjectToObject(root, "last_figures");
+  for (int i = 0; i < j->figures.count; i++)
+    if (isfinite(j->last[i])) add_exact(last, j->figures.names[i], j->last[i]);
+}
+
 static cJSON *make_report(const job *j, const char *ended, const char *failure) {
   const settings *s = j->settings;
   char hash[32];
@@ -333,6 +340,7 @@ static cJSON *make_report(const job *j, const char *ended, const char *failure) 
   add_number(root, "first_step", (double)sl_checkpoints_start(j->checkpoints));
   if (settings_evaluate(s)) add_evaluations(root, j);
   if (j->counters.count) add_counters(root, &j->counters);
+  if (j->figures.count && j->progress.count) add_figures(root, j);
   cJSON *steps = cJSON_AddArrayToObject(root, "steps");
   for (size_t i = 0; i < j->progress.count; i++) add_step(steps, j, i);
   return root;

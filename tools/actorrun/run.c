@@ -63,11 +63,29 @@ static void name_devices(job *j) {
   if (first < last && number) snprintf(where + n, room - (size_t)n, " to %s", number + 1);
 }
 
+static void read_values(void *ctx, const sl_step_report *report, double *out) {
+  (void)ctx;
+  for (int i = 0; i < report->nvalues; i++) out[i] = report->values[i];
+}
+
+/* Lists the numbers that each step of the graph has (sl_step_value), as its figures. */
+static void name_figures(job *j) {
+  int n = 0;
+  while (sl_graph_step_value(j->made.graph, n)) n++;
+  if (!n || j->rl) return;
+  const char **names = sli_arena_alloc(&j->settings->arena, (size_t)n * sizeof *names);
+  for (int i = 0; i < n; i++) names[i] = sl_graph_step_value(j->made.graph, i);
+  j->figures = (step_figures){n, names, read_values, NULL};
+  j->progress.figure = names[0];
+}
+
 static sl_status run_steps(job *j) {
   const settings *s = j->settings;
   int64_t steps = job_steps_left(j);
   if (!steps) return SL_OK;
   sl_status opened = evals_init(j);
+  name_figures(j);
+  j->last = sli_arena_alloc(&j->settings->arena, ((size_t)j->figures.count + 1) * sizeof *j->last);
   if (!opened && !s->process)
     opened = log_open(
         s->run, sl_checkpoints_start(j->checkpoints),

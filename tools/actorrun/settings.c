@@ -12,6 +12,7 @@
 #include "io/tokens/tokens.h"
 #include "tools/actorrun/certify.h"
 #include "tools/actorrun/chat.h"
+#include "tools/actorrun/objective.h"
 #include "tools/actorrun/rl/rl.h"
 
 /* clang-format off */
@@ -41,6 +42,13 @@ static const tool_option options[] = {
      "of text", 0, 0, GROUP_TRAINING},
     {"init-new", SL_OPTION_TEXT, "", "`PATTERN,...` of parameters that --init need not have: they begin as those of a new "
      "model", 0, 0, GROUP_TRAINING},
+    {"preferences", SL_OPTION_LIST, "", "`FILE` (JSON lines) of prompts, each with an answer that is chosen and one that is "
+     "rejected, to learn in place of --data: the model learns to prefer the first; may be repeated", 0, 0, GROUP_TRAINING},
+    {"dpo", SL_OPTION_TEXT, "beta=0.1", "how --preferences are learned: `KEY=VALUE,...` of beta, smoothing, and "
+     "long=drop, which leaves out what is longer than the context", 0, 0, GROUP_TRAINING},
+    {"teacher", SL_OPTION_TEXT, "", "`DIR` (Hugging Face) or GGUF file of a model whose probabilities are learned", 0, 0, GROUP_TRAINING},
+    {"distill", SL_OPTION_TEXT, "kl", "`HOW` a --teacher is learned: kl:KEY=VALUE,... of top (its likeliest tokens), temperature, "
+     "and data (share of the data's own loss)", 0, 0, GROUP_TRAINING},
     {"save", SL_OPTION_TEXT, "", "`FILE` (safetensors) for the values at the end, or a folder, "
      "there already or with a / at its end, for a Hugging Face model", 0, 0, GROUP_TRAINING},
     {"save-paths", SL_OPTION_TEXT, "", "`FILE` for the paths that --skip has found, to be given by --paths", 0, 0, GROUP_SCHEDULE},
@@ -157,6 +165,11 @@ static bool has(const settings *s, const char *option) {
 
 /* The last step of --epochs may begin another one. */
 static sl_status count_steps(const settings *s, double epochs, int64_t *out) {
+  int64_t dropped, pairs = objective_pairs(s, &dropped);
+  if (pairs && has(s, "batch")) {
+    *out = (int64_t)ceil(2 * epochs * (double)pairs / (double)sl_arg_int(s->model_args, "batch"));
+    return SL_OK;
+  }
   if (!has(s, "data") || !has(s, "context") || !has(s, "batch") || !has(s, "vocab"))
     return sl_fail(
         SL_E_USAGE,
@@ -194,11 +207,12 @@ static sl_status read_epochs(settings *s) {
  * What a checkpoint says is of training, though, and so is all that it is compared with. */
 static sl_status read_settings(settings *s) {
   sl_status known = s->model ? pretrained_read(s) : SL_OK;
+  s->microbatches = (int)sl_arg_int(s->run, "microbatches");
+  s->pieces = (int)sl_arg_int(s->run, "pieces");
+  if (!known) known = objective_read(s);
   if (!known) known = read_epochs(s);
   if (known) return known;
   s->training.steps = SLI_MAX(sl_arg_int(s->run, "steps"), 1);
-  s->microbatches = (int)sl_arg_int(s->run, "microbatches");
-  s->pieces = (int)sl_arg_int(s->run, "pieces");
   s->lower.schedule.name = sl_arg_text(s->run, "schedule");
   if (!sl_arg_int(s->run, "steps") && !settings_text(s, "checkpoint"))
     s->use = sl_arg_int(s->run, "generate") ? USE_INFERENCE : USE_VALUES;

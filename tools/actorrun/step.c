@@ -31,6 +31,7 @@ void job_step(void *ctx, const sl_step_report *report) {
   if (own->count) own->read(own->ctx, report, figures);
   progress_step(&j->progress, report, figures[0]);
   counters_step(&j->counters, report);
+  for (int i = 0; i < own->count; i++) j->last[i] = figures[i];
   write_log(j, report, figures);
   evals_step(j);
   rewrite_report(j, report);

@@ -13,6 +13,7 @@
 #include "tools/common/huggingface.h"
 #include "tools/common/launch/launch.h"
 #include "tools/common/machine.h"
+#include "tools/common/model.h"
 #include "tools/common/options.h"
 #include "tools/common/outputs.h"
 #include "tools/common/plan.h"

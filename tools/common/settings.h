@@ -71,14 +71,15 @@ struct settings {
   graph_use use;
   sl_clock clock;
   struct {
-    sl_hardware hardware;        /* machine of --machine, all 0 without it */
-    double spread;               /* spread of its measurements */
-  } modelled;                    /* durations of modelled devices */
-  profile *profile;              /* profile of --profile, or NULL */
-  const sl_objective *objective; /* in place of the next token of --data; NULL: that */
-  bool choose_homes;             /* --home auto: search for whatever is not given */
-  sl_training training;          /* training options that override the model's */
-  sli_arena arena;               /* holds the arrays and names above */
+    sl_hardware hardware;                /* machine of --machine, all 0 without it */
+    double spread;                       /* spread of its measurements */
+  } modelled;                            /* durations of modelled devices */
+  profile *profile;                      /* profile of --profile, or NULL */
+  const sl_objective *objective;         /* in place of the next token of --data; NULL: that */
+  struct objective_made *objective_made; /* actorrun's: what the objective reads */
+  bool choose_homes;                     /* --home auto: search for whatever is not given */
+  sl_training training;                  /* training options that override the model's */
+  sli_arena arena;                       /* holds the arrays and names above */
 };
 
 /* Reads the whole command line; messages name the option. Calls tool->read at the end. */

@@ -1,0 +1,278 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Losses of preferences and of sampled answers are what TRL makes of the same numbers, by
+ * reference/objectives.txt, and so are their gradients, which finite differences confirm.
+ * labels: unthreaded */
+#include <math.h>
+#include <string.h>
+
+#include <sluice/sluice.h>
+
+#include "tests/support/graph_interp.h"
+#include "tests/support/reference_file.h"
+#include "tests/support/rng.h"
+
+enum { ROWS = 4, CONTEXT = 5, CLASSES = 7, AT = ROWS * CONTEXT, ALL = AT * CLASSES };
+
+/* Numbers of a case, as the source hands them out. */
+typedef struct trl_case {
+  char kind[16], name[32];
+  bool grpo;
+  sl_dpo dpo;
+  sl_grpo policy;
+  float logits[ALL], weights[AT], reference[AT], old[AT], advantages[ROWS];
+  int32_t targets[AT];
+  double loss, grad[ALL];
+} trl_case;
+
+static const sl_type types[] = {{SL_I32, 2, {ROWS, CONTEXT}},
+                                {SL_F32, 2, {ROWS, CONTEXT}},
+                                {SL_F32, 2, {ROWS, CONTEXT}},
+                                {SL_F32, 2, {ROWS, CONTEXT}},
+                                {SL_F32, 2, {ROWS, 1}}};
+enum { TARGETS, WEIGHTS, REFERENCE, OLD, ADVANTAGES, SOURCES };
+
+static void fill(void *ctx, const sl_tick *tick, void *const *out) {
+  const trl_case *c = ctx;
+  const void *from[SOURCES] = {c->targets, c->weights, c->reference, c->old, c->advantages};
+  (void)tick;
+  for (int o = 0; o < SOURCES; o++)
+    if (out[o]) memcpy(out[o], from[o], sl_type_bytes(&types[o]));
+}
+
+/* A graph whose logits are a parameter: their gradient is the loss's. */
+typedef struct made {
+  sl_source source;
+  sl_graph *g;
+  sl_tensor *logits;
+  interp in;
+} made;
+
+static void make(made *m, trl_case *c) {
+  m->source = (sl_source){.nout = SOURCES, .types = types, .fill = fill, .ctx = c};
+  m->g = sl_graph_create(NULL);
+  sl_tensor *of[SOURCES], *loss;
+  m->logits = sl_param(m->g, SL_TYPE(SL_F32, ROWS, CONTEXT, CLASSES), SL_CONSTANT(0), "logits");
+  sl_data(m->g, &m->source, of);
+  if (c->grpo) {
+    loss = sl_grpo_loss(m->g, m->logits, of[TARGETS], of[OLD], of[ADVANTAGES], of[WEIGHTS],
+                        of[REFERENCE], &c->policy);
+  } else {
+    sl_tensor *each = sl_mul(m->g, of[REFERENCE], of[WEIGHTS]);
+    loss = sl_dpo_loss(m->g, sl_answer_logprobs(m->g, m->logits, of[TARGETS], of[WEIGHTS]),
+                       sl_sum(m->g, each, SL_DIM(1), false), &c->dpo);
+  }
+  sl_train(m->g, loss, NULL);
+  CHECK(!sl_graph_status(m->g) && !sli_pass_gradients(m->g), "%s: %s", c->name, sl_detail());
+  m->in = interp_create(m->g, 3);
+  memcpy(interp_data(&m->in, m->logits), c->logits, sizeof c->logits);
+}
+
+static void unmake(made *m) {
+  interp_destroy(&m->in);
+  sl_graph_destroy(m->g);
+}
+
+/* ---- TRL's figures -------------------------------------------------------------------------- */
+
+static double next(char **at) { return strtod(*at, at); }
+
+static void read_floats(char **at, int count, float *to) {
+  for (int i = 0; i < count; i++) to[i] = (float)next(at);
+}
+
+static float or_off(double x) { return x != 0 ? (float)x : SL_OFF; }
+
+/* TRL's loss is the mean over the answers' tokens, which here the weights make of a sum. */
+static void read_case(char *line, trl_case *c) {
+  int skip = 0;
+  *c = (trl_case){.grpo = false};
+  CHECK(sscanf(line, "%15s %31s %n", c->kind, c->name, &skip) == 2, "a line without a name");
+  char *at = line + skip;
+  CHECK(next(&at) == ROWS && next(&at) == CONTEXT && next(&at) == CLASSES, "sizes");
+  c->grpo = !strcmp(c->kind, "grpo");
+  if (c->grpo) {
+    c->policy.clip_low = (float)next(&at), c->policy.clip_high = (float)next(&at);
+    c->policy.bound = or_off(next(&at)), c->policy.kl = (float)next(&at);
+  } else c->dpo.beta = (float)next(&at);
+  read_floats(&at, ALL, c->logits);
+  for (int i = 0; i < AT; i++) c->targets[i] = (int32_t)next(&at);
+  read_floats(&at, AT, c->weights);
+  read_floats(&at, AT, c->reference);
+  if (c->grpo) read_floats(&at, AT, c->old), read_floats(&at, ROWS, c->advantages);
+  c->loss = next(&at);
+  for (int i = 0; i < ALL; i++) c->grad[i] = next(&at);
+  float sum = 0;
+  for (int i = 0; i < AT; i++) sum += c->weights[i];
+  for (int i = 0; i < AT && c->grpo; i++) c->weights[i] /= sum;
+}
+
+static void is_near(const trl_case *c, const char *what, double got, double want) {
+  CHECK(fabs(got - want) <= 2e-6 * (1e-1 + fabs(want)), "%s %s: %s is %.9g, of TRL %.9g", c->kind,
+        c->name, what, got, want);
+}
+
+static void check_case(char *line) {
+  trl_case c;
+  made m;
+  read_case(line, &c);
+  make(&m, &c);
+  is_near(&c, "the loss", interp_backward(&m.in, 0), c.loss);
+  const float *grad = interp_data(&m.in, m.logits->grads[0]);
+  for (int i = 0; i < ALL; i++) is_near(&c, "a gradient", (double)grad[i], c.grad[i]);
+  unmake(&m);
+}
+
+static void they_are_what_trl_finds(void) {
+  char path[512];
+  const char *source = getenv("SLUICE_SOURCE");
+  snprintf(path, sizeof path, "%s/tests/reference/objectives.txt", source ? source : ".");
+  CHECK(reference_lines(path, check_case) == 6, "a line a case");
+}
+
+/* ---- finite differences -------------------------------------------------------------------- */
+
+static float draw(rng *d, float scale) { return scale * ((float)(rng_below(d, 2001)) / 1000 - 1); }
+
+static void draw_case(trl_case *c, rng *d, bool grpo) {
+  *c = (trl_case){.grpo = grpo, .dpo = {1.5f, 0.25f}, .policy = {.kl = 0.5f, .bound = 1.5f}};
+  strcpy(c->name, "drawn");
+  for (int i = 0; i < ALL; i++) c->logits[i] = draw(d, 2);
+  for (int i = 0; i < AT; i++) {
+    c->targets[i] = (int32_t)(rng_below(d, CLASSES));
+    c->weights[i] = rng_below(d, 3) ? 0.125f : 0;
+    c->reference[i] = -2 + draw(d, 0.5f);
+    c->old[i] = -2 + draw(d, 1);
+  }
+  for (int i = 0; i < ROWS; i++) c->advantages[i] = draw(d, 2);
+}
+
+/* Differences at kinks of the clips are of neither side: a few may be off. */
+static void gradients_are_slopes(void) {
+  enum { CASES = 6, MOST_AT_KINKS = 12 };
+  const float step = 1.0f / 128;
+  rng d = {7, 0};
+  int off = 0;
+  for (int k = 0; k < CASES; k++) {
+    trl_case c;
+    made m;
+    draw_case(&c, &d, k % 2);
+    make(&m, &c);
+    interp_backward(&m.in, 0);
+    float *logits = interp_data(&m.in, m.logits), grad[ALL];
+    memcpy(grad, interp_data(&m.in, m.logits->grads[0]), sizeof grad);
+    for (int i = 0; i < ALL; i++) {
+      float x = logits[i];
+      logits[i] = x + step;
+      double above = interp_forward(&m.in, 0);
+      logits[i] = x - step;
+      double below = interp_forward(&m.in, 0), slope = (above - below) / (2 * (double)step);
+      logits[i] = x;
+      if (fabs(slope - (double)grad[i]) <= 2e-4 + 5e-3 * fabs(slope)) continue;
+      CHECK(c.grpo, "dpo: gradient %d is %g, the slope %g", i, (double)grad[i], slope);
+      off++;
+    }
+    unmake(&m);
+  }
+  CHECK(off <= MOST_AT_KINKS, "%d gradients of %d are no slopes", off, CASES / 2 * ALL);
+}
+
+/* ---- numbers by hand --------------------------------------------------------------------------
+ */
+
+/* A pair with log-probabilities -10 and -12, and -11 and -12.5 by the reference. */
+static void a_pair_has_the_loss_of_the_paper(void) {
+  sl_graph *g = sl_graph_create(NULL);
+  sl_tensor *own = sl_param(g, SL_TYPE(SL_F32, 2), SL_CONSTANT(0), "own");
+  sl_tensor *reference = sl_constant(g, SL_TYPE(SL_F32, 2), ((const float[]){-11, -12.5f}), own);
+  sl_train(g, sl_dpo_loss(g, own, reference, NULL), NULL);
+  CHECK(!sl_graph_status(g) && !sli_pass_gradients(g), "%s", sl_detail());
+  interp in = interp_create(g, 3);
+  memcpy(interp_data(&in, own), (const float[]){-10, -12}, 2 * sizeof(float));
+  double loss = interp_backward(&in, 0);
+  CHECK(fabs(loss - 0.668460) < 5e-7, "the loss is %.9f", loss);
+  const float *grad = interp_data(&in, own->grads[0]);
+  double slope = -0.1 / (1 + exp(0.05)); /* -beta sigmoid(-margin) */
+  CHECK(fabs((double)grad[0] - slope) < 1e-7 && fabs((double)grad[1] + slope) < 1e-7,
+        "gradients %g and %g, not %g", (double)grad[0], (double)grad[1], slope);
+  interp_destroy(&in);
+  sl_graph_destroy(g);
+}
+
+static void advantages_are_of_the_group(void) {
+  const double rewards[] = {1, 0, 0, 1, 0.1};
+  const double wanted[] = {1.09220, -0.79090, -0.79090, 1.09220, -0.60259};
+  float found[5], alone, same[2];
+  sl_grpo_advantages(5, rewards, found);
+  for (int i = 0; i < 5; i++)
+    CHECK(fabs((double)found[i] - wanted[i]) < 6e-6, "advantage %d is %g", i, (double)found[i]);
+  sl_grpo_advantages(1, rewards, &alone);
+  sl_grpo_advantages(2, (const double[]){3, 3}, same);
+  CHECK(alone == 0 && same[0] == 0 && same[1] == 0, "no advantage over oneself, or the like");
+}
+
+/* On policy every ratio is 1, where clips have a kink: the gradient is that of -A lp all the same.
+ */
+static void the_first_update_has_the_gradient_of_the_policy(void) {
+  trl_case c;
+  made m;
+  rng d = {11, 0};
+  draw_case(&c, &d, true);
+  c.policy = (sl_grpo){.kl = SL_OFF};
+  for (int i = 0; i < AT; i++) {
+    double sum = 0;
+    for (int v = 0; v < CLASSES; v++) sum += exp((double)c.logits[i * CLASSES + v]);
+    c.old[i] = (float)((double)c.logits[i * CLASSES + c.targets[i]] - log(sum));
+  }
+  make(&m, &c);
+  interp_backward(&m.in, 0);
+  const float *grad = interp_data(&m.in, m.logits->grads[0]);
+  for (int i = 0; i < AT; i++) {
+    double sum = 0, scale = -(double)c.weights[i] * (double)c.advantages[i / CONTEXT];
+    for (int v = 0; v < CLASSES; v++) sum += exp((double)c.logits[i * CLASSES + v]);
+    for (int v = 0; v < CLASSES; v++) {
+      double p = exp((double)c.logits[i * CLASSES + v]) / sum;
+      double wanted = scale * ((v == c.targets[i]) - p);
+      CHECK(fabs((double)grad[i * CLASSES + v] - wanted) < 1e-6, "position %d: %g, not %g", i,
+            (double)grad[i * CLASSES + v], wanted);
+    }
+  }
+  unmake(&m);
+}
+
+/* ---- what is refused ------------------------------------------------------------------------ */
+
+static void odd_shapes_are_refused(void) {
+  sl_graph *g = sl_graph_create(NULL);
+  sl_tensor *own = sl_param(g, SL_TYPE(SL_F32, 3), SL_CONSTANT(0), "own");
+  CHECK(!sl_dpo_loss(g, own, own, NULL) && strstr(sl_detail(), "dpo: 3 rows in a microbatch"), "%s",
+        sl_detail());
+  sl_graph_destroy(g);
+  g = sl_graph_create(NULL);
+  own = sl_param(g, SL_TYPE(SL_F32, 2), SL_CONSTANT(0), "own");
+  CHECK(!sl_dpo_loss(g, own, own, &(sl_dpo){.smoothing = 0.5f}) &&
+            strstr(sl_detail(), "smoothing 0.5 from 0 to below 0.5"),
+        "%s", sl_detail());
+  sl_graph_destroy(g);
+  trl_case c = {.grpo = true};
+  const sl_source source = {.nout = SOURCES, .types = types, .fill = fill, .ctx = &c};
+  sl_tensor *of[SOURCES];
+  g = sl_graph_create(NULL);
+  sl_tensor *logits =
+      sl_param(g, SL_TYPE(SL_F32, ROWS, CONTEXT, CLASSES), SL_CONSTANT(0), "logits");
+  sl_data(g, &source, of);
+  CHECK(!sl_grpo_loss(g, logits, of[TARGETS], of[ADVANTAGES], of[ADVANTAGES], of[WEIGHTS], NULL,
+                      NULL) &&
+            strstr(sl_detail(), "grpo: old log-probabilities must be f32[4, 5], got f32[4, 1]"),
+        "%s", sl_detail());
+  sl_graph_destroy(g);
+}
+
+int main(void) {
+  RUN(they_are_what_trl_finds);
+  RUN(gradients_are_slopes);
+  RUN(a_pair_has_the_loss_of_the_paper);
+  RUN(advantages_are_of_the_group);
+  RUN(the_first_update_has_the_gradient_of_the_policy);
+  RUN(odd_shapes_are_refused);
+  return 0;
+}

@@ -1,0 +1,278 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "tools/actorrun/objective.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <sluice/objective.h>
+#include <sluice/state.h>
+
+#include "graph/state/state.h"
+#include "io/gguf/gguf.h"
+#include "tools/common/common.h"
+
+/* Objective of a run, and all that it reads meanwhile. */
+struct objective_made {
+  sl_objective *dpo, *distill; /* one of them is not NULL */
+  int64_t pairs, dropped;
+  chat_found found;
+  const sli_chat *chat; /* or NULL */
+  const settings *settings;
+  char *paths; /* of the pairs, one per line */
+  sl_args *teacher_args;
+};
+
+/* ---- words of an option -------------------------------------------------------------------- */
+
+/* A word KEY=VALUE of an option's text. */
+typedef struct word {
+  const char *key;
+  bool (*take)(void *to, const char *value);
+} word;
+
+static sl_status unknown_word(const char *option, const char *text, const word *words) {
+  char *names = sli_strdup("");
+  for (const word *w = words; w->key; w++) {
+    char *more = sli_format("%s%s%s", names, w == words ? "" : ", ", w->key);
+    free(names);
+    names = more;
+  }
+  sl_fail(SL_E_USAGE, "--%s %s: not as KEY=VALUE,... with the keys %s, each in its range", option,
+          text, names);
+  free(names);
+  return SL_E_USAGE;
+}
+
+/* Reads "beta=0.1,smoothing=0". */
+static sl_status read_words(const char *option, const char *text, const word *words, void *to) {
+  char *copy = sli_strdup(text), *rest = copy, *one;
+  bool good = true;
+  while (good && (one = strsep(&rest, ","))) {
+    char *value = strchr(one, '=');
+    if (value) *value++ = 0;
+    const word *w = words;
+    while (w->key && strcmp(w->key, one)) w++;
+    good = !*one || (value && w->key && w->take(to, value));
+  }
+  free(copy);
+  return good ? SL_OK : unknown_word(option, text, words);
+}
+
+static bool take_number(const char *value, double least, double most, float *to) {
+  char *end;
+  double x = strtod(value, &end);
+  *to = (float)x;
+  return end != value && !*end && x >= least && x <= most;
+}
+
+/* ---- preferences --------------------------------------------------------------------------- */
+
+typedef struct dpo_words {
+  sl_dpo dpo;
+  sl_preferences from;
+} dpo_words;
+
+static bool take_beta(void *to, const char *value) {
+  return take_number(value, 1e-6, 1e6, &((dpo_words *)to)->dpo.beta);
+}
+static bool take_smoothing(void *to, const char *value) {
+  return take_number(value, 0, 0.499, &((dpo_words *)to)->dpo.smoothing);
+}
+static bool take_long(void *to, const char *value) {
+  bool drop = !strcmp(value, "drop");
+  ((dpo_words *)to)->from.drop = drop;
+  return drop || !strcmp(value, "refuse");
+}
+static const word dpo_keys[] = {
+    {"beta", take_beta}, {"smoothing", take_smoothing}, {"long", take_long}, {0}};
+
+static sl_status render(void *ctx, const char *messages, size_t bytes, char **text) {
+  struct objective_made *m = ctx;
+  const settings *s = m->settings;
+  const sli_chat_json json = {.messages = messages, .messages_bytes = bytes};
+  const char *name = settings_text(s, "chat-template");
+  sl_status status = m->chat ? SL_OK : chat_choose(&m->found, s->data.tokenizer, name, &m->chat);
+  return status ? status : sli_chat_render_json(m->chat, &m->found.marks, &json, NULL, text);
+}
+
+/* Finds what the tokenizer's files say of chats and of ends of texts. A template is needed only
+ * where messages are. */
+static sl_status find_chat(struct objective_made *m, dpo_words *w) {
+  const settings *s = m->settings;
+  const char *name = settings_text(s, "chat-template");
+  if (!s->data.tokenizer) return SL_OK;
+  sl_status status = chat_find(s->data.tokenizer, &m->found);
+  if (!status && (name || m->found.template)) {
+    status = chat_choose(&m->found, s->data.tokenizer, name, &m->chat);
+    if (!name) status = SL_OK;
+  }
+  if (status) return status;
+  w->from.render = render;
+  w->from.ctx = m;
+  w->from.end = m->found.marks.end;
+  w->from.chat_end = m->chat ? sli_chat_end(m->chat, &m->found.marks) : NULL;
+  return SL_OK;
+}
+
+static const sl_option *find_option(const settings *s, const char *name) {
+  const sl_option *o = s->model->options;
+  while (o && o->name && strcmp(o->name, name)) o++;
+  return o && o->name ? o : NULL;
+}
+
+/* Lists the files, one per line. */
+static char *list_paths(const settings *s) {
+  char *all = sli_strdup("");
+  const char *path;
+  for (int i = 0; (path = sl_arg_given(s->run, "preferences", i)); i++) {
+    char *more = sli_format("%s%s%s", all, i ? "\n" : "", path);
+    free(all);
+    all = more;
+  }
+  return all;
+}
+
+/* Reads the pairs at once where the model says how long they may be, so that what is wrong with
+ * them is said before anything else. */
+static sl_status count_pairs(const settings *s, struct objective_made *m) {
+  if (!find_option(s, "context") || !find_option(s, "vocab")) return SL_OK;
+  return sl_dpo_pairs(m->dpo, sl_arg_int(s->model_args, "context"),
+                      sl_arg_int(s->model_args, "vocab"), &m->pairs, &m->dropped);
+}
+
+static sl_status read_dpo(settings *s, struct objective_made *m) {
+  dpo_words w = {.dpo = {.beta = 0.1f}};
+  if (find_option(s, "data") && sl_arg_given(s->model_args, "data", 0))
+    return sl_fail(SL_E_USAGE, "--preferences: in the place of --data, not beside it");
+  if (s->pieces > 1 || s->lower.parallel.sequence > 1)
+    return sl_fail(SL_E_USAGE,
+                   "--preferences: not with %s: the loss is of whole answers, whose probabilities "
+                   "are products over all positions",
+                   s->pieces > 1 ? "--pieces" : "--sequence");
+  sl_status status = read_words("dpo", sl_arg_text(s->run, "dpo"), dpo_keys, &w);
+  if (!status) status = find_chat(m, &w);
+  if (status) return status;
+  w.from.paths = m->paths = list_paths(s);
+  w.from.tokenizer = s->data.tokenizer;
+  m->dpo = sl_dpo_create(&w.from, &w.dpo);
+  s->objective = m->dpo;
+  return count_pairs(s, m);
+}
+
+/* ---- a teacher ------------------------------------------------------------------------------ */
+
+static bool take_top(void *to, const char *value) {
+  char *end;
+  long top = strtol(value, &end, 10);
+  ((sl_distill *)to)->top = (int)top;
+  return end != value && !*end && top >= 0 && top < 1 << 24;
+}
+static bool take_temperature(void *to, const char *value) {
+  return take_number(value, 1e-3, 1e3, &((sl_distill *)to)->temperature);
+}
+static bool take_data(void *to, const char *value) {
+  return take_number(value, 0, 1, &((sl_distill *)to)->data);
+}
+static const word distill_keys[] = {
+    {"top", take_top}, {"temperature", take_temperature}, {"data", take_data}, {0}};
+
+/* Reads "kl" or "kl:top=64,temperature=2". */
+static sl_status read_distill(const char *text, sl_distill *out) {
+  *out = (sl_distill){.top = 64, .temperature = 1};
+  if (!strcmp(text, "kl")) return SL_OK;
+  if (strncmp(text, "kl:", 3))
+    return sl_fail(SL_E_USAGE, "--distill %s: the only way is kl, as in kl:top=64,temperature=1",
+                   text);
+  return read_words("distill", text + 3, distill_keys, out);
+}
+
+/* Gives the teacher the model's data, rows and context. */
+static sl_status copy_option(const settings *s, const settings *teacher, const char *name) {
+  if (!find_option(s, name) || !find_option(teacher, name)) return SL_OK;
+  const char *value, *usual = find_option(s, name)->value;
+  bool given = sl_arg_given(s->model_args, name, 0);
+  sl_status status = !given && usual ? sl_args_set(teacher->model_args, name, usual) : SL_OK;
+  for (int i = 0; (value = sl_arg_given(s->model_args, name, i)) && !status; i++)
+    status = sl_args_set(teacher->model_args, name, value);
+  return status;
+}
+
+/* Sets the teacher's options by its files, and those that it shares with the model. */
+static sl_status set_options(const settings *s, settings *teacher, const char *path) {
+  static const char *const shared[] = {"data", "batch", "context"};
+  sl_status status = SL_OK;
+  for (size_t i = 0; i < SLI_COUNT(shared) && !status; i++)
+    status = copy_option(s, teacher, shared[i]);
+  if (status) return status;
+  return sli_gguf_is(path) ? gguf_read(path, teacher) : huggingface_read(path, teacher);
+}
+
+static sl_status read_teacher(const settings *s, struct objective_made *m, const char *path,
+                              const sl_model **out) {
+  const char *name = NULL;
+  sl_status status = pretrained_model(path, &name);
+  if (!status && !name)
+    return sl_fail(SL_E_USAGE,
+                   "--teacher %s: a Hugging Face folder or a GGUF file, which say what model they "
+                   "are of",
+                   path);
+  if (!status) status = model_find(name, NULL, out);
+  if (!status) status = sl_args_create((*out)->options, &m->teacher_args);
+  if (status) return status;
+  settings teacher = *s;
+  teacher.model = *out;
+  teacher.model_args = m->teacher_args;
+  return set_options(s, &teacher, path);
+}
+
+static sl_status read_distillation(settings *s, struct objective_made *m) {
+  sl_distill settings;
+  const sl_model *teacher;
+  const char *path = settings_text(s, "teacher");
+  sl_status status = read_distill(sl_arg_text(s->run, "distill"), &settings);
+  if (!status) status = read_teacher(s, m, path, &teacher);
+  if (status) return status;
+  m->distill = sl_distill_create(teacher, m->teacher_args, &settings);
+  s->objective = m->distill;
+  return SL_OK;
+}
+
+sl_status objective_load(const settings *s, const sl_lowered *lowered, sl_runtime *rt) {
+  const char *path = settings_text(s, "teacher");
+  return path ? sli_weights_load_teacher(path, lowered, rt) : SL_OK;
+}
+
+/* ---- all ------------------------------------------------------------------------------------- */
+
+sl_status objective_read(settings *s) {
+  bool pairs = sl_arg_given(s->run, "preferences", 0), teacher = settings_text(s, "teacher");
+  if (!pairs && sl_arg_given(s->run, "dpo", 0))
+    return sl_fail(SL_E_USAGE, "--dpo: of which answers? --preferences FILE says");
+  if (!teacher && sl_arg_given(s->run, "distill", 0))
+    return sl_fail(SL_E_USAGE, "--distill: from which model? --teacher DIR says");
+  if (pairs && teacher)
+    return sl_fail(SL_E_USAGE, "--teacher: not with --preferences: a run learns one thing");
+  if ((!pairs && !teacher) || !s->model) return SL_OK;
+  s->objective_made = sli_calloc(1, sizeof *s->objective_made);
+  s->objective_made->settings = s;
+  return pairs ? read_dpo(s, s->objective_made) : read_distillation(s, s->objective_made);
+}
+
+int64_t objective_pairs(const settings *s, int64_t *dropped) {
+  *dropped = s->objective_made ? s->objective_made->dropped : 0;
+  return s->objective_made ? s->objective_made->pairs : 0;
+}
+
+void objective_fini(settings *s) {
+  struct objective_made *m = s->objective_made;
+  if (!m) return;
+  sl_dpo_destroy(m->dpo);
+  sl_distill_destroy(m->distill);
+  if (m->chat) sli_chat_free(m->chat);
+  chat_found_fini(&m->found);
+  sl_args_destroy(m->teacher_args);
+  free(m->paths);
+  free(m);
+  s->objective_made = NULL;
+}

@@ -1,0 +1,19 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* --preferences and --dpo, --teacher and --distill: what is learned in place of the next token. */
+#ifndef SLUICE_TOOLS_ACTORRUN_OBJECTIVE_H
+#define SLUICE_TOOLS_ACTORRUN_OBJECTIVE_H
+
+#include "tools/common/common.h"
+
+/* Makes the objective that the options name, if any, as settings.objective. The model's options are
+ * known. SL_E_USAGE names an option, SL_E_INPUT a file and a line. */
+sl_status objective_read(settings *s);
+void objective_fini(settings *s);
+
+/* Returns the number of preferences, and of those that are too long; 0: none are read. */
+int64_t objective_pairs(const settings *s, int64_t *dropped);
+
+/* Loads the teacher's weights, if there is one. */
+sl_status objective_load(const settings *s, const sl_lowered *lowered, sl_runtime *rt);
+
+#endif
