@@ -46,7 +46,16 @@ const char *const fuzz_words[] = {"\"model\":",
                                   "\"name\":\"b\"",
                                   "\"refusal\":null",
                                   "\"annotations\":[]",
-                                  "\"logit_bias\":{}",
+                                  "\"logit_bias\":{\"7\":",
+                                  "\"stop_token_ids\":[1,",
+                                  "\"min_tokens\":3",
+                                  "\"min_p\":0.5",
+                                  "\"presence_penalty\":-1",
+                                  "\"repetition_penalty\":1.5",
+                                  "\"best_of\":3",
+                                  "\"echo\":true",
+                                  "\"ignore_eos\":true",
+                                  "\"parallel_tool_calls\":false",
                                   "\"response_format\":{\"type\":\"text\"}",
                                   "1e999",
                                   "-0",
@@ -96,6 +105,10 @@ static void check(const request_params *a) {
   if (a->nstop < 0 || a->nstop > PARAMS_MOST_STOPS || a->top_logprobs < 0 || a->top_logprobs > 20)
     abort();
   if (a->chat ? !a->nmessages : !a->nprompts) abort();
+  if (!(a->min_p >= 0 && a->min_p <= 1) || !(a->repetition_penalty > 0) || a->min_tokens < 0 ||
+      a->nstop_tokens < 0 || a->nstop_tokens > PARAMS_MOST_STOP_TOKENS ||
+      !(fabs(a->presence_penalty) <= 2) || !(fabs(a->frequency_penalty) <= 2))
+    abort();
   for (int i = 0; i < a->nstop; i++) check_text(a->stop[i]);
   if (a->chat) check_chat(&a->chat_texts);
   for (int i = 0; i < a->nprompts; i++) {

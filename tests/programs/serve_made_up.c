@@ -26,6 +26,8 @@ typedef struct asked_for {
   void *user;
   int32_t *prompt;
   int64_t count, told, most;
+  int32_t stop[64];
+  int nstop;
   bool cancelled;
 } asked_for;
 
@@ -76,6 +78,12 @@ static void end(asked_for **at, sl_end why) {
   free(r);
 }
 
+static bool is_stop(const asked_for *r, int32_t token) {
+  for (int i = 0; i < r->nstop; i++)
+    if (r->stop[i] == token) return true;
+  return false;
+}
+
 /* Advances a request by one token; true: it has ended. */
 static bool tick_one(asked_for **at) {
   asked_for *r = *at;
@@ -83,9 +91,11 @@ static bool tick_one(asked_for **at) {
     tell(r, (sl_session_event){
                 .kind = SL_EVENT_TOKEN, .place = r->told, .token = r->prompt[r->told % r->count]});
     stats.tokens++;
-    if (++r->told < r->most) return false;
-  }
-  end(at, r->cancelled ? SL_END_CANCELLED : SL_END_LENGTH);
+    int32_t token = r->prompt[r->told++ % r->count];
+    bool stops = is_stop(r, token);
+    if (r->told < r->most && !stops) return false;
+    end(at, stops ? SL_END_STOP : SL_END_LENGTH);
+  } else end(at, SL_END_CANCELLED);
   return true;
 }
 
@@ -126,6 +136,8 @@ static sl_status submit(void *self, const sl_request *q, uint64_t *id) {
     while (*at) at = &(*at)->next;
     *r = (asked_for){
         .id = *id = ++stats.requests, .user = q->user, .count = q->nprompt, .most = q->max_tokens};
+    r->nstop = SLI_MIN(q->nstop, (int)SLI_COUNT(r->stop));
+    for (int i = 0; i < r->nstop; i++) r->stop[i] = q->stop[i];
     r->prompt = sli_calloc((size_t)q->nprompt, sizeof *r->prompt);
     memcpy(r->prompt, q->prompt, (size_t)q->nprompt * sizeof *r->prompt);
     *at = r;

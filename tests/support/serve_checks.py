@@ -69,6 +69,28 @@ def stops():
     check(said["logprobs"]["tokens"] == ["a", "b"], said)
 
 
+def sampling():
+    """Fields of sampling: tokens that end answers, prompts in front of them, and what goes on to the engine."""
+    for fields in ({}, {"ignore_eos": True}):
+        said = client.complete(prompt="abcd", max_tokens=9, stop_token_ids=[99], **fields)["choices"][0]
+        check(said["text"] == "ab" and said["finish_reason"] == "stop", "a stop token ends it:", said)
+    for prompt in ("abc", [97, 98, 99]):
+        said = client.complete(prompt=prompt, max_tokens=4, echo=True, n=2)["choices"]
+        check([c["text"] for c in said] == ["abcabca"] * 2, "the prompt goes before:", said)
+        check(text_of(client.stream(prompt=prompt, max_tokens=4, echo=True)) == "abcabca", "also in a stream")
+    said = client.complete(prompt=["ab", "cd"], max_tokens=2, n=2, best_of=3)
+    check([(c["index"], c["text"]) for c in said["choices"]] == [(0, "ab"), (1, "ab"), (2, "cd"), (3, "cd")], said)
+    check(said["usage"]["completion_tokens"] == 12, "all candidates count:", said["usage"])
+    client.complete(prompt="a", min_p=0.1, presence_penalty=1, frequency_penalty=-1, repetition_penalty=1.1,
+                    min_tokens=3, logit_bias={"97": 5, "0": -100}, store=True, service_tier="auto", user="x",
+                    metadata={"a": "b"}, skip_special_tokens=True)
+    for field, value, says in (("logit_bias", {"256": 1}, "token 256 of logit_bias is outside the vocabulary of 256"),
+                               ("stop_token_ids", [3, 256], "token 256 of stop_token_ids is outside"),
+                               ("min_tokens", 17, "more than the 16"), ("presence_penalty", 3, "from -2 to 2")):
+        error, _ = client.refused(400, says, prompt="a", max_tokens=16, **{field: value})
+        check(error["param"] == field, field, "is named:", error)
+
+
 def refusals():
     refused = client.refused
     error, _ = refused(400, "9120 bytes", prompt="x" * 9120)
@@ -267,7 +289,7 @@ def is_closed():
     return False
 
 
-for step in (answers, streams, stops, refusals, wire, methods, targets, strangers, half_closed, waits, hang_ups,
+for step in (answers, streams, stops, sampling, refusals, wire, methods, targets, strangers, half_closed, waits, hang_ups,
              hang_ups_behind, unread, queue, health):
     step()
 end(int(sys.argv[2]))

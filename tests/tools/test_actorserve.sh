@@ -67,6 +67,31 @@ text=$(ask chat/completions "{$chat,\"tools\":[{\"type\":\"function\",\"function
 a=$(ask completions '{"prompt":"a","seed":5,"max_tokens":9}' | field '["choices"]')
 [[ $a == "$(ask completions '{"prompt":"a","seed":5,"max_tokens":9}' | field '["choices"]')" ]] ||
   fail "the same seed, the same answer"
+python3 - "$url" <<'PY' || fail "penalties, biases and the best of several"
+import json, sys, urllib.request
+
+def ask(**fields):
+    body = json.dumps(dict(prompt=[1, 2], **fields)).encode()
+    return json.load(urllib.request.urlopen(sys.argv[1] + "/completions", body))
+
+def mean(choice):
+    logprobs = choice["logprobs"]["token_logprobs"]
+    return sum(logprobs) / len(logprobs)
+
+plain = ask(max_tokens=24, temperature=0, ignore_eos=True)["choices"][0]
+for change in ({"repetition_penalty": 50}, {"frequency_penalty": 2, "presence_penalty": 2}):
+    other = ask(max_tokens=24, temperature=0, ignore_eos=True, **change)["choices"][0]
+    assert other["text"] != plain["text"], (plain, other)
+only = ask(max_tokens=5, temperature=1, logit_bias={"65": 100}, ignore_eos=True, seed=3)["choices"][0]
+assert len(set(only["text"])) == 1, only
+alone = ask(max_tokens=24, temperature=1, seed=4, min_p=1, ignore_eos=True)["choices"][0]
+assert alone["text"] == plain["text"], "min_p 1 leaves the likeliest"
+four = ask(max_tokens=8, temperature=1, seed=7, n=4, logprobs=0)["choices"]
+best = ask(max_tokens=8, temperature=1, seed=7, n=2, best_of=4, logprobs=0)["choices"]
+order = sorted(four, key=mean, reverse=True)
+assert [c["text"] for c in best] == [c["text"] for c in order[:2]] and [c["index"] for c in best] == [0, 1], (four, best)
+assert ask(max_tokens=8, temperature=1, seed=7, best_of=4)["choices"][0]["text"] == order[0]["text"]
+PY
 [[ $(ask completions '{"prompt":[700]}' | field '["error"]["message"]') == *"700"*"vocabulary of 700"* ]] ||
   fail "a token that there is not"
 told health ok || fail "it is well"

@@ -232,11 +232,19 @@ static void a_request_is_read(void) {
         "messages: %s", text);
   free(text);
   request_params_fini(&a);
-  static const char texts[] = "{\"prompt\":[[1,2],[3]],\"logprobs\":0,\"n\":3}";
+  static const char texts[] =
+      "{\"prompt\":[[1,2],[3]],\"logprobs\":0,\"n\":3,\"best_of\":5,"
+      "\"min_p\":0.25,\"presence_penalty\":-1,\"frequency_penalty\":2,\"repetition_penalty\":1.5,"
+      "\"logit_bias\":{\"7\":-100,\"0\":2},\"min_tokens\":3,\"ignore_eos\":true,\"stop_token_ids\":[5,6],"
+      "\"store\":true,\"service_tier\":\"auto\",\"skip_special_tokens\":true}";
   CHECK(!request_params_read(texts, sizeof texts - 1, false, NULL, &a, &param), "%s", sl_detail());
   CHECK(
       a.nprompts == 2 && a.prompts[0].count == 2 && a.prompts[1].tokens[0] == 3 && a.wants_logprobs,
       "prompts");
+  CHECK(a.best_of == 5 && a.min_p == .25 && a.presence_penalty == -1 && a.frequency_penalty == 2 &&
+            a.repetition_penalty == 1.5 && a.min_tokens == 3 && a.ignore_eos &&
+            a.nstop_tokens == 2 && a.stop_tokens[1] == 6 && cJSON_GetArraySize(a.logit_bias) == 2,
+        "sampling");
   request_params_fini(&a);
 }
 
@@ -272,8 +280,25 @@ static void requests_that_are_wrong(void) {
       {"{" SAY ",\"stop\":\"\"}", "stop", "empty"},
       {"{" SAY ",\"stop\":[1]}", "stop", "a text"},
       {"{" SAY ",\"stream\":1}", "stream", "true or false"},
-      {"{" SAY ",\"echo\":true}", "echo", "may be false"},
-      {"{" SAY ",\"frequency_penalty\":1}", "frequency_penalty", "may be 0"},
+      {"{" SAY ",\"echo\":1}", "echo", "true or false"},
+      {"{" SAY ",\"echo\":true,\"logprobs\":1}", "echo", "with logprobs"},
+      {"{" SAY ",\"frequency_penalty\":2.5}", "frequency_penalty", "from -2 to 2"},
+      {"{" SAY ",\"presence_penalty\":-3}", "presence_penalty", "from -2 to 2"},
+      {"{" SAY ",\"repetition_penalty\":0}", "repetition_penalty", "from 0.01 to"},
+      {"{" SAY ",\"min_p\":1.5}", "min_p", "from 0 to 1"},
+      {"{" SAY ",\"min_tokens\":9,\"max_tokens\":8}", "min_tokens", "more than the 8"},
+      {"{" SAY ",\"ignore_eos\":1}", "ignore_eos", "true or false"},
+      {"{" SAY ",\"stop_token_ids\":[1.5]}", "stop_token_ids", "an array of tokens"},
+      {"{" SAY ",\"stop_token_ids\":7}", "stop_token_ids", "an array of tokens"},
+      {"{" SAY ",\"logit_bias\":[]}", "logit_bias", "an object"},
+      {"{" SAY ",\"logit_bias\":{\"a\":1}}", "logit_bias", "logit_bias.a is of no token"},
+      {"{" SAY ",\"logit_bias\":{\"-1\":1}}", "logit_bias", "is of no token"},
+      {"{" SAY ",\"logit_bias\":{\"7\":101}}", "logit_bias", "from -100 to 100"},
+      {"{" SAY ",\"logit_bias\":{\"7\":\"x\"}}", "logit_bias", "logit_bias.7 must be a number"},
+      {"{" SAY ",\"best_of\":1,\"n\":2}", "best_of", "fewer than the 2 of n"},
+      {"{" SAY ",\"best_of\":3,\"stream\":true}", "best_of", "in a stream"},
+      {"{\"prompt\":[\"a\",\"b\"],\"best_of\":100}", "best_of", "more than 128"},
+      {"{" SAY ",\"length_penalty\":2}", "length_penalty", "may be 1"},
       {"{" SAY ",\"colour\":1}", "colour", "unknown field colour"},
       {"{" SAY ",\"messages\":[]}", "messages", "unknown"},
       {"{" SAY ",\"stream_options\":{\"include_usage\":true}}", "stream_options", "needs stream"},
@@ -746,7 +771,7 @@ static void answers_have_all_of_their_bytes(void) {
   static const chat_format format = {.name = "m"};
   static char text[] = "a\0b\"\\\n\x01\0\0c";
   serving s = {.chat_format = &format};
-  request r = {.serving = &s, .nchoices = 1};
+  request r = {.serving = &s, .nchoices = 1, .shown = 1};
   choice c = {.of = &r, .content = {text, sizeof text - 1, 0}, .finish = "stop"};
   r.choices = &c;
   struct evbuffer *out = evbuffer_new();

@@ -67,13 +67,29 @@ static sl_status join(settings *s, served *m) {
 /* Says whether an option may differ between processes: where each runs, and what the first one
  * alone does. */
 static bool is_apart(const char *name) {
-  static const char *const names[] = {"devices",      "disk",          "heartbeat-timeout",
-                                      "quiet",        "report",        "log",
-                                      "restarts",     "processes",     "rdzv-endpoint",
-                                      "rdzv-id",      "nnodes",        "node-rank",
-                                      "host",         "port",          "api-key",
-                                      "api-key-file", "cors",          "request-memory",
-                                      "tokenizer",    "chat-template", "stuck"};
+  static const char *const names[] = {"devices",
+                                      "disk",
+                                      "heartbeat-timeout",
+                                      "quiet",
+                                      "report",
+                                      "log",
+                                      "restarts",
+                                      "processes",
+                                      "rdzv-endpoint",
+                                      "rdzv-id",
+                                      "nnodes",
+                                      "node-rank",
+                                      "host",
+                                      "port",
+                                      "api-key",
+                                      "api-key-file",
+                                      "cors",
+                                      "request-memory",
+                                      "tool-parser",
+                                      "reasoning-parser",
+                                      "tokenizer",
+                                      "chat-template",
+                                      "stuck"};
   for (size_t i = 0; i < SLI_COUNT(names); i++)
     if (!strcmp(names[i], name)) return true;
   return false;

@@ -49,8 +49,7 @@ static sl_status note_answers(request *r, const char *text) {
   while (end && strchr(" \n", text[end - 1])) end--;
   r->within = v->thinks && end >= mark && !memcmp(text + end - mark, ANSWER_THINK, mark);
   r->calls = v->answers && (tools || v->answers->always);
-  r->functions_memory.allowance = &r->allowance;
-  if (!tools || answer_functions_read(tools, &r->functions_memory, &r->functions)) return SL_OK;
+  if (!tools || answer_functions_read(tools, &r->lasting, &r->functions)) return SL_OK;
   return sl_fail(SL_E_MEMORY, "there is no memory for the tools");
 }
 
@@ -108,6 +107,47 @@ static sl_status list_prompts(request *r) {
   return status;
 }
 
+static sl_status check_token(const request *r, double token) {
+  int64_t vocabulary = r->serving->engine->vocabulary;
+  if (token < (double)vocabulary) return SL_OK;
+  return sl_fail(SL_E_USAGE, "token %.0f of %s is outside the vocabulary of %lld", token, r->param,
+                 (long long)vocabulary);
+}
+
+/* Copies logit_bias. */
+static sl_status list_biases(request *r) {
+  const cJSON *each;
+  sl_status status = SL_OK;
+  r->param = "logit_bias";
+  if (!r->params.logit_bias) return SL_OK;
+  size_t count = (size_t)cJSON_GetArraySize(r->params.logit_bias);
+  r->bias = sli_bounded_alloc(&r->lasting, count * sizeof *r->bias);
+  if (!r->bias) return sl_fail(SL_E_MEMORY, "there is no memory for logit_bias");
+  cJSON_ArrayForEach(each, r->params.logit_bias) {
+    double token = strtod(each->string, NULL);
+    if (!status) status = check_token(r, token);
+    r->bias[r->nbias++] = (sl_bias){(int32_t)token, (float)each->valuedouble};
+  }
+  return status;
+}
+
+/* Lists the tokens that end an answer: the model's own, and those of the request. */
+static sl_status list_ends(request *r) {
+  const request_params *a = &r->params;
+  const chat_format *v = r->serving->chat_format;
+  sl_status status = SL_OK;
+  int own = a->ignore_eos ? 0 : v->nends;
+  r->param = "stop_token_ids";
+  r->ends = sli_bounded_alloc(&r->lasting, (size_t)(own + a->nstop_tokens + 1) * sizeof *r->ends);
+  if (!r->ends) return sl_fail(SL_E_MEMORY, "there is no memory for stop_token_ids");
+  for (int i = 0; i < own; i++) r->ends[r->nends++] = v->ends[i];
+  for (int i = 0; i < a->nstop_tokens && !status; i++) {
+    status = check_token(r, a->stop_tokens[i]);
+    r->ends[r->nends++] = a->stop_tokens[i];
+  }
+  return status;
+}
+
 /* Derives a salt that clients cannot predict. */
 static uint64_t salt_of(const serving *s, const char *text) {
   uint64_t hash = sli_hash_word(s->secret, strlen(text));
@@ -126,6 +166,9 @@ sl_status request_prepare(request *r, const char *body, size_t bytes) {
   sl_status status =
       request_params_read(body, bytes, r->params.chat, &r->allowance, &r->params, &r->param);
   if (!status) status = check_model(r);
+  r->lasting.allowance = &r->allowance;
+  if (!status) status = list_biases(r);
+  if (!status) status = list_ends(r);
   if (!status) status = list_prompts(r);
   snprintf(r->wrong, sizeof r->wrong, "%s", r->param ? r->param : "");
   r->param = r->param ? r->wrong : NULL; /* the old text was part of the body */

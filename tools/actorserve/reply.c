@@ -209,10 +209,17 @@ static bool whole_choice(choice *c, struct evbuffer *out) {
          put_words(out, c, c->ready, true) && put_finish(out, c->finish);
 }
 
+/* Returns the answer that the client gets as number `index`. */
+static choice *choice_of(request *r, int index) {
+  choice *c = r->choices;
+  while (c->index != index) c++;
+  return c;
+}
+
 bool reply_whole(request *r, struct evbuffer *out) {
   bool good = put_open(out, head_json(r, false)) && reply_put(out, ",\"choices\":[");
-  for (int i = 0; i < r->nchoices && good; i++)
-    good = (!i || reply_put(out, ",")) && whole_choice(&r->choices[i], out);
+  for (int i = 0; i < r->shown && good; i++)
+    good = (!i || reply_put(out, ",")) && whole_choice(choice_of(r, i), out);
   return good && reply_put(out, "]") && put_usage(out, r) && reply_put(out, "}");
 }
 

@@ -48,7 +48,7 @@ void request_destroy(request *r) {
   free(r->body);
   free(r->failure);
   request_params_fini(&r->params);
-  sli_bounded_fini(&r->functions_memory);
+  sli_bounded_fini(&r->lasting);
   account_give_all(&r->account);
   free(r->choices);
   free(r->prompts);
@@ -121,6 +121,9 @@ static void refuse_status(request *r, sl_status status, const char *param) {
   free(text);
 }
 
+/* Returns how many answers are made to each prompt. */
+static int candidates(const request *r) { return (int)SLI_MAX(r->params.n, r->params.best_of); }
+
 /* ---- answers --------------------------------------------------------------------------------- */
 
 /* Sends `out`, which is complete if `good`. False: the client reads too slowly, or memory ran
@@ -149,9 +152,27 @@ static void finish_stream(request *r) {
   request_leave(r);
 }
 
+/* Returns the mean logarithm of the probability of an answer's tokens. */
+static double mean_logprob(const choice *c) { return c->logprob / (double)SLI_MAX(c->tokens, 1); }
+
+/* Numbers the best answers to each prompt, of which the client gets n; others get -1. */
+static void choose_best(request *r) {
+  int all = candidates(r), n = (int)r->params.n;
+  for (int i = 0; i < r->nchoices; i++) {
+    choice *c = &r->choices[i], *first = &r->choices[i / all * all];
+    int better = 0;
+    for (const choice *other = first; other < first + all; other++) {
+      double more = mean_logprob(other) - mean_logprob(c);
+      better += more > 0 || (more >= 0 && other < c);
+    }
+    c->index = better < n ? i / all * n + better : -1;
+  }
+}
+
 static void finish_whole(request *r) {
   http_exchange *x = r->x;
   struct evbuffer *out = evbuffer_new();
+  if (candidates(r) > r->params.n) choose_best(r);
   bool good = out && reply_whole(r, out);
   account_give_all(&r->account);
   request_leave(r);
@@ -275,9 +296,9 @@ static void note_time(request *r) {
   r->token_ns = now;
 }
 
-/* TOKEN_BYTES: of a token, which the engine keeps in an array that grows twofold. ANSWER_BYTES: of
- * an answer's state, here and in the engine. */
-enum { TOKEN_BYTES = 2 * sizeof(int32_t), ANSWER_BYTES = 2048 };
+/* EDIT_BYTES: of a token with penalties. TOKEN_BYTES: of a token, which the engine keeps in an
+ * array that grows twofold. ANSWER_BYTES: of an answer's state, here and in the engine. */
+enum { TOKEN_BYTES = 2 * sizeof(int32_t), ANSWER_BYTES = 2048, EDIT_BYTES = 64 };
 
 /* Adds a token's log probabilities. False: there is no memory, and the request has failed. */
 static bool add_word(choice *c, const sl_session_event *event) {
@@ -289,15 +310,14 @@ static bool add_word(choice *c, const sl_session_event *event) {
 }
 
 static bool ends(const choice *c, int32_t token) {
-  const chat_format *v = c->of->serving->chat_format;
-  for (int i = 0; i < v->nends; i++)
-    if (v->ends[i] == token) return true;
+  for (int i = 0; i < c->of->nends; i++)
+    if (c->of->ends[i] == token) return true;
   return false;
 }
 
 /* Notes cached prompt tokens. Of several answers to a prompt the first one's count. */
 static void note_cached(const choice *c, const sl_session_event *event) {
-  if (!event->place && c->index % (int)c->of->params.n == 0) c->of->cached_tokens += event->cached;
+  if (!event->place && c->index % candidates(c->of) == 0) c->of->cached_tokens += event->cached;
 }
 
 static void take_token(choice *c, const sl_session_event *event) {
@@ -305,6 +325,8 @@ static void take_token(choice *c, const sl_session_event *event) {
   note_time(r);
   note_cached(c, event);
   r->answer_tokens++;
+  c->tokens++;
+  c->logprob += (double)event->logprob;
   if (ends(c, event->token)) return; /* an END event follows */
   if (!hold(r, TOKEN_BYTES)) {
     fail_for_memory(r);
@@ -404,7 +426,7 @@ static sl_status submit(choice *c, const encoding *prompt, uint64_t seed) {
   const request_params *a = &r->params;
   const engine *e = r->serving->engine;
   int64_t room = e->context - (int64_t)prompt->out.count,
-          usual = a->chat ? room : SLI_MIN(USUAL_TOKENS, room);
+          usual = a->chat ? room : SLI_MIN(SLI_MAX(USUAL_TOKENS, a->min_tokens), room);
   const sl_request wanted = {.prompt = prompt->out.items,
                              .nprompt = (int64_t)prompt->out.count,
                              .max_tokens = a->max_tokens ? a->max_tokens : usual,
@@ -412,9 +434,18 @@ static sl_status submit(choice *c, const encoding *prompt, uint64_t seed) {
                              .top_p = (float)a->top_p,
                              .top_k = a->top_p > 0 ? (int)a->top_k : 1,
                              .seed = seed,
-                             .stop = r->serving->chat_format->ends,
-                             .nstop = r->serving->chat_format->nends,
-                             .logprobs = a->wants_logprobs ? (int)a->top_logprobs : -1,
+                             .min_p = (float)a->min_p,
+                             .bias = r->bias,
+                             .nbias = r->nbias,
+                             .repetition_penalty = (float)a->repetition_penalty,
+                             .presence_penalty = (float)a->presence_penalty,
+                             .frequency_penalty = (float)a->frequency_penalty,
+                             .min_tokens = a->min_tokens,
+                             .stop = r->ends,
+                             .nstop = r->nends,
+                             .logprobs = a->wants_logprobs      ? (int)a->top_logprobs
+                                         : candidates(r) > a->n ? 0
+                                                                : -1,
                              .salt = r->salt,
                              .user = c};
   sl_status status = e->submit(e->self, &wanted, &c->id);
@@ -445,6 +476,13 @@ static void init_choice(request *r, int index) {
   *c->words = (logprobs){.chat = r->params.chat, .top = r->params.top_logprobs};
 }
 
+/* Says whether the engine keeps a table of the tokens of an answer. */
+static bool has_edits(const request *r) {
+  const request_params *a = &r->params;
+  return r->nbias || a->min_tokens || a->presence_penalty != 0 || a->frequency_penalty != 0 ||
+         a->repetition_penalty != 1;
+}
+
 /* Takes memory for answers. Each has its prompt's tokens, a list of pages for all that it may
  * have, and its own state. */
 static sl_status hold_answers(request *r) {
@@ -452,17 +490,18 @@ static sl_status hold_answers(request *r) {
   for (int i = 0; i < r->nprompts; i++) {
     size_t prompt = r->prompts[i].out.count,
            answer = r->params.max_tokens ? (size_t)r->params.max_tokens : context - prompt;
+    if (has_edits(r)) bytes += (prompt + answer) * EDIT_BYTES;
     bytes +=
         prompt * sizeof(int32_t) + (prompt + answer) / SL_PAGE * sizeof(int32_t) + ANSWER_BYTES;
   }
-  return hold(r, bytes * (size_t)r->params.n)
+  return hold(r, bytes * (size_t)candidates(r))
              ? SL_OK
              : sl_fail(SL_E_MEMORY, "there is no memory for the answers");
 }
 
 static sl_status submit_all(request *r) {
   uint64_t seed = first_seed(&r->params);
-  int n = (int)r->params.n;
+  int n = candidates(r);
   sl_status status = SL_OK;
   for (int i = 0; i < r->nprompts && !status; i++) status = check_room(r, &r->prompts[i]);
   if (!status) status = hold_answers(r);
@@ -471,16 +510,32 @@ static sl_status submit_all(request *r) {
   return status;
 }
 
-static void begin_stream(request *r) {
+/* False: the request is over. */
+static bool begin_stream(request *r) {
   struct evbuffer *out = r->serving->out;
   http_begin(r->x, 200, "text/event-stream", ":\n\n");
   for (int i = 0; i < r->nchoices && r->params.chat; i++)
-    if (!send_event(r, out, reply_role(&r->choices[i], out))) return;
+    if (!send_event(r, out, reply_role(&r->choices[i], out))) return false;
+  return true;
+}
+
+/* Begins an answer with its prompt; false: the request is over. */
+static bool echo(choice *c) {
+  request *r = c->of;
+  const encoding *prompt = &r->prompts[c->index / candidates(r)];
+  size_t bytes;
+  if (prompt->text)
+    return deliver(c, &(answer_piece){.text = prompt->text, .bytes = prompt->work.bytes});
+  char *text = codec_decode(prompt->codec, prompt->out.items, prompt->out.count, false, &bytes);
+  bool good = !bytes || deliver(c, &(answer_piece){.text = text, .bytes = bytes});
+  free(text);
+  return good;
 }
 
 /* Submits the prompts to the engine, once all are tokens. */
 static void answer(request *r) {
-  r->open = r->nchoices = r->nprompts * (int)r->params.n;
+  r->open = r->nchoices = r->nprompts * candidates(r);
+  r->shown = r->nprompts * (int)r->params.n;
   r->choices = sli_calloc((size_t)r->nchoices, sizeof *r->choices);
   for (int i = 0; i < r->nchoices; i++) init_choice(r, i);
   sl_status status = submit_all(r);
@@ -490,7 +545,9 @@ static void answer(request *r) {
   }
   for (int i = 0; i < r->nprompts; i++) r->prompt_tokens += (int64_t)r->prompts[i].out.count;
   r->serving->metrics.prompt_tokens += (uint64_t)r->prompt_tokens;
-  if (r->params.stream) begin_stream(r);
+  if (r->params.stream && !begin_stream(r)) return;
+  for (int i = 0; i < r->nchoices && r->params.echo; i++)
+    if (!echo(&r->choices[i])) return;
 }
 
 static void refuse_encoding(request *r, const encoding *x) {
@@ -502,7 +559,7 @@ void request_encoded(work *w) {
   encoding *x = (encoding *)w;
   request *r = w->user;
   r->encoding--;
-  free_text(x);
+  if (!r->params.echo) free_text(x);
   if (!r->x) end_if_over(r);
   else if (x->status) refuse_encoding(r, x);
   else if (!r->encoding) answer(r);

@@ -40,6 +40,8 @@ typedef struct choice {
   kept_text content, reasoning;
   kept_call *calls; /* [ncalls] */
   size_t ncalls, calls_room;
+  int64_t tokens; /* tokens of the answer, and the sum of their logarithms of probability */
+  double logprob;
   const char *finish; /* reason that it ended; NULL: it goes on */
 } choice;
 
@@ -47,7 +49,7 @@ typedef struct choice {
 typedef struct encoding {
   work work; /* its first member; `bytes` is the length of text */
   const codec *codec;
-  char *text; /* NULL: there are tokens */
+  char *text; /* NULL: there are tokens. Kept for answers that begin with it, else until then */
   bool whole; /* add what the tokenizer puts around a text */
   sli_token_row out;
   sl_status status;
@@ -79,10 +81,15 @@ typedef struct request {
   bool within;                /* the prompt ends within reasoning */
   bool calls;                 /* calls of tools are looked for */
   answer_functions functions; /* the tools */
-  sli_bounded functions_memory;
+  sl_bias *bias;              /* [nbias] */
+  int nbias;
+  int32_t *ends; /* [nends] tokens that end an answer */
+  int nends;
+  sli_bounded lasting;           /* memory of the above */
   int nprompts, encoding;        /* encoding: prompts still at the encoder */
   choice *choices;               /* [nchoices] */
   int nchoices, open, under_way; /* open: answers that go on; under_way: the engine has them */
+  int shown;                     /* answers that the client gets */
   int64_t prompt_tokens, cached_tokens, answer_tokens;
   struct request *next, **link; /* links of the server's list of requests */
 } request;

@@ -100,6 +100,50 @@ static sl_status read_stop(const field *f, const cJSON *item, request_params *ou
   return status;
 }
 
+/* Says whether a JSON number is a token, of any vocabulary. */
+static bool is_token(const cJSON *item) {
+  return cJSON_IsNumber(item) && item->valuedouble >= 0 && item->valuedouble <= INT32_MAX &&
+         item->valuedouble == floor(item->valuedouble);
+}
+
+static sl_status read_stop_tokens(const field *f, const cJSON *item, request_params *out) {
+  const cJSON *each;
+  if (!cJSON_IsArray(item)) return wrong(f, "an array of tokens");
+  cJSON_ArrayForEach(each, item) {
+    if (!is_token(each)) return wrong(f, "an array of tokens");
+    if (out->nstop_tokens == PARAMS_MOST_STOP_TOKENS)
+      return sl_fail(SL_E_USAGE, "%s has more than %d tokens", f->name, PARAMS_MOST_STOP_TOKENS);
+    out->stop_tokens[out->nstop_tokens++] = (int32_t)each->valuedouble;
+  }
+  return SL_OK;
+}
+
+/* Checks one of logit_bias: "TOKEN": NUMBER. */
+static sl_status check_bias(const field *f, const cJSON *item) {
+  const double most = 100;
+  char *end;
+  double token = strtod(item->string, &end);
+  bool good = *item->string >= '0' && *item->string <= '9' && !*end && token <= INT32_MAX &&
+              token == floor(token);
+  if (!good) return sl_fail(SL_E_USAGE, "%s.%.40s is of no token", f->name, item->string);
+  if (cJSON_IsNumber(item) && fabs(item->valuedouble) <= most) return SL_OK;
+  return sl_fail(SL_E_USAGE, "%s.%.40s must be a number from -100 to 100", f->name, item->string);
+}
+
+static sl_status read_bias(const field *f, const cJSON *item, request_params *out) {
+  const cJSON *each;
+  int count = 0;
+  if (!cJSON_IsObject(item)) return wrong(f, "an object");
+  cJSON_ArrayForEach(each, item) {
+    if (count++ == PARAMS_MOST_BIASES)
+      return sl_fail(SL_E_USAGE, "%s has more than %d tokens", f->name, PARAMS_MOST_BIASES);
+    sl_status status = check_bias(f, each);
+    if (status) return status;
+  }
+  if (count) out->logit_bias = item;
+  return SL_OK;
+}
+
 static sl_status read_stream_options(const field *f, const cJSON *item, request_params *out) {
   const cJSON *each;
   if (!cJSON_IsObject(item)) return wrong(f, "an object");
@@ -124,9 +168,8 @@ static sl_status read_tokens(const field *f, const cJSON *item, sli_bounded *mem
       sli_bounded_alloc(memory, ((size_t)cJSON_GetArraySize(item) + 1) * sizeof *out->tokens);
   if (!out->tokens) return no_room(f);
   cJSON_ArrayForEach(each, item) {
-    bool good = cJSON_IsNumber(each) && each->valuedouble >= 0 && each->valuedouble <= INT32_MAX &&
-                each->valuedouble == floor(each->valuedouble);
-    if (!good) return wrong(f, "a text, tokens (whole numbers from 0 on), or several of either");
+    if (!is_token(each))
+      return wrong(f, "a text, tokens (whole numbers from 0 on), or several of either");
     out->tokens[out->count++] = (int32_t)each->valuedouble;
   }
   return SL_OK;
@@ -380,6 +423,16 @@ static const field fields[] = {
     {"temperature", read_real, IN_BOTH, AT(temperature), 0, 100},
     {"top_p", read_real, IN_BOTH, AT(top_p), 0, 1},
     {"top_k", read_whole, IN_BOTH, AT(top_k), 0, 1e9},
+    {"min_p", read_real, IN_BOTH, AT(min_p), 0, 1},
+    {"presence_penalty", read_real, IN_BOTH, AT(presence_penalty), -2, 2},
+    {"frequency_penalty", read_real, IN_BOTH, AT(frequency_penalty), -2, 2},
+    {"repetition_penalty", read_real, IN_BOTH, AT(repetition_penalty), 0.01, 100},
+    {"logit_bias", read_bias, IN_BOTH, 0, 0, 0},
+    {"min_tokens", read_whole, IN_BOTH, AT(min_tokens), 0, 1e9},
+    {"ignore_eos", read_flag, IN_BOTH, AT(ignore_eos), 0, 0},
+    {"stop_token_ids", read_stop_tokens, IN_BOTH, 0, 0, 0},
+    {"best_of", read_whole, IN_TEXTS, AT(best_of), 1, PARAMS_MOST_CHOICES},
+    {"echo", read_flag, IN_TEXTS, AT(echo), 0, 0},
     {"seed", read_seed, IN_BOTH, AT(seed), -0x1p63, 0x1p62},
     {"stop", read_stop, IN_BOTH, 0, 0, 0},
     {"cache_salt", read_text, IN_BOTH, AT(cache_salt), 0, 0},
@@ -396,12 +449,18 @@ static const struct {
               {"safety_identifier", NULL},
               {"prompt_cache_key", NULL},
               {"service_tier", NULL},
-              {"store", "false"},
-              {"echo", "false"},
+              {"store", NULL},
+              {"prompt_cache_retention", NULL},
+              {"verbosity", NULL},
               {"best_of", "1"},
-              {"frequency_penalty", "0"},
-              {"presence_penalty", "0"},
-              {"logit_bias", "{}"},
+              {"echo", "false"},
+              {"suffix", "\"\""},
+              {"add_generation_prompt", "true"},
+              {"skip_special_tokens", "true"},
+              {"spaces_between_special_tokens", "true"},
+              {"include_stop_str_in_output", "false"},
+              {"use_beam_search", "false"},
+              {"length_penalty", "1"},
               {"tools", "[]"},
               {"tool_choice", "\"none\""},
               {"parallel_tool_calls", "true"},
@@ -437,6 +496,22 @@ static sl_status check_once(const cJSON *item) {
   return SL_OK;
 }
 
+static sl_status check_best(const request_params *a, const char **param) {
+  *param = "best_of";
+  if (a->best_of && a->best_of < a->n)
+    return sl_fail(SL_E_USAGE, "best_of is %lld: fewer than the %lld of n", (long long)a->best_of,
+                   (long long)a->n);
+  if (a->best_of * SLI_MAX(a->nprompts, 1) > PARAMS_MOST_CHOICES)
+    return sl_fail(SL_E_USAGE, "best_of for each of %d prompts makes more than %d answers",
+                   a->nprompts, PARAMS_MOST_CHOICES);
+  if (a->best_of > a->n && a->stream)
+    return sl_fail(SL_E_USAGE, "best_of is not possible in a stream: the best is known at the end");
+  *param = "echo";
+  if (a->echo && a->wants_logprobs)
+    return sl_fail(SL_E_USAGE, "echo is not supported with logprobs");
+  return SL_OK;
+}
+
 static sl_status check_together(const request_params *a, const char **param) {
   *param = a->chat ? "messages" : "prompt";
   if (a->chat ? !a->nmessages : !a->nprompts) return sl_fail(SL_E_USAGE, "%s is missing", *param);
@@ -444,6 +519,12 @@ static sl_status check_together(const request_params *a, const char **param) {
   if (a->n * SLI_MAX(a->nprompts, 1) > PARAMS_MOST_CHOICES)
     return sl_fail(SL_E_USAGE, "n for each of %d prompts makes more than %d answers", a->nprompts,
                    PARAMS_MOST_CHOICES);
+  sl_status status = check_best(a, param);
+  if (status) return status;
+  *param = "min_tokens";
+  if (a->max_tokens && a->min_tokens > a->max_tokens)
+    return sl_fail(SL_E_USAGE, "min_tokens is %lld: more than the %lld of max_tokens",
+                   (long long)a->min_tokens, (long long)a->max_tokens);
   *param = "top_logprobs";
   if (a->chat && a->top_logprobs && !a->wants_logprobs)
     return sl_fail(SL_E_USAGE, "top_logprobs needs logprobs to be true");
@@ -463,6 +544,7 @@ sl_status request_params_read(const char *body, size_t bytes, bool chat,
                           .n = 1,
                           .temperature = 1,
                           .top_p = 1,
+                          .repetition_penalty = 1,
                           .seed = NAN,
                           .memory.allowance = allowance};
   *param = NULL;
@@ -485,7 +567,7 @@ sl_status request_params_read(const char *body, size_t bytes, bool chat,
 void request_params_fini(request_params *a) {
   sli_bounded_fini(&a->memory);
   a->prompts = NULL;
-  a->tools = NULL;
+  a->tools = a->logit_bias = NULL;
   a->chat_texts = (sli_chat_json){NULL};
   a->model = a->cache_salt = NULL;
   a->nprompts = a->nmessages = a->nstop = 0;

@@ -11,7 +11,13 @@
 #include "base/allowance.h"
 #include "io/chat.h"
 
-enum { PARAMS_MOST_STOPS = 16, PARAMS_LONGEST_STOP = 1024, PARAMS_MOST_CHOICES = 128 };
+enum {
+  PARAMS_MOST_STOPS = 16,
+  PARAMS_LONGEST_STOP = 1024,
+  PARAMS_MOST_CHOICES = 128,
+  PARAMS_MOST_STOP_TOKENS = 64,
+  PARAMS_MOST_BIASES = 512
+};
 
 /* A prompt: a text, or tokens. */
 typedef struct params_prompt {
@@ -33,8 +39,16 @@ typedef struct request_params {
   const cJSON *tools;           /* the tools, checked; NULL: none */
   bool stream, usage;           /* usage: send token counts at the end of the stream */
   int64_t n, max_tokens, top_k; /* max_tokens 0: not given */
-  double temperature, top_p;
-  double seed; /* a whole number; NAN: not given */
+  int64_t best_of;              /* 0: not given */
+  double temperature, top_p, min_p;
+  double presence_penalty, frequency_penalty, repetition_penalty; /* the last: 1: none */
+  const cJSON *logit_bias; /* an object of numbers, whose names are tokens; NULL: none */
+  bool ignore_eos;         /* the model's own end tokens do not end an answer */
+  bool echo;               /* an answer begins with its prompt */
+  int64_t min_tokens;
+  int nstop_tokens;
+  int32_t stop_tokens[PARAMS_MOST_STOP_TOKENS]; /* more tokens that end an answer */
+  double seed;                                  /* a whole number; NAN: not given */
   bool wants_logprobs;
   int64_t top_logprobs;
   int nstop;

@@ -47,6 +47,7 @@ sl_session_options serving_options(const settings *s) {
                               .args = s->model_args,
                               .queue = (int)sl_arg_int(s->run, "queue"),
                               .chunks = rows ? SL_CHUNKS_ROWS : SL_CHUNKS_TIMES,
+                              .penalties = true,
                               .kv = strcmp(sl_arg_text(s->run, "kv"), "bf16") ? SL_F32 : SL_BF16,
                               .stored = stored ? settings_text(s, "init") : NULL,
                               .training = s->training.nlora ? &s->training : NULL,
