@@ -113,7 +113,7 @@ static sl_tensor *served_tokens(sl_here at, sl_graph *g, int64_t context, int64_
   }
   s->context = context;
   s->rows = SLI_MIN(s->rows, context);
-  if (s->edits) s->edits += SLI_MIN(context, vocab);
+  if (s->edits) s->edits = SLI_MIN(s->edits + context, vocab);
   size_t bytes = sl_batch_bytes(s->rows, s->sequences, (context + SL_PAGE - 1) / SL_PAGE) +
                  (size_t)s->edits * sizeof(sl_batch_edit);
   token_rows *r = sli_arena_alloc(&g->arena, sizeof *r);

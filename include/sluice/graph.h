@@ -70,8 +70,8 @@ typedef struct sl_serving {
   int64_t pages;   /* pages of the KV cache in every stage; read by sl_lower */
   sl_dtype kv;     /* type of the KV cache in memory: SL_F32 or SL_BF16 */
   bool stateful;   /* set by sl_lower: some op keeps states (sl_op.slots) */
-  /* most edits of logits in a tick (sl_batch_edit), beside one for each token of a sequence or of
-   * the vocabulary, which sl_tokens adds; 0: there are none */
+  /* most edits of logits in a tick (sl_batch_edit) beside those of a sequence's own tokens, which
+   * sl_tokens adds, up to one for each of the vocabulary; 0: there are none */
   int64_t edits;
   /* Storage format of a weight, if all its consumers can read it; NULL: all f32. */
   SL_RENAMED(sl_storage (*storage)(void *ctx, const char *param),
