@@ -91,6 +91,39 @@ def sampling():
         check(error["param"] == field, field, "is named:", error)
 
 
+def tokens():
+    """Texts become tokens and back; a page and the names of the model need no more than GET."""
+    def ask(path, **fields):
+        status, said, _ = client.ask("POST", path, fields)
+        check(status == 200, path, fields, "is answered with", status, said)
+        return said
+    said = ask("/tokenize", model="made-up", prompt="a\u00e4")
+    check(said == {"count": 3, "max_model_len": 8192, "tokens": [97, 195, 164], "token_strs": None}, said)
+    said = ask("/tokenize", prompt="ab", return_token_strs=True, add_special_tokens=False)
+    check(said["token_strs"] == ["a", "b"], said)
+    chat = ask("/tokenize", messages=[{"role": "user", "content": "hi"}])
+    text = "<|im_start|>user\nhi<|im_end|>\n<|im_start|>assistant\n"
+    check(bytes(chat["tokens"]).decode() == text and chat["count"] == len(text), chat)
+    check(ask("/detokenize", tokens=chat["tokens"]) == {"prompt": text}, "and back")
+    check(ask("/tokenize", prompt="x" * 8190)["count"] == 8190, "a long one")
+    check(ask("/detokenize", tokens=[]) == {"prompt": ""}, "no tokens are no text")
+    for path, fields, param, says in (("/tokenize", {"prompt": [1]}, "prompt", "must be a text"),
+                                      ("/tokenize", {}, "prompt", "is missing"),
+                                      ("/detokenize", {}, "tokens", "is missing"),
+                                      ("/detokenize", {"tokens": "a"}, "tokens", "array of tokens"),
+                                      ("/detokenize", {"tokens": [256]}, "tokens", "outside the vocabulary"),
+                                      ("/detokenize", {"tokens": [1], "n": 2}, "n", "unknown field"),
+                                      ("/tokenize", {"prompt": "a", "add_special_tokens": 1}, "add_special_tokens",
+                                       "true or false")):
+        error, _ = client.refused(400, says, path, **fields)
+        check(error["param"] == param, path, fields, "names", error)
+    status, page, headers = Client(client.port).ask("GET", "/")
+    check(status == 200 and page.startswith("<!doctype html>"), "the page is", status)
+    check("default-src 'none'" in headers["Content-Security-Policy"], "it may load nothing")
+    check("http://" not in page and "https://" not in page, "and needs nothing from elsewhere")
+    check(client.ask("GET", "/x")[0] == 404, "another path is none")
+
+
 def refusals():
     refused = client.refused
     error, _ = refused(400, "9120 bytes", prompt="x" * 9120)
@@ -289,7 +322,7 @@ def is_closed():
     return False
 
 
-for step in (answers, streams, stops, sampling, refusals, wire, methods, targets, strangers, half_closed, waits, hang_ups,
+for step in (answers, streams, stops, sampling, tokens, refusals, wire, methods, targets, strangers, half_closed, waits, hang_ups,
              hang_ups_behind, unread, queue, health):
     step()
 end(int(sys.argv[2]))

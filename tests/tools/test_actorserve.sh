@@ -50,7 +50,7 @@ mkdir model/additional_chat_templates
 printf '{{ tools[0].function.name }} {{ messages[0].content }}' >model/additional_chat_templates/tool_use.jinja
 ends 0 "$actorrun" --quiet --init model --steps 0 --save kept/ llama --context 64
 cmp model/additional_chat_templates/tool_use.jinja kept/additional_chat_templates/tool_use.jinja || fail "a template for tools goes along"
-serve --log ticks --trace ran.trace --report ran.json model
+serve --log ticks --trace ran.trace --report ran.json --access-log access model
 text=$(ask completions '{"model":"model","prompt":"Hello 12","max_tokens":9,"temperature":0}' | field '["choices"][0]["text"]')
 same "Hello 12$text" continued
 chat='"messages":[{"role":"user","content":"Hi"}],"max_tokens":9,"temperature":0'
@@ -99,6 +99,20 @@ told metrics '^sluice_ended_total{end="length"} [1-9]' || fail "it counts"
 ends 1 "$actorserve" --port "$(sed -E 's,.*:([0-9]+)/.*,\1,' out)" model
 grep -qE -- "--host 127.0.0.1 --port [0-9]+: cannot listen there" err || fail "a port in use is named"
 drained
+grep -qE '^[0-9-]+T[0-9:]+Z 127.0.0.1 "POST /v1/completions" 200 [0-9.]+$' access || fail "the access log: $(head -3 access)"
+grep -qE '"POST /v1/completions" 400 ' access || fail "it has what was refused"
+grep -qE '"GET /health" 200 ' access || fail "and what is asked of the server"
+
+# Names of the model.
+serve --served-model-name first,second model
+[[ $(curl -sS "$url/models" | field '["data"][1]["id"]') == second ]] || fail "both names are told"
+for name in first second; do
+  [[ $(ask completions '{"model":"'$name'","prompt":[1],"max_tokens":1}' | field '["model"]') == first ]] || fail "it is called $name"
+  [[ $(curl -sS "$url/models/$name" | field '["id"]') == "$name" ]] || fail "there is a model $name"
+done
+[[ $(ask completions '{"model":"model","prompt":[1]}' | field '["error"]["code"]') == model_not_found ]] || fail "and by no other name"
+drained
+grep -qE 'sluice: first: weights [0-9.]+ [KM]iB, context 64 tokens, KV cache [0-9]+ pages' err || fail "it says what it serves: $(<err)"
 
 # With an adapter it writes what the model writes with that; one of another model is refused by
 # name.
@@ -300,6 +314,9 @@ refused "--init x: model has weights of its own" --init x model
 refused "unknown option --microbatches" --microbatches 2 model
 refused "unknown option --steps" --steps 2 model
 refused "--chat-template klingon: it is a file, or one of chatml, " --chat-template klingon model
+refused "--served-model-name a,,b: a name is empty" --served-model-name a,,b model
+ends 1 "$actorserve" --port 0 --access-log /no/such/log model
+grep -qF -- "--access-log /no/such/log: No such file" err || fail "a log that cannot be written is named: $(<err)"
 refused "--tool-parser klingon: it is auto, none, or one of gpt-oss, qwen3-coder, hermes" --tool-parser klingon model
 refused "reasoning-parser" --reasoning-parser klingon model
 refused "--chat-template: the model has no tokenizer" --chat-template chatml --init bytes.safetensors gpt "${small[@]}"

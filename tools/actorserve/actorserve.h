@@ -33,8 +33,9 @@ typedef struct served {
   sl_session *session;
   engine engine;
   chat_format chat_format;
-  int32_t *ends; /* part of the chat format, as are the following */
-  char *name, *no_chat;
+  int32_t *ends;        /* part of the chat format, as are the following */
+  char *name, *no_chat; /* name: all names, one behind the other */
+  const char **aliases;
   chat_found found; /* what the chat format was found as */
   rates rates;
   subject subject; /* subject of `control` */

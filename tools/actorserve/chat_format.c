@@ -20,6 +20,21 @@ static char *name_of(const char *path) {
   return name;
 }
 
+/* Takes the names of --served-model-name; false: one is empty. */
+static bool take_names(served *m) {
+  int count = 1;
+  for (const char *at = m->name; (at = strchr(at, ',')); at++) count++;
+  m->aliases = sli_calloc((size_t)count, sizeof *m->aliases);
+  m->chat_format.aliases = m->aliases;
+  bool good = *m->name && *m->name != ',';
+  for (char *at = m->name; (at = strchr(at, ','));) {
+    *at++ = 0;
+    good &= *at && *at != ',';
+    m->aliases[m->chat_format.naliases++] = at;
+  }
+  return good;
+}
+
 /* ---- tokens that end an answer --------------------------------------------------------------- */
 
 static void add_end(served *m, int64_t token) {
@@ -93,10 +108,13 @@ static sl_status read_chat(const settings *s, served *m) {
 
 sl_status chat_format_open(const settings *s, int64_t vocabulary, served *m) {
   const char *init = settings_text(s, "init");
-  m->name = name_of(init);
+  const char *names = settings_text(s, "served-model-name");
+  m->name = names ? sli_strdup(names) : name_of(init);
   m->chat_format = (chat_format){
       .name = m->name,
       .no_chat = "the model has no tokenizer: what is said to it cannot become tokens"};
+  if (names && !take_names(m))
+    return sl_fail(SL_E_USAGE, "--served-model-name %s: a name is empty", names);
   sl_status status = codec_open(s->data.tokenizer, vocabulary, &m->chat_format.codec);
   if (status) return status;
   if (huggingface_is_folder(init)) {
@@ -114,6 +132,7 @@ void chat_format_close(served *m) {
   sli_chat_free(m->chat_format.chat);
   free(m->ends);
   free(m->name);
+  free(m->aliases);
   free(m->no_chat);
   chat_found_fini(&m->found);
 }

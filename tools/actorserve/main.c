@@ -21,7 +21,27 @@ static sl_status print_start(const settings *s, const served *m, const serving *
              : sl_fail(SL_E_IO, "cannot write standard output: %s", strerror(errno));
 }
 
-static sl_status serve_with(const settings *s, served *m, const char *key) {
+/* Says what is served: to standard error, as scripts read standard output. */
+static void print_sizes(const served *m) {
+  sl_session_info a = sl_session_about(m->session);
+  size_t weights = 0;
+  char of_weights[32], of_device[32];
+  for (int32_t d = 0; d < a.plan->ndevices; d++)
+    weights += sl_plan_memory(a.plan, d, SL_MEMORY_PARAMETERS);
+  sli_log(
+      "%s: weights %s, context %lld tokens, KV cache %lld pages of %d tokens, up to %d answers at "
+      "once; %s on the largest device",
+      m->chat_format.name, sli_format_bytes(of_weights, (double)weights), (long long)a.context,
+      (long long)a.pages, SL_SESSION_PAGE, a.sequences,
+      sli_format_bytes(of_device, (double)a.device_bytes));
+}
+
+static sl_status open_access(const char *path, FILE **out) {
+  *out = !path ? NULL : strcmp(path, "-") ? fopen(path, "ae") : stderr;
+  return path && !*out ? sl_fail(SL_E_IO, "--access-log %s: %s", path, strerror(errno)) : SL_OK;
+}
+
+static sl_status serve_with(const settings *s, served *m, const char *key, FILE *access) {
   const serve_options options = {.host = sl_arg_text(s->run, "host"),
                                  .port = (int)sl_arg_int(s->run, "port"),
                                  .key = key,
@@ -32,11 +52,14 @@ static sl_status serve_with(const settings *s, served *m, const char *key) {
                                  .body_seconds = SERVE_BODY_SECONDS,
                                  .idle_seconds = SERVE_IDLE_SECONDS,
                                  .stall_seconds = SERVE_STALL_SECONDS,
-                                 .rates = &m->rates};
+                                 .rates = &m->rates,
+                                 .quiet = sl_arg_flag(s->run, "quiet"),
+                                 .access = access};
   serving *server;
   sl_status status = serving_create(&options, &m->engine, &m->chat_format, &server);
   if (status) return status;
   access_warn(options.host, key);
+  if (!options.quiet) print_sizes(m);
   status = print_start(s, m, server, options.host);
   if (!status) status = serving_run(server);
   serving_destroy(server);
@@ -45,9 +68,12 @@ static sl_status serve_with(const settings *s, served *m, const char *key) {
 
 static sl_status serve(const settings *s, served *m) {
   char *key;
-  sl_status status = access_key(s, &key);
+  FILE *access;
+  sl_status status = open_access(settings_text(s, "access-log"), &access);
+  if (!status) status = access_key(s, &key);
   if (status) return status;
-  status = serve_with(s, m, key);
+  status = serve_with(s, m, key, access);
+  if (access && access != stderr) fclose(access);
   free(key);
   return status;
 }

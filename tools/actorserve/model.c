@@ -86,6 +86,8 @@ static bool is_apart(const char *name) {
                                       "cors",
                                       "request-memory",
                                       "tool-parser",
+                                      "access-log",
+                                      "served-model-name",
                                       "reasoning-parser",
                                       "tokenizer",
                                       "chat-template",

@@ -8,11 +8,11 @@
 #include "base/base.h"
 
 static sl_status check_model(request *r) {
-  const char *name = r->serving->chat_format->name;
+  const chat_format *v = r->serving->chat_format;
   r->param = "model";
-  r->unknown_model = r->params.model && strcmp(r->params.model, name);
+  r->unknown_model = r->params.model && !chat_format_is(v, r->params.model);
   if (!r->unknown_model) return SL_OK;
-  return sl_fail(SL_E_USAGE, "the model %.80s does not exist: it is %s", r->params.model, name);
+  return sl_fail(SL_E_USAGE, "the model %.80s does not exist: it is %s", r->params.model, v->name);
 }
 
 static sl_status take_tokens(const request *r, const params_prompt *from, encoding *to) {
@@ -22,8 +22,8 @@ static sl_status take_tokens(const request *r, const params_prompt *from, encodi
                    from->count, (long long)r->serving->engine->context);
   for (size_t i = 0; i < from->count; i++) {
     if (from->tokens[i] >= vocabulary)
-      return sl_fail(SL_E_USAGE, "token %d of the prompt is outside the vocabulary of %lld",
-                     from->tokens[i], (long long)vocabulary);
+      return sl_fail(SL_E_USAGE, "token %d is outside the vocabulary of %lld", from->tokens[i],
+                     (long long)vocabulary);
     sli_token_row_add(&to->out, from->tokens[i]);
   }
   return to->out.refused ? sl_fail(SL_E_MEMORY, "there is no memory for the tokens") : SL_OK;
@@ -95,13 +95,13 @@ static void encode(work *w) {
 static sl_status list_prompts(request *r) {
   bool chat = r->params.chat;
   sl_status status = SL_OK;
-  r->param = chat ? "messages" : "prompt";
+  r->param = chat ? "messages" : r->params.kind == PARAMS_DETOKENIZE ? "tokens" : "prompt";
   r->nprompts = chat ? 1 : r->params.nprompts;
   r->prompts = sli_calloc((size_t)r->nprompts, sizeof *r->prompts);
   for (int i = 0; i < r->nprompts; i++)
     r->prompts[i] = (encoding){.work = {.run = encode, .user = r},
                                .codec = &r->serving->chat_format->codec,
-                               .whole = !chat,
+                               .whole = !chat && !r->params.no_special,
                                .out.allowance = &r->allowance};
   for (int i = 0; i < r->nprompts && !status; i++) status = list_prompt(r, i);
   return status;
@@ -164,7 +164,7 @@ static void settle(request *r) {
 
 sl_status request_prepare(request *r, const char *body, size_t bytes) {
   sl_status status =
-      request_params_read(body, bytes, r->params.chat, &r->allowance, &r->params, &r->param);
+      request_params_read(body, bytes, r->params.kind, &r->allowance, &r->params, &r->param);
   if (!status) status = check_model(r);
   r->lasting.allowance = &r->allowance;
   if (!status) status = list_biases(r);

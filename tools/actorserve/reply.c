@@ -88,11 +88,13 @@ static cJSON *model_json(const char *model) {
   return root;
 }
 
-char *reply_models(const char *model, bool list) {
-  if (!list) return print(model_json(model));
-  cJSON *root = cJSON_CreateObject();
+char *reply_models(const chat_format *v, const char *model) {
+  if (model) return print(model_json(model));
+  cJSON *root = cJSON_CreateObject(), *all;
   cJSON_AddStringToObject(root, "object", "list");
-  cJSON_AddItemToArray(cJSON_AddArrayToObject(root, "data"), model_json(model));
+  all = cJSON_AddArrayToObject(root, "data");
+  cJSON_AddItemToArray(all, model_json(v->name));
+  for (int i = 0; i < v->naliases; i++) cJSON_AddItemToArray(all, model_json(v->aliases[i]));
   return print(root);
 }
 
@@ -249,4 +251,43 @@ bool reply_role(const choice *c, struct evbuffer *out) {
 bool reply_usage(const request *r, struct evbuffer *out) {
   return reply_put(out, "data: ") && put_open(out, head_json(r, true)) &&
          reply_put(out, ",\"choices\":[]") && put_usage(out, r) && reply_put(out, "}\n\n");
+}
+
+/* ---- tokens ---------------------------------------------------------------------------------- */
+
+static bool put_token_text(struct evbuffer *out, const codec *c, int32_t token) {
+  size_t bytes, good;
+  char *raw = codec_decode_raw(c, &token, 1, &bytes), *text = codec_good(raw, bytes, &good);
+  bool done = put_text(out, text, good);
+  free(text);
+  free(raw);
+  return done;
+}
+
+static bool put_token_texts(struct evbuffer *out, const encoding *x) {
+  bool done = reply_put(out, "[");
+  for (size_t i = 0; i < x->out.count && done; i++)
+    done = (!i || reply_put(out, ",")) && put_token_text(out, x->codec, x->out.items[i]);
+  return done && reply_put(out, "]");
+}
+
+bool reply_tokens(const request *r, struct evbuffer *out) {
+  const encoding *x = r->prompts;
+  bool good = evbuffer_add_printf(out, "{\"count\":%zu,\"max_model_len\":%lld,\"tokens\":[",
+                                  x->out.count, (long long)r->serving->engine->context) > 0;
+  for (size_t i = 0; i < x->out.count && good; i++)
+    good = evbuffer_add_printf(out, i ? ",%d" : "%d", x->out.items[i]) > 0;
+  if (good && r->params.wants_texts)
+    good = reply_put(out, "],\"token_strs\":") && put_token_texts(out, x) && reply_put(out, "}");
+  else good = good && reply_put(out, "],\"token_strs\":null}");
+  return good;
+}
+
+bool reply_text(const request *r, struct evbuffer *out) {
+  const encoding *x = r->prompts;
+  size_t bytes;
+  char *text = codec_decode(x->codec, x->out.items, x->out.count, true, &bytes);
+  bool good = reply_put(out, "{\"prompt\":") && put_text(out, text, bytes) && reply_put(out, "}");
+  free(text);
+  return good;
 }

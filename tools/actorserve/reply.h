@@ -7,8 +7,8 @@
 
 /* Returns {"error": {...}}; param and code may be NULL. */
 char *reply_error(int status, const char *param, const char *code, const char *text);
-/* Returns {"object": "list", "data": [...]}, or the single model of that list. */
-char *reply_models(const char *model, bool list);
+/* Returns {"object": "list", "data": [...]}, or only the model of one of its names. */
+char *reply_models(const chat_format *v, const char *model);
 
 /* Appends the whole answer, with all choices. This and the following functions append to `out`;
  * false: there was no memory. */
@@ -23,6 +23,9 @@ void reply_call_id(const choice *c, int call, char *out);
 bool reply_role(const choice *c, struct evbuffer *out);
 /* Appends the token counts. */
 bool reply_usage(const request *r, struct evbuffer *out);
+/* Appends the answers to /tokenize and to /detokenize. */
+bool reply_tokens(const request *r, struct evbuffer *out);
+bool reply_text(const request *r, struct evbuffer *out);
 bool reply_event_error(const char *text, struct evbuffer *out);
 
 #endif

@@ -532,8 +532,25 @@ static bool echo(choice *c) {
   return good;
 }
 
+/* Answers /tokenize and /detokenize. */
+static void answer_tokens(request *r) {
+  http_exchange *x = r->x;
+  struct evbuffer *out = evbuffer_new();
+  bool good =
+      out && (r->params.kind == PARAMS_TOKENIZE ? reply_tokens(r, out) : reply_text(r, out));
+  r->serving->metrics.answers[2]++;
+  request_leave(r);
+  if (good) http_answer_buffer(x, 200, "application/json", out);
+  else http_break_off(x);
+  if (out) evbuffer_free(out);
+}
+
 /* Submits the prompts to the engine, once all are tokens. */
 static void answer(request *r) {
+  if (r->params.kind >= PARAMS_TOKENIZE) {
+    answer_tokens(r);
+    return;
+  }
   r->open = r->nchoices = r->nprompts * candidates(r);
   r->shown = r->nprompts * (int)r->params.n;
   r->choices = sli_calloc((size_t)r->nchoices, sizeof *r->choices);
@@ -574,7 +591,7 @@ static void encode(request *r) {
   if (!r->encoding) answer(r);
 }
 
-static request *create(serving *s, http_exchange *x, bool chat) {
+static request *create(serving *s, http_exchange *x, params_kind kind) {
   enum { PARTS = 4 }; /* a request may have one of so many parts of the memory */
   request *r = sli_calloc(1, sizeof *r);
   *r = (request){.serving = s,
@@ -588,7 +605,7 @@ static request *create(serving *s, http_exchange *x, bool chat) {
   s->first = r;
   r->account = (account){.budget = s->budget, .most = budget_most(s->budget) / PARTS};
   r->allowance = account_allowance(&r->account);
-  snprintf(r->id, sizeof r->id, "%s-%llx%08llx", chat ? "chatcmpl" : "cmpl",
+  snprintf(r->id, sizeof r->id, "%s-%llx%08llx", kind == PARAMS_CHAT ? "chatcmpl" : "cmpl",
            (unsigned long long)r->created, (unsigned long long)r->number);
   http_set_user(x, r);
   return r;
@@ -633,10 +650,10 @@ static void read_apart(request *r, const http_request *from) {
   worker_put(r->serving->reader, &r->work);
 }
 
-void request_begin(serving *s, http_exchange *x, const http_request *from, bool chat) {
+void request_begin(serving *s, http_exchange *x, const http_request *from, params_kind kind) {
   enum { LONG = 8192 };
-  request *r = create(s, x, chat);
-  r->params.chat = chat;
+  request *r = create(s, x, kind);
+  r->params.kind = kind;
   if (from->bytes > LONG) read_apart(r, from);
   else request_continue(r, request_prepare(r, from->body, from->bytes));
 }

@@ -95,7 +95,7 @@ typedef struct request {
 } request;
 
 /* Begins a request: takes its body. */
-void request_begin(serving *s, http_exchange *x, const http_request *from, bool chat);
+void request_begin(serving *s, http_exchange *x, const http_request *from, params_kind kind);
 /* Continues after the body is read. */
 void request_read(request *r);
 /* Continues after a prompt is tokenized. */

@@ -13,10 +13,12 @@
 #include "base/base.h"
 #include "tools/actorserve/json.h"
 
+enum { IN_TEXTS = 1, IN_CHATS = 2, IN_BOTH = 3, IN_TOKENIZE = 4, IN_DETOKENIZE = 8 };
+
 typedef struct field {
   const char *name;
   sl_status (*read)(const struct field *f, const cJSON *item, request_params *out);
-  enum { IN_BOTH, IN_TEXTS, IN_CHATS } where;
+  unsigned where;     /* IN_TEXTS and others */
   size_t place;       /* offset in the parameters */
   double least, most; /* range of numbers */
 } field;
@@ -196,6 +198,22 @@ static sl_status read_prompt(const field *f, const cJSON *item, request_params *
   if (!several) return add_prompt(f, item, out);
   sl_status status = SL_OK;
   cJSON_ArrayForEach(each, item) if (!status) status = add_prompt(f, each, out);
+  return status;
+}
+
+static sl_status read_token_list(const field *f, const cJSON *item, request_params *out) {
+  const cJSON *each;
+  if (!cJSON_IsArray(item)) return wrong(f, "an array of tokens");
+  cJSON_ArrayForEach(each, item) if (!is_token(each)) return wrong(f, "an array of tokens");
+  out->prompts = sli_bounded_alloc(&out->memory, sizeof *out->prompts);
+  if (!out->prompts) return no_room(f);
+  out->nprompts = 1;
+  return read_tokens(f, item, &out->memory, out->prompts);
+}
+
+static sl_status read_special(const field *f, const cJSON *item, request_params *out) {
+  sl_status status = read_flag(f, item, out);
+  out->no_special = !status && cJSON_IsFalse(item);
   return status;
 }
 
@@ -406,7 +424,10 @@ static void find_texts(const char *body, const cJSON *root, request_params *out)
 
 #define AT(name) offsetof(request_params, name)
 static const field fields[] = {
-    {"model", read_text, IN_BOTH, AT(model), 0, 0},
+    {"model", read_text, IN_BOTH | IN_DETOKENIZE, AT(model), 0, 0},
+    {"tokens", read_token_list, IN_DETOKENIZE, 0, 0, 0},
+    {"add_special_tokens", read_special, IN_TOKENIZE, AT(no_special), 0, 0},
+    {"return_token_strs", read_flag, IN_TOKENIZE, AT(wants_texts), 0, 0},
     {"prompt", read_prompt, IN_TEXTS, 0, 0, 0},
     {"messages", read_messages, IN_CHATS, 0, 0, 0},
     {"tools", read_tools, IN_CHATS, 0, 0, 0},
@@ -480,11 +501,12 @@ static sl_status check_other(const cJSON *item) {
 }
 
 static sl_status read_item(const cJSON *item, request_params *out) {
+  unsigned here = out->kind == PARAMS_DETOKENIZE ? IN_DETOKENIZE : out->chat ? IN_CHATS : IN_TEXTS;
+  if (out->kind == PARAMS_TOKENIZE) here |= IN_TOKENIZE;
   if (cJSON_IsNull(item)) return SL_OK; /* absent */
-  for (size_t i = 0; i < SLI_COUNT(fields); i++) {
-    bool here = fields[i].where == IN_BOTH || (fields[i].where == IN_CHATS) == out->chat;
-    if (here && !strcmp(item->string, fields[i].name)) return fields[i].read(&fields[i], item, out);
-  }
+  for (size_t i = 0; i < SLI_COUNT(fields); i++)
+    if (fields[i].where & here && !strcmp(item->string, fields[i].name))
+      return fields[i].read(&fields[i], item, out);
   return check_other(item);
 }
 
@@ -513,8 +535,10 @@ static sl_status check_best(const request_params *a, const char **param) {
 }
 
 static sl_status check_together(const request_params *a, const char **param) {
-  *param = a->chat ? "messages" : "prompt";
+  *param = a->chat ? "messages" : a->kind == PARAMS_DETOKENIZE ? "tokens" : "prompt";
   if (a->chat ? !a->nmessages : !a->nprompts) return sl_fail(SL_E_USAGE, "%s is missing", *param);
+  if (a->kind == PARAMS_TOKENIZE && !a->chat && (a->nprompts > 1 || !a->prompts->text))
+    return sl_fail(SL_E_USAGE, "prompt must be a text");
   *param = "n";
   if (a->n * SLI_MAX(a->nprompts, 1) > PARAMS_MOST_CHOICES)
     return sl_fail(SL_E_USAGE, "n for each of %d prompts makes more than %d answers", a->nprompts,
@@ -536,11 +560,12 @@ static sl_status check_together(const request_params *a, const char **param) {
 
 enum { MOST_FIELDS = 64 };
 
-sl_status request_params_read(const char *body, size_t bytes, bool chat,
+sl_status request_params_read(const char *body, size_t bytes, params_kind kind,
                               const sli_allowance *allowance, request_params *out,
                               const char **param) {
   cJSON *root, *item;
-  *out = (request_params){.chat = chat,
+  *out = (request_params){.kind = kind,
+                          .chat = kind == PARAMS_CHAT,
                           .n = 1,
                           .temperature = 1,
                           .top_p = 1,
@@ -551,6 +576,7 @@ sl_status request_params_read(const char *body, size_t bytes, bool chat,
   sl_status status = json_read(body, bytes, &out->memory, &root);
   if (status) return status;
   if (!cJSON_IsObject(root)) return sl_fail(SL_E_INPUT, "the body is not an object");
+  if (kind == PARAMS_TOKENIZE) out->chat = cJSON_HasObjectItem(root, "messages");
   if (cJSON_GetArraySize(root) > MOST_FIELDS)
     return sl_fail(SL_E_INPUT, "the body has more than %d fields", MOST_FIELDS);
   cJSON_ArrayForEach(item, root) {
@@ -560,7 +586,7 @@ sl_status request_params_read(const char *body, size_t bytes, bool chat,
     if (status) return status;
   }
   status = check_together(out, param);
-  if (!status && chat) find_texts(body, root, out);
+  if (!status && out->chat) find_texts(body, root, out);
   return status;
 }
 

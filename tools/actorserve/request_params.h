@@ -19,6 +19,14 @@ enum {
   PARAMS_MOST_BIASES = 512
 };
 
+/* The bodies: of /v1/completions, /v1/chat/completions, /tokenize and /detokenize. */
+typedef enum params_kind {
+  PARAMS_TEXTS,
+  PARAMS_CHAT,
+  PARAMS_TOKENIZE,
+  PARAMS_DETOKENIZE
+} params_kind;
+
 /* A prompt: a text, or tokens. */
 typedef struct params_prompt {
   const char *text; /* NULL: tokens */
@@ -27,9 +35,11 @@ typedef struct params_prompt {
 } params_prompt;
 
 typedef struct request_params {
-  bool chat;
-  const char *model;      /* NULL: not given */
-  params_prompt *prompts; /* prompts of a completion */
+  params_kind kind;
+  bool chat;                    /* there are messages, and no prompts */
+  bool no_special, wants_texts; /* /tokenize: nothing around a text; texts of the tokens too */
+  const char *model;            /* NULL: not given */
+  params_prompt *prompts;       /* prompts of a completion */
   int nprompts;
   int nmessages;                /* messages of a chat */
   sli_chat_json chat_texts;     /* the chat for its template: parts of the body */
@@ -60,7 +70,7 @@ typedef struct request_params {
 /* Parses a body, which must outlive `out`. SL_E_USAGE, SL_E_INPUT: the body is wrong; *param is
  * then the field's name, or NULL. SL_E_MEMORY: the allowance does not suffice; it must outlive
  * `out`. Call request_params_fini() in any case. */
-sl_status request_params_read(const char *body, size_t bytes, bool chat,
+sl_status request_params_read(const char *body, size_t bytes, params_kind kind,
                               const sli_allowance *allowance, request_params *out,
                               const char **param);
 /* Frees all texts, and keeps the other values. May be called again. */

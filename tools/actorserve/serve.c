@@ -71,22 +71,42 @@ static void answer_metrics(serving *s, http_exchange *x, const http_request *req
 
 static void answer_models(serving *s, http_exchange *x, const http_request *request) {
   (void)request;
-  answer(s, x, 200, "application/json", reply_models(s->chat_format->name, true));
+  answer(s, x, 200, "application/json", reply_models(s->chat_format, NULL));
 }
 
 static void answer_model(serving *s, http_exchange *x, const http_request *request) {
   const char *name = strrchr(request->target, '/') + 1;
-  if (strcmp(name, s->chat_format->name))
+  if (!chat_format_is(s->chat_format, name))
     actorserve_serve_refuse(s, x, 404, "model_not_found", "there is no such model");
-  else answer(s, x, 200, "application/json", reply_models(s->chat_format->name, false));
+  else answer(s, x, 200, "application/json", reply_models(s->chat_format, name));
 }
 
 static void answer_texts(serving *s, http_exchange *x, const http_request *request) {
-  request_begin(s, x, request, false);
+  request_begin(s, x, request, PARAMS_TEXTS);
 }
 
 static void answer_chat(serving *s, http_exchange *x, const http_request *request) {
-  request_begin(s, x, request, true);
+  request_begin(s, x, request, PARAMS_CHAT);
+}
+
+static void answer_tokenize(serving *s, http_exchange *x, const http_request *request) {
+  request_begin(s, x, request, PARAMS_TOKENIZE);
+}
+
+static void answer_detokenize(serving *s, http_exchange *x, const http_request *request) {
+  request_begin(s, x, request, PARAMS_DETOKENIZE);
+}
+
+extern const char chat_html[]; /* page/chat.html */
+
+/* Answers with a page that chats. It asks nobody but this server. */
+static void answer_page(serving *s, http_exchange *x, const http_request *request) {
+  (void)request;
+  http_add_field(x, "Content-Security-Policy",
+                 "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; "
+                 "connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'");
+  http_add_field(x, "X-Content-Type-Options", "nosniff");
+  answer(s, x, 200, "text/html; charset=utf-8", sli_strdup(chat_html));
 }
 
 /* ---- routes ---------------------------------------------------------------------------------- */
@@ -98,6 +118,9 @@ static const struct route {
   void (*answer)(serving *s, http_exchange *x, const http_request *request);
 } routes[] = {{"/v1/completions", "POST", false, answer_texts},
               {"/v1/chat/completions", "POST", false, answer_chat},
+              {"/tokenize", "POST", false, answer_tokenize},
+              {"/detokenize", "POST", false, answer_detokenize},
+              {"/", "GET", true, answer_page},
               {"/v1/models", "GET", false, answer_models},
               {"/v1/models/", "GET", false, answer_model},
               {"/health", "GET", true, answer_health},
@@ -105,7 +128,7 @@ static const struct route {
 
 static bool leads_to(const struct route *r, const char *target) {
   size_t n = strlen(r->path);
-  bool below = r->path[n - 1] == '/';
+  bool below = n > 1 && r->path[n - 1] == '/';
   return below ? !strncmp(target, r->path, n) && target[n] && !strchr(target + n, '/')
                : !strcmp(target, r->path);
 }
@@ -187,6 +210,20 @@ static void on_gone(void *ctx, void *user) {
   request_gone(user);
 }
 
+/* Writes a line of the access log. */
+static void on_done(void *ctx, const http_done *done) {
+  const serving *s = ctx;
+  char when[32], target[256];
+  time_t now = time(NULL);
+  struct tm utc;
+  gmtime_r(&now, &utc);
+  strftime(when, sizeof when, "%Y-%m-%dT%H:%M:%SZ", &utc);
+  sli_escape(target, sizeof target, done->target);
+  fprintf(s->options->access, "%s %s \"%s %s\" %d %.3f\n", when, done->client, done->method, target,
+          done->status, done->seconds);
+  fflush(s->options->access);
+}
+
 static char *error_body(void *ctx, int status, const char *text) {
   serving *s = ctx;
   s->metrics.answers[status / 100]++;
@@ -252,6 +289,7 @@ static sl_status listen_on(serving *s) {
                                 .on_request = on_request,
                                 .on_gone = on_gone,
                                 .error_body = error_body,
+                                .on_done = o->access ? on_done : NULL,
                                 .ctx = s};
   return http_create(s->base, &options, &s->http);
 }
@@ -342,6 +380,12 @@ static void note_rates(serving *s) {
   rates_note(s->options->rates, &stat);
 }
 
+static void note_progress(serving *s) {
+  if (s->options->quiet || !progress_is_due(&s->progress)) return;
+  sl_session_stats stat = s->engine->stat(s->engine->self);
+  progress_note(&s->progress, &stat);
+}
+
 /* Runs every moment: ends the server if the model has failed, and while draining if all requests
  * are over. */
 static void on_moment(evutil_socket_t fd, short what, void *ctx) {
@@ -349,6 +393,7 @@ static void on_moment(evutil_socket_t fd, short what, void *ctx) {
   serving *s = ctx;
   if (!s->draining && s->engine->status(s->engine->self)) drain(s);
   note_rates(s);
+  note_progress(s);
   give_memory_back(s);
   end_if_drained(s);
 }

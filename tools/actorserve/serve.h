@@ -4,6 +4,9 @@
 #ifndef SLUICE_TOOLS_ACTORSERVE_SERVE_H
 #define SLUICE_TOOLS_ACTORSERVE_SERVE_H
 
+#include <stdio.h>
+#include <string.h>
+
 #include "io/chat.h"
 #include "tools/actorserve/answer/answer.h"
 #include "tools/actorserve/budget.h"
@@ -11,6 +14,7 @@
 #include "tools/actorserve/engine.h"
 #include "tools/actorserve/http/http.h"
 #include "tools/actorserve/metrics.h"
+#include "tools/actorserve/progress.h"
 #include "tools/actorserve/rates.h"
 #include "tools/actorserve/worker.h"
 
@@ -18,7 +22,9 @@ struct request;
 
 /* The model's name, tokenizer and chat template. */
 typedef struct chat_format {
-  const char *name; /* name of the model */
+  const char *name;           /* name of the model */
+  const char *const *aliases; /* [naliases] more names */
+  int naliases;
   codec codec;
   const sli_chat *chat; /* NULL: no_chat says why */
   const char *no_chat;
@@ -28,6 +34,13 @@ typedef struct chat_format {
   const int32_t *ends;          /* [nends] tokens that end an answer */
   int nends;
 } chat_format;
+
+/* Says whether the model has a name. */
+static inline bool chat_format_is(const chat_format *v, const char *name) {
+  bool is = !strcmp(v->name, name);
+  for (int i = 0; i < v->naliases; i++) is |= !strcmp(v->aliases[i], name);
+  return is;
+}
 
 typedef struct serve_options {
   const char *host, *key; /* key NULL: anybody may send requests */
@@ -40,6 +53,8 @@ typedef struct serve_options {
   /* Time limits of requests and of clients' reads: see http_options. */
   double head_seconds, body_seconds, idle_seconds, stall_seconds;
   rates *rates; /* rates to update; NULL: none */
+  bool quiet;   /* no line about what it does, every ten seconds */
+  FILE *access; /* a line for each request; NULL: none */
 } serve_options;
 enum {
   SERVE_HEAD_SECONDS = 20,
@@ -63,6 +78,7 @@ typedef struct serving {
   uint64_t trimmed_ns;   /* time when memory was last returned to the system */
   uint64_t nonfinite_ns; /* time of the last warning about logits that are not finite; 0: never */
   metrics metrics;
+  progress progress;
   uint64_t requests; /* requests so far */
   bool draining;
   bool busy; /* requests came since memory was last returned */

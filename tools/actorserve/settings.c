@@ -20,6 +20,10 @@ static const tool_option options[] = {
      "given, what lies with the weights", 0, 0, GROUP_DATA},
     {"chat-template", SL_OPTION_TEXT, "", "`NAME` or file of how a chat becomes a text, in the place of the model's "
      "own template", 0, 0, GROUP_DATA},
+    {"served-model-name", SL_OPTION_TEXT, "", "`NAME`[,NAME...] that the model has for clients, in the place of its folder's or file's; the first "
+     "is that of answers", 0, 0, GROUP_SERVING},
+    {"access-log", SL_OPTION_TEXT, "", "`FILE` to which a line is added for each request: when, from where, what, status, and seconds; "
+     "- is standard error", 0, 0, GROUP_OUTPUT},
     {"tool-parser", SL_OPTION_TEXT, "auto", "`NAME` of the format in which answers call tools: hermes, qwen3-coder, llama3, mistral, "
      "gpt-oss, auto (the one that the chat template shows), or none", 0, 0, GROUP_SERVING},
     {"reasoning-parser", SL_OPTION_TEXT, "auto", "`NAME` of how reasoning is told from an answer: think (by <think> and </think>), "
@@ -50,7 +54,7 @@ static const tool_option options[] = {
     SERVING_WORKLOAD_OPTIONS,
     {"measure", SL_OPTION_TEXT, "", "`FILE` for what ticks of the model take here, by how many rows they have, for --tick: runs some, "
      "and listens nowhere", 0, 0, GROUP_SERVING},
-    {"quiet", SL_OPTION_FLAG, "0", "do not say where it listens", 0, 0, GROUP_OUTPUT},
+    {"quiet", SL_OPTION_FLAG, "0", "do not say where it listens, and what it does", 0, 0, GROUP_OUTPUT},
     {0}};
 /* clang-format on */
 

@@ -45,6 +45,7 @@ static void answer_begin(http_exchange *x, int status, const char *type) {
   char line[160];
   x->keep &= !x->server->draining;
   x->begun = true;
+  x->status = status;
   snprintf(line, sizeof line, "HTTP/1.1 %d %s\r\nConnection: %s\r\n", status, phrase(status),
            x->keep ? "keep-alive" : "close");
   if (type) http_add_field(x, "Content-Type", type);

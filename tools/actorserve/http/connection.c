@@ -5,6 +5,7 @@
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <stdlib.h>
+#include <netdb.h>
 #include <string.h>
 #include <sys/socket.h>
 #include <event2/buffer.h>
@@ -48,8 +49,38 @@ static void drop_head(http_exchange *x) {
   x->head_count = 0;
 }
 
+static void client_of(const http_exchange *x, char *out, size_t bytes) {
+  struct sockaddr_storage a = {0};
+  socklen_t size = sizeof a;
+  bool known = !getpeername(bufferevent_getfd(x->stream), (struct sockaddr *)&a, &size);
+  if (!known ||
+      getnameinfo((struct sockaddr *)&a, size, out, (socklen_t)bytes, NULL, 0, NI_NUMERICHOST))
+    snprintf(out, bytes, "-");
+}
+
+/* Notes a request, for the call of on_done. */
+static void begin_request(http_exchange *x, const char *method, const char *target) {
+  if (!x->server->options.on_done || x->begin_ns) return;
+  x->begin_ns = sli_now_ns();
+  snprintf(x->method, sizeof x->method, "%s", method);
+  snprintf(x->target, sizeof x->target, "%s", target);
+}
+
+static void request_done(http_exchange *x) {
+  const http_options *o = &x->server->options;
+  char client[64];
+  if (o->on_done && x->begin_ns) {
+    client_of(x, client, sizeof client);
+    o->on_done(o->ctx, &(http_done){client, x->method, x->target, x->status,
+                                    (double)(sli_now_ns() - x->begin_ns) * 1e-9});
+  }
+  x->begin_ns = 0;
+  x->status = 0;
+}
+
 void http_close(http_exchange *x) {
   http *h = x->server;
+  request_done(x);
   if (x->state == HTTP_ANSWER && x->user) h->options.on_gone(h->options.ctx, x->user);
   *x->link = x->next;
   if (x->next) x->next->link = x->link;
@@ -155,6 +186,7 @@ static void on_sent(struct bufferevent *stream, void *ctx) {
 /* Moves on once the answer is written out. Nothing is read before it is sent. The client has
  * stall_seconds for each read. */
 static void go_to_next(http_exchange *x) {
+  request_done(x);
   x->user = NULL;
   x->probe = NULL;
   event_del(x->deadline);
@@ -214,6 +246,7 @@ void http_break_off(http_exchange *x) {
 static void connection_refuse(http_exchange *x, http_fault fault) {
   char *body = x->server->options.error_body(x->server->options.ctx, fault.status, fault.text);
   event_del(x->deadline);
+  begin_request(x, "-", "-");
   enter(x, HTTP_ANSWER);
   drop_data(x);
   x->keep = false;
@@ -317,6 +350,7 @@ static bool read_body(http_exchange *x, struct evbuffer *in) {
 static bool ask_of_head(http_exchange *x) {
   const http_options *o = &x->server->options;
   const http_request request = request_of(x);
+  begin_request(x, request.method, request.target);
   event_del(x->deadline);
   enter(x, HTTP_ANSWER);
   x->keep = x->head.keep && x->body.at == HTTP_BODY_DONE && !x->server->draining;

@@ -28,6 +28,14 @@ typedef struct http_request {
 /* Returns a header field, by its name in lower case; NULL: absent. */
 const char *http_request_field(const http_request *request, const char *name);
 
+/* A request that is done with. */
+typedef struct http_done {
+  const char *client;          /* its address */
+  const char *method, *target; /* "-" if they could not be read */
+  int status;                  /* 0: the client left before an answer began */
+  double seconds;              /* from its head to the end of the answer */
+} http_done;
+
 typedef struct http_options {
   const char *host;
   int port; /* 0: any free port */
@@ -47,6 +55,8 @@ typedef struct http_options {
   void (*on_request)(void *ctx, http_exchange *x, const http_request *request);
   /* Called when the client has hung up before its answer's end: the exchange is gone. */
   void (*on_gone)(void *ctx, void *user);
+  /* Called when a request is answered, refused, or left by its client; NULL: not called. */
+  void (*on_done)(void *ctx, const http_done *done);
   /* Makes the body of an answer to an invalid request: JSON, which the server frees. */
   char *(*error_body)(void *ctx, int status, const char *text);
   void *ctx;

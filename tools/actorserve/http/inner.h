@@ -74,7 +74,11 @@ struct http_exchange {
   http_body body;
   char *data; /* the body */
   size_t count, capacity;
+  /* For http_options.on_done. begin_ns 0: there is no request. */
+  uint64_t begin_ns;
+  char method[16], target[200];
   /* The answer. */
+  int status; /* 0: it has not begun */
   struct evbuffer *fields;
   /* begun: the head is written; pieces: the answer is sent as chunks */
   bool begun, pieces, keep;
