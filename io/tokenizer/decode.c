@@ -11,6 +11,7 @@ typedef struct step {
   void (*run)(const struct step *p, const texts *in, texts *out);
   char *from, *to;
   int begin, end;   /* strip: most characters removed at each end */
+  bool cleans;      /* word_pieces */
   bool drops_first; /* metaspace: removes the marks of the first token */
 } step;
 
@@ -174,6 +175,40 @@ static void metaspace(const step *p, const texts *in, texts *out) {
   }
 }
 
+/* Joins what is written together: pairs in the order in which they are looked for. */
+static void add_clean(const step *p, span text, text_row *out) {
+  static char pairs[][2][8] = {{" .", "."},     {" ?", "?"},           {" !", "!"},
+                               {" ,", ","},     {" ' ", "'"},          {" n't", "n't"},
+                               {" 'm", "'m"},   {" do not", " don't"}, {" 's", "'s"},
+                               {" 've", "'ve"}, {" 're", "'re"}};
+  text_row rooms[2] = {{0}, {0}};
+  for (size_t i = 0; i < SLI_COUNT(pairs) && p->cleans; i++) {
+    text_row *room = &rooms[i % 2];
+    room->count = 0;
+    replace_in(&(step){.from = pairs[i][0], .to = pairs[i][1]}, text, room);
+    text = (span){room->items, room->count};
+  }
+  sli_text_add(out, text.at, text.bytes);
+  for (int i = 0; i < 2; i++) free(rooms[i].items);
+}
+
+/* WordPiece: a token that goes on loses its prefix, any other but the first gets a space. */
+static void word_pieces(const step *p, const texts *in, texts *out) {
+  size_t n = strlen(p->from);
+  text_row one = {0};
+  for (size_t i = 0; i < in->count; i++) {
+    span text = text_at(in, i);
+    bool goes_on = text.bytes >= n && !memcmp(text.at, p->from, n);
+    one.count = 0;
+    if (i && !goes_on) sli_text_add(&one, " ", 1);
+    if (i && goes_on) text = (span){text.at + n, text.bytes - n};
+    sli_text_add(&one, text.at, text.bytes);
+    add_clean(p, (span){one.items, one.count}, &out->bytes);
+    sli_texts_end(out);
+  }
+  free(one.items);
+}
+
 static void strip(const step *p, const texts *in, texts *out) {
   size_t n = strlen(p->from);
   for (size_t i = 0; i < in->count; i++) {
@@ -234,6 +269,14 @@ static sl_status read_strip(decoder *d, const cJSON *item) {
   return SL_OK;
 }
 
+static sl_status read_pieces(decoder *d, const cJSON *item) {
+  const char *prefix = sli_json_text(item, "prefix");
+  step *p = add_step(d, word_pieces);
+  p->from = sli_strdup(prefix ? prefix : "##");
+  p->cleans = sli_json_flag(item, "cleanup", true);
+  return SL_OK;
+}
+
 static sl_status read_sequence(decoder *d, const cJSON *item) {
   const cJSON *each;
   sl_status status = SL_OK;
@@ -266,7 +309,7 @@ sl_status sli_decoder_read(decoder *d, const cJSON *item) {
     sl_status (*read)(decoder *d, const cJSON *item);
   } kinds[] = {{"ByteLevel", read_bytes},  {"ByteFallback", read_fallback}, {"Fuse", read_fuse},
                {"Replace", read_replace},  {"Metaspace", read_metaspace},   {"Strip", read_strip},
-               {"Sequence", read_sequence}};
+               {"WordPiece", read_pieces}, {"Sequence", read_sequence}};
   if (!item || cJSON_IsNull(item)) return SL_OK;
   const char *type = sli_json_text(item, "type");
   for (size_t i = 0; type && i < SLI_COUNT(kinds); i++)

@@ -86,15 +86,18 @@ cJSON *sli_pieces_merges(const cJSON *tokens, const cJSON *types, const cJSON *s
 
 typedef struct cached cached;
 typedef struct unigram unigram;
+typedef struct wordpiece wordpiece;
 
-/* The model: converts a word to tokens, by merges (BPE) or by scores (Unigram). */
+/* The model: converts a word to tokens, by merges (BPE), by scores (Unigram), or by the longest
+ * tokens (WordPiece). */
 typedef struct model {
   vocab vocab;
   merges *merges;
-  unigram *unigram;   /* NULL: BPE */
-  bool byte_level;    /* a symbol is a byte; otherwise a character */
-  bool byte_fallback; /* a character that is no token becomes its bytes' tokens */
-  bool whole_words;   /* a word that is a token is not split or merged */
+  unigram *unigram;     /* NULL: another model */
+  wordpiece *wordpiece; /* NULL: another model */
+  bool byte_level;      /* a symbol is a byte; otherwise a character */
+  bool byte_fallback;   /* a character that is no token becomes its bytes' tokens */
+  bool whole_words;     /* a word that is a token is not split or merged */
   bool fuse_unknown;
   bool splits_at_marks; /* no token has the space mark behind any other character */
   int32_t unknown;      /* SLI_NO_TOKEN: unknown characters are dropped */
@@ -116,6 +119,13 @@ void sli_unigram_destroy(unigram *u);
 /* Appends the tokens of a word; none once *stop is set, or without memory. */
 void sli_unigram_word(model *m, span word, sli_token_row *out);
 
+/* ---- WordPiece (wordpiece.c) --------------------------------------------------------------- */
+
+/* Reads what a WordPiece model has besides its vocabulary. */
+sl_status sli_wordpiece_read(model *m, const cJSON *from);
+void sli_wordpiece_destroy(wordpiece *w);
+void sli_wordpiece_word(model *m, span word, sli_token_row *out);
+
 /* ---- patterns (match.c; no_pcre2.c) ---------------------------------------------------------- */
 
 typedef struct matcher matcher;
@@ -133,6 +143,13 @@ bool sli_matcher_next(const matcher *m, span text, size_t from, const atomic_boo
 /* Returns whether a character is part of a word, or white space. 0, no character, is neither. */
 bool sli_character_is_of_word(int32_t character);
 bool sli_character_is_space(int32_t character);
+/* Returns whether a character is a mark without width, or has no shape at all (a control, a format
+ * or a private one). */
+bool sli_character_is_mark(int32_t character);
+bool sli_character_is_other(int32_t character);
+int32_t sli_character_lower(int32_t character);
+/* Writes a character as UTF-8; returns its length. */
+size_t sli_character_write(int32_t character, char out[4]);
 /* Fails if the build knows no classes of characters. */
 sl_status sli_characters_check(const char *what);
 

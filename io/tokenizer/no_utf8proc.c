@@ -26,6 +26,23 @@ bool sli_character_is_space(int32_t character) {
   return false;
 }
 
+bool sli_character_is_mark(int32_t character) {
+  (void)character;
+  return false;
+}
+
+bool sli_character_is_other(int32_t character) {
+  (void)character;
+  return false;
+}
+
+int32_t sli_character_lower(int32_t character) { return character; }
+
+size_t sli_character_write(int32_t character, char out[4]) {
+  (void)character, (void)out;
+  return 0;
+}
+
 span sli_form_apply(int form, span text, const atomic_bool *stop, text_row *room) {
   (void)form, (void)stop, (void)room;
   return text;

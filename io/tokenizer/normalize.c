@@ -5,12 +5,14 @@
 #include <string.h>
 
 #include "base/base.h"
+#include "base/utf8.h"
 #include "io/tokenizer/inner.h"
 
 typedef struct step {
   span (*run)(const struct step *p, span text, const atomic_bool *stop, text_row *room);
   int form;        /* of Unicode */
   char *from, *to; /* replace, prepend: `to` */
+  bool drops;      /* whole characters of a text */
 } step;
 
 struct normalizer {
@@ -75,14 +77,86 @@ static span compose(const step *p, span text, const atomic_bool *stop, text_row 
   return sli_form_apply(p->form, text, stop, room);
 }
 
+/* ---- BERT's ---------------------------------------------------------------------------------- */
+
+static void add_character(text_row *room, int32_t c) {
+  char bytes[4];
+  sli_text_add(room, bytes, sli_character_write(c, bytes));
+}
+
+/* Drops characters without a shape, and makes all white space plain. */
+static void clean_one(int32_t c, text_row *room) {
+  bool plain = c == '\t' || c == '\n' || c == '\r';
+  if (!c || c == 0xfffd || (!plain && sli_character_is_other(c))) return;
+  add_character(room, sli_character_is_space(c) ? ' ' : c);
+}
+
+static bool is_chinese(int32_t c) {
+  static const int32_t ranges[][2] = {{0x4e00, 0x9fff},   {0x3400, 0x4dbf},   {0x20000, 0x2a6df},
+                                      {0x2a700, 0x2b73f}, {0x2b740, 0x2b81f}, {0x2b920, 0x2ceaf},
+                                      {0xf900, 0xfaff},   {0x2f800, 0x2fa1f}};
+  for (size_t i = 0; i < SLI_COUNT(ranges); i++)
+    if (c >= ranges[i][0] && c <= ranges[i][1]) return true;
+  return false;
+}
+
+static void part_one(int32_t c, text_row *room) {
+  bool apart = is_chinese(c);
+  if (apart) sli_text_add(room, " ", 1);
+  add_character(room, c);
+  if (apart) sli_text_add(room, " ", 1);
+}
+
+static void bare_one(int32_t c, text_row *room) {
+  if (!sli_character_is_mark(c)) add_character(room, c);
+}
+
+/* One capital has two letters as its small one. */
+static void lower_one(int32_t c, text_row *room) {
+  if (c == 0x130) sli_text_add(room, "i\u0307", 3);
+  else add_character(room, sli_character_lower(c));
+}
+
+static span each(span text, const atomic_bool *stop, text_row *room,
+                 void (*one)(int32_t c, text_row *room)) {
+  enum { LOOKS = 1 << 12 };
+  size_t steps = 0;
+  for (size_t i = 0; i < text.bytes; i += sli_character(text.at + i)) {
+    if (++steps % LOOKS == 0 && sli_is_stopped(stop)) break;
+    one(sli_utf8_character(text.at + i), room);
+  }
+  return (span){room->items, room->count};
+}
+
+static span clean(const step *p, span text, const atomic_bool *stop, text_row *room) {
+  (void)p;
+  return each(text, stop, room, clean_one);
+}
+
+static span part(const step *p, span text, const atomic_bool *stop, text_row *room) {
+  (void)p;
+  return each(text, stop, room, part_one);
+}
+
+static span bare(const step *p, span text, const atomic_bool *stop, text_row *room) {
+  (void)p;
+  return each(text, stop, room, bare_one);
+}
+
+static span lower(const step *p, span text, const atomic_bool *stop, text_row *room) {
+  (void)p;
+  return each(text, stop, room, lower_one);
+}
+
 /* ---- shortening -----------------------------------------------------------------------------
  *
  * A character of a normal form has at least a quarter of the bytes that it is made of. */
 
 static size_t shortens(const step *p) {
   enum { FORM = 4 };
-  if (p->form) return FORM;
-  size_t from = p->from ? strlen(p->from) : 1, to = strlen(p->to);
+  if (p->drops) return 0;
+  if (p->form || p->run == lower) return FORM;
+  size_t from = p->from ? strlen(p->from) : 1, to = p->to ? strlen(p->to) : 1;
   return !p->from || from <= to ? 1 : to ? (from + to - 1) / to : 0;
 }
 
@@ -132,10 +206,35 @@ static sl_status read_sequence(normalizer *n, const cJSON *item) {
   return status;
 }
 
+static sl_status read_bert(normalizer *n, const cJSON *item) {
+  bool lowers = sli_json_flag(item, "lowercase", true);
+  int form = 0;
+  sl_status status = sli_characters_check("a tokenizer with BertNormalizer");
+  if (sli_json_flag(item, "clean_text", true)) add_step(n, clean)->drops = true;
+  if (sli_json_flag(item, "handle_chinese_chars", true)) add_step(n, part);
+  if (!status && sli_json_flag(item, "strip_accents", lowers)) {
+    status = sli_form_find("NFD", &form);
+    add_step(n, compose)->form = form;
+    add_step(n, bare)->drops = true;
+  }
+  if (lowers) add_step(n, lower);
+  return status;
+}
+
+static sl_status read_lowercase(normalizer *n, const cJSON *item) {
+  (void)item;
+  add_step(n, lower);
+  return sli_characters_check("a tokenizer with Lowercase");
+}
+
 static const struct {
   const char *type;
   sl_status (*read)(normalizer *n, const cJSON *item);
-} kinds[] = {{"Replace", read_replace}, {"Prepend", read_prepend}, {"Sequence", read_sequence}};
+} kinds[] = {{"Replace", read_replace},
+             {"Prepend", read_prepend},
+             {"Sequence", read_sequence},
+             {"BertNormalizer", read_bert},
+             {"Lowercase", read_lowercase}};
 
 sl_status sli_normalizer_read(normalizer *n, const cJSON *item) {
   if (!item || cJSON_IsNull(item)) return SL_OK;

@@ -122,9 +122,6 @@ static bool splits_at_marks(const model *m) {
 
 static sl_status refuse_variants(const cJSON *from) {
   static const char *const affixes[] = {"continuing_subword_prefix", "end_of_word_suffix"};
-  const char *type = sli_json_text(from, "type");
-  if (type && strcmp(type, "BPE") && strcmp(type, "Unigram"))
-    return sl_fail(SL_E_INPUT, "model \"%.40s\" is not known: it must be BPE or Unigram", type);
   for (size_t i = 0; i < SLI_COUNT(affixes); i++) {
     const char *affix = sli_json_text(from, affixes[i]);
     if (affix && *affix) return sl_fail(SL_E_INPUT, "model.%s is not supported", affixes[i]);
@@ -147,19 +144,37 @@ static sl_status read_unknown(model *m, const cJSON *from) {
 static sl_status read_bpe(model *m, const cJSON *from) {
   m->whole_words = sli_json_flag(from, "ignore_merges", false);
   m->fuse_unknown = sli_json_flag(from, "fuse_unk", false);
-  sl_status status = read_vocabulary(m, from);
+  sl_status status = refuse_variants(from);
+  if (!status) status = read_vocabulary(m, from);
   if (!status) status = read_merges(m, from);
   if (!status) status = read_unknown(m, from);
   m->splits_at_marks = splits_at_marks(m);
   return status;
 }
 
+static sl_status read_wordpiece(model *m, const cJSON *from) {
+  sl_status status = read_vocabulary(m, from);
+  if (!status) status = read_unknown(m, from);
+  return status ? status : sli_wordpiece_read(m, from);
+}
+
+static sl_status read_kind(model *m, const cJSON *from) {
+  static const struct {
+    const char *type;
+    sl_status (*read)(model *m, const cJSON *from);
+  } kinds[] = {{"BPE", read_bpe}, {"Unigram", sli_unigram_read}, {"WordPiece", read_wordpiece}};
+  const char *type = sli_json_text(from, "type");
+  if (!type) type = "BPE";
+  for (size_t i = 0; i < SLI_COUNT(kinds); i++)
+    if (!strcmp(type, kinds[i].type)) return kinds[i].read(m, from);
+  return sl_fail(SL_E_INPUT, "model \"%.40s\" is not known: it must be BPE, Unigram or WordPiece",
+                 type);
+}
+
 static sl_status read_model(model *m, const cJSON *from) {
   if (!cJSON_IsObject(from)) return sl_fail(SL_E_INPUT, "there is no model");
-  const char *type = sli_json_text(from, "type");
-  sl_status status = refuse_variants(from);
   m->byte_fallback = sli_json_flag(from, "byte_fallback", false);
-  if (!status) status = (type && !strcmp(type, "Unigram") ? sli_unigram_read : read_bpe)(m, from);
+  sl_status status = read_kind(m, from);
   if (status) return status;
   for (int byte = 0; byte < 256; byte++) m->bytes[byte] = token_of_byte(m, byte);
   return SL_OK;
@@ -196,11 +211,29 @@ static sl_status read_template(sli_tokenizer *t, const cJSON *item) {
   return SL_OK;
 }
 
+/* Reads a mark as BERT's processor has it, a text with its number. */
+static sl_status add_pair(const cJSON *item, const char *name, sli_token_row *out) {
+  const cJSON *pair = cJSON_GetObjectItemCaseSensitive(item, name);
+  const cJSON *number = pair && pair->child ? pair->child->next : NULL;
+  double value = cJSON_IsNumber(number) ? number->valuedouble : -1;
+  if (!(value >= 0 && value < SLI_MOST_TOKENS))
+    return sl_fail(SL_E_INPUT, "post_processor: %s is no text with a number", name);
+  sli_token_row_add(out, (int32_t)value);
+  return SL_OK;
+}
+
+static sl_status read_bert(sli_tokenizer *t, const cJSON *item) {
+  sl_status status = add_pair(item, "cls", &t->before);
+  return status ? status : add_pair(item, "sep", &t->after);
+}
+
 static sl_status read_around(sli_tokenizer *t, const cJSON *item) {
   if (!item || cJSON_IsNull(item)) return SL_OK;
   const char *type = sli_json_text(item, "type");
   if (type && !strcmp(type, "ByteLevel")) return SL_OK; /* affects offsets only */
   if (type && !strcmp(type, "TemplateProcessing")) return read_template(t, item);
+  if (type && (!strcmp(type, "BertProcessing") || !strcmp(type, "RobertaProcessing")))
+    return read_bert(t, item);
   if (!type || strcmp(type, "Sequence"))
     return sl_fail(SL_E_INPUT, "post_processor \"%.40s\" is not known", type ? type : "");
   const cJSON *each;

@@ -256,6 +256,14 @@ static sl_status read_whitespace(splitter *s, const cJSON *item) {
   return sli_matcher_create("\\s", false, &p->pattern);
 }
 
+/* BertPreTokenizer: words without the space between them, and each punctuation mark apart. */
+static sl_status read_bert(splitter *s, const cJSON *item) {
+  sl_status status = read_whitespace(s, item);
+  step *p = add_step(s, cut);
+  p->behavior = ISOLATED;
+  return status ? status : sli_matcher_create("[!-/:-@\\[-`{-~\\p{P}]", false, &p->pattern);
+}
+
 static sl_status read_sequence(splitter *s, const cJSON *item, bool *byte_level) {
   const cJSON *each;
   sl_status status = SL_OK;
@@ -272,7 +280,8 @@ sl_status sli_splitter_read(splitter *s, const cJSON *item, bool *byte_level) {
                {"Split", read_split},
                {"Digits", read_digits},
                {"Metaspace", read_metaspace},
-               {"WhitespaceSplit", read_whitespace}};
+               {"WhitespaceSplit", read_whitespace},
+               {"BertPreTokenizer", read_bert}};
   if (!item || cJSON_IsNull(item)) return SL_OK;
   const char *type = sli_json_text(item, "type");
   if (type && !strcmp(type, "Sequence")) return read_sequence(s, item, byte_level);

@@ -29,6 +29,20 @@ bool sli_character_is_space(int32_t c) {
          (c && category >= UTF8PROC_CATEGORY_ZS && category <= UTF8PROC_CATEGORY_ZP);
 }
 
+bool sli_character_is_mark(int32_t c) { return utf8proc_category(c) == UTF8PROC_CATEGORY_MN; }
+
+bool sli_character_is_other(int32_t c) {
+  utf8proc_category_t category = utf8proc_category(c);
+  return category == UTF8PROC_CATEGORY_CC || category == UTF8PROC_CATEGORY_CF ||
+         category == UTF8PROC_CATEGORY_CO;
+}
+
+int32_t sli_character_lower(int32_t c) { return utf8proc_tolower(c); }
+
+size_t sli_character_write(int32_t c, char out[4]) {
+  return (size_t)utf8proc_encode_char(c, (utf8proc_uint8_t *)out);
+}
+
 /* ---- Unicode's forms ------------------------------------------------------------------------
  *
  * utf8proc decomposes and composes characters. Combining marks are sorted here, since utf8proc

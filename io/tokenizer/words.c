@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Converts a word to tokens: symbols, then merges, or by a Unigram model. Words recur, so short
+/* Converts a word to tokens: symbols, then merges, or by another model. Words recur, so short
  * ones are cached with their tokens. */
 #include <stdlib.h>
 #include <string.h>
@@ -19,6 +19,7 @@ void sli_model_fini(model *m) {
   sli_vocab_fini(&m->vocab);
   sli_merges_destroy(m->merges);
   sli_unigram_destroy(m->unigram);
+  sli_wordpiece_destroy(m->wordpiece);
   sli_merging_fini(&m->room);
   free(m->cache);
 }
@@ -71,8 +72,8 @@ static size_t begin_bytes(model *m, span word) {
 /* ---- words ----------------------------------------------------------------------------------- */
 
 static void make_word(model *m, span word, sli_token_row *out) {
-  if (m->unigram) {
-    sli_unigram_word(m, word, out);
+  if (m->unigram || m->wordpiece) {
+    (m->unigram ? sli_unigram_word : sli_wordpiece_word)(m, word, out);
     return;
   }
   int32_t token = m->whole_words ? sli_vocab_find(&m->vocab, word) : SLI_NO_TOKEN;

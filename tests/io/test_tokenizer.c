@@ -17,8 +17,8 @@
 #include "tests/support/seeds.h"
 #include "tests/support/test.h"
 
-static const char *const names[] = {"gpt2",   "roberta", "smollm",    "llama3",  "qwen2", "cuts",
-                                    "llama2", "mistral", "metaspace", "unigram", "pieces"};
+static const char *const names[] = {"gpt2",   "roberta", "smollm",    "llama3",  "qwen2",  "cuts",
+                                    "llama2", "mistral", "metaspace", "unigram", "pieces", "bert"};
 
 static char *reference(const char *name, const char *suffix) {
   const char *source = getenv("SLUICE_SOURCE");
@@ -313,7 +313,8 @@ static void check_longest(void) {
     sli_tokenizer *t = open_reference(names[i]);
     size_t most = sli_tokenizer_longest(t);
     bool none = !strcmp(names[i], "gpt2") || !strcmp(names[i], "roberta") ||
-                !strcmp(names[i], "cuts") || !strcmp(names[i], "unigram");
+                !strcmp(names[i], "cuts") || !strcmp(names[i], "unigram") ||
+                !strcmp(names[i], "bert");
     CHECK(none ? !most : most >= 4 && most < 2048, "%s: %zu bytes are the longest token", names[i],
           most);
     char *text = repeated("the ", 4096);
@@ -561,6 +562,11 @@ static void check_refusals(const char *path) {
       {"{}", "no model"},
       {"{\"model\":{}}", "vocab"},
       {"{\"model\":{\"type\":\"WordLevel\"}}", "WordLevel"},
+      {"{\"model\":{\"type\":\"WordPiece\",\"vocab\":{\"a\":0}}}", "model.unk_token"},
+      {"{\"model\":{\"type\":\"WordPiece\",\"vocab\":{\"a\":0},\"unk_token\":\"b\"}}", "\"b\""},
+      {"{\"model\":{\"type\":\"WordPiece\",\"vocab\":{\"a\":0},\"unk_token\":\"a\"},\"post_processor\":"
+       "{\"type\":\"BertProcessing\",\"cls\":[\"a\",0]}}",
+       "sep"},
       {"{\"model\":{\"type\":\"Unigram\"}}", "model.vocab is no array"},
       {"{\"model\":{\"type\":\"Unigram\",\"vocab\":[[\"a\",-1]]}}", "model.unk_id"},
       {"{\"model\":{\"type\":\"Unigram\",\"vocab\":[[\"a\",-1]],\"unk_id\":1}}", "model.unk_id"},
@@ -580,18 +586,16 @@ static void check_refusals(const char *path) {
       {"{\"model\":{\"vocab\":{},\"merges\":[],\"dropout\":0.1}}", "dropout"},
       {"{\"model\":{\"vocab\":{},\"merges\":[],\"end_of_word_suffix\":\"</w>\"}}",
        "end_of_word_suffix"},
-      {"{\"pre_tokenizer\":{\"type\":\"BertPreTokenizer\"}}", "BertPreTokenizer"},
+      {"{\"pre_tokenizer\":{\"type\":\"UnicodeScripts\"}}", "UnicodeScripts"},
       {"{\"pre_tokenizer\":{\"type\":\"Split\",\"pattern\":{\"Regex\":\"(\"},\"behavior\":\"Isolated\"}}",
        "pattern"},
       {"{\"pre_tokenizer\":{\"type\":\"Split\",\"pattern\":{\"Regex\":\"a\"},\"behavior\":\"Eaten\"}}",
        "Eaten"},
       {"{\"pre_tokenizer\":{\"type\":\"Metaspace\",\"replacement\":\"ab\"}}", "replacement"},
-      {"{\"normalizer\":{\"type\":\"Lowercase\"},\"model\":{\"vocab\":{},\"merges\":[]}}",
-       "Lowercase"},
-      {"{\"decoder\":{\"type\":\"WordPiece\"},\"model\":{\"vocab\":{},\"merges\":[]}}",
-       "WordPiece"},
-      {"{\"post_processor\":{\"type\":\"BertProcessing\"},\"model\":{\"vocab\":{},\"merges\":[]}}",
-       "BertProcessing"},
+      {"{\"normalizer\":{\"type\":\"Precompiled\"},\"model\":{\"vocab\":{},\"merges\":[]}}",
+       "Precompiled"},
+      {"{\"decoder\":{\"type\":\"CTC\"},\"model\":{\"vocab\":{},\"merges\":[]}}", "CTC"},
+      {"{\"post_processor\":{\"type\":\"Pairs\"},\"model\":{\"vocab\":{},\"merges\":[]}}", "Pairs"},
       {"{\"added_tokens\":[{\"content\":\"x\"}],\"model\":{\"vocab\":{},\"merges\":[]}}", "\"x\""}};
   for (size_t i = 0; i < SLI_COUNT(bad); i++) {
     sli_tokenizer *t;
