@@ -82,14 +82,15 @@ static bool turns(const sli_product *p) {
   return p->library == ONEDNN && sli_onednn_turned(&p->shape);
 }
 
-/* Creates the kernels of a stretch along k: the last one, or any other. */
+/* Creates the kernels of a stretch along k that are called: of the last one, which adds to those
+ * before it, or of any other. The library keeps some 100 kB for each. */
 static sl_status stretch_create(sli_product *p, bool last, const sli_onednn_order *packed) {
   sli_product_shape shape = p->shape;
   int64_t rows = shape.m % p->height, columns = shape.n % p->width;
-  bool adds = shape.add || p->stretch < shape.k;
+  bool adds = last || shape.add || shape.k >= 2 * p->stretch;
   sl_status status = SL_OK;
   shape.k = last ? shape.k % p->stretch : p->stretch;
-  for (int add = 0; !status && add <= adds; add++) {
+  for (int add = last; !status && add <= adds; add++) {
     status =
         sli_onednn_create(&p->kernels[last].whole[add], &shape, p->height, p->width, add, packed);
     if (!status && (rows || columns))
