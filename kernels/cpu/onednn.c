@@ -13,6 +13,7 @@
 #include "kernels/cpu/onednn.h"
 
 #include <dlfcn.h>
+#include <malloc.h>
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdio.h>
@@ -391,10 +392,24 @@ static void take_descriptions(sli_onednn *kernel) {
   }
 }
 
-/* Creates the primitive that a description stands for, and destroys the description. */
+/* Returns the bytes that the process has allocated. */
+static size_t allocated(void) {
+  struct mallinfo2 info = mallinfo2();
+  return info.uordblks + info.hblkhd;
+}
+
+static atomic_size_t kept_bytes;
+
+size_t sli_onednn_bytes(void) { return atomic_load_explicit(&kept_bytes, memory_order_relaxed); }
+
+/* Creates the primitive that a description stands for, and destroys the description. Counts what
+ * the library allocates; it gives equal primitives out again. */
 static dnnl_status_t make_primitive(sli_onednn *kernel, dnnl_primitive_desc_t desc) {
   dnnl_primitive_t primitive = NULL;
+  size_t before = allocated();
   dnnl_status_t status = dnnl.dnnl_primitive_create(&primitive, desc);
+  size_t after = allocated();
+  if (after > before) atomic_fetch_add_explicit(&kept_bytes, after - before, memory_order_relaxed);
   kernel->primitive = primitive;
   if (!status) take_descriptions(kernel);
   dnnl.dnnl_primitive_desc_destroy(desc);
@@ -509,6 +524,7 @@ sl_status sli_onednn_start(void) {
 
 bool sli_onednn_loads(void) { return false; }
 const char *sli_onednn_name(void) { return ""; }
+size_t sli_onednn_bytes(void) { return 0; }
 const char *sli_onednn_bf16(void) { return NULL; }
 sl_status sli_onednn_start(void) {
   return sl_fail(SL_E_DEVICE, "this Sluice was built without oneDNN");

@@ -36,6 +36,9 @@ bool sli_onednn_loads(void);
 sl_status sli_onednn_start(void);
 /* Returns "oneDNN 2.6.0". */
 const char *sli_onednn_name(void);
+/* Returns the bytes that the library has allocated for primitives: version 3 some 120 kB for each,
+ * which it keeps. */
+size_t sli_onednn_bytes(void);
 /* Returns "amx-bf16", "avx512-bf16", or "avx512" where bf16 is emulated; NULL: the library has no
  * bf16 here. It has checked the processor, the system's permission and the user's limit
  * (ONEDNN_MAX_CPU_ISA). */

@@ -28,6 +28,7 @@
 #include "kernels/cpu/openblas.h"
 #include "kernels/cpu/room.h"
 #include "kernels/cpu/tiles.h"
+#include "kernels/library.h"
 #include "ops/linear.h"
 #include "ops/ops.h"
 
@@ -436,6 +437,8 @@ const char *sl_cpu_bf16(void) {
   return library && sli_cpu_is_set("SLUICE_CPU_BF16", "1") ? "emulated"
                                                            : NULL; /* see also sli_has_tiles */
 }
+
+size_t sli_library_bytes(void) { return sli_onednn_bytes(); }
 
 /* Names what computes a product without tiles. */
 static const char *library_name(bool bf16) {

@@ -13,6 +13,7 @@
 #include "graph/compile/compile.h"
 #include "graph/state/state.h"
 #include "io/atomic.h"
+#include "kernels/library.h"
 
 /* Adds a number. Infinities and NaN become null, because JSON has neither. */
 static void add_number(cJSON *to, const char *name, double value) {
@@ -331,6 +332,7 @@ static cJSON *make_report(const job *j, const char *ended, const char *failure) 
   cJSON_AddStringToObject(root, "products", sl_lowered_products(j->lowered));
   const char *library = sli_lowered_library(j->lowered);
   if (library) cJSON_AddStringToObject(root, "products_library", library);
+  if (library) add_number(root, "products_library_bytes", (double)sli_library_bytes());
   cJSON_AddStringToObject(root, "tensors", sl_lowered_tensors(j->lowered));
   add_quotas(cJSON_AddArrayToObject(root, "quotas"), j);
   job_delayed(j, add_stage, cJSON_AddArrayToObject(root, "delayed_update_stages"));
