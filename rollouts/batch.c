@@ -84,45 +84,14 @@ static void of_reference(void *ctx, sl_graph *g, sl_tensor *logits, sl_tensor *t
   frozen[0] = sl_detach(g, sl_log_probability(g, logits, targets));
 }
 
-/* Counts the mean over the step's tokens that count, as the weights do. */
-static void count(const sl_rollouts *r, sl_graph *g, const char *name, sl_tensor *x) {
-  float all = (float)(r->options.batch * r->context);
-  sl_tensor *share = sl_scale(g, r->data[WEIGHT], 1 / all);
-  sl_tensor *sum = sl_sum(g, sl_mul(g, sl_detach(g, x), share), SL_DIM(0) | SL_DIM(1), true);
-  sl_counter(g, name, sl_reshape(g, sum, 1));
-}
-
-/* min(ratio A, clip(ratio) A), and at least dual_clip A where A < 0. */
-static sl_tensor *gain_of(const sl_rollouts *r, sl_graph *g, sl_tensor *ratio, sl_tensor *zero) {
-  const sl_rollouts_options *o = &r->options;
-  sl_tensor *a = r->data[ADVANTAGE], *plain = sl_mul(g, ratio, a);
-  sl_tensor *within = sl_clamp(g, ratio, (float)(1 - o->clip_low), (float)(1 + o->clip_high));
-  sl_tensor *clipped = sl_mul(g, within, a), *least = sl_minimum(g, plain, clipped);
-  sl_tensor *dual = sl_maximum(g, least, sl_scale(g, a, (float)o->dual_clip));
-  sl_tensor *one = sl_add_constant(g, zero, 1);
-  count(r, g, "clipped", sl_where(g, sl_lt(g, clipped, plain), one, zero));
-  return sl_where(g, sl_lt(g, a, zero), dual, least);
-}
-
-/* exp(d) - d - 1 with d = reference - lp. */
-static sl_tensor *divergence(sl_graph *g, sl_tensor *reference, sl_tensor *lp) {
-  sl_tensor *d = sl_sub(g, reference, lp);
-  return sl_add_constant(g, sl_sub(g, sl_exp(g, d), d), -1);
-}
-
 static sl_tensor *make_loss(void *ctx, sl_graph *g, sl_tensor *logits, sl_tensor *targets,
                             sl_tensor *const *frozen) {
   const sl_rollouts *r = ctx;
-  float beta = (float)r->options.kl;
-  sl_tensor *lp = sl_log_probability(g, logits, targets), *zero = sl_scale(g, r->data[WEIGHT], 0);
-  sl_tensor *ratio = sl_exp(g, sl_clamp(g, sl_sub(g, lp, r->data[OLD]), -20, 20));
-  sl_tensor *gain = gain_of(r, g, ratio, zero),
-            *kl = beta > 0 ? divergence(g, frozen[0], lp) : zero;
-  if (beta > 0) gain = sl_sub(g, gain, sl_scale(g, kl, beta));
-  count(r, g, "kl", kl);
-  count(r, g, "ratio_off", sl_abs(g, sl_add_constant(g, ratio, -1)));
-  sl_tensor *terms = sl_neg(g, sl_mul(g, gain, r->data[WEIGHT]));
-  return sl_mean(g, sl_reshape(g, terms, sl_dim(terms, 0), sl_dim(terms, 1), 1), 0, false);
+  const sl_rollouts_options *o = &r->options;
+  const sl_grpo settings = {(float)o->clip_low, (float)o->clip_high, (float)o->dual_clip,
+                            (float)o->kl};
+  return sl_grpo_loss(g, logits, targets, r->data[OLD], r->data[ADVANTAGE], r->data[WEIGHT],
+                      o->kl > 0 ? frozen[0] : NULL, &settings);
 }
 
 void sli_rollouts_learn(sl_rollouts *r) {

@@ -138,19 +138,12 @@ void sli_rollouts_note(void *ctx, const sl_session_event *e) {
 
 /* ---- rewards ------------------------------------------------------------------------------- */
 
-/* Advantages of a group: rewards less their mean, over their deviation. Shao et al., section 4.1.2.
- */
+/* Works out the advantages of a group. */
 static void compare_group(sli_rollout *of, int n, sl_rollouts_report *report) {
-  double sum = 0, squares = 0;
-  int count = 0;
-  for (int i = 0; i < n; i++)
-    if (!isnan(of[i].reward)) sum += of[i].reward, count++;
-  double mean = count ? sum / count : 0;
-  for (int i = 0; i < n; i++)
-    if (!isnan(of[i].reward)) squares += (of[i].reward - mean) * (of[i].reward - mean);
-  double deviation = count > 1 ? sqrt(squares / (count - 1)) : 0;
-  for (int i = 0; i < n; i++) of[i].advantage = (of[i].reward - mean) / (deviation + 1e-6);
-  report->flat += deviation == 0;
+  double rewards[n], advantages[n];
+  for (int i = 0; i < n; i++) rewards[i] = of[i].reward;
+  report->flat += sl_grpo_advantages(n, rewards, advantages) == 0;
+  for (int i = 0; i < n; i++) of[i].advantage = advantages[i];
 }
 
 static void count_answers(const sl_rollouts *r, const sli_rollout_step *s, sl_rollouts_report *to) {

@@ -73,9 +73,11 @@ void sl_step_value_at(sl_here at, sl_graph *g, const char *name, sl_tensor *t, s
     return;
   }
   double elements = (double)sl_type_elements(&t->type) * g->options.microbatches;
+  uint32_t rest = (1u << t->type.ndim) - 2; /* all but dim 0, which devices may share */
   t = sl_op1_at(at, g, &sl_op_detach, NULL, t);
-  t = over == SL_OVER_MAX ? sl_max_at(at, g, t, 0, true) : sl_sum_at(at, g, t, 0, true);
-  sl_counter_at(at, g, name, sl_reshape_at(at, g, t, SL_TYPE(SL_F32, 1)));
+  if (over == SL_OVER_MAX) t = rest ? sl_max_at(at, g, t, rest, false) : t;
+  else t = sl_reshape_at(at, g, sl_sum_at(at, g, t, 0, true), SL_TYPE(SL_F32, 1));
+  sl_counter_at(at, g, name, t);
   if (g->status) return;
   sli_mean *value = &g->metrics.counters.of[g->metrics.counters.count - 1];
   value->value = true;

@@ -7,12 +7,17 @@
 
 #include <sluice/objective.h>
 
-void sl_grpo_advantages(int count, const double *rewards, float *advantages) {
-  double mean = 0, squares = 0;
-  for (int i = 0; i < count; i++) mean += rewards[i] / count;
-  for (int i = 0; i < count; i++) squares += (rewards[i] - mean) * (rewards[i] - mean);
-  double deviation = count > 1 ? sqrt(squares / (count - 1)) : 0;
-  for (int i = 0; i < count; i++) advantages[i] = (float)((rewards[i] - mean) / (deviation + 1e-6));
+double sl_grpo_advantages(int count, const double *rewards, double *advantages) {
+  double sum = 0, squares = 0;
+  int known = 0;
+  for (int i = 0; i < count; i++)
+    if (!isnan(rewards[i])) sum += rewards[i], known++;
+  double mean = known ? sum / known : 0;
+  for (int i = 0; i < count; i++)
+    if (!isnan(rewards[i])) squares += (rewards[i] - mean) * (rewards[i] - mean);
+  double deviation = known > 1 ? sqrt(squares / (known - 1)) : 0;
+  for (int i = 0; i < count; i++) advantages[i] = (rewards[i] - mean) / (deviation + 1e-6);
+  return deviation;
 }
 
 static float or_default(float value, float usual) {
@@ -49,15 +54,15 @@ static sl_tensor *clipped(sl_graph *g, const sl_grpo *s, sl_tensor *ratio, sl_te
   return sl_maximum(g, least, floor);
 }
 
-/* Reports means over a step's targets, which the weights make sums. */
+/* Reports means over a step's targets. */
 static void report_ratios(sl_graph *g, sl_tensor *weights, sl_tensor *ratio, sl_tensor *clipped,
                           sl_tensor *plain, sl_tensor *lp) {
   sl_tensor *zero = constant_of(g, weights, 0), *counts = sl_gt(g, weights, zero);
   sl_tensor *off = sl_abs(g, sl_add_constant(g, ratio, -1));
-  sl_step_value(g, "ratio", sl_mul(g, ratio, weights), SL_OVER_SUM);
-  sl_step_value(g, "ratio_off_by", sl_where(g, counts, off, zero), SL_OVER_MAX);
-  sl_step_value(g, "clipped", sl_where(g, sl_ne(g, clipped, plain), weights, zero), SL_OVER_SUM);
-  sl_step_value(g, "entropy", sl_mul(g, sl_neg(g, lp), weights), SL_OVER_SUM);
+  sl_step_value(g, "ratio", sl_mul(g, ratio, weights), SL_OVER_MEAN);
+  sl_step_value(g, "ratio_off", sl_where(g, counts, off, zero), SL_OVER_MAX);
+  sl_step_value(g, "clipped", sl_where(g, sl_ne(g, clipped, plain), weights, zero), SL_OVER_MEAN);
+  sl_step_value(g, "entropy", sl_mul(g, sl_neg(g, lp), weights), SL_OVER_MEAN);
 }
 
 /* exp(d) - d - 1 with d = reference - lp. */
@@ -89,10 +94,9 @@ sl_tensor *sl_grpo_loss(sl_graph *g, sl_tensor *logits, sl_tensor *targets, sl_t
   each = sl_neg(g, each);
   if (reference) {
     sl_tensor *kl = divergence(g, reference, lp);
-    sl_step_value(g, "kl", sl_mul(g, kl, weights), SL_OVER_SUM);
+    sl_step_value(g, "kl", sl_mul(g, kl, weights), SL_OVER_MEAN);
     if (or_default(s->kl, 0) > 0) each = sl_add(g, each, sl_scale(g, kl, s->kl));
   }
-  /* The loss of a step is the mean over microbatches of means over positions. */
-  float times = (float)(sl_type_elements(shape) * g->options.microbatches);
-  return sl_mean(g, sl_scale(g, sl_mul(g, each, weights), times), 0, false);
+  each = sl_mul(g, each, weights);
+  return sl_mean(g, sl_reshape(g, each, shape->dim[0], shape->dim[1], 1), 0, false);
 }

@@ -86,23 +86,35 @@ static const sl_op losses_op = {.name = "losses",
                                 .kernels = SL_CPU_KERNEL(losses_cpu),
                                 .accumulates = 1};
 
-/* tally(part ...) -> f64 [n]: the sum, or the largest, of the devices' parts over the microbatches
- * of a step (acc). */
+/* tally(part ...) -> f64 [n]: the sum of the devices' parts [n] over the microbatches of a step
+ * (acc); or, n = 1, the largest element of all parts. */
+static const sli_mean *counter_of(const sl_attrs *attrs) {
+  return ((const addend *)attrs->user)->mean;
+}
+
 static sl_status counter_infer(const sl_attrs *attrs, int nin, const sl_type *in, sl_type *out) {
-  (void)attrs, (void)nin;
-  out[0] = SL_TYPE(SL_F64, in[0].dim[0]);
+  (void)nin;
+  out[0] = SL_TYPE(SL_F64, counter_of(attrs)->largest ? 1 : in[0].dim[0]);
   return SL_OK;
 }
 
+static void find_largest(const sl_call *call) {
+  double *most = call->out[0];
+  if (!(call->accumulate & 1)) *most = -INFINITY;
+  for (int i = 0; i < call->nin; i++)
+    for (int64_t e = 0; e < call->in_type[i].dim[0]; e++)
+      *most = fmax(*most, (double)((const float *)call->in[i])[e]);
+}
+
 static void counter_cpu(const sl_call *call) {
-  const sli_mean *of = ((const addend *)call->attrs->user)->mean;
   double *sum = call->out[0];
+  if (counter_of(call->attrs)->largest) {
+    find_largest(call);
+    return;
+  }
   for (int64_t e = 0; e < call->out_type[0].dim[0]; e++) {
-    if (!(call->accumulate & 1)) sum[e] = of->largest ? -INFINITY : 0;
-    for (int i = 0; i < call->nin; i++) {
-      double part = (double)((const float *)call->in[i])[e];
-      sum[e] = of->largest ? fmax(sum[e], part) : sum[e] + part;
-    }
+    if (!(call->accumulate & 1)) sum[e] = 0;
+    for (int i = 0; i < call->nin; i++) sum[e] += (double)((const float *)call->in[i])[e];
   }
 }
 
@@ -126,11 +138,12 @@ static void report_step(const sl_lowered *l, const sl_tick *tick, int n,
                         const void *const *values) {
   if (!l->options.report.on_step) return;
   sl_counter_values counters[n];
-  double numbers[n];
+  sl_step_number numbers[n];
   int ncounters = 0, nnumbers = 0;
   for (int i = 2; i < n; i++) {
     const sli_mean *t = &l->g->metrics.counters.of[i - 2];
-    if (t->value) numbers[nnumbers++] = *(const double *)values[i] / t->divisor;
+    if (t->value)
+      numbers[nnumbers++] = (sl_step_number){t->name, *(const double *)values[i] / t->divisor};
     else counters[ncounters++] = (sl_counter_values){t->name, t->tensor->type.dim[0], values[i]};
   }
   sl_step_report report = {

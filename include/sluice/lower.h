@@ -53,6 +53,12 @@ typedef struct sl_counter_values {
   const double *values; /* [n] */
 } sl_counter_values;
 
+/* A number of a step (sl_step_value). */
+typedef struct sl_step_number {
+  const char *name;
+  double value;
+} sl_step_number;
+
 typedef struct sl_step_report {
   int64_t step;
   double loss;      /* mean over the step's microbatches, summed in order */
@@ -62,7 +68,7 @@ typedef struct sl_step_report {
   SL_RENAMED(const sl_counter_values *counters,
              const sl_counter_values *tallies) /* [ncounters]; valid during the call only */
   int nvalues;
-  const double *values; /* [nvalues] numbers of sl_step_value(), in order; likewise */
+  const sl_step_number *values; /* [nvalues] of sl_step_value(), in order; likewise */
 } sl_step_report;
 
 /* Transfers from a GPU to one of another process: DIRECT (NCCL), through HOST memory, or AUTO:

@@ -90,14 +90,15 @@ typedef struct sl_grpo {
 /* Returns the loss of tokens that the model itself has sampled. For each target with
  * log-probability lp, which was `old` when it was sampled: ratio = exp(clamp(lp - old, -20, 20)),
  * and the loss is -min(ratio A, clip(ratio) A), plus kl (exp(d) - d - 1) with d = reference - lp.
- * `weights` says how much each target counts; over a step they should add up to 1. Shapes: old,
+ * `weights` says how much each target counts; over a step their mean should be 1. Shapes: old,
  * weights, reference f32 [rows, context]; advantages that, or [rows, 1]. reference NULL: none. */
 sl_tensor *sl_grpo_loss(sl_graph *g, sl_tensor *logits, sl_tensor *targets, sl_tensor *old,
                         sl_tensor *advantages, sl_tensor *weights, sl_tensor *reference,
                         const sl_grpo *settings);
 /* Advantages of a group of answers to one prompt: (reward - mean) / (deviation + 1e-6), with the
- * deviation over count - 1; 0 for a single answer. */
-void sl_grpo_advantages(int count, const double *rewards, float *advantages);
+ * deviation over count - 1, which is returned. A reward that is NaN is none: it does not count, and
+ * its advantage is NaN. */
+double sl_grpo_advantages(int count, const double *rewards, double *advantages);
 
 /* Distillation: the divergence KL(teacher || model) of the next token, over the likeliest tokens of
  * the teacher, whose probabilities are made to add up to 1. */

@@ -82,7 +82,7 @@ static void read_floats(char **at, int count, float *to) {
 
 static float or_off(double x) { return x != 0 ? (float)x : SL_OFF; }
 
-/* TRL's loss is the mean over the answers' tokens, which here the weights make of a sum. */
+/* TRL's loss is the mean over the answers' tokens, which here the weights make of one over all. */
 static void read_case(char *line, trl_case *c) {
   int skip = 0;
   *c = (trl_case){.grpo = false};
@@ -103,7 +103,7 @@ static void read_case(char *line, trl_case *c) {
   for (int i = 0; i < ALL; i++) c->grad[i] = next(&at);
   float sum = 0;
   for (int i = 0; i < AT; i++) sum += c->weights[i];
-  for (int i = 0; i < AT && c->grpo; i++) c->weights[i] /= sum;
+  for (int i = 0; i < AT && c->grpo; i++) c->weights[i] *= AT / sum;
 }
 
 static void is_near(const trl_case *c, const char *what, double got, double want) {
@@ -139,7 +139,7 @@ static void draw_case(trl_case *c, rng *d, bool grpo) {
   for (int i = 0; i < ALL; i++) c->logits[i] = draw(d, 2);
   for (int i = 0; i < AT; i++) {
     c->targets[i] = (int32_t)(rng_below(d, CLASSES));
-    c->weights[i] = rng_below(d, 3) ? 0.125f : 0;
+    c->weights[i] = rng_below(d, 3) ? 1.5f : 0;
     c->reference[i] = -2 + draw(d, 0.5f);
     c->old[i] = -2 + draw(d, 1);
   }
@@ -201,10 +201,13 @@ static void a_pair_has_the_loss_of_the_paper(void) {
 static void advantages_are_of_the_group(void) {
   const double rewards[] = {1, 0, 0, 1, 0.1};
   const double wanted[] = {1.09220, -0.79090, -0.79090, 1.09220, -0.60259};
-  float found[5], alone, same[2];
-  sl_grpo_advantages(5, rewards, found);
+  const double dropped[] = {1, NAN, 0, 0, 1, 0.1};
+  double found[6], alone, same[2];
+  CHECK(fabs(sl_grpo_advantages(5, rewards, found) - 0.531037) < 1e-6, "the deviation");
   for (int i = 0; i < 5; i++)
-    CHECK(fabs((double)found[i] - wanted[i]) < 6e-6, "advantage %d is %g", i, (double)found[i]);
+    CHECK(fabs(found[i] - wanted[i]) < 6e-6, "advantage %d is %g", i, found[i]);
+  sl_grpo_advantages(6, dropped, found);
+  CHECK(isnan(found[1]) && fabs(found[2] - wanted[1]) < 6e-6, "a reward that is none counts");
   sl_grpo_advantages(1, rewards, &alone);
   sl_grpo_advantages(2, (const double[]){3, 3}, same);
   CHECK(alone == 0 && same[0] == 0 && same[1] == 0, "no advantage over oneself, or the like");
@@ -227,7 +230,7 @@ static void the_first_update_has_the_gradient_of_the_policy(void) {
   interp_backward(&m.in, 0);
   const float *grad = interp_data(&m.in, m.logits->grads[0]);
   for (int i = 0; i < AT; i++) {
-    double sum = 0, scale = -(double)c.weights[i] * (double)c.advantages[i / CONTEXT];
+    double sum = 0, scale = -(double)c.weights[i] / AT * (double)c.advantages[i / CONTEXT];
     for (int v = 0; v < CLASSES; v++) sum += exp((double)c.logits[i * CLASSES + v]);
     for (int v = 0; v < CLASSES; v++) {
       double p = exp((double)c.logits[i * CLASSES + v]) / sum;
@@ -237,6 +240,77 @@ static void the_first_update_has_the_gradient_of_the_policy(void) {
     }
   }
   unmake(&m);
+}
+
+/* ---- distillation ---------------------------------------------------------------------------- */
+
+static double log_sum(const float *x, const bool *among, double temperature) {
+  double sum = 0;
+  for (int v = 0; v < CLASSES; v++)
+    if (!among || among[v]) sum += exp((double)x[v] / temperature);
+  return log(sum);
+}
+
+/* The divergence from the teacher's `top` likeliest tokens, in doubles. */
+static double divergence(const float *teacher, const float *own, int top, double t) {
+  bool among[CLASSES];
+  double sum = 0;
+  for (int v = 0; v < CLASSES; v++) {
+    int before = 0;
+    for (int w = 0; w < CLASSES; w++)
+      before += teacher[w] > teacher[v] || (teacher[w] == teacher[v] && w < v);
+    among[v] = before < top;
+  }
+  double norm = log_sum(teacher, among, t), own_norm = log_sum(own, NULL, t);
+  for (int v = 0; v < CLASSES; v++) {
+    double p = (double)teacher[v] / t - norm;
+    if (among[v]) sum += exp(p) * (p - ((double)own[v] / t - own_norm));
+  }
+  return sum;
+}
+
+static double wanted_of(const sl_distill *s, const trl_case *c, const float *teacher) {
+  double sum = 0, t = (double)s->temperature;
+  for (int i = 0; i < AT; i++) {
+    const float *x = c->logits + (size_t)i * CLASSES;
+    double kl = divergence(teacher + (size_t)i * CLASSES, x, s->top ? s->top : CLASSES, t);
+    double data = log_sum(x, NULL, 1) - (double)x[c->targets[i]];
+    sum += ((1 - (double)s->data) * t * t * kl + (double)s->data * data) / AT;
+  }
+  return sum;
+}
+
+static double found_of(const sl_distill *s, trl_case *c, const float *teacher) {
+  sl_objective *o = sl_distill_create(NULL, NULL, s);
+  const sl_source source = {.nout = SOURCES, .types = types, .fill = fill, .ctx = c};
+  sl_type type = SL_TYPE(SL_F32, ROWS, CONTEXT, CLASSES);
+  sl_graph *g = sl_graph_create(NULL);
+  sl_tensor *own = sl_param(g, type, SL_CONSTANT(0), "own"), *of[SOURCES],
+            *frozen[SL_FROZEN_MOST] = {NULL};
+  sl_data(g, &source, of);
+  o->frozen(o->ctx, g, sl_constant(g, type, teacher, own), of[TARGETS], frozen);
+  sl_train(g, o->loss(o->ctx, g, own, of[TARGETS], frozen), NULL);
+  CHECK(!sl_graph_status(g) && !sli_pass_gradients(g), "%s", sl_detail());
+  interp in = interp_create(g, 3);
+  memcpy(interp_data(&in, own), c->logits, sizeof c->logits);
+  double loss = interp_backward(&in, 0);
+  interp_destroy(&in);
+  sl_graph_destroy(g);
+  sl_distill_destroy(o);
+  return loss;
+}
+
+static void distillation_is_the_divergence_of_the_likeliest(void) {
+  static const sl_distill all[] = {{0, 1, 0}, {3, 1, 0}, {CLASSES, 2, 0}, {2, 0.5f, 0.25f}};
+  rng d = {3, 0};
+  float teacher[ALL];
+  trl_case c;
+  draw_case(&c, &d, false);
+  for (int i = 0; i < ALL; i++) teacher[i] = draw(&d, 2);
+  for (size_t k = 0; k < SLI_COUNT(all); k++) {
+    double found = found_of(&all[k], &c, teacher), wanted = wanted_of(&all[k], &c, teacher);
+    CHECK(fabs(found - wanted) < 2e-6 * (1 + wanted), "case %zu: %.9g, not %.9g", k, found, wanted);
+  }
 }
 
 /* ---- what is refused ------------------------------------------------------------------------ */
@@ -273,6 +347,7 @@ int main(void) {
   RUN(a_pair_has_the_loss_of_the_paper);
   RUN(advantages_are_of_the_group);
   RUN(the_first_update_has_the_gradient_of_the_policy);
+  RUN(distillation_is_the_divergence_of_the_likeliest);
   RUN(odd_shapes_are_refused);
   return 0;
 }

@@ -65,7 +65,7 @@ static void name_devices(job *j) {
 
 static void read_values(void *ctx, const sl_step_report *report, double *out) {
   (void)ctx;
-  for (int i = 0; i < report->nvalues; i++) out[i] = report->values[i];
+  for (int i = 0; i < report->nvalues; i++) out[i] = report->values[i].value;
 }
 
 /* Lists the numbers that each step of the graph has (sl_step_value), as its figures. */

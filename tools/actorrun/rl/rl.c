@@ -179,9 +179,10 @@ static void read_figures(void *ctx, const sl_step_report *report, double *out) {
       r.reward, r.reward_std, r.length, r.truncated / answers, r.dropped / answers,
       r.flat,   r.entropy};
   memcpy(out, own, sizeof own);
-  for (int c = 0; c < report->ncounters; c++)
+  out[OF_GRAPH] = 0; /* kl, where there is no reference */
+  for (int v = 0; v < report->nvalues; v++)
     for (int i = OF_GRAPH; i < OF_GRAPH + 3; i++)
-      if (!strcmp(report->counters[c].name, names[i])) out[i] = report->counters[c].values[0];
+      if (!strcmp(report->values[v].name, names[i])) out[i] = report->values[v].value;
   out[OF_GRAPH + 3] = r.answer_seconds, out[OF_GRAPH + 4] = r.reward_seconds;
 }
 
