@@ -56,6 +56,9 @@ uint64_t sli_random_key(const sl_attrs *attrs);
 typedef void sli_stretch(void *ctx, int64_t part, int64_t whole, int64_t bytes);
 void sli_shard_walk(const sl_shard *shard, sli_stretch *fn, void *ctx);
 
+/* Returns how many of a head's numbers rotary positions turn, which are the first ones. */
+int64_t sli_rotary_turned(const sl_attrs *attrs, int64_t width);
+
 /* Fills frequency[pairs] for rotary: position t turns pair j by t * frequency[j]. Returns the
  * factor of the cosines and sines. */
 double sli_rope_frequencies(const sl_attrs *attrs, int64_t pairs, double *frequency);

@@ -76,23 +76,25 @@ typedef struct key {
 #define OPTIONAL_KEY(name, field, value) \
   { name, offsetof(sl_rope, field), true, value }
 
+#define PART_KEY OPTIONAL_KEY("partial_rotary_factor", part, 1)
+
 static const struct kind {
   const char *name;
   double (*stay)(const stretch *s, int64_t j, double frequency);
-  key keys[6];
+  key keys[7];
 } kinds[] = {
-    [SL_ROPE_PLAIN] = {"none", stay_plain, {{0}}},
-    [SL_ROPE_LINEAR] = {"linear", stay_linear, {KEY("factor", factor)}},
+    [SL_ROPE_PLAIN] = {"none", stay_plain, {PART_KEY}},
+    [SL_ROPE_LINEAR] = {"linear", stay_linear, {KEY("factor", factor), PART_KEY}},
     [SL_ROPE_LLAMA3] = {"llama3",
                         stay_llama3,
                         {KEY("factor", factor), KEY("low_freq_factor", low),
                          KEY("high_freq_factor", high),
-                         KEY("original_max_position_embeddings", original)}},
+                         KEY("original_max_position_embeddings", original), PART_KEY}},
     [SL_ROPE_YARN] = {"yarn",
                       stay_yarn,
                       {KEY("factor", factor), KEY("original_max_position_embeddings", original),
                        OPTIONAL_KEY("beta_slow", low, 1), OPTIONAL_KEY("beta_fast", high, 32),
-                       OPTIONAL_KEY("attention_factor", scale, 0)}}};
+                       OPTIONAL_KEY("attention_factor", scale, 0), PART_KEY}}};
 
 static double scale_of(const sl_rope *r) {
   if (r->kind != SL_ROPE_YARN) return 1;
@@ -111,11 +113,16 @@ double sli_rope_frequencies(const sl_attrs *attrs, int64_t pairs, double *freque
   return scale_of(s.rope);
 }
 
+int64_t sli_rotary_turned(const sl_attrs *attrs, int64_t width) {
+  const sl_rope *rope = attrs->user;
+  return rope && rope->part > 0 ? (int64_t)((double)width * rope->part) : width;
+}
+
 uint64_t sli_rope_hash(uint64_t hash, const sl_attrs *attrs, int nin) {
   (void)nin;
   const sl_rope *r = attrs->user;
   if (!r) return hash;
-  const double reals[] = {r->factor, r->original, r->low, r->high, r->scale};
+  const double reals[] = {r->factor, r->original, r->low, r->high, r->scale, r->part};
   hash = sli_hash_word(hash, (uint64_t)r->kind);
   for (size_t i = 0; i < SLI_COUNT(reals); i++) hash = sli_hash_real(hash, reals[i]);
   return hash;
@@ -165,6 +172,9 @@ static sl_status rope_check(const struct kind *kind, sl_rope *out) {
       return sl_fail(SL_E_USAGE, "rotary scaling %s needs %s=", kind->name, k->name);
     if (*value == 0) *value = k->value;
   }
+  if (out->part > 1)
+    return sl_fail(SL_E_USAGE, "rotary scaling %s: partial_rotary_factor=%g is more than 1",
+                   kind->name, out->part);
   if (out->low && out->low >= out->high)
     return sl_fail(SL_E_USAGE,
                    "rotary scaling %s: %g, the lower bound, is not less than %g, the "

@@ -10,9 +10,16 @@
 static sl_status rotary_infer(const sl_attrs *attrs, int nin, const sl_type *in, sl_type *out) {
   (void)nin;
   SLI_TRY(sli_want_array("x", &in[0], SL_F32, 3));
-  if (attrs->heads < 1 || in[0].dim[2] % (2 * attrs->heads))
-    return sli_misfit(&in[0], "x must be f32[b, t, n] with n a multiple of 2 * %d heads",
-                      attrs->heads);
+  const sl_rope *rope = attrs->user;
+  int64_t heads = attrs->heads;
+  bool part = rope && rope->part > 0 && rope->part < 1;
+  if (heads < 1 || in[0].dim[2] % (part ? heads : 2 * heads))
+    return sli_misfit(&in[0], "x must be f32[b, t, n] with n a multiple of %s%d heads",
+                      part ? "" : "2 * ", attrs->heads);
+  int64_t width = in[0].dim[2] / heads, turned = sli_rotary_turned(attrs, width);
+  if (turned < 2 || turned > width || turned % 2)
+    return sli_misfit(&in[0], "%g of a head's %lld numbers must be an even number that turn",
+                      rope->part, (long long)width);
   out[0] = in[0];
   return SL_OK;
 }

@@ -4,6 +4,7 @@
 #ifndef SLUICE_OPS_ROTARY_H
 #define SLUICE_OPS_ROTARY_H
 
+#include "ops/layout.h"
 #include "ops/ops.h"
 
 /* State of rotary calls: cos and sin of position t, pair j. */
@@ -22,7 +23,7 @@ static inline sli_rotary_shape sli_rotary_shape_of(const sl_call *call) {
   const sl_attrs *a = call->attrs;
   return (sli_rotary_shape){
       .positions = a->first + a->dims[1] + (a->length ? a->length : x->dim[1]),
-      .pairs = x->dim[2] / a->heads / 2};
+      .pairs = sli_rotary_turned(a, x->dim[2] / a->heads) / 2};
 }
 
 static inline size_t sli_rotary_table_bytes(const sli_rotary_shape *t) {

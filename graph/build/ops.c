@@ -19,7 +19,7 @@ static sl_tensor *ops_apply(sl_here at, sl_graph *g, const sl_op *op, const sl_a
 sl_tensor *sl_rotary_at(sl_here at, sl_graph *g, sl_tensor *x, int heads, float theta,
                         const sl_rope *rope) {
   sl_attrs attrs = {.heads = heads, .theta = theta};
-  if (rope && rope->kind != SL_ROPE_PLAIN) {
+  if (rope && (rope->kind != SL_ROPE_PLAIN || (rope->part > 0 && rope->part < 1))) {
     sl_rope *copy = sl_graph_alloc(g, sizeof *copy);
     *copy = *rope;
     attrs.user = copy;

@@ -326,7 +326,7 @@ extern const sl_op sl_op_spikes, sl_op_quantize;
  * pairing dims j and j + D/2 of a head ("rotate half", the convention of LLaMA weights in Hugging
  * Face format). Position t turns pair j by t theta^(-2j/D). rotary_b(dy) -> dx turns back. For keys
  * with fewer heads set attrs.heads to that call's number of key heads. For a piece, t counts from
- * call->tick.row. attrs.user, if not NULL, is an sl_rope. */
+ * call->tick.row. attrs.user, if not NULL, is an sl_rope; only its part of a head turns. */
 extern const sl_op sl_op_rotary, sl_op_rotary_b;
 
 /* Context extension: how rotary angles are scaled for contexts longer than a model was pretrained
@@ -343,11 +343,14 @@ typedef struct sl_rope {
   double original;  /* original context length, in positions */
   double low, high; /* llama3: low_freq_factor, high_freq_factor; yarn: beta_slow, beta_fast */
   double scale;     /* yarn: attention_factor; 0: 0.1 ln(factor) + 1 */
+  double part;      /* partial_rotary_factor: the part of a head's D numbers that turns, the first
+                       ones, as if they were the head; 0: all */
 } sl_rope;
 
 /* Parses "none", "linear:factor=F", "llama3:factor=F,low_freq_factor=L,high_freq_factor=H,
  * original_max_position_embeddings=N" or "yarn:factor=F,original_max_position_embeddings=N"
- * [,beta_slow=S,beta_fast=F,attention_factor=A]; "" is none. SL_E_USAGE says what is wrong. */
+ * [,beta_slow=S,beta_fast=F,attention_factor=A]; "" is none. Each may have
+ * partial_rotary_factor=P. SL_E_USAGE says what is wrong. */
 sl_status sl_rope_parse(const char *text, sl_rope *out);
 
 /* attention(q [B, T, Hq*D], k [B, T, Hkv*D], v [B, T, Hkv*D], [ids i32 [B, T]]) -> o [B, T, Hq*D],

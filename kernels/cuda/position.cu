@@ -54,12 +54,22 @@ struct angles {
   float *cos, *sin; /* [positions, pairs] */
 };
 
-/* One block per row of x [B, T, H*D]: rotates pairs (j, j + D/2) of each head. */
+/* One block per row of x [B, T, H*D]: rotates the pairs of the first numbers of each head. The rest
+ * of them stay. */
 template <typename T, int N> __global__ void turn(const T *x, T *y, angles a, int64_t first,
-                                                  int64_t length, int64_t width, float direction) {
-  int64_t r = blockIdx.x, at = (first + r % length) * a.pairs;
-  for (int64_t i = (int64_t)threadIdx.x * N; i < width / 2; i += (int64_t)blockDim.x * N) {
-    int64_t j = i % a.pairs, left = r * width + i / a.pairs * 2 * a.pairs + j;
+                                                  int64_t length, int64_t width, int64_t head,
+                                                  float direction) {
+  int64_t r = blockIdx.x, at = (first + r % length) * a.pairs, rest = head - 2 * a.pairs;
+  for (int64_t i = (int64_t)threadIdx.x * N; x != y && rest && i < width / head * rest;
+       i += (int64_t)blockDim.x * N) {
+    int64_t from = r * width + i / rest * head + 2 * a.pairs + i % rest;
+    float u[N];
+    load<N>(u, x + from);
+    store<N>(y + from, u);
+  }
+  for (int64_t i = (int64_t)threadIdx.x * N; i < width / head * a.pairs;
+       i += (int64_t)blockDim.x * N) {
+    int64_t j = i % a.pairs, left = r * width + i / a.pairs * head + j;
     float c[N], s[N], u[N], v[N], u2[N], v2[N];
     load<N>(c, a.cos + at + j);
     load<N>(s, a.sin + at + j);
@@ -80,11 +90,13 @@ void turn_all(const sl_call *call, void *stream, float direction) {
   const angles *a = (const angles *)call->state;
   with_elements(x->dtype, [&](auto element) {
     using T = decltype(element);
-    with_packs<T>(a->pairs, [&](auto n) {
+    int64_t head = x->dim[2] / call->attrs->heads;
+    /* packs are a power of two, which divides both if it divides their bits */
+    with_packs<T>(a->pairs | head, [&](auto n) {
       constexpr int N = decltype(n)::value;
       launch(stream, grid_of(sl_type_rows(x)), threads_for(x->dim[2] / 2 / N), 0, turn<T, N>,
              (const T *)call->in[0], (T *)call->out[0], *a, first_position(call), x->dim[1],
-             x->dim[2], direction);
+             x->dim[2], head, direction);
     });
   });
 }
@@ -150,7 +162,8 @@ void sli_cuda_rotary_release(void *state) {
 sl_status sli_cuda_rotary_prepare(const sl_call *call, void **state) {
   const sl_type *x = &call->in_type[0];
   int64_t length = call->attrs->length ? call->attrs->length : x->dim[1];
-  int64_t positions = call->attrs->first + length, pairs = x->dim[2] / call->attrs->heads / 2;
+  int64_t positions = call->attrs->first + length;
+  int64_t pairs = sli_rotary_turned(call->attrs, x->dim[2] / call->attrs->heads) / 2;
   size_t count = (size_t)(positions * pairs), bytes = 2 * count * sizeof(float);
   angles *a = (angles *)malloc(sizeof *a);
   float *host = (float *)malloc(bytes);

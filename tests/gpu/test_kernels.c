@@ -59,6 +59,8 @@ static const sl_values squares = {F32(20, 10), numbers_of_squares};
 /* Stretched angles, which attention's scale makes larger as well. */
 static const sl_rope stretched = {
     .kind = SL_ROPE_YARN, .factor = 4, .original = 16, .low = 1, .high = 4, .scale = 1.25};
+static const sl_rope in_part = {.part = 0.4},
+                     stretched_in_part = {.kind = SL_ROPE_LINEAR, .factor = 2, .part = 0.75};
 
 /* clang-format off */
 static const claim claims[] = {
@@ -88,6 +90,8 @@ static const claim claims[] = {
     {&sl_op_rotary, {.heads = 2, .theta = 500}, 1, {F32(1, 5, 64)}, 0},
     {&sl_op_rotary, {.heads = 3, .first = 9}, 1, {F32(2, 7, 30)}, 0},
     {&sl_op_rotary, {.heads = 2, .user = &stretched}, 1, {F32(2, 9, 32)}, 0},
+    {&sl_op_rotary, {.heads = 3, .user = &in_part}, 1, {F32(2, 7, 45)}, 0},
+    {&sl_op_rotary, {.heads = 2, .user = &stretched_in_part}, 1, {F32(2, 9, 64)}, 0},
     {&sl_op_attention, {.heads = 1}, 3, {F32(1, 1, 1), F32(1, 1, 1), F32(1, 1, 1)}, 0},
     {&sl_op_attention, {.heads = 2}, 3, {F32(1, 7, 14), F32(1, 7, 14), F32(1, 7, 14)}, 0},
     {&sl_op_attention, {.heads = 2, .kv_heads = 1}, 3,

@@ -15,6 +15,8 @@ static const sl_bag mean = {.mean = true};
 static const sl_values halves_of = {SL_TYPE(SL_F64, 2), NULL};
 
 /* clang-format off */
+static const sl_rope half = {.part = 0.5};
+
 static const struct misfit {
   const sl_op *op;
   sl_attrs attrs;
@@ -62,6 +64,10 @@ static const struct misfit {
     {&sl_op_layernorm, {0}, 3, {F32(7, 33), F32(33), F32(7)}, "bias must be f32[33], got f32[7]"},
     {&sl_op_rotary, {.heads = 2}, 1, {F32(1, 7, 6)},
      "x must be f32[b, t, n] with n a multiple of 2 * 2 heads, got f32[1, 7, 6]"},
+    {&sl_op_rotary, {.heads = 2, .user = &half}, 1, {F32(1, 7, 12)},
+     "0.5 of a head's 6 numbers must be an even number that turn, got f32[1, 7, 12]"},
+    {&sl_op_rotary, {.heads = 5, .user = &half}, 1, {F32(1, 7, 12)},
+     "x must be f32[b, t, n] with n a multiple of 5 heads, got f32[1, 7, 12]"},
     {&sl_op_attention, {.heads = 3, .kv_heads = 2}, 3, {F32(1, 7, 6)},
      "heads must be a positive multiple of kv_heads, got 3 and 2"},
     {&sl_op_attention, {.heads = 2}, 3, {F32(1, 7, 6), F32(1, 7, 6), F32(1, 7, 3)},

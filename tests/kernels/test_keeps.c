@@ -29,16 +29,18 @@ static size_t keeps(const sl_program_call *c, uint64_t *which) {
 static void check_which(void) {
   sl_program_call calls[] = {turning(&sl_op_rotary, 2, 0), turning(&sl_op_rotary_b, 2, 10000),
                              turning(&sl_op_rotary, 4, 0), turning(&sl_op_rotary, 2, 500),
-                             turning(&sl_op_rotary, 2, 0), turning(&sl_op_rotary, 2, 0)};
-  static const sl_rope stretched = {.kind = SL_ROPE_LINEAR, .factor = 2};
+                             turning(&sl_op_rotary, 2, 0), turning(&sl_op_rotary, 2, 0),
+                             turning(&sl_op_rotary, 2, 0)};
+  static const sl_rope stretched = {.kind = SL_ROPE_LINEAR, .factor = 2}, in_part = {.part = 0.5};
   calls[4].attrs.length = 7;
   calls[5].attrs.user = &stretched;
-  uint64_t which[6];
-  size_t bytes[6];
-  for (int i = 0; i < 6; i++) bytes[i] = keeps(&calls[i], &which[i]);
+  calls[6].attrs.user = &in_part;
+  uint64_t which[7];
+  size_t bytes[7];
+  for (int i = 0; i < 7; i++) bytes[i] = keeps(&calls[i], &which[i]);
   CHECK(which[0] == which[1] && calls[0].op->keeps == calls[1].op->keeps,
         "there and back: one table");
-  for (int i = 2; i < 6; i++) CHECK(which[i] != which[0], "call %d has other angles", i);
+  for (int i = 2; i < 7; i++) CHECK(which[i] != which[0], "call %d has other angles", i);
   CHECK(bytes[0] >= 2 * 5 * 8 * sizeof(float) && bytes[0] < 2 * 5 * 8 * sizeof(float) + 64,
         "a table of 5 positions and 8 pairs has %zu bytes", bytes[0]);
 }

@@ -8,6 +8,8 @@
 #include "tests/support/kernel_levels.h"
 #include "tests/support/seeds.h"
 
+static const sl_rope in_part = {.part = 0.4};
+
 enum { ROOM = 64, LEVELS = 8 };
 
 /* clang-format off */
@@ -31,6 +33,7 @@ static const math_claim calls[] = {
     {.op = &sl_op_quantize, .nin = 1, .in = {F32(7, 333)}},
     {.op = &sl_op_rotary, .attrs = {.heads = 3}, .nin = 1, .in = {F32(2, 7, 90)}},
     {.op = &sl_op_rotary_b, .attrs = {.heads = 3}, .nin = 1, .in = {F32(2, 7, 90)}},
+    {.op = &sl_op_rotary, .attrs = {.heads = 3, .user = &in_part}, .nin = 1, .in = {F32(2, 7, 90)}},
     {.op = &sl_op_reduce_sum, .attrs = {.axes = 2}, .nin = 1, .in = {F32(7, 333)}},
     {.op = &sl_op_reduce_sum, .attrs = {.axes = 1}, .nin = 1, .in = {F32(7, 333)}},
     {.op = &sl_op_mse, .nin = 2, .in = {F32(70, 333), F32(70, 333)}},

@@ -19,6 +19,8 @@ enum { BELOW = 11, THREADS = 3, NOWHERE = -1 };
 
 static const sl_reshaping heads = {F32(59, 130, 12), F32(59, 130, 3, 4)};
 
+static const sl_rope in_part = {.part = 0.4};
+
 static const sli_spans spans = {
     2, 50, {{0, 9, 0, 20, 30, 5, false}, {9, 8, 10, 10, 40, 36, false}}};
 
@@ -60,6 +62,8 @@ static const struct work {
     {&sl_op_quantize, {0}, 1, {ROWS}},
     {&sl_op_rotary, {.heads = 5}, 1, {ROWS}},
     {&sl_op_rotary_b, {.heads = 5}, 1, {ROWS}},
+    {&sl_op_rotary, {.heads = 5, .user = &in_part}, 1, {ROWS}},
+    {&sl_op_rotary_b, {.heads = 5, .user = &in_part}, 1, {ROWS}},
     {&sl_op_cross_entropy_b, {0}, 4, {F32(59, 1031), I32(59), F32(59), SCALAR}},
     {&sl_op_cross_entropy_b,
      {.first = 4, .partial = true},

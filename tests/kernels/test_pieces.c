@@ -360,6 +360,8 @@ static void check_table_gradient(void) {
 /* Stretched angles, which attention's scale makes larger as well. */
 static const sl_rope stretched = {
     .kind = SL_ROPE_YARN, .factor = 4, .original = 16, .low = 1, .high = 4, .scale = 1.25};
+static const sl_rope in_part = {.part = 0.4},
+                     stretched_in_part = {.kind = SL_ROPE_LINEAR, .factor = 2, .part = 0.75};
 
 static void check_all(uint64_t seed) {
   seed_random(seed);
@@ -373,6 +375,10 @@ static void check_all(uint64_t seed) {
                     (sl_type[]){SL_TYPE(SL_F32, 2, 19, 30), SL_SCALAR(SL_F32)});
     check_positions(&sl_op_rotary, (sl_attrs){.heads = 3, .user = &stretched}, 1,
                     (sl_type[]){SL_TYPE(SL_F32, 2, 19, 30), SL_SCALAR(SL_F32)});
+    check_positions(&sl_op_rotary, (sl_attrs){.heads = 3, .user = &in_part}, 1,
+                    (sl_type[]){SL_TYPE(SL_F32, 2, 19, 45), SL_SCALAR(SL_F32)});
+    check_positions(&sl_op_rotary_b, (sl_attrs){.heads = 2, .user = &stretched_in_part}, 1,
+                    (sl_type[]){SL_TYPE(SL_F32, 2, 19, 64), SL_SCALAR(SL_F32)});
     check_positions(&sl_op_rotary_b, (sl_attrs){.heads = 1}, 1,
                     (sl_type[]){SL_TYPE(SL_F32, 1, 8, 66), SL_SCALAR(SL_F32)});
     check_positions(&sl_op_position, (sl_attrs){0}, 2,

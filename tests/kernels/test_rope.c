@@ -43,6 +43,10 @@ static void check_plain(void) {
   CHECK(!sl_rope_parse("", &rope) && rope.kind == SL_ROPE_PLAIN, "nothing is none");
   CHECK(!sl_rope_parse("none", &rope) && rope.kind == SL_ROPE_PLAIN, "none is none");
   CHECK(sli_rope_frequencies(&(sl_attrs){0}, 8, frequency) == 1, "nothing is scaled");
+  CHECK(rope.part == 1 && sli_rotary_turned(&(sl_attrs){.user = &rope}, 80) == 80, "all turns");
+  CHECK(!sl_rope_parse("none:partial_rotary_factor=0.4", &rope) &&
+            sli_rotary_turned(&(sl_attrs){.user = &rope}, 80) == 32,
+        "32 numbers of 80 turn");
   for (int j = 0; j < 8; j++)
     CHECK(frequency[j] == pow(10000, -(double)j / 8), "pair %d as ever", j);
 }
@@ -61,7 +65,9 @@ static void check_refusals(void) {
               "original_max_position_embeddings=64",
               "lower bound"},
              {"yarn:factor=inf,original_max_position_embeddings=64", "factor"},
-             {"none:factor=2", "factor"}};
+             {"none:factor=2", "factor"},
+             {"none:partial_rotary_factor=1.5", "partial_rotary_factor=1.5 is more than 1"},
+             {"linear:factor=2,partial_rotary_factor=0", "partial_rotary_factor"}};
   for (size_t i = 0; i < SLI_COUNT(bad); i++) {
     sl_rope rope;
     CHECK(sl_rope_parse(bad[i].text, &rope) == SL_E_USAGE, "%s is refused", bad[i].text);

@@ -28,6 +28,8 @@ typedef struct claim {
 /* Stretched angles, which attention's scale makes larger as well. */
 static const sl_rope stretched = {
     .kind = SL_ROPE_YARN, .factor = 4, .original = 16, .low = 1, .high = 4, .scale = 1.25};
+static const sl_rope in_part = {.part = 0.4},
+                     stretched_in_part = {.kind = SL_ROPE_LINEAR, .factor = 2, .part = 0.75};
 
 static const sl_part middle = {1, 1, {2}, {3}};
 static const sl_lengths lengths = {2, (const int64_t[]){2, 5}};
@@ -77,6 +79,8 @@ static const claim claims[] = {
     {&sl_op_rotary, ref_rotary, {.heads = 3}, 1, {F32(2, 7, 30)}, 0},
     {&sl_op_rotary, ref_rotary, {.heads = 1, .theta = 500}, 1, {F32(1, 5, 66)}, 0},
     {&sl_op_rotary, ref_rotary, {.heads = 2, .user = &stretched}, 1, {F32(2, 9, 32)}, 0},
+    {&sl_op_rotary, ref_rotary, {.heads = 3, .user = &in_part}, 1, {F32(2, 7, 45)}, 0},
+    {&sl_op_rotary, ref_rotary, {.heads = 2, .user = &stretched_in_part}, 1, {F32(2, 9, 64)}, 0},
     {&sl_op_attention,
      ref_attention,
      {.heads = 1},

@@ -34,6 +34,7 @@ typedef struct claim {
   bool several; /* the way back is tested by itself */
 } claim;
 
+static const sl_rope in_part = {.part = 0.4};
 static const sl_part middle = {1, 1, {2}, {3}};
 static const sl_call_cut one_piece = {1, (const int64_t[]){0, 6}};
 static const sl_lengths lengths = {2, (const int64_t[]){4, 4}};
@@ -59,6 +60,7 @@ static const claim claims[] = {
     {&sl_op_add, {0}, 2, {F32(7, 33), F32(7, 33)}, .below = 0},
     {&sl_op_copy, {0}, 1, {F32(7, 33)}, .below = 0},
     {&sl_op_rotary, {.heads = 6}, 1, {F32(5, 7, 60)}, .exact = true},
+    {&sl_op_rotary, {.heads = 6, .user = &in_part}, 1, {F32(5, 7, 60)}, .exact = true},
     {&sl_op_rotary, {.heads = 4, .length = 12}, 1, {F32(4, 6, 72)}, .exact = true, .row = 5},
     {&sl_op_attention, {.heads = 4}, 3, {F32(5, 9, 28), F32(5, 9, 28), F32(5, 9, 28)}, .below = 0},
     {&sl_op_attention, {.heads = 8, .kv_heads = 4}, 3,

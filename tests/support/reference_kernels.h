@@ -195,15 +195,20 @@ static inline void ref_rmsnorm(const sl_attrs *attrs, const sl_type *type, doubl
 static inline void ref_rotary(const sl_attrs *attrs, const sl_type *type, double *const *in,
                               double *const *out) {
   int64_t B = type[0].dim[0], T = type[0].dim[1], C = type[0].dim[2], D = C / attrs->heads;
-  double frequency[D / 2], scale = sli_rope_frequencies(attrs, D / 2, frequency);
+  const sl_rope *rope = attrs->user;
+  int64_t turned = rope && rope->part > 0 ? (int64_t)(rope->part * (double)D) : D, P = turned / 2;
+  double frequency[P], scale = sli_rope_frequencies(attrs, P, frequency);
   for (int64_t r = 0; r < B * T; r++)
-    for (int64_t h = 0; h < attrs->heads; h++)
-      for (int64_t j = 0; j < D / 2; j++) {
+    for (int64_t h = 0; h < attrs->heads; h++) {
+      const double *x = in[0] + r * C + h * D;
+      double *y = out[0] + r * C + h * D;
+      for (int64_t j = 0; j < P; j++) {
         double angle = (double)(r % T) * frequency[j];
-        double a = in[0][r * C + h * D + j], b = in[0][r * C + h * D + j + D / 2];
-        out[0][r * C + h * D + j] = scale * (a * cos(angle) - b * sin(angle));
-        out[0][r * C + h * D + j + D / 2] = scale * (b * cos(angle) + a * sin(angle));
+        y[j] = scale * (x[j] * cos(angle) - x[j + P] * sin(angle));
+        y[j + P] = scale * (x[j + P] * cos(angle) + x[j] * sin(angle));
       }
+      for (int64_t j = turned; j < D; j++) y[j] = x[j];
+    }
 }
 
 /* Says whether query i attends to key j. ids: [keys] of the sequence, or NULL. */

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Rotary positions: rotates pairs (j, j + D/2) of each head. */
+/* Rotary positions: rotates pairs (j, j + D/2) of each head, or of the first D numbers of each. */
 
 /* Turns the pairs from j on of a head, n of them left. Each sum is fused on its second product,
  * regardless of context. */
@@ -8,6 +8,19 @@ static inline void turn_pairs(const float *x, int64_t pairs, int64_t j, int64_t 
   vec a = load(x + j, n), b = load(x + pairs + j, n);
   store(y + j, plus_product(-(b * s), a, c), n);
   store(y + pairs + j, plus_product(a * s, b, c), n);
+}
+
+/* Turns the heads of a row. Numbers behind the pairs stay. */
+static inline void turn_row(const sl_call *call, const float *x, const float *cosines,
+                            const float *sines, float direction, float *y) {
+  const sli_rotary *angles = call->state;
+  int64_t width = call->in_type[0].dim[2], head = width / call->attrs->heads;
+  int64_t pairs = angles->pairs, rest = head - 2 * pairs;
+  for (int64_t h = 0; h < width; h += head) {
+    for (int64_t j = 0, n = pairs; n > 0; j += LANES, n -= LANES)
+      turn_pairs(x + h, pairs, j, n, load(cosines + j, n), direction * load(sines + j, n), y + h);
+    if (rest && x != y) memcpy(y + h + 2 * pairs, x + h + 2 * pairs, (size_t)rest * sizeof *y);
+  }
 }
 
 static inline void turn(const sl_call *call, int i, float direction) {
@@ -19,11 +32,8 @@ static inline void turn(const sl_call *call, int i, float direction) {
   sli_range rows = sli_rows(&call->in_type[0], i);
   for (int64_t r = rows.begin; r < rows.end; r++) {
     int64_t position = sli_position(call, r % length);
-    const float *cosines = angles->cos + position * pairs, *sines = angles->sin + position * pairs;
-    for (int64_t head = r * width; head < (r + 1) * width; head += 2 * pairs)
-      for (int64_t j = 0, n = pairs; n > 0; j += LANES, n -= LANES)
-        turn_pairs(x + head, pairs, j, n, load(cosines + j, n), direction * load(sines + j, n),
-                   y + head);
+    turn_row(call, x + r * width, angles->cos + position * pairs, angles->sin + position * pairs,
+             direction, y + r * width);
   }
 }
 

@@ -8,14 +8,9 @@ static void rotary_served_chunk(void *arg, int i) {
   const sl_call *call = arg;
   const sl_batch *batch = call->in[1];
   const sli_rotary *angles = call->state;
-  int64_t width = call->in_type[0].dim[2], pairs = angles->pairs;
-  const float *x = (const float *)call->in[0] + i * width;
-  float *y = (float *)call->out[0] + i * width;
-  int64_t at = sl_batch_position(batch)[i] * pairs;
-  for (int64_t head = 0; head < width; head += 2 * pairs)
-    for (int64_t j = 0, n = pairs; n > 0; j += LANES, n -= LANES)
-      turn_pairs(x + head, pairs, j, n, load(angles->cos + at + j, n),
-                 load(angles->sin + at + j, n), y + head);
+  int64_t width = call->in_type[0].dim[2], at = sl_batch_position(batch)[i] * angles->pairs;
+  turn_row(call, (const float *)call->in[0] + i * width, angles->cos + at, angles->sin + at, 1,
+           (float *)call->out[0] + i * width);
 }
 
 static void position_served_chunk(void *arg, int i) {
