@@ -15,6 +15,8 @@
 /* clang-format off */
 #define MOE_OPTIONS(normed) \
     {"experts", SL_OPTION_INT, "8", "experts of each block", 1, 1 << 16}, \
+    DECODER_QK_NORM, MOE_ROUTING_OPTIONS(normed)
+#define MOE_ROUTING_OPTIONS(normed) \
     {"top-k", SL_OPTION_INT, "2", "experts that a token goes to", 1, 1 << 16}, \
     {"expert-ffn", SL_OPTION_INT, "0", "inner width of an expert; 0: 8/3 of the width, up to a " \
      "multiple of 64", 0, 1 << 24}, \
@@ -22,7 +24,6 @@
      "none", 0, 1 << 24}, \
     {"norm-topk", SL_OPTION_INT, normed, "1: the probabilities of a token's experts are divided by " \
      "their sum", 0, 1}, \
-    DECODER_QK_NORM, \
     {"aux-loss", SL_OPTION_FLOAT, "0.01", "weight of the loss that keeps experts evenly busy, 1 in each " \
      "block where they are", 0, 1e30}, \
     {"z-loss", SL_OPTION_FLOAT, "0", "weight of the loss that keeps the router's logits small", 0, 1e30}, \
@@ -34,6 +35,12 @@
 typedef struct moe_names {
   const char *router, *gate, *up, *down, *shared;
 } moe_names;
+
+static const moe_names moe_qwen = {.router = "mlp.gate",
+                                   .gate = "mlp.experts.*.gate_proj",
+                                   .up = "mlp.experts.*.up_proj",
+                                   .down = "mlp.experts.*.down_proj",
+                                   .shared = "mlp.shared_expert"};
 
 typedef struct moe {
   moe_names names;
@@ -114,9 +121,7 @@ static inline sl_tensor *moe_half(sl_graph *g, decoder *d, sl_tensor *x, float r
   return m->shared ? sl_add(g, y, moe_shared(g, d, m, x, residual, layer)) : y;
 }
 
-static inline sl_status moe_build(sl_graph *g, const sl_args *args, const char *model,
-                                  moe_names names) {
-  decoder d = decoder_of(g, args, model);
+static inline moe moe_of(sl_graph *g, const sl_args *args, const decoder *d, moe_names names) {
   moe m = {.names = names,
            .experts = (int)sl_arg_int(args, "experts"),
            .k = (int)sl_arg_int(args, "top-k"),
@@ -126,14 +131,22 @@ static inline sl_status moe_build(sl_graph *g, const sl_args *args, const char *
            .balance = (float)sl_arg_float(args, "aux-loss"),
            .z = (float)sl_arg_float(args, "z-loss"),
            .capacity = (float)sl_arg_float(args, "expert-capacity")};
-  if (!m.inner) m.inner = (d.width * 8 / 3 + 63) / 64 * 64;
-  if (sl_arg_flag(args, "qk-norm")) d.qk_norm = DECODER_QK_HEADS;
-  d.own = &m;
-  if (m.k > m.experts)
-    sl_graph_fail(g, SL_E_USAGE, "%s: --top-k %d is more than --experts %d", model, m.k, m.experts);
+  if (!m.inner) m.inner = (d->width * 8 / 3 + 63) / 64 * 64;
+  if (m.experts && m.k > m.experts)
+    sl_graph_fail(g, SL_E_USAGE, "%s: --top-k %d is more than --experts %d", d->model, m.k,
+                  m.experts);
   if (m.shared && !names.shared)
     sl_graph_fail(g, SL_E_USAGE, "%s has no expert for all tokens: --shared-ffn is qwen-moe's",
-                  model);
+                  d->model);
+  return m;
+}
+
+static inline sl_status moe_build(sl_graph *g, const sl_args *args, const char *model,
+                                  moe_names names) {
+  decoder d = decoder_of(g, args, model);
+  moe m = moe_of(g, args, &d, names);
+  if (sl_arg_flag(args, "qk-norm")) d.qk_norm = DECODER_QK_HEADS;
+  d.own = &m;
   return decoder_build(g, args, &d, moe_half);
 }
 

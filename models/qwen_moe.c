@@ -7,12 +7,7 @@
 static const sl_option options[] = {DECODER_OPTIONS, MOE_OPTIONS("0"), SL_OPTIMIZER_OPTIONS, {0}};
 
 static sl_status build(sl_graph *g, const sl_args *args) {
-  return moe_build(g, args, "qwen-moe",
-                   (moe_names){.router = "mlp.gate",
-                               .gate = "mlp.experts.*.gate_proj",
-                               .up = "mlp.experts.*.up_proj",
-                               .down = "mlp.experts.*.down_proj",
-                               .shared = "mlp.shared_expert"});
+  return moe_build(g, args, "qwen-moe", moe_qwen);
 }
 
 SL_MODEL_NAMED(qwen_moe, "qwen-moe", "Qwen's mixtures of experts", options, build);

@@ -91,13 +91,21 @@ static void mention_unused(const char *path, const sli_shards *from, const found
 
 /* ---- unused tensors that matter -------------------------------------------------------------- */
 
-/* True for masks, tables derived from the config, copies of the embedding, and heads of other
- * tasks. */
+/* True for masks, tables derived from the config, copies of the embedding, heads of other tasks,
+ * and those that predict tokens further ahead. */
 static bool is_harmless(const char *name) {
-  static const char *const known[] = {
-      "*.attn.bias",   "*.attn.masked_bias", "*rotary_emb.inv_freq",   "*rotary_emb.*_cached",
-      "*position_ids", "lm_head.weight",     "rope_freqs.weight",      "blk.*.attn_rot_embd.weight",
-      "score.weight",  "v_head.*",           "*multiple_choice_head.*"};
+  static const char *const known[] = {"*.attn.bias",
+                                      "*.attn.masked_bias",
+                                      "*rotary_emb.inv_freq",
+                                      "*rotary_emb.*_cached",
+                                      "*position_ids",
+                                      "lm_head.weight",
+                                      "rope_freqs.weight",
+                                      "blk.*.attn_rot_embd.weight",
+                                      "score.weight",
+                                      "v_head.*",
+                                      "*multiple_choice_head.*",
+                                      "mtp.*"};
   for (size_t i = 0; i < SLI_COUNT(known); i++)
     if (!fnmatch(known[i], name, 0)) return true;
   return false;

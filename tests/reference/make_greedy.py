@@ -16,7 +16,7 @@ from transformers import AutoModelForCausalLM
 
 from make_reference import HERE
 
-FOLDERS = ["hf_mixtral", "hf_qwen2_moe", "hf_qwen3_moe"]
+FOLDERS = ["hf_mixtral", "hf_qwen2_moe", "hf_qwen3_moe", "hf_qwen3_next", "hf_qwen3_next_dense"]
 PROMPTS, MOST, ANSWER = 12, 12, 50
 FILE = os.path.join(HERE, "greedy.json")
 

@@ -41,9 +41,9 @@ MODELS = {
 }
 
 
-def write_folder(folder, model, seed, dtype, shard, steps):
+def write_folder(folder, model, seed, dtype, shard, steps, weights=seeded_weights):
     """What save_pretrained writes of the model with seeded weights, and losses.txt of so many steps."""
-    seeded_weights(model.eval(), seed)
+    weights(model.eval(), seed)
     model.to(dtype).save_pretrained(folder, max_shard_size=shard)
     for extra in os.listdir(folder):
         if extra == "generation_config.json":

@@ -9,7 +9,7 @@
 #include "tests/support/schedules.h"
 #include "tests/support/seeds.h"
 
-enum { SEEDS = TEST_SANITIZED ? 2 : 5, SETTINGS = TEST_SANITIZED ? 2 : 3, GRIDS = SETTINGS };
+enum { SEEDS = TEST_SANITIZED ? 2 : 6, SETTINGS = TEST_SANITIZED ? 2 : 3, GRIDS = SETTINGS };
 enum { ENOUGH = 3, MOST_WORDS = 48 };
 
 static char *const smollm2[] = {"--layers",   "30",     "--width",   "576",  "--heads", "9",
@@ -251,11 +251,9 @@ int main(int argc, char **argv) {
   static const struct {
     const char *name;
     char *const *words;
-  } models[] = {{"gpt", batches_gpt},
-                {"llama", batches_llama},
-                {"hybrid", batches_hybrid},
-                {"mamba2", batches_mamba2},
-                {"qwen-moe", batches_experts}};
+  } models[] = {{"gpt", batches_gpt},          {"llama", batches_llama},
+                {"hybrid", batches_hybrid},    {"mamba2", batches_mamba2},
+                {"qwen-moe", batches_experts}, {"qwen3-next", batches_qwen3_next}};
   seeds s = seeds_of(argc, argv, 1, SEEDS);
   char *path = getenv("SLUICE_SMOLLM2");
   for (uint64_t seed = s.first; seed < s.end; seed++)

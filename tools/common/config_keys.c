@@ -172,6 +172,17 @@ const sli_key config_keys_qwen3_moe[] = {{"decoder_sparse_step", {"1"}},
                                          {"intermediate_size", {0}},
                                          {0}};
 
+/* The rest is for texts and training; heads of prediction further ahead are not read. */
+const sli_key config_keys_qwen3_next[] = {{"hidden_act", {"\"silu\"", "\"swish\""}},
+                                          {"attention_bias", {0}},
+                                          {"rope_parameters", {0}},
+                                          {"rope_scaling", {0}},
+                                          {"rope_theta", {0}},
+                                          {"partial_rotary_factor", {0}},
+                                          {"full_attention_interval", {0}},
+                                          {"mlp_only_layers", {0}},
+                                          {0}};
+
 const sli_key config_keys_rope[] = {{"rope_type", {0}},
                                     {"type", {0}},
                                     {"rope_theta", {0}},
@@ -182,10 +193,12 @@ const sli_key config_keys_rope[] = {{"rope_type", {0}},
                                     {"beta_fast", {0}},
                                     {"beta_slow", {0}},
                                     {"attention_factor", {0}},
-                                    {"partial_rotary_factor", {"1"}},
                                     {"truncate", {"true"}},
                                     {"finetuned", {0}},
                                     {0}};
+
+const sli_key config_keys_rope_whole[] = {{"partial_rotary_factor", {"1"}}, {0}},
+              config_keys_rope_part[] = {{"partial_rotary_factor", {0}}, {0}};
 
 /* ---- GGUF ------------------------------------------------------------------------------------ */
 

@@ -9,8 +9,10 @@
 extern const sli_key config_keys_common[]; /* keys of every config.json */
 extern const sli_key config_keys_gemma3[], config_keys_gpt2[], config_keys_llama[],
     config_keys_mamba2[], config_keys_mixtral[], config_keys_phi3[], config_keys_qwen2_moe[],
-    config_keys_qwen3_moe[];
+    config_keys_qwen3_moe[], config_keys_qwen3_next[];
 extern const sli_key config_keys_rope[]; /* keys of rope_parameters */
+/* and that of the part of a head that turns: all of it, or any */
+extern const sli_key config_keys_rope_whole[], config_keys_rope_part[];
 
 extern const sli_key gguf_keys_common[];
 extern const sli_key gguf_keys_llama[]; /* keys after the architecture's prefix */

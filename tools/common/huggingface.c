@@ -14,6 +14,7 @@
 #include "io/file.h"
 #include "tools/common/config.h"
 #include "tools/common/config_keys.h"
+#include "tools/common/qwen3_next.h"
 
 bool huggingface_is_folder(const char *path) {
   struct stat info;
@@ -45,6 +46,7 @@ typedef struct family {
   const char *theta; /* value if rope_theta is absent */
   /* value if rope_local_base_freq is absent; NULL: all layers have the same attention */
   const char *local_theta;
+  const char *part; /* value if partial_rotary_factor is absent; NULL: all of a head turns */
   /* sliding_window applies only if use_sliding_window is set */
   bool switched;
   /* value if sliding_window is absent; NULL: the family has no --window */
@@ -59,12 +61,14 @@ static sl_status derive_gpt2(const config *c, const family *f);
 static sl_status derive_gemma3(const config *c, const family *f);
 static sl_status derive_llama(const config *c, const family *f);
 static sl_status derive_mamba2(const config *c, const family *f);
+static sl_status derive_qwen3_next(const config *c, const family *f);
 static void describe_gpt2(cJSON *root, const settings *s, const sl_lowered *lowered);
 static void describe_gemma3(cJSON *root, const settings *s, const sl_lowered *lowered);
 static void describe_llama(cJSON *root, const settings *s, const sl_lowered *lowered);
 static void describe_mamba2(cJSON *root, const settings *s, const sl_lowered *lowered);
 static void describe_mixtral(cJSON *root, const settings *s, const sl_lowered *lowered);
 static void describe_qwen_moe(cJSON *root, const settings *s, const sl_lowered *lowered);
+static void describe_qwen3_next(cJSON *root, const settings *s, const sl_lowered *lowered);
 
 static const config_field gpt2_fields[] = {
     {.key = "n_layer", .option = "layers"},
@@ -146,6 +150,22 @@ static const config_field qwen2_moe_fields[] = {
     {.key = "shared_expert_intermediate_size", .option = "shared-ffn", .missing = "5632"},
     {0}};
 static const config_field qwen3_moe_fields[] = {QWEN_MOE_FIELDS("4", "8"), {0}};
+
+static const config_field qwen3_next_fields[] = {
+    LLAMA_FIELDS("256", "2", "32768", "1e-6", "0"),
+    {.key = "intermediate_size", .option = "ffn", .missing = "5632"},
+    {.key = "moe_intermediate_size", .option = "expert-ffn", .missing = "512"},
+    {.key = "num_experts", .option = "experts", .also = "num_local_experts", .missing = "512"},
+    {.key = "num_experts_per_tok", .option = "top-k", .missing = "10"},
+    {.key = "norm_topk_prob", .option = "norm-topk", .missing = "1"},
+    {.key = "shared_expert_intermediate_size", .option = "shared-ffn", .missing = "512"},
+    {.key = "decoder_sparse_step", .option = "experts-every", .missing = "1"},
+    {.key = "linear_num_key_heads", .option = "key-heads", .missing = "16"},
+    {.key = "linear_num_value_heads", .option = "value-heads", .missing = "32"},
+    {.key = "linear_key_head_dim", .option = "key-dim", .missing = "128"},
+    {.key = "linear_value_head_dim", .option = "value-dim", .missing = "128"},
+    {.key = "linear_conv_kernel_dim", .option = "conv", .missing = "4"},
+    {0}};
 
 /* Options in which families of one model differ. A family has their defaults but for its own fixed
  * ones. */
@@ -276,7 +296,16 @@ static const family families[] = {{.type = "gemma3_text",
                                    .switched = true,
                                    .fixed = qwen3_moe_fixed,
                                    .derive = derive_llama,
-                                   .describe = describe_qwen_moe}};
+                                   .describe = describe_qwen_moe},
+                                  {.type = "qwen3_next",
+                                   .architecture = "Qwen3NextForCausalLM",
+                                   .model = "qwen3-next",
+                                   .fields = qwen3_next_fields,
+                                   .keys = {config_keys_qwen3_next},
+                                   .theta = "10000",
+                                   .part = "0.25",
+                                   .derive = derive_qwen3_next,
+                                   .describe = describe_qwen3_next}};
 
 /* Returns the value of an option that a family fixes; NULL: it does not. */
 static const char *fixed_value(const family *f, const char *option) {
@@ -344,9 +373,23 @@ static sl_status check_rope_type(const config *c, const char *kind) {
                  c->path, kind);
 }
 
+/* Appends the part of a head that turns. */
+static sl_status add_part(const config *c, const family *f, const cJSON *rope, char **text) {
+  static const char key[] = "partial_rotary_factor";
+  const cJSON *said = config_at(rope, key) ? config_at(rope, key) : config_at(c->root, key);
+  char *value = said ? config_option_text(said) : sli_strdup(f->part);
+  if (!value || cJSON_IsBool(said)) {
+    free(value);
+    return sl_fail(SL_E_INPUT, "%s: %s is no number", c->path, key);
+  }
+  add_to_rope(text, sli_format("%s=%s", key, value));
+  free(value);
+  return SL_OK;
+}
+
 /* Formats rope_parameters (formerly rope_scaling) as "yarn:factor=4,...", without keys that
  * repeat other fields of config.json. */
-static sl_status rope_text(const config *c, const cJSON *from, char **out) {
+static sl_status rope_text(const config *c, const family *f, const cJSON *from, char **out) {
   const cJSON *type = config_at(from, "rope_type"), *item;
   if (!type) type = config_at(from, "type");
   const char *kind = cJSON_IsString(type) ? type->valuestring : "none";
@@ -354,7 +397,10 @@ static sl_status rope_text(const config *c, const cJSON *from, char **out) {
   *out = sli_strdup(kind);
   sl_status status = check_rope_type(c, kind);
   if (!status)
-    status = sli_keys_check(c->path, from, (const sli_key *const[]){config_keys_rope, NULL});
+    status = sli_keys_check(
+        c->path, from,
+        (const sli_key *const[]){config_keys_rope,
+                                 f->part ? config_keys_rope_part : config_keys_rope_whole, NULL});
   if (!status && type && !cJSON_IsString(type))
     status = sl_fail(SL_E_INPUT, "%s: %s is no text", c->path, type->string);
   char *more = NULL;
@@ -365,6 +411,7 @@ static sl_status rope_text(const config *c, const cJSON *from, char **out) {
   if (!status && !strcmp(kind, "yarn") && !config_at(from, "original_max_position_embeddings"))
     add_to_rope(out, sli_format("original_max_position_embeddings=%lld",
                                 (long long)sl_arg_int(c->s->model_args, "positions")));
+  if (!status && f->part) status = add_part(c, f, from, out);
   return status ? status : config_check_rope(c, *out);
 }
 
@@ -392,10 +439,10 @@ static sl_status set_theta(const config *c, const cJSON *rope, const char *key, 
 }
 
 /* Sets the angles that a rope of config.json gives. */
-static sl_status set_rope(const config *c, const cJSON *rope, const char *theta) {
+static sl_status set_rope(const config *c, const family *f, const cJSON *rope) {
   char *text = NULL;
-  sl_status status = set_theta(c, rope, "rope_theta", "theta", theta);
-  if (!status) status = rope_text(c, rope, &text);
+  sl_status status = set_theta(c, rope, "rope_theta", "theta", f->theta);
+  if (!status) status = rope_text(c, f, rope, &text);
   if (!status) status = config_set(c, "rope_parameters", "rope", text);
   free(text);
   return status;
@@ -404,7 +451,7 @@ static sl_status set_rope(const config *c, const cJSON *rope, const char *theta)
 static sl_status read_rope(const config *c, const family *f) {
   const cJSON *rope = NULL;
   sl_status status = find_rope(c, &rope);
-  return status ? status : set_rope(c, rope, f->theta);
+  return status ? status : set_rope(c, f, rope);
 }
 
 /* Says whether any layer has another attention mask than the full causal one. */
@@ -529,7 +576,7 @@ static sl_status read_ropes(const config *c, const family *f) {
   const cJSON *full = both ? config_at(both, "full_attention") : config_at(c->root, "rope_scaling");
   sl_status status = SL_OK;
   if (both) status = sli_keys_check(c->path, both, (const sli_key *const[]){kinds, NULL});
-  if (!status) status = set_rope(c, full, f->theta);
+  if (!status) status = set_rope(c, f, full);
   return status ? status : read_local_rope(c, f, config_at(both, "sliding_attention"));
 }
 
@@ -590,6 +637,15 @@ static sl_status set_choices(const config *c, const family *f, const char *key) 
   return status;
 }
 
+static sl_status derive_qwen3_next(const config *c, const family *f) {
+  double window = window_of(c, f);
+  sl_status status = read_bias(c, f);
+  if (!status) status = read_rope(c, f);
+  if (!status && window && window < (double)sl_arg_int(c->s->model_args, "context"))
+    status = sl_fail(SL_E_INPUT, "%s: sliding_window is not supported for its model_type", c->path);
+  return status ? status : qwen3_next_derive(c);
+}
+
 static sl_status huggingface_apply(const config *c, const family *f) {
   sl_status status = config_check_keys(
       c, f->fields, (const sli_key *const[]){config_keys_common, f->keys[0], f->keys[1], NULL});
@@ -623,7 +679,8 @@ static sl_status unknown_type(const char *path, const char *name) {
                    path);
   return sl_fail(SL_E_INPUT,
                  "%s: model_type \"%.40s\" is not known; gemma3_text, gpt2, llama, mamba2, "
-                 "mistral, mixtral, olmo2, phi3, qwen2, qwen2_moe, qwen3 and qwen3_moe are",
+                 "mistral, mixtral, olmo2, phi3, qwen2, qwen2_moe, qwen3, qwen3_moe and "
+                 "qwen3_next are",
                  path, name);
 }
 
@@ -894,6 +951,11 @@ static void describe_qwen_moe(cJSON *root, const settings *s, const sl_lowered *
   put_number(root, "decoder_sparse_step", 1);
   huggingface_put(root, "norm_topk_prob",
                   cJSON_CreateBool(sl_arg_int(s->model_args, "norm-topk") != 0));
+}
+
+static void describe_qwen3_next(cJSON *root, const settings *s, const sl_lowered *lowered) {
+  huggingface_put(root, "rope_scaling", rope_json(sl_arg_text(s->model_args, "rope")));
+  qwen3_next_describe(root, s, lowered);
 }
 
 static cJSON *value_json(const settings *s, const char *name) {

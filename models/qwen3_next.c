@@ -1,0 +1,240 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Qwen3-Next: blocks with states of the gated delta rule (Yang et al., arXiv 2412.06464), and with
+ * softmax attention in every N-th, before mixtures of experts (moe.h) or SwiGLU. Weight files of
+ * Hugging Face's Qwen3NextForCausalLM load in both directions.
+ *
+ * A state's queries, keys and values come from a product, a short convolution and SiLU; queries and
+ * keys have length 1. A product of its own makes the gates and the parts by which values are
+ * corrected. Outputs are normalised and scaled by the SiLU of a gate. Softmax attention has norms
+ * of each head's queries and keys, rotary positions in part of a head, and the sigmoid of a gate as
+ * factor of its output. Gains of norms, but for those of states, are 1 plus their parameter.
+ *
+ * B, T, C, H, D as in decoder.h; K key heads and V value heads of the states. */
+#include <stdlib.h>
+
+#include "moe.h"
+
+/* clang-format off */
+static const sl_option options[] = {
+    DECODER_OPTIONS,
+    {"ffn", SL_OPTION_INT, "0", "inner width of a block without experts; 0: 8/3 of the width, up "
+     "to a multiple of 64", 0, 1 << 24},
+    {"softmax-every", SL_OPTION_INT, "4", "`N`: every N-th block has softmax attention, the others states; "
+     "0: none has", 0, 1000},
+    {"key-heads", SL_OPTION_INT, "0", "heads of a state's queries and keys; 0: half as many as --value-heads", 0, 1 << 16},
+    {"value-heads", SL_OPTION_INT, "0", "heads of a state's values; 0: twice the width in all", 0, 1 << 16},
+    {"key-dim", SL_OPTION_INT, "64", "numbers a key of a state has", 1, 256},
+    {"value-dim", SL_OPTION_INT, "64", "numbers a value of a state has", 1, 256},
+    {"conv", SL_OPTION_INT, "4", "positions that the convolutions see", 1, 16},
+    {"experts", SL_OPTION_INT, "8", "experts of each block; 0: no block has any", 0, 1 << 16},
+    MOE_ROUTING_OPTIONS("1"),
+    {"experts-every", SL_OPTION_INT, "1", "`N`: every N-th block has experts, the others SwiGLU", 1, 1 << 16},
+    {"dense-blocks", SL_OPTION_TEXT, "none", "`LIST` of numbers of blocks that have SwiGLU, from 0 on, between commas", 0, 0},
+    SL_OPTIMIZER_OPTIONS,
+    {0}};
+/* clang-format on */
+
+typedef struct next {
+  moe moe; /* first: the blocks with experts read it as their own */
+  int softmax_every, experts_every, key_heads, value_heads;
+  int64_t key_dim, value_dim, conv;
+  const char *dense; /* list of blocks */
+} next;
+
+static const next *next_of(const decoder *d) { return d->own; }
+
+/* ---- initial values -------------------------------------------------------------------------- */
+
+/* Logarithms of decays A between 0.01 and 16, spread evenly over any heads. */
+static void read_decays(void *ctx, int64_t first, int64_t count, float *out) {
+  (void)ctx;
+  for (int64_t i = 0; i < count; i++) {
+    const double golden = 0.6180339887498949, most = 16, least = 0.01;
+    out[i] = (float)log(least + (most - least) * fmod((double)(first + i + 1) * golden, 1));
+  }
+}
+
+static const sl_given decays = {.read = read_decays, .hash = 3};
+
+/* ---- parts ----------------------------------------------------------------------------------- */
+
+static sl_tensor *param(sl_graph *g, sl_type type, sl_init init, int layer, const char *name) {
+  return sl_param(g, type, init, "model.layers.%d.%s", layer, name);
+}
+
+/* Splits each of `heads` groups of x [B, T, n] into `count` runs; each becomes [B, T, heads * its
+ * length]. */
+static void split_heads(sl_graph *g, const decoder *d, sl_tensor *x, int64_t heads, int count,
+                        const int64_t *lengths, sl_tensor **out) {
+  sl_split(g, sl_reshape(g, x, d->rows, -1, heads, sl_dim(x, -1) / heads), 3, count, lengths, out);
+  for (int i = 0; i < count; i++) out[i] = sl_reshape(g, out[i], d->rows, -1, heads * lengths[i]);
+}
+
+/* ---- softmax attention ----------------------------------------------------------------------- */
+
+static sl_tensor *turned(sl_graph *g, decoder *d, sl_tensor *x, int heads, int layer,
+                         const char *name) {
+  x = decoder_head_norm(g, d, x, heads, layer, name);
+  return decoder_rotated(g, d, x, heads, layer); /* [B, T, heads*D] */
+}
+
+static sl_tensor *softmax_attention(sl_graph *g, decoder *d, sl_tensor *x, float residual,
+                                    int layer) {
+  int64_t C = d->width, Q = d->heads * d->head_dim, KV = d->kv_heads * d->head_dim;
+  bool bias = d->qkv_bias;
+  sl_tensor *part[2]; /* queries and gates */
+  sl_tensor *q = decoder_biased(g, d, bias, x, C, 2 * Q, 0.02f, layer, "self_attn.q_proj");
+  sl_tensor *k = decoder_biased(g, d, bias, x, C, KV, 0.02f, layer, "self_attn.k_proj");
+  sl_tensor *v = decoder_biased(g, d, bias, x, C, KV, 0.02f, layer, "self_attn.v_proj");
+  split_heads(g, d, q, d->heads, 2, (int64_t[]){d->head_dim, d->head_dim}, part);
+  sl_tensor *a = decoder_attend(g, d, turned(g, d, part[0], d->heads, layer, "self_attn.q_norm"),
+                                turned(g, d, k, d->kv_heads, layer, "self_attn.k_norm"), v, layer);
+  a = sl_mul(g, a, sl_sigmoid(g, part[1])); /* [B, T, H*D] */
+  return decoder_biased(g, d, d->o_bias, a, Q, C, residual, layer, "self_attn.o_proj");
+}
+
+/* ---- states ---------------------------------------------------------------------------------- */
+
+/* The convolution and SiLU of queries, keys and values together. */
+static void convolve(sl_graph *g, const decoder *d, const int64_t *lengths, sl_tensor **qkv,
+                     int layer) {
+  int64_t conv = next_of(d)->conv, channels = lengths[0] + lengths[1] + lengths[2];
+  sl_tensor *w = param(g, SL_TYPE(SL_F32, channels, 1, conv), SL_UNIFORM(1 / sqrtf((float)conv)),
+                       layer, "linear_attn.conv1d.weight");
+  sl_tensor *x = sl_silu(g, sl_causal_conv(g, sl_concat(g, 2, 3, qkv), w, NULL));
+  sl_split(g, x, 2, 3, lengths, qkv);
+}
+
+/* Each head's numbers as a vector of length 1. x [B, T, K*dk] */
+static sl_tensor *unit(sl_graph *g, const decoder *d, sl_tensor *x) {
+  const next *n = next_of(d);
+  int64_t dk = n->key_dim;
+  sl_tensor *gain = sl_filled(g, SL_TYPE(SL_F32, dk), 1 / sqrtf((float)dk), NULL);
+  x = sl_reshape(g, x, d->rows, -1, n->key_heads, dk);
+  return sl_reshape(g, sl_rmsnorm(g, x, gain, 1e-6f / (float)dk), d->rows, -1, n->key_heads * dk);
+}
+
+/* Logarithms of the gates. a [B, T, V] */
+static sl_tensor *gates_of(sl_graph *g, sl_tensor *a, int64_t heads, int layer) {
+  sl_type type = SL_TYPE(SL_F32, heads);
+  sl_tensor *bias = param(g, type, SL_CONSTANT(1), layer, "linear_attn.dt_bias");
+  sl_tensor *log_a = param(g, type, SL_GIVEN(&decays), layer, "linear_attn.A_log");
+  a = sl_softplus(g, sl_add(g, a, bias));
+  return sl_mul(g, a, sl_neg(g, sl_exp(g, sl_expand_like(g, log_a, a))));
+}
+
+/* rmsnorm of each head's output, times the SiLU of a gate. o and z [B, T, V*dv] */
+static sl_tensor *gated_norm(sl_graph *g, const decoder *d, sl_tensor *o, sl_tensor *z, int layer) {
+  int64_t dv = next_of(d)->value_dim, heads = next_of(d)->value_heads;
+  sl_tensor *gain = param(g, SL_TYPE(SL_F32, dv), SL_CONSTANT(1), layer, "linear_attn.norm.weight");
+  o = sl_rmsnorm(g, sl_reshape(g, o, d->rows, -1, heads, dv), gain, d->eps);
+  return sl_swiglu(g, z, sl_reshape(g, o, d->rows, -1, heads * dv));
+}
+
+/* A row of the first product has, for each key head, its query, its key, and its heads' values and
+ * gates; one of the second has parts and decays of its heads. */
+static sl_tensor *delta_rule(sl_graph *g, decoder *d, sl_tensor *x, float residual, int layer) {
+  const next *n = next_of(d);
+  int64_t C = d->width, each = n->value_heads / n->key_heads, values = each * n->value_dim;
+  int64_t keys = n->key_heads * n->key_dim, all = n->value_heads * n->value_dim;
+  sl_tensor *of[4], *ba[2]; /* q, k, v, gates; parts, decays */
+  sl_tensor *qkvz =
+      decoder_linear(g, d, x, C, 2 * (keys + all), 0.02f, layer, "linear_attn.in_proj_qkvz");
+  split_heads(g, d, qkvz, n->key_heads, 4, (int64_t[]){n->key_dim, n->key_dim, values, values}, of);
+  x = decoder_linear(g, d, x, C, 2 * n->value_heads, 0.02f, layer, "linear_attn.in_proj_ba");
+  split_heads(g, d, x, n->key_heads, 2, (int64_t[]){each, each}, ba);
+  convolve(g, d, (int64_t[]){keys, keys, all}, of, layer);
+  const sl_attrs attrs = {.heads = n->value_heads, .kv_heads = n->key_heads};
+  sl_tensor *o = sl_delta_rule(g, unit(g, d, of[0]), unit(g, d, of[1]), of[2],
+                               gates_of(g, ba[1], n->value_heads, layer), sl_sigmoid(g, ba[0]),
+                               &attrs); /* [B, T, V*dv] */
+  return decoder_linear(g, d, gated_norm(g, d, o, of[3], layer), all, C, residual, layer,
+                        "linear_attn.out_proj");
+}
+
+/* ---- blocks ---------------------------------------------------------------------------------- */
+
+static bool is_listed(const char *list, int layer) {
+  for (char *end; *list; list = end + (*end == ',')) {
+    if (strtol(list, &end, 10) == layer) return true;
+    if (end == list) return false;
+  }
+  return false;
+}
+
+static bool has_experts(const next *n, int layer) {
+  return n->moe.experts && (layer + 1) % n->experts_every == 0 && !is_listed(n->dense, layer);
+}
+
+static sl_tensor *mix(sl_graph *g, decoder *d, sl_tensor *x, float residual, int layer) {
+  const next *n = next_of(d);
+  bool softmax = n->softmax_every && (layer + 1) % n->softmax_every == 0;
+  return (softmax ? softmax_attention : delta_rule)(g, d, x, residual, layer);
+}
+
+static sl_tensor *feed_forward(sl_graph *g, decoder *d, sl_tensor *x, float residual, int layer) {
+  if (has_experts(next_of(d), layer)) return moe_half(g, d, x, residual, layer);
+  return decoder_swiglu(g, d, x, d->ffn, residual, layer, "mlp");
+}
+
+/* ---- options --------------------------------------------------------------------------------- */
+
+static void check_list(sl_graph *g, const char *list, int layers) {
+  for (const char *at = list; *at;) {
+    char *end;
+    long layer = strtol(at, &end, 10);
+    bool good = end > at && (!*end || (*end == ',' && end[1])) && layer >= 0 && layer < layers;
+    if (!good) {
+      sl_graph_fail(g, SL_E_USAGE,
+                    "qwen3-next: --dense-blocks %s: it is none, or numbers of blocks from 0 to %d "
+                    "between commas",
+                    list, layers - 1);
+      return;
+    }
+    at = end + (*end == ',');
+  }
+}
+
+static void check(sl_graph *g, const sl_args *args, const decoder *d, const next *n) {
+  if (n->value_heads < 1 || n->key_heads < 1 || n->value_heads % n->key_heads)
+    sl_graph_fail(g, SL_E_USAGE, "qwen3-next: --value-heads %d is not a multiple of --key-heads %d",
+                  n->value_heads, n->key_heads);
+  if (sl_arg_int(args, "document-end") >= 0 && n->softmax_every != 1)
+    sl_graph_fail(g, SL_E_USAGE,
+                  "qwen3-next: --document-end: states go on from document to document");
+  check_list(g, n->dense, d->layers);
+}
+
+static next next_read(const sl_args *args, const decoder *d) {
+  next n = {.softmax_every = (int)sl_arg_int(args, "softmax-every"),
+            .experts_every = (int)sl_arg_int(args, "experts-every"),
+            .key_heads = (int)sl_arg_int(args, "key-heads"),
+            .value_heads = (int)sl_arg_int(args, "value-heads"),
+            .key_dim = sl_arg_int(args, "key-dim"),
+            .value_dim = sl_arg_int(args, "value-dim"),
+            .conv = sl_arg_int(args, "conv"),
+            .dense = sl_arg_text(args, "dense-blocks")};
+  if (!strcmp(n.dense, "none")) n.dense = "";
+  if (!n.value_heads) n.value_heads = (int)(2 * d->width / n.value_dim);
+  if (!n.key_heads) n.key_heads = n.value_heads % 2 ? n.value_heads : n.value_heads / 2;
+  return n;
+}
+
+/* ---- build ----------------------------------------------------------------------------------- */
+
+static sl_status build(sl_graph *g, const sl_args *args) {
+  decoder d = decoder_of(g, args, "qwen3-next");
+  next n = next_read(args, &d);
+  d.ffn = sl_arg_int(args, "ffn");
+  if (!d.ffn) d.ffn = (d.width * 8 / 3 + 63) / 64 * 64;
+  n.moe = moe_of(g, args, &d, moe_qwen);
+  d.own = &n;
+  d.mixer = mix;
+  d.plus_one = true;
+  check(g, args, &d, &n);
+  if (sl_graph_status(g)) return sl_graph_status(g);
+  return decoder_build(g, args, &d, feed_forward);
+}
+
+SL_MODEL_NAMED(qwen3_next, "qwen3-next", "Qwen3-Next: states of the gated delta rule, experts",
+               options, build);

@@ -1,0 +1,124 @@
+#!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
+# Folders of Qwen3-Next go in and out as they are, with experts and without: losses and gradient norms of five steps are
+# those of transformers (tests/reference/make_experts.py), on one device and on grids of several, in pieces and on
+# stages. With --exact bits are the same on grids that mixtures permit. Configurations that differ are refused by name.
+# labels: outside
+# needs: zeromq
+set -euo pipefail
+# shellcheck source=tests/support/tool.sh
+source "$SLUICE_SOURCE/tests/support/tool.sh"
+
+data=$reference/text.txt
+train=(--data "$data" --context 32 --batch 4 --lr 1e-3 --min-lr 1e-3 --warmup 0 --aux-loss 0)
+
+# run REPORT WORDS...
+run() {
+  local report=$1
+  shift
+  ends 0 "$actorrun" --quiet --steps 5 --report "$report" "$@"
+}
+
+# same REPORT FOLDER NEAR: the losses are those of transformers to 1e-6, and the norms of gradients to NEAR
+same() {
+  python3 - "$1" "$reference/$2/losses.txt" "$3" <<'PY' || fail "$1: other losses or norms than in $2"
+import json, sys
+ours = [(s["loss"], s["grad_norm"]) for s in json.load(open(sys.argv[1]))["steps"]]
+theirs = [tuple(map(float, line.split()[1:])) for line in open(sys.argv[2]) if line[0] != "#"]
+loss, norm = (max(abs(x[i] / y[i] - 1) for x, y in zip(ours, theirs)) for i in (0, 1))
+print(f"{sys.argv[1]}: losses {loss:.2g}, norms {norm:.2g}")
+sys.exit(len(ours) != len(theirs) or not loss < 1e-6 or not norm < float(sys.argv[3]))
+PY
+}
+losses() { python3 -c 'import json, sys; print([s["loss_hex"] for s in json.load(open(sys.argv[1]))["steps"]])' "$1"; }
+
+for name in hf_qwen3_next hf_qwen3_next_dense; do
+  run plain --init "$reference/$name" qwen3-next "${train[@]}"
+  same plain $name 1e-6
+  ends 0 "$actorrun" --quiet --steps 0 --init "$reference/$name" --save saved/ qwen3-next "${train[@]}"
+  run again --init saved qwen3-next "${train[@]}"
+  [[ $(losses again) == "$(losses plain)" ]] || fail "$name: a folder that was written trains as the one that was read"
+  for grid in "--stages 2 --microbatches 2 --pieces 2 --schedule seq1f1b" "--data-parallel 2 --pieces 4" \
+    "--tensor 2" "--tensor 2 --data-parallel 2 --recompute full" "-n 2 --stages 2 --schedule zb-h1 --microbatches 4 ${patient[*]}" \
+    "--data-parallel 2 --shard parameters --pieces 2 --piece-order layers"; do
+    # shellcheck disable=SC2086
+    run grid $grid --init "$reference/$name" qwen3-next "${train[@]}"
+    same grid $name 3e-6
+  done
+  rm -r saved
+done
+run experts --expert-parallel 2 --data-parallel 2 --init "$reference/hf_qwen3_next" qwen3-next "${train[@]}"
+same experts hf_qwen3_next 3e-6
+
+# Older files say how often there is softmax attention, and heads that predict further ahead are left unread.
+python3 - "$reference/hf_qwen3_next_dense" <<'PY'
+import json, os, struct, sys
+os.mkdir("older")
+config = json.load(open(sys.argv[1] + "/config.json"))
+rope, types = config.pop("rope_parameters"), config.pop("layer_types")
+for key in "rope_theta", "partial_rotary_factor": config[key] = rope.pop(key)
+config.update(rope_scaling=rope, full_attention_interval=types.index("full_attention") + 1, mlp_only_layers=[])
+json.dump(config, open("older/config.json", "w"))
+raw = open(sys.argv[1] + "/model.safetensors", "rb").read()
+n = struct.unpack("<Q", raw[:8])[0]
+head, data = json.loads(raw[8:8 + n]), raw[8 + n:]
+for name in "mtp.fc.weight", "mtp.layers.0.mlp.gate.weight":
+    head[name] = {"dtype": "F32", "shape": [4], "data_offsets": [len(data), len(data) + 16]}
+    data += bytes(16)
+text = json.dumps(head).encode()
+open("older/model.safetensors", "wb").write(struct.pack("<Q", len(text)) + text + data)
+PY
+run aged --init older qwen3-next "${train[@]}"
+[[ $(losses aged) == "$(losses plain)" ]] || fail "an older config.json says the same"
+
+# A model that was trained anew is written, and read again with the same options.
+fresh=(--layers 4 --width 32 --heads 4 --kv-heads 2 --head-dim 16 --rope none:partial_rotary_factor=0.25 --value-heads 4
+  --value-dim 8 --key-dim 12 --experts 5 --shared-ffn 24 --expert-ffn 24 --dense-blocks 0,2 --softmax-every 3 --theta 50000)
+ends 0 "$actorrun" --quiet --steps 2 --save fresh/ --report made qwen3-next "${train[@]}" "${fresh[@]}"
+ends 0 "$actorrun" --quiet --steps 1 --init fresh --report read qwen3-next "${train[@]}"
+ends 0 "$actorrun" --quiet --steps 1 --init fresh/model.safetensors --report told qwen3-next "${train[@]}" "${fresh[@]}"
+[[ $(losses read) == "$(losses told)" ]] || fail "a new folder says what its options were"
+python3 -c 'import json; x = json.load(open("fresh/config.json")); assert (x["layer_types"].index("full_attention"),
+  x["mlp_only_layers"], x["partial_rotary_factor"], x["linear_num_key_heads"]) == (2, [0, 2], 0.25, 2), x'
+
+# The same bits on any grid.
+exact=(--exact --steps 3 --quiet)
+small=(qwen3-next --layers 4 --width 32 --heads 4 --softmax-every 2 --value-heads 4 --value-dim 16 --key-dim 8 --context 64
+  --batch 8 --data "$data" --exact-leaf 32 --aux-loss 0)
+for experts in 0 6; do
+  ends 0 "$actorrun" "${exact[@]}" --certify one.jsonl "${small[@]}" --experts $experts
+  for grid in "--pieces 2" "--stages 4 --microbatches 4 --schedule zb-h1" "--data-parallel 4" "--tensor 2" \
+    "--stages 2 --pieces 2 --microbatches 2 --schedule seq1f1b" "--shard parameters --data-parallel 2 --recompute full"; do
+    # shellcheck disable=SC2086
+    ends 0 "$actorrun" "${exact[@]}" $grid --recheck one.jsonl "${small[@]}" --experts $experts
+  done
+  rm one.jsonl
+done
+
+# refused NAMED WORDS...
+refused() {
+  local named=$1
+  shift
+  ends 2 "$actorrun" --steps 1 "$@"
+  says "$named" err
+}
+# edited OLD NEW NAMED: the folder with another config.json
+edited() {
+  rm -rf edited
+  cp -r "$reference/hf_qwen3_next" edited
+  tr '\n' ' ' <edited/config.json | sed "s/$1/$2/" >edited/new
+  mv edited/new edited/config.json
+  refused "$3" --init edited qwen3-next "${train[@]}"
+}
+edited '"linear_attention",' '"full_attention",' 'layer_types: full_attention must be every N-th layer'
+edited '"linear_attention",' '"sliding_attention",' 'layer_types: full_attention must be every N-th layer'
+edited '"mlp_only_layers": \[ *1 *\]' '"mlp_only_layers": "1"' 'mlp_only_layers is no list of layers'
+edited '"mlp_only_layers": \[ *1 *\]' '"mlp_only_layers": [7]' 'dense-blocks 7'
+edited '"partial_rotary_factor": 0.5' '"partial_rotary_factor": 1.5' 'partial_rotary_factor=1.5 is more than 1'
+edited '"linear_num_value_heads": 4' '"linear_num_value_heads": 5' 'value-heads 5 is not a multiple of --key-heads 2'
+edited '"hidden_act": "silu"' '"hidden_act": "gelu"' hidden_act
+refused '--softmax-every 3 contradicts' --init "$reference/hf_qwen3_next" qwen3-next "${train[@]}" --softmax-every 3
+refused 'states go on from document to document' "${small[@]}" --document-end 0
+refused '--dense-blocks 1,x: it is none, or numbers of blocks from 0 to 3' "${small[@]}" --dense-blocks 1,x
+refused 'should be qwen3-next, not qwen-moe' --init "$reference/hf_qwen3_next" qwen-moe "${train[@]}"
+echo "qwen3-next: the losses of transformers"
