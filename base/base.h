@@ -125,4 +125,10 @@ enum { SLI_LIBRARY_BYTES = 64 << 20 };
 size_t sli_memory_bytes(void);
 sl_status sli_address_room(size_t bytes, const char *what);
 
+#define SLI_TRY(expression)           \
+  do {                                \
+    sl_status status_ = (expression); \
+    if (status_) return status_;      \
+  } while (0)
+
 #endif

@@ -246,7 +246,7 @@ struct sl_graph {
     bool learns;       /* the model being built has called for its loss */
     int nnodes;        /* nodes of the frozen model, which are the first ones */
     int nblocks;
-    sl_tensor *tokens, *targets;
+    sl_texts texts;
     int64_t vocab;
     sl_tensor *results[SL_FROZEN_MOST];
   } frozen;

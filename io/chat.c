@@ -9,9 +9,11 @@
 #include "base/base.h"
 #include "base/template/template.h"
 #include "io/chat_messages.h"
+#include "io/file.h"
 
 struct sli_chat {
   const char *name;
+  uint64_t hash;
   sli_template *template, *for_tools; /* for_tools NULL: the same */
   char **end;                         /* text that ends an answer, once it has been searched for */
   char *text;                         /* source of the template for chats with tools */
@@ -80,12 +82,18 @@ static const struct {
 
 /* ---- lookup --------------------------------------------------------------------------------- */
 
+static uint64_t hash_of(const char *text) { return sli_hash_samples(text, strlen(text)); }
+
 static const sli_chat *open_template(const char *name, const char *text, const char *for_tools) {
   sli_template *template, *other = NULL;
   if (sli_template_read(text, &template)) return NULL;
   if (for_tools && sli_template_read(for_tools, &other)) return sli_template_free(template), NULL;
   sli_chat *chat = sli_calloc(1, sizeof *chat);
-  *chat = (sli_chat){name, template, other, sli_calloc(1, sizeof(char *)),
+  *chat = (sli_chat){name,
+                     sli_hash_word(hash_of(text), for_tools ? hash_of(for_tools) : 0),
+                     template,
+                     other,
+                     sli_calloc(1, sizeof(char *)),
                      sli_strdup(for_tools ? for_tools : text)};
   return chat;
 }
@@ -114,6 +122,8 @@ void sli_chat_free(const sli_chat *chat) {
 const char *sli_chat_name(const sli_chat *chat) { return chat->name; }
 
 const char *sli_chat_text(const sli_chat *chat) { return chat->text; }
+
+uint64_t sli_chat_hash(const sli_chat *chat) { return chat->hash; }
 
 char *sli_chat_names(void) {
   char *names = NULL;
@@ -171,7 +181,7 @@ static sl_status chat_run(const sli_chat *chat, const sli_chat_marks *marks,
   sli_values *v = values_for(bytes, NULL);
   sli_value names = names_of(v, marks, answered);
   sli_value_set(v, names, "messages", list_messages(v, messages, count));
-  sl_status status = sli_template_run(chat->template, v, names, out);
+  sl_status status = sli_template_run(chat->template, v, names, NULL, out);
   sli_values_destroy(v);
   return status;
 }
@@ -214,7 +224,7 @@ static sl_status add_variables(sli_values *v, sli_value names, sli_value more) {
     const char *key = sli_value_key(more, i).text.at;
     for (size_t k = 0; k < SLI_COUNT(taken); k++)
       if (!strcmp(key, taken[k]))
-        return sl_fail(SL_E_USAGE, "chat_template_kwargs.%s: the request has it beside them", key);
+        return sl_fail(SL_E_USAGE, "chat_template_kwargs.%s: it is given beside them", key);
     sli_value_set(v, names, key, sli_value_item(more, i));
   }
   return SL_OK;
@@ -233,6 +243,28 @@ static sl_status names_of_json(sli_values *v, const sli_chat_json *in, sli_value
   return add_variables(v, names, sli_value_read(v, in->variables, in->variables_bytes));
 }
 
+static const sli_template *template_for(const sli_chat *chat, bool tools) {
+  return tools && chat->for_tools ? chat->for_tools : chat->template;
+}
+
+bool sli_chat_marks_answers(const sli_chat *chat, bool tools) {
+  return sli_template_marks(template_for(chat, tools));
+}
+
+sl_status sli_chat_render_values(const sli_chat *chat, const sli_chat_marks *marks, sli_values *v,
+                                 const sli_chat_values *in, bool answered, sli_text_spans *answers,
+                                 char **out) {
+  sli_value names = names_of(v, marks, answered);
+  bool tools = in->tools.kind != SLI_NONE;
+  sli_value_set(v, names, "messages", in->messages);
+  if (tools) sli_value_set(v, names, "tools", in->tools);
+  sl_status status =
+      in->variables.kind == SLI_NONE ? SL_OK : add_variables(v, names, in->variables);
+  if (!status) status = sli_values_status(v);
+  if (status) return status;
+  return name_failure(chat, sli_template_run(template_for(chat, tools), v, names, answers, out));
+}
+
 sl_status sli_chat_render_json(const sli_chat *chat, const sli_chat_marks *marks,
                                const sli_chat_json *in, const sli_allowance *allowance,
                                char **out) {
@@ -240,8 +272,8 @@ sl_status sli_chat_render_json(const sli_chat *chat, const sli_chat_marks *marks
   sli_values *v = values_for(bytes, allowance);
   sli_value names = names_of(v, marks, false);
   sl_status status = names_of_json(v, in, names);
-  const sli_template *template = in->tools && chat->for_tools ? chat->for_tools : chat->template;
-  if (!status) status = name_failure(chat, sli_template_run(template, v, names, out));
+  const sli_template *template = template_for(chat, in->tools);
+  if (!status) status = name_failure(chat, sli_template_run(template, v, names, NULL, out));
   sli_values_destroy(v);
   return status;
 }

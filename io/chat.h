@@ -6,6 +6,8 @@
 #define SLUICE_IO_CHAT_H
 
 #include "base/allowance.h"
+#include "base/spans.h"
+#include "base/template/template.h"
 
 typedef struct sli_chat sli_chat;
 
@@ -18,6 +20,8 @@ void sli_chat_free(const sli_chat *chat);
 const char *sli_chat_name(const sli_chat *chat);
 /* Returns the source of the template, of the one for chats with tools if that is another. */
 const char *sli_chat_text(const sli_chat *chat);
+/* Hashes the texts of its templates. */
+uint64_t sli_chat_hash(const sli_chat *chat);
 /* Lists the names: "chatml, llama2, ..."; the caller's to free(). */
 char *sli_chat_names(void);
 
@@ -49,6 +53,20 @@ typedef struct sli_chat_json {
  * for the template. SL_E_USAGE: as above. SL_E_MEMORY: the allowance does not suffice. */
 sl_status sli_chat_render_json(const sli_chat *chat, const sli_chat_marks *marks,
                                const sli_chat_json *in, const sli_allowance *allowance, char **out);
+
+/* Messages that are values, for several renderings of their beginnings. `tools` and `variables` may
+ * be none. */
+typedef struct sli_chat_values {
+  sli_value messages, tools, variables;
+} sli_chat_values;
+
+/* Renders a chat that is over, if `answered`, or else up to where the next answer begins. Parts
+ * that the template marks as answers are added to `answers` (NULL: not wanted). */
+sl_status sli_chat_render_values(const sli_chat *chat, const sli_chat_marks *marks, sli_values *v,
+                                 const sli_chat_values *in, bool answered, sli_text_spans *answers,
+                                 char **out);
+/* Returns whether the template marks answers, in chats with tools or without. */
+bool sli_chat_marks_answers(const sli_chat *chat, bool tools);
 
 /* Returns the text of the token that ends an answer: the one that the template puts after an
  * answer, or else the tokenizer's; NULL if neither has one. Lives as long as the chat. */

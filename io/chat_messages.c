@@ -83,7 +83,7 @@ static sli_value read_member(sli_values *v, sli_value key, sli_value value) {
   return is_text(key, "tool_calls") ? read_calls(v, value) : value;
 }
 
-static sli_value read_message(sli_values *v, sli_value from) {
+sli_value sli_chat_message_value(sli_values *v, sli_value from) {
   sli_value out = sli_value_dict(v);
   for (size_t i = 0; i < sli_value_count(from); i++) {
     sli_value key = sli_value_key(from, i), value = sli_value_item(from, i);
@@ -97,6 +97,6 @@ static sli_value read_message(sli_values *v, sli_value from) {
 sli_value sli_chat_messages(sli_values *v, const char *json, size_t bytes) {
   sli_value from = sli_value_read(v, json, bytes), out = sli_value_list(v);
   for (size_t i = 0; i < sli_value_count(from) && !sli_values_status(v); i++)
-    sli_value_add(v, out, read_message(v, sli_value_item(from, i)));
+    sli_value_add(v, out, sli_chat_message_value(v, sli_value_item(from, i)));
   return out;
 }

@@ -18,7 +18,7 @@
 
 /* clang-format off */
 #define DECODER_OPTIONS \
-    {"data", SL_OPTION_LIST, "", "`FILE` to learn: text (its bytes are the tokens), .npy, or flat " \
+    {"data", SL_OPTION_LIST, "", "`FILE` to learn: text (its bytes are the tokens), chats (.jsonl), .npy, or flat " \
      "tokens (.u16, .u32, .bin, FILE:TYPE); or a folder of such; may be repeated", 0, 0}, \
     {"layers", SL_OPTION_INT, "6", "transformer blocks", 1, 1000}, \
     {"width", SL_OPTION_INT, "384", "numbers per token", 1, 1 << 20}, \
@@ -100,6 +100,8 @@ struct decoder {
   float cap;     /* soft limit of the logits; 0: none */
   decoder_local local;
   sl_attrs attention;
+  sl_texts texts;
+  bool alone; /* a chat has a row of its own: what is mixed goes on from document to document */
   sl_tensor *documents; /* [B, T] document ids; NULL: a row is one document */
   const void *own;      /* state of the model */
   sl_tensor *recall;    /* [B, H] recall of chosen blocks, summed over blocks; NULL: none chosen */
@@ -326,6 +328,7 @@ static inline decoder decoder_of(sl_graph *g, const sl_args *args, const char *m
       .heads = d.heads, .kv_heads = d.kv_heads, .window = window < d.context ? window : 0};
   d.attention.value = (float)sl_arg_float(args, "attend-blocks");
   d.local.window = window > 0;
+  d.alone = d.attention.value != 0;
   decoder_words(g, args, &d);
   decoder_check(g, args, &d);
   return d;
@@ -334,9 +337,9 @@ static inline decoder decoder_of(sl_graph *g, const sl_args *args, const char *m
 /* ---- build ----------------------------------------------------------------------------------- */
 
 static inline void decoder_train(sl_graph *g, const sl_args *args, const decoder *d,
-                                 sl_tensor *logits, sl_tensor *targets) {
+                                 sl_tensor *logits) {
   sl_optimizer optimizer = sl_arg_optimizer(args);
-  sl_tensor *loss = sl_cross_entropy(g, logits, targets);
+  sl_tensor *loss = sl_texts_loss(g, logits, &d->texts);
   if (d->losses) {
     sl_metric(g, "cross-entropy", loss);
     loss = sl_add(g, loss, d->losses);
@@ -346,19 +349,26 @@ static inline void decoder_train(sl_graph *g, const sl_args *args, const decoder
   sl_train(g, loss, &optimizer);
 }
 
+/* Reads the data: a document ends with a token, or is a chat. */
+static inline void decoder_read(sl_graph *g, const sl_args *args, decoder *d) {
+  int64_t end = sl_arg_int(args, "document-end");
+  d->texts = sl_texts(g, sl_arg_text(args, "data"), d->rows, d->context, d->vocab, d->alone);
+  d->documents = d->texts.documents;
+  if (end < 0) return;
+  if (d->documents)
+    sl_graph_fail(g, SL_E_USAGE, "%s: --document-end: chats are documents of their own", d->model);
+  d->documents = sl_documents(g, d->texts.tokens, (int32_t)end, NULL);
+}
+
 static inline sl_status decoder_build(sl_graph *g, const sl_args *args, decoder *d,
                                       decoder_half *half) {
   sl_type table = SL_TYPE(SL_F32, d->vocab, d->width);
 
   sl_block(g, "embedding");
-  sl_tensor *targets; /* [B, T] */
-  sl_tensor *tokens =
-      sl_tokens(g, sl_arg_text(args, "data"), d->rows, d->context, d->vocab, &targets);
+  decoder_read(g, args, d);
   sl_tensor *embed = sl_param(g, table, SL_NORMAL(0.02f), "model.embed_tokens.weight");
-  sl_tensor *x = sl_embedding(g, tokens, embed); /* [B, T, C] */
+  sl_tensor *x = sl_embedding(g, d->texts.tokens, embed); /* [B, T, C] */
   if (d->scaled) x = sl_scale(g, x, sqrtf((float)d->width));
-  int64_t end = sl_arg_int(args, "document-end");
-  if (end >= 0) d->documents = sl_documents(g, tokens, (int32_t)end, NULL);
 
   for (int layer = 0; layer < d->layers; layer++) x = decoder_block(g, d, half, x, layer);
 
@@ -369,7 +379,7 @@ static inline sl_status decoder_build(sl_graph *g, const sl_args *args, decoder 
   sl_tensor *logits = sl_linear(g, x, head, NULL); /* [B, T, V] */
   if (d->cap > 0) logits = sl_softcap(g, logits, d->cap);
   sl_output(g, "logits", logits);
-  decoder_train(g, args, d, logits, targets);
+  decoder_train(g, args, d, logits);
   return sl_graph_status(g);
 }
 

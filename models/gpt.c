@@ -12,7 +12,7 @@
 
 /* clang-format off */
 static const sl_option options[] = {
-    {"data", SL_OPTION_LIST, "", "`FILE` to learn: text (its bytes are the tokens), .npy, or flat "
+    {"data", SL_OPTION_LIST, "", "`FILE` to learn: text (its bytes are the tokens), chats (.jsonl), .npy, or flat "
      "tokens (.u16, .u32, .bin, FILE:TYPE); or a folder of such; may be repeated", 0, 0},
     {"layers", SL_OPTION_INT, "4", "transformer blocks", 1, 1000},
     {"width", SL_OPTION_INT, "128", "numbers per token", 1, 1 << 20},
@@ -104,14 +104,18 @@ static shape read_shape(sl_graph *g, const sl_args *args) {
   return s;
 }
 
-/* Adds learned positions; they restart at each document. */
-static sl_tensor *add_positions(sl_graph *g, const sl_args *args, shape *s, sl_tensor *tokens,
+/* Adds learned positions; they restart at each document: a chat, or what ends with a token. */
+static sl_tensor *add_positions(sl_graph *g, const sl_args *args, shape *s, const sl_texts *texts,
                                 sl_tensor *x) {
-  sl_tensor *positions, *wpe = sl_param(g, SL_TYPE(SL_F32, s->positions, s->width),
-                                        SL_NORMAL(0.02f), "transformer.wpe.weight");
+  sl_tensor *positions = texts->positions,
+            *wpe = sl_param(g, SL_TYPE(SL_F32, s->positions, s->width), SL_NORMAL(0.02f),
+                            "transformer.wpe.weight");
   int64_t end = sl_arg_int(args, "document-end");
-  if (end < 0) return sl_position(g, x, wpe);
-  s->documents = sl_documents(g, tokens, (int32_t)end, &positions);
+  if (end >= 0 && positions)
+    sl_graph_fail(g, SL_E_USAGE, "gpt: --document-end: chats are documents of their own");
+  if (end < 0 && !positions) return sl_position(g, x, wpe);
+  s->documents = texts->documents;
+  if (end >= 0) s->documents = sl_documents(g, texts->tokens, (int32_t)end, &positions);
   return sl_add(g, x, sl_embedding(g, positions, wpe));
 }
 
@@ -119,12 +123,11 @@ static sl_status build(sl_graph *g, const sl_args *args) {
   shape s = read_shape(g, args);
 
   sl_block(g, "embedding");
-  sl_tensor *targets; /* [B, T] */
-  sl_tensor *tokens = sl_tokens(g, sl_arg_text(args, "data"), s.rows, s.context, s.vocab, &targets);
+  sl_texts texts = sl_texts(g, sl_arg_text(args, "data"), s.rows, s.context, s.vocab, false);
   sl_tensor *wte =
       sl_param(g, SL_TYPE(SL_F32, s.vocab, s.width), SL_NORMAL(0.02f), "transformer.wte.weight");
-  sl_tensor *x = sl_embedding(g, tokens, wte); /* [B, T, C] */
-  x = add_positions(g, args, &s, tokens, x);   /* [B, T, C] */
+  sl_tensor *x = sl_embedding(g, texts.tokens, wte); /* [B, T, C] */
+  x = add_positions(g, args, &s, &texts, x);         /* [B, T, C] */
 
   for (int layer = 0; layer < s.layers; layer++) x = transformer_block(g, &s, x, layer);
 
@@ -133,7 +136,7 @@ static sl_status build(sl_graph *g, const sl_args *args) {
   sl_tensor *logits = sl_linear(g, x, wte, NULL); /* [B, T, V] */
   sl_output(g, "logits", logits);
   sl_optimizer optimizer = sl_arg_optimizer(args);
-  sl_train(g, sl_cross_entropy(g, logits, targets), &optimizer);
+  sl_train(g, sl_texts_loss(g, logits, &texts), &optimizer);
   return sl_graph_status(g);
 }
 

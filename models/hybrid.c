@@ -71,6 +71,7 @@ static sl_status build(sl_graph *g, const sl_args *args) {
   d.own = &h;
   d.mixer = mix;
   d.spiking.k = (float)sl_arg_float(args, "spikes");
+  d.alone |= h.every != 1;
   if (sl_arg_int(args, "document-end") >= 0 && h.every != 1)
     return sl_graph_fail(g, SL_E_USAGE,
                          "hybrid: --document-end: states go on from document to document");

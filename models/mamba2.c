@@ -166,10 +166,9 @@ static sl_status build(sl_graph *g, const sl_args *args) {
   if (sl_graph_status(g)) return sl_graph_status(g);
 
   sl_block(g, "embedding");
-  sl_tensor *targets; /* [B, T] */
-  sl_tensor *tokens = sl_tokens(g, sl_arg_text(args, "data"), m.rows, m.context, m.vocab, &targets);
+  sl_texts texts = sl_texts(g, sl_arg_text(args, "data"), m.rows, m.context, m.vocab, true);
   sl_tensor *embed = sl_param(g, table, SL_NORMAL(0.02f), "backbone.embeddings.weight");
-  sl_tensor *x = sl_embedding(g, tokens, embed); /* [B, T, C] */
+  sl_tensor *x = sl_embedding(g, texts.tokens, embed); /* [B, T, C] */
 
   for (int layer = 0; layer < m.layers; layer++) {
     sl_block(g, "h.%d", layer);
@@ -183,7 +182,7 @@ static sl_status build(sl_graph *g, const sl_args *args) {
   sl_tensor *logits = sl_linear(g, sl_rmsnorm(g, x, gain, m.eps), head, NULL); /* [B, T, V] */
   sl_output(g, "logits", logits);
   sl_optimizer optimizer = sl_arg_optimizer(args);
-  sl_train(g, sl_cross_entropy(g, logits, targets), &optimizer);
+  sl_train(g, sl_texts_loss(g, logits, &texts), &optimizer);
   return sl_graph_status(g);
 }
 

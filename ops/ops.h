@@ -73,12 +73,6 @@ static inline sl_sbp sli_partial(void) { return (sl_sbp){SL_PARTIAL, 0}; }
 /* Fills the signatures of a mean over all elements. A type of one dim has rows along it. */
 int sli_mean_signatures(const sl_attrs *attrs, int nin, const sl_type *in, sl_signature *out);
 
-#define SLI_TRY(expression)           \
-  do {                                \
-    sl_status status_ = (expression); \
-    if (status_) return status_;      \
-  } while (0)
-
 /* Defines the cost rule of an op that does `flops_` per element of input `input_` and streams its
  * arguments once. */
 #define SLI_COST(name, input_, nout_, flops_)                                             \

@@ -40,6 +40,7 @@ typedef enum node_kind {
   FILTER_BLOCK,
   CALL_BLOCK,
   WITH,
+  GENERATION,
   BREAK,
   CONTINUE
 } node_kind;
@@ -90,6 +91,7 @@ struct sli_template {
   sli_arena arena;
   sli_values *constants;
   node *body;
+  bool marks; /* it has generation blocks */
 };
 
 /* ---- tokens (read.c) ---------------------------------------------------------------- */
@@ -137,7 +139,8 @@ typedef struct parser {
   source s;
   sli_values *constants;
   int depth, loops;
-  int rest; /* REST_LIST, REST_DICT, REST_CALLER: the macro names varargs, kwargs, caller */
+  bool marks; /* there are generation blocks */
+  int rest;   /* REST_LIST, REST_DICT, REST_CALLER: the macro names varargs, kwargs, caller */
 } parser;
 
 bool sli_parse_sees(const parser *p, const char *sign);

@@ -30,6 +30,8 @@ typedef struct run {
   scope *here;
   sli_value block; /* input of the current filter block */
   int calls, levels;
+  const text_buffer *whole; /* the whole text */
+  sli_text_spans *answers;  /* parts of it that are answers; NULL: not wanted */
   enum { GOES_ON, BREAKS, CONTINUES } jump;
 } run;
 
@@ -501,6 +503,20 @@ static void with(run *r, const node *n, text_buffer *out) {
   r->here = outer;
 }
 
+/* Renders a block that marks an answer. */
+static void generation(run *r, const node *n, text_buffer *out) {
+  enum { MOST = 1 << 20 };
+  sli_text_spans *all = r->answers;
+  size_t begin = out->bytes;
+  if (all && out != r->whole)
+    return sli_values_fail(r->v, "a generation block within a macro or a captured block");
+  execute(r, n->items, out);
+  if (!all || out->bytes == begin || r->v->status) return;
+  if (all->count >= MOST) return sli_values_fail(r->v, "it has more answers than it may");
+  SLI_GROW(all->items, all->count, all->capacity);
+  all->items[all->count++] = (sli_text_span){begin, out->bytes};
+}
+
 static void one(run *r, const node *n, text_buffer *out) {
   r->v->line = n->line;
   switch (n->kind) {
@@ -513,6 +529,7 @@ static void one(run *r, const node *n, text_buffer *out) {
   case FILTER_BLOCK: return sli_value_print(r->v, filtered_block(r, n, n->a), out);
   case CALL_BLOCK: return call_block(r, n, out);
   case WITH: return with(r, n, out);
+  case GENERATION: return generation(r, n, out);
   default: r->jump = n->kind == BREAK ? BREAKS : CONTINUES;
   }
 }
@@ -524,10 +541,11 @@ static void execute(run *r, const node *all, text_buffer *out) {
   r->levels--;
 }
 
-sl_status sli_template_run(const sli_template *t, sli_values *v, sli_value names, char **out) {
+sl_status sli_template_run(const sli_template *t, sli_values *v, sli_value names,
+                           sli_text_spans *answers, char **out) {
   text_buffer text = {0};
   scope top = {.names = *names.dict};
-  run r = {.v = v, .here = &top};
+  run r = {.v = v, .here = &top, .whole = &text, .answers = answers};
   execute(&r, t->body, &text);
   if (v->status) return v->status;
   if (!sli_take(v->memory.allowance, text.bytes + 1))

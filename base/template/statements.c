@@ -182,11 +182,11 @@ static node *filter_statement(parser *p) {
   return n;
 }
 
-/* Parses transformers' generation block, which marks answers: it renders its body. */
+/* Parses transformers' generation block, which marks answers. */
 static node *generation_statement(parser *p) {
   static const char *const ends[] = {"endgeneration", NULL};
-  node *n = sli_parse_node(p, IF);
-  n->a = sli_parse_constant(p, sli_value_bool(true));
+  node *n = sli_parse_node(p, GENERATION);
+  p->marks = true;
   sli_parse_end_block(p);
   n->items = statements(p, ends);
   sli_parse_take_word(p, "endgeneration");
@@ -271,10 +271,13 @@ sl_status sli_template_read(const char *text, sli_template **out) {
   sl_status status = sli_source_begin(&p.s, &t->arena, text);
   if (!status) t->body = statements(&p, NULL);
   status = p.s.status;
+  t->marks = p.marks;
   if (status) sli_template_free(t);
   else *out = t;
   return status;
 }
+
+bool sli_template_marks(const sli_template *t) { return t->marks; }
 
 void sli_template_free(sli_template *t) {
   if (!t) return;

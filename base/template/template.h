@@ -10,6 +10,7 @@
 #include <stdint.h>
 
 #include "base/allowance.h"
+#include "base/spans.h"
 
 typedef struct sli_template sli_template;
 
@@ -26,6 +27,8 @@ enum {
 /* Parses a template. SL_E_INPUT names the unknown feature and its line. */
 sl_status sli_template_read(const char *text, sli_template **out);
 void sli_template_free(sli_template *t);
+/* Returns whether the template marks answers: it has {% generation %} blocks. */
+bool sli_template_marks(const sli_template *t);
 
 /* ---- values ---------------------------------------------------------------------------------- */
 
@@ -94,9 +97,12 @@ sli_value sli_value_read(sli_values *v, const char *json, size_t bytes);
 sl_status sli_values_status(const sli_values *v);
 
 /* Renders the template with a dict of variables into *out, a 0-terminated text that the caller
- * frees. Its memory is taken from the allowance of the values, and stays so. SL_E_USAGE: the
+ * frees. Its memory is taken from the allowance of the values, and stays so. Parts that come from
+ * {% generation %} blocks are added to `answers` (NULL: they are not wanted); such a block within a
+ * macro or a captured block fails then, for nobody knows where its text goes. SL_E_USAGE: the
  * template itself rejects the input (raise_exception). SL_E_INPUT: what went wrong, and in which
  * line. SL_E_MEMORY: the allowance does not suffice. */
-sl_status sli_template_run(const sli_template *t, sli_values *v, sli_value names, char **out);
+sl_status sli_template_run(const sli_template *t, sli_values *v, sli_value names,
+                           sli_text_spans *answers, char **out);
 
 #endif

@@ -53,9 +53,11 @@ sli_fingerprints sli_graph_fingerprints(const sl_graph *g, sli_arena *arena);
 /* Returns the source of held-out data for a source, by the ticks of an evaluation, if it has
  * one. */
 const sl_source *sli_source_held_out(sl_graph *g, const sl_source *source);
-/* Returns the sequences of the token files that the graph trains on, each of *context tokens, and
- * how many of them a step takes; 0: it reads none. */
-int64_t sli_graph_sequences(const sl_graph *g, int64_t *context, int64_t *batch);
+/* Returns the files that the graph trains on, which it owns, the tokens of a sequence, and how many
+ * sequences a step takes; NULL: it reads none. */
+const struct sli_tokens *sli_graph_tokens(const sl_graph *g, int64_t *context, int64_t *batch);
+/* True if options.eval names that data. */
+bool sli_source_has_files(const sl_source *source);
 
 /* Makes the objective's loss of a model's logits. */
 sl_tensor *sli_objective_loss(sl_here at, sl_graph *g, sl_tensor *logits, sl_tensor *targets);
@@ -65,9 +67,14 @@ sl_status sli_objective_check(sl_graph *g);
 void sli_objective_share(sl_graph *g);
 /* Adds data files, one path per line, to those that sl_graph_files() lists and checks. */
 sl_status sli_graph_add_files(sl_graph *g, const char *paths);
+/* Returns a microbatch's share of the tokens that a step of chats learns, an f64 scalar that each
+ * part of the microbatch has as a whole; NULL: the rows are of no chats. */
+sl_tensor *sli_texts_learned(sl_here at, sl_graph *g, const sl_texts *texts);
+/* The target of a token behind which nothing is learned. */
+enum { SLI_UNLEARNED = -100 };
 /* Makes the source of tokens of files, or of what serves the graph. */
-sl_tensor *sli_tokens_of_files(sl_here at, sl_graph *g, const char *paths, int64_t rows,
-                               int64_t context, int64_t vocab, sl_tensor **targets);
+sl_texts sli_texts_of_files(sl_here at, sl_graph *g, const char *paths, int64_t rows,
+                            int64_t context, int64_t vocab, bool chats, bool alone);
 
 sli_mean sli_mean_of(sl_graph *g, const char *name, sl_tensor *t);
 

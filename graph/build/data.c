@@ -18,34 +18,62 @@ void sl_data_at(sl_here at, sl_graph *g, const sl_source *source, sl_tensor **ou
 /* Context of the token source's callbacks; constant once made. */
 typedef struct token_rows {
   sl_source source;
-  sl_type types[3]; /* tokens and targets, both i32 [rows, context]; in a served graph also
-                       its batch */
+  sl_type types[5]; /* tokens and targets, of chats also a number, documents and positions, each
+                       i32 [rows, context]; in a served graph tokens, targets and its batch */
   int64_t rows, context, batch;
+  bool chats, alone;          /* the model reads chats; a row may have one */
   const sli_tokens *files;    /* NULL for inference, and where no data is read */
   const sli_tokens *held_out; /* or NULL */
+  double held_out_learned;    /* learned tokens of a row of them, in the mean */
   void (*feed)(void *ctx, const sl_tick *tick, int32_t *tokens, int64_t count);
   void *feed_ctx;
   const sl_serving *serve; /* or NULL */
 } token_rows;
 
+/* Writes a number in binary, as the places of its digits that are 1, the highest first, as many as
+ * go in: place k counts 2^(k - POINT). */
+enum { PLACES = 64, POINT = 32 };
+static void put_number(double number, int64_t count, int32_t *out) {
+  int64_t n = 0;
+  for (int k = PLACES - 1; k >= 0 && n < count; k--) {
+    if (number < ldexp(1, k - POINT)) continue;
+    number -= ldexp(1, k - POINT);
+    out[n++] = k;
+  }
+  while (n < count) out[n++] = SLI_UNLEARNED;
+}
+
 /* Fills in rows from sequence `first` on; only the tick's piece, if sequences are cut. */
-static void data_fill(const token_rows *r, const sli_tokens *files, int64_t first,
+static void data_fill(const token_rows *r, const sli_tokens *files, int64_t first, double learned,
                       const sl_tick *tick, void *const *out) {
   int64_t count = tick->rows ? tick->rows : r->context;
-  int32_t *tokens = out[0], *targets = out[1]; /* [rows, count] or NULL */
-  for (int64_t row = 0; row < r->rows; row++)
-    sli_tokens_read(files, first + row, tick->row, count, tokens ? tokens + row * count : NULL,
-                    targets ? targets + row * count : NULL);
+  int32_t *all[5] = {NULL}; /* each [rows, count] or NULL */
+  for (int64_t row = 0; row < r->rows; row++) {
+    for (int o = 0; o < r->source.nout; o++)
+      all[o] = out[o] ? (int32_t *)out[o] + row * count : NULL;
+    sli_tokens_read(files, first + row, tick->row, count,
+                    &(sli_tokens_out){all[0], all[1], all[3], all[4]});
+    if (all[2]) put_number(learned, count, all[2]);
+  }
+}
+
+/* Returns the learned tokens of a row, in the mean over rows from `first` on. */
+static double learned_of(const token_rows *r, const sli_tokens *files, int64_t first,
+                         int64_t count) {
+  if (r->source.nout < 3) return 0;
+  return (double)sli_tokens_learned(files, first, count) / (double)count;
 }
 
 static void fill_from_files(void *ctx, const sl_tick *tick, void *const *out) {
   const token_rows *r = ctx;
-  data_fill(r, r->files, tick->step * r->batch + tick->microbatch * r->rows, tick, out);
+  int64_t first = tick->step * r->batch;
+  data_fill(r, r->files, first + tick->microbatch * r->rows,
+            learned_of(r, r->files, first, r->batch), tick, out);
 }
 
 static void fill_held_out(void *ctx, const sl_tick *tick, void *const *out) {
   const token_rows *r = ctx;
-  data_fill(r, r->held_out, tick->microbatch * r->rows, tick, out);
+  data_fill(r, r->held_out, tick->microbatch * r->rows, r->held_out_learned, tick, out);
 }
 
 static void fill_from_feed(void *ctx, const sl_tick *tick, void *const *out) {
@@ -65,17 +93,40 @@ static uint64_t await_batch(void *ctx, const sl_tick *tick) {
   return r->serve->await ? r->serve->await(r->serve->ctx, tick) : 0;
 }
 
+_Static_assert((int)SLI_UNLEARNED == (int)SLI_TOKENS_UNLEARNED, "rows of files have it");
+
 static void close_files(void *files) { sli_tokens_close(files); }
 
-static sl_status open_held_out(sl_graph *g, int64_t vocab, token_rows *r) {
+static sli_tokens_options tokens_options(const sl_graph *g, const token_rows *r, const char *paths,
+                                         int64_t vocab, uint64_t shuffle) {
   const sl_graph_options *o = &g->options;
-  const sli_tokens_options options = {o->eval, r->context, vocab, 0, o->tokenizer};
+  return (sli_tokens_options){.paths = paths,
+                              .context = r->context,
+                              .vocab = vocab,
+                              .shuffle = shuffle,
+                              .tokenizer = o->tokenizer,
+                              .chat_template = o->chat_template,
+                              .learn = o->learn,
+                              .long_chats = o->long_chats,
+                              .chats = r->chats,
+                              .alone = r->alone};
+}
+
+static sl_status open_held_out(sl_graph *g, int64_t vocab, token_rows *r) {
+  const sli_tokens_options options = tokens_options(g, r, g->options.eval, vocab, 0);
   sli_tokens *files;
   sl_status status = sli_tokens_open(&options, &files);
   if (status) return sl_graph_fail(g, status, "%s", sl_detail());
   sli_graph_cleanup(g, close_files, files);
+  if (sli_tokens_are_chats(files, NULL) != sli_tokens_are_chats(r->files, NULL))
+    return sl_graph_fail(g, SL_E_INPUT, "%s and %s: both must be chats, or neither",
+                         sli_tokens_path(r->files, 0), sli_tokens_path(files, 0));
   r->held_out = files;
   g->reads_eval = true;
+  int64_t rows = sli_tokens_sequences(files), most = g->options.eval_rows;
+  if (most > 0) rows = SLI_MIN(rows, most);
+  if (sli_tokens_are_chats(files, NULL))
+    r->held_out_learned = (double)sli_tokens_learned(files, 0, rows) / (double)rows;
   r->source.fill_held_out = fill_held_out;
   r->source.held_out = (int)SLI_MIN(INT_MAX, sli_tokens_sequences(files) / r->rows);
   r->source.held_out_rest = (int)(sli_tokens_sequences(files) % r->rows);
@@ -91,14 +142,20 @@ static sl_status open_source(sl_here at, sl_graph *g, const char *paths, int64_t
                    : sli_graph_fail_at(g, at, SL_E_USAGE, "sl_tokens: inference needs feed_tokens");
   if (g->options.no_data && (!paths || !*paths)) return SL_OK;
   if (!paths || !*paths) return sli_graph_fail_at(g, at, SL_E_USAGE, "sl_tokens: no file is given");
-  const sli_tokens_options options = {paths, r->context, vocab, g->options.shuffle,
-                                      g->options.tokenizer};
+  const sli_tokens_options options = tokens_options(g, r, paths, vocab, g->options.shuffle);
   sli_tokens *files;
   sl_status status = sli_tokens_open(&options, &files);
   if (status) return sl_graph_fail(g, status, "%s", sl_detail());
   sli_graph_cleanup(g, close_files, files);
   r->files = files;
   return g->options.eval ? open_held_out(g, vocab, r) : SL_OK;
+}
+
+static const token_rows *data_rows_of(const sli_node *node) {
+  /* copies for whole microbatches read the same source */
+  bool once = node->op == &sl_op_source && !node->attrs.full;
+  const sl_source *source = once ? node->attrs.user : NULL;
+  return source && source->fill == fill_from_files ? source->ctx : NULL;
 }
 
 /* Makes the source of a served graph: one row of positions of any sequences, and the batch that
@@ -133,24 +190,42 @@ static sl_tensor *served_tokens(sl_here at, sl_graph *g, int64_t context, int64_
   return outs[0];
 }
 
-sl_tensor *sli_tokens_of_files(sl_here at, sl_graph *g, const char *paths, int64_t rows,
-                               int64_t context, int64_t vocab, sl_tensor **targets) {
-  if (g->options.serve) return served_tokens(at, g, context, vocab, targets);
+sl_texts sli_texts_of_files(sl_here at, sl_graph *g, const char *paths, int64_t rows,
+                            int64_t context, int64_t vocab, bool chats, bool alone) {
+  sl_tensor *outs[5] = {NULL};
+  if (g->options.serve) {
+    outs[0] = served_tokens(at, g, context, vocab, &outs[1]);
+    return (sl_texts){outs[0], outs[1], NULL, NULL};
+  }
   token_rows *r = sli_arena_alloc(&g->arena, sizeof *r);
   r->rows = rows;
   r->context = context;
   r->batch = rows * g->options.microbatches;
-  r->types[0] = r->types[1] = SL_TYPE(SL_I32, rows, context);
+  r->chats = chats;
+  r->alone = alone;
+  for (size_t i = 0; i < SLI_COUNT(r->types); i++) r->types[i] = SL_TYPE(SL_I32, rows, context);
   r->source = (sl_source){.nout = 2,
                           .types = r->types,
                           .cut = 2,
                           .ctx = r,
                           .fill = g->options.infer ? fill_from_feed : fill_from_files};
-  if (open_source(at, g, paths, vocab, r)) return NULL;
-  sl_tensor *outs[2];
+  if (open_source(at, g, paths, vocab, r)) return (sl_texts){NULL};
+  if (r->files && sli_tokens_are_chats(r->files, NULL)) r->source.nout = alone ? 3 : 5;
   sl_data_at(at, g, &r->source, outs);
-  *targets = outs[1];
-  return outs[0];
+  return (sl_texts){outs[0], outs[1], outs[3], outs[4]};
+}
+
+sl_tensor *sli_texts_learned(sl_here at, sl_graph *g, const sl_texts *texts) {
+  const sli_node *source = texts->targets ? texts->targets->producer : NULL;
+  const token_rows *r = source ? data_rows_of(source) : NULL;
+  if (!r || r->source.nout < 3) return NULL;
+  float powers[PLACES];
+  sl_tensor *total = NULL;
+  for (int k = 0; k < PLACES; k++) powers[k] = ldexpf(1, k - POINT);
+  sl_tensor *table = sl_constant_at(at, g, SL_TYPE(SL_F32, PLACES), powers, NULL);
+  sl_apply_at(at, g, &sl_op_target_weight, &(sl_attrs){.ignore = SLI_UNLEARNED}, 2,
+              (sl_tensor *[]){source->out[2], table}, 0, &total);
+  return total;
 }
 
 /* ---- evaluation ----------------------------------------------------------------------- */
@@ -213,13 +288,6 @@ const sl_source *sli_source_held_out(sl_graph *g, const sl_source *source) {
 
 /* ---- data files ------------------------------------------------------------------------ */
 
-static const token_rows *data_rows_of(const sli_node *node) {
-  /* copies for whole microbatches read the same source */
-  bool once = node->op == &sl_op_source && !node->attrs.full;
-  const sl_source *source = once ? node->attrs.user : NULL;
-  return source && source->fill == fill_from_files ? source->ctx : NULL;
-}
-
 /* Appends the files of a source to out[count]; returns the new count. */
 static int add_files(const sli_tokens *files, int count, int most, sl_graph_file *out) {
   for (int i = 0; i < sli_tokens_files(files); i++, count++) {
@@ -269,14 +337,14 @@ int sl_graph_files(const sl_graph *g, int most, sl_graph_file *out) {
   return count;
 }
 
-int64_t sli_graph_sequences(const sl_graph *g, int64_t *context, int64_t *batch) {
+const sli_tokens *sli_graph_tokens(const sl_graph *g, int64_t *context, int64_t *batch) {
   for (int i = 0; i < g->nnodes; i++) {
     const token_rows *r = data_rows_of(g->nodes[i]);
     if (!r || !r->files) continue;
     *context = r->context, *batch = r->batch;
-    return sli_tokens_sequences(r->files);
+    return r->files;
   }
-  return 0;
+  return NULL;
 }
 
 sl_status sl_graph_check_files(const sl_graph *g) {

@@ -20,53 +20,59 @@ static bool is_shape(const sl_tensor *t, int64_t rows, int64_t context) {
 }
 
 /* Returns the tokens that the frozen model reads, which are the model's. */
-static sl_tensor *same_tokens(sl_here at, sl_graph *g, int64_t rows, int64_t context, int64_t vocab,
-                              sl_tensor **targets) {
+static sl_texts same_tokens(sl_here at, sl_graph *g, int64_t rows, int64_t context, int64_t vocab) {
   const struct sli_frozen *f = &g->frozen;
-  if (is_shape(f->tokens, rows, context) && vocab == f->vocab) {
-    *targets = f->targets;
-    return f->tokens;
-  }
+  if (is_shape(f->texts.tokens, rows, context) && vocab == f->vocab) return f->texts;
   sli_graph_fail_at(
       g, at, SL_E_USAGE,
       "%s: the %s reads %lld rows of %lld tokens with a vocabulary of %lld, the model "
       "%lld of %lld with one of %lld: they must agree",
-      g->options.objective->name, f->word, (long long)sl_dim(f->tokens, 0),
-      (long long)sl_dim(f->tokens, 1), (long long)f->vocab, (long long)rows, (long long)context,
-      (long long)vocab);
-  return NULL;
+      g->options.objective->name, f->word, (long long)sl_dim(f->texts.tokens, 0),
+      (long long)sl_dim(f->texts.tokens, 1), (long long)f->vocab, (long long)rows,
+      (long long)context, (long long)vocab);
+  return (sl_texts){NULL};
 }
 
-static sl_tensor *made_tokens(sl_here at, sl_graph *g, int64_t rows, int64_t context, int64_t vocab,
-                              sl_tensor **targets) {
+static sl_texts made_tokens(sl_here at, sl_graph *g, int64_t rows, int64_t context, int64_t vocab) {
   const sl_objective *o = g->options.objective;
-  sl_tensor *tokens = o->tokens(o->ctx, g, rows, context, vocab, targets);
-  if (g->status || (is_shape(tokens, rows, context) && is_shape(*targets, rows, context)))
-    return tokens;
+  sl_texts out = {NULL};
+  out.tokens = o->tokens(o->ctx, g, rows, context, vocab, &out.targets);
+  if (g->status || (is_shape(out.tokens, rows, context) && is_shape(out.targets, rows, context)))
+    return out;
   sli_graph_fail_at(g, at, SL_E_USAGE,
                     "%s: its data must be tokens and targets, each i32[%lld, %lld]", o->name,
                     (long long)rows, (long long)context);
-  return NULL;
+  return (sl_texts){NULL};
 }
 
-sl_tensor *sl_tokens_at(sl_here at, sl_graph *g, const char *paths, int64_t rows, int64_t context,
-                        int64_t vocab, sl_tensor **targets) {
+static sl_texts read_texts(sl_here at, sl_graph *g, const char *paths, int64_t rows,
+                           int64_t context, int64_t vocab, bool chats, bool alone) {
   const sl_objective *o = sli_objective(g);
   struct sli_frozen *f = &g->frozen;
-  *targets = NULL;
-  if (g->status) return NULL;
+  if (g->status) return (sl_texts){NULL};
   if (rows < 1 || context < 1 || vocab < 1) {
     sli_graph_fail_at(g, at, SL_E_USAGE,
                       "sl_tokens: %lld rows of %lld tokens, vocabulary %lld: each must be positive",
                       (long long)rows, (long long)context, (long long)vocab);
-    return NULL;
+    return (sl_texts){NULL};
   }
-  if (f->nnodes && f->tokens) return same_tokens(at, g, rows, context, vocab, targets);
-  sl_tensor *tokens = o && o->tokens
-                          ? made_tokens(at, g, rows, context, vocab, targets)
-                          : sli_tokens_of_files(at, g, paths, rows, context, vocab, targets);
-  f->tokens = tokens, f->targets = *targets, f->vocab = vocab;
-  return tokens;
+  if (f->nnodes && f->texts.tokens) return same_tokens(at, g, rows, context, vocab);
+  f->texts = o && o->tokens ? made_tokens(at, g, rows, context, vocab)
+                            : sli_texts_of_files(at, g, paths, rows, context, vocab, chats, alone);
+  f->vocab = vocab;
+  return f->texts;
+}
+
+sl_tensor *sl_tokens_at(sl_here at, sl_graph *g, const char *paths, int64_t rows, int64_t context,
+                        int64_t vocab, sl_tensor **targets) {
+  sl_texts out = read_texts(at, g, paths, rows, context, vocab, false, false);
+  *targets = out.targets;
+  return out.tokens;
+}
+
+sl_texts sl_texts_at(sl_here at, sl_graph *g, const char *paths, int64_t rows, int64_t context,
+                     int64_t vocab, bool alone) {
+  return read_texts(at, g, paths, rows, context, vocab, true, alone);
 }
 
 /* ---- losses ---------------------------------------------------------------------------- */
@@ -107,11 +113,21 @@ sl_tensor *sl_cross_entropy_at(sl_here at, sl_graph *g, sl_tensor *logits, sl_te
   return sl_op2_at(at, g, &sl_op_cross_entropy, NULL, logits, targets);
 }
 
+/* The loss of a microbatch is divided by its share of all tokens that the step learns, however many
+ * it has itself: the mean over microbatches is then that over these tokens. */
+sl_tensor *sl_texts_loss_at(sl_here at, sl_graph *g, sl_tensor *logits, const sl_texts *texts) {
+  sl_tensor *total = sli_objective(g) ? NULL : sli_texts_learned(at, g, texts), *out[2] = {NULL};
+  if (!total) return sl_cross_entropy_at(at, g, logits, texts->targets);
+  sl_apply_at(at, g, &sl_op_weighted_cross_entropy, &(sl_attrs){.ignore = SLI_UNLEARNED}, 3,
+              (sl_tensor *[]){logits, texts->targets, total}, 0, out);
+  return out[0];
+}
+
 sl_status sli_objective_check(sl_graph *g) {
   const sl_objective *o = sli_objective(g);
   const char *model = g->frozen.model ? g->frozen.model : "the model";
   if (g->status || !o) return g->status;
-  if (o->tokens && !g->frozen.tokens)
+  if (o->tokens && !g->frozen.texts.tokens)
     return sl_graph_fail(g, SL_E_UNSUPPORTED,
                          "%s: %s reads no tokens (sl_tokens), in whose place the data would come",
                          o->name, model);

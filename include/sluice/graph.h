@@ -109,6 +109,10 @@ typedef struct sl_graph_options {
   const char *tokenizer;       /* sl_tokens: a tokenizer.json for text files; NULL: each byte is a
                                   token. Read while the graph is built */
   const sl_training *training; /* may be NULL */
+  /* sl_texts, of chats: name or file of their template (NULL: the one beside the tokenizer);
+   * "answers" (NULL) or "all", the tokens that are learned; "cut" (NULL), "drop" or "refuse", for
+   * chats longer than a row */
+  const char *chat_template, *learn, *long_chats;
   bool no_data; /* nothing is computed, only planned or timed: data files may be missing */
   const struct sl_objective *objective; /* <sluice/objective.h>: data and a loss in place of the
                                            model's own. Must outlive the graph; NULL: none */
@@ -191,17 +195,34 @@ void sl_data_at(sl_here at, sl_graph *g, const struct sl_source *source, sl_tens
 
 /* Declares rows of `context` tokens, i32 [rows, context]; *targets is the same shifted by one.
  * `paths` lists the inputs in order, one per line: a file, FILE:TYPE, or a folder (docs/data.md).
- * Text is read byte by byte. Without shuffling, sequence i of the run (step * batch + row) starts
- * at token (i mod n) * context, where n is the number of whole sequences. A token >= vocab is an
- * error that names file and position. */
+ * Text is read byte by byte; chats are for sl_texts. Without shuffling, sequence i of the run (step
+ * * batch + row) starts at token (i mod n) * context, where n is the number of whole sequences. A
+ * token >= vocab is an error that names file and position. */
 #define sl_tokens(g, paths, rows, context, vocab, targets) \
   sl_tokens_at(SL_HERE, g, paths, rows, context, vocab, targets)
 sl_tensor *sl_tokens_at(sl_here at, sl_graph *g, const char *paths, int64_t rows, int64_t context,
                         int64_t vocab, sl_tensor **targets);
 
-/* A file that sl_tokens reads: its size and a hash (FNV-1a) of its bytes, or of samples from all
- * over a large file. sl_graph_files() fills in the first `most` in order and returns how many there
- * are. The graph owns the paths. */
+/* Rows of tokens of texts or of chats (docs/data.md), each i32 [rows, context]. Of texts they are
+ * those of sl_tokens. A row of chats holds as many as go in: each token's document is its chat's
+ * number in the row, or negative for padding (sl_attend_within), and its position counts from the
+ * chat's begin. documents and positions are NULL for texts, and with `alone`: then a row has one
+ * chat. */
+typedef struct sl_texts {
+  sl_tensor *tokens, *targets, *documents, *positions;
+} sl_texts;
+#define sl_texts(g, paths, rows, context, vocab, alone) \
+  sl_texts_at(SL_HERE, g, paths, rows, context, vocab, alone)
+sl_texts sl_texts_at(sl_here at, sl_graph *g, const char *paths, int64_t rows, int64_t context,
+                     int64_t vocab, bool alone);
+/* Cross entropy of logits [rows, context, vocab]. Of chats it is the mean over tokens that are
+ * learned. */
+#define sl_texts_loss(g, logits, texts) sl_texts_loss_at(SL_HERE, g, logits, texts)
+sl_tensor *sl_texts_loss_at(sl_here at, sl_graph *g, sl_tensor *logits, const sl_texts *texts);
+
+/* A file that sl_tokens or sl_texts reads: its size and a hash (FNV-1a) of its bytes, or of samples
+ * from all over a large file. sl_graph_files() fills in the first `most` in order and returns how
+ * many there are. The graph owns the paths. */
 typedef struct sl_graph_file {
   const char *path;
   uint64_t bytes, hash;

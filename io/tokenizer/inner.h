@@ -206,6 +206,27 @@ bool sli_added_find(const added *a, bool normalized, span text, size_t from, spa
 /* Returns the text of an added token, or NULL in `at`; *special: it is a special token. */
 span sli_added_text(const added *a, int32_t token, bool *special);
 
+/* ---- marks of tokens (marking.c) ------------------------------------------------------------- */
+
+/* Marks of the tokens that stand for parts of a text. A piece of text is normalized, and places
+ * count from the begin of the normalized piece. */
+typedef struct marking {
+  const sli_text_spans *spans; /* of the whole text */
+  span text, normal;           /* the whole text; the piece at hand, normalized */
+  text_row kept;               /* a copy of that */
+  sli_text_spans here;         /* the spans as they lie in the piece */
+  size_t *map, room;           /* place of each byte of a word */
+  size_t at;                   /* place where the next word begins, at the earliest */
+  sli_token_row *marks;
+} marking;
+void sli_marking_fini(marking *m);
+/* Marks an added token that was found in the whole text, or in the normalized piece. */
+void sli_marking_added(marking *m, span found, bool normalized);
+/* Begins a piece of the text; returns what it is normalized to. */
+span sli_marking_piece(marking *m, normalizer *n, span piece, span normal);
+/* Marks the tokens that were made of a word. */
+void sli_marking_word(marking *m, const model *of, span word, const int32_t *tokens, size_t count);
+
 /* ---- decoding (decode.c) --------------------------------------------------------------------- */
 
 typedef struct decoder decoder;

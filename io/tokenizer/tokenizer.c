@@ -24,6 +24,7 @@ typedef struct encoding {
   sli_token_row *out;
   const atomic_bool *stop;
   scratch scratch;
+  marking *marking; /* NULL: no marks are wanted */
   sl_status status;
 } encoding;
 
@@ -33,7 +34,11 @@ static bool is_over(const encoding *e) {
 
 static void take_word(void *ctx, span word) {
   encoding *e = ctx;
+  size_t before = e->out->count;
   sli_model_word(&e->t->model, word, e->out);
+  if (e->marking)
+    sli_marking_word(e->marking, &e->t->model, word, e->out->items + before,
+                     e->out->count - before);
 }
 
 /* Passes on the text between added tokens, and appends these tokens. */
@@ -46,6 +51,7 @@ static void between(encoding *e, bool normalized, span text, bool first,
     size_t at = (size_t)(found.at - text.at);
     if (at > done) hand_on(e, (span){text.at + done, at - done}, first && !done);
     sli_token_row_add(e->out, token);
+    if (e->marking) sli_marking_added(e->marking, found, normalized);
     done = at + found.bytes;
   }
   if (done < text.bytes && !is_over(e))
@@ -57,7 +63,9 @@ static void encode_normalized(encoding *e, span text, bool first) {
 }
 
 static void encode_piece(encoding *e, span text, bool first) {
-  between(e, true, sli_normalize(e->t->normalizer, text, e->stop), first, encode_normalized);
+  span normal = sli_normalize(e->t->normalizer, text, e->stop);
+  if (e->marking) normal = sli_marking_piece(e->marking, e->t->normalizer, text, normal);
+  between(e, true, normal, first, encode_normalized);
 }
 
 static void add_row(sli_token_row *out, const sli_token_row *row) {
@@ -93,14 +101,14 @@ static sl_status status_of(const encoding *e) {
   return sl_fail(SL_E_STOPPED, "an encoding was stopped");
 }
 
-sl_status sli_tokenizer_encode_until(sli_tokenizer *t, const char *text, size_t bytes, bool whole,
-                                     const atomic_bool *stop, const sli_allowance *allowance,
-                                     sli_token_row *out) {
-  span all = {text, bytes};
+static sl_status encode(sli_tokenizer *t, span all, bool whole, const atomic_bool *stop,
+                        const sli_allowance *allowance, marking *marking, sli_token_row *out) {
+  const char *text = all.at;
+  size_t bytes = all.bytes;
   size_t good = sli_utf8_good(text, bytes);
   if (good < bytes)
     return sl_fail(SL_E_INPUT, "byte %zu is no UTF-8, and tokens are made of characters", good);
-  encoding e = {.t = t, .out = out, .stop = stop, .scratch.from = allowance};
+  encoding e = {.t = t, .out = out, .stop = stop, .scratch.from = allowance, .marking = marking};
   const sli_allowance within = {take_scratch, give_scratch, &e.scratch};
   heed(t, stop, &within);
   if (whole) add_row(out, &t->before);
@@ -109,6 +117,22 @@ sl_status sli_tokenizer_encode_until(sli_tokenizer *t, const char *text, size_t 
   heed(t, NULL, NULL);
   sli_give(allowance, e.scratch.taken);
   return status_of(&e);
+}
+
+sl_status sli_tokenizer_encode_until(sli_tokenizer *t, const char *text, size_t bytes, bool whole,
+                                     const atomic_bool *stop, const sli_allowance *allowance,
+                                     sli_token_row *out) {
+  return encode(t, (span){text, bytes}, whole, stop, allowance, NULL, out);
+}
+
+sl_status sli_tokenizer_encode_marked(sli_tokenizer *t, const char *text, size_t bytes,
+                                      const sli_text_spans *spans, sli_token_row *out,
+                                      sli_token_row *marks) {
+  span all = {text, bytes};
+  marking m = {.spans = spans, .text = all, .marks = marks};
+  sl_status status = encode(t, all, false, NULL, NULL, &m, out);
+  sli_marking_fini(&m);
+  return status;
 }
 
 sl_status sli_tokenizer_encode(sli_tokenizer *t, const char *text, size_t bytes, bool whole,

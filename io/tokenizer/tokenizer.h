@@ -13,6 +13,7 @@
 #include <stdint.h>
 
 #include "base/allowance.h"
+#include "base/spans.h"
 
 typedef struct sli_tokenizer sli_tokenizer;
 
@@ -47,6 +48,12 @@ sl_status sli_tokenizer_encode(sli_tokenizer *t, const char *text, size_t bytes,
 sl_status sli_tokenizer_encode_until(sli_tokenizer *t, const char *text, size_t bytes, bool whole,
                                      const atomic_bool *stop, const sli_allowance *allowance,
                                      sli_token_row *out);
+
+/* Encodes without special tokens around the text, and adds to `marks` for each token 1 if it stands
+ * for some of the text in one of the spans, else 0. Spans are in order and do not overlap. */
+sl_status sli_tokenizer_encode_marked(sli_tokenizer *t, const char *text, size_t bytes,
+                                      const sli_text_spans *spans, sli_token_row *out,
+                                      sli_token_row *marks);
 
 /* Returns the most bytes of text that one token stands for: a text of more than N times as many
  * bytes has more than N tokens. 0: no bound, since the file drops or joins parts of a text. */

@@ -22,11 +22,11 @@
 _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "files hold what memory does");
 
 /* Type names, which are suffixes too. */
-static const sli_token_type types[] = {{"text", 1, false}, {"u8", 1, false},  {"u16", 2, false},
-                                       {"u32", 4, false},  {"u64", 8, false}, {"i8", 1, true},
-                                       {"i16", 2, true},   {"i32", 4, true},  {"i64", 8, true}};
+static const sli_token_type types[] = {
+    {"text", 1, false}, {"chats", 1, false}, {"u8", 1, false}, {"u16", 2, false}, {"u32", 4, false},
+    {"u64", 8, false},  {"i8", 1, true},     {"i16", 2, true}, {"i32", 4, true},  {"i64", 8, true}};
 enum { TYPES = SLI_COUNT(types) };
-#define TYPE_WORDS "text, u8, u16, u32, u64, i8, i16, i32 or i64"
+#define TYPE_WORDS "text, chats, u8, u16, u32, u64, i8, i16, i32 or i64"
 
 static const sli_token_type *type_named(const char *name) {
   for (int i = 0; i < TYPES; i++)
@@ -35,7 +35,7 @@ static const sli_token_type *type_named(const char *name) {
 }
 
 static const sli_token_type *type_of(int width, bool is_signed) {
-  for (int i = 1; i < TYPES; i++)
+  for (int i = 2; i < TYPES; i++)
     if (types[i].width == width && types[i].is_signed == is_signed) return &types[i];
   return NULL;
 }
@@ -148,7 +148,7 @@ static bool all_fit(const sli_token_type *type, int64_t vocab) {
 /* Checks all tokens against `vocab`. guessed: the user gave no type. */
 static sl_status check_range(const sli_token_file *f, bool guessed, int64_t vocab) {
   enum { RUN = 1 << 16 };
-  if (all_fit(f->type, vocab)) return SL_OK;
+  if (sli_token_file_is_chats(f) || all_fit(f->type, vocab)) return SL_OK;
   for (int64_t begin = 0; begin < f->count; begin += RUN) {
     int64_t end = SLI_MIN(begin + RUN, f->count);
     if (largest(f, begin, end) < (uint64_t)vocab) continue;
@@ -249,10 +249,10 @@ static sl_status find_npy_type(sli_token_file *f) {
 
 /* Suffixes of formats that may look like plain text but are not. */
 static const char *const wrapped[] = {
-    "json", "jsonl",       "ndjson", "parquet", "arrow", "csv",  "tsv",      "xml",
-    "html", "yaml",        "gz",     "zst",     "xz",    "bz2",  "lz4",      "zip",
-    "tar",  "tgz",         "7z",     "pdf",     "docx",  "epub", "pkl",      "pt",
-    "pth",  "safetensors", "gguf",   "h5",      "hdf5",  "npz",  "tfrecord", NULL};
+    "json",        "ndjson", "parquet", "arrow", "csv",  "tsv",      "xml", "html",
+    "yaml",        "gz",     "zst",     "xz",    "bz2",  "lz4",      "zip", "tar",
+    "tgz",         "7z",     "pdf",     "docx",  "epub", "pkl",      "pt",  "pth",
+    "safetensors", "gguf",   "h5",      "hdf5",  "npz",  "tfrecord", NULL};
 
 /* Checks that a file is plain text: it has no zeros, and its suffix names no format, which would
  * be trained on along with the text. */
@@ -262,7 +262,7 @@ static sl_status check_text(const sli_token_file *f) {
     return sl_fail(
         SL_E_INPUT,
         "%s is no plain text by its name, and .%s files are not read: its text alone can be learned, from "
-        "a .txt file; FILE:text takes it as it is, byte by byte",
+        "a .txt file, or chats from a .jsonl file; FILE:text takes it as it is, byte by byte",
         f->path, suffix(f->path));
   if (!memchr(f->bytes, 0, SLI_MIN(f->size, (size_t)LOOKED_AT))) return SL_OK;
   return sl_fail(SL_E_INPUT,
@@ -278,7 +278,10 @@ static sl_status find_type(sli_token_file *f, const sli_token_type *said, int64_
   if (!strcmp(end, "npy") && !said) return find_npy_type(f);
   *guessed = !said && !strcmp(end, "bin");
   if (*guessed) return find_bin_type(f, vocab);
-  f->type = said ? said : type_named(strcmp(end, "txt") ? end : "text");
+  f->type = said                    ? said
+            : !strcmp(end, "txt")   ? type_named("text")
+            : !strcmp(end, "jsonl") ? type_named("chats")
+                                    : type_named(end);
   if (f->type) return SL_OK;
   f->type = type_named("text");
   return check_text(f);
@@ -405,6 +408,8 @@ void sli_token_file_close(sli_token_file *f) {
 
 bool sli_token_file_is_text(const sli_token_file *f) { return !strcmp(f->type->name, "text"); }
 
+bool sli_token_file_is_chats(const sli_token_file *f) { return !strcmp(f->type->name, "chats"); }
+
 sl_status sli_token_file_take(sli_token_file *f, const void *map, size_t bytes, int64_t vocab) {
   forget(f);
   munmap((void *)f->bytes, f->size);
@@ -412,8 +417,8 @@ sl_status sli_token_file_take(sli_token_file *f, const void *map, size_t bytes, 
   f->bytes = map;
   f->size = bytes;
   f->offset = 0;
-  f->type = type_named("u32");
   f->count = (int64_t)(bytes / sizeof(uint32_t));
+  if (!sli_token_file_is_chats(f)) f->type = type_named("u32");
   sl_status status = check_range(f, false, vocab);
   if (status) sli_token_file_close(f);
   else f->hash = sli_hash_samples(f->bytes, f->size);

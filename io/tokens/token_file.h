@@ -48,7 +48,10 @@ sl_status sli_token_file_check(const sli_token_file *file);
 /* Returns whether the file is text that a tokenizer may encode. The type u8 means plain bytes
  * instead. */
 bool sli_token_file_is_text(const sli_token_file *file);
-/* Replaces the mapping by one of uint32 tokens, which is taken over. SL_E_INPUT names the file;
+/* Returns whether it has chats, a line of JSON each; once encoded it is the words of
+ * sli_chats_encode(). */
+bool sli_token_file_is_chats(const sli_token_file *file);
+/* Replaces the mapping by one of uint32 words, which is taken over. SL_E_INPUT names the file;
  * nothing is left to close then. */
 sl_status sli_token_file_take(sli_token_file *file, const void *map, size_t bytes, int64_t vocab);
 

@@ -26,18 +26,20 @@ enum { RULES = 2 };
 enum { KEPT_BYTES = 4 << 20, KEPT_SECONDS = 30 * 24 * 3600 };
 
 struct sli_token_text {
-  const char *path;
+  sli_chats_options options;
   sli_tokenizer *tokenizer;
+  sli_chats *chats;
 };
 
-sli_token_text *sli_token_text_create(const char *path) {
+sli_token_text *sli_token_text_create(const sli_chats_options *options) {
   sli_token_text *t = sli_calloc(1, sizeof *t);
-  t->path = path;
+  t->options = *options;
   return t;
 }
 
 void sli_token_text_destroy(sli_token_text *t) {
   if (t) sli_tokenizer_close(t->tokenizer);
+  if (t) sli_chats_close(t->chats);
   free(t);
 }
 
@@ -60,10 +62,11 @@ static char *kept_path(const sli_token_text *t, const sli_token_file *f) {
   struct stat info;
   uint64_t bytes, hash;
   if (f->size < KEPT_BYTES || (!named && (!home || *home != '/')) || stat(f->path, &info) ||
-      sli_file_fingerprint(t->path, &bytes, &hash))
+      sli_file_fingerprint(t->options.tokenizer, &bytes, &hash))
     return NULL;
   hash = sli_hash_word(hash, bytes);
   hash = sli_hash_word(hash, RULES);
+  if (t->chats && sli_token_file_is_chats(f)) hash = sli_hash_word(hash, sli_chats_hash(t->chats));
   hash = sli_hash_word(hash, sli_hash_samples(f->bytes, f->size));
   hash = sli_hash_word(hash, (uint64_t)info.st_mtim.tv_sec);
   hash = sli_hash_word(hash, (uint64_t)info.st_mtim.tv_nsec);
@@ -121,7 +124,9 @@ static bool keep(const char *path, const sli_token_row *row) {
 /* ---- encoding --------------------------------------------------------------------------- */
 
 static sl_status make_row(sli_token_text *t, const sli_token_file *f, sli_token_row *row) {
-  sl_status status = t->tokenizer ? SL_OK : sli_tokenizer_open(t->path, &t->tokenizer);
+  if (sli_token_file_is_chats(f))
+    return sli_chats_encode(t->chats, f->path, (const char *)f->bytes, f->size, row);
+  sl_status status = t->tokenizer ? SL_OK : sli_tokenizer_open(t->options.tokenizer, &t->tokenizer);
   if (status) return status;
   status = sli_tokenizer_encode(t->tokenizer, (const char *)f->bytes, f->size, true, row);
   if (!status && !row->count) return sl_fail(SL_E_INPUT, "%s has no tokens", f->path);
@@ -143,12 +148,13 @@ static sl_status map_row(const sli_token_file *f, const sli_token_row *row, cons
   return SL_OK;
 }
 
-sl_status sli_token_text_encode(sli_token_text *t, int64_t vocab, sli_token_file *f) {
-  char *path = kept_path(t, f);
+sl_status sli_token_text_encode(sli_token_text *t, sli_token_file *f) {
+  bool chats = sli_token_file_is_chats(f) && !t->chats;
+  sl_status status = chats ? sli_chats_open(&t->options, &t->chats) : SL_OK;
+  char *path = status ? NULL : kept_path(t, f);
   const void *map = NULL;
   size_t bytes;
-  sl_status status = SL_OK;
-  if (!path || !map_kept(path, &map, &bytes)) {
+  if (!status && (!path || !map_kept(path, &map, &bytes))) {
     sli_token_row row = {0};
     status = make_row(t, f, &row);
     bool kept = !status && path && keep(path, &row) && map_kept(path, &map, &bytes);
@@ -156,7 +162,7 @@ sl_status sli_token_text_encode(sli_token_text *t, int64_t vocab, sli_token_file
     free(row.items);
   }
   free(path);
-  if (!status) return sli_token_file_take(f, map, bytes, vocab);
+  if (!status) return sli_token_file_take(f, map, bytes, t->options.vocab);
   sli_token_file_close(f);
   return status;
 }

@@ -23,7 +23,8 @@ static const char *write_file(const char *name, const void *bytes, size_t count)
 }
 
 static sl_status open_tokens(const char *paths, int64_t context, int64_t vocab, sli_tokens **out) {
-  return sli_tokens_open(&(sli_tokens_options){paths, context, vocab, 0, NULL}, out);
+  return sli_tokens_open(&(sli_tokens_options){.paths = paths, .context = context, .vocab = vocab},
+                         out);
 }
 
 static void fails(const char *path, int64_t context, int64_t vocab, sl_status status,
@@ -76,7 +77,8 @@ static void sequences_follow_one_another(void) {
               (long long)n);
         for (int64_t i = 0; i < 2 * n + 1; i++) {
           int32_t out[40], targets[40];
-          sli_tokens_read(files[f], i, 0, context, out, targets);
+          sli_tokens_read(files[f], i, 0, context,
+                          &(sli_tokens_out){.tokens = out, .targets = targets});
           for (int j = 0; j < context; j++) {
             int64_t at = i % n * context + j;
             CHECK(out[j] == words[at] && targets[j] == words[at + 1], "sequence %lld, token %d",

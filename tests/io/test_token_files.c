@@ -48,7 +48,9 @@ static const char *write_tokens(const char *name, const void *head, size_t head_
 }
 
 static sl_status open_as(const char *paths, int64_t vocab, uint64_t shuffle, sli_tokens **out) {
-  return sli_tokens_open(&(sli_tokens_options){paths, CONTEXT, vocab, shuffle, NULL}, out);
+  return sli_tokens_open(
+      &(sli_tokens_options){.paths = paths, .context = CONTEXT, .vocab = vocab, .shuffle = shuffle},
+      out);
 }
 
 static void holds(const char *paths) {
@@ -57,7 +59,7 @@ static void holds(const char *paths) {
   CHECK(sli_tokens_sequences(t) == (COUNT - 1) / CONTEXT, "%s: sequences", paths);
   for (int i = 0; i < COUNT / CONTEXT - 1; i++) {
     int32_t out[CONTEXT], targets[CONTEXT];
-    sli_tokens_read(t, i, 0, CONTEXT, out, targets);
+    sli_tokens_read(t, i, 0, CONTEXT, &(sli_tokens_out){.tokens = out, .targets = targets});
     for (int j = 0; j < CONTEXT; j++)
       CHECK(out[j] == 1 + 3 * (i * CONTEXT + j) && targets[j] == out[j] + 3,
             "%s: sequence %d, token "
@@ -112,14 +114,14 @@ static void a_user_can_say_it(void) {
   holds(text);
   holds(write_tokens("whole:u32", "", 0, 1)); /* the name of a file, not a type */
   snprintf(text, sizeof text, "%s:f32", path_of("said.bin"));
-  refused(text, VOCAB, "f32 is no type of tokens; it is one of text, u8");
+  refused(text, VOCAB, "f32 is no type of tokens; it is one of text, chats, u8");
   refused("no/such:u32", VOCAB, "no/such: No such file");
 }
 
 static void what_is_not_understood_is_refused(void) {
   refused(write_tokens("b.bin", "", 0, 4), VOCAB, "say which with");
-  refused(write_tokens("b.jsonl", "{\"messages\":[]}\n", 16, 1), VOCAB,
-          "b.jsonl is no plain text by its name, and .jsonl files are not read");
+  refused(write_tokens("b.ndjson", "{\"messages\":[]}\n", 16, 1), VOCAB,
+          "b.ndjson is no plain text by its name, and .ndjson files are not read");
   refused(write_tokens("b.dat", "", 0, 4), VOCAB, "b.dat is no text, and its name does not say");
   refused(write_tokens("b.u32", "", 0, 2), 100, "b.u32: token 0 is 262145");
   refused(write_file("c.u32", "\1\0\0\0\1\0", 6), VOCAB, "has 6 bytes, no multiple of 4");
@@ -271,8 +273,8 @@ static void each_epoch_has_every_sequence_once(void) {
     int32_t sum = 0, want = 0;
     for (int64_t i = 0; i < n; i++) {
       int32_t out[CONTEXT], last;
-      sli_tokens_read(t, epoch * n + i, 0, CONTEXT, out, NULL);
-      sli_tokens_read(t, epoch * n + i, CONTEXT - 1, 1, NULL, &last);
+      sli_tokens_read(t, epoch * n + i, 0, CONTEXT, &(sli_tokens_out){.tokens = out});
+      sli_tokens_read(t, epoch * n + i, CONTEXT - 1, 1, &(sli_tokens_out){.targets = &last});
       CHECK(last == out[0] + 3 * CONTEXT, "targets go with their tokens");
       sum += out[0];
       want += 1 + 3 * (int32_t)i * CONTEXT;

@@ -80,7 +80,7 @@ OPTIONS = {
     "nnodes": "of hosts", "node-rank": "of hosts", "rdzv-id": "of hosts", "dry-run": "learns nothing",
     "print-after": "learns nothing", "certify": "learns nothing", "recheck": "learns nothing", "show-sbp": "learns nothing", "show-placement": "learns nothing", "generate": "after what is learned",
     "prompt": "after what is learned", "chat": "after what is learned", "chat-system": "after what is learned",
-    "chat-template": "after what is learned", "temperature": "after what is learned", "version": "", "help": "",
+    "chat-template": "of chats", "learn": "of chats", "long-chats": "of chats", "show-data": "learns nothing", "temperature": "after what is learned", "version": "", "help": "",
     "preferences": "it is tried in test_tools_preferences", "dpo": "as preferences",
     "teacher": "it is tried in test_tools_distill", "distill": "as teacher",
     "config": "options in a file", "print-config": "learns nothing",

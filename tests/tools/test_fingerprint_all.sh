@@ -33,7 +33,7 @@ declare -A value=(
   [init]=init.safetensors [init-new]='wpe*' [save]=s [save-paths]=p [tokenizer]=none.json [save-adapter]=sa [checkpoint]=c [every]=1 [keep]=1
   [resume]=- [resume-with]=lr [processes]=2 [restarts]=1 [heartbeat-timeout]=20 [rdzv-endpoint]=127.0.0.1:9
   [nnodes]=2 [node-rank]=1 [rdzv-id]=x [log]=l.csv [logprobs]=l.jsonl [report]=r.json [trace]=t [plan]=plan.txt [dry-run]=- [show-sbp]=- [print-after]=gradients
-  [certify]=steps.jsonl [recheck]=profile.json [show-placement]=- [generate]=2 [prompt]=a [chat]=a [chat-system]=a [chat-template]=chatml [temperature]=0
+  [certify]=steps.jsonl [recheck]=profile.json [show-placement]=- [generate]=2 [prompt]=a [chat]=a [chat-system]=a [chat-template]=chatml [learn]=all [long-chats]=drop [show-data]=- [temperature]=0
   [epochs]=0.5 [rl]=grpo:group=2 [prompts]=$data [reward]=length:3 [reward-seconds]=5 [reward-failed]=drop [max-tokens]=4
   [preferences]=$data [dpo]=beta=0.2 [teacher]=. [distill]=kl:top=2
   [stop]=a [answers]=a.jsonl [workers]=1 [jitter]=1 [watchdog]=20 [check-finite]=- [quiet]=-)

@@ -7,20 +7,10 @@
 
 #include "graph/build/build.h"
 #include "graph/compile/compile.h"
+#include "io/tokens/tokens.h"
 #include "tools/actorrun/actorrun.h"
 #include "tools/actorrun/objective.h"
-
-/* Formats "1,234,567". */
-static char *grouped(char out[32], double number) {
-  char digits[32];
-  int n = snprintf(digits, sizeof digits, "%.0f", number), at = 0;
-  for (int i = 0; i < n && at + 2 < 32; i++) {
-    if (i && (n - i) % 3 == 0) out[at++] = ',';
-    out[at++] = digits[i];
-  }
-  out[at] = 0;
-  return out;
-}
+#include "tools/actorrun/samples.h"
 
 static void begin_model(const job *j) {
   const sl_param_info *params;
@@ -30,28 +20,33 @@ static void begin_model(const job *j) {
   double frozen = 0;
   for (int i = 0; i < n; i++)
     *(params[i].frozen ? &frozen : &values) += (double)sl_type_elements(&params[i].type);
-  printf("%s: %s parameters", j->settings->model->name, grouped(text, values));
-  if (frozen > 0) printf(", and %s of a frozen model", grouped(text, frozen));
+  printf("%s: %s parameters", j->settings->model->name, samples_grouped(text, values));
+  if (frozen > 0) printf(", and %s of a frozen model", samples_grouped(text, frozen));
 }
 
 static void begin_pairs(int64_t pairs, int64_t dropped) {
   char text[32];
-  printf("; %s preferences", grouped(text, (double)pairs));
-  if (dropped) printf(" (%s more are longer than the context)", grouped(text, (double)dropped));
+  printf("; %s preferences", samples_grouped(text, (double)pairs));
+  if (dropped)
+    printf(" (%s more are longer than the context)", samples_grouped(text, (double)dropped));
 }
 
 static void begin_data(const job *j) {
   int64_t dropped, pairs = objective_pairs(j->settings, &dropped);
   if (pairs) begin_pairs(pairs, dropped);
-  int64_t context = 0, batch = 0, sequences = sli_graph_sequences(j->made.graph, &context, &batch);
+  int64_t context = 0, batch = 0;
+  const sli_tokens *tokens = sli_graph_tokens(j->made.graph, &context, &batch);
   char text[32];
-  if (sequences < 1) return;
+  if (!tokens) return;
   int files = sl_graph_files(j->made.graph, 0, NULL);
+  int64_t sequences = sli_tokens_sequences(tokens);
   double steps = (double)sequences / (double)batch;
-  printf("; %s tokens in %d file%s, ", grouped(text, (double)(sequences * context)), files,
-         files == 1 ? "" : "s");
+  if (sli_tokens_are_chats(tokens, NULL)) samples_count(tokens, context);
+  else
+    printf("; %s tokens in %d file%s, ", samples_grouped(text, (double)(sequences * context)),
+           files, files == 1 ? "" : "s");
   if (steps < 10) printf("%.1f steps an epoch", steps);
-  else printf("%s steps an epoch", grouped(text, steps));
+  else printf("%s steps an epoch", samples_grouped(text, steps));
 }
 
 /* ---- blocks of a stage ---------------------------------------------------------------------- */

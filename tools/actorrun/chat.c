@@ -4,14 +4,26 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "io/tokens/tokens.h"
+
+/* Returns whether the data may be chats. */
+static bool has_chats(const settings *s) {
+  const sl_option *o = s->model ? s->model->options : NULL;
+  while (o && o->name && strcmp(o->name, "data")) o++;
+  return o && o->name && sli_tokens_may_be_chats(sl_arg_text(s->model_args, "data"));
+}
+
 sl_status chat_check(const settings *s) {
-  static const char *const of_chats[] = {"chat-system", "chat-template"};
-  bool chat = sl_arg_given(s->run, "chat", 0);
-  bool pairs = sl_arg_given(s->run, "preferences", 0); /* may be chats */
+  static const char *const of_data[] = {"chat-template", "learn", "long-chats", "show-data"};
+  bool chat = sl_arg_given(s->run, "chat", 0), data = has_chats(s);
+  bool other = chat || settings_text(s, "prompts") || sl_arg_given(s->run, "preferences", 0);
   if (settings_text(s, "rl") && !chat && !settings_text(s, "chat-system")) return SL_OK;
-  for (size_t i = 0; i < SLI_COUNT(of_chats) && !chat; i++)
-    if (sl_arg_given(s->run, of_chats[i], 0) && !(pairs && i))
-      return sl_fail(SL_E_USAGE, "--%s: of which chat? --chat TEXT says", of_chats[i]);
+  if (sl_arg_given(s->run, "chat-system", 0) && !chat)
+    return sl_fail(SL_E_USAGE, "--chat-system: of which chat? --chat TEXT says");
+  for (size_t i = 0; i < SLI_COUNT(of_data) && !data; i++)
+    if (sl_arg_given(s->run, of_data[i], 0) && (i || !other))
+      return sl_fail(SL_E_USAGE, "--%s: of which chats? %s", of_data[i],
+                     i ? "--data FILE.jsonl has some" : "--chat TEXT says, or --data FILE.jsonl");
   if (!chat) return SL_OK;
   if (sl_arg_given(s->run, "prompt", 0)) return sl_fail(SL_E_USAGE, "--prompt: not with --chat");
   if (!sl_arg_int(s->run, "generate"))
@@ -36,9 +48,10 @@ static sli_chat_message *list_messages(const settings *s, int *count) {
   return all;
 }
 
-static sl_status render(const settings *s, const chat_found *f, char **prompt, char **end) {
+static sl_status render(const settings *s, const sli_chat_found *f, char **prompt, char **end) {
   const sli_chat *chat;
-  sl_status status = chat_choose(f, s->data.tokenizer, settings_text(s, "chat-template"), &chat);
+  sl_status status =
+      sli_chat_choose(f, s->data.tokenizer, settings_text(s, "chat-template"), &chat);
   if (status) return status;
   int count;
   sli_chat_message *messages = list_messages(s, &count);
@@ -51,9 +64,9 @@ static sl_status render(const settings *s, const chat_found *f, char **prompt, c
 }
 
 sl_status chat_prompt(const settings *s, char **prompt, char **end) {
-  chat_found f;
-  sl_status status = chat_find(s->data.tokenizer, &f);
+  sli_chat_found f;
+  sl_status status = sli_chat_find(s->data.tokenizer, &f);
   if (!status) status = render(s, &f, prompt, end);
-  chat_found_fini(&f);
+  sli_chat_found_fini(&f);
   return status;
 }

@@ -13,8 +13,8 @@
 #include "io/file.h"
 
 /* Options that affect results, beside the model and its options. */
-static const char *const of_results[] = {"microbatches", "pieces", "cut",
-                                         "dtype",        "seed",   "shuffle"};
+static const char *const of_results[] = {"microbatches", "pieces",  "cut",   "dtype",
+                                         "seed",         "shuffle", "learn", "long-chats"};
 
 /* Training options that affect results and replace the model's. All given texts are compared. */
 static const char *const of_training[] = {"optimizer", "lr-schedule", "group",   "freeze",

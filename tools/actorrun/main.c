@@ -14,6 +14,7 @@
 #include "tools/actorrun/auto.h"
 #include "tools/actorrun/ctl/ctl.h"
 #include "tools/actorrun/objective.h"
+#include "tools/actorrun/samples.h"
 
 /* Returns when the process began: now less the processor time so far, which until main is
  * loading and linking. (/proc counts in hundredths of a second.) */
@@ -40,6 +41,7 @@ static sl_status do_job(job *j) {
   bool sharing = sl_arg_flag(s->run, "show-sbp"), show = sl_arg_flag(s->run, "show-placement");
   bool prints = settings_text(s, "print-after");
   bool dry = sl_arg_flag(s->run, "dry-run") || sharing || prints;
+  if (sl_arg_flag(s->run, "show-data")) return samples_show(s);
   if (!s->process) settings_warn(s);
   sl_status status = dry && !show ? machine_imagine(s, &j->machine) : machine_place(s, &j->machine);
   if (status) return status;
@@ -97,7 +99,7 @@ static sl_status join_cluster(job *j, const sli_cluster *cluster) {
 /* Says whether the run only examines a plan, which one process does for all of it. */
 static bool only_looks(const settings *s) {
   return sl_arg_flag(s->run, "dry-run") || sl_arg_flag(s->run, "show-placement") ||
-         s->clock == SL_CLOCK_VIRTUAL;
+         sl_arg_flag(s->run, "show-data") || s->clock == SL_CLOCK_VIRTUAL;
 }
 
 static sl_status launch(const settings *s, const sli_cluster *cluster, bool *launched,

@@ -16,7 +16,7 @@
 struct objective_made {
   sl_objective *dpo, *distill; /* one of them is not NULL */
   int64_t pairs, dropped;
-  chat_found found;
+  sli_chat_found found;
   const sli_chat *chat; /* or NULL */
   const settings *settings;
   char *paths; /* of the pairs, one per line */
@@ -92,7 +92,8 @@ static sl_status render(void *ctx, const char *messages, size_t bytes, char **te
   const settings *s = m->settings;
   const sli_chat_json json = {.messages = messages, .messages_bytes = bytes};
   const char *name = settings_text(s, "chat-template");
-  sl_status status = m->chat ? SL_OK : chat_choose(&m->found, s->data.tokenizer, name, &m->chat);
+  sl_status status =
+      m->chat ? SL_OK : sli_chat_choose(&m->found, s->data.tokenizer, name, &m->chat);
   return status ? status : sli_chat_render_json(m->chat, &m->found.marks, &json, NULL, text);
 }
 
@@ -102,9 +103,9 @@ static sl_status find_chat(struct objective_made *m, dpo_words *w) {
   const settings *s = m->settings;
   const char *name = settings_text(s, "chat-template");
   if (!s->data.tokenizer) return SL_OK;
-  sl_status status = chat_find(s->data.tokenizer, &m->found);
+  sl_status status = sli_chat_find(s->data.tokenizer, &m->found);
   if (!status && (name || m->found.template)) {
-    status = chat_choose(&m->found, s->data.tokenizer, name, &m->chat);
+    status = sli_chat_choose(&m->found, s->data.tokenizer, name, &m->chat);
     if (!name) status = SL_OK;
   }
   if (status) return status;
@@ -270,7 +271,7 @@ void objective_fini(settings *s) {
   sl_dpo_destroy(m->dpo);
   sl_distill_destroy(m->distill);
   if (m->chat) sli_chat_free(m->chat);
-  chat_found_fini(&m->found);
+  sli_chat_found_fini(&m->found);
   sl_args_destroy(m->teacher_args);
   free(m->paths);
   free(m);

@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "io/gguf/gguf.h"
+#include "graph/build/build.h"
 #include "io/tokens/tokens.h"
 #include "tools/actorrun/certify.h"
 #include "tools/actorrun/chat.h"
@@ -85,8 +86,11 @@ static const tool_option options[] = {
     {"chat", SL_OPTION_LIST, "", "`TEXT` that a user says to the model, which answers in up to --generate "
      "tokens; given several times, what user and model said in turn", 0, 0, GROUP_DATA},
     {"chat-system", SL_OPTION_TEXT, "", "`TEXT` that tells the model before that how to answer", 0, 0, GROUP_DATA},
-    {"chat-template", SL_OPTION_TEXT, "", "`NAME` or file of how --chat becomes a text, in the place of the model's "
+    {"chat-template", SL_OPTION_TEXT, "", "`NAME` or file of how --chat, and chats of --data, become a text, in the place of the model's "
      "own template", 0, 0, GROUP_DATA},
+    {"learn", SL_OPTION_TEXT, "answers", "`WHAT` of chats of --data is learned: answers, or all", 0, 0, GROUP_DATA},
+    {"long-chats", SL_OPTION_TEXT, "cut", "`HOW` chats of --data longer than --context are taken: cut, drop or refuse", 0, 0, GROUP_DATA},
+    {"show-data", SL_OPTION_FLAG, "0", "print the first three chats of --data with what is learned marked, and stop", 0, 0, GROUP_OUTPUT},
     {"temperature", SL_OPTION_FLOAT, "0.8", "of sampling; 0: always the likeliest", 0, 1000, GROUP_DATA},
     {"rl", SL_OPTION_TEXT, "", "`METHOD`, grpo[:KEY=N,...]: learn from the model's own answers to --prompts, as many in a step "
      "as --batch says, that --reward rewards; with group (answers to each prompt), kl, clip, clip-high, dual-clip, top-p, ticks", 0, 0, GROUP_TRAINING},
@@ -176,17 +180,15 @@ static sl_status count_steps(const settings *s, double epochs, int64_t *out) {
         "--epochs: %s has no --data, --context, --batch and --vocab to count them by; --steps says "
         "how long to learn",
         s->model->name);
-  const sl_args *args = s->model_args;
-  const sli_tokens_options options = {sl_arg_text(args, "data"), sl_arg_int(args, "context"),
-                                      sl_arg_int(args, "vocab"), 0, s->data.tokenizer};
-  sli_tokens *tokens;
-  if (!*options.paths) return sl_fail(SL_E_USAGE, "--epochs: of which --data?");
-  sl_status status = sli_tokens_open(&options, &tokens);
-  if (status) return status;
-  *out = (int64_t)ceil(epochs * (double)sli_tokens_sequences(tokens) /
-                       (double)sl_arg_int(args, "batch"));
-  sli_tokens_close(tokens);
-  return SL_OK;
+  if (!*sl_arg_text(s->model_args, "data"))
+    return sl_fail(SL_E_USAGE, "--epochs: of which --data?");
+  sl_graph *g;
+  int64_t context, batch;
+  sl_status status = plan_data(s, &g);
+  const sli_tokens *tokens = status ? NULL : sli_graph_tokens(g, &context, &batch);
+  if (tokens) *out = (int64_t)ceil(epochs * (double)sli_tokens_sequences(tokens) / (double)batch);
+  sl_graph_destroy(g);
+  return status;
 }
 
 /* Sets --steps, for everything that reads it later. */
@@ -203,12 +205,24 @@ static sl_status read_epochs(settings *s) {
   return sl_args_set(s->run, "steps", text);
 }
 
+static sl_status read_chats(settings *s) {
+  static const char *const what[] = {"answers", "all", NULL};
+  static const char *const how[] = {"cut", "drop", "refuse", NULL};
+  s->data.shuffle = (uint64_t)sl_arg_int(s->run, "shuffle");
+  s->data.chat_template = settings_text(s, "chat-template");
+  s->data.learn = sl_arg_text(s->run, "learn");
+  s->data.long_chats = sl_arg_text(s->run, "long-chats");
+  sl_status status = options_check_word("learn", s->data.learn, what);
+  return status ? status : options_check_word("long-chats", s->data.long_chats, how);
+}
+
 /* Without steps nothing is learned: a run that only generates needs no more than inference does.
  * What a checkpoint says is of training, though, and so is all that it is compared with. */
 static sl_status read_settings(settings *s) {
   sl_status known = s->model ? pretrained_read(s) : SL_OK;
   s->microbatches = (int)sl_arg_int(s->run, "microbatches");
   s->pieces = (int)sl_arg_int(s->run, "pieces");
+  if (!known) known = read_chats(s);
   if (!known) known = objective_read(s);
   if (!known) known = read_epochs(s);
   if (known) return known;
@@ -216,7 +230,6 @@ static sl_status read_settings(settings *s) {
   s->lower.schedule.name = sl_arg_text(s->run, "schedule");
   if (!sl_arg_int(s->run, "steps") && !settings_text(s, "checkpoint"))
     s->use = sl_arg_int(s->run, "generate") ? USE_INFERENCE : USE_VALUES;
-  s->data.shuffle = (uint64_t)sl_arg_int(s->run, "shuffle");
   sl_status status = options_check_word("schedule", s->lower.schedule.name, sl_schedule_names());
   if (!status) status = settings_read_budget(s);
   if (status) return status;

@@ -36,7 +36,7 @@ typedef struct served {
   int32_t *ends;        /* part of the chat format, as are the following */
   char *name, *no_chat; /* name: all names, one behind the other */
   const char **aliases;
-  chat_found found; /* what the chat format was found as */
+  sli_chat_found found; /* what the chat format was found as */
   rates rates;
   subject subject; /* subject of `control` */
   control *control;

@@ -75,9 +75,10 @@ static void add_ends_of(served *m, const char *folder, const char *file) {
 
 /* Chooses the chat template. Without one the model still completes texts, unless the user asked
  * for a template. */
-static sl_status choose_chat(const settings *s, const chat_found *f, chat_format *v, char **why) {
+static sl_status choose_chat(const settings *s, const sli_chat_found *f, chat_format *v,
+                             char **why) {
   const char *name = settings_text(s, "chat-template");
-  sl_status status = chat_choose(f, s->data.tokenizer, name, &v->chat);
+  sl_status status = sli_chat_choose(f, s->data.tokenizer, name, &v->chat);
   if (status && !name) *why = sli_strdup(sl_detail());
   return name ? status : SL_OK;
 }
@@ -94,7 +95,7 @@ static void choose_answers(const settings *s, chat_format *v) {
 
 static sl_status read_chat(const settings *s, served *m) {
   chat_format *v = &m->chat_format;
-  sl_status status = chat_find(s->data.tokenizer, &m->found);
+  sl_status status = sli_chat_find(s->data.tokenizer, &m->found);
   if (!status) status = choose_chat(s, &m->found, v, &m->no_chat);
   v->marks = &m->found.marks;
   v->no_chat = m->no_chat;
@@ -134,5 +135,5 @@ void chat_format_close(served *m) {
   free(m->name);
   free(m->aliases);
   free(m->no_chat);
-  chat_found_fini(&m->found);
+  sli_chat_found_fini(&m->found);
 }

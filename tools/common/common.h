@@ -5,7 +5,7 @@
 #define SLUICE_TOOLS_COMMON_H
 
 #include "tools/common/arrivals.h"
-#include "tools/common/chat.h"
+#include "io/chats/chats.h"
 #include "tools/common/gguf.h"
 #include "tools/common/cost.h"
 #include "tools/common/ctl/ctl.h"

@@ -50,11 +50,24 @@ static sl_status make_graph(const settings *s, const sl_lower_options *run, plan
       .eval_rows = eval ? sl_arg_int(s->run, "eval-rows") : 0,
       .shuffle = s->data.shuffle,
       .tokenizer = s->data.tokenizer,
+      .chat_template = s->data.chat_template,
+      .learn = s->data.learn,
+      .long_chats = s->data.long_chats,
       .no_data = !steps || !sl_device_computes(s->lower.devices.kind)};
   out->graph = sl_graph_create(&options);
   sl_status status = plan_build(s, out->graph);
   if (!status) out->items = sl_graph_items(out->graph, &out->word);
   return status;
+}
+
+sl_status plan_data(const settings *s, sl_graph **out) {
+  sl_graph_options options = {.shuffle = s->data.shuffle,
+                              .tokenizer = s->data.tokenizer,
+                              .chat_template = s->data.chat_template,
+                              .learn = s->data.learn,
+                              .long_chats = s->data.long_chats};
+  *out = sl_graph_create(&options);
+  return plan_build(s, *out);
 }
 
 /* Says whether one device stands for all of its stage: for large grids this is as accurate and

@@ -24,4 +24,8 @@ extern _Thread_local const char *volatile model_being_built;
 sl_status plan_make(const settings *s, const sl_lower_options *run, planned *out);
 void plan_free(planned *p);
 
+/* Builds the model for the sake of its data alone; the caller destroys the graph, also after an
+ * error. */
+sl_status plan_data(const settings *s, sl_graph **out);
+
 #endif

@@ -67,6 +67,7 @@ struct settings {
   struct {
     const char *tokenizer; /* tokenizer of text files; NULL: tokens are bytes */
     uint64_t shuffle;      /* seed of the sequences' order; 0: file order */
+    const char *chat_template, *learn, *long_chats; /* of chats; NULL: as is usual */
   } data;
   graph_use use;
   sl_clock clock;

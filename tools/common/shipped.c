@@ -7,7 +7,7 @@
 
 #include "io/atomic.h"
 #include "models/models.h"
-#include "tools/common/chat.h"
+#include "io/chats/chats.h"
 #include "tools/common/huggingface.h"
 #include "tools/common/pretrained.h"
 
@@ -71,10 +71,10 @@ static sl_status read_role(const char *word, sli_chat_message *out) {
   return sl_fail(SL_E_USAGE, "a message of \"%.40s\": its role is system, user or assistant", word);
 }
 
-static sl_status render(const chat_found *f, const char *tokenizer, int n,
+static sl_status render(const sli_chat_found *f, const char *tokenizer, int n,
                         const sli_chat_message *messages, char **prompt, char **end) {
   const sli_chat *chat;
-  sl_status status = chat_choose(f, tokenizer, NULL, &chat);
+  sl_status status = sli_chat_choose(f, tokenizer, NULL, &chat);
   if (status) return status;
   status = sli_chat_render(chat, &f->marks, messages, n, prompt);
   const char *mark = sli_chat_end(chat, &f->marks);
@@ -94,10 +94,10 @@ sl_status sl_shipped_chat(const sl_shipped *m, int nmessages, const char *const 
     messages[i].text = contents[i];
     status = read_role(roles[i], &messages[i]);
   }
-  chat_found f = {0};
-  if (!status) status = chat_find(tokenizer, &f);
+  sli_chat_found f = {0};
+  if (!status) status = sli_chat_find(tokenizer, &f);
   if (!status) status = render(&f, tokenizer, nmessages, messages, prompt, end);
-  chat_found_fini(&f);
+  sli_chat_found_fini(&f);
   free(messages);
   return status;
 }

@@ -11,7 +11,7 @@
 typedef struct reader {
   const settings *s;
   rl_prompts *to;
-  chat_found found;
+  sli_chat_found found;
   const sli_chat *chat; /* NULL: not needed so far */
   int64_t vocabulary;
 } reader;
@@ -59,10 +59,10 @@ static sl_status need_chat(reader *r) {
   if (r->chat) return SL_OK;
   if (reads_bytes(r))
     return sl_fail(SL_E_USAGE, "messages need a tokenizer and its chat template: --tokenizer FILE");
-  sl_status status = chat_find(r->s->data.tokenizer, &r->found);
+  sl_status status = sli_chat_find(r->s->data.tokenizer, &r->found);
   if (!status)
-    status = chat_choose(&r->found, r->s->data.tokenizer, settings_text(r->s, "chat-template"),
-                         &r->chat);
+    status = sli_chat_choose(&r->found, r->s->data.tokenizer, settings_text(r->s, "chat-template"),
+                             &r->chat);
   if (status) return status;
   const char *end = sli_chat_end(r->chat, &r->found.marks);
   return end ? add_stop(r, end, NULL) : SL_OK;
@@ -194,7 +194,7 @@ sl_status rl_prompts_read(const settings *s, rl_prompts *out) {
   if (!status) status = read_stops(&r);
   if (!status) status = take_lines(&r, path, text);
   sli_chat_free(r.chat);
-  chat_found_fini(&r.found);
+  sli_chat_found_fini(&r.found);
   free(text);
   if (status) rl_prompts_free(out);
   return status;

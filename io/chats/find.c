@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "tools/common/chat.h"
+#include "io/chats/chats.h"
 
 #include <cjson/cJSON.h>
 #include <stddef.h>
@@ -39,7 +39,7 @@ static const char **mark_of(sli_chat_marks *marks, size_t i) {
   return (const char **)((char *)marks + tokens[i].place);
 }
 
-static sl_status find_in_gguf(const char *path, chat_found *out) {
+static sl_status find_in_gguf(const char *path, sli_chat_found *out) {
   sli_gguf *file;
   sl_status status = sli_gguf_open(path, &file);
   if (status) return status;
@@ -94,7 +94,7 @@ static sl_status prefer_file(const char *path, const char *name, char **template
   return status;
 }
 
-static sl_status find_beside(const char *path, chat_found *out) {
+static sl_status find_beside(const char *path, sli_chat_found *out) {
   char *config;
   sl_status status = read_beside(path, "tokenizer_config.json", &config);
   if (status) return status;
@@ -110,12 +110,12 @@ static sl_status find_beside(const char *path, chat_found *out) {
                 : prefer_file(path, "additional_chat_templates/tool_use.jinja", &out->for_tools);
 }
 
-sl_status chat_find(const char *tokenizer, chat_found *out) {
-  *out = (chat_found){0};
+sl_status sli_chat_find(const char *tokenizer, sli_chat_found *out) {
+  *out = (sli_chat_found){0};
   return sli_gguf_is(tokenizer) ? find_in_gguf(tokenizer, out) : find_beside(tokenizer, out);
 }
 
-void chat_found_fini(chat_found *f) {
+void sli_chat_found_fini(sli_chat_found *f) {
   free(f->template);
   free(f->for_tools);
   for (size_t i = 0; i < SLI_COUNT(tokens); i++) free((char *)*mark_of(&f->marks, i));
@@ -144,8 +144,8 @@ static sl_status choose_file(const char *path, const sli_chat **out) {
   return status;
 }
 
-sl_status chat_choose(const chat_found *f, const char *tokenizer, const char *name,
-                      const sli_chat **out) {
+sl_status sli_chat_choose(const sli_chat_found *f, const char *tokenizer, const char *name,
+                          const sli_chat **out) {
   *out = name          ? sli_chat_named(name)
          : f->template ? sli_chat_of_template(f->template, f->for_tools)
                        : NULL;
