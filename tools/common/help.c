@@ -135,11 +135,19 @@ static void print_first_options(const settings *s) {
   }
 }
 
+/* Lists the models, a comma behind each, in lines of at most 80 columns. */
+static void print_model_names(void) {
+  int column = printf("MODEL is");
+  for (const sl_model *const *m = sli_models; *m; m++) {
+    if (column + (int)strlen((*m)->name) + 2 > 80) column = printf("\n") - 1;
+    column += printf("%s%s,", column ? " " : "", (*m)->name);
+  }
+}
+
 static void print_first(const settings *s) {
   print_usage(s);
-  printf("MODEL is ");
-  for (const sl_model *const *m = sli_models; *m; m++) printf("%s, ", (*m)->name);
-  printf("FILE.so\nor FILE.c; %s MODEL --help shows its options.\n\nOptions of a first run:\n",
+  print_model_names();
+  printf("\nFILE.so or FILE.c; %s MODEL --help shows its options.\n\nOptions of a first run:\n",
          s->tool->name);
   print_first_options(s);
   printf("\nMore, by %s --help GROUP:\n", s->tool->name);
