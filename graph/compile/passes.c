@@ -114,11 +114,14 @@ static sl_status check_leaves(const sli_inputs *in) {
   return SL_OK;
 }
 
-/* Notes the rows of means, which reports of exact losses count by. */
+/* Notes the rows of means, or their elements, which reports of exact losses count by. */
 static void count_rows(sl_graph *g) {
   for (int m = 0; m < sli_graph_means(g); m++) {
     sli_mean *mean = sli_graph_mean(g, m);
-    if (sli_is_mean(mean->tensor)) mean->rows = sl_type_rows(&mean->tensor->producer->in_type[0]);
+    const sli_node *maker = mean->tensor->producer;
+    if (!sli_is_mean(mean->tensor)) continue;
+    bool elements = maker->op == &sl_op_mean;
+    mean->rows = (elements ? sl_type_elements : sl_type_rows)(&maker->in_type[0]);
   }
 }
 
