@@ -5,7 +5,13 @@
  *   y_t = bias + sum over j < W of w_(W-1-j) x_(t-j)
  *
  * A piece reads the W - 1 rows before it from a record that the one before has left. Backward, a
- * record of the W - 1 rows of dy behind a piece goes to the one before. */
+ * record of the W - 1 rows of dy behind a piece goes to the one before.
+ *
+ * Devices that share the positions of a sequence read the rows of their neighbours, `near`. If
+ * there are pieces besides, the first device has the record: it computes with the last device's
+ * rows of the piece before, and then takes those of this piece. Backward the last one does, with
+ * the first one's.
+ */
 #include "ops/causal_conv.h"
 
 static sl_status want_taps(const sl_type *w, const sl_type *x) {
@@ -24,29 +30,39 @@ static sl_type rows_type(const sl_type *x, const sl_type *w) {
   return SL_TYPE(SL_F32, x->dim[0], sl_type_last(w) - 1, x->dim[2]);
 }
 
+/* Checks input i, rows that are not the device's own, if it is there. */
+static sl_status want_rows(const char *name, int nin, const sl_type *in, int i, const sl_type *x,
+                           const sl_type *w) {
+  sl_type rows = rows_type(x, w);
+  return nin > i && in[i].ndim >= 0 ? sli_want(name, &in[i], &rows) : SL_OK;
+}
+
 static sl_status infer(const sl_attrs *attrs, int nin, const sl_type *in, sl_type *out) {
   (void)attrs;
   SLI_TRY(sli_want_array("x", &in[0], SL_F32, 3));
   SLI_TRY(want_taps(&in[1], &in[0]));
   sl_type bias = SL_TYPE(SL_F32, in[0].dim[2]);
   if (nin > 2 && in[2].ndim >= 0) SLI_TRY(sli_want("bias", &in[2], &bias));
+  SLI_TRY(want_rows("near", nin, in, 3, &in[0], &in[1]));
   out[0] = in[0];
   return SL_OK;
 }
 
 static sl_status b_infer(const sl_attrs *attrs, int nin, const sl_type *in, sl_type *out) {
-  (void)attrs, (void)nin;
+  (void)attrs;
   SLI_TRY(sli_want_array("dy", &in[1], SL_F32, 3));
   SLI_TRY(want_taps(&in[0], &in[1]));
+  SLI_TRY(want_rows("near", nin, in, 2, &in[1], &in[0]));
   out[0] = in[1];
   return SL_OK;
 }
 
 static sl_status w_infer(const sl_attrs *attrs, int nin, const sl_type *in, sl_type *out) {
-  (void)attrs, (void)nin;
+  (void)attrs;
   SLI_TRY(sli_want_array("x", &in[0], SL_F32, 3));
   SLI_TRY(sli_want("dy", &in[1], &in[0]));
   SLI_TRY(want_taps(&in[2], &in[0]));
+  SLI_TRY(want_rows("rows before", nin, in, 3, &in[0], &in[2]));
   out[0] = in[2];
   return SL_OK;
 }
@@ -61,12 +77,6 @@ static sl_status piece_b_infer(const sl_attrs *attrs, int nin, const sl_type *in
   SLI_TRY(b_infer(attrs, nin, in, out));
   out[1] = rows_type(&in[1], &in[0]);
   return SL_OK;
-}
-
-static sl_status piece_w_infer(const sl_attrs *attrs, int nin, const sl_type *in, sl_type *out) {
-  SLI_TRY(w_infer(attrs, nin, in, out));
-  sl_type before = rows_type(&in[0], &in[2]);
-  return sli_want("rows before", &in[3], &before);
 }
 
 static sl_status served_infer(const sl_attrs *attrs, int nin, const sl_type *in, sl_type *out) {
@@ -112,7 +122,7 @@ const sl_op sl_op_causal_conv = {
     .name = "causal_conv",
     .served = &sl_op_causal_conv_served,
     .min_in = 2,
-    .max_in = 3,
+    .max_in = 4,
     .nout = 1,
     .pieced = &sl_op_causal_conv_piece,
     .whole = 6,
@@ -135,7 +145,7 @@ const sl_op sl_op_causal_conv = {
 const sl_op sl_op_causal_conv_b = {
     .name = "causal_conv_b",
     .min_in = 2,
-    .max_in = 2,
+    .max_in = 3,
     .nout = 1,
     .infer = b_infer,
     .cost = cost,
@@ -144,7 +154,7 @@ const sl_op sl_op_causal_conv_b = {
 const sl_op sl_op_causal_conv_w = {
     .name = "causal_conv_w",
     .min_in = 3,
-    .max_in = 3,
+    .max_in = 4,
     .nout = 1,
     .unread = 4,
     .scatters = true,
@@ -156,7 +166,7 @@ const sl_op sl_op_causal_conv_w = {
 const sl_op sl_op_causal_conv_piece = {
     .name = "causal_conv_piece",
     .min_in = 2,
-    .max_in = 3,
+    .max_in = 4,
     .nout = 3,
     .pieces = SL_PIECES_STATE,
     .updates = 4,
@@ -180,7 +190,7 @@ const sl_op sl_op_causal_conv_piece = {
 const sl_op sl_op_causal_conv_piece_b = {
     .name = "causal_conv_piece_b",
     .min_in = 2,
-    .max_in = 2,
+    .max_in = 3,
     .nout = 2,
     .pieces = SL_PIECES_STATE,
     .updates = 2,
@@ -198,7 +208,7 @@ const sl_op sl_op_causal_conv_piece_w = {
     .pieces = SL_PIECES_STATE,
     .whole = 12,
     .scatters = true,
-    .infer = piece_w_infer,
+    .infer = w_infer,
     .cost = cost,
     .accumulates = 1,
 };

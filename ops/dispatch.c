@@ -54,6 +54,19 @@ static sl_status own_ids_check(const sl_call *call) {
   return rows <= sl_type_elements(&call->out_type[0]) ? SL_OK : sli_own_ids_crowded(call, rows);
 }
 
+/* ---- own_leaves ------------------------------------------------------------------------------ */
+
+static uint64_t hash_region(uint64_t hash, const sl_region *r) {
+  for (int d = 0; d < r->ndim; d++) {
+    hash = sli_hash_word(hash, (uint64_t)r->whole[d]);
+    for (int i = 0; i < r->of[d].nranges; i++) {
+      hash = sli_hash_word(hash, (uint64_t)r->of[d].begin[i]);
+      hash = sli_hash_word(hash, (uint64_t)r->of[d].count[i]);
+    }
+  }
+  return hash;
+}
+
 /* ---- ops ------------------------------------------------------------------------------------- */
 
 static uint64_t route_hash(uint64_t hash, const sl_attrs *attrs, int nin) {
@@ -61,6 +74,13 @@ static uint64_t route_hash(uint64_t hash, const sl_attrs *attrs, int nin) {
   const int64_t of[] = {r->first, r->count, r->begin, r->end, r->expected};
   (void)nin;
   for (size_t i = 0; i < SLI_COUNT(of); i++) hash = sli_hash_word(hash, (uint64_t)of[i]);
+  return hash;
+}
+
+static uint64_t leaves_hash(uint64_t hash, const sl_attrs *attrs, int nin) {
+  const sl_dispatch_leaves *l = attrs->user;
+  hash = sli_hash_word(route_hash(hash, attrs, nin), (uint64_t)l->leaf);
+  for (int s = 0; s < l->sources; s++) hash = hash_region(hash, l->of[s]);
   return hash;
 }
 
@@ -103,6 +123,18 @@ const sl_op sl_op_own_ids = {
     .hash = route_hash,
     .infer = route_infer,
     .check = own_ids_check,
+    .fills = 1,
+    .second = 1,
+    .expects = expects,
+};
+
+const sl_op sl_op_own_leaves = {
+    .name = "own_leaves",
+    .min_in = 1,
+    .max_in = 1,
+    .nout = 1,
+    .hash = leaves_hash,
+    .infer = route_infer,
     .fills = 1,
     .second = 1,
     .expects = expects,

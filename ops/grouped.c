@@ -5,7 +5,11 @@
  * rows. A tile's rows are gathered and its results scattered back, so arrays stay in token order. A
  * row's result does not depend on which other experts are on the device. A tile has TILE rows, or
  * FEW; zeros fill up an expert's last tile. Weight gradients are summed tile by tile. An expert
- * without rows needs no special case. */
+ * without rows needs no special case.
+ *
+ * Exact gradients of weights are sums over leaves. An expert's rows are then sorted by leaf, which
+ * keeps their order in each, and no tile has rows of two. A leaf's sum is rounded and added in f64
+ * (ops/leaves.h), so it does not matter which rows come to a device besides. */
 #include "ops/batch.h"
 #include "ops/grouped.h"
 #include "ops/ops.h"
@@ -60,11 +64,12 @@ static sl_status grouped_linear_b_infer(const sl_attrs *attrs, int nin, const sl
 
 static sl_status grouped_linear_w_infer(const sl_attrs *attrs, int nin, const sl_type *in,
                                         sl_type *out) {
-  (void)attrs, (void)nin;
+  (void)attrs;
   SLI_TRY(want_ids(&in[1]));
   SLI_TRY(sli_want_array("weight", &in[3], SL_F32, 3));
   SLI_TRY(want_rows("x", &in[0], &in[1], true, in[3].dim[2]));
   SLI_TRY(want_rows("dy", &in[2], &in[1], false, in[3].dim[1]));
+  if (nin > 4) SLI_TRY(sli_want("leaves", &in[4], &in[1]));
   out[0] = in[3];
   return SL_OK;
 }
@@ -82,9 +87,9 @@ static void grouped_linear_cost(const sl_attrs *attrs, int nin, const sl_type *i
 
 static void grouped_linear_w_cost(const sl_attrs *attrs, int nin, const sl_type *in,
                                   const sl_type *out, double *flops, double *bytes) {
-  (void)attrs;
+  (void)attrs, (void)nin;
   *flops = flops_of(&in[1], &in[3]);
-  *bytes = sli_argument_bytes(nin - 1, in, 1, out);
+  *bytes = sli_argument_bytes(3, in, 1, out);
 }
 
 /* Splits by experts, by output or by input features of their maps; or routes rows to the devices of
@@ -177,7 +182,7 @@ const sl_op sl_op_grouped_linear_b = {
 const sl_op sl_op_grouped_linear_w = {
     .name = "grouped_linear_w",
     .min_in = 4,
-    .max_in = 4,
+    .max_in = 5,
     .nout = 1,
     .pieces = SL_PIECES_ROWS,
     .whole = 8,
@@ -187,7 +192,8 @@ const sl_op sl_op_grouped_linear_w = {
     .cost = grouped_linear_w_cost,
     .keeps = keeps_products,
     .accumulates = 1,
-    .looks = 7,
+    .looks = 0x17,
+    .by_leaf = true,
     .fixed = true,
 };
 

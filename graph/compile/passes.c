@@ -82,10 +82,8 @@ static sl_status cut_sequences(compilation *c) {
 
 /* Returns what exact numbers are not made with; NULL: nothing. */
 static const char *not_exact(const sli_inputs *in) {
-  const int *size = in->grid.size;
   if (in->grid.ring) return "parallel.sequence_attention ring";
   if (in->g->repeats_heads) return "fewer heads of keys than parallel.sequence devices";
-  if (size[SLI_AXIS_EXPERT] > 1 || size[SLI_AXIS_TENSOR_EXPERT] > 1) return "experts.parallel";
   if (in->barriers == 1) return "vocabulary.barriers 1";
   if (in->bf16) return "numbers.dtype bf16";
   if (serves(in) && in->g->options.serve->kv == SL_BF16) return "keys and values in bf16";
@@ -134,9 +132,22 @@ static sl_status mark_sums(const compilation *c) {
   return SL_OK;
 }
 
+/* Refuses a limit of rows, which each device has for its own. */
+static sl_status refuse_limits(sl_graph *g) {
+  for (int i = 0; i < g->nnodes; i++) {
+    const sli_node *n = g->nodes[i];
+    if (n->op == &sl_op_expert_limit && n->attrs.value < (float)n->attrs.count)
+      return sli_graph_fail_at(g, n->at, SL_E_UNSUPPORTED,
+                               "numbers.exact: op %s (%s) leaves out rows by how many a device has",
+                               n->name, n->op->name);
+  }
+  return SL_OK;
+}
+
 static sl_status mark_exact(compilation *c) {
   const char *what = not_exact(c->in);
   if (what) return sl_fail(SL_E_UNSUPPORTED, "numbers.exact: not with %s", what);
+  if (trains(c->in)) SLI_TRY(refuse_limits(c->g));
   if (trains(c->in)) SLI_TRY(mark_sums(c));
   for (int i = 0; i < c->g->nnodes; i++) c->g->nodes[i]->attrs.exact = true;
   return SL_OK;

@@ -43,5 +43,7 @@ sl_status sli_box_node(const sli_boxing *b, const sli_box_making *m, sli_node **
  * ids that lead to these devices' experts. */
 sl_status sli_box_to_experts(sli_boxing *b, const sli_array *ids, const sli_array *all);
 sl_status sli_box_from_experts(sli_boxing *b, const sli_array *ids, const sli_array *all);
+/* Makes the numbers of the leaves whose rows are at the experts. */
+sl_status sli_box_own_leaves(sli_boxing *b, const sli_array *ids, const sli_array *all);
 
 #endif

@@ -278,9 +278,6 @@ static sl_status box_in_line(sli_boxing *b) {
   return status;
 }
 
-static sli_array *find_array(const sli_expansion *x, const sl_tensor *t, const sli_layout *want,
-                             const sli_moment *at);
-
 /* Gathers all ids that lead to one device, source by source; in the whole they may lie in
  * another order. */
 static sl_status gather_ids(sli_expansion *x, const sli_array *own, sli_moment at,
@@ -292,7 +289,7 @@ static sl_status gather_ids(sli_expansion *x, const sli_array *own, sli_moment a
     if (along >> a & 1) lies.axis[a] = (sl_sbp){SL_BROADCAST, 0};
   if (!x->grid->folded) return sli_box(x, own->of, lies, at, all);
   lies.axis[SLI_AXIS_EXPERT].dim = IN_LINE;
-  *all = find_array(x, own->of, &lies, &at);
+  *all = sli_array_find(x, own->of, &lies, &at);
   if (*all) return SL_OK;
   *all = sli_array_add(x, own->of, lies, at);
   (*all)->kept = at.phase == SLI_PHASE_MAIN && is_forward(at.cls);
@@ -309,6 +306,21 @@ static sl_status box_dispatched(sli_boxing *b, sli_moment at, bool back) {
   if (!status) status = gather_ids(x, own, at, &all);
   if (status) return status;
   return back ? sli_box_from_experts(b, own, all) : sli_box_to_experts(b, own, all);
+}
+
+sl_status sli_box_leaves(sli_expansion *x, const sl_tensor *ids, sli_layout lies, sli_moment at,
+                         sli_array **out) {
+  enum { LEAVES = SL_MAX_DIMS }; /* an array of ids that are numbers of leaves */
+  sli_array *own, *all;
+  lies.axis[SLI_AXIS_EXPERT].dim = LEAVES;
+  *out = sli_array_find(x, ids, &lies, &at);
+  if (*out) return SL_OK;
+  SLI_TRY(sli_box(x, ids, sli_ids_layout(x, ids), at, &own));
+  SLI_TRY(gather_ids(x, own, at, &all));
+  *out = sli_array_add(x, ids, lies, at);
+  sli_along along = sli_grid_experts();
+  sli_boxing b = {x, own, *out, along, sli_grid_size(x->grid, along), x->own};
+  return sli_box_own_leaves(&b, own, all);
 }
 
 /* True for counts, which f32 adds exactly up to 2^24. */
@@ -393,8 +405,8 @@ static bool is_worth_keeping(const sli_expansion *x, const sli_array *from, cons
          to->made.phase == SLI_PHASE_MAIN && is_forward(to->made.cls);
 }
 
-static sli_array *find_array(const sli_expansion *x, const sl_tensor *t, const sli_layout *want,
-                             const sli_moment *at) {
+sli_array *sli_array_find(const sli_expansion *x, const sl_tensor *t, const sli_layout *want,
+                          const sli_moment *at) {
   sli_array *first = x->arrays[t->id];
   if (sli_layout_equal(&first->lies, want)) return first;
   for (sli_array *a = first->next; a; a = a->next)
@@ -505,10 +517,10 @@ sl_status sli_box(sli_expansion *x, const sl_tensor *t, sli_layout want, sli_mom
                   sli_array **out) {
   sli_array *have = x->arrays[t->id];
   SLI_CHECK(have, "tensor %s is read before it is made", t->name);
-  for (*out = find_array(x, t, &want, &at); !*out; *out = find_array(x, t, &want, &at)) {
+  for (*out = sli_array_find(x, t, &want, &at); !*out; *out = sli_array_find(x, t, &want, &at)) {
     sli_along along;
     sli_layout next = next_step(x, t, &have->lies, &want, &along);
-    sli_array *to = find_array(x, t, &next, &at);
+    sli_array *to = sli_array_find(x, t, &next, &at);
     if (!to) {
       to = sli_array_add(x, t, next, at);
       to->sharded = stays_sharded(have, to, along, at.sharded);

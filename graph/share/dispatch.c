@@ -179,6 +179,38 @@ static sl_status take_ids(const routing *r, int rank) {
                   attrs_there(r, rank), &n, &r->b->to->on[rank]);
 }
 
+/* Returns attributes for the leaves of a device's rows: the parts of the whole that its sources
+ * have. */
+static sl_attrs *attrs_of_leaves(const routing *r, int rank) {
+  sli_expansion *x = r->b->x;
+  sl_attrs *attrs = attrs_there(r, rank);
+  int members = r->b->members;
+  for (int v = 0; v < x->nvariants; v++) {
+    sl_type whole = sli_logical_type(r->ids->of, v);
+    sl_dispatch_leaves *l = sli_arena_alloc(&x->g->arena, sizeof *l);
+    const sl_region **of = sli_arena_alloc(&x->g->arena, (size_t)members * sizeof *of);
+    for (int m = 0; m < members; m++)
+      of[m] = sli_share_region(x, r->ids->of, r->ids->lies, rank_at(r, rank, m), v, NULL);
+    int64_t positions = x->g->leaf ? x->g->leaf : whole.dim[1];
+    *l = (sl_dispatch_leaves){*(const sl_dispatch *)attrs[v].user, members, of,
+                              positions * whole.dim[2]};
+    attrs[v].user = l;
+  }
+  return attrs;
+}
+
+sl_status sli_box_own_leaves(sli_boxing *b, const sli_array *ids, const sli_array *all) {
+  const routing r = routing_of(b, ids, all);
+  sl_status status = SL_OK;
+  b->x->nboxes++;
+  for (int rank = 0; rank < b->ranks && !status; rank++) {
+    sli_node *n;
+    status = add_node(&r, &sl_op_own_leaves, "own_leaves", sli_box_class(b), rank, 1,
+                      &all->on[rank], attrs_of_leaves(&r, rank), &n, &b->to->on[rank]);
+  }
+  return status;
+}
+
 sl_status sli_box_to_experts(sli_boxing *b, const sli_array *ids, const sli_array *all) {
   const routing r = routing_of(b, ids, all);
   sl_status status = sli_loads_check(b->x->grid->loads, &r.layer, sl_type_elements(&ids->of->type));

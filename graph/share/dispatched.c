@@ -88,15 +88,20 @@ static bool keeps_rows(const sli_node *n, int last) {
   return n->nout > 0;
 }
 
-static bool goes_by_rows(const sl_op *op) {
-  return (op->pieces == SL_PIECES_ELEMENTS || op->pieces == SL_PIECES_ROWS) && !sli_op_fixed(op);
+/* True if a call can run on rows in any order: not one whose numbers follow from their place, nor
+ * an exact one whose parameters' gradients are sums over the rows. */
+static bool goes_by_rows(const sli_node *n) {
+  bool learns = false;
+  for (int i = 0; i < n->nin; i++) learns |= n->in[i] && n->in[i]->param && n->in[i]->needs_grad;
+  if (n->op->located || sli_op_fixed(n->op) || (n->attrs.exact && learns)) return false;
+  return n->op->pieces == SL_PIECES_ELEMENTS || n->op->pieces == SL_PIECES_ROWS;
 }
 
 /* Lets a call that works row by row run on rows that are at their experts. */
 static bool stay(const sli_dispatching *r, const sli_node *n, const sl_signature *rows,
                  sl_signature *out) {
   const sli_node *router = dispatched_place_of(r, n, rows);
-  if (!router || !goes_by_rows(n->op) || !n->in[0]) return false;
+  if (!router || !goes_by_rows(n) || !n->in[0]) return false;
   sl_sbp lies = {SL_DISPATCHED, sli_router_ids(router)->type.ndim - 1};
   if (!keeps_rows(n, lies.dim)) return false;
   *out = *rows;
@@ -167,6 +172,11 @@ static bool are_enough(const sl_tensor *ids, const sli_dim *dims, const sli_grid
                       (int64_t)sli_choice_size(grid, SLI_AXIS_TENSOR) * others;
 }
 
+/* True if devices with the same experts would each have positions of a leaf. */
+static bool cuts_leaves(const sl_graph *g, const sli_grid *grid) {
+  return sli_is_exact(g) && grid->size[SLI_AXIS_TENSOR] > 1;
+}
+
 sl_status sli_choose_tokens(sl_graph *g, const sli_dim *dims, const sli_choice *experts,
                             sli_grid *grid) {
   bool rows = true, positions = true;
@@ -175,7 +185,7 @@ sl_status sli_choose_tokens(sl_graph *g, const sli_dim *dims, const sli_choice *
     if (!sli_is_forward(g->nodes[i]) || !sli_is_at_experts(experts, g->nodes[i])) continue;
     const sl_tensor *ids = sli_router_ids(experts->routers[g->nodes[i]->out[0]->id]);
     last = g->nodes[i];
-    positions &= are_enough(ids, dims, grid, 1);
+    positions &= are_enough(ids, dims, grid, 1) && !cuts_leaves(g, grid);
     rows &= are_enough(ids, dims, grid, 0);
   }
   grid->tokens = positions;
@@ -183,8 +193,10 @@ sl_status sli_choose_tokens(sl_graph *g, const sli_dim *dims, const sli_choice *
   return sli_graph_fail_at(
       g, last->at, SL_E_USAGE,
       "experts.parallel %d: the tokens of %s cannot be shared out among "
-      "the %d devices that share tensors: they have too few positions for that, and too few rows",
-      sli_choice_size(grid, SLI_AXIS_EXPERT), last->name, sli_choice_size(grid, SLI_AXIS_TENSOR));
+      "the %d devices that share tensors: they have too few %s",
+      sli_choice_size(grid, SLI_AXIS_EXPERT), last->name, sli_choice_size(grid, SLI_AXIS_TENSOR),
+      cuts_leaves(g, grid) ? "rows, and numbers.exact keeps the positions of a row together"
+                           : "positions for that, and too few rows");
 }
 
 /* ---- sums of gradients

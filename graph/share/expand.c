@@ -235,6 +235,26 @@ static bool is_chunked(const sli_expansion *x, const sli_node *forward) {
   return chunked && chunked[forward->id];
 }
 
+/* Returns a node with one more input, number i. Inputs in between are absent. */
+static sli_node with_input(sli_expansion *x, const sli_node *n, int i) {
+  sli_node with = *n;
+  with.nin = i + 1;
+  with.in = sli_arena_alloc(&x->g->arena, (size_t)with.nin * sizeof *with.in);
+  memcpy(with.in, n->in, (size_t)n->nin * sizeof *with.in);
+  return with;
+}
+
+/* Expands a call that reads rows of a neighbour, its last input. */
+static sl_status expand_near(sli_expansion *x, const sli_node *n, sli_array *const *in,
+                             sli_array *const *out) {
+  enum { NEAR = 3 };
+  const sli_node with = with_input(x, n, NEAR);
+  sli_array *all[NEAR + 1] = {NULL};
+  for (int i = 0; i < n->nin; i++) all[i] = in[i];
+  SLI_TRY(sli_box_near(x, n, in[0], false, moment_of(x, n), &all[NEAR]));
+  return make_nodes(x, &with, n, n->op, all, n->nout, out);
+}
+
 static sl_status expand_forward(sli_expansion *x, const sli_node *n) {
   sli_array *in[n->nin + 1], *out[n->nout + 1];
   sl_status status = box_forward_inputs(x, n, in);
@@ -245,6 +265,7 @@ static sl_status expand_forward(sli_expansion *x, const sli_node *n) {
   }
   note_share(x, n);
   if (is_chunked(x, n)) return sli_expand_ring(x, n, moment_of(x, n), in, out);
+  if (sli_reads_near(x, n)) return expand_near(x, n, in, out);
   for (int a = 0; a < SLI_AXES; a++)
     if (sli_share_signature(x, n, a)->local)
       return expand_in_two(x, n, sli_share_signature(x, n, a), in, out);
@@ -314,6 +335,26 @@ static bool is_gradient(const sli_node *n, int o) {
   return o < sli_rule_gradients(n->rule, n->about->nin);
 }
 
+/* Expands an exact sum of a weight's gradient over rows at their experts, which reads their leaves,
+ * too. */
+static sl_status sum_at_experts(sli_expansion *x, const sli_node *n, sli_array **in,
+                                const sli_layout *lies) {
+  const sli_node with = with_input(x, n, n->nin);
+  SLI_TRY(sli_box_leaves(x, n->in[1], argument_layout(x, n, 1), moment_of(x, n), &in[n->nin]));
+  return make_backward(x, &with, in, lies);
+}
+
+/* Expands a rule of a call that reads rows of a neighbour, if it reads some: those behind its
+ * gradient, or before its input. */
+static sl_status expand_near_rule(sli_expansion *x, const sli_node *n, sli_array **in,
+                                  const sli_layout *lies) {
+  bool behind = n->op == &sl_op_causal_conv_b || n->op == &sl_op_causal_conv_piece_b;
+  if (!behind && n->op != &sl_op_causal_conv_w) return make_backward(x, n, in, lies);
+  const sli_node with = with_input(x, n, n->nin);
+  SLI_TRY(sli_box_near(x, n->about, in[behind ? 1 : 0], behind, moment_of(x, n), &in[n->nin]));
+  return make_backward(x, &with, in, lies);
+}
+
 static sl_status expand_rule(sli_expansion *x, const sli_node *n) {
   sli_array *in[n->nin + 1];
   sli_layout lies[n->nout + 1];
@@ -327,7 +368,11 @@ static sl_status expand_rule(sli_expansion *x, const sli_node *n) {
     lies[o] = is_gradient(n, o)
                   ? sli_share_layout(x, n->about, sli_gradient_given, sli_rule_of(n->rule, o))
                   : everywhere; /* a record: private */
-  if (status || !is_chunked(x, n->about)) return status ? status : make_backward(x, n, in, lies);
+  if (status) return status;
+  if (n->attrs.leaves && sli_is_at_experts(&x->choice[SLI_AXIS_EXPERT], n->about))
+    return sum_at_experts(x, n, in, lies);
+  if (sli_reads_near(x, n->about)) return expand_near_rule(x, n, in, lies);
+  if (!is_chunked(x, n->about)) return make_backward(x, n, in, lies);
   sli_array *out[n->nout + 1];
   for (int o = 0; o < n->nout; o++)
     out[o] = n->out[o] ? sli_array_add(x, n->out[o], lies[o], moment_of(x, n)) : NULL;
@@ -342,12 +387,20 @@ static sl_sbp common(sl_sbp a, sl_sbp b) {
   return a.kind == SL_PARTIAL ? a : b;
 }
 
-/* Returns the layout of a summand; if only some summands are at their experts, the one where
+/* True for a summand that is added to others at the experts. Exact gradients of tokens are first
+ * summed over the ids of each. */
+static bool adds_at_experts(const sli_expansion *x, const sl_tensor *t) {
+  const sli_layout *lies = &x->arrays[t->id]->lies;
+  if (!sli_is_dispatched(lies) || !sli_is_exact(x->g)) return sli_is_dispatched(lies);
+  return lies->axis[SLI_AXIS_EXPERT].dim + 1 == sli_router_ids(sli_router_of(x, t))->type.ndim;
+}
+
+/* Returns the layout of a summand; if only some summands are added at their experts, the one where
  * rows come from. */
 static sli_layout summand_layout(const sli_expansion *x, const sli_node *n, const sl_tensor *t) {
   const sli_layout *lies = &x->arrays[t->id]->lies;
   bool all = true;
-  for (int i = 0; i < n->nin; i++) all &= sli_is_dispatched(&x->arrays[n->in[i]->id]->lies);
+  for (int i = 0; i < n->nin; i++) all &= adds_at_experts(x, n->in[i]);
   return all ? *lies : sli_rows_layout(x, lies);
 }
 
@@ -466,7 +519,7 @@ sl_status sli_pass_expand(sl_graph *g, const sli_dim *dims, const sli_grid *grid
                      .nvariants = SLI_MAX(g->nvariants, 1)};
   x.own = x.ranks / SLI_MAX(grid->size[SLI_AXIS_STAGES], 1);
   sl_status status = SL_OK;
-  sli_regroup_sums(g, &choice[SLI_AXIS_EXPERT]);
+  if (!sli_is_exact(g)) sli_regroup_sums(g, &choice[SLI_AXIS_EXPERT]);
   take_over(&x);
   sli_expand_params(&x);
   for (int i = 0; i < x.nlogical && !status; i++)

@@ -164,6 +164,15 @@ sl_status sli_expand_ring(sli_expansion *x, const sli_node *n, sli_moment at, sl
 sl_status sli_expand_ring_back(sli_expansion *x, const sli_node *n, sli_moment at,
                                sli_array *const *in, sli_array *const *out);
 
+/* ---- short convolutions on shared sequences: near.c ---------------------------------------- */
+
+/* True if a call reads rows of a neighbour. */
+bool sli_reads_near(const sli_expansion *x, const sli_node *forward);
+/* Returns the rows before those that a device has of an input, or `behind` those of its output's
+ * gradient; NULL on devices that are the first or the last. */
+sl_status sli_box_near(sli_expansion *x, const sli_node *forward, sli_array *have, bool behind,
+                       sli_moment at, sli_array **out);
+
 /* ---- from layout to layout: boxing.c --------------------------------------------------- */
 
 sli_array *sli_array_add(sli_expansion *x, const sl_tensor *of, sli_layout lies, sli_moment made);
@@ -172,6 +181,14 @@ sli_array *sli_array_add(sli_expansion *x, const sl_tensor *of, sli_layout lies,
  * before, or boxed now. */
 sl_status sli_box(sli_expansion *x, const sl_tensor *t, sli_layout want, sli_moment at,
                   sli_array **out);
+
+/* Returns the leaves of rows at their experts, where the ids lie in this layout. */
+sl_status sli_box_leaves(sli_expansion *x, const sl_tensor *ids, sli_layout lies, sli_moment at,
+                         sli_array **out);
+
+/* Returns a tensor in a layout if it is there for these readers; NULL: it is not. */
+sli_array *sli_array_find(const sli_expansion *x, const sl_tensor *t, const sli_layout *want,
+                          const sli_moment *at);
 
 /* Joins the parts that the members of a row have, parts of `whole` [nvariants] along `dim`. */
 sl_status sli_box_join(sli_expansion *x, const sli_array *from, sli_along along, int dim,

@@ -36,6 +36,13 @@ static int64_t least_rows(const sli_node *n, int nvariants, int o, int dim) {
   return least;
 }
 
+static int64_t least_input_rows(const sli_node *n, int nvariants) {
+  int64_t least = n->in_type[0].dim[1];
+  for (int v = 0; v < nvariants && n->shapes; v++)
+    least = SLI_MIN(least, n->shapes[v].in[0].dim[1]);
+  return least;
+}
+
 static sl_status split_source(const pass *p, const sli_node *n, sl_signature *out) {
   const sli_axis *axis = &sli_axes[p->axis];
   int dim = source_dim(p, n);
@@ -177,10 +184,29 @@ static bool goes_around(const pass *p, const sli_node *n, sl_signature *out) {
   return p->chunked[n->id] = true;
 }
 
+static bool is_conv(const sli_node *n) {
+  return n->op == &sl_op_causal_conv || n->op == &sl_op_causal_conv_piece;
+}
+
+/* A short convolution: positions stay, and each device reads some rows of its neighbour (near.c).
+ */
+static sl_status reads_near(const pass *p, const sli_node *n, sl_signature *out) {
+  const sl_sbp positions = {SL_SPLIT, 1};
+  int64_t rows = least_input_rows(n, p->g->nvariants) / p->size,
+          before = sl_type_last(&n->in_type[1]) - 1;
+  *out = (sl_signature){.in = {positions}, .out = {positions}, .first = 1};
+  if (rows >= before) return SL_OK;
+  return sli_graph_fail_at(p->g, n->at, SL_E_USAGE,
+                           "op %s (%s) cannot be shared out over %d devices of a sequence: each "
+                           "reads %lld positions before its own, of a neighbour that has %lld",
+                           n->name, n->op->name, p->size, (long long)before, (long long)rows);
+}
+
 static sl_status rows_choose(const pass *p, const sli_node *n, sl_signature *out) {
   sl_signature all[SL_SIGNATURES];
   if (n->op == &sl_op_source && !n->whole) return split_source(p, n, out);
   if (goes_around(p, n, out)) return SL_OK;
+  if (is_conv(n) && mixes_positions(p, n) && !p->zigzag) return reads_near(p, n, out);
   int count = sli_signatures(p->dims, n, p->axis, p->size, all);
   if (p->dispatching.routers && sli_choose_dispatched(&p->dispatching, n, all, count, out))
     return SL_OK;

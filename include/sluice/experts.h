@@ -20,7 +20,8 @@ extern "C" {
  * whole (0: E). Valid lengths of ids and rows are honoured (sl_op.looks).
  * grouped_linear_b(dy [..., k, N], ids, w, x) -> dx, summed over a token's ids in their order; only
  * the type of x is read.
- * grouped_linear_w(x, ids, dy, w) -> dw (acc), summed tile by tile; only the type of w is read. */
+ * grouped_linear_w(x, ids, dy, w, [leaves i32 as ids]) -> dw (acc), summed tile by tile; only the
+ * type of w is read. Exact: leaf by leaf; `leaves` are those of rows at their experts. */
 extern const sl_op sl_op_grouped_linear, sl_op_grouped_linear_b, sl_op_grouped_linear_w;
 
 /* combine(y [..., k, N], weights [..., k]) -> [..., N]: sum_j weights[j] y[j], in the order of j.
@@ -39,6 +40,8 @@ extern const sl_op sl_op_expert_limit;
  * dispatch(x [..., N] or [..., k, N], ids) -> rows of the ids for experts first .. first + count.
  * collect(p0, p1, ...) -> their rows, concatenated.
  * own_ids(ids) -> those ids. More ids than the output has room for end the run.
+ * own_leaves(ids), attrs.user = sl_dispatch_leaves -> i32: for each of those ids the number of its
+ * leaf, a run of places by which exact gradients are summed.
  * give_back(y, ids) -> the rows of y for the ids at places begin .. end.
  * restore(ids, p0, p1, ...) -> [..., k, N]: for each id the next row of the part that has its
  * expert; the parts divide `count` experts among them. Or [..., N]: a token's rows summed in the
@@ -53,7 +56,15 @@ typedef struct sl_dispatch {
 #ifndef SLUICE_NO_OLD_NAMES
 typedef sl_dispatch sl_route;
 #endif
-extern const sl_op sl_op_dispatch, sl_op_collect, sl_op_own_ids, sl_op_give_back, sl_op_restore;
+/* Where ids come from: parts of the whole [rows, positions, k], one behind the other. */
+typedef struct sl_dispatch_leaves {
+  sl_dispatch to;
+  int sources;
+  const sl_region *const *of; /* [sources] */
+  int64_t leaf;               /* places of the whole in a leaf */
+} sl_dispatch_leaves;
+extern const sl_op sl_op_dispatch, sl_op_collect, sl_op_own_ids, sl_op_own_leaves, sl_op_give_back,
+    sl_op_restore;
 
 #ifdef __cplusplus
 }

@@ -505,6 +505,7 @@ typedef struct sl_op {
   bool scatters; /* adds rows of an input to rows of output 0: exact calls round each and add in f64
                   */
   bool groups;   /* exact calls sum along the last dim of input 0 in the groups of attrs.chunk */
+  bool by_leaf;  /* exact calls cut their rows into leaves (attrs.leaves) themselves */
   /* Op that replaces this one when sequences are cut: the same inputs, the same first outputs, more
    * outputs after them. NULL: the op itself. */
   const struct sl_op *pieced;

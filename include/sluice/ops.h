@@ -411,14 +411,16 @@ extern const sl_op sl_op_linear_attention, sl_op_linear_attention_b, sl_op_linea
  *
  *   y_t = bias + sum over j < W of w_(W-1-j) x_(t-j)
  *
- * causal_conv(x [B, T, C], w [C, W] or [C, 1, W], [bias [C]]) -> y [B, T, C]. W is at most 16. x is
- *   0 before the first position. A row has the same bits in any batch and any piece.
- * causal_conv_b(w, dy) -> dx. causal_conv_w(x, dy, w) -> dw (acc); w: type only. The bias's
- * gradient is bias_w. causal_conv_piece(x, w, [bias]) -> y, before, rows (updated): the last W - 1
- * rows before the piece, and those of its end, [B, W - 1, C]. causal_conv_piece_b(w, dy) -> dx,
- * behind (updated): the first W - 1 rows of dy behind the piece. causal_conv_piece_w(x, dy, w,
- * before) -> dw (acc). causal_conv_served(x, w, [bias], batch) -> y, rows (updated) [attrs.count, W
- * - 1, C], by slot. */
+ * causal_conv(x [B, T, C], w [C, W] or [C, 1, W], [bias [C]], [near]) -> y [B, T, C]. W is at most
+ *   16. x is 0 before the first position. A row has the same bits in any batch and any piece.
+ * causal_conv_b(w, dy, [near]) -> dx. causal_conv_w(x, dy, w, [before]) -> dw (acc); w: type only.
+ * The bias's gradient is bias_w. causal_conv_piece(x, w, [bias], [near]) -> y, before, rows
+ * (updated): the last W - 1 rows before the piece, and those of its end, [B, W - 1, C].
+ * causal_conv_piece_b(w, dy, [near]) -> dx, behind (updated): the first W - 1 rows of dy behind the
+ * piece. causal_conv_piece_w(x, dy, w, before) -> dw (acc). causal_conv_served(x, w, [bias], batch)
+ * -> y, rows (updated) [attrs.count, W - 1, C], by slot.
+ * near [B, W - 1, C] is what a neighbour on a shared sequence has: the rows before x, or behind dy
+ * (attrs.first: the share's first position in its piece). */
 extern const sl_op sl_op_causal_conv, sl_op_causal_conv_b, sl_op_causal_conv_w,
     sl_op_causal_conv_piece, sl_op_causal_conv_piece_b, sl_op_causal_conv_piece_w,
     sl_op_causal_conv_served;

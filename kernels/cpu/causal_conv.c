@@ -84,9 +84,26 @@ typedef struct conv {
   const sl_type *type; /* of x and y */
   const float *x, *w, *bias;
   int64_t taps;
+  const float *near;          /* rows of a neighbour; NULL: none */
   float *y, *before, *record; /* NULL: no pieces */
   bool starts, behind;        /* the record begins with zeros; see strip */
+  bool inside;                /* of a piece that devices share: the rest is the neighbour's */
 } conv;
+
+/* Returns the rows beside those of x, of which the first is number `kept`. */
+static const float *rest_of(const conv *v, int64_t kept) {
+  if (v->near && (v->inside || !v->record)) return v->near + kept;
+  return v->record && !v->starts ? v->record + kept : NULL;
+}
+
+/* Keeps the rows that the next piece reads: the last ones, which a neighbour may have. */
+static void keep_record(const conv *v, const strip *s, int64_t kept) {
+  if (!v->record || v->inside) return;
+  if (!v->near) keep_rows(s, v->record + kept);
+  for (int64_t r = 0; v->near && r < s->taps - 1; r++)
+    memcpy(v->record + kept + r * s->width, v->near + kept + r * s->width,
+           (size_t)s->channels * sizeof(float));
+}
 
 static void conv_chunk(void *arg, int i) {
   const conv *v = arg;
@@ -95,17 +112,21 @@ static void conv_chunk(void *arg, int i) {
   int64_t b = channels_of(v->type, i, &s, &first), at = b * s.rows * s.width + first;
   int64_t kept = b * (s.taps - 1) * s.width + first;
   s.x = v->x + at;
-  if (v->record && !v->starts) s.rest = v->record + kept;
+  s.rest = rest_of(v, kept);
   for (int64_t r = 0; v->before && r < s.taps - 1; r++)
     memcpy(v->before + kept + r * s.width, row_of(&s, r - (s.taps - 1)),
            (size_t)s.channels * sizeof(float));
   taps w = taps_of(v->w, &s, first);
   convolve(&s, &w, v->bias ? v->bias + first : NULL, v->y + at);
-  if (v->record) keep_rows(&s, v->record + kept);
+  keep_record(v, &s, kept);
 }
 
 static void conv_run(const conv *v) {
   sl_team_for(v->call->team, (int)v->type->dim[0] * blocks_of(v->type), conv_chunk, (void *)v);
+}
+
+static const float *input_or_null(const sl_call *call, int i) {
+  return call->nin > i ? call->in[i] : NULL;
 }
 
 static conv forward_of(const sl_call *call) {
@@ -113,18 +134,21 @@ static conv forward_of(const sl_call *call) {
                 .type = &call->in_type[0],
                 .x = call->in[0],
                 .w = call->in[1],
-                .bias = call->nin > 2 ? call->in[2] : NULL,
+                .bias = input_or_null(call, 2),
                 .taps = sl_type_last(&call->in_type[1]),
                 .y = call->out[0]};
 }
 
 static void causal_conv_cpu(const sl_call *call) {
   conv v = forward_of(call);
+  v.near = input_or_null(call, 3);
   conv_run(&v);
 }
 
 static void piece_cpu(const sl_call *call) {
   conv v = forward_of(call);
+  v.near = input_or_null(call, 3);
+  v.inside = v.near && call->attrs->first > 0;
   v.before = call->out[1];
   v.record = call->out[2];
   v.starts = !call->tick.row;
@@ -137,6 +161,7 @@ static conv backward_of(const sl_call *call) {
                 .x = call->in[1],
                 .w = call->in[0],
                 .taps = sl_type_last(&call->in_type[0]),
+                .near = input_or_null(call, 2),
                 .y = call->out[0],
                 .behind = true};
 }
@@ -149,7 +174,9 @@ static void causal_conv_b_cpu(const sl_call *call) {
 static void piece_b_cpu(const sl_call *call) {
   conv v = backward_of(call);
   v.record = call->out[1];
-  v.starts = call->tick.row + v.type->dim[1] == call->attrs->length;
+  int64_t end = call->attrs->first + v.type->dim[1];
+  v.starts = call->tick.row + end == call->attrs->length;
+  v.inside = v.near && end < call->tick.rows;
   conv_run(&v);
 }
 
@@ -178,7 +205,8 @@ static void weights_chunk(void *arg, int i) {
   for (int64_t b = 0; b < type->dim[0]; b++) {
     int64_t at = b * s.rows * s.width + first;
     s.x = (const float *)call->in[0] + at;
-    if (call->nin > 3) s.rest = (const float *)call->in[3] + b * (s.taps - 1) * s.width + first;
+    if (input_or_null(call, 3))
+      s.rest = (const float *)call->in[3] + b * (s.taps - 1) * s.width + first;
     for (int64_t t = 0; t < s.rows; t++)
       add_products(&s, t, (const float *)call->in[1] + at + t * s.width, exact, sum);
   }

@@ -8,6 +8,7 @@
 #include "ops/crowded.h"
 #include "ops/ops.h"
 #include "ops/dispatch.h"
+#include "ops/layout.h"
 
 /* ---- shapes ------------------------------------------------------------------------------ */
 
@@ -59,6 +60,44 @@ static void own_ids_cpu(const sl_call *call) {
           n = 0;
   for (int64_t i = 0; i < count && n < room; i++)
     if (sli_dispatch_has(r, ids[i])) out[n++] = ids[i];
+  sl_call_fill(call, 0, n);
+}
+
+/* ---- own_leaves ------------------------------------------------------------------------------ */
+
+/* Returns the dims of a part of the whole. */
+static sl_type part_type(const sl_region *r) {
+  sl_type type = {.dtype = SL_I32, .ndim = r->ndim};
+  for (int d = 0; d < r->ndim; d++) {
+    type.dim[d] = r->of[d].nranges ? 0 : r->whole[d];
+    for (int i = 0; i < r->of[d].nranges; i++) type.dim[d] += r->of[d].count[i];
+  }
+  return type;
+}
+
+/* Writes the leaves of a source's ids; returns how many. */
+static int64_t leaves_of_source(const sl_dispatch_leaves *l, const sl_region *from,
+                                const int32_t *ids, int32_t *out, int64_t room) {
+  sl_type type = part_type(from);
+  int64_t count = sl_type_elements(&type), n = 0, run = 1;
+  for (int64_t e = 0; e < count; e += run) {
+    int64_t place = sli_region_index(from, type.dim, 0, e, &run);
+    for (int64_t i = 0; i < run && e + i < count; i++)
+      if (sli_dispatch_has(&l->to, ids[e + i]) && n < room)
+        out[n++] = (int32_t)((place + i) / l->leaf);
+  }
+  return n;
+}
+
+static void own_leaves_cpu(const sl_call *call) {
+  const sl_dispatch_leaves *l = call->attrs->user;
+  const int32_t *ids = call->in[0];
+  int64_t room = sl_type_elements(&call->out_type[0]), n = 0;
+  for (int s = 0; s < l->sources; s++) {
+    sl_type type = part_type(l->of[s]);
+    n += leaves_of_source(l, l->of[s], ids, (int32_t *)call->out[0] + n, room - n);
+    ids += sl_type_elements(&type);
+  }
   sl_call_fill(call, 0, n);
 }
 
@@ -122,6 +161,8 @@ const sl_kernel sli_cpu_dispatch = {.backend = "cpu", .run = dispatch_cpu};
 const sl_kernel sli_cpu_collect = {.backend = "cpu", .run = collect_cpu};
 
 const sl_kernel sli_cpu_own_ids = {.backend = "cpu", .run = own_ids_cpu};
+
+const sl_kernel sli_cpu_own_leaves = {.backend = "cpu", .run = own_leaves_cpu};
 
 const sl_kernel sli_cpu_give_back = {.backend = "cpu", .run = give_back_cpu};
 

@@ -10,6 +10,7 @@
 #include "kernels/cpu/product.h"
 #include "kernels/cpu/room.h"
 #include "ops/grouped.h"
+#include "ops/leaves.h"
 #include "ops/ops.h"
 
 enum { TILE = 64, FEW = 16, HEIGHTS = 2 };
@@ -25,30 +26,78 @@ static bool is_summed(const sl_type *x, const sl_type *ids) {
 
 typedef struct tile {
   int32_t expert, begin, count; /* range in `order` */
+  int32_t ends;                 /* the last one of a leaf */
 } tile;
 
 typedef struct groups {
   const sl_call *call;
   int64_t rows, each; /* ids; and how many of them share a row of x */
   int experts, ntiles;
-  int32_t *order; /* [rows] rows sorted by expert */
+  int64_t leaf;   /* exact sums of gradients: ids of a leaf; 0: other calls */
+  int32_t *order; /* [rows] rows sorted by expert, then by leaf */
   int32_t *first; /* [experts + 1] first tile of each expert */
   tile *tiles;
   float *shared; /* [rows, K] gradients of rows that several ids share */
 } groups;
 
-static int64_t most_tiles(int64_t rows, int64_t experts) { return rows / TILE + experts; }
+/* Leaves may have a row each. */
+static int64_t most_tiles(int64_t rows, int64_t experts, bool by_leaf) {
+  return rows / (by_leaf ? 1 : TILE) + experts;
+}
 
-static size_t groups_bytes(const sl_type *ids, const sl_type *w) {
+static size_t groups_bytes(const sl_type *ids, const sl_type *w, bool by_leaf) {
   int64_t rows = sl_type_elements(ids), experts = w->dim[0];
-  int64_t words = rows + experts + 1 + 3 * most_tiles(rows, experts);
+  int64_t words = rows + experts + 1 + 4 * most_tiles(rows, experts, by_leaf);
   return (size_t)((words * 4 + 63) / 64 * 64);
+}
+
+/* Returns how many ids a leaf has; a device's rows at their experts bring their leaves along. */
+static int64_t ids_of_leaf(const sl_call *call) {
+  const sl_type *ids = &call->in_type[1];
+  if (!call->attrs->leaves) return 0;
+  int64_t row = sl_type_elements(ids) / ids->dim[0];
+  return call->attrs->leaf ? row / ids->dim[1] * call->attrs->leaf : row;
+}
+
+static int64_t leaf_of(const groups *g, int64_t row) {
+  const int32_t *leaves = g->call->nin > 4 ? g->call->in[4] : NULL;
+  return leaves ? leaves[row] : row / g->leaf;
+}
+
+static int compare(int64_t a, int64_t b) { return (a > b) - (a < b); }
+
+static int by_leaf_and_row(const void *a, const void *b) {
+  const int64_t *x = a, *y = b;
+  return x[0] == y[0] ? compare(x[1], y[1]) : compare(x[0], y[0]);
+}
+
+/* Sorts an expert's rows by leaf. Rows of one leaf stay in their order. */
+static void sort_by_leaf(const groups *g, int32_t *order, int64_t count) {
+  bool sorted = true;
+  for (int64_t i = 1; i < count; i++) sorted &= leaf_of(g, order[i - 1]) <= leaf_of(g, order[i]);
+  if (sorted) return;
+  int64_t(*keys)[2] = sli_room(SLI_ROOM_LEFT, (size_t)count * sizeof *keys);
+  for (int64_t i = 0; i < count; i++) keys[i][0] = leaf_of(g, order[i]), keys[i][1] = order[i];
+  qsort(keys, (size_t)count, sizeof *keys, by_leaf_and_row);
+  for (int64_t i = 0; i < count; i++) order[i] = (int32_t)keys[i][1];
+}
+
+/* Returns the end of the leaf that begins at a place of `order`; without leaves, `end`. */
+static int64_t leaf_end(const groups *g, int64_t begin, int64_t end) {
+  int64_t at = begin;
+  if (!g->leaf) return end;
+  while (at < end && leaf_of(g, g->order[at]) == leaf_of(g, g->order[begin])) at++;
+  return at;
 }
 
 static void add_tiles(groups *g, int e, int64_t begin, int64_t end) {
   g->first[e] = g->ntiles;
-  for (int64_t at = begin; at < end; at += TILE)
-    g->tiles[g->ntiles++] = (tile){e, (int32_t)at, (int32_t)SLI_MIN(end - at, TILE)};
+  if (g->leaf) sort_by_leaf(g, g->order + begin, end - begin);
+  for (int64_t at = begin, stop = begin, count; at < end; at += count) {
+    if (at == stop) stop = leaf_end(g, at, end);
+    count = SLI_MIN(stop - at, TILE);
+    g->tiles[g->ntiles++] = (tile){e, (int32_t)at, (int32_t)count, at + count == stop};
+  }
 }
 
 void sli_sort_by_expert(const sl_call *call, int experts, int64_t rows, int32_t *order,
@@ -78,10 +127,11 @@ static groups groups_of(const sl_call *call, const sl_type *x, const sl_type *w)
               .rows = sli_grouped_valid_ids(call),
               .each = sli_grouped_shared(x, ids) ? sl_type_last(ids) : 1,
               .experts = (int)w->dim[0],
+              .leaf = ids_of_leaf(call),
               .order = call->scratch};
   g.first = g.order + sl_type_elements(ids);
   g.tiles = (tile *)(g.first + g.experts + 1);
-  g.shared = (float *)((char *)call->scratch + groups_bytes(ids, w));
+  g.shared = (float *)((char *)call->scratch + groups_bytes(ids, w, g.leaf));
   sort_rows(&g);
   return g;
 }
@@ -185,7 +235,7 @@ static void multiply_tile(const groups *g, const tile *t, const float *x, int64_
 
 static size_t grouped_linear_scratch(const sl_call *call, int threads) {
   (void)threads;
-  return groups_bytes(&call->in_type[1], &call->in_type[2]);
+  return groups_bytes(&call->in_type[1], &call->in_type[2], false);
 }
 
 static void y_tile(void *arg, int i) {
@@ -245,7 +295,7 @@ static void grouped_linear_b_cpu(const sl_call *call) {
 
 static size_t grouped_linear_w_scratch(const sl_call *call, int threads) {
   (void)threads;
-  return groups_bytes(&call->in_type[1], &call->in_type[3]);
+  return groups_bytes(&call->in_type[1], &call->in_type[3], call->attrs->leaves);
 }
 
 static int chunks_of(const groups *g) {
@@ -267,18 +317,46 @@ static void dw_chunk(void *arg, int i) {
   }
 }
 
+static void add_leaf(const sli_product_part *part, int64_t width, const float *leaf, double *out,
+                     bool add) {
+  for (int64_t r = 0; r < part->rows; r++)
+    for (int64_t c = 0; c < part->columns; c++) {
+      int64_t at = (part->row + r) * width + part->column + c;
+      out[at] = (add ? out[at] : 0) + sli_leaf_round(leaf[at]);
+    }
+}
+
+/* Computes some of one expert's gradient, leaf by leaf. */
+static void dw_exact_chunk(void *arg, int i) {
+  const groups *g = arg;
+  const sl_type *dw = &g->call->out_type[0];
+  int e = i / chunks_of(g), chunk = i % chunks_of(g);
+  int64_t n = dw->dim[1], k = dw->dim[2];
+  sli_product_part part = sli_product_part_of(((const products *)g->call->state)->of[0], chunk);
+  double *out = (double *)g->call->out[0] + e * n * k;
+  float *leaf = sli_room(SLI_ROOM_LEAF, (size_t)(n * k) * sizeof *leaf);
+  bool add = sli_accumulates(g->call, 0), goes_on = false;
+  for (int t = g->first[e]; t < g->first[e + 1]; t++, goes_on = !g->tiles[t - 1].ends) {
+    const float *dy = gather(g, &g->tiles[t], SLI_ROOM_LEFT, g->call->in[2], 1, n);
+    const float *x = gather(g, &g->tiles[t], SLI_ROOM_RIGHT, g->call->in[0], g->each, k);
+    sli_product_run_chunk(product_for(g, &g->tiles[t]), goes_on, dy, x, NULL, leaf, chunk);
+    if (!g->tiles[t].ends) continue;
+    add_leaf(&part, k, leaf, out, add);
+    add = true;
+  }
+}
+
 static void clear_unused(const groups *g) {
   const sl_type *dw = &g->call->out_type[0];
-  int64_t each = dw->dim[1] * dw->dim[2];
+  size_t each = sl_type_bytes(dw) / (size_t)g->experts;
   for (int e = 0; e < g->experts; e++)
-    if (g->first[e] == g->first[e + 1])
-      memset((float *)g->call->out[0] + e * each, 0, (size_t)each * sizeof(float));
+    if (g->first[e] == g->first[e + 1]) memset((char *)g->call->out[0] + (size_t)e * each, 0, each);
 }
 
 static void grouped_linear_w_cpu(const sl_call *call) {
   groups g = groups_of(call, &call->in_type[0], &call->in_type[3]);
   if (!sli_accumulates(call, 0)) clear_unused(&g);
-  sl_team_for(call->team, g.experts * chunks_of(&g), dw_chunk, &g);
+  sl_team_for(call->team, g.experts * chunks_of(&g), g.leaf ? dw_exact_chunk : dw_chunk, &g);
 }
 
 /* ---- tables ---------------------------------------------------------------------------------- */

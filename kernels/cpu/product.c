@@ -195,6 +195,14 @@ int sli_product_chunks(const sli_product *p) {
   return p->tiles ? sli_tiles_chunks(&p->shape) : chunk_count(p, p->shape.m);
 }
 
+sli_product_part sli_product_part_of(const sli_product *p, int chunk) {
+  sli_product_part part = {.row = chunk / chunks_across(p) * p->height,
+                           .column = chunk % chunks_across(p) * p->width};
+  part.rows = SLI_MIN(p->height, p->shape.m - part.row);
+  part.columns = SLI_MIN(p->width, p->shape.n - part.column);
+  return part;
+}
+
 struct run {
   const sli_product *product;
   int64_t steps; /* of k */
@@ -261,22 +269,23 @@ static void multiply_by_openblas(const struct run *run, int64_t row, int64_t row
 
 /* A chunk of C, and the stretch of k that is added to it. */
 struct chunk {
-  int64_t row, rows, column, columns, k, steps;
+  sli_product_part of;
+  int64_t k, steps;
 };
 
 static void multiply_by_own(const struct run *run, const struct chunk *at) {
   const sli_product_shape *s = &run->product->shape;
-  sli_gemm g = {.rows = at->rows,
-                .columns = at->columns,
+  sli_gemm g = {.rows = at->of.rows,
+                .columns = at->of.columns,
                 .k = run->steps,
-                .a = (const float *)run->a + at->row * (s->a_transposed ? 1 : s->k),
+                .a = (const float *)run->a + at->of.row * (s->a_transposed ? 1 : s->k),
                 .a_row = s->a_transposed ? s->m : s->k,
                 .a_transposed = s->a_transposed,
-                .b = (const float *)run->b + at->column * (s->b_transposed ? s->k : 1),
+                .b = (const float *)run->b + at->of.column * (s->b_transposed ? s->k : 1),
                 .b_row = s->b_transposed ? s->k : s->n,
                 .b_transposed = s->b_transposed,
-                .bias = run->bias ? run->bias + at->column : NULL,
-                .c = run->c + at->row * s->n + at->column,
+                .bias = run->bias ? run->bias + at->of.column : NULL,
+                .c = run->c + at->of.row * s->n + at->of.column,
                 .c_row = s->n,
                 .add = run->add,
                 .chunk = s->chunk ? s->chunk : s->k};
@@ -287,26 +296,24 @@ static void multiply_by_own(const struct run *run, const struct chunk *at) {
 static void multiply_by_onednn(const struct run *run, const struct chunk *at) {
   const sli_product *p = run->product;
   const sli_product_shape *s = &p->shape;
-  bool whole = at->rows == p->height && at->columns == p->width, last = at->steps < p->stretch;
+  bool whole = at->of.rows == p->height && at->of.columns == p->width,
+       last = at->steps < p->stretch;
   const sli_onednn *kernel = whole ? p->kernels[last].whole : p->kernels[last].rest;
   /* bf16: k from 0 */
-  const float *b =
-      (const float *)run->b + (s->b_transposed ? at->column * s->k : at->k * s->n + at->column);
-  sli_onednn_run(&kernel[run->add || at->k], operand_rows(run, at->row, at->rows, at->k, at->steps),
-                 b, run->bias ? run->bias + at->column : NULL,
-                 run->c + at->row * s->n + at->column);
+  const float *b = (const float *)run->b +
+                   (s->b_transposed ? at->of.column * s->k : at->k * s->n + at->of.column);
+  sli_onednn_run(
+      &kernel[run->add || at->k], operand_rows(run, at->of.row, at->of.rows, at->k, at->steps), b,
+      run->bias ? run->bias + at->of.column : NULL, run->c + at->of.row * s->n + at->of.column);
 }
 
 static void run_chunk(void *arg, int i) {
   const struct run *run = arg;
   const sli_product *p = run->product;
   const sli_product_shape *s = &p->shape;
-  struct chunk at = {.row = i / chunks_across(p) * p->height,
-                     .column = i % chunks_across(p) * p->width};
-  at.rows = SLI_MIN(p->height, s->m - at.row);
-  at.columns = SLI_MIN(p->width, s->n - at.column);
+  struct chunk at = {.of = sli_product_part_of(p, i)};
   if (p->library == OPENBLAS) {
-    multiply_by_openblas(run, at.row, at.rows);
+    multiply_by_openblas(run, at.of.row, at.of.rows);
     return;
   }
   if (p->library == OWN) {

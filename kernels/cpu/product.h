@@ -67,6 +67,11 @@ void sli_product_run_steps(const sli_product *product, struct sl_team *team, int
 void sli_product_run_chunk(const sli_product *product, bool add, const void *a, const void *b,
                            const float *bias, float *c, int chunk);
 int sli_product_chunks(const sli_product *product);
+/* Returns the part of C that is a chunk of a product with an order. */
+typedef struct sli_product_part {
+  int64_t row, rows, column, columns;
+} sli_product_part;
+sli_product_part sli_product_part_of(const sli_product *product, int chunk);
 
 /* Packing of the f32 matrix B for bf16 products of this shape. Creation fails if the packed form
  * needs more than `room` bytes. */

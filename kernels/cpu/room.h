@@ -13,6 +13,7 @@ enum {
   SLI_ROOM_SUMS, /* of a chunk on tiles */
   SLI_ROOM_LEFT,
   SLI_ROOM_RIGHT, /* operands gathered from experts' rows */
+  SLI_ROOM_LEAF,  /* sums over a leaf of their rows */
   SLI_ROOMS
 };
 

@@ -1,7 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
 # --exact: models have the same losses, parameters and optimizer state, bit for bit, on random grids:
-# data parallel, tensor, sequence, pieces, microbatches, stages, schedules, shards, homes,
+# data parallel, tensor, sequence, experts, pieces, microbatches, stages, schedules, shards, homes,
 # processes. A run resumed on another grid goes on with them. Options that would change bits are
 # refused by name.
 # labels: outside
@@ -27,8 +27,14 @@ draw() {
   ((data_devices == 4)) || { pick 1 2 4 && microbatches=$picked; }
   ((! counts)) || microbatches=1
   grid+=(--data-parallel "$data_devices" --microbatches "$microbatches")
-  pick 1 1 2 4
-  ((picked == 1)) || grid+=(--tensor "$picked")
+  pick 1 1 2 4 && local tensor=$picked
+  ((tensor == 1)) || grid+=(--tensor "$tensor")
+  pick 1 2 2 4 8
+  (((! leaves && tensor <= picked) || data_devices * tensor * microbatches <= 8)) || picked=1 # a row each
+  ((! experts || picked == 1 || data_devices * tensor % picked)) || {
+    grid+=(--expert-parallel "$picked")
+    ((tensor == 1 || RANDOM % 2)) || grid+=(--expert-tensor 1)
+  }
   pick 1 2 3 && local stages=$picked
   ((stages == 1)) || { pick 1f1b gpipe zb-h1 && grid+=(--stages "$stages" --schedule "$picked"); }
   ((stages != 2 || ! words || RANDOM % 2)) || grid+=(--vocab-parallel)
@@ -44,10 +50,11 @@ draw() {
 }
 
 try() { # NAME MODEL...: compares random grids with one device
-  local name=$1 i leaves=0 counts=0 words=1
+  local name=$1 i leaves=0 counts=0 words=1 experts=0
   shift
   [[ $1 != */digits.c ]] || words=0 # stages cannot share 10 classes
-  [[ $1 != mixtral && $1 != qwen-moe ]] || counts=1 # balance of a microbatch
+  [[ $1 != mixtral && $1 != qwen-moe ]] || experts=1
+  [[ $experts == 0 || $* == *--aux-loss\ 0* ]] || counts=1 # balance of a microbatch
   [[ $* != *--exact-leaf* ]] || leaves=1
   ends 0 "$actorrun" --quiet --exact --steps 4 --certify "$name.jsonl" "$@"
   for ((i = 0; i < grids; i++)); do
@@ -65,6 +72,8 @@ try llama-leaves llama --layers 3 --width 32 --kv-heads 2 --ffn 48 "${long[@]}"
 moe=(--layers 2 --width 32 --heads 4 --context 32 --batch 8 --data "$data")
 try mixtral mixtral "${moe[@]}"
 try qwen-moe qwen-moe "${moe[@]}"
+try mixtral-unbalanced mixtral "${moe[@]}" --aux-loss 0 --top-k 3
+try mixtral-leaves mixtral --layers 2 --width 32 "${long[@]}" --aux-loss 0 --experts 9
 try digits "$SLUICE_SOURCE/examples/digits.c" --data "$SLUICE_SOURCE/examples/digits.u8" --batch 8
 
 # Resumed on other grids, a run has the numbers of one that was never interrupted.
@@ -88,6 +97,12 @@ refused() { # TEXT OPTIONS...
 refused '--sequence-attention ring' --sequence 2 --sequence-attention ring --exact-leaf 32
 refused '--vocab-barriers 1' --vocab-parallel --vocab-barriers 1 --stages 2
 refused '--dtype bf16' --dtype bf16
+
+ends 2 "$actorrun" --quiet --exact --data-parallel 4 --tensor 4 --expert-parallel 2 --expert-tensor 1 mixtral "${moe[@]}"
+says 'too few rows, and --exact keeps the positions of a row together' err
+
+ends 2 "$actorrun" --quiet --exact --steps 1 mixtral "${moe[@]}" --expert-capacity 1.5
+says '--exact: op h.0/expert_limit.1 (expert_limit) leaves out rows by how many a device has' err
 
 leaf() { # TEXT OPTIONS...
   local text=$1
