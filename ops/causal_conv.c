@@ -80,9 +80,9 @@ static sl_status piece_b_infer(const sl_attrs *attrs, int nin, const sl_type *in
 }
 
 static sl_status served_infer(const sl_attrs *attrs, int nin, const sl_type *in, sl_type *out) {
-  if (nin != 4) return sl_fail(SL_E_SHAPE, "it has no batch to read");
+  if (nin != 5) return sl_fail(SL_E_SHAPE, "it has no batch to read");
   SLI_TRY(infer(attrs, 3, in, out));
-  SLI_TRY(sli_want_array("batch", &in[3], SL_I32, 1));
+  SLI_TRY(sli_want_array("batch", &in[4], SL_I32, 1));
   if (attrs->count < 1) return sl_fail(SL_E_SHAPE, "attrs.count must be given");
   out[1] = rows_type(&in[0], &in[1]);
   out[1].dim[0] = attrs->count;
@@ -215,8 +215,8 @@ const sl_op sl_op_causal_conv_piece_w = {
 
 const sl_op sl_op_causal_conv_served = {
     .name = "causal_conv_served",
-    .min_in = 4,
-    .max_in = 4,
+    .min_in = 5,
+    .max_in = 5,
     .nout = 2,
     .updates = 2,
     .slots = true,

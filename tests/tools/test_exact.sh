@@ -44,16 +44,18 @@ draw() {
   ((leaves)) || return 0
   pick 1 1 2 3 8 && local pieces=$picked
   ((pieces == 1)) || grid+=(--pieces "$pieces")
-  ((pieces < 8)) || grid+=(--piece-order layers --home kv=disk --disk "$work")
+  ((pieces < 8)) || grid+=(--piece-order layers)
+  ((pieces < 8 || states)) || grid+=(--home kv=disk --disk "$work")
   ((pieces != 3)) || grid+=(--cut balanced)
   ((pieces > 2 || RANDOM % 2)) || grid+=(--sequence 2)
 }
 
 try() { # NAME MODEL...: compares random grids with one device
-  local name=$1 i leaves=0 counts=0 words=1 experts=0
+  local name=$1 i leaves=0 counts=0 words=1 experts=0 states=0
   shift
   [[ $1 != */digits.c ]] || words=0 # stages cannot share 10 classes
   [[ $1 != mixtral && $1 != qwen-moe ]] || experts=1
+  [[ $1 != mamba2 ]] || states=1 # and no keys
   [[ $experts == 0 || $* == *--aux-loss\ 0* ]] || counts=1 # balance of a microbatch
   [[ $* != *--exact-leaf* ]] || leaves=1
   ends 0 "$actorrun" --quiet --exact --steps 4 --certify "$name.jsonl" "$@"
@@ -69,6 +71,8 @@ try llama llama --layers 3 --width 32 --heads 4 --kv-heads 2 --ffn 48 --context 
 long=(--heads 4 --context 256 --batch 8 --exact-leaf 32 --data "$data")
 try gpt-leaves gpt --layers 3 --width 32 "${long[@]}"
 try llama-leaves llama --layers 3 --width 32 --kv-heads 2 --ffn 48 "${long[@]}"
+try mamba2 mamba2 --layers 3 --width 32 --head-dim 8 --groups 8 --state 6 --context 256 --batch 8 --exact-leaf 32 \
+  --data "$data"
 moe=(--layers 2 --width 32 --heads 4 --context 32 --batch 8 --data "$data")
 try mixtral mixtral "${moe[@]}"
 try qwen-moe qwen-moe "${moe[@]}"
