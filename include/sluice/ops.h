@@ -417,7 +417,8 @@ extern const sl_op sl_op_linear_attention, sl_op_linear_attention_b, sl_op_linea
  * The bias's gradient is bias_w. causal_conv_piece(x, w, [bias], [near]) -> y, before, rows
  * (updated): the last W - 1 rows before the piece, and those of its end, [B, W - 1, C].
  * causal_conv_piece_b(w, dy, [near]) -> dx, behind (updated): the first W - 1 rows of dy behind the
- * piece. causal_conv_piece_w(x, dy, w, before) -> dw (acc). causal_conv_served(x, w, [bias], absent, batch)
+ * piece. causal_conv_piece_w(x, dy, w, before) -> dw (acc). causal_conv_served(x, w, [bias],
+ * absent, batch)
  * -> y, rows (updated) [attrs.count, W - 1, C], by slot.
  * near [B, W - 1, C] is what a neighbour on a shared sequence has: the rows before x, or behind dy
  * (attrs.first: the share's first position in its piece). */
