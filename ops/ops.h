@@ -121,10 +121,11 @@ extern const sl_op sl_op_attention_share, sl_op_attention_share_b, sl_op_attenti
  * attrs.dims[0]: the table's width. grouped_linear_served(x, ids, w, batch) -> y reads those of
  * experts in f32 or bf16.
  * begin(tokens, batch) -> the tokens of the tick's rows;
- * pick(x, batch) -> the rows to be sampled, attrs.count at most; sample(logits, batch) -> one
- * sl_sampled each. */
+ * pick(x, batch) -> the rows to be sampled, attrs.count at most;
+ * allow(batch) -> the tokens that may come next, i32 [attrs.count, attrs.length], of attrs.user, an
+ * sl_serving; sample(logits, batch, allowed) -> one sl_sampled each; allowed may be left out. */
 extern const sl_op sl_op_linear_served, sl_op_grouped_linear_served, sl_op_embedding_served,
     sl_op_rotary_served, sl_op_position_served, sl_op_attention_served,
-    sl_op_attention_packed_served, sl_op_begin, sl_op_pick, sl_op_sample;
+    sl_op_attention_packed_served, sl_op_begin, sl_op_pick, sl_op_allow, sl_op_sample;
 
 #endif

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Ops at the ends of a served graph: begin selects the tick's rows, pick the rows whose logits are
- * needed, and sample a token for each of them. */
+ * needed, allow which tokens may come next, and sample a token for each of them. */
 #include "ops/batch.h"
 #include "ops/ops.h"
 
@@ -46,12 +46,31 @@ const sl_op sl_op_pick = {
     .looks = 1,
 };
 
+/* ---- allow ------------------------------------------------------------------------------ */
+
+/* attrs.user: the sl_serving; attrs.count: rows; attrs.length: words of a row. */
+static sl_status allow_infer(const sl_attrs *attrs, int nin, const sl_type *in, sl_type *out) {
+  (void)nin;
+  SLI_TRY(sli_want_array("batch", &in[0], SL_I32, 1));
+  out[0] = SL_TYPE(SL_I32, attrs->count, attrs->length);
+  return SL_OK;
+}
+
+const sl_op sl_op_allow = {
+    .name = "allow",
+    .min_in = 1,
+    .max_in = 1,
+    .nout = 1,
+    .infer = allow_infer,
+};
+
 /* ---- sample ----------------------------------------------------------------------------- */
 
 static sl_status sample_infer(const sl_attrs *attrs, int nin, const sl_type *in, sl_type *out) {
-  (void)attrs, (void)nin;
+  (void)attrs;
   SLI_TRY(sli_want_array("logits", &in[0], SL_F32, 3));
   SLI_TRY(sli_want_array("batch", &in[1], SL_I32, 1));
+  if (nin > 2) SLI_TRY(sli_want_array("allowed", &in[2], SL_I32, 2));
   out[0] = SL_TYPE(SL_I32, in[0].dim[1], (int64_t)(sizeof(sl_sampled) / sizeof(int32_t)));
   return SL_OK;
 }
@@ -61,7 +80,7 @@ static sl_status sample_infer(const sl_attrs *attrs, int nin, const sl_type *in,
 const sl_op sl_op_sample = {
     .name = "sample",
     .min_in = 2,
-    .max_in = 2,
+    .max_in = 3,
     .nout = 1,
     .infer = sample_infer,
     .groups = true,

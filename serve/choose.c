@@ -272,6 +272,7 @@ static void write_part(const sl_session *s, const writer *w, const part *p) {
                           .min_p = r->how.min_p,
                           .edit = edit,
                           .edits = b->edits - edit,
+                          .constrained = p->picked && r->how.constraint.allow,
                           .slot = r->slot};
   memcpy((int32_t *)sl_batch_table(b, sequence), r->pages, (size_t)r->npages * sizeof *r->pages);
 }

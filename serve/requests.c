@@ -114,13 +114,20 @@ static bool is_stop(const request *r, int32_t token) {
   return false;
 }
 
+/* Tells the request's constraint of a token. True: nothing follows. */
+static bool is_complete(const request *r, int32_t token) {
+  const sl_constraint *c = &r->how.constraint;
+  return c->allow && c->take && c->take(c->ctx, token);
+}
+
 bool sli_session_answer(sl_session *s, request *r, sl_session_event event) {
   SLI_GROW(r->tokens, (size_t)r->count, r->capacity);
   r->tokens[r->count++] = event.token;
   if (r->edits) sli_edits_note(r->edits, event.token);
   s->stats.tokens++;
   tell(s, &event);
-  bool stops = is_stop(r, event.token), ends = stops || r->count >= r->most;
+  bool stops = is_stop(r, event.token) || is_complete(r, event.token),
+       ends = stops || r->count >= r->most;
   if (ends) sli_session_finish(s, r, stops ? SL_END_STOP : SL_END_LENGTH);
   return ends;
 }
@@ -233,6 +240,8 @@ static uint64_t append(sl_session *s, request *r) {
 
 sl_status sli_session_check(const sl_session *s, const sl_request *q) {
   sl_status status = check_tokens(s, q);
+  if (!status && q->constraint.allow && !s->serving.allow)
+    return sl_fail(SL_E_USAGE, "a request has a constraint: the session takes none");
   if (!status) status = check_settings(q);
   return status ? status : check_penalties(s, q);
 }

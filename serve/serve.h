@@ -50,6 +50,7 @@ struct request {
   int64_t named;    /* full pages that have names */
   uint64_t name;    /* name of the last named page (prefixes.c) */
   double pace;      /* seconds per chunk while the request is alone; 0: not computed yet */
+  bool stuck;       /* its constraint allows no token */
   sl_request how;   /* temperature and other request parameters; its arrays are not used */
   int32_t *stop;    /* [how.nstop] */
   sli_edits *edits; /* edits of its logits; NULL: none */
@@ -93,9 +94,10 @@ typedef struct fit {
 } fit;
 
 typedef struct ticks {
-  uint64_t begun, back; /* number of ticks begun, and of ticks completed */
-  int64_t first;        /* step of training of the first tick */
-  int64_t step;         /* of training, where the session is part of it: of the last tick begun */
+  /* number of ticks begun, of those whose allowed tokens are told, and of ticks completed */
+  uint64_t begun, allowed, back;
+  int64_t first; /* step of training of the first tick */
+  int64_t step;  /* of training, where the session is part of it: of the last tick begun */
   int most;
   tick *of; /* [most] ring, indexed by tick number modulo `most` */
 } ticks;
@@ -235,6 +237,10 @@ void sli_fit_fini(fit *f);
 void sli_session_choose(void *ctx, const sl_tick *at, int32_t *tokens, sl_batch *batch);
 /* The await function of sl_serving, for devices that hold no values. */
 uint64_t sli_session_await(void *ctx, const sl_tick *at);
+
+/* allow.c: the allow function of sl_serving: asks the constraints of a tick's requests. Takes the
+ * lock by itself. */
+void sli_session_allow(void *ctx, const sl_batch *batch, uint32_t *rows);
 
 /* log.c */
 sl_status sli_log_open(sl_session *s);

@@ -136,6 +136,17 @@ static sl_status find_vocabulary(sl_session *s) {
                                        s->options.model->name);
 }
 
+static bool is_modelled(const sl_session *s) {
+  return !sl_device_computes(s->options.lower.devices.kind);
+}
+
+/* Has the tokens that may come next told beside each tick. */
+static void settle_constraints(sl_session *s) {
+  if (!s->options.constraints || is_modelled(s)) return;
+  s->serving.allow = sli_session_allow;
+  s->serving.words = (s->about.vocabulary + 31) / 32;
+}
+
 static sl_status build(sl_session *s) {
   const sl_session_options *o = &s->options;
   s->graph = sl_graph_create(&(sl_graph_options){.microbatches = s->serving.groups,
@@ -148,6 +159,7 @@ static sl_status build(sl_session *s) {
   if (misuse) return misuse;
   if (!status) status = sl_graph_status(s->graph);
   if (!status) status = find_vocabulary(s);
+  if (!status) settle_constraints(s);
   return status ? status : settle_sizes(s);
 }
 
@@ -179,10 +191,6 @@ static sl_status make_plan(sl_session *s) {
     s->about.device_bytes =
         SLI_MAX(s->about.device_bytes, sl_device_bytes(&s->about.plan->devices[d]));
   return sl_plan_prove(s->about.plan);
-}
-
-static bool is_modelled(const sl_session *s) {
-  return !sl_device_computes(s->options.lower.devices.kind);
 }
 
 /* Joins the job with the run fingerprint: items of the options and of the lowered graph. */

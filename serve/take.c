@@ -42,7 +42,7 @@ static void take_part(sl_session *s, const part *p, const sl_sampled *x) {
   r->ticks--;
   count_rows(s, p);
   bool delivered = p->picked && !r->cancelled && r->count < r->until;
-  if (delivered && !x->finite) sli_session_finish(s, r, SL_END_FAILED);
+  if (delivered && (!x->finite || r->stuck)) sli_session_finish(s, r, SL_END_FAILED);
   else if (!delivered || !sli_session_answer(s, r, event_of(r, x)))
     if (!r->ticks) settle(s, r);
 }

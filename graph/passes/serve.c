@@ -6,7 +6,8 @@
  * replaced by the op that their own op names (sl_op.served), which reads the batch as well. Ops
  * that promise nothing are refused. `begin` sets how many rows a tick has, so that no more are
  * computed. Before the product that makes the logits, `pick` gathers the rows whose logits are
- * wanted, and `sample` ends the graph.
+ * wanted, and `sample` ends the graph. Where answers may be constrained, `allow` says on the host,
+ * while the tick computes, which tokens may come next.
  *
  * The ends are added first and the rows are replaced last. Sharding a stage over devices happens
  * in between, by the signatures of the training ops. */
@@ -304,11 +305,38 @@ sl_status sli_pass_serve(sl_graph *g) {
   return status ? status : sample(g, logits);
 }
 
+/* ---- allowed tokens
+ * ------------------------------------------------------------------------------------------ */
+
+/* Adds the actor that says which tokens may come next: in no block, so it runs on the host beside
+ * the first device and reads the batch. */
+static void allow_tokens(sl_graph *g, sli_node *sample) {
+  sl_serving *s = g->options.serve;
+  const sl_attrs attrs = {.user = s, .count = s->sequences, .length = s->words};
+  sl_tensor *batch[] = {g->batch};
+  sli_node *n =
+      sli_graph_node(g, &sl_op_allow, sl_op_allow.name, &attrs, SL_CLASS_L, -1, 1, batch, 1);
+  n->at = sample->at;
+  sl_status status = sli_node_infer(n);
+  SLI_CHECK(!status, "%s: %s", n->name, sl_detail());
+  sl_tensor *allowed = sli_node_output(g, n, 0, n->name);
+  move_before(g, sample);
+  sl_tensor **in = sli_arena_alloc(&g->arena, 3 * sizeof *in);
+  sl_type *types = sli_arena_alloc(&g->arena, 3 * sizeof *types);
+  memcpy(in, sample->in, 2 * sizeof *in);
+  memcpy(types, sample->in_type, 2 * sizeof *types);
+  in[2] = allowed;
+  types[2] = allowed->type;
+  sample->in = in;
+  sample->in_type = types;
+  sample->nin = 3;
+}
+
 /* ---- rows
  * ------------------------------------------------------------------------------------------ */
 
 static bool is_own(const sl_op *op) {
-  return op == &sl_op_begin || op == &sl_op_pick || op == &sl_op_sample;
+  return op == &sl_op_begin || op == &sl_op_pick || op == &sl_op_allow || op == &sl_op_sample;
 }
 
 sl_status sli_pass_serve_rows(sl_graph *g) {
@@ -316,5 +344,7 @@ sl_status sli_pass_serve_rows(sl_graph *g) {
   settle_weights(g);
   for (int i = 0, n = g->nnodes; i < n && !status; i++)
     if (!is_own(g->nodes[i]->op)) status = serve_node(g, g->nodes[i]);
+  for (int i = 0; i < g->nnodes && !status && g->options.serve->allow; i++)
+    if (g->nodes[i]->op == &sl_op_sample && g->nodes[i]->nin < 3) allow_tokens(g, g->nodes[i]);
   return status;
 }

@@ -28,6 +28,7 @@ typedef struct sl_batch_sequence {
   int32_t hash;        /* 1: return the hash of the logits */
   float min_p;         /* only tokens with at least this part of the likeliest one's probability */
   int32_t edit, edits; /* index and number of the edits of its logits */
+  int32_t constrained; /* 1: only tokens of its row of allowed ones (sl_serving.allow) */
   int32_t slot; /* below most_sequences; the sequence's own from its position 0 on (sl_op.slots) */
 } sl_batch_sequence;
 

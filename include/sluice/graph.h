@@ -79,6 +79,11 @@ typedef struct sl_serving {
   void (*fill)(void *ctx, const sl_tick *tick, int32_t *tokens, sl_batch *batch);
   uint64_t (*await)(void *ctx, const sl_tick *tick); /* see sl_source.await; for devices that
                                                         hold no values */
+  /* Fills the rows of allowed tokens, [sequences][words], of the tick's constrained sequences: bit
+   * v % 32 of word v / 32 for token v. It runs beside the passes, once for each tick, in their
+   * order. NULL: no sequence is constrained. */
+  void (*allow)(void *ctx, const sl_batch *batch, uint32_t *rows);
+  int64_t words; /* words of such a row */
   void *ctx;
 } sl_serving;
 

@@ -137,6 +137,8 @@ typedef struct sl_session_options {
                 (sl_session_event.hash) */
   bool
       penalties; /* requests may have penalties, biases and min_tokens, for which a tick has room */
+  bool constraints; /* requests may have constraints (sl_request.constraint); for that an actor on
+                       the host runs beside each tick. Ignored on devices that compute nothing */
 } sl_session_options;
 
 /* Builds the graph, lowers, proves and starts it. SL_E_UNSUPPORTED names an op that cannot be
@@ -175,6 +177,20 @@ typedef struct sl_bias {
   float bias;
 } sl_bias;
 
+/* A constraint on an answer's tokens, such as a grammar. A token is chosen among the allowed ones
+ * as temperature, top_k and top_p say; log-probabilities are those of all tokens. The functions are
+ * called on threads of the session, one at a time for a request, until its END event. */
+typedef struct sl_constraint {
+  /* Sets the bits of the tokens that may come next, bit v % 32 of allowed[v / 32] for token v. All
+   * are 0 before. Called once for each token, while the model computes. False: none may come, and
+   * the request ends with SL_END_FAILED. NULL: there is no constraint. */
+  bool (*allow)(void *ctx, uint32_t *allowed);
+  /* Takes the next token of the answer. True: the answer is complete and ends, as by a stop token.
+   * Must return soon. */
+  bool (*take)(void *ctx, int32_t token);
+  void *ctx; /* must live until the END event */
+} sl_constraint;
+
 typedef struct sl_request {
   const int32_t *prompt; /* [nprompt] tokens, at least one; copied */
   int64_t nprompt;
@@ -196,11 +212,12 @@ typedef struct sl_request {
   uint64_t seed;       /* seed of its random numbers, one for each index in the answer */
   const int32_t *stop; /* [nstop] tokens that end the answer and are part of it; copied */
   int nstop;
-  int logprobs;  /* number of most likely tokens reported with each token, up to
-                    SL_SESSION_TOP; below 0: not even the token's own logprob */
-  uint64_t salt; /* prefix caching only among requests with one salt; 0 is a salt like
-                    any other */
-  void *user;    /* returned with each event */
+  int logprobs;             /* number of most likely tokens reported with each token, up to
+                               SL_SESSION_TOP; below 0: not even the token's own logprob */
+  uint64_t salt;            /* prefix caching only among requests with one salt; 0 is a salt like
+                               any other */
+  sl_constraint constraint; /* needs sl_session_options.constraints */
+  void *user;               /* returned with each event */
 } sl_request;
 
 /* Submits a request. *id is never 0 and never reused. SL_E_USAGE says what is wrong with the
@@ -216,10 +233,11 @@ void sl_session_cancel(sl_session *s, uint64_t id);
 
 /* clang-format off */
 #define SL_END_TABLE(X)                                                                    \
-  X(STOP, "stop")           /* a stop token */                                             \
+  X(STOP, "stop")           /* a stop token, or a constraint's end */                      \
   X(LENGTH, "length")       /* max_tokens, or the end of the context */                    \
   X(CANCELLED, "cancelled") /* sl_session_cancel, or the session was destroyed */          \
-  X(FAILED, "failed")       /* logits not finite; or the session failed: sl_session_status */
+  X(FAILED, "failed")       /* logits not finite; or a constraint allows no token; or the  \
+                               session failed: sl_session_status */
 /* clang-format on */
 typedef enum sl_end {
 #define X(name, text) SL_END_##name,

@@ -193,3 +193,20 @@ char *sli_tokenizer_decode_raw(const sli_tokenizer *t, const int32_t *tokens, si
                                size_t *bytes) {
   return decode(t, tokens, count, true, true, bytes);
 }
+
+char *sli_tokenizer_piece(const sli_tokenizer *t, int32_t token, size_t *bytes) {
+  bool special;
+  span added = sli_added_text(t->added, token, &special);
+  const vocab *v = &t->model.vocab;
+  bool known = token >= 0 && token < v->count && v->texts[token].at;
+  if (special || !(added.at || known)) return NULL;
+  /* decoders treat the first token of a text otherwise */
+  int32_t pair[] = {sli_vocab_find(v, (span){"a", 1}), token};
+  size_t before = 0;
+  if (pair[0] == SLI_NO_TOKEN) return decode(t, pair + 1, 1, true, true, bytes);
+  free(decode(t, pair, 1, true, true, &before));
+  char *text = decode(t, pair, 2, true, true, bytes);
+  *bytes -= SLI_MIN(before, *bytes);
+  memmove(text, text + before, *bytes);
+  return text;
+}

@@ -67,5 +67,8 @@ char *sli_tokenizer_decode(const sli_tokenizer *t, const int32_t *tokens, size_t
 /* Decodes with special tokens, and keeps malformed UTF-8. */
 char *sli_tokenizer_decode_raw(const sli_tokenizer *t, const int32_t *tokens, size_t count,
                                size_t *bytes);
+/* Returns the bytes that a token adds behind other text, the caller's to free; NULL: it is a
+ * special token, or none. */
+char *sli_tokenizer_piece(const sli_tokenizer *t, int32_t token, size_t *bytes);
 
 #endif

@@ -1,8 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* CPU kernels at the ends of a served graph: begin selects the tick's rows, pick the rows whose
- * logits are needed, and sample a token for each of them. */
+ * logits are needed, allow which tokens may come next, and sample a token for each of them. */
 #include <math.h>
 #include <string.h>
+
+#include <sluice/graph.h>
 
 #include "kernels/cpu/kernels.h"
 #include "kernels/cpu/served.h"
@@ -31,12 +33,21 @@ static void pick_cpu(const sl_call *call) {
 
 const sl_kernel sli_cpu_pick = {.backend = "cpu", .run = pick_cpu};
 
+/* ---- allow ------------------------------------------------------------------------------ */
+
+static void allow_cpu(const sl_call *call) {
+  const sl_serving *serving = call->attrs->user;
+  serving->allow(serving->ctx, call->in[0], call->out[0]);
+}
+
+const sl_kernel sli_cpu_allow = {.backend = "cpu", .run = allow_cpu};
+
 /* ---- sample ----------------------------------------------------------------------------- */
 
-/* Scratch for an ordering of the tokens, per row, and for edited logits. */
+/* Scratch for an ordering of the tokens, per row, and for edited and masked logits. */
 static size_t sample_scratch(const sl_call *call, int threads) {
   (void)threads;
-  size_t rows = call->attrs->length ? 2 : 1;
+  size_t rows = call->attrs->length || call->nin > 2 ? 2 : 1;
   return rows * (size_t)sl_type_elements(&call->in_type[0]) * sizeof(int32_t);
 }
 
@@ -123,16 +134,33 @@ static float edit(const sl_batch_edit *e, float x) {
   return (x > 0 ? x / e->scale : x * e->scale) - e->less;
 }
 
-/* Returns the logits that a row's token is chosen by, those of the model or a copy. */
-static const float *choices_of(const sl_call *call, const sl_batch_sequence *how, int i,
-                               const float *logits) {
+/* Copies logits to `out`, with -infinity for tokens that are not allowed; returns whether any
+ * other is left. */
+static bool mask(const uint32_t *allowed, const float *logits, int64_t n, float *out) {
+  bool any = false;
+  for (int64_t v = 0; v < n; v++) {
+    out[v] = allowed[v / 32] >> v % 32 & 1 ? logits[v] : -INFINITY;
+    any |= out[v] > -INFINITY;
+  }
+  return any;
+}
+
+/* Returns the logits that a row's token is chosen by, those of the model or a copy. A constraint
+ * goes before edits that leave no token. */
+static const float *choices_of(const sl_call *call, int32_t sequence, int i, const float *logits) {
+  const sl_batch *batch = call->in[1];
+  const sl_batch_sequence *how = &sl_batch_settings(batch)[sequence];
+  bool constrained = call->nin > 2 && how->constrained;
   int64_t n = sl_type_last(&call->in_type[0]);
   float *out = (float *)call->scratch + sl_type_elements(&call->in_type[0]) + i * n;
-  const sl_batch_edit *edits = sl_batch_edits(sli_batch_of(call)) + how->edit;
-  if (!how->edits) return logits;
+  const sl_batch_edit *edits = sl_batch_edits(batch) + how->edit;
+  if (!how->edits && !constrained) return logits;
   memcpy(out, logits, (size_t)n * sizeof *out);
   for (int32_t k = 0; k < how->edits; k++)
     out[edits[k].token] = edit(&edits[k], logits[edits[k].token]);
+  if (!constrained) return out;
+  const uint32_t *rows = call->in[2], *allowed = rows + sequence * sl_type_last(&call->in_type[2]);
+  if (!mask(allowed, out, n, out)) mask(allowed, logits, n, out);
   return out;
 }
 
@@ -230,17 +258,17 @@ static bool all_finite(const float *logits, int64_t n) {
 
 static void sample_chunk(void *arg, int i) {
   const sl_call *call = arg;
-  const sl_batch *batch = sli_batch_of(call);
+  const sl_batch *batch = call->in[1];
   int64_t n = sl_type_last(&call->in_type[0]);
   const float *logits = (const float *)call->in[0] + i * n;
   int32_t *tokens = (int32_t *)call->scratch + i * n;
-  const sl_batch_sequence *how =
-      &sl_batch_settings(batch)[sl_batch_sequence_of(batch)[sl_batch_pick(batch)[i]]];
+  int32_t sequence = sl_batch_sequence_of(batch)[sl_batch_pick(batch)[i]];
+  const sl_batch_sequence *how = &sl_batch_settings(batch)[sequence];
   sl_sampled *out = (sl_sampled *)call->out[0] + i;
   memset(out, 0, sizeof *out);
   out->finite = all_finite(logits, n);
   if (!out->finite) return;
-  const float *choices = choices_of(call, how, i, logits);
+  const float *choices = choices_of(call, sequence, i, logits);
   int32_t best = largest_of(choices, n);
   out->token = sample_choose(how, choices, n, best, tokens);
   if (how->logprobs >= 0) tell_likely(call->attrs, how, logits, n, tokens, out);
@@ -250,7 +278,8 @@ static void sample_chunk(void *arg, int i) {
 }
 
 static void sample_cpu(const sl_call *call) {
-  sl_team_for(call->team, sli_batch_of(call)->picks, sample_chunk, (void *)call);
+  const sl_batch *batch = call->in[1];
+  sl_team_for(call->team, batch->picks, sample_chunk, (void *)call);
 }
 
 const sl_kernel sli_cpu_sample = {.backend = "cpu", .run = sample_cpu, .scratch = sample_scratch};

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Tokens are drawn as often as their probabilities say (chi-square), whatever cuts them; the same
- * seed and place draw the same; the likeliest are told in order, with their probabilities.
+ * seed and place draw the same; none is drawn that is not allowed; the likeliest are told in order,
+ * with their probabilities, whether allowed or not.
  * labels: unthreaded */
 #include <sluice/batch.h>
 
@@ -8,7 +9,8 @@
 #include "ops/ops.h"
 #include "tests/support/kernel_call.h"
 
-enum { VOCABULARY = 40, ROWS = 50, ROUNDS = 400 };
+enum { VOCABULARY = 40, ROWS = 50, ROUNDS = 400, WORDS = 2 };
+#define ALLOWED UINT32_C(0x9249249a) /* in each word; not the likeliest */
 
 static const sl_batch_sequence settings_of[] = {
     {.temperature = 1, .logprobs = 5},
@@ -17,19 +19,31 @@ static const sl_batch_sequence settings_of[] = {
     {.temperature = 1, .top_k = 12, .top_p = 0.6f, .logprobs = -1},
     {.temperature = 1.2f, .min_p = 0.3f, .logprobs = -1},
     {.temperature = 0.8f, .min_p = 0.1f, .top_p = 0.9f, .logprobs = -1},
-    {.temperature = 1, .min_p = 0.4f, .top_k = 12, .logprobs = -1}};
+    {.temperature = 1, .min_p = 0.4f, .top_k = 12, .logprobs = -1},
+    {.temperature = 1, .logprobs = 5, .constrained = 1},
+    {.temperature = 0.7f, .top_k = 6, .logprobs = -1, .constrained = 1},
+    {.temperature = 1.4f, .top_p = 0.8f, .logprobs = 3, .constrained = 1}};
+
+static bool is_allowed(const sl_batch_sequence *how, int v) {
+  return !how->constrained || ALLOWED >> v % 32 & 1;
+}
 
 /* Exact probabilities of tokens whose logits fall from each to the next. */
 static void probabilities(const sl_batch_sequence *how, const float *logits, double *p) {
-  int n = how->top_k ? how->top_k : VOCABULARY;
+  int n = how->top_k ? how->top_k : VOCABULARY, allowed = 0;
   double all = 0, sum = 0;
+  for (int v = 0; v < VOCABULARY; v++) {
+    bool good = is_allowed(how, v) && allowed < n;
+    p[v] = good ? exp((double)logits[v] / (double)how->temperature) : 0;
+    allowed += good;
+  }
+  double top = 0;
+  for (int v = 0; v < VOCABULARY; v++) top = fmax(top, p[v]);
   for (int v = 0; v < VOCABULARY; v++)
-    p[v] = v < n ? exp((double)logits[v] / (double)how->temperature) : 0;
-  for (int v = VOCABULARY; v-- > 0;)
-    if (p[v] < (double)how->min_p * p[0]) p[v] = 0;
+    if (p[v] < (double)how->min_p * top) p[v] = 0;
   for (int v = 0; v < VOCABULARY; v++) all += p[v];
   for (int v = 0; v < VOCABULARY; v++) {
-    if (how->top_p > 0 && v && sum >= (double)how->top_p * all) p[v] = 0;
+    if (how->top_p > 0 && sum > 0 && sum >= (double)how->top_p * all) p[v] = 0;
     sum += p[v];
   }
   for (int v = 0; v < VOCABULARY; v++) p[v] /= sum;
@@ -42,8 +56,10 @@ typedef struct draws {
 
 static draws make(const float *logits) {
   int64_t ints = (int64_t)(sl_batch_bytes(ROWS, ROWS, 1) / sizeof(int32_t));
-  const sl_type in[] = {SL_TYPE(SL_F32, 1, ROWS, VOCABULARY), SL_TYPE(SL_I32, ints)};
-  draws d = {.k = kernel_create(&sl_op_sample, (sl_attrs){0}, 2, in, 1)};
+  const sl_type in[] = {SL_TYPE(SL_F32, 1, ROWS, VOCABULARY), SL_TYPE(SL_I32, ints),
+                        SL_TYPE(SL_I32, ROWS, WORDS)};
+  draws d = {.k = kernel_create(&sl_op_sample, (sl_attrs){0}, 3, in, 1)};
+  for (int i = 0; i < ROWS * WORDS; i++) ((uint32_t *)d.k.in[2])[i] = ALLOWED;
   d.batch = d.k.in[1];
   *d.batch = (sl_batch){.rows = ROWS,
                         .sequences = ROWS,
@@ -112,6 +128,11 @@ static void the_likeliest_are_told(draws *d, const float *logits) {
   }
 }
 
+/* The likeliest token that was told of a row. */
+static int32_t told_first(const draws *d, int row) {
+  return ((sl_sampled *)d->k.out[0])[row].top[0];
+}
+
 int main(void) {
   float logits[VOCABULARY];
   for (int v = 0; v < VOCABULARY; v++) logits[v] = 3 - 0.17f * (float)v;
@@ -121,6 +142,9 @@ int main(void) {
   RUN(the_likeliest_are_told, &d, logits);
   const sl_batch_sequence greedy = {.logprobs = -1};
   CHECK(!draw(&d, &greedy, 1)[3].token, "without a temperature the likeliest");
+  const sl_batch_sequence masked = {.logprobs = 2, .constrained = 1};
+  CHECK(draw(&d, &masked, 1)[3].token == 1 && !told_first(&d, 3),
+        "of the allowed ones; all are told");
   ((float *)d.k.in[0])[5] = NAN;
   CHECK(!draw(&d, &greedy, 1)[0].finite, "what is not finite is told");
   kernel_destroy(&d.k);

@@ -97,6 +97,7 @@ static void a_log_is_followed(uint64_t seed) {
   for (int i = 0; i < REQUESTS; i++) batches_think(&q[i], &d);
   batches_ask_alone(&s, q, alone);
   setting x = {.options = served_options(&s), .cancelled = (int)rng_below(&d, REQUESTS)};
+  x.options.constraints = true;
   batches_short_of_pages(&x.options);
   x.options.log = "ticks.log";
   ask(&s, &x, q, alone, &d);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Random requests, sent one by one and all at once, in sessions of random sizes. Each must have
- * the same bits of logits. */
+/* Random requests, some with constraints, sent one by one and all at once, in sessions of random
+ * sizes. Each must have the same bits of logits. */
 #ifndef SLUICE_TESTS_BATCHES_H
 #define SLUICE_TESTS_BATCHES_H
 
@@ -99,7 +99,44 @@ typedef struct token_stream {
 typedef struct random_request {
   sl_request how;
   int32_t prompt[LONGEST];
+  /* A constraint made up of the tokens so far; key 0: none. */
+  struct picky {
+    uint64_t key, state;
+  } picky;
 } random_request;
+
+/* ---- constraints ---------------------------------------------------------------------------- */
+
+static inline bool picky_has(const struct picky *p, int32_t token) {
+  return sli_hash_word(p->state, (uint64_t)token) % 4 == 0;
+}
+
+static inline bool picky_allow(void *ctx, uint32_t *allowed) {
+  bool any = false;
+  for (int32_t v = 0; v < 97; v++) {
+    bool has = picky_has(ctx, v);
+    if (has) allowed[v / 32] |= UINT32_C(1) << v % 32;
+    any |= has;
+  }
+  return any;
+}
+
+/* Ends an answer now and then. */
+static inline bool picky_take(void *ctx, int32_t token) {
+  struct picky *p = ctx;
+  CHECK(picky_has(p, token), "token %d is allowed", token);
+  p->state = sli_hash_word(p->state, (uint64_t)token + 1);
+  return p->state % 41 == 0;
+}
+
+/* Returns the request as it is sent, with its constraint at the begin. */
+static inline const sl_request *batches_request(random_request *q) {
+  q->picky.state = q->picky.key;
+  if (q->picky.key) q->how.constraint = (sl_constraint){picky_allow, picky_take, &q->picky};
+  return &q->how;
+}
+
+/* ---- requests ------------------------------------------------------------------------------- */
 
 /* Draws a request. Some share a prefix of random length with others. */
 static inline void batches_think(random_request *q, rng *d) {
@@ -117,6 +154,7 @@ static inline void batches_think(random_request *q, rng *d) {
   if (rng_below(d, 2)) q->how.temperature = 1.5f;
   if (!rng_below(d, 3)) q->how.top_k = 5;
   if (!rng_below(d, 3)) q->how.top_p = 0.8f;
+  q->picky.key = rng_below(d, 3) ? 0 : 1 + rng_below(d, 1000);
 }
 
 static inline void note(token_stream *t, const sl_session_event *e) {
@@ -135,11 +173,12 @@ static inline void batches_ask_alone(const served *s, random_request *q, token_s
   sl_session_options options = served_options(s);
   served one = *s;
   options.sequences = 1;
+  options.constraints = true;
   options.prefixes = SL_PREFIXES_APART;
   served_open(&one, &options);
   for (int i = 0; i < REQUESTS; i++) {
     uint64_t id;
-    CHECK(!sl_session_submit(one.session, &q[i].how, &id), "%s", sl_detail());
+    CHECK(!sl_session_submit(one.session, batches_request(&q[i]), &id), "%s", sl_detail());
     while (!out[i].ended) {
       sl_session_event e = served_next(one.session);
       note(&out[i], &e);
@@ -157,6 +196,7 @@ static inline setting batches_draw(const served *s, rng *d) {
   setting x = {.options = served_options(s),
                .cancelled = (int)rng_below(d, 2 * REQUESTS) - REQUESTS};
   sl_session_options *o = &x.options;
+  o->constraints = true;
   o->rows = 1 + (int64_t)rng_below(d, 40);
   o->sequences = 1 + (int)rng_below(d, (uint32_t)SLI_MIN(o->rows, 8));
   o->groups = (int)rng_below(d, 5);
@@ -231,7 +271,7 @@ static inline sl_session_stats batches_ask(const served *s, const setting *x, ra
   uint64_t first = 0, id;
   int ended = 0;
   for (int i = 0; i < REQUESTS; i++) {
-    CHECK(!sl_session_submit(all.session, &q[i].how, &id), "%s", sl_detail());
+    CHECK(!sl_session_submit(all.session, batches_request(&q[i]), &id), "%s", sl_detail());
     first = i ? first : id;
     bool waits = x->options.replay; /* until all requests of the replayed ticks have come */
     /* some are in progress by now */

@@ -11,12 +11,34 @@
 
 enum { BYTES = 256 };
 
+/* The bytes of one token after another. */
+typedef struct pieces {
+  const codec *of;
+  char *text;
+} pieces;
+
+static const char *piece_of(void *ctx, int32_t token, size_t *bytes) {
+  pieces *p = ctx;
+  free(p->text);
+  if (p->of->tokenizer) return p->text = sli_tokenizer_piece(p->of->tokenizer, token, bytes);
+  p->text = sli_calloc(2, 1);
+  p->text[0] = (char)token;
+  *bytes = 1;
+  return p->text;
+}
+
 sl_status codec_open(const char *path, int64_t vocabulary, codec *out) {
   *out = (codec){.vocabulary = vocabulary};
-  return path ? sli_tokenizer_open(path, &out->tokenizer) : SL_OK;
+  sl_status status = path ? sli_tokenizer_open(path, &out->tokenizer) : SL_OK;
+  bool has_texts = path || vocabulary <= BYTES;
+  pieces p = {.of = out};
+  if (!status && has_texts) out->tokens = sli_token_trie_create(vocabulary, piece_of, &p);
+  free(p.text);
+  return status;
 }
 
 void codec_close(codec *c) {
+  sli_token_trie_destroy(c->tokens);
   sli_tokenizer_close(c->tokenizer);
   *c = (codec){0};
 }

@@ -4,11 +4,13 @@
 #ifndef SLUICE_TOOLS_ACTORSERVE_CODEC_H
 #define SLUICE_TOOLS_ACTORSERVE_CODEC_H
 
+#include "io/grammar/grammar.h"
 #include "io/tokenizer/tokenizer.h"
 
 typedef struct codec {
   sli_tokenizer *tokenizer; /* NULL: there is none */
   int64_t vocabulary;
+  sli_token_trie *tokens; /* bytes of the tokens, for grammars; NULL: they have none */
 } codec;
 
 /* Opens a codec. `path`: a tokenizer.json or a GGUF file, or NULL. */

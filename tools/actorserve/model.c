@@ -123,6 +123,7 @@ sl_status model_open(settings *s, served *m) {
   sl_status status = join(s, m);
   if (!status) status = machine_place(s, &m->machine);
   if (!status) status = model_options(s, m, &options);
+  options.constraints = true;
   if (!status) status = create(s, &options, &m->session);
   if (status || settings_have_workload(s)) return status;
   sl_session_info about = sl_session_about(m->session);

@@ -155,6 +155,44 @@ static uint64_t salt_of(const serving *s, const char *text) {
   return SLI_MAX(sli_hash_word(hash, s->secret), 1);
 }
 
+static sli_term choice_term(sli_grammar *g, const cJSON *choices) {
+  int n = 0;
+  const cJSON *each;
+  sli_term *terms = sli_calloc((size_t)cJSON_GetArraySize(choices), sizeof *terms);
+  cJSON_ArrayForEach(each, choices) terms[n++] =
+      sli_grammar_text(g, each->valuestring, strlen(each->valuestring));
+  sli_term term = sli_grammar_either(g, n, terms);
+  free(terms);
+  return term;
+}
+
+static sli_term any_object(sli_grammar *g) {
+  cJSON schema = {.type = cJSON_Object}, type = {.type = cJSON_String};
+  type.string = (char[]){"type"};
+  type.valuestring = (char[]){"object"};
+  schema.child = &type;
+  return sli_grammar_schema(g, &schema, "json_object");
+}
+
+static sli_term guided_term(const request_params *a, sli_grammar *g) {
+  switch (a->guided) {
+  case GUIDED_BY_REGEX: return sli_grammar_regex(g, a->guided_value->valuestring);
+  case GUIDED_BY_CHOICE: return choice_term(g, a->guided_value);
+  case GUIDED_BY_OBJECT: return any_object(g);
+  default: return sli_grammar_schema(g, a->guided_value, "schema");
+  }
+}
+
+/* Makes the grammar of the answers. */
+static sl_status make_grammar(request *r) {
+  const sli_token_trie *tokens = r->serving->chat_format->codec.tokens;
+  if (!r->params.guided) return SL_OK;
+  r->param = r->params.guided_by;
+  if (!tokens) return sl_fail(SL_E_USAGE, "the model has no tokenizer: its tokens have no text");
+  r->grammar = sli_grammar_create(&r->allowance);
+  return sli_grammar_seal(r->grammar, guided_term(&r->params, r->grammar), tokens);
+}
+
 /* Copies what outlives the body, and frees the rest. */
 static void settle(request *r) {
   stops_init(&r->stops, r->params.nstop, r->params.stop);
@@ -169,6 +207,7 @@ sl_status request_prepare(request *r, const char *body, size_t bytes) {
   r->lasting.allowance = &r->allowance;
   if (!status) status = list_biases(r);
   if (!status) status = list_ends(r);
+  if (!status) status = make_grammar(r);
   if (!status) status = list_prompts(r);
   snprintf(r->wrong, sizeof r->wrong, "%s", r->param ? r->param : "");
   r->param = r->param ? r->wrong : NULL; /* the old text was part of the body */

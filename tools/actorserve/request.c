@@ -2,6 +2,7 @@
 #include "tools/actorserve/request.h"
 
 #include <math.h>
+#include <poll.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/random.h>
@@ -13,6 +14,7 @@
 /* ---- ending a request ------------------------------------------------------------------------ */
 
 static void fini_choice(choice *c) {
+  sli_guide_destroy(c->guide);
   stream_text_fini(&c->streamed);
   if (c->words) logprobs_fini(c->words);
   free(c->words);
@@ -44,6 +46,7 @@ void request_destroy(request *r) {
     free(r->prompts[i].out.items);
     free(r->prompts[i].failure);
   }
+  sli_grammar_destroy(r->grammar);
   stops_fini(&r->stops);
   free(r->body);
   free(r->failure);
@@ -362,12 +365,17 @@ static void note_nonfinite(serving *s) {
       "this prompt");
 }
 
-/* Fails a request after a model failure: either the whole session failed, which says why, or
- * this request's logits are not finite. */
-static void fail_model(request *r) {
+/* Fails a request after a model failure: the whole session failed, which says why, or this answer
+ * cannot go on. */
+static void fail_model(const choice *c) {
+  request *r = c->of;
   const engine *e = r->serving->engine;
   if (e->status(e->self)) {
     fail(r, 500, "the model has failed");
+    return;
+  }
+  if (c->guide && sli_guide_is_stuck(c->guide)) {
+    fail(r, 500, "the answer's grammar takes too much time or memory here: make it simpler");
     return;
   }
   note_nonfinite(r->serving);
@@ -384,13 +392,34 @@ static void take_end(choice *c, const sl_session_event *event) {
   if (!r->x) end_if_over(r);
   else if (!c->finish && known) end_choice(c, sl_end_name(event->end));
   else if (!c->finish && event->end == SL_END_CANCELLED) hang_up(r);
-  else if (!c->finish) fail_model(r);
+  else if (!c->finish) fail_model(c);
 }
 
 void request_event(const sl_session_event *event) {
   choice *c = event->user;
   if (event->kind == SL_EVENT_END) take_end(c, event);
   else if (c->of->x && !c->finish) take_token(c, event);
+}
+
+/* Returns whether the engine still asks guides; `stop`: asks it to end them. */
+static bool are_guided(serving *s, bool stop) {
+  bool any = false;
+  for (request *r = s->first; r; r = r->next)
+    for (int i = 0; i < r->nchoices && r->grammar; i++) {
+      if (stop) cancel(&r->choices[i]);
+      any |= r->choices[i].under_way;
+    }
+  return any;
+}
+
+void request_end_guided(serving *s) {
+  struct pollfd wait = {.fd = s->engine->fd, .events = POLLIN};
+  for (bool any = are_guided(s, true); any; any = are_guided(s, false)) {
+    sl_session_event event;
+    poll(&wait, 1, -1);
+    while (s->engine->poll(s->engine->self, &event, 1))
+      if (event.kind == SL_EVENT_END) ((choice *)event.user)->under_way = false;
+  }
 }
 
 /* ---- submission to the engine ---------------------------------------------------------------- */
@@ -421,6 +450,15 @@ static sl_status check_room(const request *r, const encoding *prompt) {
 
 enum { USUAL_TOKENS = 16 }; /* OpenAI's default for completions */
 
+static bool allow_tokens(void *guide, uint32_t *allowed) { return sli_guide_allow(guide, allowed); }
+
+static bool take_guided(void *guide, int32_t token) { return sli_guide_take(guide, token); }
+
+/* Returns the constraint that an answer's grammar puts on it. */
+static sl_constraint constraint_of(const choice *c) {
+  return c->guide ? (sl_constraint){allow_tokens, take_guided, c->guide} : (sl_constraint){0};
+}
+
 static sl_status submit(choice *c, const encoding *prompt, uint64_t seed) {
   request *r = c->of;
   const request_params *a = &r->params;
@@ -447,6 +485,7 @@ static sl_status submit(choice *c, const encoding *prompt, uint64_t seed) {
                                          : candidates(r) > a->n ? 0
                                                                 : -1,
                              .salt = r->salt,
+                             .constraint = constraint_of(c),
                              .user = c};
   sl_status status = e->submit(e->self, &wanted, &c->id);
   c->under_way = !status;
@@ -471,6 +510,7 @@ static void init_choice(request *r, int index) {
                 .parser = make_parser(r),
                 .streamed = {.codec = &r->serving->chat_format->codec, .stops = &r->stops}};
   c->streamed.special = c->parser;
+  if (r->grammar) c->guide = sli_guide_create(r->grammar, r->ends, r->nends);
   if (!r->params.wants_logprobs) return;
   c->words = sli_calloc(1, sizeof *c->words);
   *c->words = (logprobs){.chat = r->params.chat, .top = r->params.top_logprobs};
@@ -650,10 +690,15 @@ static void read_apart(request *r, const http_request *from) {
   worker_put(r->serving->reader, &r->work);
 }
 
+/* Returns whether a body may ask for a grammar, which takes long to make. */
+static bool may_be_guided(const http_request *from) {
+  return strstr(from->body, "\"guided_") || strstr(from->body, "\"response_format\"");
+}
+
 void request_begin(serving *s, http_exchange *x, const http_request *from, params_kind kind) {
   enum { LONG = 8192 };
   request *r = create(s, x, kind);
   r->params.kind = kind;
-  if (from->bytes > LONG) read_apart(r, from);
+  if (from->bytes > LONG || may_be_guided(from)) read_apart(r, from);
   else request_continue(r, request_prepare(r, from->body, from->bytes));
 }

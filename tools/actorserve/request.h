@@ -30,8 +30,9 @@ typedef struct kept_call {
 typedef struct choice {
   struct request *of;
   int index;
-  uint64_t id;    /* the engine's number; 0 before it has one */
-  bool under_way; /* true until the engine's END event */
+  uint64_t id;      /* the engine's number; 0 before it has one */
+  bool under_way;   /* true until the engine's END event */
+  sli_guide *guide; /* NULL: any text may be its answer */
   stream_text streamed;
   logprobs *words;       /* log probabilities of unsent tokens; NULL: not requested */
   answer_parser *parser; /* parser of the text; NULL: all of it is content */
@@ -69,6 +70,7 @@ typedef struct request {
   bool unknown_model;    /* the wrong field names an unknown model */
   request_params params; /* its texts exist only while it is read */
   stops stops;
+  sli_grammar *grammar; /* of its answers; NULL: any texts */
   char id[40];
   time_t created;
   uint64_t start_ns, token_ns; /* token_ns: time of the last token; 0: none yet */
@@ -104,6 +106,8 @@ void request_encoded(work *w);
 void request_event(const sl_session_event *event);
 /* Handles a client that has left. */
 void request_gone(request *r);
+/* Ends the answers that have grammars: the engine asks for them until their END events. */
+void request_end_guided(serving *s);
 /* Frees a request in any state; only after engine and encoder are gone. */
 void request_destroy(request *r);
 

@@ -420,6 +420,69 @@ static void find_texts(const char *body, const cJSON *root, request_params *out)
   }
 }
 
+/* ---- what an answer must be ------------------------------------------------------------------ */
+
+static sl_status guide_by(const field *f, params_guided kind, const cJSON *value,
+                          request_params *out) {
+  if (out->guided)
+    return sl_fail(SL_E_USAGE, "%s and %s: an answer can be guided by one of them", out->guided_by,
+                   f->name);
+  out->guided = kind;
+  out->guided_by = f->name;
+  out->guided_value = value;
+  return SL_OK;
+}
+
+static sl_status read_guided_regex(const field *f, const cJSON *item, request_params *out) {
+  return cJSON_IsString(item) ? guide_by(f, GUIDED_BY_REGEX, item, out) : wrong(f, "a text");
+}
+
+static sl_status read_guided_choice(const field *f, const cJSON *item, request_params *out) {
+  const cJSON *each;
+  bool good = cJSON_IsArray(item) && item->child;
+  cJSON_ArrayForEach(each, item) good &= cJSON_IsString(each) && *each->valuestring;
+  return good ? guide_by(f, GUIDED_BY_CHOICE, item, out)
+              : wrong(f, "an array of texts that are not empty");
+}
+
+static bool is_schema(const cJSON *item) { return cJSON_IsObject(item) || cJSON_IsBool(item); }
+
+static sl_status read_guided_json(const field *f, const cJSON *item, request_params *out) {
+  return is_schema(item) ? guide_by(f, GUIDED_BY_SCHEMA, item, out)
+                         : wrong(f, "a schema: an object, true or false");
+}
+
+/* Reads {"type": "json_schema", "json_schema": {"name": ..., "schema": {...}}}. */
+static sl_status read_json_schema(const field *f, const cJSON *item, request_params *out) {
+  static const key keys[] = {
+      {"name", KEY_TEXT}, {"description", KEY_TEXT}, {"strict", KEY_ANY}, {"schema", KEY_READ}};
+  if (!cJSON_IsObject(item))
+    return sl_fail(SL_E_USAGE, "%s.json_schema must be an object", f->name);
+  sl_status status = check_keys("response_format.json_schema", item, keys, SLI_COUNT(keys));
+  const cJSON *schema = cJSON_GetObjectItemCaseSensitive(item, "schema");
+  if (status) return status;
+  return is_schema(schema)
+             ? guide_by(f, GUIDED_BY_SCHEMA, schema, out)
+             : sl_fail(SL_E_USAGE, "%s.json_schema.schema must be an object", f->name);
+}
+
+static sl_status read_response_format(const field *f, const cJSON *item, request_params *out) {
+  static const key keys[] = {{"type", KEY_READ}, {"json_schema", KEY_READ}};
+  if (!cJSON_IsObject(item)) return wrong(f, "an object with a type");
+  sl_status status = check_keys(f->name, item, keys, SLI_COUNT(keys));
+  if (status) return status;
+  const cJSON *type = cJSON_GetObjectItemCaseSensitive(item, "type"),
+              *schema = cJSON_GetObjectItemCaseSensitive(item, "json_schema");
+  const char *name = cJSON_IsString(type) ? type->valuestring : "";
+  if (!strcmp(name, "json_schema")) return read_json_schema(f, schema, out);
+  if (schema && !cJSON_IsNull(schema))
+    return sl_fail(SL_E_USAGE, "%s.json_schema needs the type json_schema", f->name);
+  if (!strcmp(name, "json_object")) return guide_by(f, GUIDED_BY_OBJECT, item, out);
+  if (!strcmp(name, "text")) return SL_OK;
+  return sl_fail(SL_E_USAGE, "%s.type must be \"text\", \"json_object\" or \"json_schema\"",
+                 f->name);
+}
+
 /* ---- table of fields ------------------------------------------------------------------------- */
 
 #define AT(name) offsetof(request_params, name)
@@ -456,6 +519,10 @@ static const field fields[] = {
     {"echo", read_flag, IN_TEXTS, AT(echo), 0, 0},
     {"seed", read_seed, IN_BOTH, AT(seed), -0x1p63, 0x1p62},
     {"stop", read_stop, IN_BOTH, 0, 0, 0},
+    {"response_format", read_response_format, IN_BOTH, 0, 0, 0},
+    {"guided_regex", read_guided_regex, IN_BOTH, 0, 0, 0},
+    {"guided_choice", read_guided_choice, IN_BOTH, 0, 0, 0},
+    {"guided_json", read_guided_json, IN_BOTH, 0, 0, 0},
     {"cache_salt", read_text, IN_BOTH, AT(cache_salt), 0, 0},
     {"logprobs", read_logprobs, IN_TEXTS, AT(top_logprobs), 0, 20},
     {"logprobs", read_flag, IN_CHATS, AT(wants_logprobs), 0, 0},
@@ -485,7 +552,6 @@ static const struct {
               {"tools", "[]"},
               {"tool_choice", "\"none\""},
               {"parallel_tool_calls", "true"},
-              {"response_format", "{\"type\":\"text\"}"},
               {"modalities", "[\"text\"]"}};
 
 static sl_status check_other(const cJSON *item) {
@@ -595,6 +661,7 @@ void request_params_fini(request_params *a) {
   a->prompts = NULL;
   a->tools = a->logit_bias = NULL;
   a->chat_texts = (sli_chat_json){NULL};
+  a->guided_value = NULL;
   a->model = a->cache_salt = NULL;
   a->nprompts = a->nmessages = a->nstop = 0;
 }

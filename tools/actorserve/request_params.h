@@ -34,6 +34,15 @@ typedef struct params_prompt {
   size_t count;
 } params_prompt;
 
+/* What an answer must be. */
+typedef enum params_guided {
+  GUIDED_BY_NOTHING,
+  GUIDED_BY_REGEX,  /* a text that the regular expression matches as a whole */
+  GUIDED_BY_CHOICE, /* one of several texts */
+  GUIDED_BY_OBJECT, /* any object of JSON */
+  GUIDED_BY_SCHEMA  /* JSON that a schema accepts */
+} params_guided;
+
 typedef struct request_params {
   params_kind kind;
   bool chat;                    /* there are messages, and no prompts */
@@ -63,8 +72,11 @@ typedef struct request_params {
   int64_t top_logprobs;
   int nstop;
   const char *stop[PARAMS_MOST_STOPS];
-  const char *cache_salt; /* NULL: not given */
-  sli_bounded memory;     /* memory of the texts and arrays above */
+  params_guided guided;
+  const char *guided_by;     /* the field that says so */
+  const cJSON *guided_value; /* expression, choices or schema */
+  const char *cache_salt;    /* NULL: not given */
+  sli_bounded memory;        /* memory of the texts and arrays above */
 } request_params;
 
 /* Parses a body, which must outlive `out`. SL_E_USAGE, SL_E_INPUT: the body is wrong; *param is

@@ -335,6 +335,7 @@ void serving_destroy(serving *s) {
   if (s->budget) budget_close(s->budget);
   worker_destroy(s->reader);
   worker_destroy(s->encoder);
+  request_end_guided(s);
   while (s->first) request_destroy(s->first);
   http_destroy(s->http);
   if (s->of_engine) event_free(s->of_engine);

@@ -1,0 +1,79 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Grammars of answers: which tokens may come next, so that a text follows a regular expression or a
+ * JSON schema.
+ *
+ *     sli_grammar *g = sli_grammar_create(NULL);
+ *     sli_term call[] = {sli_grammar_text(g, "<call>", 6), sli_grammar_schema(g, schema, "schema"),
+ *                        sli_grammar_text(g, "</call>", 7)};
+ *     status = sli_grammar_seal(g, sli_grammar_sequence(g, 3, call), tokens);
+ *     sli_guide *guide = sli_guide_create(g, ends, nends);
+ *     ... sli_guide_allow(guide, bits) before each token, sli_guide_take(guide, token) after it
+ *
+ * A grammar is an automaton over bytes with a stack. It is determinised while it is used, and what
+ * was found is kept for all guides of the grammar. From each state that it reaches, the end can be
+ * reached by tokens, so no answer gets stuck.
+ *
+ * Threads: a grammar is made and sealed by one thread. Afterwards any number of them may use and
+ * destroy its guides. */
+#ifndef SLUICE_IO_GRAMMAR_GRAMMAR_H
+#define SLUICE_IO_GRAMMAR_GRAMMAR_H
+
+#include <cjson/cJSON.h>
+
+#include "base/allowance.h"
+
+/* ---- bytes of tokens ------------------------------------------------------------------------ */
+
+/* The tokens of a vocabulary, sorted by their bytes. */
+typedef struct sli_token_trie sli_token_trie;
+/* bytes_of() returns the bytes that a token adds to a text, valid until the next call; none for
+ * tokens that no grammar may choose. */
+sli_token_trie *sli_token_trie_create(
+    int64_t count, const char *(*bytes_of)(void *ctx, int32_t token, size_t *bytes), void *ctx);
+void sli_token_trie_destroy(sli_token_trie *t);
+
+/* ---- grammars ------------------------------------------------------------------------------- */
+
+typedef struct sli_grammar sli_grammar;
+/* A part of a grammar: a set of texts. It may be part of several others. */
+typedef int32_t sli_term;
+
+/* Memory is taken from the allowance, which must outlive the grammar; NULL: there is no bound.
+ * Errors are told by sli_grammar_seal(). */
+sli_grammar *sli_grammar_create(const sli_allowance *allowance);
+void sli_grammar_destroy(sli_grammar *g);
+
+/* One text. */
+sli_term sli_grammar_text(sli_grammar *g, const char *text, size_t bytes);
+/* The texts that a regular expression matches as a whole, in ECMAScript's syntax. No references
+ * back, no looks ahead, no word boundaries. */
+sli_term sli_grammar_regex(sli_grammar *g, const char *pattern);
+/* JSON values that a schema accepts; `where` names it in messages. The schema may be deleted
+ * afterwards. */
+sli_term sli_grammar_schema(sli_grammar *g, const cJSON *schema, const char *where);
+/* One text of each term, in order; a text of any of them; `least` to `most` texts of a term, one
+ * after another (`most` below 0: any number). */
+sli_term sli_grammar_sequence(sli_grammar *g, int count, const sli_term *terms);
+sli_term sli_grammar_either(sli_grammar *g, int count, const sli_term *terms);
+sli_term sli_grammar_repeat(sli_grammar *g, sli_term term, int64_t least, int64_t most);
+
+/* Completes the grammar: its texts are those of `root`. The tokens must outlive it. SL_E_USAGE: the
+ * first error of a term, or no text is possible. SL_E_MEMORY: the allowance does not suffice. */
+sl_status sli_grammar_seal(sli_grammar *g, sli_term root, const sli_token_trie *tokens);
+
+/* ---- guides --------------------------------------------------------------------------------- */
+
+/* The place of one text in a sealed grammar. */
+typedef struct sli_guide sli_guide;
+/* `ends`: tokens that end a text, allowed where the grammar may end; copied. */
+sli_guide *sli_guide_create(sli_grammar *g, const int32_t *ends, int nends);
+void sli_guide_destroy(sli_guide *guide);
+/* Sets the bits of the tokens that may come next. False: none may, as the grammar took too much
+ * memory or time. */
+bool sli_guide_allow(sli_guide *guide, uint32_t *allowed);
+/* Takes a token. True: the text is complete, and nothing but its end can follow. */
+bool sli_guide_take(sli_guide *guide, int32_t token);
+/* Returns whether no token was allowed, when they were last asked for. */
+bool sli_guide_is_stuck(const sli_guide *guide);
+
+#endif

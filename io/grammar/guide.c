@@ -1,0 +1,119 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Guides: the places of texts in a grammar, and the tokens that may come next. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "io/grammar/inner.h"
+
+struct sli_guide {
+  sli_grammar *grammar;
+  sli_root at; /* its state; NULL: a limit was exceeded */
+  int32_t *ends;
+  int nends;
+  bool stuck; /* no token was allowed */
+};
+
+sli_guide *sli_guide_create(sli_grammar *g, const int32_t *ends, int nends) {
+  sli_guide *x = sli_calloc(1, sizeof *x);
+  *x = (sli_guide){.grammar = g, .nends = nends};
+  x->ends = sli_calloc((size_t)nends + 1, sizeof *ends);
+  if (nends) memcpy(x->ends, ends, (size_t)nends * sizeof *ends);
+  pthread_mutex_lock(&g->lock);
+  sli_root_add(g, &x->at, sli_states_first(g));
+  pthread_mutex_unlock(&g->lock);
+  return x;
+}
+
+void sli_guide_destroy(sli_guide *x) {
+  if (!x) return;
+  pthread_mutex_lock(&x->grammar->lock);
+  sli_root_remove(&x->at);
+  pthread_mutex_unlock(&x->grammar->lock);
+  free(x->ends);
+  free(x);
+}
+
+/* ---- tokens that may come next --------------------------------------------------------------- */
+
+static void allow_node(const sli_token_trie *t, int32_t i, uint32_t *mask) {
+  for (int32_t k = t->first[i]; k < t->first[i + 1]; k++)
+    mask[t->tokens[k] / 32] |= UINT32_C(1) << t->tokens[k] % 32;
+}
+
+/* Walks over the tokens from the state path[0]; path[n] is the state behind n bytes. */
+static void walk(sli_grammar *g, sli_root *path, uint32_t *mask) {
+  const sli_token_trie *t = g->tokens;
+  for (int32_t i = 0; i < t->nnodes && !g->states.over;) {
+    int32_t level = t->level[i];
+    sli_state *next = sli_states_next(g, &path[level], t->byte[i]);
+    if (!next) return;
+    path[level + 1].state = next;
+    if (next == g->states.dead) {
+      i = t->behind[i];
+      continue;
+    }
+    allow_node(t, i++, mask);
+  }
+}
+
+/* Finds the tokens that may come next, and keeps them with the state. */
+static bool find_mask(sli_guide *x, uint32_t *mask) {
+  sli_grammar *g = x->grammar;
+  size_t depth = (size_t)g->tokens->depth + 1, bytes = (size_t)g->tokens->words * sizeof *mask;
+  sli_root *path = sli_calloc(depth, sizeof *path);
+  for (size_t i = 0; i < depth; i++) sli_root_add(g, &path[i], i ? NULL : x->at.state);
+  sli_states_allow_work(g);
+  walk(g, path, mask);
+  for (size_t i = 0; i < depth; i++) sli_root_remove(&path[i]);
+  free(path);
+  uint32_t *kept = g->states.over ? NULL : sli_states_alloc(g, bytes);
+  if (kept) x->at.state->mask = memcpy(kept, mask, bytes);
+  return !g->states.over;
+}
+
+static bool allow(sli_guide *x, uint32_t *allowed) {
+  const sli_token_trie *t = x->grammar->tokens;
+  sli_state *s = x->at.state;
+  if (!s) return false;
+  if (s->mask) memcpy(allowed, s->mask, (size_t)t->words * sizeof *allowed);
+  else if (!find_mask(x, allowed)) return false;
+  for (int i = 0; i < x->nends && x->at.state->accepts; i++)
+    allowed[x->ends[i] / 32] |= UINT32_C(1) << x->ends[i] % 32;
+  bool any = x->nends && x->at.state->accepts;
+  for (int64_t i = 0; i < t->words && !any; i++) any = allowed[i];
+  return any;
+}
+
+bool sli_guide_allow(sli_guide *x, uint32_t *allowed) {
+  pthread_mutex_lock(&x->grammar->lock);
+  bool good = allow(x, allowed);
+  x->stuck |= !good;
+  pthread_mutex_unlock(&x->grammar->lock);
+  return good;
+}
+
+/* ---- tokens that came ------------------------------------------------------------------------ */
+
+static bool take(sli_guide *x, int32_t token) {
+  sli_grammar *g = x->grammar;
+  const sli_token_trie *t = g->tokens;
+  if (token < 0 || token >= t->count) return false;
+  sli_states_allow_work(g);
+  for (uint32_t i = t->offsets[token]; i < t->offsets[token + 1] && x->at.state; i++)
+    x->at.state = sli_states_next(g, &x->at, (uint8_t)t->text[i]);
+  return x->at.state && x->at.state->accepts && !x->at.state->count;
+}
+
+bool sli_guide_take(sli_guide *x, int32_t token) {
+  pthread_mutex_lock(&x->grammar->lock);
+  bool complete = take(x, token);
+  pthread_mutex_unlock(&x->grammar->lock);
+  return complete;
+}
+
+bool sli_guide_is_stuck(const sli_guide *x) {
+  pthread_mutex_lock(&x->grammar->lock);
+  bool stuck = x->stuck;
+  pthread_mutex_unlock(&x->grammar->lock);
+  return stuck;
+}

@@ -1,0 +1,238 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Sealing: terms become nodes and edges, of which those stay that lead to an end. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "io/grammar/inner.h"
+
+enum { MOST_DEPTH = 2000 }; /* of terms within terms */
+
+/* ---- terms to nodes -------------------------------------------------------------------------- */
+
+static void emit(sli_grammar *g, sli_term term, int32_t from, int32_t to);
+
+static void emit_free(sli_grammar *g, int32_t from, int32_t to) {
+  sli_grammar_edge(g, from, (sli_edge){.kind = SLI_EDGE_FREE, .to = to});
+}
+
+static void emit_text(sli_grammar *g, const sli_term_of *t, int32_t from, int32_t to) {
+  for (int i = 0; i < t->count && !g->status; i++) {
+    int32_t next = i + 1 < t->count ? sli_grammar_node(g) : to;
+    uint8_t byte = (uint8_t)t->text[i];
+    sli_grammar_edge(g, from, (sli_edge){SLI_EDGE_BYTES, byte, byte, next, 0, 0});
+    from = next;
+  }
+  if (!t->count) emit_free(g, from, to);
+}
+
+static void emit_sequence(sli_grammar *g, const sli_term_of *t, int32_t from, int32_t to) {
+  for (int i = 0; i < t->count && !g->status; i++) {
+    int32_t next = i + 1 < t->count ? sli_grammar_node(g) : to;
+    emit(g, t->of[i], from, next);
+    from = next;
+  }
+  if (!t->count) emit_free(g, from, to);
+}
+
+static void emit_repeat(sli_grammar *g, const sli_term_of *t, int32_t from, int32_t to) {
+  for (int64_t i = 0; i < t->least && !g->status; i++) {
+    int32_t next = sli_grammar_node(g);
+    emit(g, t->of[0], from, next);
+    from = next;
+  }
+  for (int64_t i = t->least; i < t->most && !g->status; i++) {
+    int32_t next = sli_grammar_node(g);
+    emit_free(g, from, to);
+    emit(g, t->of[0], from, next);
+    from = next;
+  }
+  if (t->most < 0) {
+    int32_t loop = sli_grammar_node(g);
+    emit_free(g, from, loop);
+    emit(g, t->of[0], loop, loop);
+    from = loop;
+  }
+  emit_free(g, from, to);
+}
+
+static void emit_kind(sli_grammar *g, const sli_term_of *t, int32_t from, int32_t to) {
+  switch (t->kind) {
+  case SLI_TERM_TEXT: emit_text(g, t, from, to); break;
+  case SLI_TERM_SEQUENCE: emit_sequence(g, t, from, to); break;
+  case SLI_TERM_EITHER:
+    for (int i = 0; i < t->count; i++) emit(g, t->of[i], from, to);
+    break;
+  case SLI_TERM_REPEAT: emit_repeat(g, t, from, to); break;
+  case SLI_TERM_CHARS: sli_grammar_encode(g, t->chars, t->quoted, from, to); break;
+  case SLI_TERM_RULE:
+    sli_grammar_edge(g, from, (sli_edge){SLI_EDGE_RULE, 0, 0, to, t->rule, 0});
+    break;
+  default: break;
+  }
+}
+
+/* Adds a term's texts between two nodes. */
+static void emit(sli_grammar *g, sli_term term, int32_t from, int32_t to) {
+  sli_term_of t = g->terms[term];
+  if (g->status) return;
+  if (++g->depth > MOST_DEPTH) sli_grammar_fail(g, SL_E_USAGE, "a grammar is too deep");
+  emit_kind(g, &t, from, to);
+  g->depth--;
+}
+
+static void emit_rules(sli_grammar *g) {
+  for (size_t i = 0; i < g->nrules && !g->status; i++) {
+    int32_t begin = sli_grammar_node(g), end = sli_grammar_node(g);
+    if (g->status) return;
+    g->rules[i].begin = begin;
+    g->rules[i].end = end;
+    g->nodes[end].rule = (int32_t)i;
+    emit(g, g->rules[i].term, begin, end);
+  }
+}
+
+/* ---- bytes that tokens have ------------------------------------------------------------------ */
+
+/* Cuts edges to bytes that are tokens by themselves: then every text can be spelt. */
+static void cut_bytes(sli_grammar *g) {
+  const uint8_t *single = g->tokens->single;
+  for (size_t i = 0, n = g->nedges; i < n && !g->status; i++) {
+    sli_edge e = g->edges[i];
+    if (e.kind != SLI_EDGE_BYTES) continue;
+    int low = e.low, high = e.high, from = low;
+    while (low <= high && !single[low]) low++;
+    for (from = low; low <= high && single[low];) low++;
+    g->edges[i].low = (uint8_t)SLI_MIN(from, 255);
+    g->edges[i].high = (uint8_t)(low - 1);
+    if (from > high) g->edges[i].rule = -1; /* no byte is left */
+    if (low <= high && from <= high) {
+      e.low = (uint8_t)low; /* the rest, to be cut in its turn */
+      e.next = g->edges[i].next;
+      if (!SLI_GRAMMAR_GROW(g, g->edges, g->nedges, g->edges_room)) return;
+      g->edges[g->nedges] = e;
+      g->edges[i].next = (int32_t)g->nedges++;
+      n++;
+    }
+  }
+}
+
+/* ---- nodes that lead to an end --------------------------------------------------------------- */
+
+static bool leads_on(const sli_grammar *g, const sli_edge *e, const bool *good) {
+  if (!good[e->to] || e->rule < 0) return false;
+  return e->kind != SLI_EDGE_RULE || good[g->rules[e->rule].begin];
+}
+
+/* Marks nodes from which the end of their rule can be reached, until no more are found. */
+static bool *find_good(sli_grammar *g) {
+  bool *good = sli_grammar_alloc(g, g->nnodes);
+  for (size_t i = 0; good && i < g->nrules; i++) good[g->rules[i].end] = true;
+  for (bool more = good != NULL; more;) {
+    more = false;
+    for (size_t k = g->nnodes; k-- > 0;)
+      for (int32_t e = g->nodes[k].edges; e >= 0 && !good[k]; e = g->edges[e].next)
+        if (leads_on(g, &g->edges[e], good)) good[k] = more = true;
+    for (size_t k = 0; k < g->nnodes && more; k++)
+      for (int32_t e = g->nodes[k].edges; e >= 0 && !good[k]; e = g->edges[e].next)
+        if (leads_on(g, &g->edges[e], good)) good[k] = true;
+  }
+  return good;
+}
+
+static void drop_others(sli_grammar *g, const bool *good) {
+  for (size_t k = 0; k < g->nnodes; k++)
+    for (int32_t *at = &g->nodes[k].edges; *at >= 0;) {
+      const sli_edge *e = &g->edges[*at];
+      if (leads_on(g, e, good)) at = &g->edges[*at].next;
+      else *at = e->next;
+    }
+}
+
+/* ---- the order of rules ---------------------------------------------------------------------- */
+
+typedef struct ordering {
+  sli_grammar *g;
+  uint8_t *nodes, *rules; /* 1: visited; of rules 2: done */
+  int32_t next;
+} ordering;
+
+static void order_rule(ordering *o, int32_t rule);
+
+static void order_node(ordering *o, int32_t node) {
+  if (o->nodes[node] || o->g->status) return;
+  o->nodes[node] = 1;
+  for (int32_t i = o->g->nodes[node].edges; i >= 0; i = o->g->edges[i].next) {
+    const sli_edge *e = &o->g->edges[i];
+    if (e->kind == SLI_EDGE_FREE) order_node(o, e->to);
+    if (e->kind == SLI_EDGE_RULE) order_rule(o, e->rule);
+  }
+}
+
+/* Gives numbers from the highest on: a rule gets one after the rules that it may begin with. */
+static void order_rule(ordering *o, int32_t rule) {
+  if (o->rules[rule] == 2) return;
+  if (o->rules[rule] == 1) {
+    sli_grammar_fail(o->g, SL_E_USAGE, "a rule of the grammar begins with itself");
+    return;
+  }
+  o->rules[rule] = 1;
+  order_node(o, o->g->rules[rule].begin);
+  o->rules[rule] = 2;
+  o->g->rules[rule].order = --o->next;
+}
+
+static void order_rules(sli_grammar *g) {
+  ordering o = {.g = g, .next = (int32_t)g->nrules};
+  o.nodes = sli_grammar_alloc(g, g->nnodes);
+  o.rules = sli_grammar_alloc(g, g->nrules);
+  for (size_t i = 0; i < g->nrules && !g->status; i++) order_rule(&o, (int32_t)i);
+}
+
+/* ---- classes of bytes ------------------------------------------------------------------------ */
+
+static void find_classes(sli_grammar *g) {
+  bool cut[257] = {true};
+  for (size_t k = 0; k < g->nnodes; k++)
+    for (int32_t i = g->nodes[k].edges; i >= 0; i = g->edges[i].next)
+      if (g->edges[i].kind == SLI_EDGE_BYTES)
+        cut[g->edges[i].low] = cut[g->edges[i].high + 1] = true;
+  for (int b = 0; b < 256; b++) {
+    if (cut[b]) g->example[g->nclasses++] = (uint8_t)b;
+    g->class_of[b] = g->nclasses - 1;
+  }
+}
+
+/* ---- the whole ------------------------------------------------------------------------------- */
+
+static void seal(sli_grammar *g, sli_term root) {
+  int32_t rule = sli_grammar_rule(g); /* the last one */
+  if (g->status) return;
+  g->rules[rule].term = root;
+  emit_rules(g);
+  if (!g->status) cut_bytes(g);
+  const bool *good = g->status ? NULL : find_good(g);
+  if (!good) return;
+  if (!good[g->rules[rule].begin]) {
+    sli_grammar_fail(g, SL_E_USAGE, "no text fits the grammar");
+    return;
+  }
+  drop_others(g, good);
+  order_rules(g);
+  find_classes(g);
+}
+
+/* Takes the memory of states at once: later there is nobody to refuse it to. */
+static void reserve(sli_grammar *g) {
+  if (g->status) return;
+  if (!sli_take(g->allowance, SLI_RUN_BYTES))
+    sli_grammar_fail(g, SL_E_MEMORY, "there is no memory for a grammar");
+  else g->reserved = SLI_RUN_BYTES;
+}
+
+sl_status sli_grammar_seal(sli_grammar *g, sli_term root, const sli_token_trie *tokens) {
+  g->tokens = tokens;
+  seal(g, root);
+  reserve(g);
+  if (!g->status) g->status = sli_states_begin(g);
+  return g->status ? sl_fail(g->status, "%s", g->failure) : SL_OK;
+}
