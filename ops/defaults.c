@@ -22,6 +22,8 @@ sl_optimizer sl_optimizer_defaults(const sl_optimizer *given) {
   o.weight_decay = chosen(o.weight_decay, rows->weight_decay, 0);
   o.clip = chosen(o.clip, rows->clip, 1);
   o.momentum = chosen(o.momentum, rows->momentum, 0);
+  o.nesterov |= rows->nesterov;
+  o.adamw_lr = chosen(o.adamw_lr, rows->adamw_lr, 1e-3f);
   o.lr_scale = chosen(o.lr_scale, rows->lr_scale, 1);
   if (o.schedule == SL_RATE_DEFAULT)
     o.schedule = o.decay_steps > 0 ? SL_RATE_COSINE : SL_RATE_CONSTANT;

@@ -128,4 +128,7 @@ extern const sl_op sl_op_linear_served, sl_op_grouped_linear_served, sl_op_embed
     sl_op_rotary_served, sl_op_position_served, sl_op_attention_served,
     sl_op_attention_packed_served, sl_op_begin, sl_op_pick, sl_op_allow, sl_op_sample;
 
+/* Newton-Schulz steps of Muon. */
+enum { SLI_MUON_STEPS = 5 };
+
 #endif

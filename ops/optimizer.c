@@ -74,6 +74,23 @@ STEP_ROW(adam, 2, 15)
 STEP_ROW(sgd, 1, 8)
 STEP_ROW(lion, 1, 12)
 
+static sl_status muon_infer(const sl_attrs *attrs, int nin, const sl_type *in, sl_type *out) {
+  SLI_TRY(step_infer(attrs, nin, in, 2, out));
+  return in[1].ndim == 2
+             ? SL_OK
+             : sl_fail(SL_E_SHAPE, "muon updates matrices, not tensors of %d dims", in[1].ndim);
+}
+
+/* Cost of a step: five times two products of the matrix by a square one, and one of those. */
+static void muon_cost(const sl_attrs *attrs, int nin, const sl_type *in, const sl_type *out,
+                      double *flops, double *bytes) {
+  (void)attrs;
+  double rows = (double)out[0].dim[0], columns = (double)out[0].dim[1];
+  double side = rows < columns ? rows : columns;
+  step_cost(nin, in, 2, out, 10, flops, bytes);
+  *flops += SLI_MUON_STEPS * 2 * side * side * (2 * (rows > columns ? rows : columns) + side);
+}
+
 static int sgd_needs(const sl_optimizer *o) { return o->momentum != 0; }
 
 static const sl_update adamw_update = {
@@ -83,6 +100,13 @@ static const sl_update sgd_update = {
     .states = {{.name = "momentum"}}, .nstates = 1, .needs = sgd_needs};
 static const sl_update lion_update = {
     .states = {{.name = "m"}}, .nstates = 1, .defaults = {.beta2 = 0.99f, .weight_decay = 0.1f}};
+
+static const sl_update muon_update = {
+    .states = {{.name = "momentum"}},
+    .nstates = 1,
+    .defaults = {.lr = 0.02f, .weight_decay = 0.1f, .momentum = 0.95f, .nesterov = true},
+    .whole = true,
+    .others = &sl_op_adamw};
 
 const sl_op sl_op_sumsq = {
     .name = "sumsq",
@@ -119,6 +143,7 @@ OPTIMIZER(adamw, 3, 7);
 OPTIMIZER(adam, 3, 7);
 OPTIMIZER(sgd, 2, 3);
 OPTIMIZER(lion, 2, 3);
+OPTIMIZER(muon, 2, 3);
 
 /* ---- running statistics ------------------------------------------------------------- */
 

@@ -39,11 +39,112 @@ static sl_status add_texts(sl_graph *g) {
   return SL_OK;
 }
 
+/* ---- optimizers of matrices ------------------------------------------------------------- */
+
+static bool is_product(const sli_node *n) {
+  return n->op == &sl_op_linear || n->op == &sl_op_matmul;
+}
+
+/* How parameters are read. */
+enum { MULTIPLIED = 1, OTHERWISE = 2, LAST = 4 };
+
+static bool reads_matrix(const sli_node *n) {
+  bool any = false;
+  for (int a = 0; a < n->nin; a++) any |= n->in[a] && n->in[a]->param && n->in[a]->type.ndim == 2;
+  return any && is_product(n);
+}
+
+/* Marks the matrices that make the predictions: the last ones on the way to the loss. */
+static void mark_last(const sl_graph *g, const sli_node *n, uint8_t *read, bool *seen) {
+  if (!n || seen[n->id]) return;
+  seen[n->id] = true;
+  bool last = reads_matrix(n);
+  for (int a = 0; a < n->nin; a++) {
+    const sl_tensor *t = n->in[a];
+    if (!t) continue;
+    if (t->param) read[t->param_index] |= last ? LAST : 0;
+    else if (!last) mark_last(g, t->producer, read, seen);
+  }
+}
+
+static uint8_t *find_reads(sl_graph *g) {
+  uint8_t *read = sli_arena_alloc(&g->arena, (size_t)g->nparams + 1);
+  bool *seen = sli_arena_alloc(&g->arena, (size_t)g->nnodes + 1);
+  for (int i = 0; i < g->nnodes; i++) {
+    const sli_node *n = g->nodes[i];
+    for (int a = 0; a < n->nin; a++)
+      if (n->in[a] && n->in[a]->param)
+        read[n->in[a]->param_index] |= is_product(n) ? MULTIPLIED : OTHERWISE;
+  }
+  if (g->loss.tensor) mark_last(g, g->loss.tensor->producer, read, seen);
+  return read;
+}
+
+/* Returns the settings of parameters that the optimizer is not for, whose rates follow its
+ * schedule. */
+static const sl_optimizer *make_others(sl_graph *g) {
+  const sl_optimizer *base = &g->training.optimizer;
+  if (!base->rule->update->others) return base;
+  sl_optimizer *o = sli_arena_alloc(&g->arena, sizeof *o);
+  *o = *base;
+  o->rule = base->rule->update->others;
+  o->momentum = 0;
+  o->nesterov = false;
+  if (base->lr > 0 && base->adamw_lr > 0) o->lr_scale *= base->adamw_lr / base->lr;
+  else o->lr = base->adamw_lr, o->min_lr = o->lr / 10, o->rate = NULL;
+  return o;
+}
+
+/* Chooses between the optimizer and the one beside it. */
+static void choose_rules(sl_graph *g, const sl_optimizer *others) {
+  const sl_optimizer *base = &g->training.optimizer;
+  uint8_t *read = others == base ? NULL : find_reads(g);
+  for (int i = 0; i < g->nparams; i++) {
+    sl_tensor *param = g->params[i];
+    bool fits = !read || (param->type.ndim == 2 && read[i] == MULTIPLIED);
+    param->update = fits ? base : others;
+  }
+}
+
 /* ---- settings -------------------------------------------------------------------------- */
 
-/* Sets the settings of a parameter: the graph's own where no group sets another value. */
-static sl_status groups_apply(sl_graph *g, const sli_param_rule *rule, sl_tensor *param) {
+/* Sets the optimizer of a parameter; false: the parameter is no matrix. */
+static bool set_rule(sl_graph *g, const sli_param_rule *rule, sl_tensor *param,
+                     const sl_optimizer *others) {
   const sl_optimizer *base = &g->training.optimizer;
+  if (rule->group.rule->update->whole && param->type.ndim != 2) return false;
+  param->update = rule->group.rule == base->rule ? base : others;
+  return true;
+}
+
+/* Applies the optimizers that groups name, before the groups' other settings. */
+static sl_status apply_named(sl_graph *g, const sli_param_rule *rule, const sl_optimizer *others) {
+  const sl_op *base = g->training.optimizer.rule, *op = rule->group.rule;
+  if (!op) return SL_OK;
+  if (op != base && op != others->rule)
+    return sli_graph_fail_at(g, rule->at, SL_E_USAGE, "group %s: optimizer %s: here it is %s%s%s",
+                             rule->pattern, op->name, base->name,
+                             others->rule == base ? "" : " or ",
+                             others->rule == base ? "" : others->rule->name);
+  const sl_tensor *found = NULL;
+  bool any = false;
+  for (int i = 0; i < g->nparams; i++) {
+    sl_tensor *param = g->params[i];
+    if (param->frozen || !sli_pattern_finds(rule->pattern, param->name)) continue;
+    found = param;
+    any |= set_rule(g, rule, param, others);
+  }
+  if (any || !found) return SL_OK;
+  return sli_graph_fail_at(g, rule->at, SL_E_USAGE,
+                           "group %s: %s updates matrices, and %s has %d dims", rule->pattern,
+                           op->name, found->name, found->type.ndim);
+}
+
+/* Sets the settings of a parameter: the graph's own where no group sets another value. */
+static sl_status groups_apply(sl_graph *g, const sli_param_rule *rule, sl_tensor *param,
+                              const sl_optimizer *others) {
+  const sl_optimizer *base = &g->training.optimizer;
+  const sl_optimizer *own = param->update->rule == base->rule ? base : others;
   float scale = rule->group.lr_scale;
   if (rule->group.lr > 0 && base->lr == 0)
     return sli_graph_fail_at(g, rule->at, SL_E_USAGE,
@@ -54,7 +155,8 @@ static sl_status groups_apply(sl_graph *g, const sli_param_rule *rule, sl_tensor
   *o = *param->update;
   if (rule->group.lr != 0) scale = rule->group.lr == SL_OFF ? SL_OFF : rule->group.lr / base->lr;
   if (scale == SL_OFF) o->lr = o->min_lr = 0, o->rate = NULL;
-  else if (scale != 0) o->lr_scale = base->lr_scale * scale;
+  else if (rule->group.lr != 0) o->lr_scale = base->lr_scale * scale;
+  else if (scale != 0) o->lr_scale = own->lr_scale * scale;
   if (rule->group.weight_decay != 0) {
     o->weight_decay = rule->group.weight_decay == SL_OFF ? 0 : rule->group.weight_decay;
     o->decay_all = true;
@@ -63,14 +165,14 @@ static sl_status groups_apply(sl_graph *g, const sli_param_rule *rule, sl_tensor
   return SL_OK;
 }
 
-static sl_status apply_rule(sl_graph *g, const sli_param_rule *rule) {
+static sl_status apply_rule(sl_graph *g, const sli_param_rule *rule, const sl_optimizer *others) {
   bool any = false;
   for (int i = 0; i < g->nparams; i++) {
     sl_tensor *param = g->params[i];
     if (param->frozen || !sli_pattern_finds(rule->pattern, param->name)) continue;
     any = true;
     if (rule->frozen) param->needs_grad = false, param->running = NULL;
-    else if (groups_apply(g, rule, param)) return g->status;
+    else if (groups_apply(g, rule, param, others)) return g->status;
   }
   if (any) return SL_OK;
   return sli_graph_fail_at(g, rule->at, SL_E_USAGE,
@@ -94,9 +196,12 @@ static void mark_nodes(sl_graph *g) {
 sl_status sli_training_settle(sl_graph *g) {
   sl_status status = add_texts(g);
   if (!status) status = sli_lora_settle(g);
-  for (int i = 0; i < g->nparams; i++) g->params[i]->update = &g->training.optimizer;
+  const sl_optimizer *others = g->training.optimizer.rule ? make_others(g) : &g->training.optimizer;
+  choose_rules(g, others);
   for (int r = 0; r < g->training.nrules && !status; r++)
-    status = apply_rule(g, &g->training.rules[r]);
+    status = apply_named(g, &g->training.rules[r], others);
+  for (int r = 0; r < g->training.nrules && !status; r++)
+    status = apply_rule(g, &g->training.rules[r], others);
   for (int i = 0; i < g->nparams; i++)
     if (!g->params[i]->needs_grad && !g->params[i]->running) g->params[i]->update = NULL;
   if (!status) sli_objective_share(g);

@@ -13,7 +13,7 @@
 /* Setting, by its name in text. */
 typedef struct setting {
   const char *name;
-  enum { REAL, WHOLE, SWITCH } kind;
+  enum { REAL, WHOLE, SWITCH, RULE } kind;
   size_t offset; /* offset in the record */
 } setting;
 
@@ -26,6 +26,7 @@ static const setting of_optimizer[] = {{"lr", REAL, offsetof(sl_optimizer, lr)},
                                        {"clip", REAL, offsetof(sl_optimizer, clip)},
                                        {"momentum", REAL, offsetof(sl_optimizer, momentum)},
                                        {"nesterov", SWITCH, offsetof(sl_optimizer, nesterov)},
+                                       {"adamw-lr", REAL, offsetof(sl_optimizer, adamw_lr)},
                                        {0}};
 
 static const setting of_schedule[] = {{"warmup", WHOLE, offsetof(sl_optimizer, warmup)},
@@ -37,6 +38,7 @@ static const setting of_schedule[] = {{"warmup", WHOLE, offsetof(sl_optimizer, w
 static const setting of_group[] = {{"lr", REAL, offsetof(sl_group_settings, lr)},
                                    {"lr-scale", REAL, offsetof(sl_group_settings, lr_scale)},
                                    {"decay", REAL, offsetof(sl_group_settings, weight_decay)},
+                                   {"optimizer", RULE, offsetof(sl_group_settings, rule)},
                                    {0}};
 
 static sl_status optimizer_refuse(sl_graph *g, const char *what, const char *text, const char *word,
@@ -48,9 +50,19 @@ static sl_status optimizer_refuse(sl_graph *g, const char *what, const char *tex
                        (int)length, word, list);
 }
 
+/* Sets an optimizer's op by its name. */
+static bool set_rule(const char *name, const char *end, const sl_op **rule) {
+  for (int i = 0; sl_ops[i]; i++)
+    if (sl_ops[i]->update && strlen(sl_ops[i]->name) == (size_t)(end - name) &&
+        !memcmp(sl_ops[i]->name, name, (size_t)(end - name)))
+      *rule = sl_ops[i];
+  return *rule;
+}
+
 /* Sets a value; an explicit 0 is stored as SL_OFF. */
 static bool set(const setting *s, const char *value, const char *end, char *record) {
   char *rest = NULL;
+  if (s->kind == RULE) return set_rule(value, end, (const sl_op **)(record + s->offset));
   if (s->kind == SWITCH) {
     bool bare = value == end;
     *(bool *)(record + s->offset) = bare || *value == '1';
@@ -110,8 +122,12 @@ static sl_status replace_rule(sl_graph *g, const char *text, sl_optimizer *o) {
   if (!row || !row->update)
     return sl_graph_fail(g, SL_E_USAGE, "optimizer %s: %s are known, and the model's own%s", name,
                          known, sli_meant((char[SLI_MEANT_TEXT]){0}, names, name));
+  if (row->update->others && !o->adamw_lr) o->adamw_lr = o->lr; /* the model's own */
   o->rule = row;
-  return read_settings(g, "optimizer", text, list, of_optimizer, o);
+  o->nesterov |= row->update->defaults.nesterov;
+  sl_status status = read_settings(g, "optimizer", text, list, of_optimizer, o);
+  if (status || o->nesterov || !row->update->defaults.nesterov) return status;
+  return sl_graph_fail(g, SL_E_USAGE, "optimizer %s: %s has Nesterov momentum only", text, name);
 }
 
 static sl_status replace_schedule(sl_graph *g, const char *text, sl_optimizer *o) {
@@ -171,6 +187,7 @@ static const char *schedule_fault(const sl_optimizer *o) {
 
 static const char *fault(const sl_optimizer *o) {
   if (!(o->lr >= 0) || !isfinite(o->lr)) return "lr must not be negative";
+  if (!(o->adamw_lr >= 0) || !isfinite(o->adamw_lr)) return "adamw_lr must not be negative";
   if (!(o->min_lr >= 0) || !isfinite(o->min_lr)) return "min_lr must not be negative";
   if (!(o->beta1 >= 0 && o->beta1 < 1)) return "beta1 must be in [0, 1)";
   if (!(o->beta2 >= 0 && o->beta2 < 1)) return "beta2 must be in [0, 1)";

@@ -71,9 +71,10 @@ static void add_step(sl_graph *g, sl_tensor *param, sl_tensor *const *grads, sl_
   sl_tensor *in[1 + param->ngrads];
   in[0] = clips(g) ? scale : add_one(g, param);
   memcpy(in + 1, grads, (size_t)param->ngrads * sizeof *in);
-  sli_node *n =
-      add_update(g, rule, update_name(g, param, rule->name), param->home, param->rank,
-                 SLI_PHASE_UPDATE, (sl_attrs){.user = param->update}, 1 + param->ngrads, in);
+  sli_node *n = add_update(
+      g, rule, update_name(g, param, rule->name), param->home, param->rank, SLI_PHASE_UPDATE,
+      (sl_attrs){.exact = update->whole && sli_is_exact(g), .user = param->update},
+      1 + param->ngrads, in);
   n->out[0] = param;
   int count = update->needs ? update->needs(param->update) : update->nstates;
   for (int i = 0; i < count; i++) add_state(g, n, param, i);

@@ -26,7 +26,8 @@ sl_sbp sli_share_param(const sli_expansion *x, const sl_tensor *param, int axis)
   bool of_experts = sli_is_of_experts(x, param);
   int by = of_experts ? sli_axes[axis].at_experts : sli_axes[axis].of;
   bool rows = sli_axes[by].rows && by != SLI_AXIS_EXPERT;
-  if (rows || !is_shared_along(x, axis, of_experts)) return (sl_sbp){SL_BROADCAST, 0};
+  bool whole = param->update && param->update->rule->update->whole;
+  if (whole || rows || !is_shared_along(x, axis, of_experts)) return (sl_sbp){SL_BROADCAST, 0};
   return x->choice[by].params[param->param_index];
 }
 

@@ -31,6 +31,7 @@ static bool is_split(const sli_expansion *x, sli_layout lies, int dim) {
 static sl_sbp shard_dim(const sli_expansion *x, const sl_tensor *param, sli_layout lies) {
   int size = sli_grid_size(x->grid, replicas(x, param, lies));
   bool kept_whole = !param->update && x->sharding < SLI_SHARD_PARAMETERS; /* never updated */
+  kept_whole |= param->update && param->update->rule->update->whole;
   if (x->sharding == SLI_SHARD_NOTHING || size == 1 || kept_whole) return broadcast;
   for (int d = 0; d < param->type.ndim; d++) {
     bool enough = !is_split(x, lies, d);

@@ -578,6 +578,8 @@ typedef struct sl_group_settings {
   float lr;           /* peak rate: scales the schedule's rates by lr / the optimizer's lr */
   float lr_scale;     /* scales the schedule's rates by this instead */
   float weight_decay; /* decay of every matched tensor, also those of less than two dims */
+  /* The optimizer's op, or the one that stands beside it (sl_update.others). NULL: as chosen. */
+  const struct sl_op *rule;
 } sl_group_settings;
 #define sl_group(g, pattern, ...) sl_group_at(SL_HERE, g, pattern, __VA_ARGS__)
 void sl_group_at(sl_here at, sl_graph *g, const char *pattern, const sl_group_settings *settings);

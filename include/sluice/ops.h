@@ -640,8 +640,13 @@ extern const sl_op sl_op_clip;
  * momentum: g = g + d p; u = b u + g; p = p - lr (nesterov ? g + b u : u)
  *   (as PyTorch's; Sutskever et al., ICML 2013). Without momentum, u = g is not kept.
  * lion -> p, m: p = p - lr (sign(b1 m + (1-b1) g) + d p); m = b2 m + (1-b2) g
- *   (Chen et al., arXiv 2302.06675, Algorithm 2) */
-extern const sl_op sl_op_adamw, sl_op_adam, sl_op_sgd, sl_op_lion;
+ *   (Chen et al., arXiv 2302.06675, Algorithm 2)
+ * muon -> p, m, of two dims: m = b m + (1-b) g, u = (1-b) g + b m, with b the momentum;
+ *   X = u / max(norm of u, 1e-7), transposed if it has more rows than columns; five times
+ *   X = 3.4445 X - 4.775 (X X^T) X + 2.0315 (X X^T)^2 X;
+ *   p = p - lr d p - lr sqrt(max(1, rows / columns)) X
+ *   (Jordan et al., Muon, 2024; as PyTorch's, whose X is in bf16) */
+extern const sl_op sl_op_adamw, sl_op_adam, sl_op_sgd, sl_op_lion, sl_op_muon;
 
 /* keep(), attrs.user = the sl_type of p -> p in place, unchanged. Passes a frozen parameter on to
  * the next step. */

@@ -35,21 +35,22 @@ typedef enum sl_rate {
 /* Settings of an update. Defaults are in brackets; where optimizers differ, each has its own
  * (sl_update.defaults; docs/training.md has a table). */
 typedef struct sl_optimizer {
-  float lr;            /* peak learning rate [1e-3] */
-  float min_lr;        /* rate at the end of the decay [lr/10] */
-  int64_t warmup;      /* steps of linear warm-up [0] */
-  int64_t decay_steps; /* step at which the rate reaches min_lr [0] */
-  float beta1, beta2;  /* [AdamW and Adam 0.9, 0.95; Lion 0.9, 0.99] */
-  float eps;           /* [1e-8] */
-  float weight_decay;  /* decay of tensors of two dims or more [AdamW and Lion 0.1, others 0] */
-  float clip;          /* global gradient norm [1.0] */
+  float lr;                 /* peak learning rate [Muon 0.02, others 1e-3] */
+  float min_lr;             /* rate at the end of the decay [lr/10] */
+  int64_t warmup;           /* steps of linear warm-up [0] */
+  int64_t decay_steps;      /* step at which the rate reaches min_lr [0] */
+  float beta1, beta2;       /* [AdamW and Adam 0.9, 0.95; Lion 0.9, 0.99] */
+  float eps;                /* [1e-8] */
+  float weight_decay;       /* decay of tensors of two dims or more [Adam and SGD 0, others 0.1] */
+  float clip;               /* global gradient norm [1.0] */
   const struct sl_op *rule; /* the optimizer's op [sl_op_adamw]: see below */
-  float momentum;           /* momentum of SGD [0] */
-  bool nesterov;            /* SGD: Nesterov momentum */
+  float momentum;           /* momentum of SGD [0] and Muon [0.95] */
+  bool nesterov;            /* SGD: Nesterov momentum, which Muon's always is */
   sl_rate schedule;
   int64_t decay_begin; /* WSD: step at which the decay begins [9/10 of decay_steps] */
   bool decay_all;      /* weight decay also applies to tensors of less than two dims */
   float lr_scale;      /* factor of the schedule's rate [1] */
+  float adamw_lr;      /* Muon: peak rate of what AdamW updates beside it [1e-3] */
   /* Replaces the schedule: returns the rate of a step, counted from 0. May read `user`. Called on
    * any thread, more than once per step; must always return the same value. */
   float (*rate)(const struct sl_optimizer *o, int64_t step);
@@ -76,7 +77,8 @@ typedef struct sl_update_state {
  * once per step for each parameter, or for each device's part of it. Outputs are updated in place
  * (sl_op.updates) and have the type of g0; the gradient is scale (g0 + g1 + ...). The op has an
  * output for each possible state, after the parameter; settings may need fewer. It works element by
- * element: a part of a parameter is updated as it would be in the whole. */
+ * element: a part of a parameter is updated as it would be in the whole. An op that is for `whole`
+ * matrices gets all of a parameter of two dims: such parameters are not sharded. */
 enum { SL_UPDATE_STATES = 4 };
 typedef struct sl_update {
   sl_update_state states[SL_UPDATE_STATES];
@@ -84,6 +86,10 @@ typedef struct sl_update {
   /* Number of states these settings need: the first ones. NULL: all. */
   int (*needs)(const sl_optimizer *o);
   sl_optimizer defaults; /* default of each field; if that is 0 too, the default of sl_optimizer */
+  bool whole;            /* updates whole matrices */
+  /* Optimizer of all parameters that this one is not for: of all but matrices that only products
+   * read, and of those that make the predictions. NULL: it is for all. */
+  const struct sl_op *others;
 } sl_update;
 
 /* Fills in the defaults, and 0 for SL_OFF. NULL: all defaults. */

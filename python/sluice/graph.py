@@ -232,7 +232,7 @@ class Graph(Ops):
             ffi.new("sl_loss *", loss)))
 
     def train(self, loss: Tensor, optimizer: Optional[str] = None, **settings: "Unpack[Optimizer]") -> None:
-        """Minimises `loss`. The optimizer is "adamw" (None), "adam", "sgd" or "lion"; its settings go by their names
+        """Minimises `loss`. The optimizer is "adamw" (None), "adam", "sgd", "lion" or "muon"; its settings go by their names
         in sl_optimizer, PyTorch's and Transformers' too: lr (learning_rate), warmup (warmup_steps), decay_steps,
         schedule="cosine", weight_decay, beta1, beta2 (betas), eps, clip (max_grad_norm), momentum. What is left
         out has its default, and 0 is 0: clip=0 does not clip."""

@@ -443,12 +443,13 @@ def _adapter_modules(folder: Path) -> List[str]:
     return texts
 
 
-def _group(pattern: str, settings: Mapping[str, float]) -> str:
-    names = {"lr": "lr", "learning_rate": "lr", "weight_decay": "decay", "decay": "decay", "lr_scale": "lr-scale"}
+def _group(pattern: str, settings: Mapping[str, Any]) -> str:
+    names = {"lr": "lr", "learning_rate": "lr", "weight_decay": "decay", "decay": "decay", "lr_scale": "lr-scale",
+             "optimizer": "optimizer"}
     wrong = [s for s in settings if s not in names]
     if wrong:
         raise errors.unknown("a group", wrong, names)
-    return "%s:%s" % (pattern, ",".join("%s=%r" % (names[s], float(v)) for s, v in settings.items()))
+    return "%s:%s" % (pattern, ",".join("%s=%s" % (names[s], v if s == "optimizer" else repr(float(v))) for s, v in settings.items()))
 
 
 def _adapter(pattern: str, size: Any) -> str:

@@ -195,7 +195,7 @@ static void mistakes_are_named(void) {
     sl_training training;
     const char *text;
   } cases[] = {
-      {{.optimizer = "lamb"}, "optimizer lamb: adamw, adam, sgd, lion are known"},
+      {{.optimizer = "lamb"}, "optimizer lamb: adamw, adam, sgd, lion, muon are known"},
       {{.optimizer = "linear"}, "optimizer linear: adamw"},
       {{.optimizer = "sgd:momentun=1"}, "'momentun=1' is not one of NAME=NUMBER with lr"},
       {{.optimizer = "sgd:momentum"}, "'momentum' is not one of"},

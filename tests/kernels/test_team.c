@@ -108,6 +108,7 @@ static const struct work {
     {&sl_op_adam, {.user = &optimizer}, 3, 3, {SCALAR, F32(7, 10001), F32(7, 10001)}},
     {&sl_op_sgd, {.user = &optimizer}, 3, 2, {SCALAR, F32(7, 10001), F32(7, 10001)}},
     {&sl_op_lion, {.user = &optimizer}, 3, 2, {SCALAR, F32(7, 10001), F32(7, 10001)}},
+    {&sl_op_muon, {.user = &optimizer}, 3, 2, {SCALAR, F32(301, 205), F32(301, 205)}},
 };
 
 static kernel work_create(const struct work *w) {

@@ -25,11 +25,11 @@ static const tool_option other_options[] = {
     {"sbp", SL_OPTION_TEXT, "", "`NAME=DATA,TENSOR`: how a parameter, or what an op makes, lies along "
      "both axes of a stage's devices: S0, S1, ... (split along that dim), B (broadcast), P (partial "
      "sums), - (as is best); may be repeated", 0, 0, GROUP_PARALLEL},
-    {"optimizer", SL_OPTION_TEXT, "", "`NAME[:KEY=N,...]`: adamw, adam, sgd or lion instead of the "
-     "model's, with lr, min-lr, beta1, beta2, eps, decay, clip, momentum, nesterov", 0, 0, GROUP_TRAINING},
+    {"optimizer", SL_OPTION_TEXT, "", "`NAME[:KEY=N,...]`: adamw, adam, sgd, lion or muon instead of "
+     "the model's, with lr, min-lr, beta1, beta2, eps, decay, clip, momentum, nesterov, adamw-lr", 0, 0, GROUP_TRAINING},
     {"lr-schedule", SL_OPTION_TEXT, "", "`NAME[:KEY=N,...]` of the learning rate: constant, linear, "
      "cosine or wsd, with warmup, decay-begin, decay-steps, min-lr; the model's if not given", 0, 0, GROUP_TRAINING},
-    {"group", SL_OPTION_TEXT, "", "`PATTERN:lr=N,decay=N`: the peak rate and the decay of parameters "
+    {"group", SL_OPTION_TEXT, "", "`PATTERN:lr=N,decay=N,optimizer=NAME`: the peak rate, the decay and the optimizer of parameters "
      "whose names have such components, as h.*.ln*; may be repeated", 0, 0, GROUP_TRAINING},
     {"freeze", SL_OPTION_TEXT, "", "`PATTERN` of parameters that are not trained; may be repeated", 0,
      0, GROUP_TRAINING},
