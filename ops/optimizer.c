@@ -126,24 +126,23 @@ const sl_op sl_op_clip = {
     .hash = sl_optimizer_hash,
 };
 
-#define OPTIMIZER(rule, outputs, updates_) \
-  const sl_op sl_op_##rule = {             \
-      .name = #rule,                       \
-      .min_in = 2,                         \
-      .max_in = -1,                        \
-      .nout = outputs,                     \
-      .infer = rule##_infer,               \
-      .cost = rule##_cost,                 \
-      .updates = updates_,                 \
-      .hash = sl_optimizer_hash,           \
-      .update = &rule##_update,            \
-  }
+#define OPTIMIZER(rule, outputs, updates_, fixed_)       \
+  const sl_op sl_op_##rule = {.name = #rule,             \
+                              .min_in = 2,               \
+                              .max_in = -1,              \
+                              .nout = outputs,           \
+                              .infer = rule##_infer,     \
+                              .cost = rule##_cost,       \
+                              .updates = updates_,       \
+                              .hash = sl_optimizer_hash, \
+                              .update = &rule##_update,  \
+                              .fixed = fixed_}
 
-OPTIMIZER(adamw, 3, 7);
-OPTIMIZER(adam, 3, 7);
-OPTIMIZER(sgd, 2, 3);
-OPTIMIZER(lion, 2, 3);
-OPTIMIZER(muon, 2, 3);
+OPTIMIZER(adamw, 3, 7, false);
+OPTIMIZER(adam, 3, 7, false);
+OPTIMIZER(sgd, 2, 3, false);
+OPTIMIZER(lion, 2, 3, false);
+OPTIMIZER(muon, 2, 3, true);
 
 /* ---- running statistics ------------------------------------------------------------- */
 

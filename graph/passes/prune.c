@@ -24,12 +24,69 @@ static void drop_outputs(sli_node *n, const bool *wanted) {
     if (n->out[o] && !wanted[n->out[o]->id] && !(n->op->located && !o)) n->out[o] = NULL;
 }
 
-void sli_graph_drop_unread(sl_graph *g, bool params) {
+/* Keeps these nodes and tensors, and numbers them anew. */
+static void keep_only(sl_graph *g, const bool *wanted, const bool *keep) {
+  int nnodes = 0, ntensors = 0;
+  for (int i = 0; i < g->nnodes; i++) {
+    if (!keep[i]) continue;
+    drop_outputs(g->nodes[i], wanted);
+    g->nodes[nnodes] = g->nodes[i];
+    g->nodes[nnodes]->id = nnodes;
+    nnodes++;
+  }
+  g->nnodes = nnodes;
+  for (int t = 0; t < g->ntensors; t++) {
+    if (!wanted[t]) continue;
+    g->tensors[ntensors] = g->tensors[t];
+    g->tensors[ntensors]->id = ntensors;
+    ntensors++;
+  }
+  g->ntensors = ntensors;
+}
+
+/* ---- arguments that are read for their types alone ---------------------------------------------
+ */
+
+/* Drops such arguments; unread[tensor]: it was one. */
+static void drop_arguments(sl_graph *g, bool params, bool *unread) {
   for (int i = 0; i < g->nnodes; i++)
     for (int a = 0; a < g->nodes[i]->nin; a++) {
       sl_tensor **t = &g->nodes[i]->in[a];
-      if (*t && (params || !(*t)->param) && sli_bit_on(g->nodes[i]->op->unread, a)) *t = NULL;
+      if (!*t || (!params && (*t)->param) || !sli_bit_on(g->nodes[i]->op->unread, a)) continue;
+      unread[(*t)->id] = true;
+      *t = NULL;
     }
+}
+
+/* True for an exchange all of whose outputs have lost their readers; its inputs may then have, too.
+ */
+static bool is_idle(const sli_node *n, const bool *unread) {
+  if (n->cls != SL_CLASS_C) return false;
+  for (int o = 0; o < n->nout; o++)
+    if (n->out[o] && !unread[n->out[o]->id]) return false;
+  return true;
+}
+
+void sli_graph_drop_unread(sl_graph *g, bool params) {
+  bool *unread = sli_arena_alloc(&g->arena, (size_t)g->ntensors * sizeof *unread);
+  bool *wanted = sli_arena_alloc(&g->arena, (size_t)g->ntensors * sizeof *wanted);
+  bool *keep = sli_arena_alloc(&g->arena, (size_t)g->nnodes * sizeof *keep);
+  int *readers = sli_arena_alloc(&g->arena, (size_t)g->ntensors * sizeof *readers);
+  drop_arguments(g, params, unread);
+  for (int t = 0; t < g->ntensors; t++) wanted[t] = true;
+  for (int i = 0; i < g->nnodes; i++)
+    for (int a = 0; a < g->nodes[i]->nin; a++)
+      if (g->nodes[i]->in[a]) readers[g->nodes[i]->in[a]->id]++;
+  for (int t = 0; t < g->ntensors; t++) unread[t] &= !readers[t];
+  for (int i = g->nnodes - 1; i >= 0; i--) {
+    const sli_node *n = g->nodes[i];
+    keep[i] = !is_idle(n, unread);
+    for (int o = 0; o < n->nout && !keep[i]; o++)
+      if (n->out[o]) wanted[n->out[o]->id] = false;
+    for (int a = 0; a < n->nin && !keep[i]; a++)
+      if (n->in[a] && !--readers[n->in[a]->id]) unread[n->in[a]->id] = true;
+  }
+  keep_only(g, wanted, keep);
 }
 
 /* Moves a source to the block of its first reader; readers are visited last to first. */
@@ -76,22 +133,7 @@ void sli_graph_prune(sl_graph *g, int nroots, sl_tensor *const *roots) {
   for (int r = 0; r < nroots; r++) wanted[roots[r]->id] = true;
   for (int p = 0; p < g->nparams; p++) wanted[g->params[p]->id] = true;
   mark(g, wanted, keep);
-  int nnodes = 0, ntensors = 0;
-  for (int i = 0; i < g->nnodes; i++) {
-    if (!keep[i]) continue;
-    drop_outputs(g->nodes[i], wanted);
-    g->nodes[nnodes] = g->nodes[i];
-    g->nodes[nnodes]->id = nnodes;
-    nnodes++;
-  }
-  g->nnodes = nnodes;
-  for (int t = 0; t < g->ntensors; t++) {
-    if (!wanted[t]) continue;
-    g->tensors[ntensors] = g->tensors[t];
-    g->tensors[ntensors]->id = ntensors;
-    ntensors++;
-  }
-  g->ntensors = ntensors;
+  keep_only(g, wanted, keep);
   place_sources(g);
   drop_empty_blocks(g);
   find_homes(g);
