@@ -75,34 +75,48 @@ static sli_dim dim_left(const sli_dim *whole, int64_t length) {
   return left;
 }
 
+/* Returns the first position of run i of n. Longer ones come last, whatever the length, so that a
+ * device of a longer piece has no fewer positions: its memory is made for the longest piece. */
+static int64_t run_begin(int64_t length, int64_t n, int64_t i) {
+  return length / n * i + SLI_MAX(i - (n - length % n), 0);
+}
+
 /* Returns runs number r and 2P-1-r of 2P. */
 static sl_part zigzag_part(int dim, int64_t length, int size, int member) {
   int64_t n = 2 * size, runs[] = {member, n - 1 - member};
   sl_part part = {.axis = dim, .nranges = 2};
   for (int i = 0; i < 2; i++) {
-    part.begin[i] = length * runs[i] / n;
-    part.count[i] = length * (runs[i] + 1) / n - part.begin[i];
+    part.begin[i] = run_begin(length, n, runs[i]);
+    part.count[i] = run_begin(length, n, runs[i] + 1) - part.begin[i];
   }
   return part;
 }
 
-/* True for positions of activations in the zigzag layout. */
-static bool is_zigzag(const sli_expansion *x, const sl_tensor *t, const sli_cutting *cut) {
+static sl_part contiguous_part(int dim, int64_t length, int size, int member) {
+  sl_part part = {.axis = dim, .nranges = 1, .begin = {run_begin(length, size, member)}};
+  part.count[0] = run_begin(length, size, member + 1) - part.begin[0];
+  return part;
+}
+
+/* True for activations that only the sequence axis splits. */
+static bool is_along_sequence(const sli_expansion *x, const sl_tensor *t, const sli_cutting *cut) {
   const sli_array *subject = x->arrays[x->shaped[t->id]];
-  return x->grid->zigzag && cut->along == 1u << SLI_AXIS_SEQUENCE && !t->param &&
-         !(subject && subject->of->param);
+  return cut->along == 1u << SLI_AXIS_SEQUENCE && !t->param && !(subject && subject->of->param);
 }
 
 sl_part sli_cut_part(const sli_expansion *x, const sl_tensor *t, sli_cutting cut, int member,
                      const sl_type *base) {
   int64_t length = base->dim[cut.dim];
-  if (is_zigzag(x, t, &cut))
-    return zigzag_part(cut.dim, length, x->grid->size[SLI_AXIS_SEQUENCE], member);
-  sli_dim dims[SL_MAX_DIMS] = {0};
-  dims[cut.dim] = is_by_units(x, t, &cut)
-                      ? dim_left(&x->dims[x->shaped[t->id] * SL_MAX_DIMS + cut.dim], length)
-                      : (sli_dim){1, {length}, length, false};
-  return sli_dim_part(dims, cut.dim, sli_grid_size(x->grid, cut.along), member);
+  int devices = sli_grid_size(x->grid, cut.along);
+  bool sequence = is_along_sequence(x, t, &cut);
+  if (sequence && x->grid->zigzag) return zigzag_part(cut.dim, length, devices, member);
+  sli_dim dims[SL_MAX_DIMS] = {0}, *d = &dims[cut.dim];
+  *d = is_by_units(x, t, &cut)
+           ? dim_left(&x->dims[x->shaped[t->id] * SL_MAX_DIMS + cut.dim], length)
+           : (sli_dim){1, {length}, length, false};
+  if (sequence && d->nsegments == 1 && d->units == length) /* positions, not heads */
+    return contiguous_part(cut.dim, length, devices, member);
+  return sli_dim_part(dims, cut.dim, devices, member);
 }
 
 const sli_node *sli_router_of(const sli_expansion *x, const sl_tensor *t) {

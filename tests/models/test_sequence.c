@@ -68,11 +68,16 @@ static uint64_t moved(const llama_shape *s, const grid *g, int pieces, sl_traffi
   return sum;
 }
 
+/* Positions of run r of so many: the last ones are longer. */
+static int run_length(int context, int r, int runs) {
+  return context / runs + (r >= runs - context % runs);
+}
+
 /* Numbers of which device m of P has `units` of each: what it gets of the others. */
 static uint64_t all_to_all(int context, int units, int unit, int P) {
   uint64_t sum = 0;
   for (int m = 0; m < P; m++) {
-    int own = context * (m + 1) / P - context * m / P;
+    int own = run_length(context, m, P);
     sum += (uint64_t)(units * (m + 1) / P - units * m / P) * (uint64_t)(context - own);
   }
   return sum * (uint64_t)unit;
@@ -92,7 +97,7 @@ static uint64_t heads_bytes(const llama_shape *s, int P) {
   uint64_t there = all_to_all(s->context, kv_heads, (group + 2) * d, P);
   uint64_t back = 0;
   for (int m = 0; m < P; m++) {
-    int own = s->context * (m + 1) / P - s->context * m / P;
+    int own = run_length(s->context, m, P);
     int units = kv_heads * (m + 1) / P - kv_heads * m / P;
     back += (uint64_t)own * (uint64_t)((kv_heads - units) * group * d);
   }
@@ -116,11 +121,6 @@ static void heads_exchange_what_they_must(void) {
         CHECK(got == want, "shape %zu on %d devices: %llu bytes, not %llu", i, P,
               (unsigned long long)got, (unsigned long long)want);
       }
-}
-
-/* Positions of run r of so many. */
-static uint64_t run_length(int context, int r, int runs) {
-  return (uint64_t)(context * (r + 1) / runs - context * r / runs);
 }
 
 /* Keys and values that all devices bring themselves of a layer, once; and of the others the second

@@ -132,3 +132,17 @@ refuse "unknown sequence layout 'odd'" --sequence 2 --sequence-layout odd
 refuse "sequence layout zigzag: it is for attention chunk by chunk" --sequence 2 --sequence-attention heads \
   --sequence-layout zigzag
 refuse "has too few positions" --sequence 4 --sequence-attention ring --pieces 5
+
+# Pieces of different lengths: a device of the longer one has at least as many positions, in either layout.
+for case in "--sequence 4 --sequence-layout zigzag --pieces 3:31" "--sequence 5 --sequence-layout contiguous --pieces 2:15"; do
+  odd=(llama --layers 1 --width 20 --heads 5 --vocab 256 --batch 2 --context "${case##*:}" --data "$reference/text.txt")
+  ends 0 "$actorrun" --quiet --steps 2 --log one.csv "${odd[@]}"
+  # shellcheck disable=SC2086
+  ends 0 "$actorrun" --quiet --steps 2 --log cut.csv ${case%:*} "${odd[@]}"
+  python3 - <<'PY' || fail "$case: other losses or norms"
+import csv
+for a, b in zip(csv.DictReader(open("one.csv")), csv.DictReader(open("cut.csv")), strict=True):
+    for name in ("loss", "grad_norm"):
+        assert abs(float(a[name]) - float(b[name])) < 1e-5, (a, b)
+PY
+done
