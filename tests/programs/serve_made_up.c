@@ -226,6 +226,7 @@ int main(int argc, char **argv) {
   pthread_mutex_unlock(&lock);
   pthread_join(thread, NULL);
   serving_destroy(s);
+  codec_close(&v.codec);
   sli_chat_free(v.chat);
   free(events.of);
   return status;
