@@ -7,7 +7,7 @@
 
 #include "serve/serve.h"
 
-/* What is known of a token. */
+/* A token, and how often it is in the text. */
 typedef struct known {
   int32_t token;
   int32_t answered; /* times that it is in the answer */

@@ -278,7 +278,7 @@ sl_status sli_session_open(const sl_session_options *options, sli_simulator *sim
   return status;
 }
 
-/* What training asks of files and clocks is not the session's. */
+/* Leaves out options about files and clocks, which are those of training. */
 static sl_session_options embedded(const sl_session_options *o) {
   return (sl_session_options){.model = o->model,
                               .args = o->args,

@@ -389,6 +389,24 @@ static void lay_out_workspace(sli_lowering *l, int task, const sli_uses *u) {
   free(all);
 }
 
+/* Adds a register of no bytes by which one task tells another that it has fired. */
+static sli_buffer *add_signal(sli_lowering *l, const char *word, sli_role role, int from, int to,
+                              sli_rate rate) {
+  int *reader = sli_arena_alloc(&l->arena, sizeof *reader);
+  *reader = to;
+  int at = sli_add_buffer(
+      l, (sli_buffer){.name = sli_arena_format(&l->arena, "%s:%s", word, l->tasks[to].name),
+                      .role = role,
+                      .producer = from,
+                      .nconsumers = 1,
+                      .consumers = reader,
+                      .rate = rate,
+                      .memory = sli_roles[role].memory,
+                      .device = l->tasks[from].device,
+                      .aliases = SL_NONE});
+  return &l->buffers[at];
+}
+
 /* Makes an evaluation's sources wait for the update before it, on their own device or, failing
  * that, on any. */
 static void begin_evaluation(sli_lowering *l, int load) {
@@ -398,18 +416,7 @@ static void begin_evaluation(sli_lowering *l, int load) {
     const sli_task *g = &l->tasks[i];
     if (g->phase == SLI_PHASE_UPDATE && (by == SL_NONE || g->device == to->device)) by = i;
   }
-  int *reader = sli_arena_alloc(&l->arena, sizeof *reader);
-  *reader = load;
-  sli_add_buffer(l, (sli_buffer){.name = sli_arena_format(&l->arena, "begin:%s", to->name),
-                                 .role = SLI_ROLE_EVAL,
-                                 .producer = by,
-                                 .nconsumers = 1,
-                                 .consumers = reader,
-                                 .rate = SLI_PER_STEP,
-                                 .pace = SLI_PACE_EVAL,
-                                 .memory = sli_roles[SLI_ROLE_EVAL].memory,
-                                 .device = l->tasks[by].device,
-                                 .aliases = SL_NONE});
+  add_signal(l, "begin", SLI_ROLE_EVAL, by, load, SLI_PER_STEP)->pace = SLI_PACE_EVAL;
 }
 
 static void begin_evaluations(sli_lowering *l) {
@@ -424,19 +431,7 @@ static void begin_evaluations(sli_lowering *l) {
  * deliveries are ready at the start. */
 static void wait_for_delivery(sli_lowering *l, int load, int report) {
   const sl_source *source = l->tasks[load].nodes[0]->attrs.user;
-  int *reader = sli_arena_alloc(&l->arena, sizeof *reader);
-  *reader = load;
-  sli_add_buffer(l,
-                 (sli_buffer){.name = sli_arena_format(&l->arena, "back:%s", l->tasks[load].name),
-                              .role = SLI_ROLE_BACK,
-                              .producer = report,
-                              .nconsumers = 1,
-                              .consumers = reader,
-                              .rate = SLI_PER_TICK,
-                              .memory = sli_roles[SLI_ROLE_BACK].memory,
-                              .device = l->tasks[report].device,
-                              .aliases = SL_NONE,
-                              .initial = source->behind});
+  add_signal(l, "back", SLI_ROLE_BACK, report, load, SLI_PER_TICK)->initial = source->behind;
 }
 
 static void wait_for_deliveries(sli_lowering *l) {
@@ -448,31 +443,16 @@ static void wait_for_deliveries(sli_lowering *l) {
         wait_for_delivery(l, load, report);
 }
 
-/* Makes a source of training wait, at the beginning of a step, until the last tick of its rollouts
- * has been delivered. */
-static void wait_for_rollouts(sli_lowering *l, int load, int report) {
-  int *reader = sli_arena_alloc(&l->arena, sizeof *reader);
-  *reader = load;
-  sli_add_buffer(l,
-                 (sli_buffer){.name = sli_arena_format(&l->arena, "rolled:%s", l->tasks[load].name),
-                              .role = SLI_ROLE_ROLLED,
-                              .producer = report,
-                              .nconsumers = 1,
-                              .consumers = reader,
-                              .rate = SLI_PER_STEP,
-                              .memory = sli_roles[SLI_ROLE_ROLLED].memory,
-                              .device = l->tasks[report].device,
-                              .aliases = SL_NONE});
-}
-
-static void wait_for_all_rollouts(sli_lowering *l) {
+/* Makes the sources of training wait, at the beginning of a step, until the last tick of its
+ * rollouts has been delivered. */
+static void wait_for_rollouts(sli_lowering *l) {
   int report = SL_NONE, ntasks = l->ntasks;
   for (int i = 0; i < ntasks; i++)
     if (l->tasks[i].pace == SLI_PACE_ROLLOUT && l->tasks[i].nodes[0]->op == &sl_op_report)
       report = i;
   for (int i = 0; i < ntasks && report != SL_NONE; i++)
     if (!l->tasks[i].pace && l->tasks[i].nodes[0]->op == &sl_op_source)
-      wait_for_rollouts(l, i, report);
+      add_signal(l, "rolled", SLI_ROLE_ROLLED, report, i, SLI_PER_STEP);
 }
 
 /* ---- the pass --------------------------------------------------------------------------- */
@@ -493,7 +473,7 @@ void sli_lower_buffer(sli_lowering *l) {
   add_credits(l);
   begin_evaluations(l);
   wait_for_deliveries(l);
-  wait_for_all_rollouts(l);
+  wait_for_rollouts(l);
   for (int i = 0; i < l->ntasks; i++) {
     lay_out_workspace(l, i, &u); /* one workspace per device, used by its passes */
     SLI_CHECK(l->tasks[i].cls != SL_CLASS_C || !l->tasks[i].workspace_bytes,

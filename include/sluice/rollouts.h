@@ -102,7 +102,7 @@ typedef struct sl_rollouts_options {
 /* SL_E_USAGE names an option or prompt that cannot be. */
 sl_status sl_rollouts_create(const sl_rollouts_options *options, sl_rollouts **out);
 void sl_rollouts_destroy(sl_rollouts *r);
-/* What a graph and sl_lower need. They live as long as the rollouts. */
+/* Return what a graph and sl_lower need, which lives as long as the rollouts. */
 const sl_objective *sl_rollouts_objective(const sl_rollouts *r);
 const sl_rollout_options *sl_rollouts_lower(const sl_rollouts *r);
 /* Names the runtime that a failure ends. */

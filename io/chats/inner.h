@@ -21,7 +21,7 @@ typedef struct chats_line {
   size_t bytes;
 } chats_line;
 
-/* What a line holds. */
+/* Values of a line. */
 typedef struct chats_values {
   sli_chat_values of;
   size_t first; /* messages before this one are a prompt, in which nothing is learned */

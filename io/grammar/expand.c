@@ -14,7 +14,7 @@ typedef struct expansion {
   void *ctx;
 } expansion;
 
-/* What is known of an alternative, and what is still to be read. */
+/* An alternative: what is known of it, and what is still to be read. */
 typedef struct place {
   sli_accepted v;
   const sli_items *todo, *seen, *branches; /* branches: anyOf and oneOf */

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the files about schemas stand on: messages, lists, rules of values, strings. */
+/* Parts of the files about schemas: messages, lists, rules of values, strings. */
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>

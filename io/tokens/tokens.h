@@ -31,7 +31,7 @@ typedef struct sli_tokens_options {
   bool chats, alone;         /* the reader knows chats; a sequence holds one only */
 } sli_tokens_options;
 
-/* What a sequence of chats has where nothing is: the document of padding, the target of a token
+/* Marks of a sequence of chats where nothing is: the document of padding, the target of a token
  * after which nothing is learned. */
 enum { SLI_TOKENS_PADDING = -1, SLI_TOKENS_UNLEARNED = -100 };
 
@@ -51,7 +51,7 @@ void sli_tokens_close(sli_tokens *tokens);
  * from `context` on, and so on. */
 int64_t sli_tokens_sequences(const sli_tokens *tokens);
 
-/* What is read of a sequence; any may be NULL. Targets are one token further; documents are
+/* Arrays to read a sequence into; any may be NULL. Targets are one token further; documents are
  * numbered from 0 in each sequence, and positions count from each one's begin. Only chats are
  * documents. */
 typedef struct sli_tokens_out {

@@ -920,7 +920,7 @@ static void check_parts_and_sums(void) {
   }
 }
 
-/* What n devices have found out about their columns, made a loss or log-probabilities. */
+/* Findings of n devices about their columns, made a loss or log-probabilities. */
 static void check_join_of_parts(const sl_op *join, int64_t rows, int n) {
   sl_type type = F32(rows, 3 * n);
   kernel k = kernel_create(join, (sl_attrs){0}, 1, &type, 2);

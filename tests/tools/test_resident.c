@@ -42,7 +42,7 @@ static void write_data(const char *path) {
   fclose(f);
 }
 
-/* What the plan and the library of products have, by the report. */
+/* Bytes that the plan and the library of products have, by the report. */
 static double known_bytes(const char *report) {
   static char text[1 << 20];
   FILE *f = fopen(report, "r");

@@ -34,7 +34,7 @@ typedef struct params_prompt {
   size_t count;
 } params_prompt;
 
-/* What an answer must be. */
+/* Constraint that an answer must meet. */
 typedef enum params_guided {
   GUIDED_BY_NOTHING,
   GUIDED_BY_REGEX,  /* a text that the regular expression matches as a whole */
