@@ -5,6 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/monotonic.h"
+
 /* ---- options ------------------------------------------------------------------------------- */
 
 static void settle_options(sl_rollouts_options *o) {
@@ -118,15 +120,6 @@ static sl_status make_session(sl_rollouts *r) {
 
 /* ---- interface ----------------------------------------------------------------------------- */
 
-static void make_lock(sl_rollouts *r) {
-  pthread_condattr_t monotonic;
-  pthread_condattr_init(&monotonic);
-  pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
-  pthread_mutex_init(&r->lock, NULL);
-  pthread_cond_init(&r->changed, &monotonic);
-  pthread_condattr_destroy(&monotonic);
-}
-
 static sl_status create(sl_rollouts *r) {
   settle_options(&r->options);
   sl_status status = check_options(&r->options);
@@ -143,7 +136,8 @@ static sl_status create(sl_rollouts *r) {
 sl_status sl_rollouts_create(const sl_rollouts_options *options, sl_rollouts **out) {
   sl_rollouts *r = sli_calloc(1, sizeof *r);
   r->options = *options;
-  make_lock(r);
+  pthread_mutex_init(&r->lock, NULL);
+  sli_cond_init(&r->changed);
   sl_status status = create(r);
   if (!status) {
     *out = r;

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/monotonic.h"
 #include "io/tokens/tokens.h"
 #include "rollouts/rollouts.h"
 
@@ -222,21 +223,11 @@ void sl_rollouts_fail(sl_rollouts *r, sl_status status, const char *why) {
   if (rt) sl_runtime_abort(rt, status, why);
 }
 
-/* Waits at most 100 ms: a run that ends for another reason signals nobody. */
-static void wait_a_while(sl_rollouts *r) {
-  enum { MS = 100 };
-  struct timespec until;
-  clock_gettime(CLOCK_MONOTONIC, &until);
-  until.tv_nsec += MS * 1000000;
-  if (until.tv_nsec >= 1000000000) until.tv_sec++, until.tv_nsec -= 1000000000;
-  pthread_cond_timedwait(&r->changed, &r->lock, &until);
-}
-
 const sli_rollout_step *sli_rollouts_wait(sl_rollouts *r, int64_t step) {
   sli_rollout_step *s = step_at(r, step);
   pthread_mutex_lock(&r->lock);
   while (!r->failed && s->rewarded < r->options.batch && !sl_runtime_aborted(r->rt))
-    wait_a_while(r);
+    sli_cond_wait_a_while(&r->changed, &r->lock);
   bool whole = s->rewarded == r->options.batch;
   pthread_mutex_unlock(&r->lock);
   uint64_t rows = sl_session_stat(r->session).rows; /* before the lock, as in callbacks */

@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/monotonic.h"
 #include "serve/serve.h"
 
 typedef struct choice {
@@ -279,22 +280,13 @@ static void write_part(const sl_session *s, const writer *w, const part *p) {
 
 /* ---- source callbacks ------------------------------------------------------------------------ */
 
-/* Waits at most 100 ms: a run that ends for another reason signals nobody. */
-static void wait_for_work(sl_session *s) {
-  enum { MS = 100 };
-  struct timespec until;
-  clock_gettime(CLOCK_MONOTONIC, &until);
-  until.tv_nsec += MS * 1000000;
-  if (until.tv_nsec >= 1000000000) until.tv_sec++, until.tv_nsec -= 1000000000;
-  pthread_cond_timedwait(&s->work, &s->lock, &until);
-}
-
 static tick *next_tick(const sl_session *s) {
   return &s->ticks.of[s->ticks.begun % (uint64_t)s->ticks.most];
 }
 
 static void wait_for_tick(sl_session *s, tick *t) {
-  while (!serve_choose(s, t) && !sl_runtime_ends(s->about.rt)) wait_for_work(s);
+  while (!serve_choose(s, t) && !sl_runtime_ends(s->about.rt))
+    sli_cond_wait_a_while(&s->work, &s->lock);
 }
 
 static void begin_tick(sl_session *s, tick *t) {

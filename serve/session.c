@@ -9,6 +9,7 @@
 
 #include <sluice/trace.h>
 
+#include "base/monotonic.h"
 #include "comm/job/job.h"
 #include "graph/graph.h"
 #include "graph/state/state.h"
@@ -253,13 +254,9 @@ sl_status sl_session_check(const sl_session_options *options, sl_session_info *o
 }
 
 static void make_lock(sl_session *s) {
-  pthread_condattr_t monotonic;
-  pthread_condattr_init(&monotonic);
-  pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
   pthread_mutex_init(&s->lock, NULL);
-  pthread_cond_init(&s->work, &monotonic);
-  pthread_cond_init(&s->idle, &monotonic);
-  pthread_condattr_destroy(&monotonic);
+  sli_cond_init(&s->work);
+  sli_cond_init(&s->idle);
 }
 
 sl_status sli_session_open(const sl_session_options *options, sli_simulator *simulator,
