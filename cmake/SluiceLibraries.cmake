@@ -43,7 +43,7 @@ if(SLUICE_ONEDNN)
 endif()
 if(NOT DNNL_FOUND)
   sluice_without(ONEDNN "oneDNN is not used"
-    "f32 products by OpenBLAS or our own kernels; bf16 needs a processor with AMX, or ARM64's BF16" libdnnl-dev)
+    "f32 products by our own kernels; bf16 needs a processor with AMX, or ARM64's BF16" libdnnl-dev)
 endif()
 sluice_optional(ZEROMQ "ZeroMQ with libsodium" "libzmq3-dev libsodium-dev"
   "a job is one process: no -n, no several hosts" libzmq>=4.3 libsodium)

@@ -47,7 +47,7 @@ int sli_lowered_quota(const sl_lowered *lowered, int i, sl_quota *out, const cha
 /* Whether the model has ops or a learning rate of its own, known by its source file alone. */
 bool sli_lowered_own_code(const sl_lowered *lowered);
 
-/* The library that computes products on CPUs, "OpenBLAS 0.3.21"; NULL on other devices. */
+/* The library that computes products on CPUs, "oneDNN 2.6.0"; NULL on other devices. */
 const char *sli_lowered_library(const sl_lowered *lowered);
 
 /* The first items of sl_lowered_fingerprint(): those that a resumed run must share, too. */

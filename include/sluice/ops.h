@@ -39,8 +39,9 @@ extern const sl_op sl_op_pack;
  * environment variable SLUICE_CPU_BF16: =1 needs AVX-512; =tiles does in plain code what AMX does
  * and runs anywhere. */
 const char *sl_cpu_bf16(void);
-/* Matrix product implementation on this machine's CPU, in bf16 or f32: "tiles", "OpenBLAS 0.3.21",
- * "oneDNN 2.6.0", or several. Each sums in an order of its own, so their results differ in bits. */
+/* Matrix product implementation on this machine's CPU, in bf16 or f32: "tiles", "vectors" (our
+ * own kernel), "oneDNN 2.6.0", or several. Each sums in an order of its own, so their results
+ * differ in bits. */
 const char *sl_cpu_products(bool bf16);
 
 /* matmul(a [..., M, K], b [..., K, N]) -> [..., M, N]: one product for each position of the leading

@@ -68,8 +68,7 @@ typedef struct sli_cpu_chunks {
   sli_chunk_fn *const *unary, *const *unary_b; /* [SLI_UNARIES] */
   sli_row_fn *const (*binary)[3];              /* [SLI_BINARIES] */
   sli_row_fn *const *where;                    /* y, da, db */
-  /* OpenBLAS is faster than oneDNN for f32 products at this level */
-  bool openblas;
+  bool multiplies;  /* our own f32 products are faster than oneDNN's at this level */
   const char *bf16; /* what computes tile_product; NULL: plain vectors */
   bool splits;      /* split_product is faster than libraries */
 } sli_cpu_chunks;

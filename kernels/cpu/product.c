@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Matrix products. tiles.c computes them if the processor has tiles, except short or narrow f32
- * products. Others go to oneDNN's matmul primitive, or to OpenBLAS if it is installed and faster:
- * in f32 on processors limited to AVX2. Without either, f32 products go to our own kernel
- * (vector/gemm.h), and so do all that have one order of sums. The following is about oneDNN.
+ * products. Our own kernel (vector/gemm.h) computes f32 products that have one order of sums, and
+ * all of them on processors where it is faster, or without oneDNN. Others go to oneDNN's matmul
+ * primitive. The following is about oneDNN.
  *
  * A product is cut along the rows of C into chunks of equal height, plus a last one for the
  * remainder. Each chunk is one call of the library on one thread. The height follows from the shape
@@ -25,8 +25,8 @@
 #include "base/base.h"
 #include "kernels/cpu/chunk.h"
 #include "kernels/cpu/onednn.h"
-#include "kernels/cpu/openblas.h"
 #include "kernels/cpu/room.h"
+#include "kernels/cpu/team.h"
 #include "kernels/cpu/tiles.h"
 #include "kernels/library.h"
 #include "ops/linear.h"
@@ -38,7 +38,7 @@ enum { STRETCH = 512 }; /* length along k of a turned stretch */
 /* products cut along columns: most rows, and least columns per chunk */
 enum { SHORT_ROWS = 256, NARROW_CHUNK = 256 };
 
-typedef enum library { ONEDNN, OPENBLAS, OWN } library;
+typedef enum library { ONEDNN, OWN } library;
 
 struct sli_product {
   sli_product_shape shape;
@@ -127,9 +127,9 @@ static sl_status check_order(const sli_product_shape *s) {
 
 /* Returns what multiplies without tiles. */
 static library library_for(bool bf16, bool ordered) {
-  bool own = ordered || (!bf16 && sli_cpu_is_set("SLUICE_CPU_FP32", "own"));
-  if (!own && !bf16 && sli_cpu()->openblas && sli_openblas()) return OPENBLAS;
-  return !own && sli_onednn_loads() ? ONEDNN : OWN;
+  bool own = sli_cpu()->multiplies ? !sli_cpu_is_set("SLUICE_CPU_FP32", "library")
+                                   : sli_cpu_is_set("SLUICE_CPU_FP32", "own");
+  return !ordered && (bf16 || !own) && sli_onednn_loads() ? ONEDNN : OWN;
 }
 
 static sl_status choose_library(sli_product *p) {
@@ -153,7 +153,7 @@ static sl_status onednn_create(sli_product *p) {
 static sl_status library_create(sli_product *p) {
   const sli_product_shape *shape = &p->shape;
   SLI_TRY(choose_library(p));
-  p->width = p->library == OPENBLAS ? shape->n : chunk_width(shape);
+  p->width = chunk_width(shape);
   p->height = p->width < shape->n ? shape->m : chunk_height(shape->m);
   p->stretch = turns(p) && !shape->bf16 ? SLI_MIN(shape->k, STRETCH) : shape->k;
   if (p->library == ONEDNN) SLI_TRY(onednn_create(p));
@@ -187,25 +187,39 @@ static int chunks_across(const sli_product *p) {
   return (int)(up(p->shape.n, p->width) / p->width);
 }
 
-static int chunk_count(const sli_product *p, int64_t rows) {
-  return (int)(up(rows, p->height) / p->height) * chunks_across(p);
+static int chunk_count(const sli_product *p, int64_t height, int64_t rows) {
+  return (int)(up(rows, height) / height) * chunks_across(p);
 }
 
 int sli_product_chunks(const sli_product *p) {
-  return p->tiles ? sli_tiles_chunks(&p->shape) : chunk_count(p, p->shape.m);
+  return p->tiles ? sli_tiles_chunks(&p->shape) : chunk_count(p, p->height, p->shape.m);
 }
 
-sli_product_part sli_product_part_of(const sli_product *p, int chunk) {
-  sli_product_part part = {.row = chunk / chunks_across(p) * p->height,
+static sli_product_part part_of(const sli_product *p, int64_t height, int chunk) {
+  sli_product_part part = {.row = chunk / chunks_across(p) * height,
                            .column = chunk % chunks_across(p) * p->width};
-  part.rows = SLI_MIN(p->height, p->shape.m - part.row);
+  part.rows = SLI_MIN(height, p->shape.m - part.row);
   part.columns = SLI_MIN(p->width, p->shape.n - part.column);
   return part;
 }
 
+sli_product_part sli_product_part_of(const sli_product *p, int chunk) {
+  return part_of(p, p->height, chunk);
+}
+
+/* Returns the rows of a chunk for a team. Our own kernel packs B in each chunk, and its sums do not
+ * depend on the cut: two chunks a thread, unless they would be short. */
+static int64_t height_for(const sli_product *p, const struct sl_team *team, int64_t rows) {
+  int64_t threads = sli_team_threads(team);
+  if (p->library != OWN || p->width < p->shape.n) return p->height;
+  int64_t share = (rows + threads - 1) / threads;
+  return SLI_MAX((share + 1) / 2, SLI_MIN(share, (int64_t)TALL_CHUNK));
+}
+
 struct run {
   const sli_product *product;
-  int64_t steps; /* of k */
+  int64_t height; /* of a chunk */
+  int64_t steps;  /* of k */
   bool add;
   const void *a, *b;
   const float *bias;
@@ -239,32 +253,6 @@ static const void *operand_rows(const struct run *run, int64_t row, int64_t rows
   }
   const float *a = (const float *)run->a + row * s->k;
   return s->bf16 ? round_rows(a, rows * s->k) : a;
-}
-
-/* Puts the bias into some rows and columns of C, or adds it to them. */
-static void begin_with_bias(const struct run *run, float *c, int64_t rows, const float *bias,
-                            int64_t columns) {
-  for (int64_t r = 0; r < rows && bias; r++, c += run->product->shape.n)
-    for (int64_t i = 0; i < columns; i++) c[i] = bias[i] + (run->add ? c[i] : 0);
-}
-
-/* Multiplies by OpenBLAS, which has no bias. */
-static void multiply_by_openblas(const struct run *run, int64_t row, int64_t rows) {
-  const sli_product_shape *s = &run->product->shape;
-  float *c = run->c + row * s->n;
-  begin_with_bias(run, c, rows, run->bias, s->n);
-  sli_openblas_multiply(
-      &(sli_sgemm){.m = rows,
-                   .n = s->n,
-                   .k = s->k,
-                   .a_transposed = s->a_transposed,
-                   .b_transposed = s->b_transposed,
-                   .add = run->add || run->bias,
-                   .a = (const float *)run->a + (s->a_transposed ? row : row * s->k),
-                   .a_row = s->a_transposed ? s->m : s->k,
-                   .b = run->b,
-                   .b_row = s->b_transposed ? s->k : s->n,
-                   .c = c});
 }
 
 /* A chunk of C, and the stretch of k that is added to it. */
@@ -311,11 +299,7 @@ static void run_chunk(void *arg, int i) {
   const struct run *run = arg;
   const sli_product *p = run->product;
   const sli_product_shape *s = &p->shape;
-  struct chunk at = {.of = sli_product_part_of(p, i)};
-  if (p->library == OPENBLAS) {
-    multiply_by_openblas(run, at.of.row, at.of.rows);
-    return;
-  }
+  struct chunk at = {.of = part_of(p, run->height, i)};
   if (p->library == OWN) {
     multiply_by_own(run, &at);
     return;
@@ -354,13 +338,13 @@ static void order_operands(struct run *run, struct sl_team *team, void *scratch)
 static void run_rows(const sli_product *p, struct sl_team *team, int64_t rows, int64_t steps,
                      bool add, const float *a, const void *b, const float *bias, float *c,
                      void *scratch) {
-  struct run run = {p, steps, add, a, b, bias, c};
+  struct run run = {p, height_for(p, team, rows), steps, add, a, b, bias, c};
   if (p->tiles) {
     sli_tiles_multiply(&p->shape, team, rows, add, a, b, bias, c, scratch);
     return;
   }
   if (p->shape.bf16) order_operands(&run, team, scratch);
-  sl_team_for(team, chunk_count(p, rows), run_chunk, &run);
+  sl_team_for(team, chunk_count(p, run.height, rows), run_chunk, &run);
 }
 
 void sli_product_run(const sli_product *product, struct sl_team *team, bool add, const float *a,
@@ -381,7 +365,7 @@ void sli_product_run_steps(const sli_product *product, struct sl_team *team, int
 
 void sli_product_run_chunk(const sli_product *product, bool add, const void *a, const void *b,
                            const float *bias, float *c, int chunk) {
-  struct run run = {product, product->shape.k, add, a, b, bias, c};
+  struct run run = {product, product->height, product->shape.k, add, a, b, bias, c};
   if (product->tiles) sli_tiles_multiply_chunk(&product->shape, add, a, b, bias, c, chunk);
   else run_chunk(&run, chunk);
 }
@@ -449,9 +433,7 @@ size_t sli_library_bytes(void) { return sli_onednn_bytes(); }
 
 /* Names what computes a product without tiles. */
 static const char *library_name(bool bf16) {
-  library library = library_for(bf16, false);
-  if (library == OPENBLAS) return sli_openblas_name();
-  return library == ONEDNN ? sli_onednn_name() : bf16 ? "nothing" : "vectors";
+  return library_for(bf16, false) == ONEDNN ? sli_onednn_name() : bf16 ? "nothing" : "vectors";
 }
 
 /* Names the library of the products. With tiles, it still computes short and narrow f32

@@ -168,6 +168,8 @@ static void join(struct sl_team *team) {
   }
 }
 
+int sli_team_threads(const struct sl_team *team) { return team ? team->threads : 1; }
+
 void sl_team_for(struct sl_team *team, int n, void (*fn)(void *arg, int i), void *arg) {
   if (!team || team->threads == 1 || n <= 1) {
     for (int i = 0; i < n; i++) fn(arg, i);

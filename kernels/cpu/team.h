@@ -10,6 +10,9 @@
  * cannot be started. */
 struct sl_team *sli_team_create(int threads, void (*bind)(void *arg, int thread), void *arg);
 
+/* Returns the number of threads; 1 for NULL. */
+int sli_team_threads(const struct sl_team *team);
+
 void sli_team_destroy(struct sl_team *team);
 
 #endif

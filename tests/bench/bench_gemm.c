@@ -9,10 +9,11 @@
  *
  * GFLOP/s are of all threads together, the best of some alternating rounds; `exact` is our own
  * kernel, in one order of sums.
- * Usage: bench_gemm [rounds [threads]] */
+ * Usage: bench_gemm [rounds [threads [rows]]] */
 #include <dlfcn.h>
 #include <math.h>
 #include <pthread.h>
+#include <sys/mman.h>
 #include <time.h>
 
 #include "base/base.h"
@@ -23,6 +24,7 @@ typedef void cblas_sgemm_fn(int order, int a_transposed, int b_transposed, int m
                             float alpha, const float *a, int a_row, const float *b, int b_row,
                             float beta, float *c, int c_row);
 
+enum { LARGE_PAGE = 2 << 20 };
 enum { ROW_MAJOR = 101, PLAIN = 111, TRANSPOSED = 112, MOST_THREADS = 2 };
 
 static cblas_sgemm_fn *cblas_sgemm;
@@ -113,8 +115,10 @@ static double seconds_of(struct worker *workers, int threads, const sli_product 
 }
 
 static float *numbers(int64_t count) {
-  float *p = aligned_alloc(64, ((size_t)count * sizeof *p + 63) / 64 * 64);
+  size_t bytes = ((size_t)count * sizeof(float) + LARGE_PAGE - 1) / LARGE_PAGE * LARGE_PAGE;
+  float *p = aligned_alloc(LARGE_PAGE, bytes);
   CHECK(p, "no memory for %lld numbers", (long long)count);
+  madvise(p, bytes, MADV_HUGEPAGE); /* as the tensors of a plan */
   for (int64_t i = 0; i < count; i++) p[i] = (float)(i % 17) * 0.1f;
   return p;
 }
@@ -160,14 +164,14 @@ int main(int argc, char **argv) {
   static const int64_t widths[][2] = {
       {384, 1152}, {384, 384}, {384, 1536}, {1536, 384}, {384, 256}};
   int rounds = argc > 1 ? atoi(argv[1]) : 10, count = 0;
-  int only = argc > 2 ? atoi(argv[2]) : 0;
+  int only = argc > 2 ? atoi(argv[2]) : 0, tall = argc > 3 ? atoi(argv[3]) : 0;
   double log_ratio = 0, exact_log[SLI_COUNT(forms)] = {0}, all_exact = 0;
   find_openblas();
   printf("form\trows\tin\tout\tthreads\tGFLOP/s\tOpenBLAS\tratio\texact\texact ratio\n");
   for (int threads = 1; threads <= MOST_THREADS; threads++)
     if (!only || threads == only)
       for (size_t r = 0; r < SLI_COUNT(rows); r++)
-        for (size_t w = 0; w < SLI_COUNT(widths); w++)
+        for (size_t w = 0; w < SLI_COUNT(widths) && (!tall || rows[r] == tall); w++)
           for (size_t f = 0; f < SLI_COUNT(forms); f++, count++)
             log_ratio += log(measure(&forms[f], rows[r], widths[w][0], widths[w][1], threads,
                                      rounds, &exact_log[f]));

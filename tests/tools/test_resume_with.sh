@@ -155,19 +155,13 @@ two 0 --quota param=2
 two 2 --quota param@0=2 --stages 2
 
 # So is what computes products.
-mkdir other
-echo 'int openblas_get_parallel(void) { return 0; }' >other/none.c
-"${CC:-cc}" -shared -fPIC -o other/libopenblas.so.0 other/none.c
 export SLUICE_CPU_LEVEL=1
-ends 0 "$actorrun" --steps 0 --report r.json m.c --data text.txt
-if grep -q '"products_library":.*OpenBLAS' r.json; then
+SLUICE_CPU_FP32=library ends 0 "$actorrun" --steps 0 --report r.json m.c --data text.txt
+if grep -q '"products_library":.*oneDNN' r.json; then
   kept
-  LD_LIBRARY_PATH=$PWD/other two 2
-  says "note: no OpenBLAS (it is not built for threads)" err
+  SLUICE_CPU_FP32=library two 2
   says "the library of products is oneDNN" err
-  says "was made with OpenBLAS" err
-  LD_LIBRARY_PATH=$PWD/other two 0 --resume-with library
-  LD_LIBRARY_PATH=$PWD/other ends 0 "$actorrun" --steps 1 --report r.json m.c --data text.txt
-  says '"products_library":	"oneDNN' r.json
+  says "was made with vectors" err
+  SLUICE_CPU_FP32=library two 0 --resume-with library
 fi
 unset SLUICE_CPU_LEVEL

@@ -7,17 +7,19 @@
  * that is set in i + 1. The bits depend on neither the cut into chunks, blocks and tiles nor the
  * level, if it fuses.
  *
- * A block of A goes to a buffer that stays in the L2 cache, a panel of B to one for L1. A tile of C
- * is in registers while they are multiplied. Sums rest between blocks of k in buffers of their own,
- * tile after tile. */
+ * A and B are packed: A by tiles, some of which stay in the L2 cache, B by panels, one of which
+ * stays in L1. A tile of C is in registers while they are multiplied. Sums rest between blocks of k
+ * in buffers of their own, tile after tile. */
 
 enum { GEMM_ROWS = REGISTERS / 2 - 2, GEMM_PANEL = 2 * LANES, GEMM_TILE = GEMM_ROWS * GEMM_PANEL };
-enum { GEMM_DEPTH = 6144 / GEMM_PANEL, GEMM_HEIGHT = (96 << 10) / GEMM_DEPTH, GEMM_WIDTH = 256 };
-/* floats from row to row of packed rows, and from tile to tile of packed columns: odd numbers of
- * cache lines */
-enum { ROW_PITCH = GEMM_DEPTH + 16, TILE_PITCH = GEMM_DEPTH * GEMM_ROWS + 16 };
-
-enum { PACK_AHEAD = 16 }; /* rows of B: each is in another page, where no prefetcher follows */
+enum { GEMM_DEPTH = 6144 / GEMM_PANEL };
+/* tiles of A that stay in the L2 cache; panels of B that are packed together */
+enum { GEMM_TILES = (96 << 10) / (GEMM_DEPTH * GEMM_ROWS), GEMM_PANELS = 256 / GEMM_PANEL };
+enum { GEMM_HEIGHT = 512, GEMM_WIDTH = 512 };
+enum { GEMM_RUNS = 32, GEMM_SLOTS = 6 }; /* runs of steps that are packed together; slots of sums */
+/* floats from tile to tile of A, and from panel to panel of B: odd numbers of cache lines */
+enum { TILE_PITCH = GEMM_DEPTH * GEMM_ROWS + 16, PANEL_PITCH = GEMM_DEPTH * GEMM_PANEL + 16 };
+enum { CACHE_LINE = 64 / sizeof(float), PACK_AHEAD = 8 }; /* floats; rows: no prefetcher follows */
 
 /* A block of C and its buffers. */
 typedef struct gemm_block {
@@ -27,11 +29,17 @@ typedef struct gemm_block {
   int64_t area; /* floats of all tiles' sums */
 } gemm_block;
 
-/* Some steps of k within a group. */
+/* Some steps of k within a group, and where they are packed. */
 typedef struct gemm_steps {
-  int64_t begin, count, group;
+  int64_t begin, count, group, at;
   bool first, last; /* of the group */
 } gemm_steps;
+
+/* Steps that are packed together. */
+typedef struct gemm_pack {
+  gemm_steps of[GEMM_RUNS];
+  int64_t runs, steps;
+} gemm_pack;
 
 static inline int64_t first_row(const gemm_block *p, int64_t tile) {
   return tile * p->rows / p->tiles;
@@ -39,59 +47,90 @@ static inline int64_t first_row(const gemm_block *p, int64_t tile) {
 
 /* ---- operands ---------------------------------------------------------------------- */
 
-/* Packs a block of A: rows one after another, or a transposed A by tiles of columns. */
-static void pack_left(const gemm_block *p, const gemm_steps *s) {
+/* Packs a tile of A, step by step, by squares of LANES rows and steps. The rows that a square has
+ * too many are those of the next step, which come later. */
+static void pack_tile(const gemm_block *p, const gemm_steps *s, int64_t tile) {
   const sli_gemm *g = p->g;
-  if (!g->a_transposed) {
-    for (int64_t r = 0; r < p->rows; r++)
-      memcpy(p->a + r * ROW_PITCH, g->a + (p->row + r) * g->a_row + s->begin,
-             (size_t)s->count * sizeof *p->a);
-    return;
-  }
-  for (int64_t k = 0; k < s->count; k++) {
-    const float *from = g->a + (s->begin + k) * g->a_row + p->row;
-    float *to = p->a + k * GEMM_ROWS;
+  float *to = p->a + tile * TILE_PITCH + s->at * GEMM_ROWS;
+  const float *from[GEMM_ROWS + LANES];
+  for (int64_t r = 0; r < GEMM_ROWS + LANES; r++)
+    from[r] = g->a + SLI_MIN(p->row + first_row(p, tile) + r, g->rows - 1) * g->a_row + s->begin;
+  for (int64_t k = 0; k < s->count; k += LANES, to += LANES * GEMM_ROWS)
+    for (int64_t r = (GEMM_ROWS - 1) / LANES * LANES; r >= 0; r -= LANES) {
+      vec v[LANES];
+      for (int l = 0; l < LANES; l++) v[l] = load(from[r + l] + k, s->count - k);
+      transpose(v);
+      for (int l = 0; l < LANES && l < s->count - k; l++) storeu(to + l * GEMM_ROWS + r, v[l]);
+    }
+}
+
+/* Packs steps of a transposed A, which are its rows, for all tiles. */
+static void pack_turned(const gemm_block *p, const gemm_steps *s) {
+  const sli_gemm *g = p->g;
+  const float *from = g->a + s->begin * g->a_row + p->row;
+  for (int64_t k = 0; k < s->count; k++, from += g->a_row) {
+    float *to = p->a + (s->at + k) * GEMM_ROWS;
+    for (int64_t r = 0; r < p->rows; r += CACHE_LINE)
+      __builtin_prefetch(from + PACK_AHEAD * g->a_row + r);
     for (int64_t t = 0; t < p->tiles; t++, to += TILE_PITCH)
       for (int64_t r = first_row(p, t), i = 0; i < GEMM_ROWS; i += LANES)
         storeu(to + i, load(from + r + i, p->rows - r - i));
   }
 }
 
-/* Packs a panel of B. Zeros fill the columns that it lacks. */
-static void pack_right(const gemm_block *p, const gemm_steps *s, int64_t column, int64_t columns) {
-  const sli_gemm *g = p->g;
-  float *to = p->b;
-  if (columns < GEMM_PANEL) memset(to, 0, (size_t)(s->count * GEMM_PANEL) * sizeof *to);
-  if (g->b_transposed) {
-    sli_turn t = {g->b + column * g->b_row + s->begin, g->b_row, columns, s->count, to, GEMM_PANEL};
-    turn_chunk(&t, 0);
+/* Packs A by tiles. */
+static void pack_left(const gemm_block *p, const gemm_pack *k) {
+  if (p->g->a_transposed) {
+    for (int64_t i = 0; i < k->runs; i++) pack_turned(p, &k->of[i]);
     return;
   }
+  for (int64_t t = 0; t < p->tiles; t++)
+    for (int64_t i = 0; i < k->runs; i++) pack_tile(p, &k->of[i], t);
+}
+
+/* Packs steps of some columns of a transposed B, which are its rows. */
+static void pack_turned_right(const gemm_block *p, const gemm_steps *s, int64_t column,
+                              int64_t columns) {
+  const sli_gemm *g = p->g;
+  float *to = p->b + s->at * GEMM_PANEL;
+  for (int64_t c = 0; c < columns; c += GEMM_PANEL, to += PANEL_PITCH) {
+    int64_t rows = SLI_MIN(columns - c, (int64_t)GEMM_PANEL);
+    sli_turn t = {
+        g->b + (column + c) * g->b_row + s->begin, g->b_row, rows, s->count, to, GEMM_PANEL};
+    turn_chunk(&t, 0);
+  }
+}
+
+/* Packs steps of some columns of B by panels. Zeros fill the columns that the last one lacks. */
+static void pack_right(const gemm_block *p, const gemm_steps *s, int64_t column, int64_t columns) {
+  const sli_gemm *g = p->g;
   const float *from = g->b + s->begin * g->b_row + column;
-  for (int64_t k = 0; k < s->count; k++, to += GEMM_PANEL, from += g->b_row)
-    for (int64_t c = 0; c < columns; c += LANES) {
+  for (int64_t k = 0; k < s->count; k++, from += g->b_row) {
+    float *to = p->b + (s->at + k) * GEMM_PANEL;
+    for (int64_t c = 0; c < columns; c += GEMM_PANEL, to += PANEL_PITCH) {
       __builtin_prefetch(from + PACK_AHEAD * g->b_row + c);
-      store(to + c, load(from + c, columns - c), columns - c);
+      storeu(to, load(from + c, columns - c));
+      storeu(to + LANES, load(from + c + LANES, columns - c - LANES));
     }
+  }
 }
 
 /* ---- tiles ------------------------------------------------------------------------- */
 
-/* Multiplies a tile of A by a panel of B. Inlined with constant `rows` and steps of A. */
-static inline __attribute__((always_inline)) void multiply_tile(int rows, int64_t a_row,
-                                                                int64_t a_col, bool add,
-                                                                int64_t steps, const float *a,
-                                                                const float *b, int64_t b_row,
-                                                                float *sum) {
+/* Multiplies a tile of A by a panel of B. Inlined with constant `rows`. Without unrolled steps some
+ * processors reach three quarters of their rate. */
+static inline __attribute__((always_inline)) void multiply_tile(int rows, bool add, int64_t steps,
+                                                                const float *a, const float *b,
+                                                                int64_t b_row, float *sum) {
   vec c0[GEMM_ROWS], c1[GEMM_ROWS];
   UNROLLED for (int r = 0; r < rows; r++) {
     c0[r] = add ? loadu(sum + r * GEMM_PANEL) : (vec){0};
     c1[r] = add ? loadu(sum + r * GEMM_PANEL + LANES) : (vec){0};
   }
-  for (int64_t k = 0; k < steps; k++, a += a_col, b += b_row) {
+  UNROLLED_4 for (int64_t k = 0; k < steps; k++, a += GEMM_ROWS, b += b_row) {
     vec b0 = loadu(b), b1 = loadu(b + LANES);
     UNROLLED for (int r = 0; r < rows; r++) {
-      vec factor = set(a[r * a_row]);
+      vec factor = set(a[r]);
       c0[r] = plus_product(c0[r], factor, b0);
       c1[r] = plus_product(c1[r], factor, b1);
     }
@@ -112,19 +151,15 @@ typedef void tile_fn(bool add, int64_t steps, const float *a, const float *b, in
 #define TILES_OF_MANY(X)
 #endif
 
-#define TILE_FUNCTIONS(rows)                                                                      \
-  static void rows_##rows(bool add, int64_t steps, const float *a, const float *b, int64_t b_row, \
+#define TILE_FUNCTION(rows)                                                                       \
+  static void tile_##rows(bool add, int64_t steps, const float *a, const float *b, int64_t b_row, \
                           float *sum) {                                                           \
-    multiply_tile(rows, ROW_PITCH, 1, add, steps, a, b, b_row, sum);                              \
-  }                                                                                               \
-  static void columns_##rows(bool add, int64_t steps, const float *a, const float *b,             \
-                             int64_t b_row, float *sum) {                                         \
-    multiply_tile(rows, 1, GEMM_ROWS, add, steps, a, b, b_row, sum);                              \
+    multiply_tile(rows, add, steps, a, b, b_row, sum);                                            \
   }
-TILES(TILE_FUNCTIONS)
+TILES(TILE_FUNCTION)
 
-#define TILE_ROW(rows) [rows] = {rows_##rows, columns_##rows},
-static tile_fn *const tile_functions[GEMM_ROWS + 1][2] = {TILES(TILE_ROW)};
+#define TILE_ROW(rows) [rows] = tile_##rows,
+static tile_fn *const tile_functions[GEMM_ROWS + 1] = {TILES(TILE_ROW)};
 
 static inline void add_sums(float *to, const float *from, int64_t count) {
   for (int64_t i = 0; i < count; i += LANES) storeu(to + i, loadu(from + i) + loadu(to + i));
@@ -143,12 +178,19 @@ static void write_tile(const sli_gemm *g, int64_t row, int64_t rows, int64_t col
     }
 }
 
-/* Adds a group's sum to those of the groups before it; returns true if it is the last one. `slots`:
- * the tile's sum in slot 0. */
-static bool add_group(const gemm_block *p, int64_t group, float *slots, float *sum, int64_t count) {
+/* Prefetches a tile of C for writing. */
+static inline void prefetch_tile(const sli_gemm *g, int64_t row, int64_t rows, int64_t column) {
+  const float *c = g->c + row * g->c_row + column;
+  for (int64_t r = 0; r < rows; r++, c += g->c_row)
+    for (int64_t i = 0; i < GEMM_PANEL; i += CACHE_LINE) __builtin_prefetch(c + i, 1);
+}
+
+/* Adds a group's sum to those of the groups before it, in the slots that follow; returns true if it
+ * is the last one. */
+static bool add_group(const gemm_block *p, int64_t group, float *sum, int64_t count) {
   bool last = (group + 1) * p->g->chunk >= p->g->k;
   int64_t left = group;
-  float *slot = slots;
+  float *slot = sum + p->area;
   for (; left & 1 || (last && left); left >>= 1, slot += p->area)
     if (left & 1) add_sums(sum, slot, count);
   if (!last) memcpy(slot, sum, (size_t)count * sizeof *sum);
@@ -161,36 +203,54 @@ static void begin_with(const float *bias, int64_t columns, int64_t rows, float *
     for (int64_t i = 0; i < GEMM_PANEL; i += LANES) storeu(sum + i, load(bias + i, columns - i));
 }
 
-static void run_tile(const gemm_block *p, const gemm_steps *s, int64_t panel, int64_t tile,
+/* Multiplies a tile of A by a panel of B: `b`, packed if `b_row` is 0. */
+static void run_tile(const gemm_block *p, const gemm_pack *k, int64_t panel, int64_t tile,
                      const float *b, int64_t b_row) {
-  _Alignas(64) float whole[GEMM_TILE];
+  _Alignas(64) float own[GEMM_SLOTS * GEMM_TILE];
+  const sli_gemm *g = p->g;
   int64_t row = first_row(p, tile), rows = first_row(p, tile + 1) - row;
-  float *slots = p->sums ? p->sums + (panel * p->tiles + tile) * GEMM_TILE : whole;
-  float *sum = s->first && s->last ? whole : slots;
+  float *sum = p->sums ? p->sums + (panel * p->tiles + tile) * GEMM_TILE : own;
   int64_t column = p->column + panel * GEMM_PANEL,
           columns = SLI_MIN(p->columns - panel * GEMM_PANEL, (int64_t)GEMM_PANEL);
-  bool turned = p->g->a_transposed, biased = s->first && !s->group && p->g->bias;
-  if (biased) begin_with(p->g->bias + column, columns, rows, sum);
-  tile_functions[rows][turned](!s->first || biased, s->count,
-                               p->a + (turned ? tile * TILE_PITCH : row * ROW_PITCH), b, b_row,
-                               sum);
-  if (s->last && add_group(p, s->group, slots + p->area, sum, rows * GEMM_PANEL))
-    write_tile(p->g, p->row + row, rows, column, columns, sum);
+  prefetch_tile(g, p->row + row, rows, column);
+  for (const gemm_steps *s = k->of; s < k->of + k->runs; s++) {
+    bool biased = s->first && !s->group && g->bias;
+    if (biased) begin_with(g->bias + column, columns, rows, sum);
+    tile_functions[rows](
+        !s->first || biased, s->count, p->a + tile * TILE_PITCH + s->at * GEMM_ROWS,
+        b + (b_row ? s->begin * b_row : s->at * GEMM_PANEL), b_row ? b_row : GEMM_PANEL, sum);
+    if (s->last && add_group(p, s->group, sum, rows * GEMM_PANEL))
+      write_tile(g, p->row + row, rows, column, columns, sum);
+  }
 }
 
 /* ---- blocks ------------------------------------------------------------------------ */
 
-static void run_steps(const gemm_block *p, const gemm_steps *s) {
+/* Multiplies some tiles of A by some columns of B, whose panels are `pitch` floats apart. */
+static void run_tiles(const gemm_block *p, const gemm_pack *k, int64_t tile, int64_t panel,
+                      int64_t columns, const float *b, int64_t b_row, int64_t pitch) {
+  int64_t end = SLI_MIN(tile + GEMM_TILES, p->tiles);
+  for (; columns > 0; columns -= GEMM_PANEL, panel++, b += pitch)
+    for (int64_t t = tile; t < end; t++) run_tile(p, k, panel, t, b, b_row);
+}
+
+/* Multiplies by some columns of B, packed if several tiles read them or a panel is not whole. */
+static void run_strip(const gemm_block *p, const gemm_pack *k, int64_t panel, int64_t columns) {
   const sli_gemm *g = p->g;
-  pack_left(p, s);
-  for (int64_t panel = 0; panel < p->panels; panel++) {
-    int64_t column = p->column + panel * GEMM_PANEL, columns = p->columns - panel * GEMM_PANEL;
-    bool packs = g->b_transposed || p->tiles > 1 || columns < GEMM_PANEL;
-    if (packs) pack_right(p, s, column, SLI_MIN(columns, (int64_t)GEMM_PANEL));
-    for (int64_t tile = 0; tile < p->tiles; tile++)
-      run_tile(p, s, panel, tile, packs ? p->b : g->b + s->begin * g->b_row + column,
-               packs ? GEMM_PANEL : g->b_row);
-  }
+  int64_t column = p->column + panel * GEMM_PANEL;
+  bool packs = g->b_transposed || p->tiles > 1 || columns % GEMM_PANEL;
+  for (int64_t i = 0; i < k->runs && packs; i++)
+    (g->b_transposed ? pack_turned_right : pack_right)(p, &k->of[i], column, columns);
+  for (int64_t tile = 0; tile < p->tiles; tile += GEMM_TILES)
+    run_tiles(p, k, tile, panel, columns, packs ? p->b : g->b + column, packs ? 0 : g->b_row,
+              packs ? PANEL_PITCH : GEMM_PANEL);
+}
+
+static void run_pack(const gemm_block *p, const gemm_pack *k) {
+  enum { STRIP = GEMM_PANELS * GEMM_PANEL };
+  pack_left(p, k);
+  for (int64_t panel = 0; panel < p->panels; panel += GEMM_PANELS)
+    run_strip(p, k, panel, SLI_MIN(p->columns - panel * GEMM_PANEL, (int64_t)STRIP));
 }
 
 static int64_t groups_of(const sli_gemm *g) { return (g->k + g->chunk - 1) / g->chunk; }
@@ -206,35 +266,57 @@ static gemm_steps steps_of(const sli_gemm *g, int64_t group, int part) {
   return (gemm_steps){.begin = begin + group * count, .count = count};
 }
 
-static void run_group(const gemm_block *p, int64_t group) {
-  gemm_steps last = steps_of(p->g, group, 0);
-  for (int part = 1; part < SL_PART_RANGES; part++) {
-    gemm_steps s = steps_of(p->g, group, part);
-    if (s.count) last = s;
-  }
-  bool first = true;
-  for (int part = 0; part < SL_PART_RANGES; part++) {
-    gemm_steps all = steps_of(p->g, group, part);
-    int64_t blocks = (all.count + GEMM_DEPTH - 1) / GEMM_DEPTH;
-    for (int64_t i = 0; i < blocks; i++, first = false) {
-      int64_t begin = i * all.count / blocks, end = (i + 1) * all.count / blocks;
-      bool ends = all.begin == last.begin && i + 1 == blocks;
-      gemm_steps s = {all.begin + begin, end - begin, group, first, ends};
-      run_steps(p, &s);
-    }
-  }
+/* A place along k: a group, a part of it, and steps of that. */
+typedef struct gemm_place {
+  int64_t group, done;
+  int part;
+} gemm_place;
+
+static bool is_last_part(const sli_gemm *g, const gemm_place *at) {
+  for (int part = at->part + 1; part < SL_PART_RANGES; part++)
+    if (steps_of(g, at->group, part).count) return false;
+  return true;
 }
 
-/* Returns true if each sum is made in one go. */
-static bool is_short(const sli_gemm *g) {
-  return groups_of(g) == 1 && g->k <= GEMM_DEPTH && !g->part[1];
+/* Takes at most `most` steps; returns them. */
+static gemm_steps take_steps(const sli_gemm *g, gemm_place *at, int64_t most) {
+  gemm_steps s = steps_of(g, at->group, at->part);
+  bool first = !at->done && !at->part, ends = s.count - at->done <= most;
+  s.first = first;
+  s.last = ends && is_last_part(g, at);
+  s.group = at->group;
+  s.begin += at->done;
+  s.count = ends ? s.count - at->done : most;
+  at->done = ends ? 0 : at->done + s.count;
+  at->part = s.last ? 0 : at->part + ends;
+  at->group += s.last;
+  return s;
 }
 
-static void make_slots(gemm_block *p) {
+/* Takes steps that are packed together. */
+static gemm_pack take_pack(const sli_gemm *g, gemm_place *at) {
+  gemm_pack k = {0};
+  while (k.steps < GEMM_DEPTH && k.runs < GEMM_RUNS && at->group < groups_of(g)) {
+    gemm_steps s = take_steps(g, at, GEMM_DEPTH - k.steps);
+    s.at = k.steps;
+    k.steps += s.count;
+    k.of[k.runs] = s;
+    k.runs += s.count > 0;
+  }
+  return k;
+}
+
+/* Returns the slots of sums: of the group at hand, and of groups before it. */
+static int64_t slots_of(const sli_gemm *g) {
   int64_t slots = 1;
-  for (int64_t groups = groups_of(p->g) - 1; groups; groups /= 2) slots++;
-  p->area = p->panels * p->tiles * GEMM_TILE;
-  p->sums = sli_room(SLI_ROOM_SUMS, (size_t)(slots * p->area) * sizeof(float));
+  for (int64_t groups = groups_of(g) - 1; groups; groups /= 2) slots++;
+  return slots;
+}
+
+/* Returns true if all steps are packed together. */
+static bool is_short(const sli_gemm *g) {
+  return g->k <= GEMM_DEPTH && groups_of(g) * (g->part[0] ? SL_PART_RANGES : 1) <= GEMM_RUNS &&
+         slots_of(g) <= GEMM_SLOTS;
 }
 
 static void run_block(const sli_gemm *g, int64_t row, int64_t column, int64_t columns) {
@@ -244,12 +326,18 @@ static void run_block(const sli_gemm *g, int64_t row, int64_t column, int64_t co
                   .column = column,
                   .columns = columns,
                   .panels = (columns + GEMM_PANEL - 1) / GEMM_PANEL,
-                  .b = sli_room(SLI_ROOM_PANELS, GEMM_DEPTH * GEMM_PANEL * sizeof(float))};
+                  .b = sli_room(SLI_ROOM_PANELS, (size_t)GEMM_PANELS * PANEL_PITCH * sizeof(float)),
+                  .area = GEMM_TILE};
   p.tiles = (p.rows + GEMM_ROWS - 1) / GEMM_ROWS;
-  p.a = sli_room(SLI_ROOM_ROWS,
-                 (size_t)(p.tiles * (TILE_PITCH + GEMM_ROWS * 16) + LANES) * sizeof(float));
-  if (!is_short(g)) make_slots(&p);
-  for (int64_t group = 0; group < groups_of(g); group++) run_group(&p, group);
+  p.a = sli_room(SLI_ROOM_ROWS, (size_t)(p.tiles * TILE_PITCH) * sizeof(float));
+  if (!is_short(g)) {
+    p.area = p.panels * p.tiles * GEMM_TILE;
+    p.sums = sli_room(SLI_ROOM_SUMS, (size_t)(slots_of(g) * p.area) * sizeof(float));
+  }
+  for (gemm_place at = {0}; at.group < groups_of(g);) {
+    gemm_pack k = take_pack(g, &at);
+    run_pack(&p, &k);
+  }
 }
 
 static void gemm_chunk(void *arg, int i) {

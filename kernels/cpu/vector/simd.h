@@ -176,8 +176,10 @@ enum { SUM_LANES = 16, SUM_VECTORS = SUM_LANES / LANES };
 /* Unrolled before the compiler decides what lies in registers. */
 #if defined(__clang__)
 #define UNROLLED _Pragma("clang loop unroll(full)")
+#define UNROLLED_4 _Pragma("clang loop unroll_count(4)")
 #else
 #define UNROLLED _Pragma("GCC unroll 16")
+#define UNROLLED_4 _Pragma("GCC unroll 4")
 #endif
 #define EACH_VECTOR(v) UNROLLED for (int v = 0; v < SUM_VECTORS; v++)
 

@@ -45,7 +45,7 @@ const sli_cpu_chunks SLI_TABLE = {
     .binary = binary_rows,
     .where = where_rows,
 #if (defined(__AVX2__) && !defined(__AVX512F__)) || (defined(__aarch64__) && defined(SLI_FUSED))
-    .openblas = true,
+    .multiplies = true,
 #endif
 #if defined(__AMX_BF16__)
     .bf16 = "amx-bf16",
