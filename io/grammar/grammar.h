@@ -26,11 +26,16 @@
 
 /* The tokens of a vocabulary, sorted by their bytes. */
 typedef struct sli_token_trie sli_token_trie;
+/* First byte of a special token in place of a text, in front of the token's name. No text has it.
+ */
+enum { SLI_TOKEN_MARK = 0xff };
 /* bytes_of() returns the bytes that a token adds to a text, valid until the next call; none for
  * tokens that no grammar may choose. */
 sli_token_trie *sli_token_trie_create(
     int64_t count, const char *(*bytes_of)(void *ctx, int32_t token, size_t *bytes), void *ctx);
 void sli_token_trie_destroy(sli_token_trie *t);
+/* Returns whether there is a special token of this name. */
+bool sli_token_trie_has_mark(const sli_token_trie *t, const char *name, size_t bytes);
 
 /* ---- grammars ------------------------------------------------------------------------------- */
 
@@ -51,6 +56,16 @@ sli_term sli_grammar_regex(sli_grammar *g, const char *pattern);
 /* JSON values that a schema accepts; `where` names it in messages. The schema may be deleted
  * afterwards. */
 sli_term sli_grammar_schema(sli_grammar *g, const cJSON *schema, const char *where);
+/* Strings that a schema accepts, without quotes and escapes, in which `without` is nowhere. */
+sli_term sli_grammar_string(sli_grammar *g, const cJSON *schema, const char *where,
+                            const char *without);
+/* Texts that end with `text` and have it nowhere before; texts that have it nowhere. `text` is
+ * ASCII, and not empty. */
+sli_term sli_grammar_until(sli_grammar *g, const char *text);
+sli_term sli_grammar_without(sli_grammar *g, const char *text);
+/* A text as a model writes it: words like <name> and [NAME] in it are special tokens, if the
+ * vocabulary has such ones. */
+sli_term sli_grammar_spelled(sli_grammar *g, const sli_token_trie *tokens, const char *text);
 /* One text of each term, in order; a text of any of them; `least` to `most` texts of a term, one
  * after another (`most` below 0: any number). */
 sli_term sli_grammar_sequence(sli_grammar *g, int count, const sli_term *terms);

@@ -111,3 +111,17 @@ void sli_token_trie_destroy(sli_token_trie *t) {
   free(t->text);
   free(t);
 }
+
+bool sli_token_trie_has_mark(const sli_token_trie *t, const char *name, size_t bytes) {
+  int32_t low = 0, high = t->first[t->nnodes];
+  while (low < high) {
+    int32_t middle = low + (high - low) / 2;
+    size_t n;
+    const uint8_t *text = bytes_at(t, t->tokens[middle], &n);
+    int order = text[0] < SLI_TOKEN_MARK ? -1 : memcmp(text + 1, name, SLI_MIN(n - 1, bytes));
+    if (!order && n - 1 == bytes) return true;
+    if (order < 0 || (!order && n - 1 < bytes)) low = middle + 1;
+    else high = middle;
+  }
+  return false;
+}

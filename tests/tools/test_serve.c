@@ -351,7 +351,7 @@ static void chats_that_are_wrong(void) {
       {"{\"messages\":[{\"role\":\"user\",\"content\":\"a\"}],\"tools\":{}}",
        "tools must be an array"},
       {"{\"messages\":[{\"role\":\"user\",\"content\":\"a\"}],\"tool_choice\":\"required\"}",
-       "tool_choice is not supported: it may be \"auto\" or \"none\""},
+       "tool_choice needs tools"},
       {"{\"messages\":[{\"role\":\"user\",\"content\":\"a\"}],\"documents\":[1]}",
        "documents must be an array of objects"},
       {"{\"messages\":[{\"role\":\"user\",\"content\":\"a\"}],\"chat_template_kwargs\":[]}",

@@ -17,10 +17,21 @@ typedef struct pieces {
   char *text;
 } pieces;
 
+/* Returns the name of a special token behind SLI_TOKEN_MARK; NULL: it has none. */
+static char *mark_of(const sli_tokenizer *t, int32_t token, size_t *bytes) {
+  char *name = sli_tokenizer_decode_raw(t, &token, 1, bytes),
+       *out = *bytes ? sli_format("%c%s", SLI_TOKEN_MARK, name) : NULL;
+  free(name);
+  *bytes = out ? strlen(out) : 0;
+  return out;
+}
+
 static const char *piece_of(void *ctx, int32_t token, size_t *bytes) {
   pieces *p = ctx;
+  const sli_tokenizer *t = p->of->tokenizer;
   free(p->text);
-  if (p->of->tokenizer) return p->text = sli_tokenizer_piece(p->of->tokenizer, token, bytes);
+  if (t && !(p->text = sli_tokenizer_piece(t, token, bytes))) p->text = mark_of(t, token, bytes);
+  if (t) return p->text;
   p->text = sli_calloc(2, 1);
   p->text[0] = (char)token;
   *bytes = 1;

@@ -183,13 +183,33 @@ static sli_term guided_term(const request_params *a, sli_grammar *g) {
   }
 }
 
+/* Makes the grammar of answers that are calls of tools. */
+static sl_status make_calls(request *r, const sli_token_trie *tokens) {
+  const chat_format *v = r->serving->chat_format;
+  const answer_calls how = {.format = v->answers,
+                            .tokens = tokens,
+                            .tools = r->params.tools,
+                            .only = r->params.only_tool,
+                            .several = !r->params.one_call && !r->params.only_tool && r->nends,
+                            .thinks = v->thinks,
+                            .within = r->within};
+  if (!v->answers)
+    return sl_fail(SL_E_USAGE,
+                   "tool_choice: how the model calls tools is not known (--tool-parser says it)");
+  sl_status status = answer_calls_check(&how);
+  r->param = "tools";
+  return status ? status
+                : sli_grammar_seal(r->grammar, answer_calls_term(r->grammar, &how), tokens);
+}
+
 /* Makes the grammar of the answers. */
 static sl_status make_grammar(request *r) {
   const sli_token_trie *tokens = r->serving->chat_format->codec.tokens;
-  if (!r->params.guided) return SL_OK;
-  r->param = r->params.guided_by;
+  if (!r->params.guided && !r->params.must_call) return SL_OK;
+  r->param = r->params.guided ? r->params.guided_by : "tool_choice";
   if (!tokens) return sl_fail(SL_E_USAGE, "the model has no tokenizer: its tokens have no text");
   r->grammar = sli_grammar_create(&r->allowance);
+  if (r->params.must_call) return make_calls(r, tokens);
   return sli_grammar_seal(r->grammar, guided_term(&r->params, r->grammar), tokens);
 }
 
@@ -207,8 +227,8 @@ sl_status request_prepare(request *r, const char *body, size_t bytes) {
   r->lasting.allowance = &r->allowance;
   if (!status) status = list_biases(r);
   if (!status) status = list_ends(r);
-  if (!status) status = make_grammar(r);
   if (!status) status = list_prompts(r);
+  if (!status) status = make_grammar(r);
   snprintf(r->wrong, sizeof r->wrong, "%s", r->param ? r->param : "");
   r->param = r->param ? r->wrong : NULL; /* the old text was part of the body */
   settle(r);

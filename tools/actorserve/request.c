@@ -692,7 +692,10 @@ static void read_apart(request *r, const http_request *from) {
 
 /* Returns whether a body may ask for a grammar, which takes long to make. */
 static bool may_be_guided(const http_request *from) {
-  return strstr(from->body, "\"guided_") || strstr(from->body, "\"response_format\"");
+  static const char *const fields[] = {"\"guided_", "\"response_format\"", "\"tool_choice\""};
+  bool found = false;
+  for (size_t i = 0; i < SLI_COUNT(fields); i++) found |= strstr(from->body, fields[i]) != NULL;
+  return found;
 }
 
 void request_begin(serving *s, http_exchange *x, const http_request *from, params_kind kind) {

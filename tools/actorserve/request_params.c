@@ -323,10 +323,16 @@ static sl_status read_tools(const field *f, const cJSON *item, request_params *o
 }
 
 static sl_status read_tool_choice(const field *f, const cJSON *item, request_params *out) {
-  bool none = cJSON_IsString(item) && !strcmp(item->valuestring, "none");
-  if (!none && (!cJSON_IsString(item) || strcmp(item->valuestring, "auto")))
-    return sl_fail(SL_E_USAGE, "%s is not supported: it may be \"auto\" or \"none\"", f->name);
-  out->no_tools = none;
+  const char *word = cJSON_IsString(item) ? item->valuestring : "";
+  bool named = cJSON_IsObject(item);
+  out->no_tools = !strcmp(word, "none");
+  out->must_call = named || !strcmp(word, "required");
+  if (!out->no_tools && !out->must_call && strcmp(word, "auto") != 0)
+    return wrong(f, "\"auto\", \"none\", \"required\", or an object that names a function");
+  sl_status status = named ? check_function(f->name, item) : SL_OK;
+  if (status || !named) return status;
+  const cJSON *function = cJSON_GetObjectItemCaseSensitive(item, "function");
+  out->only_tool = cJSON_GetObjectItemCaseSensitive(function, "name")->valuestring;
   return SL_OK;
 }
 
@@ -600,6 +606,25 @@ static sl_status check_best(const request_params *a, const char **param) {
   return SL_OK;
 }
 
+static bool has_tool(const request_params *a, const char *name) {
+  const cJSON *each;
+  cJSON_ArrayForEach(each, a->tools) {
+    const cJSON *function = cJSON_GetObjectItemCaseSensitive(each, "function");
+    if (!strcmp(cJSON_GetObjectItemCaseSensitive(function, "name")->valuestring, name)) return true;
+  }
+  return false;
+}
+
+static sl_status check_tools(const request_params *a) {
+  if (!a->must_call) return SL_OK;
+  if (!a->tools) return sl_fail(SL_E_USAGE, "tool_choice needs tools");
+  if (a->guided)
+    return sl_fail(SL_E_USAGE, "tool_choice and %s: an answer can be guided by one of them",
+                   a->guided_by);
+  if (!a->only_tool || has_tool(a, a->only_tool)) return SL_OK;
+  return sl_fail(SL_E_USAGE, "tool_choice names %.80s, which is none of the tools", a->only_tool);
+}
+
 static sl_status check_together(const request_params *a, const char **param) {
   *param = a->chat ? "messages" : a->kind == PARAMS_DETOKENIZE ? "tokens" : "prompt";
   if (a->chat ? !a->nmessages : !a->nprompts) return sl_fail(SL_E_USAGE, "%s is missing", *param);
@@ -610,6 +635,9 @@ static sl_status check_together(const request_params *a, const char **param) {
     return sl_fail(SL_E_USAGE, "n for each of %d prompts makes more than %d answers", a->nprompts,
                    PARAMS_MOST_CHOICES);
   sl_status status = check_best(a, param);
+  if (status) return status;
+  *param = "tool_choice";
+  status = check_tools(a);
   if (status) return status;
   *param = "min_tokens";
   if (a->max_tokens && a->min_tokens > a->max_tokens)
@@ -662,6 +690,6 @@ void request_params_fini(request_params *a) {
   a->tools = a->logit_bias = NULL;
   a->chat_texts = (sli_chat_json){NULL};
   a->guided_value = NULL;
-  a->model = a->cache_salt = NULL;
+  a->model = a->cache_salt = a->only_tool = NULL;
   a->nprompts = a->nmessages = a->nstop = 0;
 }

@@ -54,6 +54,8 @@ typedef struct request_params {
   sli_chat_json chat_texts;     /* the chat for its template: parts of the body */
   size_t content_bytes;         /* bytes of the messages' contents */
   bool no_tools;                /* the model is told of no tools */
+  bool must_call;               /* the answer is calls of tools */
+  const char *only_tool;        /* the function that it calls; NULL: any of them */
   bool one_call;                /* an answer has one call of a tool at most */
   const cJSON *tools;           /* the tools, checked; NULL: none */
   bool stream, usage;           /* usage: send token counts at the end of the stream */

@@ -7,6 +7,7 @@
 #ifndef SLUICE_TOOLS_ACTORSERVE_ANSWER_H
 #define SLUICE_TOOLS_ACTORSERVE_ANSWER_H
 
+#include "tools/actorserve/answer/calls_grammar.h"
 #include "tools/actorserve/answer/formats.h"
 #include "tools/actorserve/answer/functions.h"
 

@@ -33,6 +33,13 @@ typedef struct answer_mark {
   bool kept; /* the mark's text is part of what follows */
 } answer_mark;
 
+/* How a model writes calls: `head`, calls with `between` in between, `tail`. A call is `begin`,
+ * its name, `middle`, its arguments, `end`. Words like <name> and [NAME] are special tokens where
+ * the vocabulary has such ones. */
+typedef struct answer_spelling {
+  const char *head, *begin, *middle, *end, *between, *tail; /* between NULL: there is one call */
+} answer_spelling;
+
 enum { ANSWER_MARKS = 6, ANSWER_ENDS = 2, ANSWER_ID_SHORT = 9, ANSWER_ID_LONG = 24 };
 
 typedef struct answer_format {
@@ -46,6 +53,11 @@ typedef struct answer_format {
   int id_letters;                /* letters of a call's id, behind "call_" unless ANSWER_ID_SHORT */
   const char *ends[ANSWER_ENDS]; /* tokens that end an answer, besides the model's own */
   const char *no_end;            /* token that never ends one; NULL: none */
+  answer_spelling calls;
+  const char *other_mark; /* special token of models that write calls as `others` */
+  answer_spelling others;
+  bool tagged;            /* arguments are <parameter=KEY>\nVALUE\n</parameter>\n, and not JSON */
+  const char *thought[2]; /* begin and end of reasoning in front of calls; NULL: as `thinks` says */
 } answer_format;
 
 /* Returns the format called `name`; NULL: there is none. */
