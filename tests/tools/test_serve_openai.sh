@@ -106,3 +106,72 @@ messages = [{"role": "user", "content": "a"}, whole.message,
 done = client.chat.completions.create(**dict(asked, messages=messages)).choices[0]
 assert done.message.content == "Thanks." and done.finish_reason == "stop" and not done.message.tool_calls, done
 PY
+
+# Responses, whole and by events. The model answers with the last message.
+: >out
+"$SLUICE_BUILD/tests/serve_made_up" 200 8 8 60 "" 32 "{# <tool_call> <think> #}{{ messages[-1].content }}" >out 2>err &
+pid=$!
+to_end+=("$pid")
+until [[ -s out ]]; do kill -0 "$pid" || fail "the server has ended"; sleep 0.01; done
+"$python" - "$(<out)" >said 2>&1 <<'PY' || fail "$(<said)"
+import json
+import sys
+import openai
+
+client = openai.OpenAI(base_url="http://127.0.0.1:%s/v1" % sys.argv[1], api_key="any", max_retries=0)
+tools = [{"type": "function", "name": n, "parameters": {"type": "object", "properties": {}}} for n in "fg"]
+said = client.responses.create(model="made-up", input="one two", max_output_tokens=7, instructions="Be brief.", store=False)
+assert said.output_text == "one two" and said.status == "incomplete", said
+assert said.incomplete_details.reason == "max_output_tokens" and said.usage.output_tokens == 7, said
+
+text = """<think>
+Hm.
+</think>
+I ask.
+<tool_call>
+{"name": "f", "arguments": {"city": "K\u00f6ln"}}
+</tool_call>
+<tool_call>
+{"name": "g", "arguments": {}}
+</tool_call>!"""
+asked = dict(model="made-up", extra_body={"stop": "!"}, input=[{"role": "user", "content": [{"type": "input_text", "text": text}]}], tools=tools,
+             temperature=0.5, parallel_tool_calls=True, text={"format": {"type": "text"}})
+
+
+def check(response):
+    kinds = [item.type for item in response.output]
+    assert kinds == ["reasoning", "message", "function_call", "function_call"], response
+    thought, message, f, g = response.output
+    assert thought.content[0].text == "Hm." and response.output_text == "I ask." and message.role == "assistant", response
+    assert (f.name, json.loads(f.arguments)) == ("f", {"city": "Köln"}) and (g.name, g.arguments) == ("g", "{}"), response
+    assert f.call_id != g.call_id and len({item.id for item in response.output}) == 4, response
+
+
+whole = client.responses.create(**asked)
+check(whole)
+seen, deltas = [], {}
+with client.responses.stream(**asked) as stream:
+    for event in stream:
+        seen.append(event.type)
+        if event.type.endswith(".delta"):
+            deltas[event.output_index] = deltas.get(event.output_index, "") + event.delta
+    check(stream.get_final_response())
+assert deltas == {0: "Hm.", 1: "I ask.", 2: whole.output[2].arguments, 3: "{}"}, deltas
+assert seen[:2] == ["response.created", "response.in_progress"] and seen[-1] == "response.completed", seen
+assert seen.count("response.output_item.added") == seen.count("response.output_item.done") == 4, seen
+numbers = [event.sequence_number for event in client.responses.create(stream=True, **asked)]
+assert numbers == list(range(len(numbers))), numbers
+
+# What came goes back, with the results of the calls.
+again = [*asked["input"], *whole.output, *({"type": "function_call_output", "call_id": item.call_id, "output": "7"}
+                                           for item in whole.output[2:]), {"role": "user", "content": "Thanks."}]
+assert client.responses.create(model="made-up", input=again, tools=tools, max_output_tokens=7).output_text == "Thanks."
+for fields, says in ((dict(previous_response_id="resp-1"), "not stored"), (dict(input=3), "input must be"),
+                     (dict(tools=[{"type": "web_search"}]), "type is not function"), (dict(temperature=-1), "temperature")):
+    try:
+        client.responses.create(**dict(dict(model="made-up", input="a"), **fields))
+    except openai.BadRequestError as error:
+        assert says in str(error), error
+    else:
+        raise SystemExit("%s is not refused" % fields)
+PY

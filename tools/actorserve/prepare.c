@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "base/base.h"
+#include "tools/actorserve/responses.h"
 
 static sl_status check_model(request *r) {
   const chat_format *v = r->serving->chat_format;
@@ -221,8 +222,12 @@ static void settle(request *r) {
 }
 
 sl_status request_prepare(request *r, const char *body, size_t bytes) {
+  bool translated = r->params.kind == PARAMS_RESPONSES;
   sl_status status =
-      request_params_read(body, bytes, r->params.kind, &r->allowance, &r->params, &r->param);
+      translated ? responses_translate(body, bytes, &r->allowance, &r->chat, &r->param) : SL_OK;
+  if (!status)
+    status = request_params_read(translated ? r->chat : body, translated ? strlen(r->chat) : bytes,
+                                 r->params.kind, &r->allowance, &r->params, &r->param);
   if (!status) status = check_model(r);
   r->lasting.allowance = &r->allowance;
   if (!status) status = list_biases(r);
@@ -232,5 +237,7 @@ sl_status request_prepare(request *r, const char *body, size_t bytes) {
   snprintf(r->wrong, sizeof r->wrong, "%s", r->param ? r->param : "");
   r->param = r->param ? r->wrong : NULL; /* the old text was part of the body */
   settle(r);
+  free(r->chat);
+  r->chat = NULL;
   return status;
 }

@@ -39,10 +39,14 @@ static void put_bytes(void *to, const char *text, size_t bytes) {
 }
 
 /* Appends a string, which may have zero bytes; cJSON's end there. */
-static bool put_text(struct evbuffer *out, const char *text, size_t bytes) {
+bool reply_put_text(struct evbuffer *out, const char *text, size_t bytes) {
   reply_target to = {out, true};
   sli_json_string(text, bytes, false, put_bytes, &to);
   return to.good;
+}
+
+bool reply_put_string(struct evbuffer *out, const char *text) {
+  return reply_put_text(out, text, strlen(text));
 }
 
 /* Appends an object without its closing bracket. */
@@ -100,6 +104,8 @@ char *reply_models(const chat_format *v, const char *model) {
 
 /* ---- answers --------------------------------------------------------------------------------- */
 
+const char *reply_model_name(const request *r) { return r->serving->chat_format->name; }
+
 static cJSON *head_json(const request *r, bool piece) {
   cJSON *root = cJSON_CreateObject();
   const char *object = !r->params.chat ? "text_completion"
@@ -108,7 +114,7 @@ static cJSON *head_json(const request *r, bool piece) {
   cJSON_AddStringToObject(root, "id", r->id);
   cJSON_AddStringToObject(root, "object", object);
   cJSON_AddNumberToObject(root, "created", (double)r->created);
-  cJSON_AddStringToObject(root, "model", r->serving->chat_format->name);
+  cJSON_AddStringToObject(root, "model", reply_model_name(r));
   return root;
 }
 
@@ -162,8 +168,9 @@ static bool put_call_head(struct evbuffer *out, int index, const char *id) {
 
 static bool put_call(struct evbuffer *out, const kept_call *call) {
   return reply_put(out, "{") && put_call_head(out, -1, call->id) &&
-         put_text(out, call->name.text, call->name.bytes) && reply_put(out, ",\"arguments\":") &&
-         put_text(out, call->arguments.text, call->arguments.bytes) && reply_put(out, "}}");
+         reply_put_text(out, call->name.text, call->name.bytes) &&
+         reply_put(out, ",\"arguments\":") &&
+         reply_put_text(out, call->arguments.text, call->arguments.bytes) && reply_put(out, "}}");
 }
 
 static bool put_calls(struct evbuffer *out, const choice *c) {
@@ -182,13 +189,13 @@ static bool put_delta(struct evbuffer *out, const choice *c, const answer_piece 
   if (text)
     return reply_put(out,
                      piece->kind == ANSWER_CONTENT ? "{\"content\":" : "{\"reasoning_content\":") &&
-           put_text(out, piece->text, piece->bytes) && reply_put(out, "}");
+           reply_put_text(out, piece->text, piece->bytes) && reply_put(out, "}");
   if (!reply_put(out, "{\"tool_calls\":[{")) return false;
   if (piece->kind == ANSWER_ARGUMENTS)
     return evbuffer_add_printf(out, "\"index\":%d,\"function\":{\"arguments\":", piece->call) > 0 &&
-           put_text(out, piece->text, piece->bytes) && reply_put(out, "}}]}");
+           reply_put_text(out, piece->text, piece->bytes) && reply_put(out, "}}]}");
   reply_call_id(c, piece->call, id);
-  return put_call_head(out, piece->call, id) && put_text(out, piece->text, piece->bytes) &&
+  return put_call_head(out, piece->call, id) && reply_put_text(out, piece->text, piece->bytes) &&
          reply_put(out, ",\"arguments\":\"\"}}]}");
 }
 
@@ -197,9 +204,9 @@ static bool put_delta(struct evbuffer *out, const choice *c, const answer_piece 
 static bool put_message(struct evbuffer *out, const choice *c) {
   bool null = c->ncalls && !c->content.bytes;
   return reply_put(out, "{\"role\":\"assistant\",\"content\":") &&
-         (null ? reply_put(out, "null") : put_text(out, c->content.text, c->content.bytes)) &&
+         (null ? reply_put(out, "null") : reply_put_text(out, c->content.text, c->content.bytes)) &&
          (!c->reasoning.bytes || (reply_put(out, ",\"reasoning_content\":") &&
-                                  put_text(out, c->reasoning.text, c->reasoning.bytes))) &&
+                                  reply_put_text(out, c->reasoning.text, c->reasoning.bytes))) &&
          put_calls(out, c) && reply_put(out, "}");
 }
 
@@ -207,7 +214,7 @@ static bool whole_choice(choice *c, struct evbuffer *out) {
   bool chat = c->of->params.chat;
   return evbuffer_add_printf(out, "{\"index\":%d,\"%s\":", c->index, chat ? "message" : "text") >
              0 &&
-         (chat ? put_message(out, c) : put_text(out, c->content.text, c->content.bytes)) &&
+         (chat ? put_message(out, c) : reply_put_text(out, c->content.text, c->content.bytes)) &&
          put_words(out, c, c->ready, true) && put_finish(out, c->finish);
 }
 
@@ -238,7 +245,7 @@ bool reply_piece(choice *c, const answer_piece *piece, const char *finish, struc
   if (c->of->params.chat) good = good && reply_put(out, "\"delta\":") && put_delta(out, c, piece);
   else
     good = good && reply_put(out, "\"text\":") &&
-           put_text(out, piece ? piece->text : NULL, piece ? piece->bytes : 0);
+           reply_put_text(out, piece ? piece->text : NULL, piece ? piece->bytes : 0);
   return good && put_words(out, c, c->ready, finish) && put_finish(out, finish) && end_piece(out);
 }
 
@@ -258,7 +265,7 @@ bool reply_usage(const request *r, struct evbuffer *out) {
 static bool put_token_text(struct evbuffer *out, const codec *c, int32_t token) {
   size_t bytes, good;
   char *raw = codec_decode_raw(c, &token, 1, &bytes), *text = codec_good(raw, bytes, &good);
-  bool done = put_text(out, text, good);
+  bool done = reply_put_text(out, text, good);
   free(text);
   free(raw);
   return done;
@@ -287,7 +294,8 @@ bool reply_text(const request *r, struct evbuffer *out) {
   const encoding *x = r->prompts;
   size_t bytes;
   char *text = codec_decode(x->codec, x->out.items, x->out.count, true, &bytes);
-  bool good = reply_put(out, "{\"prompt\":") && put_text(out, text, bytes) && reply_put(out, "}");
+  bool good =
+      reply_put(out, "{\"prompt\":") && reply_put_text(out, text, bytes) && reply_put(out, "}");
   free(text);
   return good;
 }

@@ -10,6 +10,12 @@ char *reply_error(int status, const char *param, const char *code, const char *t
 /* Returns {"object": "list", "data": [...]}, or only the model of one of its names. */
 char *reply_models(const chat_format *v, const char *model);
 
+/* Appends a string of JSON, which may have zero bytes; one that has none. */
+bool reply_put_text(struct evbuffer *out, const char *text, size_t bytes);
+bool reply_put_string(struct evbuffer *out, const char *text);
+/* Returns the name of the model that answers. */
+const char *reply_model_name(const request *r);
+
 /* Appends the whole answer, with all choices. This and the following functions append to `out`;
  * false: there was no memory. */
 bool reply_whole(request *r, struct evbuffer *out);

@@ -10,6 +10,7 @@
 #include "base/base.h"
 #include "tools/actorserve/prepare.h"
 #include "tools/actorserve/reply.h"
+#include "tools/actorserve/responses.h"
 
 /* ---- ending a request ------------------------------------------------------------------------ */
 
@@ -26,6 +27,7 @@ static void fini_choice(choice *c) {
   free(c->calls);
   free(c->content.text);
   free(c->reasoning.text);
+  response_destroy(c->response);
 }
 
 static void let_go(request *r, size_t bytes) { account_give(&r->account, bytes); }
@@ -149,6 +151,11 @@ static bool send_event(request *r, struct evbuffer *out, bool good) {
 
 static void finish_stream(request *r) {
   struct evbuffer *out = r->serving->out;
+  if (r->params.kind == PARAMS_RESPONSES) {
+    http_end(r->x);
+    request_leave(r);
+    return;
+  }
   if (r->params.usage && !send_event(r, out, reply_usage(r, out))) return;
   if (!send_event(r, out, !evbuffer_add(out, "data: [DONE]\n\n", 14))) return;
   http_end(r->x);
@@ -176,7 +183,8 @@ static void finish_whole(request *r) {
   http_exchange *x = r->x;
   struct evbuffer *out = evbuffer_new();
   if (candidates(r) > r->params.n) choose_best(r);
-  bool good = out && reply_whole(r, out);
+  bool responds = r->params.kind == PARAMS_RESPONSES,
+       good = out && (responds ? responses_whole(r, out) : reply_whole(r, out));
   account_give_all(&r->account);
   request_leave(r);
   if (good) http_answer_buffer(x, 200, "application/json", out);
@@ -248,10 +256,21 @@ static bool keep_piece(choice *c, const answer_piece *piece) {
 static bool deliver(choice *c, const answer_piece *piece) {
   request *r = c->of;
   struct evbuffer *out = r->serving->out;
-  if (r->params.stream) return send_event(r, out, reply_piece(c, piece, NULL, out));
-  if (keep_piece(c, piece)) return true;
-  fail_for_memory(r);
-  return false;
+  if (r->params.stream && !c->response) return send_event(r, out, reply_piece(c, piece, NULL, out));
+  if (!keep_piece(c, piece)) {
+    fail_for_memory(r);
+    return false;
+  }
+  if (r->params.stream) return send_event(r, out, responses_piece(c, piece, out));
+  if (c->response) responses_note(c, piece);
+  return true;
+}
+
+/* Sends the last events of an answer; false: the request is over. */
+static bool end_stream(choice *c) {
+  struct evbuffer *out = c->of->serving->out;
+  return send_event(c->of, out,
+                    c->response ? responses_end(c, out) : reply_piece(c, NULL, c->finish, out));
 }
 
 /* Delivers text by way of the parser. False: the request is over. */
@@ -285,8 +304,7 @@ static void end_choice(choice *c, const char *why) {
   c->finish = why;
   if (!give(c)) return;
   if (c->parser && answer_parser_calls(c->parser) && !strcmp(why, "stop")) c->finish = "tool_calls";
-  struct evbuffer *out = r->serving->out;
-  if (r->params.stream && !send_event(r, out, reply_piece(c, NULL, c->finish, out))) return;
+  if (r->params.stream && !end_stream(c)) return;
   if (!--r->open) finish(r);
 }
 
@@ -510,6 +528,7 @@ static void init_choice(request *r, int index) {
                 .parser = make_parser(r),
                 .streamed = {.codec = &r->serving->chat_format->codec, .stops = &r->stops}};
   c->streamed.special = c->parser;
+  if (r->params.kind == PARAMS_RESPONSES) c->response = response_create();
   if (r->grammar) c->guide = sli_guide_create(r->grammar, r->ends, r->nends);
   if (!r->params.wants_logprobs) return;
   c->words = sli_calloc(1, sizeof *c->words);
@@ -554,8 +573,11 @@ static sl_status submit_all(request *r) {
 static bool begin_stream(request *r) {
   struct evbuffer *out = r->serving->out;
   http_begin(r->x, 200, "text/event-stream", ":\n\n");
-  for (int i = 0; i < r->nchoices && r->params.chat; i++)
-    if (!send_event(r, out, reply_role(&r->choices[i], out))) return false;
+  for (int i = 0; i < r->nchoices && r->params.chat; i++) {
+    choice *c = &r->choices[i];
+    if (!send_event(r, out, c->response ? responses_begin(c, out) : reply_role(c, out)))
+      return false;
+  }
   return true;
 }
 
@@ -645,7 +667,9 @@ static request *create(serving *s, http_exchange *x, params_kind kind) {
   s->first = r;
   r->account = (account){.budget = s->budget, .most = budget_most(s->budget) / PARTS};
   r->allowance = account_allowance(&r->account);
-  snprintf(r->id, sizeof r->id, "%s-%llx%08llx", kind == PARAMS_CHAT ? "chatcmpl" : "cmpl",
+  static const char *const prefixes[] = {
+      [PARAMS_TEXTS] = "cmpl", [PARAMS_CHAT] = "chatcmpl", [PARAMS_RESPONSES] = "resp"};
+  snprintf(r->id, sizeof r->id, "%s-%llx%08llx", prefixes[SLI_MIN(kind, PARAMS_RESPONSES)],
            (unsigned long long)r->created, (unsigned long long)r->number);
   http_set_user(x, r);
   return r;

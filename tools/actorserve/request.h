@@ -43,7 +43,8 @@ typedef struct choice {
   size_t ncalls, calls_room;
   int64_t tokens; /* tokens of the answer, and the sum of their logarithms of probability */
   double logprob;
-  const char *finish; /* reason that it ended; NULL: it goes on */
+  const char *finish;        /* reason that it ended; NULL: it goes on */
+  struct response *response; /* items of an answer to /v1/responses; NULL: it is none */
 } choice;
 
 /* A text to be tokenized. */
@@ -63,6 +64,7 @@ typedef struct request {
   work work;        /* work of reading a long body */
   bool reading;     /* true until the body is read */
   char *body;
+  char *chat;       /* body of /v1/responses as one of a chat, while it is read */
   sl_status status; /* result of reading it */
   char *failure;
   const char *param;     /* the wrong field; NULL: none */

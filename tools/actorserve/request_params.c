@@ -659,7 +659,7 @@ sl_status request_params_read(const char *body, size_t bytes, params_kind kind,
                               const char **param) {
   cJSON *root, *item;
   *out = (request_params){.kind = kind,
-                          .chat = kind == PARAMS_CHAT,
+                          .chat = kind == PARAMS_CHAT || kind == PARAMS_RESPONSES,
                           .n = 1,
                           .temperature = 1,
                           .top_p = 1,

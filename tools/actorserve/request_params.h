@@ -19,10 +19,12 @@ enum {
   PARAMS_MOST_BIASES = 512
 };
 
-/* The bodies: of /v1/completions, /v1/chat/completions, /tokenize and /detokenize. */
+/* The bodies: of /v1/completions, /v1/chat/completions, /v1/responses, /tokenize and
+ * /detokenize. */
 typedef enum params_kind {
   PARAMS_TEXTS,
   PARAMS_CHAT,
+  PARAMS_RESPONSES,
   PARAMS_TOKENIZE,
   PARAMS_DETOKENIZE
 } params_kind;

@@ -97,6 +97,10 @@ static void answer_detokenize(serving *s, http_exchange *x, const http_request *
   request_begin(s, x, request, PARAMS_DETOKENIZE);
 }
 
+static void answer_responses(serving *s, http_exchange *x, const http_request *request) {
+  request_begin(s, x, request, PARAMS_RESPONSES);
+}
+
 extern const char chat_html[]; /* page/chat.html */
 
 /* Answers with a page that chats. It asks nobody but this server. */
@@ -118,6 +122,7 @@ static const struct route {
   void (*answer)(serving *s, http_exchange *x, const http_request *request);
 } routes[] = {{"/v1/completions", "POST", false, answer_texts},
               {"/v1/chat/completions", "POST", false, answer_chat},
+              {"/v1/responses", "POST", false, answer_responses},
               {"/tokenize", "POST", false, answer_tokenize},
               {"/detokenize", "POST", false, answer_detokenize},
               {"/", "GET", true, answer_page},
