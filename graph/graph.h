@@ -269,6 +269,7 @@ struct sl_graph {
   int nvariants;            /* number of different lengths */
   int64_t *variant_lengths; /* longest first */
   sl_tensor *batch;         /* batch of a served graph; see batch.h */
+  sl_tensor *adapters;      /* the adapter of each row, -1: none; NULL: there are no places */
   int noutputs;
   size_t output_capacity;
   struct sli_output {

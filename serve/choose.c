@@ -213,7 +213,7 @@ static bool serve_choose(sl_session *s, tick *t) {
   choice c = {s, t, s->about.rows};
   if (!s->log.at) t->count = 0, t->load = (load){0};
   if (s->closing) return true;
-  if (sli_session_is_behind(s)) return false;
+  if (s->paused || sli_session_is_behind(s)) return false;
   for (c.rows -= t->load.rows; sli_log_next(s);)
     if (!follow(&c) || t->count) return t->count && !s->log.at;
   sli_session_end_unwanted(s); /* cancelled requests that the finished log did not end */

@@ -87,7 +87,7 @@ void sli_prefixes_note(sl_session *s, request *r) {
 
 int64_t sli_prefixes_find(const sl_session *s, request *r) {
   const sli_pages *p = s->pages;
-  int64_t n = 0, most = are_apart(s) ? 0 : (r->count - 1) / SL_PAGE;
+  int64_t n = 0, most = are_apart(s) || r->sums ? 0 : (r->count - 1) / SL_PAGE;
   uint64_t name = sli_prefixes_root(r);
   for (int32_t i; n < most && (i = prefixes_find(p, name, r->tokens + n * SL_PAGE)) >= 0;
        name = p->of[i].name)

@@ -76,6 +76,7 @@ static void forget(request *r) {
   free(r->pages);
   free(r->tokens);
   free(r->stop);
+  free(r->sums);
   sli_edits_free(r->edits);
   free(r);
 }
@@ -94,6 +95,7 @@ void sli_session_finish(sl_session *s, request *r, sl_end end) {
   while (*at != r) at = &(*at)->next;
   *at = r->next;
   sli_pages_free(s, r);
+  sli_adapters_leave(s, r);
   tell(s, &(sl_session_event){.id = r->id,
                               .user = r->user,
                               .kind = SL_EVENT_END,
@@ -215,11 +217,15 @@ static request *make(const sl_session *s, const sl_request *q) {
   r->stop = sli_calloc((size_t)SLI_MAX(q->nstop, 1), sizeof *r->stop);
   if (q->nstop) memcpy(r->stop, q->stop, (size_t)q->nstop * sizeof *r->stop);
   r->edits = sli_edits_create(q);
+  if (q->embedding) r->sums = sli_calloc((size_t)s->about.width, sizeof *r->sums);
   return r;
 }
 
-static sl_status check_room(const sl_session *s) {
+/* Checks that a request may be entered now. */
+static sl_status check_now(const sl_session *s, const sl_request *q) {
   if (s->status) return sl_fail(s->status, "%s", s->detail);
+  sl_status status = sli_adapters_check(s, q->adapter);
+  if (status) return status;
   if (s->draining || s->closing) return sl_fail(SL_E_BUSY, "the session lets nothing in any more");
   if (s->stats.queued < s->stats.limits.queue) return SL_OK;
   return sl_fail(SL_E_BUSY, "%d requests wait already", s->stats.queued);
@@ -234,6 +240,7 @@ static uint64_t append(sl_session *s, request *r) {
   pthread_cond_signal(&s->work);
   r->id = ++s->last_id;
   r->step = s->ticks.step;
+  r->how.salt = sli_adapters_use(s, r);
   r->until = sli_log_until(s, r->id);
   return r->id;
 }
@@ -242,12 +249,14 @@ sl_status sli_session_check(const sl_session *s, const sl_request *q) {
   sl_status status = check_tokens(s, q);
   if (!status && q->constraint.allow && !s->serving.allow)
     return sl_fail(SL_E_USAGE, "a request has a constraint: the session takes none");
+  if (!status && q->embedding && !s->about.width)
+    return sl_fail(SL_E_USAGE, "a request wants an embedding: the session makes none");
   if (!status) status = check_settings(q);
   return status ? status : check_penalties(s, q);
 }
 
 sl_status sli_session_enter(sl_session *s, const sl_request *q, uint64_t *id) {
-  sl_status status = check_room(s);
+  sl_status status = check_now(s, q);
   if (!status) *id = append(s, make(s, q));
   return status;
 }
@@ -259,7 +268,7 @@ sl_status sl_session_submit(sl_session *s, const sl_request *q, uint64_t *id) {
   if (status) return status;
   request *r = make(s, q);
   pthread_mutex_lock(&s->lock);
-  status = check_room(s);
+  status = check_now(s, q);
   if (!status) *id = append(s, r);
   pthread_mutex_unlock(&s->lock);
   if (status) forget(r);

@@ -15,8 +15,9 @@
 #include "base/base.h"
 
 typedef struct request request;
-typedef struct sli_pages sli_pages; /* prefixes.h */
-typedef struct sli_edits sli_edits; /* edits.c */
+typedef struct sli_pages sli_pages;                   /* prefixes.h */
+typedef struct sli_adapter_places sli_adapter_places; /* adapters.c */
+typedef struct sli_edits sli_edits;                   /* edits.c */
 
 /* State of a request. */
 typedef enum standing {
@@ -51,6 +52,7 @@ struct request {
   uint64_t name;    /* name of the last named page (prefixes.c) */
   double pace;      /* seconds per chunk while the request is alone; 0: not computed yet */
   bool stuck;       /* its constraint allows no token */
+  double *sums;     /* [width] of its hidden states; NULL: no embedding is wanted */
   sl_request how;   /* temperature and other request parameters; its arrays are not used */
   int32_t *stop;    /* [how.nstop] */
   sli_edits *edits; /* edits of its logits; NULL: none */
@@ -82,6 +84,7 @@ typedef struct tick {
   int count;
   part *parts; /* [sequences] */
   load load;
+  sl_sampled *sampled; /* [sequences] results that came before the hidden states */
 } tick;
 
 /* Timings of the newest ticks. */
@@ -96,8 +99,9 @@ typedef struct fit {
 typedef struct ticks {
   /* number of ticks begun, of those whose allowed tokens are told, and of ticks completed */
   uint64_t begun, allowed, back;
-  int64_t first; /* step of training of the first tick */
-  int64_t step;  /* of training, where the session is part of it: of the last tick begun */
+  uint64_t sampled, hidden; /* those whose tokens, and whose hidden states, have come */
+  int64_t first;            /* step of training of the first tick */
+  int64_t step; /* of training, where the session is part of it: of the last tick begun */
   int most;
   tick *of; /* [most] ring, indexed by tick number modulo `most` */
 } ticks;
@@ -159,6 +163,8 @@ struct sl_session {
   sl_session_stats stats;
   ticks ticks;
   sli_pages *pages;
+  sli_adapter_places *adapters; /* NULL: none */
+  bool paused;                  /* no tick begins */
   sli_session_log log;
   /* [plan->nactors] the actor's share of its stage's time per tick; 0: no time, or the plan's */
   double *shares;
@@ -195,6 +201,17 @@ bool sli_pages_take(sl_session *s, request *r, int64_t positions);
  * allocates the others. */
 bool sli_pages_let_in(sl_session *s, request *r, int64_t positions, int64_t shared);
 void sli_pages_free(sl_session *s, request *r);
+
+/* adapters.c: finds the sizes of the places, from the options. */
+sl_status sli_adapters_read(sl_session *s);
+/* Loads the adapters of the options, before the plan runs. */
+sl_status sli_adapters_load(sl_session *s);
+void sli_adapters_free(sl_session *s);
+sl_status sli_adapters_check(const sl_session *s, int adapter);
+/* A request begins or ceases to use its adapter; needs the lock. Returns a salt for its prefixes.
+ */
+uint64_t sli_adapters_use(const sl_session *s, const request *r);
+void sli_adapters_leave(const sl_session *s, const request *r);
 
 /* prefixes.c: finds pages that hold the request's first tokens and lists them in r->pages;
  * returns their number. The last token is never among them, so that there is something to

@@ -59,6 +59,10 @@ static sl_status lower_plan(sl_session *s, const sl_lower_options *lower, sl_low
   return status;
 }
 
+static bool is_modelled(const sl_session *s) {
+  return !sl_device_computes(s->options.lower.devices.kind);
+}
+
 /* Sets the sizes that do not depend on the model. */
 static sl_status read_sizes(sl_session *s) {
   enum { ROWS = 64, SEQUENCES = 64, QUEUE = 1024, MOST_GROUPS = 64 };
@@ -71,9 +75,12 @@ static sl_status read_sizes(sl_session *s) {
                             .fill = sli_session_choose,
                             .await = sli_session_await,
                             .storage = storage_of,
+                            .hidden = o->embeddings && !is_modelled(s),
                             .ctx = s};
   s->serving.sequences = default_to(o->sequences, SLI_MIN(s->serving.rows, SEQUENCES));
   s->serving.groups = default_to(o->groups, stages > 1 ? stages + 1 : 1);
+  sl_status status = sli_adapters_read(s);
+  if (status) return status;
   if (s->serving.rows < 1 || s->serving.sequences < 1 || o->pages < 0 || o->context < 0)
     return sl_fail(SL_E_USAGE, "a session needs rows, sequences and pages");
   if (o->kv != SL_F32 && o->kv != SL_BF16)
@@ -137,10 +144,6 @@ static sl_status find_vocabulary(sl_session *s) {
                                        s->options.model->name);
 }
 
-static bool is_modelled(const sl_session *s) {
-  return !sl_device_computes(s->options.lower.devices.kind);
-}
-
 /* Has the tokens that may come next told beside each tick. */
 static void settle_constraints(sl_session *s) {
   if (!s->options.constraints || is_modelled(s)) return;
@@ -173,6 +176,13 @@ static sl_status check_lower(const sl_lower_options *o) {
       "sequences");
 }
 
+static void find_width(sl_session *s) {
+  const sl_graph *g = s->graph;
+  for (int i = 0; i < g->noutputs; i++)
+    if (!strcmp(g->outputs[i].name, "hidden"))
+      s->about.width = sl_type_last(&g->outputs[i].tensor->type);
+}
+
 static sl_status make_plan(sl_session *s) {
   sl_lower_options lower = s->options.lower;
   sl_status wrong = check_lower(&lower);
@@ -187,6 +197,7 @@ static sl_status make_plan(sl_session *s) {
   sl_status status = lower_plan(s, &lower, &lowered);
   if (status) return status;
   s->about.lowered = lowered;
+  find_width(s);
   s->about.plan = sl_lowered_plan(lowered);
   for (int32_t d = 0; d < s->about.plan->ndevices; d++)
     s->about.device_bytes =
@@ -220,14 +231,17 @@ static sl_status make_runtime(sl_session *s) {
   sl_lowered_attach((sl_lowered *)s->about.lowered, s->about.rt);
   if (is_modelled(s)) return job ? sl_job_attach(job, s->about.rt, 0) : SL_OK;
   status = s->options.load(s->options.load_ctx, s->about.lowered, s->about.rt);
+  if (!status) status = sli_adapters_load(s);
   return status || !job ? status : sl_job_attach(job, s->about.rt, 0);
 }
 
 static void make_ticks(sl_session *s) {
   s->ticks.most = s->about.groups;
   s->ticks.of = sli_calloc((size_t)s->ticks.most, sizeof *s->ticks.of);
-  for (int i = 0; i < s->ticks.most; i++)
+  for (int i = 0; i < s->ticks.most; i++) {
     s->ticks.of[i].parts = sli_calloc((size_t)s->about.sequences, sizeof(part));
+    s->ticks.of[i].sampled = sli_calloc((size_t)s->about.sequences, sizeof(sl_sampled));
+  }
   sli_pages_init(s);
   if (is_modelled(s)) sli_price_init(s);
 }
@@ -247,6 +261,7 @@ sl_status sl_session_check(const sl_session_options *options, sl_session_info *o
   if (!status) *out = s.about;
   sl_lowered_destroy((sl_lowered *)s.about.lowered);
   sl_graph_destroy(s.graph);
+  sli_adapters_free(&s);
   if (status) return status;
   out->plan = NULL;
   out->lowered = NULL;
@@ -355,7 +370,10 @@ static void stop_thread(sl_session *s) {
 }
 
 static sl_status free_ticks(sl_session *s) {
-  for (int i = 0; i < s->ticks.most; i++) free(s->ticks.of[i].parts);
+  for (int i = 0; i < s->ticks.most; i++) {
+    free(s->ticks.of[i].parts);
+    free(s->ticks.of[i].sampled);
+  }
   free(s->ticks.of);
   sli_pages_fini(s);
   return sli_log_close(s);
@@ -393,6 +411,7 @@ static void free_all(sl_session *s) {
   pthread_cond_destroy(&s->work);
   pthread_cond_destroy(&s->idle);
   pthread_mutex_destroy(&s->lock);
+  sli_adapters_free(s);
   free(s->shares);
   sli_fit_fini(&s->fit);
   free(s->events.of);

@@ -70,14 +70,62 @@ static void take_tick(sl_session *s, const tick *t, const sl_sampled *x) {
   if (!s->requests) s->stats.waiting_since_ns = 0;
 }
 
+/* ---- hidden states --------------------------------------------------------------------------- */
+
+/* Adds the states of a part's rows, in their order: sums do not depend on the cut into ticks. */
+static void add_states(const part *p, int64_t width, const float *rows) {
+  const request *r = p->of;
+  if (!p->from) memset(r->sums, 0, (size_t)width * sizeof *r->sums); /* also when computed again */
+  for (int64_t i = 0; i < SLI_MIN(p->rows, r->nprompt - p->from); i++, rows += width) {
+    bool last = p->from + i == r->nprompt - 1;
+    for (int64_t k = 0; k < width && (last || !r->how.last); k++) r->sums[k] += (double)rows[k];
+    for (int64_t k = 0; k < width && last; k++)
+      r->how.embedding[k] = (float)(r->sums[k] / (r->how.last ? 1 : (double)r->nprompt));
+  }
+}
+
+static void take_hidden(const sl_session *s, const tick *t, const float *rows) {
+  for (int i = 0; i < t->count && rows; i++) {
+    const part *p = &t->parts[i];
+    if (p->of->sums && !p->of->cancelled && p->of->standing == RUNNING)
+      add_states(p, s->about.width, rows);
+    rows += p->rows * s->about.width;
+  }
+}
+
+static tick *tick_at(const sl_session *s, uint64_t number) {
+  return &s->ticks.of[number % (uint64_t)s->ticks.most];
+}
+
+/* Takes an output of a tick. A tick is over when all of them have come, in any order. Returns the
+ * results of one that is over, or `none`. */
+static const void *take_output(sl_session *s, const char *name, const void *data,
+                               const void *none) {
+  bool sampled = !strcmp(name, "sampled");
+  uint64_t number = sampled ? s->ticks.sampled++ : s->ticks.hidden++;
+  tick *t = tick_at(s, number);
+  if (!sampled) take_hidden(s, t, data);
+  if (!s->serving.hidden) return data;
+  if (sampled && s->ticks.hidden > number) return data;
+  if (sampled && data) memcpy(t->sampled, data, (size_t)s->about.sequences * sizeof *t->sampled);
+  return !sampled && s->ticks.sampled > number ? t->sampled : none;
+}
+
 void sli_session_take(void *ctx, const char *name, const sl_type *type, const void *data) {
-  (void)name, (void)type;
+  static const char none;
+  (void)type;
   sl_session *s = ctx;
   pthread_mutex_lock(&s->lock);
-  take_tick(s, &s->ticks.of[s->ticks.back++ % (uint64_t)s->ticks.most], data);
+  const void *results = take_output(s, name, data, &none);
+  if (results == &none) {
+    pthread_mutex_unlock(&s->lock);
+    return;
+  }
+  take_tick(s, tick_at(s, s->ticks.back++), results);
   if (s->steps.ticks && s->ticks.back % (uint64_t)s->steps.ticks == 0)
     sli_session_end_step(s,
                          s->ticks.first + (int64_t)(s->ticks.back / (uint64_t)s->steps.ticks) - 1);
   pthread_cond_signal(&s->work);
+  if (s->paused) pthread_cond_broadcast(&s->idle);
   pthread_mutex_unlock(&s->lock);
 }

@@ -84,8 +84,9 @@ static void fill_from_feed(void *ctx, const sl_tick *tick, void *const *out) {
 }
 
 static void fill_from_batch(void *ctx, const sl_tick *tick, void *const *out) {
-  const token_rows *r = ctx;
-  r->serve->fill(r->serve->ctx, tick, out[0], out[2]);
+  const sl_serving *s = ((const token_rows *)ctx)->serve;
+  s->fill(s->ctx, tick, out[0], out[2]);
+  if (s->adapters) s->choose_adapters(s->ctx, out[3]);
 }
 
 static uint64_t await_batch(void *ctx, const sl_tick *tick) {
@@ -177,16 +178,18 @@ static sl_tensor *served_tokens(sl_here at, sl_graph *g, int64_t context, int64_
   *r = (token_rows){.rows = 1, .context = s->rows, .serve = s};
   r->types[0] = r->types[1] = SL_TYPE(SL_I32, 1, s->rows);
   r->types[2] = SL_TYPE(SL_I32, (int64_t)(bytes / sizeof(int32_t)));
-  r->source = (sl_source){.nout = 3,
+  r->types[3] = r->types[0];
+  r->source = (sl_source){.nout = s->adapters ? 4 : 3,
                           .types = r->types,
                           .ctx = r,
                           .fill = fill_from_batch,
                           .await = await_batch,
                           .behind = s->groups};
-  sl_tensor *outs[3];
+  sl_tensor *outs[4] = {NULL};
   sl_data_at(at, g, &r->source, outs);
   *targets = outs[1];
   g->batch = outs[2];
+  g->adapters = outs[3];
   return outs[0];
 }
 

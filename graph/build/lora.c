@@ -84,6 +84,33 @@ static sl_tensor *matrix(sl_here at, sl_graph *g, const sl_adapter *adapter, cha
   return t;
 }
 
+/* Returns a matrix that has as many adapters as a served graph has places for. */
+static sl_tensor *matrices(sl_here at, sl_graph *g, const sl_adapter *adapter, char letter,
+                           int64_t out, int64_t in) {
+  sl_type type = SL_TYPE(SL_F32, adapter->places, out, in);
+  sl_tensor *t =
+      sl_param_at(at, g, type, SL_CONSTANT(0), "%s.lora_%c.weight", adapter->module, letter);
+  if (t) t->adapter = adapter;
+  return t;
+}
+
+/* Adds to each row what its own adapter makes of it: an adapter is to a row as an expert is. */
+static sl_tensor *add_places(sl_here at, sl_graph *g, sl_tensor *y, sl_tensor *x,
+                             const sl_tensor *weight, bool transposed) {
+  const sl_serving *s = g->options.serve;
+  bool rows =
+      g->adapters && !g->status && x->type.ndim == 3 && x->type.dim[0] == 1 && weight->param;
+  if (!rows || x->type.dim[1] != s->rows || !s->adapts(s->ctx, weight->name)) return y;
+  sl_adapter *adapter = sli_arena_alloc(&g->arena, sizeof *adapter);
+  *adapter = (sl_adapter){module_of(g, weight), s->adapter_rank, (float)s->adapter_rank, transposed,
+                          s->adapters};
+  sl_tensor *a = matrices(at, g, adapter, 'A', s->adapter_rank, sl_type_last(&x->type)),
+            *b = matrices(at, g, adapter, 'B', sl_type_last(&y->type), s->adapter_rank);
+  sl_tensor *low = sl_grouped_linear_at(at, g, x, g->adapters, a),
+            *high = sl_grouped_linear_at(at, g, low, g->adapters, b);
+  return sl_op2_at(at, g, &sl_op_add, NULL, y, high);
+}
+
 static sl_tensor *add_adapter(sl_here at, sl_graph *g, sl_tensor *y, sl_tensor *x,
                               sl_tensor *weight, bool transposed) {
   bool may = y && weight->param && !weight->frozen;
@@ -91,7 +118,7 @@ static sl_tensor *add_adapter(sl_here at, sl_graph *g, sl_tensor *y, sl_tensor *
   if (!rule || g->status) return y;
   int64_t in = weight->type.dim[transposed ? 0 : 1], out = weight->type.dim[transposed ? 1 : 0];
   sl_adapter *adapter = sli_arena_alloc(&g->arena, sizeof *adapter);
-  *adapter = (sl_adapter){module_of(g, weight), rule->rank, rule->alpha, transposed};
+  *adapter = (sl_adapter){module_of(g, weight), rule->rank, rule->alpha, transposed, 0};
   sl_tensor *a = matrix(at, g, adapter, 'A', rule->rank, in, SL_UNIFORM(1 / sqrtf((float)in)));
   sl_tensor *b = matrix(at, g, adapter, 'B', out, rule->rank, SL_CONSTANT(0));
   weight->adapter = adapter;
@@ -106,7 +133,8 @@ sl_tensor *sl_linear_at(sl_here at, sl_graph *g, sl_tensor *x, sl_tensor *w, sl_
   const sl_attrs attrs = {.transposed = transposed};
   sl_tensor *y = b ? sl_op3_at(at, g, &sl_op_linear, &attrs, x, w, b)
                    : sl_op2_at(at, g, &sl_op_linear, &attrs, x, w);
-  return add_adapter(at, g, y, x, w, transposed);
+  y = add_adapter(at, g, y, x, w, transposed);
+  return y && g->options.serve ? add_places(at, g, y, x, w, transposed) : y;
 }
 
 /* ---- checks -------------------------------------------------------------------------------- */

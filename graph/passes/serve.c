@@ -210,9 +210,10 @@ static sl_tensor *add_node(sl_graph *g, const sl_op *op, const sli_node *at, sl_
 /* ---- begin
  * ---------------------------------------------------------------------------------------- */
 
-static sl_status begin_rows(sl_graph *g) {
+/* Has only the rows of a tick read, of tokens or of their adapters. */
+static sl_status begin_rows(sl_graph *g, sl_tensor *tokens) {
   sli_node *source = g->batch->producer, *first = g->nodes[source->id + 1];
-  sl_tensor *tokens = source->out[0], *begun = add_node(g, &sl_op_begin, first, tokens);
+  sl_tensor *begun = tokens ? add_node(g, &sl_op_begin, first, tokens) : NULL;
   if (!begun) return g->status;
   move_before(g, first);
   for (int i = begun->producer->id + 1; i < g->nnodes; i++)
@@ -246,6 +247,32 @@ static sli_node *find_product(const sl_tensor *logits) {
   return NULL;
 }
 
+/* True for the sum of a linear map and what the adapters of rows add. */
+static bool adds_places(const sl_graph *g, const sli_node *n) {
+  const sli_node *high = n->op == &sl_op_add && n->in[1] ? n->in[1]->producer : NULL;
+  return high && high->op == &sl_op_grouped_linear && high->in[1] == g->adapters;
+}
+
+static void replace_reads(sl_graph *g, const sl_tensor *from, sl_tensor *to) {
+  for (int i = 0; i < g->nnodes; i++)
+    for (int a = 0; a < g->nodes[i]->nin; a++)
+      if (g->nodes[i]->in[a] == from) g->nodes[i]->in[a] = to;
+}
+
+/* Leaves out places beside the product that makes the logits, whose rows are other ones. Returns
+ * the logits. */
+static sl_tensor *leave_out_places(sl_graph *g, sl_tensor *logits) {
+  int at = 0;
+  for (sl_tensor *t = logits, *next; g->adapters && t && t->producer; t = next) {
+    if (t->producer->op == &sl_op_linear) break;
+    bool places = adds_places(g, t->producer);
+    next = places ? t->producer->in[0] : only_input(t->producer, &at);
+    if (places && t == logits) logits = next;
+    else if (places) replace_reads(g, t, next);
+  }
+  return logits;
+}
+
 /* Infers the types of all later nodes again, with the number of picked rows. */
 static sl_status infer_again(sl_graph *g, const sli_node *from) {
   for (int i = from->id; i < g->nnodes; i++) {
@@ -259,9 +286,11 @@ static sl_status infer_again(sl_graph *g, const sli_node *from) {
   return SL_OK;
 }
 
-static sl_status pick_rows(sl_graph *g, sli_node *product) {
+/* Has only the picked rows multiplied. *hidden: all of them, if they are an output. */
+static sl_status pick_rows(sl_graph *g, sli_node *product, sl_tensor **hidden) {
   int at = 0;
   sl_tensor *x = only_input(product, &at);
+  *hidden = g->options.serve->hidden ? x : NULL;
   sl_tensor *picked = x ? add_node(g, &sl_op_pick, product, x) : NULL;
   if (!picked)
     return g->status ? g->status : serve_refuse(g, product, "it makes logits of two tensors");
@@ -270,11 +299,12 @@ static sl_status pick_rows(sl_graph *g, sli_node *product) {
   return infer_again(g, product);
 }
 
-static sl_status sample(sl_graph *g, sl_tensor *logits) {
+static sl_status sample(sl_graph *g, sl_tensor *logits, sl_tensor *hidden) {
   sl_tensor *sampled = add_node(g, &sl_op_sample, logits->producer, logits);
   if (!sampled) return g->status;
-  g->outputs[0] = (struct sli_output){"sampled", sampled};
-  g->noutputs = 1;
+  g->noutputs = 0;
+  sl_output(g, "sampled", sampled);
+  if (hidden) sl_output(g, "hidden", hidden);
   return SL_OK;
 }
 
@@ -297,12 +327,15 @@ sl_status sli_pass_serve(sl_graph *g) {
   if (sli_lora_settle(g)) return sl_graph_status(g);
   round_weights(g);
   lift_limits(g);
+  logits = leave_out_places(g, logits);
   sli_graph_prune(g, 2, (sl_tensor *[]){logits, g->batch});
   sli_node *product = find_product(logits);
   if (!product) return serve_refuse(g, logits->producer, "no product (sl_linear) makes its logits");
-  sl_status status = begin_rows(g);
-  if (!status) status = pick_rows(g, product);
-  return status ? status : sample(g, logits);
+  sl_status status = begin_rows(g, g->batch->producer->out[0]);
+  if (!status) status = begin_rows(g, g->adapters);
+  sl_tensor *hidden = NULL;
+  if (!status) status = pick_rows(g, product, &hidden);
+  return status ? status : sample(g, logits, hidden);
 }
 
 /* ---- allowed tokens

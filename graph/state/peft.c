@@ -148,20 +148,87 @@ static const sli_stored_tensor *peft_find(const sli_safetensors *file, const cha
   return t || !dot ? t : find_as(file, dot + 1);
 }
 
+/* The place of a graph with several that an adapter is read into; -1: it has one. */
 typedef struct loading {
   const char *dir;
   const sli_safetensors *file;
   const sl_lowered *lowered;
   sl_runtime *rt;
   bool *used; /* [tensors of the file] */
+  int place;
+  const sli_peft_config *config;
 } loading;
+
+/* ---- places --------------------------------------------------------------------------------- */
+
+static bool is_second(const char *name) { return ends_with(name, other_ending); }
+
+static sl_status check_place(const loading *l, const sl_param_info *p, const sli_stored_tensor *t) {
+  bool b = is_second(p->name);
+  int64_t rank = t->dim[b ? 1 : 0], width = t->dim[b ? 0 : 1], has = p->type.dim[b ? 1 : 2];
+  if (t->ndim != 2 || width != has)
+    return sl_fail(SL_E_INPUT, "%s: tensor %s is not of the model: it has %lld numbers, not %lld",
+                   l->dir, t->name, (long long)width, (long long)has);
+  if (rank <= p->adapter->rank) return SL_OK;
+  return sl_fail(SL_E_INPUT, "%s: tensor %s has rank %lld, and there is room for %d", l->dir,
+                 t->name, (long long)rank, p->adapter->rank);
+}
+
+/* Copies a matrix into its place, whose rank may be larger. The second one is scaled. */
+static void copy_place(const sl_param_info *p, const sli_stored_tensor *t, double scale,
+                       const float *from, float *to) {
+  int64_t columns = p->type.dim[2];
+  for (int64_t i = 0; i < t->dim[0]; i++)
+    for (int64_t k = 0; k < t->dim[1]; k++)
+      to[i * columns + k] = (float)(scale * (double)from[i * t->dim[1] + k]);
+}
+
+static sl_status scale_of(const loading *l, const sl_param_info *p, const sli_stored_tensor *t,
+                          double *out) {
+  *out = 1;
+  if (!is_second(p->name)) return SL_OK;
+  char *module = module_of(t->name);
+  sl_status status = sli_peft_alpha(l->config, module, t->dim[1], out);
+  *out /= (double)t->dim[1];
+  free(module);
+  return status;
+}
+
+static sl_status read_place(const loading *l, const sl_param_info *p, const sli_stored_tensor *t,
+                            float *to) {
+  double scale;
+  sl_status status = check_place(l, p, t);
+  if (!status) status = scale_of(l, p, t, &scale);
+  if (status) return status;
+  float *values = sli_calloc((size_t)(t->dim[0] * t->dim[1]), sizeof *values);
+  status = sli_safetensors_read(l->file, t, values);
+  if (!status) copy_place(p, t, scale, values, to);
+  free(values);
+  return status;
+}
+
+/* Sets a place of a parameter: to 0 where the folder lacks the module. */
+static sl_status set_place(const loading *l, int index, const sl_param_info *p,
+                           const sli_stored_tensor *t) {
+  bool all;
+  size_t numbers = (size_t)(p->type.dim[1] * p->type.dim[2]);
+  float *whole = sli_calloc((size_t)sl_type_elements(&p->type), sizeof *whole),
+        *to = whole + numbers * (size_t)l->place;
+  sl_status status = sl_param_get(l->lowered, l->rt, index, whole, &all);
+  memset(to, 0, numbers * sizeof *to);
+  if (!status && t) status = read_place(l, p, t, to);
+  if (!status) status = sl_param_set(l->lowered, l->rt, index, whole);
+  free(whole);
+  return status;
+}
 
 static sl_status peft_load(const loading *l, int index) {
   const sl_param_info *params;
   sl_lowered_params(l->lowered, &params);
   const sli_stored_tensor *t = peft_find(l->file, params[index].name);
+  if (t) l->used[t - sli_safetensors_at(l->file, 0)] = true;
+  if (l->place >= 0) return set_place(l, index, &params[index], t);
   if (!t) return SL_OK; /* the folder lacks this adapter, which is new */
-  l->used[t - sli_safetensors_at(l->file, 0)] = true;
   sl_status status = sli_stored_check(l->dir, params[index].name, &params[index].type, t);
   if (status || !sl_param_here(l->lowered, l->rt, index)) return status;
   float *values = sli_calloc(1, sl_type_bytes(&params[index].type));
@@ -179,19 +246,32 @@ static sl_status check_used(const loading *l) {
   return SL_OK;
 }
 
-sl_status sl_adapter_load(const char *dir, const sl_lowered *lowered, sl_runtime *rt) {
+static sl_status load_all(const char *dir, const sl_lowered *lowered, sl_runtime *rt, int place,
+                          const sli_peft_config *config) {
   const sl_param_info *params;
   int n = sl_lowered_params(lowered, &params);
   sli_safetensors *file;
   sl_status status = open_model(dir, &file);
   if (status) return status;
   bool *used = sli_calloc((size_t)sli_safetensors_count(file) + 1, sizeof *used);
-  const loading l = {dir, file, lowered, rt, used};
+  const loading l = {dir, file, lowered, rt, used, place, config};
   for (int i = 0; i < n && !status; i++)
     if (sli_is_adapter(&params[i])) status = peft_load(&l, i);
   if (!status) status = check_used(&l);
   free(used);
   sli_safetensors_close(file);
+  return status;
+}
+
+sl_status sl_adapter_load(const char *dir, const sl_lowered *lowered, sl_runtime *rt) {
+  return load_all(dir, lowered, rt, -1, NULL);
+}
+
+sl_status sl_adapter_place(const char *dir, const sl_lowered *lowered, sl_runtime *rt, int place) {
+  sli_peft_config config;
+  sl_status status = sli_peft_config_read(dir, &config);
+  if (!status) status = load_all(dir, lowered, rt, place, &config);
+  sli_peft_config_fini(&config);
   return status;
 }
 

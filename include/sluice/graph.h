@@ -84,6 +84,14 @@ typedef struct sl_serving {
    * order. NULL: no sequence is constrained. */
   void (*allow)(void *ctx, const sl_batch *batch, uint32_t *rows);
   int64_t words; /* words of such a row */
+  /* Places for adapters: a linear map may have a different one for each row of a tick. 0: none */
+  int adapters, adapter_rank;
+  /* Says whether the linear map with this weight has places. */
+  bool (*adapts)(void *ctx, const char *weight);
+  /* Fills in the adapter of each row, from 0 on; -1: none. Called after `fill`. */
+  void (*choose_adapters)(void *ctx, int32_t *adapters);
+  bool hidden; /* a second output, "hidden", of what the logits are made of, for all rows of a tick
+                */
   void *ctx;
 } sl_serving;
 
@@ -595,6 +603,7 @@ typedef struct sl_adapter {
   int rank;
   float alpha;
   bool transposed; /* W is [in, out] */
+  int places;      /* of a served graph: adapters in one tensor, in its dim 0; 0: there is one */
 } sl_adapter;
 
 /* Names a metric of evaluations besides the loss: the mean of an f32 tensor over its elements and

@@ -137,6 +137,13 @@ typedef struct sl_session_options {
                 (sl_session_event.hash) */
   bool
       penalties; /* requests may have penalties, biases and min_tokens, for which a tick has room */
+  bool embeddings; /* requests may ask for embeddings (sl_request.embedding) */
+  /* Adapters that requests may name, in PEFT's folders: [nadapters] those that are loaded at the
+   * beginning, as 1, 2, ..., and places for as many [nadapters], of at most this rank [the largest
+   * of theirs, or 16]. If there are more places than folders, all linear maps have them but the one
+   * that makes the logits; else those that the folders name. */
+  const char *const *adapters;
+  int nadapters, adapter_places, adapter_rank;
   bool constraints; /* requests may have constraints (sl_request.constraint); for that an actor on
                        the host runs beside each tick. Ignored on devices that compute nothing */
 } sl_session_options;
@@ -157,6 +164,7 @@ sl_status sl_session_wait(sl_session *s);
 /* Sizes in force, and properties of the model. */
 typedef struct sl_session_info {
   int64_t vocabulary, context, rows, pages;
+  int64_t width; /* numbers of an embedding; 0: there are none */
   int sequences, groups;
   size_t device_bytes; /* planned memory of the largest device */
   const sl_plan *plan; /* owned by the session */
@@ -217,7 +225,13 @@ typedef struct sl_request {
   uint64_t salt;            /* prefix caching only among requests with one salt; 0 is a salt like
                                any other */
   sl_constraint constraint; /* needs sl_session_options.constraints */
-  void *user;               /* returned with each event */
+  int adapter;              /* adapter that its rows go through; 0: none */
+  /* [sl_session_info.width] where to write the mean of the prompt's hidden states, those that the
+   * logits are made of, or (last) the state of its last token, before the END event. NULL: nowhere.
+   * Such a request shares no prefixes. */
+  float *embedding;
+  bool last;
+  void *user; /* returned with each event */
 } sl_request;
 
 /* Submits a request. *id is never 0 and never reused. SL_E_USAGE says what is wrong with the
@@ -230,6 +244,14 @@ sl_status sl_session_submit(sl_session *s, const sl_request *request, uint64_t *
  * requests where its file says so, with the same tokens, whether or not this is called; after the
  * file's end calls count. */
 void sl_session_cancel(sl_session *s, uint64_t id);
+
+/* Loads an adapter from a folder into a free place, and returns its number; ticks wait meanwhile.
+ * An answer has the bits that it has with this adapter alone, and shares prefixes with answers of
+ * the same adapter only. SL_E_BUSY: no place is free. SL_E_UNSUPPORTED: the session has several
+ * processes. SL_E_INPUT says what the model cannot take. */
+sl_status sl_session_load_adapter(sl_session *s, const char *dir, int *adapter);
+/* Unloads it: later requests may not name it, and its place is free once none does. */
+sl_status sl_session_unload_adapter(sl_session *s, int adapter);
 
 /* clang-format off */
 #define SL_END_TABLE(X)                                                                    \

@@ -76,6 +76,10 @@ sl_status sl_state_hashes(const sl_lowered *lowered, sl_runtime *rt, sl_state_ha
 sl_status sl_adapter_modules(const char *dir, int *count, char ***lora);
 /* Reads the values of all adapters in this process. */
 sl_status sl_adapter_load(const char *dir, const sl_lowered *lowered, sl_runtime *rt);
+/* Reads an adapter into a place of a graph that has several (sl_serving.adapters), from 0 on;
+ * linear maps that the folder does not name get none. Between runs, or while nothing uses the
+ * place. */
+sl_status sl_adapter_place(const char *dir, const sl_lowered *lowered, sl_runtime *rt, int place);
 /* Writes all adapters unmerged, in the manner of sl_weights_save(). `base` names the source of the
  * base weights, to be recorded in the folder; NULL: none. */
 sl_status sl_adapter_save(const char *dir, const char *base, const sl_lowered *lowered,

@@ -119,7 +119,7 @@ static void add_data(fingerprint *t, const sl_graph *g) {
 }
 
 sl_status fingerprint_add_files(fingerprint *t, const settings *s) {
-  const char *init = settings_text(s, "init"), *adapter = settings_text(s, "adapter");
+  const char *init = settings_text(s, "init"), *adapter = s->adapter;
   sl_status status = init ? fingerprint_add_weights(t, init) : SL_OK;
   const char *teacher = settings_text(s, "teacher");
   if (!status && adapter) status = fingerprint_add_adapter(t, adapter);

@@ -114,6 +114,8 @@ sl_status chat_format_open(const settings *s, int64_t vocabulary, served *m) {
   m->chat_format = (chat_format){
       .name = m->name,
       .no_chat = "the model has no tokenizer: what is said to it cannot become tokens"};
+  m->chat_format.adapters = (const char *const *)s->adapters.names;
+  m->chat_format.nadapters = s->adapters.count;
   if (names && !take_names(m))
     return sl_fail(SL_E_USAGE, "--served-model-name %s: a name is empty", names);
   sl_status status = codec_open(s->data.tokenizer, vocabulary, &m->chat_format.codec);

@@ -23,6 +23,14 @@ static sl_session_stats stat_of(void *self) { return sl_session_stat(self); }
 
 static sl_status status_of(void *self) { return sl_session_status(self); }
 
+static sl_status load_adapter(void *self, const char *folder, int *adapter) {
+  return sl_session_load_adapter(self, folder, adapter);
+}
+
+static sl_status unload_adapter(void *self, int adapter) {
+  return sl_session_unload_adapter(self, adapter);
+}
+
 static sl_status model_load(void *ctx, const sl_lowered *lowered, sl_runtime *rt) {
   sl_status status = pretrained_load(ctx, NULL, lowered, rt);
   return status ? status : sl_params_copy_versions(lowered, rt);
@@ -47,6 +55,7 @@ static sl_session_options options_of(settings *s, served *m) {
   o.job = s->lower.parallel.processes > 1 ? m->job : NULL;
   o.load = model_load;
   o.load_ctx = s;
+  o.embeddings = strcmp(sl_arg_text(s->run, "pooling"), "none") != 0;
   homes_apply(s, &o.lower);
   return o;
 }
@@ -135,7 +144,11 @@ sl_status model_open(settings *s, served *m) {
                        .cancel = cancel,
                        .poll = poll_events,
                        .stat = stat_of,
-                       .status = status_of};
+                       .status = status_of,
+                       .load_adapter = load_adapter,
+                       .unload_adapter = unload_adapter,
+                       .width = about.width,
+                       .last = !strcmp(sl_arg_text(s->run, "pooling"), "last")};
   status = chat_format_open(s, about.vocabulary, m);
   return status ? status : status_provider_open(m, s->model->name);
 }

@@ -8,10 +8,36 @@
 #include "base/base.h"
 #include "tools/actorserve/responses.h"
 
+/* Loads or unloads an adapter, as the body says. */
+static sl_status change_adapters(request *r) {
+  const request_params *a = &r->params;
+  adapters *all = r->serving->adapters;
+  r->param = a->lora_path ? "lora_path" : "lora_name";
+  r->unknown_model = a->kind == PARAMS_UNLOAD && !adapters_find(all, a->lora_name);
+  if (chat_format_is(r->serving->chat_format, a->lora_name))
+    return sl_fail(SL_E_USAGE, "%s is the model itself", a->lora_name);
+  return a->kind == PARAMS_LOAD ? adapters_load(all, a->lora_name, a->lora_path)
+                                : adapters_unload(all, a->lora_name);
+}
+
+static sl_status check_embeddings(request *r) {
+  int64_t width = r->serving->engine->width;
+  r->param = "dimensions";
+  if (!params_embeds(r->params.kind)) return SL_OK;
+  if (r->params.dimensions > width && width)
+    return sl_fail(SL_E_USAGE, "dimensions is %lld: an embedding has %lld",
+                   (long long)r->params.dimensions, (long long)width);
+  r->param = NULL;
+  return width ? SL_OK : sl_fail(SL_E_USAGE, "the server makes no embeddings (--pooling)");
+}
+
 static sl_status check_model(request *r) {
   const chat_format *v = r->serving->chat_format;
   r->param = "model";
-  r->unknown_model = r->params.model && !chat_format_is(v, r->params.model);
+  bool own = !r->params.model || chat_format_is(v, r->params.model);
+  r->adapter = own ? 0 : adapters_find(r->serving->adapters, r->params.model);
+  if (r->adapter) snprintf(r->adapter_name, sizeof r->adapter_name, "%s", r->params.model);
+  r->unknown_model = !own && !r->adapter;
   if (!r->unknown_model) return SL_OK;
   return sl_fail(SL_E_USAGE, "the model %.80s does not exist: it is %s", r->params.model, v->name);
 }
@@ -221,6 +247,15 @@ static void settle(request *r) {
   request_params_fini(&r->params);
 }
 
+static sl_status end_prepared(request *r, sl_status status) {
+  snprintf(r->wrong, sizeof r->wrong, "%s", r->param ? r->param : "");
+  r->param = r->param ? r->wrong : NULL; /* the old text was part of the body */
+  settle(r);
+  free(r->chat);
+  r->chat = NULL;
+  return status;
+}
+
 sl_status request_prepare(request *r, const char *body, size_t bytes) {
   bool translated = r->params.kind == PARAMS_RESPONSES;
   sl_status status =
@@ -228,16 +263,13 @@ sl_status request_prepare(request *r, const char *body, size_t bytes) {
   if (!status)
     status = request_params_read(translated ? r->chat : body, translated ? strlen(r->chat) : bytes,
                                  r->params.kind, &r->allowance, &r->params, &r->param);
+  if (!status && r->params.kind >= PARAMS_LOAD) return end_prepared(r, change_adapters(r));
   if (!status) status = check_model(r);
+  if (!status) status = check_embeddings(r);
   r->lasting.allowance = &r->allowance;
   if (!status) status = list_biases(r);
   if (!status) status = list_ends(r);
   if (!status) status = list_prompts(r);
   if (!status) status = make_grammar(r);
-  snprintf(r->wrong, sizeof r->wrong, "%s", r->param ? r->param : "");
-  r->param = r->param ? r->wrong : NULL; /* the old text was part of the body */
-  settle(r);
-  free(r->chat);
-  r->chat = NULL;
-  return status;
+  return end_prepared(r, status);
 }

@@ -83,28 +83,37 @@ bool reply_event_error(const char *text, struct evbuffer *out) {
          reply_put(out, "\n\n");
 }
 
-static cJSON *model_json(const char *model) {
+static cJSON *model_json(const serving *s, const char *model) {
   cJSON *root = cJSON_CreateObject();
   cJSON_AddStringToObject(root, "id", model);
   cJSON_AddStringToObject(root, "object", "model");
   cJSON_AddNumberToObject(root, "created", 0);
   cJSON_AddStringToObject(root, "owned_by", "sluice");
+  cJSON_AddNumberToObject(root, "max_model_len", (double)s->engine->context);
+  if (!chat_format_is(s->chat_format, model))
+    cJSON_AddStringToObject(root, "parent", s->chat_format->name);
   return root;
 }
 
-char *reply_models(const chat_format *v, const char *model) {
-  if (model) return print(model_json(model));
+char *reply_models(const serving *s, const char *model) {
+  const chat_format *v = s->chat_format;
+  char name[ADAPTER_NAME];
+  if (model) return print(model_json(s, model));
   cJSON *root = cJSON_CreateObject(), *all;
   cJSON_AddStringToObject(root, "object", "list");
   all = cJSON_AddArrayToObject(root, "data");
-  cJSON_AddItemToArray(all, model_json(v->name));
-  for (int i = 0; i < v->naliases; i++) cJSON_AddItemToArray(all, model_json(v->aliases[i]));
+  cJSON_AddItemToArray(all, model_json(s, v->name));
+  for (int i = 0; i < v->naliases; i++) cJSON_AddItemToArray(all, model_json(s, v->aliases[i]));
+  for (int i = 0; adapters_name(s->adapters, i, name); i++)
+    cJSON_AddItemToArray(all, model_json(s, name));
   return print(root);
 }
 
 /* ---- answers --------------------------------------------------------------------------------- */
 
-const char *reply_model_name(const request *r) { return r->serving->chat_format->name; }
+const char *reply_model_name(const request *r) {
+  return *r->adapter_name ? r->adapter_name : r->serving->chat_format->name;
+}
 
 static cJSON *head_json(const request *r, bool piece) {
   cJSON *root = cJSON_CreateObject();
@@ -298,4 +307,9 @@ bool reply_text(const request *r, struct evbuffer *out) {
       reply_put(out, "{\"prompt\":") && reply_put_text(out, text, bytes) && reply_put(out, "}");
   free(text);
   return good;
+}
+
+bool reply_done(const request *r, struct evbuffer *out) {
+  return reply_put(out, r->params.kind == PARAMS_LOAD ? "{\"status\":\"loaded\"}\n"
+                                                      : "{\"status\":\"unloaded\"}\n");
 }

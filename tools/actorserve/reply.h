@@ -8,7 +8,7 @@
 /* Returns {"error": {...}}; param and code may be NULL. */
 char *reply_error(int status, const char *param, const char *code, const char *text);
 /* Returns {"object": "list", "data": [...]}, or only the model of one of its names. */
-char *reply_models(const chat_format *v, const char *model);
+char *reply_models(const serving *s, const char *model);
 
 /* Appends a string of JSON, which may have zero bytes; one that has none. */
 bool reply_put_text(struct evbuffer *out, const char *text, size_t bytes);
@@ -32,6 +32,8 @@ bool reply_usage(const request *r, struct evbuffer *out);
 /* Appends the answers to /tokenize and to /detokenize. */
 bool reply_tokens(const request *r, struct evbuffer *out);
 bool reply_text(const request *r, struct evbuffer *out);
+/* Appends the answer to requests that change the server. */
+bool reply_done(const request *r, struct evbuffer *out);
 bool reply_event_error(const char *text, struct evbuffer *out);
 
 #endif

@@ -8,6 +8,7 @@
 #include <sys/random.h>
 
 #include "base/base.h"
+#include "tools/actorserve/embeddings.h"
 #include "tools/actorserve/prepare.h"
 #include "tools/actorserve/reply.h"
 #include "tools/actorserve/responses.h"
@@ -27,6 +28,7 @@ static void fini_choice(choice *c) {
   free(c->calls);
   free(c->content.text);
   free(c->reasoning.text);
+  free(c->embedding);
   response_destroy(c->response);
 }
 
@@ -179,12 +181,16 @@ static void choose_best(request *r) {
   }
 }
 
+static bool write_whole(request *r, struct evbuffer *out) {
+  if (r->params.kind == PARAMS_RESPONSES) return responses_whole(r, out);
+  return params_embeds(r->params.kind) ? embeddings_reply(r, out) : reply_whole(r, out);
+}
+
 static void finish_whole(request *r) {
   http_exchange *x = r->x;
   struct evbuffer *out = evbuffer_new();
   if (candidates(r) > r->params.n) choose_best(r);
-  bool responds = r->params.kind == PARAMS_RESPONSES,
-       good = out && (responds ? responses_whole(r, out) : reply_whole(r, out));
+  bool good = out && write_whole(r, out);
   account_give_all(&r->account);
   request_leave(r);
   if (good) http_answer_buffer(x, 200, "application/json", out);
@@ -302,6 +308,10 @@ static bool give(choice *c) {
 static void end_choice(choice *c, const char *why) {
   request *r = c->of;
   c->finish = why;
+  if (c->embedding) {
+    if (!--r->open) finish(r);
+    return;
+  }
   if (!give(c)) return;
   if (c->parser && answer_parser_calls(c->parser) && !strcmp(why, "stop")) c->finish = "tool_calls";
   if (r->params.stream && !end_stream(c)) return;
@@ -416,7 +426,7 @@ static void take_end(choice *c, const sl_session_event *event) {
 void request_event(const sl_session_event *event) {
   choice *c = event->user;
   if (event->kind == SL_EVENT_END) take_end(c, event);
-  else if (c->of->x && !c->finish) take_token(c, event);
+  else if (c->of->x && !c->finish && !c->embedding) take_token(c, event);
 }
 
 /* Returns whether the engine still asks guides; `stop`: asks it to end them. */
@@ -453,6 +463,7 @@ static sl_status check_room(const request *r, const encoding *prompt) {
   int64_t context = r->serving->engine->context, most = r->params.max_tokens,
           tokens = (int64_t)prompt->out.count;
   if (!tokens) return sl_fail(SL_E_USAGE, "the prompt has no tokens");
+  if (params_embeds(r->params.kind)) return SL_OK;
   if (tokens >= context)
     return sl_fail(
         SL_E_USAGE,
@@ -485,7 +496,12 @@ static sl_status submit(choice *c, const encoding *prompt, uint64_t seed) {
           usual = a->chat ? room : SLI_MIN(SLI_MAX(USUAL_TOKENS, a->min_tokens), room);
   const sl_request wanted = {.prompt = prompt->out.items,
                              .nprompt = (int64_t)prompt->out.count,
-                             .max_tokens = a->max_tokens ? a->max_tokens : usual,
+                             .max_tokens = c->embedding    ? 1
+                                           : a->max_tokens ? a->max_tokens
+                                                           : usual,
+                             .adapter = r->adapter,
+                             .embedding = c->embedding,
+                             .last = e->last,
                              .temperature = (float)a->temperature,
                              .top_p = (float)a->top_p,
                              .top_k = a->top_p > 0 ? (int)a->top_k : 1,
@@ -529,6 +545,8 @@ static void init_choice(request *r, int index) {
                 .streamed = {.codec = &r->serving->chat_format->codec, .stops = &r->stops}};
   c->streamed.special = c->parser;
   if (r->params.kind == PARAMS_RESPONSES) c->response = response_create();
+  if (params_embeds(r->params.kind))
+    c->embedding = sli_calloc((size_t)r->serving->engine->width, sizeof *c->embedding);
   if (r->grammar) c->guide = sli_guide_create(r->grammar, r->ends, r->nends);
   if (!r->params.wants_logprobs) return;
   c->words = sli_calloc(1, sizeof *c->words);
@@ -549,6 +567,8 @@ static sl_status hold_answers(request *r) {
   for (int i = 0; i < r->nprompts; i++) {
     size_t prompt = r->prompts[i].out.count,
            answer = r->params.max_tokens ? (size_t)r->params.max_tokens : context - prompt;
+    if (params_embeds(r->params.kind))
+      answer = 1, bytes += (size_t)r->serving->engine->width * (sizeof(float) + sizeof(double));
     if (has_edits(r)) bytes += (prompt + answer) * EDIT_BYTES;
     bytes +=
         prompt * sizeof(int32_t) + (prompt + answer) / SL_PAGE * sizeof(int32_t) + ANSWER_BYTES;
@@ -598,8 +618,12 @@ static bool echo(choice *c) {
 static void answer_tokens(request *r) {
   http_exchange *x = r->x;
   struct evbuffer *out = evbuffer_new();
-  bool good =
-      out && (r->params.kind == PARAMS_TOKENIZE ? reply_tokens(r, out) : reply_text(r, out));
+  static bool (*const replies[])(const request *r, struct evbuffer *out) = {
+      [PARAMS_TOKENIZE] = reply_tokens,
+      [PARAMS_DETOKENIZE] = reply_text,
+      [PARAMS_LOAD] = reply_done,
+      [PARAMS_UNLOAD] = reply_done};
+  bool good = out && replies[r->params.kind](r, out);
   r->serving->metrics.answers[2]++;
   request_leave(r);
   if (good) http_answer_buffer(x, 200, "application/json", out);
@@ -625,7 +649,7 @@ static void answer(request *r) {
   for (int i = 0; i < r->nprompts; i++) r->prompt_tokens += (int64_t)r->prompts[i].out.count;
   r->serving->metrics.prompt_tokens += (uint64_t)r->prompt_tokens;
   if (r->params.stream && !begin_stream(r)) return;
-  for (int i = 0; i < r->nchoices && r->params.echo; i++)
+  for (int i = 0; i < r->nchoices && r->params.echo && !params_embeds(r->params.kind); i++)
     if (!echo(&r->choices[i])) return;
 }
 
@@ -668,8 +692,10 @@ static request *create(serving *s, http_exchange *x, params_kind kind) {
   r->account = (account){.budget = s->budget, .most = budget_most(s->budget) / PARTS};
   r->allowance = account_allowance(&r->account);
   static const char *const prefixes[] = {
-      [PARAMS_TEXTS] = "cmpl", [PARAMS_CHAT] = "chatcmpl", [PARAMS_RESPONSES] = "resp"};
-  snprintf(r->id, sizeof r->id, "%s-%llx%08llx", prefixes[SLI_MIN(kind, PARAMS_RESPONSES)],
+      [PARAMS_TEXTS] = "cmpl", [PARAMS_CHAT] = "chatcmpl", [PARAMS_RESPONSES] = "resp",
+      [PARAMS_EMBED] = "embd", [PARAMS_RERANK] = "rerank", [PARAMS_SCORE] = "score"};
+  bool has = kind < SLI_COUNT(prefixes);
+  snprintf(r->id, sizeof r->id, "%s-%llx%08llx", has ? prefixes[kind] : "cmpl",
            (unsigned long long)r->created, (unsigned long long)r->number);
   http_set_user(x, r);
   return r;
@@ -726,6 +752,6 @@ void request_begin(serving *s, http_exchange *x, const http_request *from, param
   enum { LONG = 8192 };
   request *r = create(s, x, kind);
   r->params.kind = kind;
-  if (from->bytes > LONG || may_be_guided(from)) read_apart(r, from);
+  if (from->bytes > LONG || may_be_guided(from) || kind >= PARAMS_LOAD) read_apart(r, from);
   else request_continue(r, request_prepare(r, from->body, from->bytes));
 }

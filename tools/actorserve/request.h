@@ -44,6 +44,7 @@ typedef struct choice {
   int64_t tokens; /* tokens of the answer, and the sum of their logarithms of probability */
   double logprob;
   const char *finish;        /* reason that it ended; NULL: it goes on */
+  float *embedding;          /* [width] NULL: none is wanted */
   struct response *response; /* items of an answer to /v1/responses; NULL: it is none */
 } choice;
 
@@ -67,10 +68,12 @@ typedef struct request {
   char *chat;       /* body of /v1/responses as one of a chat, while it is read */
   sl_status status; /* result of reading it */
   char *failure;
-  const char *param;     /* the wrong field; NULL: none */
-  char wrong[80];        /* copy of its name */
-  bool unknown_model;    /* the wrong field names an unknown model */
-  request_params params; /* its texts exist only while it is read */
+  const char *param;               /* the wrong field; NULL: none */
+  char wrong[80];                  /* copy of its name */
+  bool unknown_model;              /* the wrong field names an unknown model */
+  char adapter_name[ADAPTER_NAME]; /* empty: none */
+  int adapter;                     /* the engine's number; 0: none */
+  request_params params;           /* its texts exist only while it is read */
   stops stops;
   sli_grammar *grammar; /* of its answers; NULL: any texts */
   char id[40];

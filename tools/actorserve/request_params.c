@@ -13,7 +13,18 @@
 #include "base/base.h"
 #include "tools/actorserve/json.h"
 
-enum { IN_TEXTS = 1, IN_CHATS = 2, IN_BOTH = 3, IN_TOKENIZE = 4, IN_DETOKENIZE = 8 };
+enum {
+  IN_TEXTS = 1,
+  IN_CHATS = 2,
+  IN_BOTH = 3,
+  IN_TOKENIZE = 4,
+  IN_DETOKENIZE = 8,
+  IN_LOAD = 16,
+  IN_UNLOAD = 32,
+  IN_EMBED = 64,
+  IN_RERANK = 128,
+  IN_SCORE = 256
+};
 
 typedef struct field {
   const char *name;
@@ -215,6 +226,60 @@ static sl_status read_special(const field *f, const cJSON *item, request_params 
   sl_status status = read_flag(f, item, out);
   out->no_special = !status && cJSON_IsFalse(item);
   return status;
+}
+
+/* ---- embeddings ------------------------------------------------------------------------------ */
+
+static sl_status read_encoding(const field *f, const cJSON *item, request_params *out) {
+  const char *word = cJSON_IsString(item) ? item->valuestring : "";
+  out->base64 = !strcmp(word, "base64");
+  return out->base64 || !strcmp(word, "float") ? SL_OK : wrong(f, "\"float\" or \"base64\"");
+}
+
+/* Returns a document's text: it is one, or {"text": ...}. NULL: it has none. */
+static const char *text_of(const cJSON *item) {
+  const cJSON *text = cJSON_IsObject(item) ? cJSON_GetObjectItemCaseSensitive(item, "text") : item;
+  return cJSON_IsString(text) ? text->valuestring : NULL;
+}
+
+static sl_status read_compared(const field *f, const cJSON *item, request_params *out) {
+  const cJSON *each;
+  bool good = cJSON_IsArray(item) ? item->child != NULL : text_of(item) != NULL;
+  if (cJSON_IsArray(item)) cJSON_ArrayForEach(each, item) good &= text_of(each) != NULL;
+  *(const cJSON **)((char *)out + f->place) = item;
+  return good ? SL_OK : wrong(f, "a text, or an array of texts");
+}
+
+static int count_texts(const cJSON *item) {
+  return cJSON_IsArray(item) ? cJSON_GetArraySize(item) : 1;
+}
+
+static void add_texts(const cJSON *item, request_params *out) {
+  const cJSON *each;
+  if (!cJSON_IsArray(item)) out->prompts[out->nprompts++].text = text_of(item);
+  else cJSON_ArrayForEach(each, item) out->prompts[out->nprompts++].text = text_of(each);
+}
+
+/* Makes prompts of the texts that are compared. */
+static sl_status list_compared(request_params *out, const char **param) {
+  bool ranks = out->kind == PARAMS_RERANK;
+  *param = out->first ? ranks ? "documents" : "text_2" : ranks ? "query" : "text_1";
+  if (!out->first || !out->second) return sl_fail(SL_E_USAGE, "%s is missing", *param);
+  int first = count_texts(out->first), second = count_texts(out->second);
+  if (first != 1 && (ranks || first != second))
+    return sl_fail(SL_E_USAGE, ranks ? "query must be a text"
+                                     : "text_1 must be a text, or as many as text_2 has");
+  if (first + second > 8 * PARAMS_MOST_CHOICES)
+    return sl_fail(SL_E_USAGE, "%s has too many texts: at most %d", *param,
+                   8 * PARAMS_MOST_CHOICES);
+  out->prompts = sli_bounded_alloc(&out->memory, (size_t)(first + second) * sizeof *out->prompts);
+  if (!out->prompts) return sl_fail(SL_E_MEMORY, "there is no memory for %s", *param);
+  memset(out->prompts, 0, (size_t)(first + second) * sizeof *out->prompts);
+  add_texts(out->first, out);
+  add_texts(out->second, out);
+  out->nfirst = first;
+  out->echo = out->returns_documents; /* texts are kept */
+  return SL_OK;
 }
 
 /* ---- messages -------------------------------------------------------------------------------- */
@@ -493,7 +558,20 @@ static sl_status read_response_format(const field *f, const cJSON *item, request
 
 #define AT(name) offsetof(request_params, name)
 static const field fields[] = {
-    {"model", read_text, IN_BOTH | IN_DETOKENIZE, AT(model), 0, 0},
+    {"model", read_text, IN_BOTH | IN_DETOKENIZE | IN_EMBED | IN_RERANK | IN_SCORE, AT(model), 0,
+     0},
+    {"lora_name", read_text, IN_LOAD | IN_UNLOAD, AT(lora_name), 0, 0},
+    {"lora_path", read_text, IN_LOAD, AT(lora_path), 0, 0},
+    {"lora_int_id", read_whole, IN_LOAD | IN_UNLOAD, AT(top_n), 0, 1e9},
+    {"input", read_prompt, IN_EMBED, 0, 0, 0},
+    {"dimensions", read_whole, IN_EMBED, AT(dimensions), 1, 1e9},
+    {"encoding_format", read_encoding, IN_EMBED, 0, 0, 0},
+    {"query", read_compared, IN_RERANK, AT(first), 0, 0},
+    {"documents", read_compared, IN_RERANK, AT(second), 0, 0},
+    {"top_n", read_whole, IN_RERANK, AT(top_n), 0, 1e9},
+    {"return_documents", read_flag, IN_RERANK, AT(returns_documents), 0, 0},
+    {"text_1", read_compared, IN_SCORE, AT(first), 0, 0},
+    {"text_2", read_compared, IN_SCORE, AT(second), 0, 0},
     {"tokens", read_token_list, IN_DETOKENIZE, 0, 0, 0},
     {"add_special_tokens", read_special, IN_TOKENIZE, AT(no_special), 0, 0},
     {"return_token_strs", read_flag, IN_TOKENIZE, AT(wants_texts), 0, 0},
@@ -573,7 +651,13 @@ static sl_status check_other(const cJSON *item) {
 }
 
 static sl_status read_item(const cJSON *item, request_params *out) {
-  unsigned here = out->kind == PARAMS_DETOKENIZE ? IN_DETOKENIZE : out->chat ? IN_CHATS : IN_TEXTS;
+  static const unsigned places[] = {
+      [PARAMS_DETOKENIZE] = IN_DETOKENIZE, [PARAMS_LOAD] = IN_LOAD,     [PARAMS_UNLOAD] = IN_UNLOAD,
+      [PARAMS_EMBED] = IN_EMBED,           [PARAMS_RERANK] = IN_RERANK, [PARAMS_SCORE] = IN_SCORE};
+  unsigned own = out->kind < SLI_COUNT(places) ? places[out->kind] : 0, here = own ? own
+                                                                               : out->chat
+                                                                                   ? IN_CHATS
+                                                                                   : IN_TEXTS;
   if (out->kind == PARAMS_TOKENIZE) here |= IN_TOKENIZE;
   if (cJSON_IsNull(item)) return SL_OK; /* absent */
   for (size_t i = 0; i < SLI_COUNT(fields); i++)
@@ -625,8 +709,18 @@ static sl_status check_tools(const request_params *a) {
   return sl_fail(SL_E_USAGE, "tool_choice names %.80s, which is none of the tools", a->only_tool);
 }
 
+static sl_status check_adapter(const request_params *a, const char **param) {
+  *param = a->lora_name ? "lora_path" : "lora_name";
+  if (a->lora_name && (a->lora_path || a->kind == PARAMS_UNLOAD)) return SL_OK;
+  return sl_fail(SL_E_USAGE, "%s is missing", *param);
+}
+
 static sl_status check_together(const request_params *a, const char **param) {
-  *param = a->chat ? "messages" : a->kind == PARAMS_DETOKENIZE ? "tokens" : "prompt";
+  if (a->kind >= PARAMS_LOAD) return check_adapter(a, param);
+  *param = a->chat                        ? "messages"
+           : a->kind == PARAMS_DETOKENIZE ? "tokens"
+           : a->kind == PARAMS_EMBED      ? "input"
+                                          : "prompt";
   if (a->chat ? !a->nmessages : !a->nprompts) return sl_fail(SL_E_USAGE, "%s is missing", *param);
   if (a->kind == PARAMS_TOKENIZE && !a->chat && (a->nprompts > 1 || !a->prompts->text))
     return sl_fail(SL_E_USAGE, "prompt must be a text");
@@ -679,7 +773,8 @@ sl_status request_params_read(const char *body, size_t bytes, params_kind kind,
     if (!status) status = read_item(item, out);
     if (status) return status;
   }
-  status = check_together(out, param);
+  if (kind == PARAMS_RERANK || kind == PARAMS_SCORE) status = list_compared(out, param);
+  if (!status) status = check_together(out, param);
   if (!status && out->chat) find_texts(body, root, out);
   return status;
 }
@@ -690,6 +785,7 @@ void request_params_fini(request_params *a) {
   a->tools = a->logit_bias = NULL;
   a->chat_texts = (sli_chat_json){NULL};
   a->guided_value = NULL;
-  a->model = a->cache_salt = a->only_tool = NULL;
+  a->model = a->cache_salt = a->only_tool = a->lora_name = a->lora_path = NULL;
+  a->first = a->second = NULL;
   a->nprompts = a->nmessages = a->nstop = 0;
 }

@@ -19,15 +19,25 @@ enum {
   PARAMS_MOST_BIASES = 512
 };
 
-/* The bodies: of /v1/completions, /v1/chat/completions, /v1/responses, /tokenize and
- * /detokenize. */
+/* The bodies: of /v1/completions, /v1/chat/completions, /v1/responses, /v1/embeddings, /v1/rerank
+ * and /v1/score; and of those that ask nothing of the model. */
 typedef enum params_kind {
   PARAMS_TEXTS,
   PARAMS_CHAT,
   PARAMS_RESPONSES,
+  PARAMS_EMBED,
+  PARAMS_RERANK,
+  PARAMS_SCORE,
   PARAMS_TOKENIZE,
-  PARAMS_DETOKENIZE
+  PARAMS_DETOKENIZE,
+  PARAMS_LOAD,
+  PARAMS_UNLOAD
 } params_kind;
+
+/* Says whether a body asks for embeddings. */
+static inline bool params_embeds(params_kind kind) {
+  return kind == PARAMS_EMBED || kind == PARAMS_RERANK || kind == PARAMS_SCORE;
+}
 
 /* A prompt: a text, or tokens. */
 typedef struct params_prompt {
@@ -77,10 +87,16 @@ typedef struct request_params {
   int nstop;
   const char *stop[PARAMS_MOST_STOPS];
   params_guided guided;
-  const char *guided_by;     /* the field that says so */
-  const cJSON *guided_value; /* expression, choices or schema */
-  const char *cache_salt;    /* NULL: not given */
-  sli_bounded memory;        /* memory of the texts and arrays above */
+  const char *guided_by;             /* the field that says so */
+  const cJSON *guided_value;         /* expression, choices or schema */
+  const char *cache_salt;            /* NULL: not given */
+  const char *lora_name, *lora_path; /* an adapter to load or unload */
+  int64_t dimensions, top_n;         /* 0: not given */
+  bool base64;                       /* embeddings are bytes in base64 */
+  bool returns_documents;
+  const cJSON *first, *second; /* texts that are compared: one, or an array */
+  int nfirst;                  /* prompts of the first */
+  sli_bounded memory;          /* memory of the texts and arrays above */
 } request_params;
 
 /* Parses a body, which must outlive `out`. SL_E_USAGE, SL_E_INPUT: the body is wrong; *param is

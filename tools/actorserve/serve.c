@@ -71,14 +71,14 @@ static void answer_metrics(serving *s, http_exchange *x, const http_request *req
 
 static void answer_models(serving *s, http_exchange *x, const http_request *request) {
   (void)request;
-  answer(s, x, 200, "application/json", reply_models(s->chat_format, NULL));
+  answer(s, x, 200, "application/json", reply_models(s, NULL));
 }
 
 static void answer_model(serving *s, http_exchange *x, const http_request *request) {
   const char *name = strrchr(request->target, '/') + 1;
-  if (!chat_format_is(s->chat_format, name))
+  if (!chat_format_is(s->chat_format, name) && !adapters_find(s->adapters, name))
     actorserve_serve_refuse(s, x, 404, "model_not_found", "there is no such model");
-  else answer(s, x, 200, "application/json", reply_models(s->chat_format, name));
+  else answer(s, x, 200, "application/json", reply_models(s, name));
 }
 
 static void answer_texts(serving *s, http_exchange *x, const http_request *request) {
@@ -95,6 +95,26 @@ static void answer_tokenize(serving *s, http_exchange *x, const http_request *re
 
 static void answer_detokenize(serving *s, http_exchange *x, const http_request *request) {
   request_begin(s, x, request, PARAMS_DETOKENIZE);
+}
+
+static void answer_load(serving *s, http_exchange *x, const http_request *request) {
+  request_begin(s, x, request, PARAMS_LOAD);
+}
+
+static void answer_unload(serving *s, http_exchange *x, const http_request *request) {
+  request_begin(s, x, request, PARAMS_UNLOAD);
+}
+
+static void answer_embeddings(serving *s, http_exchange *x, const http_request *request) {
+  request_begin(s, x, request, PARAMS_EMBED);
+}
+
+static void answer_rerank(serving *s, http_exchange *x, const http_request *request) {
+  request_begin(s, x, request, PARAMS_RERANK);
+}
+
+static void answer_score(serving *s, http_exchange *x, const http_request *request) {
+  request_begin(s, x, request, PARAMS_SCORE);
 }
 
 static void answer_responses(serving *s, http_exchange *x, const http_request *request) {
@@ -123,6 +143,13 @@ static const struct route {
 } routes[] = {{"/v1/completions", "POST", false, answer_texts},
               {"/v1/chat/completions", "POST", false, answer_chat},
               {"/v1/responses", "POST", false, answer_responses},
+              {"/v1/embeddings", "POST", false, answer_embeddings},
+              {"/v1/rerank", "POST", false, answer_rerank},
+              {"/rerank", "POST", false, answer_rerank},
+              {"/v1/score", "POST", false, answer_score},
+              {"/score", "POST", false, answer_score},
+              {"/v1/load_lora_adapter", "POST", false, answer_load},
+              {"/v1/unload_lora_adapter", "POST", false, answer_unload},
               {"/tokenize", "POST", false, answer_tokenize},
               {"/detokenize", "POST", false, answer_detokenize},
               {"/", "GET", true, answer_page},
@@ -319,6 +346,7 @@ sl_status serving_create(const serve_options *options, const engine *e, const ch
   serving *s = sli_calloc(1, sizeof *s);
   *s = (serving){.options = options, .engine = e, .chat_format = v, .base = event_base_new()};
   s->out = evbuffer_new();
+  s->adapters = adapters_create(e, v->nadapters, v->adapters);
   SLI_CHECK(s->base && s->out, "no memory for events");
   if (getrandom(&s->secret, sizeof s->secret, 0) < 0) s->secret = sli_now_ns();
   sl_status status = budget_create(options->most_held_bytes, &s->budget);
@@ -350,6 +378,7 @@ void serving_destroy(serving *s) {
   evbuffer_free(s->out);
   event_base_free(s->base);
   budget_destroy(s->budget);
+  adapters_destroy(s->adapters);
   free(s);
 }
 

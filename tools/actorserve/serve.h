@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "io/chat.h"
+#include "tools/actorserve/adapters.h"
 #include "tools/actorserve/answer/answer.h"
 #include "tools/actorserve/budget.h"
 #include "tools/actorserve/codec.h"
@@ -25,6 +26,8 @@ typedef struct chat_format {
   const char *name;           /* name of the model */
   const char *const *aliases; /* [naliases] more names */
   int naliases;
+  const char *const *adapters; /* [nadapters] names of the adapters that the engine has loaded */
+  int nadapters;
   codec codec;
   const sli_chat *chat; /* NULL: no_chat says why */
   const char *no_chat;
@@ -67,6 +70,7 @@ typedef struct serving {
   const serve_options *options;
   const engine *engine;
   const chat_format *chat_format;
+  adapters *adapters;
   struct event_base *base;
   budget *budget; /* memory that clients control */
   struct event *of_engine, *of_reader, *of_encoder, *of_budget;

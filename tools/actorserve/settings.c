@@ -28,6 +28,8 @@ static const tool_option options[] = {
      "gpt-oss, auto (the one that the chat template shows), or none", 0, 0, GROUP_SERVING},
     {"reasoning-parser", SL_OPTION_TEXT, "auto", "`NAME` of how reasoning is told from an answer: think (by <think> and </think>), "
      "auto (if the chat template has <think>), or none", 0, 0, GROUP_SERVING},
+    {"pooling", SL_OPTION_TEXT, "none", "`HOW` hidden states become an embedding, for /v1/embeddings: mean (of all tokens), last (that of the "
+     "last one), or none", 0, 0, GROUP_SERVING},
     {"rows", SL_OPTION_INT, "64", "tokens that a tick takes in at most, of prompts and answers together: more make "
      "prompts faster, and all others wait longer for a tick that has a part of one", 1, 1 << 20, GROUP_SERVING},
     {"sequences", SL_OPTION_INT, "0", "answers under way at once; 0: as many as --rows, at most 64", 0, 1 << 20, GROUP_SERVING},
@@ -109,6 +111,8 @@ static sl_status read_settings(settings *s) {
   static const char *const switches[] = {"on", "off", NULL};
   if (!status)
     status = options_check_word("prefix-caching", sl_arg_text(s->run, "prefix-caching"), switches);
+  static const char *const poolings[] = {"none", "mean", "last", NULL};
+  if (!status) status = options_check_word("pooling", sl_arg_text(s->run, "pooling"), poolings);
   if (!status) status = launch_check(s);
   if (!status) status = access_check(s);
   if (!status) status = check_parsers(s);

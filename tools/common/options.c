@@ -35,7 +35,7 @@ static const tool_option other_options[] = {
      0, GROUP_TRAINING},
     {"lora", SL_OPTION_TEXT, "", "`PATTERN=RANK[,alpha=N]`: adapters beside the linear maps of such "
      "names, trained instead of everything else; alpha is RANK if not given; may be repeated", 0, 0, GROUP_TRAINING},
-    {"adapter", SL_OPTION_TEXT, "", "`DIR` with adapters as PEFT saves them, to start from", 0, 0, GROUP_TRAINING},
+    {"adapter", SL_OPTION_TEXT, "", "`DIR` with adapters as PEFT saves them, to start from; actorserve: also NAME=DIR, repeated, as models of these names", 0, 0, GROUP_TRAINING},
     {"microbatches", SL_OPTION_INT, "1", "parts a step's batch is cut into", 1, 1 << 20, GROUP_SCHEDULE},
     {"pieces", SL_OPTION_INT, "1", "parts the sequences of a microbatch are cut into, along their "
      "positions", 1, 1 << 20, GROUP_SCHEDULE},

@@ -42,7 +42,7 @@ sl_status pretrained_model(const char *path, const char **out) {
 
 sl_status pretrained_load(const settings *s, const char *fresh, const sl_lowered *lowered,
                           sl_runtime *rt) {
-  const char *init = settings_text(s, "init"), *adapter = settings_text(s, "adapter");
+  const char *init = settings_text(s, "init"), *adapter = s->adapter;
   sl_status status =
       init ? sli_weights_load(init, lowered, rt, config_is_shipped(s->model), fresh) : SL_OK;
   return !status && adapter ? sl_adapter_load(adapter, lowered, rt) : status;

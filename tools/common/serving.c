@@ -48,6 +48,10 @@ sl_session_options serving_options(const settings *s) {
                               .queue = (int)sl_arg_int(s->run, "queue"),
                               .chunks = rows ? SL_CHUNKS_ROWS : SL_CHUNKS_TIMES,
                               .penalties = true,
+                              .adapters = s->adapters.folders,
+                              .nadapters = s->adapters.count,
+                              .adapter_places = (int)sl_arg_int(s->run, "adapter-places"),
+                              .adapter_rank = (int)sl_arg_int(s->run, "adapter-rank"),
                               .kv = strcmp(sl_arg_text(s->run, "kv"), "bf16") ? SL_F32 : SL_BF16,
                               .stored = stored ? settings_text(s, "init") : NULL,
                               .training = s->training.nlora ? &s->training : NULL,
@@ -79,7 +83,7 @@ sl_status serving_cost(const settings *s, sl_tick_cost *out, bool *given, bool *
 /* ---- options that processes must share ------------------------------------------------------- */
 
 sl_status serving_fingerprint(const settings *s, bool (*apart)(const char *name), fingerprint *t) {
-  const char *init = settings_text(s, "init"), *adapter = settings_text(s, "adapter"),
+  const char *init = settings_text(s, "init"), *adapter = s->adapter,
              *dot = strrchr(s->model_word, '.');
   bool code = dot && (!strcmp(dot, ".c") || !strcmp(dot, ".so"));
   *t = (fingerprint){0};
@@ -89,5 +93,7 @@ sl_status serving_fingerprint(const settings *s, bool (*apart)(const char *name)
   fingerprint_add_options(t, s->options, s->run, apart);
   sl_status status = init ? fingerprint_add_weights(t, init) : SL_OK;
   if (!status && adapter) status = fingerprint_add_adapter(t, adapter);
+  for (int i = 0; i < s->adapters.count && !status; i++)
+    status = fingerprint_add_adapter(t, s->adapters.folders[i]);
   return !status && code ? fingerprint_add_file(t, s->model_word) : status;
 }

@@ -17,6 +17,9 @@
        "Q5_0 as that, Q4_1, Q4_0; all else as fp32), fp32, with the same answers, or bf16, rounded", 0, 0, GROUP_MEMORY}, \
       {"kv", SL_OPTION_TEXT, "fp32", "`TYPE` of keys and values in memory: fp32, or bf16, rounded, in half of it", 0, \
        0, GROUP_MEMORY}, \
+      {"adapter-places", SL_OPTION_INT, "0", "adapters that may be loaded at once, for /v1/load_lora_adapter too; 0: as many as --adapter " \
+       "names", 0, 1024, GROUP_SERVING}, \
+      {"adapter-rank", SL_OPTION_INT, "0", "most rank of such an adapter; 0: the largest of those named, or 16", 0, 4096, GROUP_SERVING}, \
       {"queue", SL_OPTION_INT, "1024", "answers that may wait to be let in; more are refused with 503", 1, 1 << 20, GROUP_SERVING}, { \
     "chunks", SL_OPTION_TEXT, "times", "`HOW` a prompt that is alone is cut, where --tick is given and there are " \
     "several stages: times (chunks that take as long as each other) or rows (as long as ticks are)", 0, 0, GROUP_SERVING \

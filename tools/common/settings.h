@@ -79,8 +79,13 @@ struct settings {
   const sl_objective *objective;         /* in place of the next token of --data; NULL: that */
   struct objective_made *objective_made; /* actorrun's: what the objective reads */
   bool choose_homes;                     /* --home auto: search for whatever is not given */
-  sl_training training;                  /* training options that override the model's */
-  sli_arena arena;                       /* holds the arrays and names above */
+  const char *adapter;                   /* --adapter DIR, or NULL */
+  struct {
+    int count;
+    const char **names, **folders; /* [count] */
+  } adapters;                      /* --adapter NAME=DIR */
+  sl_training training;            /* training options that override the model's */
+  sli_arena arena;                 /* holds the arrays and names above */
 };
 
 /* Reads the whole command line; messages name the option. Calls tool->read at the end. */

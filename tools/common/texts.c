@@ -3,6 +3,7 @@
 
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include <sluice/state.h>
 
@@ -124,11 +125,51 @@ static const char *const *given_texts(settings *s, const char *name, int *count)
   return texts;
 }
 
+static bool is_known(const settings *s, const char *name) {
+  for (int i = 0; i < s->adapters.count; i++)
+    if (!strcmp(s->adapters.names[i], name)) return true;
+  return false;
+}
+
+/* Reads NAME=DIR; false: it is a folder without a name. */
+static sl_status read_named(settings *s, const char *text, bool *named) {
+  const char *equals = strchr(text, '=');
+  *named = equals && access(text, F_OK);
+  if (!*named) return SL_OK;
+  char *name = sli_arena_format(&s->arena, "%.*s", (int)(equals - text), text);
+  if (!*name || !equals[1]) return sl_fail(SL_E_USAGE, "--adapter %s: not as NAME=DIR", text);
+  if (is_known(s, name)) return sl_fail(SL_E_USAGE, "--adapter %s: %s is there twice", text, name);
+  s->adapters.names[s->adapters.count] = name;
+  s->adapters.folders[s->adapters.count++] = equals + 1;
+  return SL_OK;
+}
+
+/* Reads --adapter: folders with names, and at most one without. */
+static sl_status read_folders(settings *s, const char **dir) {
+  int n;
+  sl_status status = SL_OK;
+  const char *const *given = given_texts(s, "adapter", &n);
+  s->adapters.names = sli_arena_alloc(&s->arena, (size_t)(n + 1) * sizeof(char *));
+  s->adapters.folders = sli_arena_alloc(&s->arena, (size_t)(n + 1) * sizeof(char *));
+  for (int i = 0; i < n && !status; i++) {
+    bool named;
+    status = read_named(s, given[i], &named);
+    if (status || named || !*given[i]) continue;
+    if (*dir)
+      return sl_fail(SL_E_USAGE, "--adapter %s: %s is one without a name too", given[i], *dir);
+    *dir = given[i];
+  }
+  return status;
+}
+
 /* Reads the adapters. Those of a folder keep the ranks they were saved with, whatever patterns
  * say. */
 static sl_status read_adapters(settings *s) {
-  const char *dir = settings_text(s, "adapter");
+  const char *dir = NULL;
   int given, found = 0;
+  sl_status wrong = read_folders(s, &dir);
+  if (wrong) return wrong;
+  s->adapter = dir;
   const char *const *texts = given_texts(s, "lora", &given);
   char **modules = NULL;
   sl_status status = dir ? sl_adapter_modules(dir, &found, &modules) : SL_OK;

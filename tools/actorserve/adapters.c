@@ -1,0 +1,88 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "tools/actorserve/adapters.h"
+
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/base.h"
+
+struct adapters {
+  const engine *engine;
+  pthread_mutex_t lock;
+  size_t count, room;
+  struct named_adapter {
+    char name[ADAPTER_NAME];
+    int number;
+  } * of;
+};
+
+static void add(adapters *a, const char *name, int number) {
+  SLI_GROW(a->of, a->count, a->room);
+  a->of[a->count].number = number;
+  snprintf(a->of[a->count++].name, ADAPTER_NAME, "%s", name);
+}
+
+adapters *adapters_create(const engine *e, int count, const char *const *names) {
+  adapters *a = sli_calloc(1, sizeof *a);
+  a->engine = e;
+  pthread_mutex_init(&a->lock, NULL);
+  for (int i = 0; i < count; i++) add(a, names[i], i + 1);
+  return a;
+}
+
+void adapters_destroy(adapters *a) {
+  if (!a) return;
+  pthread_mutex_destroy(&a->lock);
+  free(a->of);
+  free(a);
+}
+
+static struct named_adapter *find(const adapters *a, const char *name) {
+  for (size_t i = 0; i < a->count; i++)
+    if (!strcmp(a->of[i].name, name)) return &a->of[i];
+  return NULL;
+}
+
+int adapters_find(adapters *a, const char *name) {
+  pthread_mutex_lock(&a->lock);
+  const struct named_adapter *found = find(a, name);
+  int number = found ? found->number : 0;
+  pthread_mutex_unlock(&a->lock);
+  return number;
+}
+
+bool adapters_name(adapters *a, int i, char out[ADAPTER_NAME]) {
+  pthread_mutex_lock(&a->lock);
+  bool there = i < (int)a->count;
+  if (there) memcpy(out, a->of[i].name, ADAPTER_NAME);
+  pthread_mutex_unlock(&a->lock);
+  return there;
+}
+
+sl_status adapters_load(adapters *a, const char *name, const char *folder) {
+  const engine *e = a->engine;
+  int number = 0;
+  if (!e->load_adapter) return sl_fail(SL_E_USAGE, "the server has no places for adapters");
+  if (!*name || strlen(name) >= ADAPTER_NAME)
+    return sl_fail(SL_E_USAGE, "lora_name must have 1 to %d bytes", ADAPTER_NAME - 1);
+  if (adapters_find(a, name)) return sl_fail(SL_E_USAGE, "the model %s is there already", name);
+  sl_status status = e->load_adapter(e->self, folder, &number);
+  if (status) return status;
+  pthread_mutex_lock(&a->lock);
+  add(a, name, number);
+  pthread_mutex_unlock(&a->lock);
+  return SL_OK;
+}
+
+sl_status adapters_unload(adapters *a, const char *name) {
+  const engine *e = a->engine;
+  pthread_mutex_lock(&a->lock);
+  struct named_adapter *found = find(a, name);
+  int number = found ? found->number : 0;
+  if (found) *found = a->of[--a->count];
+  pthread_mutex_unlock(&a->lock);
+  if (number) return e->unload_adapter(e->self, number);
+  return sl_fail(SL_E_USAGE, "there is no adapter %.80s", name);
+}
