@@ -9,6 +9,10 @@
  * so its part of each gradient is the same as in a single call. dq accumulates over the steps; the
  * gradients of a chunk's keys and values go to the device that owns them.
  *
+ * With attrs.exact, steps have the bits of one call. The state is that of attention_sweep.c: sums
+ * that are not divided, the largest score and the sum. Tiles of keys are those of the whole
+ * sequence. In the backward pass the gradients of a chunk accumulate, too.
+ *
  * Spans say which queries meet a chunk's keys. A span is a run of query positions, a run of key
  * positions, and the distance between them. All are views for the whole-sequence kernel
  * (vector/attention.h). */
@@ -42,6 +46,21 @@ static sl_status want_chunk(const sl_attrs *attrs, const sl_type *in, sl_type *f
   return want_spans(attrs, &in[0], &in[1]);
 }
 
+/* Returns the type of what a step leaves of the lse. */
+static sl_type state_type(const sl_attrs *attrs, const sl_type *lse, bool ends) {
+  sl_type type = *lse;
+  if (attrs->exact && !ends) type.dim[2] *= 2;
+  return type;
+}
+
+/* Checks that the tail has some keys of the chunk before. */
+static sl_status want_tail(int nin, const sl_type *in) {
+  if (!is_there(nin, in, SLI_STEP_TAIL)) return SL_OK;
+  sl_type want = in[1];
+  want.dim[1] = SLI_MIN(in[SLI_STEP_TAIL].dim[1], SLI_KEY_TILE);
+  return sli_want("tail", &in[SLI_STEP_TAIL], &want);
+}
+
 static sl_status want_all_ids(const sl_attrs *attrs, int nin, const sl_type *in, int i) {
   if (!is_there(nin, in, i)) return SL_OK;
   return sli_want("ids", &in[i], &SL_TYPE(SL_I32, in[0].dim[0], sli_spans_of(attrs)->length));
@@ -51,8 +70,10 @@ static sl_status step_infer(const sl_attrs *attrs, int nin, const sl_type *in, s
   SLI_TRY(want_chunk(attrs, in, out));
   SLI_TRY(want_all_ids(attrs, nin, in, SLI_STEP_IDS));
   if (is_there(nin, in, SLI_STEP_O)) SLI_TRY(sli_want("o", &in[SLI_STEP_O], &out[0]));
-  if (is_there(nin, in, SLI_STEP_LSE)) SLI_TRY(sli_want("lse", &in[SLI_STEP_LSE], &out[1]));
-  return SL_OK;
+  sl_type before = state_type(attrs, &out[1], false);
+  if (is_there(nin, in, SLI_STEP_LSE)) SLI_TRY(sli_want("lse", &in[SLI_STEP_LSE], &before));
+  out[1] = state_type(attrs, &out[1], sli_spans_of(attrs)->ends);
+  return want_tail(nin, in);
 }
 
 static sl_status step_b_infer(const sl_attrs *attrs, int nin, const sl_type *in, sl_type *out) {
@@ -64,6 +85,8 @@ static sl_status step_b_infer(const sl_attrs *attrs, int nin, const sl_type *in,
   SLI_TRY(want_all_ids(attrs, nin, in, SLI_STEP_BACKWARD_IDS));
   if (is_there(nin, in, SLI_STEP_BACKWARD_DQ))
     SLI_TRY(sli_want("dq", &in[SLI_STEP_BACKWARD_DQ], &in[0]));
+  if (is_there(nin, in, SLI_STEP_BACKWARD_DKV))
+    SLI_TRY(sli_want("dkv", &in[SLI_STEP_BACKWARD_DKV], &in[1]));
   out[0] = in[0];
   out[1] = in[1];
   return SL_OK;
@@ -113,6 +136,7 @@ static uint64_t hash_spans(uint64_t hash, const sl_attrs *attrs, int nin) {
   const sli_spans *s = sli_spans_of(attrs);
   (void)nin;
   hash = sli_hash_word(sli_hash_word(hash, (uint64_t)s->n), (uint64_t)s->length);
+  hash = sli_hash_word(hash, s->ends);
   for (int i = 0; i < s->n; i++) {
     const sli_span *x = &s->of[i];
     const int64_t words[] = {x->query,    x->queries, x->key,  x->keys,
@@ -139,7 +163,7 @@ const sl_op sl_op_attention_step_b = {
     .min_in = 5,
     .max_in = SLI_STEP_BACK_INPUTS,
     .nout = 2,
-    .in_place = {1u << SLI_STEP_BACKWARD_DQ},
+    .in_place = {1u << SLI_STEP_BACKWARD_DQ, 1u << SLI_STEP_BACKWARD_DKV},
     .rounds = true,
     .infer = step_b_infer,
     .cost = step_b_cost,

@@ -7,7 +7,7 @@
 #include "ops/ops.h"
 
 /* Inputs behind q and kv, of the forward and the backward step. */
-enum { SLI_STEP_IDS = 2, SLI_STEP_O, SLI_STEP_LSE, SLI_STEP_INPUTS };
+enum { SLI_STEP_IDS = 2, SLI_STEP_O, SLI_STEP_LSE, SLI_STEP_TAIL, SLI_STEP_INPUTS };
 
 enum {
   SLI_STEP_BACKWARD_O = 2,
@@ -15,6 +15,7 @@ enum {
   SLI_STEP_BACKWARD_DO,
   SLI_STEP_BACKWARD_IDS,
   SLI_STEP_BACKWARD_DQ,
+  SLI_STEP_BACKWARD_DKV,
   SLI_STEP_BACK_INPUTS
 };
 

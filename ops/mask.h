@@ -53,6 +53,7 @@ typedef struct sli_spans {
   int n;
   int64_t length; /* of the whole sequence */
   sli_span of[SLI_SPANS];
+  bool ends; /* exact: no later step has these queries */
 } sli_spans;
 
 /* Returns input i of a call, or NULL if the call has fewer. */

@@ -94,11 +94,14 @@ extern const sl_op sl_op_softmax_part, sl_op_softmax_rescale;
 
 /* Attention of some positions [B, n] of a sequence over others, one chunk of keys and values
  * [B, m, 2 Hkv*D] (k then v) after another:
- * attention_step(q, kv, [ids], [o, lse]) -> o, lse continues from the step before. In the first
- * step, outputs that no span covers are 0. attrs.user points to sli_spans; ids [B, length] belong
- * to the whole sequence.
- * attention_step_b(q, kv, o, lse, do, [ids], [dq]) -> dq, dkv adds to the dq of the step before. o
- * and lse are those of the last step; dkv belongs to this chunk only. */
+ * attention_step(q, kv, [ids], [o, lse], [tail]) -> o, lse continues from the step before. In the
+ * first step, outputs that no span covers are 0. attrs.user points to sli_spans; ids [B, length]
+ * belong to the whole sequence.
+ * With attrs.exact, chunks come from the last one to the first. Until the last step o is not yet
+ * divided, and lse [B, H, 2n] has the largest score and the sum of each query. `tail` has the keys
+ * and values, of the chunk before, that complete the last tile of this one.
+ * attention_step_b(q, kv, o, lse, do, [ids], [dq], [dkv]) -> dq, dkv adds to the dq of the step
+ * before, and to the dkv of other queries with this chunk. o and lse are those of the last step. */
 extern const sl_op sl_op_attention_step, sl_op_attention_step_b;
 
 /* Attention of a device's share [B, n] of a piece's queries, at the positions that attrs.first and

@@ -41,7 +41,6 @@ static sl_status read_sequence(sli_inputs *in) {
   const sl_lower_options *o = in->options;
   sli_grid *grid = &in->grid;
   sl_status status = find_attention(o->parallel.sequence_attention, in);
-  if (o->numbers.exact && in->by_heads) in->by_ring = false;
   grid->zigzag = in->by_ring;
   if (!status && o->parallel.sequence_layout)
     status = find_layout(o->parallel.sequence_layout, &grid->zigzag);

@@ -82,7 +82,7 @@ static sl_status cut_sequences(compilation *c) {
 
 /* Returns what exact numbers are not made with; NULL: nothing. */
 static const char *not_exact(const sli_inputs *in) {
-  if (in->grid.ring) return "parallel.sequence_attention ring";
+  if (in->grid.ring && in->k > 1) return "parallel.sequence_attention ring and --pieces";
   if (in->g->repeats_heads) return "fewer heads of keys than parallel.sequence devices";
   if (in->barriers == 1) return "vocabulary.barriers 1";
   if (in->bf16) return "numbers.dtype bf16";
@@ -93,7 +93,7 @@ static const char *not_exact(const sli_inputs *in) {
 /* Checks that pieces, and what devices have of them, are whole leaves. */
 static sl_status check_leaves(const sli_inputs *in) {
   const sl_graph *g = in->g;
-  int devices = in->grid.size[SLI_AXIS_SEQUENCE];
+  int devices = in->grid.size[SLI_AXIS_SEQUENCE], runs = in->grid.zigzag ? 2 * devices : devices;
   if (g->leaf % SLI_LEAF_MULTIPLE)
     return sl_fail(SL_E_USAGE, "numbers.leaf %lld: it must be a multiple of %d", (long long)g->leaf,
                    SLI_LEAF_MULTIPLE);
@@ -103,11 +103,14 @@ static sl_status check_leaves(const sli_inputs *in) {
                    in->k > 1 ? "--pieces" : "parallel.sequence");
   for (int k = 0; k < in->k && g->leaf; k++) {
     int64_t length = in->k > 1 ? g->lengths[k] : g->length;
-    if (length % (devices * g->leaf))
-      return sl_fail(SL_E_USAGE,
-                     "numbers.leaf %lld: the %lld positions of piece %d are no whole leaves for %d "
-                     "device%s",
-                     (long long)g->leaf, (long long)length, k, devices, devices == 1 ? "" : "s");
+    if (length % (runs * g->leaf))
+      return sl_fail(
+          SL_E_USAGE,
+          "numbers.leaf %lld: the %lld positions of piece %d are no whole leaves for %d %s",
+          (long long)g->leaf, (long long)length, k, runs,
+          in->grid.zigzag ? "runs (parallel.sequence_layout zigzag)"
+          : runs > 1      ? "devices"
+                          : "device");
   }
   return SL_OK;
 }

@@ -6,7 +6,8 @@
  * keys and values than devices, those are repeated (passes/heads.c), and more is exchanged. By
  * ring, queries stay and keys and values go around. The cost model weighs both before sequences
  * are cut, each on its own version of the graph, because the inputs of attention depend on the
- * choice. */
+ * choice. Exact sums go by ring where heads are too few: gradients of repeated heads would be added
+ * in the order of devices. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -71,7 +72,8 @@ static sl_status weigh(sli_inputs *in) {
   ways[false] = try_way(in, false);
   const way *heads = &ways[false], *around = &ways[true];
   if (open && heads->status && around->status) return sl_fail(heads->status, "%s", heads->why);
-  if (open)
+  if (open && in->options->numbers.exact) ring = heads->status || g->repeats_heads;
+  else if (open)
     ring =
         heads->status || (!around->status && !are_keys_away(g) && around->seconds < heads->seconds);
   if (ring) sli_heads_undo(g, before);

@@ -59,9 +59,46 @@ static size_t step_scratch(const sl_call *call, int threads) {
   return sl_type_bytes(&call->out_type[1]);
 }
 
+/* Fills the sizes of an exact step of a span, by positions in the whole sequence. */
+static sli_sweep view_exact(const sl_call *call, const sli_span *s, float *seen) {
+  const sli_spans *all = sli_spans_of(call->attrs);
+  sli_sweep w = {.a = view(call, s, NULL), .begins = s->fresh, .ends = all->ends};
+  w.a.q0 = s->at_query;
+  w.a.keys = all->length;
+  w.a.part.has = (sli_range){s->at_key, s->at_key + s->keys};
+  w.a.mask = sli_step_mask(call->attrs, sli_optional(call, SLI_STEP_IDS));
+  w.a.out = (float *)call->out[0] + s->query * w.a.o_row;
+  w.a.lse = all->ends && call->out[1] ? (float *)call->out[1] + s->query : NULL;
+  w.seen = seen ? seen + s->query : NULL;
+  w.tail = sli_optional(call, SLI_STEP_TAIL);
+  w.tail_batch = w.tail ? call->in_type[SLI_STEP_TAIL].dim[1] * w.a.kv_row : 0;
+  w.tail_place = w.a.part.has.end % SLI_KEY_TILE;
+  return w;
+}
+
+/* Takes a step with the sums of one call: the last one divides, and leaves the lse. */
+static void step_exact(const sl_call *call) {
+  const sli_spans *s = sli_spans_of(call->attrs);
+  float *seen = (float *)sli_optional(call, SLI_STEP_LSE);
+  attention_step_begin(call, SLI_STEP_O, 0, call->out[0]);
+  if (!s->ends) {
+    seen = call->out[1] ? call->out[1] : call->scratch;
+    attention_step_begin(call, SLI_STEP_LSE, 1, seen);
+  }
+  for (int i = 0; i < s->n; i++) {
+    sli_sweep w = view_exact(call, &s->of[i], seen);
+    sl_team_for(call->team, (int)(w.a.batch * w.a.heads * sli_query_tiles(&w.a)),
+                sli_cpu()->attention_sweep, &w);
+  }
+}
+
 static void step_cpu(const sl_call *call) {
   const sli_spans *s = sli_spans_of(call->attrs);
   float *lse = call->out[1] ? call->out[1] : call->scratch;
+  if (call->attrs->exact) {
+    step_exact(call);
+    return;
+  }
   attention_step_begin(call, SLI_STEP_O, 0, call->out[0]);
   attention_step_begin(call, SLI_STEP_LSE, 1, lse);
   for (int i = 0; i < s->n; i++) {
@@ -77,7 +114,7 @@ static void step_b_cpu(const sl_call *call) {
   const sli_spans *s = sli_spans_of(call->attrs);
   float *dq = call->out[0], *dkv = call->out[1];
   attention_step_begin(call, SLI_STEP_BACKWARD_DQ, 0, dq);
-  if (dkv) memset(dkv, 0, sl_type_bytes(&call->out_type[1]));
+  attention_step_begin(call, SLI_STEP_BACKWARD_DKV, 1, dkv);
   for (int i = 0; i < s->n; i++) {
     sli_attention a = view(call, &s->of[i], sli_optional(call, SLI_STEP_BACKWARD_IDS));
     int64_t from = s->of[i].query * a.o_row;

@@ -208,13 +208,13 @@ typedef struct sli_attention {
 /* Attention whose keys arrive some at a time. The state of a query is in `out`, not yet divided,
  * and in `seen` [batch, heads, 2, queries]: the largest score and the sum. Key tiles are those of
  * the whole sequence, wherever their parts come from. The last keys of an incomplete tile wait in
- * `tail` [batch, SLI_KEY_TILE and more, ...], each at its place in the tile. */
+ * `tail` [batch, rows, ...], in the order of their places in the tile. */
 typedef struct sli_sweep {
   sli_attention a;
   bool begins, ends;
   float *seen;
   const float *tail; /* waiting rows of k; those of v follow at the distance from k to v */
-  int64_t tail_batch;
+  int64_t tail_batch, tail_place; /* place in the tile of the first waiting row */
 } sli_sweep;
 
 /* Choice of the blocks of keys that attention is limited to (ops/attention_blocks.c). */

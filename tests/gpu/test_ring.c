@@ -82,8 +82,8 @@ static void run_both(kernel *k) {
 
 /* Keys 55 to 104, of which the first run sees some and the second all. */
 static const sli_spans spans[] = {
-    {2, LENGTH, {{0, 40, 0, 50, 60, 55, false}, {40, 33, 0, 50, 150, 55, false}}},
-    {2, LENGTH, {{0, 40, 0, 50, 60, 55, true}, {40, 33, 10, 20, 40, 65, false}}},
+    {2, LENGTH, {{0, 40, 0, 50, 60, 55, false}, {40, 33, 0, 50, 150, 55, false}}, false},
+    {2, LENGTH, {{0, 40, 0, 50, 60, 55, true}, {40, 33, 10, 20, 40, 65, false}}, false},
 };
 
 static void check_steps(const shape *s, const sli_spans *of) {

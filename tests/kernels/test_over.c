@@ -22,7 +22,7 @@ static const sl_reshaping heads = {F32(59, 130, 12), F32(59, 130, 3, 4)};
 static const sl_rope in_part = {.part = 0.4};
 
 static const sli_spans spans = {
-    2, 50, {{0, 9, 0, 20, 30, 5, false}, {9, 8, 10, 10, 40, 36, false}}};
+    2, 50, {{0, 9, 0, 20, 30, 5, false}, {9, 8, 10, 10, 40, 36, false}}, false};
 
 static const struct work {
   const sl_op *op;

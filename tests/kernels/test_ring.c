@@ -94,7 +94,7 @@ static void copy_lse(const arrays *x, run q, float *there, bool out) {
 }
 
 static void step(arrays *x, run q, run k, bool fresh) {
-  const sli_spans spans = {1, S, {{0, q.count, 0, k.count, q.begin, k.begin, fresh}}};
+  const sli_spans spans = {1, S, {{0, q.count, 0, k.count, q.begin, k.begin, fresh}}, false};
   kernel s = begin_step(&sl_op_attention_step, &spans, q, k, 5);
   rows(s.in[0], x->q, q, Q_ROW);
   rows(s.in[1], x->kv, k, KV_ROW);
@@ -107,7 +107,7 @@ static void step(arrays *x, run q, run k, bool fresh) {
 }
 
 static void step_back(arrays *x, run q, run k) {
-  const sli_spans spans = {1, S, {{0, q.count, 0, k.count, q.begin, k.begin, false}}};
+  const sli_spans spans = {1, S, {{0, q.count, 0, k.count, q.begin, k.begin, false}}, false};
   kernel s = begin_step(&sl_op_attention_step_b, &spans, q, k, 7);
   rows(s.in[0], x->q, q, Q_ROW);
   rows(s.in[1], x->kv, k, KV_ROW);

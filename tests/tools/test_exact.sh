@@ -47,7 +47,13 @@ draw() {
   ((pieces < 8)) || grid+=(--piece-order layers)
   ((pieces < 8 || states)) || grid+=(--home kv=disk --disk "$work")
   ((pieces != 3)) || grid+=(--cut balanced)
-  ((pieces > 2 || RANDOM % 2)) || grid+=(--sequence 2)
+  ((pieces > 2)) || { pick 1 2 4 && local sequence=$picked; }
+  ((pieces > 2 || sequence == 1)) || grid+=(--sequence "$sequence")
+  ((pieces > 1 || sequence == 1 || states)) || {
+    pick "heads" "ring --sequence-layout contiguous" "ring --sequence-layout zigzag"
+    # shellcheck disable=SC2206
+    grid+=(--sequence-attention $picked)
+  }
 }
 
 try() { # NAME MODEL...: compares random grids with one device
@@ -98,7 +104,6 @@ refused() { # TEXT OPTIONS...
   ends 2 "$actorrun" --quiet --exact --steps 1 "$@" "${gpt[@]}"
   says "--exact: not with $text" err
 }
-refused '--sequence-attention ring' --sequence 2 --sequence-attention ring --exact-leaf 32
 refused '--vocab-barriers 1' --vocab-parallel --vocab-barriers 1 --stages 2
 refused '--dtype bf16' --dtype bf16
 
@@ -121,5 +126,18 @@ leaf '--exact-leaf 64 does not divide the 96 positions of embedding/source.1' --
 leaf '3 pieces asked for, but the sequences of embedding/source.1 have only 2 leaves' --exact-leaf 32 --context 64 --pieces 3
 leaf '--exact-leaf 32: the 96 positions of piece 0 are no whole leaves for 2 devices' --exact-leaf 32 --context 96 \
   --sequence 2
+leaf '--exact: not with --sequence-attention ring and --pieces' --exact-leaf 32 --context 128 --pieces 2 --sequence 2 \
+  --sequence-attention ring
+leaf '--exact-leaf 32: the 64 positions of piece 0 are no whole leaves for 4 runs (--sequence-layout zigzag)' \
+  --exact-leaf 32 --context 64 --sequence 2 --sequence-attention ring
+
+# More devices than heads of keys, windows, documents apart.
+near=(llama --layers 2 --width 32 --heads 4 --kv-heads 1 --window 70 --document-end 32 --context 256 --batch 4
+  --exact-leaf 32 --data "$data")
+ends 0 "$actorrun" --quiet --exact --steps 3 --certify near.jsonl "${near[@]}"
+for how in "4" "8 --sequence-layout contiguous" "2 --sequence-attention ring --tensor 2 --data-parallel 2" "4 --stages 2 --microbatches 2"; do
+  # shellcheck disable=SC2086
+  ends 0 "$actorrun" --quiet --exact --steps 3 --recheck near.jsonl --sequence $how "${near[@]}"
+done
 
 echo "--exact: the same numbers on any grid"

@@ -341,11 +341,13 @@ static void leave_tile(tile_state *x, const sli_attention *a, float *seen, float
   memcpy(seen + row_of_head(a), x->total, (size_t)nq * sizeof *seen);
 }
 
-/* Joins the rows of a tile: `own` rows from x, then those that arrived earlier, from `tail`. */
+/* Joins the rows of a tile: `own` rows from x, then those that arrived earlier, from `tail`, whose
+ * first one has place `first`. */
 static void put_together(float *to, const float *x, const float *tail, int64_t row, int64_t dim,
-                         int64_t own, int64_t nk) {
+                         int64_t own, int64_t first, int64_t nk) {
   for (int64_t j = 0; j < nk; j++)
-    memcpy(to + j * dim, (j < own ? x : tail) + j * row, (size_t)dim * sizeof *to);
+    memcpy(to + j * dim, j < own ? x + j * row : tail + (j - first) * row,
+           (size_t)dim * sizeof *to);
 }
 
 /* Attends to the tile whose last keys have been waiting. */
@@ -356,8 +358,9 @@ static void attend_joined(tile_state *x, const sli_sweep *w, const tile_mask *t,
   int64_t head = h / (a->heads / a->kv_heads) * a->dim, own = a->part.has.end - k0;
   int64_t at = b * a->kv_batch + head + (k0 - a->part.has.begin) * a->kv_row;
   const float *tail = w->tail + b * w->tail_batch + head;
-  put_together(k, a->k + at, tail, a->kv_row, a->dim, own, nk);
-  put_together(v, a->v + at, tail + (a->v - a->k), a->kv_row, a->dim, own, nk);
+  int64_t place = w->tail_place;
+  put_together(k, a->k + at, tail, a->kv_row, a->dim, own, place, nk);
+  put_together(v, a->v + at, tail + (a->v - a->k), a->kv_row, a->dim, own, place, nk);
   attend(x, a, t, first, k0, nk, k, v, a->dim);
 }
 
