@@ -20,11 +20,11 @@
 /* Chunks on their way: [ranks]. */
 typedef sl_tensor *(*chunks)[SLI_RUNS];
 typedef struct ring {
-  sli_ring g;
+  sli_chunk_ring g;
   chunks here, before; /* for this step; for the step before */
 } ring;
 
-static ring ring_begin(const sli_ring *g) {
+static ring ring_begin(const sli_chunk_ring *g) {
   size_t bytes = (size_t)g->x->ranks * sizeof(sl_tensor *[SLI_RUNS]);
   return (ring){*g, sli_arena_alloc(&g->x->g->arena, bytes),
                 sli_arena_alloc(&g->x->g->arena, bytes)};
@@ -35,7 +35,7 @@ static ring ring_begin(const sli_ring *g) {
 /* Returns the member whose chunk a member has in step t; for t = 1, the neighbour it gets chunks
  * from. If work is uneven, later devices get chunks from earlier ones; else the direction is the
  * one in which the second runs are done soon. */
-static int source_of(const sli_ring *g, int member, int t) {
+static int source_of(const sli_chunk_ring *g, int member, int t) {
   int by = g->x->grid->zigzag ? t : g->members - t;
   return (member + by) % g->members;
 }
@@ -44,8 +44,8 @@ static int source_of(const sli_ring *g, int member, int t) {
  * it, or the rest. */
 typedef enum which { ALL, FIRST, REST } which;
 
-static const sli_spans *spans_of(const sli_ring *g, int rank, int source, int j, which selected,
-                                 const sl_tensor *chunk) {
+static const sli_spans *spans_of(const sli_chunk_ring *g, int rank, int source, int j,
+                                 which selected, const sl_tensor *chunk) {
   sl_part q = sli_ring_runs(g, sli_ring_member(g, rank)), k = sli_ring_runs(g, source);
   sli_spans *s = sli_arena_alloc(&g->x->g->arena, sizeof *s);
   *s = (sli_spans){.length = sli_ring_length(g)};
@@ -59,7 +59,7 @@ static const sli_spans *spans_of(const sli_ring *g, int rank, int source, int j,
   return s;
 }
 
-static bool sees(const sli_ring *g, int rank, int source, int j) {
+static bool sees(const sli_chunk_ring *g, int rank, int source, int j) {
   sl_part q = sli_ring_runs(g, sli_ring_member(g, rank)), k = sli_ring_runs(g, source);
   bool any = false;
   for (int i = 0; i < q.nranges && j < k.nranges; i++) any |= sli_ring_sees(g, &q, i, &k, j, 1);
@@ -70,7 +70,7 @@ static bool sees(const sli_ring *g, int rank, int source, int j) {
 
 /* Copies a chunk to a device: the neighbour's, or, if it has none, the owner's. */
 static sl_status fetch(ring *r, int rank, int t, int j) {
-  const sli_ring *g = &r->g;
+  const sli_chunk_ring *g = &r->g;
   int member = sli_ring_member(g, rank), from = source_of(g, member, 1),
       source = source_of(g, member, t);
   sl_tensor *chunk = r->before[sli_ring_rank(g, rank, from)][j];
@@ -81,7 +81,7 @@ static sl_status fetch(ring *r, int rank, int t, int j) {
 
 /* Brings the chunk of step t to all devices that see something of it. */
 static sl_status go_around(ring *r, int t) {
-  const sli_ring *g = &r->g;
+  const sli_chunk_ring *g = &r->g;
   chunks before = r->before;
   sl_status status = SL_OK;
   r->before = r->here;
@@ -98,7 +98,7 @@ static sl_status go_around(ring *r, int t) {
 /* ---- forward pass ------------------------------------------------------------------------- */
 
 /* Continues o and lse [2] with a chunk. */
-static sl_status step(const sli_ring *g, int rank, int source, int j, which selected,
+static sl_status step(const sli_chunk_ring *g, int rank, int source, int j, which selected,
                       sl_tensor *chunk, sl_tensor *ids, const char *what, sl_tensor **state) {
   sl_attrs attrs = *sli_local_attrs(g->x, g->n, g->n, rank);
   const sli_spans *spans = spans_of(g, rank, source, j, selected, chunk);
@@ -111,7 +111,7 @@ static sl_status step(const sli_ring *g, int rank, int source, int j, which sele
 
 /* Takes the steps with a device's own chunks. Each query begins with its own run, where it
  * always sees a key. */
-static sl_status own_steps(const sli_ring *g, int rank, sl_tensor *ids, sl_tensor **state) {
+static sl_status own_steps(const sli_chunk_ring *g, int rank, sl_tensor *ids, sl_tensor **state) {
   sli_arena *arena = &g->x->g->arena;
   int own = sli_ring_member(g, rank);
   sl_status status = SL_OK;
@@ -126,7 +126,7 @@ static sl_status own_steps(const sli_ring *g, int rank, sl_tensor *ids, sl_tenso
 }
 
 static sl_status steps(const ring *r, int rank, int t, sl_tensor *ids, sl_tensor **state) {
-  const sli_ring *g = &r->g;
+  const sli_chunk_ring *g = &r->g;
   int source = source_of(g, sli_ring_member(g, rank), t);
   sl_status status = SL_OK;
   for (int j = 0; j < SLI_RUNS && !status; j++) {
@@ -138,7 +138,7 @@ static sl_status steps(const ring *r, int rank, int t, sl_tensor *ids, sl_tensor
 }
 
 /* Takes all steps, the own ones first. */
-static sl_status go_all_around(const sli_ring *g, sli_array *const *in, int nin,
+static sl_status go_all_around(const sli_chunk_ring *g, sli_array *const *in, int nin,
                                sli_array *const *out) {
   int own = g->x->own, ids = sli_ring_ids(g->n);
   ring r = ring_begin(g);
@@ -159,7 +159,7 @@ static sl_status go_all_around(const sli_ring *g, sli_array *const *in, int nin,
 
 sl_status sli_expand_ring(sli_expansion *x, const sli_node *n, sli_moment at, sli_array *const *in,
                           sli_array *const *out) {
-  sli_ring g = sli_ring_of(x, n, n->name, at, sli_ring_keep(x, n));
+  sli_chunk_ring g = sli_ring_of(x, n, n->name, at, sli_ring_keep(x, n));
   for (int r = 0; r < x->own; r++) {
     sl_tensor *from[SLI_RING_INPUTS];
     for (int i = 0; i < SLI_RING_INPUTS; i++) from[i] = sli_ring_on(in, n->nin, i, r);
@@ -178,7 +178,7 @@ typedef struct gradients {
   sl_tensor *made[SLI_RUNS]; /* gradients of this step's chunk, for its owner */
 } gradients;
 
-static sl_status step_back(const sli_ring *g, int rank, int source, int j, sl_tensor *chunk,
+static sl_status step_back(const sli_chunk_ring *g, int rank, int source, int j, sl_tensor *chunk,
                            gradients *d, const char *what, sl_tensor **dkv) {
   sl_attrs attrs = *sli_local_attrs(g->x, g->n, g->n, rank);
   const sli_ring_back *in = &d->in;
@@ -190,7 +190,7 @@ static sl_status step_back(const sli_ring *g, int rank, int source, int j, sl_te
   return SL_OK;
 }
 
-static sl_status own_back(const sli_ring *g, int rank, gradients *d) {
+static sl_status own_back(const sli_chunk_ring *g, int rank, gradients *d) {
   sl_status status = SL_OK;
   for (int j = 0; j < SLI_RUNS && !status; j++)
     if (g->kept->own[rank][j])
@@ -200,7 +200,7 @@ static sl_status own_back(const sli_ring *g, int rank, gradients *d) {
 }
 
 static sl_status steps_back(const ring *r, int rank, int t, gradients *d) {
-  const sli_ring *g = &r->g;
+  const sli_chunk_ring *g = &r->g;
   int source = source_of(g, sli_ring_member(g, rank), t);
   sl_status status = SL_OK;
   for (int j = 0; j < SLI_RUNS && !status; j++) {
@@ -213,7 +213,7 @@ static sl_status steps_back(const ring *r, int rank, int t, gradients *d) {
 }
 
 /* Adds the gradient from the device that had this device's chunk in step t. */
-static sl_status add_up(const sli_ring *g, int rank, int t, gradients *all) {
+static sl_status add_up(const sli_chunk_ring *g, int rank, int t, gradients *all) {
   int reader = source_of(g, sli_ring_member(g, rank), g->members - t);
   const gradients *of = &all[sli_ring_rank(g, rank, reader)];
   sl_status status = SL_OK;
@@ -227,7 +227,7 @@ static sl_status add_up(const sli_ring *g, int rank, int t, gradients *all) {
   return status;
 }
 
-static sl_status go_all_around_back(const sli_ring *g, sli_array *const *in, int nin,
+static sl_status go_all_around_back(const sli_chunk_ring *g, sli_array *const *in, int nin,
                                     sli_array *const *out) {
   int own = g->x->own;
   ring r = ring_begin(g);
@@ -250,7 +250,7 @@ static sl_status go_all_around_back(const sli_ring *g, sli_array *const *in, int
 sl_status sli_expand_ring_back(sli_expansion *x, const sli_node *n, sli_moment at,
                                sli_array *const *in, sli_array *const *out) {
   const sli_node *forward = n->about;
-  sli_ring g = sli_ring_of(x, forward, n->name, at, x->rounds[forward->id]);
+  sli_chunk_ring g = sli_ring_of(x, forward, n->name, at, x->rounds[forward->id]);
   SLI_TRY(sli_ring_give_again(&g));
   return (forward->attrs.exact ? sli_ring_walk_back : go_all_around_back)(&g, in, n->nin, out);
 }

@@ -15,7 +15,7 @@ struct sli_round {
   sl_tensor *(*own)[SLI_RUNS]; /* [ranks] keys and values, by runs */
 };
 
-typedef struct sli_ring {
+typedef struct sli_chunk_ring {
   sli_expansion *x;
   const sli_node *n; /* forward call */
   const char *name;
@@ -23,22 +23,22 @@ typedef struct sli_ring {
   int members;
   struct sli_round *kept;
   sl_tensor *(*given)[SLI_RUNS]; /* [ranks] own chunks as other devices read them */
-} sli_ring;
+} sli_chunk_ring;
 
-sli_ring sli_ring_of(sli_expansion *x, const sli_node *n, const char *name, sli_moment at,
-                     struct sli_round *kept);
+sli_chunk_ring sli_ring_of(sli_expansion *x, const sli_node *n, const char *name, sli_moment at,
+                           struct sli_round *kept);
 struct sli_round *sli_ring_keep(sli_expansion *x, const sli_node *n);
 
 /* ---- positions ------------------------------------------------------------------------------- */
 
 /* Returns the runs of positions of a member. */
-sl_part sli_ring_runs(const sli_ring *g, int member);
-int sli_ring_member(const sli_ring *g, int rank);
-int sli_ring_rank(const sli_ring *g, int rank, int member);
-int64_t sli_ring_length(const sli_ring *g);
+sl_part sli_ring_runs(const sli_chunk_ring *g, int member);
+int sli_ring_member(const sli_chunk_ring *g, int rank);
+int sli_ring_rank(const sli_chunk_ring *g, int rank, int member);
+int64_t sli_ring_length(const sli_chunk_ring *g);
 /* True if a query of one run may see a key of another, or of a tile of `tile` keys that begins
  * there. */
-bool sli_ring_sees(const sli_ring *g, const sl_part *q, int i, const sl_part *k, int j,
+bool sli_ring_sees(const sli_chunk_ring *g, const sl_part *q, int i, const sl_part *k, int j,
                    int64_t tile);
 /* Adds the pair of a run of queries and the first `keys` keys of a chunk. */
 sli_span *sli_ring_add_span(sli_spans *to, const sl_part *q, int i, const sl_part *k, int j,
@@ -47,22 +47,22 @@ sli_span *sli_ring_add_span(sli_spans *to, const sl_part *q, int i, const sl_par
 /* ---- nodes ----------------------------------------------------------------------------------- */
 
 /* Adds a node; out[nout]. */
-sl_status sli_ring_add(const sli_ring *g, const sl_op *op, const char *what, sl_class cls, int rank,
-                       int nin, sl_tensor *const *in, const sl_attrs *attrs, int nout,
+sl_status sli_ring_add(const sli_chunk_ring *g, const sl_op *op, const char *what, sl_class cls,
+                       int rank, int nin, sl_tensor *const *in, const sl_attrs *attrs, int nout,
                        sl_tensor **out);
-sl_status sli_ring_slice(const sli_ring *g, const char *what, int rank, sl_tensor *t, sl_part part,
-                         sl_tensor **out);
+sl_status sli_ring_slice(const sli_chunk_ring *g, const char *what, int rank, sl_tensor *t,
+                         sl_part part, sl_tensor **out);
 /* Copies a tensor to a device. */
-sl_status sli_ring_copy(const sli_ring *g, const char *what, int rank, sl_tensor *t,
+sl_status sli_ring_copy(const sli_chunk_ring *g, const char *what, int rank, sl_tensor *t,
                         sl_tensor **out);
 /* Cuts one device's inputs of the call into queries and chunks. */
-sl_status sli_ring_cut(const sli_ring *g, int rank, sl_tensor *const *in);
+sl_status sli_ring_cut(const sli_chunk_ring *g, int rank, sl_tensor *const *in);
 /* Sends chunks again for the backward pass to separate memories; otherwise the copies would be kept
  * there in between. */
-sl_status sli_ring_give_again(sli_ring *g);
+sl_status sli_ring_give_again(sli_chunk_ring *g);
 /* Assembles gradients of queries and of chunks in the form of the call's inputs. */
-sl_status sli_ring_put_together(const sli_ring *g, int rank, sl_tensor *dq, sl_tensor *const *own,
-                                sli_array *const *out);
+sl_status sli_ring_put_together(const sli_chunk_ring *g, int rank, sl_tensor *dq,
+                                sl_tensor *const *own, sli_array *const *out);
 
 /* ---- inputs ---------------------------------------------------------------------------------- */
 
@@ -80,12 +80,13 @@ int sli_ring_ids(const sli_node *forward);
 typedef struct sli_ring_back {
   sl_tensor *o, *lse, *dout, *ids;
 } sli_ring_back;
-sli_ring_back sli_ring_back_of(const sli_ring *g, sli_array *const *in, int nin, int rank);
+sli_ring_back sli_ring_back_of(const sli_chunk_ring *g, sli_array *const *in, int nin, int rank);
 
 /* ---- steps in the order of positions: ring_walk.c -------------------------------------------- */
 
-sl_status sli_ring_walk(const sli_ring *g, sli_array *const *in, int nin, sli_array *const *out);
-sl_status sli_ring_walk_back(const sli_ring *g, sli_array *const *in, int nin,
+sl_status sli_ring_walk(const sli_chunk_ring *g, sli_array *const *in, int nin,
+                        sli_array *const *out);
+sl_status sli_ring_walk_back(const sli_chunk_ring *g, sli_array *const *in, int nin,
                              sli_array *const *out);
 
 #endif

@@ -7,22 +7,22 @@ static const sli_along sequence = 1u << SLI_AXIS_SEQUENCE;
 
 /* ---- positions ----------------------------------------------------------------------------- */
 
-sl_part sli_ring_runs(const sli_ring *g, int member) {
+sl_part sli_ring_runs(const sli_chunk_ring *g, int member) {
   sl_type type = sli_logical_type(g->n->in[0], 0);
   return sli_cut_part(g->x, g->n->in[0], (sli_cutting){sequence, 1}, member, &type);
 }
 
-int sli_ring_member(const sli_ring *g, int rank) {
+int sli_ring_member(const sli_chunk_ring *g, int rank) {
   return sli_rank_share(g->x->grid, rank, sequence);
 }
 
-int sli_ring_rank(const sli_ring *g, int rank, int member) {
+int sli_ring_rank(const sli_chunk_ring *g, int rank, int member) {
   return sli_rank_at(g->x->grid, rank, sequence, member);
 }
 
-int64_t sli_ring_length(const sli_ring *g) { return sli_logical_type(g->n->in[0], 0).dim[1]; }
+int64_t sli_ring_length(const sli_chunk_ring *g) { return sli_logical_type(g->n->in[0], 0).dim[1]; }
 
-bool sli_ring_sees(const sli_ring *g, const sl_part *q, int i, const sl_part *k, int j,
+bool sli_ring_sees(const sli_chunk_ring *g, const sl_part *q, int i, const sl_part *k, int j,
                    int64_t tile) {
   const sl_attrs *a = &g->n->attrs;
   int64_t all = sli_ring_length(g), behind = a->window > 0 ? a->window - 1 : all;
@@ -44,8 +44,8 @@ sli_span *sli_ring_add_span(sli_spans *to, const sl_part *q, int i, const sl_par
 
 /* ---- nodes ------------------------------------------------------------------------------- */
 
-sl_status sli_ring_add(const sli_ring *g, const sl_op *op, const char *what, sl_class cls, int rank,
-                       int nin, sl_tensor *const *in, const sl_attrs *attrs, int nout,
+sl_status sli_ring_add(const sli_chunk_ring *g, const sl_op *op, const char *what, sl_class cls,
+                       int rank, int nin, sl_tensor *const *in, const sl_attrs *attrs, int nout,
                        sl_tensor **out) {
   sli_expansion *x = g->x;
   const char *name = sli_arena_format(&x->g->arena, "%s:%s", g->name, what);
@@ -75,22 +75,22 @@ sl_status sli_ring_add(const sli_ring *g, const sl_op *op, const char *what, sl_
   return SL_OK;
 }
 
-sl_status sli_ring_slice(const sli_ring *g, const char *what, int rank, sl_tensor *t, sl_part part,
-                         sl_tensor **out) {
+sl_status sli_ring_slice(const sli_chunk_ring *g, const char *what, int rank, sl_tensor *t,
+                         sl_part part, sl_tensor **out) {
   sl_part *own = sli_arena_alloc(&g->x->g->arena, sizeof *own);
   *own = part;
   return sli_ring_add(g, &sl_op_slice, what, g->at.cls, rank, 1, &t, &(sl_attrs){.user = own}, 1,
                       out);
 }
 
-sl_status sli_ring_copy(const sli_ring *g, const char *what, int rank, sl_tensor *t,
+sl_status sli_ring_copy(const sli_chunk_ring *g, const char *what, int rank, sl_tensor *t,
                         sl_tensor **out) {
   return sli_ring_add(g, &sl_op_copy, what, SL_CLASS_C, rank, 1, &t, &(sl_attrs){0}, 1, out);
 }
 
 /* Joins two arrays along a dim. */
-static sl_status join(const sli_ring *g, const char *what, int rank, sl_tensor *const *in, int dim,
-                      sl_tensor **out) {
+static sl_status join(const sli_chunk_ring *g, const char *what, int rank, sl_tensor *const *in,
+                      int dim, sl_tensor **out) {
   sli_arena *arena = &g->x->g->arena;
   sl_joint *joint = sli_arena_alloc(arena, sizeof *joint);
   sl_part *parts = sli_arena_alloc(arena, 2 * sizeof *parts);
@@ -107,7 +107,8 @@ static sl_status join(const sli_ring *g, const char *what, int rank, sl_tensor *
 /* ---- chunks ------------------------------------------------------------------------------ */
 
 /* Splits one device's input into queries, and keys with values; in[]: the inputs of the call. */
-static sl_status take_apart(const sli_ring *g, int rank, sl_tensor *const *in, sl_tensor **kv) {
+static sl_status take_apart(const sli_chunk_ring *g, int rank, sl_tensor *const *in,
+                            sl_tensor **kv) {
   const sl_attrs *attrs = sli_local_attrs(g->x, g->n, g->n, rank);
   if (g->n->op == &sl_op_attention) {
     g->kept->q[rank] = in[0];
@@ -122,7 +123,7 @@ static sl_status take_apart(const sli_ring *g, int rank, sl_tensor *const *in, s
   return sli_ring_slice(g, "kv", rank, in[0], (sl_part){2, 1, {queries}, {width - queries}}, kv);
 }
 
-sl_status sli_ring_cut(const sli_ring *g, int rank, sl_tensor *const *in) {
+sl_status sli_ring_cut(const sli_chunk_ring *g, int rank, sl_tensor *const *in) {
   sl_part runs = sli_ring_runs(g, sli_ring_member(g, rank));
   sl_tensor *kv;
   sl_status status = take_apart(g, rank, in, &kv);
@@ -137,7 +138,7 @@ sl_status sli_ring_cut(const sli_ring *g, int rank, sl_tensor *const *in) {
   return status;
 }
 
-sl_status sli_ring_give_again(sli_ring *g) {
+sl_status sli_ring_give_again(sli_chunk_ring *g) {
   if (!g->x->grid->apart[SLI_AXIS_SEQUENCE]) return SL_OK;
   sl_status status = SL_OK;
   g->given = sli_arena_alloc(&g->x->g->arena, (size_t)g->x->ranks * sizeof *g->given);
@@ -152,8 +153,8 @@ sl_status sli_ring_give_again(sli_ring *g) {
   return status;
 }
 
-sl_status sli_ring_put_together(const sli_ring *g, int rank, sl_tensor *dq, sl_tensor *const *own,
-                                sli_array *const *out) {
+sl_status sli_ring_put_together(const sli_chunk_ring *g, int rank, sl_tensor *dq,
+                                sl_tensor *const *own, sli_array *const *out) {
   sl_tensor *dkv = own[0];
   sl_status status = own[1] ? join(g, "dkv", rank, own, 1, &dkv) : SL_OK;
   if (status) return status;
@@ -177,15 +178,15 @@ struct sli_round *sli_ring_keep(sli_expansion *x, const sli_node *n) {
   return kept;
 }
 
-sli_ring sli_ring_of(sli_expansion *x, const sli_node *n, const char *name, sli_moment at,
-                     struct sli_round *kept) {
-  return (sli_ring){.x = x,
-                    .n = n,
-                    .name = name,
-                    .at = at,
-                    .members = x->grid->size[SLI_AXIS_SEQUENCE],
-                    .kept = kept,
-                    .given = kept->own};
+sli_chunk_ring sli_ring_of(sli_expansion *x, const sli_node *n, const char *name, sli_moment at,
+                           struct sli_round *kept) {
+  return (sli_chunk_ring){.x = x,
+                          .n = n,
+                          .name = name,
+                          .at = at,
+                          .members = x->grid->size[SLI_AXIS_SEQUENCE],
+                          .kept = kept,
+                          .given = kept->own};
 }
 
 /* ---- inputs -------------------------------------------------------------------------------- */
@@ -194,7 +195,7 @@ int sli_ring_ids(const sli_node *forward) {
   return forward->op == &sl_op_attention ? SLI_RING_INPUTS : 1;
 }
 
-sli_ring_back sli_ring_back_of(const sli_ring *g, sli_array *const *in, int nin, int rank) {
+sli_ring_back sli_ring_back_of(const sli_chunk_ring *g, sli_array *const *in, int nin, int rank) {
   int o = sli_ring_ids(g->n); /* behind the inputs of the call */
   return (sli_ring_back){.o = sli_ring_on(in, nin, o, rank),
                          .lse = sli_ring_on(in, nin, o + 1, rank),

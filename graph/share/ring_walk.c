@@ -23,39 +23,39 @@ typedef struct run {
   sl_part of; /* all runs of the member */
 } run;
 
-static bool is_zigzag(const sli_ring *g) { return g->x->grid->zigzag; }
-static int run_count(const sli_ring *g) { return g->members * (is_zigzag(g) ? 2 : 1); }
+static bool is_zigzag(const sli_chunk_ring *g) { return g->x->grid->zigzag; }
+static int run_count(const sli_chunk_ring *g) { return g->members * (is_zigzag(g) ? 2 : 1); }
 
-static run run_at(const sli_ring *g, int number) {
+static run run_at(const sli_chunk_ring *g, int number) {
   bool second = number >= g->members;
   int member = second ? 2 * g->members - 1 - number : number;
   return (run){member, second, sli_ring_runs(g, member)};
 }
 
 /* Returns the number of a member's run. */
-static int number_of(const sli_ring *g, int member, int j) {
+static int number_of(const sli_chunk_ring *g, int member, int j) {
   return j ? 2 * g->members - 1 - member : member;
 }
 
-static int runs_of(const sli_ring *g) { return is_zigzag(g) ? 2 : 1; }
+static int runs_of(const sli_chunk_ring *g) { return is_zigzag(g) ? 2 : 1; }
 
 /* True if a run of queries sees keys of a chunk, or of tiles that begin in it. */
-static bool sees(const sli_ring *g, int queries, int chunk, int64_t tile) {
+static bool sees(const sli_chunk_ring *g, int queries, int chunk, int64_t tile) {
   run q = run_at(g, queries), k = run_at(g, chunk);
   return sli_ring_sees(g, &q.of, q.j, &k.of, k.j, tile);
 }
 
-static sl_tensor *own_chunk(const sli_ring *g, int rank, int chunk) {
+static sl_tensor *own_chunk(const sli_chunk_ring *g, int rank, int chunk) {
   run k = run_at(g, chunk);
   return k.member == sli_ring_member(g, rank) ? g->kept->own[rank][k.j] : NULL;
 }
 
-static sl_tensor *given_chunk(const sli_ring *g, int rank, int chunk) {
+static sl_tensor *given_chunk(const sli_chunk_ring *g, int rank, int chunk) {
   run k = run_at(g, chunk);
   return g->given[sli_ring_rank(g, rank, k.member)][k.j];
 }
 
-static const char *name_of(const sli_ring *g, const char *what, int queries, int chunk) {
+static const char *name_of(const sli_chunk_ring *g, const char *what, int queries, int chunk) {
   return sli_arena_format(&g->x->g->arena, "%s%d.%d", what, queries, chunk);
 }
 
@@ -63,32 +63,32 @@ static const char *name_of(const sli_ring *g, const char *what, int queries, int
 
 /* The walks of all devices: [ranks]. */
 typedef struct walks {
-  const sli_ring *g;
+  const sli_chunk_ring *g;
   sl_tensor **here, **before; /* chunk of this step, and of the one before; NULL: none */
   sl_tensor *(*state)[2];     /* o and what there is of the lse */
 } walks;
 
 /* Returns the chunk that a member's walk begins with. */
-static int top_of(const sli_ring *g, int member) {
+static int top_of(const sli_chunk_ring *g, int member) {
   return g->n->attrs.full ? run_count(g) - 1 : number_of(g, member, runs_of(g) - 1);
 }
 
 /* True if one of a member's runs sees a chunk. */
-static bool member_sees(const sli_ring *g, int member, int chunk) {
+static bool member_sees(const sli_chunk_ring *g, int member, int chunk) {
   bool any = false;
   for (int j = 0; j < runs_of(g) && chunk >= 0; j++)
     any |= sees(g, number_of(g, member, j), chunk, SLI_KEY_TILE);
   return any;
 }
 
-static bool is_last_step(const sli_ring *g, int member, int chunk) {
+static bool is_last_step(const sli_chunk_ring *g, int member, int chunk) {
   while (--chunk >= 0)
     if (member_sees(g, member, chunk)) return false;
   return true;
 }
 
 /* True if the run takes its first step with this chunk. */
-static bool is_fresh(const sli_ring *g, int queries, int chunk) {
+static bool is_fresh(const sli_chunk_ring *g, int queries, int chunk) {
   while (++chunk < run_count(g))
     if (sees(g, queries, chunk, SLI_KEY_TILE)) return false;
   return true;
@@ -97,7 +97,7 @@ static bool is_fresh(const sli_ring *g, int queries, int chunk) {
 /* Returns the copy of a chunk that is the nearest: of the device whose walk is one ahead, or the
  * owner's. */
 static sl_tensor *nearest(const walks *w, int rank, int chunk, int step) {
-  const sli_ring *g = w->g;
+  const sli_chunk_ring *g = w->g;
   int member = sli_ring_member(g, rank), next = member + (is_zigzag(g) ? 1 : -1);
   bool ahead = step > 0 && next >= 0 && next < g->members && top_of(g, next) < top_of(g, member);
   int neighbour = ahead ? sli_ring_rank(g, rank, next) : rank;
@@ -107,7 +107,7 @@ static sl_tensor *nearest(const walks *w, int rank, int chunk, int step) {
 
 /* Gets each device the chunk of its next step. */
 static sl_status fetch(walks *w, int step) {
-  const sli_ring *g = w->g;
+  const sli_chunk_ring *g = w->g;
   sl_tensor **before = w->before;
   w->before = w->here;
   w->here = before;
@@ -122,7 +122,7 @@ static sl_status fetch(walks *w, int step) {
   return SL_OK;
 }
 
-static const sli_spans *spans_of(const sli_ring *g, int rank, int chunk) {
+static const sli_spans *spans_of(const sli_chunk_ring *g, int rank, int chunk) {
   int member = sli_ring_member(g, rank);
   run k = run_at(g, chunk);
   sl_part q = sli_ring_runs(g, member);
@@ -138,7 +138,7 @@ static const sli_spans *spans_of(const sli_ring *g, int rank, int chunk) {
 
 /* Takes the first keys of the chunk before, which complete the last tile of this one. */
 static sl_status take_tail(const walks *w, int rank, int chunk, sl_tensor **tail) {
-  const sli_ring *g = w->g;
+  const sli_chunk_ring *g = w->g;
   *tail = NULL;
   if (chunk + 1 >= run_count(g) || !w->before[rank]) return SL_OK;
   run k = run_at(g, chunk + 1);
@@ -150,7 +150,7 @@ static sl_status take_tail(const walks *w, int rank, int chunk, sl_tensor **tail
 }
 
 static sl_status take_step(const walks *w, int rank, int step, sl_tensor *ids) {
-  const sli_ring *g = w->g;
+  const sli_chunk_ring *g = w->g;
   int chunk = top_of(g, sli_ring_member(g, rank)) - step;
   sl_tensor *tail, **state = w->state[rank];
   if (!w->here[rank]) return SL_OK;
@@ -162,7 +162,8 @@ static sl_status take_step(const walks *w, int rank, int step, sl_tensor *ids) {
                       in, &attrs, 2, state);
 }
 
-sl_status sli_ring_walk(const sli_ring *g, sli_array *const *in, int nin, sli_array *const *out) {
+sl_status sli_ring_walk(const sli_chunk_ring *g, sli_array *const *in, int nin,
+                        sli_array *const *out) {
   size_t ranks = (size_t)g->x->ranks;
   sli_arena *arena = &g->x->g->arena;
   walks w = {g, sli_arena_alloc(arena, ranks * sizeof *w.here),
@@ -190,7 +191,7 @@ typedef struct parcel {
 
 /* The backward pass of all devices: [ranks]. */
 typedef struct back {
-  const sli_ring *g;
+  const sli_chunk_ring *g;
   sli_ring_back *in;
   sl_tensor **dq;
   parcel (*of)[SLI_RUNS]; /* by owner */
@@ -203,7 +204,7 @@ static parcel *parcel_of(const back *b, int rank, int chunk) {
 
 /* Brings a chunk and its sum to a device. */
 static sl_status bring(const back *b, int rank, int queries, int chunk, parcel *p) {
-  const sli_ring *g = b->g;
+  const sli_chunk_ring *g = b->g;
   sl_tensor *own = own_chunk(g, rank, chunk), *from = p->kv ? p->kv : given_chunk(g, rank, chunk);
   bool moves = p->rank != rank;
   if (own) p->kv = NULL;
@@ -216,7 +217,7 @@ static sl_status bring(const back *b, int rank, int queries, int chunk, parcel *
 }
 
 static sl_status visit(const back *b, int rank, int j, int chunk) {
-  const sli_ring *g = b->g;
+  const sli_chunk_ring *g = b->g;
   int member = sli_ring_member(g, rank), queries = number_of(g, member, j);
   parcel *p = parcel_of(b, rank, chunk);
   SLI_TRY(bring(b, rank, queries, chunk, p));
@@ -239,7 +240,7 @@ static sl_status visit(const back *b, int rank, int j, int chunk) {
 
 /* Lets a device take what is its turn in a step, its later run first. */
 static sl_status visits(const back *b, int rank, int step) {
-  const sli_ring *g = b->g;
+  const sli_chunk_ring *g = b->g;
   int runs = run_count(g);
   for (int j = runs_of(g) - 1; j >= 0; j--) {
     int queries = number_of(g, sli_ring_member(g, rank), j), chunk = step - (runs - 1 - queries);
@@ -250,7 +251,7 @@ static sl_status visits(const back *b, int rank, int step) {
 
 /* Brings the sums of a device's chunks home. */
 static sl_status collect(const back *b, int rank, sl_tensor **own) {
-  const sli_ring *g = b->g;
+  const sli_chunk_ring *g = b->g;
   for (int j = 0; j < runs_of(g); j++) {
     parcel *p = &b->of[rank][j];
     int chunk = number_of(g, sli_ring_member(g, rank), j);
@@ -261,7 +262,7 @@ static sl_status collect(const back *b, int rank, sl_tensor **own) {
   return SL_OK;
 }
 
-static back back_of(const sli_ring *g, sli_array *const *in, int nin) {
+static back back_of(const sli_chunk_ring *g, sli_array *const *in, int nin) {
   size_t ranks = (size_t)g->x->ranks;
   sli_arena *arena = &g->x->g->arena;
   back b = {g, sli_arena_alloc(arena, ranks * sizeof *b.in),
@@ -274,7 +275,7 @@ static back back_of(const sli_ring *g, sli_array *const *in, int nin) {
   return b;
 }
 
-sl_status sli_ring_walk_back(const sli_ring *g, sli_array *const *in, int nin,
+sl_status sli_ring_walk_back(const sli_chunk_ring *g, sli_array *const *in, int nin,
                              sli_array *const *out) {
   back b = back_of(g, in, nin);
   for (int step = 0; step < 2 * run_count(g) - 1; step++)
