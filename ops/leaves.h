@@ -13,9 +13,9 @@ enum { SLI_LEAF_MULTIPLE = 32 };
 #define SLI_LEAF_MOST 0x1p12 /* largest sum that is taken */
 
 /* Rounds to a multiple of 2^-40. From 2^11 on an f32 is one. */
+#define SLI_LEAF_SHIFT 0x1.8p12
 static inline double sli_leaf_round(float x) {
-  const double shift = 0x1.8p12;
-  return ((double)x + shift) - shift;
+  return ((double)x + SLI_LEAF_SHIFT) - SLI_LEAF_SHIFT;
 }
 
 /* Rounds a row's loss to a multiple of 2^-30; sums are exact up to 2^22. */

@@ -203,6 +203,7 @@ const sl_op sl_op_linear_w = {
     .looks = 3,
     .accumulates = 1,
     .fixed = true,
+    .by_leaf = true,
 };
 
 const sl_op sl_op_pack = {

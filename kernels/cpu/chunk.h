@@ -365,6 +365,7 @@ typedef struct sli_gemm {
   bool b_transposed;    /* b is [columns, k] */
   const float *bias;    /* NULL: none */
   float *c;
+  double *leaves; /* C, where each group's sum is rounded and added in f64; NULL: c */
   int64_t c_row;
   bool add;
   int64_t chunk, part[SL_PART_RANGES]; /* lengths; all 0: one part */

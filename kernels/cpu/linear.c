@@ -130,6 +130,13 @@ static void pack_cpu(const sl_call *call) {
 
 /* ---- dw [N, K] = dy^T x, or dw [K, N] = x^T dy for a transposed weight ------------ */
 
+/* Returns the rows of a leaf of an exact sum. */
+static int64_t rows_of_leaf(const sl_call *call) {
+  const sl_type *x = &call->in_type[0];
+  int64_t rows = sl_type_rows(x) / x->dim[0];
+  return call->attrs->positions & 1 ? rows / x->dim[1] * call->attrs->leaf : rows;
+}
+
 static sli_product_shape weight_shape(const sl_call *call) {
   const sl_type *dw = &call->out_type[0];
   sli_product_shape shape = {.m = dw->dim[0],
@@ -140,6 +147,7 @@ static sli_product_shape weight_shape(const sl_call *call) {
                              .cold = true,
                              .bf16 = call->attrs->bf16};
   sli_product_order(&shape, call->attrs);
+  if (call->attrs->leaves) shape.chunk = rows_of_leaf(call);
   return shape;
 }
 
@@ -183,8 +191,23 @@ static bool sums_few(const sl_call *call) {
   return true;
 }
 
+/* Rounds the sum of each leaf, and adds them in f64. */
+static void sum_leaves(const sl_call *call) {
+  int left = call->attrs->transposed ? 0 : 1;
+  int64_t rows = valid_rows(call, 0);
+  bool add = sli_accumulates(call, 0);
+  if (!rows && !add) memset(call->out[0], 0, sl_type_bytes(&call->out_type[0]));
+  if (rows)
+    sli_product_run_leaves(call->state, call->team, rows, add, call->in[left], call->in[1 - left],
+                           call->out[0]);
+}
+
 static void linear_w_cpu(const sl_call *call) {
   int left = call->attrs->transposed ? 0 : 1;
+  if (call->attrs->leaves) {
+    sum_leaves(call);
+    return;
+  }
   if (sums_few(call)) return;
   sli_product_run(call->state, call->team, sli_accumulates(call, 0), call->in[left],
                   call->in[1 - left], NULL, call->out[0], call->scratch);

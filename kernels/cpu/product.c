@@ -224,6 +224,7 @@ struct run {
   const void *a, *b;
   const float *bias;
   float *c;
+  double *leaves; /* C in f64, where groups are leaves; else NULL */
 };
 
 /* Rounds some rows of A to bf16, into this thread's buffer. */
@@ -273,10 +274,12 @@ static void multiply_by_own(const struct run *run, const struct chunk *at) {
                 .b_row = s->b_transposed ? s->k : s->n,
                 .b_transposed = s->b_transposed,
                 .bias = run->bias ? run->bias + at->of.column : NULL,
-                .c = run->c + at->of.row * s->n + at->of.column,
                 .c_row = s->n,
                 .add = run->add,
                 .chunk = s->chunk ? s->chunk : s->k};
+  int64_t to = at->of.row * s->n + at->of.column;
+  if (run->leaves) g.leaves = run->leaves + to;
+  else g.c = run->c + to;
   memcpy(g.part, s->part, sizeof g.part);
   sli_cpu()->gemm(&g, 0);
 }
@@ -338,7 +341,7 @@ static void order_operands(struct run *run, struct sl_team *team, void *scratch)
 static void run_rows(const sli_product *p, struct sl_team *team, int64_t rows, int64_t steps,
                      bool add, const float *a, const void *b, const float *bias, float *c,
                      void *scratch) {
-  struct run run = {p, height_for(p, team, rows), steps, add, a, b, bias, c};
+  struct run run = {p, height_for(p, team, rows), steps, add, a, b, bias, c, NULL};
   if (p->tiles) {
     sli_tiles_multiply(&p->shape, team, rows, add, a, b, bias, c, scratch);
     return;
@@ -363,9 +366,16 @@ void sli_product_run_steps(const sli_product *product, struct sl_team *team, int
   run_rows(product, team, product->shape.m, steps, add, a, b, NULL, c, NULL);
 }
 
+void sli_product_run_leaves(const sli_product *product, struct sl_team *team, int64_t steps,
+                            bool add, const float *a, const float *b, double *c) {
+  int64_t rows = product->shape.m, height = height_for(product, team, rows);
+  struct run run = {product, height, steps, add, a, b, NULL, NULL, c};
+  sl_team_for(team, chunk_count(product, height, rows), run_chunk, &run);
+}
+
 void sli_product_run_chunk(const sli_product *product, bool add, const void *a, const void *b,
                            const float *bias, float *c, int chunk) {
-  struct run run = {product, product->height, product->shape.k, add, a, b, bias, c};
+  struct run run = {product, product->height, product->shape.k, add, a, b, bias, c, NULL};
   if (product->tiles) sli_tiles_multiply_chunk(&product->shape, add, a, b, bias, c, chunk);
   else run_chunk(&run, chunk);
 }

@@ -63,6 +63,11 @@ void sli_product_run_rows(const sli_product *product, struct sl_team *team, int6
 void sli_product_run_steps(const sli_product *product, struct sl_team *team, int64_t steps,
                            bool add, const float *a, const float *b, float *c);
 
+/* Multiplies the first `steps` of k, in a product whose groups are leaves: rounds each group's sum
+ * (ops/leaves.h) and adds it to C. */
+void sli_product_run_leaves(const sli_product *product, struct sl_team *team, int64_t steps,
+                            bool add, const float *a, const float *b, double *c);
+
 /* Computes one chunk of an f32 product on this thread; and the number of chunks. */
 void sli_product_run_chunk(const sli_product *product, bool add, const void *a, const void *b,
                            const float *bias, float *c, int chunk);

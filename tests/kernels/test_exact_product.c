@@ -3,15 +3,17 @@
  * each group of k, in the first one from the bias, and a binary tree over the groups. Neither the
  * number of rows or columns nor the forms of the operands, the team, the chunk or the CPU level
  * changes a bit, unless the level does not fuse. Halves of k that are multiplied apart add up to
- * the whole.
+ * the whole. Sums of leaves are rounded and added in f64.
  *
  * labels: computes more */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/base.h"
 #include "kernels/cpu/product.h"
 #include "kernels/cpu/team.h"
+#include "ops/leaves.h"
 #include "tests/support/kernel_call.h"
 #include "tests/support/kernel_levels.h"
 #include "tests/support/products.h"
@@ -209,6 +211,53 @@ static void the_first_steps_of_k(struct sl_team *team) {
   operands_release(&o);
 }
 
+/* ---- leaves -------------------------------------------------------------------------- */
+
+/* Returns the sum over the leaves within the first `steps` of k. */
+static double sum_of_leaves(const operands *o, int64_t steps, int64_t row, int64_t column) {
+  const sli_product_shape *s = &o->shape;
+  double total = 0;
+  for (int64_t begin = 0; begin < steps; begin += s->chunk) {
+    float sum = 0;
+    for (int64_t k = begin; k < SLI_MIN(begin + s->chunk, steps); k++)
+      sum = fused(o->a[s->a_transposed ? k * s->m + row : row * s->k + k],
+                  o->b[s->b_transposed ? column * s->k + k : k * s->n + column], sum);
+    total += sli_leaf_round(sum);
+  }
+  return total;
+}
+
+/* Some steps of k, which may end within a leaf, added to what is there or not. */
+static void check_leaves(sli_product_shape shape, struct sl_team *team) {
+  operands o = operands_of(shape, number);
+  sli_product *p = product_of(shape);
+  double *c = malloc((size_t)(shape.m * shape.n) * sizeof *c);
+  int64_t steps = 1 + rand() % shape.k;
+  for (int add = 0; add < 2; add++) {
+    for (int64_t i = 0; i < shape.m * shape.n; i++) c[i] = add ? (double)(i % 7) : (double)NAN;
+    sli_product_run_leaves(p, team, steps, add, o.a, o.b, c);
+    for (int64_t i = 0; i < shape.m * shape.n; i++) {
+      double want =
+          sum_of_leaves(&o, steps, i / shape.n, i % shape.n) + (add ? (double)(i % 7) : 0);
+      CHECK(c[i] == want, "[%lld, %lld] of %lld x %lld x %lld, leaves of %lld, is %a, not %a",
+            (long long)(i / shape.n), (long long)(i % shape.n), (long long)shape.m,
+            (long long)steps, (long long)shape.n, (long long)shape.chunk, c[i], want);
+    }
+  }
+  free(c);
+  sli_product_destroy(p);
+  operands_release(&o);
+}
+
+static void leaves_are_rounded_and_added(struct sl_team *team, int times) {
+  for (int i = 0; i < times; i++) {
+    sli_product_shape shape =
+        in_form(1 + rand() % 70, 1 + rand() % 90, 1 + rand() % 1500, 4 + rand() % 4);
+    shape.chunk = 1 + rand() % SLI_MIN(shape.k, i % 2 ? 64 : 1000);
+    check_leaves(shape, i % 3 ? team : NULL);
+  }
+}
+
 static void bad_groups_are_refused(void) {
   sli_product *p;
   sli_product_shape shape = {.m = 4, .n = 4, .k = 24, .chunk = 6, .part = {12, 8, 4}};
@@ -234,6 +283,7 @@ static void check_all(uint64_t seed) {
   groups_have_a_share_of_each_part(teams);
   halves_add_up();
   the_first_steps_of_k(teams[0]);
+  leaves_are_rounded_and_added(teams[0], test_many(30, 10, 300));
   bad_groups_are_refused();
   for (int t = 0; t < 2; t++) sli_team_destroy(teams[t]);
 }

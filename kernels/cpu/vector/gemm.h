@@ -5,7 +5,7 @@
  * products runs along k, from 0, or in the first group from the bias. The groups' sums are added by
  * a binary tree over their numbers: after group i a sum of 2^b groups is in slot b for each bit b
  * that is set in i + 1. The bits depend on neither the cut into chunks, blocks and tiles nor the
- * level, if it fuses.
+ * level, if it fuses. Sums of leaves (sli_gemm.leaves) are rounded and added in f64 instead.
  *
  * A and B are packed: A by tiles, some of which stay in the L2 cache, B by panels, one of which
  * stays in L1. A tile of C is in registers while they are multiplied. Sums rest between blocks of k
@@ -178,11 +178,34 @@ static void write_tile(const sli_gemm *g, int64_t row, int64_t rows, int64_t col
     }
 }
 
+/* Adds a tile's sum over a leaf to C, rounded. */
+static void add_leaf(const sli_gemm *g, int64_t row, int64_t rows, int64_t column, int64_t columns,
+                     const float *sum, bool add) {
+  double *c = g->leaves + row * g->c_row + column;
+  const dhalf shift = SLI_LEAF_SHIFT - (dhalf){0};
+  for (int64_t r = 0; r < rows; r++, c += g->c_row, sum += GEMM_PANEL) {
+    int64_t i = 0;
+    for (; i + LANES <= columns; i += LANES) {
+      dvec v = widen(loadu(sum + i));
+      dhalf_unaligned *low = (dhalf_unaligned *)(c + i), *high = low + 1;
+      v.low = (v.low + shift) - shift;
+      v.high = (v.high + shift) - shift;
+      if (add) v.low += *low, v.high += *high;
+      *low = v.low;
+      *high = v.high;
+    }
+    for (; i < columns; i++) c[i] = (add ? c[i] : 0) + sli_leaf_round(sum[i]);
+  }
+}
+
 /* Prefetches a tile of C for writing. */
 static inline void prefetch_tile(const sli_gemm *g, int64_t row, int64_t rows, int64_t column) {
-  const float *c = g->c + row * g->c_row + column;
-  for (int64_t r = 0; r < rows; r++, c += g->c_row)
-    for (int64_t i = 0; i < GEMM_PANEL; i += CACHE_LINE) __builtin_prefetch(c + i, 1);
+  int64_t width = g->leaves ? sizeof(double) : sizeof(float), row_bytes = g->c_row * width;
+  const char *c = g->leaves ? (const char *)g->leaves : (const char *)g->c;
+  c += row * row_bytes + column * width;
+  for (int64_t r = 0; r < rows; r++, c += row_bytes)
+    for (int64_t i = 0; i < GEMM_PANEL * width; i += CACHE_LINE * sizeof(float))
+      __builtin_prefetch(c + i, 1);
 }
 
 /* Adds a group's sum to those of the groups before it, in the slots that follow; returns true if it
@@ -219,7 +242,9 @@ static void run_tile(const gemm_block *p, const gemm_pack *k, int64_t panel, int
     tile_functions[rows](
         !s->first || biased, s->count, p->a + tile * TILE_PITCH + s->at * GEMM_ROWS,
         b + (b_row ? s->begin * b_row : s->at * GEMM_PANEL), b_row ? b_row : GEMM_PANEL, sum);
-    if (s->last && add_group(p, s->group, sum, rows * GEMM_PANEL))
+    if (!s->last) continue;
+    if (g->leaves) add_leaf(g, p->row + row, rows, column, columns, sum, g->add || s->group);
+    else if (add_group(p, s->group, sum, rows * GEMM_PANEL))
       write_tile(g, p->row + row, rows, column, columns, sum);
   }
 }
@@ -293,10 +318,11 @@ static gemm_steps take_steps(const sli_gemm *g, gemm_place *at, int64_t most) {
   return s;
 }
 
-/* Takes steps that are packed together. */
+/* Takes steps that are packed together: of leaves, whole ones if they fit. */
 static gemm_pack take_pack(const sli_gemm *g, gemm_place *at) {
   gemm_pack k = {0};
-  while (k.steps < GEMM_DEPTH && k.runs < GEMM_RUNS && at->group < groups_of(g)) {
+  int64_t least = g->leaves ? SLI_MIN(g->chunk, (int64_t)GEMM_DEPTH) : 1;
+  while (k.steps + least <= GEMM_DEPTH && k.runs < GEMM_RUNS && at->group < groups_of(g)) {
     gemm_steps s = take_steps(g, at, GEMM_DEPTH - k.steps);
     s.at = k.steps;
     k.steps += s.count;
@@ -309,12 +335,13 @@ static gemm_pack take_pack(const sli_gemm *g, gemm_place *at) {
 /* Returns the slots of sums: of the group at hand, and of groups before it. */
 static int64_t slots_of(const sli_gemm *g) {
   int64_t slots = 1;
-  for (int64_t groups = groups_of(g) - 1; groups; groups /= 2) slots++;
+  for (int64_t groups = g->leaves ? 0 : groups_of(g) - 1; groups; groups /= 2) slots++;
   return slots;
 }
 
-/* Returns true if all steps are packed together. */
+/* Returns true if all steps are packed together, or all of a leaf. */
 static bool is_short(const sli_gemm *g) {
+  if (g->leaves) return g->chunk <= GEMM_DEPTH;
   return g->k <= GEMM_DEPTH && groups_of(g) * (g->part[0] ? SL_PART_RANGES : 1) <= GEMM_RUNS &&
          slots_of(g) <= GEMM_SLOTS;
 }

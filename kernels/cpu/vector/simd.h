@@ -19,6 +19,7 @@ typedef int32_t ivec VECTOR(4);
 typedef uint32_t uvec VECTOR(4);
 typedef float fhalf VECTOR(2);
 typedef double dhalf VECTOR(4);
+typedef double dhalf_unaligned __attribute__((vector_size(LANES * 4), may_alias, aligned(8)));
 
 /* LANES doubles, in two named registers: a vector of twice the size would live in memory. */
 typedef struct dvec {
