@@ -90,7 +90,10 @@ static sl_status to_f32_infer(const sl_attrs *attrs, int nin, const sl_type *in,
 /* Refuses sums that may have been rounded. */
 static sl_status to_f32_check(const sl_call *call) {
   const double *x = call->in[0];
-  for (int64_t i = 0; i < sl_type_elements(&call->in_type[0]) && call->attrs->exact; i++)
+  int64_t n = call->attrs->exact ? sl_type_elements(&call->in_type[0]) : 0;
+  bool large = false;
+  for (int64_t i = 0; i < n; i++) large |= fabs(x[i]) > SLI_LEAF_MOST;
+  for (int64_t i = 0; i < n && large; i++)
     if (fabs(x[i]) > SLI_LEAF_MOST)
       return sl_fail(SL_E_NUMERIC,
                      "element %lld is %g, and numbers.exact sums gradients up to %g only",

@@ -47,10 +47,11 @@ draw() {
   ((pieces < 8)) || grid+=(--piece-order layers)
   ((pieces < 8 || states)) || grid+=(--home kv=disk --disk "$work")
   ((pieces != 3)) || grid+=(--cut balanced)
-  ((pieces > 2)) || { pick 1 2 4 && local sequence=$picked; }
+  pick 1 2 4 && local sequence=$picked
+  ((pieces == 1 && ! states)) || ((sequence < 4)) || sequence=2
   ((pieces > 2 || sequence == 1)) || grid+=(--sequence "$sequence")
   ((pieces > 1 || sequence == 1 || states)) || {
-    pick "heads" "ring --sequence-layout contiguous" "ring --sequence-layout zigzag"
+    pick "auto" "ring --sequence-layout contiguous" "ring --sequence-layout zigzag"
     # shellcheck disable=SC2206
     grid+=(--sequence-attention $picked)
   }
