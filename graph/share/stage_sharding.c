@@ -79,6 +79,19 @@ static sl_status refuse(const pass *p, const sli_node *n, const char *why) {
                            n->op->name, why);
 }
 
+/* Returns why stages cannot share the classes of a loss: it has none, or not as many as they need.
+ */
+static const char *no_way(const sli_node *loss) {
+  sl_signature all[SLI_SIGNATURES_RAW];
+  int count = sli_signatures_raw(loss, all), shares = 0;
+  for (int i = 0; i < count; i++) shares += all[i].local != NULL;
+  if (!shares)
+    return "makes a loss that has no classes for stages to share, as those of preferences and of "
+           "distillation have none";
+  return loss->attrs.exact ? "is no cross entropy whose classes the stages share in whole groups"
+                           : "is no cross entropy with as many classes as stages";
+}
+
 /* Finds the table: the weight of the linear map that makes the loss's logits. */
 static sl_status find_table(pass *p, const sli_node **classifier) {
   const sli_node *n = p->loss = sli_loss_of_logits(p->g),
@@ -86,10 +99,7 @@ static sl_status find_table(pass *p, const sli_node **classifier) {
   const sl_type *logits = &n->in_type[0];
   sl_signature *way = &p->choice->of[n->id];
   if (!find_way(p, n, 0, along(logits->ndim - 1), way) || !way->local)
-    return refuse(p, n,
-                  n->attrs.exact
-                      ? "is no cross entropy whose classes the stages share in whole groups"
-                      : "is no cross entropy with as many classes as stages");
+    return refuse(p, n, no_way(n));
   if (!made || made->op != &sl_op_linear || !made->in[1]->param)
     return refuse(p, n, "does not read what a linear map makes");
   p->logits[n->in[0]->id] = p->table[made->in[1]->id] = true;

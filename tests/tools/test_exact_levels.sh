@@ -1,7 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
 # --exact: runs on all CPU levels with fused multiply-adds have one set of numbers: losses, parameters and optimizer
-# state of a GPT, a LLaMA, a Mixtral and a convolutional net.
+# state of a GPT with each optimizer, a LLaMA, a Mixtral and a convolutional net.
 # labels: outside
 set -euo pipefail
 # shellcheck source=tests/support/tool.sh
@@ -19,5 +19,6 @@ same() { # NAME MODEL...: on levels 1 to 4, or the best that there is
 same gpt gpt "${shape[@]}"
 same llama llama --kv-heads 2 --window 40 "${shape[@]}"
 same mixtral mixtral "${shape[@]}"
+for rule in adamw adam sgd lion muon; do same "$rule" --optimizer "$rule" gpt "${shape[@]}"; done
 same digits "$SLUICE_SOURCE/examples/digits.c" --data "$SLUICE_SOURCE/examples/digits.u8" --batch 8
 echo "--exact: the same numbers on all levels"

@@ -121,6 +121,8 @@ refused 'none.jsonl: no pairs' --preferences none.jsonl "${model[@]}"
 refused 'cannot open gone.jsonl' --preferences gone.jsonl "${model[@]}"
 refused '--preferences: not with --pieces' "${pairs[@]}" --pieces 2 "${model[@]}"
 refused '--preferences: not with --sequence' "${pairs[@]}" --sequence 2 "${model[@]}"
+refused '(mean) makes a loss that has no classes for stages to share, as those of preferences' "${pairs[@]}" \
+  --vocab-parallel --stages 2 "${model[@]}"
 refused '--preferences: in the place of --data' "${pairs[@]}" "${model[@]}" --data pairs.jsonl
 refused 'a microbatch has an odd number of rows' "${pairs[@]}" --microbatches 8 "${model[@]}"
 refused '--dpo: of which answers?' --dpo beta=1 "${model[@]}"
