@@ -47,7 +47,7 @@ struct sl_tensor {
   int ngrads;      /* gradient tensors, one per use, in order of use */
   sl_tensor **grads;
   bool replica;               /* a device of lower rank has the same values */
-  sl_storage storage;         /* of a served graph: storage format of its values */
+  sl_storage storage;         /* storage format of its values */
   sl_type values;             /* type of the values, if not F32; `type` is the stored type */
   const sl_adapter *adapter;  /* adapter that it has, or is part of; NULL: neither */
   const sl_optimizer *update; /* its settings, set by sli_training_settle(); NULL: frozen */

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Conversion of 16-bit floats to f32. */
+/* Conversion of 16-bit floats to f32 and back. */
 #ifndef SLUICE_IO_HALF_H
 #define SLUICE_IO_HALF_H
 
@@ -23,6 +23,32 @@ static inline float sli_half_to_float(uint16_t h) {
   }
   memcpy(&out, &bits, 4);
   return out;
+}
+
+/* Rounds to the nearest half, ties to even; what is too large becomes infinite. */
+static inline uint16_t sli_float_to_half(float x) {
+  uint32_t bits, sign;
+  memcpy(&bits, &x, 4);
+  sign = bits >> 16 & 0x8000;
+  bits &= 0x7fffffff;
+  if (bits > 0x7f800000) return (uint16_t)(sign | 0x7e00);
+  if (bits >= 0x477ff000) return (uint16_t)(sign | 0x7c00);
+  if (bits < 0x38800000) { /* a multiple of 2^-24: the sum rounds x to one */
+    float shifted, size;
+    memcpy(&size, &bits, 4);
+    shifted = size + 0.5f;
+    memcpy(&bits, &shifted, 4);
+    return (uint16_t)(sign | (bits - 0x3f000000));
+  }
+  return (uint16_t)(sign | (bits - 0x38000000 + 0xfff + (bits >> 13 & 1)) >> 13);
+}
+
+/* Rounds to the nearest, ties to even; NaN stays NaN. */
+static inline uint16_t sli_float_to_bfloat(float x) {
+  uint32_t bits;
+  memcpy(&bits, &x, 4);
+  if ((bits & 0x7fffffff) > 0x7f800000) return (uint16_t)(bits >> 16 | 64);
+  return (uint16_t)((bits + 0x7fff + (bits >> 16 & 1)) >> 16);
 }
 
 static inline float sli_bfloat_to_float(uint16_t b) {

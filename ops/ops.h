@@ -131,6 +131,12 @@ extern const sl_op sl_op_linear_served, sl_op_grouped_linear_served, sl_op_embed
     sl_op_rotary_served, sl_op_position_served, sl_op_attention_served,
     sl_op_attention_packed_served, sl_op_begin, sl_op_pick, sl_op_allow, sl_op_sample;
 
+/* Ops that train beside frozen weights in their storage format (ops/storage.h), with ndims 2:
+ * attrs.dims[0] is the width of a row, dims[1] its sl_storage.
+ * linear_stored(x, w, [bias]) -> y; linear_b_stored(dy, w) -> dx;
+ * embedding_stored(ids, table) -> y. */
+extern const sl_op sl_op_linear_stored, sl_op_linear_b_stored, sl_op_embedding_stored;
+
 /* Newton-Schulz steps of Muon. */
 enum { SLI_MUON_STEPS = 5 };
 

@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "base/base.h"
+#include "io/gguf/gguf.h"
 #include "io/half.h"
 #include "ops/spikes.h"
 
@@ -16,15 +17,32 @@ static void take_q5_0(const unsigned char *block, unsigned char *numbers, uint16
 static void take_q4_1(const unsigned char *block, unsigned char *numbers, uint16_t *scales);
 static void take_q4_0(const unsigned char *block, unsigned char *numbers, uint16_t *scales);
 
-/* Names in files, the bytes of a block, and its conversion. */
+/* Names in files, the bytes of a block, and its conversion; NULL: blocks stay as they are. */
 static const struct {
   const char *type;
   sl_storage storage;
   int bytes;
   void (*take)(const unsigned char *block, unsigned char *numbers, uint16_t *scales);
-} forms[] = {{"F32", SL_STORAGE_F32, 0, NULL},         {"BF16", SL_STORAGE_BF16, 0, NULL},
+} forms[] = {{"F32", SL_STORAGE_F32, 4, NULL},         {"BF16", SL_STORAGE_BF16, 2, NULL},
              {"Q8_0", SL_STORAGE_Q8_0, 34, take_same}, {"Q5_0", SL_STORAGE_Q8_0, 22, take_q5_0},
-             {"Q4_1", SL_STORAGE_Q4_1, 20, take_q4_1}, {"Q4_0", SL_STORAGE_Q4_1, 18, take_q4_0}};
+             {"Q4_1", SL_STORAGE_Q4_1, 20, take_q4_1}, {"Q4_0", SL_STORAGE_Q4_1, 18, take_q4_0},
+             {"F16", SL_STORAGE_F16, 2, NULL},         {"Q5_1", SL_STORAGE_Q5_1, 24, NULL},
+             {"Q2_K", SL_STORAGE_Q2_K, 84, NULL},      {"Q3_K", SL_STORAGE_Q3_K, 110, NULL},
+             {"Q4_K", SL_STORAGE_Q4_K, 144, NULL},     {"Q5_K", SL_STORAGE_Q5_K, 176, NULL},
+             {"Q6_K", SL_STORAGE_Q6_K, 210, NULL},     {"IQ4_NL", SL_STORAGE_IQ4_NL, 18, NULL},
+             {"IQ4_XS", SL_STORAGE_IQ4_XS, 136, NULL}, {"MXFP4", SL_STORAGE_MXFP4, 17, NULL}};
+
+/* Numbers and bytes of a block in memory. */
+static const struct {
+  int numbers, bytes;
+} blocks_of[] = {[SL_STORAGE_F32] = {1, 4},      [SL_STORAGE_BF16] = {1, 2},
+                 [SL_STORAGE_Q8_0] = {32, 34},   [SL_STORAGE_Q4_1] = {32, 20},
+                 [SL_STORAGE_INT8] = {1, 4},     [SL_STORAGE_F16] = {1, 2},
+                 [SL_STORAGE_Q5_1] = {32, 24},   [SL_STORAGE_Q2_K] = {256, 84},
+                 [SL_STORAGE_Q3_K] = {256, 110}, [SL_STORAGE_Q4_K] = {256, 144},
+                 [SL_STORAGE_Q5_K] = {256, 176}, [SL_STORAGE_Q6_K] = {256, 210},
+                 [SL_STORAGE_IQ4_NL] = {32, 18}, [SL_STORAGE_IQ4_XS] = {256, 136},
+                 [SL_STORAGE_MXFP4] = {32, 17}};
 
 sl_storage sli_storage_named(const char *type) {
   for (size_t i = 0; i < SLI_COUNT(forms); i++)
@@ -32,15 +50,25 @@ sl_storage sli_storage_named(const char *type) {
   return SL_STORAGE_F32;
 }
 
+int64_t sli_storage_block(sl_storage storage) { return blocks_of[storage].numbers; }
+
+int64_t sli_storage_block_bytes(sl_storage storage) { return blocks_of[storage].bytes; }
+
 bool sli_storage_blocks(sl_storage storage) {
+  return storage != SL_STORAGE_F32 && storage != SL_STORAGE_BF16 && storage != SL_STORAGE_INT8;
+}
+
+bool sli_storage_served(sl_storage storage) { return storage <= SL_STORAGE_INT8; }
+
+static bool is_grouped(sl_storage storage) {
   return storage == SL_STORAGE_Q8_0 || storage == SL_STORAGE_Q4_1;
 }
 
 static int scales_of(sl_storage storage) { return storage == SL_STORAGE_Q4_1 ? 2 : 1; }
 
 static size_t row_bytes(sl_storage storage, int64_t k) {
-  size_t scales = (size_t)(k / SLI_STORAGE_BLOCK * scales_of(storage)) * sizeof(uint16_t);
-  return (sli_storage_scales_at(storage, k) + scales + 3) / 4 * 4;
+  size_t bytes = (size_t)(k / blocks_of[storage].numbers * blocks_of[storage].bytes);
+  return sli_storage_blocks(storage) ? (bytes + 3) / 4 * 4 : bytes;
 }
 
 sl_type sli_storage_type(sl_storage storage, const sl_type *values) {
@@ -59,18 +87,34 @@ sl_storage sli_storage_of(const sl_type *lies, int64_t k) {
 
 bool sli_storage_fits(sl_storage storage, const sl_type *values) {
   if (values->ndim == 3) return !sli_storage_blocks(storage); /* of experts */
-  return values->ndim == 2 &&
-         (!sli_storage_blocks(storage) || sl_type_last(values) % SLI_STORAGE_BLOCK == 0);
+  return values->ndim == 2 && sl_type_last(values) % blocks_of[storage].numbers == 0;
+}
+
+/* Counts a part along the last dim in blocks; false: it begins or ends within one. */
+static bool count_in_blocks(sl_part *part, int64_t numbers) {
+  bool whole = true;
+  for (int r = 0; r < part->nranges; r++) {
+    whole &= part->begin[r] % numbers == 0 && part->count[r] % numbers == 0;
+    part->begin[r] /= numbers, part->count[r] /= numbers;
+  }
+  return whole;
+}
+
+bool sli_storage_shard(sl_storage storage, const sl_shard *values, sl_shard *blocks) {
+  int64_t numbers = blocks_of[storage].numbers;
+  int last = values->whole.ndim - 1;
+  bool fits = true;
+  *blocks = *values;
+  blocks->whole.dtype = SL_I32;
+  blocks->whole.dim[last] /= numbers;
+  for (int p = 0; p < SL_SHARD_PARTS; p++) {
+    fits &= blocks->parts[p].axis != SL_PART_FLAT;
+    if (blocks->parts[p].axis == last) fits &= count_in_blocks(&blocks->parts[p], numbers);
+  }
+  return fits;
 }
 
 /* ---- bf16 --------------------------------------------------------------------------------- */
-
-static uint16_t round_bf16(float x) {
-  uint32_t bits;
-  memcpy(&bits, &x, sizeof bits);
-  if ((bits & 0x7fffffff) > 0x7f800000) return (uint16_t)(bits >> 16 | 64); /* NaN stays NaN */
-  return (uint16_t)((bits + 0x7fff + (bits >> 16 & 1)) >> 16);
-}
 
 /* Rounds a group as the op quantize does, bit for bit. */
 static void round_group(const float *from, int64_t n, float *to) {
@@ -93,7 +137,8 @@ void sli_storage_pack(sl_storage storage, const sl_type *values, const float *fr
   if (storage == SL_STORAGE_F32) memcpy(out, from, sl_type_bytes(values));
   else if (storage == SL_STORAGE_INT8) round_int8(values, from, out);
   else
-    for (int64_t i = 0, n = sl_type_elements(values); i < n; i++) to[i] = round_bf16(from[i]);
+    for (int64_t i = 0, n = sl_type_elements(values); i < n; i++)
+      to[i] = sli_float_to_bfloat(from[i]);
 }
 
 /* ---- blocks ------------------------------------------------------------------------------- */
@@ -128,8 +173,16 @@ void sli_storage_unpack(sl_storage storage, const sl_type *values, const void *f
     for (int64_t i = 0; i < rows * k; i++) out[i] = sli_bfloat_to_float(words[i]);
   for (int64_t r = 0; r < rows && sli_storage_blocks(storage); r++) {
     const unsigned char *row = (const unsigned char *)from + (size_t)r * row_bytes(storage, k);
-    (storage == SL_STORAGE_Q8_0 ? unpack_q8_0 : unpack_q4_1)(row, k, out + r * k);
+    if (storage == SL_STORAGE_Q8_0) unpack_q8_0(row, k, out + r * k);
+    else if (storage == SL_STORAGE_Q4_1) unpack_q4_1(row, k, out + r * k);
+    else sli_storage_unpack_file(storage, row, k, out + r * k);
   }
+}
+
+void sli_storage_unpack_file(sl_storage storage, const void *blocks, int64_t numbers, float *out) {
+  size_t f = 0;
+  while (forms[f].storage != storage) f++;
+  sli_gguf_unpack(forms[f].type, blocks, (size_t)numbers, out);
 }
 
 /* Returns -8 times a half: three more in its exponent. */
@@ -171,11 +224,16 @@ void sli_storage_take(sl_storage storage, const char *type, const sl_type *value
                       void *out) {
   size_t f = 0;
   while (strcmp(forms[f].type, type)) f++;
-  int64_t k = sl_type_last(values), blocks = k / SLI_STORAGE_BLOCK,
+  int64_t k = sl_type_last(values), blocks = k / blocks_of[storage].numbers,
           each = storage == SL_STORAGE_Q8_0 ? 32 : 16;
   const unsigned char *block = from;
   for (int64_t r = 0; r < sl_type_rows(values); r++) {
     unsigned char *row = (unsigned char *)out + (size_t)r * row_bytes(storage, k);
+    if (!forms[f].take) {
+      memcpy(row, block, (size_t)(blocks * forms[f].bytes));
+      block += blocks * forms[f].bytes;
+      continue;
+    }
     for (int64_t b = 0; b < blocks; b++, block += forms[f].bytes)
       forms[f].take(
           block, row + b * each,
@@ -224,7 +282,7 @@ static void move_group(const moving *m, uint8_t *rows, uint8_t *grouped, int64_t
 static void regroup(sl_storage storage, const sl_type *lies, void *rows, bool back) {
   int64_t bytes = sl_type_last(lies) * (int64_t)sizeof(int32_t), n = sl_type_rows(lies), wide;
   uint8_t *copy = sli_calloc(SLI_STORAGE_GROUP, (size_t)bytes);
-  for (int64_t r = 0; r < n && sli_storage_blocks(storage); r += wide) {
+  for (int64_t r = 0; r < n && is_grouped(storage); r += wide) {
     wide = SLI_MIN(n - r, SLI_STORAGE_GROUP);
     uint8_t *here = (uint8_t *)rows + r * bytes;
     memcpy(copy, here, (size_t)(wide * bytes));

@@ -1,16 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Storage formats (rest) of the weights of served graphs: f32, f32 rounded to int8, bf16, or blocks
- * of 32 numbers with a scale, as in GGUF files.
+/* Storage formats of weights that no step changes: f32, f32 rounded to int8, bf16, or blocks of
+ * numbers, as in GGUF files.
  *
- * A row of k numbers in blocks has all its numbers first, then its blocks' scales as halves:
- *     Q8_0   int8 q[k] | half d[k / 32]            number = d q
- *     Q4_1   16 bytes per block, the lower half-bytes its first 16 numbers, the upper the others
- *            | half d, m of each block             number = d q + m
- * Q5_0 of a file, whose numbers are d q with q from -16 to 15, is stored as Q8_0. The product d q
- * is exact in f32, so a number has one value however it is unpacked.
+ * A row of k numbers in blocks of Q8_0 or Q4_1 has all its numbers first, then its blocks' scales
+ * as halves: Q8_0   int8 q[k] | half d[k / 32]            number = d q Q4_1   16 bytes per block,
+ * the lower half-bytes its first 16 numbers, the upper the others | half d, m of each block number
+ * = d q + m Q5_0 of a file, whose numbers are d q with q from -16 to 15, is stored as Q8_0. The
+ * product d q is exact in f32, so a number has one value however it is unpacked.
  *
  * For matrix products, block rows are grouped so that a product reads addresses in order, many rows
- * at a time. SLI_STORAGE_GROUP rows of a device form a group (the last may have fewer). A group is
+ * at a time. Rows of other block formats are those of the file, each begun at a multiple of four
+ * bytes. SLI_STORAGE_GROUP rows of a device form a group (the last may have fewer). A group is
  * its blocks, one behind the other. A block of a group of `wide` rows: Q8_0   8 quads [wide][4] of
  * bytes, q + 128 | half d[wide] Q4_1   4 quads [wide][4] of bytes | half d[wide] | half m[wide] A
  * quad is, for each row, four bytes that are neighbours in that row. */
@@ -29,8 +29,17 @@ enum { SLI_STORAGE_BLOCK = 32, SLI_STORAGE_GROUP = 16 };
  * k must be a multiple of the block. */
 sl_type sli_storage_type(sl_storage storage, const sl_type *values);
 bool sli_storage_fits(sl_storage storage, const sl_type *values);
-/* Returns the storage format of an array of type `lies`, in rows of k numbers. */
+/* Returns the storage format of an array of type `lies`, in rows of k numbers, in a served graph.
+ */
 sl_storage sli_storage_of(const sl_type *lies, int64_t k);
+/* Return the numbers and the bytes of a block; a number is one where there are none. */
+int64_t sli_storage_block(sl_storage storage);
+int64_t sli_storage_block_bytes(sl_storage storage);
+/* Returns true if served products and tables read the format. */
+bool sli_storage_served(sl_storage storage);
+/* Makes of a shard of values the shard of their blocks, [rows, blocks of a row]. false: a cut goes
+ * through a block. */
+bool sli_storage_shard(sl_storage storage, const sl_shard *values, sl_shard *blocks);
 
 /* Returns the storage format for a file's tensor, by the name of its type in the file ("Q4_1"). */
 sl_storage sli_storage_named(const char *type);
@@ -40,6 +49,9 @@ bool sli_storage_blocks(sl_storage storage);
 /* Convert f32 to the storage format, rounded (not to block formats), and back to f32. */
 void sli_storage_pack(sl_storage storage, const sl_type *values, const float *from, void *out);
 void sli_storage_unpack(sl_storage storage, const sl_type *values, const void *from, float *out);
+
+/* Unpacks blocks that lie as in a file: formats that served products do not read. */
+void sli_storage_unpack_file(sl_storage storage, const void *blocks, int64_t numbers, float *out);
 
 /* Converts a file's blocks of the named type to the storage format `rest`. */
 void sli_storage_take(sl_storage storage, const char *type, const sl_type *values, const void *from,
@@ -55,7 +67,7 @@ static inline size_t sli_storage_scales_at(sl_storage storage, int64_t k) {
   return (size_t)(storage == SL_STORAGE_Q8_0 ? k : k / 2);
 }
 
-/* Bytes that a row has in a block: those of its numbers, and all of them. */
+/* Bytes that a row of Q8_0 or Q4_1 has in a block: those of its numbers, and all of them. */
 static inline int64_t sli_storage_numbers(sl_storage storage) {
   return storage == SL_STORAGE_Q8_0 ? 32 : 16;
 }

@@ -51,6 +51,9 @@ static bool has_groups(const sli_inputs *in) { return is_exact(in) && !serves(in
 static bool tells_logprobs(const sli_inputs *in) {
   return trains(in) && in->options->report.on_logprobs;
 }
+static bool stores_weights(const sli_inputs *in) {
+  return trains(in) && in->g->options.training && in->g->options.training->storage;
+}
 static bool is_narrow(const sli_inputs *in) { return in->narrow; }
 
 /* ---- rows --------------------------------------------------------------------------------- */
@@ -224,6 +227,8 @@ static sl_status recompute(compilation *c) {
 static sl_status keep_outputs(compilation *c) { return sli_pass_outputs(c->g); }
 static sl_status serve(compilation *c) { return sli_lower_serve(c->in); }
 
+static sl_status store_weights(compilation *c) { return sli_pass_stored(c->g); }
+
 static sl_status pack_products(compilation *c) {
   sli_pass_products(c->g, !c->in->narrow);
   return SL_OK;
@@ -312,6 +317,8 @@ static const pass passes[] = {
          "recomputes activations instead of keeping them"),
     PASS("outputs", "inference", infers, keep_outputs, "drops nodes that no output needs"),
     PASS("serve", "serving", serves, serve, "turns a row of training into a tick of any sequences"),
+    PASS("stored", "training with --frozen stored", stores_weights, store_weights,
+         "keeps frozen weights in the storage format of their file"),
     PASS("products", "--dtype bf16", multiplies_bf16, pack_products,
          "rounds and packs weights for products in bf16"),
     PASS("evaluate", "training with --eval", evaluates, evaluate,

@@ -216,8 +216,8 @@ static traits param_traits(const sli_lowering *l, traits t, const sl_tensor *ten
   t.rate = SLI_PER_STEP;
   t.role = SLI_ROLE_PARAM;
   t.initial = 1;
-  t.frozen =
-      t.producer != SL_NONE && !tensor->update && sli_home_given(l->in->options, SLI_ROLE_PARAM);
+  bool apart = tensor->storage || sli_home_given(l->in->options, SLI_ROLE_PARAM);
+  t.frozen = t.producer != SL_NONE && !tensor->update && apart;
   t.device = sli_lower_device(l, l->stage_of[tensor->home], tensor->rank);
   return t;
 }

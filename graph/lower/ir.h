@@ -137,7 +137,8 @@ typedef struct sli_buffer {
   size_t bytes, payload_bytes; /* payload_bytes excludes alignment padding between tensors */
   sl_tensor *valid_length; /* valid length (valid length) of its only tensor, whose rows may not all
                            be valid; else NULL */
-  bool frozen;             /* parameters passed on unchanged, where parameters may be offloaded */
+  bool
+      frozen; /* parameters passed on unchanged, where they may be offloaded or stay as in a file */
   sli_image image;
   int32_t reg;
 } sli_buffer;

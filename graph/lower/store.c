@@ -40,11 +40,12 @@ static int state_stage(const sli_lowering *l, const sl_tensor *t) {
   return state ? l->tasks[b->producer].stage : SL_NONE;
 }
 
-/* Marks the buffers that checkpoints store from: all updated state but replicas. */
+/* Marks the buffers that checkpoints store from: all updated state but replicas, and but weights
+ * that stay as their file has them. */
 static void mark_stored(sli_lowering *l) {
   for (int i = 0; i < l->in->g->ntensors; i++) {
     const sl_tensor *t = l->in->g->tensors[i];
-    if (t->replica || state_stage(l, t) == SL_NONE) continue;
+    if (t->replica || t->storage || state_stage(l, t) == SL_NONE) continue;
     sli_buffer *b = &l->buffers[l->spots[i].buffer];
     b->image.stored = b->producer != SL_NONE;
   }
@@ -228,7 +229,8 @@ static void keep_tensor(device_store *s, const sli_lowering *l, const sl_tensor 
   }
 }
 
-/* Lists the tensors. Parameters in inference are not stored, but can be read. */
+/* Lists the tensors. Parameters in inference are not stored, but can be read. Weights that stay as
+ * their file has them are loaded from there. */
 void sli_stores_keep(sli_stores *s, const sli_lowering *l) {
   int n = l->stages * l->in->ranks;
   s->stages = l->stages;
@@ -239,7 +241,7 @@ void sli_stores_keep(sli_stores *s, const sli_lowering *l) {
   for (int i = 0; i < l->in->g->ntensors; i++) {
     const sl_tensor *t = l->in->g->tensors[i];
     int stage = state_stage(l, t);
-    if (stage != SL_NONE) keep_tensor(store_of(s, stage, t->rank), l, t);
+    if (stage != SL_NONE && !t->storage) keep_tensor(store_of(s, stage, t->rank), l, t);
   }
   for (int i = 0; i < n; i++)
     s->all[i].tensors = sli_calloc((size_t)s->all[i].count, sizeof(sl_state_tensor));

@@ -78,6 +78,12 @@ sl_status sli_pass_serve_rows(sl_graph *g);
  * parameter or block that is not the same in both. */
 sl_status sli_pass_rollouts(sl_graph *g, sl_graph *from, int ticks);
 
+/* Training: frozen weights stay in the storage format of their file, and their readers become ops
+ * that read it. SL_E_UNSUPPORTED names a weight that the devices cut through its blocks. */
+sl_status sli_pass_stored(sl_graph *g);
+/* Puts a parameter, or a device's part of one, in a storage format. false: it does not fit. */
+bool sli_store(sl_tensor *param, sl_storage storage);
+
 /* Makes stand-ins of parameters, such as rounded weights, once a step. */
 void sli_pass_weights(sl_graph *g);
 /* Whether the gradient of the output, the node's only one with a gradient, is that of the only

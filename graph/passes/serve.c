@@ -34,29 +34,11 @@ static bool reads_stored(const sli_node *n, int input) {
          (n->op == &sl_op_embedding || (n->op == &sl_op_linear && !n->attrs.transposed));
 }
 
-/* True if a device's part of a weight is some of its rows, or all. */
-static bool has_rows(const sl_shard *shard) {
-  bool rows = true;
-  for (int p = 0; shard && p < SL_SHARD_PARTS; p++)
-    rows &= shard->parts[p].axis == SL_PART_ALL || shard->parts[p].axis < shard->whole.ndim - 1;
-  return rows;
-}
-
 static bool can_be_stored(const sl_graph *g, const sl_tensor *param) {
-  if (!has_rows(param->shard)) return false;
   for (int i = 0; i < g->nnodes; i++)
     for (int a = 0; a < g->nodes[i]->nin; a++)
       if (g->nodes[i]->in[a] == param && !reads_stored(g->nodes[i], a)) return false;
   return true;
-}
-
-/* Returns the same shard of the stored tensor. */
-static const sl_shard *storage_shard(sl_graph *g, const sl_tensor *p, sl_storage storage) {
-  if (!p->shard) return NULL;
-  sl_shard *shard = sli_arena_alloc(&g->arena, sizeof *shard);
-  *shard = *p->shard;
-  shard->whole = sli_storage_type(storage, &p->shard->whole);
-  return shard;
 }
 
 static void settle_weights(sl_graph *g) {
@@ -64,11 +46,7 @@ static void settle_weights(sl_graph *g) {
   for (int i = 0; i < g->nparams && s->storage; i++) {
     sl_tensor *p = g->params[i];
     sl_storage storage = s->storage(s->ctx, p->name);
-    if (p->storage || !sli_storage_fits(storage, &p->type) || !can_be_stored(g, p)) continue;
-    p->storage = storage;
-    p->values = p->shard ? p->shard->whole : p->type;
-    p->shard = storage_shard(g, p, storage);
-    p->type = sli_storage_type(storage, &p->type);
+    if (!p->storage && sli_storage_served(storage) && can_be_stored(g, p)) sli_store(p, storage);
   }
 }
 

@@ -52,32 +52,104 @@ static bool is_known(const sl_param_info *p, sl_runtime *rt, int i) {
   return false;
 }
 
-/* Reads a place into the whole. Rows of quantized blocks are grouped in memory, each device's
- * separately. */
-static sl_status read_place(sl_storage storage, const sl_param_place *place, sl_runtime *rt,
-                            void *whole) {
+sl_type sli_param_values(const sl_param_info *p, const sl_param_place *place) {
+  return place->shard ? sl_shard_type(place->shard) : p->type;
+}
+
+/* Rows of quantized blocks are grouped in memory, each device's separately. */
+sl_status sli_param_read(const sl_param_info *p, const sl_param_place *place, sl_runtime *rt,
+                         float *values) {
   size_t bytes = sl_type_bytes(&place->type);
   int32_t slot = sl_runtime_newest_slot(rt, place->reg);
-  void *part = place->shard ? sli_calloc(1, bytes) : whole;
-  sl_status status = sl_runtime_read(rt, place->reg, slot, place->offset, bytes, part);
-  if (!status) sli_storage_ungroup(storage, &place->type, part);
-  if (place->shard && !status) sl_shard_put(place->shard, part, whole);
-  if (place->shard) free(part);
+  if (!p->storage) return sl_runtime_read(rt, place->reg, slot, place->offset, bytes, values);
+  sl_type type = sli_param_values(p, place);
+  void *lies = sli_calloc(1, bytes);
+  sl_status status = sl_runtime_read(rt, place->reg, slot, place->offset, bytes, lies);
+  if (!status) sli_storage_ungroup(p->storage, &place->type, lies);
+  if (!status) sli_storage_unpack(p->storage, &type, lies, values);
+  free(lies);
   return status;
 }
 
-static sl_status write_place(sl_storage storage, const sl_param_place *place, sl_runtime *rt,
-                             const void *whole) {
-  size_t bytes = sl_type_bytes(&place->type);
-  int32_t slot = sl_runtime_newest_slot(rt, place->reg);
-  if (!place->shard && !sli_storage_blocks(storage))
-    return sl_runtime_write(rt, place->reg, slot, place->offset, bytes, whole);
-  void *part = sli_calloc(1, bytes);
-  if (place->shard) sl_shard_take(place->shard, whole, part);
-  else memcpy(part, whole, bytes);
-  sli_storage_group(storage, &place->type, part);
-  sl_status status = sl_runtime_write(rt, place->reg, slot, place->offset, bytes, part);
+/* Reads a place into the whole. */
+static sl_status read_place(const sl_param_info *p, const sl_param_place *place, sl_runtime *rt,
+                            float *whole) {
+  if (!place->shard) return sli_param_read(p, place, rt, whole);
+  sl_type type = sli_param_values(p, place);
+  float *part = sli_calloc(1, sl_type_bytes(&type));
+  sl_status status = sli_param_read(p, place, rt, part);
+  if (!status) sl_shard_put(place->shard, part, whole);
   free(part);
+  return status;
+}
+
+/* Writes values in their storage format; these lie in rows. */
+static sl_status write_lying(const sl_param_info *p, const sl_param_place *place, sl_runtime *rt,
+                             void *lies) {
+  int32_t slot = sl_runtime_newest_slot(rt, place->reg);
+  sli_storage_group(p->storage, &place->type, lies);
+  return sl_runtime_write(rt, place->reg, slot, place->offset, sl_type_bytes(&place->type), lies);
+}
+
+static sl_status write_place(const sl_param_info *p, const sl_param_place *place, sl_runtime *rt,
+                             const float *whole) {
+  sl_type values = sli_param_values(p, place);
+  int32_t slot = sl_runtime_newest_slot(rt, place->reg);
+  if (!place->shard && !p->storage)
+    return sl_runtime_write(rt, place->reg, slot, place->offset, sl_type_bytes(&values), whole);
+  float *part = sli_calloc(1, sl_type_bytes(&values));
+  void *lies = p->storage ? sli_calloc(1, sl_type_bytes(&place->type)) : part;
+  if (place->shard) sl_shard_take(place->shard, whole, part);
+  else memcpy(part, whole, sl_type_bytes(&values));
+  if (p->storage) sli_storage_pack(p->storage, &values, part, lies);
+  sl_status status = write_lying(p, place, rt, lies);
+  if (lies != part) free(lies);
+  free(part);
+  return status;
+}
+
+/* ---- blocks of a file -------------------------------------------------------------------- */
+
+/* Takes from a tensor's blocks those of a shard, one after another; for free(). */
+static void *take_blocks(const sli_file_blocks *from, const sl_shard *shard) {
+  sl_type type = sl_shard_type(shard);
+  int64_t all = sl_type_elements(&shard->whole), count = sl_type_elements(&type);
+  uint32_t *whole = sli_calloc((size_t)all, sizeof *whole),
+           *part = sli_calloc((size_t)count, sizeof *part);
+  char *out = sli_calloc((size_t)count, from->bytes);
+  for (int64_t i = 0; i < all; i++) whole[i] = (uint32_t)i;
+  sl_shard_take(shard, whole, part);
+  for (int64_t i = 0; i < count; i++)
+    memcpy(out + (size_t)i * from->bytes, (const char *)from->blocks + part[i] * from->bytes,
+           from->bytes);
+  free(whole);
+  free(part);
+  return out;
+}
+
+static sl_status write_blocks(const sl_param_info *p, const sl_param_place *place, sl_runtime *rt,
+                              const sli_file_blocks *from) {
+  sl_type values = sli_param_values(p, place);
+  sl_shard blocks;
+  void *part = NULL, *lies = sli_calloc(1, sl_type_bytes(&place->type));
+  if (place->shard) {
+    bool fits = sli_storage_shard(p->storage, place->shard, &blocks);
+    SLI_CHECK(fits, "a cut goes through blocks of %s", p->name);
+    part = take_blocks(from, &blocks);
+  }
+  sli_storage_take(p->storage, from->type, &values, part ? part : from->blocks, lies);
+  sl_status status = write_lying(p, place, rt, lies);
+  free(part);
+  free(lies);
+  return status;
+}
+
+sl_status sli_param_set_blocks(const sl_lowered *l, sl_runtime *rt, int index,
+                               const sli_file_blocks *from) {
+  const sl_param_info *p = param_at(l, index);
+  sl_status status = SL_OK;
+  for (int i = 0; i < p->nplaces && !status; i++)
+    if (is_here(&p->places[i], rt)) status = write_blocks(p, &p->places[i], rt, from);
   return status;
 }
 
@@ -98,60 +170,30 @@ float *sl_param_data(const sl_lowered *l, sl_runtime *rt, int index) {
   return data;
 }
 
-/* Collects the stored values from the places of this process. */
-static sl_status get_lying(const sl_param_info *p, sl_runtime *rt, void *whole, bool *all) {
-  sl_type lies = sli_storage_type(p->storage, &p->type);
+sl_status sl_param_get(const sl_lowered *l, sl_runtime *rt, int index, float *whole, bool *all) {
+  const sl_param_info *p = param_at(l, index);
   int64_t found = 0;
   for (int i = 0; i < p->nplaces; i++) {
     if (!is_here(&p->places[i], rt) || is_known(p, rt, i)) continue;
-    sl_status status = read_place(p->storage, &p->places[i], rt, whole);
+    sl_status status = read_place(p, &p->places[i], rt, whole);
     if (status) return status;
-    found += sl_type_elements(&p->places[i].type);
+    sl_type values = sli_param_values(p, &p->places[i]);
+    found += sl_type_elements(&values);
   }
-  *all = found == sl_type_elements(&lies);
+  *all = found == sl_type_elements(&p->type);
   return SL_OK;
 }
 
-sl_status sl_param_get(const sl_lowered *l, sl_runtime *rt, int index, float *whole, bool *all) {
-  const sl_param_info *p = param_at(l, index);
-  if (!p->storage) return get_lying(p, rt, whole, all);
-  sl_type stored = sli_storage_type(p->storage, &p->type);
-  void *lies = sli_calloc(1, sl_type_bytes(&stored));
-  sl_status status = get_lying(p, rt, lies, all);
-  if (!status && *all) sli_storage_unpack(p->storage, &p->type, lies, whole);
-  free(lies);
-  return status;
-}
-
-sl_status sli_param_set_lying(const sl_lowered *l, sl_runtime *rt, int index, const void *lies) {
-  const sl_param_info *p = param_at(l, index);
-  sl_status status = SL_OK;
-  for (int i = 0; i < p->nplaces && !status; i++)
-    if (is_here(&p->places[i], rt)) status = write_place(p->storage, &p->places[i], rt, lies);
-  return status;
-}
-
-static sl_status set_stored(const sl_lowered *l, sl_runtime *rt, int index, const float *whole) {
+sl_status sl_param_set(const sl_lowered *l, sl_runtime *rt, int index, const float *whole) {
   const sl_param_info *p = param_at(l, index);
   if (sli_storage_blocks(p->storage))
     return sl_fail(SL_E_UNSUPPORTED,
                    "parameter %s lies in quantized blocks, which only a file of such can give",
                    p->name);
-  sl_type stored = sli_storage_type(p->storage, &p->type);
-  void *lies = sli_calloc(1, sl_type_bytes(&stored));
-  sli_storage_pack(p->storage, &p->type, whole, lies);
-  sl_status status = sli_param_set_lying(l, rt, index, lies);
-  free(lies);
-  return status;
-}
-
-sl_status sl_param_set(const sl_lowered *l, sl_runtime *rt, int index, const float *whole) {
-  const sl_param_info *p = param_at(l, index);
-  if (p->storage) return set_stored(l, rt, index, whole);
   sl_status status = SL_OK;
   for (int i = 0; i < p->nplaces && !status; i++)
-    if (is_here(&p->places[i], rt) && place_data(l, rt, &p->places[i]) != whole)
-      status = write_place(p->storage, &p->places[i], rt, whole);
+    if (is_here(&p->places[i], rt) && (p->storage || place_data(l, rt, &p->places[i]) != whole))
+      status = write_place(p, &p->places[i], rt, whole);
   return status;
 }
 
@@ -211,7 +253,8 @@ sl_status sl_params_init(const sl_lowered *l, sl_runtime *rt, uint64_t seed) {
   for (int i = 0; i < n && !status; i++) {
     const float *data = sl_param_data(l, rt, i);
     if (data) status = sl_param_set(l, rt, i, data);
-    else if (sl_param_here(l, rt, i)) status = init_apart(l, rt, i, seed);
+    else if (sl_param_here(l, rt, i) && !sli_storage_blocks(params[i].storage))
+      status = init_apart(l, rt, i, seed);
   }
   return status ? status : sl_states_init(l, rt);
 }

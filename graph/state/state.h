@@ -6,8 +6,17 @@
 
 #include <sluice/state.h>
 
+#include "io/safetensors.h"
+
 struct cJSON;
 struct sli_shards;
+
+/* Gives all parameters, adapters merged, to a writer of files, whose values are asked for one
+ * tensor after another. This process has all of them. `path` is for messages. */
+typedef sl_status sli_weights_writer(void *ctx, const sli_tensor_data *tensors, int count,
+                                     sli_tensor_values *values, void *of_values);
+sl_status sli_weights_write(const char *path, const sl_lowered *lowered, sl_runtime *rt,
+                            sli_weights_writer *write, void *ctx);
 
 /* Returns the storage format (rest) of a parameter in weight files, limited to formats that it
  * may be stored in; f32 if the files lack it. */
@@ -30,6 +39,8 @@ const struct cJSON *sli_checkpoints_origin(const sl_checkpoints *c);
  * none. A pattern that matches no parameter is an error. */
 sl_status sli_weights_load(const char *path, const sl_lowered *lowered, sl_runtime *rt, bool whole,
                            const char *fresh);
+/* Loads again the parameters that stay in the storage format of a file, which checkpoints lack. */
+sl_status sli_weights_load_stored(const char *path, const sl_lowered *lowered, sl_runtime *rt);
 /* Loads the weights of a teacher (objective.h) of a shipped model. */
 sl_status sli_weights_load_teacher(const char *path, const sl_lowered *lowered, sl_runtime *rt);
 

@@ -169,6 +169,9 @@ static float *scratch_take(scratch *s, const sl_type *type) {
   return s->values;
 }
 
+/* What is loaded: all but a teacher, a teacher, or what stays in its storage format. */
+typedef enum part_of_model { MODEL, TEACHER, STORED } part_of_model;
+
 typedef struct loading {
   const char *path;
   const sli_shards *from;
@@ -177,7 +180,7 @@ typedef struct loading {
   found found;
   scratch room;
   const char *fresh; /* patterns of parameters that the file may lack, or NULL */
-  bool teacher;      /* loads the teacher's parameters, else all others */
+  part_of_model what;
 } loading;
 
 /* Copies the pattern at `at`, up to a comma; returns the next one, or NULL. */
@@ -231,7 +234,14 @@ static bool is_left_out(const loading *l, const sl_param_info *p) {
   return (sli_is_adapter(p) || is_fresh(l->fresh, name)) && !weights_find(l->from, name, &(int){0});
 }
 
-/* Loads quantized blocks, which stay in the file's format. */
+/* True for a parameter that stays as its file has it. */
+static bool stays(const loading *l, const sl_param_info *p) {
+  if (p->storage != SL_STORAGE_BF16) return sli_storage_blocks(p->storage);
+  const sli_stored_tensor *t = weights_find(l->from, name_in_files(p), &(int){0});
+  return t && !strcmp(t->dtype, "BF16");
+}
+
+/* Loads blocks, which stay in the file's format. */
 static sl_status load_blocks(loading *l, int index, const sl_param_info *p) {
   int file;
   sl_status status = load_member(l, name_in_files(p), &p->type, NULL);
@@ -240,13 +250,12 @@ static sl_status load_blocks(loading *l, int index, const sl_param_info *p) {
   if (sli_storage_named(t->dtype) != p->storage)
     return sl_fail(SL_E_INPUT, "%s: tensor %s is %s, and not as it was when the plan was made",
                    l->path, t->name, t->dtype);
-  sl_type stored = sli_storage_type(p->storage, &p->type);
-  void *blocks = sli_calloc(1, t->bytes), *lies = sli_calloc(1, sl_type_bytes(&stored));
+  void *blocks = sli_calloc(1, t->bytes);
   status = sli_shards_blocks(l->from, file, t, blocks);
-  if (!status) sli_storage_take(p->storage, t->dtype, &p->type, blocks, lies);
-  if (!status) status = sli_param_set_lying(l->lowered, l->rt, index, lies);
+  size_t count = t->elements / (size_t)sli_storage_block(p->storage);
+  const sli_file_blocks from = {t->dtype, t->bytes / count, blocks};
+  if (!status) status = sli_param_set_blocks(l->lowered, l->rt, index, &from);
   free(blocks);
-  free(lies);
   return status;
 }
 
@@ -269,8 +278,9 @@ static sl_status load_param(loading *l, int index) {
   const sl_param_info *p;
   sl_lowered_params(l->lowered, &p);
   p += index;
-  if (is_of_teacher(p) != l->teacher || is_left_out(l, p)) return SL_OK;
-  if (sli_storage_blocks(p->storage)) return load_blocks(l, index, p);
+  if (is_of_teacher(p) != (l->what == TEACHER) || is_left_out(l, p)) return SL_OK;
+  if (l->what == STORED && !p->storage) return SL_OK;
+  if (stays(l, p)) return load_blocks(l, index, p);
   bool here = sl_param_here(l->lowered, l->rt, index);
   float *values = here ? sl_param_data(l->lowered, l->rt, index) : NULL;
   if (here && !values) values = scratch_take(&l->room, &p->type);
@@ -289,7 +299,7 @@ sl_status sl_weights_load(const char *path, const sl_lowered *lowered, sl_runtim
 }
 
 static sl_status load_all(const char *path, const sl_lowered *lowered, sl_runtime *rt, bool whole,
-                          const char *fresh, bool teacher) {
+                          const char *fresh, part_of_model what) {
   sli_shards *from;
   const sl_param_info *params;
   int n = sl_lowered_params(lowered, &params);
@@ -302,10 +312,10 @@ static sl_status load_all(const char *path, const sl_lowered *lowered, sl_runtim
                .rt = rt,
                .found = found_create(from),
                .fresh = fresh,
-               .teacher = teacher};
+               .what = what};
   for (int i = 0; i < n && !status; i++) status = load_param(&l, i);
-  if (!status) status = check_unused(path, from, &l.found, whole);
-  if (!status) status = sl_states_init(lowered, rt);
+  if (!status && what != STORED) status = check_unused(path, from, &l.found, whole);
+  if (!status && what != STORED) status = sl_states_init(lowered, rt);
   free(l.room.values);
   found_fini(&l.found);
   sli_shards_close(from);
@@ -314,11 +324,15 @@ static sl_status load_all(const char *path, const sl_lowered *lowered, sl_runtim
 
 sl_status sli_weights_load(const char *path, const sl_lowered *lowered, sl_runtime *rt, bool whole,
                            const char *fresh) {
-  return load_all(path, lowered, rt, whole, fresh, false);
+  return load_all(path, lowered, rt, whole, fresh, MODEL);
 }
 
 sl_status sli_weights_load_teacher(const char *path, const sl_lowered *lowered, sl_runtime *rt) {
-  return load_all(path, lowered, rt, true, NULL, true);
+  return load_all(path, lowered, rt, true, NULL, TEACHER);
+}
+
+sl_status sli_weights_load_stored(const char *path, const sl_lowered *lowered, sl_runtime *rt) {
+  return load_all(path, lowered, rt, false, NULL, STORED);
 }
 
 /* ---- saving -------------------------------------------------------------------------- */
@@ -394,16 +408,15 @@ static sl_status merge_place(saving *s, const sl_param_place *place, float *valu
 }
 
 static sl_status write_place(saving *s, const sl_param_place *place) {
-  size_t bytes = sl_type_bytes(&place->type);
-  float *values = scratch_take(&s->room, &place->type);
-  sl_status status = sl_runtime_read(s->rt, place->reg, sl_runtime_newest_slot(s->rt, place->reg),
-                                     place->offset, bytes, values);
+  sl_type type = sli_param_values(param_of(s, s->index), place);
+  float *values = scratch_take(&s->room, &type);
+  sl_status status = sli_param_read(param_of(s, s->index), place, s->rt, values);
   if (!status && s->list[s->index].merged) status = merge_place(s, place, values);
   s->values = values;
-  if (!status) status = check_finite(s, s->index, values, sl_type_elements(&place->type));
+  if (!status) status = check_finite(s, s->index, values, sl_type_elements(&type));
   if (status) return status;
   if (place->shard) sli_shard_walk(place->shard, write_stretch, s);
-  else write_stretch(s, 0, 0, (int64_t)bytes);
+  else write_stretch(s, 0, 0, (int64_t)sl_type_bytes(&type));
   return SL_OK;
 }
 
@@ -480,16 +493,54 @@ static int list_param(const sl_param_info *params, int index, sli_saved *list) {
   return count;
 }
 
-sl_status sl_weights_save(const char *path, const sl_lowered *lowered, sl_runtime *rt,
-                          sl_job *job) {
+/* Gives the listed parameters to a writer. */
+static sl_status write_by(const sli_saved *list, int n, const sl_lowered *lowered, sl_runtime *rt,
+                          const char *path, sli_weights_writer *write, void *ctx) {
+  saving s = {.path = path, .lowered = lowered, .rt = rt, .list = list, .n = n};
+  sl_lowered_params(lowered, &s.params);
+  s.tensors = sli_calloc((size_t)n + 1, sizeof *s.tensors);
+  for (int i = 0; i < n; i++) {
+    const sl_type *type = &param_of(&s, i)->type;
+    bool member = list[i].member > 0;
+    s.tensors[i] = (sli_tensor_data){
+        .name = list[i].name, .ndim = type->ndim - member, .dim = type->dim + member};
+  }
+  sl_status status = write(ctx, s.tensors, n, gather, &s);
+  free(s.room.values);
+  free(s.tensors);
+  return status;
+}
+
+/* Lists all tensors of the model; returns their number. */
+static int list_all(const sl_lowered *lowered, sli_saved **out) {
   const sl_param_info *params;
   int n = sl_lowered_params(lowered, &params), count = 0;
   for (int i = 0; i < n; i++) count += list_param(params, i, NULL);
-  sli_saved *list = sli_calloc((size_t)count, sizeof *list);
-  for (int i = 0, at = 0; i < n; i++) at += list_param(params, i, list + at);
-  sl_status status = sli_weights_save(path, list, count, lowered, rt, job);
+  *out = sli_calloc((size_t)count + 1, sizeof **out);
+  for (int i = 0, at = 0; i < n; i++) at += list_param(params, i, *out + at);
+  return count;
+}
+
+static void free_list(sli_saved *list, int count) {
   for (int i = 0; i < count; i++) free((char *)list[i].name);
   free(list);
+}
+
+sl_status sli_weights_write(const char *path, const sl_lowered *lowered, sl_runtime *rt,
+                            sli_weights_writer *write, void *ctx) {
+  sli_saved *list;
+  int count = list_all(lowered, &list);
+  sl_status status = write_by(list, count, lowered, rt, path, write, ctx);
+  free_list(list, count);
+  return status;
+}
+
+sl_status sl_weights_save(const char *path, const sl_lowered *lowered, sl_runtime *rt,
+                          sl_job *job) {
+  sli_saved *list;
+  int count = list_all(lowered, &list);
+  sl_status status = sli_weights_save(path, list, count, lowered, rt, job);
+  free_list(list, count);
   return status;
 }
 

@@ -17,8 +17,20 @@ typedef struct sli_saved {
 sl_status sli_weights_save(const char *path, const sli_saved *list, int n,
                            const sl_lowered *lowered, sl_runtime *rt, sl_job *job);
 
-/* Sets a stored-format parameter (sl_param_info.storage) from bytes in that format. */
-sl_status sli_param_set_lying(const sl_lowered *lowered, sl_runtime *rt, int index,
-                              const void *lies);
+/* Returns the type of the values that a place has, and reads them as f32. */
+sl_type sli_param_values(const sl_param_info *p, const sl_param_place *place);
+sl_status sli_param_read(const sl_param_info *p, const sl_param_place *place, sl_runtime *rt,
+                         float *values);
+
+/* Blocks of a tensor in a file: the name of their type, and the bytes of one. */
+typedef struct sli_file_blocks {
+  const char *type;
+  size_t bytes;
+  const void *blocks;
+} sli_file_blocks;
+
+/* Sets a parameter that stays in the blocks of a file (sl_param_info.storage). */
+sl_status sli_param_set_blocks(const sl_lowered *lowered, sl_runtime *rt, int index,
+                               const sli_file_blocks *from);
 
 #endif

@@ -78,15 +78,26 @@ static inline const sl_batch_edit *sl_batch_edits(const sl_batch *b) {
   return (const sl_batch_edit *)(const void *)sl_batch_table(b, b->most_sequences);
 }
 
-/* Storage format of a weight in a served graph: f32, bf16, or blocks of 32 small integers with a
+/* Storage format of a weight that no step changes: f32, bf16, or blocks of 32 small integers with a
  * scale (Q8_0), or with a scale and an offset (Q4_1), as in GGUF files. INT8 is f32, rounded as
- * sl_quantize() rounds. */
+ * sl_quantize() rounds. The formats after it are those of files, byte for byte; a graph that trains
+ * reads them, a served one does not. */
 typedef enum sl_storage {
   SL_STORAGE_F32,
   SL_STORAGE_BF16,
   SL_STORAGE_Q8_0,
   SL_STORAGE_Q4_1,
-  SL_STORAGE_INT8
+  SL_STORAGE_INT8,
+  SL_STORAGE_F16,
+  SL_STORAGE_Q5_1,
+  SL_STORAGE_Q2_K,
+  SL_STORAGE_Q3_K,
+  SL_STORAGE_Q4_K,
+  SL_STORAGE_Q5_K,
+  SL_STORAGE_Q6_K,
+  SL_STORAGE_IQ4_NL,
+  SL_STORAGE_IQ4_XS,
+  SL_STORAGE_MXFP4
 } sl_storage;
 
 /* Result of one pick. */

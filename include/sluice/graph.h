@@ -58,6 +58,10 @@ typedef struct sl_training {
   const char *const *lora; /* "h.*.attn=8,alpha=16": see sl_lora() */
   int64_t steps;           /* steps of the run: end of the decay for schedules that name none;
                               0: unknown */
+  /* Storage format in which a frozen parameter stays, if all its readers can read it: asked by
+   * sl_lower. NULL: all f32. */
+  sl_storage (*storage)(void *ctx, const char *param);
+  void *storage_ctx;
 } sl_training;
 
 /* Settings of a served graph. Each tick is one row of positions, which may belong to any sequences

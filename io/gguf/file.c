@@ -229,7 +229,7 @@ const sli_stored_tensor *sli_gguf_find(const sli_gguf *file, const char *name) {
 
 /* Returns the row's place in Hugging Face's order. Within a head, the file interleaves the rows
  * of both halves: first of each, second of each, ...; Hugging Face has one half after the other. */
-static size_t gguf_file_place_of(size_t r, size_t head) {
+size_t sli_gguf_place_of(size_t r, size_t head) {
   size_t within = head ? r % head : 0;
   return r - within + within / 2 + (within % 2 ? head / 2 : 0);
 }
@@ -256,7 +256,7 @@ sl_status sli_gguf_read(const sli_gguf *file, const sli_stored_tensor *t, float 
   if (!status && !head) type->unpack(from, t->elements / (size_t)type->numbers, out);
   for (size_t r = 0; r < rows && head && !status; r++)
     type->unpack(from + r * (t->bytes / rows), row / (size_t)type->numbers,
-                 out + gguf_file_place_of(r, head) * row);
+                 out + sli_gguf_place_of(r, head) * row);
   for (size_t i = 0;
        i < t->elements && !status && sli_gguf_plus_one(file->metadata.values, t->name); i++)
     out[i] -= 1;
@@ -267,7 +267,7 @@ sl_status sli_gguf_blocks(const sli_gguf *file, const sli_stored_tensor *t, void
   size_t head, rows = (size_t)t->dim[0], bytes = t->bytes / rows;
   sl_status status = find_head(file, t, &head);
   for (size_t r = 0; r < rows && !status; r++)
-    memcpy((char *)out + gguf_file_place_of(r, head) * bytes, file->data + t->offset + r * bytes,
+    memcpy((char *)out + sli_gguf_place_of(r, head) * bytes, file->data + t->offset + r * bytes,
            bytes);
   return status;
 }

@@ -35,7 +35,39 @@ const sli_stored_tensor *sli_gguf_find(const sli_gguf *file, const char *name);
 /* Dequantizes a tensor to out[elements], with rows in Hugging Face's order. SL_E_INPUT names a
  * tensor whose type is not supported. */
 sl_status sli_gguf_read(const sli_gguf *file, const sli_stored_tensor *tensor, float *out);
+/* Unpacks whole blocks of a supported type, by its name, to out[elements]. */
+void sli_gguf_unpack(const char *type, const void *blocks, size_t elements, float *out);
 /* Copies a tensor's quantized blocks to out[tensor->bytes], with rows in Hugging Face's order. */
 sl_status sli_gguf_blocks(const sli_gguf *file, const sli_stored_tensor *tensor, void *out);
+
+/* ---- writing ------------------------------------------------------------------------------ */
+
+/* Keys with their values, in the order in which they were put. */
+typedef struct sli_gguf_keys sli_gguf_keys;
+sli_gguf_keys *sli_gguf_keys_create(void);
+void sli_gguf_keys_destroy(sli_gguf_keys *keys);
+void sli_gguf_put_text(sli_gguf_keys *keys, const char *key, const char *value);
+void sli_gguf_put_count(sli_gguf_keys *keys, const char *key, int64_t value);
+void sli_gguf_put_number(sli_gguf_keys *keys, const char *key, double value);
+void sli_gguf_put_flag(sli_gguf_keys *keys, const char *key, bool value);
+void sli_gguf_put_texts(sli_gguf_keys *keys, const char *key, const cJSON *values);
+void sli_gguf_put_integers(sli_gguf_keys *keys, const char *key, const cJSON *values);
+void sli_gguf_put_numbers(sli_gguf_keys *keys, const char *key, const cJSON *values);
+
+/* What a file is made of. Tensors have Hugging Face's names, and values in its order; those whose
+ * data is NULL are asked for in turn. */
+typedef struct sli_gguf_content {
+  sli_gguf_keys *keys;  /* general.architecture among them */
+  const char *type;     /* of matrices, if their rows are whole blocks; see sli_gguf_writes() */
+  const char *predicts; /* name of the matrix that makes the predictions; NULL: none */
+  const sli_tensor_data *tensors;
+  int count;
+  sli_tensor_values *values;
+  void *ctx;
+} sli_gguf_content;
+/* Writes a file, which appears complete or not at all. SL_E_IO names it. */
+sl_status sli_gguf_write(const char *path, const sli_gguf_content *content);
+/* Says whether tensors of a type can be written: F32, F16, BF16, Q8_0, Q4_0 and Q4_K can. */
+bool sli_gguf_writes(const char *type);
 
 #endif

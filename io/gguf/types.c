@@ -211,47 +211,54 @@ static void unpack_iq4_xs(const unsigned char *from, size_t blocks, float *out) 
     }
 }
 
-static const sli_gguf_type types[] = {[0] = {"F32", 1, 4, unpack_f32},
-                                      [1] = {"F16", 1, 2, unpack_f16},
-                                      [2] = {"Q4_0", 32, 18, unpack_q4_0},
-                                      [3] = {"Q4_1", 32, 20, unpack_q4_1},
-                                      [6] = {"Q5_0", 32, 22, unpack_q5_0},
-                                      [7] = {"Q5_1", 32, 24, unpack_q5_1},
-                                      [8] = {"Q8_0", 32, 34, unpack_q8_0},
-                                      [9] = {"Q8_1", 32, 36, NULL},
-                                      [10] = {"Q2_K", 256, 84, unpack_q2_k},
-                                      [11] = {"Q3_K", 256, 110, unpack_q3_k},
-                                      [12] = {"Q4_K", 256, 144, unpack_q4_k},
-                                      [13] = {"Q5_K", 256, 176, unpack_q5_k},
-                                      [14] = {"Q6_K", 256, 210, unpack_q6_k},
-                                      [15] = {"Q8_K", 256, 292, NULL},
-                                      [16] = {"IQ2_XXS", 256, 66, NULL},
-                                      [17] = {"IQ2_XS", 256, 74, NULL},
-                                      [18] = {"IQ3_XXS", 256, 98, NULL},
-                                      [19] = {"IQ1_S", 256, 50, NULL},
-                                      [20] = {"IQ4_NL", 32, 18, unpack_iq4_nl},
-                                      [21] = {"IQ3_S", 256, 110, NULL},
-                                      [22] = {"IQ2_S", 256, 82, NULL},
-                                      [23] = {"IQ4_XS", 256, 136, unpack_iq4_xs},
-                                      [24] = {"I8", 1, 1, NULL},
-                                      [25] = {"I16", 1, 2, NULL},
-                                      [26] = {"I32", 1, 4, NULL},
-                                      [27] = {"I64", 1, 8, NULL},
-                                      [28] = {"F64", 1, 8, NULL},
-                                      [29] = {"IQ1_M", 256, 56, NULL},
-                                      [30] = {"BF16", 1, 2, unpack_bf16},
-                                      [34] = {"TQ1_0", 256, 54, NULL},
-                                      [35] = {"TQ2_0", 256, 66, NULL},
-                                      [39] = {"MXFP4", 32, 17, unpack_mxfp4}};
+static const sli_gguf_type types[] = {[0] = {"F32", 1, 4, unpack_f32, sli_gguf_pack_f32},
+                                      [1] = {"F16", 1, 2, unpack_f16, sli_gguf_pack_f16},
+                                      [2] = {"Q4_0", 32, 18, unpack_q4_0, sli_gguf_pack_q4_0},
+                                      [3] = {"Q4_1", 32, 20, unpack_q4_1, NULL},
+                                      [6] = {"Q5_0", 32, 22, unpack_q5_0, NULL},
+                                      [7] = {"Q5_1", 32, 24, unpack_q5_1, NULL},
+                                      [8] = {"Q8_0", 32, 34, unpack_q8_0, sli_gguf_pack_q8_0},
+                                      [9] = {"Q8_1", 32, 36, NULL, NULL},
+                                      [10] = {"Q2_K", 256, 84, unpack_q2_k, NULL},
+                                      [11] = {"Q3_K", 256, 110, unpack_q3_k, NULL},
+                                      [12] = {"Q4_K", 256, 144, unpack_q4_k, sli_gguf_pack_q4_k},
+                                      [13] = {"Q5_K", 256, 176, unpack_q5_k, NULL},
+                                      [14] = {"Q6_K", 256, 210, unpack_q6_k, NULL},
+                                      [15] = {"Q8_K", 256, 292, NULL, NULL},
+                                      [16] = {"IQ2_XXS", 256, 66, NULL, NULL},
+                                      [17] = {"IQ2_XS", 256, 74, NULL, NULL},
+                                      [18] = {"IQ3_XXS", 256, 98, NULL, NULL},
+                                      [19] = {"IQ1_S", 256, 50, NULL, NULL},
+                                      [20] = {"IQ4_NL", 32, 18, unpack_iq4_nl, NULL},
+                                      [21] = {"IQ3_S", 256, 110, NULL, NULL},
+                                      [22] = {"IQ2_S", 256, 82, NULL, NULL},
+                                      [23] = {"IQ4_XS", 256, 136, unpack_iq4_xs, NULL},
+                                      [24] = {"I8", 1, 1, NULL, NULL},
+                                      [25] = {"I16", 1, 2, NULL, NULL},
+                                      [26] = {"I32", 1, 4, NULL, NULL},
+                                      [27] = {"I64", 1, 8, NULL, NULL},
+                                      [28] = {"F64", 1, 8, NULL, NULL},
+                                      [29] = {"IQ1_M", 256, 56, NULL, NULL},
+                                      [30] = {"BF16", 1, 2, unpack_bf16, sli_gguf_pack_bf16},
+                                      [34] = {"TQ1_0", 256, 54, NULL, NULL},
+                                      [35] = {"TQ2_0", 256, 66, NULL, NULL},
+                                      [39] = {"MXFP4", 32, 17, unpack_mxfp4, NULL}};
 
 const sli_gguf_type *sli_gguf_type_of(uint32_t number) {
   return number < SLI_COUNT(types) && types[number].name ? &types[number] : NULL;
 }
 
+uint32_t sli_gguf_type_number(const sli_gguf_type *type) { return (uint32_t)(type - types); }
+
 const sli_gguf_type *sli_gguf_type_named(const char *name) {
   for (size_t i = 0; i < SLI_COUNT(types); i++)
     if (types[i].name && !strcmp(types[i].name, name)) return &types[i];
   return NULL;
+}
+
+void sli_gguf_unpack(const char *type, const void *blocks, size_t elements, float *out) {
+  const sli_gguf_type *of = sli_gguf_type_named(type);
+  of->unpack(blocks, elements / (size_t)of->numbers, out);
 }
 
 char *sli_gguf_type_names(char *out, size_t size) {

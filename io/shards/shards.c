@@ -141,6 +141,8 @@ sl_status sli_shards_read(const sli_shards *s, int file, const sli_stored_tensor
 
 sl_status sli_shards_blocks(const sli_shards *s, int file, const sli_stored_tensor *tensor,
                             void *out) {
-  SLI_CHECK(s->items[file].gguf, "%s has no blocks", s->items[file].path);
-  return sli_gguf_blocks(s->items[file].gguf, tensor, out);
+  const shard *item = &s->items[file];
+  if (item->gguf) return sli_gguf_blocks(item->gguf, tensor, out);
+  memcpy(out, sli_safetensors_bytes(item->file, tensor), tensor->bytes);
+  return SL_OK;
 }

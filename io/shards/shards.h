@@ -24,7 +24,7 @@ const sli_stored_tensor *sli_shards_find(const sli_shards *s, const char *name, 
 /* Reads a tensor as f32 to out[elements]; SL_E_INPUT for unsupported types. */
 sl_status sli_shards_read(const sli_shards *s, int file, const sli_stored_tensor *tensor,
                           float *out);
-/* Copies a GGUF tensor's quantized blocks to out[tensor->bytes]. */
+/* Copies a tensor's bytes, quantized blocks in GGUF files, to out[tensor->bytes]. */
 sl_status sli_shards_blocks(const sli_shards *s, int file, const sli_stored_tensor *tensor,
                             void *out);
 

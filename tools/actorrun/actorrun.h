@@ -185,6 +185,9 @@ sl_status job_run(job *j);
 /* initial_values.c: fills in the initial values: --init, --adapter, or random ones. */
 sl_status job_initial_values(const settings *s, const sl_lowered *lowered, sl_runtime *rt);
 
+/* Fills in the values of the checkpoint that the run goes on from. */
+sl_status job_resumed_values(const job *j);
+
 /* signals.c */
 void signals_catch(void);
 /* Sets the runtime that the next signal stops, or NULL. `for_all`: this process speaks for the

@@ -11,15 +11,16 @@
 #include "graph/compile/compile.h"
 #include "graph/state/state.h"
 #include "io/file.h"
+#include "io/shards/shards.h"
 
 /* Options that affect results, beside the model and its options. */
 static const char *const of_results[] = {"microbatches", "pieces",  "cut",   "dtype",
                                          "seed",         "shuffle", "learn", "long-chats"};
 
 /* Training options that affect results and replace the model's. All given texts are compared. */
-static const char *const of_training[] = {"optimizer", "lr-schedule", "group",   "freeze",
-                                          "lora",      "adapter",     "rl",      "reward",
-                                          "stop",      "dpo",         "teacher", "distill"};
+static const char *const of_training[] = {"optimizer", "lr-schedule", "group",  "freeze", "lora",
+                                          "adapter",   "rl",          "reward", "stop",   "dpo",
+                                          "teacher",   "distill",     "frozen"};
 
 /* Options that may differ between processes: where each runs, and what it alone prints or
  * writes. All other options shape the plan, or make processes meet. The launcher's options are
@@ -87,6 +88,15 @@ static void add_paths(fingerprint *t, const settings *s) {
   }
 }
 
+/* Adds the files whose frozen weights stay in memory, which checkpoints lack. */
+static void add_base(fingerprint *t, const settings *s) {
+  uint64_t bytes, hash;
+  for (int i = 0; s->frozen && i < sli_shards_count(s->frozen); i++)
+    if (!sli_file_fingerprint(sli_shards_path(s->frozen, i), &bytes, &hash))
+      fingerprint_add(t, sli_format("file %d of the frozen weights", i),
+                      sli_format("%" PRIu64 " bytes, hash %016" PRIx64, bytes, hash), NULL);
+}
+
 /* Adds options that affect the results of rollouts alone. */
 static void add_rollouts(fingerprint *t, const settings *s) {
   static const char *const of_rollouts[] = {"max-tokens", "temperature"};
@@ -102,6 +112,7 @@ void fingerprint_init(fingerprint *t, const settings *s) {
   add_training(t, s);
   add_paths(t, s);
   add_rollouts(t, s);
+  add_base(t, s);
   t->nresults = t->count;
   fingerprint_add_options(t, s->options, s->run, is_apart);
 }

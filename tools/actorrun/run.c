@@ -45,7 +45,7 @@ static sl_status make_runtime(job *j) {
   status = rl_attach(j->rl, s, options.first_step, j->rt);
   if (status) return status;
   if (!data) return SL_OK;
-  if (options.first_step) return sl_checkpoints_load(j->checkpoints, j->lowered, j->rt);
+  if (options.first_step) return job_resumed_values(j);
   return job_initial_values(s, j->lowered, j->rt);
 }
 

@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "io/gguf/gguf.h"
+#include "io/shards/shards.h"
 #include "graph/build/build.h"
 #include "io/tokens/tokens.h"
 #include "tools/actorrun/certify.h"
@@ -50,11 +51,13 @@ static const tool_option options[] = {
     {"teacher", SL_OPTION_TEXT, "", "`DIR` (Hugging Face) or GGUF file of a model whose probabilities are learned", 0, 0, GROUP_TRAINING},
     {"distill", SL_OPTION_TEXT, "kl", "`HOW` a --teacher is learned: kl:KEY=VALUE,... of top (its likeliest tokens), temperature, "
      "and data (share of the data's own loss)", 0, 0, GROUP_TRAINING},
-    {"save", SL_OPTION_TEXT, "", "`FILE` (safetensors) for the values at the end, or a folder, "
-     "there already or with a / at its end, for a Hugging Face model", 0, 0, GROUP_TRAINING},
+    {"save", SL_OPTION_TEXT, "", "`FILE` (safetensors, or FILE.gguf:TYPE, with TYPE f32, f16, bf16, q8_0, q4_0 or "
+     "q4_k) for the values at the end, or a folder, there already or with a / at its end, for a Hugging Face model", 0, 0, GROUP_TRAINING},
     {"save-paths", SL_OPTION_TEXT, "", "`FILE` for the paths that --skip has found, to be given by --paths", 0, 0, GROUP_SCHEDULE},
     {"tokenizer", SL_OPTION_TEXT, "", "`FILE` (a Hugging Face tokenizer.json, or GGUF) that makes "
      "tokens of text: of data, and of --prompt", 0, 0, GROUP_DATA},
+    {"frozen", SL_OPTION_TEXT, "fp32", "`HOW` frozen weights lie in memory: fp32, or stored (in the "
+     "blocks or halves that the file of --init has)", 0, 0, GROUP_TRAINING},
     {"save-adapter", SL_OPTION_TEXT, "", "`DIR` for the adapters of --lora at the end, as PEFT reads "
      "them; --save merges them into the weights", 0, 0, GROUP_TRAINING},
     {"checkpoint", SL_OPTION_TEXT, "", "`DIR` for all that a run needs to go on, written while it "
@@ -216,6 +219,19 @@ static sl_status read_chats(settings *s) {
   return status ? status : options_check_word("long-chats", s->data.long_chats, how);
 }
 
+/* Opens the file whose storage formats frozen weights keep. */
+static sl_status read_frozen(settings *s) {
+  static const char *const hows[] = {"fp32", "stored", NULL};
+  const char *how = sl_arg_text(s->run, "frozen"), *init = settings_text(s, "init");
+  SLI_TRY(options_check_word("frozen", how, hows));
+  if (strcmp(how, "stored")) return SL_OK;
+  if (!init) return sl_fail(SL_E_USAGE, "--frozen stored: as in which file? --init says");
+  SLI_TRY(sli_shards_open(init, &s->frozen));
+  s->training.storage = pretrained_storage;
+  s->training.storage_ctx = s->frozen;
+  return SL_OK;
+}
+
 /* Without steps nothing is learned: a run that only generates needs no more than inference does.
  * What a checkpoint says is of training, though, and so is all that it is compared with. */
 static sl_status read_settings(settings *s) {
@@ -232,6 +248,7 @@ static sl_status read_settings(settings *s) {
     s->use = sl_arg_int(s->run, "generate") ? USE_INFERENCE : USE_VALUES;
   sl_status status = options_check_word("schedule", s->lower.schedule.name, sl_schedule_names());
   if (!status) status = settings_read_budget(s);
+  if (!status) status = read_frozen(s);
   if (status) return status;
   s->lower.schedule.chunks = (int)sl_arg_int(s->run, "chunks");
   bool searched = !strcmp(s->lower.schedule.name, "auto"); /* chunks too */

@@ -48,6 +48,10 @@ sl_status pretrained_load(const settings *s, const char *fresh, const sl_lowered
   return !status && adapter ? sl_adapter_load(adapter, lowered, rt) : status;
 }
 
+sl_storage pretrained_storage(void *shards, const char *param) {
+  return sli_weights_storage(shards, param);
+}
+
 sl_status pretrained_save(const settings *s, const char *folder, const sl_lowered *lowered,
                           sl_runtime *rt, sl_job *job) {
   const char *init = settings_text(s, "init");

@@ -21,4 +21,7 @@ sl_status pretrained_load(const settings *s, const char *fresh, const sl_lowered
 sl_status pretrained_save(const settings *s, const char *folder, const sl_lowered *lowered,
                           sl_runtime *rt, sl_job *job);
 
+/* Returns the storage format of a parameter in weight files, `shards` (sl_training.storage). */
+sl_storage pretrained_storage(void *shards, const char *param);
+
 #endif

@@ -12,6 +12,7 @@
 
 #include <sluice/version.h>
 
+#include "io/shards/shards.h"
 #include "tools/common/config_file.h"
 #include "tools/common/help.h"
 #include "tools/common/manual.h"
@@ -239,6 +240,7 @@ sl_status settings_read(const tool *tool, int argc, char **argv, settings *out) 
 
 void settings_fini(settings *s) {
   profile_destroy(s->profile);
+  sli_shards_close(s->frozen);
   sl_args_destroy(s->run);
   sl_args_destroy(s->model_args);
   sli_arena_fini(&s->arena);

@@ -79,6 +79,7 @@ struct settings {
   const sl_objective *objective;         /* in place of the next token of --data; NULL: that */
   struct objective_made *objective_made; /* actorrun's: what the objective reads */
   bool choose_homes;                     /* --home auto: search for whatever is not given */
+  struct sli_shards *frozen;             /* file whose storage formats frozen weights keep */
   const char *adapter;                   /* --adapter DIR, or NULL */
   struct {
     int count;

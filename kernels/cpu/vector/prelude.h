@@ -19,6 +19,7 @@
 #include "kernels/cpu/chunk.h"
 #include "kernels/cpu/room.h"
 #include "kernels/cpu/served.h"
+#include "kernels/cpu/stored.h"
 #include "ops/attention_blocks.h"
 #include "ops/attention_shape.h"
 #include "ops/leaves.h"

@@ -86,16 +86,17 @@ static inline __attribute__((always_inline)) void unpack_q4_1(const uint8_t *q, 
 #endif
 }
 
-/* Unpacks row `row` of weights stored in blocks. */
+/* Unpacks `columns` numbers of row `row`, from a block's first on, of weights stored in groups. */
 static void unpack_blocks(sl_storage storage, const sl_type *lies, const void *weights, int64_t row,
-                          int64_t k, float *to) {
+                          int64_t column, int64_t columns, float *to) {
   sli_grouped group = sli_storage_grouped(lies, weights, row);
   _Alignas(64) uint8_t numbers[SLI_STORAGE_BLOCK];
   uint16_t halves[LANES] = {0};
-  for (int64_t b = 0; b < k / SLI_STORAGE_BLOCK; b++) {
+  int64_t first = column / SLI_STORAGE_BLOCK;
+  for (int64_t b = 0; b < columns / SLI_STORAGE_BLOCK; b++) {
     float scales[LANES];
     vec w[BLOCK_VECTORS];
-    sli_storage_block_of(storage, group, row, b, numbers, halves);
+    sli_storage_block_of(storage, group, row, first + b, numbers, halves);
     storeu(scales, load_half(halves));
     if (storage == SL_STORAGE_Q8_0) unpack_q8_0(numbers, scales, w);
     else unpack_q4_1(numbers, scales, w);
@@ -105,6 +106,43 @@ static void unpack_blocks(sl_storage storage, const sl_type *lies, const void *w
 
 static void unpack_bf16(const uint16_t *from, int64_t n, float *to) {
   for (int64_t i = 0; i < n; i += LANES) store(to + i, load_bf16(from + i, n - i), n - i);
+}
+
+/* Unpacks `columns` numbers of row `row` of weights [n, k], from a block's first on. */
+static void unpack_columns(sl_storage storage, const sl_type *lies, const void *weights, int64_t k,
+                           int64_t row, int64_t column, int64_t columns, float *to) {
+  int64_t block = sli_storage_block(storage);
+  const char *bytes = (const char *)weights + row * sl_type_last(lies) * (int64_t)sizeof(int32_t);
+  if (storage == SL_STORAGE_Q8_0 || storage == SL_STORAGE_Q4_1)
+    unpack_blocks(storage, lies, weights, row, column, columns, to);
+  else if (storage == SL_STORAGE_BF16)
+    unpack_bf16((const uint16_t *)weights + row * k + column, columns, to);
+  else if (sli_storage_blocks(storage))
+    sli_storage_unpack_file(storage, bytes + column / block * sli_storage_block_bytes(storage),
+                            columns, to);
+  else memcpy(to, (const float *)weights + row * k + column, (size_t)columns * sizeof *to);
+}
+
+/* Unpacks some rows of a tile. */
+static void unpack_stored_chunk(void *arg, int i) {
+  const sli_unpacking *u = arg;
+  sli_range r = sli_chunk_range(u->rows, SLI_UNPACKED_ROWS, i);
+  for (int64_t row = r.begin; row < r.end; row++)
+    unpack_columns(u->storage, u->lies, u->weights, u->k, u->row + row, u->column, u->columns,
+                   u->to + row * u->columns);
+}
+
+/* Copies row i's token from a frozen table. With a part of the table, all other tokens give 0. */
+static void embedding_stored_chunk(void *arg, int i) {
+  const sl_call *call = arg;
+  int64_t id = ((const int32_t *)call->in[0])[i] - call->attrs->first;
+  int64_t vocab = call->in_type[1].dim[0], width = sl_type_last(&call->out_type[0]);
+  float *y = (float *)call->out[0] + i * width, other = call->attrs->partial ? 0 : NAN;
+  if (id >= 0 && id < vocab)
+    unpack_columns((sl_storage)call->attrs->dims[1], &call->in_type[1], call->in[1], width, id, 0,
+                   width, y);
+  else
+    for (int64_t c = 0; c < width; c++) y[c] = other;
 }
 
 /* Copies row i's token from the table. With a part of the table, all other tokens give -0, which
@@ -118,9 +156,5 @@ static void embedding_served_chunk(void *arg, int i) {
   sl_storage storage = sli_storage_of(lies, width);
   if (id < 0 || id >= vocab)
     for (int64_t c = 0; c < width; c++) y[c] = other;
-  else if (storage == SL_STORAGE_BF16)
-    unpack_bf16((const uint16_t *)call->in[1] + id * width, width, y);
-  else if (storage == SL_STORAGE_F32)
-    memcpy(y, (const float *)call->in[1] + id * width, (size_t)width * sizeof *y);
-  else unpack_blocks(storage, lies, call->in[1], id, width, y);
+  else unpack_columns(storage, lies, call->in[1], width, id, 0, width, y);
 }

@@ -1,0 +1,133 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Ops that train beside frozen weights in their storage format: products, their input gradients,
+ * and tables. attrs.dims[0]: numbers in a row of the weight, attrs.dims[1]: its storage format. */
+#include "base/base.h"
+#include "ops/linear.h"
+#include "ops/ops.h"
+#include "ops/storage.h"
+
+/* Checks a weight, rows of attrs.dims[0] numbers; *rows: how many. */
+static sl_status want_stored(const char *what, const sl_attrs *attrs, const sl_type *in,
+                             int64_t *rows) {
+  sl_storage storage = (sl_storage)attrs->dims[1];
+  sl_type values = SL_TYPE(SL_F32, in->ndim == 2 ? in->dim[0] : 0, attrs->dims[0]);
+  if (attrs->ndims != 2 || attrs->dims[1] < 0 || attrs->dims[1] > SL_STORAGE_MXFP4)
+    return sl_fail(SL_E_SHAPE, "attrs.dims must be the width of a row and its storage format");
+  if (!sli_storage_fits(storage, &values))
+    return sli_misfit(in, "%s must have rows of %lld numbers in whole blocks", what,
+                      (long long)attrs->dims[0]);
+  sl_type lies = sli_storage_type(storage, &values);
+  *rows = lies.dim[0];
+  return sli_want(what, in, &lies);
+}
+
+static sl_status linear_stored_infer(const sl_attrs *attrs, int nin, const sl_type *in,
+                                     sl_type *out) {
+  int64_t n = 0;
+  SLI_TRY(sli_want_array("x", &in[0], SL_F32, -1));
+  SLI_TRY(want_stored("weight", attrs, &in[1], &n));
+  sl_type x = sli_type_with_last(&in[0], attrs->dims[0]), bias = SL_TYPE(SL_F32, n);
+  SLI_TRY(sli_want("x", &in[0], &x));
+  if (sli_linear_has(nin, in, 2)) SLI_TRY(sli_want("bias", &in[2], &bias));
+  out[0] = sli_type_with_last(&in[0], n);
+  return SL_OK;
+}
+
+static sl_status linear_b_stored_infer(const sl_attrs *attrs, int nin, const sl_type *in,
+                                       sl_type *out) {
+  int64_t n = 0;
+  (void)nin;
+  SLI_TRY(sli_want_array("dy", &in[0], SL_F32, -1));
+  SLI_TRY(want_stored("weight", attrs, &in[1], &n));
+  sl_type dy = sli_type_with_last(&in[0], n);
+  SLI_TRY(sli_want("dy", &in[0], &dy));
+  out[0] = sli_type_with_last(&in[0], attrs->dims[0]);
+  return SL_OK;
+}
+
+static void linear_stored_cost(const sl_attrs *attrs, int nin, const sl_type *in,
+                               const sl_type *out, double *flops, double *bytes) {
+  (void)attrs;
+  *flops = 2.0 * (double)sl_type_elements(&in[0]) * (double)sl_type_last(&out[0]);
+  *bytes = sli_argument_bytes(nin, in, 1, out);
+}
+
+static sl_status embedding_stored_infer(const sl_attrs *attrs, int nin, const sl_type *in,
+                                        sl_type *out) {
+  int64_t rows = 0;
+  (void)nin;
+  SLI_TRY(sli_want_array("ids", &in[0], SL_I32, -1));
+  SLI_TRY(want_stored("table", attrs, &in[1], &rows));
+  if (in[0].ndim == SL_MAX_DIMS)
+    return sli_misfit(&in[0], "ids must have at most %d dims", SL_MAX_DIMS - 1);
+  out[0] = in[0];
+  out[0].dtype = SL_F32;
+  out[0].dim[out[0].ndim++] = attrs->dims[0];
+  return SL_OK;
+}
+
+/* Only the indexed rows are read. */
+static void embedding_stored_cost(const sl_attrs *attrs, int nin, const sl_type *in,
+                                  const sl_type *out, double *flops, double *bytes) {
+  (void)attrs, (void)nin, (void)in;
+  *flops = 0;
+  *bytes = 2.0 * (double)sl_type_bytes(&out[0]);
+}
+
+/* Layers are alike, and so are the library's objects for their products. */
+static size_t keeps_products(const sl_call *call, uint64_t *which) {
+  const sl_attrs *a = call->attrs;
+  uint64_t hash = sli_hash_word(SLI_HASH_SEED, (uint64_t)a->exact << 1 | a->bf16);
+  hash = sli_hash_word(hash, (uint64_t)a->chunk);
+  hash = sli_hash_word(hash, (uint64_t)a->dims[1]);
+  for (int p = 0; p < SL_PART_RANGES; p++) hash = sli_hash_word(hash, (uint64_t)a->part[p]);
+  for (int i = 0; i < call->nin; i++) hash = sli_hash_type(hash, &call->in_type[i]);
+  *which = sli_hash_type(hash, &call->out_type[0]);
+  return 0;
+}
+
+const sl_op sl_op_linear_stored = {
+    .name = "linear_stored",
+    .min_in = 2,
+    .max_in = 3,
+    .nout = 1,
+    .pieces = SL_PIECES_ROWS,
+    .whole = 6,
+    .infer = linear_stored_infer,
+    .cost = linear_stored_cost,
+    .keeps = keeps_products,
+    .looks = 1,
+    .follows = 1,
+    .fixed = true,
+    .rounds = true,
+    .groups = true,
+};
+
+const sl_op sl_op_linear_b_stored = {
+    .name = "linear_b_stored",
+    .min_in = 2,
+    .max_in = 2,
+    .nout = 1,
+    .pieces = SL_PIECES_ROWS,
+    .whole = 2,
+    .infer = linear_b_stored_infer,
+    .cost = linear_stored_cost,
+    .keeps = keeps_products,
+    .looks = 1,
+    .follows = 1,
+    .fixed = true,
+    .rounds = true,
+    .groups = true,
+};
+
+const sl_op sl_op_embedding_stored = {
+    .name = "embedding_stored",
+    .min_in = 2,
+    .max_in = 2,
+    .nout = 1,
+    .cheap = true,
+    .pieces = SL_PIECES_ROWS,
+    .whole = 2,
+    .infer = embedding_stored_infer,
+    .cost = embedding_stored_cost,
+};

@@ -1,0 +1,171 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Products, their input gradients and tables with frozen weights in each storage format: the sums
+ * of the unpacked weight, whatever tiles it is cut into; exact ones have the bits of the products
+ * with the weight in f32. A table's rows are those unpacked.
+ * labels: random */
+#include <math.h>
+
+#include "io/gguf/gguf.h"
+#include "ops/ops.h"
+#include "ops/storage.h"
+#include "tests/support/kernel_call.h"
+#include "tests/support/kernel_levels.h"
+#include "tests/support/seeds.h"
+
+/* Types of files, and where a block has numbers of 16 bits that must be finite. */
+static const struct form {
+  const char *type;
+  int numbers, bytes, nhalves, halves[2];
+} forms[] = {
+    {"F32", 1, 4, 0, {0}},        {"F16", 1, 2, 1, {0}},         {"BF16", 1, 2, 1, {0}},
+    {"Q8_0", 32, 34, 1, {0}},     {"Q5_0", 32, 22, 1, {0}},      {"Q5_1", 32, 24, 2, {0, 2}},
+    {"Q4_0", 32, 18, 1, {0}},     {"Q4_1", 32, 20, 2, {0, 2}},   {"Q2_K", 256, 84, 2, {80, 82}},
+    {"Q3_K", 256, 110, 1, {108}}, {"Q4_K", 256, 144, 2, {0, 2}}, {"Q5_K", 256, 176, 2, {0, 2}},
+    {"Q6_K", 256, 210, 1, {208}}, {"IQ4_NL", 32, 18, 1, {0}},    {"IQ4_XS", 256, 136, 1, {0}},
+    {"MXFP4", 32, 17, 0, {0}}};
+
+/* A weight [n, k]: as a file has it, as it lies, and its values. */
+typedef struct weight {
+  sl_storage storage;
+  sl_type values, lies;
+  unsigned char *file;
+  void *stored;
+  float *unpacked;
+} weight;
+
+static void fill_block(const struct form *f, unsigned char *block) {
+  for (int i = 0; i < f->bytes; i++) block[i] = (unsigned char)random_below(256);
+  for (int h = 0; h < f->nhalves; h++)
+    block[f->halves[h] + 1] = (unsigned char)(random_below(2) << 7 | random_below(0x2c));
+  if (f->numbers == 32 && !f->nhalves) block[0] = (unsigned char)(118 + random_below(8));
+}
+
+static weight make_weight(const struct form *f, int64_t n, int64_t k) {
+  weight w = {.storage = sli_storage_named(f->type), .values = SL_TYPE(SL_F32, n, k)};
+  int64_t blocks = n * k / f->numbers;
+  w.lies = sli_storage_type(w.storage, &w.values);
+  w.file = array_create(&SL_TYPE(SL_I32, (blocks * f->bytes + 3) / 4));
+  w.stored = array_create(&w.lies);
+  w.unpacked = array_create(&w.values);
+  for (int64_t b = 0; b < blocks; b++) fill_block(f, w.file + b * f->bytes);
+  if (w.storage == SL_STORAGE_F32) array_random(w.file, &w.values, 0);
+  sli_gguf_unpack(f->type, w.file, (size_t)(n * k), w.unpacked);
+  if (w.storage == SL_STORAGE_F32) sli_storage_pack(w.storage, &w.values, w.unpacked, w.stored);
+  else sli_storage_take(w.storage, f->type, &w.values, w.file, w.stored);
+  sli_storage_group(w.storage, &w.lies, w.stored);
+  return w;
+}
+
+static void free_weight(weight *w) {
+  free(w->file);
+  free(w->stored);
+  free(w->unpacked);
+}
+
+static sl_attrs attrs_of(const weight *w, bool exact) {
+  return (sl_attrs){
+      .ndims = 2, .dims = {w->values.dim[1], w->storage}, .exact = exact, .chunk = exact ? 7 : 0};
+}
+
+/* Runs an op on the first array of `k`, its weight and a bias; the result stays in out[0]. */
+static kernel run_product(const sl_op *op, sl_attrs attrs, const sl_type *x, const float *rows,
+                          const sl_type *w, const void *weights, const float *bias) {
+  const sl_type in[] = {*x, *w, SL_TYPE(SL_F32, w->dim[0])};
+  kernel k = kernel_create(op, attrs, bias ? 3 : 2, in, 1);
+  memcpy(k.in[0], rows, sl_type_bytes(x));
+  memcpy(k.in[1], weights, sl_type_bytes(w));
+  if (bias) memcpy(k.in[2], bias, sl_type_bytes(&in[2]));
+  kernel_run(&k, NULL);
+  return k;
+}
+
+/* Checks rows of y = x w^T + b, or of dx = dy w, against sums in double. */
+static void check_sums(const weight *w, const float *x, const float *bias, bool forward, int64_t m,
+                       const float *y, const char *type) {
+  int64_t n = w->values.dim[0], k = w->values.dim[1], sums = forward ? k : n, all = forward ? n : k;
+  for (int64_t at = 0; at < m * all; at += 1 + at % 61) {
+    int64_t row = at / all, c = at % all;
+    double sum = bias ? (double)bias[c] : 0, size = 1;
+    for (int64_t i = 0; i < sums; i++) {
+      double term =
+          (double)x[row * sums + i] * (double)w->unpacked[forward ? c * k + i : i * k + c];
+      sum += term, size += fabs(term);
+    }
+    CHECK(fabs(sum - (double)y[at]) < 2e-6 * size, "%s, %s: row %lld, column %lld is %g, not %g",
+          type, forward ? "forward" : "backward", (long long)row, (long long)c, (double)y[at], sum);
+  }
+}
+
+static void check_product(const struct form *f, int64_t m, int64_t n, int64_t k, bool forward,
+                          bool exact) {
+  weight w = make_weight(f, n, k);
+  const sl_type x = SL_TYPE(SL_F32, 1, m, forward ? k : n), b = SL_TYPE(SL_F32, n);
+  float *rows = array_create(&x), *bias = forward ? array_create(&b) : NULL;
+  array_random(rows, &x, 0);
+  if (bias) array_random(bias, &b, 0);
+  kernel got = run_product(forward ? &sl_op_linear_stored : &sl_op_linear_b_stored,
+                           attrs_of(&w, exact), &x, rows, &w.lies, w.stored, bias);
+  check_sums(&w, rows, bias, forward, m, got.out[0], f->type);
+  if (exact) {
+    sl_attrs attrs = {.exact = true, .chunk = 7};
+    kernel want = run_product(forward ? &sl_op_linear : &sl_op_linear_b, attrs, &x, rows, &w.values,
+                              w.unpacked, bias);
+    CHECK(!memcmp(want.out[0], got.out[0], sl_type_bytes(&got.out_type[0])),
+          "%s: an exact product has other bits than with the weight in f32", f->type);
+    kernel_destroy(&want);
+  }
+  kernel_destroy(&got);
+  free(rows);
+  free(bias);
+  free_weight(&w);
+}
+
+static void check_table(const struct form *f, int64_t n, int64_t k, bool partial) {
+  weight w = make_weight(f, n, k);
+  const sl_type in[] = {SL_TYPE(SL_I32, 2, 5), w.lies};
+  sl_attrs attrs = attrs_of(&w, false);
+  attrs.first = partial ? 3 : 0;
+  attrs.partial = partial;
+  kernel call = kernel_create(&sl_op_embedding_stored, attrs, 2, in, 1);
+  memcpy(call.in[1], w.stored, sl_type_bytes(&w.lies));
+  int32_t *ids = call.in[0];
+  for (int i = 0; i < 10; i++) ids[i] = (int32_t)random_below(n);
+  kernel_run(&call, NULL);
+  for (int i = 0; i < 10; i++)
+    for (int64_t c = 0; c < k; c++) {
+      float y = ((float *)call.out[0])[i * k + c];
+      float want = ids[i] < attrs.first ? 0 : w.unpacked[(ids[i] - attrs.first) * k + c];
+      CHECK(y == want, "%s: number %lld of token %d is %g, not %g", f->type, (long long)c, ids[i],
+            (double)y, (double)want);
+    }
+  kernel_destroy(&call);
+  free_weight(&w);
+}
+
+static void check_form(const struct form *f) {
+  for (int forward = 0; forward < 2; forward++)
+    for (int exact = 0; exact < 2; exact++)
+      check_product(f, 1 + random_below(40), 1 + random_below(70), 256 * (1 + random_below(3)),
+                    forward, exact);
+  check_table(f, 5 + random_below(40), 256, false);
+  check_table(f, 5 + random_below(40), 512, true);
+}
+
+static void check(uint64_t seed) {
+  seed_random(seed);
+  for (size_t f = 0; f < sizeof forms / sizeof *forms; f++) check_form(&forms[f]);
+}
+
+/* Weights that are cut into several tiles, the last one shorter. */
+static void check_tiles(void) {
+  const struct form *f = &forms[random_below(sizeof forms / sizeof *forms)];
+  for (int way = 0; way < 4; way++) check_product(f, 3, 81, 16384, way & 1, way >> 1);
+}
+
+int main(int argc, char **argv) {
+  uint64_t seed = seed_of(argc, argv, 1);
+  seed_random(seed);
+  check_tiles();
+  on_every_level(check, seed);
+  return 0;
+}

@@ -1,0 +1,96 @@
+#!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
+# Frozen weights that stay in the blocks of their file: adapters train as beside weights in f32, on one
+# device, over stages, grids and processes, with the same bits where sums are exact; they go on from
+# checkpoints, which lack the base, and merged give the same model. What cannot stay is named.
+# labels: outside
+# needs: zeromq pcre2 utf8proc
+set -euo pipefail
+# shellcheck source=tests/support/tool.sh
+source "$SLUICE_SOURCE/tests/support/tool.sh"
+
+tiny=$reference/gguf/tiny.gguf
+lora=(--lora 'self_attn.*_proj=4,alpha=8' --lora 'mlp.*=2')
+train=(--data "$reference/text.txt" --context 32 --batch 4 --lr 1e-2 --min-lr 1e-2 --warmup 0)
+
+# run HOW REPORT OPTIONS...: ten steps of adapters
+run() {
+  local how=$1 report=$2
+  shift 2
+  ends 0 "$actorrun" --quiet "${patient[@]}" --report "$report" --init "$tiny" "${lora[@]}" --frozen "$how" \
+    --steps 10 "$@" llama "${train[@]}"
+}
+losses() { grep -o '"loss":[^,}]*' "$1"; }
+# near A B: losses agree within rounding
+near() {
+  paste <(losses "$1") <(losses "$2") | awk -F'[:\t]' '
+    { d = $2 - $4; if (d > 2e-6 * $2 || -d > 2e-6 * $2) bad = 1; n++ }
+    END { exit bad || !n }' || fail "$2 has other losses than $1: $(losses "$2" | tr '\n' ' ')"
+}
+bytes() { grep -oE "\"$2\":[[:space:]]*[0-9]+" "$1" | head -1 | grep -oE '[0-9]+$'; }
+
+run fp32 fp32.json
+run stored stored.json --save-adapter adapter --save merged/
+near fp32.json stored.json
+[[ $(losses stored.json | head -1) != "$(losses stored.json | tail -1)" ]] || fail "nothing is learned"
+((2 * $(bytes stored.json parameters) < $(bytes fp32.json parameters))) || fail "the base is as large as in f32"
+every 2 "--stages 2 --microbatches 2" "--data-parallel 2" "--stages 2 -n 2" \
+  "--data-parallel 2 --shard optimizer" "--recompute full" "--pieces 2" "--stages 2 --vocab-parallel" \
+  "--eval $reference/text.txt --eval-every 5"
+for layout in "${some[@]}"; do
+  # shellcheck disable=SC2086
+  run fp32 one.json $layout
+  # shellcheck disable=SC2086
+  run stored other.json $layout
+  near one.json other.json
+done
+
+# Exact sums: the bits of f32.
+run fp32 exact.json --exact
+run stored again.json --exact
+cmp <(losses exact.json) <(losses again.json) || fail "exact sums have other bits"
+run stored again.json --exact --data-parallel 2
+cmp <(losses exact.json) <(losses again.json) || fail "exact sums of two devices have other bits"
+
+# Merged, and with the adapter: one model.
+ends 0 "$actorrun" --quiet --report a.json --init "$tiny" --adapter adapter --frozen stored --steps 1 llama "${train[@]}"
+ends 0 "$actorrun" --quiet --report b.json --init "$tiny" --adapter adapter --steps 1 llama "${train[@]}"
+ends 0 "$actorrun" --quiet --report c.json --init merged/ --steps 1 llama "${train[@]}"
+near a.json b.json
+near a.json c.json
+
+# Wide blocks, cut over devices at their borders.
+wide=(llama --layers 1 --width 512 --heads 4 --ffn 512 --vocab 256 --data "$reference/text.txt" --context 16 --batch 2)
+for type in q4_k f16; do
+  ends 0 "$actorrun" --quiet --steps 0 --save "wide.gguf:$type" "${wide[@]}"
+  for how in fp32 stored; do
+    for devices in 1 2; do
+      ends 0 "$actorrun" --quiet "${patient[@]}" --report "$how.$devices.json" --init wide.gguf --frozen "$how" \
+        --lora 'mlp.*=2' --tensor "$devices" --steps 3 "${wide[@]}"
+    done
+  done
+  near fp32.1.json stored.1.json
+  near fp32.2.json stored.2.json
+done
+
+# A checkpoint has no base, and the run goes on from it.
+run stored whole.json
+run stored part.json --steps 6 --checkpoint c --every 3
+grep -aq lora_A c/*/*.safetensors || fail "the checkpoint has no adapters"
+! grep -aq '"model.layers.0.mlp.up_proj.weight"' c/*/*.safetensors || fail "the checkpoint has the base"
+run stored rest.json --checkpoint c --resume
+cmp <(losses whole.json | tail -4) <(losses rest.json) || fail "another run goes on from the checkpoint"
+
+# What is wrong.
+refused() {
+  local named=$1
+  shift
+  ends 2 "$actorrun" --steps 1 "$@" llama "${train[@]}"
+  says "$named" err
+}
+refused "--frozen stored: as in which file? --init says" --frozen stored "${lora[@]}"
+refused "frozen" --frozen half --init "$tiny" "${lora[@]}"
+refused "no frozen weight can stay as its file has it" --frozen stored --init "$tiny"
+refused "cannot stay as its file has it: devices share out its parts" --frozen stored --init "$tiny" "${lora[@]}" \
+  --data-parallel 2 --shard parameters
+refused "weight model.layers.0.self_attn.o_proj.weight cannot stay as its file has it" --frozen stored --init "$tiny" "${lora[@]}" --tensor 2 --sbp model.layers.0.self_attn.o_proj.weight=-,S1
