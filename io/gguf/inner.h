@@ -10,20 +10,38 @@ typedef struct sli_gguf_type {
   const char *name;
   int numbers, bytes;
   void (*unpack)(const unsigned char *from, size_t blocks, float *out); /* NULL: not supported */
+  void (*pack)(const float *from, size_t blocks, unsigned char *out);   /* NULL: not written */
 } sli_gguf_type;
 /* Finds a type; NULL if there is none. */
 const sli_gguf_type *sli_gguf_type_of(uint32_t number);
 const sli_gguf_type *sli_gguf_type_named(const char *name);
+/* Returns a type's number. */
+uint32_t sli_gguf_type_number(const sli_gguf_type *type);
 /* Lists the supported types, as many as fit: "F32, F16, ..."; returns `out`. */
 char *sli_gguf_type_names(char *out, size_t size);
 
 /* Returns Hugging Face's name of a tensor, or its own if unknown; the caller's to free(). */
 char *sli_gguf_name(const cJSON *metadata, const char *name);
+/* Returns the name in GGUF files of a tensor of a Hugging Face name, in an architecture; its own if
+ * unknown; the caller's to free(). */
+char *sli_gguf_own_name(const cJSON *metadata, const char *name);
+/* Returns the place in Hugging Face's order of a row of the file, in heads of so many rows. */
+size_t sli_gguf_place_of(size_t r, size_t head);
 /* Says whether a tensor of this Hugging Face name is stored with 1 added. */
 bool sli_gguf_plus_one(const cJSON *metadata, const char *name);
 /* Returns the number of heads whose rows are interleaved for rotary pairs in the tensor of this
  * Hugging Face name; 0: rows are in Hugging Face's order. */
 int64_t sli_gguf_heads(const cJSON *metadata, const char *name);
+
+/* ---- blocks (pack.c) --------------------------------------------------------------------------
+ */
+
+void sli_gguf_pack_f32(const float *from, size_t blocks, unsigned char *out);
+void sli_gguf_pack_f16(const float *from, size_t blocks, unsigned char *out);
+void sli_gguf_pack_bf16(const float *from, size_t blocks, unsigned char *out);
+void sli_gguf_pack_q8_0(const float *from, size_t blocks, unsigned char *out);
+void sli_gguf_pack_q4_0(const float *from, size_t blocks, unsigned char *out);
+void sli_gguf_pack_q4_k(const float *from, size_t blocks, unsigned char *out);
 
 /* ---- untrusted bytes (metadata.c) ------------------------------------------------------------ */
 

@@ -95,6 +95,29 @@ char *sli_gguf_name(const cJSON *metadata, const char *name) {
                : sli_format("%s%s", theirs, dot);
 }
 
+/* Looks up a Hugging Face name of `bytes` bytes; NULL: unknown. */
+static const char *look_back(const name *names, const char *theirs, size_t bytes) {
+  for (const name *n = names; n->ours; n++)
+    if (strlen(n->theirs) == bytes && !strncmp(n->theirs, theirs, bytes)) return n->ours;
+  return NULL;
+}
+
+char *sli_gguf_own_name(const cJSON *metadata, const char *name) {
+  static const char layers[] = "model.layers.";
+  const architecture *a = find_architecture(metadata);
+  const char *at = name, *dot = strrchr(name, '.');
+  if (!a || !dot) return sli_strdup(name);
+  size_t begin = strlen(layers),
+         digits = strncmp(at, layers, begin) ? 0 : strspn(at + begin, "0123456789");
+  if (digits) at += begin + digits + 1;
+  size_t bytes = (size_t)(dot - at);
+  const char *ours = look_back(digits ? a->layer : whole, at, bytes);
+  if (!ours && digits) ours = look_back(a->norms, at, bytes);
+  if (!ours) return sli_strdup(name);
+  return digits ? sli_format("blk.%.*s.%s%s", (int)digits, name + begin, ours, dot)
+                : sli_format("%s%s", ours, dot);
+}
+
 static int64_t count_heads(const cJSON *metadata, const architecture *a, const char *which) {
   char *key = sli_format("%s.attention.%s", a->type, which);
   const cJSON *item = cJSON_GetObjectItemCaseSensitive(metadata, key);

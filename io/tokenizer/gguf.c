@@ -104,6 +104,33 @@ static cJSON *pre_tokenizer(const cut *c) {
   return all;
 }
 
+/* Says whether a step of the tokenizer is the wanted one, alone or as the only one of a sequence.
+ */
+static bool is_step(const cJSON *step, const cJSON *wanted) {
+  const cJSON *all = cJSON_GetObjectItemCaseSensitive(wanted, "pretokenizers");
+  bool only = cJSON_GetArraySize(all) == 1 && cJSON_Compare(step, all->child, true);
+  return only || cJSON_Compare(step, wanted, true);
+}
+
+static bool is_cut(const cut *c, const cJSON *root, const cJSON *model) {
+  const char *kind = sli_json_text(field(root, "normalizer"), "type");
+  cJSON *words = pre_tokenizer(c);
+  bool same = is_step(field(root, "pre_tokenizer"), words) &&
+              sli_json_flag(model, "ignore_merges", false) == c->ignore_merges &&
+              (c->normalizer ? kind && !strcmp(kind, c->normalizer) : !kind);
+  cJSON_Delete(words);
+  return same;
+}
+
+const char *sli_tokenizer_gguf_name(const cJSON *tokenizer) {
+  const cJSON *model = field(tokenizer, "model");
+  const char *kind = sli_json_text(model, "type");
+  if ((kind && strcmp(kind, "BPE")) || sli_json_flag(model, "byte_fallback", false)) return NULL;
+  for (size_t i = 0; i < SLI_COUNT(cuts); i++)
+    if (is_cut(&cuts[i], tokenizer, model)) return cuts[i].name;
+  return NULL;
+}
+
 static cJSON *add_step(cJSON *steps, const char *type) {
   cJSON *step = typed(type);
   cJSON_AddItemToArray(steps, step);

@@ -36,6 +36,10 @@ void sli_tokenizer_close(sli_tokenizer *t);
  * SL_E_INPUT names the file and the unknown key. */
 sl_status sli_tokenizer_of_gguf(const char *path, cJSON **out);
 
+/* Returns the name that GGUF files have for the way in which a tokenizer.json cuts texts into
+ * words; NULL: there is none. */
+const char *sli_tokenizer_gguf_name(const cJSON *tokenizer);
+
 /* Appends the text's tokens to the row. `whole`: with the special tokens around a text (a begin
  * token, for example). SL_E_INPUT says where the text is not UTF-8, or which pattern exceeded
  * its memory or steps. One thread at a time. */

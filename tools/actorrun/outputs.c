@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "graph/state/state.h"
-#include "io/gguf/gguf.h"
+#include "io/atomic.h"
 #include "tools/actorrun/actorrun.h"
 
 static void print_start(const job *j) {
@@ -63,10 +63,13 @@ sl_status outputs_open(job *j) {
 
 /* Checks a file, or a folder, which is created. */
 static sl_status check_save(const settings *s, const char *path) {
-  const char *suffix = strrchr(path, '.');
-  if (suffix && !strcmp(suffix, ".gguf"))
-    return sl_fail(SL_E_USAGE, "--save %s: GGUF is not written; FILE.safetensors is, and a folder",
-                   path);
+  if (gguf_is_wanted(path)) {
+    SLI_TRY(gguf_check(path, s, s->lower.parallel.processes));
+    char *file = gguf_file_of(path);
+    sl_status possible = sli_atomic_check(file);
+    free(file);
+    return possible;
+  }
   if (!huggingface_is_folder(path)) return outputs_try(s->run, &(output){"save", NULL}, 1, false);
   sl_status status = huggingface_check(path, s);
   return status ? status : outputs_try(s->run, &(output){"save", output_in_folder}, 1, false);
@@ -121,6 +124,7 @@ sl_status outputs_check_report(const settings *s) {
 static sl_status save_model(const job *j, const char *save) {
   if (huggingface_is_folder(save))
     return pretrained_save(j->settings, save, j->lowered, j->rt, j->processes);
+  if (gguf_is_wanted(save)) return gguf_save(save, j->settings, j->lowered, j->rt);
   return sl_weights_save(save, j->lowered, j->rt, j->processes);
 }
 

@@ -48,6 +48,17 @@ static const config_field fields[] = {
     {.key = "rope.freq_base", .option = "theta", .missing = "10000"},
     {0}};
 
+const char *gguf_architecture(const char *model_type, const config_field *tables[2]) {
+  const char *type = strcmp(model_type, "mistral") ? model_type : "llama";
+  for (size_t i = 0; i < SLI_COUNT(architectures); i++) {
+    if (strcmp(architectures[i].type, type)) continue;
+    tables[0] = fields;
+    tables[1] = architectures[i].more;
+    return architectures[i].name;
+  }
+  return NULL;
+}
+
 typedef struct reading {
   config config;
   const sli_gguf *file;

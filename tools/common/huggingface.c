@@ -795,6 +795,11 @@ static const family *family_of_model(const settings *s) {
   return NULL;
 }
 
+const char *huggingface_type(const settings *s) {
+  const family *f = family_of_model(s);
+  return f ? f->type : NULL;
+}
+
 /* Says whether the model only begins with weights of the folder's family. */
 static bool begins_other(const char *folder, const settings *s) {
   const char *model = NULL;

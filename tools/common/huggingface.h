@@ -25,6 +25,9 @@ sl_status huggingface_read(const char *folder, const settings *s);
  * the file which names the family. SL_E_USAGE as above. */
 sl_status huggingface_choose(const struct config *c, const char *type, const char *key);
 
+/* Returns the model_type of a shipped model with its options; NULL: none has these. */
+const char *huggingface_type(const settings *s);
+
 /* Checks that huggingface_save() can write config.json. SL_E_USAGE: there would be none, or it
  * could not express the model's options. */
 sl_status huggingface_check(const char *folder, const settings *s);

@@ -1,0 +1,381 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Saves a model as a GGUF file: keys of its options, and its tokenizer. */
+#include "tools/common/gguf_save.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "graph/state/state.h"
+#include "io/chats/chats.h"
+#include "io/gguf/gguf.h"
+#include "io/json.h"
+#include "io/tokenizer/tokenizer.h"
+#include "ops/layout.h"
+#include "tools/common/config.h"
+#include "tools/common/gguf.h"
+#include "tools/common/huggingface.h"
+
+/* ---- "FILE.gguf:TYPE" -------------------------------------------------------------------- */
+
+static const char suffix[] = ".gguf";
+
+/* Returns where the type of "FILE.gguf:TYPE" begins, or the end of "FILE.gguf"; NULL: another
+ * file. */
+static const char *type_in(const char *path) {
+  const char *colon = strrchr(path, ':'), *end = colon ? colon : path + strlen(path);
+  bool gguf = end - path > (ptrdiff_t)strlen(suffix) &&
+              !strncmp(end - strlen(suffix), suffix, strlen(suffix));
+  return !gguf ? NULL : colon ? colon + 1 : end;
+}
+
+bool gguf_is_wanted(const char *path) { return type_in(path); }
+
+char *gguf_file_of(const char *path) {
+  const char *type = type_in(path);
+  return sli_format("%.*s", (int)(type - path) - (*type ? 1 : 0), path);
+}
+
+/* Returns the type in upper case, the caller's to free(). */
+static char *type_of(const char *path) {
+  const char *type = type_in(path);
+  char *out = sli_strdup(*type ? type : "F32");
+  for (char *c = out; *c; c++) *c = (char)(*c >= 'a' && *c <= 'z' ? *c - 'a' + 'A' : *c);
+  return out;
+}
+
+/* ---- tokens --------------------------------------------------------------------------------- */
+
+static const cJSON *at(const cJSON *from, const char *key) {
+  return cJSON_GetObjectItemCaseSensitive(from, key);
+}
+
+static const char *text_at(const cJSON *from, const char *key) {
+  const cJSON *item = at(from, key);
+  return cJSON_IsString(item) ? item->valuestring : NULL;
+}
+
+static bool is_of_tokenizer(const char *key) { return !strncmp(key, "tokenizer.", 10); }
+
+/* Copies the keys of the tokenizer of a GGUF file. */
+static sl_status copy_tokenizer(const char *path, sli_gguf_keys *keys) {
+  sli_gguf *file;
+  SLI_TRY(sli_gguf_open(path, &file));
+  const cJSON *item;
+  const char *key;
+  cJSON_ArrayForEach(item, sli_gguf_metadata(file)) {
+    if (!is_of_tokenizer(item->string)) continue;
+    if (cJSON_IsString(item)) sli_gguf_put_text(keys, item->string, item->valuestring);
+    else if (cJSON_IsBool(item)) sli_gguf_put_flag(keys, item->string, cJSON_IsTrue(item));
+    else if (cJSON_IsNumber(item)) sli_gguf_put_count(keys, item->string, item->valueint);
+  }
+  for (size_t i = 0; (key = sli_gguf_array_key(file, i)); i++) {
+    cJSON *all = is_of_tokenizer(key) ? sli_gguf_array(file, key) : NULL;
+    if (all && cJSON_IsString(all->child)) sli_gguf_put_texts(keys, key, all);
+    else if (all && strstr(key, "scores")) sli_gguf_put_numbers(keys, key, all);
+    else if (all) sli_gguf_put_integers(keys, key, all);
+    cJSON_Delete(all);
+  }
+  sli_gguf_close(file);
+  return SL_OK;
+}
+
+/* Kinds of tokens in files. */
+enum { NORMAL = 1, CONTROL = 3, USER_DEFINED = 4, UNUSED = 5 };
+
+/* Tokens by number: texts, owned by a tokenizer.json, and kinds. */
+typedef struct tokens {
+  int64_t count;
+  const char **texts;
+  int *kinds;
+} tokens;
+
+static void set_token(tokens *t, const char *text, const cJSON *number, int kind) {
+  if (!cJSON_IsNumber(number) || number->valueint < 0 || number->valueint >= t->count) return;
+  t->texts[number->valueint] = text;
+  t->kinds[number->valueint] = kind;
+}
+
+static tokens read_tokens(const cJSON *root, int64_t vocab) {
+  tokens t = {vocab, sli_calloc((size_t)vocab + 1, sizeof *t.texts),
+              sli_calloc((size_t)vocab + 1, sizeof *t.kinds)};
+  const cJSON *item;
+  cJSON_ArrayForEach(item, at(at(root, "model"), "vocab"))
+      set_token(&t, item->string, item, NORMAL);
+  cJSON_ArrayForEach(item, at(root, "added_tokens"))
+      set_token(&t, text_at(item, "content"), at(item, "id"),
+                cJSON_IsTrue(at(item, "special")) ? CONTROL : USER_DEFINED);
+  return t;
+}
+
+/* Puts texts and kinds; numbers without a token are unused ones. */
+static void put_tokens(const tokens *t, sli_gguf_keys *keys) {
+  cJSON *texts = cJSON_CreateArray(), *kinds = cJSON_CreateArray();
+  for (int64_t i = 0; i < t->count; i++) {
+    char *unused = t->texts[i] ? NULL : sli_format("[PAD%lld]", (long long)i);
+    cJSON_AddItemToArray(texts, cJSON_CreateString(unused ? unused : t->texts[i]));
+    cJSON_AddItemToArray(kinds, cJSON_CreateNumber(unused ? UNUSED : t->kinds[i]));
+    free(unused);
+  }
+  sli_gguf_put_texts(keys, "tokenizer.ggml.tokens", texts);
+  sli_gguf_put_integers(keys, "tokenizer.ggml.token_type", kinds);
+  cJSON_Delete(texts);
+  cJSON_Delete(kinds);
+}
+
+/* Puts merges, which newer files have as pairs, as texts with a space between. */
+static void put_merges(const cJSON *root, sli_gguf_keys *keys) {
+  cJSON *out = cJSON_CreateArray();
+  const cJSON *item;
+  cJSON_ArrayForEach(item, at(at(root, "model"), "merges")) {
+    bool pair = cJSON_GetArraySize(item) == 2;
+    char *text = pair
+                     ? sli_format("%s %s", item->child->valuestring, item->child->next->valuestring)
+                     : sli_strdup(cJSON_IsString(item) ? item->valuestring : "");
+    cJSON_AddItemToArray(out, cJSON_CreateString(text));
+    free(text);
+  }
+  sli_gguf_put_texts(keys, "tokenizer.ggml.merges", out);
+  cJSON_Delete(out);
+}
+
+static void put_mark(const tokens *t, const char *which, const char *text, sli_gguf_keys *keys) {
+  char *key = sli_format("tokenizer.ggml.%s_token_id", which);
+  for (int64_t i = 0; i < t->count && text; i++)
+    if (t->texts[i] && !strcmp(t->texts[i], text)) {
+      sli_gguf_put_count(keys, key, i);
+      break;
+    }
+  free(key);
+}
+
+/* Says whether a text of the tokenizer begins with a special token. */
+static bool begins_marked(const cJSON *root) {
+  const cJSON *single = at(at(root, "post_processor"), "single");
+  return single && at(single->child, "SpecialToken");
+}
+
+static sl_status put_chat(const char *path, const tokens *t, sli_gguf_keys *keys) {
+  sli_chat_found found;
+  SLI_TRY(sli_chat_find(path, &found));
+  put_mark(t, "bos", found.marks.begin, keys);
+  put_mark(t, "eos", found.marks.end, keys);
+  put_mark(t, "unknown", found.marks.unknown, keys);
+  put_mark(t, "padding", found.marks.pad, keys);
+  if (found.template) sli_gguf_put_text(keys, "tokenizer.chat_template", found.template);
+  if (found.for_tools) sli_gguf_put_text(keys, "tokenizer.chat_template.tool_use", found.for_tools);
+  sli_chat_found_fini(&found);
+  return SL_OK;
+}
+
+static sl_status put_json_tokenizer(const char *path, const cJSON *root, int64_t vocab,
+                                    sli_gguf_keys *keys) {
+  const char *name = sli_tokenizer_gguf_name(root);
+  if (!name)
+    return sl_fail(
+        SL_E_UNSUPPORTED,
+        "%s: GGUF files have no name for this tokenizer; those of byte-level BPE that cut "
+        "texts as GPT-2, SmolLM, LLaMA 3 or Qwen 2 can be written",
+        path);
+  tokens t = read_tokens(root, vocab);
+  sli_gguf_put_text(keys, "tokenizer.ggml.model", "gpt2");
+  sli_gguf_put_text(keys, "tokenizer.ggml.pre", name);
+  put_tokens(&t, keys);
+  put_merges(root, keys);
+  sli_gguf_put_flag(keys, "tokenizer.ggml.add_bos_token", begins_marked(root));
+  sl_status status = put_chat(path, &t, keys);
+  free(t.texts);
+  free(t.kinds);
+  return status;
+}
+
+static sl_status put_tokenizer(const settings *s, int64_t vocab, sli_gguf_keys *keys) {
+  const char *path = s->data.tokenizer;
+  if (!path) return SL_OK;
+  if (sli_gguf_is(path)) return copy_tokenizer(path, keys);
+  sli_json doc;
+  SLI_TRY(sli_json_open(path, &doc));
+  sl_status status = put_json_tokenizer(path, doc.root, vocab, keys);
+  sli_json_fini(&doc);
+  return status;
+}
+
+/* ---- the model ------------------------------------------------------------------------------- */
+
+typedef struct saving {
+  const settings *s;
+  const char *path, *type, *architecture;
+  sli_gguf_keys *keys;
+  float *factors; /* of rotary angles; NULL: none */
+  int64_t pairs;
+} saving;
+
+static const char *own_key(const saving *v, const char *key) {
+  return sli_arena_format((sli_arena *)&v->s->arena, "%s.%s", v->architecture, key);
+}
+
+static void put_count(const saving *v, const char *key, int64_t value) {
+  sli_gguf_put_count(v->keys, own_key(v, key), value);
+}
+
+/* ---- rotary angles --------------------------------------------------------------------------- */
+
+static void put_real(const saving *v, const char *key, double value) {
+  sli_gguf_put_number(v->keys, own_key(v, key), value);
+}
+
+/* llama.cpp multiplies by the factor that follows from the stretch of the context itself. */
+static void put_yarn(const saving *v, const sl_rope *rope) {
+  double own = rope->factor > 1 ? 0.1 * log(rope->factor) + 1 : 1;
+  put_count(v, "rope.scaling.original_context_length", (int64_t)rope->original);
+  put_real(v, "rope.scaling.yarn_beta_fast", rope->high);
+  put_real(v, "rope.scaling.yarn_beta_slow", rope->low);
+  if (rope->scale > 0 && fabs(rope->scale / own - 1) > 1e-6)
+    put_real(v, "rope.scaling.attn_factor", rope->scale / own);
+}
+
+/* Makes the factors of the pairs of a head: those of LLaMA 3 have no keys. */
+static void make_factors(saving *v, const sl_rope *rope, double theta) {
+  double *plain = sli_calloc(2 * (size_t)v->pairs, sizeof *plain), *stretched = plain + v->pairs;
+  v->factors = sli_calloc((size_t)v->pairs, sizeof *v->factors);
+  sli_rope_frequencies(&(sl_attrs){.theta = (float)theta}, v->pairs, plain);
+  sli_rope_frequencies(&(sl_attrs){.theta = (float)theta, .user = rope}, v->pairs, stretched);
+  for (int64_t j = 0; j < v->pairs; j++) v->factors[j] = (float)(plain[j] / stretched[j]);
+  free(plain);
+}
+
+static sl_status put_rope(saving *v) {
+  const sl_args *args = v->s->model_args;
+  const char *text = sl_arg_text(args, "rope");
+  sl_rope rope;
+  SLI_TRY(sl_rope_parse(text, &rope));
+  int64_t dim = sl_arg_int(args, "head-dim");
+  if (!dim) dim = sl_arg_int(args, "width") / sl_arg_int(args, "heads");
+  v->pairs = dim / 2;
+  if (rope.part > 0 && rope.part < 1)
+    return sl_fail(SL_E_UNSUPPORTED, "--save %s: --rope %s: GGUF files are written of whole heads",
+                   v->path, text);
+  put_count(v, "rope.dimension_count", dim);
+  if (rope.kind == SL_ROPE_LLAMA3) make_factors(v, &rope, sl_arg_float(args, "theta"));
+  if (rope.kind != SL_ROPE_LINEAR && rope.kind != SL_ROPE_YARN) return SL_OK;
+  sli_gguf_put_text(v->keys, own_key(v, "rope.scaling.type"),
+                    rope.kind == SL_ROPE_YARN ? "yarn" : "linear");
+  put_real(v, "rope.scaling.factor", rope.factor);
+  if (rope.kind == SL_ROPE_YARN) put_yarn(v, &rope);
+  return SL_OK;
+}
+
+/* ---- keys ------------------------------------------------------------------------------------ */
+
+static const sl_option *option_of(const sl_model *model, const char *name) {
+  const sl_option *o = model->options;
+  while (o->name && strcmp(o->name, name)) o++;
+  return o->name ? o : NULL;
+}
+
+/* Puts an option under its key, unless it has the value that a file without the key means. */
+static void put_field(const saving *v, const config_field *f) {
+  const sl_args *args = v->s->model_args;
+  const sl_option *o = option_of(v->s->model, f->option);
+  bool real = o->kind == SL_OPTION_FLOAT;
+  double value = real ? sl_arg_float(args, f->option) : (double)sl_arg_int(args, f->option);
+  if (f->missing && strtod(f->missing, NULL) == value) return;
+  if (real) put_real(v, f->key, value);
+  else put_count(v, f->key, (int64_t)value);
+}
+
+static const sl_param_info *param_named(const sl_lowered *lowered, const char *name) {
+  const sl_param_info *params;
+  int n = sl_lowered_params(lowered, &params);
+  for (int i = 0; i < n; i++)
+    if (!strcmp(params[i].name, name)) return &params[i];
+  return NULL;
+}
+
+/* Puts lengths that options may leave open: the parameters have them. */
+static void put_lengths(const saving *v, const sl_lowered *lowered) {
+  const sl_args *args = v->s->model_args;
+  const sl_param_info *gate = param_named(lowered, "model.layers.0.mlp.gate_proj.weight"),
+                      *both = param_named(lowered, "model.layers.0.mlp.gate_up_proj.weight");
+  int64_t positions = sl_arg_int(args, "positions");
+  put_count(v, "context_length", positions ? positions : sl_arg_int(args, "context"));
+  put_count(v, "feed_forward_length", gate ? gate->type.dim[0] : both->type.dim[0] / 2);
+}
+
+static bool is_length(const config_field *f) {
+  return !strcmp(f->option, "positions") || !strcmp(f->option, "ffn");
+}
+
+static sl_status put_keys(saving *v, const sl_lowered *lowered) {
+  const config_field *tables[2];
+  const sl_param_info *table = param_named(lowered, "model.embed_tokens.weight");
+  v->architecture = gguf_architecture(huggingface_type(v->s), tables);
+  sli_gguf_put_text(v->keys, "general.architecture", v->architecture);
+  for (int t = 0; t < 2; t++)
+    for (const config_field *f = tables[t]; f->key; f++)
+      if (!is_length(f)) put_field(v, f);
+  put_lengths(v, lowered);
+  put_count(v, "vocab_size", table->type.dim[0]);
+  SLI_TRY(put_rope(v));
+  return put_tokenizer(v->s, table->type.dim[0], v->keys);
+}
+
+/* ---- the file -------------------------------------------------------------------------------- */
+
+/* Writes the tensors, and the factors of the angles behind them. */
+static sl_status write_tensors(void *ctx, const sli_tensor_data *tensors, int count,
+                               sli_tensor_values *values, void *of_values) {
+  const saving *v = ctx;
+  sli_tensor_data *all = sli_calloc((size_t)count + 1, sizeof *all);
+  bool tied = true;
+  for (int i = 0; i < count; i++) {
+    all[i] = tensors[i];
+    tied &= strcmp(tensors[i].name, "lm_head.weight") != 0;
+  }
+  all[count] = (sli_tensor_data){"rope_freqs.weight", 1, &v->pairs, v->factors};
+  const sli_gguf_content content = {
+      .keys = v->keys,
+      .type = v->type,
+      .predicts = tied ? "model.embed_tokens.weight" : "lm_head.weight",
+      .tensors = all,
+      .count = count + (v->factors != NULL),
+      .values = values,
+      .ctx = of_values};
+  sl_status status = sli_gguf_write(v->path, &content);
+  free(all);
+  return status;
+}
+
+sl_status gguf_check(const char *path, const settings *s, int processes) {
+  const config_field *tables[2];
+  const char *family = huggingface_type(s);
+  char *type = type_of(path);
+  sl_status status = SL_OK;
+  if (!sli_gguf_writes(type))
+    status = sl_fail(SL_E_USAGE,
+                     "--save %s: tensors are written as f32, f16, bf16, q8_0, q4_0 or q4_k", path);
+  else if (!family || !gguf_architecture(family, tables))
+    status =
+        sl_fail(SL_E_USAGE,
+                "--save %s: of %s with these options there are no GGUF files here; a folder or "
+                "FILE.safetensors takes the weights",
+                path, s->model->name);
+  else if (processes > 1)
+    status = sl_fail(SL_E_USAGE,
+                     "--save %s: one process writes a GGUF file; several write a folder", path);
+  free(type);
+  return status;
+}
+
+sl_status gguf_save(const char *path, const settings *s, const sl_lowered *lowered,
+                    sl_runtime *rt) {
+  char *file = gguf_file_of(path), *type = type_of(path);
+  saving v = {.s = s, .path = file, .type = type, .keys = sli_gguf_keys_create()};
+  sl_status status = put_keys(&v, lowered);
+  if (!status) status = sli_weights_write(file, lowered, rt, write_tensors, &v);
+  sli_gguf_keys_destroy(v.keys);
+  free(v.factors);
+  free(type);
+  free(file);
+  return status;
+}
