@@ -235,9 +235,17 @@ struct sl_graph {
     int rows, rest;         /* rows of a microbatch, 0: unknown; and rows left over after the whole
                                ones */
   } evaluated;
-  struct sli_rollouts { /* of a served graph, in each step */
+  struct sli_rollouts { /* of served graphs, in each step */
     int ticks;          /* 0: none */
-    sl_tensor *sampled; /* output of a tick */
+    bool ahead;         /* they read older parameters than training */
+    int count;          /* devices of each stage that answer, from rank 0 on */
+    struct sli_rollout_ends {
+      sl_tensor *sampled; /* output of a tick */
+      sli_node *source, *report;
+    } * of;     /* [count] */
+    int nreads; /* reads of whole parameters, one for each device that answers, till the graphs
+                   are there */
+    sl_tensor **reads; /* [nreads] their outputs */
   } rollouts;
   struct sli_frozen {  /* of an objective: the frozen model, which is built first, and its data */
     const char *model; /* name of the model that learns; NULL: not known */

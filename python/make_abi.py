@@ -103,7 +103,7 @@ def main():
     ffi = cffi.FFI()
     ffi.cdef(declarations(preprocessed(include, cc)))
     ffi.cdef("FILE *open_memstream(char **text, size_t *bytes); int fclose(FILE *file);"
-             "void free(void *memory);")
+             "void free(void *memory); char *strdup(const char *text);")
     ffi.set_source("sluice._abi", None)
     ffi.emit_python_code(os.path.join(package, "_abi.py"))
     with open(os.path.join(package, "_words.py"), "w", encoding="utf-8") as file:

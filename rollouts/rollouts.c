@@ -9,9 +9,13 @@
 
 /* ---- options ------------------------------------------------------------------------------- */
 
+enum { MOST_AHEAD = 8 };
+
 static void settle_options(sl_rollouts_options *o) {
   if (!o->group) o->group = 8;
   if (!o->microbatches) o->microbatches = 1;
+  if (!o->devices) o->devices = 1;
+  if (!o->updates) o->updates = 1;
   if (!o->max_tokens) o->max_tokens = 256;
   if (o->clip_low == 0) o->clip_low = 0.2;
   if (o->clip_high == 0) o->clip_high = o->clip_low;
@@ -27,6 +31,9 @@ static sl_status check_options(const sl_rollouts_options *o) {
   if (o->batch < 1 || o->batch % o->group)
     return sl_fail(SL_E_USAGE, "rollouts: a step of %lld rows is not a multiple of a group of %d",
                    (long long)o->batch, o->group);
+  if (o->devices < 1 || o->devices > o->batch)
+    return sl_fail(SL_E_USAGE, "rollouts: %d devices are to answer %lld prompts", o->devices,
+                   (long long)o->batch);
   if (o->nprompts < 1) return sl_fail(SL_E_USAGE, "rollouts: there are no prompts");
   if (o->max_tokens < 1)
     return sl_fail(SL_E_USAGE, "rollouts: answers of %lld tokens", (long long)o->max_tokens);
@@ -35,20 +42,22 @@ static sl_status check_options(const sl_rollouts_options *o) {
                    1 + o->clip_high);
   if (!(o->dual_clip > 1))
     return sl_fail(SL_E_USAGE, "rollouts: a dual clip of %g: it must be more than 1", o->dual_clip);
+  if (o->updates < 1 || o->ahead < 0 || o->ahead > MOST_AHEAD)
+    return sl_fail(SL_E_USAGE, "rollouts: %d updates of a rollout, of parameters that are %d old",
+                   o->updates, o->ahead);
   if (!(o->kl >= 0)) return sl_fail(SL_E_USAGE, "rollouts: a kl of %g", o->kl);
   return SL_OK;
 }
 
 static sl_status check_prompt(const sl_rollouts *r, int64_t i) {
   const sl_prompt *p = &r->options.prompts[i];
-  int64_t vocabulary = sl_session_about(r->session).vocabulary;
   if (p->count < 1 || p->count >= r->context)
     return sl_fail(SL_E_USAGE, "prompt %lld has %lld tokens, in a context of %lld",
                    (long long)i + 1, (long long)p->count, (long long)r->context);
   for (int64_t t = 0; t < p->count; t++)
-    if (p->tokens[t] < 0 || p->tokens[t] >= vocabulary)
+    if (p->tokens[t] < 0 || p->tokens[t] >= r->vocabulary)
       return sl_fail(SL_E_USAGE, "prompt %lld has token %d: the vocabulary has %lld",
-                     (long long)i + 1, p->tokens[t], (long long)vocabulary);
+                     (long long)i + 1, p->tokens[t], (long long)r->vocabulary);
   return SL_OK;
 }
 
@@ -64,25 +73,13 @@ static sl_status check_prompts(sl_rollouts *r) {
 
 /* ---- the session --------------------------------------------------------------------------- */
 
-/* Most ticks that a step's answers can take: waves of as many answers as go on at once, each with
- * its prompts in chunks of half a tick. A token then takes as many ticks as there are under way,
- * for it comes back when they do. */
-static int most_ticks(const sl_rollouts *r, const sl_session_info *session) {
-  const sl_rollouts_options *o = &r->options;
-  int64_t sequences = session->sequences, half = SLI_MAX(session->rows - sequences, 1);
-  int64_t waves = (o->batch + sequences - 1) / sequences;
-  int64_t prompts = (sequences * r->longest + half - 1) / half;
-  int64_t tokens = SLI_MIN(o->max_tokens, r->context - 1);
-  return (int)SLI_MIN(waves * (prompts + session->groups * (tokens + 1)), 1 << 20);
-}
-
 /* Options of the session, before and after its context is known. */
-static sl_session_options session_options(const sl_rollouts *r) {
+static sl_session_options session_options(const sl_rollouts *r, int64_t answers) {
   enum { MOST_ROWS = 256 };
   const sl_rollouts_options *o = &r->options;
-  int64_t rows = SLI_MIN(2 * SLI_MAX(o->batch, 32), MOST_ROWS);
+  int64_t rows = SLI_MIN(2 * SLI_MAX(answers, 32), MOST_ROWS);
   if (r->context) rows = SLI_MIN(rows, r->context);
-  int sequences = (int)SLI_MAX(SLI_MIN(o->batch, rows / 2), 1);
+  int sequences = (int)SLI_MAX(SLI_MIN(answers, rows / 2), 1);
   int64_t most = SLI_MIN(r->longest + o->max_tokens, r->context);
   return (sl_session_options){
       .model = o->model,
@@ -94,38 +91,86 @@ static sl_session_options session_options(const sl_rollouts *r) {
                                     (r->context + SL_PAGE - 1) / SL_PAGE)
                           : 0,
       .admit = SL_ADMIT_RESERVE,
-      .queue = (int)o->batch,
+      .queue = (int)answers,
       .groups =
           o->ticks ? 1 : 0, /* else timing would decide which answers a step is too short for */
       .lower = {.parallel.stages = o->stages}};
 }
 
-/* Makes the session twice: the first one knows the model's context. */
-static sl_status make_session(sl_rollouts *r) {
-  sl_session_options o = session_options(r);
-  sl_session_steps steps = {
-      .ticks = 1, .begin = sli_rollouts_begin, .note = sli_rollouts_note, .ctx = r};
-  sl_status status = sl_session_embed(&o, &steps, &r->lower, &r->session);
-  if (status) return status;
-  r->context = sl_session_about(r->session).context;
-  status = check_prompts(r);
-  if (status) return status;
-  sl_session_info about = sl_session_about(r->session);
-  sl_session_destroy(r->session);
-  r->session = NULL;
-  o = session_options(r);
-  steps.ticks = r->options.ticks ? r->options.ticks : most_ticks(r, &about);
-  return sl_session_embed(&o, &steps, &r->lower, &r->session);
+/* Returns the most ticks that a step's answers can take: waves of as many answers as go on at once,
+ * each with its prompts in chunks of what their tokens leave of a tick. A token then takes as many
+ * ticks as there are under way, for it comes back when they do. */
+static int most_ticks(const sl_rollouts *r, int groups, int64_t answers) {
+  const sl_session_options o = session_options(r, answers);
+  int64_t rest = SLI_MAX(o.rows - o.sequences, 1);
+  int64_t waves = (answers + o.sequences - 1) / o.sequences;
+  int64_t prompts = (o.sequences * r->longest + rest - 1) / rest;
+  int64_t tokens = SLI_MIN(r->options.max_tokens, r->context - 1);
+  return (int)SLI_MIN(waves * (prompts + groups * (tokens + 1)), 1 << 20);
+}
+
+/* Returns the most answers that a device gives in a step. */
+static int64_t answers_of(const sli_rollout_device *d) {
+  return (int64_t)d->count * d->of->options.updates;
+}
+
+static sl_status embed(sli_rollout_device *d, int ticks) {
+  const sl_session_options o = session_options(d->of, answers_of(d));
+  const sl_session_steps steps = {
+      .ticks = ticks, .begin = sli_rollouts_begin, .note = sli_rollouts_note, .ctx = d};
+  SLI_TRY(sl_session_embed(&o, &steps, &d->lower, &d->session));
+  d->lower.ahead = d->of->options.ahead;
+  return SL_OK;
+}
+
+/* Makes the first session twice: the first one knows the model's context. */
+static sl_status find_sizes(sl_rollouts *r, int *groups) {
+  sli_rollout_device *d = &r->devices[0];
+  SLI_TRY(embed(d, 1));
+  sl_session_info about = sl_session_about(d->session);
+  r->context = about.context, r->vocabulary = about.vocabulary;
+  *groups = about.groups;
+  sl_session_destroy(d->session);
+  d->session = NULL;
+  return SL_OK;
+}
+
+/* Deals out the rows, whole groups if there are enough: their prompts then share pages. */
+static void deal_rows(sl_rollouts *r) {
+  int64_t n = r->options.devices, unit = r->options.group, units = r->options.batch / unit;
+  if (units < n) unit = 1, units = r->options.batch;
+  for (int64_t i = 0; i < n; i++) {
+    sli_rollout_device *d = &r->devices[i];
+    int64_t begin = (n - i) * units / n, end = (n - i - 1) * units / n; /* the first has the most */
+    d->of = r;
+    d->first = (int)((units - begin) * unit);
+    d->count = (int)((begin - end) * unit);
+    d->begun = sli_calloc((size_t)r->kept, sizeof *d->begun);
+  }
+}
+
+static sl_status make_sessions(sl_rollouts *r) {
+  int n = r->options.devices, groups;
+  r->devices = sli_calloc((size_t)n, sizeof *r->devices);
+  deal_rows(r);
+  SLI_TRY(find_sizes(r, &groups));
+  SLI_TRY(check_prompts(r));
+  int usual = most_ticks(r, groups, answers_of(&r->devices[0])),
+      ticks = r->options.ticks ? r->options.ticks : usual;
+  for (int i = 0; i < n; i++) SLI_TRY(embed(&r->devices[i], ticks));
+  for (int i = 0; i + 1 < n; i++) r->devices[i].lower.next = &r->devices[i + 1].lower;
+  return SL_OK;
 }
 
 /* ---- interface ----------------------------------------------------------------------------- */
 
 static sl_status create(sl_rollouts *r) {
   settle_options(&r->options);
-  sl_status status = check_options(&r->options);
-  if (!status) status = make_session(r);
-  if (status) return status;
-  for (int i = 0; i < SLI_ROLLOUT_STEPS; i++) {
+  SLI_TRY(check_options(&r->options));
+  r->kept = 2 * r->options.updates + r->options.ahead + 1;
+  SLI_TRY(make_sessions(r));
+  r->steps = sli_calloc((size_t)r->kept, sizeof *r->steps);
+  for (int i = 0; i < r->kept; i++) {
     r->steps[i].step = -1;
     r->steps[i].rows = sli_calloc((size_t)r->options.batch, sizeof(sli_rollout));
   }
@@ -160,8 +205,13 @@ static void free_step(sli_rollout_step *s, int64_t batch) {
 
 void sl_rollouts_destroy(sl_rollouts *r) {
   if (!r) return;
-  sl_session_destroy(r->session);
-  for (int i = 0; i < SLI_ROLLOUT_STEPS; i++) free_step(&r->steps[i], r->options.batch);
+  for (int i = 0; r->devices && i < r->options.devices; i++) {
+    sl_session_destroy(r->devices[i].session);
+    free(r->devices[i].begun);
+  }
+  free(r->devices);
+  for (int i = 0; r->steps && i < r->kept; i++) free_step(&r->steps[i], r->options.batch);
+  free(r->steps);
   pthread_mutex_destroy(&r->lock);
   pthread_cond_destroy(&r->changed);
   free(r);
@@ -169,7 +219,7 @@ void sl_rollouts_destroy(sl_rollouts *r) {
 
 const sl_objective *sl_rollouts_objective(const sl_rollouts *r) { return &r->objective; }
 
-const sl_rollout_options *sl_rollouts_lower(const sl_rollouts *r) { return &r->lower; }
+const sl_rollout_options *sl_rollouts_lower(const sl_rollouts *r) { return &r->devices[0].lower; }
 
 void sl_rollouts_attach(sl_rollouts *r, sl_runtime *rt) {
   pthread_mutex_lock(&r->lock);

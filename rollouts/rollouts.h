@@ -29,23 +29,33 @@ typedef struct sli_rollout_step {
   int ended, rewarded; /* answers */
   bool known;          /* advantages are there */
   int64_t tokens;      /* of all answers that count */
-  uint64_t first_id;   /* id of row 0 in the session; the others follow */
   sli_rollout *rows;   /* [batch] */
   uint64_t begun_ns, answered_ns;
-  uint64_t rows_before; /* rows that the session had computed when it began */
   sl_rollouts_report report;
 } sli_rollout_step;
 
-enum {
-  SLI_ROLLOUT_STEPS = 3
-}; /* steps that are kept: one trains, one begins, one is asked about */
+/* A rollout, as a device has begun it: so many steps are answered at once. */
+typedef struct sli_rollout_begun {
+  int64_t step, steps;  /* the first of them; steps 0: nothing has begun */
+  uint64_t first_id;    /* id of the first row of the first step; the others follow */
+  uint64_t rows_before; /* rows that the session had computed */
+} sli_rollout_begun;
+
+/* A session, of one device of each stage, which answers so many rows of each step. */
+typedef struct sli_rollout_device {
+  sl_rollouts *of;
+  sl_session *session;
+  int first, count;
+  sli_rollout_begun *begun; /* [kept] */
+  sl_rollout_options lower;
+} sli_rollout_device;
 
 struct sl_rollouts {
   sl_rollouts_options options;
   int64_t context, longest; /* tokens of a row; of the longest prompt */
-  sl_session *session;
+  int64_t vocabulary;
+  sli_rollout_device *devices; /* [options.devices] */
   sl_objective objective;
-  sl_rollout_options lower;
   sl_source source;
   sl_type types[5]; /* tokens, targets, old log-probabilities, advantages, weights */
   sl_tensor *data[5];
@@ -53,10 +63,12 @@ struct sl_rollouts {
   pthread_cond_t changed;
   sl_runtime *rt;
   bool failed;
-  sli_rollout_step steps[SLI_ROLLOUT_STEPS];
+  int64_t kept;            /* steps that are known at a time: those of the rollout that trains, of
+                              the next one, those in between, and one that is asked about */
+  sli_rollout_step *steps; /* [kept] */
 };
 
-/* steps.c: callbacks of the session (sl_session_steps). */
+/* steps.c: callbacks of a session (sl_session_steps); ctx is its sli_rollout_device. */
 void sli_rollouts_begin(void *ctx, int64_t step);
 void sli_rollouts_note(void *ctx, const sl_session_event *event);
 /* Returns the step once its advantages are known; NULL: the run ends. */

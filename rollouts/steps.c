@@ -8,9 +8,7 @@
 #include "io/tokens/tokens.h"
 #include "rollouts/rollouts.h"
 
-static sli_rollout_step *step_at(sl_rollouts *r, int64_t step) {
-  return &r->steps[step % SLI_ROLLOUT_STEPS];
-}
+static sli_rollout_step *step_at(sl_rollouts *r, int64_t step) { return &r->steps[step % r->kept]; }
 
 /* ---- prompts ------------------------------------------------------------------------------- */
 
@@ -28,29 +26,38 @@ static uint64_t seed_of(const sl_rollouts *r, int64_t step, int row) {
   return sli_hash(SLI_HASH_SEED, parts, sizeof parts);
 }
 
-static sl_status submit(sl_rollouts *r, const sli_rollout_step *s, int row, uint64_t *id) {
-  const sl_rollouts_options *o = &r->options;
-  const sl_prompt *p = &o->prompts[s->rows[row].prompt];
+/* Submits a device's row of a step, whose rollout begins with step `first`. */
+static sl_status submit(const sli_rollout_device *d, int64_t first, int64_t step, int row,
+                        uint64_t *id) {
+  const sl_rollouts_options *o = &d->of->options;
+  const sl_prompt *p = &o->prompts[prompt_of(d->of, step, row)];
   const sl_request request = {.prompt = p->tokens,
                               .nprompt = p->count,
                               .max_tokens = o->max_tokens,
                               .temperature = o->temperature,
                               .top_p = o->top_p,
-                              .seed = seed_of(r, s->step, row),
+                              .seed = seed_of(d->of, step, row),
                               .stop = o->stop,
                               .nstop = o->nstop,
-                              .salt = (uint64_t)s->step};
-  return sl_session_submit(r->session, &request, id);
+                              .salt = (uint64_t)first};
+  return sl_session_submit(d->session, &request, id);
 }
 
-/* Empties a step's place for another step. */
-static void renew(const sl_rollouts *r, sli_rollout_step *s, int64_t step, uint64_t rows_before) {
+/* Submits a device's share of a rollout. */
+static sl_status submit_all(const sli_rollout_device *d, sli_rollout_begun *b) {
+  for (int64_t i = 0; i < b->steps * d->count; i++) {
+    uint64_t id;
+    SLI_TRY(submit(d, b->step, b->step + i / d->count, d->first + (int)(i % d->count), &id));
+    if (!i) b->first_id = id;
+  }
+  return SL_OK;
+}
+
+/* Empties a step's place for another step, when the first device begins it. */
+static void renew(const sl_rollouts *r, sli_rollout_step *s, int64_t step) {
   sli_rollout *rows = s->rows;
-  *s = (sli_rollout_step){.step = step,
-                          .rows = rows,
-                          .first_id = UINT64_MAX,
-                          .begun_ns = sli_now_ns(),
-                          .rows_before = rows_before};
+  if (s->step == step) return;
+  *s = (sli_rollout_step){.step = step, .rows = rows, .begun_ns = sli_now_ns()};
   for (int i = 0; i < r->options.batch; i++) {
     sli_rollout *x = &rows[i];
     *x = (sli_rollout){.prompt = prompt_of(r, step, i),
@@ -61,22 +68,29 @@ static void renew(const sl_rollouts *r, sli_rollout_step *s, int64_t step, uint6
   }
 }
 
-/* Submits without the lock, which the session's callbacks take behind its own. No answer comes
- * before the tick that follows. */
+/* Returns a device's rollout that answers a step. */
+static sli_rollout_begun *begun_for(const sli_rollout_device *d, int64_t step) {
+  return &d->begun[step / d->of->options.updates % d->of->kept];
+}
+
+static bool answers(const sli_rollout_begun *b, int64_t step) {
+  return step >= b->step && step < b->step + b->steps;
+}
+
+/* Begins a rollout for this step and those that follow up to the next rollout. Submits without the
+ * lock, which the session's callbacks take behind its own. No answer comes before the tick that
+ * follows. */
 void sli_rollouts_begin(void *ctx, int64_t step) {
-  sl_rollouts *r = ctx;
-  sli_rollout_step *s = step_at(r, step);
-  sl_status status = SL_OK;
-  uint64_t rows_before = sl_session_stat(r->session).rows, id, first = 0;
+  sli_rollout_device *d = ctx;
+  sl_rollouts *r = d->of;
+  sli_rollout_begun *at = begun_for(d, step), b = {.step = step};
+  if (answers(at, step)) return;
+  b.steps = r->options.updates - step % r->options.updates;
+  b.rows_before = sl_session_stat(d->session).rows;
+  sl_status status = submit_all(d, &b);
   pthread_mutex_lock(&r->lock);
-  renew(r, s, step, rows_before);
-  pthread_mutex_unlock(&r->lock);
-  for (int i = 0; i < r->options.batch && !status; i++) {
-    status = submit(r, s, i, &id);
-    if (!i) first = id;
-  }
-  pthread_mutex_lock(&r->lock);
-  s->first_id = first;
+  for (int64_t i = 0; i < b.steps; i++) renew(r, step_at(r, step + i), step + i);
+  *at = b;
   pthread_mutex_unlock(&r->lock);
   if (status) sl_rollouts_fail(r, status, sl_detail());
 }
@@ -85,7 +99,7 @@ void sli_rollouts_begin(void *ctx, int64_t step) {
 
 static sl_answer answer_of(const sl_rollouts *r, const sli_rollout_step *s, int row) {
   const sli_rollout *x = &s->rows[row];
-  return (sl_answer){.id = s->first_id + (uint64_t)row,
+  return (sl_answer){.id = (uint64_t)(s->step * r->options.batch + row),
                      .step = s->step,
                      .prompt = x->prompt,
                      .row = row,
@@ -96,13 +110,14 @@ static sl_answer answer_of(const sl_rollouts *r, const sli_rollout_step *s, int 
                      .truncated = x->truncated};
 }
 
-/* Finds the step and row of a request; NULL: it is none of those that are kept. */
-static sli_rollout_step *find(sl_rollouts *r, uint64_t id, int *row) {
-  for (int i = 0; i < SLI_ROLLOUT_STEPS; i++) {
-    sli_rollout_step *s = &r->steps[i];
-    if (s->step < 0 || id < s->first_id || id - s->first_id >= (uint64_t)r->options.batch) continue;
-    *row = (int)(id - s->first_id);
-    return s;
+/* Finds the step and row of a device's request; NULL: it is none of those that are kept. */
+static sli_rollout_step *find(const sli_rollout_device *d, uint64_t id, int *row) {
+  for (int i = 0; i < d->of->kept; i++) {
+    const sli_rollout_begun *b = &d->begun[i];
+    uint64_t at = id - b->first_id, count = (uint64_t)d->count;
+    if (!b->steps || id < b->first_id || at >= (uint64_t)b->steps * count) continue;
+    *row = d->first + (int)(at % count);
+    return step_at(d->of, b->step + (int64_t)(at / count));
   }
   return NULL;
 }
@@ -122,11 +137,12 @@ static sl_answer end_answer(const sl_rollouts *r, sli_rollout_step *s, int row, 
 }
 
 void sli_rollouts_note(void *ctx, const sl_session_event *e) {
-  sl_rollouts *r = ctx;
+  const sli_rollout_device *d = ctx;
+  sl_rollouts *r = d->of;
   sl_answer answer = {0};
   int row = 0;
   pthread_mutex_lock(&r->lock);
-  sli_rollout_step *s = find(r, e->id, &row);
+  sli_rollout_step *s = find(d, e->id, &row);
   SLI_CHECK(s, "answer %llu is of no step", (unsigned long long)e->id);
   if (e->kind == SL_EVENT_TOKEN) add_token(&s->rows[row], e);
   else answer = end_answer(r, s, row, e->end);
@@ -184,12 +200,12 @@ static void tell(const sl_rollouts *r, const sli_rollout_step *s) {
 }
 
 /* Works out a step's advantages when all rewards are there. */
-static void judge(const sl_rollouts *r, sli_rollout_step *s, uint64_t rows) {
+static void judge(const sl_rollouts *r, sli_rollout_step *s, int64_t rows) {
   const sl_rollouts_options *o = &r->options;
   sl_rollouts_report *to = &s->report;
   uint64_t now = sli_now_ns();
   *to = (sl_rollouts_report){.step = s->step,
-                             .rows = (int64_t)(rows - s->rows_before),
+                             .rows = rows,
                              .answer_seconds = (double)(s->answered_ns - s->begun_ns) * 1e-9,
                              .reward_seconds = (double)(now - s->answered_ns) * 1e-9};
   for (int i = 0; i < o->batch; i += o->group) compare_group(&s->rows[i], o->group, to);
@@ -202,10 +218,10 @@ static void judge(const sl_rollouts *r, sli_rollout_step *s, uint64_t rows) {
 }
 
 void sl_rollouts_reward(sl_rollouts *r, uint64_t id, double reward) {
-  int row;
+  int64_t step = (int64_t)id / r->options.batch, row = (int64_t)id % r->options.batch;
   pthread_mutex_lock(&r->lock);
-  sli_rollout_step *s = find(r, id, &row);
-  if (s && !s->rows[row].rewarded) {
+  sli_rollout_step *s = step_at(r, step);
+  if (s->step == step && !s->rows[row].rewarded) {
     s->rows[row].rewarded = true;
     s->rows[row].reward = reward;
     s->rewarded++;
@@ -223,6 +239,18 @@ void sl_rollouts_fail(sl_rollouts *r, sl_status status, const char *why) {
   if (rt) sl_runtime_abort(rt, status, why);
 }
 
+/* Adds up the rows that the devices have computed since a rollout began, for its first step;
+ * without the lock, as sessions take it behind their own. */
+static int64_t rows_since(const sl_rollouts *r, int64_t step) {
+  uint64_t rows = 0;
+  for (int i = 0; i < r->options.devices; i++) {
+    const sli_rollout_device *d = &r->devices[i];
+    const sli_rollout_begun *b = begun_for(d, step);
+    if (b->step == step) rows += sl_session_stat(d->session).rows - b->rows_before;
+  }
+  return (int64_t)rows;
+}
+
 const sli_rollout_step *sli_rollouts_wait(sl_rollouts *r, int64_t step) {
   sli_rollout_step *s = step_at(r, step);
   pthread_mutex_lock(&r->lock);
@@ -230,7 +258,7 @@ const sli_rollout_step *sli_rollouts_wait(sl_rollouts *r, int64_t step) {
     sli_cond_wait_a_while(&r->changed, &r->lock);
   bool whole = s->rewarded == r->options.batch;
   pthread_mutex_unlock(&r->lock);
-  uint64_t rows = sl_session_stat(r->session).rows; /* before the lock, as in callbacks */
+  int64_t rows = rows_since(r, step);
   pthread_mutex_lock(&r->lock);
   if (whole && !s->known) judge(r, s, rows);
   pthread_mutex_unlock(&r->lock);

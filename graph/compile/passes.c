@@ -241,8 +241,8 @@ static sl_status evaluate(compilation *c) {
   return sli_pass_evaluate(c->g, to->evaluated);
 }
 
-static sl_status roll_out(compilation *c) {
-  const sl_rollout_options *o = &c->in->options->rollouts;
+/* Adds what one device of each stage answers with. */
+static sl_status add_rollouts(const compilation *c, const sl_rollout_options *o, int rank) {
   bool exact = is_exact(c->in);
   sl_graph *served = o->make(o->ctx);
   if (!served) return sl_fail(SL_E_UNSUPPORTED, "rollouts: %s", sl_detail());
@@ -250,7 +250,39 @@ static sl_status roll_out(compilation *c) {
   SLI_TRY(sli_pass_serve(served));
   if (exact) SLI_TRY(sli_groups_set(served));
   SLI_TRY(sli_pass_serve_rows(served));
-  return sli_pass_rollouts(c->g, served, o->ticks);
+  return sli_pass_rollouts(c->g, served, rank);
+}
+
+static sl_status roll_out(compilation *c) {
+  struct sli_rollouts *of = &c->g->rollouts;
+  int rank = 0;
+  of->ticks = c->in->options->rollouts.ticks;
+  for (const sl_rollout_options *o = &c->in->options->rollouts; o; o = o->next)
+    SLI_TRY(add_rollouts(c, o, rank++));
+  sli_graph_drop(c->g, of->nreads, of->reads);
+  of->nreads = 0;
+  return SL_OK;
+}
+
+/* Counts the devices that answer. */
+static sl_status count_rollouts(compilation *c) {
+  struct sli_rollouts *of = &c->g->rollouts;
+  int devices = sli_grid_ranks(&c->in->grid), ticks = c->in->options->rollouts.ticks;
+  for (const sl_rollout_options *o = &c->in->options->rollouts; o; o = o->next) {
+    of->count++;
+    if (o->ticks != ticks)
+      return sl_fail(SL_E_USAGE, "rollouts: %d ticks and %d in one step", ticks, o->ticks);
+  }
+  of->ahead = c->in->options->rollouts.ahead > 0;
+  if (c->in->barriers)
+    return sl_fail(SL_E_UNSUPPORTED,
+                   "rollouts: not with vocabulary.parallel: no stage has all of "
+                   "the vocabulary");
+  if (of->count > devices)
+    return sl_fail(SL_E_USAGE, "rollouts: %d devices are to answer, and a stage has %d", of->count,
+                   devices);
+  of->of = sli_arena_alloc(&c->g->arena, (size_t)of->count * sizeof *of->of);
+  return SL_OK;
 }
 
 static sl_status report(compilation *c) {
@@ -285,6 +317,8 @@ static const pass passes[] = {
          "measures blocks on one device, so that paths leave out the same blocks on every grid"),
     PASS("check", "training", trains, check_options,
          "refuses options about tensors and homes that the graph does not have"),
+    PASS("answering", "training with rollouts", rolls_out, count_rollouts,
+         "counts the devices of a stage that answer"),
     PASS("losses", "training in pieces or on a grid", has_parts, split_losses,
          "makes each loss a sum over the parts of a microbatch"),
     PASS(

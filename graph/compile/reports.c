@@ -229,12 +229,13 @@ static void mark(sli_node *n, sli_pace pace) {
   if (pace) n->phase = pace == SLI_PACE_EVAL ? SLI_PHASE_EVAL : SLI_PHASE_ROLLOUT;
 }
 
-static void add_report(sl_graph *g, const char *name, int count, sl_tensor *const *t,
-                       const sl_sink *sink, bool per_step, sli_pace pace) {
+static sli_node *add_report(sl_graph *g, const char *name, int count, sl_tensor *const *t,
+                            const sl_sink *sink, bool per_step, sli_pace pace) {
   sl_attrs attrs = {.user = sink};
   sli_node *n = sli_graph_node(g, &sl_op_report, name, &attrs, SL_CLASS_L, -1, count, t, 0);
   n->per_step = per_step;
   mark(n, pace);
+  return n;
 }
 
 /* By `op` the sum over a step or an evaluation of what comes tick by tick. */
@@ -283,13 +284,16 @@ static output_sink sink_of(output_sink *at, const char *name, const sl_tensor *t
                        .type = t->type};
 }
 
-static void add_rollouts_report(sl_lowered *l) {
+static void add_rollouts_reports(sl_lowered *l) {
+  struct sli_rollouts *r = &l->g->rollouts;
+  output_sink *o = l->outputs = sli_arena_alloc(&l->arena, (size_t)r->count * sizeof *o);
   const sl_rollout_options *options = &l->options.rollouts;
-  sl_tensor *sampled = l->g->rollouts.sampled;
-  output_sink *o = l->outputs = sli_arena_alloc(&l->arena, sizeof *o);
-  *o = sink_of(o, "sampled", sampled);
-  o->on_output = options->on_output, o->ctx = options->ctx;
-  add_report(l->g, "report:rollouts", 1, &sampled, &o->sink, false, SLI_PACE_ROLLOUT);
+  for (int i = 0; i < r->count; i++, o++, options = options->next) {
+    *o = sink_of(o, "sampled", r->of[i].sampled);
+    o->on_output = options->on_output, o->ctx = options->ctx;
+    r->of[i].report = add_report(l->g, "report:rollouts", 1, &r->of[i].sampled, &o->sink, false,
+                                 SLI_PACE_ROLLOUT);
+  }
 }
 
 static void add_training_reports(sl_lowered *l) {
@@ -304,7 +308,7 @@ static void add_training_reports(sl_lowered *l) {
   add_report(g, "report:step", count, values, &l->step_sink, true, SLI_PACE_TRAINING);
   if (g->logprobs.tensor) add_logprobs_report(l);
   if (l->evaluated) add_evaluation_report(l);
-  if (g->rollouts.ticks) add_rollouts_report(l);
+  if (g->rollouts.ticks) add_rollouts_reports(l);
 }
 
 void sli_compile_reports(sl_lowered *l) {

@@ -434,25 +434,32 @@ static void wait_for_delivery(sli_lowering *l, int load, int report) {
   add_signal(l, "back", SLI_ROLE_BACK, report, load, SLI_PER_TICK)->initial = source->behind;
 }
 
+static bool runs_behind(const sli_task *g) {
+  return !g->pace && sli_source_of(g) && sli_source_of(g)->behind > 0;
+}
+
 static void wait_for_deliveries(sli_lowering *l) {
   int ntasks = l->ntasks;
   for (int load = 0; load < ntasks; load++)
-    for (int report = 0; sli_waits(&l->tasks[load]) && report < ntasks; report++)
-      if (l->tasks[report].nodes[0]->op == &sl_op_report &&
-          l->tasks[report].pace == l->tasks[load].pace)
-        wait_for_delivery(l, load, report);
+    for (int report = 0; runs_behind(&l->tasks[load]) && report < ntasks; report++)
+      if (l->tasks[report].nodes[0]->op == &sl_op_report) wait_for_delivery(l, load, report);
 }
 
 /* Makes the sources of training wait, at the beginning of a step, until the last tick of its
  * rollouts has been delivered. */
-static void wait_for_rollouts(sli_lowering *l) {
-  int report = SL_NONE, ntasks = l->ntasks;
-  for (int i = 0; i < ntasks; i++)
-    if (l->tasks[i].pace == SLI_PACE_ROLLOUT && l->tasks[i].nodes[0]->op == &sl_op_report)
-      report = i;
-  for (int i = 0; i < ntasks && report != SL_NONE; i++)
+static void wait_for_rollouts(sli_lowering *l, int report) {
+  for (int i = 0, ntasks = l->ntasks; i < ntasks; i++)
     if (!l->tasks[i].pace && l->tasks[i].nodes[0]->op == &sl_op_source)
       add_signal(l, "rolled", SLI_ROLE_ROLLED, report, i, SLI_PER_STEP);
+}
+
+static void connect_rollouts(sli_lowering *l) {
+  const struct sli_rollouts *r = &l->in->g->rollouts;
+  for (int i = 0; i < r->count; i++) {
+    int report = l->task_of[r->of[i].report->id];
+    wait_for_delivery(l, l->task_of[r->of[i].source->id], report);
+    wait_for_rollouts(l, report);
+  }
 }
 
 /* ---- the pass --------------------------------------------------------------------------- */
@@ -473,7 +480,7 @@ void sli_lower_buffer(sli_lowering *l) {
   add_credits(l);
   begin_evaluations(l);
   wait_for_deliveries(l);
-  wait_for_rollouts(l);
+  connect_rollouts(l);
   for (int i = 0; i < l->ntasks; i++) {
     lay_out_workspace(l, i, &u); /* one workspace per device, used by its passes */
     SLI_CHECK(l->tasks[i].cls != SL_CLASS_C || !l->tasks[i].workspace_bytes,

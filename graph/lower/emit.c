@@ -76,11 +76,9 @@ static void add_queues(sli_lowering *l) {
     q->exchange[a] = per_device(l);
     for (int d = 0; d < n; d++) q->exchange[a][d] = add_queue(l, name, d, exchange);
   }
-  q->source = per_device(l);
   for (int i = 0; i < l->ntasks; i++) /* data from outside must not hold up anything else */
-    if (sli_waits(&l->tasks[i]))
-      q->source[l->tasks[i].device] =
-          add_queue(l, "source", l->tasks[i].device, host_queue(l, true));
+    if (sli_waits(l, &l->tasks[i]))
+      l->tasks[i].own_queue = add_queue(l, "source", l->tasks[i].device, host_queue(l, true));
   for (int d = 0; d < n && l->store; d++)
     q->store[d] = add_queue(l, "store", d, host_queue(l, true));
 }
@@ -149,7 +147,7 @@ static int32_t queue_of(sli_lowering *l, transfer_queues *x, const sli_task *g) 
   if (g->transfer && !sli_lower_is_in_line(l, g))
     return transfer_queue(l, x, g->device, g->transfer);
   if (passes_memory(l, g)) return transfer_queue(l, x, g->device, &memory);
-  if (sli_waits(g)) return q->source[g->device];
+  if (sli_waits(l, g)) return g->own_queue;
   if (g->rate == SLI_PER_STORE) return q->store[g->device];
   if (sli_lower_is_in_line(l, g)) return q->pass[g->device];
   if (g->cls == SL_CLASS_C) return q->exchange[g->axis][g->device];
@@ -317,6 +315,22 @@ static uint32_t turns_of(const sli_lowering *l, const sli_task *g) {
   return (uint32_t)(g->rate == SLI_PER_PAIR ? sli_lower_pairs(l) : l->in->k);
 }
 
+/* True for a task of rollouts, or a transfer for such. */
+static bool rolls_out(const sli_lowering *l, const sli_task *g) {
+  if (!g->transfer) return g->pace == SLI_PACE_ROLLOUT;
+  const sli_buffer *b = &l->buffers[g->outputs[0]];
+  for (int i = 0; i < b->nconsumers; i++)
+    if (!rolls_out(l, &l->tasks[b->consumers[i]])) return false;
+  return true;
+}
+
+/* Returns the versions that a task of training reads ahead of those that its rollouts read. */
+static int32_t versions_ahead(const sli_lowering *l, const sli_task *g, const sli_buffer *b) {
+  int ahead = sli_lower_ahead(l);
+  bool old = b->role != SLI_ROLE_PARAM || b->initial <= 1 || !ahead || rolls_out(l, g);
+  return old ? 0 : ahead;
+}
+
 static int32_t port_map(sli_lowering *l, const sli_task *g, const sli_buffer *b, bool output) {
   sl_plan *plan = l->plan;
   if (b->held || b->producer == SL_NONE) return sl_plan_map_hold(plan);
@@ -329,8 +343,9 @@ static int32_t port_map(sli_lowering *l, const sli_task *g, const sli_buffer *b,
   if (b->rate == SLI_PER_STORE && g->rate != SLI_PER_STORE)
     return sparse_map(l, l->in->options->store.every);
   if (b->pace == SLI_PACE_EVAL && !g->pace) return sparse_map(l, l->in->g->options.eval_every);
-  if (g->rate >= SLI_PER_STEP) return sl_plan_map_each(plan);
-  if (b->rate == SLI_PER_STEP) return sl_plan_map_span(plan, (uint32_t)sli_lower_firings(l, g));
+  if (g->rate >= SLI_PER_STEP) return sl_plan_map_lag(plan, 1, versions_ahead(l, g, b));
+  if (b->rate == SLI_PER_STEP)
+    return sl_plan_map_lag(plan, (uint32_t)sli_lower_firings(l, g), versions_ahead(l, g, b));
   if (g->rate == SLI_PER_PAIR) return sli_sweep_map(l, g, b);
   if (sli_task_visits(l, g) || sli_buffer_visits(l, b)) return sli_visits_map(l, g, b);
   if (sli_is_piece(l, b)) return sli_piece_map(l, b);

@@ -35,9 +35,9 @@ static bool names_movable(const sl_home *h) {
   return false;
 }
 
-/* True if the user gives parameters two slots on any stage. */
+/* True if the user gives parameters several slots on any stage. */
 static bool has_versions(const sl_lower_options *o) {
-  bool two = false;
+  bool two = o->rollouts.make && o->rollouts.ahead;
   for (int i = 0; i < o->memory.nquotas; i++)
     two |= o->memory.quotas[i].slots > 1 &&
            sli_quota_names(&o->memory.quotas[i], sli_roles[SLI_ROLE_PARAM].name,

@@ -88,9 +88,10 @@ typedef struct sli_task {
   size_t input_capacity, output_capacity;
   int *inputs, *outputs; /* ports in this order */
   size_t workspace_bytes;
-  double seconds; /* of a firing; for computing tasks set when the plan is written */
-  int32_t actor;  /* SL_NONE: not written yet */
-  int before;     /* previous task made for this device, or SL_NONE */
+  double seconds;    /* of a firing; for computing tasks set when the plan is written */
+  int32_t actor;     /* SL_NONE: not written yet */
+  int32_t own_queue; /* of a source that waits */
+  int before;        /* previous task made for this device, or SL_NONE */
 } sli_task;
 
 /* Stored copy of a buffer: its offset in the slot of `store` and the bytes of each version,
@@ -199,7 +200,6 @@ typedef struct sli_queues {
   int32_t *pass, *host;
   int32_t *exchange[SLI_AXES]; /* by the axis of a task */
   int32_t *store;              /* queue of store actors */
-  int32_t *source;             /* queue on which a source waits */
 } sli_queues;
 
 /* Pieces that sequences are cut into. */
@@ -240,6 +240,10 @@ struct sli_lowering {
                    program that is being written; SL_NONE: none */
 };
 
+/* Returns the updates that the parameters of rollouts are old. */
+static inline int sli_lower_ahead(const sli_lowering *l) {
+  return l->in->g->rollouts.count ? l->in->options->rollouts.ahead : 0;
+}
 /* Returns the ticks that passes of this pace have in a step. */
 static inline int sli_lower_ticks(const sli_lowering *l, sli_pace pace) {
   if (pace == SLI_PACE_ROLLOUT) return l->in->g->rollouts.ticks;
@@ -288,10 +292,16 @@ static inline bool sli_is_sharded_task(const sli_lowering *l, const sli_task *g)
   return g->nnodes && sli_is_sharded_node(l, g->nodes[0]);
 }
 
-/* True for a source that may block and is asked for ticks as others return (sl_source.behind). */
-static inline bool sli_waits(const sli_task *g) {
+/* Returns the source of a task; NULL: it has none. */
+static inline const sl_source *sli_source_of(const sli_task *g) {
   const sli_node *n = g->nnodes ? g->nodes[0] : NULL;
-  return n && n->op == &sl_op_source && ((const sl_source *)n->attrs.user)->behind > 0;
+  return n && n->op == &sl_op_source ? n->attrs.user : NULL;
+}
+/* True for a source that may block, which has a queue of its own: it is asked for ticks as others
+ * return (sl_source.behind), or waits for the rewards of answers. */
+static inline bool sli_waits(const sli_lowering *l, const sli_task *g) {
+  const sl_source *source = sli_source_of(g);
+  return source && (source->behind > 0 || l->in->g->rollouts.count);
 }
 
 /* Returns the stage that made the buffer, whose quotas apply; SL_NONE: no stage. */

@@ -295,27 +295,45 @@ static void set_device_numbers(sli_lowering *l) {
   }
 }
 
-/* Gives parameters two slots: a step reads the version made two updates before it, so that it
- * need not wait for the last one. The update then reads one slot and writes the other
- * (PipeDream-2BW: Narayanan et al., arXiv 2006.09503). */
-static void add_version(sli_lowering *l, int buffer) {
+/* Gives parameters several slots, so that the update reads one and writes another. With two, a step
+ * reads the version made two updates before it, and need not wait for the last one (PipeDream-2BW:
+ * Narayanan et al., arXiv 2006.09503). With rollouts ahead, a step reads the newest version and its
+ * rollouts the oldest (emit.c). */
+static void add_versions(sli_lowering *l, int buffer, int slots) {
   sli_buffer *b = &l->buffers[buffer];
   int *readers = sli_arena_alloc(&l->arena, (size_t)(b->nconsumers + 1) * sizeof *readers);
   memcpy(readers, b->consumers, (size_t)b->nconsumers * sizeof *readers);
   readers[b->nconsumers++] = b->producer;
   b->consumers = readers;
-  b->initial = 2;
+  b->initial = slots;
   sli_add_port(&l->tasks[b->producer], buffer, false);
 }
 
+/* Checks that the readers of older versions can be told apart, and that checkpoints hold them. */
+static sl_status check_ahead(const sli_lowering *l, int ahead) {
+  if (ahead > 1 && l->in->options->store.every)
+    return sl_fail(SL_E_UNSUPPORTED,
+                   "rollouts.ahead %d: checkpoints hold two versions of the "
+                   "parameters (rollouts.ahead 1)",
+                   ahead);
+  for (int i = 0; i < l->nbuffers; i++)
+    if (l->buffers[i].role == SLI_ROLE_PARAM &&
+        sli_lower_given(l, SLI_ROLE_PARAM, sli_buffer_stage(l, &l->buffers[i])))
+      return sl_fail(SL_E_USAGE,
+                     "quota param: rollouts.ahead %d says how many slots parameters have", ahead);
+  return SL_OK;
+}
+
 sl_status sli_lower_versions(sli_lowering *l) {
+  int ahead = sli_lower_ahead(l);
+  if (ahead) SLI_TRY(check_ahead(l, ahead));
   for (int i = 0; i < l->nbuffers; i++) {
     const sli_buffer *b = &l->buffers[i];
     if (b->role != SLI_ROLE_PARAM || b->producer == SL_NONE) continue;
     int slots = sli_lower_given(l, SLI_ROLE_PARAM, sli_buffer_stage(l, b));
     if (slots > 2)
       return sl_fail(SL_E_USAGE, "quota param is %d: parameters have one slot, or two", slots);
-    if (slots == 2) add_version(l, i);
+    if (slots == 2 || ahead) add_versions(l, i, ahead ? ahead + 1 : slots);
   }
   return SL_OK;
 }

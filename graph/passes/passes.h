@@ -74,9 +74,11 @@ sl_status sli_pass_serve(sl_graph *g);
 sl_status sli_pass_serve_rows(sl_graph *g);
 
 /* Copies a graph that is served (both halves of serving have run) into that of training, as passes
- * with the parameters of training and `ticks` ticks in each step. SL_E_UNSUPPORTED names a
- * parameter or block that is not the same in both. */
-sl_status sli_pass_rollouts(sl_graph *g, sl_graph *from, int ticks);
+ * of a device of each stage, with the parameters of training. SL_E_UNSUPPORTED names a parameter or
+ * block that is not the same in both. */
+sl_status sli_pass_rollouts(sl_graph *g, sl_graph *from, int rank);
+/* Drops nodes and their outputs. */
+void sli_graph_drop(sl_graph *g, int count, sl_tensor *const *outputs);
 
 /* Training: frozen weights stay in the storage format of their file, and their readers become ops
  * that read it. SL_E_UNSUPPORTED names a weight that the devices cut through its blocks. */

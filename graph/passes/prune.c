@@ -44,6 +44,15 @@ static void keep_only(sl_graph *g, const bool *wanted, const bool *keep) {
   g->ntensors = ntensors;
 }
 
+void sli_graph_drop(sl_graph *g, int count, sl_tensor *const *outputs) {
+  bool *wanted = sli_arena_alloc(&g->arena, (size_t)g->ntensors * sizeof *wanted);
+  bool *keep = sli_arena_alloc(&g->arena, (size_t)g->nnodes * sizeof *keep);
+  for (int t = 0; t < g->ntensors; t++) wanted[t] = true;
+  for (int i = 0; i < g->nnodes; i++) keep[i] = true;
+  for (int i = 0; i < count; i++) wanted[outputs[i]->id] = keep[outputs[i]->producer->id] = false;
+  keep_only(g, wanted, keep);
+}
+
 /* ---- arguments that are read for their types alone ---------------------------------------------
  */
 

@@ -1,10 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Rollouts: a served graph of the same model becomes part of the training graph.
+/* Rollouts: served graphs of the same model become part of the training graph, one for each device
+ * of a stage that answers.
  *
- * Its nodes are copied behind those of training and read the parameters that training updates, so
- * there is no second copy of them. For lowering they are passes with ticks of their own, which come
- * before the training passes of each step: sources of training wait for the last of them, and the
- * updates wait for them as for all readers of the parameters. */
+ * Their nodes are copied behind those of training and read the parameters that training updates, so
+ * there is no second copy of them. Where devices share out a parameter, all who answer gather it
+ * once a step (sli_expand_rollouts). For lowering the nodes are passes with ticks of their own,
+ * which come before the training passes of each step: sources of training wait for the last of
+ * them, and the updates wait for them as for all readers of the parameters.
+ *
+ * All ticks are asked for beside the first device of the first stage, where answers are known:
+ * batches go to the other devices, and sampled tokens come back, as data of the plan. */
 #include "graph/passes/passes.h"
 
 #include <string.h>
@@ -18,6 +23,7 @@ typedef struct graft {
   const sl_graph *from;
   sl_tensor **twin; /* [from->ntensors] */
   int *block;       /* [from->nblocks] */
+  int rank;         /* device of each stage */
 } graft;
 
 static sl_status graft_blocks(graft *x) {
@@ -32,10 +38,22 @@ static sl_status graft_blocks(graft *x) {
   return SL_OK;
 }
 
-/* Returns the parameter of training on the first device of its stage; NULL: none. */
+/* Returns the read of a whole parameter on this device; NULL: none is needed. */
+static const sli_node *find_read(const graft *x, const char *name) {
+  for (int i = 0; i < x->g->rollouts.nreads; i++) {
+    const sli_node *n = x->g->rollouts.reads[i]->producer;
+    if (n->rank == x->rank && !strcmp(n->name, name)) return n;
+  }
+  return NULL;
+}
+
+/* Returns a parameter of training as this device has all of it; NULL: none of that name. */
 static sl_tensor *trained_param(const graft *x, const char *name) {
+  const sli_node *read = find_read(x, name);
+  if (read) return read->in[0];
   for (int i = 0; i < x->g->nparams; i++)
-    if (!x->g->params[i]->rank && !strcmp(x->g->params[i]->name, name)) return x->g->params[i];
+    if (x->g->params[i]->rank == x->rank && !strcmp(x->g->params[i]->name, name))
+      return x->g->params[i];
   return NULL;
 }
 
@@ -44,11 +62,6 @@ static sl_status graft_params(graft *x) {
     const sl_tensor *p = x->from->params[i];
     sl_tensor *t = trained_param(x, p->name);
     if (!t) return sl_fail(SL_E_UNSUPPORTED, "rollouts: training has no parameter %s", p->name);
-    if (t->shard)
-      return sl_fail(SL_E_UNSUPPORTED,
-                     "rollouts: devices share out parameter %s, and an answer needs all of it "
-                     "on one",
-                     p->name);
     if (!sl_type_equal(&t->type, &p->type))
       return sl_fail(SL_E_UNSUPPORTED,
                      "rollouts: parameter %s is stored otherwise when it is read "
@@ -59,36 +72,49 @@ static sl_status graft_params(graft *x) {
   return SL_OK;
 }
 
+static const char *graft_name(const graft *x, const char *name) {
+  return x->rank ? sli_arena_format(&x->g->arena, "rollout:%s#%d", name, x->rank)
+                 : sli_arena_format(&x->g->arena, "rollout:%s", name);
+}
+
+static void graft_output(graft *x, const sl_tensor *from, sli_node *n, int o) {
+  sl_tensor *t = sli_node_output(x->g, n, o, graft_name(x, from->name));
+  t->rank = n->rank;
+  x->twin[from->id] = t;
+}
+
 static void graft_node(graft *x, const sli_node *from) {
   sl_graph *g = x->g;
   sl_tensor *in[from->nin + 1];
   for (int a = 0; a < from->nin; a++) in[a] = from->in[a] ? x->twin[from->in[a]->id] : NULL;
-  const char *name = sli_arena_format(&g->arena, "rollout:%s", from->name);
+  bool asks = from->op == &sl_op_source;
+  const char *name = graft_name(x, from->name);
   int block = from->block < 0 ? from->block : x->block[from->block];
   sli_node *n =
       sli_graph_node(g, from->op, name, &from->attrs, from->cls, block, from->nin, in, from->nout);
   n->at = from->at;
+  n->rank = asks ? 0 : x->rank;
   n->phase = SLI_PHASE_ROLLOUT;
   n->pace = SLI_PACE_ROLLOUT;
   memcpy(n->in_type, from->in_type, (size_t)from->nin * sizeof *n->in_type);
   memcpy(n->out_type, from->out_type, (size_t)from->nout * sizeof *n->out_type);
   for (int o = 0; o < from->nout; o++)
-    if (from->out[o])
-      x->twin[from->out[o]->id] =
-          sli_node_output(g, n, o, sli_arena_format(&g->arena, "rollout:%s", from->out[o]->name));
+    if (from->out[o]) graft_output(x, from->out[o], n, o);
+  if (asks) g->rollouts.of[x->rank].source = n;
 }
 
-sl_status sli_pass_rollouts(sl_graph *g, sl_graph *from, int ticks) {
+sl_status sli_pass_rollouts(sl_graph *g, sl_graph *from, int rank) {
   if (g->nvariants)
     return sl_fail(SL_E_UNSUPPORTED, "rollouts: not where sequences are cut (--pieces)");
   graft x = {.g = g,
              .from = from,
              .twin = sli_arena_alloc(&g->arena, (size_t)from->ntensors * sizeof *x.twin),
-             .block = sli_arena_alloc(&g->arena, (size_t)from->nblocks * sizeof *x.block)};
+             .block = sli_arena_alloc(&g->arena, (size_t)from->nblocks * sizeof *x.block),
+             .rank = rank};
   sl_status status = graft_blocks(&x);
   if (!status) status = graft_params(&x);
   if (status) return status;
   for (int i = 0; i < from->nnodes; i++) graft_node(&x, from->nodes[i]);
-  g->rollouts = (struct sli_rollouts){ticks, x.twin[from->outputs[0].tensor->id]};
+  g->rollouts.of[rank].sampled = x.twin[from->outputs[0].tensor->id];
   return SL_OK;
 }

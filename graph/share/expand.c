@@ -272,8 +272,13 @@ static sl_status expand_forward(sli_expansion *x, const sli_node *n) {
   return make_nodes(x, n, n, n->op, in, n->nout, out);
 }
 
-/* Expands a source, which runs whole on each device; unwanted outputs go no further. In a served
- * graph one device asks for a tick's data, and the others read it there. */
+/* Returns how many devices ask a source for a tick's data; the others read it on the first. Answers
+ * of rollouts are known in one process alone, as are the requests of a session. */
+static int asking_devices(const sli_expansion *x) {
+  return x->g->options.serve || x->g->rollouts.count ? 1 : x->own;
+}
+
+/* Expands a source, which runs whole on each device that asks; unwanted outputs go no further. */
 static sl_status expand_source(sli_expansion *x, const sli_node *n) {
   sli_array *out[n->nout + 1];
   for (int o = 0; o < n->nout; o++)
@@ -282,7 +287,7 @@ static sl_status expand_source(sli_expansion *x, const sli_node *n) {
   for (int v = 0; v < x->nvariants; v++)
     for (int o = 0; o < n->nout; o++)
       types[v * n->nout + o] = n->shapes ? n->shapes[v].out[o] : n->out_type[o];
-  int asking = x->g->options.serve ? 1 : x->own;
+  int asking = asking_devices(x);
   for (int r = 0; r < asking; r++) {
     sli_making m = {.op = n->op,
                     .name = n->name,
@@ -525,6 +530,7 @@ sl_status sli_pass_expand(sl_graph *g, const sli_dim *dims, const sli_grid *grid
   for (int i = 0; i < x.nlogical && !status; i++)
     if (x.logical[i]->cls != SL_CLASS_U) status = expand_node(&x, x.logical[i]);
   if (!status) status = sli_expand_gradients(&x);
+  if (!status) status = sli_expand_rollouts(&x);
   if (!status) {
     sli_expand_results(&x);
     sli_expand_prune(g);

@@ -203,6 +203,9 @@ void sli_expand_params(sli_expansion *x);
 bool sli_is_shared_at_once(const sli_expansion *x, const sl_tensor *grad, sli_layout lies);
 /* Converts all gradients of parameters to the layouts that their updates want. */
 sl_status sli_expand_gradients(sli_expansion *x);
+/* Adds reads of every whole parameter by the devices that answer in rollouts. A parameter that they
+ * share out is gathered once a step. */
+sl_status sli_expand_rollouts(sli_expansion *x);
 /* Collects each device's part of the loss and of each metric; for a served graph, its batch, and
  * the first device's output. */
 void sli_expand_results(sli_expansion *x);

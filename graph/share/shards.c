@@ -179,6 +179,40 @@ sl_status sli_expand_gradients(sli_expansion *x) {
   return SL_OK;
 }
 
+/* ---- parameters of rollouts ------------------------------------------------------------------ */
+
+/* Adds a device's read of a parameter, till the graph that answers is there. */
+static sl_status read_whole(sli_expansion *x, const sl_tensor *param, int rank, sl_tensor *whole) {
+  sl_graph *g = x->g;
+  const sl_attrs attrs = {0};
+  sli_node *n =
+      sli_graph_node(g, &sl_op_copy, param->name, &attrs, SL_CLASS_U, param->home, 1, &whole, 1);
+  n->rank = rank;
+  n->at = param->at;
+  n->phase = SLI_PHASE_ROLLOUT;
+  n->pace = SLI_PACE_ROLLOUT;
+  n->per_step = true;
+  SLI_TRY(sli_node_infer(n));
+  g->rollouts.reads[g->rollouts.nreads++] = sli_expand_output(x, n, 0, param->name);
+  return SL_OK;
+}
+
+sl_status sli_expand_rollouts(sli_expansion *x) {
+  static const sli_layout everywhere;
+  struct sli_rollouts *of = &x->g->rollouts;
+  of->reads = sli_arena_alloc(&x->g->arena, (size_t)(of->count * x->nparams) * sizeof *of->reads);
+  for (int p = 0; p < x->nparams && of->count; p++) {
+    const sl_tensor *param = x->params[p];
+    if (param->frozen || param->home < 0) continue;
+    sli_array *whole;
+    sli_moment at = {SL_CLASS_U, param->home, of->ahead ? SLI_PHASE_ROLLOUT : SLI_PHASE_PACK,
+                     false};
+    SLI_TRY(sli_box(x, param, everywhere, at, &whole));
+    for (int r = 0; r < of->count; r++) SLI_TRY(read_whole(x, param, r, whole->on[r]));
+  }
+  return SL_OK;
+}
+
 /* ---- the loss, metrics, counters ----------------------------------------------------------- */
 
 /* Sets the devices' parts; share NULL: they are summands. */
@@ -218,13 +252,14 @@ static void prune_served(sl_graph *g) {
 }
 
 static void prune_trained(sl_graph *g) {
-  int kept = sli_graph_kept(g), nroots = 0, n = 0;
+  int kept = sli_graph_kept(g), nroots = g->rollouts.nreads, n = 0;
   for (int i = 0; i < kept; i++) nroots += sli_graph_keep(g, i)->nparts;
   for (int p = 0; p < g->nparams; p++) nroots += g->params[p]->ngrads;
   sl_tensor **roots = sli_arena_alloc(&g->arena, (size_t)nroots * sizeof *roots);
   for (int i = 0; i < kept; i++) n = sli_mean_tensors(sli_graph_keep(g, i), roots, n);
   for (int p = 0; p < g->nparams; p++)
     for (int u = 0; u < g->params[p]->ngrads; u++) roots[n++] = g->params[p]->grads[u];
+  for (int i = 0; i < g->rollouts.nreads; i++) roots[n++] = g->rollouts.reads[i];
   sli_graph_prune(g, nroots, roots);
 }
 

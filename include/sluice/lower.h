@@ -318,18 +318,22 @@ typedef struct sl_store_options {
 } sl_store_options;
 
 /* Rollouts: before the training passes of each step, `ticks` passes of a served graph of the same
- * model run on the same devices and read the same parameters. The sources of training are asked for
- * a step when its last tick has been delivered. */
+ * model run on the first device of each stage, or on several, and read the same parameters. The
+ * sources of training are asked for a step when its last tick has been delivered. */
 typedef struct sl_rollout_options {
   /* Makes the served graph, with sl_graph_options.serve, anew for each call of sl_lower. It must
    * outlive what is lowered. Returns NULL on failure, with the reason in sl_detail(). NULL: no
    * rollouts. */
   sl_graph *(*make)(void *ctx);
   int ticks; /* in a step, at least 1 */
+  int ahead; /* updates that the parameters of a step's rollouts are old. Parameters have one slot
+                more for each, and rollouts run beside so many steps of training. 0: none */
   /* Called with each tick's sampled tokens (sl_sampled), as report.on_output is, in the first
    * process; must not block for long. */
   void (*on_output)(void *ctx, const char *name, const sl_type *type, const void *data);
   void *ctx;
+  const struct sl_rollout_options *next; /* those of the stage's next device, with as many ticks;
+                                            NULL: no more devices answer */
 } sl_rollout_options;
 
 /* Zero is the default of every field. */

@@ -18,9 +18,12 @@
  * group. Then the passes of the step learn from all answers. The prompts of a step, and all random
  * numbers, follow from the step's number and the seed: a resumed run has the same rollouts.
  *
+ * Where devices share out data, sequences or tensors, all of them answer (`devices`), each a share
+ * of the rows. An answer's numbers do not depend on which device gives it.
+ *
  * Threads: callbacks come on threads of the plan and must not block for long, but
  * sl_rollouts_reward may be called by any thread. With several processes all of them create the
- * rollouts, and the first alone has answers. */
+ * rollouts; devices of any process answer, and the first process alone has the answers. */
 #ifndef SLUICE_ROLLOUTS_H
 #define SLUICE_ROLLOUTS_H
 
@@ -75,6 +78,7 @@ typedef struct sl_rollouts_options {
   int64_t batch;               /* rows of a step, a multiple of `group` */
   int microbatches;            /* parts of it [1] */
   int stages;                  /* pipeline stages of training [1] */
+  int devices;                 /* devices of each stage that answer, each a share [1] */
   int group;                   /* answers to each prompt [8] */
   const sl_prompt *prompts;    /* [nprompts] */
   int64_t nprompts;
@@ -85,7 +89,9 @@ typedef struct sl_rollouts_options {
   uint64_t seed;
   const int32_t *stop; /* [nstop] tokens that end an answer and are its last */
   int nstop;
-  int ticks; /* most ticks of a step [as many as all answers could take] */
+  int updates; /* made of one rollout: every so many steps as many batches are answered [1] */
+  int ahead;   /* updates that the parameters which answer are old, at most 8 [0] */
+  int ticks;   /* most ticks of a step [as many as all answers could take] */
   /* Gets each answer once it is complete, and has sl_rollouts_reward called for it: now or later,
    * by any thread. The source of training waits for the rewards of all answers of a step. */
   void (*answered)(void *ctx, const sl_answer *answer);

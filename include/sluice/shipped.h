@@ -54,6 +54,10 @@ sl_status sl_shipped_chat(const sl_shipped *m, int nmessages, const char *const 
 sl_status sl_shipped_save(const sl_shipped *m, const char *folder, const sl_lowered *lowered,
                           sl_runtime *rt, sl_job *job);
 
+/* Fills in the parameters "teacher.NAME" of a run that learns from this model (sl_distill_create)
+ * with its weights. SL_E_USAGE: it has none. */
+sl_status sl_shipped_teach(const sl_shipped *m, const sl_lowered *lowered, sl_runtime *rt);
+
 #ifdef __cplusplus
 }
 #endif

@@ -31,6 +31,8 @@ from .calls import function, ops
 from .errors import Error, Fit
 from .exported import Program
 from .graph import Graph
+from .objectives import Distill, Objective, Preferences
+from .rollouts import Answer, Rollout, Rollouts
 from .models import Model, Tokenizer, load, models
 from .planned import Candidate, Plan, plan, search
 from .run import Evaluation, Parameters, Run, Step
@@ -42,7 +44,7 @@ from .tune import Point, Tuning, measure, predict, tune
 
 __version__: str = _library.text(_library.lib.sl_version())
 
-__all__ = ["Candidate", "Error", "Evaluation", "Fit", "Graph", "Init", "Model", "Parameters", "Plan", "Point", "Program", "Run", "Server", "Session", "Step", "Tensor", "Tokenizer", "Trace",
+__all__ = ["Answer", "Candidate", "Distill", "Error", "Evaluation", "Fit", "Graph", "Init", "Model", "Objective", "Parameters", "Plan", "Point", "Preferences", "Program", "Rollout", "Rollouts", "Run", "Server", "Session", "Step", "Tensor", "Tokenizer", "Trace",
            "Tuning", "constant", "function", "load", "measure", "models", "normal", "ops", "plan", "predict", "schedules", "search", "serve", "tool", "tune",
            "uniform", "__version__"]
 __all__ += _statuses

@@ -224,6 +224,11 @@ def free(pointer: Any) -> None:
     _libc.free(pointer)
 
 
+def allocated(data: bytes) -> Any:
+    """A text that C frees."""
+    return ffi.cast("char *", _libc.strdup(data))
+
+
 def owned(pointer, destroy):
     """The pointer, destroyed when nobody has it any more."""
     weakref.finalize(pointer, destroy, ffi.cast("void *", pointer))

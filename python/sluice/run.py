@@ -22,6 +22,8 @@ from ._library import ffi, lib
 from ._statuses import StoppedError
 from .asking import Asking
 from .graph import Graph
+from .objectives import Objective
+from .rollouts import Rollouts
 from .trace import Trace
 
 if TYPE_CHECKING:
@@ -487,20 +489,26 @@ class Run:
     written every `every` steps; with resume=True the run goes on from the newest, `fingerprint` has settings a resumed run
     must not change, and resume_with="lr,data" names what it may.
 
+    `objective` is what is learned in place of the next token (sl.Preferences, sl.Distill), and `rollouts` (sl.Rollouts)
+    what a shipped model answers to learn from. chat_template, learn ("answers" or "all") and long_chats ("cut", "drop" or
+    "refuse") say how a model reads files of chats (docs/data.md).
+
     A program started several times by torchrun or srun is one job: all processes make the same
     calls, and each runs its share."""
 
-    GRAPH = ("microbatches", "pieces", "cut", "shuffle", "eval", "eval_every", "eval_rows", "tokenizer")
+    GRAPH = ("microbatches", "pieces", "cut", "shuffle", "eval", "eval_every", "eval_rows", "tokenizer",
+             "chat_template", "learn", "long_chats")
     TRAINING = ("optimizer", "lr_schedule", "groups", "freeze", "lora", "total_steps")
     OWN = ("stages", "seed", "weights", "checkpoints", "every", "kept", "resume", "resume_with", "fingerprint",
-           "trace_records", "adapter", "devices", "threads", "memory", "quotas", "homes")
+           "trace_records", "objective", "rollouts", "adapter", "devices", "threads", "memory", "quotas", "homes")
     ALSO = {"learning_rate_schedule": "lr_schedule", "lr_scheduler": "lr_schedule", "frozen": "freeze",
             "save_every": "every", "gradient_accumulation": "microbatches"}
 
     def __init__(self, model: Union[Callable[[Graph], Any], Path], *, stages: int = 1, microbatches: int = 1, seed: int = 1,
                  weights: Optional[Path] = None, checkpoints: Optional[Path] = None, every: int = 100, kept: int = 2,
                  resume: bool = False, resume_with: Optional[str] = None, fingerprint: Optional[Mapping[str, Any]] = None,
-                 trace_records: int = 0, **options: "Unpack[RunOptions]") -> None:
+                 trace_records: int = 0, objective: Optional[Objective] = None, rollouts: Optional[Rollouts] = None,
+                 **options: "Unpack[RunOptions]") -> None:
         self.closed = True  # until there is something to close
         given: Dict[str, Any] = dict(options)
         self.model: Callable[[Graph], Any] = _program_of(model, given)
@@ -510,6 +518,7 @@ class Run:
         fingerprint = given.pop("terms", fingerprint)  # the old name works for one version
         self._check_names(given, getattr(self.model, "keywords", ()))
         self.keep: List[Any] = []
+        self.objective, self.rollouts = objective, rollouts
         self.params: Parameters
         self.history: List[Step] = []
         self.evaluations: List[Evaluation] = []
@@ -562,6 +571,8 @@ class Run:
         self.plan.start({"peers": lib.sl_job_peers(self.job),
                          "process": lib.sl_job_process(self.job), "trace_records": trace_records,
                          "first_step": self.first_step}, self.keep)
+        if self.rollouts is not None:
+            self.rollouts._attach(self.plan)
         self._fill(weights)
         if adapter and not self.first_step:
             c.check(lib.sl_adapter_load(c.chars(adapter, self.keep), self.plan.lowered, self.plan.runtime))
@@ -581,14 +592,30 @@ class Run:
                                on_eval=c.weakly(self._evaluation),
                                processes=lib.sl_job_processes(self.job), **self.lower_options)
         lib.sl_checkpoints_lower(self.checkpoints, options)
+        self._set_objective(options)
         try:
             self.plan = _Plan(self.model, self.graph_options, options, asking)
         except errors.Budget as error:
-            if lib.sl_job_processes(self.job) == 1:
+            if lib.sl_job_processes(self.job) == 1 and self.rollouts is None:
                 budget.advise(error, self._bytes_with, dict(self.graph_options, **self.lower_options))
             raise
         c.check(lib.sl_checkpoints_describe(self.checkpoints, self.plan.graph.pointer,
                                             self.plan.lowered))
+
+    def _set_objective(self, options):
+        """Says what the model learns: by rollouts, an objective, or its own data."""
+        if self.rollouts is not None and self.objective is not None:
+            raise TypeError("Run takes rollouts or an objective: it learns one thing")
+        if self.objective is not None:
+            self.graph_options["objective"] = self.objective.pointer
+        if self.rollouts is None:
+            return
+        given = self.lower_options
+        parallel = {name: int(given.get(keyword) or 1) for name, keyword in
+                    (("data", "data_parallel"), ("tensor", "tensor"), ("sequence", "sequence"), ("stages", "stages"))}
+        self.rollouts._make(self.model, self.training, self.graph_options["microbatches"], self.seed, parallel)
+        self.graph_options["objective"] = lib.sl_rollouts_objective(self.rollouts.pointer)
+        options.rollouts = lib.sl_rollouts_lower(self.rollouts.pointer)[0]
 
     def _bytes_with(self, changes: Mapping[str, Any]) -> int:
         """Returns the bytes that the largest device would need with other options."""
@@ -609,6 +636,8 @@ class Run:
         c.check(lib.sl_params_init(lowered, rt, self.seed))
         if weights:
             c.check(lib.sl_weights_load(c.chars(weights, self.keep), lowered, rt))
+        if self.objective is not None:
+            self.objective.load(lowered, rt)
         c.check(lib.sl_params_copy_versions(lowered, rt))
 
     def _step(self, _, report):
@@ -859,6 +888,8 @@ class Run:
         lib.sl_checkpoints_close(checkpoints)
         if self.plan:
             self.plan.close()
+        if self.rollouts is not None:
+            self.rollouts._close()
 
     def __enter__(self) -> "Run":
         return self

@@ -55,7 +55,7 @@ OPTIONS = {
     "best": FREE, "save": FREE, "save-paths": FREE, "save-adapter": FREE, "checkpoint": FREE, "every": FREE,
     "keep": FREE, "resume": FREE, "processes": FREE, "heartbeat-timeout": FREE, "log": EACH, "report": FREE,
     "trace": FREE, "plan": FREE, "workers": FREE, "jitter": FREE, "watchdog": EACH, "check-finite": FREE, "exact": FREE, "exact-leaf": FREE,
-    **dict.fromkeys(("rl", "prompts", "reward", "reward-seconds", "reward-failed", "max-tokens", "stop", "answers"),
+    **dict.fromkeys(("rl", "rollout-ahead", "prompts", "reward", "reward-seconds", "reward-failed", "max-tokens", "stop", "answers"),
                     "they are tried in test_tools_rl"),
     "logprobs": "it is tried in test_tools_exact_served",
     "quiet": EACH, "look-ahead": FREE, "clock": "nothing is computed on the virtual one",

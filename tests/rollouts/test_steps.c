@@ -1,7 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Rollouts of a small model, rewarded by a function of this test: advantages are what their formula
  * says, dropped answers have none, prompts come in the order of their permutation, the same in a
- * run that begins at a later step, and options that cannot be are refused by name. */
+ * run that begins at a later step, and options that cannot be are refused by name. With
+ * numbers.exact answers, losses and ratios are the same however many devices answer, whole or in
+ * parts. A rollout of several updates, and one ahead of training, have the answers of the
+ * parameters that they say. */
 #include <math.h>
 #include <string.h>
 
@@ -22,7 +25,12 @@ typedef struct run {
   bool drops; /* the third answer of each group */
   int64_t first;
   int steps, answers;
+  sl_parallel_options parallel;
+  const char *shard;
+  int updates, ahead;
   int64_t prompts[STEPS][BATCH];
+  uint64_t hash[STEPS];             /* of the tokens and log-probabilities of a step's answers */
+  double losses[STEPS], off[STEPS]; /* off: the largest |ratio - 1| */
   double rewards[BATCH], advantages[BATCH];
   sl_rollouts_report report;
 } run;
@@ -43,11 +51,25 @@ static void rewarded(void *ctx, const sl_rollouts_report *report, int n, const s
                      const double *rewards, const double *advantages) {
   run *x = ctx;
   CHECK(n == BATCH && report->step == x->first + x->steps, "step %lld", (long long)report->step);
-  for (int i = 0; i < n; i++) x->prompts[report->step][i] = answers[i].prompt;
+  uint64_t hash = SLI_HASH_SEED;
+  for (int i = 0; i < n; i++) {
+    x->prompts[report->step][i] = answers[i].prompt;
+    hash = sli_hash(hash, answers[i].tokens, (size_t)answers[i].count * sizeof(int32_t));
+    hash = sli_hash(hash, answers[i].logprobs, (size_t)answers[i].count * sizeof(float));
+  }
+  x->hash[report->step] = hash;
   memcpy(x->rewards, rewards, sizeof x->rewards);
   memcpy(x->advantages, advantages, sizeof x->advantages);
   x->report = *report;
   x->steps++;
+}
+
+static void stepped(void *ctx, const sl_step_report *report) {
+  run *x = ctx;
+  x->losses[report->step] = report->loss;
+  for (int v = 0; v < report->nvalues; v++)
+    if (!strcmp(report->values[v].name, "ratio_off"))
+      x->off[report->step] = report->values[v].value;
 }
 
 static const sl_model *gpt(void) {
@@ -66,19 +88,24 @@ static sl_args *read_words(void) {
 }
 
 static sl_rollouts_options options_of(run *x, const sl_args *args, const sl_prompt *prompts) {
-  return (sl_rollouts_options){.model = gpt(),
-                               .args = args,
-                               .batch = BATCH,
-                               .group = GROUP,
-                               .prompts = prompts,
-                               .nprompts = PROMPTS,
-                               .shuffle = 5,
-                               .max_tokens = 4,
-                               .temperature = 1,
-                               .seed = 3,
-                               .answered = answered,
-                               .rewarded = rewarded,
-                               .ctx = x};
+  return (sl_rollouts_options){
+      .model = gpt(),
+      .args = args,
+      .batch = BATCH,
+      .stages = SLI_MAX(x->parallel.stages, 1),
+      .devices = SLI_MAX(x->parallel.data, 1) * SLI_MAX(x->parallel.tensor, 1),
+      .updates = x->updates,
+      .ahead = x->ahead,
+      .group = GROUP,
+      .prompts = prompts,
+      .nprompts = PROMPTS,
+      .shuffle = 5,
+      .max_tokens = 4,
+      .temperature = 1,
+      .seed = 3,
+      .answered = answered,
+      .rewarded = rewarded,
+      .ctx = x};
 }
 
 static void list_prompts(sl_prompt *prompts) {
@@ -96,8 +123,13 @@ static void train(run *x, int64_t first, int steps) {
   sl_graph *g = sl_graph_create(&(sl_graph_options){
       .microbatches = 1, .pieces = 1, .objective = sl_rollouts_objective(x->rollouts)});
   CHECK(!sl_model_build(gpt(), g, args), "%s", sl_detail());
-  const sl_lower_options lower = {
-      .parallel.stages = 1, .devices.kind = "cpu", .rollouts = *sl_rollouts_lower(x->rollouts)};
+  sl_lower_options lower = {.parallel = x->parallel,
+                            .memory.shard = x->shard,
+                            .numbers.exact = true,
+                            .devices.kind = "cpu",
+                            .report = {.on_step = stepped, .ctx = x},
+                            .rollouts = *sl_rollouts_lower(x->rollouts)};
+  lower.parallel.stages = SLI_MAX(x->parallel.stages, 1);
   sl_lowered *lowered;
   sl_runtime *rt;
   CHECK(!sl_lower(g, &lower, &lowered), "%s", sl_detail());
@@ -107,7 +139,8 @@ static void train(run *x, int64_t first, int steps) {
         "%s", sl_detail());
   sl_lowered_attach(lowered, rt);
   sl_rollouts_attach(x->rollouts, rt);
-  CHECK(!sl_params_init(lowered, rt, 7), "%s", sl_detail());
+  CHECK(!sl_params_init(lowered, rt, 7) && !sl_params_copy_versions(lowered, rt), "%s",
+        sl_detail());
   CHECK(!sl_runtime_run(rt, steps), "%s", sl_detail());
   CHECK(x->steps == steps && x->answers == steps * BATCH, "%d steps, %d answers", x->steps,
         x->answers);
@@ -157,6 +190,57 @@ static void dropped_answers_have_no_part(void) {
   CHECK(fabs(x.report.reward - .525) < 1e-12, "the mean of the others");
 }
 
+static void same_numbers(const run *x, const run *y, const char *what) {
+  for (int s = 0; s < STEPS; s++)
+    CHECK(x->hash[s] == y->hash[s] && x->losses[s] == y->losses[s] && x->off[s] == y->off[s],
+          "%s, step %d: loss %.17g and %.17g, ratios off by %g and %g", what, s, x->losses[s],
+          y->losses[s], x->off[s], y->off[s]);
+}
+
+static const struct grid {
+  const char *name, *shard;
+  sl_parallel_options parallel;
+} grids[] = {{"data 2", NULL, {.data = 2}},
+             {"data 5", NULL, {.data = 5}},
+             {"data 2, stages 2", NULL, {.data = 2, .stages = 2}},
+             {"shard optimizer", "optimizer", {.data = 2}},
+             {"shard gradients", "gradients", {.data = 2}},
+             {"shard parameters", "parameters", {.data = 2}},
+             {"tensor 2", NULL, {.tensor = 2}},
+             {"data 2, tensor 2, shard parameters", "parameters", {.data = 2, .tensor = 2}}};
+
+/* The same numbers however many devices answer, and ratios as far off as the rollouts are old. */
+static void grids_answer_alike(int updates, int ahead) {
+  run one = {.updates = updates, .ahead = ahead};
+  train(&one, 0, STEPS);
+  for (int s = 0; s < STEPS; s++) {
+    int age = updates > 1 ? s % updates : SLI_MIN(s, ahead);
+    CHECK(age ? one.off[s] > 0 : one.off[s] == 0, "step %d: ratios are off by %g", s, one.off[s]);
+  }
+  for (size_t i = 0; i < SLI_COUNT(grids); i++) {
+    run x = {
+        .updates = updates, .ahead = ahead, .parallel = grids[i].parallel, .shard = grids[i].shard};
+    train(&x, 0, STEPS);
+    same_numbers(&one, &x, grids[i].name);
+  }
+}
+
+static void all_devices_answer(void) { grids_answer_alike(1, 0); }
+static void updates_share_a_rollout(void) { grids_answer_alike(2, 0); }
+static void rollouts_run_ahead(void) { grids_answer_alike(1, 1); }
+
+/* Steps that the first parameters answer have the same answers, whichever option says so. */
+static void old_parameters_answer(void) {
+  run by_updates = {.updates = 3}, by_ahead = {.ahead = 2}, newest = {0};
+  train(&by_updates, 0, STEPS);
+  train(&by_ahead, 0, STEPS);
+  train(&newest, 0, STEPS);
+  for (int s = 0; s < 3; s++) CHECK(by_updates.hash[s] == by_ahead.hash[s], "step %d", s);
+  CHECK(by_updates.hash[3] != by_ahead.hash[3], "the fourth step is of other parameters");
+  CHECK(newest.hash[0] == by_ahead.hash[0] && newest.hash[1] != by_ahead.hash[1],
+        "without, the second step is");
+}
+
 static void refused(const sl_rollouts_options *o, const char *why) {
   sl_rollouts *r = NULL;
   CHECK(sl_rollouts_create(o, &r) == SL_E_USAGE && strstr(sl_detail(), why), "%s: %s", why,
@@ -174,6 +258,8 @@ static void wrong_options_are_named(void) {
   o.group = 1, refused(&o, "a group of 1 answers"), o = good;
   o.nprompts = 0, refused(&o, "there are no prompts"), o = good;
   o.clip_low = 2, refused(&o, "ratios cannot be clipped to -1"), o = good;
+  o.ahead = 9, refused(&o, "of parameters that are 9 old"), o = good;
+  o.devices = 11, refused(&o, "11 devices are to answer 10 prompts"), o = good;
   o.kl = -1, refused(&o, "a kl of -1"), o = good;
   prompts[3].count = 10, refused(&o, "prompt 4 has 10 tokens, in a context of 10");
   prompts[3].count = 0, refused(&o, "prompt 4 has 0 tokens");
@@ -184,6 +270,10 @@ int main(void) {
   RUN(advantages_follow_from_rewards);
   RUN(prompts_follow_from_steps);
   RUN(dropped_answers_have_no_part);
+  RUN(all_devices_answer);
+  RUN(updates_share_a_rollout);
+  RUN(rollouts_run_ahead);
+  RUN(old_parameters_answer);
   RUN(wrong_options_are_named);
   return 0;
 }

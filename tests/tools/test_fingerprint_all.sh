@@ -34,7 +34,7 @@ declare -A value=(
   [resume]=- [resume-with]=lr [processes]=2 [restarts]=1 [heartbeat-timeout]=20 [rdzv-endpoint]=127.0.0.1:9
   [nnodes]=2 [node-rank]=1 [rdzv-id]=x [log]=l.csv [logprobs]=l.jsonl [report]=r.json [trace]=t [plan]=plan.txt [dry-run]=- [show-sbp]=- [print-after]=gradients
   [certify]=steps.jsonl [recheck]=profile.json [show-placement]=- [generate]=2 [prompt]=a [chat]=a [chat-system]=a [chat-template]=chatml [learn]=all [long-chats]=drop [show-data]=- [temperature]=0
-  [epochs]=0.5 [rl]=grpo:group=2 [prompts]=$data [reward]=length:3 [reward-seconds]=5 [reward-failed]=drop [max-tokens]=4
+  [epochs]=0.5 [rl]=grpo:group=2 [prompts]=$data [reward]=length:3 [reward-seconds]=5 [rollout-ahead]=1 [reward-failed]=drop [max-tokens]=4
   [preferences]=$data [dpo]=beta=0.2 [teacher]=. [distill]=kl:top=2
   [stop]=a [answers]=a.jsonl [workers]=1 [jitter]=1 [watchdog]=20 [check-finite]=- [quiet]=-)
 # What needs others beside it to be taken at all.
@@ -45,6 +45,7 @@ declare -A beside=(
   [eval-rows]="--eval $data --eval-every 1"
   [rl]="--prompts $data --reward length:3" [prompts]='--rl grpo:group=2 --reward length:3'
   [reward]="--rl grpo:group=2 --prompts $data" [reward-seconds]="--rl grpo:group=2 --prompts $data --reward length:3"
+  [rollout-ahead]="--rl grpo:group=2 --prompts $data --reward length:3"
   [reward-failed]="--rl grpo:group=2 --prompts $data --reward length:3" [max-tokens]="--rl grpo:group=2 --prompts $data --reward length:3"
   [stop]="--rl grpo:group=2 --prompts $data --reward length:3" [answers]="--rl grpo:group=2 --prompts $data --reward length:3"
   [save-paths]='--skip 0.2' [swap]='--skip 0.2')

@@ -46,11 +46,34 @@ import csv
 for row in csv.DictReader(open("one.csv")): assert float(row["ratio_off"]) == 0 == float(row["clipped"]), row' || fail "a ratio is not 1"
 [[ $(wc -l <one.answers.jsonl) == 128 ]] || fail "answers are missing"
 for grid in "--stages 2" "--microbatches 4 --stages 2 --schedule zb-h1" "--data-parallel 2" "--recompute full --jitter 50" \
-  "-n 2 --stages 2 --microbatches 2" "--stages 2 --data-parallel 2 --microbatches 2"; do
+  "-n 2 --stages 2 --microbatches 2" "--stages 2 --data-parallel 2 --microbatches 2" "-n 2 --data-parallel 2" \
+  "--tensor 2" "-n 2 --tensor 2 --microbatches 2" "-n 2 --data-parallel 2 --shard parameters"; do
   # shellcheck disable=SC2086
   ends 0 "${exact[@]}" $grid "${patient[@]}" --recheck one.jsonl --answers other.jsonl "${model[@]}"
   cmp -s one.answers.jsonl other.jsonl || fail "$grid: other answers"
 done
+# Several updates of a rollout, and rollouts ahead of training: ratios leave 1 as the answers grow old.
+for how in "--rl grpo:group=8,kl=0.01,updates=2" "--rollout-ahead 1"; do
+  # shellcheck disable=SC2086
+  ends 0 "${exact[@]}" $how --certify old.jsonl --answers old.answers.jsonl --log old.csv "${model[@]}"
+  # shellcheck disable=SC2086
+  ends 0 "${exact[@]}" $how -n 2 --data-parallel 2 "${patient[@]}" --recheck old.jsonl --answers other.jsonl "${model[@]}"
+  cmp -s old.answers.jsonl other.jsonl || fail "$how: other answers on two processes"
+  # shellcheck disable=SC2086
+  ends 0 "${exact[@]}" $how --steps 2 --checkpoint "c$how" --every 2 --answers other.jsonl "${model[@]}"
+  # shellcheck disable=SC2086
+  ends 0 "${exact[@]}" $how --stages 2 --checkpoint "c$how" --resume --recheck old.jsonl --answers other.jsonl "${model[@]}"
+  cmp -s old.answers.jsonl other.jsonl || fail "$how: a resumed run has other answers"
+  python3 -c '
+import csv, sys
+off = [float(row["ratio_off"]) for row in csv.DictReader(open("old.csv"))]
+young = [0, 2] if "updates" in sys.argv[1] else [0]
+for step, value in enumerate(off): assert (value == 0) == (step in young), off' "$how" || fail "$how: ratios"
+done
+ends 2 "${exact[@]}" --rl grpo:group=8,updates=2 --checkpoint d --every 3 "${model[@]}"
+says '--every 3: a rollout has 2 updates' err
+ends 2 "${exact[@]}" --rollout-ahead 2 --checkpoint d "${model[@]}"
+says 'checkpoints hold two versions of the parameters' err
 # Interrupted, and resumed on another grid.
 ends 0 "${exact[@]}" --steps 2 --checkpoint c --every 1 --answers other.jsonl "${model[@]}"
 ends 0 "${exact[@]}" --stages 2 --checkpoint c --resume --recheck one.jsonl --answers other.jsonl "${model[@]}"
@@ -102,7 +125,7 @@ wrong '--reward exact: prompt 1 has no "answer"' --reward exact
 wrong '--reward length:x: length:N is of a whole number of tokens' --reward length:x
 wrong '--reward-failed ignore: it is end or drop' --reward-failed ignore
 wrong '--answers a.txt: it is a file .jsonl or .html' --answers a.txt
-wrong 'devices share out parameter transformer' --tensor 2
+wrong 'not with vocabulary.parallel' --stages 2 --vocab-parallel
 wrong '--stop: "ab" is 2 tokens, and one ends an answer' --stop ab
 printf '%s\n' '{"prompt": [1, 2]}' '{"prompt": {}}' >bad.jsonl
 wrong '--prompts bad.jsonl:2: "prompt" is of the wrong kind' --prompts bad.jsonl
@@ -116,7 +139,7 @@ printf '%s\n' '{"prompt": [1,2,3,4,5,6,7,8,9,10,11,12]}' >bad.jsonl
 wrong 'prompt 1 has 12 tokens, in a context of 12' --prompts bad.jsonl
 printf '%s\n' '{"messages": [{"role": "user", "content": "a"}]}' >bad.jsonl
 wrong 'messages need a tokenizer and its chat template' --prompts bad.jsonl
-for alone in "--prompts prompts.jsonl" "--reward exact" "--answers a.jsonl"; do
+for alone in "--rollout-ahead 1" "--prompts prompts.jsonl" "--reward exact" "--answers a.jsonl"; do
   # shellcheck disable=SC2086
   ends 2 "$actorrun" --steps 1 $alone "${model[@]}" --data prompts.jsonl
   says "of which rollouts? --rl METHOD says" err

@@ -18,9 +18,9 @@ static const char *const of_results[] = {"microbatches", "pieces",  "cut",   "dt
                                          "seed",         "shuffle", "learn", "long-chats"};
 
 /* Training options that affect results and replace the model's. All given texts are compared. */
-static const char *const of_training[] = {"optimizer", "lr-schedule", "group",  "freeze", "lora",
-                                          "adapter",   "rl",          "reward", "stop",   "dpo",
-                                          "teacher",   "distill",     "frozen"};
+static const char *const of_training[] = {
+    "optimizer", "lr-schedule", "group", "freeze",  "lora",    "adapter", "rl",
+    "reward",    "stop",        "dpo",   "teacher", "distill", "frozen",  "rollout-ahead"};
 
 /* Options that may differ between processes: where each runs, and what it alone prints or
  * writes. All other options shape the plan, or make processes meet. The launcher's options are

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "io/atomic.h"
+#include "graph/state/state.h"
 #include "models/models.h"
 #include "io/chats/chats.h"
 #include "tools/common/huggingface.h"
@@ -110,4 +111,11 @@ sl_status sl_shipped_save(const sl_shipped *m, const char *folder, const sl_lowe
   sl_status status = huggingface_check(folder, &m->settings);
   if (!status) status = sli_atomic_check_folder(folder);
   return status ? status : pretrained_save(&m->settings, folder, lowered, rt, job);
+}
+
+sl_status sl_shipped_teach(const sl_shipped *m, const sl_lowered *lowered, sl_runtime *rt) {
+  const char *weights = sl_shipped_weights(m);
+  if (!weights)
+    return sl_fail(SL_E_USAGE, "the teacher, model %s, has no weights", m->settings.model->name);
+  return sli_weights_load_teacher(weights, lowered, rt);
 }

@@ -30,7 +30,7 @@ static const key keys[] = {
     {"group", 2, 1 << 16, AT(group), WHOLE},    {"kl", 0, 1e9, AT(kl), REAL},
     {"clip", 1e-6, 1, AT(clip_low), REAL},      {"clip-high", 1e-6, 1e9, AT(clip_high), REAL},
     {"dual-clip", 1, 1e9, AT(dual_clip), REAL}, {"top-p", 0, 1, AT(top_p), SINGLE},
-    {"ticks", 1, 1 << 20, AT(ticks), WHOLE}};
+    {"ticks", 1, 1 << 20, AT(ticks), WHOLE},    {"updates", 1, 1 << 10, AT(updates), WHOLE}};
 
 static sl_status set_key(const char *name, size_t length, const char *value,
                          sl_rollouts_options *to) {
@@ -51,8 +51,8 @@ static sl_status set_key(const char *name, size_t length, const char *value,
     return SL_OK;
   }
   return sl_fail(SL_E_USAGE,
-                 "--rl: there is no %.*s; there are group, kl, clip, clip-high, dual-clip, top-p "
-                 "and ticks",
+                 "--rl: there is no %.*s; there are group, kl, clip, clip-high, dual-clip, top-p, "
+                 "ticks and updates",
                  (int)length, name);
 }
 
@@ -79,8 +79,8 @@ static bool has(const settings *s, const char *option) {
 }
 
 sl_status rl_check(const settings *s) {
-  static const char *const mine[] = {"prompts",    "reward",         "answers",
-                                     "max-tokens", "reward-seconds", "reward-failed"};
+  static const char *const mine[] = {"rollout-ahead", "prompts",        "reward",       "answers",
+                                     "max-tokens",    "reward-seconds", "reward-failed"};
   static const char *const others[] = {"eval", "epochs", "logprobs", "auto"};
   for (size_t i = 0; i < SLI_COUNT(mine) && !rl_wanted(s); i++)
     if (sl_arg_given(s->run, mine[i], 0))
@@ -98,11 +98,6 @@ sl_status rl_check(const settings *s) {
     return sl_fail(SL_E_USAGE,
                    "--rl: model %s has no --batch that says how many answers a step has",
                    s->model->name);
-  if (s->lower.parallel.data > 1 && s->lower.parallel.processes > 1)
-    return sl_fail(SL_E_USAGE,
-                   "--rl: --data-parallel %d over several processes: rows of answers "
-                   "are in the first process alone",
-                   s->lower.parallel.data);
   return SL_OK;
 }
 
@@ -118,14 +113,33 @@ static void take_answer(void *ctx, const sl_answer *answer) {
   rl_rewards_take(((rl *)ctx)->rewards, answer);
 }
 
+/* Refuses checkpoints between the updates of one rollout, whose answers they do not hold. */
+static sl_status check_every(const settings *s, int updates) {
+  int64_t every = sl_arg_int(s->run, "every");
+  if (!settings_text(s, "checkpoint") || updates < 2 || every % updates == 0) return SL_OK;
+  return sl_fail(
+      SL_E_USAGE,
+      "--every %lld: a rollout has %d updates (updates), and a checkpoint comes after the last of them",
+      (long long)every, updates);
+}
+
+/* Returns the devices of a stage, as many as have an answer to give. */
+static int devices_of(const sl_parallel_options *o, int64_t batch) {
+  int64_t devices = SLI_MAX(o->data, 1);
+  devices *= (int64_t)SLI_MAX(o->sequence, 1) * SLI_MAX(o->tensor, 1);
+  return (int)SLI_MIN(devices, SLI_MAX(batch, 1));
+}
+
 static sl_status make_rollouts(settings *s, rl *x) {
+  int64_t batch = sl_arg_int(s->model_args, "batch");
   bool given = sl_arg_given(s->run, "temperature", 0);
   sl_rollouts_options o = {.model = s->model,
                            .args = s->model_args,
                            .training = &s->training,
-                           .batch = sl_arg_int(s->model_args, "batch"),
+                           .batch = batch,
                            .microbatches = s->microbatches,
                            .stages = s->lower.parallel.stages,
+                           .devices = devices_of(&s->lower.parallel, batch),
                            .prompts = x->prompts.tokens,
                            .nprompts = x->prompts.count,
                            .shuffle = s->data.shuffle,
@@ -136,8 +150,10 @@ static sl_status make_rollouts(settings *s, rl *x) {
                            .nstop = x->prompts.nstop,
                            .answered = take_answer,
                            .rewarded = take_step,
+                           .ahead = (int)sl_arg_int(s->run, "rollout-ahead"),
                            .ctx = x};
   sl_status status = read_method(settings_text(s, "rl"), &o);
+  if (!status) status = check_every(s, o.updates);
   if (!status) status = sl_rollouts_create(&o, &x->rollouts);
   if (status) return status;
   s->objective = sl_rollouts_objective(x->rollouts);

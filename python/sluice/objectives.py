@@ -1,0 +1,85 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Objectives: what a model learns in place of the next token of its data.
+
+    run = sl.Run(model, objective=sl.Preferences("pairs.jsonl", model=model, beta=0.1))
+    run = sl.Run(student, objective=sl.Distill(teacher, top=20))
+"""
+from __future__ import annotations
+
+import json
+import os
+from typing import Any, List, Optional, Sequence, Union
+
+from . import _library as c
+from . import errors
+from ._library import ffi, lib
+from .models import Model, tools
+
+Path = Union[str, "os.PathLike[str]"]
+
+
+class Objective:
+    """What a Run takes as `objective`. It must not be of two runs at a time."""
+
+    pointer: Any
+    """The sl_objective."""
+
+    def __init__(self) -> None:
+        self.keep: List[Any] = []  # what C looks at
+
+    def load(self, lowered: Any, runtime: Any) -> None:
+        """Fills in what a run needs beside the model."""
+
+
+class Preferences(Objective):
+    """Direct preference optimization (DPO) on files of JSON lines with `prompt`, `chosen` and `rejected`.
+
+    `model` has the tokenizer and the chat template, which prompts of messages need; or `tokenizer` is a tokenizer.json.
+    `end` is the text behind the answer to a text. `drop` leaves out pairs longer than the context."""
+
+    def __init__(self, paths: Union[Path, Sequence[Path]], *, model: Optional[Model] = None, tokenizer: Optional[Path] = None,
+                 beta: float = 0.1, smoothing: float = 0.0, end: Optional[str] = None, drop: bool = False) -> None:
+        super().__init__()
+        self.model = model
+        files = [paths] if isinstance(paths, (str, os.PathLike)) else list(paths)
+        given = {"paths": "\n".join(map(os.fspath, files)), "tokenizer": tokenizer or (model.tokenizer_path if model else None),
+                 "end": end, "drop": drop}
+        if model is not None and model.tokenizer_path:
+            given.update(render=self._render, chat_end=self._chat_end())
+        self.pointer = c.owned(lib.sl_dpo_create(c.record("sl_preferences", given, self.keep, "Preferences"),
+                                                 c.record("sl_dpo", {"beta": beta, "smoothing": smoothing}, self.keep)),
+                               lib.sl_dpo_destroy)
+
+    def _chat_end(self) -> Optional[str]:
+        """The text behind the answer to messages; None: the model has no chat template."""
+        assert self.model is not None
+        try:
+            return self.model.chat([{"role": "user", "content": "a"}])[1]
+        except errors.Error:
+            return None
+
+    def _render(self, _: Any, messages: Any, size: int, text: Any) -> int:
+        """Renders messages as the text that an answer continues."""
+        assert self.model is not None
+        try:
+            said = self.model.chat(json.loads(ffi.buffer(messages, size)[:]))[0].encode()
+        except BaseException:
+            return int(lib.SL_E_INPUT)  # the library names the line
+        text[0] = c.allocated(said)
+        return 0
+
+
+class Distill(Objective):
+    """Distillation: the divergence of the model from `teacher`, a model that stays as it is.
+
+    It is over the teacher's likeliest `top` tokens (0: all). `temperature` divides the logits of both, and `data` is the
+    share of the data's own cross entropy in the loss."""
+
+    def __init__(self, teacher: Model, *, top: int = 0, temperature: float = 1.0, data: float = 0.0) -> None:
+        super().__init__()
+        self.teacher = teacher
+        settings = c.record("sl_distill", {"top": top, "temperature": temperature, "data": data}, self.keep)
+        self.pointer = c.owned(lib.sl_distill_create(teacher.model, teacher.args, settings), lib.sl_distill_destroy)
+
+    def load(self, lowered: Any, runtime: Any) -> None:
+        c.check(tools.sl_shipped_teach(self.teacher.pointer, lowered, runtime))
