@@ -315,19 +315,11 @@ static uint32_t turns_of(const sli_lowering *l, const sli_task *g) {
   return (uint32_t)(g->rate == SLI_PER_PAIR ? sli_lower_pairs(l) : l->in->k);
 }
 
-/* True for a task of rollouts, or a transfer for such. */
-static bool rolls_out(const sli_lowering *l, const sli_task *g) {
-  if (!g->transfer) return g->pace == SLI_PACE_ROLLOUT;
-  const sli_buffer *b = &l->buffers[g->outputs[0]];
-  for (int i = 0; i < b->nconsumers; i++)
-    if (!rolls_out(l, &l->tasks[b->consumers[i]])) return false;
-  return true;
-}
-
 /* Returns the versions that a task of training reads ahead of those that its rollouts read. */
 static int32_t versions_ahead(const sli_lowering *l, const sli_task *g, const sli_buffer *b) {
   int ahead = sli_lower_ahead(l);
-  bool old = b->role != SLI_ROLE_PARAM || b->initial <= 1 || !ahead || rolls_out(l, g);
+  bool oldest = g->transfer ? g->transfer->oldest : g->pace == SLI_PACE_ROLLOUT,
+       old = oldest || b->role != SLI_ROLE_PARAM || b->initial <= 1 || !ahead;
   return old ? 0 : ahead;
 }
 

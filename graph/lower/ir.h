@@ -61,6 +61,7 @@ typedef struct sli_transfer_task {
   int reader;    /* the only task it serves, at that task's rate; SL_NONE: serves all readers
                     there, at the rate at which the buffer is made */
   bool fetches;  /* with a reader: this is the first transfer for that reader alone */
+  bool oldest;   /* brings the oldest version of parameters, for rollouts ahead of training */
   int nth;       /* index among the buffers that the reader fetches from the device */
 } sli_transfer_task;
 

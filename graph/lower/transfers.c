@@ -23,6 +23,7 @@
 typedef struct end {
   int buffer;
   int reader; /* task, or SL_NONE: all */
+  bool oldest;
   int before; /* previous destination from the same buffer, or SL_NONE */
 } end;
 
@@ -40,9 +41,10 @@ typedef struct trip {
   int reader; /* the only task that it is for, which sets the rate; SL_NONE: for all at the
                  end, at the rate at which it is made */
   int nth;
-  bool begun; /* a transfer for this reader alone has been made */
-  bool some;  /* only of offloaded pieces */
-  bool away;  /* copies take turns at their destination, if the original does where it is made */
+  bool begun;  /* a transfer for this reader alone has been made */
+  bool some;   /* only of offloaded pieces */
+  bool oldest; /* of the versions of parameters, for rollouts ahead of training */
+  bool away;   /* copies take turns at their destination, if the original does where it is made */
 } trip;
 
 /* One transfer: from a buffer to the copy it makes. */
@@ -96,6 +98,7 @@ static int add_transfer_task(sli_lowering *l, int from, const trip *t, const leg
                            .origin = t->origin,
                            .reader = t->reader,
                            .fetches = t->reader != SL_NONE && !t->begun,
+                           .oldest = t->oldest,
                            .nth = t->nth};
   int at = sli_add_task(
       l, (sli_task){
@@ -129,8 +132,9 @@ static sli_role end_role(const sli_lowering *l, int from, const sli_transfer_tas
 static int add_transfer(transfers *x, int from, trip *t, const leg *g) {
   sli_lowering *l = x->l;
   bool first = t->reader != SL_NONE && !t->begun;
-  const char *name = sli_arena_format(&l->arena, "%s%s%s%s", l->buffers[from].name, g->mark,
-                                      first ? ":" : "", first ? l->tasks[t->reader].name : "");
+  const char *name =
+      sli_arena_format(&l->arena, "%s%s%s%s%s", l->buffers[from].name, g->mark, first ? ":" : "",
+                       first ? l->tasks[t->reader].name : "", t->oldest ? ":oldest" : "");
   int by = add_transfer_task(l, from, t, g, name);
   const sli_buffer origin = l->buffers[t->origin];
   const sli_transfer_task *h = l->tasks[by].transfer;
@@ -159,7 +163,8 @@ static int find_end(const transfers *x, int from, const trip *t, int device, sl_
   for (int i = (size_t)from < x->nnewest ? x->newest[from] : SL_NONE; i != SL_NONE;
        i = x->ends[i].before) {
     const sli_buffer *b = &x->l->buffers[x->ends[i].buffer];
-    if (b->device == device && b->home == home && x->ends[i].reader == t->reader)
+    if (b->device == device && b->home == home && x->ends[i].reader == t->reader &&
+        x->ends[i].oldest == t->oldest)
       return x->ends[i].buffer;
   }
   return SL_NONE;
@@ -171,7 +176,7 @@ static int keep_end(transfers *x, int from, int to, const trip *t) {
     x->newest[x->nnewest++] = SL_NONE;
   }
   SLI_GROW(x->ends, x->count, x->capacity);
-  x->ends[x->count] = (end){to, t->reader, x->newest[from]};
+  x->ends[x->count] = (end){to, t->reader, t->oldest, x->newest[from]};
   x->newest[from] = (int)x->count++;
   return to;
 }
@@ -489,6 +494,7 @@ static int transfers_leave(transfers *x, int buffer, trip *t, int device, sl_spa
   if (is_direct(l, b, device, space)) return send_directly(x, buffer, t, device, space);
   trip out = trip_for_all(buffer);
   out.away = t->reader == SL_NONE;
+  out.oldest = t->oldest;
   int from = reaches(l, b->device, host, b) ? buffer : copy(x, buffer, &out, b->device, host);
   return send(x, from, t, device);
 }
@@ -524,6 +530,8 @@ static int bring(transfers *x, int buffer, int task) {
   bool real = between_processes(l, b.device, device);
   bool copied = !reaches(l, device, space, &b) && b.device != device;
   trip t = real || copied ? trip_away(l, buffer, task) : trip_for_all(buffer);
+  t.oldest = b.role == SLI_ROLE_PARAM && b.initial > 1 && sli_lower_ahead(l) &&
+             l->tasks[task].pace == SLI_PACE_ROLLOUT;
   int at = buffer;
   if (real) at = transfers_leave(x, buffer, &t, device, space);
   else if (takes_time(l, &b, device)) at = fly(x, buffer, &t, device);

@@ -201,7 +201,6 @@ static const struct grid {
   const char *name, *shard;
   sl_parallel_options parallel;
 } grids[] = {{"data 2", NULL, {.data = 2}},
-             {"data 5", NULL, {.data = 5}},
              {"data 2, stages 2", NULL, {.data = 2, .stages = 2}},
              {"shard optimizer", "optimizer", {.data = 2}},
              {"shard gradients", "gradients", {.data = 2}},

@@ -125,7 +125,7 @@ wrong '--reward exact: prompt 1 has no "answer"' --reward exact
 wrong '--reward length:x: length:N is of a whole number of tokens' --reward length:x
 wrong '--reward-failed ignore: it is end or drop' --reward-failed ignore
 wrong '--answers a.txt: it is a file .jsonl or .html' --answers a.txt
-wrong 'not with vocabulary.parallel' --stages 2 --vocab-parallel
+wrong 'rollouts: not with --vocab-parallel' --stages 2 --vocab-parallel
 wrong '--stop: "ab" is 2 tokens, and one ends an answer' --stop ab
 printf '%s\n' '{"prompt": [1, 2]}' '{"prompt": {}}' >bad.jsonl
 wrong '--prompts bad.jsonl:2: "prompt" is of the wrong kind' --prompts bad.jsonl

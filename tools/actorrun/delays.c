@@ -36,7 +36,8 @@ static void add_delayed(void *ctx, int stage) {
 
 void job_note_delays(const job *j) {
   delayed d = {0};
-  if (j->settings->process) return;
+  if (j->settings->process || j->settings->lower.rollouts.ahead)
+    return; /* rollouts alone are old */
   job_delayed(j, add_delayed, &d);
   if (d.count)
     sli_log(
