@@ -142,7 +142,8 @@ static void train(run *x, int64_t first, int steps) {
   CHECK(!sl_params_init(lowered, rt, 7) && !sl_params_copy_versions(lowered, rt), "%s",
         sl_detail());
   CHECK(!sl_runtime_run(rt, steps), "%s", sl_detail());
-  CHECK(x->steps == steps && x->answers == steps * BATCH, "%d steps, %d answers", x->steps,
+  int updates = SLI_MAX(x->updates, 1), answered = (steps + updates - 1) / updates * updates;
+  CHECK(x->steps == steps && x->answers == answered * BATCH, "%d steps, %d answers", x->steps,
         x->answers);
   sl_rollouts_report report;
   CHECK(sl_rollouts_about(x->rollouts, first + steps - 1, &report) && report.answers == BATCH,
