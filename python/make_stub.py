@@ -23,6 +23,8 @@ from sluice.tensor import Tensor  # noqa: E402
 HEAD = '''# Made by make_stub.py.
 from typing import Any, Mapping, Optional, Sequence, Tuple, TypedDict, Union
 
+from .objectives import Objective
+from .rollouts import Rollouts
 from .run import Path
 from .tensor import Tensor
 

@@ -80,7 +80,7 @@ class Model:
 
     def __call__(self, g: Graph) -> None:
         g._kept.append(self)
-        c.check(self.model.build(g.pointer, self.args))
+        c.check(lib.sl_model_build(self.model, g.pointer, self.args))
         c.check(lib.sl_args_status(self.args))
 
     def option(self, name: str) -> Union[int, float, str, bool]:

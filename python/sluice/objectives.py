@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import os
-from typing import Any, List, Optional, Sequence, Union
+from typing import Any, Dict, List, Optional, Sequence, Union
 
 from . import _library as c
 from . import errors
@@ -42,7 +42,7 @@ class Preferences(Objective):
         super().__init__()
         self.model = model
         files = [paths] if isinstance(paths, (str, os.PathLike)) else list(paths)
-        given = {"paths": "\n".join(map(os.fspath, files)), "tokenizer": tokenizer or (model.tokenizer_path if model else None),
+        given: Dict[str, Any] = {"paths": "\n".join([os.fspath(file) for file in files]), "tokenizer": tokenizer or (model.tokenizer_path if model else None),
                  "end": end, "drop": drop}
         if model is not None and model.tokenizer_path:
             given.update(render=self._render, chat_end=self._chat_end())
@@ -70,7 +70,8 @@ class Preferences(Objective):
 
 
 class Distill(Objective):
-    """Distillation: the divergence of the model from `teacher`, a model that stays as it is.
+    """Distillation: the divergence of the model from `teacher`, a model that stays as it is. It has the same data, batch
+    and context as options.
 
     It is over the teacher's likeliest `top` tokens (0: all). `temperature` divides the logits of both, and `data` is the
     share of the data's own cross entropy in the loss."""

@@ -28,7 +28,7 @@ class Answer(NamedTuple):
     """An answer: the prompt as it was given and its number, its step from 0, its place in the group, its text without the
     token that ended it, its tokens, their log-probabilities, and whether it did not end by itself."""
     prompt: Prompt
-    index: int
+    number: int
     step: int
     member: int
     text: str
@@ -146,11 +146,11 @@ class Rollouts:
 
     def _answered(self, _: Any, answer: Any) -> None:
         tokens = list(answer.tokens[0:answer.count]) if answer.count else []
-        index = int(answer.prompt)
+        number = int(answer.prompt)
         text = tokens[:-1] if tokens and tokens[-1] in self.ends else tokens
         said = self.tokenizer.decode(text) if self.tokenizer else bytes(t & 255 for t in text).decode("utf-8", "replace")
         self.queue.put((int(answer.id), Answer(
-            self.prompts[index], index, int(answer.step), int(answer.member), said, tokens,
+            self.prompts[number], number, int(answer.step), int(answer.member), said, tokens,
             list(answer.logprobs[0:answer.count]) if answer.count else [], bool(answer.truncated))))
 
     def _work(self) -> None:

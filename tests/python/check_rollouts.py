@@ -30,12 +30,12 @@ class Rollouts(unittest.TestCase):
         mean = sum(len(set(a.tokens)) / 4 for a in seen if a.step == 0) / 8
         self.assertAlmostEqual(of.reports[0].reward, mean, places=12)
         for a in seen:
-            self.assertEqual(a.prompt, PROMPTS[a.index])
+            self.assertEqual(a.prompt, PROMPTS[a.number])
             self.assertTrue(1 <= len(a.tokens) <= 4 and len(a.logprobs) == len(a.tokens) and max(a.logprobs) <= 0)
-        same = sorted((a.step, a.index, a.member, tuple(a.tokens)) for a in seen)
+        same = sorted((a.step, a.number, a.member, tuple(a.tokens)) for a in seen)
         seen.clear()
         self.train(reward, exact=True, data_parallel=2)
-        self.assertEqual(sorted((a.step, a.index, a.member) for a in seen), [k[:3] for k in same])
+        self.assertEqual(sorted((a.step, a.number, a.member) for a in seen), [k[:3] for k in same])
 
     def test_answers_are_dropped_and_old(self):
         of, _ = self.train(lambda a: None if a.member == 1 else a.member, rollouts={"updates": 3})
@@ -46,7 +46,7 @@ class Rollouts(unittest.TestCase):
 
     def test_a_reward_that_fails_is_raised(self):
         def reward(answer):
-            raise KeyError("no reward of %d" % answer.index)
+            raise KeyError("no reward of %d" % answer.number)
         with self.assertRaisesRegex(KeyError, "no reward of"):
             self.train(reward)
 
@@ -84,11 +84,11 @@ class Objectives(unittest.TestCase):
         data = os.path.join(self.at, "text.txt")
         with open(data, "w", encoding="utf-8") as file:
             file.write("A stage is a row of blocks. " * 20)
-        folder = os.path.join(self.at, "teacher")
+        folder = os.path.join(self.at, "teacher", "")
         with sl.Run(sl.models.llama(data=[data], **SMALL)) as run:
             run.train(2)
             run.save(folder)
-        teacher = sl.load(folder, context=SMALL["context"], batch=SMALL["batch"])
+        teacher = sl.load(folder, data=[data], context=SMALL["context"], batch=SMALL["batch"])
         with sl.Run(sl.models.llama(data=[data], **SMALL), objective=sl.Distill(teacher, top=8), seed=5) as run:
             losses = [s.loss for s in run.train(10)]
         self.assertLess(losses[-1], losses[0])
