@@ -98,6 +98,8 @@ static void wrong_words_are_named(void) {
   char *prompt, *end;
   CHECK(!sl_shipped_open("gpt", 0, NULL, &m), "%s", sl_detail());
   CHECK(sl_shipped_chat(m, 1, &user, &hello, &prompt, &end) == SL_E_USAGE, "gpt has no template");
+  CHECK(sl_shipped_teach(m, NULL, NULL) == SL_E_USAGE && strstr(sl_detail(), "has no weights"),
+        "gpt teaches nothing: %s", sl_detail());
   sl_shipped_close(m);
 }
 
