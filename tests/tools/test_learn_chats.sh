@@ -55,6 +55,15 @@ for model in gpt llama "llama --kv-heads 2 --window 9" "mixtral --aux-loss 0"; d
   near alone padded || fail "$model: padding at the end of a row does not count"
 done
 
+# With exact numbers, any grid learns the same bits of them.
+exact=("${run[@]}" --exact --exact-leaf 32 --steps 3)
+chats=(llama --data chats.jsonl --context 128 --batch 4 "${size[@]}")
+ends 0 "${exact[@]}" --certify exact.jsonl "${chats[@]}"
+for grid in "--data-parallel 2 --microbatches 2" "--sequence 2 --sequence-attention ring" "--pieces 2 --tensor 2"; do
+  # shellcheck disable=SC2086
+  ends 0 "${exact[@]}" --recheck exact.jsonl $grid "${chats[@]}"
+done
+
 # The loss is the mean over tokens of answers: an answer and its end, here 7 of each chat and the line behind them.
 ends 0 "${run[@]}" --steps 1 --logprobs probs.jsonl --report report.json llama --data even.jsonl --context 100 --batch 3 "${size[@]}"
 python3 - "$one" <<'PY' || fail "the loss is not the mean over learned tokens"
