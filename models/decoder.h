@@ -16,6 +16,8 @@
 #include <string.h>
 #include <sluice/sluice.h>
 
+#include "states.h"
+
 /* clang-format off */
 #define DECODER_OPTIONS \
     {"data", SL_OPTION_LIST, "", "`FILE` to learn: text (its bytes are the tokens), chats (.jsonl), .npy, or flat " \
@@ -101,8 +103,11 @@ struct decoder {
   decoder_local local;
   sl_attrs attention;
   sl_texts texts;
-  bool alone; /* a chat has a row of its own: what is mixed goes on from document to document */
+  bool alone;  /* a chat has a row of its own: what is mixed goes on from document to document */
+  bool states; /* some blocks keep states */
   sl_tensor *documents; /* [B, T] document ids; NULL: a row is one document */
+  sl_tensor *positions; /* [B, T] positions in documents; NULL likewise */
+  sl_tensor *shut;      /* [B, T, 1] of states (states.h); NULL likewise */
   const void *own;      /* state of the model */
   sl_tensor *recall;    /* [B, H] recall of chosen blocks, summed over blocks; NULL: none chosen */
   int chosen;           /* blocks that have a recall */
@@ -354,10 +359,11 @@ static inline void decoder_read(sl_graph *g, const sl_args *args, decoder *d) {
   int64_t end = sl_arg_int(args, "document-end");
   d->texts = sl_texts(g, sl_arg_text(args, "data"), d->rows, d->context, d->vocab, d->alone);
   d->documents = d->texts.documents;
-  if (end < 0) return;
-  if (d->documents)
+  d->positions = d->texts.positions;
+  if (end >= 0 && d->documents)
     sl_graph_fail(g, SL_E_USAGE, "%s: --document-end: chats are documents of their own", d->model);
-  d->documents = sl_documents(g, d->texts.tokens, (int32_t)end, NULL);
+  if (end >= 0) d->documents = sl_documents(g, d->texts.tokens, (int32_t)end, &d->positions);
+  if (d->states) d->shut = states_shut(g, d->positions, d->rows);
 }
 
 static inline sl_status decoder_build(sl_graph *g, const sl_args *args, decoder *d,

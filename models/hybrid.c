@@ -1,14 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A hybrid: decoder.h with SwiGLU, where most blocks keep a state of fixed size per head (gated
- * linear attention) instead of keys and values of all positions. Every N-th block has softmax
- * attention with rotary positions, and a window if one is given. With --softmax-every 2 and --bias
- * qkv these are the layers of SpikingBrain-7B (arXiv 2509.05276).
+/* A hybrid: decoder.h with SwiGLU or experts (moe.h), where blocks keep a state of fixed size per
+ * head (gated linear attention), have softmax attention with rotary positions and perhaps a window,
+ * or both side by side. With --softmax-every 2 and --bias qkv these are the layers of
+ * SpikingBrain-7B, and with --side-by-side, --gates keys and experts those of SpikingBrain-76B
+ * (arXiv 2509.05276).
  *
- * A linear block has no rotary positions. q and k go through ReLU. The gates of a position's key
- * channels come from a bottleneck of --gate-rank numbers. Each head's output is normalised before
- * the output product. With --spikes the linear layers of all blocks take integers that trains of
- * spikes can carry, and weights of int8. */
-#include "decoder.h"
+ * Linear attention has no rotary positions. Each head's output is normalised before the output
+ * product; side by side, both outputs are, and their sum is weighted by learned numbers. q and k
+ * are shared by both, and so is v. With --gates own, q and k go through ReLU, and the gates of a
+ * position's key channels come from a bottleneck of --gate-rank numbers. With --gates keys, q and k
+ * go through the sigmoid, and the gates are 1 - k. With --spikes the linear layers of all blocks
+ * take integers that trains of spikes can carry, and weights of int8. */
+#include "moe.h"
 
 /* clang-format off */
 static const sl_option options[] = {
@@ -17,65 +20,145 @@ static const sl_option options[] = {
      "to a multiple of 64", 0, 1 << 24},
     {"softmax-every", SL_OPTION_INT, "2", "`N`: every N-th block has softmax attention, the others linear "
      "attention; 0: none has", 0, 1000},
+    {"side-by-side", SL_OPTION_FLAG, "0", "each block has both kinds of attention, whose normed outputs are "
+     "weighted and added (SpikingBrain-76B)", 0, 0},
+    {"gates", SL_OPTION_TEXT, "own", "`WHENCE` the gates of states come: own (of a product of their own), or keys "
+     "(1 - k, with q and k through the sigmoid: SpikingBrain-76B)", 0, 0},
     {"spikes", SL_OPTION_FLOAT, "0", "`K`: linear layers of the blocks are spiking: a row becomes multiples of "
      "its mean size / K, and weights int8; 0: they are plain (SpikingBrain: 3)", 0, 1e4},
     {"gate-rank", SL_OPTION_INT, "16", "numbers between the two products that make the gates", 1, 1 << 16},
+    {"experts", SL_OPTION_INT, "0", "experts of each block; 0: no block has any", 0, 1 << 16},
+    MOE_ROUTING_OPTIONS("0"),
+    MOE_DENSE_OPTIONS,
     SL_OPTIMIZER_OPTIONS,
     {0}};
 /* clang-format on */
 
 typedef struct hybrid {
+  moe moe; /* first: the blocks with experts read it as their own */
   int every;
+  bool both, by_keys; /* both kinds of attention in a block; gates are 1 - k */
   int64_t gate_rank;
+  const char *dense; /* list of blocks without experts */
 } hybrid;
 
+static const moe_names hybrid_names = {.router = "mlp.gate",
+                                       .gate = "mlp.experts.*.gate_proj",
+                                       .up = "mlp.experts.*.up_proj",
+                                       .down = "mlp.experts.*.down_proj",
+                                       .shared = "mlp.shared_expert",
+                                       .plain = true};
+
+static const hybrid *hybrid_of(const decoder *d) { return d->own; }
+
+/* ---- attention ----------------------------------------------------------------------------- */
+
 /* Logarithms of the gates, at most 0: log(sigmoid(W2 (W1 x) + b)) / 16. [B, T, K*D] */
-static sl_tensor *gates_of(sl_graph *g, decoder *d, sl_tensor *x, int64_t width, int layer) {
-  const hybrid *h = d->own;
+static sl_tensor *own_gates(sl_graph *g, decoder *d, sl_tensor *x, int64_t width, int layer) {
   const float slow = 16; /* near 1 at first: a state forgets over tens of positions */
-  x = decoder_linear(g, d, x, d->width, h->gate_rank, 0.02f, layer, "self_attn.gk_proj.0");
-  x = decoder_biased(g, d, true, x, h->gate_rank, width, 0.02f, layer, "self_attn.gk_proj.1");
+  int64_t rank = hybrid_of(d)->gate_rank;
+  x = decoder_linear(g, d, x, d->width, rank, 0.02f, layer, "self_attn.gk_proj.0");
+  x = decoder_biased(g, d, true, x, rank, width, 0.02f, layer, "self_attn.gk_proj.1");
   return sl_scale(g, sl_softplus(g, sl_neg(g, x)), -1 / slow);
+}
+
+/* Gated linear attention, each head's output normalised. [B, T, H*D] */
+static sl_tensor *follow_states(sl_graph *g, decoder *d, sl_tensor *x, sl_tensor *const *qkv,
+                                int layer) {
+  const sl_attrs attrs = {.heads = d->heads, .kv_heads = d->kv_heads};
+  bool by_keys = hybrid_of(d)->by_keys;
+  sl_tensor *q = by_keys ? sl_sigmoid(g, qkv[0]) : sl_relu(g, qkv[0]);
+  sl_tensor *k = by_keys ? sl_sigmoid(g, qkv[1]) : sl_relu(g, qkv[1]);
+  /* log(1 - sigmoid(x)) */
+  sl_tensor *gates = by_keys ? sl_neg(g, sl_softplus(g, qkv[1]))
+                             : own_gates(g, d, x, d->kv_heads * d->head_dim, layer);
+  sl_tensor *o = sl_linear_attention(g, q, k, qkv[2], states_gates(g, gates, d->shut), &attrs);
+  return decoder_head_norm(g, d, o, d->heads, layer, "self_attn.g_norm");
+}
+
+static sl_tensor *project(sl_graph *g, decoder *d, sl_tensor *x, float residual, int layer) {
+  return decoder_biased(g, d, d->o_bias, x, d->heads * d->head_dim, d->width, residual, layer,
+                        "self_attn.o_proj");
 }
 
 static sl_tensor *linear_attention(sl_graph *g, decoder *d, sl_tensor *x, float residual,
                                    int layer) {
-  int64_t C = d->width, Q = d->heads * d->head_dim, KV = d->kv_heads * d->head_dim;
-  bool bias = d->qkv_bias;
-  sl_tensor *q = decoder_biased(g, d, bias, x, C, Q, 0.02f, layer, "self_attn.q_proj");
-  sl_tensor *k = decoder_biased(g, d, bias, x, C, KV, 0.02f, layer, "self_attn.k_proj");
-  sl_tensor *v = decoder_biased(g, d, bias, x, C, KV, 0.02f, layer, "self_attn.v_proj");
-  const sl_attrs attrs = {.heads = d->heads, .kv_heads = d->kv_heads};
-  sl_tensor *o = sl_linear_attention(g, sl_relu(g, q), sl_relu(g, k), v,
-                                     gates_of(g, d, x, KV, layer), &attrs); /* [B, T, H*D] */
-  return decoder_biased(g, d, d->o_bias,
-                        decoder_head_norm(g, d, o, d->heads, layer, "self_attn.g_norm"), Q, C,
-                        residual, layer, "self_attn.o_proj");
+  sl_tensor *qkv[3];
+  decoder_qkv(g, d, x, layer, qkv);
+  return project(g, d, follow_states(g, d, x, qkv, layer), residual, layer);
+}
+
+/* An output x [B, T, H*D], weighted number by number. */
+static sl_tensor *weighted(sl_graph *g, const decoder *d, sl_tensor *x, int layer,
+                           const char *name) {
+  sl_tensor *by = sl_param(g, SL_TYPE(SL_F32, d->heads * d->head_dim), SL_CONSTANT(0.5f),
+                           "model.layers.%d.self_attn.%s.weight", layer, name);
+  return sl_mul(g, x, by);
+}
+
+static sl_tensor *side_by_side(sl_graph *g, decoder *d, sl_tensor *x, float residual, int layer) {
+  sl_tensor *qkv[3];
+  decoder_qkv(g, d, x, layer, qkv);
+  sl_tensor *linear = follow_states(g, d, x, qkv, layer);
+  sl_tensor *softmax =
+      decoder_attend(g, d, decoder_rotated(g, d, qkv[0], d->heads, layer),
+                     decoder_rotated(g, d, qkv[1], d->kv_heads, layer), qkv[2], layer);
+  softmax = decoder_head_norm(g, d, softmax, d->heads, layer, "self_attn.s_norm");
+  sl_tensor *sum = sl_add(g, weighted(g, d, softmax, layer, "softmax_scale"),
+                          weighted(g, d, linear, layer, "linear_scale"));
+  return project(g, d, sum, residual, layer);
 }
 
 static sl_tensor *mix(sl_graph *g, decoder *d, sl_tensor *x, float residual, int layer) {
-  const hybrid *h = d->own;
+  const hybrid *h = hybrid_of(d);
   bool softmax = h->every && (layer + 1) % h->every == 0;
-  return (softmax ? decoder_attention : linear_attention)(g, d, x, residual, layer);
+  decoder_half *half = h->both ? side_by_side : softmax ? decoder_attention : linear_attention;
+  return half(g, d, x, residual, layer);
 }
 
+/* ---- feed-forward halves ------------------------------------------------------------------- */
+
 static sl_tensor *feed_forward(sl_graph *g, decoder *d, sl_tensor *x, float residual, int layer) {
+  const hybrid *h = hybrid_of(d);
+  if (h->moe.experts && !moe_is_listed(h->dense, layer)) return moe_half(g, d, x, residual, layer);
   return decoder_swiglu(g, d, x, d->ffn, residual, layer, "mlp");
+}
+
+/* ---- build --------------------------------------------------------------------------------- */
+
+static bool are_by_keys(sl_graph *g, const sl_args *args) {
+  const char *gates = sl_arg_text(args, "gates");
+  bool keys = !strcmp(gates, "keys");
+  if (!keys && strcmp(gates, "own"))
+    sl_graph_fail(g, SL_E_USAGE, "hybrid: --gates %s: it is own or keys", gates);
+  return keys;
+}
+
+static hybrid hybrid_read(sl_graph *g, const sl_args *args, const decoder *d) {
+  hybrid h = {.moe = moe_of(g, args, d, hybrid_names),
+              .every = (int)sl_arg_int(args, "softmax-every"),
+              .both = sl_arg_flag(args, "side-by-side"),
+              .by_keys = are_by_keys(g, args),
+              .gate_rank = sl_arg_int(args, "gate-rank"),
+              .dense = moe_dense_of(g, args, d)};
+  if (!sl_arg_int(args, "expert-ffn")) h.moe.inner = d->ffn;
+  if (h.moe.experts && sl_arg_float(args, "spikes") > 0)
+    sl_graph_fail(g, SL_E_USAGE, "hybrid: --spikes: the layers of --experts are not spiking");
+  return h;
 }
 
 static sl_status build(sl_graph *g, const sl_args *args) {
   decoder d = decoder_of(g, args, "hybrid");
-  hybrid h = {(int)sl_arg_int(args, "softmax-every"), sl_arg_int(args, "gate-rank")};
   d.ffn = sl_arg_int(args, "ffn");
   if (!d.ffn) d.ffn = (d.width * 8 / 3 + 63) / 64 * 64;
+  hybrid h = hybrid_read(g, args, &d);
+  if (sl_graph_status(g)) return sl_graph_status(g);
   d.own = &h;
   d.mixer = mix;
   d.spiking.k = (float)sl_arg_float(args, "spikes");
-  d.alone |= h.every != 1;
-  if (sl_arg_int(args, "document-end") >= 0 && h.every != 1)
-    return sl_graph_fail(g, SL_E_USAGE,
-                         "hybrid: --document-end: states go on from document to document");
+  d.states = h.both || h.every != 1;
   return decoder_build(g, args, &d, feed_forward);
 }
 
-SL_MODEL(hybrid, "hybrid: gated linear attention and softmax attention, SwiGLU", options, build);
+SL_MODEL(hybrid, "hybrid: gated linear attention and softmax attention, SwiGLU or experts", options,
+         build);

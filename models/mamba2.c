@@ -8,10 +8,14 @@
 #include <math.h>
 #include <sluice/sluice.h>
 
+#include "states.h"
+
 /* clang-format off */
 static const sl_option options[] = {
-    {"data", SL_OPTION_LIST, "", "`FILE` to learn: text (its bytes are the tokens), .npy, or flat "
+    {"data", SL_OPTION_LIST, "", "`FILE` to learn: text (its bytes are the tokens), chats (.jsonl), .npy, or flat "
      "tokens (.u16, .u32, .bin, FILE:TYPE); or a folder of such; may be repeated", 0, 0},
+    {"document-end", SL_OPTION_INT, "-1", "`TOKEN` that ends a document: none sees another; -1: a row "
+     "is one document", -1, 1 << 24},
     {"layers", SL_OPTION_INT, "6", "blocks", 1, 1000},
     {"width", SL_OPTION_INT, "384", "numbers per token", 1, 1 << 20},
     {"head-dim", SL_OPTION_INT, "64", "numbers a head has", 1, 256},
@@ -34,6 +38,8 @@ typedef struct mamba {
   int64_t rows, context, width, head_dim, state, conv, vocab;
   float eps;
   bool conv_bias;
+  sl_tensor *positions; /* [B, T] positions in documents; NULL: a row is one document */
+  sl_tensor *shut;      /* [B, T, 1] of states (states.h); NULL likewise */
 } mamba;
 
 /* ---- initial values -------------------------------------------------------------------------- */
@@ -92,7 +98,7 @@ static sl_tensor *convolve(sl_graph *g, const mamba *m, sl_tensor *x, int64_t ch
   sl_tensor *bias = !m->conv_bias ? NULL
                                   : param(g, SL_TYPE(SL_F32, channels), SL_CONSTANT(0), layer,
                                           "mixer.conv1d.bias");
-  return sl_silu(g, sl_causal_conv(g, x, w, bias));
+  return sl_silu(g, sl_causal_conv_within(g, x, w, bias, m->positions));
 }
 
 /* x times a number for each head. x [B, T, H*P]; by [B, T, H] */
@@ -113,6 +119,7 @@ static sl_tensor *states(sl_graph *g, const mamba *m, sl_tensor *x, sl_tensor *b
   sl_tensor *gates = sl_mul(g, dt, sl_neg(g, sl_exp(g, sl_expand_like(g, log_a, dt))));
   sl_tensor *v = by_head(g, m, x, dt);
   const sl_attrs attrs = {.heads = m->heads, .kv_heads = m->groups, .scale = 1};
+  gates = states_gates(g, gates, m->shut);
   sl_tensor *y = sl_linear_attention(g, c, b, v, gates, &attrs);
   return sl_add(g, y, by_head(g, m, x, sl_expand_like(g, skip, dt)));
 }
@@ -132,6 +139,18 @@ static sl_tensor *mixer(sl_graph *g, const mamba *m, sl_tensor *x, int layer) {
 }
 
 /* ---- build ----------------------------------------------------------------------------------- */
+
+/* Reads the data: a document ends with a token, or is a chat. */
+static sl_texts read_data(sl_graph *g, const sl_args *args, mamba *m) {
+  int64_t end = sl_arg_int(args, "document-end");
+  sl_texts texts = sl_texts(g, sl_arg_text(args, "data"), m->rows, m->context, m->vocab, false);
+  m->positions = texts.positions;
+  if (end >= 0 && m->positions)
+    sl_graph_fail(g, SL_E_USAGE, "mamba2: --document-end: chats are documents of their own");
+  if (end >= 0) sl_documents(g, texts.tokens, (int32_t)end, &m->positions);
+  m->shut = states_shut(g, m->positions, m->rows);
+  return texts;
+}
 
 static mamba read_shape(sl_graph *g, const sl_args *args) {
   mamba m = {.layers = (int)sl_arg_int(args, "layers"),
@@ -166,7 +185,7 @@ static sl_status build(sl_graph *g, const sl_args *args) {
   if (sl_graph_status(g)) return sl_graph_status(g);
 
   sl_block(g, "embedding");
-  sl_texts texts = sl_texts(g, sl_arg_text(args, "data"), m.rows, m.context, m.vocab, true);
+  sl_texts texts = read_data(g, args, &m);
   sl_tensor *embed = sl_param(g, table, SL_NORMAL(0.02f), "backbone.embeddings.weight");
   sl_tensor *x = sl_embedding(g, texts.tokens, embed); /* [B, T, C] */
 

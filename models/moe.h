@@ -9,6 +9,8 @@
 #ifndef SLUICE_MODELS_MOE_H
 #define SLUICE_MODELS_MOE_H
 
+#include <stdlib.h>
+
 #include "decoder.h"
 
 /* Options; `normed` is the default of norm-topk. Models differ in it and in the names in files. */
@@ -34,6 +36,7 @@
 /* Names below "model.layers.N". */
 typedef struct moe_names {
   const char *router, *gate, *up, *down, *shared;
+  bool plain; /* the shared expert has no gate */
 } moe_names;
 
 static const moe_names moe_qwen = {.router = "mlp.gate",
@@ -100,12 +103,13 @@ static inline sl_tensor *moe_experts(sl_graph *g, decoder *d, const moe *m, sl_t
   return sl_combine(g, y, r->weights); /* [B, T, C] */
 }
 
-/* Shared expert, scaled by the sigmoid of its own gate. */
+/* Shared expert, scaled by the sigmoid of its own gate, if it has one. */
 static inline sl_tensor *moe_shared(sl_graph *g, decoder *d, const moe *m, sl_tensor *x,
                                     float residual, int layer) {
   char gate[64];
   snprintf(gate, sizeof gate, "%s_gate", m->names.shared);
   sl_tensor *y = decoder_swiglu(g, d, x, m->shared, residual, layer, m->names.shared);
+  if (m->names.plain) return y;
   /* [B, T, 1] */
   sl_tensor *by = sl_sigmoid(g, decoder_linear(g, d, x, d->width, 1, 0.02f, layer, gate));
   return sl_mul(g, y, by);
@@ -119,6 +123,45 @@ static inline sl_tensor *moe_half(sl_graph *g, decoder *d, sl_tensor *x, float r
   moe_losses(g, d, m, logits, &r);
   sl_tensor *y = moe_experts(g, d, m, x, &r, residual, layer);
   return m->shared ? sl_add(g, y, moe_shared(g, d, m, x, residual, layer)) : y;
+}
+
+/* ---- blocks without experts ---------------------------------------------------------------- */
+
+/* clang-format off */
+#define MOE_DENSE_OPTIONS \
+    {"dense-blocks", SL_OPTION_TEXT, "none", "`LIST` of numbers of blocks that have SwiGLU, from 0 on, between commas", 0, 0}
+/* clang-format on */
+
+static inline bool moe_is_listed(const char *list, int layer) {
+  for (char *end; *list; list = end + (*end == ',')) {
+    if (strtol(list, &end, 10) == layer) return true;
+    if (end == list) return false;
+  }
+  return false;
+}
+
+static inline void moe_check_list(sl_graph *g, const decoder *d, const char *list) {
+  for (const char *at = list; *at;) {
+    char *end;
+    long layer = strtol(at, &end, 10);
+    bool good = end > at && (!*end || (*end == ',' && end[1])) && layer >= 0 && layer < d->layers;
+    if (!good) {
+      sl_graph_fail(g, SL_E_USAGE,
+                    "%s: --dense-blocks %s: it is none, or numbers of blocks from 0 to %d "
+                    "between commas",
+                    d->model, list, d->layers - 1);
+      return;
+    }
+    at = end + (*end == ',');
+  }
+}
+
+/* Reads the list of blocks without experts. */
+static inline const char *moe_dense_of(sl_graph *g, const sl_args *args, const decoder *d) {
+  const char *list = sl_arg_text(args, "dense-blocks");
+  if (!strcmp(list, "none")) list = "";
+  moe_check_list(g, d, list);
+  return list;
 }
 
 static inline moe moe_of(sl_graph *g, const sl_args *args, const decoder *d, moe_names names) {

@@ -10,8 +10,6 @@
  * factor of its output. Gains of norms, but for those of states, are 1 plus their parameter.
  *
  * B, T, C, H, D as in decoder.h; K key heads and V value heads of the states. */
-#include <stdlib.h>
-
 #include "moe.h"
 
 /* clang-format off */
@@ -29,7 +27,7 @@ static const sl_option options[] = {
     {"experts", SL_OPTION_INT, "8", "experts of each block; 0: no block has any", 0, 1 << 16},
     MOE_ROUTING_OPTIONS("1"),
     {"experts-every", SL_OPTION_INT, "1", "`N`: every N-th block has experts, the others SwiGLU", 1, 1 << 16},
-    {"dense-blocks", SL_OPTION_TEXT, "none", "`LIST` of numbers of blocks that have SwiGLU, from 0 on, between commas", 0, 0},
+    MOE_DENSE_OPTIONS,
     SL_OPTIMIZER_OPTIONS,
     {0}};
 /* clang-format on */
@@ -101,7 +99,8 @@ static void convolve(sl_graph *g, const decoder *d, const int64_t *lengths, sl_t
   int64_t conv = next_of(d)->conv, channels = lengths[0] + lengths[1] + lengths[2];
   sl_tensor *w = param(g, SL_TYPE(SL_F32, channels, 1, conv), SL_UNIFORM(1 / sqrtf((float)conv)),
                        layer, "linear_attn.conv1d.weight");
-  sl_tensor *x = sl_silu(g, sl_causal_conv(g, sl_concat(g, 2, 3, qkv), w, NULL));
+  sl_tensor *x = sl_concat(g, 2, 3, qkv);
+  x = sl_silu(g, sl_causal_conv_within(g, x, w, NULL, d->positions));
   sl_split(g, x, 2, 3, lengths, qkv);
 }
 
@@ -146,24 +145,16 @@ static sl_tensor *delta_rule(sl_graph *g, decoder *d, sl_tensor *x, float residu
   convolve(g, d, (int64_t[]){keys, keys, all}, of, layer);
   const sl_attrs attrs = {.heads = n->value_heads, .kv_heads = n->key_heads};
   sl_tensor *o = sl_delta_rule(g, unit(g, d, of[0]), unit(g, d, of[1]), of[2],
-                               gates_of(g, ba[1], n->value_heads, layer), sl_sigmoid(g, ba[0]),
-                               &attrs); /* [B, T, V*dv] */
+                               states_gates(g, gates_of(g, ba[1], n->value_heads, layer), d->shut),
+                               sl_sigmoid(g, ba[0]), &attrs); /* [B, T, V*dv] */
   return decoder_linear(g, d, gated_norm(g, d, o, of[3], layer), all, C, residual, layer,
                         "linear_attn.out_proj");
 }
 
 /* ---- blocks ---------------------------------------------------------------------------------- */
 
-static bool is_listed(const char *list, int layer) {
-  for (char *end; *list; list = end + (*end == ',')) {
-    if (strtol(list, &end, 10) == layer) return true;
-    if (end == list) return false;
-  }
-  return false;
-}
-
 static bool has_experts(const next *n, int layer) {
-  return n->moe.experts && (layer + 1) % n->experts_every == 0 && !is_listed(n->dense, layer);
+  return n->moe.experts && (layer + 1) % n->experts_every == 0 && !moe_is_listed(n->dense, layer);
 }
 
 static sl_tensor *mix(sl_graph *g, decoder *d, sl_tensor *x, float residual, int layer) {
@@ -179,33 +170,13 @@ static sl_tensor *feed_forward(sl_graph *g, decoder *d, sl_tensor *x, float resi
 
 /* ---- options --------------------------------------------------------------------------------- */
 
-static void check_list(sl_graph *g, const char *list, int layers) {
-  for (const char *at = list; *at;) {
-    char *end;
-    long layer = strtol(at, &end, 10);
-    bool good = end > at && (!*end || (*end == ',' && end[1])) && layer >= 0 && layer < layers;
-    if (!good) {
-      sl_graph_fail(g, SL_E_USAGE,
-                    "qwen3-next: --dense-blocks %s: it is none, or numbers of blocks from 0 to %d "
-                    "between commas",
-                    list, layers - 1);
-      return;
-    }
-    at = end + (*end == ',');
-  }
-}
-
-static void check(sl_graph *g, const sl_args *args, const decoder *d, const next *n) {
+static void check(sl_graph *g, const next *n) {
   if (n->value_heads < 1 || n->key_heads < 1 || n->value_heads % n->key_heads)
     sl_graph_fail(g, SL_E_USAGE, "qwen3-next: --value-heads %d is not a multiple of --key-heads %d",
                   n->value_heads, n->key_heads);
-  if (sl_arg_int(args, "document-end") >= 0 && n->softmax_every != 1)
-    sl_graph_fail(g, SL_E_USAGE,
-                  "qwen3-next: --document-end: states go on from document to document");
-  check_list(g, n->dense, d->layers);
 }
 
-static next next_read(const sl_args *args, const decoder *d) {
+static next next_read(sl_graph *g, const sl_args *args, const decoder *d) {
   next n = {.softmax_every = (int)sl_arg_int(args, "softmax-every"),
             .experts_every = (int)sl_arg_int(args, "experts-every"),
             .key_heads = (int)sl_arg_int(args, "key-heads"),
@@ -213,8 +184,7 @@ static next next_read(const sl_args *args, const decoder *d) {
             .key_dim = sl_arg_int(args, "key-dim"),
             .value_dim = sl_arg_int(args, "value-dim"),
             .conv = sl_arg_int(args, "conv"),
-            .dense = sl_arg_text(args, "dense-blocks")};
-  if (!strcmp(n.dense, "none")) n.dense = "";
+            .dense = moe_dense_of(g, args, d)};
   if (!n.value_heads) n.value_heads = (int)(2 * d->width / n.value_dim);
   if (!n.key_heads) n.key_heads = n.value_heads % 2 ? n.value_heads : n.value_heads / 2;
   return n;
@@ -224,14 +194,15 @@ static next next_read(const sl_args *args, const decoder *d) {
 
 static sl_status build(sl_graph *g, const sl_args *args) {
   decoder d = decoder_of(g, args, "qwen3-next");
-  next n = next_read(args, &d);
+  next n = next_read(g, args, &d);
   d.ffn = sl_arg_int(args, "ffn");
   if (!d.ffn) d.ffn = (d.width * 8 / 3 + 63) / 64 * 64;
   n.moe = moe_of(g, args, &d, moe_qwen);
   d.own = &n;
   d.mixer = mix;
   d.plus_one = true;
-  check(g, args, &d, &n);
+  d.states = n.softmax_every != 1;
+  check(g, &n);
   if (sl_graph_status(g)) return sl_graph_status(g);
   return decoder_build(g, args, &d, feed_forward);
 }

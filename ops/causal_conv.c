@@ -11,6 +11,8 @@
  * there are pieces besides, the first device has the record: it computes with the last device's
  * rows of the piece before, and then takes those of this piece. Backward the last one does, with
  * the first one's.
+ *
+ * With the positions of tokens in their documents, a row reads rows of its own document alone.
  */
 #include "ops/causal_conv.h"
 
@@ -37,6 +39,12 @@ static sl_status want_rows(const char *name, int nin, const sl_type *in, int i, 
   return nin > i && in[i].ndim >= 0 ? sli_want(name, &in[i], &rows) : SL_OK;
 }
 
+/* Checks input i, a position for each row of x, if it is there. */
+static sl_status want_positions(int nin, const sl_type *in, int i, const sl_type *x) {
+  sl_type positions = SL_TYPE(SL_I32, x->dim[0], x->dim[1]);
+  return nin > i && in[i].ndim >= 0 ? sli_want("positions", &in[i], &positions) : SL_OK;
+}
+
 static sl_status infer(const sl_attrs *attrs, int nin, const sl_type *in, sl_type *out) {
   (void)attrs;
   SLI_TRY(sli_want_array("x", &in[0], SL_F32, 3));
@@ -44,6 +52,7 @@ static sl_status infer(const sl_attrs *attrs, int nin, const sl_type *in, sl_typ
   sl_type bias = SL_TYPE(SL_F32, in[0].dim[2]);
   if (nin > 2 && in[2].ndim >= 0) SLI_TRY(sli_want("bias", &in[2], &bias));
   SLI_TRY(want_rows("near", nin, in, 3, &in[0], &in[1]));
+  SLI_TRY(want_positions(nin, in, 4, &in[0]));
   out[0] = in[0];
   return SL_OK;
 }
@@ -53,6 +62,7 @@ static sl_status b_infer(const sl_attrs *attrs, int nin, const sl_type *in, sl_t
   SLI_TRY(sli_want_array("dy", &in[1], SL_F32, 3));
   SLI_TRY(want_taps(&in[0], &in[1]));
   SLI_TRY(want_rows("near", nin, in, 2, &in[1], &in[0]));
+  SLI_TRY(want_positions(nin, in, 3, &in[1]));
   out[0] = in[1];
   return SL_OK;
 }
@@ -63,6 +73,7 @@ static sl_status w_infer(const sl_attrs *attrs, int nin, const sl_type *in, sl_t
   SLI_TRY(sli_want("dy", &in[1], &in[0]));
   SLI_TRY(want_taps(&in[2], &in[0]));
   SLI_TRY(want_rows("rows before", nin, in, 3, &in[0], &in[2]));
+  SLI_TRY(want_positions(nin, in, 4, &in[0]));
   out[0] = in[2];
   return SL_OK;
 }
@@ -80,9 +91,9 @@ static sl_status piece_b_infer(const sl_attrs *attrs, int nin, const sl_type *in
 }
 
 static sl_status served_infer(const sl_attrs *attrs, int nin, const sl_type *in, sl_type *out) {
-  if (nin != 5) return sl_fail(SL_E_SHAPE, "it has no batch to read");
+  if (nin != 6) return sl_fail(SL_E_SHAPE, "it has no batch to read");
   SLI_TRY(infer(attrs, 3, in, out));
-  SLI_TRY(sli_want_array("batch", &in[4], SL_I32, 1));
+  SLI_TRY(sli_want_array("batch", &in[5], SL_I32, 1));
   if (attrs->count < 1) return sl_fail(SL_E_SHAPE, "attrs.count must be given");
   out[1] = rows_type(&in[0], &in[1]);
   out[1].dim[0] = attrs->count;
@@ -93,7 +104,8 @@ static sl_status served_infer(const sl_attrs *attrs, int nin, const sl_type *in,
 static int split(int nin, int nout, sl_signature *out) {
   out[0] = out[1] = (sl_signature){.in = {{0}}};
   out[0].in[0] = sli_split(0), out[1].in[0] = sli_split(2);
-  for (int i = 1; i < nin; i++) out[1].in[i] = sli_split(0);
+  for (int i = 1; i < nin && i < 4; i++) out[1].in[i] = sli_split(0);
+  if (nin > 4) out[0].in[4] = sli_split(0);
   for (int o = 0; o < nout; o++) out[0].out[o] = sli_split(0), out[1].out[o] = sli_split(2);
   return 2;
 }
@@ -122,7 +134,7 @@ const sl_op sl_op_causal_conv = {
     .name = "causal_conv",
     .served = &sl_op_causal_conv_served,
     .min_in = 2,
-    .max_in = 4,
+    .max_in = 5,
     .nout = 1,
     .pieced = &sl_op_causal_conv_piece,
     .whole = 6,
@@ -131,12 +143,12 @@ const sl_op sl_op_causal_conv = {
     .signatures = signatures,
     .grad = {{.op = &sl_op_causal_conv_b,
               .cls = SL_CLASS_B,
-              .in = {SL_IN(1), SL_DOUT(0)},
+              .in = {SL_IN(1), SL_DOUT(0), SL_INS(3)},
               .nof = 1,
               .of = {0}},
              {.op = &sl_op_causal_conv_w,
               .cls = SL_CLASS_W,
-              .in = {SL_IN(0), SL_DOUT(0), SL_IN(1)},
+              .in = {SL_IN(0), SL_DOUT(0), SL_IN(1), SL_INS(3)},
               .nof = 1,
               .of = {1}},
              {.op = &sl_op_bias_w, .cls = SL_CLASS_W, .in = {SL_DOUT(0)}, .nof = 1, .of = {2}}},
@@ -145,7 +157,7 @@ const sl_op sl_op_causal_conv = {
 const sl_op sl_op_causal_conv_b = {
     .name = "causal_conv_b",
     .min_in = 2,
-    .max_in = 3,
+    .max_in = 5,
     .nout = 1,
     .infer = b_infer,
     .cost = cost,
@@ -154,7 +166,7 @@ const sl_op sl_op_causal_conv_b = {
 const sl_op sl_op_causal_conv_w = {
     .name = "causal_conv_w",
     .min_in = 3,
-    .max_in = 4,
+    .max_in = 5,
     .nout = 1,
     .unread = 4,
     .scatters = true,
@@ -166,7 +178,7 @@ const sl_op sl_op_causal_conv_w = {
 const sl_op sl_op_causal_conv_piece = {
     .name = "causal_conv_piece",
     .min_in = 2,
-    .max_in = 4,
+    .max_in = 5,
     .nout = 3,
     .pieces = SL_PIECES_STATE,
     .updates = 4,
@@ -176,12 +188,12 @@ const sl_op sl_op_causal_conv_piece = {
     .signatures = piece_signatures,
     .grad = {{.op = &sl_op_causal_conv_piece_b,
               .cls = SL_CLASS_B,
-              .in = {SL_IN(1), SL_DOUT(0)},
+              .in = {SL_IN(1), SL_DOUT(0), SL_INS(3)},
               .nof = 1,
               .of = {0}},
              {.op = &sl_op_causal_conv_piece_w,
               .cls = SL_CLASS_W,
-              .in = {SL_IN(0), SL_DOUT(0), SL_IN(1), SL_OUT(1)},
+              .in = {SL_IN(0), SL_DOUT(0), SL_IN(1), SL_OUT(1), SL_INS(4)},
               .nof = 1,
               .of = {1}},
              {.op = &sl_op_bias_w, .cls = SL_CLASS_W, .in = {SL_DOUT(0)}, .nof = 1, .of = {2}}},
@@ -190,7 +202,7 @@ const sl_op sl_op_causal_conv_piece = {
 const sl_op sl_op_causal_conv_piece_b = {
     .name = "causal_conv_piece_b",
     .min_in = 2,
-    .max_in = 3,
+    .max_in = 5,
     .nout = 2,
     .pieces = SL_PIECES_STATE,
     .updates = 2,
@@ -202,7 +214,7 @@ const sl_op sl_op_causal_conv_piece_b = {
 const sl_op sl_op_causal_conv_piece_w = {
     .name = "causal_conv_piece_w",
     .min_in = 4,
-    .max_in = 4,
+    .max_in = 5,
     .nout = 1,
     .unread = 4,
     .pieces = SL_PIECES_STATE,
@@ -215,8 +227,8 @@ const sl_op sl_op_causal_conv_piece_w = {
 
 const sl_op sl_op_causal_conv_served = {
     .name = "causal_conv_served",
-    .min_in = 5,
-    .max_in = 5,
+    .min_in = 6,
+    .max_in = 6,
     .nout = 2,
     .updates = 2,
     .slots = true,

@@ -18,7 +18,8 @@ typedef struct choice {
 
 static void take_rows(choice *c, request *r, int64_t rows) {
   sli_log_part(c->s, r, rows);
-  c->tick->parts[c->tick->count++] = (part){r, r->fed, rows, r->fed + rows == r->count};
+  part *p = &c->tick->parts[c->tick->count++];
+  *p = (part){.of = r, .from = r->fed, .rows = rows, .picked = r->fed + rows == r->count};
   load *l = &c->tick->load;
   l->rows += rows;
   l->picks += r->fed + rows == r->count;
@@ -30,7 +31,7 @@ static void take_rows(choice *c, request *r, int64_t rows) {
   r->fed += rows;
   r->ticks++;
   r->last_tick = c->s->ticks.begun + 1;
-  sli_prefixes_note(c->s, r);
+  sli_states_place(c->s, p, sli_prefixes_note(c->s, r));
 }
 
 static bool has_room(const choice *c) {
@@ -89,10 +90,16 @@ static bool is_ready(const request *r) {
 /* Returns whether the prompt has been fed and the last token is known. */
 static bool decodes(const request *r) { return r->fed + 1 == r->count && r->fed >= r->nprompt; }
 
+/* Rows that a request has in the tick. */
+static int64_t next_rows(const choice *c, request *r) {
+  int64_t rows = SLI_MIN(r->count - r->fed, sli_chunk_rows(c->s, r, c->rows));
+  return sli_states_rows(c->s, r, rows);
+}
+
 static void take_running(choice *c, bool decoding) {
   for (request *r = c->s->requests; r && has_room(c); r = r->next) {
     if (!is_ready(r) || decodes(r) != decoding || !has_edits(c, r)) continue;
-    int64_t rows = SLI_MIN(r->count - r->fed, sli_chunk_rows(c->s, r, c->rows));
+    int64_t rows = next_rows(c, r);
     if (find_pages(c, r, rows)) take_rows(c, r, rows);
   }
 }
@@ -131,8 +138,8 @@ static void admit(choice *c) {
     if (r->standing == YIELDING) return; /* its pages go to older requests */
     if (r->standing != QUEUED) continue;
     if (!has_edits(c, r)) return;
-    if (!let_in(c->s, r, sli_prefixes_find(c->s, r))) return;
-    take_rows(c, r, SLI_MIN(r->count - r->fed, sli_chunk_rows(c->s, r, c->rows)));
+    if (!let_in(c->s, r, sli_prefixes_find(c->s, r, INT64_MAX))) return;
+    take_rows(c, r, next_rows(c, r));
   }
 }
 
@@ -164,7 +171,7 @@ static bool is_possible(const choice *c, const request *r, const sli_log_entry *
 /* Admits a request behind the pages that the log names. False: not yet, or never. */
 static bool let_in_again(sl_session *s, request *r, const sli_log_entry *e) {
   int64_t shared = e->from / SL_PAGE;
-  if (shared > sli_prefixes_find(s, r))
+  if (shared != sli_prefixes_find(s, r, shared))
     return refuse_line(s, e, "and the pages in front of these are not there");
   return let_in(s, r, shared);
 }
@@ -274,7 +281,9 @@ static void write_part(const sl_session *s, const writer *w, const part *p) {
                           .edit = edit,
                           .edits = b->edits - edit,
                           .constrained = p->picked && r->how.constraint.allow,
-                          .slot = r->slot};
+                          .slot = r->slot,
+                          .from = p->reads,
+                          .kept = p->keeps};
   memcpy((int32_t *)sl_batch_table(b, sequence), r->pages, (size_t)r->npages * sizeof *r->pages);
 }
 

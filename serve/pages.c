@@ -58,11 +58,13 @@ void sli_pages_init(sl_session *s) {
   sli_prefixes_init(p, n);
   p->slots = sli_calloc((size_t)s->about.sequences, sizeof *p->slots);
   while (p->nslots < s->about.sequences) p->slots[p->nslots] = p->nslots, p->nslots++;
+  sli_states_init(s);
 }
 
 void sli_pages_fini(sl_session *s) {
   if (!s->pages) return;
   sli_prefixes_fini(s->pages);
+  sli_states_fini(s->pages);
   free(s->pages->of);
   free(s->pages->slots);
   free(s->pages);

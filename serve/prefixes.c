@@ -58,39 +58,53 @@ void sli_prefixes_drop(sli_pages *p, int32_t page) {
   while (*at != page) at = &p->of[*at].next;
   *at = x->next;
   x->name = 0;
+  sli_states_drop(p, page);
 }
 
-/* Names a page and returns the name. If another page has the same contents, returns that page's
- * name. */
-static uint64_t give_name(sli_pages *p, int32_t page, uint64_t before, const int32_t *tokens) {
+/* Names a page and returns it. If another page has the same contents, returns that one. */
+static int32_t give_name(sli_pages *p, int32_t page, uint64_t before, const int32_t *tokens) {
   int32_t had = prefixes_find(p, before, tokens), *at = bucket(p, before, tokens);
-  if (had >= 0) return p->of[had].name;
+  if (had >= 0) return had;
   sli_page *x = &p->of[page];
   x->name = ++p->names;
   x->before = before;
   x->next = *at;
   memcpy(tokens_of(p, page), tokens, SL_PAGE * sizeof *tokens);
   *at = page;
-  return x->name;
+  return page;
 }
 
-/* States are no one else's. */
+/* States that are not kept are no one else's. */
 static bool are_apart(const sl_session *s) {
-  return s->options.prefixes == SL_PREFIXES_APART || s->serving.stateful;
+  return s->options.prefixes == SL_PREFIXES_APART || (s->serving.stateful && !s->pages->nkept);
 }
 
-void sli_prefixes_note(sl_session *s, request *r) {
-  if (are_apart(s)) return;
-  for (; (r->named + 1) * SL_PAGE <= r->fed; r->named++)
-    r->name = give_name(s->pages, r->pages[r->named], r->name, r->tokens + r->named * SL_PAGE);
+int32_t sli_prefixes_note(sl_session *s, request *r) {
+  int32_t page = -1;
+  if (are_apart(s)) return page;
+  for (; (r->named + 1) * SL_PAGE <= r->fed; r->named++) {
+    page = give_name(s->pages, r->pages[r->named], r->name, r->tokens + r->named * SL_PAGE);
+    r->name = s->pages->of[page].name;
+  }
+  return r->fed % SL_PAGE ? -1 : page;
 }
 
-int64_t sli_prefixes_find(const sl_session *s, request *r) {
+/* Leaves out pages behind the last one that has a state. */
+static int64_t find_state(const sl_session *s, request *r, int64_t n) {
+  r->resumes = -1;
+  if (!s->serving.stateful) return n;
+  while (n && !sli_states_has(s, r->pages[n - 1])) n--;
+  if (n) r->resumes = s->pages->of[r->pages[n - 1]].state;
+  return n;
+}
+
+int64_t sli_prefixes_find(const sl_session *s, request *r, int64_t most) {
   const sli_pages *p = s->pages;
-  int64_t n = 0, most = are_apart(s) || r->sums ? 0 : (r->count - 1) / SL_PAGE;
+  int64_t n = 0;
+  most = are_apart(s) || r->sums ? 0 : SLI_MIN(most, (r->count - 1) / SL_PAGE);
   uint64_t name = sli_prefixes_root(r);
   for (int32_t i; n < most && (i = prefixes_find(p, name, r->tokens + n * SL_PAGE)) >= 0;
        name = p->of[i].name)
     r->pages[n++] = i;
-  return n;
+  return find_state(s, r, n);
 }

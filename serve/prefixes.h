@@ -12,8 +12,15 @@ typedef struct sli_page {
   int32_t place;        /* index of the page within its sequence */
   /* names of this page's tokens and of the page in front of it; name 0: the page cannot be found */
   uint64_t name, before;
-  int32_t next; /* next named page in the same hash bucket; -1: none */
+  int32_t next;  /* next named page in the same hash bucket; -1: none */
+  int32_t state; /* kept behind this page; -1: none */
 } sli_page;
+
+/* A state that is kept beside a page, in a slot behind those of the sequences. */
+typedef struct sli_kept_state {
+  int32_t page;           /* -1: none */
+  uint64_t written, used; /* numbers of the ticks that wrote it, and used it last */
+} sli_kept_state;
 
 struct sli_pages {
   sli_page *of; /* [session's pages] */
@@ -24,6 +31,8 @@ struct sli_pages {
   uint64_t mask, names;   /* names: number of names given so far */
   int nslots;
   int32_t *slots; /* [nslots] free places of states */
+  int nkept;
+  sli_kept_state *kept; /* [nkept] */
 };
 
 void sli_prefixes_init(sli_pages *p, int64_t pages);
@@ -32,5 +41,13 @@ void sli_prefixes_fini(sli_pages *p);
 uint64_t sli_prefixes_root(const request *r);
 /* Removes a page from the index before the page is reused. */
 void sli_prefixes_drop(sli_pages *p, int32_t page);
+
+/* states.c */
+void sli_states_init(sl_session *s);
+void sli_states_fini(sli_pages *p);
+/* Forgets the state beside a page. */
+void sli_states_drop(sli_pages *p, int32_t page);
+/* Returns whether a tick that begins now can read the state beside a page. */
+bool sli_states_has(const sl_session *s, int32_t page);
 
 #endif

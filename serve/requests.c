@@ -204,6 +204,7 @@ static request *make(const sl_session *s, const sl_request *q) {
   request *r = sli_calloc(1, sizeof *r);
   *r =
       (request){.slot = -1,
+                .resumes = -1,
                 .user = q->user,
                 .nprompt = q->nprompt,
                 .how = *q,

@@ -48,6 +48,7 @@ struct request {
   int64_t npages;
   int32_t *pages;   /* [pages needed for `most` tokens] */
   int32_t slot;     /* of its states; -1: none */
+  int32_t resumes;  /* kept state that it begins behind; -1: none */
   int64_t named;    /* full pages that have names */
   uint64_t name;    /* name of the last named page (prefixes.c) */
   double pace;      /* seconds per chunk while the request is alone; 0: not computed yet */
@@ -68,7 +69,8 @@ typedef struct events {
 typedef struct part {
   request *of;
   int64_t from, rows;
-  bool picked; /* a token is sampled from the last row */
+  bool picked;          /* a token is sampled from the last row */
+  int32_t reads, keeps; /* slots of states before its first row and behind its last; -1: none */
 } part;
 
 /* Sum of the work of a tick. */
@@ -213,12 +215,21 @@ sl_status sli_adapters_check(const sl_session *s, int adapter);
 uint64_t sli_adapters_use(const sl_session *s, const request *r);
 void sli_adapters_leave(const sl_session *s, const request *r);
 
-/* prefixes.c: finds pages that hold the request's first tokens and lists them in r->pages;
- * returns their number. The last token is never among them, so that there is something to
- * compute. */
-int64_t sli_prefixes_find(const sl_session *s, request *r);
-/* Names the request's full pages when a tick takes rows of it: they can be found from now on. */
-void sli_prefixes_note(sl_session *s, request *r);
+/* prefixes.c: finds at most `most` pages that hold the request's first tokens and lists them in
+ * r->pages; returns their number. The last token is never among them, so that there is something
+ * to compute. Of a model with states, a state is kept beside the last one (r->resumes). */
+int64_t sli_prefixes_find(const sl_session *s, request *r, int64_t most);
+/* Names the request's full pages when a tick takes rows of it: they can be found from now on.
+ * Returns the last page if the rows end with it, else -1. */
+int32_t sli_prefixes_note(sl_session *s, request *r);
+
+/* states.c: states kept beside pages. */
+/* Rows of a request's next part, at most `rows`: no part goes on past a page whose state is to be
+ * kept. */
+int64_t sli_states_rows(const sl_session *s, const request *r, int64_t rows);
+/* Sets the slots that a part reads and keeps states in. `page`: the full page that it ends with;
+ * -1: none. */
+void sli_states_place(sl_session *s, part *p, int32_t page);
 
 /* requests.c: checks a request; SL_E_USAGE says what is wrong with it. */
 sl_status sli_session_check(const sl_session *s, const sl_request *q);

@@ -65,10 +65,11 @@ static bool is_modelled(const sl_session *s) {
 
 /* Sets the sizes that do not depend on the model. */
 static sl_status read_sizes(sl_session *s) {
-  enum { ROWS = 64, SEQUENCES = 64, QUEUE = 1024, MOST_GROUPS = 64 };
+  enum { ROWS = 64, SEQUENCES = 64, QUEUE = 1024, MOST_GROUPS = 64, STATE_EVERY = 8 };
   sl_session_options *o = &s->options;
   int stages = SLI_MAX(o->lower.parallel.stages, 1) * SLI_MAX(o->lower.schedule.chunks, 1);
   o->queue = default_to(o->queue, QUEUE);
+  o->state_every = o->state_every ? o->state_every : STATE_EVERY;
   s->serving = (sl_serving){.rows = default_to(o->rows, ROWS),
                             .kv = o->kv,
                             .edits = o->penalties ? SL_SESSION_BIASES : 0,
@@ -83,6 +84,8 @@ static sl_status read_sizes(sl_session *s) {
   if (status) return status;
   if (s->serving.rows < 1 || s->serving.sequences < 1 || o->pages < 0 || o->context < 0)
     return sl_fail(SL_E_USAGE, "a session needs rows, sequences and pages");
+  if (o->state_every < 1)
+    return sl_fail(SL_E_USAGE, "a state beside every %lldth page", (long long)o->state_every);
   if (o->kv != SL_F32 && o->kv != SL_BF16)
     return sl_fail(SL_E_USAGE, "keys and values lie in f32 or bf16, not in %s",
                    sl_dtype_name(o->kv));
@@ -112,6 +115,37 @@ static int64_t usual_pages(const sl_session *s, int64_t least) {
   return SLI_MAX(SLI_MAX(least, all), sli_pages_of(4 * s->about.rows));
 }
 
+/* Bytes of the states that an op keeps of a sequence. */
+static int64_t op_state_bytes(const sl_graph *g, const sli_node *n) {
+  const sl_op *op = n->op->served;
+  if (!op || !op->slots || !g->batch) return 0;
+  sl_attrs attrs = n->attrs;
+  int inputs = n->op->max_in;
+  sl_type in[inputs + 1], out[op->nout];
+  attrs.count = 1;
+  for (int i = 0; i < inputs; i++) in[i] = i < n->nin ? n->in_type[i] : *sl_tensor_type(NULL);
+  in[inputs] = g->batch->type;
+  int64_t bytes = 0;
+  if (op->infer(&attrs, inputs + 1, in, out)) return 0;
+  for (int o = 0; o < op->nout; o++)
+    if (op->updates >> o & 1) bytes += (int64_t)sl_type_bytes(&out[o]);
+  return bytes;
+}
+
+/* Settles how many states are kept beside pages. */
+static void settle_states(sl_session *s) {
+  const int64_t usual_bytes = INT64_C(512) << 20;
+  sl_session_info *a = &s->about;
+  a->state_bytes = 0;
+  for (int i = 0; i < s->graph->nnodes; i++)
+    a->state_bytes += op_state_bytes(s->graph, s->graph->nodes[i]);
+  bool none = !a->state_bytes || s->options.states < 0 || s->options.prefixes == SL_PREFIXES_APART;
+  int64_t usual = a->state_bytes ? usual_bytes / a->state_bytes : 0;
+  usual = SLI_MIN(usual, 2 * (int64_t)a->sequences);
+  a->states = none ? 0 : default_to(s->options.states, usual);
+  s->serving.kept = a->states;
+}
+
 /* Sets the sizes that depend on the model. */
 static sl_status settle_sizes(sl_session *s) {
   const sl_session_options *o = &s->options;
@@ -124,6 +158,7 @@ static sl_status settle_sizes(sl_session *s) {
   a->rows = v->rows;
   a->sequences = v->sequences;
   a->groups = v->groups;
+  settle_states(s);
   int64_t least = sli_pages_of(a->context);
   a->pages = v->pages = o->pages ? o->pages : usual_pages(s, least);
   s->stats.limits = (sl_session_limits){a->rows, a->pages, a->sequences, a->groups, o->queue};
@@ -303,6 +338,8 @@ static sl_session_options embedded(const sl_session_options *o) {
                               .kv = o->kv,
                               .admit = o->admit,
                               .prefixes = o->prefixes,
+                              .states = o->states,
+                              .state_every = o->state_every,
                               .queue = o->queue,
                               .hash = o->hash,
                               .penalties = o->penalties,

@@ -82,8 +82,17 @@ sl_tensor *sl_attend_blocks_at(sl_here at, sl_graph *g, sl_tensor *q, sl_tensor 
                    0);
 }
 
+sl_tensor *sl_causal_conv_within_at(sl_here at, sl_graph *g, sl_tensor *x, sl_tensor *w,
+                                    sl_tensor *bias, sl_tensor *positions) {
+  return ops_apply(at, g, &sl_op_causal_conv, NULL,
+                   positions ? 5
+                   : bias    ? 3
+                             : 2,
+                   (sl_tensor *[]){x, w, bias, NULL, positions}, 0);
+}
+
 sl_tensor *sl_causal_conv_at(sl_here at, sl_graph *g, sl_tensor *x, sl_tensor *w, sl_tensor *bias) {
-  return ops_apply(at, g, &sl_op_causal_conv, NULL, bias ? 3 : 2, (sl_tensor *[]){x, w, bias}, 0);
+  return sl_causal_conv_within_at(at, g, x, w, bias, NULL);
 }
 
 sl_tensor *sl_delta_rule_at(sl_here at, sl_graph *g, sl_tensor *q, sl_tensor *k, sl_tensor *v,

@@ -116,7 +116,8 @@ static sl_status exchange(sl_graph *g, sli_node *n) {
   sl_tensor **out = sli_arena_alloc(&g->arena, (size_t)nout * sizeof *out);
   memcpy(out, n->out, (size_t)had * sizeof *out);
   add_batch(g, n, n->op->max_in);
-  n->attrs.count = op->slots ? g->options.serve->sequences : g->options.serve->pages;
+  const sl_serving *s = g->options.serve;
+  n->attrs.count = op->slots ? s->sequences + s->kept : s->pages;
   g->options.serve->stateful |= op->slots;
   n->attrs.length = g->options.serve->context;
   n->attrs.bf16 = op->updates && g->options.serve->kv == SL_BF16;

@@ -248,8 +248,8 @@ static sli_node with_input(sli_expansion *x, const sli_node *n, int i) {
 static sl_status expand_near(sli_expansion *x, const sli_node *n, sli_array *const *in,
                              sli_array *const *out) {
   enum { NEAR = 3 };
-  const sli_node with = with_input(x, n, NEAR);
-  sli_array *all[NEAR + 1] = {NULL};
+  const sli_node with = with_input(x, n, SLI_MAX(NEAR, n->nin - 1));
+  sli_array *all[NEAR + 2] = {NULL};
   for (int i = 0; i < n->nin; i++) all[i] = in[i];
   SLI_TRY(sli_box_near(x, n, in[0], false, moment_of(x, n), &all[NEAR]));
   return make_nodes(x, &with, n, n->op, all, n->nout, out);
@@ -350,18 +350,24 @@ static sl_status sum_at_experts(sli_expansion *x, const sli_node *n, sli_array *
 }
 
 /* Expands a rule of a call that reads rows of a neighbour, if it reads some: those behind its
- * gradient, or before its input. */
+ * gradient, or before its input. Behind the gradient's it reads those of the positions in
+ * documents, too. */
 static sl_status expand_near_rule(sli_expansion *x, const sli_node *n, sli_array **in,
                                   const sli_layout *lies) {
   bool behind = n->op == &sl_op_causal_conv_b || n->op == &sl_op_causal_conv_piece_b;
   if (!behind && n->op != &sl_op_causal_conv_w) return make_backward(x, n, in, lies);
-  const sli_node with = with_input(x, n, n->nin);
-  SLI_TRY(sli_box_near(x, n->about, in[behind ? 1 : 0], behind, moment_of(x, n), &in[n->nin]));
+  int near = behind ? 2 : 3, positions = near + 1;
+  bool documents = n->nin > positions && in[positions];
+  const sli_node with =
+      with_input(x, n, behind && documents ? positions + 1 : SLI_MAX(near, n->nin - 1));
+  SLI_TRY(sli_box_near(x, n->about, in[behind ? 1 : 0], behind, moment_of(x, n), &in[near]));
+  if (behind && documents)
+    SLI_TRY(sli_box_near(x, n->about, in[positions], behind, moment_of(x, n), &in[positions + 1]));
   return make_backward(x, &with, in, lies);
 }
 
 static sl_status expand_rule(sli_expansion *x, const sli_node *n) {
-  sli_array *in[n->nin + 1];
+  sli_array *in[n->nin + 2];
   sli_layout lies[n->nout + 1];
   sl_status status = SL_OK;
   for (int i = 0; i < n->nin && !status; i++) {

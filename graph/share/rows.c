@@ -195,6 +195,7 @@ static sl_status reads_near(const pass *p, const sli_node *n, sl_signature *out)
   int64_t rows = least_input_rows(n, p->g->nvariants) / p->size,
           before = sl_type_last(&n->in_type[1]) - 1;
   *out = (sl_signature){.in = {positions}, .out = {positions}, .first = 1};
+  if (n->nin > 4) out->in[4] = positions;
   if (rows >= before) return SL_OK;
   return sli_graph_fail_at(p->g, n->at, SL_E_USAGE,
                            "op %s (%s) cannot be shared out over %d devices of a sequence: each "

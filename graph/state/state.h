@@ -33,12 +33,19 @@ struct cJSON *sli_checkpoints_about(sl_checkpoints *c);
 /* Returns the record of the checkpoint that a run resumes from; NULL: there is none. */
 const struct cJSON *sli_checkpoints_origin(const sl_checkpoints *c);
 
+/* What a weight file may lack. Parameters that match one of the patterns `fresh`, separated by
+ * commas, keep their values then; NULL: none. A pattern that matches no parameter is an error.
+ * upcycled: factor of the weights of a dense feed-forward half, which each of its experts begins
+ * with; 0: experts are there. */
+typedef struct sli_weights_lacks {
+  const char *fresh;
+  float upcycled;
+} sli_weights_lacks;
+
 /* Loads weights as sl_weights_load() does. whole: the file holds nothing but the model, so a
- * tensor of one of its layers that the model has no place for is an error. Parameters that match
- * one of the patterns `fresh`, separated by commas, keep their values if the file lacks them; NULL:
- * none. A pattern that matches no parameter is an error. */
+ * tensor of one of its layers that the model has no place for is an error. lacks NULL: nothing. */
 sl_status sli_weights_load(const char *path, const sl_lowered *lowered, sl_runtime *rt, bool whole,
-                           const char *fresh);
+                           const sli_weights_lacks *lacks);
 /* Loads again the parameters that stay in the storage format of a file, which checkpoints lack. */
 sl_status sli_weights_load_stored(const char *path, const sl_lowered *lowered, sl_runtime *rt);
 /* Loads the weights of a teacher (objective.h) of a shipped model. */

@@ -179,7 +179,7 @@ typedef struct loading {
   sl_runtime *rt;
   found found;
   scratch room;
-  const char *fresh; /* patterns of parameters that the file may lack, or NULL */
+  sli_weights_lacks lacks;
   part_of_model what;
 } loading;
 
@@ -212,16 +212,46 @@ static sl_status check_fresh(const char *patterns, int n, const sl_param_info *p
   return status;
 }
 
+/* Returns the name of the tensor of a dense half that an expert's tensor begins with, for free();
+ * NULL: it is no expert's. "model.layers.3.mlp.experts.5.up_proj.weight" begins with
+ * "model.layers.3.mlp.up_proj.weight". */
+static char *dense_name(const char *name) {
+  static const char *const experts[] = {".experts.", ".shared_expert."};
+  for (size_t i = 0; i < SLI_COUNT(experts); i++) {
+    const char *at = strstr(name, experts[i]);
+    if (!at) continue;
+    const char *rest = at + strlen(experts[i]);
+    if (!i) rest += strspn(rest, "0123456789");
+    return sli_format("%.*s.%s", (int)(at - name), name, rest + (*rest == '.'));
+  }
+  return NULL;
+}
+
+/* Finds the tensor that an expert begins with, if the file has no experts. */
+static const sli_stored_tensor *find_dense(const loading *l, const char *name, int *file) {
+  char *dense = l->lacks.upcycled > 0 ? dense_name(name) : NULL;
+  const sli_stored_tensor *t = dense ? weights_find(l->from, dense, file) : NULL;
+  free(dense);
+  return t;
+}
+
+static void scale(float *values, const sl_type *type, float by) {
+  for (int64_t i = 0; i < sl_type_elements(type); i++) values[i] *= by;
+}
+
 /* Loads one tensor of a parameter; it must exist, even if another process loads it. values NULL:
  * another process does. */
 static sl_status load_member(loading *l, const char *name, const sl_type *type, float *values) {
   int file;
   const sli_stored_tensor *t = weights_find(l->from, name, &file), *first = t;
+  bool dense = !t && (t = find_dense(l, name, &file));
   sl_status status = sli_stored_check(t ? sli_shards_path(l->from, file) : l->path, name, type, t);
   if (status) return status;
   sli_shards_tensors(l->from, file, &first);
   l->found.flags[l->found.begins[file] + (t - first)] = true;
-  return values ? sli_shards_read(l->from, file, t, values) : SL_OK;
+  if (values) status = sli_shards_read(l->from, file, t, values);
+  if (values && !status && dense) scale(values, type, l->lacks.upcycled);
+  return status;
 }
 
 static bool is_of_teacher(const sl_param_info *p) {
@@ -231,7 +261,8 @@ static bool is_of_teacher(const sl_param_info *p) {
 /* True for an adapter, or a fresh parameter, that the file's weights lack. */
 static bool is_left_out(const loading *l, const sl_param_info *p) {
   const char *name = name_in_files(p);
-  return (sli_is_adapter(p) || is_fresh(l->fresh, name)) && !weights_find(l->from, name, &(int){0});
+  bool may = sli_is_adapter(p) || is_fresh(l->lacks.fresh, name);
+  return may && !weights_find(l->from, name, &(int){0});
 }
 
 /* True for a parameter that stays as its file has it. */
@@ -299,11 +330,11 @@ sl_status sl_weights_load(const char *path, const sl_lowered *lowered, sl_runtim
 }
 
 static sl_status load_all(const char *path, const sl_lowered *lowered, sl_runtime *rt, bool whole,
-                          const char *fresh, part_of_model what) {
+                          const sli_weights_lacks *lacks, part_of_model what) {
   sli_shards *from;
   const sl_param_info *params;
   int n = sl_lowered_params(lowered, &params);
-  sl_status status = fresh ? check_fresh(fresh, n, params) : SL_OK;
+  sl_status status = lacks && lacks->fresh ? check_fresh(lacks->fresh, n, params) : SL_OK;
   if (!status) status = sli_shards_open(path, &from);
   if (status) return status;
   loading l = {.path = path,
@@ -311,7 +342,7 @@ static sl_status load_all(const char *path, const sl_lowered *lowered, sl_runtim
                .lowered = lowered,
                .rt = rt,
                .found = found_create(from),
-               .fresh = fresh,
+               .lacks = lacks ? *lacks : (sli_weights_lacks){0},
                .what = what};
   for (int i = 0; i < n && !status; i++) status = load_param(&l, i);
   if (!status && what != STORED) status = check_unused(path, from, &l.found, whole);
@@ -323,8 +354,8 @@ static sl_status load_all(const char *path, const sl_lowered *lowered, sl_runtim
 }
 
 sl_status sli_weights_load(const char *path, const sl_lowered *lowered, sl_runtime *rt, bool whole,
-                           const char *fresh) {
-  return load_all(path, lowered, rt, whole, fresh, MODEL);
+                           const sli_weights_lacks *lacks) {
+  return load_all(path, lowered, rt, whole, lacks, MODEL);
 }
 
 sl_status sli_weights_load_teacher(const char *path, const sl_lowered *lowered, sl_runtime *rt) {

@@ -30,6 +30,8 @@ typedef struct sl_batch_sequence {
   int32_t edit, edits; /* index and number of the edits of its logits */
   int32_t constrained; /* 1: only tokens of its row of allowed ones (sl_serving.allow) */
   int32_t slot; /* below most_sequences; the sequence's own from its position 0 on (sl_op.slots) */
+  int32_t from; /* slot that has the states before its first row; -1: they are zeros */
+  int32_t kept; /* another slot that gets the states behind its last row; -1: none */
 } sl_batch_sequence;
 
 /* Edit of a token's logit: `bias` is added; the sum is divided by `scale` if it is above 0, else

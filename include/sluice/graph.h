@@ -74,6 +74,7 @@ typedef struct sl_serving {
   int64_t pages;   /* pages of the KV cache in every stage; read by sl_lower */
   sl_dtype kv;     /* type of the KV cache in memory: SL_F32 or SL_BF16 */
   bool stateful;   /* set by sl_lower: some op keeps states (sl_op.slots) */
+  int kept; /* slots of states beside those of the sequences, for prefixes; read by sl_lower */
   /* most edits of logits in a tick (sl_batch_edit) beside those of a sequence's own tokens, which
    * sl_tokens adds, up to one for each of the vocabulary; 0: there are none */
   int64_t edits;
@@ -345,6 +346,9 @@ void sl_apply_at(sl_here at, sl_graph *g, const sl_op *op, const sl_attrs *attrs
 /* Short causal convolution, channel by channel (sl_op_causal_conv): x [B, T, C], w [C, W] or [C, 1,
  * W], bias [C] or NULL -> [B, T, C]. */
 #define sl_causal_conv(g, x, w, bias) sl_causal_conv_at(SL_HERE, g, x, w, bias)
+/* The same within documents: positions [B, T] of the tokens in theirs (sl_documents), or NULL. */
+#define sl_causal_conv_within(g, x, w, bias, positions) \
+  sl_causal_conv_within_at(SL_HERE, g, x, w, bias, positions)
 /* The gated delta rule (sl_op_delta_rule) with the settings of an sl_attrs: heads, kv_heads, scale.
  * q and k [B, T, kv_heads dk], v [B, T, heads dv], logarithms of the gates and the parts to correct
  * [B, T, heads] -> [B, T, heads dv]. */
@@ -485,6 +489,8 @@ sl_tensor *sl_attend_at(sl_here at, sl_graph *g, sl_tensor *q, sl_tensor *k, sl_
 sl_tensor *sl_linear_attention_at(sl_here at, sl_graph *g, sl_tensor *q, sl_tensor *k, sl_tensor *v,
                                   sl_tensor *gates, const sl_attrs *attrs);
 sl_tensor *sl_causal_conv_at(sl_here at, sl_graph *g, sl_tensor *x, sl_tensor *w, sl_tensor *bias);
+sl_tensor *sl_causal_conv_within_at(sl_here at, sl_graph *g, sl_tensor *x, sl_tensor *w,
+                                    sl_tensor *bias, sl_tensor *positions);
 sl_tensor *sl_delta_rule_at(sl_here at, sl_graph *g, sl_tensor *q, sl_tensor *k, sl_tensor *v,
                             sl_tensor *gates, sl_tensor *parts, const sl_attrs *attrs);
 sl_tensor *sl_attend_packed_at(sl_here at, sl_graph *g, sl_tensor *qkv, const sl_attrs *attrs);

@@ -412,15 +412,19 @@ extern const sl_op sl_op_linear_attention, sl_op_linear_attention_b, sl_op_linea
  *
  *   y_t = bias + sum over j < W of w_(W-1-j) x_(t-j)
  *
- * causal_conv(x [B, T, C], w [C, W] or [C, 1, W], [bias [C]], [near]) -> y [B, T, C]. W is at most
- *   16. x is 0 before the first position. A row has the same bits in any batch and any piece.
- * causal_conv_b(w, dy, [near]) -> dx. causal_conv_w(x, dy, w, [before]) -> dw (acc); w: type only.
- * The bias's gradient is bias_w. causal_conv_piece(x, w, [bias], [near]) -> y, before, rows
- * (updated): the last W - 1 rows before the piece, and those of its end, [B, W - 1, C].
- * causal_conv_piece_b(w, dy, [near]) -> dx, behind (updated): the first W - 1 rows of dy behind the
- * piece. causal_conv_piece_w(x, dy, w, before) -> dw (acc). causal_conv_served(x, w, [bias],
- * absent, batch)
- * -> y, rows (updated) [attrs.count, W - 1, C], by slot.
+ * causal_conv(x [B, T, C], w [C, W] or [C, 1, W], [bias [C]], [near], [positions]) -> y [B, T, C].
+ *   W is at most 16. x is 0 before the first position. A row has the same bits in any batch and any
+ *   piece. With positions i32 [B, T] of tokens in their documents, x is 0 before a document.
+ * causal_conv_b(w, dy, [near], [positions], [near positions]) -> dx.
+ * causal_conv_w(x, dy, w, [before], [positions]) -> dw (acc); w: type only. The bias's gradient is
+ *   bias_w.
+ * causal_conv_piece(x, w, [bias], [near], [positions]) -> y, before, rows (updated): the last W - 1
+ *   rows before the piece, and those of its end, [B, W - 1, C].
+ * causal_conv_piece_b(w, dy, [near], [positions], [near positions]) -> dx, behind (updated): the
+ *   first W - 1 rows of dy behind the piece, 0 where their documents begin there.
+ * causal_conv_piece_w(x, dy, w, before, [positions]) -> dw (acc).
+ * causal_conv_served(x, w, [bias], absent, absent, batch) -> y, rows (updated) [attrs.count, W - 1,
+ *   C], by slot.
  * near [B, W - 1, C] is what a neighbour on a shared sequence has: the rows before x, or behind dy
  * (attrs.first: the share's first position in its piece). */
 extern const sl_op sl_op_causal_conv, sl_op_causal_conv_b, sl_op_causal_conv_w,

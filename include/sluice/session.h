@@ -101,6 +101,12 @@ typedef struct sl_session_options {
                     others. A user's op that keeps f32 is refused with it */
   sl_admit admit;
   sl_prefixes prefixes;
+  /* Of models that keep states: states kept beside full pages, so that a request can begin behind
+   * shared ones. Such a page is a prompt's last full one, and each `state_every`-th of a sequence
+   * [8]. States used longest ago make room for new ones. states: how many are kept [2 * sequences,
+   * limited to 512 MiB over all stages]; below 0: none. */
+  int states;
+  int64_t state_every;
   int queue;              /* most requests waiting to be admitted; more are refused with
                              SL_E_BUSY [1024] */
   sl_lower_options lower; /* stages, tensor, devices, processes, dtype, placement and quotas
@@ -166,6 +172,8 @@ typedef struct sl_session_info {
   int64_t vocabulary, context, rows, pages;
   int64_t width; /* numbers of an embedding; 0: there are none */
   int sequences, groups;
+  int states;          /* kept beside pages; 0 if the model has none */
+  int64_t state_bytes; /* bytes of a sequence's states, over all stages */
   size_t device_bytes; /* planned memory of the largest device */
   const sl_plan *plan; /* owned by the session */
   const sl_lowered *lowered;
@@ -341,6 +349,7 @@ typedef struct sl_session_stats {
                                    `rows_again`, all positions of all requests */
   uint64_t pages_shared;        /* full pages found in the prefix cache at admission, also at
                                    readmission */
+  uint64_t states_kept;         /* states that have been kept beside pages */
   uint64_t tokens;              /* tokens of answers */
   uint64_t requests;            /* requests admitted so far */
   uint64_t ended[SL_END_COUNT]; /* requests by how they ended */

@@ -9,6 +9,7 @@
 #include "kernels/cpu/served.h"
 #include "ops/causal_conv.h"
 #include "ops/leaves.h"
+#include "ops/mask.h"
 
 enum { CHANNELS = 64 }; /* of a chunk */
 
@@ -18,6 +19,8 @@ typedef struct strip {
   const float *x;    /* row 0 */
   const float *rest; /* rows before row 0, or behind the last one; NULL: zeros */
   bool behind;
+  const int32_t *position;       /* of each row in its document; NULL: there is one document */
+  int32_t beyond[SLI_MOST_TAPS]; /* positions of the rest behind the last row */
 } strip;
 
 static const float zeros[CHANNELS];
@@ -27,6 +30,12 @@ static const float *row_of(const strip *s, int64_t t) {
   if (t >= 0 && t < s->rows) return s->x + t * s->width;
   if (!s->rest) return zeros;
   return s->rest + (s->behind ? t - s->rows : t + s->taps - 1) * s->width;
+}
+
+/* True if row t and row t - j, or t + j, are of one document. */
+static bool are_together(const strip *s, int64_t t, int64_t j) {
+  int64_t later = s->behind ? t + j : t;
+  return !s->position || (later < s->rows ? s->position[later] : s->beyond[later - s->rows]) >= j;
 }
 
 /* Weights of some channels, tap by tap. */
@@ -47,6 +56,7 @@ static void convolve(const strip *s, const taps *w, const float *bias, float *y)
     float sum[CHANNELS] = {0};
     if (bias) memcpy(sum, bias, (size_t)s->channels * sizeof *sum);
     for (int64_t j = s->taps - 1; j >= 0; j--) {
+      if (!are_together(s, t, j)) continue;
       const float *x = row_of(s, s->behind ? t + j : t - j), *by = w->w[s->taps - 1 - j];
       for (int64_t c = 0; c < s->channels; c++) sum[c] += by[c] * x[c];
     }
@@ -84,10 +94,11 @@ typedef struct conv {
   const sl_type *type; /* of x and y */
   const float *x, *w, *bias;
   int64_t taps;
-  const float *near;          /* rows of a neighbour; NULL: none */
-  float *y, *before, *record; /* NULL: no pieces */
-  bool starts, behind;        /* the record begins with zeros; see strip */
-  bool inside;                /* of a piece that devices share: the rest is the neighbour's */
+  const float *near;                       /* rows of a neighbour; NULL: none */
+  const int32_t *position, *near_position; /* in documents; NULL: there is one document */
+  float *y, *before, *record;              /* NULL: no pieces */
+  bool starts, behind;                     /* the record begins with zeros; see strip */
+  bool inside; /* of a piece that devices share: the rest is the neighbour's */
 } conv;
 
 /* Returns the rows beside those of x, of which the first is number `kept`. */
@@ -105,6 +116,26 @@ static void keep_record(const conv *v, const strip *s, int64_t kept) {
            (size_t)s->channels * sizeof(float));
 }
 
+/* Clears those of the kept rows behind a piece whose documents begin in it. */
+static void part_documents(const conv *v, const strip *s, int64_t b, int64_t kept) {
+  const int32_t *position = v->near ? v->near_position : v->position;
+  if (!v->behind || !v->record || v->inside || !position) return;
+  int64_t rows = v->near ? s->taps - 1 : s->rows;
+  for (int64_t r = 0; r < s->taps - 1; r++)
+    if ((r < rows ? position[b * rows + r] : s->beyond[r - rows]) <= r)
+      memset(v->record + kept + r * s->width, 0, (size_t)s->channels * sizeof(float));
+}
+
+/* Tells where the rest behind the last row lies: in documents of its own, or in the last row's. */
+static void place_rest(const conv *v, strip *s, int64_t b) {
+  if (!v->position) return;
+  s->position = v->position + b * s->rows;
+  bool near = v->near && (v->inside || !v->record);
+  for (int64_t r = 0; v->behind && r < s->taps - 1; r++)
+    s->beyond[r] =
+        near ? v->near_position[b * (s->taps - 1) + r] : s->position[s->rows - 1] + (int32_t)r + 1;
+}
+
 static void conv_chunk(void *arg, int i) {
   const conv *v = arg;
   int64_t first;
@@ -113,12 +144,14 @@ static void conv_chunk(void *arg, int i) {
   int64_t kept = b * (s.taps - 1) * s.width + first;
   s.x = v->x + at;
   s.rest = rest_of(v, kept);
+  place_rest(v, &s, b);
   for (int64_t r = 0; v->before && r < s.taps - 1; r++)
     memcpy(v->before + kept + r * s.width, row_of(&s, r - (s.taps - 1)),
            (size_t)s.channels * sizeof(float));
   taps w = taps_of(v->w, &s, first);
   convolve(&s, &w, v->bias ? v->bias + first : NULL, v->y + at);
   keep_record(v, &s, kept);
+  part_documents(v, &s, b, kept);
 }
 
 static void conv_run(const conv *v) {
@@ -136,6 +169,7 @@ static conv forward_of(const sl_call *call) {
                 .w = call->in[1],
                 .bias = input_or_null(call, 2),
                 .taps = sl_type_last(&call->in_type[1]),
+                .position = sli_optional(call, 4),
                 .y = call->out[0]};
 }
 
@@ -162,6 +196,8 @@ static conv backward_of(const sl_call *call) {
                 .w = call->in[0],
                 .taps = sl_type_last(&call->in_type[0]),
                 .near = input_or_null(call, 2),
+                .position = sli_optional(call, 3),
+                .near_position = sli_optional(call, 4),
                 .y = call->out[0],
                 .behind = true};
 }
@@ -186,6 +222,7 @@ static void piece_b_cpu(const sl_call *call) {
 static void add_products(const strip *s, int64_t t, const float *dy, bool exact,
                          double sum[][CHANNELS]) {
   for (int64_t j = 0; j < s->taps; j++) {
+    if (!are_together(s, t, j)) continue;
     const float *x = row_of(s, t - j);
     double *to = sum[s->taps - 1 - j];
     for (int64_t c = 0; c < s->channels; c++)
@@ -201,10 +238,12 @@ static void weights_chunk(void *arg, int i) {
   double sum[SLI_MOST_TAPS][CHANNELS] = {{0}};
   int64_t first;
   strip s = {.taps = sl_type_last(&call->in_type[2])};
+  const int32_t *position = sli_optional(call, 4);
   channels_of(type, i, &s, &first);
   for (int64_t b = 0; b < type->dim[0]; b++) {
     int64_t at = b * s.rows * s.width + first;
     s.x = (const float *)call->in[0] + at;
+    s.position = position ? position + b * s.rows : NULL;
     if (input_or_null(call, 3))
       s.rest = (const float *)call->in[3] + b * (s.taps - 1) * s.width + first;
     for (int64_t t = 0; t < s.rows; t++)
@@ -238,13 +277,15 @@ static void served_chunk(void *arg, int i) {
   taps w = taps_of(v.w, &s, first);
   for (int32_t row = 0, end = 0; row < batch->rows; row = end) {
     while (end < batch->rows && sequence[end] == sequence[row]) end++;
-    int64_t at = row * s.width + first, slot = sl_batch_settings(batch)[sequence[row]].slot;
-    float *record = (float *)call->out[1] + slot * (s.taps - 1) * s.width + first;
+    const sl_batch_sequence *own = &sl_batch_settings(batch)[sequence[row]];
+    int64_t at = row * s.width + first, each = (s.taps - 1) * s.width;
+    float *records = (float *)call->out[1] + first;
     s.rows = end - row;
     s.x = v.x + at;
-    s.rest = sl_batch_position(batch)[row] ? record : NULL;
+    s.rest = own->from < 0 ? NULL : records + own->from * each;
     convolve(&s, &w, v.bias ? v.bias + first : NULL, v.y + at);
-    keep_rows(&s, record);
+    if (own->kept >= 0) keep_rows(&s, records + own->kept * each);
+    keep_rows(&s, records + own->slot * each);
   }
 }
 

@@ -85,6 +85,13 @@ static void add_head(const sli_gate_gradients *g, int64_t row, int64_t h, double
   *sum += term;
 }
 
+/* Clears the sums of gates that are shut: what is behind has no part in what comes before. */
+static void shut(const float *gates, int64_t n, double *sum) {
+  const float least = -86.6f; /* e^g is 0 below (vexp) */
+  for (int64_t c = 0; c < n; c++)
+    if (gates[c] < least) sum[c] = 0;
+}
+
 /* Runs chunk i: sequence, value head. Sums of many positions cancel, so they are in f64. */
 static void gates_chunk(void *arg, int i) {
   const sli_gate_gradients *g = arg;
@@ -95,9 +102,10 @@ static void gates_chunk(void *arg, int i) {
   float *carry = g->carry ? g->carry + b * sli_linear_carry(s) + states + 2 * h * n : NULL;
   if (carry && !g->starts) memcpy(sum, carry, (size_t)n * sizeof *sum);
   for (int64_t t = s->positions - 1; t >= 0; t--) {
-    int64_t row = b * s->positions + t;
+    int64_t row = b * s->positions + t, at = (row * s->v_heads + h) * n;
     (s->per_head ? add_head : add_channels)(g, row, h, sum);
-    for (int64_t c = 0; c < n; c++) g->dgates[(row * s->v_heads + h) * n + c] = (float)sum[c];
+    shut((const float *)g->call->in[SLI_WALK_GATES] + at, n, sum);
+    for (int64_t c = 0; c < n; c++) g->dgates[at + c] = (float)sum[c];
   }
   if (carry) memcpy(carry, sum, (size_t)n * sizeof *sum);
 }
@@ -108,10 +116,13 @@ void sli_gate_gradients_run(const sli_gate_gradients *g) {
 
 /* ---- serving ------------------------------------------------------------------------------- */
 
-/* Walks of a tick's sequences, all of so many chunks. */
+/* Walks of a tick's sequences, all of so many chunks; and their states, of `bytes` each. */
 typedef struct walks {
   sli_walk *of;
   int chunks;
+  const sl_batch *batch;
+  char *states;
+  size_t bytes;
 } walks;
 
 size_t sli_walk_served_scratch(const sl_call *call, int threads) {
@@ -124,11 +135,23 @@ static void served_chunk(void *arg, int i) {
   sli_cpu()->linear_attention(&w->of[i / w->chunks], i % w->chunks);
 }
 
+/* Keeps the state of sequence i in another slot, if it is to be kept. */
+static void keep_chunk(void *arg, int i) {
+  const walks *w = arg;
+  const sl_batch_sequence *s = &sl_batch_settings(w->batch)[i];
+  if (s->kept >= 0)
+    memcpy(w->states + (size_t)s->kept * w->bytes, w->states + (size_t)s->slot * w->bytes,
+           w->bytes);
+}
+
 void sli_walk_served(const sl_call *call, int states, sli_make_walk *make) {
   const sl_batch *batch = sli_batch_of(call);
   const int32_t *sequence = sl_batch_sequence_of(batch);
   sli_linear_shape s = sli_linear_shape_of(call->attrs, call->in_type);
-  walks w = {.of = call->scratch};
+  walks w = {.of = call->scratch,
+             .batch = batch,
+             .states = call->out[states],
+             .bytes = (size_t)(s.v_heads * s.dk * s.dv) * sizeof(float)};
   int count = 0;
   s.batch = 1;
   for (int32_t row = 0, end = 0; row < batch->rows; row = end, count++) {
@@ -136,13 +159,14 @@ void sli_walk_served(const sl_call *call, int states, sli_make_walk *make) {
     s.positions = end - row;
     sli_walk *walk = &w.of[count];
     make(call, &s, row, walk);
-    walk->to = (float *)call->out[states] +
-               sl_batch_settings(batch)[sequence[row]].slot * s.v_heads * s.dk * s.dv;
-    walk->from = sl_batch_position(batch)[row] ? walk->to : NULL;
+    const sl_batch_sequence *own = &sl_batch_settings(batch)[sequence[row]];
+    walk->to = (float *)(void *)(w.states + (size_t)own->slot * w.bytes);
+    walk->from = own->from < 0 ? NULL : (float *)(void *)(w.states + (size_t)own->from * w.bytes);
     walk->rows = s.dk, walk->lanes = s.dv;
     walk->state_row = s.dv, walk->state_lane = 1;
   }
   if (!count) return;
   w.chunks = sli_walk_chunks(&w.of[0]);
   sl_team_for(call->team, count * w.chunks, served_chunk, &w);
+  sl_team_for(call->team, count, keep_chunk, &w);
 }

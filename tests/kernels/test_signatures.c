@@ -91,6 +91,7 @@ static const claim claims[] = {
      .several = true},
     {&sl_op_causal_conv, {0}, 3, {F32(5, 9, 24), F32(24, 1, 4), F32(24)}, .exact = true},
     {&sl_op_causal_conv_piece, {.length = 7}, 2, {F32(5, 7, 24), F32(24, 3)}, .exact = true, .several = true},
+    {&sl_op_causal_conv, {0}, 5, {F32(5, 9, 24), F32(24, 4), F32(24), NOTHING, I32(5, 9)}, .below = 4, .exact = true},
     {&sl_op_documents, {.end = 2}, 1, {I32(5, 9)}, .below = 4, .exact = true},
     {&sl_op_documents_piece, {.end = 2, .length = 30}, 1, {I32(5, 9)}, .below = 4, .exact = true,
      .row = 7},

@@ -75,7 +75,7 @@ OPTIONS = {
     "cost": "of modelled devices", "profile": "of modelled devices", "dtype": "bf16 rounds otherwise on each grid",
     "auto": "chooses what is learned too, such as microbatches", "patience": "ends a run",
     "epochs": "says how many steps there are", "eval-rows": "how many rows are evaluated",
-    "init": "values to begin with: one device has the same", "init-new": "as init", "frozen": "it is tried in test_tools_frozen", "tokenizer": "of texts, before anything is run",
+    "init": "values to begin with: one device has the same", "init-new": "as init", "upcycle": "as init", "frozen": "it is tried in test_tools_frozen", "tokenizer": "of texts, before anything is run",
     "resume-with": "for what is learned otherwise", "restarts": "of jobs that fail", "rdzv-endpoint": "of hosts",
     "nnodes": "of hosts", "node-rank": "of hosts", "rdzv-id": "of hosts", "dry-run": "learns nothing",
     "print-after": "learns nothing", "certify": "learns nothing", "recheck": "learns nothing", "show-sbp": "learns nothing", "show-placement": "learns nothing", "generate": "after what is learned",

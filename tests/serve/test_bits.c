@@ -2,7 +2,8 @@
 /* A request alone has the bits of logits that it has in any batch: however many rows a tick has, on
  * any number of stages, of devices that share these out, and of threads, with weights in memory or
  * on disk, with any other requests, when it has given up its pages, when others are cancelled, when
- * limits change, when it shares the pages of what others began with, or keeps states of its own, or
+ * limits change, when it shares the pages of what others began with, and begins behind states that
+ * they have left there, or
  * its layers are spiking or have experts, whose capacity drops none; also with weights, or keys and
  * values, that are rounded. Nothing is computed twice but what was given up, and nothing that was
  * shared.
@@ -86,14 +87,16 @@ static bool same_files(const char *a, const char *b) {
 /* Families of dense models, which differ in options of llama. */
 static char *const *const families[] = {batches_gemma3, batches_olmo2, batches_phi3, batches_qwen3};
 
+static char *const *const hybrids[] = {batches_spiking, batches_hybrid, batches_side_by_side};
+
 /* Ticks taken as those of another run were are logged as those, and give the same bits: pages are
  * shared and given up where they were then, and who hung up does so again. */
-static void a_log_is_followed(uint64_t seed) {
+static void a_log_is_followed(const char *model, char *const *words, uint64_t seed) {
   served s = {0};
   random_request q[REQUESTS];
   token_stream alone[REQUESTS] = {0};
   rng d = {.key = 77 + seed};
-  served_model(&s, "llama", batches_llama);
+  served_model(&s, model, words);
   for (int i = 0; i < REQUESTS; i++) batches_think(&q[i], &d);
   batches_ask_alone(&s, q, alone);
   setting x = {.options = served_options(&s), .cancelled = (int)rng_below(&d, REQUESTS)};
@@ -117,8 +120,7 @@ int main(int argc, char **argv) {
     RUN(each_batch_gives_the_same_bits, seed % 2 ? "gpt" : "llama",
         seed % 2 ? batches_gpt : batches_llama, seed);
   for (uint64_t seed = s.first; seed < s.end; seed++)
-    RUN(each_batch_gives_the_same_bits, "hybrid", seed % 2 ? batches_hybrid : batches_spiking,
-        seed);
+    RUN(each_batch_gives_the_same_bits, "hybrid", hybrids[seed % SLI_COUNT(hybrids)], seed);
   for (uint64_t seed = s.first; seed < s.end; seed++)
     RUN(each_batch_gives_the_same_bits, "mamba2", batches_mamba2, seed);
   for (uint64_t seed = s.first; seed < s.end; seed++)
@@ -130,7 +132,9 @@ int main(int argc, char **argv) {
   RUN(no_row_is_dropped);
   for (uint64_t seed = s.first; seed < s.end; seed++)
     RUN(each_batch_gives_the_same_bits, "llama", families[seed % SLI_COUNT(families)], seed);
-  for (uint64_t seed = s.first; seed < s.end; seed++) RUN(a_log_is_followed, seed);
+  for (uint64_t seed = s.first; seed < s.end; seed++)
+    RUN(a_log_is_followed, seed % 2 ? "llama" : "hybrid", seed % 2 ? batches_llama : batches_hybrid,
+        seed);
   CHECK((preemptions && shared) || seeds_count(s) < ENOUGH,
         "some have given up their pages, and some shared others'");
   return 0;

@@ -65,6 +65,36 @@ static char *const batches_hybrid[] = {"--layers", "3",          "--width",   "4
                                        "6",        "--kv-heads", "2",         "--vocab", "97",
                                        "--window", "70",         "--context", "200",     NULL};
 
+/* SpikingBrain-76B's blocks: both kinds of attention, experts in some. */
+static char *const batches_side_by_side[] = {"--layers",
+                                             "3",
+                                             "--width",
+                                             "48",
+                                             "--heads",
+                                             "6",
+                                             "--kv-heads",
+                                             "2",
+                                             "--vocab",
+                                             "97",
+                                             "--window",
+                                             "70",
+                                             "--context",
+                                             "200",
+                                             "--gates",
+                                             "keys",
+                                             "--experts",
+                                             "4",
+                                             "--top-k",
+                                             "1",
+                                             "--ffn",
+                                             "40",
+                                             "--shared-ffn",
+                                             "40",
+                                             "--side-by-side",
+                                             "--dense-blocks",
+                                             "1",
+                                             NULL};
+
 static char *const batches_mamba2[] = {"--layers", "2",        "--width",   "48",      "--head-dim",
                                        "16",       "--groups", "3",         "--state", "10",
                                        "--vocab",  "97",       "--context", "200",     NULL};

@@ -355,7 +355,8 @@ static inline void ref_causal_conv(const sl_attrs *attrs, const sl_type *type, d
   for (int64_t e = 0; e < sl_type_elements(&type[0]); e++) {
     int64_t c = e % C, t = e / C % T;
     out[0][e] = in[2] ? in[2][c] : 0;
-    for (int64_t j = 0; j < W && j <= t; j++)
+    int64_t before = in[4] ? (int64_t)in[4][e / C] : t; /* rows of the same document */
+    for (int64_t j = 0; j < W && j <= t && j <= before; j++)
       out[0][e] += in[1][c * W + W - 1 - j] * in[0][e - j * C];
   }
 }

@@ -30,7 +30,7 @@ declare -A value=(
   [update]=host [host-memory]=1G [disk]=. [memory]=1G [clock]=virtual [cost]=F=1 [machine]=a100-sxm-80gb
   [profile]=profile.json [dtype]=bf16 [exact]=- [exact-leaf]=32 [seed]=2 [version]=- [help]=- [config]=own.toml [print-config]=-
   [auto]=- [activations]=2 [steps]=3 [shuffle]=5 [eval]=$data [eval-every]=1 [eval-rows]=8 [patience]=1 [best]=loss
-  [init]=init.safetensors [init-new]='wpe*' [save]=s [save-paths]=p [tokenizer]=none.json [save-adapter]=sa [checkpoint]=c [every]=1 [keep]=1
+  [init]=init.safetensors [init-new]='wpe*' [upcycle]=- [save]=s [save-paths]=p [tokenizer]=none.json [save-adapter]=sa [checkpoint]=c [every]=1 [keep]=1
   [resume]=- [resume-with]=lr [processes]=2 [restarts]=1 [heartbeat-timeout]=20 [rdzv-endpoint]=127.0.0.1:9
   [nnodes]=2 [node-rank]=1 [rdzv-id]=x [log]=l.csv [logprobs]=l.jsonl [report]=r.json [trace]=t [plan]=plan.txt [dry-run]=- [show-sbp]=- [print-after]=gradients
   [certify]=steps.jsonl [recheck]=profile.json [show-placement]=- [generate]=2 [prompt]=a [chat]=a [chat-system]=a [chat-template]=chatml [learn]=all [long-chats]=drop [show-data]=- [temperature]=0
@@ -40,7 +40,7 @@ declare -A value=(
 # What needs others beside it to be taken at all.
 declare -A beside=(
   [every]='--checkpoint c2' [keep]='--checkpoint c3' [resume]='--checkpoint c4' [resume-with]='--checkpoint c5'
-  [init-new]='--init init.safetensors'
+  [init-new]='--init init.safetensors' [upcycle]='--init init.safetensors'
   [patience]="--eval $data --eval-every 1" [best]="--eval $data --eval-every 1" [eval]='--eval-every 1'
   [eval-rows]="--eval $data --eval-every 1"
   [rl]="--prompts $data --reward length:3" [prompts]='--rl grpo:group=2 --reward length:3'

@@ -3,8 +3,8 @@
 # A hybrid, most blocks of which keep a state instead of keys and values, learns a text. With
 # --exact its losses, parameters and optimizer state are the same, bit for bit, in pieces, on
 # stages, on devices that share data, tensors and sequences, with recomputation, over processes. A
-# server answers as actorrun --generate does. So does Mamba-2. Options that states cannot follow are
-# refused.
+# server answers as actorrun --generate does. So does Mamba-2, and so do blocks with both kinds of
+# attention, experts and documents. Experts begin as a dense model's half. Wrong options are refused.
 # labels: outside
 # needs: zeromq
 set -u
@@ -70,6 +70,41 @@ ends 0 "$actorrun" --quiet --steps 30 --lr 1e-2 --warmup 0 --report r.json --sav
   --data "$data"
 python3 -c 'import json; s = json.load(open("r.json"))["steps"]; assert s[-1]["loss"] < s[0]["loss"] - 1.5, s[-1]' ||
   fail "it learns nothing"
-ends 2 "$actorrun" --quiet --steps 1 hybrid "${small[@]}" --data "$data" --document-end 0
-says 'hybrid: --document-end: states go on from document to document' err
+
+# Both kinds of attention side by side, experts in some blocks, documents in one row.
+both=(hybrid --layers 4 --width 32 --heads 4 --kv-heads 2 --context 128 --batch 8 --data "$data" --side-by-side --gates keys --window 40
+  --document-end 32 --experts 4 --top-k 1 --ffn 48 --shared-ffn 48 --dense-blocks 0,2 --aux-loss 0 --exact-leaf 32)
+ends 0 "${run[@]}" --certify both.jsonl "${both[@]}"
+for grid in "--pieces 4" "--stages 4 --microbatches 4 --schedule zb-h1" "--data-parallel 4 --expert-parallel 2" "--sequence 2" \
+  "--tensor 2 --pieces 2 --recompute full" "-n 2 --stages 2 --shard parameters --data-parallel 2"; do
+  # shellcheck disable=SC2086
+  ends 0 "${run[@]}" $grid "${patient[@]}" --recheck both.jsonl "${both[@]}"
+done
+for wrong in "--gates other:hybrid: --gates other: it is own or keys" "--dense-blocks 9:hybrid: --dense-blocks 9: it is none, or numbers" \
+  "--spikes 3:hybrid: --spikes: the layers of --experts are not spiking"; do
+  # shellcheck disable=SC2086
+  ends 2 "$actorrun" --steps 1 "${both[@]}" ${wrong%%:*}
+  says "${wrong#*:}" err
+done
+
+# Experts that begin as a dense model's feed-forward half compute about what it does.
+dense=(hybrid --layers 4 --width 64 --heads 4 --context 64 --batch 8 --ffn 128 --side-by-side --data "$data" --lr 3e-3 --warmup 0)
+sparse=("${dense[@]}" --experts 16 --top-k 1 --shared-ffn 128 --aux-loss 0)
+first() { python3 -c 'import json, sys; print(json.load(open(sys.argv[1]))["steps"][0]["loss"])' "$1"; }
+ends 0 "$actorrun" --quiet --steps 60 --save dense.safetensors "${dense[@]}"
+ends 0 "$actorrun" --quiet --steps 1 --init dense.safetensors --report d.json "${dense[@]}"
+ends 0 "$actorrun" --quiet --steps 40 --init dense.safetensors --upcycle --init-new '*mlp.gate.weight' --report s.json "${sparse[@]}"
+python3 - "$(first d.json)" "$(first s.json)" s.json <<'END_OF_PYTHON' || fail "upcycled: $(first d.json), then $(first s.json)"
+import json, sys
+dense, sparse = map(float, sys.argv[1:3])
+losses = [s["loss"] for s in json.load(open(sys.argv[3]))["steps"]]
+assert abs(sparse / dense - 1) < 0.03, (dense, sparse)
+assert sum(losses[-5:]) < sum(losses[:5]), losses
+END_OF_PYTHON
+ends 2 "$actorrun" --steps 1 --init dense.safetensors --init-new '*mlp.gate.weight' "${sparse[@]}"
+says 'experts.0' err
+ends 2 "$actorrun" --steps 1 --init dense.safetensors --upcycle "${dense[@]}"
+says '--upcycle: hybrid has no experts' err
+ends 2 "$actorrun" --steps 1 --upcycle "${sparse[@]}"
+says '--upcycle: of which dense model?' err
 echo "states: the same numbers on any grid"

@@ -1,14 +1,48 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Initial values of a run. */
+#include <math.h>
+#include <string.h>
+
 #include "graph/state/state.h"
 #include "tools/actorrun/actorrun.h"
 #include "tools/actorrun/objective.h"
 
+static bool has_option(const settings *s, const char *name) {
+  for (const sl_option *o = s->model->options; o && o->name; o++)
+    if (!strcmp(o->name, name)) return true;
+  return false;
+}
+
+/* Part of a token's output that all experts together have at first: a router of random weights
+ * gives each chosen one a probability of 1/N, a shared one counts whole, or half with a gate. */
+static double expected_share(const settings *s) {
+  const sl_args *a = s->model_args;
+  double experts = (double)sl_arg_int(a, "experts"), k = (double)sl_arg_int(a, "top-k");
+  double shared = sl_arg_int(a, "shared-ffn") ? 1 : 0;
+  if (strcmp(s->model->name, "hybrid")) shared /= 2;
+  return shared + (sl_arg_int(a, "norm-topk") ? 1 : k / experts);
+}
+
+/* Factor of each of the three weights of an expert, whose output is about the third power of it:
+ * the experts together then give what the dense half did (He et al., arXiv 2410.07524). */
+static sl_status upcycling(const settings *s, float *out) {
+  *out = 0;
+  if (!sl_arg_flag(s->run, "upcycle")) return SL_OK;
+  bool routes = has_option(s, "experts") && has_option(s, "top-k") && has_option(s, "shared-ffn") &&
+                has_option(s, "norm-topk");
+  if (!routes || !sl_arg_int(s->model_args, "experts"))
+    return sl_fail(SL_E_USAGE, "--upcycle: %s has no experts, which could begin with a dense half",
+                   s->model->name);
+  *out = (float)cbrt(1 / expected_share(s));
+  return SL_OK;
+}
+
 sl_status job_initial_values(const settings *s, const sl_lowered *lowered, sl_runtime *rt) {
-  bool random = !settings_text(s, "init") || settings_text(s, "init-new") || s->training.nlora;
-  sl_status status =
-      random ? sl_params_init(lowered, rt, (uint64_t)sl_arg_int(s->run, "seed")) : SL_OK;
-  if (!status) status = pretrained_load(s, settings_text(s, "init-new"), lowered, rt);
+  sli_weights_lacks lacks = {.fresh = settings_text(s, "init-new")};
+  bool random = !settings_text(s, "init") || lacks.fresh || s->training.nlora;
+  sl_status status = upcycling(s, &lacks.upcycled);
+  if (!status && random) status = sl_params_init(lowered, rt, (uint64_t)sl_arg_int(s->run, "seed"));
+  if (!status) status = pretrained_load(s, &lacks, lowered, rt);
   if (!status) status = objective_load(s, lowered, rt);
   return status ? status : sl_params_copy_versions(lowered, rt);
 }

@@ -44,6 +44,8 @@ static const tool_option options[] = {
      "of text", 0, 0, GROUP_TRAINING},
     {"init-new", SL_OPTION_TEXT, "", "`PATTERN,...` of parameters that --init need not have: they begin as those of a new "
      "model", 0, 0, GROUP_TRAINING},
+    {"upcycle", SL_OPTION_FLAG, "0", "--init has a dense model: each expert begins as its feed-forward half, scaled so that "
+     "all together give what it did", 0, 0, GROUP_TRAINING},
     {"preferences", SL_OPTION_LIST, "", "`FILE` (JSON lines) of prompts, each with an answer that is chosen and one that is "
      "rejected, to learn in place of --data: the model learns to prefer the first; may be repeated", 0, 0, GROUP_TRAINING},
     {"dpo", SL_OPTION_TEXT, "beta=0.1", "how --preferences are learned: `KEY=VALUE,...` of beta, smoothing, and "
@@ -131,6 +133,8 @@ static sl_status check_together(const settings *s) {
                      s->lower.devices.kind);
   if (settings_text(s, "init-new") && !settings_text(s, "init"))
     return sl_fail(SL_E_USAGE, "--init-new: beside which weights? --init says");
+  if (sl_arg_flag(s->run, "upcycle") && !settings_text(s, "init"))
+    return sl_fail(SL_E_USAGE, "--upcycle: of which dense model? --init says");
   static const char *const need_folder[] = {"every", "keep", "resume", "resume-with"};
   for (size_t i = 0; i < SLI_COUNT(need_folder); i++)
     if (sl_arg_given(s->run, need_folder[i], 0) && !*sl_arg_text(s->run, "checkpoint"))

@@ -17,6 +17,7 @@ const count counts[COUNTS] = {
     {"rows_again", "of these, computed a second time", true},
     {"rows_shared", "rows not computed, as a page of another answer had them", true},
     {"pages_shared", "pages of other answers that an answer began with", true},
+    {"states_kept", "states kept beside pages, from which others go on", true},
     {"tokens", "tokens that the model wrote", true},
     {"preemptions", "answers that gave up their pages for a while", true}};
 
@@ -33,6 +34,7 @@ void counts_list(const sl_session_stats *x, uint64_t out[COUNTS]) {
                                 x->rows_again,
                                 x->rows_shared,
                                 x->pages_shared,
+                                x->states_kept,
                                 x->tokens,
                                 x->preemptions};
   memcpy(out, all, sizeof all);

@@ -34,6 +34,10 @@ static void print_sizes(const served *m) {
       m->chat_format.name, sli_format_bytes(of_weights, (double)weights), (long long)a.context,
       (long long)a.pages, SL_SESSION_PAGE, a.sequences,
       sli_format_bytes(of_device, (double)a.device_bytes));
+  if (!a.state_bytes) return;
+  sli_log("%s: states %s of each answer; %d more are kept beside pages, %s", m->chat_format.name,
+          sli_format_bytes(of_weights, (double)a.state_bytes), a.states,
+          sli_format_bytes(of_device, (double)a.states * (double)a.state_bytes));
 }
 
 static sl_status open_access(const char *path, FILE **out) {

@@ -47,6 +47,8 @@ static sl_session_options options_of(settings *s, served *m) {
   o.pages = homes_pages(s);
   o.admit = recompute ? SL_ADMIT_RECOMPUTE : SL_ADMIT_RESERVE;
   o.prefixes = apart ? SL_PREFIXES_APART : SL_PREFIXES_SHARED;
+  o.states = (int)sl_arg_int(s->run, "prefix-states");
+  o.state_every = sl_arg_int(s->run, "state-every");
   o.cost = settings_text(s, "tick") ? &m->cost : NULL;
   o.log = settings_text(s, "log");
   o.replay = settings_text(s, "replay");

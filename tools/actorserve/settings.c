@@ -44,6 +44,10 @@ static const tool_option options[] = {
      "again)", 0, 0, GROUP_SERVING},
     {"prefix-caching", SL_OPTION_TEXT, "on", "`on|off`: prompts that begin with the same tokens share the pages of these, "
      "whole ones, computed once", 0, 0, GROUP_SERVING},
+    {"prefix-states", SL_OPTION_INT, "0", "states kept beside pages, of models that have any, so that prompts can begin behind "
+     "these; -1: none; 0: twice as many as --sequences, as far as 512M hold them", -1, 1 << 20, GROUP_SERVING},
+    {"state-every", SL_OPTION_INT, "8", "`N`: the state is kept beside a prompt's last whole page and beside each N-th page", 1,
+     1 << 20, GROUP_SERVING},
     {"log", SL_OPTION_TEXT, "", "`FILE` that gets a line for each tick, of what it took", 0, 0, GROUP_OUTPUT},
     {"replay", SL_OPTION_TEXT, "", "`FILE` that --log has written: the same requests, in the same order, are taken by "
      "ticks as they were then", 0, 0, GROUP_SERVING},

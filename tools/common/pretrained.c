@@ -5,7 +5,6 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-#include "graph/state/state.h"
 #include "io/file.h"
 #include "io/gguf/gguf.h"
 #include "tools/common/config.h"
@@ -40,11 +39,11 @@ sl_status pretrained_model(const char *path, const char **out) {
   return *out ? SL_OK : check_pointer(path);
 }
 
-sl_status pretrained_load(const settings *s, const char *fresh, const sl_lowered *lowered,
-                          sl_runtime *rt) {
+sl_status pretrained_load(const settings *s, const sli_weights_lacks *lacks,
+                          const sl_lowered *lowered, sl_runtime *rt) {
   const char *init = settings_text(s, "init"), *adapter = s->adapter;
   sl_status status =
-      init ? sli_weights_load(init, lowered, rt, config_is_shipped(s->model), fresh) : SL_OK;
+      init ? sli_weights_load(init, lowered, rt, config_is_shipped(s->model), lacks) : SL_OK;
   return !status && adapter ? sl_adapter_load(adapter, lowered, rt) : status;
 }
 

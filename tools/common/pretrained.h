@@ -5,6 +5,7 @@
 
 #include <sluice/job.h>
 
+#include "graph/state/state.h"
 #include "tools/common/settings.h"
 
 /* Reads metadata beside the weights of --init: the model's options, and its tokenizer unless
@@ -13,9 +14,9 @@ sl_status pretrained_read(settings *s);
 /* Returns the shipped model of such a folder or file; NULL: it is neither. SL_E_INPUT names what
  * is unknown. */
 sl_status pretrained_model(const char *path, const char **out);
-/* Loads the values of --init, if given, and of --adapter. `fresh`: see sli_weights_load(). */
-sl_status pretrained_load(const settings *s, const char *fresh, const sl_lowered *lowered,
-                          sl_runtime *rt);
+/* Loads the values of --init, if given, and of --adapter. `lacks`: see sli_weights_load(). */
+sl_status pretrained_load(const settings *s, const sli_weights_lacks *lacks,
+                          const sl_lowered *lowered, sl_runtime *rt);
 /* Saves the weights from all processes to a Hugging Face folder; the first process writes its other
  * files. */
 sl_status pretrained_save(const settings *s, const char *folder, const sl_lowered *lowered,

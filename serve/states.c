@@ -1,0 +1,97 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* States of prefixes: of models that keep a state, pages alone do not let a request begin behind
+ * them.
+ *
+ * Behind some full pages the state is therefore kept, in a slot of its own: a prompt's last full
+ * page, from which the next turn of a chat goes on, and each state_every-th page of a sequence. A
+ * part of a tick ends with such a page, so the state behind its last row is the one to keep. Where
+ * no slot is free, the state that was used longest ago goes. A state can be read by ticks behind
+ * the one that writes it: the sequences of a tick are walked in no order. */
+#include <stdlib.h>
+
+#include "serve/prefixes.h"
+
+void sli_states_init(sl_session *s) {
+  sli_pages *p = s->pages;
+  p->nkept = s->serving.kept;
+  p->kept = sli_calloc((size_t)p->nkept + 1, sizeof *p->kept);
+  for (int i = 0; i < p->nkept; i++) p->kept[i].page = -1;
+  for (int64_t i = 0; i < s->about.pages; i++) p->of[i].state = -1;
+}
+
+void sli_states_fini(sli_pages *p) { free(p->kept); }
+
+void sli_states_drop(sli_pages *p, int32_t page) {
+  int32_t state = p->of[page].state;
+  if (state >= 0) p->kept[state].page = -1;
+  p->of[page].state = -1;
+}
+
+/* Number of the tick that is being chosen. */
+static uint64_t this_tick(const sl_session *s) { return s->ticks.begun + 1; }
+
+bool sli_states_has(const sl_session *s, int32_t page) {
+  int32_t state = s->pages->of[page].state;
+  return state >= 0 && s->pages->kept[state].written < this_tick(s);
+}
+
+/* ---- pages whose states are kept --------------------------------------------------------------
+ */
+
+/* Positions up to a prompt's last full page that others can begin behind. */
+static int64_t last_of_prompt(const request *r) { return (r->nprompt - 1) / SL_PAGE * SL_PAGE; }
+
+static bool is_wanted(const sl_session *s, const request *r, int64_t positions) {
+  return positions == last_of_prompt(r) || positions % (s->options.state_every * SL_PAGE) == 0;
+}
+
+int64_t sli_states_rows(const sl_session *s, const request *r, int64_t rows) {
+  if (!s->pages->nkept || !s->serving.stateful) return rows;
+  int64_t step = s->options.state_every * SL_PAGE, next = (r->fed / step + 1) * step;
+  if (r->fed < last_of_prompt(r)) next = SLI_MIN(next, last_of_prompt(r));
+  return SLI_MIN(rows, next - r->fed);
+}
+
+/* ---- slots ------------------------------------------------------------------------------------
+ */
+
+static bool goes_before(const sli_kept_state *a, const sli_kept_state *b) {
+  bool free = a->page < 0;
+  return free != (b->page < 0) ? free : a->used < b->used;
+}
+
+/* Returns a free state, else the one that was used longest ago; -1: this tick uses all. */
+static int32_t find_slot(const sl_session *s) {
+  const sli_kept_state *of = s->pages->kept;
+  int32_t found = -1;
+  for (int32_t i = 0; i < s->pages->nkept; i++)
+    if (of[i].used < this_tick(s) && (found < 0 || goes_before(&of[i], &of[found]))) found = i;
+  return found;
+}
+
+static int32_t keep(sl_session *s, int32_t page) {
+  sli_pages *p = s->pages;
+  int32_t state = find_slot(s);
+  if (state < 0) return -1;
+  if (p->kept[state].page >= 0) p->of[p->kept[state].page].state = -1;
+  p->kept[state] = (sli_kept_state){page, this_tick(s), this_tick(s)};
+  p->of[page].state = state;
+  s->stats.states_kept++;
+  return state;
+}
+
+void sli_states_place(sl_session *s, part *p, int32_t page) {
+  request *r = p->of;
+  const int32_t first = s->about.sequences;
+  p->reads = p->from ? r->slot : -1;
+  p->keeps = -1;
+  if (r->resumes >= 0) {
+    s->pages->kept[r->resumes].used = this_tick(s);
+    p->reads = first + r->resumes;
+    r->resumes = -1;
+  }
+  if (!s->serving.stateful || page < 0 || s->pages->of[page].state >= 0) return;
+  if (!is_wanted(s, r, p->from + p->rows)) return;
+  int32_t state = keep(s, page);
+  if (state >= 0) p->keeps = first + state;
+}

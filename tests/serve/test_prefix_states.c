@@ -1,0 +1,166 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* A model with states begins a request behind pages of another one, where a state is kept beside
+ * them: a prompt's last full page, and each page of a given number. The bits are those of a request
+ * that is computed whole. States used longest ago make room for new ones. */
+#include "tests/support/session.h"
+
+enum { CONTEXT = 256, PAGE = SL_SESSION_PAGE, LAYERS = 4, HEADS = 2, DIM = 16 };
+
+static char *const hybrid[] = {"--layers", "4",  "--width",   "32",  "--heads", "2",
+                               "--vocab",  "97", "--context", "256", NULL};
+static char *const mamba2[] = {"--layers",  "2",       "--width", "32",      "--head-dim",
+                               "8",         "--state", "10",      "--vocab", "97",
+                               "--context", "256",     NULL};
+
+typedef struct outcome {
+  int64_t cached;
+  int count;
+  int32_t tokens[CONTEXT];
+  uint64_t hashes[CONTEXT];
+} outcome;
+
+static uint64_t submit(sl_session *s, const int32_t *prompt, int64_t n, int64_t tokens) {
+  uint64_t id;
+  CHECK(!sl_session_submit(
+            s, &(sl_request){.prompt = prompt, .nprompt = n, .max_tokens = tokens, .logprobs = -1},
+            &id),
+        "%s", sl_detail());
+  return id;
+}
+
+static void await_ends(sl_session *s, int n, outcome *x) {
+  for (int left = n; left;) {
+    sl_session_event e = served_next(s);
+    outcome *to = &x[n == 1 ? 0 : e.id % (uint64_t)n];
+    to->cached = e.cached;
+    left -= e.kind == SL_EVENT_END;
+    if (e.kind == SL_EVENT_END) continue;
+    to->hashes[to->count] = e.hash;
+    to->tokens[to->count++] = e.token;
+  }
+}
+
+static outcome ask(sl_session *s, const int32_t *prompt, int64_t n, int64_t tokens) {
+  outcome x = {0};
+  submit(s, prompt, n, tokens);
+  await_ends(s, 1, &x);
+  return x;
+}
+
+static bool are_equal(const outcome *a, const outcome *b) {
+  return a->count == b->count && !memcmp(a->tokens, b->tokens, sizeof a->tokens) &&
+         !memcmp(a->hashes, b->hashes, sizeof a->hashes);
+}
+
+/* A text of its own for each `kind`. */
+static const int32_t *text(int kind) {
+  static int32_t of[8][CONTEXT];
+  for (int i = 0; i < CONTEXT; i++) of[kind][i] = (i * i + kind * (i + 1)) % 97;
+  return of[kind];
+}
+
+/* The first 150 tokens of text 0, and others. */
+static const int32_t *branch(void) {
+  static int32_t of[CONTEXT];
+  memcpy(of, text(0), sizeof of);
+  of[150]++;
+  return of;
+}
+
+static void a_prompt_is_found_again(sl_session *s) {
+  outcome first = ask(s, text(0), 200, 20), again = ask(s, text(0), 200, 20);
+  CHECK(!first.cached && again.cached == 3 * PAGE, "%lld and %lld", (long long)first.cached,
+        (long long)again.cached);
+  CHECK(are_equal(&first, &again), "with the same bits");
+  CHECK(sl_session_stat(s).rows_shared == 3 * PAGE, "rows are counted");
+  CHECK(sl_session_stat(s).states_kept == 1, "one state is kept");
+  CHECK(!ask(s, branch(), 200, 1).cached, "no state is where the tokens differ");
+  CHECK(!ask(s, text(0), 150, 1).cached, "nor before");
+}
+
+static void each_page_may_have_a_state(sl_session *s, const outcome *whole) {
+  int32_t both[CONTEXT];
+  ask(s, text(0), 200, 1);
+  outcome other = ask(s, branch(), 200, 20);
+  CHECK(other.cached == 2 * PAGE, "%lld", (long long)other.cached);
+  CHECK(are_equal(&other, whole), "with the bits of a session without kept states");
+  memcpy(both, text(1), sizeof both);
+  outcome x = ask(s, text(1), 100, 100);
+  memcpy(both + 100, x.tokens, 100 * sizeof *both);
+  CHECK(ask(s, both, 200, 1).cached == 3 * PAGE, "an answer's pages have states");
+}
+
+/* Two at once compute what they have in common twice. */
+static void a_tick_reads_none_of_its_own(sl_session *s) {
+  outcome x[2] = {{0}};
+  submit(s, text(2), 100, 5);
+  submit(s, text(2), 100, 5);
+  await_ends(s, 2, x);
+  CHECK(are_equal(&x[0], &x[1]), "the bits are the same");
+}
+
+static void states_unused_for_longest_go_first(sl_session *s) {
+  ask(s, text(3), 100, 1);
+  ask(s, text(4), 100, 1);
+  CHECK(ask(s, text(3), 100, 1).cached == PAGE, "both are there");
+  ask(s, text(5), 100, 1);
+  CHECK(ask(s, text(3), 100, 1).cached == PAGE, "the one used last still is");
+  CHECK(!ask(s, text(4), 100, 1).cached, "the other one is not");
+}
+
+static void pages_take_their_states_along(sl_session *s) {
+  ask(s, text(3), 100, 1);
+  for (int i = 4; i < 7; i++) ask(s, text(i), 200, 1);
+  CHECK(ask(s, text(6), 200, 1).cached == 3 * PAGE, "the last one is there");
+  CHECK(!ask(s, text(3), 100, 1).cached, "its page is another's now");
+}
+
+static void none_is_kept(sl_session *s) {
+  ask(s, text(0), 200, 1);
+  CHECK(!ask(s, text(0), 200, 1).cached && !sl_session_about(s).states, "it is computed again");
+}
+
+static outcome without_states(served *s, sl_session_options options) {
+  options.states = -1;
+  served_open(s, &options);
+  outcome x = ask(s->session, branch(), 200, 20);
+  RUN(none_is_kept, s->session);
+  sl_session_destroy(s->session);
+  return x;
+}
+
+static void of_model(const char *name, char *const *words) {
+  served s = {0};
+  served_model(&s, name, words);
+  sl_session_options options = served_options(&s);
+  options.rows = 256;
+  outcome whole = without_states(&s, options);
+  served_open(&s, &options);
+  if (words == hybrid)
+    CHECK(sl_session_about(s.session).state_bytes ==
+              LAYERS / 2 * HEADS * DIM * DIM * (int64_t)sizeof(float),
+          "%lld bytes", (long long)sl_session_about(s.session).state_bytes);
+  RUN(a_prompt_is_found_again, s.session);
+  RUN(a_tick_reads_none_of_its_own, s.session);
+  sl_session_destroy(s.session);
+  options.state_every = 1;
+  served_open(&s, &options);
+  RUN(each_page_may_have_a_state, s.session, &whole);
+  sl_session_destroy(s.session);
+  options.state_every = 8;
+  options.states = 2;
+  served_open(&s, &options);
+  RUN(states_unused_for_longest_go_first, s.session);
+  sl_session_destroy(s.session);
+  options.states = 0;
+  options.pages = 4;
+  served_open(&s, &options);
+  RUN(pages_take_their_states_along, s.session);
+  served_close(&s);
+}
+
+int main(void) {
+  RUN(of_model, "hybrid", hybrid);
+  RUN(of_model, "mamba2", mamba2);
+  return 0;
+}
