@@ -101,23 +101,24 @@ static sl_status served_infer(const sl_attrs *attrs, int nin, const sl_type *in,
 }
 
 /* Splits by sequences, or by channels. */
-static int split(int nin, int nout, sl_signature *out) {
+static int split(int nin, const sl_type *in, int nout, sl_signature *out) {
   out[0] = out[1] = (sl_signature){.in = {{0}}};
   out[0].in[0] = sli_split(0), out[1].in[0] = sli_split(2);
-  for (int i = 1; i < nin && i < 4; i++) out[1].in[i] = sli_split(0);
+  for (int i = 1; i < nin && i < 4; i++)
+    if (in[i].ndim >= 0) out[1].in[i] = sli_split(0);
   if (nin > 4) out[0].in[4] = sli_split(0);
   for (int o = 0; o < nout; o++) out[0].out[o] = sli_split(0), out[1].out[o] = sli_split(2);
   return 2;
 }
 
 static int signatures(const sl_attrs *attrs, int nin, const sl_type *in, sl_signature *out) {
-  (void)attrs, (void)in;
-  return split(nin, 1, out);
+  (void)attrs;
+  return split(nin, in, 1, out);
 }
 
 static int piece_signatures(const sl_attrs *attrs, int nin, const sl_type *in, sl_signature *out) {
-  (void)attrs, (void)in;
-  return split(nin, 3, out);
+  (void)attrs;
+  return split(nin, in, 3, out);
 }
 
 static void cost(const sl_attrs *attrs, int nin, const sl_type *in, const sl_type *out,

@@ -4,7 +4,8 @@
 
 static sl_status copy_infer(const sl_attrs *attrs, int nin, const sl_type *in, sl_type *out) {
   (void)attrs, (void)nin;
-  SLI_TRY(sli_want_array("x", &in[0], SL_F32, in[0].ndim ? -1 : 0));
+  sl_dtype dtype = in[0].dtype == SL_I32 ? SL_I32 : SL_F32; /* positions and ids, too */
+  SLI_TRY(sli_want_array("x", &in[0], dtype, in[0].ndim ? -1 : 0));
   out[0] = in[0];
   return SL_OK;
 }
