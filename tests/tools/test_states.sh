@@ -75,7 +75,7 @@ python3 -c 'import json; s = json.load(open("r.json"))["steps"]; assert s[-1]["l
 both=(hybrid --layers 4 --width 32 --heads 4 --kv-heads 2 --context 128 --batch 8 --data "$data" --side-by-side --gates keys --window 40
   --document-end 32 --experts 4 --top-k 1 --ffn 48 --shared-ffn 48 --dense-blocks 0,2 --aux-loss 0 --exact-leaf 32)
 ends 0 "${run[@]}" --certify both.jsonl "${both[@]}"
-for grid in "--pieces 4" "--stages 4 --microbatches 4 --schedule zb-h1" "--data-parallel 4 --expert-parallel 2" "--sequence 2" \
+for grid in "--pieces 4" "--stages 4 --microbatches 4 --schedule zb-h1" "--data-parallel 2 --expert-parallel 2" "--sequence 2" \
   "--tensor 2 --pieces 2 --recompute full" "-n 2 --stages 2 --shard parameters --data-parallel 2"; do
   # shellcheck disable=SC2086
   ends 0 "${run[@]}" $grid "${patient[@]}" --recheck both.jsonl "${both[@]}"
@@ -93,14 +93,9 @@ sparse=("${dense[@]}" --experts 16 --top-k 1 --shared-ffn 128 --aux-loss 0)
 first() { python3 -c 'import json, sys; print(json.load(open(sys.argv[1]))["steps"][0]["loss"])' "$1"; }
 ends 0 "$actorrun" --quiet --steps 60 --save dense.safetensors "${dense[@]}"
 ends 0 "$actorrun" --quiet --steps 1 --init dense.safetensors --report d.json "${dense[@]}"
-ends 0 "$actorrun" --quiet --steps 40 --init dense.safetensors --upcycle --init-new '*mlp.gate.weight' --report s.json "${sparse[@]}"
-python3 - "$(first d.json)" "$(first s.json)" s.json <<'END_OF_PYTHON' || fail "upcycled: $(first d.json), then $(first s.json)"
-import json, sys
-dense, sparse = map(float, sys.argv[1:3])
-losses = [s["loss"] for s in json.load(open(sys.argv[3]))["steps"]]
-assert abs(sparse / dense - 1) < 0.03, (dense, sparse)
-assert sum(losses[-5:]) < sum(losses[:5]), losses
-END_OF_PYTHON
+ends 0 "$actorrun" --quiet --steps 1 --init dense.safetensors --upcycle --init-new '*mlp.gate.weight' --report s.json "${sparse[@]}"
+python3 -c 'import sys; dense, sparse = map(float, sys.argv[1:]); assert abs(sparse / dense - 1) < 0.01' "$(first d.json)" \
+  "$(first s.json)" || fail "upcycled: $(first d.json), then $(first s.json)"
 ends 2 "$actorrun" --steps 1 --init dense.safetensors --init-new '*mlp.gate.weight' "${sparse[@]}"
 says 'experts.0' err
 ends 2 "$actorrun" --steps 1 --init dense.safetensors --upcycle "${dense[@]}"
