@@ -12,17 +12,26 @@ static const tick *next_allowed(sl_session *s) {
   return t;
 }
 
+/* Fills in the rows of a part's picks. A pick behind a drafted token that is not allowed counts for
+ * nothing. */
+static void allow_part(const sl_session *s, const part *p, uint32_t *row) {
+  request *r = p->of;
+  const sl_constraint *c = &r->how.constraint;
+  r->stuck = -1;
+  for (int i = 0; i <= p->drafted; i++, row += s->serving.words) {
+    memset(row, 0, (size_t)s->serving.words * sizeof *row);
+    if (!c->allow(c->ctx, i, r->drafted, row) && r->stuck < 0) r->stuck = r->count + i;
+  }
+}
+
 /* A request whose token is under way stays until the tick is back, so no lock is held meanwhile. */
 void sli_session_allow(void *ctx, const sl_batch *batch, uint32_t *rows) {
   (void)batch;
   sl_session *s = ctx;
   const tick *t = next_allowed(s);
   for (int i = 0; i < t->count; i++) {
-    request *r = t->parts[i].of;
-    const sl_constraint *c = &r->how.constraint;
-    uint32_t *row = rows + i * s->serving.words;
-    if (!t->parts[i].picked || !c->allow) continue;
-    memset(row, 0, (size_t)s->serving.words * sizeof *row);
-    r->stuck = !c->allow(c->ctx, row);
+    const part *p = &t->parts[i];
+    if (p->picked && p->of->how.constraint.allow) allow_part(s, p, rows);
+    rows += (p->picked ? p->drafted + 1 : 0) * s->serving.words;
   }
 }

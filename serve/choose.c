@@ -3,7 +3,8 @@
  *
  * Sequences whose last token is known take one row each. The remaining rows go to prompts, chunk
  * by chunk, oldest request first. Then new requests are admitted in order of arrival. Rows of a
- * prompt depend on no sampled token, so the next chunk goes with the next tick. */
+ * prompt depend on no sampled token, so the next chunk goes with the next tick. In a tick of
+ * answers alone, drafted tokens take the rows that are left (drafts.c). */
 #include <stdlib.h>
 #include <string.h>
 
@@ -143,6 +144,48 @@ static void admit(choice *c) {
   }
 }
 
+/* ---- drafts ---------------------------------------------------------------------------------- */
+
+/* Returns the most drafted rows for which the tick has room behind an answer's row. */
+static int64_t draft_room(const choice *c, const part *p) {
+  const sl_serving *v = &c->s->serving;
+  const load *l = &c->tick->load;
+  if (!p->picked || p->rows > 1 || p->from < p->of->nprompt) return 0;
+  int64_t most = SLI_MIN(c->rows, v->picks - l->picks);
+  return p->of->edits ? SLI_MIN(most, v->edits - l->edits) : most;
+}
+
+/* Puts n drafted rows behind an answer's row; false: there are no pages for them. */
+static bool add_draft(choice *c, part *p, int n) {
+  request *r = p->of;
+  if (!n || !sli_pages_take(c->s, r, r->fed + n)) return !n;
+  load *l = &c->tick->load;
+  sli_log_draft(c->s, r, n);
+  p->rows += n;
+  r->ndrafted = p->drafted = n;
+  r->fed += n;
+  c->rows -= n;
+  l->rows += n;
+  l->picks += n;
+  if (r->edits) l->edits += n;
+  l->pairs += (double)n * (double)(2 * (p->from + 1) + n);
+  return true;
+}
+
+/* Answers in a tick with part of a prompt get no drafts, as its rows are worth more. */
+static void take_drafts(choice *c) {
+  const load *l = &c->tick->load;
+  const sl_speculation *o = &c->s->options.speculation;
+  double tokens = (double)l->picks;
+  if (!o->tokens || (!o->always && l->rows > l->picks)) return;
+  for (int i = 0; i < c->tick->count; i++) {
+    part *p = &c->tick->parts[i];
+    int n = sli_drafts_find(c->s, p->of, draft_room(c, p));
+    if (n && !o->always) n = sli_drafts_worth(c->s, p->of, n, l->rows, &tokens);
+    add_draft(c, p, n);
+  }
+}
+
 /* ---- replay of a log ------------------------------------------------------------------------- */
 
 static request *choose_find(const sl_session *s, uint64_t id) {
@@ -177,6 +220,7 @@ static bool let_in_again(sl_session *s, request *r, const sli_log_entry *e) {
 }
 
 static bool follow_part(choice *c, request *r, const sli_log_entry *e) {
+  if (r->ndrafted) return false;
   if (!is_possible(c, r, e)) return refuse_line(c->s, e, "which it has not");
   if (r->standing == YIELDING || e->from + e->rows > r->count) return false;
   bool queued = r->standing == QUEUED;
@@ -184,6 +228,15 @@ static bool follow_part(choice *c, request *r, const sli_log_entry *e) {
     return false;
   take_rows(c, r, e->rows);
   return true;
+}
+
+static bool follow_draft(choice *c, request *r, const sli_log_entry *e) {
+  part *p = c->tick->parts, *end = p + c->tick->count;
+  while (p < end && p->of != r) p++;
+  if (p == end || e->rows < 1 || e->rows > draft_room(c, p) ||
+      sli_drafts_find(c->s, r, e->rows) != e->rows)
+    return refuse_line(c->s, e, "which it does not draft");
+  return add_draft(c, p, (int)e->rows);
 }
 
 /* Cancels a request. False: it does not have all of its logged tokens yet. */
@@ -201,6 +254,7 @@ static bool follow_word(choice *c, const sli_log_entry *e) {
   if (!r) return e->id <= c->s->last_id;
   if (e->kind == SLI_LOG_CANCELS) return follow_cancel(c->s, r);
   if (e->kind == SLI_LOG_ROWS) return r->cancelled || follow_part(c, r, e);
+  if (e->kind == SLI_LOG_DRAFTS) return r->cancelled || follow_draft(c, r, e);
   if (r->standing == RUNNING) yield(c->s, r);
   return true;
 }
@@ -229,6 +283,7 @@ static bool serve_choose(sl_session *s, tick *t) {
   take_running(&c, true);
   take_running(&c, false);
   admit(&c);
+  take_drafts(&c);
   return t->count;
 }
 
@@ -244,6 +299,7 @@ typedef struct writer {
 static writer open_batch(const sl_session *s, int32_t *tokens, sl_batch *b) {
   *b = (sl_batch){.most_rows = (int32_t)s->about.rows,
                   .most_sequences = s->about.sequences,
+                  .most_picks = s->serving.picks,
                   .pages = (int32_t)sli_pages_of(s->serving.context),
                   .most_edits = (int32_t)s->serving.edits};
   memset(tokens, 0, (size_t)s->about.rows * sizeof *tokens);
@@ -260,15 +316,17 @@ static void write_part(const sl_session *s, const writer *w, const part *p) {
   const request *r = p->of;
   int32_t sequence = b->sequences++;
   for (int64_t i = 0; i < p->rows; i++, b->rows++) {
-    w->tokens[b->rows] = r->tokens[p->from + i];
-    w->position[b->rows] = (int32_t)(p->from + i);
+    int64_t at = p->from + i;
+    w->tokens[b->rows] = at < r->count ? r->tokens[at] : r->drafted[at - r->count];
+    w->position[b->rows] = (int32_t)at;
     w->sequence[b->rows] = sequence;
   }
-  if (p->picked) w->pick[b->picks++] = b->rows - 1;
-  int32_t edit = b->edits;
+  for (int i = p->drafted; i >= 0 && p->picked; i--) w->pick[b->picks++] = b->rows - 1 - i;
+  int32_t edit = b->edits, edits = 0;
   if (p->picked && r->edits)
-    b->edits += (int32_t)sli_edits_write(r->edits, r->count - r->nprompt,
-                                         (sl_batch_edit *)sl_batch_edits(b) + edit);
+    edits = (int32_t)sli_edits_write(r->edits, r->count - r->nprompt, p->drafted, r->drafted,
+                                     (sl_batch_edit *)sl_batch_edits(b) + edit);
+  b->edits += edits + (r->edits ? p->drafted : 0);
   w->settings[sequence] =
       (sl_batch_sequence){.seed = {(uint32_t)r->how.seed, (uint32_t)(r->how.seed >> 32)},
                           .temperature = r->how.temperature,
@@ -279,7 +337,8 @@ static void write_part(const sl_session *s, const writer *w, const part *p) {
                           .hash = s->options.hash,
                           .min_p = r->how.min_p,
                           .edit = edit,
-                          .edits = b->edits - edit,
+                          .edits = edits,
+                          .more = r->edits != NULL,
                           .constrained = p->picked && r->how.constraint.allow,
                           .slot = r->slot,
                           .from = p->reads,

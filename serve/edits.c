@@ -89,13 +89,27 @@ void sli_edits_note(sli_edits *e, int32_t token) {
 
 int64_t sli_edits_count(const sli_edits *e) { return (int64_t)e->count; }
 
-int64_t sli_edits_write(const sli_edits *e, int64_t place, sl_batch_edit *out) {
-  for (size_t i = 0; i < e->count; i++) {
-    const known *k = &e->of[i];
-    bool never = k->stops && place < e->min_tokens;
-    float less = k->answered ? e->presence + e->frequency * (float)k->answered : 0;
-    out[i] =
-        (sl_batch_edit){k->token, never ? -INFINITY : k->bias, k->seen ? e->repetition : 1, less};
+static sl_batch_edit edit_of(const sli_edits *e, const known *k, int64_t place) {
+  bool never = k->stops && place < e->min_tokens;
+  float less = k->answered ? e->presence + e->frequency * (float)k->answered : 0;
+  return (sl_batch_edit){k->token, never ? -INFINITY : k->bias, k->seen ? e->repetition : 1, less};
+}
+
+/* Returns a token's entry as it is behind drafted tokens, of which it is the last. */
+static known know_drafted(const sli_edits *e, int n, const int32_t *drafted) {
+  int32_t token = drafted[n - 1], slot = e->slots ? *slot_of(e, token) : 0;
+  known k = slot ? e->of[slot - 1] : (known){.token = token};
+  for (int i = 0; i < n && has_penalties(e); i++) k.answered += drafted[i] == token;
+  k.seen |= k.answered > 0;
+  return k;
+}
+
+int64_t sli_edits_write(const sli_edits *e, int64_t place, int n, const int32_t *drafted,
+                        sl_batch_edit *out) {
+  for (size_t i = 0; i < e->count; i++) out[i] = edit_of(e, &e->of[i], place);
+  for (int i = 1; i <= n; i++) {
+    known k = know_drafted(e, i, drafted);
+    out[(int64_t)e->count + i - 1] = edit_of(e, &k, place + i);
   }
   return (int64_t)e->count;
 }

@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Log of the ticks as text, one line per tick, and its replay.
  *
- *   x4:60 3:41+1 -7 5:128+20
+ *   x4:60 3:41+1 -7 5:128+20 3~2
  *       x4:60     request 4 is cancelled with 60 tokens, prompt and answer
  *       3:41+1    one row of request 3, at position 41
  *       -7        request 7 gives up its pages
  *       5:128+20  request 5 is admitted: 20 rows; the 128 in front of them are in shared pages
+ *       3~2       two drafted rows stand behind the row of request 3
  *
  * Words are in the order of the events. Requests are numbered in the order of submission. A
  * replay's ticks complete at other times than the original's, so a cancelled request gets
@@ -82,6 +83,10 @@ void sli_log_part(sl_session *s, const request *r, int64_t rows) {
             (long long)rows);
 }
 
+void sli_log_draft(sl_session *s, const request *r, int n) {
+  if (s->log.to) fprintf(word(s), "%llu~%d", (unsigned long long)r->id, n);
+}
+
 void sli_log_tick(sl_session *s, const tick *t) {
   if (!s->log.to || !t->count) return;
   putc('\n', s->log.to);
@@ -114,6 +119,7 @@ const char *sli_log_word(const char *at, sli_log_entry *out) {
   if (*at == 'x') out->kind = SLI_LOG_CANCELS;
   char *end;
   out->id = strtoull(at + (out->kind != SLI_LOG_ROWS), &end, 10);
+  if (*end == '~') out->kind = SLI_LOG_DRAFTS, out->rows = strtoll(end + 1, &end, 10);
   if (*end == ':') out->from = strtoll(end + 1, &end, 10);
   if (*end == '+') out->rows = strtoll(end + 1, &end, 10);
   return end + strcspn(end, " \n");

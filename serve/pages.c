@@ -6,9 +6,10 @@
  * Among pages of one sequence the last goes first, since more requests share the pages in front.
  * The order does not depend on when ticks complete, and a page is free once its last tick has
  * completed. A replay, whose ticks complete at other times, therefore reuses the same page or
- * waits for it. */
+ * waits for it. What a reused page had can be kept elsewhere (kept.c). */
 #include <stdlib.h>
 
+#include "serve/kept.h"
 #include "serve/prefixes.h"
 
 int64_t sli_pages_of(int64_t positions) { return (positions + SL_PAGE - 1) / SL_PAGE; }
@@ -80,9 +81,12 @@ static int64_t free_now(const sl_session *s) {
   return s->pages->nfree - (s->stats.pages - s->stats.limits.pages);
 }
 
-static void add_page(sli_pages *p, request *r) {
+static void add_page(sl_session *s, request *r) {
+  sli_pages *p = s->pages;
   int32_t i = p->oldest;
+  const sli_page *x = &p->of[i];
   unlink_free(p, i);
+  if (x->name) sli_kept_write(s, i, x->name, x->before, sli_prefixes_tokens(p, i));
   sli_prefixes_drop(p, i);
   p->of[i].holders = 1;
   p->of[i].place = (int32_t)r->npages;
@@ -92,24 +96,41 @@ static void add_page(sli_pages *p, request *r) {
 bool sli_pages_take(sl_session *s, request *r, int64_t positions) {
   int64_t more = sli_pages_of(positions) - r->npages;
   if (more > 0 && more > free_now(s)) return false;
-  while (more-- > 0) add_page(s->pages, r);
+  while (more-- > 0) add_page(s, r);
   count_used(s);
   return true;
 }
 
+/* Copies the next kept page of those that a request begins with into a page of its own. */
+static void fetch(sl_session *s, request *r) {
+  sli_pages *p = s->pages;
+  int64_t n = r->npages;
+  int32_t kept = ~r->pages[n];
+  uint64_t before = n ? p->of[r->pages[n - 1]].name : sli_prefixes_root(r);
+  add_page(s, r);
+  sli_kept_read(s, kept, r->pages[n]);
+  sli_prefixes_restore(p, r->pages[n], sli_kept_name(s, kept), before, r->tokens + n * SL_PAGE);
+}
+
+/* Kept pages come behind the others, and are used last in the order in which pages are reused. */
 static void share(sl_session *s, request *r, int64_t n) {
   sli_pages *p = s->pages;
-  for (; r->npages < n; r->npages++) {
+  for (; r->npages < n && r->pages[r->npages] >= 0; r->npages++) {
     int32_t i = r->pages[r->npages];
     if (!p->of[i].holders++) unlink_free(p, i);
   }
+  for (int64_t i = n; i-- > r->npages;) sli_kept_touch(s, ~r->pages[i]);
+  sli_kept_hold(s, true);
+  while (r->npages < n) fetch(s, r);
+  sli_kept_hold(s, false);
   r->named = n;
   r->name = n ? p->of[r->pages[n - 1]].name : sli_prefixes_root(r);
 }
 
 bool sli_pages_let_in(sl_session *s, request *r, int64_t positions, int64_t shared) {
   int64_t more = sli_pages_of(positions) - shared;
-  for (int64_t i = 0; i < shared; i++) more += !s->pages->of[r->pages[i]].holders;
+  for (int64_t i = 0; i < shared; i++)
+    more += r->pages[i] < 0 || !s->pages->of[r->pages[i]].holders;
   if (more > free_now(s) || !s->pages->nslots) return false;
   r->slot = s->pages->slots[--s->pages->nslots];
   share(s, r, shared);

@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "serve/kept.h"
 #include "serve/prefixes.h"
 
 void sli_prefixes_init(sli_pages *p, int64_t pages) {
@@ -27,13 +28,19 @@ static int32_t *tokens_of(const sli_pages *p, int32_t page) {
   return p->tokens + (int64_t)page * SL_PAGE;
 }
 
+const int32_t *sli_prefixes_tokens(const sli_pages *p, int32_t page) { return tokens_of(p, page); }
+
 static int32_t *bucket(const sli_pages *p, uint64_t before, const int32_t *tokens) {
+  return &p->first[sli_prefixes_hash(before, tokens) & p->mask];
+}
+
+uint64_t sli_prefixes_hash(uint64_t before, const int32_t *tokens) {
   uint64_t h = before;
   for (int i = 0; i < SL_PAGE; i++) {
     h = (h ^ (uint32_t)tokens[i]) * UINT64_C(0x9e3779b97f4a7c15);
     h ^= h >> 29;
   }
-  return &p->first[h & p->mask];
+  return h;
 }
 
 /* Page names count up from 1 and never reach the salted range. */
@@ -61,16 +68,26 @@ void sli_prefixes_drop(sli_pages *p, int32_t page) {
   sli_states_drop(p, page);
 }
 
-/* Names a page and returns it. If another page has the same contents, returns that one. */
-static int32_t give_name(sli_pages *p, int32_t page, uint64_t before, const int32_t *tokens) {
-  int32_t had = prefixes_find(p, before, tokens), *at = bucket(p, before, tokens);
-  if (had >= 0) return had;
+void sli_prefixes_restore(sli_pages *p, int32_t page, uint64_t name, uint64_t before,
+                          const int32_t *tokens) {
+  int32_t *at = bucket(p, before, tokens);
   sli_page *x = &p->of[page];
-  x->name = ++p->names;
+  x->name = name;
   x->before = before;
   x->next = *at;
   memcpy(tokens_of(p, page), tokens, SL_PAGE * sizeof *tokens);
   *at = page;
+}
+
+/* Names a page and returns it. If another page has the same contents, returns that one; a kept one
+ * gives its name. */
+static int32_t give_name(const sl_session *s, int32_t page, uint64_t before,
+                         const int32_t *tokens) {
+  sli_pages *p = s->pages;
+  int32_t had = prefixes_find(p, before, tokens), kept = sli_kept_find(s, before, tokens);
+  if (had >= 0) return had;
+  uint64_t name = kept >= 0 ? sli_kept_name(s, kept) : ++p->names;
+  sli_prefixes_restore(p, page, name, before, tokens);
   return page;
 }
 
@@ -81,12 +98,13 @@ static bool are_apart(const sl_session *s) {
 
 int32_t sli_prefixes_note(sl_session *s, request *r) {
   int32_t page = -1;
+  int64_t known = SLI_MIN(r->fed, r->count); /* behind these are drafted ones */
   if (are_apart(s)) return page;
-  for (; (r->named + 1) * SL_PAGE <= r->fed; r->named++) {
-    page = give_name(s->pages, r->pages[r->named], r->name, r->tokens + r->named * SL_PAGE);
+  for (; (r->named + 1) * SL_PAGE <= known; r->named++) {
+    page = give_name(s, r->pages[r->named], r->name, r->tokens + r->named * SL_PAGE);
     r->name = s->pages->of[page].name;
   }
-  return r->fed % SL_PAGE ? -1 : page;
+  return known % SL_PAGE ? -1 : page;
 }
 
 /* Leaves out pages behind the last one that has a state. */
@@ -106,5 +124,9 @@ int64_t sli_prefixes_find(const sl_session *s, request *r, int64_t most) {
   for (int32_t i; n < most && (i = prefixes_find(p, name, r->tokens + n * SL_PAGE)) >= 0;
        name = p->of[i].name)
     r->pages[n++] = i;
-  return find_state(s, r, n);
+  if (s->serving.stateful) return find_state(s, r, n); /* kept pages have none */
+  for (int32_t i; n < most && (i = sli_kept_find(s, name, r->tokens + n * SL_PAGE)) >= 0;
+       name = sli_kept_name(s, i))
+    r->pages[n++] = ~i;
+  return n;
 }

@@ -39,6 +39,13 @@ void sli_prefixes_init(sli_pages *p, int64_t pages);
 void sli_prefixes_fini(sli_pages *p);
 /* Returns the name that stands in front of a request's first page. */
 uint64_t sli_prefixes_root(const request *r);
+/* Returns the hash of a page's tokens and of the name of the page in front of it. */
+uint64_t sli_prefixes_hash(uint64_t before, const int32_t *tokens);
+/* Returns the tokens of a named page. */
+const int32_t *sli_prefixes_tokens(const sli_pages *p, int32_t page);
+/* Names a page that kept contents were copied into. */
+void sli_prefixes_restore(sli_pages *p, int32_t page, uint64_t name, uint64_t before,
+                          const int32_t *tokens);
 /* Removes a page from the index before the page is reused. */
 void sli_prefixes_drop(sli_pages *p, int32_t page);
 

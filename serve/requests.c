@@ -78,6 +78,7 @@ static void forget(request *r) {
   free(r->stop);
   free(r->sums);
   sli_edits_free(r->edits);
+  sli_lookup_destroy(r->lookup);
   free(r);
 }
 
@@ -205,6 +206,7 @@ static request *make(const sl_session *s, const sl_request *q) {
   *r =
       (request){.slot = -1,
                 .resumes = -1,
+                .stuck = -1,
                 .user = q->user,
                 .nprompt = q->nprompt,
                 .how = *q,

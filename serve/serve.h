@@ -13,10 +13,12 @@
 #include <sluice/session.h>
 
 #include "base/base.h"
+#include "serve/lookup.h"
 
 typedef struct request request;
 typedef struct sli_pages sli_pages;                   /* prefixes.h */
 typedef struct sli_adapter_places sli_adapter_places; /* adapters.c */
+typedef struct sli_kept sli_kept;                     /* kept.c */
 typedef struct sli_edits sli_edits;                   /* edits.c */
 
 /* State of a request. */
@@ -46,18 +48,22 @@ struct request {
   int ticks;          /* ticks under way that contain rows of this request */
   uint64_t last_tick; /* number of the last tick that contains rows of it, counted from 1 */
   int64_t npages;
-  int32_t *pages;   /* [pages needed for `most` tokens] */
-  int32_t slot;     /* of its states; -1: none */
-  int32_t resumes;  /* kept state that it begins behind; -1: none */
-  int64_t named;    /* full pages that have names */
-  uint64_t name;    /* name of the last named page (prefixes.c) */
-  double pace;      /* seconds per chunk while the request is alone; 0: not computed yet */
-  bool stuck;       /* its constraint allows no token */
-  double *sums;     /* [width] of its hidden states; NULL: no embedding is wanted */
-  sl_request how;   /* temperature and other request parameters; its arrays are not used */
-  int32_t *stop;    /* [how.nstop] */
-  sli_edits *edits; /* edits of its logits; NULL: none */
-  int64_t step;     /* of training, where the session is part of it */
+  int32_t *pages;     /* [pages needed for `most` tokens] */
+  int32_t slot;       /* of its states; -1: none */
+  int32_t resumes;    /* kept state that it begins behind; -1: none */
+  int64_t named;      /* full pages that have names */
+  uint64_t name;      /* name of the last named page (prefixes.c) */
+  double pace;        /* seconds per chunk while the request is alone; 0: not computed yet */
+  int64_t stuck;      /* length of the text behind which its constraint allows no token; -1: none */
+  double *sums;       /* [width] of its hidden states; NULL: no embedding is wanted */
+  sl_request how;     /* temperature and other request parameters; its arrays are not used */
+  int32_t *stop;      /* [how.nstop] */
+  sli_edits *edits;   /* edits of its logits; NULL: none */
+  int64_t step;       /* of training, where the session is part of it */
+  sli_lookup *lookup; /* NULL: nothing was drafted yet */
+  int ndrafted;       /* drafted tokens under way, behind its last one */
+  int match;          /* length of the match that they are from */
+  int32_t drafted[SL_SESSION_DRAFTED];
 };
 
 typedef struct events {
@@ -68,8 +74,9 @@ typedef struct events {
 /* Rows of one request in a tick. */
 typedef struct part {
   request *of;
-  int64_t from, rows;
-  bool picked;          /* a token is sampled from the last row */
+  int64_t from, rows;   /* with drafted ones */
+  bool picked;          /* tokens are sampled from the last row, and from those of drafted tokens */
+  int drafted;          /* drafted tokens, the last rows */
   int32_t reads, keeps; /* slots of states before its first row and behind its last; -1: none */
 } part;
 
@@ -86,8 +93,19 @@ typedef struct tick {
   int count;
   part *parts; /* [sequences] */
   load load;
-  sl_sampled *sampled; /* [sequences] results that came before the hidden states */
+  sl_sampled *sampled; /* [picks] results that came before the hidden states */
 } tick;
+
+/* Measurements by which drafts are made as long as they pay (drafts.c). */
+enum { SLI_DRAFT_CLASSES = 4, SLI_DRAFT_ROWS = 512 };
+typedef struct drafts {
+  /* drafted tokens that were checked, and those that were right, by length of the match; older
+   * ones count less */
+  struct draft_class {
+    double checked, right;
+  } classes[SLI_DRAFT_CLASSES];
+  double seconds[SLI_DRAFT_ROWS]; /* of a tick of answers, by rows; 0: not measured */
+} drafts;
 
 /* Timings of the newest ticks. */
 typedef struct fit {
@@ -126,7 +144,7 @@ typedef struct sli_session_log {
 
 typedef struct sli_log_entry {
   uint64_t id;
-  enum { SLI_LOG_ROWS, SLI_LOG_YIELDS, SLI_LOG_CANCELS } kind;
+  enum { SLI_LOG_ROWS, SLI_LOG_DRAFTS, SLI_LOG_YIELDS, SLI_LOG_CANCELS } kind;
   int64_t from, rows; /* `from` of a CANCELS entry: the request's token count */
 } sli_log_entry;
 
@@ -167,10 +185,12 @@ struct sl_session {
   sli_pages *pages;
   sli_adapter_places *adapters; /* NULL: none */
   bool paused;                  /* no tick begins */
+  sli_kept *kept;               /* NULL: pages whose memory is needed are forgotten */
   sli_session_log log;
   /* [plan->nactors] the actor's share of its stage's time per tick; 0: no time, or the plan's */
   double *shares;
-  fit fit;                  /* timings, kept only where one tick is under way at a time */
+  fit fit; /* timings, kept only where one tick is under way at a time */
+  drafts drafts;
   sli_simulator *simulator; /* simulation driver; NULL: real clock */
   sl_session_steps steps;   /* of the training that it is part of; ticks 0: none */
 };
@@ -216,8 +236,9 @@ uint64_t sli_adapters_use(const sl_session *s, const request *r);
 void sli_adapters_leave(const sl_session *s, const request *r);
 
 /* prefixes.c: finds at most `most` pages that hold the request's first tokens and lists them in
- * r->pages; returns their number. The last token is never among them, so that there is something
- * to compute. Of a model with states, a state is kept beside the last one (r->resumes). */
+ * r->pages, kept ones as the complements of their numbers; returns their number. The last token is
+ * never among them, so that there is something to compute. Of a model with states, a state is kept
+ * beside the last one (r->resumes). */
 int64_t sli_prefixes_find(const sl_session *s, request *r, int64_t most);
 /* Names the request's full pages when a tick takes rows of it: they can be found from now on.
  * Returns the last page if the rows end with it, else -1. */
@@ -243,8 +264,20 @@ void sli_edits_free(sli_edits *e);
 /* Notes the next token of the answer. */
 void sli_edits_note(sli_edits *e, int32_t token);
 int64_t sli_edits_count(const sli_edits *e);
-/* Writes the edits for token `place` of the answer; returns their number. */
-int64_t sli_edits_write(const sli_edits *e, int64_t place, sl_batch_edit *out);
+/* Writes the edits for token `place` of the answer, and one for each of `n` drafted tokens from
+ * there on, as edits of the token behind it; returns the number of the former. */
+int64_t sli_edits_write(const sli_edits *e, int64_t place, int n, const int32_t *drafted,
+                        sl_batch_edit *out);
+
+/* drafts.c: drafts up to `most` of the request's next tokens; returns their number. */
+int sli_drafts_find(const sl_session *s, request *r, int64_t most);
+/* Returns how many of the n drafted tokens pay, in a tick of so many rows that brings so many
+ * tokens; adds the expected ones to *tokens. */
+int sli_drafts_worth(sl_session *s, const request *r, int n, int64_t rows, double *tokens);
+/* Notes how many of a request's drafted tokens were right. */
+void sli_drafts_note(sl_session *s, const request *r, int right);
+/* Notes the duration of a tick of answers alone. */
+void sli_drafts_time(drafts *d, int64_t rows, double seconds);
 
 /* chunks.c: returns the rows of a prompt's next chunk, at most `most`. */
 int64_t sli_chunk_rows(sl_session *s, request *r, int64_t most);
@@ -277,6 +310,7 @@ void sli_log_yield(sl_session *s, const request *r);
 void sli_log_cancel(sl_session *s, const request *r);
 /* logs the request's next `rows` rows */
 void sli_log_part(sl_session *s, const request *r, int64_t rows);
+void sli_log_draft(sl_session *s, const request *r, int n);
 void sli_log_tick(sl_session *s, const tick *t);
 /* Returns the token count at which the replayed log cancels a request; INT64_MAX: it does not. */
 int64_t sli_log_until(const sl_session *s, uint64_t id);

@@ -14,6 +14,7 @@
 #include "graph/graph.h"
 #include "graph/state/state.h"
 #include "io/shards/shards.h"
+#include "serve/kept.h"
 
 /* ---- thread ---------------------------------------------------------------------------- */
 
@@ -80,6 +81,8 @@ static sl_status read_sizes(sl_session *s) {
                             .ctx = s};
   s->serving.sequences = default_to(o->sequences, SLI_MIN(s->serving.rows, SEQUENCES));
   s->serving.groups = default_to(o->groups, stages > 1 ? stages + 1 : 1);
+  s->serving.picks =
+      (int)SLI_MIN((int64_t)s->serving.sequences * (1 + o->speculation.tokens), s->serving.rows);
   sl_status status = sli_adapters_read(s);
   if (status) return status;
   if (s->serving.rows < 1 || s->serving.sequences < 1 || o->pages < 0 || o->context < 0)
@@ -89,6 +92,9 @@ static sl_status read_sizes(sl_session *s) {
   if (o->kv != SL_F32 && o->kv != SL_BF16)
     return sl_fail(SL_E_USAGE, "keys and values lie in f32 or bf16, not in %s",
                    sl_dtype_name(o->kv));
+  if (o->speculation.tokens < 0 || o->speculation.tokens > SL_SESSION_DRAFTED)
+    return sl_fail(SL_E_USAGE, "%d tokens of a draft: from 0 to %d", o->speculation.tokens,
+                   SL_SESSION_DRAFTED);
   if (s->serving.groups < 1 || s->serving.groups > MOST_GROUPS)
     return sl_fail(SL_E_USAGE, "%d groups: from 1 to %d ticks are under way at once",
                    s->serving.groups, MOST_GROUPS);
@@ -202,6 +208,19 @@ static sl_status build(sl_session *s) {
   return status ? status : settle_sizes(s);
 }
 
+/* Rejects speculation where nothing tells tokens apart, or where they cannot be taken back. */
+static sl_status check_speculation(const sl_session *s) {
+  if (!s->options.speculation.tokens) return SL_OK;
+  if (is_modelled(s))
+    return sl_fail(SL_E_UNSUPPORTED, "speculation: devices that compute nothing choose no tokens");
+  return s->serving.stateful
+             ? sl_fail(SL_E_UNSUPPORTED,
+                       "speculation: model %s keeps states, out of which a wrong token cannot be "
+                       "taken again",
+                       s->options.model->name)
+             : SL_OK;
+}
+
 /* Rejects data and sequence sharding: a tick has few rows, of arbitrary sequences. */
 static sl_status check_lower(const sl_lower_options *o) {
   if (o->parallel.data <= 1 && o->parallel.sequence <= 1) return SL_OK;
@@ -237,7 +256,8 @@ static sl_status make_plan(sl_session *s) {
   for (int32_t d = 0; d < s->about.plan->ndevices; d++)
     s->about.device_bytes =
         SLI_MAX(s->about.device_bytes, sl_device_bytes(&s->about.plan->devices[d]));
-  return sl_plan_prove(s->about.plan);
+  status = check_speculation(s);
+  return status ? status : sl_plan_prove(s->about.plan);
 }
 
 /* Joins the job with the run fingerprint: items of the options and of the lowered graph. */
@@ -275,7 +295,7 @@ static void make_ticks(sl_session *s) {
   s->ticks.of = sli_calloc((size_t)s->ticks.most, sizeof *s->ticks.of);
   for (int i = 0; i < s->ticks.most; i++) {
     s->ticks.of[i].parts = sli_calloc((size_t)s->about.sequences, sizeof(part));
-    s->ticks.of[i].sampled = sli_calloc((size_t)s->about.sequences, sizeof(sl_sampled));
+    s->ticks.of[i].sampled = sli_calloc((size_t)s->serving.picks, sizeof(sl_sampled));
   }
   sli_pages_init(s);
   if (is_modelled(s)) sli_price_init(s);
@@ -322,7 +342,7 @@ sl_status sli_session_open(const sl_session_options *options, sli_simulator *sim
   if (!status) status = sli_log_open(s);
   if (!status) make_ticks(s);
   if (!status) status = make_runtime(s);
-  return status;
+  return status ? status : sli_kept_open(s);
 }
 
 /* Leaves out options about files and clocks, which are those of training. */
@@ -413,6 +433,7 @@ static sl_status free_ticks(sl_session *s) {
   }
   free(s->ticks.of);
   sli_pages_fini(s);
+  sli_kept_close(s);
   return sli_log_close(s);
 }
 

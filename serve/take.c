@@ -20,11 +20,41 @@ static sl_session_event event_of(const request *r, const sl_sampled *x) {
 
 static void count_rows(sl_session *s, const part *p) {
   request *r = p->of;
-  int64_t end = p->from + p->rows, again = SLI_MIN(end, r->computed) - p->from;
+  int64_t end = p->from + p->rows - p->drafted, again = SLI_MIN(end, r->computed) - p->from;
   s->stats.rows += (uint64_t)p->rows;
   s->stats.rows_prompt += (uint64_t)SLI_MAX(SLI_MIN(end, r->nprompt) - p->from, 0);
   s->stats.rows_again += (uint64_t)SLI_MAX(again, 0);
   r->computed = SLI_MAX(r->computed, end);
+}
+
+/* Counts a part's drafted tokens that are those which the model chose. */
+static int count_right(const part *p, const sl_sampled *x) {
+  int n = 0;
+  while (n < p->drafted && x[n].finite && x[n].token == p->of->drafted[n]) n++;
+  return n;
+}
+
+/* Counts drafted rows that were right as computed; the next tick computes the others anew. */
+static void keep_right(sl_session *s, request *r, int right) {
+  sli_drafts_note(s, r, right);
+  r->ndrafted = 0;
+  r->computed += right;
+  r->fed = SLI_MIN(r->fed, r->count + right);
+}
+
+/* Delivers the tokens of a part: that behind its last known token, and those behind drafted ones
+ * that were right. Returns whether the request has ended. */
+static bool take_tokens(sl_session *s, const part *p, const sl_sampled *x) {
+  request *r = p->of;
+  int right = count_right(p, x);
+  if (p->drafted) keep_right(s, r, right);
+  for (int i = 0; i <= right && r->count < r->until; i++) {
+    bool fails = !x[i].finite || r->stuck == r->count;
+    if (fails) sli_session_finish(s, r, SL_END_FAILED);
+    s->stats.accepted += i > 0;
+    if (fails || sli_session_answer(s, r, event_of(r, &x[i]))) return true;
+  }
+  return false;
 }
 
 /* Finishes a cancellation or preemption once no tick of the request is under way. */
@@ -41,10 +71,8 @@ static void take_part(sl_session *s, const part *p, const sl_sampled *x) {
   request *r = p->of;
   r->ticks--;
   count_rows(s, p);
-  bool delivered = p->picked && !r->cancelled && r->count < r->until;
-  if (delivered && (!x->finite || r->stuck)) sli_session_finish(s, r, SL_END_FAILED);
-  else if (!delivered || !sli_session_answer(s, r, event_of(r, x)))
-    if (!r->ticks) settle(s, r);
+  bool ended = p->picked && !r->cancelled && take_tokens(s, p, x);
+  if (!ended && !r->ticks) settle(s, r);
 }
 
 /* Seconds of a tick that ran alone, from when there was work; includes choosing it and
@@ -60,12 +88,13 @@ static void take_tick(sl_session *s, const tick *t, const sl_sampled *x) {
     s->stats.ticks++;
     s->stats.last_tick_ns = sli_now_ns();
     if (s->ticks.most == 1) sli_fit_note(&s->fit, &t->load, seconds_waited(s));
+    if (t->load.rows == t->load.picks) sli_drafts_time(&s->drafts, t->load.rows, seconds_waited(s));
     s->stats.waiting_since_ns = s->stats.last_tick_ns;
   }
   for (int i = 0; i < t->count; i++) {
     const part *p = &t->parts[i];
     take_part(s, p, x ? x : &nothing);
-    if (x) x += p->picked;
+    if (x) x += p->picked ? p->drafted + 1 : 0;
   }
   if (!s->requests) s->stats.waiting_since_ns = 0;
 }
@@ -107,7 +136,7 @@ static const void *take_output(sl_session *s, const char *name, const void *data
   if (!sampled) take_hidden(s, t, data);
   if (!s->serving.hidden) return data;
   if (sampled && s->ticks.hidden > number) return data;
-  if (sampled && data) memcpy(t->sampled, data, (size_t)s->about.sequences * sizeof *t->sampled);
+  if (sampled && data) memcpy(t->sampled, data, (size_t)s->serving.picks * sizeof *t->sampled);
   return !sampled && s->ticks.sampled > number ? t->sampled : none;
 }
 

@@ -140,7 +140,7 @@ static sl_status serve_node(sl_graph *g, sli_node *n) {
                : serve_refuse(g, n, "a model that is served reads tokens alone");
   if (n->op->served) return exchange(g, n);
   const sl_serving *s = g->options.serve;
-  return sli_keeps_rows(n, s->rows) || sli_keeps_rows(n, s->sequences)
+  return sli_keeps_rows(n, s->rows) || sli_keeps_rows(n, s->picks)
              ? SL_OK
              : serve_refuse(g, n,
                             "it may mix positions, as its row does not say otherwise"
@@ -176,7 +176,7 @@ static void move_before(sl_graph *g, const sli_node *next) {
 }
 
 static sl_tensor *add_node(sl_graph *g, const sl_op *op, const sli_node *at, sl_tensor *x) {
-  const sl_attrs attrs = {.count = g->options.serve->sequences,
+  const sl_attrs attrs = {.count = g->options.serve->picks,
                           .length = g->options.serve->edits,
                           .exact = at->attrs.exact};
   sl_tensor *in[] = {x, g->batch};
@@ -324,7 +324,7 @@ sl_status sli_pass_serve(sl_graph *g) {
  * the first device and reads the batch. */
 static void allow_tokens(sl_graph *g, sli_node *sample) {
   sl_serving *s = g->options.serve;
-  const sl_attrs attrs = {.user = s, .count = s->sequences, .length = s->words};
+  const sl_attrs attrs = {.user = s, .count = s->picks, .length = s->words};
   sl_tensor *batch[] = {g->batch};
   sli_node *n =
       sli_graph_node(g, &sl_op_allow, sl_op_allow.name, &attrs, SL_CLASS_L, -1, 1, batch, 1);

@@ -19,23 +19,24 @@ extern "C" {
 
 enum { SL_PAGE = 64 }; /* positions in a page of the KV cache */
 
-/* Sampling settings of a sequence's next token, and the place of its states. */
+/* Sampling settings of a sequence's next tokens, and the place of its states. */
 typedef struct sl_batch_sequence {
   uint32_t seed[2];
   float temperature, top_p;
   int32_t top_k, logprobs;
-  int32_t place;       /* index of the token in its text; selects its random number */
+  int32_t place;       /* index of the first token in its text; selects its random number */
   int32_t hash;        /* 1: return the hash of the logits */
   float min_p;         /* only tokens with at least this part of the likeliest one's probability */
-  int32_t edit, edits; /* index and number of the edits of its logits */
-  int32_t constrained; /* 1: only tokens of its row of allowed ones (sl_serving.allow) */
+  int32_t edit, edits; /* index and number of the edits of its first pick's logits */
+  int32_t more;        /* edits that each further pick has more than the one before */
+  int32_t constrained; /* 1: only tokens of a pick's row of allowed ones (sl_serving.allow) */
   int32_t slot; /* below most_sequences; the sequence's own from its position 0 on (sl_op.slots) */
   int32_t from; /* slot that has the states before its first row; -1: they are zeros */
   int32_t kept; /* another slot that gets the states behind its last row; -1: none */
 } sl_batch_sequence;
 
 /* Edit of a token's logit: `bias` is added; the sum is divided by `scale` if it is above 0, else
- * multiplied by it; and `less` is subtracted. An answer's edits name each token once. */
+ * multiplied by it; and `less` is subtracted. Of several edits of a token the last one counts. */
 typedef struct sl_batch_edit {
   int32_t token;
   float bias, scale, less;
@@ -43,20 +44,22 @@ typedef struct sl_batch_edit {
 
 /* Header of the array. The arrays after it are sized for the maxima and filled up to the counts:
  *   position[most_rows], sequence[most_rows]    of each row
- *   pick[most_sequences]                        rows whose logits are wanted, ascending
+ *   pick[most_picks]                            rows whose logits are wanted, ascending
  *   sl_batch_sequence[most_sequences]
  *   table[most_sequences][pages]                of each sequence: the page of each 64 positions
  *   sl_batch_edit[most_edits]
- * The rows of a sequence are adjacent and in order. */
+ * The rows of a sequence are adjacent and in order. Several picks of a sequence are its last rows:
+ * tokens that were drafted stand behind its last known one, and a token is chosen behind each. */
 typedef struct sl_batch {
   int32_t rows, sequences, picks; /* counts in this tick */
   int32_t most_rows, most_sequences, pages;
   int32_t edits, most_edits;
+  int32_t most_picks;
 } sl_batch;
 
 /* Bytes without edits. */
-static inline size_t sl_batch_bytes(int64_t rows, int64_t sequences, int64_t pages) {
-  return sizeof(sl_batch) + sizeof(int32_t) * (size_t)(2 * rows + sequences) +
+static inline size_t sl_batch_bytes(int64_t rows, int64_t sequences, int64_t picks, int64_t pages) {
+  return sizeof(sl_batch) + sizeof(int32_t) * (size_t)(2 * rows + picks) +
          (size_t)sequences * (sizeof(sl_batch_sequence) + (size_t)pages * sizeof(int32_t));
 }
 static inline const int32_t *sl_batch_position(const sl_batch *b) {
@@ -69,7 +72,7 @@ static inline const int32_t *sl_batch_pick(const sl_batch *b) {
   return sl_batch_position(b) + 2 * b->most_rows;
 }
 static inline const sl_batch_sequence *sl_batch_settings(const sl_batch *b) {
-  return (const sl_batch_sequence *)(const void *)(sl_batch_pick(b) + b->most_sequences);
+  return (const sl_batch_sequence *)(const void *)(sl_batch_pick(b) + b->most_picks);
 }
 static inline const int32_t *sl_batch_table(const sl_batch *b, int32_t sequence) {
   const void *tables = sl_batch_settings(b) + b->most_sequences;

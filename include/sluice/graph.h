@@ -68,7 +68,8 @@ typedef struct sl_training {
  * (batch.h); `fill` supplies the tokens and the batch of each tick. */
 typedef struct sl_serving {
   int64_t rows;    /* most rows of a tick */
-  int sequences;   /* most sequences in a tick, and most tokens that a tick produces */
+  int sequences;   /* most sequences in a tick */
+  int picks;       /* most tokens that a tick produces; sl_tokens sets 0 to `sequences` */
   int groups;      /* ticks in flight at once */
   int64_t context; /* positions of a sequence; sl_tokens fills it in from the model */
   int64_t pages;   /* pages of the KV cache in every stage; read by sl_lower */
@@ -84,9 +85,9 @@ typedef struct sl_serving {
   void (*fill)(void *ctx, const sl_tick *tick, int32_t *tokens, sl_batch *batch);
   uint64_t (*await)(void *ctx, const sl_tick *tick); /* see sl_source.await; for devices that
                                                         hold no values */
-  /* Fills the rows of allowed tokens, [sequences][words], of the tick's constrained sequences: bit
-   * v % 32 of word v / 32 for token v. It runs beside the passes, once for each tick, in their
-   * order. NULL: no sequence is constrained. */
+  /* Fills the rows of allowed tokens, [picks][words], of the picks of the tick's constrained
+   * sequences: bit v % 32 of word v / 32 for token v. It runs beside the passes, once for each
+   * tick, in their order. NULL: no sequence is constrained. */
   void (*allow)(void *ctx, const sl_batch *batch, uint32_t *rows);
   int64_t words; /* words of such a row */
   /* Places for adapters: a linear map may have a different one for each row of a tick. 0: none */

@@ -40,6 +40,7 @@ extern "C" {
 typedef struct sl_session sl_session;
 
 enum { SL_SESSION_TOP = SL_BATCH_TOP }; /* most alternatives reported with a token */
+enum { SL_SESSION_DRAFTED = 16 };       /* most tokens drafted for a request in a tick */
 enum { SL_SESSION_BIASES = 1024 };      /* most biases of a request, with its stop tokens */
 enum {
   SL_SESSION_EVENTS = 1 << 16
@@ -79,6 +80,25 @@ typedef struct sl_tick_cost {
  * take longest. */
 typedef enum sl_chunks { SL_CHUNKS_TIMES, SL_CHUNKS_ROWS } sl_chunks;
 
+/* Speculation: the next tokens of an answer are guessed, from what followed its newest ones earlier
+ * in prompt and answer, and one tick checks them. An answer has the same bits with and without,
+ * also if it is sampled: a drafted token counts if it is the one that the request's seed draws
+ * there. */
+typedef struct sl_speculation {
+  int tokens;  /* most tokens drafted for a request in a tick, up to SL_SESSION_DRAFTED; 0: none */
+  int match;   /* newest tokens that must have been there before, at least [2] */
+  bool always; /* draft whether or not it pays by the measured durations of ticks, also beside
+                  prompts */
+} sl_speculation;
+
+/* Room for pages of the KV cache that nobody uses and whose memory others need: they are copied
+ * there, and back when a prompt begins with their tokens. Answers keep their bits. */
+typedef struct sl_kept_pages {
+  size_t bytes;       /* 0: none are kept */
+  sl_space space;     /* SL_SPACE_HOST or SL_SPACE_DISK */
+  const char *folder; /* of the file, for disk; NULL: $TMPDIR, or /var/tmp */
+} sl_kept_pages;
+
 typedef struct sl_session_options {
   const sl_model *model; /* model and its options; both must outlive the session */
   const sl_args *args;
@@ -107,6 +127,8 @@ typedef struct sl_session_options {
    * limited to 512 MiB over all stages]; below 0: none. */
   int states;
   int64_t state_every;
+  sl_kept_pages kept; /* needs SL_PREFIXES_SHARED, and one process */
+  sl_speculation speculation;
   int queue;              /* most requests waiting to be admitted; more are refused with
                              SL_E_BUSY [1024] */
   sl_lower_options lower; /* stages, tensor, devices, processes, dtype, placement and quotas
@@ -197,10 +219,11 @@ typedef struct sl_bias {
  * as temperature, top_k and top_p say; log-probabilities are those of all tokens. The functions are
  * called on threads of the session, one at a time for a request, until its END event. */
 typedef struct sl_constraint {
-  /* Sets the bits of the tokens that may come next, bit v % 32 of allowed[v / 32] for token v. All
-   * are 0 before. Called once for each token, while the model computes. False: none may come, and
-   * the request ends with SL_END_FAILED. NULL: there is no constraint. */
-  bool (*allow)(void *ctx, uint32_t *allowed);
+  /* Sets the bits of the tokens that may come behind the answer so far and the `n` drafted ones,
+   * bit v % 32 of allowed[v / 32] for token v. All are 0 before. Called for each token and each
+   * drafted one, while the model computes. False: none may come, and the request ends with
+   * SL_END_FAILED if it gets there. NULL: there is no constraint. */
+  bool (*allow)(void *ctx, int n, const int32_t *drafted, uint32_t *allowed);
   /* Takes the next token of the answer. True: the answer is complete and ends, as by a stop token.
    * Must return soon. */
   bool (*take)(void *ctx, int32_t token);
@@ -336,23 +359,28 @@ typedef struct sl_session_limits {
 } sl_session_limits;
 
 typedef struct sl_session_stats {
-  int64_t pages, pages_used;    /* pages of one stage; pages in use */
-  int64_t pages_most;           /* most pages used at once so far */
-  sl_session_limits limits;     /* limits in force */
-  int queued, running;          /* requests waiting to be admitted; requests that have pages */
-  int events;                   /* not yet polled */
-  uint64_t ticks;               /* completed */
-  uint64_t rows;                /* rows computed, of prompts and answers */
-  uint64_t rows_prompt;         /* rows of prompts among them */
-  uint64_t rows_again;          /* rows recomputed for requests that had given up their pages */
-  uint64_t rows_shared;         /* rows taken from the prefix cache: with `rows` less
-                                   `rows_again`, all positions of all requests */
-  uint64_t pages_shared;        /* full pages found in the prefix cache at admission, also at
-                                   readmission */
-  uint64_t states_kept;         /* states that have been kept beside pages */
-  uint64_t tokens;              /* tokens of answers */
-  uint64_t requests;            /* requests admitted so far */
-  uint64_t ended[SL_END_COUNT]; /* requests by how they ended */
+  int64_t pages, pages_used; /* pages of one stage; pages in use */
+  int64_t pages_most;        /* most pages used at once so far */
+  sl_session_limits limits;  /* limits in force */
+  int queued, running;       /* requests waiting to be admitted; requests that have pages */
+  int events;                /* not yet polled */
+  uint64_t ticks;            /* completed */
+  uint64_t rows;             /* rows computed, of prompts and answers */
+  uint64_t rows_prompt;      /* rows of prompts among them */
+  uint64_t rows_again;       /* rows recomputed for requests that had given up their pages */
+  uint64_t rows_shared;      /* rows taken from the prefix cache: with `rows` less
+                                `rows_again`, and less drafts that were not accepted, all
+                                positions of all requests */
+  uint64_t pages_shared;     /* full pages found in the prefix cache at admission, also at
+                                readmission */
+  uint64_t states_kept;      /* states that have been kept beside pages */
+  int64_t pages_kept;        /* copies of pages in the room for kept pages */
+  uint64_t pages_written, pages_read; /* pages copied there, and back */
+  uint64_t tokens;                    /* tokens of answers */
+  uint64_t rounds;                    /* drafts that were checked */
+  uint64_t drafted, accepted;         /* tokens of these; those that became tokens of answers */
+  uint64_t requests;                  /* requests admitted so far */
+  uint64_t ended[SL_END_COUNT];       /* requests by how they ended */
   uint64_t preemptions;
   uint64_t last_tick_ns;     /* CLOCK_MONOTONIC time when the last tick came back; 0: none
                                 yet */

@@ -83,9 +83,13 @@ typedef struct sli_guide sli_guide;
 /* `ends`: tokens that end a text, allowed where the grammar may end; copied. */
 sli_guide *sli_guide_create(sli_grammar *g, const int32_t *ends, int nends);
 void sli_guide_destroy(sli_guide *guide);
-/* Sets the bits of the tokens that may come next. False: none may, as the grammar took too much
- * memory or time. */
-bool sli_guide_allow(sli_guide *guide, uint32_t *allowed);
+/* Sets the bits of the tokens that may come behind the text and `n` further tokens, which the guide
+ * does not take. False: none may, as these do not follow the grammar, or it took too much memory or
+ * time. */
+bool sli_guide_allow_behind(sli_guide *guide, int n, const int32_t *further, uint32_t *allowed);
+static inline bool sli_guide_allow(sli_guide *guide, uint32_t *allowed) {
+  return sli_guide_allow_behind(guide, 0, NULL, allowed);
+}
 /* Takes a token. True: the text is complete, and nothing but its end can follow. */
 bool sli_guide_take(sli_guide *guide, int32_t token);
 /* Returns whether no token was allowed, when they were last asked for. */

@@ -57,58 +57,62 @@ static void walk(sli_grammar *g, sli_root *path, uint32_t *mask) {
 }
 
 /* Finds the tokens that may come next, and keeps them with the state. */
-static bool find_mask(sli_guide *x, uint32_t *mask) {
-  sli_grammar *g = x->grammar;
+static bool find_mask(sli_grammar *g, const sli_root *at, uint32_t *mask) {
   size_t depth = (size_t)g->tokens->depth + 1, bytes = (size_t)g->tokens->words * sizeof *mask;
   sli_root *path = sli_calloc(depth, sizeof *path);
-  for (size_t i = 0; i < depth; i++) sli_root_add(g, &path[i], i ? NULL : x->at.state);
+  for (size_t i = 0; i < depth; i++) sli_root_add(g, &path[i], i ? NULL : at->state);
   sli_states_allow_work(g);
   walk(g, path, mask);
   for (size_t i = 0; i < depth; i++) sli_root_remove(&path[i]);
   free(path);
   uint32_t *kept = g->states.over ? NULL : sli_states_alloc(g, bytes);
-  if (kept) x->at.state->mask = memcpy(kept, mask, bytes);
+  if (kept) at->state->mask = memcpy(kept, mask, bytes);
   return !g->states.over;
 }
 
-static bool allow(sli_guide *x, uint32_t *allowed) {
+static bool allow(const sli_guide *x, const sli_root *at, uint32_t *allowed) {
   const sli_token_trie *t = x->grammar->tokens;
-  sli_state *s = x->at.state;
+  sli_state *s = at->state;
   if (!s) return false;
   if (s->mask) memcpy(allowed, s->mask, (size_t)t->words * sizeof *allowed);
-  else if (!find_mask(x, allowed)) return false;
-  for (int i = 0; i < x->nends && x->at.state->accepts; i++)
+  else if (!find_mask(x->grammar, at, allowed)) return false;
+  for (int i = 0; i < x->nends && at->state->accepts; i++)
     allowed[x->ends[i] / 32] |= UINT32_C(1) << x->ends[i] % 32;
-  bool any = x->nends && x->at.state->accepts;
+  bool any = x->nends && at->state->accepts;
   for (int64_t i = 0; i < t->words && !any; i++) any = allowed[i];
   return any;
 }
 
-bool sli_guide_allow(sli_guide *x, uint32_t *allowed) {
-  pthread_mutex_lock(&x->grammar->lock);
-  bool good = allow(x, allowed);
-  x->stuck |= !good;
-  pthread_mutex_unlock(&x->grammar->lock);
-  return good;
-}
-
 /* ---- tokens that came ------------------------------------------------------------------------ */
 
-static bool take(sli_guide *x, int32_t token) {
-  sli_grammar *g = x->grammar;
+/* Moves a place behind a token. True: nothing can follow. */
+static bool take(sli_grammar *g, sli_root *at, int32_t token) {
   const sli_token_trie *t = g->tokens;
   if (token < 0 || token >= t->count) return false;
   sli_states_allow_work(g);
-  for (uint32_t i = t->offsets[token]; i < t->offsets[token + 1] && x->at.state; i++)
-    x->at.state = sli_states_next(g, &x->at, (uint8_t)t->text[i]);
-  return x->at.state && x->at.state->accepts && !x->at.state->count;
+  for (uint32_t i = t->offsets[token]; i < t->offsets[token + 1] && at->state; i++)
+    at->state = sli_states_next(g, at, (uint8_t)t->text[i]);
+  return at->state && at->state->accepts && !at->state->count;
 }
 
 bool sli_guide_take(sli_guide *x, int32_t token) {
   pthread_mutex_lock(&x->grammar->lock);
-  bool complete = take(x, token);
+  bool complete = take(x->grammar, &x->at, token);
   pthread_mutex_unlock(&x->grammar->lock);
   return complete;
+}
+
+bool sli_guide_allow_behind(sli_guide *x, int n, const int32_t *further, uint32_t *allowed) {
+  sli_grammar *g = x->grammar;
+  sli_root at;
+  pthread_mutex_lock(&g->lock);
+  sli_root_add(g, &at, x->at.state);
+  for (int i = 0; i < n && at.state != g->states.dead; i++) take(g, &at, further[i]);
+  bool good = at.state != g->states.dead && allow(x, &at, allowed);
+  x->stuck |= !good && (!n || g->states.over);
+  sli_root_remove(&at);
+  pthread_mutex_unlock(&g->lock);
+  return good;
 }
 
 bool sli_guide_is_stuck(const sli_guide *x) {

@@ -145,11 +145,11 @@ static bool mask(const uint32_t *allowed, const float *logits, int64_t n, float 
   return any;
 }
 
-/* Returns the logits that a row's token is chosen by, those of the model or a copy. A constraint
- * goes before edits that leave no token. */
-static const float *choices_of(const sl_call *call, int32_t sequence, int i, const float *logits) {
+/* Returns the logits that pick i is chosen by, those of the model or a copy. A constraint goes
+ * before edits that leave no token. */
+static const float *choices_of(const sl_call *call, const sl_batch_sequence *how, int i,
+                               const float *logits) {
   const sl_batch *batch = call->in[1];
-  const sl_batch_sequence *how = &sl_batch_settings(batch)[sequence];
   bool constrained = call->nin > 2 && how->constrained;
   int64_t n = sl_type_last(&call->in_type[0]);
   float *out = (float *)call->scratch + sl_type_elements(&call->in_type[0]) + i * n;
@@ -159,7 +159,7 @@ static const float *choices_of(const sl_call *call, int32_t sequence, int i, con
   for (int32_t k = 0; k < how->edits; k++)
     out[edits[k].token] = edit(&edits[k], logits[edits[k].token]);
   if (!constrained) return out;
-  const uint32_t *rows = call->in[2], *allowed = rows + sequence * sl_type_last(&call->in_type[2]);
+  const uint32_t *rows = call->in[2], *allowed = rows + i * sl_type_last(&call->in_type[2]);
   if (!mask(allowed, out, n, out)) mask(allowed, logits, n, out);
   return out;
 }
@@ -256,23 +256,36 @@ static bool all_finite(const float *logits, int64_t n) {
   return !wrong;
 }
 
+static int32_t sequence_of(const sl_batch *batch, int pick) {
+  return sl_batch_sequence_of(batch)[sl_batch_pick(batch)[pick]];
+}
+
+/* Returns the settings of a pick: those of its sequence, moved on by the picks in front of it. */
+static sl_batch_sequence settings_of(const sl_batch *batch, int i) {
+  int32_t sequence = sequence_of(batch, i), behind = 0;
+  while (behind < i && sequence_of(batch, i - behind - 1) == sequence) behind++;
+  sl_batch_sequence how = sl_batch_settings(batch)[sequence];
+  how.place += behind;
+  how.edits += how.more * behind;
+  return how;
+}
+
 static void sample_chunk(void *arg, int i) {
   const sl_call *call = arg;
   const sl_batch *batch = call->in[1];
   int64_t n = sl_type_last(&call->in_type[0]);
   const float *logits = (const float *)call->in[0] + i * n;
   int32_t *tokens = (int32_t *)call->scratch + i * n;
-  int32_t sequence = sl_batch_sequence_of(batch)[sl_batch_pick(batch)[i]];
-  const sl_batch_sequence *how = &sl_batch_settings(batch)[sequence];
+  const sl_batch_sequence how = settings_of(batch, i);
   sl_sampled *out = (sl_sampled *)call->out[0] + i;
   memset(out, 0, sizeof *out);
   out->finite = all_finite(logits, n);
   if (!out->finite) return;
-  const float *choices = choices_of(call, sequence, i, logits);
+  const float *choices = choices_of(call, &how, i, logits);
   int32_t best = largest_of(choices, n);
-  out->token = sample_choose(how, choices, n, best, tokens);
-  if (how->logprobs >= 0) tell_likely(call->attrs, how, logits, n, tokens, out);
-  uint64_t hash = how->hash ? hash_of(logits, n) : 0;
+  out->token = sample_choose(&how, choices, n, best, tokens);
+  if (how.logprobs >= 0) tell_likely(call->attrs, &how, logits, n, tokens, out);
+  uint64_t hash = how.hash ? hash_of(logits, n) : 0;
   out->hash[0] = (uint32_t)hash;
   out->hash[1] = (uint32_t)(hash >> 32);
 }

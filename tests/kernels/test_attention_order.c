@@ -114,11 +114,12 @@ static void check_pieces(const attention_shape *s, const whole *w, bool aligned)
 
 static void tell_rows(sl_batch *b, int64_t at, int64_t rows) {
   static const int32_t table[MOST_PAGES] = {3, 0, 4, 2, 1};
-  memset(b, 0, sl_batch_bytes(MOST_ROWS, 1, MOST_PAGES));
+  memset(b, 0, sl_batch_bytes(MOST_ROWS, 1, 1, MOST_PAGES));
   *b = (sl_batch){.rows = (int32_t)rows,
                   .sequences = 1,
                   .most_rows = MOST_ROWS,
                   .most_sequences = 1,
+                  .most_picks = 1,
                   .pages = MOST_PAGES};
   for (int64_t r = 0; r < rows; r++) ((int32_t *)sl_batch_position(b))[r] = (int32_t)(at + r);
   memcpy((int32_t *)sl_batch_table(b, 0), table, sizeof table);
@@ -126,7 +127,7 @@ static void tell_rows(sl_batch *b, int64_t at, int64_t rows) {
 
 static void check_pages(const attention_shape *s, const whole *w) {
   sl_type q = F32(1, MOST_ROWS, s->width), own = F32(1, MOST_ROWS, s->kv_width);
-  int64_t words = (int64_t)(sl_batch_bytes(MOST_ROWS, 1, MOST_PAGES) / sizeof(int32_t));
+  int64_t words = (int64_t)(sl_batch_bytes(MOST_ROWS, 1, 1, MOST_PAGES) / sizeof(int32_t));
   const sl_type in[] = {q, own, own, {.ndim = -1}, SL_TYPE(SL_I32, words)};
   sl_attrs attrs = s->attrs;
   attrs.count = MOST_PAGES;

@@ -55,7 +55,7 @@ typedef struct draws {
 } draws;
 
 static draws make(const float *logits) {
-  int64_t ints = (int64_t)(sl_batch_bytes(ROWS, ROWS, 1) / sizeof(int32_t));
+  int64_t ints = (int64_t)(sl_batch_bytes(ROWS, ROWS, ROWS, 1) / sizeof(int32_t));
   const sl_type in[] = {SL_TYPE(SL_F32, 1, ROWS, VOCABULARY), SL_TYPE(SL_I32, ints),
                         SL_TYPE(SL_I32, ROWS, WORDS)};
   draws d = {.k = kernel_create(&sl_op_sample, (sl_attrs){0}, 3, in, 1)};
@@ -66,6 +66,7 @@ static draws make(const float *logits) {
                         .picks = ROWS,
                         .most_rows = ROWS,
                         .most_sequences = ROWS,
+                        .most_picks = ROWS,
                         .pages = 1};
   for (int i = 0; i < ROWS; i++) {
     ((int32_t *)sl_batch_sequence_of(d.batch))[i] = ((int32_t *)sl_batch_pick(d.batch))[i] = i;

@@ -64,9 +64,10 @@ static shape draw(rng *d) {
 
 static sl_batch *make_batch(const int64_t from[SEQUENCES], const int64_t rows[SEQUENCES]) {
   static const int32_t tables[SEQUENCES][SEQUENCE_PAGES] = {{4, 1, 6}, {2, 5, 0}};
-  sl_batch *b = calloc(1, sl_batch_bytes(MOST_ROWS, SEQUENCES, SEQUENCE_PAGES));
+  sl_batch *b = calloc(1, sl_batch_bytes(MOST_ROWS, SEQUENCES, SEQUENCES, SEQUENCE_PAGES));
   *b = (sl_batch){.most_rows = MOST_ROWS,
                   .most_sequences = SEQUENCES,
+                  .most_picks = SEQUENCES,
                   .pages = SEQUENCE_PAGES,
                   .sequences = SEQUENCES};
   for (int32_t i = 0; i < SEQUENCES; i++) {

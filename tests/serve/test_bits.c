@@ -5,8 +5,8 @@
  * limits change, when it shares the pages of what others began with, and begins behind states that
  * they have left there, or
  * its layers are spiking or have experts, whose capacity drops none; also with weights, or keys and
- * values, that are rounded. Nothing is computed twice but what was given up, and nothing that was
- * shared.
+ * values, that are rounded, and with drafts of its tokens, right and wrong ones. Nothing is
+ * computed twice but what was given up, and nothing that was shared.
  * labels: random more */
 #include "tests/support/batches.h"
 #include "tests/support/seeds.h"
@@ -24,13 +24,14 @@ static void from_disk(sl_session_options *o, rng *d) {
   o->lower.memory.quotas = &quotas[rng_below(d, 2)];
 }
 
-static uint64_t preemptions, shared;
+static uint64_t preemptions, shared, accepted;
 
 /* And counts. */
 static void ask(const served *s, const setting *x, random_request *q, const token_stream *alone,
                 rng *d) {
   sl_session_stats stats = batches_ask(s, x, q, alone, d);
   preemptions += stats.preemptions;
+  accepted += stats.accepted;
   shared += stats.rows_shared;
 }
 
@@ -39,6 +40,8 @@ static void each_batch_gives_the_same_bits(const char *model, char *const *words
   random_request q[REQUESTS];
   token_stream alone[REQUESTS] = {0};
   rng d = {.key = seed};
+  bool stateful =
+      !strcmp(model, "hybrid") || !strcmp(model, "mamba2") || !strcmp(model, "qwen3-next");
   s.dtype = seed % 3 ? SL_F32 : SL_BF16;
   s.kv = seed % 4 < 2 ? SL_BF16 : SL_F32;
   served_model(&s, model, words);
@@ -47,6 +50,7 @@ static void each_batch_gives_the_same_bits(const char *model, char *const *words
   for (int n = 0; n < SETTINGS; n++) {
     setting x = batches_draw(&s, &d);
     if (!n) batches_short_of_pages(&x.options);
+    if (!stateful) batches_draft(&x.options, &d);
     if (n == 1 && seed == 1) x.options.lower.parallel.tensor = 2;
     if (n == 2 && seed % 3 == 1) from_disk(&x.options, &d);
     batches_say(&s, &x, seed);
@@ -102,6 +106,7 @@ static void a_log_is_followed(const char *model, char *const *words, uint64_t se
   setting x = {.options = served_options(&s), .cancelled = (int)rng_below(&d, REQUESTS)};
   x.options.constraints = true;
   batches_short_of_pages(&x.options);
+  if (seed % 2) batches_draft(&x.options, &d);
   x.options.log = "ticks.log";
   ask(&s, &x, q, alone, &d);
   x.options.log = "again.log";
@@ -135,7 +140,7 @@ int main(int argc, char **argv) {
   for (uint64_t seed = s.first; seed < s.end; seed++)
     RUN(a_log_is_followed, seed % 2 ? "llama" : "hybrid", seed % 2 ? batches_llama : batches_hybrid,
         seed);
-  CHECK((preemptions && shared) || seeds_count(s) < ENOUGH,
-        "some have given up their pages, and some shared others'");
+  CHECK((preemptions && shared && accepted) || seeds_count(s) < ENOUGH,
+        "some have given up their pages, some shared others', and some drafts were right");
   return 0;
 }

@@ -52,7 +52,7 @@ typedef struct sampler {
 } sampler;
 
 static sampler make_sampler(int vocabulary) {
-  int64_t ints = (int64_t)(sl_batch_bytes(1, 1, 1) + MOST * sizeof(sl_batch_edit)) / 4;
+  int64_t ints = (int64_t)(sl_batch_bytes(1, 1, 1, 1) + MOST * sizeof(sl_batch_edit)) / 4;
   const sl_type in[] = {SL_TYPE(SL_F32, 1, 1, vocabulary), SL_TYPE(SL_I32, ints)};
   sampler s = {.k = kernel_create(&sl_op_sample, (sl_attrs){.length = MOST}, 2, in, 1),
                .vocabulary = vocabulary};
@@ -62,6 +62,7 @@ static sampler make_sampler(int vocabulary) {
                         .picks = 1,
                         .most_rows = 1,
                         .most_sequences = 1,
+                        .most_picks = 1,
                         .pages = 1,
                         .most_edits = MOST};
   *(int32_t *)sl_batch_sequence_of(s.batch) = *(int32_t *)sl_batch_pick(s.batch) = 0;
@@ -87,7 +88,8 @@ static int32_t choose(sampler *s, const cJSON *one) {
   CHECK(!edits || sli_edits_count(edits) <= s->vocabulary, "one edit for each token");
   sl_batch_sequence how = {.logprobs = -1};
   if (edits)
-    how.edits = (int32_t)sli_edits_write(edits, nanswer, (sl_batch_edit *)sl_batch_edits(s->batch));
+    how.edits = (int32_t)sli_edits_write(edits, nanswer, 0, NULL,
+                                         (sl_batch_edit *)sl_batch_edits(s->batch));
   *(sl_batch_sequence *)sl_batch_settings(s->batch) = how;
   float *logits = s->k.in[0];
   for (int v = 0; v < s->vocabulary; v++)
@@ -189,6 +191,7 @@ static void answers_are_their_own(void) {
     o.pages = few ? 5 : 0;
     o.rows = few ? 9 : 64;
     o.sequences = few ? 5 : 16;
+    o.speculation = (sl_speculation){.tokens = few ? 3 : 6, .always = true};
     served_open(&s, &o);
     for (int i = 0; i < REQUESTS && !few; i++) answer_all(s.session, i, i + 1, alone);
     answer_all(s.session, 0, REQUESTS, together);

@@ -141,10 +141,17 @@ static inline bool picky_has(const struct picky *p, int32_t token) {
   return sli_hash_word(p->state, (uint64_t)token) % 4 == 0;
 }
 
-static inline bool picky_allow(void *ctx, uint32_t *allowed) {
+static inline void picky_move(struct picky *p, int32_t token) {
+  p->state = sli_hash_word(p->state, (uint64_t)token + 1);
+}
+
+static inline bool picky_allow(void *ctx, int n, const int32_t *drafted, uint32_t *allowed) {
+  struct picky at = *(const struct picky *)ctx;
   bool any = false;
+  for (int i = 0; i < n; picky_move(&at, drafted[i++]))
+    if (!picky_has(&at, drafted[i])) return false;
   for (int32_t v = 0; v < 97; v++) {
-    bool has = picky_has(ctx, v);
+    bool has = picky_has(&at, v);
     if (has) allowed[v / 32] |= UINT32_C(1) << v % 32;
     any |= has;
   }
@@ -155,7 +162,7 @@ static inline bool picky_allow(void *ctx, uint32_t *allowed) {
 static inline bool picky_take(void *ctx, int32_t token) {
   struct picky *p = ctx;
   CHECK(picky_has(p, token), "token %d is allowed", token);
-  p->state = sli_hash_word(p->state, (uint64_t)token + 1);
+  picky_move(p, token);
   return p->state % 41 == 0;
 }
 
@@ -238,6 +245,11 @@ static inline setting batches_draw(const served *s, rng *d) {
   return x;
 }
 
+/* Sets drafts of random length, which count where they are right. */
+static inline void batches_draft(sl_session_options *o, rng *d) {
+  o->speculation = (sl_speculation){.tokens = (int)rng_below(d, 7), .always = rng_below(d, 4)};
+}
+
 /* Sets limits so that several requests grow longer than there are pages for. */
 static inline void batches_short_of_pages(sl_session_options *o) {
   o->admit = SL_ADMIT_RECOMPUTE;
@@ -250,11 +262,11 @@ static inline void batches_short_of_pages(sl_session_options *o) {
 static inline void batches_say(const served *s, const setting *x, uint64_t seed) {
   const sl_session_options *o = &x->options;
   printf(
-      "%s %s kv %s seed %llu: processes %d rows %lld sequences %d groups %d stages %d tensor %d threads %d pages %lld %s cancelled %d%s\n",
+      "%s %s kv %s seed %llu: processes %d rows %lld sequences %d groups %d stages %d tensor %d threads %d pages %lld %s cancelled %d drafts %d%s\n",
       s->model->name, sl_dtype_name(s->dtype), sl_dtype_name(s->kv), (unsigned long long)seed,
       SLI_MAX(o->lower.parallel.processes, 1), (long long)o->rows, o->sequences, o->groups,
       o->lower.parallel.stages, o->lower.parallel.tensor, o->lower.devices.threads,
-      (long long)o->pages, o->admit ? "recompute" : "reserve", x->cancelled,
+      (long long)o->pages, o->admit ? "recompute" : "reserve", x->cancelled, o->speculation.tokens,
       o->lower.memory.homes.count ? " weights on disk" : "");
   fflush(stdout);
 }
@@ -274,11 +286,11 @@ static inline void check_rows(const sl_session *s, const random_request *q, cons
   uint64_t least = 0;
   for (int i = 0; i < REQUESTS; i++) least += (uint64_t)(q[i].how.nprompt + got[i].count - 1);
   CHECK(!stats.pages_used && !stats.running && !stats.queued, "all pages are back");
+  uint64_t computed = stats.rows - stats.rows_again - (stats.drafted - stats.accepted);
   if (cancelled < 0)
-    CHECK(stats.rows - stats.rows_again + stats.rows_shared == least,
-          "%llu rows and %llu shared for %llu positions",
-          (unsigned long long)(stats.rows - stats.rows_again),
-          (unsigned long long)stats.rows_shared, (unsigned long long)least);
+    CHECK(computed + stats.rows_shared == least, "%llu rows and %llu shared for %llu positions",
+          (unsigned long long)computed, (unsigned long long)stats.rows_shared,
+          (unsigned long long)least);
 }
 
 static inline void change_limits(sl_session *s, rng *d) {

@@ -25,6 +25,11 @@ sl_status homes_check(const settings *s);
 int64_t homes_pages(const settings *s); /* pages of the KV cache; 0: not given */
 void homes_apply(settings *s, sl_lower_options *to);
 
+/* prefixes.c: reads --prefix-caching. */
+sl_status prefixes_read(const settings *s, sl_prefixes *prefixes, sl_kept_pages *kept);
+/* speculate.c: reads --speculate. */
+sl_status speculate_read(const settings *s, sl_speculation *out);
+
 /* The served model: a session, and its tokenizer and chat template (model.c, chat_format.c). */
 typedef struct served {
   sl_job *job; /* the session's processes */

@@ -18,8 +18,14 @@ const count counts[COUNTS] = {
     {"rows_shared", "rows not computed, as a page of another answer had them", true},
     {"pages_shared", "pages of other answers that an answer began with", true},
     {"states_kept", "states kept beside pages, from which others go on", true},
+    {"pages_kept", "pages in the room of --prefix-caching host:SIZE or disk:SIZE", false},
+    {"pages_written", "pages copied to that room", true},
+    {"pages_read", "pages copied back from it", true},
     {"tokens", "tokens that the model wrote", true},
-    {"preemptions", "answers that gave up their pages for a while", true}};
+    {"preemptions", "answers that gave up their pages for a while", true},
+    {"draft_rounds", "drafts of next tokens that were checked", true},
+    {"drafted", "tokens of these", true},
+    {"drafts_accepted", "of these, those that the model chose too", true}};
 
 void counts_list(const sl_session_stats *x, uint64_t out[COUNTS]) {
   const uint64_t all[COUNTS] = {(uint64_t)x->pages,
@@ -35,8 +41,14 @@ void counts_list(const sl_session_stats *x, uint64_t out[COUNTS]) {
                                 x->rows_shared,
                                 x->pages_shared,
                                 x->states_kept,
+                                (uint64_t)x->pages_kept,
+                                x->pages_written,
+                                x->pages_read,
                                 x->tokens,
-                                x->preemptions};
+                                x->preemptions,
+                                x->rounds,
+                                x->drafted,
+                                x->accepted};
   memcpy(out, all, sizeof all);
 }
 

@@ -39,14 +39,12 @@ static sl_status model_load(void *ctx, const sl_lowered *lowered, sl_runtime *rt
 /* Returns session options. Sizes are 0 where the session decides. */
 static sl_session_options options_of(settings *s, served *m) {
   bool recompute = !strcmp(sl_arg_text(s->run, "admit"), "recompute");
-  bool apart = !strcmp(sl_arg_text(s->run, "prefix-caching"), "off");
   sl_session_options o = serving_options(s);
   o.rows = sl_arg_int(s->run, "rows");
   o.sequences = (int)sl_arg_int(s->run, "sequences");
   o.groups = (int)sl_arg_int(s->run, "groups");
   o.pages = homes_pages(s);
   o.admit = recompute ? SL_ADMIT_RECOMPUTE : SL_ADMIT_RESERVE;
-  o.prefixes = apart ? SL_PREFIXES_APART : SL_PREFIXES_SHARED;
   o.states = (int)sl_arg_int(s->run, "prefix-states");
   o.state_every = sl_arg_int(s->run, "state-every");
   o.cost = settings_text(s, "tick") ? &m->cost : NULL;
@@ -126,7 +124,8 @@ sl_status model_options(settings *s, served *m, sl_session_options *out) {
   sl_status status = serving_cost(s, &m->cost, &given, &whole);
   if (!status && given && whole) m->cost = ticks_share(&m->cost, 1.0 / s->lower.parallel.stages);
   if (!status) *out = options_of(s, m);
-  return status;
+  if (!status) status = prefixes_read(s, &out->prefixes, &out->kept);
+  return status ? status : speculate_read(s, &out->speculation);
 }
 
 sl_status model_open(settings *s, served *m) {

@@ -6,8 +6,9 @@
 #include <sluice/session.h>
 
 typedef struct progress {
-  uint64_t last_ns;                       /* time of the last line; 0: none yet */
-  uint64_t rows_prompt, tokens, requests; /* counters at that time */
+  uint64_t last_ns; /* time of the last line; 0: none yet */
+  /* counters at that time */
+  uint64_t rows_prompt, tokens, requests, rounds, drafted, accepted;
 } progress;
 
 /* Says whether ten seconds have passed since the last line. */

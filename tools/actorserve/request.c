@@ -479,7 +479,9 @@ static sl_status check_room(const request *r, const encoding *prompt) {
 
 enum { USUAL_TOKENS = 16 }; /* OpenAI's default for completions */
 
-static bool allow_tokens(void *guide, uint32_t *allowed) { return sli_guide_allow(guide, allowed); }
+static bool allow_tokens(void *guide, int n, const int32_t *drafted, uint32_t *allowed) {
+  return sli_guide_allow_behind(guide, n, drafted, allowed);
+}
 
 static bool take_guided(void *guide, int32_t token) { return sli_guide_take(guide, token); }
 

@@ -43,11 +43,13 @@ static const tool_option options[] = {
      "answer) or recompute (for its prompt: when pages run out, the youngest gives its own up, and is computed "
      "again)", 0, 0, GROUP_SERVING},
     {"prefix-caching", SL_OPTION_TEXT, "on", "`on|off`: prompts that begin with the same tokens share the pages of these, "
-     "whole ones, computed once", 0, 0, GROUP_SERVING},
+     "whole ones, computed once; host:SIZE or disk:SIZE: on, and pages whose memory others need go there (--disk DIR) and come back", 0, 0, GROUP_SERVING},
     {"prefix-states", SL_OPTION_INT, "0", "states kept beside pages, of models that have any, so that prompts can begin behind "
      "these; -1: none; 0: twice as many as --sequences, as far as 512M hold them", -1, 1 << 20, GROUP_SERVING},
     {"state-every", SL_OPTION_INT, "8", "`N`: the state is kept beside a prompt's last whole page and beside each N-th page", 1,
      1 << 20, GROUP_SERVING},
+    {"speculate", SL_OPTION_TEXT, "", "`ngram[:tokens=G][,match=N]`: up to G next tokens of an answer [6] are guessed, by what followed its newest "
+     "N or more [2] before; a tick checks them; done as long as it pays, or always with ,always", 0, 0, GROUP_SERVING},
     {"log", SL_OPTION_TEXT, "", "`FILE` that gets a line for each tick, of what it took", 0, 0, GROUP_OUTPUT},
     {"replay", SL_OPTION_TEXT, "", "`FILE` that --log has written: the same requests, in the same order, are taken by "
      "ticks as they were then", 0, 0, GROUP_SERVING},
@@ -112,11 +114,13 @@ static sl_status read_settings(settings *s) {
   sl_status status = check_devices(s);
   if (!status) status = homes_check(s);
   if (!status) status = options_check_word("admit", sl_arg_text(s->run, "admit"), admits);
-  static const char *const switches[] = {"on", "off", NULL};
-  if (!status)
-    status = options_check_word("prefix-caching", sl_arg_text(s->run, "prefix-caching"), switches);
+  sl_prefixes prefixes;
+  sl_kept_pages kept;
+  if (!status) status = prefixes_read(s, &prefixes, &kept);
   static const char *const poolings[] = {"none", "mean", "last", NULL};
   if (!status) status = options_check_word("pooling", sl_arg_text(s->run, "pooling"), poolings);
+  sl_speculation speculation;
+  if (!status) status = speculate_read(s, &speculation);
   if (!status) status = launch_check(s);
   if (!status) status = access_check(s);
   if (!status) status = check_parsers(s);

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* --log: durations of a server's ticks, from the file of actorserve --log. It has a line for
- * each tick, with a word request:position+rows for each of its sequences. */
+ * each tick, with a word request:position+rows for each of its sequences, and request~rows for
+ * drafted ones. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -12,6 +13,10 @@ static void read_word(const char *word, tick_taken *to) {
   unsigned long long id;
   long long from, rows;
   int used = 0;
+  if (sscanf(word, "%llu~%lld%n", &id, &rows, &used) == 2 && !word[used]) {
+    if (rows > 0 && rows <= INT32_MAX - to->rows) to->rows += (int32_t)rows;
+    return;
+  }
   if (sscanf(word, "%llu:%lld+%lld%n", &id, &from, &rows, &used) < 3 || word[used]) return;
   if (from < 0 || rows < 1 || from > INT32_MAX || rows > INT32_MAX - to->rows) return;
   to->sequences++;

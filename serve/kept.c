@@ -1,0 +1,249 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Kept pages.
+ *
+ * A named page whose memory is needed is copied to the room first. It keeps its name there, so that
+ * a prompt finds it as it finds other pages (prefixes.c), and is copied into a free page when a
+ * request begins with it. The copy is made between ticks, by the thread that chooses them: the last
+ * tick of the old page is complete, and the first one of the new page has not begun. The pages
+ * unused for longest give their places to others. */
+#include "serve/kept.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "serve/prefixes.h"
+
+enum { DISK_PAGE = 4096 };
+
+/* Part of each page: keys and values of one layer on one device. */
+typedef struct layer {
+  int32_t reg;
+  size_t offset, bytes; /* of page 0 in the register; of a page */
+} layer;
+
+typedef struct kept_page {
+  uint64_t name, before; /* name 0: the place is free */
+  int32_t next;          /* in its hash bucket; -1: none */
+  int32_t older, newer;  /* by last use; -1: none */
+} kept_page;
+
+struct sli_kept {
+  const sl_memory_ops *memory;
+  char *room;        /* [count][page_bytes] in that memory */
+  size_t page_bytes; /* a multiple of the disk's pages */
+  char *buffer;      /* [page_bytes] */
+  int nlayers;
+  layer *layers;
+  int32_t count, used;
+  kept_page *of;   /* [count] */
+  int32_t *tokens; /* [count][SL_PAGE] */
+  uint64_t mask;
+  int32_t *first; /* [mask + 1] first page of each hash bucket; -1: none */
+  int32_t oldest, newest;
+  bool hold;
+};
+
+/* ---- layers --------------------------------------------------------------------------------- */
+
+/* Adds an output that holds the pages of a layer. */
+static void add_layer(sl_session *s, const sl_actor *a, const sl_program_call *c, int o) {
+  sli_kept *k = s->kept;
+  int32_t base = c->out[o].base;
+  layer x = {.reg = base < a->nin ? a->in[base].reg : a->out[base - a->nin].reg,
+             .offset = c->out[o].offset,
+             .bytes = sl_type_bytes(&c->out_type[o]) / (size_t)s->about.pages};
+  k->layers = sli_realloc(k->layers, (size_t)k->nlayers + 1, sizeof *k->layers);
+  k->layers[k->nlayers++] = x;
+  k->page_bytes += x.bytes;
+}
+
+/* Adds the outputs of a call that persist. */
+static sl_status add_layers(sl_session *s, const sl_actor *a, const sl_program_call *c) {
+  for (int o = 0; o < c->nout; o++) {
+    if (!(c->op->updates >> o & 1) || c->op->slots) continue;
+    if (c->out_type[o].dim[0] != s->about.pages)
+      return sl_fail(SL_E_UNSUPPORTED, "kept pages: what %s (%s) keeps does not lie in pages",
+                     c->name, c->op->name);
+    add_layer(s, a, c, o);
+  }
+  return SL_OK;
+}
+
+static sl_status find_layers(sl_session *s) {
+  const sl_plan *plan = s->about.plan;
+  sl_status status = SL_OK;
+  for (const sl_actor *a = plan->actors; a < plan->actors + plan->nactors; a++)
+    for (int n = 0; a->program && n < a->program->ncalls && !status; n++)
+      status = add_layers(s, a, &a->program->calls[n]);
+  if (status || (s->kept->page_bytes && !s->serving.stateful)) return status;
+  return sl_fail(SL_E_UNSUPPORTED, "kept pages: model %s shares none", s->options.model->name);
+}
+
+/* ---- room ----------------------------------------------------------------------------------- */
+
+static void make_tables(sli_kept *k) {
+  k->of = sli_calloc((size_t)k->count, sizeof *k->of);
+  k->tokens = sli_calloc((size_t)k->count * SL_PAGE, sizeof *k->tokens);
+  while ((int64_t)k->mask < k->count) k->mask = 2 * k->mask + 1;
+  k->first = sli_calloc(k->mask + 1, sizeof *k->first);
+  for (uint64_t i = 0; i <= k->mask; i++) k->first[i] = -1;
+  k->oldest = k->newest = -1;
+}
+
+static sl_status make_room(sl_session *s) {
+  const sl_kept_pages *o = &s->options.kept;
+  sli_kept *k = s->kept;
+  k->page_bytes = (k->page_bytes + DISK_PAGE - 1) / DISK_PAGE * DISK_PAGE;
+  k->count = (int32_t)SLI_MIN(o->bytes / k->page_bytes, (size_t)INT32_MAX / 2);
+  if (!k->count)
+    return sl_fail(SL_E_USAGE, "kept pages: %zu bytes have no room for a page, of %zu", o->bytes,
+                   k->page_bytes);
+  make_tables(k);
+  k->buffer = aligned_alloc(DISK_PAGE, k->page_bytes);
+  SLI_CHECK(k->buffer, "no memory for %zu bytes", k->page_bytes);
+  k->memory = o->space == SL_SPACE_DISK ? &sl_memory_disk : &sl_memory_host;
+  void *room = NULL;
+  sl_status status = k->memory->create(&(sl_memory_config){.path = o->folder},
+                                       (size_t)k->count * k->page_bytes, &room);
+  k->room = room;
+  return status;
+}
+
+static sl_status check_kept(const sl_session *s) {
+  if (s->options.job)
+    return sl_fail(SL_E_UNSUPPORTED, "kept pages: a session of several processes has none");
+  if (!sl_device_computes(s->options.lower.devices.kind))
+    return sl_fail(SL_E_UNSUPPORTED, "kept pages: devices that compute nothing have none");
+  return s->options.prefixes == SL_PREFIXES_APART
+             ? sl_fail(SL_E_USAGE, "kept pages: prompts that share no pages find none")
+             : SL_OK;
+}
+
+sl_status sli_kept_open(sl_session *s) {
+  if (!s->options.kept.bytes) return SL_OK;
+  sl_status status = check_kept(s);
+  if (status) return status;
+  s->kept = sli_calloc(1, sizeof *s->kept);
+  status = find_layers(s);
+  return status ? status : make_room(s);
+}
+
+void sli_kept_close(sl_session *s) {
+  sli_kept *k = s->kept;
+  if (!k) return;
+  if (k->room) k->memory->destroy(k->room, (size_t)k->count * k->page_bytes);
+  free(k->buffer);
+  free(k->layers);
+  free(k->of);
+  free(k->tokens);
+  free(k->first);
+  free(k);
+}
+
+/* ---- index ---------------------------------------------------------------------------------- */
+
+static int32_t *tokens_of(const sli_kept *k, int32_t i) { return k->tokens + (int64_t)i * SL_PAGE; }
+
+static int32_t *bucket_of(const sli_kept *k, uint64_t before, const int32_t *tokens) {
+  return &k->first[sli_prefixes_hash(before, tokens) & k->mask];
+}
+
+int32_t sli_kept_find(const sl_session *s, uint64_t before, const int32_t *tokens) {
+  const sli_kept *k = s->kept;
+  int32_t i = k ? *bucket_of(k, before, tokens) : -1;
+  while (i >= 0 &&
+         (k->of[i].before != before || memcmp(tokens_of(k, i), tokens, SL_PAGE * sizeof *tokens)))
+    i = k->of[i].next;
+  return i;
+}
+
+uint64_t sli_kept_name(const sl_session *s, int32_t i) { return s->kept->of[i].name; }
+
+static void unlink_kept(sli_kept *k, int32_t i) {
+  const kept_page *x = &k->of[i];
+  *(x->older < 0 ? &k->oldest : &k->of[x->older].newer) = x->newer;
+  *(x->newer < 0 ? &k->newest : &k->of[x->newer].older) = x->older;
+}
+
+static void link_newest(sli_kept *k, int32_t i) {
+  k->of[i].older = k->newest;
+  k->of[i].newer = -1;
+  *(k->newest < 0 ? &k->oldest : &k->of[k->newest].newer) = i;
+  k->newest = i;
+}
+
+static void forget_kept(sli_kept *k, int32_t i) {
+  int32_t *at = bucket_of(k, k->of[i].before, tokens_of(k, i));
+  while (*at != i) at = &k->of[*at].next;
+  *at = k->of[i].next;
+  unlink_kept(k, i);
+}
+
+/* Returns a place, of the page unused for longest if all are taken. */
+static int32_t take_place(sli_kept *k) {
+  if (k->used < k->count) return k->used++;
+  int32_t i = k->oldest;
+  forget_kept(k, i);
+  return i;
+}
+
+static void note_kept(sli_kept *k, int32_t i, uint64_t name, uint64_t before,
+                      const int32_t *tokens) {
+  int32_t *at = bucket_of(k, before, tokens);
+  k->of[i] = (kept_page){.name = name, .before = before, .next = *at};
+  memcpy(tokens_of(k, i), tokens, SL_PAGE * sizeof *tokens);
+  *at = i;
+  link_newest(k, i);
+}
+
+void sli_kept_touch(sl_session *s, int32_t i) {
+  unlink_kept(s->kept, i);
+  link_newest(s->kept, i);
+}
+
+/* ---- contents ------------------------------------------------------------------------------- */
+
+/* Ends the session: a page that is lost in part would change answers. */
+static void check_copy(const sl_session *s, sl_status status) {
+  if (status) sl_runtime_abort(s->about.rt, status, sl_detail());
+}
+
+void sli_kept_write(sl_session *s, int32_t page, uint64_t name, uint64_t before,
+                    const int32_t *tokens) {
+  sli_kept *k = s->kept;
+  if (!k || (k->hold && k->used == k->count)) return;
+  int32_t i = sli_kept_find(s, before, tokens);
+  if (i >= 0) {
+    sli_kept_touch(s, i);
+    return;
+  }
+  i = take_place(k);
+  sl_status status = SL_OK;
+  char *to = k->buffer;
+  for (int n = 0; n < k->nlayers && !status; to += k->layers[n++].bytes)
+    status = sl_runtime_read(s->about.rt, k->layers[n].reg, 0,
+                             k->layers[n].offset + (size_t)page * k->layers[n].bytes,
+                             k->layers[n].bytes, to);
+  if (!status)
+    status = k->memory->copy(k->room + (size_t)i * k->page_bytes, k->buffer, k->page_bytes);
+  note_kept(k, i, name, before, tokens);
+  s->stats.pages_kept = k->used;
+  s->stats.pages_written++;
+  check_copy(s, status);
+}
+
+void sli_kept_hold(sl_session *s, bool hold) {
+  if (s->kept) s->kept->hold = hold;
+}
+
+void sli_kept_read(sl_session *s, int32_t i, int32_t page) {
+  sli_kept *k = s->kept;
+  const char *from = k->buffer;
+  sl_status status = k->memory->copy(k->buffer, k->room + (size_t)i * k->page_bytes, k->page_bytes);
+  for (int n = 0; n < k->nlayers && !status; from += k->layers[n++].bytes)
+    status = sl_runtime_write(s->about.rt, k->layers[n].reg, 0,
+                              k->layers[n].offset + (size_t)page * k->layers[n].bytes,
+                              k->layers[n].bytes, from);
+  s->stats.pages_read++;
+  check_copy(s, status);
+}
