@@ -59,6 +59,8 @@ sli_term sli_grammar_schema(sli_grammar *g, const cJSON *schema, const char *whe
 /* Strings that a schema accepts, without quotes and escapes, in which `without` is nowhere. */
 sli_term sli_grammar_string(sli_grammar *g, const cJSON *schema, const char *where,
                             const char *without);
+/* Texts of a grammar in llama.cpp's notation, whose rule is "root". */
+sli_term sli_grammar_gbnf(sli_grammar *g, const char *text);
 /* Texts that end with `text` and have it nowhere before; texts that have it nowhere. `text` is
  * ASCII, and not empty. */
 sli_term sli_grammar_until(sli_grammar *g, const char *text);

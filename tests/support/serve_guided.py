@@ -57,6 +57,8 @@ def check_answers():
             check_person(c["text"])
     for c in complete(guided_json=PERSON, n=3, temperature=1.5, top_p=0.9, top_k=40):
         check_person(c["text"])
+    for c in complete(guided_grammar='root ::= item ("," item)*\nitem ::= [0-9]{1,3} | "(" root? ")"\n', n=3, max_tokens=40):
+        assert re.fullmatch(r"[0-9,()]*", c["text"]) and ",," not in c["text"], c
     for c in complete(guided_choice=["yes", "no", "maybe so"], n=4, seed=1, logprobs=2):
         assert c["text"] in ("yes", "no", "maybe so") and c["finish_reason"] == "stop", c
         assert all(p <= 0 for p in c["logprobs"]["token_logprobs"]), c

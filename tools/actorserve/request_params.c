@@ -508,6 +508,10 @@ static sl_status read_guided_regex(const field *f, const cJSON *item, request_pa
   return cJSON_IsString(item) ? guide_by(f, GUIDED_BY_REGEX, item, out) : wrong(f, "a text");
 }
 
+static sl_status read_guided_grammar(const field *f, const cJSON *item, request_params *out) {
+  return cJSON_IsString(item) ? guide_by(f, GUIDED_BY_GRAMMAR, item, out) : wrong(f, "a text");
+}
+
 static sl_status read_guided_choice(const field *f, const cJSON *item, request_params *out) {
   const cJSON *each;
   bool good = cJSON_IsArray(item) && item->child;
@@ -606,6 +610,7 @@ static const field fields[] = {
     {"response_format", read_response_format, IN_BOTH, 0, 0, 0},
     {"guided_regex", read_guided_regex, IN_BOTH, 0, 0, 0},
     {"guided_choice", read_guided_choice, IN_BOTH, 0, 0, 0},
+    {"guided_grammar", read_guided_grammar, IN_BOTH, 0, 0, 0},
     {"guided_json", read_guided_json, IN_BOTH, 0, 0, 0},
     {"cache_salt", read_text, IN_BOTH, AT(cache_salt), 0, 0},
     {"logprobs", read_logprobs, IN_TEXTS, AT(top_logprobs), 0, 20},

@@ -49,10 +49,11 @@ typedef struct params_prompt {
 /* Constraint that an answer must meet. */
 typedef enum params_guided {
   GUIDED_BY_NOTHING,
-  GUIDED_BY_REGEX,  /* a text that the regular expression matches as a whole */
-  GUIDED_BY_CHOICE, /* one of several texts */
-  GUIDED_BY_OBJECT, /* any object of JSON */
-  GUIDED_BY_SCHEMA  /* JSON that a schema accepts */
+  GUIDED_BY_REGEX,   /* a text that the regular expression matches as a whole */
+  GUIDED_BY_CHOICE,  /* one of several texts */
+  GUIDED_BY_OBJECT,  /* any object of JSON */
+  GUIDED_BY_GRAMMAR, /* a text of a grammar in llama.cpp's notation */
+  GUIDED_BY_SCHEMA   /* JSON that a schema accepts */
 } params_guided;
 
 typedef struct request_params {
