@@ -9,6 +9,7 @@
 #include "base/base.h"
 
 typedef struct sli_node sli_node;
+typedef struct sli_encoder sli_encoder; /* passes/spans.c */
 
 /* Value that a running statistic follows (sl_running). */
 typedef struct sli_running {
@@ -61,8 +62,9 @@ struct sl_tensor {
  * their own. */
 typedef enum sli_pace {
   SLI_PACE_TRAINING,
-  SLI_PACE_EVAL,   /* an evaluation, or a handover to one: every eval_every steps */
-  SLI_PACE_ROLLOUT /* passes of a served graph, before those of training */
+  SLI_PACE_EVAL,    /* an evaluation, or a handover to one: every eval_every steps */
+  SLI_PACE_ROLLOUT, /* passes of a served graph, before those of training */
+  SLI_PACE_SPAN     /* passes of an encoder, whose rows all other passes of a step read */
 } sli_pace;
 
 /* Phases keep update work in an order that crosses stages without cycles. */
@@ -73,7 +75,8 @@ enum {
   SLI_PHASE_UPDATE,
   SLI_PHASE_PACK /* before everything else of a step */,
   SLI_PHASE_EVAL, /* beside everything else, every so many steps */
-  SLI_PHASE_ROLLOUT
+  SLI_PHASE_ROLLOUT,
+  SLI_PHASE_SPAN
 };
 
 /* Attributes and types of a node for one length of piece, where sequences are cut. */
@@ -124,9 +127,9 @@ static inline bool sli_is_forward(const sli_node *n) {
   return (n->cls == SL_CLASS_F || n->beside) && !n->rule && !n->like;
 }
 
-/* True for a node of a pass: of training, an evaluation or a rollout. */
+/* True for a node of a pass: of training, an evaluation, a rollout or an encoder. */
 static inline bool sli_is_in_pass(const sli_node *n) {
-  return n->phase == SLI_PHASE_MAIN || n->phase == SLI_PHASE_EVAL || n->phase == SLI_PHASE_ROLLOUT;
+  return n->phase == SLI_PHASE_MAIN || n->phase >= SLI_PHASE_EVAL;
 }
 
 /* Returns the tensor of a forward node that an argument of its rule is, or is the gradient of. */
@@ -247,6 +250,16 @@ struct sl_graph {
                    are there */
     sl_tensor **reads; /* [nreads] their outputs */
   } rollouts;
+  struct sli_encoded_spans {               /* of prompts with frames; see passes/spans.c */
+    const struct sl_prompt_frames *frames; /* of the objective; NULL: it has none */
+    sl_tensor *source;                     /* frames of one prompt; NULL: not made */
+    int64_t width; /* of a served graph: numbers of a row that it splices; 0: none */
+    int prompts;   /* ticks of the encoder's passes in a step; 0: none */
+    int count;
+    size_t capacity;
+    sli_encoder *of;   /* [count] encoders, by attrs.first of their spans */
+    sl_tensor *served; /* span that rollouts read */
+  } spans;
   struct sli_frozen {  /* of an objective: the frozen model, which is built first, and its data */
     const char *model; /* name of the model that learns; NULL: not known */
     const char *word;  /* "reference" or "teacher" */

@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "ops/ops.h"
+#include "ops/splice.h"
 
 const sl_op *const sl_ops[] = {
 #define OP(name) &sl_op_##name,

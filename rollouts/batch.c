@@ -9,7 +9,7 @@
 
 #include "rollouts/rollouts.h"
 
-enum { TOKENS, TARGETS, OLD, ADVANTAGE, WEIGHT };
+enum { TOKENS, TARGETS, OLD, ADVANTAGE, WEIGHT, PLACES, OUTPUTS };
 
 /* ---- data ---------------------------------------------------------------------------------- */
 
@@ -19,14 +19,21 @@ static int32_t token_at(const sl_prompt *p, const sli_rollout *x, int64_t t) {
   return t < p->count + (int64_t)x->count ? x->tokens[t - p->count] : 0;
 }
 
-/* Writes a row [context]. */
-static void lay_row(const sl_rollouts *r, const sli_rollout *x, double weight, int64_t row,
-                    void *const *out) {
+/* Positions that a tick wants of each row. */
+typedef struct positions {
+  int64_t first, count;
+} positions;
+
+/* Writes positions of row `row`, number `of_batch` of the step. */
+static void lay_row(const sl_rollouts *r, const sli_rollout *x, double weight, positions want,
+                    int64_t row, int64_t of_batch, void *const *out) {
   const sl_prompt *p = &r->options.prompts[x->prompt];
   int32_t *tokens = out[TOKENS], *targets = out[TARGETS];
   float *old = out[OLD], *advantage = out[ADVANTAGE], *weights = out[WEIGHT];
+  int32_t *places = out[PLACES];
   bool counts = !isnan(x->reward);
-  for (int64_t t = 0, at = row * r->context; t < r->context; t++, at++) {
+  int64_t at = row * want.count, end = want.first + want.count;
+  for (int64_t t = want.first; t < end; t++, at++) {
     int64_t in = t + 1 - p->count; /* index of the target in the answer */
     bool answers = in >= 0 && in < (int64_t)x->count;
     if (tokens) tokens[at] = token_at(p, x, t);
@@ -35,6 +42,7 @@ static void lay_row(const sl_rollouts *r, const sli_rollout *x, double weight, i
     if (advantage) advantage[at] = counts ? (float)x->advantage : 0;
     if (weights) weights[at] = answers && counts ? (float)weight : 0;
   }
+  if (places) sli_rollouts_places(r, p, of_batch, want.first, end, places + row * want.count);
 }
 
 static void fill(void *ctx, const sl_tick *tick, void *const *out) {
@@ -42,14 +50,16 @@ static void fill(void *ctx, const sl_tick *tick, void *const *out) {
   int64_t rows = r->types[TOKENS].dim[0];
   const sli_rollout_step *s = sli_rollouts_wait(r, tick->step);
   if (!s) {
-    for (int o = 0; o < 5; o++)
+    for (int o = 0; o < OUTPUTS; o++)
       if (out[o]) memset(out[o], 0, sl_type_bytes(&r->types[o]));
     return;
   }
   /* A microbatch's loss is the mean over its positions, and the step's that of its microbatches. */
   double weight = (double)(r->options.batch * r->context) / (double)SLI_MAX(s->tokens, 1);
+  int64_t first = tick->microbatch * rows;
+  positions want = {tick->row, tick->rows ? tick->rows : r->context};
   for (int64_t i = 0; i < rows; i++)
-    lay_row(r, &s->rows[tick->microbatch * rows + i], weight, i, out);
+    lay_row(r, &s->rows[first + i], weight, want, i, first + i, out);
 }
 
 static sl_tensor *make_data(void *ctx, sl_graph *g, int64_t rows, int64_t context, int64_t vocab,
@@ -68,10 +78,11 @@ static sl_tensor *make_data(void *ctx, sl_graph *g, int64_t rows, int64_t contex
                   (long long)context, (long long)r->context);
     return NULL;
   }
-  r->types[TOKENS] = r->types[TARGETS] = SL_TYPE(SL_I32, rows, context);
+  r->types[TOKENS] = r->types[TARGETS] = r->types[PLACES] = SL_TYPE(SL_I32, rows, context);
   r->types[OLD] = r->types[ADVANTAGE] = r->types[WEIGHT] = SL_TYPE(SL_F32, rows, context);
-  r->source = (sl_source){.nout = 5, .types = r->types, .fill = fill, .ctx = r};
+  r->source = (sl_source){.nout = OUTPUTS, .cut = 2, .types = r->types, .fill = fill, .ctx = r};
   sl_data_at(SL_HERE, g, &r->source, r->data);
+  sl_graph_set_frames(g, &r->frames);
   *targets = r->data[TARGETS];
   return r->data[TOKENS];
 }

@@ -170,10 +170,12 @@ static sl_status create(sl_rollouts *r) {
   r->kept = 2 * r->options.updates + r->options.ahead + 1;
   SLI_TRY(make_sessions(r));
   r->steps = sli_calloc((size_t)r->kept, sizeof *r->steps);
+  r->encoded = sli_calloc((size_t)r->kept, sizeof *r->encoded);
   for (int i = 0; i < r->kept; i++) {
     r->steps[i].step = -1;
     r->steps[i].rows = sli_calloc((size_t)r->options.batch, sizeof(sli_rollout));
   }
+  sl_rollouts_set_frames(r, NULL, false);
   sli_rollouts_learn(r);
   return SL_OK;
 }
@@ -212,6 +214,7 @@ void sl_rollouts_destroy(sl_rollouts *r) {
   free(r->devices);
   for (int i = 0; r->steps && i < r->kept; i++) free_step(&r->steps[i], r->options.batch);
   free(r->steps);
+  free(r->encoded);
   pthread_mutex_destroy(&r->lock);
   pthread_cond_destroy(&r->changed);
   free(r);

@@ -9,6 +9,7 @@
 
 #include <pthread.h>
 
+#include <sluice/frames.h>
 #include <sluice/rollouts.h>
 
 #include "base/base.h"
@@ -57,15 +58,23 @@ struct sl_rollouts {
   sli_rollout_device *devices; /* [options.devices] */
   sl_objective objective;
   sl_source source;
-  sl_type types[5]; /* tokens, targets, old log-probabilities, advantages, weights */
-  sl_tensor *data[5];
-  pthread_mutex_t lock; /* guards all below */
+  sl_type types[6]; /* tokens, targets, old log-probabilities, advantages, weights, places */
+  sl_tensor *data[6];
+  sl_prompt_frames frames;
+  const sl_framed *framed; /* [nprompts] frames of prompts; NULL: they have none */
+  int64_t nframes;         /* of a prompt; 0: the model reads none */
+  int64_t rows_of_prompt;  /* rows of an encoder in a prompt; 0: none */
+  int32_t marker;          /* tokens that have these rows in their place */
+  pthread_mutex_t lock;    /* guards all below */
   pthread_cond_t changed;
   sl_runtime *rt;
   bool failed;
   int64_t kept;            /* steps that are known at a time: those of the rollout that trains, of
                               the next one, those in between, and one that is asked about */
   sli_rollout_step *steps; /* [kept] */
+  struct sli_rollouts_encoded {
+    int64_t step, frames;
+  } * encoded; /* [kept] frames whose rows encoders have computed */
 };
 
 /* steps.c: callbacks of a session (sl_session_steps); ctx is its sli_rollout_device. */
@@ -73,6 +82,19 @@ void sli_rollouts_begin(void *ctx, int64_t step);
 void sli_rollouts_note(void *ctx, const sl_session_event *event);
 /* Returns the step once its advantages are known; NULL: the run ends. */
 const sli_rollout_step *sli_rollouts_wait(sl_rollouts *r, int64_t step);
+
+/* steps.c: returns the prompt of a row of a step. */
+int64_t sli_rollouts_prompt(const sl_rollouts *r, int64_t step, int64_t row);
+
+/* frames.c */
+/* Writes the row of the step's encoder that each of positions [first, end) of a row has, -1:
+ * none. */
+void sli_rollouts_places(const sl_rollouts *r, const sl_prompt *p, int64_t row, int64_t first,
+                         int64_t end, int32_t *out);
+
+/* Submits a row's request with the places of its prompt's rows. */
+sl_status sli_rollouts_submit(const sli_rollout_device *d, const sl_prompt *p, int64_t row,
+                              const sl_request *request, uint64_t *id);
 
 /* batch.c: data and loss of the objective. */
 void sli_rollouts_learn(sl_rollouts *r);

@@ -12,8 +12,8 @@ static sli_rollout_step *step_at(sl_rollouts *r, int64_t step) { return &r->step
 
 /* ---- prompts ------------------------------------------------------------------------------- */
 
-/* Returns the prompt of a row: the prompts come in order, over and over. */
-static int64_t prompt_of(const sl_rollouts *r, int64_t step, int row) {
+/* The prompts come in order, over and over. */
+int64_t sli_rollouts_prompt(const sl_rollouts *r, int64_t step, int64_t row) {
   const sl_rollouts_options *o = &r->options;
   int64_t at = step * (o->batch / o->group) + row / o->group, epoch = at / o->nprompts;
   at %= o->nprompts;
@@ -30,7 +30,7 @@ static uint64_t seed_of(const sl_rollouts *r, int64_t step, int row) {
 static sl_status submit(const sli_rollout_device *d, int64_t first, int64_t step, int row,
                         uint64_t *id) {
   const sl_rollouts_options *o = &d->of->options;
-  const sl_prompt *p = &o->prompts[prompt_of(d->of, step, row)];
+  const sl_prompt *p = &o->prompts[sli_rollouts_prompt(d->of, step, row)];
   const sl_request request = {.prompt = p->tokens,
                               .nprompt = p->count,
                               .max_tokens = o->max_tokens,
@@ -40,7 +40,8 @@ static sl_status submit(const sli_rollout_device *d, int64_t first, int64_t step
                               .stop = o->stop,
                               .nstop = o->nstop,
                               .salt = (uint64_t)first};
-  return sl_session_submit(d->session, &request, id);
+  return d->of->rows_of_prompt ? sli_rollouts_submit(d, p, row, &request, id)
+                               : sl_session_submit(d->session, &request, id);
 }
 
 /* Submits a device's share of a rollout. */
@@ -60,7 +61,7 @@ static void renew(const sl_rollouts *r, sli_rollout_step *s, int64_t step) {
   *s = (sli_rollout_step){.step = step, .rows = rows, .begun_ns = sli_now_ns()};
   for (int i = 0; i < r->options.batch; i++) {
     sli_rollout *x = &rows[i];
-    *x = (sli_rollout){.prompt = prompt_of(r, step, i),
+    *x = (sli_rollout){.prompt = sli_rollouts_prompt(r, step, i),
                        .tokens = x->tokens,
                        .capacity = x->capacity,
                        .logprobs = x->logprobs,

@@ -314,6 +314,7 @@ static writer open_batch(const sl_session *s, int32_t *tokens, sl_batch *b) {
 static void write_part(const sl_session *s, const writer *w, const part *p) {
   sl_batch *b = w->batch;
   const request *r = p->of;
+  sli_session_splice(s, p, b, b->rows);
   int32_t sequence = b->sequences++;
   for (int64_t i = 0; i < p->rows; i++, b->rows++) {
     int64_t at = p->from + i;

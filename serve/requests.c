@@ -77,6 +77,8 @@ static void forget(request *r) {
   free(r->tokens);
   free(r->stop);
   free(r->sums);
+  free(r->splice);
+  free(r->rows);
   sli_edits_free(r->edits);
   sli_lookup_destroy(r->lookup);
   free(r);
@@ -201,7 +203,7 @@ static sl_status check_settings(const sl_request *q) {
   return SL_OK;
 }
 
-static request *make(const sl_session *s, const sl_request *q) {
+request *sli_session_make(const sl_session *s, const sl_request *q) {
   request *r = sli_calloc(1, sizeof *r);
   *r =
       (request){.slot = -1,
@@ -260,22 +262,28 @@ sl_status sli_session_check(const sl_session *s, const sl_request *q) {
 
 sl_status sli_session_enter(sl_session *s, const sl_request *q, uint64_t *id) {
   sl_status status = check_now(s, q);
-  if (!status) *id = append(s, make(s, q));
+  if (!status) *id = append(s, sli_session_make(s, q));
   return status;
 }
 
-sl_status sl_session_submit(sl_session *s, const sl_request *q, uint64_t *id) {
+sl_status sli_session_may_submit(const sl_session *s, const sl_request *q) {
   if (s->options.lower.parallel.processes > 1 && s->options.job && sl_job_process(s->options.job))
     return sl_fail(SL_E_USAGE, "requests go to process 0");
-  sl_status status = sli_session_check(s, q);
-  if (status) return status;
-  request *r = make(s, q);
+  return sli_session_check(s, q);
+}
+
+sl_status sli_session_append(sl_session *s, request *r, uint64_t *id) {
   pthread_mutex_lock(&s->lock);
-  status = check_now(s, q);
+  sl_status status = check_now(s, &r->how);
   if (!status) *id = append(s, r);
   pthread_mutex_unlock(&s->lock);
   if (status) forget(r);
   return status;
+}
+
+sl_status sl_session_submit(sl_session *s, const sl_request *q, uint64_t *id) {
+  SLI_TRY(sli_session_may_submit(s, q));
+  return sli_session_append(s, sli_session_make(s, q), id);
 }
 
 void sli_session_hang_up(sl_session *s, request *r) {

@@ -10,6 +10,7 @@
 
 #include <pthread.h>
 
+#include <sluice/frames.h>
 #include <sluice/session.h>
 
 #include "base/base.h"
@@ -42,6 +43,8 @@ struct request {
   int64_t count, until;
   size_t capacity;
   int32_t *tokens;    /* [count] the prompt, then the answer so far */
+  int32_t *splice;    /* [nprompt] rows in place of embeddings, -1: none; NULL: none at all */
+  float *rows;        /* those rows; NULL: they are those of the plan's encoder */
   int64_t fed;        /* tokens in ticks so far, or in pages that other requests have filled */
   int64_t computed;   /* most tokens ever computed, or found in shared pages */
   int64_t cached;     /* prompt tokens found in other requests' pages at first admission */
@@ -254,6 +257,12 @@ void sli_states_place(sl_session *s, part *p, int32_t page);
 
 /* requests.c: checks a request; SL_E_USAGE says what is wrong with it. */
 sl_status sli_session_check(const sl_session *s, const sl_request *q);
+/* Checks a request and whether this process takes some. */
+sl_status sli_session_may_submit(const sl_session *s, const sl_request *q);
+/* Makes a request that has been checked. */
+request *sli_session_make(const sl_session *s, const sl_request *q);
+/* Queues it, or frees it. Takes the lock by itself. SL_E_BUSY as below. */
+sl_status sli_session_append(sl_session *s, request *r, uint64_t *id);
 /* Queues a request. SL_E_BUSY: too many wait, or the session is closing. */
 sl_status sli_session_enter(sl_session *s, const sl_request *q, uint64_t *id);
 
@@ -298,6 +307,9 @@ void sli_fit_fini(fit *f);
 void sli_session_choose(void *ctx, const sl_tick *at, int32_t *tokens, sl_batch *batch);
 /* The await function of sl_serving, for devices that hold no values. */
 uint64_t sli_session_await(void *ctx, const sl_tick *at);
+
+/* splice.c: writes the rows of a part of a tick, which begin at row `row`, into the batch. */
+void sli_session_splice(const sl_session *s, const part *p, sl_batch *batch, int32_t row);
 
 /* allow.c: the allow function of sl_serving: asks the constraints of a tick's requests. Takes the
  * lock by itself. */

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Sources of data: a user's callback, and rows of a token file. */
 #include "graph/build/build.h"
+#include "graph/build/frames.h"
 
 #include <limits.h>
 #include <math.h>
@@ -194,6 +195,18 @@ static sl_tensor *served_tokens(sl_here at, sl_graph *g, int64_t context, int64_
   g->batch = outs[2];
   g->adapters = outs[3];
   return outs[0];
+}
+
+sl_status sli_serve_spliced(sl_graph *g, int64_t width) {
+  if (!g->batch) return sl_graph_fail(g, SL_E_UNSUPPORTED, "sl_splice: sl_tokens comes before it");
+  if (g->spans.width)
+    return sl_graph_fail(g, SL_E_UNSUPPORTED, "sl_splice: a model that is served has one");
+  sli_node *n = g->batch->producer;
+  token_rows *r = ((sl_source *)n->attrs.user)->ctx;
+  g->spans.width = width;
+  r->types[2].dim[0] += r->context * (1 + width);
+  n->out_type[2] = g->batch->type = r->types[2];
+  return SL_OK;
 }
 
 sl_texts sli_texts_of_files(sl_here at, sl_graph *g, const char *paths, int64_t rows,

@@ -46,6 +46,7 @@ static bool offloads(const sli_inputs *in) {
 static bool multiplies_bf16(const sli_inputs *in) { return in->bf16; }
 static bool evaluates(const sli_inputs *in) { return sli_evaluates(in->g); }
 static bool rolls_out(const sli_inputs *in) { return trains(in) && in->options->rollouts.make; }
+static bool has_spans(const sli_inputs *in) { return trains(in) && sli_has_spans(in->g); }
 static bool is_exact(const sli_inputs *in) { return in->options->numbers.exact; }
 static bool has_groups(const sli_inputs *in) { return is_exact(in) && !serves(in); }
 static bool tells_logprobs(const sli_inputs *in) {
@@ -57,6 +58,11 @@ static bool stores_weights(const sli_inputs *in) {
 static bool is_narrow(const sli_inputs *in) { return in->narrow; }
 
 /* ---- rows --------------------------------------------------------------------------------- */
+
+static sl_status cut_encoders(compilation *c) { return sli_pass_spans(c->g); }
+static sl_status encode(compilation *c) {
+  return sli_pass_encode(c->g, sli_grid_ranks(&c->in->grid));
+}
 
 /* Blocks that a path leaves out are the same on every grid. */
 static sl_status cut_paths(compilation *c) {
@@ -313,6 +319,8 @@ typedef struct pass {
 #define PASS(name, words, when, run, summary) \
   { {name, words, summary}, when, run }
 static const pass passes[] = {
+    PASS("spans", "training with frames of prompts", has_spans, cut_encoders,
+         "cuts out encoders, whose rows all passes of a step read"),
     PASS("paths", "training with --paths or --skip", has_paths, cut_paths,
          "measures blocks on one device, so that paths leave out the same blocks on every grid"),
     PASS("check", "training", trains, check_options,
@@ -357,6 +365,8 @@ static const pass passes[] = {
          "rounds and packs weights for products in bf16"),
     PASS("evaluate", "training with --eval", evaluates, evaluate,
          "adds the forward pass over held-out data"),
+    PASS("encode", "training with frames of prompts", has_spans, encode,
+         "adds passes of the encoders, shared out by frames"),
     PASS("rollouts", "training with rollouts", rolls_out, roll_out,
          "adds passes of the served model, with the parameters that are trained"),
     PASS("reports", "all", always, report, "adds the ops that report losses, counters and outputs"),

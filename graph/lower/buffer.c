@@ -158,6 +158,11 @@ static void widen_to_stage(sli_lowering *l, traits *t) {
  * turn, they share slots for it, unless it lasts. */
 static void mark_record(sli_lowering *l, traits *t, bool lasts) {
   bool update = l->tasks[t->producer].rate == SLI_PER_STEP;
+  if (t->pace == SLI_PACE_SPAN) {
+    t->rate = SLI_PER_STEP;
+    t->role = SLI_ROLE_SPAN;
+    return;
+  }
   t->rate = update ? SLI_PER_STEP : SLI_PER_MICROBATCH;
   t->held = !t->nconsumers && (update || lasts || !l->in->layers);
   t->transient = !t->nconsumers && !t->held;
@@ -346,7 +351,8 @@ static int stage_task(const sli_lowering *l, sl_class cls, int stage, int rank, 
   int at = SL_NONE;
   for (int i = *sli_newest_on(l, stage, rank); i != SL_NONE; i = l->tasks[i].before) {
     const sli_task *g = &l->tasks[i];
-    if (g->cls == cls && (!last || at == SL_NONE) && !sli_is_sharded_task(l, g)) at = i;
+    if (g->cls == cls && !g->phase && (!last || at == SL_NONE) && !sli_is_sharded_task(l, g))
+      at = i;
   }
   return at;
 }

@@ -248,6 +248,7 @@ static inline int sli_lower_ahead(const sli_lowering *l) {
 /* Returns the ticks that passes of this pace have in a step. */
 static inline int sli_lower_ticks(const sli_lowering *l, sli_pace pace) {
   if (pace == SLI_PACE_ROLLOUT) return l->in->g->rollouts.ticks;
+  if (pace == SLI_PACE_SPAN) return l->in->g->spans.prompts;
   return (pace == SLI_PACE_EVAL ? l->in->g->evaluated.microbatches : l->in->m) * l->in->k;
 }
 

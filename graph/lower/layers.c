@@ -26,8 +26,9 @@ static int block_of(const sli_lowering *l, const sli_task *g) {
 
 /* ---- sections ---------------------------------------------------------------------------- */
 
-/* Ways of a block on one device: its forward pass, backward pass, evaluation and rollouts. */
-enum { WAYS = 4 };
+/* Ways of a block on one device: its forward pass, backward pass, evaluation, rollouts and
+ * encoder. */
+enum { WAYS = 5 };
 
 static int route_of(const sli_lowering *l, const sli_task *g) {
   int way = g->pace ? 1 + (int)g->pace : g->backward;

@@ -114,7 +114,8 @@ static bool is_kept(const sli_quota_found *all, int n, const sli_quota_found *on
 
 /* Part of the plan that a buffer belongs to, if it is not the pipeline itself. */
 static const char *part_of(const sli_lowering *l, const sli_buffer *b) {
-  if (b->pace) return b->pace == SLI_PACE_EVAL ? "evaluation" : "rollouts";
+  static const char *const paces[] = {"", "evaluation", "rollouts", "encoder"};
+  if (b->pace) return paces[b->pace];
   return sli_is_sharded_task(l, &l->tasks[b->producer]) ? "vocabulary" : NULL;
 }
 

@@ -18,6 +18,7 @@ typedef enum sli_role {
   SLI_ROLE_ACT_PART, /* activations kept by some pieces and recomputed by others */
   SLI_ROLE_KV,       /* keys and values of a microbatch (KV cache), growing piece by piece */
   SLI_ROLE_DKV,      /* such a record used by one task only */
+  SLI_ROLE_SPAN,     /* rows of an encoder, of all prompts of a step */
   SLI_ROLE_RECORD,   /* record that lasts from step to step */
   SLI_ROLE_FWD,      /* activations sent to the next stage */
   SLI_ROLE_BWD,      /* gradients sent to the previous stage */

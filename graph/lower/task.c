@@ -214,7 +214,8 @@ static int find_task(const sli_lowering *l, const levels *x, const sli_node *n, 
 
 /* Names a task: "F2"; an exchange by its op and stage. */
 static const char *task_name(sli_lowering *l, const sli_node *n, const kin *k) {
-  static const char *const phases[] = {"", "norm", "clip", "update", "pack", "eval", "rollout"};
+  static const char *const phases[] = {"",     "norm", "clip",    "update",
+                                       "pack", "eval", "rollout", "span"};
   if (is_source(n)) return sli_arena_format(&l->arena, "load:%s", n->name);
   if (n->cls == SL_CLASS_L) return n->name;
   if (n->block < 0) return phases[n->phase];
@@ -226,6 +227,9 @@ static const char *task_name(sli_lowering *l, const sli_node *n, const kin *k) {
 /* Adds a task. Reports and the clip, which belong to no one stage, run beside one device, in
  * the process that speaks for the job. */
 static int add_task(sli_lowering *l, const sli_node *n, const kin *k) {
+  static const sli_pace paces[] = {[SLI_PHASE_EVAL] = SLI_PACE_EVAL,
+                                   [SLI_PHASE_ROLLOUT] = SLI_PACE_ROLLOUT,
+                                   [SLI_PHASE_SPAN] = SLI_PACE_SPAN};
   int *newest = sli_newest_on(l, k->stage, k->rank);
   bool shared = k->stage < 0 || (n->cls == SL_CLASS_L && !is_source(n));
   *newest = sli_add_task(
@@ -241,9 +245,7 @@ static int add_task(sli_lowering *l, const sli_node *n, const kin *k) {
                     .chunk = k->stage < 0 ? SL_NONE : l->chunk_of[k->stage],
                     .phase = k->phase,
                     .rate = k->rate,
-                    .pace = n->phase == SLI_PHASE_EVAL      ? SLI_PACE_EVAL
-                            : n->phase == SLI_PHASE_ROLLOUT ? SLI_PACE_ROLLOUT
-                                                            : SLI_PACE_TRAINING,
+                    .pace = paces[n->phase],
                     .host = is_host(n) || is_hosts_update(l, n),
                     .before = *newest});
   return *newest;

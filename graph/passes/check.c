@@ -80,8 +80,7 @@ static void check_node(const sl_graph *g, int id) {
   }
   SLI_CHECK(n->block < g->nblocks && (n->block >= 0 || n->phase == SLI_PHASE_CLIP),
             "node %s is in block %d of %d", n->name, n->block, g->nblocks);
-  bool beside = n->phase == SLI_PHASE_EVAL || n->phase == SLI_PHASE_ROLLOUT,
-       update = n->phase != SLI_PHASE_MAIN;
+  bool beside = n->phase >= SLI_PHASE_EVAL, update = n->phase != SLI_PHASE_MAIN;
   bool fits = (n->cls == SL_CLASS_U) <= update && n->per_step == update &&
               (!update || n->cls == SL_CLASS_U || n->cls == SL_CLASS_C);
   SLI_CHECK(beside ? n->pace && !is_backward(n) : fits, "node %s: class %c in phase %d", n->name,

@@ -86,6 +86,13 @@ sl_status sli_pass_stored(sl_graph *g);
 /* Puts a parameter, or a device's part of one, in a storage format. false: it does not fit. */
 bool sli_store(sl_tensor *param, sl_storage storage);
 
+/* Training with prompts that have frames: whether a graph has such; cuts their encoders out of it;
+ * adds them again, when it is that of all devices of a stage, as passes that come before all others
+ * of a step. SL_E_UNSUPPORTED names an op that several devices cannot share. */
+bool sli_has_spans(const sl_graph *g);
+sl_status sli_pass_spans(sl_graph *g);
+sl_status sli_pass_encode(sl_graph *g, int ranks);
+
 /* Makes stand-ins of parameters, such as rounded weights, once a step. */
 void sli_pass_weights(sl_graph *g);
 /* Whether the gradient of the output, the node's only one with a gradient, is that of the only

@@ -17,6 +17,7 @@
 #include <sluice/plan.h>
 
 #include "graph/build/build.h"
+#include "ops/splice.h"
 
 typedef struct graft {
   sl_graph *g;
@@ -83,6 +84,19 @@ static void graft_output(graft *x, const sl_tensor *from, sli_node *n, int o) {
   x->twin[from->id] = t;
 }
 
+/* Checks that training makes the rows that answers splice. */
+static sl_status check_rows(const graft *x) {
+  return !x->from->spans.width || x->g->spans.served
+             ? SL_OK
+             : sl_fail(SL_E_UNSUPPORTED, "rollouts: training splices no rows of an encoder");
+}
+
+/* Has answers read the rows of the plan's encoder. */
+static void read_rows(const graft *x, sli_node *n) {
+  n->in[1] = x->g->spans.served;
+  n->in_type[1] = n->in[1]->type;
+}
+
 static void graft_node(graft *x, const sli_node *from) {
   sl_graph *g = x->g;
   sl_tensor *in[from->nin + 1];
@@ -97,6 +111,7 @@ static void graft_node(graft *x, const sli_node *from) {
   n->phase = SLI_PHASE_ROLLOUT;
   n->pace = SLI_PACE_ROLLOUT;
   memcpy(n->in_type, from->in_type, (size_t)from->nin * sizeof *n->in_type);
+  if (n->op == &sl_op_splice_served) read_rows(x, n);
   memcpy(n->out_type, from->out_type, (size_t)from->nout * sizeof *n->out_type);
   for (int o = 0; o < from->nout; o++)
     if (from->out[o]) graft_output(x, from->out[o], n, o);
@@ -113,6 +128,7 @@ sl_status sli_pass_rollouts(sl_graph *g, sl_graph *from, int rank) {
              .rank = rank};
   sl_status status = graft_blocks(&x);
   if (!status) status = graft_params(&x);
+  if (!status) status = check_rows(&x);
   if (status) return status;
   for (int i = 0; i < from->nnodes; i++) graft_node(&x, from->nodes[i]);
   g->rollouts.of[rank].sampled = x.twin[from->outputs[0].tensor->id];

@@ -3,6 +3,7 @@
 #ifndef SLUICE_SLUICE_H
 #define SLUICE_SLUICE_H
 #include <sluice/batch.h>
+#include <sluice/frames.h>
 #include <sluice/graph.h>
 #include <sluice/job.h>
 #include <sluice/run_status.h>

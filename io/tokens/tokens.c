@@ -220,15 +220,14 @@ static void copy(const sli_tokens *t, int64_t at, int64_t count, int32_t *out) {
   }
 }
 
-/* Returns which of the sequences is number i of the run. */
-static int64_t sequence_of(const sli_tokens *t, int64_t i) {
+int64_t sli_tokens_sequence(const sli_tokens *t, int64_t i) {
   int64_t n = t->sequences, within = i % n;
   return t->options.shuffle ? sli_shuffle(t->options.shuffle, i / n, within, n) : within;
 }
 
 void sli_tokens_read(const sli_tokens *t, int64_t i, int64_t first, int64_t count,
                      const sli_tokens_out *out) {
-  int64_t sequence = sequence_of(t, i);
+  int64_t sequence = sli_tokens_sequence(t, i);
   if (t->packing) return sli_packing_read(t->packing, sequence, first, count, out);
   int64_t at = sequence * t->options.context + first;
   if (out->tokens) copy(t, at, count, out->tokens);
@@ -238,7 +237,7 @@ void sli_tokens_read(const sli_tokens *t, int64_t i, int64_t first, int64_t coun
 int64_t sli_tokens_learned(const sli_tokens *t, int64_t i, int64_t count) {
   int64_t learned = 0;
   for (int64_t n = 0; n < count; n++)
-    learned += sli_packing_learned(t->packing, sequence_of(t, i + n));
+    learned += sli_packing_learned(t->packing, sli_tokens_sequence(t, i + n));
   return learned;
 }
 

@@ -51,6 +51,9 @@ void sli_tokens_close(sli_tokens *tokens);
  * from `context` on, and so on. */
 int64_t sli_tokens_sequences(const sli_tokens *tokens);
 
+/* Returns which of the sequences is number `i` of an endless run. Any thread. */
+int64_t sli_tokens_sequence(const sli_tokens *tokens, int64_t i);
+
 /* Arrays to read a sequence into; any may be NULL. Targets are one token further; documents are
  * numbered from 0 in each sequence, and positions count from each one's begin. Only chats are
  * documents. */

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "ops/ops.h"
+#include "ops/splice.h"
 
 static const struct {
   const sl_op *op;

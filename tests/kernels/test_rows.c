@@ -5,6 +5,7 @@
  * labels: random unthreaded computes */
 #include <sys/wait.h>
 #include <unistd.h>
+#include <sluice/frames.h>
 
 #include "kernels/cpu/chunk.h"
 #include "ops/ops.h"
@@ -51,6 +52,7 @@ static const claim claims[] = {
     {&sl_op_linear, ref_linear, {.transposed = true}, 2, {F32(1, 7), F32(7, 64)}, 0},
     {&sl_op_embedding, ref_embedding, {0}, 2, {I32(3, 7), F32(5, 33)}, 5},
     {&sl_op_embedding, ref_embedding, {0}, 2, {I32(1), F32(1, 130)}, 1},
+    {&sl_op_splice, ref_splice, {0}, 3, {F32(2, 7, 33), F32(5, 33), I32(2, 7)}, 5},
     {&sl_op_position, ref_position, {0}, 2, {F32(2, 7, 33), F32(9, 33)}, 0},
     {&sl_op_position, ref_position, {0}, 2, {F32(3, 4, 65), F32(4, 65)}, 0},
     {&sl_op_expert_limit,

@@ -6,6 +6,7 @@
  * labels: random unthreaded */
 #include <sys/wait.h>
 #include <unistd.h>
+#include <sluice/frames.h>
 
 #include "kernels/cpu/chunk.h"
 #include "ops/ops.h"
@@ -56,6 +57,8 @@ static const claim claims[] = {
     {&sl_op_embedding, {0}, 2, {I32(3, 7), F32(50, 33)}, .below = 50, .exact = true},
     {&sl_op_embedding, {0}, 2, {I32(11), F32(7, 130)}, .below = 7, .exact = true},
     {&sl_op_position, {0}, 2, {F32(5, 7, 33), F32(7, 33)}, .exact = true},
+    {&sl_op_splice, {0}, 3, {F32(5, 7, 33), F32(6, 33), I32(5, 7)}, .below = 6, .exact = true},
+    {&sl_op_marks, {.count = 2, .ignore = 3}, 1, {I32(5, 7)}, .below = 4, .exact = true},
     {&sl_op_position, {.length = 12}, 2, {F32(4, 5, 33), F32(12, 33)}, .exact = true, .row = 6},
     {&sl_op_add, {0}, 2, {F32(7, 33), F32(7, 33)}, .below = 0},
     {&sl_op_copy, {0}, 1, {F32(7, 33)}, .below = 0},

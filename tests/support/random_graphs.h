@@ -6,6 +6,7 @@
 #define SLUICE_TESTS_RANDOM_GRAPHS_H
 
 #include <stdio.h>
+#include <sluice/frames.h>
 
 #include "graph/passes/passes.h"
 #include "ops/ops.h"
@@ -105,6 +106,7 @@ typedef struct graph_case {
   X(documents, documents, 0, by_document(m, x))                                                   \
   X(rotary, rotary, 0, sl_rotary(g, dense(m, x, 8), 2, 10000))                                    \
   X(position, position, 0, sl_position(g, x, param2(m, m->positions + chance(3), C)))             \
+  X(splice, splice, MIXES_POSITIONS, spliced(m, x)) X(marks, marks, MIXES_POSITIONS, spliced(m, x)) \
   X(embedding, embedding, 0, sl_mul(g, x, sl_embedding(g, m->ids, param2(m, GRAPH_VOCAB, C))))    \
   X(swiglu, swiglu, 0, sl_swiglu(g, x, dense(m, x, C)))                                           \
   X(gelu, gelu, 0, sl_gelu(g, x)) X(relu, relu, 0, sl_relu(g, x)) X(tanh, tanh, 0, sl_tanh(g, x)) \
@@ -200,6 +202,18 @@ static inline sl_tensor *by_expert(making *m, sl_tensor *x) {
 static inline sl_tensor *by_mean(making *m, sl_tensor *x) {
   sl_tensor *mean = sl_mean(m->g, x, SL_DIM(2), true);
   return sl_op2_at(SL_HERE, m->g, &sl_op_mul_broadcast, NULL, mean, another(m, x));
+}
+
+/* Puts the mean of each row in one of its places. */
+static inline sl_tensor *spliced(making *m, sl_tensor *x) {
+  int32_t *tokens = sl_graph_alloc(m->g, (size_t)(m->rows * m->positions) * sizeof *tokens);
+  for (int64_t r = 0; r < m->rows; r++) tokens[r * m->positions + chance((int)m->positions)] = 7;
+  sl_tensor *at, *y, *mean = sl_mean(m->g, x, SL_DIM(1), false);
+  at = sl_constant(m->g, SL_TYPE(SL_I32, m->rows, m->positions), tokens, m->ids);
+  sl_apply(m->g, &sl_op_marks, &((sl_attrs){.count = 1, .ignore = 7}), 1, &at, 0, &at);
+  sl_apply(m->g, &sl_op_splice, &((sl_attrs){.count = 1}), 3, ((sl_tensor *[]){x, mean, at}), 0,
+           &y);
+  return y;
 }
 
 /* Adds gated linear attention, with gates for channels or heads. */

@@ -129,6 +129,15 @@ static inline void ref_embedding(const sl_attrs *attrs, const sl_type *type, dou
     for (int64_t c = 0; c < C; c++) out[0][r * C + c] = in[1][(int64_t)in[0][r] * C + c];
 }
 
+static inline void ref_splice(const sl_attrs *attrs, const sl_type *type, double *const *in,
+                              double *const *out) {
+  (void)attrs;
+  int64_t rows = sl_type_elements(&type[2]), C = type[1].dim[1];
+  for (int64_t r = 0; r < rows; r++)
+    for (int64_t c = 0; c < C; c++)
+      out[0][r * C + c] = in[2][r] < 0 ? in[0][r * C + c] : in[1][(int64_t)in[2][r] * C + c];
+}
+
 static inline void ref_position(const sl_attrs *attrs, const sl_type *type, double *const *in,
                                 double *const *out) {
   (void)attrs;

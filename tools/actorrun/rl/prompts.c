@@ -90,10 +90,26 @@ static sl_status take_numbers(const cJSON *prompt, sli_token_row *row) {
   return SL_OK;
 }
 
-static void add(rl_prompts *p, rl_prompt prompt, const sli_token_row *row) {
+/* Reads "frames", numbers of frames in the model's file. */
+static sl_status take_frames(const cJSON *line, sl_framed *out) {
+  const cJSON *frames = cJSON_GetObjectItemCaseSensitive(line, "frames"), *each;
+  int n = frames ? cJSON_GetArraySize(frames) : 0;
+  int64_t *all = n ? sli_calloc((size_t)n, sizeof *all) : NULL;
+  *out = (sl_framed){.of = all};
+  bool good = !frames || cJSON_IsArray(frames);
+  cJSON_ArrayForEach(each, frames) {
+    good &= cJSON_IsNumber(each) && each->valuedouble == each->valueint && each->valueint >= 0;
+    if (good) all[out->count++] = each->valueint;
+  }
+  return good ? SL_OK : sl_fail(SL_E_INPUT, "\"frames\" is an array of numbers of frames");
+}
+
+static void add(rl_prompts *p, rl_prompt prompt, const sli_token_row *row, sl_framed frames) {
   SLI_GROW(p->of, (size_t)p->count, p->capacity);
   p->tokens = sli_realloc(p->tokens, p->capacity, sizeof *p->tokens);
+  p->frames = sli_realloc(p->frames, p->capacity, sizeof *p->frames);
   p->tokens[p->count] = (sl_prompt){row->items, (int64_t)row->count};
+  p->frames[p->count] = frames;
   p->of[p->count++] = prompt;
 }
 
@@ -117,6 +133,7 @@ static sl_status take_object(reader *r, const cJSON *line) {
   const cJSON *prompt = cJSON_GetObjectItemCaseSensitive(line, "prompt"),
               *messages = cJSON_GetObjectItemCaseSensitive(line, "messages");
   rl_prompt p = {0};
+  sl_framed frames = {0};
   sli_token_row row = {0};
   sl_status status = SL_OK;
   if (!cJSON_IsObject(line) || !prompt == !messages)
@@ -130,7 +147,9 @@ static sl_status take_object(reader *r, const cJSON *line) {
   } else if (cJSON_IsArray(prompt)) status = take_numbers(prompt, &row);
   else status = sl_fail(SL_E_INPUT, "\"%s\" is of the wrong kind", prompt ? "prompt" : "messages");
   if (!status && !row.count) status = sl_fail(SL_E_INPUT, "the prompt is empty");
+  if (!status) status = take_frames(line, &frames);
   if (status) {
+    free((void *)frames.of);
     free(row.items);
     free(p.text);
     return status;
@@ -138,14 +157,14 @@ static sl_status take_object(reader *r, const cJSON *line) {
   if (!p.text) p.text = rl_prompts_text(r->to, row.items, (int64_t)row.count);
   p.answer = text_of(line, "answer");
   p.data = json_of(line, "data");
-  add(r->to, p, &row);
+  add(r->to, p, &row, frames);
   return SL_OK;
 }
 
 static sl_status take_text(reader *r, const char *line) {
   sli_token_row row = {0};
   sl_status status = encode(r, line, true, &row);
-  if (!status) add(r->to, (rl_prompt){.text = sli_strdup(line)}, &row);
+  if (!status) add(r->to, (rl_prompt){.text = sli_strdup(line)}, &row, (sl_framed){0});
   return status;
 }
 
@@ -206,9 +225,11 @@ void rl_prompts_free(rl_prompts *p) {
     free(p->of[i].answer);
     free(p->of[i].data);
     free((void *)p->tokens[i].tokens);
+    free((void *)p->frames[i].of);
   }
   free(p->of);
   free(p->tokens);
+  free(p->frames);
   free(p->stop);
   sli_tokenizer_close(p->tokenizer);
   *p = (rl_prompts){0};

@@ -18,22 +18,28 @@ bool rl_wanted(const settings *s) { return settings_text(s, "rl"); }
 
 /* ---- options ------------------------------------------------------------------------------- */
 
+/* What --rl says. */
+typedef struct method {
+  sl_rollouts_options rollouts;
+  int apart; /* see sl_rollouts_set_frames() */
+} method;
+
 typedef struct key {
   const char *name;
   double least, most;
-  size_t at; /* offset in sl_rollouts_options */
+  size_t at; /* offset in method */
   enum { WHOLE, REAL, SINGLE } kind;
 } key;
 
-#define AT(field) offsetof(sl_rollouts_options, field)
+#define AT(field) offsetof(method, rollouts.field)
 static const key keys[] = {
-    {"group", 2, 1 << 16, AT(group), WHOLE},    {"kl", 0, 1e9, AT(kl), REAL},
-    {"clip", 1e-6, 1, AT(clip_low), REAL},      {"clip-high", 1e-6, 1e9, AT(clip_high), REAL},
-    {"dual-clip", 1, 1e9, AT(dual_clip), REAL}, {"top-p", 0, 1, AT(top_p), SINGLE},
-    {"ticks", 1, 1 << 20, AT(ticks), WHOLE},    {"updates", 1, 1 << 10, AT(updates), WHOLE}};
+    {"group", 2, 1 << 16, AT(group), WHOLE},        {"kl", 0, 1e9, AT(kl), REAL},
+    {"clip", 1e-6, 1, AT(clip_low), REAL},          {"clip-high", 1e-6, 1e9, AT(clip_high), REAL},
+    {"dual-clip", 1, 1e9, AT(dual_clip), REAL},     {"top-p", 0, 1, AT(top_p), SINGLE},
+    {"ticks", 1, 1 << 20, AT(ticks), WHOLE},        {"updates", 1, 1 << 10, AT(updates), WHOLE},
+    {"apart", 0, 1, offsetof(method, apart), WHOLE}};
 
-static sl_status set_key(const char *name, size_t length, const char *value,
-                         sl_rollouts_options *to) {
+static sl_status set_key(const char *name, size_t length, const char *value, method *to) {
   for (size_t i = 0; i < SLI_COUNT(keys); i++) {
     const key *k = &keys[i];
     char *at = (char *)to + k->at, *end;
@@ -52,12 +58,12 @@ static sl_status set_key(const char *name, size_t length, const char *value,
   }
   return sl_fail(SL_E_USAGE,
                  "--rl: there is no %.*s; there are group, kl, clip, clip-high, dual-clip, top-p, "
-                 "ticks and updates",
+                 "ticks, updates and apart",
                  (int)length, name);
 }
 
 /* Reads "grpo:KEY=N,...". */
-static sl_status read_method(const char *text, sl_rollouts_options *to) {
+static sl_status read_method(const char *text, method *to) {
   size_t n = strcspn(text, ":");
   sl_status status = SL_OK;
   if (n != 4 || strncmp(text, "grpo", 4))
@@ -133,29 +139,32 @@ static int devices_of(const sl_parallel_options *o, int64_t batch) {
 static sl_status make_rollouts(settings *s, rl *x) {
   int64_t batch = sl_arg_int(s->model_args, "batch");
   bool given = sl_arg_given(s->run, "temperature", 0);
-  sl_rollouts_options o = {.model = s->model,
-                           .args = s->model_args,
-                           .training = &s->training,
-                           .batch = batch,
-                           .microbatches = s->microbatches,
-                           .stages = s->lower.parallel.stages,
-                           .devices = devices_of(&s->lower.parallel, batch),
-                           .prompts = x->prompts.tokens,
-                           .nprompts = x->prompts.count,
-                           .shuffle = s->data.shuffle,
-                           .max_tokens = sl_arg_int(s->run, "max-tokens"),
-                           .temperature = given ? (float)sl_arg_float(s->run, "temperature") : 1,
-                           .seed = (uint64_t)sl_arg_int(s->run, "seed"),
-                           .stop = x->prompts.stop,
-                           .nstop = x->prompts.nstop,
-                           .answered = take_answer,
-                           .rewarded = take_step,
-                           .ahead = (int)sl_arg_int(s->run, "rollout-ahead"),
-                           .ctx = x};
-  sl_status status = read_method(settings_text(s, "rl"), &o);
-  if (!status) status = check_every(s, o.updates);
-  if (!status) status = sl_rollouts_create(&o, &x->rollouts);
+  const sl_rollouts_options o = {
+      .model = s->model,
+      .args = s->model_args,
+      .training = &s->training,
+      .batch = batch,
+      .microbatches = s->microbatches,
+      .stages = s->lower.parallel.stages,
+      .devices = devices_of(&s->lower.parallel, batch),
+      .prompts = x->prompts.tokens,
+      .nprompts = x->prompts.count,
+      .shuffle = s->data.shuffle,
+      .max_tokens = sl_arg_int(s->run, "max-tokens"),
+      .temperature = given ? (float)sl_arg_float(s->run, "temperature") : 1,
+      .seed = (uint64_t)sl_arg_int(s->run, "seed"),
+      .stop = x->prompts.stop,
+      .nstop = x->prompts.nstop,
+      .answered = take_answer,
+      .rewarded = take_step,
+      .ahead = (int)sl_arg_int(s->run, "rollout-ahead"),
+      .ctx = x};
+  method m = {.rollouts = o};
+  sl_status status = read_method(settings_text(s, "rl"), &m);
+  if (!status) status = check_every(s, m.rollouts.updates);
+  if (!status) status = sl_rollouts_create(&m.rollouts, &x->rollouts);
   if (status) return status;
+  sl_rollouts_set_frames(x->rollouts, x->prompts.frames, m.apart);
   s->objective = sl_rollouts_objective(x->rollouts);
   s->lower.rollouts = *sl_rollouts_lower(x->rollouts);
   return SL_OK;
@@ -172,6 +181,10 @@ sl_status rl_open(settings *s, rl **out) {
 
 sl_status rl_attach(rl *x, const settings *s, int64_t first, sl_runtime *rt) {
   if (!x) return SL_OK;
+  for (int64_t i = 0; i < x->prompts.count && !sl_rollouts_frames(x->rollouts); i++)
+    if (x->prompts.frames[i].count)
+      return sl_fail(SL_E_INPUT, "--prompts %s: prompt %lld has frames, and model %s reads none",
+                     settings_text(s, "prompts"), (long long)i + 1, s->model->name);
   sl_rollouts_attach(x->rollouts, rt);
   if (s->process) return SL_OK;
   rl_rewards_attach(x->rewards, x->rollouts);
@@ -182,7 +195,8 @@ sl_status rl_attach(rl *x, const settings *s, int64_t first, sl_runtime *rt) {
 
 static const char *const names[] = {"reward",  "reward_std",  "answer_tokens",  "truncated",
                                     "dropped", "flat_groups", "entropy",        "kl",
-                                    "clipped", "ratio_off",   "answer_seconds", "reward_seconds"};
+                                    "clipped", "ratio_off",   "answer_seconds", "reward_seconds",
+                                    "frames"};
 enum { FIGURES = SLI_COUNT(names), OF_GRAPH = 7 };
 
 static void read_figures(void *ctx, const sl_step_report *report, double *out) {
@@ -200,6 +214,7 @@ static void read_figures(void *ctx, const sl_step_report *report, double *out) {
     for (int i = OF_GRAPH; i < OF_GRAPH + 3; i++)
       if (!strcmp(report->values[v].name, names[i])) out[i] = report->values[v].value;
   out[OF_GRAPH + 3] = r.answer_seconds, out[OF_GRAPH + 4] = r.reward_seconds;
+  out[OF_GRAPH + 5] = (double)sl_rollouts_encoded(x->rollouts, report->step);
 }
 
 step_figures rl_figures(rl *x) { return (step_figures){FIGURES, names, read_figures, x}; }

@@ -3,6 +3,7 @@
 #ifndef SLUICE_TOOLS_ACTORRUN_RL_H
 #define SLUICE_TOOLS_ACTORRUN_RL_H
 
+#include <sluice/frames.h>
 #include <sluice/rollouts.h>
 
 #include "io/tokenizer/tokenizer.h"
@@ -22,6 +23,7 @@ typedef struct rl_prompts {
   size_t capacity;
   rl_prompt *of;            /* [count] */
   sl_prompt *tokens;        /* [count] */
+  sl_framed *frames;        /* [count] */
   sli_tokenizer *tokenizer; /* NULL: tokens are bytes, or numbers */
   int32_t *stop;            /* [nstop] */
   int nstop;

@@ -1,0 +1,433 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Spans: rows of an encoder that are computed once a step and read by all of its passes.
+ *
+ * A model of prompts with frames has their encoder in its graph, and a span behind it (sl_splice).
+ * Before all else the encoder is cut out, and its parameters are frozen. What stays is the span,
+ * which reads the parameters, so that every device that reads the rows gets these, as it does those
+ * of any call.
+ *
+ * When the graph is that of all devices, the encoder comes back as passes of another pace: a tick
+ * for each prompt of a step. Each device encodes some frames of a prompt (of F frames over Q
+ * devices F / Q, the first F mod Q one more), gathers the rows of the others, and adds them to its
+ * span. Encoders that have the same parameters are one: that of the model and that of its
+ * reference. Their ops have the bits of exact ones, so the rows do not depend on the devices. */
+#include "graph/passes/passes.h"
+
+#include <string.h>
+
+#include <sluice/plan.h>
+
+#include "graph/build/build.h"
+#include "graph/build/frames.h"
+#include "ops/ops.h"
+#include "ops/splice.h"
+
+/* An encoder that was cut out. */
+struct sli_encoder {
+  int nnodes;
+  sli_node **nodes;        /* [nnodes] as they were then; later passes change those of the graph */
+  const sli_node **makers; /* [nnodes] those of the graph */
+  sl_tensor *rows;         /* its result, of one prompt */
+  int nparams;
+  sl_tensor **params; /* [nparams] in the order of the span's inputs */
+  bool frozen;        /* of a reference */
+};
+
+static bool is_span(const sli_node *n) { return n->op == &sl_op_span; }
+
+/* ---- cut ------------------------------------------------------------------------------------ */
+
+/* Marks the nodes that a tensor is computed from. */
+static void find_ancestors(const sl_graph *g, const sl_tensor *t, bool *in) {
+  for (int i = t->producer->id; i >= 0; i--) {
+    const sli_node *n = g->nodes[i];
+    bool wanted = n == t->producer || in[i];
+    in[i] = wanted;
+    for (int a = 0; a < n->nin && wanted; a++)
+      if (n->in[a] && n->in[a]->producer) in[n->in[a]->producer->id] = true;
+  }
+}
+
+static sl_status check_source(sl_graph *g, const sli_node *span, const sli_node *n) {
+  if (n->cls != SL_CLASS_L || sli_frames_of(n)) return SL_OK;
+  return sli_graph_fail_at(g, span->at, SL_E_UNSUPPORTED,
+                           "sl_splice: its rows are made of %s beside frames", n->name);
+}
+
+/* True for what the encoder makes, and for its parameters. */
+static bool is_of(const sli_encoder *e, const bool *in, const sl_tensor *t) {
+  bool own = false;
+  for (int i = 0; i < e->nparams; i++) own |= e->params[i] == t;
+  return t->producer ? in[t->producer->id] && !sli_frames_of(t->producer) : own;
+}
+
+/* Checks that nothing else reads these. */
+static sl_status check_readers(sl_graph *g, const sli_node *span, const sli_encoder *e,
+                               const bool *in) {
+  for (int i = 0; i < g->nnodes; i++) {
+    const sli_node *n = g->nodes[i];
+    for (int a = 0; a < n->nin && !in[i] && !is_span(n); a++) {
+      const sl_tensor *t = n->in[a];
+      if (t && is_of(e, in, t))
+        return sli_graph_fail_at(g, span->at, SL_E_UNSUPPORTED,
+                                 "sl_splice: op %s (%s) reads %s, too, which is the encoder's",
+                                 n->name, n->op->name, t->name);
+    }
+  }
+  return SL_OK;
+}
+
+static void add_param(sl_graph *g, sli_encoder *e, sl_tensor *t) {
+  for (int i = 0; i < e->nparams; i++)
+    if (e->params[i] == t) return;
+  e->params[e->nparams++] = t;
+  if (!t->frozen) sl_freeze_at(t->at, g, t->name);
+}
+
+static sli_node *copy_of(sl_graph *g, const sli_node *n) {
+  sli_node *copy = sli_arena_alloc(&g->arena, sizeof *copy);
+  *copy = *n;
+  copy->in = sli_arena_alloc(&g->arena, (size_t)n->nin * sizeof *copy->in);
+  for (int i = 0; i < n->nin; i++) copy->in[i] = n->in[i];
+  return copy;
+}
+
+/* Lists the encoder's nodes and parameters. */
+static sl_status list_nodes(sl_graph *g, const sli_node *span, const bool *in, sli_encoder *e) {
+  e->nodes = sli_arena_alloc(&g->arena, (size_t)g->nnodes * sizeof *e->nodes);
+  e->makers = sli_arena_alloc(&g->arena, (size_t)g->nnodes * sizeof *e->makers);
+  e->params = sli_arena_alloc(&g->arena, (size_t)g->nparams * sizeof *e->params);
+  for (int i = 0; i < g->nnodes; i++) {
+    sli_node *n = g->nodes[i];
+    if (!in[i]) continue;
+    SLI_TRY(check_source(g, span, n));
+    e->makers[e->nnodes] = n;
+    e->nodes[e->nnodes++] = copy_of(g, n);
+    for (int a = 0; a < n->nin; a++)
+      if (n->in[a] && n->in[a]->param) add_param(g, e, n->in[a]);
+  }
+  return SL_OK;
+}
+
+static void read_params(sl_graph *g, sli_node *span, const sli_encoder *e) {
+  span->nin = e->nparams;
+  span->in = sli_arena_alloc(&g->arena, (size_t)e->nparams * sizeof *span->in);
+  span->in_type = sli_arena_alloc(&g->arena, (size_t)e->nparams * sizeof *span->in_type);
+  for (int i = 0; i < e->nparams; i++) {
+    span->in[i] = e->params[i];
+    span->in_type[i] = e->params[i]->type;
+  }
+}
+
+static void drop_tensor(sl_graph *g, const sl_tensor *t) {
+  memmove(&g->tensors[t->id], &g->tensors[t->id + 1],
+          (size_t)(g->ntensors - t->id - 1) * sizeof *g->tensors);
+  g->ntensors--;
+  for (int i = t->id; i < g->ntensors; i++) g->tensors[i]->id = i;
+}
+
+/* Drops a node and what it makes, unless it is gone. */
+static void drop_node(sl_graph *g, const sli_node *n) {
+  if (n->id >= g->nnodes || g->nodes[n->id] != n) return;
+  for (int o = 0; o < n->nout; o++)
+    if (n->out[o]) drop_tensor(g, n->out[o]);
+  memmove(&g->nodes[n->id], &g->nodes[n->id + 1],
+          (size_t)(g->nnodes - n->id - 1) * sizeof *g->nodes);
+  g->nnodes--;
+  for (int i = n->id; i < g->nnodes; i++) g->nodes[i]->id = i;
+}
+
+static sl_status cut_out(sl_graph *g, sli_node *span) {
+  struct sli_encoded_spans *s = &g->spans;
+  bool *in = sli_arena_alloc(&g->arena, (size_t)g->nnodes * sizeof *in);
+  sli_encoder e = {.rows = span->in[0]};
+  find_ancestors(g, e.rows, in);
+  SLI_TRY(list_nodes(g, span, in, &e));
+  SLI_TRY(check_readers(g, span, &e, in));
+  for (int i = 0; i < e.nparams; i++) e.frozen |= e.params[i]->frozen != NULL;
+  read_params(g, span, &e);
+  span->attrs.first = s->count;
+  SLI_GROW(s->of, (size_t)s->count, s->capacity);
+  s->of[s->count++] = e;
+  return SL_OK;
+}
+
+sl_status sli_pass_spans(sl_graph *g) {
+  for (int i = 0; i < g->nnodes; i++)
+    if (is_span(g->nodes[i])) SLI_TRY(cut_out(g, g->nodes[i]));
+  for (int e = 0; e < g->spans.count; e++)
+    for (int i = 0; i < g->spans.of[e].nnodes; i++) drop_node(g, g->spans.of[e].makers[i]);
+  g->spans.prompts = (int)g->spans.frames->prompts;
+  return SL_OK;
+}
+
+bool sli_has_spans(const sl_graph *g) {
+  for (int i = 0; i < g->nnodes; i++)
+    if (is_span(g->nodes[i])) return true;
+  return false;
+}
+
+/* ---- copies --------------------------------------------------------------------------------- */
+
+/* The passes that are being added for one encoder. */
+typedef struct encoding {
+  sl_graph *g;
+  const sli_encoder *of;
+  const char *prefix; /* of names */
+  int block, rank, ranks;
+  int64_t frames, first, count; /* of a prompt; those of the device */
+  sl_tensor *const *params;     /* [of->nparams] on the device */
+  sl_tensor **twin;             /* [outputs] of the encoder's tensors, in order of nodes */
+} encoding;
+
+static void set_pace(sli_node *n, const encoding *x) {
+  n->rank = x->rank;
+  n->phase = SLI_PHASE_SPAN;
+  n->pace = SLI_PACE_SPAN;
+}
+
+/* Returns the number of an output among those of all nodes. */
+static int number_of(const sli_encoder *e, const sl_tensor *t) {
+  int number = 0;
+  for (int i = 0; e->makers[i] != t->producer; i++) number += e->nodes[i]->nout;
+  return number + t->output;
+}
+
+static sl_tensor *twin_of(const encoding *x, const sl_tensor *t) {
+  if (!t) return NULL;
+  for (int i = 0; i < x->of->nparams && t->param; i++)
+    if (x->of->params[i] == t) return x->params[i];
+  return x->twin[number_of(x->of, t)];
+}
+
+/* Returns the shape of the device's frames; false: dim 0 does not count frames. */
+static bool scale_type(const encoding *x, sl_type *type) {
+  if (type->ndim < 1 || type->dim[0] % x->frames) return false;
+  type->dim[0] = type->dim[0] / x->frames * x->count;
+  return true;
+}
+
+/* True if the op works on positions of dim 0 one by one. */
+static bool goes_by_frames(const sli_node *n) {
+  sl_signature all[SL_SIGNATURES];
+  if (n->op->pieces == SL_PIECES_ELEMENTS || n->op->pieces == SL_PIECES_ROWS) return true;
+  memset(all, 0, sizeof all);
+  int count = n->op->signatures ? n->op->signatures(&n->attrs, n->nin, n->in_type, all) : 0;
+  for (int s = 0; s < count; s++)
+    if (all[s].out[0].kind == SL_SPLIT && !all[s].out[0].dim && all[s].in[0].kind == SL_SPLIT &&
+        !all[s].in[0].dim)
+      return true;
+  return false;
+}
+
+static sl_status refuse(const encoding *x, const sli_node *n) {
+  return sli_graph_fail_at(x->g, n->at, SL_E_UNSUPPORTED,
+                           "op %s (%s) of an encoder mixes frames, which %d devices share", n->name,
+                           n->op->name, x->ranks);
+}
+
+/* Sets what the attributes of a call say of all frames. */
+static bool scale_attrs(const encoding *x, const sli_node *from, sl_attrs *attrs) {
+  if (from->op == &sl_op_source) {
+    attrs->user = sli_frames_part(x->g, attrs->user, x->first, x->count);
+  } else if (from->op == &sl_op_reshape) {
+    sl_reshaping *r = sli_arena_alloc(&x->g->arena, sizeof *r);
+    *r = *(const sl_reshaping *)attrs->user;
+    attrs->user = r;
+    return scale_type(x, &r->from) && scale_type(x, &r->to);
+  }
+  return true;
+}
+
+/* Checks that a device's results are its part of all. */
+static bool is_part(const encoding *x, const sli_node *from, const sli_node *n) {
+  bool same = true;
+  for (int o = 0; o < n->nout; o++) {
+    sl_type want = from->out_type[o];
+    same &= scale_type(x, &want) && sl_type_equal(&want, &n->out_type[o]);
+  }
+  return same && (n->cls == SL_CLASS_L || goes_by_frames(from));
+}
+
+static sl_status copy_node(encoding *x, const sli_node *from, int number) {
+  sl_graph *g = x->g;
+  sl_attrs attrs = from->attrs;
+  sl_tensor *in[from->nin + 1];
+  if (!scale_attrs(x, from, &attrs) && x->ranks > 1) return refuse(x, from);
+  for (int a = 0; a < from->nin; a++) in[a] = twin_of(x, from->in[a]);
+  attrs.exact = true;
+  sli_node *n = sli_graph_node(
+      g, from->op, sli_arena_format(&g->arena, "%s:%s#%d", x->prefix, from->name, x->rank), &attrs,
+      from->cls, x->block, from->nin, in, from->nout);
+  n->at = from->at;
+  set_pace(n, x);
+  if (sli_node_infer(n))
+    return sli_graph_fail_at(g, n->at, SL_E_UNSUPPORTED, "op %s (%s) of an encoder: %s", from->name,
+                             from->op->name, sli_arena_strdup(&g->arena, sl_detail()));
+  if (x->ranks > 1 && !is_part(x, from, n)) return refuse(x, from);
+  for (int o = 0; o < n->nout; o++)
+    if (from->out[o])
+      x->twin[number + o] = sli_node_output(
+          g, n, o, sli_arena_format(&g->arena, "%s:%s#%d", x->prefix, from->out[o]->name, x->rank));
+  return SL_OK;
+}
+
+/* Adds the passes of a device; *rows: their result. */
+static sl_status encode(encoding *x, sl_tensor **rows) {
+  int number = 0;
+  for (int i = 0; i < x->of->nnodes; i++) number += x->of->nodes[i]->nout;
+  x->twin = sli_arena_alloc(&x->g->arena, (size_t)number * sizeof *x->twin);
+  number = 0;
+  for (int i = 0; i < x->of->nnodes; number += x->of->nodes[i++]->nout)
+    SLI_TRY(copy_node(x, x->of->nodes[i], number));
+  *rows = twin_of(x, x->of->rows);
+  return SL_OK;
+}
+
+/* Gathers the rows of all devices on one. */
+static sl_status gather(const encoding *x, int nparts, sl_tensor *const *parts, sl_tensor **whole) {
+  const sl_attrs attrs = {.axes = SL_DIM(0)};
+  const char *name = sli_arena_format(&x->g->arena, "%s:rows#%d", x->prefix, x->rank);
+  sli_node *n =
+      sli_graph_node(x->g, &sl_op_concat, name, &attrs, SL_CLASS_C, x->block, nparts, parts, 1);
+  n->at = x->of->rows->at;
+  set_pace(n, x);
+  SLI_TRY(sli_node_infer(n));
+  n->remote_bytes = (double)sl_type_bytes(&n->out_type[0]) * (x->ranks - 1) / x->ranks;
+  *whole = sli_node_output(x->g, n, 0, name);
+  return SL_OK;
+}
+
+/* ---- all devices ---------------------------------------------------------------------------- */
+
+/* Spans of one encoder: one on each device. */
+typedef struct spans {
+  sli_node **on; /* [ranks] NULL: one device stands for all */
+} spans;
+
+/* Sets what span a device has of the prompt's frames. */
+static void set_share(encoding *x) {
+  int64_t each = x->frames / x->ranks, more = x->frames % x->ranks;
+  x->first = x->rank * each + SLI_MIN(x->rank, more);
+  x->count = each + (x->rank < more);
+}
+
+/* Lets a span collect the rows that it has been given parameters for. */
+static void collect(sl_graph *g, sli_node *span, sl_tensor *rows) {
+  span->nin = 1;
+  span->in = sli_arena_alloc(&g->arena, sizeof *span->in);
+  span->in_type = sli_arena_alloc(&g->arena, sizeof *span->in_type);
+  span->in[0] = rows;
+  span->in_type[0] = rows->type;
+  span->shapes = NULL;
+  span->phase = SLI_PHASE_SPAN;
+  span->pace = SLI_PACE_SPAN;
+}
+
+/* Adds the passes behind which the spans of an encoder collect rows. */
+static sl_status encode_all(sl_graph *g, const char *prefix, int ranks, const spans *s) {
+  const sli_encoder *e = &g->spans.of[s->on[0]->attrs.first];
+  const int64_t frames = sli_frames_of(e->nodes[0])->count;
+  sl_tensor *parts[ranks], *rows[ranks];
+  int nparts = 0, own = 0;
+  encoding x[ranks];
+  for (int r = 0; r < ranks; r++) {
+    x[r] =
+        (encoding){.g = g, .of = e, .prefix = prefix, .rank = r, .ranks = ranks, .frames = frames};
+    set_share(&x[r]);
+    if (!s->on[r]) parts[nparts++] = parts[0]; /* devices that are alike */
+    if (!s->on[r]) continue;
+    x[r].block = s->on[r]->block, x[r].params = s->on[r]->in;
+    own = r + 1;
+    if (x[r].count) SLI_TRY(encode(&x[r], &parts[nparts++]));
+  }
+  for (int r = 0; r < own; r++) {
+    rows[r] = parts[0];
+    if (ranks > 1) SLI_TRY(gather(&x[r], nparts, parts, &rows[r]));
+  }
+  for (int r = 0; r < own; r++) collect(g, s->on[r], rows[r]);
+  return SL_OK;
+}
+
+/* ---- encoders that are one ------------------------------------------------------------------ */
+
+static bool are_same(const sli_node *a, const sli_node *b) {
+  return a->rank == b->rank && a->nin == b->nin &&
+         !memcmp(a->in, b->in, (size_t)a->nin * sizeof *a->in);
+}
+
+static void read_instead(sl_graph *g, const sl_tensor *of, sl_tensor *by) {
+  for (int i = 0; i < g->nnodes; i++)
+    for (int a = 0; a < g->nodes[i]->nin; a++)
+      if (g->nodes[i]->in[a] == of) g->nodes[i]->in[a] = by;
+}
+
+/* Lets readers of several spans of the same rows read the first. */
+static void merge_spans(sl_graph *g) {
+  for (int i = 0; i < g->nnodes; i++)
+    for (int k = g->nnodes - 1; k > i && is_span(g->nodes[i]); k--) {
+      sli_node *other = g->nodes[k];
+      if (!is_span(other) || !are_same(g->nodes[i], other)) continue;
+      read_instead(g, other->out[0], g->nodes[i]->out[0]);
+      drop_node(g, other);
+    }
+}
+
+/* ---- the pass ------------------------------------------------------------------------------- */
+
+/* Finds the spans of an encoder; false: they are another's by now. */
+static bool find_spans(const sl_graph *g, int encoder, int ranks, spans *s) {
+  s->on = sli_arena_alloc((sli_arena *)&g->arena, (size_t)ranks * sizeof *s->on);
+  for (int i = 0; i < g->nnodes; i++)
+    if (is_span(g->nodes[i]) && g->nodes[i]->attrs.first == encoder)
+      s->on[g->nodes[i]->rank] = g->nodes[i];
+  return s->on[0];
+}
+
+/* Adds spans like those of an encoder, for rollouts alone. */
+static spans copy_spans(sl_graph *g, int ranks, const spans *s) {
+  spans copy = {sli_arena_alloc(&g->arena, (size_t)ranks * sizeof *copy.on)};
+  for (int r = 0; r < 1; r++) {
+    const sli_node *of = s->on[r];
+    const char *name = sli_arena_format(&g->arena, "rollout:%s", of->name);
+    sli_node *n =
+        sli_graph_node(g, of->op, name, &of->attrs, of->cls, of->block, of->nin, of->in, 1);
+    n->at = of->at;
+    n->rank = of->rank;
+    sli_node_infer(n);
+    sli_node_output(g, n, 0, name);
+    copy.on[r] = n;
+  }
+  return copy;
+}
+
+/* Order of nodes: sources, passes of encoders, the spans behind what they collect, all others. */
+static int order_of(const sli_node *n, int before) {
+  if (is_span(n)) return 2;
+  return n->id >= before ? 1 : n->op == &sl_op_source ? 0 : 3;
+}
+
+static void put_first(sl_graph *g, int before) {
+  sli_node **nodes = sli_arena_alloc(&g->arena, (size_t)g->nnodes * sizeof *nodes);
+  for (int order = 0, n = 0; order < 4; order++)
+    for (int i = 0; i < g->nnodes; i++)
+      if (order_of(g->nodes[i], before) == order) nodes[n++] = g->nodes[i];
+  sli_graph_reorder(g, nodes);
+}
+
+sl_status sli_pass_encode(sl_graph *g, int ranks) {
+  bool apart = g->spans.frames->apart;
+  if (!apart) merge_spans(g);
+  int before = g->nnodes;
+  for (int e = 0; e < g->spans.count; e++) {
+    spans s, rollouts;
+    if (!find_spans(g, e, ranks, &s)) continue;
+    bool own = !g->spans.of[e].frozen || !apart;
+    if (own && apart) rollouts = copy_spans(g, 1, &s);
+    if (own && apart) SLI_TRY(encode_all(g, "rollout.span", 1, &rollouts));
+    if (own) g->spans.served = (apart ? rollouts.on[0] : s.on[0])->out[0];
+    SLI_TRY(encode_all(g, g->spans.of[e].frozen ? "reference.span" : "span", ranks, &s));
+  }
+  put_first(g, before);
+  return SL_OK;
+}

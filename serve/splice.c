@@ -1,0 +1,63 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Rows of an encoder that positions of a prompt have in the place of their tokens' embeddings. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "graph/graph.h"
+#include "serve/serve.h"
+
+int64_t sl_session_width(const sl_session *s) { return s->graph->spans.width; }
+
+/* ---- submission ----------------------------------------------------------------------------- */
+
+/* Checks the rows of a request; a session in a training plan has those of the plan's encoder. */
+static sl_status check_rows(const sl_session *s, const sl_request *q, const sl_spliced *x) {
+  if (!sl_session_width(s))
+    return sl_fail(SL_E_USAGE, "a prompt has rows in place of embeddings: the model splices none");
+  if (!s->steps.ticks && (!x->rows || x->count < 1))
+    return sl_fail(SL_E_USAGE, "a prompt has places for rows, and no rows");
+  for (int64_t i = 0; i < q->nprompt; i++)
+    if (x->at[i] < -1 || x->at[i] >= x->count)
+      return sl_fail(SL_E_USAGE, "token %lld of the prompt has row %d in its place, of %lld",
+                     (long long)i, x->at[i], (long long)x->count);
+  return SL_OK;
+}
+
+/* Copies the rows. Prompts with others must not share pages with this one, so they are part of the
+ * salt. */
+static void copy_rows(const sl_session *s, const sl_spliced *x, request *r) {
+  size_t places = (size_t)r->nprompt * sizeof *r->splice;
+  r->splice = memcpy(sli_calloc(places, 1), x->at, places);
+  r->how.salt = sli_hash(sli_hash(SLI_HASH_SEED, &r->how.salt, sizeof r->how.salt), x->at, places);
+  if (s->steps.ticks) return;
+  size_t bytes = (size_t)(x->count * sl_session_width(s)) * sizeof *r->rows;
+  r->rows = memcpy(sli_calloc(bytes, 1), x->rows, bytes);
+  r->how.salt = sli_hash(r->how.salt, r->rows, bytes);
+}
+
+sl_status sl_session_submit_spliced(sl_session *s, const sl_request *q, const sl_spliced *x,
+                                    uint64_t *id) {
+  SLI_TRY(sli_session_may_submit(s, q));
+  SLI_TRY(check_rows(s, q, x));
+  request *r = sli_session_make(s, q);
+  copy_rows(s, x, r);
+  return sli_session_append(s, r, id);
+}
+
+/* ---- ticks ---------------------------------------------------------------------------------- */
+
+/* Writes what a position of a request has in the place of its embedding, as row `row`. */
+static void splice(const request *r, int64_t at, int64_t width, sl_batch *batch, int32_t row) {
+  int32_t from = r->splice && at < r->nprompt ? r->splice[at] : -1;
+  int32_t *to = (int32_t *)sl_batch_spliced(batch) + row;
+  *to = from;
+  if (from < 0 || !r->rows) return;
+  *to = row;
+  memcpy((float *)sl_batch_spliced_rows(batch) + row * width, r->rows + from * width,
+         (size_t)width * sizeof(float));
+}
+
+void sli_session_splice(const sl_session *s, const part *p, sl_batch *batch, int32_t row) {
+  int64_t width = sl_session_width(s);
+  for (int32_t i = 0; i < p->rows && width; i++) splice(p->of, p->from + i, width, batch, row + i);
+}

@@ -1,0 +1,68 @@
+#!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
+# Prompts with frames (sl_frames, sl_splice): a model of images and text learns from examples, and from its own answers. Each
+# step encodes the frames of a prompt once, and once for each answer and each model that reads them where that is asked for.
+# With --exact losses, parameters and answers have the same bits on stages, devices and processes. Frames that cannot be are
+# named.
+# labels: outside
+# needs: zeromq
+set -u
+# shellcheck source=tests/support/tool.sh
+source "$SLUICE_SOURCE/tests/support/tool.sh"
+
+python3 "$SLUICE_SOURCE/examples/make_which_digit.py" . 3 512 || fail "no data"
+model=("$SLUICE_SOURCE/examples/which_digit.c" --frames frames.npy --each 3 --width 32 --layers 1 --warmup 0 --lr 3e-3)
+learn=("${model[@]}" --data tokens.npy --batch 16)
+
+# Examples: the loss falls, and has one hash on any grid.
+ends 0 "$actorrun" --quiet --exact --steps 12 --certify one.jsonl --save first.safetensors "${learn[@]}"
+python3 -c '
+import json
+losses = [json.loads(line).get("loss") for line in open("one.jsonl")]
+losses = [float.fromhex(x) if isinstance(x, str) else x for x in losses if x is not None]
+assert losses[-1] < 0.7 * losses[0], losses' || fail "the loss does not fall"
+for grid in "--stages 2 --microbatches 2" "--data-parallel 2"; do
+  # shellcheck disable=SC2086
+  ends 0 "$actorrun" --quiet --exact --steps 3 $grid --recheck one.jsonl "${learn[@]}"
+done
+
+# Answers: frames are encoded once, and nothing depends on where.
+rl=(--rl grpo:group=4,kl=0.05 --prompts prompts.jsonl --reward exact --stop '\n' --max-tokens 2 --init first.safetensors)
+model+=(--batch 16)
+exact=("$actorrun" --quiet --exact --steps 3 "${rl[@]}")
+ends 0 "${exact[@]}" --certify rl.jsonl --answers rl.answers.jsonl --log rl.csv "${model[@]}"
+frames() { # FILE FRAMES: each step has encoded so many
+  python3 -c '
+import csv, sys
+rows = list(csv.DictReader(open(sys.argv[1])))
+assert rows and all(float(row["frames"]) == float(sys.argv[2]) for row in rows), [row["frames"] for row in rows]
+assert all(float(row["ratio_off"]) == 0 for row in rows), rows' "$1" "$2" || fail "$1: not $2 frames"
+}
+frames rl.csv 12
+for grid in "--stages 2" "--microbatches 4 --stages 2" "--data-parallel 2" "--recompute full --jitter 50" "-n 2 --stages 2"; do
+  # shellcheck disable=SC2086
+  ends 0 "${exact[@]}" $grid "${patient[@]}" --recheck rl.jsonl --answers other.jsonl --log other.csv "${model[@]}"
+  cmp -s rl.answers.jsonl other.jsonl || fail "$grid: other answers"
+  frames other.csv 12
+done
+ends 0 "${exact[@]}" --rl grpo:group=4,kl=0.05,apart=1 --recheck rl.jsonl --answers other.jsonl --log other.csv "${model[@]}"
+cmp -s rl.answers.jsonl other.jsonl || fail "apart: other answers"
+frames other.csv 144
+
+# Frames that cannot be.
+bad() { # WHAT WORDS...: input that is refused
+  ends 2 "$actorrun" --quiet --steps 1 "${rl[@]}" "${@:2}"
+  says "$1" err
+}
+sed 's/, "frames": [^]]*]//' prompts.jsonl >none.jsonl
+sed '2s/"frames": \[[0-9]*/"frames": [999999/' prompts.jsonl >many.jsonl
+sed '3s/\[1, 1, /[1, /' prompts.jsonl >marks.jsonl
+sed '4s/"frames": \[/"frames": [-1, /' prompts.jsonl >minus.jsonl
+bad 'prompt 1 has 0 frames: the model reads 3 of each' --prompts none.jsonl "${model[@]}"
+bad 'prompt 2 has frame 999999: the file has' --prompts many.jsonl "${model[@]}"
+bad 'prompt 3 has 11 places for rows of the encoder (token 1), which makes 12' --prompts marks.jsonl "${model[@]}"
+bad 'minus.jsonl:4: "frames" is an array of numbers of frames' --prompts minus.jsonl "${model[@]}"
+bad 'tokens.npy: it is no array of frames, each f32[4, 16]' "${model[@]}" --frames tokens.npy
+bad 'nothing.npy' "${model[@]}" --frames nothing.npy
+ends 2 "$actorrun" --quiet --steps 1 "${rl[@]:0:10}" gpt --layers 1 --width 16 --heads 2 --vocab 128 --context 20 --batch 16
+says 'prompt 1 has frames, and model gpt reads none' err
