@@ -83,7 +83,7 @@ void sli_rollouts_note(void *ctx, const sl_session_event *event);
 /* Returns the step once its advantages are known; NULL: the run ends. */
 const sli_rollout_step *sli_rollouts_wait(sl_rollouts *r, int64_t step);
 
-/* steps.c: returns the prompt of a row of a step. */
+/* order.c: returns the prompt of a row of a step. */
 int64_t sli_rollouts_prompt(const sl_rollouts *r, int64_t step, int64_t row);
 
 /* frames.c */

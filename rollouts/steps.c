@@ -5,20 +5,11 @@
 #include <string.h>
 
 #include "base/monotonic.h"
-#include "io/tokens/tokens.h"
 #include "rollouts/rollouts.h"
 
 static sli_rollout_step *step_at(sl_rollouts *r, int64_t step) { return &r->steps[step % r->kept]; }
 
 /* ---- prompts ------------------------------------------------------------------------------- */
-
-/* The prompts come in order, over and over. */
-int64_t sli_rollouts_prompt(const sl_rollouts *r, int64_t step, int64_t row) {
-  const sl_rollouts_options *o = &r->options;
-  int64_t at = step * (o->batch / o->group) + row / o->group, epoch = at / o->nprompts;
-  at %= o->nprompts;
-  return o->shuffle ? sli_shuffle(o->shuffle, epoch, at, o->nprompts) : at;
-}
 
 /* Returns a seed that no other row of any step has. */
 static uint64_t seed_of(const sl_rollouts *r, int64_t step, int row) {

@@ -34,15 +34,6 @@ static int32_t *bucket(const sli_pages *p, uint64_t before, const int32_t *token
   return &p->first[sli_prefixes_hash(before, tokens) & p->mask];
 }
 
-uint64_t sli_prefixes_hash(uint64_t before, const int32_t *tokens) {
-  uint64_t h = before;
-  for (int i = 0; i < SL_PAGE; i++) {
-    h = (h ^ (uint32_t)tokens[i]) * UINT64_C(0x9e3779b97f4a7c15);
-    h ^= h >> 29;
-  }
-  return h;
-}
-
 /* Page names count up from 1 and never reach the salted range. */
 uint64_t sli_prefixes_root(const request *r) {
   const uint64_t salted = UINT64_C(1) << 63;

@@ -40,7 +40,14 @@ void sli_prefixes_fini(sli_pages *p);
 /* Returns the name that stands in front of a request's first page. */
 uint64_t sli_prefixes_root(const request *r);
 /* Returns the hash of a page's tokens and of the name of the page in front of it. */
-uint64_t sli_prefixes_hash(uint64_t before, const int32_t *tokens);
+static inline uint64_t sli_prefixes_hash(uint64_t before, const int32_t *tokens) {
+  uint64_t h = before;
+  for (int i = 0; i < SL_PAGE; i++) {
+    h = (h ^ (uint32_t)tokens[i]) * UINT64_C(0x9e3779b97f4a7c15);
+    h ^= h >> 29;
+  }
+  return h;
+}
 /* Returns the tokens of a named page. */
 const int32_t *sli_prefixes_tokens(const sli_pages *p, int32_t page);
 /* Names a page that kept contents were copied into. */

@@ -5,6 +5,7 @@
 
 #include <sluice/model.h>
 
+#include "graph/build/frames.h"
 #include "graph/graph.h"
 
 /* Returns the loss node of a classifier's logits: the graph's loss, or one of its summands. */

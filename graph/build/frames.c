@@ -6,6 +6,7 @@
  * prompts of a step (passes/spans.c). A served graph has no encoder: its batch says which row each
  * position has. */
 #include "graph/build/frames.h"
+#include "graph/build/build.h"
 
 #include <string.h>
 #include <sys/mman.h>

@@ -5,7 +5,7 @@
 
 #include <sluice/frames.h>
 
-#include "graph/build/build.h"
+#include "graph/graph.h"
 
 /* Context of a source of frames; constant once made. */
 typedef struct sli_frames {

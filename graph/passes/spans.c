@@ -18,7 +18,6 @@
 #include <sluice/plan.h>
 
 #include "graph/build/build.h"
-#include "graph/build/frames.h"
 #include "ops/ops.h"
 #include "ops/splice.h"
 

@@ -212,7 +212,7 @@ sli_product_part sli_product_part_of(const sli_product *p, int chunk) {
 static int64_t height_for(const sli_product *p, const struct sl_team *team, int64_t rows) {
   int64_t threads = sli_team_threads(team);
   if (p->library != OWN || p->width < p->shape.n) return p->height;
-  int64_t share = (rows + threads - 1) / threads;
+  int64_t share = SLI_MAX((rows + threads - 1) / threads, 1);
   return SLI_MAX((share + 1) / 2, SLI_MIN(share, (int64_t)TALL_CHUNK));
 }
 

@@ -70,7 +70,9 @@ int main(void) {
   }
   int count = check_declarations(source, "include/sluice/ops.h");
   count += check_declarations(source, "include/sluice/experts.h");
+  count += check_declarations(source, "include/sluice/frames.h");
   count += check_declarations(source, "ops/ops.h");
+  count += check_declarations(source, "ops/splice.h");
   CHECK(count == (int)SLI_COUNT(names), "%d ops are declared, %d have a line", count,
         (int)SLI_COUNT(names));
   return 0;

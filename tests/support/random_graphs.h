@@ -443,7 +443,8 @@ static inline bool is_of_gradients(const sl_op *op, const sl_op *of) {
   return false;
 }
 
-/* Says whether lowering adds this op by itself: for backward passes, pieces or shards. */
+/* Says whether lowering adds this op by itself: for backward passes, pieces, shards or storage
+ * formats. */
 static inline bool comes_along(const sl_op *op) {
   static const sl_op *const shares[] = {&sl_op_share,
                                         &sl_op_join,
@@ -455,6 +456,8 @@ static inline bool comes_along(const sl_op *op) {
                                         &sl_op_weighted_cross_entropy_part,
                                         &sl_op_weighted_cross_entropy_join,
                                         &sl_op_attention_share,
+                                        &sl_op_linear_stored,
+                                        &sl_op_embedding_stored,
                                         &sl_op_softmax_part,
                                         &sl_op_softmax_rescale};
   for (size_t i = 0; i < SLI_COUNT(shares); i++)

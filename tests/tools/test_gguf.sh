@@ -148,9 +148,6 @@ sys.exit(abs(a - b) > 1e-6 * a)
 PY
 done
 
-refused "--save some.gguf: GGUF is not written" --init "$tiny" --save some.gguf llama "${train[@]}"
-[[ ! -e some.gguf ]] || fail "nothing is written"
-
 # ---- angles of LLaMA 3, of which a file has the factors --------------------------------------------
 
 ends 0 "$actorrun" --quiet --init "$tiny" --steps 0 --save plain/ llama "${train[@]}"

@@ -112,15 +112,13 @@ for model in gpt "llama --kv-heads 2"; do
     near plain other || fail "$model $how: other losses"
   done
 done
-# States would go on from chat to chat: a row has one.
-for model in "mamba2 --head-dim 8 --state 8" "hybrid" "llama --attend-blocks 0.5"; do
+# Chosen blocks would have keys of other chats: a row has one.
+for model in "llama --attend-blocks 0.5"; do
   # shellcheck disable=SC2206
   words=($model --data even.jsonl --batch 8)
-  [[ $model != mamba2* ]] || size=(--layers 2 --width 32 --vocab 700 --lr 3e-3 --warmup 0)
   losses short "" "${words[@]}" --context "$one"
   losses long "" "${words[@]}" --context $((3 * one))
   near short long || fail "$model: a chat has a row of its own"
-  size=(--layers 2 --width 32 --heads 4 --vocab 700 --lr 3e-3 --warmup 0)
 done
 
 # ---- learning ---------------------------------------------------------------------------------------

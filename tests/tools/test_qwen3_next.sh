@@ -118,7 +118,6 @@ edited '"partial_rotary_factor": 0.5' '"partial_rotary_factor": 1.5' 'partial_ro
 edited '"linear_num_value_heads": 4' '"linear_num_value_heads": 5' 'value-heads 5 is not a multiple of --key-heads 2'
 edited '"hidden_act": "silu"' '"hidden_act": "gelu"' hidden_act
 refused '--softmax-every 3 contradicts' --init "$reference/hf_qwen3_next" qwen3-next "${train[@]}" --softmax-every 3
-refused 'states go on from document to document' "${small[@]}" --document-end 0
 refused '--dense-blocks 1,x: it is none, or numbers of blocks from 0 to 3' "${small[@]}" --dense-blocks 1,x
 refused 'should be qwen3-next, not qwen-moe' --init "$reference/hf_qwen3_next" qwen-moe "${train[@]}"
 echo "qwen3-next: the losses of transformers"

@@ -15,7 +15,7 @@ enum { GEMM_ROWS = REGISTERS / 2 - 2, GEMM_PANEL = 2 * LANES, GEMM_TILE = GEMM_R
 enum { GEMM_DEPTH = 6144 / GEMM_PANEL };
 /* tiles of A that stay in the L2 cache; panels of B that are packed together */
 enum { GEMM_TILES = (96 << 10) / (GEMM_DEPTH * GEMM_ROWS), GEMM_PANELS = 256 / GEMM_PANEL };
-enum { GEMM_HEIGHT = 512, GEMM_WIDTH = 512 };
+enum { GEMM_HEIGHT = 384, GEMM_WIDTH = 512 };
 enum { GEMM_RUNS = 32, GEMM_SLOTS = 6 }; /* runs of steps that are packed together; slots of sums */
 /* floats from tile to tile of A, and from panel to panel of B: odd numbers of cache lines */
 enum { TILE_PITCH = GEMM_DEPTH * GEMM_ROWS + 16, PANEL_PITCH = GEMM_DEPTH * GEMM_PANEL + 16 };
