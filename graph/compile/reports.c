@@ -291,8 +291,9 @@ static void add_rollouts_reports(sl_lowered *l) {
   for (int i = 0; i < r->count; i++, o++, options = options->next) {
     *o = sink_of(o, "sampled", r->of[i].sampled);
     o->on_output = options->on_output, o->ctx = options->ctx;
-    r->of[i].report = add_report(l->g, "report:rollouts", 1, &r->of[i].sampled, &o->sink, false,
-                                 SLI_PACE_ROLLOUT);
+    const char *name = i ? sli_arena_format(&l->arena, "report:rollouts#%d", i) : "report:rollouts";
+    r->of[i].report =
+        add_report(l->g, name, 1, &r->of[i].sampled, &o->sink, false, SLI_PACE_ROLLOUT);
   }
 }
 

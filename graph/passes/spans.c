@@ -146,12 +146,14 @@ static sl_status cut_out(sl_graph *g, sli_node *span) {
   for (int i = 0; i < e.nparams; i++) e.frozen |= e.params[i]->frozen != NULL;
   read_params(g, span, &e);
   span->attrs.first = s->count;
-  SLI_GROW(s->of, (size_t)s->count, s->capacity);
   s->of[s->count++] = e;
   return SL_OK;
 }
 
 sl_status sli_pass_spans(sl_graph *g) {
+  int spans = 0;
+  for (int i = 0; i < g->nnodes; i++) spans += is_span(g->nodes[i]);
+  g->spans.of = sli_arena_alloc(&g->arena, (size_t)spans * sizeof *g->spans.of);
   for (int i = 0; i < g->nnodes; i++)
     if (is_span(g->nodes[i])) SLI_TRY(cut_out(g, g->nodes[i]));
   for (int e = 0; e < g->spans.count; e++)

@@ -185,8 +185,8 @@ sl_status sli_expand_gradients(sli_expansion *x) {
 static sl_status read_whole(sli_expansion *x, const sl_tensor *param, int rank, sl_tensor *whole) {
   sl_graph *g = x->g;
   const sl_attrs attrs = {0};
-  sli_node *n =
-      sli_graph_node(g, &sl_op_copy, param->name, &attrs, SL_CLASS_U, param->home, 1, &whole, 1);
+  const char *name = sli_arena_format(&g->arena, "%s@%d", param->name, rank);
+  sli_node *n = sli_graph_node(g, &sl_op_copy, name, &attrs, SL_CLASS_U, param->home, 1, &whole, 1);
   n->rank = rank;
   n->at = param->at;
   n->phase = SLI_PHASE_ROLLOUT;

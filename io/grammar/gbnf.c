@@ -161,7 +161,8 @@ static sli_term take_set(reader *r) {
     }
     if (SLI_GRAMMAR_GROW(r->g, of, count, room)) of[count++] = (span){low, high};
   }
-  if (!*r->at++) return fail(r, "a set of characters has no end"), 0;
+  if (!*r->at) return fail(r, "a set of characters has no end"), 0;
+  r->at++;
   return characters(r->g, of, count, others);
 }
 
@@ -174,7 +175,8 @@ static sli_term take_text(reader *r, bool *empty) {
     if (SLI_GRAMMAR_GROW(r->g, terms, count, room)) terms[count++] = one;
   }
   *empty = !count;
-  if (!*r->at++) return fail(r, "a text has no end"), 0;
+  if (!*r->at) return fail(r, "a text has no end"), 0;
+  r->at++;
   return count ? sli_grammar_sequence(r->g, (int)count, terms) : sli_grammar_text(r->g, "", 0);
 }
 

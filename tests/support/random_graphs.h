@@ -457,6 +457,7 @@ static inline bool comes_along(const sl_op *op) {
                                         &sl_op_weighted_cross_entropy_join,
                                         &sl_op_attention_share,
                                         &sl_op_linear_stored,
+                                        &sl_op_linear_b_stored,
                                         &sl_op_embedding_stored,
                                         &sl_op_softmax_part,
                                         &sl_op_softmax_rescale};

@@ -124,7 +124,7 @@ refused() { # TEXT ARGUMENTS...
   says "$text" err
 }
 refused "--vocab-parallel: over which stages?" --vocab-parallel "${gpt[@]}"
-refused "op chunk.1/mse.1 (mse) is no cross entropy with as many classes as stages" --vocab-parallel --stages 2 pipeline
+refused "op chunk.1/mse.1 (mse) makes a loss that has no classes for stages to share" --vocab-parallel --stages 2 pipeline
 refused "--vocab-barriers 3: must be between 1 and 2" --vocab-parallel --vocab-barriers 3 --stages 2 "${gpt[@]}"
 refused "--vocab-barriers 1: without --vocab-parallel no stage waits for the others" --vocab-barriers 1 --stages 2 "${gpt[@]}"
 refused "head/linear.1:rescale cannot lie as S1 along the tensor axis beside the other layouts" --vocab-parallel \
