@@ -34,11 +34,6 @@ static sl_status check_options(const sl_rollouts_options *o) {
   if (o->devices < 1 || o->devices > o->batch)
     return sl_fail(SL_E_USAGE, "rollouts: %d devices are to answer %lld prompts", o->devices,
                    (long long)o->batch);
-  if (o->ahead && o->devices > 1)
-    return sl_fail(SL_E_UNSUPPORTED,
-                   "rollouts: answers of older parameters (rollouts ahead) come "
-                   "from one device of each stage, not from %d",
-                   o->devices);
   if (o->nprompts < 1) return sl_fail(SL_E_USAGE, "rollouts: there are no prompts");
   if (o->max_tokens < 1)
     return sl_fail(SL_E_USAGE, "rollouts: answers of %lld tokens", (long long)o->max_tokens);

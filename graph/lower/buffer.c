@@ -395,6 +395,25 @@ static void lay_out_workspace(sli_lowering *l, int task, const sli_uses *u) {
   free(all);
 }
 
+/* Moves the workspace of a source that waits behind those of its device's other tasks, with which
+ * it runs at once: its queue is its own. */
+static void move_apart(sli_lowering *l, int load) {
+  sli_task *g = &l->tasks[load];
+  size_t behind = 0;
+  for (int i = 0; i < l->ntasks; i++) {
+    const sli_task *other = &l->tasks[i];
+    bool before = i < load || !sli_waits(l, other);
+    if (i != load && before && other->device == g->device)
+      behind = SLI_MAX(behind, other->workspace_bytes);
+  }
+  for (int i = 0; i < g->nnodes; i++)
+    for (int o = 0; o < g->nodes[i]->nout; o++) {
+      const sl_tensor *t = g->nodes[i]->out[o];
+      if (t && l->spots[t->id].buffer == SL_NONE) l->spots[t->id].offset += behind;
+    }
+  g->workspace_bytes += behind;
+}
+
 /* Adds a register of no bytes by which one task tells another that it has fired. */
 static sli_buffer *add_signal(sli_lowering *l, const char *word, sli_role role, int from, int to,
                               sli_rate rate) {
@@ -492,6 +511,8 @@ void sli_lower_buffer(sli_lowering *l) {
     SLI_CHECK(l->tasks[i].cls != SL_CLASS_C || !l->tasks[i].workspace_bytes,
               "exchange %s keeps something to itself", l->tasks[i].name);
   }
+  for (int i = 0; i < l->ntasks; i++)
+    if (sli_waits(l, &l->tasks[i]) && l->tasks[i].workspace_bytes) move_apart(l, i);
 #ifndef NDEBUG
   sli_lower_check_places(l, &u);
 #endif

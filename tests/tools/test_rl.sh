@@ -57,9 +57,7 @@ for how in "--rl grpo:group=8,kl=0.01,updates=2" "--rollout-ahead 1"; do
   # shellcheck disable=SC2086
   ends 0 "${exact[@]}" $how --certify old.jsonl --answers old.answers.jsonl --log old.csv "${model[@]}"
   # shellcheck disable=SC2086
-  [[ $how == *ahead* ]] && grid="-n 2 --stages 2" || grid="-n 2 --data-parallel 2"
-  # shellcheck disable=SC2086
-  ends 0 "${exact[@]}" $how $grid "${patient[@]}" --recheck old.jsonl --answers other.jsonl "${model[@]}"
+  ends 0 "${exact[@]}" $how -n 2 --data-parallel 2 "${patient[@]}" --recheck old.jsonl --answers other.jsonl "${model[@]}"
   cmp -s old.answers.jsonl other.jsonl || fail "$how: other answers on two processes"
   # shellcheck disable=SC2086
   ends 0 "${exact[@]}" $how --steps 2 --checkpoint "c$how" --every 2 --answers other.jsonl "${model[@]}"
@@ -72,8 +70,6 @@ off = [float(row["ratio_off"]) for row in csv.DictReader(open("old.csv"))]
 young = [0, 2] if "updates" in sys.argv[1] else [0]
 for step, value in enumerate(off): assert (value == 0) == (step in young), off' "$how" || fail "$how: ratios"
 done
-ends 2 "${exact[@]}" --rollout-ahead 1 --data-parallel 2 "${model[@]}"
-says 'come from one device of each stage, not from 2' err
 ends 2 "${exact[@]}" --rl grpo:group=8,updates=2 --checkpoint d --every 3 "${model[@]}"
 says '--every 3: a rollout has 2 updates' err
 ends 2 "${exact[@]}" --rollout-ahead 2 --checkpoint d "${model[@]}"
