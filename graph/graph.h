@@ -246,9 +246,9 @@ struct sl_graph {
       sl_tensor *sampled; /* output of a tick */
       sli_node *source, *report;
     } * of;     /* [count] */
-    int nreads; /* reads of whole parameters, one for each device that answers, till the graphs
-                   are there */
-    sl_tensor **reads; /* [nreads] their outputs */
+    int nreads; /* of whole parameters, one for each device that answers, till the graphs are there
+                 */
+    const sli_node **reads; /* [nreads] */
   } rollouts;
   struct sli_encoded_spans {               /* of prompts with frames; see passes/spans.c */
     const struct sl_prompt_frames *frames; /* of the objective; NULL: it has none */
@@ -256,7 +256,6 @@ struct sl_graph {
     int64_t width; /* of a served graph: numbers of a row that it splices; 0: none */
     int prompts;   /* ticks of the encoder's passes in a step; 0: none */
     int count;
-    size_t capacity;
     sli_encoder *of;   /* [count] encoders, by attrs.first of their spans */
     sl_tensor *served; /* span that rollouts read */
   } spans;

@@ -119,13 +119,12 @@ SLI_COST(pack_cost, 0, 2, 1)
 
 /* ---- products ------------------------------------------------------------------ */
 
-/* Layers are alike, and so are their products. Calls of a device on the same types share the
- * library's object for them, which takes a few kilobytes whatever the length of the sequences. */
-static size_t keeps_product(const sl_call *call, uint64_t *which) {
+size_t sli_keeps_product(const sl_call *call, uint64_t *which) {
   const sl_attrs *a = call->attrs;
   uint64_t hash = sli_hash_word(SLI_HASH_SEED,
                                 (uint64_t)a->exact << 2 | (uint64_t)a->transposed << 1 | a->bf16);
   hash = sli_hash_word(hash, (uint64_t)a->chunk);
+  hash = sli_hash_word(hash, (uint64_t)a->dims[1]);
   for (int p = 0; p < SL_PART_RANGES; p++) hash = sli_hash_word(hash, (uint64_t)a->part[p]);
   hash = sli_hash_word(hash, (uint64_t)a->rows);
   for (int i = 0; i < call->nin; i++) hash = sli_hash_type(hash, &call->in_type[i]);
@@ -149,7 +148,7 @@ const sl_op sl_op_linear = {
     .whole = 14,
     .infer = linear_infer,
     .cost = linear_cost,
-    .keeps = keeps_product,
+    .keeps = sli_keeps_product,
     .looks = 1,
     .follows = 1,
     .signatures = linear_signatures,
@@ -181,7 +180,7 @@ const sl_op sl_op_linear_b = {
     .infer = linear_b_infer,
     .cost = linear_cost,
     .signatures = linear_b_signatures,
-    .keeps = keeps_product,
+    .keeps = sli_keeps_product,
     .looks = 1,
     .follows = 1,
     .fixed = true,
@@ -199,7 +198,7 @@ const sl_op sl_op_linear_w = {
     .rounds = true,
     .infer = linear_w_infer,
     .cost = linear_w_cost,
-    .keeps = keeps_product,
+    .keeps = sli_keeps_product,
     .looks = 3,
     .accumulates = 1,
     .fixed = true,
@@ -213,7 +212,7 @@ const sl_op sl_op_pack = {
     .nout = 2,
     .infer = pack_infer,
     .cost = pack_cost,
-    .keeps = keeps_product,
+    .keeps = sli_keeps_product,
     .fixed = true,
 };
 

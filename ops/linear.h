@@ -5,6 +5,11 @@
 
 #include "ops/ops.h"
 
+/* sl_op.keeps of products. Layers are alike, and so are their products: calls of a device on the
+ * same types share the library's object for them, which takes a few kilobytes whatever the length
+ * of the sequences. */
+size_t sli_keeps_product(const sl_call *call, uint64_t *which);
+
 /* Returns the number of input features (which = 0) or output features (1) of a weight. */
 static inline int64_t sli_linear_features(const sl_attrs *attrs, const sl_type *w, int which) {
   return w->dim[attrs->transposed ? which : 1 - which];

@@ -3,17 +3,24 @@
  * numbers, as in GGUF files.
  *
  * A row of k numbers in blocks of Q8_0 or Q4_1 has all its numbers first, then its blocks' scales
- * as halves: Q8_0   int8 q[k] | half d[k / 32]            number = d q Q4_1   16 bytes per block,
- * the lower half-bytes its first 16 numbers, the upper the others | half d, m of each block number
- * = d q + m Q5_0 of a file, whose numbers are d q with q from -16 to 15, is stored as Q8_0. The
- * product d q is exact in f32, so a number has one value however it is unpacked.
+ * as halves:
+ *
+ *   Q8_0  int8 q[k] | half d[k / 32]                 number = d q
+ *   Q4_1  16 bytes per block | half d, m per block   number = d q + m
+ *
+ * The bytes of a block of Q4_1 have its first 16 numbers in their lower halves and the others in
+ * their upper ones. Q5_0 of a file, whose numbers are d q with q from -16 to 15, is stored as Q8_0.
+ * The product d q is exact in f32, so a number has one value however it is unpacked.
  *
  * For matrix products, block rows are grouped so that a product reads addresses in order, many rows
  * at a time. Rows of other block formats are those of the file, each begun at a multiple of four
- * bytes. SLI_STORAGE_GROUP rows of a device form a group (the last may have fewer). A group is
- * its blocks, one behind the other. A block of a group of `wide` rows: Q8_0   8 quads [wide][4] of
- * bytes, q + 128 | half d[wide] Q4_1   4 quads [wide][4] of bytes | half d[wide] | half m[wide] A
- * quad is, for each row, four bytes that are neighbours in that row. */
+ * bytes. SLI_STORAGE_GROUP rows of a device form a group (the last may have fewer). A group is its
+ * blocks, one behind the other. A block of a group of `wide` rows:
+ *
+ *   Q8_0  8 quads [wide][4] of bytes, q + 128 | half d[wide]
+ *   Q4_1  4 quads [wide][4] of bytes | half d[wide] | half m[wide]
+ *
+ * A quad is, for each row, four bytes that are neighbours in that row. */
 #ifndef SLUICE_OPS_STORAGE_H
 #define SLUICE_OPS_STORAGE_H
 

@@ -74,18 +74,6 @@ static void embedding_stored_cost(const sl_attrs *attrs, int nin, const sl_type 
   *bytes = 2.0 * (double)sl_type_bytes(&out[0]);
 }
 
-/* Layers are alike, and so are the library's objects for their products. */
-static size_t keeps_products(const sl_call *call, uint64_t *which) {
-  const sl_attrs *a = call->attrs;
-  uint64_t hash = sli_hash_word(SLI_HASH_SEED, (uint64_t)a->exact << 1 | a->bf16);
-  hash = sli_hash_word(hash, (uint64_t)a->chunk);
-  hash = sli_hash_word(hash, (uint64_t)a->dims[1]);
-  for (int p = 0; p < SL_PART_RANGES; p++) hash = sli_hash_word(hash, (uint64_t)a->part[p]);
-  for (int i = 0; i < call->nin; i++) hash = sli_hash_type(hash, &call->in_type[i]);
-  *which = sli_hash_type(hash, &call->out_type[0]);
-  return 0;
-}
-
 const sl_op sl_op_linear_stored = {
     .name = "linear_stored",
     .min_in = 2,
@@ -95,7 +83,7 @@ const sl_op sl_op_linear_stored = {
     .whole = 6,
     .infer = linear_stored_infer,
     .cost = linear_stored_cost,
-    .keeps = keeps_products,
+    .keeps = sli_keeps_product,
     .looks = 1,
     .follows = 1,
     .fixed = true,
@@ -112,7 +100,7 @@ const sl_op sl_op_linear_b_stored = {
     .whole = 2,
     .infer = linear_b_stored_infer,
     .cost = linear_stored_cost,
-    .keeps = keeps_products,
+    .keeps = sli_keeps_product,
     .looks = 1,
     .follows = 1,
     .fixed = true,

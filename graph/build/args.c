@@ -292,6 +292,12 @@ void sl_options_print(const sl_option *options, FILE *out) {
   }
 }
 
+const sl_option *sl_options_find(const sl_option *options, const char *name) {
+  for (; options && options->name; options++)
+    if (!strcmp(options->name, name)) return options;
+  return NULL;
+}
+
 const char *sl_options_nearest(const sl_option *options, const char *name) {
   size_t n = 0;
   while (options && options[n].name) n++;

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Sources of data: a user's callback, and rows of a token file. */
 #include "graph/build/build.h"
-#include "graph/build/frames.h"
 
 #include <limits.h>
 #include <math.h>

@@ -44,13 +44,23 @@ static void keep_only(sl_graph *g, const bool *wanted, const bool *keep) {
   g->ntensors = ntensors;
 }
 
-void sli_graph_drop(sl_graph *g, int count, sl_tensor *const *outputs) {
+void sli_graph_drop(sl_graph *g, int count, const sli_node *const *nodes) {
   bool *wanted = sli_arena_alloc(&g->arena, (size_t)g->ntensors * sizeof *wanted);
   bool *keep = sli_arena_alloc(&g->arena, (size_t)g->nnodes * sizeof *keep);
   for (int t = 0; t < g->ntensors; t++) wanted[t] = true;
   for (int i = 0; i < g->nnodes; i++) keep[i] = true;
-  for (int i = 0; i < count; i++) wanted[outputs[i]->id] = keep[outputs[i]->producer->id] = false;
+  for (int i = 0; i < count; i++) {
+    keep[nodes[i]->id] = false;
+    for (int o = 0; o < nodes[i]->nout; o++)
+      if (nodes[i]->out[o]) wanted[nodes[i]->out[o]->id] = false;
+  }
   keep_only(g, wanted, keep);
+}
+
+void sli_graph_replace_reads(sl_graph *g, const sl_tensor *of, sl_tensor *by) {
+  for (int i = 0; i < g->nnodes; i++)
+    for (int a = 0; a < g->nodes[i]->nin; a++)
+      if (g->nodes[i]->in[a] == of) g->nodes[i]->in[a] = by;
 }
 
 /* ---- arguments that are read for their types alone ---------------------------------------------

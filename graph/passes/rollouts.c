@@ -39,12 +39,11 @@ static sl_status graft_blocks(graft *x) {
   return SL_OK;
 }
 
-/* Returns the read of a whole parameter on this device, NAME@DEVICE; NULL: none is needed. */
+/* Returns the read of a whole parameter on this device; NULL: none is needed. */
 static const sli_node *find_read(const graft *x, const char *name) {
-  size_t length = strlen(name);
   for (int i = 0; i < x->g->rollouts.nreads; i++) {
-    const sli_node *n = x->g->rollouts.reads[i]->producer;
-    if (n->rank == x->rank && !strncmp(n->name, name, length) && n->name[length] == '@') return n;
+    const sli_node *n = x->g->rollouts.reads[i];
+    if (n->rank == x->rank && !strcmp(n->out[0]->name, name)) return n;
   }
   return NULL;
 }

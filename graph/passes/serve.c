@@ -232,12 +232,6 @@ static bool adds_places(const sl_graph *g, const sli_node *n) {
   return high && high->op == &sl_op_grouped_linear && high->in[1] == g->adapters;
 }
 
-static void replace_reads(sl_graph *g, const sl_tensor *from, sl_tensor *to) {
-  for (int i = 0; i < g->nnodes; i++)
-    for (int a = 0; a < g->nodes[i]->nin; a++)
-      if (g->nodes[i]->in[a] == from) g->nodes[i]->in[a] = to;
-}
-
 /* Leaves out places beside the product that makes the logits, whose rows are other ones. Returns
  * the logits. */
 static sl_tensor *leave_out_places(sl_graph *g, sl_tensor *logits) {
@@ -247,7 +241,7 @@ static sl_tensor *leave_out_places(sl_graph *g, sl_tensor *logits) {
     bool places = adds_places(g, t->producer);
     next = places ? t->producer->in[0] : only_input(t->producer, &at);
     if (places && t == logits) logits = next;
-    else if (places) replace_reads(g, t, next);
+    else if (places) sli_graph_replace_reads(g, t, next);
   }
   return logits;
 }

@@ -118,24 +118,6 @@ static void read_params(sl_graph *g, sli_node *span, const sli_encoder *e) {
   }
 }
 
-static void drop_tensor(sl_graph *g, const sl_tensor *t) {
-  memmove(&g->tensors[t->id], &g->tensors[t->id + 1],
-          (size_t)(g->ntensors - t->id - 1) * sizeof *g->tensors);
-  g->ntensors--;
-  for (int i = t->id; i < g->ntensors; i++) g->tensors[i]->id = i;
-}
-
-/* Drops a node and what it makes, unless it is gone. */
-static void drop_node(sl_graph *g, const sli_node *n) {
-  if (n->id >= g->nnodes || g->nodes[n->id] != n) return;
-  for (int o = 0; o < n->nout; o++)
-    if (n->out[o]) drop_tensor(g, n->out[o]);
-  memmove(&g->nodes[n->id], &g->nodes[n->id + 1],
-          (size_t)(g->nnodes - n->id - 1) * sizeof *g->nodes);
-  g->nnodes--;
-  for (int i = n->id; i < g->nnodes; i++) g->nodes[i]->id = i;
-}
-
 static sl_status cut_out(sl_graph *g, sli_node *span) {
   struct sli_encoded_spans *s = &g->spans;
   bool *in = sli_arena_alloc(&g->arena, (size_t)g->nnodes * sizeof *in);
@@ -150,14 +132,23 @@ static sl_status cut_out(sl_graph *g, sli_node *span) {
   return SL_OK;
 }
 
+/* Drops the nodes of all encoders; some may be of several. */
+static void drop_encoders(sl_graph *g) {
+  const sli_node **all =
+      sli_arena_alloc(&g->arena, (size_t)(g->spans.count * g->nnodes) * sizeof *all);
+  int count = 0;
+  for (int e = 0; e < g->spans.count; e++)
+    for (int i = 0; i < g->spans.of[e].nnodes; i++) all[count++] = g->spans.of[e].makers[i];
+  sli_graph_drop(g, count, all);
+}
+
 sl_status sli_pass_spans(sl_graph *g) {
   int spans = 0;
   for (int i = 0; i < g->nnodes; i++) spans += is_span(g->nodes[i]);
   g->spans.of = sli_arena_alloc(&g->arena, (size_t)spans * sizeof *g->spans.of);
   for (int i = 0; i < g->nnodes; i++)
     if (is_span(g->nodes[i])) SLI_TRY(cut_out(g, g->nodes[i]));
-  for (int e = 0; e < g->spans.count; e++)
-    for (int i = 0; i < g->spans.of[e].nnodes; i++) drop_node(g, g->spans.of[e].makers[i]);
+  drop_encoders(g);
   g->spans.prompts = (int)g->spans.frames->prompts;
   return SL_OK;
 }
@@ -357,21 +348,25 @@ static bool are_same(const sli_node *a, const sli_node *b) {
          !memcmp(a->in, b->in, (size_t)a->nin * sizeof *a->in);
 }
 
-static void read_instead(sl_graph *g, const sl_tensor *of, sl_tensor *by) {
-  for (int i = 0; i < g->nnodes; i++)
-    for (int a = 0; a < g->nodes[i]->nin; a++)
-      if (g->nodes[i]->in[a] == of) g->nodes[i]->in[a] = by;
+/* Returns the first span of the same rows. */
+static const sli_node *find_same(const sl_graph *g, const sli_node *span) {
+  int i = 0;
+  while (!is_span(g->nodes[i]) || !are_same(g->nodes[i], span)) i++;
+  return g->nodes[i];
 }
 
 /* Lets readers of several spans of the same rows read the first. */
 static void merge_spans(sl_graph *g) {
-  for (int i = 0; i < g->nnodes; i++)
-    for (int k = g->nnodes - 1; k > i && is_span(g->nodes[i]); k--) {
-      sli_node *other = g->nodes[k];
-      if (!is_span(other) || !are_same(g->nodes[i], other)) continue;
-      read_instead(g, other->out[0], g->nodes[i]->out[0]);
-      drop_node(g, other);
-    }
+  const sli_node **merged = sli_arena_alloc(&g->arena, (size_t)g->nnodes * sizeof *merged);
+  int count = 0;
+  for (int i = 0; i < g->nnodes; i++) {
+    sli_node *n = g->nodes[i];
+    const sli_node *first = is_span(n) ? find_same(g, n) : n;
+    if (first == n) continue;
+    sli_graph_replace_reads(g, n->out[0], first->out[0]);
+    merged[count++] = n;
+  }
+  sli_graph_drop(g, count, merged);
 }
 
 /* ---- the pass ------------------------------------------------------------------------------- */
@@ -385,20 +380,17 @@ static bool find_spans(const sl_graph *g, int encoder, int ranks, spans *s) {
   return s->on[0];
 }
 
-/* Adds spans like those of an encoder, for rollouts alone. */
-static spans copy_spans(sl_graph *g, int ranks, const spans *s) {
-  spans copy = {sli_arena_alloc(&g->arena, (size_t)ranks * sizeof *copy.on)};
-  for (int r = 0; r < 1; r++) {
-    const sli_node *of = s->on[r];
-    const char *name = sli_arena_format(&g->arena, "rollout:%s", of->name);
-    sli_node *n =
-        sli_graph_node(g, of->op, name, &of->attrs, of->cls, of->block, of->nin, of->in, 1);
-    n->at = of->at;
-    n->rank = of->rank;
-    sli_node_infer(n);
-    sli_node_output(g, n, 0, name);
-    copy.on[r] = n;
-  }
+/* Adds a span like that of an encoder on the first device, for rollouts alone. */
+static spans copy_span(sl_graph *g, const spans *s) {
+  spans copy = {sli_arena_alloc(&g->arena, sizeof *copy.on)};
+  const sli_node *of = s->on[0];
+  const char *name = sli_arena_format(&g->arena, "rollout:%s", of->name);
+  sli_node *n = sli_graph_node(g, of->op, name, &of->attrs, of->cls, of->block, of->nin, of->in, 1);
+  n->at = of->at;
+  n->rank = of->rank;
+  sli_node_infer(n);
+  sli_node_output(g, n, 0, name);
+  copy.on[0] = n;
   return copy;
 }
 
@@ -424,7 +416,7 @@ sl_status sli_pass_encode(sl_graph *g, int ranks) {
     spans s, rollouts;
     if (!find_spans(g, e, ranks, &s)) continue;
     bool own = !g->spans.of[e].frozen || !apart;
-    if (own && apart) rollouts = copy_spans(g, 1, &s);
+    if (own && apart) rollouts = copy_span(g, &s);
     if (own && apart) SLI_TRY(encode_all(g, "rollout.span", 1, &rollouts));
     if (own) g->spans.served = (apart ? rollouts.on[0] : s.on[0])->out[0];
     SLI_TRY(encode_all(g, g->spans.of[e].frozen ? "reference.span" : "span", ranks, &s));

@@ -193,7 +193,8 @@ static sl_status read_whole(sli_expansion *x, const sl_tensor *param, int rank, 
   n->pace = SLI_PACE_ROLLOUT;
   n->per_step = true;
   SLI_TRY(sli_node_infer(n));
-  g->rollouts.reads[g->rollouts.nreads++] = sli_expand_output(x, n, 0, param->name);
+  sli_expand_output(x, n, 0, param->name);
+  g->rollouts.reads[g->rollouts.nreads++] = n;
   return SL_OK;
 }
 
@@ -259,7 +260,7 @@ static void prune_trained(sl_graph *g) {
   for (int i = 0; i < kept; i++) n = sli_mean_tensors(sli_graph_keep(g, i), roots, n);
   for (int p = 0; p < g->nparams; p++)
     for (int u = 0; u < g->params[p]->ngrads; u++) roots[n++] = g->params[p]->grads[u];
-  for (int i = 0; i < g->rollouts.nreads; i++) roots[n++] = g->rollouts.reads[i];
+  for (int i = 0; i < g->rollouts.nreads; i++) roots[n++] = g->rollouts.reads[i]->out[0];
   sli_graph_prune(g, nroots, roots);
 }
 

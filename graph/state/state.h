@@ -33,8 +33,8 @@ struct cJSON *sli_checkpoints_about(sl_checkpoints *c);
 /* Returns the record of the checkpoint that a run resumes from; NULL: there is none. */
 const struct cJSON *sli_checkpoints_origin(const sl_checkpoints *c);
 
-/* What a weight file may lack. Parameters that match one of the patterns `fresh`, separated by
- * commas, keep their values then; NULL: none. A pattern that matches no parameter is an error.
+/* Parameters that a weight file may lack. Those that match one of the patterns `fresh`, separated
+ * by commas, keep their values then; NULL: none. A pattern that matches no parameter is an error.
  * upcycled: factor of the weights of a dense feed-forward half, which each of its experts begins
  * with; 0: experts are there. */
 typedef struct sli_weights_lacks {

@@ -169,7 +169,7 @@ static float *scratch_take(scratch *s, const sl_type *type) {
   return s->values;
 }
 
-/* What is loaded: all but a teacher, a teacher, or what stays in its storage format. */
+/* Part of the model to load: all but a teacher, a teacher, or what stays in its storage format. */
 typedef enum part_of_model { MODEL, TEACHER, STORED } part_of_model;
 
 typedef struct loading {

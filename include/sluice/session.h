@@ -121,7 +121,7 @@ typedef struct sl_session_options {
                     others. A user's op that keeps f32 is refused with it */
   sl_admit admit;
   sl_prefixes prefixes;
-  /* Of models that keep states: states kept beside full pages, so that a request can begin behind
+  /* States kept beside full pages, in models that have states, so that a request can begin behind
    * shared ones. Such a page is a prompt's last full one, and each `state_every`-th of a sequence
    * [8]. States used longest ago make room for new ones. states: how many are kept [2 * sequences,
    * limited to 512 MiB over all stages]; below 0: none. */

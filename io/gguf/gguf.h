@@ -54,7 +54,7 @@ void sli_gguf_put_texts(sli_gguf_keys *keys, const char *key, const cJSON *value
 void sli_gguf_put_integers(sli_gguf_keys *keys, const char *key, const cJSON *values);
 void sli_gguf_put_numbers(sli_gguf_keys *keys, const char *key, const cJSON *values);
 
-/* What a file is made of. Tensors have Hugging Face's names, and values in its order; those whose
+/* Content of a file. Tensors have Hugging Face's names, and values in its order; those whose
  * data is NULL are asked for in turn. */
 typedef struct sli_gguf_content {
   sli_gguf_keys *keys;  /* general.architecture among them */

@@ -62,15 +62,8 @@ static size_t linear_scratch(const sl_call *call, int threads) {
   return sli_product_scratch(&shape);
 }
 
-/* Returns the valid rows of input i, counted along its first dim that is not 1. */
-static int64_t valid_rows(const sl_call *call, int i) {
-  const sl_type *type = &call->in_type[i];
-  int64_t all = type->ndim > 2 && type->dim[0] == 1 ? type->dim[1] : type->dim[0];
-  return sl_call_rows(call, i, all) * (sl_type_rows(type) / all);
-}
-
 static void linear_cpu(const sl_call *call) {
-  sli_product_run_rows(call->state, call->team, valid_rows(call, 0), call->in[0],
+  sli_product_run_rows(call->state, call->team, sli_valid_rows(call, 0), call->in[0],
                        weight(call, LINEAR_PACKED), call->nin > 2 ? call->in[2] : NULL,
                        call->out[0], call->scratch);
 }
@@ -89,7 +82,7 @@ static size_t linear_b_scratch(const sl_call *call, int threads) {
 }
 
 static void linear_b_cpu(const sl_call *call) {
-  sli_product_run_rows(call->state, call->team, valid_rows(call, 0), call->in[0],
+  sli_product_run_rows(call->state, call->team, sli_valid_rows(call, 0), call->in[0],
                        weight(call, LINEAR_B_PACKED), NULL, call->out[0], call->scratch);
 }
 
@@ -170,7 +163,7 @@ static void sum_valid_rows(void *arg, int m) {
   const float *left = call->in[a], *right = call->in[1 - a];
   float *to = (float *)call->out[0] + m * dw->dim[1];
   if (!sli_accumulates(call, 0)) memset(to, 0, (size_t)dw->dim[1] * sizeof *to);
-  for (int64_t r = 0, rows = valid_rows(call, 0); r < rows; r++) {
+  for (int64_t r = 0, rows = sli_valid_rows(call, 0); r < rows; r++) {
     float factor = left[r * dw->dim[0] + m];
     for (int64_t n = 0; n < dw->dim[1]; n++) to[n] += factor * right[r * dw->dim[1] + n];
   }
@@ -179,7 +172,7 @@ static void sum_valid_rows(void *arg, int m) {
 /* Computes dw by hand, in f32, if not all rows are valid. The library's products are built for all
  * rows, and the valid length varies from call to call. */
 static bool sums_few(const sl_call *call) {
-  int64_t rows = valid_rows(call, 0);
+  int64_t rows = sli_valid_rows(call, 0);
   if (rows == sl_type_rows(&call->in_type[0])) return false;
   if (call->attrs->exact && rows) {
     int left = call->attrs->transposed ? 0 : 1;
@@ -194,7 +187,7 @@ static bool sums_few(const sl_call *call) {
 /* Rounds the sum of each leaf, and adds them in f64. */
 static void sum_leaves(const sl_call *call) {
   int left = call->attrs->transposed ? 0 : 1;
-  int64_t rows = valid_rows(call, 0);
+  int64_t rows = sli_valid_rows(call, 0);
   bool add = sli_accumulates(call, 0);
   if (!rows && !add) memset(call->out[0], 0, sl_type_bytes(&call->out_type[0]));
   if (rows)

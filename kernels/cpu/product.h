@@ -42,6 +42,13 @@ static inline void sli_product_order(sli_product_shape *shape, const sl_attrs *a
     shape->part[p] = attrs->part[p] * shape->k / whole;
 }
 
+/* Returns the valid rows of input i, counted along its first dim that is not 1. */
+static inline int64_t sli_valid_rows(const sl_call *call, int i) {
+  const sl_type *type = &call->in_type[i];
+  int64_t all = type->ndim > 2 && type->dim[0] == 1 ? type->dim[1] : type->dim[0];
+  return sl_call_rows(call, i, all) * (sl_type_rows(type) / all);
+}
+
 typedef struct sli_product sli_product;
 
 /* Callable from any thread. A product may run on several threads at once. */

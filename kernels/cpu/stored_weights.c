@@ -176,16 +176,10 @@ static void add_summand(const stored_run *r, const sli_product *product, int64_t
   sli_product_run(product, call->team, first > 0, dy, r->w, NULL, call->out[0], r->scratch);
 }
 
-/* Returns the valid rows of input 0, counted along its first dim that is not 1. */
-static int64_t stored_rows(const sl_call *call) {
-  const sl_type *type = &call->in_type[0];
-  int64_t all = type->ndim > 2 && type->dim[0] == 1 ? type->dim[1] : type->dim[0];
-  return sl_call_rows(call, 0, all) * (sl_type_rows(type) / all);
-}
-
 static void stored_product_run(const sl_call *call, bool forward) {
   const stored_products *p = call->state;
-  stored_run r = {call, tiling_of(call, forward), stored_rows(call), call->scratch, NULL, NULL};
+  stored_run r = {call, tiling_of(call, forward), sli_valid_rows(call, 0), call->scratch, NULL,
+                  NULL};
   r.side = (float *)((char *)call->scratch + tile_bytes(&r.t));
   r.scratch = (char *)r.side + side_bytes(&r.t);
   for (int64_t first = 0; first < r.t.all; first += r.t.count) {

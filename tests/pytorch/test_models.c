@@ -2,7 +2,7 @@
 /* Programs exported from PyTorch have its losses and gradients: the archives of tests/reference/
  * pytorch, each with what PyTorch computed. On stages, on devices that share the rows, and
  * recomputed they have the same.
- * labels: numbers
+ * labels: numbers first
  * needs: libzip */
 #include <math.h>
 #include <string.h>

@@ -209,7 +209,8 @@ static const struct grid {
              {"tensor 2", NULL, {.tensor = 2}},
              {"data 2, tensor 2, shard parameters", "parameters", {.data = 2, .tensor = 2}}};
 
-/* The same numbers however many devices answer, and ratios as far off as the rollouts are old. */
+/* Numbers are the same however many devices answer, and ratios as far off as the rollouts are old.
+ */
 static void grids_answer_alike(int updates, int ahead) {
   run one = {.updates = updates, .ahead = ahead};
   train(&one, 0, STEPS);

@@ -8,9 +8,8 @@
 
 /* Returns whether the data may be chats. */
 static bool has_chats(const settings *s) {
-  const sl_option *o = s->model ? s->model->options : NULL;
-  while (o && o->name && strcmp(o->name, "data")) o++;
-  return o && o->name && sli_tokens_may_be_chats(sl_arg_text(s->model_args, "data"));
+  return s->model && sl_options_find(s->model->options, "data") &&
+         sli_tokens_may_be_chats(sl_arg_text(s->model_args, "data"));
 }
 
 sl_status chat_check(const settings *s) {

@@ -47,14 +47,9 @@ static bool is_apart(const char *name) {
          is_listed(apart, SLI_COUNT(apart), name);
 }
 
-static const sl_option *find(const sl_option *options, const char *name) {
-  while (options->name && strcmp(options->name, name)) options++;
-  return options->name ? options : NULL;
-}
-
 static void add_results(fingerprint *t, const settings *s) {
   for (size_t i = 0; i < SLI_COUNT(of_results); i++) {
-    const sl_option *o = find(s->options, of_results[i]);
+    const sl_option *o = sl_options_find(s->options, of_results[i]);
     SLI_CHECK(o, "there is no option --%s", of_results[i]);
     fingerprint_add_option(t, "--", o, s->run);
   }
@@ -101,7 +96,7 @@ static void add_base(fingerprint *t, const settings *s) {
 static void add_rollouts(fingerprint *t, const settings *s) {
   static const char *const of_rollouts[] = {"max-tokens", "temperature"};
   for (size_t i = 0; i < SLI_COUNT(of_rollouts) && settings_text(s, "rl"); i++)
-    fingerprint_add_option(t, "--", find(s->options, of_rollouts[i]), s->run);
+    fingerprint_add_option(t, "--", sl_options_find(s->options, of_rollouts[i]), s->run);
 }
 
 void fingerprint_init(fingerprint *t, const settings *s) {

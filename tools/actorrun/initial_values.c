@@ -7,12 +7,6 @@
 #include "tools/actorrun/actorrun.h"
 #include "tools/actorrun/objective.h"
 
-static bool has_option(const settings *s, const char *name) {
-  for (const sl_option *o = s->model->options; o && o->name; o++)
-    if (!strcmp(o->name, name)) return true;
-  return false;
-}
-
 /* Part of a token's output that all experts together have at first: a router of random weights
  * gives each chosen one a probability of 1/N, a shared one counts whole, or half with a gate. */
 static double expected_share(const settings *s) {
@@ -28,8 +22,10 @@ static double expected_share(const settings *s) {
 static sl_status upcycling(const settings *s, float *out) {
   *out = 0;
   if (!sl_arg_flag(s->run, "upcycle")) return SL_OK;
-  bool routes = has_option(s, "experts") && has_option(s, "top-k") && has_option(s, "shared-ffn") &&
-                has_option(s, "norm-topk");
+  bool routes = sl_options_find(s->model->options, "experts") &&
+                sl_options_find(s->model->options, "top-k") &&
+                sl_options_find(s->model->options, "shared-ffn") &&
+                sl_options_find(s->model->options, "norm-topk");
   if (!routes || !sl_arg_int(s->model_args, "experts"))
     return sl_fail(SL_E_USAGE, "--upcycle: %s has no experts, which could begin with a dense half",
                    s->model->name);

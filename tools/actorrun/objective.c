@@ -117,9 +117,7 @@ static sl_status find_chat(struct objective_made *m, dpo_words *w) {
 }
 
 static const sl_option *find_option(const settings *s, const char *name) {
-  const sl_option *o = s->model->options;
-  while (o && o->name && strcmp(o->name, name)) o++;
-  return o && o->name ? o : NULL;
+  return sl_options_find(s->model->options, name);
 }
 
 /* Lists the files, one per line. */

@@ -169,20 +169,16 @@ static sl_status check_together(const settings *s) {
   return status ? status : chat_check(s);
 }
 
-static bool has(const settings *s, const char *option) {
-  const sl_option *o = s->model->options;
-  while (o && o->name && strcmp(o->name, option)) o++;
-  return o && o->name;
-}
-
 /* The last step of --epochs may begin another one. */
 static sl_status count_steps(const settings *s, double epochs, int64_t *out) {
+  const sl_option *all = s->model->options;
   int64_t dropped, pairs = objective_pairs(s, &dropped);
-  if (pairs && has(s, "batch")) {
+  if (pairs && sl_options_find(all, "batch")) {
     *out = (int64_t)ceil(2 * epochs * (double)pairs / (double)sl_arg_int(s->model_args, "batch"));
     return SL_OK;
   }
-  if (!has(s, "data") || !has(s, "context") || !has(s, "batch") || !has(s, "vocab"))
+  if (!sl_options_find(all, "data") || !sl_options_find(all, "context") ||
+      !sl_options_find(all, "batch") || !sl_options_find(all, "vocab"))
     return sl_fail(
         SL_E_USAGE,
         "--epochs: %s has no --data, --context, --batch and --vocab to count them by; --steps says "

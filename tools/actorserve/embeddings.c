@@ -32,10 +32,6 @@ static double likeness(const request *r, int i, int j) {
 
 /* ---- answers --------------------------------------------------------------------------------- */
 
-static bool put(struct evbuffer *out, const char *text) {
-  return !evbuffer_add(out, text, strlen(text));
-}
-
 static bool put_usage(const request *r, struct evbuffer *out) {
   return evbuffer_add_printf(out, "],\"model\":") > 0 &&
          reply_put_string(out, reply_model_name(r)) &&
@@ -47,7 +43,7 @@ static bool put_usage(const request *r, struct evbuffer *out) {
 static bool put_base64(struct evbuffer *out, const void *from, size_t bytes) {
   static const char letters[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
   const uint8_t *at = from;
-  bool good = put(out, "\"");
+  bool good = reply_put(out, "\"");
   for (size_t i = 0; i < bytes && good; i += 3) {
     size_t n = SLI_MIN(bytes - i, 3);
     uint32_t word = (uint32_t)at[i] << 16 | (n > 1 ? (uint32_t)at[i + 1] << 8 : 0) |
@@ -56,25 +52,25 @@ static bool put_base64(struct evbuffer *out, const void *from, size_t bytes) {
                     n > 1 ? letters[word >> 6 & 63] : '=', n > 2 ? letters[word & 63] : '='};
     good = !evbuffer_add(out, text, sizeof text);
   }
-  return good && put(out, "\"");
+  return good && reply_put(out, "\"");
 }
 
 static bool put_vector(const request *r, const float *of, struct evbuffer *out) {
   int64_t n = width_of(r);
   if (r->params.base64) return put_base64(out, of, (size_t)n * sizeof *of);
-  bool good = put(out, "[");
+  bool good = reply_put(out, "[");
   for (int64_t k = 0; k < n && good; k++)
     good = evbuffer_add_printf(out, k ? ",%.9g" : "%.9g", (double)of[k]) > 0;
-  return good && put(out, "]");
+  return good && reply_put(out, "]");
 }
 
 static bool reply_vectors(const request *r, struct evbuffer *out) {
-  bool good = put(out, "{\"object\":\"list\",\"data\":[");
+  bool good = reply_put(out, "{\"object\":\"list\",\"data\":[");
   for (int i = 0; i < r->nchoices && good; i++)
     good =
         evbuffer_add_printf(
             out, "%s{\"object\":\"embedding\",\"index\":%d,\"embedding\":", i ? "," : "", i) > 0 &&
-        put_vector(r, r->choices[i].embedding, out) && put(out, "}");
+        put_vector(r, r->choices[i].embedding, out) && reply_put(out, "}");
   return good && put_usage(r, out);
 }
 
@@ -107,8 +103,9 @@ static bool put_ranked(const request *r, const ranked *x, struct evbuffer *out) 
   bool good =
       evbuffer_add_printf(out, "{\"index\":%d,\"relevance_score\":%.9g", x->document, x->score) > 0;
   if (good && text)
-    good = put(out, ",\"document\":{\"text\":") && reply_put_string(out, text) && put(out, "}");
-  return good && put(out, "}");
+    good = reply_put(out, ",\"document\":{\"text\":") && reply_put_string(out, text) &&
+           reply_put(out, "}");
+  return good && reply_put(out, "}");
 }
 
 static bool reply_ranks(const request *r, struct evbuffer *out) {
@@ -118,7 +115,7 @@ static bool reply_ranks(const request *r, struct evbuffer *out) {
   qsort(all, (size_t)n, sizeof *all, by_score);
   bool good = evbuffer_add_printf(out, "{\"id\":\"%s\",\"results\":[", r->id) > 0;
   for (int i = 0; i < most && good; i++)
-    good = (!i || put(out, ",")) && put_ranked(r, &all[i], out);
+    good = (!i || reply_put(out, ",")) && put_ranked(r, &all[i], out);
   free(all);
   return good && put_usage(r, out);
 }

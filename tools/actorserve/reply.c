@@ -15,7 +15,7 @@ static char *print(cJSON *root) {
   return text;
 }
 
-static bool reply_put(struct evbuffer *out, const char *text) {
+bool reply_put(struct evbuffer *out, const char *text) {
   return !evbuffer_add(out, text, strlen(text));
 }
 

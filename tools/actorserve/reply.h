@@ -10,6 +10,8 @@ char *reply_error(int status, const char *param, const char *code, const char *t
 /* Returns {"object": "list", "data": [...]}, or only the model of one of its names. */
 char *reply_models(const serving *s, const char *model);
 
+/* Appends text as it is. */
+bool reply_put(struct evbuffer *out, const char *text);
 /* Appends a string of JSON, which may have zero bytes; one that has none. */
 bool reply_put_text(struct evbuffer *out, const char *text, size_t bytes);
 bool reply_put_string(struct evbuffer *out, const char *text);

@@ -28,10 +28,6 @@ void response_destroy(response *x) {
   free(x);
 }
 
-static bool put(struct evbuffer *out, const char *text) {
-  return !evbuffer_add(out, text, strlen(text));
-}
-
 /* ---- items ----------------------------------------------------------------------------------- */
 
 /* Notes a piece; returns whether an item begins with it. */
@@ -72,33 +68,35 @@ static bool put_item_text(const choice *c, const item *x, struct evbuffer *out) 
 /* Appends the part of a message or of reasoning that has its text; `open`: none yet. */
 static bool put_part(const choice *c, const item *x, bool open, struct evbuffer *out) {
   bool message = x->kind == ANSWER_CONTENT;
-  return put(out, message ? "{\"type\":\"output_text\",\"annotations\":[],\"logprobs\":[],\"text\":"
+  return reply_put(
+             out, message ? "{\"type\":\"output_text\",\"annotations\":[],\"logprobs\":[],\"text\":"
                           : "{\"type\":\"reasoning_text\",\"text\":") &&
-         (open ? put(out, "\"\"") : put_item_text(c, x, out)) && put(out, "}");
+         (open ? reply_put(out, "\"\"") : put_item_text(c, x, out)) && reply_put(out, "}");
 }
 
 static bool put_call(const choice *c, const item *x, bool open, struct evbuffer *out) {
   const kept_call *call = &c->calls[x->begin];
   return evbuffer_add_printf(
              out, ",\"type\":\"function_call\",\"call_id\":\"%s\",\"name\":", call->id) > 0 &&
-         reply_put_text(out, call->name.text, call->name.bytes) && put(out, ",\"arguments\":") &&
-         (open ? put(out, "\"\"") : put_item_text(c, x, out));
+         reply_put_text(out, call->name.text, call->name.bytes) &&
+         reply_put(out, ",\"arguments\":") &&
+         (open ? reply_put(out, "\"\"") : put_item_text(c, x, out));
 }
 
 static bool put_texts(const choice *c, const item *x, bool open, struct evbuffer *out) {
   bool message = x->kind == ANSWER_CONTENT;
-  return put(out, message ? ",\"type\":\"message\",\"role\":\"assistant\",\"content\":["
-                          : ",\"type\":\"reasoning\",\"summary\":[],\"content\":[") &&
-         (open || put_part(c, x, false, out)) && put(out, "]");
+  return reply_put(out, message ? ",\"type\":\"message\",\"role\":\"assistant\",\"content\":["
+                                : ",\"type\":\"reasoning\",\"summary\":[],\"content\":[") &&
+         (open || put_part(c, x, false, out)) && reply_put(out, "]");
 }
 
 /* Appends item i; `open`: it has only begun. */
 static bool put_item(const choice *c, size_t i, bool open, struct evbuffer *out) {
   const item *x = &c->response->items[i];
-  return put(out, "{\"id\":") && put_id(c, i, out) &&
+  return reply_put(out, "{\"id\":") && put_id(c, i, out) &&
          evbuffer_add_printf(out, ",\"status\":\"%s\"", open ? "in_progress" : "completed") > 0 &&
          (x->kind == ANSWER_CALL ? put_call(c, x, open, out) : put_texts(c, x, open, out)) &&
-         put(out, "}");
+         reply_put(out, "}");
 }
 
 /* ---- responses ------------------------------------------------------------------------------- */
@@ -141,11 +139,11 @@ static bool put_response(const choice *c, bool open, struct evbuffer *out) {
                         : "completed",
                   cut ? "{\"reason\":\"max_output_tokens\"}" : "null") > 0 &&
               reply_put_string(out, reply_model_name(r)) && put_settings(r, out) &&
-              put(out, ",\"output\":[");
+              reply_put(out, ",\"output\":[");
   for (size_t i = 0; i < c->response->count && !open && good; i++)
-    good = (!i || put(out, ",")) && put_item(c, i, false, out);
-  return good && put(out, "]") && (open ? put(out, ",\"usage\":null") : put_usage(r, out)) &&
-         put(out, "}");
+    good = (!i || reply_put(out, ",")) && put_item(c, i, false, out);
+  return good && reply_put(out, "]") &&
+         (open ? reply_put(out, ",\"usage\":null") : put_usage(r, out)) && reply_put(out, "}");
 }
 
 bool responses_whole(request *r, struct evbuffer *out) {
@@ -159,28 +157,28 @@ static bool begin_event(choice *c, const char *type, struct evbuffer *out) {
                              type, c->response->events++) > 0;
 }
 
-static bool end_event(struct evbuffer *out) { return put(out, "}\n\n"); }
+static bool end_event(struct evbuffer *out) { return reply_put(out, "}\n\n"); }
 
 static bool put_event(choice *c, const char *type, bool open, struct evbuffer *out) {
-  return begin_event(c, type, out) && put(out, ",\"response\":") && put_response(c, open, out) &&
-         end_event(out);
+  return begin_event(c, type, out) && reply_put(out, ",\"response\":") &&
+         put_response(c, open, out) && end_event(out);
 }
 
 /* Begins an event about item i. */
 static bool begin_about(choice *c, const char *type, size_t i, struct evbuffer *out) {
-  return begin_event(c, type, out) && put(out, ",\"item_id\":") && put_id(c, i, out) &&
+  return begin_event(c, type, out) && reply_put(out, ",\"item_id\":") && put_id(c, i, out) &&
          evbuffer_add_printf(out, ",\"output_index\":%zu", i) > 0 &&
-         (c->response->items[i].kind == ANSWER_CALL || put(out, ",\"content_index\":0"));
+         (c->response->items[i].kind == ANSWER_CALL || reply_put(out, ",\"content_index\":0"));
 }
 
 static bool put_item_event(choice *c, const char *type, size_t i, bool open, struct evbuffer *out) {
   return begin_event(c, type, out) && evbuffer_add_printf(out, ",\"output_index\":%zu", i) > 0 &&
-         put(out, ",\"item\":") && put_item(c, i, open, out) && end_event(out);
+         reply_put(out, ",\"item\":") && put_item(c, i, open, out) && end_event(out);
 }
 
 static bool put_part_event(choice *c, const char *type, size_t i, bool open, struct evbuffer *out) {
   const item *x = &c->response->items[i];
-  return x->kind == ANSWER_CALL || (begin_about(c, type, i, out) && put(out, ",\"part\":") &&
+  return x->kind == ANSWER_CALL || (begin_about(c, type, i, out) && reply_put(out, ",\"part\":") &&
                                     put_part(c, x, open, out) && end_event(out));
 }
 
@@ -197,7 +195,7 @@ static bool end_item(choice *c, size_t i, struct evbuffer *out) {
   const item *x = &c->response->items[i];
   bool call = x->kind == ANSWER_CALL;
   return begin_about(c, dones[x->kind], i, out) &&
-         put(out, call ? ",\"arguments\":" : ",\"logprobs\":[],\"text\":") &&
+         reply_put(out, call ? ",\"arguments\":" : ",\"logprobs\":[],\"text\":") &&
          put_item_text(c, x, out) && end_event(out) &&
          put_part_event(c, "response.content_part.done", i, false, out) &&
          put_item_event(c, "response.output_item.done", i, false, out);
@@ -221,7 +219,7 @@ bool responses_piece(choice *c, const answer_piece *piece, struct evbuffer *out)
   size_t i = x->count - 1;
   bool message = piece->kind == ANSWER_CONTENT;
   return begin_about(c, deltas[x->items[i].kind], i, out) &&
-         put(out, message ? ",\"logprobs\":[],\"delta\":" : ",\"delta\":") &&
+         reply_put(out, message ? ",\"logprobs\":[],\"delta\":" : ",\"delta\":") &&
          reply_put_text(out, piece->text, piece->bytes) && end_event(out);
 }
 

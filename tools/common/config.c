@@ -93,16 +93,10 @@ sl_status config_check_keys(const config *c, const config_field *fields,
   return sli_keys_check(c->path, c->root, all);
 }
 
-bool config_has(const sl_model *model, const char *option) {
-  const sl_option *o = model->options;
-  while (o->name && strcmp(o->name, option)) o++;
-  return o->name;
-}
-
 /* Refuses rows longer than the context the model was made for. */
 static sl_status limit_context(const config *c) {
   const sl_args *args = c->s->model_args;
-  if (!config_has(c->s->model, "positions")) return SL_OK;
+  if (!sl_options_find(c->s->model->options, "positions")) return SL_OK;
   int64_t positions = sl_arg_int(args, "positions");
   if (sl_arg_given(args, "context", 0) || positions >= sl_arg_int(args, "context")) return SL_OK;
   char *value = sli_format("%lld", (long long)positions);

@@ -27,8 +27,6 @@ const cJSON *config_at(const cJSON *from, const char *key);
 /* Gives an option the file's value. An option that the user gave must agree, or SL_E_USAGE names
  * both. */
 sl_status config_set(const config *c, const char *key, const char *option, const char *value);
-/* Says whether a model has an option. */
-bool config_has(const sl_model *model, const char *option);
 /* Applies a table of fields that ends with {0}, then checks that rows fit the model's context. */
 sl_status config_apply(const config *c, const config_field *fields);
 /* Checks that each key is understood: by the fields, or by a NULL-terminated list of tables. */

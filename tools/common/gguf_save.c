@@ -267,16 +267,10 @@ static sl_status put_rope(saving *v) {
 
 /* ---- keys ------------------------------------------------------------------------------------ */
 
-static const sl_option *option_of(const sl_model *model, const char *name) {
-  const sl_option *o = model->options;
-  while (o->name && strcmp(o->name, name)) o++;
-  return o->name ? o : NULL;
-}
-
 /* Puts an option under its key, unless it has the value that a file without the key means. */
 static void put_field(const saving *v, const config_field *f) {
   const sl_args *args = v->s->model_args;
-  const sl_option *o = option_of(v->s->model, f->option);
+  const sl_option *o = sl_options_find(v->s->model->options, f->option);
   bool real = o->kind == SL_OPTION_FLOAT;
   double value = real ? sl_arg_float(args, f->option) : (double)sl_arg_int(args, f->option);
   if (f->missing && strtod(f->missing, NULL) == value) return;

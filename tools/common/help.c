@@ -128,9 +128,8 @@ static void print_group(const settings *s, int group) {
  * everywhere. */
 static void print_first_options(const settings *s) {
   for (const first_option *f = s->tool->first; f->name; f++) {
-    const sl_option *o = s->offered;
-    while (o->name && strcmp(o->name, f->name)) o++;
-    SLI_CHECK(o->name, "there is no option --%s", f->name);
+    const sl_option *o = sl_options_find(s->offered, f->name);
+    SLI_CHECK(o, "there is no option --%s", f->name);
     sl_options_print((sl_option[]){{o->name, o->kind, "", f->help, 0, 0}, {0}}, stdout);
   }
 }

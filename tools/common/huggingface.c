@@ -314,12 +314,6 @@ static const char *fixed_value(const family *f, const char *option) {
   return NULL;
 }
 
-static const sl_option *option_named(const sl_model *model, const char *name) {
-  const sl_option *o = model->options;
-  while (o->name && strcmp(o->name, name)) o++;
-  return o->name ? o : NULL;
-}
-
 /* Says whether a family's models differ in an option: it is a field's, or one of layers. */
 static bool is_free(const family *f, const char *option) {
   if (f->local_theta && (!strcmp(option, "full-every") || !strcmp(option, "local-theta")))
@@ -331,7 +325,7 @@ static bool is_free(const family *f, const char *option) {
 
 /* Returns the value that a family's models have of choice i; NULL: any, or the model lacks it. */
 static const char *choice_of(const sl_model *model, const family *f, size_t i) {
-  const sl_option *o = option_named(model, choices[i]);
+  const sl_option *o = sl_options_find(model->options, choices[i]);
   const char *value = fixed_value(f, choices[i]);
   if (is_free(f, choices[i])) return NULL;
   return o && !value ? o->value : value;
@@ -748,18 +742,18 @@ sl_status huggingface_model(const char *folder, const char **out) {
 /* ---- writing --------------------------------------------------------------------------------- */
 
 static double number_of(const settings *s, const char *name) {
-  const sl_option *o = option_named(s->model, name);
+  const sl_option *o = sl_options_find(s->model->options, name);
   if (o->kind == SL_OPTION_FLAG) return sl_arg_flag(s->model_args, name);
   return o->kind == SL_OPTION_INT ? (double)sl_arg_int(s->model_args, name)
                                   : sl_arg_float(s->model_args, name);
 }
 
 static bool has_window(const settings *s) {
-  return config_has(s->model, "window") && sl_arg_int(s->model_args, "window") > 0;
+  return sl_options_find(s->model->options, "window") && sl_arg_int(s->model_args, "window") > 0;
 }
 
 static bool has_value(const settings *s, const char *name, const char *value) {
-  return option_named(s->model, name)->kind == SL_OPTION_TEXT
+  return sl_options_find(s->model->options, name)->kind == SL_OPTION_TEXT
              ? !strcmp(sl_arg_text(s->model_args, name), value)
              : number_of(s, name) == strtod(value, NULL);
 }
@@ -964,7 +958,7 @@ static void describe_qwen3_next(cJSON *root, const settings *s, const sl_lowered
 }
 
 static cJSON *value_json(const settings *s, const char *name) {
-  const sl_option *o = option_named(s->model, name);
+  const sl_option *o = sl_options_find(s->model->options, name);
   if (o->kind == SL_OPTION_FLAG) return cJSON_CreateBool(sl_arg_flag(s->model_args, name));
   return cJSON_CreateNumber(number_of(s, name));
 }

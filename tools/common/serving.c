@@ -12,9 +12,9 @@
 static sl_status set_context(settings *s) {
   char text[32];
   int64_t most = 0;
-  for (const sl_option *o = s->model->options; o->name; o++)
-    if (!strcmp(o->name, "positions") && sl_arg_given(s->model_args, "positions", 0))
-      most = sl_arg_int(s->model_args, "positions");
+  if (sl_options_find(s->model->options, "positions") &&
+      sl_arg_given(s->model_args, "positions", 0))
+    most = sl_arg_int(s->model_args, "positions");
   if (!most || sl_arg_given(s->model_args, "context", 0)) return SL_OK;
   snprintf(text, sizeof text, "%lld", (long long)most);
   return sl_args_set(s->model_args, "context", text);

@@ -18,7 +18,7 @@ bool rl_wanted(const settings *s) { return settings_text(s, "rl"); }
 
 /* ---- options ------------------------------------------------------------------------------- */
 
-/* What --rl says. */
+/* Value of --rl. */
 typedef struct method {
   sl_rollouts_options rollouts;
   int apart; /* see sl_rollouts_set_frames() */
@@ -78,12 +78,6 @@ static sl_status read_method(const char *text, method *to) {
   return status;
 }
 
-static bool has(const settings *s, const char *option) {
-  const sl_option *o = s->model->options;
-  while (o && o->name && strcmp(o->name, option)) o++;
-  return o && o->name;
-}
-
 sl_status rl_check(const settings *s) {
   static const char *const mine[] = {"rollout-ahead", "prompts",        "reward",       "answers",
                                      "max-tokens",    "reward-seconds", "reward-failed"};
@@ -100,7 +94,7 @@ sl_status rl_check(const settings *s) {
   if (!settings_text(s, "reward"))
     return sl_fail(SL_E_USAGE, "--rl: which answers are good? --reward PROGRAM says");
   if (s->pieces > 1) return sl_fail(SL_E_USAGE, "--rl: not with --pieces");
-  if (!has(s, "batch"))
+  if (!sl_options_find(s->model->options, "batch"))
     return sl_fail(SL_E_USAGE,
                    "--rl: model %s has no --batch that says how many answers a step has",
                    s->model->name);

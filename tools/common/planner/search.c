@@ -157,10 +157,8 @@ const plan_choice *planner_second(const planner *p, plan_dim dim) {
 
 /* Returns the value of a model option; 0: the model has none of that name. */
 static int number_of(const settings *s, const char *name) {
-  for (const sl_option *o = s->model->options; o && o->name; o++)
-    if (!strcmp(o->name, name) && o->kind == SL_OPTION_INT)
-      return (int)sl_arg_int(s->model_args, name);
-  return 0;
+  const sl_option *o = sl_options_find(s->model->options, name);
+  return o && o->kind == SL_OPTION_INT ? (int)sl_arg_int(s->model_args, name) : 0;
 }
 
 sl_status planner_init(planner *p, const settings *s) {
