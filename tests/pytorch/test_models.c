@@ -133,9 +133,10 @@ static void check_losses(const char *name, const way *w, const char *key, double
   sli_json figures;
   open_figures(name, &figures);
   const cJSON *losses = cJSON_GetObjectItemCaseSensitive(figures.root, key);
+  const int steps = test_many(STEPS, 3, STEPS);
   run *r = start(name, w, NULL, "1e-3");
-  CHECK(!sl_runtime_run(r->rt, STEPS), "%s", sl_detail());
-  for (int i = 0; i < STEPS; i++) {
+  CHECK(!sl_runtime_run(r->rt, steps), "%s", sl_detail());
+  for (int i = 0; i < steps; i++) {
     double want = cJSON_GetArrayItem(losses, i)->valuedouble, got = r->losses[i];
     CHECK(fabs(got - want) <= (i ? later : 1e-6) * fabs(want),
           "%s, %s, step %d: loss %.9g, PyTorch's %.9g", name, w->name, i, got, want);
