@@ -102,8 +102,10 @@ static void find_largest(const sl_call *call) {
   double *most = call->out[0];
   if (!(call->accumulate & 1)) *most = -INFINITY;
   for (int i = 0; i < call->nin; i++)
-    for (int64_t e = 0; e < call->in_type[i].dim[0]; e++)
-      *most = fmax(*most, (double)((const float *)call->in[i])[e]);
+    for (int64_t e = 0; e < call->in_type[i].dim[0]; e++) {
+      float value = ((const float *)call->in[i])[e];
+      if (value > *most) *most = value;
+    }
 }
 
 static void counter_cpu(const sl_call *call) {
