@@ -5,7 +5,7 @@
     python3 examples/make_which_digit.py FOLDER [FRAMES [EXAMPLES]]
 
 frames.npy: images in 4 patches of 4 by 4 pixels, as bytes. tokens.npy: an example for each FRAMES
-images: 4 tokens 1 for each of them, the number of one, "?", its digit, a newline. prompts.jsonl and
+images: 4 tokens 1 for each of them, "#", the number of one, its digit, a newline. prompts.jsonl and
 held_out.jsonl: prompts of --rl; those held out have images that no example and no other prompt has.
 """
 import json
@@ -47,7 +47,7 @@ def main():
         chosen = [dice.choice(images) for _ in range(each)]
         at = dice.randrange(each)
         frames.extend(patches(r[:PIXELS]) for r in chosen)
-        return [MARKER] * (PATCHES * each) + [ord(str(at + 1)[-1]), ord("?")], str(chosen[at][PIXELS])
+        return [MARKER] * (PATCHES * each) + [ord("#"), ord(str(at + 1)[-1])], str(chosen[at][PIXELS])
 
     def prompts(name, count, images):
         with open(folder / name, "w") as out:

@@ -3,17 +3,17 @@
  * questions about them. It learns from examples first, then from its own answers (GRPO).
  *
  *     python3 examples/make_which_digit.py digits/
- *     actorrun --steps 300 --save digits/first.safetensors \
+ *     actorrun --steps 150 --save digits/first.safetensors \
  *       examples/which_digit.c --data digits/tokens.npy --frames digits/frames.npy
  *     actorrun --steps 100 --init digits/first.safetensors --rl grpo:group=8,kl=0.01 \
  *       --prompts digits/prompts.jsonl --reward exact --stop '\n' --max-tokens 2 \
- *       examples/which_digit.c --frames digits/frames.npy --lr 2e-4
+ *       examples/which_digit.c --frames digits/frames.npy --batch 128
  *
  * A frame has 4 patches of 4 by 4 pixels. An encoder makes a row of each: a transformer layer in
  * which the patches of a frame attend to each other, and a projection to the width of the text
- * model. The rows stand in the prompt where its tokens are 1, before the number of a frame and a
- * question mark. In training from rollouts the encoder is frozen, and each step encodes the frames
- * of a prompt once for all that read them. */
+ * model. The rows stand in the prompt where its tokens are 1, before "#" and the number of a frame.
+ * In training from rollouts the encoder is frozen, and each step encodes the frames of a prompt once
+ * for all that read them. */
 #include <stdio.h>
 #include <sluice/frames.h>
 #include <sluice/sluice.h>
@@ -31,7 +31,7 @@ static const sl_option options[] = {
 /* clang-format on */
 
 enum { PATCHES = 4, PIXELS = 16, VOCABULARY = 128, MARKER = 1, HEADS = 4 };
-enum { REST = 4 }; /* tokens of a prompt and its answer behind the rows: "1?7\n" */
+enum { REST = 4 }; /* tokens of a prompt and its answer behind the rows: "#17\n" */
 
 static sl_tensor *dense(sl_graph *g, sl_tensor *x, int64_t out, const char *of, const char *part) {
   int64_t in = sl_dim(x, -1);

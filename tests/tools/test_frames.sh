@@ -48,6 +48,37 @@ done
 ends 0 "${exact[@]}" --rl grpo:group=4,kl=0.05,apart=1 --recheck rl.jsonl --answers other.jsonl --log other.csv "${model[@]}"
 cmp -s rl.answers.jsonl other.jsonl || fail "apart: other answers"
 frames other.csv 144
+# Devices that share sequences encode 8 and 7 of a prompt's 15 frames, and learn the same bits as one.
+python3 "$SLUICE_SOURCE/examples/make_which_digit.py" wide 15 16 || fail "no data"
+wide=("$actorrun" --quiet --exact --exact-leaf 32 --steps 2 "${rl[@]:0:2}" --prompts wide/prompts.jsonl --reward length:1 --max-tokens 2
+  --log other.csv)
+model_of_wide=("${model[@]:0:1}" --frames wide/frames.npy --each 15 --width 32 --layers 1 --warmup 0 --lr 3e-3 --batch 8)
+ends 0 "${wide[@]}" --certify wide.jsonl --answers wide.answers.jsonl "${model_of_wide[@]}"
+frames other.csv 30
+ends 0 "${wide[@]}" --sequence 2 --recheck wide.jsonl --answers other.jsonl "${model_of_wide[@]}"
+cmp -s wide.answers.jsonl other.jsonl || fail "--sequence 2: other answers"
+frames other.csv 30
+
+# It learns to read: answers to questions about images that it has not learned from are right far more often than by chance,
+# and more often after it has learned from its own.
+right() { # WEIGHTS: the share of sampled answers that are right
+  ends 0 "$actorrun" --quiet --steps 1 --init "$1" --rl grpo:group=2 "${ask[@]}" --prompts digits/held_out.jsonl --log "$1.csv" \
+    "${digits[@]}" --batch 512 --lr 1e-9
+  python3 -c 'import csv, sys; print(next(csv.DictReader(open(sys.argv[1])))["reward"])' "$1.csv"
+}
+if ! brief; then
+  python3 "$SLUICE_SOURCE/examples/make_which_digit.py" digits || fail "no data"
+  ask=(--reward exact --stop '\n' --max-tokens 2)
+  digits=("$SLUICE_SOURCE/examples/which_digit.c" --frames digits/frames.npy)
+  ends 0 "$actorrun" --quiet --steps 150 --save examples.safetensors "${digits[@]}" --data digits/tokens.npy
+  ends 0 "$actorrun" --quiet --steps 40 --init examples.safetensors --rl grpo:group=8,kl=0.01 "${ask[@]}" \
+    --prompts digits/prompts.jsonl --save answers.safetensors "${digits[@]}" --batch 64
+  python3 -c '
+import sys
+examples, answers = map(float, sys.argv[1:])
+assert examples > 0.35 and answers > examples + 0.07, (examples, answers)' \
+    "$(right examples.safetensors)" "$(right answers.safetensors)" || fail "it does not learn to read digits"
+fi
 
 # Frames that cannot be.
 bad() { # WHAT WORDS...: input that is refused
