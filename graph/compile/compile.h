@@ -44,6 +44,13 @@ const char *sli_lowered_cut(const sl_lowered *lowered);
  * tells it from others of its name: "evaluation", "vocabulary" or NULL. */
 int sli_lowered_quota(const sl_lowered *lowered, int i, sl_quota *out, const char **part);
 
+/* Bytes of the weights that all ticks of rollouts in a step read: in the registers of parameters,
+ * and in others that the step fills from these (gathered or rounded). */
+typedef struct sli_rollout_weights {
+  double in_place, copied;
+} sli_rollout_weights;
+sli_rollout_weights sli_lowered_rollout_weights(const sl_lowered *lowered);
+
 /* Whether the model has ops or a learning rate of its own, known by its source file alone. */
 bool sli_lowered_own_code(const sl_lowered *lowered);
 

@@ -65,6 +65,26 @@ int sl_lowered_ranks(const sl_lowered *l) { return l->ranks; }
 int sl_lowered_alike(const sl_lowered *l) { return l->alike; }
 double sl_lowered_flops(const sl_lowered *l) { return l->flops; }
 
+/* Adds the bytes of a parameter that a node of rollouts reads, once for all nodes. */
+static void add_read(const sl_tensor *t, bool *seen, sli_rollout_weights *to) {
+  bool copy = t->producer && t->producer->per_step;
+  if (seen[t->id] || !(t->param || copy)) return;
+  seen[t->id] = true;
+  *(copy ? &to->copied : &to->in_place) += (double)sl_type_bytes(&t->type);
+}
+
+sli_rollout_weights sli_lowered_rollout_weights(const sl_lowered *l) {
+  sli_rollout_weights to = {0};
+  bool *seen = sli_calloc((size_t)l->g->ntensors, sizeof *seen);
+  for (int i = 0; i < l->g->nnodes; i++) {
+    const sli_node *n = l->g->nodes[i];
+    for (int a = 0; n->pace == SLI_PACE_ROLLOUT && !n->per_step && a < n->nin; a++)
+      if (n->in[a]) add_read(n->in[a], seen, &to);
+  }
+  free(seen);
+  return to;
+}
+
 double sli_lowered_call_seconds(const sl_lowered *l, const sl_program *program, int call) {
   const sl_hardware *h = l->options.simulation.hardware;
   return h ? sli_call_of_program_seconds(h, program, l->g->options.pieces, call) : 0;

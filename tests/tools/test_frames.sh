@@ -50,8 +50,8 @@ cmp -s rl.answers.jsonl other.jsonl || fail "apart: other answers"
 frames other.csv 144
 # Devices that share sequences encode 8 and 7 of a prompt's 15 frames, and learn the same bits as one.
 python3 "$SLUICE_SOURCE/examples/make_which_digit.py" wide 15 16 || fail "no data"
-wide=("$actorrun" --quiet --exact --exact-leaf 32 --steps 2 "${rl[@]:0:2}" --prompts wide/prompts.jsonl --reward length:1 --max-tokens 2
-  --log other.csv)
+wide=("$actorrun" --quiet --exact --exact-leaf 32 --steps 2 "${rl[@]:0:2}" --prompts wide/prompts.jsonl --reward length:1
+  --max-tokens 2 --log other.csv)
 model_of_wide=("${model[@]:0:1}" --frames wide/frames.npy --each 15 --width 32 --layers 1 --warmup 0 --lr 3e-3 --batch 8)
 ends 0 "${wide[@]}" --certify wide.jsonl --answers wide.answers.jsonl "${model_of_wide[@]}"
 frames other.csv 30

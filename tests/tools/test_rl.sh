@@ -24,7 +24,8 @@ rl=(--rl grpo:group=8,kl=0.01 --prompts prompts.jsonl --reward "python3 reward.p
 # It learns, and says so.
 steps=40
 brief && steps=12
-ends 0 "$actorrun" --steps "$steps" "${rl[@]}" --log log.csv --answers answers.html --save learned.safetensors "${model[@]}"
+ends 0 "$actorrun" --steps "$steps" "${rl[@]}" --log log.csv --answers answers.html --save learned.safetensors \
+  --report learned.json "${model[@]}"
 says "step $steps/$steps  reward 0." out
 python3 - "$steps" <<'PY' || fail "rewards do not rise"
 import csv, sys
@@ -37,6 +38,21 @@ assert all(float(row["answer_tokens"]) == 6 and float(row["truncated"]) == 1 for
 assert float(rows[0]["kl"]) == 0 and float(rows[-1]["kl"]) > 0
 PY
 grep -q '<h2>Step 1 <small>mean reward' answers.html || fail "the page has no steps"
+stored() { # FILE: numbers in it
+  python3 -c '
+import json, math, struct, sys
+f = open(sys.argv[1], "rb")
+header = json.loads(f.read(struct.unpack("<Q", f.read(8))[0]))
+print(sum(math.prod(t["shape"]) for name, t in header.items() if name != "__metadata__"))' "$1"
+}
+weights() { # FILE CONDITION: holds for the bytes of weights that answers read in place, and from copies
+  python3 -c '
+import json, sys
+of = json.load(open(sys.argv[1]))["rollout_weights"]
+assert eval(sys.argv[2], {}, {"in_place": of["in_place_bytes"], "copied": of["copied_bytes_per_step"]}), of' "$1" "$2" ||
+    fail "$1: not $2"
+}
+weights learned.json 'copied == 0 and in_place == 4 * '"$(stored learned.safetensors)"
 
 # Exact: one hash on any grid.
 exact=("$actorrun" --quiet --exact --steps 4 "${rl[@]}")
@@ -49,9 +65,10 @@ for grid in "--stages 2" "--microbatches 4 --stages 2 --schedule zb-h1" "--data-
   "-n 2 --stages 2 --microbatches 2" "--stages 2 --data-parallel 2 --microbatches 2" "-n 2 --data-parallel 2" \
   "--tensor 2" "-n 2 --tensor 2 --microbatches 2" "-n 2 --data-parallel 2 --shard parameters"; do
   # shellcheck disable=SC2086
-  ends 0 "${exact[@]}" $grid "${patient[@]}" --recheck one.jsonl --answers other.jsonl "${model[@]}"
+  ends 0 "${exact[@]}" $grid "${patient[@]}" --recheck one.jsonl --answers other.jsonl --report other.json "${model[@]}"
   cmp -s one.answers.jsonl other.jsonl || fail "$grid: other answers"
 done
+weights other.json 'copied > 0 and in_place == 0' # shards, of which each device gathers the whole
 # Several updates of a rollout, and rollouts ahead of training: ratios leave 1 as the answers grow old.
 for how in "--rl grpo:group=8,kl=0.01,updates=2" "--rollout-ahead 1"; do
   # shellcheck disable=SC2086

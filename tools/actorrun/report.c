@@ -251,6 +251,15 @@ static void add_moved(cJSON *runtime, const job *j, const sl_runtime_counts *cou
     add_number(runtime, "sent_bytes_per_step", (double)counts->sent_bytes / (double)steps);
 }
 
+/* Adds the bytes of weights that the rollouts of a step read, and of those the copies. */
+static void add_rollout_weights(cJSON *root, const job *j) {
+  if (!settings_text(j->settings, "rl")) return;
+  sli_rollout_weights bytes = sli_lowered_rollout_weights(j->lowered);
+  cJSON *to = cJSON_AddObjectToObject(root, "rollout_weights");
+  add_number(to, "in_place_bytes", bytes.in_place);
+  add_number(to, "copied_bytes_per_step", bytes.copied);
+}
+
 static void add_runtime(cJSON *root, const job *j) {
   sl_runtime_counts counts = sl_runtime_count(j->rt);
   struct rusage usage;
@@ -353,6 +362,7 @@ static void add_results(cJSON *root, const job *j) {
   if (!j->progress.count) add_traced_steps(cJSON_GetObjectItem(root, "steps"), j);
   add_all_statistics(root, j);
   add_ops(root, j);
+  add_rollout_weights(root, j);
   add_runtime(root, j);
 }
 
