@@ -11,9 +11,9 @@
  *
  * A frame has 4 patches of 4 by 4 pixels. An encoder makes a row of each: a transformer layer in
  * which the patches of a frame attend to each other, and a projection to the width of the text
- * model. The rows stand in the prompt where its tokens are 1, before "#" and the number of a frame.
- * In training from rollouts the encoder is frozen, and each step encodes the frames of a prompt once
- * for all that read them. */
+ * model. The rows stand in the prompt where its tokens are 1, before "#" and the number of a
+ * frame. In training from rollouts the encoder is frozen, and each step encodes the frames of a
+ * prompt once for all that read them. */
 #include <stdio.h>
 #include <sluice/frames.h>
 #include <sluice/sluice.h>
