@@ -71,7 +71,7 @@ if ! brief; then
   ask=(--reward exact --stop '\n' --max-tokens 2)
   digits=("$SLUICE_SOURCE/examples/which_digit.c" --frames digits/frames.npy)
   ends 0 "$actorrun" --quiet --steps 150 --save examples.safetensors "${digits[@]}" --data digits/tokens.npy
-  ends 0 "$actorrun" --quiet --steps 40 --init examples.safetensors --rl grpo:group=8,kl=0.01 "${ask[@]}" \
+  ends 0 "$actorrun" --quiet --steps 80 --init examples.safetensors --rl grpo:group=8,kl=0.01 "${ask[@]}" \
     --prompts digits/prompts.jsonl --save answers.safetensors "${digits[@]}" --batch 64
   python3 -c '
 import sys
