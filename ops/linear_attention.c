@@ -213,6 +213,7 @@ const sl_op sl_op_linear_attention_served = {
     .updates = 2,
     .slots = true,
     .infer = served_infer,
+    .cost = cost,
     .looks = 15,
     .follows = 1,
 };

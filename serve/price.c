@@ -2,6 +2,7 @@
 /* Simulated tick times, for devices that compute nothing. */
 #include <stdlib.h>
 
+#include "graph/cost/cost.h"
 #include "serve/serve.h"
 
 /* Interpolates between corners; below the first corner the time is constant. */
@@ -44,6 +45,22 @@ static double share_of(const sl_plan *p, int32_t a) {
   return all > 0 ? p->actors[a].seconds / all : 1.0 / count;
 }
 
+/* ---- earlier positions ----------------------------------------------------------------------- */
+
+/* Seconds in which a tick's rows look at the positions before them. */
+static double seconds_of_looking(const sl_session *s, const sl_actor *actor, const tick *t) {
+  const sl_hardware *h = s->options.lower.simulation.hardware;
+  double sum = 0;
+  for (int c = 0; c < actor->program->ncalls; c++) {
+    const sli_work work = sli_work_of_call(&actor->program->calls[c]);
+    for (int i = 0; i < t->count; i++)
+      sum += sli_seconds_behind(h, &work, t->parts[i].from, t->parts[i].rows);
+  }
+  return sum;
+}
+
+/* ---- firings --------------------------------------------------------------------------------- */
+
 void sli_price_init(sl_session *s) {
   const sl_plan *p = s->about.plan;
   s->shares = sli_calloc((size_t)p->nactors, sizeof *s->shares);
@@ -56,14 +73,16 @@ static bool brings_weights(const sl_plan *p, const sl_actor *actor) {
 }
 
 /* Seconds of a firing: stage transfers scale with the rows; weight transfers cost the same every
- * tick. */
-static double seconds_of(const sl_session *s, int32_t a, const load *of) {
+ * tick. Without given costs passes scale with the rows, too, but for earlier positions. */
+static double seconds_of(const sl_session *s, int32_t a, const tick *t) {
   const sl_actor *actor = &s->about.plan->actors[a];
+  const load *of = &t->load;
   if (brings_weights(s->about.plan, actor)) return actor->seconds;
   if (!of->rows) return 0;
   if (s->shares[a] > 0 && s->options.cost)
     return s->shares[a] * sli_price_tick(s->options.cost, of);
-  return actor->seconds * (double)of->rows / (double)s->about.rows;
+  double rows = actor->seconds * (double)of->rows / (double)s->about.rows;
+  return s->shares[a] > 0 ? rows + seconds_of_looking(s, actor, t) : rows;
 }
 
 /* Ratio of this firing's time to the mean. */
@@ -77,8 +96,8 @@ static double spread_of(const sl_session *s, int32_t a, int64_t at) {
 
 uint64_t sli_price_firing(void *session, int32_t a, int64_t at) {
   const sl_session *s = session;
-  double seconds = seconds_of(s, a, &s->ticks.of[(uint64_t)at % (uint64_t)s->ticks.most].load) *
-                   spread_of(s, a, at);
+  double seconds =
+      seconds_of(s, a, &s->ticks.of[(uint64_t)at % (uint64_t)s->ticks.most]) * spread_of(s, a, at);
   if (s->simulator && s->shares[a] > 0) s->simulator->compute(s->simulator, s, a, seconds);
   return (uint64_t)(seconds * 1e9 + 0.5);
 }

@@ -134,6 +134,39 @@ double sli_work_seconds(const sl_hardware *h, const sli_work *w) {
          h->op_seconds;
 }
 
+/* ---- rows behind others --------------------------------------------------------------------- */
+
+/* Returns the op that this one replaces in a served graph, or NULL. */
+static const sl_op *plain_of(const sl_op *served) {
+  for (const sl_op *const *o = sl_ops; *o; o++)
+    if ((*o)->served == served) return *o;
+  return NULL;
+}
+
+/* Returns the flops of a sequence of so many positions. */
+static double sequence_flops(const sli_work *w, int64_t positions) {
+  double flops = 0, bytes;
+  sl_type in = w->in[0], out[w->nout];
+  if (positions < 1) return 0;
+  memcpy(out, w->out, sizeof out);
+  in.dim[0] = out[0].dim[0] = 1;
+  in.dim[1] = out[0].dim[1] = positions;
+  w->op->cost(w->attrs, 1, &in, out, &flops, &bytes);
+  return flops;
+}
+
+double sli_seconds_behind(const sl_hardware *h, const sli_work *w, int64_t before, int64_t n) {
+  if (!w->op->updates || w->op->slots) return 0;
+  sli_work all = *w;
+  all.op = plain_of(w->op);
+  if (!all.op || !all.op->cost || w->out[0].ndim != 3) return 0;
+  if (!h) h = &core;
+  const sl_hardware_row *r = find_row(h, &all);
+  double flops = sequence_flops(&all, before + n) - sequence_flops(&all, before);
+  if (r && r->flops_factor > 0) flops *= r->flops_factor;
+  return flops / (r && r->flops_per_second > 0 ? r->flops_per_second : h->flops_per_second);
+}
+
 /* ---- calls of nodes and programs
  * -------------------------------------------------------------- */
 

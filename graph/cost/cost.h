@@ -27,6 +27,10 @@ sli_work sli_work_of_call(const sl_program_call *c);
 
 /* Returns the seconds on a device of this hardware; NULL: on one core of any machine. */
 double sli_work_seconds(const sl_hardware *h, const sli_work *w);
+/* Returns the seconds of arithmetic of n rows behind `before` positions of their sequence, in an op
+ * that keeps pages of these: as many as a sequence of all takes more than one of those before. 0
+ * for other ops. */
+double sli_seconds_behind(const sl_hardware *h, const sli_work *w, int64_t before, int64_t n);
 /* Return the cost and the seconds of a node's call on these types. */
 void sli_call_cost(const sli_node *node, const sl_type *in, const sl_type *out, double *flops,
                    double *bytes);

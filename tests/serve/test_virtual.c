@@ -166,6 +166,27 @@ static void devices_share_a_stage(const served *s) {
   sl_session_simulation_fini(&two);
 }
 
+/* On described hardware rows take longer the further back they look: of two prompts, one twice as
+ * long, attention of the longer takes four times as long, and all else twice. */
+static void rows_look_back(const served *s) {
+  enum { SHORT = 8192, LAYERS = 4, WIDTH = 8 };
+  const sl_hardware machine = {.flops_per_second = 1e9, .bytes_per_second = 1e18};
+  const double more = LAYERS * 4.0 * WIDTH * SHORT * SHORT / machine.flops_per_second;
+  sl_session_options o = on(s, 1, NULL);
+  o.rows = 2048;
+  o.lower.simulation.hardware = &machine;
+  double seconds[2];
+  for (int i = 0; i < 2; i++) {
+    const sl_arrival one = {0, SHORT << i, 1};
+    sl_session_simulation r = simulate(&o, 1, &one);
+    seconds[i] = r.answered[0].first;
+    sl_session_simulation_fini(&r);
+  }
+  CHECK(near(seconds[1] - 2 * seconds[0], more, 1e-3),
+        "%g s and %g s: %g s more than twice, not %g", seconds[0], seconds[1],
+        seconds[1] - 2 * seconds[0], more);
+}
+
 static void what_cannot_be_is_refused(const served *s) {
   static const sl_arrival backward[] = {{1, 1, 1}, {0.5, 1, 1}}, late[] = {{0, 131201, 1}};
   sl_session_options o = on(s, 1, NULL);
@@ -285,6 +306,7 @@ int main(void) {
   RUN(pages_are_counted, &s);
   RUN(devices_share_a_stage, &s);
   RUN(ticks_are_priced_as_they_were_found, &s);
+  RUN(rows_look_back, &s);
   RUN(what_cannot_be_is_refused, &s);
   sl_args_destroy(s.args);
   return 0;
