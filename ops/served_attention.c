@@ -47,14 +47,6 @@ static sl_status packed_infer(const sl_attrs *attrs, int nin, const sl_type *in,
   return SL_OK;
 }
 
-/* Moves the rows of a tick. What keys they see depends on where they stand (sli_seconds_behind). */
-static void served_cost(const sl_attrs *attrs, int nin, const sl_type *in, const sl_type *out,
-                        double *flops, double *bytes) {
-  (void)attrs;
-  *flops = 0;
-  *bytes = sli_argument_bytes(nin - 1, in, 1, out);
-}
-
 const sl_op sl_op_attention_served = {
     .name = "attention_served",
     .min_in = 5,
@@ -62,7 +54,6 @@ const sl_op sl_op_attention_served = {
     .nout = 3,
     .updates = 4,
     .infer = served_infer,
-    .cost = served_cost,
     .looks = 7,
     .follows = 1,
 };
@@ -74,7 +65,6 @@ const sl_op sl_op_attention_packed_served = {
     .nout = 3,
     .updates = 4,
     .infer = packed_infer,
-    .cost = served_cost,
     .looks = 1,
     .follows = 1,
 };
