@@ -245,10 +245,10 @@ struct sl_graph {
     struct sli_rollout_ends {
       sl_tensor *sampled; /* output of a tick */
       sli_node *source, *report;
-    } * of;     /* [count] */
-    int nreads; /* of whole parameters, one for each device that answers, till the graphs are there
-                 */
-    const sli_node **reads; /* [nreads] */
+    } * of; /* [count] */
+    int nreads;
+    const sli_node **reads; /* [nreads] reads of whole parameters until the graphs are there, one
+                               for each device that answers */
   } rollouts;
   struct sli_encoded_spans {               /* of prompts with frames; see passes/spans.c */
     const struct sl_prompt_frames *frames; /* of the objective; NULL: it has none */

@@ -313,6 +313,12 @@ void sli_graph_reorder(sl_graph *g, sli_node *const *nodes) {
   }
 }
 
+void sli_graph_replace_reads(sl_graph *g, int first, const sl_tensor *of, sl_tensor *by) {
+  for (int i = first; i < g->nnodes; i++)
+    for (int a = 0; a < g->nodes[i]->nin; a++)
+      if (g->nodes[i]->in[a] == of) g->nodes[i]->in[a] = by;
+}
+
 sl_status sli_node_infer(sli_node *node) {
   return node->op->infer(&node->attrs, node->nin, node->in_type, node->out_type);
 }

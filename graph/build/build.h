@@ -20,6 +20,8 @@ sli_node *sli_graph_node(sl_graph *g, const sl_op *op, const char *name, const s
 void sli_node_own_types(sl_graph *g, sli_node *n);
 /* Reorders the graph's nodes [nnodes] and renumbers them. */
 void sli_graph_reorder(sl_graph *g, sli_node *const *nodes);
+/* Has the nodes from number `first` on that read a tensor read another. */
+void sli_graph_replace_reads(sl_graph *g, int first, const sl_tensor *of, sl_tensor *by);
 /* Calls the op's shape rule. The caller names the op in its error. */
 sl_status sli_node_infer(sli_node *node);
 /* Creates output o: a new tensor of out_type[o]. */

@@ -223,12 +223,6 @@ sl_status sl_model_build(const sl_model *model, sl_graph *g, const sl_args *args
 
 /* ---- parameters that both have --------------------------------------------------------------- */
 
-static void read_instead(sl_graph *g, const sl_tensor *of, sl_tensor *by) {
-  for (int i = 0; i < g->nnodes; i++)
-    for (int a = 0; a < g->nodes[i]->nin; a++)
-      if (g->nodes[i]->in[a] == of) g->nodes[i]->in[a] = by;
-}
-
 /* Returns the model's parameter that has a reference's values for ever; NULL: none. */
 static sl_tensor *lasting_twin(const sl_graph *g, const sl_tensor *reference) {
   for (int i = 0; i < g->nparams; i++) {
@@ -245,7 +239,7 @@ void sli_objective_share(sl_graph *g) {
   int kept = 0;
   for (int i = 0; i < g->nparams; i++) {
     sl_tensor *t = g->params[i], *twin = t->frozen ? lasting_twin(g, t) : NULL;
-    if (twin) read_instead(g, t, twin);
+    if (twin) sli_graph_replace_reads(g, 0, t, twin);
     if (twin) continue;
     g->known.of[kept] = g->known.of[i];
     g->params[kept] = t;

@@ -113,23 +113,23 @@ static double tiled_flops(const sl_hardware_row *r, const sli_work *w) {
   return ceil(tiles / at_once) * at_once * r->tile_m * r->tile_n * 2 * (depth(w) + r->tile_k);
 }
 
-static double row_flops(const sl_hardware_row *r, const sli_work *w, double flops) {
-  if (r->tile_m > 0 && r->tile_n > 0 && flops > 0) flops = tiled_flops(r, w);
-  return r->flops_factor > 0 ? flops * r->flops_factor : flops;
+/* Returns the seconds of so many flops of a row's op (NULL: of any). */
+static double flops_seconds(const sl_hardware *h, const sl_hardware_row *r, double flops) {
+  if (r && r->flops_factor > 0) flops *= r->flops_factor;
+  return flops / (r && r->flops_per_second > 0 ? r->flops_per_second : h->flops_per_second);
 }
 
 double sli_work_seconds(const sl_hardware *h, const sli_work *w) {
   if (!h) h = &core;
   const sl_hardware_row *r = find_row(h, w);
   if (r && r->curve.seconds) return curve_seconds(h, &r->curve, w);
-  double flops, bytes, rate = h->flops_per_second;
+  double flops, bytes;
   amount_of(w, &flops, &bytes);
   if (r) {
-    flops = row_flops(r, w, flops);
+    if (r->tile_m > 0 && r->tile_n > 0 && flops > 0) flops = tiled_flops(r, w);
     bytes += r->bytes_per_score * heads(w) * positions(&w->out[0]) * positions(&w->out[0]);
-    if (r->flops_per_second > 0) rate = r->flops_per_second;
   }
-  double arithmetic = flops / rate, traffic = bytes / h->bytes_per_second;
+  double arithmetic = flops_seconds(h, r, flops), traffic = bytes / h->bytes_per_second;
   return (h->in_turn || (r && r->in_turn) ? arithmetic + traffic : SLI_MAX(arithmetic, traffic)) +
          h->op_seconds;
 }
@@ -161,10 +161,8 @@ double sli_seconds_behind(const sl_hardware *h, const sli_work *w, int64_t befor
   all.op = plain_of(w->op);
   if (!all.op || !all.op->cost || w->out[0].ndim != 3) return 0;
   if (!h) h = &core;
-  const sl_hardware_row *r = find_row(h, &all);
   double flops = sequence_flops(&all, before + n) - sequence_flops(&all, before);
-  if (r && r->flops_factor > 0) flops *= r->flops_factor;
-  return flops / (r && r->flops_per_second > 0 ? r->flops_per_second : h->flops_per_second);
+  return flops_seconds(h, find_row(h, &all), flops);
 }
 
 /* ---- calls of nodes and programs

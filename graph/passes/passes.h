@@ -79,8 +79,6 @@ sl_status sli_pass_serve_rows(sl_graph *g);
 sl_status sli_pass_rollouts(sl_graph *g, sl_graph *from, int rank);
 /* Drops nodes and their outputs, which nothing else may read. A node may be listed twice. */
 void sli_graph_drop(sl_graph *g, int count, const sli_node *const *nodes);
-/* Has all readers of a tensor read another. */
-void sli_graph_replace_reads(sl_graph *g, const sl_tensor *of, sl_tensor *by);
 
 /* Training: frozen weights stay in the storage format of their file, and their readers become ops
  * that read it. SL_E_UNSUPPORTED names a weight that the devices cut through its blocks. */

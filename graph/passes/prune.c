@@ -57,12 +57,6 @@ void sli_graph_drop(sl_graph *g, int count, const sli_node *const *nodes) {
   keep_only(g, wanted, keep);
 }
 
-void sli_graph_replace_reads(sl_graph *g, const sl_tensor *of, sl_tensor *by) {
-  for (int i = 0; i < g->nnodes; i++)
-    for (int a = 0; a < g->nodes[i]->nin; a++)
-      if (g->nodes[i]->in[a] == of) g->nodes[i]->in[a] = by;
-}
-
 /* ---- arguments that are read for their types alone ---------------------------------------------
  */
 

@@ -195,9 +195,7 @@ static sl_status begin_rows(sl_graph *g, sl_tensor *tokens) {
   sl_tensor *begun = tokens ? add_node(g, &sl_op_begin, first, tokens) : NULL;
   if (!begun) return g->status;
   move_before(g, first);
-  for (int i = begun->producer->id + 1; i < g->nnodes; i++)
-    for (int a = 0; a < g->nodes[i]->nin; a++)
-      if (g->nodes[i]->in[a] == tokens) g->nodes[i]->in[a] = begun;
+  sli_graph_replace_reads(g, begun->producer->id + 1, tokens, begun);
   return SL_OK;
 }
 
@@ -241,7 +239,7 @@ static sl_tensor *leave_out_places(sl_graph *g, sl_tensor *logits) {
     bool places = adds_places(g, t->producer);
     next = places ? t->producer->in[0] : only_input(t->producer, &at);
     if (places && t == logits) logits = next;
-    else if (places) sli_graph_replace_reads(g, t, next);
+    else if (places) sli_graph_replace_reads(g, 0, t, next);
   }
   return logits;
 }

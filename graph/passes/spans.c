@@ -363,7 +363,7 @@ static void merge_spans(sl_graph *g) {
     sli_node *n = g->nodes[i];
     const sli_node *first = is_span(n) ? find_same(g, n) : n;
     if (first == n) continue;
-    sli_graph_replace_reads(g, n->out[0], first->out[0]);
+    sli_graph_replace_reads(g, 0, n->out[0], first->out[0]);
     merged[count++] = n;
   }
   sli_graph_drop(g, count, merged);

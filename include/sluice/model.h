@@ -79,9 +79,9 @@ sl_status sl_args_complete(const sl_args *args);
 sl_status sl_args_status(const sl_args *args);
 /* Prints the lines of --help: one option each, with its default. */
 void sl_options_print(const sl_option *options, FILE *out);
-/* Return the option of that name, or NULL (also if `options` is); the name of the option most
- * similar to a mistyped one, or NULL if none is similar. */
+/* Returns the option of that name; NULL: there is none, or no table. */
 const sl_option *sl_options_find(const sl_option *options, const char *name);
+/* Name of the option most similar to a mistyped one, or NULL if none is similar. */
 const char *sl_options_nearest(const sl_option *options, const char *name);
 
 enum { SL_MODEL_ABI = SLUICE_VERSION_NUMBER_OF(SLUICE_VERSION_MAJOR, SLUICE_VERSION_MINOR, 0) };
