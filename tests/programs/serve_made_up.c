@@ -38,7 +38,7 @@ static int most_running, most_queued, tick_us;
 static bool stuck, over;
 static struct {
   sl_session_event *of;
-  size_t count, capacity;
+  size_t first, count, capacity; /* those before `first` have been polled */
 } events;
 static sl_session_stats stats;
 static int wake;
@@ -46,7 +46,7 @@ static int wake;
 static void tell(asked_for *r, sl_session_event event) {
   event.id = r->id;
   event.user = r->user;
-  if (!events.count) eventfd_write(wake, 1);
+  if (events.first == events.count) eventfd_write(wake, 1);
   SLI_GROW(events.of, events.count, events.capacity);
   events.of[events.count++] = event;
 }
@@ -155,15 +155,24 @@ static void cancel(void *self, uint64_t id) {
   pthread_mutex_unlock(&lock);
 }
 
+/* Drops polled events once they are more than the others, so that each is moved once in the mean.
+ */
+static void drop_polled(void) {
+  if (events.first <= events.count / 2) return;
+  events.count -= events.first;
+  memmove(events.of, events.of + events.first, events.count * sizeof *events.of);
+  events.first = 0;
+}
+
 static int poll_events(void *self, sl_session_event *out, int most) {
   (void)self;
   eventfd_t drop;
   pthread_mutex_lock(&lock);
-  size_t n = SLI_MIN(events.count, (size_t)most);
-  if (n) memcpy(out, events.of, n * sizeof *out);
-  if (n) memmove(events.of, events.of + n, (events.count - n) * sizeof *out);
-  events.count -= n;
-  if (n && !events.count) eventfd_read(wake, &drop);
+  size_t n = SLI_MIN(events.count - events.first, (size_t)most);
+  if (n) memcpy(out, events.of + events.first, n * sizeof *out);
+  events.first += n;
+  if (n && events.first == events.count) eventfd_read(wake, &drop);
+  drop_polled();
   pthread_mutex_unlock(&lock);
   return (int)n;
 }
@@ -222,7 +231,7 @@ int main(int argc, char **argv) {
   sl_status status = serving_run(s);
   pthread_mutex_lock(&lock);
   over = true;
-  printf("%d pages, %zu events\n", (int)stats.pages_used, events.count);
+  printf("%d pages, %zu events\n", (int)stats.pages_used, events.count - events.first);
   pthread_mutex_unlock(&lock);
   pthread_join(thread, NULL);
   serving_destroy(s);
