@@ -31,7 +31,8 @@
     {"theta", SL_OPTION_FLOAT, "10000", "base of the rotary angles", 1, 1e30}, \
     {"rope", SL_OPTION_TEXT, "none", "`HOW` the rotary angles are stretched: none, " \
      "linear:factor=F, llama3:factor=F,low_freq_factor=L,high_freq_factor=H," \
-     "original_max_position_embeddings=N, or yarn:factor=F,original_max_position_embeddings=N", \
+     "original_max_position_embeddings=N, or yarn:factor=F,original_max_position_embeddings=N " \
+     "(yarn-untruncated: its blend is not rounded to whole pairs)", \
      0, 0}, \
     {"bias", SL_OPTION_TEXT, "none", "`WHERE` attention has biases: none, qkv (Qwen2), or " \
      "attention (also on its output)", 0, 0}, \
@@ -95,11 +96,13 @@ struct decoder {
   bool qkv_bias, o_bias;
   decoder_norms norms;
   decoder_qk_norm qk_norm;
-  bool plus_one; /* gains of norms are 1 + a parameter */
-  bool packed;   /* q, k and v are one product, gate and up another */
-  bool gelu;     /* gates go through gelu, not silu */
-  bool scaled;   /* embeddings are multiplied by the root of the width */
-  float cap;     /* soft limit of the logits; 0: none */
+  bool plus_one;   /* gains of norms are 1 + a parameter */
+  bool packed;     /* q, k and v are one product, gate and up another */
+  bool gelu;       /* gates go through gelu, not silu */
+  bool scaled;     /* embeddings are multiplied by the root of the width */
+  float cap;       /* soft limit of the logits; 0: none */
+  bool sinks;      /* a logit of each head counts in the sum of its softmax */
+  float score_cap; /* soft limit of the scores; 0: none */
   decoder_local local;
   sl_attrs attention;
   sl_texts texts;
@@ -191,11 +194,23 @@ static inline sl_tensor *decoder_rotated(sl_graph *g, const decoder *d, sl_tenso
   return sl_rotary_stretched(g, x, heads, d->theta, &d->rope);
 }
 
+/* Attention with sinks, or limited scores. */
+static inline sl_tensor *decoder_attend_sinks(sl_graph *g, const decoder *d, sl_tensor *q,
+                                              sl_tensor *k, sl_tensor *v, sl_attrs attrs,
+                                              int layer) {
+  attrs.value = d->score_cap;
+  sl_tensor *sinks = d->sinks ? sl_param(g, SL_TYPE(SL_F32, d->heads), SL_NORMAL(0.02f),
+                                         "model.layers.%d.self_attn.sinks", layer)
+                              : NULL;
+  return sl_attend_sinks(g, q, k, v, sinks, d->documents, &attrs);
+}
+
 /* Attention to all keys that the mask allows, or to chosen blocks of them. [B, T, H*D] */
 static inline sl_tensor *decoder_attend(sl_graph *g, decoder *d, sl_tensor *q, sl_tensor *k,
                                         sl_tensor *v, int layer) {
   sl_attrs attrs = d->attention;
   if (!decoder_is_local(d, layer)) attrs.window = 0;
+  if (d->sinks || d->score_cap > 0) return decoder_attend_sinks(g, d, q, k, v, attrs, layer);
   if (attrs.value == 0) return sl_attend_within(g, q, k, v, d->documents, &attrs);
   sl_tensor *recall, *o = sl_attend_blocks(g, q, k, v, &attrs, &recall);
   d->recall = d->recall ? sl_add(g, d->recall, recall) : recall;

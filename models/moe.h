@@ -45,12 +45,22 @@ static const moe_names moe_qwen = {.router = "mlp.gate",
                                    .down = "mlp.experts.*.down_proj",
                                    .shared = "mlp.shared_expert"};
 
+/* Choice of experts by sigmoids (DeepSeek-V3, arXiv 2412.19437): groups of experts are chosen
+ * first, by their two best, and experts within them. A correction of each expert counts in the
+ * choice alone. */
+typedef struct moe_sigmoid {
+  int groups, kept; /* groups 0: experts are chosen by a softmax */
+  float factor;     /* of the weights */
+  float rate;       /* step of a correction towards an even load; 0: it stays */
+} moe_sigmoid;
+
 typedef struct moe {
   moe_names names;
   int experts, k;
   int64_t inner, shared;
   bool normed;
   float balance, z, capacity;
+  moe_sigmoid sigmoid;
 } moe;
 
 static inline sl_tensor *moe_param(sl_graph *g, const moe *m, int64_t out, int64_t in, float std,
@@ -103,6 +113,46 @@ static inline sl_tensor *moe_experts(sl_graph *g, decoder *d, const moe *m, sl_t
   return sl_combine(g, y, r->weights); /* [B, T, C] */
 }
 
+/* Lowers the scores [B, T, E] of all groups but the best. */
+static inline sl_tensor *moe_of_groups(sl_graph *g, const decoder *d, const moe *m,
+                                       sl_tensor *scores) {
+  int groups = m->sigmoid.groups, kept = m->sigmoid.kept, each = m->experts / groups;
+  sl_tensor *ids, *in_groups = sl_reshape(g, scores, d->rows, -1, groups, each);
+  sl_tensor *best = sl_sum(g, sl_top_k(g, in_groups, -1, 2, &ids), SL_DIM(3), false);
+  sl_top_k(g, best, -1, kept, &ids);                                        /* [B, T, kept] */
+  sl_tensor *mask = sl_sum(g, sl_one_hot(g, ids, groups), SL_DIM(2), true); /* [B, T, 1, groups] */
+  mask = sl_scale(g, sl_add_constant(g, mask, -1), 1e9f);                   /* 0, or far below */
+  mask = sl_reshape(g, mask, d->rows, -1, groups, 1);
+  return sl_reshape(g, sl_add(g, in_groups, mask), d->rows, -1, m->experts);
+}
+
+/* Moves corrections by the rate, up for experts with less than an even load. */
+static inline void moe_correct(sl_graph *g, const moe *m, sl_tensor *bias, sl_tensor *ids) {
+  sl_tensor *load = sl_expert_load(g, ids, m->experts);
+  sl_tensor *less = sl_sub(g, sl_mean(g, load, SL_DIM(0), true), load);
+  sl_running(g, bias, sl_scale(g, sl_clamp(g, sl_scale(g, less, 1e6f), -1, 1), m->sigmoid.rate), 0);
+}
+
+/* Routes by sigmoids. */
+static inline sl_routing moe_route(sl_graph *g, const decoder *d, const moe *m, sl_tensor *logits,
+                                   int layer) {
+  sl_tensor *bias = sl_param(g, SL_TYPE(SL_F32, m->experts), SL_CONSTANT(0),
+                             "model.layers.%d.%s.e_score_correction_bias", layer, m->names.router);
+  sl_tensor *scores = sl_sigmoid(g, logits);
+  sl_routing r = {.probabilities = sl_div(g, scores, sl_sum(g, scores, SL_DIM(2), true))};
+  sl_tensor *choice = sl_detach(g, sl_add(g, scores, bias));
+  if (m->sigmoid.groups > 1) choice = moe_of_groups(g, d, m, choice);
+  sl_top_k(g, choice, -1, m->k, &r.ids);
+  r.weights = sl_gather(g, scores, -1, r.ids); /* [B, T, k] */
+  if (m->normed) {
+    sl_tensor *sum = sl_add_constant(g, sl_sum(g, r.weights, SL_DIM(2), true), 1e-20f);
+    r.weights = sl_div(g, r.weights, sum);
+  }
+  r.weights = sl_scale(g, r.weights, m->sigmoid.factor);
+  if (m->sigmoid.rate > 0) moe_correct(g, m, bias, r.ids);
+  return r;
+}
+
 /* Shared expert, scaled by the sigmoid of its own gate, if it has one. */
 static inline sl_tensor *moe_shared(sl_graph *g, decoder *d, const moe *m, sl_tensor *x,
                                     float residual, int layer) {
@@ -119,7 +169,8 @@ static inline sl_tensor *moe_half(sl_graph *g, decoder *d, sl_tensor *x, float r
                                   int layer) {
   const moe *m = d->own;
   sl_tensor *logits = decoder_linear(g, d, x, d->width, m->experts, 0.02f, layer, m->names.router);
-  sl_routing r = sl_route(g, logits, m->k, m->normed); /* [B, T, k] */
+  sl_routing r = m->sigmoid.groups ? moe_route(g, d, m, logits, layer)
+                                   : sl_route(g, logits, m->k, m->normed); /* [B, T, k] */
   moe_losses(g, d, m, logits, &r);
   sl_tensor *y = moe_experts(g, d, m, x, &r, residual, layer);
   return m->shared ? sl_add(g, y, moe_shared(g, d, m, x, residual, layer)) : y;

@@ -80,6 +80,18 @@ sl_status sli_attention_packed_infer(const sl_attrs *attrs, int nin, const sl_ty
   return SL_OK;
 }
 
+static sl_status want_sinks(const sl_attrs *attrs, const sl_type *sinks, const sl_type *q) {
+  sl_type want = sli_type_with_last(q, attrs->heads);
+  return sli_want("sinks", sinks, &want);
+}
+
+sl_status sli_attention_sinks_infer(const sl_attrs *attrs, int nin, const sl_type *in,
+                                    sl_type *out) {
+  SLI_TRY(sli_attention_infer(attrs, 3, in, out));
+  SLI_TRY(want_sinks(attrs, &in[3], &in[0]));
+  return nin > 4 ? sli_want_ids(&in[4], &in[0]) : SL_OK;
+}
+
 /* Splits by sequences or by heads. `arrays` counts the inputs before the optional ids. */
 static int signatures(int nin, int arrays, sl_signature *out) {
   out[0] = (sl_signature){.out = {sli_split(0), sli_split(0)}};

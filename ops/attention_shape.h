@@ -23,6 +23,9 @@ sl_status sli_want_share(const sl_attrs *attrs, const sl_type *q, const sl_type 
 sl_status sli_attention_infer(const sl_attrs *attrs, int nin, const sl_type *in, sl_type *out);
 sl_status sli_attention_packed_infer(const sl_attrs *attrs, int nin, const sl_type *in,
                                      sl_type *out);
+/* in: q, k, v, sinks, [ids] */
+sl_status sli_attention_sinks_infer(const sl_attrs *attrs, int nin, const sl_type *in,
+                                    sl_type *out);
 int sli_attention_signatures(const sl_attrs *attrs, int nin, const sl_type *in, sl_signature *out);
 int sli_attention_packed_signatures(const sl_attrs *attrs, int nin, const sl_type *in,
                                     sl_signature *out);

@@ -7,7 +7,7 @@
  *           original / high stay, and those between are blended (Dubey et al., arXiv 2407.21783)
  *   yarn    a blend by pair, from the pair that turns `high` times in the original context to the
  *           one that turns `low` times; attention is sharpened by `scale` (Peng et al., arXiv
- *           2309.00071)
+ *           2309.00071); `yarn-untruncated` does not round these two to whole pairs
  *
  * The keys are those of Hugging Face's rope_parameters. */
 #include <math.h>
@@ -52,14 +52,22 @@ static double pair_that_turns(const stretch *s, double times) {
   return (double)s->pairs * log(s->rope->original / (times * 2 * M_PI)) / log(s->theta);
 }
 
-static double stay_yarn(const stretch *s, int64_t j, double frequency) {
-  (void)frequency;
-  double first = floor(pair_that_turns(s, s->rope->high)),
-         last = ceil(pair_that_turns(s, s->rope->low));
+static double stay_between(const stretch *s, int64_t j, double first, double last) {
   first = fmax(first, 0);
   last = fmin(last, 2 * (double)s->pairs - 1);
   if (last == first) last += 0.001;
   return 1 - between_0_and_1(((double)j - first) / (last - first));
+}
+
+static double stay_yarn(const stretch *s, int64_t j, double frequency) {
+  (void)frequency;
+  return stay_between(s, j, floor(pair_that_turns(s, s->rope->high)),
+                      ceil(pair_that_turns(s, s->rope->low)));
+}
+
+static double stay_untruncated(const stretch *s, int64_t j, double frequency) {
+  (void)frequency;
+  return stay_between(s, j, pair_that_turns(s, s->rope->high), pair_that_turns(s, s->rope->low));
 }
 
 /* ---- the kinds ---------------------------------------------------------------------------- */
@@ -76,28 +84,28 @@ typedef struct key {
 #define OPTIONAL_KEY(name, field, value) \
   { name, offsetof(sl_rope, field), true, value }
 
+#define YARN_KEYS                                                             \
+  KEY("factor", factor), KEY("original_max_position_embeddings", original),   \
+      OPTIONAL_KEY("beta_slow", low, 1), OPTIONAL_KEY("beta_fast", high, 32), \
+      OPTIONAL_KEY("attention_factor", scale, 0), PART_KEY
 #define PART_KEY OPTIONAL_KEY("partial_rotary_factor", part, 1)
 
 static const struct kind {
   const char *name;
   double (*stay)(const stretch *s, int64_t j, double frequency);
   key keys[7];
-} kinds[] = {
-    [SL_ROPE_PLAIN] = {"none", stay_plain, {PART_KEY}},
-    [SL_ROPE_LINEAR] = {"linear", stay_linear, {KEY("factor", factor), PART_KEY}},
-    [SL_ROPE_LLAMA3] = {"llama3",
-                        stay_llama3,
-                        {KEY("factor", factor), KEY("low_freq_factor", low),
-                         KEY("high_freq_factor", high),
-                         KEY("original_max_position_embeddings", original), PART_KEY}},
-    [SL_ROPE_YARN] = {"yarn",
-                      stay_yarn,
-                      {KEY("factor", factor), KEY("original_max_position_embeddings", original),
-                       OPTIONAL_KEY("beta_slow", low, 1), OPTIONAL_KEY("beta_fast", high, 32),
-                       OPTIONAL_KEY("attention_factor", scale, 0), PART_KEY}}};
+} kinds[] = {[SL_ROPE_PLAIN] = {"none", stay_plain, {PART_KEY}},
+             [SL_ROPE_LINEAR] = {"linear", stay_linear, {KEY("factor", factor), PART_KEY}},
+             [SL_ROPE_LLAMA3] = {"llama3",
+                                 stay_llama3,
+                                 {KEY("factor", factor), KEY("low_freq_factor", low),
+                                  KEY("high_freq_factor", high),
+                                  KEY("original_max_position_embeddings", original), PART_KEY}},
+             [SL_ROPE_YARN] = {"yarn", stay_yarn, {YARN_KEYS}},
+             [SL_ROPE_YARN_UNTRUNCATED] = {"yarn-untruncated", stay_untruncated, {YARN_KEYS}}};
 
 static double scale_of(const sl_rope *r) {
-  if (r->kind != SL_ROPE_YARN) return 1;
+  if (r->kind != SL_ROPE_YARN && r->kind != SL_ROPE_YARN_UNTRUNCATED) return 1;
   return r->scale > 0 ? r->scale : r->factor > 1 ? 0.1 * log(r->factor) + 1 : 1;
 }
 
@@ -136,8 +144,10 @@ static sl_status find_kind(const char *text, size_t length, sl_rope *out) {
       out->kind = (sl_rope_kind)k;
       return SL_OK;
     }
-  return sl_fail(SL_E_USAGE, "rotary scaling \"%.*s\": it is one of none, linear, llama3, yarn",
-                 (int)SLI_MIN(length, (size_t)40), text);
+  return sl_fail(
+      SL_E_USAGE,
+      "rotary scaling \"%.*s\": it is one of none, linear, llama3, yarn, yarn-untruncated",
+      (int)SLI_MIN(length, (size_t)40), text);
 }
 
 static const key *find_key(const struct kind *kind, const char *name, size_t length) {

@@ -5,6 +5,8 @@
  * them; the batch's table names the page. A row writes its own keys and values first, then attends
  * to its sequence page by page from its own position backwards. Its sums are therefore the same in
  * a prompt's chunk and alone, with any choice of pages, and those of training. */
+#include <sluice/attention.h>
+
 #include "ops/attention_shape.h"
 #include "ops/batch.h"
 #include "ops/ops.h"
@@ -55,6 +57,26 @@ const sl_op sl_op_attention_served = {
     .updates = 4,
     .infer = served_infer,
     .looks = 7,
+    .follows = 1,
+};
+
+static sl_status sinks_infer(const sl_attrs *attrs, int nin, const sl_type *in, sl_type *out) {
+  if (nin != 6) return sl_fail(SL_E_SHAPE, "it has no batch to read");
+  SLI_TRY(want_no_ids(&in[4]));
+  SLI_TRY(sli_attention_sinks_infer(attrs, 4, in, out));
+  SLI_TRY(want_causal(attrs, &in[5]));
+  out[2] = pages_type(attrs, &out[0]);
+  return SL_OK;
+}
+
+const sl_op sl_op_attention_sinks_served = {
+    .name = "attention_sinks_served",
+    .min_in = 6,
+    .max_in = 6,
+    .nout = 3,
+    .updates = 4,
+    .infer = sinks_infer,
+    .looks = 15,
     .follows = 1,
 };
 

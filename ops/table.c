@@ -2,6 +2,8 @@
 /* The table of shipped ops. */
 #include <string.h>
 
+#include <sluice/attention.h>
+
 #include "ops/ops.h"
 #include "ops/splice.h"
 

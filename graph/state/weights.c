@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Weight files: from names in a file to parameters in a runtime, and back. A parameter with a
- * star in its name is stored as one tensor for each position of its dim 0, named by its number. */
+ * star in its name is stored as one tensor for each position of its dim 0, named by its number. One
+ * with a prime at the end of its name is stored with its last two dims exchanged, or in blocks of
+ * MXFP4 as it is. */
 #include <sluice/state.h>
 
 #include <fnmatch.h>
@@ -40,10 +42,31 @@ static sl_type member_type(const sl_param_info *p) {
   return sl_type_make(p->type.dtype, p->type.ndim - 1, p->type.dim + 1);
 }
 
+/* True for a parameter whose last two dims are exchanged in files. */
+static bool is_turned(const char *name) {
+  size_t n = strlen(name);
+  return n && name[n - 1] == '\'';
+}
+
+static sl_type turned_type(sl_type type) {
+  int64_t last = type.dim[type.ndim - 1];
+  type.dim[type.ndim - 1] = type.dim[type.ndim - 2];
+  type.dim[type.ndim - 2] = last;
+  return type;
+}
+
+/* Exchanges the last two dims of `from`, which has this type. */
+static void turn(const sl_type *type, const float *from, float *to) {
+  int64_t rows = type->dim[type->ndim - 2], columns = type->dim[type->ndim - 1];
+  for (int64_t m = 0; m < sl_type_elements(type); m += rows * columns)
+    for (int64_t i = 0; i < rows; i++)
+      for (int64_t j = 0; j < columns; j++) to[m + j * rows + i] = from[m + i * columns + j];
+}
+
 /* Returns the name of a member, for free(). */
 static char *member_name(const char *name, int member) {
   const char *star = strchr(name, '*');
-  if (!star) return sli_strdup(name);
+  if (!star) return sli_format("%.*s", (int)strlen(name) - is_turned(name), name);
   return sli_format("%.*s%d%s", (int)(star - name), name, member, star + 1);
 }
 
@@ -239,18 +262,43 @@ static void scale(float *values, const sl_type *type, float by) {
   for (int64_t i = 0; i < sl_type_elements(type); i++) values[i] *= by;
 }
 
+static void mark_found(loading *l, int file, const sli_stored_tensor *t) {
+  const sli_stored_tensor *first = t;
+  sli_shards_tensors(l->from, file, &first);
+  l->found.flags[l->found.begins[file] + (t - first)] = true;
+}
+
 /* Loads one tensor of a parameter; it must exist, even if another process loads it. values NULL:
  * another process does. */
 static sl_status load_member(loading *l, const char *name, const sl_type *type, float *values) {
   int file;
-  const sli_stored_tensor *t = weights_find(l->from, name, &file), *first = t;
+  const sli_stored_tensor *t = weights_find(l->from, name, &file);
   bool dense = !t && (t = find_dense(l, name, &file));
   sl_status status = sli_stored_check(t ? sli_shards_path(l->from, file) : l->path, name, type, t);
   if (status) return status;
-  sli_shards_tensors(l->from, file, &first);
-  l->found.flags[l->found.begins[file] + (t - first)] = true;
+  mark_found(l, file, t);
   if (values) status = sli_shards_read(l->from, file, t, values);
   if (values && !status && dense) scale(values, type, l->lacks.upcycled);
+  return status;
+}
+
+/* Loads a parameter from blocks. */
+static sl_status load_packed(loading *l, const sli_packed *packed, const sl_type *type,
+                             float *values) {
+  mark_found(l, packed->file[0], packed->blocks);
+  mark_found(l, packed->file[1], packed->scales);
+  return values ? sli_shards_read_packed(l->from, packed, type->dim, values) : SL_OK;
+}
+
+/* Loads a parameter whose last two dims are exchanged in files, unless it is there in blocks. */
+static sl_status load_turned(loading *l, const char *name, const sl_type *type, float *values) {
+  sl_type stored = turned_type(*type);
+  sli_packed packed = sli_shards_packed(l->from, name);
+  if (packed.blocks && type->ndim == 3) return load_packed(l, &packed, type, values);
+  float *turned = values ? sli_calloc(1, sl_type_bytes(type)) : NULL;
+  sl_status status = load_member(l, name, &stored, turned);
+  if (!status && values) turn(&stored, turned, values);
+  free(turned);
   return status;
 }
 
@@ -290,10 +338,18 @@ static sl_status load_blocks(loading *l, int index, const sl_param_info *p) {
   return status;
 }
 
-/* F32 where the members of a parameter differ. */
+static bool is_packed(const sli_shards *from, const char *param) {
+  char *name = member_name(param, 0);
+  bool packed = is_turned(param) && sli_shards_packed(from, name).blocks;
+  free(name);
+  return packed;
+}
+
+/* F32 where the members of a parameter differ. MXFP4 fits in bf16. */
 sl_storage sli_weights_storage(const sli_shards *from, const char *param) {
   sl_storage storage = SL_STORAGE_F32;
   bool star = strchr(param, '*'), more = true, same = true;
+  if (is_packed(from, param)) return SL_STORAGE_BF16;
   for (int m = 0; more && same; m++) {
     char *name = member_name(param, m);
     const sli_stored_tensor *t = weights_find(from, name, &(int){0});
@@ -319,7 +375,8 @@ static sl_status load_param(loading *l, int index) {
   sl_status status = SL_OK;
   for (int m = 0; m < members_of(p) && !status; m++) {
     char *name = member_name(name_in_files(p), m);
-    status = load_member(l, name, &type, here ? values + m * sl_type_elements(&type) : NULL);
+    float *to = here ? values + m * sl_type_elements(&type) : NULL;
+    status = (is_turned(name_in_files(p)) ? load_turned : load_member)(l, name, &type, to);
     free(name);
   }
   return status || !here ? status : sl_param_set(l->lowered, l->rt, index, values);
@@ -376,7 +433,7 @@ typedef struct saving {
   int n;
   const sli_saved *list; /* [n] */
   sli_tensor_data *tensors;
-  scratch room;
+  scratch room, turned;
   sli_tensor_parts *parts; /* file that several processes write */
   int index;               /* tensor that is being written */
   const float *values;     /* values at one of its places */
@@ -402,6 +459,14 @@ static sl_status check_finite(const saving *s, int index, const float *values, i
                  s->path);
 }
 
+/* Returns a parameter's values with their last two dims exchanged. */
+static const float *turn_values(saving *s, int index, const float *values) {
+  const sl_type *type = &param_of(s, index)->type;
+  float *turned = scratch_take(&s->turned, type);
+  turn(type, values, turned);
+  return turned;
+}
+
 /* Returns values for the writer; tensors of one parameter are adjacent. */
 static sl_status gather(void *ctx, int index, const float **out) {
   saving *s = ctx;
@@ -414,16 +479,48 @@ static sl_status gather(void *ctx, int index, const float **out) {
   s->held = t->merged ? 0 : 1 + t->param;
   int64_t count;
   *out = values + begin_of(s, index, &count);
-  return status ? status : check_finite(s, index, *out, count);
+  if (!status) status = check_finite(s, index, *out, count);
+  if (!status && is_turned(param_of(s, index)->name)) *out = turn_values(s, index, values);
+  return status;
+}
+
+/* Writes `rows` rows of a parameter from element `from` on, whose last two dims are exchanged in
+ * the file; or `count` numbers of one row. */
+static void write_turned(saving *s, int64_t from, int64_t rows, int64_t count,
+                         const float *values) {
+  const sl_type *type = &param_of(s, s->index)->type;
+  int64_t height = type->dim[type->ndim - 2], width = type->dim[type->ndim - 1];
+  int64_t matrix = from / (height * width) * height * width, row = (from - matrix) / width,
+          column = from % width;
+  float *line = scratch_take(&s->turned, type);
+  for (int64_t j = 0; j < count; j++) {
+    for (int64_t i = 0; i < rows; i++) line[i] = values[i * width + j];
+    sli_safetensors_write_part(s->parts, s->index, matrix + (column + j) * height + row, rows,
+                               line);
+  }
+}
+
+/* Writes a stretch of elements of such a parameter, in runs of whole rows where it has them. */
+static void write_stretch_turned(saving *s, int64_t from, int64_t to, const float *values) {
+  const sl_type *type = &param_of(s, s->index)->type;
+  int64_t height = type->dim[type->ndim - 2], width = type->dim[type->ndim - 1];
+  for (int64_t n; from < to; from += n, values += n) {
+    int64_t left = height - from / width % height, rows = SLI_MIN((to - from) / width, left);
+    bool whole = from % width == 0 && rows > 0;
+    n = whole ? rows * width : SLI_MIN(width - from % width, to - from);
+    write_turned(s, from, whole ? rows : 1, whole ? width : n, values);
+  }
 }
 
 static void write_stretch(void *ctx, int64_t part, int64_t whole, int64_t bytes) {
   saving *s = ctx;
   int64_t each = sizeof(float), count, begin = begin_of(s, s->index, &count);
   int64_t from = SLI_MAX(whole / each, begin), to = SLI_MIN((whole + bytes) / each, begin + count);
-  if (from < to)
-    sli_safetensors_write_part(s->parts, s->index, from - begin, to - from,
-                               s->values + part / each + from - whole / each);
+  const float *values = s->values + part / each + from - whole / each;
+  if (from < to && is_turned(param_of(s, s->index)->name))
+    write_stretch_turned(s, from, to, values);
+  else if (from < to)
+    sli_safetensors_write_part(s->parts, s->index, from - begin, to - from, values);
 }
 
 /* Adds the adapter's share to the values at a place. */
@@ -494,23 +591,27 @@ sl_status sli_weights_save(const char *path, const sli_saved *list, int n,
   sl_status status = SL_OK;
   sl_lowered_params(lowered, &s.params);
   s.tensors = sli_calloc((size_t)n, sizeof *s.tensors);
+  sl_type *types = sli_calloc((size_t)n, sizeof *types);
   for (int i = 0; i < n && !status; i++) {
-    const sl_type *type = &param_of(&s, i)->type;
     int64_t begin, count;
     const float *data = list[i].merged ? NULL : sl_param_data(lowered, rt, list[i].param);
-    bool member = list[i].member > 0;
+    bool member = list[i].member > 0, turned = is_turned(param_of(&s, i)->name);
+    types[i] = param_of(&s, i)->type;
+    if (turned) types[i] = turned_type(types[i]);
     begin = begin_of(&s, i, &count);
     s.tensors[i] = (sli_tensor_data){.name = list[i].name,
-                                     .ndim = type->ndim - member,
-                                     .dim = type->dim + member,
-                                     .data = data ? data + begin : NULL};
+                                     .ndim = types[i].ndim - member,
+                                     .dim = types[i].dim + member,
+                                     .data = data && !turned ? data + begin : NULL};
     if (data) status = check_finite(&s, i, data + begin, count);
   }
   if (!status)
     status = sl_job_processes(job) > 1 ? save_together(path, &s, job)
                                        : sli_safetensors_write_each(path, s.tensors, n, gather, &s);
   free(s.room.values);
+  free(s.turned.values);
   free(s.tensors);
+  free(types);
   return status;
 }
 

@@ -336,7 +336,8 @@ typedef enum sl_rope_kind {
   SL_ROPE_PLAIN,
   SL_ROPE_LINEAR,
   SL_ROPE_LLAMA3,
-  SL_ROPE_YARN
+  SL_ROPE_YARN,
+  SL_ROPE_YARN_UNTRUNCATED /* yarn, whose blend does not begin and end at whole pairs */
 } sl_rope_kind;
 typedef struct sl_rope {
   sl_rope_kind kind;
@@ -350,8 +351,8 @@ typedef struct sl_rope {
 
 /* Parses "none", "linear:factor=F", "llama3:factor=F,low_freq_factor=L,high_freq_factor=H,
  * original_max_position_embeddings=N" or "yarn:factor=F,original_max_position_embeddings=N"
- * [,beta_slow=S,beta_fast=F,attention_factor=A]; "" is none. Each may have
- * partial_rotary_factor=P. SL_E_USAGE says what is wrong. */
+ * [,beta_slow=S,beta_fast=F,attention_factor=A], or yarn-untruncated likewise; "" is none. Each may
+ * have partial_rotary_factor=P. SL_E_USAGE says what is wrong. */
 sl_status sl_rope_parse(const char *text, sl_rope *out);
 
 /* attention(q [B, T, Hq*D], k [B, T, Hkv*D], v [B, T, Hkv*D], [ids i32 [B, T]]) -> o [B, T, Hq*D],

@@ -2,6 +2,7 @@
 /* Everything a model or an embedding program needs. */
 #ifndef SLUICE_SLUICE_H
 #define SLUICE_SLUICE_H
+#include <sluice/attention.h>
 #include <sluice/batch.h>
 #include <sluice/frames.h>
 #include <sluice/graph.h>

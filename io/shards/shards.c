@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "io/shards/shards.h"
 
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -144,5 +145,54 @@ sl_status sli_shards_blocks(const sli_shards *s, int file, const sli_stored_tens
   const shard *item = &s->items[file];
   if (item->gguf) return sli_gguf_blocks(item->gguf, tensor, out);
   memcpy(out, sli_safetensors_bytes(item->file, tensor), tensor->bytes);
+  return SL_OK;
+}
+
+/* ---- MXFP4 --------------------------------------------------------------------------------- */
+
+enum { PACKED_BLOCK = 32 };
+
+sli_packed sli_shards_packed(const sli_shards *s, const char *name) {
+  sli_packed p = {0};
+  char *blocks = sli_format("%s_blocks", name), *scales = sli_format("%s_scales", name);
+  p.blocks = sli_shards_find(s, blocks, &p.file[0]);
+  p.scales = sli_shards_find(s, scales, &p.file[1]);
+  if (p.blocks && (!p.scales || s->items[p.file[0]].gguf || s->items[p.file[1]].gguf))
+    p.blocks = NULL;
+  free(blocks);
+  free(scales);
+  return p;
+}
+
+static sl_status want_bytes(const sli_shards *s, int file, const sli_stored_tensor *t, int ndim,
+                            const int64_t *dim) {
+  bool fits = !strcmp(t->dtype, "U8") && t->ndim == ndim;
+  char text[256];
+  for (int d = 0; fits && d < ndim; d++) fits = t->dim[d] == dim[d];
+  if (fits) return SL_OK;
+  return sl_fail(SL_E_INPUT,
+                 "%s: tensor %s is %s, not U8 blocks of 32 numbers in MXFP4 for %lld x %lld",
+                 s->items[file].path, t->name, sli_stored_format(text, t), (long long)dim[0],
+                 (long long)dim[1]);
+}
+
+/* Unpacks a block: the lower half of a byte comes first. */
+static void unpack_block(const unsigned char *from, unsigned scale, float *out) {
+  static const float values[] = {0,     0.5f,  1,  1.5f,  2,  3,  4,  6,
+                                 -0.0f, -0.5f, -1, -1.5f, -2, -3, -4, -6};
+  for (int i = 0; i < PACKED_BLOCK; i++)
+    out[i] = ldexpf(values[from[i / 2] >> i % 2 * 4 & 15], (int)scale - 127);
+}
+
+sl_status sli_shards_read_packed(const sli_shards *s, const sli_packed *p, const int64_t dim[3],
+                                 float *out) {
+  const int64_t want[] = {dim[0], dim[1], dim[2] / PACKED_BLOCK, PACKED_BLOCK / 2};
+  sl_status status = want_bytes(s, p->file[0], p->blocks, 4, want);
+  if (!status) status = want_bytes(s, p->file[1], p->scales, 3, want);
+  if (status) return status;
+  const unsigned char *blocks = sli_safetensors_bytes(s->items[p->file[0]].file, p->blocks);
+  const unsigned char *scales = sli_safetensors_bytes(s->items[p->file[1]].file, p->scales);
+  for (size_t b = 0; b < p->scales->elements; b++)
+    unpack_block(blocks + b * PACKED_BLOCK / 2, scales[b], out + b * PACKED_BLOCK);
   return SL_OK;
 }

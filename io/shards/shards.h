@@ -24,6 +24,16 @@ const sli_stored_tensor *sli_shards_find(const sli_shards *s, const char *name, 
 /* Reads a tensor as f32 to out[elements]; SL_E_INPUT for unsupported types. */
 sl_status sli_shards_read(const sli_shards *s, int file, const sli_stored_tensor *tensor,
                           float *out);
+/* A tensor [n, out, in] in MXFP4, as gpt-oss's files have it: NAME_blocks [n, out, in / 32, 16]
+ * with two numbers in a byte, and NAME_scales [n, out, in / 32], powers of two. */
+typedef struct sli_packed {
+  const sli_stored_tensor *blocks, *scales; /* blocks NULL: there is none */
+  int file[2];
+} sli_packed;
+sli_packed sli_shards_packed(const sli_shards *s, const char *name);
+/* Reads it to out[n * out * in] as f32. SL_E_INPUT names a tensor of another shape or type. */
+sl_status sli_shards_read_packed(const sli_shards *s, const sli_packed *packed,
+                                 const int64_t dim[3], float *out);
 /* Copies a tensor's bytes, quantized blocks in GGUF files, to out[tensor->bytes]. */
 sl_status sli_shards_blocks(const sli_shards *s, int file, const sli_stored_tensor *tensor,
                             void *out);

@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Table of CPU kernels. */
+#include <sluice/attention.h>
+
 #include "kernels/cpu/kernels.h"
 
 #include <string.h>

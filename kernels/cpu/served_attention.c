@@ -1,17 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* CPU kernels of attention over the pages of the KV cache. ops/served_attention.c describes the
  * order of the sums. */
+#include "kernels/cpu/served_attention.h"
+
 #include "kernels/cpu/kernels.h"
-#include "kernels/cpu/served.h"
 #include "ops/attention_shape.h"
 
-static size_t runs_scratch(const sl_call *call, int threads) {
+size_t sli_served_scratch(const sl_call *call, int threads) {
   (void)threads;
   return (size_t)call->in_type[0].dim[1] * sizeof(sli_run);
 }
 
-/* Fills runs of rows of one sequence, at most SLI_SERVED_RUN each. Returns their number. */
-static int find_runs(const sl_batch *batch, sli_run *runs) {
+int sli_served_runs(const sl_batch *batch, sli_run *runs) {
   const int32_t *sequence = sl_batch_sequence_of(batch);
   int n = 0;
   for (int32_t r = 0; r < batch->rows; r++) {
@@ -29,7 +29,7 @@ static int parts_for(const sli_served_attention *a, int runs, int threads) {
   return SLI_MIN((threads + chunks - 1) / chunks, (int)(a->heads / a->kv_heads));
 }
 
-static void attend(const sl_call *call, sli_served_attention *a) {
+void sli_served_attend(const sl_call *call, sli_served_attention *a) {
   const sl_attrs *attrs = call->attrs;
   a->batch = sli_batch_of(call);
   a->heads = attrs->heads;
@@ -42,7 +42,7 @@ static void attend(const sl_call *call, sli_served_attention *a) {
   a->pages = call->out[2];
   a->bf16 = attrs->bf16;
   a->runs = call->scratch;
-  int runs = find_runs(a->batch, call->scratch);
+  int runs = sli_served_runs(a->batch, call->scratch);
   sl_team_for(call->team, a->batch->rows, sli_cpu()->served_keys, a);
   a->parts = parts_for(a, runs, sl_team_size(call->team));
   sl_team_for(call->team, runs * (int)a->kv_heads * a->parts, sli_cpu()->served_attention, a);
@@ -54,24 +54,24 @@ static void served_cpu(const sl_call *call) {
                             .v = call->in[2],
                             .q_row = call->in_type[0].dim[2],
                             .kv_row = call->in_type[1].dim[2]};
-  attend(call, &a);
+  sli_served_attend(call, &a);
 }
 
 static void packed_cpu(const sl_call *call) {
   int64_t q = call->out_type[0].dim[2], row = call->in_type[0].dim[2], kv = (row - q) / 2;
   const float *x = call->in[0];
-  attend(call,
-         &(sli_served_attention){.q = x, .k = x + q, .v = x + q + kv, .q_row = row, .kv_row = row});
+  sli_served_attend(call, &(sli_served_attention){
+                              .q = x, .k = x + q, .v = x + q + kv, .q_row = row, .kv_row = row});
 }
 
 const sl_kernel sli_cpu_attention_served = {
     .backend = "cpu",
     .run = served_cpu,
-    .scratch = runs_scratch,
+    .scratch = sli_served_scratch,
 };
 
 const sl_kernel sli_cpu_attention_packed_served = {
     .backend = "cpu",
     .run = packed_cpu,
-    .scratch = runs_scratch,
+    .scratch = sli_served_scratch,
 };

@@ -69,6 +69,7 @@ int main(void) {
     return 77;
   }
   int count = check_declarations(source, "include/sluice/ops.h");
+  count += check_declarations(source, "include/sluice/attention.h");
   count += check_declarations(source, "include/sluice/experts.h");
   count += check_declarations(source, "include/sluice/frames.h");
   count += check_declarations(source, "ops/ops.h");

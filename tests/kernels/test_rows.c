@@ -7,6 +7,8 @@
 #include <unistd.h>
 #include <sluice/frames.h>
 
+#include <sluice/attention.h>
+
 #include "kernels/cpu/chunk.h"
 #include "ops/ops.h"
 #include "tests/support/claims.h"
@@ -107,6 +109,18 @@ static const claim claims[] = {
      3,
      {F32(1, 133, 33), F32(1, 133, 33), F32(1, 133, 33)},
      0},
+    {&sl_op_attention_sinks,
+     ref_attention_sinks,
+     {.heads = 4, .kv_heads = 2},
+     4,
+     {F32(2, 37, 40), F32(2, 37, 20), F32(2, 37, 20), F32(2, 37, 4)},
+     0},
+    {&sl_op_attention_sinks,
+     ref_attention_sinks,
+     {.heads = 2, .kv_heads = 1, .window = 9},
+     5,
+     {F32(2, 70, 10), F32(2, 70, 5), F32(2, 70, 5), F32(2, 70, 2), I32(2, 70)},
+     2},
     {&sl_op_attention_blocks,
      ref_attention_blocks,
      {.heads = 2, .kv_heads = 1},

@@ -8,6 +8,8 @@
 #include <unistd.h>
 #include <sluice/frames.h>
 
+#include <sluice/attention.h>
+
 #include "kernels/cpu/chunk.h"
 #include "ops/ops.h"
 #include "tests/support/claims.h"
@@ -74,6 +76,8 @@ static const claim claims[] = {
      .packed = {20, 20, 20}},
     {&sl_op_attention_packed, {.heads = 10, .kv_heads = 5}, 1, {F32(5, 9, 60)},
      .packed = {30, 15, 15}},
+    {&sl_op_attention_sinks, {.heads = 8, .kv_heads = 4}, 5,
+     {F32(4, 33, 40), F32(4, 33, 20), F32(4, 33, 20), F32(4, 33, 8), I32(4, 33)}, .below = 3, .exact = true},
     {&sl_op_attention_blocks, {.heads = 8, .kv_heads = 4}, 4,
      {F32(4, 130, 40), F32(4, 130, 20), F32(4, 130, 20), I32(4, 8, 3, 2)}, .below = 3, .exact = true},
     {&sl_op_choose_blocks, {.heads = 8, .kv_heads = 4, .count = 3}, 2,

@@ -64,11 +64,11 @@ def answer(model):
     return tokens if good else None
 
 
-def seed_of(kind, config, first):
+def seed_of(kind, config, first, weights=seeded_weights):
     """The first seed whose weights have an answer, and that."""
     for seed in range(first, first + 1000):
         model = kind(config).eval()
-        seeded_weights(model, seed)
+        weights(model, seed)
         tokens = answer(model.to(torch.bfloat16).to(torch.float32))
         if tokens:
             return seed, tokens

@@ -134,6 +134,9 @@ int main(int argc, char **argv) {
   for (uint64_t seed = s.first; seed < s.end; seed++)
     RUN(each_batch_gives_the_same_bits, "qwen3-next",
         seed % 2 ? batches_qwen3_next : batches_qwen3_next_dense, seed);
+  for (uint64_t seed = s.first; seed < s.end; seed++)
+    RUN(each_batch_gives_the_same_bits, seed % 2 ? "gpt-oss" : "deepseek",
+        seed % 2 ? batches_gpt_oss : batches_deepseek, seed);
   RUN(no_row_is_dropped);
   for (uint64_t seed = s.first; seed < s.end; seed++)
     RUN(each_batch_gives_the_same_bits, "llama", families[seed % SLI_COUNT(families)], seed);

@@ -115,6 +115,18 @@ static char *const batches_dropping[] = {BATCHES_EXPERTS, "--expert-capacity", "
 static char *const batches_qwen3_next[] = {BATCHES_QWEN3_NEXT, "--experts", "5", NULL};
 static char *const batches_qwen3_next_dense[] = {BATCHES_QWEN3_NEXT, "--experts", "0", NULL};
 
+static char *const batches_gpt_oss[] = {
+    "--layers", "3",         "--width",   "32",       "--heads",      "4",         "--kv-heads",
+    "2",        "--vocab",   "97",        "--window", "40",           "--context", "200",
+    "--bias",   "attention", "--experts", "5",        "--expert-ffn", "24",        NULL};
+static char *const batches_deepseek[] = {
+    "--layers",    "3",  "--width",         "32",  "--heads",      "4",
+    "--vocab",     "97", "--context",       "200", "--query-rank", "20",
+    "--latent",    "24", "--nope-dim",      "12",  "--rope-dim",   "8",
+    "--value-dim", "10", "--expert-ffn",    "24",  "--shared-ffn", "24",
+    "--experts",   "6",  "--expert-groups", "3",   "--top-groups", "2",
+    NULL};
+
 static char *const batches_spiking[] = {"--layers",   "2",   "--width",  "48", "--heads",  "6",
                                         "--kv-heads", "2",   "--vocab",  "97", "--window", "70",
                                         "--context",  "200", "--spikes", "3",  NULL};

@@ -8,6 +8,8 @@
 #include <stdio.h>
 #include <sluice/frames.h>
 
+#include <sluice/attention.h>
+
 #include "graph/passes/passes.h"
 #include "ops/ops.h"
 #include "tests/support/kernel_call.h"
@@ -100,6 +102,7 @@ typedef struct graph_case {
   X(attention_packed, attention_packed, 0, attend(m, x, true))                                    \
   X(linear_attention, linear_attention, 0, attend_linearly(m, x))                                 \
   X(attention_blocks, attention_blocks, MIXES_POSITIONS, attend_blocks(m, x))                     \
+  X(attention_sinks, attention_sinks, MIXES_POSITIONS, attend_sinks(m, x))                        \
   X(choose_blocks, choose_blocks, MIXES_POSITIONS, attend_blocks(m, x))                           \
   X(delta_rule, delta_rule, 0, follow_deltas(m, x))                                               \
   X(causal_conv, causal_conv, 0, convolve_causally(m, x))                                         \
@@ -231,6 +234,14 @@ static inline sl_tensor *attend_blocks(making *m, sl_tensor *x) {
   sl_tensor *q = dense(m, x, heads * D), *k = dense(m, x, kv * D), *v = dense(m, x, kv * D);
   return sl_attend_blocks(
       m->g, q, k, v, &((sl_attrs){.heads = heads, .kv_heads = kv, .count = 2 + chance(2)}), NULL);
+}
+
+/* Attends with sinks. */
+static inline sl_tensor *attend_sinks(making *m, sl_tensor *x) {
+  int kv = 2 * (1 + chance(2)), heads = kv * (1 + chance(2)), D = 2 * (1 + chance(3));
+  sl_tensor *q = dense(m, x, heads * D), *k = dense(m, x, kv * D), *v = dense(m, x, kv * D);
+  const sl_attrs attrs = {.heads = heads, .kv_heads = kv, .window = chance(2) ? 3 : 0};
+  return sl_attend_sinks(m->g, q, k, v, param1(m, heads, 0.3f), NULL, &attrs);
 }
 
 /* Adds the gated delta rule. */

@@ -302,6 +302,32 @@ static inline void ref_attention_blocks(const sl_attrs *attrs, const sl_type *ty
              (ref_lists){in[3], type[3].dim[2], type[3].dim[3]}, C, kv_heads * D, out[0], out[1]);
 }
 
+/* Attention with sinks in[3]. */
+static inline void ref_attention_sinks(const sl_attrs *attrs, const sl_type *type,
+                                       double *const *in, double *const *out) {
+  int64_t H = attrs->heads, KV = attrs->kv_heads ? attrs->kv_heads : H, B = type[0].dim[0];
+  int64_t T = type[0].dim[1], D = type[0].dim[2] / H;
+  double scale = attrs->scale != 0 ? (double)attrs->scale : 1 / sqrt((double)D);
+  double *p = malloc((size_t)(T + 1) * sizeof *p);
+  for (int64_t row = 0; row < B * H * T; row++) {
+    int64_t i = row % T, h = row / T % H, b = row / T / H, kv = h / (H / KV);
+    for (int64_t j = 0; j < T; j++) {
+      double s = 0;
+      for (int64_t d = 0; d < D; d++)
+        s += scale * in[0][((b * T + i) * H + h) * D + d] * in[1][((b * T + j) * KV + kv) * D + d];
+      p[j] = ref_sees(attrs, in[4] ? in[4] + b * T : NULL, i, j) ? s : -INFINITY;
+    }
+    p[T] = in[3][(b * T + i) * H + h];
+    out[1][row] = ref_weights(p, T + 1);
+    for (int64_t d = 0; d < D; d++) {
+      double y = 0;
+      for (int64_t j = 0; j < T; j++) y += p[j] * in[2][((b * T + j) * KV + kv) * D + d];
+      out[0][((b * T + i) * H + h) * D + d] = y;
+    }
+  }
+  free(p);
+}
+
 static inline void ref_attention_packed(const sl_attrs *attrs, const sl_type *type,
                                         double *const *in, double *const *out) {
   int64_t heads = attrs->heads, kv_heads = attrs->kv_heads ? attrs->kv_heads : heads;

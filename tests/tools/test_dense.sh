@@ -8,92 +8,13 @@
 set -euo pipefail
 # shellcheck source=tests/support/tool.sh
 source "$SLUICE_SOURCE/tests/support/tool.sh"
+# shellcheck source=tests/support/families.sh
+source "$SLUICE_SOURCE/tests/support/families.sh"
 need curl
 need python3
 
 data=(--data "$reference/text.txt" --context 32 --batch 4)
 train=("${data[@]}" --lr 1e-3 --min-lr 1e-3 --warmup 0)
-
-# run REPORT WORDS...
-run() {
-  local report=$1
-  shift
-  ends 0 "$actorrun" --quiet --report "$report" "$@"
-}
-# near REPORT FILE: losses differ by less than 1e-6, each by the other
-near() {
-  python3 - "$@" <<'PY' || fail "$1: other losses than in $2"
-import json, sys
-ours = [s["loss"] for s in json.load(open(sys.argv[1]))["steps"]]
-theirs = [float(line.split()[1]) for line in open(sys.argv[2]) if line[0] != "#"]
-sys.exit(len(ours) != len(theirs) or not max(abs(a - b) / b for a, b in zip(ours, theirs)) < 1e-6)
-PY
-}
-# holds FOLDER FOLDER: the same tensors, bit for bit, whatever their files and types
-holds() {
-  python3 - "$@" <<'PY' || fail "$1 and $2 hold other tensors"
-import glob, json, struct, sys
-def tensors(folder):
-    found = {}
-    for path in glob.glob(folder + "/*.safetensors"):
-        data = open(path, "rb").read()
-        n = struct.unpack("<Q", data[:8])[0]
-        for name, t in json.loads(data[8:8 + n]).items():
-            if name == "__metadata__": continue
-            a, b = t["data_offsets"]
-            raw, wide = data[8 + n + a:8 + n + b], bytearray()
-            if t["dtype"] == "BF16":
-                for i in range(0, len(raw), 2): wide += b"\0\0" + raw[i:i + 2]
-            found[name] = (t["shape"], bytes(wide or raw))
-    return found
-a, b = map(tensors, sys.argv[1:])
-sys.exit(not a or a != b)
-PY
-}
-# A token is a letter here, so that an answer says which it is.
-letters() {
-  python3 - "$1" <<'PY'
-import json, sys
-model = {"type": "BPE", "dropout": None, "unk_token": None, "continuing_subword_prefix": None, "end_of_word_suffix": None,
-         "fuse_unk": False, "byte_fallback": False, "vocab": {chr(256 + i): i for i in range(256)}, "merges": []}
-json.dump({"version": "1.0", "added_tokens": [], "normalizer": None, "pre_tokenizer": None, "post_processor": None,
-           "decoder": None, "model": model}, open(sys.argv[1] + "/tokenizer.json", "w"))
-PY
-}
-# tokens: the letters of a text as numbers
-tokens() { python3 -c 'import sys; print(*[ord(c) - 256 for c in sys.stdin.read().split()])'; }
-
-# answers FAMILY: 50 tokens by actorrun, and alone and among others by actorserve
-answers() {
-  local family=$1 folder=$work/letters prompt want text url
-  rm -rf "$folder"
-  cp -r "$reference/hf_$family" "$folder"
-  letters "$folder"
-  prompt=$(head -1 "$folder/greedy.txt")
-  want=$(tail -1 "$folder/greedy.txt")
-  text=$(python3 -c 'import sys; print("".join(chr(256 + int(t)) for t in sys.argv[1].split()))' "$prompt")
-  ends 0 "$actorrun" --quiet --init "$folder" --steps 0 --generate 50 --temperature 0 --prompt "$text" llama
-  [[ "$(tokens <out)" == "$prompt $want" ]] || fail "$family: actorrun answers $(tokens <out), not $prompt $want"
-  background "$bin/actorserve" --port 0 "$folder"
-  until [[ -s out ]]; do kill -0 "$pid" || fail "the server has ended"; sleep 0.01; done
-  url=$(<out)
-  url=${url##* }
-  python3 - "$url" "$prompt" "$want" <<'PY' || fail "$family: the server's answers are other ones"
-import json, sys, threading, urllib.request
-url, prompt, want = sys.argv[1], *([int(t) for t in text.split()] for text in sys.argv[2:])
-got = [None] * 5
-def ask(i):
-    body = {"prompt": prompt + want[:7 * i], "max_tokens": 50 - 7 * i, "temperature": 0}
-    with urllib.request.urlopen(urllib.request.Request(url + "/completions", json.dumps(body).encode())) as reply:
-        got[i] = [ord(c) - 256 for c in json.load(reply)["choices"][0]["text"].split()]
-asking = [threading.Thread(target=ask, args=(i,)) for i in range(5)]
-for t in asking: t.start()
-for t in asking: t.join()
-sys.exit(got != [want[7 * i:] for i in range(5)])
-PY
-  kill -INT "$pid"
-  wait "$pid" || fail "$family: the server ends badly"
-}
 
 families=(gemma3 olmo2 phi3 qwen3)
 mkdir saved unpacked
@@ -119,16 +40,9 @@ for family in "${families[@]}"; do
     cmp <(hexes whole) <(hexes again) || fail "$family: a folder that was $again trains as the one that was read"
     grep -q "\"model_type\":[[:space:]]*\"$family" "$again/$family/config.json" || fail "$family: $again/config.json has another model_type"
   done
-  answers "$family"
+  answers "$family" llama
 done
 
-# refused NAMED WORDS...
-refused() {
-  local named=$1
-  shift
-  ends 2 "$actorrun" "$@"
-  grep -qF -- "$named" err || fail "the message names $named"
-}
 # edited FAMILY OLD NEW NAMED: its folder with another config.json is refused by that name
 edited() {
   rm -rf edited

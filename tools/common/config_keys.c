@@ -125,6 +125,28 @@ const sli_key config_keys_llama[] = {{"hidden_act", {"\"silu\"", "\"swish\""}},
 /* The context that longrope stretches. */
 const sli_key config_keys_phi3[] = {{"original_max_position_embeddings", {0}}, {0}};
 
+const sli_key config_keys_gpt_oss[] = {{"swiglu_alpha", {"1.702"}},
+                                       {"initial_context_length", {0}},
+                                       {"quantization_config", {0}},
+                                       {0}};
+
+/* Weights of a loss; heads of prediction further ahead are not read. */
+const sli_key config_keys_deepseek[] = {{"scoring_func", {"\"sigmoid\""}},
+                                        {"topk_method", {"\"noaux_tc\""}},
+                                        {"moe_layer_freq", {"1"}},
+                                        {"n_shared_experts", {0}},
+                                        {"rope_interleave", {0}},
+                                        {"num_key_value_heads", {0}},
+                                        {"head_dim", {0}},
+                                        {"qk_head_dim", {0}},
+                                        {"num_nextn_predict_layers", {0}},
+                                        {"num_mtp_layers", {0}},
+                                        {"ep_size", {0}},
+                                        {"aux_loss_alpha", {0}},
+                                        {"seq_aux", {0}},
+                                        {"quantization_config", {0}},
+                                        {0}};
+
 const sli_key config_keys_gemma3[] = {{"hidden_activation", {"\"gelu_pytorch_tanh\""}},
                                       {"rope_parameters", {0}},
                                       {"rope_scaling", {0}},
@@ -193,9 +215,11 @@ const sli_key config_keys_rope[] = {{"rope_type", {0}},
                                     {"beta_fast", {0}},
                                     {"beta_slow", {0}},
                                     {"attention_factor", {0}},
-                                    {"truncate", {"true"}},
+                                    {"truncate", {"true", "false"}},
                                     {"finetuned", {0}},
                                     {0}};
+
+const sli_key config_keys_rope_mscale[] = {{"mscale", {0}}, {"mscale_all_dim", {0}}, {0}};
 
 const sli_key config_keys_rope_whole[] = {{"partial_rotary_factor", {"1"}}, {0}},
               config_keys_rope_part[] = {{"partial_rotary_factor", {0}}, {0}};

@@ -7,10 +7,11 @@
 #include "io/keys.h"
 
 extern const sli_key config_keys_common[]; /* keys of every config.json */
-extern const sli_key config_keys_gemma3[], config_keys_gpt2[], config_keys_llama[],
-    config_keys_mamba2[], config_keys_mixtral[], config_keys_phi3[], config_keys_qwen2_moe[],
-    config_keys_qwen3_moe[], config_keys_qwen3_next[];
-extern const sli_key config_keys_rope[]; /* keys of rope_parameters */
+extern const sli_key config_keys_deepseek[], config_keys_gemma3[], config_keys_gpt2[],
+    config_keys_gpt_oss[], config_keys_llama[], config_keys_mamba2[], config_keys_mixtral[],
+    config_keys_phi3[], config_keys_qwen2_moe[], config_keys_qwen3_moe[], config_keys_qwen3_next[];
+extern const sli_key config_keys_rope[];        /* keys of rope_parameters */
+extern const sli_key config_keys_rope_mscale[]; /* and of DeepSeek's */
 /* and that of the part of a head that turns: all of it, or any */
 extern const sli_key config_keys_rope_whole[], config_keys_rope_part[];
 

@@ -14,6 +14,7 @@
 #include "io/file.h"
 #include "tools/common/config.h"
 #include "tools/common/config_keys.h"
+#include "tools/common/deepseek.h"
 #include "tools/common/qwen3_next.h"
 
 bool huggingface_is_folder(const char *path) {
@@ -51,19 +52,25 @@ typedef struct family {
   bool switched;
   /* value if sliding_window is absent; NULL: the family has no --window */
   const char *window;
-  const fixed_option *fixed; /* ends with {0}; NULL: none */
+  int full_every; /* N if no key says that every N-th layer has no window; 0: all are alike */
+  const fixed_option *fixed;         /* ends with {0}; NULL: none */
+  bool (*fits)(const sl_args *args); /* says whether config.json can have options; NULL: it can */
   /* sets options that no field maps to */
   sl_status (*derive)(const config *c, const struct family *f);
   void (*describe)(cJSON *root, const settings *s, const sl_lowered *lowered);
 } family;
 
 static sl_status derive_gpt2(const config *c, const family *f);
+static sl_status derive_deepseek(const config *c, const family *f);
 static sl_status derive_gemma3(const config *c, const family *f);
+static sl_status derive_gpt_oss(const config *c, const family *f);
 static sl_status derive_llama(const config *c, const family *f);
 static sl_status derive_mamba2(const config *c, const family *f);
 static sl_status derive_qwen3_next(const config *c, const family *f);
 static void describe_gpt2(cJSON *root, const settings *s, const sl_lowered *lowered);
+static void describe_deepseek(cJSON *root, const settings *s, const sl_lowered *lowered);
 static void describe_gemma3(cJSON *root, const settings *s, const sl_lowered *lowered);
+static void describe_gpt_oss(cJSON *root, const settings *s, const sl_lowered *lowered);
 static void describe_llama(cJSON *root, const settings *s, const sl_lowered *lowered);
 static void describe_mamba2(cJSON *root, const settings *s, const sl_lowered *lowered);
 static void describe_mixtral(cJSON *root, const settings *s, const sl_lowered *lowered);
@@ -115,6 +122,38 @@ static const config_field gemma3_fields[] = {
     {.key = "intermediate_size", .option = "ffn"},
     {.key = "query_pre_attn_scalar", .option = "query-scalar", .missing = "256"},
     {.key = "final_logit_softcapping", .option = "logit-cap", .missing = "0"},
+    {0}};
+
+static const config_field gpt_oss_fields[] = {
+    LLAMA_FIELDS("64", "8", "131072", "1e-5", "0"),
+    {.key = "intermediate_size", .option = "expert-ffn", .missing = "2880"},
+    {.key = "num_local_experts", .option = "experts", .also = "num_experts", .missing = "128"},
+    {.key = "num_experts_per_tok", .option = "top-k", .also = "experts_per_token", .missing = "4"},
+    {.key = "swiglu_limit", .option = "swiglu-limit", .missing = "7"},
+    {0}};
+
+static const config_field deepseek_fields[] = {
+    {.key = "num_hidden_layers", .option = "layers", .missing = "61"},
+    {.key = "hidden_size", .option = "width", .missing = "7168"},
+    {.key = "num_attention_heads", .option = "heads", .missing = "128"},
+    {.key = "max_position_embeddings", .option = "positions", .missing = "4096"},
+    {.key = "vocab_size", .option = "vocab", .missing = "129280"},
+    {.key = "rms_norm_eps", .option = "eps", .missing = "1e-6"},
+    {.key = "tie_word_embeddings", .option = "tied", .missing = "0"},
+    {.key = "intermediate_size", .option = "ffn", .missing = "18432"},
+    {.key = "moe_intermediate_size", .option = "expert-ffn", .missing = "2048"},
+    {.key = "n_routed_experts", .option = "experts", .also = "num_local_experts", .missing = "256"},
+    {.key = "num_experts_per_tok", .option = "top-k", .missing = "8"},
+    {.key = "norm_topk_prob", .option = "norm-topk", .missing = "1"},
+    {.key = "q_lora_rank", .option = "query-rank", .missing = "1536", .null = "0"},
+    {.key = "kv_lora_rank", .option = "latent", .missing = "512"},
+    {.key = "qk_nope_head_dim", .option = "nope-dim", .missing = "128"},
+    {.key = "qk_rope_head_dim", .option = "rope-dim", .missing = "64"},
+    {.key = "v_head_dim", .option = "value-dim", .missing = "128"},
+    {.key = "first_k_dense_replace", .option = "dense-layers", .missing = "3"},
+    {.key = "n_group", .option = "expert-groups", .missing = "8", .null = "1"},
+    {.key = "topk_group", .option = "top-groups", .missing = "4", .null = "1"},
+    {.key = "routed_scaling_factor", .option = "routed-scale", .missing = "2.5"},
     {0}};
 
 static const config_field mamba2_fields[] = {
@@ -174,6 +213,7 @@ static const char *const choices[] = {
     "scaled-embedding", "query-scalar",  "full-every", "local-theta", "logit-cap"};
 
 static const fixed_option mixtral_fixed[] = {{"norm-topk", "1"}, {"shared-ffn", "0"}, {0}};
+static const fixed_option gpt_oss_fixed[] = {{"norm-topk", "1"}, {"shared-ffn", "0"}, {0}};
 static const fixed_option qwen3_fixed[] = {{"qk-norm", "1"}, {0}};
 static const fixed_option olmo2_fixed[] = {{"qk-norm-whole", "1"}, {"norms", "after"}, {0}};
 static const fixed_option phi3_fixed[] = {{"packed", "1"}, {0}};
@@ -182,7 +222,25 @@ static const fixed_option gemma3_fixed[] = {{"qk-norm", "1"},          {"norms",
                                             {"scaled-embedding", "1"}, {0}};
 static const fixed_option qwen3_moe_fixed[] = {{"qk-norm", "1"}, {"shared-ffn", "0"}, {0}};
 
-static const family families[] = {{.type = "gemma3_text",
+static const family families[] = {{.type = "deepseek_v3",
+                                   .architecture = "DeepseekV3ForCausalLM",
+                                   .model = "deepseek",
+                                   .fields = deepseek_fields,
+                                   .keys = {config_keys_llama, config_keys_deepseek},
+                                   .theta = "10000",
+                                   .fits = deepseek_fits,
+                                   .derive = derive_deepseek,
+                                   .describe = describe_deepseek},
+                                  {.type = "kimi_k2",
+                                   .architecture = "DeepseekV3ForCausalLM",
+                                   .model = "deepseek",
+                                   .fields = deepseek_fields,
+                                   .keys = {config_keys_llama, config_keys_deepseek},
+                                   .theta = "10000",
+                                   .fits = deepseek_fits,
+                                   .derive = derive_deepseek,
+                                   .describe = describe_deepseek},
+                                  {.type = "gemma3_text",
                                    .architecture = "Gemma3ForCausalLM",
                                    .model = "llama",
                                    .fields = gemma3_fields,
@@ -190,6 +248,7 @@ static const family families[] = {{.type = "gemma3_text",
                                    .theta = "1000000",
                                    .local_theta = "10000",
                                    .window = "4096",
+                                   .full_every = 6,
                                    .fixed = gemma3_fixed,
                                    .derive = derive_gemma3,
                                    .describe = describe_gemma3},
@@ -220,6 +279,18 @@ static const family families[] = {{.type = "gemma3_text",
                                    .keys = {config_keys_gpt2},
                                    .derive = derive_gpt2,
                                    .describe = describe_gpt2},
+                                  {.type = "gpt_oss",
+                                   .architecture = "GptOssForCausalLM",
+                                   .model = "gpt-oss",
+                                   .fields = gpt_oss_fields,
+                                   .keys = {config_keys_llama, config_keys_gpt_oss},
+                                   .bias = "attention",
+                                   .theta = "150000",
+                                   .window = "128",
+                                   .full_every = 2,
+                                   .fixed = gpt_oss_fixed,
+                                   .derive = derive_gpt_oss,
+                                   .describe = describe_gpt_oss},
                                   {.type = "llama",
                                    .architecture = "LlamaForCausalLM",
                                    .model = "llama",
@@ -316,8 +387,9 @@ static const char *fixed_value(const family *f, const char *option) {
 
 /* Says whether a family's models differ in an option: it is a field's, or one of layers. */
 static bool is_free(const family *f, const char *option) {
-  if (f->local_theta && (!strcmp(option, "full-every") || !strcmp(option, "local-theta")))
-    return true;
+  if (f->local_theta && !strcmp(option, "local-theta")) return true;
+  if (f->full_every && !strcmp(option, "full-every")) return true;
+  if (f->fits && !strcmp(option, "query-scalar")) return true;
   const config_field *x = f->fields;
   while (x->key && strcmp(x->option, option)) x++;
   return x->key;
@@ -336,7 +408,8 @@ static const char *choice_of(const sl_model *model, const family *f, size_t i) {
 /* Formats a number of rope_parameters for a rope's text; NULL: the key is absent. */
 static sl_status rope_number(const config *c, const char *kind, const cJSON *item, char **out) {
   static const char *const others[] = {
-      "rope_type", "type", "rope_theta", "partial_rotary_factor", "truncate", "finetuned"};
+      "rope_type", "type",      "rope_theta", "partial_rotary_factor",
+      "truncate",  "finetuned", "mscale",     "mscale_all_dim"};
   *out = NULL;
   for (size_t i = 0; i < SLI_COUNT(others); i++)
     if (!strcmp(item->string, others[i])) return SL_OK;
@@ -381,6 +454,20 @@ static sl_status add_part(const config *c, const family *f, const cJSON *rope, c
   return SL_OK;
 }
 
+/* Appends the factor of cosines that a family's two scales give. */
+static void add_scale(const config *c, const family *f, const cJSON *from, char **text) {
+  const cJSON *own = config_at(from, "mscale"), *all = config_at(from, "mscale_all_dim"),
+              *factor = config_at(from, "factor");
+  (void)c;
+  if (f->fields != deepseek_fields || !cJSON_IsNumber(own) || !cJSON_IsNumber(all) ||
+      !cJSON_IsNumber(factor) || config_at(from, "attention_factor") || own->valuedouble == 0 ||
+      all->valuedouble == 0)
+    return;
+  double turn = factor->valuedouble > 1 ? 0.1 * log(factor->valuedouble) : 0;
+  add_to_rope(text, sli_format("attention_factor=%.17g",
+                               (turn * own->valuedouble + 1) / (turn * all->valuedouble + 1)));
+}
+
 /* Formats rope_parameters (formerly rope_scaling) as "yarn:factor=4,...", without keys that
  * repeat other fields of config.json. */
 static sl_status rope_text(const config *c, const family *f, const cJSON *from, char **out) {
@@ -388,13 +475,15 @@ static sl_status rope_text(const config *c, const family *f, const cJSON *from, 
   if (!type) type = config_at(from, "type");
   const char *kind = cJSON_IsString(type) ? type->valuestring : "none";
   if (!strcmp(kind, "default")) kind = "none";
-  *out = sli_strdup(kind);
+  bool whole = strcmp(kind, "yarn") != 0 || !cJSON_IsFalse(config_at(from, "truncate"));
+  *out = sli_strdup(whole ? kind : "yarn-untruncated");
   sl_status status = check_rope_type(c, kind);
   if (!status)
     status = sli_keys_check(
         c->path, from,
-        (const sli_key *const[]){config_keys_rope,
-                                 f->part ? config_keys_rope_part : config_keys_rope_whole, NULL});
+        (const sli_key *const[]){
+            config_keys_rope, f->part ? config_keys_rope_part : config_keys_rope_whole,
+            f->fields == deepseek_fields ? config_keys_rope_mscale : NULL, NULL});
   if (!status && type && !cJSON_IsString(type))
     status = sl_fail(SL_E_INPUT, "%s: %s is no text", c->path, type->string);
   char *more = NULL;
@@ -405,6 +494,7 @@ static sl_status rope_text(const config *c, const family *f, const cJSON *from, 
   if (!status && !strcmp(kind, "yarn") && !config_at(from, "original_max_position_embeddings"))
     add_to_rope(out, sli_format("original_max_position_embeddings=%lld",
                                 (long long)sl_arg_int(c->s->model_args, "positions")));
+  if (!status && !strncmp(kind, "yarn", 4)) add_scale(c, f, from, out);
   if (!status && f->part) status = add_part(c, f, from, out);
   return status ? status : config_check_rope(c, *out);
 }
@@ -536,10 +626,10 @@ static int full_every(const cJSON *types) {
 }
 
 /* Sets which layers have a window: by layer_types, or by the older sliding_window_pattern. */
-static sl_status read_layers(const config *c) {
+static sl_status read_layers(const config *c, const family *f) {
   const cJSON *types = config_at(c->root, "layer_types"),
               *pattern = config_at(c->root, "sliding_window_pattern");
-  int every = types ? full_every(types) : pattern ? pattern->valueint : 6;
+  int every = types ? full_every(types) : pattern ? pattern->valueint : f->full_every;
   if (types && cJSON_GetArraySize(types) != (int)sl_arg_int(c->s->model_args, "layers")) every = -1;
   if (every < 0 || (!types && every < 1))
     return sl_fail(SL_E_INPUT,
@@ -577,8 +667,42 @@ static sl_status read_ropes(const config *c, const family *f) {
 static sl_status derive_gemma3(const config *c, const family *f) {
   sl_status status = read_bias(c, f);
   if (!status) status = read_ropes(c, f);
-  if (!status) status = read_layers(c);
+  if (!status) status = read_layers(c, f);
   return status ? status : set_window(c, f);
+}
+
+/* Refuses weights that are quantized in another way than the blocks that can be read. */
+static sl_status check_quantized(const config *c) {
+  const cJSON *how = config_at(c->root, "quantization_config"),
+              *by = config_at(how, "quant_method");
+  if (!how || (cJSON_IsString(by) && !strcmp(by->valuestring, "mxfp4"))) return SL_OK;
+  return sl_fail(SL_E_INPUT,
+                 "%s: quantization_config: quant_method is %.40s; only mxfp4 is supported", c->path,
+                 cJSON_IsString(by) ? by->valuestring : "absent");
+}
+
+static sl_status derive_deepseek(const config *c, const family *f) {
+  const cJSON *rope = NULL;
+  sl_status status = check_quantized(c);
+  if (!status) status = read_bias(c, f);
+  if (!status) status = find_rope(c, &rope);
+  if (!status) status = set_rope(c, f, rope);
+  return status ? status : deepseek_derive(c, rope);
+}
+
+/* Derives options of a family with windows in some layers and angles that are alike in all. */
+static sl_status derive_windows(const config *c, const family *f) {
+  sl_status status = read_bias(c, f);
+  if (!status) status = read_rope(c, f);
+  if (!status) status = read_layers(c, f);
+  return status ? status : set_window(c, f);
+}
+
+static sl_status derive_gpt_oss(const config *c, const family *f) {
+  sl_status status = check_quantized(c);
+  if (!status && !config_at(c->root, "rope_parameters") && !config_at(c->root, "rope_scaling"))
+    status = sl_fail(SL_E_INPUT, "%s has no rope_scaling", c->path);
+  return status ? status : derive_windows(c, f);
 }
 
 static sl_status derive_gpt2(const config *c, const family *f) {
@@ -671,11 +795,12 @@ static sl_status unknown_type(const char *path, const char *name) {
                    "%s: model_type gemma3 sees pictures, which is not supported; the text model's "
                    "is gemma3_text",
                    path);
-  return sl_fail(SL_E_INPUT,
-                 "%s: model_type \"%.40s\" is not known; gemma3_text, gpt2, llama, mamba2, "
-                 "mistral, mixtral, olmo2, phi3, qwen2, qwen2_moe, qwen3, qwen3_moe and "
-                 "qwen3_next are",
-                 path, name);
+  return sl_fail(
+      SL_E_INPUT,
+      "%s: model_type \"%.40s\" is not known; deepseek_v3, gemma3_text, gpt2, gpt_oss, kimi_k2, llama, mamba2, "
+      "mistral, mixtral, olmo2, phi3, qwen2, qwen2_moe, qwen3, qwen3_moe and "
+      "qwen3_next are",
+      path, name);
 }
 
 /* Maps the fields. A user's own model may have a config.json that only it understands. */
@@ -772,7 +897,7 @@ static bool is_family(const family *f, const settings *s) {
   const sl_args *args = s->model_args;
   if (strcmp(f->model, s->model->name) || (has_window(s) && !f->window)) return false;
   if (f->fields == gpt2_fields || f->fields == mamba2_fields) return true;
-  if (!has_choices(s, f)) return false;
+  if (!has_choices(s, f) || (f->fits && !f->fits(args))) return false;
   /* Angles of layers with a window would not be stretched. */
   if (f->local_theta && sl_arg_float(args, "local-theta") == 0 &&
       strncmp(sl_arg_text(args, "rope"), "none", 4) != 0)
@@ -858,7 +983,9 @@ static cJSON *rope_json(const char *text) {
   cJSON *out = cJSON_CreateObject();
   char *copy = sli_strdup(text), *rest = copy + n + (text[n] == ':'), *word;
   copy[n] = 0;
-  cJSON_AddStringToObject(out, "rope_type", copy);
+  bool whole = strcmp(copy, "yarn-untruncated") != 0;
+  cJSON_AddStringToObject(out, "rope_type", whole ? copy : "yarn");
+  if (!whole) cJSON_AddFalseToObject(out, "truncate");
   while ((word = strsep(&rest, ",")) && *word) {
     char *equals = strchr(word, '=');
     *equals = 0; /* always found: the text was parsed before */
@@ -903,17 +1030,59 @@ static cJSON *layer_types_json(const sl_args *args) {
   return out;
 }
 
-static void describe_gemma3(cJSON *root, const settings *s, const sl_lowered *lowered) {
+static void describe_gemma(cJSON *root, const settings *s, const sl_lowered *lowered) {
   const sl_args *args = s->model_args;
-  double scalar = sl_arg_float(args, "query-scalar"), local = sl_arg_float(args, "local-theta");
+  double scalar = sl_arg_float(args, "query-scalar");
   describe_llama(root, s, lowered);
   cJSON_DeleteItemFromObjectCaseSensitive(root, "hidden_act");
   huggingface_put(root, "hidden_activation", cJSON_CreateString("gelu_pytorch_tanh"));
   put_number(root, "query_pre_attn_scalar", scalar > 0 ? scalar : head_dim_of(args));
-  put_number(root, "rope_local_base_freq", local > 0 ? local : sl_arg_float(args, "theta"));
   huggingface_put(root, "layer_types", layer_types_json(args));
   if (sl_arg_float(args, "logit-cap") == 0)
     huggingface_put(root, "final_logit_softcapping", cJSON_CreateNull());
+}
+
+static void describe_gemma3(cJSON *root, const settings *s, const sl_lowered *lowered) {
+  const sl_args *args = s->model_args;
+  double local = sl_arg_float(args, "local-theta");
+  describe_gemma(root, s, lowered);
+  put_number(root, "rope_local_base_freq", local > 0 ? local : sl_arg_float(args, "theta"));
+}
+
+/* Names the angles of a family that has others where the key is absent or null. */
+static void put_rope_parameters(cJSON *root, const sl_args *args) {
+  cJSON *rope = rope_json(sl_arg_text(args, "rope"));
+  if (!cJSON_IsObject(rope)) {
+    cJSON_Delete(rope);
+    rope = cJSON_CreateObject();
+    cJSON_AddStringToObject(rope, "rope_type", "default");
+  }
+  put_number(rope, "rope_theta", sl_arg_float(args, "theta"));
+  cJSON_DeleteItemFromObjectCaseSensitive(root, "rope_scaling");
+  huggingface_put(root, "rope_parameters", rope);
+}
+
+static double width_of(const sl_lowered *lowered, const char *name);
+
+static void describe_deepseek(cJSON *root, const settings *s, const sl_lowered *lowered) {
+  const sl_args *args = s->model_args;
+  double positions = (double)sl_arg_int(args, "positions");
+  put_rope_parameters(root, args);
+  put_number(root, "max_position_embeddings",
+             positions > 0 ? positions : (double)sl_arg_int(args, "context"));
+  huggingface_put(root, "hidden_act", cJSON_CreateString("silu"));
+  huggingface_put(root, "attention_bias",
+                  cJSON_CreateBool(!strcmp(sl_arg_text(args, "bias"), "attention")));
+  deepseek_describe(root, s, lowered);
+}
+
+static void describe_gpt_oss(cJSON *root, const settings *s, const sl_lowered *lowered) {
+  const sl_args *args = s->model_args;
+  describe_llama(root, s, lowered);
+  put_rope_parameters(root, args);
+  put_number(root, "intermediate_size",
+             width_of(lowered, "model.layers.0.mlp.experts.gate_up_proj_bias") / 2);
+  huggingface_put(root, "layer_types", layer_types_json(args));
 }
 
 static void describe_mamba2(cJSON *root, const settings *s, const sl_lowered *lowered) {
@@ -985,6 +1154,8 @@ static sl_status edit_config(const char *path, cJSON **out) {
     if (config_at(*out, keys[i])) huggingface_put(*out, keys[i], cJSON_CreateString("float32"));
   /* 0 is the default, which transformers accepts only as 0.0 */
   if (!status) cJSON_DeleteItemFromObjectCaseSensitive(*out, "router_jitter_noise");
+  /* weights are written as numbers, not in the blocks that were read */
+  if (!status) cJSON_DeleteItemFromObjectCaseSensitive(*out, "quantization_config");
   return status;
 }
 

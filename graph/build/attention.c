@@ -1,0 +1,104 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Attention with sinks, whose logits are spread over the queries; and latent attention, expanded to
+ * attention where a graph is trained, one op where it is served. */
+#include <sluice/attention.h>
+
+#include "graph/build/build.h"
+#include "ops/attention_latent.h"
+
+/* ---- sinks --------------------------------------------------------------------------------- */
+
+/* Returns a head's sink for each query, [B, T, heads]. */
+static sl_tensor *rows_of_sinks(sl_here at, sl_graph *g, sl_tensor *q, sl_tensor *sinks,
+                                int heads) {
+  if (!q || !sinks || heads < 1 || sl_dim(q, -1) % heads) return sinks;
+  sl_tensor *like =
+      sl_reshape_at(at, g, q, SL_TYPE(SL_F32, sl_dim(q, 0), -1, heads, sl_dim(q, 2) / heads));
+  like = sl_slice_at(at, g, like, 3, 0, 1);
+  like = sl_reshape_at(at, g, like, SL_TYPE(SL_F32, sl_dim(q, 0), -1, heads));
+  return sl_expand_like_at(at, g, sinks, like);
+}
+
+sl_tensor *sl_attend_sinks_at(sl_here at, sl_graph *g, sl_tensor *q, sl_tensor *k, sl_tensor *v,
+                              sl_tensor *sinks, sl_tensor *ids, const sl_attrs *attrs) {
+  sl_tensor *rows = rows_of_sinks(at, g, q, sinks, attrs->heads);
+  sl_tensor *of[2] = {0};
+  sl_apply_at(at, g, &sl_op_attention_sinks, attrs, ids ? 5 : 4,
+              (sl_tensor *[]){q, k, v, rows, ids}, sinks ? 0 : 8, of);
+  return of[0];
+}
+
+/* ---- latents --------------------------------------------------------------------------------- */
+
+/* Widths of a head: nope and rope of its queries, and of its values. */
+typedef struct widths {
+  int64_t heads, nope, rope, values;
+} widths;
+
+static sl_tensor *in_heads(sl_here at, sl_graph *g, sl_tensor *x, int64_t heads) {
+  return sl_reshape_at(at, g, x, SL_TYPE(SL_F32, sl_dim(x, 0), -1, heads, sl_dim(x, 2) / heads));
+}
+
+static sl_tensor *together(sl_here at, sl_graph *g, sl_tensor *x) {
+  return sl_reshape_at(at, g, x, SL_TYPE(SL_F32, sl_dim(x, 0), -1, sl_dim(x, 2) * sl_dim(x, 3)));
+}
+
+/* Joins the parts of the heads' keys: k [B, T, R] is the same for all. [B, T, H (n + R)] */
+static sl_tensor *keys_of(sl_here at, sl_graph *g, const widths *w, sl_tensor *own, sl_tensor *k) {
+  sl_tensor *shared = sl_reshape_at(at, g, k, SL_TYPE(SL_F32, sl_dim(k, 0), -1, 1, w->rope));
+  sl_tensor *parts[] = {own, sl_expand_at(at, g, shared, SL_TYPE(SL_F32, -1, -1, w->heads, -1))};
+  return together(at, g, sl_concat_at(at, g, 3, 2, parts));
+}
+
+/* Fills the heads' values up to the length of a key with zeros. */
+static sl_tensor *padded(sl_here at, sl_graph *g, const widths *w, sl_tensor *values,
+                         sl_tensor *key) {
+  int64_t more = w->nope + w->rope - w->values;
+  if (!more) return together(at, g, values);
+  sl_tensor *like = sl_slice_at(at, g, in_heads(at, g, key, w->heads), 3, 0, more);
+  sl_tensor *parts[] = {values, like ? sl_filled_at(at, g, like->type, 0, like) : NULL};
+  return together(at, g, sl_concat_at(at, g, 3, 2, parts));
+}
+
+static sl_tensor *expanded(sl_here at, sl_graph *g, const widths *w, sl_tensor *const in[4],
+                           sl_tensor *ids, const sl_attrs *attrs) {
+  sl_tensor *of[2]; /* keys' own part and values, [B, T, H, ...] */
+  sl_tensor *kv = in_heads(at, g, sl_linear_at(at, g, in[1], in[3], NULL, false), w->heads);
+  sl_split_at(at, g, kv, 3, 2, (int64_t[]){w->nope, w->values}, of);
+  sl_tensor *k = keys_of(at, g, w, of[0], in[2]);
+  sl_tensor *o = sl_attend_within_at(at, g, in[0], k, padded(at, g, w, of[1], k), ids, attrs);
+  if (w->values == w->nope + w->rope) return o;
+  return together(at, g, sl_slice_at(at, g, in_heads(at, g, o, w->heads), 3, 0, w->values));
+}
+
+/* Returns false, with an error, if widths do not go together. */
+static bool widths_read(sl_here at, sl_graph *g, sl_tensor *const in[4], const sl_attrs *attrs,
+                        widths *w) {
+  if (!in[0] || !in[1] || !in[2] || !in[3]) return false;
+  w->heads = attrs->heads;
+  w->rope = sl_dim(in[2], 2);
+  int64_t rows = sl_dim(in[3], 0), query = w->heads > 0 ? sl_dim(in[0], 2) / w->heads : 0;
+  w->nope = query - w->rope;
+  w->values = w->heads > 0 ? rows / w->heads - w->nope : 0;
+  if (w->heads > 0 && sl_dim(in[0], 2) % w->heads == 0 && rows % w->heads == 0 && w->nope > 0 &&
+      w->values > 0 && w->values <= query)
+    return true;
+  sli_graph_fail_at(
+      g, at, SL_E_SHAPE,
+      "sl_attend_latent: %d heads with queries of %lld numbers, %lld of them rotated, "
+      "have no %lld rows of keys and values",
+      attrs->heads, (long long)query, (long long)w->rope, (long long)rows);
+  return false;
+}
+
+sl_tensor *sl_attend_latent_at(sl_here at, sl_graph *g, sl_tensor *q, sl_tensor *c, sl_tensor *k,
+                               sl_tensor *w, sl_tensor *ids, const sl_attrs *attrs) {
+  sl_tensor *const in[] = {q, c, k, w};
+  widths of;
+  if (!widths_read(at, g, in, attrs, &of)) return NULL;
+  sl_tensor *o = NULL;
+  bool keeps = g->options.serve && !attrs->window && !ids;
+  if (!keeps) return expanded(at, g, &of, in, ids, attrs);
+  sl_apply_at(at, g, &sl_op_attention_latent, attrs, 4, in, 0, &o);
+  return o;
+}

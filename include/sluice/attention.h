@@ -1,0 +1,47 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Attention with more in its softmax, and attention over latents, in the notation of ops.h. */
+#ifndef SLUICE_ATTENTION_H
+#define SLUICE_ATTENTION_H
+
+#include <sluice/graph.h>
+#include <sluice/op.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* attention_sinks(q, k, v, [sinks f32 [B, T, Hq]], [ids]) -> o, lse. A sink is a logit of a query
+ * and head that counts in the softmax's sum and has no value (gpt-oss; Xiao et al., arXiv
+ * 2309.17453). With attrs.value = c > 0 scores s are limited to c tanh(s / c) before the mask
+ * (Gemma 2, arXiv 2408.00118). lse includes the sink. A query that sees no key gets zeros. The rest
+ * is as in attention. attention_sinks_b(q, k, v, [sinks], o, lse, do, [ids]) -> dq, dk, dv, dsinks.
+ * attention_sinks_served(q, k, v, sinks, -, batch) -> o, -, pages. */
+extern const sl_op sl_op_attention_sinks, sl_op_attention_sinks_b, sl_op_attention_sinks_served;
+
+/* attention_latent_served(q [B, T, H (n + R)], c [B, T, L], k [B, T, R], w [H (n + v), L], batch)
+ * -> o [B, T, H v], pages of latents [attrs.count, 64, L + R]; attrs.heads = H, attrs.scale (0:
+ * 1/sqrt(n + R)). See sl_attend_latent. */
+extern const sl_op sl_op_attention_latent_served;
+
+/* Attention with sinks, [heads] or NULL, whose logits count in the softmax's sum, and with a soft
+ * limit attrs.value of the scores, or 0. ids as in sl_attend_within. */
+#define sl_attend_sinks(g, q, k, v, sinks, ids, ...) \
+  sl_attend_sinks_at(SL_HERE, g, q, k, v, sinks, ids, __VA_ARGS__)
+sl_tensor *sl_attend_sinks_at(sl_here at, sl_graph *g, sl_tensor *q, sl_tensor *k, sl_tensor *v,
+                              sl_tensor *sinks, sl_tensor *ids, const sl_attrs *attrs);
+
+/* Multi-head latent attention (DeepSeek-AI, arXiv 2405.04434). q [B, T, H (n + R)], the latent c
+ * [B, T, L], k [B, T, R], which all heads share, and w [H (n + v), L] -> [B, T, H v]. A head's keys
+ * are n numbers of w c, then k; its values the other v, at most n + R. The last R numbers of a
+ * query and k have their rotary positions already. attrs: heads = H, window, scale (0: 1/sqrt(n +
+ * R)). A served graph keeps L + R numbers of a position. ids as in sl_attend_within. */
+#define sl_attend_latent(g, q, c, k, w, ids, ...) \
+  sl_attend_latent_at(SL_HERE, g, q, c, k, w, ids, __VA_ARGS__)
+sl_tensor *sl_attend_latent_at(sl_here at, sl_graph *g, sl_tensor *q, sl_tensor *c, sl_tensor *k,
+                               sl_tensor *w, sl_tensor *ids, const sl_attrs *attrs);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

@@ -1,0 +1,163 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* CPU kernel of attention over pages of latents (ops/attention_latent.c). A query is taken to the
+ * latents' space, q W, so that no key or value is ever computed. A row's sums depend on its own
+ * position alone. */
+#include <math.h>
+#include <string.h>
+
+#include "kernels/cpu/chunk.h"
+#include "kernels/cpu/kernels.h"
+#include "kernels/cpu/served_attention.h"
+#include "ops/attention_latent.h"
+#include "ops/attention_shape.h"
+
+/* Pages are [pages][SL_PAGE][rank + rope], latents and rotated keys, in f32 or bf16. A head has
+ * nope
+ * + values rows of w [heads (nope + values), rank]. */
+typedef struct latents {
+  const sl_batch *batch;
+  int64_t heads, nope, rope, rank, values;
+  float scale;
+  const float *q, *c, *k, *w;
+  float *out;
+  void *pages;
+  bool bf16;
+  const sli_run *runs;
+} latents;
+
+/* State of a query while it goes through the pages: in the latents' space. */
+typedef struct query {
+  float q[SLI_MAX_LATENT], acc[SLI_MAX_LATENT], p[SL_PAGE], top, total;
+} query;
+
+static int64_t page_of(const latents *a, const int32_t *table, int64_t position) {
+  return (int64_t)table[position / SL_PAGE] * SL_PAGE * (a->rank + a->rope);
+}
+
+/* Rounds to nearest, ties to even. */
+static uint16_t narrow(float x) {
+  uint32_t bits;
+  memcpy(&bits, &x, sizeof bits);
+  if (x != x) return (uint16_t)(bits >> 16 | 64);
+  return (uint16_t)((bits + 0x7fff + (bits >> 16 & 1)) >> 16);
+}
+
+/* Writes row i's latent and rotated key to their page. */
+static void keep_chunk(void *arg, int i) {
+  const latents *a = arg;
+  int64_t position = sl_batch_position(a->batch)[i], width = a->rank + a->rope;
+  const int32_t *table = sl_batch_table(a->batch, sl_batch_sequence_of(a->batch)[i]);
+  int64_t at = page_of(a, table, position) + position % SL_PAGE * width;
+  for (int64_t d = 0; d < width; d++) {
+    float x = d < a->rank ? a->c[i * a->rank + d] : a->k[i * a->rope + d - a->rank];
+    if (a->bf16) ((uint16_t *)a->pages)[at + d] = narrow(x);
+    else ((float *)a->pages)[at + d] = x;
+  }
+}
+
+/* Returns n numbers of the pages, widened into `room` where they are bf16. */
+static const float *latent_at(const latents *a, int64_t at, int64_t n, float *room) {
+  const uint16_t *from = (const uint16_t *)a->pages + at;
+  if (!a->bf16) return (const float *)a->pages + at;
+  for (int64_t d = 0; d < n; d++) {
+    uint32_t bits = (uint32_t)from[d] << 16;
+    memcpy(&room[d], &bits, sizeof bits);
+  }
+  return room;
+}
+
+static void add_row(float *restrict y, float x, const float *restrict row, int64_t n) {
+  for (int64_t d = 0; d < n; d++) y[d] += x * row[d];
+}
+
+/* Sums of numbers that lie LANES apart, added from the first on. */
+static float dot(const float *x, const float *y, int64_t n) {
+  enum { LANES = 16 };
+  float part[LANES] = {0}, sum = 0;
+  int64_t d = 0;
+  for (; d + LANES <= n; d += LANES)
+    for (int l = 0; l < LANES; l++) part[l] += x[d + l] * y[d + l];
+  for (int l = 0; d < n; d++, l++) part[l] += x[d] * y[d];
+  for (int l = 0; l < LANES; l++) sum += part[l];
+  return sum;
+}
+
+/* Takes a head's query to the latents' space. */
+static void begin_query(query *x, const latents *a, const float *q, const float *w) {
+  memset(x->q, 0, sizeof x->q);
+  memset(x->acc, 0, sizeof x->acc);
+  for (int64_t d = 0; d < a->nope; d++) add_row(x->q, q[d] * a->scale, w + d * a->rank, a->rank);
+  for (int64_t d = 0; d < a->rope; d++) x->q[a->rank + d] = q[a->nope + d] * a->scale;
+  x->top = -INFINITY;
+  x->total = 0;
+}
+
+/* Turns the scores of a page's keys into weights, and fades the sums before. */
+static void soften(query *x, int64_t keys, int64_t rank) {
+  float top = x->top;
+  for (int64_t j = 0; j < keys; j++) top = x->p[j] > top ? x->p[j] : top;
+  float fade = expf(x->top - top);
+  x->top = top;
+  x->total *= fade;
+  for (int64_t d = 0; d < rank; d++) x->acc[d] *= fade;
+  for (int64_t j = 0; j < keys; j++) x->total += x->p[j] = expf(x->p[j] - top);
+}
+
+static void see_page(const latents *a, query *x, int64_t at, int64_t keys) {
+  int64_t width = a->rank + a->rope;
+  float room[SLI_MAX_LATENT];
+  for (int64_t j = 0; j < keys; j++)
+    x->p[j] = dot(x->q, latent_at(a, at + j * width, width, room), width);
+  soften(x, keys, a->rank);
+  for (int64_t j = 0; j < keys; j++)
+    add_row(x->acc, x->p[j], latent_at(a, at + j * width, a->rank, room), a->rank);
+}
+
+/* Takes a head's sums from the latents' space to its values. */
+static void end_query(const query *x, const latents *a, const float *w, float *out) {
+  for (int64_t d = 0; d < a->values; d++) out[d] = dot(x->acc, w + d * a->rank, a->rank) / x->total;
+}
+
+/* Runs chunk i: a run of rows, and a head. */
+static void attend_chunk(void *arg, int i) {
+  const latents *a = arg;
+  int64_t h = i % a->heads, each = a->nope + a->values;
+  sli_run run = a->runs[i / a->heads];
+  const int32_t *table = sl_batch_table(a->batch, sl_batch_sequence_of(a->batch)[run.row]);
+  const float *w = a->w + h * each * a->rank;
+  query x;
+  for (int64_t row = run.row; row < run.row + run.rows; row++) {
+    int64_t last = sl_batch_position(a->batch)[row];
+    begin_query(&x, a, a->q + (row * a->heads + h) * (a->nope + a->rope), w);
+    for (int64_t k0 = 0; k0 <= last; k0 += SL_PAGE)
+      see_page(a, &x, page_of(a, table, k0), SLI_MIN(last + 1 - k0, SL_PAGE));
+    end_query(&x, a, w + a->nope * a->rank, a->out + (row * a->heads + h) * a->values);
+  }
+}
+
+static void latent_cpu(const sl_call *call) {
+  const sl_attrs *attrs = call->attrs;
+  int64_t rope = call->in_type[2].dim[2], each = call->in_type[3].dim[0] / attrs->heads;
+  int64_t query = call->in_type[0].dim[2] / attrs->heads;
+  latents a = {.batch = sli_batch_of(call),
+               .heads = attrs->heads,
+               .nope = query - rope,
+               .rope = rope,
+               .rank = call->in_type[1].dim[2],
+               .values = each - (query - rope),
+               .scale = sli_attention_scale(attrs, query),
+               .q = call->in[0],
+               .c = call->in[1],
+               .k = call->in[2],
+               .w = call->in[3],
+               .out = call->out[0],
+               .pages = call->out[1],
+               .bf16 = attrs->bf16,
+               .runs = call->scratch};
+  int runs = sli_served_runs(a.batch, call->scratch);
+  sl_team_for(call->team, a.batch->rows, keep_chunk, &a);
+  sl_team_for(call->team, runs * (int)a.heads, attend_chunk, &a);
+}
+
+const sl_kernel sli_cpu_attention_latent_served = {
+    .backend = "cpu", .run = latent_cpu, .scratch = sli_served_scratch};

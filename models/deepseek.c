@@ -1,0 +1,162 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* DeepSeek-V3 (DeepSeek-AI, arXiv 2412.19437) and models of its shape, such as Kimi K2: latent
+ * attention, and moe.h with a choice by sigmoids behind some blocks without experts. Weight files
+ * of Hugging Face's DeepseekV3ForCausalLM load in both directions.
+ *
+ * Keys and values of a position come from its latent, L numbers, and R rotated ones that all heads
+ * share. A head's queries and keys have n numbers besides, its values v. */
+#include "moe.h"
+
+/* clang-format off */
+static const sl_option options[] = {
+    DECODER_OPTIONS,
+    {"ffn", SL_OPTION_INT, "0", "inner width of a block without experts; 0: 8/3 of the width, up "
+     "to a multiple of 64", 0, 1 << 24},
+    {"query-rank", SL_OPTION_INT, "0", "numbers that queries come from; 0: from the whole input", 0, 1 << 20},
+    {"latent", SL_OPTION_INT, "64", "numbers that keys and values of a position come from", 1, 1 << 20},
+    {"nope-dim", SL_OPTION_INT, "32", "numbers of a head's keys without positions", 1, 256},
+    {"rope-dim", SL_OPTION_INT, "16", "numbers of a key with rotary positions, for all heads", 2, 256},
+    {"value-dim", SL_OPTION_INT, "32", "numbers of a head's values", 1, 256},
+    {"rope-halves", SL_OPTION_FLAG, "0", "halves of a key turn together, not neighbours", 0, 0},
+    {"query-scalar", SL_OPTION_FLOAT, "0", "scores are divided by its root; 0: as many as a key has numbers", 0, 1e9},
+    {"experts", SL_OPTION_INT, "8", "experts of a block", 1, 1 << 16},
+    MOE_ROUTING_OPTIONS("1"),
+    {"dense-layers", SL_OPTION_INT, "1", "blocks without experts, the first ones", 0, 1000},
+    {"expert-groups", SL_OPTION_INT, "1", "groups of experts, some of which are chosen first", 1, 1 << 16},
+    {"top-groups", SL_OPTION_INT, "1", "groups in which a token's experts are", 1, 1 << 16},
+    {"routed-scale", SL_OPTION_FLOAT, "1", "factor of the weights of a token's experts", 1e-9, 1e9},
+    {"correction-rate", SL_OPTION_FLOAT, "0", "step of the corrections by which experts are chosen, towards an "
+     "even load; 0: they stay", 0, 1},
+    SL_OPTIMIZER_OPTIONS,
+    {0}};
+/* clang-format on */
+
+typedef struct deepseek {
+  moe moe; /* first: the blocks with experts read it as their own */
+  int64_t query_rank, latent, nope, rope, values;
+  bool halves;
+  int dense;
+} deepseek;
+
+static const deepseek *deepseek_of(const decoder *d) { return d->own; }
+
+/* ---- attention ------------------------------------------------------------------------------- */
+
+/* rmsnorm of a latent, whose eps is no model's choice. */
+static sl_tensor *latent_norm(sl_graph *g, const decoder *d, sl_tensor *x, int64_t width, int layer,
+                              const char *name) {
+  decoder own = *d;
+  own.eps = 1e-6f;
+  return decoder_norm(g, &own, x, width, layer, name);
+}
+
+/* Turns x [B, T, heads R] by its positions. Neighbours become halves first. */
+static sl_tensor *turned(sl_graph *g, const decoder *d, sl_tensor *x, int heads) {
+  int64_t R = deepseek_of(d)->rope;
+  if (!deepseek_of(d)->halves) {
+    x = sl_permute(g, sl_reshape(g, x, d->rows, -1, heads, R / 2, 2), 0, 1, 2, 4, 3);
+    x = sl_reshape(g, x, d->rows, -1, heads * R);
+  }
+  return sl_rotary_stretched(g, x, heads, d->theta, &d->rope);
+}
+
+/* Queries, with positions in their last numbers. [B, T, H (n + R)] */
+static sl_tensor *queries(sl_graph *g, decoder *d, sl_tensor *x, int layer) {
+  const deepseek *s = deepseek_of(d);
+  const int64_t C = d->width, each = s->nope + s->rope, widths[] = {s->nope, s->rope};
+  sl_tensor *part[2];
+  if (s->query_rank) {
+    x = decoder_biased(g, d, d->o_bias, x, C, s->query_rank, 0.02f, layer, "self_attn.q_a_proj");
+    x = latent_norm(g, d, x, s->query_rank, layer, "self_attn.q_a_layernorm");
+  }
+  x = decoder_linear(g, d, x, s->query_rank ? s->query_rank : C, d->heads * each, 0.02f, layer,
+                     s->query_rank ? "self_attn.q_b_proj" : "self_attn.q_proj");
+  sl_split(g, sl_reshape(g, x, d->rows, -1, d->heads, each), 3, 2, widths, part);
+  part[1] = turned(g, d, sl_reshape(g, part[1], d->rows, -1, d->heads * s->rope), d->heads);
+  part[1] = sl_reshape(g, part[1], d->rows, -1, d->heads, s->rope);
+  return sl_reshape(g, sl_concat(g, 3, 2, part), d->rows, -1, d->heads * each);
+}
+
+static sl_tensor *latent_attention(sl_graph *g, decoder *d, sl_tensor *x, float residual,
+                                   int layer) {
+  const deepseek *s = deepseek_of(d);
+  const int64_t L = s->latent, rows = d->heads * (s->nope + s->values), widths[] = {L, s->rope};
+  sl_tensor *of[2]; /* latent and shared key */
+  sl_tensor *q = queries(g, d, x, layer);
+  x = decoder_biased(g, d, d->o_bias, x, d->width, L + s->rope, 0.02f, layer,
+                     "self_attn.kv_a_proj_with_mqa");
+  sl_split(g, x, 2, 2, widths, of);
+  of[0] = latent_norm(g, d, of[0], L, layer, "self_attn.kv_a_layernorm");
+  sl_tensor *w = sl_param(g, SL_TYPE(SL_F32, rows, L), SL_NORMAL(0.02f),
+                          "model.layers.%d.self_attn.kv_b_proj.weight", layer);
+  sl_tensor *o = sl_attend_latent(g, q, of[0], turned(g, d, of[1], 1), w, d->documents,
+                                  &d->attention); /* [B, T, H v] */
+  return decoder_biased(g, d, d->o_bias, o, d->heads * s->values, d->width, residual, layer,
+                        "self_attn.o_proj");
+}
+
+static sl_tensor *feed_forward(sl_graph *g, decoder *d, sl_tensor *x, float residual, int layer) {
+  if (layer >= deepseek_of(d)->dense) return moe_half(g, d, x, residual, layer);
+  return decoder_swiglu(g, d, x, d->ffn, residual, layer, "mlp");
+}
+
+/* ---- options --------------------------------------------------------------------------------- */
+
+static void check(sl_graph *g, const sl_args *args, const deepseek *s) {
+  const moe *m = &s->moe;
+  int groups = m->sigmoid.groups, kept = m->sigmoid.kept;
+  if (m->experts % groups || kept > groups || (groups > 1 && m->experts / groups < 2))
+    sl_graph_fail(g, SL_E_USAGE,
+                  "deepseek: --experts %d in --expert-groups %d, of which --top-groups %d are "
+                  "chosen: groups have two experts or more each, and no more are chosen",
+                  m->experts, groups, kept);
+  else if (m->k > m->experts / groups * kept)
+    sl_graph_fail(g, SL_E_USAGE, "deepseek: --top-k %d is more than --top-groups %d have experts",
+                  m->k, kept);
+  if (s->rope % 2)
+    sl_graph_fail(g, SL_E_USAGE, "deepseek: --rope-dim %lld is odd", (long long)s->rope);
+  if (s->values > s->nope + s->rope)
+    sl_graph_fail(g, SL_E_USAGE, "deepseek: --value-dim %lld is more than a key has, %lld",
+                  (long long)s->values, (long long)(s->nope + s->rope));
+  if (sl_arg_float(args, "attend-blocks") > 0)
+    sl_graph_fail(g, SL_E_USAGE,
+                  "deepseek: --attend-blocks: its attention is to all tokens before");
+}
+
+static moe_sigmoid sigmoid_read(const sl_args *args) {
+  return (moe_sigmoid){.groups = (int)sl_arg_int(args, "expert-groups"),
+                       .kept = (int)sl_arg_int(args, "top-groups"),
+                       .factor = (float)sl_arg_float(args, "routed-scale"),
+                       .rate = (float)sl_arg_float(args, "correction-rate")};
+}
+
+static deepseek deepseek_read(const sl_args *args) {
+  return (deepseek){.query_rank = sl_arg_int(args, "query-rank"),
+                    .latent = sl_arg_int(args, "latent"),
+                    .nope = sl_arg_int(args, "nope-dim"),
+                    .rope = sl_arg_int(args, "rope-dim"),
+                    .values = sl_arg_int(args, "value-dim"),
+                    .halves = sl_arg_flag(args, "rope-halves"),
+                    .dense = (int)sl_arg_int(args, "dense-layers")};
+}
+
+static sl_status build(sl_graph *g, const sl_args *args) {
+  moe_names names = moe_qwen;
+  names.shared = "mlp.shared_experts";
+  names.plain = true;
+  decoder d = decoder_of(g, args, "deepseek");
+  deepseek s = deepseek_read(args);
+  double scalar = sl_arg_float(args, "query-scalar");
+  s.moe = moe_of(g, args, &d, names);
+  s.moe.sigmoid = sigmoid_read(args);
+  check(g, args, &s);
+  if (sl_graph_status(g)) return sl_graph_status(g);
+  d.own = &s;
+  d.mixer = latent_attention;
+  d.ffn = sl_arg_int(args, "ffn");
+  if (!d.ffn) d.ffn = (d.width * 8 / 3 + 63) / 64 * 64;
+  if (scalar > 0) d.attention.scale = (float)(1 / sqrt(scalar));
+  return decoder_build(g, args, &d, feed_forward);
+}
+
+SL_MODEL(deepseek, "DeepSeek-V3: latent attention, experts chosen by sigmoids", options, build);

@@ -1,0 +1,81 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Multi-head latent attention (DeepSeek-AI, arXiv 2405.04434). The keys and values of all heads are
+ * linear maps of one latent of a position, besides a rotated part of the keys that all heads share.
+ *
+ * Training expands keys and values and attends to them as usual (graph/build/ops.c). A served graph
+ * keeps the latent and the shared part of a position in its pages, rank + rope numbers instead of
+ * heads (nope + rope + values). A head's scores q (W c) are (q W) c, so queries are taken to the
+ * latents' space, and sums of latents to values at the end. */
+#include <sluice/attention.h>
+
+#include "ops/attention_latent.h"
+#include "ops/batch.h"
+#include "ops/ops.h"
+
+static sl_status want_widths(const sl_attrs *attrs, const sl_type *in) {
+  for (int i = 0; i < 3; i++)
+    SLI_TRY(sli_want_array(i ? i > 1 ? "k" : "c" : "q", &in[i], SL_F32, 3));
+  SLI_TRY(sli_want_array("weight", &in[3], SL_F32, 2));
+  int64_t query = attrs->heads > 0 ? in[0].dim[2] / attrs->heads : 0;
+  if (attrs->heads < 1 || in[0].dim[2] % attrs->heads || query <= in[2].dim[2])
+    return sli_misfit(&in[0], "q must be f32[b, t, %d * n] with n above k's %lld", attrs->heads,
+                      (long long)in[2].dim[2]);
+  if (in[3].dim[0] % attrs->heads || in[3].dim[0] / attrs->heads <= query - in[2].dim[2])
+    return sli_misfit(&in[3], "weight must be f32[%d * n, m] with n above %lld", attrs->heads,
+                      (long long)(query - in[2].dim[2]));
+  if (in[1].dim[2] + in[2].dim[2] > SLI_MAX_LATENT)
+    return sli_misfit(&in[1], "c and k have at most %d numbers together", SLI_MAX_LATENT);
+  return SL_OK;
+}
+
+/* in: q, c, k, weight */
+static sl_status latent_infer(const sl_attrs *attrs, int nin, const sl_type *in, sl_type *out) {
+  (void)nin;
+  SLI_TRY(want_widths(attrs, in));
+  sl_type latent = sli_type_with_last(&in[0], in[3].dim[1]),
+          key = sli_type_with_last(&in[0], in[2].dim[2]);
+  SLI_TRY(sli_want("c", &in[1], &latent));
+  SLI_TRY(sli_want("k", &in[2], &key));
+  int64_t query = in[0].dim[2] / attrs->heads, each = in[3].dim[0] / attrs->heads;
+  out[0] = sli_type_with_last(&in[0], attrs->heads * (each - (query - in[2].dim[2])));
+  return SL_OK;
+}
+
+/* Splits by heads. */
+static int latent_signatures(const sl_attrs *attrs, int nin, const sl_type *in, sl_signature *out) {
+  (void)attrs, (void)in, (void)nin;
+  out[0] = (sl_signature){
+      .in = {sli_split(2), [3] = sli_split(0)}, .out = {sli_split(2)}, .heads = true};
+  return 1;
+}
+
+static sl_status served_infer(const sl_attrs *attrs, int nin, const sl_type *in, sl_type *out) {
+  if (nin != 5) return sl_fail(SL_E_SHAPE, "it has no batch to read");
+  if (attrs->count < 1) return sl_fail(SL_E_SHAPE, "attrs.count must be given");
+  SLI_TRY(latent_infer(attrs, 4, in, out));
+  SLI_TRY(sli_want_array("batch", &in[4], SL_I32, 1));
+  out[1] =
+      SL_TYPE(attrs->bf16 ? SL_BF16 : SL_F32, attrs->count, SL_PAGE, in[1].dim[2] + in[2].dim[2]);
+  return SL_OK;
+}
+
+const sl_op sl_op_attention_latent = {
+    .name = "attention_latent",
+    .served = &sl_op_attention_latent_served,
+    .min_in = 4,
+    .max_in = 4,
+    .nout = 1,
+    .infer = latent_infer,
+    .signatures = latent_signatures,
+};
+
+const sl_op sl_op_attention_latent_served = {
+    .name = "attention_latent_served",
+    .min_in = 5,
+    .max_in = 5,
+    .nout = 2,
+    .updates = 2,
+    .infer = served_infer,
+    .looks = 7,
+    .follows = 1,
+};
