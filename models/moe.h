@@ -136,8 +136,9 @@ static inline void moe_correct(sl_graph *g, const moe *m, sl_tensor *bias, sl_te
 /* Routes by sigmoids. */
 static inline sl_routing moe_route(sl_graph *g, const decoder *d, const moe *m, sl_tensor *logits,
                                    int layer) {
-  sl_tensor *bias = sl_param(g, SL_TYPE(SL_F32, m->experts), SL_CONSTANT(0),
-                             "model.layers.%d.%s.e_score_correction_bias", layer, m->names.router);
+  char name[96];
+  snprintf(name, sizeof name, "model.layers.%d.%s.e_score_correction_bias", layer, m->names.router);
+  sl_tensor *bias = sl_param(g, SL_TYPE(SL_F32, m->experts), SL_CONSTANT(0), "%s", name);
   sl_tensor *scores = sl_sigmoid(g, logits);
   sl_routing r = {.probabilities = sl_div(g, scores, sl_sum(g, scores, SL_DIM(2), true))};
   sl_tensor *choice = sl_detach(g, sl_add(g, scores, bias));
@@ -150,6 +151,7 @@ static inline sl_routing moe_route(sl_graph *g, const decoder *d, const moe *m, 
   }
   r.weights = sl_scale(g, r.weights, m->sigmoid.factor);
   if (m->sigmoid.rate > 0) moe_correct(g, m, bias, r.ids);
+  else sl_freeze(g, name);
   return r;
 }
 

@@ -138,6 +138,7 @@ const sl_op sl_op_gather = {
     .mixed = true,
     .cheap = true,
     .pieces = SL_PIECES_SIGNATURES,
+    .along = SL_ALONG_AXIS,
     .signatures = gather_signatures,
     .infer = gather_infer,
     .cost = gather_cost,

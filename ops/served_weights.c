@@ -58,9 +58,13 @@ const sl_op sl_op_linear_served = {
 static sl_status embedding_served_infer(const sl_attrs *attrs, int nin, const sl_type *in,
                                         sl_type *out) {
   SLI_TRY(sli_want_batch(nin, in, 2));
-  SLI_TRY(sli_want_array("ids", &in[0], SL_I32, 2));
+  SLI_TRY(sli_want_array("ids", &in[0], SL_I32, -1));
   SLI_TRY(want_rows("table", &in[1], attrs->dims[0]));
-  out[0] = SL_TYPE(SL_F32, in[0].dim[0], in[0].dim[1], attrs->dims[0]);
+  if (in[0].ndim < 2 || in[0].ndim == SL_MAX_DIMS)
+    return sli_misfit(&in[0], "ids must have 2 to %d dims", SL_MAX_DIMS - 1);
+  out[0] = in[0];
+  out[0].dtype = SL_F32;
+  out[0].dim[out[0].ndim++] = attrs->dims[0];
   return SL_OK;
 }
 

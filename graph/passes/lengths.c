@@ -48,16 +48,16 @@ static sl_status lengths_begin(sl_graph *g, const sli_node *n, int o) {
 
 static bool counts(const sl_op *op) { return op->fills || op->looks || op->follows; }
 
-/* True for a reshape that keeps so many rows along dim 1. */
-static bool shapes_rows(const sli_node *n, int64_t rows) {
-  const sl_type *x = &n->in_type[0], *y = &n->out_type[0];
-  return n->op == &sl_op_reshape && x->ndim > 2 && y->ndim > 2 && x->dim[0] == 1 &&
-         y->dim[0] == 1 && x->dim[1] == rows && y->dim[1] == rows;
-}
-
 /* True if a type has so many rows along dim 1 of several. */
 static bool lies_by_rows(const sl_type *type, int64_t rows) {
   return type->ndim > 2 && type->dim[0] == 1 && type->dim[1] == rows;
+}
+
+/* True for a reshape or permute that keeps so many rows along dim 1. */
+static bool shapes_rows(const sli_node *n, int64_t rows) {
+  bool reshapes = n->op == &sl_op_reshape, permutes = n->op == &sl_op_permute;
+  return (reshapes || (permutes && n->attrs.dims[1] == 1)) && lies_by_rows(&n->in_type[0], rows) &&
+         lies_by_rows(&n->out_type[0], rows);
 }
 
 /* True for a function of broadcast inputs that have the output's rows along dim 1, or nothing

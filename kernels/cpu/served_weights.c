@@ -198,8 +198,10 @@ const sl_kernel sli_cpu_grouped_linear_served = {
 /* ---- tables ---------------------------------------------------------------------------------- */
 
 static void embedding_served_cpu(const sl_call *call) {
-  int rows = (int)sl_call_rows(call, 0, sl_type_elements(&call->in_type[0]));
-  sl_team_for(call->team, rows, sli_cpu()->embedding_served, (void *)call);
+  const sl_type *ids = &call->in_type[0];
+  int64_t tokens = ids->dim[0] * ids->dim[1];
+  int64_t rows = sl_call_rows(call, 0, tokens) * (sl_type_elements(ids) / tokens);
+  sl_team_for(call->team, (int)rows, sli_cpu()->embedding_served, (void *)call);
 }
 
 const sl_kernel sli_cpu_embedding_served = {.backend = "cpu", .run = embedding_served_cpu};
