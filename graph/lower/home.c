@@ -169,14 +169,23 @@ static bool is_private(const sli_lowering *l, const sli_buffer *b) {
   return own;
 }
 
-/* True for a table in which a served graph looks up rows: a tick reads only a few rows. */
+/* True for a table in which a served graph looks up rows. */
+static bool is_table(const sl_graph *g, const sl_tensor *param) {
+  for (int i = 0; i < g->nnodes; i++)
+    if (g->nodes[i]->op == &sl_op_embedding_served && g->nodes[i]->in[1] == param) return true;
+  return false;
+}
+
+/* True for a buffer of nothing but such tables: a tick reads only a few rows. */
 static bool is_looked_up(const sli_lowering *l, int buffer) {
   const sl_graph *g = l->in->g;
-  bool table = false;
-  for (int i = 0; i < g->nnodes; i++)
-    if (g->nodes[i]->op == &sl_op_embedding_served)
-      table |= l->spots[g->nodes[i]->in[1]->id].buffer == buffer;
-  return table;
+  bool any = false, all = true;
+  for (int i = 0; i < g->nparams; i++) {
+    if (l->spots[g->params[i]->id].buffer != buffer) continue;
+    any = true;
+    all &= is_table(g, g->params[i]);
+  }
+  return any && all;
 }
 
 /* True if the buffer may be offloaded. State that only an update uses is idle between steps. */

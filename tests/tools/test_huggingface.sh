@@ -135,7 +135,7 @@ for word, keys in {"residual_multiplier": {"residual_multiplier": 0.5}, "logits_
                    "original_max_position_embeddings": {"original_max_position_embeddings": 16},
                    "attention_bias": {"attention_bias": "true"}}.items():
     put("bad." + word, "hf_llama", **keys)
-for word, keys in {"truncate": {"truncate": False}, "mscale": {"mscale": 0.7}, "mscale_all_dim": {"mscale_all_dim": 1.0},
+for word, keys in {"mscale": {"mscale": 0.7}, "mscale_all_dim": {"mscale_all_dim": 1.0},
                    "llama_4_scaling_beta": {"llama_4_scaling_beta": 0.1}, "beta_fast": {"beta_fast": "32"},
                    "short_factor": {"short_factor": [1.0, 2.0]}}.items():
     put("bad.yarn." + word, "hf_llama", rope_parameters={**yarn, **keys})

@@ -134,20 +134,22 @@ static void print_first_options(const settings *s) {
   }
 }
 
-/* Lists the models, a comma behind each, in lines of at most 80 columns. */
-static void print_model_names(void) {
+/* Lists the models, a comma behind each, in lines of at most 80 columns. Returns the column. */
+static int print_model_names(void) {
   int column = printf("MODEL is");
   for (const sl_model *const *m = sli_models; *m; m++) {
     if (column + (int)strlen((*m)->name) + 2 > 80) column = printf("\n") - 1;
     column += printf("%s%s,", column ? " " : "", (*m)->name);
   }
+  return column;
 }
 
 static void print_first(const settings *s) {
   print_usage(s);
-  print_model_names();
-  printf("\nFILE.so or FILE.c; %s MODEL --help shows its options.\n\nOptions of a first run:\n",
-         s->tool->name);
+  char files[80];
+  int n = snprintf(files, sizeof files, "FILE.so or FILE.c; %s MODEL --help: its options.",
+                   s->tool->name);
+  printf("%c%s\n\nOptions of a first run:\n", print_model_names() + 1 + n > 80 ? '\n' : ' ', files);
   print_first_options(s);
   printf("\nMore, by %s --help GROUP:\n", s->tool->name);
   for (int g = 0; g < OPTION_GROUPS; g++)

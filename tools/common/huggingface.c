@@ -455,10 +455,9 @@ static sl_status add_part(const config *c, const family *f, const cJSON *rope, c
 }
 
 /* Appends the factor of cosines that a family's two scales give. */
-static void add_scale(const config *c, const family *f, const cJSON *from, char **text) {
+static void add_scale(const family *f, const cJSON *from, char **text) {
   const cJSON *own = config_at(from, "mscale"), *all = config_at(from, "mscale_all_dim"),
               *factor = config_at(from, "factor");
-  (void)c;
   if (f->fields != deepseek_fields || !cJSON_IsNumber(own) || !cJSON_IsNumber(all) ||
       !cJSON_IsNumber(factor) || config_at(from, "attention_factor") || own->valuedouble == 0 ||
       all->valuedouble == 0)
@@ -494,7 +493,7 @@ static sl_status rope_text(const config *c, const family *f, const cJSON *from, 
   if (!status && !strcmp(kind, "yarn") && !config_at(from, "original_max_position_embeddings"))
     add_to_rope(out, sli_format("original_max_position_embeddings=%lld",
                                 (long long)sl_arg_int(c->s->model_args, "positions")));
-  if (!status && !strncmp(kind, "yarn", 4)) add_scale(c, f, from, out);
+  if (!status && !strncmp(kind, "yarn", 4)) add_scale(f, from, out);
   if (!status && f->part) status = add_part(c, f, from, out);
   return status ? status : config_check_rope(c, *out);
 }
