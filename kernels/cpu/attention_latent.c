@@ -5,6 +5,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "kernels/cpu/bf16.h"
 #include "kernels/cpu/chunk.h"
 #include "kernels/cpu/kernels.h"
 #include "kernels/cpu/served_attention.h"
@@ -12,8 +13,7 @@
 #include "ops/attention_shape.h"
 
 /* Pages are [pages][SL_PAGE][rank + rope], latents and rotated keys, in f32 or bf16. A head has
- * nope
- * + values rows of w [heads (nope + values), rank]. */
+ * nope + values rows of w [heads (nope + values), rank]. */
 typedef struct latents {
   const sl_batch *batch;
   int64_t heads, nope, rope, rank, values;
@@ -34,14 +34,6 @@ static int64_t page_of(const latents *a, const int32_t *table, int64_t position)
   return (int64_t)table[position / SL_PAGE] * SL_PAGE * (a->rank + a->rope);
 }
 
-/* Rounds to nearest, ties to even. */
-static uint16_t narrow(float x) {
-  uint32_t bits;
-  memcpy(&bits, &x, sizeof bits);
-  if (x != x) return (uint16_t)(bits >> 16 | 64);
-  return (uint16_t)((bits + 0x7fff + (bits >> 16 & 1)) >> 16);
-}
-
 /* Writes row i's latent and rotated key to their page. */
 static void keep_chunk(void *arg, int i) {
   const latents *a = arg;
@@ -50,7 +42,7 @@ static void keep_chunk(void *arg, int i) {
   int64_t at = page_of(a, table, position) + position % SL_PAGE * width;
   for (int64_t d = 0; d < width; d++) {
     float x = d < a->rank ? a->c[i * a->rank + d] : a->k[i * a->rope + d - a->rank];
-    if (a->bf16) ((uint16_t *)a->pages)[at + d] = narrow(x);
+    if (a->bf16) ((uint16_t *)a->pages)[at + d] = sli_bf16_from(x);
     else ((float *)a->pages)[at + d] = x;
   }
 }
@@ -59,10 +51,7 @@ static void keep_chunk(void *arg, int i) {
 static const float *latent_at(const latents *a, int64_t at, int64_t n, float *room) {
   const uint16_t *from = (const uint16_t *)a->pages + at;
   if (!a->bf16) return (const float *)a->pages + at;
-  for (int64_t d = 0; d < n; d++) {
-    uint32_t bits = (uint32_t)from[d] << 16;
-    memcpy(&room[d], &bits, sizeof bits);
-  }
+  for (int64_t d = 0; d < n; d++) room[d] = sli_bf16_value(from[d]);
   return room;
 }
 

@@ -6,6 +6,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "kernels/cpu/bf16.h"
 #include "kernels/cpu/chunk.h"
 #include "kernels/cpu/kernels.h"
 #include "kernels/cpu/served_attention.h"
@@ -128,10 +129,7 @@ static void sinks_b_cpu(const sl_call *call) {
 
 /* Reads SL_PAGE numbers of a page in bf16. */
 static void widen(const uint16_t *from, float *to) {
-  for (int i = 0; i < SL_PAGE; i++) {
-    uint32_t bits = (uint32_t)from[i] << 16;
-    memcpy(&to[i], &bits, sizeof bits);
-  }
+  for (int i = 0; i < SL_PAGE; i++) to[i] = sli_bf16_value(from[i]);
 }
 
 /* Computes a query's scores with the keys of a page, K^T [dim, SL_PAGE]. */

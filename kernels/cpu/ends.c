@@ -1,16 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* CPU kernels at the ends of a graph: constants, data sources, reports. */
-#include <stdint.h>
-#include <string.h>
-
+#include "kernels/cpu/bf16.h"
 #include "kernels/cpu/kernels.h"
 #include "ops/ops.h"
-
-static uint16_t to_bf16(float x) {
-  uint32_t bits;
-  memcpy(&bits, &x, sizeof bits);
-  return (uint16_t)((bits + 0x7fff + (bits >> 16 & 1)) >> 16); /* to nearest, ties to even */
-}
 
 static void fill_cpu(const sl_call *call) {
   int64_t n = sl_type_elements(&call->out_type[0]);
@@ -19,7 +11,7 @@ static void fill_cpu(const sl_call *call) {
   for (int64_t i = 0; out && i < n; i++) switch (call->out_type[0].dtype) {
     case SL_F64: ((double *)out)[i] = value; break;
     case SL_I32: ((int32_t *)out)[i] = (int32_t)value; break;
-    case SL_BF16: ((uint16_t *)out)[i] = to_bf16(value); break;
+    case SL_BF16: ((uint16_t *)out)[i] = sli_bf16_from(value); break;
     default: ((float *)out)[i] = value; break;
     }
 }
