@@ -14,10 +14,10 @@
 #include <math.h>
 #include <pthread.h>
 #include <sys/mman.h>
-#include <time.h>
 
 #include "base/base.h"
 #include "kernels/cpu/product.h"
+#include "tests/support/processor_time.h"
 #include "tests/support/test.h"
 
 typedef void cblas_sgemm_fn(int order, int a_transposed, int b_transposed, int m, int n, int k,
@@ -77,13 +77,6 @@ static void multiply(const struct worker *w) {
   cblas_sgemm(ROW_MAJOR, s->a_transposed ? TRANSPOSED : PLAIN, s->b_transposed ? TRANSPOSED : PLAIN,
               (int)s->m, (int)s->n, (int)s->k, 1, w->a, (int)(s->a_transposed ? s->m : s->k), w->b,
               (int)(s->b_transposed ? s->k : s->n), 0, w->c, (int)s->n);
-}
-
-/* Returns this thread's processor time; other processes then only disturb its caches. */
-static double thread_seconds(void) {
-  struct timespec t;
-  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
-  return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
 }
 
 /* Calls once to warm up, then once behind the gate against the clock. */

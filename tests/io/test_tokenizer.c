@@ -7,12 +7,12 @@
 #include <cjson/cJSON.h>
 #include <ctype.h>
 #include <string.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "base/base.h"
 #include "io/file.h"
 #include "io/tokenizer/inner.h"
+#include "tests/support/processor_time.h"
 #include "tests/support/rng.h"
 #include "tests/support/seeds.h"
 #include "tests/support/test.h"
@@ -150,12 +150,6 @@ static void check_odd_tokens(void) {
 
 /* ---- texts that would take long -------------------------------------------------------------- */
 
-static double seconds(void) {
-  struct timespec t;
-  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
-  return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-}
-
 static char *repeated(const char *unit, size_t bytes) {
   size_t n = strlen(unit);
   char *text = sli_calloc(1, bytes + n + 1);
@@ -167,9 +161,9 @@ static void check_quick(sli_tokenizer *t, const char *name, const char *unit) {
   bool normalizes = !strcmp(name, "qwen2");
   char *text = repeated(unit, normalizes ? 1 << 17 : 1 << 15);
   sli_token_row row = {0};
-  double begin = seconds();
+  double begin = thread_seconds();
   CHECK(!sli_tokenizer_encode(t, text, strlen(text), true, &row), "%s", sl_detail());
-  double took = seconds() - begin;
+  double took = thread_seconds() - begin;
   CHECK(took < 5, "%s: \"%s\" again and again takes %g s", name, unit, took);
   free(row.items);
   free(text);

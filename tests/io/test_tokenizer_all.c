@@ -5,11 +5,11 @@
  * labels: numbers unthreaded long
  * needs: pcre2 utf8proc */
 #include <string.h>
-#include <time.h>
 
 #include "base/base.h"
 #include "io/file.h"
 #include "io/tokenizer/tokenizer.h"
+#include "tests/support/processor_time.h"
 #include "tests/support/test.h"
 
 static const char *const names[] = {"smollm", "llama2"};
@@ -83,12 +83,6 @@ static uint64_t hash_of(sli_tokenizer *t, bool points, uint32_t first) {
 
 /* ---- how long it takes ----------------------------------------------------------------------- */
 
-static double seconds(void) {
-  struct timespec t;
-  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
-  return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-}
-
 static const char *source(void) { return getenv("SLUICE_SOURCE") ? getenv("SLUICE_SOURCE") : "."; }
 
 static void check_speed(sli_tokenizer *t, const char *name) {
@@ -98,9 +92,9 @@ static void check_speed(sli_tokenizer *t, const char *name) {
   CHECK(!sli_file_read(path, &line), "%s", sl_detail());
   for (size_t i = 0, n = strlen(line); i < MEGABYTE; i++) all[i] = line[i % n];
   sli_token_row row = {0};
-  double begin = seconds();
+  double begin = thread_seconds();
   CHECK(!sli_tokenizer_encode(t, all, MEGABYTE, false, &row), "%s", sl_detail());
-  double took = seconds() - begin;
+  double took = thread_seconds() - begin;
   printf("%s: %zu tokens of a megabyte in %.3f s\n", name, row.count, took);
 #if !defined(__SANITIZE_THREAD__) /* which watches every access to memory */
   CHECK(took < 1, "%s: a megabyte takes %g s", name, took);

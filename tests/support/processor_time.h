@@ -1,0 +1,14 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef SLUICE_TESTS_SUPPORT_PROCESSOR_TIME_H
+#define SLUICE_TESTS_SUPPORT_PROCESSOR_TIME_H
+
+#include <time.h>
+
+/* Returns this thread's processor time, in which other load of the machine does not count. */
+static inline double thread_seconds(void) {
+  struct timespec t;
+  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
+  return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
+#endif
