@@ -46,23 +46,25 @@ look 2 r.c
 # A compiler that waits until it may go on.
 cat >slow <<END
 #!/bin/bash
-touch "$work/begun"
+echo \$\$ >"$work/begun.new" && mv "$work/begun.new" "$work/begun"
 for i in \$(seq 300); do [ -e "$work/go" ] && break; sleep 0.1; done
 exec cc "\$@"
 END
 chmod +x slow
 begin() {
-  rm -f begun go slow.out # a new file: the compiler of a killed one may still write to the old
+  rm -f begun go slow.out
   CC=$work/slow "$actorrun" --help model.c >slow.out 2>&1 &
   running=$!
   to_end+=("$running")
   for _ in $(seq 300); do [ -e begun ] && return; sleep 0.1; done
   fail "the compiler does not begin"
 }
+runs() { [ -e "/proc/$1" ] && ! grep -q '^State:.Z' "/proc/$1/status" 2>/dev/null; }
 begin
 kill -9 $running
 touch go
 wait $running 2>/dev/null
+for _ in $(seq 300); do runs "$(<begun)" || break; sleep 0.1; done # it may write there as long
 [ "$(left)" -eq 1 ] || fail "a killed process leaves its folder"
 begin
 [ "$(left)" -eq 1 ] || fail "the next one removes it"
