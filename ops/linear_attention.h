@@ -44,6 +44,9 @@ static inline int64_t sli_linear_carry(const sli_linear_shape *s) {
   return s->heads * s->dk * s->dv + 2 * sli_linear_gates(s);
 }
 
+/* Numbers of a share's record beside a state: the sums of the logarithms of its gates. */
+static inline int64_t sli_linear_gap(const sli_linear_shape *s) { return s->per_head ? 1 : s->dk; }
+
 static inline float sli_linear_scale(const sl_attrs *attrs, int64_t dk) {
   return attrs->scale != 0 ? attrs->scale : 1.0f / sqrtf((float)dk);
 }

@@ -115,6 +115,22 @@ extern const sl_op sl_op_attention_step, sl_op_attention_step_b;
  * call; kv may be absent. */
 extern const sl_op sl_op_attention_share, sl_op_attention_share_b, sl_op_attention_share_again;
 
+/* Gated linear attention of devices that have a share of the positions each. A record [B, heads of
+ * v, dk dv + n] has for each state its end, begun from zeros, and the sums of its n logarithms of
+ * gates: n is dk, or 1.
+ * linear_attention_share(q, k, v, g) -> record; q: type only.
+ * linear_attention_share_b(q, k, v, g, do) -> record of the gradient of the state before the share,
+ * from what the share does with it, over attrs.scale; k and v: types only.
+ * linear_attention_join(record, ...) -> state [B, heads of v, dk dv] behind the first attrs.first
+ * of the records, begun from zeros. attrs.count = n. With attrs.length, the records are those of
+ * all devices of a piece: -> state, end (updated), begun from the end of the piece before; with
+ * attrs.reverse, from that of the piece behind.
+ * linear_attention_step(q, k, v, g, [before]) -> o of a share, from the state before it.
+ * linear_attention_step_b(q, k, v, g, o, [before], do, [behind]) -> dq, dk, dv, dg; behind: the
+ * gradient of the state behind the share, over attrs.scale. */
+extern const sl_op sl_op_linear_attention_share, sl_op_linear_attention_share_b,
+    sl_op_linear_attention_join, sl_op_linear_attention_step, sl_op_linear_attention_step_b;
+
 /* Ops of served graphs. Each reads the batch (batch.h) as its last input, behind all inputs of the
  * op that it replaces; inputs not given are absent. From x and from keys and values they compute
  * the existing rows only.

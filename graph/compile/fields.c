@@ -30,6 +30,9 @@ static const sl_lower_field fields[] = {
     TEXT("sequence-attention", parallel.sequence_attention, "", NULL,
          "`HOW` the parallel.sequence devices attend to each other's positions: heads (each has some "
          "of the heads for all positions), ring (keys and values go around), auto"),
+    TEXT("sequence-states", parallel.sequence_states, "", NULL,
+         "`HOW` they go on with each other's states of linear attention: heads (each has some of the "
+         "heads for all positions), exchange (each keeps its positions; states are exchanged), auto"),
     TEXT("sequence-layout", parallel.sequence_layout, "", NULL,
          "`WHICH` positions each has: contiguous, or zigzag (two runs, so that with ring all have as "
          "much to do); as is best if not given"),

@@ -11,6 +11,11 @@ static const struct finding {
   bool heads, ring;
 } attentions[] = {{"auto", true, true}, {"heads", true, false}, {"ring", false, true}};
 
+static const struct handing {
+  const char *name;
+  bool heads, exchange;
+} states[] = {{"auto", true, true}, {"heads", true, false}, {"exchange", false, true}};
+
 static const struct positions_of {
   const char *name;
   bool zigzag;
@@ -24,6 +29,17 @@ static sl_status find_attention(const char *name, sli_inputs *in) {
       return SL_OK;
     }
   return sl_fail(SL_E_USAGE, "unknown sequence attention '%s': auto, heads and ring are known",
+                 name);
+}
+
+static sl_status find_states(const char *name, sli_inputs *in) {
+  for (size_t i = 0; i < SLI_COUNT(states); i++)
+    if (!name || !strcmp(states[i].name, name)) {
+      in->states_by_heads = states[i].heads;
+      in->states_by_exchange = states[i].exchange;
+      return SL_OK;
+    }
+  return sl_fail(SL_E_USAGE, "unknown sequence states '%s': auto, heads and exchange are known",
                  name);
 }
 
@@ -41,6 +57,7 @@ static sl_status read_sequence(sli_inputs *in) {
   const sl_lower_options *o = in->options;
   sli_grid *grid = &in->grid;
   sl_status status = find_attention(o->parallel.sequence_attention, in);
+  if (!status) status = find_states(o->parallel.sequence_states, in);
   grid->zigzag = in->by_ring;
   if (!status && o->parallel.sequence_layout)
     status = find_layout(o->parallel.sequence_layout, &grid->zigzag);
@@ -51,6 +68,10 @@ static sl_status read_sequence(sli_inputs *in) {
         SL_E_USAGE,
         "sequence layout zigzag: it is for attention chunk by chunk "
         "(parallel.sequence_attention ring), where else all would not have as much to do");
+  if (o->parallel.sequence_layout && grid->zigzag && !in->states_by_heads)
+    return sl_fail(SL_E_USAGE,
+                   "parallel.sequence_states exchange: a device has one run of positions then, and "
+                   "two with parallel.sequence_layout zigzag");
   return SL_OK;
 }
 

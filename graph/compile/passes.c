@@ -92,6 +92,7 @@ static sl_status cut_sequences(compilation *c) {
 /* Returns what exact numbers are not made with; NULL: nothing. */
 static const char *not_exact(const sli_inputs *in) {
   if (in->grid.ring && in->k > 1) return "parallel.sequence_attention ring and --pieces";
+  if (in->grid.states) return "parallel.sequence_states exchange";
   if (in->g->repeats_heads) return "fewer heads of keys than parallel.sequence devices";
   if (in->barriers == 1) return "vocabulary.barriers 1";
   if (in->options->numbers.dtype == SL_BF16) return "numbers.dtype bf16";
@@ -329,9 +330,9 @@ static const pass passes[] = {
          "counts the devices of a stage that answer"),
     PASS("losses", "training in pieces or on a grid", has_parts, split_losses,
          "makes each loss a sum over the parts of a microbatch"),
-    PASS(
-        "attention", "training", trains, choose_attention,
-        "chooses heads or a ring for devices that share a sequence, and repeats key and value heads"),
+    PASS("attention", "training", trains, choose_attention,
+         "chooses heads, a ring or an exchange of states for devices that share a sequence, and "
+         "repeats key and value heads"),
     PASS("cut", "training", trains, cut_sequences,
          "cuts sequences into pieces and exchanges ops for those of pieces"),
     PASS("logprobs", "training with --logprobs", tells_logprobs, add_logprobs,

@@ -32,14 +32,15 @@ typedef struct sli_inputs {
   int p;                  /* devices along the pipeline */
   sli_grid grid;          /* devices of each stage */
   bool by_heads, by_ring; /* ways in which attention may get positions of other devices */
-  const char *other;      /* text for reports: the cost of the way that was not chosen; NULL: not
-                             computed */
-  int barriers;           /* how often a microbatch waits for all stages, where the vocabulary's
-                             tables are sharded over them; 0: they are not */
-  bool in_line;           /* exchanges that passes wait for take turns on the passes' queue */
-  bool by_axis;           /* exchanges along one axis of the grid do not wait for those along
-                             another */
-  int ranks, devices;     /* planned devices of each stage, and of all stages: p * ranks */
+  bool states_by_heads, states_by_exchange; /* the same for states of linear attention */
+  const char *other;  /* text for reports: the cost of the way that was not chosen; NULL: not
+                         computed */
+  int barriers;       /* how often a microbatch waits for all stages, where the vocabulary's
+                         tables are sharded over them; 0: they are not */
+  bool in_line;       /* exchanges that passes wait for take turns on the passes' queue */
+  bool by_axis;       /* exchanges along one axis of the grid do not wait for those along
+                         another */
+  int ranks, devices; /* planned devices of each stage, and of all stages: p * ranks */
   sli_numbering layout;
   int *device_at, *place_of; /* [devices] device by place (along * ranks + rank), and the
                                 inverse; layout.c */

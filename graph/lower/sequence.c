@@ -7,7 +7,11 @@
  * ring, queries stay and keys and values go around. The cost model weighs both before sequences
  * are cut, each on its own version of the graph, because the inputs of attention depend on the
  * choice. Exact sums go by ring where heads are too few: gradients of repeated heads would be added
- * in the order of devices. */
+ * in the order of devices.
+ *
+ * Linear attention goes by heads, or devices exchange states (share/states.c). That takes one run
+ * of positions for each, which a ring would rather have in two. So each way of attention is weighed
+ * with both. Exact sums go by heads: states that are put together have other bits. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -21,16 +25,18 @@ typedef struct way {
   sl_status status;
   double seconds, bytes;
   const char *why;
+  bool zigzag, states;
 } way;
 
-static way try_way(const sli_inputs *in, bool ring) {
+static way try_with(const sli_inputs *in, bool ring, bool zigzag, bool states) {
   sl_graph *g = in->g;
   sli_grid as = in->grid;
   sli_dim *dims = NULL;
   sli_choice choice = {0};
-  way w = {0};
+  way w = {.zigzag = zigzag, .states = states};
   as.ring = ring;
-  as.zigzag &= ring;
+  as.zigzag = zigzag;
+  as.states = states;
   w.status = sli_dims_find(g, &dims);
   if (!w.status) w.status = sli_choose_rows(g, dims, &as, SLI_AXIS_SEQUENCE, &choice);
   if (w.status) w.why = sli_arena_format(&g->arena, "%s", sl_detail());
@@ -40,6 +46,17 @@ static way try_way(const sli_inputs *in, bool ring) {
   sli_choice_free(&choice);
   free(dims);
   return w;
+}
+
+/* Tries a way of attention with the ways of states that are open. */
+static way try_way(const sli_inputs *in, bool ring) {
+  bool zigzag = in->grid.zigzag && ring, given = in->options->parallel.sequence_layout;
+  way best = {.status = SL_E_USAGE};
+  if (in->states_by_heads) best = try_with(in, ring, zigzag, false);
+  if (!in->states_by_exchange || (zigzag && given)) return best;
+  way other = try_with(in, ring, false, true);
+  bool better = !other.status && other.seconds < best.seconds;
+  return best.status || better ? other : best;
 }
 
 /* True if keys and values are offloaded; by heads, a device has fewer of them to move. */
@@ -79,15 +96,32 @@ static sl_status weigh(sli_inputs *in) {
   if (ring) sli_heads_undo(g, before);
   in->by_ring = ring;
   in->by_heads = !ring;
+  in->grid.zigzag = ways[ring].zigzag;
+  in->grid.states = ways[ring].states;
   if (in->options->print.sharing) in->other = sequence_describe(g, ways, ring);
   return SL_OK;
 }
 
+/* Leaves no way of states open that the model has no use for, or that exact sums are not made by.
+ */
+static void settle_states(sli_inputs *in) {
+  bool any = false;
+  for (int i = 0; i < in->g->nnodes; i++) any |= sli_has_states(in->g->nodes[i]);
+  if (!any || (in->options->numbers.exact && in->states_by_heads)) {
+    in->states_by_heads = true;
+    in->states_by_exchange = false;
+  }
+}
+
 sl_status sli_lower_attention(sli_inputs *in) {
   const int *size = in->grid.size;
+  settle_states(in);
   bool shared = size[SLI_AXIS_SEQUENCE] > 1, open = in->by_heads && in->by_ring;
+  bool states_open = in->states_by_heads && in->states_by_exchange;
   sl_status status = SL_OK;
-  if (shared && (open || in->options->print.sharing)) status = weigh(in);
+  in->grid.states = shared && !in->states_by_heads;
+  in->grid.zigzag &= !in->grid.states;
+  if (shared && (open || states_open || in->options->print.sharing)) status = weigh(in);
   else if (in->by_heads)
     sli_pass_heads(in->g, size[SLI_AXIS_SEQUENCE], sli_choice_size(&in->grid, SLI_AXIS_TENSOR));
   in->grid.ring = shared && in->by_ring;

@@ -285,6 +285,27 @@ static sli_cost chunks_cost(const sli_costs *c, const sli_node *n, const local *
   return cost;
 }
 
+/* Returns the cost of an exchange of states, beside a device's own walk: records, and what the last
+ * device reads of them, forward and backward. Each piece has an exchange of its own. */
+static sli_cost states_cost(const sli_costs *c, const sli_node *n, const local *l) {
+  const sl_op *share = &sl_op_linear_attention_share;
+  double pieces = n->op == &sl_op_linear_attention ? SLI_MAX(c->g->options.pieces, 1) : 1;
+  sl_type record;
+  sl_status status = share->infer(&l->attrs, n->nin, l->in, &record);
+  SLI_CHECK(!status, "op %s (%s) has no records: %s", n->name, n->op->name, sl_detail());
+  sli_cost cost =
+      boxing(c, (sl_sbp){SL_SPLIT, 1}, broadcast, c->size * (double)sl_type_bytes(&record));
+  cost.boxing_seconds *= 2 * pieces;
+  cost.boxing_bytes *= 2 * pieces;
+  cost.compute_seconds = 2 * call_seconds(c, share, &l->attrs, n->nin, l->in, 1, &record);
+  return cost;
+}
+
+static bool exchanges_states(const sli_costs *c, const sli_node *n, const sl_signature *s) {
+  return c->axis == SLI_AXIS_SEQUENCE && sli_has_states(n) && s->in[0].kind == SL_SPLIT &&
+         s->in[0].dim == 1;
+}
+
 static bool is_chunked(const sli_costs *c, const sli_node *n) {
   return c->chunked && c->chunked[n->id];
 }
@@ -296,9 +317,10 @@ sli_cost sli_cost_node(const sli_costs *c, const sli_node *n, const sl_signature
   sli_cost cost = {0};
   localize(c, n, is_chunked(c, n) ? &whole : s, &l);
   if (is_chunked(c, n)) return chunks_cost(c, n, &l);
+  if (exchanges_states(c, n, s)) cost = states_cost(c, n, &l);
   if (s->local) cost = two_calls(c, n, s, &l);
   else if (n->op != &sl_op_source)
-    cost.compute_seconds = call_seconds(c, n->op, &l.attrs, n->nin, in, n->nout, out);
+    cost.compute_seconds += call_seconds(c, n->op, &l.attrs, n->nin, in, n->nout, out);
   cost.compute_seconds += backward_seconds(c, n, &l);
   for (int o = 0; o < n->nout; o++)
     if (n->out[o]) cost.memory_bytes += kept_bytes(c, n->out[o], &out[o], sli_signature_out(s, o));

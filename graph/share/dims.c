@@ -28,6 +28,7 @@ typedef struct pass {
                         declared */
   int64_t *units;    /* [slots] of roots of `tied`; 0: none declared */
   bool *cut;         /* [slots] of roots of `tied`: cut into pieces */
+  bool *heads;       /* [slots] of roots of `tied`: some node splits it by heads */
 } pass;
 
 static int dims_find(int *parents, int slot) {
@@ -140,7 +141,10 @@ static void say_attention(pass *p, const sli_node *n) {
 
 static void say_heads(pass *p, const sli_node *n, const sl_signature *s) {
   int64_t heads = n->attrs.kv_heads ? n->attrs.kv_heads : n->attrs.heads;
-  if (s->heads && s->in[0].kind == SL_SPLIT) say_units(p, slot_of(n->in[0], s->in[0].dim), heads);
+  if (!s->heads || s->in[0].kind != SL_SPLIT) return;
+  int slot = slot_of(n->in[0], s->in[0].dim);
+  say_units(p, slot, heads);
+  p->heads[dims_find(p->tied, slot)] = true;
 }
 
 static void say_position(pass *p, const sl_tensor *t, int dim) {
@@ -240,6 +244,7 @@ static void fill_dims(pass *p, sli_dim *out) {
     if (out[slot].nsegments) {
       out[slot].units = p->units[dims_find(p->tied, slot)];
       out[slot].cut = p->cut[dims_find(p->tied, slot)];
+      out[slot].heads = p->heads[dims_find(p->tied, slot)];
     }
 }
 
@@ -259,6 +264,7 @@ sl_status sli_dims_find(const sl_graph *g, sli_dim **out) {
   p.segments = sli_calloc(n, sizeof *p.segments);
   p.units = sli_calloc(n, sizeof *p.units);
   p.cut = sli_calloc(n, sizeof *p.cut);
+  p.heads = sli_calloc(n, sizeof *p.heads);
   for (int i = 0; i < p.nslots; i++) p.tied[i] = p.alike[i] = i;
   tie_all(&p);
   say_all(&p);
@@ -271,6 +277,7 @@ sl_status sli_dims_find(const sl_graph *g, sli_dim **out) {
   free(p.segments);
   free(p.units);
   free(p.cut);
+  free(p.heads);
   *out = dims;
   return SL_OK;
 }

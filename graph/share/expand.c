@@ -265,6 +265,7 @@ static sl_status expand_forward(sli_expansion *x, const sli_node *n) {
   }
   note_share(x, n);
   if (is_chunked(x, n)) return sli_expand_ring(x, n, moment_of(x, n), in, out);
+  if (sli_exchanges_states(x, n)) return sli_expand_states(x, n, moment_of(x, n), in, out);
   if (sli_reads_near(x, n)) return expand_near(x, n, in, out);
   for (int a = 0; a < SLI_AXES; a++)
     if (sli_share_signature(x, n, a)->local)
@@ -383,11 +384,12 @@ static sl_status expand_rule(sli_expansion *x, const sli_node *n) {
   if (n->attrs.leaves && sli_is_at_experts(&x->choice[SLI_AXIS_EXPERT], n->about))
     return sum_at_experts(x, n, in, lies);
   if (sli_reads_near(x, n->about)) return expand_near_rule(x, n, in, lies);
-  if (!is_chunked(x, n->about)) return make_backward(x, n, in, lies);
+  bool states = sli_exchanges_states(x, n->about);
+  if (!is_chunked(x, n->about) && !states) return make_backward(x, n, in, lies);
   sli_array *out[n->nout + 1];
   for (int o = 0; o < n->nout; o++)
     out[o] = n->out[o] ? sli_array_add(x, n->out[o], lies[o], moment_of(x, n)) : NULL;
-  return sli_expand_ring_back(x, n, moment_of(x, n), in, out);
+  return (states ? sli_expand_states_back : sli_expand_ring_back)(x, n, moment_of(x, n), in, out);
 }
 
 /* Returns the layout that takes the least exchange to bring two summands to. */
@@ -505,6 +507,7 @@ static void take_over(sli_expansion *x) {
   x->shaped = sli_arena_alloc(&g->arena, (size_t)g->ntensors * sizeof *x->shaped);
   for (int t = 0; t < g->ntensors; t++) x->shaped[t] = t;
   x->rounds = sli_arena_alloc(&g->arena, (size_t)g->nnodes * sizeof *x->rounds);
+  x->states = sli_arena_alloc(&g->arena, (size_t)g->nnodes * sizeof *x->states);
   int shares = sli_graph_means(g) * x->ranks * x->nvariants;
   x->share = sli_arena_alloc(&g->arena, (size_t)shares * sizeof *x->share);
   for (int i = 0; i < shares; i++) x->share[i] = 1;

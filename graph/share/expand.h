@@ -60,6 +60,7 @@ typedef struct sli_expansion {
   sl_type *types;            /* [tensors][nvariants] types of the devices' tensors */
   bool *shared;              /* [logical tensors] gradients that are not kept whole */
   struct sli_round **rounds; /* [logical nodes] ring attention, chunk by chunk */
+  sl_tensor ***states;       /* [logical nodes][ranks] states before the positions of a device */
   double *share;             /* [means][ranks][nvariants] shares of the loss and of each metric */
   int nboxes;                /* boxes made so far, for names */
 } sli_expansion;
@@ -172,6 +173,17 @@ bool sli_reads_near(const sli_expansion *x, const sli_node *forward);
  * gradient; NULL on devices that are the first or the last. */
 sl_status sli_box_near(sli_expansion *x, const sli_node *forward, sli_array *have, bool behind,
                        sli_moment at, sli_array **out);
+
+/* ---- states of shared sequences: states.c --------------------------------------------------- */
+
+/* True if a call goes on from states that devices exchange. */
+bool sli_exchanges_states(const sli_expansion *x, const sli_node *forward);
+/* Make the nodes of such a call, and of its backward rule, with inputs and outputs in the arrays'
+ * layouts. */
+sl_status sli_expand_states(sli_expansion *x, const sli_node *n, sli_moment at,
+                            sli_array *const *in, sli_array *const *out);
+sl_status sli_expand_states_back(sli_expansion *x, const sli_node *n, sli_moment at,
+                                 sli_array *const *in, sli_array *const *out);
 
 /* ---- from layout to layout: boxing.c --------------------------------------------------- */
 

@@ -98,23 +98,25 @@ static sl_part contiguous_part(int dim, int64_t length, int size, int member) {
   return part;
 }
 
-/* True for activations that only the sequence axis splits. */
-static bool is_along_sequence(const sli_expansion *x, const sl_tensor *t, const sli_cutting *cut) {
+/* True for positions of activations that only the sequence axis splits, and false for heads. */
+static bool are_positions(const sli_expansion *x, const sl_tensor *t, const sli_cutting *cut) {
   const sli_array *subject = x->arrays[x->shaped[t->id]];
-  return cut->along == 1u << SLI_AXIS_SEQUENCE && !t->param && !(subject && subject->of->param);
+  bool heads = x->dims[x->shaped[t->id] * SL_MAX_DIMS + cut->dim].heads;
+  return cut->along == 1u << SLI_AXIS_SEQUENCE && !heads && !t->param &&
+         !(subject && subject->of->param);
 }
 
 sl_part sli_cut_part(const sli_expansion *x, const sl_tensor *t, sli_cutting cut, int member,
                      const sl_type *base) {
   int64_t length = base->dim[cut.dim];
   int devices = sli_grid_size(x->grid, cut.along);
-  bool sequence = is_along_sequence(x, t, &cut);
-  if (sequence && x->grid->zigzag) return zigzag_part(cut.dim, length, devices, member);
+  bool positions = are_positions(x, t, &cut);
+  if (positions && x->grid->zigzag) return zigzag_part(cut.dim, length, devices, member);
   sli_dim dims[SL_MAX_DIMS] = {0}, *d = &dims[cut.dim];
   *d = is_by_units(x, t, &cut)
            ? dim_left(&x->dims[x->shaped[t->id] * SL_MAX_DIMS + cut.dim], length)
-           : (sli_dim){1, {length}, length, false};
-  if (sequence && d->nsegments == 1 && d->units == length) /* positions, not heads */
+           : (sli_dim){.nsegments = 1, .segment = {length}, .units = length};
+  if (positions && d->nsegments == 1 && d->units == length)
     return contiguous_part(cut.dim, length, devices, member);
   return sli_dim_part(dims, cut.dim, devices, member);
 }

@@ -18,7 +18,7 @@ typedef struct pass {
   int axis, size;
   int parts; /* parts of a source's data along all axes that split it like this */
   sli_dispatching dispatching;
-  bool ring, zigzag;
+  bool ring, zigzag, states;
   bool *chunked; /* [nnodes] */
   sl_sbp *lies;  /* [ntensors] layout in which readers get the tensors made so far */
 } pass;
@@ -203,10 +203,19 @@ static sl_status reads_near(const pass *p, const sli_node *n, sl_signature *out)
                            n->name, n->op->name, p->size, (long long)before, (long long)rows);
 }
 
+/* Linear attention by an exchange of states: positions stay (states.c). */
+static bool exchanges_states(const pass *p, const sli_node *n, sl_signature *out) {
+  const sl_sbp positions = {SL_SPLIT, 1};
+  if (!p->states || !sli_has_states(n) || !mixes_positions(p, n)) return false;
+  *out = (sl_signature){.out = {positions}};
+  for (int i = 0; i < n->nin; i++) out->in[i] = positions;
+  return true;
+}
+
 static sl_status rows_choose(const pass *p, const sli_node *n, sl_signature *out) {
   sl_signature all[SL_SIGNATURES];
   if (n->op == &sl_op_source && !n->whole) return split_source(p, n, out);
-  if (goes_around(p, n, out)) return SL_OK;
+  if (goes_around(p, n, out) || exchanges_states(p, n, out)) return SL_OK;
   if (is_conv(n) && mixes_positions(p, n) && !p->zigzag) return reads_near(p, n, out);
   int count = sli_signatures(p->dims, n, p->axis, p->size, all);
   if (p->dispatching.routers && sli_choose_dispatched(&p->dispatching, n, all, count, out))
@@ -265,6 +274,7 @@ sl_status sli_choose_rows(sl_graph *g, const sli_dim *dims, const sli_grid *grid
   p.parts = sli_along_data >> axis & 1 ? sli_grid_size(grid, sli_along_data) : p.size;
   p.ring = axis == SLI_AXIS_SEQUENCE && grid->ring;
   p.zigzag = axis == SLI_AXIS_SEQUENCE && grid->zigzag;
+  p.states = axis == SLI_AXIS_SEQUENCE && grid->states;
   sl_status status = SL_OK;
   sli_choice choice = {.of = sli_calloc((size_t)g->nnodes, sizeof *choice.of),
                        .params = sli_calloc((size_t)g->nparams, sizeof *choice.params)};

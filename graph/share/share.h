@@ -14,8 +14,8 @@
  *   choice      one of them for each forward node, by cost          rows.c, dispatched.c, tensor.c
  *   expansion   a node for each device; where a producer and a consumer lay out a
  *               tensor differently, the slices, sums and joins that convert it
- *                                                   make.c, boxing.c, dispatch.c, ring.c, shards.c,
- *                                                   expand.c
+ *                                                   make.c, boxing.c, dispatch.c, ring.c, states.c,
+ *                                                   shards.c, expand.c
  *
  * Later passes know nothing of signatures: a collective is a set of nodes that read what other
  * devices have made, so it has registers, quotas and a place in the proof like everything else. */
@@ -102,6 +102,7 @@ typedef struct sli_grid {
   const sl_hardware *hardware; /* hardware of a device; NULL: one core */
   bool ring, zigzag; /* along the sequence: ring attention, chunk by chunk; zigzag: each device
                         has two runs of positions, so that all do the same work; see ring.c */
+  bool states;       /* along the sequence: devices exchange states of linear attention; states.c */
   bool folded;       /* the experts' grid spans all D T devices: tensor-axis devices shard the
                         tokens along dim `tokens`, rows or positions */
   int tokens;
@@ -147,6 +148,7 @@ typedef struct sli_dim {
   int64_t units;                   /* U, which divides each segment; R is at most U */
   bool cut;                        /* cut into pieces: only axes of rows shard it, piece by
                                       piece */
+  bool heads;                      /* its units are heads, or channels of them: no positions */
 } sli_dim;
 
 /* Finds the dims of every tensor: [ntensors][SL_MAX_DIMS]. Attention defines the units of its
@@ -158,6 +160,9 @@ sl_status sli_dims_find(const sl_graph *g, sli_dim **out);
 sl_part sli_dim_part(const sli_dim *dims, int dim, int size, int member);
 
 /* ---- signatures -------------------------------------------------------------------- */
+
+/* True for linear attention, of which devices that share positions may exchange states. */
+bool sli_has_states(const sli_node *forward);
 
 /* Lists the ways to shard a forward node over `size` devices of an axis that its dims allow. The
  * first is everything everywhere. out[SL_SIGNATURES]; returns the count. */

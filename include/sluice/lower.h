@@ -157,6 +157,9 @@ typedef struct sl_parallel_options {
   const char *sequence_attention; /* method of attention across positions: "heads" (all
                                      positions, for some heads), "ring" (chunk by chunk), "auto"
                                      (NULL): by cost */
+  const char *sequence_states;    /* linear attention: "heads" (all positions, for some heads),
+                                     "exchange" (own positions; devices exchange states), "auto"
+                                     (NULL): by cost */
   const char *sequence_layout;    /* positions of a device: "contiguous", or "zigzag", which
                                      balances causal attention; NULL: the best */
   int tensor;                     /* T [1] */

@@ -263,17 +263,18 @@ typedef enum sli_walk_kind {
 
 /* A walk of each head's state along the positions: b, b2 and d have a number for each row of the
  * state, c, c2 and the sums for each lane, `part` one for each position, the gates g for each row
- * or (by_lane) lane. */
+ * or (by_lane) lane. FORTH and BACK without d make no y, and go by rows. */
 typedef struct sli_walk {
   sli_walk_kind kind;
   int64_t batch, positions, heads, groups, rows, lanes; /* heads of a group follow each other */
   bool by_lane, per_head;
   sli_walked b, c, d, g, b2, c2, part;
   sli_walk_sum y, z;
-  /* states at the beginning and the end, NULL: zeros, not wanted. A sequence has `states` of them
-   * and `state_rest` other numbers; state_group heads have one. Strides within a state. */
+  /* states at the beginning and the end, NULL: zeros, not wanted. A sequence has `states` of them,
+   * `state_gap` numbers apart, and `state_rest` other numbers; state_group heads have one, or, on
+   * the way back, their sum. Strides within a state. */
   float *from, *to;
-  int64_t states, state_group, state_rest, state_row, state_lane;
+  int64_t states, state_group, state_gap, state_rest, state_row, state_lane;
 } sli_walk;
 
 static inline bool sli_walks_back(sli_walk_kind kind) {

@@ -6,7 +6,7 @@
 #include "kernels/cpu/kernels.h"
 #include "kernels/cpu/walks.h"
 
-enum { Q = SLI_WALK_Q, K = SLI_WALK_K, V = SLI_WALK_V, GATES = SLI_WALK_GATES, O };
+enum { Q = SLI_WALK_Q, K = SLI_WALK_K, V = SLI_WALK_V, GATES = SLI_WALK_GATES, O, BEFORE = O };
 
 static sli_linear_shape shape_of(const sl_call *call) {
   return sli_linear_shape_of(call->attrs, call->in_type);
@@ -44,6 +44,10 @@ static void piece_cpu(const sl_call *call) {
   attend(call, state, state);
 }
 
+static void step_cpu(const sl_call *call) {
+  attend(call, call->nin > BEFORE ? (float *)call->in[BEFORE] : NULL, NULL);
+}
+
 /* ---- backward ------------------------------------------------------------------------------ */
 
 /* Gradients of a call, in its outputs, or in the scratch if they are computed and not wanted. */
@@ -51,13 +55,20 @@ typedef struct gradients {
   const sl_call *call;
   sli_linear_shape s;
   float scale;
+  const float *dout;
   float *dq, *dk, *dv;
-  float *carry; /* the record of gradients, or NULL */
-  bool starts;  /* it begins anew */
+  float *carry;        /* the record of gradients, or NULL */
+  bool starts;         /* it begins anew */
+  const float *behind; /* of a share: the gradient of the state behind it, or NULL */
+  float *end;          /* the state there, in the scratch */
 } gradients;
 
 static gradients gradients_of(const sl_call *call, float *carry, bool starts) {
-  gradients g = {.call = call, .s = shape_of(call), .carry = carry, .starts = starts};
+  gradients g = {.call = call,
+                 .s = shape_of(call),
+                 .dout = call->in[call->nin - 1],
+                 .carry = carry,
+                 .starts = starts};
   float *scratch = call->scratch;
   g.scale = sli_linear_scale(call->attrs, g.s.dk);
   float **to[] = {&g.dq, &g.dk, &g.dv};
@@ -76,8 +87,19 @@ static size_t b_scratch(const sl_call *call, int threads) {
 }
 
 static sli_walked dout_of(const gradients *g) {
-  const sl_call *call = g->call;
-  return sli_walk_array(&g->s, call->in[call->nin - 1], g->s.heads, g->s.dv);
+  return sli_walk_array(&g->s, g->dout, g->s.heads, g->s.dv);
+}
+
+/* A walk of gradients of states, from those behind the last position. */
+static sli_walk back_of(const gradients *g) {
+  if (g->carry || !g->behind) {
+    sli_walk w = sli_walk_back_of(g->call, &g->s, SLI_WALK_BACK);
+    w.from = g->starts ? NULL : g->carry;
+    return w;
+  }
+  sli_walk w = sli_walk_of(g->call, &g->s, SLI_WALK_BACK);
+  w.from = (float *)g->behind;
+  return w;
 }
 
 /* `before`: states before the first position. */
@@ -89,28 +111,27 @@ static void differentiate_q(const gradients *g, float *before) {
   w.y = sli_walk_sum_of(&g->s, g->dq, g->s.q_heads, g->s.dk);
   w.y.factor = g->scale;
   w.from = before;
+  w.to = g->end;
   sli_walk_keys(g->call, &g->s, &w);
 }
 
 static void differentiate_k(const gradients *g) {
-  sli_walk w = sli_walk_back_of(g->call, &g->s, SLI_WALK_BACK);
+  sli_walk w = back_of(g);
   w.b = dout_of(g);
   w.c = sli_walk_input(g->call, &g->s, Q);
   w.d = sli_walk_input(g->call, &g->s, V);
   w.y = sli_walk_sum_of(&g->s, g->dk, g->s.k_heads, g->s.dk);
   w.y.factor = g->scale;
-  w.from = g->starts ? NULL : g->carry;
   sli_walk_keys(g->call, &g->s, &w);
 }
 
 static void differentiate_v(const gradients *g) {
-  sli_walk w = sli_walk_back_of(g->call, &g->s, SLI_WALK_BACK);
+  sli_walk w = back_of(g);
   w.b = sli_walk_input(g->call, &g->s, Q);
   w.c = dout_of(g);
   w.d = sli_walk_input(g->call, &g->s, K);
   w.y = sli_walk_sum_of(&g->s, g->dv, g->s.v_heads, g->s.dv);
   w.y.factor = g->scale;
-  w.from = g->starts ? NULL : g->carry;
   w.to = g->carry;
   sli_walk_values(g->call, &g->s, &w);
 }
@@ -118,7 +139,7 @@ static void differentiate_v(const gradients *g) {
 static void differentiate(const gradients *g, float *before) {
   const sl_call *call = g->call;
   bool gates = call->out[GATES], channels = gates && !g->s.per_head;
-  if (call->out[Q] || channels) differentiate_q(g, before);
+  if (call->out[Q] || channels || (gates && g->behind)) differentiate_q(g, before);
   if (call->out[K] || channels) differentiate_k(g);
   if (call->out[V] || g->carry || (gates && g->s.per_head)) differentiate_v(g);
   if (gates)
@@ -128,8 +149,10 @@ static void differentiate(const gradients *g, float *before) {
                                                  .dk = g->dk,
                                                  .dv = g->dv,
                                                  .o = call->in[O],
-                                                 .dout = call->in[call->nin - 1],
+                                                 .dout = g->dout,
                                                  .dgates = call->out[GATES],
+                                                 .end = g->end,
+                                                 .behind = g->behind,
                                                  .carry = g->carry,
                                                  .starts = g->starts});
 }
@@ -143,6 +166,20 @@ static void piece_b_cpu(const sl_call *call) {
   bool starts = call->tick.row + call->in_type[0].dim[1] == call->attrs->length;
   gradients g = gradients_of(call, call->out[4], starts);
   differentiate(&g, (float *)call->in[O + 1]);
+}
+
+static void step_b_cpu(const sl_call *call) {
+  enum { STEP_DO = O + 2, BEHIND };
+  gradients g = gradients_of(call, NULL, true);
+  g.dout = call->in[STEP_DO];
+  g.behind = call->nin > BEHIND ? call->in[BEHIND] : NULL;
+  if (g.behind) g.end = (float *)call->scratch + b_scratch(call, 1) / sizeof(float);
+  differentiate(&g, (float *)call->in[O + 1]);
+}
+
+static size_t step_b_scratch(const sl_call *call, int threads) {
+  sli_linear_shape s = shape_of(call);
+  return b_scratch(call, threads) + (size_t)(s.batch * s.v_heads * s.dk * s.dv) * sizeof(float);
 }
 
 /* ---- serving ------------------------------------------------------------------------------- */
@@ -169,3 +206,8 @@ const sl_kernel sli_cpu_linear_attention_piece = {.backend = "cpu", .run = piece
 
 const sl_kernel sli_cpu_linear_attention_piece_b = {
     .backend = "cpu", .run = piece_b_cpu, .scratch = b_scratch};
+
+const sl_kernel sli_cpu_linear_attention_step = {.backend = "cpu", .run = step_cpu};
+
+const sl_kernel sli_cpu_linear_attention_step_b = {
+    .backend = "cpu", .run = step_b_cpu, .scratch = step_b_scratch};

@@ -85,6 +85,18 @@ static void add_head(const sli_gate_gradients *g, int64_t row, int64_t h, double
   *sum += term;
 }
 
+/* Begins the sums of the gates of value head h with what positions behind a share add. */
+static void begin_behind(const sli_gate_gradients *g, int64_t b, int64_t h, double *sum) {
+  const sli_linear_shape *s = &g->shape;
+  double scale = (double)sli_linear_scale(g->call->attrs, s->dk);
+  int64_t at = (b * s->v_heads + h) * s->dk * s->dv;
+  for (int64_t i = 0; i < s->dk; i++) {
+    double term = 0;
+    for (int64_t j = 0; j < s->dv; j++, at++) term += (double)g->end[at] * (double)g->behind[at];
+    sum[s->per_head ? 0 : i] += scale * term;
+  }
+}
+
 /* Clears the sums of gates that are shut: what is behind has no part in what comes before. */
 static void shut(const float *gates, int64_t n, double *sum) {
   const float least = -86.6f; /* e^g is 0 below (vexp) */
@@ -101,6 +113,7 @@ static void gates_chunk(void *arg, int i) {
   double sum[SLI_MAX_HEAD_DIM] = {0};
   float *carry = g->carry ? g->carry + b * sli_linear_carry(s) + states + 2 * h * n : NULL;
   if (carry && !g->starts) memcpy(sum, carry, (size_t)n * sizeof *sum);
+  if (g->behind) begin_behind(g, b, h, sum);
   for (int64_t t = s->positions - 1; t >= 0; t--) {
     int64_t row = b * s->positions + t, at = (row * s->v_heads + h) * n;
     (s->per_head ? add_head : add_channels)(g, row, h, sum);

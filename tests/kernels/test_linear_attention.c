@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Gated linear attention has the values of the plain recurrence in f64, and its gradients those of
  * the recurrence's, whatever the heads, the gates and the lengths. Pieces of any length have the
- * bits of the whole, forward and backward, and so has each sequence alone.
+ * bits of the whole, forward and backward, and so has each sequence alone. Shares of devices that
+ * exchange states have its values and gradients, also in pieces, and where gates are shut.
  * labels: random unthreaded */
 #include <math.h>
 
@@ -49,11 +50,12 @@ static kernel call_of(const shape *s, const sl_op *op, int nin, int nout) {
   return kernel_create(op, s->attrs, nin, s->in, nout);
 }
 
-/* Fills q, k, v and do at random, and the gates with negative numbers. */
+/* Fills q, k, v and do at random, and the gates with negative numbers, some of which shut them. */
 static void fill(const shape *s, kernel *k) {
   for (int i = 0; i < k->nin; i++) array_random(k->in[i], &s->in[i], 0);
   float *g = k->in[3];
-  for (int64_t e = 0; e < sl_type_elements(&s->in[3]); e++) g[e] = -fabsf(g[e]) / 4;
+  for (int64_t e = 0; e < sl_type_elements(&s->in[3]); e++)
+    g[e] = random_below(40) ? -fabsf(g[e]) / 4 : -1e9f;
 }
 
 /* ---- the recurrence in f64 ------------------------------------------------------------------- */
@@ -174,10 +176,11 @@ static void check_gradients(const shape *s, const kernel *c) {
 /* ---- pieces ------------------------------------------------------------------------------------
  */
 
-static kernel piece_of(const shape *s, const kernel *whole, const sl_op *op, int nin, int nout,
-                       int64_t at, int64_t rows, const sl_type *record) {
-  static const int from[] = {0, 1, 2, 3, 4, -1, 5};
-  sl_type in[7];
+/* A call on some positions. Its inputs are those of the whole by number; -1: of the type `record`.
+ */
+static kernel part_of(const shape *s, const kernel *whole, const sl_op *op, int nin,
+                      const int *from, int nout, int64_t at, int64_t rows, const sl_type *record) {
+  sl_type in[8];
   for (int i = 0; i < nin; i++) {
     in[i] = from[i] < 0 ? *record : s->in[from[i]];
     if (from[i] >= 0) in[i].dim[1] = rows;
@@ -187,6 +190,12 @@ static kernel piece_of(const shape *s, const kernel *whole, const sl_op *op, int
     if (from[i] >= 0) copy_rows(&s->in[from[i]], at, rows, whole->in[from[i]], k.in[i], false);
   k.tick = (sl_tick){.row = at, .rows = rows};
   return k;
+}
+
+static kernel piece_of(const shape *s, const kernel *whole, const sl_op *op, int nin, int nout,
+                       int64_t at, int64_t rows, const sl_type *record) {
+  static const int from[] = {0, 1, 2, 3, 4, -1, 5};
+  return part_of(s, whole, op, nin, from, nout, at, rows, record);
 }
 
 static void same(const shape *s, const char *what, const sl_type *type, const void *got,
@@ -240,6 +249,135 @@ static void check_pieces(shape *s, const kernel *whole, const kernel *back) {
   free(carry);
 }
 
+/* ---- shares --------------------------------------------------------------------------------- */
+
+enum { DEVICES = 3, PIECES = 2, SHARES = DEVICES * PIECES };
+
+/* Shares of the positions, in the order of the positions: of DEVICES devices in each piece. */
+typedef struct shares {
+  shape s;
+  int pieces, devices;
+  int64_t begin[SHARES + 1];
+  sl_type state, carry; /* of all devices */
+  kernel records[SHARES];
+  void *ends[DEVICES]; /* a device's state at the end of a piece */
+} shares;
+
+static shares shares_of(const shape *s) {
+  sli_linear_shape sizes = sli_linear_shape_of(&s->attrs, s->in);
+  shares x = {.s = *s, .pieces = 1, .devices = (int)SLI_MIN(s->length, DEVICES)};
+  if (s->length >= SHARES) x.pieces += (int)random_below(PIECES);
+  x.state = SL_TYPE(SL_F32, s->batch, sizes.v_heads, s->dk * s->dv);
+  int n = x.pieces * x.devices;
+  for (int i = 0; i < n; i++) {
+    int64_t left = s->length - x.begin[i] - (n - 1 - i);
+    x.begin[i + 1] = i + 1 == n ? s->length : x.begin[i] + 1 + random_below(left);
+  }
+  for (int d = 0; d < x.devices; d++) x.ends[d] = array_create(&x.state);
+  return x;
+}
+
+static void make_records(shares *x, const kernel *whole, bool back) {
+  static const int forth[] = {0, 1, 2, 3}, with_do[] = {0, 1, 2, 3, 5};
+  for (int i = 0; i < x->pieces * x->devices; i++) {
+    const sl_op *op = back ? &sl_op_linear_attention_share_b : &sl_op_linear_attention_share;
+    x->records[i] = part_of(&x->s, whole, op, 4 + back, back ? with_do : forth, 1, x->begin[i],
+                            x->begin[i + 1] - x->begin[i], NULL);
+    kernel_run(&x->records[i], NULL);
+  }
+}
+
+static void drop_records(shares *x) {
+  for (int i = 0; i < x->pieces * x->devices; i++) kernel_destroy(&x->records[i]);
+}
+
+/* Makes the state before a share, or back the gradient of that behind it, into `to`, which begins
+ * with zeros. Backward, records come from the last one to the first. */
+static void join(shares *x, int share, bool back, void *to) {
+  int piece = share / x->devices, member = share % x->devices, of = piece * x->devices;
+  int first = back ? x->devices - 1 - member : member;
+  int nin = x->pieces > 1 ? x->devices : first;
+  memset(to, 0, sl_type_bytes(&x->state));
+  if (!nin) return;
+  sl_type in[DEVICES];
+  for (int i = 0; i < nin; i++) in[i] = x->records[0].out_type[0];
+  sl_attrs attrs = {.count = x->s.per_head ? 1 : x->s.dk,
+                    .first = first,
+                    .reverse = back,
+                    .length = x->pieces > 1 ? x->s.length : 0};
+  kernel k = kernel_create(&sl_op_linear_attention_join, attrs, nin, in, 1 + (x->pieces > 1));
+  for (int i = 0; i < nin; i++)
+    memcpy(k.in[i], x->records[of + (back ? x->devices - 1 - i : i)].out[0], sl_type_bytes(&in[i]));
+  k.tick.row = x->begin[of];
+  k.tick.rows = x->begin[of + x->devices] - x->begin[of];
+  if (x->pieces > 1) {
+    free(k.out[1]);
+    k.out[1] = x->ends[member];
+  }
+  kernel_run(&k, NULL);
+  memcpy(to, k.out[0], sl_type_bytes(&x->state));
+  if (x->pieces > 1) k.out[1] = NULL;
+  kernel_destroy(&k);
+}
+
+static void check_share(const shares *x, int share, const char *what, const sl_type *type,
+                        void *got, char *whole) {
+  sl_type part = *type;
+  int64_t rows = x->begin[share + 1] - x->begin[share];
+  part.dim[1] = rows;
+  float *want = array_create(&part);
+  double size = 0;
+  copy_rows(type, x->begin[share], rows, whole, (char *)want, false);
+  for (int64_t e = 0; e < sl_type_elements(type); e++)
+    size = fmax(size, fabs((double)((const float *)(void *)whole)[e]));
+  for (int64_t e = 0; e < sl_type_elements(&part); e++)
+    check_close(&x->s, what, (double)((const float *)got)[e], (double)want[e], size);
+  free(want);
+}
+
+static void check_step(shares *x, int share, const kernel *whole) {
+  static const int from[] = {0, 1, 2, 3, -1};
+  int64_t at = x->begin[share];
+  kernel k = part_of(&x->s, whole, &sl_op_linear_attention_step, 5, from, 1, at,
+                     x->begin[share + 1] - at, &x->state);
+  join(x, share, false, k.in[4]);
+  kernel_run(&k, NULL);
+  check_share(x, share, "o of a share", &x->s.in[4], k.out[0], whole->out[0]);
+  kernel_destroy(&k);
+}
+
+static void check_step_b(shares *x, int share, const kernel *back, const void *before) {
+  static const int from[] = {0, 1, 2, 3, 4, -1, 5, -1};
+  static const char *const names[] = {"dq of a share", "dk of a share", "dv of a share",
+                                      "the gradient of a share's gate"};
+  int64_t at = x->begin[share];
+  kernel k = part_of(&x->s, back, &sl_op_linear_attention_step_b, 8, from, 4, at,
+                     x->begin[share + 1] - at, &x->state);
+  memcpy(k.in[5], before, sl_type_bytes(&x->state));
+  join(x, share, true, k.in[7]);
+  kernel_run(&k, NULL);
+  for (int i = 0; i < 4; i++) check_share(x, share, names[i], &x->s.in[i], k.out[i], back->out[i]);
+  kernel_destroy(&k);
+}
+
+static void check_shares(const shape *s, const kernel *whole, const kernel *back) {
+  shares x = shares_of(s);
+  void *before[SHARES];
+  int n = x.pieces * x.devices;
+  make_records(&x, whole, false);
+  for (int i = 0; i < n; i++) before[i] = array_create(&x.state);
+  for (int i = 0; i < n; i++) check_step(&x, i, whole);
+  for (int i = 0; i < n; i++) join(&x, i, false, before[i]);
+  drop_records(&x);
+  make_records(&x, back, true);
+  for (int p = x.pieces - 1; p >= 0; p--)
+    for (int i = 0; i < x.devices; i++)
+      check_step_b(&x, p * x.devices + i, back, before[p * x.devices + i]);
+  drop_records(&x);
+  for (int i = 0; i < n; i++) free(before[i]);
+  for (int d = 0; d < x.devices; d++) free(x.ends[d]);
+}
+
 /* ---- cases -------------------------------------------------------------------------------------
  */
 
@@ -256,6 +394,7 @@ static void check_case(void) {
   sli_team_destroy(team);
   check_values(&s, &there);
   check_gradients(&s, &back);
+  check_shares(&s, &there, &back);
   check_pieces(&s, &there, &back);
   kernel_destroy(&there);
   kernel_destroy(&back);

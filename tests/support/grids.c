@@ -28,8 +28,9 @@ const char *grid_format(char out[GRID_TEXT], const grid_model *m, const grid *g)
   if (g->barriers)
     snprintf(more + strlen(more), sizeof more - strlen(more), ", %d barriers", g->barriers);
   if (g->sequence > 1)
-    snprintf(more + strlen(more), sizeof more - strlen(more), ", sequence %d %s %s", g->sequence,
-             g->attention ? g->attention : "", g->positions ? g->positions : "");
+    snprintf(more + strlen(more), sizeof more - strlen(more), ", sequence %d %s %s %s", g->sequence,
+             g->attention ? g->attention : "", g->positions ? g->positions : "",
+             g->states ? g->states : "");
   snprintf(out, GRID_TEXT, "%s, %d x %d, shard %s, %s, %d stages, %d workers, jitter %llu%s",
            m->name, SLI_MAX(g->data, 1), SLI_MAX(g->tensor, 1), g->shard ? g->shard : "nothing",
            g->schedule ? g->schedule : "1f1b", SLI_MAX(g->stages, 1), g->workers,
@@ -74,6 +75,7 @@ static sl_status lower(lowered_model *x, const grid_model *m, const grid *g, gri
                               .parallel.sequence = g->sequence,
                               .parallel.sequence_attention = g->attention,
                               .parallel.sequence_layout = g->positions,
+                              .parallel.sequence_states = g->states,
                               .parallel.tensor = g->tensor,
                               .experts.parallel = g->experts,
                               .experts.tensor = g->expert_tensor,

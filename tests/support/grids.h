@@ -32,8 +32,9 @@ grid_model gpt_model(const gpt_shape *s, int microbatches, gpt_words *words);
 typedef struct grid {
   int data, sequence, tensor, experts, expert_tensor;
   const char *shard;
-  /* attention over a sharded sequence: heads or ring; positions of each device */
-  const char *attention, *positions;
+  /* attention over a sharded sequence: heads or ring; positions of each device; states of linear
+   * attention: heads or exchange */
+  const char *attention, *positions, *states;
   int stages;
   /* vocabulary on all stages, with this many waits per microbatch; 0: it is not */
   int barriers;

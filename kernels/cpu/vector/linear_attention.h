@@ -51,25 +51,26 @@ static inline __attribute__((always_inline)) lanes2 lanes2_times(lanes2 x, lanes
   return (lanes2){{x.v[0] * a.v[0], x.v[1] * a.v[1]}};
 }
 
-/* Walks `rows` rows from r on, over `steps` positions. Inlined with constant rows and flags. */
+/* Walks `rows` rows from r on, over `steps` positions; `reads`: there is a y. Inlined with constant
+ * rows and flags. */
 static inline __attribute__((always_inline)) void walk_rows(walk *k, int rows, int64_t r,
-                                                            int64_t steps, bool back,
-                                                            bool by_lane) {
+                                                            int64_t steps, bool back, bool by_lane,
+                                                            bool reads) {
   const int64_t b_row = k->w->b.row, d_row = k->w->d.row;
   lanes2 x[WALK_ROWS];
   UNROLLED for (int i = 0; i < rows; i++) x[i] = lanes2_at(k->x[r + i]);
   for (int64_t n = 0; n < steps; n++) {
     int64_t t = back ? steps - 1 - n : n;
-    const float *b = k->b + t * b_row + r, *d = k->d + t * d_row + r, *gates = k->a[t];
+    const float *b = k->b + t * b_row + r, *d = reads ? k->d + t * d_row + r : b, *gates = k->a[t];
     lanes2 c = lanes2_at(k->c[t]), y = lanes2_at(k->y[t]);
     UNROLLED for (int i = 0; i < rows; i++) {
       lanes2 a = by_lane ? lanes2_at(gates) : (lanes2){{set(gates[r + i]), set(gates[r + i])}};
       if (!back) x[i] = lanes2_times(x[i], a);
       x[i] = lanes2_plus(x[i], set(b[i]), c);
-      y = lanes2_plus(y, set(d[i]), x[i]);
+      if (reads) y = lanes2_plus(y, set(d[i]), x[i]);
       if (back) x[i] = lanes2_times(x[i], a);
     }
-    lanes2_to(k->y[t], y);
+    if (reads) lanes2_to(k->y[t], y);
   }
   UNROLLED for (int i = 0; i < rows; i++) lanes2_to(k->x[r + i], x[i]);
 }
@@ -148,7 +149,6 @@ static inline __attribute__((always_inline)) void delta_step(walk *k, int64_t t,
 
 static void walk_rows_kind(walk *k, int64_t r, int64_t steps, bool four) {
   const sli_walk *w = k->w;
-  int rows = four ? WALK_ROWS : 1;
   bool back = sli_walks_back(w->kind);
   if (w->kind == SLI_WALK_DELTA_KEYS) {
     if (four) delta_keys_rows(k, WALK_ROWS, r, steps, false);
@@ -156,11 +156,13 @@ static void walk_rows_kind(walk *k, int64_t r, int64_t steps, bool four) {
   } else if (w->kind == SLI_WALK_DELTA_KEYS_BACK) {
     if (four) delta_keys_rows(k, WALK_ROWS, r, steps, true);
     else delta_keys_rows(k, 1, r, steps, true);
-  } else if (!four) walk_rows(k, rows, r, steps, back, w->by_lane);
-  else if (back && w->by_lane) walk_rows(k, WALK_ROWS, r, steps, true, true);
-  else if (back) walk_rows(k, WALK_ROWS, r, steps, true, false);
-  else if (w->by_lane) walk_rows(k, WALK_ROWS, r, steps, false, true);
-  else walk_rows(k, WALK_ROWS, r, steps, false, false);
+  } else if (!four) walk_rows(k, 1, r, steps, back, w->by_lane, k->d);
+  else if (!k->d && back) walk_rows(k, WALK_ROWS, r, steps, true, false, false);
+  else if (!k->d) walk_rows(k, WALK_ROWS, r, steps, false, false, false);
+  else if (back && w->by_lane) walk_rows(k, WALK_ROWS, r, steps, true, true, true);
+  else if (back) walk_rows(k, WALK_ROWS, r, steps, true, false, true);
+  else if (w->by_lane) walk_rows(k, WALK_ROWS, r, steps, false, true, true);
+  else walk_rows(k, WALK_ROWS, r, steps, false, false, true);
 }
 
 static void walk_all_rows(walk *k, int64_t steps) {
@@ -187,14 +189,21 @@ static void open_gates(walk *k, const float *g, int64_t steps, int64_t lane) {
              vexp(w->per_head ? set(*g) : load(g + first + i, SLI_MIN(count - i, (int64_t)LANES))));
 }
 
-/* Moves a block of the state between the tile and an array [rows][lanes] with these strides. */
-static void move_state(walk *k, float *array, int64_t lane, bool out) {
+/* Loads a block of the state into the tile from an array [rows][lanes] with these strides. */
+static void load_state(walk *k, const float *array, int64_t lane) {
+  const sli_walk *w = k->w;
+  for (int64_t r = 0; r < w->rows; r++)
+    for (int64_t l = 0; l < k->lanes; l++)
+      k->x[r][l] = array[r * w->state_row + (lane + l) * w->state_lane];
+}
+
+/* Stores it there, or adds it. */
+static void store_state(const walk *k, float *array, int64_t lane, bool add) {
   const sli_walk *w = k->w;
   for (int64_t r = 0; r < w->rows; r++)
     for (int64_t l = 0; l < k->lanes; l++) {
       float *at = array + r * w->state_row + (lane + l) * w->state_lane;
-      if (out) *at = k->x[r][l];
-      else k->x[r][l] = *at;
+      *at = add ? *at + k->x[r][l] : k->x[r][l];
     }
 }
 
@@ -246,16 +255,17 @@ static void walk_steps(walk *k, const walk_part *p) {
 
 static void walk_head(walk *k, int64_t b, int64_t h, int64_t lane) {
   const sli_walk *w = k->w;
-  int64_t state = (b * w->states + h / w->state_group) * w->rows * w->lanes + b * w->state_rest;
-  bool last = (h + 1) % w->state_group == 0;
+  int64_t state = (b * w->states + h / w->state_group) * (w->rows * w->lanes + w->state_gap) +
+                  b * w->state_rest;
+  bool back = sli_walks_back(w->kind), first = h % w->state_group == 0,
+       last = (h + 1) % w->state_group == 0;
   memset(k->x, 0, (size_t)w->rows * sizeof *k->x);
-  if (w->from) move_state(k, w->from + state, lane, false);
+  if (w->from && (first || !back)) load_state(k, w->from + state, lane);
   for (int64_t n = 0; n < w->positions; n += WALK_STEPS) {
     int64_t steps = SLI_MIN(w->positions - n, (int64_t)WALK_STEPS);
-    walk_steps(
-        k, &(walk_part){b, h, lane, sli_walks_back(w->kind) ? w->positions - n - steps : n, steps});
+    walk_steps(k, &(walk_part){b, h, lane, back ? w->positions - n - steps : n, steps});
   }
-  if (w->to && last) move_state(k, w->to + state, lane, true);
+  if (w->to && (last || back)) store_state(k, w->to + state, lane, back && !first);
 }
 
 /* Runs chunk i: sequence, group, block of lanes. The heads of a group follow each other. */

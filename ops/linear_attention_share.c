@@ -1,0 +1,167 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Gated linear attention of devices that share the positions of a sequence, by an exchange of
+ * states (LASP-2: Sun et al., arXiv 2502.07563; here with gates).
+ *
+ * Device c walks its own positions from a state of zeros, to M_c, and multiplies their gates, to
+ * G_c. Both depend on no other device, and are all that others need of it:
+ *
+ *   S_in(c) = sum over j < c of (product over j < i < c of G_i) M_j
+ *
+ * It then walks its positions from S_in(c), which gives o. The gradient D of the state goes the
+ * other way: N_c is that of S_in(c) from what device c itself does with the state,
+ *
+ *   D_out(c) = sum over j > c of (product over c < i < j of G_i) N_j
+ *
+ * The gradient of a gate sums over all later positions (linear_attention.c). Those of other devices
+ * add the sum of S_out D_out, over the numbers of the state that the gate multiplies.
+ *
+ * Where sequences are cut into pieces too, each device gets the records of all, and keeps the state
+ * at the end of a piece. */
+#include "ops/linear_attention.h"
+
+/* ---- shapes -------------------------------------------------------------------------------- */
+
+static sl_type record_type(const sl_attrs *attrs, const sl_type *in) {
+  sli_linear_shape s = sli_linear_shape_of(attrs, in);
+  return SL_TYPE(SL_F32, s.batch, s.v_heads, s.dk * s.dv + sli_linear_gap(&s));
+}
+
+static sl_status share_infer(const sl_attrs *attrs, int nin, const sl_type *in, sl_type *out) {
+  (void)nin;
+  SLI_TRY(sli_linear_want(attrs, in));
+  out[0] = record_type(attrs, in);
+  return SL_OK;
+}
+
+static sl_status share_b_infer(const sl_attrs *attrs, int nin, const sl_type *in, sl_type *out) {
+  SLI_TRY(share_infer(attrs, nin, in, out));
+  sl_type o = sli_linear_output(attrs, in);
+  return sli_want("do", &in[4], &o);
+}
+
+static int join_outputs(const sl_attrs *attrs, int nin) {
+  (void)nin;
+  return attrs->length ? 2 : 1;
+}
+
+static sl_status join_infer(const sl_attrs *attrs, int nin, const sl_type *in, sl_type *out) {
+  SLI_TRY(sli_want_array("record", &in[0], SL_F32, 3));
+  for (int i = 1; i < nin; i++) SLI_TRY(sli_want("record", &in[i], &in[0]));
+  if (attrs->count < 1 || attrs->count >= in[0].dim[2] ||
+      (in[0].dim[2] - attrs->count) % attrs->count)
+    return sl_fail(SL_E_SHAPE, "no state of %lld numbers has %lld gates (attrs.count)",
+                   (long long)in[0].dim[2], (long long)attrs->count);
+  if (attrs->first < 0 || attrs->first > nin)
+    return sl_fail(SL_E_SHAPE, "%lld of %d records (attrs.first)", (long long)attrs->first, nin);
+  for (int o = 0; o < join_outputs(attrs, nin); o++)
+    out[o] = sli_type_with_last(&in[0], in[0].dim[2] - attrs->count);
+  return SL_OK;
+}
+
+/* Checks a state that may be absent. */
+static sl_status want_state(const char *name, const sl_attrs *attrs, int nin, const sl_type *in,
+                            int i) {
+  sl_type state = sli_linear_state(attrs, in);
+  return nin > i && in[i].ndim >= 0 ? sli_want(name, &in[i], &state) : SL_OK;
+}
+
+static sl_status step_infer(const sl_attrs *attrs, int nin, const sl_type *in, sl_type *out) {
+  SLI_TRY(sli_linear_want(attrs, in));
+  SLI_TRY(want_state("state before", attrs, nin, in, 4));
+  out[0] = sli_linear_output(attrs, in);
+  return SL_OK;
+}
+
+static sl_status step_b_infer(const sl_attrs *attrs, int nin, const sl_type *in, sl_type *out) {
+  SLI_TRY(sli_linear_want(attrs, in));
+  sl_type o = sli_linear_output(attrs, in);
+  SLI_TRY(sli_want("o", &in[4], &o));
+  SLI_TRY(want_state("state before", attrs, nin, in, 5));
+  SLI_TRY(sli_want("do", &in[6], &o));
+  SLI_TRY(want_state("gradient of the state behind", attrs, nin, in, 7));
+  for (int i = 0; i < 4; i++) out[i] = in[i];
+  return SL_OK;
+}
+
+/* ---- cost ---------------------------------------------------------------------------------- */
+
+/* A walk without a result at each position: half of the products. */
+static void share_cost(const sl_attrs *attrs, int nin, const sl_type *in, const sl_type *out,
+                       double *flops, double *bytes) {
+  sli_linear_shape s = sli_linear_shape_of(attrs, in);
+  double rows = (double)s.batch * (double)s.positions;
+  *flops = rows * (double)s.v_heads * (double)(s.dk * s.dv) * 3;
+  *bytes = sli_argument_bytes(nin, in, 1, out);
+}
+
+static void share_b_cost(const sl_attrs *attrs, int nin, const sl_type *in, const sl_type *out,
+                         double *flops, double *bytes) {
+  sli_linear_shape s = sli_linear_shape_of(attrs, in);
+  share_cost(attrs, nin, in, out, flops, bytes);
+  *flops *= (double)s.heads / (double)s.v_heads;
+}
+
+SLI_COST(join_cost, 0, 1, 2.0 * nin)
+
+static void step_cost(const sl_attrs *attrs, int nin, const sl_type *in, const sl_type *out,
+                      double *flops, double *bytes) {
+  (void)nin, (void)out;
+  sli_linear_cost(attrs, in, 1, flops, bytes);
+}
+
+static void step_b_cost(const sl_attrs *attrs, int nin, const sl_type *in, const sl_type *out,
+                        double *flops, double *bytes) {
+  (void)nin, (void)out;
+  sli_linear_cost(attrs, in, 3, flops, bytes);
+}
+
+/* ---- ops ----------------------------------------------------------------------------------- */
+
+const sl_op sl_op_linear_attention_share = {
+    .name = "linear_attention_share",
+    .min_in = 4,
+    .max_in = 4,
+    .nout = 1,
+    .unread = 1,
+    .infer = share_infer,
+    .cost = share_cost,
+};
+
+const sl_op sl_op_linear_attention_share_b = {
+    .name = "linear_attention_share_b",
+    .min_in = 5,
+    .max_in = 5,
+    .nout = 1,
+    .unread = 6,
+    .infer = share_b_infer,
+    .cost = share_b_cost,
+};
+
+const sl_op sl_op_linear_attention_join = {
+    .name = "linear_attention_join",
+    .min_in = 1,
+    .max_in = -1,
+    .nout = -1,
+    .outputs = join_outputs,
+    .updates = 2,
+    .infer = join_infer,
+    .cost = join_cost,
+};
+
+const sl_op sl_op_linear_attention_step = {
+    .name = "linear_attention_step",
+    .min_in = 4,
+    .max_in = 5,
+    .nout = 1,
+    .infer = step_infer,
+    .cost = step_cost,
+};
+
+const sl_op sl_op_linear_attention_step_b = {
+    .name = "linear_attention_step_b",
+    .min_in = 7,
+    .max_in = 8,
+    .nout = 4,
+    .infer = step_b_infer,
+    .cost = step_b_cost,
+};
