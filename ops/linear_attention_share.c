@@ -58,27 +58,23 @@ static sl_status join_infer(const sl_attrs *attrs, int nin, const sl_type *in, s
   return SL_OK;
 }
 
-/* Checks a state that may be absent. */
-static sl_status want_state(const char *name, const sl_attrs *attrs, int nin, const sl_type *in,
-                            int i) {
-  sl_type state = sli_linear_state(attrs, in);
-  return nin > i && in[i].ndim >= 0 ? sli_want(name, &in[i], &state) : SL_OK;
-}
-
 static sl_status step_infer(const sl_attrs *attrs, int nin, const sl_type *in, sl_type *out) {
+  (void)nin;
   SLI_TRY(sli_linear_want(attrs, in));
-  SLI_TRY(want_state("state before", attrs, nin, in, 4));
+  sl_type state = sli_linear_state(attrs, in);
+  SLI_TRY(sli_want("state before", &in[4], &state));
   out[0] = sli_linear_output(attrs, in);
   return SL_OK;
 }
 
 static sl_status step_b_infer(const sl_attrs *attrs, int nin, const sl_type *in, sl_type *out) {
+  (void)nin;
   SLI_TRY(sli_linear_want(attrs, in));
-  sl_type o = sli_linear_output(attrs, in);
+  sl_type o = sli_linear_output(attrs, in), state = sli_linear_state(attrs, in);
   SLI_TRY(sli_want("o", &in[4], &o));
-  SLI_TRY(want_state("state before", attrs, nin, in, 5));
+  SLI_TRY(sli_want("state before", &in[5], &state));
   SLI_TRY(sli_want("do", &in[6], &o));
-  SLI_TRY(want_state("gradient of the state behind", attrs, nin, in, 7));
+  SLI_TRY(sli_want("gradient of the state behind", &in[7], &state));
   for (int i = 0; i < 4; i++) out[i] = in[i];
   return SL_OK;
 }
@@ -150,7 +146,7 @@ const sl_op sl_op_linear_attention_join = {
 
 const sl_op sl_op_linear_attention_step = {
     .name = "linear_attention_step",
-    .min_in = 4,
+    .min_in = 5,
     .max_in = 5,
     .nout = 1,
     .infer = step_infer,
@@ -159,7 +155,7 @@ const sl_op sl_op_linear_attention_step = {
 
 const sl_op sl_op_linear_attention_step_b = {
     .name = "linear_attention_step_b",
-    .min_in = 7,
+    .min_in = 8,
     .max_in = 8,
     .nout = 4,
     .infer = step_b_infer,

@@ -125,8 +125,8 @@ extern const sl_op sl_op_attention_share, sl_op_attention_share_b, sl_op_attenti
  * of the records, begun from zeros. attrs.count = n. With attrs.length, the records are those of
  * all devices of a piece: -> state, end (updated), begun from the end of the piece before; with
  * attrs.reverse, from that of the piece behind.
- * linear_attention_step(q, k, v, g, [before]) -> o of a share, from the state before it.
- * linear_attention_step_b(q, k, v, g, o, [before], do, [behind]) -> dq, dk, dv, dg; behind: the
+ * linear_attention_step(q, k, v, g, before) -> o of a share, from the state before it.
+ * linear_attention_step_b(q, k, v, g, o, before, do, behind) -> dq, dk, dv, dg; behind: the
  * gradient of the state behind the share, over attrs.scale. */
 extern const sl_op sl_op_linear_attention_share, sl_op_linear_attention_share_b,
     sl_op_linear_attention_join, sl_op_linear_attention_step, sl_op_linear_attention_step_b;

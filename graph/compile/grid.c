@@ -68,10 +68,6 @@ static sl_status read_sequence(sli_inputs *in) {
         SL_E_USAGE,
         "sequence layout zigzag: it is for attention chunk by chunk "
         "(parallel.sequence_attention ring), where else all would not have as much to do");
-  if (o->parallel.sequence_layout && grid->zigzag && !in->states_by_heads)
-    return sl_fail(SL_E_USAGE,
-                   "parallel.sequence_states exchange: a device has one run of positions then, and "
-                   "two with parallel.sequence_layout zigzag");
   return SL_OK;
 }
 

@@ -102,20 +102,25 @@ static sl_status weigh(sli_inputs *in) {
   return SL_OK;
 }
 
-/* Leaves no way of states open that the model has no use for, or that exact sums are not made by.
- */
-static void settle_states(sli_inputs *in) {
+/* Settles by heads the states of a model that has none, and those of exact sums unless it is said
+ * otherwise. */
+static sl_status settle_states(sli_inputs *in) {
+  const sl_lower_options *o = in->options;
   bool any = false;
   for (int i = 0; i < in->g->nnodes; i++) any |= sli_has_states(in->g->nodes[i]);
-  if (!any || (in->options->numbers.exact && in->states_by_heads)) {
+  if (!any || (o->numbers.exact && in->states_by_heads)) {
     in->states_by_heads = true;
     in->states_by_exchange = false;
   }
+  if (in->states_by_heads || !in->grid.zigzag || !o->parallel.sequence_layout) return SL_OK;
+  return sl_fail(SL_E_USAGE,
+                 "parallel.sequence_states exchange: a device has one run of positions then, and "
+                 "two with parallel.sequence_layout zigzag");
 }
 
 sl_status sli_lower_attention(sli_inputs *in) {
   const int *size = in->grid.size;
-  settle_states(in);
+  SLI_TRY(settle_states(in));
   bool shared = size[SLI_AXIS_SEQUENCE] > 1, open = in->by_heads && in->by_ring;
   bool states_open = in->states_by_heads && in->states_by_exchange;
   sl_status status = SL_OK;

@@ -4,7 +4,8 @@
  * Each device has a run of positions. It makes a record of what they do to a state, reads those of
  * the devices before, and goes on from the state that they give (ops/linear_attention_share.c).
  * Backward it reads records of the devices behind, of the gradient of the state. A record is as
- * long whatever the positions.
+ * long whatever the positions. A device that reads none gets zeros by such a call, too: it ends the
+ * task that makes the device's own record, so that others do not wait for the rest of its block.
  *
  * Where sequences are cut into pieces too, devices read the records of all others, and each keeps
  * the state at the end of the piece. */
@@ -106,29 +107,26 @@ static const sl_attrs *join_attrs(const exchange *e, int rank, const sl_tensor *
 }
 
 /* Counts records of other devices as traffic. */
-static void note_records(const exchange *e, sli_node *n) {
-  int others = n->nin - (n->nin == e->members);
+static void note_records(const exchange *e, sli_node *n, int others) {
   n->remote_axis = SLI_AXIS_SEQUENCE;
   n->remote_bytes = (double)others * (double)sl_type_bytes(&n->in_type[0]);
   for (int v = 0; v < e->x->nvariants && n->shapes; v++)
     n->shapes[v].remote_bytes = n->remote_bytes;
 }
 
-/* Joins the records that a device reads, from the farthest on. state: NULL if it reads none; end:
- * of a piece, or NULL. */
+/* Joins the records that a device reads, from the farthest on; end: of a piece, or NULL. */
 static sl_status join_records(const exchange *e, int rank, sl_tensor **state, sl_tensor **end) {
   int count = e->pieces ? e->members : records_before(e, member_of(e, rank));
   sl_tensor *in[e->members];
   sli_node *n;
-  *state = NULL;
-  if (!count) return SL_OK;
+  in[0] = e->records[rank];
   for (int i = 0; i < count; i++)
     in[i] = e->records[sli_rank_at(e->x->grid, rank, sequence, e->back ? e->members - 1 - i : i)];
-  SLI_TRY(add(e, &sl_op_linear_attention_join, "join", SL_CLASS_C, rank, count, in,
+  SLI_TRY(add(e, &sl_op_linear_attention_join, "join", SL_CLASS_C, rank, SLI_MAX(count, 1), in,
               join_attrs(e, rank, in[0]), 1 + e->pieces, &n));
-  note_records(e, n);
+  note_records(e, n, count - e->pieces);
   *state = output(e, n, 0, rank);
-  if (e->pieces) *end = output(e, n, 1, rank);
+  *end = e->pieces ? output(e, n, 1, rank) : NULL;
   return SL_OK;
 }
 
@@ -172,7 +170,7 @@ sl_status sli_expand_states(sli_expansion *x, const sli_node *n, sli_moment at,
     if (is_read(&e, r)) SLI_TRY(make_record(&e, r, BEFORE, from));
   }
   for (int r = 0; r < x->own; r++) {
-    sl_tensor **before = &x->states[n->id][r], *end = NULL;
+    sl_tensor **before = &x->states[n->id][r], *end;
     SLI_TRY(join_records(&e, r, before, &end));
     inputs_of(in, BEFORE, r, from);
     from[BEFORE] = *before;
@@ -188,7 +186,7 @@ sl_status sli_expand_states_back(sli_expansion *x, const sli_node *n, sli_moment
                                  sli_array *const *in, sli_array *const *out) {
   enum { GATES = 3, O, BEFORE, DO, BEHIND, GRADIENTS = 4 };
   exchange e = exchange_of(x, n, n->about, at);
-  sl_tensor *from[BEHIND + 1], *end = NULL;
+  sl_tensor *from[BEHIND + 1], *end;
   int dout = n->nin - 1;
   for (int r = 0; r < x->own; r++) {
     inputs_of(in, O, r, from);

@@ -44,9 +44,7 @@ static void piece_cpu(const sl_call *call) {
   attend(call, state, state);
 }
 
-static void step_cpu(const sl_call *call) {
-  attend(call, call->nin > BEFORE ? (float *)call->in[BEFORE] : NULL, NULL);
-}
+static void step_cpu(const sl_call *call) { attend(call, (float *)call->in[BEFORE], NULL); }
 
 /* ---- backward ------------------------------------------------------------------------------ */
 
@@ -59,7 +57,7 @@ typedef struct gradients {
   float *dq, *dk, *dv;
   float *carry;        /* the record of gradients, or NULL */
   bool starts;         /* it begins anew */
-  const float *behind; /* of a share: the gradient of the state behind it, or NULL */
+  const float *behind; /* of a share: the gradient of the state behind it; else NULL */
   float *end;          /* the state there, in the scratch */
 } gradients;
 
@@ -92,7 +90,7 @@ static sli_walked dout_of(const gradients *g) {
 
 /* A walk of gradients of states, from those behind the last position. */
 static sli_walk back_of(const gradients *g) {
-  if (g->carry || !g->behind) {
+  if (!g->behind) {
     sli_walk w = sli_walk_back_of(g->call, &g->s, SLI_WALK_BACK);
     w.from = g->starts ? NULL : g->carry;
     return w;
@@ -172,8 +170,8 @@ static void step_b_cpu(const sl_call *call) {
   enum { STEP_DO = O + 2, BEHIND };
   gradients g = gradients_of(call, NULL, true);
   g.dout = call->in[STEP_DO];
-  g.behind = call->nin > BEHIND ? call->in[BEHIND] : NULL;
-  if (g.behind) g.end = (float *)call->scratch + b_scratch(call, 1) / sizeof(float);
+  g.behind = call->in[BEHIND];
+  g.end = (float *)call->scratch + b_scratch(call, 1) / sizeof(float);
   differentiate(&g, (float *)call->in[O + 1]);
 }
 

@@ -34,7 +34,7 @@ typedef struct sli_gate_gradients {
   float *carry; /* the record of gradients; NULL: starts from 0 and is dropped */
   bool starts;
   /* of a share of the positions: states behind it and the gradients of those, over the factor of
-   * the scores, which sums begin with; NULL: it is the last */
+   * the scores, which sums begin with; NULL: they begin with zeros */
   const float *end, *behind;
 } sli_gate_gradients;
 void sli_gate_gradients_run(const sli_gate_gradients *g);

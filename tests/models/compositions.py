@@ -44,8 +44,8 @@ PASSES = ["1f1b", "gpipe", "eager-1f1b", "interleaved", "zb-h1", "zb-h2", "zb-v"
 FREE, LEARNED, EACH = "free", "learned", "each"
 OPTIONS = {
     "devices": FREE, "stages": FREE, "chunks": FREE, "placement": FREE, "data-parallel": FREE, "sequence": FREE,
-    "sequence-attention": FREE, "sequence-layout": FREE, "expert-parallel": FREE, "expert-tensor": FREE,
-    "expert-rows": FREE, "tensor": FREE, "layout": FREE, "assign": FREE, "vocab-parallel": FREE,
+    "sequence-attention": FREE, "sequence-states": FREE, "sequence-layout": FREE, "expert-parallel": FREE,
+    "expert-tensor": FREE, "expert-rows": FREE, "tensor": FREE, "layout": FREE, "assign": FREE, "vocab-parallel": FREE,
     "vocab-barriers": FREE, "parallel": FREE, "shard": FREE, "sbp": FREE, "grain": FREE, "exchange": FREE,
     "recompute": FREE, "optimizer": LEARNED, "lr-schedule": LEARNED, "group": LEARNED, "freeze": LEARNED,
     "lora": LEARNED, "microbatches": LEARNED, "pieces": FREE, "cut": FREE, "piece-order": FREE, "schedule": FREE,
@@ -325,6 +325,7 @@ class Draw:
             self.put(c.own, "expert-capacity", 0.15, 0.5, 1, 2)
         if sequence > 1:
             self.put(r, "sequence-attention", 0.7, "heads", "ring", "auto")
+            self.put(r, "sequence-states", 0.2, "heads", "exchange", "auto")
             self.put(r, "sequence-layout", 0.4, "contiguous", "zigzag")
         if self.ways > 1:
             if self.on_stage > 1 or self.often(0.05):
