@@ -41,6 +41,37 @@ for wrong in "--groups 3:--groups 3 does not divide the 8 heads" "--head-dim 7:t
   says "${wrong#*:}" err
 done
 
+# Devices that exchange states learn the same but for the order of sums, over processes too, and move as many bytes
+# whatever the length.
+losses() { python3 -c 'import json, sys; [print(s["loss"], s["grad_norm"]) for s in json.load(open(sys.argv[1]))["steps"]]' "$1"; }
+moved() { python3 -c 'import json, sys; print(json.load(open(sys.argv[1]))["runtime"]["moved_bytes_per_step"]["sequence"])' "$1"; }
+exchanged=(--quiet --steps 3 --sequence-states exchange)
+for shared in "hybrid --layers 2 --width 32 --heads 4 --kv-heads 2 --softmax-every 0" \
+  "mamba2 --layers 2 --width 32 --head-dim 8 --state 12"; do
+  for context in 64 256; do
+    # shellcheck disable=SC2206
+    words=($shared --context $context --batch 4 --data "$data")
+    ends 0 "$actorrun" "${exchanged[@]}" --report one.json "${words[@]}"
+    ends 0 "$actorrun" "${exchanged[@]}" -n 2 --sequence 2 "${patient[@]}" --report two.json "${words[@]}"
+    paste <(losses one.json) <(losses two.json) |
+      awk '{ for (i = 1; i < 3; i++) { d = ($i - $(i + 2)) / $i; if (d > 1e-6 || d < -1e-6) exit 1 } n++ } END { exit n != 3 }' ||
+      fail "$shared, $context positions: $(losses one.json) and $(losses two.json)"
+    moved two.json >"bytes.$context"
+  done
+  cmp bytes.64 bytes.256 || fail "$shared: bytes depend on the length"
+done
+# 2 layers, 2 readers, 4 sequences of 2 heads, 8 x 8 numbers and 8 gates each; the convolution's rows come on top.
+ends 0 "$actorrun" "${exchanged[@]}" --sequence 2 --report two.json hybrid --layers 2 --width 32 --heads 4 --kv-heads 2 \
+  --softmax-every 0 --context 64 --batch 4 --data "$data"
+[ "$(moved two.json)" -eq $((2 * 2 * 4 * 2 * (8 * 8 + 8) * 4)) ] || fail "$(moved two.json) bytes"
+refused() { ends 2 "$actorrun" --steps 1 --sequence 2 "${@:2}" "${model[@]}" && says "$1" err; }
+refused '--exact: not with --sequence-states exchange' --exact --sequence-states exchange
+refused "unknown sequence states 'other': auto, heads and exchange are known" --sequence-states other
+refused '--sequence-states exchange: a device has one run of positions then, and two with --sequence-layout zigzag' \
+  --sequence-states exchange --sequence-layout zigzag
+ends 2 "$actorrun" --steps 1 --sequence 2 --sequence-states heads mamba2 --width 32 --head-dim 8 --data "$data"
+says 'cannot be shared out by heads over 2 devices of a sequence: it has 1 key/value heads' err
+
 # A window, softmax blocks alone, and none.
 for every in 1 0; do
   ends 0 "$actorrun" --quiet --steps 1 "${model[@]:0:11}" --data "$data" --window 16 --softmax-every $every
