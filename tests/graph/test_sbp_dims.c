@@ -125,7 +125,8 @@ static void segments_that_differ_are_not_shared_out(void) {
 }
 
 static void parts_are_disjoint_and_all_there_is(void) {
-  const sli_dim packed = {3, {30, 20, 20}, 10, false}, odd = {1, {7}, 7, false};
+  const sli_dim packed = {.nsegments = 3, .segment = {30, 20, 20}, .units = 10},
+                odd = {.nsegments = 1, .segment = {7}, .units = 7};
   for (int size = 1; size <= 7; size++) {
     int64_t end[3] = {0, 30, 50}, seen = 0;
     for (int m = 0; m < size; m++) {
