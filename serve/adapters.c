@@ -129,7 +129,8 @@ static int find_free(const sli_adapter_places *a) {
 /* Waits until no tick is under way; none begins as long as the session is paused. */
 static void pause_ticks(sl_session *s) {
   s->paused = true;
-  while (s->ticks.begun != s->ticks.back && !s->closing) pthread_cond_wait(&s->idle, &s->lock);
+  while ((s->ticks.begun != s->ticks.back || s->drafting) && !s->closing)
+    pthread_cond_wait(&s->idle, &s->lock);
 }
 
 static sl_status load_place(sl_session *s, const char *dir, int i) {

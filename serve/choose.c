@@ -49,6 +49,7 @@ static bool has_edits(const choice *c, const request *r) {
 /* Preempts a request; it is computed again later, from its first token. */
 static void yield(sl_session *s, request *r) {
   sli_log_yield(s, r);
+  if (s->drafter) s->drafter->leave(s, r);
   s->stats.preemptions++;
   s->stats.running--;
   s->stats.queued++;
@@ -84,8 +85,10 @@ static bool find_pages(choice *c, request *r, int64_t rows) {
 
 /* ---- running requests ------------------------------------------------------------------------ */
 
+static bool rests(const request *r) { return r->count >= r->goal; }
+
 static bool is_ready(const request *r) {
-  return r->standing == RUNNING && !r->cancelled && r->fed < r->count;
+  return r->standing == RUNNING && !r->cancelled && !rests(r) && r->fed < r->count;
 }
 
 /* Returns whether the prompt has been fed and the last token is known. */
@@ -137,7 +140,7 @@ static bool let_in(sl_session *s, request *r, int64_t shared) {
 static void admit(choice *c) {
   for (request *r = c->s->requests; r && has_room(c); r = r->next) {
     if (r->standing == YIELDING) return; /* its pages go to older requests */
-    if (r->standing != QUEUED) continue;
+    if (r->standing != QUEUED || rests(r)) continue;
     if (!has_edits(c, r)) return;
     if (!let_in(c->s, r, sli_prefixes_find(c->s, r, INT64_MAX))) return;
     take_rows(c, r, next_rows(c, r));
@@ -172,17 +175,31 @@ static bool add_draft(choice *c, part *p, int n) {
   return true;
 }
 
+/* Lists the parts for which the tick has room; returns their number. */
+static int list_wanted(const choice *c, draft *out) {
+  int n = 0;
+  for (int i = 0; i < c->tick->count; i++) {
+    part *p = &c->tick->parts[i];
+    int64_t most = draft_room(c, p);
+    if (most > 0) out[n++] = (draft){.of = p, .most = (int)SLI_MIN(most, SL_SESSION_DRAFTED)};
+  }
+  return n;
+}
+
 /* Answers in a tick with part of a prompt get no drafts, as its rows are worth more. */
 static void take_drafts(choice *c) {
   const load *l = &c->tick->load;
   const sl_speculation *o = &c->s->options.speculation;
   double tokens = (double)l->picks;
+  draft *of = c->s->wanted;
   if (!o->tokens || (!o->always && l->rows > l->picks)) return;
-  for (int i = 0; i < c->tick->count; i++) {
-    part *p = &c->tick->parts[i];
-    int n = sli_drafts_find(c->s, p->of, draft_room(c, p));
-    if (n && !o->always) n = sli_drafts_worth(c->s, p->of, n, l->rows, &tokens);
-    add_draft(c, p, n);
+  int n = list_wanted(c, of);
+  sli_drafts_limit(c->s, n, of, l, c->rows);
+  sli_drafts_find(c->s, c->tick, n, of);
+  for (int i = 0; i < n; i++) {
+    int found = (int)SLI_MIN(of[i].n, draft_room(c, of[i].of));
+    if (found && !o->always) found = sli_drafts_worth(c->s, of[i].of->of, found, l->rows, &tokens);
+    add_draft(c, of[i].of, found);
   }
 }
 
@@ -233,10 +250,11 @@ static bool follow_part(choice *c, request *r, const sli_log_entry *e) {
 static bool follow_draft(choice *c, request *r, const sli_log_entry *e) {
   part *p = c->tick->parts, *end = p + c->tick->count;
   while (p < end && p->of != r) p++;
-  if (p == end || e->rows < 1 || e->rows > draft_room(c, p) ||
-      sli_drafts_find(c->s, r, e->rows) != e->rows)
-    return refuse_line(c->s, e, "which it does not draft");
-  return add_draft(c, p, (int)e->rows);
+  draft one = {.of = p};
+  if (p < end && e->rows <= SLI_MIN(draft_room(c, p), SL_SESSION_DRAFTED)) one.most = (int)e->rows;
+  if (one.most > 0) sli_drafts_find(c->s, c->tick, 1, &one);
+  if (!one.n || one.n != e->rows) return refuse_line(c->s, e, "which it does not draft");
+  return add_draft(c, p, one.n);
 }
 
 /* Cancels a request. False: it does not have all of its logged tokens yet. */
@@ -272,7 +290,7 @@ static bool follow(choice *c) {
 /* Chooses the parts of a tick; returns whether there are any, or the session is closing. */
 static bool serve_choose(sl_session *s, tick *t) {
   choice c = {s, t, s->about.rows};
-  if (!s->log.at) t->count = 0, t->load = (load){0};
+  if (!s->log.at) t->count = 0, t->load = (load){0}, t->drafting = 0;
   if (s->closing) return true;
   if (s->paused || sli_session_is_behind(s)) return false;
   for (c.rows -= t->load.rows; sli_log_next(s);)
@@ -353,9 +371,17 @@ static tick *next_tick(const sl_session *s) {
   return &s->ticks.of[s->ticks.begun % (uint64_t)s->ticks.most];
 }
 
+/* Tells that all is done, if no tick is under way either. */
+static void rest(sl_session *s) {
+  s->resting = s->ticks.begun == s->ticks.back;
+  if (s->resting) pthread_cond_broadcast(&s->idle);
+}
+
 static void wait_for_tick(sl_session *s, tick *t) {
-  while (!serve_choose(s, t) && !sl_runtime_ends(s->about.rt))
+  while (!serve_choose(s, t) && !sl_runtime_ends(s->about.rt)) {
+    rest(s);
     sli_cond_wait_a_while(&s->work, &s->lock);
+  }
 }
 
 static void begin_tick(sl_session *s, tick *t) {

@@ -9,12 +9,24 @@
  *
  * A drafted token is right with probability a, which is measured by the length of the match that it
  * came from. A draft of g tokens then brings 1 + a + ... + a^g tokens. It is made as long as gives
- * most tokens a second by the measured durations of ticks. */
+ * most tokens a second by the measured durations of ticks, and of drafting where that takes long.
+ */
 #include <math.h>
 
+#include "base/monotonic.h"
 #include "serve/serve.h"
 
 /* ---- drafts -------------------------------------------------------------------------------- */
+
+/* Follows the machine slowly, as a tick may take long for other reasons. */
+static void note_seconds(sli_draft_time *of, int64_t rows, double seconds) {
+  enum { NEWEST = 8 };
+  if (rows < 1 || rows >= SLI_DRAFT_ROWS) return;
+  sli_draft_time *t = &of[rows];
+  if (t->count) seconds = fmin(seconds, 2 * t->seconds);
+  t->count = SLI_MIN(t->count + 1, NEWEST);
+  t->seconds += (seconds - t->seconds) / t->count;
+}
 
 /* Returns the most tokens that may be drafted: the context and the answer's limit have room for
  * them, and the last token of an answer is never computed. Stop tokens that may not come yet are
@@ -32,14 +44,24 @@ static int count_unstopped(const request *r, int n) {
   return n;
 }
 
-int sli_drafts_find(const sl_session *s, request *r, int64_t most) {
-  const sl_speculation *o = &s->options.speculation;
-  int n = (int)SLI_MIN(SLI_MIN(most, o->tokens), most_drafted(r));
-  if (n <= 0) return 0;
-  if (!r->lookup) r->lookup = sli_lookup_create();
-  int least = o->match ? o->match : SLI_LOOKUP_SHORTEST;
-  n = sli_lookup_find(r->lookup, r->tokens, r->count, least, n, r->drafted, &r->match);
-  return count_unstopped(r, n);
+static int count_wanted(const sl_session *s, const draft *d) {
+  int64_t most = SLI_MIN(d->most, s->options.speculation.tokens);
+  return (int)SLI_MAX(SLI_MIN(most, most_drafted(d->of->of)), 0);
+}
+
+void sli_drafts_find(sl_session *s, tick *t, int n, draft *of) {
+  int wanted = 0, count = 0;
+  for (int i = 0; i < n; i++) {
+    of[i].most = count_wanted(s, &of[i]);
+    count += of[i].most > 0;
+    wanted = SLI_MAX(wanted, of[i].most);
+  }
+  if (!wanted) return;
+  uint64_t begin = sli_now_ns();
+  double each = s->drafter->find(s, n, of);
+  t->drafting += (double)(sli_now_ns() - begin) * 1e-9;
+  if (each > 0) note_seconds(s->drafts.drafting, count, each);
+  for (int i = 0; i < n; i++) of[i].n = count_unstopped(of[i].of->of, of[i].n);
 }
 
 /* ---- whether they pay ------------------------------------------------------------------------ */
@@ -69,40 +91,94 @@ void sli_drafts_note(sl_session *s, const request *r, int right) {
   c->checked += SLI_MIN(right + 1, r->ndrafted);
   c->right += right;
   s->stats.rounds++;
+  s->stats.checked += (uint64_t)SLI_MIN(right + 1, r->ndrafted);
   s->stats.drafted += (uint64_t)r->ndrafted;
 }
 
-/* Follows the machine slowly, as a tick may take long for other reasons. */
 void sli_drafts_time(drafts *d, int64_t rows, double seconds) {
-  if (rows < 1 || rows >= SLI_DRAFT_ROWS) return;
-  double *mean = &d->seconds[rows];
-  *mean = *mean > 0 ? *mean + (fmin(seconds, 2 * *mean) - *mean) / 8 : seconds;
+  note_seconds(d->ticks, rows, seconds);
 }
 
-/* Returns the seconds of a tick of so many rows, between those that are measured. Behind the last
- * one they are its own, so that more are tried; 0: none of so few is measured. */
-static double seconds_of(const drafts *d, int64_t rows) {
+/* Returns the seconds of so many rows, between those that are measured. Behind the last one they
+ * are its own, so that more are tried; 0: none of so few is measured. */
+static double seconds_of(const sli_draft_time *of, int64_t rows) {
   int64_t low = SLI_MIN(rows, SLI_DRAFT_ROWS - 1), high = low;
-  while (low > 0 && d->seconds[low] <= 0) low--;
-  while (high < SLI_DRAFT_ROWS && d->seconds[high] <= 0) high++;
-  if (!low || high == SLI_DRAFT_ROWS || high == low) return d->seconds[low];
+  while (low > 0 && !of[low].count) low--;
+  while (high < SLI_DRAFT_ROWS && !of[high].count) high++;
+  if (!low || high == SLI_DRAFT_ROWS || high == low) return of[low].seconds;
   double share = (double)(rows - low) / (double)(high - low);
-  return d->seconds[low] + share * (d->seconds[high] - d->seconds[low]);
+  return of[low].seconds + share * (of[high].seconds - of[low].seconds);
 }
 
 int sli_drafts_worth(sl_session *s, const request *r, int n, int64_t rows, double *tokens) {
   struct draft_class *c = class_of(&s->drafts, r);
   double chance = chance_of(c), power = 1, gain = 0, found = 0, seconds;
-  double most = *tokens / seconds_of(&s->drafts, rows);
+  double most = *tokens / seconds_of(s->drafts.ticks, rows);
   int best = 0;
   forget(c);
   for (int g = 1; g <= n && most < INFINITY; g++) {
     power *= chance;
     gain += power;
-    seconds = seconds_of(&s->drafts, rows + g);
+    seconds = seconds_of(s->drafts.ticks, rows + g);
     if ((*tokens + gain) / seconds > most)
       most = (*tokens + gain) / seconds, best = g, found = gain;
   }
   *tokens += found;
   return best;
+}
+
+/* ---- how many are worth making ----------------------------------------------------------------
+ */
+
+/* Says whether ticks without drafts are to be measured: the first ones, and one now and then. */
+static bool is_plain(drafts *d) {
+  enum { FIRST = 4, EACH = 32 };
+  uint64_t occasion = d->occasions++;
+  return occasion < FIRST || occasion % EACH == 0;
+}
+
+/* Lets older durations of drafting count for less, slowly, as trying again takes long. */
+static void forget_drafting(drafts *d) {
+  const double keep = 1 - 1.0 / 512;
+  for (int i = 0; i < SLI_DRAFT_ROWS; i++) d->drafting[i].seconds *= keep;
+}
+
+/* Counts requests of which a g-th token can be drafted; adds the probability that it counts. */
+static int count_drafted(const sl_session *s, int n, const draft *of, int g, double *gain) {
+  int count = 0;
+  for (int i = 0; i < n; i++) {
+    if (count_wanted(s, &of[i]) < g) continue;
+    *gain += pow(chance_of(class_of((drafts *)&s->drafts, of[i].of->of)), g);
+    count++;
+  }
+  return count;
+}
+
+/* Returns the length of drafts that gives most tokens a second. */
+static int best_length(const sl_session *s, int n, const draft *of, const load *l, int64_t rows) {
+  double tokens = (double)l->picks, drafting = 0,
+         most = tokens / seconds_of(s->drafts.ticks, l->rows);
+  int64_t drafted = 0;
+  int best = 0;
+  for (int g = 1, count; g <= s->options.speculation.tokens && most < INFINITY; g++) {
+    count = count_drafted(s, n, of, g, &tokens);
+    drafted += count;
+    if (!count || drafted > rows) break;
+    drafting += seconds_of(s->drafts.drafting, count);
+    double rate = tokens / (seconds_of(s->drafts.ticks, l->rows + drafted) + drafting);
+    if (rate > most) most = rate, best = g;
+  }
+  return best;
+}
+
+void sli_drafts_limit(sl_session *s, int n, draft *of, const load *l, int64_t rows) {
+  if (!s->drafter->costs || !n) return;
+  bool always = s->options.speculation.always;
+  int fit = (int)SLI_MIN(SLI_MAX(rows / n, 1), SL_SESSION_DRAFTED);
+  int best = always ? fit : best_length(s, n, of, l, rows);
+  bool plain = !always && is_plain(&s->drafts);
+  for (int i = 0; i < n; i++) of[i].most = SLI_MIN(of[i].most, plain ? 0 : best);
+  if (best) return;
+  forget(class_of(&s->drafts, of->of->of));
+  forget_drafting(&s->drafts);
 }

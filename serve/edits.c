@@ -73,6 +73,18 @@ sli_edits *sli_edits_create(const sl_request *q) {
   return e;
 }
 
+sli_edits *sli_edits_copy(const sli_edits *e) {
+  if (!e) return NULL;
+  sli_edits *copy = sli_calloc(1, sizeof *copy);
+  *copy = *e;
+  copy->capacity = e->count;
+  copy->of = sli_calloc(e->count + 1, sizeof *e->of);
+  copy->index = sli_calloc(e->slots + 1, sizeof *e->index);
+  if (e->count) memcpy(copy->of, e->of, e->count * sizeof *e->of);
+  if (e->slots) memcpy(copy->index, e->index, e->slots * sizeof *e->index);
+  return copy;
+}
+
 void sli_edits_free(sli_edits *e) {
   if (!e) return;
   free(e->of);

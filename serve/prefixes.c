@@ -89,7 +89,7 @@ static bool are_apart(const sl_session *s) {
 
 int32_t sli_prefixes_note(sl_session *s, request *r) {
   int32_t page = -1;
-  int64_t known = SLI_MIN(r->fed, r->count); /* behind these are drafted ones */
+  int64_t known = SLI_MIN(r->fed, SLI_MIN(r->count, r->known)); /* behind are drafted ones */
   if (are_apart(s)) return page;
   for (; (r->named + 1) * SL_PAGE <= known; r->named++) {
     page = give_name(s, r->pages[r->named], r->name, r->tokens + r->named * SL_PAGE);
@@ -110,7 +110,7 @@ static int64_t find_state(const sl_session *s, request *r, int64_t n) {
 int64_t sli_prefixes_find(const sl_session *s, request *r, int64_t most) {
   const sli_pages *p = s->pages;
   int64_t n = 0;
-  most = are_apart(s) || r->sums ? 0 : SLI_MIN(most, (r->count - 1) / SL_PAGE);
+  most = are_apart(s) || r->sums ? 0 : SLI_MIN(most, (SLI_MIN(r->count, r->known) - 1) / SL_PAGE);
   uint64_t name = sli_prefixes_root(r);
   for (int32_t i; n < most && (i = prefixes_find(p, name, r->tokens + n * SL_PAGE)) >= 0;
        name = p->of[i].name)

@@ -80,7 +80,6 @@ static void forget(request *r) {
   free(r->splice);
   free(r->rows);
   sli_edits_free(r->edits);
-  sli_lookup_destroy(r->lookup);
   free(r);
 }
 
@@ -99,6 +98,7 @@ void sli_session_finish(sl_session *s, request *r, sl_end end) {
   *at = r->next;
   sli_pages_free(s, r);
   sli_adapters_leave(s, r);
+  if (s->drafter) s->drafter->leave(s, r);
   tell(s, &(sl_session_event){.id = r->id,
                               .user = r->user,
                               .kind = SL_EVENT_END,
@@ -209,6 +209,8 @@ request *sli_session_make(const sl_session *s, const sl_request *q) {
       (request){.slot = -1,
                 .resumes = -1,
                 .stuck = -1,
+                .known = INT64_MAX,
+                .goal = INT64_MAX,
                 .user = q->user,
                 .nprompt = q->nprompt,
                 .how = *q,
@@ -236,7 +238,7 @@ static sl_status check_now(const sl_session *s, const sl_request *q) {
   return sl_fail(SL_E_BUSY, "%d requests wait already", s->stats.queued);
 }
 
-static uint64_t append(sl_session *s, request *r) {
+uint64_t sli_session_queue(sl_session *s, request *r) {
   request **at = &s->requests;
   while (*at) at = &(*at)->next;
   if (!s->requests) s->stats.waiting_since_ns = sli_now_ns();
@@ -262,7 +264,7 @@ sl_status sli_session_check(const sl_session *s, const sl_request *q) {
 
 sl_status sli_session_enter(sl_session *s, const sl_request *q, uint64_t *id) {
   sl_status status = check_now(s, q);
-  if (!status) *id = append(s, sli_session_make(s, q));
+  if (!status) *id = sli_session_queue(s, sli_session_make(s, q));
   return status;
 }
 
@@ -275,7 +277,7 @@ sl_status sli_session_may_submit(const sl_session *s, const sl_request *q) {
 sl_status sli_session_append(sl_session *s, request *r, uint64_t *id) {
   pthread_mutex_lock(&s->lock);
   sl_status status = check_now(s, &r->how);
-  if (!status) *id = append(s, r);
+  if (!status) *id = sli_session_queue(s, r);
   pthread_mutex_unlock(&s->lock);
   if (status) forget(r);
   return status;

@@ -55,6 +55,8 @@ struct request {
   int32_t slot;       /* of its states; -1: none */
   int32_t resumes;    /* kept state that it begins behind; -1: none */
   int64_t named;      /* full pages that have names */
+  int64_t known;      /* tokens that no other will replace; INT64_MAX: all */
+  int64_t goal;       /* tokens at which it rests; INT64_MAX: none */
   uint64_t name;      /* name of the last named page (prefixes.c) */
   double pace;        /* seconds per chunk while the request is alone; 0: not computed yet */
   int64_t stuck;      /* length of the text behind which its constraint allows no token; -1: none */
@@ -64,6 +66,8 @@ struct request {
   sli_edits *edits;   /* edits of its logits; NULL: none */
   int64_t step;       /* of training, where the session is part of it */
   sli_lookup *lookup; /* NULL: nothing was drafted yet */
+  request *mirror;    /* its request to the draft model, under that session's lock; NULL: none */
+  bool unmirrored;    /* that request has failed */
   int ndrafted;       /* drafted tokens under way, behind its last one */
   int match;          /* length of the match that they are from */
   int32_t drafted[SL_SESSION_DRAFTED];
@@ -96,19 +100,44 @@ typedef struct tick {
   int count;
   part *parts; /* [sequences] */
   load load;
+  double drafting;     /* seconds in which its drafts were made */
   sl_sampled *sampled; /* [picks] results that came before the hidden states */
 } tick;
 
 /* Measurements by which drafts are made as long as they pay (drafts.c). */
 enum { SLI_DRAFT_CLASSES = 4, SLI_DRAFT_ROWS = 512 };
+typedef struct sli_draft_time {
+  double seconds; /* mean of the newest; 0: not measured */
+  int count;      /* measurements, up to those that count */
+} sli_draft_time;
 typedef struct drafts {
   /* drafted tokens that were checked, and those that were right, by length of the match; older
    * ones count less */
   struct draft_class {
     double checked, right;
   } classes[SLI_DRAFT_CLASSES];
-  double seconds[SLI_DRAFT_ROWS]; /* of a tick of answers, by rows; 0: not measured */
+  /* of a tick of answers, by rows; and to draft one more token of each of so many requests */
+  sli_draft_time ticks[SLI_DRAFT_ROWS], drafting[SLI_DRAFT_ROWS];
+  uint64_t occasions; /* at which such drafts could be made */
 } drafts;
+
+/* A request whose next tokens are wanted. */
+typedef struct draft {
+  part *of;
+  int most, n; /* tokens wanted, and drafted */
+} draft;
+
+/* Source of drafted tokens. */
+typedef struct sli_drafter {
+  bool costs; /* drafts take long: how many tokens pay is decided before they are made */
+  /* Writes up to draft.most tokens to each request's `drafted`, and their number to draft.n. May
+   * give up the lock meanwhile. Returns the seconds that one more token of each took; 0: unknown.
+   */
+  double (*find)(sl_session *s, int n, draft *of);
+  /* Forgets what it knows of a request. */
+  void (*leave)(const sl_session *s, request *r);
+} sli_drafter;
+extern const sli_drafter sli_drafter_ngram, sli_drafter_model; /* ngram.c, mirror.c */
 
 /* Timings of the newest ticks. */
 typedef struct fit {
@@ -194,8 +223,14 @@ struct sl_session {
   double *shares;
   fit fit; /* timings, kept only where one tick is under way at a time */
   drafts drafts;
-  sli_simulator *simulator; /* simulation driver; NULL: real clock */
-  sl_session_steps steps;   /* of the training that it is part of; ticks 0: none */
+  const sli_drafter *drafter; /* NULL: nothing is drafted */
+  draft *wanted;              /* [sequences] of the tick that is chosen */
+  bool drafting;              /* a tick waits for its drafts, without the lock */
+  sl_session *draft;          /* of the draft model; NULL: none */
+  const sl_session *target;   /* session that this one drafts for; NULL: none */
+  bool resting;               /* no tick is under way, and there is none to begin */
+  sli_simulator *simulator;   /* simulation driver; NULL: real clock */
+  sl_session_steps steps;     /* of the training that it is part of; ticks 0: none */
 };
 
 /* All functions below require the lock. */
@@ -261,6 +296,8 @@ sl_status sli_session_check(const sl_session *s, const sl_request *q);
 sl_status sli_session_may_submit(const sl_session *s, const sl_request *q);
 /* Makes a request that has been checked. */
 request *sli_session_make(const sl_session *s, const sl_request *q);
+/* Puts it behind the others, and returns its id. */
+uint64_t sli_session_queue(sl_session *s, request *r);
 /* Queues it, or frees it. Takes the lock by itself. SL_E_BUSY as below. */
 sl_status sli_session_append(sl_session *s, request *r, uint64_t *id);
 /* Queues a request. SL_E_BUSY: too many wait, or the session is closing. */
@@ -269,6 +306,7 @@ sl_status sli_session_enter(sl_session *s, const sl_request *q, uint64_t *id);
 /* edits.c: the edits of a request's logits, from its settings, stop tokens and prompt. NULL: it
  * has none. */
 sli_edits *sli_edits_create(const sl_request *q);
+sli_edits *sli_edits_copy(const sli_edits *e);
 void sli_edits_free(sli_edits *e);
 /* Notes the next token of the answer. */
 void sli_edits_note(sli_edits *e, int32_t token);
@@ -278,8 +316,11 @@ int64_t sli_edits_count(const sli_edits *e);
 int64_t sli_edits_write(const sli_edits *e, int64_t place, int n, const int32_t *drafted,
                         sl_batch_edit *out);
 
-/* drafts.c: drafts up to `most` of the request's next tokens; returns their number. */
-int sli_drafts_find(const sl_session *s, request *r, int64_t most);
+/* drafts.c: drafts next tokens, for parts of a tick. */
+void sli_drafts_find(sl_session *s, tick *t, int n, draft *of);
+/* Limits how many are wanted to what pays, and to what the `rows` left in the tick hold, where
+ * drafts take long. */
+void sli_drafts_limit(sl_session *s, int n, draft *of, const load *l, int64_t rows);
 /* Returns how many of the n drafted tokens pay, in a tick of so many rows that brings so many
  * tokens; adds the expected ones to *tokens. */
 int sli_drafts_worth(sl_session *s, const request *r, int n, int64_t rows, double *tokens);
@@ -287,6 +328,14 @@ int sli_drafts_worth(sl_session *s, const request *r, int n, int64_t rows, doubl
 void sli_drafts_note(sl_session *s, const request *r, int right);
 /* Notes the duration of a tick of answers alone. */
 void sli_drafts_time(drafts *d, int64_t rows, double seconds);
+/* mirror.c: returns options of the draft model's session, of the sizes of this one, which is
+ * planned. */
+sl_session_options sli_mirror_options(const sl_session *s);
+/* The note function of its sl_session_steps: notes when a mirror ends by itself, because its logits
+ * are not finite or the session has failed. */
+void sli_mirror_note(void *ctx, const sl_session_event *event);
+/* Checks a draft model's session against the one that it drafts for. */
+sl_status sli_mirror_check(const sl_session *s);
 
 /* chunks.c: returns the rows of a prompt's next chunk, at most `most`. */
 int64_t sli_chunk_rows(sl_session *s, request *r, int64_t most);
@@ -335,7 +384,7 @@ const char *sli_log_word(const char *at, sli_log_entry *out);
 /* session.c: creates everything but the thread. On failure `out` may be partly built; destroy it
  * all the same. */
 sl_status sli_session_open(const sl_session_options *options, sli_simulator *simulator,
-                           sl_session **out);
+                           const sl_session *target, sl_session **out);
 /* Runs the session's plan to its end in the calling thread. */
 void sli_session_run(sl_session *s);
 

@@ -157,10 +157,10 @@ static sl_status settle_sizes(sl_session *s) {
   const sl_session_options *o = &s->options;
   sl_session_info *a = &s->about;
   sl_serving *v = &s->serving;
-  if (o->context > v->context)
+  if (o->context > v->context && !s->target)
     return sl_fail(SL_E_USAGE, "a context of %lld is more than the model's %lld",
                    (long long)o->context, (long long)v->context);
-  a->context = o->context ? o->context : v->context;
+  a->context = o->context ? SLI_MIN(o->context, v->context) : v->context;
   a->rows = v->rows;
   a->sequences = v->sequences;
   a->groups = v->groups;
@@ -257,6 +257,7 @@ static sl_status make_plan(sl_session *s) {
     s->about.device_bytes =
         SLI_MAX(s->about.device_bytes, sl_device_bytes(&s->about.plan->devices[d]));
   status = check_speculation(s);
+  if (!status) status = sli_mirror_check(s);
   return status ? status : sl_plan_prove(s->about.plan);
 }
 
@@ -297,6 +298,7 @@ static void make_ticks(sl_session *s) {
     s->ticks.of[i].parts = sli_calloc((size_t)s->about.sequences, sizeof(part));
     s->ticks.of[i].sampled = sli_calloc((size_t)s->serving.picks, sizeof(sl_sampled));
   }
+  s->wanted = sli_calloc((size_t)s->about.sequences, sizeof *s->wanted);
   sli_pages_init(s);
   if (is_modelled(s)) sli_price_init(s);
 }
@@ -329,16 +331,40 @@ static void make_lock(sl_session *s) {
   sli_cond_init(&s->idle);
 }
 
+/* Opens and starts the session of the draft model, which the first process has. */
+static sl_status open_draft(sl_session *s) {
+  const sl_speculation *how = &s->options.speculation;
+  if (!how->draft || !how->tokens || (s->options.job && sl_job_process(s->options.job)))
+    return SL_OK;
+  sl_session_options o = sli_mirror_options(s);
+  sl_status status = sli_session_open(&o, NULL, s, &s->draft);
+  s->draft->steps.note = sli_mirror_note;
+  if (!status) status = start_thread(s->draft);
+  if (!status) return SL_OK;
+  char *detail = sli_strdup(sl_detail());
+  sl_fail(status, "the draft model: %s", detail);
+  free(detail);
+  return status;
+}
+
+static const sli_drafter *drafter_of(const sl_speculation *how) {
+  if (!how->tokens) return NULL;
+  return how->draft ? &sli_drafter_model : &sli_drafter_ngram;
+}
+
 sl_status sli_session_open(const sl_session_options *options, sli_simulator *simulator,
-                           sl_session **out) {
+                           const sl_session *target, sl_session **out) {
   sl_session *s = *out = sli_calloc(1, sizeof *s);
   s->options = *options;
   s->simulator = simulator;
+  s->target = target;
+  s->drafter = drafter_of(&options->speculation);
   s->wake = -1;
   make_lock(s);
   sl_status status = read_sizes(s);
   if (!status) status = build(s);
   if (!status) status = make_plan(s);
+  if (!status) status = open_draft(s);
   if (!status) status = sli_log_open(s);
   if (!status) make_ticks(s);
   if (!status) status = make_runtime(s);
@@ -402,7 +428,7 @@ sl_status sl_session_embed(const sl_session_options *options, const sl_session_s
 
 sl_status sl_session_create(const sl_session_options *options, sl_session **out) {
   sl_session *s;
-  sl_status status = sli_session_open(options, NULL, &s);
+  sl_status status = sli_session_open(options, NULL, NULL, &s);
   if (!status) status = start_thread(s);
   if (!status) {
     *out = s;
@@ -471,6 +497,7 @@ static void free_all(sl_session *s) {
   pthread_mutex_destroy(&s->lock);
   sli_adapters_free(s);
   free(s->shares);
+  free(s->wanted);
   sli_fit_fini(&s->fit);
   free(s->events.of);
   free(s->detail);
@@ -480,6 +507,8 @@ static void free_all(sl_session *s) {
 sl_status sl_session_destroy(sl_session *s) {
   if (!s) return SL_OK;
   stop_thread(s);
+  sl_session_destroy(s->draft);
+  s->draft = NULL;
   sl_status traced = keep_trace(s);
   char *detail = sli_strdup(traced ? sl_detail() : "");
   end_job(s);

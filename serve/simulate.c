@@ -136,7 +136,7 @@ sl_status sl_session_simulate(const sl_session_options *options, int64_t n,
                                   .nstages = stages,
                                   .busy = sli_calloc((size_t)stages, sizeof *p.out.busy)};
   sl_session *s;
-  status = sli_session_open(options, &p.base, &s);
+  status = sli_session_open(options, &p.base, NULL, &s);
   if (!status) status = run(&p, s);
   sl_status closed = sl_session_destroy(s);
   if (!status) status = closed;

@@ -80,15 +80,21 @@ typedef struct sl_tick_cost {
  * take longest. */
 typedef enum sl_chunks { SL_CHUNKS_TIMES, SL_CHUNKS_ROWS } sl_chunks;
 
-/* Speculation: the next tokens of an answer are guessed, from what followed its newest ones earlier
- * in prompt and answer, and one tick checks them. An answer has the same bits with and without,
- * also if it is sampled: a drafted token counts if it is the one that the request's seed draws
- * there. */
+/* Speculation: the next tokens of an answer are guessed, and one tick checks them. They are what
+ * followed its newest ones earlier in prompt and answer, or what a smaller model answers. An answer
+ * has the same bits with and without, also if it is sampled: a drafted token counts if it is the
+ * one that the request's seed draws there. */
 typedef struct sl_speculation {
   int tokens;  /* most tokens drafted for a request in a tick, up to SL_SESSION_DRAFTED; 0: none */
   int match;   /* newest tokens that must have been there before, at least [2] */
   bool always; /* draft whether or not it pays by the measured durations of ticks, also beside
                   prompts */
+  /* Draft model, of the same vocabulary, which a session of its own runs beside this one: its
+   * model, args, training, kv, lower, stored, run, load and load_ctx, which must outlive create
+   * only where those of this session must. Sizes are those of this session, one stage on one
+   * device, whose budget is what this session leaves of it. A prompt longer than its context has no
+   * drafts. With several processes the first one has it. NULL: drafts are from earlier text. */
+  const struct sl_session_options *draft;
 } sl_speculation;
 
 /* Room for pages of the KV cache that nobody uses and whose memory others need: they are copied
@@ -203,6 +209,9 @@ typedef struct sl_session_info {
                      create and destroy */
 } sl_session_info;
 sl_session_info sl_session_about(const sl_session *s);
+/* Returns the session of the draft model, for sl_session_about and sl_session_stat; NULL: none. It
+ * ends with this one. */
+const sl_session *sl_session_draft(const sl_session *s);
 /* Checks the model and the options as create would, without allocating memory, plan and runtime,
  * and returns the sizes that would be in force. `load` and `job` are not used. */
 sl_status sl_session_check(const sl_session_options *options, sl_session_info *out);
@@ -379,8 +388,10 @@ typedef struct sl_session_stats {
   uint64_t tokens;                    /* tokens of answers */
   uint64_t rounds;                    /* drafts that were checked */
   uint64_t drafted, accepted;         /* tokens of these; those that became tokens of answers */
-  uint64_t requests;                  /* requests admitted so far */
-  uint64_t ended[SL_END_COUNT];       /* requests by how they ended */
+  uint64_t checked;  /* drafted tokens up to the first wrong one of each draft, with it: of these a
+                        share is right */
+  uint64_t requests; /* requests admitted so far */
+  uint64_t ended[SL_END_COUNT]; /* requests by how they ended */
   uint64_t preemptions;
   uint64_t last_tick_ns;     /* CLOCK_MONOTONIC time when the last tick came back; 0: none
                                 yet */

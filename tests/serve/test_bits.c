@@ -5,7 +5,8 @@
  * limits change, when it shares the pages of what others began with, and begins behind states that
  * they have left there, or
  * its layers are spiking or have experts, whose capacity drops none; also with weights, or keys and
- * values, that are rounded, and with drafts of its tokens, right and wrong ones. Nothing is
+ * values, that are rounded, and with drafts of its tokens, right and wrong ones, also of a draft
+ * model. Nothing is
  * computed twice but what was given up, and nothing that was shared.
  * labels: random more */
 #include "tests/support/batches.h"
@@ -50,7 +51,7 @@ static void each_batch_gives_the_same_bits(const char *model, char *const *words
   for (int n = 0; n < SETTINGS; n++) {
     setting x = batches_draw(&s, &d);
     if (!n) batches_short_of_pages(&x.options);
-    if (!stateful) batches_draft(&x.options, &d);
+    if (!stateful) batches_draft(&s, &x.options, &d);
     if (n == 1 && seed == 1) x.options.lower.parallel.tensor = 2;
     if (n == 2 && seed % 3 == 1) from_disk(&x.options, &d);
     batches_say(&s, &x, seed);
@@ -106,7 +107,7 @@ static void a_log_is_followed(const char *model, char *const *words, uint64_t se
   setting x = {.options = served_options(&s), .cancelled = (int)rng_below(&d, REQUESTS)};
   x.options.constraints = true;
   batches_short_of_pages(&x.options);
-  if (seed % 2) batches_draft(&x.options, &d);
+  if (seed % 2) batches_draft(&s, &x.options, &d);
   x.options.log = "ticks.log";
   ask(&s, &x, q, alone, &d);
   x.options.log = "again.log";

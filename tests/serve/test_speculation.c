@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Drafts come from the longest earlier match; answers that repeat themselves take fewer ticks, with
  * the same tokens; drafts that do not pay, by what is right and by what ticks take, are not made,
- * and are tried again later; models with states refuse them.
+ * and are tried again later; models with states refuse them. A draft model that is the model itself
+ * is always right; another one drafts what it answers behind the same tokens, whatever was wrong
+ * before, and answers keep their tokens.
  * labels: random */
 #include "serve/lookup.h"
 #include "serve/serve.h"
@@ -93,6 +95,45 @@ static void drafts_are_made_as_long_as_they_pay(void) {
   CHECK(s.stats.rounds == 550 && s.stats.drafted == 2200, "and is counted");
 }
 
+/* A model that is asked takes as long as it takes. */
+static void drafting_pays_too(void) {
+  static sl_session s = {.drafter = &sli_drafter_model, .options.speculation.tokens = 4};
+  request r = {.how.max_tokens = 100, .most = 100};
+  part p = {.of = &r};
+  draft d = {.of = &p, .most = 4};
+  const load l = {.rows = 1, .picks = 1};
+  for (int i = 0; i < 50; i++) sli_drafts_time(&s.drafts, 1, 1);
+  for (int i = 0; i < 50; i++) sli_drafts_time(&s.drafts, 5, 1.1);
+  sli_drafts_limit(&s, 1, &d, &l, 60);
+  CHECK(!d.most, "the first ticks have no drafts");
+  s.drafts.occasions = 5;
+  d.most = 4;
+  sli_drafts_limit(&s, 1, &d, &l, 60);
+  CHECK(d.most == 4, "nothing is known of how long it takes");
+  s.drafts.drafting[1] = (sli_draft_time){0.2, 8};
+  note(&s, &r, 4, 2, 50);
+  sli_drafts_limit(&s, 1, &d, &l, 60);
+  CHECK(d.most == 2, "a fifth of a tick for each is worth two that are often right, not %d",
+        d.most);
+  s.drafts.drafting[1] = (sli_draft_time){1, 8};
+  int skipped = -1;
+  do {
+    d.most = 4;
+    sli_drafts_limit(&s, 1, &d, &l, 60);
+    skipped++;
+  } while (!d.most);
+  CHECK(skipped > 50 && skipped < 1000, "as long as a tick is too long, tried again after %d",
+        skipped);
+  d.most = 4;
+  s.drafts.drafting[1] = (sli_draft_time){0};
+  sli_drafts_limit(&s, 1, &d, &l, 3);
+  CHECK(d.most <= 3, "no more than there are rows for");
+  s.options.speculation.always = true;
+  d.most = 4;
+  sli_drafts_limit(&s, 1, &d, &l, 2);
+  CHECK(d.most == 2, "also where it need not pay");
+}
+
 /* ---- in sessions -------------------------------------------------------------------------------
  */
 
@@ -133,6 +174,169 @@ static void what_repeats_itself_takes_fewer_ticks(void) {
   sl_args_destroy(s.args);
 }
 
+/* ---- draft models ------------------------------------------------------------------------------
+ */
+
+enum { WAYS = 5, PLAIN = 3, EVERY = 5, LENGTH = 5, PROMPT = 70 };
+
+static sl_status load_others(void *ctx, const sl_lowered *lowered, sl_runtime *rt) {
+  (void)ctx;
+  return sl_params_init(lowered, rt, 7 + 1);
+}
+
+/* A constraint: the sum of two neighbours in an answer is a multiple of EVERY. */
+static bool neighbours_allow(void *ctx, int n, const int32_t *drafted, uint32_t *allowed) {
+  int32_t last = n ? drafted[n - 1] : *(const int32_t *)ctx;
+  for (int32_t v = (EVERY - last % EVERY) % EVERY; v < 256; v += EVERY)
+    allowed[v / 32] |= UINT32_C(1) << v % 32;
+  return true;
+}
+
+static bool neighbours_take(void *ctx, int32_t token) {
+  *(int32_t *)ctx = token;
+  return false;
+}
+
+/* Returns a way of asking: greedily, sampled, with penalties, and with a constraint. */
+static sl_request way_of(int way, const int32_t *prompt, int64_t n, int64_t tokens) {
+  static const sl_bias bias = {65, 3};
+  return (sl_request){.prompt = prompt,
+                      .nprompt = n,
+                      .max_tokens = tokens,
+                      .logprobs = -1,
+                      .temperature = way ? 0.9f : 0,
+                      .top_k = way > 1 ? 40 : 0,
+                      .seed = 11 + (uint64_t)way,
+                      .repetition_penalty = way == 3 ? 1.3f : 0,
+                      .frequency_penalty = way == 3 ? 0.4f : 0,
+                      .bias = &bias,
+                      .nbias = way == 3};
+}
+
+/* Asks for the first ways at once; returns the counts at the end. */
+static sl_session_stats ask_all(served *s, const sl_session_options *options, int ways,
+                                int32_t (*out)[TOKENS]) {
+  static int32_t prompt[PROMPT];
+  int32_t last[WAYS] = {0};
+  for (int i = 0; i < PROMPT; i++) prompt[i] = i * 7 % 256;
+  served_open(s, options);
+  for (int w = 0; w < ways; w++) {
+    sl_request r = way_of(w, prompt, PROMPT, TOKENS - PROMPT);
+    r.user = out[w];
+    if (w > 3) r.constraint = (sl_constraint){neighbours_allow, neighbours_take, &last[w]};
+    uint64_t id;
+    memcpy(out[w], prompt, sizeof prompt);
+    CHECK(!sl_session_submit(s->session, &r, &id), "%s", sl_detail());
+  }
+  for (int ended = 0; ended < ways;) {
+    sl_session_event e = served_next(s->session);
+    ended += e.kind == SL_EVENT_END;
+    if (e.kind == SL_EVENT_TOKEN) ((int32_t *)e.user)[PROMPT + e.place] = e.token;
+  }
+  sl_session_stats stats = sl_session_stat(s->session);
+  sl_session_destroy(s->session);
+  return stats;
+}
+
+static void the_model_itself_is_always_right(void) {
+  static int32_t plain[WAYS][TOKENS], drafted[WAYS][TOKENS];
+  served s = {0};
+  served_model(&s, "gpt", small);
+  sl_session_options options = served_options(&s), draft = options;
+  options.penalties = options.constraints = true;
+  ask_all(&s, &options, WAYS, plain);
+  options.speculation = (sl_speculation){.tokens = LENGTH, .always = true, .draft = &draft};
+  sl_session_stats x = ask_all(&s, &options, WAYS, drafted);
+  CHECK(!memcmp(plain, drafted, sizeof plain), "the same tokens");
+  CHECK(x.accepted == x.drafted && x.checked == x.drafted, "%llu of %llu are right",
+        (unsigned long long)x.accepted, (unsigned long long)x.drafted);
+  CHECK(x.rounds <= WAYS * (TOKENS - PROMPT + LENGTH) / (LENGTH + 1), "in %llu drafts",
+        (unsigned long long)x.rounds);
+  options.rows = 12;
+  x = ask_all(&s, &options, WAYS, drafted);
+  CHECK(!memcmp(plain, drafted, sizeof plain), "the same tokens in small ticks");
+  CHECK(x.accepted == x.drafted && x.accepted > TOKENS, "%llu of %llu are right in small ticks",
+        (unsigned long long)x.accepted, (unsigned long long)x.drafted);
+  options.speculation.always = false;
+  ask_all(&s, &options, WAYS, drafted);
+  CHECK(!memcmp(plain, drafted, sizeof plain), "the same tokens where it must pay");
+  sl_args_destroy(s.args);
+}
+
+/* Counts tokens of an answer that the draft model would draft behind the first `count`. */
+static int count_alike(sl_session *s, int way, const int32_t *tokens, int64_t count, int most) {
+  sl_request r = way_of(way, tokens, count, most);
+  uint64_t id;
+  int same = 0;
+  CHECK(!sl_session_submit(s, &r, &id), "%s", sl_detail());
+  for (sl_session_event e; (e = served_next(s)).kind == SL_EVENT_TOKEN;)
+    same += same == e.place && e.token == tokens[count + e.place];
+  return same;
+}
+
+/* Penalties count tokens of the answer, which a new request has as its prompt: they are left out.
+ */
+static void another_model_drafts_what_it_answers(void) {
+  static int32_t plain[PLAIN][TOKENS], drafted[PLAIN][TOKENS];
+  served s = {0};
+  served_model(&s, "gpt", small);
+  sl_session_options options = served_options(&s), draft = options;
+  options.rows = 24;
+  draft.load = load_others;
+  ask_all(&s, &options, PLAIN, plain);
+  options.speculation = (sl_speculation){.tokens = LENGTH, .always = true, .draft = &draft};
+  sl_session_stats x = ask_all(&s, &options, PLAIN, drafted);
+  CHECK(!memcmp(plain, drafted, sizeof plain), "the same tokens");
+  served_open(&s, &draft);
+  uint64_t right = 0;
+  for (int w = 0; w < PLAIN; w++)
+    for (int64_t at = PROMPT + 1, n; at < TOKENS; at += n + 1) {
+      int most = (int)SLI_MIN(LENGTH, TOKENS - at - 1);
+      n = most ? count_alike(s.session, w, plain[w], at, most) : 0;
+      right += (uint64_t)n;
+    }
+  CHECK(right == x.accepted && right && x.accepted < x.drafted, "%llu of %llu are right, not %llu",
+        (unsigned long long)x.accepted, (unsigned long long)x.drafted, (unsigned long long)right);
+  served_close(&s);
+}
+
+static sl_status load_nan(void *ctx, const sl_lowered *lowered, sl_runtime *rt) {
+  const sl_plan *plan = sl_lowered_plan(lowered);
+  sl_status status = served_load(ctx, lowered, rt);
+  for (int32_t r = 0; r < plan->nregs && !status; r++) {
+    const sl_register *reg = &plan->regs[r];
+    if (reg->memory != SL_MEMORY_PARAMETERS) continue;
+    char *bits = malloc(reg->slot_bytes);
+    memset(bits, 0xff, reg->slot_bytes);
+    status = sl_runtime_write(rt, r, 0, 0, reg->slot_bytes, bits);
+    free(bits);
+  }
+  return status;
+}
+
+/* A draft model without finite logits drafts nothing; sessions end while theirs draft. */
+static void answers_do_without(void) {
+  static int32_t plain[PLAIN][TOKENS], drafted[PLAIN][TOKENS];
+  served s = {0};
+  served_model(&s, "gpt", small);
+  sl_session_options options = served_options(&s), draft = options;
+  ask_all(&s, &options, PLAIN, plain);
+  draft.load = load_nan;
+  options.speculation = (sl_speculation){.tokens = LENGTH, .always = true, .draft = &draft};
+  sl_session_stats x = ask_all(&s, &options, PLAIN, drafted);
+  CHECK(!memcmp(plain, drafted, sizeof plain) && !x.drafted, "the same tokens without drafts");
+  draft.load = served_load;
+  for (int i = 0; i < 10; i++) {
+    served_open(&s, &options);
+    sl_request r = way_of(0, plain[0], PROMPT, TOKENS - PROMPT);
+    uint64_t id;
+    CHECK(!sl_session_submit(s.session, &r, &id), "%s", sl_detail());
+    for (int n = 0; n < i; n++) served_next(s.session);
+    CHECK(!sl_session_destroy(s.session), "%s", sl_detail());
+  }
+  sl_args_destroy(s.args);
+}
+
 static void refused(const char *model, char *const *words, const sl_speculation *how,
                     const char *says) {
   served s = {0};
@@ -149,6 +353,21 @@ static void wrong_settings_are_refused(void) {
   static char *const states[] = {"--layers", "2",         "--width", "32", "--heads",
                                  "2",        "--context", "64",      NULL};
   refused("hybrid", states, &(sl_speculation){.tokens = 2}, "hybrid keeps states");
+  static char *const others[] = {"--layers",  "1",  "--width", "32",  "--heads", "2",
+                                 "--context", "64", "--vocab", "200", NULL};
+  static const struct {
+    const char *model, *says;
+    char *const *words;
+  } drafts[] = {
+      {"hybrid", "the draft model: model hybrid keeps states", states},
+      {"gpt", "model gpt has a vocabulary of 200 tokens, and model gpt one of 256", others}};
+  for (size_t i = 0; i < SLI_COUNT(drafts); i++) {
+    served d = {0};
+    served_model(&d, drafts[i].model, drafts[i].words);
+    sl_session_options draft = served_options(&d);
+    refused("gpt", small, &(sl_speculation){.tokens = 2, .draft = &draft}, drafts[i].says);
+    sl_args_destroy(d.args);
+  }
   refused("gpt", small, &(sl_speculation){.tokens = 17}, "17 tokens of a draft");
   refused("gpt", small, &(sl_speculation){.tokens = -1}, "-1 tokens of a draft");
 }
@@ -158,7 +377,11 @@ int main(int argc, char **argv) {
   for (uint64_t seed = s.first; seed < s.end; seed++) RUN(matches_are_the_longest, seed);
   RUN(a_period_goes_on);
   RUN(drafts_are_made_as_long_as_they_pay);
+  RUN(drafting_pays_too);
   RUN(what_repeats_itself_takes_fewer_ticks);
+  RUN(the_model_itself_is_always_right);
+  RUN(another_model_drafts_what_it_answers);
+  RUN(answers_do_without);
   RUN(wrong_settings_are_refused);
   return 0;
 }

@@ -257,9 +257,24 @@ static inline setting batches_draw(const served *s, rng *d) {
   return x;
 }
 
-/* Sets drafts of random length, which count where they are right. */
-static inline void batches_draft(sl_session_options *o, rng *d) {
+/* Fills in values, at times others than those of served_load. */
+static inline sl_status batches_load_draft(void *ctx, const sl_lowered *lowered, sl_runtime *rt) {
+  return sl_params_init(lowered, rt, *(const uint64_t *)ctx);
+}
+
+/* Sets drafts of random length, which count where they are right: from earlier text, or of a draft
+ * model, which is the model itself, and right, or has other values, and is mostly wrong. */
+static inline void batches_draft(const served *s, sl_session_options *o, rng *d) {
+  static sl_session_options draft;
+  static uint64_t key;
   o->speculation = (sl_speculation){.tokens = (int)rng_below(d, 7), .always = rng_below(d, 4)};
+  if (rng_below(d, 2)) return;
+  key = 7 + rng_below(d, 2);
+  draft = served_options(s);
+  draft.load = batches_load_draft;
+  draft.load_ctx = &key;
+  draft.lower.devices.threads = 1 + (int)rng_below(d, 2);
+  o->speculation.draft = &draft;
 }
 
 /* Sets limits so that several requests grow longer than there are pages for. */
@@ -274,11 +289,12 @@ static inline void batches_short_of_pages(sl_session_options *o) {
 static inline void batches_say(const served *s, const setting *x, uint64_t seed) {
   const sl_session_options *o = &x->options;
   printf(
-      "%s %s kv %s seed %llu: processes %d rows %lld sequences %d groups %d stages %d tensor %d threads %d pages %lld %s cancelled %d drafts %d%s\n",
+      "%s %s kv %s seed %llu: processes %d rows %lld sequences %d groups %d stages %d tensor %d threads %d pages %lld %s cancelled %d drafts %d%s%s\n",
       s->model->name, sl_dtype_name(s->dtype), sl_dtype_name(s->kv), (unsigned long long)seed,
       SLI_MAX(o->lower.parallel.processes, 1), (long long)o->rows, o->sequences, o->groups,
       o->lower.parallel.stages, o->lower.parallel.tensor, o->lower.devices.threads,
       (long long)o->pages, o->admit ? "recompute" : "reserve", x->cancelled, o->speculation.tokens,
+      o->speculation.draft ? " of a model" : "",
       o->lower.memory.homes.count ? " weights on disk" : "");
   fflush(stdout);
 }

@@ -1,0 +1,234 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Drafts of a draft model: a smaller one, in a session of its own.
+ *
+ * Each request that has pages has a mirror there: a request of the same tokens, settings and random
+ * numbers. It rests until drafts are wanted. It then gets the tokens that its request has by now.
+ * Those from the first one on that is another than it had are computed anew, over the keys and
+ * values of what was wrong. It rests again when it has as many further tokens as are wanted. A
+ * mirror that has to read a long text reads a part of it in each round, and drafts when it has read
+ * all, so no round takes much longer than others.
+ *
+ * The thread that chooses a tick waits for the mirrors without its own lock; the requests of the
+ * tick stay meanwhile. The lock of the draft session is taken within the other one, never the
+ * other way round. A mirror that finds no pages gives fewer tokens, or none. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/monotonic.h"
+#include "serve/serve.h"
+
+/* ---- a mirror ----------------------------------------------------------------------------------
+ */
+
+/* Tells which tokens the request's constraint allows behind the mirror's. A draft that goes on
+ * where none may come counts for nothing. */
+static bool mirror_allow(void *ctx, int n, const int32_t *drafted, uint32_t *allowed) {
+  const request *m = ctx, *r = m->user;
+  const sl_constraint *c = &r->how.constraint;
+  (void)n, (void)drafted;
+  if (!c->allow(c->ctx, (int)(m->count - m->known), m->tokens + m->known, allowed)) allowed[0] |= 1;
+  return true;
+}
+
+static bool mirror_fits(const sl_session *d, const request *r) {
+  return !r->unmirrored && r->count + 1 < d->about.context;
+}
+
+static request *mirror_make(const sl_session *d, request *r) {
+  sl_request how = {.prompt = r->tokens,
+                    .nprompt = r->nprompt,
+                    .max_tokens = r->most,
+                    .temperature = r->how.temperature,
+                    .top_k = r->how.top_k,
+                    .top_p = r->how.top_p,
+                    .min_p = r->how.min_p,
+                    .seed = r->how.seed,
+                    .salt = r->how.salt,
+                    .logprobs = -1,
+                    .user = r};
+  request *m = sli_session_make(d, &how);
+  m->known = 0;
+  if (r->how.constraint.allow) m->how.constraint = (sl_constraint){.allow = mirror_allow, .ctx = m};
+  return m;
+}
+
+static int64_t count_same(const request *m, const request *r) {
+  int64_t same = m->known;
+  while (same < SLI_MIN(m->count, r->count) && m->tokens[same] == r->tokens[same]) same++;
+  return same;
+}
+
+/* Gives a mirror the edits that its request has, and those of its own tokens. */
+static void copy_edits(request *m, const request *r) {
+  sli_edits_free(m->edits);
+  m->edits = sli_edits_copy(r->edits);
+  for (int64_t i = r->count; i < m->count && m->edits; i++) sli_edits_note(m->edits, m->tokens[i]);
+}
+
+/* Gives a mirror the tokens of its request. Tokens that it has drafted further on stay, if those in
+ * front of them were right. */
+static void copy_tokens(request *m, const request *r) {
+  int64_t same = count_same(m, r);
+  m->known = r->count;
+  if (same == r->count) return;
+  m->fed = SLI_MIN(m->fed, same);
+  m->computed = SLI_MIN(m->computed, same);
+  m->count = same;
+  for (; m->count < r->count; m->count++) {
+    SLI_GROW(m->tokens, (size_t)m->count, m->capacity);
+    m->tokens[m->count] = r->tokens[m->count];
+  }
+}
+
+/* Gives a mirror the tokens of its request, and a goal. It reads at most *left of them, which are
+ * taken off. */
+static void mirror_follow(const sl_session *d, request *m, const request *r, int wanted,
+                          int64_t *left) {
+  copy_tokens(m, r);
+  copy_edits(m, r);
+  int64_t read = m->standing == RUNNING ? m->fed : sli_prefixes_find(d, m, INT64_MAX) * SL_PAGE;
+  bool whole = m->count - read <= *left;
+  if (!whole) m->count = m->known = read + *left;
+  m->goal = !*left ? 0 : whole ? SLI_MIN(r->count + wanted, m->most - 1) : m->count + 1;
+  *left -= m->count - read;
+}
+
+/* ---- rounds ------------------------------------------------------------------------------------
+ */
+
+/* Sets the mirrors of the requests going; returns the rows that they have to compute. A replay's
+ * drafts are made one by one, where the log has them. */
+static int64_t begin_round(sl_session *d, int n, const draft *of) {
+  enum { CHUNKS = 4 };
+  int64_t rows = 0, left = d->target->log.from ? INT64_MAX : CHUNKS * d->about.rows;
+  for (int i = 0; i < n; i++) {
+    request *r = of[i].of->of;
+    if (!of[i].most || !mirror_fits(d, r)) continue;
+    if (!r->mirror) sli_session_queue(d, r->mirror = mirror_make(d, r));
+    mirror_follow(d, r->mirror, r, of[i].most, &left);
+    rows += SLI_MAX(r->mirror->goal - 1 - r->mirror->fed, 0);
+  }
+  d->resting = false;
+  pthread_cond_signal(&d->work);
+  return rows;
+}
+
+/* Takes what the mirrors have drafted; returns the length of the longest draft. */
+static int end_round(int n, draft *of) {
+  int longest = 0;
+  for (int i = 0; i < n; i++) {
+    request *r = of[i].of->of, *m = r->mirror;
+    if (m) m->goal = 0;
+    if (!of[i].most || !m || m->known != r->count) continue;
+    of[i].n = (int)SLI_MAX(SLI_MIN(m->count - m->known, of[i].most), 0);
+    memcpy(r->drafted, m->tokens + m->known, (size_t)of[i].n * sizeof *r->drafted);
+    longest = SLI_MAX(longest, of[i].n);
+  }
+  return longest;
+}
+
+/* Ends the session with the one that drafts for it. */
+static void fail_with(const sl_session *s, const sl_session *d) {
+  char *text = sli_format("the draft model has failed: %s", d->detail);
+  sl_runtime_abort(s->about.rt, d->status, text);
+  free(text);
+}
+
+static int run_round(sl_session *s, int n, draft *of, int64_t *rows) {
+  sl_session *d = s->draft;
+  pthread_mutex_lock(&d->lock);
+  *rows = d->closing ? 0 : begin_round(d, n, of);
+  s->drafting = true;
+  pthread_mutex_unlock(&s->lock);
+  while (!d->resting && !d->closing) pthread_cond_wait(&d->idle, &d->lock);
+  int longest = d->closing ? 0 : end_round(n, of);
+  if (d->status) fail_with(s, d);
+  pthread_mutex_unlock(&d->lock);
+  pthread_mutex_lock(&s->lock);
+  s->drafting = false;
+  return longest;
+}
+
+/* Rounds in which mirrors read texts say nothing about others. */
+static double model_find(sl_session *s, int n, draft *of) {
+  int64_t rows, usual = 0;
+  uint64_t begin = sli_now_ns();
+  int longest = run_round(s, n, of, &rows);
+  for (int i = 0; i < n; i++) usual += of[i].most ? of[i].most + 2 : 0;
+  if (!longest || rows > usual) return 0;
+  return (double)(sli_now_ns() - begin) * 1e-9 / longest;
+}
+
+/* Ends a request's mirror. Its ticks, if there are any, may come back when the request is gone. */
+static void model_leave(const sl_session *s, request *r) {
+  sl_session *d = s->draft;
+  if (!d) return;
+  pthread_mutex_lock(&d->lock);
+  if (r->mirror) {
+    r->mirror->user = NULL;
+    sli_session_hang_up(d, r->mirror);
+  }
+  r->mirror = NULL;
+  pthread_mutex_unlock(&d->lock);
+}
+
+const sli_drafter sli_drafter_model = {.costs = true, .find = model_find, .leave = model_leave};
+
+void sli_mirror_note(void *ctx, const sl_session_event *e) {
+  (void)ctx;
+  request *r = e->kind == SL_EVENT_END ? e->user : NULL;
+  if (!r) return;
+  r->mirror = NULL;
+  r->unmirrored = true;
+}
+
+/* ---- the session -------------------------------------------------------------------------------
+ */
+
+/* Bytes that a session leaves of the budget of its first device; 0: there is no budget. */
+static size_t budget_left(const sl_session *s) {
+  size_t all = s->options.lower.devices.budget_bytes,
+         used = sl_device_bytes(&s->about.plan->devices[0]);
+  return !all ? 0 : all > used ? all - used : 1;
+}
+
+sl_session_options sli_mirror_options(const sl_session *s) {
+  const sl_session_options *own = &s->options;
+  sl_session_options o = *own->speculation.draft;
+  o.context = s->about.context;
+  o.rows = s->about.rows;
+  o.sequences = s->about.sequences;
+  o.groups = 1;
+  o.pages = s->about.pages;
+  o.admit = SL_ADMIT_RECOMPUTE;
+  o.prefixes = own->prefixes;
+  o.kept = (sl_kept_pages){0};
+  o.speculation = (sl_speculation){0};
+  o.job = NULL;
+  o.log = o.replay = o.trace = NULL;
+  o.cost = NULL;
+  o.hash = o.embeddings = false;
+  o.penalties = own->penalties;
+  o.constraints = own->constraints;
+  o.nadapters = o.adapter_places = 0;
+  o.lower.parallel.stages = o.lower.parallel.tensor = o.lower.parallel.processes = 1;
+  o.lower.schedule.chunks = 1;
+  o.lower.devices.count = 0;
+  o.lower.devices.budget_bytes = budget_left(s);
+  return o;
+}
+
+sl_status sli_mirror_check(const sl_session *s) {
+  const sl_session *target = s->target;
+  if (!target) return SL_OK;
+  if (s->serving.stateful)
+    return sl_fail(SL_E_UNSUPPORTED,
+                   "model %s keeps states, out of which a wrong token cannot be taken again",
+                   s->options.model->name);
+  if (s->about.vocabulary == target->about.vocabulary) return SL_OK;
+  return sl_fail(SL_E_USAGE, "model %s has a vocabulary of %lld tokens, and model %s one of %lld",
+                 s->options.model->name, (long long)s->about.vocabulary,
+                 target->options.model->name, (long long)target->about.vocabulary);
+}
+
+const sl_session *sl_session_draft(const sl_session *s) { return s->draft; }

@@ -1,0 +1,23 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Drafts from earlier text: what followed the newest tokens of a request before. */
+#include "serve/serve.h"
+
+static double ngram_find(sl_session *s, int n, draft *of) {
+  int least = s->options.speculation.match ? s->options.speculation.match : SLI_LOOKUP_SHORTEST;
+  for (int i = 0; i < n; i++) {
+    request *r = of[i].of->of;
+    if (!of[i].most) continue;
+    if (!r->lookup) r->lookup = sli_lookup_create();
+    of[i].n =
+        sli_lookup_find(r->lookup, r->tokens, r->count, least, of[i].most, r->drafted, &r->match);
+  }
+  return 0;
+}
+
+static void ngram_leave(const sl_session *s, request *r) {
+  (void)s;
+  sli_lookup_destroy(r->lookup);
+  r->lookup = NULL;
+}
+
+const sli_drafter sli_drafter_ngram = {.find = ngram_find, .leave = ngram_leave};
