@@ -1,7 +1,8 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
 # actorserve --speculate answers as it does without, greedily, sampled, with penalties and to a grammar; by fewer ticks
-# where texts repeat themselves; it is counted, logged and replayed; what cannot be is refused by name.
+# where texts repeat themselves; it is counted, logged and replayed; what cannot be is refused by name. So it is with the drafts
+# of a smaller model, of which as many are right as its share of right tokens says.
 # labels: outside
 # needs: libevent
 set -euo pipefail
@@ -13,6 +14,8 @@ actorserve=$bin/actorserve
 
 ends 0 "$actorrun" --quiet --steps 20 --save bytes.safetensors gpt --data "$reference/text.txt" --layers 2 --width 32 --heads 2 \
   --context 256 --batch 4 --lr 1e-2 --warmup 0
+ends 0 "$actorrun" --quiet --steps 20 --save small/ gpt --data "$reference/text.txt" --layers 1 --width 16 --heads 2 \
+  --context 128 --batch 4 --lr 1e-2 --warmup 0
 model=(--init bytes.safetensors gpt --layers 2 --width 32 --heads 2 --context 256)
 
 # serve WORDS...: it runs as $pid, and is asked at $url
@@ -41,6 +44,17 @@ answers() {
     sed -E 's/"id": ?"[^"]*"|"created": ?[0-9]+/-/g' >"$1"
 }
 
+# together FILE: the same, all at once
+together() {
+  local i asks=()
+  for i in "${!bodies[@]}"; do
+    curl -sS "$url/completions" -d "${bodies[i]}" >"answer.$i" &
+    asks+=($!)
+  done
+  wait "${asks[@]}"
+  for i in "${!bodies[@]}"; do cat "answer.$i"; done | sed -E 's/"id": ?"[^"]*"|"created": ?[0-9]+/-/g' >"$1"
+}
+
 serve --report plain.json "${model[@]}"
 answers plain
 drained
@@ -67,6 +81,36 @@ answers drafts
 cmp plain drafts || fail "answers differ where drafts must pay"
 drained
 
+serve --speculate draft:small/:tokens=4,always --log ticks --report model.json "${model[@]}"
+answers drafts
+cmp plain drafts || fail "answers differ with a draft model"
+grep -Eq "draft model small/: weights [0-9.]+ KiB, context 128 tokens, KV cache [0-9]+ pages; " err || fail "its memory is not told"
+drained
+python3 - plain.json model.json <<'PY' || fail "reports: $(cat plain.json model.json)"
+import json, sys
+plain, model = (json.load(open(f)) for f in sys.argv[1:])
+right, rounds = model["drafts_accepted"], model["draft_rounds"]
+a = right / model["drafts_checked"]
+expected = sum(a**g for g in range(5))
+assert model["tokens"] == plain["tokens"] and model["drafted"] <= 4 * rounds, model
+assert a > 0.2 and abs((1 + right / rounds) / expected - 1) < 0.2, (a, 1 + right / rounds, expected)
+assert model["draft"]["tokens"] >= model["drafted"] and model["draft"]["pages_used"] == 0, model["draft"]
+print(f"--speculate draft: {a:.0%} right, {1 + right / rounds:.2f} tokens a round of 4, expected {expected:.2f}")
+PY
+serve --speculate draft:small/:tokens=4,always --replay ticks --log again "${model[@]}"
+answers replayed
+cmp plain replayed || fail "answers differ when ticks with a draft model are replayed"
+drained
+cmp ticks again || fail "ticks with a draft model differ when they are replayed"
+serve --speculate draft:small/:tokens=4,always "${model[@]}"
+together drafts
+cmp plain drafts || fail "answers differ with a draft model, all at once"
+drained
+serve --speculate draft:small/ --stages 2 "${model[@]}"
+together drafts
+cmp plain drafts || fail "answers differ where a draft model must pay"
+drained
+
 # refused TEXT WORDS...
 refused() {
   local text=$1
@@ -75,10 +119,47 @@ refused() {
   says "$text" err
 }
 refused "--speculate magic: drafts are of ngram" --speculate magic "${model[@]}"
+refused "draft:PATH names the draft model" --speculate draft "${model[@]}"
+echo '{"time": 0, "prompt": 10, "answer": 5}' >arrivals
+refused "devices that compute nothing choose no tokens" --clock virtual --arrivals arrivals --machine a100-sxm-80gb \
+  --speculate draft:small/ "${model[@]}"
+refused "G from 1 to 16" --speculate draft:small/:tokens=0 "${model[@]}"
+refused "G from 1 to 16" --speculate draft:small/:match=3 "${model[@]}"
+refused "G from 1 to 16" --speculate draft:small/:tokens=2,soon "${model[@]}"
+for path in nowhere bytes.safetensors; do
+  ends 2 "$actorserve" --speculate "draft:$path" "${model[@]}"
+  says "--speculate draft:$path: it is neither a Hugging Face folder nor a GGUF file" err
+done
+ends 0 "$actorrun" --quiet --steps 1 --save other/ gpt --data "$reference/text.txt" --layers 1 --width 16 --heads 2 --vocab 300
+refused "the draft model: model gpt has a vocabulary of 300 tokens, and model gpt one of 256" --speculate draft:other/:always "${model[@]}"
+ends 3 "$actorserve" --speculate draft:small/ --memory 350K --rows 8 --sequences 1 --quota kv=4 "${model[@]}"
+says "the draft model: device cpu:0 needs" err
 refused "G from 1 to 16" --speculate ngram:tokens=17 "${model[@]}"
 refused "G from 1 to 16" --speculate ngram:tokens=4,soon "${model[@]}"
+# The same number of tokens, two of which stand for other texts.
+for name in words others; do
+  ends 0 "$actorrun" --quiet --steps 1 --tokenizer "$reference/tokenizers/smollm.json" --save $name/ llama --data "$reference/text.txt" \
+    --layers 1 --width 16 --heads 2 --context 32 --batch 2 --vocab 768
+  cp "$reference/tokenizers/smollm.json" $name/tokenizer.json
+done
+python3 - <<'PY'
+import json
+text = json.load(open("others/tokenizer.json"))
+vocab = text["model"]["vocab"]
+by_id = sorted(vocab, key=vocab.get)
+first, second = by_id[300], by_id[301]
+vocab[first], vocab[second] = vocab[second], vocab[first]
+json.dump(text, open("others/tokenizer.json", "w"))
+PY
+refused "--speculate draft:others/: token 300 is" --speculate draft:others/ words/
+serve --speculate draft:words/:always words/
+curl -sS "$url/completions" -d '{"prompt":"one two","max_tokens":20}' | grep -q '"completion_tokens": *20' || fail "a model that drafts for itself"
+drained
 shape=(--layers 1 --width 32 --heads 2 --context 64)
 ends 0 "$actorrun" --quiet --steps 1 --save states.safetensors hybrid --data "$reference/text.txt" "${shape[@]}"
 ends 2 "$actorserve" --speculate ngram --init states.safetensors hybrid "${shape[@]}"
 says "hybrid keeps states" err
+ends 0 "$actorrun" --quiet --steps 1 --save states/ mamba2 --data "$reference/text.txt" --layers 1 --width 32 --head-dim 16 --groups 1 --state 8 --context 64
+ends 2 "$actorserve" --speculate draft:states/ "${model[@]}"
+says "the draft model: model mamba2 keeps states" err
 echo "--speculate: fewer ticks, the same answers"

@@ -27,8 +27,14 @@ void homes_apply(settings *s, sl_lower_options *to);
 
 /* prefixes.c: reads --prefix-caching. */
 sl_status prefixes_read(const settings *s, sl_prefixes *prefixes, sl_kept_pages *kept);
+/* --speculate */
+typedef struct speculate {
+  sl_speculation how;
+  char *path; /* of the draft model; NULL: none. The caller's to free */
+} speculate;
 /* speculate.c: reads --speculate. */
-sl_status speculate_read(const settings *s, sl_speculation *out);
+sl_status speculate_read(const settings *s, speculate *out);
+typedef struct draft_model draft_model;
 
 /* The served model: a session, and its tokenizer and chat template (model.c, chat_format.c). */
 typedef struct served {
@@ -36,6 +42,7 @@ typedef struct served {
   machine machine;
   sl_tick_cost cost; /* from --tick */
   sl_session *session;
+  draft_model *draft; /* NULL: none */
   engine engine;
   chat_format chat_format;
   int32_t *ends;        /* part of the chat format, as are the following */
@@ -46,6 +53,15 @@ typedef struct served {
   subject subject; /* subject of `control` */
   control *control;
 } served;
+
+/* draft_model.c: reads the settings of the draft model at `path`, which it takes, into m->draft. */
+sl_status draft_model_open(const settings *s, served *m, char *path);
+void draft_model_close(draft_model *d);
+const char *draft_model_path(const draft_model *d);
+/* Returns options of a session of the draft model. */
+const sl_session_options *draft_model_options(const draft_model *d);
+/* Checks that its tokens are those of the model, whose tokenizer is open. */
+sl_status draft_model_check(const served *m);
 
 /* status_provider.c: starts and ends answering status requests. Call both while the session exists.
  */

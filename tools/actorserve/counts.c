@@ -25,7 +25,8 @@ const count counts[COUNTS] = {
     {"preemptions", "answers that gave up their pages for a while", true},
     {"draft_rounds", "drafts of next tokens that were checked", true},
     {"drafted", "tokens of these", true},
-    {"drafts_accepted", "of these, those that the model chose too", true}};
+    {"drafts_accepted", "of these, those that the model chose too", true},
+    {"drafts_checked", "of these, those up to the first wrong one of each draft, with it", true}};
 
 void counts_list(const sl_session_stats *x, uint64_t out[COUNTS]) {
   const uint64_t all[COUNTS] = {(uint64_t)x->pages,
@@ -48,7 +49,8 @@ void counts_list(const sl_session_stats *x, uint64_t out[COUNTS]) {
                                 x->preemptions,
                                 x->rounds,
                                 x->drafted,
-                                x->accepted};
+                                x->accepted,
+                                x->checked};
   memcpy(out, all, sizeof all);
 }
 

@@ -21,19 +21,37 @@ static sl_status print_start(const settings *s, const served *m, const serving *
              : sl_fail(SL_E_IO, "cannot write standard output: %s", strerror(errno));
 }
 
+/* Adds up the weights on all devices. */
+static size_t weights_of(const sl_plan *plan) {
+  size_t weights = 0;
+  for (int32_t d = 0; d < plan->ndevices; d++)
+    weights += sl_plan_memory(plan, d, SL_MEMORY_PARAMETERS);
+  return weights;
+}
+
+static void print_draft(const served *m) {
+  const sl_session *draft = sl_session_draft(m->session);
+  if (!draft) return;
+  sl_session_info a = sl_session_about(draft);
+  char of_weights[32], of_device[32];
+  sli_log(
+      "%s: draft model %s: weights %s, context %lld tokens, KV cache %lld pages; %s on its device",
+      m->chat_format.name, draft_model_path(m->draft),
+      sli_format_bytes(of_weights, (double)weights_of(a.plan)), (long long)a.context,
+      (long long)a.pages, sli_format_bytes(of_device, (double)a.device_bytes));
+}
+
 /* Says what is served: to standard error, as scripts read standard output. */
 static void print_sizes(const served *m) {
   sl_session_info a = sl_session_about(m->session);
-  size_t weights = 0;
   char of_weights[32], of_device[32];
-  for (int32_t d = 0; d < a.plan->ndevices; d++)
-    weights += sl_plan_memory(a.plan, d, SL_MEMORY_PARAMETERS);
   sli_log(
       "%s: weights %s, context %lld tokens, KV cache %lld pages of %d tokens, up to %d answers at "
       "once; %s on the largest device",
-      m->chat_format.name, sli_format_bytes(of_weights, (double)weights), (long long)a.context,
-      (long long)a.pages, SL_SESSION_PAGE, a.sequences,
+      m->chat_format.name, sli_format_bytes(of_weights, (double)weights_of(a.plan)),
+      (long long)a.context, (long long)a.pages, SL_SESSION_PAGE, a.sequences,
       sli_format_bytes(of_device, (double)a.device_bytes));
+  print_draft(m);
   if (!a.state_bytes) return;
   sli_log("%s: states %s of each answer; %d more are kept beside pages, %s", m->chat_format.name,
           sli_format_bytes(of_weights, (double)a.state_bytes), a.states,

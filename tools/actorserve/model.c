@@ -119,13 +119,23 @@ static sl_status create(const settings *s, const sl_session_options *options, sl
   return status;
 }
 
+static sl_status read_speculation(const settings *s, served *m, sl_speculation *out) {
+  speculate x;
+  sl_status status = speculate_read(s, &x);
+  *out = x.how;
+  if (status || !x.path) return status;
+  status = draft_model_open(s, m, x.path);
+  if (!status) out->draft = draft_model_options(m->draft);
+  return status;
+}
+
 sl_status model_options(settings *s, served *m, sl_session_options *out) {
   bool given, whole;
   sl_status status = serving_cost(s, &m->cost, &given, &whole);
   if (!status && given && whole) m->cost = ticks_share(&m->cost, 1.0 / s->lower.parallel.stages);
   if (!status) *out = options_of(s, m);
   if (!status) status = prefixes_read(s, &out->prefixes, &out->kept);
-  return status ? status : speculate_read(s, &out->speculation);
+  return status ? status : read_speculation(s, m, &out->speculation);
 }
 
 sl_status model_open(settings *s, served *m) {
@@ -151,6 +161,7 @@ sl_status model_open(settings *s, served *m) {
                        .width = about.width,
                        .last = !strcmp(sl_arg_text(s->run, "pooling"), "last")};
   status = chat_format_open(s, about.vocabulary, m);
+  if (!status) status = draft_model_check(m);
   return status ? status : status_provider_open(m, s->model->name);
 }
 
@@ -159,6 +170,7 @@ sl_status model_close(served *m) {
   sl_status status = sl_session_destroy(m->session);
   sl_job_close(m->job);
   chat_format_close(m);
+  draft_model_close(m->draft);
   machine_fini(&m->machine);
   return status;
 }

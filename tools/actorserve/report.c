@@ -27,6 +27,19 @@ static void add_devices(cJSON *root, const sl_plan *plan) {
   }
 }
 
+/* Adds the draft model, of the first process. */
+static void add_draft(cJSON *root, const served *m) {
+  const sl_session *draft = sl_session_draft(m->session);
+  if (!draft) return;
+  sl_session_info about = sl_session_about(draft);
+  sl_session_stats done = sl_session_stat(draft);
+  cJSON *to = cJSON_AddObjectToObject(root, "draft");
+  cJSON_AddStringToObject(to, "model", draft_model_path(m->draft));
+  add_number(to, "context", (double)about.context);
+  add_devices(to, about.plan);
+  counts_add(to, &done);
+}
+
 static void add_shares(cJSON *to, const char *name, const double *seconds) {
   cJSON *shares = cJSON_AddObjectToObject(to, name);
   for (int i = 0; i < OUTCOME_SHARES; i++) {
@@ -75,5 +88,6 @@ sl_status report_write(const char *path, const served *m) {
   add_number(root, "context", (double)about.context);
   add_devices(root, about.plan);
   counts_add(root, &done);
+  add_draft(root, m);
   return write_report(path, root);
 }

@@ -49,7 +49,8 @@ static const tool_option options[] = {
     {"state-every", SL_OPTION_INT, "8", "`N`: the state is kept beside a prompt's last whole page and beside each N-th page", 1,
      1 << 20, GROUP_SERVING},
     {"speculate", SL_OPTION_TEXT, "", "`ngram[:tokens=G][,match=N]`: up to G next tokens of an answer [6] are guessed, by what followed its newest "
-     "N or more [2] before; a tick checks them; done as long as it pays, or always with ,always", 0, 0, GROUP_SERVING},
+     "N or more [2] before; draft:PATH[:tokens=G]: by a smaller model, a folder or GGUF file; a tick checks them; done as long as it pays, or "
+     "always with ,always", 0, 0, GROUP_SERVING},
     {"log", SL_OPTION_TEXT, "", "`FILE` that gets a line for each tick, of what it took", 0, 0, GROUP_OUTPUT},
     {"replay", SL_OPTION_TEXT, "", "`FILE` that --log has written: the same requests, in the same order, are taken by "
      "ticks as they were then", 0, 0, GROUP_SERVING},
@@ -119,8 +120,9 @@ static sl_status read_settings(settings *s) {
   if (!status) status = prefixes_read(s, &prefixes, &kept);
   static const char *const poolings[] = {"none", "mean", "last", NULL};
   if (!status) status = options_check_word("pooling", sl_arg_text(s->run, "pooling"), poolings);
-  sl_speculation speculation;
+  speculate speculation = {0};
   if (!status) status = speculate_read(s, &speculation);
+  free(speculation.path);
   if (!status) status = launch_check(s);
   if (!status) status = access_check(s);
   if (!status) status = check_parsers(s);

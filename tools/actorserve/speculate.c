@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The option --speculate: ngram[:tokens=G][,match=N][,always]. */
+/* The option --speculate: ngram[:tokens=G][,match=N][,always], or draft:PATH[:tokens=G][,always].
+ */
 #include <stdlib.h>
 #include <string.h>
 
@@ -20,30 +21,56 @@ static bool read_word(const char *word, const char *name, int most, int *out) {
   return sli_number_read(&at, 1, most, out) && !*at;
 }
 
-static sl_status read_words(const char *text, char *words, sl_speculation *out) {
+static bool read_words(char *words, bool matches, sl_speculation *out) {
   for (char *word; (word = strsep(&words, ","));) {
     bool always = !strcmp(word, "always");
     out->always |= always;
-    if (always || read_word(word, "tokens", SL_SESSION_DRAFTED, &out->tokens) ||
-        read_word(word, "match", MOST_MATCH, &out->match))
-      continue;
-    return refuse_speculation(text,
-                              "ngram:tokens=G,match=N,always has G from 1 to 16, N from 1 to 64");
+    if (!always && !read_word(word, "tokens", SL_SESSION_DRAFTED, &out->tokens) &&
+        !(matches && read_word(word, "match", MOST_MATCH, &out->match)))
+      return false;
   }
-  return SL_OK;
+  return true;
 }
 
-sl_status speculate_read(const settings *s, sl_speculation *out) {
+static sl_status read_ngram(const char *text, char *words, sl_speculation *out) {
+  return !words || read_words(words, true, out)
+             ? SL_OK
+             : refuse_speculation(
+                   text, "ngram:tokens=G,match=N,always has G from 1 to 16, N from 1 to 64");
+}
+
+/* Returns the words behind a path, which may have colons itself; NULL: there are none. */
+static char *words_behind(char *path) {
+  char *colon = strrchr(path, ':');
+  if (!colon || !(colon[1 + strcspn(colon + 1, "=,/.")] == '=' || !strcmp(colon, ":always")))
+    return NULL;
+  *colon = 0;
+  return colon + 1;
+}
+
+static sl_status read_draft(const char *text, char *path, sl_speculation *out) {
+  char *words = path ? words_behind(path) : NULL;
+  if (!path || !*path) return refuse_speculation(text, "draft:PATH names the draft model");
+  return !words || read_words(words, false, out)
+             ? SL_OK
+             : refuse_speculation(text, "draft:PATH:tokens=G,always has G from 1 to 16");
+}
+
+sl_status speculate_read(const settings *s, speculate *out) {
   const char *text = settings_text(s, "speculate");
-  *out = (sl_speculation){0};
+  *out = (speculate){0};
   if (!text) return SL_OK;
-  size_t name = strcspn(text, ":");
-  if (name != 5 || strncmp(text, "ngram", name))
-    return refuse_speculation(text, "drafts are of ngram: of what was there before");
-  out->tokens = USUAL_TOKENS;
-  if (!text[name]) return SL_OK;
-  char *words = sli_strdup(text + name + 1);
-  sl_status status = read_words(text, words, out);
-  free(words);
+  out->how.tokens = USUAL_TOKENS;
+  char *name = sli_strdup(text), *rest = strchr(name, ':');
+  if (rest) *rest++ = 0;
+  bool drafts = !strcmp(name, "draft");
+  sl_status status = drafts ? read_draft(text, rest, &out->how)
+                     : !strcmp(name, "ngram")
+                         ? read_ngram(text, rest, &out->how)
+                         : refuse_speculation(text,
+                                              "drafts are of ngram (what was "
+                                              "there before) or of draft:PATH");
+  if (!status && drafts) out->path = sli_strdup(rest);
+  free(name);
   return status;
 }

@@ -1,0 +1,103 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The draft model of --speculate: its settings, and whether its tokens are the model's. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "tools/actorserve/actorserve.h"
+
+struct draft_model {
+  char *path;
+  tool tool;
+  settings settings;
+  sl_session_options options;
+};
+
+/* Says whose error it is. */
+static sl_status refuse_draft(const char *path, sl_status status) {
+  char *detail = sli_strdup(sl_detail());
+  sl_fail(status, "--speculate draft:%s: %s", path, detail);
+  free(detail);
+  return status;
+}
+
+static sl_status load(void *ctx, const sl_lowered *lowered, sl_runtime *rt) {
+  const draft_model *d = ctx;
+  return pretrained_load(&d->settings, NULL, lowered, rt);
+}
+
+/* Reads the settings that a server of this model alone would have. */
+static sl_status read_draft_settings(const settings *s, draft_model *d) {
+  char *words[] = {"actorserve",
+                   "--dtype",
+                   sli_strdup(sl_arg_text(s->run, "dtype")),
+                   "--kv",
+                   sli_strdup(sl_arg_text(s->run, "kv")),
+                   d->path};
+  const char *model = NULL;
+  sl_status status = pretrained_model(d->path, &model);
+  if (!status && !model)
+    status = sl_fail(SL_E_INPUT, "it is neither a Hugging Face folder nor a GGUF file");
+  d->tool = actorserve_tool;
+  d->tool.read = serving_read;
+  if (!status) status = settings_read(&d->tool, SLI_COUNT(words), words, &d->settings);
+  free(words[2]);
+  free(words[4]);
+  return status;
+}
+
+sl_status draft_model_open(const settings *s, served *m, char *path) {
+  draft_model *d = m->draft = sli_calloc(1, sizeof *d);
+  d->path = path;
+  sl_status status = read_draft_settings(s, d);
+  if (status) return refuse_draft(path, status);
+  d->options = serving_options(&d->settings);
+  d->options.lower.devices = s->lower.devices;
+  d->options.lower.numbers.exact = s->lower.numbers.exact;
+  d->options.run = (sl_runtime_options){.bind = machine_bind, .bind_arg = &m->machine};
+  d->options.load = load;
+  d->options.load_ctx = d;
+  return SL_OK;
+}
+
+const sl_session_options *draft_model_options(const draft_model *d) { return &d->options; }
+
+const char *draft_model_path(const draft_model *d) { return d->path; }
+
+void draft_model_close(draft_model *d) {
+  if (!d) return;
+  settings_fini(&d->settings);
+  free(d->path);
+  free(d);
+}
+
+/* ---- tokens ------------------------------------------------------------------------------------
+ */
+
+/* Returns what a token stands for, the caller's to free. */
+static char *text_of(const codec *c, int32_t token, size_t *bytes) {
+  return codec_decode_raw(c, &token, 1, bytes);
+}
+
+static sl_status compare(const codec *a, const codec *b) {
+  sl_status status = SL_OK;
+  for (int32_t v = 0; v < a->vocabulary && !status; v++) {
+    size_t n, m;
+    char *x = text_of(a, v, &n), *y = text_of(b, v, &m);
+    if (n != m || memcmp(x, y, n))
+      status = sl_fail(SL_E_USAGE, "token %d is \"%s\" there, and \"%s\" in the model's tokenizer",
+                       v, x, y);
+    free(x);
+    free(y);
+  }
+  return status;
+}
+
+sl_status draft_model_check(const served *m) {
+  const draft_model *d = m->draft;
+  codec own = {0};
+  if (!d || !d->settings.data.tokenizer || !m->chat_format.codec.tokenizer) return SL_OK;
+  sl_status status = codec_open(d->settings.data.tokenizer, m->chat_format.codec.vocabulary, &own);
+  if (!status) status = compare(&own, &m->chat_format.codec);
+  codec_close(&own);
+  return status ? refuse_draft(d->path, status) : SL_OK;
+}
