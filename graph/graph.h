@@ -259,6 +259,7 @@ struct sl_graph {
     sli_encoder *of;   /* [count] encoders, by attrs.first of their spans */
     sl_tensor *served; /* span that rollouts read */
   } spans;
+  int64_t sinks;       /* sl_sink_tokens */
   struct sli_frozen {  /* of an objective: the frozen model, which is built first, and its data */
     const char *model; /* name of the model that learns; NULL: not known */
     const char *word;  /* "reference" or "teacher" */

@@ -32,7 +32,8 @@
     {"rope", SL_OPTION_TEXT, "none", "`HOW` the rotary angles are stretched: none, " \
      "linear:factor=F, llama3:factor=F,low_freq_factor=L,high_freq_factor=H," \
      "original_max_position_embeddings=N, or yarn:factor=F,original_max_position_embeddings=N " \
-     "(yarn-untruncated: its blend is not rounded to whole pairs)", \
+     "(yarn-untruncated: its blend is not rounded to whole pairs), or positions in chunks: " \
+     "dual-chunk:chunk_size=S,local_size=W[,original_max_position_embeddings=N]", \
      0, 0}, \
     {"bias", SL_OPTION_TEXT, "none", "`WHERE` attention has biases: none, qkv (Qwen2), or " \
      "attention (also on its output)", 0, 0}, \
@@ -105,6 +106,7 @@ struct decoder {
   float score_cap; /* soft limit of the scores; 0: none */
   decoder_local local;
   sl_attrs attention;
+  int64_t sink_tokens; /* learned tokens in front of each sequence, which all see */
   sl_texts texts;
   bool alone;  /* a chat has a row of its own: what is mixed goes on from document to document */
   bool states; /* some blocks keep states */
@@ -186,11 +188,15 @@ static inline bool decoder_is_local(const decoder *d, int layer) {
   return d->local.window && !(d->local.every && (layer + 1) % d->local.every == 0);
 }
 
+static inline bool decoder_is_dual(const decoder *d) { return d->rope.kind == SL_ROPE_DUAL_CHUNK; }
+
 /* Queries or keys with rotary positions. */
 static inline sl_tensor *decoder_rotated(sl_graph *g, const decoder *d, sl_tensor *x, int heads,
                                          int layer) {
   if (d->local.theta > 0 && decoder_is_local(d, layer))
     return sl_rotary(g, x, heads, d->local.theta);
+  if (decoder_is_dual(d))
+    sl_graph_fail(g, SL_E_UNSUPPORTED, "%s: --rope dual-chunk is not for its attention", d->model);
   return sl_rotary_stretched(g, x, heads, d->theta, &d->rope);
 }
 
@@ -210,12 +216,35 @@ static inline sl_tensor *decoder_attend(sl_graph *g, decoder *d, sl_tensor *q, s
                                         sl_tensor *v, int layer) {
   sl_attrs attrs = d->attention;
   if (!decoder_is_local(d, layer)) attrs.window = 0;
+  attrs.shown = attrs.window ? d->sink_tokens : 0;
   if (d->sinks || d->score_cap > 0) return decoder_attend_sinks(g, d, q, k, v, attrs, layer);
   if (attrs.value == 0) return sl_attend_within(g, q, k, v, d->documents, &attrs);
   sl_tensor *recall, *o = sl_attend_blocks(g, q, k, v, &attrs, &recall);
   d->recall = d->recall ? sl_add(g, d->recall, recall) : recall;
   d->chosen++;
   return o;
+}
+
+/* Dual-chunk attention. */
+static inline sl_tensor *decoder_attend_dual(sl_graph *g, const decoder *d, sl_tensor *q,
+                                             sl_tensor *k, sl_tensor *v, int layer) {
+  sl_attrs attrs = d->attention;
+  if (!decoder_is_local(d, layer)) attrs.window = 0;
+  if (d->documents)
+    sl_graph_fail(g, SL_E_UNSUPPORTED, "%s: --rope dual-chunk: a row is one document", d->model);
+  if (d->sinks || d->score_cap > 0 || attrs.value != 0)
+    sl_graph_fail(g, SL_E_UNSUPPORTED, "%s: --rope dual-chunk is for plain attention", d->model);
+  return sl_attend_dual(g, q, k, v, d->theta, &d->rope, &attrs);
+}
+
+/* Attention of queries and keys, which get rotary positions. [B, T, H*D] */
+static inline sl_tensor *decoder_softmax(sl_graph *g, decoder *d, sl_tensor *q, sl_tensor *k,
+                                         sl_tensor *v, int layer) {
+  bool own = d->local.theta > 0 && decoder_is_local(d, layer); /* angles of its own */
+  if (decoder_is_dual(d) && !own) return decoder_attend_dual(g, d, q, k, v, layer);
+  q = decoder_rotated(g, d, q, d->heads, layer);
+  k = decoder_rotated(g, d, k, d->kv_heads, layer);
+  return decoder_attend(g, d, q, k, v, layer);
 }
 
 /* q [B, T, H*D], k and v [B, T, K*D] */
@@ -237,9 +266,7 @@ static inline sl_tensor *decoder_attention(sl_graph *g, decoder *d, sl_tensor *x
   decoder_qkv(g, d, x, layer, qkv);
   sl_tensor *q = decoder_normed(g, d, qkv[0], d->heads, layer, "self_attn.q_norm");
   sl_tensor *k = decoder_normed(g, d, qkv[1], d->kv_heads, layer, "self_attn.k_norm");
-  q = decoder_rotated(g, d, q, d->heads, layer);
-  k = decoder_rotated(g, d, k, d->kv_heads, layer);
-  sl_tensor *a = decoder_attend(g, d, q, k, qkv[2], layer); /* [B, T, H*D] */
+  sl_tensor *a = decoder_softmax(g, d, q, k, qkv[2], layer); /* [B, T, H*D] */
   return decoder_biased(g, d, d->o_bias, a, d->heads * d->head_dim, d->width, residual, layer,
                         "self_attn.o_proj"); /* [B, T, C] */
 }
@@ -369,9 +396,24 @@ static inline void decoder_train(sl_graph *g, const sl_args *args, const decoder
   sl_train(g, loss, &optimizer);
 }
 
+/* Embeddings of the tokens, and of sink tokens, whose ids follow those of the vocabulary.
+ * [B, T, C] */
+static inline sl_tensor *decoder_embedded(sl_graph *g, const decoder *d, sl_tensor *embed) {
+  sl_tensor *of[2], *ids = d->texts.tokens;
+  if (!d->sink_tokens) return sl_embedding(g, ids, embed);
+  sl_tensor *sinks = sl_param(g, SL_TYPE(SL_F32, d->sink_tokens, d->width), SL_NORMAL(0.02f),
+                              "model.sink_tokens.weight");
+  for (int i = 0; i < 2; i++) {
+    const sl_attrs attrs = {.partial = true, .first = i ? d->vocab : 0};
+    sl_apply(g, &sl_op_embedding, &attrs, 2, ((sl_tensor *[]){ids, i ? sinks : embed}), 0, &of[i]);
+  }
+  return sl_add(g, of[0], of[1]);
+}
+
 /* Reads the data: a document ends with a token, or is a chat. */
 static inline void decoder_read(sl_graph *g, const sl_args *args, decoder *d) {
   int64_t end = sl_arg_int(args, "document-end");
+  sl_sink_tokens(g, d->sink_tokens);
   d->texts = sl_texts(g, sl_arg_text(args, "data"), d->rows, d->context, d->vocab, d->alone);
   d->documents = d->texts.documents;
   d->positions = d->texts.positions;
@@ -388,7 +430,7 @@ static inline sl_status decoder_build(sl_graph *g, const sl_args *args, decoder 
   sl_block(g, "embedding");
   decoder_read(g, args, d);
   sl_tensor *embed = sl_param(g, table, SL_NORMAL(0.02f), "model.embed_tokens.weight");
-  sl_tensor *x = sl_embedding(g, d->texts.tokens, embed); /* [B, T, C] */
+  sl_tensor *x = decoder_embedded(g, d, embed); /* [B, T, C] */
   if (d->scaled) x = sl_scale(g, x, sqrtf((float)d->width));
 
   for (int layer = 0; layer < d->layers; layer++) x = decoder_block(g, d, half, x, layer);

@@ -57,6 +57,8 @@ static sl_tensor *turned(sl_graph *g, const decoder *d, sl_tensor *x, int heads)
     x = sl_permute(g, sl_reshape(g, x, d->rows, -1, heads, R / 2, 2), 0, 1, 2, 4, 3);
     x = sl_reshape(g, x, d->rows, -1, heads * R);
   }
+  if (decoder_is_dual(d))
+    sl_graph_fail(g, SL_E_UNSUPPORTED, "%s: --rope dual-chunk is not for its attention", d->model);
   return sl_rotary_stretched(g, x, heads, d->theta, &d->rope);
 }
 

@@ -27,6 +27,8 @@ static const sl_option options[] = {
     {"spikes", SL_OPTION_FLOAT, "0", "`K`: linear layers of the blocks are spiking: a row becomes multiples of "
      "its mean size / K, and weights int8; 0: they are plain (SpikingBrain: 3)", 0, 1e4},
     {"gate-rank", SL_OPTION_INT, "16", "numbers between the two products that make the gates", 1, 1 << 16},
+    {"sink-tokens", SL_OPTION_INT, "0", "`N` learned tokens in front of each sequence, which all positions see "
+     "whatever the window (SpikingBrain-76B: 128)", 0, 1 << 16},
     {"experts", SL_OPTION_INT, "0", "experts of each block; 0: no block has any", 0, 1 << 16},
     MOE_ROUTING_OPTIONS("0"),
     MOE_DENSE_OPTIONS,
@@ -100,9 +102,7 @@ static sl_tensor *side_by_side(sl_graph *g, decoder *d, sl_tensor *x, float resi
   sl_tensor *qkv[3];
   decoder_qkv(g, d, x, layer, qkv);
   sl_tensor *linear = follow_states(g, d, x, qkv, layer);
-  sl_tensor *softmax =
-      decoder_attend(g, d, decoder_rotated(g, d, qkv[0], d->heads, layer),
-                     decoder_rotated(g, d, qkv[1], d->kv_heads, layer), qkv[2], layer);
+  sl_tensor *softmax = decoder_softmax(g, d, qkv[0], qkv[1], qkv[2], layer);
   softmax = decoder_head_norm(g, d, softmax, d->heads, layer, "self_attn.s_norm");
   sl_tensor *sum = sl_add(g, weighted(g, d, softmax, layer, "softmax_scale"),
                           weighted(g, d, linear, layer, "linear_scale"));
@@ -147,8 +147,18 @@ static hybrid hybrid_read(sl_graph *g, const sl_args *args, const decoder *d) {
   return h;
 }
 
+static int64_t sink_tokens_of(sl_graph *g, const sl_args *args) {
+  int64_t n = sl_arg_int(args, "sink-tokens");
+  if (n && sl_arg_int(args, "document-end") >= 0)
+    sl_graph_fail(g, SL_E_USAGE,
+                  "hybrid: --sink-tokens are in front of a row, which is one document: "
+                  "without --document-end");
+  return n;
+}
+
 static sl_status build(sl_graph *g, const sl_args *args) {
   decoder d = decoder_of(g, args, "hybrid");
+  d.sink_tokens = sink_tokens_of(g, args);
   d.ffn = sl_arg_int(args, "ffn");
   if (!d.ffn) d.ffn = (d.width * 8 / 3 + 63) / 64 * 64;
   hybrid h = hybrid_read(g, args, &d);

@@ -18,9 +18,11 @@
 #include "ops/ops.h"
 
 static sl_status want_causal(const sl_attrs *attrs) {
-  if (!attrs->full && !attrs->window) return SL_OK;
+  if (!attrs->full && !attrs->window && !attrs->shown) return SL_OK;
   return sl_fail(SL_E_SHAPE, "blocks are chosen for causal attention, without attrs.%s",
-                 attrs->full ? "full" : "window");
+                 attrs->full     ? "full"
+                 : attrs->window ? "window"
+                                 : "shown");
 }
 
 static sl_status infer(const sl_attrs *attrs, int nin, const sl_type *in, sl_type *out) {

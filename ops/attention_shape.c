@@ -34,12 +34,16 @@ sl_status sli_want_ids(const sl_type *ids, const sl_type *x) {
 }
 
 static sl_status want_window(const sl_attrs *attrs) {
+  if (attrs->shown < 0)
+    return sl_fail(SL_E_SHAPE, "%lld first keys cannot be shown", (long long)attrs->shown);
   if (attrs->window >= 0) return SL_OK;
   return sl_fail(SL_E_SHAPE, "a window must be 1 or more positions, or 0 for all, got %lld",
                  (long long)attrs->window);
 }
 
 sl_status sli_want_share(const sl_attrs *attrs, const sl_type *q, const sl_type *kv) {
+  if (attrs->shown)
+    return sl_fail(SL_E_SHAPE, "keys that come in parts are not shown to all (attrs.shown)");
   SLI_TRY(sli_want_array("q", q, SL_F32, 3));
   SLI_TRY(sli_want_array("kv", kv, SL_F32, 3));
   if (attrs->heads < 1 || q->dim[2] % attrs->heads)
@@ -88,8 +92,28 @@ static sl_status want_sinks(const sl_attrs *attrs, const sl_type *sinks, const s
 sl_status sli_attention_sinks_infer(const sl_attrs *attrs, int nin, const sl_type *in,
                                     sl_type *out) {
   SLI_TRY(sli_attention_infer(attrs, 3, in, out));
+  if (attrs->shown) return sl_fail(SL_E_SHAPE, "logits as sinks go without attrs.shown");
   SLI_TRY(want_sinks(attrs, &in[3], &in[0]));
   return nin > 4 ? sli_want_ids(&in[4], &in[0]) : SL_OK;
+}
+
+/* Chunks are whole tiles of keys, so that a tile has one form of the queries. */
+static sl_status want_chunk(const sl_attrs *attrs) {
+  if (attrs->chunk < SLI_KEY_TILE || attrs->chunk % SLI_KEY_TILE)
+    return sl_fail(SL_E_SHAPE, "a chunk must be a multiple of %d positions, got %lld", SLI_KEY_TILE,
+                   (long long)attrs->chunk);
+  if (!attrs->full && !attrs->shown) return SL_OK;
+  return sl_fail(SL_E_SHAPE, "chunks are for causal attention, without attrs.%s",
+                 attrs->full ? "full" : "shown");
+}
+
+sl_status sli_attention_dual_infer(const sl_attrs *attrs, int nin, const sl_type *in,
+                                   sl_type *out) {
+  (void)nin;
+  SLI_TRY(sli_attention_infer(attrs, 3, in, out));
+  SLI_TRY(want_chunk(attrs));
+  SLI_TRY(sli_want("next", &in[3], &in[0]));
+  return sli_want("far", &in[4], &in[0]);
 }
 
 /* Splits by sequences or by heads. `arrays` counts the inputs before the optional ids. */

@@ -26,6 +26,8 @@ sl_status sli_attention_packed_infer(const sl_attrs *attrs, int nin, const sl_ty
 /* in: q, k, v, sinks, [ids] */
 sl_status sli_attention_sinks_infer(const sl_attrs *attrs, int nin, const sl_type *in,
                                     sl_type *out);
+/* in: q, k, v, and the forms of q for the chunk before and for those before that */
+sl_status sli_attention_dual_infer(const sl_attrs *attrs, int nin, const sl_type *in, sl_type *out);
 int sli_attention_signatures(const sl_attrs *attrs, int nin, const sl_type *in, sl_signature *out);
 int sli_attention_packed_signatures(const sl_attrs *attrs, int nin, const sl_type *in,
                                     sl_signature *out);

@@ -62,6 +62,12 @@ int64_t sli_rotary_turned(const sl_attrs *attrs, int64_t width);
 /* Fills frequency[pairs] for rotary: position t turns pair j by t * frequency[j]. Returns the
  * factor of the cosines and sines. */
 double sli_rope_frequencies(const sl_attrs *attrs, int64_t pairs, double *frequency);
+/* Returns the position that a token's angles are of. */
+int64_t sli_rope_position(const sl_attrs *attrs, int64_t position);
+/* Returns the factor of its cosines and sines beside that of all. */
+double sli_rope_sharpness(const sl_attrs *attrs, int64_t position);
+/* Returns the positions of a chunk; 0: there are no chunks. */
+int64_t sli_rope_chunk(const sl_attrs *attrs);
 /* Continues a hash with the sl_rope that attrs.user points to; NULL adds nothing. */
 uint64_t sli_rope_hash(uint64_t hash, const sl_attrs *attrs, int nin);
 

@@ -6,10 +6,10 @@
 #include <sluice/op.h>
 
 /* The query at position p of a sequence attends to the keys from p - behind to p + ahead that
- * exist. With ids [batch, keys], only keys with the query's own id count, and none if that id is
- * negative. */
+ * exist, and to those before `shown` up to p + ahead. With ids [batch, keys], only keys with the
+ * query's own id count, and none if that id is negative. */
 typedef struct sli_mask {
-  int64_t behind, ahead;
+  int64_t behind, ahead, shown;
   const int32_t *ids; /* or NULL */
   int64_t ids_row;    /* stride in numbers from one sequence's ids to the next */
 } sli_mask;
@@ -17,7 +17,7 @@ typedef struct sli_mask {
 /* Returns the mask for sequences of `keys` keys. */
 static inline sli_mask sli_mask_of(const sl_attrs *attrs, int64_t keys, const void *ids) {
   int64_t far = attrs->window > 0 && attrs->window < keys ? attrs->window - 1 : keys;
-  sli_mask mask = {far, attrs->full ? far : 0, (const int32_t *)ids, keys};
+  sli_mask mask = {far, attrs->full ? far : 0, attrs->shown, (const int32_t *)ids, keys};
   return mask;
 }
 
@@ -66,7 +66,11 @@ static inline const void *sli_optional(const sl_call *call, int i) {
 static inline double sli_mask_pairs(const sl_attrs *attrs, int64_t keys) {
   double n = (double)keys,
          w = attrs->window > 0 && attrs->window < keys ? (double)attrs->window : n;
-  double causal = (w * (w + 1) + 2 * (n - w) * w) / n;
+  double s = attrs->shown > 0 ? (double)attrs->shown : 0,
+         behind = n - w; /* queries with keys behind */
+  double few = s < behind ? s : behind;
+  double shown = few * (few + 1) + 2 * (behind - few) * few;
+  double causal = (w * (w + 1) + 2 * behind * w + shown) / n;
   return attrs->full ? 2 * causal - 2 : causal;
 }
 

@@ -8,6 +8,11 @@
  *   yarn    a blend by pair, from the pair that turns `high` times in the original context to the
  *           one that turns `low` times; attention is sharpened by `scale` (Peng et al., arXiv
  *           2309.00071); `yarn-untruncated` does not round these two to whole pairs
+ *   dual-chunk  positions are places in chunks of C = chunk - local. With i, j the places of a
+ * query and a key, they are min(i + C, chunk) - j apart if the key is in the chunk before, and
+ *           min(2 C - 1, chunk) - j if it is further away. Queries behind the original context
+ *           are sharpened by 0.1 ln(positions / original) + 1 (An et al., arXiv 2402.17463;
+ *           arXiv 2501.15383)
  *
  * The keys are those of Hugging Face's rope_parameters. */
 #include <math.h>
@@ -102,7 +107,12 @@ static const struct kind {
                                   KEY("high_freq_factor", high),
                                   KEY("original_max_position_embeddings", original), PART_KEY}},
              [SL_ROPE_YARN] = {"yarn", stay_yarn, {YARN_KEYS}},
-             [SL_ROPE_YARN_UNTRUNCATED] = {"yarn-untruncated", stay_untruncated, {YARN_KEYS}}};
+             [SL_ROPE_YARN_UNTRUNCATED] = {"yarn-untruncated", stay_untruncated, {YARN_KEYS}},
+             [SL_ROPE_DUAL_CHUNK] = {
+                 "dual-chunk",
+                 stay_plain,
+                 {KEY("chunk_size", chunk), KEY("local_size", local),
+                  OPTIONAL_KEY("original_max_position_embeddings", original, 0), PART_KEY}}};
 
 static double scale_of(const sl_rope *r) {
   if (r->kind != SL_ROPE_YARN && r->kind != SL_ROPE_YARN_UNTRUNCATED) return 1;
@@ -121,6 +131,26 @@ double sli_rope_frequencies(const sl_attrs *attrs, int64_t pairs, double *freque
   return scale_of(s.rope);
 }
 
+int64_t sli_rope_chunk(const sl_attrs *attrs) {
+  const sl_rope *rope = attrs->user;
+  return rope && rope->kind == SL_ROPE_DUAL_CHUNK ? (int64_t)(rope->chunk - rope->local) : 0;
+}
+
+int64_t sli_rope_position(const sl_attrs *attrs, int64_t position) {
+  const sl_rope *r = attrs->user;
+  int64_t chunk = sli_rope_chunk(attrs);
+  if (!chunk) return position;
+  int64_t place = position % chunk, most = (int64_t)r->chunk;
+  if (r->form == SL_ROPE_NEXT) return SLI_MIN(place + chunk, most);
+  return r->form == SL_ROPE_FAR ? SLI_MIN(2 * chunk - 1, most) : place;
+}
+
+double sli_rope_sharpness(const sl_attrs *attrs, int64_t position) {
+  const sl_rope *r = attrs->user;
+  if (!sli_rope_chunk(attrs) || r->form == SL_ROPE_KEYS || r->original <= 0) return 1;
+  return fmax(0.1 * log((double)(position + 1) / r->original) + 1, 1);
+}
+
 int64_t sli_rotary_turned(const sl_attrs *attrs, int64_t width) {
   const sl_rope *rope = attrs->user;
   return rope && rope->part > 0 ? (int64_t)((double)width * rope->part) : width;
@@ -130,8 +160,9 @@ uint64_t sli_rope_hash(uint64_t hash, const sl_attrs *attrs, int nin) {
   (void)nin;
   const sl_rope *r = attrs->user;
   if (!r) return hash;
-  const double reals[] = {r->factor, r->original, r->low, r->high, r->scale, r->part};
-  hash = sli_hash_word(hash, (uint64_t)r->kind);
+  const double reals[] = {r->factor, r->original, r->low,   r->high,
+                          r->scale,  r->part,     r->chunk, r->local};
+  hash = sli_hash_word(sli_hash_word(hash, (uint64_t)r->kind), (uint64_t)r->form);
   for (size_t i = 0; i < SLI_COUNT(reals); i++) hash = sli_hash_real(hash, reals[i]);
   return hash;
 }
@@ -146,7 +177,8 @@ static sl_status find_kind(const char *text, size_t length, sl_rope *out) {
     }
   return sl_fail(
       SL_E_USAGE,
-      "rotary scaling \"%.*s\": it is one of none, linear, llama3, yarn, yarn-untruncated",
+      "rotary scaling \"%.*s\": it is one of none, linear, llama3, yarn, yarn-untruncated, "
+      "dual-chunk",
       (int)SLI_MIN(length, (size_t)40), text);
 }
 
@@ -175,6 +207,16 @@ static sl_status read_value(const char **at, const struct kind *kind, sl_rope *o
   return SL_OK;
 }
 
+static sl_status check_chunk(const sl_rope *r) {
+  enum { TILE = 64 };
+  double chunk = r->chunk - r->local;
+  if (chunk >= TILE && r->chunk == floor(r->chunk) && fmod(chunk, TILE) == 0) return SL_OK;
+  return sl_fail(SL_E_USAGE,
+                 "rotary scaling dual-chunk: chunk_size=%g - local_size=%g must be a positive "
+                 "multiple of %d",
+                 r->chunk, r->local, TILE);
+}
+
 static sl_status rope_check(const struct kind *kind, sl_rope *out) {
   for (const key *k = kind->keys; k->name; k++) {
     double *value = field(out, k);
@@ -185,6 +227,7 @@ static sl_status rope_check(const struct kind *kind, sl_rope *out) {
   if (out->part > 1)
     return sl_fail(SL_E_USAGE, "rotary scaling %s: partial_rotary_factor=%g is more than 1",
                    kind->name, out->part);
+  if (kind == &kinds[SL_ROPE_DUAL_CHUNK]) SLI_TRY(check_chunk(out));
   if (out->low && out->low >= out->high)
     return sl_fail(SL_E_USAGE,
                    "rotary scaling %s: %g, the lower bound, is not less than %g, the "

@@ -80,6 +80,25 @@ const sl_op sl_op_attention_sinks_served = {
     .follows = 1,
 };
 
+static sl_status dual_infer(const sl_attrs *attrs, int nin, const sl_type *in, sl_type *out) {
+  if (nin != 6) return sl_fail(SL_E_SHAPE, "it has no batch to read");
+  SLI_TRY(sli_attention_dual_infer(attrs, 5, in, out));
+  SLI_TRY(want_causal(attrs, &in[5]));
+  out[2] = pages_type(attrs, &out[0]);
+  return SL_OK;
+}
+
+const sl_op sl_op_attention_dual_served = {
+    .name = "attention_dual_served",
+    .min_in = 6,
+    .max_in = 6,
+    .nout = 3,
+    .updates = 4,
+    .infer = dual_infer,
+    .looks = 31,
+    .follows = 1,
+};
+
 const sl_op sl_op_attention_packed_served = {
     .name = "attention_packed_served",
     .min_in = 3,

@@ -8,17 +8,19 @@ static sl_status limits_check(const char *name, int64_t n, int64_t least, int64_
                  (long long)least, (long long)most);
 }
 
-static sl_status check_all(const sl_session_info *a, const sl_session_limits *l) {
+static sl_status check_all(const sl_session *s, const sl_session_limits *l) {
   enum { MOST_WAITING = 1 << 20 };
+  const sl_session_info *a = &s->about;
+  int64_t pages = sli_pages_of(sli_session_positions(s));
   sl_status status = limits_check("rows", l->rows, 1, a->rows);
-  if (!status) status = limits_check("pages", l->pages, sli_pages_of(a->context), a->pages);
+  if (!status) status = limits_check("pages", l->pages, pages, a->pages);
   if (!status) status = limits_check("sequences", l->sequences, 1, a->sequences);
   if (!status) status = limits_check("groups", l->groups, 1, a->groups);
   return status ? status : limits_check("queue", l->queue, 1, MOST_WAITING);
 }
 
 sl_status sl_session_limit(sl_session *s, const sl_session_limits *limits) {
-  sl_status status = check_all(&s->about, limits);
+  sl_status status = check_all(s, limits);
   if (status) return status;
   pthread_mutex_lock(&s->lock);
   sl_session_limits *l = &s->stats.limits;

@@ -104,7 +104,7 @@ void sli_session_finish(sl_session *s, request *r, sl_end end) {
                               .kind = SL_EVENT_END,
                               .end = end,
                               .place = r->count - r->nprompt,
-                              .cached = r->cached});
+                              .cached = SLI_MAX(r->cached - s->serving.sinks, 0)});
   count_end(s, r, end);
   forget(r);
 }
@@ -203,24 +203,26 @@ static sl_status check_settings(const sl_request *q) {
   return SL_OK;
 }
 
+int64_t sli_session_positions(const sl_session *s) { return s->serving.sinks + s->about.context; }
+
 request *sli_session_make(const sl_session *s, const sl_request *q) {
   request *r = sli_calloc(1, sizeof *r);
-  *r =
-      (request){.slot = -1,
-                .resumes = -1,
-                .stuck = -1,
-                .known = INT64_MAX,
-                .goal = INT64_MAX,
-                .user = q->user,
-                .nprompt = q->nprompt,
-                .how = *q,
-                .count = q->nprompt,
-                .capacity = (size_t)q->nprompt,
-                .most = q->max_tokens > s->about.context - q->nprompt ? s->about.context
-                                                                      : q->nprompt + q->max_tokens};
+  int64_t sinks = s->serving.sinks, prompt = sinks + q->nprompt, most = sli_session_positions(s);
+  *r = (request){.slot = -1,
+                 .resumes = -1,
+                 .stuck = -1,
+                 .known = INT64_MAX,
+                 .goal = INT64_MAX,
+                 .user = q->user,
+                 .nprompt = prompt,
+                 .how = *q,
+                 .count = prompt,
+                 .capacity = (size_t)prompt,
+                 .most = q->max_tokens > most - prompt ? most : prompt + q->max_tokens};
   r->pages = sli_calloc((size_t)sli_pages_of(r->most), sizeof *r->pages);
   r->tokens = sli_calloc(r->capacity, sizeof *r->tokens);
-  memcpy(r->tokens, q->prompt, r->capacity * sizeof *r->tokens);
+  for (int64_t i = 0; i < sinks; i++) r->tokens[i] = s->serving.sink + (int32_t)i;
+  memcpy(r->tokens + sinks, q->prompt, (size_t)q->nprompt * sizeof *r->tokens);
   r->stop = sli_calloc((size_t)SLI_MAX(q->nstop, 1), sizeof *r->stop);
   if (q->nstop) memcpy(r->stop, q->stop, (size_t)q->nstop * sizeof *r->stop);
   r->edits = sli_edits_create(q);

@@ -294,6 +294,8 @@ void sli_states_place(sl_session *s, part *p, int32_t page);
 sl_status sli_session_check(const sl_session *s, const sl_request *q);
 /* Checks a request and whether this process takes some. */
 sl_status sli_session_may_submit(const sl_session *s, const sl_request *q);
+/* Positions of the longest sequence, with the model's tokens in front of it. */
+int64_t sli_session_positions(const sl_session *s);
 /* Makes a request that has been checked. */
 request *sli_session_make(const sl_session *s, const sl_request *q);
 /* Puts it behind the others, and returns its id. */

@@ -157,22 +157,24 @@ static sl_status settle_sizes(sl_session *s) {
   const sl_session_options *o = &s->options;
   sl_session_info *a = &s->about;
   sl_serving *v = &s->serving;
-  if (o->context > v->context && !s->target)
+  int64_t most = v->context - v->sinks;
+  if (o->context > most && !s->target)
     return sl_fail(SL_E_USAGE, "a context of %lld is more than the model's %lld",
-                   (long long)o->context, (long long)v->context);
-  a->context = o->context ? SLI_MIN(o->context, v->context) : v->context;
+                   (long long)o->context, (long long)most);
+  a->context = o->context ? SLI_MIN(o->context, most) : most;
   a->rows = v->rows;
   a->sequences = v->sequences;
   a->groups = v->groups;
   settle_states(s);
-  int64_t least = sli_pages_of(a->context);
+  int64_t least = sli_pages_of(sli_session_positions(s));
   a->pages = v->pages = o->pages ? o->pages : usual_pages(s, least);
   s->stats.limits = (sl_session_limits){a->rows, a->pages, a->sequences, a->groups, o->queue};
   if (a->pages >= least) return SL_OK;
   return sl_fail(
       SL_E_USAGE,
       "kv=%lld is too few: one sequence of %lld tokens needs kv=%lld; a context of %lld would fit",
-      (long long)a->pages, (long long)a->context, (long long)least, (long long)a->pages * SL_PAGE);
+      (long long)a->pages, (long long)a->context, (long long)least,
+      (long long)(a->pages * SL_PAGE - v->sinks));
 }
 
 static sl_status find_vocabulary(sl_session *s) {

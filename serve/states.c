@@ -3,7 +3,8 @@
  * them.
  *
  * Behind some full pages the state is therefore kept, in a slot of its own: a prompt's last full
- * page, from which the next turn of a chat goes on, and each state_every-th page of a sequence. A
+ * page, from which the next turn of a chat goes on, each state_every-th page of a sequence, and the
+ * last one of the sink tokens, with which all begin. A
  * part of a tick ends with such a page, so the state behind its last row is the one to keep. Where
  * no slot is free, the state that was used longest ago goes. A state can be read by ticks behind
  * the one that writes it: the sequences of a tick are walked in no order. */
@@ -41,13 +42,18 @@ bool sli_states_has(const sl_session *s, int32_t page) {
 /* Positions up to a prompt's last full page that others can begin behind. */
 static int64_t last_of_prompt(const request *r) { return (r->nprompt - 1) / SL_PAGE * SL_PAGE; }
 
+/* Positions up to the last full page of sink tokens. */
+static int64_t last_of_sinks(const sl_session *s) { return s->serving.sinks / SL_PAGE * SL_PAGE; }
+
 static bool is_wanted(const sl_session *s, const request *r, int64_t positions) {
-  return positions == last_of_prompt(r) || positions % (s->options.state_every * SL_PAGE) == 0;
+  return positions == last_of_prompt(r) || positions == last_of_sinks(s) ||
+         positions % (s->options.state_every * SL_PAGE) == 0;
 }
 
 int64_t sli_states_rows(const sl_session *s, const request *r, int64_t rows) {
   if (!s->pages->nkept || !s->serving.stateful) return rows;
   int64_t step = s->options.state_every * SL_PAGE, next = (r->fed / step + 1) * step;
+  if (r->fed < last_of_sinks(s)) next = SLI_MIN(next, last_of_sinks(s));
   if (r->fed < last_of_prompt(r)) next = SLI_MIN(next, last_of_prompt(r));
   return SLI_MIN(rows, next - r->fed);
 }

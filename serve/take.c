@@ -4,12 +4,12 @@
 
 #include "serve/serve.h"
 
-static sl_session_event event_of(const request *r, const sl_sampled *x) {
+static sl_session_event event_of(const sl_session *s, const request *r, const sl_sampled *x) {
   sl_session_event e = {.id = r->id,
                         .user = r->user,
                         .kind = SL_EVENT_TOKEN,
                         .place = r->count - r->nprompt,
-                        .cached = r->cached,
+                        .cached = SLI_MAX(r->cached - s->serving.sinks, 0),
                         .token = x->token,
                         .logprob = x->logprob,
                         .ntop = x->ntop,
@@ -52,7 +52,7 @@ static bool take_tokens(sl_session *s, const part *p, const sl_sampled *x) {
     bool fails = !x[i].finite || r->stuck == r->count;
     if (fails) sli_session_finish(s, r, SL_END_FAILED);
     s->stats.accepted += i > 0;
-    if (fails || sli_session_answer(s, r, event_of(r, &x[i]))) return true;
+    if (fails || sli_session_answer(s, r, event_of(s, r, &x[i]))) return true;
   }
   return false;
 }
@@ -103,22 +103,23 @@ static void take_tick(sl_session *s, const tick *t, const sl_sampled *x) {
 /* ---- hidden states --------------------------------------------------------------------------- */
 
 /* Adds the states of a part's rows, in their order: sums do not depend on the cut into ticks. */
-static void add_states(const part *p, int64_t width, const float *rows) {
+static void add_states(const sl_session *s, const part *p, const float *rows) {
   const request *r = p->of;
+  int64_t width = s->about.width, sinks = s->serving.sinks;
   if (!p->from) memset(r->sums, 0, (size_t)width * sizeof *r->sums); /* also when computed again */
   for (int64_t i = 0; i < SLI_MIN(p->rows, r->nprompt - p->from); i++, rows += width) {
     bool last = p->from + i == r->nprompt - 1;
+    if (p->from + i < sinks) continue;
     for (int64_t k = 0; k < width && (last || !r->how.last); k++) r->sums[k] += (double)rows[k];
     for (int64_t k = 0; k < width && last; k++)
-      r->how.embedding[k] = (float)(r->sums[k] / (r->how.last ? 1 : (double)r->nprompt));
+      r->how.embedding[k] = (float)(r->sums[k] / (r->how.last ? 1 : (double)(r->nprompt - sinks)));
   }
 }
 
 static void take_hidden(const sl_session *s, const tick *t, const float *rows) {
   for (int i = 0; i < t->count && rows; i++) {
     const part *p = &t->parts[i];
-    if (p->of->sums && !p->of->cancelled && p->of->standing == RUNNING)
-      add_states(p, s->about.width, rows);
+    if (p->of->sums && !p->of->cancelled && p->of->standing == RUNNING) add_states(s, p, rows);
     rows += p->rows * s->about.width;
   }
 }

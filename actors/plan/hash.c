@@ -59,6 +59,7 @@ enum {
   LEAVES,
   POSITIONS,
   LEAF,
+  SHOWN,
   PART
 };
 
@@ -107,6 +108,7 @@ uint64_t sli_hash_attrs(uint64_t hash, const sl_op *op, const sl_attrs *a, int n
   setting(h, LEFT, a->left_transposed);
   setting(h, FULL, a->full);
   setting(h, WINDOW, (uint64_t)a->window);
+  setting(h, SHOWN, (uint64_t)a->shown);
   setting(h, END, (uint64_t)a->end);
   setting(h, COUNT, (uint64_t)a->count);
   setting(h, REVERSE, a->reverse);

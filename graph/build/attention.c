@@ -2,9 +2,11 @@
 /* Attention with sinks, whose logits are spread over the queries; and latent attention, expanded to
  * attention where a graph is trained, one op where it is served. */
 #include <sluice/attention.h>
+#include <sluice/ops.h>
 
 #include "graph/build/build.h"
 #include "ops/attention_latent.h"
+#include "ops/layout.h"
 
 /* ---- sinks --------------------------------------------------------------------------------- */
 
@@ -25,6 +27,24 @@ sl_tensor *sl_attend_sinks_at(sl_here at, sl_graph *g, sl_tensor *q, sl_tensor *
   sl_tensor *of[2] = {0};
   sl_apply_at(at, g, &sl_op_attention_sinks, attrs, ids ? 5 : 4,
               (sl_tensor *[]){q, k, v, rows, ids}, sinks ? 0 : 8, of);
+  return of[0];
+}
+
+/* ---- chunks -------------------------------------------------------------------------------- */
+
+sl_tensor *sl_attend_dual_at(sl_here at, sl_graph *g, sl_tensor *q, sl_tensor *k, sl_tensor *v,
+                             float theta, const sl_rope *rope, const sl_attrs *attrs) {
+  sl_attrs with = *attrs;
+  sl_rope form = *rope;
+  sl_tensor *in[5] = {NULL, NULL, v}, *of[2] = {NULL};
+  with.chunk = sli_rope_chunk(&(sl_attrs){.user = rope});
+  for (int i = 0; i < 4; i++) {
+    static const int inputs[] = {1, 0, 3, 4};
+    form.form = (sl_rope_form)i;
+    in[inputs[i]] = sl_rotary_at(
+        at, g, i ? q : k, i || !attrs->kv_heads ? attrs->heads : attrs->kv_heads, theta, &form);
+  }
+  sl_apply_at(at, g, &sl_op_attention_dual, &with, 5, in, 0, of);
   return of[0];
 }
 

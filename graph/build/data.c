@@ -20,7 +20,9 @@ typedef struct token_rows {
   sl_source source;
   sl_type types[5]; /* tokens and targets, of chats also a number, documents and positions, each
                        i32 [rows, context]; in a served graph tokens, targets and its batch */
-  int64_t rows, context, batch;
+  int64_t rows, context, batch; /* context: with the sinks */
+  int64_t sinks;                /* tokens in front of each sequence, numbered from `sink` on */
+  int32_t sink;
   bool chats, alone;          /* the model reads chats; a row may have one */
   const sli_tokens *files;    /* NULL for inference, and where no data is read */
   const sli_tokens *held_out; /* or NULL */
@@ -43,6 +45,19 @@ static void put_number(double number, int64_t count, int32_t *out) {
   while (n < count) out[n++] = SLI_UNLEARNED;
 }
 
+/* Fills in the sinks among `count` tokens of a row from `first` on; returns how many there are. */
+static int64_t put_sinks(const token_rows *r, int64_t first, int64_t count, int32_t *tokens,
+                         int32_t *targets) {
+  int64_t n = SLI_MIN(SLI_MAX(r->sinks - first, 0), count);
+  for (int64_t i = 0; i < n; i++) {
+    if (tokens) tokens[i] = r->sink + (int32_t)(first + i);
+    if (targets) targets[i] = SLI_UNLEARNED;
+  }
+  return n;
+}
+
+static int32_t *behind(int32_t *array, int64_t n) { return array ? array + n : NULL; }
+
 /* Fills in rows from sequence `first` on; only the tick's piece, if sequences are cut. */
 static void data_fill(const token_rows *r, const sli_tokens *files, int64_t first, double learned,
                       const sl_tick *tick, void *const *out) {
@@ -51,8 +66,10 @@ static void data_fill(const token_rows *r, const sli_tokens *files, int64_t firs
   for (int64_t row = 0; row < r->rows; row++) {
     for (int o = 0; o < r->source.nout; o++)
       all[o] = out[o] ? (int32_t *)out[o] + row * count : NULL;
-    sli_tokens_read(files, first + row, tick->row, count,
-                    &(sli_tokens_out){all[0], all[1], all[3], all[4]});
+    int64_t sinks = put_sinks(r, tick->row, count, all[0], all[1]);
+    sli_tokens_read(
+        files, first + row, tick->row + sinks - r->sinks, count - sinks,
+        &(sli_tokens_out){behind(all[0], sinks), behind(all[1], sinks), all[3], all[4]});
     if (all[2]) put_number(learned, count, all[2]);
   }
 }
@@ -61,6 +78,7 @@ static void data_fill(const token_rows *r, const sli_tokens *files, int64_t firs
 static double learned_of(const token_rows *r, const sli_tokens *files, int64_t first,
                          int64_t count) {
   if (r->source.nout < 3) return 0;
+  if (r->sinks) return (double)(r->context - r->sinks);
   return (double)sli_tokens_learned(files, first, count) / (double)count;
 }
 
@@ -102,7 +120,7 @@ static sli_tokens_options tokens_options(const sl_graph *g, const token_rows *r,
                                          int64_t vocab, uint64_t shuffle) {
   const sl_graph_options *o = &g->options;
   return (sli_tokens_options){.paths = paths,
-                              .context = r->context,
+                              .context = r->context - r->sinks,
                               .vocab = vocab,
                               .shuffle = shuffle,
                               .tokenizer = o->tokenizer,
@@ -126,8 +144,9 @@ static sl_status open_held_out(sl_graph *g, int64_t vocab, token_rows *r) {
   g->reads_eval = true;
   int64_t rows = sli_tokens_sequences(files), most = g->options.eval_rows;
   if (most > 0) rows = SLI_MIN(rows, most);
-  if (sli_tokens_are_chats(files, NULL))
-    r->held_out_learned = (double)sli_tokens_learned(files, 0, rows) / (double)rows;
+  bool marked = sli_tokens_are_chats(files, NULL);
+  if (marked) r->held_out_learned = (double)sli_tokens_learned(files, 0, rows) / (double)rows;
+  if (r->sinks) r->held_out_learned = (double)(r->context - r->sinks);
   r->source.fill_held_out = fill_held_out;
   r->source.held_out = (int)SLI_MIN(INT_MAX, sli_tokens_sequences(files) / r->rows);
   r->source.held_out_rest = (int)(sli_tokens_sequences(files) % r->rows);
@@ -138,6 +157,9 @@ static sl_status open_source(sl_here at, sl_graph *g, const char *paths, int64_t
                              token_rows *r) {
   r->feed = g->options.feed_tokens;
   r->feed_ctx = g->options.feed_ctx;
+  if (g->options.infer && r->sinks)
+    return sli_graph_fail_at(g, at, SL_E_UNSUPPORTED,
+                             "sl_sink_tokens: feed_tokens gives no sink tokens");
   if (g->options.infer)
     return r->feed ? SL_OK
                    : sli_graph_fail_at(g, at, SL_E_USAGE, "sl_tokens: inference needs feed_tokens");
@@ -149,6 +171,10 @@ static sl_status open_source(sl_here at, sl_graph *g, const char *paths, int64_t
   if (status) return sl_graph_fail(g, status, "%s", sl_detail());
   sli_graph_cleanup(g, close_files, files);
   r->files = files;
+  if (r->sinks && sli_tokens_are_chats(files, NULL))
+    return sli_graph_fail_at(g, at, SL_E_UNSUPPORTED,
+                             "%s: chats have no sink tokens in front of them",
+                             sli_tokens_path(files, 0));
   return g->options.eval ? open_held_out(g, vocab, r) : SL_OK;
 }
 
@@ -170,6 +196,8 @@ static sl_tensor *served_tokens(sl_here at, sl_graph *g, int64_t context, int64_
     return NULL;
   }
   s->context = context;
+  s->sinks = g->sinks;
+  s->sink = (int32_t)vocab;
   s->rows = SLI_MIN(s->rows, context);
   s->picks = (int)SLI_MIN(s->picks ? s->picks : s->sequences, s->rows);
   if (s->edits)
@@ -198,6 +226,8 @@ static sl_tensor *served_tokens(sl_here at, sl_graph *g, int64_t context, int64_
 
 sl_status sli_serve_spliced(sl_graph *g, int64_t width) {
   if (!g->batch) return sl_graph_fail(g, SL_E_UNSUPPORTED, "sl_splice: sl_tokens comes before it");
+  if (g->sinks)
+    return sl_graph_fail(g, SL_E_UNSUPPORTED, "sl_splice: a model with sink tokens has none");
   if (g->spans.width)
     return sl_graph_fail(g, SL_E_UNSUPPORTED, "sl_splice: a model that is served has one");
   sli_node *n = g->batch->producer;
@@ -211,6 +241,7 @@ sl_status sli_serve_spliced(sl_graph *g, int64_t width) {
 sl_texts sli_texts_of_files(sl_here at, sl_graph *g, const char *paths, int64_t rows,
                             int64_t context, int64_t vocab, bool chats, bool alone) {
   sl_tensor *outs[5] = {NULL};
+  context += g->sinks;
   if (g->options.serve) {
     outs[0] = served_tokens(at, g, context, vocab, &outs[1]);
     return (sl_texts){outs[0], outs[1], NULL, NULL};
@@ -218,6 +249,8 @@ sl_texts sli_texts_of_files(sl_here at, sl_graph *g, const char *paths, int64_t 
   token_rows *r = sli_arena_alloc(&g->arena, sizeof *r);
   r->rows = rows;
   r->context = context;
+  r->sinks = g->sinks;
+  r->sink = (int32_t)vocab;
   r->batch = rows * g->options.microbatches;
   r->chats = chats;
   r->alone = alone;
@@ -229,6 +262,7 @@ sl_texts sli_texts_of_files(sl_here at, sl_graph *g, const char *paths, int64_t 
                           .fill = g->options.infer ? fill_from_feed : fill_from_files};
   if (open_source(at, g, paths, vocab, r)) return (sl_texts){NULL};
   if (r->files && sli_tokens_are_chats(r->files, NULL)) r->source.nout = alone ? 3 : 5;
+  else if (r->sinks) r->source.nout = 3;
   sl_data_at(at, g, &r->source, outs);
   return (sl_texts){outs[0], outs[1], outs[3], outs[4]};
 }

@@ -56,6 +56,11 @@ static sl_texts read_texts(sl_here at, sl_graph *g, const char *paths, int64_t r
                       (long long)rows, (long long)context, (long long)vocab);
     return (sl_texts){NULL};
   }
+  if (o && g->sinks) {
+    sli_graph_fail_at(g, at, SL_E_UNSUPPORTED, "%s: its rows have no sink tokens (sl_sink_tokens)",
+                      o->name);
+    return (sl_texts){NULL};
+  }
   if (f->nnodes && f->texts.tokens) return same_tokens(at, g, rows, context, vocab);
   f->texts = o && o->tokens ? made_tokens(at, g, rows, context, vocab)
                             : sli_texts_of_files(at, g, paths, rows, context, vocab, chats, alone);
@@ -68,6 +73,12 @@ sl_tensor *sl_tokens_at(sl_here at, sl_graph *g, const char *paths, int64_t rows
   sl_texts out = read_texts(at, g, paths, rows, context, vocab, false, false);
   *targets = out.targets;
   return out.tokens;
+}
+
+void sl_sink_tokens(sl_graph *g, int64_t count) {
+  if (count < 0 || count > 1 << 20)
+    sl_graph_fail(g, SL_E_USAGE, "%lld sink tokens cannot be", (long long)count);
+  else g->sinks = count;
 }
 
 sl_texts sl_texts_at(sl_here at, sl_graph *g, const char *paths, int64_t rows, int64_t context,

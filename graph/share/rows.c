@@ -177,7 +177,7 @@ static bool goes_around(const pass *p, const sli_node *n, sl_signature *out) {
   bool separate = n->op == &sl_op_attention;
   if (!p->ring || !mixes_positions(p, n)) return false;
   if (gathers(n, out)) return true;
-  if (!separate && n->op != &sl_op_attention_packed) return false;
+  if ((!separate && n->op != &sl_op_attention_packed) || n->attrs.shown) return false;
   const sl_sbp positions = {SL_SPLIT, 1};
   *out = (sl_signature){.out = {positions, {SL_SPLIT, 2}}};
   for (int i = 0; i < (separate ? 3 : 1); i++) out->in[i] = positions;

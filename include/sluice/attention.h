@@ -23,12 +23,26 @@ extern const sl_op sl_op_attention_sinks, sl_op_attention_sinks_b, sl_op_attenti
  * 1/sqrt(n + R)). See sl_attend_latent. */
 extern const sl_op sl_op_attention_latent_served;
 
+/* attention_dual(q, k, v, next, far) -> o, lse: attention in chunks of attrs.chunk positions, a
+ * multiple of 64. `next` and `far` are forms of q: for keys of the chunk before a query's own, and
+ * for those of all chunks before that. The rest is as in attention, without ids.
+ * attention_dual_b(q, k, v, next, far, o, lse, do) -> dq, dk, dv, dnext, dfar.
+ * attention_dual_served(q, k, v, next, far, batch) -> o, -, pages. */
+extern const sl_op sl_op_attention_dual, sl_op_attention_dual_b, sl_op_attention_dual_served;
+
 /* Attention with sinks, [heads] or NULL, whose logits count in the softmax's sum, and with a soft
  * limit attrs.value of the scores, or 0. ids as in sl_attend_within. */
 #define sl_attend_sinks(g, q, k, v, sinks, ids, ...) \
   sl_attend_sinks_at(SL_HERE, g, q, k, v, sinks, ids, __VA_ARGS__)
 sl_tensor *sl_attend_sinks_at(sl_here at, sl_graph *g, sl_tensor *q, sl_tensor *k, sl_tensor *v,
                               sl_tensor *sinks, sl_tensor *ids, const sl_attrs *attrs);
+
+/* Dual-chunk attention (An et al., arXiv 2402.17463): q and k without rotary positions, which this
+ * gives them, by a rope of the kind dual-chunk. */
+#define sl_attend_dual(g, q, k, v, theta, rope, ...) \
+  sl_attend_dual_at(SL_HERE, g, q, k, v, theta, rope, __VA_ARGS__)
+sl_tensor *sl_attend_dual_at(sl_here at, sl_graph *g, sl_tensor *q, sl_tensor *k, sl_tensor *v,
+                             float theta, const struct sl_rope *rope, const sl_attrs *attrs);
 
 /* Multi-head latent attention (DeepSeek-AI, arXiv 2405.04434). q [B, T, H (n + R)], the latent c
  * [B, T, L], k [B, T, R], which all heads share, and w [H (n + v), L] -> [B, T, H v]. A head's keys

@@ -72,6 +72,9 @@ typedef struct sl_serving {
   int picks;       /* most tokens that a tick produces; sl_tokens sets 0 to `sequences` */
   int groups;      /* ticks in flight at once */
   int64_t context; /* positions of a sequence; sl_tokens fills it in from the model */
+  /* tokens of the model's own in front of it, and the first of them; sl_tokens fills them in */
+  int64_t sinks;
+  int32_t sink;
   int64_t pages;   /* pages of the KV cache in every stage; read by sl_lower */
   sl_dtype kv;     /* type of the KV cache in memory: SL_F32 or SL_BF16 */
   bool stateful;   /* set by sl_lower: some op keeps states (sl_op.slots) */
@@ -234,6 +237,10 @@ typedef struct sl_texts {
   sl_texts_at(SL_HERE, g, paths, rows, context, vocab, alone)
 sl_texts sl_texts_at(sl_here at, sl_graph *g, const char *paths, int64_t rows, int64_t context,
                      int64_t vocab, bool alone);
+/* Puts `count` tokens of the model's own in front of each sequence of the sl_texts to come, which
+ * are then i32 [rows, count + context]: vocab, vocab + 1, ... None of them is learned. A server
+ * puts them in front of each request. Chats and objectives are refused. */
+void sl_sink_tokens(sl_graph *g, int64_t count);
 /* Cross entropy of logits [rows, context, vocab]. Of chats it is the mean over tokens that are
  * learned. */
 #define sl_texts_loss(g, logits, texts) sl_texts_loss_at(SL_HERE, g, logits, texts)

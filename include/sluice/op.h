@@ -181,9 +181,10 @@ typedef struct sl_attrs {
                                 from dims[0] of the part on are shifted by dims[1] */
   bool bf16;  /* set by the graph: ops with `rounds` round to bf16, served ops keep bf16 */
   bool exact; /* set by the graph: sums have one order, whatever the cut */
-  /* exact products (linear, linear_b, matmul, grouped, conv), cross_entropy: steps of k in a group,
-   * set by the graph (0: all of k); and the lengths of the parts of a packed k as a whole, if there
-   * is more than one. A group has a share of each part, and a device a whole number of groups. */
+  /* attention_dual: positions of a chunk; exact products (linear, linear_b, matmul, grouped, conv),
+   * cross_entropy: steps of k in a group, set by the graph (0: all of k); and the lengths of the
+   * parts of a packed k as a whole, if there is more than one. A group has a share of each part,
+   * and a device a whole number of groups. */
   int64_t chunk, part[SL_PART_RANGES];
   /* exact ops that sum a gradient over rows, set by the graph: bit i: input i is cut along dim 0
    * into leaves, which are summed one by one; bit i of `positions`: leaves also end after each
@@ -202,6 +203,8 @@ typedef struct sl_attrs {
                       for the whole microbatch, set by the graph */
   int64_t window;  /* attention: sliding window, a query sees keys less than this far from it (0:
                       all) */
+  int64_t shown;   /* attention: so many first keys are seen by all later queries, whatever the
+                      window */
   int32_t end;     /* documents: the end-of-document token */
   float scale;     /* attention: factor of the scores (0: 1/sqrt of a head's width) */
   bool keep;    /* reduce_sum, reduce_max: reduced dims stay, of length 1; batch_norm, batch_norm_b:

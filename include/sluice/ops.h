@@ -337,8 +337,12 @@ typedef enum sl_rope_kind {
   SL_ROPE_LINEAR,
   SL_ROPE_LLAMA3,
   SL_ROPE_YARN,
-  SL_ROPE_YARN_UNTRUNCATED /* yarn, whose blend does not begin and end at whole pairs */
+  SL_ROPE_YARN_UNTRUNCATED, /* yarn, whose blend does not begin and end at whole pairs */
+  SL_ROPE_DUAL_CHUNK        /* positions in chunks, for sl_attend_dual */
 } sl_rope_kind;
+/* dual-chunk: keys, and queries for keys of their own chunk, for those of the chunk before, and for
+ * those before that. */
+typedef enum sl_rope_form { SL_ROPE_KEYS, SL_ROPE_OWN, SL_ROPE_NEXT, SL_ROPE_FAR } sl_rope_form;
 typedef struct sl_rope {
   sl_rope_kind kind;
   double factor;    /* new context length / original */
@@ -347,12 +351,15 @@ typedef struct sl_rope {
   double scale;     /* yarn: attention_factor; 0: 0.1 ln(factor) + 1 */
   double part;      /* partial_rotary_factor: the part of a head's D numbers that turns, the first
                        ones, as if they were the head; 0: all */
+  double chunk, local; /* dual-chunk: chunk_size, local_size: a chunk has chunk - local positions */
+  sl_rope_form form;   /* dual-chunk; not in texts */
 } sl_rope;
 
 /* Parses "none", "linear:factor=F", "llama3:factor=F,low_freq_factor=L,high_freq_factor=H,
  * original_max_position_embeddings=N" or "yarn:factor=F,original_max_position_embeddings=N"
- * [,beta_slow=S,beta_fast=F,attention_factor=A], or yarn-untruncated likewise; "" is none. Each may
- * have partial_rotary_factor=P. SL_E_USAGE says what is wrong. */
+ * [,beta_slow=S,beta_fast=F,attention_factor=A], or yarn-untruncated likewise, or
+ * "dual-chunk:chunk_size=S,local_size=W" [,original_max_position_embeddings=N]; "" is none. Each
+ * may have partial_rotary_factor=P. SL_E_USAGE says what is wrong. */
 sl_status sl_rope_parse(const char *text, sl_rope *out);
 
 /* attention(q [B, T, Hq*D], k [B, T, Hkv*D], v [B, T, Hkv*D], [ids i32 [B, T]]) -> o [B, T, Hq*D],

@@ -115,6 +115,28 @@ static void blocks_b_cpu(const sl_call *call) {
   backward(call, &a, 4);
 }
 
+/* The forms of queries are inputs 3 and 4. */
+static sli_attention dual_view(const sl_call *call) {
+  sli_attention a = separate_view(call, NULL);
+  a.dual.chunk = call->attrs->chunk;
+  for (int i = 0; i < 2; i++) a.dual.q[i] = call->in[3 + i];
+  return a;
+}
+
+static void dual_cpu(const sl_call *call) {
+  sli_attention a = dual_view(call);
+  forward(call, &a);
+}
+
+static void dual_b_cpu(const sl_call *call) {
+  sli_attention a = dual_view(call);
+  a.dq = call->out[0];
+  a.dk = call->out[1];
+  a.dv = call->out[2];
+  for (int i = 0; i < 2; i++) a.dual.dq[i] = call->out[3 + i];
+  backward(call, &a, 5);
+}
+
 /* ---- choice of blocks ---------------------------------------------------------------------- */
 
 static size_t choose_scratch(const sl_call *call, int threads) {
@@ -143,6 +165,10 @@ static void choose_cpu(const sl_call *call) {
   c.a.bf16 = false;
   sl_team_for(call->team, (int)(c.a.batch * c.a.heads), sli_cpu()->choose_blocks, &c);
 }
+
+const sl_kernel sli_cpu_attention_dual = {.backend = "cpu", .run = dual_cpu};
+
+const sl_kernel sli_cpu_attention_dual_b = {.backend = "cpu", .run = dual_b_cpu};
 
 const sl_kernel sli_cpu_attention_blocks = {.backend = "cpu", .run = blocks_cpu};
 

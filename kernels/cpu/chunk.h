@@ -200,6 +200,13 @@ typedef struct sli_attention {
     const int32_t *of;
     int64_t blocks, width;
   } chosen;
+  /* positions of a chunk (attention_dual), and the forms of q and dq for keys of the chunk before
+   * and of those before that; chunk 0: q is for all keys */
+  struct {
+    int64_t chunk;
+    const float *q[2];
+    float *dq[2];
+  } dual;
   bool resumes; /* continue from out and lse; add to dq */
   bool bf16;    /* round the operands of products to bf16 */
   float scale;  /* scale of the scores */

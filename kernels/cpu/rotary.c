@@ -12,13 +12,17 @@
 #include "ops/ops.h"
 #include "ops/rotary.h"
 
-static void fill_angles(sli_rotary *r, const double *frequency, double scale) {
-  for (int64_t t = 0; t < r->positions; t++)
+static void fill_angles(sli_rotary *r, const sl_attrs *attrs, const double *frequency,
+                        double scale) {
+  for (int64_t t = 0; t < r->positions; t++) {
+    double position = (double)sli_rope_position(attrs, t),
+           by = scale * sli_rope_sharpness(attrs, t);
     for (int64_t j = 0; j < r->pairs; j++) {
-      double angle = (double)t * frequency[j];
-      r->cos[t * r->pairs + j] = (float)(scale * cos(angle));
-      r->sin[t * r->pairs + j] = (float)(scale * sin(angle));
+      double angle = position * frequency[j];
+      r->cos[t * r->pairs + j] = (float)(by * cos(angle));
+      r->sin[t * r->pairs + j] = (float)(by * sin(angle));
     }
+  }
 }
 
 static sl_status rotary_prepare(const sl_call *call, void **state) {
@@ -32,7 +36,7 @@ static sl_status rotary_prepare(const sl_call *call, void **state) {
     return sl_fail(SL_E_MEMORY, "no memory for a table of %zu angles", count);
   }
   *r = (sli_rotary){by.positions, by.pairs, (float *)(r + 1), (float *)(r + 1) + count};
-  fill_angles(r, frequency, sli_rope_frequencies(call->attrs, by.pairs, frequency));
+  fill_angles(r, call->attrs, frequency, sli_rope_frequencies(call->attrs, by.pairs, frequency));
   free(frequency);
   *state = r;
   return SL_OK;

@@ -61,7 +61,14 @@ typedef struct sli_served_attention {
   const sl_batch *batch;
   int64_t heads, kv_heads, dim;
   int64_t behind; /* keys before the query inside its mask */
+  int64_t shown;  /* first keys that are inside all masks */
   float scale;
+  /* positions of a chunk (attention_dual), and the forms of q for keys of the chunk before and of
+   * those before that; chunk 0: q is for all keys */
+  struct {
+    int64_t chunk;
+    const float *q[2];
+  } dual;
   const float *q, *k, *v;       /* row 0 of each */
   int64_t q_row, kv_row, o_row; /* row strides */
   float *out;

@@ -36,6 +36,7 @@ void sli_served_attend(const sl_call *call, sli_served_attention *a) {
   a->kv_heads = sli_kv_heads(attrs);
   a->dim = call->out_type[0].dim[2] / a->heads;
   a->behind = attrs->window > 0 ? attrs->window - 1 : INT32_MAX;
+  a->shown = attrs->shown;
   a->scale = sli_attention_scale(attrs, a->dim);
   a->out = call->out[0];
   a->o_row = call->out_type[0].dim[2];
@@ -57,6 +58,16 @@ static void served_cpu(const sl_call *call) {
   sli_served_attend(call, &a);
 }
 
+static void dual_cpu(const sl_call *call) {
+  sli_served_attention a = {.q = call->in[0],
+                            .k = call->in[1],
+                            .v = call->in[2],
+                            .q_row = call->in_type[0].dim[2],
+                            .kv_row = call->in_type[1].dim[2],
+                            .dual = {call->attrs->chunk, {call->in[3], call->in[4]}}};
+  sli_served_attend(call, &a);
+}
+
 static void packed_cpu(const sl_call *call) {
   int64_t q = call->out_type[0].dim[2], row = call->in_type[0].dim[2], kv = (row - q) / 2;
   const float *x = call->in[0];
@@ -67,6 +78,12 @@ static void packed_cpu(const sl_call *call) {
 const sl_kernel sli_cpu_attention_served = {
     .backend = "cpu",
     .run = served_cpu,
+    .scratch = sli_served_scratch,
+};
+
+const sl_kernel sli_cpu_attention_dual_served = {
+    .backend = "cpu",
+    .run = dual_cpu,
     .scratch = sli_served_scratch,
 };
 

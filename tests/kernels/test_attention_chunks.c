@@ -17,6 +17,7 @@ enum { THREADS = 2, MANY = THREADS * SLI_CHUNKS_EACH + 3, MOST_LENGTH = 230, CAS
 
 static attention_shape random_shape(void) {
   attention_shape s = attention_shape_random(MOST_LENGTH, 2);
+  s.attrs.shown = 0; /* for whole sequences and pieces alone */
   s.attrs.full = random_below(2);
   s.attrs.bf16 = random_below(2);
   return s;

@@ -1,11 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Attention has one order of sums (vector/attention.h): a whole sequence, its pieces and the pages
  * of the KV cache have the same bits, whatever the cut and the ticks, on every CPU level. Gradients
- * of keys have those of the whole where pieces begin at tiles of queries.
+ * of keys have those of the whole where pieces begin at tiles of queries. So it is with attention
+ * in chunks, which within one chunk is plain attention.
  *
  * labels: random unthreaded smoke */
+#include <sluice/attention.h>
+
 #include "base/base.h"
 #include "kernels/cpu/chunk.h"
+#include "ops/attention_shape.h"
 #include "ops/batch.h"
 #include "tests/support/attention_calls.h"
 #include "tests/support/kernel_levels.h"
@@ -36,9 +40,10 @@ static void same(const attention_shape *s, const char *what, const float *got, c
   CHECK(
       !memcmp(got, want, (size_t)count * sizeof *got),
       "%s of row %lld has other bits than in the whole (%lld rows of %lld, %lld of keys, heads %d, "
-      "window %lld, ids %d)",
+      "window %lld, shown %lld, chunk %lld, ids %d)",
       what, (long long)at, (long long)s->length, (long long)s->width, (long long)s->kv_width,
-      (int)s->attrs.heads, (long long)s->attrs.window, s->ids);
+      (int)s->attrs.heads, (long long)s->attrs.window, (long long)s->attrs.shown,
+      (long long)s->attrs.chunk, s->ids);
 }
 
 /* ---- pieces ---------------------------------------------------------------------------------- */
@@ -156,9 +161,65 @@ static void check_case(void) {
   kernel_destroy(&w.back);
 }
 
+/* ---- chunks ---------------------------------------------------------------------------------- */
+
+static kernel dual_call(const attention_shape *s) {
+  sl_type q = F32(1, s->length, s->width), kv = F32(1, s->length, s->kv_width);
+  const sl_type in[] = {q, kv, kv, q, q};
+  kernel k = kernel_create(&sl_op_attention_dual, s->attrs, 5, in, 2);
+  for (int i = 0; i < k.nin; i++) attention_fill(&k, i);
+  return k;
+}
+
+/* Pages give the bits of the whole, in ticks of any rows. */
+static void check_dual_pages(const attention_shape *s, const kernel *whole) {
+  sl_type q = F32(1, MOST_ROWS, s->width), own = F32(1, MOST_ROWS, s->kv_width);
+  int64_t words = (int64_t)(sl_batch_bytes(MOST_ROWS, 1, 1, MOST_PAGES) / sizeof(int32_t));
+  const sl_type in[] = {q, own, own, q, q, SL_TYPE(SL_I32, words)};
+  sl_attrs attrs = s->attrs;
+  attrs.count = MOST_PAGES;
+  kernel k = kernel_create(&sl_op_attention_dual_served, attrs, 6, in, 3);
+  for (int64_t at = 0, rows; at < s->length; at += rows) {
+    rows = random_below(2) ? 1 : 1 + random_below(MOST_ROWS);
+    rows = SLI_MIN(rows, s->length - at);
+    tell_rows(k.in[5], at, rows);
+    for (int i = 0; i < 5; i++)
+      memcpy(k.in[i], row(whole, i, at), (size_t)(rows * k.in_type[i].dim[2]) * sizeof(float));
+    kernel_run(&k, NULL);
+    same(s, "served o", k.out[0], (const float *)whole->out[0] + at * s->width, rows * s->width,
+         at);
+  }
+  kernel_destroy(&k);
+}
+
+/* Plain attention with one form of the queries has the bits of the rows that see no others. */
+static void check_one_form(const attention_shape *s, const kernel *dual) {
+  attention_shape plain = *s;
+  plain.attrs.chunk = 0;
+  kernel k = attention_there(&plain, 1);
+  for (int i = 0; i < 3; i++) attention_take(&k, i, dual->in[i]);
+  kernel_run(&k, NULL);
+  same(s, "o of one chunk", dual->out[0], k.out[0], SLI_MIN(s->attrs.chunk, s->length) * s->width,
+       0);
+  kernel_destroy(&k);
+}
+
+static void check_dual(void) {
+  attention_shape s = attention_shape_random(MOST_LENGTH, 3);
+  s.ids = false;
+  s.attrs.shown = 0;
+  s.attrs.chunk = SLI_KEY_TILE * (1 + random_below(3));
+  kernel k = dual_call(&s);
+  kernel_run(&k, NULL);
+  check_one_form(&s, &k);
+  check_dual_pages(&s, &k);
+  kernel_destroy(&k);
+}
+
 static void check(uint64_t seed) {
   seed_random(seed);
   for (int c = 0; c < CASES; c++) check_case();
+  for (int c = 0; c < CASES; c++) check_dual();
 }
 
 int main(int argc, char **argv) {

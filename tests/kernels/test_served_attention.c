@@ -21,7 +21,7 @@ enum { SEQUENCES = 2, LONGEST = 150, SEQUENCE_PAGES = 3, PAGES = 7, MOST_HEADS =
 enum { MOST_WIDTH = MOST_HEADS * MOST_DIM, MOST_ROWS = SEQUENCES * LONGEST };
 
 typedef struct shape {
-  int64_t heads, kv_heads, dim, behind, length[SEQUENCES];
+  int64_t heads, kv_heads, dim, behind, shown, length[SEQUENCES];
   bool bf16;
 } shape;
 
@@ -53,6 +53,7 @@ static shape draw(rng *d) {
              .bf16 = rng_below(d, 2)};
   s.heads = s.kv_heads * (1 + rng_below(d, 2));
   s.behind = rng_below(d, 3) ? INT32_MAX : rng_below(d, 100);
+  s.shown = rng_below(d, 2) ? rng_below(d, 150) : 0;
   for (int i = 0; i < SEQUENCES; i++) s.length[i] = 1 + rng_below(d, LONGEST);
   fill(q, d);
   fill(k, d);
@@ -116,6 +117,7 @@ static void run_tick(const shape *s, const int64_t *from, const int64_t *rows, i
                             .kv_heads = s->kv_heads,
                             .dim = s->dim,
                             .behind = s->behind,
+                            .shown = s->shown,
                             .scale = 1 / sqrtf((float)s->dim),
                             .q = tick[0],
                             .k = tick[1],
@@ -142,16 +144,16 @@ static void check_row(const shape *s, int i, int64_t at, int64_t head) {
   double p[LONGEST], total = 0, want;
   int64_t kv_width = s->kv_heads * s->dim, kv = head / (s->heads / s->kv_heads) * s->dim;
   int64_t first = at > s->behind ? at - s->behind : 0, row = at * s->heads * s->dim + head * s->dim;
-  for (int64_t j = first; j <= at; j++) {
+  for (int64_t j = 0; j <= at; j++) {
     p[j] = 0;
+    if (j < first && j >= s->shown) continue;
     for (int64_t d = 0; d < s->dim; d++)
       p[j] += (double)q[i][row + d] * kept(s, k[i][j * kv_width + kv + d]);
     total += p[j] = exp(p[j] / sqrt((double)s->dim));
   }
   for (int64_t d = 0; d < s->dim; d++) {
     want = 0;
-    for (int64_t j = first; j <= at; j++)
-      want += p[j] / total * kept(s, v[i][j * kv_width + kv + d]);
+    for (int64_t j = 0; j <= at; j++) want += p[j] / total * kept(s, v[i][j * kv_width + kv + d]);
     CHECK(fabs(want - (double)whole[i][row + d]) < 1e-5,
           "sequence %d, position %lld, head %lld: %g, not %g", i, (long long)at, (long long)head,
           (double)whole[i][row + d], want);

@@ -4,9 +4,9 @@
  * on disk, with any other requests, when it has given up its pages, when others are cancelled, when
  * limits change, when it shares the pages of what others began with, and begins behind states that
  * they have left there, or
- * its layers are spiking or have experts, whose capacity drops none; also with weights, or keys and
- * values, that are rounded, and with drafts of its tokens, right and wrong ones, also of a draft
- * model. Nothing is
+ * its layers are spiking or have experts, whose capacity drops none, its sequences begin with
+ * tokens of the model's own, or positions lie in chunks; also with weights, or keys and values, that
+ * are rounded, and with drafts of its tokens, right and wrong ones, also of a draft model. Nothing is
  * computed twice but what was given up, and nothing that was shared.
  * labels: random more */
 #include "tests/support/batches.h"
@@ -90,9 +90,11 @@ static bool same_files(const char *a, const char *b) {
 }
 
 /* Families of dense models, which differ in options of llama. */
-static char *const *const families[] = {batches_gemma3, batches_olmo2, batches_phi3, batches_qwen3};
+static char *const *const families[] = {batches_gemma3, batches_olmo2, batches_phi3, batches_qwen3,
+                                        batches_dual};
 
-static char *const *const hybrids[] = {batches_spiking, batches_hybrid, batches_side_by_side};
+static char *const *const hybrids[] = {batches_spiking, batches_hybrid, batches_side_by_side,
+                                       batches_sinks};
 
 /* Ticks taken as those of another run were are logged as those, and give the same bits: pages are
  * shared and given up where they were then, and who hung up does so again. */

@@ -23,6 +23,7 @@ static inline attention_shape attention_shape_random(int64_t most_length, int64_
                        .kv_width = dim * kv_heads,
                        .ids = random_below(2)};
   if (random_below(2)) s.attrs.window = 1 + random_below(s.length);
+  if (random_below(2)) s.attrs.shown = random_below(100);
   return s;
 }
 

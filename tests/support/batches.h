@@ -95,6 +95,25 @@ static char *const batches_side_by_side[] = {"--layers",
                                              "1",
                                              NULL};
 
+/* Tokens of its own in front of each request, one page and a part of one, and a window. */
+static char *const batches_sinks[] = {
+    "--layers",   "3",   "--width",        "48",      "--heads",  "6",
+    "--kv-heads", "2",   "--vocab",        "97",      "--window", "30",
+    "--context",  "200", "--side-by-side", "--gates", "keys",     "--sink-tokens",
+    "70",         NULL};
+
+/* Positions in chunks of one page. */
+static char *const batches_dual[] = {
+    "--layers",   "2",
+    "--width",    "48",
+    "--heads",    "6",
+    "--kv-heads", "2",
+    "--head-dim", "16",
+    "--vocab",    "97",
+    "--context",  "250",
+    "--rope",     "dual-chunk:chunk_size=96,local_size=32,original_max_position_embeddings=90",
+    NULL};
+
 static char *const batches_mamba2[] = {"--layers", "2",        "--width",   "48",      "--head-dim",
                                        "16",       "--groups", "3",         "--state", "10",
                                        "--vocab",  "97",       "--context", "200",     NULL};

@@ -103,6 +103,7 @@ typedef struct graph_case {
   X(linear_attention, linear_attention, 0, attend_linearly(m, x))                                 \
   X(attention_blocks, attention_blocks, MIXES_POSITIONS, attend_blocks(m, x))                     \
   X(attention_sinks, attention_sinks, MIXES_POSITIONS, attend_sinks(m, x))                        \
+  X(attention_dual, attention_dual, MIXES_POSITIONS, attend_dual(m, x))                           \
   X(choose_blocks, choose_blocks, MIXES_POSITIONS, attend_blocks(m, x))                           \
   X(delta_rule, delta_rule, 0, follow_deltas(m, x))                                               \
   X(causal_conv, causal_conv, 0, convolve_causally(m, x))                                         \
@@ -242,6 +243,15 @@ static inline sl_tensor *attend_sinks(making *m, sl_tensor *x) {
   sl_tensor *q = dense(m, x, heads * D), *k = dense(m, x, kv * D), *v = dense(m, x, kv * D);
   const sl_attrs attrs = {.heads = heads, .kv_heads = kv, .window = chance(2) ? 3 : 0};
   return sl_attend_sinks(m->g, q, k, v, param1(m, heads, 0.3f), NULL, &attrs);
+}
+
+/* Attends by chunks. */
+static inline sl_tensor *attend_dual(making *m, sl_tensor *x) {
+  int kv = 2 * (1 + chance(2)), heads = kv * (1 + chance(2)), D = 2 * (1 + chance(3));
+  sl_tensor *q = dense(m, x, heads * D), *k = dense(m, x, kv * D), *v = dense(m, x, kv * D);
+  const sl_rope rope = {.kind = SL_ROPE_DUAL_CHUNK, .chunk = 80, .local = 16, .part = 1};
+  const sl_attrs attrs = {.heads = heads, .kv_heads = kv, .window = chance(2) ? 3 : 0};
+  return sl_attend_dual(m->g, q, k, v, 100, &rope, &attrs);
 }
 
 /* Adds the gated delta rule. */

@@ -223,7 +223,7 @@ static inline void ref_rotary(const sl_attrs *attrs, const sl_type *type, double
 /* Says whether query i attends to key j. ids: [keys] of the sequence, or NULL. */
 static inline bool ref_sees(const sl_attrs *attrs, const double *ids, int64_t i, int64_t j) {
   int64_t far = attrs->window ? attrs->window : INT64_MAX;
-  bool near = attrs->full ? llabs(i - j) < far : j <= i && i - j < far;
+  bool near = attrs->full ? llabs(i - j) < far : j <= i && (i - j < far || j < attrs->shown);
   return near && (!ids || (ids[j] >= 0 && ids[j] == ids[i]));
 }
 
@@ -300,6 +300,34 @@ static inline void ref_attention_blocks(const sl_attrs *attrs, const sl_type *ty
   int64_t T = type[0].dim[1], C = type[0].dim[2], D = C / attrs->heads;
   ref_attend(attrs, type[0].dim[0], T, attrs->heads, kv_heads, D, in[0], in[1], in[2], NULL,
              (ref_lists){in[3], type[3].dim[2], type[3].dim[3]}, C, kv_heads * D, out[0], out[1]);
+}
+
+/* Attention in chunks: a query's score with a key is that of one of its forms, in[0], in[3], in[4].
+ */
+static inline void ref_attention_dual(const sl_attrs *attrs, const sl_type *type, double *const *in,
+                                      double *const *out) {
+  static const int forms[] = {0, 3, 4};
+  int64_t H = attrs->heads, KV = attrs->kv_heads ? attrs->kv_heads : H, B = type[0].dim[0];
+  int64_t T = type[0].dim[1], D = type[0].dim[2] / H;
+  double *p = malloc((size_t)T * sizeof *p);
+  for (int64_t row = 0; row < B * H * T; row++) {
+    int64_t i = row % T, h = row / T % H, b = row / T / H, kv = h / (H / KV);
+    for (int64_t j = 0; j < T; j++) {
+      int64_t between = i / attrs->chunk - j / attrs->chunk;
+      double s = 0;
+      for (int64_t d = 0; d < D && j <= i; d++)
+        s += in[forms[between < 2 ? between : 2]][((b * T + i) * H + h) * D + d] *
+             in[1][((b * T + j) * KV + kv) * D + d] / sqrt((double)D);
+      p[j] = ref_sees(attrs, NULL, i, j) ? s : -INFINITY;
+    }
+    out[1][row] = ref_weights(p, T);
+    for (int64_t d = 0; d < D; d++) {
+      double y = 0;
+      for (int64_t j = 0; j < T; j++) y += p[j] * in[2][((b * T + j) * KV + kv) * D + d];
+      out[0][((b * T + i) * H + h) * D + d] = y;
+    }
+  }
+  free(p);
 }
 
 /* Attention with sinks in[3]. */

@@ -3,10 +3,11 @@
 """Answers of actorserve, and the log-probabilities that training has of the same tokens.
 
     serve_exact.py ask PORT SEED ROWS CONTEXT ANSWERS.json TOKENS.u16
-    serve_exact.py compare ANSWERS.json LOGPROBS.jsonl
+    serve_exact.py compare ANSWERS.json LOGPROBS.jsonl [SINKS]
 
 `ask` sends random prompts all at once and writes what was told, and a row of tokens for each answer. `compare` ends
-with status 1 unless the numbers of `actorrun --logprobs` are the same. Tokens are bytes of ASCII.
+with status 1 unless the numbers of `actorrun --logprobs` are the same; rows begin with SINKS tokens of the model's own.
+Tokens are bytes of ASCII.
 """
 import concurrent.futures
 import json
@@ -44,7 +45,7 @@ def ask(port, seed, rows, context, answers, tokens):
         file.write(struct.pack("<H", 0))
 
 
-def compare(answers, logprobs):
+def compare(answers, logprobs, sinks=0):
     with open(answers) as file:
         told = json.load(file)
     with open(logprobs) as file:
@@ -53,7 +54,7 @@ def compare(answers, logprobs):
     for row, said in enumerate(told):
         for i, logprob in enumerate(said["logprobs"]):
             compared += 1
-            differ += f32(logprob) != f32(trained[row][len(said["prompt"]) + i - 1])
+            differ += f32(logprob) != f32(trained[row][int(sinks) + len(said["prompt"]) + i - 1])
     print("%d of %d log-probabilities differ" % (differ, compared))
     sys.exit(differ > 0 or compared < 50)
 

@@ -2,7 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 # The log-probabilities that `actorserve --exact` tells over HTTP are those of `actorrun --exact --logprobs`, bit for
 # bit: prompts in chunks, two stages, requests beside each other that give up pages, and training on several grids.
-# A hybrid with spiking layers is among the models. Without --exact some differ. --logprobs writes one file on any grid,
+# A hybrid with spiking layers is among the models, and so are tokens of a model's own in front of each row, and positions
+# in chunks. Without --exact some differ. --logprobs writes one file on any grid,
 # and says what it is not for.
 # labels: outside
 # needs: libevent zeromq
@@ -29,30 +30,38 @@ rows=12 context=192
 gpt=(gpt --layers 2 --width 32 --heads 2)
 llama=(llama --layers 3 --width 48 --heads 6 --kv-heads 2 --ffn 80 --bias qkv)
 hybrid=(hybrid --layers 2 --width 48 --heads 6 --kv-heads 2 --ffn 144 --spikes 3)
+sinks=(hybrid --layers 2 --width 48 --heads 6 --kv-heads 2 --ffn 144 --side-by-side --gates keys --window 20 --sink-tokens 70)
+dual=(llama --layers 2 --width 48 --heads 6 --kv-heads 2 --ffn 80
+  --rope dual-chunk:chunk_size=96,local_size=32,original_max_position_embeddings=80)
 shape=(--vocab 128 --context "$context")
-tight=(--stages 2 --rows 24 --sequences 6 --quota kv=4 --report served.json)
+tight=(--stages 2 --rows 24 --sequences 6 --report served.json)
 
 # compared STATUS TRAINING...: of the answers, with what training writes
 compared() {
   local want=$1
   shift
   ends 0 "$actorrun" --quiet --steps 1 --logprobs told.jsonl "$@" --batch $rows --data tokens.u16
-  ends "$want" python3 "$both" compare answers.json told.jsonl
+  ends "$want" python3 "$both" compare answers.json told.jsonl "$in_front"
 }
-for name in gpt llama hybrid; do
+for name in gpt llama hybrid sinks dual; do
   declare -n model=$name
+  in_front=0 pages=4 grids=("--data-parallel 2 --microbatches 3 --stages 2" "--tensor 2 --recompute full")
+  case $name in
+    sinks) in_front=70 pages=6 ;;
+    dual) ;;
+    *) grids+=("--exact-leaf 32 --pieces 2 --data-parallel 2 -n 2 ${patient[*]}" "--exact-leaf 32 --sequence 2 --shard parameters"
+      "--stages 2 --vocab-parallel --microbatches 2") ;;
+  esac
   ends 0 "$actorrun" --quiet --steps 6 --save $name.safetensors "${model[@]}" "${shape[@]}" --lr 1e-2 --warmup 0 \
     --data ascii.txt
-  serve --exact "${tight[@]}" --init $name.safetensors "${model[@]}" "${shape[@]}"
+  serve --exact "${tight[@]}" --quota kv=$pages --init $name.safetensors "${model[@]}" "${shape[@]}"
   ends 0 python3 "$both" ask "$port" "$seed" $rows $context answers.json tokens.u16
   drained
   python3 -c 'import json; x = json.load(open("served.json")); assert x["rows_again"] > 0, x' || fail "no pages were given up"
   trained=(--exact --init $name.safetensors "${model[@]}" "${shape[@]}")
   compared 0 "${trained[@]}"
   cp told.jsonl first.jsonl
-  for grid in "--data-parallel 2 --microbatches 3 --stages 2" "--tensor 2 --recompute full" \
-    "--exact-leaf 32 --pieces 2 --data-parallel 2 -n 2 ${patient[*]}" "--exact-leaf 32 --sequence 2 --shard parameters" \
-    "--stages 2 --vocab-parallel --microbatches 2"; do
+  for grid in "${grids[@]}"; do
     # shellcheck disable=SC2086
     compared 0 $grid "${trained[@]}"
     cmp -s first.jsonl told.jsonl || fail "$name, $grid: other log-probabilities"

@@ -59,6 +59,57 @@ same cut "$reference/hf_llama3/losses.txt"
 run both --init "$reference/hf_qwen2" --steps 5 -n 2 --stages 2 "${patient[@]}" --save pair/ llama "${train[@]}"
 same both "$reference/hf_qwen2/losses.txt"
 
+# ---- positions in chunks, as Qwen2.5-1M's -----------------------------------------------------------
+
+mkdir chunked
+cp "$reference/hf_qwen2/"*.safetensors* chunked/
+python3 - "$reference/hf_qwen2/config.json" <<'PY'
+import json, sys
+config = json.load(open(sys.argv[1]))
+config["rope_theta"] = config.pop("rope_parameters")["rope_theta"]
+config["max_position_embeddings"] = 500
+config["dual_chunk_attention_config"] = {"chunk_size": 80, "local_size": 16, "original_max_position_embeddings": 70}
+json.dump(config, open("chunked/config.json", "w"))
+PY
+long=(--data "$data" --context 200 --batch 4 --lr 1e-3 --min-lr 1e-3 --warmup 0)
+chunks=dual-chunk:chunk_size=80,local_size=16,original_max_position_embeddings=70
+run chunked --init chunked --steps 3 --save rechunked/ llama "${long[@]}"
+run options --init chunked --steps 3 llama "${long[@]}" --rope "$chunks"
+cmp chunked.losses options.losses || fail "chunks of config.json and of --rope are not alike"
+python3 - <<'PY' || fail "other chunks are saved"
+import json
+a, b = json.load(open("chunked/config.json")), json.load(open("rechunked/config.json"))
+assert a["dual_chunk_attention_config"] == b["dual_chunk_attention_config"] and not b.get("rope_scaling"), b
+assert b["model_type"] == "qwen2", b
+PY
+run grid --init chunked --steps 3 --tensor 2 --data-parallel 2 llama "${long[@]}"
+python3 - <<'PY' || fail "a grid has other losses"
+a, b = ([float.fromhex(line.split()[1]) for line in open(name + ".losses")] for name in ("chunked", "grid"))
+assert max(abs(x - y) for x, y in zip(a, b)) < 1e-5, (a, b)
+PY
+# Within one chunk they are plain positions, bit for bit; beyond it they are not.
+sed 's/"chunk_size": 80/"chunk_size": 272/; s/"original_max[^,}]*": 70/"sparse_attention_enabled": true/' chunked/config.json >one.json
+cp -r chunked one && cp one.json one/config.json
+cp -r chunked plain
+python3 -c 'import json; c = json.load(open("chunked/config.json")); del c["dual_chunk_attention_config"]; json.dump(c, open("plain/config.json", "w"))'
+run one --init one --steps 3 llama "${long[@]}"
+run plain --init plain --steps 3 llama "${long[@]}"
+cmp one.losses plain.losses || fail "one chunk is not as plain positions"
+if cmp -s chunked.losses plain.losses; then fail "chunks make no difference"; fi
+sed 's/"local_size": 16/"local_size": 15/' chunked/config.json >one/config.json
+ends 2 "$actorrun" --steps 1 --init one llama "${long[@]}"
+says 'chunk_size=80 - local_size=15 must be a positive multiple of 64' err
+sed 's/"local_size": 16/"local_size": 16, "stride": 2/' chunked/config.json >one/config.json
+ends 2 "$actorrun" --steps 1 --init one llama "${long[@]}"
+says 'stride' err
+sed 's/"rope_theta": [0-9.]*/&, "rope_scaling": {"rope_type": "linear", "factor": 2}/' chunked/config.json >one/config.json
+ends 2 "$actorrun" --steps 1 --init one llama "${long[@]}"
+says 'dual_chunk_attention_config does not go with rope_type linear' err
+ends 2 "$actorrun" --steps 1 --pieces 2 --init chunked llama "${long[@]}"
+says '(attention_dual)' err
+ends 2 "$actorrun" --steps 1 --init chunked llama "${long[@]}" --document-end 10
+says '--rope dual-chunk: a row is one document' err
+
 # ---- the options are the folder's -----------------------------------------------------------------
 
 run folder --init "$reference/hf_llama" --steps 3 llama "${train[@]}"

@@ -122,6 +122,15 @@ const sli_key config_keys_llama[] = {{"hidden_act", {"\"silu\"", "\"swish\""}},
                                      {"attention_bias", {0}},
                                      {0}};
 
+const sli_key config_keys_chunked[] = {{"dual_chunk_attention_config", {0}}, {0}};
+/* Prompts need not skip keys, as the last two say. */
+const sli_key config_keys_dual_chunk[] = {{"chunk_size", {0}},
+                                          {"local_size", {0}},
+                                          {"original_max_position_embeddings", {0}},
+                                          {"sparse_attention_enabled", {"true"}},
+                                          {"sparse_attention_threshold", {0}},
+                                          {0}};
+
 /* The context that longrope stretches. */
 const sli_key config_keys_phi3[] = {{"original_max_position_embeddings", {0}}, {0}};
 

@@ -322,7 +322,7 @@ static const family families[] = {{.type = "deepseek_v3",
                                    .model = "llama",
                                    .other = "hybrid",
                                    .fields = qwen2_fields,
-                                   .keys = {config_keys_llama},
+                                   .keys = {config_keys_llama, config_keys_chunked},
                                    .bias = "qkv",
                                    .theta = "10000",
                                    .switched = true,
@@ -352,7 +352,7 @@ static const family families[] = {{.type = "deepseek_v3",
                                    .architecture = "Qwen3ForCausalLM",
                                    .model = "llama",
                                    .fields = qwen3_fields,
-                                   .keys = {config_keys_llama},
+                                   .keys = {config_keys_llama, config_keys_chunked},
                                    .theta = "10000",
                                    .switched = true,
                                    .fixed = qwen3_fixed,
@@ -498,6 +498,8 @@ static sl_status rope_text(const config *c, const family *f, const cJSON *from, 
   return status ? status : config_check_rope(c, *out);
 }
 
+static const char chunks_key[] = "dual_chunk_attention_config";
+
 /* Finds the rope. Both names of it must agree if both are present. */
 static sl_status find_rope(const config *c, const cJSON **out) {
   const cJSON *now = config_at(c->root, "rope_parameters"),
@@ -602,10 +604,42 @@ static sl_status read_bias(const config *c, const family *f) {
   return config_set(c, "attention_bias", "bias", bias);
 }
 
+/* Formats the chunks that positions are in as "dual-chunk:chunk_size=...". */
+static sl_status chunks_text(const config *c, const cJSON *chunks, char **out) {
+  const cJSON *item;
+  *out = sli_strdup("dual-chunk");
+  sl_status status =
+      sli_keys_check(c->path, chunks, (const sli_key *const[]){config_keys_dual_chunk, NULL});
+  cJSON_ArrayForEach(item, chunks) {
+    char *more = NULL;
+    if (!status && strncmp(item->string, "sparse_", 7)) status = rope_number(c, "", item, &more);
+    if (more) add_to_rope(out, more);
+  }
+  return status ? status : config_check_rope(c, *out);
+}
+
+/* Sets positions in chunks, which go without another stretch of the angles. */
+static sl_status read_chunks(const config *c, const family *f, const cJSON *chunks) {
+  const cJSON *rope = NULL;
+  char *text = NULL, *other = NULL;
+  sl_status status = find_rope(c, &rope);
+  if (!status) status = set_theta(c, rope, "rope_theta", "theta", f->theta);
+  if (!status) status = rope_text(c, f, rope, &other);
+  if (!status && strcmp(other, "none"))
+    status =
+        sl_fail(SL_E_INPUT, "%s: %s does not go with rope_type %s", c->path, chunks_key, other);
+  if (!status) status = chunks_text(c, chunks, &text);
+  if (!status) status = config_set(c, chunks_key, "rope", text);
+  free(text);
+  free(other);
+  return status;
+}
+
 /* Derives options of LLaMA-like families. */
 static sl_status derive_llama(const config *c, const family *f) {
+  const cJSON *chunks = config_at(c->root, chunks_key);
   sl_status status = read_bias(c, f);
-  if (!status) status = read_rope(c, f);
+  if (!status) status = chunks ? read_chunks(c, f, chunks) : read_rope(c, f);
   return status || is_other(c->s->model, f) ? status : read_window(c, f);
 }
 
@@ -882,6 +916,14 @@ static bool has_value(const settings *s, const char *name, const char *value) {
              : number_of(s, name) == strtod(value, NULL);
 }
 
+static bool is_chunked(const char *rope) { return !strncmp(rope, "dual-chunk", 10); }
+
+/* Says whether the family's config.json can have such angles. */
+static bool has_rope(const settings *s, const family *f) {
+  return !sl_options_find(s->model->options, "rope") ||
+         !is_chunked(sl_arg_text(s->model_args, "rope")) || f->keys[1] == config_keys_chunked;
+}
+
 static bool has_choices(const settings *s, const family *f) {
   for (const fixed_option *o = f->fixed; o && o->option; o++)
     if (!has_value(s, o->option, o->value)) return false;
@@ -896,7 +938,7 @@ static bool is_family(const family *f, const settings *s) {
   const sl_args *args = s->model_args;
   if (strcmp(f->model, s->model->name) || (has_window(s) && !f->window)) return false;
   if (f->fields == gpt2_fields || f->fields == mamba2_fields) return true;
-  if (!has_choices(s, f) || (f->fits && !f->fits(args))) return false;
+  if (!has_choices(s, f) || !has_rope(s, f) || (f->fits && !f->fits(args))) return false;
   /* Angles of layers with a window would not be stretched. */
   if (f->local_theta && sl_arg_float(args, "local-theta") == 0 &&
       strncmp(sl_arg_text(args, "rope"), "none", 4) != 0)
@@ -994,6 +1036,16 @@ static cJSON *rope_json(const char *text) {
   return out;
 }
 
+/* Names the angles, or the chunks that positions are in. */
+static void put_rope(cJSON *root, const char *text) {
+  cJSON *rope = rope_json(text);
+  bool chunks = is_chunked(text);
+  if (chunks) cJSON_DeleteItemFromObjectCaseSensitive(rope, "rope_type");
+  huggingface_put(root, chunks ? chunks_key : "rope_scaling", rope);
+  if (chunks) cJSON_DeleteItemFromObjectCaseSensitive(root, "rope_scaling");
+  else cJSON_DeleteItemFromObjectCaseSensitive(root, chunks_key);
+}
+
 static double head_dim_of(const sl_args *args) {
   int64_t dim = sl_arg_int(args, "head-dim");
   return (double)(dim ? dim : sl_arg_int(args, "width") / sl_arg_int(args, "heads"));
@@ -1011,7 +1063,7 @@ static void describe_llama(cJSON *root, const settings *s, const sl_lowered *low
   put_number(root, "max_position_embeddings",
              positions > 0 ? positions : (double)sl_arg_int(args, "context"));
   put_number(root, "rope_theta", sl_arg_float(args, "theta"));
-  huggingface_put(root, "rope_scaling", rope_json(sl_arg_text(args, "rope")));
+  put_rope(root, sl_arg_text(args, "rope"));
   huggingface_put(root, "hidden_act", cJSON_CreateString("silu"));
   if (sl_arg_int(args, "window") > 0)
     put_number(root, "sliding_window", (double)sl_arg_int(args, "window"));

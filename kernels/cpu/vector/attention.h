@@ -16,7 +16,8 @@
  *
  * The backward pass recomputes P as e^(S - lse); delta is the row's dO . O. Key tiles outside the
  * mask of all queries of a tile are never read. That saves nearly half of the work of causal
- * attention, and makes the work linear with a window.
+ * attention, and makes the work linear with a window. Tiles of first keys that all queries see come
+ * last.
  *
  * Order of all sums. It follows from positions alone, so whole sequences, pieces, shares of a piece
  * and pages (served.h) have the same bits.
@@ -58,10 +59,11 @@ static void scores(bool bf16, float (*s)[QT], int64_t nk, const float *k, int64_
 }
 
 /* Attention mask of a tile of queries: the position of its first query, and the keys from
- * `begin`, a multiple of KT, to before `limit`. With ids: the ids of keys and of the queries [QT],
- * and the smallest and the largest id that is not negative. */
+ * `begin`, a multiple of KT, to before `limit`, and those before `front`, a multiple of KT too.
+ * With ids: the ids of keys and of the queries [QT], and the smallest and the largest id that is
+ * not negative. */
 typedef struct tile_mask {
-  int64_t q0, begin, limit;
+  int64_t q0, begin, limit, front;
   const int32_t *ids;
   int32_t own[QT], low, high;
 } tile_mask;
@@ -82,6 +84,8 @@ static void see(tile_mask *t, const sli_attention *a, int64_t b, int64_t i0, int
   t->q0 = a->q0 + i0;
   int64_t limit = t->q0 + nq + s->ahead;
   t->begin = t->q0 > s->behind ? (t->q0 - s->behind) / KT * KT : 0;
+  t->front = (s->shown + KT - 1) / KT * KT;
+  if (t->front >= t->begin) t->front = 0, t->begin = s->shown ? 0 : t->begin;
   t->limit = limit < a->keys ? limit : a->keys;
   t->ids = s->ids ? s->ids + b * s->ids_row : NULL;
   if (t->ids) see_ids(t, nq);
@@ -110,9 +114,10 @@ static void hide_later(float (*s)[QT], int64_t nk, int64_t k0, int64_t last) {
              pick(lanes() + (int32_t)(last + i - k0 - j) < 0, set(-INFINITY), loadu(&s[j][i])));
 }
 
-/* Masks keys behind the queries in the lanes. The first query attends from key `first` on. */
-static void hide_earlier(float (*s)[QT], int64_t nk, int64_t k0, int64_t first) {
-  for (int64_t j = 0; j < nk && k0 + j < first + QT - 1; j++)
+/* Masks keys behind the queries in the lanes, but the `shown` first ones. The first query attends
+ * from key `first` on. */
+static void hide_earlier(float (*s)[QT], int64_t nk, int64_t k0, int64_t first, int64_t shown) {
+  for (int64_t j = SLI_MAX(shown - k0, 0); j < nk && k0 + j < first + QT - 1; j++)
     for (int i = 0; i < QT; i += LANES)
       storeu(&s[j][i],
              pick(lanes() + (int32_t)(first + i - k0 - j) > 0, set(-INFINITY), loadu(&s[j][i])));
@@ -133,7 +138,7 @@ static void hide_others(float (*s)[QT], int64_t nk, int64_t k0, const tile_mask 
 /* Masks the scores of all keys that a query must not attend to. */
 static void hide(float (*s)[QT], int64_t nk, int64_t k0, const tile_mask *t, const sli_mask *mask) {
   hide_later(s, nk, k0, t->q0 + mask->ahead);
-  hide_earlier(s, nk, k0, t->q0 - mask->behind);
+  hide_earlier(s, nk, k0, t->q0 - mask->behind, mask->shown);
   if (t->ids) hide_others(s, nk, k0, t);
 }
 
@@ -269,8 +274,8 @@ static block_walk walk_of(const sli_attention *a, int64_t b, int64_t h, int64_t 
 }
 
 /* Returns where the block before k0 begins; below 0 if there is none. */
-static int64_t block_before(block_walk *w, int64_t k0) {
-  if (!w->at) return k0 - KT;
+static int64_t block_before(block_walk *w, const tile_mask *t, int64_t k0) {
+  if (!w->at) return k0 > t->begin ? k0 - KT : SLI_MIN(k0, t->front) - KT;
   int64_t next = w->at < w->end ? (int64_t)*w->at++ * KT : -KT;
   return next < k0 ? next : -KT;
 }
@@ -281,14 +286,26 @@ static void want_block(ahead *x, const block_walk *w, int64_t k0, int64_t next) 
   want_keys(x, next, next + KT);
 }
 
+/* Forms of queries (attention_dual): how many chunks of keys lie between, at most 2. */
+enum { FORMS = 3 };
+static int form_of(const sli_attention *a, const tile_mask *t, int64_t k0) {
+  int64_t between = a->dual.chunk ? t->q0 / a->dual.chunk - k0 / a->dual.chunk : 0;
+  return (int)SLI_MIN(between, FORMS - 1);
+}
+
+static const float *form_at(const sli_attention *a, int form) {
+  return form ? a->dual.q[form - 1] : a->q;
+}
+
 /* Computes a tile of queries; `more`: another tile of the head follows. */
 static void attention_tile(tile_state *x, const sli_attention *a, int64_t b, int64_t h, int64_t i0,
                            bool more) {
   int64_t dim = a->dim, nq = a->queries - i0 < QT ? a->queries - i0 : QT;
   int64_t kv = b * a->kv_batch + h / (a->heads / a->kv_heads) * dim;
+  int64_t q = b * a->q_batch + i0 * a->q_row + h * dim;
+  int form = 0;
   tile_mask t;
-  turn_queries(a->bf16, x->qt, a->q + b * a->q_batch + i0 * a->q_row + h * dim, a->q_row, nq, dim,
-               a->scale);
+  turn_queries(a->bf16, x->qt, a->q + q, a->q_row, nq, dim, a->scale);
   begin_tile(x, dim);
   if (a->resumes)
     resume(a, a->out + b * a->o_batch + i0 * a->o_row + h * dim, lse_of(a, b, h, i0), nq, x->acc,
@@ -298,12 +315,16 @@ static void attention_tile(tile_state *x, const sli_attention *a, int64_t b, int
   if (!x->next.dim) follow_keys(&x->next, a, (sli_range){last, t.limit}, kv, 0);
   if (more) want_queries(&x->next, a, b, h, i0 + QT);
   block_walk w = walk_of(a, b, h, i0);
-  for (int64_t next, k0 = block_before(&w, last + KT); k0 >= t.begin; k0 = next) {
+  for (int64_t next, k0 = block_before(&w, &t, last + KT); k0 >= 0; k0 = next) {
     int64_t nk = t.limit - k0 < KT ? t.limit - k0 : KT, at = kv + k0 * a->kv_row;
-    next = block_before(&w, k0);
-    if (next >= t.begin) want_block(&x->next, &w, k0, next);
+    next = block_before(&w, &t, k0);
+    if (next >= 0) want_block(&x->next, &w, k0, next);
     else if (more) want_keys(&x->next, t.limit, SLI_MIN(t.limit + QT, a->keys));
     if (t.ids && !meets(&t, k0, nk)) continue;
+    if (form_of(a, &t, k0) != form) {
+      form = form_of(a, &t, k0);
+      turn_queries(a->bf16, x->qt, form_at(a, form) + q, a->q_row, nq, dim, a->scale);
+    }
     attend(x, a, &t, k0 == last, k0, nk, a->k + at, a->v + at, a->kv_row);
   }
   end_tile(x, a, b, h, i0, nq);

@@ -108,8 +108,8 @@ static block_walk upwards(block_walk w, int64_t limit) {
 }
 
 /* Returns where the block after k0 begins; from `end` on if there is none. */
-static int64_t block_after(block_walk *w, int64_t k0, int64_t end) {
-  if (!w->at) return k0 + KT;
+static int64_t block_after(block_walk *w, const tile_mask *t, int64_t k0, int64_t end) {
+  if (!w->at) return k0 + KT == t->front ? t->begin : k0 + KT;
   return w->at < w->end ? (int64_t) * --w->end * KT : end;
 }
 
@@ -126,16 +126,19 @@ static void attention_b_tile(tile_back *x, const sli_attention *a, int64_t b, in
   if (dq && a->resumes) transpose_in(x->dqt, dq, a->dq_row, x->nq, dim, 1);
   see(&t, a, b, i0, x->nq);
   int64_t begin = SLI_MAX(t.begin, a->part.has.begin), end = SLI_MIN(t.limit, a->part.has.end);
-  begin_keys(x, a, dkv, begin);
+  begin_keys(x, a, dkv, t.front ? 0 : begin);
   if (!x->next.dim)
     follow_keys(&x->next, a, (sli_range){begin, SLI_MIN(begin + KT, end)},
                 b * a->kv_batch + head - a->part.has.begin * row, dkv);
   block_walk w = upwards(walk_of(a, b, h, i0), end);
-  for (int64_t next, k0 = w.at ? block_after(&w, 0, end) : begin; k0 < end; k0 = next) {
+  for (int64_t next, k0 = w.at      ? block_after(&w, &t, 0, end)
+                          : t.front ? 0
+                                    : begin;
+       k0 < end; k0 = next) {
     int64_t nk = end - k0 < KT ? end - k0 : KT,
             at = b * a->kv_batch + head + (k0 - a->part.has.begin) * row;
     float *dk = a->dk ? a->dk + dkv + k0 * row : NULL, *dv = a->dv ? a->dv + dkv + k0 * row : NULL;
-    next = block_after(&w, k0, end);
+    next = block_after(&w, &t, k0, end);
     if (next < end) want_keys(&x->next, next, SLI_MIN(next + KT, end));
     else if (more) want_keys(&x->next, SLI_MAX(begin - KT, a->part.has.begin), begin);
     if (t.ids && !meets(&t, k0, nk)) continue;
@@ -147,6 +150,33 @@ static void attention_b_tile(tile_back *x, const sli_attention *a, int64_t b, in
     else add_gradients(x, a, nk, a->k + at, dk, dv);
   }
   if (dq) transpose_out(dq, a->dq_row, x->dqt, x->nq, dim, ones);
+}
+
+/* Returns the view of a form's queries (attention_dual): the keys that it is for, and its dq. */
+static sli_attention form_view(const sli_attention *a, int64_t i0, int form) {
+  sli_attention v = *a;
+  int64_t chunk = a->dual.chunk, own = (a->q0 + i0) / chunk;
+  int64_t end = form ? SLI_MAX(own + 1 - form, 0) * chunk : a->keys;
+  v.part.has = (sli_range){form < FORMS - 1 ? SLI_MAX(own - form, 0) * chunk : 0, end};
+  v.k += v.part.has.begin * a->kv_row;
+  v.v += v.part.has.begin * a->kv_row;
+  if (!form) return v;
+  v.q = a->dual.q[form - 1];
+  v.dq = a->dual.dq[form - 1];
+  return v;
+}
+
+/* Adds a tile's gradients, of all its forms. */
+static void attention_b_forms(tile_back *x, const sli_attention *a, int64_t b, int64_t h,
+                              int64_t i0, bool more) {
+  if (!a->dual.chunk) {
+    attention_b_tile(x, a, b, h, i0, more);
+    return;
+  }
+  for (int form = 0; form < FORMS; form++) {
+    sli_attention v = form_view(a, i0, form);
+    attention_b_tile(x, &v, b, h, i0, more && form == FORMS - 1);
+  }
 }
 
 /* Runs chunk i: batch, KV head. */
@@ -162,7 +192,7 @@ static void attention_b_chunk(void *arg, int i) {
     int64_t h = head * group + group - 1 - n % group, i0 = n / group * QT;
     if (n % group) want_queries(&x.next, a, b, h + 1, i0);
     else if (n) want_queries(&x.next, a, b, head * group, i0 - QT);
-    attention_b_tile(&x, a, b, h, i0, n > 0);
+    attention_b_forms(&x, a, b, h, i0, n > 0);
   }
   if (a->bf16) end_tiles();
   begin_keys(&x, a, dkv, a->part.has.begin);

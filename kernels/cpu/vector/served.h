@@ -84,8 +84,11 @@ enum { QUERIES = 1 };
 /* State of one query while it goes through the pages. */
 typedef struct served_query {
   _Alignas(64) float q[SLI_MAX_HEAD_DIM], acc[SLI_MAX_HEAD_DIM], p[SL_PAGE];
-  /* the query attends to the page's keys from `first` to before `end` */
-  int64_t position, first, end;
+  /* the query attends to the page's keys from `near` to before `end` and to those before `shown`,
+   * all of which are from `first` on */
+  int64_t position, first, end, near, shown;
+  int64_t at; /* offset of the query in q */
+  int form;   /* that q has (attention_dual) */
   float top, fade;
   vec total; /* the same in all lanes */
 } served_query;
@@ -142,7 +145,8 @@ INLINE void weigh(served_query *x, int n, vec *s) {
 #pragma GCC unroll 16
   for (int v = 0; v < PAGE_VECTORS; v++) {
     ivec key = lanes() + v * LANES;
-    s[v * n] = pick((key >= (int32_t)x->first) & (key < (int32_t)x->end), s[v * n], set(-INFINITY));
+    ivec seen = (key >= (int32_t)x->near) | (key < (int32_t)x->shown);
+    s[v * n] = pick(seen & (key < (int32_t)x->end), s[v * n], set(-INFINITY));
     m = vmax(s[v * n], m);
   }
 #pragma GCC unroll 4
@@ -215,9 +219,11 @@ INLINE void see_page(bool bf16, const sli_served_attention *a, int n, served_que
                      const served_page *page, const served_page *next) {
   vec s[QUERIES * PAGE_VECTORS];
   for (int i = 0; i < n; i++) {
-    int64_t first = x[i].position - a->behind - page->position,
-            end = x[i].position + 1 - page->position;
-    x[i].first = first > 0 ? first : 0;
+    int64_t near = x[i].position - a->behind - page->position,
+            end = x[i].position + 1 - page->position, shown = a->shown - page->position;
+    x[i].near = near > 0 ? near : 0;
+    x[i].shown = shown > 0 ? shown : 0;
+    x[i].first = x[i].shown ? 0 : x[i].near;
     x[i].end = end < page->keys ? end : page->keys;
   }
   page_scores(bf16, a, n, x, page, next, s);
@@ -244,14 +250,37 @@ static served_page find_page(const sli_served_attention *a, const int32_t *table
   return (served_page){page_of(a, table, position, kv), position, keys < SL_PAGE ? keys : SL_PAGE};
 }
 
+/* Returns the position of the page to see behind one at `position`; below 0: none. `begin` is that
+ * of the first one that a window reaches. */
+static int64_t page_before(const sli_served_attention *a, int64_t begin, int64_t position) {
+  int64_t front = (a->shown + SL_PAGE - 1) / SL_PAGE * SL_PAGE;
+  return (position > begin ? position : SLI_MIN(position, front)) - SL_PAGE;
+}
+
+static void load_query(const sli_served_attention *a, served_query *x, const float *from) {
+  for (int64_t d = 0; d < a->dim; d++) x->q[d] = from[x->at + d] * a->scale;
+}
+
+/* Gives queries the form for a page's keys. */
+static void turn_forms(const sli_served_attention *a, int n, served_query *x, int64_t page) {
+  for (int i = 0; i < n; i++) {
+    int64_t between = x[i].position / a->dual.chunk - page / a->dual.chunk;
+    int form = (int)SLI_MIN(between, FORMS - 1);
+    if (form > x[i].form) load_query(a, &x[i], a->dual.q[form - 1]);
+    x[i].form = SLI_MAX(form, x[i].form);
+  }
+}
+
 INLINE void see_pages(bool bf16, const sli_served_attention *a, const int32_t *table, int64_t kv,
                       int n, served_query *x) {
   int64_t begin = x->position > a->behind ? (x->position - a->behind) / SL_PAGE * SL_PAGE : 0,
           last = x[n - 1].position;
   served_page page = find_page(a, table, kv, last / SL_PAGE * SL_PAGE, last), next;
   for (bool more = true; more; page = next) {
-    more = page.position > begin;
-    if (more) next = find_page(a, table, kv, page.position - SL_PAGE, last);
+    int64_t before = page_before(a, begin, page.position);
+    more = before >= 0;
+    if (more) next = find_page(a, table, kv, before, last);
+    if (a->dual.chunk) turn_forms(a, n, x, page.position);
     see_page_all(bf16, a, n, x, &page, more ? &next : NULL);
   }
 }
@@ -267,8 +296,9 @@ static void see_pages_bf16(const sli_served_attention *a, const int32_t *table, 
 }
 
 static void begin_query(const sli_served_attention *a, int64_t row, int64_t head, served_query *x) {
-  const float *q = a->q + row * a->q_row + head * a->dim;
-  for (int64_t d = 0; d < a->dim; d++) x->q[d] = q[d] * a->scale;
+  x->at = row * a->q_row + head * a->dim;
+  x->form = 0;
+  load_query(a, x, a->q);
   memset(x->acc, 0, sizeof x->acc);
   x->position = sl_batch_position(a->batch)[row];
   x->top = -FLT_MAX;
