@@ -38,11 +38,15 @@ sl_tensor *sl_attend_dual_at(sl_here at, sl_graph *g, sl_tensor *q, sl_tensor *k
   sl_rope form = *rope;
   sl_tensor *in[5] = {NULL, NULL, v}, *of[2] = {NULL};
   with.chunk = sli_rope_chunk(&(sl_attrs){.user = rope});
-  for (int i = 0; i < 4; i++) {
-    static const int inputs[] = {1, 0, 3, 4};
-    form.form = (sl_rope_form)i;
-    in[inputs[i]] = sl_rotary_at(
-        at, g, i ? q : k, i || !attrs->kv_heads ? attrs->heads : attrs->kv_heads, theta, &form);
+  static const struct {
+    sl_rope_form form;
+    int input;
+  } forms[] = {{SL_ROPE_OWN, 0}, {SL_ROPE_KEYS, 1}, {SL_ROPE_NEXT, 3}, {SL_ROPE_FAR, 4}};
+  for (size_t i = 0; i < SLI_COUNT(forms); i++) {
+    bool keys = forms[i].form == SL_ROPE_KEYS;
+    int heads = keys && attrs->kv_heads ? attrs->kv_heads : attrs->heads;
+    form.form = forms[i].form;
+    in[forms[i].input] = sl_rotary_at(at, g, keys ? k : q, heads, theta, &form);
   }
   sl_apply_at(at, g, &sl_op_attention_dual, &with, 5, in, 0, of);
   return of[0];

@@ -75,10 +75,10 @@ typedef struct sl_serving {
   /* tokens of the model's own in front of it, and the first of them; sl_tokens fills them in */
   int64_t sinks;
   int32_t sink;
-  int64_t pages;   /* pages of the KV cache in every stage; read by sl_lower */
-  sl_dtype kv;     /* type of the KV cache in memory: SL_F32 or SL_BF16 */
-  bool stateful;   /* set by sl_lower: some op keeps states (sl_op.slots) */
-  int kept; /* slots of states beside those of the sequences, for prefixes; read by sl_lower */
+  int64_t pages; /* pages of the KV cache in every stage; read by sl_lower */
+  sl_dtype kv;   /* type of the KV cache in memory: SL_F32 or SL_BF16 */
+  bool stateful; /* set by sl_lower: some op keeps states (sl_op.slots) */
+  int kept;      /* slots of states beside those of the sequences, for prefixes; read by sl_lower */
   /* most edits of logits in a tick (sl_batch_edit) beside those of a sequence's own tokens, which
    * sl_tokens adds, up to one for each of the vocabulary; 0: there are none */
   int64_t edits;

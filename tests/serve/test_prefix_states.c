@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A model with states begins a request behind pages of another one, where a state is kept beside
  * them: a prompt's last full page, and each page of a given number. The bits are those of a request
- * that is computed whole. States used longest ago make room for new ones. */
+ * that is computed whole. States used longest ago make room for new ones. Sink tokens, with which
+ * all requests begin, are computed once. */
 #include "tests/support/session.h"
 
 enum { CONTEXT = 256, PAGE = SL_SESSION_PAGE, LAYERS = 4, HEADS = 2, DIM = 16 };
@@ -159,7 +160,38 @@ static void of_model(const char *name, char *const *words) {
   served_close(&s);
 }
 
+/* Requests of different texts have the sink tokens in common: a page and the state behind it. */
+static void sinks_are_computed_once(void) {
+  static char *words[] = {"--layers",      "4",  "--width",  "32", "--heads",   "2",
+                          "--vocab",       "97", "--window", "20", "--context", "256",
+                          "--sink-tokens", "80", NULL};
+  served s = {0};
+  served_model(&s, "hybrid", words);
+  sl_session_options options = served_options(&s);
+  outcome x[2][2];
+  for (int apart = 0; apart < 2; apart++) {
+    options.prefixes = apart ? SL_PREFIXES_APART : SL_PREFIXES_SHARED;
+    served_open(&s, &options);
+    CHECK(sl_session_about(s.session).context == 256, "the context is that of texts");
+    for (int i = 0; i < 2; i++) x[apart][i] = ask(s.session, text(i), 30, 226);
+    CHECK(sl_session_stat(s.session).rows_shared == (apart ? 0 : PAGE), "%llu rows are shared",
+          (unsigned long long)sl_session_stat(s.session).rows_shared);
+    sl_session_destroy(s.session);
+  }
+  for (int i = 0; i < 2; i++)
+    CHECK(x[0][i].count == 226 && !x[0][i].cached && are_equal(&x[0][i], &x[1][i]),
+          "text %d has the bits that it has alone", i);
+  served_open(&s, &options);
+  CHECK(sl_session_submit(s.session,
+                          &(sl_request){.prompt = text(0), .nprompt = 257, .max_tokens = 1},
+                          &(uint64_t){0}) == SL_E_USAGE &&
+            strstr(sl_detail(), "257 tokens is longer than the context of 256"),
+        "%s", sl_detail());
+  served_close(&s);
+}
+
 int main(void) {
+  RUN(sinks_are_computed_once);
   RUN(of_model, "hybrid", hybrid);
   RUN(of_model, "mamba2", mamba2);
   return 0;
