@@ -72,10 +72,11 @@ config["dual_chunk_attention_config"] = {"chunk_size": 80, "local_size": 16, "or
 json.dump(config, open("chunked/config.json", "w"))
 PY
 long=(--data "$data" --context 200 --batch 4 --lr 1e-3 --min-lr 1e-3 --warmup 0)
-chunks=dual-chunk:chunk_size=80,local_size=16,original_max_position_embeddings=70
-run chunked --init chunked --steps 3 --save rechunked/ llama "${long[@]}"
-run options --init chunked --steps 3 llama "${long[@]}" --rope "$chunks"
-cmp chunked.losses options.losses || fail "chunks of config.json and of --rope are not alike"
+by=dual-chunk:chunk_size=80,local_size=16,original_max_position_embeddings=70
+run chunks --init chunked --steps 3 --save rechunked/ llama "${long[@]}"
+same chunks "$reference/dual_chunk_losses.txt"
+run options --init chunked --steps 3 llama "${long[@]}" --rope "$by"
+cmp chunks.losses options.losses || fail "chunks of config.json and of --rope are not alike"
 python3 - <<'PY' || fail "other chunks are saved"
 import json
 a, b = json.load(open("chunked/config.json")), json.load(open("rechunked/config.json"))
@@ -84,26 +85,26 @@ assert b["model_type"] == "qwen2", b
 PY
 run grid --init chunked --steps 3 --tensor 2 --data-parallel 2 llama "${long[@]}"
 python3 - <<'PY' || fail "a grid has other losses"
-a, b = ([float.fromhex(line.split()[1]) for line in open(name + ".losses")] for name in ("chunked", "grid"))
+a, b = ([float.fromhex(line.split()[1]) for line in open(name + ".losses")] for name in ("chunks", "grid"))
 assert max(abs(x - y) for x, y in zip(a, b)) < 1e-5, (a, b)
 PY
 # Within one chunk they are plain positions, bit for bit; beyond it they are not.
-sed 's/"chunk_size": 80/"chunk_size": 272/; s/"original_max[^,}]*": 70/"sparse_attention_enabled": true/' chunked/config.json >one.json
-cp -r chunked one && cp one.json one/config.json
-cp -r chunked plain
-python3 -c 'import json; c = json.load(open("chunked/config.json")); del c["dual_chunk_attention_config"]; json.dump(c, open("plain/config.json", "w"))'
-run one --init one --steps 3 llama "${long[@]}"
-run plain --init plain --steps 3 llama "${long[@]}"
-cmp one.losses plain.losses || fail "one chunk is not as plain positions"
-if cmp -s chunked.losses plain.losses; then fail "chunks make no difference"; fi
-sed 's/"local_size": 16/"local_size": 15/' chunked/config.json >one/config.json
-ends 2 "$actorrun" --steps 1 --init one llama "${long[@]}"
+sed 's/"chunk_size": 80/"chunk_size": 272/; s/"original_max[^,}]*": 70/"sparse_attention_enabled": true/' chunked/config.json >one_chunk.json
+cp -r chunked one_chunk && cp one_chunk.json one_chunk/config.json
+cp -r chunked no_chunk
+python3 -c 'import json; c = json.load(open("chunked/config.json")); del c["dual_chunk_attention_config"]; json.dump(c, open("no_chunk/config.json", "w"))'
+run whole --init one_chunk --steps 3 llama "${long[@]}"
+run apart --init no_chunk --steps 3 llama "${long[@]}"
+cmp whole.losses apart.losses || fail "one chunk is not as plain positions"
+if cmp -s chunks.losses apart.losses; then fail "chunks make no difference"; fi
+sed 's/"local_size": 16/"local_size": 15/' chunked/config.json >one_chunk/config.json
+ends 2 "$actorrun" --steps 1 --init one_chunk llama "${long[@]}"
 says 'chunk_size=80 - local_size=15 must be a positive multiple of 64' err
-sed 's/"local_size": 16/"local_size": 16, "stride": 2/' chunked/config.json >one/config.json
-ends 2 "$actorrun" --steps 1 --init one llama "${long[@]}"
+sed 's/"local_size": 16/"local_size": 16, "stride": 2/' chunked/config.json >one_chunk/config.json
+ends 2 "$actorrun" --steps 1 --init one_chunk llama "${long[@]}"
 says 'stride' err
-sed 's/"rope_theta": [0-9.]*/&, "rope_scaling": {"rope_type": "linear", "factor": 2}/' chunked/config.json >one/config.json
-ends 2 "$actorrun" --steps 1 --init one llama "${long[@]}"
+sed 's/"rope_theta": [0-9.]*/&, "rope_scaling": {"rope_type": "linear", "factor": 2}/' chunked/config.json >one_chunk/config.json
+ends 2 "$actorrun" --steps 1 --init one_chunk llama "${long[@]}"
 says 'dual_chunk_attention_config does not go with rope_type linear' err
 ends 2 "$actorrun" --steps 1 --pieces 2 --init chunked llama "${long[@]}"
 says '(attention_dual)' err

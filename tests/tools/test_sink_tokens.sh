@@ -26,9 +26,9 @@ ends 0 "${run[@]}" --tensor 2 --microbatches 2 --recheck both.jsonl "${both[@]}"
 
 # They learn: a text is learned better with them where the window is short, and they are saved and loaded.
 small=(hybrid --layers 2 --width 32 --heads 2 --context 64 --batch 8 --data "$data" --lr 1e-2 --warmup 0 --softmax-every 1 --window 4)
-ends 0 "$actorrun" --quiet --steps 30 --save w.safetensors --report r.json --eval "$data" --eval-rows 8 "${small[@]}" --sink-tokens 16
-ends 0 "$actorrun" --quiet --steps 1 --lr 0 --min-lr 0 --init w.safetensors --report again.json --eval "$data" --eval-rows 8 "${small[@]}" \
-  --sink-tokens 16
+ends 0 "$actorrun" --quiet --steps 30 --save w.safetensors --report r.json --eval "$data" --eval-rows 8 --eval-every 30 "${small[@]}" --sink-tokens 16
+ends 0 "$actorrun" --quiet --steps 1 --init w.safetensors --report again.json --eval "$data" --eval-rows 8 --eval-every 1 "${small[@]}" \
+  --sink-tokens 16 --lr 1e-30
 python3 - <<'PY' || fail "it learns nothing, or another model is loaded"
 import json
 a, b = json.load(open("r.json")), json.load(open("again.json"))
