@@ -106,6 +106,8 @@ says 'stride' err
 sed 's/"rope_theta": [0-9.]*/&, "rope_scaling": {"rope_type": "linear", "factor": 2}/' chunked/config.json >one_chunk/config.json
 ends 2 "$actorrun" --steps 1 --init one_chunk llama "${long[@]}"
 says 'dual_chunk_attention_config does not go with rope_type linear' err
+ends 2 "$actorrun" --steps 1 --init chunked --save x.gguf llama "${long[@]}"
+says 'GGUF files know no positions in chunks' err
 ends 2 "$actorrun" --steps 1 --pieces 2 --init chunked llama "${long[@]}"
 says '(attention_dual)' err
 ends 2 "$actorrun" --steps 1 --init chunked llama "${long[@]}" --document-end 10

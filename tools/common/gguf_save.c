@@ -255,6 +255,9 @@ static sl_status put_rope(saving *v) {
   if (rope.part > 0 && rope.part < 1)
     return sl_fail(SL_E_UNSUPPORTED, "--save %s: --rope %s: GGUF files are written of whole heads",
                    v->path, text);
+  if (rope.kind == SL_ROPE_DUAL_CHUNK)
+    return sl_fail(SL_E_UNSUPPORTED, "--save %s: --rope %s: GGUF files know no positions in chunks",
+                   v->path, text);
   put_count(v, "rope.dimension_count", dim);
   if (rope.kind == SL_ROPE_LLAMA3) make_factors(v, &rope, sl_arg_float(args, "theta"));
   if (rope.kind != SL_ROPE_LINEAR && rope.kind != SL_ROPE_YARN) return SL_OK;
