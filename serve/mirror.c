@@ -225,6 +225,11 @@ sl_status sli_mirror_check(const sl_session *s) {
     return sl_fail(SL_E_UNSUPPORTED,
                    "model %s keeps states, out of which a wrong token cannot be taken again",
                    s->options.model->name);
+  const sl_session *with = s->serving.sinks ? s : target;
+  if (with->serving.sinks)
+    return sl_fail(SL_E_UNSUPPORTED,
+                   "model %s has sink tokens, with which there are no draft models",
+                   with->options.model->name);
   if (s->about.vocabulary == target->about.vocabulary) return SL_OK;
   return sl_fail(SL_E_USAGE, "model %s has a vocabulary of %lld tokens, and model %s one of %lld",
                  s->options.model->name, (long long)s->about.vocabulary,
