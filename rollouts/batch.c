@@ -105,10 +105,29 @@ static sl_tensor *make_loss(void *ctx, sl_graph *g, sl_tensor *logits, sl_tensor
                       o->kl > 0 ? frozen[0] : NULL, &settings);
 }
 
+static void of_teacher(void *ctx, sl_graph *g, sl_tensor *logits, sl_tensor *targets,
+                       sl_tensor **frozen) {
+  (void)targets;
+  sl_distill_teach(g, logits, ((const sl_rollouts *)ctx)->options.distill, frozen);
+}
+
+static sl_tensor *make_distilled(void *ctx, sl_graph *g, sl_tensor *logits, sl_tensor *targets,
+                                 sl_tensor *const *frozen) {
+  const sl_rollouts *r = ctx;
+  (void)targets;
+  return sl_distill_loss(g, logits, frozen, r->data[WEIGHT], r->options.distill);
+}
+
 void sli_rollouts_learn(sl_rollouts *r) {
-  r->objective = (sl_objective){.name = "rollouts",
-                                .tokens = make_data,
-                                .loss = make_loss,
-                                .frozen = r->options.kl > 0 ? of_reference : NULL,
-                                .ctx = r};
+  const sl_rollouts_options *o = &r->options;
+  r->objective = (sl_objective){.name = "rollouts", .tokens = make_data, .ctx = r};
+  if (o->distill) {
+    r->objective.loss = make_distilled;
+    r->objective.frozen = of_teacher;
+    r->objective.teacher = o->teacher;
+    r->objective.teacher_args = o->teacher_args;
+  } else {
+    r->objective.loss = make_loss;
+    r->objective.frozen = o->kl > 0 ? of_reference : NULL;
+  }
 }

@@ -12,7 +12,7 @@
 enum { MOST_AHEAD = 8 };
 
 static void settle_options(sl_rollouts_options *o) {
-  if (!o->group) o->group = 8;
+  if (!o->group) o->group = o->distill ? 1 : 8;
   if (!o->microbatches) o->microbatches = 1;
   if (!o->devices) o->devices = 1;
   if (!o->updates) o->updates = 1;
@@ -22,13 +22,28 @@ static void settle_options(sl_rollouts_options *o) {
   if (o->dual_clip == 0) o->dual_clip = 3;
 }
 
+static sl_status check_teacher(const sl_rollouts_options *o) {
+  if (!o->distill) return SL_OK;
+  if (!o->teacher || !o->teacher_args)
+    return sl_fail(SL_E_USAGE, "rollouts: distillation without a teacher");
+  if (o->distill->data != 0)
+    return sl_fail(SL_E_USAGE,
+                   "rollouts: distillation with a share of the data's own cross entropy (data %g): "
+                   "answers of the model itself are no data",
+                   (double)o->distill->data);
+  if (o->kl > 0)
+    return sl_fail(SL_E_USAGE, "rollouts: a kl of %g: there is a teacher, and no reference", o->kl);
+  return SL_OK;
+}
+
 static sl_status check_options(const sl_rollouts_options *o) {
-  if (o->group < 2)
+  SLI_TRY(check_teacher(o));
+  if (o->group < 2 && !o->distill)
     return sl_fail(SL_E_USAGE,
                    "rollouts: a group of %d answers: rewards are compared within a "
                    "group, of at least 2",
                    o->group);
-  if (o->batch < 1 || o->batch % o->group)
+  if (o->batch < 1 || o->group < 1 || o->batch % o->group)
     return sl_fail(SL_E_USAGE, "rollouts: a step of %lld rows is not a multiple of a group of %d",
                    (long long)o->batch, o->group);
   if (o->devices < 1 || o->devices > o->batch)

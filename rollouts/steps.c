@@ -142,7 +142,8 @@ void sli_rollouts_note(void *ctx, const sl_session_event *e) {
   if (e->kind == SL_EVENT_TOKEN) return;
   if (e->end == SL_END_FAILED)
     sl_rollouts_fail(r, SL_E_NUMERIC, "rollouts: the model's logits are not finite");
-  else r->options.answered(r->options.ctx, &answer);
+  else if (r->options.answered) r->options.answered(r->options.ctx, &answer);
+  else sl_rollouts_reward(r, answer.id, 0);
 }
 
 /* ---- rewards ------------------------------------------------------------------------------- */

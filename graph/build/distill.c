@@ -16,12 +16,8 @@ static float temperature_of(const sl_distill *s) {
   return s->temperature != 0 ? s->temperature : 1;
 }
 
-/* The teacher's likeliest tokens, and the logarithms of their probabilities. */
-static void make_frozen(void *ctx, sl_graph *g, sl_tensor *logits, sl_tensor *targets,
-                        sl_tensor **frozen) {
-  const sl_distill *s = &((const distill *)ctx)->settings;
+void sl_distill_teach(sl_graph *g, sl_tensor *logits, const sl_distill *s, sl_tensor **frozen) {
   int64_t vocab = sl_dim(logits, -1), top = s->top && s->top < vocab ? s->top : vocab;
-  (void)targets;
   sl_tensor *likely = logits;
   if (top < vocab) likely = sl_top_k(g, logits, -1, top, &frozen[1]); /* [B, T, K] */
   frozen[0] = sl_log_softmax(g, sl_scale(g, likely, 1 / temperature_of(s)), -1);
@@ -33,16 +29,35 @@ static sl_tensor *own_logprobs(sl_graph *g, sl_tensor *logits, sl_tensor *ids, f
   return ids ? sl_gather(g, all, -1, ids) : all;
 }
 
-static sl_tensor *make_loss(void *ctx, sl_graph *g, sl_tensor *logits, sl_tensor *targets,
-                            sl_tensor *const *frozen) {
-  const sl_distill *s = &((const distill *)ctx)->settings;
+/* Multiplies each position's numbers [B, T, K] by its weight [B, T]. */
+static sl_tensor *weigh(sl_graph *g, sl_tensor *x, sl_tensor *weights) {
+  return sl_mul(g, x, sl_reshape(g, weights, sl_dim(weights, 0), sl_dim(weights, 1), 1));
+}
+
+sl_tensor *sl_distill_loss(sl_graph *g, sl_tensor *logits, sl_tensor *const *frozen,
+                           sl_tensor *weights, const sl_distill *s) {
   float t = temperature_of(s);
   sl_tensor *own = own_logprobs(g, logits, frozen[1], t);
   sl_tensor *kl = sl_mul(g, sl_exp(g, frozen[0]), sl_sub(g, frozen[0], own)); /* [B, T, K] */
   kl = sl_scale(g, kl, (float)sl_dim(kl, -1)); /* so that a mean over K is a sum */
+  if (weights) kl = weigh(g, kl, weights);
   sl_step_value(g, "kl", kl, SL_OVER_MEAN);
   sl_metric(g, "kl", kl);
-  sl_tensor *loss = sl_mean(g, sl_scale(g, kl, (1 - s->data) * t * t), 0, false);
+  return sl_mean(g, sl_scale(g, kl, (1 - s->data) * t * t), 0, false);
+}
+
+/* ---- the objective ------------------------------------------------------------------------- */
+
+static void make_frozen(void *ctx, sl_graph *g, sl_tensor *logits, sl_tensor *targets,
+                        sl_tensor **frozen) {
+  (void)targets;
+  sl_distill_teach(g, logits, &((const distill *)ctx)->settings, frozen);
+}
+
+static sl_tensor *make_loss(void *ctx, sl_graph *g, sl_tensor *logits, sl_tensor *targets,
+                            sl_tensor *const *frozen) {
+  const sl_distill *s = &((const distill *)ctx)->settings;
+  sl_tensor *loss = sl_distill_loss(g, logits, frozen, NULL, s);
   if (!(s->data > 0)) return loss;
   sl_tensor *data = sl_op2_at(SL_HERE, g, &sl_op_cross_entropy, NULL, logits, targets);
   return sl_add(g, loss, sl_scale(g, data, s->data));

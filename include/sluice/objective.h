@@ -107,6 +107,15 @@ typedef struct sl_distill {
   float temperature; /* logits of both are divided by it, and the loss is times its square [1] */
   float data;        /* share of the cross entropy of the data in the loss [0] */
 } sl_distill;
+/* Sets frozen[0] and, with `top`, frozen[1] from the teacher's logits [rows, context, vocabulary]:
+ * the logarithms of the likeliest tokens' probabilities, and these tokens. */
+void sl_distill_teach(sl_graph *g, sl_tensor *logits, const sl_distill *settings,
+                      sl_tensor **frozen);
+/* Returns the loss of a model's logits by what sl_distill_teach has set, without the data's own.
+ * `weights` says how much each position counts, f32 [rows, context]; over a step their mean should
+ * be 1. NULL: all alike. */
+sl_tensor *sl_distill_loss(sl_graph *g, sl_tensor *logits, sl_tensor *const *frozen,
+                           sl_tensor *weights, const sl_distill *settings);
 /* Makes the objective; the teacher and its arguments must outlive it. */
 sl_objective *sl_distill_create(const sl_model *teacher, const sl_args *args,
                                 const sl_distill *settings);

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Learning from rollouts: a model answers prompts, something rewards its answers, and it learns
- * from these, with the sampler inside the training plan (GRPO: Shao et al., arXiv 2402.03300).
+ * from these, with the sampler inside the training plan (GRPO: Shao et al., arXiv 2402.03300). Or a
+ * teacher reads its answers, and the model learns the teacher's probabilities at their tokens
+ * (on-policy distillation: Agarwal et al., arXiv 2306.13649).
  *
  *     sl_rollouts *r = NULL;
  *     status = sl_rollouts_create(&options, &r);
@@ -79,7 +81,7 @@ typedef struct sl_rollouts_options {
   int microbatches;            /* parts of it [1] */
   int stages;                  /* pipeline stages of training [1] */
   int devices;                 /* devices of each stage that answer, each a share [1] */
-  int group;                   /* answers to each prompt [8] */
+  int group;                   /* answers to each prompt [8; 1 with a teacher] */
   const sl_prompt *prompts;    /* [nprompts] */
   int64_t nprompts;
   uint64_t shuffle;   /* seed of the prompts' order, another in each epoch; 0: as listed */
@@ -93,7 +95,8 @@ typedef struct sl_rollouts_options {
   int ahead;   /* updates that the parameters which answer are old, at most 8 [0] */
   int ticks;   /* most ticks of a step [as many as all answers could take] */
   /* Gets each answer once it is complete, and has sl_rollouts_reward called for it: now or later,
-   * by any thread. The source of training waits for the rewards of all answers of a step. */
+   * by any thread. The source of training waits for the rewards of all answers of a step. With a
+   * teacher it may be NULL: answers have no rewards then. */
   void (*answered)(void *ctx, const sl_answer *answer);
   /* Gets a step when its rewards are there, with its answers, rewards [n] and advantages [n]; NaN:
    * dropped. May be NULL. */
@@ -103,6 +106,11 @@ typedef struct sl_rollouts_options {
   double clip_low, clip_high; /* ratios are clipped to 1 - low .. 1 + high [0.2, and as low] */
   double dual_clip;           /* most that a negative advantage counts with, times itself [3] */
   double kl;                  /* weight of the divergence from the reference model; 0: none */
+  /* Learns the teacher's probabilities at the tokens of answers, in place of what rewards say;
+   * `data` must be 0. All three must outlive the rollouts. NULL: learns from rewards. */
+  const sl_distill *distill;
+  const sl_model *teacher;
+  const sl_args *teacher_args;
 } sl_rollouts_options;
 
 /* SL_E_USAGE names an option or prompt that cannot be. */

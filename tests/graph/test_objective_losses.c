@@ -269,18 +269,20 @@ static double divergence(const float *teacher, const float *own, int top, double
   return sum;
 }
 
-static double wanted_of(const sl_distill *s, const trl_case *c, const float *teacher) {
+static double wanted_of(const sl_distill *s, const trl_case *c, const float *teacher,
+                        bool weighted) {
   double sum = 0, t = (double)s->temperature;
   for (int i = 0; i < AT; i++) {
     const float *x = c->logits + (size_t)i * CLASSES;
     double kl = divergence(teacher + (size_t)i * CLASSES, x, s->top ? s->top : CLASSES, t);
-    double data = log_sum(x, NULL, 1) - (double)x[c->targets[i]];
+    if (weighted) kl *= (double)c->weights[i];
+    double data = weighted ? 0 : log_sum(x, NULL, 1) - (double)x[c->targets[i]];
     sum += ((1 - (double)s->data) * t * t * kl + (double)s->data * data) / AT;
   }
   return sum;
 }
 
-static double found_of(const sl_distill *s, trl_case *c, const float *teacher) {
+static double found_of(const sl_distill *s, trl_case *c, const float *teacher, bool weighted) {
   sl_objective *o = sl_distill_create(NULL, NULL, s);
   const sl_source source = {.nout = SOURCES, .types = types, .fill = fill, .ctx = c};
   sl_type type = SL_TYPE(SL_F32, ROWS, CONTEXT, CLASSES);
@@ -289,7 +291,10 @@ static double found_of(const sl_distill *s, trl_case *c, const float *teacher) {
             *frozen[SL_FROZEN_MOST] = {NULL};
   sl_data(g, &source, of);
   o->frozen(o->ctx, g, sl_constant(g, type, teacher, own), of[TARGETS], frozen);
-  sl_train(g, o->loss(o->ctx, g, own, of[TARGETS], frozen), NULL);
+  sl_train(g,
+           weighted ? sl_distill_loss(g, own, frozen, of[WEIGHTS], s)
+                    : o->loss(o->ctx, g, own, of[TARGETS], frozen),
+           NULL);
   CHECK(!sl_graph_status(g) && !sli_pass_gradients(g), "%s", sl_detail());
   interp in = interp_create(g, 3);
   memcpy(interp_data(&in, own), c->logits, sizeof c->logits);
@@ -307,8 +312,9 @@ static void distillation_is_the_divergence_of_the_likeliest(void) {
   trl_case c;
   draw_case(&c, &d, false);
   for (int i = 0; i < ALL; i++) teacher[i] = draw(&d, 2);
-  for (size_t k = 0; k < SLI_COUNT(all); k++) {
-    double found = found_of(&all[k], &c, teacher), wanted = wanted_of(&all[k], &c, teacher);
+  for (size_t k = 0; k < 2 * SLI_COUNT(all); k++) {
+    const sl_distill *s = &all[k / 2];
+    double found = found_of(s, &c, teacher, k % 2), wanted = wanted_of(s, &c, teacher, k % 2);
     CHECK(fabs(found - wanted) < 2e-6 * (1 + wanted), "case %zu: %.9g, not %.9g", k, found, wanted);
   }
 }

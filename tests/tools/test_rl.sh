@@ -132,7 +132,7 @@ wrong() { # TEXT OPTION...
   ends 2 "$actorrun" --steps 1 "${rl[@]}" "$@" "${model[@]}"
   says "$text" err
 }
-wrong '--rl ppo: the method is grpo' --rl ppo
+wrong '--rl ppo: the method is grpo or distill' --rl ppo
 wrong '--rl: there is no groups; there are group' --rl grpo:groups=3
 wrong '--rl: group=1: it is a whole number from 2' --rl grpo:group=1
 wrong 'a step of 32 rows is not a multiple of a group of 5' --rl grpo:group=5

@@ -14,13 +14,14 @@
 
 /* Objective of a run, and all that it reads meanwhile. */
 struct objective_made {
-  sl_objective *dpo, *distill; /* one of them is not NULL */
+  sl_objective *dpo, *distill; /* one of them is not NULL, but for --rl distill */
   int64_t pairs, dropped;
   sli_chat_found found;
   const sli_chat *chat; /* or NULL */
   const settings *settings;
   char *paths; /* of the pairs, one per line */
   sl_args *teacher_args;
+  objective_teacher teacher;
 };
 
 /* ---- words of an option -------------------------------------------------------------------- */
@@ -225,16 +226,22 @@ static sl_status read_teacher(const settings *s, struct objective_made *m, const
   return set_options(s, &teacher, path);
 }
 
+/* With --rl distill the rollouts make the objective. */
 static sl_status read_distillation(settings *s, struct objective_made *m) {
-  sl_distill settings;
-  const sl_model *teacher;
+  objective_teacher *t = &m->teacher;
   const char *path = settings_text(s, "teacher");
-  sl_status status = read_distill(sl_arg_text(s->run, "distill"), &settings);
-  if (!status) status = read_teacher(s, m, path, &teacher);
+  sl_status status = read_distill(sl_arg_text(s->run, "distill"), &t->settings);
+  if (!status) status = read_teacher(s, m, path, &t->model);
   if (status) return status;
-  m->distill = sl_distill_create(teacher, m->teacher_args, &settings);
+  t->args = m->teacher_args;
+  if (settings_text(s, "rl")) return SL_OK;
+  m->distill = sl_distill_create(t->model, t->args, &t->settings);
   s->objective = m->distill;
   return SL_OK;
+}
+
+objective_teacher objective_taught(const settings *s) {
+  return s->objective_made ? s->objective_made->teacher : (objective_teacher){.model = NULL};
 }
 
 sl_status objective_load(const settings *s, const sl_lowered *lowered, sl_runtime *rt) {
@@ -250,6 +257,8 @@ sl_status objective_read(settings *s) {
     return sl_fail(SL_E_USAGE, "--dpo: of which answers? --preferences FILE says");
   if (!teacher && sl_arg_given(s->run, "distill", 0))
     return sl_fail(SL_E_USAGE, "--distill: from which model? --teacher DIR says");
+  if (pairs && settings_text(s, "rl"))
+    return sl_fail(SL_E_USAGE, "--preferences: not with --rl: a run learns one thing");
   if (pairs && teacher)
     return sl_fail(SL_E_USAGE, "--teacher: not with --preferences: a run learns one thing");
   if ((!pairs && !teacher) || !s->model) return SL_OK;

@@ -3,6 +3,8 @@
 #ifndef SLUICE_TOOLS_ACTORRUN_OBJECTIVE_H
 #define SLUICE_TOOLS_ACTORRUN_OBJECTIVE_H
 
+#include <sluice/objective.h>
+
 #include "tools/common/common.h"
 
 /* Makes the objective that the options name, if any, as settings.objective. The model's options are
@@ -12,6 +14,14 @@ void objective_fini(settings *s);
 
 /* Returns the number of preferences, and of those that are too long; 0: none are read. */
 int64_t objective_pairs(const settings *s, int64_t *dropped);
+
+/* Teacher of --rl distill, and how it is learned. */
+typedef struct objective_teacher {
+  sl_distill settings;
+  const sl_model *model; /* NULL: there is none */
+  const sl_args *args;
+} objective_teacher;
+objective_teacher objective_taught(const settings *s);
 
 /* Loads the teacher's weights, if there is one. */
 sl_status objective_load(const settings *s, const sl_lowered *lowered, sl_runtime *rt);

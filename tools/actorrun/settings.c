@@ -97,8 +97,9 @@ static const tool_option options[] = {
     {"long-chats", SL_OPTION_TEXT, "cut", "`HOW` chats of --data longer than --context are taken: cut, drop or refuse", 0, 0, GROUP_DATA},
     {"show-data", SL_OPTION_FLAG, "0", "print the first three chats of --data with what is learned marked, and stop", 0, 0, GROUP_OUTPUT},
     {"temperature", SL_OPTION_FLOAT, "0.8", "of sampling; 0: always the likeliest", 0, 1000, GROUP_DATA},
-    {"rl", SL_OPTION_TEXT, "", "`METHOD`, grpo[:KEY=N,...]: learn from the model's own answers to --prompts, as many in a step "
-     "as --batch says, that --reward rewards; with group (answers to each prompt), kl, clip, clip-high, dual-clip, top-p, ticks, updates", 0, 0, GROUP_TRAINING},
+    {"rl", SL_OPTION_TEXT, "", "`METHOD`[:KEY=N,...]: learn from the model's own answers to --prompts, as many in a step "
+     "as --batch says: grpo, by what --reward says, or distill, the probabilities of --teacher; with group (answers to each prompt), top-p, "
+     "ticks, updates, and for grpo kl, clip, clip-high, dual-clip", 0, 0, GROUP_TRAINING},
     {"rollout-ahead", SL_OPTION_INT, "0", "updates that the parameters which answer are old: answers of --rl come beside training", 0, 8, GROUP_TRAINING},
     {"prompts", SL_OPTION_TEXT, "", "`FILE` with a prompt on each line: .jsonl with prompt or messages, answer and data; or text", 0, 0, GROUP_DATA},
     {"reward", SL_OPTION_TEXT, "", "`PROGRAM` that reads a line of JSON for each answer and writes a number for each; or exact "

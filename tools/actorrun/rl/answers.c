@@ -107,8 +107,9 @@ static void write_section(FILE *f, const rl_prompts *p, const sl_rollouts_report
     count++;
   }
   qsort(all, (size_t)count, sizeof *all, best_first);
-  fprintf(f, "<h2>Step %lld <small>mean reward %.4g, %.1f tokens", (long long)report->step + 1,
-          report->reward, report->length);
+  fprintf(f, "<h2>Step %lld <small>", (long long)report->step + 1);
+  if (!isnan(report->reward)) fprintf(f, "mean reward %.4g, ", report->reward);
+  fprintf(f, "%.1f tokens", report->length);
   if (report->truncated) fprintf(f, ", %d of %d truncated", report->truncated, report->answers);
   if (report->dropped) fprintf(f, ", %d dropped", report->dropped);
   fprintf(f, "</small></h2>\n<blockquote><pre>");

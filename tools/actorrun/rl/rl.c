@@ -5,16 +5,40 @@
 
 #include "base/number.h"
 #include "tools/actorrun/actorrun.h"
+#include "tools/actorrun/objective.h"
 #include "tools/actorrun/rl/answers.h"
+
+/* Figures that a step can have. */
+enum { FIGURES = 13 };
 
 struct rl {
   rl_prompts prompts;
-  rl_rewards *rewards;
+  rl_rewards *rewards; /* NULL: a teacher's probabilities are learned, and nothing is rewarded */
   answers_file *answers;
+  objective_teacher taught;
   sl_rollouts *rollouts;
+  int nfigures;
+  int at[FIGURES]; /* [nfigures] indices of the figures that the run has */
+  const char *names[FIGURES];
 };
 
 bool rl_wanted(const settings *s) { return settings_text(s, "rl"); }
+
+/* Ways of learning: from rewards, or from a teacher. */
+enum { GRPO = 1, DISTILL = 2 };
+static const struct way {
+  const char *name;
+  int bit;
+} ways[] = {{"grpo", GRPO}, {"distill", DISTILL}};
+
+static int way_of(const char *text) {
+  size_t n = strcspn(text, ":");
+  for (size_t i = 0; i < SLI_COUNT(ways); i++)
+    if (strlen(ways[i].name) == n && !strncmp(text, ways[i].name, n)) return ways[i].bit;
+  return 0;
+}
+
+static int way(const settings *s) { return way_of(settings_text(s, "rl")); }
 
 /* ---- options ------------------------------------------------------------------------------- */
 
@@ -25,6 +49,7 @@ typedef struct method {
 } method;
 
 typedef struct key {
+  int ways;
   const char *name;
   double least, most;
   size_t at; /* offset in method */
@@ -32,18 +57,35 @@ typedef struct key {
 } key;
 
 #define AT(field) offsetof(method, rollouts.field)
-static const key keys[] = {
-    {"group", 2, 1 << 16, AT(group), WHOLE},        {"kl", 0, 1e9, AT(kl), REAL},
-    {"clip", 1e-6, 1, AT(clip_low), REAL},          {"clip-high", 1e-6, 1e9, AT(clip_high), REAL},
-    {"dual-clip", 1, 1e9, AT(dual_clip), REAL},     {"top-p", 0, 1, AT(top_p), SINGLE},
-    {"ticks", 1, 1 << 20, AT(ticks), WHOLE},        {"updates", 1, 1 << 10, AT(updates), WHOLE},
-    {"apart", 0, 1, offsetof(method, apart), WHOLE}};
+static const key keys[] = {{GRPO, "group", 2, 1 << 16, AT(group), WHOLE},
+                           {DISTILL, "group", 1, 1 << 16, AT(group), WHOLE},
+                           {GRPO, "kl", 0, 1e9, AT(kl), REAL},
+                           {GRPO, "clip", 1e-6, 1, AT(clip_low), REAL},
+                           {GRPO, "clip-high", 1e-6, 1e9, AT(clip_high), REAL},
+                           {GRPO, "dual-clip", 1, 1e9, AT(dual_clip), REAL},
+                           {GRPO | DISTILL, "top-p", 0, 1, AT(top_p), SINGLE},
+                           {GRPO | DISTILL, "ticks", 1, 1 << 20, AT(ticks), WHOLE},
+                           {GRPO | DISTILL, "updates", 1, 1 << 10, AT(updates), WHOLE},
+                           {GRPO | DISTILL, "apart", 0, 1, offsetof(method, apart), WHOLE}};
 
-static sl_status set_key(const char *name, size_t length, const char *value, method *to) {
+static sl_status unknown_key(int of, const char *name, size_t length) {
+  char *all = sli_strdup("");
+  for (size_t i = 0; i < SLI_COUNT(keys); i++) {
+    if (!(keys[i].ways & of)) continue;
+    char *more = sli_format("%s%s%s", all, *all ? ", " : "", keys[i].name);
+    free(all);
+    all = more;
+  }
+  sl_fail(SL_E_USAGE, "--rl: there is no %.*s; there are %s", (int)length, name, all);
+  free(all);
+  return SL_E_USAGE;
+}
+
+static sl_status set_key(int of, const char *name, size_t length, const char *value, method *to) {
   for (size_t i = 0; i < SLI_COUNT(keys); i++) {
     const key *k = &keys[i];
     char *at = (char *)to + k->at, *end;
-    if (strlen(k->name) != length || strncmp(k->name, name, length)) continue;
+    if (!(k->ways & of) || strlen(k->name) != length || strncmp(k->name, name, length)) continue;
     double number = strtod(value, &end);
     bool good = end != value && (!*end || *end == ',') && number >= k->least && number <= k->most &&
                 (k->kind != WHOLE || number == (double)(int)number);
@@ -56,26 +98,35 @@ static sl_status set_key(const char *name, size_t length, const char *value, met
     else *(float *)at = (float)number;
     return SL_OK;
   }
-  return sl_fail(SL_E_USAGE,
-                 "--rl: there is no %.*s; there are group, kl, clip, clip-high, dual-clip, top-p, "
-                 "ticks, updates and apart",
-                 (int)length, name);
+  return unknown_key(of, name, length);
 }
 
 /* Reads "grpo:KEY=N,...". */
 static sl_status read_method(const char *text, method *to) {
   size_t n = strcspn(text, ":");
   sl_status status = SL_OK;
-  if (n != 4 || strncmp(text, "grpo", 4))
-    return sl_fail(SL_E_USAGE, "--rl %s: the method is grpo", text);
   for (const char *at = text[n] ? text + n + 1 : text + n; *at && !status;) {
     size_t length = strcspn(at, "=,");
     if (at[length] != '=') return sl_fail(SL_E_USAGE, "--rl: %.*s: it is KEY=N", (int)length, at);
-    status = set_key(at, length, at + length + 1, to);
+    status = set_key(way_of(text), at, length, at + length + 1, to);
     at += strcspn(at, ",");
     at += *at == ',';
   }
   return status;
+}
+
+/* Checks what says which answers are good: rewards, or a teacher. */
+static sl_status check_way(const settings *s) {
+  bool teacher = settings_text(s, "teacher");
+  if (!way(s))
+    return sl_fail(SL_E_USAGE, "--rl %s: the method is grpo or distill", settings_text(s, "rl"));
+  if (way(s) == GRPO && teacher)
+    return sl_fail(SL_E_USAGE, "--rl grpo: not with --teacher, from which --rl distill learns");
+  if (way(s) == GRPO && !settings_text(s, "reward"))
+    return sl_fail(SL_E_USAGE, "--rl: which answers are good? --reward PROGRAM says");
+  if (way(s) == DISTILL && !teacher)
+    return sl_fail(SL_E_USAGE, "--rl distill: from which model? --teacher DIR says");
+  return SL_OK;
 }
 
 sl_status rl_check(const settings *s) {
@@ -91,8 +142,7 @@ sl_status rl_check(const settings *s) {
       return sl_fail(SL_E_USAGE, "--rl: not with --%s", others[i]);
   if (!settings_text(s, "prompts"))
     return sl_fail(SL_E_USAGE, "--rl: answers to what? --prompts FILE says");
-  if (!settings_text(s, "reward"))
-    return sl_fail(SL_E_USAGE, "--rl: which answers are good? --reward PROGRAM says");
+  SLI_TRY(check_way(s));
   if (s->pieces > 1) return sl_fail(SL_E_USAGE, "--rl: not with --pieces");
   if (!sl_options_find(s->model->options, "batch"))
     return sl_fail(SL_E_USAGE,
@@ -106,7 +156,13 @@ sl_status rl_check(const settings *s) {
 static void take_step(void *ctx, const sl_rollouts_report *report, int n, const sl_answer *answers,
                       const double *rewards, const double *advantages) {
   rl *x = ctx;
-  answers_step(x->answers, &x->prompts, report, n, answers, rewards, advantages);
+  sl_rollouts_report told = *report;
+  double *none = x->rewards ? NULL : sli_calloc((size_t)n, sizeof *none);
+  for (int i = 0; i < n && none; i++) none[i] = NAN;
+  if (none) told.reward = NAN;
+  answers_step(x->answers, &x->prompts, &told, n, answers, none ? none : rewards,
+               none ? none : advantages);
+  free(none);
 }
 
 static void take_answer(void *ctx, const sl_answer *answer) {
@@ -133,6 +189,7 @@ static int devices_of(const sl_parallel_options *o, int64_t batch) {
 static sl_status make_rollouts(settings *s, rl *x) {
   int64_t batch = sl_arg_int(s->model_args, "batch");
   bool given = sl_arg_given(s->run, "temperature", 0);
+  x->taught = objective_taught(s);
   const sl_rollouts_options o = {
       .model = s->model,
       .args = s->model_args,
@@ -149,9 +206,12 @@ static sl_status make_rollouts(settings *s, rl *x) {
       .seed = (uint64_t)sl_arg_int(s->run, "seed"),
       .stop = x->prompts.stop,
       .nstop = x->prompts.nstop,
-      .answered = take_answer,
+      .answered = x->rewards ? take_answer : NULL,
       .rewarded = take_step,
       .ahead = (int)sl_arg_int(s->run, "rollout-ahead"),
+      .distill = x->taught.model ? &x->taught.settings : NULL,
+      .teacher = x->taught.model,
+      .teacher_args = x->taught.args,
       .ctx = x};
   method m = {.rollouts = o};
   sl_status status = read_method(settings_text(s, "rl"), &m);
@@ -169,7 +229,7 @@ sl_status rl_open(settings *s, rl **out) {
   if (!rl_wanted(s)) return SL_OK;
   rl *x = *out = sli_calloc(1, sizeof *x);
   sl_status status = rl_prompts_read(s, &x->prompts);
-  if (!status) status = rl_rewards_open(s, &x->prompts, &x->rewards);
+  if (!status && settings_text(s, "reward")) status = rl_rewards_open(s, &x->prompts, &x->rewards);
   return status ? status : make_rollouts(s, x);
 }
 
@@ -181,37 +241,64 @@ sl_status rl_attach(rl *x, const settings *s, int64_t first, sl_runtime *rt) {
                      settings_text(s, "prompts"), (long long)i + 1, s->model->name);
   sl_rollouts_attach(x->rollouts, rt);
   if (s->process) return SL_OK;
-  rl_rewards_attach(x->rewards, x->rollouts);
+  if (x->rewards) rl_rewards_attach(x->rewards, x->rollouts);
   return answers_open(s, first, &x->answers);
 }
 
 /* ---- figures ------------------------------------------------------------------------------- */
 
-static const char *const names[] = {"reward",  "reward_std",  "answer_tokens",  "truncated",
-                                    "dropped", "flat_groups", "entropy",        "kl",
-                                    "clipped", "ratio_off",   "answer_seconds", "reward_seconds",
-                                    "frames"};
-enum { FIGURES = SLI_COUNT(names), OF_GRAPH = 7 };
+/* Needs of a figure: rewards, or GRPO's loss. */
+typedef enum need { ALWAYS, REWARDS, RATIOS } need;
+
+static const struct {
+  const char *name;
+  need need;
+} all_figures[FIGURES] = {{"reward", REWARDS},        {"reward_std", REWARDS},
+                          {"answer_tokens", ALWAYS},  {"truncated", ALWAYS},
+                          {"dropped", REWARDS},       {"flat_groups", REWARDS},
+                          {"entropy", ALWAYS},        {"kl", ALWAYS},
+                          {"clipped", RATIOS},        {"ratio_off", RATIOS},
+                          {"answer_seconds", ALWAYS}, {"reward_seconds", REWARDS},
+                          {"frames", ALWAYS}};
+
+/* Returns a value of the step's passes; 0: they have none of that name. */
+static double of_passes(const sl_step_report *report, const char *name) {
+  for (int v = 0; v < report->nvalues; v++)
+    if (!strcmp(report->values[v].name, name)) return report->values[v].value;
+  return 0;
+}
 
 static void read_figures(void *ctx, const sl_step_report *report, double *out) {
   rl *x = ctx;
-  sl_rollouts_report r;
-  for (int i = 0; i < FIGURES; i++) out[i] = NAN;
-  if (!sl_rollouts_about(x->rollouts, report->step, &r)) return;
-  double answers = r.answers;
-  const double own[] = {
-      r.reward, r.reward_std, r.length, r.truncated / answers, r.dropped / answers,
-      r.flat,   r.entropy};
-  memcpy(out, own, sizeof own);
-  out[OF_GRAPH] = 0; /* kl, where there is no reference */
-  for (int v = 0; v < report->nvalues; v++)
-    for (int i = OF_GRAPH; i < OF_GRAPH + 3; i++)
-      if (!strcmp(report->values[v].name, names[i])) out[i] = report->values[v].value;
-  out[OF_GRAPH + 3] = r.answer_seconds, out[OF_GRAPH + 4] = r.reward_seconds;
-  out[OF_GRAPH + 5] = (double)sl_rollouts_encoded(x->rollouts, report->step);
+  sl_rollouts_report r = {0};
+  bool known = sl_rollouts_about(x->rollouts, report->step, &r);
+  double answers = known ? r.answers : 1;
+  const double of[FIGURES] = {r.reward,
+                              r.reward_std,
+                              r.length,
+                              r.truncated / answers,
+                              r.dropped / answers,
+                              r.flat,
+                              r.entropy,
+                              of_passes(report, "kl"),
+                              of_passes(report, "clipped"),
+                              of_passes(report, "ratio_off"),
+                              r.answer_seconds,
+                              r.reward_seconds,
+                              (double)sl_rollouts_encoded(x->rollouts, report->step)};
+  for (int i = 0; i < x->nfigures; i++) out[i] = known ? of[x->at[i]] : NAN;
 }
 
-step_figures rl_figures(rl *x) { return (step_figures){FIGURES, names, read_figures, x}; }
+step_figures rl_figures(rl *x) {
+  const bool has[] = {[ALWAYS] = true, [REWARDS] = x->rewards, [RATIOS] = !x->taught.model};
+  x->nfigures = 0;
+  for (int i = 0; i < FIGURES; i++) {
+    if (!has[all_figures[i].need]) continue;
+    x->names[x->nfigures] = all_figures[i].name;
+    x->at[x->nfigures++] = i;
+  }
+  return (step_figures){x->nfigures, x->names, read_figures, x};
+}
 
 sl_status rl_finish(rl *x) {
   if (!x) return SL_OK;
