@@ -432,16 +432,22 @@ static sli_buffer *add_signal(sli_lowering *l, const char *word, sli_role role, 
   return &l->buffers[at];
 }
 
-/* Makes an evaluation's sources wait for the update before it, on their own device or, failing
- * that, on any. */
-static void begin_evaluation(sli_lowering *l, int load) {
-  const sli_task *to = &l->tasks[load];
+/* Returns an update on the device of a source or, failing that, on any; SL_NONE: nothing is
+ * updated. */
+static int update_before(const sli_lowering *l, int load) {
   int by = SL_NONE;
   for (int i = 0; i < l->ntasks; i++) {
     const sli_task *g = &l->tasks[i];
-    if (g->phase == SLI_PHASE_UPDATE && (by == SL_NONE || g->device == to->device)) by = i;
+    if (g->phase == SLI_PHASE_UPDATE && (by == SL_NONE || g->device == l->tasks[load].device))
+      by = i;
   }
-  add_signal(l, "begin", SLI_ROLE_EVAL, by, load, SLI_PER_STEP)->pace = SLI_PACE_EVAL;
+  return by;
+}
+
+/* Makes an evaluation's source wait for the update before it. */
+static void begin_evaluation(sli_lowering *l, int load) {
+  add_signal(l, "begin", SLI_ROLE_EVAL, update_before(l, load), load, SLI_PER_STEP)->pace =
+      SLI_PACE_EVAL;
 }
 
 static void begin_evaluations(sli_lowering *l) {
@@ -478,11 +484,20 @@ static void wait_for_rollouts(sli_lowering *l, int report) {
       add_signal(l, "rolled", SLI_ROLE_ROLLED, report, i, SLI_PER_STEP);
 }
 
+/* Makes a step's rollouts begin when their parameters are there, not before. */
+static void wait_for_version(sli_lowering *l, int load) {
+  int by = update_before(l, load);
+  if (by != SL_NONE)
+    add_signal(l, "version", SLI_ROLE_VERSION, by, load, SLI_PER_STEP)->initial =
+        1 + sli_lower_ahead(l);
+}
+
 static void connect_rollouts(sli_lowering *l) {
   const struct sli_rollouts *r = &l->in->g->rollouts;
   for (int i = 0; i < r->count; i++) {
     int report = l->task_of[r->of[i].report->id];
     wait_for_delivery(l, l->task_of[r->of[i].source->id], report);
+    wait_for_version(l, l->task_of[r->of[i].source->id]);
     wait_for_rollouts(l, report);
   }
 }

@@ -34,6 +34,7 @@ typedef enum sli_role {
   SLI_ROLE_WRITTEN,  /* manifest entries for those copies */
   SLI_ROLE_BACK,     /* no data: data that a source gave some ticks ago has been delivered */
   SLI_ROLE_ROLLED,   /* no data: the rollouts of a step have been delivered */
+  SLI_ROLE_VERSION,  /* no data: the parameters of a step's rollouts have been updated */
   SLI_ROLE_TURN,     /* no data: grants the turn in a slot pool */
   SLI_ROLE_H2D,      /* copy into a device's memory */
   SLI_ROLE_D2H,      /* copy out of a device's memory */

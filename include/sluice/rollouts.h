@@ -68,7 +68,7 @@ typedef struct sl_rollouts_report {
   double entropy;            /* mean of -log p over the tokens of answers, an estimate of it */
   double flat;               /* share of groups whose rewards are all equal: nothing to learn */
   int64_t rows;              /* rows that the session has computed, prompts and answers */
-  double answer_seconds;     /* from the step's first tick to its last answer */
+  double answer_seconds;     /* from when the step's parameters are there to its last answer */
   double reward_seconds;     /* from then on to the last reward */
 } sl_rollouts_report;
 
