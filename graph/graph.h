@@ -268,6 +268,7 @@ struct sl_graph {
     int nnodes;        /* nodes of the frozen model, which are the first ones */
     int nblocks;
     sl_texts texts;
+    sl_tensor *positions, *chosen; /* whose logits the loss needs, and targets there; NULL: all */
     int64_t vocab;
     sl_tensor *results[SL_FROZEN_MOST];
   } frozen;

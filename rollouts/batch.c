@@ -3,13 +3,25 @@
  *
  * Row i holds prompt and answer of rollout i, from the left, and zeros behind them. The position of
  * a token has the number that the token before it has: its own is the target there. A position
- * counts if its target is a token of the answer, each as much as any other of the step. */
+ * counts if its target is a token of the answer, each as much as any other of the step. Numbers of
+ * the loss are those of the positions that can have such targets: as many in each row as an answer
+ * has tokens at most, from the last one of the prompt on. */
 #include <math.h>
 #include <string.h>
 
 #include "rollouts/rollouts.h"
 
-enum { TOKENS, TARGETS, OLD, ADVANTAGE, WEIGHT, PLACES, OUTPUTS };
+enum {
+  TOKENS,
+  TARGETS,
+  PLACES = SLI_ROLLOUTS_PLACES,
+  OLD,
+  ADVANTAGE,
+  WEIGHT,
+  POSITIONS,
+  CHOSEN,
+  OUTPUTS
+};
 
 /* ---- data ---------------------------------------------------------------------------------- */
 
@@ -19,30 +31,48 @@ static int32_t token_at(const sl_prompt *p, const sli_rollout *x, int64_t t) {
   return t < p->count + (int64_t)x->count ? x->tokens[t - p->count] : 0;
 }
 
-/* Positions that a tick wants of each row. */
+/* Positions of a row. */
 typedef struct positions {
   int64_t first, count;
 } positions;
 
-/* Writes positions of row `row`, number `of_batch` of the step. */
-static void lay_row(const sl_rollouts *r, const sli_rollout *x, double weight, positions want,
-                    int64_t row, int64_t of_batch, void *const *out) {
+/* Writes what the model reads of row `row`, number `of_batch` of the step. */
+static void lay_tokens(const sl_rollouts *r, const sli_rollout *x, positions want, int64_t row,
+                       int64_t of_batch, void *const *out) {
   const sl_prompt *p = &r->options.prompts[x->prompt];
-  int32_t *tokens = out[TOKENS], *targets = out[TARGETS];
+  int32_t *tokens = out[TOKENS], *targets = out[TARGETS], *places = out[PLACES];
+  int64_t at = row * want.count, end = want.first + want.count;
+  for (int64_t t = want.first; t < end; t++, at++) {
+    if (tokens) tokens[at] = token_at(p, x, t);
+    if (targets) targets[at] = token_at(p, x, t + 1);
+  }
+  if (places) sli_rollouts_places(r, p, of_batch, want.first, end, places + row * want.count);
+}
+
+/* Writes what the loss reads of a row. */
+static void lay_answer(const sl_rollouts *r, const sli_rollout *x, double weight, positions want,
+                       int64_t row, void *const *out) {
+  const sl_prompt *p = &r->options.prompts[x->prompt];
   float *old = out[OLD], *advantage = out[ADVANTAGE], *weights = out[WEIGHT];
-  int32_t *places = out[PLACES];
+  int32_t *positions = out[POSITIONS], *targets = out[CHOSEN];
   bool counts = !isnan(x->reward);
   int64_t at = row * want.count, end = want.first + want.count;
   for (int64_t t = want.first; t < end; t++, at++) {
     int64_t in = t + 1 - p->count; /* index of the target in the answer */
     bool answers = in >= 0 && in < (int64_t)x->count;
-    if (tokens) tokens[at] = token_at(p, x, t);
-    if (targets) targets[at] = token_at(p, x, t + 1);
     if (old) old[at] = answers ? x->logprobs[in] : 0;
     if (advantage) advantage[at] = counts ? (float)x->advantage : 0;
     if (weights) weights[at] = answers && counts ? (float)weight : 0;
+    if (positions) positions[at] = (int32_t)t;
+    if (targets) targets[at] = token_at(p, x, t + 1);
   }
-  if (places) sli_rollouts_places(r, p, of_batch, want.first, end, places + row * want.count);
+}
+
+/* Returns the positions of a row that the loss reads: all that are wanted, or those of answers. */
+static positions positions_of(const sl_rollouts *r, const sli_rollout *x, positions want) {
+  if (!r->answers) return want;
+  int64_t first = r->options.prompts[x->prompt].count - 1;
+  return (positions){SLI_MIN(first, r->context - r->answers), r->answers};
 }
 
 static void fill(void *ctx, const sl_tick *tick, void *const *out) {
@@ -55,11 +85,22 @@ static void fill(void *ctx, const sl_tick *tick, void *const *out) {
     return;
   }
   /* A microbatch's loss is the mean over its positions, and the step's that of its microbatches. */
-  double weight = (double)(r->options.batch * r->context) / (double)SLI_MAX(s->tokens, 1);
+  int64_t each = r->answers ? r->answers : r->context;
+  double weight = (double)(r->options.batch * each) / (double)SLI_MAX(s->tokens, 1);
   int64_t first = tick->microbatch * rows;
   positions want = {tick->row, tick->rows ? tick->rows : r->context};
-  for (int64_t i = 0; i < rows; i++)
-    lay_row(r, &s->rows[first + i], weight, want, i, first + i, out);
+  for (int64_t i = 0; i < rows; i++) {
+    const sli_rollout *x = &s->rows[first + i];
+    lay_tokens(r, x, want, i, first + i, out);
+    lay_answer(r, x, weight, positions_of(r, x, want), i, out);
+  }
+}
+
+/* Returns how many positions of a row can have a token of an answer as their target; 0: all count.
+ */
+static int64_t answer_positions(const sl_rollouts *r) {
+  int64_t most = SLI_MIN(r->options.max_tokens, r->context - r->shortest);
+  return r->options.all_positions ? 0 : most;
 }
 
 static sl_tensor *make_data(void *ctx, sl_graph *g, int64_t rows, int64_t context, int64_t vocab,
@@ -78,13 +119,24 @@ static sl_tensor *make_data(void *ctx, sl_graph *g, int64_t rows, int64_t contex
                   (long long)context, (long long)r->context);
     return NULL;
   }
-  r->types[TOKENS] = r->types[TARGETS] = r->types[PLACES] = SL_TYPE(SL_I32, rows, context);
-  r->types[OLD] = r->types[ADVANTAGE] = r->types[WEIGHT] = SL_TYPE(SL_F32, rows, context);
-  r->source = (sl_source){.nout = OUTPUTS, .cut = 2, .types = r->types, .fill = fill, .ctx = r};
+  int64_t each = r->answers ? r->answers : context;
+  for (int o = 0; o < OUTPUTS; o++) {
+    bool real = o == OLD || o == ADVANTAGE || o == WEIGHT;
+    r->types[o] = SL_TYPE(real ? SL_F32 : SL_I32, rows, o < OLD ? context : each);
+  }
+  r->source = (sl_source){
+      .nout = OUTPUTS, .cut = r->answers ? 0 : 2, .types = r->types, .fill = fill, .ctx = r};
   sl_data_at(SL_HERE, g, &r->source, r->data);
   sl_graph_set_frames(g, &r->frames);
   *targets = r->data[TARGETS];
   return r->data[TOKENS];
+}
+
+static sl_tensor *make_positions(void *ctx, sl_graph *g, sl_tensor **targets) {
+  const sl_rollouts *r = ctx;
+  (void)g;
+  *targets = r->data[CHOSEN];
+  return r->answers ? r->data[POSITIONS] : NULL;
 }
 
 /* ---- loss ---------------------------------------------------------------------------------- */
@@ -120,7 +172,9 @@ static sl_tensor *make_distilled(void *ctx, sl_graph *g, sl_tensor *logits, sl_t
 
 void sli_rollouts_learn(sl_rollouts *r) {
   const sl_rollouts_options *o = &r->options;
-  r->objective = (sl_objective){.name = "rollouts", .tokens = make_data, .ctx = r};
+  r->answers = answer_positions(r);
+  r->objective = (sl_objective){
+      .name = "rollouts", .tokens = make_data, .positions = make_positions, .ctx = r};
   if (o->distill) {
     r->objective.loss = make_distilled;
     r->objective.frozen = of_teacher;

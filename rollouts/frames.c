@@ -68,7 +68,7 @@ static sl_tensor *places(void *ctx, int32_t marker, int64_t count) {
     if (check_marks(&r->options.prompts[i], i, marker, count)) return NULL;
   r->marker = marker;
   r->rows_of_prompt = count;
-  return r->data[5];
+  return r->data[SLI_ROLLOUTS_PLACES];
 }
 
 /* ---- interface ------------------------------------------------------------------------------ */

@@ -79,9 +79,11 @@ static sl_status check_prompt(const sl_rollouts *r, int64_t i) {
 /* Checks the prompts against the model, which the session knows. */
 static sl_status check_prompts(sl_rollouts *r) {
   sl_status status = SL_OK;
+  r->shortest = r->context;
   for (int64_t i = 0; i < r->options.nprompts && !status; i++) {
     status = check_prompt(r, i);
     r->longest = SLI_MAX(r->longest, r->options.prompts[i].count);
+    r->shortest = SLI_MIN(r->shortest, r->options.prompts[i].count);
   }
   return status;
 }

@@ -51,6 +51,8 @@ typedef struct sli_rollout_device {
   sl_rollout_options lower;
 } sli_rollout_device;
 
+enum { SLI_ROLLOUTS_PLACES = 2 }; /* index of the places among the data */
+
 struct sl_rollouts {
   sl_rollouts_options options;
   int64_t context, longest; /* tokens of a row; of the longest prompt */
@@ -58,8 +60,11 @@ struct sl_rollouts {
   sli_rollout_device *devices; /* [options.devices] */
   sl_objective objective;
   sl_source source;
-  sl_type types[6]; /* tokens, targets, old log-probabilities, advantages, weights, places */
-  sl_tensor *data[6];
+  int64_t shortest; /* prompt's tokens */
+  int64_t answers;  /* positions that can have a token of an answer as their target; 0: all */
+  sl_type types[8]; /* tokens, targets, places; of these positions: old log-probabilities,
+                       advantages, weights, the positions, targets */
+  sl_tensor *data[8];
   sl_prompt_frames frames;
   const sl_framed *framed; /* [nprompts] frames of prompts; NULL: they have none */
   int64_t nframes;         /* of a prompt; 0: the model reads none */

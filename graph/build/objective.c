@@ -45,6 +45,20 @@ static sl_texts made_tokens(sl_here at, sl_graph *g, int64_t rows, int64_t conte
   return (sl_texts){NULL};
 }
 
+/* Asks for the positions that the loss needs. */
+static void make_positions(sl_here at, sl_graph *g, int64_t rows) {
+  const sl_objective *o = sli_objective(g);
+  struct sli_frozen *f = &g->frozen;
+  if (g->status || !o || !o->positions) return;
+  f->positions = o->positions(o->ctx, g, &f->chosen);
+  if (g->status || !f->positions) return;
+  int64_t count = sl_dim(f->positions, -1);
+  if (!is_shape(f->positions, rows, count) || !is_shape(f->chosen, rows, count))
+    sli_graph_fail_at(g, at, SL_E_USAGE,
+                      "%s: its positions and the targets there must be i32[%lld, N], of one N",
+                      o->name, (long long)rows);
+}
+
 static sl_texts read_texts(sl_here at, sl_graph *g, const char *paths, int64_t rows,
                            int64_t context, int64_t vocab, bool chats, bool alone) {
   const sl_objective *o = sli_objective(g);
@@ -65,6 +79,7 @@ static sl_texts read_texts(sl_here at, sl_graph *g, const char *paths, int64_t r
   f->texts = o && o->tokens ? made_tokens(at, g, rows, context, vocab)
                             : sli_texts_of_files(at, g, paths, rows, context, vocab, chats, alone);
   f->vocab = vocab;
+  make_positions(at, g, rows);
   return f->texts;
 }
 
@@ -112,6 +127,11 @@ sl_tensor *sli_objective_loss(sl_here at, sl_graph *g, sl_tensor *logits, sl_ten
     return NULL;
   }
   g->frozen.learns = true;
+  if (g->frozen.positions) {
+    logits = sli_at_positions(at, g, logits, g->frozen.positions);
+    targets = g->frozen.chosen;
+  }
+  if (!logits) return NULL;
   if (g->frozen.builds) return frozen_loss(at, g, logits, targets);
   sl_tensor *loss = o->loss(o->ctx, g, logits, targets, g->frozen.results);
   if (g->status || (loss && !loss->type.ndim && loss->type.dtype == SL_F64)) return loss;

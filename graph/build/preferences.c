@@ -62,6 +62,10 @@ sl_tensor *sl_dpo_loss(sl_graph *g, sl_tensor *own, sl_tensor *reference, const 
 
 /* ---- data ---------------------------------------------------------------------------------- */
 
+/* What a model reads, [rows, context], and its loss, [rows, answer]: of each row the positions that
+ * can have a token of an answer as their target. */
+enum { TOKENS, TARGETS, WEIGHTS, POSITIONS, CHOSEN, OUTPUTS };
+
 /* Pairs that were read, for models of one context and vocabulary. */
 typedef struct pairs_read {
   char *paths;
@@ -75,14 +79,14 @@ typedef struct dpo {
   sl_dpo settings;
   size_t count, capacity;
   pairs_read *read;
-  sl_tensor *weights; /* of the graph that is being built */
+  sl_tensor *outs[OUTPUTS]; /* of the graph that is being built */
 } dpo;
 
 /* Context of the source's callbacks; constant once made. */
 typedef struct pair_rows {
   sl_source source;
-  sl_type types[3]; /* tokens, targets, weights: all [rows, context] */
-  int64_t rows, context, batch;
+  sl_type types[OUTPUTS];
+  int64_t rows, context, answer, batch;
   uint64_t shuffle;
   const sli_pairs *pairs, *held_out; /* held_out: or NULL */
 } pair_rows;
@@ -115,13 +119,15 @@ static sl_status read_pairs(dpo *d, const char *paths, int64_t context, int64_t 
 static void fill_pairs(const pair_rows *r, const sli_pairs *pairs, int64_t first, uint64_t shuffle,
                        void *const *out) {
   int64_t n = sli_pairs_count(pairs, NULL);
-  int32_t *tokens = out[0], *targets = out[1]; /* [rows, context] or NULL */
-  float *weights = out[2];
+  int32_t *tokens = out[TOKENS], *targets = out[TARGETS]; /* or NULL, like all below */
+  int32_t *positions = out[POSITIONS], *chosen = out[CHOSEN];
+  float *weights = out[WEIGHTS];
   for (int64_t row = 0; row < r->rows; row++) {
-    int64_t i = first + row / 2, pair = i % n, at = row * r->context;
+    int64_t i = first + row / 2, pair = i % n, at = row * r->context, in = row * r->answer;
     if (shuffle) pair = sli_shuffle(shuffle, i / n, pair, n);
-    sli_pairs_row(pairs, pair, row % 2, tokens ? tokens + at : NULL, targets ? targets + at : NULL,
-                  weights ? weights + at : NULL);
+    sli_pairs_row(pairs, pair, row % 2, tokens ? tokens + at : NULL, targets ? targets + at : NULL);
+    sli_pairs_answer(pairs, pair, row % 2, r->answer, positions ? positions + in : NULL,
+                     chosen ? chosen + in : NULL, weights ? weights + in : NULL);
   }
 }
 
@@ -150,6 +156,7 @@ static sl_status open_held_out(dpo *d, sl_graph *g, int64_t vocab, pair_rows *r)
                          g->options.eval, (long long)sli_pairs_count(pairs, NULL),
                          (long long)r->rows / 2);
   r->held_out = pairs;
+  r->answer = SLI_MAX(r->answer, sli_pairs_longest(pairs));
   g->reads_eval = true;
   r->source.fill_held_out = fill_held_out_pairs;
   r->source.held_out = (int)SLI_MIN(INT_MAX, whole);
@@ -172,6 +179,7 @@ static sl_status open_pairs(dpo *d, sl_graph *g, int64_t vocab, pair_rows *r) {
   sl_status status = read_pairs(d, d->from.paths, r->context, vocab, &pairs);
   if (status) return sl_graph_fail(g, status, "%s", sl_detail());
   r->pairs = pairs;
+  r->answer = SLI_MAX(sli_pairs_longest(pairs), 1);
   status = sli_graph_add_files(g, d->from.paths);
   if (!status && g->options.eval) status = open_held_out(d, g, vocab, r);
   return status;
@@ -185,15 +193,21 @@ static sl_tensor *make_tokens(void *ctx, sl_graph *g, int64_t rows, int64_t cont
                    .context = context,
                    .batch = rows * g->options.microbatches,
                    .shuffle = g->options.shuffle};
-  r->types[0] = r->types[1] = SL_TYPE(SL_I32, rows, context);
-  r->types[2] = SL_TYPE(SL_F32, rows, context);
-  r->source = (sl_source){.nout = 3, .types = r->types, .ctx = r, .fill = fill_from_pairs};
+  r->source = (sl_source){.nout = OUTPUTS, .types = r->types, .ctx = r, .fill = fill_from_pairs};
   if (open_pairs(d, g, vocab, r)) return NULL;
-  sl_tensor *outs[3];
-  sl_data(g, &r->source, outs);
-  *targets = outs[1];
-  d->weights = outs[2];
-  return outs[0];
+  r->types[TOKENS] = r->types[TARGETS] = SL_TYPE(SL_I32, rows, context);
+  r->types[POSITIONS] = r->types[CHOSEN] = SL_TYPE(SL_I32, rows, r->answer);
+  r->types[WEIGHTS] = SL_TYPE(SL_F32, rows, r->answer);
+  sl_data(g, &r->source, d->outs);
+  *targets = d->outs[TARGETS];
+  return d->outs[TOKENS];
+}
+
+static sl_tensor *make_positions(void *ctx, sl_graph *g, sl_tensor **targets) {
+  const dpo *d = ctx;
+  (void)g;
+  *targets = d->outs[CHOSEN];
+  return d->outs[POSITIONS];
 }
 
 /* ---- the objective ------------------------------------------------------------------------- */
@@ -201,20 +215,24 @@ static sl_tensor *make_tokens(void *ctx, sl_graph *g, int64_t rows, int64_t cont
 static void make_frozen(void *ctx, sl_graph *g, sl_tensor *logits, sl_tensor *targets,
                         sl_tensor **frozen) {
   const dpo *d = ctx;
-  frozen[0] = sl_answer_logprobs(g, logits, targets, d->weights);
+  frozen[0] = sl_answer_logprobs(g, logits, targets, d->outs[WEIGHTS]);
 }
 
 static sl_tensor *make_loss(void *ctx, sl_graph *g, sl_tensor *logits, sl_tensor *targets,
                             sl_tensor *const *frozen) {
   const dpo *d = ctx;
-  sl_tensor *own = sl_answer_logprobs(g, logits, targets, d->weights);
+  sl_tensor *own = sl_answer_logprobs(g, logits, targets, d->outs[WEIGHTS]);
   return sl_dpo_loss(g, own, frozen[0], &d->settings);
 }
 
 sl_objective *sl_dpo_create(const sl_preferences *preferences, const sl_dpo *settings) {
   dpo *d = sli_calloc(1, sizeof *d);
-  d->objective = (sl_objective){
-      .name = "dpo", .tokens = make_tokens, .loss = make_loss, .frozen = make_frozen, .ctx = d};
+  d->objective = (sl_objective){.name = "dpo",
+                                .tokens = make_tokens,
+                                .positions = make_positions,
+                                .loss = make_loss,
+                                .frozen = make_frozen,
+                                .ctx = d};
   d->from = *preferences;
   if (settings) d->settings = *settings;
   return &d->objective;

@@ -28,6 +28,10 @@ typedef struct sl_objective {
    * files, as without an objective. */
   sl_tensor *(*tokens)(void *ctx, sl_graph *g, int64_t rows, int64_t context, int64_t vocab,
                        sl_tensor **targets);
+  /* Returns the positions whose logits the loss needs, i32 [rows, chosen], and sets *targets, of
+   * that shape. `loss` and `frozen` then have the logits and targets of these alone, and no others
+   * are computed. Called behind `tokens`. NULL, or returns NULL: all positions. */
+  sl_tensor *(*positions)(void *ctx, sl_graph *g, sl_tensor **targets);
   /* Returns the loss of a microbatch, an f64 scalar. frozen[SL_FROZEN_MOST]: see below. */
   sl_tensor *(*loss)(void *ctx, sl_graph *g, sl_tensor *logits, sl_tensor *targets,
                      sl_tensor *const *frozen);

@@ -81,8 +81,10 @@ typedef struct sl_rollouts_options {
   int microbatches;            /* parts of it [1] */
   int stages;                  /* pipeline stages of training [1] */
   int devices;                 /* devices of each stage that answer, each a share [1] */
-  int group;                   /* answers to each prompt [8; 1 with a teacher] */
-  const sl_prompt *prompts;    /* [nprompts] */
+  bool all_positions; /* logits of all positions, as needed where parts of a sequence are apart
+                         (parallel.sequence, numbers.leaf); else only where answers can be */
+  int group;          /* answers to each prompt [8; 1 with a teacher] */
+  const sl_prompt *prompts; /* [nprompts] */
   int64_t nprompts;
   uint64_t shuffle;   /* seed of the prompts' order, another in each epoch; 0: as listed */
   int64_t max_tokens; /* of an answer [256]; a prompt and its answer are at most the context */

@@ -212,14 +212,41 @@ int64_t sli_pairs_count(const sli_pairs *p, int64_t *dropped) {
   return (int64_t)p->count;
 }
 
+/* Returns the first position whose target is of the answer. */
+static int64_t first_of(const answer *a) { return a->prompt ? (int64_t)a->prompt - 1 : 0; }
+
+int64_t sli_pairs_longest(const sli_pairs *p) {
+  int64_t most = 0;
+  for (size_t i = 0; i < p->count; i++)
+    for (int k = 0; k < 2; k++) {
+      const answer *a = &p->of[i][k];
+      most = SLI_MAX(most, (int64_t)a->count - 1 - first_of(a));
+    }
+  return most;
+}
+
+/* Returns token i of a row. */
+static int32_t pair_token(const sli_pairs *p, const answer *a, int64_t i) {
+  return i < (int64_t)a->count ? p->tokens.items[(int64_t)a->begin + i] : 0;
+}
+
 void sli_pairs_row(const sli_pairs *p, int64_t pair, bool rejected, int32_t *tokens,
-                   int32_t *targets, float *weights) {
+                   int32_t *targets) {
   const answer *a = &p->of[pair][rejected];
-  const int32_t *from = p->tokens.items + a->begin;
-  int64_t count = (int64_t)a->count, prompt = (int64_t)a->prompt;
   for (int64_t i = 0; i < p->options.context; i++) {
-    if (tokens) tokens[i] = i < count ? from[i] : 0;
-    if (targets) targets[i] = i + 1 < count ? from[i + 1] : 0;
-    if (weights) weights[i] = i + 1 < count && i + 1 >= prompt ? 1 : 0;
+    if (tokens) tokens[i] = pair_token(p, a, i);
+    if (targets) targets[i] = pair_token(p, a, i + 1);
+  }
+}
+
+void sli_pairs_answer(const sli_pairs *p, int64_t pair, bool rejected, int64_t count,
+                      int32_t *positions, int32_t *targets, float *weights) {
+  const answer *a = &p->of[pair][rejected];
+  int64_t begin = SLI_MIN(first_of(a), p->options.context - count);
+  for (int64_t i = 0; i < count; i++) {
+    int64_t at = begin + i;
+    if (positions) positions[i] = (int32_t)at;
+    if (targets) targets[i] = pair_token(p, a, at + 1);
+    if (weights) weights[i] = at + 1 < (int64_t)a->count && at + 1 >= (int64_t)a->prompt ? 1 : 0;
   }
 }

@@ -33,10 +33,18 @@ void sli_pairs_close(sli_pairs *pairs);
 /* Returns the number of pairs; *dropped, if not NULL: of those left out. */
 int64_t sli_pairs_count(const sli_pairs *pairs, int64_t *dropped);
 
+/* Returns the most positions of a row whose targets are of its answer. */
+int64_t sli_pairs_longest(const sli_pairs *pairs);
+
 /* Writes an answer of a pair as a row of `context` positions: tokens, each with the next one as its
- * target, and weights that are 1 where the target is of the answer, else 0. Positions behind the
- * answer hold token 0. Each array may be NULL. Any thread. */
+ * target. Positions behind the answer hold token 0. Each array may be NULL. Any thread. */
 void sli_pairs_row(const sli_pairs *pairs, int64_t pair, bool rejected, int32_t *tokens,
-                   int32_t *targets, float *weights);
+                   int32_t *targets);
+
+/* Writes `count` positions of such a row, at least sli_pairs_longest, among them all whose targets
+ * are of the answer; the targets there, and weights that are 1 for these and 0 for others. Each
+ * array may be NULL. Any thread. */
+void sli_pairs_answer(const sli_pairs *pairs, int64_t pair, bool rejected, int64_t count,
+                      int32_t *positions, int32_t *targets, float *weights);
 
 #endif

@@ -169,6 +169,137 @@ static void frozen_parameters_are_shared(void) {
   sl_graph_destroy(g);
 }
 
+/* ---- logits of some positions -----------------------------------------------------------------
+ */
+
+/* Positions 1 and 2 of the first row count, 2 and 3 of the second. */
+enum { CHOSEN = 2, OUTPUTS = 5 };
+static int32_t position_of(int row, int i) { return row + 1 + i; }
+
+static void fill_some(void *ctx, const sl_tick *tick, void *const *out) {
+  fill(ctx, tick, out);
+  int32_t *targets = out[3], *positions = out[4];
+  float *weights = out[2];
+  for (int i = 0; i < ROWS * CONTEXT && weights; i++) weights[i] = 0;
+  for (int i = 0; i < ROWS * CHOSEN; i++) {
+    int row = i / CHOSEN, at = row * CONTEXT + position_of(row, i % CHOSEN);
+    if (weights) weights[at] = (float)CONTEXT / CHOSEN;
+    if (targets) targets[i] = (int32_t)((tick->number * 5 + 7 * at + 1) % VOCAB);
+    if (positions) positions[i] = position_of(row, i % CHOSEN);
+  }
+}
+
+static sl_tensor *some_data[OUTPUTS];
+
+static sl_tensor *make_some_tokens(void *ctx, sl_graph *g, int64_t rows, int64_t context,
+                                   int64_t vocab, sl_tensor **targets) {
+  static const sl_type types[OUTPUTS] = {{SL_I32, 2, {ROWS, CONTEXT}},
+                                         {SL_I32, 2, {ROWS, CONTEXT}},
+                                         {SL_F32, 2, {ROWS, CONTEXT}},
+                                         {SL_I32, 2, {ROWS, CHOSEN}},
+                                         {SL_I32, 2, {ROWS, CHOSEN}}};
+  static const sl_source source = {.nout = OUTPUTS, .types = types, .fill = fill_some};
+  (void)ctx, (void)vocab;
+  CHECK(rows == ROWS && context == CONTEXT, "the model's own sizes");
+  sl_data(g, &source, some_data);
+  *targets = some_data[1];
+  return some_data[0];
+}
+
+static sl_tensor *make_positions(void *ctx, sl_graph *g, sl_tensor **targets) {
+  (void)ctx, (void)g;
+  *targets = some_data[3];
+  return some_data[4];
+}
+
+static void make_some_frozen(void *ctx, sl_graph *g, sl_tensor *logits, sl_tensor *targets,
+                             sl_tensor **frozen) {
+  (void)ctx;
+  frozen[0] = sl_log_probability(g, logits, targets);
+}
+
+/* The squared distance, of the positions that count. */
+static sl_tensor *make_some_loss(void *ctx, sl_graph *g, sl_tensor *logits, sl_tensor *targets,
+                                 sl_tensor *const *frozen) {
+  const bool *all = ctx;
+  sl_tensor *lp = sl_log_probability(g, logits, targets);
+  CHECK(sl_dim(lp, 1) == (*all ? CONTEXT : CHOSEN), "%lld positions", (long long)sl_dim(lp, 1));
+  sl_tensor *d = sl_add_constant(g, sl_sub(g, lp, frozen[0]), -1);
+  d = sl_mul(g, d, d);
+  if (*all) d = sl_mul(g, d, some_data[2]);
+  return sl_mean(g, sl_reshape(g, d, ROWS, -1, 1), 0, false);
+}
+
+/* Counts results as large as all logits. */
+static int logits_of(const sl_graph *g) {
+  int n = 0;
+  for (int i = 0; i < g->nnodes; i++)
+    for (int o = 0; o < g->nodes[i]->nout; o++) {
+      const sl_type *t = &g->nodes[i]->out_type[o];
+      n += t->ndim == 3 && t->dim[1] == CONTEXT && t->dim[2] == VOCAB;
+    }
+  return n;
+}
+
+typedef struct learned {
+  int logits; /* results as large as all logits */
+  double losses[5], norm;
+} learned;
+
+static learned learn(const char *name, bool all) {
+  const sl_objective some = {.name = "some",
+                             .tokens = make_some_tokens,
+                             .positions = all ? NULL : make_positions,
+                             .loss = make_some_loss,
+                             .frozen = make_some_frozen,
+                             .ctx = &all};
+  sl_graph *g = graph_of(find_model(name), NULL, 2, &some);
+  CHECK(!sl_graph_status(g) && !sli_pass_gradients(g), "%s: %s", name, sl_detail());
+  sli_graph_check(g);
+  interp in = interp_create(g, 3);
+  learned out = {.logits = logits_of(g)};
+  start(&in);
+  for (int s = 0; s < 5; s++) out.losses[s] = interp_step(&in, s);
+  out.norm = norm_of(&in, "");
+  interp_destroy(&in);
+  sl_graph_destroy(g);
+  return out;
+}
+
+/* Loss and gradients are those of a loss of all positions in which the others weigh nothing. */
+static void logits_are_of_chosen_positions(void) {
+  static const char *const models[] = {"gpt", "llama", "mixtral", "hybrid"};
+  for (size_t m = 0; m < SLI_COUNT(models); m++) {
+    learned all = learn(models[m], true), some = learn(models[m], false);
+    CHECK(some.logits < all.logits && (m || !some.logits),
+          "%s: %d results are as large as all logits", models[m], some.logits);
+    for (int s = 0; s < 5; s++)
+      CHECK(fabs(all.losses[s] - some.losses[s]) < 2e-6 * all.losses[0],
+            "%s: loss %d is %.9g, not %.9g", models[m], s, some.losses[s], all.losses[s]);
+    CHECK(fabs(all.norm - some.norm) < 1e-6 * all.norm, "%s: other parameters", models[m]);
+  }
+}
+
+static sl_tensor *make_odd_positions(void *ctx, sl_graph *g, sl_tensor **targets) {
+  (void)ctx, (void)g;
+  *targets = some_data[1];
+  return some_data[4];
+}
+
+static void odd_positions_are_refused(void) {
+  bool all = false;
+  const sl_objective odd = {.name = "odd",
+                            .tokens = make_some_tokens,
+                            .positions = make_odd_positions,
+                            .loss = make_some_loss,
+                            .ctx = &all};
+  sl_graph *g = graph_of(find_model("gpt"), NULL, 2, &odd);
+  CHECK(sl_graph_status(g) == SL_E_USAGE &&
+            strstr(sl_detail(), "odd: its positions and the targets there must be i32[2, N]"),
+        "%s", sl_detail());
+  sl_graph_destroy(g);
+}
+
 /* ---- models that do not fit ----------------------------------------------------------------- */
 
 static sl_status build_blind(sl_graph *g, const sl_args *args) {
@@ -222,6 +353,8 @@ int main(void) {
   RUN(a_reference_stays_as_the_model_began);
   RUN(adapters_leave_one_copy);
   RUN(frozen_parameters_are_shared);
+  RUN(logits_are_of_chosen_positions);
+  RUN(odd_positions_are_refused);
   RUN(models_without_tokens_or_cross_entropy_are_named);
   return 0;
 }

@@ -28,6 +28,7 @@ typedef struct run {
   sl_parallel_options parallel;
   const char *shard;
   int updates, ahead;
+  bool all_positions;
   int64_t prompts[STEPS][BATCH];
   uint64_t hash[STEPS];             /* of the tokens and log-probabilities of a step's answers */
   double losses[STEPS], off[STEPS]; /* off: the largest |ratio - 1| */
@@ -95,6 +96,7 @@ static sl_rollouts_options options_of(run *x, const sl_args *args, const sl_prom
       .stages = SLI_MAX(x->parallel.stages, 1),
       .devices = SLI_MAX(x->parallel.data, 1) * SLI_MAX(x->parallel.tensor, 1),
       .updates = x->updates,
+      .all_positions = x->all_positions,
       .ahead = x->ahead,
       .group = GROUP,
       .prompts = prompts,
@@ -242,6 +244,19 @@ static void old_parameters_answer(void) {
         "without, the second step is");
 }
 
+/* Logits where answers can be give the losses that those of all positions give. */
+static void logits_of_answers_are_enough(void) {
+  run answers = {0}, all = {.all_positions = true};
+  train(&answers, 0, STEPS);
+  train(&all, 0, STEPS);
+  for (int s = 0; s < STEPS; s++) {
+    CHECK(answers.hash[s] == all.hash[s], "step %d: other answers", s);
+    CHECK(fabs(answers.losses[s] - all.losses[s]) < 1e-6, "step %d: loss %.9g, not %.9g", s,
+          answers.losses[s], all.losses[s]);
+    CHECK(answers.off[s] == 0 && all.off[s] == 0, "step %d: a ratio is not 1", s);
+  }
+}
+
 static void refused(const sl_rollouts_options *o, const char *why) {
   sl_rollouts *r = NULL;
   CHECK(sl_rollouts_create(o, &r) == SL_E_USAGE && strstr(sl_detail(), why), "%s: %s", why,
@@ -275,6 +290,7 @@ int main(void) {
   RUN(updates_share_a_rollout);
   RUN(rollouts_run_ahead);
   RUN(old_parameters_answer);
+  RUN(logits_of_answers_are_enough);
   RUN(wrong_options_are_named);
   return 0;
 }

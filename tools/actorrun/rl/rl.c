@@ -198,6 +198,7 @@ static sl_status make_rollouts(settings *s, rl *x) {
       .microbatches = s->microbatches,
       .stages = s->lower.parallel.stages,
       .devices = devices_of(&s->lower.parallel, batch),
+      .all_positions = s->lower.parallel.sequence > 1 || s->lower.numbers.leaf,
       .prompts = x->prompts.tokens,
       .nprompts = x->prompts.count,
       .shuffle = s->data.shuffle,

@@ -1,0 +1,115 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Logits of chosen positions alone.
+ *
+ * A model computes logits of all positions of its rows. Where a loss needs those of some, the calls
+ * that made them are made again of these positions: back to the first call that looks at other
+ * positions, whose result something else reads, or that is of another block. There the positions
+ * are gathered. The model's own calls then have no readers, and go when its gradients are made. */
+#include "graph/build/build.h"
+
+#include "ops/ops.h"
+
+typedef struct choosing {
+  sl_here at;
+  sl_graph *g;
+  sl_tensor *positions; /* i32 [rows, chosen] */
+  int64_t rows, context;
+  int *reads, *again_reads; /* [nodes] readers, and those that are made again */
+  bool *again;              /* [nodes] calls that are made again */
+  sl_tensor **of;           /* [tensors] chosen positions of a tensor; NULL: not made */
+} choosing;
+
+/* ---- calls that work position by position ------------------------------------------------------
+ */
+
+static bool has_positions(const choosing *c, const sl_type *t) {
+  return t->ndim >= 2 && t->dim[0] == c->rows && t->dim[1] == c->context;
+}
+
+/* True if the input lies along the positions, as the output does. */
+static bool positions_along(const sli_node *n, int i) {
+  const sl_type *x = &n->in_type[i];
+  if (!n->in[i] || sli_bit(n->op->whole, i)) return false;
+  if (n->op->pieces == SL_PIECES_ELEMENTS) return sl_type_elements(x) > 1;
+  return x->ndim > 2; /* the last dim is of one position */
+}
+
+/* True for a call whose result at a position follows from its inputs there. */
+static bool is_by_position(const choosing *c, const sli_node *n) {
+  sl_pieces pieces = n->op->pieces;
+  bool known = pieces == SL_PIECES_ELEMENTS || pieces == SL_PIECES_ROWS, any = false;
+  if (!known || n->op->updates || n->block != c->g->nblocks - 1 ||
+      !has_positions(c, &n->out_type[0]) || n->out_type[0].ndim < 3)
+    return false;
+  for (int i = 0; i < n->nin; i++) {
+    if (!positions_along(n, i)) continue;
+    if (!has_positions(c, &n->in_type[i])) return false;
+    any = true;
+  }
+  return any;
+}
+
+/* Notes a node as a reader of its inputs. */
+static void note_reads(const choosing *c, const sli_node *n) {
+  for (int i = 0; i < n->nin; i++) {
+    const sli_node *p = n->in[i] ? n->in[i]->producer : NULL;
+    if (!p) continue;
+    c->reads[p->id]++;
+    c->again_reads[p->id] += c->again[n->id];
+  }
+}
+
+/* Chooses the calls that are made again, from the last one to the first: their readers are. */
+static void choose_calls(const choosing *c, const sl_tensor *logits) {
+  for (int i = c->g->nnodes - 1; i >= 0; i--) {
+    const sli_node *n = c->g->nodes[i];
+    bool alone = c->reads[i] && c->reads[i] == c->again_reads[i];
+    c->again[i] = (n == logits->producer || alone) && is_by_position(c, n);
+    note_reads(c, n);
+  }
+}
+
+/* ---- calls made again --------------------------------------------------------------------------
+ */
+
+/* Returns the positions as an index of a tensor of so many dims. */
+static sl_tensor *index_of(const choosing *c, int ndim) {
+  sl_type shape = c->positions->type;
+  for (; shape.ndim < ndim; shape.ndim++) shape.dim[shape.ndim] = 1;
+  if (ndim == 2) return c->positions;
+  return sl_reshape_at(c->at, c->g, c->positions, shape);
+}
+
+/* Returns the chosen positions of a tensor. */
+static sl_tensor *chosen(const choosing *c, sl_tensor *t) {
+  sl_tensor **of = &c->of[t->id];
+  if (!*of) *of = sl_gather_at(c->at, c->g, t, 1, index_of(c, t->type.ndim));
+  return *of;
+}
+
+static void make_again(const choosing *c, const sli_node *n) {
+  sl_tensor *in[n->nin + 1], *out[n->nout];
+  for (int i = 0; i < n->nin; i++)
+    in[i] = n->in[i] && positions_along(n, i) ? chosen(c, n->in[i]) : n->in[i];
+  sl_apply_at(n->at, c->g, n->op, &n->attrs, n->nin, in, UINT32_MAX, out);
+  for (int o = 0; o < n->nout; o++)
+    if (n->out[o]) c->of[n->out[o]->id] = out[o];
+}
+
+sl_tensor *sli_at_positions(sl_here at, sl_graph *g, sl_tensor *logits, sl_tensor *positions) {
+  sli_arena *arena = &g->arena;
+  size_t nodes = (size_t)g->nnodes + 1, tensors = (size_t)g->ntensors + 1;
+  choosing c = {.at = at,
+                .g = g,
+                .positions = positions,
+                .rows = sl_dim(positions, 0),
+                .context = sl_dim(logits, 1),
+                .reads = sli_arena_alloc(arena, nodes * sizeof *c.reads),
+                .again_reads = sli_arena_alloc(arena, nodes * sizeof *c.again_reads),
+                .again = sli_arena_alloc(arena, nodes * sizeof *c.again),
+                .of = sli_arena_alloc(arena, tensors * sizeof(sl_tensor *))};
+  choose_calls(&c, logits);
+  for (int i = 0, n = g->nnodes; i < n && !g->status; i++)
+    if (c.again[i]) make_again(&c, g->nodes[i]);
+  return g->status ? NULL : chosen(&c, logits);
+}
