@@ -79,8 +79,8 @@ class Distill(Objective):
     def __init__(self, teacher: Model, *, top: int = 0, temperature: float = 1.0, data: float = 0.0) -> None:
         super().__init__()
         self.teacher = teacher
-        settings = c.record("sl_distill", {"top": top, "temperature": temperature, "data": data}, self.keep)
-        self.pointer = c.owned(lib.sl_distill_create(teacher.model, teacher.args, settings), lib.sl_distill_destroy)
+        self.settings = c.record("sl_distill", {"top": top, "temperature": temperature, "data": data}, self.keep)
+        self.pointer = c.owned(lib.sl_distill_create(teacher.model, teacher.args, self.settings), lib.sl_distill_destroy)
 
     def load(self, lowered: Any, runtime: Any) -> None:
         c.check(tools.sl_shipped_teach(self.teacher.pointer, lowered, runtime))

@@ -8,6 +8,10 @@
     with sl.Run(model, rollouts=rollouts) as run:
         run.train(20)
         print([report.reward for report in rollouts.reports])
+
+Without rewards it learns a teacher's probabilities at the tokens of its own answers:
+
+    rollouts = sl.Rollouts(prompts, distill=sl.Distill(teacher, top=64), max_tokens=32)
 """
 from __future__ import annotations
 
@@ -19,6 +23,7 @@ from typing import Any, Callable, Dict, List, Mapping, NamedTuple, Optional, Seq
 from . import _library as c
 from ._library import ffi, lib
 from .models import Message, Model, Tokenizer
+from .objectives import Distill
 
 # A text, tokens, or a conversation.
 Prompt = Union[str, Sequence[int], Sequence[Message]]
@@ -56,20 +61,25 @@ class Rollout(NamedTuple):
 
 class Rollouts:
     """What a Run of a shipped model takes as `rollouts`: prompts, and `reward(answer)`, a number for an Answer; None drops it.
+    Or `distill`, a teacher that reads the answers; its `data` is 0, and `reward` may be left out.
 
-    A step of the model's `batch` rows takes batch / group prompts and answers each `group` times. `kl` weighs the
-    divergence from the model as it was at the start, `clip` (low, high) bounds the ratios, `updates` steps learn from one
-    rollout, and `ahead` answers with parameters that are so many updates old (docs/rollouts.md). `stop` has texts of
-    tokens that end an answer, beside those of the chat template. reward() is called on a thread of its own."""
+    A step of the model's `batch` rows takes batch / group prompts and answers each `group` times [8; 1 with a teacher].
+    `kl` weighs the divergence from the model as it was at the start, `clip` (low, high) bounds the ratios, `updates`
+    steps learn from one rollout, and `ahead` answers with parameters that are so many updates old (docs/rollouts.md).
+    `stop` has texts of tokens that end an answer, beside those of the chat template. reward() is called on a thread of
+    its own."""
 
-    def __init__(self, prompts: Sequence[Prompt], reward: Callable[[Answer], Optional[float]], *, group: int = 8,
-                 max_tokens: int = 256, temperature: float = 1.0, top_p: float = 0.0, kl: float = 0.0,
+    def __init__(self, prompts: Sequence[Prompt], reward: Optional[Callable[[Answer], Optional[float]]] = None, *,
+                 distill: Optional[Distill] = None, group: Optional[int] = None, max_tokens: int = 256,
+                 temperature: float = 1.0, top_p: float = 0.0, kl: float = 0.0,
                  clip: Union[float, Tuple[float, float]] = 0.2, dual_clip: float = 3.0, updates: int = 1, ahead: int = 0,
                  ticks: int = 0, shuffle: int = 0, stop: Sequence[str] = ()) -> None:
-        if not callable(reward):
+        if not callable(reward) and (reward is not None or distill is None):
             raise TypeError("reward is a function of an Answer, not %r" % (reward,))
+        if group is None:
+            group = 1 if distill else 8
         low, high = clip if isinstance(clip, tuple) else (clip, clip)
-        self.prompts, self.reward, self.stop = list(prompts), reward, list(stop)
+        self.prompts, self.reward, self.stop, self.distill = list(prompts), reward, list(stop), distill
         self.settings: Dict[str, Any] = {
             "group": group, "max_tokens": max_tokens, "temperature": temperature, "top_p": top_p, "kl": kl, "clip_low": low,
             "clip_high": high, "dual_clip": dual_clip, "updates": updates, "ahead": ahead, "ticks": ticks, "shuffle": shuffle}
@@ -122,7 +132,12 @@ class Rollouts:
                      microbatches=microbatches, stages=parallel.get("stages", 1), devices=min(devices, batch), seed=seed,
                      all_positions=parallel.get("sequence", 1) > 1,
                      prompts=rows, nprompts=len(rows), stop=sorted(self.ends) or None, nstop=len(self.ends),
-                     answered=c.weakly(self._answered), rewarded=c.weakly(self._rewarded))
+                     rewarded=c.weakly(self._rewarded))
+        if self.reward is not None:
+            given["answered"] = c.weakly(self._answered)
+        if self.distill is not None:
+            given.update(distill=self.distill.settings, teacher=self.distill.teacher.model,
+                         teacher_args=self.distill.teacher.args)
         out = ffi.new("sl_rollouts **")
         c.check(lib.sl_rollouts_create(c.record("sl_rollouts_options", given, self.keep, "Rollouts"), out))
         self.pointer = out[0]
@@ -131,8 +146,15 @@ class Rollouts:
         """Begins to reward answers of a plan."""
         self.graph = plan.graph
         lib.sl_rollouts_attach(self.pointer, plan.runtime)
+        if self.reward is None:
+            return
         self.thread = threading.Thread(target=self._work, daemon=True)
         self.thread.start()
+
+    def load(self, lowered: Any, runtime: Any) -> None:
+        """Fills in what a run needs beside the model."""
+        if self.distill is not None:
+            self.distill.load(lowered, runtime)
 
     def _close(self) -> None:
         """Runs after the plan is destroyed."""
@@ -156,6 +178,7 @@ class Rollouts:
 
     def _work(self) -> None:
         """Rewards answers until the run is closed."""
+        assert self.reward is not None
         while True:
             found = self.queue.get()
             if found is None:

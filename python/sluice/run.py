@@ -636,8 +636,9 @@ class Run:
         c.check(lib.sl_params_init(lowered, rt, self.seed))
         if weights:
             c.check(lib.sl_weights_load(c.chars(weights, self.keep), lowered, rt))
-        if self.objective is not None:
-            self.objective.load(lowered, rt)
+        for learned in (self.objective, self.rollouts):
+            if learned is not None:
+                learned.load(lowered, rt)
         c.check(lib.sl_params_copy_versions(lowered, rt))
 
     def _step(self, _, report):

@@ -94,6 +94,24 @@ class Objectives(unittest.TestCase):
         self.assertLess(losses[-1], losses[0])
         self.assertGreater(losses[-1], 0)
 
+    def test_a_teacher_reads_the_answers(self):
+        data = os.path.join(self.at, "text.txt")
+        with open(data, "w", encoding="utf-8") as file:
+            file.write("abababcdcd" * 40)
+        folder = os.path.join(self.at, "teacher", "")
+        with sl.Run(sl.models.gpt(data=[data], **SMALL)) as run:
+            run.train(20)
+            run.save(folder)
+        teacher = sl.load(folder, context=SMALL["context"], batch=SMALL["batch"])
+        for reward in (None, lambda answer: len(answer.tokens)):
+            of = sl.Rollouts(PROMPTS, reward, distill=sl.Distill(teacher, top=16), max_tokens=4)
+            with sl.Run(sl.models.gpt(**SMALL), rollouts=of, seed=5) as run:
+                losses = [s.loss for s in run.train(15)]
+            self.assertLess(losses[-1], losses[0])
+            self.assertEqual([r.reward for r in of.reports], [4 if reward else 0] * 15)
+        with self.assertRaisesRegex(sl.Error, "answers of the model itself are no data"):
+            sl.Run(sl.models.gpt(**SMALL), rollouts=sl.Rollouts(PROMPTS, distill=sl.Distill(teacher, data=0.5)))
+
     def test_one_thing_is_learned(self):
         pairs = self.lines("pairs.jsonl", [{"prompt": "a", "chosen": "b", "rejected": "c"}])
         with self.assertRaisesRegex(TypeError, "one thing"):
