@@ -135,14 +135,15 @@ python3 -c '
 import csv
 for row in csv.DictReader(open("drop.csv")): assert 0 < float(row["dropped"]) < 0.2, row' || fail "what is dropped is not counted"
 
-# Answering begins when the parameters are there: what a step takes has room for its answers and its rewards, one after the other.
+# Answering begins when the parameters are there, not while rewards of the step before are awaited: what steps take has room
+# for answers and rewards, one after the other. A step's end may be seen late.
 ends 0 "$actorrun" --quiet --steps 4 "${rl[@]}" --log slow.csv --reward \
-  'n=0; while read -r line; do n=$((n + 1)); [ $((n % 32)) != 0 ] || sleep 0.2; echo 1; done' "${model[@]}"
+  'n=0; while read -r line; do n=$((n + 1)); [ $((n % 32)) != 0 ] || sleep 0.3; echo 1; done' "${model[@]}"
 python3 -c '
 import csv
-for row in list(csv.DictReader(open("slow.csv")))[1:]:
-    answers, rewards, seconds = (float(row[name]) for name in ("answer_seconds", "reward_seconds", "seconds"))
-    assert 0 < answers and rewards > 0.1 and answers + rewards < seconds + 1e-3, row' || fail "seconds of answers"
+rows = list(csv.DictReader(open("slow.csv")))[1:]
+answers, rewards, seconds = (sum(float(row[name]) for row in rows) for name in ("answer_seconds", "reward_seconds", "seconds"))
+assert 0 < answers and rewards > 0.85 and answers + rewards < seconds + 0.3, (answers, rewards, seconds)' || fail "seconds of answers"
 
 # Options and prompts that cannot be.
 wrong() { # TEXT OPTION...
