@@ -5,7 +5,8 @@
  * a token has the number that the token before it has: its own is the target there. A position
  * counts if its target is a token of the answer, each as much as any other of the step. Numbers of
  * the loss are those of the positions that can have such targets: as many in each row as an answer
- * has tokens at most, from the last one of the prompt on. */
+ * has tokens at most, from the last one of the prompt on. Where devices share rows out, there are
+ * as many in each part of a row, for an answer may lie in any. */
 #include <math.h>
 #include <string.h>
 
@@ -49,30 +50,36 @@ static void lay_tokens(const sl_rollouts *r, const sli_rollout *x, positions wan
   if (places) sli_rollouts_places(r, p, of_batch, want.first, end, places + row * want.count);
 }
 
-/* Writes what the loss reads of a row. */
+/* Writes what the loss reads of some positions, which come behind `at` others; `base`: of the part
+ * of the row that they are in. */
 static void lay_answer(const sl_rollouts *r, const sli_rollout *x, double weight, positions want,
-                       int64_t row, void *const *out) {
+                       int64_t base, int64_t at, void *const *out) {
   const sl_prompt *p = &r->options.prompts[x->prompt];
   float *old = out[OLD], *advantage = out[ADVANTAGE], *weights = out[WEIGHT];
   int32_t *positions = out[POSITIONS], *targets = out[CHOSEN];
   bool counts = !isnan(x->reward);
-  int64_t at = row * want.count, end = want.first + want.count;
+  int64_t end = want.first + want.count;
   for (int64_t t = want.first; t < end; t++, at++) {
     int64_t in = t + 1 - p->count; /* index of the target in the answer */
     bool answers = in >= 0 && in < (int64_t)x->count;
     if (old) old[at] = answers ? x->logprobs[in] : 0;
     if (advantage) advantage[at] = counts ? (float)x->advantage : 0;
     if (weights) weights[at] = answers && counts ? (float)weight : 0;
-    if (positions) positions[at] = (int32_t)t;
+    if (positions) positions[at] = (int32_t)(t - base);
     if (targets) targets[at] = token_at(p, x, t + 1);
   }
 }
 
-/* Returns the positions of a row that the loss reads: all that are wanted, or those of answers. */
-static positions positions_of(const sl_rollouts *r, const sli_rollout *x, positions want) {
-  if (!r->answers) return want;
-  int64_t first = r->options.prompts[x->prompt].count - 1;
-  return (positions){SLI_MIN(first, r->context - r->answers), r->answers};
+/* Writes what the loss reads of a row: of each part the positions from the answer's first one on,
+ * or as near to it as there are so many. */
+static void lay_parts(const sl_rollouts *r, const sli_rollout *x, double weight, int64_t row,
+                      void *const *out) {
+  int64_t answer = r->options.prompts[x->prompt].count - 1, length = r->context / r->parts;
+  for (int64_t p = 0; p < r->parts; p++) {
+    int64_t base = p * length, last = base + length - r->answers;
+    positions want = {SLI_MIN(SLI_MAX(answer, base), last), r->answers};
+    lay_answer(r, x, weight, want, base, (row * r->parts + p) * r->answers, out);
+  }
 }
 
 static void fill(void *ctx, const sl_tick *tick, void *const *out) {
@@ -85,22 +92,27 @@ static void fill(void *ctx, const sl_tick *tick, void *const *out) {
     return;
   }
   /* A microbatch's loss is the mean over its positions, and the step's that of its microbatches. */
-  int64_t each = r->answers ? r->answers : r->context;
+  int64_t each = r->answers ? r->parts * r->answers : r->context;
   double weight = (double)(r->options.batch * each) / (double)SLI_MAX(s->tokens, 1);
   int64_t first = tick->microbatch * rows;
   positions want = {tick->row, tick->rows ? tick->rows : r->context};
   for (int64_t i = 0; i < rows; i++) {
     const sli_rollout *x = &s->rows[first + i];
     lay_tokens(r, x, want, i, first + i, out);
-    lay_answer(r, x, weight, positions_of(r, x, want), i, out);
+    if (r->answers) lay_parts(r, x, weight, i, out);
+    else lay_answer(r, x, weight, want, 0, i * want.count, out);
   }
 }
 
-/* Returns how many positions of a row can have a token of an answer as their target; 0: all count.
- */
-static int64_t answer_positions(const sl_rollouts *r) {
-  int64_t most = SLI_MIN(r->options.max_tokens, r->context - r->shortest);
-  return r->options.all_positions ? 0 : most;
+/* Finds how many positions of a row, or of its parts, can have a token of an answer as their
+ * target. Of Q devices that share a row each has two of 2 Q parts, whichever these are. */
+static void find_positions(sl_rollouts *r) {
+  const sl_rollouts_options *o = &r->options;
+  int64_t most = SLI_MIN(o->max_tokens, r->context - r->shortest);
+  r->parts = o->sequence > 1 ? 2 * o->sequence : 1;
+  r->answers = SLI_MIN(most, r->context / r->parts);
+  bool cuts = r->context % r->parts == 0 && r->parts * r->answers < r->context;
+  if (o->all_positions || !cuts) r->answers = 0;
 }
 
 static sl_tensor *make_data(void *ctx, sl_graph *g, int64_t rows, int64_t context, int64_t vocab,
@@ -119,13 +131,15 @@ static sl_tensor *make_data(void *ctx, sl_graph *g, int64_t rows, int64_t contex
                   (long long)context, (long long)r->context);
     return NULL;
   }
-  int64_t each = r->answers ? r->answers : context;
+  int64_t each = r->answers ? r->parts * r->answers : context;
   for (int o = 0; o < OUTPUTS; o++) {
     bool real = o == OLD || o == ADVANTAGE || o == WEIGHT;
     r->types[o] = SL_TYPE(real ? SL_F32 : SL_I32, rows, o < OLD ? context : each);
   }
-  r->source = (sl_source){
-      .nout = OUTPUTS, .cut = r->answers ? 0 : 2, .types = r->types, .fill = fill, .ctx = r};
+  if (r->parts > 1 && r->answers) r->types[POSITIONS] = SL_TYPE(SL_I32, rows, r->parts, r->answers);
+  bool whole = r->answers && r->parts == 1; /* else positions lie along dim 1 of all */
+  r->source =
+      (sl_source){.nout = OUTPUTS, .cut = whole ? 0 : 2, .types = r->types, .fill = fill, .ctx = r};
   sl_data_at(SL_HERE, g, &r->source, r->data);
   sl_graph_set_frames(g, &r->frames);
   *targets = r->data[TARGETS];
@@ -172,7 +186,7 @@ static sl_tensor *make_distilled(void *ctx, sl_graph *g, sl_tensor *logits, sl_t
 
 void sli_rollouts_learn(sl_rollouts *r) {
   const sl_rollouts_options *o = &r->options;
-  r->answers = answer_positions(r);
+  find_positions(r);
   r->objective = (sl_objective){
       .name = "rollouts", .tokens = make_data, .positions = make_positions, .ctx = r};
   if (o->distill) {

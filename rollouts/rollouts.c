@@ -15,6 +15,7 @@ static void settle_options(sl_rollouts_options *o) {
   if (!o->group) o->group = o->distill ? 1 : 8;
   if (!o->microbatches) o->microbatches = 1;
   if (!o->devices) o->devices = 1;
+  if (!o->sequence) o->sequence = 1;
   if (!o->updates) o->updates = 1;
   if (!o->max_tokens) o->max_tokens = 256;
   if (o->clip_low == 0) o->clip_low = 0.2;

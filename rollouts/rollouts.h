@@ -61,7 +61,9 @@ struct sl_rollouts {
   sl_objective objective;
   sl_source source;
   int64_t shortest; /* prompt's tokens */
-  int64_t answers;  /* positions that can have a token of an answer as their target; 0: all */
+  int64_t parts;    /* of a row, equal ones, that devices may have */
+  int64_t answers;  /* positions of a part that can have a token of an answer as their target; 0:
+                       all */
   sl_type types[8]; /* tokens, targets, places; of these positions: old log-probabilities,
                        advantages, weights, the positions, targets */
   sl_tensor *data[8];

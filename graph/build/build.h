@@ -64,7 +64,7 @@ bool sli_source_has_files(const sl_source *source);
 
 /* Makes the objective's loss of a model's logits. */
 sl_tensor *sli_objective_loss(sl_here at, sl_graph *g, sl_tensor *logits, sl_tensor *targets);
-/* Returns the logits [rows, context, ...] of chosen positions alone, i32 [rows, chosen]. */
+/* Returns the logits [rows, context, ...] of chosen positions alone: see sl_objective.positions. */
 sl_tensor *sli_at_positions(sl_here at, sl_graph *g, sl_tensor *logits, sl_tensor *positions);
 /* Checks that the model has called for the objective's data and loss. */
 sl_status sli_objective_check(sl_graph *g);

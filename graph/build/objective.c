@@ -52,11 +52,13 @@ static void make_positions(sl_here at, sl_graph *g, int64_t rows) {
   if (g->status || !o || !o->positions) return;
   f->positions = o->positions(o->ctx, g, &f->chosen);
   if (g->status || !f->positions) return;
-  int64_t count = sl_dim(f->positions, -1);
-  if (!is_shape(f->positions, rows, count) || !is_shape(f->chosen, rows, count))
+  const sl_type *t = &f->positions->type;
+  int64_t count = t->ndim > 1 ? sl_type_elements(t) / t->dim[0] : 0;
+  if (t->dtype != SL_I32 || t->ndim > 3 || !is_shape(f->chosen, rows, count))
     sli_graph_fail_at(g, at, SL_E_USAGE,
-                      "%s: its positions and the targets there must be i32[%lld, N], of one N",
-                      o->name, (long long)rows);
+                      "%s: its positions must be i32[%lld, N] or i32[%lld, PARTS, N], and the "
+                      "targets there as many",
+                      o->name, (long long)rows, (long long)rows);
 }
 
 static sl_texts read_texts(sl_here at, sl_graph *g, const char *paths, int64_t rows,

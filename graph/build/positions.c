@@ -12,7 +12,7 @@
 typedef struct choosing {
   sl_here at;
   sl_graph *g;
-  sl_tensor *positions; /* i32 [rows, chosen] */
+  sl_tensor *positions; /* i32 [rows, chosen], or [rows, parts, chosen]: within each part */
   int64_t rows, context;
   int *reads, *again_reads; /* [nodes] readers, and those that are made again */
   bool *again;              /* [nodes] calls that are made again */
@@ -72,18 +72,38 @@ static void choose_calls(const choosing *c, const sl_tensor *logits) {
 /* ---- calls made again --------------------------------------------------------------------------
  */
 
-/* Returns the positions as an index of a tensor of so many dims. */
-static sl_tensor *index_of(const choosing *c, int ndim) {
+/* Returns a tensor with other dims in the place of the first `count`. */
+static sl_tensor *reshaped(const choosing *c, sl_tensor *t, int count, int ndim,
+                           const int64_t *dims) {
+  sl_type shape = {.dtype = t->type.dtype};
+  for (int d = 0; d < ndim; d++) shape.dim[shape.ndim++] = dims[d];
+  for (int d = count; d < t->type.ndim; d++) shape.dim[shape.ndim++] = t->type.dim[d];
+  return sl_reshape_at(c->at, c->g, t, shape);
+}
+
+/* Returns the positions as an index of a tensor with so many dims behind those of positions. */
+static sl_tensor *index_of(const choosing *c, int behind) {
   sl_type shape = c->positions->type;
-  for (; shape.ndim < ndim; shape.ndim++) shape.dim[shape.ndim] = 1;
-  if (ndim == 2) return c->positions;
-  return sl_reshape_at(c->at, c->g, c->positions, shape);
+  for (int d = 0; d < behind; d++) shape.dim[shape.ndim++] = 1;
+  return behind ? sl_reshape_at(c->at, c->g, c->positions, shape) : c->positions;
+}
+
+/* Gathers within each part of a row, so that devices can have whole parts. */
+static sl_tensor *gather_parts(const choosing *c, sl_tensor *t) {
+  const int64_t *dim = c->positions->type.dim;
+  const int64_t cut[] = {dim[0], dim[1], c->context / dim[1]}, whole[] = {dim[0], dim[1] * dim[2]};
+  sl_tensor *parts = reshaped(c, t, 2, 3, cut);
+  parts = sl_gather_at(c->at, c->g, parts, 2, index_of(c, t->type.ndim - 2));
+  return reshaped(c, parts, 3, 2, whole);
 }
 
 /* Returns the chosen positions of a tensor. */
 static sl_tensor *chosen(const choosing *c, sl_tensor *t) {
   sl_tensor **of = &c->of[t->id];
-  if (!*of) *of = sl_gather_at(c->at, c->g, t, 1, index_of(c, t->type.ndim));
+  if (*of || c->g->status) return *of;
+  *of = c->positions->type.ndim == 3
+            ? gather_parts(c, t)
+            : sl_gather_at(c->at, c->g, t, 1, index_of(c, t->type.ndim - 2));
   return *of;
 }
 

@@ -30,7 +30,9 @@ typedef struct sl_objective {
                        sl_tensor **targets);
   /* Returns the positions whose logits the loss needs, i32 [rows, chosen], and sets *targets, of
    * that shape. `loss` and `frozen` then have the logits and targets of these alone, and no others
-   * are computed. Called behind `tokens`. NULL, or returns NULL: all positions. */
+   * are computed. Called behind `tokens`. NULL, or returns NULL: all positions. Devices may share
+   * rows out if as many positions are of each part of a row: i32 [rows, parts, chosen], within each
+   * of so many equal parts; targets and logits are then of [rows, parts * chosen]. */
   sl_tensor *(*positions)(void *ctx, sl_graph *g, sl_tensor **targets);
   /* Returns the loss of a microbatch, an f64 scalar. frozen[SL_FROZEN_MOST]: see below. */
   sl_tensor *(*loss)(void *ctx, sl_graph *g, sl_tensor *logits, sl_tensor *targets,

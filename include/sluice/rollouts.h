@@ -81,8 +81,9 @@ typedef struct sl_rollouts_options {
   int microbatches;            /* parts of it [1] */
   int stages;                  /* pipeline stages of training [1] */
   int devices;                 /* devices of each stage that answer, each a share [1] */
-  bool all_positions; /* logits of all positions, as needed where parts of a sequence are apart
-                         (parallel.sequence, numbers.leaf); else only where answers can be */
+  int sequence;                /* devices that share a sequence [1] */
+  bool all_positions; /* logits of all positions, as numbers.leaf needs; else only where answers can
+                         be, in each part of a sequence that a device may have */
   int group;          /* answers to each prompt [8; 1 with a teacher] */
   const sl_prompt *prompts; /* [nprompts] */
   int64_t nprompts;

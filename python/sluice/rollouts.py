@@ -130,7 +130,7 @@ class Rollouts:
         devices = parallel.get("data", 1) * parallel.get("tensor", 1) * parallel.get("sequence", 1)
         given = dict(self.settings, model=model.model, args=model.args, training=training, batch=batch,
                      microbatches=microbatches, stages=parallel.get("stages", 1), devices=min(devices, batch), seed=seed,
-                     all_positions=parallel.get("sequence", 1) > 1,
+                     sequence=parallel.get("sequence", 1),
                      prompts=rows, nprompts=len(rows), stop=sorted(self.ends) or None, nstop=len(self.ends),
                      rewarded=c.weakly(self._rewarded))
         if self.reward is not None:

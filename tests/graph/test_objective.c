@@ -172,9 +172,10 @@ static void frozen_parameters_are_shared(void) {
 /* ---- logits of some positions -----------------------------------------------------------------
  */
 
-/* Positions 1 and 2 of the first row count, 2 and 3 of the second. */
+/* Positions 1 and 2 of the first row count, 2 and 3 of the second; or of each half of a row one. */
 enum { CHOSEN = 2, OUTPUTS = 5 };
-static int32_t position_of(int row, int i) { return row + 1 + i; }
+static bool halves;
+static int32_t position_of(int row, int i) { return halves ? CONTEXT / 2 * i + row : row + 1 + i; }
 
 static void fill_some(void *ctx, const sl_tick *tick, void *const *out) {
   fill(ctx, tick, out);
@@ -185,7 +186,7 @@ static void fill_some(void *ctx, const sl_tick *tick, void *const *out) {
     int row = i / CHOSEN, at = row * CONTEXT + position_of(row, i % CHOSEN);
     if (weights) weights[at] = (float)CONTEXT / CHOSEN;
     if (targets) targets[i] = (int32_t)((tick->number * 5 + 7 * at + 1) % VOCAB);
-    if (positions) positions[i] = position_of(row, i % CHOSEN);
+    if (positions) positions[i] = halves ? row : position_of(row, i % CHOSEN);
   }
 }
 
@@ -193,14 +194,15 @@ static sl_tensor *some_data[OUTPUTS];
 
 static sl_tensor *make_some_tokens(void *ctx, sl_graph *g, int64_t rows, int64_t context,
                                    int64_t vocab, sl_tensor **targets) {
-  static const sl_type types[OUTPUTS] = {{SL_I32, 2, {ROWS, CONTEXT}},
-                                         {SL_I32, 2, {ROWS, CONTEXT}},
-                                         {SL_F32, 2, {ROWS, CONTEXT}},
-                                         {SL_I32, 2, {ROWS, CHOSEN}},
-                                         {SL_I32, 2, {ROWS, CHOSEN}}};
+  static sl_type types[OUTPUTS] = {{SL_I32, 2, {ROWS, CONTEXT}},
+                                   {SL_I32, 2, {ROWS, CONTEXT}},
+                                   {SL_F32, 2, {ROWS, CONTEXT}},
+                                   {SL_I32, 2, {ROWS, CHOSEN}},
+                                   {SL_I32, 2, {ROWS, CHOSEN}}};
   static const sl_source source = {.nout = OUTPUTS, .types = types, .fill = fill_some};
   (void)ctx, (void)vocab;
   CHECK(rows == ROWS && context == CONTEXT, "the model's own sizes");
+  types[4] = halves ? SL_TYPE(SL_I32, ROWS, CHOSEN, 1) : SL_TYPE(SL_I32, ROWS, CHOSEN);
   sl_data(g, &source, some_data);
   *targets = some_data[1];
   return some_data[0];
@@ -269,7 +271,9 @@ static learned learn(const char *name, bool all) {
 /* Loss and gradients are those of a loss of all positions in which the others weigh nothing. */
 static void logits_are_of_chosen_positions(void) {
   static const char *const models[] = {"gpt", "llama", "mixtral", "hybrid"};
-  for (size_t m = 0; m < SLI_COUNT(models); m++) {
+  for (size_t i = 0; i < 2 * SLI_COUNT(models); i++) {
+    size_t m = i / 2;
+    halves = i % 2;
     learned all = learn(models[m], true), some = learn(models[m], false);
     CHECK(some.logits < all.logits && (m || !some.logits),
           "%s: %d results are as large as all logits", models[m], some.logits);
@@ -288,6 +292,7 @@ static sl_tensor *make_odd_positions(void *ctx, sl_graph *g, sl_tensor **targets
 
 static void odd_positions_are_refused(void) {
   bool all = false;
+  halves = false;
   const sl_objective odd = {.name = "odd",
                             .tokens = make_some_tokens,
                             .positions = make_odd_positions,
@@ -295,7 +300,7 @@ static void odd_positions_are_refused(void) {
                             .ctx = &all};
   sl_graph *g = graph_of(find_model("gpt"), NULL, 2, &odd);
   CHECK(sl_graph_status(g) == SL_E_USAGE &&
-            strstr(sl_detail(), "odd: its positions and the targets there must be i32[2, N]"),
+            strstr(sl_detail(), "odd: its positions must be i32[2, N] or i32[2, PARTS, N]"),
         "%s", sl_detail());
   sl_graph_destroy(g);
 }

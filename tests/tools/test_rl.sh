@@ -91,16 +91,22 @@ ends 2 "${exact[@]}" --rl grpo:group=8,updates=2 --checkpoint d --every 3 "${mod
 says '--every 3: a rollout has 2 updates' err
 ends 2 "${exact[@]}" --rollout-ahead 2 --checkpoint d "${model[@]}"
 says 'checkpoints hold two versions of the parameters' err
-# Devices that share sequences have logits of all positions, others of those where answers can be: the losses agree.
-near=("$actorrun" --quiet --steps 3 "${rl[@]}")
-ends 0 "${near[@]}" --log one.csv "${model[@]}"
-ends 0 "${near[@]}" --log shared.csv --sequence 2 "${model[@]}"
-python3 -c '
+# Devices that share sequences have logits where answers can be in their parts of them: the losses agree.
+near=("$actorrun" --quiet --steps 3 "${rl[@]}" --max-tokens 4)
+wide=("${model[@]}" --context 32)
+ends 0 "${near[@]}" --log one.csv "${wide[@]}"
+for how in heads ring; do
+  ends 0 "${near[@]}" --log shared.csv --sequence 2 --sequence-attention "$how" "${wide[@]}"
+  python3 -c '
 import csv
 one, shared = (list(csv.DictReader(open(name))) for name in ("one.csv", "shared.csv"))
 for a, b in zip(one, shared):
     for name in "loss", "grad_norm": assert abs(float(a[name]) - float(b[name])) < 2e-5 * max(1, float(a["grad_norm"])), (a, b)' ||
-  fail "shared sequences: other losses"
+    fail "shared sequences: other losses"
+done
+ends 0 "${near[@]}" --sequence 2 --print-after shard "${wide[@]}"
+grep -q 'linear.*f32\[32, 8, 16\]' out || fail "no logits of 8 positions a device"
+! grep -q 'f32\[32, 16, 16\]' out || fail "logits of all positions"
 # Interrupted, and resumed on another grid.
 ends 0 "${exact[@]}" --steps 2 --checkpoint c --every 1 --answers other.jsonl "${model[@]}"
 ends 0 "${exact[@]}" --stages 2 --checkpoint c --resume --recheck one.jsonl --answers other.jsonl "${model[@]}"
