@@ -5,9 +5,9 @@
  * limits change, when it shares the pages of what others began with, and begins behind states that
  * they have left there, or
  * its layers are spiking or have experts, whose capacity drops none, its sequences begin with
- * tokens of the model's own, or positions lie in chunks; also with weights, or keys and values, that
- * are rounded, and with drafts of its tokens, right and wrong ones, also of a draft model. Nothing is
- * computed twice but what was given up, and nothing that was shared.
+ * tokens of the model's own, or positions lie in chunks; also with weights, or keys and values,
+ * that are rounded, and with drafts of its tokens, right and wrong ones, also of a draft model.
+ * Nothing is computed twice but what was given up, and nothing that was shared.
  * labels: random more */
 #include "tests/support/batches.h"
 #include "tests/support/seeds.h"

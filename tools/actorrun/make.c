@@ -128,6 +128,12 @@ static sl_status make_and_prove(job *j) {
   return status;
 }
 
+static void note_products(const job *j) {
+  bool asked = j->settings->lower.numbers.dtype == SL_BF16;
+  if (asked && !j->settings->process && !strcmp(sl_lowered_products(j->lowered), "f32"))
+    sli_log("note: --dtype bf16: these devices have no products in bf16, so they are in fp32");
+}
+
 static sl_status write_plan(const job *j) {
   const char *path = settings_text(j->settings, "plan");
   if (!path) return SL_OK;
@@ -160,6 +166,7 @@ sl_status job_plan(job *j) {
     else if (status) sl_fail(status, "%s", said);
     free(said);
   }
+  if (!status) note_products(j);
   j->plan_ns = sli_now_ns() - start;
   return status;
 }
