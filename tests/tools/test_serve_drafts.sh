@@ -106,7 +106,7 @@ serve --speculate draft:small/:tokens=4,always "${model[@]}"
 together drafts
 cmp plain drafts || fail "answers differ with a draft model, all at once"
 drained
-serve --speculate draft:small/ --stages 2 "${model[@]}"
+serve --speculate draft:small/ -n 2 --stages 2 "${model[@]}"
 together drafts
 cmp plain drafts || fail "answers differ where a draft model must pay"
 drained
