@@ -62,8 +62,8 @@ sl_tensor *sl_dpo_loss(sl_graph *g, sl_tensor *own, sl_tensor *reference, const 
 
 /* ---- data ---------------------------------------------------------------------------------- */
 
-/* What a model reads, [rows, context], and its loss, [rows, answer]: of each row the positions that
- * can have a token of an answer as their target. */
+/* Inputs of a model, [rows, context], and of its loss, [rows, answer]: of each row the positions
+ * that can have a token of an answer as their target. */
 enum { TOKENS, TARGETS, WEIGHTS, POSITIONS, CHOSEN, OUTPUTS };
 
 /* Pairs that were read, for models of one context and vocabulary. */
