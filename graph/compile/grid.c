@@ -6,41 +6,34 @@
 
 /* ---- sequences ---------------------------------------------------------------------------- */
 
-static const struct finding {
+/* A way to go over shared positions: by heads, by the other one, or either. */
+typedef struct finding {
   const char *name;
-  bool heads, ring;
-} attentions[] = {{"auto", true, true}, {"heads", true, false}, {"ring", false, true}};
+  bool heads, other;
+} finding;
 
-static const struct handing {
-  const char *name;
-  bool heads, exchange;
-} states[] = {{"auto", true, true}, {"heads", true, false}, {"exchange", false, true}};
+enum { FINDINGS = 3 };
+static const finding attentions[FINDINGS] = {
+    {"auto", true, true}, {"heads", true, false}, {"ring", false, true}};
+static const finding states[FINDINGS] = {
+    {"auto", true, true}, {"heads", true, false}, {"exchange", false, true}};
 
 static const struct positions_of {
   const char *name;
   bool zigzag;
 } layouts[] = {{"contiguous", false}, {"zigzag", true}};
 
-static sl_status find_attention(const char *name, sli_inputs *in) {
-  for (size_t i = 0; i < SLI_COUNT(attentions); i++)
-    if (!name || !strcmp(attentions[i].name, name)) {
-      in->by_heads = attentions[i].heads;
-      in->by_ring = attentions[i].ring;
+/* Reads one of `ways`; without a name it is the first. */
+static sl_status find_way(const finding *ways, const char *of, const char *name, bool *heads,
+                          bool *other) {
+  for (int i = 0; i < FINDINGS; i++)
+    if (!name || !strcmp(ways[i].name, name)) {
+      *heads = ways[i].heads;
+      *other = ways[i].other;
       return SL_OK;
     }
-  return sl_fail(SL_E_USAGE, "unknown sequence attention '%s': auto, heads and ring are known",
-                 name);
-}
-
-static sl_status find_states(const char *name, sli_inputs *in) {
-  for (size_t i = 0; i < SLI_COUNT(states); i++)
-    if (!name || !strcmp(states[i].name, name)) {
-      in->states_by_heads = states[i].heads;
-      in->states_by_exchange = states[i].exchange;
-      return SL_OK;
-    }
-  return sl_fail(SL_E_USAGE, "unknown sequence states '%s': auto, heads and exchange are known",
-                 name);
+  return sl_fail(SL_E_USAGE, "unknown sequence %s '%s': %s, %s and %s are known", of, name,
+                 ways[0].name, ways[1].name, ways[2].name);
 }
 
 static sl_status find_layout(const char *name, bool *zigzag) {
@@ -56,8 +49,11 @@ static sl_status find_layout(const char *name, bool *zigzag) {
 static sl_status read_sequence(sli_inputs *in) {
   const sl_lower_options *o = in->options;
   sli_grid *grid = &in->grid;
-  sl_status status = find_attention(o->parallel.sequence_attention, in);
-  if (!status) status = find_states(o->parallel.sequence_states, in);
+  sl_status status = find_way(attentions, "attention", o->parallel.sequence_attention,
+                              &in->by_heads, &in->by_ring);
+  if (!status)
+    status = find_way(states, "states", o->parallel.sequence_states, &in->states_by_heads,
+                      &in->states_by_exchange);
   grid->zigzag = in->by_ring;
   if (!status && o->parallel.sequence_layout)
     status = find_layout(o->parallel.sequence_layout, &grid->zigzag);
