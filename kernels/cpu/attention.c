@@ -68,6 +68,14 @@ static void backward(const sl_call *call, sli_attention *a, int i) {
   sl_team_for(call->team, (int)(a->batch * a->kv_heads), sli_cpu()->attention_b, a);
 }
 
+/* The same with dq, dk and dv as outputs of their own. */
+static void separate_backward(const sl_call *call, sli_attention *a, int i) {
+  a->dq = call->out[0];
+  a->dk = call->out[1];
+  a->dv = call->out[2];
+  backward(call, a, i);
+}
+
 static void attention_cpu(const sl_call *call) {
   sli_attention a = separate_view(call, sli_optional(call, 3));
   forward(call, &a);
@@ -75,10 +83,7 @@ static void attention_cpu(const sl_call *call) {
 
 static void attention_b_cpu(const sl_call *call) {
   sli_attention a = separate_view(call, sli_optional(call, 6));
-  a.dq = call->out[0];
-  a.dk = call->out[1];
-  a.dv = call->out[2];
-  backward(call, &a, 3);
+  separate_backward(call, &a, 3);
 }
 
 static void packed_cpu(const sl_call *call) {
@@ -109,10 +114,7 @@ static void blocks_cpu(const sl_call *call) {
 
 static void blocks_b_cpu(const sl_call *call) {
   sli_attention a = blocks_view(call);
-  a.dq = call->out[0];
-  a.dk = call->out[1];
-  a.dv = call->out[2];
-  backward(call, &a, 4);
+  separate_backward(call, &a, 4);
 }
 
 /* The forms of queries are inputs 3 and 4. */
@@ -130,11 +132,8 @@ static void dual_cpu(const sl_call *call) {
 
 static void dual_b_cpu(const sl_call *call) {
   sli_attention a = dual_view(call);
-  a.dq = call->out[0];
-  a.dk = call->out[1];
-  a.dv = call->out[2];
   for (int i = 0; i < 2; i++) a.dual.dq[i] = call->out[3 + i];
-  backward(call, &a, 5);
+  separate_backward(call, &a, 5);
 }
 
 /* ---- choice of blocks ---------------------------------------------------------------------- */
