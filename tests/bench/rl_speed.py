@@ -4,50 +4,68 @@
 weights in fp32, so many answers at once, on one core each.
 
 Both are asked for short answers and for long ones: the difference in processor time, by the difference in tokens, has neither
-the start nor the prompts in it. A run with --rl is ended as soon as it has its answers."""
+the start nor the prompts in it. Until both have their answers, one of them is stopped while the other goes on, in slices of
+about a tick, so that whatever else slows the machine down slows both. A run with --rl is ended as soon as it has all answers of
+its step. Main threads, which load and speak HTTP, are left out."""
 import argparse
-import glob
 import json
 import os
 import pathlib
 import random
 import re
+import signal
 import subprocess
 import tempfile
 import threading
 import time
 import urllib.request
 
-PROMPT, SHORT = 16, 2
+PROMPT, SHORT, SLICE = 16, 2, 0.15
 
 
-def cpu_seconds(pid):
-    return sum(int(pathlib.Path(f).read_text().split()[0]) for f in glob.glob(f"/proc/{pid}/task/*/schedstat")) / 1e9
+class Timed:
+    """A process of which the clock of its processor time can be read, and which can be held."""
+
+    def __init__(self, command, **options):
+        self.p = subprocess.Popen(command, text=True, **options)
+
+    def seconds(self):
+        tasks = [t for t in pathlib.Path(f"/proc/{self.p.pid}/task").iterdir() if t.name != str(self.p.pid)]
+        return sum(int((t / "schedstat").read_text().split()[0]) for t in tasks) / 1e9
+
+    def hold(self, held):
+        self.p.send_signal(signal.SIGSTOP if held else signal.SIGCONT)
+
+    def end(self):
+        self.p.kill()
+        self.p.wait()
 
 
-def rollout_seconds(options, folder, tokens):
-    """The processor time of a run until its first step has its answers."""
-    done = folder / "done"
-    done.unlink(missing_ok=True)
-    p = subprocess.Popen(
-        [f"{options.bin}/actorrun", "--init", options.weights, "--steps", "1", "--rl", "grpo:group=2", "--prompts",
-         "prompts.jsonl", "--reward", "head -1 >/dev/null; touch done; sleep 600", "--max-tokens", str(tokens), "--devices",
-         "cpu:1x1", "llama", "--context", str(options.context), "--batch", str(options.answers)], cwd=folder,
-        stdout=subprocess.DEVNULL)
-    while not done.exists():
-        assert p.poll() is None, "actorrun has ended"
-        time.sleep(0.003)
-    seconds = cpu_seconds(p.pid)
-    p.kill()
-    p.wait()
-    return seconds
+class Rollouts(Timed):
+    """Answers of one step; over when the reward's program has read all of them."""
+
+    def __init__(self, options, folder, tokens):
+        self.answers, self.done = folder / "answers", folder / "done"
+        self.done.unlink(missing_ok=True)
+        reward = f"head -{options.answers} >answers; touch done; cat >/dev/null"
+        super().__init__(
+            [f"{options.bin}/actorrun", "--init", options.weights, "--steps", "1", "--rl", "grpo:group=2", "--prompts",
+             "prompts.jsonl", "--reward", reward, "--max-tokens", str(tokens), "--devices", "cpu:1x1", "llama", "--context",
+             str(options.context), "--batch", str(options.answers)], cwd=folder, stdout=subprocess.DEVNULL)
+
+    def over(self):
+        assert self.p.poll() is None, "actorrun has ended"
+        if not self.done.exists():
+            return False
+        assert all(json.loads(line)["truncated"] for line in open(self.answers)), "an answer has ended by itself"
+        return True
 
 
-class Server:
+class Server(Timed):
     def __init__(self, options):
-        self.p = subprocess.Popen(
+        super().__init__(
             [f"{options.bin}/actorserve", "--port", "0", "--dtype", "fp32", "--devices", "cpu:1x1", "--sequences",
-             str(options.answers), "--context", str(options.context), options.weights], stdout=subprocess.PIPE, text=True)
+             str(options.answers), "--context", str(options.context), options.weights], stdout=subprocess.PIPE)
         found = None
         while not found:
             line = self.p.stdout.readline()
@@ -55,21 +73,45 @@ class Server:
             found = re.search(r"http://[0-9.:]+", line)
         self.url = found.group(0) + "/v1/completions"
 
-    def ask(self, prompt, tokens, seed):
+    def answer(self, prompt, tokens, seed):
         body = {"prompt": prompt, "max_tokens": tokens, "temperature": 1, "seed": seed, "ignore_eos": True}
         request = urllib.request.Request(self.url, json.dumps(body).encode(), {"Content-Type": "application/json"})
         usage = json.load(urllib.request.urlopen(request))["usage"]
         assert usage["completion_tokens"] == tokens, usage
 
-    def seconds(self, prompts, tokens):
-        """The processor time of answers to all prompts at once."""
-        before = cpu_seconds(self.p.pid)
-        asked = [threading.Thread(target=self.ask, args=(prompt, tokens, i)) for i, prompt in enumerate(prompts)]
-        for thread in asked:
+    def ask(self, prompts, tokens):
+        """Asks for answers to all prompts at once."""
+        self.asked = [threading.Thread(target=self.answer, args=(p, tokens, i)) for i, p in enumerate(prompts)]
+        for thread in self.asked:
             thread.start()
-        for thread in asked:
-            thread.join()
-        return cpu_seconds(self.p.pid) - before
+
+    def over(self):
+        return not any(thread.is_alive() for thread in self.asked)
+
+
+def wait(process, seconds):
+    """Waits until a process is over, at most so long; says whether it is."""
+    end = time.monotonic() + seconds
+    while time.monotonic() < end and not process.over():
+        time.sleep(0.003)
+    return process.over()
+
+
+def seconds_of_both(options, folder, server, prompts, tokens):
+    """The processor time in which rollouts and the server answer, in turns."""
+    before, rollouts = server.seconds(), Rollouts(options, folder, tokens)
+    taken = {}
+    server.ask(prompts, tokens)
+    both = {"rollouts": rollouts, "server": server}
+    while len(taken) < len(both):
+        for name in both.keys() - taken.keys():
+            for other in both:
+                both[other].hold(other != name)
+            if wait(both[name], SLICE):
+                taken[name] = both[name].seconds()
+    server.hold(False)
+    rollouts.end()
+    return taken["rollouts"], taken["server"] - before
 
 
 def main():
@@ -92,15 +134,17 @@ def main():
         folder = pathlib.Path(name)
         (folder / "prompts.jsonl").write_text("".join(json.dumps({"prompt": p}) + "\n" for p in fresh()))
         server = Server(options)
-        server.seconds(fresh(), SHORT)
+        server.ask(fresh(), SHORT)
+        wait(server, 600)
         sums = [0, 0]
         for i in range(options.rounds):
-            served = server.seconds(fresh(), SHORT + options.tokens) - server.seconds(fresh(), SHORT)
-            rolled = rollout_seconds(options, folder, SHORT + options.tokens) - rollout_seconds(options, folder, SHORT)
+            long = seconds_of_both(options, folder, server, fresh(), SHORT + options.tokens)
+            short = seconds_of_both(options, folder, server, fresh(), SHORT)
+            rolled, served = [l - s for l, s in zip(long, short)]
             sums = [sums[0] + rolled, sums[1] + served]
             print(f"round {i + 1}: rollouts {rolled * scale:.2f} ms of processor time a token, server {served * scale:.2f} ms",
                   flush=True)
-        server.p.terminate()
+        server.end()
         print(f"tokens of rollouts in a second of processor time, by those of the server: {sums[1] / sums[0]:.3f}")
 
 
