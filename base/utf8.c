@@ -54,3 +54,13 @@ int32_t sli_utf8_character(const char *text) {
   for (size_t i = 1; i < n; i++) character = character << 6 | (at[i] & 0x3f);
   return character;
 }
+
+void sli_utf8_print(FILE *out, const char *text, size_t bytes) {
+  while (bytes) {
+    size_t good = sli_utf8_good(text, bytes);
+    fwrite(text, 1, good, out);
+    if (good < bytes) fputs("\ufffd", out), good++;
+    text += good;
+    bytes -= good;
+  }
+}

@@ -6,6 +6,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdio.h>
 
 /* Returns the length of the character at the begin of a text of at least one byte. *good is
  * false if the bytes are malformed; the length is then the number of bytes to skip. */
@@ -14,5 +15,7 @@ size_t sli_utf8_next(const char *text, size_t bytes, bool *good);
 size_t sli_utf8_good(const char *text, size_t bytes);
 /* Returns the number of the character at `at`, in valid UTF-8. */
 int32_t sli_utf8_character(const char *at);
+/* Prints the text with U+FFFD for each byte that is not UTF-8. */
+void sli_utf8_print(FILE *out, const char *text, size_t bytes);
 
 #endif

@@ -32,15 +32,14 @@ int64_t sli_router_experts(const sli_node *router) {
   return router->in_type[router->nin - 1].dim[0];
 }
 
-/* True if both calls dispatch rows to the same places. */
-static bool is_alike(const sli_node *a, const sli_node *b) {
+bool sli_dispatch_alike(const sli_node *a, const sli_node *b) {
   return sli_router_ids(a) == sli_router_ids(b) && sli_router_experts(a) == sli_router_experts(b);
 }
 
 static bool may_go(const sli_dispatching *r, const sli_node *n, const sl_tensor *t) {
   const sli_node *before = r->routers[t->id];
   return (is_rows(r->lies[t->id]) || is_dispatched(r->lies[t->id])) &&
-         (!before || is_alike(before, n));
+         (!before || sli_dispatch_alike(before, n));
 }
 
 /* True if the inputs can be where the experts are. The experts' maps must be parameters. */
@@ -73,7 +72,7 @@ static const sli_node *dispatched_place_of(const sli_dispatching *r, const sli_n
     bool rows = is_rows(sli_signature_in(s, i)), dispatched = is_dispatched(r->lies[n->in[i]->id]);
     if (rows != dispatched) return NULL;
     const sli_node *at = dispatched ? r->routers[n->in[i]->id] : router;
-    if (router && !is_alike(router, at)) return NULL;
+    if (router && !sli_dispatch_alike(router, at)) return NULL;
     router = at;
   }
   return router;

@@ -367,14 +367,30 @@ static sl_status expand_near_rule(sli_expansion *x, const sli_node *n, sli_array
   return make_backward(x, &with, in, lies);
 }
 
+/* Notes the router that dispatches a gradient which came to the rows' sources, as where the call's
+ * output was added to another tensor there. */
+static sl_status note_router(sli_expansion *x, const sli_node *n, const sl_tensor *t,
+                             const sli_layout *want) {
+  if (!t || !sli_is_dispatched(want)) return SL_OK;
+  const sli_node **router = &x->routers[t->id], *own = x->routers[n->about->out[0]->id];
+  if (!*router) *router = own;
+  return sli_dispatch_alike(*router, own)
+             ? SL_OK
+             : sli_graph_fail_at(x->g, n->about->at, SL_E_UNSUPPORTED,
+                                 "experts.parallel: the gradient %s goes to the experts of two "
+                                 "calls with different ids, %s and %s",
+                                 t->name, (*router)->name, own->name);
+}
+
 static sl_status expand_rule(sli_expansion *x, const sli_node *n) {
   sli_array *in[n->nin + 2];
   sli_layout lies[n->nout + 1];
   sl_status status = SL_OK;
   for (int i = 0; i < n->nin && !status; i++) {
     bool unread = sli_bit_on(n->op->unread, i);
-    status =
-        box_input(x, unread ? NULL : n->in[i], argument_layout(x, n, i), moment_of(x, n), &in[i]);
+    sli_layout want = argument_layout(x, n, i);
+    status = note_router(x, n, n->in[i], &want);
+    if (!status) status = box_input(x, unread ? NULL : n->in[i], want, moment_of(x, n), &in[i]);
   }
   for (int o = 0; o < n->nout; o++)
     lies[o] = is_gradient(n, o)
@@ -479,7 +495,9 @@ static const sl_tensor *subject(const sli_node *n, int o) {
 static void note_dims(sli_expansion *x, const sli_node *n) {
   for (int o = 0; o < n->nout; o++) {
     const sl_tensor *of = n->out[o] ? subject(n, o) : NULL;
-    if (of) x->shaped[n->out[o]->id] = x->shaped[of->id];
+    if (!of) continue;
+    x->shaped[n->out[o]->id] = x->shaped[of->id];
+    x->routers[n->out[o]->id] = x->routers[of->id];
   }
 }
 
@@ -505,7 +523,11 @@ static void take_over(sli_expansion *x) {
   x->shared = sli_arena_alloc(&g->arena, (size_t)g->ntensors * sizeof *x->shared);
   x->sharded = sli_arena_alloc(&g->arena, (size_t)g->nblocks * sizeof *x->sharded);
   x->shaped = sli_arena_alloc(&g->arena, (size_t)g->ntensors * sizeof *x->shaped);
-  for (int t = 0; t < g->ntensors; t++) x->shaped[t] = t;
+  x->routers = sli_arena_alloc(&g->arena, (size_t)g->ntensors * sizeof *x->routers);
+  for (int t = 0; t < g->ntensors; t++) {
+    x->shaped[t] = t;
+    if (x->choice[SLI_AXIS_EXPERT].routers) x->routers[t] = x->choice[SLI_AXIS_EXPERT].routers[t];
+  }
   x->rounds = sli_arena_alloc(&g->arena, (size_t)g->nnodes * sizeof *x->rounds);
   x->states = sli_arena_alloc(&g->arena, (size_t)g->nnodes * sizeof *x->states);
   int shares = sli_graph_means(g) * x->ranks * x->nvariants;

@@ -44,6 +44,8 @@ typedef struct sli_expansion {
   const sli_dim *dims; /* dims of logical tensors */
   int *shaped;         /* [logical tensors] tensor whose dims it has: for a gradient, the
                           tensor it is the gradient of */
+  const sli_node *
+      *routers; /* [logical tensors] call that dispatches its rows to experts, or NULL */
   const sli_grid *grid;
   const sli_choice *choice; /* [SLI_AXES] */
   sli_sharding sharding;

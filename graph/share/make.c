@@ -122,7 +122,7 @@ sl_part sli_cut_part(const sli_expansion *x, const sl_tensor *t, sli_cutting cut
 }
 
 const sli_node *sli_router_of(const sli_expansion *x, const sl_tensor *t) {
-  return x->choice[SLI_AXIS_EXPERT].routers[x->shaped[t->id]];
+  return x->routers[t->id];
 }
 
 bool sli_is_dispatched(const sli_layout *lies) {

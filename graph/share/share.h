@@ -265,6 +265,8 @@ void sli_choice_print(const sl_graph *g, const sli_grid *grid, const sli_choice 
 /* Return the ids that dispatch rows for a call at the experts, and the number of experts. */
 const sl_tensor *sli_router_ids(const sli_node *router);
 int64_t sli_router_experts(const sli_node *router);
+/* True if both calls dispatch rows to the same devices. */
+bool sli_dispatch_alike(const sli_node *a, const sli_node *b);
 
 /* True if the node runs where its experts are. */
 bool sli_is_at_experts(const sli_choice *experts, const sli_node *forward);

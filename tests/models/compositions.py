@@ -66,6 +66,10 @@ OPTIONS = {
     "batch": LEARNED, "lr": LEARNED, "min-lr": LEARNED, "warmup": LEARNED, "decay-steps": LEARNED,
     "weight-decay": LEARNED, "clip": LEARNED, "beta1": LEARNED, "beta2": LEARNED, "kv-heads": LEARNED,
     "head-dim": LEARNED, "theta": LEARNED, "rope": LEARNED, "bias": LEARNED, "tied": LEARNED, "ffn": LEARNED,
+    **dict.fromkeys(("softmax-every", "side-by-side", "gates", "gate-rank", "sink-tokens", "spikes", "dense-blocks", "groups", "state",
+                     "conv", "no-conv-bias", "key-heads", "value-heads", "key-dim", "value-dim", "experts-every", "swiglu-limit",
+                     "latent", "nope-dim", "rope-dim", "value-dim", "query-rank", "rope-halves", "dense-layers", "expert-groups",
+                     "top-groups", "routed-scale", "correction-rate"), LEARNED),
     "experts": LEARNED, "top-k": LEARNED, "expert-ffn": LEARNED, "shared-ffn": LEARNED, "norm-topk": LEARNED,
     "qk-norm": LEARNED, "qk-norm-whole": LEARNED, "norms": LEARNED, "plus-one": LEARNED,
     "packed": LEARNED, "gate": LEARNED, "scaled-embedding": LEARNED, "query-scalar": LEARNED, "full-every": LEARNED,
@@ -120,10 +124,11 @@ class Command:
 # ---- commands that have gone wrong ------------------------------------------------------------
 
 SOME = "0: 0 1 2/1: 0 2/2: 0 2/3: 0 1 2/4: 0 2/5: 0 2/"
-FLAGS = {"vocab-parallel", "swap", "exact", "check-finite", "resume", "tied", "qk-norm", "qk-norm-whole", "plus-one", "packed",
+FLAGS = {"side-by-side", "no-conv-bias", "rope-halves", "vocab-parallel", "swap", "exact", "check-finite", "resume", "tied", "qk-norm", "qk-norm-whole", "plus-one", "packed",
          "scaled-embedding"}
 GPT = "gpt --data text.txt --layers 5 --width 24 --heads 4 --context 24 --batch 12"
 MIXTRAL = "mixtral --data text.txt --layers 2 --width 24 --heads 4 --context 24 --batch 8 --experts 4 --expert-ffn 8"
+GPT_OSS = "gpt-oss --data text.txt --layers 2 --width 16 --heads 2 --context 16 --batch 8 --experts 4 --expert-ffn 8 --window 8"
 CASES = [
     # parameters of which another process has a part go there as often as their reader's stage is visited
     (f"--microbatches 6 --processes 2 --stages 3 --paths paths --data-parallel 2 --shard parameters {GPT}", SOME),
@@ -169,6 +174,9 @@ CASES = [
     (f"--microbatches 4 --vocab-parallel --stages 2 {MIXTRAL}", ""),
     (f"--microbatches 4 --vocab-parallel --stages 3 --vocab-barriers 1 --sequence 2 {MIXTRAL} --z-loss 0.001", ""),
     (f"--microbatches 4 --vocab-parallel --stages 2 --data-parallel 2 --expert-parallel 2 --schedule zb-h1 {MIXTRAL}", ""),
+    # a gradient that goes to the experts, of a sum that was made where its rows come from
+    (f"--microbatches 2 --data-parallel 2 --expert-parallel 2 {GPT_OSS}", ""),
+    (f"--microbatches 2 --data-parallel 2 --tensor 2 --expert-parallel 4 --stages 2 {GPT_OSS}", ""),
 ]
 
 
@@ -206,7 +214,7 @@ class Draw:
             options[name] = [self.of(*choices)]
 
     def command(self):
-        c = Command(self.of("gpt", "llama", "mixtral", "qwen-moe"))
+        c = Command(self.of(*MODELS))
         self.microbatches = self.of(1, 2, 3, 4, 4, 5, 6, 8)
         c.run["microbatches"] = [self.microbatches]
         self.sizes(c)
@@ -236,15 +244,18 @@ class Draw:
         self.put(o, "window", 0.2, 1, 3, 7, self.context)
         self.put(o, "document-end", 0.2, 0, 10, 32)
         self.put(o, "eps", 0.1, 1e-6, 1e-3)
-        if c.model != "gpt":
+        if c.model == "mamba2":
+            self.mamba2(c)
+        elif c.model != "gpt":
             self.put(o, "kv-heads", 0.5, *[n for n in range(1, heads + 1) if heads % n == 0])
             self.put(o, "head-dim", 0.2, 2, 4, 8)
             self.put(o, "theta", 0.1, 100, 500000)
             self.put(o, "rope", 0.15, "none", "linear:factor=2", "yarn:factor=4,original_max_position_embeddings=16",
-                     "llama3:factor=8,low_freq_factor=1,high_freq_factor=4,original_max_position_embeddings=16")
+                     "llama3:factor=8,low_freq_factor=1,high_freq_factor=4,original_max_position_embeddings=16",
+                     "dual-chunk:chunk_size=6,local_size=2")
             self.put(o, "bias", 0.3, "none", "qkv", "attention")
             self.put(o, "tied", 0.3, None)
-            self.experts(c) if c.model != "llama" else self.dense(c)
+            MODELS[c.model](self, c)
 
     def dense(self, c):
         o = c.own
@@ -268,9 +279,74 @@ class Draw:
         if c.model == "qwen-moe":
             self.put(o, "shared-ffn", 0.5, 4, 9)
         self.put(o, "norm-topk", 0.4, 0, 1)
-        self.put(o, "qk-norm", 0.3, None)
+        if c.model in ("mixtral", "qwen-moe"):
+            self.put(o, "qk-norm", 0.3, None)
         self.put(o, "aux-loss", 0.6, 0, 0, 0.02)
         self.put(o, "z-loss", 0.3, 0, 0.001)
+
+    def hybrid(self, c):
+        o = c.own
+        self.put(o, "ffn", 0.7, 3, 17, 32)
+        self.put(o, "softmax-every", 0.7, 0, 1, 2, 3)
+        self.put(o, "side-by-side", 0.2, None)
+        self.put(o, "gates", 0.3, "own", "keys")
+        self.put(o, "gate-rank", 0.5, 1, 3, 8)
+        if "document-end" not in o:
+            self.put(o, "sink-tokens", 0.2, 1, 5)
+        self.put(o, "spikes", 0.15, 1, 3)
+        if "spikes" not in o and self.often(0.35):
+            self.experts(c)
+            self.put(o, "dense-blocks", 0.3, "0")
+
+    def mamba2(self, c):
+        o, heads = c.own, c.own["heads"][0]
+        o["head-dim"] = [self.of(2, 4, 6)]
+        self.put(o, "groups", 0.3, *[n for n in range(1, heads + 1) if heads % n == 0])
+        o["state"] = [self.of(1, 4, 8)]
+        self.put(o, "conv", 0.4, 1, 2, 3, 5)
+        self.put(o, "no-conv-bias", 0.2, None)
+        self.put(o, "tied", 0.3, None)
+        for name in "positions", "window":
+            o.pop(name, None)
+
+    def qwen3_next(self, c):
+        o, keys = c.own, self.of(1, 2, 3)
+        self.put(o, "softmax-every", 0.7, 0, 1, 2, 3)
+        o["key-heads"], o["value-heads"] = [keys], [keys * self.of(1, 2)]
+        o["key-dim"], o["value-dim"] = [self.of(2, 4, 8)], [self.of(2, 4, 8)]
+        self.put(o, "conv", 0.4, 1, 2, 3, 5)
+        self.mixture(c)
+        self.put(o, "experts-every", 0.3, 1, 2)
+
+    def gpt_oss(self, c):
+        o = c.own
+        self.put(o, "full-every", 0.5, 0, 1, 2, 3)
+        self.put(o, "swiglu-limit", 0.3, 0.5, 7)
+        self.experts(c)
+
+    def deepseek(self, c):
+        o = c.own
+        o["latent"], o["nope-dim"], o["rope-dim"] = [self.of(3, 8)], [self.of(2, 3, 8)], [self.of(2, 4)]
+        o["value-dim"] = [self.rng.randint(1, o["nope-dim"][0] + o["rope-dim"][0])]
+        self.put(o, "query-rank", 0.5, 3, 8)
+        self.put(o, "rope-halves", 0.3, None)
+        self.put(o, "query-scalar", 0.1, 3, 20)
+        self.mixture(c)
+        self.put(o, "dense-layers", 0.4, 0, 1, 2)
+        groups = self.of(*[n for n in (1, 2, 4) if o["experts"][0] % n == 0])
+        if groups > 1:
+            o["expert-groups"] = [groups]
+            self.put(o, "top-groups", 0.7, *range(1, groups + 1))
+        self.put(o, "routed-scale", 0.3, 2.5)
+        self.put(o, "correction-rate", 0.3, 0.01)
+        for name in "kv-heads", "head-dim":
+            o.pop(name, None)
+
+    def mixture(self, c):
+        """Experts beside dense blocks."""
+        self.put(c.own, "ffn", 0.7, 3, 17, 32)
+        self.experts(c)
+        self.put(c.own, "shared-ffn", 0.5, 4, 9)
 
     def learning(self, c):
         """What one device is given too."""
@@ -317,6 +393,8 @@ class Draw:
             if n > 1:
                 r[name] = [n]
         self.ways = data * tensor * sequence * int(c.one("parallel"))
+        if self.ways > 1:
+            c.own.pop("spikes", None)  # rounds to whole spikes: sums in another order give others
         self.on_stage = data * sequence
         if expert > 1:
             self.put(r, "expert-tensor", 0.3, 0, 1, 1 if data % expert else tensor)
@@ -477,6 +555,10 @@ class Draw:
             self.put(r, "resume", 0.7, None)
         for name in ("report", "trace", "plan"):
             self.put(r, name, 0.05, name)
+
+
+MODELS = {"gpt": None, "llama": Draw.dense, "mixtral": Draw.experts, "qwen-moe": Draw.experts, "hybrid": Draw.hybrid, "mamba2": None,
+          "qwen3-next": Draw.qwen3_next, "gpt-oss": Draw.gpt_oss, "deepseek": Draw.deepseek}
 
 
 # ---- running ------------------------------------------------------------------------------------
@@ -759,7 +841,7 @@ def shrink(judge, command, kind, why, budget=80):
 
 def offered():
     names = set()
-    for model in ([], ["gpt"], ["llama"], ["mixtral"], ["qwen-moe"]):
+    for model in ([], *([name] for name in MODELS)):
         said = subprocess.run([BIN, *model, "--help", *([] if model else ["all"])], capture_output=True, text=True, check=True).stdout
         names |= set(re.findall(r"^  --([a-z0-9-]+)", said, re.M))
     return names

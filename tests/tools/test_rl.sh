@@ -61,6 +61,19 @@ python3 -c '
 import csv
 for row in csv.DictReader(open("one.csv")): assert float(row["ratio_off"]) == 0 == float(row["clipped"]), row' || fail "a ratio is not 1"
 [[ $(wc -l <one.answers.jsonl) == 128 ]] || fail "answers are missing"
+
+# Answers of a model of bytes are UTF-8, whatever its bytes, in the file and for the program.
+printf '%s\n' '{"prompt": "one"}' '{"prompt": [200, 111]}' >texts.jsonl
+ends 0 "$actorrun" --quiet --steps 1 --rl grpo:group=8 --prompts texts.jsonl --max-tokens 8 --answers texts.answers.jsonl \
+  --reward "python3 -c 'import json, sys
+for line in sys.stdin.buffer: print(len(json.loads(line.decode())[\"answer\"]), flush=True)'" \
+  gpt --layers 1 --width 8 --heads 1 --context 12 --batch 16
+python3 - <<'PY' || fail "answers are not UTF-8"
+import json
+lines = [json.loads(line) for line in open("texts.answers.jsonl", "rb").read().decode().splitlines()]
+assert {line["prompt"] for line in lines} == {"one", "\ufffdo"}, lines
+assert all(len(line["answer"]) <= 8 for line in lines) and any("\ufffd" in line["answer"] for line in lines), lines
+PY
 for grid in "--stages 2" "--microbatches 4 --stages 2 --schedule zb-h1" "--data-parallel 2" "--recompute full --jitter 50" \
   "-n 2 --stages 2 --microbatches 2" "--stages 2 --data-parallel 2 --microbatches 2" "-n 2 --data-parallel 2" \
   "--tensor 2" "-n 2 --tensor 2 --microbatches 2" "-n 2 --data-parallel 2 --shard parameters"; do

@@ -90,17 +90,6 @@ size_t codec_longest(const codec *c) {
 
 /* ---- tokens to text -------------------------------------------------------------------------- */
 
-/* Prints the text with U+FFFD for each byte that is not UTF-8. */
-static void print_good(FILE *out, const char *text, size_t bytes) {
-  while (bytes) {
-    size_t good = sli_utf8_good(text, bytes);
-    fwrite(text, 1, good, out);
-    if (good < bytes) fputs("\ufffd", out), good++;
-    text += good;
-    bytes -= good;
-  }
-}
-
 static void print_raw(FILE *out, const int32_t *tokens, size_t count) {
   for (size_t i = 0; i < count; i++) putc(tokens[i], out);
 }
@@ -108,7 +97,7 @@ static void print_raw(FILE *out, const int32_t *tokens, size_t count) {
 static void print_bytes(FILE *out, const int32_t *tokens, size_t count) {
   char *text = sli_calloc(count + 1, 1);
   for (size_t i = 0; i < count; i++) text[i] = (char)tokens[i];
-  print_good(out, text, count);
+  sli_utf8_print(out, text, count);
   free(text);
 }
 
@@ -142,7 +131,7 @@ char *codec_good(const char *text, size_t bytes, size_t *count) {
   char *good;
   FILE *out = open_memstream(&good, count);
   SLI_CHECK(out, "no memory for a text");
-  print_good(out, text, bytes);
+  sli_utf8_print(out, text, bytes);
   fclose(out);
   return good;
 }

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/json.h"
+#include "base/utf8.h"
 #include "io/file.h"
 #include "tools/actorrun/rl/rl.h"
 
@@ -25,6 +26,7 @@ static sl_status encode(const reader *r, const char *text, bool whole, sli_token
   if (!reads_bytes(r))
     return sli_tokenizer_encode(r->to->tokenizer, text, strlen(text), whole, row);
   for (const char *at = text; *at; at++) sli_token_row_add(row, (unsigned char)*at);
+  r->to->bytes = true;
   return SL_OK;
 }
 
@@ -154,8 +156,8 @@ static sl_status take_object(reader *r, const cJSON *line) {
     free(p.text);
     return status;
   }
-  if (!p.text) p.text = rl_prompts_text(r->to, row.items, (int64_t)row.count);
   p.answer = text_of(line, "answer");
+  r->to->bytes |= p.answer != NULL;
   p.data = json_of(line, "data");
   add(r->to, p, &row, frames);
   return SL_OK;
@@ -201,6 +203,12 @@ static sl_status take_lines(reader *r, const char *path, char *text) {
   return status;
 }
 
+/* Makes the texts of prompts that are arrays of tokens, now that all lines have been read. */
+static void name_prompts(rl_prompts *p) {
+  for (int64_t i = 0; i < p->count; i++)
+    if (!p->of[i].text) p->of[i].text = rl_prompts_text(p, p->tokens[i].tokens, p->tokens[i].count);
+}
+
 /* ---- interface ----------------------------------------------------------------------------- */
 
 sl_status rl_prompts_read(const settings *s, rl_prompts *out) {
@@ -212,6 +220,7 @@ sl_status rl_prompts_read(const settings *s, rl_prompts *out) {
   if (!status && s->data.tokenizer) status = sli_tokenizer_open(s->data.tokenizer, &out->tokenizer);
   if (!status) status = read_stops(&r);
   if (!status) status = take_lines(&r, path, text);
+  if (!status) name_prompts(out);
   sli_chat_free(r.chat);
   sli_chat_found_fini(&r.found);
   free(text);
@@ -241,15 +250,28 @@ static bool ends(const rl_prompts *p, int32_t token) {
   return false;
 }
 
+static void print_numbers(FILE *out, const int32_t *tokens, int64_t count) {
+  for (int64_t i = 0; i < count; i++) fprintf(out, i ? " %d" : "%d", tokens[i]);
+}
+
+/* Prints bytes as UTF-8. Zeros, which would end the text, and tokens beyond bytes are malformed. */
+static void print_bytes(FILE *out, const int32_t *tokens, int64_t count) {
+  const char malformed = (char)0xff;
+  char *text = sli_calloc((size_t)count + 1, 1);
+  for (int64_t i = 0; i < count; i++)
+    text[i] = tokens[i] > 0 && tokens[i] < 256 ? (char)tokens[i] : malformed;
+  sli_utf8_print(out, text, (size_t)count);
+  free(text);
+}
+
 char *rl_prompts_text(const rl_prompts *p, const int32_t *tokens, int64_t count) {
   size_t bytes;
   if (count && ends(p, tokens[count - 1])) count--;
   if (p->tokenizer) return sli_tokenizer_decode(p->tokenizer, tokens, (size_t)count, false, &bytes);
-  bool small = true;
-  for (int64_t i = 0; i < count; i++) small &= tokens[i] > 0 && tokens[i] < 256;
-  char *text = sli_calloc((size_t)count * 12 + 1, 1), *at = text;
-  for (int64_t i = 0; i < count; i++)
-    if (small) *at++ = (char)tokens[i];
-    else at += sprintf(at, i ? " %d" : "%d", tokens[i]);
+  char *text;
+  FILE *out = open_memstream(&text, &bytes);
+  SLI_CHECK(out, "no memory for a text");
+  (p->bytes ? print_bytes : print_numbers)(out, tokens, count);
+  fclose(out);
   return text;
 }

@@ -24,7 +24,9 @@ typedef struct rl_prompts {
   rl_prompt *of;            /* [count] */
   sl_prompt *tokens;        /* [count] */
   sl_framed *frames;        /* [count] */
-  sli_tokenizer *tokenizer; /* NULL: tokens are bytes, or numbers */
+  sli_tokenizer *tokenizer; /* or NULL */
+  bool bytes;               /* without a tokenizer tokens are bytes, as a text was given; else
+                               numbers */
   int32_t *stop;            /* [nstop] */
   int nstop;
 } rl_prompts;
@@ -33,7 +35,8 @@ typedef struct rl_prompts {
  * names file and line. */
 sl_status rl_prompts_read(const settings *s, rl_prompts *out);
 void rl_prompts_free(rl_prompts *p);
-/* Returns the text of an answer without the token that ended it; the caller frees it. */
+/* Returns the text of an answer, in valid UTF-8, without the token that ended it; the caller frees
+ * it. */
 char *rl_prompts_text(const rl_prompts *p, const int32_t *tokens, int64_t count);
 
 /* ---- rewards ------------------------------------------------------------------------------- */
