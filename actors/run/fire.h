@@ -38,7 +38,7 @@ static inline void record(worker *w, queue *q, actor *a, int64_t firing, uint32_
   atomic_store_explicit(&w->progress.fired, fired + 1, memory_order_release);
 }
 
-/* Sets each shared base to the slot of the port that takes part in the firing. */
+/* Sets each shared base to the slot of the port that does not skip the firing. */
 static NOINLINE void join_bases(const actor *a) {
   int32_t nports = a->plan->nin + a->plan->nout;
   for (int32_t p = 0; p < nports; p++) {
@@ -48,8 +48,7 @@ static NOINLINE void join_bases(const actor *a) {
   }
 }
 
-/* Sets the firing's tick and the addresses of its slots: NULL at a port that sits this firing
- * out. */
+/* Sets the firing's tick and the addresses of its slots: NULL at a port that skips the firing. */
 static NOINLINE void bind(actor *a) {
   const tick_step *t = a->tick;
   void **base = a->bound.bases;

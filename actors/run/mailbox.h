@@ -65,8 +65,8 @@ static inline bool sli_mailbox_push(sli_mailbox *box, const sli_message *message
   bool asleep = atomic_load(sleeping);
   sli_cell *cell = &box->cells[ticket & box->mask];
   cell->message = *message;
-  /* Releases the message to ready(). A plain store, so that it leaves together with the message,
-   * and the owner, which polls this line, gets both at once. */
+  /* Releases the message to ready(). A plain store leaves together with the message, so the owner,
+   * which polls this line, gets both in one transfer. */
   atomic_store_explicit(&cell->sequence, ticket + 1, memory_order_release);
   return asleep;
 }

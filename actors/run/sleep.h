@@ -2,8 +2,8 @@
 /* Idle workers: spin for news, then sleep until there is some.
  *
  * Spinning costs a core, sleeping costs a wake. A worker spins for about as long as a sleep and a
- * wake would cost, and adapts to how soon news came. News are messages, completions, and the gate's
- * state: the run is over, or a held run goes on. */
+ * wake would cost, and adapts to how soon news came. News is a message, a completion, or a change
+ * of the gate: the run is over, or a held run resumes. */
 #ifndef SLUICE_ACTORS_SLEEP_H
 #define SLUICE_ACTORS_SLEEP_H
 
@@ -17,8 +17,8 @@ static bool has_fired_its_share(const worker *w) {
   return fired == w->share.target || (gate.closed && fired == worker_share(w, gate.begun));
 }
 
-/* True if the worker is done. The carrier waits for the others, because they need the data it
- * brings. */
+/* True if the worker is done. The carrier waits for the other workers, because they need the data
+ * it brings. */
 static bool finished(worker *w) {
   return has_fired_its_share(w) &&
          (!w->peers || atomic_load_explicit(&w->rt->crew.active, memory_order_acquire) == 1);
@@ -93,8 +93,8 @@ static void wait_to_ask(worker *w, uint64_t start, uint64_t timer_in) {
   if (w->held) look_at_held(w);
 }
 
-/* Takes only the first of the messages that come while the worker spins, and then fires. To look
- * for a second one is to wait for a cache line that its sender is writing at that moment. */
+/* Takes only the first of the messages that come while the worker spins, and then fires. Looking
+ * for a second one would wait for a cache line that its sender is writing at that moment. */
 static void take_first(worker *w) {
   sli_message m;
   if (sli_mailbox_pop(&w->mailbox, &m)) take(w, &m);

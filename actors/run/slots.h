@@ -44,7 +44,7 @@ static bool pools_admit(const actor *a) {
 static void count_taken(reg *r) {
   if (r->contents.tags) tag_taken(r);
   if (r->pool) sli_level_take(&r->pool->level, slots_used(r) - 1, r->kept);
-  if (!(r->activation > 0)) return; /* 0 for a queue with `apart`, which has another worker */
+  if (!(r->activation > 0)) return; /* 0 on a queue with `apart`, which runs on another worker */
   r->device->held += r->activation;
   r->device->peak = SLI_MAX(r->device->peak, r->device->held);
 }
@@ -153,7 +153,7 @@ static NOINLINE void retire_slot(reg *r, int32_t slot) {
   r->resize.retired[r->resize.nretired++] = slot;
 }
 
-/* Makes slots come back through slot_free(), which retires them. */
+/* Routes returned slots through slot_free(), which retires them. */
 static void watch_returns(reg *r) {
   if (!r->only) return;
   for (int32_t s = 0; s < r->resize.made; s++) r->pending[s] = 1;
@@ -161,8 +161,8 @@ static void watch_returns(reg *r) {
 }
 
 /* Applies the quota last requested. More slots: each becomes free, like a returned credit. Fewer:
- * free slots retire at once, except one that the producer, if it is not waiting, counts on; others
- * as they come back. */
+ * free slots retire immediately, except one on which a producer that is not waiting relies. The
+ * rest retire when they are returned. */
 static void set_quota(worker *w, reg *r) {
   atomic_exchange(&r->resize.asked, false);
   int32_t more = atomic_load(&r->resize.wanted) - (r->quota - r->resize.owed);
