@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Bytes in encrypted records: nobody in between can read or change them. */
+/* Bytes in encrypted records, which an attacker on the network cannot read or change. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -68,7 +68,7 @@ static bool sealed_flush(sli_tcp_line *l) {
 
 /* ---- receiving --------------------------------------------------------------------- */
 
-/* Decrypts the complete records; false if one was changed, or its content is invalid. */
+/* Decrypts all complete records. Returns false if one was changed or its content is invalid. */
 static bool open_records(sli_tcp_line *l, sealed *s) {
   uint8_t *at = s->in, *inside;
   size_t left = s->in_bytes, length, bytes;
