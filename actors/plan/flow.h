@@ -8,7 +8,7 @@
  *   - A slot is in use from the start of the firing that takes it for a key until the key is
  *     ready and each reader has given it back. A reader must give back every key from its
  *     map's first one on. Initial keys have slots from the start; those that no reader
- *     takes are free at once, except in a pool.
+ *     takes are free immediately, except in a pool.
  *   - A register may take a slot while fewer are in use than it has. Registers that share
  *     slots count as one; a register in a pool also needs the pool's permission.
  *   - A pool admits a register that uses fewer slots than are reserved for it. It admits any other

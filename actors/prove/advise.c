@@ -90,7 +90,7 @@ static knob widened(const sl_plan *plan, knob k) {
 }
 
 /* Collects the quota settings that actors of a stuck simulation wait for: stage by stage, or for
- * all stages at once. */
+ * all stages together. */
 static int waiting_knobs(const sli_simulation *r, bool everywhere, knob *knobs, int most) {
   const sl_plan *plan = &r->plan;
   int64_t *fired = sli_calloc((size_t)plan->nactors + 1, sizeof *fired);

@@ -55,7 +55,7 @@ static NOINLINE void wait_on_device(const actor *a) {
   }
 }
 
-/* Progress of a firing: complete, or next on its queue, or behind something else. */
+/* Progress of a firing: complete, next on its queue, or behind another firing. */
 enum { COMPLETE, NEXT, BEHIND };
 static int progress_of(const queue *q, uint64_t fence) {
   if (!fence || q->ops->passed(q->impl, fence)) return COMPLETE;

@@ -40,7 +40,7 @@
 typedef struct gate {
   _Atomic int64_t goal;      /* steps to have completed at the end of this run */
   _Atomic uint64_t word;     /* steps begun << SLI_GATE_BITS | flags */
-  _Atomic uint32_t reopened; /* counter: incremented when held workers may go on */
+  _Atomic uint32_t reopened; /* counter: incremented when held workers may continue */
 } gate;
 
 enum { SLI_GATE_CLOSED = 1, SLI_GATE_HELD = 2, SLI_GATE_ABORTED = 4, SLI_GATE_BITS = 3 };

@@ -46,7 +46,7 @@ static ALWAYS_INLINE launched start_one(worker *w, bool plain) {
   queue *q = w->last->next;
   launched how = AT_ONCE;
   if (!plain && UNLIKELY(q->look_ahead_ns) && !q->passed) {
-    q->passed = true; /* others go first: this queue looks ahead at what they start */
+    q->passed = true; /* other queues go first: this one looks ahead at their firings */
     w->last = q;
     return how;
   }

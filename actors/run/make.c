@@ -13,7 +13,7 @@ static void *allot_lines(sl_runtime *rt, size_t count, size_t size) {
 
 /* ---- queues and workers ------------------------------------------------------------- */
 
-/* Returns the worker of a queue: its device's, one of its own, the carrier for links, or the
+/* Returns the worker of a queue: its device's worker, a separate one, the carrier for links, or the
  * stand-in for the process it belongs to. */
 static worker *place_queue(sl_runtime *rt, const sl_queue *q, const int32_t *home) {
   device *d = &rt->devices[q->device];

@@ -85,7 +85,7 @@ void *sli_runtime_granted_slot(const sl_runtime *rt, int32_t reg, int32_t slot);
 void sli_runtime_fill_slot(sl_runtime *rt, int32_t reg, int64_t key, int32_t slot,
                            int32_t valid_rows);
 /* Pass on a checked message: READY or WANTED to the register's consumers here, FREE to its
- * producer. on_carrier: called on the carrier, else on another thread. */
+ * producer. on_carrier: the caller runs on the carrier. */
 void sli_runtime_tell_readers(sl_runtime *rt, const sli_message *m, bool on_carrier);
 void sli_runtime_tell_writer(sl_runtime *rt, const sli_message *m, bool on_carrier);
 

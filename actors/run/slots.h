@@ -72,7 +72,7 @@ static ALWAYS_INLINE void add_free(worker *w, reg *r, int32_t slot) {
   satisfy(w, p->actor, p->cause);
 }
 
-/* ... and after one has come back. */
+/* ... and after one has been returned. */
 static void count_freed(worker *w, reg *r, int32_t slot) {
   if (UNLIKELY(r->contents.tags != NULL)) tag_free(r, slot);
   if (r->activation > 0) r->device->held -= r->activation;
@@ -95,8 +95,8 @@ static out_port *find_empty_slot_pool(const actor *a) {
   return NULL;
 }
 
-/* Fails the run: two actors lack only a slot of one slot pool. The plan's proof assumed that this
- * cannot happen. */
+/* Fails the run, because two actors lack only a slot of the same slot pool. The plan's proof
+ * assumed that this cannot happen. */
 static NOINLINE void collide(const actor *taker, const actor *other) {
   char *text = sli_format("actors %s and %s share slots, but do not take turns", taker->plan->name,
                           other->plan->name);
@@ -124,7 +124,8 @@ static void borrow(const actor *a) {
   }
 }
 
-/* Makes a runnable actor wait for a slot of a slot pool, as it would for one of its own. */
+/* Makes a runnable actor wait for a slot of a slot pool, as it would wait for a slot of its
+ * register. */
 static void park(queue *q, actor **at, out_port *p) {
   slot_pool *b = p->reg->shared.slot_pool;
   if (b->parked) collide(b->parked->actor, p->actor);
@@ -145,7 +146,7 @@ static void repay(worker *w, slot_pool *b, int32_t slot) {
 
 /* ---- quota changes --------------------------------------------------------------- */
 
-/* Retires a slot that comes back after the quota was lowered. */
+/* Retires a slot that is returned after the quota was lowered. */
 static NOINLINE void retire_slot(reg *r, int32_t slot) {
   r->resize.owed--;
   r->quota--;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Runtime state, private to run/. During a run each struct below is touched by one worker only, its
- * owner. Fields shared between workers are atomic and marked as such.
+/* Runtime state, private to run/. During a run only one worker, the owner, touches each struct
+ * below. Fields shared between workers are atomic and marked as such.
  *
  *   actor     next firing; number of its ports that are not satisfied
  *   in_port   key it needs next; table of keys that are ready
@@ -91,8 +91,8 @@ typedef struct pool {
   queue **queues; /* queues that write to it */
 } pool;
 
-/* Slot pool: slots shared by several registers of one queue. Their producers take turns, so
- * registers have no free counts of their own. An actor that lacks only a slot is lent one, or
+/* Slot pool: slots shared by several registers of one queue. Their producers take turns, so the
+ * registers have no separate counts of free slots. An actor that lacks only a slot is lent one, or
  * parked. */
 typedef struct slot_pool {
   int32_t *free; /* stack of free slots */
@@ -112,7 +112,7 @@ typedef struct sharing {
 /* Change of a register's quota during a run. Only the producer's worker touches it, except the last
  * two fields. */
 typedef struct resize {
-  int32_t owed;           /* slots to retire as they come back, because the quota was lowered */
+  int32_t owed; /* slots to retire when they are returned, because the quota was lowered */
   int32_t made, nretired; /* slots ever put into use; slots retired */
   int32_t *retired;       /* stack */
   /* A QUOTA message is in flight. Set by the sender after `wanted`; cleared by the receiving worker
@@ -132,7 +132,7 @@ typedef struct slot_tag {
   int64_t from, to; /* range of ticks in which it was made; -1: unknown */
 } slot_tag;
 
-/* Data about a register's slots, besides their values. */
+/* Data about a register's slots, other than their values. */
 typedef struct contents {
   int32_t *lengths;       /* valid rows of each slot, read and written by the slot's current
                              owner; NULL: always full */

@@ -73,7 +73,7 @@ static NOINLINE void tag_outputs(const actor *a) {
   }
 }
 
-/* Tags a slot as complete. `known`: the firing is complete too, and the number of its rows is
+/* Tags a slot as complete. `known`: the firing is complete as well, so the number of its rows is
  * known. */
 static NOINLINE void tag_ready(const out_port *p, bool known) {
   const reg *r = p->reg;

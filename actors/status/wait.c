@@ -64,9 +64,9 @@ static int how_much(const sl_run_status *rs, int32_t queue, const sl_actor_wait 
   return wait->on == SL_NONE || rs->plan->actors[wait->on].queue != queue ? 2 : 1;
 }
 
-/* True if wait a says more than wait b. A wait for another queue says most, then a wait for this
- * queue, then one by policy. Among equals the older tick wins, and within a tick the pass that
- * comes first. */
+/* True if wait a is more informative than wait b. A wait for another queue ranks first, then a wait
+ * for this queue, then a wait by policy. Among equals the older tick wins, and within a tick the
+ * pass that comes first. */
 static bool says_more(const sl_run_status *rs, int32_t queue, const sl_actor_wait *a,
                       const sl_actor_wait *b) {
   if (b->actor == SL_NONE) return true;

@@ -31,7 +31,7 @@ static const char trace_magic[8] = {'S', 'L', 'T', 'R', 'A', 'C', 'E', '\n'};
 
 _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "the file is laid out by memcpy");
 
-/*  id           item                what it is called
+/*  id           item                name
  * In the order of the file. */
 /* clang-format off */
 #define SECTION_TABLE(X)                                                       \

@@ -79,8 +79,8 @@ static sl_status read_head(reading *r, struct head *head) {
   return SL_OK;
 }
 
-/* Records a section if it is known, and checks its bytes. Firings may be cut short or damaged;
- * anything else must be complete. */
+/* Records a section if it is known, and checks its bytes. Firings and later sections may be cut
+ * short or damaged; all others must be complete. */
 static sl_status read_section(reading *r, struct section s) {
   if (s.id < 1 || s.id >= SECTIONS) return SL_OK;
   const char *name = section_names[s.id];
@@ -139,8 +139,8 @@ static void get_item(const reading *r, enum section_id id, uint64_t index, void 
   memcpy(item, r->bytes + s->offset + index * s->item_bytes, item_bytes[id]);
 }
 
-/* Returns the text at an offset as one line that is safe to print on a terminal, or NULL if the
- * offset is out of range or the text too long. */
+/* Returns the text at an offset as one line that is safe to print. Returns NULL if the offset is
+ * out of range or the text too long. */
 static const char *get_text(const reading *r, uint32_t offset) {
   const struct section *s = &r->sections[STRINGS];
   const char *text = (const char *)r->bytes + s->offset + offset;

@@ -66,7 +66,7 @@ operator;
 
 enum { REST_LIST = 1, REST_DICT = 2, REST_CALLER = 4 };
 
-/* How an argument is given. */
+/* Form of an argument. */
 typedef enum given_as { GIVEN, UNPACKED_LIST, UNPACKED_DICT } given_as;
 
 /* A node of the tree. a, b and c are operands, targets or conditions; items is a list of nodes. */

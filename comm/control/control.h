@@ -62,8 +62,8 @@ void sli_control_close(sli_control *c);
 
 /* Returns the endpoint of process 0, with its port filled in: "HOST:PORT". */
 const char *sli_control_endpoint(const sli_control *c);
-/* Addresses, after join. _here: the numeric address at which this process listens ("*": all
- * addresses of its host); NULL in process 0, to which the other processes connect. _host_of:
+/* Addresses, after join. _here returns the numeric address at which this process listens ("*": all
+ * addresses of its host); NULL in process 0, to which the other processes connect. _host_of returns
  * another process's address as seen from here. */
 const char *sli_control_here(const sli_control *c);
 void sli_control_host_of(const sli_control *c, int process, char host[SLI_CONTROL_HOST_CHARS]);
@@ -97,9 +97,9 @@ sl_status sli_control_share(sli_control *c, const char *word, const void *data, 
 void sli_control_abort(sli_control *c, const char *text);
 
 /* Returns the clock of a process minus this one's (CLOCK_MONOTONIC), in ns. The value is the offset
- * from the exchange with the shortest round trip so far, where the error of an old exchange grows
- * by 15 ppm of its age (Mills, RFC 5905). 0 until the first exchange. Measured directly for process
- * 0 and for watched processes, through process 0 for others. */
+ * from the exchange with the shortest round trip so far. Old exchanges count as longer, by 15 ppm
+ * of their age (Mills, RFC 5905). 0 until the first exchange. Measured directly for process 0 and
+ * for watched processes, through process 0 for others. */
 int64_t sli_control_clock_offset(const sli_control *c, int process);
 
 typedef struct sli_control_counts {

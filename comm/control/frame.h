@@ -28,15 +28,15 @@ enum {
 };
 
 typedef enum sli_frame_type {
-  SLI_FRAME_HELLO = 1, /* hello: sent to process 0 until it answers */
+  SLI_FRAME_HELLO = 1, /* hello: sent to process 0 until it replies */
   SLI_FRAME_WAIT,      /* process 0 has received the HELLO; tail: text, the missing processes */
   SLI_FRAME_REFUSE,    /* process 0 refuses the sender; tail: text, why */
   SLI_FRAME_DATA,      /* a part of long data; tail: the part */
-  SLI_FRAME_PING,      /* heartbeat; asks for the time */
-  SLI_FRAME_PONG,      /* answer to a PING, with the time */
+  SLI_FRAME_PING,      /* heartbeat; requests the time */
+  SLI_FRAME_PONG,      /* reply to a PING, with the time */
   SLI_FRAME_CLOCKS,    /* tail: the clock of each process minus that of process 0 */
   SLI_FRAME_ABORT,     /* the job is over; tail: text, why */
-  SLI_FRAME_BYE,       /* the sender leaves regularly */
+  SLI_FRAME_BYE,       /* the sender leaves normally */
   SLI_FRAME_TYPES
 } sli_frame_type;
 

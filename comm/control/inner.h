@@ -30,7 +30,7 @@
 
 enum { SLI_ROUTE_BYTES = 16 };
 
-/* A connection over which frames go to a peer and come from it. */
+/* A connection for frames to and from a peer. */
 typedef struct sli_line {
   void *socket; /* NULL: no connection */
   uint8_t route[SLI_ROUTE_BYTES];

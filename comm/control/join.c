@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Joining of a job. Every process sends HELLO to process 0 until it is answered; process 0 may be
+/* Joining of a job. Every process sends HELLO to process 0 until it gets a reply; process 0 may be
  * the last to start. It keeps the HELLOs until it has one from each process, then sends all of them
  * to everybody, which starts the job.
  *
@@ -159,7 +159,7 @@ void sli_hello_take(sli_control *c, const sli_frame *frame, const uint8_t *route
   bool exists = frame->process < (uint32_t)c->nprocesses;
   sli_peer *known = &c->peers[exists ? frame->process : 0];
   if (c->shared.joined && exists && known->instance == frame->instance) {
-    /* Sent before the answer arrived, unless it is a replay. */
+    /* Sent before process 0's reply arrived, unless it is a replay. */
     if (frame->sequence <= known->hub.seen) sli_refuse(c, SLI_REFUSED_REPLAY, sender, "HELLO");
     else known->hub.seen = frame->sequence;
     return;

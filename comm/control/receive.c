@@ -70,7 +70,7 @@ static void take_frame(sli_control *c, int process, sli_line *line, sli_origin o
   }
 }
 
-/* Finds the line on which a frame came, if its sender may use it. */
+/* Finds the line on which a frame arrived, if its sender may use that line. */
 static sli_line *find_line(sli_control *c, sli_origin origin, int process, const uint8_t *route,
                            size_t route_bytes, int fd, const sli_frame *frame) {
   if (frame->process >= (uint32_t)c->nprocesses || frame->process == (uint32_t)c->self) return NULL;

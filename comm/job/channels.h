@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Channels for the links between GPUs of different processes: those that a plan needs, and the
- * dispatch of their messages. Every function accepts NULL, for a process without channels. */
+/* Channels for the links between GPUs of different processes: the channels that a plan needs, and
+ * the dispatch of their messages. Every function accepts NULL, for a process without channels. */
 #ifndef SLUICE_COMM_JOB_CHANNELS_H
 #define SLUICE_COMM_JOB_CHANNELS_H
 

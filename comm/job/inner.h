@@ -14,7 +14,7 @@
 
 /* The first loss, set by whichever thread detects it. */
 typedef struct sli_job_loss {
-  atomic_bool taken; /* a thread, the first, has claimed `why` */
+  atomic_bool taken; /* set by the first thread, which then writes `why` */
   atomic_bool known; /* `why` is written */
   char why[512];
 } sli_job_loss;

@@ -10,7 +10,7 @@ enum { TURNS = 8, IN_BYTES = 4 * SLI_SEAL_BYTES };
 typedef struct sealed {
   sli_seal out_seal, in_seal;
   size_t out_bytes, out_sent, in_bytes;
-  uint8_t out[SLI_SEAL_BYTES]; /* a record, of which `out_sent` bytes are sent */
+  uint8_t out[SLI_SEAL_BYTES]; /* a record; `out_sent` bytes of it have been sent */
   uint8_t in[IN_BYTES];
 } sealed;
 
