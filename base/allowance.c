@@ -3,10 +3,10 @@
 
 #include <stdlib.h>
 
-enum { BLOCK = 64 << 10, HEAD = 64 }; /* of sli_arena */
+enum { BLOCK = 64 << 10, HEAD = 64 }; /* block and header sizes of sli_arena */
 
-/* Takes memory for the arena's next block. It is tried, since sli_arena_alloc() would end the
- * program. */
+/* Takes memory for the arena's next block. Tests the allocation first, because sli_arena_alloc()
+ * exits the program on failure. */
 static bool take_block(sli_bounded *b, size_t bytes) {
   size_t block = SLI_MAX(bytes, (size_t)BLOCK);
   if (!sli_take(b->allowance, block + HEAD)) return false;

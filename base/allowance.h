@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Bounds of memory that foreign input makes a program take. */
+/* Bounds on the memory that a program allocates for untrusted input. */
 #ifndef SLUICE_BASE_ALLOWANCE_H
 #define SLUICE_BASE_ALLOWANCE_H
 
 #include "base/base.h"
 
-/* A bound: take() is called before memory is allocated, and may refuse; give() once it is freed.
- * An allowance of NULL has no bound. */
+/* A bound. take() is called before memory is allocated and may refuse; give() is called after it is
+ * freed. A NULL allowance means no bound. */
 typedef struct sli_allowance {
   bool (*take)(void *ctx, size_t bytes);
   void (*give)(void *ctx, size_t bytes);
@@ -20,13 +20,14 @@ static inline void sli_give(const sli_allowance *a, size_t bytes) {
   if (a) a->give(a->ctx, bytes);
 }
 
-/* An arena within an allowance; zeroed, with its allowance set, it is empty and ready. */
+/* An arena within an allowance. Zeroed and with its allowance set, it is empty and ready for
+ * use. */
 typedef struct sli_bounded {
   sli_arena arena;
   const sli_allowance *allowance;
   size_t taken, left; /* taken from the allowance; left of the newest block */
 } sli_bounded;
-/* Allocates zeroed memory; NULL: the allowance or the system has none. */
+/* Allocates zeroed memory. Returns NULL if the allowance or the system has none left. */
 void *sli_bounded_alloc(sli_bounded *b, size_t bytes);
 void sli_bounded_fini(sli_bounded *b);
 

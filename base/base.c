@@ -50,8 +50,8 @@ static void *check_memory(void *memory, size_t count, size_t size) {
 
 enum { LARGE_BYTES = 32 << 20, LARGE_PAGE = 2 << 20 };
 
-/* Requests huge pages for large new memory, which needs fewer page faults. Only whole huge pages
- * are marked, so that no more memory is taken than is used. */
+/* Requests huge pages for large new memory, to reduce page faults. Marks only whole huge pages, so
+ * that no more memory is taken than is used. */
 static void *use_large_pages(void *memory, size_t bytes) {
   uintptr_t begin = ((uintptr_t)memory + LARGE_PAGE - 1) & -(uintptr_t)LARGE_PAGE;
   uintptr_t end = ((uintptr_t)memory + bytes) & -(uintptr_t)LARGE_PAGE;

@@ -18,7 +18,7 @@
 /* Distance between data that different threads write: adjacent cache lines are fetched in pairs. */
 #define SLI_LINE_PAIR 128
 
-/* Reports a broken invariant with its place, then aborts. Always compiled in. */
+/* Reports a broken invariant with its file and line, then aborts. Always compiled in. */
 noreturn void sli_broken(const char *file, int line, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 #define SLI_CHECK(condition, ...)                                                       \
@@ -29,7 +29,7 @@ noreturn void sli_broken(const char *file, int line, const char *format, ...)
 /* Writes one line to stderr, "sluice: ...". */
 void sli_log(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
-/* Allocates zeroed memory; ends the program with a message when none is left. For small, bounded
+/* Allocates zeroed memory; exits the program with a message if none is left. For small, bounded
  * bookkeeping only: tensors go through devices, which return SL_E_MEMORY. */
 void *sli_calloc(size_t count, size_t size);
 void *sli_realloc(void *old, size_t count, size_t size);
@@ -48,7 +48,7 @@ char *sli_format(const char *format, ...) __attribute__((format(printf, 1, 2)));
     }                                                                       \
   } while (0)
 
-/* Tests bit i of a mask; bits from 32 on are clear. */
+/* Tests bit i of a mask; bits from 32 on count as clear. */
 static inline bool sli_bit(uint32_t mask, int i) { return i < 32 && mask >> i & 1; }
 
 /* Greatest common divisor of two numbers that are not negative and not both 0. */
@@ -93,15 +93,15 @@ static inline uint64_t sli_hash_real(uint64_t hash, double value) {
   return sli_hash_word(hash, bits);
 }
 
-/* Escapes what a terminal would act on: control characters other than tab and newline, and bytes
- * that are not UTF-8, become \xNN. Writes as much as fits; returns `out`. */
+/* Escapes text for a terminal: control characters other than tab and newline, and bytes that are
+ * not UTF-8, become \xNN. Writes as much as fits; returns `out`. */
 char *sli_escape(char *out, size_t size, const char *text);
 
 /* Returns the edit distance, counting letters inserted, dropped, changed, or swapped with the next
  * one; SIZE_MAX for a `b` of 64 letters or more. */
 size_t sli_word_distance(const char *a, const char *b);
-/* Returns the word of a NULL-terminated list that is nearest to `text`, a mistyped one; NULL: none
- * is near. */
+/* Returns the word of a NULL-terminated list that is nearest to the mistyped `text`, or NULL if
+ * none is near. */
 const char *sli_nearest(const char *const *words, const char *text);
 /* Formats "; did you mean WORD?" for an error message, or "" if no word is near; returns `out`. */
 enum { SLI_MEANT_TEXT = 96 };
@@ -118,10 +118,10 @@ char *sli_format_rate(char *out, double rate, const char *unit);
  * memory that cannot be allocated, or "" if there is no such limit. */
 enum { SLI_LIMIT_TEXT = 96 };
 const char *sli_address_limit(char out[SLI_LIMIT_TEXT]);
-/* Checks that `bytes` more of address space can be mapped, if it is limited; SL_E_MEMORY names
- * the limit. For libraries that allocate later and could not report a failure. */
+/* Checks that `bytes` more of address space can be mapped, if it is limited; the SL_E_MEMORY error
+ * names the limit. For libraries that allocate later and cannot report a failure. */
 enum { SLI_LIBRARY_BYTES = 64 << 20 };
-/* Returns the memory of this machine, as far as the process may have it (its cgroup's limit). */
+/* Returns the memory of this machine, or its cgroup's limit if that is smaller. */
 size_t sli_memory_bytes(void);
 sl_status sli_address_room(size_t bytes, const char *what);
 

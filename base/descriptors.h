@@ -5,9 +5,9 @@
 
 #include "base/base.h"
 
-/* Makes room for `need` more descriptors, and, where the system allows it, for `wish` more:
- * raises the soft limit as far as needed. *got is the part of the wish that fits.
- * SL_E_UNSUPPORTED names the limit; the message begins with `what`, which needs them. */
+/* Makes room for `need` more descriptors, and for another `wish` if the system allows it: raises
+ * the soft limit as far as needed. *got is the part of `wish` that fits. The SL_E_UNSUPPORTED error
+ * names the limit; its message begins with `what`, which needs the descriptors. */
 sl_status sli_descriptors_reserve(const char *what, size_t need, size_t wish, size_t *got);
 
 #endif

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A scanner of the text, and checks of the parsed values. Nothing here calls the parser: see
+/* Scanner for JSON text, and checks of parsed values. Nothing here calls the parser: see
  * sli_json_read(). */
 #include "base/json.h"
 
@@ -58,7 +58,7 @@ static bool scan_number(scan *s) {
   return s->at - begin <= MOST_CHARS || fail(s, "a number of more than 63 characters");
 }
 
-/* Reads four hexadecimal digits behind "\u"; -1: malformed. */
+/* Reads the four hexadecimal digits after "\u". Returns -1 if they are malformed. */
 static int read_unit(scan *s) {
   int unit = 0;
   for (int i = 0; i < 4; i++) {
@@ -88,7 +88,7 @@ static bool scan_escape(scan *s) {
   return c != 'u' || scan_unit(s);
 }
 
-/* Returns the bytes of the character at `at`; 0: not UTF-8. */
+/* Returns the length of the character at `at`, or 0 if it is not UTF-8. */
 static size_t utf8_bytes(const unsigned char *at, const unsigned char *end) {
   static const struct {
     unsigned char mask, lead;
@@ -110,7 +110,7 @@ static size_t utf8_bytes(const unsigned char *at, const unsigned char *end) {
   return 0;
 }
 
-/* Scans a string, from behind its opening quote. */
+/* Scans a string, starting after its opening quote. */
 static bool scan_text(scan *s) {
   while (s->at < s->end) {
     if (take_byte(s, '"')) return true;
@@ -185,7 +185,7 @@ static bool scan_all(scan *s) {
   return s->at == s->end || fail(s, "more than one value");
 }
 
-/* Returns how many bytes of the text at `at` to show: whole printable characters of one line. */
+/* Returns the number of bytes at `at` to show: whole printable characters of one line. */
 static int shown_bytes(const scan *s) {
   enum { MOST = 20 };
   int n = 0;
@@ -248,7 +248,7 @@ static bool find_path(path *p, const cJSON *from) {
   return false;
 }
 
-/* Finds the path of a value, with one more key if there is one. */
+/* Finds the path of a value, extended by `key` unless it is NULL. */
 static void path_of(path *p, const sli_json *doc, const cJSON *to, const char *key) {
   *p = (path){.to = to};
   find_path(p, doc->root);

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* JSON from outside: files, requests, other processes. It is parsed strictly, and read by kind
- * and range. Errors name the source and the path within it, as in "box.json: links[0].to: wanted
- * ...".
+/* JSON from outside: files, requests, other processes. It is parsed strictly, and values are
+ * checked for kind and range. Errors name the source and the path within it, as in "box.json:
+ * links[0].to: wanted ...".
  *
- * A document is rejected as a whole for any of these: a violation of RFC 8259, bytes that are
- * not UTF-8, zeros in strings, numbers beyond a double, duplicate keys, more than SLI_JSON_DEPTH
+ * A document is rejected as a whole for any of these: a violation of RFC 8259, bytes that are not
+ * UTF-8, zeros in strings, numbers beyond a double, duplicate keys, more than SLI_JSON_DEPTH
  * levels. */
 #ifndef SLUICE_BASE_JSON_H
 #define SLUICE_BASE_JSON_H
@@ -23,8 +23,8 @@ typedef struct sli_json {
   cJSON *root;
 } sli_json;
 
-/* Checks of sli_json_read() around the parser. _scan: the text's grammar, with at most `most`
- * values (0: any number). _check: unique keys and finite numbers. */
+/* Checks that sli_json_read() makes around the parser. _scan checks the grammar of the text, with
+ * at most `most` values (0: any number). _check checks for unique keys and finite numbers. */
 sl_status sli_json_scan(const char *name, const char *text, size_t bytes, size_t most);
 sl_status sli_json_check(const sli_json *doc);
 
@@ -34,15 +34,15 @@ static inline void sli_json_fini(sli_json *doc) {
   *doc = (sli_json){0};
 }
 
-/* Reads one value, with nothing after it. SL_E_INPUT says what is wrong, and where. Inline, so
- * that programs without JSON need no parser. */
+/* Reads one value, with nothing after it. The SL_E_INPUT error says what is wrong and where.
+ * Inline, so that programs that read no JSON need not link the parser. */
 static inline sl_status sli_json_read(const char *name, const char *text, size_t bytes, size_t most,
                                       sli_json *out) {
   sl_status status = sli_json_scan(name, text, bytes, most);
   if (status) return status;
   size_t mark = bytes >= 3 && !memcmp(text, "\xef\xbb\xbf", 3)
                     ? 3
-                    : 0; /* cJSON misses it in front of one byte */
+                    : 0; /* cJSON does not recognize it before a single byte */
   sli_json doc = {sli_strdup(name), cJSON_ParseWithLength(text + mark, bytes - mark)};
   status = doc.root ? sli_json_check(&doc) : sl_fail(SL_E_INPUT, "%s: not JSON", name);
   if (status) sli_json_fini(&doc);
@@ -50,7 +50,7 @@ static inline sl_status sli_json_read(const char *name, const char *text, size_t
   return status;
 }
 
-/* Fails with SL_E_INPUT: the source, the value's path, and the text. */
+/* Fails with SL_E_INPUT; the message has the source, the value's path, and the text. */
 sl_status sli_json_fail(const sli_json *doc, const cJSON *at, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 
@@ -66,7 +66,7 @@ typedef enum sli_json_kind {
   SLI_JSON_ANY     /* const cJSON * */
 } sli_json_kind;
 
-/* Checks that the value has this kind; else SL_E_INPUT. */
+/* Checks that the value has this kind; otherwise fails with SL_E_INPUT. */
 sl_status sli_json_is(const sli_json *doc, const cJSON *item, sli_json_kind kind);
 /* Reads a number from `least` to `most`. */
 sl_status sli_json_number(const sli_json *doc, const cJSON *item, double least, double most,
@@ -89,13 +89,14 @@ typedef struct sli_json_field {
   bool needed;
 } sli_json_field;
 
-/* Reads all fields of a table. SL_E_INPUT names a member that is not in the table. */
+/* Reads all fields of a table. Fails with SL_E_INPUT for a member that is not in the table, and
+ * names it. */
 sl_status sli_json_take(const sli_json *doc, const cJSON *of, const sli_json_field *fields,
                         size_t count);
 /* Reads all fields of a table; other members are ignored. */
 sl_status sli_json_pick(const sli_json *doc, const cJSON *of, const sli_json_field *fields,
                         size_t count);
-/* Finds one member; NULL if it is absent, or, if it is needed, SL_E_INPUT. */
+/* Finds one member. If it is absent, *out is NULL, or the result SL_E_INPUT if it is needed. */
 sl_status sli_json_member(const sli_json *doc, const cJSON *of, const char *key, sli_json_kind kind,
                           bool needed, const cJSON **out);
 

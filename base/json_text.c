@@ -14,7 +14,8 @@ static size_t format_number(char out[16], uint32_t c) {
                           0xdc00 + ((c - 0x10000) & 0x3ff));
 }
 
-/* Formats the escape of the character at `at`; returns its length, or 0 if it stands for itself. */
+/* Formats the escape of the character at `at`. Returns the escape's length, or 0 if the character
+ * needs none. */
 static size_t format_escape(char out[16], const char *at, bool wide) {
   static const char marks[] = "\"\\\n\r\t\f\b", names[] = "\"\\nrtfb";
   unsigned char c = (unsigned char)*at;

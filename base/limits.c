@@ -9,7 +9,8 @@
 
 #include "base/base.h"
 
-/* Threads share one malloc arena where address space is limited: each arena takes 64 MiB of it. */
+/* Makes threads share one malloc arena if address space is limited, because each arena reserves 64
+ * MiB of it. */
 sl_status sli_address_room(size_t bytes, const char *what) {
   char limit[SLI_LIMIT_TEXT], text[32];
   if (!*sli_address_limit(limit)) return SL_OK;
@@ -25,7 +26,7 @@ sl_status sli_address_room(size_t bytes, const char *what) {
 
 /* ---- memory -------------------------------------------------------------------- */
 
-/* Reads the number in a file; SIZE_MAX if there is none ("max"). */
+/* Reads the number in a file. Returns SIZE_MAX if there is none, as with "max". */
 static size_t limit_in(const char *path) {
   char text[64] = "";
   FILE *file = fopen(path, "r");
@@ -47,7 +48,8 @@ static size_t limit_of(const char *root, char *group, const char *name) {
   return least;
 }
 
-/* Lines have the form "0::/user.slice" or, in cgroup v1, "5:cpu,memory:/user.slice". */
+/* Reads the process's memory limit. Lines of the file have the form "0::/user.slice" or, in cgroup
+ * v1, "5:cpu,memory:/user.slice". */
 static size_t cgroup_limit(void) {
   char line[4096];
   size_t least = SIZE_MAX;

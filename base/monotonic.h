@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Conditions that are waited for by CLOCK_MONOTONIC, for a limited time. */
+/* Condition variables with timed waits on CLOCK_MONOTONIC. */
 #ifndef SLUICE_BASE_MONOTONIC_H
 #define SLUICE_BASE_MONOTONIC_H
 
@@ -14,7 +14,8 @@ static inline void sli_cond_init(pthread_cond_t *cond) {
   pthread_condattr_destroy(&monotonic);
 }
 
-/* Waits at most 100 ms, with the lock held: a run that ends for another reason signals nobody. */
+/* Waits at most 100 ms; the caller holds the lock. The wait is limited because a run that ends for
+ * another reason does not signal the condition. */
 static inline void sli_cond_wait_a_while(pthread_cond_t *cond, pthread_mutex_t *lock) {
   enum { MS = 100 };
   struct timespec until;

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The word that a mistyped one was meant to be. */
+/* Suggestions for mistyped words. */
 #include <stdio.h>
 #include <string.h>
 
 #include "base/base.h"
 
-/* Three rows of the table are kept. */
+/* Keeps three rows of the edit-distance table. */
 size_t sli_word_distance(const char *a, const char *b) {
   enum { LONGEST = 64 };
   size_t n = strlen(b), rows[3][LONGEST];

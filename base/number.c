@@ -17,7 +17,7 @@ bool sli_number_read(const char **at, int least, int most, int *out) {
   return true;
 }
 
-/* Returns the factor of a K, M, G or T at *at; 1 without one. */
+/* Returns the factor of a K, M, G or T at *at, or 1 if there is none. */
 static double read_unit(const char **at) {
   static const char units[] = "KMGT";
   const char *unit = **at ? strchr(units, toupper((unsigned char)**at)) : NULL;

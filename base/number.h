@@ -6,8 +6,8 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-/* Reads a whole number from `least` (0 or more) to `most` at *at, and moves *at behind it.
- * False: no number, or out of range. */
+/* Reads a whole number from `least` (0 or more) to `most` at *at, and moves *at past it. Returns
+ * false if there is no number, or it is out of range. */
 bool sli_number_read(const char **at, int least, int most, int *out);
 /* Reads a number of bytes in the same way: "512M", "8G", "1.5GiB". */
 bool sli_number_read_size(const char **at, size_t *out);

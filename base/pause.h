@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Pause of a thread that spins, for the sake of the other thread on its core. */
+/* Pause for spin loops, which yields resources to the sibling hardware thread. */
 #ifndef SLUICE_PAUSE_H
 #define SLUICE_PAUSE_H
 
@@ -7,7 +7,7 @@ static inline void sli_pause(void) {
 #if defined(__x86_64__)
   __builtin_ia32_pause();
 #elif defined(__aarch64__)
-  __asm__ volatile("isb" ::: "memory"); /* takes some tens of cycles, where yield takes one */
+  __asm__ volatile("isb" ::: "memory"); /* takes tens of cycles; yield takes one */
 #endif
 }
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Parts of a text, in order, by their bytes. */
+/* Parts of a text, in order, as byte ranges. */
 #ifndef SLUICE_BASE_SPANS_H
 #define SLUICE_BASE_SPANS_H
 
@@ -9,7 +9,7 @@ typedef struct sli_text_span {
   size_t begin, end;
 } sli_text_span;
 
-/* A growing list; zeroed it is empty. The owner frees `items`. */
+/* A growing list. A zeroed one is empty. The owner frees `items`. */
 typedef struct sli_text_spans {
   sli_text_span *items;
   size_t count, capacity;

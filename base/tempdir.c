@@ -60,7 +60,7 @@ static void sweep(const char *base) {
   if (all) closedir(all);
 }
 
-/* Takes the lock of a new folder; -1: another process has removed the folder already. */
+/* Takes the lock of a new folder. Returns -1 if another process has already removed the folder. */
 static int take_lock(const char *folder) {
   char *path = sli_format("%s/%s", folder, lock_name);
   struct stat s;

@@ -11,9 +11,9 @@ typedef struct sli_tempdir {
   int lock;     /* file lock, held as long as the folder is in use */
 } sli_tempdir;
 
-/* Makes a folder in `base`; NULL: in $TMPDIR, or in /tmp. */
+/* Makes a folder in `base`; if that is NULL, in $TMPDIR or /tmp. */
 sl_status sli_tempdir_open(const char *base, sli_tempdir *out);
-/* Returns the path of a file in the folder; the caller's to free. */
+/* Returns the path of a file in the folder; the caller frees it with free(). */
 char *sli_tempdir_path(const sli_tempdir *s, const char *name);
 /* Removes the folder with all files in it. */
 void sli_tempdir_close(sli_tempdir *s);

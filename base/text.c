@@ -4,8 +4,8 @@
 
 #include "base/base.h"
 
-/* Returns the bytes of the UTF-8 character at `at`; 0: malformed, or a control character for
- * terminals. */
+/* Returns the length of the UTF-8 character at `at`, or 0 if it is malformed or a control
+ * character. */
 static size_t harmless(const unsigned char *at) {
   static const struct {
     unsigned char mask, lead;

@@ -1,15 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "base/utf8.h"
 
-/* Checks a character's second byte against the range that its first byte allows; a byte that
- * begins no character allows none. */
+/* Checks a character's second byte against the range that its first byte allows. */
 static bool second_may_be(unsigned first, unsigned second) {
   unsigned least = first == 0xe0 ? 0xa0 : first == 0xf0 ? 0x90 : 0x80;
   unsigned most = first == 0xed ? 0x9f : first == 0xf4 ? 0x8f : 0xbf;
   return second >= least && second <= most;
 }
 
-/* Returns the bytes of a character by its first byte; 0: it begins none. */
+/* Returns the length of the character that a byte begins, or 0 if it begins none. */
 static size_t length_of(unsigned first) {
   return first < 0x80   ? 1
          : first < 0xc2 ? 0

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-# Finds oneDNN's C headers: DNNL::headers. The library is loaded at run time, from version 2.0 on, by the name in
-# DNNL_FILE: distributions differ in it.
+# Finds oneDNN's C headers: DNNL::headers. The library, version 2.0 or later, is loaded at run time by the name in
+# DNNL_FILE, which differs between distributions.
 find_path(DNNL_INCLUDE_DIR dnnl.h)
 foreach(header oneapi/dnnl/dnnl_version.h dnnl_version.h)
   if(DNNL_INCLUDE_DIR AND EXISTS "${DNNL_INCLUDE_DIR}/${header}" AND NOT DNNL_VERSION)

@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-# How a folder becomes a library.
+# Functions that make a library of a folder.
 
 # sluice_with(NAME REGEX...)
 #
-# Says which sources of the calling folder are compiled only with the optional library NAME: those whose name
-# matches one of the REGEXes. Files named no_NAME.c, in small letters, take their place without it. The library is added
-# to the list `found`.
+# Declares that sources of the calling folder whose names match one of the REGEXes are compiled only with the optional
+# library NAME. Without it, files named no_NAME.c, in lower case, are compiled instead. The library is added to the
+# list `found`.
 macro(sluice_with name)
   if(SLUICE_HAS_${name})
     string(TOLOWER "/no_${name}\\.c$" stand_in)
@@ -16,14 +16,14 @@ macro(sluice_with name)
   endif()
 endmacro()
 
-# Takes out of a list of sources which of them the options leave out.
+# Removes from a list the sources that the options leave out.
 macro(sluice_choose sources)
   foreach(regex ${left_out})
     list(FILTER ${sources} EXCLUDE REGEX "${regex}")
   endforeach()
 endmacro()
 
-# The processors whose instructions we know.
+# The processors with specialised sources.
 if(CMAKE_SYSTEM_PROCESSOR MATCHES "^(x86_64|AMD64)$")
   set(SLUICE_PROCESSOR x86)
 elseif(CMAKE_SYSTEM_PROCESSOR MATCHES "^(aarch64|arm64)$")
@@ -34,14 +34,12 @@ endif()
 
 # sluice_layer(NAME LIBRARIES...)
 #
-# Makes the static library sluice_NAME of all C files below the calling folder,
-# linked to the layers declared before it and to LIBRARIES. A folder without a
-# C file yet is no layer. Folders named cuda, with their .cu files, and files
-# named no_cuda.c are for builds with and without SLUICE_CUDA; sluice_with() says of
-# others. Folders named x86 and arm64 are for these processors, those named other for
-# the rest. Unless a sanitizer
-# is on, the layer is also linked into a module of its own that may leave nothing
-# undefined: a call up the list of layers fails right there, with its name.
+# Makes the static library sluice_NAME of all C files below the calling folder, linked to the layers declared before
+# it and to LIBRARIES. A folder without C files is not a layer. Folders named cuda, with their .cu files, are compiled
+# with SLUICE_CUDA, and files named no_cuda.c without it; sluice_with() handles other libraries. Folders named x86 and
+# arm64 are for these processors, folders named other for the rest. Unless a sanitizer is on, the layer is also linked
+# into a separate module without undefined symbols, so a call to a higher layer fails to link, with an error that
+# names it.
 function(sluice_layer name)
   file(GLOB_RECURSE sources CONFIGURE_DEPENDS "${CMAKE_CURRENT_SOURCE_DIR}/*.c")
   sluice_choose(sources)
@@ -74,7 +72,7 @@ function(sluice_layer name)
   set_property(GLOBAL APPEND PROPERTY SLUICE_LIBRARIES ${ARGN})
 endfunction()
 
-# The object files of all layers declared so far, and the libraries they need.
+# Returns the object files of all layers declared so far, and the libraries they need.
 function(sluice_layers_collect objects libraries)
   get_property(layers GLOBAL PROPERTY SLUICE_LAYERS)
   list(TRANSFORM layers REPLACE "(.+)" "$<TARGET_OBJECTS:\\1>")

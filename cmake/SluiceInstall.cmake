@@ -1,13 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-# What `cmake --install` lays down: headers, the library, the tools, the
-# shipped models' sources, the modelled machines, what pkg-config and CMake
-# need to find them, and the pages, the examples and the licence, where their links find each other.
-# Everything belongs to one of three components, which are packages of their own (SluicePackage.cmake): library, tools
-# and headers. The target `uninstall` takes away what the last `cmake --install` of this build laid down.
+# Files that `cmake --install` installs: headers, the library, the tools, the shipped models' sources, the modelled
+# machines, files for pkg-config and CMake, and the pages, examples and licence, placed so that their links work.
+# Everything belongs to one of three components, each a separate package (SluicePackage.cmake): library, tools and
+# headers. The target `uninstall` removes the files of the last `cmake --install` of this build.
 include(CMakePackageConfigHelpers)
 
 set(name_without_version NAMELINK_COMPONENT headers)
-if(SKBUILD) # a wheel has no links: the library would be in it three times
+if(SKBUILD) # a wheel has no symbolic links: it would contain the library three times
   set(name_without_version NAMELINK_SKIP)
   set_target_properties(sluice sluice_shipped PROPERTIES
     VERSION ${PROJECT_VERSION_MAJOR}.${PROJECT_VERSION_MINOR} INSTALL_RPATH "\$ORIGIN")
@@ -23,7 +22,7 @@ install(DIRECTORY machines/ DESTINATION "${CMAKE_INSTALL_DATADIR}/sluice/machine
 install(DIRECTORY models/ DESTINATION "${CMAKE_INSTALL_DATADIR}/sluice/models" COMPONENT tools
         FILES_MATCHING PATTERN "*.c" PATTERN "*.h" PATTERN "models.[ch]" EXCLUDE)
 if(SKBUILD)
-  return() # what a program in C needs to find the library
+  return() # the rest is for C programs that use the library
 endif()
 
 set(doc "${CMAKE_INSTALL_DATAROOTDIR}/doc/sluice")
@@ -41,8 +40,8 @@ install(FILES "${PROJECT_BINARY_DIR}/SluiceConfig.cmake"
               "${PROJECT_BINARY_DIR}/SluiceConfigVersion.cmake"
         DESTINATION "${CMAKE_INSTALL_LIBDIR}/cmake/Sluice" COMPONENT headers)
 
-# The prefix is written relative to the file, so that a tree can be moved. Programs find the library there
-# again, but for packages of a system, whose loader looks there anyway.
+# The prefix is relative to the file, so that an installation can be moved. Programs get an rpath to the library,
+# except under /usr, where the loader looks anyway.
 if(NOT CMAKE_INSTALL_PREFIX STREQUAL "/usr")
   set(SLUICE_PC_RPATH "-Wl,-rpath,\${libdir} ")
   target_link_options(sluice INTERFACE

@@ -1,14 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
-# The libraries that Sluice is built with. All but hwloc and cJSON are optional: one is used if it is found
-# and its option is ON (the default), and the configuration says of each other one what is missing without it.
-# With SLUICE_ALL_LIBRARIES, for packages, a missing one is an error.
+# The libraries that Sluice is built with. All but hwloc and cJSON are optional: a library is used if it is found and
+# its option is ON (the default). For each library that is not used, the configuration prints what is missing. With
+# SLUICE_ALL_LIBRARIES, for packages, a missing library is an error.
 option(SLUICE_ALL_LIBRARIES "Fail where an optional library is missing, unless its option is OFF" OFF)
 find_package(Threads REQUIRED)
 find_package(PkgConfig REQUIRED)
 pkg_check_modules(HWLOC REQUIRED IMPORTED_TARGET hwloc>=2.0)
 pkg_check_modules(CJSON REQUIRED IMPORTED_TARGET libcjson)
 
-# sluice_without(NAME WHY LOST PACKAGES): the library NAME is not used.
+# sluice_without(NAME WHY LOST PACKAGES): records that the library NAME is not used.
 macro(sluice_without name why lost packages)
   if(SLUICE_ALL_LIBRARIES AND SLUICE_${name})
     message(FATAL_ERROR "${why}, and SLUICE_ALL_LIBRARIES is ON. Debian: ${packages}; -DSLUICE_${name}=OFF does without")
@@ -20,8 +20,8 @@ endmacro()
 
 # sluice_optional(NAME TITLE PACKAGES LOST MODULE...)
 #
-# Declares the option SLUICE_NAME and looks for the MODULEs by pkg-config: the targets PkgConfig::NAME and
-# SLUICE_HAS_NAME. LOST says what is missing without them, PACKAGES is Debian's name of them.
+# Declares the option SLUICE_NAME and looks for the MODULEs with pkg-config. Sets the target PkgConfig::NAME and the
+# variable SLUICE_HAS_NAME. LOST says what is missing without them, PACKAGES names their Debian packages.
 macro(sluice_optional name title packages lost)
   option(SLUICE_${name} "Use ${title}, if it is there" ON)
   set(SLUICE_HAS_${name} OFF)
@@ -47,7 +47,7 @@ if(NOT DNNL_FOUND)
 endif()
 sluice_optional(ZEROMQ "ZeroMQ with libsodium" "libzmq3-dev libsodium-dev"
   "a job is one process: no -n, no several hosts" libzmq>=4.3 libsodium)
-sluice_optional(UCX "UCX" libucx-dev # its headers; it is loaded when it is needed
+sluice_optional(UCX "UCX" libucx-dev # its headers; the library is loaded when needed
   "processes of one host exchange data by TCP, not by shared memory, and InfiniBand is not used" ucx>=1.13)
 sluice_optional(LIBURING "liburing" liburing-dev
   "slots on disk are read and written one piece after another" liburing>=2.3)

@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-# Debian packages of a build's components, by CPack: libsluice0.2, sluice and libsluice-dev. tools/package makes them of
-# a build whose prefix is /usr.
+# Debian packages of a build's components, made by CPack: libsluice0.2, sluice and libsluice-dev. tools/package makes
+# them from a build with the prefix /usr.
 if(NOT PROJECT_IS_TOP_LEVEL OR SKBUILD)
   return()
 endif()
 
-# Sets `out` to the package of this machine that holds a library which is loaded at run time, if there is one.
+# Sets `out` to the installed package that contains a library loaded at run time, if there is one.
 function(package_of out library)
   execute_process(COMMAND dpkg-query -S "*/${library}" OUTPUT_VARIABLE found ERROR_QUIET)
   string(REGEX MATCH "^[a-z0-9.+-]+" found "${found}")
@@ -31,7 +31,7 @@ set(CPACK_DEBIAN_PACKAGE_GENERATE_SHLIBS_POLICY ">=")
 set(CPACK_DEBIAN_PACKAGE_SHLIBDEPS_PRIVATE_DIRS "${CMAKE_LIBRARY_OUTPUT_DIRECTORY}")
 
 get_target_property(soversion sluice SOVERSION)
-set(same "libsluice${soversion} (= ${PROJECT_VERSION})") # tools take what other programs may not (sluice.map)
+set(same "libsluice${soversion} (= ${PROJECT_VERSION})") # the tools use private symbols (sluice.map)
 set(CPACK_DEBIAN_LIBRARY_PACKAGE_NAME libsluice${soversion})
 set(CPACK_DEBIAN_LIBRARY_PACKAGE_SECTION libs)
 set(loaded libucp.so.0)
@@ -50,7 +50,7 @@ set(CPACK_COMPONENT_LIBRARY_DESCRIPTION
 set(CPACK_DEBIAN_TOOLS_PACKAGE_NAME sluice)
 set(CPACK_DEBIAN_TOOLS_PACKAGE_SECTION science)
 set(CPACK_DEBIAN_TOOLS_PACKAGE_DEPENDS "${same}")
-set(CPACK_DEBIAN_TOOLS_PACKAGE_RECOMMENDS "libsluice-dev, gcc, libc6-dev") # they compile a user's FILE.c
+set(CPACK_DEBIAN_TOOLS_PACKAGE_RECOMMENDS "libsluice-dev, gcc, libc6-dev") # to compile a user's FILE.c
 set(CPACK_COMPONENT_TOOLS_DESCRIPTION
     "The tools of Sluice: actorrun trains, actorserve serves over HTTP, actortune\nchooses plans and actortrace shows where the time went. Shipped models, pages\nand examples come with them.")
 

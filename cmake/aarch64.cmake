@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-# Toolchain file: builds for ARM64 on another machine, against a folder of Debian's arm64 packages
-# (tests/portable/arm64 makes it). Programs that the build runs, and its tests, run under qemu.
+# Toolchain file: cross-compiles for ARM64, against a folder of Debian's arm64 packages, which tests/portable/arm64
+# makes. Tests, and programs that the build runs, run under qemu.
 #
 #   cmake --preset release -B build/arm64 --toolchain cmake/aarch64.cmake -DSLUICE_SYSROOT=DIR
 set(CMAKE_SYSTEM_NAME Linux)

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-# Run by CPack before it packs: what Debian wants of each package beside the files that are installed, and compressed
-# man pages.
+# Run by CPack before it packs: adds the files that Debian requires in each package beyond the installed ones, and
+# compresses man pages.
 file(WRITE "${CPACK_TEMPORARY_DIRECTORY}/copyright" [[
 Format: https://www.debian.org/doc/packaging-manuals/copyright-format/1.0/
 Upstream-Name: Sluice

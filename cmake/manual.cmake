@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-# Writes to OUTPUT what TOOL prints for WHAT (--print-man or --print-completion), and then what each of its
-# COMMANDS (separated by commas) prints for it.
+# Writes to OUTPUT the output of TOOL for WHAT (--print-man or --print-completion), followed by that of each of its
+# COMMANDS (separated by commas).
 function(print_part)
   execute_process(COMMAND "${TOOL}" ${ARGV} "${WHAT}" OUTPUT_VARIABLE part RESULT_VARIABLE status)
   if(NOT status EQUAL 0)

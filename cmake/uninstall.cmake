@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 # cmake -DMANIFEST=install_manifest.txt -P uninstall.cmake
-# removes the files that the last `cmake --install` of a build laid down, and folders of them that are empty then.
+# removes the files installed by the last `cmake --install` of a build, and their folders if these are then empty.
 if(NOT EXISTS "${MANIFEST}")
   message(FATAL_ERROR "uninstall: this build has installed nothing: there is no ${MANIFEST}")
 endif()
@@ -29,7 +29,7 @@ foreach(file IN LISTS files)
   list(APPEND folders "${folder}")
 endforeach()
 
-# Deepest first; one that is empty may leave the folder above it empty. Folders that others use too stay, such as bin.
+# Deepest first, because removing an empty folder may leave its parent empty. Shared folders, such as bin, stay.
 while(folders)
   list(REMOVE_DUPLICATES folders)
   list(SORT folders ORDER DESCENDING)

@@ -1,13 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Input from other processes.
  *
- * Every process has the whole plan, but only the names of other processes' actors and registers. A
- * register belongs to its producer's process, except registers that links write: their slots are in
- * the reader's process, while their credits are kept in the link's. The data of a slot and the
+ * Every process has the whole plan, but only names for the actors and registers of other processes.
+ * A register belongs to its producer's process, except registers that links write: their slots are
+ * in the reader's process, while their credits are kept in the link's. The data of a slot and the
  * message that it is ready therefore arrive together, and the FREE that goes back grants the next
  * slot.
  *
- * Messages from outside are not trusted: they may name only what exists here. */
+ * Messages from outside are not trusted: they may refer only to registers and slots that exist
+ * here. */
 #include "actors/plan/plan.h"
 #include "actors/run/run.h"
 

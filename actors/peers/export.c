@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Merging the records of all processes after a run. Statistics and records leave a process in
- * portions of plain bytes and enter another, which then answers for the whole plan. The first
- * portion has everything but the records; later ones add those. */
+/* Merging the records of all processes after a run. One process exports its statistics and records
+ * as portions of plain bytes. Another imports them, and then reports on the whole plan. The first
+ * portion holds the statistics; it and later portions hold the records. */
 #include "actors/status/status.h"
 #include "actors/plan/plan.h"
 #include "actors/run/run.h"
@@ -9,8 +9,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Header of a portion. In the first portion peaks by device and by register follow, and in all
- * portions records. */
+/* Header of a portion. In the first portion, peaks by device and by register follow it. Records
+ * come last in every portion. */
 typedef struct head {
   uint64_t plan_hash, base_ns; /* base: CLOCK_MONOTONIC time at which its clock was 0 */
   int64_t first_whole;
@@ -54,7 +54,7 @@ static int64_t step_of(const sl_runtime *rt, const sl_trace_record *r) {
   return sl_plan_tick(sli_runtime_plan(rt), r->actor, r->firing).step;
 }
 
-/* Step from which on there are at most `most` records; the last few steps are kept in any case. */
+/* First step to keep so that at most `most` records remain. The last few steps are always kept. */
 static int64_t first_kept(const sl_export *e, uint64_t most) {
   enum { FEW = 3 };
   int64_t from = e->head.first_whole, count = SLI_MAX(sl_runtime_steps(e->rt) - from, 0),
@@ -207,7 +207,7 @@ static void begin_remote(sli_remote *r, const head *h) {
   r->nrecords = 0;
 }
 
-/* Keeps records, converted to this process's time; earlier times than its start become 0. */
+/* Keeps records, converted to this process's clock. Times before its start become 0. */
 static void keep_records(sli_remote *remote, const char *records, size_t n, int64_t shift_ns) {
   if (n)
     remote->records = sli_realloc(remote->records, remote->nrecords + n, sizeof *remote->records);

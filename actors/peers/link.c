@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Link queue, which carries slots between devices: within a process it copies, between processes it
- * gives them to the peers. */
+/* Link queue: carries slots between devices. Within a process it copies them; between processes it
+ * hands them to the peers. */
 #include "actors/run/run.h"
 
 #include <stdlib.h>
 
-/* Link to one process. Sends complete in any order, but are polled in their own. */
+/* Link to one process. Sends complete in any order, but are polled in the order sent. */
 typedef struct link_queue {
   const sl_peers *peers;
   sl_status (*copy)(void *to, const void *from, size_t bytes);

@@ -21,7 +21,7 @@ sl_plan *sl_plan_create(int microbatches, int pieces) {
   return plan;
 }
 
-/* Releases a program by the queue kind that prepared it. */
+/* Releases a program through the queue kind that prepared it. */
 static void release_program(const sl_plan *plan, const sl_actor *a) {
   bool known = a->queue >= 0 && a->queue < plan->nqueues;
   const sl_queue_ops *ops = known ? plan->queues[a->queue].ops : NULL;
@@ -188,8 +188,8 @@ static sl_status derive_ends(sl_plan *plan) {
   return SL_OK;
 }
 
-/* Checks that a fixed order fires each actor of its queue as often as a step does. Actors that do
- * not fire in every step are not part of it. */
+/* Checks that a fixed order fires each actor of its queue as often as a step does. The order leaves
+ * out actors that do not fire in every step. */
 static sl_status check_order(const sl_plan *plan, int32_t queue) {
   const sl_queue *q = &plan->queues[queue];
   int32_t *count = sli_calloc((size_t)plan->nactors, sizeof *count);
@@ -226,7 +226,7 @@ const sl_memory_ops *sli_room_memory(const sl_device *device, sl_space space) {
   return memory ? memory : space == SL_SPACE_DISK ? &sl_memory_disk : &sl_memory_host;
 }
 
-/* `sum` plus the bytes of `slots` slots; SIZE_MAX: overflow. */
+/* `sum` plus the bytes of `slots` slots; SIZE_MAX on overflow. */
 static size_t add_slots(size_t sum, int slots, size_t stride) {
   size_t bytes;
   bool over = __builtin_mul_overflow((size_t)slots, stride, &bytes) ||
@@ -294,15 +294,15 @@ static void plan_build_place(sl_room *room, sl_register *r, bool paged) {
       add_slots(add_slots(room->reserve_bytes, 1, gap), sli_quota_most(r), r->slot_stride);
 }
 
-/* Counts an aliased register under its own purpose; the register below keeps only the bytes beyond
- * it. */
+/* Counts the bytes of an aliasing register under its own purpose, not under that of the register
+ * whose memory it uses. */
 static void count_over(sl_plan *plan, const sl_register *r, const sl_register *under) {
   size_t *used = plan->devices[r->device].room[r->space].used_bytes;
   used[under->memory] -= sl_slot_payload(r);
   used[r->memory] += sl_slot_payload(r);
 }
 
-/* Lays out registers one after another, each with its slots in a row. */
+/* Lays out registers one after another, the slots of each contiguously. */
 static void lay_out(sl_plan *plan) {
   uint8_t *paged = find_paged(plan);
   start_rooms(plan);
@@ -340,7 +340,7 @@ static int larger_holder(const void *a, const void *b) {
   return x->bytes < y->bytes ? 1 : x->bytes > y->bytes ? -1 : strcmp(x->name, y->name);
 }
 
-/* Adds up the registers of a device's space by their names, as --quota has them. */
+/* Adds up the registers of a device's space by the names that --quota uses. */
 static int32_t add_holders(const sl_plan *plan, int32_t device, sl_space space, holder *to) {
   int32_t count = 0, h;
   for (int32_t i = 0; i < plan->nregs; i++) {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Invariants of registers, ports and pools, checked before a plan is tried. prove.c checks whether
- * it finishes. */
+/* Invariants of registers, ports and pools, checked before a plan is simulated. prove.c checks
+ * whether it finishes. */
 #include "actors/plan/plan.h"
 
 #include <stdlib.h>
@@ -64,8 +64,8 @@ static sl_status check_register(const sl_plan *plan, const sl_register *r) {
   return SL_OK;
 }
 
-/* Checks that slots counted in a pool or as activations are counted by one worker: that of their
- * device. A queue with `apart` has another worker. */
+/* Checks that slots counted in a pool or as activations are counted by one worker, that of their
+ * device. A queue with `apart` runs on another worker. */
 static sl_status check_counted(const sl_plan *plan, const sl_register *r) {
   if (r->producer == SL_NONE || (r->pool == SL_NONE && !(r->activation > 0))) return SL_OK;
   int32_t written = plan->queues[plan->actors[r->producer].queue].device;
@@ -81,8 +81,8 @@ static sl_status check_counted(const sl_plan *plan, const sl_register *r) {
                  r->name, plan->devices[r->device].name, plan->devices[written].name);
 }
 
-/* Checks registers that share slots: one queue writes them, and their slots have equal
- * properties. */
+/* Checks registers that share slots: one queue writes them, and they have the same quota, device
+ * and space. */
 static sl_status check_shares(const sl_plan *plan, int32_t reg) {
   const sl_register *r = &plan->regs[reg];
   if (!r->shares) return SL_OK;
@@ -124,7 +124,7 @@ static sl_status check_turns(const sl_plan *plan, const sl_actor *a) {
   return SL_OK;
 }
 
-/* Checks aliased registers: one slot each, in the same memory. */
+/* Checks registers that alias each other: one slot each, in the same memory. */
 static sl_status check_over(const sl_plan *plan, int32_t reg) {
   const sl_register *r = &plan->regs[reg];
   if (!r->aliases) return SL_OK;
@@ -142,7 +142,7 @@ static sl_status check_over(const sl_plan *plan, int32_t reg) {
 /* Properties of a map, computed once for each. */
 typedef struct checked {
   bool walks;          /* each key is taken and released, one after another */
-  bool stays;          /* keys are never released: the same ones stay for ever */
+  bool stays;          /* keys are never released: the same ones stay */
   int64_t first, last; /* range of the keys that stay */
 } checked;
 
@@ -194,7 +194,7 @@ static sl_status check_output(const sl_plan *plan, const sl_actor *a, const sl_p
                  a->name, r->name, (long long)first, r->initial);
 }
 
-/* Checks an input: a reader answers every key from its first one on. It may leave out initial ones,
+/* Checks an input: a reader gives back every key from its first one on. It may skip initial keys,
  * but no key that is written. */
 static sl_status check_input(const sl_plan *plan, const sl_actor *a, const sl_port *p,
                              const checked *map) {
@@ -217,7 +217,7 @@ static const sl_port *port_of(const sl_actor *a, int32_t p) {
   return p < a->nin ? &a->in[p] : &a->out[p - a->nin];
 }
 
-/* Number of the ports with a base that take part in a firing. */
+/* Number of the ports with this base that do not skip the firing. */
 static int32_t taking_part(const sl_plan *plan, const sl_actor *a, int32_t base, uint32_t firing) {
   int32_t n = 0;
   for (int32_t p = base; p < a->nin + a->nout; p++) {
@@ -258,8 +258,8 @@ static int32_t process_of(const sl_plan *plan, int32_t device) {
   return plan->devices[device].process;
 }
 
-/* Checks that memory is reached only within a process: inputs are in the actor's process, and only
- * links write to another one, each to a single process. */
+/* Checks that actors access memory only within their process. Inputs are in the actor's process,
+ * and only links write to another process, each to one. */
 static sl_status check_reach(const sl_plan *plan, const sl_actor *a) {
   int32_t here = process_of(plan, plan->queues[a->queue].device);
   bool link = plan->queues[a->queue].ops->link;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Implements the rules of flow.h from numbers of firings. */
+/* Implements the rules of flow.h, given numbers of firings. */
 #include "actors/plan/plan.h"
 
 #include <stdlib.h>
@@ -31,7 +31,7 @@ int64_t sli_flow_taken(const sl_plan *plan, const sl_port *port, int64_t n) {
 
 typedef struct reader {
   int32_t actor, map;
-  int64_t first_key; /* first key that it answers */
+  int64_t first_key; /* first key that it must give back */
 } reader;
 
 struct sli_flow {
@@ -39,7 +39,7 @@ struct sli_flow {
   int32_t *first; /* [nregs + 1] into readers */
   reader *readers;
   int32_t *next;    /* [nregs] circular list of the registers that share its slots */
-  int64_t *reach;   /* [nregs] number of keys before the newest that may still have slots */
+  int64_t *reach;   /* [nregs] number of newest keys that may still have slots */
   int32_t *lasting; /* [nregs] initial slots that are never given back */
 };
 
@@ -111,8 +111,8 @@ void sli_flow_destroy(sli_flow *f) {
 
 /* ---- keys -------------------------------------------------------------------------- */
 
-/* True if some reader has taken the key. Then it was ready, even if its producer's number, which
- * may be older or unknown, says otherwise. */
+/* True if some reader has taken the key. The key was then ready, even if the producer's number of
+ * firings, which may be older or unknown, says otherwise. */
 static bool was_taken(const sli_flow *f, const sli_flow_state *at, int32_t reg, int64_t key) {
   for (const reader *r = f->readers + f->first[reg]; r < f->readers + f->first[reg + 1]; r++) {
     int64_t n = firing_of(&f->plan->maps[r->map], key, SL_FIRST);
@@ -129,13 +129,13 @@ bool sli_flow_is_ready(const sli_flow *f, const sli_flow_state *at, int32_t reg,
   return (n >= 0 && n < at->fired[r->producer]) || was_taken(f, at, reg, key);
 }
 
-/* True if a reader still owes an answer to a key, whether it has taken it or not. */
+/* True if a reader has yet to give a key back, whether it has taken it or not. */
 static bool owes(const sli_flow *f, const sli_flow_state *at, const reader *r, int64_t key) {
   int64_t n = firing_of(&f->plan->maps[r->map], key, SL_LAST);
   return key >= r->first_key && (n < 0 || n >= at->fired[r->actor]);
 }
 
-/* A reader that owes an answer to a key, SL_NONE if none does. */
+/* A reader that has yet to give a key back, or SL_NONE. */
 static int32_t actor_owing(const sli_flow *f, const sli_flow_state *at, int32_t reg, int64_t key) {
   for (const reader *r = f->readers + f->first[reg]; r < f->readers + f->first[reg + 1]; r++)
     if (owes(f, at, r, key)) return r->actor;
@@ -144,7 +144,8 @@ static int32_t actor_owing(const sli_flow *f, const sli_flow_state *at, int32_t 
 
 /* ---- slots ------------------------------------------------------------------------- */
 
-/* Counts slots of initial keys that are owed answers; *holder ends up with the oldest. */
+/* Counts slots of initial keys that some reader has yet to give back. *holder becomes the holder of
+ * the oldest. */
 static int32_t initial_used(const sli_flow *f, const sli_flow_state *at, int32_t reg,
                             int32_t *holder) {
   int32_t used = 0;
@@ -157,8 +158,8 @@ static int32_t initial_used(const sli_flow *f, const sli_flow_state *at, int32_t
   return used;
 }
 
-/* Counts one register's slots in use. Scans the keys taken from the newest back, as far as any of
- * them can have a slot. */
+/* Counts one register's slots in use. Scans the keys taken, from the newest back to the oldest that
+ * can still have a slot. */
 static int32_t used_alone(const sli_flow *f, const sli_flow_state *at, int32_t reg,
                           int32_t *holder) {
   const sl_register *r = &f->plan->regs[reg];

@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The plan's hash, of its fields: two plans with one hash run the same actors on the same slots,
- * with the same settings, and give the same results.
+/* Hash of a plan's fields. Two plans with equal hashes run the same actors on the same slots, with
+ * the same settings, and give the same results.
  *
  * Each field is hashed as a word, or as text with its length, in a fixed order, and each table with
  * its number of rows. A step of the hash is a bijection of the state for a given word, and of the
- * word for a given state. Plans that differ in one word therefore have different hashes; those that
+ * word for a given state. Plans that differ in one word therefore have different hashes; plans that
  * differ in more collide with probability 2^-64.
  *
- * The hash leaves out settings private to a process (threads, budgets, which GPU) and fields that
- * sl_plan_finish derives. Ops hash the records that attrs.user points to. */
+ * The hash leaves out settings private to a process (threads, budgets, choice of GPU) and fields
+ * that sl_plan_finish derives. Ops hash the records that attrs.user points to. */
 #include "actors/plan/plan.h"
 
 #include <string.h>
@@ -27,7 +27,7 @@ static void text(uint64_t *h, const char *value) {
 
 /* ---- programs ------------------------------------------------------------------------ */
 
-/* Settings added later: a plan without them keeps its hash. */
+/* Tags of settings that are hashed only if set, so that a plan without them keeps its hash. */
 enum {
   AXES = 1,
   UPPER = 2,
@@ -69,7 +69,7 @@ static void setting(uint64_t *h, int which, uint64_t value) {
   word(h, value);
 }
 
-/* Hashes extent numbers, if there are any. */
+/* Hashes the numbers of valid lengths, if there are any. */
 static void hash_lengths(uint64_t *h, int which, int count, const int16_t *lengths) {
   for (int i = 0; lengths && i < count; i++)
     setting(h, which, (uint64_t)(lengths[i] + 1) << 32 | (uint64_t)(lengths[i] + 1 ? i : 0));

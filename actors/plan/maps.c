@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Properties of key maps: their first keys, their displacement, and how many keys may be ready at
- * once. */
+/* Properties of key maps: first key, displacement, and the number of keys that may be ready at the
+ * same time. */
 #include "actors/plan/plan.h"
 
 #include <stdlib.h>

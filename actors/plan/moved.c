@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Traffic between devices.
  *
- * A call that reads a register on another device moves the array, or the part that its op declares;
- * once, if it reads it twice. A link or a copy that writes a register on another device moves the
- * contents of a slot. The plan therefore tells what each firing moves, and the number of firings
- * what a run has moved. Data read in every firing, or by two actors, is moved each time: data worth
- * caching is a register of its own. */
+ * A call that reads a register on another device moves the array, or the part that its op declares.
+ * Data that a firing reads twice is moved once. A link or a copy that writes a register on another
+ * device moves the contents of a slot. The plan therefore determines what each firing moves, and
+ * the number of firings what a run has moved. Data read in every firing, or by two actors, is moved
+ * each time; data worth caching has a register of its own. */
 #include "actors/plan/plan.h"
 
 #include <stdatomic.h>
@@ -89,8 +89,8 @@ static uint64_t firings_with(const sl_plan *plan, int32_t actor, const sl_port *
   return n;
 }
 
-/* Valid rows in a step of the slots that an actor reads or writes, by the register's table; without
- * a table all rows. */
+/* Valid rows per step in the slots that a port reads or writes, according to the register's table;
+ * all rows if it has no table. */
 static uint64_t planned_rows(const sl_plan *plan, int32_t actor, const sl_port *p) {
   const sl_register *r = &plan->regs[p->reg];
   uint64_t rows = 0;
@@ -103,7 +103,8 @@ static uint64_t planned_rows(const sl_plan *plan, int32_t actor, const sl_port *
   return rows;
 }
 
-/* Bytes that a step reads at an input. Of variants selected by valid length, the largest counts. */
+/* Bytes that a step reads at an input. If the valid length selects the variant, the largest variant
+ * counts. */
 static uint64_t input_bytes(const sl_plan *plan, int32_t actor, int32_t port) {
   const sl_actor *a = &plan->actors[actor];
   const sl_program *program = a->program;
@@ -131,7 +132,7 @@ static uint64_t rows_read(const moves *m, const sl_plan *plan, int32_t actor, in
   return m->steps * planned_rows(plan, actor, &plan->actors[actor].in[port]);
 }
 
-/* Rows for which the calls of variant 0 have room. */
+/* Rows that the calls of variant 0 have room for. */
 static int32_t first_bucket(const sl_program *p, const sl_register *r, int32_t port) {
   bool varies = p->buckets && p->base_length[port] == p->base_length[p->bucket_base];
   return varies ? p->buckets[0] : r->rows;
@@ -154,7 +155,7 @@ static uint64_t moved_out(const moves *m, const sl_plan *plan, int32_t actor, co
   return m->steps * sl_slot_payload(r) * firings;
 }
 
-/* Input port that a firing copies from: the first that takes part. */
+/* Input port that a firing copies from: the first that does not skip it. */
 static const sl_port *copied(const sl_plan *plan, const sl_actor *a, int64_t firing) {
   for (int32_t i = 0; i < a->nin; i++)
     if (!sits_out(plan, &a->in[i], firing)) return &a->in[i];

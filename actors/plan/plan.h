@@ -8,7 +8,7 @@
 #include "actors/plan/flow.h"
 #include "base/base.h"
 
-/* Every slot, and every place in one, starts on a cache line. */
+/* Every slot, and every array in a slot, starts on a cache line. */
 enum { SLI_ALIGN = 64 };
 static inline size_t sli_align(size_t bytes) {
   return (bytes + SLI_ALIGN - 1) & ~(size_t)(SLI_ALIGN - 1);
@@ -21,7 +21,7 @@ int64_t sli_map_first(const sl_map *map, int64_t n);
  * number of keys written since. */
 int64_t sli_first_key(const sl_plan *plan, int32_t reg, int64_t steps);
 
-/* Number of steps from one in which an actor fires to the next; and the largest possible. */
+/* An actor fires in one of this many steps; and the largest such number. */
 enum { SLI_EVERY_MOST = 1 << 24 };
 static inline int64_t sli_every(const sl_actor *a) { return SLI_MAX(a->every, 1); }
 
@@ -34,8 +34,8 @@ static inline int64_t sli_firings(const sl_actor *a, int64_t steps) {
  * takes the next. */
 bool sli_map_walks(const sl_map *map);
 
-/* Firings after which an actor's ticks are at the same place of a step and of their map again;
- * above SLI_TICKS_MOST the exact number is not computed. */
+/* Number of firings after which an actor's ticks return to the same place in the step and in their
+ * map. Above SLI_TICKS_MOST the exact number is not computed. */
 enum { SLI_TICKS_MOST = 1 << 22 };
 int64_t sli_ticks_period(const sl_plan *plan, const sl_actor *a);
 
@@ -48,7 +48,7 @@ static inline int32_t sli_register_kept(const sl_register *r) {
   return SLI_MAX(SLI_MAX(r->kept, 1), taken);
 }
 
-/* 1 + the register whose memory it uses, 0: its own. */
+/* 1 + the register whose memory it uses; 0 if it has its own. */
 static inline int32_t sli_memory_of(const sl_register *r) {
   return r->shares ? r->shares : r->aliases;
 }
@@ -56,15 +56,17 @@ static inline int32_t sli_memory_of(const sl_register *r) {
 /* Continues a hash with everything that an op with nin inputs gets from its attrs (hash.c). */
 uint64_t sli_hash_attrs(uint64_t hash, const sl_op *op, const sl_attrs *attrs, int nin);
 
-/* Checks the registers and pools of a plan whose ends are derived (check.c); names the culprit. */
+/* Checks the registers and pools of a plan whose ends are derived (check.c). The error names the
+ * culprit. */
 sl_status sli_plan_check(const sl_plan *plan);
 /* Checks that everything an actor's calls read has been written (reads.c). */
 sl_status sli_plan_check_reads(const sl_plan *plan, const sl_actor *a);
 
-/* Derives the state that devices keep for their calls, and the device of each program. */
+/* Derives the size of the state that devices keep for their calls, and the device of each
+ * program. */
 void sli_plan_keep(sl_plan *plan);
 
-/* Hashes all fields that can change a run; for a plan whose ends are derived. */
+/* Hashes all fields that can change a run. The plan's ends must be derived. */
 uint64_t sli_plan_hash(const sl_plan *plan);
 
 /* Memory ops of a device's space. */
@@ -76,7 +78,7 @@ size_t sli_plan_memory(const sl_plan *plan, int32_t device, sl_space space, sl_m
 const sl_port *sli_plan_output(const sl_plan *plan, int32_t reg);
 
 /* Adds the traffic of an actor in `steps` steps in which it fires. read[input]: rows read at inputs
- * whose slots have rows; NULL: none has. */
+ * whose slots have rows; NULL if there are none. */
 void sli_plan_add_moved(const sl_plan *plan, int32_t actor, uint64_t steps,
                         const _Atomic uint64_t *read, uint64_t bytes[SL_TRAFFIC_COUNT]);
 

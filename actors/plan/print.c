@@ -79,7 +79,7 @@ void sl_plan_print(const sl_plan *plan, FILE *out) {
       plan->microbatches, plan->pieces, plan->ndevices, plan->nqueues, plan->nactors, plan->nregs);
   for (int32_t i = 0; i < plan->ndevices; i++) {
     const sl_device *d = &plan->devices[i];
-    /* Threads of a device are a private setting of its process. */
+    /* The number of a device's threads is private to its process. */
     bool alone = plan->nprocesses == 1;
     fprintf(out, "device %s kind %s %s %d", d->name, d->kind, alone ? "threads" : "process",
             alone ? d->threads : d->process);

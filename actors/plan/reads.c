@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Checks that everything a program's calls read has been written, in each of its firings.
  *
- * A call reads slots and the workspace. A slot is valid if its port takes part in the firing, or if
- * the op does not need the input. The workspace is valid where earlier calls have written. Rows of
- * a slot are counted by the slot's own extent number: an argument there must use that number, and
- * the number is known only after an input brings it or a call sets it. This detects reads of
- * another piece's rows, or with another piece's number, whatever made the plan. */
+ * A call reads slots and the workspace. A slot is valid unless its port skips the firing; an input
+ * that the op does not need may be skipped. The workspace is valid where earlier calls have
+ * written. A slot's register has a valid length, identified by number. An argument in the slot must
+ * use that number, and the length is known only after an input brings it or a call sets it. The
+ * check finds reads of another piece's rows, or with another piece's length, whatever code made the
+ * plan. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -24,8 +25,8 @@ typedef struct reading {
   const sl_plan *plan;
   const sl_actor *actor;
   const sl_program *program;
-  bool *there; /* [bases] the base takes part in the firing */
-  bool *known; /* [extents] the valid length is known */
+  bool *there; /* [bases] the base has a slot in the firing */
+  bool *known; /* [lengths] the valid length is known */
   int nwritten;
   stretch *written;  /* [calls' outputs] sorted, with gaps between them */
   uint64_t *checked; /* [variants] hash of the inputs it was last checked with; 0: not yet */
@@ -52,7 +53,7 @@ static bool takes_part(const reading *r, int32_t port, int64_t firing) {
 
 /* ---- arguments in slots --------------------------------------------------------------------- */
 
-/* Checks that an argument uses the extent number of its slot. */
+/* Checks that an argument uses the valid length of its slot. */
 static sl_status check_number(const reading *r, const sl_program_call *c, bool output, int i) {
   sl_place place = (output ? c->out : c->in)[i];
   int e = sli_length_of(output ? c->out_length : c->in_length, i);
@@ -77,7 +78,7 @@ static sl_status check_numbers(const reading *r) {
 
 /* ---- a firing ------------------------------------------------------------------------------- */
 
-/* Merges the ranges that the new one touches. */
+/* Adds a range, merged with the ranges it touches. */
 static void write_stretch(reading *r, size_t begin, size_t end) {
   int first = 0, last;
   while (first < r->nwritten && r->written[first].end < begin) first++;
@@ -130,8 +131,8 @@ static void write_outputs(reading *r, const sl_program_call *c) {
   }
 }
 
-/* True if any output of the call is wanted. Of copies from several ports to several, one takes part
- * in a firing. */
+/* True if the firing runs the call: some output is wanted, and the source of a copy is not skipped.
+ * An actor that copies between several pairs of ports runs one copy per firing. */
 static bool is_run(const reading *r, const sl_program_call *c) {
   bool wanted = !c->nout;
   for (int o = 0; o < c->nout; o++) {

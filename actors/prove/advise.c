@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Advice for a plan that gets stuck. Every actor that waits for a free slot names a quota that may
- * be too small. Each of these is enlarged alone, and the error recommends the smallest change with
- * which the simulation finishes. */
+/* Advice for a plan that gets stuck. Every actor that waits for a free slot points to a quota that
+ * may be too small. Each such quota is enlarged alone, and the error recommends the smallest change
+ * with which the simulation finishes. */
 #include "actors/prove/advise.h"
 
 #include "actors/plan/plan.h"
@@ -11,7 +11,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* A quota setting: of a name's registers written by one stage, or by any stage, or of a pool. */
+/* A quota setting: of the registers of one name, written by one stage or by any stage, or of a
+ * pool. */
 typedef struct knob {
   const char *name;
   int32_t stage, pool, slots;
@@ -61,8 +62,8 @@ static bool known(const knob *knobs, int count, const knob *k) {
   return false;
 }
 
-/* Finds the quota setting that would have given an output its slot; false: it does not lack one. A
- * pool counts only if the actor lacks nothing else. */
+/* Finds the quota setting that would have given an output its slot. Returns false if the output
+ * does not lack a slot. A pool counts only if the actor lacks nothing else. */
 static bool missed_knob(const sli_simulation *r, const sli_flow *flow, const sli_flow_state *at,
                         int32_t actor, int32_t port, knob *out) {
   const sl_plan *plan = &r->plan;
@@ -89,7 +90,7 @@ static knob widened(const sl_plan *plan, knob k) {
 }
 
 /* Collects the quota settings that actors of a stuck simulation wait for: stage by stage, or for
- * all stages at once. */
+ * all stages together. */
 static int waiting_knobs(const sli_simulation *r, bool everywhere, knob *knobs, int most) {
   const sl_plan *plan = &r->plan;
   int64_t *fired = sli_calloc((size_t)plan->nactors + 1, sizeof *fired);
@@ -109,8 +110,8 @@ static int waiting_knobs(const sli_simulation *r, bool everywhere, knob *knobs, 
   return count;
 }
 
-/* Chooses the setting that needs the fewest additional slots. Returns that number, 0: none
- * helps. */
+/* Chooses the setting that needs the fewest additional slots. Returns that number, or 0 if no
+ * setting helps. */
 static int32_t best_knob(const sl_plan *plan, const knob *knobs, int count, knob *best) {
   int32_t least = 0;
   for (int i = 0; i < count; i++) {

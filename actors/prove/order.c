@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Fixed order: that in which passes start on the virtual clock, if transfers between devices take
- * no time. */
+/* Fixed order: the order in which passes start on the virtual clock if transfers between devices
+ * take no time. */
 #include "actors/plan/plan.h"
 #include "actors/prove/prove.h"
 
@@ -32,8 +32,8 @@ static void keep_order(sl_plan *plan, int32_t queue, const sl_trace_record *reco
   q->order = order;
 }
 
-/* Sets durations. Exchanges that overlap passes take no time; those inline take a minimum, so that
- * no two start at once. */
+/* Sets durations. Exchanges that overlap passes take no time; exchanges on a queue of passes take a
+ * minimum, so that no two start at the same time. */
 static void set_seconds(const sl_plan *plan, int32_t actor, const double *given, sl_actor *to) {
   const double least = 2e-9;
   bool in_line = has_passes(plan, plan->actors[actor].queue);
@@ -50,7 +50,7 @@ sl_status sl_plan_fix_order(sl_plan *plan, const double *seconds) {
   for (int32_t i = 0; i < plan->nqueues; i++) {
     r.plan.queues[i].order = NULL;
     r.plan.queues[i].norder = 0;
-    /* after the data that links bring */
+    /* makes passes start after links have delivered their data */
     if (has_passes(plan, i)) r.plan.queues[i].look_ahead = 1e-9;
   }
   sl_status status = sli_simulate(&r, 3, true);

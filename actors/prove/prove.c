@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Proof: the runtime itself on the virtual clock.
  *
- * A simulation is a copy of the plan whose queues touch no data. If it fires
- * everything, so does the plan, whatever the timing. If it gets stuck, the error names the waiting
- * actors and the quota change that would help. */
+ * A simulation is a copy of the plan whose queues touch no data. If it fires everything, so does
+ * the plan, whatever the timing. If it gets stuck, the error names the waiting actors and the quota
+ * change that would help. */
 #include "actors/prove/prove.h"
 
 #include "actors/plan/plan.h"

@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Simulations: runs of a plan on the virtual clock and without data. Also for
- * actortrace's replays; users have <sluice/runtime.h>. */
+/* Simulations: runs of a plan on the virtual clock, without data. actortrace's replays use them
+ * too; the public interface is <sluice/runtime.h>. */
 #ifndef SLUICE_ACTORS_PROVE_H
 #define SLUICE_ACTORS_PROVE_H
 
 #include <sluice/runtime.h>
 
 typedef struct sli_simulation {
-  sl_plan plan;   /* a copy that shares the original's names, ports and maps; its queues,
-                     registers, pools and actors are its own and may be changed before the run */
+  sl_plan plan;   /* a copy that shares the original's names, ports and maps, and owns its queues,
+                     registers, pools and actors, which may be changed before the run */
   sl_runtime *rt; /* points to the plan, so a simulation must not be moved */
   int64_t first_step;
 } sli_simulation;
@@ -18,7 +18,8 @@ typedef struct sli_simulation {
 void sli_simulation_init(sli_simulation *r, const sl_plan *plan, bool timed);
 void sli_simulation_fini(sli_simulation *r);
 
-/* Runs it, once. SL_E_STUCK as from sl_runtime_run. With `keep_trace` all firings are recorded. */
+/* Runs the simulation, once. Returns SL_E_STUCK like sl_runtime_run. With `keep_trace` all firings
+ * are recorded. */
 sl_status sli_simulate(sli_simulation *r, int64_t steps, bool keep_trace);
 
 /* Runs the simulation that proves the plan: from the step in which all actors fire until a state
@@ -29,7 +30,7 @@ sl_status sli_simulate_all(sli_simulation *r);
 typedef struct sli_advice {
   char name[64];
   int32_t stage; /* SL_NONE: all stages */
-  int32_t slots; /* 0: there is none */
+  int32_t slots; /* 0: no advice */
 } sli_advice;
 
 /* Proves a plan as sl_plan_prove does; for one that gets stuck, returns the advice of the error. */

@@ -2,10 +2,10 @@
 /* Changing quotas during a run: proved here, then applied by the runtime.
  *
  * The new quotas are proved on a copy of the plan from its start. This is enough in the middle of a
- * run as well. Around every cycle of actors the number of tokens, data and free slots together, is
+ * run as well. The number of tokens around every cycle of actors, data and free slots together, is
  * constant, apart from credits added and retired. After the change every cycle therefore holds as
- * many as if the run had begun with the new quotas, and the proof shows that these keep every cycle
- * going. */
+ * many tokens as if the run had begun with the new quotas, and the proof shows that these
+ * suffice. */
 #include "actors/run/run.h"
 
 #include <stdlib.h>

@@ -59,7 +59,7 @@ static int64_t steps_to_repeat(const sl_plan *plan) {
 }
 
 /* True if the order in which a pool's slots are taken and freed is fixed before the run: one queue
- * with a fixed order runs all actors that do. */
+ * with a fixed order runs all actors that take or free them. */
 static bool is_settled(const sl_plan *plan, int32_t pool) {
   int32_t queue = SL_NONE;
   for (int32_t i = 0; i < plan->nactors; i++) {
@@ -74,9 +74,9 @@ static bool is_settled(const sl_plan *plan, int32_t pool) {
   return true;
 }
 
-/* Makes pools lend nothing beyond reserved slots, unless their order is settled: such loans depend
- * on who asks first. A proof without them is enough. Its firings can be made in any run that has
- * come to a halt, one after another, since none needs more slots of a register than are reserved
+/* Makes pools grant only reserved slots, unless their order is settled: other grants depend on
+ * which actor asks first. A proof without them is enough. A run that has halted can make the
+ * proof's firings one after another, since none needs more slots of a register than are reserved
  * for it. */
 static void lend_nothing(sli_simulation *r) {
   for (int32_t i = 0; i < r->plan.npools; i++) {
@@ -96,8 +96,9 @@ static int64_t common_multiple(int64_t a, int64_t b) {
              : all;
 }
 
-/* Step in which all actors fire that skip steps. A simulation that begins there tries both kinds of
- * step. Each leaves the plan in the state it found, so any sequence of them finishes. */
+/* Step in which all actors fire, including those that skip steps. A simulation that begins there
+ * tries both kinds of step. Each leaves the plan in the state it found, so any sequence of them
+ * finishes. */
 static int64_t fullest_step(const sl_plan *plan) {
   int64_t period = 1;
   for (int32_t i = 0; i < plan->nactors; i++)

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Advancing an actor: the consequences of a firing, before its next one.
  *
- * Every port moves one step along its key map and does what that step ends (an output: the slot is
- * complete; an input: the slot is given back). Then it checks whether the next firing's needs are
- * met. The firing's tick advances as well; at the end of a step the gate decides whether the next
- * one begins. */
+ * Every port moves one step along its key map. At the end of a key, an output announces its
+ * complete slot and an input gives its slot back. The port then checks whether the next firing has
+ * what it needs. The actor's tick advances as well; at the end of a step the gate decides whether
+ * the next one begins. */
 #ifndef SLUICE_ACTORS_ADVANCE_H
 #define SLUICE_ACTORS_ADVANCE_H
 
@@ -48,8 +48,9 @@ static inline void note(flight *f, sli_message_kind kind, reg *r, int64_t key, i
   *f->end++ = (notice){r, key, slot, kind};
 }
 
-/* Announces an output's complete slot. If the firing is complete (no flight), all consumers hear at
- * once; else only those behind it on its queue, and the flight notes the rest. */
+/* Announces an output's complete slot. If the firing is complete (no flight), all consumers are
+ * notified now. Otherwise only those behind it on its queue and fenced ones are, and the flight
+ * notes the rest. */
 static inline void announce(worker *w, out_port *p, flight *f) {
   reg *r = p->reg;
   int32_t slot = p->slot;

@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* True if there are several NUMA nodes, or the system does not tell. */
+/* True if there are several NUMA nodes, or their number is unknown. */
 static bool has_near_memory(void) {
   char nodes[64] = "?";
   FILE *file = fopen("/sys/devices/system/node/has_memory", "re");
@@ -16,9 +16,9 @@ static bool has_near_memory(void) {
   return strspn(nodes, "0123456789\n") != strlen(nodes);
 }
 
-/* Touches initial slots, so that the system places them near the device: it clears a page for the
- * thread that touches it first, and places it near that thread. These slots are filled from outside
- * before the run. All others are left to the device's own threads and the first step. */
+/* Touches initial slots from the device's thread, because the system places a page near the thread
+ * that first touches it. These slots are filled from outside before the run. The device's own
+ * threads touch all others, in the first step. */
 static void touch_initial(const sl_runtime *rt, int32_t device, sl_space space, char *arena) {
   for (int32_t i = 0; i < rt->plan->nregs; i++) {
     const sl_register *r = &rt->plan->regs[i];
@@ -28,8 +28,8 @@ static void touch_initial(const sl_runtime *rt, int32_t device, sl_space space, 
   }
 }
 
-/* Announces the parts that will be used, in ranges as long as possible. Between them are slots that
- * registers may get only during a run. */
+/* Announces the parts of an arena that will be used, in the longest possible ranges. The gaps are
+ * slots that registers can gain only during a run. */
 static void use_planned(const sl_runtime *rt, int32_t device, sl_space space, char *arena) {
   const sl_room *room = &rt->plan->devices[device].room[space];
   void (*use)(void *, size_t) = sli_room_memory(&rt->plan->devices[device], space)->use;

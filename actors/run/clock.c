@@ -8,8 +8,8 @@
 
 static uint64_t rate_q32;
 
-/* Reads ticks and system time together: of several pairs the one with the shortest gap, so that an
- * interrupt in between does not count. */
+/* Reads ticks and system time together: keeps the pair with the shortest gap of several, so that an
+ * interrupt in between does not distort it. */
 static void read_pair(uint64_t *ticks, uint64_t *ns) {
   *ticks = 0;
   *ns = sli_now_ns();

@@ -3,8 +3,8 @@
  *
  * A firing's outputs on an asynchronous queue are valid when it has completed. If the queues can
  * order themselves, the host need not wait: consumers are notified at launch, with the firing's
- * fence, and make their queue wait for that fence before they launch. The same is done for slots
- * that come back, before they are written again. */
+ * fence, and make their queue wait for that fence before they launch. Producers wait in the same
+ * way before they write a returned slot again. */
 #ifndef SLUICE_ACTORS_FENCE_H
 #define SLUICE_ACTORS_FENCE_H
 
@@ -55,7 +55,7 @@ static NOINLINE void wait_on_device(const actor *a) {
   }
 }
 
-/* Progress of a firing: complete, or next on its queue, or behind something else. */
+/* Progress of a firing: complete, next on its queue, or behind another firing. */
 enum { COMPLETE, NEXT, BEHIND };
 static int progress_of(const queue *q, uint64_t fence) {
   if (!fence || q->ops->passed(q->impl, fence)) return COMPLETE;

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Firing: takes slots, passes their addresses to the program, launches it, and records the result.
  *
- * A launch that is complete on return advances its ports at once. Any other becomes a flight. It
- * advances its ports too, because a queue executes in launch order, but notifications that are true
- * only on completion are noted and sent later (retire.h). */
+ * A launch that is complete on return advances its ports immediately. Any other launch becomes a
+ * flight. It also advances its ports, because a queue executes in launch order, but notifications
+ * that hold only on completion are noted and sent later (retire.h). */
 #ifndef SLUICE_ACTORS_FIRE_H
 #define SLUICE_ACTORS_FIRE_H
 
@@ -16,7 +16,8 @@
 #include "actors/run/timer.h"
 
 /* Cause of the queue's idle time before a firing whose actor became ready at `since`. DEVICE: the
- * queue was still busy then, so the worker was slow. Else: the last thing the actor waited for. */
+ * queue was still busy then, so the worker was slow. Otherwise: the last thing that the actor
+ * waited for. */
 static inline uint32_t cause_of_gap(const queue *q, uint64_t since, int32_t cause) {
   return since <= q->busy_until_ns || cause == SL_WAIT_NONE ? SL_WAIT_DEVICE : (uint32_t)cause;
 }
@@ -38,7 +39,7 @@ static inline void record(worker *w, queue *q, actor *a, int64_t firing, uint32_
   atomic_store_explicit(&w->progress.fired, fired + 1, memory_order_release);
 }
 
-/* Sets each shared base to the slot of the port that takes part in the firing. */
+/* Sets each shared base to the slot of the port that does not skip the firing. */
 static NOINLINE void join_bases(const actor *a) {
   int32_t nports = a->plan->nin + a->plan->nout;
   for (int32_t p = 0; p < nports; p++) {
@@ -48,8 +49,7 @@ static NOINLINE void join_bases(const actor *a) {
   }
 }
 
-/* Sets the firing's tick and the addresses of its slots: NULL at a port that sits this firing
- * out. */
+/* Sets the firing's tick and the addresses of its slots: NULL at a port that skips the firing. */
 static NOINLINE void bind(actor *a) {
   const tick_step *t = a->tick;
   void **base = a->bound.bases;

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The gate: decides which steps begin, and where a run ends.
  *
- * No worker counts steps for the others. An actor that has fired its last of one step asks the gate
- * for the next; the first that asks for a step begins it for all. The number of steps begun and the
- * flags are one word. A request to stop and the beginning of a step therefore cannot miss each
- * other: one of them comes first. In every case an actor fires exactly its share of the steps
- * begun, and a worker is done when all of its actors have.
+ * No worker counts steps for another. An actor that has made its last firing of a step asks the
+ * gate for the next step; the first actor that asks begins the step for all. The number of steps
+ * begun and the flags share one atomic word, so a stop request and the beginning of a step are
+ * always ordered. In every case an actor fires exactly its share of the steps begun, and a worker
+ * is done when all of its actors have.
  *
  *                     begin(step): begun = step + 1
  *                       +---+
@@ -20,14 +20,14 @@
  *                     +---------------+
  *                     no step begins; the coordinator decides where the run ends
  *
- *         between runs: reopen -> OPEN, to go on behind the steps begun
- *         and from everywhere: abort -> ABORTED, for good: the run ends now, in mid-step
+ *         between runs: reopen -> OPEN, to continue after the steps begun
+ *         from any state: abort -> ABORTED, permanently: the run ends now, in mid-step
  *
  * While OPEN, the run ends with `goal`. A run over several processes ends with the same step in all
  * of them: all hold, which fixes how many steps each has begun, and all end with the largest
- * number. Steps up to `n` then count as begun everywhere, though some may not be here: `reopened`
- * tells the workers to ask again. Once CLOSED, workers that have fired their share are done. A
- * coordinator must therefore hold a run while it is OPEN, and once.
+ * number. Steps up to `n` then count as begun everywhere, even in a process that had not begun
+ * them: `reopened` tells its workers to ask again. Once CLOSED, workers that have fired their share
+ * are done. A coordinator must therefore hold a run only once, while it is OPEN.
  *
  * The word publishes no other data, so workers read it relaxed. */
 #ifndef SLUICE_ACTORS_GATE_H
@@ -40,7 +40,7 @@
 typedef struct gate {
   _Atomic int64_t goal;      /* steps to have completed at the end of this run */
   _Atomic uint64_t word;     /* steps begun << SLI_GATE_BITS | flags */
-  _Atomic uint32_t reopened; /* counter: incremented when held workers may go on */
+  _Atomic uint32_t reopened; /* counter: incremented when held workers may continue */
 } gate;
 
 enum { SLI_GATE_CLOSED = 1, SLI_GATE_HELD = 2, SLI_GATE_ABORTED = 4, SLI_GATE_BITS = 3 };
@@ -66,7 +66,7 @@ static inline void gate_init(gate *g, int64_t begun) {
 /* Sets the goal. Between runs. */
 static inline void gate_aim(gate *g, int64_t goal) { atomic_store(&g->goal, goal); }
 
-/* True if the step begins or has begun. Asked in order, once per actor and step. */
+/* True if the step begins or has begun. Each actor asks once per step, in order. */
 static inline bool gate_begin(gate *g, int64_t step) {
   if (step >= g->goal) return false;
   uint64_t word = atomic_load_explicit(&g->word, memory_order_relaxed);
@@ -85,7 +85,7 @@ static inline void gate_abort(gate *g) {
   atomic_fetch_or(&g->word, SLI_GATE_CLOSED | SLI_GATE_ABORTED);
 }
 
-/* Opens the gate again behind `steps`, the steps begun. Between runs. */
+/* Reopens the gate after `steps`, the steps begun. Between runs. */
 static inline void gate_reopen(gate *g, int64_t steps) {
   atomic_store(&g->word, (uint64_t)steps << SLI_GATE_BITS);
 }
@@ -106,8 +106,8 @@ static inline void gate_end(gate *g, int64_t steps) {
   atomic_fetch_add(&g->reopened, 1);
 }
 
-/* Number of steps with which the run ends, as far as it is decided. Another process may be stopped
- * in a later run: then this one ends with its goal, and the next run with the steps begun there. */
+/* Number of steps with which the run ends, as far as decided. If another process was stopped in a
+ * later run, this run ends with its goal, and the next one with the steps begun there. */
 static inline int64_t gate_final(const gate *g) {
   gate_view v = gate_look(g);
   return v.closed && v.begun < g->goal ? v.begun : g->goal;

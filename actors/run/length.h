@@ -4,11 +4,11 @@
  * The number is stored beside the slot and belongs to the slot's owner: to its producer until the
  * slot is announced, to its consumers until they give it back. Within a process the READY message
  * thus publishes it without carrying it, and a firing gets a pointer to it. Only a link's message
- * carries the number itself, because the slot at its far end is another one.
+ * carries the number itself, because its far end fills a different slot.
  *
- * Programs read and write valid lengths where they run. On queues that wait on the device they are
- * written when the firing is complete, and read earlier only at launch (wire.c). Queues that touch
- * no data take them from the plan's tables, and a link passes on its input's. */
+ * Programs read and write valid lengths where they run. On queues that wait on the device, a firing
+ * writes them only when it completes. Its readers are therefore not launched before that (wire.c).
+ * Queues that touch no data take them from the plan's tables, and a link passes on its input's. */
 #ifndef SLUICE_ACTORS_LENGTH_H
 #define SLUICE_ACTORS_LENGTH_H
 
@@ -25,7 +25,7 @@ static void count_rows(_Atomic uint64_t *sum, int32_t rows) {
   atomic_store_explicit(sum, so_far + (uint64_t)rows, memory_order_relaxed);
 }
 
-/* Valid length of a key by the register's table. */
+/* Valid length of a key according to the register's table. */
 static int32_t planned_length(const sl_register *r, int64_t key) {
   return r->nlengths ? r->lengths[key % r->nlengths] : r->rows;
 }

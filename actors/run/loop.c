@@ -3,12 +3,12 @@
  *
  * A worker drives one or more queues. It repeats four moves until every actor it owns has fired its
  * share: take in messages, retire completed firings, start firings, sleep. All of Sluice's flow
- * control is in two numbers per actor, kept up to date by messages: an actor may fire when
- * `missing` is 0, that is when each input port's next key is ready and each output port has a free
- * slot. A firing takes its slots, runs its program, and then moves every port one step along its
- * key map. An input that is done with its slot sends `free` to the producer; an output that has
- * completed one sends `ready` to the consumers. Ports on the same worker are notified directly,
- * without atomics; others through their worker's mailbox.
+ * control is one counter per actor, which messages keep up to date. An actor may fire when
+ * `missing` is 0: each input port's next key is ready, each output port has a free slot, and the
+ * step has begun. A firing takes its slots, runs its program, and then moves every port one step
+ * along its key map. An input that is done with its slot sends `free` to the producer; an output
+ * that has completed one sends `ready` to the consumers. Ports on the same worker are notified
+ * directly, without atomics; others through their worker's mailbox.
  *
  * The loop is one translation unit, composed of headers that each explain their part:
  *
@@ -46,7 +46,7 @@ static ALWAYS_INLINE launched start_one(worker *w, bool plain) {
   queue *q = w->last->next;
   launched how = AT_ONCE;
   if (!plain && UNLIKELY(q->look_ahead_ns) && !q->passed) {
-    q->passed = true; /* others go first: this queue looks ahead at what they start */
+    q->passed = true; /* other queues go first: this one looks ahead at their firings */
     w->last = q;
     return how;
   }
@@ -64,8 +64,8 @@ static ALWAYS_INLINE launched start_one(worker *w, bool plain) {
   return how;
 }
 
-/* Starts all it can while nothing is unusual. A loop of its own, which keeps the worker in a
- * register. */
+/* Starts all firings it can while nothing is unusual. A separate loop lets the compiler keep the
+ * worker in a register. */
 static NOINLINE void start_plain(worker *w) {
   while (LIKELY(w->last)) {
     if (UNLIKELY(start_one(w, true) != AT_ONCE)) return;
@@ -83,7 +83,7 @@ static uint64_t first_asked(const awaited *a) {
   return first;
 }
 
-/* Advances the virtual clock to the next completion or poll. False: there is none. */
+/* Advances the virtual clock to the next completion or poll. Returns false if there is none. */
 static bool jump(worker *w) {
   uint64_t due = SLI_MIN(first_due(&w->awaited.timers), first_asked(&w->awaited));
   if (due == UINT64_MAX) return false;
@@ -100,7 +100,7 @@ static void open_gates(worker *w) {
   }
 }
 
-/* Asks the gate again after a held run goes on to its end: more steps may begin. */
+/* Asks the gate again after a held run resumes: more steps may begin. */
 static bool look_at_gates(worker *w) {
   uint32_t now = atomic_load_explicit(&w->rt->gate.reopened, memory_order_acquire);
   if (LIKELY(now == w->reopened)) return false;

@@ -57,16 +57,17 @@ static inline void sli_mailbox_fini(sli_mailbox *box) { free(box->cells); }
 /* Pushes a message. Any worker. Returns true if the owner was asleep, or about to be: wake it.
  *
  * The check for sleep comes between the ticket and the message. The owner announces its sleep and
- * then checks whether a ticket has been drawn; if both do so at once, one sees the other. A check
- * after the message would have to wait until the owner's copy of the cache line is gone. */
+ * then checks whether a ticket has been drawn; if a push and a sleep coincide, at least one sees
+ * the other. A check after the message would have to wait until the owner's copy of the cache line
+ * is gone. */
 static inline bool sli_mailbox_push(sli_mailbox *box, const sli_message *message,
                                     const _Atomic uint32_t *sleeping) {
   uint64_t ticket = atomic_fetch_add(&box->tail, 1);
   bool asleep = atomic_load(sleeping);
   sli_cell *cell = &box->cells[ticket & box->mask];
   cell->message = *message;
-  /* Releases the message to ready(). A plain store, so that it leaves together with the message,
-   * and the owner, which polls this line, gets both at once. */
+  /* Releases the message to ready(). A plain store leaves together with the message, so the owner,
+   * which polls this line, gets both in one transfer. */
   atomic_store_explicit(&cell->sequence, ticket + 1, memory_order_release);
   return asleep;
 }

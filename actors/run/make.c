@@ -13,7 +13,7 @@ static void *allot_lines(sl_runtime *rt, size_t count, size_t size) {
 
 /* ---- queues and workers ------------------------------------------------------------- */
 
-/* Returns the worker of a queue: its device's, one of its own, the carrier for links, or the
+/* Returns the worker of a queue: its device's worker, a separate one, the carrier for links, or the
  * stand-in for the process it belongs to. */
 static worker *place_queue(sl_runtime *rt, const sl_queue *q, const int32_t *home) {
   device *d = &rt->devices[q->device];
@@ -206,7 +206,7 @@ static sl_status check_queues(const sl_plan *plan, const sl_runtime_options *opt
   return SL_OK;
 }
 
-/* Prepares the programs of this process, as their kind of queue does. */
+/* Prepares the programs of this process, each through its kind of queue. */
 static sl_status prepare_programs(sl_runtime *rt) {
   sl_status status = SL_OK;
   for (int32_t i = 0; i < rt->plan->nactors && !status; i++) {
@@ -238,14 +238,14 @@ static bool any_works(const sl_runtime *rt) {
   return false;
 }
 
-/* True if the carrier is a worker without other tasks. A worker that always responds can also
- * carry; that is best when there is no core for another. */
+/* True if the carrier is a worker without other tasks. A worker that is always responsive can also
+ * carry, which is best when no core is left for another worker. */
 static bool carries_apart(const sl_runtime *rt, int threads, int cores) {
   if (!rt->options.peers || rt->options.workers == 1) return false;
   return rt->options.workers || rt->nworkers > 1 || threads < cores || any_works(rt);
 }
 
-/* Counts the workers: one per device here, or as many as requested. Sets whether there are more
+/* Counts the workers: one per device here, or the number requested. Sets whether there are more
  * threads than cores, including the carrier. */
 static void count_workers(sl_runtime *rt) {
   const sl_plan *plan = rt->plan;

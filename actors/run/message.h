@@ -28,7 +28,7 @@ typedef struct sli_message {
   uint16_t kind;      /* sli_message_kind */
   uint16_t flags;     /* SLI_FENCED; CARRY: the kind of the message */
   int32_t valid_rows; /* READY of a link: number of valid rows in the slot, if its register has
-                       rows; else 0. Within a process that number is beside the slot */
+                         rows; else 0. Within a process the number is stored beside the slot */
   uint32_t group;     /* READY: group of the register's consumers; FREE, fenced: the consumer;
                          CARRY: destination process */
   uint32_t fence;     /* READY of a link: its sequence number there */

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Policy: which of the runnable actors may fire.
  *
- * On most queues all may, and the first in order goes. A selective queue checks each one. A pool
- * may have no slot for it, or weight gradients may be held back for idle times. The order of passes
- * may be fixed, or a better firing may be about to come. An actor held back has the reason recorded
- * as its cause. */
+ * On most queues all of them may, and the first in order fires. A selective queue checks each one:
+ * a pool may have no slot for it, or weight gradients may be held back for idle times. The order of
+ * passes may be fixed, or a better firing may be imminent. The reason for holding an actor back is
+ * recorded as its cause. */
 #ifndef SLUICE_ACTORS_POLICY_H
 #define SLUICE_ACTORS_POLICY_H
 
@@ -70,13 +70,13 @@ static int32_t refusal(const worker *w, const queue *q, const actor *a) {
   return pools_admit(a) ? SL_WAIT_NONE : SL_WAIT_CREDIT | pooled_register(a) << 3;
 }
 
-/* Records that from here on policy holds back a runnable actor. */
+/* Records that policy holds back a runnable actor from now on. */
 static void keep_back(const worker *w, actor *a, int32_t cause) {
   a->cause = cause;
   a->since_ns = w->now_ns + 1;
 }
 
-/* Moves a runnable actor to the end, to be fired next. */
+/* Moves a runnable actor to the end, where it fires next. */
 static void bring(queue *q, actor **at) {
   actor *a = *at;
   if (a->ordered && ++q->in_order == q->plan->norder) q->in_order = 0;
@@ -85,8 +85,8 @@ static void bring(queue *q, actor **at) {
   if (a->borrows) borrow(a);
 }
 
-/* Parks a runnable actor that lacks a shared slot; it is then no longer runnable. False: it lacks
- * none. */
+/* Parks a runnable actor that lacks a shared slot; it is then no longer runnable. Returns false if
+ * it lacks none. */
 static bool is_parked(worker *w, queue *q, actor **at) {
   actor *a = *at;
   out_port *p = a->borrows ? find_empty_slot_pool(a) : NULL;
@@ -96,11 +96,9 @@ static bool is_parked(worker *w, queue *q, actor **at) {
   return true;
 }
 
-/* Brings the best allowed actor to the end of a selective queue. A pool can be empty, weight
- * gradients can be held back, an order be fixed, or a better firing be about to come. An actor that
- * still waits on the device is launched only after all that do not, because its launch fixes the
- * order early. What it waits for must also be next on its own queue; else the queue looks again
- * soon. */
+/* Moves the best allowed actor to the end of a selective queue. An actor that still waits on the
+ * device is launched only after all that do not, because its launch fixes the order early. The
+ * firing it waits for must also be next on its queue; otherwise the worker looks again soon. */
 static NOINLINE bool bring_allowed(worker *w, queue *q) {
   actor **next = NULL;
   for (actor **at = q->top; at-- > q->runnable;) {

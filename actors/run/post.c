@@ -7,7 +7,7 @@ void sli_post(worker *to, const sli_message *m) {
   if (sli_mailbox_push(&to->mailbox, m, &to->sleeping)) sli_worker_wake(to);
 }
 
-/* Passes a message to a worker; the carrier takes its own at once. */
+/* Passes a message to a worker; the carrier handles its own directly. */
 static void pass_on(const sl_runtime *rt, worker *to, const sli_message *m, bool on_carrier) {
   if (on_carrier && to == rt->carrier) sli_worker_take(to, m);
   else sli_post(to, m);

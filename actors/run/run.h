@@ -2,8 +2,8 @@
 /* Interface of a runtime for other folders. Users have <sluice/runtime.h>; the implementation is
  * private to run/ (state.h).
  *
- * Any thread may call these functions at any time, unless stated otherwise. Answers during a run
- * describe slightly different moments. */
+ * Any thread may call these functions at any time, unless stated otherwise. During a run, values
+ * from separate calls may be from slightly different moments. */
 #ifndef SLUICE_ACTORS_RUN_H
 #define SLUICE_ACTORS_RUN_H
 
@@ -16,7 +16,7 @@
 
 /* Called when no actor has fired for `seconds`, the watchdog's period or more. */
 typedef void sli_idle(const sl_runtime *rt, double seconds);
-/* Runs like sl_runtime_run, but SL_E_STUCK comes without a text. */
+/* Runs like sl_runtime_run, but SL_E_STUCK has no error text. */
 sl_status sli_runtime_run(sl_runtime *rt, int64_t steps, sli_idle *idle);
 
 /* Check that registers can take these quotas during the run, and ask their workers to apply them.
@@ -77,21 +77,22 @@ int32_t sli_runtime_device_worker(const sl_runtime *rt, int32_t device);
 bool sli_runtime_is_carried(const sl_runtime *rt, int32_t reg);
 /* True if lazy W read it. */
 bool sli_runtime_is_lazy(const sl_runtime *rt, int32_t reg);
-/* True if FREE messages may come in for it: written here and read by other workers. */
+/* True if FREE messages may arrive for it: it is written here and read by other workers. */
 bool sli_runtime_takes_free(const sl_runtime *rt, int32_t reg);
 void *sli_runtime_granted_slot(const sl_runtime *rt, int32_t reg, int32_t slot);
-/* Reports that a key has arrived, with `extent` valid rows if its slots have rows. On the
+/* Reports that a key has arrived, with `valid_rows` valid rows if its slots have rows. On the
  * carrier. */
 void sli_runtime_fill_slot(sl_runtime *rt, int32_t reg, int64_t key, int32_t slot,
                            int32_t valid_rows);
-/* Pass a checked message on: READY or WANTED to the register's consumers here, FREE to its
- * producer. on_carrier: called on the carrier, else on another thread. */
+/* Pass on a checked message: READY or WANTED to the register's consumers here, FREE to its
+ * producer. on_carrier: the caller runs on the carrier. */
 void sli_runtime_tell_readers(sl_runtime *rt, const sli_message *m, bool on_carrier);
 void sli_runtime_tell_writer(sl_runtime *rt, const sli_message *m, bool on_carrier);
 
-/* Rows that a firing has filled, or read if it fills none; remembered for SLI_NOTES firings of each
- * actor. SL_NONE: forgotten, or no slot has rows. Between runs; during a run only the newer half.
- * sli_runtime_note_rows records another process's number. */
+/* Returns the rows that a firing filled, or read if it fills none; SL_NONE if they are no longer
+ * remembered, or no slot has rows. The last SLI_NOTES firings of each actor are remembered; during
+ * a run only the newer half of them may be read. sli_runtime_note_rows records a number reported by
+ * another process. */
 enum { SLI_NOTES = 4096 };
 int32_t sli_runtime_rows(const sl_runtime *rt, int32_t actor, int64_t firing);
 void sli_runtime_note_rows(sl_runtime *rt, int32_t actor, int64_t firing, int32_t rows);
@@ -106,12 +107,12 @@ typedef struct sli_remote {
   size_t nrecords;
   sl_trace_record *records;
 } sli_remote;
-/* Between runs. The list of known exports; and one process's export, created if there is none. The
- * runtime owns them, with their records. */
+/* Between runs. Return the list of known exports, and one process's export, created on first use.
+ * The runtime owns the exports and their records. */
 const sli_remote *sli_runtime_remotes(const sl_runtime *rt);
 sli_remote *sli_runtime_remote(sl_runtime *rt, int32_t process);
-/* Sets the peaks of a process's devices [ndevices] and registers [nregs]; ignores entries of
- * others. */
+/* Sets the peaks of a process's devices [ndevices] and registers [nregs]; ignores entries of other
+ * processes. */
 void sli_runtime_set_peaks(sl_runtime *rt, int process, const double *activations,
                            const int32_t *slots);
 

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Idle workers: spin for news, then sleep until there is some.
+/* Idle workers: spin for news, then sleep until it arrives.
  *
  * Spinning costs a core, sleeping costs a wake. A worker spins for about as long as a sleep and a
- * wake would cost, and adapts to how soon news came. News are messages, completions, and the gate's
- * state: the run is over, or a held run goes on. */
+ * wake would take, and adapts to how soon news arrived before. News is a message, a completion, or
+ * a change of the gate: the run is over, or a held run resumes. */
 #ifndef SLUICE_ACTORS_SLEEP_H
 #define SLUICE_ACTORS_SLEEP_H
 
@@ -17,8 +17,8 @@ static bool has_fired_its_share(const worker *w) {
   return fired == w->share.target || (gate.closed && fired == worker_share(w, gate.begun));
 }
 
-/* True if the worker is done. The carrier waits for the others, because they need the data it
- * brings. */
+/* True if the worker is done. The carrier waits for the other workers, because they need the data
+ * it brings. */
 static bool finished(worker *w) {
   return has_fired_its_share(w) &&
          (!w->peers || atomic_load_explicit(&w->rt->crew.active, memory_order_acquire) == 1);
@@ -80,8 +80,8 @@ static void look_at_held(worker *w) {
   }
 }
 
-/* Waits before polling a queue again; the pause grows while no completion comes. Messages are
- * handled meanwhile. */
+/* Waits before polling a queue again. The pause grows while nothing completes. A message ends the
+ * pause. */
 static void wait_to_ask(worker *w, uint64_t start, uint64_t timer_in) {
   enum { ASK_FIRST = 1000, ASK_MOST = 50000, SPIN_MOST = 10000 };
   uint64_t *ask = &w->awaited.ask_ns;
@@ -93,16 +93,17 @@ static void wait_to_ask(worker *w, uint64_t start, uint64_t timer_in) {
   if (w->held) look_at_held(w);
 }
 
-/* Takes only the first of the messages that come while the worker spins, and then fires. To look
- * for a second one is to wait for a cache line that its sender is writing at that moment. */
+/* Takes only the first of the messages that arrive while the worker spins, and then fires. Looking
+ * for a second one would wait for a cache line that its sender is writing at that moment. */
 static void take_first(worker *w) {
   sli_message m;
   if (sli_mailbox_pop(&w->mailbox, &m)) take(w, &m);
 }
 
-/* Spins for a message for a while, then sleeps until one or a timer comes. The spin time doubles if
- * news came so soon that spinning for it was, or would have been, cheaper than a sleep and a wake;
- * else it halves. Completions of links are news themselves; other queues may have to be polled. */
+/* Spins for a message for a while, then sleeps until a message arrives or a timer is due. The spin
+ * time doubles if news came so soon that spinning was, or would have been, cheaper than a sleep and
+ * a wake; otherwise it halves. Completions of links count as news; other queues may have to be
+ * polled. */
 static NOINLINE void wait_for_news(worker *w) {
   enum { SPIN_LEAST = 1000, SPIN_MOST = 50000 };
   uint64_t start = w->now_ns = sli_clock_now(&w->clock);

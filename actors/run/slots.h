@@ -44,7 +44,7 @@ static bool pools_admit(const actor *a) {
 static void count_taken(reg *r) {
   if (r->contents.tags) tag_taken(r);
   if (r->pool) sli_level_take(&r->pool->level, slots_used(r) - 1, r->kept);
-  if (!(r->activation > 0)) return; /* 0 for a queue with `apart`, which has another worker */
+  if (!(r->activation > 0)) return; /* 0 on a queue with `apart`, which runs on another worker */
   r->device->held += r->activation;
   r->device->peak = SLI_MAX(r->device->peak, r->device->held);
 }
@@ -72,7 +72,7 @@ static ALWAYS_INLINE void add_free(worker *w, reg *r, int32_t slot) {
   satisfy(w, p->actor, p->cause);
 }
 
-/* ... and after one has come back. */
+/* ... and after one has been returned. */
 static void count_freed(worker *w, reg *r, int32_t slot) {
   if (UNLIKELY(r->contents.tags != NULL)) tag_free(r, slot);
   if (r->activation > 0) r->device->held -= r->activation;
@@ -95,8 +95,8 @@ static out_port *find_empty_slot_pool(const actor *a) {
   return NULL;
 }
 
-/* Fails the run: two actors lack only a slot of one slot pool. The plan's proof assumed that this
- * cannot happen. */
+/* Fails the run, because two actors lack only a slot of the same slot pool. The plan's proof
+ * assumed that this cannot happen. */
 static NOINLINE void collide(const actor *taker, const actor *other) {
   char *text = sli_format("actors %s and %s share slots, but do not take turns", taker->plan->name,
                           other->plan->name);
@@ -124,7 +124,8 @@ static void borrow(const actor *a) {
   }
 }
 
-/* Makes a runnable actor wait for a slot of a slot pool, as it would for one of its own. */
+/* Makes a runnable actor wait for a slot of a slot pool, as it would wait for a slot of its
+ * register. */
 static void park(queue *q, actor **at, out_port *p) {
   slot_pool *b = p->reg->shared.slot_pool;
   if (b->parked) collide(b->parked->actor, p->actor);
@@ -145,7 +146,7 @@ static void repay(worker *w, slot_pool *b, int32_t slot) {
 
 /* ---- quota changes --------------------------------------------------------------- */
 
-/* Retires a slot that comes back after the quota was lowered. */
+/* Retires a slot that is returned after the quota was lowered. */
 static NOINLINE void retire_slot(reg *r, int32_t slot) {
   r->resize.owed--;
   r->quota--;
@@ -153,7 +154,7 @@ static NOINLINE void retire_slot(reg *r, int32_t slot) {
   r->resize.retired[r->resize.nretired++] = slot;
 }
 
-/* Makes slots come back through slot_free(), which retires them. */
+/* Routes returned slots through slot_free(), which retires them. */
 static void watch_returns(reg *r) {
   if (!r->only) return;
   for (int32_t s = 0; s < r->resize.made; s++) r->pending[s] = 1;
@@ -161,8 +162,8 @@ static void watch_returns(reg *r) {
 }
 
 /* Applies the quota last requested. More slots: each becomes free, like a returned credit. Fewer:
- * free slots retire at once, except one that the producer, if it is not waiting, counts on; others
- * as they come back. */
+ * free slots retire immediately, except one on which a producer that is not waiting relies. The
+ * rest retire when they are returned. */
 static void set_quota(worker *w, reg *r) {
   atomic_exchange(&r->resize.asked, false);
   int32_t more = atomic_load(&r->resize.wanted) - (r->quota - r->resize.owed);

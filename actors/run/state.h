@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The runtime's own state, private to run/. During a run only its one owning worker touches each
- * struct below; fields shared between workers are atomic and marked as such.
+/* Runtime state, private to run/. During a run only one worker, the owner, touches each struct
+ * below. Fields shared between workers are atomic and marked as such.
  *
  *   actor     next firing; number of its ports that are not satisfied
  *   in_port   key it needs next; table of keys that are ready
  *   out_port  slot it is writing
- *   reg       free slots, outstanding answers per slot   (producer's worker)
+ *   reg       free slots, pending releases per slot   (producer's worker)
  *   queue     actors that can fire; firings in flight
  *   worker    queues, mailbox, timers, trace ring */
 #ifndef SLUICE_ACTORS_STATE_H
@@ -53,7 +53,7 @@ typedef struct tick_step {
 typedef struct in_port {
   walk at;
   bool waiting; /* needs a key that is not ready */
-  bool early;   /* may return its slot at launch, because the producer queues up behind */
+  bool early;   /* may return its slot at launch: the producer runs behind it on the same queue */
   bool fenced;  /* consumer and producer may be notified at launch: one queue waits for the
                    other on the device, at a fence */
   uint32_t mask;
@@ -91,8 +91,8 @@ typedef struct pool {
   queue **queues; /* queues that write to it */
 } pool;
 
-/* Slot pool: slots shared by several registers of one queue. Their producers take turns, so
- * registers have no free counts of their own. An actor that lacks only a slot is lent one, or
+/* Slot pool: slots shared by several registers of one queue. Their producers take turns, so the
+ * registers have no separate counts of free slots. An actor that lacks only a slot is lent one, or
  * parked. */
 typedef struct slot_pool {
   int32_t *free; /* stack of free slots */
@@ -105,15 +105,15 @@ typedef struct slot_pool {
 typedef struct sharing {
   slot_pool *slot_pool; /* the slot pool whose slots it uses, or NULL */
   reg *next;            /* next member of the slot pool */
-  bool notified;        /* lazy W of the register know that a slot of the slot pool is wanted; reset
-                           when one comes back */
+  bool notified; /* the register's lazy W have been told that the slot pool needs a slot; reset when
+                    one is returned */
 } sharing;
 
 /* Change of a register's quota during a run. Only the producer's worker touches it, except the last
  * two fields. */
 typedef struct resize {
-  int32_t owed;           /* slots to retire as they come back, because the quota was lowered */
-  int32_t made, nretired; /* slots that have ever been in use; slots out of use */
+  int32_t owed; /* slots to retire when they are returned, because the quota was lowered */
+  int32_t made, nretired; /* slots ever put into use; slots retired */
   int32_t *retired;       /* stack */
   /* A QUOTA message is in flight. Set by the sender after `wanted`; cleared by the receiving worker
    * before it reads `wanted`. Both use an exchange (acquire and release), so the worker reads every
@@ -132,7 +132,7 @@ typedef struct slot_tag {
   int64_t from, to; /* range of ticks in which it was made; -1: unknown */
 } slot_tag;
 
-/* Data about a register's slots, besides their values. */
+/* Data about a register's slots, other than their values. */
 typedef struct contents {
   int32_t *lengths;       /* valid rows of each slot, read and written by the slot's current
                              owner; NULL: always full */
@@ -149,15 +149,14 @@ typedef struct contents {
 
 struct reg {
   /* Producer's worker only. */
-  _Alignas(SLI_CACHE_LINE) uint32_t nfree; /* number of free slots; with a slot pool 1: a slot may
-                                              be lent */
-  uint32_t watch;        /* taking a slot with fewer free than this is an event: least_free, or
-                            any number if slots are counted */
-  int32_t *free;         /* stack of free slots; with a slot pool: the lent slot */
-  int32_t *pending;      /* [quota] outstanding answers per slot */
-  out_port *producer;    /* NULL: its initial slots stay for ever */
+  _Alignas(SLI_CACHE_LINE) uint32_t nfree; /* free slots; with a slot pool 1: it may be lent one */
+  uint32_t watch; /* taking a slot that leaves fewer free than this calls watch_slots(); least_free,
+                     or INT32_MAX if slots are counted */
+  int32_t *free;  /* stack of free slots; with a slot pool: the lent slot */
+  int32_t *pending;      /* [quota] pending releases per slot */
+  out_port *producer;    /* NULL: its initial slots are permanent */
   in_port **consumers;   /* [nconsumers] consumers on the producer's queue, then on its worker, */
-  int32_t nsame, nlocal; /* ... then the others */
+  int32_t nsame, nlocal; /* ... then on other workers */
   int32_t newest;        /* slot of the newest initial key */
   int32_t least_free;
   bool counted; /* taking or freeing a slot changes a pool, an activation count or a
@@ -169,13 +168,13 @@ struct reg {
   uint64_t *fences; /* [slots + 1][nconsumers] fences of the firings that last read a slot,
                        until it is taken; then the latest of each consumer. NULL: no
                        consumer is fenced */
-  /* Read by the consumers' workers too, and never changed. */
+  /* Constant; also read by the consumers' workers. */
   _Alignas(SLI_CACHE_LINE) worker *worker; /* the producer's */
   in_port *only; /* the only consumer, if it is on this worker and slots are not counted;
                     `pending` is then unused */
   group *far;    /* [nfar] consumers on other workers, by worker */
   int32_t nconsumers, nfar;
-  bool carried;   /* slots are in another process: the data carries the READY message */
+  bool carried;   /* slots are in another process; the READY message travels with the data */
   bool lazy;      /* lazy W read it: they are notified when the producer waits */
   uintptr_t base; /* address of slot 0, or 0 without data */
   size_t stride;
@@ -186,7 +185,7 @@ struct reg {
   contents contents;
 };
 
-/* Rows that a firing has filled in its last output that has rows, or read if none has. */
+/* Rows that a firing filled in its last output with rows, or read if no output has rows. */
 typedef struct row_note {
   int64_t firing;
   int32_t rows;
@@ -195,8 +194,7 @@ typedef struct row_note {
 /* Valid lengths of an actor's slots, if any have rows. */
 typedef struct lengths {
   int32_t **now;   /* [bases] pointers passed to a launch */
-  row_note *notes; /* [mask + 1] notes by firing; for an actor in another process, its
-                      reports */
+  row_note *notes; /* [mask + 1] notes by firing; imported for an actor in another process */
   uint64_t mask;
   _Atomic uint64_t *read; /* [inputs] rows read so far; also read from outside, relaxed */
 } lengths;
@@ -215,15 +213,16 @@ typedef struct binding {
   } checks;
 } binding;
 
-/* A lazy W is put off until its slots are wanted, or its stage has no B left in the step. */
+/* A lazy W is postponed until a producer waits for its slots, or its stage has no B left in the
+ * step. */
 typedef struct lazy {
   const actor *backward; /* the B of its stage; NULL: not lazy */
   int64_t *wanted;       /* [inputs] key whose slot the producer waits for */
 } lazy;
 
 struct actor {
-  /* Next firing: its tick and its priority, the smaller first: class, rank, and in the low half the
-   * tick. */
+  /* Next firing. The smaller `order` goes first: class and rank in the high half, tick in the low
+   * half. */
   _Alignas(SLI_CACHE_LINE) union {
     unsigned __int128 order;
     struct {
@@ -241,17 +240,17 @@ struct actor {
   const tick_step *tick;     /* tick entry of the next firing */
   int64_t fired;             /* firings launched so far */
   _Atomic int64_t done;      /* firings completed; read from outside, relaxed */
-  int64_t every;             /* steps from one in which it fires to the next */
+  int64_t every;             /* fires in one of this many steps */
   const sl_program *program; /* NULL: nothing to run */
   int64_t step;              /* step of the next firing */
-  uint64_t order_base;       /* class and rank, without the share of tick groups */
+  uint64_t order_base;       /* class and rank, without the contribution of tick groups */
   int32_t id;
   bool gated;    /* waits for its next step to begin */
-  bool notifies; /* lazy W read its outputs: it notifies them when it waits */
-  bool binds;    /* queue of the actor touches data */
+  bool notifies; /* lazy W read its outputs; it notifies them when it waits for a slot */
+  bool binds;    /* its launches use the binding */
   bool fenced;   /* some of its ports, or their other ends, are fenced */
   bool borrows;  /* some of its outputs use a slot pool */
-  bool ordered;  /* has places in its queue's fixed order */
+  bool ordered;  /* appears in its queue's fixed order */
   lazy lazy;
   binding bound; /* arguments of its launch */
   const sl_actor *plan;
@@ -276,14 +275,14 @@ typedef struct flight {
 } flight;
 
 struct queue {
-  _Alignas(SLI_CACHE_LINE) actor **runnable; /* runnable actors, sorted, the next one last;
-                                                before the first is a sentinel that stays there */
+  _Alignas(SLI_CACHE_LINE) actor **runnable; /* runnable actors, sorted, the next to fire last; a
+                                                permanent sentinel precedes the first */
   actor **top;                               /* end of `runnable` */
-  bool listed;                               /* already listed, or full: need not be listed */
-  bool selective;   /* pools, banks, lazy W, a fixed order or look-ahead may hold back an
-                       actor that could fire, or lazy W must be notified */
-  bool passed;      /* look-ahead: has let the other queues go first */
-  bool held;        /* a firing that could go waits for other queues: look again */
+  bool listed;                               /* already in the worker's ring, or full */
+  bool selective; /* pools, slot pools, lazy W, fences, a fixed order or look-ahead may hold back a
+                     runnable actor, or lazy W must be notified */
+  bool passed;    /* look-ahead: has let the other queues go first */
+  bool held;      /* a runnable firing waits on the device for other queues: look again */
   int32_t in_order; /* position in the fixed order */
   uint64_t look_ahead_ns;
   int32_t nactors;
@@ -345,7 +344,7 @@ typedef struct awaited {
   int32_t npolled, nmute;
   queue **polled;  /* queues whose completions must be polled; nmute of them have no
                       other notification */
-  uint64_t ask_ns; /* last pause between polls of these; 0: a completion has come */
+  uint64_t ask_ns; /* last pause between polls; 0 after a completion */
   timers timers;
 } awaited;
 
@@ -355,7 +354,7 @@ typedef struct share {
   queue **queues;            /* [nqueues] */
   actor **actors;            /* [nactors] */
   actor **sparse;            /* [nsparse] actors that do not fire in every step */
-  uint64_t firings_per_step; /* firings of the others */
+  uint64_t firings_per_step; /* firings of all other actors */
   uint64_t target;           /* firings at the end of this run */
 } share;
 
@@ -363,11 +362,10 @@ struct worker {
   sl_runtime *rt;
   uint64_t now_ns;
   progress progress;
-  bool real;         /* the clock advances by itself */
-  bool unusual;      /* the next firing is the first, or jitter is on */
-  bool plain;        /* nothing unusual or selective, no firing completed asynchronously,
-                        and a fast clock */
-  bool held;         /* one of its queues is held */
+  bool real;    /* real clock, which advances by itself */
+  bool unusual; /* the next firing is the first, or jitter, a duration callback or checks are on */
+  bool plain; /* nothing unusual or selective, no peers, no asynchronous firing, and a fast clock */
+  bool held;  /* one of its queues is held */
   uint32_t reopened; /* the gate's counter, as last seen */
   queue *last;       /* last in the ring of queues with firings to start, or NULL */
   awaited awaited;
@@ -378,8 +376,7 @@ struct worker {
   uint64_t ran_ns, coreless_ns; /* time with a core, and time runnable without one */
   uint64_t spin_ns;             /* time to spin before sleeping; adapts */
   int32_t id;
-  int32_t process;       /* stands for all workers of that process; -1: a worker of this
-                            process */
+  int32_t process; /* process whose workers this one stands for; -1: a worker of this process */
   const sl_peers *peers; /* transport that the carrier drives; NULL for other workers */
   pthread_t thread;
   sli_arena memory; /* arena for its own data, in cache lines that no other worker touches */

@@ -3,13 +3,13 @@
  *
  * Each slot has a tag: the key and register it holds, whether it is complete, how many rows were
  * valid when it was announced, and the range of ticks of the firings that wrote it. Copies pass
- * this range on. Data offloaded for a while thus returns with its original ticks, whatever keys the
- * plan's maps gave it on the way.
+ * this range on, so offloaded data returns with its original ticks, whatever keys the plan's maps
+ * gave it on the way.
  *
  * A reader checks that it finds the key of its port's map and the announced number of rows. If each
- * firing takes a slot of its own, it also checks that the data was made in its own tick. Free slots
- * and the room after valid rows hold poison, which is no valid number and no valid id, and the
- * address sanitizer forbids reading them.
+ * firing takes its own slot, the reader also checks that the data was made in the same tick. Free
+ * slots and the room after valid rows hold poison, which is neither a valid number nor a valid id.
+ * The address sanitizer also forbids access to free slots.
  *
  * A tag belongs to the owner of its slot. */
 #ifndef SLUICE_ACTORS_TAGS_H
@@ -32,8 +32,7 @@ static inline const char *tag_format(char text[TAG_TEXT], const reg *r, const sl
   return text;
 }
 
-/* ---- writers
- * ---------------------------------------------------------------------------------- */
+/* ---- writers ------------------------------------------------------------------------ */
 
 /* Tags a slot that is taken, and checks that it was free. On the producer's worker. */
 static NOINLINE void tag_taken(reg *r) {
@@ -74,7 +73,7 @@ static NOINLINE void tag_outputs(const actor *a) {
   }
 }
 
-/* Tags a slot as complete. `known`: the firing is complete too, and the number of its rows is
+/* Tags a slot as complete. `known`: the firing is complete as well, so the number of its rows is
  * known. */
 static NOINLINE void tag_ready(const out_port *p, bool known) {
   const reg *r = p->reg;
@@ -94,8 +93,7 @@ static NOINLINE void tag_free(reg *r, int32_t slot) {
   close_slot(r, slot);
 }
 
-/* ---- readers
- * ---------------------------------------------------------------------------------- */
+/* ---- readers ------------------------------------------------------------------------ */
 
 static void check_tick(const actor *a, const in_port *p, const slot_tag *t) {
   bool whole = p->reg->contents.named->ticked && (p->at.now->flags & SL_FIRST) &&

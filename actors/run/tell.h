@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Notifications: who hears that a slot is complete or free, and when.
+/* Notifications: who is told that a slot is complete or free, and when.
  *
  * On one worker a notification is a function call, without atomics; between workers a message in a
  * mailbox; between processes a message that the peers carry. The consumers of a register are sorted
  * by distance: those of the producer's queue, those of its worker, then those of each other worker,
- * which get one message together. On an asynchronous queue, consumers hear at launch if they are
- * behind on the same queue or fenced; all others hear at completion.
+ * which get one message together. On an asynchronous queue, consumers are notified at launch if
+ * they are behind on the same queue or fenced; all others are notified at completion.
  *
- * Producers also announce that they wait for a slot. Lazy W keep their slots as long as no producer
- * does, so the producer of such a slot notifies them. */
+ * Producers also announce that they wait for a slot. Lazy W keep their slots until a producer waits
+ * for one, so the producer of such a slot notifies them. */
 #ifndef SLUICE_ACTORS_TELL_H
 #define SLUICE_ACTORS_TELL_H
 
@@ -21,9 +21,9 @@ static void post(worker *from, worker *to, const sli_message *message) {
   sli_worker_wake(to);
 }
 
-/* Sends a message to another process, through the carrier. What another worker did with a slot
- * precedes data that arrives for it later: the carrier gets the one and provides the place of the
- * other. */
+/* Sends a message to another process, through the carrier. This orders a worker's use of a slot
+ * before data that arrives there later: the carrier forwards the worker's FREE message and also
+ * receives the data. */
 static NOINLINE void send_away(worker *from, int process, const sli_message *message) {
   const sl_peers *peers = from->peers;
   sli_message m = *message;
@@ -40,7 +40,7 @@ static void send(worker *from, worker *to, const sli_message *message) {
   else post(from, to, message);
 }
 
-/* Marks a lazy W whose slot the producer waits for; it is no longer put off. */
+/* Marks a lazy W whose slot the producer waits for; it is no longer postponed. */
 static void want(worker *w, in_port *p, int64_t step) {
   if (p->actor->step < step || !p->actor->lazy.wanted) return; /* the slot is back by then */
   p->actor->lazy.wanted[p - p->actor->in] = p->at.key;
@@ -106,8 +106,8 @@ static void tell_ready(worker *w, reg *r, int64_t key, int32_t slot) {
   for (int32_t i = 0; i < r->nlocal; i++) slot_ready(w, r->consumers[i], key, slot);
 }
 
-/* Notifies, at launch, the consumers that can wait on the device. Returns whether there are
- * others. */
+/* Notifies, at launch, the consumers that can wait on the device. Returns true if there are other
+ * consumers. */
 static NOINLINE bool tell_ready_early(worker *w, reg *r, int64_t key, int32_t slot,
                                       uint64_t fence) {
   bool others = false;

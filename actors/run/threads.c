@@ -64,8 +64,9 @@ static sl_status open_queue(worker *w, queue *q) {
   return q->ops->open(&config, &q->impl);
 }
 
-/* Opens the worker's queues, which binds it, and then makes the arenas of its devices, so that
- * their memory is near. One worker at a time: the order is fixed and the arena needs no lock. */
+/* Opens the worker's queues, which binds its thread, then creates the arenas of its devices, so
+ * that their memory is near. Workers do this one at a time: the order is fixed and rt->memory needs
+ * no lock. */
 static void open_worker(worker *w) {
   for (int32_t i = 0; i < w->share.nqueues && !w->status; i++)
     w->status = open_queue(w, w->share.queues[i]);
@@ -103,7 +104,7 @@ static uint32_t wait_for_run(crew *c, uint32_t seen) {
   return now;
 }
 
-/* Kernel's record of a thread's time slices (sched_setattr(2), its first version). */
+/* Kernel structure for a thread's time slice (sched_setattr(2), first version). */
 typedef struct turns {
   uint32_t size, policy;
   uint64_t flags;
@@ -139,7 +140,7 @@ static void *worker_main(void *arg) {
   }
 }
 
-/* Firings of all workers, as last seen, and since when the number has not changed. */
+/* Firings of all workers as last seen, and the time since which that number is unchanged. */
 typedef struct watch {
   uint64_t fired, since_ns;
 } watch;
@@ -153,8 +154,8 @@ static void watch_progress(const sl_runtime *rt, double period, sli_idle *idle, 
   seen->since_ns = now;
 }
 
-/* Sleeps until all workers are done. Checks their progress a few times in each `period` seconds, or
- * never. */
+/* Sleeps until all workers are done. Checks their progress four times per `period` seconds; never
+ * if `period` is 0. */
 static void wait_for_workers(sl_runtime *rt, double period, sli_idle *idle) {
   uint64_t every = period > 0 ? (uint64_t)(period * 2.5e8) : UINT64_MAX;
   watch seen = {0, sli_now_ns()};

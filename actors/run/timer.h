@@ -1,17 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Firings in flight: when to ask their queues for completions.
+/* Firings in flight: when to check their queues for completions.
  *
  * A queue is awaited for its oldest firing only. If the queue knows when that completes, it has a
  * timer; otherwise it is polled.
  *
  * Timers are taken in the order of their times, and time never goes back: no timer is due earlier
- * than the one taken last. Buckets by bits (a radix heap) are therefore enough. A timer is in the
- * bucket whose number is the highest bit in which its time differs from the last one taken, counted
- * from 1; bucket 0 has timers of exactly that time. All timers in a lower bucket are due before all
- * in a higher one. When bucket 0 is empty, the lowest other bucket is distributed by its own
- * smallest time, and all its timers go to lower buckets. Timers of one time stay in the order in
- * which they were set, because they are always in one bucket together. Events of one moment
- * therefore have a defined order. */
+ * than the one taken last. A radix heap is therefore enough. A timer is in the bucket whose number
+ * is the highest bit in which its time differs from the last one taken, counted from 1; bucket 0
+ * has timers of exactly that time. All timers in a lower bucket are due before all in a higher one.
+ * When bucket 0 is empty, the lowest other bucket is distributed by its own smallest time, and all
+ * its timers go to lower buckets. Timers with equal times keep the order in which they were set,
+ * because they are always in the same bucket. Simultaneous events therefore have a defined
+ * order. */
 #ifndef SLUICE_ACTORS_TIMER_H
 #define SLUICE_ACTORS_TIMER_H
 
@@ -39,7 +39,7 @@ static inline uint64_t first_due(const timers *t) {
   return t->filled ? t->buckets[__builtin_ctzll(t->filled)].due_ns : UINT64_MAX;
 }
 
-/* Distributes the lowest bucket: timers of the next time to bucket 0, the others to buckets
+/* Distributes the lowest bucket: timers due next go to bucket 0, the rest to the buckets
  * between. */
 static NOINLINE void share_out(timers *t) {
   bucket *from = &t->buckets[__builtin_ctzll(t->filled)], *to = &t->buckets[0];

@@ -269,8 +269,8 @@ static void read_lazily(reg *r) {
     let_notify(m->producer->actor);
 }
 
-/* Makes a W lazy, with the B of its stage on its own queue. Such a W sums over the step; one whose
- * output is needed in every tick is not put off. */
+/* Makes a W lazy, with the B of its stage on its own queue. Such a W sums over the step; a W whose
+ * output is needed in every tick is not postponed. */
 static void make_lazy(sl_runtime *rt, actor *w) {
   if (w->plan->cls != SL_CLASS_W || !w->queue->plan->lazy_w || is_awaited(rt, w)) return;
   w->queue->selective = true;
@@ -293,8 +293,8 @@ static bool rows_come_late(const reg *r) {
   return r->contents.lengths && from && from->queue->ops->wait;
 }
 
-/* True if both ends may notify each other at launch. Excluded are slots with several writers, which
- * do not know each other's readers. */
+/* True if both ends may notify each other at launch. Slots with several writers are excluded: a
+ * writer does not know the others' readers. */
 static bool can_fence(const in_port *p) {
   const actor *from = p->reg->producer ? p->reg->producer->actor : NULL, *to = p->actor;
   return from && !p->reg->shared.slot_pool && !rows_come_late(p->reg) && from->queue != to->queue &&
@@ -413,7 +413,7 @@ static bool ticks_repeat(const sl_map *ticks) {
   return twice;
 }
 
-/* Marks copies of registers that lag; true if there were new ones. */
+/* Marks the outputs of copies as lagging if their input lags. Returns true if any are new. */
 static bool copies_lag(sl_runtime *rt) {
   bool more = false;
   for (int32_t i = 0; i < rt->plan->nactors; i++) {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A run's status as bytes: one process's knowledge of a run, for another process of its job. */
+/* Serializes a run's status: one process's knowledge of the run, for another process of the job. */
 #include <sluice/run_status.h>
 
 #include "actors/run/run.h"
@@ -49,7 +49,8 @@ size_t sl_runtime_run_status_export(const sl_runtime *rt, void **out) {
   return sizeof *h + h->nfacts * sizeof(fact);
 }
 
-/* Upper bound of the firings of any run, so that their keys and ticks are numbers too. */
+/* Upper bound of the firings of any run, so that keys and ticks computed from them do not
+ * overflow. */
 enum { MOST_FIRINGS_LOG2 = 40 };
 
 static bool is_fact(const sl_plan *plan, const fact *f) {

@@ -16,7 +16,7 @@ struct sli_run_status_memory {
 
 /* ---- records, read only by records.c ------------------------------------------------- */
 
-/* Iterator over all records, between runs: contiguous ranges, in no order. */
+/* Iterator over all records, between runs, in contiguous ranges and no particular order. */
 typedef struct sli_records {
   const sl_runtime *rt;
   const sl_trace_record *now; /* a range, ... */
@@ -26,14 +26,14 @@ typedef struct sli_records {
   const sli_remote *remote;
 } sli_records;
 sli_records sli_records_of(const sl_runtime *rt);
-/* Advances to the next range. False: there is none. */
+/* Advances to the next range. Returns false if there is none. */
 bool sli_records_next(sli_records *r);
 
-/* Iterator over a worker's newest records, from the newest back. The worker may go on meanwhile; it
+/* Iterator over a worker's newest records, from the newest back. The worker may keep running: it
  * writes at least half a ring away from the records read here. */
 typedef struct sli_past {
   sli_ring ring;
-  uint64_t next, oldest; /* next: one more than the record's number */
+  uint64_t next, oldest; /* next: 1 + number of the record to read next */
 } sli_past;
 sli_past sli_recent_records(const sl_runtime *rt, int32_t worker);
 /* Returns the previous record, or NULL. */

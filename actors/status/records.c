@@ -104,7 +104,7 @@ const sl_trace_record *sli_earlier(sli_past *p) {
   return p->next > p->oldest ? &p->ring.records[--p->next & p->ring.mask] : NULL;
 }
 
-/* Converts a record; numbers of rows are kept in rings as well. */
+/* Converts a record. Numbers of rows are kept in a ring, too, and may be overwritten. */
 static sl_trace_firing firing_of(const sl_runtime *rt, const sl_trace_record *r) {
   bool known = r->firing + SLI_NOTES / 2 >= sli_runtime_done(rt, r->actor);
   return (sl_trace_firing){.record = *r,
@@ -112,7 +112,7 @@ static sl_trace_firing firing_of(const sl_runtime *rt, const sl_trace_record *r)
                            .rows = known ? sli_runtime_rows(rt, r->actor, r->firing) : SL_NONE};
 }
 
-/* Adds a worker's firings to a trace snapshot. False: some are no longer in the ring. */
+/* Adds a worker's firings to a trace snapshot. Returns false if some are no longer in the ring. */
 static bool add_firings(const sl_runtime *rt, int32_t worker, uint64_t since_ns,
                         sl_trace_snapshot *to, size_t *capacity) {
   sli_past p = sli_recent_records(rt, worker);

@@ -44,7 +44,7 @@ static span *measure_spans(const sl_runtime *rt, int64_t *first_step, int64_t *n
   for (sli_records all = sli_records_of(rt); sli_records_next(&all);)
     for (const sl_trace_record *r = all.now, *end = r + all.count; r < end; r++) {
       const sl_actor *a = &plan->actors[r->actor];
-      if (sli_every(a) > 1) continue; /* evaluations belong to no step */
+      if (sli_every(a) > 1) continue; /* evaluations are not part of a step */
       int64_t step = sl_plan_tick(plan, r->actor, r->firing).step - from;
       if (step >= 0 && step < count)
         add_to_span(a, r, &spans[(size_t)step * devices + (size_t)plan->queues[a->queue].device]);
@@ -87,7 +87,8 @@ static sl_device_statistics device_statistics(const sl_runtime *rt, const span *
       sl_runtime_peak_activations(rt, (int32_t)d), median(x->update, steps)};
 }
 
-/* Statistics over all devices. `before` steps precede `spans`: a step ends with its last pass. */
+/* Statistics over all devices. A step lasts from the end of the previous step's last pass to the
+ * end of its own; `before` steps precede `spans`. */
 static void whole_statistics(const span *spans, size_t devices, size_t before, size_t steps,
                              series *x, sl_statistics *out) {
   for (size_t s = 0; s < steps; s++) {
@@ -156,8 +157,8 @@ typedef struct recent {
   int64_t from, end;
 } recent;
 
-/* Lowers *first to the first step of which a worker has passes that ended after `since`. Returns
- * the first step whose records it surely has all. */
+/* Lowers *first to the first step with a pass of this worker that ended after `since`. Returns the
+ * first step whose records the worker is certain to have completely. */
 static int64_t look_back(const sl_runtime *rt, int32_t worker, uint64_t since, int64_t *first) {
   const sl_plan *plan = sli_runtime_plan(rt);
   sli_past p = sli_recent_records(rt, worker);

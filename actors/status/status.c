@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Status of a run, taken from outside.
+/* Status of a run, observed from outside.
  *
- * A worker in the middle of a kernel cannot answer, and one that hangs never will. Therefore no
- * worker is asked. Each worker publishes a few numbers as it goes, with plain stores that cost next
- * to nothing: the completed firings of each actor, and its current activity. The rest follows from
- * the rules of flow (actors/plan/flow.h): ready keys, used slots, and what any actor lacks for its
- * next firing. This holds across processes too: their numbers only have to be merged.
+ * A worker in the middle of a kernel cannot respond to a query, and one that hangs never will.
+ * Workers are therefore not queried. Each worker publishes a few numbers as it runs, with plain
+ * stores that cost almost nothing: the completed firings of each actor, and its current activity.
+ * The rest follows from the rules of flow (actors/plan/flow.h): ready keys, used slots, and what
+ * any actor lacks for its next firing. This also works across processes, by merging their numbers.
  *
- * The numbers are not of one moment. An actor may seem to lack an input that is on its way, or to
- * have everything and not fire; if nothing moves for a while, both effects are gone. */
+ * The numbers are not a consistent snapshot. An actor may seem to lack an input that is on its way,
+ * or to have everything and not fire. Both effects disappear once nothing has moved for a while. */
 #include "actors/status/inner.h"
 #include "actors/status/status.h"
 

@@ -8,8 +8,8 @@
 
 #include "base/base.h"
 
-/* True if a firing counts as work of its device. Loading, reporting and links have queues of their
- * own; a device's statistics are those of its passes. */
+/* True if a firing counts as work of its device. Loading, reporting and links have their own
+ * queues; a device's statistics cover its passes only. */
 static inline bool sli_is_work(const sl_actor *a) {
   return a->cls == SL_CLASS_F || a->cls == SL_CLASS_B || a->cls == SL_CLASS_W;
 }
@@ -21,7 +21,7 @@ int64_t sli_first_whole_step(const sl_runtime *rt);
 size_t sli_runtime_records(const sl_runtime *rt, sl_trace_record **out, uint64_t *dropped);
 
 /* Sets end_ns[count] to the time of the last known firing of each step, from the run's first step
- * to step `count`; 0: none known. */
+ * to step `count`; 0 if none is known. */
 void sli_step_ends(const sl_runtime *rt, int64_t count, uint64_t *end_ns);
 
 #endif

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Explains which actors wait for which, in a moving run and in a stalled one.
+/* Explains which actors wait for which, in a progressing run and in a stalled one.
  *
  * The numbers of a status tell what an actor lacks for its next firing. An input waits for the
  * register's producer, an output for a reader that holds its slots. In a stalled run, following
- * these edges from any waiting actor leads back to an actor already seen. That is the cycle, and it
- * is printed actor by actor and register by register. */
+ * these edges from any waiting actor leads back to an actor already seen. These actors form the
+ * cycle, which is printed actor by actor and register by register. */
 #include "actors/status/inner.h"
 #include "actors/status/status.h"
 
@@ -13,7 +13,7 @@
 
 /* ---- one actor --------------------------------------------------------------------------- */
 
-/* Flow state of a status. A queue's running firing has begun. */
+/* Flow state of a status. Counts each queue's running firing as begun. */
 static sli_flow_state state_of(const sl_run_status *rs) {
   const sl_plan *plan = rs->plan;
   int64_t *begun = rs->memory->begun;
@@ -64,8 +64,9 @@ static int how_much(const sl_run_status *rs, int32_t queue, const sl_actor_wait 
   return wait->on == SL_NONE || rs->plan->actors[wait->on].queue != queue ? 2 : 1;
 }
 
-/* Chooses the more informative of two waits: one for another queue, then one for this queue, then
- * one by policy; among equals the older tick, and in one tick the pass that comes first. */
+/* True if wait a is more informative than wait b. A wait for another queue ranks first, then a wait
+ * for this queue, then a wait by policy. Among equals the older tick wins, and within a tick the
+ * pass that comes first. */
 static bool says_more(const sl_run_status *rs, int32_t queue, const sl_actor_wait *a,
                       const sl_actor_wait *b) {
   if (b->actor == SL_NONE) return true;
@@ -93,10 +94,10 @@ sl_actor_wait sl_run_status_queue_wait(const sl_run_status *rs, int32_t queue) {
   return best;
 }
 
-/* ---- text
- * ------------------------------------------------------------------------------------- */
+/* ---- text --------------------------------------------------------------------------------- */
 
-/* A status, and the steps begun: an actor beyond them lacks nothing else. */
+/* A status, and the number of steps begun. An actor whose next firing is in a later step waits only
+ * for that step. */
 typedef struct picture {
   const sl_run_status *rs;
   sli_flow_state at;
@@ -128,7 +129,7 @@ static void say_lack(const picture *p, const sli_lack *lack, FILE *out) {
   }
 }
 
-/* Prints what an actor waits for, if `out` is set; returns the actor that could help. */
+/* Prints what an actor waits for, if `out` is set; returns the actor it waits for. */
 static int32_t waits_for(const picture *p, int32_t actor, FILE *out) {
   const sl_plan *plan = p->rs->plan;
   const sl_actor *a = &plan->actors[actor];
@@ -165,7 +166,7 @@ static void say_picture(const picture *p, FILE *out) {
   int32_t at = first_waiting(p), last = at;
   for (; at != SL_NONE && !seen[at]; at = waits_for(p, at, NULL)) seen[at] = true, last = at;
   free(seen);
-  if (at != SL_NONE) { /* back at a known actor: go around once more, printing */
+  if (at != SL_NONE) { /* back at an actor already seen: follow the cycle again, printing */
     fprintf(out, "these actors wait for each other in a circle:\n");
     int32_t start = at;
     do at = waits_for(p, at, out);

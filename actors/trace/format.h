@@ -8,16 +8,16 @@
  * There is a section of strings (bytes, each string ended by a zero), one for each part of the plan
  * (devices, queues, pools, registers, actors, ports, maps and their entries), one of steps, and the
  * firings; names are offsets into the strings. The firings come last, except for optional sections.
- * A file cut short, by a full disk during a copy, say, loses only its newest ones.
+ * A file cut short, for example by a full disk during a copy, loses only its newest firings.
  *
- * A section gives the size of its items. Later files may make items longer and add sections: a
- * reader takes the part of an item that it knows and skips unknown sections. Any other change
- * raises the version.
+ * A section gives the size of its items. Later files may have longer items and more sections: a
+ * reader uses the part of an item that it knows and skips unknown sections. Any other change
+ * increments the version.
  *
- * Readers check everything. The head has a checksum of itself and the table of sections; each
- * section has a hash of its bytes. Every offset is in the file, every name ends in the strings,
- * every index is in its table, and no count exceeds the file's items. Version 3 is the same without
- * the checksum. */
+ * Readers check everything. The head has a checksum of itself and the section table; each section
+ * has a hash of its bytes. Every offset is within the file, every name within the strings, every
+ * index within its table, and no count exceeds the file's items. Version 3 is the same without the
+ * checksum. */
 #ifndef SLUICE_ACTORS_TRACE_FORMAT_H
 #define SLUICE_ACTORS_TRACE_FORMAT_H
 
@@ -31,7 +31,7 @@ static const char trace_magic[8] = {'S', 'L', 'T', 'R', 'A', 'C', 'E', '\n'};
 
 _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "the file is laid out by memcpy");
 
-/*  id           item                what it is called
+/*  id           item                name
  * In the order of the file. */
 /* clang-format off */
 #define SECTION_TABLE(X)                                                       \
@@ -150,7 +150,7 @@ struct firing_item {
   int32_t actor, microbatch, piece;
   int32_t reg; /* register that the queue waited for, or SL_NONE */
   uint32_t wait;
-  uint32_t rows; /* 1 + valid rows that it has filled, or read; 0: unknown, or none */
+  uint32_t rows; /* 1 + valid rows that it filled or read; 0 if unknown or none */
 };
 _Static_assert(sizeof(struct firing_item) == 64, "no padding");
 
@@ -159,13 +159,13 @@ struct cores_item {
   uint64_t ran_ns, coreless_ns;
 };
 
-/* A counter. Its sums are in the counts section, followed by the values of the last step. */
+/* A counter. The counts section holds its sums, followed by its values in the last step. */
 struct counter_item {
   uint32_t name, n, first, reserved;
 };
 
-/* Checksum of the head and of the section table, `bytes` long. Detects any single flipped bit in
- * its 32 bits. */
+/* 32-bit checksum of the head and of the section table, which is `bytes` long. Detects any single
+ * flipped bit. */
 static inline uint32_t trace_checksum(const struct head *head, const void *table, size_t bytes) {
   struct head plain = *head;
   plain.checksum = 0;

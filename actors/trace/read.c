@@ -27,7 +27,7 @@ typedef struct reading {
   uint64_t orders, entries, ports; /* items claimed so far by queues, maps and actors */
 } reading;
 
-/* Limits beyond anything that is written. */
+/* Limits larger than anything that is written. */
 enum {
   NAME_MOST = 4096,
   MAPS_MOST = 1 << 16,
@@ -79,8 +79,8 @@ static sl_status read_head(reading *r, struct head *head) {
   return SL_OK;
 }
 
-/* Records a section if it is known, and checks its bytes. Firings may be cut short or damaged;
- * anything else must be complete. */
+/* Records a section if it is known, and checks its bytes. Firings and later sections may be cut
+ * short or damaged; all others must be complete. */
 static sl_status read_section(reading *r, struct section s) {
   if (s.id < 1 || s.id >= SECTIONS) return SL_OK;
   const char *name = section_names[s.id];
@@ -139,8 +139,8 @@ static void get_item(const reading *r, enum section_id id, uint64_t index, void 
   memcpy(item, r->bytes + s->offset + index * s->item_bytes, item_bytes[id]);
 }
 
-/* Returns a name, or NULL if the offset is outside or there is no valid name. A valid name is one
- * line that a terminal prints as it is. */
+/* Returns the text at an offset as one line that is safe to print. Returns NULL if the offset is
+ * out of range or the text too long. */
 static const char *get_text(const reading *r, uint32_t offset) {
   const struct section *s = &r->sections[STRINGS];
   const char *text = (const char *)r->bytes + s->offset + offset;
@@ -170,8 +170,8 @@ static sl_status impossible(const reading *r, enum section_id id, uint64_t index
                  (unsigned long long)index, section_names[id]);
 }
 
-/* Reads a fixed order; NULL if it is impossible. The actors are read later: their number is
- * known. */
+/* Reads a fixed order; returns NULL if it is impossible. The actors are read later, but their
+ * number is known. */
 static const int32_t *read_order(reading *r, const struct queue_item *q) {
   if (q->norder < 0 || !claim(r, ORDERS, q->first_order, (uint64_t)q->norder, &r->orders))
     return NULL;
@@ -183,8 +183,8 @@ static const int32_t *read_order(reading *r, const struct queue_item *q) {
   return order;
 }
 
-/* Finds the queue ops with a name. A kind that this program lacks becomes timed: its plan only ever
- * runs on the virtual clock. */
+/* Finds the queue ops of a name. A kind unknown to this program becomes timed, because the plan
+ * runs only on the virtual clock. */
 static const sl_queue_ops *find_ops(const char *name) {
   static const sl_queue_ops *const kinds[] = {&sl_queue_cpu, &sl_queue_null, &sl_queue_timed,
                                               &sl_queue_delay};
@@ -357,8 +357,8 @@ static sl_status read_plan(reading *r) {
   return SL_OK;
 }
 
-/* Checks that the plan is small enough to run again, and its firings to be followed through their
- * ports. */
+/* Checks that the plan is small enough to be run again, and that there are few enough firings to
+ * follow through their ports. */
 static sl_status check_size(const reading *r) {
   enum { TICKS_MOST = 1 << 24, TOUCHES_MOST = 1 << 28 };
   const sl_plan *plan = r->plan;
@@ -424,8 +424,8 @@ static int by_step(const void *a, const void *b) {
   return x->step < y->step ? -1 : x->step > y->step;
 }
 
-/* Derives the steps from the firings in the file; the steps section is for readers that need no
- * more. */
+/* Derives the steps from the firings in the file. The steps section is for readers that need only
+ * steps. */
 static void find_steps(reading *r) {
   sl_trace *t = r->trace;
   sl_trace_step *steps = sli_arena_alloc(r->arena, (t->nfirings + 1) * sizeof *steps);

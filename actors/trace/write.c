@@ -18,7 +18,7 @@ typedef struct image {
   part parts[SECTIONS];
 } image;
 
-/* Appends an item; returns its number. */
+/* Appends an item; returns its index. */
 static uint32_t trace_write_put(image *im, enum section_id id, const void *item, size_t bytes) {
   part *p = &im->parts[id];
   size_t at = p->used;

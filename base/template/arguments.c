@@ -4,7 +4,7 @@
 
 #include "base/template/inner.h"
 
-/* Returns a positional or named argument; `otherwise` if it is absent. */
+/* Returns a positional or named argument, or `otherwise` if it is absent. */
 sli_value sli_argument_or(sli_values *v, const arguments *a, size_t place, const char *name,
                           sli_value otherwise) {
   sli_value out = otherwise;

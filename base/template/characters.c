@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Characters of UTF-8 in texts of templates. */
+/* UTF-8 characters in the texts of templates. */
 #include <string.h>
 
 #include "base/template/inner.h"

@@ -57,7 +57,7 @@ static sli_value center(sli_values *v, sli_value s, const arguments *a) {
   return sli_text_pad(v, text, left, pad - left, ' ');
 }
 
-/* Formats a text with the arguments, as "..." % (...) does. */
+/* Formats the arguments as "..." % (...) does. */
 static sli_value format(sli_values *v, sli_value s, const arguments *a) {
   sli_value all = sli_value_list(v);
   for (size_t i = 0; i < a->count; i++) sli_value_add(v, all, a->items[i]);
@@ -66,7 +66,7 @@ static sli_value format(sli_values *v, sli_value s, const arguments *a) {
   return sli_format_percent(v, sli_value_as_text(v, s), all);
 }
 
-/* Reads a width: a text, or a number of spaces. */
+/* Returns the text of a width, which is a text or a number of spaces. */
 static sli_value width_of(sli_values *v, sli_value width) {
   enum { MOST = 1000 };
   if (width.kind == SLI_TEXT) return width;
@@ -75,7 +75,7 @@ static sli_value width_of(sli_values *v, sli_value width) {
   return sli_text_pad(v, sli_value_span("", 0), v->status ? 0 : width.number, 0, ' ');
 }
 
-/* Indents all lines; without `first` not the first, without `blank` no empty ones. */
+/* Indents all lines, but the first only with `first`, and empty ones only with `blank`. */
 static sli_value indent(sli_values *v, sli_value s, const arguments *a) {
   static const char *const names[] = {"width", "first", "blank", NULL};
   if (!sli_arguments_check(v, "indent", a, 3, names)) return s;
@@ -84,7 +84,7 @@ static sli_value indent(sli_values *v, sli_value s, const arguments *a) {
   text_buffer text = {0}, out = {0};
   if (s.kind != SLI_TEXT) sli_values_fail(v, "indent of %s", sli_value_kind(s));
   sli_value_print(v, s, &text);
-  sli_buffer_add(v, &text, "\n", 1); /* so that a last empty line is a line */
+  sli_buffer_add(v, &text, "\n", 1); /* so that an empty last line counts as a line */
   const sli_list *lines = sli_text_lines(v, sli_buffer_value(&text), false).list;
   for (size_t i = 0; i < lines->count && !v->status; i++) {
     if (i) sli_buffer_add(v, &out, "\n", 1);
@@ -107,7 +107,7 @@ static sli_value same(sli_values *v, sli_value s, const arguments *a) {
 
 /* ---- numbers --------------------------------------------------------------------------------- */
 
-/* Reads the number in a text; false: there is none. */
+/* Reads the number in a text. Returns false if there is none. */
 static bool read_real(sli_values *v, sli_value text, double *out) {
   sli_value inner = sli_text_strip(text, NULL, true, true);
   text_buffer b = {0};
@@ -159,7 +159,7 @@ static sli_value absolute(sli_values *v, sli_value s, const arguments *a) {
   return s.kind == SLI_INT && s.number < 0 && s.number > INT64_MIN ? sli_value_int(-s.number) : s;
 }
 
-/* Rounds to digits behind the point as Python does: by the exact value, halves to even. */
+/* Rounds to a number of decimals as Python does: by the exact value, halves to even. */
 static double rounded(double real, int digits) {
   char text[400];
   snprintf(text, sizeof text, "%.*f", digits, real);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Formats of texts: Python's "%s" % x and "{}".format(x). */
+/* String formatting: Python's "%s" % x and "{}".format(x). */
 #include <stdio.h>
 #include <string.h>
 
@@ -10,7 +10,7 @@
 typedef struct percent {
   sli_values *v;
   sli_value with;
-  size_t used; /* arguments */
+  size_t used; /* arguments used so far */
   text_buffer out;
 } percent;
 
@@ -41,7 +41,7 @@ static void put_fraction(percent *p, int digits, sli_value number) {
   sli_buffer_add(p->v, &p->out, text, (size_t)n);
 }
 
-/* Formats the place behind a %; returns its length. */
+/* Formats the conversion after a %. Returns the length of the conversion. */
 static size_t put_place(percent *p, const char *at, size_t bytes) {
   bool dot = bytes > 2 && at[0] == '.' && at[1] >= '0' && at[1] <= '9' && at[2] == 'f';
   if (dot) return put_fraction(p, at[1] - '0', next_argument(p)), 3;
@@ -75,7 +75,7 @@ sli_value sli_format_percent(sli_values *v, sli_value text, sli_value with) {
 
 /* ---- "{}".format(x) -------------------------------------------------------------------------- */
 
-/* Returns the argument of a field: by its place, its number or its name. */
+/* Returns the argument of a field: the next one, or the one with the field's number or name. */
 static sli_value field_of(sli_values *v, const arguments *a, sli_value field, size_t *place) {
   sli_value out = sli_value_undefined("a field of a format");
   const char *at = field.text.at;

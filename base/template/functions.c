@@ -44,7 +44,7 @@ static sli_value range(sli_values *v, const arguments *a) {
   return all;
 }
 
-/* Adds the members of a dict, or pairs, as Python's dict() takes them. */
+/* Adds the members of a dict, or a list of pairs, as Python's dict() does. */
 static void add_members(sli_values *v, sli_value out, sli_value from) {
   if (from.kind == SLI_DICT) {
     for (size_t i = 0; i < from.dict->count; i++)
@@ -59,7 +59,7 @@ static void add_members(sli_values *v, sli_value out, sli_value from) {
   }
 }
 
-/* Makes a dict, or a namespace, of another one and of named arguments. */
+/* Makes a dict or a namespace from another one and from named arguments. */
 static sli_value named(sli_values *v, const arguments *a) {
   sli_value out = sli_value_dict(v);
   if (a->count > 1) sli_values_fail(v, "a dict of more than one");

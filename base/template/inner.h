@@ -1,13 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Definitions shared by the files of templates: trees, values, and evaluation. */
+/* Definitions shared within template/: trees, values, and evaluation. */
 #ifndef SLUICE_BASE_TEMPLATE_INNER_H
 #define SLUICE_BASE_TEMPLATE_INNER_H
 
 #include "base/base.h"
 #include "base/template/template.h"
 
-/* ---- trees (parse.c, statements.c)
- * ---------------------------------------------------------------- */
+/* ---- trees (parse.c, statements.c) ----------------------------------------------------------- */
 
 typedef enum node_kind {
   /* expressions */
@@ -67,18 +66,17 @@ operator;
 
 enum { REST_LIST = 1, REST_DICT = 2, REST_CALLER = 4 };
 
-/* How an argument is given. */
+/* Form of an argument. */
 typedef enum given_as { GIVEN, UNPACKED_LIST, UNPACKED_DICT } given_as;
 
-/* A node of the tree. a and b are operands or conditions; items is a list of nodes, keys beside
- * them. */
+/* A node of the tree. a, b and c are operands, targets or conditions; items is a list of nodes. */
 typedef struct node {
   node_kind kind;
   operator op;
   given_as as;
-  int line, height; /* height: the most nodes to a leaf of the expression */
+  int line, height; /* height: longest path to a leaf of the expression, in nodes */
   bool negated, recursive;
-  int rest; /* of a macro: REST_LIST, REST_DICT, REST_CALLER if it takes such arguments */
+  int rest; /* macro: REST_LIST, REST_DICT, REST_CALLER if it takes such arguments */
   const char *name;
   sli_value value;
   struct node *a, *b, *c;
@@ -91,7 +89,7 @@ struct sli_template {
   sli_arena arena;
   sli_values *constants;
   node *body;
-  bool marks; /* it has generation blocks */
+  bool marks; /* has generation blocks */
 };
 
 /* ---- tokens (read.c) ---------------------------------------------------------------- */
@@ -121,8 +119,8 @@ typedef struct source {
   sli_arena *arena;
   const char *text, *at;
   int line;
-  bool inside, of_block; /* inside {{ }} or {% %}; it is a {% %} block */
-  bool begins_line;      /* only white space stands between here and the begin of the line */
+  bool inside, of_block; /* inside {{ }} or {% %}; inside a {% %} block */
+  bool begins_line;      /* only white space between the beginning of the line and here */
   int open;              /* open brackets */
   token now, next;
   sl_status status;
@@ -139,13 +137,13 @@ typedef struct parser {
   source s;
   sli_values *constants;
   int depth, loops;
-  bool marks; /* there are generation blocks */
-  int rest;   /* REST_LIST, REST_DICT, REST_CALLER: the macro names varargs, kwargs, caller */
+  bool marks; /* has generation blocks */
+  int rest;   /* REST_LIST, REST_DICT, REST_CALLER: the macro refers to varargs, kwargs, caller */
 } parser;
 
 bool sli_parse_sees(const parser *p, const char *sign);
 bool sli_parse_sees_word(const parser *p, const char *word);
-/* Returns whether the token behind the current one is this word. */
+/* Returns whether the token after the current one is this word. */
 bool sli_parse_next_word(const parser *p, const char *word);
 bool sli_parse_take(parser *p, const char *sign);
 bool sli_parse_take_word(parser *p, const char *word);
@@ -153,15 +151,16 @@ void sli_parse_expect(parser *p, const char *sign);
 void sli_parse_end_block(parser *p);
 void sli_parse_unexpected(parser *p, const char *wanted);
 const char *sli_parse_name(parser *p);
-/* Counts a level of nesting; false: there are too many. The caller counts it down again. */
+/* Counts a level of nesting. Returns false if there are too many. The caller decrements the
+ * count. */
 bool sli_parse_deeper(parser *p);
 node *sli_parse_node(parser *p, node_kind kind);
 node *sli_parse_constant(parser *p, sli_value value);
-/* _expression: with conditions; _disjunction: without; _expressions: several as a tuple. */
+/* Parse an expression with conditions (a if b else c), one without, or several as a tuple. */
 node *sli_parse_expression(parser *p);
 node *sli_parse_disjunction(parser *p);
 node *sli_parse_expressions(parser *p);
-/* Parses filters without their subject, as {% filter %} has them. */
+/* Parses filters without a subject, as in {% filter %}. */
 node *sli_parse_filters(parser *p);
 
 /* ---- values (values.c) -------------------------------------------------------------- */
@@ -193,7 +192,7 @@ struct sli_values {
 };
 
 void sli_values_fail(sli_values *v, const char *format, ...) __attribute__((format(printf, 2, 3)));
-/* Counts steps of work; false: evaluation has failed, now or before. */
+/* Counts steps of work. Returns false if evaluation has failed, now or earlier. */
 bool sli_values_step(sli_values *v, size_t steps);
 void sli_buffer_add(sli_values *v, text_buffer *b, const char *text, size_t bytes);
 sli_value sli_buffer_value(const text_buffer *b);
@@ -214,27 +213,27 @@ bool sli_value_is_true(sli_value v);
 bool sli_value_is_number(sli_value v);
 double sli_value_as_real(sli_value v);
 bool sli_value_equal(sli_values *v, sli_value a, sli_value b);
-/* Returns less than 0, 0, or more; fails if the two have no order. */
+/* Returns less than 0, 0, or more than 0. Fails if the two have no order. */
 int sli_value_compare(sli_values *v, sli_value a, sli_value b);
 bool sli_value_in(sli_values *v, sli_value item, sli_value all);
 const char *sli_value_kind(sli_value v);
 /* Returns whether a value is a list or a tuple. */
 bool sli_value_is_row(sli_value v);
-/* Returns the items of a list, the keys of a dict, or the characters of a text; an iterator's are
- * taken out of it. Fails for others. */
+/* Returns the items of a list, the keys of a dict, or the characters of a text. Items of an
+ * iterator are removed from it; an undefined value has none. Fails for other values. */
 sli_list *sli_value_items(sli_values *v, sli_value value);
-/* Makes a list into an iterator: as in Python, its items can be taken once. */
+/* Turns a list into an iterator: as in Python, its items can be taken once. */
 sli_value sli_value_iterator(sli_value list);
-/* Returns an item by key or index; undefined if there is none. */
+/* Returns an item by key or index, or an undefined value if there is none. */
 sli_value sli_value_at(sli_values *v, sli_value of, sli_value key);
 /* Follows a path "a.b", or an index. */
 sli_value sli_value_follow(sli_values *v, sli_value of, sli_value path);
 
 /* ---- printing (print.c) ---------------------------------------------------------------------- */
 
-/* Prints a value as Python's str(). */
+/* Prints a value as Python's str() does. */
 void sli_value_print(sli_values *v, sli_value value, text_buffer *out);
-/* Prints a value as Python's repr(). */
+/* Prints a value as Python's repr() does. */
 void sli_value_print_inner(sli_values *v, sli_value value, text_buffer *out);
 sli_value sli_value_as_text(sli_values *v, sli_value value);
 typedef struct json_style {
@@ -247,10 +246,10 @@ void sli_value_json(sli_values *v, sli_value value, const json_style *style, int
 
 /* ---- characters (characters.c) --------------------------------------------------------------- */
 
-/* Counts the characters of a text; returns the bytes of the character at `at`. */
+/* Return the number of characters in a text, and the length in bytes of the character at `at`. */
 size_t sli_text_characters(sli_value text);
 size_t sli_text_step(sli_value text, size_t at);
-/* Writes a character; returns its bytes, 4 at most. */
+/* Writes a character. Returns its length in bytes, at most 4. */
 size_t sli_text_put(char *out, uint32_t character);
 /* Tests for white space as Python's str.strip() defines it; `bytes` is the character's length. */
 bool sli_text_is_space(const char *at, size_t bytes);
@@ -262,16 +261,17 @@ sli_value sli_text_part(sli_value text, size_t from, size_t to);
 /* ---- texts (texts.c) ------------------------------------------------------------------------- */
 
 typedef enum text_case { UPPER, LOWER, CAPITALIZED, TITLE, WORDS } text_case;
-/* Changes the case of letters; WORDS: as Jinja's filter "title". Fails beyond ASCII. */
+/* Changes the case of letters; WORDS does so as Jinja's filter "title". Fails beyond ASCII. */
 sli_value sli_text_case(sli_values *v, sli_value text, text_case how);
 sli_value sli_text_replace(sli_values *v, sli_value text, sli_value from, sli_value to,
                            int64_t most);
-/* Splits a text at a separator; by NULL: at white space. most < 0: everywhere. */
+/* Splits a text at a separator, or at white space if `by` is NULL, at most `most` times; everywhere
+ * if `most` is negative. */
 sli_value sli_text_split(sli_values *v, sli_value text, const sli_value *by, int64_t most);
 sli_value sli_text_rsplit(sli_values *v, sli_value text, sli_value by, int64_t most);
 sli_value sli_text_lines(sli_values *v, sli_value text, bool ends);
 sli_value sli_text_join(sli_values *v, sli_value all, sli_value by, const sli_value *attribute);
-/* Pads a text with `fill` up to a width in characters. */
+/* Adds `left` and `right` characters `fill` to the ends of a text. */
 sli_value sli_text_pad(sli_values *v, sli_value text, int64_t left, int64_t right, char fill);
 
 /* ---- arguments (arguments.c) ----------------------------------------------------------------- */
@@ -295,12 +295,12 @@ sli_value sli_argument_text(sli_values *v, const arguments *a, size_t place, con
 int64_t sli_argument_int(sli_values *v, const arguments *a, size_t place, const char *name,
                          int64_t otherwise);
 bool sli_argument_flag(sli_values *v, const arguments *a, size_t place, const char *name);
-/* Returns the arguments behind the first `from`. */
+/* Returns the arguments after the first `from`. */
 arguments sli_arguments_behind(const arguments *a, size_t from);
 
 /* ---- formats (format.c) ---------------------------------------------------------------------- */
 
-/* Formats as Python's "..." % x, and as "...".format(). */
+/* Format as Python's "..." % x and "...".format() do. */
 sli_value sli_format_percent(sli_values *v, sli_value text, sli_value with);
 sli_value sli_format_braces(sli_values *v, sli_value text, const arguments *a);
 
@@ -314,7 +314,7 @@ sli_value sli_negative(sli_values *v, sli_value a);
 bool sli_is_filter(const char *name);
 bool sli_is_test(const char *name);
 bool sli_is_function(const char *name);
-/* Returns whether a value has a method of Python's of this name. */
+/* Returns whether the value has a Python method of this name. */
 bool sli_has_method(sli_value of, sli_value name);
 sli_value sli_call_filter(sli_values *v, const char *name, sli_value subject, const arguments *a);
 bool sli_call_test(sli_values *v, const char *name, sli_value subject, const arguments *a);
@@ -322,7 +322,8 @@ sli_value sli_call_method(sli_values *v, const char *name, sli_value subject, co
 sli_value sli_call_function(sli_values *v, const char *name, const arguments *a);
 
 typedef sli_value template_callable(sli_values *v, sli_value subject, const arguments *a);
-/* Returns a filter of one value (filters.c), which takes at most *most arguments; NULL: none. */
+/* Returns a filter of one value (filters.c), which takes at most *most arguments, or NULL if there
+ * is none. */
 template_callable *sli_value_filter(const char *name, size_t *most);
 
 #endif

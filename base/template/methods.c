@@ -89,7 +89,7 @@ static bool ends(sli_value text, sli_value with) {
          !memcmp(text.text.at + text.text.bytes - with.text.bytes, with.text.at, with.text.bytes);
 }
 
-/* Tests for a prefix or suffix: a text, or any of a tuple. */
+/* Tests for a prefix or suffix: a text, or any text of a tuple. */
 static sli_value stands_at(sli_values *v, sli_value text, const arguments *a,
                            bool (*at)(sli_value, sli_value)) {
   sli_value with = sli_argument(v, a, 0, NULL);
@@ -129,7 +129,8 @@ static size_t bound(sli_values *v, const arguments *a, size_t place, size_t char
   return (size_t)SLI_MIN(at, (int64_t)characters);
 }
 
-/* Returns the character at which a text is found, from the left or right; -1: none. */
+/* Returns the index of the character at which a text is found, searching from the left or right, or
+ * -1. */
 static int64_t place_of(sli_values *v, sli_value s, const arguments *a, bool right) {
   sli_value what = sli_argument_text(v, a, 0, NULL);
   if (!takes(v, "find", a, 1, 3) || !sli_values_step(v, s.text.bytes / 16)) return -1;
@@ -196,7 +197,7 @@ static sli_value replace(sli_values *v, sli_value s, const arguments *a) {
   return sli_text_replace(v, s, from, to, sli_argument_int(v, a, 2, NULL, -1));
 }
 
-/* Joins texts; as in Python, other items are errors. */
+/* Joins texts. As in Python, other items are errors. */
 static sli_value join(sli_values *v, sli_value s, const arguments *a) {
   if (!takes(v, "join", a, 1, 1)) return s;
   sli_value all = {.kind = SLI_LIST, .list = sli_value_items(v, a->items[0])};
@@ -206,7 +207,7 @@ static sli_value join(sli_values *v, sli_value s, const arguments *a) {
   return v->status ? s : sli_text_join(v, all, s, NULL);
 }
 
-/* Reads the width that a text is to have, and returns how much it lacks. */
+/* Reads the requested width of a text, and returns the number of characters missing. */
 static int64_t missing(sli_values *v, sli_value s, const arguments *a, char *fill) {
   sli_value with = sli_argument_or(v, a, 1, NULL, sli_value_span(" ", 1));
   if (!takes(v, "a method for a width", a, 1, 2)) return 0;
@@ -239,7 +240,7 @@ static sli_value zfill(sli_values *v, sli_value s, const arguments *a) {
 
 /* ---- kinds of characters --------------------------------------------------------------------- */
 
-/* Tests whether all characters are of a kind, and there is one. Fails beyond ASCII. */
+/* Tests whether a text is not empty and all its characters are of a kind. Fails beyond ASCII. */
 static sli_value all_are(sli_values *v, sli_value s, const arguments *a, int (*is)(int)) {
   bool good = s.text.bytes > 0;
   for (size_t i = 0; i < s.text.bytes && takes(v, "a test of characters", a, 0, 0); i++) {
@@ -333,7 +334,7 @@ static sli_value count_in_list(sli_values *v, sli_value list, const arguments *a
   return sli_value_int(n);
 }
 
-/* Refuses a change, as transformers' sandbox does. */
+/* Rejects a change, as transformers' sandbox does. */
 static sli_value change(sli_values *v, sli_value subject, const arguments *a) {
   (void)a;
   sli_values_fail(v, "a template may not change %s", sli_value_kind(subject));

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Operators of Python between values. */
+/* Python's operators on values. */
 #include <math.h>
 #include <stdlib.h>
 
@@ -55,7 +55,7 @@ static double remainder_of(double a, double b) {
   return out ? out : copysign(0, b);
 }
 
-/* Computes a quotient rounded down, as Python does: from a remainder that is exact. */
+/* Computes a quotient rounded down as Python does, from an exact remainder. */
 static double floor_quotient(double a, double b) {
   double q = (a - remainder_of(a, b)) / b, down = floor(q);
   if (!q) return copysign(0, a / b);
@@ -142,7 +142,7 @@ static sli_value arithmetic(sli_values *v, operator op, sli_value a, sli_value b
   return fail(v, names[op], a, b);
 }
 
-/* Compares by order; the undefined value has none. */
+/* Compares by order. Undefined values have none. */
 static int order(sli_values *v, sli_value a, sli_value b) {
   if (a.kind != SLI_UNDEFINED && b.kind != SLI_UNDEFINED) return sli_value_compare(v, a, b);
   fail(v, "an order", a, b);

@@ -5,7 +5,7 @@
 
 #include "base/template/inner.h"
 
-enum { MOST_HEIGHT = 400 }; /* of an expression: a + b + c + ... */
+enum { MOST_HEIGHT = 400 }; /* limit for an expression: a + b + c + ... */
 
 static node *unary(parser *p, bool filtered);
 
@@ -139,7 +139,7 @@ static node *dict(parser *p) {
   return n;
 }
 
-/* Parses behind an opening bracket: one expression, or with a comma a tuple. */
+/* Parses what follows an opening parenthesis: one expression, or, with a comma, a tuple. */
 static node *parenthesis(parser *p) {
   if (sli_parse_take(p, ")")) return sli_parse_node(p, TUPLE);
   node *first = sli_parse_expression(p);
@@ -193,9 +193,9 @@ static node *primary(parser *p) {
 
 /* ---- calls, attributes, filters, tests ------------------------------------------------------- */
 
-/* Parses one argument; a name followed by = makes it a named one, * and ** several. */
+/* Parses one argument: positional, named (name=value), or unpacked with * or **. */
 static node *argument(parser *p) {
-  node *n = sli_parse_node(p, LIST); /* a node of its own, since the expression's `next` is taken */
+  node *n = sli_parse_node(p, LIST); /* separate: the expression's `next` may be in use */
   if (sli_parse_take(p, "**")) n->as = UNPACKED_DICT;
   else if (sli_parse_take(p, "*")) n->as = UNPACKED_LIST;
   else if (p->s.now.kind == WORD && token_is(&p->s.next, SIGN, "=")) {
@@ -206,7 +206,7 @@ static node *argument(parser *p) {
   return n;
 }
 
-/* Parses arguments behind an opening bracket. */
+/* Parses arguments after an opening parenthesis. */
 static node *arguments_of(parser *p) {
   node *first = NULL, **last = &first;
   while (!p->s.status && !sli_parse_take(p, ")")) {
@@ -270,7 +270,7 @@ static node *filter(parser *p, node *of) {
   return n;
 }
 
-/* Returns whether a test's single argument follows without brackets. */
+/* Returns whether a test's single argument follows without parentheses. */
 static bool begins_argument(const parser *p) {
   token_kind kind = p->s.now.kind;
   if (kind == WORD)
@@ -319,7 +319,7 @@ static node *unary(parser *p, bool filtered) {
   return n;
 }
 
-/* Operators by precedence, the lowest first. */
+/* Operators by precedence, lowest first. */
 static const struct {
   const char *sign;
   operator op;

@@ -147,7 +147,7 @@ static void json_list(sli_values *v, const sli_list *list, const json_style *sty
   print_put(v, out, "]");
 }
 
-/* Returns the entry with the smallest key greater than `last`; NULL: none. */
+/* Returns the entry with the smallest key greater than that of `last`, or NULL if there is none. */
 static const struct sli_entry *next_sorted(sli_values *v, const sli_dict *d,
                                            const struct sli_entry *last) {
   const struct sli_entry *best = NULL;
@@ -159,7 +159,7 @@ static const struct sli_entry *next_sorted(sli_values *v, const sli_dict *d,
   return best;
 }
 
-/* Writes a key; as in Python, numbers, booleans and none become texts. */
+/* Writes a key. As in Python, numbers, booleans and none become texts. */
 static void json_key(sli_values *v, sli_value key, const json_style *style, text_buffer *out) {
   if (key.kind == SLI_TEXT) return json_text(v, key, style->ascii, out);
   print_put(v, out, "\"");

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Tokenizer of a template's text: data, trimmed, and the tokens between braces. */
+/* Tokenizer of templates: trimmed data, and the tokens between braces. */
 #include <ctype.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -36,7 +36,7 @@ static size_t without_space(const char *text, size_t bytes) {
   return bytes;
 }
 
-/* Returns the length without the last line, if that is only white space. */
+/* Returns the length without the last line if that line is only white space. */
 static size_t without_indent(const source *s, const char *text, size_t bytes) {
   size_t line = bytes;
   while (line && text[line - 1] != '\n') line--;
@@ -57,7 +57,8 @@ static token data(source *s, const char *text, size_t bytes) {
   return (token){DATA, s->line, copy, bytes};
 }
 
-/* Returns the length of data before a tag after trimming; `tag` is past its two signs. */
+/* Returns the length, after trimming, of the data before a tag. `tag` points past the tag's two
+ * signs. */
 static size_t trimmed(const source *s, const char *text, size_t bytes, const char *tag) {
   if (*tag == '-') return without_space(text, bytes);
   return *tag == '+' || tag[-1] == '{' ? bytes : without_indent(s, text, bytes);
@@ -114,7 +115,7 @@ static token raw(source *s, size_t tag, char end) {
   return out;
 }
 
-/* Reads the next piece of data, or the begin of a tag. */
+/* Reads the next piece of data, or the beginning of a tag. */
 static token outside(source *s) {
   char begin, end;
   size_t tag = plain_tag(s->at, "raw", &begin, &end);

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Values out of JSON. Its grammar is checked first, so that the reader cannot meet anything else.
- */
+/* Reads values from JSON. The grammar is checked first, so the reader meets only valid JSON. */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -37,7 +36,7 @@ static uint32_t read_unit(json_source *s) {
   return (uint32_t)strtoul(digits, NULL, 16);
 }
 
-/* Reads the character behind \u, of one unit or of two. */
+/* Reads the character after \u, which has one or two units. */
 static void read_unicode(json_source *s, text_buffer *out) {
   char bytes[4];
   uint32_t c = read_unit(s);

@@ -22,7 +22,7 @@ typedef struct loop {
   int depth;
   const node *of;
   scope *home;
-  sli_value seen; /* the last arguments of loop.changed() */
+  sli_value seen; /* last arguments of loop.changed() */
 } loop;
 
 typedef struct run {
@@ -31,7 +31,7 @@ typedef struct run {
   sli_value block; /* input of the current filter block */
   int calls, levels;
   const text_buffer *whole; /* the whole text */
-  sli_text_spans *answers;  /* parts of it that are answers; NULL: not wanted */
+  sli_text_spans *answers;  /* parts of it that are answers; NULL if not wanted */
   enum { GOES_ON, BREAKS, CONTINUES } jump;
 } run;
 
@@ -82,7 +82,7 @@ static void unpack(run *r, const node *target, sli_value value) {
 
 /* ---- items ----------------------------------------------------------------------------------- */
 
-/* Evaluates a bound of a slice by Python's rules: negative counts from the end; clamped to
+/* Evaluates a bound of a slice by Python's rules: a negative one counts from the end. Clamps it to
  * [least, most]. */
 static int64_t bound(run *r, const node *n, int64_t count, int64_t otherwise, int64_t least,
                      int64_t most) {
@@ -140,19 +140,19 @@ static sli_value of_loop(const loop *l, const char *name) {
   return sli_value_undefined(name);
 }
 
-/* Returns a method that is not called: templates ask only whether there is one. */
+/* Returns a placeholder for a method that is not called: templates only test whether it exists. */
 static sli_value method_value(void) {
   return (sli_value){.kind = SLI_FUNCTION, .other = "a method"};
 }
 
-/* Evaluates an attribute; as in Jinja, a method goes before a member of a dict. */
+/* Evaluates an attribute. As in Jinja, a method takes precedence over a member of a dict. */
 static sli_value attribute(run *r, const node *n) {
   sli_value of = eval(r, n->a), key = text_value(n->name);
   if (of.kind == SLI_LOOP) return of_loop(of.other, n->name);
   return sli_has_method(of, key) ? method_value() : sli_value_at(r->v, of, key);
 }
 
-/* Evaluates an item by its key; as in Jinja, it is else an attribute of that name. */
+/* Evaluates an item by its key. As in Jinja, falls back to an attribute of that name. */
 static sli_value subscript(run *r, const node *n) {
   sli_value of = eval(r, n->a), key = eval(r, n->b);
   if (of.kind == SLI_LOOP && key.kind == SLI_TEXT) return of_loop(of.other, key.text.at);
@@ -237,7 +237,7 @@ static void set_arguments(run *r, const node *of, const arguments *a) {
   set_rest(r, of, a, place);
 }
 
-/* Counts a call; false: there are too many within each other. */
+/* Counts a nested call. Returns false if there are too many. */
 static bool enter_call(run *r) {
   if (++r->calls > SLI_TEMPLATE_CALLS)
     sli_values_fail(r->v, "macros call each other more than %d deep", SLI_TEMPLATE_CALLS);
@@ -277,7 +277,7 @@ static sli_value cycle(run *r, const loop *l, const arguments *a) {
   return a->items[l->at % a->count];
 }
 
-/* Returns whether the arguments differ from those of the call before. */
+/* Returns whether the arguments differ from those of the previous call. */
 static sli_value changed(run *r, loop *l, const arguments *a) {
   sli_value all = sli_value_list(r->v), before = l->seen;
   for (size_t i = 0; i < a->count; i++) sli_value_add(r->v, all, a->items[i]);
@@ -400,8 +400,7 @@ static sli_value evaluate(run *r, const node *n) {
   }
 }
 
-/* Counts a level of evaluation, each of which takes some of the stack; false: there are too many.
- */
+/* Counts a level of evaluation, each of which uses stack. Returns false if there are too many. */
 static bool enter_level(run *r) {
   if (++r->levels > SLI_TEMPLATE_LEVELS)
     sli_values_fail(r->v, "it is evaluated more than %d levels deep", SLI_TEMPLATE_LEVELS);
@@ -455,7 +454,7 @@ static void loop_over(run *r, const node *n, const sli_list *all, int depth, tex
   if (!all->count) execute(r, n->otherwise, out);
 }
 
-/* Renders a block in a scope of its own. */
+/* Renders a block in its own scope. */
 static sli_value block(run *r, const node *n) {
   scope *outer = r->here;
   text_buffer out = {0};
@@ -489,7 +488,8 @@ static void call_block(run *r, const node *n, text_buffer *out) {
   sli_value_print(r->v, call_with(r, n->b, m), out);
 }
 
-/* Executes a block in a scope with more names, whose values are those of the outer scope. */
+/* Executes a block in a scope with additional names, whose values are evaluated in the outer
+ * scope. */
 static void with(run *r, const node *n, text_buffer *out) {
   scope *outer = r->here, *inner = inner_scope(r, outer);
   for (const node *one = n->a; one && !r->v->status; one = one->next) {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Filters of many values. Those that Jinja computes item by item give iterators. */
+/* Filters on sequences. Filters that Jinja computes lazily return iterators. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -67,7 +67,7 @@ static sli_value items(sli_values *v, sli_value d, const arguments *a) {
   return sli_value_iterator(pairs(v, d));
 }
 
-/* Groups items by a number; the last group may be filled up. */
+/* Groups items into lists of a given size; the last list may be filled up. */
 static sli_value batch(sli_values *v, sli_value s, const arguments *a) {
   static const char *const names[] = {"linecount", "fill_with", NULL};
   if (!sli_arguments_check(v, "batch", a, 2, names)) return s;
@@ -89,10 +89,10 @@ static sli_value batch(sli_values *v, sli_value s, const arguments *a) {
 
 /* ---- order ----------------------------------------------------------------------------------- */
 
-/* Keys that items are compared by. */
+/* Keys by which items are compared. */
 typedef struct keying {
   const sli_value *attribute;
-  bool exact; /* with the case of letters */
+  bool exact; /* case-sensitive */
 } keying;
 
 static keying keying_of(sli_values *v, const arguments *a, size_t exact, sli_value *attribute) {
@@ -110,7 +110,7 @@ typedef struct sorted_item {
   sli_value key, item;
 } sorted_item;
 
-/* Merges two sorted halves; of equal items the left one comes first. */
+/* Merges two sorted halves. Of equal items, the left one comes first. */
 static void merge(sli_values *v, sorted_item *all, size_t half, size_t count, sorted_item *room,
                   bool down) {
   size_t left = 0, right = half, to = 0;
@@ -214,7 +214,7 @@ static sli_value sum(sli_values *v, sli_value s, const arguments *a) {
 
 /* ---- other filters, and tests ---------------------------------------------------------------- */
 
-/* Returns the name of a filter or test in an argument; the name must be known. */
+/* Returns the filter or test named by an argument. Fails if it is unknown. */
 static const char *name_at(sli_values *v, const arguments *a, size_t place,
                            bool (*known)(const char *)) {
   sli_value text = sli_argument_text(v, a, place, NULL);
@@ -225,7 +225,7 @@ static const char *name_at(sli_values *v, const arguments *a, size_t place,
   return name;
 }
 
-/* Returns the items of a value; as in Jinja, none of one that is false. */
+/* Returns the items of a value. As in Jinja, a false value has none. */
 static const sli_list *items_if_true(sli_values *v, sli_value s) {
   return sli_value_is_true(s) ? sli_value_items(v, s) : sli_value_list(v).list;
 }
@@ -255,7 +255,7 @@ static sli_value map(sli_values *v, sli_value s, const arguments *a) {
   return sli_value_iterator(all);
 }
 
-/* Selects the items, or an attribute of them, for which a test holds (or fails). */
+/* Selects the items for which a test of them, or of an attribute, holds (or fails). */
 static sli_value chosen(sli_values *v, sli_value s, const arguments *a, bool attribute,
                         bool wanted) {
   size_t place = attribute;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Parser of statements, and of whole templates. */
+/* Parser of statements and of whole templates. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -33,7 +33,7 @@ static node *if_statement(parser *p) {
 
 static node *targets(parser *p, bool attributes);
 
-/* Parses a name, an attribute of a namespace, or targets in brackets. */
+/* Parses a name, an attribute of a namespace, or targets in parentheses. */
 static node *target(parser *p, bool attributes) {
   if (sli_parse_sees(p, "(")) {
     if (!sli_parse_deeper(p)) return sli_parse_node(p, NAME);
@@ -104,7 +104,7 @@ static node *set_statement(parser *p) {
   return n;
 }
 
-/* Parses a macro's parameters behind the opening bracket. */
+/* Parses a macro's parameters after the opening parenthesis. */
 static node *parameters(parser *p) {
   node *first = NULL, **last = &first;
   while (!p->s.status && !sli_parse_take(p, ")")) {
@@ -117,7 +117,7 @@ static node *parameters(parser *p) {
   return first;
 }
 
-/* Parses the body of a macro, which no break can leave. */
+/* Parses the body of a macro, which no break or continue can leave. */
 static void macro_body(parser *p, node *n, const char *const *ends) {
   int loops = p->loops, rest = p->rest;
   p->loops = p->rest = 0;
@@ -140,7 +140,7 @@ static node *macro_statement(parser *p) {
   return n;
 }
 
-/* Parses a call whose macro may call the block, as caller(). */
+/* Parses a call block. The macro it calls may call the block as caller(). */
 static node *call_statement(parser *p) {
   static const char *const ends[] = {"endcall", NULL};
   node *n = sli_parse_node(p, CALL_BLOCK);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Tests: "x is defined" and others. */
+/* Tests, such as "x is defined". */
 #include <string.h>
 
 #include "base/template/inner.h"
@@ -42,7 +42,7 @@ static const struct {
     {"le", LESS_EQUAL},       {"<=", LESS_EQUAL},    {"gt", GREATER},       {">", GREATER},
     {"greaterthan", GREATER}, {"ge", GREATER_EQUAL}, {">=", GREATER_EQUAL}, {"in", IN}};
 
-/* Returns whether two values are one object, as far as templates can ask: of constants. */
+/* Returns whether two values are the same object. Scalars and texts are if they are equal. */
 static bool is_same(sli_values *v, sli_value a, sli_value b) {
   return a.kind == b.kind && (a.kind < SLI_LIST ? sli_value_equal(v, a, b) : a.other == b.other);
 }

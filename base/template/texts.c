@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Texts of templates, which are in UTF-8: pieces of them, and changes. */
+/* Operations on UTF-8 texts: case, replacement, splitting, joining, padding. */
 #include <ctype.h>
 #include <string.h>
 
@@ -33,7 +33,7 @@ sli_value sli_text_case(sli_values *v, sli_value text, text_case how) {
 
 /* ---- replacement ----------------------------------------------------------------------------- */
 
-/* Puts a text before each character and at the end, as Python replaces the empty text. */
+/* Puts a text before each character and at the end, as Python does to replace an empty text. */
 static sli_value put_between(sli_values *v, sli_value text, sli_value to, int64_t most) {
   text_buffer b = {0};
   size_t at = 0;
@@ -65,7 +65,7 @@ sli_value sli_text_replace(sli_values *v, sli_value text, sli_value from, sli_va
 
 /* ---- split and join -------------------------------------------------------------------------- */
 
-/* Returns the bytes before the first white space. */
+/* Returns the number of bytes before the first white space. */
 static size_t word_bytes(sli_value text) {
   size_t at = 0;
   for (size_t n; at < text.text.bytes; at += n) {
@@ -104,7 +104,7 @@ sli_value sli_text_split(sli_values *v, sli_value text, const sli_value *by, int
   return all;
 }
 
-/* Returns the last place of a text before `end`; NULL: there is none. */
+/* Returns the last occurrence of a text before `end`, or NULL if there is none. */
 static const char *last_place(const char *text, size_t end, sli_value what) {
   for (size_t i = end + 1; i-- > 0;)
     if (i + what.text.bytes <= end && !memcmp(text + i, what.text.at, what.text.bytes))
@@ -126,7 +126,7 @@ sli_value sli_text_rsplit(sli_values *v, sli_value text, sli_value by, int64_t m
   return all;
 }
 
-/* Returns the bytes of a line, with its end of *end bytes. */
+/* Returns the length of a line, including its line end of *end bytes. */
 static size_t line_bytes(sli_value text, size_t from, size_t *end) {
   static const char *const wide[] = {"\xc2\x85", "\u2028", "\u2029"};
   for (size_t at = from, n; at < text.text.bytes; at += n) {

@@ -41,7 +41,7 @@ bool sli_values_step(sli_values *v, size_t steps) {
 
 sl_status sli_values_status(const sli_values *v) { return v->status; }
 
-/* Returns NULL once the memory is used up, or after any failure. */
+/* Returns NULL once the memory is used up or after any failure. */
 void *sli_values_room(sli_values *v, size_t bytes) {
   if (!v->status && (bytes > v->most || v->used > v->most - bytes))
     sli_values_fail(v, "it takes more memory than it may");
@@ -181,7 +181,7 @@ const char *sli_value_kind(sli_value v) {
   return names[v.kind];
 }
 
-/* Counts a level of a comparison, which takes some of the stack; false: there are too many. */
+/* Counts a level of a comparison, which uses stack. Returns false if there are too many. */
 static bool compare_deeper(sli_values *v) {
   if (++v->depth > SLI_TEMPLATE_DEPTH)
     sli_values_fail(v, "values are compared that are deeper than %d", SLI_TEMPLATE_DEPTH);
@@ -236,7 +236,7 @@ static int rows_compare(sli_values *v, const sli_list *a, const sli_list *b) {
   return way ? way : (a->count > b->count) - (a->count < b->count);
 }
 
-/* Compares; texts are ordered by code points, which is the order of their UTF-8 bytes. */
+/* Compares two values. Texts are ordered by code point, which is the order of their UTF-8 bytes. */
 int sli_value_compare(sli_values *v, sli_value a, sli_value b) {
   if (a.kind == SLI_INT && b.kind == SLI_INT) return (a.number > b.number) - (a.number < b.number);
   if (sli_value_is_number(a) && sli_value_is_number(b)) {
@@ -349,7 +349,7 @@ sli_value sli_value_at(sli_values *v, sli_value of, sli_value key) {
   return out;
 }
 
-/* Reads a part of a path: an index, if it is of digits. */
+/* Reads a part of a path, which is an index if it has only digits. */
 static sli_value part_of_path(sli_values *v, const char *at, size_t bytes) {
   text_buffer b = {0};
   sli_buffer_add(v, &b, at, bytes);

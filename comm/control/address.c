@@ -57,8 +57,8 @@ static bool write_address(const struct sockaddr *address, socklen_t size, char o
   return !getnameinfo(address, size, out, SLI_IP_CHARS, NULL, 0, NI_NUMERICHOST);
 }
 
-/* Finds the local address of a route: connecting a datagram socket sends nothing and only
- * consults the routing table. */
+/* Finds the local address of a route. Connecting a datagram socket sends nothing; it only consults
+ * the routing table. */
 static bool route(const struct addrinfo *to, char there[SLI_IP_CHARS], char here[SLI_IP_CHARS]) {
   struct sockaddr_storage own;
   socklen_t size = sizeof own;

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A job has one secret, its key. Two pairs of CURVE keys are derived from it with different
- * labels: one for every socket that binds, one for every socket that connects. A process with
- * the job's key therefore knows what a server and a client of the job must prove, and nobody
- * else can prove either.
+/* A job has one secret, its key. Two CURVE key pairs are derived from it with different labels: one
+ * for all sockets that bind, one for all sockets that connect. A process with the job's key
+ * therefore knows what a server and a client of the job must prove, and no other process can prove
+ * either.
  *
- * libzmq checks a server's key by itself. It accepts any client that has a key until a handler
- * answers at inproc://zeromq.zap.01 (ZeroMQ RFC 27, ZAP). */
+ * libzmq itself checks a server's key. It accepts a client with any key unless a handler decides at
+ * inproc://zeromq.zap.01 (ZeroMQ RFC 27, ZAP). */
 #include "comm/control/auth.h"
 
 #include <sodium.h>

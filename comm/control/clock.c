@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Heartbeats are PING and PONG; their timestamps also give the clock offset of the other side.
- * The estimate is the exchange with the smallest error, where an old exchange grows worse by the
- * drift that clocks may have (RFC 5905: 15 ppm). */
+/* Heartbeats are PING and PONG; their timestamps also give the clock offset of the other side. The
+ * estimate is taken from the exchange with the smallest error, where the error of an old exchange
+ * grows with the drift that clocks may have (RFC 5905: 15 ppm). */
 #include <stdlib.h>
 
 #include "comm/control/inner.h"
@@ -42,8 +42,8 @@ void sli_clock_answer(sli_control *c, sli_line *line, const sli_frame *frame) {
       &(sli_frame){.type = SLI_FRAME_PONG, .clock = {frame->clock.asked_ns, now, sli_now_ns()}});
 }
 
-/* Takes the offsets that process 0 knows, for peers without a direct exchange; they are added to
- * the offset of process 0. */
+/* Takes the offsets known to process 0, for peers without a direct exchange, and adds them to the
+ * offset of process 0. */
 void sli_clocks_take(sli_control *c, const sli_frame *frame) {
   const uint8_t *at = frame->tail;
   if (frame->tail_bytes != (size_t)c->nprocesses * 8) return;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* API of the control plane for other threads. They leave requests under the lock, wake the
- * control thread if it may be asleep, and wait, where needed, for it to signal a change. */
+/* API of the control plane for other threads. They queue requests under the lock, wake the control
+ * thread if it may be asleep, and, where needed, wait for it to signal a change. */
 #include "comm/control/control.h"
 
 #include <sodium.h>
@@ -169,7 +169,7 @@ static void control_leave(sli_control *c, const sli_waiter *waiter) {
   *at = waiter->next;
 }
 
-/* Waits in a meeting. target: the process that gets everybody's data; -1: all. */
+/* Waits in a meeting. target: the process that gets everybody's data, or -1 for all. */
 static sl_status meet(sli_control *c, int target, const char *word, const void *data, size_t bytes,
                       sli_control_blob **blobs) {
   check_thread(c, "a meeting");

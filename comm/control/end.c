@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The end of a job. The process that detects it reports to process 0, which adopts the first
- * report and sends it to everybody, so all name the same culprit. A process that soon gets no
- * answer from process 0 adopts its own report. */
+/* The end of a job. The process that detects it reports to process 0, which adopts the first report
+ * and sends it to everybody, so all name the same culprit. A process that gets no answer from
+ * process 0 within VERDICT_MS adopts its own report. */
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>

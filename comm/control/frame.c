@@ -127,7 +127,7 @@ void sli_frame_write(const sli_frame *frame, uint8_t *out) {
 
 /* ---- reading ------------------------------------------------------------------ */
 
-/* Ends within its field, and is fit to be printed. */
+/* True if the text ends within its field and is printable. */
 static bool is_name(const char *text, size_t count) {
   size_t length = strnlen(text, count);
   for (size_t i = 0; i < length; i++)

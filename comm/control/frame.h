@@ -7,9 +7,9 @@
  *   8  u32 process (sender)     36  u32 zero
  *  12  u32 incarnation          40  body
  *
- * A body has a fixed-size part, which depends on the type, and a tail of equal units. Both are
- * in one table; a frame that does not fit the table goes no further. Numbers are checked here as
- * far as a single frame allows. */
+ * A body has a fixed-size part, which depends on the type, and a tail of equal units. One table
+ * describes both; a frame that does not match it is rejected. Numbers are checked here as far as a
+ * single frame allows. */
 #ifndef SLUICE_COMM_CONTROL_FRAME_H
 #define SLUICE_COMM_CONTROL_FRAME_H
 
@@ -28,15 +28,15 @@ enum {
 };
 
 typedef enum sli_frame_type {
-  SLI_FRAME_HELLO = 1, /* hello: sent to process 0 until it answers */
-  SLI_FRAME_WAIT,      /* process 0 has heard the HELLO; tail: text, the missing processes */
+  SLI_FRAME_HELLO = 1, /* hello: sent to process 0 until it replies */
+  SLI_FRAME_WAIT,      /* process 0 has received the HELLO; tail: text, the missing processes */
   SLI_FRAME_REFUSE,    /* process 0 refuses the sender; tail: text, why */
   SLI_FRAME_DATA,      /* a part of long data; tail: the part */
-  SLI_FRAME_PING,      /* heartbeat; asks for the time */
-  SLI_FRAME_PONG,      /* answer to a PING, with the time */
-  SLI_FRAME_CLOCKS,    /* tail: the clock of each process less that of process 0 */
+  SLI_FRAME_PING,      /* heartbeat; requests the time */
+  SLI_FRAME_PONG,      /* reply to a PING, with the time */
+  SLI_FRAME_CLOCKS,    /* tail: the clock of each process minus that of process 0 */
   SLI_FRAME_ABORT,     /* the job is over; tail: text, why */
-  SLI_FRAME_BYE,       /* the sender leaves, in order */
+  SLI_FRAME_BYE,       /* the sender leaves normally */
   SLI_FRAME_TYPES
 } sli_frame_type;
 
@@ -44,7 +44,7 @@ typedef enum sli_frame_type {
 typedef enum sli_data_kind {
   SLI_DATA_TABLE = 1, /* process 0 to all: everybody's HELLO */
   SLI_DATA_WORD,      /* word: sent to process 0, which forwards it to its target */
-  SLI_DATA_MEET,      /* to process 0: a process has come; target -1: all get all data */
+  SLI_DATA_MEET,      /* to process 0: a process has arrived; target -1: all get all data */
   SLI_DATA_RELEASE,   /* process 0 to all: the meeting is complete, with everybody's data */
   SLI_DATA_KINDS
 } sli_data_kind;
@@ -76,12 +76,12 @@ typedef struct sli_frame {
   size_t tail_bytes;
 } sli_frame;
 
-/* Returns the bytes of the written frame; writes it. */
+/* Return the size of the written frame, and write it. */
 size_t sli_frame_bytes(const sli_frame *frame);
 void sli_frame_write(const sli_frame *frame, uint8_t *out);
 
-/* Reads a frame; its tail points into `bytes`. Returns NULL, or what is wrong. If the version is
- * wrong, all header fields are set. */
+/* Reads a frame, whose tail points into `bytes`. Returns NULL, or a text that says what is wrong.
+ * If the version is wrong, the header fields are set. */
 const char *sli_frame_parse(const void *bytes, size_t count, sli_frame *out);
 
 /* Copies a tail as text: 0-terminated, without control characters; returns `out`. */
@@ -89,7 +89,7 @@ char *sli_frame_text(const sli_frame *frame, char out[SLI_FRAME_TEXT_BYTES + 1])
 
 const char *sli_frame_name(unsigned type);
 
-/* Reads and writes numbers inside tails. */
+/* Write and read numbers inside tails. */
 void sli_frame_put64(uint8_t *at, uint64_t value);
 uint64_t sli_frame_take64(const uint8_t *at);
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Definitions shared by the files of the control plane. The control thread owns everything
- * except `shared`, which is under its lock, and the counts, which are atomic.
+/* Definitions shared within the control plane. The control thread owns everything except `shared`,
+ * which its lock protects, and the counts, which are atomic.
  *
- * Files call only files further down:
+ * Files call only files further down in this list:
  *
  *   control            API for other threads
  *   thread             the event loop; monitor events
@@ -11,7 +11,7 @@
  *   join words         joining of the job; words to one or all
  *   meetings           barriers
  *   sockets            opening and closing of sockets
- *   end                verdict: who is to blame
+ *   end                verdict: which process is to blame
  *   parts clock        long data; clock offsets
  *   send               sending; refusals
  *   auth listen frame address */
@@ -30,14 +30,14 @@
 
 enum { SLI_ROUTE_BYTES = 16 };
 
-/* A connection over which frames go to a peer and come from it. */
+/* A connection for frames to and from a peer. */
 typedef struct sli_line {
-  void *socket; /* NULL: none */
+  void *socket; /* NULL: no connection */
   uint8_t route[SLI_ROUTE_BYTES];
-  size_t route_bytes;  /* ROUTER: the peer's routing id; else 0 */
+  size_t route_bytes;  /* ROUTER: length of the peer's routing id; otherwise 0 */
   uint64_t sent, seen; /* sequence numbers of the last frames */
   uint64_t opened_ns;  /* time this side opened it; 0: the other side did */
-  uint64_t heard_ns;   /* arrival of the last frame; 0: none yet */
+  uint64_t heard_ns;   /* arrival of the last frame, or 0 */
   bool closed;         /* the connection is known to be gone */
   int exchanges;       /* clock exchanges so far */
   int64_t offset_ns;
@@ -47,18 +47,19 @@ typedef struct sli_line {
 /* Long data that is being reassembled; one per kind and sender. */
 typedef struct sli_assembly {
   uint8_t *data;
-  uint64_t bytes, total_bytes; /* received so far, in all */
+  uint64_t bytes, total_bytes; /* received so far; in total */
 } sli_assembly;
 
 typedef struct sli_peer {
   bool here, left;
   uint64_t instance;
   char host[SLI_FRAME_NAME_CHARS], direct[SLI_FRAME_DIRECT_CHARS];
-  sli_line hub; /* line of process 0 to this peer; elsewhere only peers[0]'s: to process 0 */
+  sli_line hub; /* in process 0, its line to this peer; elsewhere only peers[0].hub is used, the
+                   line to process 0 */
   sli_line out; /* this side's DEALER to the peer's ROUTER: this side watches it */
   sli_line in;  /* the peer's DEALER to this side's ROUTER: it watches this side */
   sli_assembly parts[SLI_DATA_KINDS];
-  int64_t from_hub_ns; /* its clock less that of process 0, as process 0 reports */
+  int64_t from_hub_ns; /* its clock minus that of process 0, as process 0 reports */
 } sli_peer;
 
 /* Data that waits to be sent, in order. */
@@ -71,7 +72,7 @@ typedef struct sli_order {
   size_t bytes;
 } sli_order;
 
-/* A thread in sli_control_meet; lives on its stack. */
+/* A thread in sli_control_meet, on its stack. */
 typedef struct sli_waiter {
   struct sli_waiter *next;
   const char *word;
@@ -79,7 +80,7 @@ typedef struct sli_waiter {
   sli_control_blob *blobs;
 } sli_waiter;
 
-/* A meeting, in process 0: the processes that have come so far. */
+/* A meeting, in process 0: the processes that have arrived so far. */
 typedef struct sli_meeting {
   struct sli_meeting *next;
   char word[SLI_FRAME_WORD_CHARS];
@@ -133,7 +134,7 @@ typedef struct sli_due {
   uint64_t probe_until_ns;
 } sli_due;
 
-/* The verdict that this process has reported to process 0, whose answer it awaits. */
+/* The verdict that this process has reported to process 0, and whose confirmation it awaits. */
 typedef struct sli_verdict {
   uint64_t until_ns; /* end of the wait; 0: nothing reported */
   int suspect;
@@ -141,7 +142,7 @@ typedef struct sli_verdict {
   char text[SLI_FRAME_TEXT_BYTES + 1];
 } sli_verdict;
 
-/* State shared by the control thread and others; under the lock. */
+/* State shared between the control thread and other threads, protected by the lock. */
 typedef struct sli_shared {
   pthread_mutex_t lock;
   pthread_cond_t changed;
@@ -193,7 +194,7 @@ void *sli_control_run(void *control);
 /* sockets.c */
 sl_status sli_sockets_bind(sli_control *c); /* before the thread runs */
 void sli_sockets_close(sli_control *c);
-/* connects to process 0 as soon as its name is resolved */
+/* Connects to process 0 as soon as its name is resolved. */
 void sli_sockets_connect(sli_control *c);
 void sli_sockets_watch(sli_control *c, int process); /* opens a direct link, if there is none */
 
@@ -201,8 +202,8 @@ void sli_sockets_watch(sli_control *c, int process); /* opens a direct link, if 
 bool sli_line_send(sli_control *c, sli_line *line, sli_frame *frame);
 void sli_refuse(sli_control *c, sli_refusal kind, const char *sender, const char *why);
 
-/* receive.c: takes a few frames, so that other sockets get their turn; returns whether there may
- * be more. */
+/* receive.c: takes a limited number of frames, so that other sockets get their turn. Returns
+ * whether there may be more. */
 bool sli_receive(sli_control *c, void *socket, sli_origin origin, int process);
 
 /* silence.c */
@@ -229,7 +230,7 @@ void sli_join_complete(sli_control *c);
 void sli_data_send(sli_control *c, sli_line *line, sli_data_kind kind, int from, int target,
                    const char *word, const void *data, size_t bytes);
 typedef enum sli_part { SLI_PART_REFUSED, SLI_PART_TAKEN, SLI_PART_LAST } sli_part;
-/* Takes a part. After the last one, *data is the whole, the caller's to free(). */
+/* Takes a part. After the last one, *data is the whole; the caller frees it with free(). */
 sli_part sli_part_take(sli_control *c, int process, const sli_frame *frame, uint8_t **data,
                        size_t *bytes);
 void sli_parts_fini(sli_control *c);
@@ -241,14 +242,15 @@ void sli_order_carry_out(sli_control *c, sli_order *order);
 
 /* meetings.c */
 void sli_blobs_free(sli_control_blob *blobs, int count);
-/* Adds `from` and its data, which is taken over; target -1: all shall get the data. */
+/* Adds process `from` and its data, whose ownership passes to the meeting. target -1: all processes
+ * get the data. */
 void sli_meeting_come(sli_control *c, int from, int target, const char *word, void *data,
                       size_t bytes);
 void sli_meeting_release(sli_control *c, const char *word, const uint8_t *data, size_t bytes);
 void sli_meetings_check(sli_control *c); /* ends meetings that wait for a process that has left */
 void sli_meetings_fini(sli_control *c);
 
-/* end.c: the end of a job. `culprit` is to blame, whichever process detects that. */
+/* end.c: the end of a job. `culprit` is to blame, regardless of which process detects it. */
 void sli_blame(sli_control *c, sl_status status, int culprit, const char *format, ...)
     __attribute__((format(printf, 4, 5)));
 void sli_verdict_take(sli_control *c, const sli_frame *frame);

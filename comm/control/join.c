@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Joining of a job. Every process sends HELLO to process 0 until it is answered; process 0 may
- * be the last to start. It keeps the HELLOs until it has one from each process, then sends
- * everybody's to all: that is the start.
+/* Joining of a job. Every process sends HELLO to process 0 until it gets a reply; process 0 may be
+ * the last to start. It keeps the HELLOs until it has one from each process, then sends all of them
+ * to everybody, which starts the job.
  *
- * Two kinds of HELLO are refused. One of another job or incarnation has reached the wrong
- * endpoint: its sender is told so, and the job goes on without it. One of this job that
- * disagrees (version, plan, number of processes, a number that is taken) would break the run.
- * The job then ends everywhere before the start, and names the sender. After the start no HELLO
- * can do harm: a late one is refused, and nothing else happens. */
+ * Two kinds of HELLO are refused. A HELLO of another job or incarnation has reached the wrong
+ * endpoint: its sender is told so, and the job goes on without it. A HELLO of this job that
+ * disagrees (version, number of processes, a process number already taken) would break the run. The
+ * job then ends everywhere before the start, with an error that names the sender. After the start
+ * no HELLO can do harm: a late one is refused, and nothing else happens. */
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -63,7 +63,7 @@ static void list_missing(const sli_control *c, char *out, size_t bytes) {
   snprintf(out + used, bytes - used, missing == 1 ? " has not joined" : " have not joined");
 }
 
-/* Refuses a HELLO that reached the wrong endpoint; the job goes on. */
+/* Refuses a HELLO that reached the wrong endpoint; the job continues. */
 static void send_away(sli_control *c, sli_refusal kind, const char *sender, sli_line *line,
                       const char *format, ...) __attribute__((format(printf, 5, 6)));
 static void send_away(sli_control *c, sli_refusal kind, const char *sender, sli_line *line,
@@ -159,7 +159,7 @@ void sli_hello_take(sli_control *c, const sli_frame *frame, const uint8_t *route
   bool exists = frame->process < (uint32_t)c->nprocesses;
   sli_peer *known = &c->peers[exists ? frame->process : 0];
   if (c->shared.joined && exists && known->instance == frame->instance) {
-    /* Sent before the answer arrived, unless it is a replay. */
+    /* Sent before process 0's reply arrived, unless it is a replay. */
     if (frame->sequence <= known->hub.seen) sli_refuse(c, SLI_REFUSED_REPLAY, sender, "HELLO");
     else known->hub.seen = frame->sequence;
     return;
@@ -176,7 +176,7 @@ void sli_hello_take(sli_control *c, const sli_frame *frame, const uint8_t *route
 
 /* ---- table ----------------------------------------------------------------------- */
 
-/* Entry per process: instance (8 bytes, little-endian), host, direct. */
+/* One entry per process: instance (8 bytes, little-endian), host, direct. */
 enum { ROW_BYTES = 8 + SLI_FRAME_NAME_CHARS + SLI_FRAME_DIRECT_CHARS };
 
 static uint8_t *write_table(const sli_control *c, size_t *bytes) {

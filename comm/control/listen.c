@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Anybody who reaches a port can connect to it as often as they like. Each time libzmq builds a
+/* Anybody who can reach a port can connect to it at any rate. For each connection libzmq builds a
  * session before it finds that the client has no key; 10,000 a second cost a third of a core. A
- * listener therefore has an allowance of connections, which refills with time. When it is used
- * up, the kernel drops new connections (a filter of one instruction on the listening socket).
- * That costs almost nothing and leaves established connections alone. Members of the job retry
- * until they get through.
+ * listener therefore has an allowance of connections, which refills with time. Once it is used up,
+ * the kernel drops new connections (a one-instruction filter on the listening socket). That costs
+ * almost nothing and does not affect established connections. Members of the job retry until they
+ * get through.
  *
  * The listener also shuts when too many connections are open on which no member has spoken yet:
- * each takes a descriptor until libzmq closes it, some seconds later. */
+ * each holds a descriptor until libzmq closes it some seconds later. */
 #include "comm/control/listen.h"
 
 #include <arpa/inet.h>
@@ -48,7 +48,7 @@ static int port_of(int fd) {
                                          : ((struct sockaddr_in *)&own)->sin_port);
 }
 
-/* Gives libzmq a copy of the descriptor, because it closes what it gets. */
+/* Gives libzmq a copy of the descriptor, because libzmq closes the one it gets. */
 static bool hand_over(void *socket, int fd) {
   int copy = fcntl(fd, F_DUPFD_CLOEXEC, 0), none = -1;
   char text[32];
@@ -90,7 +90,7 @@ bool sli_listener_open(sli_listener *listener, void *socket, const char *host, i
     return true;
   }
   if (sli_host_is_address(host)) return listen_add(listener, socket, host, port);
-  /* "::" accepts both IPv4 and IPv6 where there is IPv6 at all. */
+  /* "::" accepts both IPv4 and IPv6 if the host has IPv6. */
   return listen_add(listener, socket, "::", port) || listen_add(listener, socket, "0.0.0.0", port);
 }
 

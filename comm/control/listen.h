@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A listening socket that strangers cannot keep busy. */
+/* A listening socket with limits on unauthenticated connections. */
 #ifndef SLUICE_COMM_CONTROL_LISTEN_H
 #define SLUICE_COMM_CONTROL_LISTEN_H
 
@@ -15,13 +15,14 @@ typedef struct sli_listener {
   /* rate limit of connections: refill per second, most saved up, left now */
   double per_second, most, left;
   uint64_t filled_ns;
-  uint8_t *known; /* per descriptor: a member of the job has spoken on this connection */
+  uint8_t *known; /* by descriptor: a member of the job has spoken on this connection */
   int nknown;
 } sli_listener;
 
-/* Binds `host` (an address; "localhost": both loopbacks; else any) for a ROUTER that is bound to
- * nothing else afterwards. `strangers`: most unauthenticated connections at once, beside the
- * job's. On failure errno says why. */
+/* Binds a ROUTER, which must not be bound to anything else later. `host` is an address; "localhost"
+ * binds both loopback addresses, any other name all addresses. `strangers`: most unauthenticated
+ * connections at the same time, in addition to one per process. Returns false with errno set on
+ * failure. */
 bool sli_listener_open(sli_listener *listener, void *socket, const char *host, int *port,
                        int nprocesses, int strangers);
 void sli_listener_close(sli_listener *listener);
@@ -30,7 +31,8 @@ void sli_listener_close(sli_listener *listener);
 void sli_listener_set_rate(sli_listener *listener, double per_second);
 /* Counts an accepted connection; shuts the listener if it was one too many. */
 void sli_listener_count(sli_listener *listener, uint64_t now_ns);
-/* Opens the listener again when it is time. Returns when to call next, in ns; 0: not needed. */
+/* Reopens the listener when it is time. Returns the time of the next call, in ns, or 0 if none is
+ * needed. */
 uint64_t sli_listener_tend(sli_listener *listener, uint64_t now_ns);
 
 /* Marks a connection as known: a member of the job spoke on it. */

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Meetings (barriers). Every process tells process 0 that it has come and what data it brings.
- * Process 0 sees when all have come, and tells all. */
+/* Meetings (barriers). Every process tells process 0 that it has arrived, and sends the data it
+ * brings. Once all have arrived, process 0 tells all. */
 #include <stdlib.h>
 #include <string.h>
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Receiving of frames. A frame is accepted only if it is well-formed, of this incarnation, from
- * a process that has joined with the same instance of its control plane, and next in sequence.
- * Anything else is counted, logged once and dropped. */
+/* Receives frames. A frame is accepted only if it is well-formed, of this incarnation, from a
+ * process that has joined with the same instance of its control plane, and next in sequence. Any
+ * other frame is counted, logged once per kind of error, and dropped. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -70,7 +70,7 @@ static void take_frame(sli_control *c, int process, sli_line *line, sli_origin o
   }
 }
 
-/* Finds the line on which a frame came, if its sender may use it. */
+/* Finds the line on which a frame arrived, if its sender may use that line. */
 static sli_line *find_line(sli_control *c, sli_origin origin, int process, const uint8_t *route,
                            size_t route_bytes, int fd, const sli_frame *frame) {
   if (frame->process >= (uint32_t)c->nprocesses || frame->process == (uint32_t)c->self) return NULL;
@@ -138,7 +138,7 @@ static void take_message(sli_control *c, sli_origin origin, int process, const u
   else check_frame(c, origin, process, route, route_bytes, fd, &frame, sender);
 }
 
-/* Receives one frame with all its parts; false if there is none. */
+/* Receives one frame with all its parts. Returns false if there is none. */
 static bool receive_one(sli_control *c, void *socket, sli_origin origin, int process) {
   uint8_t route[SLI_ROUTE_BYTES];
   int route_bytes = 0, extra = 0;

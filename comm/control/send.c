@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Sending of frames, with the next sequence number of the line; and logging of refused frames
- * and connections. */
+/* Sends frames, each with the next sequence number of its line, and logs refused frames and
+ * connections. */
 #include <string.h>
 
 #include "comm/control/inner.h"
@@ -30,7 +30,7 @@ static void count_sent(sli_control *c, size_t bytes) {
   atomic_fetch_add_explicit(&c->counts.bytes_sent, bytes, memory_order_relaxed);
 }
 
-/* Sends a frame; false if there is no connection. */
+/* Sends a frame. Returns false if there is no connection. */
 bool sli_line_send(sli_control *c, sli_line *line, sli_frame *frame) {
   if (!line->socket || line->closed) return false;
   if (line->route_bytes &&

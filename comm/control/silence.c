@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Heartbeats run on every connection. A peer that is silent for too long is lost, and so is one
- * that closed its connection without a goodbye. */
+/* Heartbeats run on every connection. A peer that is silent for too long is lost, as is a peer that
+ * closed its connection without a goodbye. */
 #include "comm/control/inner.h"
 
 #define CONNECT_NS UINT64_C(30000000000) /* time for a direct link to connect */
@@ -43,8 +43,8 @@ static void look_at(sli_control *c, int k, const sli_line *line, const char *how
               (double)(now_ns - line->heard_ns) * 1e-9);
 }
 
-/* Moves deadlines by the time that this process itself was not scheduled: its own delay says
- * nothing about others. */
+/* Extends deadlines by the time for which this process was not scheduled, because its own delay
+ * says nothing about its peers. */
 static void forgive(sli_control *c, uint64_t late_ns, uint64_t now_ns) {
   for (int k = 0; k < c->nprocesses; k++) {
     sli_line *lines[] = {&c->peers[k].hub, &c->peers[k].out, &c->peers[k].in};

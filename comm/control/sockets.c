@@ -23,7 +23,7 @@ static void *open_socket(sli_control *c, int type) {
   zmq_setsockopt(socket, ZMQ_MAXMSGSIZE, &most, sizeof most);
   set(socket, ZMQ_LINGER, LINGER_MS);
   set(socket, ZMQ_IPV6, 1);
-  /* Messages that a slow process does not read stay with the sender. */
+  /* Messages that a slow process does not read remain queued at the sender. */
   set(socket, ZMQ_SNDHWM, 0);
   set(socket, ZMQ_RCVHWM, 256);
   set(socket, ZMQ_HANDSHAKE_IVL, 5000);
@@ -82,7 +82,8 @@ static void connect_to(sli_control *c, sli_line *line, const char *host, int por
 }
 
 /* Binds the socket for direct links, at the local address on the route to process 0. A loopback
- * address means that both are on one host, which others know by the endpoint's name. */
+ * address means that both processes are on one host, which other processes know by the endpoint's
+ * name. */
 static void bind_direct(sli_control *c, const char *here) {
   bool beside = sli_host_is_loopback(here) && !sli_host_is_loopback(c->hub.host);
   char text[SLI_ENDPOINT_CHARS];
@@ -103,7 +104,7 @@ static void bind_direct(sli_control *c, const char *here) {
            text);
 }
 
-/* Connects to process 0; its name may resolve only when its host is up. */
+/* Connects to process 0. Its name may resolve only once its host is up; the caller retries. */
 void sli_sockets_connect(sli_control *c) {
   char here[SLI_IP_CHARS];
   if (!sli_host_route(c->hub.host, c->hub.port, c->hub.ip, here)) {
@@ -124,8 +125,8 @@ static void connect_direct(sli_control *c, int process) {
   char host[SLI_HOST_CHARS];
   int port;
   peer->out.socket = open_socket(c, ZMQ_DEALER);
-  /* The round trip to process 0 tells how long a connection may take. Quick retries get through
-   * where strangers keep a listener busy. */
+  /* The round trip to process 0 indicates how long a connection may take. Quick retries get through
+   * when unauthenticated clients keep the listener busy. */
   set(peer->out.socket, ZMQ_CONNECT_TIMEOUT, 200 + (int)(8 * c->peers[0].hub.error_ns / 1000000));
   set(peer->out.socket, ZMQ_RECONNECT_IVL_MAX, 0);
   peer->out.opened_ns = sli_now_ns();
@@ -136,7 +137,7 @@ static void connect_direct(sli_control *c, int process) {
   else sli_blame(c, SL_E_PEER, process, "process %d has no address: \"%s\"", process, peer->direct);
 }
 
-/* Opens a direct link; to or from process 0 a line exists already. */
+/* Opens a direct link, unless process 0 is an end: that line already exists. */
 void sli_sockets_watch(sli_control *c, int process) {
   sli_peer *peer = &c->peers[process];
   if (peer->left || peer->out.socket || sli_is_hub(c) || process == 0) return;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The control thread, the only one that touches sockets. It sleeps in zmq_poll until a frame
- * comes, another thread writes to the eventfd, or a timer is due. zmq_poll checks ZMQ_EVENTS
- * itself, since ZMQ_FD is edge-triggered. Each turn it receives, sends pending orders, and runs
- * timers. */
+ * arrives, another thread writes to the eventfd, or a timer is due. zmq_poll checks ZMQ_EVENTS
+ * itself, since ZMQ_FD is edge-triggered. In each iteration it sends pending orders, runs timers,
+ * and receives. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -78,7 +78,7 @@ static void carry_out(sli_control *c, sli_order *order) {
   }
 }
 
-/* Sends pending orders; false when it is time to close. */
+/* Sends pending orders. Returns false when it is time to close. */
 static bool serve(sli_control *c) {
   char name[128];
   pthread_mutex_lock(&c->shared.lock);

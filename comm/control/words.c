@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Words. All of them go through process 0, which forwards them in order of arrival, so words to
- * all arrive in the same order everywhere. */
+/* Words. All words go through process 0, which forwards them in order of arrival, so words to all
+ * processes arrive in the same order everywhere. */
 #include "comm/control/inner.h"
 
 void sli_word_take(sli_control *c, int from, const char *word, const void *data, size_t bytes) {

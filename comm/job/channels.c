@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A transfer over a channel is announced over the net by its message, without data. The message
- * carries its number on the link, which is also its number on the channel, and names the slot.
- * The receiver thus knows the destination and the matching receive. */
+/* The message of a transfer over a channel goes over the net, without data, and announces the
+ * transfer. It carries its number on the link, which is also its number on the channel, and names
+ * the slot. From it the receiver knows the destination and the matching receive. */
 #include "comm/job/channels.h"
 
 #include <stdlib.h>
@@ -18,7 +18,7 @@ struct sli_channels {
   int count;
   sli_nccl_channel *ends; /* [count] */
   int32_t *of_link;       /* [nqueues] index of a channel, or SL_NONE */
-  uint64_t *announced;    /* fences of announcements being sent */
+  uint64_t *announced;    /* fences of announcements in flight */
   size_t nannounced, announced_capacity;
 };
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Run fingerprint: the settings that all processes of a job must share, compared by name
- * when they meet. */
+/* Run fingerprint: the settings that all processes of a job must share, compared by name when the
+ * processes meet. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -8,7 +8,7 @@
 
 #include "comm/job/inner.h"
 
-/* Packs the name and value of each item in turn, each with its closing 0; then the plan's hash. */
+/* Packs the name and value of each item, each terminated by a 0, then the plan's hash. */
 static char *pack(const sl_job *job, int nfingerprint, const sl_fingerprint_item *fingerprint,
                   size_t *bytes) {
   char *text = NULL;
@@ -21,7 +21,8 @@ static char *pack(const sl_job *job, int nfingerprint, const sl_fingerprint_item
   return text;
 }
 
-/* Returns the text at *at and moves *at behind it; NULL at the end, and where a text is cut off. */
+/* Returns the text at *at and moves *at past it. Returns NULL at the end, or if the text is cut
+ * off. */
 static const char *next_text(const sl_blob *blob, size_t *at) {
   const char *text = (const char *)blob->data + *at;
   size_t left = blob->bytes - *at, n = left ? strnlen(text, left) : 0;
@@ -30,7 +31,7 @@ static const char *next_text(const sl_blob *blob, size_t *at) {
   return text;
 }
 
-/* Finds an item. The search starts at *from, where the last one ended, then covers everything:
+/* Finds an item. Looks first at *from, where the previous search ended, then everywhere, because
  * items mostly come in the same order. */
 static const char *find(const sl_blob *blob, size_t *from, const char *name) {
   size_t at = *from;
@@ -59,8 +60,8 @@ static sl_status disagree(int process, const char *name, const char *his, const 
                  *ours ? ours : name);
 }
 
-/* Compares fingerprints: every item of one process must be one of the other, with the same value.
- * An item without a value counts as absent. */
+/* Compares fingerprints: for every item in `named`, both processes must have the same value. An
+ * item without a value counts as absent. */
 static sl_status compare(const sl_blob *blobs, int process, const sl_blob *named) {
   size_t at = 0, in_ours = 0, in_his = 0;
   for (const char *name; (name = next_text(named, &at)) && next_text(named, &at);) {

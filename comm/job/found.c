@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Announcement: a result that process 0 finds for all, such as that of a long search.
+/* Announcement: a result that process 0 finds for all processes, such as that of a long search.
  *
- * Process 0 sends it in one word, before or at joining. A process waits only for that word and
- * for no other process. Processes with different options therefore still meet when they join,
- * and learn there how they differ. */
+ * Process 0 sends it in one word, before or at joining. A process waits only for that word, not for
+ * other processes. Processes with different options therefore still meet when they join, and learn
+ * there how their options differ. */
 #include <stdlib.h>
 #include <string.h>
 

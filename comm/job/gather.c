@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Gathers the statistics and records of all processes in process 0, in portions. Process 0 asks
- * one process after another ("pull") until that one answers with an empty portion. At most one
- * portion is under way, however much data there is. */
+/* Gathers the statistics and records of all processes in process 0, in portions. Process 0 asks one
+ * process after another ("pull") until that one answers with an empty portion. At most one portion
+ * is in flight, however much data there is. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -32,7 +32,7 @@ bool sli_gather_hear(sl_job *job, int from, const char *word, const void *data, 
 
 /* ---- owner's thread ------------------------------------------------------------------- */
 
-/* Waits for the next word; its data is the caller's to free(). */
+/* Waits for the next word. The caller frees its data with free(). */
 static sl_status gather_take(sl_job *job, int *from, void **data, size_t *bytes) {
   sli_job_word *w = &job->gathered;
   pthread_mutex_lock(&w->lock);
@@ -47,7 +47,7 @@ static sl_status gather_take(sl_job *job, int *from, void **data, size_t *bytes)
   return come ? SL_OK : sli_job_fail_lost(job);
 }
 
-/* Other processes: sends a portion each time one is asked for. */
+/* Other processes: sends a portion each time process 0 asks for one. */
 static sl_status give(sl_job *job, uint64_t most_records) {
   sl_export *e = sl_export_open(job->rt, PORTION_BYTES, most_records);
   sl_status status = SL_OK;

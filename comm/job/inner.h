@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Definitions shared by the files of a job. */
+/* Definitions shared within job/. */
 #ifndef SLUICE_COMM_JOB_INNER_H
 #define SLUICE_COMM_JOB_INNER_H
 
@@ -14,7 +14,7 @@
 
 /* The first loss, set by whichever thread detects it. */
 typedef struct sli_job_loss {
-  atomic_bool taken; /* a thread has claimed `why`: the first one */
+  atomic_bool taken; /* set by the first thread, which then writes `why` */
   atomic_bool known; /* `why` is written */
   char why[512];
 } sli_job_loss;
@@ -26,8 +26,8 @@ typedef struct sli_job_stop {
   int64_t begun; /* the largest number reported */
 } sli_job_stop;
 
-/* A message from the control plane's thread to the waiting owner: run statistics, or what
- * process 0 has announced. At most one of each kind is under way. */
+/* A message from the control plane's thread to the waiting owner: a portion of statistics, a
+ * request for one, or an announcement of process 0. At most one of each kind is in flight. */
 typedef struct sli_job_word {
   pthread_mutex_t lock; /* guards all fields */
   pthread_cond_t come;
@@ -47,7 +47,7 @@ struct sl_job {
   sli_channels *channels; /* NULL: no link connects two GPUs, or not attached yet */
   sl_peers peers;
   _Atomic(sl_runtime *) rt; /* stored with release by attach, loaded with acquire by callbacks */
-  pthread_t watcher, mover; /* watcher: during a run; mover: before and after it */
+  pthread_t watcher, mover; /* watcher: during a run; mover: after a run, until the next */
   bool moves;
   atomic_bool run_over, mover_over, closing;
   pthread_mutex_t listening; /* guards the next two */
@@ -55,14 +55,14 @@ struct sl_job {
   void *listener_ctx;
   sli_job_word gathered;
   sli_job_word found; /* text that process 0 has announced; kept */
-  bool announced;     /* process 0: it has announced */
+  bool announced;     /* process 0: has announced */
   sli_job_stop stop;
   sli_job_loss loss;
-  atomic_int gone; /* process 0: others that know of the common end */
+  atomic_int gone; /* process 0: number of processes that know of the common end */
 };
 
 /* loss.c */
-/* Ends the job. Any thread; the first reason is kept. */
+/* Ends the job. Any thread. The first reason is kept. */
 void sli_job_give_up(sl_job *job, const char *why);
 bool sli_job_is_lost(const sl_job *job);
 sl_status sli_job_fail_lost(const sl_job *job);
@@ -70,7 +70,7 @@ sl_status sli_job_fail_lost(const sl_job *job);
 /* planes.c */
 sl_status sli_job_open_planes(sl_job *job);
 void sli_job_close_planes(sl_job *job);
-sl_status sli_job_connect(sl_job *job); /* connects the data plane to all others */
+sl_status sli_job_connect(sl_job *job); /* connects the data plane to all other processes */
 void sli_job_watch(sl_job *job);
 
 /* stop.c */

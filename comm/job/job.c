@@ -13,11 +13,11 @@
 
 /* Sets environment variables for CUDA and NCCL, unless the user has set them. */
 static void prepare_gpus(bool channels) {
-  /* Streams that share a hardware queue wait for each other; the default is 8 queues. */
+  /* Streams that share a hardware queue wait for each other. The default is 8 queues. */
   setenv("CUDA_DEVICE_MAX_CONNECTIONS", "32", 0);
   if (!channels) return;
-  /* Load all kernels at the start. Loading one may wait for running kernels, and a channel's
-   * operation may wait for the other end, which may be loading one too. */
+  /* Load all kernels at the start. Loading a kernel may wait for running kernels, and a channel's
+   * operation waits for the other end, which may be loading a kernel, too. */
   setenv("CUDA_MODULE_LOADING", "EAGER", 0);
   setenv("NCCL_NVLS_ENABLE", "0", 0); /* multicast, which channels of two do not use */
 }
@@ -186,7 +186,8 @@ sl_status sl_job_run(sl_job *job, int64_t steps) {
   return status;
 }
 
-/* Words of the last stop have come when all have met: they precede the meeting's. */
+/* All words of the last stop have arrived once the processes have met, because they precede the
+ * words of the meeting. */
 sl_status sl_job_resume(sl_job *job) {
   sl_status status = job->control ? sl_job_meet(job, "resume", NULL, 0, NULL) : SL_OK;
   if (!status) status = sl_runtime_resume(job->rt);
@@ -202,14 +203,15 @@ static void job_leave(sl_job *job) {
     usleep(1000);
 }
 
-/* Waits for the reason of a loss: a meeting that is broken off ends before the reason is known. */
+/* Waits for the reason of a loss, because an interrupted meeting ends before the reason is
+ * known. */
 static void await_reason(const sl_job *job) {
   enum { PATIENCE_MS = 2000 };
   for (int ms = 0; ms < PATIENCE_MS && !sli_job_is_lost(job); ms++) usleep(1000);
 }
 
 /* Fails after a short delay. The launcher takes the first process that fails for the culprit, so
- * the culprit must end before the others, which learn of it at once. */
+ * the culprit must end before the other processes, which learn of the failure immediately. */
 static sl_status end_after_culprit(const sl_job *job) {
   enum { AHEAD_MS = 200 };
   usleep(AHEAD_MS * 1000);
@@ -224,7 +226,7 @@ sl_status sl_job_end(sl_job *job, sl_status status) {
     sli_control_abort(job->control, sl_detail());
     return status;
   }
-  atomic_store(&job->closing, true); /* a peer's departure is no loss from now on */
+  atomic_store(&job->closing, true); /* from now on, a peer that leaves is not lost */
   status = sli_control_meet(job->control, "end", NULL, 0, NULL);
   if (!status) job_leave(job);
   return status;

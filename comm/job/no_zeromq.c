@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Both planes in a build without ZeroMQ and libsodium: a job has one process, and what would need
- * others fails. */
+/* Both planes in a build without ZeroMQ and libsodium: a job has one process, and calls that need
+ * more processes fail. */
 #include "base/left_out.h"
 #include "comm/control/control.h"
 #include "comm/net/net.h"
@@ -28,7 +28,7 @@ sl_status sli_control_open(const sli_control_options *options, sli_control **out
   return fail();
 }
 
-/* There never is a sli_control in this build. */
+/* Closes NULL only: this build has no sli_control. */
 void sli_control_close(sli_control *c) { (void)c; }
 
 sl_status sli_control_join(sli_control *c) {
@@ -79,7 +79,7 @@ sl_status sli_net_open(const sli_net_options *options, sli_net **out) {
   return fail();
 }
 
-/* There never is a sli_net in this build. */
+/* Closes NULL only: this build has no sli_net. */
 void sli_net_close(sli_net *net) { (void)net; }
 
 sl_status sli_net_listen(sli_net *net, const char *host) {

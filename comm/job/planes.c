@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Both planes of a process, and dispatch of what arrives on them.
+/* Both planes of a process, and the dispatch of messages that arrive on them.
  *
- * Three threads are involved. The runtime's carrier owns the data plane during a run. After the
- * run the job's mover does, so that peers can still fetch data. The control plane's thread
+ * Three threads are involved. The runtime's carrier owns the data plane during a run. After a run
+ * the job's mover owns it, so that peers can still fetch data. The control plane's thread
  * dispatches words. */
 #include <stdlib.h>
 #include <string.h>
@@ -74,7 +74,7 @@ static sl_runtime *runtime_of(sl_job *job) {
   return atomic_load_explicit(&job->rt, memory_order_acquire);
 }
 
-/* Ends the job because of a message that no process of it would send. */
+/* Ends the job because of an invalid message. */
 static void planes_refuse(sl_job *job, int from) {
   char *text = sli_format("process %d sent nonsense: %s", from, sl_detail());
   sli_control_abort(job->control, text);
@@ -132,9 +132,9 @@ static void on_lost(void *ctx, int peer, const char *why) {
 /* ---- opening ---------------------------------------------------------------------------- */
 
 /* Raises the descriptor limit for both planes: up to five for each other process, some for
- * libraries, and one for each stranger with an open connection. A few of the last are always
- * needed, since members seem strangers at first. Called before either plane is open, so that
- * descriptors they have opened are not counted twice. */
+ * libraries, and one for each unauthenticated connection. A few of the last are always needed,
+ * because members start unauthenticated, too. Called before either plane is open, so that their
+ * descriptors are not counted twice. */
 static sl_status reserve_descriptors(int nprocesses, int *strangers) {
   enum { LIBRARIES = 32, EACH = 5, LEAST_STRANGERS = 8, MOST_STRANGERS = 256 };
   size_t got;
@@ -146,7 +146,8 @@ static sl_status reserve_descriptors(int nprocesses, int *strangers) {
   return status;
 }
 
-/* Opens the data plane, before the control plane: while it opens there must be no other thread. */
+/* Opens the data plane, before the control plane, because no other thread may run while it
+ * opens. */
 static sl_status open_net(sl_job *job) {
   sli_net_options options = {.self = job->self,
                              .npeers = job->count,
@@ -162,7 +163,7 @@ sl_status sli_job_open_planes(sl_job *job) {
   sl_status status = reserve_descriptors(job->count, &strangers);
   if (!status) status = open_net(job);
   if (status) return status;
-  /* Plans are compared with the fingerprint, when all processes are there. */
+  /* Plans are compared with the fingerprint, after all processes have joined. */
   sli_control_options options = {.process = job->self,
                                  .nprocesses = job->count,
                                  .endpoint = c->endpoint,
@@ -199,7 +200,7 @@ static sl_status connect_net(sl_job *job, const sli_control_blob *addresses) {
   return status;
 }
 
-/* Watches the processes that send data here. */
+/* Watches the processes that send data to this one. */
 void sli_job_watch(sl_job *job) {
   const sl_plan *plan = job->plan;
   for (int32_t i = 0; i < plan->nactors; i++) {

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Stops a run at the same step everywhere.
  *
- * A stop takes three words, as no process knows how far the others are. "stop": some process
- * asks process 0 for it. "hold", from process 0 to all: begin no further step, and answer with
- * "begun", the number of steps begun. "end", from process 0: all finish the latest of these
- * steps, then end. */
+ * A stop takes several words, because no process knows the progress of the others. "stop": some
+ * process asks process 0 for a stop. "hold", from process 0 to all: begin no further step, and
+ * reply with "begun", the number of steps begun. "end", from process 0 to all: end with the largest
+ * of these numbers. */
 #include <string.h>
 #include <unistd.h>
 
@@ -48,7 +48,7 @@ bool sli_stop_hear(sl_job *job, const char *word, const void *data, size_t bytes
   return true;
 }
 
-/* Polls a few times a second whether this process wants to stop. */
+/* Polls every 20 ms whether this process wants to stop. */
 static void *watch(void *arg) {
   sl_job *job = arg;
   bool said = false;

@@ -11,7 +11,7 @@ sl_status sli_nccl_open(const sli_nccl_options *options, sli_nccl **out) {
   return sli_nccl_find();
 }
 
-/* There never is a sli_nccl in this build. */
+/* Closes NULL only: this build has no sli_nccl. */
 void sli_nccl_close(sli_nccl *n) { (void)n; }
 
 sl_status sli_nccl_hear(sli_nccl *n, int from, const void *data, size_t bytes) {

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A fixed number of unauthenticated peers (guests) have room; when one more comes, the one that
- * has waited longest is dropped. A member sends its opening as soon as it is connected, and
- * retries if it was dropped. Holding many connections therefore keeps no member out for long. */
+/* There is room for a fixed number of unauthenticated peers (guests). When another one connects,
+ * the guest that has waited longest is dropped. A member sends its opening as soon as it is
+ * connected, and retries if it was dropped. An attacker who holds many connections therefore keeps
+ * no member out for long. */
 #include "comm/net/admission.h"
 
 #include <arpa/inet.h>
@@ -113,7 +114,8 @@ int sli_admission_fd(const sli_admission *a) { return a->epoll; }
 
 /* ---- incoming connections ---------------------------------------------------------- */
 
-/* Finds the guest that has waited longest, preferring guests without an opening; NULL: none. */
+/* Finds the guest that has waited longest, preferring guests without an opening. Returns NULL if
+ * there are no guests. */
 static guest *find_oldest(sli_admission *a) {
   guest *oldest[2] = {NULL, NULL};
   for (int i = 0; i < GUESTS; i++) {
@@ -142,7 +144,8 @@ static bool accept_one(sli_admission *a) {
 
 /* ---- handshake messages ------------------------------------------------------------ */
 
-/* Reads the next handshake message; true if it is complete. A guest that disconnects is dropped. */
+/* Reads the next handshake message. Returns true if it is complete. A guest that disconnects is
+ * dropped. */
 static bool receive(guest *g) {
   uint8_t *to = g->answered ? g->proof : g->handshake.opening;
   size_t want = g->answered ? sizeof g->proof : sizeof g->handshake.opening;
@@ -159,7 +162,8 @@ static void admission_refuse(sli_admission *a, guest *g) {
   dismiss(g);
 }
 
-/* Sends the answer. It fits into the socket buffer, as nothing was sent on the connection yet. */
+/* Sends the answer. It fits into the socket buffer, because nothing has been sent on the connection
+ * before. */
 static void answer(sli_admission *a, guest *g) {
   sli_handshake *h = &g->handshake;
   if (!sli_handshake_answer(h, a->key, a->self, a->word, &g->from)) admission_refuse(a, g);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Incoming connections whose peers have not proved yet that they belong to the job. Strangers
- * can hold only a limited number, and their bytes get no further than the handshake. */
+/* Incoming connections whose peers have not yet proved that they belong to the job. The number of
+ * such connections is limited, and only the handshake parses their bytes. */
 #ifndef SLUICE_COMM_NET_ADMISSION_H
 #define SLUICE_COMM_NET_ADMISSION_H
 
@@ -8,7 +8,7 @@
 
 typedef struct sli_admission sli_admission;
 
-/* Called when a peer has proved membership: takes over the connection. */
+/* Called when a peer has proved membership. Takes ownership of the connection. */
 typedef void sli_admission_member(void *ctx, uint32_t from, int fd, const sli_handshake *h);
 
 /* Listens at `host`, a numeric address ("*": all addresses of this host), as process `self`. */

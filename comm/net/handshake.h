@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Handshake of the data plane: two processes of a job prove to each other that they hold its key
- * and agree on session keys. Anybody may have opened the connection. The code maps bytes to
- * bytes and uses no sockets.
+/* Handshake of the data plane: two processes of a job prove to each other that they hold its key,
+ * and agree on session keys. Anybody may have opened the connection. The code maps bytes to bytes
+ * and uses no sockets.
  *
  *   opening   connecting side: its number, the number of the listener, the word from the
  *             listener's address, a fresh public key, and a code over all of these that only
@@ -9,10 +9,10 @@
  *   answer    listening side: its own fresh public key, and a code over both
  *   proof     connecting side: a code derived from the shared secret of the two fresh keys
  *
- * A stranger's wrong code in the opening costs the listener one hash to detect. A recorded
- * opening that is replayed gets an answer, but its sender cannot make the proof. Session keys
- * derive from the job's key and the shared secret, which nobody can compute once the connection
- * is gone. */
+ * The listener detects a wrong code in an opening with one hash. A recorded opening that is
+ * replayed gets an answer, but its sender cannot make the proof. Session keys are derived from the
+ * job's key and the shared secret, which nobody can compute once the connection is closed (forward
+ * secrecy). */
 #ifndef SLUICE_COMM_NET_HANDSHAKE_H
 #define SLUICE_COMM_NET_HANDSHAKE_H
 

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The net: peers, messages under way, waiting, and the choice of a transport.
+/* The net: peers, messages in flight, waiting, and the choice of a transport.
  *
- * A process's address holds what a peer needs for each of its transports, in order of
- * preference. Two processes must have the same list, or one of them refuses. Reachability by a
+ * A process's address holds the addresses of its transports, in order of preference. Two processes
+ * must have the same list of transports; otherwise they refuse to connect. Reachability by a
  * transport is symmetric, so both choose the same one.
  *
- * A lost peer is only marked where the loss is detected; the rest is done at the end of
- * sli_net_progress, outside all callbacks. Its connection is closed, so its data is no longer
- * read, and transfers to it count as complete. */
+ * Code that detects the loss of a peer only marks the peer. sli_net_progress does the rest at its
+ * end, outside all callbacks: it closes the connection, so no more data is read, and transfers to
+ * the peer count as complete. */
 #include "comm/net/net.h"
 
 #include <stdio.h>
@@ -39,7 +39,7 @@ struct sli_net {
   char list[LIST_CHARS]; /* transports, as requested */
   way ways[MOST_OPEN];
   int nways;
-  way used[MOST_OPEN]; /* the ones that reach a peer */
+  way used[MOST_OPEN]; /* transports that reach a peer */
   int nused;
   sli_waker waker;
   uint64_t spin_ns;
@@ -108,7 +108,7 @@ static sl_status open_way(sli_net *net, const sli_net_options *options, const sl
   return SL_OK;
 }
 
-/* Returns the list of a job that says none: shared memory, if there is UCX, and TCP. */
+/* Returns the default list: shared memory, if UCX is available, and TCP. */
 static const char *default_list(const sli_net_options *options) {
   if (sli_transport_memory.left_out) return "tcp";
   if (!sli_transport_memory.find()) return "memory,tcp";
@@ -128,8 +128,7 @@ static sl_status open_ways(sli_net *net, const sli_net_options *options) {
   }
 }
 
-/* Writes the list of transports, then, for each transport, the size of its address and the
- * address. */
+/* Writes the list of transports, followed by the size and the bytes of each transport's address. */
 static void make_address(sli_net *net) {
   size_t bytes = LIST_CHARS, part;
   for (int i = 0; i < net->nways; i++) {
@@ -148,7 +147,8 @@ static void make_address(sli_net *net) {
   }
 }
 
-/* Chooses the spin time: 0 on a single core, where spinning only keeps the others from it. */
+/* Chooses the spin time: 0 on a single core, where spinning only keeps other threads from
+ * running. */
 static uint64_t choose_spin(void) { return sysconf(_SC_NPROCESSORS_ONLN) > 1 ? SPIN_NS : 0; }
 
 sl_status sli_net_open(const sli_net_options *options, sli_net **out) {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The transports of UCX in a build without it. */
+/* UCX's transports in a build without UCX. */
 #include "base/left_out.h"
 #include "comm/net/transport.h"
 

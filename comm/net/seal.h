@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Encryption of one direction of a connection (ChaCha20-Poly1305). Records of up to 32 KiB are
- * numbered, so nobody in between can read, change, drop, repeat or reorder them.
+ * numbered. An attacker on the network can neither read them, nor change, drop, repeat or reorder
+ * them undetected.
  *
  *   u32 plaintext bytes, little-endian, authenticated as well; ciphertext; 16 bytes of tag */
 #ifndef SLUICE_COMM_NET_SEAL_H
@@ -21,9 +22,9 @@ typedef struct sli_seal {
 
 /* Encrypts `bytes` into one record at `out`; returns its length. */
 size_t sli_seal_close(sli_seal *seal, const uint8_t *inside, size_t bytes, uint8_t *out);
-/* Returns the length of the record whose first 4 bytes are there; 0: invalid. */
+/* Returns the length of a record, given its first 4 bytes, or 0 if it is invalid. */
 size_t sli_seal_length(const uint8_t *record);
-/* Decrypts a record in place; false if it was changed. */
+/* Decrypts a record in place. Returns false if it was changed. */
 bool sli_seal_open(sli_seal *seal, uint8_t *record, uint8_t **inside, size_t *bytes);
 
 #endif

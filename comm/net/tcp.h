@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* TCP connections of the data plane between hosts: definitions shared by the files that open,
- * read and write them. */
+/* TCP connections of the data plane between hosts: definitions shared by the files that open them,
+ * read from them and write to them. */
 #ifndef SLUICE_COMM_NET_TCP_H
 #define SLUICE_COMM_NET_TCP_H
 
@@ -14,11 +14,11 @@
 typedef struct sli_tcp sli_tcp;
 typedef struct sli_tcp_line sli_tcp_line;
 
-/* Encoding of bytes once both sides have authenticated. */
+/* Encoding of the bytes on a connection after both sides have authenticated. */
 typedef struct sli_tcp_wire {
   void (*open)(sli_tcp_line *line, const sli_handshake *h, bool connected);
   void (*close)(sli_tcp_line *line);
-  /* Sends as much of the queue as the socket takes; true: all of it. */
+  /* Sends as much of the queue as the socket takes. Returns true if it took everything. */
   bool (*flush)(sli_tcp_line *line);
   void (*receive)(sli_tcp_line *line);
 } sli_tcp_wire;
@@ -27,7 +27,7 @@ extern const sli_tcp_wire sli_tcp_plain, sli_tcp_sealed;
 
 typedef enum sli_tcp_stage {
   SLI_TCP_AWAITED,    /* the peer connects to this process */
-  SLI_TCP_APART,      /* disconnected; the next attempt comes later */
+  SLI_TCP_APART,      /* disconnected; waiting for the next attempt */
   SLI_TCP_CONNECTING, /* connect() is in progress */
   SLI_TCP_OPENED,     /* opening sent, answer awaited */
   SLI_TCP_STANDS,
@@ -84,7 +84,7 @@ void sli_tcp_watch(sli_tcp_line *line, bool out); /* sets the epoll events; out:
 void sli_tcp_drain(sli_tcp_line *line); /* discards the send queue */
 /* Removes `bytes` sent bytes from the queue. */
 void sli_tcp_advance(sli_tcp_line *line, size_t bytes);
-/* Checks the result of a system call on the socket; true: continue. */
+/* Checks the result of a system call on the socket. Returns true if the caller should continue. */
 bool sli_tcp_check(sli_tcp_line *line, ssize_t result, bool sending);
 
 #endif

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Connecting a job over TCP. Of two processes the one with the lower number connects, so process
- * 0 never listens. Every other process listens at its address on the route to process 0, until
- * all have connected. */
+/* Connects a job over TCP. Of two processes, the one with the lower number connects, so process 0
+ * never listens. Every other process listens at its address on the route to process 0, until all
+ * peers have connected. */
 #include <errno.h>
 #include <fcntl.h>
 #include <netdb.h>
@@ -16,7 +16,7 @@
 #include "comm/net/tcp.h"
 
 #define CONNECT_NS UINT64_C(20000000000) /* time limit of connecting */
-#define AWAIT_NS UINT64_C(25000000000)   /* longer: the connecting side knows better why it fails */
+#define AWAIT_NS UINT64_C(25000000000)   /* longer: the connecting side can say why it failed */
 
 enum { AGAIN_NS = 50 * 1000 * 1000 };
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Plain bytes without copies: heads and data are sent from where they are, and data is received
- * at its destination. */
+/* Unencrypted bytes, without copies: heads and data are sent from their place in memory, and data
+ * is received directly at its destination. */
 #include <errno.h>
 #include <sys/uio.h>
 
@@ -16,7 +16,7 @@ static void plain_close(sli_tcp_line *l) { (void)l; }
 
 /* Lists the unsent bytes of a message, in up to two pieces. */
 static int add_pieces(const sli_transfer *t, size_t moved, struct iovec *pieces) {
-  bool is_short = t->bytes <= SLI_NET_SHORT_BYTES; /* its data is behind its head */
+  bool is_short = t->bytes <= SLI_NET_SHORT_BYTES; /* its data directly follows its head */
   size_t first = is_short ? sizeof t->head + t->bytes : sizeof t->head;
   int n = 0;
   if (moved < first) pieces[n++] = (struct iovec){(uint8_t *)t->head + moved, first - moved};

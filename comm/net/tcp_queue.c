@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The send queue of a connection, and the results of its system calls. */
+/* The send queue of a connection, and checks of system call results. */
 #include <errno.h>
 #include <string.h>
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Bytes in encrypted records: nobody in between can read or change them. */
+/* Bytes in encrypted records, which an attacker on the network cannot read or change. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -10,7 +10,7 @@ enum { TURNS = 8, IN_BYTES = 4 * SLI_SEAL_BYTES };
 typedef struct sealed {
   sli_seal out_seal, in_seal;
   size_t out_bytes, out_sent, in_bytes;
-  uint8_t out[SLI_SEAL_BYTES]; /* a record, of which `out_sent` bytes are sent */
+  uint8_t out[SLI_SEAL_BYTES]; /* a record; `out_sent` bytes of it have been sent */
   uint8_t in[IN_BYTES];
 } sealed;
 
@@ -68,7 +68,7 @@ static bool sealed_flush(sli_tcp_line *l) {
 
 /* ---- receiving --------------------------------------------------------------------- */
 
-/* Decrypts the complete records; false if one was changed, or its content is invalid. */
+/* Decrypts all complete records. Returns false if one was changed or its content is invalid. */
 static bool open_records(sli_tcp_line *l, sealed *s) {
   uint8_t *at = s->in, *inside;
   size_t left = s->in_bytes, length, bytes;

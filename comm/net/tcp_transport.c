@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Transports over TCP: a table of lines, one per peer of this transport, and one epoll over all.
- * A message is its head and its data; messages to a peer stay in order. */
+/* Transports over TCP: a table of lines, one per peer of this transport, and one epoll instance for
+ * all of them. A message is a head followed by its data. Messages to a peer stay in order. */
 #include <errno.h>
 #include <sodium.h>
 #include <stdlib.h>

@@ -12,7 +12,7 @@ static uint64_t add_file(uint64_t hash, const char *path) {
   return sli_hash(hash, &st.st_ino, sizeof st.st_ino);
 }
 
-/* Hashes the kernel's boot id; without /proc the host name has to do. */
+/* Hashes the kernel's boot id, or the host name if there is no /proc. */
 static uint64_t add_boot(uint64_t hash) {
   char text[256] = "";
   int fd = open("/proc/sys/kernel/random/boot_id", O_RDONLY | O_CLOEXEC);

@@ -5,8 +5,8 @@
 
 #include "base/base.h"
 
-/* Returns a value that is equal in two processes exactly if they can share memory: same boot of
- * a machine, user, /dev/shm, and namespaces of processes and networks. */
+/* Returns a value that is equal in two processes exactly if they can share memory: same boot of the
+ * same machine, user, /dev/shm, and PID and network namespaces. */
 uint64_t sli_this_host(void);
 
 #endif

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Loading UCX has side effects. Its library catches SIGSEGV and similar signals to print a
- * backtrace. It catches SIGHUP for debugging, so a process no longer ends with its terminal, and
- * it logs to stdout. That suits a UCX program, not every program that links Sluice and may never
- * open a net. The library is therefore loaded when the first net opens, and told to leave
- * signals alone. The only way to tell it is by environment variables, which it reads while it is
- * loaded. Variables that the user has set stay unchanged.
+/* Loading UCX has side effects. The library catches SIGSEGV and similar signals to print a
+ * backtrace. It catches SIGHUP for debugging, so a process no longer ends with its terminal, and it
+ * logs to stdout. That is unsuitable for a program that links Sluice and may never open a net. UCX
+ * is therefore loaded when the first net opens, and configured not to handle signals. This is
+ * possible only with environment variables, which UCX reads while it is loaded. Variables that the
+ * user has set stay unchanged.
  *
  * Settings of single transports are applied later, per context. */
 #include "comm/net/ucx.h"
@@ -50,7 +50,7 @@ sl_status sli_ucx_load(void) {
   variable at_load[] = {
       {"UCX_HANDLE_ERRORS", "none", false}, /* no signal handlers */
       {"UCX_DEBUG_SIGNO", "0", false},      /* no SIGHUP handler either */
-      {"UCX_LOG_LEVEL", "fatal", false},    /* a peer that closes first is no error to report */
+      {"UCX_LOG_LEVEL", "fatal", false},    /* a peer that closes first is not an error to report */
 #ifdef __SANITIZE_THREAD__
       {"UCX_MEM_EVENTS", "n", false}, /* UCX patches mmap, which the sanitizer has replaced */
 #endif
@@ -64,11 +64,11 @@ sl_status sli_ucx_load(void) {
 }
 
 typedef struct setting {
-  const char *user; /* the user's variable, which takes precedence; NULL: none does */
+  const char *user; /* the user's variable, which takes precedence, or NULL */
   const char *name, *value;
 } setting;
 
-/* Applies settings; a UCX version that lacks one ignores it. */
+/* Applies settings. A setting unknown to this UCX version is ignored. */
 static void ucx_apply(ucp_config_t *config, const setting *s) {
   for (; s->name; s++)
     if (!s->user || !getenv(s->user)) (void)sli_ucx.ucp_config_modify(config, s->name, s->value);
@@ -85,8 +85,8 @@ static const setting by_kind[][4] = {
                         {"UCX_MM_ERROR_HANDLING", "MM_ERROR_HANDLING", "y"}},
 };
 
-/* Fails, with a hint about /dev/shm: both kinds take memory from it, and it is small in many
- * containers. */
+/* Fails, with a hint about /dev/shm, which is small in many containers and from which both kinds
+ * allocate memory. */
 sl_status sli_ucx_fail(const char *what, ucs_status_t status) {
   enum { LEAST_BYTES = 16 << 20 };
   const char *why = sli_ucx.ucs_status_string(status);
@@ -108,7 +108,7 @@ sl_status sli_ucx_open(int nprocesses, sli_ucx_kind kind, const char *folder, uc
   sl_status status = sli_ucx_load();
   if (status) return status;
   ucp_config_t *config;
-  /* UCX has no other interface for this. */
+  /* An environment variable is UCX's only interface for this. */
   variable dir = {"UCX_POSIX_DIR", folder, false};
   set_variables(&dir, 1);
   ucs_status_t ucs = sli_ucx.ucp_config_read(NULL, NULL, &config);

@@ -45,13 +45,14 @@ typedef enum sli_ucx_kind {
   SLI_UCX_FABRIC, /* transports that UCX's environment variables select; by default all but TCP */
 } sli_ucx_kind;
 
-/* Loads UCX, once. Fails if the system lacks it. Other threads must not use the environment
- * meanwhile. */
+/* Loads UCX, once. Fails if the system lacks it. Other threads must not use the environment during
+ * the call. */
 sl_status sli_ucx_load(void);
-/* Creates a context for active messages between `nprocesses`, whose shared memory is named in
- * `folder`. The caller calls ucp_cleanup. Other threads must not use the environment meanwhile. */
+/* Creates a context for active messages between `nprocesses` processes, with its shared memory
+ * files in `folder`. The caller destroys it with ucp_cleanup. Other threads must not use the
+ * environment during the call. */
 sl_status sli_ucx_open(int nprocesses, sli_ucx_kind kind, const char *folder, ucp_context_h *out);
-/* Fails with `what` and UCX's status, as in "UCX opens no way: No space", and possible causes on
+/* Fails with `what` and UCX's status, as in "UCX opens no way: No space", or with a likely cause on
  * this host. */
 sl_status sli_ucx_fail(const char *what, ucs_status_t status);
 

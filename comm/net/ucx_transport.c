@@ -1,25 +1,27 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Transports over UCX: one context, one worker, one endpoint per peer. One table uses shared
- * memory alone and does not listen; the other uses whatever UCX's environment variables allow.
+/* Transports over UCX: one context, one worker, one endpoint per peer. One table uses shared memory
+ * only and does not listen; the other uses every transport that UCX's environment variables allow.
  *
- * A message is one UCX active message: the head (below) as its header, the data as its payload.
- * A short one has no UCX header, and head and data as payload, which takes fewer steps. UCX
- * decides how it is sent. A short message is copied into the transport's buffers and arrives
- * whole ("eager"); this file copies it to its destination. Of a long one only the head arrives
+ * A message is one UCX active message: the head (below) as its header, the data as its payload. A
+ * short message has no UCX header, and has head and data as its payload, which takes fewer steps.
+ * UCX decides how to send a message. It copies a short one into its buffers and delivers it whole
+ * ("eager"); this file copies it to its destination. Of a long one only the head arrives first
  * ("rendezvous"); this file names the destination, and UCX places the data there directly.
  *
  * UCX knows endpoints, not process numbers, and lets anybody connect. A head therefore names its
- * sender and repeats a random word of the receiver's address; messages without that word are
- * dropped. The word guards against mistakes, not attackers: UCX has parsed the message by then.
+ * sender and repeats a random word from the receiver's address; messages without that word are
+ * dropped. The word protects against mistakes, not attackers, because UCX has already parsed the
+ * message by then.
  *
- * UCX sets up the route between two processes with their first message, and UCX 1.13 aborts if
- * one of them exits meanwhile. So each greets the other as they connect, a connection is
- * established when both greetings have arrived, and a closing net accepts no more messages.
+ * UCX sets up the route between two processes with their first message, and UCX 1.13 aborts if one
+ * of them exits during this. Each process therefore greets the other when they connect, and a
+ * connection is established once both greetings have arrived. A closing net accepts no more
+ * messages.
  *
- * A killed peer is noticed in two ways. Its sockets close; for shared memory, UCX checks
- * periodically that the process exists (its keepalive). A zombie still exists, so its parent
- * must reap it. Both end in on_error. UCX may report transfers to a lost peer as complete before
- * that, later, or, for a long message cut in the middle, never. */
+ * A killed peer is detected in two ways. Its sockets close; for shared memory, UCX periodically
+ * checks that the process exists (keepalive). A zombie still exists, so its parent must reap it. In
+ * both cases UCX calls on_error. It may report transfers to a lost peer as complete before that,
+ * later, or, for a long message cut in the middle, never. */
 #include <stdlib.h>
 #include <string.h>
 #include <sys/random.h>
@@ -54,7 +56,7 @@ typedef struct line {
 
 typedef struct ucx_way {
   sli_net_core *net;
-  sli_tempdir shm; /* UCX unlinks its files there at once, unless it is killed */
+  sli_tempdir shm; /* UCX unlinks its files there immediately, unless the process is killed */
   ucp_context_h context;
   ucp_worker_h worker;
   int fd;
@@ -62,7 +64,7 @@ typedef struct ucx_way {
   size_t address_bytes;
   sli_net_peer **peers; /* [npeers] peers of this transport */
   int npeers;
-  bool *has_greeted; /* [the net's npeers] some greet before they are connected to */
+  bool *has_greeted; /* [the net's npeers] a peer may greet before this process connects to it */
   bool stranger_logged;
 } ucx_way;
 
@@ -78,7 +80,7 @@ static void on_fetched(void *request, ucs_status_t status, size_t bytes, void *a
   sli_transfer_give(t);
 }
 
-/* Fetches data that is still with the sender, as `what` describes. */
+/* Fetches data that is still at the sender; `what` is UCX's descriptor of it. */
 static ucs_status_t fetch(ucx_way *w, sli_net_peer *p, const head *h, void *what, size_t bytes,
                           void *place) {
   sli_transfer *t = sli_transfer_take(p, bytes);
@@ -95,7 +97,7 @@ static ucs_status_t fetch(ucx_way *w, sli_net_peer *p, const head *h, void *what
   return UCS_PTR_IS_ERR(request) ? UCS_PTR_STATUS(request) : UCS_INPROGRESS;
 }
 
-/* Finds the sender of a head; NULL if it is no process of the job. */
+/* Finds the sender of a head. Returns NULL if it is not a process of the job. */
 static sli_net_peer *find_sender(ucx_way *w, const head *h) {
   bool known = h->word == w->address->word && h->kind < KINDS;
   sli_net_peer *p = known ? sli_net_peer_of(w->net, h->sender) : NULL;
@@ -318,8 +320,8 @@ static bool ucx_progress(void *state) {
   return sli_ucx.ucp_worker_progress(((ucx_way *)state)->worker);
 }
 
-/* Arms the worker: its descriptor becomes readable with the next event. Busy: there is an
- * unhandled event. */
+/* Arms the worker: its descriptor becomes readable with the next event. UCS_ERR_BUSY means that
+ * there are unhandled events. */
 static bool ucx_arm(void *state) {
   ucs_status_t status = sli_ucx.ucp_worker_arm(((ucx_way *)state)->worker);
   SLI_CHECK(!status || status == UCS_ERR_BUSY, "UCX cannot sleep: %s", say(status));

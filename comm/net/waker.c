@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The owner goes AWAKE -> ASLEEP before it sleeps and back after. A waking thread makes it WOKEN
- * from either state, and writes to the eventfd only if it was ASLEEP. Both are exchanges on one
- * word: either the owner sees the wake and does not sleep, or the other thread sees that it
- * sleeps. A write may come after the owner woke for another reason; then one later sleep ends
- * early, which the owner must expect anyway. */
+/* The owner changes the state from AWAKE to ASLEEP before it sleeps, and back afterwards. A waking
+ * thread sets WOKEN from either state, and writes to the eventfd only if the state was ASLEEP. Both
+ * are atomic exchanges on one word: either the owner sees the wake and does not sleep, or the other
+ * thread sees that the owner sleeps. A write may come after the owner woke for another reason. A
+ * later sleep then ends early, which the owner must expect anyway. */
 #include "comm/net/waker.h"
 
 #include <errno.h>

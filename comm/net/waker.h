@@ -9,7 +9,7 @@
 #include "base/base.h"
 
 typedef struct sli_waker {
-  _Atomic uint32_t state; /* whether the owner is awake or asleep, and whether it was woken */
+  _Atomic uint32_t state; /* AWAKE, ASLEEP or WOKEN (waker.c) */
   int fd;                 /* an eventfd */
 } sli_waker;
 
@@ -20,8 +20,8 @@ void sli_waker_fini(sli_waker *waker);
 void sli_waker_wake(sli_waker *waker);
 /* Returns whether the owner was woken since its last call, and clears the wake. Owner only. */
 bool sli_waker_take(sli_waker *waker);
-/* Sleeps until the owner is woken, one of `fds` (up to 4) is readable, or the time is over.
- * Returns at once if it was woken before. Clears the wake. Owner only. */
+/* Sleeps until the owner is woken, one of `fds` (up to 4) is readable, or the timeout expires.
+ * Returns immediately if the owner has already been woken. Clears the wake. Owner only. */
 void sli_waker_sleep(sli_waker *waker, const int *fds, int count, uint64_t timeout_ns);
 
 #endif

@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Detection of the launcher and of this process's place in its job.
  *
- * Launchers set environment variables, and they nest: srun starts mpirun's daemons, torchrun may
- * be started by srun, and any of them may start actorrun, which starts its own processes. The
- * innermost launcher is the right one; the table below goes from the inside out. Only torchrun's
- * plain names (RANK, WORLD_SIZE) come last: people set them by hand too.
+ * Launchers set environment variables, and they nest: srun starts mpirun's daemons, torchrun may be
+ * started by srun, and any of them may start actorrun, which starts its own processes. The
+ * innermost launcher is the right one, so the table below goes from the inside out. Only torchrun's
+ * plain names (RANK, WORLD_SIZE) come late, because people also set them by hand.
  *
- * Other launchers give neither the address of process 0 nor the job's key. The host is that of
- * process 0 in the launcher's own list, and process 0 checks that it runs there; the port is
- * derived from the job's number. SLUICE_ENDPOINT overrides both. The key is derived from the
- * user's secret and the job's name; see secret.c. */
+ * Launchers other than actorrun provide neither the address of process 0 nor the job's key. The
+ * host of process 0 is taken from the launcher's list, and process 0 checks that it runs there; the
+ * port is derived from the job's number. SLUICE_ENDPOINT overrides both. The key is derived from
+ * the user's secret and the job's name; see secret.c. */
 #include "comm/start/start.h"
 
 #include <stdio.h>
@@ -54,7 +54,7 @@ static sl_status read_int(getter *get, const char *starter, const char *name, in
   return status;
 }
 
-/* Reads a number; leaves *out unchanged if the variable is not set. */
+/* Reads a number. Leaves *out unchanged if the variable is not set. */
 static sl_status read_int_if(getter *get, const char *name, int *out) {
   return is_set(get, name) ? read_int(get, "", name, 0, 1 << 30, out) : SL_OK;
 }
@@ -106,7 +106,7 @@ static sl_status set_endpoint(const char *host, int port, sli_cluster *c) {
 
 static int port_of(uint64_t number) { return FIRST_PORT + (int)(number % PORTS); }
 
-/* Takes SLUICE_ENDPOINT, if set; it is valid under any launcher. */
+/* Takes SLUICE_ENDPOINT, if it is set. It is valid under any launcher. */
 static sl_status given_endpoint(getter *get, sli_cluster *c) {
   const char *text = get("SLUICE_ENDPOINT");
   if (!text || !*text) return SL_OK;
@@ -148,8 +148,9 @@ static bool by_open_mpi(getter *get) {
   return is_set(get, "OMPI_COMM_WORLD_RANK") || is_set(get, "OMPI_COMM_WORLD_SIZE");
 }
 
-/* Returns which of mpirun's daemons started this process: the 2 of "1319763968.2;tcp://...", or in
- * Open MPI 5 of "prterun-vm-29573@0.2;tcp4://..."; mpirun itself is 0. -1: unknown. */
+/* Returns the number of the mpirun daemon that started this process, or -1 if it is unknown; mpirun
+ * itself is 0. It is the 2 of "1319763968.2;tcp://...", or in Open MPI 5 of
+ * "prterun-vm-29573@0.2;tcp4://...". */
 static int open_mpi_daemon(getter *get) {
   const char *uri = get("OMPI_MCA_orte_local_daemon_uri");
   if (!uri) uri = get("PMIX_SERVER_URI2");
@@ -159,8 +160,7 @@ static int open_mpi_daemon(getter *get) {
   return dot && end > dot + 1 && *end == ';' ? (int)v : -1;
 }
 
-/* Finds mpirun's own host in the job's name that Open MPI 5 gives: the vm of
- * "prterun-vm-29573@1". */
+/* Finds mpirun's own host in the job name of Open MPI 5: the vm of "prterun-vm-29573@1". */
 static bool open_mpi_own(getter *get, char *host, size_t size) {
   static const char prefix[] = "prterun-";
   const char *name = get("PMIX_NAMESPACE");
@@ -173,10 +173,10 @@ static bool open_mpi_own(getter *get, char *host, size_t size) {
   return true;
 }
 
-/* Finds the host of process 0 under the usual mappings: mpirun's own host, if mpirun started
- * processes there, else that of its first daemon. The list of hosts that daemons get
- * ("vm,n[1:1-2]@0(3)") begins with mpirun's own. Processes of mpirun itself get no list, but
- * know their host. Open MPI 5 tells mpirun's own host and no list. */
+/* Finds the host of process 0 under the usual mappings: mpirun's own host if mpirun started
+ * processes there, otherwise that of its first daemon. The list of hosts that daemons get
+ * ("vm,n[1:1-2]@0(3)") begins with mpirun's own. Processes of mpirun itself get no list, but know
+ * their host. Open MPI 5 provides mpirun's own host, but no list. */
 static sl_status open_mpi_first(getter *get, const sli_cluster *c, char *host, size_t size,
                                 int *daemon) {
   int nodes = 0, mine = open_mpi_daemon(get);
@@ -226,8 +226,8 @@ static sl_status read_open_mpi(getter *get, sli_cluster *c) {
 
 /* ---- Slurm ------------------------------------------------------------------------------- */
 
-/* Slurm sets SLURM_PROCID in batch scripts too, but a script is no step: its processes are
- * alone. */
+/* Slurm sets SLURM_PROCID in batch scripts, too, but a script is not a step: its processes do not
+ * form a job. */
 static bool by_slurm(getter *get) { return is_set(get, "SLURM_STEP_ID"); }
 
 static sl_status slurm_locals(getter *get, const char *starter, sli_cluster *c) {
@@ -297,7 +297,7 @@ static sl_status read_torchrun(getter *get, sli_cluster *c) {
   if (!*c->endpoint && (status = torchrun_endpoint(get, c))) return status;
   const char *id = is_set(get, "TORCHELASTIC_RUN_ID") ? get("TORCHELASTIC_RUN_ID") : "none";
   uint64_t hash = sli_hash(SLI_HASH_SEED, id, strlen(id));
-  /* A run without a name is identified by its place and time. */
+  /* A run without an id is identified by its endpoint, too. */
   if (!strcmp(id, "none")) hash = sli_hash(hash, c->endpoint, strlen(c->endpoint));
   snprintf(c->job, sizeof c->job, "torchrun-%.30s-%016llx", id, (unsigned long long)hash);
   return SL_OK;
@@ -305,7 +305,7 @@ static sl_status read_torchrun(getter *get, sli_cluster *c) {
 
 /* ---- others ------------------------------------------------------------------------------ */
 
-/* Launchers that give ranks, but neither the host of process 0 nor the identity of the job. */
+/* Launchers that provide ranks, but neither the host of process 0 nor an identifier of the job. */
 static const names others[] = {
     {"MPICH's or Intel MPI's mpiexec", "PMI_RANK", "PMI_SIZE", "MPI_LOCALRANKID",
      "MPI_LOCALNRANKS"},
@@ -319,7 +319,7 @@ static const names others[] = {
     {"horovodrun", "HOROVOD_RANK", "HOROVOD_SIZE", "HOROVOD_LOCAL_RANK", "HOROVOD_LOCAL_SIZE"},
     {"a starter of JAX", "JAX_PROCESS_ID", "JAX_NUM_PROCESSES", NULL, NULL}};
 
-/* Launchers that do not even give the number of processes. */
+/* Launchers that do not even provide the number of processes. */
 static const struct {
   const char *starter, *process;
 } strange[] = {{"a starter with PMIx", "PMIX_RANK"},
@@ -334,7 +334,7 @@ static const names *find_other(getter *get) {
   return NULL;
 }
 
-/* Detects Hydra, which starts its proxies by srun where there is Slurm: its processes have
+/* Detects Hydra, which starts its proxies with srun under Slurm, so that its processes have the
  * variables of both. */
 static bool by_hydra(getter *get) {
   return by_slurm(get) && is_set(get, "PMI_RANK") &&

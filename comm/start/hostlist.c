@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A list is parsed from the left: an entry up to its comma, an entry into plain text and
- * brackets, a bracket into ranges. An entry stands for as many hosts as the product of the
- * counts of its brackets. One host is therefore found without listing the others, and no list is
- * too long. */
+/* A list is parsed from the left: an entry extends to its comma and consists of plain text and
+ * brackets, and a bracket consists of ranges. The number of hosts of an entry is the product of the
+ * counts of its brackets. One host is therefore found without listing all hosts, even in a long
+ * list. */
 #include "comm/start/hostlist.h"
 
 #include <ctype.h>
@@ -11,7 +11,7 @@
 
 enum { MOST_HOSTS = 1 << 24, MOST_DIGITS = 9 };
 
-/* A range "3", "01-12" at the start of text. */
+/* A range, "3" or "01-12". */
 typedef struct range {
   size_t first, last;
   int width;
@@ -35,7 +35,8 @@ static const char *read_range(const char *at, range *out) {
   return at && out->last >= out->first ? at : NULL;
 }
 
-/* Counts the numbers between '[' and ']' and finds the index-th of them; 0: malformed. */
+/* Counts the numbers between '[' and ']' and finds the index-th of them. Returns 0 if the bracket
+ * is malformed. */
 static size_t read_bracket(const char *at, const char *end, size_t index, range *found) {
   size_t count = 0, digits;
   int width = -1, ignored;
@@ -57,8 +58,8 @@ static size_t read_bracket(const char *at, const char *end, size_t index, range 
   }
 }
 
-/* Returns the end of the entry that begins here: its comma, or the end of the list; NULL if its
- * brackets do not match. */
+/* Returns the end of the entry that begins here, which is its comma or the end of the list, or NULL
+ * if its brackets do not match. */
 static const char *entry_end(const char *at) {
   bool inside = false;
   for (; *at && (inside || *at != ','); at++) {
@@ -68,7 +69,7 @@ static const char *entry_end(const char *at) {
   return inside ? NULL : at;
 }
 
-/* Returns the number of hosts of an entry; 0: malformed. */
+/* Returns the number of hosts of an entry, or 0 if it is malformed. */
 static size_t entry_count(const char *at, const char *end) {
   size_t count = 1;
   range ignored;
@@ -84,8 +85,8 @@ static size_t entry_count(const char *at, const char *end) {
   return count;
 }
 
-/* Writes the entry's index-th host. The last bracket varies fastest: the count of everything
- * behind a bracket is its stride. */
+/* Writes the entry's index-th host. The last bracket varies fastest, so the stride of a bracket is
+ * the count of everything after it. */
 static bool entry_host(const char *at, const char *end, size_t index, char *out, size_t size) {
   size_t used = 0;
   while (at < end && used < size) {

@@ -5,15 +5,16 @@
 
 #include "base/base.h"
 
-/* Writes the index-th host of a list, from 0. Brackets may stand anywhere in a name, several
- * times ("r[0-1]n[1-8]", the last one fastest). Numbers keep the leading zeros of the first of
- * their range. Open MPI's "n[2:1-8]" gives all numbers two digits. SL_E_INPUT, with the list, if
- * it is malformed or too short. */
+/* Writes the index-th host of a list, from 0. A name may have brackets anywhere, and several
+ * ("r[0-1]n[1-8]", where the last varies fastest). Numbers keep the leading zeros of the first
+ * number of their range. Open MPI's "n[2:1-8]" gives all numbers two digits. Fails with SL_E_INPUT,
+ * naming the list, if it is malformed or too short. */
 sl_status sli_hostlist_at(const char *list, size_t index, char *out, size_t size);
-/* Returns the number of hosts; 0: malformed. */
+/* Returns the number of hosts, or 0 if the list is malformed. */
 size_t sli_hostlist_count(const char *list);
 
-/* Returns the tasks on node `index` of Slurm's "2(x3),1"; 0: malformed or too short. */
+/* Returns the tasks on node `index` according to Slurm's "2(x3),1", or 0 if the list is malformed
+ * or too short. */
 int sli_hostlist_tasks(const char *list, size_t index);
 
 #endif

@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The key of a job.
  *
- * actorrun makes a fresh key for every job and hands it over. Other launchers have no key, and
- * their environment variables are not secret: job numbers, addresses. The user therefore has a
- * secret, a file that only the user can read. Every process derives the job's key from it and
- * from the job's name. Anybody who can read that file can act as the user anyway. Hosts with a
- * shared home share the file; to others it is copied, or SLUICE_SECRET_FILE names it. */
+ * actorrun makes a new key for every job and passes it to the processes. Other launchers have no
+ * key, and their environment variables, such as job numbers and addresses, are not secret. Each
+ * user therefore has a secret, in a file that only the user can read. Every process derives the
+ * job's key from the secret and the job's name. Anybody who can read the file can act as the user
+ * anyway. Hosts with a shared home share the file. To other hosts the user copies it, or sets
+ * SLUICE_SECRET_FILE. */
 #include "comm/start/start.h"
 
 #include <errno.h>
@@ -35,7 +36,8 @@ static sl_status check_private(int fd, const char *path) {
   return SL_OK;
 }
 
-/* Reads up to `size` bytes; more is an error. SL_E_IO: there is no such file. */
+/* Reads a file of at most `size` bytes; a longer one is an error. SL_E_IO: the file does not
+ * exist. */
 static sl_status read_private(const char *path, char *out, size_t size, size_t *bytes) {
   int fd = open(path, O_RDONLY | O_CLOEXEC);
   if (fd < 0)
@@ -95,7 +97,7 @@ static sl_status secret_path(getter *get, char **out, bool *own) {
   return SL_OK;
 }
 
-/* Makes all directories above a file. */
+/* Makes all parent directories of a file. */
 static sl_status make_directories(const char *path) {
   for (const char *slash = strchr(path + 1, '/'); slash; slash = strchr(slash + 1, '/')) {
     char *directory = sli_format("%.*s", (int)(slash - path), path);
@@ -114,8 +116,8 @@ static bool write_secret(int fd) {
          write(fd, secret, sizeof secret) == sizeof secret && fsync(fd) == 0;
 }
 
-/* Creates the secret: a temporary file is linked into place. The link fails if another process,
- * perhaps on another host, was first: then that process's secret counts. */
+/* Creates the secret: links a temporary file into place. The link fails if another process, perhaps
+ * on another host, was first; that process's secret then counts. */
 static sl_status make_secret(const char *path) {
   sl_status status = make_directories(path);
   if (status) return status;

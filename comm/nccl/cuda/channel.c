@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* NCCL's calls return at once (blocking = 0) and report "in progress" where they would have
- * blocked. The communicator must then be polled, and not used, until it reports something else.
- * The event behind an operation is recorded only then: before that, the operation may not be in
- * the stream yet. */
+/* NCCL's calls return immediately (blocking = 0) and report "in progress" where they would block.
+ * The communicator must then be polled, and not used, until it reports another state. Only then is
+ * the event after an operation recorded, because the operation may not have been in the stream
+ * before. */
 #include "comm/nccl/cuda/channel.h"
 
 #include <unistd.h>
@@ -25,8 +25,8 @@ static sl_status ask(const sli_channel *channel, const char *what, bool *in_prog
   return status;
 }
 
-/* Creates a stream of highest priority, ahead of compute kernels: a waiting block of it holds
- * two devices up. */
+/* Creates a stream of the highest priority, ahead of compute kernels, because a block that waits to
+ * start holds up two devices. */
 static sl_status make_stream(sli_channel *channel) {
   int least = 0, greatest = 0;
   sl_status status = sli_cuda_use(channel->device);

@@ -38,7 +38,8 @@ static sl_status load_from(const char *path) {
   return status;
 }
 
-/* Loads the system's library, or, if that is missing or too old, the one of this build. */
+/* Loads the system's library, or, if that is missing or too old, the one this build was configured
+ * with. */
 static sl_status library_load(void) {
   return load_from("libnccl.so.2") ? load_from(SLI_NCCL_PATH) : SL_OK;
 }

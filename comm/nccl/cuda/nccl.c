@@ -13,7 +13,7 @@
 #include "comm/nccl/cuda/channel.h"
 
 enum {
-  BLOCKS_MOST = 8, /* per operation: some 100 GB/s between neighbours */
+  BLOCKS_MOST = 8, /* per operation: about 100 GB/s between neighbours */
   GREETING_BYTES = 256,
   SILENCE_MS = 20000,
   /* a longer gap between two calls means that this process was asleep */
@@ -32,7 +32,7 @@ typedef struct wire_message {
   _Alignas(8) uint8_t tag[SLI_NCCL_TAG_BYTES];
 } wire_message;
 
-/* NCCL id that process `sender` made for a channel. */
+/* NCCL id that the sender made for a channel. */
 typedef struct introduction {
   int32_t channel, zero;
   ncclUniqueId id;
@@ -45,7 +45,7 @@ typedef struct way {
   bool named; /* `id` has arrived; under the lock */
   ncclUniqueId id;
   void *greeting;        /* device memory */
-  wire_message *waiting; /* ordered by number; the first is under way if the channel is not free */
+  wire_message *waiting; /* ordered by number; the first is in flight if the channel is not free */
   uint32_t handed, complete;
   uint64_t silent_ns; /* since the last progress */
 } way;
@@ -87,8 +87,8 @@ static sl_status blame_silence(const sli_nccl *n, const way *w, const char *what
   return blame(n, w, SL_E_PEER, why);
 }
 
-/* Returns the time since the last call, to be added to the silence of channels. Time that this
- * process slept through does not count. */
+/* Returns the time since the last call, to be added to the silence of channels. A longer gap counts
+ * only up to GAP_NS, because this process was then not running. */
 static uint64_t look(sli_nccl *n) {
   uint64_t now = sli_now_ns(), gap = SLI_MIN(now - n->looked_ns, (uint64_t)GAP_NS);
   n->looked_ns = now;
@@ -149,8 +149,8 @@ static void *abort_way(void *way_) {
   return NULL;
 }
 
-/* Aborts all channels at once: aborting an operation frees device memory, which may wait for
- * other channels' operations there. False: some do not end. */
+/* Aborts all channels concurrently, because aborting an operation frees device memory, which may
+ * wait for operations of other channels on the device. Returns false if some do not end. */
 static bool abort_all(sli_nccl *n) {
   pthread_t *threads = sli_calloc((size_t)n->nways + 1, sizeof *threads);
   bool *runs = sli_calloc((size_t)n->nways + 1, sizeof *runs), all = true;
@@ -172,7 +172,8 @@ static bool abort_all(sli_nccl *n) {
   return all;
 }
 
-/* Closes the channels. If some do not end, nothing is freed, since freeing would wait for them. */
+/* Closes the channels. If some do not end, nothing is freed, because freeing would wait for
+ * them. */
 void sli_nccl_close(sli_nccl *n) {
   if (!n || !abort_all(n)) return;
   for (int i = 0; i < n->nways; i++) {
@@ -218,7 +219,7 @@ static sl_status share_of_blocks(const sli_nccl *n, const way *w, int *blocks) {
   return SL_OK;
 }
 
-/* Sender: makes the NCCL id by which the two ends meet, and sends it. */
+/* Sender: makes the NCCL id with which the two ends connect, and sends it. */
 static sl_status introduce(sli_nccl *n, way *w) {
   introduction i = {.channel = w->plan.id};
   ncclResult_t result = w->channel.nccl->ncclGetUniqueId(&i.id);
@@ -263,7 +264,8 @@ static sl_status nccl_continue(sli_nccl *n, way *w, bool may_greet) {
   }
 }
 
-/* Advances a connecting channel. One that waits for its turn to greet does not count as silent. */
+/* Advances a connecting channel. A channel that waits for its turn to greet does not count as
+ * silent. */
 static sl_status move_on(sli_nccl *n, way *w, bool may_greet, uint64_t gap_ns) {
   int before = (int)w->state;
   sl_status status = nccl_continue(n, w, may_greet);
