@@ -110,9 +110,8 @@ static sl_session_options session_options(const sl_rollouts *r, int64_t answers)
                           : 0,
       .admit = SL_ADMIT_RESERVE,
       .queue = (int)answers,
-      .groups = o->ticks
-                    ? 1
-                    : 0, /* with more, timing would decide which answers do not finish in a step */
+      .groups =
+          o->ticks ? 1 : 0, /* with more, timing would decide which answers a step truncates */
       .lower = {.parallel.stages = o->stages}};
 }
 
