@@ -16,8 +16,7 @@
 typedef struct keys {
   const sl_hardware *h;
   int n, per_host, *order;
-  uint64_t *of, *next,
-      *host; /* [n] keys of devices; keys of hosts, each the sum over its devices */
+  uint64_t *of, *next, *host; /* [n] keys of devices; keys of hosts, the sums over their devices */
 } keys;
 
 static uint64_t mix(uint64_t a, uint64_t b) {
