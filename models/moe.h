@@ -135,7 +135,7 @@ static inline void moe_correct(sl_graph *g, const moe *m, sl_tensor *bias, sl_te
   sl_running(g, bias, sl_scale(g, sl_clamp(g, sl_scale(g, less, 1e6f), -1, 1), m->sigmoid.rate), 0);
 }
 
-/* Routes by sigmoids. */
+/* Routes tokens by sigmoid scores. */
 static inline sl_routing moe_route(sl_graph *g, const decoder *d, const moe *m, sl_tensor *logits,
                                    int layer) {
   char name[96];

@@ -142,7 +142,8 @@ hwloc_const_cpuset_t sli_placement_set(const sl_placement *placement, int device
 }
 
 void sl_placement_bind(void *arg, int device, int thread) {
-  static atomic_flag said = ATOMIC_FLAG_INIT; /* set by any binding thread; limits a message only */
+  static atomic_flag said = ATOMIC_FLAG_INIT; /* set by any binding thread; limits the log to one
+                                                 line */
   const sl_placement *placement = arg;
   const sl_machine *machine = placement->machine;
   hwloc_const_cpuset_t set = sli_placement_set(placement, device, thread);

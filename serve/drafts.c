@@ -63,7 +63,7 @@ void sli_drafts_find(sl_session *s, tick *t, int n, draft *of) {
   for (int i = 0; i < n; i++) of[i].n = count_unstopped(of[i].of->of, of[i].n);
 }
 
-/* ---- whether they pay ------------------------------------------------------------------------ */
+/* ---- whether drafts pay ---------------------------------------------------------------------- */
 
 static struct draft_class *class_of(drafts *d, const request *r) {
   int class = 0;
@@ -128,8 +128,7 @@ int sli_drafts_worth(sl_session *s, const request *r, int n, int64_t rows, doubl
   return best;
 }
 
-/* ---- how many are worth making ----------------------------------------------------------------
- */
+/* ---- draft length --------------------------------------------------------------------------- */
 
 /* Returns whether to run this tick without drafts as a measurement: the first few ticks, then one
  * at regular intervals. */

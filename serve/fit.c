@@ -16,7 +16,7 @@
 enum {
   LEAST = 8,        /* fewest ticks, not counting the first one, which warms up */
   NEWEST = 1 << 14, /* number of newest ticks kept */
-  OTHERS = 3,       /* terms besides those of rows: position, pair, pick */
+  OTHERS = 3,       /* terms other than rows: position, pair, pick */
   TERMS = SL_TICK_CORNERS + OTHERS
 };
 

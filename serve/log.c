@@ -2,11 +2,11 @@
 /* Text log of the ticks, one line per tick, and its replay.
  *
  *   x4:60 3:41+1 -7 5:128+20 3~2
- *       x4:60 request 4 is cancelled with 60 tokens, prompt and answer
+ *       x4:60     request 4 is cancelled with 60 tokens, prompt and answer
  *       3:41+1    one row of request 3, at position 41
  *       -7        request 7 gives up its pages
- *       5:128+20  request 5 is admitted: 20 rows; the 128 in front of them are in shared pages
- *       3~2       two drafted rows stand behind the row of request 3
+ *       5:128+20  request 5 is admitted: 20 rows; the 128 before them are in shared pages
+ *       3~2       two drafted rows follow the row of request 3
  *
  * Words are in order of events. Requests are numbered in order of submission. A replay's ticks
  * complete at other times than the original's. The log therefore records a cancelled request's

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* States of prefixes: in a model that keeps states, a request cannot resume from pages alone.
  *
- * The state after some full pages is therefore kept in a separate slot. These are a prompt's last
- * full page, from which the next turn of a chat continues, every state_every-th page of a sequence,
- * and the last page of the sink tokens, with which all sequences begin. A part of a tick ends at
- * such a page, so the state after its last row is the one to keep. If no slot is free, the least
+ * The state after some full pages is therefore kept in a separate slot. These are every
+ * state_every-th page of a sequence, a prompt's last full page, from which the next turn of a chat
+ * continues, and the sink tokens' last page, shared by all sequences. A part of a tick ends at such
+ * a page, so the state after its last row is the one to keep. If no slot is free, the least
  * recently used state is evicted. Only ticks after the one that writes a state can read it, since
  * the sequences of a tick run in no defined order. */
 #include <stdlib.h>

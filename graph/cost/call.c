@@ -137,7 +137,7 @@ double sli_work_seconds(const sl_hardware *h, const sli_work *w) {
          h->op_seconds;
 }
 
-/* ---- rows behind others --------------------------------------------------------------------- */
+/* ---- rows after earlier positions ----------------------------------------------------------- */
 
 /* Returns the op that `served` replaces in a served graph, or NULL. */
 static const sl_op *plain_of(const sl_op *served) {

@@ -4,8 +4,8 @@
  * The plan's traffic is known (sli_sent): exchanges along the axes of its grid, and transfers from
  * stage to stage. Their durations at other places come from the same functions that lowering uses
  * (links.c, graph/cost), so both agree. The step time is the sum of three terms: the exchanges of
- * the busiest stage, the transfers of the first microbatch forward and of the last one back through
- * all stages, and the time that the busiest link exceeds its devices' computation.
+ * the busiest stage, the transfers of a microbatch forward and back through all stages, and the
+ * time by which the busiest link exceeds the devices' computation.
  *
  * The search starts from the best nesting of the layout's axes, with devices in an order that does
  * not depend on their numbers (canon.c). It anneals from there by swapping two devices or two

@@ -6,7 +6,7 @@
  * --cost or the ops' costs). Its activations and bytes must fit the budget. The search tries every
  * row, as published and squeezed into the budget by a device pool. Then it tries credits from the
  * modulo-scheduling bound. A slot lives from F to the end of B or W, and a microbatch enters once
- * per initiation interval, so slots = ceil(lifetime / interval) (Rau, "Iterative Modulo
+ * per initiation interval. Hence slots = ceil(lifetime / interval) (Rau, "Iterative Modulo
  * Scheduling", 1994). A row that takes too many bytes gives up credits until it fits. From the best
  * few candidates the search hill-climbs: one credit more or less, at one stage or at all stages, as
  * long as the score improves. The rows are among the candidates, so the result is never worse than
@@ -41,7 +41,7 @@ typedef struct search {
   sli_pick failed;       /* the candidate that failed */
 } search;
 
-/* ---- evaluating -------------------------------------------------------------------- */
+/* ---- evaluation -------------------------------------------------------------------- */
 
 static double peak_activations(const sl_statistics *f, int devices) {
   double peak = 0;

@@ -9,9 +9,9 @@
  *
  * A walk then starts from the best of them. A move transfers a skip to another microbatch or
  * exchanges two skips. With --swap a move may also shift a stage along a path, for one microbatch
- * or for all with the same path. All moves preserve the balance. The walk accepts a move if the
- * step takes no longer than it did a fixed number of tries ago, so that it crosses plateaus (Burke
- * and Bykov, "The late acceptance hill-climbing heuristic", EJOR 258(1), 2017). The best result is
+ * or for all with the same path. All moves preserve the balance. To cross plateaus, the walk
+ * accepts a move if the step takes no longer than it did a fixed number of tries ago (Burke and
+ * Bykov, "The late acceptance hill-climbing heuristic", EJOR 258(1), 2017). The best result is
  * kept.
  *
  * With skip_in_turn, for plans that are themselves candidates of another search, stages are skipped

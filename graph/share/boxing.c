@@ -3,13 +3,13 @@
  *
  * Axes are converted one at a time, with three ops:
  *
- *     B -> S a slice of the device's own
- *     B -> P   the first member's is the sum, the others' are zeros
+ *     B -> S   a slice, for the device itself
+ *     B -> P   the tensor on the first member, zeros on the others
  *     S -> B   a join of all parts                          (all-gather)
- *     P -> S   slices for all, and the sum of those for one;
- *              or the sum of that part of all summands      (reduce-scatter)
- *     P -> B   the same in flat parts, and a join           (all-reduce)
- *     S -> S   slices for all, and a join                   (all-to-all)
+ *     P -> S   slices for all members, and a sum of the slices received;
+ *              or a sum of that part of all summands        (reduce-scatter)
+ *     P -> B   the same with flat parts, and a join         (all-reduce)
+ *     S -> S   slices for all members, and a join           (all-to-all)
  *
  * F32 sums use a binary tree over the members. Each slice goes to one reader, so devices exchange
  * exactly the bytes that the collective must move. Small tensors are not worth three transfers:
@@ -391,8 +391,8 @@ static bool serves(const sli_array *a, const sli_moment *at) {
 static bool is_part(sl_sbp a) { return a.kind == SL_SPLIT; }
 
 /* True if the backward pass should keep a boxed tensor instead of boxing it again. That holds for
- * parts no larger than the parts they come from, for the joined tensor of a piece, which later
- * pieces read, and for ids of experts, which are few compared to their rows. */
+ * parts no larger than the parts they come from and for the joined tensor of a piece, which later
+ * pieces read. It also holds for ids of experts, which are small compared to their rows. */
 static bool is_worth_keeping(const sli_expansion *x, const sli_array *from, const sli_array *to,
                              sli_along along) {
   int axis = sli_box_axis(along), block = to->made.block;

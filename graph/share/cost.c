@@ -446,7 +446,7 @@ sli_cost sli_cost_reading(const sli_costs *c, const sl_tensor *t, sli_reading r,
 
 /* ---- totals ------------------------------------------------------------------------------- */
 
-/* Choice whose costs are being added up. */
+/* Choice that is being priced. */
 typedef struct sum {
   const sli_costs *c;
   sli_choice *choice;

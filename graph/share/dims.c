@@ -3,10 +3,9 @@
  *
  * A signature that splits several arrays of a call ties their dims together: member m runs on its
  * part of each array, so the parts must consist of the same units. Dims that signatures of any
- * forward node tie together form a class. A class has one number of units, which divides the length
- * of each segment of each dim in the class, and the number of heads of nodes that work head by
- * head. If tied dims have different lengths (queries and keys), a unit has a different length in
- * each.
+ * forward node tie together form a class. A class has one number of units. It divides the length of
+ * each segment of each dim in the class, and the number of heads of nodes that work head by head.
+ * If tied dims have different lengths (queries and keys), a unit has a different length in each.
  *
  * Tied dims of equal length also share their segments: the output of a linear layer for packed
  * attention consists of queries, keys and values, and so do its weight's rows and its bias. Only
@@ -97,7 +96,7 @@ static void tie_all(pass *p) {
   }
 }
 
-/* ---- declarations of nodes --------------------------------------------------------------- */
+/* ---- declarations by nodes --------------------------------------------------------------- */
 
 static void say_units(pass *p, int slot, int64_t units) {
   int64_t *at = &p->units[dims_find(p->tied, slot)];

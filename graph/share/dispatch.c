@@ -43,7 +43,7 @@ static routing routing_of(sli_boxing *b, const sli_array *ids, const sli_array *
   return r;
 }
 
-/* ---- numbers of rows ----------------------------------------------------------------------- */
+/* ---- row counts ---------------------------------------------------------------------------- */
 
 static int64_t ids_of(const routing *r, const sli_array *ids, int rank, int variant) {
   return sl_type_elements(sli_expand_type(r->b->x, ids->on[rank], variant));

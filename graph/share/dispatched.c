@@ -162,8 +162,7 @@ bool sli_is_at_experts(const sli_choice *experts, const sli_node *forward) {
   return experts->routers && is_dispatched(sli_signature_out(&experts->of[forward->id], 0));
 }
 
-/* ---- tokens on devices that share tensors
- * ----------------------------------------------------- */
+/* ---- tokens on tensor-axis devices ---------------------------------------------------------- */
 
 /* True if there are enough rows or positions for the tensor-axis devices and for the axes that
  * already shard them. */

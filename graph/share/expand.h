@@ -166,7 +166,7 @@ sl_status sli_expand_ring(sli_expansion *x, const sli_node *n, sli_moment at, sl
 sl_status sli_expand_ring_back(sli_expansion *x, const sli_node *n, sli_moment at,
                                sli_array *const *in, sli_array *const *out);
 
-/* ---- short convolutions on shared sequences: near.c ---------------------------------------- */
+/* ---- short convolutions on sharded sequences: near.c --------------------------------------- */
 
 /* True if a call reads rows of a neighbouring device. */
 bool sli_reads_near(const sli_expansion *x, const sli_node *forward);
@@ -175,7 +175,7 @@ bool sli_reads_near(const sli_expansion *x, const sli_node *forward);
 sl_status sli_box_near(sli_expansion *x, const sli_node *forward, sli_array *have, bool behind,
                        sli_moment at, sli_array **out);
 
-/* ---- states of shared sequences: states.c --------------------------------------------------- */
+/* ---- states of sharded sequences: states.c -------------------------------------------------- */
 
 /* True if a call continues from states that devices exchange. */
 bool sli_exchanges_states(const sli_expansion *x, const sli_node *forward);

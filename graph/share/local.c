@@ -47,7 +47,7 @@ sli_layout sli_share_layout(const sli_expansion *x, const sli_node *forward, sli
   return lies;
 }
 
-/* ---- attributes of a share ------------------------------------------------------ */
+/* ---- attributes of a part ------------------------------------------------------- */
 
 /* Returns a member's part of the head units that inner axes leave. */
 static int64_t units_of(int64_t units, int size, int member) {

@@ -297,7 +297,7 @@ static void keep(search *s, int k) {
   s->after = was;
 }
 
-/* ---- blocks that repeat -------------------------------------------------------------------- */
+/* ---- repeated blocks ----------------------------------------------------------------------- */
 
 static bool same_ways(const search *s, int a, int b) {
   const sli_ways *w = s->ways;

@@ -65,7 +65,7 @@ void sli_costs_fini(sli_costs *c);
 /* Cost on one device: seconds and bytes of one microbatch, forward and backward. */
 typedef struct sli_cost {
   double compute_seconds, boxing_seconds, boxing_bytes;
-  double memory_bytes; /* of stored tensors */
+  double memory_bytes; /* bytes of stored tensors */
 } sli_cost;
 
 static inline void sli_cost_add(sli_cost *sum, sli_cost more) {

@@ -12,8 +12,7 @@
 static const sl_sbp partial = {SL_PARTIAL, 0}, broadcast = {SL_BROADCAST, 0};
 static sl_sbp split(int dim) { return (sl_sbp){SL_SPLIT, dim}; }
 
-/* ---- ways that follow from promises
- * ----------------------------------------------------------- */
+/* ---- ways from promises about pieces -------------------------------------------------------- */
 
 static bool is_whole(const sl_op *op, int i) { return sli_bit(op->whole, i); }
 

@@ -25,7 +25,7 @@ struct sl_checkpoints {
   _Atomic int64_t newest;
 };
 
-/* Record stored beside each checkpoint (record.c). */
+/* Record stored with each checkpoint (record.c). */
 struct cJSON *sli_record_create(int nfingerprint, const sl_fingerprint_item *fingerprint);
 /* SL_E_USAGE: the error names a word of resume_with that matches no setting. */
 sl_status sli_record_check_words(const sl_checkpoint_options *o);

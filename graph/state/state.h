@@ -28,7 +28,7 @@ sl_storage sli_weights_storage(const struct sli_shards *from, const char *param)
  * that writes elsewhere or cannot write. Does nothing in a job of one process. */
 sl_status sli_shared_folder(const char *what, const char *folder, sl_job *job);
 
-/* Returns the record stored beside each checkpoint, to which callers may add information. */
+/* Returns the record stored with each checkpoint, to which callers may add information. */
 struct cJSON *sli_checkpoints_about(sl_checkpoints *c);
 /* Returns the record of the checkpoint that a run resumes from, or NULL if none. */
 const struct cJSON *sli_checkpoints_origin(const sl_checkpoints *c);

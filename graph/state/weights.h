@@ -5,7 +5,7 @@
 
 #include <sluice/state.h>
 
-/* Tensor of a file. */
+/* Tensor to write to a file. */
 typedef struct sli_saved {
   const char *name;
   int param;   /* index of the parameter */
