@@ -28,7 +28,7 @@ sl_class sli_box_class(const sli_boxing *b);
 /* One device's call in a boxing step, placed with its input (`near`) or with its reader. */
 typedef struct sli_box_making {
   const sl_op *op;
-  const char *what; /* short verb used in the node's name */
+  const char *what; /* short word for the node's name */
   sl_class cls;
   bool near;
   int rank, nin;
