@@ -43,7 +43,7 @@ typedef struct sli_weights_lacks {
 } sli_weights_lacks;
 
 /* Loads weights like sl_weights_load(). whole: the file holds only the model, so an unused tensor
- * of one of its layers is an error. lacks NULL: the file must have all parameters. */
+ * of one of its layers is an error. lacks NULL: only adapters may be missing. */
 sl_status sli_weights_load(const char *path, const sl_lowered *lowered, sl_runtime *rt, bool whole,
                            const sli_weights_lacks *lacks);
 /* Reloads the parameters that stay in the file's storage format, which checkpoints do not
