@@ -1,17 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* An encoder that fills in masked bytes, after BERT (Devlin et al., arXiv 1810.04805), built only
- * from shipped ops. A byte is chosen with probability `mask`. Of the chosen bytes 80 % are hidden,
- * 10 % are replaced by another byte, 10 % are left as they are, and only they count in the loss. A
- * byte attends to its whole document on both sides, and to no other; a document ends with a line
- * feed. The choice follows from the seed, the step and the byte's place, so that it does not depend
- * on sharding.
+ * from shipped ops. Each byte is chosen with probability `mask`. Of the chosen bytes 80 % are
+ * masked, 10 % are replaced by a random byte and 10 % stay unchanged; the loss covers only chosen
+ * bytes. A byte attends to its whole document in both directions, and to no other document; a line
+ * feed ends a document. The choice depends on the seed, the step and the byte's position only, so
+ * sharding does not change it.
  *
  *     actorrun --steps 600 --eval OTHER --eval-every 200 examples/bert.c --data FILE --lr 3e-3
  *     actorrun --steps 600 --data-parallel 2 examples/bert.c --data FILE --lr 3e-3
  *
  * Trained on five pages of Sluice's own docs (2000 steps, --min-lr 3e-4 --decay-steps 2000), it
- * fills in 49.5 % of the masked bytes of a sixth page. Always predicting a space would
- * give 17.8 %. */
+ * fills in 49.5 % of the masked bytes of a sixth page. Always predicting a space would give 17.8
+ * %. */
 #include <sluice/sluice.h>
 #include <stdio.h>
 
@@ -28,7 +28,7 @@ static const sl_option options[] = {
     SL_OPTIMIZER_OPTIONS, {0}};
 /* clang-format on */
 
-enum { BYTES = 256, HIDDEN = BYTES, TOKENS }; /* a hidden byte is a token of its own */
+enum { BYTES = 256, HIDDEN = BYTES, TOKENS }; /* masked bytes have a separate token */
 
 static sl_tensor *dense(sl_graph *g, sl_tensor *x, int64_t out, const char *name) {
   sl_tensor *w =
@@ -43,7 +43,7 @@ static sl_tensor *norm(sl_graph *g, sl_tensor *x, const char *name) {
   return sl_layernorm(g, x, gain, bias, 1e-5f);
 }
 
-/* Adds a layer: x [B, T, C]; bytes of the same document [B, T] attend to each other. */
+/* Adds a layer to x [B, T, C]; bytes with the same id in documents [B, T] attend to each other. */
 static sl_tensor *layer(sl_graph *g, sl_tensor *x, sl_tensor *documents, int heads, int number) {
   int64_t C = sl_dim(x, -1);
   char name[6][32];
@@ -61,7 +61,7 @@ static sl_tensor *number(sl_graph *g, float value) {
   return sl_filled(g, SL_TYPE(SL_F32, 1), value, NULL);
 }
 
-/* Masks bytes [B, T] for the encoder; *targets has the chosen bytes, and -100 for the others. */
+/* Masks bytes [B, T] for the encoder; *targets has the chosen bytes, and -100 elsewhere. */
 static sl_tensor *mask(sl_graph *g, sl_tensor *bytes, float p, sl_tensor **targets) {
   sl_tensor *x = sl_cast(g, bytes, SL_F32), *u = sl_uniform(g, bytes, 0, 1);
   sl_tensor *other = sl_uniform(g, bytes, 0, BYTES);
@@ -88,7 +88,7 @@ static sl_status build(sl_graph *g, const sl_args *args) {
   sl_block(g, "head");
   sl_tensor *logits = dense(g, norm(g, x, "norm"), BYTES, "head"); /* [B, T, 256] */
   sl_output(g, "logits", logits);
-  /* accuracy over the chosen bytes, which are p of all on average */
+  /* accuracy over the chosen bytes, on average a fraction p of all bytes */
   sl_metric(g, "accuracy", sl_scale(g, sl_accuracy(g, logits, targets), 1 / p));
   sl_optimizer optimizer = sl_arg_optimizer(args);
   sl_train(g, sl_cross_entropy_with(g, logits, targets, NULL), &optimizer);

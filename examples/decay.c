@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A recurrent model with an op of its own, for training and for serving. Each channel of `decay`
- * keeps a running mean of its input, h[t] = d h[t-1] + (1 - d) x[t], with its own d in (0, 1).
+/* A recurrent model with a custom op, for training and serving. Each channel of `decay` keeps a
+ * running mean of its input, h[t] = d h[t-1] + (1 - d) x[t], with a d in (0, 1) per channel.
  *
  *     actorrun --steps 500 --save decay.safetensors examples/decay.c --data FILE
  *     actorserve --init decay.safetensors examples/decay.c
  *
  * For serving, the op names another op (sl_op.served) that reads the batch: the sequence and
  * position of each row of a tick. It keeps its state in pages, as attention does. The pages are an
- * output that it updates, with the state after the newest position of each page. A sequence that
- * gives its pages up, or begins with pages filled by others, finds its state in the page before
- * its own. */
+ * output that it updates in place; each page holds the state after its newest position. A sequence
+ * that was preempted, or that begins with shared pages, finds its state in the page before the one
+ * it computes. */
 #include <sluice/batch.h>
 #include <sluice/sluice.h>
 
@@ -46,7 +46,7 @@ static void forward(const sl_call *call) {
     h[i] = step(i / C % T ? h[i - C] : 0, x[i], decay_of(i % C, C));
 }
 
-/* computes dx from dh, from the last position on */
+/* Computes dx from dh, from the last position to the first. */
 static void backward(const sl_call *call) {
   const sl_type *type = &call->in_type[0];
   int64_t T = type->dim[1], C = type->dim[2];
@@ -60,7 +60,7 @@ static void backward(const sl_call *call) {
 
 /* ---- serving --------------------------------------------------------------------------------- */
 
-/* x, batch -> h, and the states [pages, C] */
+/* x, batch -> h, states [pages, C] */
 static sl_status infer_served(const sl_attrs *attrs, int nin, const sl_type *in, sl_type *out) {
   (void)nin;
   out[0] = in[0];
@@ -68,7 +68,7 @@ static sl_status infer_served(const sl_attrs *attrs, int nin, const sl_type *in,
   return SL_OK;
 }
 
-/* Runs a tick's rows; rows of a sequence come in order. */
+/* Runs a tick's rows; the rows of a sequence are in order. */
 static void serve(const sl_call *call) {
   const sl_batch *batch = call->in[1];
   int64_t C = call->in_type[0].dim[2];

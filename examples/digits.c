@@ -16,12 +16,12 @@
  *       --lr-schedule cosine:warmup=50,decay-steps=2000 \
  *       examples/digits.c --net transformer --batch 69 --width 32 --lr 0.003
  *
- * One image of six is held out. --eval-every evaluates loss and accuracy on those during the run;
- * the last command above gives the loss on all of them. With sl_graph_options.infer each step reads
- * one of them, and the output "digits" is the network's prediction.
+ * Every sixth image is held out. --eval-every evaluates loss and accuracy on the held-out images
+ * during the run; the last command above gives the loss on all of them. With sl_graph_options.infer
+ * each step reads held-out images, and the output "digits" is the network's prediction.
  *
- * digits.u8 is made by make_digits.py: the test set of "Optical Recognition of Handwritten Digits"
- * (E. Alpaydin and C. Kaynak, 1998), UCI Machine Learning Repository, CC BY 4.0. */
+ * make_digits.py makes digits.u8: the test set of "Optical Recognition of Handwritten Digits" (E.
+ * Alpaydin and C. Kaynak, 1998), UCI Machine Learning Repository, CC BY 4.0. */
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -42,26 +42,26 @@ static const sl_option options[] = {
 /* ---- data ---------------------------------------------------------------------------------- */
 
 enum { SIDE = 8, PIXELS = SIDE * SIDE, RECORD = PIXELS + 1, PATCH = 4, IMAGES = 1797, SHARE = 6 };
-enum { TEST = IMAGES / SHARE, TRAIN = IMAGES - TEST, STRIDE = 811 /* no factor of TRAIN */ };
+enum { TEST = IMAGES / SHARE, TRAIN = IMAGES - TEST, STRIDE = 811 /* coprime to TRAIN */ };
 
 typedef struct digits {
   sl_source source;
   sl_type types[2];
   int64_t rows; /* images of a microbatch */
   int microbatches;
-  bool test, patches; /* only the held-out images; images cut in patches */
+  bool test, patches; /* read only held-out images; cut images into patches */
   unsigned char records[IMAGES][RECORD];
 } digits;
 
-/* Returns the record of an image. Every sixth record is held out; the others come in a shuffled
- * order. */
+/* Returns the record of an image. Every sixth record is held out; training reads the rest in
+ * shuffled order. */
 static const unsigned char *record_of(const digits *d, int64_t i, bool test) {
   if (test) return d->records[i % TEST * SHARE + SHARE - 1];
   int64_t t = i % TRAIN * STRIDE % TRAIN;
   return d->records[t / (SHARE - 1) * SHARE + t % (SHARE - 1)];
 }
 
-/* Returns the index of pixel p in patches of 2 by 2, which follow each other in order. */
+/* Returns the index of pixel p when the image is stored as consecutive patches of 2 by 2. */
 static int place_of(const digits *d, int p) {
   int row = p / SIDE, column = p % SIDE;
   if (!d->patches) return p;
@@ -85,7 +85,7 @@ static void fill(void *ctx, const sl_tick *tick, void *const *out) {
   fill_rows(d, tick, d->test, out);
 }
 
-/* Fills held-out data for evaluations: steps are 0 there, microbatches count from 0. */
+/* Fills held-out data for evaluations, where the step is 0 and microbatches count from 0. */
 static void fill_held_out(void *ctx, const sl_tick *tick, void *const *out) {
   fill_rows(ctx, tick, true, out);
 }
@@ -121,7 +121,7 @@ static digits *make_source(sl_graph *g, const sl_args *args, bool patches) {
 
 /* ---- layers -------------------------------------------------------------------------------- */
 
-/* Adds a convolution with a kernel of side by side, and relu. */
+/* Adds a convolution with a kernel of `side` x `side`, and relu. */
 static sl_tensor *convolution(sl_graph *g, sl_tensor *x, int64_t out, int64_t side, int64_t pad,
                               const char *name) {
   int64_t in = sl_dim(x, 1);

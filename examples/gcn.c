@@ -6,13 +6,13 @@
  *     actorrun --steps 100 --stages 4 --pieces 8 --schedule seq1f1b examples/gcn.c
  *     actorrun --steps 100 --eval-every 20 examples/gcn.c
  *
- * The vertices are one sequence, so --pieces cuts them in chunks that follow each other through the
- * stages. A chunk's vertices have neighbours in other chunks. A layer uses this step's values of
- * earlier chunks, and the previous step's values of later ones (GNNPipe, arXiv 2308.10087). Every
- * vertex therefore crosses each boundary between stages once in each direction. p stages transfer
- * 2 (p - 1) N H numbers a step, however many edges there are.
+ * The vertices form one sequence, so --pieces cuts them into chunks that pass through the stages
+ * one after another. A chunk's vertices have neighbours in other chunks. A layer uses this step's
+ * values of earlier chunks, and the previous step's values of later ones (GNNPipe, arXiv
+ * 2308.10087). Every vertex therefore crosses each stage boundary once in each direction. p stages
+ * transfer 2 (p - 1) N H numbers per step, regardless of the number of edges.
  *
- * The model's own op, `aggregate`, does all this, with a second form for pieces. */
+ * The custom op `aggregate`, which has a second form for pieces, implements all this. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -20,7 +20,8 @@
 
 /* ---- the graph ---------------------------------------------------------------------------------
  *
- * Symmetric, each vertex with an edge to itself. `weight` is 1 / sqrt(degree of both ends). */
+ * The graph is symmetric, and each vertex has an edge to itself. `weight` is 1 / sqrt(product of
+ * the degrees of both ends). */
 
 typedef struct vertices {
   int64_t count;
@@ -43,7 +44,7 @@ static int32_t class_of(int64_t vertex, int classes) {
 
 enum { DRAWS = 1 << 20, TRIES = 64 };
 
-/* Returns the other end of a vertex's edge: of its own class three times of four. */
+/* Returns the other end of a vertex's edge: in three of four cases a vertex of the same class. */
 static int32_t other_end(int64_t n, int classes, int64_t vertex, int edge) {
   uint64_t key = ((uint64_t)vertex * 64 + (uint64_t)edge + 1) * DRAWS;
   bool alike = chance(key) < 0.75;
@@ -59,7 +60,8 @@ static int ascending(const void *a, const void *b) {
   return *(const int32_t *)a < *(const int32_t *)b ? -1 : *(const int32_t *)a > *(const int32_t *)b;
 }
 
-/* Makes the graph. Every vertex draws so many edges, and also has those that others draw to it. */
+/* Builds the graph. Every vertex draws `edges` edges, and also has the edges that other vertices
+ * draw to it. */
 static vertices *make_graph(sl_graph *g, int64_t n, int classes, int edges) {
   vertices *v = sl_graph_alloc(g, sizeof *v);
   *v = (vertices){n, sl_graph_alloc(g, ((size_t)n + 1) * sizeof *v->first),
@@ -71,7 +73,7 @@ static vertices *make_graph(sl_graph *g, int64_t n, int classes, int edges) {
     at[i] += 1 + edges;
     for (int e = 0; e < edges; e++) at[other_end(n, classes, i, e)]++;
   }
-  for (int64_t i = 0, sum = 0; i <= n; i++) { /* first their ends, then below their beginnings */
+  for (int64_t i = 0, sum = 0; i <= n; i++) { /* ends of ranges, which become starts below */
     sum += at[i];
     at[i] = sum;
   }
@@ -107,7 +109,7 @@ static sl_status infer(const sl_attrs *attrs, int nin, const sl_type *in, sl_typ
   return SL_OK;
 }
 
-/* Infers the form for pieces, with a record of all vertices as another output. */
+/* Infers the types of the form for pieces, whose second output is a record of all vertices. */
 static sl_status infer_piece(const sl_attrs *attrs, int nin, const sl_type *in, sl_type *out) {
   const vertices *v = attrs->user;
   sl_status status = infer(attrs, nin, in, out);
@@ -116,7 +118,7 @@ static sl_status infer_piece(const sl_attrs *attrs, int nin, const sl_type *in, 
   return status;
 }
 
-/* Estimates the cost of a call with the average number of edges. */
+/* Estimates the cost of a call from the average number of edges per vertex. */
 static void cost(const sl_attrs *attrs, int nin, const sl_type *in, const sl_type *out,
                  double *flops, double *bytes) {
   const vertices *v = attrs->user;
@@ -126,7 +128,8 @@ static void cost(const sl_attrs *attrs, int nin, const sl_type *in, const sl_typ
   *bytes = 4 * (edges + (double)sl_type_rows(&out[0])) * (double)sl_type_last(&out[0]);
 }
 
-/* A sum over neighbours: y of vertices [begin, begin + count), from x of vertices [from, all). */
+/* Sum over neighbours: computes y of vertices [begin, begin + count) from x of vertices `from` and
+ * above. */
 typedef struct sums {
   const vertices *v;
   const float *x;
@@ -172,13 +175,13 @@ static const float *put_in_record(const sl_call *call) {
   return record;
 }
 
-/* Aggregates a piece. The record persists: it has this step's x up to the end of the piece, and
- * the last step's behind it. */
+/* Aggregates a piece. The record persists across steps: it holds this step's x up to the end of the
+ * piece, and the previous step's x after it. */
 static void aggregate_piece(const sl_call *call) { sum_all(call, put_in_record(call), 0); }
 
-/* Computes a piece's gradient; pieces go back from the last to the first. A vertex's x was read
- * by its own piece and later ones. Earlier pieces read the x of the step before, which gets no
- * gradient. */
+/* Computes a piece's gradient; the backward pass runs pieces from last to first. The vertex's own
+ * piece and later pieces read its x of this step. Earlier pieces read its x of the previous step,
+ * which gets no gradient. */
 static void aggregate_piece_b(const sl_call *call) {
   sum_all(call, put_in_record(call), call->tick.row);
 }
@@ -224,8 +227,8 @@ static const sl_op row = {
 
 /* ---- the data ---------------------------------------------------------------------------------
  *
- * A vertex's features say little about its class; its neighbours' say more. One in ten is
- * labelled. */
+ * A vertex's features say little about its class; its neighbours' features say more. One vertex in
+ * ten is labelled. */
 
 enum { LABELLED = 10, NO_LABEL = -100 };
 
@@ -261,7 +264,7 @@ static void fill_held_out(void *ctx, const sl_tick *tick, void *const *out) {
 
 static looks *make_source(sl_graph *g, const sl_args *args) {
   looks *l = sl_graph_alloc(g, sizeof *l);
-  /* all vertices are one microbatch */
+  /* one microbatch holds all vertices */
   int64_t n = sl_microbatch_rows(g, 1) * sl_arg_int(args, "vertices");
   l->count = n;
   l->classes = (int)sl_arg_int(args, "classes");

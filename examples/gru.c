@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A recurrent network: gated recurrent units (Cho et al., arXiv 1406.1078) read a text byte by byte
- * and predict the next one. The recurrence is written out step by step, only with shipped ops.
+ * and predict the next one. The recurrence is unrolled step by step, with shipped ops only.
  *
  *     actorrun --steps 500 examples/gru.c --data FILE
  *     actorrun --steps 500 --stages 2 --microbatches 4 --schedule zb-h1 \
@@ -22,7 +22,7 @@ static const sl_option options[] = {
  *     z = sigmoid(Wz x + Uz h'),  r = sigmoid(Wr x + Ur h'),  n = tanh(Wn x + r (Un h'))
  *     h = n + z (h' - n)
  *
- * h' is h of the byte before, 0 before the first. W x of all bytes is one product. */
+ * h' is the h of the previous byte, 0 at the first. One product computes W x of all bytes. */
 static sl_tensor *layer(sl_graph *g, sl_tensor *x, int64_t H, const char *name) {
   int64_t T = sl_dim(x, 1), C = sl_dim(x, -1);
   sl_tensor *w = sl_param(g, SL_TYPE(SL_F32, 3 * H, C), SL_NORMAL(0.1f), "%s.input.weight", name);

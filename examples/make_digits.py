@@ -5,8 +5,8 @@
     pip download --no-deps scikit-learn
     python3 make_digits.py scikit_learn-*.whl > digits.u8
 
-1797 records of 65 bytes: the 8x8 pixels of a handwritten digit, 0 to 16, by rows, and its class.
-They are the test set of "Optical Recognition of Handwritten Digits" (E. Alpaydin and C.
+The file has 1797 records of 65 bytes: the 8x8 pixels of a handwritten digit, 0 to 16, row by row, and
+its class. The digits are the test set of "Optical Recognition of Handwritten Digits" (E. Alpaydin and C.
 Kaynak, 1998), UCI Machine Learning Repository, https://doi.org/10.24432/C50P49, CC BY 4.0, in the
 order of sklearn/datasets/data/digits.csv.gz.
 """

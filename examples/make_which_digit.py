@@ -4,9 +4,9 @@
 
     python3 examples/make_which_digit.py FOLDER [FRAMES [EXAMPLES]]
 
-frames.npy: images in 4 patches of 4 by 4 pixels, as bytes. tokens.npy: an example for each FRAMES
-images: 4 tokens 1 for each of them, "#", the number of one, its digit, a newline. prompts.jsonl and
-held_out.jsonl: prompts of --rl; those held out have images that no example and no other prompt has.
+frames.npy holds images in 4 patches of 4 by 4 pixels, as bytes. tokens.npy holds EXAMPLES examples of
+FRAMES images each: 4 tokens 1 per image, "#", the number of one image, its digit, a newline.
+prompts.jsonl and held_out.jsonl hold prompts for --rl; the images of held-out prompts occur nowhere else.
 """
 import json
 import pathlib
@@ -20,7 +20,7 @@ PROMPTS, HELD_OUT_PROMPTS = 512, 256
 
 
 def patches(image):
-    """Pixels 0 to 16 as bytes 0 to 240, patch by patch."""
+    """Returns pixels 0 to 16 as bytes 0 to 240, patch by patch."""
     return bytes(15 * image[8 * (4 * (p // 2) + r) + 4 * (p % 2) + c]
                  for p in range(4) for r in range(4) for c in range(4))
 

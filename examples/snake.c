@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* An op of your own: snake(x, a) = x + sin(a x)^2 / a, an activation for periodic functions (Ziyin
- * et al., arXiv 2006.08195), with a frequency `a` that is learned for each channel. A small network
- * with it learns a wave, and is then tested far outside of its training range.
+/* A custom op: snake(x, a) = x + sin(a x)^2 / a, an activation for periodic functions (Ziyin et
+ * al., arXiv 2006.08195), with a learned frequency `a` per channel. A small network with it learns
+ * a wave.
  *
  *     actorrun --steps 400 examples/snake.c
  *     actorrun --steps 400 --stages 2 --microbatches 4 --schedule zb-h1 examples/snake.c
@@ -16,7 +16,7 @@
  *
  * An sl_op describes an op. Kernels get rows of C numbers; x and y are [..., C], a is [C]. */
 
-/* Infers the output's shape; refuses shapes that do not fit. */
+/* Infers the output's shape; rejects shapes that do not match. */
 static sl_status infer(const sl_attrs *attrs, int nin, const sl_type *in, sl_type *out) {
   (void)attrs, (void)nin;
   if (in[0].dtype != SL_F32 || in[0].ndim < 1)
@@ -55,9 +55,9 @@ static void snake_b(const sl_call *call) {
       dx[r * C + c] = dy[r * C + c] * (1 + sinf(2 * a[c] * x[r * C + c]));
 }
 
-/* Computes da = sum over rows of dy (x sin(2 a x) / a - sin(a x)^2 / a^2). Gradients of
- * parameters are summed over microbatches: if the call asks for it, the sum is added to the
- * existing values. */
+/* Computes da = sum over rows of dy (x sin(2 a x) / a - sin(a x)^2 / a^2). Parameter gradients
+ * accumulate over microbatches: if the call asks for it, the sum is added to the existing
+ * values. */
 static void snake_w(const sl_call *call) {
   int64_t rows = sl_type_rows(&call->in_type[0]), C = sl_type_last(&call->in_type[0]);
   const float *x = call->in[0], *a = call->in[1], *dy = call->in[2];
@@ -72,8 +72,8 @@ static void snake_w(const sl_call *call) {
   }
 }
 
-/* Signature of the op: rows are independent of each other, and every device needs all of a. The
- * op can therefore be sharded by rows, and sequences can be cut. */
+/* Signature of the op: rows are independent of each other, and every device needs all of a. The op
+ * can therefore be sharded by rows, and sequences can be cut into pieces. */
 enum { A_IS_WHOLE = 1 << 1 };
 static const sl_op row_b = {.name = "snake_b",
                             .min_in = 3,
@@ -120,11 +120,11 @@ typedef struct wave {
   int microbatches;
 } wave;
 
-/* Fills x in -3 .. 3 in steps of the golden ratio, and y = sin(2 x) + x / 4: the same tick
- * always gives the same points. */
+/* Fills x in -3 .. 3 in steps of the golden ratio, and y = sin(2 x) + x / 4. The same tick always
+ * gives the same points. */
 static void fill(void *ctx, const sl_tick *tick, void *const *out) {
   const wave *w = ctx;
-  float *x = out[0], *y = out[1]; /* NULL if it is not read */
+  float *x = out[0], *y = out[1]; /* NULL if not read */
   int64_t first = (tick->step * w->microbatches + tick->microbatch) * w->rows;
   for (int64_t i = 0; i < w->rows; i++) {
     double at = 6 * fmod(0.6180339887498949 * (double)(first + i), 1) - 3;

@@ -5,7 +5,7 @@
  *     actorrun examples/spiral.c --steps 300
  *     actorrun --stages 3 --microbatches 4 examples/spiral.c --activation relu
  *
- * It shows all parts of a model that is not a transformer: options, its own data source,
+ * The file shows all parts of a model that is not a transformer: options, a custom data source,
  * parameters, blocks, a loss. */
 #include <math.h>
 #include <string.h>
@@ -24,9 +24,8 @@ static const sl_option options[] = {
 
 /* ---- data ----------------------------------------------------------------------
  *
- * A source fills one microbatch at a time. The same tick must give the same
- * points, so they come from a hash of the point's number, not from a generator
- * with a state. */
+ * A source fills one microbatch at a time. The same tick must give the same points, so they come
+ * from a hash of the point's number, not from a stateful generator. */
 
 typedef struct spirals {
   sl_source source;
@@ -36,7 +35,7 @@ typedef struct spirals {
   double turns;
 } spirals;
 
-/* 0..1, different for every number */
+/* Hashes a number to a value in [0, 1). */
 static double noise(uint64_t number) {
   number = (number ^ number >> 31) * 0x9e3779b97f4a7c15u;
   number = (number ^ number >> 29) * 0xbf58476d1ce4e5b9u;

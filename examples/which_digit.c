@@ -9,11 +9,11 @@
  *       --prompts digits/prompts.jsonl --reward exact --stop '\n' --max-tokens 2 \
  *       examples/which_digit.c --frames digits/frames.npy --batch 128
  *
- * A frame has 4 patches of 4 by 4 pixels. An encoder makes a row of each: a transformer layer in
- * which the patches of a frame attend to each other, and a projection to the width of the text
- * model. The rows stand in the prompt where its tokens are 1, before "#" and the number of a
+ * A frame has 4 patches of 4 by 4 pixels. An encoder turns each patch into a row: a transformer
+ * layer in which the patches of a frame attend to each other, and a projection to the width of the
+ * text model. The rows replace the prompt's tokens 1, which come before "#" and the number of a
  * frame. In training from rollouts the encoder is frozen, and each step encodes the frames of a
- * prompt once for all that read them. */
+ * prompt once for all its answers. */
 #include <stdio.h>
 #include <sluice/frames.h>
 #include <sluice/sluice.h>
@@ -31,7 +31,7 @@ static const sl_option options[] = {
 /* clang-format on */
 
 enum { PATCHES = 4, PIXELS = 16, VOCABULARY = 128, MARKER = 1, HEADS = 4 };
-enum { REST = 4 }; /* tokens of a prompt and its answer behind the rows: "#17\n" */
+enum { REST = 4 }; /* tokens of a prompt and its answer after the rows: "#17\n" */
 
 static sl_tensor *dense(sl_graph *g, sl_tensor *x, int64_t out, const char *of, const char *part) {
   int64_t in = sl_dim(x, -1);
@@ -47,7 +47,7 @@ static sl_tensor *norm(sl_graph *g, sl_tensor *x, const char *of, const char *pa
   return sl_layernorm(g, x, gain, bias, 1e-5f);
 }
 
-/* Adds a transformer layer; `full`: all positions see each other. */
+/* Adds a transformer layer; with `full`, all positions attend to each other. */
 static sl_tensor *layer(sl_graph *g, sl_tensor *x, bool full, const char *of) {
   int64_t width = sl_dim(x, -1);
   sl_tensor *y = dense(g, norm(g, x, of, "norm1"), 3 * width, of, "qkv");

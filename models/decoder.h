@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Parts shared by the models of the LLaMA family (Touvron et al., arXiv 2302.13971, and
- * 2307.09288 for grouped queries): rmsnorm around each half of a block, rotary positions, biases
- * only by option. Each model has its own second half of a block. Families of models differ in
- * choices, which are fields of a decoder.
+/* Parts shared by the models of the LLaMA family (Touvron et al., arXiv 2302.13971, and 2307.09288
+ * for grouped queries): rmsnorm around each half of a block, rotary positions, biases only by
+ * option. Each model supplies the second half of a block. Fields of `decoder` select what else
+ * differs between model families.
  *
- * Parameters have the names and layouts of Hugging Face's LlamaForCausalLM; linear weights are
+ * Parameters keep the names and layouts of Hugging Face's LlamaForCausalLM; linear weights are
  * [out, in].
  *
  * B rows of a microbatch, T context, C width, H heads, K key/value heads, D head size, V
@@ -55,37 +55,37 @@
 
 typedef struct decoder decoder;
 
-/* Half of a block, on a normed x [B, T, C]; `residual` is the initial std of its output weights. */
+/* Builds half of a block on a normalized x [B, T, C]; `residual` is the initial std of its output
+ * weights. */
 typedef sl_tensor *decoder_half(sl_graph *g, decoder *d, sl_tensor *x, float residual, int layer);
 
-/* Spiking linear layers of the blocks: those of weights in int8 on spikes with the threshold
- * mean|x| / k. k 0: none is. */
+/* Spiking linear layers in the blocks: int8 weights applied to spikes with threshold mean|x| / k.
+ * For k = 0 the layers are plain. */
 typedef struct decoder_spiking {
   float k;
-  sl_tensor *x, *spikes;   /* the last input, and it as spikes */
-  sl_tensor *counts, *all; /* [B, T, 3] counts of the block, and of the blocks before it */
+  sl_tensor *x, *spikes;   /* the last input, and its spikes */
+  sl_tensor *counts, *all; /* [B, T, 3] counts of this block, and of all earlier ones */
 } decoder_spiking;
 
-/* Norms of a block's halves: of their inputs, of their outputs, or of both. */
+/* Where the halves of a block are normalized: at their inputs, their outputs, or both. */
 typedef enum decoder_norms {
   DECODER_NORMS_BEFORE,
   DECODER_NORMS_AFTER,
   DECODER_NORMS_BOTH
 } decoder_norms;
 
-/* Norms of queries and keys: none, of each head, or of all heads' numbers together. */
+/* Normalization of queries and keys: none, per head, or over all heads together. */
 typedef enum decoder_qk_norm {
   DECODER_QK_PLAIN,
   DECODER_QK_HEADS,
   DECODER_QK_WHOLE
 } decoder_qk_norm;
 
-/* Windows of some blocks only. Others, every N-th, attend to all before. */
+/* Sliding windows in some blocks only; every N-th block attends to all earlier tokens. */
 typedef struct decoder_local {
   bool window;
   int every;   /* N; 0: all blocks have the window */
-  float theta; /* base of the angles of blocks with a window, which are not stretched; 0: as others'
-                */
+  float theta; /* base of the unstretched rotary angles of windowed blocks; 0: as elsewhere */
 } decoder_local;
 
 struct decoder {
@@ -97,31 +97,31 @@ struct decoder {
   bool qkv_bias, o_bias;
   decoder_norms norms;
   decoder_qk_norm qk_norm;
-  bool plus_one;   /* gains of norms are 1 + a parameter */
-  bool packed;     /* q, k and v are one product, gate and up another */
+  bool plus_one;   /* norm gains are 1 + the parameter */
+  bool packed;     /* one product computes q, k and v, another gate and up */
   bool gelu;       /* gates go through gelu, not silu */
   bool scaled;     /* embeddings are multiplied by the root of the width */
   float cap;       /* soft limit of the logits; 0: none */
-  bool sinks;      /* a logit of each head counts in the sum of its softmax */
-  float score_cap; /* soft limit of the scores; 0: none */
+  bool sinks;      /* each head's softmax sum includes a learned logit */
+  float score_cap; /* soft limit of the attention scores; 0: none */
   decoder_local local;
   sl_attrs attention;
-  int64_t sink_tokens; /* learned tokens in front of each sequence, which all see */
+  int64_t sink_tokens; /* learned tokens before each sequence, visible to all positions */
   sl_texts texts;
-  bool alone;  /* a chat has a row of its own: what is mixed goes on from document to document */
+  bool alone;  /* each chat gets its own row, because attention does not stop at document ends */
   bool states; /* some blocks keep states */
   sl_tensor *documents; /* [B, T] document ids; NULL: a row is one document */
-  sl_tensor *positions; /* [B, T] positions in documents; NULL likewise */
-  sl_tensor *shut;      /* [B, T, 1] of states (states.h); NULL likewise */
-  const void *own;      /* state of the model */
-  sl_tensor *recall;    /* [B, H] recall of chosen blocks, summed over blocks; NULL: none chosen */
-  int chosen;           /* blocks that have a recall */
-  sl_tensor *losses;    /* losses added to the cross entropy; NULL: none so far */
-  decoder_half *mixer;  /* first half of a block; NULL: decoder_attention */
+  sl_tensor *positions; /* [B, T] positions within documents; NULL likewise */
+  sl_tensor *shut;      /* [B, T, 1] from states_shut; NULL likewise */
+  const void *own;      /* the model's own struct */
+  sl_tensor *recall; /* [B, H] recall of block selection, summed over layers; NULL: no selection */
+  int chosen;        /* layers summed in recall */
+  sl_tensor *losses; /* sum of the losses to add to the cross entropy; NULL: none so far */
+  decoder_half *mixer; /* first half of a block; NULL: decoder_attention */
   decoder_spiking spiking;
 };
 
-/* Rounds x to spikes, once for all layers that read it, and counts them. */
+/* Rounds x to spikes and counts them, once for all layers that read x. */
 static inline sl_tensor *decoder_spikes(sl_graph *g, decoder_spiking *s, sl_tensor *x) {
   if (s->x == x) return s->spikes;
   sl_tensor *counts;
@@ -132,7 +132,7 @@ static inline sl_tensor *decoder_spikes(sl_graph *g, decoder_spiking *s, sl_tens
   return s->spikes;
 }
 
-/* Linear layer y = x w^T with a weight [out, in], and a bias if `has`. */
+/* Linear layer y = x w^T with a weight [out, in], plus a bias if `has`. */
 static inline sl_tensor *decoder_biased(sl_graph *g, decoder *d, bool has, sl_tensor *x, int64_t in,
                                         int64_t out, float std, int layer, const char *name) {
   sl_tensor *w = sl_param(g, SL_TYPE(SL_F32, out, in), SL_NORMAL(std), "model.layers.%d.%s.weight",
@@ -152,7 +152,7 @@ static inline sl_tensor *decoder_linear(sl_graph *g, decoder *d, sl_tensor *x, i
   return decoder_biased(g, d, false, x, in, out, std, layer, name);
 }
 
-/* rmsnorm of the last dim, `width` long. */
+/* Applies rmsnorm over the last dim, `width` long. */
 static inline sl_tensor *decoder_norm_of(sl_graph *g, const decoder *d, sl_tensor *x, int64_t width,
                                          const char *name) {
   sl_tensor *gain =
@@ -168,7 +168,7 @@ static inline sl_tensor *decoder_norm(sl_graph *g, const decoder *d, sl_tensor *
   return decoder_norm_of(g, d, x, width, all);
 }
 
-/* rmsnorm over each head, with one gain for all heads. */
+/* Applies rmsnorm to each head, with one gain shared by all heads. */
 static inline sl_tensor *decoder_head_norm(sl_graph *g, const decoder *d, sl_tensor *x, int heads,
                                            int layer, const char *name) {
   x = sl_reshape(g, x, d->rows, -1, heads, d->head_dim); /* [B, T, heads, D] */
@@ -176,7 +176,7 @@ static inline sl_tensor *decoder_head_norm(sl_graph *g, const decoder *d, sl_ten
   return sl_reshape(g, x, d->rows, -1, heads * d->head_dim); /* [B, T, heads*D] */
 }
 
-/* Norm of queries or keys x [B, T, heads*D]. */
+/* Normalizes queries or keys x [B, T, heads*D]. */
 static inline sl_tensor *decoder_normed(sl_graph *g, const decoder *d, sl_tensor *x, int heads,
                                         int layer, const char *name) {
   if (d->qk_norm == DECODER_QK_PLAIN) return x;
@@ -190,7 +190,7 @@ static inline bool decoder_is_local(const decoder *d, int layer) {
 
 static inline bool decoder_is_dual(const decoder *d) { return d->rope.kind == SL_ROPE_DUAL_CHUNK; }
 
-/* Queries or keys with rotary positions. */
+/* Applies rotary positions to queries or keys. */
 static inline sl_tensor *decoder_rotated(sl_graph *g, const decoder *d, sl_tensor *x, int heads,
                                          int layer) {
   if (d->local.theta > 0 && decoder_is_local(d, layer))
@@ -200,7 +200,7 @@ static inline sl_tensor *decoder_rotated(sl_graph *g, const decoder *d, sl_tenso
   return sl_rotary_stretched(g, x, heads, d->theta, &d->rope);
 }
 
-/* Attention with sinks, or limited scores. */
+/* Attention with sinks or with soft-limited scores. */
 static inline sl_tensor *decoder_attend_sinks(sl_graph *g, const decoder *d, sl_tensor *q,
                                               sl_tensor *k, sl_tensor *v, sl_attrs attrs,
                                               int layer) {
@@ -211,7 +211,7 @@ static inline sl_tensor *decoder_attend_sinks(sl_graph *g, const decoder *d, sl_
   return sl_attend_sinks(g, q, k, v, sinks, d->documents, &attrs);
 }
 
-/* Attention to all keys that the mask allows, or to chosen blocks of them. [B, T, H*D] */
+/* Attends to all keys that the mask allows, or to selected blocks of them. Returns [B, T, H*D]. */
 static inline sl_tensor *decoder_attend(sl_graph *g, decoder *d, sl_tensor *q, sl_tensor *k,
                                         sl_tensor *v, int layer) {
   sl_attrs attrs = d->attention;
@@ -237,10 +237,10 @@ static inline sl_tensor *decoder_attend_dual(sl_graph *g, const decoder *d, sl_t
   return sl_attend_dual(g, q, k, v, d->theta, &d->rope, &attrs);
 }
 
-/* Attention of queries and keys, which get rotary positions. [B, T, H*D] */
+/* Softmax attention with rotary positions on queries and keys. Returns [B, T, H*D]. */
 static inline sl_tensor *decoder_softmax(sl_graph *g, decoder *d, sl_tensor *q, sl_tensor *k,
                                          sl_tensor *v, int layer) {
-  bool own = d->local.theta > 0 && decoder_is_local(d, layer); /* angles of its own */
+  bool own = d->local.theta > 0 && decoder_is_local(d, layer); /* the window's angles */
   if (decoder_is_dual(d) && !own) return decoder_attend_dual(g, d, q, k, v, layer);
   q = decoder_rotated(g, d, q, d->heads, layer);
   k = decoder_rotated(g, d, k, d->kv_heads, layer);
@@ -271,7 +271,7 @@ static inline sl_tensor *decoder_attention(sl_graph *g, decoder *d, sl_tensor *x
                         "self_attn.o_proj"); /* [B, T, C] */
 }
 
-/* Counts a block's spikes, for the report: zeros, set bits, and all. */
+/* Adds a block's spike counts to the report: zeros, set bits, total. */
 static inline void decoder_count(sl_graph *g, decoder_spiking *s, int layer) {
   char name[64];
   snprintf(name, sizeof name, "h.%d.spikes", layer);
@@ -280,7 +280,7 @@ static inline void decoder_count(sl_graph *g, decoder_spiking *s, int layer) {
   s->counts = NULL;
 }
 
-/* Metrics of all spikes: the share that is zero, and the mean of the set bits. */
+/* Adds metrics over all spikes: the fraction that is zero, and the mean number of set bits. */
 static inline void decoder_sparsity(sl_graph *g, const decoder_spiking *s) {
   sl_tensor *of[3]; /* [B, T, 1] */
   sl_split(g, s->all, -1, 3, NULL, of);
@@ -309,7 +309,7 @@ static inline sl_tensor *decoder_block(sl_graph *g, decoder *d, decoder_half *ha
   return x;
 }
 
-/* Feed-forward half called `name`: gate (silu, or gelu), up and down projections. */
+/* Feed-forward half called `name`: gate (silu or gelu), up and down projections. */
 static inline sl_tensor *decoder_swiglu(sl_graph *g, decoder *d, sl_tensor *x, int64_t inner,
                                         float residual, int layer, const char *name) {
   char part[4][64];
@@ -396,8 +396,7 @@ static inline void decoder_train(sl_graph *g, const sl_args *args, const decoder
   sl_train(g, loss, &optimizer);
 }
 
-/* Embeddings of the tokens, and of sink tokens, whose ids follow those of the vocabulary.
- * [B, T, C] */
+/* Embeds tokens and sink tokens; ids of sink tokens follow the vocabulary. Returns [B, T, C]. */
 static inline sl_tensor *decoder_embedded(sl_graph *g, const decoder *d, sl_tensor *embed) {
   sl_tensor *of[2], *ids = d->texts.tokens;
   if (!d->sink_tokens) return sl_embedding(g, ids, embed);
@@ -410,7 +409,7 @@ static inline sl_tensor *decoder_embedded(sl_graph *g, const decoder *d, sl_tens
   return sl_add(g, of[0], of[1]);
 }
 
-/* Reads the data: a document ends with a token, or is a chat. */
+/* Reads the data. A document is a chat, or ends at a given token. */
 static inline void decoder_read(sl_graph *g, const sl_args *args, decoder *d) {
   int64_t end = sl_arg_int(args, "document-end");
   sl_sink_tokens(g, d->sink_tokens);

@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* DeepSeek-V3 (DeepSeek-AI, arXiv 2412.19437) and models of its shape, such as Kimi K2: latent
- * attention, and moe.h with a choice by sigmoids behind some blocks without experts. Weight files
- * of Hugging Face's DeepseekV3ForCausalLM load in both directions.
+/* DeepSeek-V3 (DeepSeek-AI, arXiv 2412.19437) and models of the same shape, such as Kimi K2: latent
+ * attention, and moe.h with sigmoid routing after a few leading blocks without experts. Weight
+ * files of Hugging Face's DeepseekV3ForCausalLM load in both directions.
  *
- * Keys and values of a position come from its latent, L numbers, and R rotated ones that all heads
- * share. A head's queries and keys have n numbers besides, its values v. */
+ * Keys and values of a position come from its latent of L numbers, plus R rotary numbers that all
+ * heads share. Per head, queries and keys have n more numbers without positions, and values have
+ * v. */
 #include "moe.h"
 
 /* clang-format off */
@@ -32,7 +33,7 @@ static const sl_option options[] = {
 /* clang-format on */
 
 typedef struct deepseek {
-  moe moe; /* first: the blocks with experts read it as their own */
+  moe moe; /* must be first: moe.h reads decoder.own as a moe */
   int64_t query_rank, latent, nope, rope, values;
   bool halves;
   int dense;
@@ -42,7 +43,7 @@ static const deepseek *deepseek_of(const decoder *d) { return d->own; }
 
 /* ---- attention ------------------------------------------------------------------------------- */
 
-/* rmsnorm of a latent, whose eps is no model's choice. */
+/* Applies rmsnorm to a latent; its eps is fixed at 1e-6. */
 static sl_tensor *latent_norm(sl_graph *g, const decoder *d, sl_tensor *x, int64_t width, int layer,
                               const char *name) {
   decoder own = *d;
@@ -50,7 +51,8 @@ static sl_tensor *latent_norm(sl_graph *g, const decoder *d, sl_tensor *x, int64
   return decoder_norm(g, &own, x, width, layer, name);
 }
 
-/* Turns x [B, T, heads R] by its positions. Neighbours become halves first. */
+/* Applies rotary positions to x [B, T, heads R]. Interleaved pairs are first rearranged into
+ * halves. */
 static sl_tensor *turned(sl_graph *g, const decoder *d, sl_tensor *x, int heads) {
   int64_t R = deepseek_of(d)->rope;
   if (!deepseek_of(d)->halves) {
@@ -62,7 +64,7 @@ static sl_tensor *turned(sl_graph *g, const decoder *d, sl_tensor *x, int heads)
   return sl_rotary_stretched(g, x, heads, d->theta, &d->rope);
 }
 
-/* Queries, with positions in their last numbers. [B, T, H (n + R)] */
+/* Builds queries [B, T, H (n + R)]; the last R numbers of a head carry positions. */
 static sl_tensor *queries(sl_graph *g, decoder *d, sl_tensor *x, int layer) {
   const deepseek *s = deepseek_of(d);
   const int64_t C = d->width, each = s->nope + s->rope, widths[] = {s->nope, s->rope};

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* GPT-2 (Radford et al., "Language Models are Unsupervised Multitask Learners", 2019): learned
- * positions, layernorm before each half of a block, gelu, and a classifier that shares its
- * weight with the embedding.
+ * positions, layernorm before each half of a block, gelu, and a classifier that shares its weight
+ * with the embedding.
  *
- * Parameters have the names and layouts of Hugging Face's GPT2LMHeadModel, so weight files load
- * in both directions; linear weights are [in, out].
+ * Parameters keep the names and layouts of Hugging Face's GPT2LMHeadModel, so weight files load in
+ * both directions; linear weights are [in, out].
  *
  * B rows of a microbatch, T context, C width, V vocabulary. */
 #include <math.h>
@@ -104,7 +104,8 @@ static shape read_shape(sl_graph *g, const sl_args *args) {
   return s;
 }
 
-/* Adds learned positions; they restart at each document: a chat, or what ends with a token. */
+/* Adds learned positions, which restart at each document. A document is a chat, or ends at a given
+ * token. */
 static sl_tensor *add_positions(sl_graph *g, const sl_args *args, shape *s, const sl_texts *texts,
                                 sl_tensor *x) {
   sl_tensor *positions = texts->positions,

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* gpt-oss (OpenAI, arXiv 2508.10925): moe.h with attention sinks, windows in every block but each
- * N-th, and biases everywhere. An expert's gate and up come from one product, whose outputs
- * alternate; both are limited, and y = (up + 1) gate sigmoid(1.702 gate). Weight files of Hugging
- * Face's GptOssForCausalLM load in both directions; those in MXFP4 blocks are read. */
+/* gpt-oss (OpenAI, arXiv 2508.10925): moe.h with attention sinks, sliding windows in all blocks but
+ * every N-th, and biases everywhere. One product computes an expert's gate and up, interleaved;
+ * both are clamped, and y = (up + 1) gate sigmoid(1.702 gate). Weight files of Hugging Face's
+ * GptOssForCausalLM load in both directions; files in MXFP4 can only be read. */
 #include "moe.h"
 
 /* clang-format off */
@@ -22,7 +22,7 @@ typedef struct oss {
   float limit;
 } oss;
 
-/* Adds the biases [E, out] of the experts that tokens go to. */
+/* Adds to each token the biases of its experts, from [E, out]. */
 static sl_tensor *add_bias(sl_graph *g, const moe *m, sl_tensor *y, sl_tensor *ids, int64_t out,
                            int layer, const char *name) {
   sl_tensor *bias = sl_param(g, SL_TYPE(SL_F32, m->experts, out), SL_CONSTANT(0),
@@ -30,7 +30,7 @@ static sl_tensor *add_bias(sl_graph *g, const moe *m, sl_tensor *y, sl_tensor *i
   return sl_add(g, y, sl_embedding(g, ids, bias));
 }
 
-/* Linear map of the experts, with biases. Its weight lies transposed in files. */
+/* Linear layer of the experts, with biases. Files store its weight transposed. */
 static sl_tensor *expert_map(sl_graph *g, const moe *m, sl_tensor *x, sl_tensor *ids, int64_t in,
                              int64_t out, float std, int layer, const char *name) {
   sl_tensor *w = sl_param(g, SL_TYPE(SL_F32, m->experts, out, in), SL_NORMAL(std),
@@ -38,7 +38,7 @@ static sl_tensor *expert_map(sl_graph *g, const moe *m, sl_tensor *x, sl_tensor 
   return add_bias(g, m, sl_grouped_linear(g, x, ids, w), ids, out, layer, name);
 }
 
-/* Gates the halves of y [B, T, k, 2F], which alternate. [B, T, k, F] */
+/* Splits y [B, T, k, 2F] into its interleaved gate and up, and gates it. Returns [B, T, k, F]. */
 static sl_tensor *gated(sl_graph *g, const decoder *d, sl_tensor *y, int64_t inner, float limit) {
   const moe *m = d->own;
   sl_tensor *half[2];

@@ -1,16 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A hybrid: decoder.h with SwiGLU or experts (moe.h), where blocks keep a state of fixed size per
- * head (gated linear attention), have softmax attention with rotary positions and perhaps a window,
- * or both side by side. With --softmax-every 2 and --bias qkv these are the layers of
- * SpikingBrain-7B, and with --side-by-side, --gates keys and experts those of SpikingBrain-76B
- * (arXiv 2509.05276).
+/* A hybrid: decoder.h with SwiGLU or experts (moe.h), whose blocks have linear attention, softmax
+ * attention, or both side by side. Gated linear attention keeps a state of fixed size per head;
+ * softmax attention has rotary positions and optionally a window. --softmax-every 2 and --bias qkv
+ * give the layers of SpikingBrain-7B; --side-by-side, --gates keys and experts give
+ * SpikingBrain-76B (arXiv 2509.05276).
  *
- * Linear attention has no rotary positions. Each head's output is normalised before the output
- * product; side by side, both outputs are, and their sum is weighted by learned numbers. q and k
- * are shared by both, and so is v. With --gates own, q and k go through ReLU, and the gates of a
- * position's key channels come from a bottleneck of --gate-rank numbers. With --gates keys, q and k
- * go through the sigmoid, and the gates are 1 - k. With --spikes the linear layers of all blocks
- * take integers that trains of spikes can carry, and weights of int8. */
+ * Linear attention has no rotary positions. Each head's output is normalized before the output
+ * product. Side by side, both kinds share q, k and v; both outputs are normalized, weighted by
+ * learned numbers and added. With --gates own, q and k go through ReLU, and a bottleneck of
+ * --gate-rank numbers produces one gate per key channel. With --gates keys, q and k go through the
+ * sigmoid, and the gates are 1 - k. With --spikes the linear layers of all blocks take integer
+ * inputs, which spike trains can carry, and int8 weights. */
 #include "moe.h"
 
 /* clang-format off */
@@ -37,9 +37,9 @@ static const sl_option options[] = {
 /* clang-format on */
 
 typedef struct hybrid {
-  moe moe; /* first: the blocks with experts read it as their own */
+  moe moe; /* must be first: moe.h reads decoder.own as a moe */
   int every;
-  bool both, by_keys; /* both kinds of attention in a block; gates are 1 - k */
+  bool both, by_keys; /* both kinds of attention in each block; gates are 1 - k */
   int64_t gate_rank;
   const char *dense; /* list of blocks without experts */
 } hybrid;
@@ -55,16 +55,16 @@ static const hybrid *hybrid_of(const decoder *d) { return d->own; }
 
 /* ---- attention ----------------------------------------------------------------------------- */
 
-/* Logarithms of the gates, at most 0: log(sigmoid(W2 (W1 x) + b)) / 16. [B, T, K*D] */
+/* Computes the logarithms of the gates, at most 0: log(sigmoid(W2 (W1 x) + b)) / 16. [B, T, K*D] */
 static sl_tensor *own_gates(sl_graph *g, decoder *d, sl_tensor *x, int64_t width, int layer) {
-  const float slow = 16; /* near 1 at first: a state forgets over tens of positions */
+  const float slow = 16; /* initial gates near 1: a state forgets over tens of positions */
   int64_t rank = hybrid_of(d)->gate_rank;
   x = decoder_linear(g, d, x, d->width, rank, 0.02f, layer, "self_attn.gk_proj.0");
   x = decoder_biased(g, d, true, x, rank, width, 0.02f, layer, "self_attn.gk_proj.1");
   return sl_scale(g, sl_softplus(g, sl_neg(g, x)), -1 / slow);
 }
 
-/* Gated linear attention, each head's output normalised. [B, T, H*D] */
+/* Gated linear attention with each head's output normalized. Returns [B, T, H*D]. */
 static sl_tensor *follow_states(sl_graph *g, decoder *d, sl_tensor *x, sl_tensor *const *qkv,
                                 int layer) {
   const sl_attrs attrs = {.heads = d->heads, .kv_heads = d->kv_heads};
@@ -90,7 +90,7 @@ static sl_tensor *linear_attention(sl_graph *g, decoder *d, sl_tensor *x, float 
   return project(g, d, follow_states(g, d, x, qkv, layer), residual, layer);
 }
 
-/* An output x [B, T, H*D], weighted number by number. */
+/* Multiplies an output x [B, T, H*D] by learned weights [H*D]. */
 static sl_tensor *weighted(sl_graph *g, const decoder *d, sl_tensor *x, int layer,
                            const char *name) {
   sl_tensor *by = sl_param(g, SL_TYPE(SL_F32, d->heads * d->head_dim), SL_CONSTANT(0.5f),

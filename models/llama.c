@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* LLaMA: decoder.h with SwiGLU. Mistral adds a window; Qwen2 has biases on q, k and v, Qwen3 norms
- * of queries and keys. OLMo 2 has its norms after the halves of a block, Phi 3 packed weights.
- * Gemma 3 has windows in most blocks, norms before and after, and gates of gelu. Weight files of
- * Hugging Face's models load in both directions. */
+/* LLaMA: decoder.h with SwiGLU. Mistral adds a sliding window; Qwen2 has biases on q, k and v;
+ * Qwen3 normalizes queries and keys. OLMo 2 normalizes after the halves of a block; Phi 3 packs
+ * weights. Gemma 3 has windows in most blocks, norms before and after, and gelu gates. Weight files
+ * of Hugging Face's models load in both directions. */
 #include "decoder.h"
 
 /* clang-format off */
@@ -31,7 +31,7 @@ static const sl_option options[] = {
     {0}};
 /* clang-format on */
 
-/* Choices that windows and scores differ in. */
+/* Sets the options of windows and attention scores. */
 static void choose_attention(const sl_args *args, decoder *d) {
   double scalar = sl_arg_float(args, "query-scalar");
   if (scalar > 0) d->attention.scale = (float)(1 / sqrt(scalar));
@@ -51,7 +51,7 @@ static sl_tensor *feed_forward(sl_graph *g, decoder *d, sl_tensor *x, float resi
   return decoder_swiglu(g, d, x, d->ffn, residual, layer, "mlp");
 }
 
-/* Choices in which families of models differ. */
+/* Sets the options in which model families differ. */
 static void choose(sl_graph *g, const sl_args *args, decoder *d) {
   const char *norms = sl_arg_text(args, "norms");
   bool after = !strcmp(norms, "after"), both = !strcmp(norms, "both");

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Mamba-2 (Dao and Gu, arXiv 2405.21060): blocks of one kind, each a state of fixed size per head
- * behind a short convolution; no attention, no positions, no feed-forward half.
+/* Mamba-2 (Dao and Gu, arXiv 2405.21060): identical blocks, each with a short convolution followed
+ * by a state of fixed size per head; no attention, positions or feed-forward half.
  *
- * Parameters have the names and layouts of Hugging Face's Mamba2ForCausalLM.
+ * Parameters keep the names and layouts of Hugging Face's Mamba2ForCausalLM.
  *
  * B rows of a microbatch, T context, C width, H heads, P head size, G groups, N state size. */
 #include <math.h>
@@ -38,19 +38,20 @@ typedef struct mamba {
   int64_t rows, context, width, head_dim, state, conv, vocab;
   float eps;
   bool conv_bias;
-  sl_tensor *positions; /* [B, T] positions in documents; NULL: a row is one document */
-  sl_tensor *shut;      /* [B, T, 1] of states (states.h); NULL likewise */
+  sl_tensor *positions; /* [B, T] positions within documents; NULL: a row is one document */
+  sl_tensor *shut;      /* [B, T, 1] from states_shut; NULL likewise */
 } mamba;
 
 /* ---- initial values -------------------------------------------------------------------------- */
 
-/* Decays A of 1, 2, 3, ..., as logarithms. */
+/* Returns the logarithms of the decays A = 1, 2, 3, ... */
 static void read_decays(void *ctx, int64_t first, int64_t count, float *out) {
   (void)ctx;
   for (int64_t i = 0; i < count; i++) out[i] = logf((float)(first + i + 1));
 }
 
-/* Biases that make steps of 0.001 to 0.1, spread evenly by their logarithms over any heads. */
+/* Returns biases for steps between 0.001 and 0.1, spread evenly in log space for any number of
+ * heads. */
 static void read_steps(void *ctx, int64_t first, int64_t count, float *out) {
   (void)ctx;
   for (int64_t i = 0; i < count; i++) {
@@ -76,7 +77,7 @@ static sl_tensor *norm(sl_graph *g, const mamba *m, sl_tensor *x, int64_t width,
   return sl_rmsnorm(g, x, gain, m->eps);
 }
 
-/* rmsnorm of each group's numbers. [B, T, H*P] */
+/* Applies rmsnorm to each group. Returns [B, T, H*P]. */
 static sl_tensor *group_norm(sl_graph *g, const mamba *m, sl_tensor *x, int64_t inner, int layer) {
   if (m->groups == 1) return norm(g, m, x, inner, layer, "mixer.norm.weight");
   int64_t n = inner / m->groups;
@@ -91,7 +92,7 @@ static sl_tensor *linear(sl_graph *g, sl_tensor *x, int64_t in, int64_t out, flo
   return sl_linear(g, x, param(g, SL_TYPE(SL_F32, out, in), SL_NORMAL(std), layer, name), NULL);
 }
 
-/* The convolution and silu of x, B and C together. [B, T, channels] */
+/* Applies the convolution and silu to x, B and C together. Returns [B, T, channels]. */
 static sl_tensor *convolve(sl_graph *g, const mamba *m, sl_tensor *x, int64_t channels, int layer) {
   sl_tensor *w = param(g, SL_TYPE(SL_F32, channels, 1, m->conv), SL_UNIFORM(0.5f), layer,
                        "mixer.conv1d.weight");
@@ -101,14 +102,15 @@ static sl_tensor *convolve(sl_graph *g, const mamba *m, sl_tensor *x, int64_t ch
   return sl_silu(g, sl_causal_conv_within(g, x, w, bias, m->positions));
 }
 
-/* x times a number for each head. x [B, T, H*P]; by [B, T, H] */
+/* Multiplies each head of x [B, T, H*P] by its number in `by` [B, T, H]. */
 static sl_tensor *by_head(sl_graph *g, const mamba *m, sl_tensor *x, sl_tensor *by) {
   x = sl_mul(g, sl_reshape(g, x, m->rows, -1, m->heads, m->head_dim),
              sl_reshape(g, by, m->rows, -1, m->heads, 1));
   return sl_reshape(g, x, m->rows, -1, m->heads * m->head_dim);
 }
 
-/* States: a step's size is both what a state takes of x and how fast it decays. [B, T, H*P] */
+/* State update: the step size dt sets both how much of x a state takes in and how fast it decays.
+ * Returns [B, T, H*P]. */
 static sl_tensor *states(sl_graph *g, const mamba *m, sl_tensor *x, sl_tensor *b, sl_tensor *c,
                          sl_tensor *dt, int layer) {
   sl_type per_head = SL_TYPE(SL_F32, m->heads);
@@ -140,7 +142,7 @@ static sl_tensor *mixer(sl_graph *g, const mamba *m, sl_tensor *x, int layer) {
 
 /* ---- build ----------------------------------------------------------------------------------- */
 
-/* Reads the data: a document ends with a token, or is a chat. */
+/* Reads the data. A document is a chat, or ends at a given token. */
 static sl_texts read_data(sl_graph *g, const sl_args *args, mamba *m) {
   int64_t end = sl_arg_int(args, "document-end");
   sl_texts texts = sl_texts(g, sl_arg_text(args, "data"), m->rows, m->context, m->vocab, false);

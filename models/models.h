@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Models built into the tools. */
+/* Table of the models built into the tools. */
 #ifndef SLUICE_MODELS_H
 #define SLUICE_MODELS_H
 

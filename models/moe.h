@@ -1,11 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Mixtures of experts (Shazeer et al., arXiv 1701.06538; Mixtral: Jiang et al., arXiv
- * 2401.04088). The second half of a block sends each token to k of E experts and sums their
- * outputs weighted by probability. A shared expert, which all tokens go to, is optional.
+/* Mixtures of experts (Shazeer et al., arXiv 1701.06538; Mixtral: Jiang et al., arXiv 2401.04088).
+ * The second half of a block sends each token to k of E experts and sums their outputs weighted by
+ * probability. An optional shared expert processes all tokens.
  *
- * E experts, k of them for a token, F inner width of an expert. A parameter [E, ...] of all
- * experts is stored in files as one tensor per expert: the star in its name stands for the
- * expert's number. */
+ * E experts, k per token, F inner width of an expert. Files store a parameter [E, ...] of all
+ * experts as one tensor per expert: the star in its name stands for the expert's number. */
 #ifndef SLUICE_MODELS_MOE_H
 #define SLUICE_MODELS_MOE_H
 
@@ -13,7 +12,8 @@
 
 #include "decoder.h"
 
-/* Options; `normed` is the default of norm-topk. Models differ in it and in the names in files. */
+/* Options; `normed` is the default of norm-topk. Models differ in this default and in the names
+ * used in files. */
 /* clang-format off */
 #define MOE_OPTIONS(normed) \
     {"experts", SL_OPTION_INT, "8", "experts of each block", 1, 1 << 16}, \
@@ -45,13 +45,13 @@ static const moe_names moe_qwen = {.router = "mlp.gate",
                                    .down = "mlp.experts.*.down_proj",
                                    .shared = "mlp.shared_expert"};
 
-/* Choice of experts by sigmoids (DeepSeek-V3, arXiv 2412.19437): groups of experts are chosen
- * first, by their two best, and experts within them. A correction of each expert counts in the
- * choice alone. */
+/* Sigmoid routing (DeepSeek-V3, arXiv 2412.19437): the router picks groups by the sum of their two
+ * best scores, then experts within these groups. Each expert's correction affects the choice but
+ * not the weights. */
 typedef struct moe_sigmoid {
   int groups, kept; /* groups 0: experts are chosen by a softmax */
-  float factor;     /* of the weights */
-  float rate;       /* step of a correction towards an even load; 0: it stays */
+  float factor;     /* scales the weights of a token's experts */
+  float rate;       /* step of a correction towards an even load; 0: corrections are fixed */
 } moe_sigmoid;
 
 typedef struct moe {
@@ -74,14 +74,15 @@ static inline void moe_add_loss(sl_graph *g, decoder *d, sl_tensor *loss, float 
   d->losses = d->losses ? sl_add(g, d->losses, loss) : loss;
 }
 
-/* Counts the tokens of each expert of a block, for the report. */
+/* Adds the number of tokens per expert of a block to the report. */
 static inline void moe_count(sl_graph *g, const moe *m, sl_tensor *ids, int layer) {
   char name[64];
   snprintf(name, sizeof name, "h.%d.load", layer);
   sl_counter(g, name, sl_expert_load(g, ids, m->experts));
 }
 
-/* Counts the tokens that each expert drops: their ids have become -1. */
+/* Adds the number of tokens that each expert drops to the report; a dropped token has id -1 in
+ * `kept`. */
 static inline void moe_count_dropped(sl_graph *g, const moe *m, sl_tensor *ids, sl_tensor *kept,
                                      int layer) {
   char name[64];
@@ -92,7 +93,7 @@ static inline void moe_count_dropped(sl_graph *g, const moe *m, sl_tensor *ids, 
   sl_counter(g, name, sl_sum(g, dropped, SL_DIM(0) | SL_DIM(1), false));
 }
 
-/* Adds the router's auxiliary losses, on the ids before any is dropped. */
+/* Adds the router's auxiliary losses, computed before tokens are dropped. */
 static inline void moe_losses(sl_graph *g, decoder *d, const moe *m, sl_tensor *logits,
                               const sl_routing *r) {
   if (m->balance > 0) moe_add_loss(g, d, sl_balance_loss(g, r), m->balance);
@@ -113,7 +114,7 @@ static inline sl_tensor *moe_experts(sl_graph *g, decoder *d, const moe *m, sl_t
   return sl_combine(g, y, r->weights); /* [B, T, C] */
 }
 
-/* Lowers the scores [B, T, E] of all groups but the best. */
+/* Pushes the scores [B, T, E] of all but the best groups far down. */
 static inline sl_tensor *moe_of_groups(sl_graph *g, const decoder *d, const moe *m,
                                        sl_tensor *scores) {
   int groups = m->sigmoid.groups, kept = m->sigmoid.kept, each = m->experts / groups;
@@ -126,14 +127,15 @@ static inline sl_tensor *moe_of_groups(sl_graph *g, const decoder *d, const moe 
   return sl_reshape(g, sl_add(g, in_groups, mask), d->rows, -1, m->experts);
 }
 
-/* Moves corrections by the rate, up for experts with less than an even load. */
+/* Moves each correction by the rate, up for experts below the mean load and down for those
+ * above. */
 static inline void moe_correct(sl_graph *g, const moe *m, sl_tensor *bias, sl_tensor *ids) {
   sl_tensor *load = sl_expert_load(g, ids, m->experts);
   sl_tensor *less = sl_sub(g, sl_mean(g, load, SL_DIM(0), true), load);
   sl_running(g, bias, sl_scale(g, sl_clamp(g, sl_scale(g, less, 1e6f), -1, 1), m->sigmoid.rate), 0);
 }
 
-/* Routes by sigmoids. */
+/* Routes tokens by sigmoid scores. */
 static inline sl_routing moe_route(sl_graph *g, const decoder *d, const moe *m, sl_tensor *logits,
                                    int layer) {
   char name[96];
@@ -155,7 +157,7 @@ static inline sl_routing moe_route(sl_graph *g, const decoder *d, const moe *m, 
   return r;
 }
 
-/* Shared expert, scaled by the sigmoid of its own gate, if it has one. */
+/* Shared expert, scaled by the sigmoid of its gate if it has one. */
 static inline sl_tensor *moe_shared(sl_graph *g, decoder *d, const moe *m, sl_tensor *x,
                                     float residual, int layer) {
   char gate[64];

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Abstract pipeline: as many equal chunks as the run has stages, with durations and activation
- * sizes but no model. For studies of schedules:
+/* Abstract pipeline: one equal chunk per stage, with durations and activation sizes but no real
+ * model. Used to study schedules:
  *
  *     actorrun --devices timed:4 --clock virtual --cost F=1,B=1,W=1 \
  *              --stages 4 --microbatches 8 --schedule zb-h1 pipeline
  *
- * Each chunk is two products by 1 x 1 weights. Every chunk, the first too, thus has an input
- * gradient and a weight gradient, and the step has the update barrier of a real one. It also
- * computes: on CPU devices it fits y = x. */
+ * Each chunk is two products by 1 x 1 weights. Every chunk, including the first, thus has an input
+ * gradient and a weight gradient, and the step has an update barrier as in a real model. On CPU
+ * devices the model does compute: it fits y = x. */
 #include <sluice/sluice.h>
 
 /* clang-format off */
@@ -17,7 +17,7 @@ static const sl_option options[] = {
     {0}};
 /* clang-format on */
 
-/* Fills [1, T, 1] with 0, 1/T, 2/T, ..., or the tick's piece of it. */
+/* Fills [1, T, 1] with 0, 1/T, 2/T, ..., or the tick's piece of these rows. */
 static void fill(void *ctx, const sl_tick *tick, void *const *out) {
   int64_t length = sl_type_elements(ctx), rows = tick->rows ? tick->rows : length;
   for (int64_t i = 0; i < rows; i++) ((float *)out[0])[i] = (float)(tick->row + i) / (float)length;

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Qwen3-Next: blocks with states of the gated delta rule (Yang et al., arXiv 2412.06464), and with
- * softmax attention in every N-th, before mixtures of experts (moe.h) or SwiGLU. Weight files of
+/* Qwen3-Next: blocks with gated delta rule states (Yang et al., arXiv 2412.06464), and softmax
+ * attention in every N-th block, followed by mixtures of experts (moe.h) or SwiGLU. Weight files of
  * Hugging Face's Qwen3NextForCausalLM load in both directions.
  *
- * A state's queries, keys and values come from a product, a short convolution and SiLU; queries and
- * keys have length 1. A product of its own makes the gates and the parts by which values are
- * corrected. Outputs are normalised and scaled by the SiLU of a gate. Softmax attention has norms
- * of each head's queries and keys, rotary positions in part of a head, and the sigmoid of a gate as
- * factor of its output. Gains of norms, but for those of states, are 1 plus their parameter.
+ * A product, a short convolution and SiLU produce a state's queries, keys and values; queries and
+ * keys have length 1. A second product produces the gates and the betas, the fractions by which
+ * values are corrected. Outputs are normalized and scaled by the SiLU of a gate. Softmax attention
+ * normalizes each head's queries and keys, has rotary positions in part of a head, and scales its
+ * output by the sigmoid of a gate. Norm gains are 1 plus their parameter, except in states.
  *
  * B, T, C, H, D as in decoder.h; K key heads and V value heads of the states. */
 #include "moe.h"
@@ -33,17 +33,17 @@ static const sl_option options[] = {
 /* clang-format on */
 
 typedef struct next {
-  moe moe; /* first: the blocks with experts read it as their own */
+  moe moe; /* must be first: moe.h reads decoder.own as a moe */
   int softmax_every, experts_every, key_heads, value_heads;
   int64_t key_dim, value_dim, conv;
-  const char *dense; /* list of blocks */
+  const char *dense; /* list of blocks without experts */
 } next;
 
 static const next *next_of(const decoder *d) { return d->own; }
 
 /* ---- initial values -------------------------------------------------------------------------- */
 
-/* Logarithms of decays A between 0.01 and 16, spread evenly over any heads. */
+/* Returns the logarithms of decays A between 0.01 and 16, spread evenly for any number of heads. */
 static void read_decays(void *ctx, int64_t first, int64_t count, float *out) {
   (void)ctx;
   for (int64_t i = 0; i < count; i++) {
@@ -93,7 +93,7 @@ static sl_tensor *softmax_attention(sl_graph *g, decoder *d, sl_tensor *x, float
 
 /* ---- states ---------------------------------------------------------------------------------- */
 
-/* The convolution and SiLU of queries, keys and values together. */
+/* Applies the convolution and SiLU to queries, keys and values together. */
 static void convolve(sl_graph *g, const decoder *d, const int64_t *lengths, sl_tensor **qkv,
                      int layer) {
   int64_t conv = next_of(d)->conv, channels = lengths[0] + lengths[1] + lengths[2];
@@ -104,7 +104,7 @@ static void convolve(sl_graph *g, const decoder *d, const int64_t *lengths, sl_t
   sl_split(g, x, 2, 3, lengths, qkv);
 }
 
-/* Each head's numbers as a vector of length 1. x [B, T, K*dk] */
+/* Normalizes each head of x [B, T, K*dk] to length 1. */
 static sl_tensor *unit(sl_graph *g, const decoder *d, sl_tensor *x) {
   const next *n = next_of(d);
   int64_t dk = n->key_dim;
@@ -113,7 +113,7 @@ static sl_tensor *unit(sl_graph *g, const decoder *d, sl_tensor *x) {
   return sl_reshape(g, sl_rmsnorm(g, x, gain, 1e-6f / (float)dk), d->rows, -1, n->key_heads * dk);
 }
 
-/* Logarithms of the gates. a [B, T, V] */
+/* Computes the logarithms of the gates from a [B, T, V]. */
 static sl_tensor *gates_of(sl_graph *g, sl_tensor *a, int64_t heads, int layer) {
   sl_type type = SL_TYPE(SL_F32, heads);
   sl_tensor *bias = param(g, type, SL_CONSTANT(1), layer, "linear_attn.dt_bias");
@@ -122,7 +122,8 @@ static sl_tensor *gates_of(sl_graph *g, sl_tensor *a, int64_t heads, int layer) 
   return sl_mul(g, a, sl_neg(g, sl_exp(g, sl_expand_like(g, log_a, a))));
 }
 
-/* rmsnorm of each head's output, times the SiLU of a gate. o and z [B, T, V*dv] */
+/* Applies rmsnorm to each head's output o and multiplies by the SiLU of the gate z. o and z [B, T,
+ * V*dv] */
 static sl_tensor *gated_norm(sl_graph *g, const decoder *d, sl_tensor *o, sl_tensor *z, int layer) {
   int64_t dv = next_of(d)->value_dim, heads = next_of(d)->value_heads;
   sl_tensor *gain = param(g, SL_TYPE(SL_F32, dv), SL_CONSTANT(1), layer, "linear_attn.norm.weight");
@@ -130,13 +131,13 @@ static sl_tensor *gated_norm(sl_graph *g, const decoder *d, sl_tensor *o, sl_ten
   return sl_swiglu(g, z, sl_reshape(g, o, d->rows, -1, heads * dv));
 }
 
-/* A row of the first product has, for each key head, its query, its key, and its heads' values and
- * gates; one of the second has parts and decays of its heads. */
+/* Per key head, a row of the first product holds the query, the key, and the values and gates of
+ * its value heads. A row of the second product holds the betas and decays of those heads. */
 static sl_tensor *delta_rule(sl_graph *g, decoder *d, sl_tensor *x, float residual, int layer) {
   const next *n = next_of(d);
   int64_t C = d->width, each = n->value_heads / n->key_heads, values = each * n->value_dim;
   int64_t keys = n->key_heads * n->key_dim, all = n->value_heads * n->value_dim;
-  sl_tensor *of[4], *ba[2]; /* q, k, v, gates; parts, decays */
+  sl_tensor *of[4], *ba[2]; /* q, k, v, gates; betas, decays */
   sl_tensor *qkvz =
       decoder_linear(g, d, x, C, 2 * (keys + all), 0.02f, layer, "linear_attn.in_proj_qkvz");
   split_heads(g, d, qkvz, n->key_heads, 4, (int64_t[]){n->key_dim, n->key_dim, values, values}, of);

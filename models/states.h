@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Documents of models that keep states: a state is zero where a document begins.
+/* Document boundaries in models that keep states: a state is reset to zero where a document begins.
  *
  * B rows of a microbatch, T context. */
 #ifndef SLUICE_MODELS_STATES_H
@@ -7,10 +7,11 @@
 
 #include <sluice/sluice.h>
 
-/* Summand for the logarithms of gates [B, T, n]: far below any where a document begins, 0
- * elsewhere. [B, T, 1]; NULL without positions [B, T] in documents. */
+/* Builds a term [B, T, 1] to add to the logarithms of gates [B, T, n]: -1e9 where a document
+ * begins, 0 elsewhere. `positions` [B, T] are positions within documents; returns NULL if they are
+ * NULL. */
 static inline sl_tensor *states_shut(sl_graph *g, sl_tensor *positions, int64_t rows) {
-  const float least = -1e9f; /* its exponential is 0 */
+  const float least = -1e9f; /* exp(least) is 0 */
   if (!positions) return NULL;
   sl_tensor *behind = sl_clamp(g, sl_cast(g, positions, SL_F32), 0, 1);
   return sl_reshape(g, sl_scale(g, sl_add_constant(g, behind, -1), -least), rows, -1, 1);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The machine: hwloc's tree, reduced to a row of cores.
+/* Reduces hwloc's topology tree to a row of cores.
  *
  * hwloc orders cores so that the closer two of them are in the tree (a shared L2, L3, NUMA node,
  * package), the closer their numbers are. Every part of the machine is therefore a run of
@@ -28,7 +28,7 @@ static bool ends_with(const char *text, const char *suffix) {
   return length >= tail && !strcmp(text + length - tail, suffix);
 }
 
-/* Sets the source of the topology. */
+/* Sets the topology source: this machine, an XML file, or hwloc's synthetic notation. */
 static sl_status select_source(hwloc_topology_t topology, const char *description) {
   if (!description) return SL_OK;
   if (ends_with(description, ".xml")) {
@@ -50,7 +50,8 @@ static sl_status select_source(hwloc_topology_t topology, const char *descriptio
 static sl_status machine_load(const char *description, hwloc_topology_t *out) {
   hwloc_topology_t topology;
   if (hwloc_topology_init(&topology)) return sl_fail(SL_E_MEMORY, "hwloc does not start");
-  /* I/O devices of a described machine are free to load; for this one near.c asks the system. */
+  /* I/O devices of a described machine cost nothing to load; on this machine near.c asks the
+   * system. */
   if (description) hwloc_topology_set_io_types_filter(topology, HWLOC_TYPE_FILTER_KEEP_IMPORTANT);
   sl_status status = select_source(topology, description);
   if (!status && hwloc_topology_load(topology))
@@ -65,7 +66,8 @@ static sl_status machine_load(const char *description, hwloc_topology_t *out) {
   return SL_OK;
 }
 
-/* Object type to count: cores, if every hardware thread belongs to one; else hardware threads. */
+/* Returns the object type to count: cores if every hardware thread belongs to one, else hardware
+ * threads. */
 static hwloc_obj_type_t choose_leaf(hwloc_topology_t topology) {
   int pus = hwloc_get_nbobjs_by_type(topology, HWLOC_OBJ_PU), covered = 0;
   hwloc_obj_t core = NULL;
@@ -74,8 +76,8 @@ static hwloc_obj_type_t choose_leaf(hwloc_topology_t topology) {
   return covered == pus ? HWLOC_OBJ_CORE : HWLOC_OBJ_PU;
 }
 
-/* NUMA node of a core: the smallest node that contains it (of several, as with fast and slow memory
- * side by side, the first). */
+/* Returns the NUMA node of a core: the smallest node that contains it. The first wins if there are
+ * several, such as fast and slow memory of the same cores. */
 static int find_node(const sl_machine *machine, hwloc_obj_t core) {
   hwloc_obj_t best = NULL, node = NULL;
   while ((node = hwloc_get_next_obj_by_type(machine->topology, HWLOC_OBJ_NUMANODE, node)))
@@ -85,7 +87,7 @@ static int find_node(const sl_machine *machine, hwloc_obj_t core) {
   return best ? (int)best->logical_index : 0;
 }
 
-/* Part of the machine that a NUMA node is attached to. */
+/* Returns the part of the machine that a NUMA node is attached to. */
 static hwloc_obj_t find_locality(const sl_machine *machine, int node) {
   hwloc_obj_t object = hwloc_get_obj_by_type(machine->topology, HWLOC_OBJ_NUMANODE, (unsigned)node);
   while (object && hwloc_obj_type_is_memory(object->type)) object = object->parent;

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Cores for threads that drive GPUs, near their GPU.
+/* Selects cores near each GPU for the threads that drive GPUs.
  *
- * A GPU is attached to a part of the machine, a NUMA node or a package, through which all its
- * commands and copies go. Its thread gets a core of that part: one that drives no GPU yet, as long
- * as there is one. */
+ * All commands and copies of a GPU go through the part of the machine that it is attached to, a
+ * NUMA node or a package. The GPU's thread gets the core of that part that drives the fewest
+ * GPUs. */
 #include "placement/placement.h"
 
 #include <ctype.h>
@@ -19,7 +19,7 @@ static bool is_empty(const sl_machine *machine, hwloc_obj_t part) {
   return first == end;
 }
 
-/* Part that contains all processors near a PCI device, by the system's account. */
+/* Returns the part that contains all processors near a PCI device according to sysfs, or NULL. */
 static hwloc_obj_t ask_system(const sl_machine *machine, const char *pci) {
   char path[128] = "/sys/bus/pci/devices/", list[4096] = "";
   size_t at = strlen(path);
@@ -38,7 +38,8 @@ static hwloc_obj_t ask_system(const sl_machine *machine, const char *pci) {
   return part;
 }
 
-/* Part of the machine that a PCI device is attached to; the whole machine if unknown. */
+/* Returns the part of the machine that a PCI device is attached to, or the whole machine if
+ * unknown. */
 static hwloc_obj_t part_of(const sl_machine *machine, const char *pci) {
   hwloc_obj_t device = pci ? hwloc_get_pcidev_by_busidstring(machine->topology, pci) : NULL;
   hwloc_obj_t part = device ? hwloc_get_non_io_ancestor_obj(machine->topology, device)

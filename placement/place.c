@@ -1,21 +1,20 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Placement: divides the row of cores among devices.
  *
- * Every device wants T cores that are close to each other. Devices that follow each other in the
- * pipeline should be close as well, because they communicate. A device that spans two NUMA nodes
- * is worst, so nodes come first: each node takes as many whole devices as fit, node after node.
- * Inside a node, and then for devices that fit in no node, the same rule is applied down the
- * tree: each part (a package, an L3, an L2) takes the whole devices that fit in it, and the
- * level above uses the cores left over in its parts.
+ * Every device needs T cores that are close to each other. Devices adjacent in the pipeline should
+ * be close too, because they communicate. A device that spans two NUMA nodes is the worst case, so
+ * nodes come first: each node takes as many whole devices as fit, node after node. The same rule
+ * applies down the tree inside a node, and then to devices that fit in no node. Each part (a
+ * package, an L3, an L2) takes the whole devices that fit in it, and the level above uses the cores
+ * left over in its parts.
  *
  * A node of c cores holds floor(c / T) whole devices, so filling all nodes leaves the smallest
  * possible number of devices across nodes. Finally devices are numbered along the row, so that
- * neighbours in number are neighbours in place.
+ * consecutive devices are adjacent.
  *
- * With more threads than cores no thread can have a core for itself. The threads are dealt to
- * the cores in turn, which settles their NUMA node, and may move among the cores of that node.
- * Otherwise a core whose devices all wait could not help another core that has two devices
- * ready. */
+ * With more threads than cores, threads share cores. They are assigned to the cores round-robin,
+ * which fixes their NUMA node, and may move among the cores of that node. Otherwise a core whose
+ * devices all wait could not help another core that has two devices ready. */
 #include "placement/placement.h"
 
 #include <errno.h>
@@ -40,7 +39,7 @@ static int count_free(const filling *fill, hwloc_obj_t part) {
   return free_cores;
 }
 
-/* Gives the next device the first T free cores of a part that has them. */
+/* Gives the next device the first T free cores of a part, which must have that many. */
 static void placement_place_take(filling *fill, hwloc_obj_t part) {
   int first, end, *core = fill->core + fill->placed++ * fill->threads;
   sli_machine_range(fill->machine, part, &first, &end);
@@ -63,8 +62,8 @@ static int fill_part(filling *fill, hwloc_obj_t part, int want) {
   return room;
 }
 
-/* True if a node has cores of its own. Memory without them (an expander, a slow tier) is attached
- * to larger parts of the machine and does not matter for cutting. */
+/* Returns whether a node has cores. Memory without cores (an expander, a slow tier) is attached to
+ * larger parts of the machine and is ignored here. */
 static bool is_local(const sl_machine *machine, int node) {
   int first, end;
   sli_machine_range(machine, machine->locality[node], &first, &end);
@@ -72,7 +71,7 @@ static bool is_local(const sl_machine *machine, int node) {
 }
 
 static int compare_devices(const void *a, const void *b) {
-  return *(const int *)a - *(const int *)b; /* compares first cores, which differ */
+  return *(const int *)a - *(const int *)b; /* compares first cores, which are distinct */
 }
 
 static void place_apart(sl_placement *placement) {
@@ -143,7 +142,8 @@ hwloc_const_cpuset_t sli_placement_set(const sl_placement *placement, int device
 }
 
 void sl_placement_bind(void *arg, int device, int thread) {
-  static atomic_flag said = ATOMIC_FLAG_INIT; /* set by any binding thread; limits a message only */
+  static atomic_flag said = ATOMIC_FLAG_INIT; /* set by any binding thread; limits the log to one
+                                                 line */
   const sl_placement *placement = arg;
   const sl_machine *machine = placement->machine;
   hwloc_const_cpuset_t set = sli_placement_set(placement, device, thread);

@@ -21,14 +21,14 @@ struct sl_placement {
   int devices, threads;
   bool shared;
   int *core;  /* [devices][threads] */
-  char **pci; /* [devices] addresses of the GPUs that are driven; NULL: CPU devices */
+  char **pci; /* [devices] PCI addresses of the GPUs; NULL: CPU devices */
 };
 
-/* Returns the cores below an object of the topology, the run [*first, *end). */
+/* Sets [*first, *end) to the cores below an object of the topology. */
 void sli_machine_range(const sl_machine *machine, hwloc_obj_t object, int *first, int *end);
 
-/* Cores on which a thread may run: its core, or with more threads than cores the cores of its NUMA
- * node. The set lives as long as the machine. */
+/* Returns the cores on which a thread may run: its core, or the cores of its NUMA node if there are
+ * more threads than cores. The set is valid as long as the machine. */
 hwloc_const_cpuset_t sli_placement_set(const sl_placement *placement, int device, int thread);
 
 #endif

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Prints the placement as a table for people. */
+/* Prints the placement as a human-readable table. */
 #include "placement/placement.h"
 
 #include <stdlib.h>
@@ -44,8 +44,8 @@ static bool device_is_in(const sl_placement *placement, int device, hwloc_const_
   return false;
 }
 
-/* Appends "L3 2 x 36.0 MiB with cpu:0,2": the caches of one level that a device's cores use, and
- * the other devices in them. Nothing if the level is unknown. */
+/* Appends the caches of one level that a device's cores use, and the other devices that use them:
+ * "L3 2 x 36.0 MiB with cpu:0,2". Appends nothing if the level is unknown. */
 static void append_caches(char *text, const sl_placement *placement, int device,
                           hwloc_const_cpuset_t pus, hwloc_obj_type_t level) {
   hwloc_topology_t topology = placement->machine->topology;

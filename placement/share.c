@@ -23,7 +23,7 @@ void sli_share_take(const sl_machine *machine, int part, int parts) {
   hwloc_bitmap_free(set);
 }
 
-/* Counts the processors of this computer, and those that the process may use. */
+/* Counts the processors of this computer and the processors that the process may use. */
 static bool count_processors(long *all, long *mine) {
   cpu_set_t *set = CPU_ALLOC(SLI_MAX(*all = sysconf(_SC_NPROCESSORS_CONF), 1));
   size_t bytes = CPU_ALLOC_SIZE(SLI_MAX(*all, 1));

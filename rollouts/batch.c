@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A step's answers as rows of training, and the loss of these rows.
+/* Lays out a step's answers as training rows, and builds their loss.
  *
- * Row i holds prompt and answer of rollout i, from the left, and zeros behind them. The position of
- * a token has the number that the token before it has: its own is the target there. A position
- * counts if its target is a token of the answer, each as much as any other of the step. Numbers of
- * the loss are those of the positions that can have such targets: as many in each row as an answer
- * has tokens at most, from the last one of the prompt on. Where devices share rows out, there are
- * as many in each part of a row, for an answer may lie in any. */
+ * Row i holds the prompt and answer of rollout i, left-aligned and zero-padded. The target of a
+ * position is the next token. A position counts in the loss if its target is an answer token, and
+ * all such positions of a step have equal weight. The loss covers only positions whose target can
+ * be an answer token. Each row has as many as the longest possible answer has tokens, starting at
+ * the last prompt token. With sequence parallelism each part of a row has that many, since an
+ * answer may fall into any part. */
 #include <math.h>
 #include <string.h>
 
@@ -26,18 +26,19 @@ enum {
 
 /* ---- data ---------------------------------------------------------------------------------- */
 
-/* Returns token t of a row; behind its answer 0. */
+/* Returns token t of a row, or 0 after the end of its answer. */
 static int32_t token_at(const sl_prompt *p, const sli_rollout *x, int64_t t) {
   if (t < p->count) return p->tokens[t];
   return t < p->count + (int64_t)x->count ? x->tokens[t - p->count] : 0;
 }
 
-/* Positions of a row. */
+/* Range of positions in a row. */
 typedef struct positions {
   int64_t first, count;
 } positions;
 
-/* Writes what the model reads of row `row`, number `of_batch` of the step. */
+/* Writes the model's inputs for row `row` of the microbatch, which is row `of_batch` of the
+ * step. */
 static void lay_tokens(const sl_rollouts *r, const sli_rollout *x, positions want, int64_t row,
                        int64_t of_batch, void *const *out) {
   const sl_prompt *p = &r->options.prompts[x->prompt];
@@ -50,8 +51,8 @@ static void lay_tokens(const sl_rollouts *r, const sli_rollout *x, positions wan
   if (places) sli_rollouts_places(r, p, of_batch, want.first, end, places + row * want.count);
 }
 
-/* Writes what the loss reads of some positions, which come behind `at` others; `base`: of the part
- * of the row that they are in. */
+/* Writes the loss inputs of a range of positions, starting at index `at` of the output arrays.
+ * `base` is the first position of the part of the row that contains them. */
 static void lay_answer(const sl_rollouts *r, const sli_rollout *x, double weight, positions want,
                        int64_t base, int64_t at, void *const *out) {
   const sl_prompt *p = &r->options.prompts[x->prompt];
@@ -70,8 +71,8 @@ static void lay_answer(const sl_rollouts *r, const sli_rollout *x, double weight
   }
 }
 
-/* Writes what the loss reads of a row: of each part the positions from the answer's first one on,
- * or as near to it as there are so many. */
+/* Writes the loss inputs of a row. In each part the range starts at the first position that
+ * predicts the answer, clamped so that the whole range lies in the part. */
 static void lay_parts(const sl_rollouts *r, const sli_rollout *x, double weight, int64_t row,
                       void *const *out) {
   int64_t answer = r->options.prompts[x->prompt].count - 1, length = r->context / r->parts;
@@ -91,7 +92,8 @@ static void fill(void *ctx, const sl_tick *tick, void *const *out) {
       if (out[o]) memset(out[o], 0, sl_type_bytes(&r->types[o]));
     return;
   }
-  /* A microbatch's loss is the mean over its positions, and the step's that of its microbatches. */
+  /* A microbatch's loss is the mean over its positions, and the step's loss the mean over its
+   * microbatches. */
   int64_t each = r->answers ? r->parts * r->answers : r->context;
   double weight = (double)(r->options.batch * each) / (double)SLI_MAX(s->tokens, 1);
   int64_t first = tick->microbatch * rows;
@@ -104,8 +106,8 @@ static void fill(void *ctx, const sl_tick *tick, void *const *out) {
   }
 }
 
-/* Finds how many positions of a row, or of its parts, can have a token of an answer as their
- * target. Of Q devices that share a row each has two of 2 Q parts, whichever these are. */
+/* Computes how many positions per row, or per part of a row, can have an answer token as their
+ * target. With Q devices per row, each holds two of 2 Q parts. */
 static void find_positions(sl_rollouts *r) {
   const sl_rollouts_options *o = &r->options;
   int64_t most = SLI_MIN(o->max_tokens, r->context - r->shortest);
@@ -137,7 +139,7 @@ static sl_tensor *make_data(void *ctx, sl_graph *g, int64_t rows, int64_t contex
     r->types[o] = SL_TYPE(real ? SL_F32 : SL_I32, rows, o < OLD ? context : each);
   }
   if (r->parts > 1 && r->answers) r->types[POSITIONS] = SL_TYPE(SL_I32, rows, r->parts, r->answers);
-  bool whole = r->answers && r->parts == 1; /* else positions lie along dim 1 of all */
+  bool whole = r->answers && r->parts == 1; /* else dim 1 of every output runs along positions */
   r->source =
       (sl_source){.nout = OUTPUTS, .cut = whole ? 0 : 2, .types = r->types, .fill = fill, .ctx = r};
   sl_data_at(SL_HERE, g, &r->source, r->data);

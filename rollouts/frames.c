@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Prompts with frames.
  *
- * An encoder computes the rows of a step's prompts once, and a row of the batch reads those of its
- * prompt. Where encoders are apart, each row of the batch has rows of its own. */
+ * An encoder computes the rows of each prompt of a step once, and all batch rows of that prompt
+ * read them. With `apart`, each batch row has its own encoder rows. */
 #include "rollouts/rollouts.h"
 
-/* Returns which of the step's prompts a row of the batch has, as the encoder counts them. */
+/* Returns the encoder's index of a batch row's prompt within the step. */
 static int64_t encoded_prompt(const sl_rollouts *r, int64_t row) {
   return r->frames.apart ? row : row / r->options.group;
 }

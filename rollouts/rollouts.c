@@ -77,7 +77,7 @@ static sl_status check_prompt(const sl_rollouts *r, int64_t i) {
   return SL_OK;
 }
 
-/* Checks the prompts against the model, which the session knows. */
+/* Checks the prompts against the model's context and vocabulary. */
 static sl_status check_prompts(sl_rollouts *r) {
   sl_status status = SL_OK;
   r->shortest = r->context;
@@ -91,7 +91,7 @@ static sl_status check_prompts(sl_rollouts *r) {
 
 /* ---- the session --------------------------------------------------------------------------- */
 
-/* Options of the session, before and after its context is known. */
+/* Returns the session's options, before or after its context is known. */
 static sl_session_options session_options(const sl_rollouts *r, int64_t answers) {
   enum { MOST_ROWS = 256 };
   const sl_rollouts_options *o = &r->options;
@@ -111,13 +111,13 @@ static sl_session_options session_options(const sl_rollouts *r, int64_t answers)
       .admit = SL_ADMIT_RESERVE,
       .queue = (int)answers,
       .groups =
-          o->ticks ? 1 : 0, /* else timing would decide which answers a step is too short for */
+          o->ticks ? 1 : 0, /* with more, timing would decide which answers a step truncates */
       .lower = {.parallel.stages = o->stages}};
 }
 
-/* Returns the most ticks that a step's answers can take: waves of as many answers as go on at once,
- * each with its prompts in chunks of what their tokens leave of a tick. A token then takes as many
- * ticks as there are under way, for it comes back when they do. */
+/* Returns the most ticks that a step's answers can take. Answers run in waves of as many sequences
+ * as fit concurrently; prompt chunks take the rows of a tick that decoding leaves. Each token then
+ * takes `groups` ticks, since it completes only after all ticks in flight. */
 static int most_ticks(const sl_rollouts *r, int groups, int64_t answers) {
   const sl_session_options o = session_options(r, answers);
   int64_t rest = SLI_MAX(o.rows - o.sequences, 1);
@@ -127,7 +127,7 @@ static int most_ticks(const sl_rollouts *r, int groups, int64_t answers) {
   return (int)SLI_MIN(waves * (prompts + groups * (tokens + 1)), 1 << 20);
 }
 
-/* Returns the most answers that a device gives in a step. */
+/* Returns the most answers that a device generates in a step. */
 static int64_t answers_of(const sli_rollout_device *d) {
   return (int64_t)d->count * d->of->options.updates;
 }
@@ -141,7 +141,7 @@ static sl_status embed(sli_rollout_device *d, int ticks) {
   return SL_OK;
 }
 
-/* Makes the first session twice: the first one knows the model's context. */
+/* Creates the first session temporarily to learn the model's context and vocabulary. */
 static sl_status find_sizes(sl_rollouts *r, int *groups) {
   sli_rollout_device *d = &r->devices[0];
   SLI_TRY(embed(d, 1));
@@ -153,7 +153,8 @@ static sl_status find_sizes(sl_rollouts *r, int *groups) {
   return SL_OK;
 }
 
-/* Deals out the rows, whole groups if there are enough: their prompts then share pages. */
+/* Distributes the rows over devices, in whole groups if there are enough, so that the prompts of a
+ * group share pages. */
 static void deal_rows(sl_rollouts *r) {
   int64_t n = r->options.devices, unit = r->options.group, units = r->options.batch / unit;
   if (units < n) unit = 1, units = r->options.batch;

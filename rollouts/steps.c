@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Steps: their prompts, answers and rewards. */
+/* Steps: prompts, answers and rewards. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -11,13 +11,13 @@ static sli_rollout_step *step_at(sl_rollouts *r, int64_t step) { return &r->step
 
 /* ---- prompts ------------------------------------------------------------------------------- */
 
-/* Returns a seed that no other row of any step has. */
+/* Returns a seed specific to this row of this step. */
 static uint64_t seed_of(const sl_rollouts *r, int64_t step, int row) {
   uint64_t parts[3] = {r->options.seed, (uint64_t)step, (uint64_t)row};
   return sli_hash(SLI_HASH_SEED, parts, sizeof parts);
 }
 
-/* Submits a device's row of a step, whose rollout begins with step `first`. */
+/* Submits a device's row of a step; `first` is the first step of its rollout. */
 static sl_status submit(const sli_rollout_device *d, int64_t first, int64_t step, int row,
                         uint64_t *id) {
   const sl_rollouts_options *o = &d->of->options;
@@ -35,7 +35,7 @@ static sl_status submit(const sli_rollout_device *d, int64_t first, int64_t step
                                : sl_session_submit(d->session, &request, id);
 }
 
-/* Submits a device's share of a rollout. */
+/* Submits a device's requests of a rollout. */
 static sl_status submit_all(const sli_rollout_device *d, sli_rollout_begun *b) {
   for (int64_t i = 0; i < b->steps * d->count; i++) {
     uint64_t id;
@@ -45,7 +45,7 @@ static sl_status submit_all(const sli_rollout_device *d, sli_rollout_begun *b) {
   return SL_OK;
 }
 
-/* Empties a step's place for another step, when the first device begins it. */
+/* Reuses a step's slot for another step, when the first device begins that step. */
 static void renew(const sl_rollouts *r, sli_rollout_step *s, int64_t step) {
   sli_rollout *rows = s->rows;
   if (s->step == step) return;
@@ -60,7 +60,7 @@ static void renew(const sl_rollouts *r, sli_rollout_step *s, int64_t step) {
   }
 }
 
-/* Returns a device's rollout that answers a step. */
+/* Returns the slot of the device's rollout that contains a step. */
 static sli_rollout_begun *begun_for(const sli_rollout_device *d, int64_t step) {
   return &d->begun[step / d->of->options.updates % d->of->kept];
 }
@@ -69,9 +69,9 @@ static bool answers(const sli_rollout_begun *b, int64_t step) {
   return step >= b->step && step < b->step + b->steps;
 }
 
-/* Begins a rollout for this step and those that follow up to the next rollout. Submits without the
- * lock, which the session's callbacks take behind its own. No answer comes before the tick that
- * follows. */
+/* Begins a rollout for this step and the following ones up to the next rollout. Submits without
+ * holding the lock: the session's callbacks take it while they hold the session's lock. No answer
+ * arrives before the next tick. */
 void sli_rollouts_begin(void *ctx, int64_t step) {
   sli_rollout_device *d = ctx;
   sl_rollouts *r = d->of;
@@ -102,7 +102,7 @@ static sl_answer answer_of(const sl_rollouts *r, const sli_rollout_step *s, int 
                      .truncated = x->truncated};
 }
 
-/* Finds the step and row of a device's request; NULL: it is none of those that are kept. */
+/* Finds the step and row of a device's request. Returns NULL if its step is not kept. */
 static sli_rollout_step *find(const sli_rollout_device *d, uint64_t id, int *row) {
   for (int i = 0; i < d->of->kept; i++) {
     const sli_rollout_begun *b = &d->begun[i];
@@ -148,7 +148,7 @@ void sli_rollouts_note(void *ctx, const sl_session_event *e) {
 
 /* ---- rewards ------------------------------------------------------------------------------- */
 
-/* Works out the advantages of a group. */
+/* Computes the advantages of a group. */
 static void compare_group(sli_rollout *of, int n, sl_rollouts_report *report) {
   double rewards[n], advantages[n];
   for (int i = 0; i < n; i++) rewards[i] = of[i].reward;
@@ -192,7 +192,7 @@ static void tell(const sl_rollouts *r, const sli_rollout_step *s) {
   free(numbers);
 }
 
-/* Works out a step's advantages when all rewards are there. */
+/* Computes a step's advantages and report once all rewards have arrived. */
 static void judge(const sl_rollouts *r, sli_rollout_step *s, int64_t rows) {
   const sl_rollouts_options *o = &r->options;
   sl_rollouts_report *to = &s->report;
@@ -232,8 +232,8 @@ void sl_rollouts_fail(sl_rollouts *r, sl_status status, const char *why) {
   if (rt) sl_runtime_abort(rt, status, why);
 }
 
-/* Adds up the rows that the devices have computed since a rollout began, for its first step;
- * without the lock, as sessions take it behind their own. */
+/* Returns the rows that the devices have computed since a rollout began, if `step` is its first
+ * step. Call without the lock: session callbacks take it while they hold the session's lock. */
 static int64_t rows_since(const sl_rollouts *r, int64_t step) {
   uint64_t rows = 0;
   for (int i = 0; i < r->options.devices; i++) {

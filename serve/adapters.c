@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Adapters that requests name: their places in the graph, and who uses them.
+/* Adapters that requests refer to: their places in the graph, and reference counts.
  *
- * A place is a part of the tensors that hold all adapters of a linear map. Rows go through the
- * part that their request's adapter has, as rows of an expert do. A part is written while no tick
- * is under way, and only if no request uses it. */
+ * A place is one slice of the tensors that hold all adapters of a linear layer. Each row is
+ * multiplied by the slice of its request's adapter, as rows are routed to experts. A slice is
+ * written only while no tick is in flight and no request uses it. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -13,25 +13,25 @@
 #include "serve/serve.h"
 
 typedef struct place {
-  int number;    /* of the adapter in it: no two that were ever loaded have the same */
+  int number;    /* unique number of the adapter in it, never reused */
   bool loaded;   /* requests may name it */
-  bool loads;    /* it is being loaded */
-  int requests;  /* that use it */
-  uint64_t salt; /* of its prefixes: another each time that it is loaded */
+  bool loads;    /* an adapter is being loaded into it */
+  int requests;  /* requests that use it */
+  uint64_t salt; /* salt of its prefixes, different for each load */
 } place;
 
 struct sli_adapter_places {
   int count;
   place *of;      /* [count] */
-  uint64_t loads; /* since the session began */
+  uint64_t loads; /* number of loads since the session began */
   size_t nfolders;
-  int *nmaps; /* [nfolders] linear maps that each folder of the options names */
+  int *nmaps; /* [nfolders] number of linear layers named by each folder of the options */
   char ***maps;
 };
 
 /* ---- sizes ----------------------------------------------------------------------------------- */
 
-/* Says whether a linear map has places. */
+/* Returns whether a linear layer has places. */
 static bool adapts(void *ctx, const char *weight) {
   const sl_session *s = ctx;
   const sli_adapter_places *a = s->adapters;
@@ -46,7 +46,7 @@ static bool adapts(void *ctx, const char *weight) {
   return named;
 }
 
-/* Reads which linear maps a folder names, and their largest rank. */
+/* Reads the linear layers that a folder names, and their largest rank. */
 static sl_status read_folder(sli_adapter_places *a, const char *dir, int *rank) {
   size_t f = a->nfolders;
   sl_status status = sl_adapter_modules(dir, &a->nmaps[f], &a->maps[f]);
@@ -59,12 +59,13 @@ static sl_status read_folder(sli_adapter_places *a, const char *dir, int *rank) 
   return SL_OK;
 }
 
-/* Returns the place of an adapter; -1: none. */
+/* Returns the place of an adapter, or -1 if none. */
 static int place_index(const sli_adapter_places *a, int adapter) {
   return adapter > 0 ? (adapter - 1) % a->count : -1;
 }
 
-/* Tells the adapter of each row of the tick that was filled last; its parts stay as they are. */
+/* Writes the place of each row's adapter for the tick filled last, whose parts do not change
+ * meanwhile. */
 static void choose_adapters(void *ctx, int32_t *adapters) {
   const sl_session *s = ctx;
   const tick *t = &s->ticks.of[(s->ticks.begun - 1) % (uint64_t)s->ticks.most];
@@ -126,7 +127,7 @@ static int find_free(const sli_adapter_places *a) {
   return -1;
 }
 
-/* Waits until no tick is under way; none begins as long as the session is paused. */
+/* Waits until no tick is in flight. No tick begins while the session is paused. */
 static void pause_ticks(sl_session *s) {
   s->paused = true;
   while ((s->ticks.begun != s->ticks.back || s->drafting) && !s->closing)

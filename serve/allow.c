@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Tokens that the constraints of a tick's requests allow. */
+/* Writes the masks of tokens that the constraints of a tick's requests allow. */
 #include <string.h>
 
 #include "serve/serve.h"
 
-/* Returns the tick whose turn it is; it stays as it is until it is back. */
+/* Returns the next tick to constrain; it does not change until it completes. */
 static const tick *next_allowed(sl_session *s) {
   pthread_mutex_lock(&s->lock);
   const tick *t = &s->ticks.of[s->ticks.allowed++ % (uint64_t)s->ticks.most];
@@ -12,8 +12,8 @@ static const tick *next_allowed(sl_session *s) {
   return t;
 }
 
-/* Fills in the rows of a part's picks. A pick behind a drafted token that is not allowed counts for
- * nothing. */
+/* Writes the masks of a part's picks. A pick after a drafted token that is not allowed is discarded
+ * later. */
 static void allow_part(const sl_session *s, const part *p, uint32_t *row) {
   request *r = p->of;
   const sl_constraint *c = &r->how.constraint;
@@ -24,7 +24,8 @@ static void allow_part(const sl_session *s, const part *p, uint32_t *row) {
   }
 }
 
-/* A request whose token is under way stays until the tick is back, so no lock is held meanwhile. */
+/* A request with a token in flight lives until the tick completes, so the constraints are called
+ * without the lock. */
 void sli_session_allow(void *ctx, const sl_batch *batch, uint32_t *rows) {
   (void)batch;
   sl_session *s = ctx;

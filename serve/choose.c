@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The scheduler: chooses the rows of each tick.
  *
- * Sequences whose last token is known take one row each. The remaining rows go to prompts, chunk
- * by chunk, oldest request first. Then new requests are admitted in order of arrival. Rows of a
- * prompt depend on no sampled token, so the next chunk goes with the next tick. In a tick of
- * answers alone, drafted tokens take the rows that are left (drafts.c). */
+ * Sequences whose last token is known take one row each. The remaining rows go to prompts, chunk by
+ * chunk, oldest request first. Then new requests are admitted in order of arrival. Rows of a prompt
+ * depend on no sampled token, so the next chunk can go into the next tick. In a decode-only tick,
+ * drafted tokens take the remaining rows (drafts.c). */
 #include <stdlib.h>
 #include <string.h>
 
@@ -39,14 +39,14 @@ static bool has_room(const choice *c) {
   return c->rows > 0 && c->tick->count < c->s->about.sequences;
 }
 
-/* Returns whether the tick has room for the edits of the request's logits. */
+/* Returns whether the edits of the request's logits fit in the tick. */
 static bool has_edits(const choice *c, const request *r) {
   return !r->edits || c->tick->load.edits + sli_edits_count(r->edits) <= c->s->serving.edits;
 }
 
 /* ---- preemption ---------------------------------------------------------------------------- */
 
-/* Preempts a request; it is computed again later, from its first token. */
+/* Preempts a request; it is recomputed later from its first token. */
 static void yield(sl_session *s, request *r) {
   sli_log_yield(s, r);
   if (s->drafter) s->drafter->leave(s, r);
@@ -71,8 +71,8 @@ static bool is_in(const tick *t, const request *r) {
   return false;
 }
 
-/* Finds pages for the request's rows; false: it has none this tick. Younger requests are
- * preempted first, then the request itself, so the oldest always goes on. */
+/* Allocates pages for the request's rows. Returns false if the request gets no rows in this tick.
+ * Preempts younger requests first, then the request itself, so the oldest always makes progress. */
 static bool find_pages(choice *c, request *r, int64_t rows) {
   while (!sli_pages_take(c->s, r, r->fed + rows)) {
     request *last = youngest(c->s);
@@ -94,7 +94,7 @@ static bool is_ready(const request *r) {
 /* Returns whether the prompt has been fed and the last token is known. */
 static bool decodes(const request *r) { return r->fed + 1 == r->count && r->fed >= r->nprompt; }
 
-/* Rows that a request has in the tick. */
+/* Returns the rows that a request gets in the tick. */
 static int64_t next_rows(const choice *c, request *r) {
   int64_t rows = SLI_MIN(r->count - r->fed, sli_chunk_rows(c->s, r, c->rows));
   return sli_states_rows(c->s, r, rows);
@@ -108,14 +108,14 @@ static void take_running(choice *c, bool decoding) {
   }
 }
 
-/* Returns the positions to reserve at admission: all that the request may ever need, or its
- * present tokens and one more. In the second case a request that is preempted is admitted again
- * when another has ended. */
+/* Returns the positions to reserve at admission: all that the request may ever need, or its current
+ * tokens plus one. In the second case a preempted request is readmitted when another request
+ * ends. */
 static int64_t positions_let_in(const sl_session *s, const request *r) {
   return s->options.admit == SL_ADMIT_RESERVE ? r->most : SLI_MIN(r->count + 1, r->most);
 }
 
-/* Skips the tokens that the first `shared` pages hold. */
+/* Skips the tokens held by the first `shared` pages. */
 static void begin_behind(sl_session *s, request *r, int64_t shared) {
   r->fed = shared * SL_PAGE;
   s->stats.pages_shared += (uint64_t)shared;
@@ -124,7 +124,7 @@ static void begin_behind(sl_session *s, request *r, int64_t shared) {
   if (!r->begun) r->cached = r->fed;
 }
 
-/* Admits a request; `shared` counts pages that sli_prefixes_find has found. */
+/* Admits a request; `shared` is the number of pages that sli_prefixes_find found. */
 static bool let_in(sl_session *s, request *r, int64_t shared) {
   if (s->stats.running >= s->stats.limits.sequences) return false;
   if (!sli_pages_let_in(s, r, positions_let_in(s, r), shared)) return false;
@@ -149,7 +149,7 @@ static void admit(choice *c) {
 
 /* ---- drafts ---------------------------------------------------------------------------------- */
 
-/* Returns the most drafted rows for which the tick has room behind an answer's row. */
+/* Returns the maximum number of drafted rows that fit in the tick after an answer's row. */
 static int64_t draft_room(const choice *c, const part *p) {
   const sl_serving *v = &c->s->serving;
   const load *l = &c->tick->load;
@@ -158,7 +158,7 @@ static int64_t draft_room(const choice *c, const part *p) {
   return p->of->edits ? SLI_MIN(most, v->edits - l->edits) : most;
 }
 
-/* Puts n drafted rows behind an answer's row; false: there are no pages for them. */
+/* Appends n drafted rows to an answer's row. Returns false if no pages are free. */
 static bool add_draft(choice *c, part *p, int n) {
   request *r = p->of;
   if (!n || !sli_pages_take(c->s, r, r->fed + n)) return !n;
@@ -175,7 +175,7 @@ static bool add_draft(choice *c, part *p, int n) {
   return true;
 }
 
-/* Lists the parts for which the tick has room; returns their number. */
+/* Lists the parts for which drafted rows fit in the tick, and returns their number. */
 static int list_wanted(const choice *c, draft *out) {
   int n = 0;
   for (int i = 0; i < c->tick->count; i++) {
@@ -186,7 +186,8 @@ static int list_wanted(const choice *c, draft *out) {
   return n;
 }
 
-/* Answers in a tick with part of a prompt get no drafts, as its rows are worth more. */
+/* Unless drafts are always made, a tick that contains prompt rows gets none: prompt rows are worth
+ * more. */
 static void take_drafts(choice *c) {
   const load *l = &c->tick->load;
   const sl_speculation *o = &c->s->options.speculation;
@@ -211,7 +212,7 @@ static request *choose_find(const sl_session *s, uint64_t id) {
   return r;
 }
 
-/* Ends the session: the line cannot belong to a run of these requests. */
+/* Aborts the session: the line cannot come from a run of these requests. */
 static bool refuse_line(const sl_session *s, const sli_log_entry *e, const char *why) {
   char *text = sli_format("%s: line %lld takes %lld rows from %lld on of request %llu, %s",
                           s->options.replay, s->log.number, (long long)e->rows, (long long)e->from,
@@ -221,14 +222,15 @@ static bool refuse_line(const sl_session *s, const sli_log_entry *e, const char 
   return false;
 }
 
-/* Returns whether the tick may contain these rows, now or once the token under way is known. */
+/* Returns whether the tick may contain these rows, now or once the token in flight is known. */
 static bool is_possible(const choice *c, const request *r, const sli_log_entry *e) {
   bool runs = r->standing == RUNNING, behind = e->from >= 0 && e->from % SL_PAGE == 0;
   return has_room(c) && has_edits(c, r) && e->rows > 0 && e->rows <= c->rows &&
          (runs ? e->from == r->fed : behind) && e->from + e->rows <= r->count + (e->rows == 1);
 }
 
-/* Admits a request behind the pages that the log names. False: not yet, or never. */
+/* Admits a request that resumes after the pages named by the log. Returns false if it cannot be
+ * admitted yet, or ever. */
 static bool let_in_again(sl_session *s, request *r, const sli_log_entry *e) {
   int64_t shared = e->from / SL_PAGE;
   if (shared != sli_prefixes_find(s, r, shared))
@@ -257,15 +259,15 @@ static bool follow_draft(choice *c, request *r, const sli_log_entry *e) {
   return add_draft(c, p, one.n);
 }
 
-/* Cancels a request. False: it does not have all of its logged tokens yet. */
+/* Cancels a request. Returns false if it does not have all of its logged tokens yet. */
 static bool follow_cancel(sl_session *s, request *r) {
   if (r->count < r->until) return false;
   sli_session_hang_up(s, r);
   return true;
 }
 
-/* Replays one word. False: its requests, tokens or pages are not there yet. Requests that have
- * ended are skipped. */
+/* Replays one word. Returns false if its request, tokens or pages are not available yet. Skips
+ * requests that have ended. */
 static bool follow_word(choice *c, const sli_log_entry *e) {
   request *r = choose_find(c->s, e->id);
   if (!e->id) return refuse_line(c->s, e, "which there cannot be");
@@ -277,7 +279,7 @@ static bool follow_word(choice *c, const sli_log_entry *e) {
   return true;
 }
 
-/* Replays a line, from where it had to wait. True: the line is complete. */
+/* Replays a line from where it last had to wait. Returns whether the line is complete. */
 static bool follow(choice *c) {
   sli_session_log *l = &c->s->log;
   sli_log_entry e;
@@ -287,7 +289,7 @@ static bool follow(choice *c) {
   return true;
 }
 
-/* Chooses the parts of a tick; returns whether there are any, or the session is closing. */
+/* Chooses the parts of a tick. Returns whether the tick has any, or the session is closing. */
 static bool serve_choose(sl_session *s, tick *t) {
   choice c = {s, t, s->about.rows};
   if (!s->log.at) t->count = 0, t->load = (load){0}, t->drafting = 0;
@@ -307,7 +309,7 @@ static bool serve_choose(sl_session *s, tick *t) {
 
 /* ---- the batch register ---------------------------------------------------------------------- */
 
-/* Pointers into the batch arrays, for writing. */
+/* Writable pointers into the batch arrays. */
 typedef struct writer {
   sl_batch *batch;
   int32_t *tokens, *position, *sequence, *pick;
@@ -371,7 +373,7 @@ static tick *next_tick(const sl_session *s) {
   return &s->ticks.of[s->ticks.begun % (uint64_t)s->ticks.most];
 }
 
-/* Tells that all is done, if no tick is under way either. */
+/* Signals that the session is idle, if no tick is in flight. */
 static void rest(sl_session *s) {
   s->resting = s->ticks.begun == s->ticks.back;
   if (s->resting) pthread_cond_broadcast(&s->idle);
@@ -404,7 +406,7 @@ uint64_t sli_session_await(void *ctx, const sl_tick *at) {
   return again;
 }
 
-/* Begins a step of training with requests of its own. */
+/* Begins a training step, which has its own requests. */
 static void begin_step(sl_session *s, int64_t step) {
   pthread_mutex_lock(&s->lock);
   if (!s->ticks.begun) s->ticks.first = step;
@@ -419,7 +421,7 @@ void sli_session_choose(void *ctx, const sl_tick *at, int32_t *tokens, sl_batch 
   if (s->steps.ticks && !at->microbatch) begin_step(s, at->step);
   pthread_mutex_lock(&s->lock);
   tick *t = next_tick(s);
-  if (s->steps.ticks) serve_choose(s, t); /* a tick may be empty: others wait for it */
+  if (s->steps.ticks) serve_choose(s, t); /* may be empty: the training step does not wait */
   else wait_for_tick(s, t);
   begin_tick(s, t);
   writer w = open_batch(s, tokens, batch);

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Chunk lengths for chunked prefill.
  *
- * Beside other requests, a prompt takes the rows that are left. A prompt that is alone on
- * several stages is different: its last chunks would take longest, because they attend to the
- * most positions. Stages idle while the first chunks are on the first stage and the last chunks
- * on the last. Chunks are then cut to take equal time, as far as a tick's rows allow. P stages
- * that all take t_i for chunk i end after sum(t) + (P - 1) max(t); the search picks the t that
+ * Next to other requests, a prompt takes the rows that are left. A prompt that runs alone on
+ * several stages is different: its last chunks would take longest, because they attend to the most
+ * positions. Stages idle while the first chunks are on the first stage and the last chunks on the
+ * last. Chunks are therefore cut to take equal time, as far as a tick's rows allow. P stages that
+ * each take t_i for chunk i finish after sum(t) + (P - 1) max(t); the search picks the t that
  * minimizes this. */
 #include <math.h>
 
@@ -22,7 +22,7 @@ static double seconds_of(const sl_tick_cost *c, int64_t fed, int64_t rows) {
                                    .pairs = (double)rows * (double)(2 * fed + rows)});
 }
 
-/* Returns the most rows behind `fed` positions that take at most `seconds`; at least 1. */
+/* Returns the most rows after `fed` positions that take at most `seconds`; at least 1. */
 static int64_t rows_within(const sl_tick_cost *c, int64_t fed, double seconds, int64_t most) {
   int64_t good = 1, bad = most + 1;
   while (bad - good > 1) {
@@ -33,7 +33,7 @@ static int64_t rows_within(const sl_tick_cost *c, int64_t fed, double seconds, i
   return good;
 }
 
-/* Seconds for the rest of a prompt if no chunk takes longer than `pace`. */
+/* Returns the seconds for the rest of a prompt if no chunk takes longer than `pace`. */
 static double whole(const sl_session *s, const request *r, double pace) {
   const sl_tick_cost *c = s->options.cost;
   double sum = 0, longest = 0;
@@ -46,8 +46,8 @@ static double whole(const sl_session *s, const request *r, double pace) {
   return sum + (stages_of(s) - 1) * longest;
 }
 
-/* Searches from the time of the longest last chunk down to a hundredth of it, but not below four
- * times the time of a one-row tick. */
+/* Searches chunk times from that of the longest last chunk down to a hundredth of it, but not below
+ * four times the time of a one-row tick. */
 static double best_pace(const sl_session *s, const request *r) {
   enum { STEPS = 48 };
   const sl_tick_cost *c = s->options.cost;

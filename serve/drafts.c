@@ -1,16 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Speculation: drafted tokens of an answer, checked by one tick.
+/* Speculative decoding: one tick checks the drafted tokens of an answer.
  *
- * A draft stands in rows behind the last known token of an answer. The tick chooses a token behind
- * each of these rows, by the settings and the random number of its place. As long as the tokens are
- * the drafted ones, each is the token that ticks without drafts would have chosen, so an answer has
- * the same bits with and without. The keys and values of the others are overwritten by the next
- * tick before anything reads them.
+ * Drafted tokens occupy the rows after the last known token of an answer. The tick samples a token
+ * after each of these rows, with the settings and random number of its position. As long as the
+ * sampled tokens match the drafted ones, they are the tokens that ticks without drafts would have
+ * sampled. An answer is therefore bitwise identical with and without drafts. The next tick
+ * overwrites the keys and values of wrong tokens before anything reads them.
  *
- * A drafted token is right with probability a, which is measured by the length of the match that it
- * came from. A draft of g tokens then brings 1 + a + ... + a^g tokens. It is made as long as gives
- * most tokens a second by the measured durations of ticks, and of drafting where that takes long.
- */
+ * A drafted token is right with probability a, measured separately for each class of match length.
+ * A draft of g tokens yields 1 + a + ... + a^g tokens on average. g is chosen to maximize tokens
+ * per second, given the measured durations of ticks and, if drafting is expensive, of drafting. */
 #include <math.h>
 
 #include "base/monotonic.h"
@@ -18,7 +17,7 @@
 
 /* ---- drafts -------------------------------------------------------------------------------- */
 
-/* Follows the machine slowly, as a tick may take long for other reasons. */
+/* Updates a running mean and caps outliers, since a tick may be slow for unrelated reasons. */
 static void note_seconds(sli_draft_time *of, int64_t rows, double seconds) {
   enum { NEWEST = 8 };
   if (rows < 1 || rows >= SLI_DRAFT_ROWS) return;
@@ -28,15 +27,15 @@ static void note_seconds(sli_draft_time *of, int64_t rows, double seconds) {
   t->seconds += (seconds - t->seconds) / t->count;
 }
 
-/* Returns the most tokens that may be drafted: the context and the answer's limit have room for
- * them, and the last token of an answer is never computed. Stop tokens that may not come yet are
- * the same behind all of them. */
+/* Returns the most tokens that may be drafted. They must fit in the context and the answer's limit,
+ * and the last token of an answer is never computed. All of them must lie on the same side of
+ * min_tokens, so that the same stop tokens are banned after each. */
 static int64_t most_drafted(const request *r) {
   int64_t place = r->count - r->nprompt, most = r->most - r->count - 1;
   return place < r->how.min_tokens ? SLI_MIN(most, r->how.min_tokens - place - 1) : most;
 }
 
-/* Counts drafted tokens in front of the first stop token, behind which nothing is wanted. */
+/* Counts the drafted tokens before the first stop token. */
 static int count_unstopped(const request *r, int n) {
   for (int i = 0; i < n; i++)
     for (int k = 0; k < r->how.nstop; k++)
@@ -64,7 +63,7 @@ void sli_drafts_find(sl_session *s, tick *t, int n, draft *of) {
   for (int i = 0; i < n; i++) of[i].n = count_unstopped(of[i].of->of, of[i].n);
 }
 
-/* ---- whether they pay ------------------------------------------------------------------------ */
+/* ---- whether drafts pay ---------------------------------------------------------------------- */
 
 static struct draft_class *class_of(drafts *d, const request *r) {
   int class = 0;
@@ -73,13 +72,14 @@ static struct draft_class *class_of(drafts *d, const request *r) {
   return &d->classes[class];
 }
 
-/* Returns the probability that a drafted token is right. Few measurements give a hopeful one. */
+/* Returns the probability that a drafted token is right; optimistic while there are few
+ * measurements. */
 static double chance_of(const struct draft_class *c) {
   const double hope = 0.7, weight = 4;
   return (c->right + hope * weight) / (c->checked + weight);
 }
 
-/* Lets older measurements count less, so that what did not pay is tried again. */
+/* Decays older measurements, so that a class that did not pay is tried again. */
 static void forget(struct draft_class *c) {
   const double keep = 1 - 1.0 / 64;
   c->checked *= keep;
@@ -99,8 +99,9 @@ void sli_drafts_time(drafts *d, int64_t rows, double seconds) {
   note_seconds(d->ticks, rows, seconds);
 }
 
-/* Returns the seconds of so many rows, between those that are measured. Behind the last one they
- * are its own, so that more are tried; 0: none of so few is measured. */
+/* Returns the seconds for `rows` rows, interpolated between measured row counts. Beyond the largest
+ * measured count its time is returned, so that larger counts get tried. Returns 0 if no count up to
+ * `rows` is measured. */
 static double seconds_of(const sli_draft_time *of, int64_t rows) {
   int64_t low = SLI_MIN(rows, SLI_DRAFT_ROWS - 1), high = low;
   while (low > 0 && !of[low].count) low--;
@@ -127,23 +128,24 @@ int sli_drafts_worth(sl_session *s, const request *r, int n, int64_t rows, doubl
   return best;
 }
 
-/* ---- how many are worth making ----------------------------------------------------------------
- */
+/* ---- draft length --------------------------------------------------------------------------- */
 
-/* Says whether ticks without drafts are to be measured: the first ones, and one now and then. */
+/* Returns whether to run this tick without drafts as a measurement: the first few ticks, then one
+ * at regular intervals. */
 static bool is_plain(drafts *d) {
   enum { FIRST = 4, EACH = 32 };
   uint64_t occasion = d->occasions++;
   return occasion < FIRST || occasion % EACH == 0;
 }
 
-/* Lets older durations of drafting count for less, slowly, as trying again takes long. */
+/* Decays the measured drafting times slowly, since trying again is expensive. */
 static void forget_drafting(drafts *d) {
   const double keep = 1 - 1.0 / 512;
   for (int i = 0; i < SLI_DRAFT_ROWS; i++) d->drafting[i].seconds *= keep;
 }
 
-/* Counts requests of which a g-th token can be drafted; adds the probability that it counts. */
+/* Counts the requests for which a g-th token can be drafted, and adds up the probabilities that it
+ * is accepted. */
 static int count_drafted(const sl_session *s, int n, const draft *of, int g, double *gain) {
   int count = 0;
   for (int i = 0; i < n; i++) {
@@ -154,7 +156,7 @@ static int count_drafted(const sl_session *s, int n, const draft *of, int g, dou
   return count;
 }
 
-/* Returns the length of drafts that gives most tokens a second. */
+/* Returns the draft length with the most tokens per second. */
 static int best_length(const sl_session *s, int n, const draft *of, const load *l, int64_t rows) {
   double tokens = (double)l->picks, drafting = 0,
          most = tokens / seconds_of(s->drafts.ticks, l->rows);

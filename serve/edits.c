@@ -1,17 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Edits of a request's logits: penalties of tokens that it has, biases, and stop tokens that may
- * not come yet. They depend on the request's settings and tokens alone. */
+/* Edits of a request's logits: penalties of tokens seen so far, biases, and stop tokens banned
+ * until min_tokens. They depend only on the request's settings and tokens. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "serve/serve.h"
 
-/* A token, and how often it is in the text. */
+/* A token, and how often it occurs in the text. */
 typedef struct known {
   int32_t token;
-  int32_t answered; /* times that it is in the answer */
-  bool seen;        /* it is in the prompt or in the answer */
+  int32_t answered; /* occurrences in the answer */
+  bool seen;        /* it occurs in the prompt or in the answer */
   bool stops;       /* it is a stop token */
   float bias;
 } known;
@@ -44,7 +44,7 @@ static void grow(sli_edits *e) {
   for (size_t i = 0; i < e->count; i++) *slot_of(e, e->of[i].token) = (int32_t)i + 1;
 }
 
-/* Returns the entry of a token, which is made if there is none. */
+/* Returns the entry of a token; creates it if missing. */
 static known *know(sli_edits *e, int32_t token) {
   if (2 * (e->count + 1) > e->slots) grow(e);
   int32_t *slot = slot_of(e, token);
@@ -107,7 +107,7 @@ static sl_batch_edit edit_of(const sli_edits *e, const known *k, int64_t place) 
   return (sl_batch_edit){k->token, never ? -INFINITY : k->bias, k->seen ? e->repetition : 1, less};
 }
 
-/* Returns a token's entry as it is behind drafted tokens, of which it is the last. */
+/* Returns the entry of the last of n drafted tokens, with all n counted as part of the answer. */
 static known know_drafted(const sli_edits *e, int n, const int32_t *drafted) {
   int32_t token = drafted[n - 1], slot = e->slots ? *slot_of(e, token) : 0;
   known k = slot ? e->of[slot - 1] : (known){.token = token};

@@ -14,9 +14,9 @@
 #include "serve/serve.h"
 
 enum {
-  LEAST = 8,        /* fewest ticks, without the first one, which warms up */
-  NEWEST = 1 << 14, /* ticks kept, the newest ones */
-  OTHERS = 3,       /* terms besides those of rows: position, pair, pick */
+  LEAST = 8,        /* fewest ticks, not counting the first one, which warms up */
+  NEWEST = 1 << 14, /* number of newest ticks kept */
+  OTHERS = 3,       /* terms other than rows: position, pair, pick */
   TERMS = SL_TICK_CORNERS + OTHERS
 };
 
@@ -38,12 +38,13 @@ static int ascending(const void *a, const void *b) {
 
 /* ---- corners ---------------------------------------------------------------------------- */
 
-/* Few rows run in tiles, so each row count matters; at larger counts the time changes slowly. */
+/* Small row counts run in tiles, so each count matters; at larger counts the time changes
+ * slowly. */
 static bool is_apart(double rows, double last) {
   return rows > last && (rows <= 9 || rows >= 1.3 * last);
 }
 
-/* Picks row counts that ticks often had, and always the least and the largest. */
+/* Picks row counts that occur often, and always the smallest and the largest. */
 static int find_corners(const fit *f, double *corners) {
   enum { OFTEN = 3 };
   double *rows = sli_calloc(f->count, sizeof *rows), most;
@@ -72,7 +73,7 @@ typedef struct system {
   double m[TERMS][TERMS + 1];
 } system_of;
 
-/* Coefficients of the terms for one tick. */
+/* Writes the coefficients of the terms for one tick. */
 static void terms_of(const system_of *q, const struct fit_sample *x, double *out) {
   memset(out, 0, sizeof(double[TERMS]));
   int n = q->corners, i = 0;
@@ -144,7 +145,7 @@ static void solve(system_of *q, const bool *used, double *out) {
     out[i] = fabs(q->m[i][i]) < 1e-12 ? 0 : q->m[i][q->terms] / q->m[i][i] / q->scale[i];
 }
 
-/* Solves with no negative times: drops the worst negative term and solves again. */
+/* Solves without negative times: repeatedly drops the worst negative term and solves again. */
 static void solve_above_zero(system_of *q, double *x) {
   bool used[TERMS];
   memset(used, true, sizeof used);
@@ -159,14 +160,14 @@ static void solve_above_zero(system_of *q, double *x) {
 
 /* ---- spread ----------------------------------------------------------------------------- */
 
-/* Index of the k-th tick kept: of many ticks, runs of neighbours spread from the first to the
- * last. */
+/* Returns the index of the k-th tick whose spread is kept. Of many ticks, evenly spaced runs of
+ * consecutive ticks are kept. */
 static size_t kept(size_t k, size_t count) {
   enum { RUN = 64, RUNS = SL_TICK_SPREAD / RUN };
   return count <= SL_TICK_SPREAD ? k : k / RUN * (count - RUN) / (RUNS - 1) + k % RUN;
 }
 
-/* Ratio of measured to predicted time of each tick, normalized to mean 1. */
+/* Computes the ratio of measured to predicted time of each tick, normalized to mean 1. */
 static void find_spread(const fit *f, const system_of *q, const double *found, sl_tick_cost *cost) {
   size_t n = SLI_MIN(f->count, (size_t)SL_TICK_SPREAD);
   double x[TERMS], sum = 0;

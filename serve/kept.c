@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Kept pages.
+/* Kept pages: a second-level cache of KV pages in host memory or on disk.
  *
- * A named page whose memory is needed is copied to the room first. It keeps its name there, so that
- * a prompt finds it as it finds other pages (prefixes.c), and is copied into a free page when a
- * request begins with it. The copy is made between ticks, by the thread that chooses them: the last
- * tick of the old page is complete, and the first one of the new page has not begun. The pages
- * unused for longest give their places to others. */
+ * Before a named page is reused, its contents are copied to the room. They keep their name there,
+ * so that a prompt finds them like other pages (prefixes.c), and are copied into a free page when a
+ * request begins with them. The thread that chooses ticks makes the copies, between ticks: the last
+ * tick of the old page is complete, and the first tick of the new page has not begun. The least
+ * recently used kept pages are evicted. */
 #include "serve/kept.h"
 
 #include <stdlib.h>
@@ -15,22 +15,22 @@
 
 enum { DISK_PAGE = 4096 };
 
-/* Part of each page: keys and values of one layer on one device. */
+/* Part of each page: one tensor of keys or values of one layer on one device. */
 typedef struct layer {
   int32_t reg;
-  size_t offset, bytes; /* of page 0 in the register; of a page */
+  size_t offset, bytes; /* offset of page 0 in the register; bytes per page */
 } layer;
 
 typedef struct kept_page {
-  uint64_t name, before; /* name 0: the place is free */
-  int32_t next;          /* in its hash bucket; -1: none */
-  int32_t older, newer;  /* by last use; -1: none */
+  uint64_t name, before; /* 0: the place is free */
+  int32_t next;          /* next page in the hash bucket; -1: none */
+  int32_t older, newer;  /* neighbours by last use; -1: none */
 } kept_page;
 
 struct sli_kept {
   const sl_memory_ops *memory;
-  char *room;        /* [count][page_bytes] in that memory */
-  size_t page_bytes; /* a multiple of the disk's pages */
+  char *room;        /* [count][page_bytes] allocated from `memory` */
+  size_t page_bytes; /* a multiple of DISK_PAGE */
   char *buffer;      /* [page_bytes] */
   int nlayers;
   layer *layers;
@@ -57,7 +57,7 @@ static void add_layer(sl_session *s, const sl_actor *a, const sl_program_call *c
   k->page_bytes += x.bytes;
 }
 
-/* Adds the outputs of a call that persist. */
+/* Adds the outputs of a call that persist across ticks. */
 static sl_status add_layers(sl_session *s, const sl_actor *a, const sl_program_call *c) {
   for (int o = 0; o < c->nout; o++) {
     if (!(c->op->updates >> o & 1) || c->op->slots) continue;
@@ -179,7 +179,7 @@ static void forget_kept(sli_kept *k, int32_t i) {
   unlink_kept(k, i);
 }
 
-/* Returns a place, of the page unused for longest if all are taken. */
+/* Returns a place; if all are taken, evicts the least recently used page. */
 static int32_t take_place(sli_kept *k) {
   if (k->used < k->count) return k->used++;
   int32_t i = k->oldest;
@@ -203,7 +203,7 @@ void sli_kept_touch(sl_session *s, int32_t i) {
 
 /* ---- contents ------------------------------------------------------------------------------- */
 
-/* Ends the session: a page that is lost in part would change answers. */
+/* Aborts the session on failure: a partly copied page would change answers. */
 static void check_copy(const sl_session *s, sl_status status) {
   if (status) sl_runtime_abort(s->about.rt, status, sl_detail());
 }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Limits within a session's sizes, which may change while it runs. */
+/* Limits below a session's sizes, which may change while the session runs. */
 #include "serve/serve.h"
 
 static sl_status limits_check(const char *name, int64_t n, int64_t least, int64_t most) {

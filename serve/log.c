@@ -1,16 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Log of the ticks as text, one line per tick, and its replay.
+/* Text log of the ticks, one line per tick, and its replay.
  *
  *   x4:60 3:41+1 -7 5:128+20 3~2
  *       x4:60     request 4 is cancelled with 60 tokens, prompt and answer
  *       3:41+1    one row of request 3, at position 41
  *       -7        request 7 gives up its pages
- *       5:128+20  request 5 is admitted: 20 rows; the 128 in front of them are in shared pages
- *       3~2       two drafted rows stand behind the row of request 3
+ *       5:128+20  request 5 is admitted: 20 rows; the 128 before them are in shared pages
+ *       3~2       two drafted rows follow the row of request 3
  *
- * Words are in the order of the events. Requests are numbered in the order of submission. A
- * replay's ticks complete at other times than the original's, so a cancelled request gets
- * exactly the tokens that it had when it was cancelled. */
+ * Words are in order of events. Requests are numbered in order of submission. A replay's ticks
+ * complete at other times than the original's. The log therefore records a cancelled request's
+ * token count, and the replay cancels it at exactly that count. */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -106,7 +106,7 @@ bool sli_log_next(sl_session *s) {
     l->number++;
     return true;
   }
-  fclose(l->from); /* requests are scheduled as they come from here on */
+  fclose(l->from); /* from here on, requests are scheduled as they arrive */
   l->from = NULL;
   return false;
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Prompt lookup, by chains of equal pairs of tokens as in LZ77: for each pair of neighbours the
- * index has the newest place where it stands, and for each place the one before it. */
+/* Prompt lookup by chains of equal token pairs, as in LZ77. For each pair of adjacent tokens the
+ * index has its newest place, and for each place the previous one with the same pair. */
 #include "serve/lookup.h"
 
 #include <stdlib.h>
@@ -9,10 +9,10 @@
 #include "base/base.h"
 
 struct sli_lookup {
-  int64_t count; /* pairs of the text that are indexed; pair i is of tokens i and i + 1 */
+  int64_t count; /* indexed pairs of the text; pair i is tokens i and i + 1 */
   size_t capacity;
-  int32_t *before; /* [count] the place in front of it in its chain; -1: none */
-  size_t slots;    /* a power of two; 0: none yet */
+  int32_t *before; /* [count] previous place in the chain; -1: none */
+  size_t slots;    /* a power of two; 0: not allocated */
   int32_t *newest; /* [slots] newest place of each chain; -1: none */
 };
 
@@ -25,7 +25,7 @@ void sli_lookup_destroy(sli_lookup *l) {
   free(l);
 }
 
-/* Returns the chain of the pair at a place. Different pairs may share it. */
+/* Returns the chain of the pair at a place. Different pairs may share a chain. */
 static int32_t *chain_of(const sli_lookup *l, const int32_t *tokens, int64_t at) {
   uint64_t pair = (uint64_t)(uint32_t)tokens[at] << 32 | (uint32_t)tokens[at + 1];
   uint64_t hash = sli_hash_word(0, pair);
@@ -38,7 +38,7 @@ static void add_pair(sli_lookup *l, const int32_t *tokens, int64_t at) {
   *newest = (int32_t)at;
 }
 
-/* Makes the chains anew, twice as many as there are pairs. */
+/* Rebuilds the chains with at least twice as many slots as pairs. */
 static void grow_chains(sli_lookup *l, const int32_t *tokens, int64_t count) {
   l->slots = SLI_MAX(l->slots, (size_t)64);
   while ((int64_t)l->slots < 2 * count) l->slots *= 2;
@@ -55,14 +55,15 @@ static void index_pairs(sli_lookup *l, const int32_t *tokens, int64_t count) {
   for (; l->count < count; l->count++) add_pair(l, tokens, l->count);
 }
 
-/* Counts the tokens up to `end` that are the newest ones. */
+/* Counts the tokens before `end` that equal the newest tokens of the text. */
 static int match_of(const int32_t *tokens, int64_t count, int64_t end) {
   int n = 0;
   while (n < SLI_LOOKUP_LONGEST && n < end && tokens[end - 1 - n] == tokens[count - 1 - n]) n++;
   return n;
 }
 
-/* Returns the end of the best match, 0 if there is none. The newest pair itself is not indexed. */
+/* Returns the end of the longest match, or 0 if there is none. The newest pair itself is not
+ * indexed. */
 static int64_t find_match(const sli_lookup *l, const int32_t *tokens, int64_t count, int *length) {
   enum { TRIED = 64 };
   int32_t at = *chain_of(l, tokens, count - 2);
@@ -74,7 +75,8 @@ static int64_t find_match(const sli_lookup *l, const int32_t *tokens, int64_t co
   return best;
 }
 
-/* A match that reaches the text's end goes on with what is guessed. */
+/* Copies the tokens that follow a match. Past the end of the text, continues with the tokens
+ * already drafted. */
 static void copy(const int32_t *tokens, int64_t count, int64_t from, int n, int32_t *out) {
   for (int i = 0; i < n; i++) out[i] = from + i < count ? tokens[from + i] : out[from + i - count];
 }

@@ -1,20 +1,22 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Prompt lookup: guesses the next tokens of a text from what followed its newest ones before. */
+/* Prompt lookup: drafts the next tokens of a text from what followed an earlier occurrence of its
+ * newest tokens. */
 #ifndef SLUICE_LOOKUP_H
 #define SLUICE_LOOKUP_H
 
 #include <stdint.h>
 
-enum { SLI_LOOKUP_SHORTEST = 2, SLI_LOOKUP_LONGEST = 64 }; /* tokens of a match */
+enum { SLI_LOOKUP_SHORTEST = 2, SLI_LOOKUP_LONGEST = 64 }; /* match length in tokens */
 
-/* The pairs of tokens of a text that grows. */
+/* Index of the token pairs of a growing text. */
 typedef struct sli_lookup sli_lookup;
 
 sli_lookup *sli_lookup_create(void);
 void sli_lookup_destroy(sli_lookup *l);
-/* Finds the longest earlier place whose tokens are the newest `*length` ones of the text, at least
- * `least`, and writes up to `most` tokens that followed there; of equally long ones the newest
- * place. Returns their number. A text may only grow from call to call. */
+/* Finds the longest earlier match of the text's newest tokens and writes up to `most` tokens that
+ * followed it to `out`. The newest of equally long matches wins. Sets *length to the match length.
+ * Returns the number of tokens written, 0 if the match is shorter than `least`. The text may only
+ * grow between calls. */
 int sli_lookup_find(sli_lookup *l, const int32_t *tokens, int64_t count, int least, int most,
                     int32_t *out, int *length);
 

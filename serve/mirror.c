@@ -1,16 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Drafts of a draft model: a smaller one, in a session of its own.
+/* Drafts from a draft model: a smaller model in a separate session.
  *
- * Each request that has pages has a mirror there: a request of the same tokens, settings and random
- * numbers. It rests until drafts are wanted. It then gets the tokens that its request has by now.
- * Those from the first one on that is another than it had are computed anew, over the keys and
- * values of what was wrong. It rests again when it has as many further tokens as are wanted. A
- * mirror that has to read a long text reads a part of it in each round, and drafts when it has read
- * all, so no round takes much longer than others.
+ * Each running request has a mirror in that session: a request with the same tokens, settings and
+ * random numbers. The mirror pauses until drafts are wanted, then receives the tokens that its
+ * request has gained. From the first token that differs from the mirror's draft, tokens are
+ * recomputed and overwrite the wrong keys and values. The mirror pauses again once it has drafted
+ * the wanted number of tokens. A mirror with a long text to read reads one part of it per round and
+ * drafts after the last part, so that no round takes much longer than others.
  *
- * The thread that chooses a tick waits for the mirrors without its own lock; the requests of the
- * tick stay meanwhile. The lock of the draft session is taken within the other one, never the
- * other way round. A mirror that finds no pages gives fewer tokens, or none. */
+ * The thread that chooses a tick waits for the mirrors with its own session's lock released; the
+ * requests of the tick cannot end meanwhile. Lock order: the target session's lock, then the draft
+ * session's. A mirror that gets no pages yields fewer tokens, or none. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -20,8 +20,8 @@
 /* ---- a mirror ----------------------------------------------------------------------------------
  */
 
-/* Tells which tokens the request's constraint allows behind the mirror's. A draft that goes on
- * where none may come counts for nothing. */
+/* Writes which tokens the request's constraint allows after the mirror's tokens. Where it allows
+ * none, token 0 is allowed; the target discards the rest of that draft. */
 static bool mirror_allow(void *ctx, int n, const int32_t *drafted, uint32_t *allowed) {
   const request *m = ctx, *r = m->user;
   const sl_constraint *c = &r->how.constraint;
@@ -58,15 +58,15 @@ static int64_t count_same(const request *m, const request *r) {
   return same;
 }
 
-/* Gives a mirror the edits that its request has, and those of its own tokens. */
+/* Gives a mirror its request's edits, updated with the mirror's own tokens. */
 static void copy_edits(request *m, const request *r) {
   sli_edits_free(m->edits);
   m->edits = sli_edits_copy(r->edits);
   for (int64_t i = r->count; i < m->count && m->edits; i++) sli_edits_note(m->edits, m->tokens[i]);
 }
 
-/* Gives a mirror the tokens of its request. Tokens that it has drafted further on stay, if those in
- * front of them were right. */
+/* Gives a mirror the tokens of its request. If all earlier drafted tokens were right, tokens
+ * drafted beyond them stay. */
 static void copy_tokens(request *m, const request *r) {
   int64_t same = count_same(m, r);
   m->known = r->count;
@@ -80,8 +80,8 @@ static void copy_tokens(request *m, const request *r) {
   }
 }
 
-/* Gives a mirror the tokens of its request, and a goal. It reads at most *left of them, which are
- * taken off. */
+/* Gives a mirror the tokens of its request, and a goal. The mirror reads at most *left tokens;
+ * *left is reduced by the number read. */
 static void mirror_follow(const sl_session *d, request *m, const request *r, int wanted,
                           int64_t *left) {
   copy_tokens(m, r);
@@ -96,8 +96,8 @@ static void mirror_follow(const sl_session *d, request *m, const request *r, int
 /* ---- rounds ------------------------------------------------------------------------------------
  */
 
-/* Sets the mirrors of the requests going; returns the rows that they have to compute. A replay's
- * drafts are made one by one, where the log has them. */
+/* Starts the mirrors of the requests; returns the rows that they have to compute. In a replay,
+ * drafts are made one by one as the log lists them, so a mirror may read its whole text at once. */
 static int64_t begin_round(sl_session *d, int n, const draft *of) {
   enum { CHUNKS = 4 };
   int64_t rows = 0, left = d->target->log.from ? INT64_MAX : CHUNKS * d->about.rows;
@@ -113,7 +113,7 @@ static int64_t begin_round(sl_session *d, int n, const draft *of) {
   return rows;
 }
 
-/* Takes what the mirrors have drafted; returns the length of the longest draft. */
+/* Collects the mirrors' drafts; returns the length of the longest. */
 static int end_round(int n, draft *of) {
   int longest = 0;
   for (int i = 0; i < n; i++) {
@@ -127,7 +127,7 @@ static int end_round(int n, draft *of) {
   return longest;
 }
 
-/* Ends the session with the one that drafts for it. */
+/* Aborts the session because its draft session failed. */
 static void fail_with(const sl_session *s, const sl_session *d) {
   char *text = sli_format("the draft model has failed: %s", d->detail);
   sl_runtime_abort(s->about.rt, d->status, text);
@@ -149,7 +149,7 @@ static int run_round(sl_session *s, int n, draft *of, int64_t *rows) {
   return longest;
 }
 
-/* Rounds in which mirrors read texts say nothing about others. */
+/* Rounds in which mirrors read long texts are not used as measurements. */
 static double model_find(sl_session *s, int n, draft *of) {
   int64_t rows, usual = 0;
   uint64_t begin = sli_now_ns();
@@ -159,7 +159,7 @@ static double model_find(sl_session *s, int n, draft *of) {
   return (double)(sli_now_ns() - begin) * 1e-9 / longest;
 }
 
-/* Ends a request's mirror. Its ticks, if there are any, may come back when the request is gone. */
+/* Ends a request's mirror, whose ticks in flight may outlive the request. */
 static void model_leave(const sl_session *s, request *r) {
   sl_session *d = s->draft;
   if (!d) return;
@@ -185,7 +185,8 @@ void sli_mirror_note(void *ctx, const sl_session_event *e) {
 /* ---- the session -------------------------------------------------------------------------------
  */
 
-/* Bytes that a session leaves of the budget of its first device; 0: there is no budget. */
+/* Returns the bytes that a session leaves of its first device's budget, or 0 if there is no
+ * budget. */
 static size_t budget_left(const sl_session *s) {
   size_t all = s->options.lower.devices.budget_bytes,
          used = sl_device_bytes(&s->about.plan->devices[0]);

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Drafts from earlier text: what followed the newest tokens of a request before. */
+/* Drafts from earlier text: the tokens that followed an earlier occurrence of a request's newest
+ * tokens. */
 #include "serve/serve.h"
 
 static double ngram_find(sl_session *s, int n, draft *of) {

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* KV cache pages: ownership and reuse order.
+/* Pages of the KV cache: ownership and reuse order.
  *
- * A page without holders keeps its contents until it is reused; until then it can be found by
- * its tokens (prefixes.c). Free pages are reused in order of their last tick, oldest first.
- * Among pages of one sequence the last goes first, since more requests share the pages in front.
- * The order does not depend on when ticks complete, and a page is free once its last tick has
- * completed. A replay, whose ticks complete at other times, therefore reuses the same page or
- * waits for it. What a reused page had can be kept elsewhere (kept.c). */
+ * A page without holders keeps its contents until it is reused; until then it can be found by its
+ * tokens (prefixes.c). Free pages are reused in order of their last tick, oldest first. Among pages
+ * of one sequence the last is reused first, since more requests share the pages before it. The
+ * order does not depend on when ticks complete, and a page is free once its last tick has
+ * completed. A replay, whose ticks complete at other times, therefore reuses the same page or waits
+ * for it. The contents of a reused page can be kept elsewhere (kept.c). */
 #include <stdlib.h>
 
 #include "serve/kept.h"
@@ -76,7 +76,7 @@ static void count_used(sl_session *s) {
   s->stats.pages_most = SLI_MAX(s->stats.pages_most, s->stats.pages_used);
 }
 
-/* Number of pages that can be taken. */
+/* Returns the number of pages that can be allocated. */
 static int64_t free_now(const sl_session *s) {
   return s->pages->nfree - (s->stats.pages - s->stats.limits.pages);
 }
@@ -101,7 +101,7 @@ bool sli_pages_take(sl_session *s, request *r, int64_t positions) {
   return true;
 }
 
-/* Copies the next kept page of those that a request begins with into a page of its own. */
+/* Copies the next kept page of a request's prefix into a newly allocated page. */
 static void fetch(sl_session *s, request *r) {
   sli_pages *p = s->pages;
   int64_t n = r->npages;
@@ -112,7 +112,8 @@ static void fetch(sl_session *s, request *r) {
   sli_prefixes_restore(p, r->pages[n], sli_kept_name(s, kept), before, r->tokens + n * SL_PAGE);
 }
 
-/* Kept pages come behind the others, and are used last in the order in which pages are reused. */
+/* Takes shared pages first, then copies kept pages back. Touches kept pages from last to first, so
+ * that the first pages of a prefix count as used most recently. */
 static void share(sl_session *s, request *r, int64_t n) {
   sli_pages *p = s->pages;
   for (; r->npages < n && r->pages[r->npages] >= 0; r->npages++) {

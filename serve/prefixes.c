@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Prefix caching: pages are found by the tokens of a sequence's beginning.
+/* Prefix caching: finds pages by the first tokens of a sequence.
  *
- * A full page gets a name, a number that is never used again. The page is keyed by its tokens
- * and the name of the page in front of it. A name therefore stands for all tokens from the first
- * on, and no two texts have the same name. A page can be found as soon as a tick that fills it
- * begins. Stages run ticks in order, and a tick writes all its keys before any of its rows reads
- * them, so every reader comes after the writer. */
+ * A full page gets a name, a number that is never reused. The page is keyed by its tokens and the
+ * name of the page before it. A name therefore identifies all tokens up to the end of its page, and
+ * no two texts have the same name. A page can be found as soon as the tick that fills it begins.
+ * Stages run ticks in order, and a tick writes all its keys before any of its rows reads them, so
+ * the writer always precedes every reader. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -34,13 +34,13 @@ static int32_t *bucket(const sli_pages *p, uint64_t before, const int32_t *token
   return &p->first[sli_prefixes_hash(before, tokens) & p->mask];
 }
 
-/* Page names count up from 1 and never reach the salted range. */
+/* Page names count up from 1 and never reach the salted range, whose top bit is set. */
 uint64_t sli_prefixes_root(const request *r) {
   const uint64_t salted = UINT64_C(1) << 63;
   return r->how.salt ? r->how.salt | salted : 0;
 }
 
-/* Finds the page with these tokens behind the page named `before`; -1: none. */
+/* Returns the page with these tokens that follows the page named `before`, or -1 if none. */
 static int32_t prefixes_find(const sli_pages *p, uint64_t before, const int32_t *tokens) {
   int32_t i = *bucket(p, before, tokens);
   while (i >= 0 &&
@@ -70,8 +70,8 @@ void sli_prefixes_restore(sli_pages *p, int32_t page, uint64_t name, uint64_t be
   *at = page;
 }
 
-/* Names a page and returns it. If another page has the same contents, returns that one; a kept one
- * gives its name. */
+/* Names a page and returns it. If another page has the same contents, returns that page instead. If
+ * a kept page has the same contents, the page takes its name. */
 static int32_t give_name(const sl_session *s, int32_t page, uint64_t before,
                          const int32_t *tokens) {
   sli_pages *p = s->pages;
@@ -82,14 +82,14 @@ static int32_t give_name(const sl_session *s, int32_t page, uint64_t before,
   return page;
 }
 
-/* States that are not kept are no one else's. */
+/* Returns whether requests share no pages. Models with states can share only if states are kept. */
 static bool are_apart(const sl_session *s) {
   return s->options.prefixes == SL_PREFIXES_APART || (s->serving.stateful && !s->pages->nkept);
 }
 
 int32_t sli_prefixes_note(sl_session *s, request *r) {
   int32_t page = -1;
-  int64_t known = SLI_MIN(r->fed, SLI_MIN(r->count, r->known)); /* behind are drafted ones */
+  int64_t known = SLI_MIN(r->fed, SLI_MIN(r->count, r->known)); /* drafted tokens follow */
   if (are_apart(s)) return page;
   for (; (r->named + 1) * SL_PAGE <= known; r->named++) {
     page = give_name(s, r->pages[r->named], r->name, r->tokens + r->named * SL_PAGE);
@@ -98,7 +98,7 @@ int32_t sli_prefixes_note(sl_session *s, request *r) {
   return known % SL_PAGE ? -1 : page;
 }
 
-/* Leaves out pages behind the last one that has a state. */
+/* Drops pages after the last one that has a kept state. */
 static int64_t find_state(const sl_session *s, request *r, int64_t n) {
   r->resumes = -1;
   if (!s->serving.stateful) return n;
@@ -115,7 +115,7 @@ int64_t sli_prefixes_find(const sl_session *s, request *r, int64_t most) {
   for (int32_t i; n < most && (i = prefixes_find(p, name, r->tokens + n * SL_PAGE)) >= 0;
        name = p->of[i].name)
     r->pages[n++] = i;
-  if (s->serving.stateful) return find_state(s, r, n); /* kept pages have none */
+  if (s->serving.stateful) return find_state(s, r, n); /* kept pages have no states */
   for (int32_t i; n < most && (i = sli_kept_find(s, name, r->tokens + n * SL_PAGE)) >= 0;
        name = sli_kept_name(s, i))
     r->pages[n++] = ~i;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* KV cache pages and the index of their contents, shared by pages.c and prefixes.c. */
+/* Pages of the KV cache and the index of their contents, shared by pages.c and prefixes.c. */
 #ifndef SLUICE_PREFIXES_H
 #define SLUICE_PREFIXES_H
 
@@ -10,16 +10,16 @@ typedef struct sli_page {
   int32_t older, newer; /* neighbours in the free list; -1: none */
   uint64_t used;        /* number of the last tick that used the page */
   int32_t place;        /* index of the page within its sequence */
-  /* names of this page's tokens and of the page in front of it; name 0: the page cannot be found */
+  /* names of this page and of the page before it; name 0: the page is not in the index */
   uint64_t name, before;
   int32_t next;  /* next named page in the same hash bucket; -1: none */
-  int32_t state; /* kept behind this page; -1: none */
+  int32_t state; /* index of the state kept for this page; -1: none */
 } sli_page;
 
-/* A state that is kept beside a page, in a slot behind those of the sequences. */
+/* A state kept for a page, in a slot after those of the sequences. */
 typedef struct sli_kept_state {
   int32_t page;           /* -1: none */
-  uint64_t written, used; /* numbers of the ticks that wrote it, and used it last */
+  uint64_t written, used; /* numbers of the ticks that wrote it and last used it */
 } sli_kept_state;
 
 struct sli_pages {
@@ -30,16 +30,16 @@ struct sli_pages {
   int32_t *first;         /* [mask + 1] first named page of each hash bucket; -1: none */
   uint64_t mask, names;   /* names: number of names given so far */
   int nslots;
-  int32_t *slots; /* [nslots] free places of states */
+  int32_t *slots; /* [nslots] free slots for sequence states */
   int nkept;
   sli_kept_state *kept; /* [nkept] */
 };
 
 void sli_prefixes_init(sli_pages *p, int64_t pages);
 void sli_prefixes_fini(sli_pages *p);
-/* Returns the name that stands in front of a request's first page. */
+/* Returns the name that precedes a request's first page. */
 uint64_t sli_prefixes_root(const request *r);
-/* Returns the hash of a page's tokens and of the name of the page in front of it. */
+/* Returns the hash of a page's tokens and the name of the page before it. */
 static inline uint64_t sli_prefixes_hash(uint64_t before, const int32_t *tokens) {
   uint64_t h = before;
   for (int i = 0; i < SL_PAGE; i++) {
@@ -50,7 +50,8 @@ static inline uint64_t sli_prefixes_hash(uint64_t before, const int32_t *tokens)
 }
 /* Returns the tokens of a named page. */
 const int32_t *sli_prefixes_tokens(const sli_pages *p, int32_t page);
-/* Names a page that kept contents were copied into. */
+/* Enters a page into the index under the given name, for example after kept contents were copied
+ * into it. */
 void sli_prefixes_restore(sli_pages *p, int32_t page, uint64_t name, uint64_t before,
                           const int32_t *tokens);
 /* Removes a page from the index before the page is reused. */
@@ -59,9 +60,9 @@ void sli_prefixes_drop(sli_pages *p, int32_t page);
 /* states.c */
 void sli_states_init(sl_session *s);
 void sli_states_fini(sli_pages *p);
-/* Forgets the state beside a page. */
+/* Frees the state kept for a page. */
 void sli_states_drop(sli_pages *p, int32_t page);
-/* Returns whether a tick that begins now can read the state beside a page. */
+/* Returns whether a tick that begins now can read the state kept for a page. */
 bool sli_states_has(const sl_session *s, int32_t page);
 
 #endif

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Simulated tick times, for devices that compute nothing. */
+/* Simulated tick times for devices that compute nothing. */
 #include <stdlib.h>
 
 #include "graph/cost/cost.h"
@@ -32,8 +32,8 @@ static bool same_place(const sl_plan *p, const sl_actor *a, const sl_actor *b) {
   return a->stage == b->stage && p->queues[a->queue].device == p->queues[b->queue].device;
 }
 
-/* Share of a stage's time: the actors of a stage on one device split it in proportion to their
- * ops. Devices that share a stage compute at once. */
+/* Returns an actor's fraction of its stage's time: the actors of a stage on one device split it in
+ * proportion to their planned times. Devices that share a stage compute concurrently. */
 static double share_of(const sl_plan *p, int32_t a) {
   double all = 0;
   int count = 0;
@@ -47,7 +47,7 @@ static double share_of(const sl_plan *p, int32_t a) {
 
 /* ---- earlier positions ----------------------------------------------------------------------- */
 
-/* Seconds in which a tick's rows look at the positions before them. */
+/* Returns the seconds in which a tick's rows attend to earlier positions. */
 static double seconds_of_looking(const sl_session *s, const sl_actor *actor, const tick *t) {
   const sl_hardware *h = s->options.lower.simulation.hardware;
   double sum = 0;
@@ -72,8 +72,9 @@ static bool brings_weights(const sl_plan *p, const sl_actor *actor) {
   return actor->nout && p->regs[actor->out[0].reg].memory == SL_MEMORY_PARAMETERS;
 }
 
-/* Seconds of a firing: stage transfers scale with the rows; weight transfers cost the same every
- * tick. Without given costs passes scale with the rows, too, but for earlier positions. */
+/* Returns the seconds of a firing. Stage transfers scale with the rows; weight transfers cost the
+ * same every tick. Without given costs, passes also scale with the rows, plus the time for earlier
+ * positions. */
 static double seconds_of(const sl_session *s, int32_t a, const tick *t) {
   const sl_actor *actor = &s->about.plan->actors[a];
   const load *of = &t->load;
@@ -85,7 +86,7 @@ static double seconds_of(const sl_session *s, int32_t a, const tick *t) {
   return s->shares[a] > 0 ? rows + seconds_of_looking(s, actor, t) : rows;
 }
 
-/* Ratio of this firing's time to the mean. */
+/* Returns the ratio of this firing's time to the mean. */
 static double spread_of(const sl_session *s, int32_t a, int64_t at) {
   const sl_tick_cost *c = s->options.cost;
   if (!c || !c->spreads || !(s->shares[a] > 0)) return 1;

@@ -27,8 +27,8 @@ bool sli_session_is_behind(const sl_session *s) {
   return !s->simulator && !s->draining && unpolled(s) >= SL_SESSION_EVENTS;
 }
 
-/* Drops polled events before the array grows, so that a reader that never empties it does not
- * make it grow forever. */
+/* Drops polled events before the array grows. Otherwise a reader that never drains it would make it
+ * grow without bound. */
 static void drop_polled(events *e) {
   if (!e->first || e->first < e->count / 2 || e->count < e->capacity) return;
   memmove(e->of, e->of + e->first, (e->count - e->first) * sizeof *e->of);
@@ -119,7 +119,7 @@ static bool is_stop(const request *r, int32_t token) {
   return false;
 }
 
-/* Tells the request's constraint of a token. True: nothing follows. */
+/* Passes a token to the request's constraint. Returns whether the answer is complete. */
 static bool is_complete(const request *r, int32_t token) {
   const sl_constraint *c = &r->how.constraint;
   return c->allow && c->take && c->take(c->ctx, token);
@@ -230,7 +230,7 @@ request *sli_session_make(const sl_session *s, const sl_request *q) {
   return r;
 }
 
-/* Checks that a request may be entered now. */
+/* Checks that the session accepts a request now. */
 static sl_status check_now(const sl_session *s, const sl_request *q) {
   if (s->status) return sl_fail(s->status, "%s", s->detail);
   sl_status status = sli_adapters_check(s, q->adapter);

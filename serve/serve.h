@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Definitions shared by the files of serve/: a session and its requests.
  *
- * Three kinds of threads use a session. User threads submit, cancel and poll. The source's
- * thread chooses the work of a tick (choose.c) and waits while there is none. The thread on
- * which the plan delivers outputs takes a tick's results (take.c). One lock guards everything
- * they share. */
+ * Three kinds of threads use a session. User threads submit, cancel and poll. The source's thread
+ * chooses the work of each tick (choose.c) and waits while there is no work. The thread on which
+ * the plan delivers outputs processes a tick's results (take.c). One lock guards everything they
+ * share. */
 #ifndef SLUICE_SERVE_H
 #define SLUICE_SERVE_H
 
@@ -34,42 +34,43 @@ struct request {
   uint64_t id;
   void *user;
   standing standing;
-  bool cancelled; /* cancellation is requested while its ticks are under way */
-  /* cancelled while a log is replayed: ends where the log says, or when the log is over */
+  bool cancelled; /* cancelled while some of its ticks are in flight */
+  /* cancelled during a replay: ends where the log says, or when the log is exhausted */
   bool unwanted;
   bool begun;            /* admitted before */
-  int64_t nprompt, most; /* tokens of the prompt; most tokens of prompt and answer */
-  /* tokens now; token count at which the replayed log cancels it, else INT64_MAX */
+  int64_t nprompt, most; /* prompt tokens; maximum tokens of prompt and answer together */
+  /* current token count; token count at which the replayed log cancels the request, else
+   * INT64_MAX */
   int64_t count, until;
   size_t capacity;
   int32_t *tokens;    /* [count] the prompt, then the answer so far */
-  int32_t *splice;    /* [nprompt] rows in place of embeddings, -1: none; NULL: none at all */
-  float *rows;        /* those rows; NULL: they are those of the plan's encoder */
-  int64_t fed;        /* tokens in ticks so far, or in pages that other requests have filled */
-  int64_t computed;   /* most tokens ever computed, or found in shared pages */
+  int32_t *splice;    /* [nprompt] row that replaces each embedding, -1: none; NULL: no rows */
+  float *rows;        /* the rows; NULL: the plan's encoder computes them */
+  int64_t fed;        /* tokens fed to ticks so far, or found in pages that other requests filled */
+  int64_t computed;   /* highest token count ever computed, or found in shared pages */
   int64_t cached;     /* prompt tokens found in other requests' pages at first admission */
-  int ticks;          /* ticks under way that contain rows of this request */
-  uint64_t last_tick; /* number of the last tick that contains rows of it, counted from 1 */
+  int ticks;          /* ticks in flight that contain rows of this request */
+  uint64_t last_tick; /* number of the last tick with rows of this request, counted from 1 */
   int64_t npages;
   int32_t *pages;     /* [pages needed for `most` tokens] */
-  int32_t slot;       /* of its states; -1: none */
-  int32_t resumes;    /* kept state that it begins behind; -1: none */
-  int64_t named;      /* full pages that have names */
-  int64_t known;      /* tokens that no other will replace; INT64_MAX: all */
-  int64_t goal;       /* tokens at which it rests; INT64_MAX: none */
+  int32_t slot;       /* slot of its states; -1: none */
+  int32_t resumes;    /* kept state that it resumes from; -1: none */
+  int64_t named;      /* number of named full pages */
+  int64_t known;      /* tokens that are final; INT64_MAX: all */
+  int64_t goal;       /* token count at which it pauses; INT64_MAX: never */
   uint64_t name;      /* name of the last named page (prefixes.c) */
   double pace;        /* seconds per chunk while the request is alone; 0: not computed yet */
-  int64_t stuck;      /* length of the text behind which its constraint allows no token; -1: none */
-  double *sums;       /* [width] of its hidden states; NULL: no embedding is wanted */
+  int64_t stuck;      /* text length after which its constraint allows no token; -1: none */
+  double *sums;       /* [width] sum of its hidden states; NULL: no embedding was requested */
   sl_request how;     /* temperature and other request parameters; its arrays are not used */
   int32_t *stop;      /* [how.nstop] */
   sli_edits *edits;   /* edits of its logits; NULL: none */
-  int64_t step;       /* of training, where the session is part of it */
-  sli_lookup *lookup; /* NULL: nothing was drafted yet */
-  request *mirror;    /* its request to the draft model, under that session's lock; NULL: none */
-  bool unmirrored;    /* that request has failed */
-  int ndrafted;       /* drafted tokens under way, behind its last one */
-  int match;          /* length of the match that they are from */
+  int64_t step;       /* training step, in a session embedded in training */
+  sli_lookup *lookup; /* NULL: nothing drafted yet */
+  request *mirror;    /* its request in the draft session, under that session's lock; NULL: none */
+  bool unmirrored;    /* the mirror has failed */
+  int ndrafted;       /* drafted tokens in flight after its last token */
+  int match;          /* length of the match that the draft came from */
   int32_t drafted[SL_SESSION_DRAFTED];
 };
 
@@ -81,60 +82,61 @@ typedef struct events {
 /* Rows of one request in a tick. */
 typedef struct part {
   request *of;
-  int64_t from, rows;   /* with drafted ones */
-  bool picked;          /* tokens are sampled from the last row, and from those of drafted tokens */
-  int drafted;          /* drafted tokens, the last rows */
-  int32_t reads, keeps; /* slots of states before its first row and behind its last; -1: none */
+  int64_t from, rows;   /* `rows` includes drafted rows */
+  bool picked;          /* the last known token's row and all drafted rows are sampled */
+  int drafted;          /* drafted tokens, in the last rows */
+  int32_t reads, keeps; /* slots of the states before its first row and after its last; -1: none */
 } part;
 
-/* Sum of the work of a tick. */
+/* Total work of a tick. */
 typedef struct load {
   int64_t rows, picks, sequences, edits;
-  /* sum of the positions in front of each sequence's rows; sum of 2 L x + x x for x rows behind
-   * L */
+  /* sum over sequences of the positions before their rows; sum of 2 L x + x x for x rows after L
+   * positions */
   double positions, pairs;
 } load;
 
-/* A tick under way. */
+/* A tick in flight. */
 typedef struct tick {
   int count;
   part *parts; /* [sequences] */
   load load;
-  double drafting;     /* seconds in which its drafts were made */
-  sl_sampled *sampled; /* [picks] results that came before the hidden states */
+  double drafting;     /* seconds spent making its drafts */
+  sl_sampled *sampled; /* [picks] results that arrived before the hidden states */
 } tick;
 
-/* Measurements by which drafts are made as long as they pay (drafts.c). */
+/* Measurements that decide whether drafting pays (drafts.c). */
 enum { SLI_DRAFT_CLASSES = 4, SLI_DRAFT_ROWS = 512 };
 typedef struct sli_draft_time {
-  double seconds; /* mean of the newest; 0: not measured */
-  int count;      /* measurements, up to those that count */
+  double seconds; /* running mean; 0: not measured */
+  int count;      /* number of measurements, capped */
 } sli_draft_time;
 typedef struct drafts {
-  /* drafted tokens that were checked, and those that were right, by length of the match; older
-   * ones count less */
+  /* drafted tokens that were checked and that were right, by match length; older ones are weighted
+   * less */
   struct draft_class {
     double checked, right;
   } classes[SLI_DRAFT_CLASSES];
-  /* of a tick of answers, by rows; and to draft one more token of each of so many requests */
+  /* time of a decode-only tick, by rows; time to draft one more token per request, by number of
+   * requests */
   sli_draft_time ticks[SLI_DRAFT_ROWS], drafting[SLI_DRAFT_ROWS];
-  uint64_t occasions; /* at which such drafts could be made */
+  uint64_t occasions; /* number of ticks in which drafting was possible */
 } drafts;
 
-/* A request whose next tokens are wanted. */
+/* A request to draft tokens for. */
 typedef struct draft {
   part *of;
-  int most, n; /* tokens wanted, and drafted */
+  int most, n; /* tokens wanted; tokens drafted */
 } draft;
 
 /* Source of drafted tokens. */
 typedef struct sli_drafter {
-  bool costs; /* drafts take long: how many tokens pay is decided before they are made */
+  bool costs; /* drafting is expensive: decide how many tokens pay before drafting */
   /* Writes up to draft.most tokens to each request's `drafted`, and their number to draft.n. May
-   * give up the lock meanwhile. Returns the seconds that one more token of each took; 0: unknown.
-   */
+   * release the lock meanwhile. Returns the seconds that one more token per request took, or 0 if
+   * unknown. */
   double (*find)(sl_session *s, int n, draft *of);
-  /* Forgets what it knows of a request. */
+  /* Frees the drafter's state of a request. */
   void (*leave)(const sl_session *s, request *r);
 } sli_drafter;
 extern const sli_drafter sli_drafter_ngram, sli_drafter_model; /* ngram.c, mirror.c */
@@ -149,29 +151,29 @@ typedef struct fit {
 } fit;
 
 typedef struct ticks {
-  /* number of ticks begun, of those whose allowed tokens are told, and of ticks completed */
+  /* number of ticks begun, ticks whose allowed tokens have been written, and ticks completed */
   uint64_t begun, allowed, back;
-  uint64_t sampled, hidden; /* those whose tokens, and whose hidden states, have come */
-  int64_t first;            /* step of training of the first tick */
-  int64_t step; /* of training, where the session is part of it: of the last tick begun */
+  uint64_t sampled, hidden; /* ticks whose tokens have arrived, and whose hidden states have */
+  int64_t first;            /* training step of the first tick */
+  int64_t step; /* training step of the last tick begun, in a session embedded in training */
   int most;
   tick *of; /* [most] ring, indexed by tick number modulo `most` */
 } ticks;
 
-/* Log of what the ticks contained, and the log that is replayed. */
+/* Log of the ticks' contents, and the log being replayed. */
 typedef struct sli_session_log {
   FILE *to, *from; /* or NULL */
   char *line;      /* current line of `from` */
   size_t capacity;
-  bool within;      /* the current line of `to` has words already */
+  bool within;      /* the current line of `to` already has words */
   int error;        /* errno of the first failed write; 0: none */
-  long long number; /* number of the line read last, from 1 */
+  long long number; /* number of the last line read, from 1 */
   const char *at;   /* next word of the line to replay; NULL: between lines */
   size_t nends, ends_capacity;
   struct sli_log_end {
     uint64_t id;
     int64_t count;
-  } * ends; /* [nends] all requests that `from` cancels, with their token counts */
+  } * ends; /* [nends] requests that `from` cancels, with their token counts */
 } sli_session_log;
 
 typedef struct sli_log_entry {
@@ -183,10 +185,10 @@ typedef struct sli_log_entry {
 /* Driver of a simulation on the virtual clock, in place of users that submit and poll. */
 typedef struct sli_simulator {
   /* Submits the requests that have arrived by now. Returns the time of the next arrival in ns;
-   * UINT64_MAX: none is left. Ends the run once all requests have been answered. */
+   * UINT64_MAX if none is left. Stops the run once all requests have ended. */
   uint64_t (*go_on)(struct sli_simulator *p, sl_session *s);
   void (*note)(struct sli_simulator *p, const sl_session *s, const sl_session_event *event);
-  /* Reports that a stage's actor takes `seconds` for a tick. */
+  /* Records that a stage's actor takes `seconds` for a tick. */
   void (*compute)(struct sli_simulator *p, const sl_session *s, int32_t actor, double seconds);
 } sli_simulator;
 
@@ -194,17 +196,17 @@ struct sl_session {
   sl_session_options options;
   sl_session_info about;
   sl_serving serving;
-  /* weight files, while the graph is lowered; NULL: storage format is the options' dtype */
+  /* index of the weight files during lowering; NULL: weights are stored in the options' dtype */
   struct sli_shards *stored;
   sl_graph *graph;
   size_t nolder, older_capacity;
-  sl_graph **older; /* [nolder] made before it, for other plans of the same training */
+  sl_graph **older; /* [nolder] earlier graphs, built for other plans of the same training */
   pthread_t thread;
-  bool started, ran; /* the thread is running; it has run */
+  bool started, ran; /* the thread is running; the plan has been run */
   /* The lock guards all fields below. */
   pthread_mutex_t lock;
-  pthread_cond_t work; /* signalled when there may be work, or when the session is to end */
-  pthread_cond_t idle; /* signalled when the last request or the session has ended */
+  pthread_cond_t work; /* signalled when there may be work, or when the session must end */
+  pthread_cond_t idle; /* signalled when requests or the session end, or no tick is in flight */
   request *requests;   /* requests that have not ended, oldest first */
   uint64_t last_id;
   events events;
@@ -216,37 +218,37 @@ struct sl_session {
   ticks ticks;
   sli_pages *pages;
   sli_adapter_places *adapters; /* NULL: none */
-  bool paused;                  /* no tick begins */
-  sli_kept *kept;               /* NULL: pages whose memory is needed are forgotten */
+  bool paused;                  /* no new tick begins */
+  sli_kept *kept;               /* NULL: reused pages lose their contents */
   sli_session_log log;
-  /* [plan->nactors] the actor's share of its stage's time per tick; 0: no time, or the plan's */
+  /* [plan->nactors] the actor's fraction of its stage's time per tick; 0: not a pass */
   double *shares;
-  fit fit; /* timings, kept only where one tick is under way at a time */
+  fit fit; /* timings, recorded only if one tick is in flight at a time */
   drafts drafts;
-  const sli_drafter *drafter; /* NULL: nothing is drafted */
-  draft *wanted;              /* [sequences] of the tick that is chosen */
-  bool drafting;              /* a tick waits for its drafts, without the lock */
-  sl_session *draft;          /* of the draft model; NULL: none */
-  const sl_session *target;   /* session that this one drafts for; NULL: none */
-  bool resting;               /* no tick is under way, and there is none to begin */
+  const sli_drafter *drafter; /* NULL: no speculation */
+  draft *wanted;              /* [sequences] drafts wanted for the tick being chosen */
+  bool drafting;              /* a tick waits for its drafts with the lock released */
+  sl_session *draft;          /* the draft model's session; NULL: none */
+  const sl_session *target;   /* the session that this one drafts for; NULL: none */
+  bool resting;               /* no tick is in flight and there is no work */
   sli_simulator *simulator;   /* simulation driver; NULL: real clock */
-  sl_session_steps steps;     /* of the training that it is part of; ticks 0: none */
+  sl_session_steps steps; /* hooks of the training that embeds the session; ticks 0: not embedded */
 };
 
 /* All functions below require the lock. */
 
-/* requests.c: ends a request: sends its END event, removes it from the list and frees its pages. */
+/* requests.c: ends a request: removes it from the list, frees its pages and sends its END event. */
 void sli_session_finish(sl_session *s, request *r, sl_end end);
-/* Appends a token to the answer and sends its event. Ends the request at a stop token or the
- * length limit; returns whether it has ended. */
+/* Appends a token to the answer and sends its event. Ends the request at a stop token or the length
+ * limit; returns whether the request has ended. */
 bool sli_session_answer(sl_session *s, request *r, sl_session_event event);
-/* Cancels a request: it ends now, or when its ticks have completed. */
+/* Cancels a request, which ends now or once its ticks have completed. */
 void sli_session_hang_up(sl_session *s, request *r);
-/* Cancels all requests of this step of training and earlier ones. */
+/* Cancels all requests of training steps up to `step`. */
 void sli_session_end_step(sl_session *s, int64_t step);
 /* Cancels all requests that are marked unwanted. */
 void sli_session_end_unwanted(sl_session *s);
-/* Returns whether so many events are unpolled that ticks must wait. */
+/* Returns whether ticks must wait because too many events are unpolled. */
 bool sli_session_is_behind(const sl_session *s);
 /* Ends all remaining requests as cancelled or failed. */
 void sli_session_finish_all(sl_session *s, sl_end end);
@@ -255,115 +257,118 @@ void sli_session_finish_all(sl_session *s, sl_end end);
 void sli_pages_init(sl_session *s);
 void sli_pages_fini(sl_session *s);
 int64_t sli_pages_of(int64_t positions);
-/* Gives a request pages for `positions` positions: all of them, or none and false. */
+/* Allocates pages so that a request covers `positions` positions. Returns false, with none
+ * allocated, if too few are free. */
 bool sli_pages_take(sl_session *s, request *r, int64_t positions);
 /* Admits a request that has no pages: shares the first `shared` pages listed in r->pages and
- * allocates the others. */
+ * allocates the rest. Returns false if too few pages or slots are free. */
 bool sli_pages_let_in(sl_session *s, request *r, int64_t positions, int64_t shared);
 void sli_pages_free(sl_session *s, request *r);
 
-/* adapters.c: finds the sizes of the places, from the options. */
+/* adapters.c: sizes the adapter places from the options. */
 sl_status sli_adapters_read(sl_session *s);
-/* Loads the adapters of the options, before the plan runs. */
+/* Loads the adapters named in the options, before the plan runs. */
 sl_status sli_adapters_load(sl_session *s);
 void sli_adapters_free(sl_session *s);
 sl_status sli_adapters_check(const sl_session *s, int adapter);
-/* A request begins or ceases to use its adapter; needs the lock. Returns a salt for its prefixes.
- */
+/* Registers that a request uses its adapter. Returns a salt for the request's prefixes. */
 uint64_t sli_adapters_use(const sl_session *s, const request *r);
 void sli_adapters_leave(const sl_session *s, const request *r);
 
-/* prefixes.c: finds at most `most` pages that hold the request's first tokens and lists them in
- * r->pages, kept ones as the complements of their numbers; returns their number. The last token is
- * never among them, so that there is something to compute. Of a model with states, a state is kept
- * beside the last one (r->resumes). */
+/* prefixes.c: finds up to `most` pages that hold the request's first tokens and lists them in
+ * r->pages, kept pages as the complements of their numbers. Returns the number of pages. They never
+ * include the last token, so at least one row remains to compute. In a model with states, the last
+ * page found has a kept state (r->resumes). */
 int64_t sli_prefixes_find(const sl_session *s, request *r, int64_t most);
-/* Names the request's full pages when a tick takes rows of it: they can be found from now on.
- * Returns the last page if the rows end with it, else -1. */
+/* Names the request's full pages when a tick takes its rows, so that other requests can find them.
+ * Returns the last page if the rows end exactly at its end, else -1. */
 int32_t sli_prefixes_note(sl_session *s, request *r);
 
-/* states.c: states kept beside pages. */
-/* Rows of a request's next part, at most `rows`: no part goes on past a page whose state is to be
- * kept. */
+/* states.c: states kept for pages. */
+/* Returns the rows of a request's next part, at most `rows`: a part ends at any page whose state
+ * must be kept. */
 int64_t sli_states_rows(const sl_session *s, const request *r, int64_t rows);
-/* Sets the slots that a part reads and keeps states in. `page`: the full page that it ends with;
- * -1: none. */
+/* Sets the slots from which a part reads its state and in which it keeps one. `page` is the full
+ * page at whose end the part ends, or -1. */
 void sli_states_place(sl_session *s, part *p, int32_t page);
 
-/* requests.c: checks a request; SL_E_USAGE says what is wrong with it. */
+/* requests.c: checks a request. SL_E_USAGE: the error text names the fault. */
 sl_status sli_session_check(const sl_session *s, const sl_request *q);
-/* Checks a request and whether this process takes some. */
+/* Checks a request, and that this process accepts requests. */
 sl_status sli_session_may_submit(const sl_session *s, const sl_request *q);
-/* Positions of the longest sequence, with the model's tokens in front of it. */
+/* Returns the positions of the longest sequence, including the model's sink tokens. */
 int64_t sli_session_positions(const sl_session *s);
-/* Makes a request that has been checked. */
+/* Creates a request from settings that have been checked. */
 request *sli_session_make(const sl_session *s, const sl_request *q);
-/* Puts it behind the others, and returns its id. */
+/* Appends the request to the queue and returns its id. */
 uint64_t sli_session_queue(sl_session *s, request *r);
-/* Queues it, or frees it. Takes the lock by itself. SL_E_BUSY as below. */
+/* Queues the request, or frees it on failure. Takes the lock itself. Fails with SL_E_BUSY as
+ * below. */
 sl_status sli_session_append(sl_session *s, request *r, uint64_t *id);
-/* Queues a request. SL_E_BUSY: too many wait, or the session is closing. */
+/* Creates and queues a request. SL_E_BUSY: the queue is full, or the session is closing. */
 sl_status sli_session_enter(sl_session *s, const sl_request *q, uint64_t *id);
 
-/* edits.c: the edits of a request's logits, from its settings, stop tokens and prompt. NULL: it
- * has none. */
+/* edits.c: creates the edits of a request's logits from its settings, stop tokens and prompt.
+ * Returns NULL if there are none. */
 sli_edits *sli_edits_create(const sl_request *q);
 sli_edits *sli_edits_copy(const sli_edits *e);
 void sli_edits_free(sli_edits *e);
-/* Notes the next token of the answer. */
+/* Records the next token of the answer. */
 void sli_edits_note(sli_edits *e, int32_t token);
 int64_t sli_edits_count(const sli_edits *e);
-/* Writes the edits for token `place` of the answer, and one for each of `n` drafted tokens from
- * there on, as edits of the token behind it; returns the number of the former. */
+/* Writes the edits for token `place` of the answer, then one more for each of the `n` drafted
+ * tokens that follow, which applies to the token after it. Returns the number of edits without
+ * those of the drafted tokens. */
 int64_t sli_edits_write(const sli_edits *e, int64_t place, int n, const int32_t *drafted,
                         sl_batch_edit *out);
 
-/* drafts.c: drafts next tokens, for parts of a tick. */
+/* drafts.c: drafts the next tokens of a tick's parts. */
 void sli_drafts_find(sl_session *s, tick *t, int n, draft *of);
-/* Limits how many are wanted to what pays, and to what the `rows` left in the tick hold, where
- * drafts take long. */
+/* If drafting is expensive, limits the drafts to the length that pays and to the `rows` left in the
+ * tick. */
 void sli_drafts_limit(sl_session *s, int n, draft *of, const load *l, int64_t rows);
-/* Returns how many of the n drafted tokens pay, in a tick of so many rows that brings so many
- * tokens; adds the expected ones to *tokens. */
+/* Returns how many of n drafted tokens pay in a tick that has `rows` rows and yields *tokens
+ * tokens. Adds the expected gain to *tokens. */
 int sli_drafts_worth(sl_session *s, const request *r, int n, int64_t rows, double *tokens);
-/* Notes how many of a request's drafted tokens were right. */
+/* Records how many of a request's drafted tokens were right. */
 void sli_drafts_note(sl_session *s, const request *r, int right);
-/* Notes the duration of a tick of answers alone. */
+/* Records the duration of a decode-only tick. */
 void sli_drafts_time(drafts *d, int64_t rows, double seconds);
-/* mirror.c: returns options of the draft model's session, of the sizes of this one, which is
- * planned. */
+/* mirror.c: returns options for the draft model's session, with the sizes of this session, whose
+ * plan must exist. */
 sl_session_options sli_mirror_options(const sl_session *s);
-/* The note function of its sl_session_steps: notes when a mirror ends by itself, because its logits
- * are not finite or the session has failed. */
+/* `note` callback of the draft session's sl_session_steps. Records that a mirror ended on its own:
+ * its logits are not finite, or the session failed. */
 void sli_mirror_note(void *ctx, const sl_session_event *event);
-/* Checks a draft model's session against the one that it drafts for. */
+/* Checks a draft model's session against its target session. */
 sl_status sli_mirror_check(const sl_session *s);
 
-/* chunks.c: returns the rows of a prompt's next chunk, at most `most`. */
+/* chunks.c: returns the number of rows of a prompt's next chunk, at most `most`. */
 int64_t sli_chunk_rows(sl_session *s, request *r, int64_t most);
 
-/* price.c: time of an actor's firing on timed devices, and mean time of a tick. */
+/* price.c: time of an actor's firing on timed devices, and mean tick time. */
 void sli_price_init(sl_session *s);
 double sli_price_tick(const sl_tick_cost *cost, const load *of);
-/* The duration function of sl_runtime_options. */
+/* `duration` callback of sl_runtime_options. */
 uint64_t sli_price_firing(void *session, int32_t actor, int64_t tick);
 
 /* fit.c */
 void sli_fit_note(fit *f, const load *of, double seconds);
-/* Fits the cost of a tick, with corners and a spread or without both. */
+/* Fits the tick cost, either with corners and a spread or without both. */
 sl_tick_cost sli_fit_cost(const fit *f, bool corners);
 void sli_fit_fini(fit *f);
 
-/* choose.c: the fill function of sl_serving: waits for work and writes a tick's batch. */
+/* choose.c: `fill` callback of sl_serving: waits for work and writes a tick's batch. */
 void sli_session_choose(void *ctx, const sl_tick *at, int32_t *tokens, sl_batch *batch);
-/* The await function of sl_serving, for devices that hold no values. */
+/* `await` callback of sl_serving, for devices that hold no values. */
 uint64_t sli_session_await(void *ctx, const sl_tick *at);
 
-/* splice.c: writes the rows of a part of a tick, which begin at row `row`, into the batch. */
+/* splice.c: writes the spliced rows of a part, which begins at row `row` of the tick, into the
+ * batch. */
 void sli_session_splice(const sl_session *s, const part *p, sl_batch *batch, int32_t row);
 
-/* allow.c: the allow function of sl_serving: asks the constraints of a tick's requests. Takes the
- * lock by itself. */
+/* allow.c: `allow` callback of sl_serving: calls the constraints of a tick's requests. Takes the
+ * lock itself. */
 void sli_session_allow(void *ctx, const sl_batch *batch, uint32_t *rows);
 
 /* log.c */
@@ -371,26 +376,27 @@ sl_status sli_log_open(sl_session *s);
 sl_status sli_log_close(sl_session *s); /* SL_E_IO: the log is incomplete */
 void sli_log_yield(sl_session *s, const request *r);
 void sli_log_cancel(sl_session *s, const request *r);
-/* logs the request's next `rows` rows */
+/* Logs the request's next `rows` rows. */
 void sli_log_part(sl_session *s, const request *r, int64_t rows);
 void sli_log_draft(sl_session *s, const request *r, int n);
 void sli_log_tick(sl_session *s, const tick *t);
-/* Returns the token count at which the replayed log cancels a request; INT64_MAX: it does not. */
+/* Returns the token count at which the replayed log cancels a request, or INT64_MAX if it does
+ * not. */
 int64_t sli_log_until(const sl_session *s, uint64_t id);
-/* Returns whether the replayed log has another tick. Its words are at log.at, until that is NULL
- * again. */
+/* Returns whether the replayed log has another tick. Its words start at log.at, which becomes NULL
+ * when the line is done. */
 bool sli_log_next(sl_session *s);
 /* Parses a word of a line; returns the start of the next one, or NULL if there is none. */
 const char *sli_log_word(const char *at, sli_log_entry *out);
 
-/* session.c: creates everything but the thread. On failure `out` may be partly built; destroy it
- * all the same. */
+/* session.c: creates everything but the thread. On failure *out may be partly built and must still
+ * be destroyed. */
 sl_status sli_session_open(const sl_session_options *options, sli_simulator *simulator,
                            const sl_session *target, sl_session **out);
 /* Runs the session's plan to its end in the calling thread. */
 void sli_session_run(sl_session *s);
 
-/* take.c: the on_output function of sl_lower_options: takes the results of a tick. */
+/* take.c: `on_output` callback of sl_lower_options: processes the results of a tick. */
 void sli_session_take(void *ctx, const char *name, const sl_type *type, const void *data);
 
 #endif

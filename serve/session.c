@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A session: graph, plan, and the thread that runs it. */
+/* Session life cycle: builds graph and plan, and runs the plan in a thread. */
 #include "serve/serve.h"
 
 #include <stdlib.h>
@@ -50,7 +50,7 @@ static sl_storage storage_of(void *ctx, const char *param) {
   return s->options.lower.numbers.dtype == SL_BF16 ? SL_STORAGE_BF16 : SL_STORAGE_F32;
 }
 
-/* Lowers the graph. The weight index (s->stored) is all that the passes see of files. */
+/* Lowers the graph. The passes see only the index of the weight files (s->stored). */
 static sl_status lower_plan(sl_session *s, const sl_lower_options *lower, sl_lowered **out) {
   sl_status status = s->options.stored ? sli_shards_open(s->options.stored, &s->stored) : SL_OK;
   if (status) return status;
@@ -101,7 +101,7 @@ static sl_status read_sizes(sl_session *s) {
   return SL_OK;
 }
 
-/* Bytes of keys and values per position, over all stages. */
+/* Returns the bytes of keys and values per position, over all stages. */
 static int64_t position_bytes(const sl_session *s) {
   const sl_graph *g = s->graph;
   int64_t numbers = 0;
@@ -114,14 +114,15 @@ static int64_t position_bytes(const sl_session *s) {
   return numbers * (int64_t)sl_dtype_bytes(s->serving.kv);
 }
 
-/* Default page count: enough for all sequences at full length, if that is small. */
+/* Returns the default page count: enough for all sequences at full length, within a limit in
+ * bytes. */
 static int64_t usual_pages(const sl_session *s, int64_t least) {
   const int64_t usual_bytes = INT64_C(512) << 20, page = SLI_MAX(position_bytes(s) * SL_PAGE, 1);
   int64_t all = SLI_MIN(least * s->about.sequences, usual_bytes / page);
   return SLI_MAX(SLI_MAX(least, all), sli_pages_of(4 * s->about.rows));
 }
 
-/* Bytes of the states that an op keeps of a sequence. */
+/* Returns the bytes of state that an op keeps per sequence. */
 static int64_t op_state_bytes(const sl_graph *g, const sli_node *n) {
   const sl_op *op = n->op->served;
   if (!op || !op->slots || !g->batch) return 0;
@@ -138,7 +139,7 @@ static int64_t op_state_bytes(const sl_graph *g, const sli_node *n) {
   return bytes;
 }
 
-/* Settles how many states are kept beside pages. */
+/* Sets how many states are kept for pages. */
 static void settle_states(sl_session *s) {
   const int64_t usual_bytes = INT64_C(512) << 20;
   sl_session_info *a = &s->about;
@@ -187,7 +188,7 @@ static sl_status find_vocabulary(sl_session *s) {
                                        s->options.model->name);
 }
 
-/* Has the tokens that may come next told beside each tick. */
+/* Makes each tick carry the mask of allowed next tokens. */
 static void settle_constraints(sl_session *s) {
   if (!s->options.constraints || is_modelled(s)) return;
   s->serving.allow = sli_session_allow;
@@ -210,7 +211,8 @@ static sl_status build(sl_session *s) {
   return status ? status : settle_sizes(s);
 }
 
-/* Rejects speculation where nothing tells tokens apart, or where they cannot be taken back. */
+/* Rejects speculation on devices that compute no tokens, and in models whose states cannot be
+ * rolled back. */
 static sl_status check_speculation(const sl_session *s) {
   if (!s->options.speculation.tokens) return SL_OK;
   if (is_modelled(s))
@@ -223,7 +225,7 @@ static sl_status check_speculation(const sl_session *s) {
              : SL_OK;
 }
 
-/* Rejects data and sequence sharding: a tick has few rows, of arbitrary sequences. */
+/* Rejects data and sequence sharding: a tick has few rows, from arbitrary sequences. */
 static sl_status check_lower(const sl_lower_options *o) {
   if (o->parallel.data <= 1 && o->parallel.sequence <= 1) return SL_OK;
   return sl_fail(
@@ -279,7 +281,7 @@ static sl_status join_job(const sl_session *s) {
 static sl_status make_runtime(sl_session *s) {
   sl_runtime_options run = s->options.run;
   sl_job *job = s->options.job;
-  run.watchdog_seconds = -1; /* a source may wait for a long time */
+  run.watchdog_seconds = -1; /* a source may wait indefinitely */
   if (is_modelled(s)) run.no_data = true, run.duration = sli_price_firing, run.duration_ctx = s;
   if (s->simulator) run.clock = SL_CLOCK_VIRTUAL;
   if (job) run.peers = sl_job_peers(job), run.process = sl_job_process(job);
@@ -333,7 +335,7 @@ static void make_lock(sl_session *s) {
   sli_cond_init(&s->idle);
 }
 
-/* Opens and starts the session of the draft model, which the first process has. */
+/* Opens and starts the draft model's session, in process 0 only. */
 static sl_status open_draft(sl_session *s) {
   const sl_speculation *how = &s->options.speculation;
   if (!how->draft || !how->tokens || (s->options.job && sl_job_process(s->options.job)))
@@ -373,7 +375,7 @@ sl_status sli_session_open(const sl_session_options *options, sli_simulator *sim
   return status ? status : sli_kept_open(s);
 }
 
-/* Leaves out options about files and clocks, which are those of training. */
+/* Returns the options without files and clocks, which training provides. */
 static sl_session_options embedded(const sl_session_options *o) {
   return (sl_session_options){.model = o->model,
                               .args = o->args,
@@ -395,7 +397,7 @@ static sl_session_options embedded(const sl_session_options *o) {
                                         .schedule.chunks = o->lower.schedule.chunks}};
 }
 
-/* Makes the graph anew, of the sizes that are in force. */
+/* Rebuilds the graph with the current sizes. */
 static sl_graph *make_again(void *ctx) {
   sl_session *s = ctx;
   SLI_GROW(s->older, s->nolder, s->older_capacity);
@@ -420,7 +422,7 @@ sl_status sl_session_embed(const sl_session_options *options, const sl_session_s
     free(detail);
     return status;
   }
-  s->serving.storage = NULL; /* training has all in f32 */
+  s->serving.storage = NULL; /* training stores all weights in f32 */
   make_ticks(s);
   *rollouts = (sl_rollout_options){
       .make = make_again, .ticks = steps->ticks, .on_output = sli_session_take, .ctx = s};

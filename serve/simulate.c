@@ -35,7 +35,7 @@ static sl_request request_of(const simulation *p, const sl_session *s, int64_t i
                       .user = &p->out.answered[i]};
 }
 
-/* Submits all arrivals up to now. A request that finds the queue full is dropped. */
+/* Submits all arrivals up to now. Drops a request if the queue is full. */
 static void let_come(simulation *p, sl_session *s, uint64_t now_ns) {
   for (; p->next < p->out.narrivals && ns_of(p->arrivals[p->next].seconds) <= now_ns; p->next++) {
     sl_request q = request_of(p, s, p->next);

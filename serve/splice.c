@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Rows of an encoder that positions of a prompt have in the place of their tokens' embeddings. */
+/* Encoder rows that replace the embeddings of some prompt tokens. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -10,7 +10,8 @@ int64_t sl_session_width(const sl_session *s) { return s->graph->spans.width; }
 
 /* ---- submission ----------------------------------------------------------------------------- */
 
-/* Checks the rows of a request; a session in a training plan has those of the plan's encoder. */
+/* Checks the rows of a request. In a session within a training plan, the plan's encoder computes
+ * them. */
 static sl_status check_rows(const sl_session *s, const sl_request *q, const sl_spliced *x) {
   if (!sl_session_width(s))
     return sl_fail(SL_E_USAGE, "a prompt has rows in place of embeddings: the model splices none");
@@ -23,8 +24,8 @@ static sl_status check_rows(const sl_session *s, const sl_request *q, const sl_s
   return SL_OK;
 }
 
-/* Copies the rows. Prompts with others must not share pages with this one, so they are part of the
- * salt. */
+/* Copies the rows and adds them to the salt, since prompts with different rows must not share
+ * pages. */
 static void copy_rows(const sl_session *s, const sl_spliced *x, request *r) {
   size_t places = (size_t)r->nprompt * sizeof *r->splice;
   r->splice = memcpy(sli_calloc(places, 1), x->at, places);
@@ -46,7 +47,8 @@ sl_status sl_session_submit_spliced(sl_session *s, const sl_request *q, const sl
 
 /* ---- ticks ---------------------------------------------------------------------------------- */
 
-/* Writes what a position of a request has in the place of its embedding, as row `row`. */
+/* Writes the row that replaces the embedding at position `at` of a request, as row `row` of the
+ * batch. */
 static void splice(const request *r, int64_t at, int64_t width, sl_batch *batch, int32_t row) {
   int32_t from = r->splice && at < r->nprompt ? r->splice[at] : -1;
   int32_t *to = (int32_t *)sl_batch_spliced(batch) + row;

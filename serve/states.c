@@ -1,13 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* States of prefixes: of models that keep a state, pages alone do not let a request begin behind
- * them.
+/* States of prefixes: in a model that keeps states, a request cannot resume from pages alone.
  *
- * Behind some full pages the state is therefore kept, in a slot of its own: a prompt's last full
- * page, from which the next turn of a chat goes on, each state_every-th page of a sequence, and the
- * last one of the sink tokens, with which all begin. A
- * part of a tick ends with such a page, so the state behind its last row is the one to keep. Where
- * no slot is free, the state that was used longest ago goes. A state can be read by ticks behind
- * the one that writes it: the sequences of a tick are walked in no order. */
+ * The state after some full pages is therefore kept in a separate slot. These are every
+ * state_every-th page of a sequence, a prompt's last full page, from which the next turn of a chat
+ * continues, and the sink tokens' last page, shared by all sequences. A part of a tick ends at such
+ * a page, so the state after its last row is the one to keep. If no slot is free, the least
+ * recently used state is evicted. Only ticks after the one that writes a state can read it, since
+ * the sequences of a tick run in no defined order. */
 #include <stdlib.h>
 
 #include "serve/prefixes.h"
@@ -28,7 +27,7 @@ void sli_states_drop(sli_pages *p, int32_t page) {
   p->of[page].state = -1;
 }
 
-/* Number of the tick that is being chosen. */
+/* Returns the number of the tick being chosen. */
 static uint64_t this_tick(const sl_session *s) { return s->ticks.begun + 1; }
 
 bool sli_states_has(const sl_session *s, int32_t page) {
@@ -39,10 +38,11 @@ bool sli_states_has(const sl_session *s, int32_t page) {
 /* ---- pages whose states are kept --------------------------------------------------------------
  */
 
-/* Positions up to a prompt's last full page that others can begin behind. */
+/* Returns the positions up to the end of the last full page of a prompt from which other requests
+ * can resume. */
 static int64_t last_of_prompt(const request *r) { return (r->nprompt - 1) / SL_PAGE * SL_PAGE; }
 
-/* Positions up to the last full page of sink tokens. */
+/* Returns the positions up to the end of the last full page of sink tokens. */
 static int64_t last_of_sinks(const sl_session *s) { return s->serving.sinks / SL_PAGE * SL_PAGE; }
 
 static bool is_wanted(const sl_session *s, const request *r, int64_t positions) {
@@ -66,7 +66,7 @@ static bool goes_before(const sli_kept_state *a, const sli_kept_state *b) {
   return free != (b->page < 0) ? free : a->used < b->used;
 }
 
-/* Returns a free state, else the one that was used longest ago; -1: this tick uses all. */
+/* Returns a free state slot, else the least recently used one, or -1 if this tick uses all. */
 static int32_t find_slot(const sl_session *s) {
   const sli_kept_state *of = s->pages->kept;
   int32_t found = -1;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Results of a completed tick. */
+/* Processes the results of a completed tick. */
 #include <string.h>
 
 #include "serve/serve.h"
@@ -27,14 +27,14 @@ static void count_rows(sl_session *s, const part *p) {
   r->computed = SLI_MAX(r->computed, end);
 }
 
-/* Counts a part's drafted tokens that are those which the model chose. */
+/* Counts the leading drafted tokens of a part that match the model's choice. */
 static int count_right(const part *p, const sl_sampled *x) {
   int n = 0;
   while (n < p->drafted && x[n].finite && x[n].token == p->of->drafted[n]) n++;
   return n;
 }
 
-/* Counts drafted rows that were right as computed; the next tick computes the others anew. */
+/* Counts drafted rows that were right as computed; the next tick recomputes the rest. */
 static void keep_right(sl_session *s, request *r, int right) {
   sli_drafts_note(s, r, right);
   r->ndrafted = 0;
@@ -42,8 +42,8 @@ static void keep_right(sl_session *s, request *r, int right) {
   r->fed = SLI_MIN(r->fed, r->count + right);
 }
 
-/* Delivers the tokens of a part: that behind its last known token, and those behind drafted ones
- * that were right. Returns whether the request has ended. */
+/* Delivers the tokens of a part: the one after its last known token, and one after each drafted
+ * token that was right. Returns whether the request has ended. */
 static bool take_tokens(sl_session *s, const part *p, const sl_sampled *x) {
   request *r = p->of;
   int right = count_right(p, x);
@@ -57,7 +57,7 @@ static bool take_tokens(sl_session *s, const part *p, const sl_sampled *x) {
   return false;
 }
 
-/* Finishes a cancellation or preemption once no tick of the request is under way. */
+/* Completes a cancellation or preemption once no tick of the request is in flight. */
 static void settle(sl_session *s, request *r) {
   if (r->cancelled) {
     sli_session_finish(s, r, SL_END_CANCELLED);
@@ -75,13 +75,13 @@ static void take_part(sl_session *s, const part *p, const sl_sampled *x) {
   if (!ended && !r->ticks) settle(s, r);
 }
 
-/* Seconds of a tick that ran alone, from when there was work; includes choosing it and
- * delivering the results. */
+/* Returns the seconds of a tick that ran alone, measured from when work arrived; includes
+ * scheduling and delivery of results. */
 static double seconds_waited(const sl_session *s) {
   return (double)(s->stats.last_tick_ns - s->stats.waiting_since_ns) * 1e-9;
 }
 
-/* Takes a tick's results; x is NULL if nothing was computed. */
+/* Processes a tick's results; x is NULL if nothing was computed. */
 static void take_tick(sl_session *s, const tick *t, const sl_sampled *x) {
   static const sl_sampled nothing = {.finite = 1};
   if (t->count) {
@@ -102,11 +102,12 @@ static void take_tick(sl_session *s, const tick *t, const sl_sampled *x) {
 
 /* ---- hidden states --------------------------------------------------------------------------- */
 
-/* Adds the states of a part's rows, in their order: sums do not depend on the cut into ticks. */
+/* Adds the hidden states of a part's rows in order, so that the sums do not depend on how rows are
+ * split into ticks. */
 static void add_states(const sl_session *s, const part *p, const float *rows) {
   const request *r = p->of;
   int64_t width = s->about.width, sinks = s->serving.sinks;
-  if (!p->from) memset(r->sums, 0, (size_t)width * sizeof *r->sums); /* also when computed again */
+  if (!p->from) memset(r->sums, 0, (size_t)width * sizeof *r->sums); /* also when recomputed */
   for (int64_t i = 0; i < SLI_MIN(p->rows, r->nprompt - p->from); i++, rows += width) {
     bool last = p->from + i == r->nprompt - 1;
     if (p->from + i < sinks) continue;
@@ -128,8 +129,8 @@ static tick *tick_at(const sl_session *s, uint64_t number) {
   return &s->ticks.of[number % (uint64_t)s->ticks.most];
 }
 
-/* Takes an output of a tick. A tick is over when all of them have come, in any order. Returns the
- * results of one that is over, or `none`. */
+/* Processes one output of a tick. A tick is complete when all its outputs have arrived, in any
+ * order. Returns the results of a tick that is now complete, else `none`. */
 static const void *take_output(sl_session *s, const char *name, const void *data,
                                const void *none) {
   bool sampled = !strcmp(name, "sampled");

@@ -36,7 +36,7 @@ void fill(void *ctx, const sl_tick *tick, void *const *out) {
   }
 }
 
-// Makes the source, which lives as long as the graph.
+// Creates the source, which lives as long as the graph.
 Moons *make_source(sl_graph *g, int64_t points) {
   auto *m = static_cast<Moons *>(sl_graph_alloc(g, sizeof(Moons)));
   m->rows = sl_microbatch_rows(g, points);

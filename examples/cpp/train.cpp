@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-// Trains the model of moons.cpp with the library alone: `train STEPS`.
+// Trains the model of moons.cpp using only the library: `train STEPS`.
 #include <cstdio>
 #include <cstdlib>
 #include <memory>
@@ -8,7 +8,7 @@
 
 extern "C" const sl_model sl_model_export; // moons.cpp
 
-// Deleter for objects of the C library, by their destroy function.
+// Deleter for objects of the C library; calls their destroy function.
 template <class T, void (*Destroy)(T *)> struct Deleter {
   void operator()(T *t) const { Destroy(t); }
 };

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Sluice inside a program: a graph, its plan, a runtime, a falling loss.
+/* Sluice embedded in a program: builds a graph, lowers it to a plan and trains it until the loss
+ * falls.
  *
- * A network of two layers learns whether the number of ones among eight bits is
- * odd. The pipeline has two stages on two CPU devices of one thread each. */
+ * A network of two layers learns whether the number of ones among eight bits is odd. The pipeline
+ * has two stages on two CPU devices of one thread each. */
 #include <stdio.h>
 #include <sluice/sluice.h>
 

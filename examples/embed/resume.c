@@ -1,14 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Interruptible training over several processes, with the library alone.
+/* Interruptible training over several processes, using only the library.
  *
  *     resume DIR STEPS             in one process
  *     torchrun --nproc-per-node 2 --no-python build/resume DIR STEPS
  *     srun -n 2 build/resume DIR STEPS
  *
- * Every process builds the same network of two stages and runs its share of them. Process 0 prints
- * the loss of every step, to the last bit. A checkpoint is saved in DIR every 5 steps, at the end,
- * and on Ctrl-C. When started again, the program resumes from the newest one up to STEPS in all.
- * Its losses are those of an uninterrupted run, with any number of processes. */
+ * Every process builds the same network of two stages and runs some of them. Process 0 prints the
+ * exact loss of every step in hexadecimal. The program saves a checkpoint in DIR every 5 steps, at
+ * the end, and on Ctrl-C. When started again, it resumes from the newest checkpoint and continues
+ * to STEPS in total. The losses equal those of an uninterrupted run, with any number of
+ * processes. */
 #include <signal.h>
 #include <stdatomic.h>
 #include <stdio.h>
@@ -71,15 +72,15 @@ static void on_signal(int number) {
   if (rt) sl_runtime_stop(rt);
 }
 
-/* Prints a step's loss, in process 0. */
+/* Prints a step's loss; called in process 0. */
 static void on_step(void *ctx, const sl_step_report *report) {
   (void)ctx;
   printf("step %lld loss %a\n", (long long)report->step + 1, report->loss);
   fflush(stdout);
 }
 
-/* Terms: first those that decide results and are not in the plan; then those that all processes
- * share. */
+/* Fingerprint items: first those that affect results but are not in the plan, then those that all
+ * processes must agree on. */
 enum { FINGERPRINT_OF_RESULTS = 1, FINGERPRINT = 3 };
 
 static sl_status prepare(training *t) {

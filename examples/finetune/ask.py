@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Asks a server by the openai client: for a call of a function, and for JSON of a schema.
+"""Queries a server with the openai client: asks for a function call, and for JSON that matches a schema.
 
     python3 ask.py http://localhost:8000/v1
 """

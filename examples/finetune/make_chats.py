@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Writes 200 chats for the walk in docs/finetuning.md: calls of two functions, orders as JSON, and small talk.
+"""Writes 200 training chats and 40 held-out ones for the walkthrough in docs/finetuning.md: calls of two functions,
+orders as JSON, and small talk.
 
     python3 make_chats.py chats.jsonl held_out.jsonl
 """

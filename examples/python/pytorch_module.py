@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Trains a PyTorch module as it is, on two stages: pytorch_module.py [STEPS]."""
+"""Trains an unmodified PyTorch module on two stages: pytorch_module.py [STEPS]."""
 import sys
 
 import torch
@@ -21,7 +21,7 @@ class Block(nn.Module):
 
 
 class Spiral(nn.Module):
-    """Which of three arms of a spiral a point lies on."""
+    """Classifies which of three arms of a spiral a point lies on."""
 
     def __init__(self, width: int = 32, layers: int = 6) -> None:
         super().__init__()

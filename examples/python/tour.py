@@ -10,7 +10,7 @@ points = np.where(label, moons[1], moons[0]).T
 
 # %% A model: the same calls as in C
 def model(g: sl.Graph, width: int = 32) -> None:
-    x, y = g.data(256, points=points, label=label)  # 256 rows a step, of 512
+    x, y = g.data(256, points=points, label=label)  # 256 of the 512 rows per step
     for name in "first", "second":
         g.block(name)
         x = g.gelu(g.dense(x, width, name))
@@ -24,7 +24,7 @@ print(run.train(150)[-1])
 seen = run.evaluate(points=points, label=label)
 print("right: %.1f %%, loss: %.4f" % (100 * np.mean(seen["logits"].argmax(1) == label), seen["loss"]))
 
-# %% Find the quotas that are worth their memory
+# %% Search for the quotas that give the best speed for their memory
 print(sl.tune(model, stages=2, microbatches=[2, 4], effort=30))
 
 # %% See where the time goes

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Duration of a call: by its row of the machine file, else by arithmetic and memory traffic. */
+/* Duration of a call: from its row in the machine file, else from arithmetic and memory traffic. */
 #include "graph/cost/cost.h"
 
 #include <math.h>
@@ -7,11 +7,12 @@
 
 #include "base/base.h"
 
-/* Default core, with conservative rates; memory traffic does not overlap with arithmetic. */
+/* Default core with conservative rates; memory traffic does not overlap with arithmetic. */
 static const sl_hardware core = {
     .flops_per_second = 5e10, .bytes_per_second = 1e10, .in_turn = true};
 
-/* Returns the amounts by the op's cost function or, without one, the bytes of its arguments. */
+/* Gets flops and bytes from the op's cost function or, without one, counts the bytes of its
+ * arguments. */
 static void amount_of(const sli_work *w, double *flops, double *bytes) {
   *flops = *bytes = 0;
   if (w->op->cost) {
@@ -76,7 +77,7 @@ bool sli_work_has(const sli_work *w, sli_trait trait) {
   return trait == SLI_TRAIT_TRANSPOSED ? w->attrs->transposed != 0 : has_whole_pages(w);
 }
 
-/* True if the call has the trait that the row is restricted to. */
+/* Returns whether the call has the trait that the row is restricted to. */
 static bool fits(const char *trait, const sli_work *w) {
   for (int t = 0; t < SLI_TRAITS; t++)
     if (!strcmp(trait, sli_traits[t])) return sli_work_has(w, (sli_trait)t);
@@ -96,7 +97,7 @@ static const sl_hardware_row *find_row(const sl_hardware *h, const sli_work *w) 
 
 /* ---- time ------------------------------------------------------------------------------------ */
 
-/* Returns the seconds by a curve. Attention is measured per head. */
+/* Returns the seconds from a curve. Attention curves are measured per head. */
 static double curve_seconds(const sl_hardware *h, const sl_curve *c, const sli_work *w) {
   double x[SL_CURVE_DIMS], times = 1;
   for (int d = 0; d < c->ndims; d++) {
@@ -106,14 +107,16 @@ static double curve_seconds(const sl_hardware *h, const sl_curve *c, const sli_w
   return times * sli_curve_at(c, x);
 }
 
-/* Returns the flops of whole tiles, in as many rounds as they need. */
+/* Returns the flops of all tiles, rounded up to whole tiles and whole rounds of concurrent
+ * tiles. */
 static double tiled_flops(const sl_hardware_row *r, const sli_work *w) {
   double tiles = ceil(rows(&w->out[0]) / r->tile_m) * ceil(last(&w->out[0]) / r->tile_n);
   double at_once = SLI_MAX(r->tiles_at_once, 1);
   return ceil(tiles / at_once) * at_once * r->tile_m * r->tile_n * 2 * (depth(w) + r->tile_k);
 }
 
-/* Returns the seconds of so many flops of a row's op (NULL: of any). */
+/* Returns the seconds of `flops` flops at the rate of row r, or at the general rate if r is
+ * NULL. */
 static double flops_seconds(const sl_hardware *h, const sl_hardware_row *r, double flops) {
   if (r && r->flops_factor > 0) flops *= r->flops_factor;
   return flops / (r && r->flops_per_second > 0 ? r->flops_per_second : h->flops_per_second);
@@ -134,16 +137,16 @@ double sli_work_seconds(const sl_hardware *h, const sli_work *w) {
          h->op_seconds;
 }
 
-/* ---- rows behind others --------------------------------------------------------------------- */
+/* ---- rows after earlier positions ----------------------------------------------------------- */
 
-/* Returns the op that this one replaces in a served graph, or NULL. */
+/* Returns the op that `served` replaces in a served graph, or NULL. */
 static const sl_op *plain_of(const sl_op *served) {
   for (const sl_op *const *o = sl_ops; *o; o++)
     if ((*o)->served == served) return *o;
   return NULL;
 }
 
-/* Returns the flops of a sequence of so many positions. */
+/* Returns the flops of a sequence of `positions` positions. */
 static double sequence_flops(const sli_work *w, int64_t positions) {
   double flops = 0, bytes;
   sl_type in = w->in[0], out[w->nout];

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Durations on described hardware (sluice/hardware.h). Searches, the cut of the model and the
- * planner all ask here, so that they agree. */
+/* Durations on described hardware (sluice/hardware.h). Searches, the division of the model into
+ * stages and the planner all use these functions, so that they agree. */
 #ifndef SLUICE_GRAPH_COST_H
 #define SLUICE_GRAPH_COST_H
 
@@ -12,37 +12,37 @@
 
 /* ---- calls ------------------------------------------------------------------------------- */
 
-/* Call of an op on these types; ndim -1 where an input is absent. */
+/* Call of an op on given types; an absent input has ndim -1. */
 typedef struct sli_work {
   const sl_op *op;
   const sl_attrs *attrs;
   int nin;
-  const sl_type *in; /* as many as the op can take */
+  const sl_type *in; /* [op->max_in] */
   int nout;
   const sl_type *out;
-  uint32_t left_out; /* bit o: output o is not wanted */
+  uint32_t left_out; /* bit o: output o is unused */
 } sli_work;
 
 sli_work sli_work_of_call(const sl_program_call *c);
 
-/* Returns the seconds on a device of this hardware; NULL: on one core of any machine. */
+/* Returns the seconds on a device of this hardware, or on a default CPU core if h is NULL. */
 double sli_work_seconds(const sl_hardware *h, const sli_work *w);
-/* Returns the seconds of arithmetic of n rows behind `before` positions of their sequence, in an op
- * that keeps pages of these: as many as a sequence of all takes more than one of those before. 0
- * for other ops. */
+/* Returns the arithmetic seconds of n rows after `before` positions of their sequence, for an op
+ * that keeps pages: the cost of a sequence of before + n positions minus that of `before`. Returns
+ * 0 for other ops. */
 double sli_seconds_behind(const sl_hardware *h, const sli_work *w, int64_t before, int64_t n);
-/* Return the cost and the seconds of a node's call on these types. */
+/* Return the cost and the seconds of a node's call on given types. */
 void sli_call_cost(const sli_node *node, const sl_type *in, const sl_type *out, double *flops,
                    double *bytes);
 double sli_call_seconds(const sl_hardware *h, const sli_node *node, const sl_type *in,
                         const sl_type *out);
-/* Traits that a row of a machine file may be restricted to, written behind its name.
- * "linear.transposed": weights stored [in, out]. "linear_w.pages": inputs whose rows are whole
- * pages, which fall on the same sets of a cache. */
+/* Traits that restrict a row of a machine file, written after the op's name. "linear.transposed":
+ * weights stored [in, out]. "linear_w.pages": inputs whose rows are whole pages, which fall on the
+ * same sets of a cache. */
 typedef enum sli_trait { SLI_TRAIT_TRANSPOSED, SLI_TRAIT_PAGES, SLI_TRAITS } sli_trait;
 extern const char *const sli_traits[SLI_TRAITS];
 bool sli_work_has(const sli_work *w, sli_trait trait);
-/* Returns the seconds of a program's call: their mean over the pieces that it is for, if any. */
+/* Returns the seconds of a program's call, averaged over the pieces if the program has pieces. */
 double sli_call_of_program_seconds(const sl_hardware *h, const sl_program *p, int pieces, int call);
 /* Returns the call's position on a curve's axis. */
 double sli_work_along(const sl_hardware *h, const sli_work *w, sl_curve_axis axis);
@@ -52,10 +52,10 @@ double sli_curve_at(const sl_curve *curve, const double *x);
 
 /* ---- exchanges --------------------------------------------------------------------------- */
 
-/* Links among all devices of a row along an axis. */
+/* Links among the devices of a row along an axis. */
 typedef struct sli_axis_link {
-  double seconds, bytes_per_second; /* seconds of an exchange among all, whatever its size;
-                                       bandwidth of what each receives (0: no time) */
+  double seconds, bytes_per_second; /* latency of an exchange among all devices; bandwidth at which
+                                       each receives (0: no time) */
   int size;                         /* number of devices in the row */
   const sl_curve *measured;         /* [SL_EXCHANGES] measured times, or NULL */
 } sli_axis_link;
@@ -63,12 +63,13 @@ typedef struct sli_axis_link {
 /* Halves of a collective: an all-reduce is a reduce-scatter and an all-gather. */
 typedef enum sli_half { SLI_REDUCE_SCATTER, SLI_ALL_GATHER, SLI_ALL_TO_ALL } sli_half;
 
-/* True if the measured time includes all of it, also the work in a device's own memory. */
+/* Returns whether the measured time covers the whole exchange, including work in a device's own
+ * memory. */
 bool sli_exchange_is_measured(const sli_axis_link *link, sli_half half);
-/* Returns the seconds of an exchange in which each device receives so many bytes. Work in its
- * own memory is included only if measured. */
+/* Returns the seconds of an exchange in which each device receives `received` bytes. Work in the
+ * device's own memory is included only if measured. */
 double sli_exchange_seconds(const sli_axis_link *link, sli_half half, double received);
-/* Returns the seconds for so many bytes from one process of a host to another. */
+/* Returns the seconds to move `bytes` bytes between two processes of a host. */
 double sli_process_link_seconds(const sl_hardware *h, double bytes);
 
 #endif

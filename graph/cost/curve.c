@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Values of a curve: interpolated between neighbouring grid points, in logarithms. */
+/* Evaluates curves by log-log interpolation between neighbouring grid points. */
 #include "graph/cost/cost.h"
 
 #include <math.h>
 
 #include "base/base.h"
 
-/* Position of x along a dim: the two points around it, and the share of the way from the first
- * to the second. `more` is the summand where there is one point only: time then grows in
- * proportion to x, but not with the number of devices. */
+/* Position of x along a dim: the two points around it, and the fraction of the way from the first
+ * to the second. If the dim has only one point, `more` is added to the logarithm instead: time then
+ * grows in proportion to x, but not with the number of devices. */
 typedef struct place {
   int low, high;
   double share, more;

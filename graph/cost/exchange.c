@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Duration of an exchange: as measured, else by the bytes received. */
+/* Duration of an exchange: from measurements, else from latency and bytes received. */
 #include "graph/cost/cost.h"
 
 #include "base/base.h"
@@ -18,7 +18,7 @@ static double measured(const sli_axis_link *link, sl_exchange what, double bytes
   return sli_curve_at(c, x);
 }
 
-/* An all-gather takes the time measured for it, and a reduce-scatter the rest of an all-reduce. */
+/* An all-gather takes its measured time, and a reduce-scatter the remainder of an all-reduce. */
 static double measured_seconds(const sli_axis_link *link, sli_half half, double bytes) {
   if (half == SLI_ALL_TO_ALL) return measured(link, SL_EXCHANGE_ALL_TO_ALL, bytes);
   bool joins = link->measured[SL_EXCHANGE_ALL_GATHER].seconds;

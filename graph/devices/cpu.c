@@ -10,7 +10,7 @@ static bool read(const char **text, sli_arena *arena, sl_device_options *out) {
   return **text != 'x' || (++*text, sli_number_read(text, 1, SLI_MOST_DEVICES, &out->threads));
 }
 
-/* Divides all cores among the devices, unless the user sets the number for each. */
+/* Divides all cores among the devices, unless the user sets the threads per device. */
 static sl_status cpu_place(sli_site *site) {
   int *threads = &site->devices->threads;
   sl_status status = sl_machine_create(NULL, &site->machine);

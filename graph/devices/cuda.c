@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* GPU devices, each driven by a core near it. */
+/* GPU devices, each driven by a thread on a nearby core. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -21,7 +21,7 @@ static bool read(const char **text, sli_arena *arena, sl_device_options *out) {
   return false;
 }
 
-/* Uses the first `count` GPUs, unless the user named some. */
+/* Uses the first `count` GPUs, unless the user named GPUs. */
 static void name_all(sli_site *site, int count) {
   sl_device_options *o = site->devices;
   if (o->nnumbers) return;
@@ -34,7 +34,7 @@ static void name_all(sli_site *site, int count) {
 /* Assumes one GPU per device. */
 static void imagine(sli_site *site) { name_all(site, site->devices->count); }
 
-/* Checks the named GPUs against those that exist; uses all of them in turn if none was named. */
+/* Checks that the named GPUs exist; uses all GPUs in turn if none was named. */
 static sl_status find_all(sli_site *site) {
   const sl_device_options *o = site->devices;
   int count;
@@ -48,9 +48,8 @@ static sl_status find_all(sli_site *site) {
   return SL_OK;
 }
 
-/* Sets the budget, unless the user does: the memory that is free now on the fullest of these
- * GPUs. A plan knows its needs before it allocates. GPUs of other processes are assumed to be
- * like these. */
+/* Sets the budget, unless the user does, to the free memory of the fullest of these GPUs. A plan
+ * knows its needs before it allocates. GPUs of other processes are assumed to be alike. */
 static void set_budget(const sli_site *site, const sl_cuda_device *gpus) {
   size_t *budget = &site->devices->budget_bytes;
   if (*budget) return;

@@ -29,7 +29,7 @@ static void list_forms(char *out, size_t size) {
   }
 }
 
-/* Formats the kind that a mistyped one was meant to be. */
+/* Suggests a kind for a mistyped one. */
 static const char *meant_kind(char out[SLI_MEANT_TEXT], const char *spec, size_t length) {
   const char *names[SLI_COUNT(kinds) + 1] = {0};
   char word[32];

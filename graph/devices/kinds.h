@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Table rows of the kinds of devices, each with the functions specific to it. */
+/* Table rows of the device kinds, each in a file with its functions. */
 #ifndef SLUICE_GRAPH_DEVICES_KINDS_H
 #define SLUICE_GRAPH_DEVICES_KINDS_H
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Devices without values: time passes, or not even that. */
+/* Devices without values: `timed` devices only let time pass, `null` devices take none. */
 #include "base/number.h"
 #include "graph/devices/kinds.h"
 

@@ -1,17 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Search for the best device at each place, where links differ.
+/* Search for the best assignment of devices to places when links differ.
  *
- * The plan's traffic is known (sli_sent): exchanges along the axes of its grid, and transfers
- * from stage to stage. Their durations at other places come from the functions that lowering
- * itself uses (links.c, graph/cost), so there is one notion of time. A step takes the sum of
- * three terms: the exchanges of the busiest stage, the path of the first microbatch forward and
- * of the last one back through all stages, and the time that a link is busy beyond its devices'
- * computing.
+ * The plan's traffic is known (sli_sent): exchanges along the axes of its grid, and transfers from
+ * stage to stage. Their durations at other places come from the same functions that lowering uses
+ * (links.c, graph/cost), so both agree. The step time is the sum of three terms: the exchanges of
+ * the busiest stage, the transfers of a microbatch forward and back through all stages, and the
+ * time by which the busiest link exceeds the devices' computation.
  *
- * The search starts from the best nesting of the layout's axes, with devices in an order that
- * does not depend on their numbers (canon.c). It anneals from there: two devices, or two hosts,
- * change places. All random draws follow from the seed, and nothing depends on how devices are
- * numbered. */
+ * The search starts from the best nesting of the layout's axes, with devices in an order that does
+ * not depend on their numbers (canon.c). It anneals from there by swapping two devices or two
+ * hosts. All random draws follow from the seed, and nothing depends on how devices are numbered. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -20,12 +18,12 @@
 #include "graph/place/place.h"
 
 typedef struct search {
-  sli_inputs in; /* with the search's own assign */
+  sli_inputs in; /* with layout.assign = device */
   const sli_sent *sent;
   int n, per_host, *order; /* [n] devices in canonical order */
-  int *at, *device, *best; /* [n] by number in the layout: index in that order, and the
-                              device */
-  double least;            /* seconds of the best */
+  int *at, *device, *best; /* [n] by number in the layout: index in that order, device, and
+                              the best index */
+  double least;            /* seconds of the best assignment */
   uint64_t seed;
   uint32_t drawn;
 } search;
@@ -52,8 +50,8 @@ static int number_at(const search *s, int place) {
                           : sli_layout_number(&s->in, place / s->in.ranks, place % s->in.ranks);
 }
 
-/* Returns the seconds of transfers. Transfers between the same two stages overlap: the slowest
- * counts. */
+/* Returns the seconds of transfers. Transfers between the same two stages overlap, so only the
+ * slowest counts. */
 static double transfer_seconds(const search *s) {
   double way = 0, slowest = 0, busiest = 0, all = 0;
   for (int i = 0; i < s->sent->ntransfers; i++) {
@@ -87,7 +85,7 @@ static void anneal_take(search *s, double found) {
   memcpy(s->best, s->at, (size_t)s->n * sizeof *s->best);
 }
 
-/* Starts from devices in canonical order, numbered as if the axes were nested like this. */
+/* Starts from devices in canonical order, numbered as if the axes had this nesting. */
 static void begin_with(search *s, const int *nesting) {
   sli_inputs other = s->in;
   other.layout.assign = NULL;
@@ -172,7 +170,7 @@ static bool accept(search *s, double more, double warmth) {
 /* Anneals with fewer steps for more devices, since each step then costs more. */
 static void anneal(search *s) {
   const int steps = SLI_MAX(500, SLI_MIN(4000, 400000 / s->n));
-  const double first = 0.1, last = 1e-4; /* shares of the initial time */
+  const double first = 0.1, last = 1e-4; /* fractions of the initial time */
   double now = s->least, warmth = first * s->least, colder = pow(last / first, 1.0 / steps);
   for (int i = 0; i < s->n; i++) anneal_put(s, i, s->best[i]);
   for (int i = 0; i < steps && s->least > 0; i++, warmth *= colder) {

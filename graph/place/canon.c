@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Canonical order of devices by their links, independent of their numbers.
  *
- * Each device has a key, refined from the keys of its neighbours again and again (colour
- * refinement: Weisfeiler and Leman, 1968): over pairs with links of their own, and over the
- * devices of its host. Devices with equal keys are told apart one after another; where they are
- * symmetric, it does not matter which comes first. Renumbering hosts and devices therefore does
- * not change the order. */
+ * Each device has a key that is refined repeatedly from the keys of its neighbours (colour
+ * refinement: Weisfeiler and Leman, 1968): over pairs that have specific links, and over the
+ * devices of its host. Ties between equal keys are broken one at a time; for symmetric devices it
+ * does not matter which comes first. Renumbering hosts and devices therefore does not change the
+ * order. */
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
@@ -31,7 +31,8 @@ static uint64_t bits(double x) {
   return word;
 }
 
-/* Hashes a neighbour's key with the link to it; sums of such hashes do not depend on the order. */
+/* Hashes a neighbour's key with the link to it. A sum of these hashes does not depend on their
+ * order. */
 static uint64_t heard(const sl_hardware_link *link, uint64_t other) {
   return mix(mix(bits(link->seconds), bits(link->bytes_per_second)), other);
 }
@@ -61,7 +62,7 @@ static int by_key(const void *a, const void *b) {
   return x < y ? -1 : x > y;
 }
 
-/* Compares devices by host first, so that hosts stay together. */
+/* Compares devices by host first, so that devices of one host stay together. */
 static int by_host(const void *a, const void *b) {
   uint64_t x = sorted->host[*(const int *)a / sorted->per_host],
            y = sorted->host[*(const int *)b / sorted->per_host];
@@ -80,7 +81,7 @@ static int differing(keys *k) {
   return count;
 }
 
-/* Refines until no more devices are told apart; returns the number of different keys. */
+/* Refines until the number of distinct keys no longer grows, and returns it. */
 static int refine(keys *k) {
   int before = 0, now = 1;
   while (before < now) {
@@ -91,7 +92,7 @@ static int refine(keys *k) {
   return now;
 }
 
-/* Gives one of the first devices with equal keys a key of its own. */
+/* Gives one of the first devices with equal keys a unique key. */
 static void tell_apart(keys *k, int step) {
   for (int i = 1; i < k->n; i++)
     if (k->of[k->order[i]] == k->of[k->order[i - 1]]) {

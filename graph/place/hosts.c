@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Traffic between hosts in a step, where each host has so many devices in the order of their
- * numbers (layout.c).
+/* Traffic between hosts in a step, where consecutive runs of `per_host` device numbers form a host
+ * (layout.c).
  *
- * In a plan with all devices, this is what is read or copied between devices of two hosts. Where
- * one device of a stage stands for its whole grid, each pair of stages has as many pairs of
- * devices as there are ranks. Each row of an axis then has as many members on other hosts as the
- * layout says, and a device receives equally from all others of its row. */
+ * In a plan with all devices, this traffic is what devices of different hosts read or copy from
+ * each other. If one device of a stage stands for its whole grid, each pair of stages stands for
+ * one pair of devices per rank. The layout then gives the number of members of each axis row on
+ * other hosts, and a device receives equal amounts from all other members of its row. */
 #include "graph/place/place.h"
 
 typedef struct crossing {
@@ -18,7 +18,7 @@ static int host_of(const crossing *c, int along, int rank) {
   return sli_layout_number(c->in, along, rank) / c->per_host;
 }
 
-/* Returns how many of the pairs of devices that these two stand for are between hosts. */
+/* Returns how many of the device pairs that these two devices stand for cross hosts. */
 static int pairs_between(const crossing *c, int from, int to) {
   int n = 0;
   if (!c->in->grid.alike) return from / c->per_host != to / c->per_host;
@@ -31,8 +31,7 @@ static void hosts_add(void *ctx, int32_t from, int32_t to, sl_traffic traffic, u
   c->to[traffic] += (double)bytes * pairs_between(c, from, to);
 }
 
-/* Returns the share of what a device of this stage and rank receives from its row that comes
- * from other hosts. */
+/* Returns the fraction of a device's traffic from its row that comes from other hosts. */
 static double share_outside(const crossing *c, const sli_grid *grid, int along, int rank,
                             int axis) {
   sli_along row = sli_row_of(axis);
@@ -42,7 +41,7 @@ static double share_outside(const crossing *c, const sli_grid *grid, int along, 
   return members > 1 ? (double)outside / (members - 1) : 0;
 }
 
-/* Adds the traffic that devices of a stage would exchange, where only one of them is planned. */
+/* Adds the traffic that the devices of a stage would exchange, if only one of them is planned. */
 static void add_exchanged(const crossing *c, uint64_t (*exchanged)[SLI_AXES]) {
   sli_grid grid = c->in->grid;
   grid.alike = false;

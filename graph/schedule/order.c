@@ -1,18 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Fixed order of passes: derived, or read from a file.
  *
- * Greedy order is not always best: a device that takes the first pass available may miss, by a
- * moment, one that all others wait for. With equal stages that never happens; with latency or
- * uneven stages it can, and some schedules depend on keeping step. On modelled devices, whose
- * durations are known, a plan is therefore also tried with its order fixed: to the order that
- * emerges without transfer times, and to the order with equal passes, which is the published
- * one. The best on the virtual clock is kept.
+ * Greedy order is not always best: a device that takes the first available pass may narrowly miss a
+ * pass that all other devices wait for. With equal stages that never happens; with latency or
+ * uneven stages it can, and some schedules depend on devices staying in step. On modelled devices,
+ * whose durations are known, a plan is therefore also tried with two fixed orders: the order that
+ * emerges without transfer times, and the order with passes of equal duration, which is the
+ * published one. The best on the virtual clock is kept.
  *
- * The file has a line per device, `0: F0 F0 B0 F0 B0 B0 ...`: the passes of one step in order,
- * each a class letter and the stage along the model. Microbatches are not mentioned, for a pass
- * takes them in their own order. A device's other work in a step (gradient norm, update) follows
- * the passes; work of some steps only (an evaluation) runs when it can. Empty lines and text
- * behind a # are ignored. */
+ * The file has a line per device, `0: F0 F0 B0 F0 B0 B0 ...`: the passes of one step in order, each
+ * a class letter and the stage along the model. Microbatches are not listed, since a pass takes
+ * them in order. A device's other work in a step (gradient norm, update) follows the passes; work
+ * that occurs in some steps only (an evaluation) runs when it can. Empty lines and text after a #
+ * are ignored. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -38,7 +38,7 @@ static int32_t find_pass(const sli_pass_order *o, int32_t queue, const char *nam
   return SL_NONE;
 }
 
-/* Returns the firings of an actor in a step, if it has a place in the queue's order. */
+/* Returns the firings of an actor in a step, or 0 if the queue's order does not include it. */
 static int32_t firings(const sli_pass_order *o, int32_t actor, int32_t queue) {
   const sl_actor *a = &o->plan->actors[actor];
   return a->queue == queue && sli_every(a) == 1 ? a->firings_per_step : 0;
@@ -50,7 +50,7 @@ static int32_t count_firings(const sli_pass_order *o, int32_t queue) {
   return sum;
 }
 
-/* Checks that a line has each pass as often as a step does. */
+/* Checks that a line lists each pass as often as a step runs it. */
 static sl_status check_passes(const sli_pass_order *o, int32_t queue, const int32_t *order,
                               int32_t n, const char *path, int line) {
   for (int32_t i = 0; i < o->plan->nactors; i++) {
@@ -156,18 +156,18 @@ static void set_orders(const sli_pass_order *o, const order *from) {
 
 static double predicted_bubble(const sl_plan *plan) {
   sl_statistics f;
-  if (sl_plan_predict(plan, NULL, &f)) return INFINITY; /* the proof will say why */
+  if (sl_plan_predict(plan, NULL, &f)) return INFINITY; /* the proof reports the reason */
   free(f.devices);
   return f.bubble_fraction;
 }
 
-/* Fixes the order, which is checked and hashed, so the plan is finished again. */
+/* Fixes the order and finishes the plan again, since the order is part of its checks and hash. */
 static sl_status fix(sl_plan *plan, const double *seconds) {
   sl_status status = sl_plan_fix_order(plan, seconds);
   return status ? status : sl_plan_finish(plan);
 }
 
-/* Tries the order that emerges with these durations; a plan that gets stuck with them has none. */
+/* Tries the order that emerges with these durations. Skips it if the plan deadlocks with them. */
 static sl_status try_order(const sli_pass_order *o, const double *seconds, order *best,
                            double *bubble) {
   sl_status status = fix(o->plan, seconds);
@@ -181,7 +181,8 @@ static sl_status try_order(const sli_pass_order *o, const double *seconds, order
   return SL_OK;
 }
 
-/* Counts the actors of a pass: [stage * SL_CLASS_COUNT + class], on one device of each stage. */
+/* Returns the number of actors per pass, [stage * SL_CLASS_COUNT + class], on one device of each
+ * stage. */
 static int32_t *count_parts(const sli_pass_order *o, int32_t stages) {
   int32_t *parts = sli_calloc((size_t)stages * SL_CLASS_COUNT, sizeof *parts);
   int32_t *queue = sli_calloc((size_t)stages, sizeof *queue);
@@ -195,8 +196,8 @@ static int32_t *count_parts(const sli_pass_order *o, int32_t stages) {
   return parts;
 }
 
-/* Returns equal durations of passes, whatever their actors; an unsplit backward takes two
- * forwards. */
+/* Returns durations that make all passes equal, however many actors they have; an unsplit backward
+ * pass takes as long as two forward passes. */
 static double *equal_seconds(const sli_pass_order *o) {
   double *seconds = sli_calloc((size_t)o->plan->nactors, sizeof *seconds);
   int32_t stages = 1;

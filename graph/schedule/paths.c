@@ -2,9 +2,9 @@
 /* Paths of microbatches that skip stages (SkipPipe: Blagoev et al., arXiv 2502.19913).
  *
  * The file has a line for each microbatch of a step, `3: 0 2 5 7`: the stages that it visits, in
- * order. All begin with the first stage and end with the last. Between them each may skip some,
- * or visit them in another order, but all these stages are visited equally often, so that none
- * has less to do than others. Empty lines and text behind a # are ignored. */
+ * order. Every path begins with the first stage and ends with the last. In between it may skip
+ * stages or visit them in another order, but all inner stages must be visited equally often, so
+ * that their load is balanced. Empty lines and text after a # are ignored. */
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -18,7 +18,7 @@
 
 enum { MOST_NUMBER = 1 << 20 };
 
-/* Reads a number and moves `at` behind it. */
+/* Reads a number and advances `at` past it. */
 static bool read_number(const char **at, int *out) {
   const char *from = *at + strspn(*at, " \t\r\n");
   char *end;
@@ -44,9 +44,9 @@ static sl_status check_microbatch(const sli_paths *paths, int line, int microbat
   return SL_OK;
 }
 
-/* Reads the stages behind the colon. */
+/* Reads the stages after the colon. */
 static bool read_stages(const char *at, sli_arena *arena, sli_path *out) {
-  size_t most = strlen(at) / 2 + 1; /* at least a digit and a space each */
+  size_t most = strlen(at) / 2 + 1; /* each takes at least a digit and a space */
   out->stage = sli_arena_alloc(arena, most * sizeof *out->stage);
   while (at[strspn(at, " \t\r\n")]) {
     bool apart = !out->length || strspn(at, " \t") > 0;

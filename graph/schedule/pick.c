@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Result of a search as text: the schedule, all numbers that are not 0, and paths if microbatches
- * skip stages.
+/* Formats and parses the result of a search: the schedule, all non-zero numbers, and the paths if
+ * microbatches skip stages.
  *
  *     zb-h1 chunks=1 split=1 act.b=1 act.b@2=-1 pool.most=6 paths=0.2.3,0.1.3 */
 #include <errno.h>
@@ -13,7 +13,8 @@
 #include "base/base.h"
 #include "graph/schedule/schedule.h"
 
-/* Returns the number of that name, at a stage or (SL_NONE) everywhere; NULL: there is none. */
+/* Returns the number called `name`, at a stage or, for SL_NONE, at all stages. Returns NULL if
+ * there is none. */
 static int *number_of(sli_pick *p, const char *name, int stage) {
   sli_tune *t = &p->tune;
   const struct {

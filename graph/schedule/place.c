@@ -6,8 +6,8 @@
 
 #include "base/base.h"
 
-/* Layouts of stages along the model: in a line each device has one; in a loop they go round the
- * devices again and again; in a vee they turn around at the ends. */
+/* Layouts of stages along the model. Line: one stage per device. Loop: stages cycle through the
+ * devices. Vee: stages reverse direction at the last and first device. */
 static const struct layout {
   const char *name;
   bool chunks; /* several chunks per device */

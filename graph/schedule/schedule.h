@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Schedules as table rows: placement, quotas and order are plain data. */
+/* Schedules are table rows: placement, quotas and order are plain data. */
 #ifndef SLUICE_GRAPH_SCHEDULE_H
 #define SLUICE_GRAPH_SCHEDULE_H
 
@@ -19,16 +19,16 @@ typedef struct sli_at {
 
 typedef int sli_formula(const sli_at *at);
 
-/* Row of a schedule. When several passes could run on a device, the class that comes first in
- * `order` goes first, then the smaller rank, then the older tick. */
+/* Table row of a schedule. When several passes are ready on a device, the class that comes first in
+ * `order` runs first, then the smaller rank, then the older tick. */
 typedef struct sli_schedule {
   const char *name, *summary;
   const char *placement;    /* placement of stages on devices: "line", "loop" or "vee" */
   int chunks;               /* chunks per device, unless the user sets it; 0: 1 */
-  bool chunks_fixed;        /* the formulas hold for this number only */
-  bool split;               /* W is apart from B */
+  bool chunks_fixed;        /* the formulas are valid only for this number */
+  bool split;               /* W is a separate pass from B */
   sli_formula *act_b;       /* activation slots that B frees, per stage */
-  sli_formula *act_w;       /* activation slots that W frees; NULL: as act_b */
+  sli_formula *act_w;       /* activation slots that W frees; NULL: same as act_b */
   bool in_pieces;           /* act_b and act_w count pieces, not microbatches */
   sli_formula *pool;        /* activations of all stages of a device; NULL: no pool */
   const char *order;        /* "F B W", or with chunks "F1 B1 B0 W0 F0 W1" */
@@ -37,22 +37,23 @@ typedef struct sli_schedule {
   sli_formula *rank_f;      /* NULL: 0 */
   sli_formula *rank_b;      /* rank of B and W */
   bool grouped;             /* all chunks of p microbatches run, then those of the next p */
-  bool fixed_order;         /* latency would disturb the order, so it may be fixed */
-  sli_formula *watermark;   /* lazy W: number of W passes it may hold back; NULL: not lazy */
+  bool fixed_order;         /* the order may be fixed, because latency would disturb it */
+  sli_formula *watermark;   /* lazy W: number of W passes that may be deferred; NULL: not lazy */
 } sli_schedule;
 
 /* Iterate over all rows. */
 const sli_schedule *sli_schedule_first(void);
 const sli_schedule *sli_schedule_next(const sli_schedule *row);
 
-/* Returns NULL if no schedule has that name. */
+/* Returns the schedule called `name`, or NULL if there is none. */
 const sli_schedule *sli_schedule_find(const char *name);
 
-/* True if W is to be apart from B. `backward`: the user's choice, "fused" or "split", or NULL. */
+/* Returns whether W is a separate pass from B. `backward` is the user's choice, "fused" or "split",
+ * or NULL. */
 bool sli_schedule_splits(const sli_schedule *row, const char *backward);
 
-/* Returns the place of a class (and chunk) in the order, for m microbatches on p devices: the
- * class's place, and a rank that separates its chunks, 0 where they are not separated. */
+/* Sets the place of a class (and chunk) in the order, for m microbatches on p devices: the class's
+ * place, and a rank that separates its chunks, or 0 if the order does not separate them. */
 void sli_schedule_order(const sli_schedule *row, int p, int m, sl_class cls, int chunk,
                         int *class_order, int *rank);
 
@@ -61,9 +62,8 @@ enum { SLI_TUNED_STAGES = 64 };
 typedef struct sli_tune {
   int act_b, act_w, pool, watermark; /* added on all stages */
   int stage_b[SLI_TUNED_STAGES], stage_w[SLI_TUNED_STAGES];
-  int pool_most; /* upper bound of the pool; 0: the row's pool */
-  int order;     /* 1: emerges at run time, 2: derived and fixed; 0: as the
-                    row says */
+  int pool_most; /* upper bound on the pool; 0: the row's pool */
+  int order;     /* 1: emerges at run time, 2: derived and fixed, 0: as in the row */
 } sli_tune;
 
 /* Stages that a microbatch visits, in order. */
@@ -82,37 +82,37 @@ typedef struct sli_paths {
 /* Reads paths from a file into the arena (paths.c). Errors name the file and its line. */
 sl_status sli_paths_read(const char *file, int microbatches, sli_arena *arena,
                          const sli_paths **out);
-/* Checks that paths are valid for so many stages. */
+/* Checks that paths are valid for `stages` stages. */
 sl_status sli_paths_check(const sli_paths *paths, int stages);
-/* Formats paths as in a file; the caller frees the text. */
+/* Formats paths in the file format; the caller frees the text. */
 char *sli_paths_format(const sli_paths *paths);
 
 /* Parameters in which candidates of a search differ. */
 typedef struct sli_pick {
   const sli_schedule *schedule;
   int v;                  /* chunks per device */
-  bool split;             /* W apart from B */
+  bool split;             /* W is a separate pass */
   sli_tune tune;          /* all 0: the row unchanged */
   const sli_paths *paths; /* NULL: all microbatches go through all stages */
 } sli_pick;
 
-/* Convert a pick to text and back, for processes that do not search. The caller frees the text;
- * paths are read into the arena. */
+/* Convert a pick to text and back, to pass it to processes that do not search. The caller frees the
+ * text; paths are parsed into the arena. */
 char *sli_pick_format(const sli_pick *pick);
 sl_status sli_pick_read(const char *text, sli_arena *arena, sli_pick *out);
 
-/* Maps stages along the model to devices and chunks, [p * v] each. Layouts are "line", "loop"
- * and "vee". */
+/* Maps stages along the model to devices and chunks; both arrays are [p * v]. Layouts are "line",
+ * "loop" and "vee". */
 sl_status sli_place_stages(const char *layout, int p, int v, int *device_of, int *chunk_of);
 
-/* Fixed order of a device's passes: read from a file, derived, or whichever is better on the
+/* Fixed order of a device's passes: read from a file, derived, or chosen by prediction on the
  * virtual clock. */
 typedef struct sli_pass_order {
   sl_plan *plan;
   int ndevices;
   const int32_t *queues; /* [ndevices] queues that run their passes */
-  const bool *aside;     /* [plan->nactors] actors outside the passes, which come last in an
-                            order; NULL: none */
+  const bool *aside;     /* [plan->nactors] actors that are not passes; they come last in an order;
+                            NULL: none */
   const char *given;     /* "derive", a file, or NULL */
   int tuned;             /* sli_tune.order */
   bool split;

@@ -30,9 +30,9 @@ static int interleaved(const sli_at *at) {
   int rest = at->v - at->c;
   return SLI_MIN(at->p * rest, at->p * (rest - 1) + there_and_back(at));
 }
-/* The first device needs most. Later devices have one more slot for what other chunks hold;
- * without it, a forward pass would wait although a slot is idle. Where groups of p do not come
- * out even, more such slots keep the bubble small. */
+/* The first device needs most. Later devices get one more slot to cover what other chunks hold;
+ * without it, a forward pass would wait although a slot is idle. If m is not a multiple of p, more
+ * such slots keep the bubble small. */
 static int interleaved_pool(const sli_at *at) {
   int slots = 2 * (at->p - 1 - at->d) + (at->v - 1) * at->p + 1;
   return at->m % at->p ? slots + SLI_MIN(at->v - 1, 2 * at->d) + 1 : slots + (at->d > 0);
@@ -168,8 +168,9 @@ bool sli_schedule_splits(const sli_schedule *row, const char *backward) {
   return backward ? !strcmp(backward, "split") : row->split;
 }
 
-/* True if the uneven order of zb-v is better. In that order the worst device idles for p - 2
- * passes of a chunk; in the other one for about three per microbatch that the last round lacks. */
+/* Returns whether the uneven order of zb-v is better. In that order the worst device idles for p -
+ * 2 chunk passes; in the normal order, for about three per microbatch missing from the last
+ * round. */
 static bool is_uneven(int p, int m) { return m % p && 3 * (p - m % p) >= p; }
 
 void sli_schedule_order(const sli_schedule *row, int p, int m, sl_class cls, int chunk,

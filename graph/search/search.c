@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* --schedule auto: a search for placement, quotas and priorities on the virtual clock.
  *
- * A candidate is a row of the schedule table, a number of chunks, and a tune: numbers added to
- * the row's credits. Its score is the simulated result of its plan with the durations at hand
- * (--profile, --cost or the ops' costs). Its activations and bytes must fit the budget. The
- * search tries every row, as published and squeezed into the budget by a device pool. Then it
- * tries credits from the modulo-scheduling bound: a slot lives from F to the end of B or W, a
- * microbatch enters once per initiation interval, so slots = ceil(lifetime / interval) (Rau,
- * "Iterative Modulo Scheduling", 1994). A row that takes too many bytes gives up credits until
- * it fits. From the best few the search climbs: one credit more or less, at one stage or at all,
- * as long as that helps. The rows are among the candidates, so the result is never worse than
+ * A candidate is a row of the schedule table, a number of chunks, and a tune: numbers added to the
+ * row's credits. Its score is the simulated result of its plan with the known durations (--profile,
+ * --cost or the ops' costs). Its activations and bytes must fit the budget. The search tries every
+ * row, as published and squeezed into the budget by a device pool. Then it tries credits from the
+ * modulo-scheduling bound. A slot lives from F to the end of B or W, and a microbatch enters once
+ * per initiation interval. Hence slots = ceil(lifetime / interval) (Rau, "Iterative Modulo
+ * Scheduling", 1994). A row that takes too many bytes gives up credits until it fits. From the best
+ * few candidates the search hill-climbs: one credit more or less, at one stage or at all stages, as
+ * long as the score improves. The rows are among the candidates, so the result is never worse than
  * the best row that fits.
  *
  * The effort is counted in firings, not in seconds, so that every process finds the same plan. */
@@ -34,14 +34,14 @@ typedef struct search {
   size_t capacity;
   candidate *candidates; /* best first, after sorting */
   bool over_budget;      /* some plan exceeded the budget */
-  size_t least_bytes;    /* among those plans, the least bytes that one needs of a device */
-  sli_pick least;        /* and that plan's candidate */
+  size_t least_bytes;    /* fewest bytes per device that such a plan needs */
+  sli_pick least;        /* the candidate of that plan */
   sl_status failure;     /* status of the first candidate that failed for another reason */
-  char *why;             /* its text */
-  sli_pick failed;       /* and its choices */
+  char *why;             /* error text of the failure */
+  sli_pick failed;       /* the candidate that failed */
 } search;
 
-/* ---- evaluating -------------------------------------------------------------------- */
+/* ---- evaluation -------------------------------------------------------------------- */
 
 static double peak_activations(const sl_statistics *f, int devices) {
   double peak = 0;
@@ -69,7 +69,7 @@ static sl_status try_plan(search *s, const candidate *c, sli_lowering *l, double
   return status;
 }
 
-/* Returns the bytes of the device that needs most; 0: there is no plan. */
+/* Returns the bytes of the device that needs most, or 0 if there is no plan. */
 static size_t bytes_of(const sl_plan *plan, sl_space space) {
   size_t most = 0;
   for (int32_t d = 0; plan && d < plan->ndevices; d++)
@@ -82,8 +82,8 @@ static bool is_over_disk(const search *s, const sl_plan *plan) {
   return budget && bytes_of(plan, SL_SPACE_DISK) > budget;
 }
 
-/* True if a plan exceeds a budget of bytes. Notes the plan that needs least of a too small
- * device. */
+/* Returns whether a plan exceeds a budget of bytes. Records the plan with the fewest bytes among
+ * those over the device budget. */
 static bool keep_size(search *s, const candidate *c, const sl_plan *plan) {
   size_t bytes = bytes_of(plan, SL_SPACE_DEVICE), budget = s->in->options->devices.budget_bytes;
   if (!budget || bytes <= budget) return is_over_disk(s, plan);
@@ -113,7 +113,7 @@ static bool evaluate(search *s, candidate *c) {
   return large;
 }
 
-/* Gives up twice as many credits each time, down to one per stage, until the plan fits. */
+/* Gives up credits, twice as many each time and down to one per stage, until the plan fits. */
 static void squeeze(search *s, candidate *c) {
   int most = s->in->m * s->in->k;
   for (int less = 1; evaluate(s, c) && less < 2 * most; less *= 2)
@@ -216,7 +216,7 @@ static bool neighbour(const candidate *c, int stages, int i, sli_tune *out) {
 
 static bool can_go_on(const search *s) { return s->firings < MOST_FIRINGS; }
 
-/* Moves to the first better neighbour, again and again. */
+/* Moves to better neighbours until none improves the score. */
 static void climb(search *s, candidate *c) {
   for (bool better = true; better && can_go_on(s);) {
     better = false;
@@ -274,8 +274,8 @@ static sl_status nothing_fits(const search *s) {
                  size, most);
 }
 
-/* Fails with the reason why no schedule was found. If all get stuck, the first is chosen all the
- * same: the proof of its plan says which quota is too small. */
+/* Fails with the reason why no schedule was found. If all candidates deadlock, returns the first
+ * one: the proof of its plan names the quota that is too small. */
 static sl_status nothing_found(const search *s, sli_pick *out) {
   int p = s->in->p;
   if (s->over_budget) return nothing_fits(s);

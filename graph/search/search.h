@@ -9,8 +9,8 @@
 /* Finds the fastest schedule that fits; chunks 0: any number up to most_chunks (search.c). */
 sl_status sli_search(const sli_inputs *in, int chunks, int most_chunks, sli_pick *out);
 
-/* Finds paths for `pick` that skip the share of all visits that the options say, in turn or by a
- * search (skip.c). */
+/* Finds paths for `pick` that skip the fraction of all visits given in the options, round-robin or
+ * by a search (skip.c). */
 sl_status sli_skip(const sli_inputs *in, sli_pick *pick);
 
 #endif

@@ -1,19 +1,21 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* --skip: a search for paths that skip a share of all visits.
+/* --skip: a search for paths that skip a given fraction of all visits.
  *
- * Each stage between the first and the last is skipped equally often. The search has several
- * starting points. In each, one microbatch after the other skips equally many stages: those most
- * in arrears, starting from a stage that rotates. A few microbatches at either end of a step may
- * skip all of them, which fills and drains the pipeline sooner.
+ * Every inner stage (between the first and the last) is skipped equally often. The search has
+ * several starting points. In each, microbatches skip equally many stages one after another. A
+ * microbatch skips the stages that have most skips left, beginning at a stage that rotates. A few
+ * microbatches at either end of a step may skip all inner stages, which fills and drains the
+ * pipeline sooner.
  *
- * From the best start it walks. A skipped stage moves to another microbatch, two skipped stages
- * are exchanged, or, with --swap, a stage comes sooner or later on a path; for one microbatch,
- * or for all with the same path. All moves keep the balance. A walk accepts a step that is no
- * longer than the one some tries ago (Burke and Bykov, "The late acceptance hill-climbing
- * heuristic", EJOR 258(1), 2017), so that it crosses plateaus; the best result counts.
+ * A walk then starts from the best of them. A move transfers a skip to another microbatch or
+ * exchanges two skips. With --swap a move may also shift a stage along a path, for one microbatch
+ * or for all with the same path. All moves preserve the balance. To cross plateaus, the walk
+ * accepts a move if the step takes no longer than it did a fixed number of tries ago (Burke and
+ * Bykov, "The late acceptance hill-climbing heuristic", EJOR 258(1), 2017). The best result is
+ * kept.
  *
- * Where the plan itself is one of many that a search tries, stages are skipped in turn, and nothing
- * is searched for.
+ * With skip_in_turn, for plans that are themselves candidates of another search, stages are skipped
+ * round-robin without a search.
  *
  * The effort is counted in firings, not in seconds, and random numbers are seeded, so that every
  * process finds the same paths. */
@@ -23,21 +25,21 @@
 
 #include "graph/search/search.h"
 
-/* Limits: firings, tries that a walk looks back, and microbatches at either end that may skip
- * all. */
+/* Limits: firings, tries that a walk looks back, and microbatches at either end that may skip all
+ * inner stages. */
 enum { MOST_FIRINGS = 2000000, BACK = 24, MOST_BARE = 2 };
 
 typedef struct search {
   const sli_inputs *in;
   sli_pick pick;
-  sli_paths paths, best;        /* current paths, and the best so far */
-  double seconds, best_seconds; /* seconds of a step with them; INFINITY: no such plan */
-  int stages, out;       /* stages; how many microbatches skip each of those between the ends */
-  bool swap;             /* also tries other orders */
-  uint64_t drawn;        /* state of the random numbers */
-  int64_t firings, most; /* firings spent so far; limit */
-  sl_status failure;     /* status of the last plan that failed */
-  char *why;             /* and its text */
+  sli_paths paths, best;        /* current paths, and the best paths so far */
+  double seconds, best_seconds; /* step times with these paths; INFINITY: no valid plan */
+  int stages, out;              /* stages; number of microbatches that skip each inner stage */
+  bool swap;                    /* also tries other orders of stages */
+  uint64_t drawn;               /* state of the random numbers */
+  int64_t firings, most;        /* firings spent so far; limit */
+  sl_status failure;            /* status of the last plan that failed */
+  char *why;                    /* error text of the failure */
 } search;
 
 static void copy_paths(const search *s, sli_paths *to, const sli_paths *from) {
@@ -58,7 +60,7 @@ static sl_status predict(search *s, sli_lowering *l, double *seconds) {
   return SL_OK;
 }
 
-/* Returns the seconds of a step; INFINITY: no such plan. */
+/* Returns the seconds of a step, or INFINITY if there is no valid plan. */
 static double try_paths(search *s) {
   double seconds = INFINITY;
   s->pick.paths = &s->paths;
@@ -83,7 +85,8 @@ static void keep_best(search *s) {
 
 /* ---- starting points ---------------------------------------------------------------------- */
 
-/* Numbers of microbatches that skip all stages at the ends of a step, and how the others rotate. */
+/* Numbers of microbatches that skip all inner stages at the start and end of a step, and the
+ * rotation of the rest. */
 typedef struct search_start {
   int first, last, stride;
 } search_start;
@@ -107,15 +110,15 @@ static void insert_at(sli_path *p, int at, int stage) {
 
 static void leave_out(sli_path *p, int stage) { remove_at(p, find_stage(p, stage)); }
 
-/* Inserts a stage before the first one that follows it along the model. */
+/* Inserts a stage before the first stage that follows it along the model. */
 static void take_in(sli_path *p, int stage) {
   int at = 1;
   while (at + 1 < p->length && p->stage[at] < stage) at++;
   insert_at(p, at, stage);
 }
 
-/* Returns the next stage to skip: the one with most skips left, the first from `at` on in steps
- * of `stride`. */
+/* Returns the next stage to skip: the one with most skips left; ties go to the first from `at` on
+ * in steps of `stride`. */
 static int next_out(const search *s, const sli_path *p, const int *left, int at, int stride) {
   int between = s->stages - 2, best = SL_NONE;
   for (int n = 0; n < between; n++) {
@@ -183,7 +186,8 @@ static int draw(search *s, int n) {
   return (int)((x >> 33) % (uint64_t)n);
 }
 
-/* Moves a skipped stage to another microbatch, or exchanges two. Returns false if these cannot. */
+/* Moves a skip to another microbatch, or exchanges two skips. Returns false if the drawn move is
+ * not possible. */
 static bool change_visits(search *s, bool two) {
   sli_path *p = &s->paths.of[draw(s, s->in->m)], *q = &s->paths.of[draw(s, s->in->m)];
   int a = 1 + draw(s, s->stages - 2), b = 1 + draw(s, s->stages - 2);
@@ -204,7 +208,7 @@ static void move(sli_path *p, int from, int to) {
   insert_at(p, to, stage);
 }
 
-/* Moves a stage on a path. */
+/* Moves a stage within a path, and with `alike` in all equal paths. */
 static bool change_order(search *s, bool alike) {
   int chosen = draw(s, s->in->m), inner = s->paths.of[chosen].length - 2;
   if (inner < 2) return false;
@@ -221,7 +225,7 @@ static bool change(search *s) {
   return kind < 2 ? change_visits(s, kind) : change_order(s, kind == 3);
 }
 
-/* Makes any possible move; returns false if none was found. */
+/* Makes a random valid move; returns false if none was found. */
 static bool change_any(search *s) {
   enum { DRAWS = 10000 };
   int n = 0;
@@ -249,7 +253,8 @@ static void walk(search *s, sli_paths *before) {
 
 /* ---- the search ------------------------------------------------------------------------------ */
 
-/* Sets the number of skips that comes nearest to the share of all visits. */
+/* Sets the number of skips per inner stage that comes closest to a fraction `share` of all
+ * visits. */
 static sl_status count_out(search *s, double share) {
   int between = s->stages - 2, m = s->in->m;
   double most = between > 0 ? (double)(m - 1) * between / ((double)m * s->stages) : 0;

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Ways of an op that a number of devices can take: each gets units of every split dim, and exact
- * sums stay exact. */
+/* Filters the ways of an op by the number of devices: each device must get units of every split
+ * dim, and exact sums must stay exact. */
 #include "graph/share/search.h"
 
 static const sl_sbp broadcast = {SL_BROADCAST, 0};
 
-/* Devices that are to share a call. */
+/* Devices that shard a call. */
 typedef struct sharers {
   const sli_dim *dims;
   int axis, size;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Nodes that convert a tensor from one layout to another: their place, and their reads of other
- * devices. */
+/* Creates the nodes that convert a tensor between layouts: places them and records their reads from
+ * other devices. */
 #include "graph/share/box.h"
 
 static sli_moment moment_of(const sli_boxing *b, bool near) {
@@ -20,8 +20,8 @@ sl_class sli_box_class(const sli_boxing *b) {
   return b->to->made.phase == SLI_PHASE_MAIN ? b->to->made.cls : SL_CLASS_C;
 }
 
-/* Returns the bytes that a call reads from other devices of its stage: for a join everything but
- * its own part, for a sum as much of each summand as it makes. */
+/* Returns the bytes that a call reads from other devices of its stage: for a join everything except
+ * its own part, for a sum its part of each remote summand. */
 static double remote_bytes(const sli_boxing *b, const sli_node *n, const sl_type *in,
                            const sl_type *out) {
   if (n->nin != b->members || n->cls != SL_CLASS_C || sli_box_between_stages(b)) return 0;
@@ -30,9 +30,9 @@ static double remote_bytes(const sli_boxing *b, const sli_node *n, const sl_type
   return (double)(n->nin - 1) * (double)sl_type_bytes(out);
 }
 
-/* Returns the axis that an exchange counts under. Exchanges of parameters and their gradients
- * along row axes all count under the data axis. Exchanges among experts' devices, apart from
- * rows, count under data if those devices share the data, else under tensor. */
+/* Returns the axis that an exchange counts under. Exchanges of parameters and their gradients along
+ * row axes all count under the data axis. Other exchanges among experts' devices count under the
+ * data axis if these devices shard the data, else under the tensor axis. */
 static int remote_axis(const sli_boxing *b) {
   int axis = sli_box_axis(b->along);
   const sli_array *subject = b->x->arrays[b->x->shaped[b->from->of->id]];

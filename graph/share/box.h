@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A step of boxing, along one axis or several as one, and its nodes: for boxing.c and route.c. */
+/* One step of boxing, along one axis or several axes treated as one, and its nodes; used by
+ * boxing.c and dispatch.c. */
 #ifndef SLUICE_GRAPH_BOX_H
 #define SLUICE_GRAPH_BOX_H
 
@@ -10,7 +11,7 @@ typedef struct sli_boxing {
   const sli_array *from;
   sli_array *to;
   sli_along along;
-  int members, ranks; /* number of devices that take part */
+  int members, ranks; /* devices in a row; ranks that box */
 } sli_boxing;
 
 /* Returns the outermost of several axes. */
@@ -20,30 +21,31 @@ int sli_box_axis(sli_along along);
 static inline bool sli_box_between_stages(const sli_boxing *b) {
   return b->along == 1u << SLI_AXIS_STAGES;
 }
-/* Returns the class of the boxing nodes. A step without exchange belongs to the reader's class. */
+/* Returns the class of boxing nodes that exchange nothing: the reader's class in every-tick work,
+ * else C. */
 sl_class sli_box_class(const sli_boxing *b);
 
-/* A device's call of a boxing step: placed with its input (`near`) or with its reader. */
+/* One device's call in a boxing step, placed with its input (`near`) or with its reader. */
 typedef struct sli_box_making {
   const sl_op *op;
-  const char *what; /* what it does, for its name */
+  const char *what; /* short word for the node's name */
   sl_class cls;
   bool near;
   int rank, nin;
   sl_tensor *const *in;
   const sl_attrs *attrs; /* [nvariants] */
-  const sl_type *type;   /* [nvariants] output type; NULL: by the op's shape rule */
+  const sl_type *type;   /* [nvariants] output type; NULL: inferred by the op */
 } sli_box_making;
 sl_status sli_box_node(const sli_boxing *b, const sli_box_making *m, sli_node **node,
                        sl_tensor **out);
 
 /* ---- dispatch of rows to experts, and back: dispatch.c -------------------------------- */
 
-/* Move rows to the experts and back. `ids`: ids in the layout of the rows' origin; `all`: all
- * ids that lead to these devices' experts. */
+/* Move rows to the experts and back. `ids` are the ids in the layout that the rows come from; `all`
+ * are all ids routed to these devices' experts. */
 sl_status sli_box_to_experts(sli_boxing *b, const sli_array *ids, const sli_array *all);
 sl_status sli_box_from_experts(sli_boxing *b, const sli_array *ids, const sli_array *all);
-/* Makes the numbers of the leaves whose rows are at the experts. */
+/* Creates the leaf numbers of the rows that are at the experts. */
 sl_status sli_box_own_leaves(sli_boxing *b, const sli_array *ids, const sli_array *all);
 
 #endif

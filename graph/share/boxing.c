@@ -1,19 +1,19 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Boxing: converts a tensor from its layout on the devices to the one that its readers want.
+/* Boxing: converts a tensor from its layout on the devices to the layout that its readers want.
  *
  * Axes are converted one at a time, with three ops:
  *
- *     B -> S   a slice of the device's own
- *     B -> P   the first member's is the sum, the others' are zeros
+ *     B -> S   a slice, for the device itself
+ *     B -> P   the tensor on the first member, zeros on the others
  *     S -> B   a join of all parts                          (all-gather)
- *     P -> S   slices for all, and the sum of those for one;
- *              or the sum of that part of all summands      (reduce-scatter)
- *     P -> B   the same in flat parts, and a join           (all-reduce)
- *     S -> S   slices for all, and a join                   (all-to-all)
+ *     P -> S   slices for all members, and a sum of the slices received;
+ *              or a sum of that part of all summands        (reduce-scatter)
+ *     P -> B   the same with flat parts, and a join         (all-reduce)
+ *     S -> S   slices for all members, and a join           (all-to-all)
  *
- * Sums in f32 are made by a binary tree over the members. Each slice goes to one reader,
- * so devices exchange exactly the bytes that the collective must move. Small tensors are not worth
- * three transfers: all members read everything, and each makes the sum. */
+ * F32 sums use a binary tree over the members. Each slice goes to one reader, so devices exchange
+ * exactly the bytes that the collective must move. Small tensors are not worth three transfers:
+ * every member reads all summands and computes the sum itself. */
 #include "graph/build/build.h"
 #include "graph/share/box.h"
 #include "ops/ops.h"
@@ -38,7 +38,8 @@ static const sl_attrs *same_attrs(const sli_boxing *b, const void *user) {
 
 /* ---- parts ----------------------------------------------------------------------- */
 
-/* Returns the parts [nvariants] of member m along `dim`, or in equal numbers of elements. */
+/* Returns the parts [nvariants] of a member along `dim` or, if dim is -1, in equal numbers of
+ * elements. */
 static const sl_part *parts_of(const sli_boxing *b, int rank, int dim, int member) {
   sli_expansion *x = b->x;
   sl_part *parts = sli_arena_alloc(&x->g->arena, (size_t)x->nvariants * sizeof *parts);
@@ -72,8 +73,8 @@ static sl_status slice(sli_boxing *b, int rank, sl_tensor *t, int dim, int membe
   return add_node(b, &sl_op_slice, what, cls, cls == SL_CLASS_C, rank, 1, &t, attrs, NULL, out);
 }
 
-/* Joins the members' parts into `whole` [nvariants]; where one device stands for all, they may
- * be larger. */
+/* Joins the members' parts into `whole` [nvariants]; if one device represents all, the parts may be
+ * larger. */
 static sl_status join(sli_boxing *b, int rank, sl_tensor *const *in, const sl_type *whole,
                       const sl_part *const *parts, sl_class cls, sl_tensor **out) {
   sli_arena *arena = &b->x->g->arena;
@@ -91,7 +92,7 @@ static sl_status join(sli_boxing *b, int rank, sl_tensor *const *in, const sl_ty
 
 /* ---- conversions, for one device ---------------------------------------------------- */
 
-/* Lists the tensors of all members of this device's row. */
+/* Lists the tensors of all members of a device's row. */
 static void row_of(const sli_boxing *b, int rank, sl_tensor *const *on, sl_tensor **out) {
   for (int m = 0; m < b->members; m++) out[m] = on[sli_rank_at(b->x->grid, rank, b->along, m)];
 }
@@ -121,7 +122,7 @@ static sl_status cut_for_all(sli_boxing *b, int dim, sl_tensor **slices) {
   return status;
 }
 
-/* Lists the slices that all devices cut for this one. */
+/* Lists the slices that all members cut for this device. */
 static void slices_for(const sli_boxing *b, int rank, sl_tensor *const *slices, sl_tensor **out) {
   const sli_grid *grid = b->x->grid;
   int own = sli_rank_member(grid, rank, b->along);
@@ -157,8 +158,8 @@ static sl_status sum_in_place(sli_boxing *b, int dim, sl_tensor **sums) {
   return status;
 }
 
-/* Makes each device's part of the sum, from slices sent to it or from summands that it can
- * address. */
+/* Computes each device's part of the sum, from slices sent to it or, if devices can address each
+ * other's memory, from the summands. */
 static sl_status sum_parts(sli_boxing *b, int dim, sl_tensor **sums) {
   bool apart = false;
   for (int a = 0; a < SLI_AXES; a++) apart |= (b->along >> a & 1) && b->x->grid->apart[a];
@@ -176,7 +177,7 @@ static sl_status box_sum_whole(sli_boxing *b) {
   return status;
 }
 
-/* Joins parts along `dim` (-1: in equal numbers of elements) on all devices. */
+/* Joins parts along `dim` (-1: equal numbers of elements) on all devices. */
 static sl_status join_all(sli_boxing *b, int dim, sl_tensor *const *on) {
   sli_expansion *x = b->x;
   sl_status status = SL_OK;
@@ -199,8 +200,8 @@ static sl_status box_all_reduce(sli_boxing *b) {
   return status ? status : join_all(b, -1, sums);
 }
 
-/* Converts parts along one dim to parts along another. The dims differ, so a device cuts the
- * same part of whatever it has for each member. */
+/* Converts parts along one dim to parts along another. The dims differ, so every device cuts the
+ * same ranges of its part for the members. */
 static sl_status box_all_to_all(sli_boxing *b, int from, int to) {
   sli_expansion *x = b->x;
   sl_tensor **slices =
@@ -221,7 +222,8 @@ static sl_status box_all_to_all(sli_boxing *b, int from, int to) {
 
 /* ---- one axis, or several as one ------------------------------------------------------------- */
 
-/* True if each device makes the whole sum; in serving, equal parts would not match valid rows. */
+/* True if each device computes the whole sum. Serving always does, since equal parts would not line
+ * up with valid rows. */
 static bool is_summed_whole(const sli_boxing *b) {
   const sl_type *type = sli_expand_type(b->x, b->from->on[0], 0);
   return sl_type_bytes(type) <= SMALL_BYTES || sli_box_between_stages(b) || b->x->g->options.serve;
@@ -237,7 +239,7 @@ static sl_status box_own_slices(sli_boxing *b, int dim) {
 
 static bool is_forward(sl_class cls) { return cls == SL_CLASS_F || cls == SL_CLASS_L; }
 
-/* Returns the part [nvariants] behind those of the members before it. */
+/* Returns a member's part [nvariants], which follows those of the members before it. */
 static const sl_part *place_behind(const sli_boxing *b, sl_tensor *const *in, int member) {
   sli_expansion *x = b->x;
   sl_part *parts = sli_arena_alloc(&x->g->arena, (size_t)x->nvariants * sizeof *parts);
@@ -259,7 +261,7 @@ static sl_status flatten(sli_boxing *b, int rank, sl_tensor **out) {
   return add_node(b, &sl_op_slice, "flat", sli_box_class(b), false, rank, 1, &t, attrs, NULL, out);
 }
 
-/* Concatenates the members' tensors, whatever their place in the whole. */
+/* Concatenates the members' tensors, regardless of their place in the whole. */
 static sl_status box_in_line(sli_boxing *b) {
   sl_status status = SL_OK;
   sl_tensor *flat[b->x->ranks];
@@ -278,8 +280,8 @@ static sl_status box_in_line(sli_boxing *b) {
   return status;
 }
 
-/* Gathers all ids that lead to one device, source by source; in the whole they may lie in
- * another order. */
+/* Gathers all ids routed to one device, source by source; their order in the whole tensor may
+ * differ. */
 static sl_status gather_ids(sli_expansion *x, const sli_array *own, sli_moment at,
                             sli_array **all) {
   enum { IN_LINE = 1 };
@@ -310,7 +312,7 @@ static sl_status box_dispatched(sli_boxing *b, sli_moment at, bool back) {
 
 sl_status sli_box_leaves(sli_expansion *x, const sl_tensor *ids, sli_layout lies, sli_moment at,
                          sli_array **out) {
-  enum { LEAVES = SL_MAX_DIMS }; /* an array of ids that are numbers of leaves */
+  enum { LEAVES = SL_MAX_DIMS }; /* marks an array of leaf numbers */
   sli_array *own, *all;
   lies.axis[SLI_AXIS_EXPERT].dim = LEAVES;
   *out = sli_array_find(x, ids, &lies, &at);
@@ -330,8 +332,8 @@ static bool is_count(const sl_tensor *t) {
   return n && n->op == &sl_op_one_hot;
 }
 
-/* Refuses sums in f32 of an exact graph along axes of rows, except counts. On other axes signatures
- * add nothing but sums of groups (groups.c). */
+/* Rejects f32 sums of an exact graph along row axes, except counts. On other axes signatures add
+ * only sums of groups (groups.c). */
 static sl_status want_exact(const sli_boxing *b) {
   const sl_tensor *of = b->from->of;
   const sli_array *subject = b->x->arrays[b->x->shaped[of->id]];
@@ -379,7 +381,7 @@ sli_array *sli_array_add(sli_expansion *x, const sl_tensor *of, sli_layout lies,
   return *end = a;
 }
 
-/* True if a tensor boxed for other readers can serve these. */
+/* True if an array boxed for other readers can serve these. */
 static bool serves(const sli_array *a, const sli_moment *at) {
   const sli_moment *made = &a->made;
   return made->phase == at->phase && made->block == at->block &&
@@ -388,9 +390,9 @@ static bool serves(const sli_array *a, const sli_moment *at) {
 
 static bool is_part(sl_sbp a) { return a.kind == SL_SPLIT; }
 
-/* True if the backward pass should keep a boxed tensor: parts no larger than the parts they are
- * made of; the joined tensor of a piece, which later pieces read; and ids of experts, which are
- * few beside their rows. */
+/* True if the backward pass should keep a boxed tensor instead of boxing it again. That holds for
+ * parts no larger than the parts they come from and for the joined tensor of a piece, which later
+ * pieces read. It also holds for ids of experts, which are small compared to their rows. */
 static bool is_worth_keeping(const sli_expansion *x, const sli_array *from, const sli_array *to,
                              sli_along along) {
   int axis = sli_box_axis(along), block = to->made.block;
@@ -422,7 +424,7 @@ static bool changes(const sli_layout *from, const sli_layout *want, int axis) {
   return !sli_sbp_equal(from->axis[axis], want->axis[axis]);
 }
 
-/* True if an inner axis is to leave or split the dim that this place's axis is to split. */
+/* True if an inner axis must first leave or split the dim that this place's axis will split. */
 static bool waits(const sli_layout *from, const sli_layout *want, int place) {
   sl_sbp to = want->axis[sli_splitting[place]];
   for (int i = place + 1; i < SLI_AXES; i++) {
@@ -433,15 +435,15 @@ static bool waits(const sli_layout *from, const sli_layout *want, int place) {
   return false;
 }
 
-/* True if an axis that shares no rows has summands. */
+/* True if an axis that shards no rows has summands. */
 static bool has_summands(const sli_layout *lies, int place) {
   int axis = sli_splitting[place];
   return lies->axis[axis].kind == SL_PARTIAL && !sli_axes[axis].rows;
 }
 
-/* Returns the axis to convert first, by its place in sli_splitting. The innermost axis splits a
- * dim first, so outer splits are made last and undone first. Of axes with summands the outermost
- * comes first, as its members' parts of a dim are neighbours. */
+/* Returns the axis to convert first, by its place in sli_splitting. The innermost axis splits a dim
+ * first, so outer splits are made last and undone first. Among axes with summands the outermost
+ * comes first, because its members' parts of a dim are adjacent. */
 static int first_place(const sli_layout *from, const sli_layout *want) {
   int place = -1;
   for (int i = 0; i < SLI_AXES; i++) {
@@ -453,8 +455,8 @@ static int first_place(const sli_layout *from, const sli_layout *want) {
   return SLI_MAX(place, 0);
 }
 
-/* Returns the place of the outermost axis that must be made whole before the one at this place
- * can change: it splits the dim that that one splits, or will split. */
+/* Returns the place of the outermost axis that must be made whole before the axis at this place can
+ * change, because both split or will split the same dim. */
 static int outer_place(const sli_layout *from, const sli_layout *want, int place) {
   sl_sbp is = from->axis[sli_splitting[place]], to = want->axis[sli_splitting[place]];
   for (int i = 0; i < place; i++) {
@@ -464,8 +466,8 @@ static int outer_place(const sli_layout *from, const sli_layout *want, int place
   return place;
 }
 
-/* Returns the row axes and factors that change together with this one: same layout now and
- * wanted. */
+/* Returns the row axes and factors that change together with this axis: their current and wanted
+ * layouts are the same. */
 static sli_along together(const sli_layout *from, const sli_layout *want, sli_along row, int axis,
                           sl_sbp to) {
   sli_along along = 1u << axis;
@@ -478,8 +480,8 @@ static sli_along together(const sli_layout *from, const sli_layout *want, sli_al
   return along;
 }
 
-/* Returns the layout one step closer to the wanted one. Split tensors are made whole before they
- * become sums. */
+/* Returns the layout one step closer to the wanted one. Split tensors become whole before they
+ * become summands. */
 static sli_layout next_dense(const sli_expansion *x, const sl_tensor *t, const sli_layout *from,
                              const sli_layout *want, sli_along *along) {
   sli_layout next = *from;
@@ -506,7 +508,8 @@ static sli_layout next_step(const sli_expansion *x, const sl_tensor *t, const sl
   return next_dense(x, t, from, there ? &rows : want, along);
 }
 
-/* True if stages differ in the result. Tensors made whole between stages are made at the reader. */
+/* True if stages differ in the result. Tensors made whole between stages are made at their
+ * reader. */
 static bool stays_sharded(const sli_array *from, const sli_array *to, sli_along along,
                           bool reader) {
   if (along != 1u << SLI_AXIS_STAGES) return from->sharded;

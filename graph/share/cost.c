@@ -1,21 +1,22 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Cost of a choice of signatures.
  *
- * Calls: each device runs every call on its own part, so the time of a call follows from its
- * op's cost at local shapes, by arithmetic or by memory traffic, whichever takes longer. The
- * backward pass runs the calls of the op's gradient rules at the local shapes of their
- * arguments. Where parts are uneven, the largest counts.
+ * Calls: each device runs every call on its own part, so the time of a call follows from its op's
+ * cost at local shapes: arithmetic or memory traffic, whichever takes longer. The backward pass
+ * runs the op's gradient rules at the local shapes of their arguments. If parts are uneven, the
+ * largest counts.
  *
  * Boxing: a tensor is converted from its layout to the one that a reader wants, and the gradient
- * from the layout that the reader gives to the one that the producer wants. A reader that
- * repeats the same work everywhere (it has everything everywhere) gives a whole gradient; one
- * that uses a broadcast input for its own share gives a summand. Producers of sums want whole
- * gradients. Within a block, readers share boxed tensors, and gradients in the same layout are
- * added before they are boxed. A tensor that the backward pass reads again is boxed again, not
- * kept, except where row axes exchange parts for other parts of the same size.
+ * from the reader's layout to the one that the producer wants. A reader that repeats the same work
+ * on every device returns a whole gradient; a reader that uses a broadcast input for its own part
+ * returns a summand. Producers of summands want whole gradients. Within a block, readers share
+ * boxed tensors, and gradients in the same layout are added before boxing. A tensor that the
+ * backward pass rereads is boxed again, not kept, unless row axes exchange parts for other parts of
+ * the same size.
  *
- * Parameters have the layout that their first reader wants. Other work on them and their
- * gradients is done once a step, so a microbatch bears its share of that, and of the update. */
+ * Parameters have the layout that their first reader wants. Other work on them and their gradients
+ * happens once per step, so its cost and that of the update are divided by the number of
+ * microbatches. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -26,10 +27,10 @@
 
 static const sl_sbp broadcast = {SL_BROADCAST, 0};
 
-/* Share of the time to move a byte that not storing it is worth: breaks ties. */
+/* Value of not storing a byte, as a fraction of the time to move it; breaks ties. */
 static const double memory_weight = 1e-6;
 
-/* Default device: as fast as any core, but with memory traffic overlapping arithmetic. */
+/* Default device: the rates of the default core, but memory traffic overlaps with arithmetic. */
 static const sl_hardware any = {.flops_per_second = 5e10, .bytes_per_second = 1e10};
 
 static const sl_hardware *hardware(const sli_costs *c) {
@@ -77,7 +78,7 @@ static sl_sbp sequence_of(const sli_costs *c, const sl_tensor *t) {
 static sl_type local_type(const sli_costs *c, const sl_type *whole, const sl_tensor *t,
                           sl_sbp sbp) {
   sl_type type = *whole;
-  /* assumes that all experts have equally many rows */
+  /* assumes equally many rows per expert */
   if (sbp.kind == SL_DISPATCHED) sbp = (sl_sbp){SL_SPLIT, 0};
   if (sbp.kind == SL_SPLIT) {
     const sli_dim *dim = t ? &c->dims[t->id * SL_MAX_DIMS + sbp.dim] : NULL;
@@ -107,7 +108,7 @@ static double gradient_bytes(const sli_costs *c, const sl_tensor *t) {
   return (double)sl_type_bytes(&type);
 }
 
-/* Arguments of a node on one device. in[] has as many as the op can take. */
+/* Arguments of a node on one device. in[] has room for op->max_in types. */
 typedef struct local {
   sl_attrs attrs;
   sl_type *in, *out;
@@ -181,9 +182,9 @@ static double backward_seconds(const sli_costs *c, const sli_node *n, const loca
 
 /* ---- boxing -------------------------------------------------------------------------------- */
 
-/* Returns the seconds that a device works in its own memory for an exchange of so many bytes,
- * unless measurements include it: it reads all summands of its part and writes that, or reads
- * and writes all. */
+/* Returns the seconds that a device works in its own memory for an exchange of `bytes` bytes, or 0
+ * if measurements include them. A reduce-scatter reads all summands of the device's part and writes
+ * the part; other exchanges read and write everything. */
 static double own_seconds(const sli_costs *c, const sli_axis_link *link, sli_half half,
                           double bytes) {
   const sl_hardware *h = c->grid->hardware;
@@ -215,7 +216,7 @@ static sli_cost boxing(const sli_costs *c, sl_sbp a, sl_sbp b, double bytes) {
 
 /* ---- a node -------------------------------------------------------------------------------- */
 
-/* Returns the result type of the first of two calls, by its shape rule, which handles f32 only. */
+/* Infers the result type of the first of two calls; its shape rule handles only f32. */
 static sl_status infer_part(const sli_node *n, const sl_signature *s, const local *l,
                             sl_type *part) {
   int count = SLI_MAX(n->nin, n->op->max_in);
@@ -227,8 +228,8 @@ static sl_status infer_part(const sli_node *n, const sl_signature *s, const loca
   return s->local->infer(&l->attrs, n->nin, in, part);
 }
 
-/* Returns the cost of a call in two: each device works on its part, the parts are joined, and
- * the second call works on all of them. */
+/* Returns the cost of a call split in two: each device runs the first call on its part, the parts
+ * are joined, and the second call runs on the whole. */
 static sli_cost two_calls(const sli_costs *c, const sli_node *n, const sl_signature *s,
                           const local *l) {
   sl_type part;
@@ -249,9 +250,9 @@ static double kept_bytes(const sli_costs *c, const sl_tensor *t, const sl_type *
   return (double)sl_type_bytes(type) * (rows && c->rows_last ? 1.5 : 1);
 }
 
-/* Returns the cost of ring attention. Chunks arrive beside computing, once in the forward pass
- * and, with their gradients, twice in the backward pass; transfer time beyond the computing is
- * waited for. kv: bytes of a device's own. */
+/* Returns the boxing cost of ring attention. Chunks arrive while devices compute: once in the
+ * forward pass and, with their gradients, twice in the backward pass. Only transfer time that
+ * exceeds the computation costs time. kv: bytes of a device's own keys and values. */
 static sli_cost rounds_cost(const sli_costs *c, const sli_node *n, double kv, double compute) {
   double seen = n->attrs.full || !c->grid->zigzag ? 1 : 0.75, P = c->size;
   const sli_axis_link *link = &c->grid->link[c->axis];
@@ -261,8 +262,8 @@ static sli_cost rounds_cost(const sli_costs *c, const sli_node *n, double kv, do
   return cost;
 }
 
-/* Returns the cost of exchanges by piece: all keys of a piece arrive before its queries read
- * them, and their gradients are added up, once forward and once backward. */
+/* Returns the cost of exchanges by piece: keys and values of a piece are gathered before its
+ * queries read them, and their gradients are reduced in the backward pass. */
 static sli_cost pieces_cost(const sli_costs *c, double kv) {
   const sl_sbp split = {SL_SPLIT, 1};
   sli_cost cost = boxing(c, split, broadcast, c->size * kv);
@@ -270,8 +271,8 @@ static sli_cost pieces_cost(const sli_costs *c, double kv) {
   return cost;
 }
 
-/* Returns the cost of ring attention on the busiest device: all pairs of queries and keys are
- * shared evenly, or as on the last device of a contiguous layout. */
+/* Returns the cost of ring attention on the busiest device. Pairs of queries and keys are balanced,
+ * or in a contiguous layout the last device has the most. */
 static sli_cost chunks_cost(const sli_costs *c, const sli_node *n, const local *l) {
   double P = c->size, K = c->g->options.pieces;
   double all =
@@ -285,8 +286,8 @@ static sli_cost chunks_cost(const sli_costs *c, const sli_node *n, const local *
   return cost;
 }
 
-/* Returns the cost of an exchange of states, beside a device's own walk: records, and what the last
- * device reads of them, forward and backward. Each piece has an exchange of its own. */
+/* Returns the cost of exchanging states, on top of the call itself: the records, and the reads of
+ * the last device, forward and backward. Each piece has a separate exchange. */
 static sli_cost states_cost(const sli_costs *c, const sli_node *n, const local *l) {
   const sl_op *share = &sl_op_linear_attention_share;
   double pieces = n->op == &sl_op_linear_attention ? SLI_MAX(c->g->options.pieces, 1) : 1;
@@ -327,8 +328,8 @@ sli_cost sli_cost_node(const sli_costs *c, const sli_node *n, const sl_signature
   return cost;
 }
 
-/* Returns the cost of summing a parameter's gradient over the row axes, once a step, for a
- * device's part. */
+/* Returns the cost of summing a device's part of a parameter gradient over the row axes, once per
+ * step. */
 static sli_cost summing(const sli_costs *c, double bytes) {
   int size = sli_grid_size(c->grid, sli_grid_rows());
   if (sli_axes[c->axis].rows || size == 1 || c->size == 1) return (sli_cost){0};
@@ -339,7 +340,8 @@ static sli_cost summing(const sli_costs *c, double bytes) {
   return (sli_cost){.boxing_seconds = seconds / c->g->options.microbatches};
 }
 
-/* Prices an update: it reads and writes parameter and moments, and the gradient is read twice. */
+/* Prices an update: it reads and writes the parameter and its moments, and reads the gradient
+ * twice. */
 sli_cost sli_cost_update(const sli_costs *c, const sl_tensor *param, sl_sbp lies) {
   sl_type type = local_type(c, &param->type, param, lies);
   double bytes = (double)sl_type_bytes(&type);
@@ -354,7 +356,8 @@ sli_cost sli_cost_update(const sli_costs *c, const sl_tensor *param, sl_sbp lies
 
 /* ---- reads ------------------------------------------------------------------------------ */
 
-/* True if the backward pass reads input i; calls of the forward pass find it there anyway. */
+/* True if the backward pass reads input i. Gradient rules of class F run in the forward pass, where
+ * the input is present anyway. */
 static bool read_again(const sli_costs *c, const sli_node *n, int i) {
   for (int r = 0; r < SL_GRAD_RULES && n->op->grad[r].nof; r++) {
     const sl_grad_rule *rule = &n->op->grad[r];
@@ -375,8 +378,8 @@ sli_reading sli_reading_of(const sli_costs *c, const sli_node *n, const sl_signa
                        .again = any && !n->in[i]->param && read_again(c, n, i)};
 }
 
-/* Returns the cost of gradients that come back in these layouts: they are converted to the split
- * ones, then to sums, and the total to the wanted layout. */
+/* Returns the cost of gradients that arrive in these layouts: they are converted to a split layout,
+ * if any has one, and added; the total is converted to the wanted layout. */
 static sli_cost gradients_cost(const sli_costs *c, unsigned codes, sl_sbp wanted, double bytes) {
   sl_sbp to = wanted;
   if (wanted.kind == SL_BROADCAST && codes >> 2) to = sli_code_sbp(2 + __builtin_ctz(codes >> 2));
@@ -392,14 +395,14 @@ static sli_cost times(sli_cost cost, double factor) {
                     cost.boxing_bytes * factor, cost.memory_bytes * factor};
 }
 
-/* Returns the cost of reading a served model's weight. Its layout should be the one that all
- * readers want, if possible. */
+/* Returns the cost of reading a served model's weight: prohibitive unless the reader wants the
+ * weight's layout. */
 static sli_cost served_reading(const sli_seen *seen, sli_reading r) {
   const double much = 1e6; /* seconds */
   return (sli_cost){.boxing_seconds = seen->lies == r.want ? 0 : much};
 }
 
-/* Returns the cost of a parameter's read, once a step; each use has its own gradient. */
+/* Returns the cost of a parameter's read, once per step; each use has its own gradient. */
 static sli_cost param_reading(const sli_costs *c, const sl_tensor *t, sli_reading r,
                               sli_seen *seen) {
   double bytes = tensor_bytes(c, t);
@@ -413,7 +416,7 @@ static sli_cost param_reading(const sli_costs *c, const sl_tensor *t, sli_readin
   return times(cost, 1.0 / c->g->options.microbatches);
 }
 
-/* True for a tensor that must be read in the layout in which it is made. */
+/* True for a tensor that must be read in its original layout. */
 static bool is_own(const sl_tensor *t) {
   return t->producer && sli_bit(t->producer->op->own, t->output);
 }
@@ -443,12 +446,12 @@ sli_cost sli_cost_reading(const sli_costs *c, const sl_tensor *t, sli_reading r,
 
 /* ---- totals ------------------------------------------------------------------------------- */
 
-/* Choice whose costs are being added up. */
+/* Choice that is being priced. */
 typedef struct sum {
   const sli_costs *c;
   sli_choice *choice;
   sli_seen *seen; /* [ntensors] */
-  bool *met;      /* [nparams] layout is known */
+  bool *met;      /* [nparams] layout is decided */
 } sum;
 
 static sli_cost meet_param(sum *s, const sl_tensor *t, sli_reading r) {

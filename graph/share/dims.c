@@ -1,18 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Structure of the dims of tensors, which determines how they may be split.
+/* Finds the structure of tensor dims, which determines how they may be split.
  *
- * A signature that splits several arrays of a call ties their dims together: member m runs on
- * its part of each, so the parts must be the same units of each. Dims tied over all signatures
- * of all forward nodes form classes. A class has one number of units, which divides the length
- * of each segment of each dim in the class, and the heads of nodes that work head by head. Where
- * tied dims have different lengths (queries and keys), a unit has a different length in each.
+ * A signature that splits several arrays of a call ties their dims together: member m runs on its
+ * part of each array, so the parts must consist of the same units. Dims that signatures of any
+ * forward node tie together form a class. A class has one number of units. It divides the length of
+ * each segment of each dim in the class, and the number of heads of nodes that work head by head.
+ * If tied dims have different lengths (queries and keys), a unit has a different length in each.
  *
- * Tied dims of one length agree down to the segments: the output of a linear map for packed
- * attention is queries, keys and values like its weight's rows and its bias. Only attention
- * itself combines arguments of different segments, and declares them.
+ * Tied dims of equal length also share their segments: the output of a linear layer for packed
+ * attention consists of queries, keys and values, and so do its weight's rows and its bias. Only
+ * attention combines arguments with different segments; it declares them.
  *
- * Where sequences are cut in pieces, the tensor axis does not split the dim they lie along as
- * well: its class has one unit. */
+ * If sequences are cut into pieces, the tensor axis does not split the sequence dim: its class has
+ * one unit. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -24,11 +24,11 @@ typedef struct pass {
   const sl_graph *g;
   int nslots;
   int *tied, *alike; /* parents in two union-find forests of slots */
-  sli_dim *segments; /* [slots] of roots of `alike`: declared segments; nsegments 0: none
+  sli_dim *segments; /* [slots] at roots of `alike`: declared segments; nsegments 0: none
                         declared */
-  int64_t *units;    /* [slots] of roots of `tied`; 0: none declared */
-  bool *cut;         /* [slots] of roots of `tied`: cut into pieces */
-  bool *heads;       /* [slots] of roots of `tied`: some node splits it by heads */
+  int64_t *units;    /* [slots] at roots of `tied`; 0: none declared */
+  bool *cut;         /* [slots] at roots of `tied`: cut into pieces */
+  bool *heads;       /* [slots] at roots of `tied`: some node splits the dim by heads */
 } pass;
 
 static int dims_find(int *parents, int slot) {
@@ -96,14 +96,14 @@ static void tie_all(pass *p) {
   }
 }
 
-/* ---- declarations of nodes --------------------------------------------------------------- */
+/* ---- declarations by nodes --------------------------------------------------------------- */
 
 static void say_units(pass *p, int slot, int64_t units) {
   int64_t *at = &p->units[dims_find(p->tied, slot)];
   *at = sli_common_divisor(units, *at);
 }
 
-/* Declares the segments of a tensor's last dim; conflicting declarations prevent a split. */
+/* Declares the segments of a tensor's last dim. Conflicting declarations prevent a split. */
 static void say_segments(pass *p, const sl_tensor *t, int count, const int64_t *lengths) {
   if (!t || !t->type.ndim) return;
   int slot = slot_of(t, t->type.ndim - 1);
@@ -113,7 +113,7 @@ static void say_segments(pass *p, const sl_tensor *t, int count, const int64_t *
   else if (memcmp(at, &said, sizeof said)) say_units(p, slot, 1);
 }
 
-/* Declares keys, followed by values. */
+/* Declares a dim of keys followed by values. */
 static void say_keys(pass *p, const sl_tensor *t, int64_t keys) {
   say_segments(p, t, 2, (int64_t[]){keys, keys});
 }
@@ -153,7 +153,7 @@ static void say_position(pass *p, const sl_tensor *t, int dim) {
   p->cut[dims_find(p->tied, slot_of(t, dim))] = true;
 }
 
-/* Declares the dims that cut sequences lie along: those that grow with positions. */
+/* Declares the sequence dims: those that grow with the number of positions. */
 static void say_positions(pass *p, const sli_node *n) {
   int ntypes = SLI_MAX(n->nin, n->op->max_in);
   sl_type in[ntypes + 1], out[n->nout + 1];
@@ -180,7 +180,7 @@ static void say_cut(pass *p, const sli_node *n) {
   if (pieces == SL_PIECES_POSITIONS || pieces == SL_PIECES_STATE) say_positions(p, n);
 }
 
-/* Declares that the rows of a tick are on all devices, whatever their number. */
+/* Declares that all devices hold all rows of a serving tick. */
 static void say_ticks(pass *p, const sli_node *n) {
   for (int o = 0; o < n->nout; o++)
     for (int d = 0; n->out[o] && d < SLI_MIN(n->out_type[o].ndim, 2); d++)
@@ -201,7 +201,7 @@ static void say_all(pass *p) {
   }
 }
 
-/* Prevents a split of a dim of several segments together with one of another length, whose units
+/* Prevents splitting a dim with several segments together with a dim of another length, whose units
  * are arranged differently. */
 static void say_uneven(pass *p, const sli_node *n, const sl_signature *s) {
   int slots[n->nin + n->nout + 1], count = split_slots(n, s, slots);
@@ -248,7 +248,7 @@ static void fill_dims(pass *p, sli_dim *out) {
     }
 }
 
-/* Gives gradients the structure of their parameters. */
+/* Copies the structure of parameters to their gradients. */
 static void fill_gradients(const sl_graph *g, sli_dim *out) {
   for (int i = 0; i < g->nparams; i++)
     for (int u = 0; u < g->params[i]->ngrads; u++)

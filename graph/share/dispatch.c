@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Dispatch of rows to their experts, and back.
  *
- *     S -> R   each source sends each device the rows of its experts: dispatch; the device stores
- *              them one behind the other, source by source: collect
- *     R -> S   each device sends each source its part of the results: give_back; the source
+ *     S -> R   each source sends each device the rows for its experts: dispatch; the device stores
+ *              them consecutively, source by source: collect
+ *     R -> S   each device sends each source the results of its rows: give_back; the source
  *              puts them back in the order of its ids: restore
  *
- * All devices along the axis know all ids of their rows, so they know where each row is. Only
- * valid rows are transferred, and no more of them than there are (extents). */
+ * All devices along the axis know the ids of all their rows, so they know where each row is. Only
+ * valid rows are transferred (extents). */
 #include "graph/share/box.h"
 
 #include <math.h>
@@ -21,7 +21,7 @@ typedef struct routing {
   sli_layer layer;
 } routing;
 
-/* Finds the number of a layer; layers are told apart by their ids. */
+/* Finds the number of a layer and counts the layers; layers are distinguished by their ids. */
 static void find_layer(const sli_expansion *x, const sl_tensor *ids, sli_layer *layer) {
   const sli_choice *experts = &x->choice[SLI_AXIS_EXPERT];
   const sl_tensor *last = NULL;
@@ -43,7 +43,7 @@ static routing routing_of(sli_boxing *b, const sli_array *ids, const sli_array *
   return r;
 }
 
-/* ---- numbers of rows ----------------------------------------------------------------------- */
+/* ---- row counts ---------------------------------------------------------------------------- */
 
 static int64_t ids_of(const routing *r, const sli_array *ids, int rank, int variant) {
   return sl_type_elements(sli_expand_type(r->b->x, ids->on[rank], variant));
@@ -57,7 +57,7 @@ static int64_t first_expert(const routing *r, int member) {
   return r->experts * member / r->b->members;
 }
 
-/* Returns how many of so many rows are expected for a member's experts. */
+/* Returns how many of `rows` rows are expected to go to a member's experts. */
 static int64_t share_of(const routing *r, int64_t rows, int member) {
   const sli_loads *loads = r->b->x->grid->loads;
   return sli_loads_before(loads, &r->layer, rows, first_expert(r, member + 1)) -
@@ -73,7 +73,7 @@ static int64_t share_of_all(const routing *r, int rank, int member, int variant)
 
 /* ---- calls ---------------------------------------------------------------------------------- */
 
-/* Allocates attributes and their routes: [nvariants]. */
+/* Allocates attributes and their dispatch records: [nvariants]. */
 static sl_attrs *attrs_for(const routing *r, sl_dispatch **dispatches) {
   int n = r->b->x->nvariants;
   sli_arena *arena = &r->b->x->g->arena;
@@ -83,13 +83,14 @@ static sl_attrs *attrs_for(const routing *r, sl_dispatch **dispatches) {
   return attrs;
 }
 
-/* Sets the experts of a member. */
+/* Sets the range of a member's experts. */
 static void say_experts(const routing *r, sl_dispatch *dispatch, int member) {
   dispatch->first = first_expert(r, member);
   dispatch->count = first_expert(r, member + 1) - dispatch->first;
 }
 
-/* Returns the type of rows that go between a source and a device, in the device's layout. */
+/* Returns the type of the rows transferred between a source and a device, in the device's
+ * layout. */
 static sl_type part_type(const routing *r, const sli_array *dispatched, int rank, int64_t rows,
                          int variant) {
   sl_type type = sli_local_type(r->b->x, dispatched->of, dispatched->lies, rank, variant);
@@ -97,8 +98,8 @@ static sl_type part_type(const routing *r, const sli_array *dispatched, int rank
   return type;
 }
 
-/* Notes the bytes that devices read from each other: expected rows, counted under the axis of
- * experts. */
+/* Records the bytes that a node reads from other devices, from expected row counts; they count
+ * under the axis of experts. */
 static void note_rows(const routing *r, sli_node *n, int parts) {
   const sli_expansion *x = r->b->x;
   int own = sli_rank_share(x->grid, n->rank, r->b->along);
@@ -128,7 +129,7 @@ static sl_status add_node(const routing *r, const sl_op *op, const char *what, s
 /* ---- to the experts
  * --------------------------------------------------------------------------- */
 
-/* Adds the dispatch from a source to a member's device. */
+/* Adds the dispatch from a source to a member. */
 static sl_status dispatch(const routing *r, int rank, int member, sl_tensor **out) {
   const sli_boxing *b = r->b;
   sl_dispatch *dispatches;
@@ -145,7 +146,7 @@ static sl_status dispatch(const routing *r, int rank, int member, sl_tensor **ou
                   SL_CLASS_C, rank, 2, in, attrs, &n, out);
 }
 
-/* Returns attributes for a device's rows from all sources, with its own experts. */
+/* Returns attributes for a device's rows from all sources, with the device's experts. */
 static sl_attrs *attrs_there(const routing *r, int rank) {
   sl_dispatch *dispatches;
   sl_attrs *attrs = attrs_for(r, &dispatches);
@@ -179,8 +180,8 @@ static sl_status take_ids(const routing *r, int rank) {
                   attrs_there(r, rank), &n, &r->b->to->on[rank]);
 }
 
-/* Returns attributes for the leaves of a device's rows: the parts of the whole that its sources
- * have. */
+/* Returns attributes for the leaves of a device's rows: the regions of the whole tensor that its
+ * sources hold. */
 static sl_attrs *attrs_of_leaves(const routing *r, int rank) {
   sli_expansion *x = r->b->x;
   sl_attrs *attrs = attrs_there(r, rank);
@@ -230,8 +231,8 @@ sl_status sli_box_to_experts(sli_boxing *b, const sli_array *ids, const sli_arra
 /* ---- back from the experts
  * ----------------------------------------------------------------------- */
 
-/* Sends rows from a device back to the member that they came from: those of its range among all
- * ids. */
+/* Sends rows from a device back to the member they came from: the rows in that member's range of
+ * all ids. */
 static sl_status give_back(const routing *r, int rank, int member, sl_tensor **out) {
   const sli_boxing *b = r->b;
   sl_dispatch *dispatches;

@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The axis of experts: which calls run where the experts are, and which rows stay there.
+/* The axis of experts: which calls run on the experts' devices, and which rows stay there.
  *
- * It is a row axis like the data axis. But a call whose op says so (SL_DISPATCHED) runs where its
- * experts are, on the rows that ids dispatch to them, and each device has the maps of its own
- * experts only. Ops that work row by row stay with the rows: nothing is exchanged between two
- * maps of the same experts. Other readers get the rows back where they came from. Gradients of
- * rows that several maps have read are added up at the experts, so that they come back once. */
+ * It is a row axis like the data axis, except for ops that declare SL_DISPATCHED. Their calls run
+ * on the devices of their experts, on the rows that ids dispatch to them, and each device has the
+ * weights of its own experts only. Ops that work row by row follow the rows, so nothing is
+ * exchanged between two linear layers of the same experts. Other readers get the rows back on the
+ * devices they came from. Gradients of rows that several layers read are added at the experts, so
+ * that they return only once. */
 #include <string.h>
 
 #include "graph/build/build.h"
@@ -42,7 +43,7 @@ static bool may_go(const sli_dispatching *r, const sli_node *n, const sl_tensor 
          (!before || sli_dispatch_alike(before, n));
 }
 
-/* True if the inputs can be where the experts are. The experts' maps must be parameters. */
+/* True if the inputs can be on the experts' devices. The experts' weights must be parameters. */
 static bool may_dispatch(const sli_dispatching *r, const sli_node *n, const sl_signature *s) {
   if (sli_router_experts(n) < r->size) return false;
   for (int i = 0; i < n->nin; i++) {
@@ -62,8 +63,8 @@ static void note_router(const sli_dispatching *r, const sli_node *n, const sl_si
     if (n->out[o] && is_dispatched(sli_signature_out(s, o))) r->routers[n->out[o]->id] = router;
 }
 
-/* Returns the call that dispatched all inputs that are split by rows; NULL: they are not in one
- * place. */
+/* Returns the call that dispatched all inputs that are split by rows, or NULL if they are not all
+ * in one place. */
 static const sli_node *dispatched_place_of(const sli_dispatching *r, const sli_node *n,
                                            const sl_signature *s) {
   const sli_node *router = NULL;
@@ -87,8 +88,8 @@ static bool keeps_rows(const sli_node *n, int last) {
   return n->nout > 0;
 }
 
-/* True if a call can run on rows in any order: not one whose numbers follow from their place, nor
- * an exact one whose parameters' gradients are sums over the rows. */
+/* True if a call can run on rows in any order. Excludes calls whose values depend on their place,
+ * and exact calls whose parameter gradients are sums over the rows. */
 static bool goes_by_rows(const sli_node *n) {
   bool learns = false;
   for (int i = 0; i < n->nin; i++) learns |= n->in[i] && n->in[i]->param && n->in[i]->needs_grad;
@@ -96,7 +97,7 @@ static bool goes_by_rows(const sli_node *n) {
   return n->op->pieces == SL_PIECES_ELEMENTS || n->op->pieces == SL_PIECES_ROWS;
 }
 
-/* Lets a call that works row by row run on rows that are at their experts. */
+/* Makes a call that works row by row run on rows at their experts, if possible. */
 static bool stay(const sli_dispatching *r, const sli_node *n, const sl_signature *rows,
                  sl_signature *out) {
   const sli_node *router = dispatched_place_of(r, n, rows);
@@ -125,7 +126,7 @@ bool sli_choose_dispatched(const sli_dispatching *r, const sli_node *n, const sl
   return false;
 }
 
-/* Refuses ids that count their tokens in one row; the message says how to reshape them. */
+/* Rejects ids that number their tokens in a single row; the message says how to reshape them. */
 static sl_status refuse_flat(sl_graph *g, const sli_node *n, int size) {
   char type[SL_TYPE_TEXT];
   return sli_graph_fail_at(
@@ -160,18 +161,18 @@ bool sli_is_at_experts(const sli_choice *experts, const sli_node *forward) {
   return experts->routers && is_dispatched(sli_signature_out(&experts->of[forward->id], 0));
 }
 
-/* ---- tokens on devices that share tensors
- * ----------------------------------------------------- */
+/* ---- tokens on tensor-axis devices ---------------------------------------------------------- */
 
-/* True if rows or positions suffice for those devices and for the axes that shard them already. */
+/* True if there are enough rows or positions for the tensor-axis devices and for the axes that
+ * already shard them. */
 static bool are_enough(const sl_tensor *ids, const sli_dim *dims, const sli_grid *grid, int dim) {
   int others = dim ? sli_choice_size(grid, SLI_AXIS_SEQUENCE) : sli_grid_size(grid, sli_along_data);
-  bool stay = dim && grid->ring; /* positions are fixed */
+  bool stay = dim && grid->ring; /* ring attention fixes positions */
   return !stay && dims[ids->id * SL_MAX_DIMS + dim].units >=
                       (int64_t)sli_choice_size(grid, SLI_AXIS_TENSOR) * others;
 }
 
-/* True if devices with the same experts would each have positions of a leaf. */
+/* True if devices with the same experts would share the positions of a leaf. */
 static bool cuts_leaves(const sl_graph *g, const sli_grid *grid) {
   return sli_is_exact(g) && grid->size[SLI_AXIS_TENSOR] > 1;
 }
@@ -201,7 +202,7 @@ sl_status sli_choose_tokens(sl_graph *g, const sli_dim *dims, const sli_choice *
 /* ---- sums of gradients
  * --------------------------------------------------------------------------- */
 
-/* True for a gradient that comes back where the experts are. */
+/* True for a gradient that is computed at the experts. */
 static bool comes_dispatched(const sli_choice *experts, const sl_tensor *grad) {
   const sli_node *n = grad->producer;
   if (sli_is_forward(n) || n->like) return false;
@@ -217,7 +218,7 @@ static bool is_sum(const sli_node *n) {
   return n->op == &sl_op_add && !sli_is_forward(n) && !n->rule && !n->like;
 }
 
-/* Regroups (a + b) + c, where b and c come back at the experts and a does not, to a + (b + c). */
+/* Regroups (a + b) + c to a + (b + c), if b and c are computed at the experts and a is not. */
 static bool regroup(const sli_choice *experts, sli_node *n) {
   sli_node *first = is_sum(n) ? n->in[0]->producer : NULL;
   if (!first || !is_sum(first) || comes_dispatched(experts, first->in[0])) return false;
@@ -231,7 +232,7 @@ static bool regroup(const sli_choice *experts, sli_node *n) {
   return true;
 }
 
-/* Moves a node to right in front of the node at `to`. */
+/* Moves a node to just before the node at `to`. */
 static void put_before(sli_node **nodes, sli_node *n, int to) {
   int at = to;
   while (nodes[at] != n) at--;

@@ -1,20 +1,22 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Expansion: from one graph for all devices to the nodes and tensors of every device of a stage.
+/* Expansion: turns the graph that describes all devices into the nodes and tensors of each device
+ * of a stage.
  *
- * Forward nodes give the layouts of their inputs and outputs by their signatures. The backward
- * pass follows. A gradient rule reads forward tensors as the forward node had them. The gradient
- * of a split tensor is split in the same way; everyone wants the whole gradient of a sum. The
- * gradient of an input that all have, but each used for its own share of the call, comes back as
- * a sum. So backward ops need no signatures. Gradients are summed in their present layout,
- * before any exchange, unless sums are exact: then each is made whole first, as on one device.
+ * The signatures of forward nodes determine the layouts of their inputs and outputs, and the
+ * backward pass follows from them. A gradient rule reads forward tensors in the layouts of the
+ * forward node. The gradient of a split tensor is split in the same way; the gradient of a sum is
+ * wanted whole. If all devices have an input and each used it for its own part of the call, its
+ * gradient consists of summands. Backward ops therefore need no signatures. Gradients are added in
+ * their present layout, before any exchange. If sums are exact, each gradient is first made whole,
+ * as on one device.
  *
- * Parameters have the layout that their updates want (shards.c). Updates are added anew in the
+ * Parameters have the layout that their updates want (shards.c). Updates are added again at the
  * end, one for each device that has a parameter or a part of it.
  *
- * For predictions one device can stand for its whole stage (grid->alike). Only rank 0's nodes
- * are made, and in place of other devices' tensors they read their own. With parts of one size,
- * all devices do the same at the same time, so the one fires when it would among the others, and
- * takes as long. */
+ * For predictions one device can represent its whole stage (grid->alike). Only rank 0's nodes are
+ * created, and they read their own tensors in place of other devices' tensors. If all parts have
+ * the same size, all devices do the same work at the same time, so the predicted times are those of
+ * a complete stage. */
 #include "graph/build/build.h"
 #include "graph/passes/passes.h"
 #include "graph/share/expand.h"
@@ -24,12 +26,12 @@
 #include <string.h>
 
 static const sl_sbp broadcast = {SL_BROADCAST, 0};
-static const sli_layout everywhere; /* axes that are not set are broadcast */
+static const sli_layout everywhere; /* unset axes are broadcast */
 
 /* ---- forward -------------------------------------------------------------------- */
 
-/* Returns the moment of a node. It is sharded if each stage does its part of it; sums, copies and
- * constants of gradients follow the tensors they are made of. */
+/* Returns the moment of a node. It is sharded if each stage runs its part of the node; sums, copies
+ * and constants of gradients follow their tensors. */
 static sli_moment moment_of(const sli_expansion *x, const sli_node *n) {
   sli_moment at = {n->cls, n->block, n->phase, false};
   const sli_node *forward = sli_is_forward(n) || n->op == &sl_op_source ? n : n->about;
@@ -41,8 +43,8 @@ static sli_moment moment_of(const sli_expansion *x, const sli_node *n) {
   return at;
 }
 
-/* Returns the moment at which a reader's copy is made. Copies of a parameter in another layout
- * are made once a step, before anything else, but each time anew if it is not kept whole. */
+/* Returns the moment at which a tensor is boxed for a reader. A parameter is boxed once at the
+ * start of each step, or for each read if ZeRO shards the parameters. */
 static sli_moment reading(const sli_expansion *x, const sl_tensor *t, sli_moment at) {
   if (t->param && x->sharding != SLI_SHARD_PARAMETERS) at.phase = SLI_PHASE_PACK;
   return at;
@@ -54,7 +56,7 @@ static sl_status box_input(sli_expansion *x, const sl_tensor *t, sli_layout want
   return t ? sli_box(x, t, want, reading(x, t, at), out) : SL_OK;
 }
 
-/* True for an optional input that all devices have but one is to add: the others leave it
+/* True for an optional input that all devices have but only one may add: on the other devices it is
  * absent, which counts as zero. Ops with any number of inputs have no optional ones. */
 static bool is_added_once(const sli_expansion *x, const sli_node *n, int i, int axis) {
   return sli_is_forward(n) && i >= n->op->min_in && n->op->max_in >= 0 && n->in[i] &&
@@ -93,7 +95,7 @@ static sli_layout argument_layout(const sli_expansion *x, const sli_node *n, int
   return sli_share_layout(x, n->about, of, arg.index);
 }
 
-/* Returns the types of a device's inputs that are not read: [nvariants][nin]. */
+/* Returns the types [nvariants][nin] of a device's inputs that the op does not read. */
 static const sl_type *unread_types(sli_expansion *x, const sli_node *n, int rank) {
   if (!n->op->unread) return NULL;
   sl_type *types = sli_arena_alloc(&x->g->arena, (size_t)(x->nvariants * n->nin) * sizeof *types);
@@ -110,7 +112,7 @@ static void sum_in_f64(const sli_expansion *x, sli_node *n, int o) {
   for (int v = 0; v < x->nvariants && n->shapes; v++) n->shapes[v].out[o].dtype = SL_F64;
 }
 
-/* Checks that a device has whole groups of an exact sum, whose dim several axes may split. */
+/* Checks that a device has whole groups of an exact sum, whose dim may be split by several axes. */
 static sl_status want_groups(const sli_expansion *x, const sli_node *n) {
   int64_t steps = n->nin ? sl_type_last(&n->in_type[0]) : 0;
   if (!sli_is_exact(x->g) || !n->op->groups || steps % n->attrs.chunk == 0) return SL_OK;
@@ -121,7 +123,7 @@ static sl_status want_groups(const sli_expansion *x, const sli_node *n) {
       n->name, n->op->name, (long long)n->attrs.chunk, (long long)steps);
 }
 
-/* Makes the nodes of all devices, and their outputs as arrays in the given layouts. */
+/* Creates the nodes of all devices, and their outputs in the given arrays. */
 static sl_status make_nodes(sli_expansion *x, const sli_node *n, const sli_node *forward,
                             const sl_op *op, sli_array *const *in, int nout,
                             sli_array *const *out) {
@@ -151,7 +153,7 @@ static sl_status make_nodes(sli_expansion *x, const sli_node *n, const sli_node 
     node->about = n->about;
     for (int o = 0; o < nout; o++) {
       if (!out[o]) continue;
-      if (out[o]->of->type.dtype == SL_F64) sum_in_f64(x, node, o); /* an exact sum, too */
+      if (out[o]->of->type.dtype == SL_F64) sum_in_f64(x, node, o); /* also for exact sums */
       const char *name = sli_expand_name(x, out[o]->of->name, r);
       out[o]->on[r] = sli_expand_output(x, node, o, name);
       out[o]->on[r]->transient = out[o]->transient;
@@ -165,7 +167,7 @@ static sl_status make_nodes(sli_expansion *x, const sli_node *n, const sli_node 
   return status;
 }
 
-/* Notes the share by which a mean over a device's rows counts. */
+/* Records the weight of each device's mean in the mean over all rows. */
 static void note_share(sli_expansion *x, const sli_node *n) {
   int means = x->g->options.infer ? 0 : sli_graph_means(x->g);
   for (int m = 0; m < means; m++)
@@ -175,14 +177,14 @@ static void note_share(sli_expansion *x, const sli_node *n) {
             sli_share_of_rows(x, n, i / x->nvariants, i % x->nvariants);
 }
 
-/* Joins the devices' results of the first call, along the axes on which the call is split in
+/* Joins the devices' results of the first call along the axes for which the call is split in
  * two. */
 static sl_status join_parts(sli_expansion *x, const sli_node *n, sli_array *part) {
   int nv = x->nvariants, dim = sli_expand_type(x, part->on[0], 0)->ndim - 1;
   sl_type *whole = sli_arena_alloc(&x->g->arena, (size_t)(x->ranks * nv) * sizeof *whole);
   sl_status status = SL_OK;
   sli_along done = 0;
-  for (int i = 0; i < SLI_AXES && !status; i++) { /* in the order of the columns */
+  for (int i = 0; i < SLI_AXES && !status; i++) { /* in column order */
     int axis = sli_splitting[i];
     sli_along along = sli_axis_factors(axis);
     if (!sli_share_signature(x, n, axis)->local || done >> axis & 1) continue;
@@ -200,7 +202,7 @@ static sl_status join_parts(sli_expansion *x, const sli_node *n, sli_array *part
   return status;
 }
 
-/* Gives a part of a call the classes of all parts, for the check of targets. */
+/* Gives a part of a call the number of classes of the whole, for the check of targets. */
 static void count_classes(sl_graph *g, const sli_node *whole, sli_node *part) {
   int64_t classes = sl_type_last(&whole->in_type[0]);
   part->attrs.count = classes;
@@ -210,7 +212,7 @@ static void count_classes(sl_graph *g, const sli_node *whole, sli_node *part) {
   for (int v = 0; v < g->nvariants; v++) part->shapes[v].attrs.count = classes;
 }
 
-/* Expands a call in two: one on each device's part, and one on all results of that. */
+/* Expands a call into two: the first on each device's part, the second on the joined results. */
 static sl_status expand_in_two(sli_expansion *x, const sli_node *n, const sl_signature *s,
                                sli_array *const *in, sli_array *const *out) {
   sli_moment at = moment_of(x, n);
@@ -235,7 +237,7 @@ static bool is_chunked(const sli_expansion *x, const sli_node *forward) {
   return chunked && chunked[forward->id];
 }
 
-/* Returns a node with one more input, number i. Inputs in between are absent. */
+/* Returns a copy of a node with an additional input i. Inputs in between are absent. */
 static sli_node with_input(sli_expansion *x, const sli_node *n, int i) {
   sli_node with = *n;
   with.nin = i + 1;
@@ -244,7 +246,7 @@ static sli_node with_input(sli_expansion *x, const sli_node *n, int i) {
   return with;
 }
 
-/* Expands a call that reads rows of a neighbour, its last input. */
+/* Expands a call that reads rows of a neighbouring device as an additional last input. */
 static sl_status expand_near(sli_expansion *x, const sli_node *n, sli_array *const *in,
                              sli_array *const *out) {
   enum { NEAR = 3 };
@@ -273,13 +275,14 @@ static sl_status expand_forward(sli_expansion *x, const sli_node *n) {
   return make_nodes(x, n, n, n->op, in, n->nout, out);
 }
 
-/* Returns how many devices ask a source for a tick's data; the others read it on the first. Answers
- * of rollouts are known in one process alone, as are the requests of a session. */
+/* Returns how many devices run a source; the rest read its data from the first. Only one process
+ * knows the answers of rollouts or the requests of a session. */
 static int asking_devices(const sli_expansion *x) {
   return x->g->options.serve || x->g->rollouts.count ? 1 : x->own;
 }
 
-/* Expands a source, which runs whole on each device that asks; unwanted outputs go no further. */
+/* Expands a source, which produces the whole data on each device that runs it. Outputs that nobody
+ * reads are dropped. */
 static sl_status expand_source(sli_expansion *x, const sli_node *n) {
   sli_array *out[n->nout + 1];
   for (int o = 0; o < n->nout; o++)
@@ -310,7 +313,7 @@ static sl_status expand_source(sli_expansion *x, const sli_node *n) {
     for (int r = asking; r < x->own && out[o]; r++) out[o]->on[r] = out[o]->on[0];
     if (out[o]) sli_stand_for_all(x, out[o]);
   }
-  for (int o = 0; o < n->nout; o++) { /* as chosen, at once: the slices belong to loading */
+  for (int o = 0; o < n->nout; o++) { /* boxed here, so that the slices belong to loading */
     sli_array *as_wanted;
     sl_status status = n->out[o]
                            ? sli_box(x, n->out[o], sli_share_layout(x, n, sli_signature_out, o),
@@ -341,8 +344,8 @@ static bool is_gradient(const sli_node *n, int o) {
   return o < sli_rule_gradients(n->rule, n->about->nin);
 }
 
-/* Expands an exact sum of a weight's gradient over rows at their experts, which reads their leaves,
- * too. */
+/* Expands an exact sum of a weight's gradient over rows at their experts, which also reads the
+ * rows' leaf numbers. */
 static sl_status sum_at_experts(sli_expansion *x, const sli_node *n, sli_array **in,
                                 const sli_layout *lies) {
   const sli_node with = with_input(x, n, n->nin);
@@ -350,9 +353,9 @@ static sl_status sum_at_experts(sli_expansion *x, const sli_node *n, sli_array *
   return make_backward(x, &with, in, lies);
 }
 
-/* Expands a rule of a call that reads rows of a neighbour, if it reads some: those behind its
- * gradient, or before its input. Behind the gradient's it reads those of the positions in
- * documents, too. */
+/* Expands a gradient rule of a call that reads neighbouring rows. The rule may read rows after its
+ * part of the gradient, and then also those rows' positions in documents, or rows before its part
+ * of the input. */
 static sl_status expand_near_rule(sli_expansion *x, const sli_node *n, sli_array **in,
                                   const sli_layout *lies) {
   bool behind = n->op == &sl_op_causal_conv_b || n->op == &sl_op_causal_conv_piece_b;
@@ -395,7 +398,7 @@ static sl_status expand_rule(sli_expansion *x, const sli_node *n) {
   for (int o = 0; o < n->nout; o++)
     lies[o] = is_gradient(n, o)
                   ? sli_share_layout(x, n->about, sli_gradient_given, sli_rule_of(n->rule, o))
-                  : everywhere; /* a record: private */
+                  : everywhere; /* a record is private */
   if (status) return status;
   if (n->attrs.leaves && sli_is_at_experts(&x->choice[SLI_AXIS_EXPERT], n->about))
     return sum_at_experts(x, n, in, lies);
@@ -408,7 +411,7 @@ static sl_status expand_rule(sli_expansion *x, const sli_node *n) {
   return (states ? sli_expand_states_back : sli_expand_ring_back)(x, n, moment_of(x, n), in, out);
 }
 
-/* Returns the layout that takes the least exchange to bring two summands to. */
+/* Returns the layout to which two summands can be brought with the least exchange. */
 static sl_sbp common(sl_sbp a, sl_sbp b) {
   if (sli_sbp_equal(a, b)) return a;
   if (a.kind == SL_SPLIT) return a;
@@ -416,16 +419,16 @@ static sl_sbp common(sl_sbp a, sl_sbp b) {
   return a.kind == SL_PARTIAL ? a : b;
 }
 
-/* True for a summand that is added to others at the experts. Exact gradients of tokens are first
- * summed over the ids of each. */
+/* True for a summand that can be added at the experts. Exact gradients of tokens must first be
+ * summed over each token's ids. */
 static bool adds_at_experts(const sli_expansion *x, const sl_tensor *t) {
   const sli_layout *lies = &x->arrays[t->id]->lies;
   if (!sli_is_dispatched(lies) || !sli_is_exact(x->g)) return sli_is_dispatched(lies);
   return lies->axis[SLI_AXIS_EXPERT].dim + 1 == sli_router_ids(sli_router_of(x, t))->type.ndim;
 }
 
-/* Returns the layout of a summand; if only some summands are added at their experts, the one where
- * rows come from. */
+/* Returns the layout in which a summand is added: at its experts if all summands can be added
+ * there, else in the layout that the rows came from. */
 static sli_layout summand_layout(const sli_expansion *x, const sli_node *n, const sl_tensor *t) {
   const sli_layout *lies = &x->arrays[t->id]->lies;
   bool all = true;
@@ -449,7 +452,8 @@ static sl_status expand_linear(sli_expansion *x, const sli_node *n) {
   return status ? status : make_backward(x, n, in, &lies);
 }
 
-/* Expands the initial gradient, scaled by a device's share of the loss; or zeros. */
+/* Expands the initial gradient, scaled by each device's weight in the loss, or a constant of
+ * zeros. */
 static sl_status expand_constant(sli_expansion *x, const sli_node *n) {
   sli_layout lies;
   bool seed = n->like == x->g->loss.tensor;
@@ -486,7 +490,7 @@ static sl_status expand_constant(sli_expansion *x, const sli_node *n) {
   return SL_OK;
 }
 
-/* Returns the tensor that an output of a backward node is the gradient of. */
+/* Returns the tensor whose gradient is output o of a backward node. */
 static const sl_tensor *subject(const sli_node *n, int o) {
   if (n->rule) return is_gradient(n, o) ? n->about->in[sli_rule_of(n->rule, o)] : NULL;
   return n->like ? n->like : n->in[0];
@@ -512,7 +516,7 @@ static sl_status expand_node(sli_expansion *x, const sli_node *n) {
 
 /* ---- the pass ------------------------------------------------------------------- */
 
-/* Moves the logical graph out of g, so that the devices' graph can take its place. */
+/* Moves the logical graph out of g to make room for the devices' graph. */
 static void take_over(sli_expansion *x) {
   sl_graph *g = x->g;
   x->logical = g->nodes;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Live tensors between the nodes, and the layouts that later readers may want. */
+/* Live tensors between consecutive nodes, and the layouts that later readers may want. */
 #include "graph/share/frontier.h"
 
 #include <stdlib.h>
@@ -55,7 +55,7 @@ static void find_places(const sli_ways *w, sli_frontier *p) {
   free(taken);
 }
 
-/* Returns the largest cost of a read over all ways, by the tensor's layout. */
+/* Returns the largest cost of a read over all ways, for a tensor in layout `code`. */
 static double reading_at_most(const sli_ways *w, int k, int i, int code) {
   double most = 0;
   for (int a = 0; a < w->nways[k]; a++) {
@@ -86,7 +86,7 @@ static void look_past_input(const sli_ways *w, sli_frontier *p, int k, int i) {
     p->boxing[(k * p->width + place) * SLI_SBP_CODES + code] += reading_at_most(w, k + 1, i, code);
 }
 
-/* Collects the reads behind each node, from the last node to the first. */
+/* Collects the reads that follow each node, from the last node to the first. */
 static void look_ahead(const sli_ways *w, sli_frontier *p) {
   size_t width = (size_t)p->width, cells = (size_t)w->count * width + 1;
   p->wants = sli_calloc(cells, sizeof *p->wants);
@@ -98,7 +98,7 @@ static void look_ahead(const sli_ways *w, sli_frontier *p) {
            width * SLI_SBP_CODES * sizeof *p->boxing);
     if (!sli_starts_block(w, k + 1))
       memcpy(&p->wants[at], &p->wants[at + width], width * sizeof *p->wants);
-    for (int o = 0; o < next->nout; o++) /* before it is made there is nothing to read */
+    for (int o = 0; o < next->nout; o++) /* no reads before the tensor exists */
       if (next->out[o] && p->place[next->out[o]->id] >= 0) forget(p, k, p->place[next->out[o]->id]);
     for (int i = 0; i < next->nin; i++) look_past_input(w, p, k, i);
   }

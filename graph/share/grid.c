@@ -76,8 +76,8 @@ int sli_grid_size(const sli_grid *grid, sli_along along) {
   return size;
 }
 
-/* Assigns experts to as many of the tensor-axis devices as possible, and the rest to the data
- * axis. */
+/* Spreads experts over as many tensor-axis devices as possible, and over the data axis for the
+ * rest. */
 bool sli_grid_sizes(const sl_lower_options *o, int size[SLI_AXES]) {
   int D = SLI_MAX(o->parallel.data, 1), T = SLI_MAX(o->parallel.tensor, 1),
       EP = SLI_MAX(o->experts.parallel, 1);

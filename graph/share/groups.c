@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Exact sums on the tensor axis (docs/exact.md).
  *
- * A product over a dim sums in groups of its units, and adds the groups' sums by a binary tree. The
- * number of groups follows from the dim alone and is a power of two, so each of 2, 4, ... devices
- * has a whole subtree, and boxing adds their sums by the rest of the tree. Signatures that would
- * make devices add up anything else in f32 are left out. */
+ * A matrix product sums over a dim in groups of units, and adds the groups' sums in a binary tree.
+ * The number of groups depends only on the dim and is a power of two, so each of 2, 4, ... devices
+ * has a whole subtree, and boxing adds their sums with the rest of the tree. Signatures that would
+ * make devices add anything else in f32 are excluded. */
 #include "graph/share/search.h"
 
 #include <stdlib.h>
@@ -34,7 +34,7 @@ static const sli_dim *last_dim(const sli_dim *dims, const sl_tensor *t) {
 
 /* ---- groups of a node ---------------------------------------------------------------------- */
 
-/* Returns the forward tensor that input 0 is, or is the gradient of. */
+/* Returns the forward tensor that is input 0 or whose gradient is input 0. */
 static const sl_tensor *subject_of(const sli_node *n) {
   if (!n->rule) return n->in[0];
   sl_grad_arg arg = sli_rule_argument(n->rule, n->about->nin, n->about->nout, 0);
@@ -68,7 +68,8 @@ static bool has_groups(const sli_dim *dims, const sl_tensor *t, int size) {
   return groups_of(last_dim(dims, t)) % size == 0;
 }
 
-/* True if the devices' outputs add up exactly: sums of groups, or one number and zeros. */
+/* True if the devices' outputs add up exactly: they are sums of groups, or only one of them is not
+ * zero. */
 static bool adds_outputs(const sli_dim *dims, const sli_node *n, const sl_signature *s, int size) {
   sl_sbp in = sli_signature_in(s, 0);
   bool groups = n->op->groups && in.kind == SL_SPLIT && in.dim + 1 == n->in_type[0].ndim &&
@@ -80,14 +81,14 @@ static bool adds_outputs(const sli_dim *dims, const sli_node *n, const sl_signat
   return true;
 }
 
-/* True if the devices' gradients of input i, which all have, add up exactly. Those of parameters
+/* True if the devices' gradients of a replicated input i add up exactly. Gradients of parameters
  * are sums of leaves. */
 static bool adds_gradient(const sli_dim *dims, const sli_node *n, int i, int size) {
   const sl_tensor *t = n->in[i];
   return t->param || !t->needs_grad || (n->op->groups && !i && has_groups(dims, n->out[0], size));
 }
 
-/* True if a split cuts leaves, whose rows a gradient of a parameter sums. */
+/* True if a split cuts leaves over whose rows a parameter gradient sums. */
 static bool cuts_leaves(const sli_node *n, sl_sbp sbp, int i) {
   bool sums = false;
   for (int p = 0; p < n->nin; p++) sums |= n->in[p] && n->in[p]->param && n->in[p]->needs_grad;
@@ -102,7 +103,7 @@ bool sli_is_way_exact(const sli_dim *dims, const sli_node *n, const sl_signature
   for (int i = 0; i < n->nin; i++) {
     if (!n->in[i]) continue;
     sl_sbp sbp = sli_signature_in(s, i);
-    bool optional = n->op->groups && i >= n->op->min_in; /* a bias, which one device adds */
+    bool optional = n->op->groups && i >= n->op->min_in; /* a bias, which only one device adds */
     if (sbp.kind == SL_PARTIAL && !optional) return false;
     if (sbp.kind == SL_BROADCAST && !adds_gradient(dims, n, i, size)) return false;
     if (cuts_leaves(n, sbp, i)) return false;

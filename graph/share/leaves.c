@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Tensors that have the rows of the data along dim 0: devices that share the data split them
- * there. */
+/* Finds the tensors whose dim 0 is the data rows, along which devices that shard the data split
+ * them. */
 #include "graph/share/search.h"
 
 static bool is_first(sl_sbp sbp) { return sbp.kind == SL_SPLIT && !sbp.dim; }
 
-/* True for what reads data: a constant has no rows of it. */
+/* True for nodes that read data; constants have no data rows. */
 static bool is_data(const sli_node *n) { return n->cls == SL_CLASS_L; }
 
 /* True if a signature splits exactly those inputs that have rows, along dim 0. */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Expected number of rows per expert, on devices that hold no values (--routing): equal, by
- * Zipf's law, or from a file. The file has a number for each expert; together they are all rows
- * of a microbatch. It has a line for each layer, or one for all layers. */
+/* Expected number of rows per expert, on devices that hold no values (--routing): equal, by Zipf's
+ * law, or from a file. The file has one number per expert; the numbers of a line add up to the rows
+ * of a microbatch. It has one line per layer, or one line for all layers. */
 #include <errno.h>
 #include <math.h>
 #include <stdlib.h>
@@ -17,7 +17,7 @@ static void note_line(sli_loads *l, int numbers) {
   l->lines++;
 }
 
-/* Reads a line of numbers, separated by blanks; text behind a # is ignored. */
+/* Reads a line of numbers separated by blanks; text after a # is ignored. */
 static sl_status read_numbers(sli_loads *l, char *text, int line, size_t *capacity) {
   text[strcspn(text, "#")] = 0;
   char *end;
@@ -103,7 +103,7 @@ static sl_status check_tables(const sli_loads *l, const sli_layer *layer) {
       l->text, l->lines, layer->of);
 }
 
-/* Returns the rows of a layer's experts: [experts]. */
+/* Returns the rows [experts] of a layer's experts. */
 static const int64_t *loads_rows_of(const sli_loads *l, const sli_layer *layer) {
   return is_for_all(l, layer) ? l->rows : l->rows + layer->number * layer->experts;
 }
@@ -121,7 +121,7 @@ sl_status sli_loads_check(const sli_loads *l, const sli_layer *layer, int64_t ro
       l->text, (long long)sum, layer->number, (long long)rows);
 }
 
-/* Returns the share of rows for experts before `end`. */
+/* Returns the fraction of rows that go to experts before `end`. */
 static double share_before(const sli_loads *l, const sli_layer *layer, int64_t end) {
   double before = 0, all = 0;
   for (int64_t e = 0; e < layer->experts; e++) {

@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Attributes of a device's share of a call, by its signatures along all axes. */
+/* Attributes of a device's part of a call, derived from the call's signatures along all axes. */
 #include "graph/share/expand.h"
 
-static const sli_layout everywhere; /* axes that are not set are broadcast */
+static const sli_layout everywhere; /* unset axes are broadcast */
 
 /* ---- signatures ----------------------------------------------------------------- */
 
-/* True if a mean is over a device's own rows. Such a mean counts by the device's share of the
- * rows, and the op that weighs it (sl_op.counted) must see the mean as it is, not a sum of
- * means. */
+/* True if a call weighs a mean (sl_op.counted) that each device takes over its own rows. The mean
+ * is weighted by the device's fraction of the rows, and the op must see the device's own mean, not
+ * a sum of means. */
 static bool counts_summands(const sli_expansion *x, const sli_node *forward, int axis) {
   const sl_tensor *t = forward->op->counted ? forward->in[0] : NULL;
   if (!t || !t->producer) return false;
@@ -16,8 +16,8 @@ static bool counts_summands(const sli_expansion *x, const sli_node *forward, int
   return sli_signature_out(made, t->output).kind == SL_PARTIAL;
 }
 
-/* True if calls are sharded along the axis. For calls at the experts, the first expert axis says
- * where rows are, even if it has one device. */
+/* True if calls are sharded along the axis. For calls at the experts, the expert axis gives the
+ * location of rows even if it has one device. */
 static bool is_shared_along(const sli_expansion *x, int axis, bool at_experts) {
   return x->grid->size[axis] > 1 || (axis == SLI_AXIS_EXPERT && at_experts);
 }
@@ -47,14 +47,14 @@ sli_layout sli_share_layout(const sli_expansion *x, const sli_node *forward, sli
   return lies;
 }
 
-/* ---- attributes of a share ------------------------------------------------------ */
+/* ---- attributes of a part ------------------------------------------------------- */
 
-/* Returns a member's part of the units of heads that the axes within leave. */
+/* Returns a member's part of the head units that inner axes leave. */
 static int64_t units_of(int64_t units, int size, int member) {
   return units * (member + 1) / size - units * member / size;
 }
 
-/* Sets the device's heads, split along the sharding axes from the innermost on. */
+/* Sets the device's number of heads, split along the sharding axes from the innermost outwards. */
 static void share_heads(const sli_expansion *x, const sli_node *forward, int rank,
                         sl_attrs *attrs) {
   int64_t whole = 0, own = 0;
@@ -73,7 +73,7 @@ static void share_heads(const sli_expansion *x, const sli_node *forward, int ran
   attrs->kv_heads = (int)(attrs->kv_heads * own / whole);
 }
 
-/* Returns the share of a microbatch's rows that a device takes a mean over. */
+/* Returns the fraction of a microbatch's rows over which a device takes a mean. */
 double sli_share_of_rows(const sli_expansion *x, const sli_node *mean, int rank, int variant) {
   double share = 1;
   sli_layout lies = everywhere;
@@ -87,7 +87,7 @@ double sli_share_of_rows(const sli_expansion *x, const sli_node *mean, int rank,
   return share;
 }
 
-/* Sets where the device's part begins, for signatures that ask for it; one input, and one dim. */
+/* Sets the start of the device's part, for signatures that ask for it, in one dim of one input. */
 static void say_first(const sli_expansion *x, const sli_node *forward, int rank, int variant,
                       sl_attrs *attrs) {
   for (int a = 0; a < SLI_AXES; a++) {
@@ -107,7 +107,7 @@ static void say_first(const sli_expansion *x, const sli_node *forward, int rank,
   }
 }
 
-/* Sets the attributes of a device's share of a forward node, or of its backward pass. */
+/* Sets the attributes of a device's part of a forward node, or of its backward pass. */
 static void localize(const sli_expansion *x, const sli_node *forward, int rank, int variant,
                      sl_attrs *attrs) {
   share_heads(x, forward, rank, attrs);
@@ -115,7 +115,7 @@ static void localize(const sli_expansion *x, const sli_node *forward, int rank, 
   if (forward->op->counted) {
     double *share = sli_arena_alloc(&x->g->arena, sizeof *share);
     *share = sli_share_of_rows(x, forward->in[0]->producer, rank, variant);
-    if (attrs->user) *share *= *(const double *)attrs->user; /* share of a piece */
+    if (attrs->user) *share *= *(const double *)attrs->user; /* the weight of a piece */
     attrs->user = share;
   }
   if (forward->op->located)
@@ -124,7 +124,7 @@ static void localize(const sli_expansion *x, const sli_node *forward, int rank, 
                          rank, variant, attrs->region);
 }
 
-/* Returns the attributes of a device's share: [nvariants]. */
+/* Returns the attributes [nvariants] of a device's part. */
 sl_attrs *sli_local_attrs(sli_expansion *x, const sli_node *n, const sli_node *forward, int rank) {
   sl_attrs *attrs = sli_arena_alloc(&x->g->arena, (size_t)x->nvariants * sizeof *attrs);
   for (int v = 0; v < x->nvariants; v++) {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Nodes and tensors of one device, and their parts of logical tensors: used by expansion and
- * boxing. */
+/* Creates nodes and tensors of one device, and computes its parts of logical tensors; used by
+ * expansion and boxing. */
 #include "graph/build/build.h"
 #include "graph/share/expand.h"
 
@@ -25,7 +25,7 @@ bool sli_is_of_experts(const sli_expansion *x, const sl_tensor *t) {
          x->choice[SLI_AXIS_EXPERT].params[of->param_index].kind == SL_SPLIT;
 }
 
-/* Maps of experts have the axes that their experts are not sharded along as one row axis. */
+/* For expert weights, all axes along which experts are not sharded form one row axis. */
 sli_along sli_share_row(const sli_expansion *x, const sl_tensor *t, int axis) {
   sli_along experts = sli_grid_experts(), stages = 1u << SLI_AXIS_STAGES;
   if (!x->grid->folded || !sli_is_of_experts(x, t))
@@ -54,8 +54,8 @@ int sli_layout_cuttings(const sli_expansion *x, const sl_tensor *t, const sli_la
   return count;
 }
 
-/* True if the split keeps units together. Parameters are split by single rows; activations may
- * have several rows that stay together, as those of a head. */
+/* True if the split keeps units together. Row axes split parameters by single rows; activations may
+ * have groups of rows that stay together, such as those of a head. */
 static bool is_by_units(const sli_expansion *x, const sl_tensor *t, const sli_cutting *cut) {
   const sli_array *subject = x->arrays[x->shaped[t->id]];
   const sli_dim *dim = &x->dims[x->shaped[t->id] * SL_MAX_DIMS + cut->dim];
@@ -65,7 +65,7 @@ static bool is_by_units(const sli_expansion *x, const sl_tensor *t, const sli_cu
   return !t->param && !(subject && subject->of->param) && dim->nsegments && !dim->cut;
 }
 
-/* Returns the rest that inner axes leave of a dim, now `length` long. */
+/* Returns what inner axes leave of a dim, now `length` long. */
 static sli_dim dim_left(const sli_dim *whole, int64_t length) {
   sli_dim left = *whole;
   int64_t sum = 0;
@@ -75,13 +75,13 @@ static sli_dim dim_left(const sli_dim *whole, int64_t length) {
   return left;
 }
 
-/* Returns the first position of run i of n. Longer ones come last, whatever the length, so that a
- * device of a longer piece has no fewer positions: its memory is made for the longest piece. */
+/* Returns the first position of run i of n. Longer runs always come last, so that a device never
+ * has fewer positions in a longer piece: its memory is sized for the longest piece. */
 static int64_t run_begin(int64_t length, int64_t n, int64_t i) {
   return length / n * i + SLI_MAX(i - (n - length % n), 0);
 }
 
-/* Returns runs number r and 2P-1-r of 2P. */
+/* Returns runs r and 2P-1-r of 2P, for member r of P. */
 static sl_part zigzag_part(int dim, int64_t length, int size, int member) {
   int64_t n = 2 * size, runs[] = {member, n - 1 - member};
   sl_part part = {.axis = dim, .nranges = 2};
@@ -98,7 +98,7 @@ static sl_part contiguous_part(int dim, int64_t length, int size, int member) {
   return part;
 }
 
-/* True for positions of activations that only the sequence axis splits, and false for heads. */
+/* True for positions of activations split only by the sequence axis; false for heads. */
 static bool are_positions(const sli_expansion *x, const sl_tensor *t, const sli_cutting *cut) {
   const sli_array *subject = x->arrays[x->shaped[t->id]];
   bool heads = x->dims[x->shaped[t->id] * SL_MAX_DIMS + cut->dim].heads;
@@ -151,8 +151,8 @@ sli_layout sli_ids_layout(const sli_expansion *x, const sl_tensor *ids) {
   return lies;
 }
 
-/* Returns the rows that a device's experts have room for: as many as there are ids, or a
- * multiple of an even share of them. */
+/* Returns the number of rows for which a device's experts have room: one per id, or a multiple of
+ * an even share of the ids. */
 static int64_t room_for_rows(const sli_expansion *x, const sl_tensor *t, int rank, int variant) {
   const sl_tensor *ids = sli_router_ids(sli_router_of(x, t));
   sli_layout lies = sli_ids_layout(x, ids);
@@ -166,7 +166,7 @@ static int64_t room_for_rows(const sli_expansion *x, const sl_tensor *t, int ran
   return room < (double)rows ? (int64_t)room : rows;
 }
 
-/* Returns the type at the experts: a row for each id that leads there. */
+/* Returns the type at the experts: one row per id routed there. */
 static sl_type dispatched_type(const sli_expansion *x, const sl_tensor *t, int last, int rank,
                                int variant, const sl_type *rows) {
   sl_type type = *rows;

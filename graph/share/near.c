@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Rows of a neighbour, for short convolutions on shared sequences.
+/* Rows of a neighbouring device, for short convolutions on sharded sequences.
  *
- * Each device has a run of positions. A convolution over W of them also reads the last W - 1 rows
- * of the device before, and backward the first ones of the gradient that the device behind has.
- * Where sequences are cut into pieces too, the first device gets the last one's rows, and keeps
- * them for the next piece (ops/causal_conv.c). */
+ * Each device has a run of positions. A convolution over W positions also reads the last W - 1 rows
+ * of the preceding device; its backward pass reads the first rows of the following device's
+ * gradient. If sequences are also cut into pieces, the first device gets the last device's rows and
+ * keeps them for the next piece (ops/causal_conv.c). */
 #include "graph/share/box.h"
 #include "ops/ops.h"
 
@@ -19,7 +19,7 @@ bool sli_reads_near(const sli_expansion *x, const sli_node *forward) {
   return lies.kind == SL_SPLIT && lies.dim == 1;
 }
 
-/* Returns the first or the last rows of a share, in each variant. */
+/* Returns slice attributes for the first or last rows of a device's part, in each variant. */
 static const sl_attrs *edge_of(const sli_expansion *x, const sl_tensor *t, int64_t rows,
                                bool first) {
   sl_attrs *attrs = sli_arena_alloc(&x->g->arena, (size_t)x->nvariants * sizeof *attrs);
@@ -39,7 +39,7 @@ static void note_copy(const sli_expansion *x, sli_node *n) {
     n->shapes[v].remote_bytes = (double)sl_type_bytes(&n->shapes[v].in[0]);
 }
 
-/* Returns the member whose rows a device reads; -1: none. */
+/* Returns the member whose rows a device reads, or -1 if none. */
 static int near_member(const sli_expansion *x, int rank, bool behind, bool around) {
   int members = x->grid->size[SLI_AXIS_SEQUENCE];
   int member = sli_rank_share(x->grid, rank, sequence) + (behind ? 1 : -1);
@@ -58,7 +58,7 @@ static sl_status copy_near(const sli_boxing *b, int rank, sl_tensor *edge) {
 
 sl_status sli_box_near(sli_expansion *x, const sli_node *forward, sli_array *have, bool behind,
                        sli_moment at, sli_array **out) {
-  enum { BEFORE = SL_MAX_DIMS, BEHIND }; /* arrays of neighbours' rows */
+  enum { BEFORE = SL_MAX_DIMS, BEHIND }; /* mark arrays of neighbours' rows */
   bool around = forward->op == &sl_op_causal_conv_piece;
   sli_layout lies = have->lies;
   lies.axis[SLI_AXIS_SEQUENCE].dim = behind ? BEHIND : BEFORE;

@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Region of the whole tensor that a device's share is, for calls that must know their position. */
+/* Computes which region of the whole tensor a device's part is, for calls that must know their
+ * position. */
 #include "graph/share/expand.h"
 
 #include <string.h>
 
-/* Adds the ranges of positions [begin, begin + count), counted within `of`. */
+/* Adds the ranges that cover positions [begin, begin + count) within `of`. */
 static void add_ranges(const sl_part *of, int64_t begin, int64_t count, sl_part *to) {
   for (int r = 0; r < of->nranges && count > 0; begin -= of->count[r++]) {
     if (begin >= of->count[r]) continue;

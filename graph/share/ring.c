@@ -1,27 +1,25 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Ring attention over sharded sequences, chunk by chunk.
  *
- * Queries stay where they are. Each device's keys and values go around the ring: every device
- * copies the chunk that its neighbour has. It takes a step of attention with it while the next
- * one arrives, and so on, as far as its queries see. Only two chunks of other devices are
- * present at a time, for values passed from level to level share slots (lower/slot_pools.c). In the
- * backward pass the chunks go around once more. The gradients of their keys and values go to
- * their owner, which adds them up in the order of the steps. Exact sums have another order of
- * steps (ring_walk.c).
+ * Queries stay in place. Each device's keys and values go around the ring: every device copies the
+ * chunk that its neighbour holds and runs a step of attention with it while the next chunk arrives,
+ * as far as its queries see. Only two chunks of other devices are present at a time, because values
+ * passed from level to level share slots (lower/slot_pools.c). In the backward pass the chunks go
+ * around again. The gradients of their keys and values go to the owner, which adds them in the
+ * order of the steps. Exact sums use a different order of steps (ring_walk.c).
  *
- * In a contiguous layout, a device has one run of positions and sees the chunks before its own:
- * the last device has the most to do. In the zigzag layout it has two runs, number r and number
- * 2P-1-r of 2P, and all have equally much to do: of each other device it sees the first run, and
- * of later devices the second as well. Runs are chunks of their own, so that only what is seen
- * goes around. */
+ * In a contiguous layout, a device has one run of positions and sees the chunks before its own, so
+ * the last device does the most work. In the zigzag layout device r has two runs, r and 2P-1-r of
+ * 2P, and the work is balanced: a device sees the first run of every other device, and the second
+ * run of later devices. Each run is a separate chunk, so that only visible chunks go around. */
 #include "graph/share/ring.h"
 #include "ops/ops.h"
 
-/* Chunks on their way: [ranks]. */
+/* Chunks in transit: [ranks]. */
 typedef sl_tensor *(*chunks)[SLI_RUNS];
 typedef struct ring {
   sli_chunk_ring g;
-  chunks here, before; /* for this step; for the step before */
+  chunks here, before; /* of this step; of the previous step */
 } ring;
 
 static ring ring_begin(const sli_chunk_ring *g) {
@@ -32,16 +30,16 @@ static ring ring_begin(const sli_chunk_ring *g) {
 
 /* ---- positions ----------------------------------------------------------------------------- */
 
-/* Returns the member whose chunk a member has in step t; for t = 1, the neighbour it gets chunks
- * from. If work is uneven, later devices get chunks from earlier ones; else the direction is the
- * one in which the second runs are done soon. */
+/* Returns the member whose chunk a member has in step t; for t = 1, the neighbour from which it
+ * copies chunks. In a contiguous layout, later devices copy chunks from earlier ones; in a zigzag
+ * layout chunks go in the direction in which the second runs finish early. */
 static int source_of(const sli_chunk_ring *g, int member, int t) {
   int by = g->x->grid->zigzag ? t : g->members - t;
   return (member + by) % g->members;
 }
 
-/* Queries of a run that see a chunk: all of them; or, for the own chunk, those that begin with
- * it, or the rest. */
+/* Runs of queries that take a chunk: all; or, for a device's own chunk, the runs from the chunk's
+ * own run on (FIRST), or the runs before it (REST). */
 typedef enum which { ALL, FIRST, REST } which;
 
 static const sli_spans *spans_of(const sli_chunk_ring *g, int rank, int source, int j,
@@ -68,7 +66,8 @@ static bool sees(const sli_chunk_ring *g, int rank, int source, int j) {
 
 /* ---- chunks ------------------------------------------------------------------------------ */
 
-/* Copies a chunk to a device: the neighbour's, or, if it has none, the owner's. */
+/* Copies a chunk to a device from its neighbour or, if the neighbour does not have it, from the
+ * owner. */
 static sl_status fetch(ring *r, int rank, int t, int j) {
   const sli_chunk_ring *g = &r->g;
   int member = sli_ring_member(g, rank), from = source_of(g, member, 1),
@@ -79,7 +78,7 @@ static sl_status fetch(ring *r, int rank, int t, int j) {
   return sli_ring_copy(g, what, rank, chunk, &r->here[rank][j]);
 }
 
-/* Brings the chunk of step t to all devices that see something of it. */
+/* Copies the chunk of step t to all devices whose queries see part of it. */
 static sl_status go_around(ring *r, int t) {
   const sli_chunk_ring *g = &r->g;
   chunks before = r->before;
@@ -97,7 +96,7 @@ static sl_status go_around(ring *r, int t) {
 
 /* ---- forward pass ------------------------------------------------------------------------- */
 
-/* Continues o and lse [2] with a chunk. */
+/* Updates o and lse, state[2], with a chunk. */
 static sl_status step(const sli_chunk_ring *g, int rank, int source, int j, which selected,
                       sl_tensor *chunk, sl_tensor *ids, const char *what, sl_tensor **state) {
   sl_attrs attrs = *sli_local_attrs(g->x, g->n, g->n, rank);
@@ -109,8 +108,8 @@ static sl_status step(const sli_chunk_ring *g, int rank, int source, int j, whic
                   : SL_OK;
 }
 
-/* Takes the steps with a device's own chunks. Each query begins with its own run, where it
- * always sees a key. */
+/* Runs the steps with a device's own chunks. Each query begins with its own run, in which it always
+ * sees a key. */
 static sl_status own_steps(const sli_chunk_ring *g, int rank, sl_tensor *ids, sl_tensor **state) {
   sli_arena *arena = &g->x->g->arena;
   int own = sli_ring_member(g, rank);
@@ -137,7 +136,7 @@ static sl_status steps(const ring *r, int rank, int t, sl_tensor *ids, sl_tensor
   return status;
 }
 
-/* Takes all steps, the own ones first. */
+/* Runs all steps, beginning with each device's own chunks. */
 static sl_status go_all_around(const sli_chunk_ring *g, sli_array *const *in, int nin,
                                sli_array *const *out) {
   int own = g->x->own, ids = sli_ring_ids(g->n);
@@ -170,11 +169,11 @@ sl_status sli_expand_ring(sli_expansion *x, const sli_node *n, sli_moment at, sl
 
 /* ---- backward pass ------------------------------------------------------------------------ */
 
-/* Gradients of a device so far. */
+/* Gradients of a device, accumulated so far. */
 typedef struct gradients {
   sli_ring_back in;
   sl_tensor *dq;
-  sl_tensor *own[SLI_RUNS];  /* gradients of keys and values: sum so far */
+  sl_tensor *own[SLI_RUNS];  /* gradients of its keys and values, summed so far */
   sl_tensor *made[SLI_RUNS]; /* gradients of this step's chunk, for its owner */
 } gradients;
 
@@ -212,7 +211,7 @@ static sl_status steps_back(const ring *r, int rank, int t, gradients *d) {
   return status;
 }
 
-/* Adds the gradient from the device that had this device's chunk in step t. */
+/* Adds the gradient computed by the device that had this device's chunk in step t. */
 static sl_status add_up(const sli_chunk_ring *g, int rank, int t, gradients *all) {
   int reader = source_of(g, sli_ring_member(g, rank), g->members - t);
   const gradients *of = &all[sli_ring_rank(g, rank, reader)];

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Ring attention: chunks of keys and values, and their nodes. */
+/* Ring attention: chunks of keys and values, and the nodes that handle them. */
 #include "graph/share/ring.h"
 #include "ops/ops.h"
 
@@ -88,7 +88,7 @@ sl_status sli_ring_copy(const sli_chunk_ring *g, const char *what, int rank, sl_
   return sli_ring_add(g, &sl_op_copy, what, SL_CLASS_C, rank, 1, &t, &(sl_attrs){0}, 1, out);
 }
 
-/* Joins two arrays along a dim. */
+/* Joins two tensors along a dim. */
 static sl_status join(const sli_chunk_ring *g, const char *what, int rank, sl_tensor *const *in,
                       int dim, sl_tensor **out) {
   sli_arena *arena = &g->x->g->arena;
@@ -106,7 +106,7 @@ static sl_status join(const sli_chunk_ring *g, const char *what, int rank, sl_te
 
 /* ---- chunks ------------------------------------------------------------------------------ */
 
-/* Splits one device's input into queries, and keys with values; in[]: the inputs of the call. */
+/* Splits one device's inputs in[] of the call into queries, and keys joined with values. */
 static sl_status take_apart(const sli_chunk_ring *g, int rank, sl_tensor *const *in,
                             sl_tensor **kv) {
   const sl_attrs *attrs = sli_local_attrs(g->x, g->n, g->n, rank);
@@ -196,7 +196,7 @@ int sli_ring_ids(const sli_node *forward) {
 }
 
 sli_ring_back sli_ring_back_of(const sli_chunk_ring *g, sli_array *const *in, int nin, int rank) {
-  int o = sli_ring_ids(g->n); /* behind the inputs of the call */
+  int o = sli_ring_ids(g->n); /* follows the inputs of the call */
   return (sli_ring_back){.o = sli_ring_on(in, nin, o, rank),
                          .lse = sli_ring_on(in, nin, o + 1, rank),
                          .dout = sli_ring_on(in, nin, o + 2, rank),

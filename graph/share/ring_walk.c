@@ -1,23 +1,23 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Ring attention with exact sums: the steps of a query, and the summands of a key's gradient, come
- * in the order of one device (docs/exact.md).
+/* Ring attention with exact sums: the steps of a query, and the summands of a key's gradient, run
+ * in the same order as on one device (docs/exact.md).
  *
- * Runs of positions are numbered by position; each is a chunk of keys and a run of queries. In
- * the forward pass a device walks the chunks from the last one that its queries see to the first. A
- * neighbour walks one chunk ahead of it, so the chunks still go around a ring, contiguous or
- * zigzag. Queries visit tiles of keys, and the last tile of a chunk may end in the chunk before it
- * in the walk: the first keys of that one come along.
+ * Runs are numbered by position; each is both a chunk of keys and a run of queries. In the forward
+ * pass a device walks the chunks from the last one that its queries see to the first. A neighbour
+ * walks one chunk ahead, so the chunks still go around a ring, in a contiguous or zigzag layout.
+ * Queries visit tiles of keys, and the last tile of a chunk may extend into the chunk visited just
+ * before; the first keys of that chunk are therefore passed along.
  *
- * In the backward pass queries take the chunks from the first to the last. A chunk goes from the
- * last run of queries that sees it to the first, and the sum of its gradients so far goes with it.
- * Run i takes chunk c in step c + R - 1 - i of R runs, so all devices work at once. */
+ * In the backward pass queries take the chunks from the first to the last. A chunk travels from the
+ * last run of queries that sees it to the first, together with the sum of its gradients so far.
+ * With R runs, run i takes chunk c in step c + R - 1 - i, so all devices work concurrently. */
 #include "graph/share/ring.h"
 #include "ops/attention_shape.h"
 #include "ops/ops.h"
 
 /* ---- runs by position ---------------------------------------------------------------------- */
 
-/* A run: which of its member's it is. */
+/* A run: number j of its member's runs. */
 typedef struct run {
   int member, j;
   sl_part of; /* all runs of the member */
@@ -32,7 +32,7 @@ static run run_at(const sli_chunk_ring *g, int number) {
   return (run){member, second, sli_ring_runs(g, member)};
 }
 
-/* Returns the number of a member's run. */
+/* Returns the number, by position, of a member's run j. */
 static int number_of(const sli_chunk_ring *g, int member, int j) {
   return j ? 2 * g->members - 1 - member : member;
 }
@@ -61,14 +61,14 @@ static const char *name_of(const sli_chunk_ring *g, const char *what, int querie
 
 /* ---- forward pass ------------------------------------------------------------------------- */
 
-/* The walks of all devices: [ranks]. */
+/* Walks of all devices: [ranks]. */
 typedef struct walks {
   const sli_chunk_ring *g;
-  sl_tensor **here, **before; /* chunk of this step, and of the one before; NULL: none */
-  sl_tensor *(*state)[2];     /* o and what there is of the lse */
+  sl_tensor **here, **before; /* chunk of this step, and of the previous step; NULL: none */
+  sl_tensor *(*state)[2];     /* o and lse so far */
 } walks;
 
-/* Returns the chunk that a member's walk begins with. */
+/* Returns the chunk with which a member's walk begins. */
 static int top_of(const sli_chunk_ring *g, int member) {
   return g->n->attrs.full ? run_count(g) - 1 : number_of(g, member, runs_of(g) - 1);
 }
@@ -94,7 +94,7 @@ static bool is_fresh(const sli_chunk_ring *g, int queries, int chunk) {
   return true;
 }
 
-/* Returns the copy of a chunk that is the nearest: of the device whose walk is one ahead, or the
+/* Returns the nearest copy of a chunk: on the device whose walk is one step ahead, or the
  * owner's. */
 static sl_tensor *nearest(const walks *w, int rank, int chunk, int step) {
   const sli_chunk_ring *g = w->g;
@@ -105,7 +105,7 @@ static sl_tensor *nearest(const walks *w, int rank, int chunk, int step) {
   return has ? w->before[neighbour] : given_chunk(g, rank, chunk);
 }
 
-/* Gets each device the chunk of its next step. */
+/* Copies to each device the chunk of its next step. */
 static sl_status fetch(walks *w, int step) {
   const sli_chunk_ring *g = w->g;
   sl_tensor **before = w->before;
@@ -136,7 +136,8 @@ static const sli_spans *spans_of(const sli_chunk_ring *g, int rank, int chunk) {
   return s;
 }
 
-/* Takes the first keys of the chunk before, which complete the last tile of this one. */
+/* Takes the first keys of the previously visited chunk, which complete the last tile of this
+ * chunk. */
 static sl_status take_tail(const walks *w, int rank, int chunk, sl_tensor **tail) {
   const sli_chunk_ring *g = w->g;
   *tail = NULL;
@@ -183,13 +184,13 @@ sl_status sli_ring_walk(const sli_chunk_ring *g, sli_array *const *in, int nin,
 
 /* ---- backward pass ------------------------------------------------------------------------ */
 
-/* A chunk on its way, with the gradients of its keys and values so far. */
+/* A chunk in transit, with the gradients of its keys and values so far. */
 typedef struct parcel {
-  int rank;            /* where it is */
-  sl_tensor *kv, *sum; /* NULL: with the owner; none yet */
+  int rank;            /* current device */
+  sl_tensor *kv, *sum; /* kv NULL: at the owner; sum NULL: none yet */
 } parcel;
 
-/* The backward pass of all devices: [ranks]. */
+/* Backward pass of all devices: [ranks]. */
 typedef struct back {
   const sli_chunk_ring *g;
   sli_ring_back *in;
@@ -202,7 +203,7 @@ static parcel *parcel_of(const back *b, int rank, int chunk) {
   return &b->of[sli_ring_rank(b->g, rank, k.member)][k.j];
 }
 
-/* Brings a chunk and its sum to a device. */
+/* Moves a chunk and its sum to a device. */
 static sl_status bring(const back *b, int rank, int queries, int chunk, parcel *p) {
   const sli_chunk_ring *g = b->g;
   sl_tensor *own = own_chunk(g, rank, chunk), *from = p->kv ? p->kv : given_chunk(g, rank, chunk);
@@ -238,7 +239,7 @@ static sl_status visit(const back *b, int rank, int j, int chunk) {
   return SL_OK;
 }
 
-/* Lets a device take what is its turn in a step, its later run first. */
+/* Runs a device's visits of a step, its later run first. */
 static sl_status visits(const back *b, int rank, int step) {
   const sli_chunk_ring *g = b->g;
   int runs = run_count(g);
@@ -249,7 +250,7 @@ static sl_status visits(const back *b, int rank, int step) {
   return SL_OK;
 }
 
-/* Brings the sums of a device's chunks home. */
+/* Copies the sums of a device's chunks back to it. */
 static sl_status collect(const back *b, int rank, sl_tensor **own) {
   const sli_chunk_ring *g = b->g;
   for (int j = 0; j < runs_of(g); j++) {

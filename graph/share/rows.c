@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Row axes: the choice is forced, and often impossible.
+/* Choice for row axes, which is forced and often impossible.
  *
- * Source data is split, and so is everything computed from it: each call reads its inputs in the
- * layout they have. Along the sequences some calls have no such form, because they look at other
- * positions. Where such a call can be sharded by heads, its inputs are exchanged for that, and
- * readers of its outputs get them back by positions. */
+ * Source data is split, and so is everything computed from it: each call reads its inputs in their
+ * present layout. Along the sequence axis some calls cannot do that, because they read other
+ * positions. If such a call can be sharded by heads, its inputs are exchanged for that, and its
+ * outputs are converted back to positions for their readers. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -16,14 +16,14 @@ typedef struct pass {
   sl_graph *g;
   const sli_dim *dims;
   int axis, size;
-  int parts; /* parts of a source's data along all axes that split it like this */
+  int parts; /* parts of a source's data along all axes that split it in the same way */
   sli_dispatching dispatching;
   bool ring, zigzag, states;
   bool *chunked; /* [nnodes] */
-  sl_sbp *lies;  /* [ntensors] layout in which readers get the tensors made so far */
+  sl_sbp *lies;  /* [ntensors] layout in which readers get a tensor */
 } pass;
 
-/* Returns the dim along which a source is split; -1: none. */
+/* Returns the dim along which a source is split, or -1 if none. */
 static int source_dim(const pass *p, const sli_node *n) {
   return p->axis == SLI_AXIS_SEQUENCE ? ((const sl_source *)n->attrs.user)->cut - 1 : 0;
 }
@@ -87,9 +87,9 @@ static const char *rows_describe(const pass *p, const sli_node *n) {
   return text;
 }
 
-/* True if boxing can give the wanted layout. A whole tensor can become a sum, held by the first
- * device; without a gradient, each device can take its part, or a sum can be completed. Rows
- * come back from experts. */
+/* True if boxing can produce the wanted layout. A whole tensor can become summands, with the value
+ * on the first device. Without a gradient, a whole tensor can be split, and summands can be summed.
+ * Rows can return from experts. */
 static bool may_be_boxed(const pass *p, const sl_tensor *t, sl_sbp want) {
   if (p->lies[t->id].kind == SL_DISPATCHED) return want.kind == SL_SPLIT && !want.dim;
   if (p->lies[t->id].kind == SL_PARTIAL) return want.kind == SL_BROADCAST && !t->needs_grad;
@@ -105,8 +105,8 @@ static bool fits(const pass *p, const sli_node *n, const sl_signature *s, bool b
   return true;
 }
 
-/* True if all devices get equally many units. Rows are split by elements, so a dim with units of
- * several elements (as where rows were put together) must divide evenly. */
+/* True if all devices get equally many units. Rows are split by elements, so a dim whose units have
+ * several elements (as in merged rows) must divide evenly. */
 static bool is_even(const pass *p, const sl_tensor *t, sl_sbp sbp) {
   if (!t || sbp.kind != SL_SPLIT) return true;
   const sli_dim *dim = &p->dims[t->id * SL_MAX_DIMS + sbp.dim];
@@ -121,15 +121,15 @@ static bool are_even(const pass *p, const sli_node *n, const sl_signature *s) {
   return true;
 }
 
-/* Returns an input of which each device has a summand; NULL: none. */
+/* Returns an input of which each device has a summand, or NULL if none. */
 static const sl_tensor *summand(const pass *p, const sli_node *n) {
   for (int i = 0; i < n->nin; i++)
     if (n->in[i] && p->lies[n->in[i]->id].kind == SL_PARTIAL) return n->in[i];
   return NULL;
 }
 
-/* True if exchanges can give all inputs the wanted layout. Inputs without a gradient can be made
- * whole. */
+/* True if exchanges can bring all inputs into the wanted layouts. Inputs without a gradient can be
+ * made whole. */
 static bool may_be_exchanged(const pass *p, const sli_node *n, const sl_signature *s) {
   for (int i = 0; i < n->nin; i++) {
     if (!n->in[i]) continue;
@@ -145,7 +145,7 @@ static bool mixes_positions(const pass *p, const sli_node *n) {
   return p->axis == SLI_AXIS_SEQUENCE && n->in[0] && p->lies[n->in[0]->id].kind == SL_SPLIT;
 }
 
-/* Refuses a call that could be sharded by heads but has fewer heads than devices. */
+/* Rejects a call that could be sharded by heads but has fewer heads than devices. */
 static sl_status refuse_heads(const pass *p, const sli_node *n) {
   int queries = n->attrs.heads, keys = n->attrs.kv_heads ? n->attrs.kv_heads : queries;
   bool few = queries < p->size;
@@ -164,7 +164,7 @@ static bool has_heads(const sli_node *n) {
   return false;
 }
 
-/* Attention of a piece: queries stay, and each device gathers all keys and values. */
+/* Attention of a piece: queries stay in place, and each device gathers all keys and values. */
 static bool gathers(const sli_node *n, sl_signature *out) {
   const sl_sbp positions = {SL_SPLIT, 1};
   if (n->op != &sl_op_attention_share && n->op != &sl_op_attention_sweep) return false;
@@ -172,7 +172,7 @@ static bool gathers(const sli_node *n, sl_signature *out) {
   return true;
 }
 
-/* Ring attention: queries, keys and values all stay where they are. */
+/* Ring attention: queries, keys and values stay in place. */
 static bool goes_around(const pass *p, const sli_node *n, sl_signature *out) {
   bool separate = n->op == &sl_op_attention;
   if (!p->ring || !mixes_positions(p, n)) return false;
@@ -188,8 +188,8 @@ static bool is_conv(const sli_node *n) {
   return n->op == &sl_op_causal_conv || n->op == &sl_op_causal_conv_piece;
 }
 
-/* A short convolution: positions stay, and each device reads some rows of its neighbour (near.c).
- */
+/* Short convolution: positions stay in place, and each device reads some rows of its neighbour
+ * (near.c). */
 static sl_status reads_near(const pass *p, const sli_node *n, sl_signature *out) {
   const sl_sbp positions = {SL_SPLIT, 1};
   int64_t rows = least_input_rows(n, p->g->nvariants) / p->size,
@@ -203,7 +203,7 @@ static sl_status reads_near(const pass *p, const sli_node *n, sl_signature *out)
                            n->name, n->op->name, p->size, (long long)before, (long long)rows);
 }
 
-/* Linear attention by an exchange of states: positions stay (states.c). */
+/* Linear attention by exchange of states: positions stay in place (states.c). */
 static bool exchanges_states(const pass *p, const sli_node *n, sl_signature *out) {
   const sl_sbp positions = {SL_SPLIT, 1};
   if (!p->states || !sli_has_states(n) || !mixes_positions(p, n)) return false;
@@ -220,7 +220,7 @@ static sl_status rows_choose(const pass *p, const sli_node *n, sl_signature *out
   int count = sli_signatures(p->dims, n, p->axis, p->size, all);
   if (p->dispatching.routers && sli_choose_dispatched(&p->dispatching, n, all, count, out))
     return SL_OK;
-  for (int i = 0; i < 2 * count; i++) { /* in the present layouts, if there is such a way */
+  for (int i = 0; i < 2 * count; i++) { /* first the ways that fit the present layouts */
     const sl_signature *s = &all[i % count];
     if (!fits(p, n, s, i >= count) || !are_even(p, n, s)) continue;
     *out = *s;
@@ -246,8 +246,8 @@ static sl_status rows_choose(const pass *p, const sli_node *n, sl_signature *out
                            n->name, n->op->name, p->size, axis, rows_describe(p, n));
 }
 
-/* Returns the layout in which readers get an output. Outputs of exchanged inputs go back to the
- * layout that the input had. */
+/* Returns the layout in which readers get an output. If inputs were exchanged, outputs return to
+ * the layout that the input had. */
 static sl_sbp as_read(const pass *p, const sli_node *n, const sl_signature *s, int o) {
   sl_sbp made = sli_signature_out(s, o);
   if (!mixes_positions(p, n) || made.kind == SL_PARTIAL) return made;
@@ -258,7 +258,7 @@ static sl_sbp as_read(const pass *p, const sli_node *n, const sl_signature *s, i
   return exchanged && has_positions ? lies : made;
 }
 
-/* Checks that each device has its own share of the loss. */
+/* Checks that each device has its own part of the loss. */
 static sl_status check_loss(const pass *p) {
   const sl_tensor *loss = p->g->loss.tensor;
   if (!loss || p->lies[loss->id].kind == SL_PARTIAL) return SL_OK;

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The tensor axis: the cheapest choice that lays out some linear map's weight differently.
+/* Finds, for the tensor axis, the cheapest choice that lays out the weight of some linear layer
+ * differently.
  *
- * A choice that differs in a detail tells nothing. So for each linear map in turn, in all blocks
- * that have it, the search forbids the chosen layout of its weight. */
+ * A choice that differs only in a detail is not informative. For each linear layer in turn, the
+ * search therefore forbids the chosen layout of its weight in all blocks that have the layer. */
 #include <ctype.h>
 #include <math.h>
 #include <stdlib.h>
@@ -16,10 +17,10 @@ typedef struct runner_up {
   uint32_t *allowed;   /* [nodes] */
   int *way, *best_way; /* [nodes] */
   double best;
-  int first, last; /* nodes of the map that the best choice shards differently */
+  int first, last; /* first and last node of the layer that the best choice shards differently */
 } runner_up;
 
-/* Compares places: "h.3/linear.2" and "h.11/linear.2" are the same. */
+/* Compares names apart from block numbers: "h.3/linear.2" and "h.11/linear.2" are the same. */
 static bool same_place(const char *a, const char *b) {
   for (bool block = true; *a && *b; a++, b++) {
     while (block && isdigit((unsigned char)*a)) a++;
@@ -30,7 +31,7 @@ static bool same_place(const char *a, const char *b) {
   return *a == *b;
 }
 
-/* True if both apply the same map, or the map of the same place in another block. */
+/* True if both apply the same weight, or are the same layer in different blocks. */
 static bool same_map(const sli_node *a, const sli_node *b) {
   if (a->op != &sl_op_linear || b->op != &sl_op_linear) return false;
   return a->in[1] == b->in[1] || same_place(a->name, b->name);
@@ -95,7 +96,7 @@ static char *runner_up_describe(const runner_up *r, double chosen_seconds) {
   return text;
 }
 
-/* Finds the way that each node has in a choice. */
+/* Finds the index of each node's way in a choice. */
 static void ways_of(const sli_ways *w, const sli_choice *choice, int *way) {
   for (int k = 0; k < w->count; k++)
     while (memcmp(&w->of[k][way[k]].signature, &choice->of[w->nodes[k]->id], sizeof(sl_signature)))

@@ -1,24 +1,24 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Search for the cheapest signatures, by dynamic programming.
  *
- * Forward nodes are taken in order. Earlier choices matter to later ones only through the
- * frontier: the layouts of tensors that are still to be read, and those they have been boxed
+ * Forward nodes are processed in order. Earlier choices affect later ones only through the
+ * frontier: the layouts of tensors with reads still to come, and the layouts they have been boxed
  * into. Of all choices with the same frontier only the cheapest is kept, as a state. Each node
- * makes new states from the old ones, one for each of its ways. In most models few tensors are
- * live at a time: a residual stream and what a block makes of it.
+ * turns every state into new states, one per way. In most models few tensors are live at a time:
+ * the residual stream and some of a block's intermediate results.
  *
- * A state is dropped if another one is cheaper even after boxing each live tensor into whatever
- * its readers may want. If a model's frontier is wide nevertheless, only the cheapest states are
- * kept, fewer for more nodes and a wider frontier, and the result may not be optimal.
+ * A state is dropped if another one is cheaper even after boxing each live tensor into any layout
+ * its readers may want. If the frontier is still wide, only the cheapest states are kept, fewer for
+ * more nodes and a wider frontier, and the result may not be optimal.
  *
- * Models mostly repeat one block. If a block equals one before it and begins with the same
- * states, with weights counted from the least, its result is the same and need not be computed
- * again. This happens after a few blocks.
+ * Most models repeat one block. If a block equals an earlier one and begins with the same states
+ * (with weights relative to the least), its result is the same and is not recomputed. This happens
+ * after a few blocks.
  *
- * Many states differ in tensors that a node does not read. The cost of a read is therefore
- * computed once for all states with the same history of that tensor.
+ * Many states differ in tensors that a node does not read. The cost of a read is therefore computed
+ * once for all states with the same history of that tensor.
  *
- * Ties go to the earlier state, so the result depends on the graph alone. */
+ * Ties go to the earlier state, so the result depends only on the graph. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -26,17 +26,18 @@
 #include "graph/share/frontier.h"
 
 enum { LEAST_STATES = 64, MOST_STATES = 4096, MOST_BACK = 4 };
-/* Total number of frontier places that are examined where states must be dropped: takes seconds. */
+/* Total number of frontier places examined before states must be dropped; corresponds to a few
+ * seconds. */
 static const int64_t most_places = 1 << 24;
 
-/* States before a node, or after it. */
+/* States before or after a node. */
 typedef struct states {
   int count;
   size_t seen_capacity, weight_capacity, from_capacity;
   sli_seen *seen; /* [count][width] */
   double *weight;
   struct origin {
-    int from; /* index among the states before */
+    int from; /* index among the states before the node */
     uint8_t way;
   } * from;
 } states;
@@ -46,13 +47,13 @@ typedef struct span {
   int begin, end, count;
   sli_seen *seen;
   double *weight, base;
-  bool computed; /* owns its layers */
+  bool computed; /* owns its layers, which are not shared with an equal block */
 } span;
 
 /* Priced read of a node's input. */
 typedef struct priced {
-  uint64_t reading;    /* index of the input, and the wanted layout */
-  sli_seen seen, left; /* layouts before and after */
+  uint64_t reading;    /* index of the input, wanted layout and gradient, as one word */
+  sli_seen seen, left; /* layouts before and after the read */
   double weight;
 } priced;
 
@@ -64,11 +65,11 @@ typedef struct search {
   int most_states; /* states kept after a node */
   states before, after;
   size_t table_size;
-  int *table; /* states after, by contents: 1 + index, 0: free */
+  int *table; /* hash table of the states after, by contents: 1 + index, 0: free */
   size_t nprices, price_capacity, price_table_size;
   priced *prices;         /* [nprices] for the current node */
-  int *price_table;       /* prices, by read and layouts before: 1 + index, 0: free */
-  struct origin **layers; /* [nodes] origins of the states kept after each */
+  int *price_table;       /* hash table of prices, by read and layouts before: 1 + index, 0: free */
+  struct origin **layers; /* [nodes] origins of the states kept after each node */
   int nspans;
   span *spans;
   double base; /* base of the states' weights */
@@ -82,7 +83,7 @@ static void states_fini(states *s) {
   free(s->from);
 }
 
-/* Grows the arrays to hold one more than `count`. */
+/* Grows the arrays to hold count + 1 states. */
 static void states_grow(states *s, size_t count, size_t width) {
   while (count * width + width >= s->seen_capacity)
     SLI_GROW(s->seen, s->seen_capacity, s->seen_capacity);
@@ -115,8 +116,8 @@ static void rehash(search *s, size_t size) {
   }
 }
 
-/* Keeps a state if it is new, or cheaper than the one with the same contents. `seen` is behind
- * the last of the states after. */
+/* Keeps a state if it is new, or cheaper than the state with the same contents. `seen` points just
+ * past the last of the states after. */
 static void offer(search *s, const sli_seen *seen, double weight, struct origin from) {
   states *to = &s->after;
   size_t width = (size_t)s->frontier.width, mask = s->table_size - 1;
@@ -163,7 +164,7 @@ static void rehash_prices(search *s, size_t size) {
   }
 }
 
-/* Returns the weight of one more read of an input; notes it in *seen. */
+/* Returns the weight of one more read of an input, and records the read in *seen. */
 static double price_reading(search *s, int input, const sl_tensor *t, sli_reading r,
                             sli_seen *seen) {
   const sli_costs *c = &s->ways->costs;
@@ -193,7 +194,8 @@ static bool begins_at(const search *s, int k, int i) {
   return n->in[i]->param && s->frontier.first[n->in[i]->id] == k;
 }
 
-/* Reads the inputs of node k in one of its ways; returns the weight of the reads and of the way. */
+/* Records the reads of node k's inputs for one of its ways; returns the weight of the reads and of
+ * the way. */
 static double read_inputs(search *s, int k, const sli_way *way, sli_seen *seen) {
   const sli_node *n = s->ways->nodes[k];
   double weight = way->weight;
@@ -208,8 +210,8 @@ static double read_inputs(search *s, int k, const sli_way *way, sli_seen *seen) 
   return weight;
 }
 
-/* Updates the frontier: tensors read for the last time leave it, new tensors enter, and layouts
- * that no later reader wants are forgotten. */
+/* Updates the frontier: tensors read for the last time leave, new tensors enter, and layouts that
+ * no later reader wants are dropped. */
 static void leave_frontier(const search *s, int k, const sli_way *way, sli_seen *seen) {
   const sli_node *n = s->ways->nodes[k];
   const sli_frontier *p = &s->frontier;
@@ -244,7 +246,8 @@ static void try_ways(search *s, int k, int state) {
 
 /* ---- pruning ------------------------------------------------------------------------------ */
 
-/* Returns the bound on a state's weight: that of the best state after any boxing it may need. */
+/* Returns an upper bound for the weights of states to keep: the weight of the best state after any
+ * boxing it may need. */
 static double most_weight(const search *s, int k) {
   const sli_frontier *p = &s->frontier;
   double most = INFINITY;
@@ -294,7 +297,7 @@ static void keep(search *s, int k) {
   s->after = was;
 }
 
-/* ---- blocks that repeat -------------------------------------------------------------------- */
+/* ---- repeated blocks ----------------------------------------------------------------------- */
 
 static bool same_ways(const search *s, int a, int b) {
   const sli_ways *w = s->ways;
@@ -346,7 +349,8 @@ static bool same_blocks(const search *s, const span *x, const span *y) {
   return true;
 }
 
-/* True if the states equal those that another block began with; weights may differ by rounding. */
+/* True if the current states equal those with which another block began; weights may differ by
+ * rounding. */
 static bool same_states(const search *s, const span *x) {
   const states *now = &s->before;
   double most = 0;
@@ -359,7 +363,7 @@ static bool same_states(const search *s, const span *x) {
   return true;
 }
 
-/* Subtracts the least weight from the states' weights, and records the states. */
+/* Makes the states' weights relative to the least, and records the states. */
 static void begin_span(search *s, span *x) {
   states *now = &s->before;
   size_t count = (size_t)now->count, cells = count * (size_t)s->frontier.width;
@@ -375,7 +379,7 @@ static void begin_span(search *s, span *x) {
   memcpy(x->weight, now->weight, count * sizeof *x->weight);
 }
 
-/* Repeats the result of the block `like`, whose end is known, for x. */
+/* Copies the result of block `like` to block x. */
 static void repeat(search *s, const span *like, const span *x) {
   const span *next = like + 1;
   size_t count = (size_t)next->count, width = (size_t)s->frontier.width;
@@ -398,7 +402,7 @@ static void step(search *s, int k) {
   keep(s, k);
 }
 
-/* Solves block j: copies one of the blocks just before it, or steps node by node. */
+/* Solves block j by copying an equal preceding block, or node by node. */
 static void step_span(search *s, int j) {
   span *x = &s->spans[j];
   begin_span(s, x);
@@ -426,8 +430,7 @@ static void share_search_begin(search *s) {
   rehash_prices(s, 256);
 }
 
-/* Reads out the result: at the end all tensors have been read, so there is one state left, or
- * none. */
+/* Traces back the result. At the end all tensors have been read, so at most one state is left. */
 static double finish(const search *s, int *way) {
   double weight = s->before.count ? s->base + s->before.weight[0] : INFINITY;
   if (weight >= s->limit) return INFINITY;

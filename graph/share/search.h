@@ -10,8 +10,8 @@ static inline bool sli_is_shared(const sli_node *n) {
   return sli_is_forward(n) || n->op == &sl_op_source;
 }
 
-/* Lists the ways to shard a node, whatever the size and the units of its dims. Returns 0 for
- * nodes without signatures. out[SLI_SIGNATURES_RAW]. */
+/* Lists the ways to shard a node, ignoring the size and the units of its dims, in
+ * out[SLI_SIGNATURES_RAW]. Returns their number, 0 for nodes without signatures. */
 enum { SLI_SIGNATURES_RAW = 1 + SL_MAX_DIMS + SL_SIGNATURES };
 int sli_signatures_raw(const sli_node *node, sl_signature *out);
 
@@ -22,8 +22,8 @@ static inline int sli_row_dims(const sl_type *type) {
 
 /* ---- exact sums: groups.c ------------------------------------------------------------------- */
 
-/* True if a way to share a call over `size` devices of an axis that does not share rows keeps the
- * bits of all sums. */
+/* True if a way to shard a call over `size` devices of an axis that does not shard rows keeps all
+ * sums bitwise identical. */
 bool sli_is_way_exact(const sli_dim *dims, const sli_node *n, const sl_signature *s, int size);
 
 /* ---- dispatch of rows to experts: dispatched.c ------------------------------------------ */
@@ -35,11 +35,11 @@ typedef struct sli_dispatching {
   int size;                 /* devices that share the experts */
 } sli_dispatching;
 
-/* Picks, from a node's ways all[count], the one that runs at the experts, if there is one. Notes
- * the call that says where its rows are. */
+/* Picks from a node's ways all[count] the one that runs at the experts, if any. Records the call
+ * that routed its rows. */
 bool sli_choose_dispatched(const sli_dispatching *r, const sli_node *node, const sl_signature *all,
                            int count, sl_signature *out);
-/* Refuses an axis of experts that the model has no use for, or not enough experts for. */
+/* Rejects an axis of experts if the model has no experts or too few. */
 sl_status sli_check_dispatched(sl_graph *g, const sli_dispatching *r);
 
 /* ---- costs ----------------------------------------------------------------------- */
@@ -50,11 +50,11 @@ typedef struct sli_costs {
   const sli_dim *dims;
   const sli_grid *grid;
   int axis, size;
-  int share;           /* number of devices that share the rows of data along the other axis */
-  const bool *chunked; /* [nnodes] ring attention, chunk by chunk; NULL: none */
-  bool *has_rows;      /* [ntensors] tensor has rows of data */
-  const sli_choice *sequence; /* how sequences are sharded along another axis; NULL: they are not */
-  const sli_choice *experts;  /* the same for experts */
+  int share;                  /* number of devices that shard the data rows along the other axis */
+  const bool *chunked;        /* [nnodes] call runs as ring attention; NULL: none does */
+  bool *has_rows;             /* [ntensors] tensor depends on data rows */
+  const sli_choice *sequence; /* how another axis shards sequences; NULL: none does */
+  const sli_choice *experts;  /* how another axis shards experts; NULL: none does */
   bool rows_last;             /* break ties by keeping rows whole: the data axis shards them */
 } sli_costs;
 
@@ -62,10 +62,10 @@ void sli_costs_init(sli_costs *c, const sl_graph *g, const sli_dim *dims, const 
                     int axis);
 void sli_costs_fini(sli_costs *c);
 
-/* Cost of one device: seconds and bytes of one microbatch, forward and backward. */
+/* Cost on one device: seconds and bytes of one microbatch, forward and backward. */
 typedef struct sli_cost {
   double compute_seconds, boxing_seconds, boxing_bytes;
-  double memory_bytes; /* of stored tensors */
+  double memory_bytes; /* bytes of stored tensors */
 } sli_cost;
 
 static inline void sli_cost_add(sli_cost *sum, sli_cost more) {
@@ -84,9 +84,9 @@ sli_cost sli_cost_node(const sli_costs *c, const sli_node *node, const sl_signat
 /* Returns the cost of a parameter's update and memory. */
 sli_cost sli_cost_update(const sli_costs *c, const sl_tensor *param, sl_sbp lies);
 
-/* Layouts of a tensor so far: as it was made; those it has been boxed into in this block,
- * forward and (for what reads it again) backward; and those that gradients have come back in.
- * Layouts are codes: see sli_sbp_code. */
+/* Layouts of a tensor so far: its original layout; those it was boxed into within this block,
+ * forward and, for rereads, backward; and those of its incoming gradients. Layouts are codes: see
+ * sli_sbp_code. */
 typedef struct sli_seen {
   uint16_t lies, forward, backward, gradients;
 } sli_seen;
@@ -102,7 +102,7 @@ static inline sl_sbp sli_code_sbp(int code) {
   return code >= 2 ? (sl_sbp){SL_SPLIT, code - 2} : (sl_sbp){code ? SL_PARTIAL : SL_BROADCAST, 0};
 }
 
-/* Layout in which a node wants one of its inputs, and in which the gradient comes back. */
+/* Layout in which a node wants one of its inputs, and layout of the gradient that it returns. */
 typedef struct sli_reading {
   uint8_t want, gradient; /* codes; SLI_SBP_CODES: no gradient */
   bool again;             /* the backward pass reads it too */
@@ -113,12 +113,12 @@ sli_reading sli_reading_of(const sli_costs *c, const sli_node *node, const sl_si
 /* Returns the layout of a parameter whose first reader wants this one. */
 static inline uint8_t sli_param_lies(uint8_t want) { return want == 1 ? 0 : want; }
 
-/* Returns the boxing cost of one more read, forward and backward; notes it in *seen. */
+/* Returns the boxing cost of one more read, forward and backward, and records it in *seen. */
 sli_cost sli_cost_reading(const sli_costs *c, const sl_tensor *t, sli_reading r, sli_seen *seen);
 
-/* Prices a choice whose signatures are set. Lays out params[] that are not fixed[] (NULL: none
- * are) as their first readers want, and fills in the figures. each[nnodes], unless NULL, gets
- * what each node adds. Returns the total weight. */
+/* Prices a choice whose signatures are set. Gives params[] that are not fixed[] (NULL: none is) the
+ * layouts that their first readers want, and fills in the figures. Writes what each node adds to
+ * each[nnodes], unless NULL. Returns the total weight. */
 double sli_costs_sum(const sli_costs *c, const bool *fixed, sli_choice *choice, sli_cost *each);
 
 /* ---- texts ------------------------------------------------------------------------ */

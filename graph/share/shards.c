@@ -1,17 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Devices' parts of parameters, of the gradients that update them, of the loss and of metrics.
+/* Devices' parts of parameters, of parameter gradients, of the loss and of metrics.
  *
- * Parameters have the layout that their updates want: that of their first reader, and along the
- * row axes in shards where the optimizer's state is sharded. Their gradients are boxed into that
- * layout, once a step or, where they are not kept whole, every tick. */
+ * Parameters have the layout that their updates want: that of their first reader, and shards along
+ * the row axes if the optimizer state is sharded. Their gradients are boxed into that layout, once
+ * per step or, if gradients are sharded too, every tick. */
 #include "graph/build/build.h"
 #include "graph/passes/passes.h"
 #include "graph/share/expand.h"
 
 static const sl_sbp broadcast = {SL_BROADCAST, 0};
 
-/* Returns the row axes along which devices have equal parts of a parameter; for maps of experts,
- * the axes that experts are not sharded along. */
+/* Returns the row axes along which devices hold the same part of a parameter; for expert weights,
+ * the axes along which experts are not sharded. */
 static sli_along replicas(const sli_expansion *x, const sl_tensor *param, sli_layout lies) {
   sli_along along = 0, rows = sli_share_row(x, param, SLI_AXIS_DATA);
   for (int a = 0; a < SLI_AXES; a++)
@@ -27,7 +27,7 @@ static bool is_split(const sli_expansion *x, sli_layout lies, int dim) {
   return any;
 }
 
-/* Returns the split along those axes as one: the first dim with a part for each device. */
+/* Returns the split along these axes treated as one: the first dim with a part for each device. */
 static sl_sbp shard_dim(const sli_expansion *x, const sl_tensor *param, sli_layout lies) {
   int size = sli_grid_size(x->grid, replicas(x, param, lies));
   bool kept_whole = !param->update && x->sharding < SLI_SHARD_PARAMETERS; /* never updated */
@@ -42,7 +42,7 @@ static sl_sbp shard_dim(const sli_expansion *x, const sl_tensor *param, sli_layo
   return broadcast;
 }
 
-/* True if the split divides experts, not rows of experts that several devices have. */
+/* True if the split divides experts, not the rows of replicated experts. */
 static bool is_of_experts(const sli_expansion *x, const sl_tensor *param, sli_cutting cut) {
   return !(cut.along & ~sli_grid_experts()) && sli_is_of_experts(x, param);
 }
@@ -57,7 +57,7 @@ static const sl_shard *shard_of(sli_expansion *x, const sl_tensor *param, sli_la
   for (int i = 0; i < count; i++) {
     bool inner = cut[i].along == 1u << SLI_AXIS_STAGES || is_of_experts(x, param, cut[i]);
     bool rows = !inner && cut[i].along & sli_share_row(x, param, SLI_AXIS_DATA);
-    int place = rows ? 2 : inner ? 1 : 0; /* by experts or stages first, then by rows */
+    int place = rows ? 2 : inner ? 1 : 0; /* experts or stages first, then rows */
     int member = sli_rank_share(x->grid, rank, cut[i].along);
     shard->parts[place] = sli_cut_part(x, param, cut[i], member, &type);
     type = sl_part_type(&type, &shard->parts[place]);
@@ -65,21 +65,21 @@ static const sl_shard *shard_of(sli_expansion *x, const sl_tensor *param, sli_la
   return count ? shard : NULL;
 }
 
-/* True if a device of lower rank has the same. */
+/* True if a device of lower rank has the same part. */
 static bool is_replica(const sli_expansion *x, sli_layout lies, int rank) {
   for (int a = 0; a < SLI_AXES; a++)
     if (lies.axis[a].kind == SL_BROADCAST && sli_rank_member(x->grid, rank, 1u << a)) return true;
   return false;
 }
 
-/* Returns the layout that the updates want. */
+/* Returns the layout that updates want, without ZeRO shards. */
 static sli_layout param_layout(const sli_expansion *x, const sl_tensor *logical) {
   sli_layout lies;
   for (int a = 0; a < SLI_AXES; a++) lies.axis[a] = sli_share_param(x, logical, a);
   return lies;
 }
 
-/* Returns the layout of the shards of that. */
+/* Returns the layout of ZeRO shards of a parameter in layout `lies`. */
 static sli_layout shard_layout(const sli_expansion *x, const sl_tensor *logical, sli_layout lies) {
   sl_sbp shards = shard_dim(x, logical, lies);
   sli_along along = replicas(x, logical, lies);
@@ -136,13 +136,13 @@ bool sli_is_shared_at_once(const sli_expansion *x, const sl_tensor *grad, sli_la
   return x->shared[grad->id] && summands;
 }
 
-/* Boxes a gradient into the layout that the update wants. */
+/* Boxes a gradient into the layout that its update wants. */
 static sl_status box_gradient(sli_expansion *x, const sl_tensor *logical, const sl_tensor *grad,
                               sl_tensor **on) {
   sli_array *made = x->arrays[grad->id], *out;
   bool every_tick = sli_is_shared_at_once(x, grad, made->lies);
   sli_moment at = made->made;
-  at.cls = SL_CLASS_C; /* none of it is part of a pass */
+  at.cls = SL_CLASS_C; /* not part of a pass */
   bool sharded = x->arrays[logical->id]->sharded;
   if (!every_tick) at = (sli_moment){SL_CLASS_U, logical->home, SLI_PHASE_NORM, sharded};
   sl_status status = sli_box(x, grad, x->arrays[logical->id]->lies, at, &out);
@@ -153,7 +153,7 @@ static sl_status box_gradient(sli_expansion *x, const sl_tensor *logical, const 
   return status;
 }
 
-/* Returns the parameter whose gradient this is, and the number of the use; NULL if none. */
+/* Returns the parameter whose gradient this is, and sets the index of its use, or returns NULL. */
 static const sl_tensor *owner_of(const sli_expansion *x, const sl_tensor *grad, int *use) {
   for (int p = 0; p < x->nparams; p++)
     for (*use = 0; *use < x->params[p]->ngrads; ++*use)
@@ -161,7 +161,7 @@ static const sl_tensor *owner_of(const sli_expansion *x, const sl_tensor *grad, 
   return NULL;
 }
 
-/* Boxes the gradients in the order in which they are made. */
+/* Boxes the gradients in the order in which they are computed. */
 sl_status sli_expand_gradients(sli_expansion *x) {
   sl_tensor *on[x->ranks];
   for (int i = 0; i < x->nlogical; i++) {
@@ -181,7 +181,7 @@ sl_status sli_expand_gradients(sli_expansion *x) {
 
 /* ---- parameters of rollouts ------------------------------------------------------------------ */
 
-/* Adds a device's read of a parameter, till the graph that answers is there. */
+/* Adds a placeholder for a device's read of a parameter, until the rollout graph is added. */
 static sl_status read_whole(sli_expansion *x, const sl_tensor *param, int rank, sl_tensor *whole) {
   sl_graph *g = x->g;
   const sl_attrs attrs = {0};
@@ -216,7 +216,7 @@ sl_status sli_expand_rollouts(sli_expansion *x) {
 
 /* ---- the loss, metrics, counters ----------------------------------------------------------- */
 
-/* Sets the devices' parts; share NULL: they are summands. */
+/* Sets the devices' parts of a mean, weighted by `share`; share NULL: the parts are summands. */
 static void expand_mean(sli_expansion *x, sli_mean *mean, const double *share) {
   const sli_array *a = x->arrays[mean->tensor->id];
   mean->parts = sli_arena_alloc(&x->g->arena, (size_t)x->ranks * sizeof *mean->parts);
@@ -269,8 +269,8 @@ static void prune(sl_graph *g) {
   else prune_trained(g);
 }
 
-/* Drops parameters that no node reads and that another device has as well. A bias that only the
- * first holder of a summand adds is not kept by the others. Returns true if there were any. */
+/* Drops replicas of parameters that no node reads: for example, a bias that only the first device
+ * of a sum adds. Returns true if any were dropped. */
 static bool drop_unread(sl_graph *g) {
   int kept = 0, all = g->nparams;
   for (int p = 0; p < g->nparams; p++) {

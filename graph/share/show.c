@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Prints a choice as a table for people. */
+/* Prints a choice as a human-readable table. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -45,14 +45,14 @@ static const char *short_name(const sli_node *n) {
   return slash ? slash + 1 : n->name;
 }
 
-/* True if the node has a row in the table; along the stages, most nodes concern only their own
- * stage. */
+/* True if the node has a row in the table. Along the axis of stages, nodes that are not sharded
+ * have none. */
 static bool is_row(const table *t, const sli_node *n) {
   return sli_is_shared(n) &&
          !(t->axis == SLI_AXIS_STAGES && sli_is_repeated(&t->choice->of[n->id]));
 }
 
-/* Returns the first forward node or source in the block, at i or later; -1: none. */
+/* Returns the first node with a row in the block, at i or later, or -1 if none. */
 static int next_in_block(const table *t, int i, int block) {
   for (; i < t->g->nnodes; i++)
     if (is_row(t, t->g->nodes[i]) && t->g->nodes[i]->block == block) return i;
@@ -95,7 +95,7 @@ static void print_row(const table *t, int i, const char *block) {
   fputc('\n', t->out);
 }
 
-/* Prints the blocks from `from` on that are alike; returns the block after them. */
+/* Prints a run of equal blocks that starts at `from`; returns the block after the run. */
 static int print_blocks(const table *t, int from) {
   int to = from + 1;
   while (to < t->g->nblocks && same_blocks(t, from, to)) to++;

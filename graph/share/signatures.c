@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Ways in which devices can share a call.
+/* Ways to shard a call over devices.
  *
- * Everything everywhere is always one way. Others follow from what an op promises about pieces
- * (sl_pieces), for a device's share of a call is a piece of it: a call that may be cut along a
- * dim may be sharded along it. The op declares the remaining ways itself. */
+ * Full replication is always one way. Other ways follow from an op's promises about pieces
+ * (sl_pieces), since a device's part of a call is a piece of it: a call that may be cut along a dim
+ * may be sharded along it. The op declares all remaining ways itself. */
 #include <stdio.h>
 #include <string.h>
 
@@ -12,8 +12,7 @@
 static const sl_sbp partial = {SL_PARTIAL, 0}, broadcast = {SL_BROADCAST, 0};
 static sl_sbp split(int dim) { return (sl_sbp){SL_SPLIT, dim}; }
 
-/* ---- ways that follow from promises
- * ----------------------------------------------------------- */
+/* ---- ways from promises about pieces -------------------------------------------------------- */
 
 static bool is_whole(const sl_op *op, int i) { return sli_bit(op->whole, i); }
 
@@ -21,7 +20,7 @@ static bool same_dims(const sl_type *a, const sl_type *b) {
   return a->ndim == b->ndim && !memcmp(a->dim, b->dim, (size_t)a->ndim * sizeof *a->dim);
 }
 
-/* Sets the layout of argument i. Returns false if the last entry would stand for different
+/* Sets the layout of argument i. Returns false if the last entry would have to represent different
  * layouts. */
 static bool signatures_put(sl_sbp *of, int i, sl_sbp sbp) {
   int at = SLI_MIN(i, SL_SIGNATURE_ARGS - 1);
@@ -60,7 +59,7 @@ static bool split_rows(const sli_node *n, int dim, sl_signature *out) {
   }
   for (int o = 0; o < n->nout; o++) {
     const sl_type *y = &n->out_type[o];
-    bool one = n->op->pieces != SL_PIECES_ROWS && !o; /* a mean or a sum */
+    bool one = n->op->pieces != SL_PIECES_ROWS && !o; /* output 0 is a mean or a sum */
     if (!one && (dim >= y->ndim || y->dim[dim] != length)) return false;
     if (!signatures_put(out->out, o, one ? partial : split(dim))) return false;
   }
@@ -107,7 +106,8 @@ static void check_own(const sli_node *n, const sl_signature *s) {
         n->name, n->op->name, i);
 }
 
-/* Adds a signature; one with the same layouts replaces the earlier, for it may say more. */
+/* Adds a signature. It replaces an earlier one with the same layouts, since it may carry more
+ * information. */
 static void signatures_add(sl_signature *all, int *count, const sl_signature *s) {
   for (int i = 0; i < *count; i++)
     if (same_layouts(&all[i], s)) {
@@ -148,7 +148,7 @@ const char *sli_sbp_format(char out[SLI_SBP_TEXT], sl_sbp a) {
 }
 
 double sli_boxing_bytes(sl_sbp a, sl_sbp b, int size, double bytes) {
-  /* the part that a device has, and the rest */
+  /* a device's own part, and the rest */
   double share = bytes / size, others = bytes - share;
   if (sli_sbp_equal(a, b) || a.kind == SL_BROADCAST) return 0;
   if (a.kind == SL_PARTIAL) return b.kind == SL_SPLIT ? others : 2 * others;

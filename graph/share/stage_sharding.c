@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Vocabulary tables sharded over all stages.
  *
- * A vocabulary's embedding and its classifier cost as much as several layers, and only the first
- * and the last stage have them. Instead, each stage has a share of the table's rows (Vocabulary
- * Parallelism: Yeung et al., arXiv 2411.05288). It looks up the ids in its share, and computes
- * the logits of its own words from the last stage's output, which goes to all stages.
+ * A vocabulary's embedding and classifier cost as much as several layers, and normally burden only
+ * the first and the last stage. With stage sharding, each stage holds some of the table's rows
+ * (Vocabulary Parallelism: Yeung et al., arXiv 2411.05288). It looks up ids in its rows, and
+ * computes the logits of its words from the last stage's output, which goes to all stages.
  *
- * For expansion this is one more axis, from stage to stage, along which the table is split and
- * the calls that read it are shared as along any other. It differs in one thing: other calls are
- * done by one stage alone, not by all members, and its tensors stand for all. Each stage's part
- * of a block is a block of its own, on that stage. */
+ * For expansion this is one more axis, from stage to stage, along which the table is split and the
+ * calls that read it are sharded as along any other axis. The difference is that other calls run on
+ * a single stage, not on all members, and that stage's tensors represent all stages. Each stage's
+ * part of a block is a separate block on that stage. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -52,15 +52,15 @@ typedef struct pass {
   sl_graph *g;
   const sli_dim *dims;
   int stages;
-  const sli_node *loss; /* loss of the logits, to which others may be added */
+  const sli_node *loss; /* loss computed from the logits; other losses may be added to it */
   sli_choice *choice;
-  bool *table;  /* [ntensors] parameters of which each stage has some rows */
-  bool *logits; /* [ntensors] logits, of which each stage has some columns */
+  bool *table;  /* [ntensors] parameters of which each stage holds some rows */
+  bool *logits; /* [ntensors] logits, of which each stage holds some columns */
 } pass;
 
 static sl_sbp along(int dim) { return (sl_sbp){SL_SPLIT, dim}; }
 
-/* Finds the first way to share a call that has input `of` in this layout. */
+/* Finds the first way to shard a call that has input `of` in this layout. */
 static bool find_way(const pass *p, const sli_node *n, int of, sl_sbp lies, sl_signature *out) {
   sl_signature all[SL_SIGNATURES];
   int count = sli_signatures(p->dims, n, SLI_AXIS_STAGES, p->stages, all);
@@ -79,7 +79,7 @@ static sl_status refuse(const pass *p, const sli_node *n, const char *why) {
                            n->op->name, why);
 }
 
-/* Returns why stages cannot share the classes of a loss: it has none, or not as many as they need.
+/* Returns the reason why stages cannot shard the classes of a loss: it has no classes, or too few.
  */
 static const char *no_way(const sli_node *loss) {
   sl_signature all[SLI_SIGNATURES_RAW];
@@ -92,7 +92,7 @@ static const char *no_way(const sli_node *loss) {
                            : "is no cross entropy with as many classes as stages";
 }
 
-/* Finds the table: the weight of the linear map that makes the loss's logits. */
+/* Finds the table: the weight of the linear layer that computes the loss's logits. */
 static sl_status find_table(pass *p, const sli_node **classifier) {
   const sli_node *n = p->loss = sli_loss_of_logits(p->g),
                  *made = n->nin ? n->in[0]->producer : NULL;
@@ -107,10 +107,10 @@ static sl_status find_table(pass *p, const sli_node **classifier) {
   return SL_OK;
 }
 
-/* Returns the dim of a table along which it has a row for each word. */
+/* Returns the table's dim that runs along words. */
 static int word_dim(const sli_node *classifier) { return classifier->attrs.transposed ? 1 : 0; }
 
-/* Finds tables of as many words that only embeddings read, which are sharded as well. */
+/* Marks embedding tables with the same number of words, which are sharded as well. */
 static void find_embeddings(pass *p, int64_t words) {
   for (int i = 0; i < p->g->nnodes; i++) {
     const sli_node *n = p->g->nodes[i];
@@ -120,7 +120,7 @@ static void find_embeddings(pass *p, int64_t words) {
   }
 }
 
-/* Returns the input that each stage has its own of and only it can read; -1: none. */
+/* Returns the input that is private to each stage (sl_op.own), or -1 if none. */
 static int reads_own(const sli_node *n) {
   for (int i = 0; i < n->nin; i++)
     if (n->in[i] && n->in[i]->producer && sli_bit(n->in[i]->producer->op->own, n->in[i]->output))
@@ -128,7 +128,7 @@ static int reads_own(const sli_node *n) {
   return -1;
 }
 
-/* Returns the input that is one of the given tensors; -1: none. */
+/* Returns the index of the first input among the given tensors, or -1 if none. */
 static int reads(const sli_node *n, const bool *of) {
   for (int i = 0; i < n->nin; i++)
     if (n->in[i] && of[n->in[i]->id]) return i;
@@ -158,7 +158,7 @@ static void choose_params(const pass *p, int words, const sli_node *classifier) 
     int dim = t == classifier->in[1] ? words : 0;
     if (p->table[t->id]) p->choice->params[i] = (sl_sbp){SL_SPLIT, dim};
   }
-  /* a bias, word by word */
+  /* the classifier's bias, one number per word */
   if (classifier->nin > 2 && classifier->in[2] && classifier->in[2]->param)
     p->choice->params[classifier->in[2]->param_index] = (sl_sbp){SL_SPLIT, 0};
 }

@@ -1,13 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Linear attention on shared sequences, by an exchange of states.
+/* Linear attention on sharded sequences, by exchange of states.
  *
- * Each device has a run of positions. It makes a record of what they do to a state, reads those of
- * the devices before, and goes on from the state that they give (ops/linear_attention_share.c).
- * Backward it reads records of the devices behind, of the gradient of the state. A record is as
- * long whatever the positions. A device that reads none gets zeros by such a call, too: it ends the
- * task that makes the device's own record, so that others do not wait for the rest of its block.
+ * Each device has a run of positions. It computes a record of their effect on a state, reads the
+ * records of the preceding devices, and continues from the resulting state
+ * (ops/linear_attention_share.c). In the backward pass it reads records of the following devices,
+ * which describe the gradient of the state. The size of a record does not depend on the number of
+ * positions. A device that reads no records also runs a join, which yields zeros. The join ends the
+ * task that computes the device's own record, so that other devices do not wait for the rest of its
+ * block.
  *
- * Where sequences are cut into pieces too, devices read the records of all others, and each keeps
+ * If sequences are also cut into pieces, every device reads the records of all devices and keeps
  * the state at the end of the piece. */
 #include "graph/share/expand.h"
 #include "graph/share/search.h"
@@ -24,7 +26,7 @@ bool sli_exchanges_states(const sli_expansion *x, const sli_node *forward) {
   return sli_has_states(forward) && lies.kind == SL_SPLIT && lies.dim == 1;
 }
 
-/* An exchange of a call, or of its backward pass. */
+/* Exchange for a call, or for its backward pass. */
 typedef struct exchange {
   sli_expansion *x;
   const sli_node *n, *forward;
@@ -72,8 +74,8 @@ static sl_tensor *output(const exchange *e, sli_node *n, int o, int rank) {
 
 /* ---- records ------------------------------------------------------------------------------- */
 
-/* Records that a member reads before its own state is known: of the devices before it, or behind.
- */
+/* Returns the number of records that determine a member's initial state: those of the devices
+ * before it or, in the backward pass, after it. */
 static int records_before(const exchange *e, int member) {
   return e->back ? e->members - 1 - member : member;
 }
@@ -82,7 +84,7 @@ static int member_of(const exchange *e, int rank) {
   return sli_rank_share(e->x->grid, rank, sequence);
 }
 
-/* Makes a device's record, from its inputs q, k, v, gates, and do. */
+/* Computes a device's record from its inputs q, k, v, gates and, in the backward pass, do. */
 static sl_status make_record(const exchange *e, int rank, int nin, sl_tensor *const *in) {
   const sl_op *op = e->back ? &sl_op_linear_attention_share_b : &sl_op_linear_attention_share;
   const sl_attrs *attrs = sli_local_attrs(e->x, e->forward, e->forward, rank);
@@ -92,7 +94,7 @@ static sl_status make_record(const exchange *e, int rank, int nin, sl_tensor *co
   return SL_OK;
 }
 
-/* `record`: one of those that are joined. */
+/* Returns the attributes of a join; `record` is one of the joined records. */
 static const sl_attrs *join_attrs(const exchange *e, int rank, const sl_tensor *record) {
   sl_attrs *attrs = sli_arena_alloc(&e->x->g->arena, (size_t)e->x->nvariants * sizeof *attrs);
   const sl_attrs *own = sli_local_attrs(e->x, e->forward, e->forward, rank);
@@ -114,7 +116,8 @@ static void note_records(const exchange *e, sli_node *n, int others) {
     n->shapes[v].remote_bytes = n->remote_bytes;
 }
 
-/* Joins the records that a device reads, from the farthest on; end: of a piece, or NULL. */
+/* Joins the records that a device reads, from the farthest on. *end is the state at the end of the
+ * piece, or NULL. */
 static sl_status join_records(const exchange *e, int rank, sl_tensor **state, sl_tensor **end) {
   int count = e->pieces ? e->members : records_before(e, member_of(e, rank));
   sl_tensor *in[e->members];
@@ -132,7 +135,7 @@ static sl_status join_records(const exchange *e, int rank, sl_tensor **state, sl
 
 /* ---- the passes ---------------------------------------------------------------------------- */
 
-/* Adds a device's walk from a state, and its outputs. */
+/* Adds the call that walks a device's positions from a state, and its outputs. */
 static sl_status walk(const exchange *e, const sl_op *op, int rank, int nin, sl_tensor *const *in,
                       int nout, sli_array *const *out) {
   const sl_attrs *attrs = sli_local_attrs(e->x, e->forward, e->forward, rank);
@@ -154,7 +157,7 @@ static void stand_for_all(const exchange *e, int nout, sli_array *const *out) {
     if (out[o]) sli_stand_for_all(e->x, out[o]);
 }
 
-/* True if another device reads a device's record. */
+/* True if some device reads this device's record. */
 static bool is_read(const exchange *e, int rank) {
   return e->pieces || e->x->grid->alike || records_before(e, member_of(e, rank)) < e->members - 1;
 }

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The tensor axis: the cheapest choice. */
+/* Finds the cheapest choice for the tensor axis. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "graph/share/ways.h"
 
-/* Searches; *out is made only if *found. */
+/* Runs the search; sets *out only if *found. */
 static sl_status tensor_choose(const sli_tensor_search *s, sli_choice *out, bool *found) {
   sli_ways w;
   sl_status status = sli_ways_init(&w, s);
@@ -22,7 +22,7 @@ static sl_status tensor_choose(const sli_tensor_search *s, sli_choice *out, bool
   return SL_OK;
 }
 
-/* True if there is a choice without this one of the given layouts. */
+/* True if a choice exists without this one of the given layouts. */
 static bool is_in_the_way(const sli_tensor_search *s, int given) {
   sl_given_sbp *rest = sli_calloc((size_t)s->ngiven, sizeof *rest);
   memcpy(rest, s->given, (size_t)given * sizeof *rest);
@@ -37,8 +37,8 @@ static bool is_in_the_way(const sli_tensor_search *s, int given) {
   return found;
 }
 
-/* Names a given layout that is in the way. A device must read its own data in the layout in
- * which it is made (sl_op.own), so layouts may each be possible, but not all together. */
+/* Fails with an error that names a conflicting given layout. Private tensors must be read in their
+ * original layout (sl_op.own), so layouts may each be possible, but not all together. */
 static sl_status tensor_refuse(const sli_tensor_search *s) {
   int last = s->ngiven - 1;
   while (last >= 0 && !is_in_the_way(s, last)) last--;

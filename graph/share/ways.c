@@ -119,21 +119,21 @@ static sl_status give(sli_ways *w, const sl_given_sbp *given) {
 
 /* ---- candidates ---------------------------------------------------------------------------- */
 
-/* True if enough rows of data remain for the other axis. */
+/* True if enough data rows remain for the other axis. */
 static bool leaves_rows(const sli_costs *c, const sl_tensor *t, sl_sbp sbp) {
   if (!t || sbp.kind != SL_SPLIT || sbp.dim || !c->has_rows[t->id]) return true;
   return c->dims[t->id * SL_MAX_DIMS].units >= (int64_t)c->size * c->share;
 }
 
-/* True if enough units remain for the sequence axis, where it splits the same dim. */
+/* True if enough units remain for the sequence axis when both axes split the same dim. */
 static bool leaves_units(const sli_costs *c, const sl_tensor *t, sl_sbp sbp, sl_sbp sequence) {
   if (!t || sbp.kind != SL_SPLIT || !sli_sbp_equal(sbp, sequence)) return true;
-  if (c->grid->ring) return false; /* positions are fixed */
+  if (c->grid->ring) return false; /* ring attention fixes positions */
   int size = c->grid->size[SLI_AXIS_SEQUENCE];
   return c->dims[t->id * SL_MAX_DIMS + sbp.dim].units >= (int64_t)c->size * size;
 }
 
-/* True if rows at their experts stay whole, and experts are split only once. */
+/* True if rows at their experts stay whole and experts are not split twice. */
 static bool leaves_experts(sl_sbp sbp, sl_sbp expert) {
   bool rows = expert.kind == SL_DISPATCHED && sbp.dim <= expert.dim;
   return sbp.kind != SL_SPLIT || !(rows || sli_sbp_equal(sbp, expert));
@@ -168,8 +168,8 @@ static bool usable(const sli_costs *c, const sli_node *n, const sl_signature *s)
   return true;
 }
 
-/* Returns the way of a call at experts on a grid of their own: a device has some of the tokens,
- * and everything that is not sharded with the experts. */
+/* Returns the way of a call at experts that have a separate grid: tokens are split, and everything
+ * that is not sharded with the experts is replicated. */
 static sl_signature tokens_way(const sli_costs *c, const sli_node *n) {
   const sl_signature *dispatched = &c->experts->of[n->id];
   const sl_sbp tokens = {SL_SPLIT, c->grid->tokens}, all = {SL_BROADCAST, 0};
@@ -198,14 +198,14 @@ static bool has_much(const sli_node *n) {
          n->op == &sl_op_attention || n->op == &sl_op_attention_packed;
 }
 
-/* True if each number is made on one device with the same bits as on a single device. For rows
- * of a table, all devices but one add zeros. */
+/* True if one device computes each number, bitwise as without sharding. For rows of a table, all
+ * devices but one add zeros. */
 static bool serves(const sli_node *n, const sl_signature *s) {
   if (n->op != &sl_op_embedding) return !makes_summands(n, s);
   return s->in[1].kind != SL_SPLIT || !s->in[1].dim;
 }
 
-/* Drops ways that would change bits, and, where weights or pages can be sharded, the way that
+/* Drops ways that would change bits and, if weights or pages can be sharded, the way that
  * replicates them. */
 static void leave_served(const sli_node *n, sl_signature *all, int *count) {
   int kept = 0;
@@ -230,7 +230,7 @@ static void find_ways(sli_ways *w, int i, bool free_sources) {
     if (usable(&w->costs, n, &all[s])) w->of[i][w->nways[i]++].signature = all[s];
 }
 
-/* Returns the cost of a parameter with a single reader. */
+/* Returns the weight of a parameter with a single reader. */
 static double own_param(const sli_ways *w, const sl_tensor *t, sli_reading r) {
   const sli_costs *c = &w->costs;
   uint8_t lies = w->fixed[t->param_index] ? (uint8_t)sli_sbp_code(w->params[t->param_index])

@@ -10,7 +10,7 @@ bool sli_is_adapter(const sl_param_info *param) {
   return param->adapter && strstr(param->name, ".lora_");
 }
 
-/* Reads all values of an adapter's matrix, for free(). */
+/* Reads all values of an adapter's matrix; the caller frees them. */
 static sl_status read_matrix(const sl_lowered *lowered, sl_runtime *rt, const sl_adapter *adapter,
                              const char *letter, const sl_param_info **info, float **out) {
   const sl_param_info *params;
@@ -31,7 +31,7 @@ static sl_status read_matrix(const sl_lowered *lowered, sl_runtime *rt, const sl
   return status;
 }
 
-/* Adds the product; sums over the rank are in order, in double. */
+/* Adds the product; sums over the rank run in order and in double precision. */
 static void add_product(const sl_adapter *adapter, int64_t in, int64_t out, const float *a,
                         const float *b, float *whole) {
   double scale = (double)adapter->alpha / adapter->rank;

@@ -7,8 +7,8 @@
 
 /* True if the parameter is one of the two matrices of an adapter. */
 bool sli_is_adapter(const sl_param_info *param);
-/* Adds (alpha / rank) B A of a parameter's adapter to its values. Returns SL_E_UNSUPPORTED
- * unless both matrices are entirely in this process. */
+/* Adds a parameter's adapter, (alpha / rank) B A, to its values. Returns SL_E_UNSUPPORTED unless
+ * this process has both matrices completely. */
 sl_status sli_adapter_merge(const sl_lowered *lowered, sl_runtime *rt, int param, float *whole);
 
 #endif

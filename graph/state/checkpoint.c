@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Checkpoints: state that a run saves on its way, and resuming from it.
+/* Checkpoints: saving the state of a run, and resuming from it.
  *
- * The plan's store actors write checkpoints on threads of their own while training goes on. The
- * last one, after the last step or the step that a stop lets finish, is written between runs.
+ * The plan's store actors write checkpoints on separate threads while training continues. The last
+ * checkpoint, after the final step or the step that a stop lets finish, is written between runs.
  * Both use the same writer for the same tensors (store.c). A run resumes only if everything that
- * decides its results is unchanged: the fingerprint recorded in the checkpoint are compared first.
- * The number of stages, and all else that only moves work, may change. */
+ * affects its results is unchanged, according to the fingerprint recorded in the checkpoint. The
+ * number of stages, and everything else that only moves work, may change. */
 #include <cjson/cJSON.h>
 #include <stdlib.h>
 #include <string.h>
@@ -107,7 +107,7 @@ sl_status sl_checkpoints_describe(sl_checkpoints *c, const sl_graph *g, const sl
 
 /* ---- reading ---------------------------------------------------------------------------- */
 
-/* Latest tensor that was read, whole, for all devices that have a part of it. */
+/* Most recently read tensor, kept whole for all devices that have a part of it. */
 typedef struct reading {
   const sl_checkpoints *c;
   sl_runtime *rt;
@@ -127,7 +127,8 @@ static sl_status assemble(reading *r, const char *name, const sl_type *whole) {
   return sli_parts_assemble(r->c->from, name, whole, r->whole);
 }
 
-/* Returns a tensor that is stored exactly as wanted, so that it goes straight to its place. */
+/* Returns the stored bytes if the file holds exactly the wanted part in f32, so that they can be
+ * copied directly. */
 static const void *find_stored(const reading *r, const sl_state_tensor *to) {
   char *part = to->shard ? sli_part_format(to->name, to->shard) : NULL;
   const sli_safetensors *file;
@@ -154,7 +155,7 @@ static int by_name(const void *a, const void *b) {
   return strcmp((*x)->name, (*y)->name);
 }
 
-/* Loads tensors in order of their names, so that the devices' parts of a tensor come together. */
+/* Loads tensors in order of name, so that all devices' parts of a tensor are adjacent. */
 sl_status sl_checkpoints_load(const sl_checkpoints *c, const sl_lowered *lowered, sl_runtime *rt) {
   const sl_state_tensor **all = NULL, *tensors;
   size_t count = 0, capacity = 0;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Hashes of parameters and optimizer state that do not depend on how these are sharded. */
+/* Hashes of parameters and optimizer state that do not depend on sharding. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -7,7 +7,8 @@
 
 #include "base/base.h"
 
-/* Sums the hashes of elements: each is of the element's place in the whole and of its bits. */
+/* Sums the hashes of elements; each hash covers the element's place in the whole tensor and its
+ * bits. */
 static uint64_t sum_elements(uint64_t name, const uint32_t *bits, const uint32_t *places,
                              int64_t count) {
   uint64_t sum = 0;
@@ -18,7 +19,7 @@ static uint64_t sum_elements(uint64_t name, const uint32_t *bits, const uint32_t
   return sum;
 }
 
-/* Returns the place in the whole of each element of a shard; the caller frees them. */
+/* Returns each shard element's place in the whole tensor; the caller frees the array. */
 static uint32_t *shard_places(const sl_shard *shard, int64_t count) {
   int64_t all = sl_type_elements(&shard->whole);
   uint32_t *whole = sli_calloc((size_t)all, sizeof *whole),
@@ -51,13 +52,13 @@ static sl_state_hash *find_hash(const char *name, sl_state_hash **list, int *cou
   return &(*list)[(*count)++];
 }
 
-/* True for the version of a parameter before the newest, which only delayed updates keep. */
+/* True for the previous version of a parameter, which exists only with delayed updates. */
 static bool is_previous(const char *name) {
   const char *colon = strrchr(name, ':');
   return colon && !strcmp(colon, ":previous");
 }
 
-/* True for a parameter of a frozen model, which no step changes. */
+/* True for a parameter of a frozen model, which training does not change. */
 static bool is_frozen(const sl_lowered *lowered, const char *name) {
   const sl_param_info *params;
   int n = sl_lowered_params(lowered, &params);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The model in a checkpoint's record: its ops in order, each with a hash, and the optimizer's
- * settings. Resuming with an edited model would use weights trained for another one. */
+ * settings. Resuming with an edited model would use weights trained for a different one. */
 #include <cjson/cJSON.h>
 #include <inttypes.h>
 #include <stddef.h>
@@ -36,7 +36,7 @@ static void compare_op(const char *path, const struct sli_fingerprint *is, const
     sli_differ(d, "graph", "%s has other settings or inputs than when %s was made", is->name, path);
 }
 
-/* Compares ops and names the first difference; its readers differ too. */
+/* Compares ops and reports the first difference only, since its readers differ too. */
 static void compare_graph(const char *path, const sli_fingerprints *is, const cJSON *was,
                           sli_differences *d) {
   char now[256];
@@ -88,7 +88,7 @@ static const struct {
     {"decay-begin", offsetof(sl_optimizer, decay_begin), true},
 };
 
-/* Formats settings that are no numbers: "sgd, nesterov, schedule 2". */
+/* Formats the settings that are not numbers: "sgd, nesterov, schedule 2". */
 static void kind(const sl_optimizer *o, char out[128]) {
   snprintf(out, 128, "%.80s%s, schedule %d%s", o->rule->name, o->nesterov ? ", nesterov" : "",
            (int)o->schedule, o->rate ? " of the model's own" : "");
@@ -100,7 +100,7 @@ bool sli_optimizer_has(const char *name) {
   return !strcmp(name, "optimizer");
 }
 
-/* Formats a setting with the fewest digits that give the same number. */
+/* Formats a setting with the fewest digits that parse back to the same number. */
 static void setting(const sl_optimizer *o, size_t i, char out[128]) {
   const char *at = (const char *)o + settings[i].offset;
   if (settings[i].whole) {

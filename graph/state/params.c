@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Parameters of a lowered graph: the places of their values, and access to them. */
+/* Parameters of a lowered graph: where their values are stored, and access to them. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -23,7 +23,7 @@ static bool is_here(const sl_param_place *place, sl_runtime *rt) {
   return sl_runtime_newest(rt, place->reg);
 }
 
-/* Returns the address of a place's values; NULL if this process cannot address them. */
+/* Returns the address of a place's values, or NULL if this process cannot address them. */
 static float *place_data(const sl_lowered *l, sl_runtime *rt, const sl_param_place *place) {
   const sl_plan *plan = sl_lowered_plan(l);
   if (!is_here(place, rt) || sli_register_far(plan, &plan->regs[place->reg])) return NULL;
@@ -56,7 +56,7 @@ sl_type sli_param_values(const sl_param_info *p, const sl_param_place *place) {
   return place->shard ? sl_shard_type(place->shard) : p->type;
 }
 
-/* Rows of quantized blocks are grouped in memory, each device's separately. */
+/* Quantized blocks are stored in groups of rows, separately per device. */
 sl_status sli_param_read(const sl_param_info *p, const sl_param_place *place, sl_runtime *rt,
                          float *values) {
   size_t bytes = sl_type_bytes(&place->type);
@@ -71,7 +71,7 @@ sl_status sli_param_read(const sl_param_info *p, const sl_param_place *place, sl
   return status;
 }
 
-/* Reads a place into the whole. */
+/* Reads the values at a place into the whole tensor. */
 static sl_status read_place(const sl_param_info *p, const sl_param_place *place, sl_runtime *rt,
                             float *whole) {
   if (!place->shard) return sli_param_read(p, place, rt, whole);
@@ -83,7 +83,7 @@ static sl_status read_place(const sl_param_info *p, const sl_param_place *place,
   return status;
 }
 
-/* Writes values in their storage format; these lie in rows. */
+/* Groups values in their storage format, which are stored by rows, and writes them. */
 static sl_status write_lying(const sl_param_info *p, const sl_param_place *place, sl_runtime *rt,
                              void *lies) {
   int32_t slot = sl_runtime_newest_slot(rt, place->reg);
@@ -110,7 +110,7 @@ static sl_status write_place(const sl_param_info *p, const sl_param_place *place
 
 /* ---- blocks of a file -------------------------------------------------------------------- */
 
-/* Takes from a tensor's blocks those of a shard, one after another; for free(). */
+/* Copies a shard's blocks from a tensor's blocks into one buffer; the caller frees it. */
 static void *take_blocks(const sli_file_blocks *from, const sl_shard *shard) {
   sl_type type = sl_shard_type(shard);
   int64_t all = sl_type_elements(&shard->whole), count = sl_type_elements(&type);
@@ -199,13 +199,12 @@ sl_status sl_param_set(const sl_lowered *l, sl_runtime *rt, int index, const flo
 
 /* ---- initial values -------------------------------------------------------------------- */
 
-/* A reference begins with the model's values. */
+/* Frozen copies, such as a reference model, start with the model's values. */
 static sli_init_item item_of(const sl_param_info *p, float *values) {
   return (sli_init_item){&p->type, p->init, p->frozen ? p->frozen : p->name, values};
 }
 
-/* Initializes a parameter that host memory does not hold contiguously: in a buffer, one at a
- * time. */
+/* Initializes a parameter that is not contiguous in host memory, by way of a buffer. */
 static sl_status init_apart(const sl_lowered *l, sl_runtime *rt, int index, uint64_t seed) {
   const sl_param_info *p = param_at(l, index);
   float *whole = sli_calloc((size_t)sl_type_elements(&p->type), sizeof *whole);

@@ -95,7 +95,7 @@ static bool take_ranges(const char **at, sl_part *part) {
   return true;
 }
 
-/* Parses one slice; `of` is the type that it is a slice of. */
+/* Parses one slice of a tensor of type `of`. */
 static bool take_part(const char **at, const sl_type *of, sl_part *out) {
   *out = (sl_part){.axis = SL_PART_ALL};
   if (parts_take(at, "[flat ")) {
@@ -132,7 +132,7 @@ bool sli_part_parse(const char *text, const sl_type *whole, sl_shard *out) {
 
 /* ---- assembly -------------------------------------------------------------------------- */
 
-/* Fills the buffer to show elements that no part set; checkpoints hold finite values only. */
+/* Marks elements that no part has set; checkpoints hold only finite values. */
 static const uint32_t nothing = 0xffffffff;
 
 typedef struct assembly {
@@ -155,8 +155,8 @@ static sl_status put_part(assembly *a, const sli_safetensors *file, const sli_st
   return status;
 }
 
-/* Adds all parts in one file: their names begin with the tensor's name and "[". Other tensors'
- * names may, too. */
+/* Adds all parts in one file. Their names begin with the tensor's name and "["; names of other
+ * tensors may begin in the same way. */
 static sl_status put_parts_of(assembly *a, const sli_safetensors *file, const char *prefix) {
   sl_status status = SL_OK;
   int n = sli_safetensors_count(file);

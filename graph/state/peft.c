@@ -49,7 +49,7 @@ static const sli_stored_tensor *find_other(const sli_safetensors *file,
   return other;
 }
 
-/* Checks a matrix of a linear map, [rank, in] or [out, rank], and that the other one has the
+/* Checks a matrix of a linear layer, [rank, in] or [out, rank], and that the other matrix has the
  * same rank. */
 static sl_status check_tensor(const char *dir, const sli_safetensors *file,
                               const sli_stored_tensor *t) {
@@ -79,7 +79,7 @@ static sl_status text_of(const sli_peft_config *config, const sli_stored_tensor 
   return status;
 }
 
-/* Copies texts into one block, with pointers to them in front. */
+/* Copies texts into one memory block that starts with pointers to them. */
 static char **in_one_block(char **texts, int count) {
   size_t bytes = ((size_t)count + 1) * sizeof *texts;
   for (int i = 0; i < count; i++) bytes += strlen(texts[i]) + 1;
@@ -140,15 +140,16 @@ static const sli_stored_tensor *find_as(const sli_safetensors *file, const char 
   return t ? t : sli_safetensors_find(file, name);
 }
 
-/* Finds a tensor; adapters of the bare network, without its head, leave out the first part of
- * the names. */
+/* Finds a tensor. Adapters saved from the model without its head omit the first part of the
+ * names. */
 static const sli_stored_tensor *peft_find(const sli_safetensors *file, const char *name) {
   const sli_stored_tensor *t = find_as(file, name);
   const char *dot = strchr(name, '.');
   return t || !dot ? t : find_as(file, dot + 1);
 }
 
-/* The place of a graph with several that an adapter is read into; -1: it has one. */
+/* State of loading an adapter folder. `place` is the place to fill in a graph with several adapter
+ * places, or -1. */
 typedef struct loading {
   const char *dir;
   const sli_safetensors *file;
@@ -174,7 +175,7 @@ static sl_status check_place(const loading *l, const sl_param_info *p, const sli
                  t->name, (long long)rank, p->adapter->rank);
 }
 
-/* Copies a matrix into its place, whose rank may be larger. The second one is scaled. */
+/* Copies a matrix into its place, whose rank may be larger, and multiplies it by `scale`. */
 static void copy_place(const sl_param_info *p, const sli_stored_tensor *t, double scale,
                        const float *from, float *to) {
   int64_t columns = p->type.dim[2];
@@ -207,7 +208,7 @@ static sl_status read_place(const loading *l, const sl_param_info *p, const sli_
   return status;
 }
 
-/* Sets a place of a parameter: to 0 where the folder lacks the module. */
+/* Sets a place of a parameter, to 0 if the folder lacks the module. */
 static sl_status set_place(const loading *l, int index, const sl_param_info *p,
                            const sli_stored_tensor *t) {
   bool all;
@@ -228,7 +229,7 @@ static sl_status peft_load(const loading *l, int index) {
   const sli_stored_tensor *t = peft_find(l->file, params[index].name);
   if (t) l->used[t - sli_safetensors_at(l->file, 0)] = true;
   if (l->place >= 0) return set_place(l, index, &params[index], t);
-  if (!t) return SL_OK; /* the folder lacks this adapter, which is new */
+  if (!t) return SL_OK; /* the folder lacks this adapter: it keeps its initial values */
   sl_status status = sli_stored_check(l->dir, params[index].name, &params[index].type, t);
   if (status || !sl_param_here(l->lowered, l->rt, index)) return status;
   float *values = sli_calloc(1, sl_type_bytes(&params[index].type));
@@ -277,8 +278,8 @@ sl_status sl_adapter_place(const char *dir, const sl_lowered *lowered, sl_runtim
 
 /* ---- saving ------------------------------------------------------------------------------- */
 
-/* Returns a key that matches this module only. A key also matches names that end with it; then
- * it is anchored at the beginning. */
+/* Returns a key that matches only this module. Keys also match names that end with them, so the key
+ * is anchored at the beginning if another module's name ends with it. */
 static char *key_of(const sl_param_info *params, const sli_saved *list, int n, const char *module) {
   char *end = sli_format(".%s", module);
   bool anchored = false;
@@ -287,8 +288,8 @@ static char *key_of(const sl_param_info *params, const sli_saved *list, int n, c
   return sli_format("%s%s", anchored ? "^" : "", module);
 }
 
-/* Makes the config: the first adapter's numbers are the defaults; other numbers are listed by
- * module. */
+/* Creates the config. The first adapter's rank and alpha are the defaults; differing values are
+ * listed per module. */
 static cJSON *make_config(const char *base, const sl_param_info *params, const sli_saved *list,
                           int n) {
   const sl_adapter *first = params[list[0].param].adapter;

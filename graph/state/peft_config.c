@@ -16,7 +16,7 @@ static const cJSON *member(const cJSON *object, const char *name) {
 
 /* ---- keys ------------------------------------------------------------------------------------ */
 
-/* Keys that change results. Some initializations change the base weights whenever PEFT loads a
+/* Keys that affect results. Some initializations change the base weights whenever PEFT loads a
  * folder. */
 static const sli_key decisive[] = {
     {"peft_type", {"\"LORA\""}},
@@ -34,7 +34,7 @@ static const sli_key decisive[] = {
     {"layers_to_transform", {0}},
     {0}};
 
-/* Keys about training, initialization of the matrices, or their origin. */
+/* Keys about training, or about the initialization or origin of the matrices. */
 static const sli_key harmless[] = {{"task_type", {0}},
                                    {"base_model_name_or_path", {0}},
                                    {"revision", {0}},
@@ -89,7 +89,8 @@ static bool is_end(const char *module, const char *end) {
   return n >= m && !strcmp(module + n - m, end) && (n == m || module[n - m - 1] == '.');
 }
 
-/* True if a list has an end of the module's name, or an expression matches all of its name. */
+/* Sets *out to true if a list contains a suffix of the module's name, or an expression matches the
+ * whole name. */
 static sl_status names(const sli_peft_config *c, const cJSON *which, const char *module,
                        bool *out) {
   const cJSON *item;
@@ -101,7 +102,7 @@ static sl_status names(const sli_peft_config *c, const cJSON *which, const char 
   return SL_OK;
 }
 
-/* Returns the layer of a module, the first number between dots; -1: none. */
+/* Returns the layer of a module, the first number between dots, or -1 if none. */
 static double layer_of(const char *module) {
   for (const char *at = strchr(module, '.'); at; at = strchr(at + 1, '.')) {
     size_t digits = strspn(at + 1, "0123456789");
@@ -118,7 +119,7 @@ static bool has_layer(const cJSON *layers, double layer) {
   return false;
 }
 
-/* Refuses modules that the config leaves out, whose tensors PEFT drops. */
+/* Rejects modules that the config excludes; PEFT would drop their tensors. */
 static sl_status check_target(const sli_peft_config *c, const char *module) {
   const cJSON *targets = member(c->root, "target_modules"),
               *without = member(c->root, "exclude_modules");
@@ -141,8 +142,9 @@ static sl_status check_target(const sli_peft_config *c, const char *module) {
 
 /* ---- numbers --------------------------------------------------------------------------------- */
 
-/* Finds the value of the first key that matches a module. Keys are expressions for all of its
- * name, or for its end behind a dot. Otherwise returns the default; NULL if the config has none. */
+/* Finds the value of the first key that matches a module. Keys are expressions for the whole name,
+ * or for its end after a dot. Without a match *out is the default, or NULL if the config has
+ * none. */
 static sl_status find_number(const sli_peft_config *c, const char *pattern, const char *all,
                              const char *module, const cJSON **out) {
   const cJSON *item, *patterns = member(c->root, pattern);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Settings in adapter_config.json of an adapter folder. */
+/* Settings in the adapter_config.json of an adapter folder. */
 #ifndef SLUICE_GRAPH_STATE_PEFT_CONFIG_H
 #define SLUICE_GRAPH_STATE_PEFT_CONFIG_H
 
@@ -11,12 +11,13 @@ typedef struct sli_peft_config {
   cJSON *root;
 } sli_peft_config;
 
-/* SL_E_INPUT names a key that is not understood. Call sli_peft_config_fini() in any case. */
+/* Reads the settings. SL_E_INPUT: the error names a key that is not understood. Call
+ * sli_peft_config_fini() even on failure. */
 sl_status sli_peft_config_read(const char *dir, sli_peft_config *out);
 void sli_peft_config_fini(sli_peft_config *c);
 
-/* Returns the alpha of a module whose matrices have that rank; its product is scaled by alpha /
- * rank. */
+/* Sets *out to the alpha of a module whose matrices have rank `rank`; their product is scaled by
+ * alpha / rank. */
 sl_status sli_peft_alpha(const sli_peft_config *c, const char *module, int64_t rank, double *out);
 
 #endif

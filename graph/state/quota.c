@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Quotas that change during a run. */
+/* Changes quotas during a run. */
 #include <stdlib.h>
 
 #include "base/base.h"
@@ -17,7 +17,8 @@ static int stage_growth(const sl_plan *plan, const sl_runtime *rt, const sl_quot
   return growth;
 }
 
-/* Adds changes so that registers to and from a stage can hold what the stage holds. */
+/* Adds changes so that registers into and out of a stage grow with the stage's activation
+ * registers. */
 static int follow(const sl_plan *plan, const sl_runtime *rt, sl_quota_change *changes, int n) {
   int given = n;
   for (int32_t i = 0; i < plan->nregs; i++) {

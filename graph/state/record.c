@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Record beside each checkpoint: the run it is from, and what must be the same in a run that
- * resumes from it. Terms are compared by name, data by the contents of files. */
+/* Record stored with each checkpoint: describes the run that wrote it, and what must be the same in
+ * a run that resumes from it. Fingerprint items are compared by name, data by file contents. */
 #include <cjson/cJSON.h>
 #include <inttypes.h>
 #include <stdio.h>
@@ -27,8 +27,8 @@ cJSON *sli_record_create(int nfingerprint, const sl_fingerprint_item *fingerprin
 
 /* ---- fingerprint ----------------------------------------------------------------------- */
 
-/* Finds an item in records made before there were fingerprints: options by their names, two things
- * elsewhere. */
+/* Finds an item in records that predate fingerprints: options under their names, the model and the
+ * parameter slots elsewhere. */
 static const cJSON *find_elsewhere(const cJSON *record, const char *name) {
   if (!strcmp(name, "the model")) return member(record, "model");
   if (!strcmp(name, "--quota param")) return member(record, "parameter_slots");
@@ -37,7 +37,7 @@ static const cJSON *find_elsewhere(const cJSON *record, const char *name) {
   return of_model ? of_model : member(member(record, "options"), name + 2);
 }
 
-/* Returns a value as the user would write it; "none" if there is none. */
+/* Returns a value as the user would write it, or "none" if there is none. */
 static char *value_text(const cJSON *value) {
   if (!value) return sli_strdup("none");
   if (cJSON_IsString(value)) return sli_strdup(value->valuestring);
@@ -71,7 +71,7 @@ static bool is_named(const char *name, int nfingerprint, const sl_fingerprint_it
   return false;
 }
 
-/* Finds an item of the plan; items that a record of an older release lacks are not compared. */
+/* Finds an item of the plan. Items missing from records of older releases are not compared. */
 static const cJSON *find_of_plan(const cJSON *record, const char *name) {
   const cJSON *was = member(member(record, "plan_terms"), name);
   if (!was) was = member(member(record, "terms"), name);
@@ -91,8 +91,8 @@ static void note_plan_fingerprint(const sli_record *r, const sl_lowered *lowered
   }
 }
 
-/* Compares items that are no longer used; the number of parameter slots is now an item of the
- * plan. */
+/* Compares recorded items that this run does not have. Skips the number of parameter slots, which
+ * is now an item of the plan. */
 static void compare_forgotten(const sli_checkpoint *from, int nfingerprint,
                               const sl_fingerprint_item *fingerprint, sli_differences *d) {
   const cJSON *was;
@@ -102,7 +102,7 @@ static void compare_forgotten(const sli_checkpoint *from, int nfingerprint,
       compare(from, &(sl_fingerprint_item){was->string, "none"}, NULL, d);
 }
 
-/* Refuses a word of resume_with that names nothing, and so would excuse nothing. */
+/* Rejects a word of resume_with that matches no setting and would thus have no effect. */
 static sl_status check_word(const char *word, const sl_checkpoint_options *o) {
   static const char *const others[] = {"graph", "code", "data", "quota", "paths", "library"};
   const char *bare = word + (strncmp(word, "--", 2) ? 0 : 2);
@@ -162,7 +162,7 @@ static void compare_file(const char *path, const char *name, const cJSON *was,
     sli_differ(d, name, "%s holds other data than when %s was made", is->path, path);
 }
 
-/* Compares files; a checkpoint from a release that did not record files has none. */
+/* Compares files. Checkpoints of releases that did not record files have no list. */
 static void compare_files(const char *path, const char *name, const cJSON *list,
                           const sl_graph_file *files, int n, sli_differences *d) {
   int before = cJSON_GetArraySize(list);
@@ -173,7 +173,8 @@ static void compare_files(const char *path, const char *name, const cJSON *list,
     compare_file(path, name, cJSON_GetArrayItem(list, i), &files[i], d);
 }
 
-/* Records files as a list in `to`, and compares them with the list of that name in `was`. */
+/* Records files as a list in `to`, and compares them with the list in `was`; `name` is used in
+ * messages. */
 static void note_files(const sli_record *r, cJSON *to, const cJSON *was, const char *name,
                        const sl_graph_file *files, int n, sli_differences *d) {
   cJSON *list = n ? cJSON_AddArrayToObject(to, "files") : NULL;
@@ -209,8 +210,9 @@ static sl_status note_code(const sli_record *r, const sl_lowered *lowered, sli_d
   return SL_OK;
 }
 
-/* Describes a run. The position in the data and random numbers both follow from the step: by
- * counting, and as functions of the seed and the place where they are drawn. */
+/* Describes a run. The position in the data and the random numbers need no record, since both
+ * follow from the step: the position by counting, random numbers as functions of the seed and the
+ * place of use. */
 sl_status sli_record_describe(const sli_record *r, const sl_graph *g, const sl_lowered *lowered) {
   char hash[32];
   int ranks = sl_lowered_ranks(lowered);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Checks that all processes of a job see one folder. */
+/* Checks that all processes of a job see the same folder. */
 #include "graph/state/state.h"
 
 #include <errno.h>
@@ -13,7 +13,7 @@
 #include "io/atomic.h"
 #include "io/file.h"
 
-/* Mark that a process leaves: the name of its file, which is also the file's content. */
+/* Marker of a process: the name of its file, which is also the file's content. */
 typedef struct mark {
   char name[48];
 } mark;

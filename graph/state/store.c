@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Writes checkpoints: shards, one per device, on its store actor's thread or between runs; and
- * the record, once all shards exist. */
+/* Writes checkpoints: one shard per device, on the thread of its store actor or between runs, and
+ * the record once all shards exist. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -11,7 +11,7 @@
 _Static_assert(sizeof(sli_shard_file) <= SL_MANIFEST_ENTRY_BYTES,
                "an entry holds what a manifest says");
 
-/* Refuses values that are not finite: such a checkpoint would push out good ones. */
+/* Rejects values that are not finite: their checkpoint would displace good ones. */
 static sl_status check_finite(const sl_stage_state *state, const sl_state_tensor *t) {
   if (sli_all_finite(t->data, sl_type_elements(&t->type))) return SL_OK;
   return sl_fail(SL_E_NUMERIC, "tensor %s is not finite after %lld steps: no checkpoint of it",
@@ -65,8 +65,8 @@ sl_status sli_checkpoints_stored(void *ctx, int64_t steps, int nentries,
   return status;
 }
 
-/* Reads the state that a device has of its own, also from memory that the host cannot address.
- * *copies is for free(). */
+/* Reads a device's state, excluding replicas, even from memory that the host cannot address. The
+ * caller frees *copies. */
 static sl_status read_state(sl_runtime *rt, const sl_state_tensor *tensors, int n,
                             sl_state_tensor *own, int *nown, char **copies) {
   size_t bytes = 0, at = 0;
@@ -102,7 +102,7 @@ static sl_status store_device(sl_checkpoints *c, const sl_lowered *lowered, sl_r
   return status;
 }
 
-/* Stores the devices of this process; n manifest entries. */
+/* Stores the devices of this process and adds their *n manifest entries. */
 static sl_status store_here(sl_checkpoints *c, const sl_lowered *lowered, sl_runtime *rt,
                             char (*entries)[SL_MANIFEST_ENTRY_BYTES], int *n) {
   sl_status status = SL_OK;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Weight files: from names in a file to parameters in a runtime, and back. A parameter with a
- * star in its name is stored as one tensor for each position of its dim 0, named by its number. One
- * with a prime at the end of its name is stored with its last two dims exchanged, or in blocks of
- * MXFP4 as it is. */
+/* Weight files: maps names in a file to parameters in a runtime, and back. A parameter with a star
+ * in its name is stored as one tensor per index of dim 0, with the index in place of the star. A
+ * parameter whose name ends with a prime is stored with its last two dims transposed, or
+ * untransposed in MXFP4 blocks. */
 #include <sluice/state.h>
 
 #include <fnmatch.h>
@@ -21,18 +21,18 @@
 #include "graph/state/state.h"
 #include "graph/state/weights.h"
 
-/* Finds the stored tensor of a parameter, and its file. Files of the bare network, without its
- * head, leave out the first part of the names: "wte.weight" for "transformer.wte.weight". */
+/* Finds the stored tensor of a parameter, and its file. Files saved from the model without its head
+ * omit the first part of the names: "wte.weight" for "transformer.wte.weight". */
 static const sli_stored_tensor *weights_find(const sli_shards *from, const char *name, int *file) {
   const sli_stored_tensor *t = sli_shards_find(from, name, file);
   const char *dot = strchr(name, '.');
   return t || !dot ? t : sli_shards_find(from, dot + 1, file);
 }
 
-/* Returns the name of a parameter in the model's files; a reference has the model's. */
+/* Returns the name of a parameter in the model's files; frozen copies use the model's names. */
 static const char *name_in_files(const sl_param_info *p) { return p->frozen ? p->frozen : p->name; }
 
-/* Returns how many tensors a parameter is in files. */
+/* Returns the number of tensors that store a parameter. */
 static int members_of(const sl_param_info *p) {
   return strchr(p->name, '*') ? (int)p->type.dim[0] : 1;
 }
@@ -42,7 +42,7 @@ static sl_type member_type(const sl_param_info *p) {
   return sl_type_make(p->type.dtype, p->type.ndim - 1, p->type.dim + 1);
 }
 
-/* True for a parameter whose last two dims are exchanged in files. */
+/* True for a parameter stored with its last two dims transposed. */
 static bool is_turned(const char *name) {
   size_t n = strlen(name);
   return n && name[n - 1] == '\'';
@@ -55,7 +55,7 @@ static sl_type turned_type(sl_type type) {
   return type;
 }
 
-/* Exchanges the last two dims of `from`, which has this type. */
+/* Transposes the last two dims of `from`, a tensor of type `type`. */
 static void turn(const sl_type *type, const float *from, float *to) {
   int64_t rows = type->dim[type->ndim - 2], columns = type->dim[type->ndim - 1];
   for (int64_t m = 0; m < sl_type_elements(type); m += rows * columns)
@@ -63,15 +63,14 @@ static void turn(const sl_type *type, const float *from, float *to) {
       for (int64_t j = 0; j < columns; j++) to[m + j * rows + i] = from[m + i * columns + j];
 }
 
-/* Returns the name of a member, for free(). */
+/* Returns the name of a member; the caller frees it. */
 static char *member_name(const char *name, int member) {
   const char *star = strchr(name, '*');
   if (!star) return sli_format("%.*s", (int)strlen(name) - is_turned(name), name);
   return sli_format("%.*s%d%s", (int)(star - name), name, member, star + 1);
 }
 
-/* Flags of the tensors used, over all files; the flags of a file follow those of the file
- * before. */
+/* Flags of used tensors over all files; the flags of files are concatenated. */
 typedef struct found {
   bool *flags;
   int *begins; /* [files] */
@@ -101,8 +100,8 @@ static const char *name_of(const sli_shards *from, const found *f, int tensor) {
   return tensors[tensor - f->begins[file]].name;
 }
 
-/* Logs unused tensors. They are no error (files hold masks and tied copies), but may mean that
- * the model is smaller than the file's. */
+/* Logs unused tensors. They are not an error (files hold masks and tied copies), but may mean that
+ * the model is smaller than that in the file. */
 static void mention_unused(const char *path, const sli_shards *from, const found *f) {
   int count = 0, first = 0;
   for (int i = f->count - 1; i >= 0; i--)
@@ -114,8 +113,8 @@ static void mention_unused(const char *path, const sli_shards *from, const found
 
 /* ---- unused tensors that matter -------------------------------------------------------------- */
 
-/* True for masks, tables derived from the config, copies of the embedding, heads of other tasks,
- * and those that predict tokens further ahead. */
+/* True for masks, tables derived from the config, copies of the embedding, heads for other tasks,
+ * and multi-token prediction heads. */
 static bool is_harmless(const char *name) {
   static const char *const known[] = {"*.attn.bias",
                                       "*.attn.masked_bias",
@@ -134,7 +133,8 @@ static bool is_harmless(const char *name) {
   return false;
 }
 
-/* Returns the length of a layer's prefix, such as "model.layers.3."; 0: not in a layer. */
+/* Returns the length of the layer prefix, such as "model.layers.3.", or 0 if the tensor is not in a
+ * layer. */
 static size_t layer_of(const char *name) {
   for (const char *at = strchr(name, '.'); at; at = strchr(at + 1, '.')) {
     size_t digits = strspn(at + 1, "0123456789");
@@ -143,7 +143,8 @@ static size_t layer_of(const char *name) {
   return 0;
 }
 
-/* True if a used tensor's name begins with that prefix. `last`: with one word behind it. */
+/* True if a used tensor's name begins with the first `bytes` characters of `name`; `last`: and only
+ * one word follows. */
 static bool is_used(const sli_shards *from, const found *f, const char *name, size_t bytes,
                     bool last) {
   for (int i = 0; i < f->count; i++) {
@@ -154,8 +155,8 @@ static bool is_used(const sli_shards *from, const found *f, const char *name, si
   return false;
 }
 
-/* True if the model should have used a tensor: a bias beside a used weight; where the file holds
- * nothing but the model, also any other tensor of a layer. */
+/* True if the model should have used a tensor: a bias next to a used weight or, if the file holds
+ * only the model, any other tensor of a layer. */
 static bool is_missed(const sli_shards *from, const found *f, const char *name, bool whole) {
   const char *dot = strrchr(name, '.');
   size_t layer = layer_of(name);
@@ -176,7 +177,7 @@ static sl_status check_unused(const char *path, const sli_shards *from, const fo
   return SL_OK;
 }
 
-/* Buffer for the values of the current parameter, where they are not contiguous in memory. */
+/* Buffer for the values of the current parameter, if they are not contiguous in memory. */
 typedef struct scratch {
   float *values;
   size_t bytes;
@@ -192,7 +193,8 @@ static float *scratch_take(scratch *s, const sl_type *type) {
   return s->values;
 }
 
-/* Part of the model to load: all but a teacher, a teacher, or what stays in its storage format. */
+/* Part of the model to load: all but the teacher, the teacher, or parameters that stay in their
+ * storage format. */
 typedef enum part_of_model { MODEL, TEACHER, STORED } part_of_model;
 
 typedef struct loading {
@@ -206,7 +208,7 @@ typedef struct loading {
   part_of_model what;
 } loading;
 
-/* Copies the pattern at `at`, up to a comma; returns the next one, or NULL. */
+/* Copies the pattern at `at`, up to a comma; returns the start of the next one, or NULL. */
 static const char *next_pattern(const char *at, char **out) {
   size_t n = strcspn(at, ",");
   *out = sli_format("%.*s", (int)n, at);
@@ -235,8 +237,8 @@ static sl_status check_fresh(const char *patterns, int n, const sl_param_info *p
   return status;
 }
 
-/* Returns the name of the tensor of a dense half that an expert's tensor begins with, for free();
- * NULL: it is no expert's. "model.layers.3.mlp.experts.5.up_proj.weight" begins with
+/* Returns the name of the dense tensor from which an expert's tensor starts, or NULL if `name` is
+ * not an expert's; the caller frees it. "model.layers.3.mlp.experts.5.up_proj.weight" starts from
  * "model.layers.3.mlp.up_proj.weight". */
 static char *dense_name(const char *name) {
   static const char *const experts[] = {".experts.", ".shared_expert."};
@@ -250,7 +252,7 @@ static char *dense_name(const char *name) {
   return NULL;
 }
 
-/* Finds the tensor that an expert begins with, if the file has no experts. */
+/* Finds the dense tensor from which an expert starts, if upcycling is requested. */
 static const sli_stored_tensor *find_dense(const loading *l, const char *name, int *file) {
   char *dense = l->lacks.upcycled > 0 ? dense_name(name) : NULL;
   const sli_stored_tensor *t = dense ? weights_find(l->from, dense, file) : NULL;
@@ -268,8 +270,8 @@ static void mark_found(loading *l, int file, const sli_stored_tensor *t) {
   l->found.flags[l->found.begins[file] + (t - first)] = true;
 }
 
-/* Loads one tensor of a parameter; it must exist, even if another process loads it. values NULL:
- * another process does. */
+/* Loads one tensor of a parameter, which must exist in the file. values NULL: another process loads
+ * it. */
 static sl_status load_member(loading *l, const char *name, const sl_type *type, float *values) {
   int file;
   const sli_stored_tensor *t = weights_find(l->from, name, &file);
@@ -282,7 +284,7 @@ static sl_status load_member(loading *l, const char *name, const sl_type *type, 
   return status;
 }
 
-/* Loads a parameter from blocks. */
+/* Loads a parameter from MXFP4 blocks. */
 static sl_status load_packed(loading *l, const sli_packed *packed, const sl_type *type,
                              float *values) {
   mark_found(l, packed->file[0], packed->blocks);
@@ -290,7 +292,7 @@ static sl_status load_packed(loading *l, const sli_packed *packed, const sl_type
   return values ? sli_shards_read_packed(l->from, packed, type->dim, values) : SL_OK;
 }
 
-/* Loads a parameter whose last two dims are exchanged in files, unless it is there in blocks. */
+/* Loads a parameter that files store transposed, or in MXFP4 blocks. */
 static sl_status load_turned(loading *l, const char *name, const sl_type *type, float *values) {
   sl_type stored = turned_type(*type);
   sli_packed packed = sli_shards_packed(l->from, name);
@@ -306,21 +308,21 @@ static bool is_of_teacher(const sl_param_info *p) {
   return p->frozen && !strncmp(p->name, "teacher.", strlen("teacher."));
 }
 
-/* True for an adapter, or a fresh parameter, that the file's weights lack. */
+/* True for an adapter or a fresh parameter that the file lacks. */
 static bool is_left_out(const loading *l, const sl_param_info *p) {
   const char *name = name_in_files(p);
   bool may = sli_is_adapter(p) || is_fresh(l->lacks.fresh, name);
   return may && !weights_find(l->from, name, &(int){0});
 }
 
-/* True for a parameter that stays as its file has it. */
+/* True for a parameter that keeps the file's storage format. */
 static bool stays(const loading *l, const sl_param_info *p) {
   if (p->storage != SL_STORAGE_BF16) return sli_storage_blocks(p->storage);
   const sli_stored_tensor *t = weights_find(l->from, name_in_files(p), &(int){0});
   return t && !strcmp(t->dtype, "BF16");
 }
 
-/* Loads blocks, which stay in the file's format. */
+/* Loads a parameter that keeps the file's format. */
 static sl_status load_blocks(loading *l, int index, const sl_param_info *p) {
   int file;
   sl_status status = load_member(l, name_in_files(p), &p->type, NULL);
@@ -345,7 +347,7 @@ static bool is_packed(const sli_shards *from, const char *param) {
   return packed;
 }
 
-/* F32 where the members of a parameter differ. MXFP4 fits in bf16. */
+/* Returns f32 if the members of a parameter differ in format. MXFP4 values fit in bf16. */
 sl_storage sli_weights_storage(const sli_shards *from, const char *param) {
   sl_storage storage = SL_STORAGE_F32;
   bool star = strchr(param, '*'), more = true, same = true;
@@ -434,17 +436,18 @@ typedef struct saving {
   const sli_saved *list; /* [n] */
   sli_tensor_data *tensors;
   scratch room, turned;
-  sli_tensor_parts *parts; /* file that several processes write */
-  int index;               /* tensor that is being written */
-  const float *values;     /* values at one of its places */
-  int held;                /* 1 + the parameter whose values are in the buffer */
+  sli_tensor_parts *parts; /* file written jointly by several processes */
+  int index;               /* tensor being written */
+  const float *values;     /* values of one of its places */
+  int held;                /* 1 + index of the parameter whose values are in the buffer */
 } saving;
 
 static const sl_param_info *param_of(const saving *s, int index) {
   return &s->params[s->list[index].param];
 }
 
-/* Returns the first element of a listed tensor in its parameter; *count: its number of elements. */
+/* Returns the offset of a listed tensor's first element in its parameter; sets *count to the number
+ * of elements. */
 static int64_t begin_of(const saving *s, int index, int64_t *count) {
   const sl_type *type = &param_of(s, index)->type;
   int member = s->list[index].member;
@@ -452,14 +455,14 @@ static int64_t begin_of(const saving *s, int index, int64_t *count) {
   return member ? (member - 1) * *count : 0;
 }
 
-/* Refuses values that are not finite, as in checkpoints: the file would replace a good one. */
+/* Rejects values that are not finite, as in checkpoints: the file would replace a good one. */
 static sl_status check_finite(const saving *s, int index, const float *values, int64_t count) {
   if (sli_all_finite(values, count)) return SL_OK;
   return sl_fail(SL_E_NUMERIC, "tensor %s is not finite: %s is not written", s->list[index].name,
                  s->path);
 }
 
-/* Returns a parameter's values with their last two dims exchanged. */
+/* Returns a parameter's values with the last two dims transposed. */
 static const float *turn_values(saving *s, int index, const float *values) {
   const sl_type *type = &param_of(s, index)->type;
   float *turned = scratch_take(&s->turned, type);
@@ -467,7 +470,8 @@ static const float *turn_values(saving *s, int index, const float *values) {
   return turned;
 }
 
-/* Returns values for the writer; tensors of one parameter are adjacent. */
+/* Returns a tensor's values for the writer. Tensors of one parameter are requested consecutively,
+ * so the values are cached. */
 static sl_status gather(void *ctx, int index, const float **out) {
   saving *s = ctx;
   const sli_saved *t = &s->list[index];
@@ -484,8 +488,8 @@ static sl_status gather(void *ctx, int index, const float **out) {
   return status;
 }
 
-/* Writes `rows` rows of a parameter from element `from` on, whose last two dims are exchanged in
- * the file; or `count` numbers of one row. */
+/* Writes `count` columns of `rows` rows, from element `from` on, of a parameter that the file
+ * stores transposed. */
 static void write_turned(saving *s, int64_t from, int64_t rows, int64_t count,
                          const float *values) {
   const sl_type *type = &param_of(s, s->index)->type;
@@ -500,7 +504,7 @@ static void write_turned(saving *s, int64_t from, int64_t rows, int64_t count,
   }
 }
 
-/* Writes a stretch of elements of such a parameter, in runs of whole rows where it has them. */
+/* Writes a range of elements of a transposed parameter, by runs of whole rows where possible. */
 static void write_stretch_turned(saving *s, int64_t from, int64_t to, const float *values) {
   const sl_type *type = &param_of(s, s->index)->type;
   int64_t height = type->dim[type->ndim - 2], width = type->dim[type->ndim - 1];
@@ -523,7 +527,7 @@ static void write_stretch(void *ctx, int64_t part, int64_t whole, int64_t bytes)
     sli_safetensors_write_part(s->parts, s->index, from - begin, to - from, values);
 }
 
-/* Adds the adapter's share to the values at a place. */
+/* Merges the adapter into the values at a place. */
 static sl_status merge_place(saving *s, const sl_param_place *place, float *values) {
   const sl_type *type = &param_of(s, s->index)->type;
   if (!place->shard) return sli_adapter_merge(s->lowered, s->rt, s->list[s->index].param, values);
@@ -548,7 +552,7 @@ static sl_status write_place(saving *s, const sl_param_place *place) {
   return SL_OK;
 }
 
-/* Writes the values in this process into the common file. */
+/* Writes this process's values into the common file. */
 static sl_status write_places(saving *s, const char *path) {
   sl_status status = sli_safetensors_open_parts(path, s->tensors, s->n, &s->parts);
   if (status) return status;
@@ -562,7 +566,7 @@ static sl_status write_places(saving *s, const char *path) {
   return status ? status : closed;
 }
 
-/* Returns a file name known to all processes of the job only: it is derived from the job's key. */
+/* Returns a file name that only the processes of the job know: it is derived from the job's key. */
 static char *parts_of(const char *path, const sl_job *job) {
   const sli_cluster *c = sli_job_cluster(job);
   uint64_t hash = sli_hash(SLI_HASH_SEED, c->key, strlen(c->key));
@@ -570,8 +574,8 @@ static char *parts_of(const char *path, const sl_job *job) {
   return sli_format("%s.parts.%016" PRIx64, path, hash);
 }
 
-/* Saves one file together: every process writes its own values, and the file appears when all
- * have. */
+/* Saves one file jointly: every process writes its values, and the file appears once all have
+ * finished. */
 static sl_status save_together(const char *path, saving *s, sl_job *job) {
   char *parts = parts_of(path, job);
   bool first = sl_job_process(job) == 0;
@@ -615,7 +619,7 @@ sl_status sli_weights_save(const char *path, const sli_saved *list, int n,
   return status;
 }
 
-/* Lists a parameter's tensors, none of a frozen model's; adapters are merged into their weights. */
+/* Lists a parameter's tensors; omits frozen models, and merges adapters into their weights. */
 static int list_param(const sl_param_info *params, int index, sli_saved *list) {
   const sl_param_info *p = &params[index];
   int count = sli_is_adapter(p) || p->frozen ? 0 : members_of(p);
@@ -625,7 +629,7 @@ static int list_param(const sl_param_info *params, int index, sli_saved *list) {
   return count;
 }
 
-/* Gives the listed parameters to a writer. */
+/* Passes the listed parameters to a writer. */
 static sl_status write_by(const sli_saved *list, int n, const sl_lowered *lowered, sl_runtime *rt,
                           const char *path, sli_weights_writer *write, void *ctx) {
   saving s = {.path = path, .lowered = lowered, .rt = rt, .list = list, .n = n};
