@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Dimensions of a choice: their names, which are fixed, and how a choice is expressed. */
+/* Dimensions of a choice: their names, their fixed values, and how a choice is expressed. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -92,8 +92,8 @@ sl_status planner_fix(planner *p, const char *text) {
 
 /* ---- how a choice is expressed --------------------------------------------------------------- */
 
-/* Says whether the experts' grid is mentioned. If their number does not divide that of the
- * data's devices, the experts have their own grid anyway. */
+/* Says whether the experts' grid is printed. If the number of experts does not divide that of the
+ * data-parallel devices, the experts have a separate grid anyway. */
 static bool are_experts_said(const planner *p, const plan_choice *c) {
   return p->experts && c->at[PLAN_EXPERT_TENSOR] == 1 && c->at[PLAN_TENSOR] > 1 &&
          c->at[PLAN_DATA] % c->at[PLAN_EXPERTS] == 0;
