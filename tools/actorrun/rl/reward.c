@@ -142,7 +142,7 @@ static sl_status start(rl_rewards *w) {
   sigset_t none;
   sigemptyset(&none);
   posix_spawnattr_setsigmask(&attributes, &none);
-  posix_spawnattr_setpgroup(&attributes, 0); /* Ctrl-C is the run's, which then ends it */
+  posix_spawnattr_setpgroup(&attributes, 0); /* Ctrl-C goes to the run, which ends the program */
   posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETPGROUP);
   char *const words[] = {"sh", "-c", (char *)w->program, NULL};
   int error = posix_spawn(&w->pid, "/bin/sh", &actions, &attributes, words, environ);
@@ -241,7 +241,7 @@ static void send_lines(rl_rewards *w) {
   while (w->sent < w->count) {
     const pending *p = &w->of[w->sent];
     ssize_t n = write(w->in, p->line + w->within, p->bytes - w->within);
-    if (n < 0) break; /* it is full, or gone: its output tells */
+    if (n < 0) break; /* full or closed: reading will tell */
     w->within += (size_t)n;
     if (w->within < p->bytes) break;
     w->within = 0;
