@@ -204,7 +204,7 @@ const shown = {queues: false, valid: few && mostRows >= 0, memory: few, credits:
 let current = -1;               /* index into steps; -1: the whole trace */
 let pointed = null;             /* what the pointer is on */
 let selected = -1;              /* firing */
-let matches = null, match = -1; /* search results: a Set of firings, and the index in it */
+let matches = null, match = -1; /* search results: a Set of firings, and the current index */
 let matchList = [], matchRegs = new Set();
 const lanesCanvas = $('lanes'), overview = $('overview');
 const GUTTER = 128, AXIS = 24;
