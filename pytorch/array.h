@@ -45,7 +45,7 @@ static inline double sli_pt_get(const sli_pt_array *a, int64_t i) {
 /* Returns the offset in `a`, broadcast by NumPy's rules, of the element at `index` in an array of
  * `ndim` dims. */
 int64_t sli_pt_broadcast(const sli_pt_array *a, int ndim, const int64_t *index);
-/* True if `a` can be broadcast to a type. */
+/* Returns whether `a` can be broadcast to a type. */
 bool sli_pt_fits(const sli_pt_array *a, const sli_pt_type *to);
 /* Converts to the nearest representable integer; NaN becomes 0. */
 int64_t sli_pt_integer(double v);
@@ -56,7 +56,7 @@ static inline void sli_pt_step(const sli_pt_type *type, int64_t *index) {
     index[d] = 0;
   }
 }
-/* True if all numbers are equal. */
+/* Returns whether all numbers are equal. */
 bool sli_pt_uniform(const sli_pt_array *a);
 /* Returns whether the numbers are constant along a dim. */
 bool sli_pt_repeats(const sli_pt_array *a, int dim);

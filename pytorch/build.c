@@ -249,7 +249,7 @@ static void learn(sli_import *m, const sli_pt_arg *args, int count) {
       sli_made_of(m, args[i].value)->learned = true;
 }
 
-/* True if an argument depends on a parameter. */
+/* Returns whether an argument depends on a parameter. */
 static bool depends(const sli_import *m, const bool *on_params, const sli_pt_arg *args, int count) {
   bool any = false;
   for (int i = 0; i < count; i++)
@@ -259,7 +259,7 @@ static bool depends(const sli_import *m, const bool *on_params, const sli_pt_arg
   return any;
 }
 
-/* True for calls without a gradient. */
+/* Returns true for calls without a gradient. */
 static bool stops_gradient(const sli_pt_node *n) {
   static const char *const stops[] = {"aten.detach.default", "aten.floor.default",
                                       "aten.ceil.default",   "aten.round.default",

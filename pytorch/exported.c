@@ -77,7 +77,7 @@ static sl_status check_types(const sli_pt_program *p) {
 
 /* ---- as a model ---------------------------------------------------------------------------- */
 
-/* True if the only inputs are ids and labels of one shape: a language model. */
+/* Returns whether the only inputs are ids and labels of one shape: a language model. */
 static bool is_language_model(const sl_exported *e) {
   if (e->ninputs > 2 || !e->ninputs) return false;
   for (int i = 0; i < e->ninputs; i++)

@@ -37,7 +37,7 @@ static sli_pt_value *first_value(const sli_pt_node *n) {
   return n->nargs && n->args[0].kind == SLI_PT_VALUE ? n->args[0].value : NULL;
 }
 
-/* True for "aten.copy_.default": a method whose name ends with one underscore. */
+/* Returns true for "aten.copy_.default": a method whose name ends with one underscore. */
 static bool writes_in_place(const char *target) {
   const char *dot = strrchr(target, '.');
   return dot && dot - target > 2 && dot[-1] == '_' && dot[-2] != '_' &&

@@ -68,7 +68,7 @@ typedef struct sli_gguf_content {
 } sli_gguf_content;
 /* Writes a file, which appears complete or not at all. SL_E_IO names the file. */
 sl_status sli_gguf_write(const char *path, const sli_gguf_content *content);
-/* Says whether tensors of a type can be written: F32, F16, BF16, Q8_0, Q4_0 and Q4_K can. */
+/* Returns whether tensors of a type can be written: F32, F16, BF16, Q8_0, Q4_0 and Q4_K can. */
 bool sli_gguf_writes(const char *type);
 
 #endif

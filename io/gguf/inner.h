@@ -27,7 +27,7 @@ char *sli_gguf_name(const cJSON *metadata, const char *name);
 char *sli_gguf_own_name(const cJSON *metadata, const char *name);
 /* Returns the index in Hugging Face's order of a row of the file. Heads have `head` rows. */
 size_t sli_gguf_place_of(size_t r, size_t head);
-/* Says whether a tensor of this Hugging Face name is stored with 1 added. */
+/* Returns whether a tensor of this Hugging Face name is stored with 1 added. */
 bool sli_gguf_plus_one(const cJSON *metadata, const char *name);
 /* Returns the number of heads whose rows are interleaved for rotary pairs in the tensor of this
  * Hugging Face name. Returns 0 if rows are in Hugging Face's order. */

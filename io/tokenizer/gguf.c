@@ -104,7 +104,7 @@ static cJSON *pre_tokenizer(const cut *c) {
   return all;
 }
 
-/* Says whether a step of the tokenizer equals the wanted one, alone or as the only step of a
+/* Returns whether a step of the tokenizer equals the wanted one, alone or as the only step of a
  * sequence. */
 static bool is_step(const cJSON *step, const cJSON *wanted) {
   const cJSON *all = cJSON_GetObjectItemCaseSensitive(wanted, "pretokenizers");

@@ -148,7 +148,7 @@ struct cJSON;
 void options_to_json(struct cJSON *to, const sl_option *options, const sl_args *args);
 
 /* evals.c */
-/* Says whether the run evaluates anything. */
+/* Returns whether the run evaluates anything. */
 bool settings_evaluate(const settings *s);
 sl_status evals_check(const settings *s);
 sl_status evals_init(job *j); /* called once the model is known */
@@ -252,7 +252,7 @@ sl_status report_write_meanwhile(const char *path, const job *j);
 /* Writes the report of a plan that is not run, with statistics of a simulation, or NULL. */
 sl_status report_write_plan(const char *path, const job *j, const sl_statistics *stats);
 
-/* Says whether the run only generates text from its initial values. */
+/* Returns whether the run only generates text from its initial values. */
 bool generates_only(const settings *s);
 /* Checks before any work that the model can continue the prompt. */
 sl_status generate_check(const settings *s);

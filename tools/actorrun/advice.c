@@ -52,7 +52,7 @@ static int advice_place_of(const char *word, const char *const *words) {
   return i;
 }
 
-/* Says whether an option's word saves more memory than the user's. Words are ordered by
+/* Returns whether an option's word saves more memory than the user's. Words are ordered by
  * strength. */
 static bool is_more(const settings *s, const char *option, const char *word) {
   const char *const *words = options_words(option);
@@ -68,7 +68,7 @@ static sl_space home_of(const settings *s) {
                                      : SL_SPACE_DEVICE;
 }
 
-/* Says whether all data of this name is already offloaded. */
+/* Returns whether all data of this name is already offloaded. */
 static bool lives_away(const settings *s, const char *name) {
   bool away = false;
   for (int i = 0; i < s->lower.memory.homes.count; i++) {
@@ -89,7 +89,7 @@ static bool adapt(const settings *s, remedy *r) {
   return r->recompute || r->shard || r->times > 1 || r->away || r->state;
 }
 
-/* Says whether --schedule auto searches. Its candidates take least memory with one slot of
+/* Returns whether --schedule auto searches. Its candidates take least memory with one slot of
  * activations in every stage. */
 static bool searches(const settings *s) { return !strcmp(s->lower.schedule.name, "auto"); }
 
@@ -110,7 +110,7 @@ static void send_away(settings *t, const remedy *r, sl_home *homes) {
   o->of = homes;
 }
 
-/* Says whether all durations of a plan with this remedy are known. */
+/* Returns whether all durations of a plan with this remedy are known. */
 static bool knows_times(const settings *s, const remedy *r) {
   const sl_hardware *h = &s->modelled.hardware;
   bool moves = r->away || r->state || s->lower.memory.homes.count;

@@ -93,7 +93,7 @@ static sl_status collect(job *j, certificate *c) {
 
 /* ---- writing -------------------------------------------------------------------------------- */
 
-/* Says whether a hash belongs to the optimizer state. */
+/* Returns whether a hash belongs to the optimizer state. */
 static bool is_state(const char *name) { return strchr(name, ':') != NULL; }
 
 static uint64_t sum_of(const certificate *c, bool state) {

@@ -6,7 +6,7 @@
 
 #include "tools/actorrun/actorrun.h"
 
-/* Says whether the run stops after each step for certification. */
+/* Returns whether the run stops after each step for certification. */
 bool certify_wanted(const settings *s);
 /* Checks both options before the run. SL_E_USAGE or SL_E_INPUT names the file. */
 sl_status certify_check(const settings *s);

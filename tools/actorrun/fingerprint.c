@@ -39,7 +39,8 @@ static bool is_of_results(const char *name) {
   return is_listed(of_results, SLI_COUNT(of_results), name);
 }
 
-/* Says whether an option is not compared as given. See add_results, add_training and add_paths. */
+/* Returns whether an option is not compared as given. See add_results, add_training and
+ * add_paths. */
 static bool is_apart(const char *name) {
   return is_of_results(name) || is_listed(of_training, SLI_COUNT(of_training), name) ||
          !strcmp(name, "paths") || !strcmp(name, "prompts") ||

@@ -36,7 +36,7 @@ void log_eval(run_log *log, int64_t step, const double *values);
 /* Closes a log, or does nothing for NULL. SL_E_IO names a file that could not be written. */
 sl_status log_close(run_log *log);
 
-/* Says whether a path of --log is a folder, in which each run has a separate file. */
+/* Returns whether a path of --log is a folder, in which each run has a separate file. */
 bool log_is_folder(const char *path);
 
 #endif

@@ -96,7 +96,7 @@ static sl_status join_cluster(job *j, const sli_cluster *cluster) {
   return check_cluster(s);
 }
 
-/* Says whether the run only examines a plan, for which a single process suffices. */
+/* Returns whether the run only examines a plan, for which a single process suffices. */
 static bool only_looks(const settings *s) {
   return sl_arg_flag(s->run, "dry-run") || sl_arg_flag(s->run, "show-placement") ||
          sl_arg_flag(s->run, "show-data") || s->clock == SL_CLOCK_VIRTUAL;

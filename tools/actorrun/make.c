@@ -84,7 +84,7 @@ static sl_status prove_plan(const job *j, sli_advice *advice) {
   return runs ? SL_OK : sli_plan_prove_or_advise(j->plan, advice);
 }
 
-/* Says whether advice may be followed: it concerns registers that the user did not set, and does
+/* Returns whether advice may be followed: it concerns registers that the user did not set, and does
  * not change training results. */
 static bool may_take(const settings *s, int given, const sli_advice *a) {
   const char *order = settings_text(s, "order");

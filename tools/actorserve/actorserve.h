@@ -10,7 +10,7 @@
 
 /* settings.c */
 extern const tool actorserve_tool;
-/* Says whether the server replays a file of requests and does not listen. */
+/* Returns whether the server replays a file of requests and does not listen. */
 bool settings_have_workload(const settings *s);
 /* access.c: checks the options for access and memory. SL_E_USAGE or SL_E_INPUT names the wrong
  * option. */

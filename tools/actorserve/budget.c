@@ -64,7 +64,7 @@ void budget_count(budget *b, size_t more, size_t less) {
   pthread_mutex_unlock(&b->lock);
 }
 
-/* Says whether `bytes` more bytes fit. Called with the lock held. */
+/* Returns whether `bytes` more bytes fit. Called with the lock held. */
 static bool fits(const budget *b, size_t bytes) {
   return bytes <= b->most && b->held <= b->most - bytes;
 }

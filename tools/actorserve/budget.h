@@ -15,7 +15,7 @@ size_t budget_most(const budget *b);
 size_t budget_held(budget *b);
 /* Adjusts the count for memory that was already allocated or freed. */
 void budget_count(budget *b, size_t more, size_t less);
-/* Says whether `bytes` more bytes fit. */
+/* Returns whether `bytes` more bytes fit. */
 bool budget_fits(budget *b, size_t bytes);
 /* Sets a function that ends what clients have abandoned, until `bytes` bytes fit or nothing is
  * left. It is called on the event loop's thread. */

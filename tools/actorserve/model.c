@@ -73,8 +73,8 @@ static sl_status join(settings *s, served *m) {
   return SL_OK;
 }
 
-/* Says whether an option may differ between processes: where each runs, and what only the first one
- * does. */
+/* Returns whether an option may differ between processes: where each runs, and what only the first
+ * one does. */
 static bool is_apart(const char *name) {
   static const char *const names[] = {"devices",
                                       "disk",

@@ -11,7 +11,7 @@ typedef struct progress {
   uint64_t rows_prompt, tokens, requests, rounds, drafted, accepted;
 } progress;
 
-/* Says whether ten seconds have passed since the last line. */
+/* Returns whether ten seconds have passed since the last line. */
 bool progress_is_due(progress *p);
 /* Writes a line to standard error, unless nothing has happened. */
 void progress_note(progress *p, const sl_session_stats *now);

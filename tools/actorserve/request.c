@@ -556,7 +556,7 @@ static void init_choice(request *r, int index) {
   *c->words = (logprobs){.chat = r->params.chat, .top = r->params.top_logprobs};
 }
 
-/* Says whether the engine keeps a table of logit edits for an answer. */
+/* Returns whether the engine keeps a table of logit edits for an answer. */
 static bool has_edits(const request *r) {
   const request_params *a = &r->params;
   return r->nbias || a->min_tokens || a->presence_penalty != 0 || a->frequency_penalty != 0 ||

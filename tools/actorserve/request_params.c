@@ -113,7 +113,7 @@ static sl_status read_stop(const field *f, const cJSON *item, request_params *ou
   return status;
 }
 
-/* Says whether a JSON number can be a token of any vocabulary. */
+/* Returns whether a JSON number can be a token of any vocabulary. */
 static bool is_token(const cJSON *item) {
   return cJSON_IsNumber(item) && item->valuedouble >= 0 && item->valuedouble <= INT32_MAX &&
          item->valuedouble == floor(item->valuedouble);

@@ -34,7 +34,7 @@ typedef enum params_kind {
   PARAMS_UNLOAD
 } params_kind;
 
-/* Says whether a body asks for embeddings. */
+/* Returns whether a body asks for embeddings. */
 static inline bool params_embeds(params_kind kind) {
   return kind == PARAMS_EMBED || kind == PARAMS_RERANK || kind == PARAMS_SCORE;
 }

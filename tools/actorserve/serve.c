@@ -36,7 +36,7 @@ static void actorserve_serve_refuse(serving *s, http_exchange *x, int status, co
   answer(s, x, status, "application/json", reply_error(status, NULL, code, text));
 }
 
-/* Says whether work is waiting without progress, in the model or in the tokenizing thread. */
+/* Returns whether work is waiting without progress, in the model or in the tokenizing thread. */
 static bool is_stuck(const serving *s, double *seconds, bool *model) {
   sl_session_stats stat = s->engine->stat(s->engine->self);
   uint64_t since = stat.waiting_since_ns, now = sli_now_ns();

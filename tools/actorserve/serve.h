@@ -38,7 +38,7 @@ typedef struct chat_format {
   int nends;
 } chat_format;
 
-/* Says whether a name is the model's. */
+/* Returns whether a name is the model's. */
 static inline bool chat_format_is(const chat_format *v, const char *name) {
   bool is = !strcmp(v->name, name);
   for (int i = 0; i < v->naliases; i++) is |= !strcmp(v->aliases[i], name);

@@ -83,7 +83,7 @@ uint8_t wait_once_ready(const analysis *a, int64_t firing);
 static inline int32_t actor_device(const sl_plan *plan, int32_t actor) {
   return plan->queues[plan->actors[actor].queue].device;
 }
-/* Says whether a class counts as a device's work: forward and gradients. */
+/* Returns whether a class counts as a device's work: forward and gradients. */
 static inline bool is_work(sl_class cls) {
   return cls == SL_CLASS_F || cls == SL_CLASS_B || cls == SL_CLASS_W;
 }
@@ -186,7 +186,7 @@ typedef struct advices {
 } advices;
 /* Finds what one more slot would save, knob by knob, within about `limit_seconds`. */
 sl_status advise(const analysis *a, double limit_seconds, advices *out);
-/* Says whether a knob applies to a register. */
+/* Returns whether a knob applies to a register. */
 bool answers(const sl_plan *plan, int32_t reg, const advice *a);
 
 /* ---- output -------------------------------------------------------------------------- */

@@ -37,8 +37,8 @@ static void count_wait(void *ctx, const piece *p) {
   else t->wait[p->wait] += ns;
 }
 
-/* Says whether a register is short of slots: in replays one more slot saves a fiftieth of the step.
- * Many waits for credit only move the bubble. */
+/* Returns whether a register is short of slots: in replays one more slot saves a fiftieth of the
+ * step. Many waits for credit only move the bubble. */
 static bool is_short_of_slots(const shower *s, int32_t reg) {
   for (int32_t i = 0; i < s->advices.count; i++) {
     const advice *k = &s->advices.items[i];

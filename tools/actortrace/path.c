@@ -33,7 +33,7 @@ static uint64_t end_before(const analysis *a, int64_t firing) {
   return a->before[firing] < 0 ? 0 : a->firings[a->before[firing]].record.end_ns;
 }
 
-/* Says whether firing x lacked a slot. The previous firing on its queue held the slot that x
+/* Returns whether firing x lacked a slot. The previous firing on its queue held the slot that x
  * wanted, and the queue had been idle waiting for that firing; with one more slot x could have run
  * instead. */
 static bool lacked_slot(const analysis *a, int64_t x) {

@@ -183,8 +183,8 @@ static int by_gain(const void *a, const void *b) {
   return x->reg < y->reg ? -1 : x->reg > y->reg;
 }
 
-/* Says whether more slots at one stage are as good as more slots at every stage, so that the latter
- * are not advised. */
+/* Returns whether more slots at one stage are as good as more slots at every stage, so that the
+ * latter are not advised. */
 static bool is_better_elsewhere(const advices *all, const advice *k) {
   for (int32_t i = 0; i < all->count; i++) {
     const advice *other = &all->items[i];

@@ -25,7 +25,7 @@ int64_t count_steps(const sl_trace *t, step_range r) {
   return n;
 }
 
-/* Says whether an actor fires in every step. Evaluations and checkpoints do not. */
+/* Returns whether an actor fires in every step. Evaluations and checkpoints do not. */
 static bool fires_always(const analysis *a, int32_t actor) {
   return a->plan->actors[actor].every <= 1;
 }

@@ -193,7 +193,7 @@ static int32_t queue_of(const figure *g, const sl_trace_firing *f) {
   return g->a->plan->actors[f->record.actor].queue;
 }
 
-/* Says whether a queue beside a device's passes has anything to show. */
+/* Returns whether a queue beside a device's passes has anything to show. */
 static bool is_queue_seen(const figure *g, int32_t q) {
   if (!g->queues || g->a->work_queue[q]) return false;
   for (size_t i = 0; i < g->a->nfirings; i++) {

@@ -63,7 +63,7 @@ static void quota_words(const point *p, words *to) {
   }
 }
 
-/* Says whether command_words() writes the option itself, or omits it. */
+/* Returns whether command_words() writes the option itself, or omits it. */
 static bool is_written_apart(const sl_option *o) {
   static const char *const names[] = {"stages", "quota", "home", "recompute", "version", "help"};
   for (const tool_option *own = actortune_tool.options; own->name; own++)

@@ -186,8 +186,8 @@ static sl_status measure_now(tuning *t, int i) {
   return status;
 }
 
-/* Says whether durations need not be measured: with --cost, --machine, or devices other than CPUs,
- * which have their own. */
+/* Returns whether durations need not be measured: with --cost, --machine, or devices other than
+ * CPUs, which have their own. */
 static bool is_modelled(const settings *s) {
   bool cost = sli_cost_is_given(&s->lower.simulation.cost);
   return cost || s->modelled.hardware.flops_per_second > 0 ||

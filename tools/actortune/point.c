@@ -57,14 +57,14 @@ static bool is_knob(const char *name) {
   return sli_quota_counts_activations(name) || !strcmp(name, "pool") || !strcmp(name, "watermark");
 }
 
-/* Says whether a register's slots are never dropped: they are free, or are few and small and follow
- * from others. */
+/* Returns whether a register's slots are never dropped: they are free, or are few and small and
+ * follow from others. */
 static bool keeps_slots(const char *name) {
   return strcmp(name, "pool") && strcmp(name, "watermark") && strcmp(name, "load") &&
          strcmp(name, "report");
 }
 
-/* Says whether the user gave this quota, which is then kept. */
+/* Returns whether the user gave this quota, which is then kept. */
 static bool is_fixed(const settings *s, const quota_value *q) {
   for (int i = 0; i < s->lower.memory.nquotas; i++)
     if (sli_quota_names(&s->lower.memory.quotas[i], q->name, q->stage)) return true;
@@ -212,7 +212,7 @@ void point_evaluate(const tuning *t, point *p) {
 
 /* ---- a configuration's first point ------------------------------------------------- */
 
-/* Says whether all plans have equally many chunks on each device. */
+/* Returns whether all plans have equally many chunks on each device. */
 static bool same_chunks(const tuning *t) {
   bool same = true;
   for (int i = 1; i < t->nconfigs; i++)

@@ -86,7 +86,7 @@ static sl_status add_schedule(sweep *w, const char *name, size_t length) {
   return options_check_word("schedule", word, sl_schedule_names());
 }
 
-/* Says whether a schedule is worth trying. Without pieces seq1f1b is the same as 1f1b. */
+/* Returns whether a schedule is worth trying. Without pieces seq1f1b is the same as 1f1b. */
 static bool worth_it(const sweep *w, const char *name) {
   bool pieces = w->pieces.count > 1 || w->pieces.values[0] > 1;
   return strcmp(name, "auto") && (pieces || strcmp(name, "seq1f1b"));

@@ -41,7 +41,7 @@ sl_status config_check_rope(const config *c, const char *text);
 /* Writes JSON as text. SL_E_IO names the file. */
 sl_status config_write(const char *path, const cJSON *root);
 
-/* Says whether the model is one of models/, whose option names are known. */
+/* Returns whether the model is one of models/, whose option names are known. */
 bool config_is_shipped(const sl_model *model);
 
 #endif

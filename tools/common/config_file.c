@@ -157,7 +157,8 @@ static void write_option(FILE *out, const sl_option *o, const sl_args *args) {
   fputc('\n', out);
 }
 
-/* Says whether MODEL implies the option: a folder of weights given as MODEL is also its --init. */
+/* Returns whether MODEL implies the option: a folder of weights given as MODEL is also its
+ * --init. */
 static bool is_said_by_model(const settings *s, const char *name) {
   const char *text = strcmp(name, "init") ? NULL : settings_text(s, name);
   return text && s->model && !strcmp(text, s->model_word);

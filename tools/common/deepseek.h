@@ -8,7 +8,7 @@
 /* Sets the options that do not map to a single field. Call it after the rope is set. */
 sl_status deepseek_derive(const config *c, const cJSON *rope);
 
-/* Says whether config.json can express these options. */
+/* Returns whether config.json can express these options. */
 bool deepseek_fits(const sl_args *args);
 
 /* Adds the keys whose values depend on several options, or on defaults of the model. */

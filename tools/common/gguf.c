@@ -124,7 +124,7 @@ static sl_status check_heads(reading *r) {
   return status ? status : check_number(r, "attention.value_length", r->head_dim, "their keys");
 }
 
-/* Says whether a rope setting yields these factors. */
+/* Returns whether a rope setting yields these factors. */
 static bool gives(const sl_rope *rope, double theta, const float *factors, int64_t pairs) {
   double *plain = sli_calloc(2 * (size_t)pairs, sizeof *plain), *stretched = plain + pairs;
   bool good = true;

@@ -149,7 +149,7 @@ static void put_mark(const tokens *t, const char *which, const char *text, sli_g
   free(key);
 }
 
-/* Says whether the tokenizer puts a special token before a text. */
+/* Returns whether the tokenizer puts a special token before a text. */
 static bool begins_marked(const cJSON *root) {
   const cJSON *single = at(at(root, "post_processor"), "single");
   return single && at(single->child, "SpecialToken");

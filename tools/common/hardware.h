@@ -20,7 +20,7 @@ void hardware_here(char *path, size_t size, bool whole);
 sl_status hardware_read(const char *word, sl_dtype dtype, sli_arena *arena, sl_hardware *out,
                         double *spread);
 
-/* Says whether the machine was busy during measurement, so that predictions may differ from
+/* Returns whether the machine was busy during measurement, so that predictions may differ from
  * runs. */
 bool hardware_is_rough(double spread);
 /* Warns if --machine `word` was measured on a busy machine. */

@@ -15,7 +15,7 @@ extern const help_group help_groups[OPTION_GROUPS];
 sl_option *help_options(const settings *s, int group);
 /* Lists the groups that have options in this tool, then "all" and NULL. */
 void help_group_names(const settings *s, const char *names[OPTION_GROUPS + 2]);
-/* Says whether --help accepts the word: "all", or a group that has options in this tool. */
+/* Returns whether --help accepts the word: "all", or a group that has options in this tool. */
 bool help_has_group(const settings *s, const char *word);
 /* Returns SL_E_USAGE with a message that lists the groups. */
 sl_status help_refuse_group(const settings *s, const char *word);

@@ -385,8 +385,8 @@ static const char *fixed_value(const family *f, const char *option) {
   return NULL;
 }
 
-/* Says whether models of one family may differ in an option: it is one of the family's fields, or
- * depends on the layer. */
+/* Returns whether models of one family may differ in an option: it is one of the family's fields,
+ * or depends on the layer. */
 static bool is_free(const family *f, const char *option) {
   if (f->local_theta && !strcmp(option, "local-theta")) return true;
   if (f->full_every && !strcmp(option, "full-every")) return true;
@@ -542,7 +542,7 @@ static sl_status read_rope(const config *c, const family *f) {
   return status ? status : set_rope(c, f, rope);
 }
 
-/* Says whether any layer has an attention mask other than full causal. */
+/* Returns whether any layer has an attention mask other than full causal. */
 static bool has_other_layers(const config *c) {
   const cJSON *item, *types = config_at(c->root, "layer_types");
   cJSON_ArrayForEach(item, types) if (!cJSON_IsString(item) ||
@@ -593,7 +593,8 @@ static sl_status read_window(const config *c, const family *f) {
   return set_window(c, f);
 }
 
-/* Says whether a model only contains the family's weights and has a different kind of attention. */
+/* Returns whether a model only contains the family's weights and has a different kind of
+ * attention. */
 static bool is_other(const sl_model *model, const family *f) {
   return f->other && !strcmp(f->other, model->name);
 }
@@ -751,7 +752,7 @@ static sl_status derive_gpt2(const config *c, const family *f) {
   return SL_E_INPUT;
 }
 
-/* Says whether a limit is [0, infinity], in any of the forms that JSON can express. */
+/* Returns whether a limit is [0, infinity], in any of the forms that JSON can express. */
 static bool limits_nothing(const cJSON *limit) {
   const cJSON *low = cJSON_GetArrayItem(limit, 0), *high = cJSON_GetArrayItem(limit, 1);
   const cJSON *text = config_at(high, "__float__");
@@ -922,7 +923,7 @@ static bool has_value(const settings *s, const char *name, const char *value) {
 
 static bool is_chunked(const char *rope) { return !strncmp(rope, "dual-chunk", 10); }
 
-/* Says whether the family's config.json can express the rope. */
+/* Returns whether the family's config.json can express the rope. */
 static bool has_rope(const settings *s, const family *f) {
   return !sl_options_find(s->model->options, "rope") ||
          !is_chunked(sl_arg_text(s->model_args, "rope")) || f->keys[1] == config_keys_chunked;
@@ -964,14 +965,14 @@ const char *huggingface_type(const settings *s) {
   return f ? f->type : NULL;
 }
 
-/* Says whether the model only contains weights of the folder's family. */
+/* Returns whether the model only contains weights of the folder's family. */
 static bool begins_other(const char *folder, const settings *s) {
   const char *model = NULL;
   bool known = config_is_shipped(s->model) && !huggingface_model(folder, &model);
   return known && strcmp(model, s->model->name) != 0;
 }
 
-/* Says whether a config.json can be written, for a family or as a copy of the initial one. */
+/* Returns whether a config.json can be written, for a family or as a copy of the initial one. */
 static bool has_config(const settings *s) {
   const char *init = settings_text(s, "init");
   char *path = init && huggingface_is_folder(init) ? huggingface_file(init, "config.json") : NULL;

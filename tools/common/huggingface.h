@@ -7,7 +7,7 @@
 
 struct config; /* of config.h */
 
-/* Says whether a path is an existing folder, or ends in a slash. */
+/* Returns whether a path is an existing folder, or ends in a slash. */
 bool huggingface_is_folder(const char *path);
 /* Returns the path of a file in the folder; the caller frees it. */
 char *huggingface_file(const char *folder, const char *name);

@@ -206,7 +206,7 @@ static sl_status open_exported(const char *path, const sl_model **out) {
 
 /* ---- names --------------------------------------------------------------------------- */
 
-/* Says whether a word can only be the name of a file. */
+/* Returns whether a word can only be the name of a file. */
 static bool is_path(const char *word) { return strchr(word, '/') || strchr(word, '.'); }
 
 static sl_status unknown_model(const char *word, const char *commands) {

@@ -70,8 +70,8 @@ sl_status plan_data(const settings *s, sl_graph **out) {
   return plan_build(s, *out);
 }
 
-/* Says whether one device represents all devices of its stage: for large grids this is as accurate
- * and much faster. */
+/* Returns whether one device represents all devices of its stage: for large grids this is as
+ * accurate and much faster. */
 static bool one_for_all(const settings *s) {
   enum { MOST_DEVICES = 16 };
   return s->clock == SL_CLOCK_VIRTUAL &&

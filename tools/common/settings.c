@@ -51,7 +51,7 @@ static char *full_name(const settings *s, const char *word) {
   return full && is_offered(s, full) ? full : NULL;
 }
 
-/* Says whether the word after --help may be a model: a built-in one, or a path. */
+/* Returns whether the word after --help may be a model: a built-in one, or a path. */
 static bool may_be_model(const settings *s, const char *word) {
   return !s->model && !s->tool->no_model &&
          (model_is_shipped(word) || strpbrk(word, "./") || !access(word, F_OK));

@@ -90,7 +90,8 @@ static void print_json(const cJSON *json) {
   cJSON_free(text);
 }
 
-/* Says whether one of the jobs includes this process, as reported by a process on this machine. */
+/* Returns whether one of the jobs includes this process, as reported by a process on this
+ * machine. */
 static bool is_told_of(const cJSON *jobs, pid_t pid) {
   char host[64] = "";
   gethostname(host, sizeof host - 1);

@@ -45,7 +45,7 @@ void answer_parser_end(answer_parser *p);
 /* Returns the next piece in *out, or false if there is none yet. */
 bool answer_parser_next(answer_parser *p, answer_piece *out);
 int answer_parser_calls(const answer_parser *p); /* number of calls so far */
-/* Says whether the wanted number of calls is complete, so that the rest of the answer is
+/* Returns whether the wanted number of calls is complete, so that the rest of the answer is
  * ignored. */
 bool answer_parser_is_full(const answer_parser *p);
 size_t answer_parser_bytes(const answer_parser *p); /* memory that the parser holds */

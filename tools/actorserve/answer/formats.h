@@ -64,7 +64,7 @@ typedef struct answer_format {
 const answer_format *answer_format_named(const char *name);
 /* Returns the format of a chat template, or NULL if it is not a known one. */
 const answer_format *answer_format_of(const char *chat_template);
-/* Says whether a chat template puts reasoning between <think> and </think>. */
+/* Returns whether a chat template puts reasoning between <think> and </think>. */
 bool answer_format_thinks(const char *chat_template);
 /* Returns the names as a list; the caller frees it. */
 char *answer_format_names(void);

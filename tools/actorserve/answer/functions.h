@@ -26,7 +26,7 @@ bool answer_functions_read(const cJSON *tools, sli_bounded *memory, answer_funct
 /* Finds a function by name. Returns NULL if it is not offered. `all` may be NULL. */
 const answer_function *answer_functions_find(const answer_functions *all, const char *name,
                                              size_t bytes);
-/* Says whether a parameter is a string. `f` may be NULL. */
+/* Returns whether a parameter is a string. `f` may be NULL. */
 bool answer_function_takes_text(const answer_function *f, const char *parameter, size_t bytes);
 
 #endif

@@ -129,7 +129,7 @@ static taken take_member(answer_parser *p, char c) {
   return good ? TAKES : WRONG;
 }
 
-/* Says whether the arguments begin at this byte and can be streamed. */
+/* Returns whether the arguments begin at this byte and can be streamed. */
 static bool streams(const answer_parser *p) {
   const answer_object *o = &p->object;
   char c = p->text[p->at];
@@ -210,7 +210,7 @@ answer_step answer_step_arguments(answer_parser *p, answer_piece *out) {
 
 static bool is_letter(char c) { return isalnum((unsigned char)c) || (c && strchr("_-.", c)); }
 
-/* Says whether the byte at `at` may precede the arguments. */
+/* Returns whether the byte at `at` may precede the arguments. */
 static bool may_lead(const answer_parser *p) {
   char c = p->text[p->at];
   bool apart = p->at > p->object.begin && answer_is_space(p->text[p->at - 1]);

@@ -130,7 +130,7 @@ static int count_fields(const http_head *head, const char *name) {
   return n;
 }
 
-/* Says whether a word is in a comma-separated list. */
+/* Returns whether a word is in a comma-separated list. */
 static bool lists(const char *list, const char *word) {
   size_t n = strlen(word);
   for (const char *at = list; at && *at; at += strcspn(at, ",")) {

@@ -93,7 +93,7 @@ static bool is_apart(const form *f, const sample *s) {
   return f->trait < SLI_TRAITS && s->has[f->trait];
 }
 
-/* Says whether two calls belong to the same curve. */
+/* Returns whether two calls belong to the same curve. */
 static bool same_curve(const sample *a, const sample *b) {
   const form *f = form_of(a->op);
   return !strcmp(a->op, b->op) && is_apart(f, a) == is_apart(f, b);

@@ -38,7 +38,7 @@ static sl_tensor *add_text(sl_graph *g, int64_t rows, int64_t context, int64_t v
   return out[0];
 }
 
-/* Says whether a layer is a GPT block. The head is LLaMA's. */
+/* Returns whether a layer is a GPT block. The head is LLaMA's. */
 static bool is_gpt(const probe *p, int layer) { return layer < p->layers && layer % 2; }
 
 static sl_tensor *linear(sl_graph *g, const probe *p, sl_tensor *x, int64_t in, int64_t out,

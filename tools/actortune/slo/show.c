@@ -78,7 +78,7 @@ static char *said_of(const server *c) {
   return said;
 }
 
-/* Says whether the server can be started: it has weights, and devices that compute. */
+/* Returns whether the server can be started: it has weights, and devices that compute. */
 static bool serves(const settings *s) {
   const char *devices = sl_arg_given(s->run, "devices", 0);
   return settings_text(s, "init") &&
@@ -161,7 +161,7 @@ static void show_command(const hunt *h, int number, const server *c, FILE *out) 
 
 static bool is_good(const server *c) { return c->tried && c->off <= 1; }
 
-/* Says whether two servers give the same answers. Only the smallest, which comes first, is
+/* Returns whether two servers give the same answers. Only the smallest, which comes first, is
  * shown. */
 static bool is_like(const hunt *h, const server *a, const server *b) {
   return a->rate == b->rate && a->tokens == b->tokens &&

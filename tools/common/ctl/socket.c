@@ -77,7 +77,7 @@ static int by_pid(const void *a, const void *b) {
   return (x > y) - (x < y);
 }
 
-/* Says whether nobody listens at an address. The process id alone proves nothing: the process
+/* Returns whether nobody listens at an address. The process id alone proves nothing: the process
  * may be in another container. */
 static bool is_deaf(const struct sockaddr_un *address) {
   int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);

@@ -162,21 +162,21 @@ static void next_stage(children *c) {
   c->due_ns = asked ? sli_now_ns() + UINT64_C(1000000) * KILL_MS : 0;
 }
 
-/* Says whether a child died of a signal sent by neither the user nor the parent, before the job was
- * ending. */
+/* Returns whether a child died of a signal sent by neither the user nor the parent, before the job
+ * was ending. */
 static bool is_violent(const children *c, int i, int status) {
   return WIFSIGNALED(status) && !c->end.interrupted && c->stage == GRACE && !c->all[i].ours;
 }
 
-/* Says whether an exit status is a cause. A process that only learns of another's failure exits
+/* Returns whether an exit status is a cause. A process that only learns of another's failure exits
  * with 1. A bad input or plan is the cause even if it is reported later. */
 static bool is_reason(const children *c, int i, int code) {
   return c->end.status == 1 && !c->end.signal && !c->end.stopped && !c->all[i].ours &&
          (code == 2 || code == 3);
 }
 
-/* Says whether the user stopped the process before its last step. A process that fails to save then
- * reports that itself, and the others are stopping too. */
+/* Returns whether the user stopped the process before its last step. A process that fails to save
+ * then reports that itself, and the others are stopping too. */
 static bool is_as_asked(const children *c, int status) {
   return c->end.interrupted && !c->failed && WIFEXITED(status) && WEXITSTATUS(status) == 1;
 }
@@ -209,7 +209,7 @@ static void kill_stopped(children *c, int i) {
   c->end.stopped = true;
 }
 
-/* Says whether a child is stopped but not yet killed for it. */
+/* Returns whether a child is stopped but not yet killed for it. */
 static bool is_held(const child *x) { return x->pid && x->stopped_ns && !x->ours; }
 
 static uint64_t given_up_ns(const children *c, const child *x) {

@@ -73,7 +73,8 @@ static sl_status launch_refuse(const char *option, const sli_cluster *cluster) {
 
 /* ---- command lines ----------------------------------------------------------------------- */
 
-/* Says whether MODEL implies the option: a folder of weights given as MODEL is also its --init. */
+/* Returns whether MODEL implies the option: a folder of weights given as MODEL is also its
+ * --init. */
 static bool is_said_by_model(const settings *s, const char *option) {
   const char *text = strcmp(option, "init") ? NULL : settings_text(s, option);
   return text && !strcmp(text, s->model_word);

@@ -61,7 +61,7 @@ static void keep(lines *l, int process, const char *text, size_t n) {
   l->kept[l->count++] = (kept_line){process, sli_format("%.*s", (int)n, text)};
 }
 
-/* Says whether a line reports a failure: "TOOL: ...". */
+/* Returns whether a line reports a failure: "TOOL: ...". */
 static bool is_failure(const lines *l, const char *text, size_t n) {
   size_t name = strlen(l->tool);
   return n >= name + 2 && !memcmp(text, l->tool, name) && !memcmp(text + name, ": ", 2);

@@ -40,7 +40,7 @@ void stream_end(stream *s, lines *l);
 
 /* Shows the held lines, each text once, with all processes that wrote it. */
 void lines_show(lines *l);
-/* Says whether a held line came both from this process and from another. */
+/* Returns whether a held line came both from this process and from another. */
 bool lines_shared(const lines *l, int process);
 
 #endif

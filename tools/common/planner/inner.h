@@ -11,7 +11,7 @@ enum { PLANNER_FEW = 16 };
 
 /* Lists all choices whose sizes divide evenly. */
 sl_status planner_list(planner *p);
-/* True if microbatches skip stages: --paths, --skip. */
+/* Returns whether microbatches skip stages: --paths, --skip. */
 bool planner_leaves_out(const planner *p);
 /* Bounds the listed choices, excludes those known not to fit, and sorts the rest. */
 void planner_bound(planner *p);

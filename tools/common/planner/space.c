@@ -65,7 +65,7 @@ static void add_pieces(planner *p, plan_choice c) {
   if (most & (most - 1)) c.at[PLAN_PIECES] = most, add_schedules(p, c);
 }
 
-/* Says whether the quick search considers microbatches of this many rows: with very many devices
+/* Returns whether the quick search considers microbatches of this many rows: with very many devices
  * only a few rows. */
 static bool is_usual(const planner *p, int rows) {
   enum { MANY_DEVICES = 64, MOST_ROWS = 8 };

@@ -60,8 +60,8 @@ static bool give_up_any(const planner *p, plan_choice *c, const plan_made *made,
   return some;
 }
 
-/* Says whether a choice is too slow to be worth relaxing, which never makes it faster. The margin
- * keeps runners-up, which are shown for each dimension. */
+/* Returns whether a choice is too slow to be worth relaxing, which never makes it faster. The
+ * margin keeps runners-up, which are shown for each dimension. */
 static bool is_slow(const planner *p, double seconds) { return 0.98 * seconds > 1.05 * p->best; }
 
 /* Returns the seconds of a step with that many microbatches, or INFINITY if it is impossible. *more
@@ -151,7 +151,7 @@ static void try_way(const planner *p, const plan_choice *given, plan_choice *c, 
   if (better) *c = x;
 }
 
-/* Says whether a choice is too large even at its smallest. */
+/* Returns whether a choice is too large even at its smallest. */
 static bool cannot_fit(const planner *p, plan_choice *c, counts n) {
   plan_choice least = *c;
   give_up_all(p, &least, n.more);
