@@ -20,7 +20,7 @@
 
 typedef struct sli_import sli_import;
 
-/* What a value of the program has become. At most one of array and tensor is set. */
+/* State of a value of the program. At most one of array and tensor is set. */
 typedef struct sli_made {
   const sli_pt_array *array; /* constant */
   sl_tensor *tensor;

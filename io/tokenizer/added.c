@@ -13,7 +13,7 @@ typedef struct token {
   char *sought; /* text to search for */
   size_t bytes; /* bytes of sought */
   int32_t number;
-  bool special, normalized, word, left, right; /* right: also matches the white space behind it */
+  bool special, normalized, word, left, right; /* right: also matches the white space after it */
 } token;
 
 /* A sorted list of tokens. */

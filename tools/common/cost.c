@@ -41,7 +41,7 @@ static bool read_name(settings *s, const char **at, seconds_list *out) {
                                          : !dot && !strcmp(out->name, "comm"));
 }
 
-/* Reads one list and moves *at past it. False: the text is no list. */
+/* Reads one list and moves *at past it. Returns false if the text is not a list. */
 static bool read_list(settings *s, const char **at, cost_lists *to) {
   seconds_list *list = &to->lists[to->count++];
   if (!read_name(s, at, list)) return false;

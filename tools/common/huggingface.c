@@ -38,7 +38,7 @@ typedef struct fixed_option {
 
 typedef struct family {
   const char *type, *architecture, *model;
-  const char *other; /* another model that contains such weights; NULL if none */
+  const char *other; /* a model that can start from such weights; NULL if none */
   const config_field *fields;
   /* known keys besides the fields and config_keys_common; NULL if none */
   const sli_key *keys[3];
@@ -593,7 +593,7 @@ static sl_status read_window(const config *c, const family *f) {
   return set_window(c, f);
 }
 
-/* Returns whether a model only contains the family's weights and has a different kind of
+/* Returns whether a model only starts from the family's weights and has a different kind of
  * attention. */
 static bool is_other(const sl_model *model, const family *f) {
   return f->other && !strcmp(f->other, model->name);
@@ -965,7 +965,7 @@ const char *huggingface_type(const settings *s) {
   return f ? f->type : NULL;
 }
 
-/* Returns whether the model only contains weights of the folder's family. */
+/* Returns whether the model only starts from weights of the folder's family. */
 static bool begins_other(const char *folder, const settings *s) {
   const char *model = NULL;
   bool known = config_is_shipped(s->model) && !huggingface_model(folder, &model);

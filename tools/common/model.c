@@ -40,7 +40,7 @@ static sl_status other_version(const char *shown, int abi) {
 }
 
 static sl_status common_model_load(const char *path, const char *shown, const sl_model **out) {
-  /* Without a slash the loader would search its default folders. */
+  /* The loader would search its default folders for a name without a slash. */
   char *place = strchr(path, '/') ? sli_strdup(path) : sli_format("./%s", path);
   void *object = dlopen(place, RTLD_NOW | RTLD_LOCAL);
   free(place);

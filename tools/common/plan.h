@@ -13,7 +13,7 @@ typedef struct planned {
   const char *word; /* unit of the items: "tokens" */
 } planned;
 
-/* Has the model build its graph. An error names the model's mistake. */
+/* Lets the model build its graph. An error states the model's mistake. */
 sl_status plan_build(const settings *s, sl_graph *g);
 /* Name of the model that this thread is building, or NULL. Used by a fault handler. */
 extern _Thread_local const char *volatile model_being_built;

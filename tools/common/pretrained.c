@@ -23,7 +23,7 @@ sl_status pretrained_read(settings *s) {
   return huggingface_read(init, s);
 }
 
-/* Refuses a git-lfs pointer file, which stands for a file that was not downloaded. */
+/* Refuses a git-lfs pointer, which is stored in place of a file that was not downloaded. */
 static sl_status check_pointer(const char *path) {
   char begin[128] = "";
   FILE *file = fopen(path, "rbe");

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* From samples to curves.
+/* Curves from samples.
  *
  * A curve has a duration at every point of its grid, but samples lie where the models put them. For
  * matrix products and attention, every axis value observed for the op becomes a grid line. A grid

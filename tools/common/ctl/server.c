@@ -153,8 +153,8 @@ static void take_words(control *c) {
 
 /* ---- waiting ------------------------------------------------------------------------------- */
 
-/* Waits for a descriptor to become readable (-1: none) or for news, which it consumes. False:
- * shutdown or timeout. */
+/* Waits for a descriptor to become readable (-1: none) or for news, which it consumes. Returns
+ * false on shutdown or timeout. */
 static bool wait_for(control *c, int fd, uint64_t until_ns, bool *readable) {
   uint64_t now = sli_now_ns(), drop;
   if (atomic_load(&c->stop) || now >= until_ns) return false;

@@ -92,7 +92,8 @@ static void pass_lines(stream *s, lines *l) {
   s->count = 0;
 }
 
-/* Reads what is available. False: end of the stream, or nothing available now. */
+/* Reads what is available. Returns false at the end of the stream, or if nothing is available
+ * now. */
 static bool read_some(stream *s) {
   if (!s->text) s->text = sli_calloc(1, s->capacity = 2 * LONGEST);
   ssize_t n;
