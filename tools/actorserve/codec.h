@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Conversion between text and tokens: with the model's tokenizer; byte by byte, if the vocabulary
- * is no larger than a byte; or as numbers, for tokens without a known meaning. */
+/* Conversion between text and tokens: with the model's tokenizer; byte by byte, if there are no
+ * more tokens than bytes; or as numbers, for tokens without a known meaning. */
 #ifndef SLUICE_TOOLS_ACTORSERVE_CODEC_H
 #define SLUICE_TOOLS_ACTORSERVE_CODEC_H
 

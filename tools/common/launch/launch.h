@@ -32,7 +32,7 @@ int launch_lost_ms(const settings *s);
  * reports which one failed, and sets *exit_status and *launched. Otherwise this process runs the
  * job, or its part of it. SL_E_USAGE: the cluster's launcher (`cluster`) already started this
  * process. The process must have a single thread. Restarted processes get the option `again` as
- * well (NULL: none) and resume from what `from` names. */
+ * well (NULL: none); `from` says in messages where they resume. */
 typedef struct launch_again {
   const char *option, *from;
 } launch_again;
