@@ -21,7 +21,7 @@ void sli_chats_tokens_fini(chats_tokens *t) {
 typedef struct chats_job {
   sli_chats *c;
   const chats_line *line;
-  size_t count, first; /* count, first: messages */
+  size_t count, first; /* messages; those before `first` are a prompt */
   bool *answers;       /* [count] */
   bool plain, tools;
   char *prompt, *text; /* prompt: the first of two texts; text: the whole text */
