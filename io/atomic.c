@@ -12,8 +12,7 @@
 
 #include "base/base.h"
 
-/* Returns the file behind a name that may be a symbolic link, perhaps to a file that does not
- * exist yet. */
+/* Resolves a name that may be a symbolic link, perhaps to a file that does not exist yet. */
 static char *follow(const char *path) {
   char *real = realpath(path, NULL);
   if (real) return real;
@@ -38,7 +37,7 @@ static void release(sli_atomic_file *file) {
   *file = (sli_atomic_file){0};
 }
 
-/* Creates "FILE.tmp.0123456789abcdef". The name is random, so nobody can have planted a link
+/* Creates "FILE.tmp.0123456789abcdef". The name is random, so nobody can have placed a link
  * there. */
 static int open_temporary(sli_atomic_file *file) {
   uint64_t number;
@@ -53,7 +52,7 @@ static int open_temporary(sli_atomic_file *file) {
   return fd;
 }
 
-/* Opens the file to write to: the temporary, or a device itself. */
+/* Opens the file to write to: the temporary file, or a device itself. */
 static int open_for_writing(sli_atomic_file *file) {
   struct stat info;
   bool exists = stat(file->target, &info) == 0;
@@ -91,8 +90,8 @@ sl_status sli_atomic_write(sli_atomic_file *file, const void *data, size_t bytes
   return sl_fail(SL_E_IO, "writing %s failed: %s", file->path, strerror(errno));
 }
 
-/* Some file systems cannot sync a directory; they promise no durability anyway. A
- * directory that is writable but not readable cannot be opened for it. */
+/* Some file systems cannot sync a directory; they promise no durability anyway. A directory that is
+ * writable but not readable cannot be opened for syncing. */
 bool sli_sync_folder(int fd) { return !fsync(fd) || errno == EINVAL || errno == ENOTSUP; }
 
 bool sli_sync_folder_of(const char *path) {

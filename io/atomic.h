@@ -11,9 +11,9 @@
 #include <sluice/status.h>
 
 /* A file being written. Bytes go to PATH.tmp.RANDOM beside it; commit syncs them to disk and
- * renames. PATH therefore holds either its old contents or all of the new ones, whatever fails.
- * A PATH that is not a regular file (a device, a pipe) is written directly; a symbolic link is
- * followed. */
+ * renames the file. PATH therefore holds either its old contents or all of the new ones, whatever
+ * fails. A PATH that is not a regular file (a device, a pipe) is written directly; a symbolic link
+ * is followed. */
 typedef struct sli_atomic_file {
   FILE *stream;         /* stream for printing; commit reports its errors */
   char *path;           /* path as the user wrote it, for messages */
@@ -23,25 +23,25 @@ typedef struct sli_atomic_file {
   uint64_t bytes, hash; /* FNV-1a */
 } sli_atomic_file;
 
-/* Opens and writes a file; SL_E_IO with its name. */
+/* Opens a file for writing. SL_E_IO names the file. */
 sl_status sli_atomic_open(const char *path, sli_atomic_file *out);
 sl_status sli_atomic_write(sli_atomic_file *file, const void *data, size_t bytes);
 /* Completes the file. After an error the old file is untouched and the temporary is removed. */
 sl_status sli_atomic_commit(sli_atomic_file *file);
-/* Discards the file: the old one stays. */
+/* Discards the file; the old one stays. */
 void sli_atomic_abandon(sli_atomic_file *file);
 
 /* Writes a whole file: `text` and a final newline. */
 sl_status sli_atomic_text(const char *path, const char *text);
 
 /* Checks that `path` can be written, so that an hour of work is not lost to a missing directory.
- * SL_E_USAGE with the name. */
+ * SL_E_USAGE names the file. */
 sl_status sli_atomic_check(const char *path);
 /* Checks that files can be written in a folder; makes the folder, but not its parents. */
 sl_status sli_atomic_check_folder(const char *path);
 
-/* Syncs a folder, which makes the names in it durable: an open one, or the parent of a path.
- * False, with errno: failed. */
+/* Sync a folder, which makes the names in it durable: an open folder, or the parent of a path.
+ * Return false, with errno, on failure. */
 bool sli_sync_folder(int fd);
 bool sli_sync_folder_of(const char *path);
 

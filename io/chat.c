@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Chat templates, evaluated by base/template/template.h; the named ones are templates too. */
+/* Chat templates, evaluated by base/template/template.h. Named templates are Jinja programs too. */
 #include "io/chat.h"
 
 #include <stdio.h>
@@ -14,9 +14,9 @@
 struct sli_chat {
   const char *name;
   uint64_t hash;
-  sli_template *template, *for_tools; /* for_tools NULL: the same */
-  char **end;                         /* text that ends an answer, once it has been searched for */
-  char *text;                         /* source of the template for chats with tools */
+  sli_template *template, *for_tools; /* for_tools NULL: same as template */
+  char **end;                         /* text that ends an answer, once it was determined */
+  char *text; /* source of the template, or of for_tools if that is separate */
 };
 
 static const struct {
@@ -149,7 +149,7 @@ static sli_value list_messages(sli_values *v, const sli_chat_message *messages, 
   return all;
 }
 
-/* Sets the variables that transformers gives to templates; a special token that the tokenizer
+/* Sets the variables that transformers passes to templates. A special token that the tokenizer
  * lacks is undefined. */
 static sli_value names_of(sli_values *v, const sli_chat_marks *marks, bool answered) {
   const char *const tokens[][2] = {
@@ -167,7 +167,7 @@ static sli_value names_of(sli_values *v, const sli_chat_marks *marks, bool answe
   return names;
 }
 
-/* Makes room for the values of so many bytes of messages. */
+/* Makes room for the values of messages of `bytes` bytes. */
 static sli_values *values_for(size_t bytes, const sli_allowance *allowance) {
   enum { LEAST_ROOM = 64 << 20, TIMES = 64 };
   return sli_values_create(LEAST_ROOM + TIMES * bytes, allowance);
@@ -186,7 +186,7 @@ static sl_status chat_run(const sli_chat *chat, const sli_chat_marks *marks,
   return status;
 }
 
-/* Says whose template failed. */
+/* Adds the template's name to an error. */
 static sl_status name_failure(const sli_chat *chat, sl_status status) {
   if (!status || status == SL_E_MEMORY) return status;
   char *why = sli_strdup(sl_detail());
@@ -207,7 +207,7 @@ sl_status sli_chat_render(const sli_chat *chat, const sli_chat_marks *marks,
   return name_failure(chat, chat_run(chat, marks, messages, count, false, out));
 }
 
-/* ---- chats of JSON --------------------------------------------------------------------------- */
+/* ---- chats as JSON --------------------------------------------------------------------------- */
 
 static bool all_are_system(sli_values *v, sli_value messages) {
   for (size_t i = 0; i < sli_value_count(messages); i++) {
@@ -217,7 +217,7 @@ static bool all_are_system(sli_values *v, sli_value messages) {
   return true;
 }
 
-/* Adds more variables; those of the chat itself cannot be among them. */
+/* Adds further variables, which cannot replace those of the chat. */
 static sl_status add_variables(sli_values *v, sli_value names, sli_value more) {
   static const char *const taken[] = {"messages", "tools", "documents"};
   for (size_t i = 0; i < sli_value_count(more); i++) {
@@ -280,8 +280,8 @@ sl_status sli_chat_render_json(const sli_chat *chat, const sli_chat_marks *marks
 
 /* ---- end of an answer ------------------------------------------------------------------------ */
 
-/* Returns the special token at the begin of a text, by its spelling; the caller's to free().
- * NULL: none. */
+/* Returns the special token at the beginning of a text, recognized by its spelling, or NULL if
+ * there is none. The caller frees it. */
 static char *mark_at(const char *text, const char *likely) {
   static const char *const begins[] = {"<|", "<\uff5c", "</s>", "<end_of_", "<eos>"};
   enum { MOST = 64 };
@@ -295,7 +295,7 @@ static char *mark_at(const char *text, const char *likely) {
                                                  : NULL;
 }
 
-/* Finds the text that a template puts after an answer within a chat. */
+/* Finds the text that a template puts after an answer inside a chat. */
 static char *find_end(const sli_chat *chat, const sli_chat_marks *marks) {
   static const char answer[] = "SluiceAnswer";
   const sli_chat_message chats[] = {

@@ -11,7 +11,7 @@ static bool is_text(sli_value value, const char *text) {
          !memcmp(value.text.at, text, value.text.bytes);
 }
 
-/* Copies a dict, without one member. */
+/* Copies a dict without one member. */
 static sli_value copy_without(sli_values *v, sli_value from, const char *key) {
   sli_value out = sli_value_dict(v);
   for (size_t i = 0; i < sli_value_count(from); i++)
@@ -20,7 +20,7 @@ static sli_value copy_without(sli_values *v, sli_value from, const char *key) {
   return out;
 }
 
-/* Joins the texts of parts. */
+/* Joins the texts of content parts. */
 static sli_value join_parts(sli_values *v, sli_value parts) {
   size_t bytes = 0;
   for (size_t i = 0; i < sli_value_count(parts); i++) {
@@ -36,7 +36,8 @@ static sli_value join_parts(sli_values *v, sli_value parts) {
   return (sli_value){.kind = SLI_TEXT, .text = {all, bytes}};
 }
 
-/* Returns arguments as a dict if they are one in JSON; no text at all is a dict without members. */
+/* Returns arguments as a dict if they are one in JSON. Arguments without text become an empty
+ * dict. */
 static sli_value read_arguments(sli_values *v, sli_value arguments) {
   if (arguments.kind != SLI_TEXT) return arguments;
   if (!arguments.text.bytes) return sli_value_dict(v);
@@ -66,7 +67,7 @@ static sli_value read_calls(sli_values *v, sli_value calls) {
   return out;
 }
 
-/* Returns whether a member says nothing to a template. */
+/* Returns whether a template should not see a member, because it carries no information. */
 static bool is_left_out(sli_value key, sli_value value) {
   static const char *const unused[] = {"refusal", "annotations", "audio", "function_call"};
   if (is_text(key, "role") || is_text(key, "content")) return false;

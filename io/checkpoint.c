@@ -24,7 +24,7 @@ static const char no_seal[SEAL_CHARS + 1] = "0000000000000000";
 
 struct sli_checkpoints {
   char *dir;
-  int fd; /* the directory, locked */
+  int fd; /* the directory, which is locked */
   int keep;
 };
 
@@ -47,7 +47,7 @@ static char *shard_name(int stage, int rank) {
   return sli_format("stage-%03d.rank-%03d.safetensors", stage, rank);
 }
 
-/* Removes a directory of files; files that cannot be removed stay. */
+/* Removes a directory of files. Files that cannot be removed stay. */
 static void remove_folder(const char *path) {
   DIR *folder = opendir(path);
   for (struct dirent *e; folder && (e = readdir(folder));)
@@ -143,7 +143,7 @@ sl_status sli_checkpoints_share(const char *dir, sli_checkpoints **out) {
 void sli_checkpoints_close(sli_checkpoints *c) {
   if (!c) return;
   if (c->fd >= 0) remove_half_made(c);
-  if (c->fd >= 0) close(c->fd); /* releases the lock too */
+  if (c->fd >= 0) close(c->fd); /* also releases the lock */
   free(c->dir);
   free(c);
 }
@@ -188,7 +188,8 @@ static cJSON *shard_record(const sli_shard_file *s) {
   return record;
 }
 
-/* Hashes a JSON value printed without blanks: the hash is the same after reading it back. */
+/* Hashes a JSON value printed without whitespace: the hash is the same after reading the value
+ * back. */
 static void checksum_text(const cJSON *item, char out[32]) {
   char *text = cJSON_PrintUnformatted(item);
   SLI_CHECK(text, "no memory for a manifest");
@@ -198,12 +199,13 @@ static void checksum_text(const cJSON *item, char out[32]) {
 
 /* ---- seals ----------------------------------------------------------------------------------
  *
- * The last value in a manifest is its seal: a hash of all its bytes, with zeros in that value's
- * place. The body's own hash covers the body's values, whatever blanks there are; the seal
- * covers every byte. The body says whether there is a seal, so it cannot be removed unnoticed;
- * manifests of older releases have none. */
+ * The last value in a manifest is its seal: a hash of all its bytes, with zeros in place of that
+ * value. The body's hash covers the body's values, regardless of whitespace; the seal covers every
+ * byte. The body says whether there is a seal, so it cannot be removed unnoticed. Manifests of
+ * older releases have none. */
 
-/* Returns the first character of the last string of a text; NULL if it is not as long as a seal. */
+/* Returns the first character of the last string of a text, or NULL if it does not have the length
+ * of a seal. */
 static char *find_seal(char *text) {
   char *end = strrchr(text, '"');
   if (!end || end - text <= SEAL_CHARS || end[-SEAL_CHARS - 1] != '"') return NULL;
@@ -257,8 +259,8 @@ static char *manifest_text(int64_t step, const cJSON *about, int nshards,
   return text;
 }
 
-/* Renames the finished checkpoint. An existing one of that name, from a run that came this far
- * before, is removed once the new name is on disk. */
+/* Renames the finished checkpoint. An existing one of that name, left by an earlier run that came
+ * this far, is removed once the new name is on disk. */
 static sl_status give_name(const sli_checkpoints *c, const char *from, int64_t step) {
   char *to = step_path(c, step, ""), *old = step_path(c, step, ".old.tmp");
   bool there = rename(to, old) == 0;
@@ -447,7 +449,8 @@ void sli_checkpoint_close(sli_checkpoint *c) {
   free(c);
 }
 
-/* Opens the checkpoint of a step. A directory whose content is of another step is damaged too. */
+/* Opens the checkpoint of a step. A directory whose content belongs to another step is damaged
+ * too. */
 static sl_status open_step(const sli_checkpoints *c, int64_t step, sli_checkpoint **out) {
   char *path = step_path(c, step, "");
   sli_checkpoint *found;

@@ -8,7 +8,7 @@
 #include "base/json.h"
 #include "io/file.h"
 
-/* Reads a JSON file. SL_E_INPUT names it. */
+/* Reads a JSON file. SL_E_INPUT names the file. */
 static inline sl_status sli_json_open(const char *path, sli_json *out) {
   char *text;
   size_t bytes;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The error of a build without PCRE2, which matches no expressions. */
+/* The error of a build without PCRE2, which cannot match expressions. */
 #include "base/left_out.h"
 #include "io/regex.h"
 

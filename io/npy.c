@@ -4,8 +4,8 @@
  *
  *     {'descr': '<u2', 'fortran_order': False, 'shape': (1000, 64), }
  *
- * Only this form is parsed, with any spaces and order of keys that Python accepts; the elements
- * follow. */
+ * The elements follow. Only this form of header is parsed, with any whitespace and order of keys
+ * that Python accepts. */
 #include "io/npy.h"
 
 #include <string.h>
@@ -23,8 +23,8 @@ typedef struct header {
   char descr[16];
   bool fortran, has_descr, has_order, has_shape;
   int ndim;
-  int64_t dim[SLI_NPY_DIMS]; /* the first ones */
-  int64_t count;             /* number of elements; -1: overflow */
+  int64_t dim[SLI_NPY_DIMS]; /* the first dimensions */
+  int64_t count;             /* number of elements; -1 on overflow */
 } header;
 
 static void skip_space(cursor *c) {

@@ -22,8 +22,8 @@ typedef struct sli_npy {
   int64_t dim[SLI_NPY_DIMS];
 } sli_npy;
 
-/* Reads and checks the header of a file of `size` bytes. SL_E_INPUT names the file and the
- * error, or the unsupported feature: big-endian elements, column-major order, other elements than
+/* Reads and checks the header of a file of `size` bytes. SL_E_INPUT names the file and the error,
+ * or the unsupported feature: big-endian elements, column-major order, or elements other than
  * integers, flags, and floats of 4 or 8 bytes. */
 sl_status sli_npy_read(const char *path, const void *bytes, size_t size, sli_npy *out);
 /* Reads and checks the header of an array of integers; refuses all others. */

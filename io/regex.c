@@ -7,14 +7,14 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* ---- syntax that Python and PCRE2 share ------------------------------------------------------ */
+/* ---- syntax common to Python and PCRE2 ------------------------------------------------------- */
 
-/* Tests a character behind a backslash; in brackets, \b has another meaning. */
+/* Tests a character after a backslash. In brackets, \b has another meaning. */
 static bool is_escape(char c, bool within) {
   return c && (!isalnum((unsigned char)c) || strchr(within ? "dDsSwW" : "dDsSwWbB", c));
 }
 
-/* Returns the length of a class, brackets included; 0: the two interpret it differently. */
+/* Returns the length of a class, brackets included, or 0 if the two interpret it differently. */
 static size_t class_length(const char *at) {
   size_t n = 1 + (at[1] == '^');
   if (at[n] == ']') n++;
@@ -25,7 +25,7 @@ static size_t class_length(const char *at) {
   return at[n] ? n + 1 : 0;
 }
 
-/* Returns the length of the next syntax element; 0: the two may differ. */
+/* Returns the length of the next syntax element, or 0 if the two may interpret it differently. */
 static size_t part_length(const char *at) {
   static const char *const groups[] = {"(?:", "(?=", "(?!", "(?<=", "(?<!"};
   if (*at == '\\') return is_escape(at[1], false) ? 2 : 0;

@@ -25,7 +25,7 @@
 #include "io/file.h"
 #include "io/half.h"
 
-enum { HEADER_LIMIT = 100000000 }; /* limit of the format's own library */
+enum { HEADER_LIMIT = 100000000 }; /* limit in the format's reference library */
 
 struct sli_safetensors {
   char *path;
@@ -38,7 +38,7 @@ struct sli_safetensors {
   sli_stored_tensor *tensors; /* sorted by name */
 };
 
-/* Returns the bytes per element; 0 for an unknown type. */
+/* Returns the bytes per element, or 0 for an unknown type. */
 static size_t element_bytes(const char *dtype) {
   static const struct {
     const char *name;
@@ -164,7 +164,7 @@ static int by_offset(const void *a, const void *b) {
   return (x->bytes > y->bytes) - (x->bytes < y->bytes);
 }
 
-/* Checks that the tensors follow each other and fill the data part. */
+/* Checks that the tensors are contiguous and fill the data part. */
 static sl_status check_cover(const sli_safetensors *file) {
   size_t at = 0;
   for (int i = 0; i < file->count; i++) {
@@ -306,7 +306,7 @@ static char *make_header(const sli_tensor_data *tensors, int count) {
   return text;
 }
 
-/* Callback for values that are not in memory beforehand. */
+/* Callback for values that are not in memory yet. */
 typedef struct value_source {
   sli_tensor_values *values;
   void *ctx;
@@ -362,7 +362,7 @@ sl_status sli_safetensors_write_known(const char *path, const sli_tensor_data *t
   return write_file(path, tensors, count, NULL, out);
 }
 
-/* ---- one file by several processes ---------------------------------------------- */
+/* ---- one file written by several processes -------------------------------------------------- */
 
 struct sli_tensor_parts {
   char *path;
@@ -371,7 +371,7 @@ struct sli_tensor_parts {
   size_t *offsets; /* [tensors] offsets in the file */
 };
 
-/* Returns the length and the padded header as at the begin of a file. */
+/* Returns the length and the padded header, as at the beginning of a file. */
 static char *whole_header(const sli_tensor_data *tensors, int count, size_t *bytes) {
   char *header = make_header(tensors, count);
   size_t text = strlen(header), padded = text + (-text & 7);
@@ -408,7 +408,7 @@ sl_status sli_safetensors_begin_parts(const char *path, const sli_tensor_data *t
   for (int i = 0; i < count; i++) bytes += count_elements(&tensors[i]) * sizeof(float);
   unlink(path); /* left by an earlier attempt */
   int fd = open(path, O_CREAT | O_EXCL | O_NOFOLLOW | O_WRONLY | O_CLOEXEC, 0666);
-  /* a full disk is detected now */
+  /* detects a full disk now */
   int error = fd < 0 ? errno : posix_fallocate(fd, 0, (off_t)bytes);
   if (!error && (!write_at(fd, text, header, 0) || fsync(fd))) error = errno;
   if (fd >= 0) close(fd);

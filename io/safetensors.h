@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Weight files in the safetensors format: named arrays, one after another, behind a JSON header. */
+/* Weight files in the safetensors format: named arrays, one after another, after a JSON header. */
 #ifndef SLUICE_IO_SAFETENSORS_H
 #define SLUICE_IO_SAFETENSORS_H
 
@@ -16,7 +16,7 @@ typedef struct sli_stored_tensor {
   int ndim;
   int64_t dim[SLI_STORED_DIMS];
   size_t elements;
-  size_t offset, bytes; /* within the data part */
+  size_t offset, bytes; /* in the data part */
 } sli_stored_tensor;
 
 typedef struct sli_safetensors sli_safetensors;
@@ -29,10 +29,10 @@ void sli_safetensors_close(sli_safetensors *file);
 /* Access to tensors, sorted by name. */
 int sli_safetensors_count(const sli_safetensors *file);
 const sli_stored_tensor *sli_safetensors_at(const sli_safetensors *file, int index);
-/* Returns the index of the first tensor whose name is not less than `name` in strcmp order;
+/* Returns the index of the first tensor whose name is not less than `name` in strcmp order, or the
  * count if there is none. */
 int sli_safetensors_from(const sli_safetensors *file, const char *name);
-/* Finds a tensor by name; NULL if there is none. */
+/* Finds a tensor by name, or returns NULL if there is none. */
 const sli_stored_tensor *sli_safetensors_find(const sli_safetensors *file, const char *name);
 
 /* Copies F32, F16 or BF16 data to out[elements] as f32; SL_E_INPUT for other types. */
@@ -43,8 +43,8 @@ sl_status sli_safetensors_read(const sli_safetensors *file, const sli_stored_ten
  * closed. */
 const void *sli_safetensors_bytes(const sli_safetensors *file, const sli_stored_tensor *tensor);
 
-/* Tensor lists sorted by name. _sort: SL_E_INPUT names the file and a duplicate tensor. _find:
- * NULL if there is none. */
+/* Tensor lists sorted by name. sli_stored_sort: SL_E_INPUT names the file and a duplicate tensor.
+ * sli_stored_find: NULL if there is none. */
 sl_status sli_stored_sort(const char *path, sli_stored_tensor *tensors, int count);
 const sli_stored_tensor *sli_stored_find(const sli_stored_tensor *tensors, int count,
                                          const char *name);
@@ -64,9 +64,9 @@ typedef struct sli_tensor_data {
  * file. */
 sl_status sli_safetensors_write(const char *path, const sli_tensor_data *tensors, int count);
 
-/* Writes tensors whose values need not all be in memory at once. `values` is called for each
- * tensor whose data is NULL, when its turn comes; its result is used until the next call. A
- * status other than SL_OK ends the write. */
+/* Writes tensors whose values need not all be in memory at once. `values` is called for each tensor
+ * whose data is NULL, when its turn comes; its result is used until the next call. A status other
+ * than SL_OK ends the write. */
 typedef sl_status sli_tensor_values(void *ctx, int index, const float **out);
 sl_status sli_safetensors_write_each(const char *path, const sli_tensor_data *tensors, int count,
                                      sli_tensor_values *values, void *ctx);
@@ -78,14 +78,15 @@ typedef struct sli_written {
 sl_status sli_safetensors_write_known(const char *path, const sli_tensor_data *tensors, int count,
                                       sli_written *out);
 
-/* Writes one file from several processes on a shared file system. One process begins it, under
- * another name. All open it with the same list, write their parts, and close it; close reports
- * the first failed write. One process then renames it. `data` in the list is ignored. */
+/* Writes one file from several processes on a shared file system. One process begins it, under a
+ * temporary name. All processes open it with the same list, write their parts, and close it; close
+ * reports the first failed write. One process then renames the file. `data` in the list is
+ * ignored. */
 sl_status sli_safetensors_begin_parts(const char *path, const sli_tensor_data *tensors, int count);
 typedef struct sli_tensor_parts sli_tensor_parts;
 sl_status sli_safetensors_open_parts(const char *path, const sli_tensor_data *tensors, int count,
                                      sli_tensor_parts **out);
-/* Writes `count` elements of a tensor, from `first` on. */
+/* Writes `count` elements of a tensor, starting at element `first`. */
 void sli_safetensors_write_part(sli_tensor_parts *parts, int tensor, int64_t first, int64_t count,
                                 const float *data);
 /* Closes the file; its parts are then on disk. */

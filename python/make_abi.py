@@ -1,10 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Makes sluice/_abi.py of the C headers: every type, constant and function, so that the package
-follows the library by itself; sluice/_words.py, what the headers say of each function; and
-sluice/_statuses.py, an exception for each status.
+"""Generates from the C headers: sluice/_abi.py, with every type, constant and function, so that the package follows the
+library automatically; sluice/_words.py, with the headers' text for each function; and sluice/_statuses.py, with an
+exception for each status.
 
-    make_abi.py INCLUDE PACKAGE [CC]
-"""
+    make_abi.py INCLUDE PACKAGE [CC]"""
 import os
 import re
 import subprocess

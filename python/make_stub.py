@@ -30,7 +30,7 @@ from .tensor import Tensor
 
 Operand = Union[Tensor, float, Sequence[Any], Any]
 '''
-# Parameters that have a default besides tensors that may be absent, flags and records.
+# Parameters with a default, in addition to optional tensors, flags and records.
 DEFAULTS = ("axes", "dim", "kv_heads", "a_transposed", "b_transposed")
 ALIASES = {"axes": ("axis", "dim"), "dim": ("axis",), "keep": ("keepdims", "keepdim"), "low": ("min",), "high": ("max",)}
 
@@ -135,7 +135,8 @@ def optimizer():
 
 
 def run_options():
-    """Options of Run by keyword; with those of an exported program and its optimizer, which a .pt2 file takes."""
+    """Returns the options of Run by keyword, including those of an exported program and its optimizer, which a .pt2
+    file takes."""
     known = optimizer()
     fields = dict({name: known[name] for name in settings()}, inputs="Mapping[str, Any]", held_out="Any", batch="int", block="str")
     for name, path in LOWER_NAMES.items():

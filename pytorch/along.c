@@ -11,7 +11,7 @@ static sl_tensor *self_f32(sli_import *m, const sli_pt_node *n, int *ndim) {
   return sli_pt_f32(m, x);
 }
 
-/* Drops dims of length 1. */
+/* Drops the given dims, which have length 1. */
 static sl_tensor *without_axes(sli_import *m, sl_tensor *x, uint32_t axes) {
   sl_type to = {.dtype = x->type.dtype};
   for (int d = 0; d < x->type.ndim; d++)
@@ -19,7 +19,7 @@ static sl_tensor *without_axes(sli_import *m, sl_tensor *x, uint32_t axes) {
   return to.ndim ? sli_pt_reshape(m, x, &to) : sl_sum_at(m->at, m->g, x, 0, false);
 }
 
-/* A sum over all dims that keeps none is a scalar of f64, as losses are. */
+/* Sums over dims. A sum over all dims that keeps none is an f64 scalar, as losses are. */
 static sl_tensor *sum_of(sli_import *m, sl_tensor *x, uint32_t axes, bool keep) {
   if (!x || !x->type.ndim) return x;
   return sl_sum_at(m->at, m->g, x, axes, keep);
@@ -68,7 +68,7 @@ void sli_emit_argmax(sli_import *m, const sli_pt_node *n, const sli_pt_call *row
   sli_pt_out(m, n, 0, out[1]);
 }
 
-/* log of the sum of e^x: the largest is taken off before. */
+/* Logarithm of the sum of e^x. The maximum is subtracted first. */
 void sli_emit_logsumexp(sli_import *m, const sli_pt_node *n, const sli_pt_call *row) {
   (void)row;
   int ndim;
@@ -111,7 +111,7 @@ void sli_emit_softmax(sli_import *m, const sli_pt_node *n, const sli_pt_call *ro
 void sli_emit_cumsum(sli_import *m, const sli_pt_node *n, const sli_pt_call *row) {
   (void)row;
   const sli_pt_value *x = sli_pt_first(n);
-  if (x && sli_made_of(m, x)->ids) { /* ends of the rows of each expert */
+  if (x && sli_made_of(m, x)->ids) { /* the end of each expert's rows */
     sli_made_of(m, n->outs[0])->ids = sli_made_of(m, x)->ids;
     return;
   }
@@ -134,7 +134,7 @@ void sli_emit_topk(sli_import *m, const sli_pt_node *n, const sli_pt_call *row) 
   sli_pt_out(m, n, 1, positions);
 }
 
-/* var and std, with `correction` (or unbiased) elements taken from the count. */
+/* var and std; `correction` (or unbiased) is subtracted from the number of elements. */
 void sli_emit_variance(sli_import *m, const sli_pt_node *n, const sli_pt_call *row) {
   int ndim;
   sl_tensor *x = self_f32(m, n, &ndim);

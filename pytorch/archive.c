@@ -9,7 +9,7 @@
 #include "base/base.h"
 
 struct sli_archive {
-  char *path, *folder; /* the folder ends with a slash, or is empty */
+  char *path, *folder; /* the folder ends with a slash, unless it is empty */
   zip_t *zip;
   pthread_mutex_t reading;
 };
@@ -18,7 +18,7 @@ static sl_status damaged(const sli_archive *a, const char *name, const char *why
   return sl_fail(SL_E_INPUT, "%s: %s: %s", a->path, name, why);
 }
 
-/* Finds the one folder that all entries lie in. */
+/* Finds the single folder that contains all entries. */
 static sl_status find_folder(sli_archive *a) {
   zip_int64_t count = zip_get_num_entries(a->zip, 0);
   const char *first = count > 0 ? zip_get_name(a->zip, 0, ZIP_FL_ENC_GUESS) : NULL;
@@ -76,7 +76,7 @@ void sli_archive_close(sli_archive *a) {
 
 const char *sli_archive_path(const sli_archive *a) { return a->path; }
 
-/* Finds an entry's number and size; false: absent, or its size is unknown. */
+/* Finds an entry's number and size. Returns false if it is absent or its size is unknown. */
 static int entry_find(const sli_archive *a, const char *name, zip_stat_t *info) {
   char *full = sli_format("%s%s", a->folder, name);
   zip_stat_init(info);
@@ -102,7 +102,7 @@ sl_status sli_archive_read(sli_archive *a, const char *name, size_t most, char *
   if (!text) return sl_fail(SL_E_MEMORY, "%s: %s: no memory for it", a->path, name);
   zip_file_t *file = zip_fopen_index(a->zip, info.index, 0);
   zip_int64_t got = file ? zip_fread(file, text, info.size) : -1;
-  char none; /* the checksum is compared where the entry ends */
+  char none; /* reading past the end compares the checksum */
   if (got >= 0 && zip_fread(file, &none, 1)) got = -1;
   int failed = file ? zip_fclose(file) : 0;
   if (got < 0 || (zip_uint64_t)got != info.size || failed) {
@@ -114,7 +114,7 @@ sl_status sli_archive_read(sli_archive *a, const char *name, size_t most, char *
   return SL_OK;
 }
 
-/* Reads from an entry that is open; entries are stored, so seeking is cheap. */
+/* Reads from an open entry. Entries are stored uncompressed, so seeking is cheap. */
 static int read_part(zip_file_t *file, size_t first, size_t count, void *out) {
   return file && !zip_fseek(file, (zip_int64_t)first, SEEK_SET) &&
          zip_fread(file, out, count) == (zip_int64_t)count;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The zip archive of an exported program (.pt2). Untrusted: every length is checked, and a pickle
- * inside is never opened. */
+/* The zip archive of an exported program (.pt2). It is untrusted: every length is checked, and a
+ * pickle inside is never opened. */
 #ifndef SLUICE_PYTORCH_ARCHIVE_H
 #define SLUICE_PYTORCH_ARCHIVE_H
 
@@ -14,16 +14,17 @@ typedef struct sli_archive sli_archive;
 sl_status sli_archive_open(const char *path, sli_archive **out);
 void sli_archive_close(sli_archive *a);
 const char *sli_archive_path(const sli_archive *a);
-/* Finds an entry by its path below the archive's only folder; *bytes: its size. False: absent. */
+/* Finds an entry by its path below the archive's top folder; *bytes is its size. Returns false if
+ * it is absent. */
 int sli_archive_has(const sli_archive *a, const char *name, size_t *bytes);
-/* Reads an entry of at most `most` bytes; *out is the caller's to free(), and ends with a zero byte
- * that does not count. */
+/* Reads an entry of at most `most` bytes. The caller frees *out, which ends with an additional zero
+ * byte. */
 sl_status sli_archive_read(sli_archive *a, const char *name, size_t most, char **out,
                            size_t *bytes);
 
-/* Reads `count` bytes of an entry from `first` on; any thread. */
+/* Reads `count` bytes of an entry, starting at byte `first`. Any thread. */
 sl_status sli_archive_part(sli_archive *a, const char *name, size_t first, size_t count, void *out);
-/* Returns the checksum that the archive states for an entry; 0: none. */
+/* Returns the checksum stored for an entry, or 0 if there is none. */
 unsigned sli_archive_checksum(const sli_archive *a, const char *name);
 
 #endif

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Calls that compute element by element. */
+/* Elementwise calls. */
 #include <math.h>
 #include <string.h>
 
@@ -65,7 +65,7 @@ void sli_emit_pow(sli_import *m, const sli_pt_node *n, const sli_pt_call *row) {
   (void)row;
   double e = NAN;
   sl_tensor *x = sli_pt_in(m, n, "self"), *y = NULL;
-  if (!sli_pt_scalar(m, sli_pt_arg_find(n, "exponent"), &e)) { /* of positive numbers */
+  if (!sli_pt_scalar(m, sli_pt_arg_find(n, "exponent"), &e)) { /* for positive numbers */
     y = sl_mul_at(m->at, m->g, sl_op1_at(m->at, m->g, &sl_op_log, NULL, x),
                   sli_pt_in(m, n, "exponent"));
     sli_pt_out(m, n, 0, sl_op1_at(m->at, m->g, &sl_op_exp, NULL, y));
@@ -86,12 +86,13 @@ void sli_emit_pow(sli_import *m, const sli_pt_node *n, const sli_pt_call *row) {
 
 /* ---- two numbers --------------------------------------------------------------------------- */
 
-/* Finds an argument as a tensor. A constant takes the length 1 in dims of rows of the other. */
+/* Finds an argument as a tensor to be combined with another. A constant has length 1 in dims in
+ * which the other has rows. */
 sl_tensor *sli_pt_operand(sli_import *m, const sli_pt_node *n, const char *name,
                           const sli_pt_value *other) {
   const sli_pt_value *v = sli_pt_arg_value(n, name);
   const sli_pt_array *a = v ? sli_constant(m, v) : NULL;
-  if (!v) { /* a number beside a tensor */
+  if (!v) { /* a number combined with a tensor */
     double number = sli_pt_number(m, n, name, NAN);
     return sli_pt_filled_like(m, other ? sli_pt_f32(m, other) : NULL, number);
   }
@@ -117,7 +118,7 @@ void sli_emit_two(sli_import *m, const sli_pt_node *n, const sli_pt_call *row) {
   sli_pt_out(m, n, 0, binary(m, row->op, n, "self", "other"));
 }
 
-/* Finds an argument's number if the other argument is a tensor that is not. */
+/* Finds the number that an argument is, if the other argument is a non-constant tensor. */
 static bool number_of(sli_import *m, const sli_pt_node *n, const char *name, const char *other,
                       double *out) {
   const sli_pt_value *v = sli_pt_arg_value(n, other);
@@ -127,7 +128,7 @@ static bool number_of(sli_import *m, const sli_pt_node *n, const char *name, con
       arg->value->type.ndim > v->type.ndim)
     return false;
   if (!sli_pt_scalar(m, arg, out)) return false;
-  /* The number may stand for an array that is the larger one. */
+  /* The number may be an array of equal elements that is the larger operand. */
   const sli_pt_value *a = sli_pt_arg_value(n, name);
   for (int d = 1; a && d <= a->type.ndim; d++)
     if (a->type.dim[a->type.ndim - d] > 1 && v->type.dim[v->type.ndim - d] == 1) return false;
@@ -203,7 +204,7 @@ void sli_emit_floor_divide(sli_import *m, const sli_pt_node *n, const sli_pt_cal
   const sli_pt_value *x = sli_pt_arg_value(n, "self");
   double v;
   bool number = number_of(m, n, "other", "self", &v);
-  if (x && sli_made_of(m, x)->sorted && number) { /* places of rows that repeat v times */
+  if (x && sli_made_of(m, x)->sorted && number) { /* indices of rows that repeat v times */
     *sli_made_of(m, n->outs[0]) = (sli_made){.sorted = true, .each = (int64_t)v, .needed = true};
     return;
   }
@@ -233,7 +234,7 @@ void sli_emit_not(sli_import *m, const sli_pt_node *n, const sli_pt_call *row) {
   sli_pt_out(m, n, 0, sl_add_constant_at(m->at, m->g, x, 1));
 }
 
-/* where(condition, self, other), masked_fill(self, mask, value). */
+/* where(condition, self, other) and masked_fill(self, mask, value). */
 void sli_emit_where(sli_import *m, const sli_pt_node *n, const sli_pt_call *row) {
   (void)row;
   bool fills = sli_pt_arg_find(n, "mask") != NULL;
@@ -241,7 +242,7 @@ void sli_emit_where(sli_import *m, const sli_pt_node *n, const sli_pt_call *row)
              *no = fills ? "self" : "other";
   const sli_pt_value *values[] = {sli_pt_arg_value(n, mask), sli_pt_arg_value(n, yes),
                                   sli_pt_arg_value(n, no)};
-  const sli_pt_value *widest = NULL; /* a tensor that is no constant */
+  const sli_pt_value *widest = NULL; /* the largest tensor that is not a constant */
   for (int i = 0; i < 3; i++)
     if (values[i] && !sli_constant(m, values[i]) &&
         (!widest || values[i]->type.ndim > widest->type.ndim ||
@@ -258,7 +259,8 @@ void sli_emit_where(sli_import *m, const sli_pt_node *n, const sli_pt_call *row)
 
 static bool is_whole(sli_pt_dtype d) { return !sli_pt_floats(d); }
 
-/* to(dtype): floats are f32 and whole numbers are whole anyway; floats become whole numbers. */
+/* to(dtype): floats are always f32 and integers always i32, so only conversions between them change
+ * anything. */
 void sli_emit_cast(sli_import *m, const sli_pt_node *n, const sli_pt_call *row) {
   (void)row;
   const sli_pt_value *x = sli_pt_first(n);
@@ -294,7 +296,7 @@ void sli_emit_dropout(sli_import *m, const sli_pt_node *n, const sli_pt_call *ro
   sli_pt_out(m, n, 0, p > 0 ? sl_dropout_at(m->at, m->g, x, (float)p) : x);
 }
 
-/* A tensor of the shape that an argument lists, with the rows of a microbatch. */
+/* Makes a tensor of the shape that an argument lists, with the rows of a microbatch. */
 static sl_tensor *shaped(sli_import *m, const sli_pt_node *n) {
   const sli_pt_type *to = &n->outs[0]->type;
   sl_type type = {.dtype = SL_F32, .ndim = to->ndim}, rows = {.dtype = SL_F32, .ndim = to->ndim};
@@ -307,7 +309,7 @@ static sl_tensor *shaped(sli_import *m, const sli_pt_node *n) {
   return zeros ? sl_expand_at(m->at, m->g, zeros, type) : NULL;
 }
 
-/* rand, randn, and those like another tensor. */
+/* rand, randn, rand_like and similar. */
 void sli_emit_draw(sli_import *m, const sli_pt_node *n, const sli_pt_call *row) {
   const sli_pt_value *self = sli_pt_arg_value(n, "self");
   sl_tensor *like = self ? sli_pt_tensor(m, self) : shaped(m, n);
@@ -316,8 +318,8 @@ void sli_emit_draw(sli_import *m, const sli_pt_node *n, const sli_pt_call *row) 
                                       : sl_uniform_at(m->at, m->g, like, 0, 1));
 }
 
-/* bernoulli(self), bernoulli(self, p), bernoulli_(self, p): 1 where a number drawn is below the
- * probability. An empty tensor that is to be filled counts by its shape alone. */
+/* bernoulli(self), bernoulli(self, p), bernoulli_(self, p): 1 where a random number is below the
+ * probability. An empty tensor to be filled contributes only its shape. */
 void sli_emit_bernoulli(sli_import *m, const sli_pt_node *n, const sli_pt_call *row) {
   (void)row;
   const sli_pt_value *self = sli_pt_arg_value(n, "self");

@@ -148,7 +148,7 @@ bool sli_pt_uniform(const sli_pt_array *a) {
 
 bool sli_pt_repeats(const sli_pt_array *a, int dim) {
   if (!a->stride[dim] || a->type.dim[dim] < 2) return true;
-  sli_pt_type once = a->type; /* dims that only repeat are looked at once */
+  sli_pt_type once = a->type; /* repeated dims are examined once */
   for (int d = 0; d < once.ndim; d++)
     if (!a->stride[d]) once.dim[d] = SLI_MIN(once.dim[d], 1);
   int64_t n = sli_pt_elements(&once), index[SLI_PT_DIMS] = {0};

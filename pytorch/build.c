@@ -21,7 +21,7 @@ static bool is_constant(const sli_import *m, const sli_pt_arg *arg) {
   return arg->kind != SLI_PT_VALUE || arg->value->symbol || sli_constant(m, arg->value);
 }
 
-/* True if only the shapes of the first tensor count: zeros_like(x). */
+/* Returns whether only the shape of the first tensor counts: zeros_like(x). */
 static bool ignores_inputs(const sli_pt_call *row) { return row->fold == sli_fold_fill; }
 
 static bool makes_tensors(const sli_pt_node *n) {
@@ -49,7 +49,7 @@ typedef struct missing {
   const sli_pt_node *first;
 } missing;
 
-/* Refuses all calls that no row of the table covers, at once. */
+/* Refuses all calls that are missing from the table, in one message. */
 static void check_calls(sli_import *m) {
   missing *list = sli_arena_alloc(&m->arena, ((size_t)m->p->nnodes + 1) * sizeof *list);
   int count = 0;
@@ -76,8 +76,8 @@ static void check_calls(sli_import *m) {
 
 /* ---- blocks -------------------------------------------------------------------------------- */
 
-/* Length of a module's path up to its number `which` (from 0): "model.h.3" of "model.h.3.attn"; 0:
- * it has none. */
+/* Returns the length of a module's path up to its number `which` (from 0): "model.h.3" in
+ * "model.h.3.attn". Returns 0 if there is no such number. */
 static size_t numbered_end(const char *path, int which) {
   const char *at = path;
   while (*at) {
@@ -95,7 +95,7 @@ static bool same_prefix(const char *a, size_t na, const char *b, size_t nb) {
   return na == nb && !memcmp(a, b, na);
 }
 
-/* Counts the different blocks that a depth of numbers gives. */
+/* Counts the distinct blocks for a depth of numbers. */
 static int count_blocks(const sli_import *m, int which) {
   const char *last = "";
   size_t length = 0;
@@ -110,24 +110,24 @@ static int count_blocks(const sli_import *m, int which) {
   return count;
 }
 
-/* Picks what ends a block's name: the first number of a path, or the second where the first gives
- * few (stages of convolutions). */
+/* Chooses what ends a block's name: the first number of a path, or the second if the first yields
+ * few blocks (stages of convolutions). */
 static int pick_depth(const sli_import *m) {
   enum { FEW = 5 };
   int outer = count_blocks(m, 0), inner = count_blocks(m, 1);
   return outer < FEW && inner > outer ? 1 : 0;
 }
 
-/* The blocks under way. */
+/* State of the division into blocks. */
 typedef struct blocks {
   const char *pattern; /* or NULL */
-  int depth, last;     /* last: number of the last call within a block */
+  int depth, last;     /* last: index of the last call within a block */
   const char *module;
   size_t length;
   bool ended;
 } blocks;
 
-/* Finds where a path's block ends: by the user's pattern ("h.*"), else by its number. */
+/* Finds where the block ends in a path: by the user's pattern ("h.*"), otherwise by its number. */
 static size_t block_end(const blocks *b, const char *path) {
   if (!b->pattern) {
     size_t end = numbered_end(path, b->depth);
@@ -152,7 +152,8 @@ static void find_last(const sli_import *m, blocks *b) {
     if (sli_pt_wanted(m, m->p->nodes[i]) && block_end(b, m->p->nodes[i]->module)) b->last = i;
 }
 
-/* Begins the block of a call, if it is another. Calls between blocks stay with the one before. */
+/* Begins the block of a call, if it is a different one. Calls between blocks belong to the previous
+ * block. */
 static void enter_block(sli_import *m, blocks *b, int i) {
   const char *path = m->p->nodes[i]->module;
   size_t end = block_end(b, path);
@@ -167,7 +168,7 @@ static void enter_block(sli_import *m, blocks *b, int i) {
 
 /* ---- calls --------------------------------------------------------------------------------- */
 
-/* True if a tensor has the dims that the program says, but for rows. */
+/* Returns whether a tensor has the exported dims, apart from rows. */
 static bool has_dims(const sli_import *m, const sl_tensor *t, const sli_pt_type *type) {
   bool same = t->type.ndim == type->ndim;
   for (int d = 0; same && d < type->ndim; d++)
@@ -177,7 +178,7 @@ static bool has_dims(const sli_import *m, const sl_tensor *t, const sli_pt_type 
   return same;
 }
 
-/* Checks what a call has become against what the program says of it. */
+/* Checks a call's outputs against the types in the program. */
 static void check_outputs(sli_import *m, const sli_pt_node *n) {
   char text[SL_TYPE_TEXT];
   for (int k = 0; k < n->nouts && !m->g->status; k++) {
@@ -191,7 +192,8 @@ static void check_outputs(sli_import *m, const sli_pt_node *n) {
   }
 }
 
-/* True if a call has a result and, but for a few kinds, a tensor as its first argument. */
+/* Returns whether a call has a result and, except for a few kinds, a tensor as its first
+ * argument. */
 static bool is_whole(const sli_pt_node *n, const sli_pt_call *row) {
   static sli_pt_emit_fn *const others[] = {sli_emit_cat,  sli_emit_broadcast, sli_emit_einsum,
                                            sli_emit_draw, sli_emit_of,        sli_emit_nothing};
@@ -224,7 +226,7 @@ static void emit_calls(sli_import *m, blocks *b) {
 
 /* ---- inputs -------------------------------------------------------------------------------- */
 
-/* Loads buffers and constants that nothing changes. */
+/* Loads buffers and constants that the program does not change. */
 static void load_constants(sli_import *m) {
   for (int i = 0; i < m->p->ninputs && !m->g->status; i++) {
     sli_pt_input *in = &m->p->inputs[i];
@@ -239,7 +241,7 @@ static void load_constants(sli_import *m) {
   }
 }
 
-/* Marks float arguments as what the loss has a gradient for. */
+/* Marks float arguments as values that the loss has a gradient for. */
 static void learn(sli_import *m, const sli_pt_arg *args, int count) {
   for (int i = 0; i < count; i++)
     if (args[i].kind == SLI_PT_LIST) learn(m, args[i].list.of, args[i].list.count);
@@ -247,7 +249,7 @@ static void learn(sli_import *m, const sli_pt_arg *args, int count) {
       sli_made_of(m, args[i].value)->learned = true;
 }
 
-/* True if an argument depends on a parameter. */
+/* Returns whether an argument depends on a parameter. */
 static bool depends(const sli_import *m, const bool *on_params, const sli_pt_arg *args, int count) {
   bool any = false;
   for (int i = 0; i < count; i++)
@@ -257,7 +259,7 @@ static bool depends(const sli_import *m, const bool *on_params, const sli_pt_arg
   return any;
 }
 
-/* True for calls without a gradient. */
+/* Returns true for calls without a gradient. */
 static bool stops_gradient(const sli_pt_node *n) {
   static const char *const stops[] = {"aten.detach.default", "aten.floor.default",
                                       "aten.ceil.default",   "aten.round.default",
@@ -267,7 +269,7 @@ static bool stops_gradient(const sli_pt_node *n) {
   return false;
 }
 
-/* Finds what depends on parameters, by calls with a gradient. */
+/* Finds the values that depend on parameters through calls with a gradient. */
 static bool *find_dependent(sli_import *m) {
   bool *on = sli_arena_alloc(&m->arena, ((size_t)m->p->nvalues + 1) * sizeof *on);
   for (int i = 0; i < m->p->ninputs; i++)
@@ -281,8 +283,8 @@ static bool *find_dependent(sli_import *m) {
   return on;
 }
 
-/* Marks what depends on parameters and the loss has a gradient for. Parameters beyond a detach()
- * are not, and are frozen. */
+/* Marks values that depend on parameters and that the loss has a gradient for. Parameters behind a
+ * detach() are not marked, and are frozen. */
 static void mark_learned(sli_import *m, const sli_pt_value *loss) {
   const bool *on = find_dependent(m);
   sli_made_of(m, loss)->learned = true;
@@ -312,7 +314,7 @@ static sli_import *begin(sl_graph *g, sli_pt_program *p, int64_t exported, int64
   return m;
 }
 
-/* No output can be the loss: says what there is. */
+/* Reports that no output can be the loss, and lists the outputs. */
 static void refuse_loss(sli_import *m) {
   char *text = sli_arena_strdup(&m->arena, "");
   for (int i = 0; i < m->p->nouts; i++) {
@@ -331,8 +333,8 @@ static void refuse_loss(sli_import *m) {
 
 /* ---- state --------------------------------------------------------------------------------- */
 
-/* Lets a buffer follow what the program makes of it: a sum of constants, as counters are. Other
- * changes are refused; batch norm sees to its own. */
+/* Updates a buffer as the program does, if it adds a constant, as counters do. Other changes are
+ * refused; batch norm updates its own buffers. */
 static void follow_buffer(sli_import *m, const sli_pt_input *in) {
   const sli_pt_node *n = in->mutated->def;
   const sli_pt_value *from = n ? sli_pt_arg_value(n, "self") : NULL;

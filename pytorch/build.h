@@ -11,16 +11,16 @@
 
 typedef struct sli_pt_use {
   sli_pt_program *program; /* functional; outlives the graph */
-  int64_t exported, rows;  /* rows of the exported batch (0: none), and of a microbatch */
+  int64_t exported, rows;  /* rows of the exported batch (0 if none), and of a microbatch */
   int ninputs;
   sli_pt_input *const *inputs; /* [ninputs] inputs of the user */
   sl_tensor *const *tensors;   /* [ninputs] their data */
-  const char *block;           /* pattern of blocks' modules, or NULL */
+  const char *block;           /* module pattern of blocks, or NULL */
   const sl_optimizer *optimizer;
-  FILE *show; /* prints what became of each call there; or NULL */
+  FILE *show; /* receives what became of each call; or NULL */
 } sli_pt_use;
 
-/* Errors are recorded in the graph, whose status is returned. */
+/* Builds the graph. Errors are recorded in it, and its status is returned. */
 sl_status sli_pt_build(sl_graph *g, const sli_pt_use *of);
 
 #endif

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Functions of the table of calls that add ops. Each reads the call's arguments by their names and
- * sets the tensors of its outputs. */
+/* Functions of the call table that add ops. Each reads the call's arguments by name and sets the
+ * tensors of its outputs. */
 #ifndef SLUICE_PYTORCH_EMIT_H
 #define SLUICE_PYTORCH_EMIT_H
 
@@ -39,7 +39,7 @@ sli_pt_emit_fn sli_emit_linear, sli_emit_addmm, sli_emit_matmul, sli_emit_einsum
 sli_pt_emit_fn sli_emit_linear_up, sli_emit_cubic_up, sli_emit_edges, sli_emit_unfold,
     sli_emit_im2col, sli_emit_pixels, sli_emit_channels, sli_emit_conv_transpose;
 
-/* Results of calls, for the table's `of`: what a call makes, or NULL. */
+/* Results of calls, for `of` in the table: the call's result, or NULL. */
 sl_tensor *sli_of_acosh(sli_import *m, const sli_pt_node *n);
 sl_tensor *sli_of_addc(sli_import *m, const sli_pt_node *n);
 sl_tensor *sli_of_asinh(sli_import *m, const sli_pt_node *n);
@@ -94,21 +94,21 @@ sl_tensor *sli_of_threshold(sli_import *m, const sli_pt_node *n);
 sl_tensor *sli_of_triplet_margin(sli_import *m, const sli_pt_node *n);
 sl_tensor *sli_of_trunc(sli_import *m, const sli_pt_node *n);
 
-/* Means of windows of any kind, and the nearest positions, as products with constants. */
+/* Means over any windows, and nearest positions, as products with constants. */
 sl_tensor *sli_pt_window_mean(sli_import *m, const sli_pt_node *n);
 sl_tensor *sli_pt_adaptive_mean(sli_import *m, const sli_pt_node *n);
 sl_tensor *sli_pt_nearest(sli_import *m, const sli_pt_node *n);
-/* Pads by positions of the tensor itself: "reflect", "replicate", "circular"; NULL: another mode.
- */
+/* Pads with positions of the tensor itself: "reflect", "replicate", "circular". Returns NULL for
+ * another mode. */
 sl_tensor *sli_pt_edges(sli_import *m, const sli_pt_node *n, sl_tensor *x, const char *mode);
-/* Adds positions of one number around a dim, or takes some away. */
+/* Adds positions with a constant value around a dim, or removes some. */
 sl_tensor *sli_pt_pad_dim(sli_import *m, sl_tensor *t, int dim, int64_t before, int64_t after,
                           double value);
-/* Finds the tensor whose leading dims were put together to get x. */
+/* Finds the tensor whose leading dims were merged to get x. */
 sl_tensor *sli_pt_before_flattening(sl_tensor *x);
 
-/* Attention by the arguments of a call, on heads [B, H, T, D]; there may be fewer heads of keys and
- * values than of queries. */
+/* Computes attention from the arguments of a call, on heads [B, H, T, D]. Keys and values may have
+ * fewer heads than queries. */
 sl_tensor *sli_pt_attend(sli_import *m, const sli_pt_node *n, const sli_pt_value *q,
                          const sli_pt_value *k, const sli_pt_value *v);
 

@@ -25,8 +25,8 @@ struct sl_exported {
 
 /* ---- opening ------------------------------------------------------------------------------- */
 
-/* Collects the arguments of forward() that are tensors. Dim 0 of the first one with dims counts the
- * rows of a batch; inputs that share its length have rows. */
+/* Collects the tensor arguments of forward(). Dim 0 of the first one with dims counts the rows of a
+ * batch; inputs of the same length have rows. */
 static sl_status find_inputs(sl_exported *e) {
   sli_pt_program *p = e->program;
   e->inputs = sli_calloc((size_t)p->ninputs + 1, sizeof *e->inputs);
@@ -53,7 +53,7 @@ static sl_status find_inputs(sl_exported *e) {
   return sl_fail(SL_E_INPUT, "%s: forward() takes no tensor", sli_archive_path(p->archive));
 }
 
-/* Refuses numbers that are not computed with: complex ones, and f64. */
+/* Refuses types that are not supported: complex numbers and f64. */
 static sl_status check_types(const sli_pt_program *p) {
   for (int i = 0; i < p->ninputs; i++) {
     const sli_pt_input *in = &p->inputs[i];
@@ -77,7 +77,7 @@ static sl_status check_types(const sli_pt_program *p) {
 
 /* ---- as a model ---------------------------------------------------------------------------- */
 
-/* True if the only inputs are ids and labels of one shape: a language model. */
+/* Returns whether the only inputs are ids and labels of one shape: a language model. */
 static bool is_language_model(const sl_exported *e) {
   if (e->ninputs > 2 || !e->ninputs) return false;
   for (int i = 0; i < e->ninputs; i++)
@@ -87,7 +87,8 @@ static bool is_language_model(const sl_exported *e) {
   return true;
 }
 
-/* True if the program shifts labels itself, as those of transformers do: it pads or slices them. */
+/* Returns whether the program shifts labels itself, as those of transformers do: it pads or slices
+ * them. */
 static bool shifts_labels(const sl_exported *e) {
   const sli_pt_value *labels = e->of[e->ninputs - 1]->value;
   for (int i = 0; i < e->program->nnodes; i++) {
@@ -100,7 +101,7 @@ static bool shifts_labels(const sl_exported *e) {
   return false;
 }
 
-/* Returns the rows of the first table that the ids index; 0: none does. */
+/* Returns the number of rows in the first table indexed by the ids, or 0 if there is none. */
 static int64_t vocabulary(const sl_exported *e) {
   const sli_pt_value *ids = e->of[0]->value;
   for (int i = 0; i < e->program->nnodes; i++) {
@@ -128,7 +129,7 @@ static int find_input(const sl_exported *e, const char *name, size_t length) {
   return -1;
 }
 
-/* Names all inputs, for messages: "ids [4, 16], mask [4, 16]". */
+/* Lists all inputs, for messages: "ids [4, 16], mask [4, 16]". */
 static const char *list_inputs(const sl_exported *e, sl_graph *g) {
   char *text = sli_arena_strdup(&g->arena, ""), shape[SL_TYPE_TEXT];
   for (int i = 0; i < e->ninputs; i++)
@@ -250,7 +251,7 @@ int64_t sl_exported_rows(const sl_exported *e) { return e->rows; }
 
 const sl_model *sl_exported_model(const sl_exported *e) { return &e->model; }
 
-/* Finds the rows of a microbatch: those of the first input that has rows. */
+/* Returns the rows of a microbatch, from the first input that has rows. */
 static int64_t rows_of(const sl_exported *e, const sl_exported_options *options) {
   for (int i = 0; i < e->ninputs; i++)
     if (e->inputs[i].rows) return sl_dim(options->inputs[i], 0);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Calls on constants, computed ahead: positions, masks, tables of angles. */
+/* Calls on constants, computed ahead of time: positions, masks, tables of angles. */
 #include "pytorch/fold.h"
 
 #include <math.h>
@@ -71,12 +71,13 @@ static sli_pt_array *make_out(sli_import *m, const sli_pt_node *n) {
   return a;
 }
 
-/* Makes the output of a call whose type follows from this one; NULL: the program says otherwise. */
+/* Makes the output of a call whose type follows from this one. Returns NULL if the program states
+ * another type. */
 static sli_pt_array *make_like(sli_import *m, const sli_pt_node *n, const sli_pt_type *type) {
   return sli_pt_same_dims(type, out_type(n)) ? make_out(m, n) : NULL;
 }
 
-/* Makes the output of a call on arrays that broadcast. */
+/* Makes the output of a call whose arrays are broadcast. */
 static sli_pt_array *make_beside(sli_import *m, const sli_pt_node *n, int count,
                                  const sli_pt_array *const *of) {
   sli_pt_type type = {0};
@@ -95,7 +96,7 @@ static sli_pt_array *make_beside(sli_import *m, const sli_pt_node *n, int count,
   return make_like(m, n, &type);
 }
 
-/* Sets an output that shares the numbers of `a`, whose dims the call has found. */
+/* Sets an output that shares the elements of `a`, with the dims that the call determined. */
 static void set_view(sli_import *m, const sli_pt_node *n, int i, sli_pt_array *a) {
   if (i >= n->nouts || !n->outs[i] || !sli_pt_same_dims(&a->type, &n->outs[i]->type)) return;
   a->type.dtype = n->outs[i]->type.dtype;
@@ -169,7 +170,7 @@ void sli_fold_where(sli_import *m, const sli_pt_node *n, const sli_pt_call *row)
 
 /* ---- made from nothing --------------------------------------------------------------------- */
 
-/* zeros, ones, full, and those like another tensor, whose numbers do not count. */
+/* zeros, ones, full, and their _like variants, which ignore the other tensor's elements. */
 void sli_fold_fill(sli_import *m, const sli_pt_node *n, const sli_pt_call *row) {
   double value =
       row->one ? row->one(0) : sli_pt_number(m, n, "fill_value", sli_pt_number(m, n, "value", 0));
@@ -190,7 +191,7 @@ void sli_fold_arange(sli_import *m, const sli_pt_node *n, const sli_pt_call *row
   for (int64_t i = 0; i < count; i++) sli_pt_set(y, i, start + (double)i * step);
 }
 
-/* linspace(start, end, steps): the second half counts back from the end, as in PyTorch. */
+/* linspace(start, end, steps): the second half counts down from the end, as in PyTorch. */
 void sli_fold_linspace(sli_import *m, const sli_pt_node *n, const sli_pt_call *row) {
   (void)row;
   double start = sli_pt_number(m, n, "start", 0), end = sli_pt_number(m, n, "end", 0);
@@ -260,7 +261,7 @@ void sli_fold_view(sli_import *m, const sli_pt_node *n, const sli_pt_call *row) 
   (void)row;
   const sli_pt_array *x = constant_arg(m, n, "self");
   if (!x || sli_pt_elements(&x->type) != sli_pt_elements(out_type(n))) return;
-  bool repeats = true; /* one number everywhere is so in any shape */
+  bool repeats = true; /* a constant array is constant in any shape */
   for (int d = 0; d < x->type.ndim; d++) repeats &= !x->stride[d];
   if (repeats) {
     sli_pt_array *a = sli_pt_array_view(&m->arena, x);
@@ -294,7 +295,7 @@ void sli_fold_unsqueeze(sli_import *m, const sli_pt_node *n, const sli_pt_call *
   set_view(m, n, 0, a);
 }
 
-/* A view whose dims repeat; new dims come first. */
+/* Makes a view with repeated dims. New dims come first. */
 void sli_fold_expand(sli_import *m, const sli_pt_node *n, const sli_pt_call *row) {
   (void)row;
   const sli_pt_array *x = constant_arg(m, n, "self");
@@ -440,7 +441,7 @@ void sli_fold_pad(sli_import *m, const sli_pt_node *n, const sli_pt_call *row) {
   if (y) put_part(x, y, begin, NULL);
 }
 
-/* A part of the whole written anew: slice, select and what only changes the shape. */
+/* Replaces a part of a whole: slice, select, and calls that only change the shape. */
 void sli_fold_put(sli_import *m, const sli_pt_node *n, const sli_pt_call *row) {
   (void)row;
   const sli_pt_array *x = constant_arg(m, n, n->args[0].name), *part = constant_arg(m, n, "put");
@@ -519,7 +520,7 @@ void sli_fold_repeat(sli_import *m, const sli_pt_node *n, const sli_pt_call *row
 
 /* ---- indexed ------------------------------------------------------------------------------- */
 
-/* index.Tensor with arrays of whole numbers for the leading dims. Masks are not understood. */
+/* index.Tensor with integer arrays for the leading dims. Masks are not supported. */
 void sli_fold_index(sli_import *m, const sli_pt_node *n, const sli_pt_call *row) {
   (void)row;
   const sli_pt_array *x = constant_arg(m, n, "self"), *by[SLI_PT_DIMS] = {0};
@@ -664,7 +665,7 @@ void sli_fold_triangle(sli_import *m, const sli_pt_node *n, const sli_pt_call *r
   }
 }
 
-/* Finds the type of a reduction over dims. */
+/* Determines the type of a reduction over dims. */
 static void reduced_type(const sli_pt_type *x, uint32_t axes, bool keep, sli_pt_type *out) {
   *out = (sli_pt_type){.dtype = x->dtype};
   for (int d = 0; d < x->ndim; d++) {
@@ -673,7 +674,7 @@ static void reduced_type(const sli_pt_type *x, uint32_t axes, bool keep, sli_pt_
   }
 }
 
-/* sum, mean, any, all, amax: row->two combines, and mean divides. */
+/* sum, mean, any, all, amax: row->two combines elements, and mean divides. */
 void sli_fold_reduce(sli_import *m, const sli_pt_node *n, const sli_pt_call *row) {
   const sli_pt_array *x = constant_arg(m, n, "self");
   if (!x || !row->two || n->nouts != 1) return;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Calls on constants, computed ahead. Each function sets the outputs' arrays, or leaves them if it
- * cannot compute the call. */
+/* Calls on constants, computed ahead of time. Each function sets the arrays of the outputs, or
+ * leaves them if it cannot compute the call. */
 #ifndef SLUICE_PYTORCH_FOLD_H
 #define SLUICE_PYTORCH_FOLD_H
 

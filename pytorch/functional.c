@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Calls that write in place become calls with a result. Later readers of the tensor, of what it is
- * a view of, and of that tensor's other views read the new contents. */
+/* Converts calls that write in place to calls with a result. Later readers of the tensor, of the
+ * tensor that it is a view of, and of other views of that tensor read the new contents. */
 #include <stdlib.h>
 #include <string.h>
 
 #include "pytorch/import.h"
 
 /* Views: calls whose result shares its elements with the first argument. `puts`: a write to the
- * view can be made a write to the whole. */
+ * view can be converted to a write to the whole. */
 static const struct view {
   const char *target;
   bool puts;
@@ -37,7 +37,7 @@ static sli_pt_value *first_value(const sli_pt_node *n) {
   return n->nargs && n->args[0].kind == SLI_PT_VALUE ? n->args[0].value : NULL;
 }
 
-/* True for "aten.copy_.default": a method whose name ends with one underscore. */
+/* Returns true for "aten.copy_.default": a method whose name ends with one underscore. */
 static bool writes_in_place(const char *target) {
   const char *dot = strrchr(target, '.');
   return dot && dot - target > 2 && dot[-1] == '_' && dot[-2] != '_' &&
@@ -49,15 +49,16 @@ typedef struct rewrite {
   sli_pt_node **out;
   int count;
   size_t capacity, value_capacity;
-  sli_pt_value **now;   /* [values] the newest contents of each; NULL: itself */
-  sli_pt_value **whole; /* [values] what a view is of; NULL: no view */
-  int *written;         /* [values] number of writes to it */
-  int *seen;            /* [values] of a view: writes to the whole when it was made */
-  sli_pt_value **same;  /* [values] of a write's result: the tensor that was written; or NULL */
+  sli_pt_value **now;   /* [values] current contents of each; NULL: the value itself */
+  sli_pt_value **whole; /* [values] the tensor that a view belongs to; NULL if not a view */
+  int *written;         /* [values] number of writes to each */
+  int *seen;            /* [values] for a view: writes to the whole when the view was made */
+  sli_pt_value **same;  /* [values] for a write's result: the tensor that was written; or NULL */
   size_t room;
 } rewrite;
 
-/* Finds the name of the call that makes what a call writes in place; its own if there is none. */
+/* Finds the call that computes the result of an in-place call, or returns the same name if there is
+ * none. */
 static const char *with_result(const rewrite *w, const char *target) {
   const char *dot = strrchr(target, '.');
   const char *name = sli_arena_format(&w->p->arena, "%.*s%s", (int)(dot - target - 1), target, dot);
@@ -101,7 +102,7 @@ static sli_pt_value *new_value(rewrite *w, const sli_pt_value *like, sli_pt_node
 
 static sli_pt_value *newest(rewrite *w, sli_pt_value *v);
 
-/* Makes a view anew, of the whole's newest contents. */
+/* Makes a view again, of the current contents of the whole. */
 static sli_pt_value *view_again(rewrite *w, sli_pt_value *v) {
   sli_pt_node *old = v->def, *n = sli_arena_alloc(&w->p->arena, sizeof *n);
   *n = *old;
@@ -147,7 +148,7 @@ static void renew_args(rewrite *w, sli_pt_arg *args, int count) {
       args[i].value = newest(w, args[i].value);
 }
 
-/* Records that v holds `contents` now, and that what it is a view of has changed there. */
+/* Sets the contents of v, and updates the part of the whole that it is a view of. */
 static sl_status write_back(rewrite *w, const sli_pt_node *n, sli_pt_value *v,
                             sli_pt_value *contents) {
   w->now[v->id] = contents;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Calls element by element that become several ops. */
+/* Elementwise calls that become several ops. */
 #include <math.h>
 #include <string.h>
 
@@ -21,7 +21,7 @@ static sl_tensor *self(sli_import *m, const sli_pt_node *n) {
   return n->nargs ? sli_pt_in(m, n, n->args[0].name) : NULL;
 }
 
-/* A mask as f32. */
+/* Converts a mask to f32. */
 static sl_tensor *flags(sli_import *m, sl_tensor *mask) {
   return mask ? sl_cast_at(m->at, m->g, mask, SL_F32) : NULL;
 }
@@ -49,7 +49,7 @@ sl_tensor *sli_of_erfc(sli_import *m, const sli_pt_node *n) {
 sl_tensor *sli_of_log_sigmoid(sli_import *m, const sli_pt_node *n) {
   return ONE(neg, ONE(softplus, ONE(neg, self(m, n))));
 }
-/* log(x / (1 - x)), with x kept `eps` away from 0 and 1. */
+/* log(x / (1 - x)), with x clamped to [eps, 1 - eps]. */
 sl_tensor *sli_of_logit(sli_import *m, const sli_pt_node *n) {
   sl_tensor *x = self(m, n);
   double eps = sli_pt_number(m, n, "eps", -1);
@@ -94,7 +94,7 @@ sl_tensor *sli_of_atanh(sli_import *m, const sli_pt_node *n) {
 sl_tensor *sli_of_ceil(sli_import *m, const sli_pt_node *n) {
   return ONE(neg, ONE(floor, ONE(neg, self(m, n))));
 }
-/* Towards zero: of one side at a time. */
+/* Rounds towards zero, each sign separately. */
 static sl_tensor *truncated(sli_import *m, sl_tensor *x) {
   return TWO(sub, ONE(floor, ONE(relu, x)), ONE(floor, ONE(relu, ONE(neg, x))));
 }
@@ -103,7 +103,7 @@ sl_tensor *sli_of_frac(sli_import *m, const sli_pt_node *n) {
   sl_tensor *x = self(m, n);
   return TWO(sub, x, truncated(m, x));
 }
-/* To the nearest; halves to the even one. */
+/* Rounds to the nearest integer, ties to even. */
 sl_tensor *sli_of_round(sli_import *m, const sli_pt_node *n) {
   if (sli_pt_whole(m, n, "decimals", 0)) return NULL;
   sl_tensor *up = SHIFT(self(m, n), 0.5), *y = ONE(floor, up);
@@ -151,7 +151,7 @@ sl_tensor *sli_of_mish(sli_import *m, const sli_pt_node *n) {
   sl_tensor *x = self(m, n);
   return MUL(x, ONE(tanh, ONE(softplus, x)));
 }
-/* x above 0, alpha (e^(x by) - 1) below; all of it times `scale`. */
+/* Returns x above 0 and alpha (e^(x by) - 1) below, both times `scale`. */
 static sl_tensor *exponential(sli_import *m, sl_tensor *x, double alpha, double scale, double by) {
   sl_tensor *below = SHIFT(ONE(exp, CLAMP(by == 1 ? x : SCALE(x, by), -INFINITY, 0)), -1);
   sl_tensor *y = ADD(ONE(relu, x), SCALE(below, alpha));
@@ -168,7 +168,7 @@ sl_tensor *sli_of_celu(sli_import *m, const sli_pt_node *n) {
 sl_tensor *sli_of_selu(sli_import *m, const sli_pt_node *n) {
   return exponential(m, self(m, n), 1.6732632423543772, 1.0507009873554805, 1);
 }
-/* The slope below 0 is a weight, of all channels or of each. */
+/* The slope below 0 is a weight, per channel or for all channels. */
 sl_tensor *sli_of_prelu(sli_import *m, const sli_pt_node *n) {
   sl_tensor *x = sli_pt_in(m, n, "self"), *w = sli_pt_in(m, n, "weight");
   if (!x || !w) return NULL;
@@ -227,7 +227,7 @@ sl_tensor *sli_of_clamp(sli_import *m, const sli_pt_node *n) {
   if (sli_pt_arg_find(n, "max")) x = TWO(minimum, x, sli_pt_operand(m, n, "max", a));
   return x;
 }
-/* base ^ exponent of a number and a tensor. */
+/* base ^ exponent, where one is a number and the other a tensor. */
 sl_tensor *sli_of_powers(sli_import *m, const sli_pt_node *n) {
   double base = sli_pt_number(m, n, "self", NAN);
   return base > 0 ? ONE(exp, SCALE(sli_pt_in(m, n, "exponent"), log(base))) : NULL;

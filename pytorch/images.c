@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Calls on images and sequences: resampling, pools of any windows, transposed convolutions, edges.
- */
+/* Calls on images and sequences: resampling, pooling over any windows, transposed convolutions,
+ * padding modes. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -45,7 +45,8 @@ static sl_tensor *map_all(sli_import *m, const sli_pt_node *n, fill_fn *fill) {
   return x;
 }
 
-/* Positions of the exported size per position of the result. */
+/* Returns the distance between positions of the result, in positions of the input, by the exported
+ * sizes. */
 static double step_of(const sli_import *m, const sli_pt_node *n, int dim, const map *a) {
   const sli_pt_arg *scales = sli_pt_arg_find(n, "scale_factors");
   double v;
@@ -72,7 +73,7 @@ static bool fill_linear(sli_import *m, const sli_pt_node *n, int dim, map *a) {
   return true;
 }
 
-/* Keys' kernel with a = -0.75. */
+/* Keys' cubic kernel with a = -0.75. */
 static double cubic(double x) {
   const double a = -0.75;
   x = fabs(x);
@@ -118,7 +119,7 @@ static int64_t of_pair(const sli_import *m, const sli_pt_node *n, const char *na
   return SLI_MAX(-most, SLI_MIN(of[SLI_MIN(dim, count - 1)], most));
 }
 
-/* Means of windows, with PyTorch's count of the padding. */
+/* Means over windows, counting padding as PyTorch does. */
 static bool fill_mean(sli_import *m, const sli_pt_node *n, int dim, map *a) {
   int64_t size = of_pair(m, n, "kernel_size", dim, 1), stride = of_pair(m, n, "stride", dim, size);
   int64_t pad = of_pair(m, n, "padding", dim, 0);
@@ -168,14 +169,14 @@ sl_tensor *sli_pt_take(sli_import *m, sl_tensor *x, int dim, int64_t count, cons
   return sl_gather_at(m->at, m->g, x, dim, sl_constant_at(m->at, m->g, type, values, NULL));
 }
 
-/* Returns the position that one beyond an edge repeats. */
+/* Returns the position that a position beyond an edge repeats. */
 static int64_t beyond(const char *mode, int64_t at, int64_t length) {
   if (!strcmp(mode, "replicate")) return SLI_MAX(0, SLI_MIN(at, length - 1));
   if (!strcmp(mode, "circular")) return (at % length + length) % length;
   return at < 0 ? -at : at >= length ? 2 * (length - 1) - at : at; /* reflect */
 }
 
-/* Pads the last dims with positions of the tensor itself. NULL: the mode is not known. */
+/* Pads the last dims with positions of the tensor itself. Returns NULL for an unknown mode. */
 sl_tensor *sli_pt_edges(sli_import *m, const sli_pt_node *n, sl_tensor *x, const char *mode) {
   int64_t pad[2 * SLI_PT_DIMS];
   int count =
@@ -203,7 +204,7 @@ void sli_emit_edges(sli_import *m, const sli_pt_node *n, const sli_pt_call *row)
   sli_pt_out(m, n, 0, sli_pt_edges(m, n, sli_pt_in(m, n, "self"), mode));
 }
 
-/* unfold(dimension, size, step): windows along a dim, whose positions go last. */
+/* unfold(dimension, size, step): windows along a dim, as an additional last dim. */
 void sli_emit_unfold(sli_import *m, const sli_pt_node *n, const sli_pt_call *row) {
   (void)row;
   sl_tensor *x = sli_pt_in(m, n, "self");
@@ -271,7 +272,7 @@ void sli_emit_im2col(sli_import *m, const sli_pt_node *n, const sli_pt_call *row
   sli_pt_out(m, n, 0, sli_pt_reshape(m, x, &to));
 }
 
-/* pixel_shuffle: [N, C r r, H, W] as [N, C, H r, W r]; pixel_unshuffle: the other way. */
+/* pixel_shuffle: [N, C r r, H, W] to [N, C, H r, W r]; pixel_unshuffle: the inverse. */
 void sli_emit_pixels(sli_import *m, const sli_pt_node *n, const sli_pt_call *row) {
   sl_tensor *x = sli_pt_in(m, n, "self");
   bool back = strstr(row->target, "unshuffle") != NULL;
@@ -303,7 +304,7 @@ void sli_emit_channels(sli_import *m, const sli_pt_node *n, const sli_pt_call *r
 
 /* ---- transposed convolutions ---------------------------------------------------------------- */
 
-/* Puts stride - 1 zeros between positions. */
+/* Inserts stride - 1 zeros between positions. */
 static sl_tensor *spread(sli_import *m, sl_tensor *x, int dim, int64_t stride) {
   if (!x || stride == 1) return x;
   sl_type apart = x->type, to = x->type;
@@ -319,8 +320,8 @@ static sl_tensor *spread(sli_import *m, sl_tensor *x, int dim, int64_t stride) {
   return x ? sl_slice_at(m->at, m->g, x, dim, 0, length * stride - stride + 1) : NULL;
 }
 
-/* The weight [in, out / groups, ...] of a transposed convolution as that of a convolution, [out, in
- * / groups, ...] with its kernel turned around. */
+/* Converts the weight [in, out / groups, ...] of a transposed convolution to that of a convolution,
+ * [out, in / groups, ...], with a flipped kernel. */
 static sl_tensor *turn_weight(sli_import *m, sl_tensor *w, int64_t groups) {
   int64_t in = w->type.dim[0], out = w->type.dim[1], kernel = 1;
   for (int d = 2; d < w->type.ndim; d++) {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Functions shared by the rows of the table of calls: arguments, tensors of values, shapes. */
+/* Functions shared by the rows of the call table: arguments, tensors of values, shapes. */
 #include "pytorch/import.h"
 
 #include <math.h>
@@ -26,7 +26,8 @@ static double size_sub(double a, double b) { return a - b; }
 static double size_floordiv(double a, double b) { return b != 0 ? floor(a / b) : 0; }
 static double size_truediv(double a, double b) { return b != 0 ? a / b : 0; }
 
-/* Computes a size as a number: one of rows is that of a microbatch, any other its example. */
+/* Computes a size as a number. A number of rows becomes that of a microbatch, any other size its
+ * example. */
 static double symbol_number(const sli_import *m, const sli_pt_value *v) {
   static const struct {
     const char *name;
@@ -89,7 +90,7 @@ bool sli_pt_flag(const sli_pt_node *n, const char *name, bool absent) {
   return arg && arg->kind == SLI_PT_FLAG ? arg->flag : absent;
 }
 
-/* A dim of a type, counted from the beginning; one that is out of range is the nearest. */
+/* Returns a dim counted from the beginning, clamped to the valid range. */
 static int inside(int64_t dim, int ndim) {
   if (dim < 0) dim += ndim;
   return (int)SLI_MAX(0, SLI_MIN(dim, ndim - 1));
@@ -110,7 +111,7 @@ int sli_pt_dims(const sli_import *m, const sli_pt_node *n, const char *name, int
 
 bool sli_pt_order(const sli_import *m, const sli_pt_node *n, int ndim, int *out) {
   if (sli_pt_arg_find(n, "dims")) return sli_pt_dims(m, n, "dims", ndim, out) == ndim;
-  bool named = sli_pt_arg_find(n, "dim0") != NULL; /* else t() */
+  bool named = sli_pt_arg_find(n, "dim0") != NULL; /* otherwise t() */
   bool axes = sli_pt_arg_find(n, "axis0") != NULL, last = strstr(n->target, ".mT.") != NULL;
   int a = sli_pt_dim(m, n, named ? "dim0" : "axis0", ndim, last ? -2 : 0);
   int b = sli_pt_dim(m, n, named ? "dim1" : "axis1", ndim, ndim - 1);
@@ -188,7 +189,7 @@ sl_tensor *sli_pt_constant(sli_import *m, const sli_pt_array *a) {
   return sl_constant_at(m->at, m->g, type, values, NULL);
 }
 
-/* Numbers of rows, and constants that repeat for each row, are computed from these zeros. */
+/* Makes zeros, from which row numbers and constants that repeat for each row are computed. */
 sl_tensor *sli_pt_row_zeros(sli_import *m) {
   if (m->zeros || m->g->status) return m->zeros;
   for (int i = 0; i < m->p->ninputs && !m->zeros; i++) {
@@ -203,7 +204,7 @@ sl_tensor *sli_pt_row_zeros(sli_import *m) {
   return m->zeros;
 }
 
-/* True if positions along dim 0 repeat after `period`. */
+/* Returns whether positions along dim 0 repeat after `period`. */
 static bool has_period(const sli_pt_array *a, int64_t period) {
   int64_t n = sli_pt_elements(&a->type), index[SLI_PT_DIMS] = {0};
   if (n > SLI_PT_MOST) return false;
@@ -216,7 +217,7 @@ static bool has_period(const sli_pt_array *a, int64_t period) {
   return true;
 }
 
-/* Makes [rows * period, ...] of a constant [period, ...] that repeats for each row. */
+/* Makes [rows * period, ...] from a constant [period, ...] that repeats for each row. */
 static sl_tensor *tile(sli_import *m, const sli_pt_array *a, int64_t period) {
   sli_pt_array *one = sli_pt_array_view(&m->arena, a);
   one->type.dim[0] = period;
@@ -238,7 +239,7 @@ static sl_tensor *row_numbers(sli_import *m) {
   return zeros ? sl_arange_at(m->at, m->g, zeros, 0) : NULL;
 }
 
-/* True for 0, 1, 2, ... along the only dim. */
+/* Returns whether the array is 0, 1, 2, ... along its only dim. */
 static bool counts(const sli_pt_array *a) {
   if (a->type.ndim != 1) return false;
   for (int64_t i = 0; i < a->type.dim[0]; i++)
@@ -246,8 +247,8 @@ static bool counts(const sli_pt_array *a) {
   return a->type.ndim == 1;
 }
 
-/* Makes a constant that may have rows: along dim 0 it repeats, and has length 1 then; or it repeats
- * after some positions; or it counts the rows. */
+/* Makes a constant that may have rows. Along dim 0 it is constant, and then gets length 1; or is
+ * periodic; or counts the rows. */
 static sl_tensor *constant_with_rows(sli_import *m, const sli_pt_array *a) {
   int64_t length = a->type.ndim ? a->type.dim[0] : 0;
   if (!m->exported || m->exported == 1 || length < m->exported || length % m->exported)
@@ -278,7 +279,7 @@ sl_tensor *sli_pt_constant_beside(sli_import *m, const sli_pt_array *a, const sl
   return constant_with_rows(m, narrow);
 }
 
-/* Repeats dims of length 1 that stand for all rows, and takes the other lengths of `like`. */
+/* Expands dims of length 1 that represent all rows, and takes the other lengths from `like`. */
 sl_tensor *sli_pt_widen(sli_import *m, sl_tensor *t, sl_tensor *like, int but) {
   if (!t || !like || t->type.ndim != like->type.ndim) return t;
   bool same = true;
@@ -286,7 +287,7 @@ sl_tensor *sli_pt_widen(sli_import *m, sl_tensor *t, sl_tensor *like, int but) {
   if (same) return t;
   if (but >= 0 && like->type.dim[but] != 1) like = sl_slice_at(m->at, m->g, like, but, 0, 1);
   if (!like || but < 0 || t->type.dim[but] == 1) return sl_expand_like_at(m->at, m->g, t, like);
-  bool whole = t->type.dtype == SL_I32; /* longer than `like`: zeros of its shape are added */
+  bool whole = t->type.dtype == SL_I32; /* longer than `like`: adds zeros of its shape */
   sl_type zeros = like->type;
   zeros.dtype = SL_F32;
   if (whole) t = sl_cast_at(m->at, m->g, t, SL_F32);
@@ -296,15 +297,15 @@ sl_tensor *sli_pt_widen(sli_import *m, sl_tensor *t, sl_tensor *like, int but) {
 
 /* ---- inputs -------------------------------------------------------------------------------- */
 
-/* A parameter's numbers, read from the archive when they are wanted. */
+/* Initial values of a parameter, read from the archive when needed. */
 typedef struct initial {
   sl_given given;
   const sli_pt_program *p;
   const sli_pt_input *in;
 } initial;
 
-/* Reads numbers of a float type as f32. A file that has become unreadable since it was opened gives
- * NaN, which the first loss shows. */
+/* Reads float data as f32. A file that has become unreadable since it was opened yields NaN, which
+ * the first loss shows. */
 static void read_numbers(void *ctx, int64_t first, int64_t count, float *out) {
   const initial *from = ctx;
   sli_pt_type part = {.dtype = from->in->value->type.dtype, .ndim = 1, .dim = {count}};
@@ -325,7 +326,7 @@ static void read_f32(void *ctx, int64_t first, int64_t count, float *out) {
     for (int64_t i = 0; i < count; i++) out[i] = NAN;
 }
 
-/* Makes a parameter with the archive's numbers. */
+/* Makes a parameter with the archive's values. */
 static sl_tensor *given_tensor(sli_import *m, sli_pt_input *in) {
   const sli_pt_type *from = &in->value->type;
   sl_type type = {.dtype = SL_F32, .ndim = from->ndim};
@@ -409,7 +410,7 @@ void sli_pt_out_array(sli_import *m, const sli_pt_node *n, int i, sli_pt_array *
 
 /* ---- shapes -------------------------------------------------------------------------------- */
 
-/* Scales the dims of one group, `to` from t to t_end, by the ratio of the true to the exported
+/* Scales the dims of one group, `to` from t to t_end, by the ratio of the actual to the exported
  * lengths of `from`. */
 static bool scale_group(const sl_type *x, const sli_pt_type *from, int f, int f_end,
                         const sli_pt_type *to, int t, int t_end, sl_type *out) {
@@ -481,7 +482,7 @@ sl_tensor *sli_pt_permute(sli_import *m, sl_tensor *x, int ndim, const int *orde
   }
   if (same) return x;
   if (!ones) return sl_permute_at(m->at, m->g, x, dims);
-  sl_type to = {.dtype = x->type.dtype, .ndim = ndim}; /* only dims of length 1 change places */
+  sl_type to = {.dtype = x->type.dtype, .ndim = ndim}; /* only dims of length 1 are moved */
   for (int d = 0; d < ndim; d++) to.dim[d] = x->type.dim[all[d]];
   return sli_pt_reshape(m, x, &to);
 }
@@ -499,7 +500,7 @@ sl_tensor *sli_pt_add_dim(sli_import *m, sl_tensor *t, int dim) {
 
 static bool is_float_value(const sli_pt_value *v) { return v && sli_pt_floats(v->type.dtype); }
 
-/* True if the call passes on its first argument. */
+/* Returns whether the call only passes on its first argument. */
 static bool passes_on(const sli_import *m, const sli_pt_node *n) {
   static const char *const always[] = {"aten.alias.default", "aten.contiguous.default",
                                        "aten.clone.default", "aten.lift_fresh_copy.default", NULL};

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* An import under way: the calls of an exported program become ops of a graph.
+/* An import in progress: the calls of an exported program become ops of a graph.
  *
- * 1. functional.c  calls that write in place become calls that do not
- * 2. fold.c        calls on constants alone are computed
- * 3. patterns.c    groups of calls that one op stands for
- * 4. calls.c       the table of calls: what each becomes
+ * 1. functional.c  converts calls that write in place to calls that do not
+ * 2. fold.c        computes calls on constants
+ * 3. patterns.c    finds groups of calls that a single op replaces
+ * 4. calls.c       is the table of calls: what each one becomes
  *
  * Constants are computed at the exported batch size. Tensors have the rows of a microbatch, which
- * may be others: a dim whose length differs from the exported one is a dim of rows. */
+ * may be different: a dim whose length differs from the exported one is a dim of rows. */
 #ifndef SLUICE_PYTORCH_IMPORT_H
 #define SLUICE_PYTORCH_IMPORT_H
 
@@ -20,22 +20,22 @@
 
 typedef struct sli_import sli_import;
 
-/* Stand-in for a value of the program. At most one of array and tensor is set. */
+/* State of a value of the program. At most one of array and tensor is set. */
 typedef struct sli_made {
   const sli_pt_array *array; /* constant */
   sl_tensor *tensor;
   bool needed;
-  bool learned; /* depends on parameters, and the loss on it */
+  bool learned; /* depends on parameters and influences the loss */
   /* Experts: rows stay in the order of their tokens instead of being sorted by expert. `sorted`:
-   * the position of each row in that order, so nothing is to be done; `each` > 1: the positions
-   * divided by this, so every row repeats as often. `ids`: the experts of the rows, of an array
-   * that says where each expert's rows end. */
+   * the value is the sorted order, so indexing by it changes nothing. `each` > 1: the order divided
+   * by this number, so every row repeats that many times. `ids`: the experts of the rows, for an
+   * array of the ends of each expert's rows. */
   bool sorted;
   int64_t each;
   sli_pt_value *ids;
 } sli_made;
 
-/* A group of calls that ends in the call that makes it one. */
+/* A group of calls, identified at its last call. */
 enum { SLI_PT_PARTS = 4 };
 typedef struct sli_match {
   sli_pt_value *part[SLI_PT_PARTS]; /* values that the group reads; NULL after the last */
@@ -44,7 +44,7 @@ typedef struct sli_match {
 } sli_match;
 typedef struct sli_pattern {
   const char *name, *becomes;
-  const char *target; /* of the last call */
+  const char *target; /* name of the last call */
   bool (*match)(const sli_import *m, const sli_pt_node *n, sli_match *out);
   sl_tensor *(*emit)(sli_import *m, const sli_pt_node *n, const sli_match *of);
 } sli_pattern;
@@ -53,7 +53,8 @@ typedef struct sli_pattern {
 typedef struct sli_pt_call sli_pt_call;
 struct sli_pt_call {
   const char *target;
-  /* Computes the call on constants; sets the outputs' arrays, or none if it cannot. NULL: never. */
+  /* Computes the call on constants. Sets the outputs' arrays, or none if it cannot. NULL: never
+   * computed. */
   void (*fold)(sli_import *m, const sli_pt_node *n, const sli_pt_call *row);
   /* Adds ops, and sets the outputs' tensors. NULL: constants only. */
   void (*emit)(sli_import *m, const sli_pt_node *n, const sli_pt_call *row);
@@ -61,11 +62,11 @@ struct sli_pt_call {
   double (*two)(double, double); /* and of two */
   const sl_op *op;
   const char *becomes;                                   /* for the documentation */
-  sl_tensor *(*of)(sli_import *m, const sli_pt_node *n); /* makes the result; NULL: refused */
+  sl_tensor *(*of)(sli_import *m, const sli_pt_node *n); /* makes the result; NULL if refused */
 };
-/* Rows in order; NULL after the last. */
+/* Returns a row by index, or NULL after the last. */
 const sli_pt_call *sli_pt_call_at(int i);
-/* The row of a call; NULL: there is none. */
+/* Returns the row of a call, or NULL if there is none. */
 static inline const sli_pt_call *sli_pt_call_find(const char *target) {
   const sli_pt_call *row;
   for (int i = 0; (row = sli_pt_call_at(i)); i++)
@@ -80,12 +81,12 @@ struct sli_import {
   sli_made *made;              /* [values of p] */
   const sli_pattern **pattern; /* [nodes of p], or NULL */
   sli_match *match;            /* [nodes of p] */
-  int64_t exported;            /* rows of the exported batch; 0: no input has rows */
+  int64_t exported;            /* rows of the exported batch; 0 if no input has rows */
   int64_t rows;                /* rows of a microbatch */
-  sl_here at;                  /* Python line of the call at hand */
-  const char **note; /* [nodes of p] what a layer became, where that depends on arguments */
-  bool *emitted;     /* [nodes of p] */
-  sl_tensor *zeros;  /* [rows], or NULL until they are needed */
+  sl_here at;                  /* Python line of the current call */
+  const char **note;           /* [nodes of p] what a layer became, if that depends on arguments */
+  bool *emitted;               /* [nodes of p] */
+  sl_tensor *zeros;            /* [rows], or NULL until needed */
 };
 
 /* ---- values -------------------------------------------------------------------------------- */
@@ -96,7 +97,7 @@ static inline sli_made *sli_made_of(const sli_import *m, const sli_pt_value *v) 
 static inline const sli_pt_array *sli_constant(const sli_import *m, const sli_pt_value *v) {
   return m->made[v->id].array;
 }
-/* True if ops are to compute an output of the call: the loss needs it, and it is no constant. */
+/* Returns whether ops must compute an output of the call: it is needed and is not a constant. */
 static inline bool sli_pt_wanted(const sli_import *m, const sli_pt_node *n) {
   for (int i = 0; i < n->nouts; i++)
     if (n->outs[i] && !n->outs[i]->symbol && sli_made_of(m, n->outs[i])->needed &&
@@ -104,83 +105,85 @@ static inline bool sli_pt_wanted(const sli_import *m, const sli_pt_node *n) {
       return true;
   return false;
 }
-/* Finds the tensor of an argument; constants become tensors. Whole numbers and masks are i32, or
- * f32 with whole values where ops have made them so. NULL: absent, or the graph has failed. */
+/* Finds the tensor of an argument, or converts a constant. Integers and masks are i32, or f32 with
+ * integer values if ops have computed them. Returns NULL if the argument is absent or the graph has
+ * failed. */
 sl_tensor *sli_pt_tensor(sli_import *m, const sli_pt_value *v);
-/* Finds that tensor, and converts it to f32 or to i32. */
+/* Find the tensor, and convert it to f32 or to i32. */
 sl_tensor *sli_pt_f32(sli_import *m, const sli_pt_value *v);
 sl_tensor *sli_pt_i32(sli_import *m, const sli_pt_value *v);
 sl_tensor *sli_pt_in(sli_import *m, const sli_pt_node *n, const char *name);
-/* Finds the parameter that stands for a buffer which a program changes. */
+/* Finds the parameter that represents a buffer changed by the program. */
 sl_tensor *sli_pt_buffer(sli_import *m, const sli_pt_value *v);
 sl_tensor *sli_pt_in_i32(sli_import *m, const sli_pt_node *n, const char *name);
 sli_pt_value *sli_pt_arg_value(const sli_pt_node *n, const char *name);
-/* The first argument, if it is a tensor; of calls that are emitted it is one, but for a few. */
+/* Returns the first argument, if it is a tensor, as it is for most emitted calls. */
 sli_pt_value *sli_pt_first(const sli_pt_node *n);
-/* Makes a constant to be combined with a tensor of these exported and true dims: dims of rows in
- * which it repeats have length 1. */
+/* Makes a constant to be combined with a tensor of the given exported and actual dims. Dims of rows
+ * in which it is constant have length 1. */
 sl_tensor *sli_pt_constant_beside(sli_import *m, const sli_pt_array *a, const sli_pt_type *exported,
                                   const sl_type *type);
-/* Makes f32 of the f64 scalar that sums and losses are; other tensors stay. */
+/* Converts the f64 scalar of a sum or loss to f32; keeps other tensors. */
 sl_tensor *sli_pt_narrow(sli_import *m, sl_tensor *t);
 /* Makes a dense constant of an array. */
 sl_tensor *sli_pt_constant(sli_import *m, const sli_pt_array *a);
-/* A tensor of one number, to be combined with x. */
+/* Makes a tensor of one number, to be combined with x. */
 sl_tensor *sli_pt_filled_like(sli_import *m, const sl_tensor *x, double value);
-/* Finds an argument as a tensor to be combined with another one, which is no constant. */
+/* Finds an argument as a tensor to be combined with another argument that is not a constant. */
 sl_tensor *sli_pt_operand(sli_import *m, const sli_pt_node *n, const char *name,
                           const sli_pt_value *other);
-/* Zeros [rows] that follow the rows of a batch wherever they are sharded; NULL: no input has
- * rows. */
+/* Returns zeros [rows], sharded like the rows of a batch, or NULL if no input has rows. */
 sl_tensor *sli_pt_row_zeros(sli_import *m);
-/* Takes positions of a dim. */
+/* Takes the given positions of a dim. */
 sl_tensor *sli_pt_take(sli_import *m, sl_tensor *x, int dim, int64_t count, const int64_t *at);
-/* The tensor of a value to be cut along its rows: a constant has all of them. */
+/* Returns the tensor of a value to be sliced along its rows: a constant is expanded to all rows. */
 sl_tensor *sli_pt_unrepeated(sli_import *m, const sli_pt_value *v);
-/* Repeats dims of length 1 to the lengths of `like`, but for dim `but` (-1: none). */
+/* Expands dims of length 1 to the lengths of `like`, except dim `but` (-1: none). */
 sl_tensor *sli_pt_widen(sli_import *m, sl_tensor *t, sl_tensor *like, int but);
 void sli_pt_out(sli_import *m, const sli_pt_node *n, int i, sl_tensor *t);
 void sli_pt_out_array(sli_import *m, const sli_pt_node *n, int i, sli_pt_array *a);
 
 /* ---- arguments ----------------------------------------------------------------------------- */
 
-/* Numbers of arguments, or what stands for an absent one. */
+/* Return an argument as a number, or the default if it is absent. */
 double sli_pt_number(const sli_import *m, const sli_pt_node *n, const char *name, double absent);
 int64_t sli_pt_whole(const sli_import *m, const sli_pt_node *n, const char *name, int64_t absent);
 bool sli_pt_flag(const sli_pt_node *n, const char *name, bool absent);
-/* A dim of a type of `ndim` dims, counted from the beginning. */
+/* Returns a dim of a type of `ndim` dims, counted from the beginning. */
 int sli_pt_dim(const sli_import *m, const sli_pt_node *n, const char *name, int ndim, int absent);
-/* Whole numbers of a list (or of one number), at most `most`; returns how many, -1: absent. */
+/* Returns the integers of a list (or one integer), at most `most`: their number, or -1 if the
+ * argument is absent. */
 int sli_pt_wholes(const sli_import *m, const sli_pt_node *n, const char *name, int most,
                   int64_t *out);
-/* Finds the dims that an argument lists, counted from the beginning; -1: absent, or not different
- * dims of a type of `ndim`. */
+/* Finds the dims listed by an argument, counted from the beginning. Returns -1 if it is absent, or
+ * does not list distinct dims of a type of `ndim`. */
 int sli_pt_dims(const sli_import *m, const sli_pt_node *n, const char *name, int ndim, int *out);
-/* Finds the order of dims that permute, transpose, t and their like give. */
+/* Finds the order of dims for permute, transpose, t and similar calls. */
 bool sli_pt_order(const sli_import *m, const sli_pt_node *n, int ndim, int *out);
-/* The dims of a list as bits; none: all. */
+/* Returns the dims of a list as bits; an absent list means all dims. */
 uint32_t sli_pt_axes(const sli_import *m, const sli_pt_node *n, const char *name, int ndim);
-/* The number an argument is, if it is a number or a constant of one number repeated. */
+/* Finds the number that an argument is, if it is a number or a constant with equal elements. */
 bool sli_pt_scalar(const sli_import *m, const sli_pt_arg *arg, double *out);
 
 /* ---- shapes -------------------------------------------------------------------------------- */
 
-/* Finds the dims of a view: `to` as exported, of a tensor x whose exported type is `from`. False: a
- * dim of rows is cut where it cannot be. */
+/* Finds the actual dims of a view: `to` is the exported type, x the tensor, `from` its exported
+ * type. Returns false if a dim of rows would be split where it cannot be. */
 bool sli_pt_view_dims(const sl_type *x, const sli_pt_type *from, const sli_pt_type *to,
                       sl_type *out);
-/* Calls that undo each other leave nothing. */
+/* Reshapes a tensor. Reshapes that undo each other are removed. */
 sl_tensor *sli_pt_reshape(sli_import *m, sl_tensor *x, const sl_type *to);
-/* Adds a dim of length 1 before dim `dim`. NULL: there are as many as there can be. */
+/* Adds a dim of length 1 before dim `dim`. Returns NULL if there are too many dims. */
 sl_tensor *sli_pt_add_dim(sli_import *m, sl_tensor *x, int dim);
 sl_tensor *sli_pt_permute(sli_import *m, sl_tensor *x, int ndim, const int *order);
-/* Skips calls that change nothing: conversions between float types, copies, dropout that drops
- * nothing. */
+/* Skips calls that change nothing: conversions between float types, copies, and dropout with
+ * probability 0. */
 const sli_pt_value *sli_pt_peel(const sli_import *m, const sli_pt_value *v);
-/* The call that makes a value, if it is this one; calls that change nothing are skipped. */
+/* Returns the call that makes a value, if it has this target. Calls that change nothing are
+ * skipped. */
 const sli_pt_node *sli_pt_made_by(const sli_import *m, const sli_pt_value *v, const char *target);
 
-/* Refuses a call: its name and Python line, and why. */
+/* Refuses a call with its name, its Python line, and the reason. */
 void sli_pt_refuse(sli_import *m, const sli_pt_node *n, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 

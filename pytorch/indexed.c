@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Calls that index. Experts: programs sort the rows of all experts, multiply group by group, and
- * put the rows back in order. The rows are multiplied in the order they have instead: each of them
- * has the number of its expert, so sorting and putting back leave nothing. */
+/* Calls that index. Programs with experts sort the rows by expert, multiply group by group, and
+ * restore the order. Here the rows are multiplied in their original order, each with its expert's
+ * index. Sorting and restoring therefore become no-ops. */
 #include <string.h>
 
 #include "pytorch/emit.h"
 
-/* Rows of one id, which give their table row no gradient. */
+/* Stops the gradient of rows with this id. */
 static sl_tensor *without_gradient(sli_import *m, sl_tensor *y, sl_tensor *ids, int64_t id) {
   sl_type one = {.dtype = SL_I32, .ndim = 1, .dim = {1}}, to = ids->type;
   sl_tensor *is =
@@ -27,7 +27,7 @@ void sli_emit_embedding(sli_import *m, const sli_pt_node *n, const sli_pt_call *
   sli_pt_out(m, n, 0, y);
 }
 
-/* The value of the only index that is given, and its dim. */
+/* Returns the only index given, and its dim. */
 static const sli_pt_value *only_index(const sli_pt_node *n, int *dim) {
   const sli_pt_arg *list = sli_pt_arg_find(n, "indices");
   const sli_pt_value *only = NULL;
@@ -41,7 +41,7 @@ static const sli_pt_value *only_index(const sli_pt_node *n, int *dim) {
   return only;
 }
 
-/* Each row several times: x [R, ...] as [R * times, ...]. */
+/* Repeats each row: x [R, ...] becomes [R * times, ...]. */
 static sl_tensor *repeat_rows(sli_import *m, sl_tensor *x, int64_t times) {
   if (!x || times == 1) return x;
   sl_type one = x->type, many, out = x->type;
@@ -57,7 +57,7 @@ static sl_tensor *repeat_rows(sli_import *m, sl_tensor *x, int64_t times) {
   return x ? sl_reshape_at(m->at, m->g, x, out) : NULL;
 }
 
-/* Rows of a table by ids of any shape. */
+/* Takes rows of a table by ids of any shape. */
 static sl_tensor *table_rows(sli_import *m, sl_tensor *x, sl_tensor *ids) {
   if (!x || !ids) return NULL;
   int64_t rows = x->type.dim[0], width = sl_type_elements(&x->type) / rows;
@@ -69,7 +69,8 @@ static sl_tensor *table_rows(sli_import *m, sl_tensor *x, sl_tensor *ids) {
   return y ? sli_pt_reshape(m, y, &out) : NULL;
 }
 
-/* Two indices of whole numbers, of which the first only counts rows: x[arange(B), ids]. */
+/* Returns whether there are two integer indices, of which the first only counts rows: x[arange(B),
+ * ids]. */
 static bool row_and_column(const sli_import *m, const sli_pt_node *n, const sli_pt_value **column) {
   const sli_pt_arg *list = sli_pt_arg_find(n, "indices");
   if (!list || list->kind != SLI_PT_LIST || list->list.count != 2) return false;
@@ -84,13 +85,13 @@ static bool row_and_column(const sli_import *m, const sli_pt_node *n, const sli_
   return (*column)->type.ndim == 1;
 }
 
-/* x[arange(B), ids]: one position of each row. */
+/* x[arange(B), ids]: takes one position of each row. */
 static void emit_row_and_column(sli_import *m, const sli_pt_node *n, const sli_pt_value *column) {
   sl_tensor *x = sli_pt_in(m, n, "self"), *at = sli_pt_i32(m, column);
   if (!x || !at) return;
   sl_type index = {.dtype = SL_I32, .ndim = x->type.ndim}, out = x->type;
   for (int d = 0; d < index.ndim; d++) index.dim[d] = d == 0 ? x->type.dim[0] : 1;
-  if (at->type.dim[0] != x->type.dim[0]) { /* one column for all rows */
+  if (at->type.dim[0] != x->type.dim[0]) { /* the same column for all rows */
     at = sl_expand_at(m->at, m->g, at, SL_TYPE(SL_I32, x->type.dim[0]));
   }
   at = at ? sli_pt_reshape(m, at, &index) : NULL;
@@ -100,8 +101,8 @@ static void emit_row_and_column(sli_import *m, const sli_pt_node *n, const sli_p
   sli_pt_out(m, n, 0, y ? sli_pt_reshape(m, y, &out) : NULL);
 }
 
-/* Finds the only dim along which an index runs, if it counts the positions 0, 1, ... of a dim of
- * `length`; -1: it does not. */
+/* Finds the only dim along which an index varies, if it counts the positions 0, 1, ... of a dim of
+ * `length`. Returns -1 otherwise. */
 static int counts_along(const sli_pt_array *a, int ndim, int64_t length) {
   int along = -1;
   for (int d = 0; d < a->type.ndim; d++) {
@@ -115,7 +116,7 @@ static int counts_along(const sli_pt_array *a, int ndim, int64_t length) {
 }
 
 /* x[arange(B)[:, None, None, None], arange(T)[None, None, None, :]]: all elements of x, with dims
- * of length 1 between them. False: the indices are others. */
+ * of length 1 inserted. Returns false for other indices. */
 static bool emit_positions(sli_import *m, const sli_pt_node *n) {
   const sli_pt_arg *list = sli_pt_arg_find(n, "indices");
   const sli_pt_value *self = sli_pt_first(n);
@@ -137,14 +138,14 @@ static bool emit_positions(sli_import *m, const sli_pt_node *n) {
   return true;
 }
 
-/* The indices of a call, of consecutive dims. */
+/* The indices of a call, for consecutive dims. */
 typedef struct indices {
-  int first, dims, count; /* dims of the tensor that they replace; dims of the indices together */
+  int first, dims, count; /* dims of the tensor that they replace; dims of the broadcast index */
   int64_t length[SLI_PT_DIMS];
-  sl_tensor *at; /* i32 [length...]: numbers among the elements of these dims */
+  sl_tensor *at; /* i32 [length...]: row-major offsets within these dims */
 } indices;
 
-/* Index number `i` of a call as a row-major part of a number: its values times `by`. */
+/* Returns the contribution of index number `i` to a row-major offset: its values times `by`. */
 static sl_tensor *index_part(sli_import *m, const sli_pt_value *v, int64_t length, int64_t by) {
   const sli_pt_array *a = sli_constant(m, v);
   sl_tensor *t;
@@ -159,7 +160,7 @@ static sl_tensor *index_part(sli_import *m, const sli_pt_value *v, int64_t lengt
   return by == 1 ? t : sl_scale_at(m->at, m->g, t, (float)by);
 }
 
-/* Several indices of whole numbers, which broadcast. Numbers are computed as f32, exactly. */
+/* Combines several integer indices, which are broadcast. Offsets are computed exactly in f32. */
 static bool whole_indices(sli_import *m, const sli_pt_type *x, const sli_pt_arg *list,
                           indices *out) {
   int last = -1;
@@ -188,7 +189,7 @@ static bool whole_indices(sli_import *m, const sli_pt_type *x, const sli_pt_arg 
   return out->at != NULL;
 }
 
-/* Takes elements of several dims together, which become one. */
+/* Takes elements of several dims at once, which become one. */
 static void emit_several(sli_import *m, const sli_pt_node *n) {
   const sli_pt_value *self = sli_pt_first(n);
   const sli_pt_arg *list = sli_pt_arg_find(n, "indices");
@@ -219,7 +220,7 @@ static void emit_several(sli_import *m, const sli_pt_node *n) {
   table = sli_pt_reshape(m, table, &SL_TYPE(SL_F32, rows, width));
   sl_tensor *y = sl_op2_at(m->at, m->g, &sl_op_embedding, NULL, of.at, table);
   y = y ? sli_pt_reshape(m, y, &to) : NULL;
-  k = 0; /* the indexed dims go to the place of the first */
+  k = 0; /* the indexed dims move to the position of the first */
   for (int d = 0; d < of.first; d++) order[k++] = of.count + d;
   for (int d = 0; d < of.count; d++) order[k++] = d;
   for (int d = of.first; d < rest; d++) order[k++] = of.count + d;
@@ -250,7 +251,7 @@ void sli_emit_index(sli_import *m, const sli_pt_node *n, const sli_pt_call *row)
   for (int d = 0; d < ndim; d++)
     if (d != dim) order[k++] = d;
   sl_tensor *y = table_rows(m, sli_pt_permute(m, x, ndim, order), ids);
-  k = 0; /* the indexed dims go back to their place */
+  k = 0; /* the indexed dims move back */
   for (int d = 0; d < dim; d++) order[k++] = count + d;
   for (int d = 0; d < count; d++) order[k++] = d;
   for (int d = dim; d < ndim - 1; d++) order[k++] = count + d;
@@ -272,7 +273,8 @@ void sli_emit_gather(sli_import *m, const sli_pt_node *n, const sli_pt_call *row
   sli_pt_out(m, n, 0, sl_gather_at(m->at, m->g, x, dim, at));
 }
 
-/* scatter of one number into zeros: how often each position is named, 1 if ever. */
+/* scatter of one number into zeros: counts how often each position is named, then sets it to 1 if
+ * ever. */
 void sli_emit_scatter(sli_import *m, const sli_pt_node *n, const sli_pt_call *row) {
   (void)row;
   const sli_pt_value *self = sli_pt_first(n);
@@ -298,7 +300,7 @@ void sli_emit_scatter(sli_import *m, const sli_pt_node *n, const sli_pt_call *ro
   sli_pt_out(m, n, 0, value == 1 ? sums : sl_scale_at(m->at, m->g, sums, (float)value));
 }
 
-/* scatter_add(self, dim, index, src): elements added at their places, in order. */
+/* scatter_add(self, dim, index, src): adds elements at their positions, in order. */
 void sli_emit_scatter_add(sli_import *m, const sli_pt_node *n, const sli_pt_call *row) {
   (void)row;
   const sli_pt_value *self = sli_pt_first(n);
@@ -311,7 +313,7 @@ void sli_emit_scatter_add(sli_import *m, const sli_pt_node *n, const sli_pt_call
   else sli_pt_out(m, n, 0, sl_scatter_add_at(m->at, m->g, sli_pt_f32(m, self), dim, at, src));
 }
 
-/* index_add(self, dim, index, source): rows added at their places, in order. */
+/* index_add(self, dim, index, source): adds rows at their positions, in order. */
 void sli_emit_index_add(sli_import *m, const sli_pt_node *n, const sli_pt_call *row) {
   (void)row;
   const sli_pt_value *self = sli_pt_first(n);
@@ -337,7 +339,8 @@ void sli_emit_one_hot(sli_import *m, const sli_pt_node *n, const sli_pt_call *ro
 
 /* ---- experts ------------------------------------------------------------------------------- */
 
-/* Sorting the experts of all rows: the rows keep their order. Other sorts are the k largest. */
+/* Sorting the experts of all rows keeps the rows in order. Other sorts are a top-k of all
+ * elements. */
 void sli_emit_sort(sli_import *m, const sli_pt_node *n, const sli_pt_call *row) {
   const sli_pt_value *x = sli_pt_first(n);
   bool positions = strstr(row->target, "argsort") != NULL;
@@ -361,7 +364,7 @@ void sli_emit_sort(sli_import *m, const sli_pt_node *n, const sli_pt_call *row) 
   sli_pt_out(m, n, positions ? 0 : 1, places);
 }
 
-/* histc, bincount: how many rows each expert has, of which only the ends are asked for. */
+/* histc, bincount: number of rows per expert. Only their cumulative ends are used. */
 void sli_emit_histc(sli_import *m, const sli_pt_node *n, const sli_pt_call *row) {
   (void)row;
   const sli_pt_value *x = sli_pt_first(n);
@@ -370,7 +373,7 @@ void sli_emit_histc(sli_import *m, const sli_pt_node *n, const sli_pt_call *row)
   else sli_made_of(m, n->outs[0])->ids = ids;
 }
 
-/* index_put(empty, [order], arange): the order that puts rows back. */
+/* index_put(empty, [order], arange): the inverse order, which restores the rows. */
 void sli_emit_index_put(sli_import *m, const sli_pt_node *n, const sli_pt_call *row) {
   (void)row;
   int dim = 0;
@@ -381,14 +384,15 @@ void sli_emit_index_put(sli_import *m, const sli_pt_node *n, const sli_pt_call *
   } else sli_pt_refuse(m, n, "it is supported for orders of the rows of experts alone");
 }
 
-/* Finds the tensor before a call that permutes its last two dims. */
+/* Returns whether a call transposes the last two dims. */
 static bool transposes_last(const sli_import *m, const sli_pt_node *n) {
   const sli_pt_value *x = sli_pt_first(n);
   int a = sli_pt_dim(m, n, "dim0", 3, 0), b = sli_pt_dim(m, n, "dim1", 3, 0);
   return x && x->type.ndim == 3 && a + b == 3 && a != b && (a == 1 || b == 1);
 }
 
-/* grouped_mm(input [R, K], weight [E, K, N], offs): each row by the weight of its expert. */
+/* grouped_mm(input [R, K], weight [E, K, N], offs): multiplies each row by the weight of its
+ * expert. */
 void sli_emit_grouped(sli_import *m, const sli_pt_node *n, const sli_pt_call *row) {
   (void)row;
   const sli_pt_value *ends = sli_pt_arg_value(n, "offs"), *w = sli_pt_arg_value(n, "weight");

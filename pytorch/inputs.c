@@ -20,7 +20,7 @@ typedef struct column {
   int width, ndim;
   bool is_float, is_signed;
   int64_t dim[SLI_NPY_DIMS];
-  int64_t count, each; /* rows, and elements of one; or 1 and all */
+  int64_t count, each; /* rows, and elements per row; or 1, and all elements */
   bool rows;
 } column;
 
@@ -92,7 +92,8 @@ static sl_status open_file(const char *path, const char *input, column *c) {
   return status;
 }
 
-/* Checks the shape: rows of the input's other dims, or all of an input without rows. */
+/* Checks the shape: rows with the input's other dims, or the whole shape for an input without
+ * rows. */
 static sl_status check_shape(const char *path, const sl_exported_input *in, int64_t rows,
                              column *c) {
   sl_type file = {.dtype = in->type.dtype, .ndim = SLI_MIN(c->ndim, SL_MAX_DIMS)};
@@ -166,7 +167,7 @@ static void fill_table(void *ctx, const sl_tick *tick, void *const *out) {
     if (out[i]) fill_column(&t->of[i], &t->types[i], first, t->rows, out[i]);
 }
 
-/* Says that whole numbers fit an i32; looks at all of them once. */
+/* Checks that integers fit an i32, by examining all of them once. */
 static sl_status check_numbers(const char *path, const sl_exported_input *in, const column *c) {
   if (in->type.dtype != SL_I32 || c->width < 4) return SL_OK;
   for (int64_t i = 0; i < c->count * c->each; i++) {
@@ -178,7 +179,7 @@ static sl_status check_numbers(const char *path, const sl_exported_input *in, co
   return SL_OK;
 }
 
-/* All files have as many rows, or rows would be mispaired. */
+/* Checks that all files have the same number of rows, so that rows are not mispaired. */
 static sl_status check_rows(const table *t, const char *const *files) {
   int first = -1;
   for (int i = 0; i < t->count; i++) {

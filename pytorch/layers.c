@@ -8,8 +8,8 @@
 
 /* ---- products ------------------------------------------------------------------------------ */
 
-/* Finds the tensor whose leading dims were put together to get x, so that products keep the rows of
- * sequences apart. */
+/* Finds the tensor whose leading dims were merged to get x, so that products keep the rows of
+ * sequences separate. */
 sl_tensor *sli_pt_before_flattening(sl_tensor *x) {
   const sli_node *p = x ? x->producer : NULL;
   bool flattened = p && p->op == &sl_op_reshape && x->type.ndim == 2 && p->in[0]->type.ndim > 2 &&
@@ -17,7 +17,7 @@ sl_tensor *sli_pt_before_flattening(sl_tensor *x) {
   return flattened ? p->in[0] : x;
 }
 
-/* A linear map with its result in x's leading dims. */
+/* Applies a linear map, and gives the result x's leading dims. */
 static sl_tensor *linear(sli_import *m, sl_tensor *x, sl_tensor *w, sl_tensor *b, bool transposed) {
   if (!x || !w) return NULL;
   sl_tensor *from = sli_pt_before_flattening(x);
@@ -35,7 +35,7 @@ void sli_emit_linear(sli_import *m, const sli_pt_node *n, const sli_pt_call *row
   sli_pt_out(m, n, 0, linear(m, x, w, b, false));
 }
 
-/* True for a weight: a parameter, or a constant. */
+/* Returns whether a tensor is a weight matrix: a parameter or a constant. */
 static bool is_weight(const sl_tensor *t) { return t && t->param && t->type.ndim == 2; }
 
 void sli_emit_addmm(sli_import *m, const sli_pt_node *n, const sli_pt_call *row) {
@@ -54,7 +54,7 @@ void sli_emit_addmm(sli_import *m, const sli_pt_node *n, const sli_pt_call *row)
     sli_pt_out(m, n, 0, sl_add_at(m->at, m->g, sl_matmul_at(m->at, m->g, x, w, false, false), b));
 }
 
-/* Takes apart a tensor that a permutation of its last two dims has made. */
+/* Undoes a permutation of a tensor's last two dims, if there is one. */
 static sl_tensor *without_swap(sl_tensor *t, bool *swapped) {
   const sli_node *p = t ? t->producer : NULL;
   int ndim = t ? t->type.ndim : 0;
@@ -74,7 +74,7 @@ static sl_tensor *product(sli_import *m, sl_tensor *a, sl_tensor *b) {
   return sl_matmul_at(m->at, m->g, a, b, left, right);
 }
 
-/* matmul, mm, bmm; vectors become matrices of one row or column. */
+/* matmul, mm, bmm. Vectors become matrices of one row or column. */
 void sli_emit_matmul(sli_import *m, const sli_pt_node *n, const sli_pt_call *row) {
   (void)row;
   if (n->nargs < 2) return;
@@ -129,7 +129,7 @@ static void add_letter(char *to, char c) {
   to[n] = c, to[n + 1] = 0;
 }
 
-/* Appends the letters of `from` that the others have, or lack. */
+/* Appends the letters of `from` that the other terms have, or lack. */
 static void pick_letters(const char *from, const char *a, bool in_a, const char *b, bool in_b,
                          char *out) {
   for (; *from; from++)
@@ -137,7 +137,7 @@ static void pick_letters(const char *from, const char *a, bool in_a, const char 
       add_letter(out, *from);
 }
 
-/* Brings dims named by `has` into the order `wants`, then puts them together in three groups. */
+/* Permutes dims named by `has` into the order `wants`, then merges them into three groups. */
 static sl_tensor *arrange(sli_import *m, sl_tensor *t, const char *has, const char *groups[3],
                           int count) {
   int order[SLI_PT_DIMS], k = 0;
@@ -204,7 +204,7 @@ void sli_emit_einsum(sli_import *m, const sli_pt_node *n, const sli_pt_call *row
 
 /* ---- norms --------------------------------------------------------------------------------- */
 
-/* Ones or zeros [C] for a gain or bias that is absent. */
+/* Returns ones or zeros [C] for an absent gain or bias. */
 static sl_tensor *or_filled(sli_import *m, sl_tensor *t, int64_t channels, float value) {
   return t ? t : sl_filled_at(m->at, m->g, SL_TYPE(SL_F32, channels), value, NULL);
 }
@@ -253,7 +253,7 @@ void sli_emit_group_norm(sli_import *m, const sli_pt_node *n, const sli_pt_call 
                               (float)sli_pt_number(m, n, "eps", 1e-5)));
 }
 
-/* instance_norm: a group for each channel. */
+/* instance_norm: one group per channel. */
 void sli_emit_instance_norm(sli_import *m, const sli_pt_node *n, const sli_pt_call *row) {
   (void)row;
   sl_tensor *x = sli_pt_in(m, n, "input");
@@ -272,7 +272,7 @@ void sli_emit_instance_norm(sli_import *m, const sli_pt_node *n, const sli_pt_ca
 
 /* ---- images -------------------------------------------------------------------------------- */
 
-/* Fills in a pair: height and width, or the width alone of sequences. */
+/* Reads a pair: height and width, or only the width for sequences. */
 static void read_pair(const sli_import *m, const sli_pt_node *n, const char *name, int dims,
                       int64_t absent, int64_t out[2]) {
   int64_t of[2];
@@ -305,7 +305,7 @@ void sli_emit_conv(sli_import *m, const sli_pt_node *n, const sli_pt_call *row) 
   sli_pt_out(m, n, 0, sl_conv_at(m->at, m->g, x, w, b, &window));
 }
 
-/* Positions after a window's last so that the windows of ceil_mode are whole. */
+/* Pads after the end so that the windows of ceil_mode are complete. */
 static sl_tensor *pad_last(sli_import *m, const sli_pt_node *n, sl_tensor *x, sl_window *w) {
   int dims = x->type.ndim - 2;
   for (int d = 2 - dims; d < 2; d++) {
@@ -346,7 +346,7 @@ void sli_emit_pool(sli_import *m, const sli_pt_node *n, const sli_pt_call *row) 
   else sli_pt_out(m, n, 0, sli_pt_window_mean(m, n));
 }
 
-/* adaptive_avg_pool and adaptive_max_pool; windows of equal size are a pool. */
+/* adaptive_avg_pool and adaptive_max_pool. Windows of equal size become a pool. */
 void sli_emit_adaptive_pool(sli_import *m, const sli_pt_node *n, const sli_pt_call *row) {
   sl_tensor *x = sli_pt_in(m, n, "self");
   if (!x || x->type.ndim < 3 || x->type.ndim > 4) return;
@@ -371,15 +371,15 @@ void sli_emit_adaptive_pool(sli_import *m, const sli_pt_node *n, const sli_pt_ca
   else sli_pt_out(m, n, 0, sl_mean_pool_at(m->at, m->g, x, &window));
 }
 
-/* A vector [C] as [1, C, 1, ...], to be combined with x. */
+/* Reshapes a vector [C] to [1, C, 1, ...], to be combined with x. */
 static sl_tensor *per_channel(sli_import *m, sl_tensor *t, const sl_tensor *x) {
   sl_type to = {.dtype = SL_F32, .ndim = x->type.ndim};
   for (int d = 0; d < to.ndim; d++) to.dim[d] = d == 1 ? x->type.dim[1] : 1;
   return t ? sli_pt_reshape(m, t, &to) : NULL;
 }
 
-/* Batch norm that keeps no statistics, as standardized weights are made: (x - mean) / deviation
- * over all dims but 1. */
+/* Batch norm without running statistics, as used to standardize weights: (x - mean) / deviation
+ * over all dims except 1. */
 static sl_tensor *normed(sli_import *m, const sli_pt_node *n, sl_tensor *x) {
   uint32_t axes = ((1u << x->type.ndim) - 1) & ~2u;
   sl_tensor *off =
@@ -422,16 +422,16 @@ void sli_emit_batch_norm(sli_import *m, const sli_pt_node *n, const sli_pt_call 
 
 /* ---- attention ----------------------------------------------------------------------------- */
 
-/* Keys that a mask lets a query see. */
+/* Which keys a query attends to. */
 typedef struct mask {
   bool known, full;
-  int64_t window; /* 0: all */
+  int64_t window; /* 0 if unlimited */
 } mask;
 
-/* Says whether a query sees a key, by a mask of flags or of numbers to add. */
+/* Returns whether a query attends to a key, for a mask of flags or of numbers to add. */
 static bool sees(const sli_pt_array *a, double v) { return a->mask ? v != 0 : v > -1e30; }
 
-/* Finds what a constant mask [.., .., T, S] is, if attention knows it. */
+/* Classifies a constant mask [.., .., T, S] as one that the attention op supports, if possible. */
 static mask read_mask(const sli_pt_array *a) {
   mask out = {.known = true, .full = true};
   int ndim = a->type.ndim;
@@ -445,7 +445,7 @@ static mask read_mask(const sli_pt_array *a) {
       double v = sli_pt_at(a, a->offset + q * a->stride[ndim - 2] + k * a->stride[ndim - 1]);
       if (!a->mask && v > -1e30 && v != 0) return (mask){0}; /* a bias */
       if (!sees(a, v)) out.full = false;
-      bool past = k <= q && !sees(a, v); /* a query does not see keys this far away */
+      bool past = k <= q && !sees(a, v); /* the query does not attend to keys this far back */
       if (past && (!out.window || q - k < out.window)) out.window = q - k;
     }
   if (out.full) return out;
@@ -458,7 +458,7 @@ static mask read_mask(const sli_pt_array *a) {
   return queries == keys ? out : (mask){0};
 }
 
-/* Heads [B, H, T, D] as attention takes them, [B, T, H * D]. */
+/* Converts heads [B, H, T, D] to the attention op's layout, [B, T, H * D]. */
 static sl_tensor *heads_last(sli_import *m, sl_tensor *t) {
   t = sli_pt_permute(m, t, 4, (int[]){0, 2, 1, 3});
   if (!t) return NULL;
@@ -483,7 +483,7 @@ typedef struct heads {
   double scale;
 } heads;
 
-/* Attention of the op's own, with a mask it knows. */
+/* Computes attention with the op, whose mask it supports. */
 static sl_tensor *known_attention(sli_import *m, const heads *h, const mask *mask) {
   int64_t batch = h->q->type.dim[0], time = h->q->type.dim[2], width = h->v->type.dim[3];
   sl_attrs attrs = {.heads = (int)h->q->type.dim[1],
@@ -501,7 +501,8 @@ static sl_tensor *known_attention(sli_import *m, const heads *h, const mask *mas
   return sli_pt_permute(m, sl_reshape_at(m->at, m->g, y, to), 4, (int[]){0, 2, 1, 3});
 }
 
-/* Repeats heads of keys or values for groups of queries: [B, H, T, D] as [B, H * times, T, D]. */
+/* Repeats heads of keys or values for groups of queries: [B, H, T, D] becomes [B, H * times, T,
+ * D]. */
 static sl_tensor *repeat_heads(sli_import *m, sl_tensor *t, int64_t times) {
   if (times == 1) return t;
   const int64_t *d = t->type.dim;
@@ -512,7 +513,7 @@ static sl_tensor *repeat_heads(sli_import *m, sl_tensor *t, int64_t times) {
   return t ? sl_reshape_at(m->at, m->g, t, to) : NULL;
 }
 
-/* A mask as numbers to add to scores. */
+/* Converts a mask to numbers that are added to the scores. */
 static sl_tensor *bias_of_mask(sli_import *m, const sli_pt_node *n, const sl_tensor *scores,
                                const sli_pt_type *exported) {
   const sli_pt_value *v = sli_pt_arg_value(n, "attn_mask");
@@ -534,7 +535,7 @@ static sl_tensor *bias_of_mask(sli_import *m, const sli_pt_node *n, const sl_ten
   return sl_scale_at(m->at, m->g, t, 1e30f);
 }
 
-/* Attention as products and a softmax, for masks that are tensors. */
+/* Computes attention as products and a softmax, for masks that are tensors. */
 static sl_tensor *plain_attention(sli_import *m, const sli_pt_node *n, const heads *h,
                                   const sli_pt_type *q_type, const sli_pt_type *k_type) {
   int64_t times = h->q->type.dim[1] / h->k->type.dim[1];

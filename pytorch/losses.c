@@ -92,7 +92,7 @@ sl_tensor *sli_of_bce_logits(sli_import *m, const sli_pt_node *n) {
   return weighed(m, n, ADD(MUL(SHIFT(ONE(neg, t), 1), x), soft));
 }
 
-/* t (log t - x), 0 where t is 0. */
+/* t (log t - x), or 0 where t is 0. */
 sl_tensor *sli_of_kl_div(sli_import *m, const sli_pt_node *n) {
   sl_tensor *x = first(m, n), *t = target(m, n);
   if (sli_pt_flag(n, "log_target", false)) return MUL(ONE(exp, t), TWO(sub, t, x));
@@ -117,7 +117,7 @@ static sl_tensor *length_along(sli_import *m, sl_tensor *x, int dim, bool keep) 
   return ONE(sqrt, sl_sum_at(m->at, m->g, MUL(x, x), 1u << dim, keep));
 }
 
-/* Sum of a b, over both lengths, each at least eps. */
+/* Dot product of a and b divided by both lengths, each at least eps. */
 static sl_tensor *cosine(sli_import *m, sl_tensor *a, sl_tensor *b, int dim, double eps) {
   if (!a || !b) return NULL;
   sl_tensor *x = CLAMP(length_along(m, a, dim, true), eps, INFINITY),
@@ -177,7 +177,7 @@ sl_tensor *sli_of_triplet_margin(sli_import *m, const sli_pt_node *n) {
 
 /* ---- of classes ----------------------------------------------------------------------------- */
 
-/* Brings classes, dim 1 of [N, V, ...], to the end. */
+/* Moves the class dim, dim 1 of [N, V, ...], to the end. */
 static sl_tensor *classes_last(sli_import *m, sl_tensor *x) {
   int order[SLI_PT_DIMS], k = 0;
   if (!x || x->type.ndim < 3) return x;
@@ -187,8 +187,8 @@ static sl_tensor *classes_last(sli_import *m, sl_tensor *x) {
   return sli_pt_permute(m, x, k, order);
 }
 
-/* Minus the logarithm of each target's probability, times its weight: [N, ...]. *counts: the weight
- * of each, 0 where the target is ignored. */
+/* Negative log probability of each target, times its weight: [N, ...]. *counts is the weight of
+ * each, 0 where the target is ignored. */
 static sl_tensor *picked(sli_import *m, sl_tensor *logs, sl_tensor *ids, sl_tensor *weight,
                          int64_t ignore, sl_tensor **counts) {
   if (!logs || !ids) return NULL;
@@ -230,7 +230,7 @@ void sli_emit_nll(sli_import *m, const sli_pt_node *n, const sli_pt_call *row) {
   sli_pt_out(m, n, 0, nll(m, n, classes_last(m, sli_pt_in(m, n, "self")), ids));
 }
 
-/* Targets that are probabilities: minus the sum of t log p, per row. */
+/* For targets that are probabilities: minus the sum of t log p, per row. */
 static sl_tensor *soft_targets(sli_import *m, const sli_pt_node *n) {
   sl_tensor *x = classes_last(m, sli_pt_in(m, n, "self")), *t = classes_last(m, target(m, n));
   if (!x || !t || sli_pt_arg_value(n, "weight")) return NULL;
@@ -242,7 +242,8 @@ static sl_tensor *soft_targets(sli_import *m, const sli_pt_node *n) {
   return reduce(m, y, sli_pt_whole(m, n, "reduction", MEAN));
 }
 
-/* Targets that count the rows, of which a microbatch may have fewer than were exported. */
+/* Returns the targets. Constant targets that count the rows are computed, because a microbatch may
+ * have fewer rows than the exported batch. */
 static sl_tensor *class_targets(sli_import *m, const sli_pt_node *n, const sl_tensor *logits) {
   const sli_pt_value *x = sli_pt_arg_value(n, "self"), *t = sli_pt_arg_value(n, "target");
   const sli_pt_array *fixed = sli_constant(m, t);
@@ -282,7 +283,7 @@ void sli_emit_cross_entropy(sli_import *m, const sli_pt_node *n, const sli_pt_ca
     }
     return;
   }
-  /* Rows of sequences stay apart where both were only flattened. */
+  /* Rows of sequences stay separate if both were only flattened. */
   sl_tensor *rows = sli_pt_before_flattening(logits);
   sl_tensor *ids = targets->producer && targets->producer->op == &sl_op_reshape
                        ? targets->producer->in[0]

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The error of a build without libzip, which opens no archive. */
+/* The error of a build without libzip, which cannot open archives. */
 #include "base/left_out.h"
 #include "pytorch/archive.h"
 

@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Groups of calls that one op stands for. A group is found at its last call; calls within it that
- * nothing else reads are never emitted. A group that is not found runs call by call. */
+/* Groups of calls that a single op replaces. A group is found at its last call. Calls inside it
+ * that nothing else reads are never emitted. A group that is not recognized is emitted call by
+ * call. */
 #include <math.h>
 #include <string.h>
 
 #include "pytorch/emit.h"
 
-/* A call's argument, if it is a tensor. */
+/* Returns a call's argument, if it is a tensor. */
 static const sli_pt_value *tensor_arg(const sli_pt_node *n, int i) {
   return i < n->nargs && n->args[i].kind == SLI_PT_VALUE && !n->args[i].value->symbol
              ? n->args[i].value
@@ -70,7 +71,7 @@ static sl_tensor *emit_rms(sli_import *m, const sli_pt_node *n, const sli_match 
                        (float)of->number[0]);
 }
 
-/* Gemma's: x_hat * (1 + w). */
+/* The variant of Gemma: x_hat * (1 + w). */
 static bool match_rms_one(const sli_import *m, const sli_pt_node *n, sli_match *out) {
   for (int i = 0; i < 2; i++) {
     const sli_pt_node *one = sli_pt_made_by(m, tensor_arg(n, i), "aten.add.Tensor");
@@ -119,13 +120,14 @@ static const sli_pt_value *half_turned(const sli_import *m, const sli_pt_value *
   return halves && 2 * half == x->type.dim[3] ? x : NULL;
 }
 
-/* Reads element (t, j) of a table of angles' cosines or sines, which is the same for all heads. */
+/* Reads element (t, j) of a table of cosines or sines of angles, which is the same for all
+ * heads. */
 static double angle_at(const sli_pt_array *a, int64_t t, int64_t j) {
   int n = a->type.ndim;
   return sli_pt_at(a, a->offset + t * a->stride[n - 2] + j * a->stride[n - 1]);
 }
 
-/* Finds the base of rotary angles whose cosines and sines [.., T, D] are given. */
+/* Finds the base of the rotary angles with the given cosines and sines [.., T, D]. */
 static bool rotary_base(const sli_pt_array *c, const sli_pt_array *s, double *theta) {
   int n = c->type.ndim;
   if (n < 2 || s->type.ndim != n) return false;
@@ -136,7 +138,7 @@ static bool rotary_base(const sli_pt_array *c, const sli_pt_array *s, double *th
   double first = atan2(angle_at(s, 1, 1), angle_at(c, 1, 1)); /* theta^(-2 / D) */
   if (!(first > 0) || first > 1) return false;
   *theta = pow(first, -(double)width / 2);
-  double whole = round(*theta); /* bases are whole numbers */
+  double whole = round(*theta); /* bases are integers */
   if (fabs(*theta - whole) < 1e-3 * whole) *theta = whole;
   for (int64_t t = 0; t < time; t++)
     for (int64_t j = 0; j < width; j++) {
@@ -204,7 +206,7 @@ static sl_tensor *emit_swiglu(sli_import *m, const sli_pt_node *n, const sli_mat
                    sli_pt_f32(m, of->part[1]));
 }
 
-/* A product with a number; *number and the other factor. */
+/* Matches a product with a number. Sets *number and returns the other factor. */
 static const sli_pt_value *scaled_by(const sli_import *m, const sli_pt_value *v, double *number) {
   const sli_pt_node *mul = sli_pt_made_by(m, v, "aten.mul.Tensor");
   for (int i = 0; mul && i < 2; i++)
@@ -303,7 +305,7 @@ static const sli_pattern patterns[] = {
     {"GELU, written out", "gelu", "aten.mul.Tensor", match_gelu, emit_gelu},
 };
 
-/* ---- what the outputs need ----------------------------------------------------------------- */
+/* ---- values needed by the outputs ------------------------------------------------------------ */
 
 static void need(sli_import *m, const sli_pt_value *v) {
   if (v && !v->symbol) sli_made_of(m, v)->needed = true;

@@ -45,14 +45,14 @@ typedef struct reader {
   sli_pt_program *p;
   sli_json doc;
   const cJSON *tensors, *symbols; /* tensor_values, sym_int_values */
-  sli_pt_value **sorted;          /* by name, for look-ups */
+  sli_pt_value **sorted;          /* by name, for lookups */
   size_t capacity, nodes_capacity;
   size_t *table; /* open addressing: 1 + index in values */
   size_t slots;
-  int depth; /* of graphs in graphs */
+  int depth; /* nesting depth of graphs */
 } reader;
 
-/* Reads a size: a number, or an expression with the example it had. */
+/* Reads a size: a number, or an expression with its value in the example. */
 static sl_status read_size(const reader *r, const cJSON *item, int64_t *out) {
   const cJSON *number = cJSON_GetObjectItemCaseSensitive(item, "as_int");
   if (!number) {
@@ -168,7 +168,7 @@ static sl_status read_number(const reader *r, const cJSON *item, sli_pt_arg *out
   return sli_json_number(&r->doc, item, -__builtin_inf(), __builtin_inf(), &out->f);
 }
 
-/* Reads a whole number; those beyond 2^53, as in slices without an end, come out as the largest. */
+/* Reads an integer. Integers beyond 2^53, as in slices without an end, become the largest value. */
 static sl_status read_int(const reader *r, const cJSON *item, sli_pt_arg *out) {
   out->kind = SLI_PT_INT;
   if (!cJSON_IsNumber(item)) return sli_json_is(&r->doc, item, SLI_JSON_WHOLE);
@@ -189,7 +189,7 @@ static sl_status read_flag(const reader *r, const cJSON *item, sli_pt_arg *out) 
   return sli_json_is(&r->doc, item, SLI_JSON_FLAG);
 }
 
-/* A symbolic number: a name, or what it turned out to be. */
+/* Reads a symbolic number: a name, or the value it had. */
 static sl_status read_symbol(const reader *r, const cJSON *item, sli_pt_arg *out) {
   const cJSON *name = cJSON_GetObjectItemCaseSensitive(item, "as_name");
   const cJSON *number = cJSON_GetObjectItemCaseSensitive(item, "as_int");
@@ -225,7 +225,7 @@ static sl_status read_dtype(const reader *r, const cJSON *item, sli_pt_arg *out)
   out->kind = SLI_PT_DTYPE;
   return sli_json_whole(&r->doc, item, 0, 64, &out->i);
 }
-/* An element of as_optional_tensors: {"as_tensor": ..} or {"as_none": ..}. */
+/* Reads an element of as_optional_tensors: {"as_tensor": ..} or {"as_none": ..}. */
 static sl_status read_optional(const reader *r, const cJSON *item, sli_pt_arg *out) {
   const cJSON *tensor = cJSON_GetObjectItemCaseSensitive(item, "as_tensor");
   return tensor ? read_value(r, tensor, out) : read_nothing(r, item, out);
@@ -293,7 +293,7 @@ static const char *innermost_module(sli_arena *arena, const char *stack) {
   return end ? sli_arena_format(arena, "%.*s", (int)(end - comma - 1), comma + 1) : "";
 }
 
-/* Finds the innermost Python line: `File "NAME", line N`. The name goes without its folder. */
+/* Finds the innermost Python line: `File "NAME", line N`. The folder is dropped. */
 static void innermost_line(sli_arena *arena, const char *trace, sli_pt_node *n) {
   const char *at = trace, *last = NULL;
   while ((at = strstr(at, "File \""))) last = at += 6;
@@ -330,7 +330,7 @@ static sl_status read_outputs(reader *r, const cJSON *list, sli_pt_node *n) {
   return SL_OK;
 }
 
-/* Refuses arguments that no earlier node makes: the list is in an order that can run. */
+/* Refuses arguments that no earlier node makes: the list must be in execution order. */
 static sl_status check_order(const reader *r, const cJSON *item, const sli_pt_arg *arg) {
   for (int i = 0; arg->kind == SLI_PT_LIST && i < arg->list.count; i++) {
     sl_status status = check_order(r, item, &arg->list.of[i]);
@@ -376,7 +376,7 @@ static sli_pt_node *add_node(reader *r, const char *target) {
   return n;
 }
 
-/* ---- graphs in graphs ----------------------------------------------------------------------- */
+/* ---- nested graphs -------------------------------------------------------------------------- */
 
 /* Adds a call that passes a value on under another name. */
 static sl_status pass_on(reader *r, const cJSON *item, const char *target, sli_pt_value *from,
@@ -394,13 +394,13 @@ static sl_status pass_on(reader *r, const cJSON *item, const char *target, sli_p
   return SL_OK;
 }
 
-/* A call of a graph: its operands follow the graph among the arguments. */
+/* A call of a graph. Its operands follow the graph among the arguments. */
 typedef struct region {
   const cJSON *graph, *operands, *outputs; /* operands: the first argument after the graph */
   const char *leaves;                      /* target of the calls that pass its results on */
 } region;
 
-/* Names of an inner graph hide those of the outer one while it is read. */
+/* Names of an inner graph, which hide those of the outer one while it is read. */
 typedef struct scope {
   const cJSON *tensors, *symbols;
   size_t *table, slots;
@@ -459,7 +459,7 @@ static sl_status read_inside(reader *r, const region *of, sli_pt_value **operand
   return status;
 }
 
-/* Reads the calls of an inner graph in place of the call of it. */
+/* Reads the calls of an inner graph in place of the call to it. */
 static sl_status read_region(reader *r, const region *of) {
   enum { DEEPEST = 16 };
   size_t count = 0, outs = sli_json_count(of->outputs);
@@ -490,8 +490,8 @@ static sl_status read_region(reader *r, const region *of) {
   return status;
 }
 
-/* Finds the graph of a call that only sets how it is computed: torch.no_grad() and autocast, whose
- * smaller types are computed as f32. False: another call. */
+/* Finds the graph of a call that only affects how it is computed: torch.no_grad(), and autocast,
+ * whose smaller types are computed as f32. Returns false for any other call. */
 static bool find_region(const char *target, const cJSON *inputs, const cJSON *outputs,
                         region *out) {
   bool grad = !strcmp(target, "torch.ops.higher_order.wrap_with_set_grad_enabled");
@@ -564,7 +564,7 @@ static sl_status read_input(reader *r, const cJSON *item) {
     if (!status) status = sli_json_member(&r->doc, only, roles[i].name, SLI_JSON_TEXT, true, &name);
     return status ? status : bind_input(r, item, in, roles[i].role, arg, name->valuestring);
   }
-  if (!strcmp(only->string, "constant_input")) return SL_OK; /* a number that is in the calls */
+  if (!strcmp(only->string, "constant_input")) return SL_OK; /* a number that occurs in the calls */
   if (strcmp(only->string, "user_input"))
     return sli_json_fail(&r->doc, item, "an input of a kind that is not supported: %s",
                          only->string);
@@ -598,7 +598,7 @@ static sl_status read_output(reader *r, const cJSON *item) {
   return named_value(r, tensor, &p->outs[p->nouts++]);
 }
 
-/* Finds the loss among what forward() returned, unless an output is marked. */
+/* Finds the loss among the results of forward(), unless an output is marked. */
 static void find_loss(sli_pt_program *p) {
   for (int i = 0; i < p->nouts && p->loss < 0; i++)
     if (!p->outs[i]->symbol && !p->outs[i]->type.ndim && sli_pt_floats(p->outs[i]->type.dtype))
@@ -635,7 +635,7 @@ static sl_status read_signature(reader *r, const cJSON *module) {
 
 /* ---- weights ------------------------------------------------------------------------------- */
 
-/* Reads where the elements of an input lie in its entry. */
+/* Reads the layout of an input's elements in its entry. */
 static sl_status read_layout(const reader *r, const cJSON *meta, const sli_pt_type *type,
                              sli_pt_input *in) {
   const cJSON *strides = cJSON_GetObjectItemCaseSensitive(meta, "strides");
@@ -655,7 +655,8 @@ static sl_status read_layout(const reader *r, const cJSON *meta, const sli_pt_ty
   return status;
 }
 
-/* Returns the elements of an entry up to the last that an input has; -1: more than any file has. */
+/* Returns the number of elements of an entry up to the last one of an input, or -1 if no file can
+ * have that many. */
 static int64_t last_element(const sli_pt_input *in, const sli_pt_type *type) {
   int64_t last = in->offset, span;
   if (!sli_pt_elements(type)) return 0;
@@ -708,7 +709,7 @@ static sl_status bind_weight(reader *r, const cJSON *item, const char *folder, s
   return check_entry(r, item, in, &type);
 }
 
-/* Reads one of the two tables that say which entry has the numbers of which name. */
+/* Reads one of the two tables that map names to entries. */
 static sl_status read_entries(reader *r, const char *folder, const char *table) {
   sli_pt_program *p = r->p;
   if (!sli_archive_has(p->archive, table, NULL)) return SL_OK;
@@ -736,7 +737,7 @@ static sl_status read_entries(reader *r, const char *folder, const char *table) 
   return status;
 }
 
-/* True if two inputs have the same elements of one entry. */
+/* Returns whether two inputs have the same elements of one entry. */
 static bool same_layout(const sli_pt_input *a, const sli_pt_input *b) {
   const sli_pt_type *x = &a->value->type, *y = &b->value->type;
   bool same = a->offset == b->offset && x->ndim == y->ndim && x->dtype == y->dtype;
@@ -750,8 +751,8 @@ static bool overlap(const sli_pt_input *a, const sli_pt_input *b) {
          b->offset < last_element(a, &a->value->type);
 }
 
-/* Finds inputs with one entry: tied weights. Parameters that are different views of the same
- * numbers would be trained apart, so they are refused. */
+/* Finds inputs that share an entry: tied weights. Parameters that are different views of the same
+ * elements would be trained separately, so they are refused. */
 static sl_status find_tied(sli_pt_program *p) {
   for (int i = 0; i < p->ninputs; i++) {
     sli_pt_input *in = &p->inputs[i];
@@ -771,7 +772,7 @@ static sl_status find_tied(sli_pt_program *p) {
   return SL_OK;
 }
 
-/* Marks the running statistics of batch norm, which changes them without a word in the program. */
+/* Marks the running statistics of batch norm, which it changes without any trace in the program. */
 static void find_statistics(sli_pt_program *p) {
   static const char *const names[] = {"running_mean", "running_var"};
   for (int i = 0; i < p->nnodes; i++)
@@ -872,7 +873,7 @@ void sli_pt_program_free(sli_pt_program *p) {
   free(p);
 }
 
-/* Picks elements of an entry that do not lie in row-major order. */
+/* Picks elements of an entry that are not in row-major order. */
 static void pick_elements(const sli_pt_input *in, const char *storage, int64_t first, int64_t count,
                           char *out) {
   const sli_pt_type *type = &in->value->type;

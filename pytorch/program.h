@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* An exported program: PyTorch's graph of ATen calls, as models/model.json describes it. Constants
- * and weights stay in the archive until they are asked for.
+/* An exported program: PyTorch's graph of ATen calls, as described by models/model.json. Constants
+ * and weights stay in the archive until they are requested.
  *
  * Threads: one at a time. */
 #ifndef SLUICE_PYTORCH_PROGRAM_H
@@ -39,14 +39,14 @@ typedef struct sli_pt_type {
   sli_pt_dtype dtype;
   bool trained; /* has a gradient */
   int ndim;
-  int64_t dim[SLI_PT_DIMS]; /* as exported; of a symbol: its example */
+  int64_t dim[SLI_PT_DIMS]; /* as exported; for a symbol, its example value */
 } sli_pt_type;
 
 static inline bool sli_pt_same_dims(const sli_pt_type *a, const sli_pt_type *b) {
   return a->ndim == b->ndim && !memcmp(a->dim, b->dim, (size_t)a->ndim * sizeof *a->dim);
 }
 
-/* A name of the program: a tensor, a symbolic number, or a list of tensors. */
+/* A named value of the program: a tensor, a symbolic number, or a list of tensors. */
 typedef struct sli_pt_value sli_pt_value;
 typedef struct sli_pt_node sli_pt_node;
 typedef struct sli_pt_input sli_pt_input;
@@ -59,13 +59,13 @@ typedef enum sli_pt_kind {
   SLI_PT_FLAG,
   SLI_PT_TEXT,
   SLI_PT_DTYPE, /* `i` is an sli_pt_dtype */
-  SLI_PT_OTHER, /* a device, layout or memory format, which change no number; or `text` names what
-                   is not understood */
-  SLI_PT_LIST   /* of `count` arguments */
+  SLI_PT_OTHER, /* a device, layout or memory format, which affect no number; otherwise `text` names
+                   what is not supported */
+  SLI_PT_LIST   /* `count` arguments */
 } sli_pt_kind;
 
 typedef struct sli_pt_arg {
-  const char *name; /* of the parameter; NULL in a list */
+  const char *name; /* parameter's name; NULL in a list */
   sli_pt_kind kind;
   union {
     sli_pt_value *value;
@@ -82,11 +82,11 @@ typedef struct sli_pt_arg {
 
 struct sli_pt_value {
   const char *name;
-  bool symbol;         /* a number, not a tensor */
-  sli_pt_type type;    /* of a tensor */
-  int64_t hint;        /* of a symbol: its value when exported */
-  sli_pt_node *def;    /* NULL: an input of the program */
-  int output;          /* among the outputs of def */
+  bool symbol;         /* a number instead of a tensor */
+  sli_pt_type type;    /* for a tensor */
+  int64_t hint;        /* for a symbol: its value when exported */
+  sli_pt_node *def;    /* NULL for an input of the program */
+  int output;          /* index among the outputs of def */
   sli_pt_input *input; /* or NULL */
   int id;
 };
@@ -97,7 +97,7 @@ struct sli_pt_node {
   sli_pt_arg *args;
   sli_pt_value **outs;
   const char *module; /* path of the innermost module, "model.h.3.attn" */
-  const char *file;   /* Python file of the call, and its line; NULL: unknown */
+  const char *file;   /* Python file and line of the call; NULL if unknown */
   int line, id;
 };
 
@@ -105,15 +105,15 @@ struct sli_pt_node {
 typedef enum sli_pt_role { SLI_PT_PARAM, SLI_PT_BUFFER, SLI_PT_CONSTANT, SLI_PT_USER } sli_pt_role;
 struct sli_pt_input {
   sli_pt_role role;
-  const char *name;  /* of a parameter, buffer or constant: its path in the module; of a user's
-                        input: the argument's name */
-  const char *entry; /* in the archive, or NULL */
+  const char *name;  /* path of a parameter, buffer or constant in the module; for a user's input,
+                        the argument's name */
+  const char *entry; /* entry in the archive, or NULL */
   sli_pt_value *value;
   int64_t stride[SLI_PT_DIMS], offset; /* in the entry, in elements */
   bool dense;                          /* the strides are those of a row-major array */
-  sli_pt_input *same;    /* an earlier input with the same numbers (tied weights), or NULL */
-  bool follows;          /* a buffer that batch norm keeps */
-  sli_pt_value *mutated; /* of a buffer: its new contents; or NULL */
+  sli_pt_input *same;    /* an earlier input with the same elements (tied weights), or NULL */
+  bool follows;          /* a buffer that batch norm updates */
+  sli_pt_value *mutated; /* for a buffer: its new contents; or NULL */
 };
 
 typedef struct sli_pt_program {
@@ -123,20 +123,20 @@ typedef struct sli_pt_program {
   sli_pt_value **values;
   sli_pt_node **nodes;
   sli_pt_input *inputs;
-  sli_pt_value **outs; /* what forward() returned, mutations left out */
-  int loss;            /* which of them is the loss: the one marked so, or the first scalar; -1 */
+  sli_pt_value **outs; /* results of forward(), without mutations */
+  int loss; /* index of the loss: the output marked as loss, or the first scalar; -1 if none */
 } sli_pt_program;
 
-/* Reads the program of an archive, which it owns from then on. SL_E_INPUT names the file and the
- * place in it. */
+/* Reads the program of an archive, which it then owns. SL_E_INPUT names the file and the location
+ * in it. */
 sl_status sli_pt_program_read(const char *path, sli_pt_program **out);
 void sli_pt_program_free(sli_pt_program *p);
-/* Reads the contents of an input as row-major numbers of its type; the caller frees them. */
+/* Reads the contents of an input as row-major elements of its type; the caller frees them. */
 sl_status sli_pt_input_read(const sli_pt_program *p, const sli_pt_input *in, void **out);
-/* Reads `count` of these numbers from number `first` on; any thread. */
+/* Reads `count` of these elements, starting at element `first`. Any thread. */
 sl_status sli_pt_input_part(const sli_pt_program *p, const sli_pt_input *in, int64_t first,
                             int64_t count, void *out);
-/* Finds an argument by the parameter's name, or NULL. */
+/* Finds an argument by its parameter's name, or returns NULL. */
 const sli_pt_arg *sli_pt_arg_find(const sli_pt_node *n, const char *name);
 int64_t sli_pt_elements(const sli_pt_type *type);
 

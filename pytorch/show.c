@@ -5,7 +5,7 @@
 
 #include "pytorch/import.h"
 
-/* A kind of call and its number. */
+/* A kind of call and the number of such calls. */
 typedef struct tally {
   const char *what, *becomes;
   int count;
@@ -35,7 +35,7 @@ static bool is_computed(const sli_import *m, const sli_pt_node *n) {
   return n->nouts > 0;
 }
 
-/* True if the result is the first argument's tensor. */
+/* Returns whether the result is the first argument's tensor. */
 static bool is_same(const sli_import *m, const sli_pt_node *n) {
   const sli_pt_value *in = n->nargs && n->args[0].kind == SLI_PT_VALUE ? n->args[0].value : NULL;
   return in && n->nouts == 1 && n->outs[0] && sli_made_of(m, in)->tensor &&

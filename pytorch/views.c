@@ -14,7 +14,7 @@ void sli_emit_same(sli_import *m, const sli_pt_node *n, const sli_pt_call *row) 
   to->ids = from->ids;
 }
 
-/* Calls that change the shape alone; the outputs' exported dims say how. */
+/* Calls that only change the shape. The exported dims of the outputs give the new shape. */
 void sli_emit_view(sli_import *m, const sli_pt_node *n, const sli_pt_call *row) {
   (void)row;
   const sli_pt_value *x = sli_pt_first(n);
@@ -37,7 +37,7 @@ void sli_emit_view(sli_import *m, const sli_pt_node *n, const sli_pt_call *row) 
   else sli_pt_out(m, n, 0, sli_pt_reshape(m, t, &to));
 }
 
-/* Repeats dims of length 1. Rows are left out: what is the same for all rows keeps the length 1
+/* Expands dims of length 1, except rows: a tensor that is the same for all rows keeps length 1
  * there until a call needs the rows. */
 static sl_tensor *expand_to(sli_import *m, sl_tensor *t, const sli_pt_type *from,
                             const sli_pt_type *to) {
@@ -72,7 +72,8 @@ void sli_emit_permute(sli_import *m, const sli_pt_node *n, const sli_pt_call *ro
 
 /* ---- parts --------------------------------------------------------------------------------- */
 
-/* Takes every step-th position: the dim as runs of `step`, and one position of each run. */
+/* Takes every step-th position: splits the dim into runs of `step`, and takes one position of each
+ * run. */
 static sl_tensor *take_steps(sli_import *m, sl_tensor *t, int dim, int64_t begin, int64_t count,
                              int64_t step) {
   int64_t length = sl_dim(t, dim), first = begin - begin % step;
@@ -91,7 +92,7 @@ static sl_tensor *take_steps(sli_import *m, sl_tensor *t, int dim, int64_t begin
   return t ? sl_reshape_at(m->at, m->g, t, out) : NULL;
 }
 
-/* A tensor without elements, which only a concatenation reads. */
+/* Sets an empty tensor, which only a concatenation reads. */
 static void out_empty(sli_import *m, const sli_pt_node *n) {
   sli_pt_out_array(m, n, 0, sli_pt_array_make(&m->arena, &n->outs[0]->type));
 }
@@ -213,14 +214,15 @@ void sli_emit_unbind(sli_import *m, const sli_pt_node *n, const sli_pt_call *row
   for (int i = 0; i < n->nouts; i++) sli_pt_out(m, n, i, drop_dim(m, parts[i], dim));
 }
 
-/* ---- put together -------------------------------------------------------------------------- */
+/* ---- concatenation --------------------------------------------------------------------------- */
 
 static sl_tensor *as_dtype(sli_import *m, sl_tensor *t, sl_dtype dtype) {
   t = sli_pt_narrow(m, t);
   return t && t->type.dtype != dtype ? sl_cast_at(m->at, m->g, t, dtype) : t;
 }
 
-/* The part with the most elements beside dim `dim`: it has the rows, if any part has. */
+/* Returns the part with the most elements in dims other than `dim`: it has the rows, if any part
+ * does. */
 static sl_tensor *widest_of(sl_tensor *const *parts, int count, int dim) {
   sl_tensor *widest = NULL;
   int64_t most = 0;
@@ -231,7 +233,7 @@ static sl_tensor *widest_of(sl_tensor *const *parts, int count, int dim) {
   return widest;
 }
 
-/* Puts parts together along a dim; parts that are the same for all rows are repeated. */
+/* Concatenates parts along a dim. Parts that are the same for all rows are expanded. */
 static sl_tensor *concat(sli_import *m, int dim, int count, sl_tensor **parts) {
   sl_tensor *like = widest_of(parts, count, dim);
   for (int i = 0; i < count; i++) parts[i] = sli_pt_widen(m, parts[i], like, dim);
@@ -259,7 +261,7 @@ void sli_emit_cat(sli_import *m, const sli_pt_node *n, const sli_pt_call *row) {
   sli_pt_out(m, n, 0, used ? concat(m, dim, used, parts) : NULL);
 }
 
-/* One number in the shape of t, with another length along a dim. */
+/* Makes a tensor of one number in the shape of t, with another length along a dim. */
 static sl_tensor *filled_beside(sli_import *m, sl_tensor *t, int dim, int64_t length,
                                 double value) {
   sl_tensor *like = sl_slice_at(m->at, m->g, t, dim, 0, 1);
@@ -270,7 +272,7 @@ static sl_tensor *filled_beside(sli_import *m, sl_tensor *t, int dim, int64_t le
   return length == 1 ? one : sl_expand_at(m->at, m->g, one, dims);
 }
 
-/* Adds `before` and `after` positions of one number along a dim, or takes some away. */
+/* Adds `before` and `after` positions of one number along a dim, or removes some. */
 sl_tensor *sli_pt_pad_dim(sli_import *m, sl_tensor *t, int dim, int64_t before, int64_t after,
                           double value) {
   if (!t) return NULL;
@@ -304,7 +306,7 @@ void sli_emit_pad(sli_import *m, const sli_pt_node *n, const sli_pt_call *row) {
   sli_pt_out(m, n, 0, t);
 }
 
-/* repeat(repeats): copies one after another along each dim. */
+/* repeat(repeats): concatenates copies along each dim. */
 void sli_emit_repeat(sli_import *m, const sli_pt_node *n, const sli_pt_call *row) {
   (void)row;
   const sli_pt_value *x = sli_pt_first(n);
@@ -414,7 +416,7 @@ void sli_emit_triangle(sli_import *m, const sli_pt_node *n, const sli_pt_call *r
   sli_pt_out(m, n, 0, sl_mul_at(m->at, m->g, t, c));
 }
 
-/* upsample_nearest: each position of an image several times. */
+/* upsample_nearest: repeats each position of an image. */
 void sli_emit_upsample(sli_import *m, const sli_pt_node *n, const sli_pt_call *row) {
   (void)row;
   const sli_pt_value *x = sli_pt_first(n);
@@ -430,7 +432,7 @@ void sli_emit_upsample(sli_import *m, const sli_pt_node *n, const sli_pt_call *r
   sli_pt_out(m, n, 0, t);
 }
 
-/* diff(self, prepend): each position less the one before it. */
+/* diff(self, prepend): the difference from the previous position. */
 void sli_emit_diff(sli_import *m, const sli_pt_node *n, const sli_pt_call *row) {
   (void)row;
   const sli_pt_value *x = sli_pt_first(n), *before = sli_pt_arg_value(n, "prepend");
@@ -458,14 +460,14 @@ void sli_emit_copy(sli_import *m, const sli_pt_node *n, const sli_pt_call *row) 
   sli_pt_out(m, n, 0, x ? expand_to(m, t, &x->type, &n->outs[0]->type) : NULL);
 }
 
-/* A slice or a position of the whole written anew: the parts before and after it stay. */
+/* Replaces a slice or a position of a whole: the parts before and after it are kept. */
 void sli_emit_put(sli_import *m, const sli_pt_node *n, const sli_pt_call *row) {
   (void)row;
   const sli_pt_value *whole = sli_pt_first(n), *part = sli_pt_arg_value(n, "put");
   sl_tensor *new_part = sli_pt_tensor(m, part);
   if (!new_part) return;
   bool slices = strstr(n->target, "slice") != NULL, selects = strstr(n->target, "select") != NULL;
-  if (!slices && !selects) { /* a view of all of it */
+  if (!slices && !selects) { /* a view of the whole */
     sl_type to;
     if (sli_pt_view_dims(&new_part->type, &part->type, &whole->type, &to))
       sli_pt_out(m, n, 0, sli_pt_reshape(m, new_part, &to));
@@ -499,7 +501,7 @@ void sli_emit_put(sli_import *m, const sli_pt_node *n, const sli_pt_call *row) {
   sli_pt_out(m, n, 0, concat(m, dim, used, parts));
 }
 
-/* broadcast_tensors: each tensor in the shape of all. */
+/* broadcast_tensors: expands each tensor to the common shape. */
 void sli_emit_broadcast(sli_import *m, const sli_pt_node *n, const sli_pt_call *row) {
   (void)row;
   const sli_pt_arg *list = sli_pt_arg_find(n, "tensors");

@@ -370,8 +370,8 @@ static sl_status expand_near_rule(sli_expansion *x, const sli_node *n, sli_array
   return make_backward(x, &with, in, lies);
 }
 
-/* Notes the router that dispatches a gradient which came to the rows' sources, as where the call's
- * output was added to another tensor there. */
+/* Records the router of a gradient that is not yet at the experts, for example because the call's
+ * output was added to a tensor at the rows' sources. */
 static sl_status note_router(sli_expansion *x, const sli_node *n, const sl_tensor *t,
                              const sli_layout *want) {
   if (!t || !sli_is_dispatched(want)) return SL_OK;

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A chat as tokens, by the model's template, and which of them are answers. A template may mark
- * them. For others the chat is rendered up to each answer, and with it. The text before an answer
- * must be how the whole text begins; the answer's tokens are those from where both differ. It ends
- * where the tokens of the text with it do, or where they go on with what only ends a chat. */
+/* Tokenizes a chat with the model's template, and finds which tokens belong to answers. A template
+ * may mark answers itself. Otherwise the chat is rendered up to each answer, and including it. The
+ * text before an answer must be a prefix of the whole text. The answer's tokens begin where the two
+ * differ. They end where the tokens of the text including it end, or where these continue with text
+ * that only ends a chat. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -16,14 +17,14 @@ void sli_chats_tokens_fini(chats_tokens *t) {
 
 /* ---- rendering ------------------------------------------------------------------------------- */
 
-/* A chat that becomes tokens. */
+/* A chat being tokenized. */
 typedef struct chats_job {
   sli_chats *c;
   const chats_line *line;
-  size_t count, first; /* messages */
+  size_t count, first; /* messages; those before `first` are a prompt */
   bool *answers;       /* [count] */
   bool plain, tools;
-  char *prompt, *text; /* of two texts, the first one; the whole text */
+  char *prompt, *text; /* prompt: the first of two texts; text: the whole text */
   chats_tokens *out;
 } chats_job;
 
@@ -51,8 +52,8 @@ static sl_status encode(const chats_job *j, const char *text, sli_token_row *out
   return status ? sli_chats_fail(j->line, status) : SL_OK;
 }
 
-/* Counts the tokens with which a text and the whole text begin alike. `ends`: says whether the
- * others of the text are also how the whole text ends. */
+/* Counts the leading tokens that a text shares with the whole text. `ends` is set if the text's
+ * remaining tokens are also the end of the whole text. */
 static sl_status compare(const chats_job *j, const char *text, size_t *same, bool *ends) {
   const sli_token_row *all = &j->out->tokens;
   sli_token_row row = {0};
@@ -77,7 +78,7 @@ static void set_marks(const chats_job *j, size_t begin, size_t end, int32_t mark
   for (size_t i = begin; i < SLI_MIN(end, marks->count); i++) marks->items[i] = mark;
 }
 
-/* ---- answers of templates without marks ------------------------------------------------------ */
+/* ---- answers, for templates without marks ---------------------------------------------------- */
 
 static sl_status not_found(const chats_job *j, size_t answer, const char *what) {
   return sl_fail(
@@ -99,7 +100,7 @@ static sl_status find_begin(const chats_job *j, size_t answer, size_t *begin) {
   return status;
 }
 
-/* Finds the token behind an answer. */
+/* Finds the token after an answer. */
 static sl_status find_end(const chats_job *j, size_t answer, size_t *end) {
   char *text = NULL;
   bool ends = true;
@@ -127,15 +128,15 @@ static sl_status find_answers(const chats_job *j) {
 
 /* ---- marked answers -------------------------------------------------------------------------- */
 
-/* Returns whether a completion has nothing but answers. */
+/* Returns whether a completion consists of answers only. */
 static bool only_answers(const chats_job *j) {
   size_t i = j->first;
   while (i < j->count && j->answers[i]) i++;
   return j->first && i == j->count;
 }
 
-/* Leaves out answers of the prompt. A completion of answers alone is learned with all that the
- * template puts around them. */
+/* Leaves out answers in the prompt. A completion that consists of answers is learned including
+ * everything that the template puts around them. */
 static sl_status keep_completion(const chats_job *j) {
   size_t begin = 0;
   if (!j->first) return SL_OK;
@@ -159,7 +160,7 @@ static sl_status take_marks(chats_job *j) {
 
 /* ---- chats ----------------------------------------------------------------------------------- */
 
-/* Joins prompt and completion, and the token that ends a text. */
+/* Joins prompt, completion, and the token that ends a text. */
 static void join_texts(chats_job *j, const chats_values *values) {
   const char *end = j->c->found.marks.end ? j->c->found.marks.end : "";
   sli_value a = values->prompt, b = values->completion;
@@ -169,7 +170,7 @@ static void join_texts(chats_job *j, const chats_values *values) {
   j->text = sli_format("%s%.*s%s", j->prompt, (int)b.text.bytes, b.text.at, ended ? "" : end);
 }
 
-/* Reads what the line is about, once. */
+/* Reads the contents of the line, once. */
 static sl_status begin(chats_job *j) {
   sli_values *v = sli_chats_room(j->line);
   chats_values values;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Chat templates of models, and chats to learn from: a line of JSON each, as tokens of which some
+/* Chat templates of models, and chats as training data: one JSON line each, as tokens of which some
  * are learned, by default those of the answers. */
 #ifndef SLUICE_IO_CHATS_H
 #define SLUICE_IO_CHATS_H
@@ -11,8 +11,8 @@
 
 /* ---- templates ------------------------------------------------------------------------------- */
 
-/* The model's chat template, the one for chats with tools if that is another, and the texts of its
- * special tokens; NULL: not specified. */
+/* The model's chat template, its template for chats with tools if that is different, and the texts
+ * of its special tokens; NULL if not specified. */
 typedef struct sli_chat_found {
   char *template, *for_tools;
   sli_chat_marks marks;
@@ -22,39 +22,37 @@ typedef struct sli_chat_found {
  * keys. */
 sl_status sli_chat_find(const char *tokenizer, sli_chat_found *out);
 void sli_chat_found_fini(sli_chat_found *f);
-/* Chooses the template called `name`, or that of the file `name`; the model's own if `name` is
- * NULL. SL_E_USAGE: it is unknown, or there is none; the message names the tokenizer and its
- * templates. */
+/* Chooses the template called `name`, or the template in the file `name`. NULL chooses the model's
+ * template. SL_E_USAGE: the template is unknown, or the model has none; the message names the
+ * tokenizer and its templates. */
 sl_status sli_chat_choose(const sli_chat_found *f, const char *tokenizer, const char *name,
                           const sli_chat **out);
 
-/* ---- chats to learn from ----------------------------------------------------------------------
- */
+/* ---- chats as training data ------------------------------------------------------------------ */
 
 typedef struct sli_chats sli_chats;
 
 typedef struct sli_chats_options {
   const char
       *tokenizer; /* a tokenizer.json or a GGUF file, with the model's template in or beside it */
-  const char *template; /* name of another template, or a file; NULL: the model's own */
+  const char *template; /* name of another template, or a file; NULL: the model's template */
   bool all;             /* all tokens are learned, not only those of answers */
   int64_t vocab;        /* every token must be less */
 } sli_chats_options;
 
-/* Opens tokenizer and template. SL_E_INPUT, or SL_E_USAGE for a template that is not there, with
- * the reason in the text. */
+/* Opens tokenizer and template. SL_E_INPUT states the reason; SL_E_USAGE: a template is missing. */
 sl_status sli_chats_open(const sli_chats_options *options, sli_chats **out);
 void sli_chats_close(sli_chats *c);
-/* Hashes all that tokens depend on, but for the tokenizer's file. */
+/* Hashes everything that tokens depend on, except the tokenizer's file. */
 uint64_t sli_chats_hash(const sli_chats *c);
 
-enum { SLI_CHATS_LEARNED = INT32_MIN }; /* the bit of a token that is learned */
+enum { SLI_CHATS_LEARNED = INT32_MIN }; /* set in a token that is learned */
 
-/* Appends all chats of a text: for each the number of its tokens, then these. Lines are
+/* Appends all chats of a text: for each the number of its tokens, then the tokens. Lines are
  *     {"messages": [{"role": ..., "content": ...}, ...], "tools": [...]}
  *     {"prompt": ..., "completion": ...}, both texts or both lists of messages
  *     {"conversations": [{"from": "human", "value": ...}, ...]}
- * and empty lines are left out. SL_E_INPUT names the file, the line, and the reason. */
+ * and empty lines are skipped. SL_E_INPUT names the file, the line, and the reason. */
 sl_status sli_chats_encode(sli_chats *c, const char *path, const char *text, size_t bytes,
                            sli_token_row *out);
 

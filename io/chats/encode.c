@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Chats as tokens, with a bit for those that are learned. */
+/* Chats as tokens, with a bit that marks learned tokens. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -10,7 +10,7 @@
 
 /* ---- opening --------------------------------------------------------------------------------- */
 
-/* Chooses the template. Without one there may still be texts. */
+/* Chooses the template. Without one, data of plain texts can still be read. */
 static sl_status choose(sli_chats *c) {
   const sli_chats_options *o = &c->options;
   sl_status status = sli_chat_find(o->tokenizer, &c->found);

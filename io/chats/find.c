@@ -22,7 +22,7 @@ static char *token_text(const cJSON *keys, const cJSON *texts, const char *which
   return cJSON_IsNumber(number) ? copy_text(cJSON_GetArrayItem(texts, number->valueint)) : NULL;
 }
 
-/* The special tokens: their names in tokenizer_config.json, and in GGUF files. */
+/* Names of the special tokens, in tokenizer_config.json and in GGUF files. */
 static const struct {
   const char *name, *in_gguf;
   size_t place; /* offset in the marks */
@@ -31,7 +31,7 @@ static const struct {
     {"eos_token", "eos", offsetof(sli_chat_marks, end)},
     {"unk_token", "unknown", offsetof(sli_chat_marks, unknown)},
     {"pad_token", "padding", offsetof(sli_chat_marks, pad)},
-    {"sep_token", "seperator", offsetof(sli_chat_marks, separator)}, /* GGUF spells it so */
+    {"sep_token", "seperator", offsetof(sli_chat_marks, separator)}, /* the spelling in GGUF */
     {"cls_token", "cls", offsetof(sli_chat_marks, classifier)},
     {"mask_token", "mask", offsetof(sli_chat_marks, mask)}};
 
@@ -55,13 +55,13 @@ static sl_status find_in_gguf(const char *path, sli_chat_found *out) {
   return SL_OK;
 }
 
-/* "<s>", or {"content": "<s>", ...} */
+/* Returns the text of a mark: "<s>", or {"content": "<s>", ...}. */
 static char *mark_text(const cJSON *root, const char *name) {
   const cJSON *mark = cJSON_GetObjectItemCaseSensitive(root, name);
   return copy_text(cJSON_IsObject(mark) ? cJSON_GetObjectItemCaseSensitive(mark, "content") : mark);
 }
 
-/* Returns the chat template, or the one of a name among several. */
+/* Returns the chat template, or one of several by its name. */
 static char *template_text(const cJSON *root, const char *which) {
   const cJSON *all = cJSON_GetObjectItemCaseSensitive(root, "chat_template"), *each;
   if (!cJSON_IsArray(all)) return strcmp(which, "default") ? NULL : copy_text(all);
@@ -73,8 +73,8 @@ static char *template_text(const cJSON *root, const char *which) {
   return NULL;
 }
 
-/* Reads a whole file from the folder of another one; NULL: it does not exist. The caller frees
- * it. */
+/* Reads a whole file from the folder of another one. *out is NULL if it does not exist. The caller
+ * frees it. */
 static sl_status read_beside(const char *path, const char *name, char **out) {
   const char *slash = strrchr(path, '/');
   char *beside = sli_format("%.*s%s", slash ? (int)(slash + 1 - path) : 0, path, name);
@@ -84,7 +84,7 @@ static sl_status read_beside(const char *path, const char *name, char **out) {
   return status;
 }
 
-/* Replaces a template by that of a file, if there is one. */
+/* Replaces a template by that of a separate file, if it exists. */
 static sl_status prefer_file(const char *path, const char *name, char **template) {
   char *text;
   sl_status status = read_beside(path, name, &text);
@@ -130,7 +130,7 @@ static sl_status unknown(const char *format, const char *what) {
   return SL_E_USAGE;
 }
 
-/* Parses the template of a file. */
+/* Parses the template in a file. */
 static sl_status choose_file(const char *path, const sli_chat **out) {
   char *text;
   sl_status status = sli_file_read(path, &text);

@@ -9,13 +9,13 @@ struct sli_chats {
   sli_chats_options options;
   sli_tokenizer *tokenizer;
   sli_chat_found found;
-  const sli_chat *chat; /* NULL: the model has none; texts need none */
-  char *why;            /* the reason of that */
+  const sli_chat *chat; /* NULL: the model has none, and only plain texts can be read */
+  char *why;            /* the reason for that */
 };
 
 /* ---- lines (line.c) -------------------------------------------------------------------------- */
 
-/* A line, and its place for messages: "chats.jsonl:7". */
+/* A line, and its location for messages: "chats.jsonl:7". */
 typedef struct chats_line {
   const char *place, *text;
   size_t bytes;
@@ -24,14 +24,14 @@ typedef struct chats_line {
 /* Values of a line. */
 typedef struct chats_values {
   sli_chat_values of;
-  size_t first; /* messages before this one are a prompt, in which nothing is learned */
+  size_t first; /* messages before this one are a prompt, from which nothing is learned */
   bool plain;   /* two texts instead of messages */
   sli_value prompt, completion;
 } chats_values;
 
-/* Makes room for the values of a line, which each rendering takes anew. */
+/* Makes room for the values of a line, which each rendering allocates anew. */
 sli_values *sli_chats_room(const chats_line *line);
-/* Reads a line whose JSON is well-formed. SL_E_INPUT names its place and what is wrong. */
+/* Reads a line whose JSON is well-formed. SL_E_INPUT names its location and what is wrong. */
 sl_status sli_chats_line(const chats_line *line, sli_values *v, chats_values *out);
 /* Returns whether a message is an answer. */
 bool sli_chats_is_answer(sli_values *v, sli_value message);
@@ -40,7 +40,7 @@ sl_status sli_chats_fail(const chats_line *line, sl_status status);
 
 /* ---- answers (answers.c) --------------------------------------------------------------------- */
 
-/* The tokens of a chat, and for each 1 if it is of an answer, else 0. */
+/* The tokens of a chat, and for each 1 if it belongs to an answer, otherwise 0. */
 typedef struct chats_tokens {
   sli_token_row tokens, marks;
 } chats_tokens;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A line of JSON as messages, or as two texts. */
+/* Reads a JSON line as messages, or as two texts. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -50,7 +50,7 @@ static sl_status wanted(const chats_line *line, const char *at, const char *what
 
 /* ---- roles ----------------------------------------------------------------------------------- */
 
-/* Names of roles: those of messages, and others that ShareGPT's data have for them. */
+/* Names of roles in messages, and their names in ShareGPT's data. */
 static const struct {
   const char *name, *role;
 } roles[] = {{"system", "system"},    {"developer", "system"},
@@ -73,7 +73,7 @@ bool sli_chats_is_answer(sli_values *v, sli_value message) {
 
 /* ---- messages -------------------------------------------------------------------------------- */
 
-/* A list in a line, with its name there. */
+/* A list in a line, with its key. */
 typedef struct chats_list {
   const chats_line *line;
   const char *name;
@@ -102,7 +102,7 @@ static sl_status check_parts(const chats_list *l, size_t i, sli_values *v, sli_v
   return SL_OK;
 }
 
-/* Checks a message as templates get it. */
+/* Checks a message in the form that templates get. */
 static sl_status check_message(const chats_list *l, size_t i, sli_values *v, sli_value content,
                                sli_value message) {
   bool calls = sli_value_count(sli_value_get(v, message, "tool_calls")) > 0;
@@ -115,7 +115,7 @@ static sl_status check_message(const chats_list *l, size_t i, sli_values *v, sli
   return fail_at(l, i, "the answer is empty: there is nothing to learn");
 }
 
-/* Copies a message, with the names of ShareGPT replaced. */
+/* Copies a message, with ShareGPT's names replaced. */
 static sli_value rename_members(sli_values *v, sli_value from) {
   sli_value out = sli_value_dict(v);
   for (size_t i = 0; i < sli_value_count(from); i++) {
@@ -152,7 +152,7 @@ static sl_status add_messages(const chats_line *line, const char *name, sli_valu
 
 /* ---- lines ----------------------------------------------------------------------------------- */
 
-/* Reads a list, or a text of JSON with one, as data sets keep tools. */
+/* Reads a list, or a JSON text with one, as some data sets store tools. */
 static sl_status read_tools(const chats_line *line, sli_values *v, sli_value tools,
                             sli_value *out) {
   if (!is_there(tools)) return SL_OK;

@@ -24,7 +24,7 @@ struct sli_gguf {
   const unsigned char *data;
   size_t data_bytes;
   int count;
-  sli_stored_tensor *tensors; /* sorted by name; the names are owned */
+  sli_stored_tensor *tensors; /* sorted by name; owns the names */
 };
 
 bool sli_gguf_is(const char *path) {
@@ -104,8 +104,7 @@ static sl_status read_tensor(sli_gguf *file, cursor *c) {
   return status;
 }
 
-/* Reads the tensor entries. Each takes at least LEAST_BYTES, so a wrong count is found out
- * first. */
+/* Reads the tensor entries. Each takes at least LEAST_BYTES, so a wrong count is detected first. */
 static sl_status read_tensors(sli_gguf *file, cursor *c, uint64_t count) {
   enum { LEAST_BYTES = 8 + 4 + 8 + 4 + 8 };
   if (count > c->left / LEAST_BYTES)
@@ -136,7 +135,7 @@ static int by_offset(const void *a, const void *b) {
   return (x->offset > y->offset) - (x->offset < y->offset);
 }
 
-/* Checks that each tensor is within the data, aligned, and does not overlap the one before it. */
+/* Checks that each tensor is within the data, aligned, and does not overlap its predecessor. */
 static sl_status check_places(const sli_gguf *file, size_t alignment) {
   size_t done = 0;
   for (int i = 0; i < file->count; i++) {
@@ -157,7 +156,7 @@ static sl_status check_places(const sli_gguf *file, size_t alignment) {
   return SL_OK;
 }
 
-/* Renames the tensors to Hugging Face's names. */
+/* Renames the tensors to their Hugging Face names. */
 static sl_status rename_tensors(sli_gguf *file) {
   for (int i = 0; i < file->count; i++) {
     char *own = (char *)file->tensors[i].name;
@@ -227,14 +226,15 @@ const sli_stored_tensor *sli_gguf_find(const sli_gguf *file, const char *name) {
   return sli_stored_find(file->tensors, file->count, name);
 }
 
-/* Returns the row's place in Hugging Face's order. Within a head, the file interleaves the rows
- * of both halves: first of each, second of each, ...; Hugging Face has one half after the other. */
+/* Returns the row's index in Hugging Face's order. Within a head, the file interleaves the rows of
+ * both halves: the first of each, the second of each, and so on. Hugging Face stores one half after
+ * the other. */
 size_t sli_gguf_place_of(size_t r, size_t head) {
   size_t within = head ? r % head : 0;
   return r - within + within / 2 + (within % 2 ? head / 2 : 0);
 }
 
-/* Sets *head to the rows of a head; 0: rows are in Hugging Face's order. */
+/* Sets *head to the number of rows per head, or to 0 if rows are in Hugging Face's order. */
 static sl_status find_head(const sli_gguf *file, const sli_stored_tensor *t, size_t *head) {
   size_t heads = (size_t)sli_gguf_heads(file->metadata.values, t->name), rows = (size_t)t->dim[0];
   *head = heads ? rows / heads : 0;

@@ -9,28 +9,28 @@
 typedef struct sli_gguf_type {
   const char *name;
   int numbers, bytes;
-  void (*unpack)(const unsigned char *from, size_t blocks, float *out); /* NULL: not supported */
-  void (*pack)(const float *from, size_t blocks, unsigned char *out);   /* NULL: not written */
+  void (*unpack)(const unsigned char *from, size_t blocks, float *out); /* NULL if not supported */
+  void (*pack)(const float *from, size_t blocks, unsigned char *out);   /* NULL if not written */
 } sli_gguf_type;
-/* Finds a type; NULL if there is none. */
+/* Finds a type by number, or returns NULL if there is none. */
 const sli_gguf_type *sli_gguf_type_of(uint32_t number);
 const sli_gguf_type *sli_gguf_type_named(const char *name);
-/* Returns a type's number. */
+/* Returns the number of a type. */
 uint32_t sli_gguf_type_number(const sli_gguf_type *type);
-/* Lists the supported types, as many as fit: "F32, F16, ..."; returns `out`. */
+/* Lists the supported types, "F32, F16, ...", as far as they fit. Returns `out`. */
 char *sli_gguf_type_names(char *out, size_t size);
 
-/* Returns Hugging Face's name of a tensor, or its own if unknown; the caller's to free(). */
+/* Returns the Hugging Face name of a tensor, or its own name if unknown. The caller frees it. */
 char *sli_gguf_name(const cJSON *metadata, const char *name);
-/* Returns the name in GGUF files of a tensor of a Hugging Face name, in an architecture; its own if
- * unknown; the caller's to free(). */
+/* Returns the GGUF name, in an architecture, of a tensor given by its Hugging Face name, or the
+ * same name if unknown. The caller frees it. */
 char *sli_gguf_own_name(const cJSON *metadata, const char *name);
-/* Returns the place in Hugging Face's order of a row of the file, in heads of so many rows. */
+/* Returns the index in Hugging Face's order of a row of the file. Heads have `head` rows. */
 size_t sli_gguf_place_of(size_t r, size_t head);
-/* Says whether a tensor of this Hugging Face name is stored with 1 added. */
+/* Returns whether a tensor of this Hugging Face name is stored with 1 added. */
 bool sli_gguf_plus_one(const cJSON *metadata, const char *name);
 /* Returns the number of heads whose rows are interleaved for rotary pairs in the tensor of this
- * Hugging Face name; 0: rows are in Hugging Face's order. */
+ * Hugging Face name. Returns 0 if rows are in Hugging Face's order. */
 int64_t sli_gguf_heads(const cJSON *metadata, const char *name);
 
 /* ---- blocks (pack.c) --------------------------------------------------------------------------
@@ -50,13 +50,12 @@ typedef struct cursor {
   const unsigned char *at;
   size_t left;
 } cursor;
-/* Reads bytes; false: fewer are left. */
+/* Reads bytes. Returns false if fewer are left. */
 bool sli_gguf_take(cursor *c, void *out, size_t bytes);
-/* Reads a length and a text; *text is the caller's to free(). A text with a zero byte is
- * rejected. */
+/* Reads a length and a text; the caller frees *text. A text with a zero byte is rejected. */
 sl_status sli_gguf_take_text(cursor *c, const char *path, const char *what, char **text);
 
-/* An array of the metadata; its elements have been checked. */
+/* An array of the metadata. Its elements were checked. */
 typedef struct gguf_array {
   char *key;
   uint32_t kind;

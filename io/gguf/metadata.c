@@ -11,9 +11,9 @@
 /* Type numbers of the format. */
 enum { U8, I8, U16, I16, U32, I32, F32, BOOL, TEXT, ARRAY, U64, I64, F64, KINDS };
 
-enum { MOST_KEYS = 1 << 14 }; /* real files have some hundred */
+enum { MOST_KEYS = 1 << 14 }; /* real files have a few hundred */
 
-/* Bytes of a value; 0: variable. */
+/* Bytes of a value; 0 if variable. */
 static const size_t widths[KINDS] = {
     [U8] = 1,  [I8] = 1,   [U16] = 2, [I16] = 2, [U32] = 4, [I32] = 4,
     [F32] = 4, [BOOL] = 1, [U64] = 8, [I64] = 8, [F64] = 8};

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Names of an architecture's tensors in GGUF files, and in Hugging Face's. */
+/* Names of an architecture's tensors, in GGUF and in Hugging Face's format. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -14,7 +14,7 @@ typedef struct architecture {
   const char *type;
   const name *layer, *norms; /* names of a layer's weights, and of its norms */
   bool neighbours;           /* q and k rows of a rotary pair are adjacent */
-  bool plus_one;             /* gains of norms are stored with the 1 that the model adds to them */
+  bool plus_one;             /* norm gains are stored with the 1 that the model adds to them */
 } architecture;
 
 static const name whole[] = {{"token_embd", "model.embed_tokens"},
@@ -73,7 +73,7 @@ static const architecture *find_architecture(const cJSON *metadata) {
   return NULL;
 }
 
-/* Looks up a name of `bytes` bytes; NULL: unknown. */
+/* Looks up a name of `bytes` bytes. Returns NULL if it is unknown. */
 static const char *look_up(const name *names, const char *ours, size_t bytes) {
   for (const name *n = names; n->ours; n++)
     if (strlen(n->ours) == bytes && !strncmp(n->ours, ours, bytes)) return n->theirs;
@@ -95,7 +95,7 @@ char *sli_gguf_name(const cJSON *metadata, const char *name) {
                : sli_format("%s%s", theirs, dot);
 }
 
-/* Looks up a Hugging Face name of `bytes` bytes; NULL: unknown. */
+/* Looks up a Hugging Face name of `bytes` bytes. Returns NULL if it is unknown. */
 static const char *look_back(const name *names, const char *theirs, size_t bytes) {
   for (const name *n = names; n->ours; n++)
     if (strlen(n->theirs) == bytes && !strncmp(n->theirs, theirs, bytes)) return n->ours;

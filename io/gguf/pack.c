@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Numbers packed into the blocks of GGUF files (ggml-common.h): 16 bits, Q8_0, Q4_0 and Q4_K. */
+/* Packs numbers into the blocks of GGUF files (ggml-common.h): 16 bits, Q8_0, Q4_0 and Q4_K. */
 #include <math.h>
 #include <string.h>
 
@@ -39,7 +39,7 @@ void sli_gguf_pack_bf16(const float *from, size_t blocks, unsigned char *out) {
   for (size_t i = 0; i < blocks; i++) put_word(out + 2 * i, sli_float_to_bfloat(from[i]));
 }
 
-/* A scale, by which the largest number becomes 127. */
+/* Packs Q8_0: a scale that maps the largest number to 127. */
 void sli_gguf_pack_q8_0(const float *from, size_t blocks, unsigned char *out) {
   for (size_t b = 0; b < blocks; b++, from += BLOCK, out += 34) {
     float scale = fabsf(largest(from, BLOCK)) / 127, by = scale > 0 ? 1 / scale : 0;
@@ -48,7 +48,7 @@ void sli_gguf_pack_q8_0(const float *from, size_t blocks, unsigned char *out) {
   }
 }
 
-/* A scale, by which the largest number becomes -8. */
+/* Packs Q4_0: a scale that maps the largest number to -8. */
 void sli_gguf_pack_q4_0(const float *from, size_t blocks, unsigned char *out) {
   for (size_t b = 0; b < blocks; b++, from += BLOCK, out += 18) {
     float scale = largest(from, BLOCK) / -8, by = scale != 0 ? 1 / scale : 0;
@@ -60,16 +60,16 @@ void sli_gguf_pack_q4_0(const float *from, size_t blocks, unsigned char *out) {
   }
 }
 
-/* ---- Q4_K: parts of 32, number = scale q - less, both in 6 bits of the block's -----------------
- */
+/* ---- Q4_K: parts of 32, number = scale q - less, both in 6 bits of the block's scale
+ * ----------- */
 
-/* A part's scale and offset, and the error that they leave. */
+/* A part's scale and offset, and the remaining error. */
 typedef struct fitted {
   float scale, less;
   double error;
 } fitted;
 
-/* Fits scale and offset to integers by least squares; the offset is not below 0. */
+/* Fits scale and offset to integers by least squares. The offset is not below 0. */
 static fitted fit(const float *x, const int *q) {
   double n = BLOCK, sq = 0, sqq = 0, sx = 0, sqx = 0;
   for (int i = 0; i < BLOCK; i++) {
@@ -87,7 +87,8 @@ static fitted fit(const float *x, const int *q) {
   return f;
 }
 
-/* Tries integers of ranges a little narrower and wider than the numbers', and keeps the best. */
+/* Tries integers for ranges a little narrower and wider than that of the numbers, and keeps the
+ * best. */
 static fitted fit_part(const float *x) {
   enum { TRIES = 21 };
   float low = 0, high = x[0];

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Block layouts of tensors in GGUF files, by ggml's type numbers. A quantized number is a small
- * integer; each block has its own scale, and in some types an offset. */
+ * integer. Each block has a scale, and in some types an offset. */
 #include <stdio.h>
 #include <string.h>
 
@@ -31,7 +31,8 @@ static void unpack_halves(const unsigned char *from, float scale, float shift, f
   }
 }
 
-/* A scale; numbers start at -8. Eight times the scale is exact, and so is the product. */
+/* Unpacks Q4_0: a scale, and numbers that start at -8. Eight times the scale is exact, and so is
+ * the product. */
 static void unpack_q4_0(const unsigned char *from, size_t blocks, float *out) {
   for (size_t i = 0; i < blocks; i++, from += 18, out += 32) {
     float scale = sli_half_to_float(word_at(from));
@@ -39,7 +40,7 @@ static void unpack_q4_0(const unsigned char *from, size_t blocks, float *out) {
   }
 }
 
-/* A scale and an offset. */
+/* Unpacks Q4_1: a scale and an offset. */
 static void unpack_q4_1(const unsigned char *from, size_t blocks, float *out) {
   for (size_t i = 0; i < blocks; i++, from += 20, out += 32)
     unpack_halves(from + 4, sli_half_to_float(word_at(from)), sli_half_to_float(word_at(from + 2)),
@@ -55,7 +56,7 @@ static void unpack_fifths(const unsigned char *from, float scale, float shift, f
   }
 }
 
-/* A scale; numbers start at -16, which is exact as well. */
+/* Unpacks Q5_0: a scale, and numbers that start at -16, which is exact as well. */
 static void unpack_q5_0(const unsigned char *from, size_t blocks, float *out) {
   for (size_t i = 0; i < blocks; i++, from += 22, out += 32) {
     float scale = sli_half_to_float(word_at(from));
@@ -69,7 +70,7 @@ static void unpack_q5_1(const unsigned char *from, size_t blocks, float *out) {
                   out);
 }
 
-/* A scale, and 32 signed bytes. */
+/* Unpacks Q8_0: a scale, and 32 signed bytes. */
 static void unpack_q8_0(const unsigned char *from, size_t blocks, float *out) {
   for (size_t i = 0; i < blocks; i++, from += 34, out += 32) {
     float scale = sli_half_to_float(word_at(from));
@@ -77,7 +78,7 @@ static void unpack_q8_0(const unsigned char *from, size_t blocks, float *out) {
   }
 }
 
-/* Unpacks 32 numbers from sixteen bytes: each half of a byte is a place in a table. */
+/* Unpacks 32 numbers from sixteen bytes: each half of a byte is an index into a table. */
 static void unpack_places(const unsigned char *from, const int8_t table[16], float scale,
                           float *out) {
   for (int i = 0; i < 16; i++) {
@@ -86,7 +87,7 @@ static void unpack_places(const unsigned char *from, const int8_t table[16], flo
   }
 }
 
-/* Numbers of IQ4_NL and IQ4_XS, denser around 0. */
+/* Table of IQ4_NL and IQ4_XS, denser around 0. */
 static const int8_t uneven[16] = {-127, -104, -83, -65, -49, -35, -22, -10,
                                   1,    13,   25,  38,  53,  69,  89,  113};
 
@@ -95,7 +96,7 @@ static void unpack_iq4_nl(const unsigned char *from, size_t blocks, float *out) 
     unpack_places(from + 2, uneven, sli_half_to_float(word_at(from)), out);
 }
 
-/* Returns 2^(e - 128): the scale of MXFP4's numbers, which are doubled here. */
+/* Returns 2^(e - 128): the scale of MXFP4. The table has doubled values. */
 static float power_of_two(unsigned char e) {
   uint32_t bits = e < 2 ? UINT32_C(0x00200000) << e : (uint32_t)(e - 1) << 23;
   float out;
@@ -103,18 +104,19 @@ static float power_of_two(unsigned char e) {
   return out;
 }
 
-/* A power of two, and floats of a sign, two bits of exponent and one of mantissa. */
+/* Unpacks MXFP4: a power of two, and floats with a sign, two exponent bits and one mantissa bit. */
 static void unpack_mxfp4(const unsigned char *from, size_t blocks, float *out) {
   static const int8_t doubled[16] = {0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12};
   for (size_t i = 0; i < blocks; i++, from += 17, out += 32)
     unpack_places(from + 1, doubled, power_of_two(from[0]), out);
 }
 
-/* ---- blocks of 256 numbers, whose parts have small scales of their own ----------------------- */
+/* ---- blocks of 256 numbers, in parts with small scales
+ * ---------------------------------------- */
 
-/* Unpacks the scale and minimum of part j, of eight: six bits each, in twelve bytes. Those of
- * the first four parts are the low bits of the first eight bytes. The other parts' low four bits
- * are in the last four bytes, their upper two bits in the upper bits of the first eight. */
+/* Unpacks the scale and minimum of part j of eight: six bits each, in twelve bytes. Those of the
+ * first four parts are the low bits of the first eight bytes. The other parts' low four bits are in
+ * the last four bytes, and their upper two bits in the upper bits of the first eight. */
 static void part_scales(const unsigned char *from, int j, float *scale, float *less) {
   bool first = j < 4;
   int upper_scale = first ? 0 : from[j - 4] >> 6 << 4, upper_less = first ? 0 : from[j] >> 6 << 4;
@@ -122,8 +124,8 @@ static void part_scales(const unsigned char *from, int j, float *scale, float *l
   *less = (float)(first ? from[j + 4] & 63 : from[j + 4] >> 4 | upper_less);
 }
 
-/* Unpacks parts of 32 numbers: two parts share the halves of 32 bytes. `fifth` holds one more
- * bit of each number, a bit of its bytes per part; NULL: none. */
+/* Unpacks parts of 32 numbers. Two parts share the halves of 32 bytes. `fifth` holds one more bit
+ * of each number, one bit of its bytes per part; NULL if there is none. */
 static void unpack_parts(const unsigned char *head, const unsigned char *fifth,
                          const unsigned char *from, float *out) {
   float scale = sli_half_to_float(word_at(head)), least = sli_half_to_float(word_at(head + 2));
@@ -149,8 +151,8 @@ static void unpack_q5_k(const unsigned char *from, size_t blocks, float *out) {
     unpack_parts(from, from + 16, from + 48, out);
 }
 
-/* Numbers start at -32, in parts of 16 with a signed scale each. Four bits of a number are in
- * the halves of the first 128 bytes, two in the quarters of the next 64. */
+/* Unpacks Q6_K: numbers start at -32, in parts of 16 with a signed scale each. Four bits of a
+ * number are in the halves of the first 128 bytes, two in the quarters of the next 64. */
 static void unpack_q6_k(const unsigned char *from, size_t blocks, float *out) {
   for (size_t i = 0; i < blocks; i++, from += 210, out += 256) {
     float scale = sli_half_to_float(word_at(from + 208));
@@ -164,12 +166,12 @@ static void unpack_q6_k(const unsigned char *from, size_t blocks, float *out) {
   }
 }
 
-/* Returns number n of 256 with two bits each: in the quarters of the bytes of each half. */
+/* Returns number n of 256 with two bits each, stored in the quarters of the bytes of each half. */
 static int two_bits(const unsigned char *from, int n) {
   return from[n / 128 * 32 + n % 32] >> n / 32 % 4 * 2 & 3;
 }
 
-/* Parts of 16 with a scale and a minimum of four bits each. */
+/* Unpacks Q2_K: parts of 16, with a scale and a minimum of four bits each. */
 static void unpack_q2_k(const unsigned char *from, size_t blocks, float *out) {
   for (size_t i = 0; i < blocks; i++, from += 84, out += 256) {
     float scale = sli_half_to_float(word_at(from + 80)),
@@ -181,15 +183,15 @@ static void unpack_q2_k(const unsigned char *from, size_t blocks, float *out) {
   }
 }
 
-/* Returns the scale of part p, of sixteen: six bits, of which eight bytes have the lower four and
- * four bytes the upper two. It starts at -32. */
+/* Returns the scale of part p of sixteen: six bits, the lower four in eight bytes and the upper two
+ * in four bytes. It starts at -32. */
 static int third_scale(const unsigned char *from, int p) {
   int lower = from[p % 8] >> p / 8 * 4 & 15, upper = from[8 + p % 4] >> p / 4 * 2 & 3;
   return (lower | upper << 4) - 32;
 }
 
-/* Parts of 16 with a signed scale each. A third bit of each number is in the first 32 bytes, a bit
- * of them per 32 numbers; numbers start at -4. */
+/* Unpacks Q3_K: parts of 16 with a signed scale each. The third bit of each number is in the first
+ * 32 bytes, one of their bits per 32 numbers. Numbers start at -4. */
 static void unpack_q3_k(const unsigned char *from, size_t blocks, float *out) {
   for (size_t i = 0; i < blocks; i++, from += 110, out += 256) {
     float scale = sli_half_to_float(word_at(from + 108));
@@ -201,7 +203,7 @@ static void unpack_q3_k(const unsigned char *from, size_t blocks, float *out) {
   }
 }
 
-/* Parts of 32 with a scale of six bits each, which starts at -32. */
+/* Unpacks IQ4_XS: parts of 32 with a scale of six bits each, which starts at -32. */
 static void unpack_iq4_xs(const unsigned char *from, size_t blocks, float *out) {
   for (size_t i = 0; i < blocks; i++, from += 136, out += 256)
     for (int j = 0; j < 8; j++) {

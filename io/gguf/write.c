@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Writes GGUF files: keys with values, then tensors in blocks, in the order of ggml's docs/gguf.md.
- */
+/* Writes GGUF files: keys with values, then tensors in blocks, in the layout of ggml's
+ * docs/gguf.md. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -19,7 +19,7 @@ struct sli_gguf_keys {
   char *bytes;
   size_t size;
   uint64_t count;
-  cJSON *named; /* keys that names of tensors depend on */
+  cJSON *named; /* keys that tensor names depend on */
 };
 
 sli_gguf_keys *sli_gguf_keys_create(void) {
@@ -99,7 +99,7 @@ void sli_gguf_put_numbers(sli_gguf_keys *k, const char *key, const cJSON *values
 
 /* ---- tensors ------------------------------------------------------------------------------- */
 
-/* A file being written; tensors have the names and types that it gives them. */
+/* A file being written, with the names and types of its tensors in the file. */
 typedef struct writing {
   const sli_gguf_content *content;
   sli_atomic_file file;
@@ -111,8 +111,8 @@ static const sli_gguf_type *named_or(const char *type, const char *otherwise) {
   return t && t->pack ? t : sli_gguf_type_named(otherwise);
 }
 
-/* Gains and biases are F32. Rows that are no whole blocks are Q8_0, or F16. A table of predictions
- * is Q8_0 where others have four bits. */
+/* Chooses a tensor's type. Gains and biases are F32. Rows that are not whole blocks are Q8_0 or
+ * F16. The output projection is Q8_0 where other matrices have four bits. */
 static const sli_gguf_type *type_for(const sli_gguf_content *c, const sli_tensor_data *t) {
   int64_t k = t->dim[t->ndim - 1];
   const sli_gguf_type *type = named_or(c->type, "F32");

@@ -32,7 +32,7 @@ void sli_chars_edge_add(sli_grammar *g, sli_chars *a, int32_t from, int32_t low,
   s->edges[s->count++] = (sli_chars_edge){low, high, to};
 }
 
-/* Returns the state behind a character, or SLI_DEAD. */
+/* Returns the state after a character, or SLI_DEAD. */
 static int32_t next_of(const sli_chars *a, int32_t state, int32_t character) {
   const struct sli_chars_state *s = &a->states[state];
   size_t low = 0, high = s->count;
@@ -74,17 +74,17 @@ bool sli_chars_is_empty(sli_grammar *g, const sli_chars *a) {
   return !found;
 }
 
-/* ---- two automata side by side --------------------------------------------------------------- */
+/* ---- products of two automata ---------------------------------------------------------------- */
 
-/* A product under construction. The state of the second is SLI_DEAD where it has none. */
+/* A product under construction. The state of the second automaton is SLI_DEAD where it has none. */
 typedef struct product {
   sli_grammar *g;
   const sli_chars *a, *b;
-  bool without; /* texts that the second does not have */
+  bool without; /* texts that the second automaton does not accept */
   sli_chars *out;
   int32_t (*pairs)[2];
   size_t npairs, pairs_room;
-  int32_t *slots; /* hash table of pairs; -1: free */
+  int32_t *slots; /* hash table of pairs; -1 if free */
   size_t nslots;
 } product;
 
@@ -101,7 +101,7 @@ static bool accepts(const product *p, int32_t a, int32_t b) {
   return p->a->states[a].accepts && second != p->without;
 }
 
-/* Keeps half of the table free. */
+/* Keeps half of the table empty. */
 static bool grow_table(product *p) {
   if (2 * (p->npairs + 1) < p->nslots) return true;
   p->nslots = SLI_MAX(2 * p->nslots, (size_t)64);
@@ -163,7 +163,7 @@ sli_chars *sli_chars_without(sli_grammar *g, const sli_chars *a, const sli_chars
   return multiply(g, a, b, true);
 }
 
-/* ---- simple ones ----------------------------------------------------------------------------- */
+/* ---- basic automata -------------------------------------------------------------------------- */
 
 static void add_any(sli_grammar *g, sli_chars *a, int32_t from, int32_t to) {
   sli_chars_edge_add(g, a, from, 0, SLI_FIRST_SURROGATE - 1, to);
@@ -184,7 +184,7 @@ sli_chars *sli_chars_of_length(sli_grammar *g, int64_t least, int64_t most) {
   return sli_grammar_failed(g) ? NULL : a;
 }
 
-/* Adds a state for texts that begin alike, which are sorted, and all behind it. */
+/* Adds a state for sorted texts with a common prefix, and all states after it. */
 static int32_t add_texts(sli_grammar *g, sli_chars *a, const char **texts, size_t count,
                          int depth) {
   enum { MOST_DEPTH = 1024 };

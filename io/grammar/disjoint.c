@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Proofs that no value satisfies two schemas: oneOf is then anyOf. */
+/* Proofs that no value satisfies two schemas, so that oneOf equals anyOf. */
 #include <string.h>
 
 #include "io/grammar/schema.h"
@@ -22,7 +22,7 @@ static void take(void *ctx, const sli_accepted *v) {
 static bool sides_differ(sli_schema *s, size_t n, const cJSON *const *a, size_t m,
                          const cJSON *const *b, int depth);
 
-/* Returns whether no fixed value of one is among the others. */
+/* Returns whether no fixed value of the first satisfies both. */
 static bool fixed_differ(sli_schema *s, const sli_accepted *a, const sli_accepted *b) {
   const cJSON *fixed = a->fixed->item, *each;
   bool differ = true;
@@ -44,7 +44,7 @@ static bool strings_differ(sli_schema *s, const sli_accepted *a, const sli_accep
   return shorter || longer || chars_differ(s, sli_values_chars(s, a), sli_values_chars(s, b));
 }
 
-/* Returns whether a member that the first needs has no value that suits both. */
+/* Returns whether a member required by the first has no value that suits both. */
 static bool members_differ(sli_schema *s, const sli_accepted *a, const sli_accepted *b, int depth) {
   for (const sli_items *x = a->required; x; x = x->next) {
     const cJSON **of, **other;

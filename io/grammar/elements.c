@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Arrays: elements by their place, and all behind them alike. */
+/* Arrays: the first elements by position, and all later ones alike. */
 #include <string.h>
 
 #include "io/grammar/schema.h"
@@ -8,7 +8,7 @@ typedef struct elements {
   sli_schema *s;
   const cJSON **lists; /* [nlists] */
   size_t nlists;
-  int64_t prefix; /* elements that differ by their place */
+  int64_t prefix; /* number of elements that differ by position */
   int64_t least, most;
 } elements;
 
@@ -16,7 +16,7 @@ static const cJSON *part(const cJSON *schema, const char *keyword) {
   return cJSON_GetObjectItemCaseSensitive(schema, keyword);
 }
 
-/* Returns the schemas of the first elements; older schemas have them in items. */
+/* Returns the schemas of the first elements. Older schemas have them in items. */
 static const cJSON *first_of(const cJSON *schema) {
   const cJSON *items = part(schema, "items"), *prefix = part(schema, "prefixItems");
   return prefix ? prefix : cJSON_IsArray(items) ? items : NULL;
@@ -27,7 +27,7 @@ static const cJSON *rest_of(const cJSON *schema) {
   return cJSON_IsArray(items) ? part(schema, "additionalItems") : items;
 }
 
-/* The value at a place. */
+/* Returns the value at a position. */
 static sli_term element(elements *x, int64_t at) {
   const cJSON *of[x->nlists + 1];
   size_t n = 0;
@@ -45,13 +45,13 @@ static sli_term close_list(elements *x) {
   return sli_schema_row(x->s, (sli_term[]){x->s->space, end, -1});
 }
 
-/* One more element, behind a comma if it is not the first, and what follows. */
+/* Returns one more element, after a comma unless it is the first, and what follows. */
 static sli_term more(elements *x, int64_t at, sli_term behind) {
   sli_term comma = sli_schema_word(x->s, at ? "," : "");
   return sli_schema_row(x->s, (sli_term[]){comma, x->s->space, element(x, at), behind, -1});
 }
 
-/* The rest behind all elements that differ or must be counted. */
+/* Returns the rest after all elements that differ or must be counted. */
 static sli_term tail(elements *x, int64_t at) {
   if (x->most >= 0) return close_list(x);
   sli_term comma = sli_schema_word(x->s, ","), value = element(x, at),
@@ -60,7 +60,7 @@ static sli_term tail(elements *x, int64_t at) {
   return sli_schema_row(x->s, (sli_term[]){any, close_list(x), -1});
 }
 
-/* Makes rules from the last element to the first: each is the rest of the array behind it. */
+/* Makes rules from the last element to the first. Each is the rest of the array from there. */
 sli_term sli_schema_list(sli_schema *s, const sli_accepted *v) {
   sli_grammar *g = s->g;
   elements x = {.s = s, .least = SLI_MAX(v->least_items, 0), .most = v->most_items};

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Automata of characters as nodes: by the bytes of UTF-8, as they are or as JSON writes characters
- * in a string. A character that JSON escapes has one form there: the short one, or \u00xx. */
+/* Automata over characters as nodes: by their UTF-8 bytes, plain or as JSON writes characters in a
+ * string. A character that JSON escapes has one form there: the short one, or \u00xx. */
 #include <string.h>
 
 #include "io/grammar/inner.h"
@@ -21,7 +21,7 @@ static int byte_of(int32_t c, int length, int i) {
   return i ? 0x80 | (bits & 0x3f) : heads[length] | bits;
 }
 
-/* Adds characters of one length from byte i on; those before it are the same. */
+/* Adds characters of one length from byte i on. Their earlier bytes are equal. */
 static void add_tail(sli_grammar *g, int32_t from, int32_t low, int32_t high, int length, int i,
                      int32_t to) {
   int shift = 6 * (length - 1 - i);
@@ -31,7 +31,7 @@ static void add_tail(sli_grammar *g, int32_t from, int32_t low, int32_t high, in
     return;
   }
   for (int32_t at = low; at <= high && !sli_grammar_failed(g);) {
-    /* a whole number of spans, or a part of one */
+    /* a whole number of spans, or part of one */
     int32_t last = SLI_MIN(high, at | span);
     if (!(at & span) && high >= (at | span)) last = ((high + 1) & ~span) - 1;
     bool whole = !(at & span) && (last & span) == span;
@@ -52,7 +52,7 @@ static void add_plain(sli_grammar *g, int32_t from, int32_t low, int32_t high, i
   }
 }
 
-/* ---- strings of JSON ------------------------------------------------------------------------- */
+/* ---- JSON strings ---------------------------------------------------------------------------- */
 
 static const char short_names[] = "\"\\bfnrt", short_values[] = "\"\\\b\f\n\r\t";
 

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Schemas keyword by keyword: what several schemas ask together becomes alternatives of values. */
+/* Expands schemas keyword by keyword: what several schemas require together becomes alternatives of
+ * values. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -14,7 +15,7 @@ typedef struct expansion {
   void *ctx;
 } expansion;
 
-/* An alternative: what is known of it, and what is still to be read. */
+/* An alternative: what is known about it, and what is still to be read. */
 typedef struct place {
   sli_accepted v;
   const sli_items *todo, *seen, *branches; /* branches: anyOf and oneOf */
@@ -146,7 +147,7 @@ static void read_bound(expansion *e, place *p, const cJSON *schema, const cJSON 
       and_digits(e, p, item, sli_numbers_compared(e->s->g, item->valuedouble, bounds[i].ways));
 }
 
-/* Returns how many places behind the point 0.1, 0.01 ... has; 0: it is no such number. */
+/* Returns the number of decimal places of 0.1, 0.01 and so on, or 0 for any other number. */
 static int places_of(double value) {
   double unit = 1;
   for (int places = 1; places <= MOST_PLACES; places++) {
@@ -228,7 +229,7 @@ static void read_all(expansion *e, place *p, const cJSON *schema, const cJSON *i
   (void)schema;
   if (!cJSON_IsArray(item) || !item->child) want(e, item, "an array of schemas");
   else check_schemas(e, item);
-  /* the first is to be read first */
+  /* pushed in reverse, so that the first is read first */
   for (int i = cJSON_GetArraySize(item); i-- > 0 && (each = cJSON_GetArrayItem(item, i));)
     p->todo = sli_items_add(e->s, p->todo, each);
 }
@@ -250,7 +251,7 @@ static int hex(char c) {
   return at ? (int)(at - digits) : -1;
 }
 
-/* Copies a token of a pointer: %2F, ~1 and ~0 are undone. */
+/* Copies a token of a pointer, with %2F, ~1 and ~0 decoded. */
 static char *pointer_token(const expansion *e, const char *from, size_t bytes) {
   char *out = sli_grammar_alloc(e->s->g, bytes + 1), *to = out;
   for (size_t i = 0; out && i < bytes; i++) {
@@ -263,7 +264,7 @@ static char *pointer_token(const expansion *e, const char *from, size_t bytes) {
   return out;
 }
 
-/* Follows a pointer into the document; NULL: it leads nowhere. */
+/* Follows a pointer into the document. Returns NULL if it leads nowhere. */
 static const cJSON *follow(const expansion *e, const char *pointer) {
   const cJSON *at = e->s->doc.root;
   while (at && *pointer == '/') {
@@ -290,7 +291,7 @@ static void read_ref(expansion *e, place *p, const cJSON *schema, const cJSON *i
 
 static const struct keyword {
   const char *name;
-  read_keyword *read; /* NULL: says nothing about values */
+  read_keyword *read; /* NULL: does not restrict values */
 } keywords[] = {{"type", read_type},
                 {"enum", read_enum},
                 {"const", read_const},
@@ -357,7 +358,7 @@ static bool is_seen(const place *p, const cJSON *schema) {
   return false;
 }
 
-/* Reads all schemas to do; false: there are no values. */
+/* Reads all pending schemas. Returns false if there are no values. */
 static bool read_schemas(expansion *e, place *p) {
   while (p->todo && !sli_grammar_failed(e->s->g)) {
     const cJSON *schema = p->todo->item, *item;

@@ -5,8 +5,8 @@
  *     item ::= [0-9a-f]{1,4} | "\"" [^"\n]* "\""
  *     ws ::= " "?
  *
- * The text becomes a tree of parts. Rules of a grammar have no empty texts, so a part is turned
- * into terms in two ways: with all of its texts, and without the empty one. */
+ * The text becomes a tree of parts. Rules of a grammar cannot match the empty text, so a part is
+ * turned into terms in two ways: with all of its texts, and without the empty one. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -24,11 +24,11 @@ typedef enum part_kind {
 
 typedef struct part {
   part_kind kind;
-  sli_term term;          /* of TEXT and CHARS */
-  bool empty;             /* TEXT: it has no bytes */
-  int32_t rule;           /* of RULE */
-  int64_t least, most;    /* of REPEAT */
-  struct part *of, *next; /* first part within; next one in the part around */
+  sli_term term;          /* for TEXT and CHARS */
+  bool empty;             /* TEXT: it is empty */
+  int32_t rule;           /* for RULE */
+  int64_t least, most;    /* for REPEAT */
+  struct part *of, *next; /* first part inside; next part of the enclosing part */
 } part;
 
 typedef struct rule {
@@ -48,7 +48,7 @@ typedef struct reader {
 
 enum { DEEPEST = 64, MOST_RULES = 4096 };
 
-/* ---- signs ----------------------------------------------------------------------------------- */
+/* ---- tokens of the notation ------------------------------------------------------------------ */
 
 static int line_of(const reader *r) {
   int line = 1;
@@ -80,7 +80,7 @@ static size_t name_at(const char *at) {
   return strspn(at, "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_");
 }
 
-/* Reads digits of a character's number. */
+/* Reads the digits of a character's number. */
 static int32_t take_hex(reader *r, int digits) {
   char text[9] = "";
   memcpy(text, r->at, strnlen(r->at, (size_t)digits));
@@ -92,7 +92,7 @@ static int32_t take_hex(reader *r, int digits) {
   return (int32_t)value;
 }
 
-/* Reads a character of a text or of a set. */
+/* Reads a character of a text or a set. */
 static int32_t take_character(reader *r) {
   static const char signs[] = "nrt\\\"[]^-", values[] = "\n\r\t\\\"[]^-";
   if (*r->at != '\\') {
@@ -122,7 +122,7 @@ static int by_low(const void *a, const void *b) {
   return x->low < y->low ? -1 : x->low > y->low;
 }
 
-/* Adds edges for characters that are none of the surrogates. */
+/* Adds edges for characters other than surrogates. */
 static void add_edge(sli_grammar *g, sli_chars *a, int32_t low, int32_t high) {
   int32_t below = SLI_MIN(high, SLI_FIRST_SURROGATE - 1),
           above = SLI_MAX(low, SLI_LAST_SURROGATE + 1);
@@ -130,7 +130,7 @@ static void add_edge(sli_grammar *g, sli_chars *a, int32_t low, int32_t high) {
   if (above <= high) sli_chars_edge_add(g, a, 0, above, high, 1);
 }
 
-/* Returns one character of the spans, or of none of them. */
+/* Returns a term for one character in the spans, or for one outside them. */
 static sli_term characters(sli_grammar *g, span *of, size_t count, bool others) {
   sli_chars *a = sli_chars_create(g);
   int32_t next = 0;
@@ -188,7 +188,7 @@ static part *make(reader *r, part with) {
   return p;
 }
 
-/* Returns the rule of a name. */
+/* Returns the rule of a name, and creates it if needed. */
 static rule *rule_of(reader *r, const char *name, size_t bytes) {
   for (rule *x = r->rules; x; x = x->next)
     if (strlen(x->name) == bytes && !memcmp(x->name, name, bytes)) return x;
@@ -209,7 +209,7 @@ static rule *rule_at(const reader *r, int32_t number) {
   return x;
 }
 
-/* Returns whether the next sign is the name of the next rule. */
+/* Returns whether the next token is the name of the next rule. */
 static bool begins_rule(const reader *r) {
   reader ahead = *r;
   ahead.at += name_at(ahead.at);
@@ -348,7 +348,7 @@ static sli_term maybe(reader *r, bool is, sli_term term) {
   return is ? sli_grammar_repeat(r->g, term, 0, 1) : term;
 }
 
-/* All texts of a part. */
+/* Returns all texts of a part. */
 static sli_term all_texts(reader *r, const part *p) {
   sli_term *terms;
   bool nullable = is_nullable(r, p);
@@ -367,7 +367,7 @@ static sli_term all_texts(reader *r, const part *p) {
   }
 }
 
-/* A row's texts that are not empty: parts in front of the first that has a text are empty. */
+/* Returns the non-empty texts of a row: the parts before the first non-empty one are empty. */
 static sli_term some_row(reader *r, const part *p) {
   sli_term out = 0;
   for (const part *x = p; x; x = x->next) {
@@ -378,7 +378,7 @@ static sli_term some_row(reader *r, const part *p) {
   return out;
 }
 
-/* The texts of a part that are not empty; 0: there are none. */
+/* Returns the non-empty texts of a part, or 0 if there are none. */
 static sli_term some_text(reader *r, const part *p) {
   sli_term *terms;
   switch (p->kind) {

@@ -26,11 +26,11 @@
 
 /* The tokens of a vocabulary, sorted by their bytes. */
 typedef struct sli_token_trie sli_token_trie;
-/* First byte of a special token in place of a text, in front of the token's name. No text has it.
- */
+/* First byte of a special token in place of a text, before the token's name. No text contains
+ * it. */
 enum { SLI_TOKEN_MARK = 0xff };
-/* bytes_of() returns the bytes that a token adds to a text, valid until the next call; none for
- * tokens that no grammar may choose. */
+/* bytes_of() returns the bytes that a token adds to a text, valid until the next call. It returns
+ * none for tokens that no grammar may choose. */
 sli_token_trie *sli_token_trie_create(
     int64_t count, const char *(*bytes_of)(void *ctx, int32_t token, size_t *bytes), void *ctx);
 void sli_token_trie_destroy(sli_token_trie *t);
@@ -40,36 +40,37 @@ bool sli_token_trie_has_mark(const sli_token_trie *t, const char *name, size_t b
 /* ---- grammars ------------------------------------------------------------------------------- */
 
 typedef struct sli_grammar sli_grammar;
-/* A part of a grammar: a set of texts. It may be part of several others. */
+/* A part of a grammar: a set of texts. It may be part of several other terms. */
 typedef int32_t sli_term;
 
-/* Memory is taken from the allowance, which must outlive the grammar; NULL: there is no bound.
- * Errors are told by sli_grammar_seal(). */
+/* Creates a grammar. Its memory is charged to the allowance, which must outlive it; NULL:
+ * unlimited. sli_grammar_seal() reports errors. */
 sli_grammar *sli_grammar_create(const sli_allowance *allowance);
 void sli_grammar_destroy(sli_grammar *g);
 
-/* One text. */
+/* Returns a single text. */
 sli_term sli_grammar_text(sli_grammar *g, const char *text, size_t bytes);
-/* The texts that a regular expression matches as a whole, in ECMAScript's syntax. No references
- * back, no looks ahead, no word boundaries. */
+/* Returns the texts that a regular expression in ECMAScript's syntax matches as a whole. Back
+ * references, lookarounds and word boundaries are not supported. */
 sli_term sli_grammar_regex(sli_grammar *g, const char *pattern);
-/* JSON values that a schema accepts; `where` names it in messages. The schema may be deleted
- * afterwards. */
+/* Returns the JSON values that a schema accepts. `where` names the schema in messages. The schema
+ * may be deleted afterwards. */
 sli_term sli_grammar_schema(sli_grammar *g, const cJSON *schema, const char *where);
-/* Strings that a schema accepts, without quotes and escapes, in which `without` is nowhere. */
+/* Returns the strings that a schema accepts, without quotes and escapes, in which `without` does
+ * not occur. */
 sli_term sli_grammar_string(sli_grammar *g, const cJSON *schema, const char *where,
                             const char *without);
-/* Texts of a grammar in llama.cpp's notation, whose rule is "root". */
+/* Returns the texts of a grammar in llama.cpp's notation, from the rule "root". */
 sli_term sli_grammar_gbnf(sli_grammar *g, const char *text);
-/* Texts that end with `text` and have it nowhere before; texts that have it nowhere. `text` is
- * ASCII, and not empty. */
+/* Return the texts that end with the first occurrence of `text`, and the texts in which it does not
+ * occur. `text` is ASCII and not empty. */
 sli_term sli_grammar_until(sli_grammar *g, const char *text);
 sli_term sli_grammar_without(sli_grammar *g, const char *text);
-/* A text as a model writes it: words like <name> and [NAME] in it are special tokens, if the
- * vocabulary has such ones. */
+/* Returns a text as a model writes it: words like <name> and [NAME] in it are special tokens if the
+ * vocabulary has them. */
 sli_term sli_grammar_spelled(sli_grammar *g, const sli_token_trie *tokens, const char *text);
-/* One text of each term, in order; a text of any of them; `least` to `most` texts of a term, one
- * after another (`most` below 0: any number). */
+/* Return one text of each term, in order; a text of any of them; and `least` to `most` texts of a
+ * term, one after another (`most` below 0: any number). */
 sli_term sli_grammar_sequence(sli_grammar *g, int count, const sli_term *terms);
 sli_term sli_grammar_either(sli_grammar *g, int count, const sli_term *terms);
 sli_term sli_grammar_repeat(sli_grammar *g, sli_term term, int64_t least, int64_t most);
@@ -80,21 +81,21 @@ sl_status sli_grammar_seal(sli_grammar *g, sli_term root, const sli_token_trie *
 
 /* ---- guides --------------------------------------------------------------------------------- */
 
-/* The place of one text in a sealed grammar. */
+/* The position of one text in a sealed grammar. */
 typedef struct sli_guide sli_guide;
-/* `ends`: tokens that end a text, allowed where the grammar may end; copied. */
+/* `ends`: tokens that end a text, allowed where the grammar may end. They are copied. */
 sli_guide *sli_guide_create(sli_grammar *g, const int32_t *ends, int nends);
 void sli_guide_destroy(sli_guide *guide);
-/* Sets the bits of the tokens that may come behind the text and `n` further tokens, which the guide
- * does not take. False: none may, as these do not follow the grammar, or it took too much memory or
- * time. */
+/* Sets the bits of the tokens allowed after the text and `n` further tokens, which the guide does
+ * not take. Returns false if none is allowed, because the further tokens violate the grammar, or
+ * memory or time ran out. */
 bool sli_guide_allow_behind(sli_guide *guide, int n, const int32_t *further, uint32_t *allowed);
 static inline bool sli_guide_allow(sli_guide *guide, uint32_t *allowed) {
   return sli_guide_allow_behind(guide, 0, NULL, allowed);
 }
-/* Takes a token. True: the text is complete, and nothing but its end can follow. */
+/* Takes a token. Returns true if the text is complete, and only its end can follow. */
 bool sli_guide_take(sli_guide *guide, int32_t token);
-/* Returns whether no token was allowed, when they were last asked for. */
+/* Returns whether no token was allowed at the last request. */
 bool sli_guide_is_stuck(const sli_guide *guide);
 
 #endif

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Guides: the places of texts in a grammar, and the tokens that may come next. */
+/* Guides: positions of texts in a grammar, and the tokens that may come next. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -7,7 +7,7 @@
 
 struct sli_guide {
   sli_grammar *grammar;
-  sli_root at; /* its state; NULL: a limit was exceeded */
+  sli_root at; /* state of the position; NULL if a limit was exceeded */
   int32_t *ends;
   int nends;
   bool stuck; /* no token was allowed */
@@ -40,7 +40,7 @@ static void allow_node(const sli_token_trie *t, int32_t i, uint32_t *mask) {
     mask[t->tokens[k] / 32] |= UINT32_C(1) << t->tokens[k] % 32;
 }
 
-/* Walks over the tokens from the state path[0]; path[n] is the state behind n bytes. */
+/* Walks over the tokens from the state path[0]; path[n] is the state after n bytes. */
 static void walk(sli_grammar *g, sli_root *path, uint32_t *mask) {
   const sli_token_trie *t = g->tokens;
   for (int32_t i = 0; i < t->nnodes && !g->states.over;) {
@@ -56,7 +56,7 @@ static void walk(sli_grammar *g, sli_root *path, uint32_t *mask) {
   }
 }
 
-/* Finds the tokens that may come next, and keeps them with the state. */
+/* Finds the tokens that may come next, and stores them with the state. */
 static bool find_mask(sli_grammar *g, const sli_root *at, uint32_t *mask) {
   size_t depth = (size_t)g->tokens->depth + 1, bytes = (size_t)g->tokens->words * sizeof *mask;
   sli_root *path = sli_calloc(depth, sizeof *path);
@@ -83,9 +83,9 @@ static bool allow(const sli_guide *x, const sli_root *at, uint32_t *allowed) {
   return any;
 }
 
-/* ---- tokens that came ------------------------------------------------------------------------ */
+/* ---- taking tokens --------------------------------------------------------------------------- */
 
-/* Moves a place behind a token. True: nothing can follow. */
+/* Moves a position past a token. Returns true if nothing can follow. */
 static bool take(sli_grammar *g, sli_root *at, int32_t token) {
   const sli_token_trie *t = g->tokens;
   if (token < 0 || token >= t->count) return false;

@@ -11,37 +11,38 @@ enum {
   SLI_LAST_CHARACTER = 0x10ffff,
   SLI_FIRST_SURROGATE = 0xd800,
   SLI_LAST_SURROGATE = 0xdfff,
-  SLI_DEAD = -1,              /* no state of an automaton */
-  SLI_MOST_STATES = 1 << 14,  /* of an automaton of characters */
-  SLI_MOST_NODES = 1 << 19,   /* of a grammar */
-  SLI_MOST_EDGES = 1 << 20,   /* of a grammar */
-  SLI_RUN_BYTES = 4 << 20,    /* of states and masks of a sealed grammar */
-  SLI_MOST_CONFIGS = 1 << 12, /* of a state */
-  SLI_MOST_WORK = 1 << 25,    /* steps for the tokens that may come next */
+  SLI_DEAD = -1,              /* not a state of an automaton */
+  SLI_MOST_STATES = 1 << 14,  /* in an automaton over characters */
+  SLI_MOST_NODES = 1 << 19,   /* in a grammar */
+  SLI_MOST_EDGES = 1 << 20,   /* in a grammar */
+  SLI_RUN_BYTES = 4 << 20,    /* for states and masks of a sealed grammar */
+  SLI_MOST_CONFIGS = 1 << 12, /* in a state */
+  SLI_MOST_WORK = 1 << 25,    /* steps to find the tokens that may come next */
   SLI_MOST_REPEATS = 1 << 14
 };
 
 /* ---- memory, errors (parts.c)
  * --------------------------------------------------------------------------------- */
 
-/* Allocates zeroed memory of the grammar; NULL: there is none, and the grammar has failed. */
+/* Allocates zeroed memory of the grammar. Returns NULL if there is none; the grammar has then
+ * failed. */
 void *sli_grammar_alloc(sli_grammar *g, size_t bytes);
-/* Grows an array so that index `count` may be written; false: there is no memory. */
+/* Grows an array so that index `count` may be written. Returns false if there is no memory. */
 bool sli_grammar_grow(sli_grammar *g, void *array, size_t count, size_t *capacity, size_t size);
 #define SLI_GRAMMAR_GROW(g, array, count, capacity) \
   sli_grammar_grow((g), &(array), (count), &(capacity), sizeof *(array))
-/* Notes the first error; returns 0, the term of no text. */
+/* Records the first error. Returns 0, the term without texts. */
 sli_term sli_grammar_fail(sli_grammar *g, sl_status status, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 bool sli_grammar_failed(const sli_grammar *g);
 
-/* ---- automata of characters (chars.c) -------------------------------------------------------- */
+/* ---- automata over characters (chars.c) ------------------------------------------------------ */
 
 typedef struct sli_chars_edge {
   int32_t low, high, to;
 } sli_chars_edge;
 
-/* A deterministic automaton over characters; it begins in state 0. The edges of a state are sorted
+/* A deterministic automaton over characters. It begins in state 0. The edges of a state are sorted
  * and do not overlap. */
 typedef struct sli_chars {
   size_t count, capacity;
@@ -54,21 +55,21 @@ typedef struct sli_chars {
 
 sli_chars *sli_chars_create(sli_grammar *g);
 int32_t sli_chars_state(sli_grammar *g, sli_chars *a, bool accepts);
-/* Adds an edge behind the others of its state; joins it with the last one where it can. */
+/* Adds an edge after the others of its state, merged with the last one if possible. */
 void sli_chars_edge_add(sli_grammar *g, sli_chars *a, int32_t from, int32_t low, int32_t high,
                         int32_t to);
 bool sli_chars_match(const sli_chars *a, const char *text);
 bool sli_chars_is_empty(sli_grammar *g, const sli_chars *a);
-/* Texts of both; texts of the first that the second has not. NULL: failed. */
+/* Return the texts that both accept, and those that only the first accepts. NULL: failed. */
 sli_chars *sli_chars_both(sli_grammar *g, const sli_chars *a, const sli_chars *b);
 sli_chars *sli_chars_without(sli_grammar *g, const sli_chars *a, const sli_chars *b);
-/* All texts of `least` to `most` characters (below 0: any number). */
+/* Returns all texts of `least` to `most` characters (below 0: any number). */
 sli_chars *sli_chars_of_length(sli_grammar *g, int64_t least, int64_t most);
-/* One text; each of several. */
+/* Return one text, and each of several texts. */
 sli_chars *sli_chars_of_text(sli_grammar *g, const char *text);
 sli_chars *sli_chars_of_texts(sli_grammar *g, const char *const *texts, size_t count);
-/* The texts that a regular expression matches (regex.c): as a whole, or `within`, somewhere in
- * them. NULL: failed; `where` names it in the message. */
+/* Returns the texts that a regular expression (regex.c) matches: as a whole, or with `within`,
+ * anywhere in them. NULL: failed; `where` names it in the message. */
 sli_chars *sli_chars_of_regex(sli_grammar *g, const char *where, const char *pattern, bool within);
 
 /* ---- terms (terms.c) ------------------------------------------------------------------------- */
@@ -76,11 +77,11 @@ sli_chars *sli_chars_of_regex(sli_grammar *g, const char *where, const char *pat
 typedef enum sli_term_kind {
   SLI_TERM_NOTHING, /* no text */
   SLI_TERM_TEXT,
-  SLI_TERM_SEQUENCE, /* of other terms */
+  SLI_TERM_SEQUENCE, /* a sequence of other terms */
   SLI_TERM_EITHER,
   SLI_TERM_REPEAT,
-  SLI_TERM_CHARS, /* texts of an automaton, as they are or as JSON writes them in a string */
-  SLI_TERM_RULE   /* texts of a rule, none of which is empty */
+  SLI_TERM_CHARS, /* texts of an automaton, plain or as JSON writes them in a string */
+  SLI_TERM_RULE   /* texts of a rule, all non-empty */
 } sli_term_kind;
 
 typedef struct sli_term_of {
@@ -88,35 +89,35 @@ typedef struct sli_term_of {
   int count;
   sli_term *of;
   const char *text;
-  int64_t least, most; /* of a REPEAT */
+  int64_t least, most; /* for REPEAT */
   const sli_chars *chars;
   bool quoted;
   int32_t rule;
 } sli_term_of;
 
 sli_term sli_grammar_chars(sli_grammar *g, const sli_chars *chars, bool quoted);
-/* A rule without a term yet; a term of its texts. */
+/* Return a rule without a term yet, and a term for its texts. */
 int32_t sli_grammar_rule(sli_grammar *g);
 sli_term sli_grammar_call(sli_grammar *g, int32_t rule);
 
 /* ---- nodes (parts.c) ------------------------------------------------------------------------- */
 
-/* An edge: by a byte of a range; without a byte; or by a text of a rule. */
+/* An edge: by a byte of a range, without a byte, or by a text of a rule. */
 typedef struct sli_edge {
   enum { SLI_EDGE_BYTES, SLI_EDGE_FREE, SLI_EDGE_RULE } kind;
   uint8_t low, high;
-  int32_t to, rule, next; /* next: of the same node; -1: the last */
+  int32_t to, rule, next; /* next: edge of the same node; -1 if last */
 } sli_edge;
 
 typedef struct sli_rule {
   sli_term term;
   int32_t begin, end; /* nodes */
-  int32_t order;      /* below that of all rules that its texts may begin with */
+  int32_t order;      /* smaller than that of all rules that its texts may begin with */
 } sli_rule;
 
 typedef struct sli_node_of {
-  int32_t edges; /* the first; -1: none */
-  int32_t rule;  /* whose end it is; -1: none */
+  int32_t edges; /* the first edge; -1 if none */
+  int32_t rule;  /* the rule that ends here; -1 if none */
 } sli_node_of;
 
 int32_t sli_grammar_node(sli_grammar *g);
@@ -127,13 +128,13 @@ void sli_grammar_encode(sli_grammar *g, const sli_chars *chars, bool quoted, int
 
 /* ---- states (states.c) ----------------------------------------------------------------------- */
 
-/* Where texts of rules go on once they have ended. */
+/* Continuations of the texts of rules after their end. */
 typedef struct sli_grammar_frame {
-  struct sli_grammar_frame *moved; /* while memory is collected */
+  struct sli_grammar_frame *moved; /* used while memory is collected */
   uint64_t hash;
   int32_t count, number;
   struct sli_return {
-    int64_t node; /* wide, as returns are compared with all their bytes */
+    int64_t node; /* wide, because returns are compared bytewise */
     struct sli_grammar_frame *frame;
   } of[];
 } sli_grammar_frame;
@@ -148,12 +149,12 @@ typedef struct sli_state {
   uint64_t hash;
   bool accepts;
   int32_t count;
-  uint32_t *mask;          /* tokens that may come next; NULL: not known */
-  struct sli_state **next; /* by class of bytes; NULL: not known */
+  uint32_t *mask;          /* tokens that may come next; NULL if not known */
+  struct sli_state **next; /* by class of bytes; NULL if not known */
   sli_config configs[];
 } sli_state;
 
-/* A state whose place may change as memory is collected. */
+/* A state whose address may change when memory is collected. */
 typedef struct sli_root {
   sli_state *state;
   struct sli_root *next, **link;
@@ -163,9 +164,9 @@ typedef struct sli_root {
 typedef struct sli_states {
   sli_bounded memory;
   sli_allowance allowance;
-  size_t taken; /* of SLI_RUN_BYTES */
+  size_t taken; /* part of SLI_RUN_BYTES in use */
   sli_root *roots;
-  sli_state *dead; /* no text goes on */
+  sli_state *dead; /* no text continues from here */
   sli_state **table;
   sli_grammar_frame **frames; /* table of frames */
   size_t nstates, states_room, nframes, frames_room;
@@ -176,10 +177,10 @@ typedef struct sli_states {
     struct sli_return to;
   } * pending;
   size_t npending, pending_room;
-  sli_config *configs; /* of the state that is being made */
+  sli_config *configs; /* configurations of the state being made */
   size_t nconfigs, configs_room;
-  uint64_t *seen;    /* set of these */
-  uint32_t *seen_at; /* where they are in it */
+  uint64_t *seen;    /* hash set of these */
+  uint32_t *seen_at; /* their indices in it */
   size_t work;
   bool over; /* a limit was exceeded */
 } sli_states;
@@ -188,11 +189,11 @@ sl_status sli_states_begin(sli_grammar *g);
 void sli_states_end(sli_grammar *g);
 void sli_root_add(sli_grammar *g, sli_root *root, sli_state *state);
 void sli_root_remove(sli_root *root);
-/* Begins an operation, with a limit of its own on steps and memory. */
+/* Begins an operation with a fresh limit on steps and memory. */
 void sli_states_allow_work(sli_grammar *g);
 sli_state *sli_states_first(sli_grammar *g);
-/* Returns the state behind a byte. States that are no roots may be gone afterwards. NULL: a limit
- * was exceeded. */
+/* Returns the state after a byte, or NULL if a limit was exceeded. States that are not roots may be
+ * gone afterwards. */
 sli_state *sli_states_next(sli_grammar *g, const sli_root *from, uint8_t byte);
 void *sli_states_alloc(sli_grammar *g, size_t bytes);
 
@@ -208,26 +209,26 @@ struct sli_grammar {
   sli_node_of *nodes;
   sli_edge *edges;
   size_t nterms, terms_room, nrules, rules_room, nnodes, nodes_room, nedges, edges_room;
-  int32_t depth;         /* of terms within terms */
+  int32_t depth;         /* nesting of terms */
   int32_t class_of[256]; /* bytes of one class lead to the same states */
   uint8_t example[256];  /* a byte of each class */
   int nclasses;
   const sli_token_trie *tokens;
-  size_t reserved; /* bytes of the allowance for states */
+  size_t reserved; /* bytes reserved of the allowance for states */
   sli_states states;
-  pthread_mutex_t lock; /* of the states */
+  pthread_mutex_t lock; /* guards the states */
 };
 
-/* The tokens as a tree in preorder: node i adds one byte to a node before it. */
+/* The tokens as a tree in preorder: node i adds one byte to an earlier node. */
 struct sli_token_trie {
-  int64_t words; /* of a set of tokens */
+  int64_t words; /* words in a set of tokens */
   int32_t nnodes, depth;
-  uint8_t *byte, single[256]; /* single: a token is this byte alone */
-  int32_t *level, *behind;    /* depth of node i; the first node that is not below it */
+  uint8_t *byte, single[256]; /* single: a token consists of this byte */
+  int32_t *level, *behind;    /* depth of node i; the first later node that is not below it */
   int32_t *first;             /* [nnodes + 1] tokens of node i: tokens[first[i]] ... */
   int32_t *tokens;
-  int64_t count;     /* of the vocabulary */
-  uint32_t *offsets; /* [count + 1] bytes of each token by number */
+  int64_t count;     /* size of the vocabulary */
+  uint32_t *offsets; /* [count + 1] bytes of each token, by number */
   char *text;
 };
 

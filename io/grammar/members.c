@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Objects: the members that schemas name, in their order, and others behind them. */
+/* Objects: the members that schemas name, in order, followed by other members. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -16,12 +16,12 @@ typedef struct members {
   const char **names;
   size_t count, capacity;
   bool *needed;    /* [count] */
-  sli_term *pairs; /* [count] name and value */
-  sli_term extra;  /* name and value of another member */
+  sli_term *pairs; /* [count] name and value, as a term */
+  sli_term extra;  /* name and value of any other member */
   bool has_extra;
-  int64_t least, most; /* members */
-  int64_t counted;     /* counts above this one are all alike */
-  int32_t *rests;      /* [count + 2][counted + 1] rules; -1: not made */
+  int64_t least, most; /* bounds on the number of members */
+  int64_t counted;     /* all counts above this one are equivalent */
+  int32_t *rests;      /* [count + 2][counted + 1] rules; -1 if not made yet */
 } members;
 
 static const cJSON *part(const cJSON *schema, const char *keyword) {
@@ -41,7 +41,7 @@ static void check_name(void *ctx, const sli_accepted *v) {
   c->good |= sli_values_have(c->s, v, c->name);
 }
 
-/* Returns whether propertyNames has the name. */
+/* Returns whether propertyNames accepts the name. */
 static bool may_be_named(sli_schema *s, const sli_accepted *v, const char *name) {
   cJSON text = {.type = cJSON_String, .valuestring = (char *)name};
   for (const sli_items *x = v->names; x; x = x->next) {
@@ -52,7 +52,7 @@ static bool may_be_named(sli_schema *s, const sli_accepted *v, const char *name)
   return true;
 }
 
-/* Adds what one schema asks of a member. */
+/* Adds what one schema requires of a member. */
 static size_t add_asked(sli_schema *s, const cJSON *map, const char *name, const cJSON **out) {
   size_t n = 0;
   const cJSON *each, *own = part(part(map, "properties"), name);
@@ -124,7 +124,7 @@ static void make_pairs(members *m) {
 
 typedef struct names_union {
   sli_schema *s;
-  const sli_chars *without; /* all texts that no alternative has */
+  const sli_chars *without; /* all texts accepted by no alternative */
 } names_union;
 
 static void drop_names(void *ctx, const sli_accepted *v) {
@@ -146,7 +146,8 @@ static void drop_names(void *ctx, const sli_accepted *v) {
   u->without = sli_chars_without(s->g, u->without, chars);
 }
 
-/* Returns the names that other members may have: none of those named, and all of propertyNames. */
+/* Returns the names that other members may have: accepted by propertyNames, but not named
+ * explicitly. */
 static const sli_chars *other_names(members *m) {
   sli_grammar *g = m->s->g;
   const sli_chars *all = sli_chars_of_length(g, 0, -1),
@@ -161,7 +162,7 @@ static const sli_chars *other_names(members *m) {
   return left;
 }
 
-/* Lists the patterns of all schemas, each once. */
+/* Lists the distinct patterns of all schemas. */
 static int find_patterns(members *m, const cJSON **out) {
   int n = 0;
   const cJSON *each;
@@ -231,8 +232,8 @@ static sli_term close_map(members *m) {
 
 static bool has_room(const members *m, int64_t count) { return m->most < 0 || count < m->most; }
 
-/* The rest of an object behind `count` members, of which that of name i or a later one may be
- * next; i above the number of names: another member came already. It ends with the brace. */
+/* Returns the rest of an object after `count` members, ending with the brace. Name i or a later one
+ * may come next. With i above the number of names, another member came already. */
 static sli_term rest(members *m, size_t i, int64_t count);
 
 static sli_term next_member(members *m, sli_term pair, size_t i, int64_t count) {
@@ -267,7 +268,8 @@ static sli_term rest(members *m, size_t i, int64_t count) {
   return sli_grammar_call(g, *rule);
 }
 
-/* The object behind its first brace: the first member is any up to the first needed one. */
+/* Returns the object after its opening brace. Its first member is any one up to the first required
+ * one. */
 static sli_term first(members *m) {
   sli_grammar *g = m->s->g;
   sli_term *ways = sli_grammar_alloc(g, (m->count + 2) * sizeof *ways);

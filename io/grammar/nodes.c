@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Sealing: terms become nodes and edges, of which those stay that lead to an end. */
+/* Sealing: terms become nodes and edges, of which only those that lead to an end are kept. */
 #include <stdlib.h>
 #include <string.h>
 
 #include "io/grammar/inner.h"
 
-enum { MOST_DEPTH = 2000 }; /* of terms within terms */
+enum { MOST_DEPTH = 2000 }; /* nesting of terms */
 
 /* ---- terms to nodes -------------------------------------------------------------------------- */
 
@@ -91,9 +91,9 @@ static void emit_rules(sli_grammar *g) {
   }
 }
 
-/* ---- bytes that tokens have ------------------------------------------------------------------ */
+/* ---- bytes covered by tokens ----------------------------------------------------------------- */
 
-/* Cuts edges to bytes that are tokens by themselves: then every text can be spelt. */
+/* Restricts edges to bytes that are tokens by themselves, so that every text can be spelled. */
 static void cut_bytes(sli_grammar *g) {
   const uint8_t *single = g->tokens->single;
   for (size_t i = 0, n = g->nedges; i < n && !g->status; i++) {
@@ -106,7 +106,7 @@ static void cut_bytes(sli_grammar *g) {
     g->edges[i].high = (uint8_t)(low - 1);
     if (from > high) g->edges[i].rule = -1; /* no byte is left */
     if (low <= high && from <= high) {
-      e.low = (uint8_t)low; /* the rest, to be cut in its turn */
+      e.low = (uint8_t)low; /* the rest is restricted later */
       e.next = g->edges[i].next;
       if (!SLI_GRAMMAR_GROW(g, g->edges, g->nedges, g->edges_room)) return;
       g->edges[g->nedges] = e;
@@ -152,7 +152,7 @@ static void drop_others(sli_grammar *g, const bool *good) {
 
 typedef struct ordering {
   sli_grammar *g;
-  uint8_t *nodes, *rules; /* 1: visited; of rules 2: done */
+  uint8_t *nodes, *rules; /* 1: visited; 2, for rules: done */
   int32_t next;
 } ordering;
 
@@ -168,7 +168,7 @@ static void order_node(ordering *o, int32_t node) {
   }
 }
 
-/* Gives numbers from the highest on: a rule gets one after the rules that it may begin with. */
+/* Assigns numbers in descending order: a rule gets one after the rules that it may begin with. */
 static void order_rule(ordering *o, int32_t rule) {
   if (o->rules[rule] == 2) return;
   if (o->rules[rule] == 1) {
@@ -202,10 +202,10 @@ static void find_classes(sli_grammar *g) {
   }
 }
 
-/* ---- the whole ------------------------------------------------------------------------------- */
+/* ---- sealing --------------------------------------------------------------------------------- */
 
 static void seal(sli_grammar *g, sli_term root) {
-  int32_t rule = sli_grammar_rule(g); /* the last one */
+  int32_t rule = sli_grammar_rule(g); /* the last rule */
   if (g->status) return;
   g->rules[rule].term = root;
   emit_rules(g);
@@ -221,7 +221,7 @@ static void seal(sli_grammar *g, sli_term root) {
   find_classes(g);
 }
 
-/* Takes the memory of states at once: later there is nobody to refuse it to. */
+/* Reserves the memory of states now: nothing could handle a refusal later. */
 static void reserve(sli_grammar *g) {
   if (g->status) return;
   if (!sli_take(g->allowance, SLI_RUN_BYTES))

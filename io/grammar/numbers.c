@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Numbers as texts: bounds and multiples as automata of digits. */
+/* Numbers as texts: bounds and multiples as automata over digits. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -7,7 +7,7 @@
 
 #include "io/grammar/schema.h"
 
-/* Digits before and behind the point. */
+/* Digits before and after the decimal point. */
 typedef struct decimal {
   char whole[64], part[64];
 } decimal;
@@ -21,7 +21,7 @@ char *sli_number_text(double value, char *out) {
   return out;
 }
 
-/* Splits a number that is not negative; false: it is too large or too small. */
+/* Splits a non-negative number. Returns false if it is too large or too small. */
 static bool split(double value, decimal *out) {
   char text[32], digits[32] = "";
   int n = 0, point;
@@ -53,7 +53,7 @@ typedef struct comparing {
   sli_grammar *g;
   sli_chars *a;
   unsigned ways;
-  int32_t behind[3]; /* behind the point, once the text is known to be less or more */
+  int32_t behind[3]; /* after the point, once the text is known to be less or more */
 } comparing;
 
 static bool is_among(const comparing *c, int order) {
@@ -74,7 +74,7 @@ static void add_point(const comparing *c, int32_t from, int32_t to) {
   sli_chars_edge_add(c->g, c->a, from, '.', '.', to);
 }
 
-/* Adds the states behind the point of a text whose whole part is equal. */
+/* Adds the states after the point for a text whose whole part is equal. */
 static int32_t add_part(const comparing *c, const char *part) {
   size_t n = strlen(part);
   int32_t first = 0, before = 0;
@@ -93,10 +93,10 @@ static int32_t add_part(const comparing *c, const char *part) {
   return first;
 }
 
-/* Adds an automaton of all digits; returns its first state, which has read none. */
+/* Adds an automaton over all digits. Returns its first state, which has read none. */
 static int32_t add_compared(comparing *c, const decimal *value) {
   int n = (int)strlen(value->whole);
-  int32_t states[64][3]; /* by digits read, and less, equal, more */
+  int32_t states[64][3]; /* by number of digits read, and by less, equal, more */
   c->behind[0] = add_behind(c, -1);
   c->behind[2] = add_behind(c, 1);
   int32_t part = add_part(c, value->part), longer = sli_chars_state(c->g, c->a, is_among(c, 1));
@@ -123,7 +123,7 @@ static int32_t add_compared(comparing *c, const decimal *value) {
   return states[0][1];
 }
 
-/* Returns how the amount of a number compares with that of the value, if the number itself
+/* Returns how the absolute value of a number may compare with that of `value`, if the number itself
  * compares in one of these ways. */
 static unsigned amounts(unsigned ways, bool negative, bool value_negative) {
   if (negative != value_negative)
@@ -148,7 +148,7 @@ sli_chars *sli_numbers_compared(sli_grammar *g, double value, unsigned ways) {
   bool negative = value < 0;
   comparing below = {.g = g, .a = a, .ways = amounts(ways, true, negative)},
             above = {.g = g, .a = a, .ways = amounts(ways, false, negative)};
-  /* of 0, -0 is no less */
+  /* -0 is not less than 0 */
   if (value == 0) below.ways = (ways & SLI_EQUAL) | (ways & SLI_LESS ? SLI_MORE : 0);
   int32_t minus = add_compared(&below, &d), plus = add_compared(&above, &d);
   sli_chars_edge_add(g, a, 0, '-', '-', minus);

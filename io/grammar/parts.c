@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Parts of all files of grammar/: memory, errors, nodes and edges. */
+/* Functions used by all files of grammar/: memory, errors, nodes and edges. */
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>

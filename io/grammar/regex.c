@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Regular expressions in ECMAScript's syntax: a pattern becomes a tree, the tree an automaton that
- * may be in several nodes at once, and that a deterministic one. */
+/* Regular expressions in ECMAScript's syntax. A pattern becomes a tree, the tree a nondeterministic
+ * automaton, and that a deterministic one. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -23,8 +23,8 @@ typedef struct set {
 typedef struct tree {
   enum { EMPTY, SET, SEQUENCE, EITHER, REPEAT, BEGIN, END } kind;
   set set;
-  struct tree *left, *right; /* right: of SEQUENCE and EITHER */
-  int64_t least, most;       /* of REPEAT; most below 0: any number */
+  struct tree *left, *right; /* right: for SEQUENCE and EITHER */
+  int64_t least, most;       /* for REPEAT; most below 0: any number */
 } tree;
 
 typedef struct parser {
@@ -82,7 +82,7 @@ static set invert(parser *p, set s) {
   return out;
 }
 
-/* Adds a set, or what is not in it. */
+/* Adds a set or its complement. */
 static void add_set(parser *p, set *to, set s, bool inverted) {
   if (inverted) s = invert(p, s);
   for (size_t i = 0; i < s.count; i++) add_range(p, to, s.of[i].low, s.of[i].high);
@@ -94,7 +94,7 @@ static set set_of(parser *p, const range *ranges, size_t count) {
   return s;
 }
 
-/* Adds the class of an escape, \d; false: there is no such class. */
+/* Adds the class of an escape such as \d. Returns false if there is no such class. */
 static bool add_class(parser *p, set *to, char c) {
   static const range digits[] = {{'0', '9'}},
                      word[] = {{'0', '9'}, {'A', 'Z'}, {'_', '_'}, {'a', 'z'}},
@@ -123,7 +123,7 @@ static int32_t take_character(parser *p) {
   return character;
 }
 
-/* Reads exactly n digits of base 16; below 0: there are fewer. */
+/* Reads exactly n hexadecimal digits. Returns a negative value if there are fewer. */
 static int32_t take_hex(parser *p, int n) {
   int32_t value = 0;
   for (int i = 0; i < n; i++) {
@@ -135,7 +135,7 @@ static int32_t take_hex(parser *p, int n) {
   return value;
 }
 
-/* Reads \u0041, a pair of surrogates, or \u{1f600}; p->at is behind the u. */
+/* Reads \u0041, a surrogate pair, or \u{1f600}. p->at is after the u. */
 static int32_t take_unicode(parser *p) {
   if (*p->at == '{') {
     int digits = (int)strspn(p->at + 1, "0123456789abcdefABCDEF");
@@ -159,8 +159,8 @@ static int32_t control(parser *p) {
   return c % 32;
 }
 
-/* Reads an escape that stands for one character; p->at is behind the backslash. Below 0: it does
- * not, and the pattern is refused. */
+/* Reads an escape that denotes one character. p->at is after the backslash. Returns a negative
+ * value if it denotes none; the pattern is then refused. */
 static int32_t take_escape(parser *p) {
   static const char names[] = "tnvfr", values[] = "\t\n\v\f\r";
   char c = *p->at;
@@ -182,7 +182,8 @@ static int32_t take_escape(parser *p) {
   return value;
 }
 
-/* Reads a member of a class in brackets: a character, or a set, which is added (-2). */
+/* Reads a member of a class in brackets: a character, or a set, which is added and returned as
+ * -2. */
 static int32_t take_member(parser *p, set *to) {
   if (*p->at != '\\') return take_character(p);
   p->at++;
@@ -237,7 +238,7 @@ static tree *one(parser *p, int32_t character) {
 
 static tree *take_either(parser *p);
 
-/* Skips what a group begins with; false: it is not supported. */
+/* Skips the beginning of a group. Returns false if that kind of group is not supported. */
 static bool take_group_kind(parser *p) {
   if (*p->at != '?') return true;
   if (p->at[1] == ':') return p->at += 2, true;
@@ -288,7 +289,7 @@ static tree *take_atom(parser *p) {
   }
 }
 
-/* Reads {2}, {2,} or {2,5}; false: it is something else. */
+/* Reads {2}, {2,} or {2,5}. Returns false for anything else. */
 static bool take_counts(parser *p, int64_t *least, int64_t *most) {
   char *end;
   if (*p->at != '{' || p->at[1] < '0' || p->at[1] > '9') return false;
@@ -317,7 +318,7 @@ static tree *take_repeated(parser *p) {
   tree *t = take_atom(p);
   int64_t least, most;
   while (t && take_times(p, &least, &most)) {
-    if (*p->at == '?') p->at++; /* the same texts match */
+    if (*p->at == '?') p->at++; /* matches the same texts */
     else if (*p->at == '+') return refuse(p, "possessive repetition is not supported");
     if (most >= 0 && least > most) return refuse(p, "more at least than at most");
     if (least > SLI_MOST_REPEATS || most > SLI_MOST_REPEATS)
@@ -352,7 +353,7 @@ static tree *take_either(parser *p) {
 typedef struct part {
   enum { FINAL, AT_SET, SPLIT, AT_BEGIN, AT_END } kind;
   const set *set;
-  int32_t to, other; /* other: of SPLIT; -1: none */
+  int32_t to, other; /* other: for SPLIT; -1 if none */
 } part;
 
 typedef struct builder {
@@ -361,11 +362,11 @@ typedef struct builder {
   size_t count, capacity;
   size_t steps;
   sli_chars *out;
-  int32_t **sets; /* [out->count] parts of each state: their number, and they */
+  int32_t **sets; /* [out->count] nodes of each state: their number, then the nodes */
   size_t sets_room;
-  int32_t *slots; /* hash table of states, by their parts; -1: free */
+  int32_t *slots; /* hash table of states, by their nodes; -1 if free */
   size_t nslots;
-  int32_t *now; /* parts of the state that is being made */
+  int32_t *now; /* nodes of the state being made */
   size_t nnow, now_room;
   bool *on; /* [count] */
 } builder;
@@ -379,7 +380,7 @@ static int32_t add_part(builder *b, part x) {
 
 static int32_t build(builder *b, tree *t, int32_t to);
 
-/* A loop: a split that goes to the tree, which comes back. */
+/* Builds a loop: a split that leads to the tree, which leads back. */
 static int32_t build_any(builder *b, tree *t, int32_t to) {
   int32_t split = add_part(b, (part){.kind = SPLIT, .to = to, .other = -1});
   int32_t begin = build(b, t, split);
@@ -396,7 +397,7 @@ static int32_t build_repeat(builder *b, tree *t, int32_t to) {
   return to;
 }
 
-/* Adds the parts of a tree that go on at `to`; returns the first. */
+/* Adds the nodes of a tree that continues at `to`. Returns the first. */
 static int32_t build(builder *b, tree *t, int32_t to) {
   switch (t->kind) {
   case SET: return settle(&t->set), add_part(b, (part){.kind = AT_SET, .set = &t->set, .to = to});
@@ -419,7 +420,7 @@ static void spend(builder *b, size_t steps) {
   if (b->steps > MOST_STEPS) sli_grammar_fail(b->g, SL_E_USAGE, "a pattern is too large");
 }
 
-/* Adds a part, and all that it leads to without a character. */
+/* Adds a node, and all nodes that it leads to without a character. */
 static void visit(builder *b, int32_t x, bool at_begin, bool at_end) {
   if (x < 0 || b->on[x] || sli_grammar_failed(b->g)) return;
   spend(b, 1);
@@ -438,7 +439,7 @@ static void forget_now(builder *b) {
   b->nnow = 0;
 }
 
-/* Returns whether a text may end in the parts now. */
+/* Returns whether a text may end in the current nodes. */
 static bool may_end(builder *b, bool at_begin) {
   size_t n = b->nnow;
   bool end = false;
@@ -467,7 +468,8 @@ static int32_t *slot_of(const builder *b, const int32_t *parts, size_t count) {
   }
 }
 
-/* Keeps half of the table free. The first state is not in it: at the begin more is possible. */
+/* Keeps half of the table empty. The first state is not in it, because more is possible at the
+ * beginning. */
 static bool grow_table(builder *b) {
   if (2 * (b->out->count + 1) < b->nslots) return true;
   b->nslots = SLI_MAX(2 * b->nslots, (size_t)64);
@@ -479,7 +481,7 @@ static bool grow_table(builder *b) {
   return true;
 }
 
-/* Adds a state of the parts now. */
+/* Adds a state of the current nodes. */
 static int32_t add_state(builder *b, bool first) {
   size_t bytes = b->nnow * sizeof *b->now;
   if (!SLI_GRAMMAR_GROW(b->g, b->sets, b->out->count, b->sets_room)) return 0;
@@ -491,7 +493,7 @@ static int32_t add_state(builder *b, bool first) {
   return sli_chars_state(b->g, b->out, may_end(b, first));
 }
 
-/* Returns the state of the parts now. */
+/* Returns the state of the current nodes. */
 static int32_t state_of_now(builder *b) {
   if (sli_grammar_failed(b->g) || !grow_table(b)) return 0;
   qsort(b->now, b->nnow, sizeof *b->now, by_number);
@@ -506,7 +508,7 @@ static bool has(const set *s, int32_t character) {
   return false;
 }
 
-/* Lists where ranges of the parts of a state begin, or have ended. */
+/* Lists where ranges of the nodes of a state begin or have ended. */
 static size_t find_bounds(builder *b, const int32_t *parts, int32_t **out) {
   int32_t *bounds = NULL;
   size_t count = 0, capacity = 0, n = 0;
@@ -547,7 +549,7 @@ static void build_edges(builder *b, int32_t state) {
   }
 }
 
-/* Builds the automaton of a tree; `within`: other characters may stand around its texts. */
+/* Builds the automaton of a tree. With `within`, other characters may surround its texts. */
 static sli_chars *determine(sli_grammar *g, tree *t, bool within) {
   static range every[] = {{0, SLI_LAST_CHARACTER}};
   tree any = {.kind = SET, .set = {every, 1, 1}},

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Parts of the files about schemas: messages, lists, rules of values, strings. */
+/* Functions used by the files about schemas: messages, lists, rules for values, strings. */
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -97,7 +97,7 @@ const sli_chars *sli_schema_pattern(sli_schema *s, const cJSON *at, const char *
     if (s->g->status != SL_E_USAGE) return NULL;
     char why[sizeof s->g->failure];
     snprintf(why, sizeof why, "%s", s->g->failure);
-    s->g->status = SL_OK; /* said again, with the path */
+    s->g->status = SL_OK; /* reported again, with the path */
     sli_schema_refuse(s, at, "%s", why);
     return NULL;
   }

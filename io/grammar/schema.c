@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* JSON schemas as terms: a rule for the values of each schema, or of several together.
  *
- * Members come in the order in which schemas name them, others behind. Between tokens of JSON there
- * is at most one space, or a line's end with its indentation, so that a model cannot go on with
- * spaces for ever. */
+ * Members come in the order in which schemas name them, followed by others. Between JSON tokens
+ * there is at most one space, or a line break with indentation, so that a model cannot emit white
+ * space forever. */
 #include "io/grammar/schema.h"
 
 #include <stdio.h>
@@ -30,7 +30,7 @@ static sli_term fixed_text(sli_schema *s, const char *value) {
   return term;
 }
 
-/* The members or elements of a fixed value. */
+/* Returns the members or elements of a fixed value. */
 static sli_term fixed_parts(sli_schema *s, const cJSON *value) {
   size_t n = 0, count = (size_t)cJSON_GetArraySize(value);
   sli_term *parts = sli_grammar_alloc(s->g, (6 * count + 3) * sizeof *parts);
@@ -132,7 +132,7 @@ static sli_term values_term(sli_schema *s, const sli_accepted *v) {
   return sli_grammar_either(s->g, n, terms);
 }
 
-/* ---- what all values share ------------------------------------------------------------------- */
+/* ---- parts of all values --------------------------------------------------------------------- */
 
 static sli_term hex_digits(sli_schema *s, const char *first, int more) {
   char pattern[64];
@@ -140,7 +140,7 @@ static sli_term hex_digits(sli_schema *s, const char *first, int more) {
   return sli_grammar_regex(s->g, pattern);
 }
 
-/* One character of a string, in any way that JSON writes it. */
+/* Returns one character of a string, in any form that JSON allows. */
 static sli_term character_term(sli_schema *s) {
   sli_term high = hex_digits(s, "[Dd][89ABab]", 2), low = hex_digits(s, "[Dd][C-Fc-f]", 2),
            pair = sli_schema_row(s, (sli_term[]){high, low, -1});

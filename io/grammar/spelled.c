@@ -1,19 +1,21 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Texts around marks: up to one, without one, and with special tokens in them. */
+/* Texts around marks: up to a mark, without a mark, and with special tokens inside. */
 #include <string.h>
 
 #include "io/grammar/schema.h"
 
 /* ---- automata of a mark ---------------------------------------------------------------------- */
 
-/* Returns how much of the mark a text ends with, once `matched` bytes of it are followed by c. */
+/* Returns how much of the mark a text ends with, after `matched` matching bytes are followed by
+ * c. */
 static int32_t matched_behind(const char *mark, int32_t matched, char c) {
   for (int32_t n = matched; n >= 0; n--)
     if (mark[n] == c && !memcmp(mark, mark + matched - n, (size_t)n)) return n + 1;
   return 0;
 }
 
-/* Adds the edges of a state: each character of the mark leads somewhere, others back. */
+/* Adds the edges of a state: each character of the mark leads to some state, all others back to the
+ * start. */
 static void add_edges(sli_grammar *g, sli_chars *a, const char *mark, int32_t state) {
   int32_t next = 0, most = (int32_t)a->count - 1;
   for (int32_t c = 0; c < 128; c++) {
@@ -27,7 +29,8 @@ static void add_edges(sli_grammar *g, sli_chars *a, const char *mark, int32_t st
   sli_chars_edge_add(g, a, state, SLI_LAST_SURROGATE + 1, SLI_LAST_CHARACTER, 0);
 }
 
-/* Texts that end with a mark and have it nowhere before; or those that have it nowhere. */
+/* Returns the texts that end with the first occurrence of a mark, or those in which it does not
+ * occur. */
 static sli_chars *chars_of(sli_grammar *g, const char *mark, bool until) {
   int32_t n = (int32_t)strlen(mark);
   sli_chars *a = sli_chars_create(g);
@@ -92,7 +95,7 @@ sli_term sli_grammar_string(sli_grammar *g, const cJSON *schema, const char *whe
 
 /* ---- special tokens -------------------------------------------------------------------------- */
 
-/* Returns the length of the special token's name that a text begins with; 0: none. */
+/* Returns the length of the special token's name that a text begins with, or 0 if there is none. */
 static size_t mark_at(const sli_token_trie *tokens, const char *text) {
   const char *end = *text == '<' ? strchr(text, '>') : *text == '[' ? strchr(text, ']') : NULL;
   size_t bytes = end ? (size_t)(end + 1 - text) : 0;

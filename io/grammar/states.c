@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* States of a grammar in use. A state is a set of places: a node, and where texts of the rules
- * around it go on (frames). Calls of one rule at one byte share a frame, so the number of places is
- * bounded by the grammar and not by the number of ways to read a text. States and frames are found
- * again by their content. When they fill their memory, those that no root reaches are forgotten. */
+/* States of a grammar in use. A state is a set of configurations: a node, and where the texts of
+ * the enclosing rules continue (frames). Calls of one rule at one byte share a frame, so the number
+ * of configurations is bounded by the grammar, not by the number of ways to read a text. States and
+ * frames are looked up by content. When they fill their memory, those that no root reaches are
+ * dropped. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -12,7 +13,7 @@ enum { SEEN_SLOTS = 4 * SLI_MOST_CONFIGS };
 
 /* ---- memory ---------------------------------------------------------------------------------- */
 
-/* Twice as much: while memory is collected, old and new states are there. */
+/* Reserves twice as much: old and new states coexist while memory is collected. */
 static bool take_run(void *ctx, size_t bytes) {
   sli_states *s = ctx;
   s->taken += bytes;
@@ -77,7 +78,7 @@ static sli_grammar_frame **frame_slot(const sli_states *s, uint64_t hash, int32_
   }
 }
 
-/* Keeps half of the tables free. */
+/* Keeps half of the tables empty. */
 static bool grow_states(sli_grammar *g) {
   sli_states *s = &g->states;
   if (2 * (s->nstates + 1) < s->states_room) return true;
@@ -104,7 +105,7 @@ static bool grow_frames(sli_grammar *g) {
 
 /* ---- frames ---------------------------------------------------------------------------------- */
 
-/* Returns the frame of these returns, which are sorted. NULL: there is no memory. */
+/* Returns the frame with these sorted returns. NULL: there is no memory. */
 static sli_grammar_frame *frame_of(sli_grammar *g, int32_t count, const struct sli_return *of) {
   sli_states *s = &g->states;
   uint64_t hash = sli_hash_word(SLI_HASH_SEED, (uint64_t)count);
@@ -147,13 +148,13 @@ static sli_state *state_of(sli_grammar *g, int32_t count, const sli_config *conf
 
 /* ---- one step -------------------------------------------------------------------------------- */
 
-/* Places that a step reaches. */
+/* Configurations that a step reaches. */
 typedef struct reached {
   sli_grammar *g;
   bool accepts;
 } reached;
 
-/* Notes a place; false: it was noted before, or a limit is exceeded. */
+/* Records a configuration. Returns false if it was recorded before, or a limit is exceeded. */
 static bool note(reached *r, int32_t node, const sli_grammar_frame *frame) {
   sli_states *s = &r->g->states;
   uint64_t key = (uint64_t)node << 32 | (uint32_t)(frame->number + 1);
@@ -171,7 +172,7 @@ static void forget_seen(sli_states *s) {
   for (size_t i = 0; i < s->nconfigs; i++) s->seen[s->seen_at[i]] = 0;
 }
 
-/* Adds a place; what it leads to without a byte is added as it is looked at. */
+/* Adds a configuration. What it leads to without a byte is added when it is examined. */
 static void reach(reached *r, int32_t node, sli_grammar_frame *frame) {
   sli_states *s = &r->g->states;
   if (!note(r, node, frame)) return;
@@ -184,8 +185,9 @@ static void await_at(reached *r, int32_t rule, struct sli_return to) {
   if (!s->over) s->pending[s->npending++] = (struct sli_pending){rule, to};
 }
 
-/* Notes that a text of a rule is to come, behind which a place is. Where that is nothing but the
- * end of the rule around it, the text goes on behind that one: rows of rules do not pile up. */
+/* Records that a text of a rule is expected, followed by a configuration. If only the end of the
+ * enclosing rule follows, the text continues after that rule instead, so that sequences of rules do
+ * not accumulate frames. */
 static void await(reached *r, int32_t rule, int32_t node, sli_grammar_frame *frame) {
   const sli_node_of *n = &r->g->nodes[node];
   bool last = n->rule >= 0 && n->edges < 0 && frame->count;
@@ -193,7 +195,7 @@ static void await(reached *r, int32_t rule, int32_t node, sli_grammar_frame *fra
   for (int32_t i = 0; last && i < frame->count; i++) await_at(r, rule, frame->of[i]);
 }
 
-/* Looks at a place: where it leads without a byte, and which rules begin there. */
+/* Examines a configuration: where it leads without a byte, and which rules begin there. */
 static void look(reached *r, sli_config c) {
   const sli_grammar *g = r->g;
   const sli_node_of *n = &g->nodes[c.node];
@@ -214,7 +216,8 @@ static int by_return(const void *a, const void *b) {
   return x->frame->number < y->frame->number ? -1 : x->frame->number > y->frame->number;
 }
 
-/* Begins the next rule, of all places that wait for it. Those that it may begin with come later. */
+/* Begins the next rule, for all configurations that wait for it. Rules that it may begin with come
+ * later. */
 static void begin_rule(reached *r) {
   sli_states *s = &r->g->states;
   const sli_rule *rules = r->g->rules;
@@ -243,7 +246,7 @@ static bool has_bytes(const sli_grammar *g, int32_t node) {
   return false;
 }
 
-/* Completes the places that were reached, and returns their state. */
+/* Completes the reached configurations, and returns their state. */
 static sli_state *complete(reached *r) {
   sli_states *s = &r->g->states;
   for (size_t i = 0; !s->over && (i < s->nconfigs || s->npending);)
@@ -272,7 +275,7 @@ static void mark_frames(sli_states *s) {
       s->all[k]->of[i].frame->moved = s->all[k]->moved;
 }
 
-/* Copies the frames that are needed; those that a frame refers to come before it. */
+/* Copies the frames that are needed. A frame comes after the frames that it refers to. */
 static bool move_frames(sli_grammar *g, sli_grammar_frame **all, size_t count) {
   bool good = true;
   for (size_t k = 0; k < count && good; k++) {
@@ -306,7 +309,7 @@ static bool make_tables(sli_grammar *g) {
   return s->dead;
 }
 
-/* Forgets all that no root reaches. */
+/* Drops everything that no root reaches. */
 static void collect(sli_grammar *g) {
   sli_states *s = &g->states;
   sli_bounded old = s->memory;
@@ -322,7 +325,7 @@ static void collect(sli_grammar *g) {
   s->over |= s->taken > SLI_RUN_BYTES / 2;
 }
 
-/* ---- the interface --------------------------------------------------------------------------- */
+/* ---- interface ------------------------------------------------------------------------------- */
 
 sl_status sli_states_begin(sli_grammar *g) {
   sli_states *s = &g->states;
@@ -354,7 +357,7 @@ sli_state *sli_states_first(sli_grammar *g) {
   return complete(&r);
 }
 
-/* Makes the state behind a class of bytes. */
+/* Makes the state after a class of bytes. */
 static sli_state *make_next(sli_grammar *g, const sli_state *from, int32_t class) {
   reached r = {.g = g};
   uint8_t byte = g->example[class];

@@ -56,8 +56,8 @@ static void add_node(sli_token_trie *t, size_t *room, uint8_t byte, int32_t leve
   t->depth = SLI_MAX(t->depth, level + 1);
 }
 
-/* Adds the nodes of a token, behind those that it shares with the token before it. A node's own
- * tokens are those from its first to that of the next node. */
+/* Adds the nodes of a token, after those that it shares with the previous token. A node's tokens
+ * are those from its first to that of the next node. */
 static void add_token(sli_token_trie *t, size_t *room, int32_t at, const entry *all) {
   size_t n, m = 0, same = 0;
   const uint8_t *text = bytes_at(t, all[at].token, &n), *before = NULL;
@@ -68,7 +68,7 @@ static void add_token(sli_token_trie *t, size_t *room, int32_t at, const entry *
   if (n == 1) t->single[text[0]] = 1;
 }
 
-/* Finds for each node the first one that is not below it. */
+/* Finds for each node the first later one that is not below it. */
 static void find_ends(sli_token_trie *t) {
   t->behind = sli_calloc((size_t)t->nnodes + 1, sizeof *t->behind);
   int32_t *open = sli_calloc((size_t)t->depth + 1, sizeof *open), n = 0;
@@ -91,7 +91,7 @@ sli_token_trie *sli_token_trie_create(
   qsort(all, (size_t)n, sizeof *all, by_bytes);
   t->tokens = sli_calloc((size_t)n + 1, sizeof *t->tokens);
   size_t room = 0;
-  add_node(t, &room, 0, 0, 0); /* makes the arrays */
+  add_node(t, &room, 0, 0, 0); /* allocates the arrays */
   t->nnodes = t->depth = 0;
   for (int32_t i = 0; i < n; i++) add_token(t, &room, i, all);
   t->first[t->nnodes] = n;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Strings and numbers among the values that schemas accept. */
+/* String and number values that schemas accept. */
 #include <math.h>
 #include <string.h>
 

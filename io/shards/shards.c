@@ -176,7 +176,7 @@ static sl_status want_bytes(const sli_shards *s, int file, const sli_stored_tens
                  (long long)dim[1]);
 }
 
-/* Unpacks a block: the lower half of a byte comes first. */
+/* Unpacks a block. The lower half of a byte comes first. */
 static void unpack_block(const unsigned char *from, unsigned scale, float *out) {
   static const float values[] = {0,     0.5f,  1,  1.5f,  2,  3,  4,  6,
                                  -0.0f, -0.5f, -1, -1.5f, -2, -3, -4, -6};

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Added tokens: texts that are a token wherever they occur, matched before the text is split. */
+/* Added tokens: texts that are a token wherever they occur. They are matched before the text is
+ * split. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -8,11 +9,11 @@
 #include "io/tokenizer/inner.h"
 
 typedef struct token {
-  char *text;   /* decoded text */
+  char *text;   /* right: also matches white space after it */
   char *sought; /* text to search for */
   size_t bytes; /* bytes of sought */
   int32_t number;
-  bool special, normalized, word, left, right; /* right: also matches the white space behind it */
+  bool special, normalized, word, left, right; /* right: also matches the white space after it */
 } token;
 
 /* A sorted list of tokens. */
@@ -47,7 +48,7 @@ void sli_added_destroy(added *a) {
 
 /* ---- search ---------------------------------------------------------------------------------- */
 
-/* Returns the character that ends at `at`, or that begins there; 0 at the ends of the text. */
+/* Returns the character that ends at `at`, or that begins there, or 0 at the ends of the text. */
 static int32_t character_before(span text, size_t at) {
   size_t begin = at;
   while (begin && (text.at[begin - 1] & 0xc0) == 0x80) begin--;
@@ -76,7 +77,7 @@ static size_t first_with(const order *o, size_t from, size_t end, size_t depth, 
   return from;
 }
 
-/* Returns the longest token at `at`: each further byte narrows the range of tokens that match. */
+/* Returns the longest token at `at`. Each further byte narrows the range of matching tokens. */
 static const token *token_at(const added *a, bool normalized, span text, size_t at) {
   const order *o = &a->sought[normalized];
   const token *best = NULL;
@@ -136,7 +137,7 @@ span sli_added_text(const added *a, int32_t number, bool *special) {
 size_t sli_added_longest(const added *a, size_t most) {
   for (size_t i = 0; i < a->count; i++) {
     const token *k = &a->items[i];
-    if (k->bytes && (k->left || k->right)) return 0; /* it matches any number of spaces */
+    if (k->bytes && (k->left || k->right)) return 0; /* matches any number of spaces */
     most = SLI_MAX(most, k->bytes);
   }
   return most;
@@ -170,7 +171,7 @@ sl_status sli_added_read(added *a, const cJSON *item, normalizer *n) {
                .word = sli_json_flag(item, "single_word", false),
                .left = sli_json_flag(item, "lstrip", false),
                .right = sli_json_flag(item, "rstrip", false)};
-  bool heeds = k->word || k->left || k->right; /* what stands around it */
+  bool heeds = k->word || k->left || k->right; /* depends on the surrounding text */
   sl_status status =
       heeds ? sli_characters_check("a tokenizer with single_word, lstrip or rstrip") : SL_OK;
   if (status) return status;

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Decoders: the texts of tokens become one text. Each step turns a list of texts into a new one. */
+/* Decoders: the texts of tokens become one text. Each step turns a list of texts into a new
+ * list. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -114,8 +115,8 @@ static bool is_byte(span text, char *byte) {
   return true;
 }
 
-/* Ends a run of byte tokens: if it is not valid UTF-8, each byte becomes U+FFFD, unless raw
- * bytes are wanted. */
+/* Ends a run of byte tokens. If it is not valid UTF-8, each byte becomes U+FFFD, unless raw bytes
+ * are wanted. */
 static void end_bytes(text_row *held, texts *out) {
   span text = {held->items, held->count};
   if (!held->count) return;
@@ -175,7 +176,8 @@ static void metaspace(const step *p, const texts *in, texts *out) {
   }
 }
 
-/* Joins what is written together: pairs in the order in which they are looked for. */
+/* Removes spaces between texts that are written together. Pairs are applied in the order of the
+ * list. */
 static void add_clean(const step *p, span text, text_row *out) {
   static char pairs[][2][8] = {{" .", "."},     {" ?", "?"},           {" !", "!"},
                                {" ,", ","},     {" ' ", "'"},          {" n't", "n't"},
@@ -192,7 +194,8 @@ static void add_clean(const step *p, span text, text_row *out) {
   for (int i = 0; i < 2; i++) free(rooms[i].items);
 }
 
-/* WordPiece: a token that goes on loses its prefix, any other but the first gets a space. */
+/* WordPiece: a continuation token loses its prefix, and any other token but the first gets a
+ * space. */
 static void word_pieces(const step *p, const texts *in, texts *out) {
   size_t n = strlen(p->from);
   text_row one = {0};

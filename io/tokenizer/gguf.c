@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Converts the tokenizer of a GGUF file to a tokenizer.json. Byte-level BPE: the file has
- * tokens, merges and the name of a pre-tokenizer, which a table maps to its pattern.
- * SentencePiece's BPE: the file has pieces with scores, and spaces are marks. */
+/* Converts the tokenizer of a GGUF file to a tokenizer.json. For byte-level BPE, the file has
+ * tokens, merges and the name of a pre-tokenizer, which a table maps to its pattern. For
+ * SentencePiece's BPE, the file has pieces with scores, and spaces are marks. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -23,9 +23,9 @@ static const char qwen2_words[] =
 typedef struct cut {
   const char *name;
   bool pieces;            /* SentencePiece; the fields up to `begins` are unused */
-  const char *words;      /* pattern; NULL: GPT-2's */
+  const char *words;      /* pattern; NULL: the pattern of GPT-2 */
   bool digits;            /* each digit is a word */
-  const char *normalizer; /* NULL: none */
+  const char *normalizer; /* NULL if none */
   bool ignore_merges;     /* a word that is a token is not merged */
   bool begins;            /* a text begins with a special token, unless the file says otherwise */
 } cut;
@@ -104,8 +104,8 @@ static cJSON *pre_tokenizer(const cut *c) {
   return all;
 }
 
-/* Says whether a step of the tokenizer is the wanted one, alone or as the only one of a sequence.
- */
+/* Returns whether a step of the tokenizer equals the wanted one, alone or as the only step of a
+ * sequence. */
 static bool is_step(const cJSON *step, const cJSON *wanted) {
   const cJSON *all = cJSON_GetObjectItemCaseSensitive(wanted, "pretokenizers");
   bool only = cJSON_GetArraySize(all) == 1 && cJSON_Compare(step, all->child, true);
@@ -171,7 +171,7 @@ static void add_text(cJSON *to, const char *name, const char *text) {
   cJSON_AddItemToObject(to, name, text ? cJSON_CreateString(text) : cJSON_CreateNull());
 }
 
-/* Makes the model; takes over `merges`. */
+/* Makes the model. Takes ownership of `merges`. */
 static cJSON *model_json(const cut *c, const cJSON *tokens, const char *unknown, cJSON *merges) {
   static const char *const none[] = {"dropout", "continuing_subword_prefix", "end_of_word_suffix"};
   cJSON *model = typed("BPE"), *vocab = cJSON_CreateObject();
@@ -211,7 +211,7 @@ static cJSON *added_tokens(const cJSON *tokens, const cJSON *types) {
 /* ---- special tokens around a text ------------------------------------------------------------ */
 
 typedef struct mark {
-  const char *text; /* NULL: none */
+  const char *text; /* NULL if none */
   int number;
 } mark;
 
@@ -263,7 +263,7 @@ static cJSON *post_processor(const mark marks[2]) {
   return item;
 }
 
-/* Returns the unknown token's text; byte-level BPE has none. */
+/* Returns the unknown token's text. Byte-level BPE has none. */
 static const char *unknown_text(const cut *c, const cJSON *keys, const cJSON *tokens) {
   const cJSON *number = field(keys, "tokenizer.ggml.unknown_token_id");
   const cJSON *token =

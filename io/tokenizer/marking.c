@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Marks of tokens that stand for parts of a text. Most words lie in the normalized text. A word
- * with characters that a step has put in or replaced lies elsewhere, and is compared with the text
- * from the last place on. */
+/* Marks tokens that represent parts of a text. Most words are located inside the normalized text. A
+ * word with characters that a step has inserted or replaced is located elsewhere, and is compared
+ * with the text from the last offset on. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -14,10 +14,10 @@ void sli_marking_fini(marking *m) {
   free(m->map);
 }
 
-/* Returns whether a part of a text meets one of the spans. */
+/* Returns whether a part of a text overlaps one of the spans. */
 static bool meets(const sli_text_spans *spans, size_t begin, size_t end) {
   size_t low = 0, high = spans->count;
-  while (low < high) { /* the first span that ends behind `begin` */
+  while (low < high) { /* the first span that ends after `begin` */
     size_t middle = (low + high) / 2;
     if (spans->items[middle].end > begin) high = middle;
     else low = middle + 1;
@@ -38,8 +38,8 @@ void sli_marking_added(marking *m, span found, bool normalized) {
 
 /* ---- pieces ---------------------------------------------------------------------------------- */
 
-/* Returns the place in the normalized piece of a place in the piece: where its first bytes,
- * normalized alone, end. */
+/* Returns the offset in the normalized piece for an offset in the piece: the length of its
+ * preceding bytes, normalized alone. */
 static size_t place_of(const marking *m, normalizer *n, span piece, size_t at) {
   span begin = sli_normalize(n, (span){piece.at, at}, NULL);
   size_t same = 0, most = SLI_MIN(begin.bytes, m->normal.bytes);
@@ -81,8 +81,8 @@ static size_t character_at(span word, size_t at) {
   return SLI_MIN(sli_character(word.at + at), word.bytes - at);
 }
 
-/* Finds the place of each byte of a word. A space may have become a mark, and a mark or a space may
- * have been put in front. */
+/* Finds the offset of each byte of a word. A space may have become a mark, and a mark or a space
+ * may have been prepended. */
 static void compare(marking *m, span word) {
   size_t at = m->at;
   for (size_t i = 0; i < word.bytes;) {
@@ -106,8 +106,8 @@ static void find_places(marking *m, span word) {
   for (size_t i = 0; i <= word.bytes; i++) m->map[i] = at + i;
 }
 
-/* Returns the bytes of the characters from `at` on that are no token; of the first of them, unless
- * `all`. */
+/* Returns the bytes of the characters from `at` on that are not tokens; unless `all`, only those of
+ * the first. */
 static size_t unknown_bytes(const model *of, span word, size_t at, bool all) {
   size_t end = at, n;
   while (end < word.bytes && (n = character_at(word, end)) &&
@@ -118,7 +118,7 @@ static size_t unknown_bytes(const model *of, span word, size_t at, bool all) {
   return end - at;
 }
 
-/* Returns the bytes of a word that a token stands for, from `at` on; 0: not known. */
+/* Returns the bytes of a word that a token represents, from `at` on, or 0 if not known. */
 static size_t bytes_of(const model *of, int32_t token, span word, size_t at) {
   size_t left = word.bytes - at;
   span text = token >= 0 && token < of->vocab.count ? of->vocab.texts[token] : (span){NULL, 0};
@@ -128,8 +128,7 @@ static size_t bytes_of(const model *of, int32_t token, span word, size_t at) {
   return left && of->bytes[(unsigned char)word.at[at]] == token ? 1 : 0;
 }
 
-/* Finds where each token of a word ends. Characters for which there is no token at all are left
- * out. */
+/* Finds where each token of a word ends. Characters without any token are left out. */
 static bool find_ends(const model *of, span word, const int32_t *tokens, size_t count,
                       size_t *ends) {
   bool drops = of->unknown == SLI_NO_TOKEN && !of->byte_level && !of->byte_fallback;
@@ -151,7 +150,7 @@ void sli_marking_word(marking *m, const model *of, span word, const int32_t *tok
   bool known = find_ends(of, word, tokens, count, ends);
   for (size_t i = 0; i < count; i++) {
     size_t begin = m->map[at], end = m->map[known ? ends[i] : word.bytes];
-    mark(m, &m->here, begin, SLI_MAX(end, begin + 1)); /* of a mark put in front: what follows */
+    mark(m, &m->here, begin, SLI_MAX(end, begin + 1)); /* a prepended mark takes what follows */
     at = known ? ends[i] : 0;
   }
   free(ends);

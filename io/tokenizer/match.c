@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Matching of a pattern, by PCRE2. */
+/* Pattern matching, by PCRE2. */
 #define PCRE2_CODE_UNIT_WIDTH 8
 #include <pcre2.h>
 #include <stdlib.h>
@@ -60,8 +60,8 @@ void sli_matcher_destroy(matcher *m) {
 
 /* ---- matching --------------------------------------------------------------------------------
  *
- * A match gets memory and steps in proportion to the text. One that needs more ends the
- * encoding: to continue as if nothing had matched would give other tokens. */
+ * A match gets memory and steps in proportion to the text. A match that needs more ends the
+ * encoding: continuing as if nothing had matched would give other tokens. */
 
 enum {
   LEAST_STACK = 1 << 20,
@@ -84,7 +84,7 @@ static int match_with(const matcher *m, span text, size_t from, size_t bytes) {
   return found;
 }
 
-/* Matches with larger and larger stacks, as a long word needs; most texts never do. */
+/* Matches with increasingly large stacks, as a long word needs; most texts never do. */
 static int match_with_stack(const matcher *m, span text, size_t from,
                             const sli_allowance *allowance) {
   int found = PCRE2_ERROR_JIT_STACKLIMIT;

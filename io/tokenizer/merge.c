@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Byte-pair encoding of one word (Sennrich et al., arXiv 1508.07909). Of all adjacent pairs that
- * a rule merges, the pair of the earliest rule is merged, the leftmost first, until no rule
- * applies. A heap of (rule, place) finds them; stale entries, whose pair is gone, are skipped. */
+ * have a rule, the pair with the earliest rule is merged first, leftmost first among equals, until
+ * no rule applies. A heap of (rule, position) finds it; stale entries, whose pair is gone, are
+ * skipped. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -10,7 +11,7 @@
 
 typedef struct rule {
   uint64_t pair;
-  int32_t rank, token; /* rank is 1 and up: 0 is a free slot */
+  int32_t rank, token; /* rank starts at 1; 0 marks a free slot */
 } rule;
 
 struct merges {
@@ -68,8 +69,8 @@ static uint64_t pop(merging *m) {
 
 /* ---- words ----------------------------------------------------------------------------------- */
 
-/* KEPT: tokens whose buffers are kept; LOOKS: steps between checks of `stop`; TOKEN_BYTES: of a
- * token in all buffers */
+/* KEPT: tokens whose buffers are kept; LOOKS: steps between checks of `stop`; TOKEN_BYTES: memory
+ * of a token in all buffers */
 enum { KEPT = 1 << 16, LOOKS = 1 << 12, TOKEN_BYTES = 3 * sizeof(int32_t) + 3 * sizeof(uint64_t) };
 
 void sli_merging_fini(merging *m) {
@@ -81,7 +82,7 @@ void sli_merging_fini(merging *m) {
   *m = (merging){.allowance = m->allowance};
 }
 
-/* Bound of the heap: a word of n tokens has n - 1 pairs, and each of at most n - 1 merges adds
+/* The heap is bounded: a word of n tokens has n - 1 pairs, and each of at most n - 1 merges adds
  * two. */
 bool sli_merging_begin(merging *m, size_t count) {
   if (count <= m->room) return true;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Errors of a build without PCRE2, which matches no patterns. */
+/* Errors of a build without PCRE2, which cannot match patterns. */
 #include "base/left_out.h"
 #include "io/tokenizer/inner.h"
 
@@ -8,7 +8,7 @@ sl_status sli_matcher_create(const char *pattern, bool literal, matcher **out) {
   return SLI_LEFT_OUT("a tokenizer that cuts texts by patterns", "PCRE2", "PCRE2", "libpcre2-dev");
 }
 
-/* There never is a matcher in this build. */
+/* This build never creates a matcher. */
 void sli_matcher_destroy(matcher *m) { (void)m; }
 
 bool sli_matcher_next(const matcher *m, span text, size_t from, const atomic_bool *stop,

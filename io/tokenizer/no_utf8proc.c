@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Errors of a build without utf8proc, which knows neither classes of characters nor normal forms.
- */
+/* Errors of a build without utf8proc, which has neither character classes nor normal forms. */
 #include <string.h>
 
 #include "base/left_out.h"
@@ -15,7 +14,7 @@ sl_status sli_form_find(const char *name, int *form) {
   return strncmp(name, "NF", 2) ? SL_OK : sli_characters_check("a tokenizer with a normal form");
 }
 
-/* No tokenizer is read that needs these. */
+/* This build does not load a tokenizer that needs these. */
 bool sli_character_is_of_word(int32_t character) {
   (void)character;
   return false;

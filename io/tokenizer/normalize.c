@@ -10,9 +10,9 @@
 
 typedef struct step {
   span (*run)(const struct step *p, span text, const atomic_bool *stop, text_row *room);
-  int form;        /* of Unicode */
+  int form;        /* Unicode normal form */
   char *from, *to; /* replace, prepend: `to` */
-  bool drops;      /* whole characters of a text */
+  bool drops;      /* drops whole characters */
 } step;
 
 struct normalizer {
@@ -84,7 +84,7 @@ static void add_character(text_row *room, int32_t c) {
   sli_text_add(room, bytes, sli_character_write(c, bytes));
 }
 
-/* Drops characters without a shape, and makes all white space plain. */
+/* Drops characters without a shape, and turns all white space into spaces. */
 static void clean_one(int32_t c, text_row *room) {
   bool plain = c == '\t' || c == '\n' || c == '\r';
   if (!c || c == 0xfffd || (!plain && sli_character_is_other(c))) return;
@@ -111,7 +111,7 @@ static void bare_one(int32_t c, text_row *room) {
   if (!sli_character_is_mark(c)) add_character(room, c);
 }
 
-/* One capital has two letters as its small one. */
+/* One capital letter has a lowercase form of two letters. */
 static void lower_one(int32_t c, text_row *room) {
   if (c == 0x130) sli_text_add(room, "i\u0307", 3);
   else add_character(room, sli_character_lower(c));
@@ -150,7 +150,8 @@ static span lower(const step *p, span text, const atomic_bool *stop, text_row *r
 
 /* ---- shortening -----------------------------------------------------------------------------
  *
- * A character of a normal form has at least a quarter of the bytes that it is made of. */
+ * A character of a normal form has at least a quarter of the bytes of the characters it
+ * replaces. */
 
 static size_t shortens(const step *p) {
   enum { FORM = 4 };

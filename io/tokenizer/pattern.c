@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Translator from Oniguruma's syntax to PCRE2's, by recursive descent. Every part is parsed with
+/* Translates Oniguruma's syntax to PCRE2's, by recursive descent. Every part is parsed with
  * Oniguruma's rules and written in unambiguous syntax: characters by number, classes by member,
- * flags by group, and no group is numbered. */
+ * flags by group, and no numbered groups. */
 #include "io/tokenizer/pattern.h"
 
 #include <ctype.h>
@@ -24,12 +24,12 @@ typedef struct reader {
   text_row out;
   flags flags;
   int depth;
-  bool negated;         /* the current class, or one around it, is negated */
+  bool negated;         /* the current class, or an enclosing one, is negated */
   int32_t last, before; /* the characters just written, if adjacent; for case folding */
   sl_status status;
 } reader;
 
-/* Kind of an item, for quantifiers. */
+/* Kind of item, for quantifiers. */
 typedef enum item { NOTHING, ONE, PLACE } item;
 
 static void alternatives(reader *r);
@@ -78,7 +78,7 @@ static int32_t next_character(reader *r) {
   return sli_utf8_character(r->at - n);
 }
 
-/* Reads the digits of a number; -1: fewer than `least`. */
+/* Reads the digits of a number. Returns -1 if there are fewer than `least`. */
 static long digits(reader *r, int base, int least, int most) {
   long value = 0;
   int n = 0;
@@ -102,7 +102,7 @@ static int32_t checked(reader *r, long value) {
   return good ? (int32_t)value : NO_CHARACTER;
 }
 
-/* Reads \xHH or \x{H...}; \xHH from 80 on would be a byte and is rejected. */
+/* Reads \xHH or \x{H...}. \xHH from 80 on would be a byte and is rejected. */
 static int32_t hex_escape(reader *r) {
   if (!pattern_take(r, "{")) {
     long value = digits(r, 16, 1, 2);
@@ -115,8 +115,8 @@ static int32_t hex_escape(reader *r) {
   return checked(r, value);
 }
 
-/* Reads the character of an escape, behind its backslash. NO_CHARACTER: it is something else,
- * and nothing has been consumed. */
+/* Reads the character of an escape, after its backslash. Returns NO_CHARACTER if it is something
+ * else; nothing is consumed then. */
 static int32_t escaped_character(reader *r) {
   static const char names[] = "tnrfvae", values[] = "\t\n\r\f\v\a\x1b";
   char c = *r->at;
@@ -177,7 +177,7 @@ static void check_property(reader *r, const property *p) {
     refuse(r, "a property where case does not matter is not supported");
 }
 
-/* Writes one character in the class, or not in it. */
+/* Writes a match of one character that has the property, or does not have it. */
 static void add_property(text_row *out, const property *p, bool negated) {
   const char *parts[6] = {negated ? "[^" : "[", p->has, "]"};
   if (p->lacks) pattern_add(out, negated ? "(?:" : "(?:(?![");
@@ -188,7 +188,7 @@ static void add_property(text_row *out, const property *p, bool negated) {
   if (p->lacks) pattern_add(out, ")");
 }
 
-/* Reads a name up to `end`, without characters that do not count; false: too long, or
+/* Reads a name up to `end`, without insignificant characters. Returns false if it is too long or
  * unterminated. */
 static bool read_name(reader *r, const char *end, char out[40]) {
   const char *stop = strstr(r->at, end);
@@ -203,7 +203,7 @@ static bool read_name(reader *r, const char *end, char out[40]) {
   return stop && n;
 }
 
-/* Reads the property behind \p or \P. */
+/* Reads the property after \p or \P. */
 static const property *named_property(reader *r, bool *negated) {
   char name[40];
   const char *begin = r->at;
@@ -216,7 +216,7 @@ static const property *named_property(reader *r, bool *negated) {
   return p;
 }
 
-/* Reads the class of an escape, behind its backslash; NULL: it is something else. */
+/* Reads the class of an escape, after its backslash. Returns NULL if it is something else. */
 static const property *escaped_property(reader *r, bool inside, bool *negated) {
   char c = *r->at;
   if (!c || !strchr("dDhHsSwWpP", c)) return NULL;
@@ -229,8 +229,7 @@ static const property *escaped_property(reader *r, bool inside, bool *negated) {
   return property_of(name);
 }
 
-/* One operand of &&: members for one pair of brackets, and alternatives, each with a bar before
- * it. */
+/* One operand of &&: members for one pair of brackets, and alternatives, each preceded by a bar. */
 typedef struct side {
   text_row members, others;
 } side;
@@ -260,7 +259,8 @@ static bool posix(reader *r, side *s) {
   return true;
 }
 
-/* Reads one character of a class, escaped or not; NO_CHARACTER: a class was added instead. */
+/* Reads one character of a class, escaped or not. Returns NO_CHARACTER if a class was added
+ * instead. */
 static int32_t member(reader *r, side *s) {
   if (*r->at != '\\') return next_character(r);
   r->at++;
@@ -335,7 +335,7 @@ static void sides(reader *r, text_row *out) {
   if (several && r->flags.caseless) refuse(r, "&& where case does not matter is not supported");
 }
 
-/* Reads a class, behind its opening bracket. */
+/* Reads a class, after its opening bracket. */
 static void class(reader *r, text_row *out) {
   bool negated = pattern_take(r, "^"), outer = r->negated;
   if (negated && outer) refuse(r, "a negated class within a negated one");
@@ -351,7 +351,7 @@ static void class(reader *r, text_row *out) {
 
 /* ---- escapes --------------------------------------------------------------------------------- */
 
-/* Escapes with another spelling in PCRE2; PLACE: no quantifier may follow. */
+/* Escapes that are spelled differently in PCRE2. PLACE: no quantifier may follow. */
 static const struct {
   const char *name, *text;
   item kind;
@@ -402,7 +402,7 @@ static void group(reader *r, const char *begin) {
   pattern_add(&r->out, ")");
 }
 
-/* Reads flags behind "(?": for the rest of the enclosing group, or for a group of their own. */
+/* Reads flags after "(?": for the rest of the enclosing group, or for a group with a colon. */
 static item flagged(reader *r) {
   flags now = r->flags, outer = r->flags;
   bool on = true;
@@ -457,7 +457,7 @@ static item parenthesis(reader *r) {
 
 /* ---- quantifiers ----------------------------------------------------------------------------- */
 
-/* Reads {n}, {n,}, {n,m} or {,m}; false: no interval. *fixed: it is {n}. */
+/* Reads {n}, {n,}, {n,m} or {,m}. Returns false if it is no interval. *fixed is set for {n}. */
 static bool interval(reader *r, long *least, long *most, bool *fixed) {
   const char *begin = r->at;
   if (!pattern_take(r, "{")) return false;
@@ -474,9 +474,9 @@ static bool interval(reader *r, long *least, long *most, bool *fixed) {
   return true;
 }
 
-/* Reads a quantifier of the text written from `from` on; false: there is none. An item that
- * already has one is put into a group. Behind an interval, ? means lazy, unless it is {n}, and +
- * is another quantifier. */
+/* Reads a quantifier of the text written from `from` on. Returns false if there is none. An item
+ * that already has one is put into a group. After an interval, ? means lazy, except after {n}, and
+ * + is another quantifier. */
 static bool quantifier(reader *r, size_t from, bool again) {
   char text[64];
   long least, most;

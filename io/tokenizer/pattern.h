@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Translation of regular expressions from Oniguruma, as in a tokenizer.json, to PCRE2. The two
- * interpret many of the same signs differently. Supported syntax is rewritten for PCRE2; the
- * rest is rejected by name. */
+/* Translates regular expressions from Oniguruma, as used in a tokenizer.json, to PCRE2. The two
+ * interpret many of the same symbols differently. Supported syntax is rewritten for PCRE2; any
+ * other is rejected with an error that names it. */
 #ifndef SLUICE_IO_TOKENIZER_PATTERN_H
 #define SLUICE_IO_TOKENIZER_PATTERN_H
 
 #include <sluice/status.h>
 
-/* A class of characters: its members in PCRE2's bracket syntax, and those of them that
- * Oniguruma's class lacks, or NULL. */
+/* A character class: its members in PCRE2's bracket syntax, and those missing from Oniguruma's
+ * class, or NULL. */
 typedef struct property {
   const char *name, *has, *lacks;
 } property;
@@ -16,8 +16,8 @@ typedef struct property {
  * \w in brackets. */
 extern const property sli_properties[];
 
-/* Translates a pattern; compile it with PCRE2_UTF alone; the caller's to free(). SL_E_INPUT
- * names the unsupported part and its place. */
+/* Translates a pattern. Compile the result with PCRE2_UTF only; the caller frees it. SL_E_INPUT
+ * names the unsupported part and its position. */
 sl_status sli_pattern_translate(const char *pattern, char **out);
 
 #endif

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A SentencePiece model has pieces with scores, and no merges: of two adjacent pieces that form
- * a piece, the one with the best score is merged first. The equivalent merges are all ways to
- * split a piece into two others. */
+/* Converts SentencePiece models to merges. Such a model has pieces with scores, and no merges: of
+ * two adjacent pieces that form a piece, the one with the best score is merged first. The
+ * equivalent merges are all ways to split a piece into two other pieces. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -12,7 +12,7 @@
 /* Types in tokenizer.ggml.token_type that occur in text. */
 enum { NORMAL = 1, USER_DEFINED = 4 };
 
-enum { MOST_BYTES = 1024 }; /* longest piece that is split; real ones have some dozens */
+enum { MOST_BYTES = 1024 }; /* longest piece that is split; real pieces have a few dozen */
 
 typedef struct pair {
   double score;

@@ -104,7 +104,7 @@ static sl_status read_merges(model *m, const cJSON *from) {
   return status;
 }
 
-/* Returns whether no token has a space mark behind another character, so that merges never cross
+/* Returns whether no token has a space mark after another character, so that merges never cross
  * one. */
 static bool splits_at_marks(const model *m) {
   if (m->byte_level || m->whole_words) return false;
@@ -211,7 +211,7 @@ static sl_status read_template(sli_tokenizer *t, const cJSON *item) {
   return SL_OK;
 }
 
-/* Reads a mark as BERT's processor has it, a text with its number. */
+/* Reads a mark in the form of BERT's processor: a text and its number. */
 static sl_status add_pair(const cJSON *item, const char *name, sli_token_row *out) {
   const cJSON *pair = cJSON_GetObjectItemCaseSensitive(item, name);
   const cJSON *number = pair && pair->child ? pair->child->next : NULL;

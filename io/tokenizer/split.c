@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Pre-tokenizers: steps split a text into words; each step splits the pieces of the step before
- * it. Pieces pass from step to step one at a time, so a long text needs no lists. */
+/* Pre-tokenizers: steps split a text into words. Each step splits the pieces of the step before it.
+ * Pieces pass from step to step one at a time, so a long text needs no lists. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -131,7 +131,7 @@ static void cut(splitter *s, int index, span text, bool first) {
 
 /* ---- other steps ----------------------------------------------------------------------------- */
 
-/* ByteLevel: the pattern is optional; the vocabulary maps bytes to characters. */
+/* ByteLevel: the pattern is optional. The vocabulary maps bytes to characters. */
 static void bytes(splitter *s, int index, span text, bool first) {
   step *p = &s->steps[index];
   if (p->space_before && text.at[0] != ' ') {
@@ -139,7 +139,7 @@ static void bytes(splitter *s, int index, span text, bool first) {
     sli_text_add(&p->room, " ", 1);
     sli_text_add(&p->room, text.at, text.bytes);
     text = (span){p->room.items, p->room.count};
-    if (!text.bytes) return; /* there was no memory */
+    if (!text.bytes) return; /* memory ran out */
   }
   if (p->pattern) cut(s, index, text, first);
   else hand_on(s, index, text, first);
@@ -256,7 +256,7 @@ static sl_status read_whitespace(splitter *s, const cJSON *item) {
   return sli_matcher_create("\\s", false, &p->pattern);
 }
 
-/* BertPreTokenizer: words without the space between them, and each punctuation mark apart. */
+/* BertPreTokenizer: words without surrounding spaces, and each punctuation mark separately. */
 static sl_status read_bert(splitter *s, const cJSON *item) {
   sl_status status = read_whitespace(s, item);
   step *p = add_step(s, cut);

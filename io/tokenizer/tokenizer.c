@@ -24,7 +24,7 @@ typedef struct encoding {
   sli_token_row *out;
   const atomic_bool *stop;
   scratch scratch;
-  marking *marking; /* NULL: no marks are wanted */
+  marking *marking; /* NULL if marks are not wanted */
   sl_status status;
 } encoding;
 
@@ -41,7 +41,7 @@ static void take_word(void *ctx, span word) {
                      e->out->count - before);
 }
 
-/* Passes on the text between added tokens, and appends these tokens. */
+/* Passes on the text between added tokens, and appends the added tokens. */
 static void between(encoding *e, bool normalized, span text, bool first,
                     void (*hand_on)(encoding *e, span text, bool first)) {
   size_t done = 0;
@@ -148,7 +148,7 @@ size_t sli_tokenizer_longest(const sli_tokenizer *t) {
 
 /* ---- decoding -------------------------------------------------------------------------------- */
 
-/* Converts bytes to the characters that decoders expect: the vocabulary stores bytes. */
+/* Converts bytes to the characters that decoders expect, because the vocabulary stores bytes. */
 static void add_characters(text_row *out, span bytes) {
   for (size_t i = 0; i < bytes.bytes; i++) {
     char character[2];
@@ -200,7 +200,7 @@ char *sli_tokenizer_piece(const sli_tokenizer *t, int32_t token, size_t *bytes) 
   const vocab *v = &t->model.vocab;
   bool known = token >= 0 && token < v->count && v->texts[token].at;
   if (special || !(added.at || known)) return NULL;
-  /* decoders treat the first token of a text otherwise */
+  /* decoders treat the first token of a text differently */
   int32_t pair[] = {sli_vocab_find(v, (span){"a", 1}), token};
   size_t before = 0;
   if (pair[0] == SLI_NO_TOKEN) return decode(t, pair + 1, 1, true, true, bytes);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Classes of characters and Unicode's normal forms, by utf8proc. */
+/* Character classes and Unicode normal forms, by utf8proc. */
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
@@ -43,14 +43,14 @@ size_t sli_character_write(int32_t c, char out[4]) {
   return (size_t)utf8proc_encode_char(c, (utf8proc_uint8_t *)out);
 }
 
-/* ---- Unicode's forms ------------------------------------------------------------------------
+/* ---- normal forms ----------------------------------------------------------------------------
  *
- * utf8proc decomposes and composes characters. Combining marks are sorted here, since utf8proc
+ * utf8proc decomposes and composes characters. Combining marks are sorted here, because utf8proc
  * takes quadratic time in the length of a run of marks. */
 
 enum { MOST_PARTS = 32, BLOCK = 4096 }; /* no character has more than 18 parts */
 
-/* Characters, decomposed, with their combining classes. */
+/* Decomposed characters with their combining classes. */
 typedef struct characters {
   utf8proc_int32_t *items;
   uint8_t *classes;
@@ -67,7 +67,7 @@ static void characters_fini(characters *c) {
   free(c->classes);
 }
 
-/* Makes room for a character's parts; false: there is none. */
+/* Makes room for a character's parts. Returns false if memory ran out. */
 static bool make_room(characters *c) {
   if (c->room < c->count + MOST_PARTS) {
     size_t room = 2 * c->room + MOST_PARTS;
@@ -80,13 +80,13 @@ static bool make_room(characters *c) {
   return true;
 }
 
-/* Adds a character; false: there is no memory. */
+/* Adds a character. Returns false if memory ran out. */
 static bool add_parts(characters *c, utf8proc_int32_t character, utf8proc_option_t form) {
   int bound = 0;
   if (!make_room(c)) return false;
   utf8proc_ssize_t n =
       utf8proc_decompose_char(character, c->items + c->count, MOST_PARTS, form, &bound);
-  if (n < 0) { /* beyond Unicode: bytes that are no UTF-8 */
+  if (n < 0) { /* beyond Unicode: bytes that are not UTF-8 */
     c->items[c->count] = 0xfffd;
     n = 1;
   }
@@ -139,7 +139,7 @@ static size_t count_ascii(span text) {
 }
 
 /* ASCII characters are unchanged in all forms, and everything before one can be composed when it
- * comes. */
+ * arrives. */
 span sli_form_apply(int form, span text, const atomic_bool *stop, text_row *room) {
   /* the last one may compose with what follows */
   size_t at = count_ascii(text), plain = at ? at - 1 : 0;

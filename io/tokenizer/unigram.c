@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Unigram model (Kudo, arXiv 1804.10959): a word becomes the tokens with the largest sum of
- * scores. A trie finds all tokens that begin at a character, and the best way to each place is
- * kept (Viterbi). A character without a token costs as much as the worst token and a penalty. */
+/* Unigram model (Kudo, arXiv 1804.10959): a word becomes the tokens with the largest sum of scores.
+ * A trie finds all tokens that begin at a character, and the best path to each position is kept
+ * (Viterbi). A character without a token costs as much as the worst token plus a penalty. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -9,17 +9,18 @@
 #include "base/base.h"
 #include "io/tokenizer/inner.h"
 
-/* The trie's edge from a node by a byte; to 0: a free slot, as no edge leads to the root. */
+/* An edge of the trie from a node by a byte. `to` 0 marks a free slot, because no edge leads to the
+ * root. */
 typedef struct edge {
   int32_t from, to;
   uint8_t byte;
 } edge;
 
-/* Best way to a place of the word: its last token, which begins at `start`. */
+/* Best path to a position in the word: its last token begins at `start`. */
 typedef struct best {
   double score;
-  int32_t start, token; /* start -1: no way leads here */
-  int32_t next;         /* end of the token that begins here on the way taken */
+  int32_t start, token; /* start -1: no path leads here */
+  int32_t next;         /* end of the token that begins here on the chosen path */
 } best;
 
 struct unigram {
@@ -28,7 +29,7 @@ struct unigram {
   int32_t *tokens; /* token that ends at each node, or SLI_NO_TOKEN */
   size_t nodes, room;
   double *scores; /* of each token */
-  double unknown; /* of a character without a token */
+  double unknown; /* score of a character without a token */
   best *ways;
   size_t nways;
 };
@@ -133,7 +134,7 @@ sl_status sli_unigram_read(model *m, const cJSON *from) {
 
 enum { KEPT = 1 << 16, LOOKS = 1 << 12 };
 
-/* Makes room for the ways to each place of a word; false: there is none. */
+/* Makes room for the paths to each position in a word. Returns false if memory ran out. */
 static bool begin(unigram *u, const sli_allowance *allowance, size_t places) {
   if (places > u->nways) {
     size_t room = SLI_MAX(SLI_MIN(2 * u->nways, (size_t)KEPT), places);
@@ -155,7 +156,8 @@ static void offer(unigram *u, size_t start, size_t end, int32_t token, double sc
   to->token = token;
 }
 
-/* Offers all tokens that begin at a place, or else the unknown one for its character. */
+/* Offers all tokens that begin at a position, or if there is none, the unknown token for its
+ * character. */
 static void offer_tokens(unigram *u, int32_t unknown, span word, size_t at) {
   size_t character = SLI_MIN(sli_character(word.at + at), word.bytes - at);
   bool single = false;
@@ -171,7 +173,8 @@ static void offer_tokens(unigram *u, int32_t unknown, span word, size_t at) {
   if (!single) offer(u, at, at + character, unknown, u->unknown);
 }
 
-/* Appends the bytes' tokens of characters that have none; false: not all bytes have one. */
+/* Appends the byte tokens of characters without a token. Returns false if some byte has no
+ * token. */
 static bool add_bytes(const model *m, span text, sli_token_row *out) {
   for (size_t i = 0; i < text.bytes; i++)
     if (!m->byte_fallback || m->bytes[(unsigned char)text.at[i]] == SLI_NO_TOKEN) return false;
@@ -186,7 +189,7 @@ static void add_run(const model *m, span text, sli_token_row *out) {
   else if (!add_bytes(m, text, out)) sli_token_row_add(out, m->unknown);
 }
 
-/* Appends the tokens of the best way. Unknown characters in a row count as one text. */
+/* Appends the tokens of the best path. Consecutive unknown characters count as one text. */
 static void add_way(const model *m, span word, sli_token_row *out) {
   best *ways = m->unigram->ways;
   for (int32_t at = (int32_t)word.bytes; at > 0; at = ways[at].start)

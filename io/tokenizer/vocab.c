@@ -79,7 +79,7 @@ void sli_vocab_add(vocab *v, span text, int32_t token, bool found) {
     memset(v->texts + v->room, 0, (size_t)(room - v->room) * sizeof *v->texts);
     v->room = room;
   }
-  if (v->texts[token].at) return; /* the first text of a number stays */
+  if (v->texts[token].at) return; /* the first text of a number is kept */
   char *copy = sli_calloc(1, text.bytes + 1);
   memcpy(copy, text.at, text.bytes);
   v->texts[token] = (span){copy, text.bytes};
@@ -97,8 +97,8 @@ size_t sli_vocab_longest(const vocab *v) {
 
 /* ---- byte-level characters ------------------------------------------------------------------- */
 
-/* GPT-2's byte-level alphabet gives every byte a visible character: its Latin-1 character if
- * that is visible, else the next one from U+0100 on. */
+/* GPT-2's byte-level alphabet gives every byte a visible character: its Latin-1 character if that
+ * is visible, otherwise the next one from U+0100 on. */
 static bool is_visible(unsigned byte) {
   return (byte >= '!' && byte <= '~') || (byte >= 0xa1 && byte <= 0xac) || byte >= 0xae;
 }
@@ -118,7 +118,7 @@ size_t sli_text_of_byte(uint8_t byte, char out[2]) {
   return 2;
 }
 
-/* Returns, for each character below U+0144, the byte it stands for, or -1. */
+/* Returns a table with the byte that each character below U+0144 represents, or -1. */
 static const int16_t *byte_table(void) {
   enum { CHARACTERS = 0x144 };
   static _Thread_local int16_t table[CHARACTERS];

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* WordPiece (Schuster & Nakajima, 2012; as BERT has it): the longest token that begins a word,
- * then the longest one that goes on, whose text has a prefix. A word that does not come out even,
- * or is too long, is one unknown token. */
+/* WordPiece (Schuster & Nakajima, 2012; as used by BERT): the longest token that begins a word,
+ * then repeatedly the longest token that continues it, whose text has a prefix. A word that cannot
+ * be split completely, or is too long, is one unknown token. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -10,7 +10,7 @@
 
 struct wordpiece {
   char *prefix;
-  double most; /* characters of a word that is looked up */
+  double most; /* most characters of a word that is looked up */
   text_row room;
 };
 
@@ -40,7 +40,7 @@ static size_t characters_of(span word) {
   return count;
 }
 
-/* Finds the longest token that begins at a place of the word, and its end. */
+/* Finds the longest token that begins at a position in the word, and its end. */
 static int32_t longest_at(model *m, span word, size_t at, size_t *end) {
   text_row *room = &m->wordpiece->room;
   room->count = 0;

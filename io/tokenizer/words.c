@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Converts a word to tokens: symbols, then merges, or by another model. Words recur, so short
+/* Converts a word to tokens: symbols, then merges, or with another model. Words recur, so short
  * ones are cached with their tokens. */
 #include <stdlib.h>
 #include <string.h>
@@ -10,7 +10,7 @@
 enum { CACHED = 1 << 15, CACHED_BYTES = 30, CACHED_TOKENS = 8 };
 
 struct cached {
-  uint8_t bytes, count; /* 0 bytes: free */
+  uint8_t bytes, count; /* 0 bytes if free */
   char text[CACHED_BYTES];
   int32_t tokens[CACHED_TOKENS];
 };
@@ -26,8 +26,8 @@ void sli_model_fini(model *m) {
 
 /* ---- symbols -------------------------------------------------------------------------------- */
 
-/* Adds the byte tokens of a character that is no token; false: one of the bytes is no token
- * either. */
+/* Adds the byte tokens of a character that is not a token. Returns false if one of the bytes has no
+ * token. */
 static bool add_bytes(model *m, span character, size_t *count) {
   if (!m->byte_fallback) return false;
   for (size_t i = 0; i < character.bytes; i++)

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A chat of n tokens takes n - 1 positions: its last token is only a target. */
+/* Packing of chats. A chat of n tokens takes n - 1 positions, because its last token is only a
+ * target. */
 #include "io/tokens/packing.h"
 
 #include <stdlib.h>
@@ -8,17 +9,17 @@
 #include "base/base.h"
 #include "io/chats/chats.h"
 
-enum { OPEN = 256 }; /* sequences that more chats may go to */
+enum { OPEN = 256 }; /* sequences that can still receive chats */
 
-/* A chat in its sequence. */
+/* A chat and its place in a sequence. */
 typedef struct place {
-  const uint32_t *words; /* its tokens */
+  const uint32_t *words; /* the chat's tokens */
   int64_t count;         /* positions it takes */
-  int64_t next;          /* the next chat of the sequence; -1: none */
+  int64_t next;          /* the next chat of the sequence; -1 if none */
 } place;
 
 typedef struct line {
-  int64_t first, last, room; /* chats; positions left */
+  int64_t first, last, room; /* first and last chat; positions left */
   int64_t learned;           /* tokens */
 } line;
 
@@ -59,8 +60,8 @@ sli_tokens_chats sli_packing_numbers(const sli_packing *p) { return p->numbers; 
 
 /* ---- packing --------------------------------------------------------------------------------- */
 
-/* Returns the open sequence with the least room that suffices, or else with the least room at all.
- */
+/* Returns the open sequence with the least sufficient room, or if none suffices, the one with the
+ * least room. */
 static int find_open(const sli_packing *p, int64_t count, bool *fits) {
   int best = -1, fullest = 0;
   for (int i = 0; i < p->nopen; i++) {

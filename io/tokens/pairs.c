@@ -9,9 +9,9 @@
 #include "io/json.h"
 #include "io/tokenizer/tokenizer.h"
 
-/* Tokens of prompt and answer, somewhere in the tokens of all. */
+/* Tokens of a prompt and an answer, within the tokens of all pairs. */
 typedef struct answer {
-  size_t begin, prompt, count; /* count: of both */
+  size_t begin, prompt, count; /* count: tokens of both */
 } answer;
 
 struct sli_pairs {
@@ -27,7 +27,7 @@ typedef struct pairs_reading {
   sli_pairs *to;
   sli_tokenizer *tokenizer;
   const char *path;
-  bool whole; /* this prompt begins as a text does */
+  bool whole; /* the prompt gets the tokens that begin a text */
 } pairs_reading;
 
 enum { CHOSEN, REJECTED };
@@ -50,7 +50,7 @@ static sl_status check_tokens(const sli_json *doc, const sli_pairs *p, size_t fr
   return SL_OK;
 }
 
-/* Adds prompt and answer; `end` is the text behind an answer. */
+/* Adds prompt and answer. `end` is the text after an answer. */
 static sl_status add_answer(pairs_reading *r, const sli_json *doc, const char *prompt,
                             const char *text, const char *end, answer *out) {
   sli_pairs *p = r->to;
@@ -77,7 +77,7 @@ static sl_status add_answer(pairs_reading *r, const sli_json *doc, const char *p
 
 /* ---- lines --------------------------------------------------------------------------------- */
 
-/* Returns the text of an answer: a text, or one message of the assistant. */
+/* Returns the text of an answer, given as a text or as one assistant message. */
 static sl_status answer_text(const sli_json *doc, const cJSON *item, const char **out) {
   if (cJSON_IsString(item)) return *out = item->valuestring, SL_OK;
   const cJSON *message = cJSON_IsArray(item) && cJSON_GetArraySize(item) == 1 ? item->child : NULL;
@@ -91,7 +91,7 @@ static sl_status answer_text(const sli_json *doc, const cJSON *item, const char 
   return SL_OK;
 }
 
-/* Returns the text of a prompt, for free(). */
+/* Returns the text of a prompt; the caller frees it. */
 static sl_status prompt_text(pairs_reading *r, const sli_json *doc, const cJSON *item, char **out) {
   const sli_pairs_options *o = &r->to->options;
   r->whole = !cJSON_IsArray(item);
@@ -113,7 +113,7 @@ static sl_status prompt_text(pairs_reading *r, const sli_json *doc, const cJSON 
   return status;
 }
 
-/* Adds a pair of both answers, or notes that it is too long. */
+/* Adds a pair of both answers, or records that it is too long. */
 static sl_status take_pair(pairs_reading *r, const sli_json *doc, const answer found[2]) {
   sli_pairs *p = r->to;
   size_t longest = SLI_MAX(found[0].count, found[1].count);
@@ -212,7 +212,7 @@ int64_t sli_pairs_count(const sli_pairs *p, int64_t *dropped) {
   return (int64_t)p->count;
 }
 
-/* Returns the first position whose target is of the answer. */
+/* Returns the first position whose target is an answer token. */
 static int64_t first_of(const answer *a) { return a->prompt ? (int64_t)a->prompt - 1 : 0; }
 
 int64_t sli_pairs_longest(const sli_pairs *p) {

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Preferences: prompts, each with an answer that was chosen and one that was rejected, as rows of
- * tokens. */
+/* Preferences: prompts, each with a chosen and a rejected answer, as rows of tokens. */
 #ifndef SLUICE_IO_PAIRS_H
 #define SLUICE_IO_PAIRS_H
 
@@ -17,33 +16,33 @@ typedef struct sli_pairs_options {
   int64_t context;       /* positions of a row */
   int64_t vocab;         /* every token must be less */
   const char *tokenizer; /* a tokenizer.json; NULL: bytes are tokens */
-  const char *end;       /* text behind the answer to a text; NULL: none */
+  const char *end;       /* text after the answer to a text; NULL if none */
   /* Renders messages, a JSON array, as the text that an answer continues; the caller frees it.
-   * NULL: prompts are texts only. */
+   * NULL: prompts can only be texts. */
   sl_status (*render)(void *ctx, const char *messages, size_t bytes, char **text);
-  const char *chat_end; /* text behind the answer to messages; NULL: none */
+  const char *chat_end; /* text after the answer to messages; NULL if none */
   void *ctx;
-  bool drop; /* pairs that are longer than a row are left out; else they are errors */
+  bool drop; /* pairs longer than a row are left out; otherwise they are errors */
 } sli_pairs_options;
 
 /* Reads all pairs. SL_E_INPUT names the file and the line. */
 sl_status sli_pairs_open(const sli_pairs_options *options, sli_pairs **out);
 void sli_pairs_close(sli_pairs *pairs);
 
-/* Returns the number of pairs; *dropped, if not NULL: of those left out. */
+/* Returns the number of pairs. *dropped, if not NULL, is the number of pairs left out. */
 int64_t sli_pairs_count(const sli_pairs *pairs, int64_t *dropped);
 
-/* Returns the most positions of a row whose targets are of its answer. */
+/* Returns the largest number of positions in a row whose targets are answer tokens. */
 int64_t sli_pairs_longest(const sli_pairs *pairs);
 
 /* Writes an answer of a pair as a row of `context` positions: tokens, each with the next one as its
- * target. Positions behind the answer hold token 0. Each array may be NULL. Any thread. */
+ * target. Positions after the answer hold token 0. Each array may be NULL. Any thread. */
 void sli_pairs_row(const sli_pairs *pairs, int64_t pair, bool rejected, int32_t *tokens,
                    int32_t *targets);
 
-/* Writes `count` positions of such a row, at least sli_pairs_longest, among them all whose targets
- * are of the answer; the targets there, and weights that are 1 for these and 0 for others. Each
- * array may be NULL. Any thread. */
+/* Writes `count` positions of such a row, including all positions whose targets are answer tokens;
+ * `count` is at least sli_pairs_longest. Also writes the targets there, and weights that are 1 for
+ * these positions and 0 for others. Each array may be NULL. Any thread. */
 void sli_pairs_answer(const sli_pairs *pairs, int64_t pair, bool rejected, int64_t count,
                       int32_t *positions, int32_t *targets, float *weights);
 

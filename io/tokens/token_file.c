@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The type of a file's tokens comes from the user (FILE:u32), the suffix, or the file itself. A
- * .npy file has a header; a .bin file may have llm.c's header, or Megatron's .idx file beside
- * it. A bare .bin is uint16, as most tools write it, unless it looks like uint32. Any other file
- * is text if it looks like text, and rejected if not. */
+/* Files of tokens. The type of a file's tokens comes from the user (FILE:u32), the suffix, or the
+ * file itself. A .npy file has a header; a .bin file may have llm.c's header, or Megatron's .idx
+ * file beside it. A bare .bin is uint16, as most tools write it, unless it looks like uint32. Any
+ * other file is text if it looks like text, and is rejected if not. */
 #include "io/tokens/token_file.h"
 
 #include <errno.h>
@@ -21,7 +21,7 @@
 
 _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "files hold what memory does");
 
-/* Type names, which are suffixes too. */
+/* Type names, which are also suffixes. */
 static const sli_token_type types[] = {
     {"text", 1, false}, {"chats", 1, false}, {"u8", 1, false}, {"u16", 2, false}, {"u32", 4, false},
     {"u64", 8, false},  {"i8", 1, true},     {"i16", 2, true}, {"i32", 4, true},  {"i64", 8, true}};
@@ -42,7 +42,7 @@ static const sli_token_type *type_of(int width, bool is_signed) {
 
 /* ---- names ----------------------------------------------------------------------------- */
 
-/* Returns the suffix of the file name, without the dot; "" if there is none. */
+/* Returns the suffix of the file name, without the dot, or "" if there is none. */
 static const char *suffix(const char *path) {
   const char *slash = strrchr(path, '/'), *point = strrchr(slash ? slash : path, '.');
   return point ? point + 1 : "";
@@ -93,14 +93,14 @@ static int64_t token_at(const sli_token_file *f, int64_t i) {
     return f->type->is_signed ? (int32_t)token : (int64_t)token;
   }
   default: {
-    int64_t token; /* an unsigned one that overflows becomes negative, and is rejected */
+    int64_t token; /* an overflowing unsigned value becomes negative, and is rejected */
     memcpy(&token, at, sizeof token);
     return token;
   }
   }
 }
 
-/* Plain loops for the common types, at the speed of memory. */
+/* Simple loops for the common types, at memory speed. */
 static void copy_bytes(const uint8_t *from, int64_t count, int32_t *out) {
   for (int64_t i = 0; i < count; i++) out[i] = from[i];
 }
@@ -122,8 +122,8 @@ void sli_token_file_copy(const sli_token_file *f, int64_t first, int64_t count, 
     for (int64_t i = 0; i < count; i++) out[i] = (int32_t)token_at(f, first + i);
 }
 
-/* Returns the largest of a run of tokens; negative ones count as larger than all. Plain loops,
- * at the speed of memory. */
+/* Returns the largest of a run of tokens; negative tokens count as larger than all others. Simple
+ * loops, at memory speed. */
 static uint64_t largest(const sli_token_file *f, int64_t begin, int64_t end) {
   if (f->type->width == 2 && !f->type->is_signed) {
     uint16_t most = 0;
@@ -145,7 +145,7 @@ static bool all_fit(const sli_token_type *type, int64_t vocab) {
   return !type->is_signed && type->width < 4 && vocab >= (int64_t)1 << 8 * type->width;
 }
 
-/* Checks all tokens against `vocab`. guessed: the user gave no type. */
+/* Checks all tokens against `vocab`. `guessed` says that the user gave no type. */
 static sl_status check_range(const sli_token_file *f, bool guessed, int64_t vocab) {
   enum { RUN = 1 << 16 };
   if (sli_token_file_is_chats(f) || all_fit(f->type, vocab)) return SL_OK;
@@ -210,8 +210,8 @@ static sl_status read_megatron(sli_token_file *f, bool *found) {
   return status;
 }
 
-/* Returns whether all values are tokens if read as uint32. In a uint16 file every second token
- * would have to be almost 0. */
+/* Returns whether all values are valid tokens if read as uint32. In a uint16 file every second
+ * token would have to be almost 0. */
 static bool looks_wide(const sli_token_file *f, int64_t vocab) {
   enum { FEWEST = 16, MOST = 1 << 20 };
   size_t n = SLI_MIN(f->size / 4, (size_t)MOST);
@@ -254,8 +254,8 @@ static const char *const wrapped[] = {
     "tgz",         "7z",     "pdf",     "docx",  "epub", "pkl",      "pt",  "pth",
     "safetensors", "gguf",   "h5",      "hdf5",  "npz",  "tfrecord", NULL};
 
-/* Checks that a file is plain text: it has no zeros, and its suffix names no format, which would
- * be trained on along with the text. */
+/* Checks that a file is plain text. It must not contain zeros, and its suffix must not name a
+ * format, whose syntax would be trained on along with the text. */
 static sl_status check_text(const sli_token_file *f) {
   enum { LOOKED_AT = 1 << 16 };
   if (is_one_of(suffix(f->path), wrapped))
@@ -271,7 +271,7 @@ static sl_status check_text(const sli_token_file *f) {
                  f->path, TYPE_WORDS);
 }
 
-/* Finds the type. *guessed: from a suffix with several meanings. */
+/* Finds the type. *guessed is set if it comes from an ambiguous suffix. */
 static sl_status find_type(sli_token_file *f, const sli_token_type *said, int64_t vocab,
                            bool *guessed) {
   const char *end = suffix(f->path);
@@ -299,12 +299,12 @@ static sl_status count_tokens(sli_token_file *f) {
 
 /* ---- mapped files ---------------------------------------------------------------------- */
 
-/* The first NAMED mapped files, so that a fault can name its file: one that is truncated while
- * it is mapped faults where it is read. */
+/* The first NAMED mapped files, so that a fault can name its file. Reading beyond the new end of a
+ * file that was truncated while mapped causes a fault. */
 enum { NAMED = 1024 };
 static struct place {
   _Atomic(const uint8_t *) begin;
-  _Atomic(const uint8_t *) end; /* NULL: free */
+  _Atomic(const uint8_t *) end; /* NULL if free */
   _Atomic(const char *) path;
 } places[NAMED];
 

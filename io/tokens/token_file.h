@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A mapped file of tokens: the type of its tokens and their offset. */
+/* A mapped file of tokens, with their type and offset. */
 #ifndef SLUICE_IO_TOKEN_FILE_H
 #define SLUICE_IO_TOKEN_FILE_H
 
@@ -23,39 +23,39 @@ typedef struct sli_token_file {
   size_t offset; /* offset of the tokens */
   const sli_token_type *type;
   int64_t count;
-  bool apart; /* the mapping is no longer of this file (sli_token_file_take) */
+  bool apart; /* the mapping no longer belongs to this file (sli_token_file_take) */
   struct timespec modified;
   uint64_t device, inode, hash; /* hash: sli_hash_samples of the mapped bytes */
 } sli_token_file;
 
 /* Splits FILE or FILE:TYPE; *type is NULL if none is given. An existing file with the whole name
- * takes precedence. The path is the caller's to free(). SL_E_INPUT names an unknown type. */
+ * takes precedence. The caller frees the path. SL_E_INPUT names an unknown type. */
 sl_status sli_token_name_read(const char *text, char **path, const sli_token_type **type);
 /* Returns whether the path has a suffix of token files. */
 bool sli_token_name_known(const char *path);
 
-/* Maps a file. `said` is the type the user gave; NULL: the suffix or the content decides. Every
- * token must be less than `vocab`. SL_E_INPUT, or SL_E_IO where reading fails, with the file and
- * the position in the text; nothing is left to close. */
+/* Maps a file. `said` is the type given by the user; NULL: the suffix or the content decides. Every
+ * token must be less than `vocab`. SL_E_INPUT, or SL_E_IO if reading fails, names the file and the
+ * position in it; nothing is left to close. */
 sl_status sli_token_file_open(const char *path, const sli_token_type *said, int64_t vocab,
                               sli_token_file *out);
 void sli_token_file_close(sli_token_file *file);
 
-/* Checks that the mapped file has not changed since it was opened; SL_E_INPUT names one that was
+/* Checks that the mapped file has not changed since it was opened. SL_E_INPUT names a file that was
  * written to. A file that was replaced by another stays valid. */
 sl_status sli_token_file_check(const sli_token_file *file);
 
 /* Returns whether the file is text that a tokenizer may encode. The type u8 means plain bytes
  * instead. */
 bool sli_token_file_is_text(const sli_token_file *file);
-/* Returns whether it has chats, a line of JSON each; once encoded it is the words of
+/* Returns whether it contains chats, one JSON line each. Once encoded it holds the words of
  * sli_chats_encode(). */
 bool sli_token_file_is_chats(const sli_token_file *file);
-/* Replaces the mapping by one of uint32 words, which is taken over. SL_E_INPUT names the file;
- * nothing is left to close then. */
+/* Replaces the mapping by one of uint32 words, and takes ownership of it. SL_E_INPUT names the
+ * file; nothing is left to close then. */
 sl_status sli_token_file_take(sli_token_file *file, const void *map, size_t bytes, int64_t vocab);
 
-/* Copies `count` tokens from index `first` on. Any thread. */
+/* Copies `count` tokens, starting at index `first`. Any thread. */
 void sli_token_file_copy(const sli_token_file *file, int64_t first, int64_t count, int32_t *out);
 
 #endif

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Tokens of a text of more than a few MiB are cached in $XDG_CACHE_HOME/sluice/tokens, or in
- * ~/.cache, under a name that identifies text and tokenizer. All processes of a host map the
- * same file. If it cannot be written, each process keeps the tokens in memory. A process that
- * writes one removes files that were not used for long; their modification time is that of the
- * last use. */
+/* Encodes texts with a cache. Tokens of a text of more than a few MiB are cached in
+ * $XDG_CACHE_HOME/sluice/tokens, or in ~/.cache, under a name that identifies text and tokenizer.
+ * All processes of a host map the same file. If it cannot be written, each process keeps the tokens
+ * in memory. A process that writes a cache file removes files that were not used for a long time;
+ * their modification time is that of the last use. */
 #include "io/tokens/token_text.h"
 
 #include <dirent.h>
@@ -54,7 +54,7 @@ static void make_folders(char *path) {
   }
 }
 
-/* Returns the cache path of a text; the caller's to free. NULL: there is none. Long texts are
+/* Returns the cache path of a text, or NULL if there is none; the caller frees it. Long texts are
  * hashed in samples, so their modification time is included. */
 static char *kept_path(const sli_token_text *t, const sli_token_file *f) {
   const char *cache = getenv("XDG_CACHE_HOME"), *home = getenv("HOME");
@@ -83,7 +83,7 @@ static bool map_kept(const char *path, const void **map, size_t *bytes) {
   bool good =
       !fstat(fd, &info) && S_ISREG(info.st_mode) && info.st_size > 0 && info.st_size % 4 == 0;
   void *at = good ? mmap(NULL, (size_t)info.st_size, PROT_READ, MAP_PRIVATE, fd, 0) : MAP_FAILED;
-  futimens(fd, NULL); /* marks its use; if that fails, the file is made anew one day */
+  futimens(fd, NULL); /* marks its use; if that fails, the file is recreated one day */
   close(fd);
   *map = at;
   *bytes = (size_t)info.st_size;
@@ -97,7 +97,7 @@ static bool is_stale(int folder, const char *name, time_t now) {
          S_ISREG(info.st_mode) && now - info.st_mtime > KEPT_SECONDS;
 }
 
-/* Removes old cache files beside `path`. A process that has mapped one keeps its content. */
+/* Removes old cache files beside `path`. A process that has mapped one can continue to use it. */
 static void remove_stale(const char *path) {
   char *place = sli_strdup(path);
   *strrchr(place, '/') = 0;
@@ -109,7 +109,7 @@ static void remove_stale(const char *path) {
   free(place);
 }
 
-/* Writes the cache file. A folder that cannot be written is no error. */
+/* Writes the cache file. A folder that cannot be written is not an error. */
 static bool keep(const char *path, const sli_token_row *row) {
   sli_atomic_file file;
   remove_stale(path);

@@ -22,7 +22,7 @@ struct sli_tokens {
   sli_token_text *text; /* encoder of text, while files are opened */
   int64_t *begins;      /* [count] index of the file's first token */
   int64_t total;        /* total tokens */
-  sli_packing *packing; /* of chats; NULL: there are none */
+  sli_packing *packing; /* NULL if there are no chats */
 };
 
 /* ---- opening -------------------------------------------------------------------- */
@@ -76,7 +76,7 @@ static int is_visible_chats(const struct dirent *entry) {
   return entry->d_name[0] != '.' && ends_with(entry->d_name, ".jsonl");
 }
 
-/* Adds the token files of a folder; where there is none, its files of chats. */
+/* Adds the token files of a folder, or if it has none, its files of chats. */
 static sl_status add_folder(sli_tokens *t, const char *path, const sli_token_type *said) {
   struct dirent **entries = NULL;
   int n = scandir(path, &entries, is_visible_file, by_name);
@@ -133,7 +133,7 @@ static sl_status add_all(sli_tokens *t) {
   return status;
 }
 
-/* Packs chats, which must not lie beside other files. */
+/* Packs chats, which cannot be combined with other files. */
 static sl_status pack(sli_tokens *t) {
   size_t chats = 0;
   for (size_t i = 0; i < t->count; i++) chats += sli_token_file_is_chats(&t->files[i]);

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Sluice from Python: models of the same calls as in C, NumPy arrays in and out.
+"""Sluice from Python: models built from the same calls as in C, with NumPy arrays in and out.
 
     import numpy as np, sluice as sl
 
@@ -16,9 +16,8 @@
     run.train(100)
     run.infer(x=points)["logits"]
 
-docs/library.md tells more. An error of the library is a subclass of sl.Error with its text and
-the line of your program that it is about.
-"""
+See docs/library.md for details. Errors of the library are subclasses of sl.Error. Their text names the line of your
+program that caused them."""
 from __future__ import annotations
 
 from typing import Dict
@@ -51,7 +50,7 @@ __all__ += _statuses
 
 
 def schedules() -> Dict[str, str]:
-    """{name: what it is} of all schedules."""
+    """Returns {name: description} of all schedules."""
     names, lib = _library.lib.sl_schedule_names(), _library.lib
     out: Dict[str, str] = {}
     while names[len(out)]:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""libsluice as it is: the loaded library, its errors as exceptions, its records out of dicts."""
+"""Low-level access to libsluice: the loaded library, its errors as exceptions, and its records as dicts."""
 from __future__ import annotations
 
 import operator
@@ -21,7 +21,7 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 
 
 def _prefix():
-    """Where the library and its tools are installed: in the wheel, or where SLUICE_PREFIX says."""
+    """Returns where the library and its tools are installed: in the wheel, or at SLUICE_PREFIX."""
     return os.environ.get("SLUICE_PREFIX") or os.path.join(HERE, "installed")
 
 
@@ -34,7 +34,7 @@ def _find(stem):
 
 
 def load(stem: str) -> Any:
-    """An installed library, by its name without an end. Models in C find its functions."""
+    """Loads an installed library by its name without suffix. Models in C can use its functions."""
     return ffi.dlopen(_find(stem), ffi.RTLD_NOW | ffi.RTLD_GLOBAL)
 
 
@@ -42,7 +42,7 @@ lib: Any = load("libsluice")
 
 
 def tool(name: str) -> str:
-    """The path of an installed tool: actorrun, actortrace, actortune, actorserve."""
+    """Returns the path of an installed tool: actorrun, actortrace, actortune, actorserve."""
     return os.path.join(_prefix(), "bin", name)
 
 
@@ -58,7 +58,7 @@ ERRORS = {number: getattr(_statuses, name[5:].capitalize() + "Error")
 
 
 def lower_fields():
-    """{field: (keyword, whether a value of Python is one of the field)} of the options of lowering."""
+    """Returns {field: (keyword, whether Python's value is that of the field)} of the options of lowering."""
     fields, rows = {}, lib.sl_lower_fields()
     while rows.field:
         fields[text(rows.field)] = (text(rows.option.name).replace("-", "_"), bool(rows.option.help))
@@ -71,7 +71,7 @@ _FIELD = re.compile(r"(?<![\w./])(%s)(?!\w|\.\w)" % "|".join(map(re.escape, sort
 
 
 def named(said):
-    """Returns a message of the library, with keywords in place of the fields that it names."""
+    """Returns a message of the library, with keywords in place of field names."""
     return _FIELD.sub(lambda match: LOWER[match[1]][0], said)
 
 
@@ -81,7 +81,7 @@ def check(status, detail=None):
 
 
 def here(keep):
-    """Where the caller outside of this package stands, as the library wants it."""
+    """Returns the source location of the caller outside of this package, as an sl_here."""
     frame = sys._getframe(1)
     while frame.f_back and os.path.dirname(os.path.abspath(frame.f_code.co_filename)) == HERE:
         frame = frame.f_back
@@ -104,7 +104,7 @@ def chars(value, keep):
 
 
 def type_of(shape, dtype=numpy.float32):
-    """An sl_type."""
+    """Makes an sl_type."""
     for number, known in _DTYPES_BY_NUMBER.items():
         if known == numpy.dtype(dtype):
             return lib.sl_type_make(number, len(shape), [operator.index(d) for d in shape])
@@ -121,14 +121,14 @@ def dtype_of(sl_type):
 
 
 def array(sl_type, data):
-    """A copy of what lies there."""
+    """Copies data into an array."""
     size = lib.sl_type_bytes(ffi.addressof(sl_type))
     return numpy.frombuffer(bytes(ffi.buffer(ffi.cast("char *", data), size)),
                             dtype_of(sl_type)).reshape(shape_of(sl_type))
 
 
 def constant(ctype, word):
-    """The number of an enumerator: "SL_CUT_BALANCED", or "balanced" for short."""
+    """Returns the number of an enumerator: "SL_CUT_BALANCED", or "balanced" for short."""
     known = ctype.relements
     for name, number in known.items():
         if word == name or name.lower().endswith("_" + word.lower().replace("-", "_")):
@@ -138,7 +138,7 @@ def constant(ctype, word):
 
 
 def weakly(method):
-    """A function that calls the method as long as its object lives, and does not keep it alive."""
+    """Returns a function that calls the method as long as its object lives, without keeping the object alive."""
     there = weakref.WeakMethod(method)
 
     def call(*args):
@@ -155,7 +155,7 @@ def value(ctype, given, keep):
         return fields(ctype, given, keep)
     if ctype.kind == "pointer" and given is not None:
         return _pointer(ctype.item, given, keep)
-    if ctype.kind == "function" and callable(given):  # whose exceptions are its own to catch
+    if ctype.kind == "function" and callable(given):  # it must catch its exceptions
         keep.append(ffi.callback(ctype, given))
         return keep[-1]
     return ffi.NULL if ctype.kind in ("pointer", "function") and given is None else given
@@ -185,7 +185,7 @@ def _op(name):
     return row
 
 
-# Old names of fields work for one version.
+# Old names of fields, which work for one version.
 RENAMED = {"nspread": "nsharded", "spread": "sharded"}
 
 
@@ -199,14 +199,15 @@ def fields(ctype, given, keep, what=None):
 
 
 def record(name, given, keep, what=None):
-    """A struct of the library out of a dict of fields; what is not given is 0. `what` takes them, for messages."""
+    """Makes a struct of the library from a dict of fields; omitted fields are 0. `what` names the record in
+    messages."""
     made = ffi.new(name + " *", fields(ffi.typeof(name), given, keep, what))
     keep.append(made)
     return made
 
 
 def written(write):
-    """The text that write(FILE *) writes."""
+    """Returns the text that write(FILE *) writes."""
     memory, size = ffi.new("char **"), ffi.new("size_t *")
     file = _libc.open_memstream(memory, size)
     write(file)
@@ -220,21 +221,21 @@ _libc = ffi.dlopen(None)
 
 
 def free(pointer: Any) -> None:
-    """Gives back what C has allocated for its caller."""
+    """Frees memory that C has allocated for its caller."""
     _libc.free(pointer)
 
 
 def allocated(data: bytes) -> Any:
-    """A text that C frees."""
+    """Copies a text into memory that C frees."""
     return ffi.cast("char *", _libc.strdup(data))
 
 
 def owned(pointer, destroy):
-    """The pointer, destroyed when nobody has it any more."""
+    """Returns the pointer, which is destroyed once nothing refers to it."""
     weakref.finalize(pointer, destroy, ffi.cast("void *", pointer))
     return pointer
 
 
 def words(function):
-    """(parameters as C has them, what the header says of it)."""
+    """Returns (parameters as declared in C, comment in the header)."""
     return WORDS.get(function, ([], ""))

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Waiting for data: after a function that gives data has raised, a step keeps its place until train() goes on."""
+"""Waiting for data: when a data function raises, its step waits until train() is called again."""
 from __future__ import annotations
 
 import threading
@@ -7,19 +7,20 @@ from typing import Any, Callable, Optional
 
 
 class Asking:
-    """Gate of a run's data functions. One that raises shuts it; functions of that step and later ones then wait, and so
-    do reports. Opened again, it asks each of them anew. Once closed, nothing waits, and nothing is asked."""
+    """Gate for the data functions of a run. A function that raises closes the gate; data functions of that step and
+    later ones then wait, and so do reports. When the gate opens again, each of them is called again. After close(),
+    nothing waits and no function is called."""
 
     def __init__(self) -> None:
         self.condition = threading.Condition()
-        self.changed = threading.Event()  # train() has something to look at
-        self.error: Optional[BaseException] = None  # raised since the gate was opened
+        self.changed = threading.Event()  # wakes train()
+        self.error: Optional[BaseException] = None  # raised since the gate opened
         self.step: Optional[int] = None  # first step whose data is missing
-        self.reports = 0  # calls in progress
+        self.reports = 0  # reports in progress
         self.closed = False
 
     def ask(self, step: int, fill: Callable[[], None]) -> None:
-        """Calls fill() until it returns, or the run is closed."""
+        """Calls fill() until it returns or the run is closed."""
         while self._may_ask(step):
             try:
                 fill()
@@ -39,7 +40,7 @@ class Asking:
             self.changed.set()
 
     def reporting(self, report: Callable[..., None]) -> Callable[..., None]:
-        """The callback, which waits while the gate is shut: no step is reported outside of train()."""
+        """Wraps a callback so that it waits while the gate is closed: no step is reported outside of train()."""
         def call(*args: Any) -> None:
             with self.condition:
                 self.condition.wait_for(lambda: self.closed or self.step is None)
@@ -61,7 +62,7 @@ class Asking:
             return self.step is not None and not self.reports
 
     def taken(self) -> Optional[BaseException]:
-        """Hands over what was raised, so that its frames are not kept."""
+        """Returns the exception and forgets it, so that its frames are not kept alive."""
         with self.condition:
             error, self.error = self.error, None
             return error

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Options that would fit, where a plan does not. It is made again with other options, one and then several at a
-time, without a budget. Memory is known before anything is allocated, so nothing needs guessing."""
+"""Options that would fit when a plan does not. The plan is made again with other options, first one and then several at
+a time, without a budget. Memory is known before anything is allocated, so nothing is estimated."""
 from __future__ import annotations
 
 import time
@@ -15,7 +15,7 @@ Bytes = Callable[[Mapping[str, Any]], int]
 
 
 def advise(error: errors.Budget, bytes_with: Bytes, options: Mapping[str, Any]) -> None:
-    """Fills in what the error says, and adds it to its text."""
+    """Fills in the error's fields, and adds them to its text."""
     until = time.monotonic() + SECONDS
     error.budget, error.fits, tried = int(options.get("memory") or 0) or None, [], []
     error.needed = _try(bytes_with, {})
@@ -40,7 +40,7 @@ def written(fit: errors.Fit) -> str:
 
 
 def size(count: float) -> str:
-    """1.5 MiB."""
+    """Formats a size: 1.5 MiB."""
     for unit in ("B", "KiB", "MiB", "GiB"):
         if count < 1024 or unit == "GiB":
             break
@@ -51,12 +51,12 @@ def size(count: float) -> str:
 def _try(bytes_with: Bytes, changes: Mapping[str, Any]) -> Any:
     try:
         return bytes_with(changes)
-    except (errors.Error, ValueError, TypeError):  # no plan is made of these options
+    except (errors.Error, ValueError, TypeError):  # these options yield no plan
         return None
 
 
 def _more(words: "tuple[str, ...]", given: Any) -> "tuple[str, ...]":
-    """The words that save more than what is given."""
+    """Returns the words that save more than the given one."""
     return words[words.index(given) + 1 if given in words else 1:]
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Calls of C as methods: every op of the library by its name, for a graph and for its tensors."""
+"""C calls as methods: every op of the library by name, for a graph and for its tensors."""
 from __future__ import annotations
 
 import collections
@@ -12,7 +12,7 @@ from ._library import ffi, lib
 from ._words import OPTIONAL
 from .tensor import Tensor
 
-# Names of parameters in NumPy and PyTorch, with those in C, where C has no parameter of that name.
+# Parameter names of NumPy and PyTorch, with the names in C that they stand for.
 ALSO = {"axis": ("axes", "dim"), "dim": ("axes",), "axes": ("dim",), "keepdims": ("keep",), "keepdim": ("keep",),
         "min": ("low",), "max": ("high",)}
 
@@ -25,7 +25,7 @@ def _rows():
 
 
 def functions() -> Iterator[str]:
-    """Names of the functions that make a call of a model."""
+    """Yields the names of the functions that add a call to a model."""
     for name in dir(lib):
         if name.startswith("sl_") and name.endswith("_at"):
             args = ffi.typeof(getattr(lib, name)).args
@@ -34,7 +34,7 @@ def functions() -> Iterator[str]:
 
 
 def ops() -> List[str]:
-    """The names of all ops: methods of a graph, or names for its apply()."""
+    """Returns the names of all ops: methods of a graph, or names for its apply()."""
     return sorted(set(_rows()) | set(functions()))
 
 
@@ -43,7 +43,7 @@ RENAMED = {"tally": "counter"}  # old names work for one version
 
 
 def function(name: str) -> Optional[Callable[..., Any]]:
-    """The op as a function of the graph, or None."""
+    """Returns the op as a function of the graph, or None."""
     name = RENAMED.get(name, name)
     if name not in _made:
         if name in functions():
@@ -56,7 +56,7 @@ def function(name: str) -> Optional[Callable[..., Any]]:
 
 
 def method(name: str) -> Optional[Callable[..., Any]]:
-    """The op as a function of the graph and a tensor, if its first argument is one."""
+    """Returns the op as a function of the graph and a tensor, if its first argument is a tensor."""
     if name in functions():
         first = c.words("sl_%s_at" % name)[0][2:3]
         return function(name) if first and first[0].startswith("sl_tensor *") and "*const" not in first[0] else None
@@ -64,7 +64,7 @@ def method(name: str) -> Optional[Callable[..., Any]]:
 
 
 def methods() -> List[str]:
-    """The names of all ops that tensors have as methods."""
+    """Returns the names of all ops that are methods of tensors."""
     return [name for name in ops() if method(name)]
 
 
@@ -83,7 +83,7 @@ def _row_call(name):
 
 
 def _is_list(params, i):
-    """Is parameter i how many the array in parameter i + 1 has?"""
+    """Returns whether parameter i is the length of the array in parameter i + 1."""
     if not params[i].startswith("int ") or i + 1 == len(params):
         return False
     behind = params[i + 1]
@@ -95,7 +95,7 @@ def _call(symbol):
     target = getattr(lib, symbol)
     ctypes = ffi.typeof(target).args[2:]
     params, said = c.words(symbol)
-    said = c.words("sl_op_" + symbol[3:-3])[1] or said  # of the op itself, if there is one
+    said = c.words("sl_op_" + symbol[3:-3])[1] or said  # text of the op, if there is one
     params = params[2:]
     names = [p.split("*")[-1].split()[-1].split("[")[0] for p in params]
     outputs = [p.startswith("sl_tensor **") for p in params]
@@ -105,7 +105,7 @@ def _call(symbol):
 
     def call(g, *args, **kwargs):
         if ctypes and ctypes[-1].cname == "struct sl_type" and len(args) >= len(asked):
-            args = args[:len(asked) - 1] + (_flat(args[len(asked) - 1:]),)  # lengths, one by one
+            args = args[:len(asked) - 1] + (_flat(args[len(asked) - 1:]),)  # lengths given as separate arguments
         if len(args) > len(asked):
             raise TypeError("%s takes %s" % (symbol[3:-3], ", ".join(asked)))
         given = dict(zip(asked, args))
@@ -135,7 +135,7 @@ def _called(g, target, ctypes, names, outputs, counts, given):
             last = behind if isinstance(behind, int) else len(behind)
             args.append(last)
         elif i and counts[i - 1] and isinstance(given.get(name), int):
-            args.append(ffi.NULL)  # so many, alike
+            args.append(ffi.NULL)  # that many equal parts
         else:
             args.append(_argument(g, ctype, given.get(name), given.get(names[0])))
             if i + 1 < len(names) and outputs[i + 1] and ctype.cname == "int":
@@ -151,7 +151,7 @@ def _called(g, target, ctypes, names, outputs, counts, given):
 
 
 def _record(g, result):
-    """A record of tensors, such as sl_routing, as a named tuple."""
+    """Converts a record of tensors, such as sl_routing, to a named tuple."""
     ctype = ffi.typeof(result)
     names = [name for name, _ in ctype.fields]
     made = collections.namedtuple(ctype.cname.replace("struct ", "").replace("sl_", "").capitalize(), names)
@@ -159,7 +159,7 @@ def _record(g, result):
 
 
 def beside(tensor, given):
-    """A number or an array as the tensor that stands beside this one."""
+    """Converts a number or an array to a tensor that can be combined with this one."""
     if isinstance(tensor, Tensor):
         return tensor._of(given)
     raise TypeError("a tensor is needed, not %r" % (given,))
@@ -170,7 +170,7 @@ def _flat(args):
 
 
 def _axes(dims, tensor):
-    """Dims as bits, negative ones from the end."""
+    """Converts dims to bits; negative dims count from the end."""
     n, bits = len(tensor.shape), 0
     for d in map(operator.index, dims):
         if not -n <= d < n:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Data of a model: rows of arrays, or of functions that give them."""
+"""Data of a model: rows of arrays, or of functions that return rows."""
 from __future__ import annotations
 
 import math
@@ -13,7 +13,7 @@ from ._library import ffi, lib
 
 
 class Arrays:
-    """A source of data that takes its rows from arrays."""
+    """A data source whose rows come from arrays."""
 
     def __init__(self, g, batch, arrays, held_out=None):
         self.there, self.rows = weakref.ref(g), operator.index(batch) // g.microbatches
@@ -68,7 +68,7 @@ class Arrays:
                 self._fill_one(i, a, tick, outs[i])
 
     def _check(self, i, part, rows):
-        """Rows are of the shape and type that the model was made for."""
+        """Checks that rows have the shape and type for which the model was built."""
         shape, dtype = (rows,) + c.shape_of(self.types[i])[1:], c.dtype_of(self.types[i])
         if part.shape != shape or part.dtype != dtype:
             raise ValueError("%s: rows are wanted as %s%s, not %s%s" % (
@@ -98,7 +98,7 @@ def _rows_of(name, a):
 
 
 def _rows_in_common(arrays):
-    """How many rows all of them have, but for functions; 0 without any."""
+    """Returns the number of rows that all arrays have, or 0 without arrays. Functions do not count."""
     rows = {name: len(a) for name, a in arrays.items() if not callable(a)}
     if len(set(rows.values())) > 1:
         raise ValueError("as many rows of each are needed, not %s" % rows)
@@ -106,7 +106,7 @@ def _rows_in_common(arrays):
 
 
 def _as(name, given, like):
-    """Converts an array given in the place of `like`: whole numbers where it has those, others where it has those."""
+    """Converts an array that replaces `like` to the same kind of numbers: integers or floats."""
     given = _rows_of(name, given)
     if callable(given):
         raise TypeError("%s: rows are to be given as an array" % name)
@@ -141,7 +141,7 @@ def narrow(a):
 
 
 def _divisor(n, most):
-    """The largest divisor of n up to `most`."""
+    """Returns the largest divisor of n up to `most`."""
     best = max(d for i in range(1, math.isqrt(n) + 1) if n % i == 0 for d in (i, n // i)
                if d <= max(most, 1))
     return best

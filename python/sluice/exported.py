@@ -1,9 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Programs of PyTorch, as torch.export.save() writes them, on data of one's own. Nothing of PyTorch is needed.
+"""PyTorch programs, as written by torch.export.save(), on your own data. PyTorch itself is not needed.
 
     run = sl.Run("model.pt2", inputs={"ids": ids, "labels": labels}, lr=3e-4, stages=2, microbatches=4)
-    run.train(100)
-"""
+    run.train(100)"""
 from __future__ import annotations
 
 import operator
@@ -20,12 +19,13 @@ from .graph import OPTIMIZER_ALSO, Graph, optimizer_fields
 Path = Union[str, "os.PathLike[str]"]
 
 
-# Options of Run that are a program's own.
+# Options of Run that belong to a program.
 OWN = ("inputs", "batch", "block", "held_out")
 
 
 def settings() -> List[str]:
-    """Names of the optimizer's settings among the options of a run; `schedule` and `optimizer` are the run's there."""
+    """Returns the names of optimizer settings among the options of a run. `schedule` and `optimizer` have another
+    meaning there."""
     known = [name for name, _ in ffi.typeof("sl_optimizer").fields] + list(OPTIMIZER_ALSO) + ["betas"]
     return [name for name in known if name not in ("rule", "schedule", "rate", "user", "optimizer", "lr_schedule")]
 
@@ -34,19 +34,20 @@ KEYWORDS = OWN + tuple(settings())
 
 
 def split(options: Dict[str, Any]) -> Dict[str, Any]:
-    """Takes what is a program's own out of the options of a run."""
+    """Removes the options of a program from the options of a run, and returns them."""
     return {name: options.pop(name) for name in list(options) if name in KEYWORDS}
 
 
 class Column(NamedTuple):
-    """An argument of forward(): its name, the shape of a row (or of all of it), its type, whether it has rows."""
+    """An argument of forward(): its name, the shape of a row (or of the whole array), its type, and whether it has
+    rows."""
     name: str
     shape: Tuple[int, ...]
     dtype: Any
     rows: bool
 
     def check(self, a: Any) -> Any:
-        """The array as the program reads it."""
+        """Returns the array in the form that the program reads."""
         a = data.narrow(a)
         if self.dtype.kind == "i" and a.dtype.kind == "f":
             raise TypeError("input %s has whole numbers, not %s" % (self.name, a.dtype))
@@ -57,20 +58,20 @@ class Column(NamedTuple):
 
 
 class Table:
-    """Rows of arrays: steps take them in order, and from the start again."""
+    """Rows of arrays. Steps take them in order, and start over after the last."""
 
     def __init__(self, columns: Sequence[Column], arrays: Mapping[str, Any]) -> None:
         self.columns, self.arrays = columns, by_name(columns, arrays)
         self.length = rows_of(columns, self.arrays)
 
     def part(self, step: int, batch: int, first: int, rows: int) -> List[Any]:
-        """The rows from the first-th of a step's batch on."""
+        """Returns `rows` rows of a step's batch, starting at row `first`."""
         at = (step * batch + first + numpy.arange(rows)) % max(self.length, 1)
         return [a[at] if column.rows else a for column, a in zip(self.columns, self.arrays)]
 
 
 def by_name(columns: Sequence[Column], arrays: Mapping[str, Any]) -> List[Any]:
-    """The arrays in the order of the program's inputs, checked."""
+    """Returns the arrays in the order of the program's inputs, checked."""
     known = [column.name for column in columns]
     wrong = [name for name in arrays if name not in known]
     if wrong:
@@ -82,7 +83,7 @@ def by_name(columns: Sequence[Column], arrays: Mapping[str, Any]) -> List[Any]:
 
 
 def rows_of(columns: Sequence[Column], arrays: Sequence[Any]) -> int:
-    """How many rows all have that have rows; 0: none has."""
+    """Returns the number of rows, which must be the same for all arrays with rows, or 0 if none has rows."""
     rows = {column.name: len(a) for column, a in zip(columns, arrays) if column.rows}
     if len(set(rows.values())) > 1:
         raise ValueError("as many rows of each are needed, not %s" % rows)
@@ -93,7 +94,7 @@ def rows_of(columns: Sequence[Column], arrays: Sequence[Any]) -> int:
 
 
 class Source:
-    """A graph's source of a program's data: of `given`, or of what the program has when it is asked."""
+    """A graph's source of a program's data: either `given`, or the program's data at the time of the call."""
 
     def __init__(self, g: Graph, program: "Program", given: Optional[Table], rows: int) -> None:
         self.program, self.given, self.rows = program, given, rows
@@ -126,18 +127,18 @@ class Source:
 
 
 class Nothing:
-    """What a program reads until it has data."""
+    """Placeholder for the data of a program that has none yet."""
 
     def part(self, *_: int) -> List[Any]:
         raise ValueError("the program has no data: inputs={name: array}")
 
 
 class Program:
-    """An exported program, its data and the optimizer's settings. It is called with a graph, as a model in Python is.
+    """An exported program, its data and the optimizer's settings. Like a model in Python, it is called with a graph.
 
-    `inputs` has an array for each argument of forward(), with rows of consecutive steps; `held_out` has the same of
-    rows that are evaluated (eval_every). `batch` rows make a step, as many as were exported by default. `block` is the
-    pattern of modules that stay together ("h.*"). Other settings are the optimizer's."""
+    `inputs` has an array for each argument of forward(), with rows for consecutive steps. `held_out` has the same
+    arrays with rows for evaluation (eval_every). A step takes `batch` rows, by default as many as were exported.
+    `block` is the pattern of modules that stay together ("h.*"). All other settings are the optimizer's."""
     keywords = KEYWORDS
 
     def __init__(self, path: Path, inputs: Optional[Mapping[str, Any]] = None, *, batch: Optional[int] = None,
@@ -148,10 +149,10 @@ class Program:
         c.check(lib.sl_exported_open(c.chars(self.path, self.keep), out))
         self.pointer: Any = c.owned(out[0], lib.sl_exported_close)
         self.columns = self._columns()
-        #: Rows of the exported batch; 0: no input has rows.
+        #: Rows of the exported batch, or 0 if no input has rows.
         self.exported = int(lib.sl_exported_rows(self.pointer))
         self.batch = self.exported if batch is None else operator.index(batch)
-        self.rows = 0  # of a microbatch, once there is a plan
+        self.rows = 0  # rows of a microbatch, once there is a plan
         self.block, self.settings = block, optimizer_fields(settings)
         self.store: Any = Table(self.columns, inputs) if inputs else Nothing()
         self.held_out = Table(self.columns, held_out) if held_out else None
@@ -167,7 +168,7 @@ class Program:
 
     @property
     def inputs(self) -> Dict[str, Tuple[Optional[int], ...]]:
-        """{argument of forward(): its shape}, None for the rows of a batch."""
+        """{argument of forward(): its shape}, with None for the rows of a batch."""
         return {column.name: (None,) * column.rows + column.shape for column in self.columns}
 
     def __call__(self, g: Graph) -> None:

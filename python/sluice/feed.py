@@ -7,13 +7,14 @@ from typing import Any, Callable, Dict, Iterator, List, Optional, Sequence
 
 from .exported import Column
 
-AHEAD = 4     # batches taken before their steps: what a loader raises comes before its step begins
-BEHIND = 8    # steps that may be asked for again, by another device
-PORTION = 16  # batches taken before steps, of a loader whose length nobody knows
+AHEAD = 4     # batches taken before their steps, so that a loader's exception arrives before its step begins
+BEHIND = 8    # steps that another device may still request
+PORTION = 16  # batches taken before steps, from a loader of unknown length
 
 
 class Feed:
-    """Batches, one for each step from `first` on and before `until`. A batch is a list of arrays, one for each column."""
+    """Batches, one per step, from step `first` up to but not including `until`. A batch is a list of arrays, one per
+    column."""
 
     def __init__(self, columns: Sequence[Column], batches: Iterator[List[Any]], first: int, until: Optional[int]) -> None:
         self.columns, self.batches, self.until = columns, batches, until
@@ -21,11 +22,11 @@ class Feed:
         self.kept: Dict[int, List[Any]] = {}
         self.lock = threading.Lock()
         self.ended = self.told = False
-        self.error: Optional[BaseException] = None  # what the loader has raised
+        self.error: Optional[BaseException] = None  # raised by the loader
         self.failed: Callable[[BaseException], None] = lambda error: None
 
     def begin(self) -> None:
-        """Takes the first batches, and raises what the loader raises."""
+        """Takes the first batches. Raises any exception of the loader."""
         self._take(self.first + AHEAD)
         if self.error:
             raise self.error
@@ -43,7 +44,7 @@ class Feed:
             return [a[first:first + rows] if column.rows else a for column, a in zip(self.columns, self.kept[step])]
 
     def portions(self) -> Iterator[int]:
-        """How many steps there are batches for, again and again until the loader ends."""
+        """Yields the number of steps for which batches are available, until the loader ends."""
         done = self.first
         while True:
             with self.lock:
@@ -57,7 +58,7 @@ class Feed:
             yield steps
 
     def _take(self, last: int) -> None:
-        """Takes the batches up to that of step `last`."""
+        """Takes the batches up to the one for step `last`."""
         last = last if self.until is None else min(last, self.until - 1)
         try:
             while self.next <= last and not self.ended and not self.error:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Models: a graph, and every op of the library as a method of it."""
+"""Models: a graph that has every op of the library as a method."""
 from __future__ import annotations
 
 import math
@@ -29,19 +29,19 @@ if TYPE_CHECKING:
     Rows = Union[NDArray[Any], Sequence[Any], Callable[[int, int, int], Any]]
 
     class Data(Tensor):
-        """What data() gives: a tensor, or several that unpack to one for each array."""
+        """Result of data(): a tensor, or several that unpack to one per array."""
         def __iter__(self) -> Iterator[Tensor]: ...
 else:
     Ops = object
 
-# Names of optimizer settings in PyTorch and Transformers, with those in sl_optimizer.
+# Names of optimizer settings in PyTorch and Transformers, with their names in sl_optimizer.
 OPTIMIZER_ALSO = {"learning_rate": "lr", "warmup_steps": "warmup", "min_learning_rate": "min_lr",
                   "max_grad_norm": "clip", "epsilon": "eps", "optimizer": "rule", "lr_schedule": "schedule",
                   "adam_beta1": "beta1", "adam_beta2": "beta2"}
 
 
 def optimizer_fields(settings: Mapping[str, Any]) -> Dict[str, Any]:
-    """Settings of an optimizer as sl_optimizer has them: 0 is 0 there and not the default."""
+    """Converts optimizer settings to fields of sl_optimizer, in which an explicit 0 must not mean the default."""
     given = dict(settings)
     if "betas" in given:
         given["beta1"], given["beta2"] = given.pop("betas")
@@ -61,20 +61,20 @@ def optimizer_fields(settings: Mapping[str, Any]) -> Dict[str, Any]:
 
 
 class Graph(Ops):
-    """Graph of one microbatch. `g.linear(x, w, b)` is sl_linear(g, x, w, b) of C, and so
-    are all calls: an op that the library has is a method here. Settings of an op go by their
-    names in C, those left out are 0 or absent: `g.attention(q, k, v, heads=4)`. Shapes, lengths and
-    axes are lists: `g.reshape(x, [8, -1])`, `g.mean(x, axes=[1])`, `g.split(x, 1, [2, 4])`.
+    """Graph of one microbatch. `g.linear(x, w, b)` is sl_linear(g, x, w, b) in C. The same holds for every other call:
+    each op of the library is a method. Settings of an op are keywords with their names in C, and default to 0 or
+    absent: `g.attention(q, k, v, heads=4)`. Shapes, lengths and axes are lists: `g.reshape(x, [8, -1])`, `g.mean(x,
+    axes=[1])`, `g.split(x, 1, [2, 4])`.
 
-    An error raises what the library says, with the file and line of your call."""
+    An error raises an exception with the library's message, and the file and line of your call."""
 
     def __init__(self, infer: bool = False, given: Optional[Mapping[str, Any]] = None, loss: bool = False,
                  **options: Any) -> None:
-        self._kept: List[Any] = []  # what C looks at as long as the graph lives
-        self.failure: Optional[BaseException] = None  # of a callback
+        self._kept: List[Any] = []  # objects that C refers to while the graph lives
+        self.failure: Optional[BaseException] = None  # raised by a callback
         self.fail: Callable[[], None] = lambda: None  # ends the run
-        self.asking: Optional[Asking] = None  # of a run that is trained
-        self.owned = False  # by a plan, which destroys it
+        self.asking: Optional[Asking] = None  # gate of a run that is trained
+        self.owned = False  # a plan owns the graph and destroys it
         self.infer, self.given, self.wants_loss = infer, given or {}, loss
         if infer and "tokens" in self.given:
             options["feed_tokens"] = self._feed()
@@ -87,7 +87,7 @@ class Graph(Ops):
 
     @classmethod
     def around(cls, pointer: Any, infer: bool) -> "Graph":
-        """A graph that C has made, and destroys."""
+        """Wraps a graph that C has created and will destroy."""
         g = cls.__new__(cls)
         g._kept, g.failure, g.owned, g.fail, g.asking = [], None, True, lambda: None, None
         g.infer, g.given, g.wants_loss = infer, {}, False
@@ -119,12 +119,13 @@ class Graph(Ops):
         return feed
 
     def failed(self, error: BaseException) -> None:
-        """Ends an inference with what a callback has raised."""
+        """Ends an inference with an exception raised by a callback."""
         self.failure = self.failure or error
         self.fail()
 
     def filler(self, fill: Callable[..., None]) -> Callable[..., None]:
-        """The callback of a source whose fill(graph, tick, outs) may raise. Holds no graph while it waits."""
+        """Returns the callback of a source whose fill(graph, tick, outs) may raise. It does not keep the graph alive
+        while it waits."""
         there = weakref.ref(self)
 
         def once(tick, outs):
@@ -141,30 +142,30 @@ class Graph(Ops):
                 there().failed(error)
         return call
 
-    # ---- what is not an op ------------------------------------------------------------------
+    # ---- other than ops ---------------------------------------------------------------------
 
     @property
     def microbatches(self) -> int:
         return lib.sl_graph_microbatches(self.pointer)
 
     def block(self, name: str) -> None:
-        """Starts a new block: ops that stay together when the model is cut in stages."""
+        """Starts a new block. The ops of a block stay together when the model is cut into stages."""
         lib.sl_block(self.pointer, b"%s", c.chars(name, self._kept))
         self.check()
 
     def block_stage(self, stage: int) -> None:
-        """Puts this block and those after it on that stage of the pipeline."""
+        """Puts this block and later ones on the given stage of the pipeline."""
         lib.sl_block_stage(self.pointer, stage)
         self.check()
 
     def rows(self, batch: int) -> int:
-        """Rows of one microbatch when a step has `batch` of them; 1 for inference."""
+        """Returns the rows of one microbatch when a step has `batch` rows; 1 for inference."""
         rows = lib.sl_microbatch_rows(self.pointer, batch)
         self.check()
         return rows
 
     def param(self, name: str, shape: Sequence[int], init: Optional[Init] = None) -> Tensor:
-        """A trained array, normal(0.02) to begin with."""
+        """Adds a trained array, initialized with normal(0.02) by default."""
         init = init or normal(0.02)
         if not isinstance(init, Init):
             raise TypeError("param %s: it starts as normal(...), uniform(...) or constant(...), not %r" % (name, init))
@@ -175,21 +176,21 @@ class Graph(Ops):
         return self._out(out)
 
     def dense(self, x: Tensor, width: int, name: str, bias: bool = True) -> Tensor:
-        """A linear map of x [..., n] to [..., width] with parameters of its own, name.weight and
-        name.bias, uniform to begin with as torch.nn.Linear's are."""
+        """Adds a linear map of x [..., n] to [..., width], with new parameters name.weight and name.bias. They are
+        initialized uniformly, like those of torch.nn.Linear."""
         inputs = x.shape[-1]
         bound = uniform(inputs ** -0.5)
         weight = self.param(name + ".weight", (width, inputs), bound)
         return self.linear(x, weight, self.param(name + ".bias", (width,), bound) if bias else None)
 
     def data(self, batch: int, held_out: Optional[Mapping[str, Rows]] = None, **arrays: Rows) -> "Data":
-        """Rows of NumPy arrays, `batch` a step, in order and from the start again: a tensor for
-        each array. float arrays become float32, integers int32. An array may also be a function
-        (row, rows, step) -> array that gives the rows from `row` of step `step`; the first is
-        asked for one row to see its shape.
+        """Adds NumPy arrays as data, and returns a tensor for each array. A step takes `batch` rows, in order, and
+        starts over after the last. Float arrays become float32, integers int32. An array may also be a function (row,
+        rows, step) -> array that returns the rows of step `step`, starting at `row`. The function is first called for
+        one row to learn its shape.
 
-        `held_out` has arrays of the same names that are not trained on: Run(eval_every=N) evaluates
-        those. In inference and evaluate(), arrays given there by the same name take their place."""
+        `held_out` has arrays of the same names that are not trained on; Run(eval_every=N) evaluates them. In infer()
+        and evaluate(), arrays passed there under the same names replace the data."""
         source = Arrays(self, batch, arrays, held_out)
         self.sources.append(source)
         outs = ffi.new("sl_tensor *[]", len(arrays))
@@ -199,9 +200,9 @@ class Graph(Ops):
 
     def tokens(self, paths: Union[str, os.PathLike[str], Iterable[Union[str, os.PathLike[str]]]],
                rows: Optional[int] = None, context: int = 256, vocab: int = 256) -> Tuple[Tensor, Tensor]:
-        """Rows of `context` tokens of these files, and the same shifted by one: (tokens, targets); without `rows` so
-        many as make 8 a step. A file is text, of
-        which bytes are tokens or what Run(tokenizer=...) makes of it, .npy, or flat numbers (docs/data.md)."""
+        """Adds rows of `context` tokens from these files, and returns (tokens, targets), where targets are shifted by
+        one token. Without `rows`, a step has 8 rows. A file is text, .npy, or flat numbers (docs/data.md). The tokens
+        of text are its bytes, or come from Run(tokenizer=...)."""
         given = [paths] if isinstance(paths, (str, os.PathLike)) else list(paths)
         rows = self.rows(8) if rows is None else rows
         targets = ffi.new("sl_tensor **")
@@ -210,9 +211,9 @@ class Graph(Ops):
         return self._out(tokens), self._out(targets[0])
 
     def constant(self, values: Any, like: Optional[Tensor] = None) -> Tensor:
-        """An array that the model knows, as float32 or int32, the same in every microbatch. With
-        `like`, a tensor of the same shape, devices and pieces have the parts of it that they have
-        of that: what depends on rows of data needs one."""
+        """Adds a constant array as float32 or int32, the same in every microbatch. If it depends on rows of data, pass
+        `like`, a tensor of the same shape: devices and pieces then get the same parts of the constant as of that
+        tensor."""
         values = numpy.ascontiguousarray(narrow(values))
         return self._out(lib.sl_constant_at(
             c.here(self._kept), self.pointer, c.type_of(values.shape, values.dtype),
@@ -220,9 +221,9 @@ class Graph(Ops):
 
     def cross_entropy_with(self, logits: Tensor, targets: Tensor, ignore: Optional[int] = -100, smoothing: float = 0.0,
                            weights: Optional[Sequence[float]] = None) -> Tensor:
-        """Cross entropy where rows whose target is `ignore` do not count, `smoothing` of each row is
-        shared out among all classes, and rows count by weights[target]: as
-        torch.nn.functional.cross_entropy(ignore_index, label_smoothing, weight)."""
+        """Adds a cross entropy with the options of torch.nn.functional.cross_entropy(ignore_index, label_smoothing,
+        weight). Rows whose target is `ignore` do not count. `smoothing` of each row's weight is spread over all
+        classes, and rows are weighted by weights[target]."""
         if weights is not None and len(weights) != logits.shape[-1]:
             raise ValueError("%d weights for %d classes" % (len(weights), logits.shape[-1]))
         loss = {"ignore": ignore or -1 << 31, "smoothing": smoothing,
@@ -232,10 +233,10 @@ class Graph(Ops):
             ffi.new("sl_loss *", loss)))
 
     def train(self, loss: Tensor, optimizer: Optional[str] = None, **settings: "Unpack[Optimizer]") -> None:
-        """Minimises `loss`. The optimizer is "adamw" (None), "adam", "sgd", "lion" or "muon"; its settings go by their names
-        in sl_optimizer, PyTorch's and Transformers' too: lr (learning_rate), warmup (warmup_steps), decay_steps,
-        schedule="cosine", weight_decay, beta1, beta2 (betas), eps, clip (max_grad_norm), momentum. What is left
-        out has its default, and 0 is 0: clip=0 does not clip."""
+        """Minimizes `loss`. The optimizer is "adamw" (None), "adam", "sgd", "lion" or "muon". Its settings have their
+        names in sl_optimizer; those of PyTorch and Transformers work too: lr (learning_rate), warmup (warmup_steps),
+        decay_steps, schedule="cosine", weight_decay, beta1, beta2 (betas), eps, clip (max_grad_norm), momentum. Omitted
+        settings have their defaults, and 0 means 0: clip=0 disables clipping."""
         if self.infer:
             if self.wants_loss:
                 self.output("loss", loss)
@@ -246,13 +247,13 @@ class Graph(Ops):
         self.check()
 
     def output(self, name: str, tensor: Tensor) -> Tensor:
-        """Names what inference gives; the tensor."""
+        """Names an output of inference. Returns the tensor."""
         lib.sl_output_at(c.here(self._kept), self.pointer, c.chars(name, self._kept), tensor.pointer)
         self.check()
         return tensor
 
     def metric(self, name: str, tensor: Tensor) -> None:
-        """Names what evaluations find besides the loss: the mean of `tensor`."""
+        """Adds a metric, the mean of `tensor`, to the results of evaluations."""
         if not self.infer:
             lib.sl_metric_at(c.here(self._kept), self.pointer, c.chars(name, self._kept),
                              tensor.pointer)
@@ -262,7 +263,7 @@ class Graph(Ops):
         self.check()
 
     def apply(self, op: str, *inputs: Any, **attrs: Any) -> Tuple[Tensor, ...]:
-        """Any op of the table by its name, with all that it gives; None for an absent input."""
+        """Applies any op of the table by name and returns all its outputs. Pass None for an absent input."""
         row = lib.sl_op_find(op.encode())
         if not row:
             raise AttributeError("there is no op %s%s" % (op, errors.near(op, ops())))
@@ -285,7 +286,7 @@ class Graph(Ops):
 
     # ---- ops ------------------------------------------------------------------------------------
 
-    if not TYPE_CHECKING:  # which knows them of _ops.pyi
+    if not TYPE_CHECKING:  # declared in _ops.pyi
         def __getattr__(self, name: str) -> Any:
             if name.startswith("_"):
                 raise AttributeError(name)

@@ -1,12 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Shipped models and pretrained ones: what actorrun takes as MODEL, with its options.
+"""Built-in and pretrained models: everything that actorrun accepts as MODEL, with its options.
 
     model = sl.load("SmolLM2-135M", data=["notes.txt"], context=256, batch=8)
     print(model.generate("Once upon a time", max_tokens=40))
     run = sl.Run(model, lora={"q_proj": 8}, lr_schedule="cosine:warmup=10", total_steps=100)
     run.train(100)
-    print(run.generate("Once upon a time", max_tokens=40))
-"""
+    print(run.generate("Once upon a time", max_tokens=40))"""
 from __future__ import annotations
 
 import os
@@ -36,7 +35,7 @@ class Tokenizer:
         self.pointer = c.owned(out[0], lib.sl_tokenizer_close)
 
     def encode(self, text: str, special: bool = True) -> List[int]:
-        """The tokens of a text; `special`: with those around a text, such as one that begins it."""
+        """Returns the tokens of a text. `special` adds the special tokens around a text, such as a begin token."""
         data, tokens, count = text.encode(), ffi.new("int32_t **"), ffi.new("size_t *")
         c.check(lib.sl_tokenizer_encode(self.pointer, data, len(data), special, tokens, count))
         out = list(tokens[0][0:count[0]])
@@ -44,7 +43,7 @@ class Tokenizer:
         return out
 
     def decode(self, tokens: Iterable[int], special: bool = False) -> str:
-        """The text of tokens; `special`: with the text of special tokens."""
+        """Returns the text of tokens. `special` includes the text of special tokens."""
         given, size = ffi.new("int32_t[]", [int(t) for t in tokens]), ffi.new("size_t *")
         text = lib.sl_tokenizer_decode(self.pointer, given, len(given), special, size)
         out = bytes(ffi.buffer(text, size[0])).decode("utf-8", "replace")
@@ -56,8 +55,8 @@ class Tokenizer:
 
 
 class Model:
-    """A shipped model, a Hugging Face folder, a GGUF file, or a model in C, with its options. It is called with a
-    graph, as a model in Python is."""
+    """A built-in model, a Hugging Face folder, a GGUF file, or a model in C, with its options. Like a model in Python,
+    it is called with a graph."""
 
     def __init__(self, word: Path, **options: Any) -> None:
         self.word, self.options = os.fspath(word), dict(options)
@@ -73,7 +72,7 @@ class Model:
         self.pointer = c.owned(out[0], tools.sl_shipped_close)
         self.model, self.args = tools.sl_shipped_model(self.pointer), tools.sl_shipped_args(self.pointer)
         self.__name__ = c.text(self.model.name)
-        #: The file or folder of its weights; None: it has none, and starts with random ones.
+        #: The file or folder of its weights, or None if it starts with random weights.
         self.weights: Optional[str] = c.text(tools.sl_shipped_weights(self.pointer)) or None
         self.tokenizer_path: Optional[str] = c.text(tools.sl_shipped_tokenizer(self.pointer)) or None
         self.tokenizer: Optional[Tokenizer] = Tokenizer(self.tokenizer_path) if self.tokenizer_path else None
@@ -84,7 +83,7 @@ class Model:
         c.check(lib.sl_args_status(self.args))
 
     def option(self, name: str) -> Union[int, float, str, bool]:
-        """An option's value in force."""
+        """Returns the value of an option in force."""
         row = _option_rows(self.model).get(name)
         if row is None:
             raise errors.unknown(self.__name__, [name], _option_rows(self.model))
@@ -96,21 +95,22 @@ class Model:
         return bool(lib.sl_arg_flag(self.args, chars)) if kind == lib.SL_OPTION_FLAG else c.text(lib.sl_arg_text(self.args, chars))
 
     def with_options(self, **options: Any) -> "Model":
-        """The same model with other options."""
+        """Returns the same model with other options."""
         return Model(self.word, **dict(self.options, **options))
 
     def words(self, **more: Any) -> List[str]:
-        """The model as words of a command line, with its file of weights if that is another than the model."""
+        """Returns the model as words of a command line, including its weights if they are in another file."""
         return [self.word] + words(dict(self.options, **more))
 
     def for_rows(self, tokens: Any) -> "Model":
-        """The model with a context of as many tokens as these rows have."""
+        """Returns the model with a context as long as these rows of tokens."""
         known = "context" in _option_rows(self.model) and tokens.ndim == 2
         same = not known or self.option("context") == tokens.shape[1]
         return self if same else self.with_options(context=tokens.shape[1])
 
     def chat(self, messages: Sequence[Message]) -> "tuple[str, Optional[str]]":
-        """A conversation as the model's chat template has it, and the text of the token that ends an answer."""
+        """Formats a conversation with the model's chat template. Returns the text, and the text of the token that ends
+        an answer."""
         keep: List[Any] = []
         prompt, end = ffi.new("char **"), ffi.new("char **")
         roles = c.value(ffi.typeof("char **"), [m["role"] for m in messages], keep)
@@ -122,7 +122,7 @@ class Model:
         return out
 
     def generate(self, prompt: Any, **settings: Any) -> Any:
-        """Continues a text with the weights that the model has, as Run.generate does with those it has trained."""
+        """Continues a text with the model's weights. Run.generate does the same with trained weights."""
         from .text import Session
         if self._session is None:
             self._session = Session(self)
@@ -138,7 +138,7 @@ class Model:
 
 
 def words(options: Mapping[str, Any]) -> List[str]:
-    """Options as words of a command line."""
+    """Converts options to words of a command line."""
     out: List[str] = []
     for name, value in options.items():
         for one in value if isinstance(value, (list, tuple)) else [value]:
@@ -150,7 +150,7 @@ def words(options: Mapping[str, Any]) -> List[str]:
 
 
 def in_python(text: str) -> str:
-    """A message with the names of options as Python has them: --kv-heads 3 as kv_heads 3."""
+    """Replaces the names of options in a message with their names in Python: --kv-heads 3 becomes kv_heads 3."""
     import re
     text = re.sub(r"; sluice --help lists them", "", text)
     return re.sub(r"--([a-z][a-z0-9-]*)", lambda m: m[1].replace("-", "_"), text)
@@ -173,13 +173,13 @@ def load(path: Path, **options: Any) -> Model: ...
 
 
 def load(path: Path, **options: Any) -> Union[Model, Program]:
-    """A model of a Hugging Face folder, a GGUF file, a C file, or a .pt2 file of PyTorch; options are those of its model:
-    data=["a.txt"], context=256, batch=8. inputs={name: array} gives a .pt2 file arrays."""
+    """Loads a model from a Hugging Face folder, a GGUF file, a C file, or a .pt2 file of PyTorch. Options are those of
+    the model: data=["a.txt"], context=256, batch=8. A .pt2 file gets its arrays from inputs={name: array}."""
     return Program(path, **options) if "inputs" in options else Model(path, **options)
 
 
 class _Shipped:
-    """The models that are built in: sl.models.gpt(data=["book.txt"], layers=4, width=128)."""
+    """The built-in models: sl.models.gpt(data=["book.txt"], layers=4, width=128)."""
 
     def __getattr__(self, name: str) -> Callable[..., Model]:
         known = self._all()

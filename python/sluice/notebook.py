@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Views for notebooks and terminals: tables, curves of losses, and how far a run is."""
+"""Views for notebooks and terminals: tables, loss curves, and progress."""
 from __future__ import annotations
 
 import html
@@ -18,7 +18,7 @@ LAST = 5  # steps in the table of a run
 
 
 def _side(value: Any) -> str:
-    """Numbers and sizes stand to the right, and words to the left."""
+    """Aligns numbers and sizes right, words left."""
     right = isinstance(value, (int, float)) or re.match(r"[0-9.]+( \S+)?$", str(value))
     return "text-align:" + ("right" if right else "left")
 
@@ -43,7 +43,7 @@ def table(head: Sequence[str], rows: Iterable[Sequence[Any]], title: str = "") -
 
 
 def memory_table(memory: Sequence[Dict[str, Any]]) -> str:
-    """The memory of each device, by what it is for."""
+    """Returns a table of each device's memory by purpose."""
     if not memory:
         return ""
     head = list(memory[0])
@@ -57,7 +57,7 @@ def stages_table(stages: Sequence[Dict[str, Any]]) -> str:
 
 
 def curve(points: Sequence["tuple[float, float]"], width: int = 480, height: int = 120) -> str:
-    """A curve of losses over steps, as SVG."""
+    """Returns a curve of losses over steps as SVG."""
     points = [p for p in points if p[1] == p[1] and abs(p[1]) != float("inf")]
     if len(points) < 2:
         return ""
@@ -76,7 +76,7 @@ def curve(points: Sequence["tuple[float, float]"], width: int = 480, height: int
 
 
 def _display() -> Any:
-    """IPython's display, in a notebook's kernel; else None."""
+    """Returns IPython's display in the kernel of a notebook, otherwise None."""
     shell = sys.modules.get("IPython")
     if shell is None or "ipykernel" not in sys.modules:
         return None
@@ -86,8 +86,8 @@ def _display() -> Any:
 
 
 class Progress:
-    """How far a train() is: a line on a terminal's stderr, or losses in a notebook as they come. `shown` None: where
-    somebody sees it, once it takes longer than a second. `steps` 0: nobody knows."""
+    """Progress of train(): a line on a terminal's stderr, or a live loss curve in a notebook. With `shown` None it
+    appears only where someone can see it, after one second. `steps` is 0 if the number of steps is unknown."""
 
     def __init__(self, steps: int, shown: Optional[bool] = None) -> None:
         self.steps, self.start, self.handle, self.told = steps, time.monotonic(), None, 0.0
@@ -119,7 +119,7 @@ class Progress:
                 sys.stderr.write("\r" + text.ljust(self.width))
                 sys.stderr.flush()
                 self.width = len(text)
-        except OSError:  # nobody reads it any more
+        except OSError:  # the output was closed
             self.line, self.display = False, None
 
     def text(self, history: Sequence["Step"]) -> str:
@@ -145,7 +145,7 @@ def _clock(seconds: float) -> str:
 
 
 def run_html(run: Any) -> str:
-    """A run: what it is, its losses, stages and memory."""
+    """Returns a summary of a run as HTML: its losses, stages and memory."""
     parts: List[str] = ["<div><code>%s</code></div>" % html.escape(repr(run)), curve([(s.step, s.loss) for s in run.history])]
     if run.history:
         parts.append(table(["step", "loss", "gradient norm", "rate"], run.history[-LAST:]))

@@ -1,9 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Objectives: what a model learns in place of the next token of its data.
+"""Objectives that replace the next-token loss of a model.
 
     run = sl.Run(model, objective=sl.Preferences("pairs.jsonl", model=model, beta=0.1))
-    run = sl.Run(student, objective=sl.Distill(teacher, top=20))
-"""
+    run = sl.Run(student, objective=sl.Distill(teacher, top=20))"""
 from __future__ import annotations
 
 import json
@@ -19,23 +18,24 @@ Path = Union[str, "os.PathLike[str]"]
 
 
 class Objective:
-    """What a Run takes as `objective`. It must not be of two runs at a time."""
+    """Base class of the `objective` of a Run. Two runs must not use the same objective concurrently."""
 
     pointer: Any
     """The sl_objective."""
 
     def __init__(self) -> None:
-        self.keep: List[Any] = []  # what C looks at
+        self.keep: List[Any] = []  # objects that C refers to
 
     def load(self, lowered: Any, runtime: Any) -> None:
-        """Fills in what a run needs beside the model."""
+        """Loads what a run needs in addition to the model."""
 
 
 class Preferences(Objective):
     """Direct preference optimization (DPO) on files of JSON lines with `prompt`, `chosen` and `rejected`.
 
-    `model` has the tokenizer and the chat template, which prompts of messages need; or `tokenizer` is a tokenizer.json.
-    `end` is the text behind the answer to a text. `drop` leaves out pairs longer than the context."""
+    `model` provides the tokenizer, and the chat template for prompts that are messages. Alternatively `tokenizer` names
+    a tokenizer.json. `end` is the text after the answer to a plain text. `drop` leaves out pairs longer than the
+    context."""
 
     def __init__(self, paths: Union[Path, Sequence[Path]], *, model: Optional[Model] = None, tokenizer: Optional[Path] = None,
                  beta: float = 0.1, smoothing: float = 0.0, end: Optional[str] = None, drop: bool = False) -> None:
@@ -51,7 +51,7 @@ class Preferences(Objective):
                                lib.sl_dpo_destroy)
 
     def _chat_end(self) -> Optional[str]:
-        """The text behind the answer to messages; None: the model has no chat template."""
+        """Returns the text after the answer to messages, or None if the model has no chat template."""
         assert self.model is not None
         try:
             return self.model.chat([{"role": "user", "content": "a"}])[1]
@@ -70,11 +70,11 @@ class Preferences(Objective):
 
 
 class Distill(Objective):
-    """Distillation: the divergence of the model from `teacher`, a model that stays as it is. It has the same data, batch
-    and context as options.
+    """Distillation: minimizes the divergence of the model from `teacher`, a model whose weights stay fixed. The teacher
+    must have the same data, batch and context options.
 
-    It is over the teacher's likeliest `top` tokens (0: all). `temperature` divides the logits of both, and `data` is the
-    share of the data's own cross entropy in the loss."""
+    Only the teacher's `top` most likely tokens count (0: all). `temperature` divides the logits of both models. `data`
+    is the weight of the data's cross entropy in the loss."""
 
     def __init__(self, teacher: Model, *, top: int = 0, temperature: float = 1.0, data: float = 0.0) -> None:
         super().__init__()

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Plans without a run: what would lie where, and what memory it would take, before anything is allocated."""
+"""Plans without a run: placement and memory are known before anything is allocated."""
 from __future__ import annotations
 
 import json
@@ -17,8 +17,8 @@ from .run import Path, Run, _Plan, _program_of, lower_record, training_of
 
 
 class Plan:
-    """Plan of a Run with these options. `stages` has a dict for each stage (stage, device, blocks), `memory` one for
-    each device, in bytes by purpose, `bytes` those of the largest device."""
+    """The plan of a Run with these options. `stages` has a dict for each stage (stage, device, blocks). `memory` has a
+    dict for each device, with bytes by purpose. `bytes` is the memory of the largest device."""
 
     def __init__(self, model: Union[Callable[..., Any], Path], *, stages: int = 1, microbatches: int = 1, **options: Any) -> None:
         model = _program_of(model, options)
@@ -40,7 +40,7 @@ class Plan:
             plan.close()
 
     def describe(self) -> str:
-        """Actors, registers and queues as text."""
+        """Returns actors, registers and queues as text."""
         return self.text
 
     def __repr__(self) -> str:
@@ -55,14 +55,14 @@ class Plan:
 
 
 def plan(model: Union[Callable[..., Any], Path], **options: Any) -> Plan:
-    """The plan that Run would make with these options, of which nothing is allocated or run. SL_E_BUDGET and
-    SL_E_STUCK are raised as by Run."""
+    """Returns the plan that Run would make with these options, without allocating or running anything. Raises the same
+    exceptions as Run for SL_E_BUDGET and SL_E_STUCK."""
     return Plan(model, **options)
 
 
 class Candidate(NamedTuple):
-    """A plan that a search has found: options for Run, the predicted seconds of a step, the bytes of the largest device,
-    and the command line that runs it."""
+    """A plan found by search(): options for Run, the predicted seconds of a step, the bytes of the largest device, and
+    the command line that runs it."""
     options: Dict[str, Any]
     seconds: float
     memory: int
@@ -71,9 +71,10 @@ class Candidate(NamedTuple):
 
 def search(model: Model, devices: Union[int, str] = 1, *, machine: str = "", memory: Union[float, str] = 0,
            points: int = 5, effort: str = "", **options: Any) -> List[Candidate]:
-    """Runs the search of `actortune plan`: the fastest plans of a shipped or pretrained model within the memory of such devices,
-    best first. devices: how many that are modelled, or "cpu:4"; machine: "h100-sxm-80gb", a file, or "here"; memory: bytes
-    or "76G" a device. Other options are those of `actortune plan --help all`, with _ for -."""
+    """Runs the search of `actortune plan`: finds the fastest plans of a built-in or pretrained model that fit in the
+    devices' memory, best first. devices: a number of modelled devices, or "cpu:4". machine: "h100-sxm-80gb", a file, or
+    "here". memory: bytes or "76G" per device. Other options are those of `actortune plan --help all`, with _ instead of
+    -."""
     if not isinstance(model, Model):
         raise TypeError("search: a model of sl.load or sl.models is needed; sl.tune looks for plans of models in Python")
     with tempfile.TemporaryDirectory() as folder:
@@ -90,7 +91,8 @@ def search(model: Model, devices: Union[int, str] = 1, *, machine: str = "", mem
 
 
 def _run_options(given: List[str]) -> Dict[str, Any]:
-    """Options of Run out of the words of a command line, up to its model; not the devices, which were modelled."""
+    """Converts the words of a command line before its model to options of Run. Devices are skipped, because they were
+    modelled."""
     out: Dict[str, Any] = {}
     for name, value in zip(given[::2], given[1::2]):
         if not name.startswith("--"):

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Learning from rollouts: a model answers prompts, a function of the program rewards its answers, and it learns from these.
+"""Learning from rollouts: a model answers prompts, a function of your program rewards its answers, and the model learns
+from them.
 
     def reward(answer):
         return sum(c.isdigit() for c in answer.text) / max(len(answer.text), 1)
@@ -9,10 +10,9 @@
         run.train(20)
         print([report.reward for report in rollouts.reports])
 
-Without rewards it learns a teacher's probabilities at the tokens of its own answers:
+Without rewards, the model learns a teacher's probabilities at the tokens of its own answers:
 
-    rollouts = sl.Rollouts(prompts, distill=sl.Distill(teacher, top=64), max_tokens=32)
-"""
+    rollouts = sl.Rollouts(prompts, distill=sl.Distill(teacher, top=64), max_tokens=32)"""
 from __future__ import annotations
 
 import math
@@ -30,8 +30,8 @@ Prompt = Union[str, Sequence[int], Sequence[Message]]
 
 
 class Answer(NamedTuple):
-    """An answer: the prompt as it was given and its number, its step from 0, its place in the group, its text without the
-    token that ended it, its tokens, their log-probabilities, and whether it did not end by itself."""
+    """An answer: the prompt as given and its index, the step (from 0), the index in the group, the text without the
+    token that ended it, the tokens and their log probabilities, and whether it was cut off before its end."""
     prompt: Prompt
     number: int
     step: int
@@ -43,7 +43,7 @@ class Answer(NamedTuple):
 
 
 class Rollout(NamedTuple):
-    """Figures of a step's answers; `dropped` and `truncated` are numbers of them, `flat` is the share of groups whose
+    """Figures of a step's answers. `dropped` and `truncated` count answers; `flat` is the fraction of groups whose
     rewards are all equal."""
     step: int
     answers: int
@@ -60,14 +60,15 @@ class Rollout(NamedTuple):
 
 
 class Rollouts:
-    """What a Run of a shipped model takes as `rollouts`: prompts, and `reward(answer)`, a number for an Answer; None drops it.
-    Or `distill`, a teacher that reads the answers; its `data` is 0, and `reward` may be left out.
+    """The `rollouts` of a Run of a built-in or pretrained model: prompts, and `reward(answer)`, which returns a number
+    for an Answer, or None to drop it. Alternatively `distill` is a teacher that reads the answers; its `data` must be
+    0, and `reward` may be omitted.
 
-    A step of the model's `batch` rows takes batch / group prompts and answers each `group` times [8; 1 with a teacher].
-    `kl` weighs the divergence from the model as it was at the start, `clip` (low, high) bounds the ratios, `updates`
-    steps learn from one rollout, and `ahead` answers with parameters that are so many updates old (docs/rollouts.md).
-    `stop` has texts of tokens that end an answer, beside those of the chat template. reward() is called on a thread of
-    its own."""
+    A step of the model's `batch` rows takes batch / group prompts and answers each `group` times (default 8; 1 with a
+    teacher). `kl` weighs the divergence from the initial model, and `clip` (low, high) bounds the probability ratios.
+    `updates` steps learn from one rollout. With `ahead`, answers come from parameters that are that many updates old
+    (docs/rollouts.md). `stop` lists texts of tokens that end an answer, in addition to those of the chat template.
+    reward() is called on a separate thread."""
 
     def __init__(self, prompts: Sequence[Prompt], reward: Optional[Callable[[Answer], Optional[float]]] = None, *,
                  distill: Optional[Distill] = None, group: Optional[int] = None, max_tokens: int = 256,
@@ -90,10 +91,10 @@ class Rollouts:
         self.queue: "queue.Queue[Optional[Tuple[int, Answer]]]" = queue.Queue()
         self.thread: Optional[threading.Thread] = None
 
-    # ---- making them ----------------------------------------------------------------------------
+    # ---- creation -------------------------------------------------------------------------------
 
     def _encode(self, model: Model, prompt: Prompt, ends: List[int]) -> List[int]:
-        """The tokens of a prompt; adds the token that ends an answer to messages."""
+        """Returns the tokens of a prompt. For messages, adds the token that ends an answer to `ends`."""
         if isinstance(prompt, str):
             return self._tokens(model.tokenizer, prompt, True)
         if prompt and isinstance(prompt[0], Mapping):
@@ -117,7 +118,7 @@ class Rollouts:
         return out
 
     def _make(self, model: Any, training: Any, microbatches: int, seed: int, parallel: Mapping[str, int]) -> None:
-        """Makes the rollouts of a run."""
+        """Creates the rollouts of a run."""
         if not isinstance(model, Model):
             raise TypeError("rollouts are of a shipped model, which has a session, not of %r" % (model,))
         if self.pointer is not None:
@@ -143,7 +144,7 @@ class Rollouts:
         self.pointer = out[0]
 
     def _attach(self, plan: Any) -> None:
-        """Begins to reward answers of a plan."""
+        """Starts rewarding the answers of a plan."""
         self.graph = plan.graph
         lib.sl_rollouts_attach(self.pointer, plan.runtime)
         if self.reward is None:
@@ -152,12 +153,12 @@ class Rollouts:
         self.thread.start()
 
     def load(self, lowered: Any, runtime: Any) -> None:
-        """Fills in what a run needs beside the model."""
+        """Loads what a run needs in addition to the model."""
         if self.distill is not None:
             self.distill.load(lowered, runtime)
 
     def _close(self) -> None:
-        """Runs after the plan is destroyed."""
+        """Frees the rollouts, after the plan is destroyed."""
         if self.thread:
             self.queue.put(None)
             self.thread.join()

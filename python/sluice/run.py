@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Training and inference: a model lowered to a plan, and what runs it."""
+"""Training and inference: a model lowered to a plan, and the runtime that executes it."""
 from __future__ import annotations
 
 import atexit
@@ -36,7 +36,7 @@ Path = Union[str, "os.PathLike[str]"]
 
 
 class Step(NamedTuple):
-    """Report of a step: its number from 0, mean loss, gradient norm, learning rate."""
+    """Report of a step: its number (from 0), mean loss, gradient norm, learning rate."""
     step: int
     loss: float
     grad_norm: float
@@ -48,16 +48,16 @@ class Step(NamedTuple):
 
 
 class Evaluation(NamedTuple):
-    """Result of an evaluation after so many steps: mean loss, {metric: mean}."""
+    """Result of an evaluation after `steps` steps: mean loss, and {metric: mean}."""
     steps: int
     loss: float
     metrics: Dict[str, float]
 
 
 class _Interrupts:
-    """Has Ctrl-C call `stop` within a block, and raises at its end what the handler of before raises.
+    """Makes Ctrl-C call `stop` inside a block. At the end of the block, raises what the previous handler raised.
 
-    A handler that raises within the block could do so between any two instructions, and leave the run behind."""
+    A handler that raised inside the block could do so between any two instructions, and leave the run in progress."""
 
     def __init__(self, stop: Callable[[], None]) -> None:
         self.stop, self.raised, self.before = stop, None, None
@@ -83,7 +83,7 @@ class _Interrupts:
 
 
 class _Call:
-    """A call into C on a thread of its own, which holds nothing of Python's that belongs to the run but `going`."""
+    """A call into C on a separate thread. Of the run's Python objects, the thread holds only `going`."""
 
     def __init__(self, going, asking, goal, function, args):
         self.going, self.asking, self.goal = going, asking, goal
@@ -92,7 +92,7 @@ class _Call:
 
     def start(self):
         try:
-            threading.Thread(target=self._work, daemon=True).start()  # at the interpreter's end see _end_all
+            threading.Thread(target=self._work, daemon=True).start()  # see _end_all for the interpreter's exit
         except BaseException as error:
             self.raised, self.result = error, (0, None)
             self.going.release()
@@ -113,7 +113,7 @@ class _Call:
             self.asking.changed.set()
 
     def over(self, seconds):
-        """Waits so long at most; True if the call has ended or waits for data."""
+        """Waits at most `seconds`. Returns True if the call has ended or waits for data."""
         if self.result:
             return True
         if self.asking.changed.wait(seconds):
@@ -125,12 +125,12 @@ class _Call:
 
 
 class _Plan:
-    """A graph and its plan, and a runtime once there is one. Whatever C looks at is kept here."""
+    """A graph and its plan, and a runtime once it is created. Keeps alive everything that C refers to."""
 
     def __init__(self, model, graph_options, lower_options, asking=None):
         self._lowered = self._runtime = None
-        self.asking = asking  # of a run that is trained
-        self.call = None  # a _Call that waits for data; train() goes on with it
+        self.asking = asking  # gate of a run that is trained
+        self.call = None  # a _Call that waits for data; train() continues it
         self.stopping = False  # the call in progress ends before its goal
         self.closing = self.abandoned = False
         self.going, self.caller = threading.Lock(), threading.local()
@@ -146,12 +146,12 @@ class _Plan:
 
     @property
     def bytes(self):
-        """Memory of its own that the largest device has."""
+        """Device memory of the largest device."""
         return max(self.plan.devices[d].room[lib.SL_SPACE_DEVICE].arena_bytes for d in range(self.plan.ndevices))
 
     @property
     def memory(self):
-        """[{"device": name, purpose: bytes, ..., "total": bytes}] of each device's own memory."""
+        """[{"device": name, purpose: bytes, ..., "total": bytes}] of each device's memory."""
         kinds = [k for k, n in sorted(ffi.typeof("sl_memory").elements.items()) if not n.endswith("_COUNT")]
         out = []
         for d in range(self.plan.ndevices):
@@ -161,7 +161,7 @@ class _Plan:
 
     @property
     def stages(self):
-        """[{"stage": number, "device": name, "blocks": [name]}], along the model."""
+        """[{"stage": number, "device": name, "blocks": [name]}], in model order."""
         found = {}
         for a in (self.plan.actors[i] for i in range(self.plan.nactors)):
             if lib.sl_class_letter(a.cls) == b"F" and a.program and a.stage >= 0:
@@ -175,7 +175,7 @@ class _Plan:
 
     @property
     def parameters(self):
-        """How many numbers the parameters have."""
+        """Total number of elements in all parameters."""
         infos = ffi.new("const sl_param_info **")
         count = lib.sl_lowered_params(self.lowered, infos)
         return sum(int(numpy.prod(c.shape_of(infos[0][i].type), dtype=numpy.int64)) for i in range(count))
@@ -185,7 +185,7 @@ class _Plan:
 
     @property
     def runtime(self):
-        """The runtime between runs, when its values are those of whole steps."""
+        """The runtime between runs, when its values belong to whole steps."""
         runtime = self.running
         if self.call:
             raise RuntimeError("step %d waits for its data: train() goes on with it, close() ends it" % self.asking.step)
@@ -206,12 +206,12 @@ class _Plan:
         return [{"name": c.text(t.name), "value": c.text(t.value)} for t in out[0][0:count]]
 
     def fail(self):
-        """Ends an inference whose data is not whole."""
+        """Ends an inference whose data is incomplete."""
         lib.sl_runtime_fail(self.running, c.constant(ffi.typeof("sl_status"), "SL_E_INPUT"),
                             b"a function of the program has failed")
 
     def halt(self, error):
-        """Ends the run after the step in progress, whose values stay good, and raises the error there."""
+        """Ends the run after the step in progress, whose values remain valid, and raises the error then."""
         self.graph.failure = self.graph.failure or error
         self.end_early()
 
@@ -220,9 +220,10 @@ class _Plan:
         lib.sl_runtime_stop(self.running)
 
     def run(self, function, *args, goal=0, tick=None):
-        """Calls into C on a thread of its own, so that Ctrl-C is heard here meanwhile; tick() a few times a second.
+        """Calls into C on a separate thread, so that Ctrl-C is handled here meanwhile. Calls tick() a few times a
+        second.
 
-        That thread releases `going`: whatever a signal's handler raises here, the runtime is in use until then."""
+        That thread releases `going`: whatever a signal handler raises here, the runtime is in use until then."""
         self.runtime
         if not self.going.acquire(blocking=False):
             raise RuntimeError("the run is under way, on another thread or around this callback")
@@ -230,7 +231,7 @@ class _Plan:
         self._follow(_Call(self.going, self.asking or Asking(), goal, function, args), _Call.start, tick)
 
     def go_on(self, tick=None):
-        """Asks for the data again that a call of run() waits for, and follows that call to its end."""
+        """Requests the data again that a call of run() waits for, and follows that call to its end."""
         with self.asking.condition:
             call, self.call = self.call, None
         if not call:
@@ -241,7 +242,7 @@ class _Plan:
         with _Interrupts(self.end_early):
             begin(call)
             try:
-                while not call.over(0.2):  # a signal may come to another thread, and wakes this one then by no more
+                while not call.over(0.2):  # a signal delivered to another thread does not wake this one
                     if tick:
                         tick()
             except BaseException:
@@ -261,13 +262,13 @@ class _Plan:
         c.check(*call.result)
 
     def stop(self):
-        """Ends the runtime; what else belongs to the plan stays."""
+        """Destroys the runtime and keeps the rest of the plan."""
         if self._runtime:
             lib.sl_runtime_destroy(self._runtime)
         self._runtime = None
 
     def end(self):
-        """Ends what another thread runs just now, or what waits for data, and waits for that."""
+        """Ends what another thread is running, or what waits for data, and waits for that end."""
         if self._runtime and not self.going.acquire(blocking=False):
             if getattr(self.caller, "inside", False):
                 raise RuntimeError("a callback cannot close its run; raise an exception to end it")
@@ -281,7 +282,7 @@ class _Plan:
             self.going.release()
 
     def _abandon(self):
-        """Ends a step that waits for its data, in the middle."""
+        """Aborts a step that waits for its data."""
         self.abandoned = True
         lib.sl_runtime_abort(self._runtime, c.constant(ffi.typeof("sl_status"), "SL_E_STOPPED"),
                              b"the run was closed while a step waited for its data")
@@ -300,7 +301,7 @@ _started: "weakref.WeakSet[_Plan]" = weakref.WeakSet()
 
 @atexit.register
 def _end_all() -> None:
-    """Ends the runs in progress before the interpreter's end, as their threads call into Python."""
+    """Ends the runs in progress before the interpreter exits, because their threads call into Python."""
     for plan in list(_started):
         plan.end()
 
@@ -312,7 +313,7 @@ def _open(pointer):
 
 
 class Parameters(MutableMapping[str, "NDArray[numpy.float32]"]):
-    """The parameters by name, as NumPy arrays: copies, which assigning writes back."""
+    """The parameters by name, as NumPy arrays. An array is a copy; assign it to change the parameter."""
 
     def __init__(self, plan: _Plan) -> None:
         self.plan = plan
@@ -371,7 +372,7 @@ class Parameters(MutableMapping[str, "NDArray[numpy.float32]"]):
 
 
 def quotas_of(quotas: Optional[Mapping[str, int]]) -> List[Dict[str, Any]]:
-    """{"act.b": 4, "act.b@2": 3} as the library has it."""
+    """Converts {"act.b": 4, "act.b@2": 3} to the library's format."""
     out = []
     for name, slots in (quotas or {}).items():
         name, _, stage = name.partition("@")
@@ -380,7 +381,7 @@ def quotas_of(quotas: Optional[Mapping[str, int]]) -> List[Dict[str, Any]]:
 
 
 def homes_of(homes: Mapping[str, Any]) -> Dict[str, Any]:
-    """{"act": "disk", "state@h.3": "host"} as the library has it; records of C stay."""
+    """Converts {"act": "disk", "state@h.3": "host"} to the library's format. Records in C's format are kept."""
     if "of" in homes or "update" in homes:
         return dict(homes)
     of = []
@@ -391,7 +392,8 @@ def homes_of(homes: Mapping[str, Any]) -> Dict[str, Any]:
 
 
 def _lower_names() -> Dict[str, str]:
-    """{keyword: field}: of options their names, of other fields of sl_lower_options their own."""
+    """Returns {keyword: field}: the names of options, and for other fields of sl_lower_options the name of the
+    field."""
     names: Dict[str, str] = {keyword: field for field, (keyword, plain) in c.LOWER.items() if plain}
     taken = set(names.values())
     for group, kind in ffi.typeof("sl_lower_options").fields:
@@ -407,7 +409,7 @@ LOWER_NAMES = _lower_names()
 
 def lower_record(keep: List[Any], quotas: Optional[Mapping[str, int]] = None, devices: str = "cpu", threads: int = 1,
                  memory: float = 0, homes: Optional[Mapping[str, Any]] = None, **options: Any) -> Any:
-    """sl_lower_options of what Run takes."""
+    """Makes sl_lower_options from options of Run."""
     made = quotas_of(quotas)
     groups: Dict[str, Any] = {"devices": {"kind": devices, "threads": threads, "budget_bytes": int(memory)}}
     if homes:
@@ -426,7 +428,7 @@ def lower_record(keep: List[Any], quotas: Optional[Mapping[str, int]] = None, de
 def training_of(optimizer: Optional[str] = None, lr_schedule: Optional[str] = None,
                 groups: Union[Mapping[str, Any], Iterable[str]] = (), freeze: Union[str, Iterable[str]] = (),
                 lora: Any = (), total_steps: int = 0) -> Dict[str, Any]:
-    """sl_training of what Run takes, whose texts are those of the command line."""
+    """Makes sl_training from options of Run, with the texts of the command line."""
     groups = [_group(g, s) for g, s in groups.items()] if isinstance(groups, Mapping) else list(groups)
     lora = [lora] if isinstance(lora, str) else [_adapter(m, lora[m]) if isinstance(lora, Mapping) else m for m in lora]
     freeze = [freeze] if isinstance(freeze, str) else list(freeze)
@@ -436,7 +438,7 @@ def training_of(optimizer: Optional[str] = None, lr_schedule: Optional[str] = No
 
 
 def _adapter_modules(folder: Path) -> List[str]:
-    """The lora texts of a folder in PEFT's format."""
+    """Returns the lora texts for a folder in PEFT's format."""
     keep: List[Any] = []
     count, out = ffi.new("int *"), ffi.new("char ***")
     c.check(lib.sl_adapter_modules(c.chars(folder, keep), count, out))
@@ -455,13 +457,13 @@ def _group(pattern: str, settings: Mapping[str, Any]) -> str:
 
 
 def _adapter(pattern: str, size: Any) -> str:
-    """{"h.*.attn": 8}, or (8, 16) with alpha."""
+    """Formats one item of {"h.*.attn": 8}, or (8, 16) with alpha."""
     rank, alpha = size if isinstance(size, (tuple, list)) else (size, None)
     return "%s=%d%s" % (pattern, rank, "" if alpha is None else ",alpha=%g" % alpha)
 
 
 def _program_of(model: Any, options: Dict[str, Any]) -> Any:
-    """The model, or the program of a .pt2 file with those of its options that are not the run's."""
+    """Returns the model. For a .pt2 file, returns its program, and takes its options out of the run's."""
     if not isinstance(model, (str, os.PathLike)):
         return model
     if not os.fspath(model).endswith(".pt2"):
@@ -471,30 +473,31 @@ def _program_of(model: Any, options: Dict[str, Any]) -> Any:
 
 
 class Run:
-    """A model that is trained. `model(g)` makes the graph; or it is a .pt2 file of PyTorch, with inputs={name: array}.
+    """A model being trained. `model(g)` builds the graph. Alternatively the model is a .pt2 file of PyTorch, with
+    inputs={name: array}.
 
         run = sl.Run(model, stages=2, microbatches=4, schedule="1f1b", quotas={"act.b": 3})
         history = run.train(100)
 
-    microbatches, pieces, cut, shuffle, tokenizer go to the graph, and so do eval_every=N, which evaluates what the
-    model's data holds out after every N-th step (`run.evaluations`), all of it or the first eval_rows=N, and
-    eval=FILE for a model that reads tokens. stages, schedule, quotas ({"act.b@1": 2}), data_parallel, tensor, shard,
-    recompute, homes ({"act": "disk"}), ... are the options of actorrun, with _ for -; devices, threads and memory (bytes)
-    say what each stage runs on. optimizer="lion", lr_schedule="cosine:warmup=100", groups={"bias":
-    {"weight_decay": 0}}, freeze=["wte"], lora={"h.*.attn": 8} go before the model's own (docs/training.md), and
-    total_steps is where a schedule ends that does not say so.
+    microbatches, pieces, cut, shuffle and tokenizer are options of the graph. So are eval_every=N, which evaluates the
+    held out data after every N-th step (`run.evaluations`), all of it or the first eval_rows=N rows, and eval=FILE for
+    a model that reads tokens. stages, schedule, quotas ({"act.b@1": 2}), data_parallel, tensor, shard, recompute, homes
+    ({"act": "disk"}), ... are the options of actorrun, with _ instead of -. devices, threads and memory (bytes)
+    describe what each stage runs on. optimizer="lion", lr_schedule="cosine:warmup=100", groups={"bias":
+    {"weight_decay": 0}}, freeze=["wte"], lora={"h.*.attn": 8} override the model's settings (docs/training.md).
+    total_steps is the end of a schedule that does not state its own.
 
-    `weights` is a safetensors or GGUF file or a Hugging Face folder to begin with, and `adapter` a folder of LoRA
-    adapters in PEFT's format. `checkpoints` is a directory,
-    written every `every` steps; with resume=True the run goes on from the newest, `fingerprint` has settings a resumed run
-    must not change, and resume_with="lr,data" names what it may.
+    `weights` is a safetensors or GGUF file or a Hugging Face folder with initial weights, and `adapter` a folder of
+    LoRA adapters in PEFT's format. `checkpoints` is a directory, written every `every` steps. With resume=True the run
+    resumes from the newest checkpoint. `fingerprint` has settings that a resumed run must not change, and
+    resume_with="lr,data" names settings that may change.
 
-    `objective` is what is learned in place of the next token (sl.Preferences, sl.Distill), and `rollouts` (sl.Rollouts)
-    what a shipped model answers to learn from. chat_template, learn ("answers" or "all") and long_chats ("cut", "drop" or
-    "refuse") say how a model reads files of chats (docs/data.md).
+    `objective` replaces the next-token loss (sl.Preferences, sl.Distill). With `rollouts` (sl.Rollouts) a built-in or
+    pretrained model learns from its own answers. chat_template, learn ("answers" or "all") and long_chats ("cut",
+    "drop" or "refuse") control how a model reads files of chats (docs/data.md).
 
-    A program started several times by torchrun or srun is one job: all processes make the same
-    calls, and each runs its share."""
+    A program started several times by torchrun or srun is one job: all processes make the same calls, and each runs its
+    share."""
 
     GRAPH = ("microbatches", "pieces", "cut", "shuffle", "eval", "eval_every", "eval_rows", "tokenizer",
              "chat_template", "learn", "long_chats")
@@ -509,7 +512,7 @@ class Run:
                  resume: bool = False, resume_with: Optional[str] = None, fingerprint: Optional[Mapping[str, Any]] = None,
                  trace_records: int = 0, objective: Optional[Objective] = None, rollouts: Optional[Rollouts] = None,
                  **options: "Unpack[RunOptions]") -> None:
-        self.closed = True  # until there is something to close
+        self.closed = True  # until something must be closed
         given: Dict[str, Any] = dict(options)
         self.model: Callable[[Graph], Any] = _program_of(model, given)
         for also in [name for name in self.ALSO if name in given]:
@@ -548,14 +551,14 @@ class Run:
 
     @classmethod
     def _check_names(cls, given: Mapping[str, Any], also: Sequence[str] = ()) -> None:
-        """Refuses options that nothing takes, before anything is made. The model takes those of `also`."""
+        """Refuses unknown options before anything is created. The model takes the options in `also`."""
         known = {name for name in LOWER_NAMES if not name.startswith("on_")}
         known.update(cls.GRAPH, cls.TRAINING, cls.OWN, cls.ALSO)
         wrong = [name for name in given if name not in known]
         if wrong:
             raise errors.unknown("Run", wrong, known.union(also))
 
-    # ---- making it ------------------------------------------------------------------------------
+    # ---- opening -------------------------------------------------------------------------------
 
     def _open(self, keep, fingerprint, trace_records, weights, adapter):
         out = ffi.new("sl_job **")
@@ -603,7 +606,7 @@ class Run:
                                             self.plan.lowered))
 
     def _set_objective(self, options):
-        """Says what the model learns: by rollouts, an objective, or its own data."""
+        """Sets what the model learns from: rollouts, an objective, or its own data."""
         if self.rollouts is not None and self.objective is not None:
             raise TypeError("Run takes rollouts or an objective: it learns one thing")
         if self.objective is not None:
@@ -660,43 +663,45 @@ class Run:
         self.evaluations.append(Evaluation(step + 1, loss, self.found))
         self.found = {}
 
-    # ---- using it -------------------------------------------------------------------------------
+    # ---- use -----------------------------------------------------------------------------------
 
     @property
     def first_step(self) -> int:
-        """The step the run begins with: 0, or that of the checkpoint it goes on from."""
+        """The first step of the run: 0, or the step of the checkpoint that it resumes from."""
         if self.closed:
             raise ValueError("the run is closed")
         return lib.sl_checkpoints_start(self.checkpoints)
 
     @property
     def steps(self) -> int:
-        """Steps completed, those before a resumed run included; while a step waits for its data, the steps before it."""
+        """Number of completed steps, including those before a resumed run. While a step waits for its data, the steps
+        before it count."""
         runtime = self.plan.running
         return self.plan.asking.step if self.plan.call else lib.sl_runtime_steps(runtime)
 
     def train(self, steps: int, on_step: Optional[Callable[[Step], Any]] = None,
               progress: Optional[bool] = None) -> List[Step]:
-        """Trains so many steps more; their Steps, which `history` has as well. on_step(step) is
-        called after each, on another thread. A terminal shows how far it is (on stderr), a notebook the losses as
-        they come; progress=False shows nothing, True does anywhere.
+        """Trains `steps` more steps, and returns their Steps, which `history` has as well. on_step(step) is called
+        after each, on another thread. Progress appears on a terminal (stderr), or as a live loss curve in a notebook.
+        progress=False hides it, True always shows it.
 
-        Ctrl-C, or an exception that on_step raises, ends it after the step in progress; another train() goes on.
+        Ctrl-C, or an exception raised by on_step, ends training after the step in progress; another train() continues.
 
-        What a function that gives data raises comes out at once, and its step waits. Another train() asks the function
-        for the same rows again, goes on with that step, and returns Steps before it too that were not over yet."""
+        If a data function raises, train() raises the exception at once, and the step waits. Another train() calls the
+        function again for the same rows and continues with that step. It also returns Steps before it that had not
+        finished."""
         steps = operator.index(steps)
         if steps < 0:
             raise ValueError("train(%d): steps cannot be fewer than none" % steps)
         return self._train([steps], on_step, notebook.Progress(steps, progress))
 
     def _train(self, portions: Iterable[int], on_step: Optional[Callable[[Step], Any]], bar: notebook.Progress) -> List[Step]:
-        """Trains portions of so many steps, one after the other."""
+        """Trains portions of steps, one after another."""
         if not self.plan.call and not self.plan.going.acquire(blocking=False):
             raise RuntimeError("the run is under way, on another thread or around this callback")
         if not self.plan.call:
             self.plan.going.release()
-        self.plan.running  # unless the run is closed
+        self.plan.running  # raises if the run is closed
         before, self.on_step = len(self.history), on_step
         try:
             for steps in portions:
@@ -722,7 +727,8 @@ class Run:
             raise
 
     def _end_waiting(self, goal: int, tick: Callable[[], None]) -> None:
-        """Goes on with a step that waits for its data, to the end of the train() that it is of, or to `goal` before."""
+        """Continues a step that waits for its data, to the end of the train() it belongs to, or to `goal` if that is
+        earlier."""
         if goal < self.plan.call.goal and not self.plan.stopping:
             if lib.sl_job_processes(self.job) > 1:
                 raise ValueError("a job of several processes goes on to step %d, where the train() that was interrupted "
@@ -731,19 +737,20 @@ class Run:
             lib.sl_runtime_end_at(self.plan.running, goal)
         try:
             self.plan.go_on(tick)
-        except StoppedError:  # where it was to stop
+        except StoppedError:  # stopped as requested
             if not self.plan.stopping or self.closed:
                 raise
             self.halted = True
 
     def infer(self, **arrays: Any) -> Dict[str, "NDArray[Any]"]:
-        """The model's outputs for these rows, which take the place of the data of the same name:
-        {output: array}. A model that reads tokens takes `tokens`, a row of context each."""
+        """Returns {output: array}: the model's outputs for these rows, which replace the data of the same name. A model
+        that reads tokens takes `tokens`, rows of one context each."""
         return self._infer(arrays, loss=False)
 
     def evaluate(self, **arrays: Any) -> Dict[str, Any]:
-        """{"loss": its mean over these rows}, the model's metrics alike, and its outputs as arrays. A shipped model takes
-        `tokens`, rows of one more than it reads, of which it predicts all but the first."""
+        """Returns {"loss": mean over these rows}, the means of the model's metrics, and its outputs as arrays. A
+        built-in or pretrained model takes `tokens`, rows with one more token than it reads; it predicts all but the
+        first."""
         if hasattr(self.model, "args") and set(arrays) == {"tokens"}:
             return self._evaluate_tokens(numpy.asarray(arrays["tokens"]))
         found, metrics = self._infer(arrays, loss=True, names=True)
@@ -761,7 +768,7 @@ class Run:
     def _infer(self, arrays, loss, names=False):
         if not arrays:
             raise TypeError("the data to look at is missing: infer(x=array)")
-        self.plan.runtime  # whose values are copied
+        self.plan.runtime  # the source of the values
         got, keep = collections.defaultdict(list), []
 
         def take(_, name, sl_type, data):
@@ -796,20 +803,21 @@ class Run:
         raise TypeError("the model has no data called %s" % " or ".join(arrays))
 
     def generate(self, prompt: Any, **settings: Any) -> Any:
-        """Continues a text, tokens, a conversation, or several at once, with the parameters as they are now, adapters
-        among them: generate("Once", max_tokens=100, temperature=0.8, top_k=0, top_p=0, seed=1, on_text=print)."""
+        """Continues a text, tokens, a conversation, or several of these concurrently, with the current parameters,
+        including adapters: generate("Once", max_tokens=100, temperature=0.8, top_k=0, top_p=0, seed=1,
+        on_text=print)."""
         from .text import Session
         with Session(self.model, self) as session:
             return session.generate(prompt, **settings)
 
     def save_adapter(self, folder: Path, base: Optional[str] = None) -> None:
-        """Writes the adapters alone, in PEFT's format; `base` names the model that they belong to."""
+        """Writes only the adapters, in PEFT's format. `base` names the model that they belong to."""
         c.check(lib.sl_adapter_save(c.chars(folder, self.keep), c.chars(base, self.keep) if base else ffi.NULL,
                                     self.plan.lowered, self.plan.runtime, self.job))
 
     def save(self, path: Path) -> None:
-        """Writes the parameters, adapters merged, to a safetensors file; of a shipped model to a Hugging Face folder
-        if the path is a folder or ends with a slash."""
+        """Writes the parameters, adapters merged, to a safetensors file. For a built-in or pretrained model, a path
+        that is a folder or ends with a slash is written as a Hugging Face folder."""
         if hasattr(self.model, "tokenizer_path") and (os.path.isdir(path) or os.fspath(path).endswith("/")):
             self.model.save(path, self.plan.lowered, self.plan.runtime, self.job)  # type: ignore[attr-defined]
             return
@@ -823,25 +831,24 @@ class Run:
         c.check(lib.sl_params_copy_versions(lowered, rt))
 
     def checkpoint(self) -> None:
-        """Writes a checkpoint of where the run is now."""
-        self.plan.lowered  # unless the run is closed
+        """Writes a checkpoint of the current state."""
+        self.plan.lowered  # raises if the run is closed
         if not self.checkpoints:
             raise ValueError("the run keeps no checkpoints: Run(..., checkpoints=directory)")
         c.check(lib.sl_checkpoints_finish(self.checkpoints, self.plan.lowered, self.plan.runtime,
                                           self.job))
 
-    # ---- looking at it --------------------------------------------------------------------------
+    # ---- inspection -----------------------------------------------------------------------------
 
     def statistics(self) -> Dict[str, Any]:
-        """{"step_seconds", "bubble_fraction", "devices": [{"busy_seconds", ...}]} of the last
-        train()."""
+        """Returns {"step_seconds", "bubble_fraction", "devices": [{"busy_seconds", ...}]} of the last train()."""
         return statistics_of(lib.sl_runtime_statistics(self.plan.runtime), self.plan.plan)
 
     figures = statistics  # the old name works for one version
 
     def trace(self, path: Optional[Path] = None) -> Trace:
-        """Writes what the last train() did, firing by firing; the Trace. Without a path it lies in a
-        temporary folder, as long as the Trace is there."""
+        """Writes every firing of the last train() to a file, and returns the Trace. Without a path, the file is in a
+        temporary folder that exists as long as the Trace."""
         if path is None:
             folder = tempfile.TemporaryDirectory()
             trace = self.trace(os.path.join(folder.name, "run.trace"))
@@ -853,11 +860,11 @@ class Run:
         return Trace(path)
 
     def quotas(self) -> Dict[str, int]:
-        """The quotas in force: {"act.b@1": 2}."""
+        """Returns the quotas in force: {"act.b@1": 2}."""
         return quotas_in_force(self.plan.lowered)
 
     def set_quota(self, name: str, slots: int) -> None:
-        """Changes a quota, "act.b" or "act.b@1", also while another thread trains."""
+        """Changes a quota, "act.b" or "act.b@1". May be called while another thread trains."""
         quota = c.record("sl_quota", quotas_of({name: slots})[0], self.keep)
         c.check(lib.sl_lowered_set_quota(self.plan.lowered, self.plan.running, quota))
 
@@ -866,15 +873,15 @@ class Run:
         return c.text(lib.sl_lowered_schedule(self.plan.lowered))
 
     def describe(self) -> str:
-        """The plan as text: actors, registers, queues; then the table of memory."""
-        self.plan.lowered  # which has it, unless the run is closed
+        """Returns the plan as text: actors, registers, queues, and the memory table."""
+        self.plan.lowered  # raises if the run is closed
         return (c.written(lambda f: lib.sl_plan_print(self.plan.plan, f))
                 + c.written(lambda f: lib.sl_plan_print_memory(self.plan.plan, f)))
 
-    # ---- its end --------------------------------------------------------------------------------
+    # ---- closing --------------------------------------------------------------------------------
 
     def close(self) -> None:
-        """Ends the run and gives back its memory; with several processes all come here."""
+        """Ends the run and frees its memory. With several processes, all of them must call it."""
         if self.closed:
             return
         if self.plan:
@@ -929,7 +936,7 @@ def quotas_in_force(lowered: Any) -> Dict[str, int]:
 
     def take(_, name, stage, slots):
         key = c.text(name) + ("@%d" % stage if stage >= 0 else "")
-        found[key] = max(slots, found.get(key, 0))  # those of an evaluation may have fewer
+        found[key] = max(slots, found.get(key, 0))  # quotas of an evaluation may be smaller
     callback = ffi.callback("void(void *, const char *, int, int)", take)
     lib.sl_lowered_quotas(lowered, callback, ffi.NULL)
     return found

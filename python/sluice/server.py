@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Serving: actorserve as a child of this program, with OpenAI's API."""
+"""Serving: actorserve as a child process of this program, with OpenAI's API."""
 from __future__ import annotations
 
 import json
@@ -16,11 +16,11 @@ from . import errors
 from .models import Model, in_python, words
 from .run import Run
 
-SECONDS = 600  # for the weights to be read
+SECONDS = 600  # time to load the weights
 
 
 class Server:
-    """A server at `url`, until close(), or the end of the program."""
+    """A server at `url`, until close() or the end of the program."""
 
     def __init__(self, model: Union[str, "os.PathLike[str]", Model, Run], **options: Any) -> None:
         self.folder: Optional[tempfile.TemporaryDirectory[str]] = None
@@ -37,7 +37,7 @@ class Server:
         self.url = found[0]
 
     def _model(self, model: Any) -> List[str]:
-        """The words for a model; the parameters of a run are saved for it."""
+        """Returns the words for a model. The parameters of a run are saved to a file first."""
         if isinstance(model, Model):
             return model.words()
         if not isinstance(model, Run):
@@ -50,18 +50,18 @@ class Server:
         return model.model.words(init=path)
 
     def ask(self, where: str, **body: Any) -> Dict[str, Any]:
-        """Posts to the API: ask("completions", prompt="Once", max_tokens=20)."""
+        """Posts a request to the API: ask("completions", prompt="Once", max_tokens=20)."""
         request = urllib.request.Request("%s/%s" % (self.url, where), json.dumps(body).encode(),
                                          {"Content-Type": "application/json"})
         with urllib.request.urlopen(request) as answer:
             return dict(json.load(answer))
 
     def complete(self, prompt: str, **settings: Any) -> str:
-        """The continuation of a text."""
+        """Returns the continuation of a text."""
         return str(self.ask("completions", prompt=prompt, **settings)["choices"][0]["text"])
 
     def close(self) -> None:
-        """Ends the server, after the answers under way."""
+        """Ends the server, after the requests in progress are answered."""
         process, self.process = self.process, None
         if process:
             if process.poll() is None:
@@ -87,7 +87,7 @@ class Server:
 
 
 def serve(model: Union[str, "os.PathLike[str]", Model, Run], **options: Any) -> Server:
-    """Serves a folder, a GGUF file, a model of sl.load or sl.models, or what a run of one has learned, over HTTP as
-    OpenAI's API has it, at a free port of this machine. Options are those of actorserve, with _ for -: port=8000,
-    stages=2, api_key_file="key"."""
+    """Serves a folder, a GGUF file, a model of sl.load or sl.models, or the trained weights of a run of such a model,
+    over HTTP with OpenAI's API, at a free port of this machine. Options are those of actorserve, with _ instead of -:
+    port=8000, stages=2, api_key_file="key"."""
     return Server(model, **options)

@@ -22,7 +22,7 @@ Number = Union[int, float]
 
 
 class Init:
-    """How a parameter starts."""
+    """Initial values of a parameter."""
 
     def __init__(self, kind: str, scale: float) -> None:
         self.kind, self.scale = kind, float(scale)
@@ -37,7 +37,7 @@ class Init:
 
 
 def normal(std: float) -> Init:
-    """Numbers of a normal distribution around 0."""
+    """Numbers of a normal distribution with mean 0."""
     return Init("normal", std)
 
 
@@ -47,18 +47,18 @@ def constant(value: float) -> Init:
 
 
 def uniform(bound: float) -> Init:
-    """Numbers from -bound to bound, all as likely."""
+    """Numbers uniformly distributed between -bound and bound."""
     return Init("uniform", bound)
 
 
 class Tensor(Ops):
-    """A tensor of a graph: its shape is known, its values exist while a run goes on.
+    """A tensor of a graph. Its shape is known; its values exist only during a run.
 
-    Operators are ops of the graph with NumPy's broadcasting: + - * / @ **, comparisons (masks of 0 and 1, for
-    g.where), slices and abs(). An op that takes a tensor first is a method too: x.gelu(), x.mean(axis=1),
-    x.reshape(8, -1). A number or a NumPy array beside a tensor is a constant."""
+    Operators are ops of the graph with NumPy's broadcasting: + - * / @ **, comparisons (masks of 0 and 1, for g.where),
+    slices and abs(). An op whose first argument is a tensor is also a method: x.gelu(), x.mean(axis=1), x.reshape(8,
+    -1). A number or a NumPy array as the other operand is a constant."""
 
-    __array_ufunc__ = None  # NumPy leaves `array * tensor` to the tensor
+    __array_ufunc__ = None  # NumPy leaves `array * tensor` to the tensor's operator
 
     def __init__(self, pointer: Any, graph: "Graph") -> None:
         self.pointer, self.graph = pointer, graph
@@ -89,7 +89,7 @@ class Tensor(Ops):
 
     @property
     def T(self) -> "Tensor":
-        """The dims in reversed order."""
+        """The tensor with its dims in reverse order."""
         return self.graph.permute(self, list(range(self.ndim))[::-1])
 
     # ---- arithmetic -----------------------------------------------------------------------------
@@ -136,7 +136,7 @@ class Tensor(Ops):
         return self.graph.matmul(self._of(other), self)
 
     def __pow__(self, power: Any) -> "Tensor":
-        """A whole power is a product; others are exp(power log(x)), of positive numbers."""
+        """Computes an integer power as a product, and others as exp(power log(x)), for positive numbers."""
         if not _is_number(power):
             return self.graph.exp(self.graph.log(self) * power)
         if power < 0:
@@ -194,7 +194,7 @@ class Tensor(Ops):
         return (self[i] for i in range(len(self)))
 
     def __getitem__(self, index: Any) -> "Tensor":
-        """Parts by NumPy's rules: numbers, slices of step 1, ..., None; a tensor of whole numbers takes rows."""
+        """Indexes by NumPy's rules: integers, slices of step 1, ..., None. A tensor of integers takes rows."""
         if isinstance(index, Tensor):
             return self.graph.embedding(index, self)
         index = index if isinstance(index, tuple) else (index,)
@@ -210,9 +210,9 @@ class Tensor(Ops):
             dim += 1
         return out if tuple(shape) == out.shape else self.graph.reshape(out, shape)
 
-    # ---- what it takes --------------------------------------------------------------------------
+    # ---- methods --------------------------------------------------------------------------------
 
-    if not TYPE_CHECKING:  # which knows them of _ops.pyi
+    if not TYPE_CHECKING:  # declared in _ops.pyi
         def __getattr__(self, name: str) -> Any:
             from .calls import method
             found = None if name.startswith("_") else method(name)
@@ -226,7 +226,7 @@ class Tensor(Ops):
         return sorted(set(object.__dir__(self)) | set(methods()))
 
     def _of(self, other: Any) -> "Tensor":
-        """Returns the other operand as a tensor; numbers get this tensor's type."""
+        """Returns the other operand as a tensor. Numbers get this tensor's type."""
         if isinstance(other, Tensor):
             return other
         if not _is_number(other):
@@ -249,7 +249,7 @@ def _is_number(value: Any) -> bool:
 
 
 def _spread(index: "tuple[Any, ...]", ndim: int) -> "list[Any]":
-    """The index with a slice for each dim that ... or nothing stands for."""
+    """Returns the index with a slice for each dim that ... stands for or that is omitted."""
     given = sum(i is not None and i is not Ellipsis for i in index)
     dots = sum(i is Ellipsis for i in index)
     if given > ndim or dots > 1:
@@ -261,7 +261,7 @@ def _spread(index: "tuple[Any, ...]", ndim: int) -> "list[Any]":
 
 
 def _range(i: Any, length: int, dim: int) -> "tuple[int, int, bool]":
-    """(first, how many, whether the dim stays)."""
+    """Returns (first, count, whether the dim is kept)."""
     if not isinstance(i, slice):
         at = operator.index(i)
         if not -length <= at < length:

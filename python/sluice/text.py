@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Generation: a session of a model, which continues many texts at once."""
+"""Generation: a session of a model, which continues many texts concurrently."""
 from __future__ import annotations
 
 import collections
@@ -13,7 +13,8 @@ from .graph import Graph
 
 
 class Session:
-    """A model that continues texts. Without a run it has the model's own weights, in the format they are stored in."""
+    """A model that continues texts. Without a run it has the model's weights, in the format in which they are
+    stored."""
 
     def __init__(self, model: Any, run: Any = None, threads: Optional[int] = None, **options: Any) -> None:
         self.model, self.run, self.keep = model, run, []  # type: Any, Any, List[Any]
@@ -43,7 +44,7 @@ class Session:
             self.tokenizer = Tokenizer(given_tokenizer)
 
     def _model(self) -> Any:
-        """(sl_model, sl_args) of a shipped model, or of one in Python."""
+        """Returns (sl_model, sl_args) of a built-in or pretrained model, or of a model in Python."""
         if hasattr(self.model, "args"):
             return self.model.model, self.model.args
         none = ffi.new("sl_option[]", 1)
@@ -64,7 +65,7 @@ class Session:
         return int(lib.sl_graph_status(pointer))
 
     def _load(self, _: Any, lowered: Any, runtime: Any) -> int:
-        """Fills in the weights: those of the run, or of the model's files."""
+        """Loads the weights of the run, or of the model's files."""
         if self.run is not None:
             plan = self.run.plan
             return int(lib.sl_weights_copy(plan.lowered, plan.runtime, lowered, runtime))
@@ -76,10 +77,10 @@ class Session:
 
     def generate(self, prompt: Any, max_tokens: int = 100, temperature: float = 0.0, top_k: int = 0, top_p: float = 0.0,
                  seed: int = 1, stop: Sequence[int] = (), on_text: Optional[Callable[[str], Any]] = None) -> Any:
-        """Continues a text, a list of tokens, a conversation ([{"role": "user", "content": ...}], which the chat
-        template formats), or several of these given as a list, all at once: the continuation of each. A prompt of
-        tokens is answered with tokens. temperature 0 takes the most likely token. on_text(piece) gets the text of the
-        first prompt as it comes."""
+        """Continues a text, a list of tokens, a conversation ([{"role": "user", "content": ...}], formatted by the chat
+        template), or a list of these, all concurrently, and returns the continuation of each. A prompt of tokens is
+        answered with tokens. temperature 0 takes the most likely token. on_text(piece) gets the text of the first
+        prompt as it is generated."""
         several = isinstance(prompt, (list, tuple)) and bool(prompt) and isinstance(prompt[0], (str, list, tuple))
         prompts = [self._tokens(p) for p in (prompt if several else [prompt])]
         asked = {"max_tokens": max_tokens, "temperature": temperature, "top_k": top_k, "top_p": top_p, "logprobs": -1}
@@ -89,7 +90,7 @@ class Session:
         return out if several else out[0]
 
     def _tokens(self, prompt: Any) -> "tuple[List[int], List[int], bool]":
-        """(tokens, tokens that end the answer, whether the answer is tokens too)."""
+        """Returns (tokens, tokens that end the answer, whether the answer is tokens too)."""
         if isinstance(prompt, str):
             return self._encode(prompt), [], False
         prompt = list(prompt)
@@ -107,7 +108,7 @@ class Session:
         return list(text.encode()) or [10]
 
     def _text(self, before: List[int], tokens: List[int]) -> str:
-        """The text that the tokens add to those before them."""
+        """Returns the text that the tokens add to the tokens before them."""
         if self.tokenizer is None:
             return bytes(tokens).decode("utf-8", "replace")
         whole, start = self.tokenizer.decode(before + tokens), self.tokenizer.decode(before)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""PyTorch modules as they are: exported, and trained on any plan.
+"""PyTorch modules, exported unchanged and trained on any plan.
 
     import sluice.torch
 
@@ -7,8 +7,8 @@
     run.train(loader)
     module.load_state_dict(run.state_dict())
 
-forward() returns the loss, or what has it: a tuple that begins with it, a dict or an object with `loss`. Otherwise
-`loss=function` makes it, of what forward() returns and of a target, the last of the example inputs."""
+forward() returns the loss, a tuple that begins with it, or a dict or an object with `loss`. Otherwise `loss=function`
+computes it from what forward() returns and from a target, the last of the example inputs."""
 from __future__ import annotations
 
 import functools
@@ -45,14 +45,14 @@ HERE, TORCH = os.path.dirname(os.path.abspath(__file__)), os.path.dirname(os.pat
 
 
 class ExportError(errors.Error):
-    """A module that torch.export could not trace; the text says where, and what to change."""
+    """A module that torch.export could not trace. The text says where, and what to change."""
 
 
 # ---- arguments ------------------------------------------------------------------------------------------------------
 
 
 class Arguments:
-    """How a batch becomes the arguments of forward(), and those the program's inputs."""
+    """Maps a batch to the arguments of forward(), and these to the program's inputs."""
 
     def __init__(self, module: torch.nn.Module, example: Any, loss: Optional[Loss]) -> None:
         example = pytree.tree_map(_tensor, dict(example) if isinstance(example, Mapping) else example)
@@ -82,7 +82,7 @@ class Arguments:
             raise TypeError("the example does not fit %s%s: %s" % (self.forward, self.signature, error)) from None
 
     def exported(self, args: Tuple[Any, ...], kwargs: Dict[str, Any], columns: Sequence[str]) -> None:
-        """Arguments as torch.export has put them in order, and the program's inputs."""
+        """Stores the arguments in the order of torch.export, and the program's inputs."""
         self.args, self.kwargs, self.columns = args, kwargs, list(columns)
         leaves, self.spec = pytree.tree_flatten((args, kwargs))
         self.tensors = [isinstance(leaf, torch.Tensor) for leaf in leaves]
@@ -91,7 +91,7 @@ class Arguments:
                 self.forward, sum(self.tensors), ", ".join(self.columns)))
 
     def arrays(self, batch: Any) -> Dict[str, Any]:
-        """The arrays of a batch by the names of the program's inputs."""
+        """Returns the arrays of a batch by the names of the program's inputs."""
         leaves, spec = pytree.tree_flatten(self._placed(batch))
         if spec != self.spec:
             raise TypeError("a batch has other parts than the example of %s: %s, not %s" % (self.forward, spec, self.spec))
@@ -99,7 +99,8 @@ class Arguments:
         return dict(zip(self.columns, map(_array, tensors)))
 
     def _placed(self, batch: Any) -> Tuple[Tuple[Any, ...], Dict[str, Any]]:
-        """(args, kwargs) of a batch: a dict by the names of forward(), a tuple in the example's order, a tensor."""
+        """Returns (args, kwargs) of a batch: a dict by the names of forward(), a tuple in the example's order, or a
+        tensor."""
         if isinstance(batch, Mapping):
             missing = [name for name in self.names if name not in batch]
             if missing:
@@ -122,7 +123,7 @@ class Arguments:
 
 
 def _with_target(signature: inspect.Signature) -> List[inspect.Parameter]:
-    """The parameters of forward(), and the target by its name."""
+    """Returns the parameters of forward(), and a parameter for the target."""
     own = list(signature.parameters.values())
     at = next((i for i, p in enumerate(own) if p.kind == p.VAR_KEYWORD), len(own))
     return own[:at] + [inspect.Parameter("target", inspect.Parameter.KEYWORD_ONLY)] + own[at:]
@@ -133,7 +134,7 @@ def _tensor(value: Any) -> Any:
 
 
 def _array(value: Any) -> Any:
-    """A tensor, or what is like one, as a NumPy array."""
+    """Converts a tensor, or an array-like, to a NumPy array."""
     if isinstance(value, torch.Tensor):
         value = value.detach().cpu()
         return (value.float() if value.dtype in (torch.bfloat16, torch.float16) else value).numpy()
@@ -144,7 +145,7 @@ def _array(value: Any) -> Any:
 
 
 def _loss_of(out: Any, forward: str) -> torch.Tensor:
-    """The loss in what forward() returns."""
+    """Finds the loss in what forward() returns."""
     found = out
     if isinstance(out, Mapping):
         found = out.get("loss")
@@ -161,7 +162,7 @@ def _loss_of(out: Any, forward: str) -> torch.Tensor:
 
 
 def _losing(module: torch.nn.Module, arguments: Arguments, loss: Optional[Loss]) -> torch.nn.Module:
-    """The module, with a forward() that returns the loss alone. Its parts are the module's own."""
+    """Returns the module with a forward() that returns only the loss. Its submodules are those of the original."""
     other = module.__class__.__new__(module.__class__)
     other.__dict__.update(module.__dict__)
     forward = module.forward
@@ -243,7 +244,7 @@ class Program(exported.Program):
 
     @contextmanager
     def without_folder(self) -> Iterator[None]:
-        """Messages name the module, not the file that it was for a moment."""
+        """Makes messages name the module, not the temporary file it was exported to."""
         try:
             yield
         except errors.Error as error:
@@ -255,7 +256,7 @@ class Program(exported.Program):
             super().__call__(g)
 
     def rows_in(self, batch: Any) -> "Tuple[List[Any], int]":
-        """A batch's arrays in order, and its rows."""
+        """Returns a batch's arrays in order, and its number of rows."""
         arrays = exported.by_name(self.columns, self.arguments.arrays(batch))
         return arrays, exported.rows_of(self.columns, arrays)
 
@@ -264,7 +265,8 @@ class Program(exported.Program):
 
 
 def _is_arrays(data: Any) -> bool:
-    """Arrays of all rows: a tensor, or a tuple or a dict of them. Anything else gives batches."""
+    """Returns whether data is arrays of all rows: a tensor, or a tuple or a dict of tensors. Anything else yields
+    batches."""
     return isinstance(data, (tuple, Mapping, torch.Tensor, numpy.ndarray))
 
 
@@ -275,17 +277,17 @@ class Batches:
         if isinstance(getattr(data, "sampler", None), DistributedSampler):
             raise TypeError("the loader has a DistributedSampler: every process reads whole batches, which Run shares out itself")
         self.data, self.program, self.seed = data, program, seed
-        self.rows: Optional[int] = None  # of the first batch
+        self.rows: Optional[int] = None  # rows of the first batch
         self.once = iter(data) is data if not isinstance(data, DataLoader) else False
 
     def __len__(self) -> int:
-        """Whole batches of an epoch. TypeError: nobody knows."""
+        """Returns the number of whole batches in an epoch. Raises TypeError if it is unknown."""
         data: Any = self.data
         partial = isinstance(data, DataLoader) and data.batch_size and not data.drop_last and len(data.sampler) % data.batch_size  # type: ignore[arg-type]
         return len(data) - bool(partial and len(data) > 1)
 
     def _iterate(self, epoch: int) -> Iterator[Any]:
-        """An epoch. In a job of several processes all of them draw the same order."""
+        """Iterates over an epoch. In a job of several processes, all of them draw the same order."""
         if self.seed is None:
             yield from self.data
             return
@@ -325,8 +327,8 @@ class Batches:
 
 
 def _loader(data: Any, rows: int) -> Any:
-    """What gives batches: a loader as it is, or one of a dataset."""
-    if hasattr(data, "with_format") and hasattr(data, "column_names"):  # of Hugging Face
+    """Returns a source of batches: a loader unchanged, or a loader for a dataset."""
+    if hasattr(data, "with_format") and hasattr(data, "column_names"):  # a Hugging Face dataset
         data = data if (getattr(data, "format", None) or {}).get("type") else data.with_format("torch")
         return DataLoader(data, batch_size=rows)
     if isinstance(data, Dataset) and not isinstance(data, DataLoader):
@@ -340,18 +342,19 @@ def _loader(data: Any, rows: int) -> Any:
 
 
 class Run(base.Run):
-    """A PyTorch module that is trained.
+    """A PyTorch module being trained.
 
         run = sluice.torch.Run(module, (ids, labels), stages=4, microbatches=8, schedule="zb-h1", lr=3e-4)
 
-    `example` has inputs of forward(): a tuple, or a dict by their names. forward() returns the loss, or something that
-    has it; else `loss` makes it, of what forward() returns and of the last example input (a dict's "target").
+    `example` has inputs of forward(): a tuple, or a dict by name. forward() returns the loss, or something that
+    contains it. Otherwise `loss` computes it from what forward() returns and from the last example input (a dict's
+    "target").
 
-    `batch` rows make a step, as many as the example has by default. `block` is the pattern of modules that a pipeline
-    is not cut in ("h.*"); `held_out`, with eval_every, has rows to evaluate. The optimizer's settings are lr, betas, eps,
-    weight_decay, clip, ... All options of sluice.Run go here too.
+    A step takes `batch` rows, by default as many as the example has. `block` is the pattern of modules that must not be
+    split between stages ("h.*"). `held_out` has rows to evaluate, with eval_every. The optimizer's settings are lr,
+    betas, eps, weight_decay, clip, ... All options of sluice.Run are accepted too.
 
-    The module is read once. What is learned stays in the run, and `module.load_state_dict(run.state_dict())` brings it
+    The module is read once. Trained values stay in the run; `module.load_state_dict(run.state_dict())` copies them
     back."""
 
     model: Program
@@ -372,7 +375,7 @@ class Run(base.Run):
         self._remember(state)
 
     def _remember(self, state: Mapping[str, Any]) -> None:
-        """Finds the parameters of the module's names, and keeps what is none of them."""
+        """Maps the module's names to parameters, and keeps state that is not a parameter."""
         own: Dict[int, str] = {}
         for name, tensor in state.items():
             if _plain(name) in self.params:
@@ -386,12 +389,12 @@ class Run(base.Run):
 
     def train(self, data: Any = None, steps: Optional[int] = None, *, epochs: int = 1,  # type: ignore[override]
               on_step: Optional[Callable[[base.Step], Any]] = None, progress: Optional[bool] = None) -> List[base.Step]:
-        """Trains on batches, one a step; the Steps. `data` is a DataLoader, a dataset, an iterable of batches, or arrays
-        of all rows: a tensor, a tuple or a dict. A batch is what the example was: a tuple, a dict by the names of
-        forward(), a tensor. Without `steps` it goes through the data `epochs` times; arrays go on where the step before
-        has ended, and loaders begin anew.
+        """Trains on batches, one per step, and returns the Steps. `data` is a DataLoader, a dataset, an iterable of
+        batches, or arrays of all rows: a tensor, a tuple or a dict. A batch has the form of the example: a tuple, a
+        dict by the names of forward(), or a tensor. Without `steps`, training goes through the data `epochs` times.
+        Arrays continue where the previous step ended; loaders start over.
 
-        A plan is made for batches of one size; the first batch of the first train() says which. A smaller last
+        A plan is made for batches of one size, which the first batch of the first train() determines. A smaller last
         batch is left out. For on_step, progress and Ctrl-C see sluice.Run.train."""
         if data is None or isinstance(data, int) and steps is None:
             return self._train_on(data if data is not None else steps, on_step, progress)
@@ -434,7 +437,7 @@ class Run(base.Run):
         if batches.rows is None:
             raise ValueError("the data has no batch")
         self._fit(batches.rows)
-        feed.kept.update(getattr(self.model.store, "kept", {}))  # of steps under way that wait for data
+        feed.kept.update(getattr(self.model.store, "kept", {}))  # for steps in progress that wait for data
         self.model.store = feed
         bar = notebook.Progress(steps or 0, progress)
         portions: Iterable[int] = feed.portions()
@@ -447,7 +450,7 @@ class Run(base.Run):
                 self.model.store = exported.Nothing()
 
     def _fit(self, rows: int) -> None:
-        """Makes the plan anew for batches of other rows, as long as no step was trained."""
+        """Rebuilds the plan for batches of another size, as long as no step was trained."""
         if rows in (self.model.batch, 0):
             return
         if self.steps != self.first_step or lib.sl_job_processes(self.job) > 1:
@@ -465,8 +468,8 @@ class Run(base.Run):
                 self.params[name] = value
 
     def evaluate(self, data: Any = None, **arrays: Any) -> Dict[str, Any]:
-        """{"loss": its mean over the rows of a loader, a dataset or arrays}, without dropout, and with running
-        statistics where a layer has them. Batches may have any number of rows."""
+        """Returns {"loss": mean over the rows of a loader, a dataset or arrays}, without dropout, and with running
+        statistics in layers that have them. Batches may have any number of rows."""
         if data is None:
             return super().evaluate(**{name: _array(a) for name, a in arrays.items()})
         if isinstance(data, TensorDataset):
@@ -482,7 +485,7 @@ class Run(base.Run):
         return {"loss": total / count}
 
     def _parts(self, data: Any) -> Iterator[Dict[str, Any]]:
-        """Rows of several batches together, in whole microbatches but for the last."""
+        """Joins rows of several batches, in whole microbatches except for the last."""
         names, each = [column.name for column in self.model.columns], max(self.model.rows, 1)
         apart = not all(column.rows for column in self.model.columns)
         held: List[List[Any]] = []
@@ -505,9 +508,10 @@ class Run(base.Run):
     # ---- state ----------------------------------------------------------------------------------
 
     def state_dict(self, folder: Path = ".") -> Dict[str, Any]:
-        """What module.load_state_dict() takes: tensors under the module's names, tied ones and buffers included; floats
-        in float32, as the run has them; adapters merged. In a job of several processes all call it, and process 0 gets
-        it by a file in `folder`, which all of them must see; the others get {}."""
+        """Returns a state for module.load_state_dict(): tensors under the module's names, including tied ones and
+        buffers. Floats are float32, as in the run, and adapters are merged. In a job of several processes all of them
+        call it, and process 0 gets the state through a file in `folder`, which all processes must see; the others get
+        {}."""
         values = self._values(os.fspath(folder))
         if not values:
             return {}
@@ -523,7 +527,7 @@ class Run(base.Run):
         return out
 
     def _values(self, folder: str) -> Dict[str, torch.Tensor]:
-        """The parameters, of all processes and with adapters merged."""
+        """Returns the parameters of all processes, with adapters merged."""
         if lib.sl_job_processes(self.job) == 1:
             if not any("lora_" in name for name in self.params):
                 return {name: torch.from_numpy(value) for name, value in self.params.items()}
@@ -541,7 +545,7 @@ class Run(base.Run):
         return values
 
     def load_state_dict(self, state: Mapping[str, Any], strict: bool = True) -> None:
-        """Takes parameters and buffers by the module's names. The optimizer's state stays."""
+        """Sets parameters and buffers by the module's names. The optimizer state is kept."""
         missing, unknown = [n for n in self._source if n not in state], [n for n in state if n not in self._source]
         if strict and unknown:
             raise errors.unknown(type(self).__name__, map(str, unknown), self._source)
@@ -556,16 +560,16 @@ class Run(base.Run):
                 self._rest[name] = state[name].detach().clone().cpu() if isinstance(state[name], torch.Tensor) else state[name]
 
 
-TOGETHER = 64  # microbatches that are evaluated by one plan
+TOGETHER = 64  # microbatches evaluated by one plan
 
 
 def _plain(name: str) -> str:
-    """A name of a compiled module as the module has it."""
+    """Returns the original name of a compiled module's parameter."""
     return name.replace("_orig_mod.", "")
 
 
 def _read(path: Path) -> Dict[str, torch.Tensor]:
-    """The float32 tensors of a safetensors file."""
+    """Reads the float32 tensors of a safetensors file."""
     with open(path, "rb") as file:
         head = json.loads(file.read(int.from_bytes(file.read(8), "little")))
         data = file.read()

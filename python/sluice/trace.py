@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Traces: all firings of a run, read back."""
+"""Traces: all firings of a run, read from a file."""
 from __future__ import annotations
 
 import os
@@ -18,13 +18,12 @@ RECORD = numpy.dtype([("start", "f8"), ("end", "f8"), ("actor", "O"), ("class", 
 
 
 class Trace:
-    """A trace file. `records` is an array with a row for each firing: start and end in seconds,
-    actor, class (F, B, W, ...), queue, stage, step, microbatch, piece, and what its queue waited
-    for before (wait, register)."""
+    """A trace file. `records` is an array with a row for each firing: start and end in seconds, actor, class (F, B, W,
+    ...), queue, stage, step, microbatch, piece, and what its queue waited for before (wait, register)."""
 
     def __init__(self, path: Union[str, "os.PathLike[str]"]) -> None:
         self.path = os.fspath(path)
-        self.folder: Any = None  # of a trace that lies in one of its own
+        self.folder: Any = None  # temporary folder of the file, if it has one
         keep: List[Any] = []
         out = ffi.new("sl_trace **")
         c.check(lib.sl_trace_read(c.chars(self.path, keep), out))
@@ -41,23 +40,23 @@ class Trace:
         return run.stdout
 
     def show(self) -> str:
-        """A picture in text, where the time went, and which slot would help."""
+        """Returns a picture as text, with the causes of idle time, and the slots that would help."""
         return self._tool("show", self.path)
 
     def page(self, path: Union[str, "os.PathLike[str]"]) -> Union[str, "os.PathLike[str]"]:
-        """Writes a page for a browser; its path."""
+        """Writes a page for a browser. Returns its path."""
         self._tool("page", self.path, "-o", os.fspath(path))
         return path
 
     def frame(self) -> Any:
-        """The records as a pandas DataFrame, with the duration of each firing in `seconds`."""
+        """Returns the records as a pandas DataFrame, with the duration of each firing in `seconds`."""
         import pandas
         frame = pandas.DataFrame(self.records)
         frame.insert(2, "seconds", frame["end"] - frame["start"])
         return frame
 
     def __getstate__(self) -> "dict[str, Any]":
-        """Returns the state for pickle: the records, and not the folder that the file lies in."""
+        """Returns the state for pickle: the records, without the folder of the file."""
         return {name: value for name, value in self.__dict__.items() if name != "folder"}
 
     def __setstate__(self, state: "dict[str, Any]") -> None:

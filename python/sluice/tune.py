@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tuning: which schedule, microbatches and quotas make the shortest step for each memory.
+"""Tuning: finds the schedule, microbatches and quotas with the shortest step for each amount of memory.
 
-Plans are lowered for devices that only take time, with durations of ops measured in a short run,
-and the virtual clock says how long a step takes: what actortune does, with the same functions."""
+Plans are lowered for devices that only take time, with durations of ops measured in a short run. The virtual clock
+predicts the time of a step. actortune does the same, with the same functions."""
 from __future__ import annotations
 
 from typing import Any, Callable, Dict, Iterable, List, Mapping, NamedTuple, Optional, Sequence, Union
@@ -15,8 +15,8 @@ from .run import Run, _Plan, statistics_of, lower_record, quotas_in_force
 
 
 class Point(NamedTuple):
-    """A plan: what to give to Run to have it (options()), the quotas that were changed and all that are in force, the
-    predicted seconds and bubble of a step, and the bytes of its largest device."""
+    """A plan: the options of Run that reproduce it (options()), the quotas that were changed and all quotas in force,
+    the predicted seconds and bubble of a step, and the bytes of its largest device."""
     schedule: str
     microbatches: int
     changes: Dict[str, int]
@@ -30,8 +30,8 @@ class Point(NamedTuple):
 
 
 class Tuning:
-    """Result of a search. `points` are all plans it tried, `frontier` those that none beats
-    in both memory and time, by memory."""
+    """Result of a search. `points` are all plans that were tried. `frontier` lists, by memory, the plans that no other
+    plan beats in both memory and time."""
 
     def __init__(self, points: List[Point]) -> None:
         self.points, self.frontier = points, []  # type: List[Point], List[Point]
@@ -40,7 +40,7 @@ class Tuning:
                 self.frontier.append(p)
 
     def best(self, memory: Optional[float] = None) -> Point:
-        """The fastest that fits in so many bytes a device."""
+        """Returns the fastest plan that fits in `memory` bytes per device."""
         fit = [p for p in self.frontier if memory is None or p.memory <= memory]
         if memory is not None and not fit:
             least = min(self.points, key=lambda p: p.memory)
@@ -67,7 +67,7 @@ class Tuning:
 
 
 def measure(model: Callable[..., Any], steps: int = 5, **options: Any) -> Dict[str, float]:
-    """Seconds of one call of each op, by its name in the graph."""
+    """Returns the seconds of one call of each op, by its name in the graph."""
     seconds = {}
     with Run(model, **options) as run:
         run.train(steps)
@@ -83,7 +83,7 @@ def measure(model: Callable[..., Any], steps: int = 5, **options: Any) -> Dict[s
 
 def predict(model: Callable[..., Any], seconds: Mapping[str, float], *, stages: int = 1, microbatches: int = 1,
             quotas: Optional[Mapping[str, int]] = None, **options: Any) -> Point:
-    """The Point of one plan, with seconds of ops as measure() gives them."""
+    """Returns the Point of one plan, with seconds of ops from measure()."""
     keep: List[Any] = []
 
     def op_seconds(_, name):
@@ -106,9 +106,9 @@ def predict(model: Callable[..., Any], seconds: Mapping[str, float], *, stages: 
 def tune(model: Callable[..., Any], *, stages: int, microbatches: Union[int, Iterable[int]] = (4,),
          schedules: Iterable[str] = ("1f1b", "gpipe", "zb-h1"), effort: int = 100, steps: int = 5,
          **options: Any) -> Tuning:
-    """Looks for the quotas worth having: begins with each schedule's own, then changes those of
-    activations by a slot at a time where that pays, until `effort` plans have been tried. `steps`
-    of training with each number of microbatches measure the ops; other options are those of Run.
+    """Searches for good quotas. Starts with each schedule's quotas, then changes those of activations by one slot at a
+    time where that helps, until `effort` plans have been tried. `steps` of training with each number of microbatches
+    measure the ops. Other options are those of Run.
 
         tuning = sl.tune(model, stages=2, microbatches=[4, 8])
         run = sl.Run(model, stages=2, **tuning.best(memory=2**20).options())"""

@@ -22,28 +22,28 @@ extern const tool actorrun_tool;
 typedef struct step_record {
   sl_step_report report;
   uint64_t end_ns, cpu_ns; /* time at its end; processor time of the process until then */
-  double figure;           /* the first of the step's own figures; NaN: none */
+  double figure;           /* the first of the step's figures; NaN if none */
 } step_record;
 
-/* Figures of a step beside its loss, for --log. The first is also in the progress. */
+/* Figures of a step in addition to its loss, for --log. The first is also shown in the progress. */
 typedef struct step_figures {
   int count;
   const char *const *names;                                           /* [count] */
-  void (*read)(void *ctx, const sl_step_report *report, double *out); /* NaN: not known */
+  void (*read)(void *ctx, const sl_step_report *report, double *out); /* NaN if not known */
   void *ctx;
 } step_figures;
 
-/* Progress of a run. on_step writes and reads it on a worker's thread during a run, the main
- * thread reads it between runs, and progress_now() at any time. `lock` is held while records and
- * start change. */
+/* Progress of a run. on_step writes and reads it on a worker's thread during a run. The main thread
+ * reads it between runs, and progress_now() at any time. `lock` is held while records and start
+ * change. */
 typedef struct progress {
   int64_t steps;      /* steps of the whole run */
   int64_t items;      /* items per step */
   const char *word;   /* unit of the items: "tokens" */
-  const char *figure; /* name of a step's first own figure; NULL: it has none */
+  const char *figure; /* name of a step's first figure; NULL if it has none */
   size_t memory_bytes;
-  int devices;          /* of the plan; the bubble of one is not told */
-  char where[64];       /* " of cpu:0", the devices of this process, if there are others */
+  int devices;          /* devices of the plan; with one device no bubble is shown */
+  char where[64];       /* " of cpu:0", the devices of this process, if there are other processes */
   const sl_runtime *rt; /* source of the devices' idle times */
   bool quiet, terminal;
   uint64_t start_ns; /* start of the run */
@@ -57,7 +57,7 @@ typedef struct progress {
 
 /* Status of a run. */
 typedef struct progress_status {
-  /* steps of the whole run; done: -1 before the first step's end, and if nobody counts */
+  /* steps of the whole run; done: -1 before the first step's end, or if steps are not counted */
   int64_t done, steps;
   double loss, rate; /* loss of the last step; recent items per second */
   double step_seconds, elapsed_seconds;
@@ -90,7 +90,7 @@ typedef struct eval_record {
 /* Results of evaluations. Callbacks write and read them on a worker's thread; they are also read
  * between runs. */
 typedef struct evals {
-  int nvalues;        /* values of an evaluation: the loss, then each metric */
+  int nvalues;        /* number of values in an evaluation: the loss, then each metric */
   const char **names; /* [nvalues] */
   double *next;       /* [nvalues] values of the evaluation in progress */
   size_t count, capacity;
@@ -99,8 +99,8 @@ typedef struct evals {
   bool largest;      /* larger values are better */
   int64_t best_step; /* steps done at the best evaluation; 0: none yet */
   double best;
-  bool pending;    /* the best checkpoint is not kept yet */
-  int64_t without; /* evaluations since the best */
+  bool pending;    /* the best checkpoint is still to be kept */
+  int64_t without; /* evaluations since the best one */
   bool ended;      /* --patience has ended the run */
 } evals;
 
@@ -108,7 +108,7 @@ typedef struct evals {
 typedef struct counter {
   char *name;
   int64_t n;
-  double *sum, *last; /* [n] over all steps, and of the last step */
+  double *sum, *last; /* [n] sums over all steps, and values of the last step */
 } counter;
 typedef struct counters {
   int count;
@@ -117,15 +117,15 @@ typedef struct counters {
 
 typedef struct job {
   settings *settings;
-  sl_checkpoints *checkpoints; /* from --checkpoint, or NULL */
+  sl_checkpoints *checkpoints; /* --checkpoint, or NULL */
   fingerprint fingerprint;
-  sl_job *processes; /* the job's processes and this one's place; NULL before it is known */
+  sl_job *processes; /* the job's processes and the rank of this one; NULL before it is known */
   subject subject;   /* subject of `control` */
-  control *control;  /* NULL: the run has no real clock */
+  control *control;  /* NULL if the run has no real clock */
   int nlocal;        /* processes of the job on this host */
   machine machine;
   solved homes;       /* result of --home auto */
-  const char *chosen; /* what the first of these plans searched for, in the settings' arena */
+  const char *chosen; /* paths found by the first of these plans, in the settings' arena */
   planned made;
   sl_lowered *lowered; /* part of `made` */
   const sl_plan *plan; /* part of `made` */
@@ -134,10 +134,10 @@ typedef struct job {
   evals evals;
   counters counters;
   step_figures figures;
-  double *last;              /* [figures.count] those of the last step */
-  rl *rl;                    /* from --rl, or NULL */
-  run_log *log;              /* from --log, or NULL */
-  FILE *logprobs;            /* from --logprobs, or NULL */
+  double *last;              /* [figures.count] figures of the last step */
+  rl *rl;                    /* --rl, or NULL */
+  run_log *log;              /* --log, or NULL */
+  FILE *logprobs;            /* --logprobs, or NULL */
   uint64_t process_start_ns; /* CLOCK_MONOTONIC */
   uint64_t plan_ns;          /* time to build, lower and prove */
   bool stopped;              /* the user stopped the run before the last step */
@@ -148,7 +148,7 @@ struct cJSON;
 void options_to_json(struct cJSON *to, const sl_option *options, const sl_args *args);
 
 /* evals.c */
-/* Says whether the run evaluates anything. */
+/* Returns whether the run evaluates anything. */
 bool settings_evaluate(const settings *s);
 sl_status evals_check(const settings *s);
 sl_status evals_init(job *j); /* called once the model is known */
@@ -162,20 +162,20 @@ void counters_step(counters *all, const sl_step_report *report);
 void counters_fini(counters *all);
 
 /* make.c */
-/* Returns the lowering options of a run, from the command line alone: the job is not known yet. */
+/* Returns the lowering options of a run, from the command line only: the job is not known yet. */
 sl_lower_options job_options(const settings *s);
 sl_status job_plan(job *j);
 size_t job_memory_bytes(const sl_plan *plan);
-/* Returns the steps that are left. --steps counts from the first run's first step. */
+/* Returns the number of steps left. --steps counts from the first run's first step. */
 int64_t job_steps_left(const job *j);
 
-/* rl.c: the figures of a step of --rl. */
+/* rl.c: figures of a step with --rl. */
 step_figures rl_figures(rl *x);
 
 /* step.c: callback on_step of sl_lower_options; ctx is the job. */
 void job_step(void *ctx, const sl_step_report *report);
 
-/* logprobs.c: callback on_logprobs, and its file. */
+/* logprobs.c: callback on_logprobs, and its output file. */
 void job_logprobs(void *ctx, const sl_logprobs_report *report);
 sl_status logprobs_open(job *j);
 sl_status logprobs_close(job *j);
@@ -185,7 +185,7 @@ sl_status job_run(job *j);
 /* initial_values.c: fills in the initial values: --init, --adapter, or random ones. */
 sl_status job_initial_values(const settings *s, const sl_lowered *lowered, sl_runtime *rt);
 
-/* Fills in the values of the checkpoint that the run goes on from. */
+/* Fills in the values of the checkpoint that the run resumes from. */
 sl_status job_resumed_values(const job *j);
 
 /* signals.c */
@@ -214,18 +214,18 @@ void print_end(const job *j);
 
 /* ---- outputs ---------------------------------------------------------------------------- */
 
-/* Checks before the work that the outputs can be written. */
+/* Checks before any work that the outputs can be written. */
 sl_status outputs_check(const settings *s);
 /* Checks the outputs of a dry run: its report and the plan. */
 sl_status outputs_check_report(const settings *s);
-/* Checks that files written by several processes are in a folder all of them see. All processes
- * call it, once the job is joined. */
+/* Checks that files written by several processes are in a folder visible to all of them. All
+ * processes call it, once they have joined the job. */
 sl_status outputs_check_shared(const job *j);
 /* Opens the directory of --checkpoint, and with --resume finds the checkpoint to continue from. */
 sl_status outputs_open(job *j);
 /* Saves the last checkpoint and --save. */
 sl_status outputs_save_values(const job *j);
-/* Writes --trace and --report, also of a run that failed. Returns the first failure. */
+/* Writes --trace and --report, even if the run failed. Returns the first failure. */
 sl_status outputs_write_reports(const job *j, sl_status status);
 
 /* ---- predictions ------------------------------------------------------------------------ */
@@ -241,23 +241,24 @@ bool has_hosts(const job *j);
 /* Simulates the plan on the virtual clock and prints its statistics (figures); the caller frees
  * out->devices. */
 sl_status predict_plan(const job *j, sl_statistics *out);
-/* Prints the line about a step, and those about arithmetic and links, at the end of a run. */
+/* Prints the lines at the end of a run about its steps, arithmetic and links. */
 void print_step(const job *j, const sl_statistics *stats);
 void print_modelled(const job *j, const sl_statistics *stats);
 
-/* Writes --report. `failure`: the reason that the run ended early, or NULL. */
+/* Writes --report. `failure` is the reason why the run ended early, or NULL. */
 sl_status report_write(const char *path, const job *j, const char *failure);
-/* Writes --report during the run, without what is known only between runs. */
+/* Writes --report during the run, without values known only between runs. */
 sl_status report_write_meanwhile(const char *path, const job *j);
 /* Writes the report of a plan that is not run, with statistics of a simulation, or NULL. */
 sl_status report_write_plan(const char *path, const job *j, const sl_statistics *stats);
 
-/* Says whether the run only generates text from its initial values. */
+/* Returns whether the run only generates text from its initial values. */
 bool generates_only(const settings *s);
 /* Checks before any work that the model can continue the prompt. */
 sl_status generate_check(const settings *s);
-/* Continue the prompt, printing as they go. generate_first() uses the run's initial values and
- * all processes; generate() the values that the job holds or has saved, in process 0. */
+/* Continue the prompt, printing the text as it is generated. generate_first() uses the run's
+ * initial values and all processes. generate() runs in process 0 and uses the values that the job
+ * holds or has saved. */
 sl_status generate_first(job *j);
 sl_status generate(const job *j);
 

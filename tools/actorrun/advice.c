@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Advice for a plan that does not fit. It is made again with other options, one at a time and
- * then several, and without a budget, to measure what it takes. Memory is known before anything
- * is allocated, so nothing needs guessing. */
+/* Advice for a plan that does not fit. The plan is made again with other options, first one at a
+ * time and then several, without a budget, to measure the memory it takes. Memory is known before
+ * anything is allocated, so nothing is estimated. */
 #include "tools/actorrun/advice.h"
 
 #include <stdio.h>
@@ -16,9 +16,9 @@
 /* Options to try. NULL, NULL, 1 and false change nothing. */
 typedef struct remedy {
   const char *recompute, *shard;
-  int times;  /* factor of the number of microbatches */
+  int times;  /* factor for the number of microbatches */
   bool away;  /* offload activations */
-  bool state; /* offload the optimizer's state */
+  bool state; /* offload the optimizer state */
 } remedy;
 
 static const remedy single[] = {{.recompute = "selective", .times = 1},
@@ -40,10 +40,10 @@ static const remedy together[] = {{"selective", "parameters", 1, false, false},
                                   {"full", "parameters", 4, false, false},
                                   {"full", "parameters", 4, true, true}};
 
-/* Memory of the fullest device; 0 of its own memory: the plan cannot be made. */
+/* Memory of the fullest device, by space; 0 device memory: the plan cannot be made. */
 typedef struct need {
   size_t bytes[SL_SPACE_COUNT];
-  double seconds; /* seconds of a step; 0: unknown */
+  double seconds; /* seconds of a step; 0 if unknown */
 } need;
 
 static int advice_place_of(const char *word, const char *const *words) {
@@ -52,7 +52,7 @@ static int advice_place_of(const char *word, const char *const *words) {
   return i;
 }
 
-/* Says whether an option's word saves more memory than the user's. Words are ordered by
+/* Returns whether an option's word saves more memory than the user's. Words are ordered by
  * strength. */
 static bool is_more(const settings *s, const char *option, const char *word) {
   const char *const *words = options_words(option);
@@ -60,7 +60,7 @@ static bool is_more(const settings *s, const char *option, const char *word) {
   return word && advice_place_of(word, words) > advice_place_of(given, words);
 }
 
-/* Returns the nearest offload target of such devices for activations; their own memory: none. */
+/* Returns the nearest offload target for activations, or the device itself if there is none. */
 static sl_space home_of(const settings *s) {
   const sli_kind *kind = sli_kind_find(s->lower.devices.kind);
   return kind->move[SL_SPACE_HOST]   ? SL_SPACE_HOST
@@ -68,7 +68,7 @@ static sl_space home_of(const settings *s) {
                                      : SL_SPACE_DEVICE;
 }
 
-/* Says whether all data of this name is offloaded already. */
+/* Returns whether all data of this name is already offloaded. */
 static bool lives_away(const settings *s, const char *name) {
   bool away = false;
   for (int i = 0; i < s->lower.memory.homes.count; i++) {
@@ -78,7 +78,8 @@ static bool lives_away(const settings *s, const char *name) {
   return away;
 }
 
-/* Removes the parts of a remedy that the user's options include already. False: nothing is left. */
+/* Removes the parts of a remedy that the user's options already include. Returns false if nothing
+ * is left. */
 static bool adapt(const settings *s, remedy *r) {
   if (!is_more(s, "recompute", r->recompute)) r->recompute = NULL;
   if (s->lower.parallel.data * s->lower.parallel.sequence == 1 || !is_more(s, "shard", r->shard))
@@ -88,8 +89,8 @@ static bool adapt(const settings *s, remedy *r) {
   return r->recompute || r->shard || r->times > 1 || r->away || r->state;
 }
 
-/* Says whether --schedule auto searches. Its candidates take least memory with one slot of
- * activations everywhere. */
+/* Returns whether --schedule auto searches. Its candidates take least memory with one slot of
+ * activations in every stage. */
 static bool searches(const settings *s) { return !strcmp(s->lower.schedule.name, "auto"); }
 
 static void pick_least(settings *t, sl_quota *quotas) {
@@ -109,7 +110,7 @@ static void send_away(settings *t, const remedy *r, sl_home *homes) {
   o->of = homes;
 }
 
-/* Says whether all durations of a plan with this remedy are known. */
+/* Returns whether all durations of a plan with this remedy are known. */
 static bool knows_times(const settings *s, const remedy *r) {
   const sl_hardware *h = &s->modelled.hardware;
   bool moves = r->away || r->state || s->lower.memory.homes.count;
@@ -195,7 +196,7 @@ typedef struct trial {
   uint64_t until_ns;
   FILE *fits; /* remedies that fit, one after another */
   int nfits;
-  char *least; /* the remedy that takes least, and its bytes */
+  char *least; /* the remedy that takes least memory, and its bytes */
   size_t least_bytes;
 } trial;
 
@@ -232,7 +233,7 @@ void advice_give(const settings *s, const sl_lower_options *run) {
   free(why);
 }
 
-/* ---- memory of the host -------------------------------------------------------------------- */
+/* ---- host memory --------------------------------------------------------------------------- */
 
 /* Computes the memory of the job's devices on one host. Consecutive processes share a host. */
 static size_t host_bytes(const settings *s, const sl_plan *plan, int nlocal, int *devices) {

@@ -6,13 +6,13 @@
 #include "tools/common/common.h"
 
 /* Tries other options on the same model and devices, after plan_make(s, run, ...) failed with
- * SL_E_BUDGET. Takes some seconds at most. Adds to sl_detail() the options that fit, and their
- * memory of the fullest device. */
+ * SL_E_BUDGET. Takes a few seconds at most. Adds to sl_detail() the options that fit, and the
+ * memory of the fullest device with them. */
 void advice_give(const settings *s, const sl_lower_options *run);
 
-/* Checks that all devices of this host fit in its memory, if no budget was given. SL_E_BUDGET:
- * they do not; the message has numbers, and options that would fit. `nlocal`: processes of the
- * job on this host. */
+/* Checks that all devices of this host fit in its memory, if no budget was given. Returns
+ * SL_E_BUDGET if they do not; the message has numbers, and options that would fit. `nlocal`:
+ * processes of the job on this host. */
 sl_status advice_check_host(const settings *s, const sl_lower_options *run, const sl_plan *plan,
                             int nlocal);
 

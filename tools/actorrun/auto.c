@@ -26,7 +26,7 @@ static sl_status fix_given(planner *p, const settings *s) {
   return status;
 }
 
-/* Uses as many CPU devices as the machine was measured with, if the user does not say. */
+/* Uses as many CPU devices as the machine file was measured with, unless the user gave a number. */
 static void count_devices(settings *s) {
   bool said = sl_arg_given(s->run, "devices", 0) || !sli_kind_find(s->lower.devices.kind)->cores;
   if (!said) s->lower.devices.count = SLI_MAX(s->modelled.hardware.devices_per_host, 1);
@@ -46,7 +46,7 @@ static sl_status take_machine(settings *s, const char *word, sli_arena *arena) {
   return status;
 }
 
-/* Uses the measurements of this machine, if there are any, for devices that the user did not
+/* Uses the measurements of this machine, if they exist, for devices that the user did not
  * describe. */
 static sl_status take_here(settings *s, const char **here) {
   static const char *const said[] = {"machine", "profile", "cost"};
@@ -71,12 +71,12 @@ static void say_seconds(const planner *p, plan_dim dim, const char **before) {
 typedef struct attempt {
   settings settings;
   planner planner;
-  const char *here; /* value of --machine; NULL: the user described the devices */
+  const char *here; /* value of --machine; NULL if the user described the devices */
   sl_status status;
   char *why;
 } attempt;
 
-/* Prints the plan chosen, and the second best value of each dimension. */
+/* Prints the chosen plan, and the runner-up in each dimension. */
 static void say(const attempt *a, const attempt *other, const words *w) {
   char step[32], memory[32];
   const char *before = "; the next best with ";

@@ -5,8 +5,8 @@
 
 #include "tools/common/common.h"
 
-/* Chooses a plan, prints it with reasons, and re-executes this program with it. Returns only on
- * failure. */
+/* Chooses a plan, prints it with reasons, and re-executes this program with its command line.
+ * Returns only on failure. */
 sl_status auto_run(settings *s, char *name);
 
 #endif

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Text at the start of a run: what is trained, on how much data, and where each block lies. */
+/* Text at the start of a run: what is trained, on how much data, and where each block is placed. */
 #include <ctype.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -56,7 +56,7 @@ typedef struct name {
   int length;
 } name;
 
-/* Splits off the number at a name's end, as 12 of "h.12"; -1: it has none. */
+/* Splits off the number at a name's end, as 12 of "h.12". Returns -1 if there is none. */
 static long number_of(name x, int *stem) {
   *stem = x.length;
   while (*stem && isdigit((unsigned char)x.text[*stem - 1])) --*stem;
@@ -95,7 +95,7 @@ static void print_blocks(const char *at, const char *end) {
 
 /* ---- devices of a stage --------------------------------------------------------------------- */
 
-/* The first and the last device that runs a stage forward; first < 0: none does. */
+/* The first and last device that runs the forward pass of a stage; first < 0 if none does. */
 typedef struct lying {
   int32_t first, last;
 } lying;
@@ -129,7 +129,7 @@ static void print_devices_of(const job *j, lying x, int width) {
          x.first < x.last ? " each" : "");
 }
 
-/* Returns the beginning of a stage in the cut, and *end. */
+/* Returns the beginning of a stage in the cut, and its end in *end. */
 static const char *part_of(const char *cut, int stage, const char **end) {
   for (; stage && (cut = strchr(cut, '|')); stage--) cut++;
   if (!cut) return *end = "";
@@ -137,7 +137,7 @@ static const char *part_of(const char *cut, int stage, const char **end) {
   return cut;
 }
 
-/* Prints the line of a stage's devices, with all stages that lie on them. */
+/* Prints the line of a stage's devices, with all stages placed on them. */
 static void print_stage(const job *j, const lying *of, int stage, int stages, int width) {
   print_devices_of(j, of[stage], width);
   for (int s = stage; s < stages; s++) {
@@ -149,7 +149,8 @@ static void print_stage(const job *j, const lying *of, int stage, int stages, in
   printf("\n");
 }
 
-/* Lists the stages that begin a line: the first on their devices. Returns their number. */
+/* Lists the stages that start a line: the first stage on each group of devices. Returns their
+ * number. */
 static int list_lines(const job *j, const lying *of, int stages, int *lines) {
   bool *seen = sli_calloc((size_t)j->plan->ndevices + 1, sizeof *seen);
   int n = 0;

@@ -48,7 +48,7 @@ static int by_name(const void *a, const void *b) {
 
 /* ---- collecting ----------------------------------------------------------------------------- */
 
-/* Lists the hashes of this process, "NAME HASH" on a line each; the caller frees the text. */
+/* Lists the hashes of this process, "NAME HASH" per line; the caller frees the text. */
 static sl_status list_hashes(const job *j, char **text, size_t *bytes) {
   sl_state_hash *hashes;
   int count;
@@ -93,7 +93,7 @@ static sl_status collect(job *j, certificate *c) {
 
 /* ---- writing -------------------------------------------------------------------------------- */
 
-/* Says whether a hash is of the optimizer's state. */
+/* Returns whether a hash belongs to the optimizer state. */
 static bool is_state(const char *name) { return strchr(name, ':') != NULL; }
 
 static uint64_t sum_of(const certificate *c, bool state) {
@@ -121,7 +121,7 @@ static void write_line(FILE *out, const certificate *c) {
 
 /* ---- comparing ------------------------------------------------------------------------------ */
 
-/* The line of a step in a file, or that there is none. */
+/* The line of a step in a file, if it was found. */
 typedef struct wanted {
   const char *path;
   int64_t step;
@@ -161,7 +161,7 @@ static sl_status compare(const wanted *w, const certificate *c) {
     char hash[17];
     snprintf(hash, sizeof hash, "%016" PRIx64, c->of[i].hash);
     if (!strcmp(text_of(of, c->of[i].name), hash)) continue;
-    /* A parameter is named before its state. */
+    /* A parameter is reported before its optimizer state. */
     if (!first || (is_state(first) && !is_state(c->of[i].name))) first = c->of[i].name;
     differ++;
   }

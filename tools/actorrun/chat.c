@@ -34,7 +34,7 @@ sl_status chat_check(const settings *s) {
 
 /* ---- the prompt ------------------------------------------------------------------------------ */
 
-/* Lists the system's message, if there is one, and then the turns of user and assistant. */
+/* Lists the system message, if there is one, and then the turns of user and assistant. */
 static sli_chat_message *list_messages(const settings *s, int *count) {
   const char *system = settings_text(s, "chat-system"), *text;
   int n = 0, first = system != NULL;

@@ -5,11 +5,12 @@
 
 #include "tools/common/common.h"
 
-/* Checks that --chat and its options are compatible with the others. SL_E_USAGE says why not. */
+/* Checks that --chat and related options are compatible with all other options. SL_E_USAGE states
+ * the conflict. */
 sl_status chat_check(const settings *s);
 
-/* Returns the text for the model to continue, and that of the token that ends its answer, or
- * NULL; the caller frees both. The template is that of --chat-template, or the tokenizer's.
+/* Returns the text for the model to continue, and the text of the token that ends its answer, or
+ * NULL. The caller frees both. The template is that of --chat-template, or the tokenizer's.
  * SL_E_USAGE names what is unknown. */
 sl_status chat_prompt(const settings *s, char **prompt, char **end);
 

@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Allocates the counters. All steps of a run have the same ones. */
+/* Allocates the counters. All steps of a run have the same counters. */
 static void begin(counters *all, const sl_step_report *report) {
   all->count = report->ncounters;
   all->of = sli_calloc((size_t)all->count, sizeof *all->of);

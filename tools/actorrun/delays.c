@@ -37,7 +37,7 @@ static void add_delayed(void *ctx, int stage) {
 void job_note_delays(const job *j) {
   delayed d = {0};
   if (j->settings->process || j->settings->lower.rollouts.ahead)
-    return; /* rollouts alone are old */
+    return; /* only rollouts use old weights */
   job_delayed(j, add_delayed, &d);
   if (d.count)
     sli_log(

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Results of evaluations: the best by --best and its step, --patience, and DIR/best.
  *
- * `best` in the directory of --checkpoint holds links to the files of the checkpoint with the
- * best value, so that they survive that checkpoint. eval.json beside them has the step and the
- * results. A step's evaluation and its checkpoint may finish in either order, so the code checks
- * after every step whether the checkpoint is there. */
+ * `best` in the --checkpoint directory holds links to the files of the best checkpoint, so that the
+ * files survive the checkpoint's removal. eval.json beside them has the step and the results. A
+ * step's evaluation and its checkpoint may finish in either order, so the code checks after every
+ * step whether the checkpoint exists. */
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -22,7 +22,7 @@
 
 /* ---- DIR/best ------------------------------------------------------------------------------ */
 
-/* Removes a folder of files, if it exists. */
+/* Removes a folder that contains only files, if it exists. */
 static void remove_folder(const char *path) {
   DIR *folder = opendir(path);
   for (struct dirent *entry; folder && (entry = readdir(folder));)
@@ -89,7 +89,7 @@ static void keep_best(job *j) {
   free(new);
 }
 
-/* Reads the best result of earlier parts of the run. */
+/* Reads the best result of earlier runs that this run continues. */
 static void read_best(evals *e, const char *dir) {
   char *path = sli_format("%s/best/eval.json", dir);
   const sli_json_field fields[] = {

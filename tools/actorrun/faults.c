@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Report of a fault in user code: the op and actor that ran, or the model that was being built.
- * The handler calls only async-signal-safe functions. Other faults are bugs of ours and are left
- * to the default action. */
+/* Report of a fault in user code: the op and actor that ran, or the model that was being built. The
+ * handler calls only async-signal-safe functions. Other faults are bugs of Sluice and get the
+ * default action. */
 #include <signal.h>
 #include <string.h>
 #include <unistd.h>
@@ -85,7 +85,7 @@ static void on_fault(int number, siginfo_t *info, void *context) {
   _exit(in_call ? RUN_FAILED : INPUT_WRONG);
 }
 
-/* Installs the handlers, except under sanitizers, whose own handlers say more. */
+/* Installs the handlers, except under sanitizers, whose handlers report more. */
 void faults_catch(void) {
 #if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
   static const int all[] = {SIGSEGV, SIGBUS, SIGFPE, SIGILL};

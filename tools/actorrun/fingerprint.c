@@ -13,18 +13,17 @@
 #include "io/file.h"
 #include "io/shards/shards.h"
 
-/* Options that affect results, beside the model and its options. */
+/* Options that affect results, besides the model and its options. */
 static const char *const of_results[] = {"microbatches", "pieces",  "cut",   "dtype",
                                          "seed",         "shuffle", "learn", "long-chats"};
 
-/* Training options that affect results and replace the model's. All given texts are compared. */
+/* Training options that affect results and override the model's. All given texts are compared. */
 static const char *const of_training[] = {
     "optimizer", "lr-schedule", "group", "freeze",  "lora",    "adapter", "rl",
     "reward",    "stop",        "dpo",   "teacher", "distill", "frozen",  "rollout-ahead"};
 
-/* Options that may differ between processes: where each runs, and what it alone prints or
- * writes. All other options shape the plan, or make processes meet. The launcher's options are
- * in the list too. */
+/* Options that may differ between processes: where each runs, and what it prints or writes. All
+ * other options shape the plan or connect processes. The launcher's options are listed too. */
 static const char *const apart[] = {
     "devices",   "disk",          "workers", "jitter", "watchdog", "heartbeat-timeout",
     "quiet",     "log",           "answers", "report", "plan",     "restarts",
@@ -40,7 +39,8 @@ static bool is_of_results(const char *name) {
   return is_listed(of_results, SLI_COUNT(of_results), name);
 }
 
-/* Says whether an option is not compared as given: see add_results, add_training and add_paths. */
+/* Returns whether an option is not compared as given. See add_results, add_training and
+ * add_paths. */
 static bool is_apart(const char *name) {
   return is_of_results(name) || is_listed(of_training, SLI_COUNT(of_training), name) ||
          !strcmp(name, "paths") || !strcmp(name, "prompts") ||
@@ -55,7 +55,7 @@ static void add_results(fingerprint *t, const settings *s) {
   }
 }
 
-/* Adds the model's options. Names that are also ours get a prefix. */
+/* Adds the model's options. Names that are also options of actorrun get a prefix. */
 static void add_model(fingerprint *t, const settings *s) {
   for (const sl_option *o = s->model->options; o && o->name; o++)
     fingerprint_add_option(t, is_of_results(o->name) ? "the model's --" : "--", o, s->model_args);
@@ -70,7 +70,7 @@ static void add_training(fingerprint *t, const settings *s) {
   }
 }
 
-/* Adds input files by their contents, not their paths. An unreadable file prevents the plan. */
+/* Adds input files by content, not by path. An unreadable file prevents the plan. */
 static void add_paths(fingerprint *t, const settings *s) {
   static const char *const files[] = {"paths", "prompts"};
   uint64_t bytes, hash;
@@ -83,7 +83,7 @@ static void add_paths(fingerprint *t, const settings *s) {
   }
 }
 
-/* Adds the files whose frozen weights stay in memory, which checkpoints lack. */
+/* Adds the files of frozen weights in stored format, which checkpoints do not contain. */
 static void add_base(fingerprint *t, const settings *s) {
   uint64_t bytes, hash;
   for (int i = 0; s->frozen && i < sli_shards_count(s->frozen); i++)
@@ -92,7 +92,7 @@ static void add_base(fingerprint *t, const settings *s) {
                       sli_format("%" PRIu64 " bytes, hash %016" PRIx64, bytes, hash), NULL);
 }
 
-/* Adds options that affect the results of rollouts alone. */
+/* Adds options that affect only the results of rollouts. */
 static void add_rollouts(fingerprint *t, const settings *s) {
   static const char *const of_rollouts[] = {"max-tokens", "temperature"};
   for (size_t i = 0; i < SLI_COUNT(of_rollouts) && settings_text(s, "rl"); i++)

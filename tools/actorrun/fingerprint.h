@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Fingerprint of a run, by option names: what decides its results, which checkpoints are
- * compared by, and what else all processes of a job must have in common. */
+/* Fingerprint of a run, by option names: what decides its results, which is compared with
+ * checkpoints, and what else must agree between all processes of a job. */
 #ifndef SLUICE_TOOLS_ACTORRUN_FINGERPRINT_H
 #define SLUICE_TOOLS_ACTORRUN_FINGERPRINT_H
 
@@ -8,7 +8,7 @@
 
 void fingerprint_init(fingerprint *t, const settings *s);
 /* Adds what the plan's hash does not cover, and the contents of input files. SL_E_INPUT names an
- * unreadable one. */
+ * unreadable file. */
 sl_status fingerprint_add_plan(fingerprint *t, const settings *s, const sl_graph *g,
                                const sl_lowered *lowered);
 /* Adds only the files of weights, adapters and tokenizers. */

@@ -16,9 +16,9 @@ typedef struct writer {
   int32_t *tokens; /* the prompt, then the generated tokens */
   int64_t vocab, context;
   bool bytes;               /* tokens are bytes of text */
-  sli_tokenizer *tokenizer; /* tokenizer of the tokens, or NULL */
-  size_t shown;             /* bytes of the text that were printed */
-  int32_t end;              /* token that ends the text; -1: none */
+  sli_tokenizer *tokenizer; /* or NULL */
+  size_t shown;             /* bytes of the text printed so far */
+  int32_t end;              /* token that ends the text; -1 if none */
 } writer;
 
 static void add_token(writer *w, int32_t token) {
@@ -58,7 +58,7 @@ static sl_status read_text(writer *w, const char *text, bool whole) {
   return status;
 }
 
-/* Returns the number of a special token; -1: there is none. */
+/* Returns the number of a special token, or -1 if there is none. */
 static int32_t token_of(const writer *w, const char *mark) {
   sli_token_row row = {0};
   sl_status status =
@@ -196,7 +196,7 @@ static sl_session_options options_of(const settings *s) {
                                         .devices = {.kind = "cpu", .count = 1}}};
 }
 
-/* Distributes the session over the processes as the plan's stages are. */
+/* Distributes the session over the processes in the same way as the plan. */
 static void lie_on_all(sl_session_options *o, const settings *s) {
   o->lower.parallel.stages = s->lower.parallel.stages;
   o->lower.parallel.data = s->lower.parallel.data;
@@ -217,8 +217,8 @@ static sl_session_options options_of_first(const settings *s) {
   return o;
 }
 
-/* Returns session options for the trained values. Of several processes the first one reads what
- * all have saved, with adapters merged. */
+/* Returns session options for the trained values. In a job of several processes, process 0 loads
+ * the saved values of all of them, with adapters merged. */
 static sl_session_options options_of_learned(const job *j) {
   sl_session_options o = options_of(j->settings);
   bool alone = sl_job_processes(j->processes) == 1;
@@ -228,8 +228,8 @@ static sl_session_options options_of_learned(const job *j) {
   return o;
 }
 
-/* Places the session on one CPU device with the threads of all training devices, or if those are
- * not CPUs with all cores. */
+/* Places the session on one CPU device. It has the threads of all training devices, or all cores if
+ * those are not CPUs. */
 static sl_status generate_place(const job *j, sl_session_options *o, sl_placement **out) {
   const settings *s = j->settings;
   sl_device_options *d = &o->lower.devices;

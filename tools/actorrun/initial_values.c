@@ -7,8 +7,9 @@
 #include "tools/actorrun/actorrun.h"
 #include "tools/actorrun/objective.h"
 
-/* Part of a token's output that all experts together have at first: a router of random weights
- * gives each chosen one a probability of 1/N, a shared one counts whole, or half with a gate. */
+/* Returns the expected weight of all experts together in a token's output. A random router gives
+ * each chosen expert a probability of 1/N. A shared expert counts fully, or half if it has a
+ * gate. */
 static double expected_share(const settings *s) {
   const sl_args *a = s->model_args;
   double experts = (double)sl_arg_int(a, "experts"), k = (double)sl_arg_int(a, "top-k");
@@ -17,8 +18,9 @@ static double expected_share(const settings *s) {
   return shared + (sl_arg_int(a, "norm-topk") ? 1 : k / experts);
 }
 
-/* Factor of each of the three weights of an expert, whose output is about the third power of it:
- * the experts together then give what the dense half did (He et al., arXiv 2410.07524). */
+/* Returns the factor for each of an expert's three weights, chosen so that all experts together
+ * initially produce the output of the dense FFN. An expert's output grows with about the third
+ * power of the factor (He et al., arXiv 2410.07524). */
 static sl_status upcycling(const settings *s, float *out) {
   *out = 0;
   if (!sl_arg_flag(s->run, "upcycle")) return SL_OK;

@@ -57,7 +57,7 @@ static void write_csv(FILE *f, const log_columns *own, const log_line *line) {
   fputc('\n', f);
 }
 
-/* Writes a value for JSON, which has no NaN. */
+/* Writes a JSON value, with null for NaN. */
 static void put_jsonl(FILE *f, const char *prefix, const char *name, double value) {
   if (isfinite(value)) fprintf(f, ", \"%s%s\": %.9g", prefix, name, value);
   else fprintf(f, ", \"%s%s\": null", prefix, name);
@@ -98,7 +98,7 @@ static void eval_events(FILE *f, int64_t step, const log_columns *own, const dou
 }
 
 typedef struct format {
-  const char *suffix; /* NULL: a folder, in which each run has its own file */
+  const char *suffix; /* NULL: a folder in which each run has a separate file */
   void (*begin)(FILE *f, const log_columns *own); /* writes the header of a file, or NULL */
   void (*write)(FILE *f, const log_columns *own, const log_line *line);
   void (*eval)(FILE *f, int64_t step, const log_columns *own, const double *values);
@@ -131,11 +131,12 @@ typedef struct log_file {
 struct run_log {
   size_t count, capacity;
   log_file *files;
-  log_columns own; /* columns behind those of each run */
+  log_columns own; /* columns after those that every run has */
   uint64_t flushed_ns;
 };
 
-/* Returns the end of the lines up to step `first`; -1: the file has another format. */
+/* Returns the offset after the last line up to step `first`, or -1 if the file has another
+ * format. */
 static long end_of(const format *f, const char *text, int64_t first, const log_columns *own) {
   const char *at = text;
   if (f->begin) {
@@ -164,7 +165,7 @@ static sl_status cannot_write(const char *path) {
   return sl_fail(SL_E_USAGE, "--log: cannot write %s: %s", path, strerror(errno));
 }
 
-/* Opens the file for appending to what an earlier part of the run wrote. */
+/* Opens the file to append to what an earlier run wrote. */
 static sl_status open_behind(log_file *l, int64_t first, const log_columns *own) {
   char *text = NULL;
   sl_status status = sli_file_read(l->path, &text);
@@ -186,7 +187,7 @@ static sl_status open_new(log_file *l, const log_columns *own) {
   return SL_OK;
 }
 
-/* Makes a file name that TensorBoard recognizes and no other run has. */
+/* Makes a unique file name that TensorBoard recognizes. */
 static sl_status name_in_folder(log_file *l, const char *folder) {
   char host[64] = "";
   if (mkdir(folder, 0777) && errno != EEXIST) return cannot_write(folder);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* --logprobs: a line of JSON for each row of a step's batch. */
+/* --logprobs: a JSON line for each row of a step's batch. */
 #include <inttypes.h>
 #include <math.h>
 

@@ -16,8 +16,8 @@
 #include "tools/actorrun/objective.h"
 #include "tools/actorrun/samples.h"
 
-/* Returns when the process began: now less the processor time so far, which until main is
- * loading and linking. (/proc counts in hundredths of a second.) */
+/* Returns the time when the process began: now minus the processor time used so far, which before
+ * main is loading and linking. (/proc counts in hundredths of a second.) */
 static uint64_t process_start_ns(void) {
   struct timespec used;
   clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &used);
@@ -71,7 +71,7 @@ static sl_status do_job(job *j) {
   return dry ? show_plan(j) : job_run(j);
 }
 
-/* Refuses options that do not work over several processes, before any work is done. */
+/* Refuses options that do not support several processes, before any work is done. */
 static sl_status check_cluster(const settings *s) {
   if (s->lower.parallel.processes == 1) return SL_OK;
   if (s->clock == SL_CLOCK_VIRTUAL)
@@ -80,8 +80,8 @@ static sl_status check_cluster(const settings *s) {
   return SL_OK;
 }
 
-/* Joins the job. The launcher has divided the cores of a host among its processes; other
- * launchers may have too. */
+/* Joins the job. Sluice's launcher has already divided the cores of a host among its processes;
+ * other launchers may have done so too. */
 static sl_status join_cluster(job *j, const sli_cluster *cluster) {
   settings *s = j->settings;
   j->nlocal = cluster->nlocal;
@@ -96,7 +96,7 @@ static sl_status join_cluster(job *j, const sli_cluster *cluster) {
   return check_cluster(s);
 }
 
-/* Says whether the run only examines a plan, which one process does for all of it. */
+/* Returns whether the run only examines a plan, for which a single process suffices. */
 static bool only_looks(const settings *s) {
   return sl_arg_flag(s->run, "dry-run") || sl_arg_flag(s->run, "show-placement") ||
          sl_arg_flag(s->run, "show-data") || s->clock == SL_CLOCK_VIRTUAL;
@@ -110,7 +110,7 @@ static sl_status launch(const settings *s, const sli_cluster *cluster, bool *lau
   return only_looks(s) ? SL_OK : launch_run(s, cluster, &again, launched, exit_status);
 }
 
-/* Runs the job, or starts the processes that do. */
+/* Runs the job, or starts processes that run it. */
 static sl_status run_or_launch(job *j, int *exit_status) {
   settings *s = j->settings;
   sli_cluster cluster;

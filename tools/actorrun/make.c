@@ -15,7 +15,7 @@ size_t job_memory_bytes(const sl_plan *plan) {
   return bytes;
 }
 
-/* Returns the steps that are left. --steps counts from the first run's first step. */
+/* Returns the number of steps left. --steps counts from the first run's first step. */
 int64_t job_steps_left(const job *j) {
   return SLI_MAX(sl_arg_int(j->settings->run, "steps") - sl_checkpoints_start(j->checkpoints), 0);
 }
@@ -30,7 +30,8 @@ sl_lower_options job_options(const settings *s) {
       .store.every = settings_text(s, "checkpoint") ? sl_arg_int(s->run, "every") : 0};
 }
 
-/* Makes the plan of what has been chosen, here or in another process, or searches. */
+/* Makes the plan. Uses the paths and placement chosen here or in another process before, or
+ * searches for them. */
 static sl_status lower_model(job *j) {
   settings *s = j->settings;
   sl_lower_options run = job_options(s);
@@ -48,7 +49,7 @@ static sl_status lower_model(job *j) {
   return advice_check_host(s, &run, j->made.plan, j->nlocal);
 }
 
-/* Searches in the first of several processes, for all of them. */
+/* Makes the plan in all processes. The first process searches on behalf of all. */
 static sl_status search_together(job *j) {
   bool first = !j->settings->process;
   char *chosen = NULL;
@@ -77,13 +78,13 @@ static sl_status make_plan(job *j) {
 }
 
 static sl_status prove_plan(const job *j, sli_advice *advice) {
-  const settings *s = j->settings; /* a run on the virtual clock proves itself */
+  const settings *s = j->settings; /* a run on the virtual clock needs no proof */
   bool runs = s->clock == SL_CLOCK_VIRTUAL && !sl_arg_flag(s->run, "dry-run");
   *advice = (sli_advice){.slots = 0};
   return runs ? SL_OK : sli_plan_prove_or_advise(j->plan, advice);
 }
 
-/* Says whether advice may be followed: it is about registers that the user did not set, and does
+/* Returns whether advice may be followed: it concerns registers that the user did not set, and does
  * not change training results. */
 static bool may_take(const settings *s, int given, const sli_advice *a) {
   const char *order = settings_text(s, "order");
@@ -109,8 +110,8 @@ static void take_advice(job *j, const sli_advice *a) {
             a->slots);
 }
 
-/* Makes the plan and proves it. The quotas that lowering derives may be too small if many
- * options meet; the proof's advice is then followed. */
+/* Makes the plan and proves it. The quotas that lowering derives may be too small for a combination
+ * of many options. The advice of the proof is then followed. */
 static sl_status make_and_prove(job *j) {
   enum { MOST = 16 };
   sli_advice advice = {.slots = 0}; /* no plan was made, so none was proved */
@@ -158,7 +159,7 @@ static sl_status write_paths(const job *j) {
 sl_status job_plan(job *j) {
   uint64_t start = sli_now_ns();
   sl_status status = make_and_prove(j);
-  if (j->plan && (!status || status == SL_E_STUCK)) { /* also of a plan that cannot finish */
+  if (j->plan && (!status || status == SL_E_STUCK)) { /* even if the plan cannot finish */
     char *said = sli_strdup(sl_detail());
     sl_status written = write_plan(j);
     if (!written) written = write_paths(j);

@@ -12,21 +12,21 @@
 #include "io/gguf/gguf.h"
 #include "tools/common/common.h"
 
-/* Objective of a run, and all that it reads meanwhile. */
+/* Objective of a run, and the data that it reads during the run. */
 struct objective_made {
-  sl_objective *dpo, *distill; /* one of them is not NULL, but for --rl distill */
+  sl_objective *dpo, *distill; /* at most one is set; both are NULL with --rl distill */
   int64_t pairs, dropped;
   sli_chat_found found;
   const sli_chat *chat; /* or NULL */
   const settings *settings;
-  char *paths; /* of the pairs, one per line */
+  char *paths; /* paths of the preference files, one per line */
   sl_args *teacher_args;
   objective_teacher teacher;
 };
 
 /* ---- words of an option -------------------------------------------------------------------- */
 
-/* A word KEY=VALUE of an option's text. */
+/* One setting KEY=VALUE of an option's text. */
 typedef struct word {
   const char *key;
   bool (*take)(void *to, const char *value);
@@ -98,8 +98,8 @@ static sl_status render(void *ctx, const char *messages, size_t bytes, char **te
   return status ? status : sli_chat_render_json(m->chat, &m->found.marks, &json, NULL, text);
 }
 
-/* Finds what the tokenizer's files say of chats and of ends of texts. A template is needed only
- * where messages are. */
+/* Finds the chat template and the end tokens in the tokenizer's files. A template is required only
+ * if the data has messages. */
 static sl_status find_chat(struct objective_made *m, dpo_words *w) {
   const settings *s = m->settings;
   const char *name = settings_text(s, "chat-template");
@@ -133,8 +133,8 @@ static char *list_paths(const settings *s) {
   return all;
 }
 
-/* Reads the pairs at once where the model says how long they may be, so that what is wrong with
- * them is said before anything else. */
+/* Reads the pairs now if the model has a maximum length, so that errors in the data are reported
+ * first. */
 static sl_status count_pairs(const settings *s, struct objective_made *m) {
   if (!find_option(s, "context") || !find_option(s, "vocab")) return SL_OK;
   return sl_dpo_pairs(m->dpo, sl_arg_int(s->model_args, "context"),
@@ -187,7 +187,7 @@ static sl_status read_distill(const char *text, sl_distill *out) {
   return read_words("distill", text + 3, distill_keys, out);
 }
 
-/* Gives the teacher the model's data, rows and context. */
+/* Copies an option of the model to the teacher. */
 static sl_status copy_option(const settings *s, const settings *teacher, const char *name) {
   if (!find_option(s, name) || !find_option(teacher, name)) return SL_OK;
   const char *value, *usual = find_option(s, name)->value;
@@ -198,7 +198,8 @@ static sl_status copy_option(const settings *s, const settings *teacher, const c
   return status;
 }
 
-/* Sets the teacher's options by its files, and those that it shares with the model. */
+/* Sets the teacher's options from its files, and copies the options that it shares with the
+ * model. */
 static sl_status set_options(const settings *s, settings *teacher, const char *path) {
   static const char *const shared[] = {"data", "batch", "context"};
   sl_status status = SL_OK;
@@ -226,7 +227,7 @@ static sl_status read_teacher(const settings *s, struct objective_made *m, const
   return set_options(s, &teacher, path);
 }
 
-/* With --rl distill the rollouts make the objective. */
+/* Creates the distillation objective. With --rl distill the rollouts create it instead. */
 static sl_status read_distillation(settings *s, struct objective_made *m) {
   objective_teacher *t = &m->teacher;
   const char *path = settings_text(s, "teacher");

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* --preferences and --dpo, --teacher and --distill: what is learned in place of the next token. */
+/* --preferences and --dpo, --teacher and --distill: objectives that replace the next-token loss. */
 #ifndef SLUICE_TOOLS_ACTORRUN_OBJECTIVE_H
 #define SLUICE_TOOLS_ACTORRUN_OBJECTIVE_H
 
@@ -7,18 +7,19 @@
 
 #include "tools/common/common.h"
 
-/* Makes the objective that the options name, if any, as settings.objective. The model's options are
- * known. SL_E_USAGE names an option, SL_E_INPUT a file and a line. */
+/* Creates the objective that the options name, if any, as settings.objective. The model's options
+ * must be known. SL_E_USAGE names an option, SL_E_INPUT a file and a line. */
 sl_status objective_read(settings *s);
 void objective_fini(settings *s);
 
-/* Returns the number of preferences, and of those that are too long; 0: none are read. */
+/* Returns the number of preference pairs, or 0 if there are none; *dropped counts pairs that are
+ * too long. */
 int64_t objective_pairs(const settings *s, int64_t *dropped);
 
-/* Teacher of --rl distill, and how it is learned. */
+/* Teacher of --rl distill, and the settings of the distillation. */
 typedef struct objective_teacher {
   sl_distill settings;
-  const sl_model *model; /* NULL: there is none */
+  const sl_model *model; /* NULL if there is none */
   const sl_args *args;
 } objective_teacher;
 objective_teacher objective_taught(const settings *s);

@@ -35,7 +35,7 @@ static void describe_options(const job *j) {
                   s->model_args);
 }
 
-/* Returns the file of the model; NULL: it is a shipped one. */
+/* Returns the model's file, or NULL for a built-in model. */
 static const char *code_of(const settings *s) {
   const char *suffix = strrchr(s->model_word, '.');
   return suffix && (!strcmp(suffix, ".c") || !strcmp(suffix, ".so")) ? s->model_word : NULL;
@@ -61,7 +61,7 @@ sl_status outputs_open(job *j) {
   return SL_OK;
 }
 
-/* Checks a file, or a folder, which is created. */
+/* Checks a file, or a folder, which is created if needed. */
 static sl_status check_save(const settings *s, const char *path) {
   if (gguf_is_wanted(path)) {
     SLI_TRY(gguf_check(path, s, s->lower.parallel.processes));
@@ -75,7 +75,7 @@ static sl_status check_save(const settings *s, const char *path) {
   return status ? status : outputs_try(s->run, &(output){"save", output_in_folder}, 1, false);
 }
 
-/* Checks before the work that the outputs can be written. */
+/* Checks before any work that the outputs can be written. */
 sl_status outputs_check(const settings *s) {
   static const output written[] = {{"save-adapter", output_in_folder},
                                    {"checkpoint", output_in_folder},
@@ -128,7 +128,7 @@ static sl_status save_model(const job *j, const char *save) {
   return sl_weights_save(save, j->lowered, j->rt, j->processes);
 }
 
-/* Saves the last checkpoint and --save. If one fails, the other is tried all the same. */
+/* Saves the last checkpoint and --save. If one fails, the other is still attempted. */
 sl_status outputs_save_values(const job *j) {
   const char *save = settings_text(j->settings, "save");
   const char *adapter = settings_text(j->settings, "save-adapter");
@@ -167,7 +167,7 @@ static sl_status write_trace_and_report(const job *j, const char *failure) {
   return status;
 }
 
-/* Writes trace and report, also of a run that failed. Returns the first failure. */
+/* Writes trace and report, even if the run failed. Returns the first failure. */
 sl_status outputs_write_reports(const job *j, sl_status status) {
   if (!status) return write_trace_and_report(j, NULL);
   char *failure = sli_strdup(sl_detail());

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Simulation of a plan on devices that need not exist: --dry-run on the virtual clock, and the
- * lines about links and arithmetic that follow every run on it. */
+ * lines about links and arithmetic after every run on that clock. */
 #include <stdlib.h>
 
 #include "tools/actorrun/actorrun.h"

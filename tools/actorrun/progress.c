@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Progress on the standard output: on a terminal one line that is redrawn, elsewhere an
- * occasional line. */
+/* Progress on standard output: a single redrawn line on a terminal, otherwise an occasional
+ * line. */
 #include "tools/actorrun/actorrun.h"
 
 #include <math.h>
@@ -50,8 +50,8 @@ double progress_step_cpu_seconds(const progress *p, size_t index) {
   return (double)(p->records[index].cpu_ns - before) * 1e-9;
 }
 
-/* Returns the first of the recent steps: at least the last ten and two seconds, if there are so
- * many. The first step, which warms up, counts only while it is the only one. */
+/* Returns the first of the recent steps: at least the last ten and the last two seconds, if there
+ * are that many. The first step, a warm-up, counts only while it is the only one. */
 static size_t recent_first(const progress *p) {
   size_t last = p->count - 1, first = last;
   uint64_t end = p->records[last].end_ns;
@@ -64,7 +64,7 @@ static uint64_t begin_of(const progress *p, size_t step) {
   return step ? p->records[step - 1].end_ns : p->start_ns;
 }
 
-/* Returns the seconds of a recent step, as a mean. */
+/* Returns the mean seconds of a recent step. */
 static double recent_step(const progress *p) {
   size_t last = p->count - 1, first = recent_first(p);
   return (double)(p->records[last].end_ns - begin_of(p, first)) * 1e-9 / (double)(last - first + 1);
@@ -103,7 +103,7 @@ static void format_rest(const progress *p, char out[40]) {
   char left[24];
   int64_t steps = p->steps - p->records[p->count - 1].report.step - 1;
   *out = 0;
-  if (steps <= 0 || p->count < 2) return; /* the first step warms up */
+  if (steps <= 0 || p->count < 2) return; /* the first step is a warm-up */
   format_left((double)steps * recent_step(p), left);
   snprintf(out, 40, "  %s left", left);
 }
@@ -123,7 +123,7 @@ static int format_line(const progress *p, char *out, size_t bytes) {
                   (double)r->lr, recent_rate(p), p->word, bubble, memory);
 }
 
-/* Returns the length of the part of a line that fits into so many columns, cut between values. */
+/* Returns how much of a line fits into `columns` columns, cut between values. */
 static int fit_figures(const char *line, int n, int columns) {
   if (n <= columns) return n;
   for (int end = columns; end > 0; end--)
@@ -177,7 +177,7 @@ void progress_close(progress *p) {
 
 /* ---- the history --------------------------------------------------------------------------- */
 
-/* Returns the mean of the losses that a bar stands for. */
+/* Returns the mean of the losses that one bar represents. */
 static double bar_mean(const progress *p, int bar, int bars) {
   size_t first = p->count * (size_t)bar / (size_t)bars;
   size_t end = p->count * (size_t)(bar + 1) / (size_t)bars;

@@ -20,8 +20,8 @@ static void add_number(cJSON *to, const char *name, double value) {
   cJSON_AddNumberToObject(to, name, value);
 }
 
-/* Adds a number as the shortest text that reads back as the same double; cJSON's own may differ
- * in its last bits. */
+/* Adds a number as the shortest text that reads back as the same double. cJSON's formatting may
+ * lose the last bits. */
 static void add_exact(cJSON *to, const char *name, double value) {
   char text[32];
   if (!isfinite(value)) {
@@ -94,8 +94,8 @@ static void add_step(cJSON *steps, const job *j, size_t index) {
   cJSON_AddItemToArray(steps, step);
 }
 
-/* Adds steps of a run that computes nothing. It has no losses, but times: a step ends with its
- * last firing. */
+/* Adds the steps of a run that computes nothing. They have times but no losses; a step ends with
+ * its last firing. */
 static void add_traced_steps(cJSON *steps, const job *j) {
   int64_t count = sl_runtime_steps(j->rt);
   uint64_t *end = sli_calloc((size_t)count, sizeof *end);
@@ -155,8 +155,8 @@ static void add_statistics(cJSON *root, const job *j, const sl_statistics *stats
   add_devices(root, j, stats);
 }
 
-/* Adds the plan's totals for a step: bytes transferred, flops of the passes, and how many
- * devices each listed one stands for. */
+/* Adds the plan's totals for a step: bytes transferred, flops of the passes, and how many devices
+ * each listed device represents. */
 static void add_step_of_plan(cJSON *predicted, const job *j) {
   moved_sum sum = moved_in_step(j);
   add_number(predicted, "alike", sl_lowered_alike(j->lowered));
@@ -188,8 +188,8 @@ static void add_predicted(cJSON *root, const job *j, const char *durations,
   }
 }
 
-/* Predicts by the durations of --profile, --machine or --cost, or else by those measured in this
- * run. */
+/* Predicts from the durations of --profile, --machine or --cost, or else from those measured in
+ * this run. */
 static void predict(cJSON *root, const job *j) {
   const settings *s = j->settings;
   bool modelled = *sl_arg_text(s->run, "cost") || s->modelled.hardware.flops_per_second > 0;
@@ -251,7 +251,7 @@ static void add_moved(cJSON *runtime, const job *j, const sl_runtime_counts *cou
     add_number(runtime, "sent_bytes_per_step", (double)counts->sent_bytes / (double)steps);
 }
 
-/* Adds the bytes of weights that the rollouts of a step read, and of those the copies. */
+/* Adds the bytes of weights that a step's rollouts read, and the bytes that are copies. */
 static void add_rollout_weights(cJSON *root, const job *j) {
   if (!settings_text(j->settings, "rl")) return;
   sli_rollout_weights bytes = sli_lowered_rollout_weights(j->lowered);

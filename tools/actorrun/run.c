@@ -6,8 +6,8 @@
 #include "tools/actorrun/certify.h"
 #include "tools/actorrun/ctl/ctl.h"
 
-/* Returns the trace's capacity: every firing of the run, up to a limit, if the trace is to be
- * written, or on the virtual clock. */
+/* Returns the trace's capacity: every firing of the run, up to a limit, if the trace is written or
+ * the clock is virtual. */
 static size_t trace_room(const job *j) {
   bool virtual = j->settings->clock == SL_CLOCK_VIRTUAL;
   if (!virtual && !settings_text(j->settings, "trace")) return 0;
@@ -49,7 +49,7 @@ static sl_status make_runtime(job *j) {
   return job_initial_values(s, j->lowered, j->rt);
 }
 
-/* Names the devices of this process beside its bubble, which is not that of the others. */
+/* Names this process's devices beside its bubble, because other processes have other bubbles. */
 static void name_devices(job *j) {
   const settings *s = j->settings;
   int all = j->plan->ndevices, processes = s->lower.parallel.processes, first = -1, last = -1;
@@ -68,7 +68,7 @@ static void read_values(void *ctx, const sl_step_report *report, double *out) {
   for (int i = 0; i < report->nvalues; i++) out[i] = report->values[i].value;
 }
 
-/* Lists the numbers that each step of the graph has (sl_step_value), as its figures. */
+/* Uses the numbers that each step of the graph yields (sl_step_value) as its figures. */
 static void name_figures(job *j) {
   int n = 0;
   while (sl_graph_step_value(j->made.graph, n)) n++;
@@ -97,7 +97,7 @@ static sl_status run_steps(job *j) {
   j->progress.rt = j->rt;
   name_devices(j);
   progress_start(&j->progress);
-  /* Failure to open the control is not fatal: the run goes on without it. */
+  /* Failure to open the control is not fatal: the run continues without it. */
   if (j->control && control_listen(j->control)) sli_log("no control socket: %s", sl_detail());
   sl_status status = certify_wanted(s) ? certify_run(j, steps) : sl_job_run(j->processes, steps);
   if (status == SL_E_STUCK) status = sl_plan_prove(j->plan); /* proves again for advice */
@@ -117,7 +117,7 @@ static sl_status run_steps(job *j) {
   return status == SL_E_STOPPED ? SL_OK : status;
 }
 
-/* Returns how many firings to gather from all processes: all for --trace, else as many as
+/* Returns how many firings to gather from all processes: all for --trace, otherwise as many as the
  * statistics need. */
 static uint64_t records_wanted(const job *j) {
   enum { ALL = 1 << 20, FEW = 1 << 14 };
@@ -125,8 +125,8 @@ static uint64_t records_wanted(const job *j) {
   return SLI_MAX(ALL / sl_job_processes(j->processes), FEW);
 }
 
-/* Runs the steps. Values that would be lost with the process are saved first; then process 0
- * gathers the firings and counts of all. */
+/* Runs the steps. First saves values that would be lost with the process, then process 0 gathers
+ * the firings and counts of all processes. */
 static sl_status run_prepared(job *j) {
   bool speaks_for_all = !j->settings->process;
   sl_status status = sl_job_attach(j->processes, j->rt, sl_checkpoints_start(j->checkpoints));

@@ -54,7 +54,7 @@ typedef struct sample {
 
 static bool is_learned(const sample *s, int64_t i) { return i && s->words[i] >> 31; }
 
-/* Prints tokens that are all learned, or all not. */
+/* Prints a run of tokens that are all learned, or all not learned. */
 static void print_run(const sample *s, int64_t begin, int64_t end) {
   bool learned = is_learned(s, begin);
   int32_t *tokens = sli_calloc((size_t)(end - begin), sizeof *tokens);

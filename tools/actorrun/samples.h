@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Chats that a run learns: how many there are, and the first ones as they are learned. */
+/* Chats used for training: their number, and the first ones with the learned tokens marked. */
 #ifndef SLUICE_TOOLS_ACTORRUN_SAMPLES_H
 #define SLUICE_TOOLS_ACTORRUN_SAMPLES_H
 

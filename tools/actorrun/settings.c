@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* actorrun's own options, and those of a plan as it takes them: one value each. */
+/* actorrun's options, and the form in which it takes the shared plan options: one value each. */
 #include "tools/actorrun/actorrun.h"
 
 #include <math.h>
@@ -124,7 +124,7 @@ static const tool_option options[] = {
     {0}};
 /* clang-format on */
 
-/* What makes sense only together, or not together. */
+/* Checks combinations of options that require or exclude each other. */
 static sl_status check_together(const settings *s) {
   bool data = sl_device_computes(s->lower.devices.kind);
   static const char *const need_data[] = {"init", "save", "checkpoint", "adapter", "save-adapter"};
@@ -170,7 +170,7 @@ static sl_status check_together(const settings *s) {
   return status ? status : chat_check(s);
 }
 
-/* The last step of --epochs may begin another one. */
+/* Converts --epochs to steps, rounding up, so the last step may begin another epoch. */
 static sl_status count_steps(const settings *s, double epochs, int64_t *out) {
   const sl_option *all = s->model->options;
   int64_t dropped, pairs = objective_pairs(s, &dropped);
@@ -221,7 +221,7 @@ static sl_status read_chats(settings *s) {
   return status ? status : options_check_word("long-chats", s->data.long_chats, how);
 }
 
-/* Opens the file whose storage formats frozen weights keep. */
+/* Opens the file whose storage formats are kept by frozen weights. */
 static sl_status read_frozen(settings *s) {
   static const char *const hows[] = {"fp32", "stored", NULL};
   const char *how = sl_arg_text(s->run, "frozen"), *init = settings_text(s, "init");
@@ -234,8 +234,8 @@ static sl_status read_frozen(settings *s) {
   return SL_OK;
 }
 
-/* Without steps nothing is learned: a run that only generates needs no more than inference does.
- * What a checkpoint says is of training, though, and so is all that it is compared with. */
+/* Reads the settings. A run without steps does not train, so its graph needs no training data. A
+ * checkpoint, however, belongs to a training graph, and so does everything it is compared with. */
 static sl_status read_settings(settings *s) {
   sl_status known = s->model ? pretrained_read(s) : SL_OK;
   s->microbatches = (int)sl_arg_int(s->run, "microbatches");
@@ -253,7 +253,7 @@ static sl_status read_settings(settings *s) {
   if (!status) status = read_frozen(s);
   if (status) return status;
   s->lower.schedule.chunks = (int)sl_arg_int(s->run, "chunks");
-  bool searched = !strcmp(s->lower.schedule.name, "auto"); /* chunks too */
+  bool searched = !strcmp(s->lower.schedule.name, "auto"); /* and chunks */
   if (searched) s->lower.schedule.activations = sl_arg_float(s->run, "activations");
   if (!s->lower.schedule.chunks && !searched)
     s->lower.schedule.chunks = sl_schedule_chunks(s->lower.schedule.name);

@@ -8,7 +8,7 @@
 
 /* Runtime to stop. The main thread writes `running` and the handler reads it, on any thread.
  * Release and acquire order make the runtime behind it visible. Only the handler uses
- * `interrupted`, which is relaxed: no other data depends on it. */
+ * `interrupted`, with relaxed order because no other data depends on it. */
 static _Atomic(sl_runtime *) running;
 static atomic_bool interrupted;
 static bool speaks = true; /* true in process 0; set before `running` */

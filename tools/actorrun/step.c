@@ -15,7 +15,7 @@ static void write_log(job *j, const sl_step_report *r, const double *figures) {
                                .figures = figures});
 }
 
-/* Rewrites the report with every checkpoint, so that a run that is lost leaves a recent one. */
+/* Rewrites the report with every checkpoint, so that a run that is lost leaves a recent report. */
 static void rewrite_report(const job *j, const sl_step_report *r) {
   const char *report = settings_text(j->settings, "report");
   int64_t every = sl_arg_int(j->settings->run, "every");

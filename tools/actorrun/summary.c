@@ -46,7 +46,7 @@ static void print_homes_found(const job *j) {
   printf("\n");
 }
 
-/* Prints the paths that --skip found, as --paths takes them. */
+/* Prints the paths that --skip found, in the format of --paths. */
 static void print_paths_found(const job *j) {
   const char *paths = sl_lowered_paths(j->lowered);
   if (paths)
@@ -109,7 +109,7 @@ static void print_devices(const job *j, const sl_statistics *stats) {
   }
 }
 
-/* Warns if devices outnumber the cores: times then depend on the machine more than on the plan. */
+/* Warns if devices outnumber the cores: times then depend more on the machine than on the plan. */
 static void print_cores(const job *j) {
   enum { WORTH_A_LINE = 5 }; /* percent */
   sl_runtime_counts counts = sl_runtime_count(j->rt);

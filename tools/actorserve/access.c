@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Access control of a server, and the limit of its memory. */
+/* Access control of a server, and its memory limit. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

@@ -10,19 +10,19 @@
 
 /* settings.c */
 extern const tool actorserve_tool;
-/* Says whether the server plays a file of requests and does not listen. */
+/* Returns whether the server replays a file of requests and does not listen. */
 bool settings_have_workload(const settings *s);
-/* access.c: checks the options for access and memory. SL_E_USAGE, SL_E_INPUT name the wrong
+/* access.c: checks the options for access and memory. SL_E_USAGE or SL_E_INPUT names the wrong
  * option. */
 sl_status access_check(const settings *s);
-/* Returns the API key, which the caller frees; NULL: none. */
+/* Returns the API key, or NULL if none is set. The caller frees it. */
 sl_status access_key(const settings *s, char **out);
 size_t access_bytes(const settings *s);
-/* Warns if the server answers anybody at all. */
+/* Warns if the server accepts requests from anyone. */
 void access_warn(const char *host, const char *key);
 /* homes.c: checks --quota, --weights and --home. SL_E_USAGE names what is unsupported. */
 sl_status homes_check(const settings *s);
-int64_t homes_pages(const settings *s); /* pages of the KV cache; 0: not given */
+int64_t homes_pages(const settings *s); /* pages of the KV cache; 0 if not given */
 void homes_apply(settings *s, sl_lower_options *to);
 
 /* prefixes.c: reads --prefix-caching. */
@@ -30,7 +30,7 @@ sl_status prefixes_read(const settings *s, sl_prefixes *prefixes, sl_kept_pages 
 /* --speculate */
 typedef struct speculate {
   sl_speculation how;
-  char *path; /* of the draft model; NULL: none. The caller's to free */
+  char *path; /* of the draft model; NULL if none. The caller frees it. */
 } speculate;
 /* speculate.c: reads --speculate. */
 sl_status speculate_read(const settings *s, speculate *out);
@@ -38,29 +38,30 @@ typedef struct draft_model draft_model;
 
 /* The served model: a session, and its tokenizer and chat template (model.c, chat_format.c). */
 typedef struct served {
-  sl_job *job; /* the session's processes */
+  sl_job *job; /* the processes of the session */
   machine machine;
-  sl_tick_cost cost; /* from --tick */
+  sl_tick_cost cost; /* --tick */
   sl_session *session;
-  draft_model *draft; /* NULL: none */
+  draft_model *draft; /* NULL if none */
   engine engine;
   chat_format chat_format;
-  int32_t *ends;        /* part of the chat format, as are the following */
-  char *name, *no_chat; /* name: all names, one behind the other */
+  int32_t *ends;        /* part of the chat format, as are the next three fields */
+  char *name, *no_chat; /* name: all names, one after another */
   const char **aliases;
-  sli_chat_found found; /* what the chat format was found as */
+  sli_chat_found found; /* where the chat format was found */
   rates rates;
   subject subject; /* subject of `control` */
   control *control;
 } served;
 
-/* draft_model.c: reads the settings of the draft model at `path`, which it takes, into m->draft. */
+/* draft_model.c: reads the settings of the draft model at `path` into m->draft, and takes ownership
+ * of `path`. */
 sl_status draft_model_open(const settings *s, served *m, char *path);
 void draft_model_close(draft_model *d);
 const char *draft_model_path(const draft_model *d);
 /* Returns options of a session of the draft model. */
 const sl_session_options *draft_model_options(const draft_model *d);
-/* Checks that its tokens are those of the model, whose tokenizer is open. */
+/* Checks that the draft model has the model's tokens. The model's tokenizer must be open. */
 sl_status draft_model_check(const served *m);
 
 /* status_provider.c: starts and ends answering status requests. Call both while the session exists.
@@ -68,9 +69,9 @@ sl_status draft_model_check(const served *m);
 sl_status status_provider_open(served *m, const char *model);
 void status_provider_close(served *m);
 
-/* Returns session options for the settings; they point into them and into `m`. */
+/* Returns session options for the settings. They point into the settings and into `m`. */
 sl_status model_options(settings *s, served *m, sl_session_options *out);
-/* Opens a session of the settings' model, with its weights. */
+/* Opens a session of the settings' model, and loads its weights. */
 sl_status model_open(settings *s, served *out);
 sl_status model_close(served *m); /* SL_E_IO names a file that could not be written */
 /* Reads the tokenizer and chat template that belong to the model's weights. */

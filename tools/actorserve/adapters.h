@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Adapters that clients name as models. Any thread may call these functions. */
+/* Adapters that clients select as models. Any thread may call these functions. */
 #ifndef SLUICE_TOOLS_ACTORSERVE_ADAPTERS_H
 #define SLUICE_TOOLS_ACTORSERVE_ADAPTERS_H
 
@@ -8,14 +8,14 @@
 enum { ADAPTER_NAME = 128 };
 
 typedef struct adapters adapters;
-/* `names`: [count] those that the engine has loaded as 1, 2, ... */
+/* `names`: [count] adapters that the engine has loaded with numbers 1, 2, ... */
 adapters *adapters_create(const engine *e, int count, const char *const *names);
 void adapters_destroy(adapters *a);
-/* Returns the engine's number of an adapter; 0: none has this name. */
+/* Returns the engine's number of an adapter, or 0 if no adapter has this name. */
 int adapters_find(adapters *a, const char *name);
-/* Copies the name of the i-th one; false: there are fewer. */
+/* Copies the name of the i-th adapter. Returns false if there are fewer. */
 bool adapters_name(adapters *a, int i, char out[ADAPTER_NAME]);
-/* Loads a folder under a name; waits for the engine. SL_E_USAGE: there is one of this name. */
+/* Loads a folder under a name and waits for the engine. SL_E_USAGE: the name is in use. */
 sl_status adapters_load(adapters *a, const char *name, const char *folder);
 sl_status adapters_unload(adapters *a, const char *name);
 

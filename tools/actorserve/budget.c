@@ -8,7 +8,7 @@
 #include <sys/eventfd.h>
 #include <unistd.h>
 
-/* A thread's wait for room. */
+/* A thread's request for memory. */
 typedef struct wish {
   account *of;
   size_t bytes;
@@ -64,7 +64,7 @@ void budget_count(budget *b, size_t more, size_t less) {
   pthread_mutex_unlock(&b->lock);
 }
 
-/* Says whether so many more bytes fit. Called under the lock. */
+/* Returns whether `bytes` more bytes fit. Called with the lock held. */
 static bool fits(const budget *b, size_t bytes) {
   return bytes <= b->most && b->held <= b->most - bytes;
 }
@@ -83,7 +83,7 @@ void budget_set_maker(budget *b, void (*make_room)(void *ctx, size_t bytes), voi
 
 /* ---- accounts -------------------------------------------------------------------------------- */
 
-/* The following are called under the lock. */
+/* Functions up to make_room() are called with the lock held. */
 
 static bool is_over(account *a, size_t bytes) {
   bool over = bytes > a->most || a->held > a->most - bytes;
@@ -116,7 +116,7 @@ static bool wait_for_room(account *a, size_t bytes) {
   return mine.granted;
 }
 
-/* Makes room in the event loop's thread. */
+/* Makes room, on the event loop's thread. */
 static bool make_room(account *a, size_t bytes) {
   budget *b = a->budget;
   if (!b->make_room) return false;

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Tokenizer and chat template: the model's name, its tokenizer, its template, and the
- * tokens that end its answers. */
+/* Tokenizer and chat template: the model's name, tokenizer, template, and end tokens. */
 #include <cjson/cJSON.h>
 #include <stdlib.h>
 #include <string.h>
@@ -20,7 +19,7 @@ static char *name_of(const char *path) {
   return name;
 }
 
-/* Takes the names of --served-model-name; false: one is empty. */
+/* Takes the names of --served-model-name. Returns false if one is empty. */
 static bool take_names(served *m) {
   int count = 1;
   for (const char *at = m->name; (at = strchr(at, ',')); at++) count++;
@@ -35,7 +34,8 @@ static bool take_names(served *m) {
   return good;
 }
 
-/* ---- tokens that end an answer --------------------------------------------------------------- */
+/* ---- end tokens
+ * ------------------------------------------------------------------------------- */
 
 static void add_end(served *m, int64_t token) {
   bool good = token >= 0 && token < m->chat_format.codec.vocabulary;
@@ -57,7 +57,7 @@ static void add_mark(served *m, const char *text) {
   free(row.items);
 }
 
-/* Adds "eos_token_id" of a file of the folder: one number, or several. */
+/* Adds the "eos_token_id" of a file in the folder: one number or several. */
 static void add_ends_of(served *m, const char *folder, const char *file) {
   char *path = huggingface_file(folder, file), *text = NULL;
   if (!access(path, R_OK) && !sli_file_read(path, &text)) {
@@ -73,7 +73,7 @@ static void add_ends_of(served *m, const char *folder, const char *file) {
 
 /* ---- chats ----------------------------------------------------------------------------------- */
 
-/* Chooses the chat template. Without one the model still completes texts, unless the user asked
+/* Chooses the chat template. Without one the model can still complete texts, unless the user asked
  * for a template. */
 static sl_status choose_chat(const settings *s, const sli_chat_found *f, chat_format *v,
                              char **why) {
@@ -83,8 +83,8 @@ static sl_status choose_chat(const settings *s, const sli_chat_found *f, chat_fo
   return name ? status : SL_OK;
 }
 
-/* Chooses how calls and reasoning are told from the rest of an answer: as the options say, or by
- * the template. */
+/* Chooses how calls and reasoning are recognized in an answer, by the options or by the
+ * template. */
 static void choose_answers(const settings *s, chat_format *v) {
   const char *name = sl_arg_text(s->run, "tool-parser"),
              *reasoning = sl_arg_text(s->run, "reasoning-parser"),

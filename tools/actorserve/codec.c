@@ -11,13 +11,13 @@
 
 enum { BYTES = 256 };
 
-/* The bytes of one token after another. */
+/* Concatenated bytes of all tokens. */
 typedef struct pieces {
   const codec *of;
   char *text;
 } pieces;
 
-/* Returns the name of a special token behind SLI_TOKEN_MARK; NULL: it has none. */
+/* Returns the name of a special token after SLI_TOKEN_MARK, or NULL if it has none. */
 static char *mark_of(const sli_tokenizer *t, int32_t token, size_t *bytes) {
   char *name = sli_tokenizer_decode_raw(t, &token, 1, bytes),
        *out = *bytes ? sli_format("%c%s", SLI_TOKEN_MARK, name) : NULL;

@@ -7,7 +7,7 @@
 
 #include "base/base.h"
 
-/* Says whether an origin is "http://HOST", with or without a port. */
+/* Returns whether an origin is "http://HOST", with or without a port. */
 static bool has_host(const char *origin, const char *host) {
   static const char *const schemes[] = {"http://", "https://"};
   for (size_t i = 0; i < SLI_COUNT(schemes); i++) {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The draft model of --speculate: its settings, and whether its tokens are the model's. */
+/* The draft model of --speculate: its settings, and the check that it has the model's tokens. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -12,7 +12,7 @@ struct draft_model {
   sl_session_options options;
 };
 
-/* Says whose error it is. */
+/* Adds to an error that it concerns the draft model. */
 static sl_status refuse_draft(const char *path, sl_status status) {
   char *detail = sli_strdup(sl_detail());
   sl_fail(status, "--speculate draft:%s: %s", path, detail);
@@ -25,7 +25,7 @@ static sl_status load(void *ctx, const sl_lowered *lowered, sl_runtime *rt) {
   return pretrained_load(&d->settings, NULL, lowered, rt);
 }
 
-/* Reads the settings that a server of this model alone would have. */
+/* Reads the settings as if this model were served alone. */
 static sl_status read_draft_settings(const settings *s, draft_model *d) {
   char *words[] = {"actorserve",
                    "--dtype",
@@ -73,7 +73,7 @@ void draft_model_close(draft_model *d) {
 /* ---- tokens ------------------------------------------------------------------------------------
  */
 
-/* Returns what a token stands for, the caller's to free. */
+/* Returns the text of a token; the caller frees it. */
 static char *text_of(const codec *c, int32_t token, size_t *bytes) {
   return codec_decode_raw(c, &token, 1, bytes);
 }

@@ -15,7 +15,7 @@ static int64_t width_of(const request *r) {
   return wanted ? SLI_MIN(wanted, all) : all;
 }
 
-/* Makes the first numbers a vector of length 1. */
+/* Truncates a vector to its first numbers and normalizes it to length 1. */
 static void normalize(float *of, int64_t width) {
   double sum = 0;
   for (int64_t k = 0; k < width; k++) sum += (double)of[k] * (double)of[k];
@@ -74,7 +74,8 @@ static bool reply_vectors(const request *r, struct evbuffer *out) {
   return good && put_usage(r, out);
 }
 
-/* The first texts are compared with the others: one with each, or each with its own. */
+/* Appends scores of pairs: a single first text is paired with each second text, otherwise texts are
+ * paired by index. */
 static bool reply_scores(const request *r, struct evbuffer *out) {
   int first = r->params.nfirst, pairs = r->nchoices - first;
   bool good =
@@ -91,7 +92,7 @@ typedef struct ranked {
   double score;
 } ranked;
 
-/* Highest first; of equal ones, the first document. */
+/* Compares by score, highest first; ties are ordered by document. */
 static int by_score(const void *a, const void *b) {
   const ranked *x = a, *y = b;
   if (x->score > y->score || x->score < y->score) return x->score > y->score ? -1 : 1;

@@ -15,11 +15,11 @@ typedef struct engine {
   int (*poll)(void *self, sl_session_event *out, int most);
   sl_session_stats (*stat)(void *self);
   sl_status (*status)(void *self);
-  /* sl_session_load_adapter, sl_session_unload_adapter; NULL: there are no places for more */
+  /* sl_session_load_adapter, sl_session_unload_adapter; NULL if no adapters can be added */
   sl_status (*load_adapter)(void *self, const char *folder, int *adapter);
   sl_status (*unload_adapter)(void *self, int adapter);
-  int64_t width; /* numbers of an embedding; 0: there are none */
-  bool last;     /* embeddings are the state of the last token, and not the mean */
+  int64_t width; /* numbers in an embedding; 0 if there are no embeddings */
+  bool last;     /* an embedding is the last token's state; otherwise the mean */
 } engine;
 
 #endif

@@ -49,7 +49,7 @@ int64_t homes_pages(const settings *s) {
   return pages;
 }
 
-/* Applies --weights to all, before any more specific --home. */
+/* Applies --weights to all parameters, before any more specific --home. */
 static void apply_homes(settings *s, sl_home_options *to) {
   *to = s->lower.memory.homes;
   if (strcmp(sl_arg_text(s->run, "weights"), "disk")) return;

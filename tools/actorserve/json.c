@@ -10,7 +10,7 @@
 
 enum { MOST_VALUES = 1 << 18 };
 
-/* Checks what cJSON does not: zeros inside texts, and the number of values. */
+/* Checks what cJSON does not: zeros in strings, and the number of values. */
 static sl_status look_over(const char *text, size_t bytes) {
   size_t values = 1;
   bool quoted = false;
@@ -29,7 +29,7 @@ static sl_status look_over(const char *text, size_t bytes) {
 
 /* ---- memory ---------------------------------------------------------------------------------- */
 
-/* The memory of the thread's parse; `refused`: it did not suffice. */
+/* Memory of the thread's parse; `refused` is set if it did not suffice. */
 static _Thread_local struct {
   sli_bounded *memory;
   bool refused;
@@ -38,7 +38,7 @@ static _Thread_local struct {
 static void *allocate(size_t bytes) {
   sli_bounded *memory = parse.memory;
   if (!memory) return malloc(bytes);
-  parse.memory = NULL; /* to make room may take answers, which are JSON */
+  parse.memory = NULL; /* making room may drop answers, which are JSON too */
   void *out = sli_bounded_alloc(memory, bytes);
   parse.memory = memory;
   parse.refused |= !out;
@@ -83,13 +83,13 @@ sl_status json_read(const char *text, size_t bytes, sli_bounded *memory, cJSON *
 
 /* ---- texts of members ------------------------------------------------------------------------ */
 
-/* Returns the end of a string that begins at `at`. */
+/* Returns the end of the string that begins at `at`. */
 static const char *string_end(const char *at) {
   for (at++; *at != '"'; at++) at += *at == '\\';
   return at + 1;
 }
 
-/* Returns where the value at `at` ends: at a sign of the object around it. */
+/* Returns the end of the value at `at`: the next delimiter of the enclosing object. */
 static const char *value_end(const char *at) {
   for (int depth = 0; depth || !strchr(",}:", *at);) {
     depth += (*at == '[' || *at == '{') - (*at == ']' || *at == '}');
@@ -101,7 +101,7 @@ static const char *value_end(const char *at) {
 const char *json_member(const char *object, int i, size_t *bytes) {
   const char *at = strchr(object, '{'), *end;
   do {
-    at = value_end(at + 1) + 1; /* behind the colon */
+    at = value_end(at + 1) + 1; /* after the colon */
     end = value_end(at);
     *bytes = (size_t)(end - at);
   } while (i-- && (at = end));

@@ -12,7 +12,7 @@
 
 /* ---- a token --------------------------------------------------------------------------------- */
 
-/* Returns -9999 for an infinite logarithm, as OpenAI does. */
+/* Returns -9999 for an infinite log probability, as OpenAI does. */
 static double told_logprob(float logprob) { return isfinite(logprob) ? (double)logprob : -9999; }
 
 static void print_bytes(FILE *out, const char *bytes, size_t count) {
@@ -46,7 +46,7 @@ typedef struct token_name {
   size_t bytes;
 } token_name;
 
-/* Returns a token's text, or an escape that is unique for bytes that are no UTF-8. */
+/* Returns a token's text, or a unique escape if its bytes are not UTF-8. */
 static token_name name_of(const stream_text *behind, int32_t token) {
   size_t count;
   token_name name;
@@ -61,7 +61,7 @@ static token_name name_of(const stream_text *behind, int32_t token) {
   return name;
 }
 
-/* ---- the likeliest tokens, and the one that was drawn ---------------------------------------- */
+/* ---- the likeliest tokens, and the sampled one ----------------------------------------------- */
 
 typedef struct likeliest {
   int count;
@@ -129,13 +129,13 @@ static void print_part(FILE *out, const logprobs *w, int part, const stream_text
   } else print_map(out, behind, e);
 }
 
-/* Returns what the allocator takes for a text. */
+/* Returns how much memory the allocator uses for a text. */
 static size_t memory_of(size_t bytes) {
   enum { LEAST = 32, HEAD = 8, UNIT = 16 };
   return SLI_MAX((bytes + 1 + HEAD + UNIT - 1) / UNIT * UNIT, (size_t)LEAST);
 }
 
-/* Memory of a token beside its texts: the array grows twofold. */
+/* Memory of a token besides its texts: the array doubles as it grows. */
 enum { WORD_BYTES = 2 * sizeof(struct logprob_word) };
 
 void logprobs_add(logprobs *w, const stream_text *behind, const sl_session_event *e,

@@ -12,21 +12,21 @@
 enum { LOGPROB_TEXTS = 3 };
 
 typedef struct logprobs {
-  bool chat; /* chat format: an object for each token; else an array for each field */
+  bool chat; /* chat format, an object per token; otherwise an array per field */
   bool top;  /* include the likeliest tokens */
   size_t count, capacity;
   struct logprob_word {
-    size_t place; /* offset in the text where it begins */
+    size_t place; /* offset in the text at which it begins */
     /* JSON: the object; or token, log probability, and the likeliest tokens */
     char *text[LOGPROB_TEXTS];
   } * of;
 } logprobs;
 
-/* Adds the event's token, the next one; *bytes is the memory that it takes. */
+/* Adds the event's token; *bytes is the memory that it takes. */
 void logprobs_add(logprobs *w, const stream_text *behind, const sl_session_event *event,
                   size_t *bytes);
-/* Prints the tokens that begin before `end`, or null, and frees them; *bytes is the memory
- * freed. False: there was no memory. */
+/* Prints the tokens that begin before `end`, or null, and frees them; *bytes is the memory freed.
+ * Returns false if memory ran out. */
 bool logprobs_print(logprobs *w, size_t end, struct evbuffer *out, size_t *bytes);
 void logprobs_fini(logprobs *w);
 

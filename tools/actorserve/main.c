@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* actorserve: serves a model over HTTP. The main thread has the connections; the session has its
- * own threads, and one more thread tokenizes texts. */
+/* actorserve: serves a model over HTTP. The main thread handles connections, the session has its
+ * own threads, and further threads read long bodies and tokenize texts. */
 #include <errno.h>
 #include <signal.h>
 #include <stdio.h>
@@ -41,7 +41,7 @@ static void print_draft(const served *m) {
       (long long)a.pages, sli_format_bytes(of_device, (double)a.device_bytes));
 }
 
-/* Says what is served: to standard error, as scripts read standard output. */
+/* Prints what is served to standard error, because scripts read standard output. */
 static void print_sizes(const served *m) {
   sl_session_info a = sl_session_about(m->session);
   char of_weights[32], of_device[32];
@@ -100,7 +100,8 @@ static sl_status serve(const settings *s, served *m) {
   return status;
 }
 
-/* Waits in another process than the first, which has the requests and ends all processes. */
+/* Waits, in any process but the first. The first process handles requests and ends all
+ * processes. */
 static sl_status wait_for_first(const served *m) {
   signal(SIGINT, SIG_IGN);
   signal(SIGTERM, SIG_IGN);
@@ -125,7 +126,7 @@ static sl_status serve_here(settings *s) {
   return status ? status : closed;
 }
 
-/* Serves in this process, or starts the processes that do. */
+/* Serves in this process, or starts processes that serve. */
 static sl_status serve_or_launch(settings *s, int *exit_status) {
   static const launch_again again = {NULL, ""};
   sli_cluster cluster;

@@ -1,12 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* --measure: requests that produce ticks with all numbers of rows, after few and many positions,
- * for prompts and answers. They are played in rounds, so that a temporarily slow machine affects
- * all of them. */
+ * for prompts and answers. They are replayed in rounds, so that a temporarily slow machine affects
+ * all of them alike. */
 #include "io/atomic.h"
 #include "tools/actorserve/workload.h"
 
-/* Numbers of concurrent requests, tried from the highest to the lowest; and the ticks at each,
- * per round. */
+/* Numbers of concurrent requests, tried in descending order, and the ticks at each per round. */
 static const int levels[] = {1, 2, 3, 4, 5, 6, 7, 8, 9, 12, 16, 24, 32, 48, 64};
 enum { TICKS = 2, MOST = 64, ROUNDS = 4 };
 
@@ -24,7 +23,8 @@ static sl_status run_once(measuring *m, sl_arrival *of, int64_t count) {
   return workload_run_real(m->session, (uint64_t)sl_arg_int(m->settings->run, "seed"), &m->last);
 }
 
-/* Starts `most` requests; the first ones have the longest answers. */
+/* Starts `most` requests; the first ones have the longest answers, so the number of active requests
+ * declines. */
 static sl_status go_down(measuring *m, int most, int64_t prompt) {
   sl_arrival all[MOST];
   int n = SLI_MIN(most, m->about.sequences);
@@ -36,7 +36,8 @@ static sl_status go_down(measuring *m, int most, int64_t prompt) {
   return run_once(m, all, n);
 }
 
-/* Sends one prompt alone: in whole chunks if it is longer than a tick's rows, else as one chunk. */
+/* Sends a single prompt: in whole chunks if it is longer than a tick's rows, otherwise as one
+ * chunk. */
 static sl_status take_prompt(measuring *m, int64_t prompt) {
   sl_arrival one = {0, SLI_MIN(prompt, m->about.context - 1), 1};
   return run_once(m, &one, 1);

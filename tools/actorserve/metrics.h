@@ -14,7 +14,7 @@ enum { METRICS_BUCKETS = 12 };
 
 /* Histogram of durations. */
 typedef struct histogram {
-  uint64_t counts[METRICS_BUCKETS + 1]; /* the last one: longer than all bounds */
+  uint64_t counts[METRICS_BUCKETS + 1]; /* the last one counts durations above all bounds */
   double seconds;                       /* total duration */
 } histogram;
 void histogram_add(histogram *h, double seconds);

@@ -36,7 +36,7 @@ static sl_status model_load(void *ctx, const sl_lowered *lowered, sl_runtime *rt
   return status ? status : sl_params_copy_versions(lowered, rt);
 }
 
-/* Returns session options. Sizes are 0 where the session decides. */
+/* Returns session options. Sizes are 0 if the session is to choose them. */
 static sl_session_options options_of(settings *s, served *m) {
   bool recompute = !strcmp(sl_arg_text(s->run, "admit"), "recompute");
   sl_session_options o = serving_options(s);
@@ -73,8 +73,8 @@ static sl_status join(settings *s, served *m) {
   return SL_OK;
 }
 
-/* Says whether an option may differ between processes: where each runs, and what the first one
- * alone does. */
+/* Returns whether an option may differ between processes: where each runs, and what only the first
+ * one does. */
 static bool is_apart(const char *name) {
   static const char *const names[] = {"devices",
                                       "disk",
@@ -106,8 +106,7 @@ static bool is_apart(const char *name) {
   return false;
 }
 
-/* Creates the session. Fingerprints of files are read before, and only if there are other
- * processes. */
+/* Creates the session. If there are other processes, fingerprints of files are computed first. */
 static sl_status create(const settings *s, const sl_session_options *options, sl_session **out) {
   sl_session_options o = *options;
   fingerprint t = {0};

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The option --prefix-caching: on, off, or where pages go whose memory others need. */
+/* The option --prefix-caching: on, off, or where cached pages move when their memory is needed. */
 #include <string.h>
 
 #include "base/number.h"

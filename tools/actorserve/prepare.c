@@ -8,7 +8,7 @@
 #include "base/base.h"
 #include "tools/actorserve/responses.h"
 
-/* Loads or unloads an adapter, as the body says. */
+/* Loads or unloads an adapter as requested by the body. */
 static sl_status change_adapters(request *r) {
   const request_params *a = &r->params;
   adapters *all = r->serving->adapters;
@@ -56,8 +56,8 @@ static sl_status take_tokens(const request *r, const params_prompt *from, encodi
   return to->out.refused ? sl_fail(SL_E_MEMORY, "there is no memory for the tokens") : SL_OK;
 }
 
-/* Refuses a text that has more tokens than the context however it is split, without tokenizing
- * it. */
+/* Refuses a text that would have more tokens than the context in any tokenization, without
+ * tokenizing it. */
 static sl_status check_bytes(const request *r, size_t bytes) {
   int64_t context = r->serving->engine->context;
   size_t longest = codec_longest(&r->serving->chat_format->codec);
@@ -68,7 +68,7 @@ static sl_status check_bytes(const request *r, size_t bytes) {
       bytes, longest, (long long)context);
 }
 
-/* Notes what the answer is parsed for. */
+/* Decides how the answer is parsed. */
 static sl_status note_answers(request *r, const char *text) {
   const chat_format *v = r->serving->chat_format;
   const cJSON *tools = r->params.no_tools ? NULL : r->params.tools;
@@ -80,8 +80,8 @@ static sl_status note_answers(request *r, const char *text) {
   return sl_fail(SL_E_MEMORY, "there is no memory for the tools");
 }
 
-/* Renders the chat template. Too long a chat is refused first: rendering takes many times its
- * memory, out of the request's. */
+/* Renders the chat template. A chat that is too long is refused first, because rendering takes many
+ * times its memory out of the request's account. */
 static sl_status render(request *r, encoding *to) {
   const chat_format *v = r->serving->chat_format;
   if (!v->chat) return sl_fail(SL_E_USAGE, "%s", v->no_chat);
@@ -158,7 +158,7 @@ static sl_status list_biases(request *r) {
   return status;
 }
 
-/* Lists the tokens that end an answer: the model's own, and those of the request. */
+/* Lists the tokens that end an answer: the model's, and those of the request. */
 static sl_status list_ends(request *r) {
   const request_params *a = &r->params;
   const chat_format *v = r->serving->chat_format;
@@ -211,7 +211,7 @@ static sli_term guided_term(const request_params *a, sli_grammar *g) {
   }
 }
 
-/* Makes the grammar of answers that are calls of tools. */
+/* Makes the grammar of answers that consist of tool calls. */
 static sl_status make_calls(request *r, const sli_token_trie *tokens) {
   const chat_format *v = r->serving->chat_format;
   const answer_calls how = {.format = v->answers,
@@ -241,7 +241,7 @@ static sl_status make_grammar(request *r) {
   return sli_grammar_seal(r->grammar, guided_term(&r->params, r->grammar), tokens);
 }
 
-/* Copies what outlives the body, and frees the rest. */
+/* Copies what is needed after the body is gone, and frees the rest. */
 static void settle(request *r) {
   stops_init(&r->stops, r->params.nstop, r->params.stop);
   r->salt = r->params.cache_salt ? salt_of(r->serving, r->params.cache_salt) : 0;

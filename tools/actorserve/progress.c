@@ -18,7 +18,7 @@ static uint64_t ended(const sl_session_stats *x) {
   return sum;
 }
 
-/* Writes how drafts fare, if there were any. */
+/* Formats the acceptance of drafts, if there were any. */
 static const char *format_drafts(char text[64], const progress *p, const sl_session_stats *x) {
   double rounds = (double)(x->rounds - p->rounds), drafted = (double)(x->drafted - p->drafted),
          accepted = (double)(x->accepted - p->accepted);

@@ -20,7 +20,7 @@ typedef struct rates {
 
 /* Takes a sample, unless the last one is less than a second old. Any thread. */
 void rates_note(rates *r, const sl_session_stats *now);
-/* Returns each counter's rate per second, since the oldest sample; 0 before there is one. */
+/* Returns each counter's rate per second since the oldest sample, or 0 before there is one. */
 struct rates_sample rates_now(rates *r, const sl_session_stats *now);
 
 #endif

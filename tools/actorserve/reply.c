@@ -38,7 +38,7 @@ static void put_bytes(void *to, const char *text, size_t bytes) {
   t->good = t->good && !evbuffer_add(t->out, text, bytes);
 }
 
-/* Appends a string, which may have zero bytes; cJSON's end there. */
+/* Appends a string that may contain zero bytes, at which cJSON's strings end. */
 bool reply_put_text(struct evbuffer *out, const char *text, size_t bytes) {
   reply_target to = {out, true};
   sli_json_string(text, bytes, false, put_bytes, &to);
@@ -137,8 +137,8 @@ static bool put_usage(struct evbuffer *out, const request *r) {
   return reply_put(out, ",\"usage\":") && put_json(out, usage);
 }
 
-/* Appends tokens before the text's `end`. At the last piece also tokens without text, but not
- * those after a stop. */
+/* Appends tokens that begin before `end` in the text. The last piece also includes tokens without
+ * text, but not those after a stop. */
 static bool put_words(struct evbuffer *out, choice *c, size_t end, bool last) {
   size_t bytes = 0;
   if (!reply_put(out, ",\"logprobs\":")) return false;
@@ -227,7 +227,7 @@ static bool whole_choice(choice *c, struct evbuffer *out) {
          put_words(out, c, c->ready, true) && put_finish(out, c->finish);
 }
 
-/* Returns the answer that the client gets as number `index`. */
+/* Returns the answer that the client receives with number `index`. */
 static choice *choice_of(request *r, int index) {
   choice *c = r->choices;
   while (c->index != index) c++;

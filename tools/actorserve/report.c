@@ -27,7 +27,7 @@ static void add_devices(cJSON *root, const sl_plan *plan) {
   }
 }
 
-/* Adds the draft model, of the first process. */
+/* Adds the draft model, which only the first process has. */
 static void add_draft(cJSON *root, const served *m) {
   const sl_session *draft = sl_session_draft(m->session);
   if (!draft) return;

@@ -34,7 +34,7 @@ static void fini_choice(choice *c) {
 
 static void let_go(request *r, size_t bytes) { account_give(&r->account, bytes); }
 
-/* Takes memory for a request. False: there is none. */
+/* Reserves memory for a request. Returns false if there is not enough. */
 static bool hold(request *r, size_t bytes) { return account_take(&r->account, bytes); }
 
 static void free_text(encoding *x) {
@@ -64,7 +64,7 @@ void request_destroy(request *r) {
   free(r);
 }
 
-/* Frees a request once client, reader, encoder and engine are all done with it. */
+/* Frees a request once client, reader, encoder and engine no longer use it. */
 static void end_if_over(request *r) {
   if (!r->x && !r->reading && !r->encoding && !r->under_way) request_destroy(r);
 }
@@ -74,7 +74,7 @@ static void cancel(choice *c) {
   if (c->under_way) e->cancel(e->self, c->id);
 }
 
-/* Detaches the client: nobody will read what is still to come. */
+/* Detaches the client: nobody reads further output. */
 static void request_leave(request *r) {
   r->x = NULL;
   for (int i = 0; i < r->nprompts && r->encoding; i++)
@@ -102,7 +102,7 @@ static void request_refuse(request *r, int status, const char *param, const char
   free(body);
 }
 
-/* Refuses a request that takes more memory than one may have, or than there is. */
+/* Refuses a request that takes more memory than one may have, or than is available. */
 static void refuse_memory(request *r, const char *param) {
   char most[32], text[160];
   snprintf(
@@ -115,7 +115,7 @@ static void refuse_memory(request *r, const char *param) {
                    "there is no memory for this request beside the others: try again later");
 }
 
-/* Refuses a request, with the HTTP status of a session's or parser's status. */
+/* Refuses a request, with the HTTP status that corresponds to a session's or parser's status. */
 static void refuse_status(request *r, sl_status status, const char *param) {
   bool busy = status == SL_E_BUSY || status == SL_E_MEMORY;
   int answer = busy ? 503 : status == SL_E_USAGE || status == SL_E_INPUT ? 400 : 500;
@@ -128,13 +128,13 @@ static void refuse_status(request *r, sl_status status, const char *param) {
   free(text);
 }
 
-/* Returns how many answers are made to each prompt. */
+/* Returns how many answers are generated for each prompt. */
 static int candidates(const request *r) { return (int)SLI_MAX(r->params.n, r->params.best_of); }
 
 /* ---- answers --------------------------------------------------------------------------------- */
 
-/* Sends `out`, which is complete if `good`. False: the client reads too slowly, or memory ran
- * out, and the request is over. */
+/* Sends `out`, which is complete if `good`. Returns false if the client reads too slowly or memory
+ * ran out; the request is then over. */
 static bool send_event(request *r, struct evbuffer *out, bool good) {
   size_t bytes = evbuffer_get_length(out);
   const char *text = good ? (const char *)evbuffer_pullup(out, -1) : NULL;
@@ -144,7 +144,7 @@ static bool send_event(request *r, struct evbuffer *out, bool good) {
   let_go(r, r->freed);
   r->freed = 0;
   if (sent) return true;
-  http_exchange *x = good ? NULL : r->x; /* else the exchange is gone */
+  http_exchange *x = good ? NULL : r->x; /* otherwise the exchange no longer exists */
   r->serving->metrics.cut_off++;
   request_leave(r);
   if (x) http_break_off(x);
@@ -164,10 +164,10 @@ static void finish_stream(request *r) {
   request_leave(r);
 }
 
-/* Returns the mean logarithm of the probability of an answer's tokens. */
+/* Returns the mean log probability of an answer's tokens. */
 static double mean_logprob(const choice *c) { return c->logprob / (double)SLI_MAX(c->tokens, 1); }
 
-/* Numbers the best answers to each prompt, of which the client gets n; others get -1. */
+/* Numbers the n best answers to each prompt, which the client receives. Other answers get -1. */
 static void choose_best(request *r) {
   int all = candidates(r), n = (int)r->params.n;
   for (int i = 0; i < r->nchoices; i++) {
@@ -207,7 +207,7 @@ static void finish(request *r) {
   r->params.stream ? finish_stream(r) : finish_whole(r);
 }
 
-/* Fails a request whose answer cannot be continued. */
+/* Fails a request whose answer cannot be completed. */
 static void fail(request *r, int status, const char *text) {
   http_exchange *x = r->x;
   struct evbuffer *out = r->serving->out;
@@ -227,7 +227,7 @@ static void fail_for_memory(request *r) {
       "the answers take more memory than there is for one request: ask for fewer or shorter ones, or stream");
 }
 
-/* Appends to a text of an unstreamed answer; false: there is no memory. */
+/* Appends to a text of an unstreamed answer. Returns false if memory ran out. */
 static bool keep_text(choice *c, kept_text *to, const char *from, size_t bytes) {
   size_t room = SLI_MAX(to->bytes + bytes, 2 * to->room);
   if (to->bytes + bytes > to->room) {
@@ -258,7 +258,7 @@ static bool keep_piece(choice *c, const answer_piece *piece) {
   return keep_text(c, to, piece->text, piece->bytes);
 }
 
-/* Sends or keeps a piece; false: the request is over. */
+/* Sends or keeps a piece. Returns false if the request is over. */
 static bool deliver(choice *c, const answer_piece *piece) {
   request *r = c->of;
   struct evbuffer *out = r->serving->out;
@@ -272,14 +272,14 @@ static bool deliver(choice *c, const answer_piece *piece) {
   return true;
 }
 
-/* Sends the last events of an answer; false: the request is over. */
+/* Sends the last events of an answer. Returns false if the request is over. */
 static bool end_stream(choice *c) {
   struct evbuffer *out = c->of->serving->out;
   return send_event(c->of, out,
                     c->response ? responses_end(c, out) : reply_piece(c, NULL, c->finish, out));
 }
 
-/* Delivers text by way of the parser. False: the request is over. */
+/* Delivers text through the parser. Returns false if the request is over. */
 static bool parse(choice *c, const char *text, size_t bytes) {
   answer_piece piece;
   answer_parser_add(c->parser, text, bytes);
@@ -295,7 +295,7 @@ static bool parse(choice *c, const char *text, size_t bytes) {
   return true;
 }
 
-/* Delivers the text that is ready; false: the request is over. */
+/* Delivers the text that is ready. Returns false if the request is over. */
 static bool give(choice *c) {
   size_t bytes = stream_text_ready(&c->streamed, c->finish);
   const answer_piece all = {ANSWER_CONTENT, 0, c->streamed.text, bytes};
@@ -327,11 +327,12 @@ static void note_time(request *r) {
   r->token_ns = now;
 }
 
-/* EDIT_BYTES: of a token with penalties. TOKEN_BYTES: of a token, which the engine keeps in an
- * array that grows twofold. ANSWER_BYTES: of an answer's state, here and in the engine. */
+/* Memory estimates. TOKEN_BYTES: a token in the engine's array, which doubles as it grows.
+ * ANSWER_BYTES: an answer's state, here and in the engine. EDIT_BYTES: a token in the engine's
+ * table of logit edits. */
 enum { TOKEN_BYTES = 2 * sizeof(int32_t), ANSWER_BYTES = 2048, EDIT_BYTES = 64 };
 
-/* Adds a token's log probabilities. False: there is no memory, and the request has failed. */
+/* Adds a token's log probabilities. Returns false if memory ran out, which fails the request. */
 static bool add_word(choice *c, const sl_session_event *event) {
   size_t bytes;
   logprobs_add(c->words, &c->streamed, event, &bytes);
@@ -346,7 +347,7 @@ static bool ends(const choice *c, int32_t token) {
   return false;
 }
 
-/* Notes cached prompt tokens. Of several answers to a prompt the first one's count. */
+/* Records cached prompt tokens. Of several answers to a prompt only the first one counts. */
 static void note_cached(const choice *c, const sl_session_event *event) {
   if (!event->place && c->index % candidates(c->of) == 0) c->of->cached_tokens += event->cached;
 }
@@ -375,7 +376,7 @@ static void take_token(choice *c, const sl_session_event *event) {
   }
 }
 
-/* Hangs up, as the client did in the recording of a run that is replayed. */
+/* Hangs up, as the client did in the recording that is being replayed. */
 static void hang_up(request *r) {
   http_exchange *x = r->x;
   r->serving->metrics.hung_up++;
@@ -393,8 +394,8 @@ static void note_nonfinite(serving *s) {
       "this prompt");
 }
 
-/* Fails a request after a model failure: the whole session failed, which says why, or this answer
- * cannot go on. */
+/* Fails a request after a failure of the model. Either the whole session failed, with a reason, or
+ * this answer cannot continue. */
 static void fail_model(const choice *c) {
   request *r = c->of;
   const engine *e = r->serving->engine;
@@ -429,7 +430,7 @@ void request_event(const sl_session_event *event) {
   else if (c->of->x && !c->finish && !c->embedding) take_token(c, event);
 }
 
-/* Returns whether the engine still asks guides; `stop`: asks it to end them. */
+/* Returns whether the engine still uses any guides. `stop` cancels the answers that have them. */
 static bool are_guided(serving *s, bool stop) {
   bool any = false;
   for (request *r = s->first; r; r = r->next)
@@ -485,7 +486,7 @@ static bool allow_tokens(void *guide, int n, const int32_t *drafted, uint32_t *a
 
 static bool take_guided(void *guide, int32_t token) { return sli_guide_take(guide, token); }
 
-/* Returns the constraint that an answer's grammar puts on it. */
+/* Returns the constraint that an answer's grammar imposes. */
 static sl_constraint constraint_of(const choice *c) {
   return c->guide ? (sl_constraint){allow_tokens, take_guided, c->guide} : (sl_constraint){0};
 }
@@ -555,15 +556,15 @@ static void init_choice(request *r, int index) {
   *c->words = (logprobs){.chat = r->params.chat, .top = r->params.top_logprobs};
 }
 
-/* Says whether the engine keeps a table of the tokens of an answer. */
+/* Returns whether the engine keeps a table of logit edits for an answer. */
 static bool has_edits(const request *r) {
   const request_params *a = &r->params;
   return r->nbias || a->min_tokens || a->presence_penalty != 0 || a->frequency_penalty != 0 ||
          a->repetition_penalty != 1;
 }
 
-/* Takes memory for answers. Each has its prompt's tokens, a list of pages for all that it may
- * have, and its own state. */
+/* Reserves memory for answers. Each has its prompt's tokens, a list of all pages that it may use,
+ * and its state. */
 static sl_status hold_answers(request *r) {
   size_t context = (size_t)r->serving->engine->context, bytes = 0;
   for (int i = 0; i < r->nprompts; i++) {
@@ -591,7 +592,7 @@ static sl_status submit_all(request *r) {
   return status;
 }
 
-/* False: the request is over. */
+/* Begins the stream. Returns false if the request is over. */
 static bool begin_stream(request *r) {
   struct evbuffer *out = r->serving->out;
   http_begin(r->x, 200, "text/event-stream", ":\n\n");
@@ -603,7 +604,7 @@ static bool begin_stream(request *r) {
   return true;
 }
 
-/* Begins an answer with its prompt; false: the request is over. */
+/* Begins an answer with its prompt. Returns false if the request is over. */
 static bool echo(choice *c) {
   request *r = c->of;
   const encoding *prompt = &r->prompts[c->index / candidates(r)];
@@ -633,7 +634,7 @@ static void answer_tokens(request *r) {
   if (out) evbuffer_free(out);
 }
 
-/* Submits the prompts to the engine, once all are tokens. */
+/* Submits the prompts to the engine, once all are tokenized. */
 static void answer(request *r) {
   if (r->params.kind >= PARAMS_TOKENIZE) {
     answer_tokens(r);
@@ -680,7 +681,7 @@ static void encode(request *r) {
 }
 
 static request *create(serving *s, http_exchange *x, params_kind kind) {
-  enum { PARTS = 4 }; /* a request may have one of so many parts of the memory */
+  enum { PARTS = 4 }; /* a request may use 1 / PARTS of the memory */
   request *r = sli_calloc(1, sizeof *r);
   *r = (request){.serving = s,
                  .x = x,
@@ -729,7 +730,7 @@ void request_read(request *r) {
   request_continue(r, r->status);
 }
 
-/* Hands a long body to the reader's thread, so that other requests need not wait. */
+/* Passes a long body to the reader's thread, so that other requests need not wait. */
 static void read_apart(request *r, const http_request *from) {
   r->body = hold(r, from->bytes + 1) ? malloc(from->bytes + 1) : NULL;
   if (!r->body) {
@@ -742,7 +743,7 @@ static void read_apart(request *r, const http_request *from) {
   worker_put(r->serving->reader, &r->work);
 }
 
-/* Returns whether a body may ask for a grammar, which takes long to make. */
+/* Returns whether a body may ask for a grammar, which takes long to build. */
 static bool may_be_guided(const http_request *from) {
   static const char *const fields[] = {"\"guided_", "\"response_format\"", "\"tool_choice\""};
   bool found = false;

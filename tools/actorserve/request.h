@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A completion request, from its body until the last of its tokens. */
+/* A completion request, from its body to its last token. */
 #ifndef SLUICE_TOOLS_ACTORSERVE_REQUEST_H
 #define SLUICE_TOOLS_ACTORSERVE_REQUEST_H
 
@@ -20,7 +20,7 @@ typedef struct kept_text {
 
 enum { CALL_ID = 32 };
 
-/* A call of a tool in such an answer. */
+/* A tool call in an answer that is not streamed. */
 typedef struct kept_call {
   char id[CALL_ID];
   kept_text name, arguments;
@@ -30,30 +30,30 @@ typedef struct kept_call {
 typedef struct choice {
   struct request *of;
   int index;
-  uint64_t id;      /* the engine's number; 0 before it has one */
+  uint64_t id;      /* the engine's number; 0 before there is one */
   bool under_way;   /* true until the engine's END event */
-  sli_guide *guide; /* NULL: any text may be its answer */
+  sli_guide *guide; /* NULL if the answer is unconstrained */
   stream_text streamed;
-  logprobs *words;       /* log probabilities of unsent tokens; NULL: not requested */
-  answer_parser *parser; /* parser of the text; NULL: all of it is content */
-  size_t parsed;         /* memory of the parser that the request holds */
+  logprobs *words;       /* log probabilities of unsent tokens; NULL if not requested */
+  answer_parser *parser; /* parser of the text; NULL if all of it is content */
+  size_t parsed;         /* memory of the parser, as counted for the request */
   size_t ready;          /* offset in the text up to which it may be sent */
   kept_text content, reasoning;
   kept_call *calls; /* [ncalls] */
   size_t ncalls, calls_room;
-  int64_t tokens; /* tokens of the answer, and the sum of their logarithms of probability */
+  int64_t tokens; /* tokens of the answer, and the sum of their log probabilities */
   double logprob;
-  const char *finish;        /* reason that it ended; NULL: it goes on */
-  float *embedding;          /* [width] NULL: none is wanted */
-  struct response *response; /* items of an answer to /v1/responses; NULL: it is none */
+  const char *finish;        /* reason for its end; NULL while it continues */
+  float *embedding;          /* [width]; NULL if not wanted */
+  struct response *response; /* items of an answer to /v1/responses; NULL for other requests */
 } choice;
 
 /* A text to be tokenized. */
 typedef struct encoding {
-  work work; /* its first member; `bytes` is the length of text */
+  work work; /* first member; `bytes` is the length of text */
   const codec *codec;
-  char *text; /* NULL: there are tokens. Kept for answers that begin with it, else until then */
-  bool whole; /* add what the tokenizer puts around a text */
+  char *text; /* NULL once tokenized, unless answers begin with it */
+  bool whole; /* add the special tokens that the tokenizer puts around a text */
   sli_token_row out;
   sl_status status;
   char *failure; /* text of the error */
@@ -61,32 +61,32 @@ typedef struct encoding {
 
 typedef struct request {
   serving *serving;
-  http_exchange *x; /* NULL: nobody waits for the answer any more */
+  http_exchange *x; /* NULL once nobody waits for the answer */
   work work;        /* work of reading a long body */
   bool reading;     /* true until the body is read */
   char *body;
-  char *chat;       /* body of /v1/responses as one of a chat, while it is read */
+  char *chat;       /* body of /v1/responses translated to a chat body, while it is read */
   sl_status status; /* result of reading it */
   char *failure;
-  const char *param;               /* the wrong field; NULL: none */
+  const char *param;               /* the wrong field; NULL if none */
   char wrong[80];                  /* copy of its name */
   bool unknown_model;              /* the wrong field names an unknown model */
-  char adapter_name[ADAPTER_NAME]; /* empty: none */
-  int adapter;                     /* the engine's number; 0: none */
-  request_params params;           /* its texts exist only while it is read */
+  char adapter_name[ADAPTER_NAME]; /* empty if none */
+  int adapter;                     /* the engine's number; 0 if none */
+  request_params params;           /* texts exist only while it is read */
   stops stops;
-  sli_grammar *grammar; /* of its answers; NULL: any texts */
+  sli_grammar *grammar; /* grammar of its answers; NULL if unconstrained */
   char id[40];
   time_t created;
-  uint64_t start_ns, token_ns; /* token_ns: time of the last token; 0: none yet */
+  uint64_t start_ns, token_ns; /* token_ns: time of the last token; 0 if none yet */
   encoding *prompts;           /* [nprompts] */
-  account account;             /* memory that it has */
-  sli_allowance allowance;     /* the same, for what it calls */
-  size_t freed;                /* bytes that reply.c has freed of it */
+  account account;             /* memory that the request holds */
+  sli_allowance allowance;     /* the account, for functions it calls */
+  size_t freed;                /* bytes that reply.c has freed */
   uint64_t salt;
   uint64_t number;            /* number of the request, from which ids are derived */
-  bool within;                /* the prompt ends within reasoning */
-  bool calls;                 /* calls of tools are looked for */
+  bool within;                /* the prompt ends inside reasoning */
+  bool calls;                 /* answers are searched for tool calls */
   answer_functions functions; /* the tools */
   sl_bias *bias;              /* [nbias] */
   int nbias;
@@ -95,13 +95,13 @@ typedef struct request {
   sli_bounded lasting;           /* memory of the above */
   int nprompts, encoding;        /* encoding: prompts still at the encoder */
   choice *choices;               /* [nchoices] */
-  int nchoices, open, under_way; /* open: answers that go on; under_way: the engine has them */
-  int shown;                     /* answers that the client gets */
+  int nchoices, open, under_way; /* open: unfinished answers; under_way: answers in the engine */
+  int shown;                     /* number of answers that the client receives */
   int64_t prompt_tokens, cached_tokens, answer_tokens;
   struct request *next, **link; /* links of the server's list of requests */
 } request;
 
-/* Begins a request: takes its body. */
+/* Begins a request with its body. */
 void request_begin(serving *s, http_exchange *x, const http_request *from, params_kind kind);
 /* Continues after the body is read. */
 void request_read(request *r);
@@ -109,11 +109,12 @@ void request_read(request *r);
 void request_encoded(work *w);
 /* Handles a token, or the end of an answer; event->user is the choice. */
 void request_event(const sl_session_event *event);
-/* Handles a client that has left. */
+/* Handles the client's disconnection. */
 void request_gone(request *r);
-/* Ends the answers that have grammars: the engine asks for them until their END events. */
+/* Ends the answers that have grammars. The engine uses the grammars until the answers' END
+ * events. */
 void request_end_guided(serving *s);
-/* Frees a request in any state; only after engine and encoder are gone. */
+/* Frees a request in any state. Call it only after engine and encoder are gone. */
 void request_destroy(request *r);
 
 #endif

@@ -29,7 +29,7 @@ enum {
 typedef struct field {
   const char *name;
   sl_status (*read)(const struct field *f, const cJSON *item, request_params *out);
-  unsigned where;     /* IN_TEXTS and others */
+  unsigned where;     /* IN_TEXTS and other bits */
   size_t place;       /* offset in the parameters */
   double least, most; /* range of numbers */
 } field;
@@ -113,7 +113,7 @@ static sl_status read_stop(const field *f, const cJSON *item, request_params *ou
   return status;
 }
 
-/* Says whether a JSON number is a token, of any vocabulary. */
+/* Returns whether a JSON number can be a token of any vocabulary. */
 static bool is_token(const cJSON *item) {
   return cJSON_IsNumber(item) && item->valuedouble >= 0 && item->valuedouble <= INT32_MAX &&
          item->valuedouble == floor(item->valuedouble);
@@ -131,7 +131,7 @@ static sl_status read_stop_tokens(const field *f, const cJSON *item, request_par
   return SL_OK;
 }
 
-/* Checks one of logit_bias: "TOKEN": NUMBER. */
+/* Checks one entry of logit_bias: "TOKEN": NUMBER. */
 static sl_status check_bias(const field *f, const cJSON *item) {
   const double most = 100;
   char *end;
@@ -236,7 +236,7 @@ static sl_status read_encoding(const field *f, const cJSON *item, request_params
   return out->base64 || !strcmp(word, "float") ? SL_OK : wrong(f, "\"float\" or \"base64\"");
 }
 
-/* Returns a document's text: it is one, or {"text": ...}. NULL: it has none. */
+/* Returns a document's text: the document itself, or its "text". Returns NULL if it has none. */
 static const char *text_of(const cJSON *item) {
   const cJSON *text = cJSON_IsObject(item) ? cJSON_GetObjectItemCaseSensitive(item, "text") : item;
   return cJSON_IsString(text) ? text->valuestring : NULL;
@@ -260,7 +260,7 @@ static void add_texts(const cJSON *item, request_params *out) {
   else cJSON_ArrayForEach(each, item) out->prompts[out->nprompts++].text = text_of(each);
 }
 
-/* Makes prompts of the texts that are compared. */
+/* Makes prompts of the texts to be compared. */
 static sl_status list_compared(request_params *out, const char **param) {
   bool ranks = out->kind == PARAMS_RERANK;
   *param = out->first ? ranks ? "documents" : "text_2" : ranks ? "query" : "text_1";
@@ -287,8 +287,8 @@ static sl_status list_compared(request_params *out, const char **param) {
 /* A key that an object may have. */
 typedef struct key {
   const char *name;
-  /* READ: the value is used; else the only value that is ignored: a text; [], {} or ""; null;
-   * anything */
+  /* READ: the value is used. Otherwise it is ignored if it is a text; [], {} or ""; null; or
+   * anything. */
   enum { KEY_READ, KEY_TEXT, KEY_EMPTY, KEY_NULL, KEY_ANY } takes;
 } key;
 
@@ -322,7 +322,7 @@ static sl_status check_keys(const char *where, const cJSON *object, const key *k
   return SL_OK;
 }
 
-/* Checks a part, and returns the text of {"type": "text", "text": "..."}. */
+/* Checks a content part, and returns the text of {"type": "text", "text": "..."}. */
 static sl_status read_part(const char *where, const cJSON *part, const char **out) {
   static const key keys[] = {{"type", KEY_READ},
                              {"text", KEY_READ},
@@ -382,7 +382,7 @@ static sl_status check_functions(const char *what, const cJSON *all) {
 }
 
 static sl_status read_tools(const field *f, const cJSON *item, request_params *out) {
-  if (item->child) out->chat_texts.tools = item->string; /* its text is found later */
+  if (item->child) out->chat_texts.tools = item->string; /* replaced by its JSON text later */
   if (item->child) out->tools = item;
   return check_functions(f->name, item);
 }
@@ -427,7 +427,7 @@ static sl_status check_message(const char *where, const cJSON *item) {
   return check_keys(where, item, keys, SLI_COUNT(keys));
 }
 
-/* Reads a content; an assistant that calls tools needs none. */
+/* Reads a message's content; an assistant message with tool calls needs none. */
 static sl_status read_content(int i, const cJSON *message, bool calls, request_params *out) {
   const cJSON *content = cJSON_GetObjectItemCaseSensitive(message, "content");
   if (cJSON_IsArray(content)) return read_parts(i, content, out);
@@ -455,7 +455,7 @@ static sl_status read_message(const cJSON *item, request_params *out) {
 static sl_status read_messages(const field *f, const cJSON *item, request_params *out) {
   const cJSON *each;
   if (!cJSON_IsArray(item) || !item->child) return wrong(f, "an array of at least one message");
-  out->chat_texts.messages = item->string; /* its text is found later */
+  out->chat_texts.messages = item->string; /* replaced by its JSON text later */
   sl_status status = SL_OK;
   cJSON_ArrayForEach(each, item) if (!status) status = read_message(each, out);
   return status;
@@ -475,7 +475,8 @@ static sl_status read_variables(const field *f, const cJSON *item, request_param
   return SL_OK;
 }
 
-/* Finds the texts of a chat in the body; up to here, those that are given have their names. */
+/* Finds the JSON texts of a chat's parts in the body. Until now, parts that are present hold their
+ * names. */
 static void find_texts(const char *body, const cJSON *root, request_params *out) {
   sli_chat_json *c = &out->chat_texts;
   const char **const places[] = {&c->messages, &c->tools, &c->documents, &c->variables};
@@ -491,7 +492,7 @@ static void find_texts(const char *body, const cJSON *root, request_params *out)
   }
 }
 
-/* ---- what an answer must be ------------------------------------------------------------------ */
+/* ---- constraints on an answer ---------------------------------------------------------------- */
 
 static sl_status guide_by(const field *f, params_guided kind, const cJSON *value,
                           request_params *out) {
@@ -617,8 +618,8 @@ static const field fields[] = {
     {"logprobs", read_flag, IN_CHATS, AT(wants_logprobs), 0, 0},
     {"top_logprobs", read_whole, IN_CHATS, AT(top_logprobs), 0, 20}};
 
-/* OpenAI's fields that are not supported, and the JSON value that is accepted; NULL: any,
- * because it does not affect the answer. */
+/* OpenAI's fields that are not supported, and the only JSON value that is accepted. NULL accepts
+ * any value, because the field does not affect the answer. */
 static const struct {
   const char *name, *value;
 } others[] = {{"user", NULL},
@@ -664,14 +665,14 @@ static sl_status read_item(const cJSON *item, request_params *out) {
                                                                                    ? IN_CHATS
                                                                                    : IN_TEXTS;
   if (out->kind == PARAMS_TOKENIZE) here |= IN_TOKENIZE;
-  if (cJSON_IsNull(item)) return SL_OK; /* absent */
+  if (cJSON_IsNull(item)) return SL_OK; /* null counts as absent */
   for (size_t i = 0; i < SLI_COUNT(fields); i++)
     if (fields[i].where & here && !strcmp(item->string, fields[i].name))
       return fields[i].read(&fields[i], item, out);
   return check_other(item);
 }
 
-/* Refuses a duplicate field, which would be read twice. */
+/* Refuses a duplicate field, which is ambiguous. */
 static sl_status check_once(const cJSON *item) {
   for (const cJSON *other = item->next; other; other = other->next)
     if (!strcmp(item->string, other->string))

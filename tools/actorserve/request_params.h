@@ -19,8 +19,8 @@ enum {
   PARAMS_MOST_BIASES = 512
 };
 
-/* The bodies: of /v1/completions, /v1/chat/completions, /v1/responses, /v1/embeddings, /v1/rerank
- * and /v1/score; and of those that ask nothing of the model. */
+/* Kinds of bodies: for /v1/completions, /v1/chat/completions, /v1/responses, /v1/embeddings,
+ * /v1/rerank and /v1/score; and for requests that do not use the model. */
 typedef enum params_kind {
   PARAMS_TEXTS,
   PARAMS_CHAT,
@@ -34,79 +34,79 @@ typedef enum params_kind {
   PARAMS_UNLOAD
 } params_kind;
 
-/* Says whether a body asks for embeddings. */
+/* Returns whether a body asks for embeddings. */
 static inline bool params_embeds(params_kind kind) {
   return kind == PARAMS_EMBED || kind == PARAMS_RERANK || kind == PARAMS_SCORE;
 }
 
-/* A prompt: a text, or tokens. */
+/* A prompt: text or tokens. */
 typedef struct params_prompt {
-  const char *text; /* NULL: tokens */
+  const char *text; /* NULL for tokens */
   int32_t *tokens;
   size_t count;
 } params_prompt;
 
-/* Constraint that an answer must meet. */
+/* Constraint on an answer. */
 typedef enum params_guided {
   GUIDED_BY_NOTHING,
   GUIDED_BY_REGEX,   /* a text that the regular expression matches as a whole */
   GUIDED_BY_CHOICE,  /* one of several texts */
-  GUIDED_BY_OBJECT,  /* any object of JSON */
+  GUIDED_BY_OBJECT,  /* any JSON object */
   GUIDED_BY_GRAMMAR, /* a text of a grammar in llama.cpp's notation */
   GUIDED_BY_SCHEMA   /* JSON that a schema accepts */
 } params_guided;
 
 typedef struct request_params {
   params_kind kind;
-  bool chat;                    /* there are messages, and no prompts */
-  bool no_special, wants_texts; /* /tokenize: nothing around a text; texts of the tokens too */
-  const char *model;            /* NULL: not given */
+  bool chat;                    /* the body has messages instead of prompts */
+  bool no_special, wants_texts; /* /tokenize: add no special tokens; return texts of tokens */
+  const char *model;            /* NULL if not given */
   params_prompt *prompts;       /* prompts of a completion */
   int nprompts;
   int nmessages;                /* messages of a chat */
-  sli_chat_json chat_texts;     /* the chat for its template: parts of the body */
+  sli_chat_json chat_texts;     /* the chat as input of its template: parts of the body */
   size_t content_bytes;         /* bytes of the messages' contents */
-  bool no_tools;                /* the model is told of no tools */
-  bool must_call;               /* the answer is calls of tools */
-  const char *only_tool;        /* the function that it calls; NULL: any of them */
-  bool one_call;                /* an answer has one call of a tool at most */
-  const cJSON *tools;           /* the tools, checked; NULL: none */
+  bool no_tools;                /* the template gets no tools */
+  bool must_call;               /* the answer must consist of tool calls */
+  const char *only_tool;        /* the function to call; NULL: any of them */
+  bool one_call;                /* an answer has at most one tool call */
+  const cJSON *tools;           /* the tools, checked; NULL if none */
   bool stream, usage;           /* usage: send token counts at the end of the stream */
-  int64_t n, max_tokens, top_k; /* max_tokens 0: not given */
-  int64_t best_of;              /* 0: not given */
+  int64_t n, max_tokens, top_k; /* max_tokens: 0 if not given */
+  int64_t best_of;              /* 0 if not given */
   double temperature, top_p, min_p;
-  double presence_penalty, frequency_penalty, repetition_penalty; /* the last: 1: none */
-  const cJSON *logit_bias; /* an object of numbers, whose names are tokens; NULL: none */
-  bool ignore_eos;         /* the model's own end tokens do not end an answer */
+  double presence_penalty, frequency_penalty, repetition_penalty; /* repetition_penalty 1: none */
+  const cJSON *logit_bias; /* an object of numbers, with tokens as names; NULL if none */
+  bool ignore_eos;         /* the model's end tokens do not end an answer */
   bool echo;               /* an answer begins with its prompt */
   int64_t min_tokens;
   int nstop_tokens;
-  int32_t stop_tokens[PARAMS_MOST_STOP_TOKENS]; /* more tokens that end an answer */
-  double seed;                                  /* a whole number; NAN: not given */
+  int32_t stop_tokens[PARAMS_MOST_STOP_TOKENS]; /* additional tokens that end an answer */
+  double seed;                                  /* a whole number; NAN if not given */
   bool wants_logprobs;
   int64_t top_logprobs;
   int nstop;
   const char *stop[PARAMS_MOST_STOPS];
   params_guided guided;
-  const char *guided_by;             /* the field that says so */
+  const char *guided_by;             /* the field that sets the constraint */
   const cJSON *guided_value;         /* expression, choices or schema */
-  const char *cache_salt;            /* NULL: not given */
+  const char *cache_salt;            /* NULL if not given */
   const char *lora_name, *lora_path; /* an adapter to load or unload */
-  int64_t dimensions, top_n;         /* 0: not given */
-  bool base64;                       /* embeddings are bytes in base64 */
+  int64_t dimensions, top_n;         /* 0 if not given */
+  bool base64;                       /* embeddings are sent as base64 */
   bool returns_documents;
-  const cJSON *first, *second; /* texts that are compared: one, or an array */
-  int nfirst;                  /* prompts of the first */
+  const cJSON *first, *second; /* texts to compare: one, or an array */
+  int nfirst;                  /* number of prompts from the first */
   sli_bounded memory;          /* memory of the texts and arrays above */
 } request_params;
 
-/* Parses a body, which must outlive `out`. SL_E_USAGE, SL_E_INPUT: the body is wrong; *param is
- * then the field's name, or NULL. SL_E_MEMORY: the allowance does not suffice; it must outlive
- * `out`. Call request_params_fini() in any case. */
+/* Parses a body, which must outlive `out`, as must the allowance. SL_E_USAGE, SL_E_INPUT: the body
+ * is wrong; *param is then the field's name, or NULL. SL_E_MEMORY: the allowance does not suffice.
+ * Call request_params_fini() in any case. */
 sl_status request_params_read(const char *body, size_t bytes, params_kind kind,
                               const sli_allowance *allowance, request_params *out,
                               const char **param);
-/* Frees all texts, and keeps the other values. May be called again. */
+/* Frees all texts, and keeps the other values. May be called repeatedly. */
 void request_params_fini(request_params *a);
 
 #endif

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Answers of /v1/responses: an object with items, or events about them. */
+/* Answers of /v1/responses: an object with items, or a stream of events about them. */
 #include "tools/actorserve/responses.h"
 
 #include <stdlib.h>
@@ -10,14 +10,14 @@
 
 typedef struct item {
   answer_kind kind; /* CONTENT, REASONING or CALL */
-  size_t begin;     /* offset of its text in the choice's content or reasoning; index of its call */
+  size_t begin; /* offset of its text in the choice's content or reasoning, or index of its call */
   size_t end;
 } item;
 
 struct response {
   item *items;
   size_t count, room;
-  int events; /* so far */
+  int events; /* number of events so far */
 };
 
 response *response_create(void) { return sli_calloc(1, sizeof(response)); }
@@ -30,7 +30,7 @@ void response_destroy(response *x) {
 
 /* ---- items ----------------------------------------------------------------------------------- */
 
-/* Notes a piece; returns whether an item begins with it. */
+/* Handles a piece. Returns whether it begins an item. */
 static bool note(choice *c, const answer_piece *piece) {
   response *x = c->response;
   item *last = x->count ? &x->items[x->count - 1] : NULL;
@@ -65,7 +65,8 @@ static bool put_item_text(const choice *c, const item *x, struct evbuffer *out) 
   return reply_put_text(out, arguments->text, arguments->bytes);
 }
 
-/* Appends the part of a message or of reasoning that has its text; `open`: none yet. */
+/* Appends the part of a message or of reasoning that holds its text; if `open`, the text is
+ * empty. */
 static bool put_part(const choice *c, const item *x, bool open, struct evbuffer *out) {
   bool message = x->kind == ANSWER_CONTENT;
   return reply_put(
@@ -90,7 +91,7 @@ static bool put_texts(const choice *c, const item *x, bool open, struct evbuffer
          (open || put_part(c, x, false, out)) && reply_put(out, "]");
 }
 
-/* Appends item i; `open`: it has only begun. */
+/* Appends item i. If `open`, it has only begun. */
 static bool put_item(const choice *c, size_t i, bool open, struct evbuffer *out) {
   const item *x = &c->response->items[i];
   return reply_put(out, "{\"id\":") && put_id(c, i, out) &&
@@ -125,7 +126,7 @@ static bool put_settings(const request *r, struct evbuffer *out) {
                             : "auto") > 0;
 }
 
-/* Appends the response as it is; `open`: it has only begun. */
+/* Appends the response in its current state. If `open`, it has only begun. */
 static bool put_response(const choice *c, bool open, struct evbuffer *out) {
   const request *r = c->of;
   bool cut = !open && !strcmp(c->finish, "length");

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Bodies of /v1/responses as bodies of /v1/chat/completions, whose reader checks them. */
+/* Translates bodies of /v1/responses to bodies of /v1/chat/completions, whose parser checks
+ * them. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -10,7 +11,7 @@
 typedef struct translation {
   cJSON *chat, *messages;
   sl_status status;
-  const char *field; /* that is read */
+  const char *field; /* the field being read */
 } translation;
 
 static const cJSON *member(const cJSON *object, const char *name) {
@@ -32,7 +33,7 @@ static void add_copy(cJSON *to, const char *name, const cJSON *item) {
 
 /* ---- input ----------------------------------------------------------------------------------- */
 
-/* Copies a content: a text, or parts of texts. */
+/* Copies a content: a text, or an array of text parts. */
 static void add_content(translation *t, cJSON *to, const cJSON *content) {
   const cJSON *each;
   if (!cJSON_IsArray(content)) {
@@ -59,7 +60,7 @@ static cJSON *add_message(translation *t, const char *role) {
   return message;
 }
 
-/* Adds a call to the assistant's message that came last, or to a new one. */
+/* Adds a call to the assistant message that came last, or to a new one. */
 static void add_call(translation *t, const cJSON *item) {
   cJSON *last = cJSON_GetArrayItem(t->messages, cJSON_GetArraySize(t->messages) - 1);
   if (strcmp(text_of(last, "role"), "assistant") != 0) {
@@ -185,7 +186,7 @@ static const struct {
               {"max_tool_calls", ignore},
               {"top_logprobs", ignore}};
 
-/* Reads a field, or copies it for the reader of chats. */
+/* Translates a field, or copies it for the parser of chat bodies. */
 static void read_field(translation *t, const cJSON *item) {
   if (cJSON_IsNull(item)) return;
   for (size_t i = 0; i < SLI_COUNT(fields); i++)

@@ -19,8 +19,8 @@ enum {
   MOST_UNSENT = 256 << 10,
   LEAST_CONNECTIONS = 64,
   MOST_CONNECTIONS = 16384,
-  EVENTS = 32,                /* events taken of the session at a time */
-  CONNECTIONS_PART = 16 << 10 /* bytes of memory for each connection that may be open */
+  EVENTS = 32,                /* events taken from the session per batch */
+  CONNECTIONS_PART = 16 << 10 /* bytes of memory per possible connection */
 };
 
 /* ---- status ---------------------------------------------------------------------------------- */
@@ -36,7 +36,7 @@ static void actorserve_serve_refuse(serving *s, http_exchange *x, int status, co
   answer(s, x, status, "application/json", reply_error(status, NULL, code, text));
 }
 
-/* Says whether work waits and nothing comes back: of the model, or of the tokenizing thread. */
+/* Returns whether work is waiting without progress, in the model or in the tokenizing thread. */
 static bool is_stuck(const serving *s, double *seconds, bool *model) {
   sl_session_stats stat = s->engine->stat(s->engine->self);
   uint64_t since = stat.waiting_since_ns, now = sli_now_ns();
@@ -123,7 +123,7 @@ static void answer_responses(serving *s, http_exchange *x, const http_request *r
 
 extern const char chat_html[]; /* page/chat.html */
 
-/* Answers with a page that chats. It asks nobody but this server. */
+/* Answers with a chat page. It contacts no other server. */
 static void answer_page(serving *s, http_exchange *x, const http_request *request) {
   (void)request;
   http_add_field(x, "Content-Security-Policy",
@@ -136,9 +136,9 @@ static void answer_page(serving *s, http_exchange *x, const http_request *reques
 /* ---- routes ---------------------------------------------------------------------------------- */
 
 static const struct route {
-  const char *path; /* a path that ends with a slash stands for all paths one level below */
+  const char *path; /* a path that ends with a slash matches all paths one level below */
   const char *method;
-  bool open; /* allowed without a key */
+  bool open; /* allowed without an API key */
   void (*answer)(serving *s, http_exchange *x, const http_request *request);
 } routes[] = {{"/v1/completions", "POST", false, answer_texts},
               {"/v1/chat/completions", "POST", false, answer_chat},
@@ -216,7 +216,7 @@ static bool has_method(const struct route *r, const char *method) {
   return !strcmp(method, r->method) || (!strcmp(method, "HEAD") && !strcmp(r->method, "GET"));
 }
 
-/* Refuses unauthorized and malformed requests before the body comes. */
+/* Refuses unauthorized and malformed requests before the body arrives. */
 static bool on_head(void *ctx, http_exchange *x, const http_request *request) {
   serving *s = ctx;
   const struct route *r = serve_find(request->target);
@@ -273,7 +273,7 @@ static void on_engine(evutil_socket_t fd, short what, void *ctx) {
   (void)fd, (void)what;
   serving *s = ctx;
   sl_session_event events[EVENTS];
-  /* other events get their turn before the next batch */
+  /* limited, so that other events get their turn between batches */
   int n = s->engine->poll(s->engine->self, events, EVENTS);
   for (int i = 0; i < n; i++) request_event(&events[i]);
 }
@@ -293,7 +293,7 @@ static void on_budget(evutil_socket_t fd, short what, void *ctx) {
 static void on_reader(evutil_socket_t fd, short what, void *ctx) {
   (void)fd, (void)what;
   serving *s = ctx;
-  work *x = worker_take(s->reader); /* other events get their turn before the next one */
+  work *x = worker_take(s->reader); /* one at a time, so that other events get their turn */
   if (x) request_read(x->user);
 }
 
@@ -305,7 +305,7 @@ static sl_status listen_on(serving *s) {
   sl_status status = sli_descriptors_reserve("connections need", LEAST_CONNECTIONS,
                                              MOST_CONNECTIONS, &connections);
   if (status) return status;
-  /* connections themselves have at most a part of the memory */
+  /* limits the memory of connections themselves to a part of the budget */
   connections = SLI_MIN(connections, budget_most(s->budget) / CONNECTIONS_PART);
   const http_options options = {.host = o->host,
                                 .port = o->port,
@@ -332,8 +332,8 @@ static struct event *watch(serving *s, int fd, event_callback_fn call) {
   return e;
 }
 
-/* Sets the allocator such that large blocks go back to the system when they are freed. Otherwise
- * its limit grows with the blocks that were freed, and their memory stays. */
+/* Sets the allocator to return large blocks to the system as soon as they are freed. By default the
+ * threshold grows with the freed blocks, and their memory stays allocated. */
 static void set_allocator(void) {
   enum { LARGE = 64 << 10, SPARE = 1 << 20 };
   mallopt(M_MMAP_THRESHOLD, LARGE);
@@ -396,11 +396,11 @@ static void on_signal(evutil_socket_t number, short what, void *ctx) {
   drain(s);
 }
 
-/* Returns free memory to the system, of small blocks too, when there are no requests, or when
- * there is much of it. */
+/* Returns free memory, including that of small blocks, to the system when there are no requests, or
+ * when there is much of it. */
 static void give_memory_back(serving *s) {
   enum { PART = 16 };
-  const uint64_t pause = UINT64_C(2000000000); /* trimming takes some milliseconds */
+  const uint64_t pause = UINT64_C(2000000000); /* because trimming takes some milliseconds */
   uint64_t now = sli_now_ns();
   s->busy |= s->first != NULL;
   if (!s->busy || now - s->trimmed_ns < pause) return;
@@ -421,7 +421,7 @@ static void note_progress(serving *s) {
   progress_note(&s->progress, &stat);
 }
 
-/* Runs every moment: ends the server if the model has failed, and while draining if all requests
+/* Runs periodically: ends the server if the model has failed, and while draining once all requests
  * are over. */
 static void on_moment(evutil_socket_t fd, short what, void *ctx) {
   (void)fd, (void)what;

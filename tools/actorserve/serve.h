@@ -24,21 +24,21 @@ struct request;
 /* The model's name, tokenizer and chat template. */
 typedef struct chat_format {
   const char *name;           /* name of the model */
-  const char *const *aliases; /* [naliases] more names */
+  const char *const *aliases; /* [naliases] additional names */
   int naliases;
-  const char *const *adapters; /* [nadapters] names of the adapters that the engine has loaded */
+  const char *const *adapters; /* [nadapters] names of adapters that the engine has loaded */
   int nadapters;
   codec codec;
   const sli_chat *chat; /* NULL: no_chat says why */
   const char *no_chat;
   const sli_chat_marks *marks;
-  const answer_format *answers; /* how its answers call tools; NULL: unknown */
-  bool thinks;                  /* its answers have reasoning in <think> */
+  const answer_format *answers; /* syntax of tool calls in its answers; NULL if unknown */
+  bool thinks;                  /* its answers may have reasoning in <think> */
   const int32_t *ends;          /* [nends] tokens that end an answer */
   int nends;
 } chat_format;
 
-/* Says whether the model has a name. */
+/* Returns whether a name is the model's. */
 static inline bool chat_format_is(const chat_format *v, const char *name) {
   bool is = !strcmp(v->name, name);
   for (int i = 0; i < v->naliases; i++) is |= !strcmp(v->aliases[i], name);
@@ -46,18 +46,18 @@ static inline bool chat_format_is(const chat_format *v, const char *name) {
 }
 
 typedef struct serve_options {
-  const char *host, *key; /* key NULL: anybody may send requests */
+  const char *host, *key; /* NULL key: anyone may send requests */
   int port;
   /* pages that may send requests: an origin, "*", "loopback" (pages of this machine), or "off" */
   const char *cors;
   size_t most_held_bytes; /* limit of all requests and answers together */
-  /* time without a tick, while work waits, after which the server is unhealthy */
+  /* seconds without a tick, while work waits, after which the server is unhealthy */
   double stuck_seconds;
   /* Time limits of requests and of clients' reads: see http_options. */
   double head_seconds, body_seconds, idle_seconds, stall_seconds;
-  rates *rates; /* rates to update; NULL: none */
-  bool quiet;   /* no line about what it does, every ten seconds */
-  FILE *access; /* a line for each request; NULL: none */
+  rates *rates; /* rates to update; NULL if none */
+  bool quiet;   /* suppress the line about activity every ten seconds */
+  FILE *access; /* file for a line per request; NULL if none */
 } serve_options;
 enum {
   SERVE_HEAD_SECONDS = 20,
@@ -76,25 +76,25 @@ typedef struct serving {
   struct event *of_engine, *of_reader, *of_encoder, *of_budget;
   worker *reader, *encoder; /* threads for long bodies, and for tokenizing texts */
   http *http;
-  struct request *first; /* list of all requests that are not over */
+  struct request *first; /* list of all unfinished requests */
   struct evbuffer *out;  /* buffer for the next output */
   uint64_t secret;       /* secret from which salts are derived */
   uint64_t trimmed_ns;   /* time when memory was last returned to the system */
-  uint64_t nonfinite_ns; /* time of the last warning about logits that are not finite; 0: never */
+  uint64_t nonfinite_ns; /* time of the last warning about non-finite logits; 0 if never */
   metrics metrics;
   progress progress;
   uint64_t requests; /* requests so far */
   bool draining;
-  bool busy; /* requests came since memory was last returned */
+  bool busy; /* requests arrived since memory was last returned */
 } serving;
 
-/* Creates a listening server; the arguments must outlive it. SL_E_IO, SL_E_USAGE name host and
+/* Creates a listening server; the arguments must outlive it. SL_E_IO or SL_E_USAGE names host and
  * port. */
 sl_status serving_create(const serve_options *options, const engine *e, const chat_format *v,
                          serving **out);
 void serving_destroy(serving *s);
-/* Serves until SIGINT or SIGTERM, and then until all requests are answered; a second signal ends
- * it at once. */
+/* Serves until SIGINT or SIGTERM, and then until all requests are answered. A second signal ends it
+ * at once. */
 sl_status serving_run(serving *s);
 
 #endif

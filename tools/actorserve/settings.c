@@ -75,7 +75,7 @@ bool settings_have_workload(const settings *s) {
   return settings_text(s, "arrivals") || settings_text(s, "measure");
 }
 
-/* A file of arrivals needs nothing that is computed. */
+/* Refuses devices that do not compute, unless requests come from a file of arrivals. */
 static sl_status check_devices(const settings *s) {
   bool computes = sl_device_computes(s->lower.devices.kind), bounded = settings_have_workload(s);
   if (s->clock == SL_CLOCK_VIRTUAL && settings_text(s, "measure"))

@@ -39,7 +39,7 @@ static sl_status read_ngram(const char *text, char *words, sl_speculation *out) 
                    text, "ngram:tokens=G,match=N,always has G from 1 to 16, N from 1 to 64");
 }
 
-/* Returns the words behind a path, which may have colons itself; NULL: there are none. */
+/* Returns the words after a path, which may itself contain colons, or NULL if there are none. */
 static char *words_behind(char *path) {
   char *colon = strrchr(path, ':');
   if (!colon || !(colon[1 + strcspn(colon + 1, "=,/.")] == '=' || !strcmp(colon, ":always")))

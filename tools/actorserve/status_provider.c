@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Status provider of a server, for `actorrun status` and `actorrun ctl`. Process 0 has
- * the requests and so the statistics; all processes report their devices. */
+/* Status provider of a server, for `actorrun status` and `actorrun ctl`. Process 0 handles the
+ * requests and so has the statistics; all processes report their devices. */
 #include <cjson/cJSON.h>
 #include <stdlib.h>
 #include <string.h>
@@ -48,7 +48,7 @@ static void describe(void *ctx, const sl_run_status *rs, const void *const *own,
 
 /* ---- changing limits ------------------------------------------------------------------------- */
 
-/* Reads the number after "kv=" and the like; 0: it is none. */
+/* Reads the number after "kv=" and similar prefixes. Returns 0 if there is none. */
 static int read_number(const char *text, const char *name) {
   enum { MOST = 1 << 30 };
   size_t n = strlen(name);
@@ -87,8 +87,8 @@ static void show(const served *m, FILE *out) {
   }
 }
 
-/* Changes limits in process 0, which alone sizes ticks. The answer begins with the exit status
- * of a refusal, or 0. */
+/* Changes limits in process 0, which alone decides the size of ticks. The answer begins with the
+ * exit status of a refusal, or 0. */
 static void answer_quota(control *c, const subject *s, const void *data, size_t bytes, FILE *out) {
   (void)c;
   const served *m = s->ctx;
@@ -137,7 +137,7 @@ sl_status status_provider_open(served *m, const char *model) {
                          .tell = tell,
                          .describe = describe};
   sl_status status = control_open(&m->subject, topics, &m->control);
-  /* Failure to open the control is not fatal: the server goes on without it. */
+  /* Failure to open the control is not fatal: the server continues without it. */
   if (!status && control_listen(m->control)) sli_log("no control socket: %s", sl_detail());
   return status;
 }

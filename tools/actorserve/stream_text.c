@@ -7,14 +7,14 @@
 #include "base/base.h"
 
 enum {
-  LONG_WINDOW = 16,   /* tokens after which a new window begins, at a good place */
-  LONGEST_WINDOW = 64 /* tokens after which it begins at any place */
+  LONG_WINDOW = 16,   /* tokens after which a new window may begin, at a suitable place */
+  LONGEST_WINDOW = 64 /* tokens after which it begins in any case */
 };
 
 /* ---- stops ----------------------------------------------------------------------------------- */
 
-/* Returns how long a prefix of the stop the text ends with after one more byte (Knuth, Morris,
- * Pratt). */
+/* Returns the length of the longest prefix of the stop that the text ends with after one more byte
+ * (Knuth, Morris, Pratt). */
 static int go_on(const struct stop *s, int matched, char byte) {
   while (matched && (matched == (int)s->bytes || s->text[matched] != byte))
     matched = s->again[matched - 1];
@@ -49,7 +49,7 @@ static size_t match(stream_text *t, char byte) {
   return ends;
 }
 
-/* Returns the length of the text's end that may become a stop. */
+/* Returns the length of the end of the text that may become a stop. */
 static size_t held(const stream_text *t) {
   int most = 0;
   for (int i = 0; t->stops && i < t->stops->count; i++) most = SLI_MAX(most, t->matched[i]);
@@ -79,7 +79,7 @@ static size_t settled(const char *text, size_t bytes) {
   return bytes;
 }
 
-/* Appends the part of the window's text that was not appended yet. */
+/* Appends the part of the window's text that was not appended before. */
 static void show(stream_text *t, bool end) {
   size_t bytes;
   char *text = codec_decode(t->codec, t->window, t->count, t->special, &bytes);
@@ -91,8 +91,8 @@ static void show(stream_text *t, bool end) {
   free(text);
 }
 
-/* Begins a window. It keeps one earlier token, because tokenizers may spell a token differently
- * at the start of a text. */
+/* Begins a window. It keeps one earlier token, because tokenizers may decode a token differently at
+ * the start of a text. */
 static void begin_window(stream_text *t) {
   size_t bytes;
   t->window[0] = t->window[t->count - 1];

@@ -10,19 +10,19 @@
 
 #include "base/base.h"
 
-/* A worker. `lock` guards all but `thread` and `fd`. */
+/* A worker. `lock` guards all fields except `thread` and `fd`. */
 struct worker {
   pthread_t thread;
   pthread_mutex_t lock;
   pthread_cond_t more;
-  work *todo, *done, **last; /* last: where the next finished one is linked */
+  work *todo, *done, **last; /* last: where the next finished work is linked */
   work *now;                 /* the work in progress */
-  uint64_t since_ns;         /* since when */
+  uint64_t since_ns;         /* start of the work in progress */
   int fd;
   bool ends;
 };
 
-/* Waits for the next work; NULL: the worker is to end. */
+/* Waits for the next work. Returns NULL if the worker is to end. */
 static work *wait_for_work(worker *w) {
   pthread_mutex_lock(&w->lock);
   while (!w->todo && !w->ends) pthread_cond_wait(&w->more, &w->lock);
@@ -34,7 +34,7 @@ static work *wait_for_work(worker *w) {
   return x;
 }
 
-/* Adds finished work. Called under the lock. */
+/* Adds finished work. Called with the lock held. */
 static void add_done(worker *w, work *x) {
   x->next = NULL;
   *w->last = x;

@@ -18,19 +18,19 @@ typedef struct work {
   void (*run)(struct work *w); /* called on the worker's thread */
   void *user;
   size_t bytes; /* size of the work */
-  /* set if the result is not wanted any more; run() may not have been called */
+  /* set when the result is no longer wanted; run() may not have been called */
   atomic_bool stop;
   uint64_t turn; /* order: the smallest comes next */
   struct work *next;
 } work;
 
 sl_status worker_create(worker **out);
-/* stops the work in progress; unfinished work belongs to the caller again */
+/* Stops the work in progress. Unfinished work returns to the caller. */
 void worker_destroy(worker *w);
 int worker_fd(const worker *w); /* readable while there is finished work */
-/* Queues work. Short work goes before long work, unless that has waited for some time. */
+/* Queues work. Short work precedes long work, unless the long work has waited for some time. */
 void worker_put(worker *w, work *x);
-/* Asks for an early end of work that was not taken yet. */
+/* Requests an early end of work that was not taken yet. */
 void worker_stop(worker *w, work *x);
 work *worker_take(worker *w); /* returns finished work, or NULL */
 /* Returns how long the work in progress has run. */

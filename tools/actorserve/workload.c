@@ -115,7 +115,7 @@ static sl_status workload_simulate(settings *s, served *m, workload *p) {
 static sl_status workload_run_either(settings *s, served *m, workload *p) {
   if (s->clock == SL_CLOCK_VIRTUAL) return workload_simulate(s, m, p);
   sl_status status = model_open(s, m);
-  /* the first process has the requests */
+  /* the first process handles the requests */
   if (!status && s->process) return sl_session_wait(m->session);
   return status ? status : workload_run_real(m->session, (uint64_t)sl_arg_int(s->run, "seed"), p);
 }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* --arrivals: plays requests from a file, on the real or the virtual clock, and reports how they
+/* --arrivals: replays requests from a file, on the real or the virtual clock, and reports how they
  * were answered. */
 #ifndef SLUICE_TOOLS_ACTORSERVE_WORKLOAD_H
 #define SLUICE_TOOLS_ACTORSERVE_WORKLOAD_H
@@ -8,16 +8,16 @@
 
 typedef struct workload {
   arrivals came;
-  /* the simulation; on the real clock the stages' computing times are unknown */
+  /* the simulation; on the real clock the stages' compute times are unknown */
   sl_session_simulation run;
   outcome outcome;
-  sl_tick_cost cost, corners; /* cost of its ticks on the real clock, if measured; else all 0 */
+  sl_tick_cost cost, corners; /* measured cost of ticks on the real clock, otherwise all 0 */
 } workload;
 
 /* Submits the requests to a session, each at its real time, and waits until all are answered. */
 sl_status workload_run_real(sl_session *session, uint64_t seed, workload *p);
 
-/* Runs actorserve --arrivals: plays, prints, and writes the report. */
+/* Runs actorserve --arrivals: replays the requests, prints the outcome, and writes the report. */
 sl_status workload_run(settings *s, served *m);
 
 /* measure.c: runs actorserve --measure. */

@@ -1,17 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Analysis of idle devices.
  *
- * The key maps of the plan say which slots a firing took, completed and released. With the times
- * of the firings this is the whole history of every slot: taken, ready, free again. It shows to
- * the nanosecond when each firing could have started, and what it waited for last: an input, or
- * a credit. A gap before a firing is split at that time. Before it the firing waited for that
- * register; after it only the worker (device) or the plan's order (policy) held it back.
+ * The plan's key maps say which slots a firing took, completed and released. Together with the
+ * times of the firings this is the complete history of every slot: taken, ready, free again. It
+ * shows to the nanosecond when each firing could have started, and what it waited for last: an
+ * input, or a credit. A gap before a firing is split at that time. Before it the firing waited for
+ * that register; after it only the worker (device) or the plan's order (policy) held it back.
  *
- * The reason of a gap names the neighbour to blame. walk_back() continues from there. The
- * producer ran meanwhile, or it waited too, for another one, and so on to a firing that ran.
- * Starting from the last firing of a step this gives the critical path: at each time, what every
- * idle device was waiting for in the end. A wait for credit is blamed on the credit while the
- * slot's holder was waiting too; if the holder was running, it was slow. */
+ * The reason of a gap names the neighbour to blame. walk_back() continues from there. Either the
+ * producer ran meanwhile, or it waited for another firing, and so on back to one that ran. Starting
+ * from the last firing of a step this gives the critical path: what every idle device was
+ * ultimately waiting for at each time. A wait for a credit is blamed on the credit while the slot's
+ * holder was also waiting. If the holder was running, it was slow. */
 #include "tools/actortrace/actortrace.h"
 
 #include <stdlib.h>

@@ -8,7 +8,7 @@
 
 /* ---- waits ------------------------------------------------------------------------------- */
 
-/* Time by actor, by register, and time that has neither. */
+/* Time by actor, by register, and time attributed to neither. */
 typedef struct totals {
   const analysis *a;
   uint64_t *actor, *input, *credit, wait[SL_WAIT_COUNT], total;
@@ -37,7 +37,7 @@ static void count_wait(void *ctx, const piece *p) {
   else t->wait[p->wait] += ns;
 }
 
-/* Says whether a register is short of slots: replays show that one more saves a fiftieth of the
+/* Returns whether a register is short of slots: in replays one more slot saves a fiftieth of the
  * step. Many waits for credit only move the bubble. */
 static bool is_short_of_slots(const shower *s, int32_t reg) {
   for (int32_t i = 0; i < s->advices.count; i++) {
@@ -222,7 +222,7 @@ void print_path(const shower *s) {
   totals t = totals_create(s->a);
   for (size_t i = 0; i < length; i++) {
     segment x = path[i];
-    x.credit = SL_NONE; /* count by the actor that ran, whatever credit led there */
+    x.credit = SL_NONE; /* count by the actor that ran, regardless of the credit */
     count_segment(s, &t, &x, x.to_ns - x.from_ns);
   }
   char title[128], text[32];

@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Cause of each firing: the input that was ready last, or the credit that came back last. Slots
- * of registers that share credits are counted through the trace, change by change, by the rules
- * of actors/plan/flow.h. */
+/* Cause of each firing: the last input to become ready, or the last credit to return. Slots of
+ * registers that share credits are counted through the trace, change by change, by the rules of
+ * actors/plan/flow.h. */
 #include "tools/actortrace/actortrace.h"
 
 #include <stdlib.h>
 
 #include "actors/plan/plan.h"
 
-/* Keeps the later cause; of two at the same time the recorded one. */
+/* Keeps the later cause; if both are at the same time, keeps the recorded one. */
 static void consider(const analysis *a, int64_t firing, cause candidate) {
   cause *c = &a->causes[firing];
   const sl_trace_record *f = &a->firings[firing].record;
@@ -40,15 +40,15 @@ static void find_inputs(analysis *a, int64_t firing) {
   }
 }
 
-/* A slot that is taken or comes back. */
+/* A slot being taken or returned. */
 typedef struct change {
   uint64_t ns;
   size_t hold;
   bool freed;
 } change;
 
-/* Orders by time, then by order of being taken: a slot used for no time is freed before the next
- * is taken. */
+/* Orders by time, then in the order in which slots are taken: a slot used for no time is freed
+ * before the next is taken. */
 static int by_time(const void *a, const void *b) {
   const change *x = a, *y = b;
   if (x->ns != y->ns) return x->ns < y->ns ? -1 : 1;
@@ -60,14 +60,14 @@ static int32_t slots_of(const sl_plan *plan, int32_t reg) {
   return plan->regs[reg].shares ? plan->regs[reg].shares - 1 : reg;
 }
 
-/* Fill levels of registers that share credits: those of a pool, those that alias one register's
- * slots, or a single register. */
+/* Fill levels of registers that share credits: the registers of a pool, those that alias one
+ * register's slots, or a single register. */
 typedef struct sharing {
   const sl_plan *plan;
   int32_t pool, nregs;
   const int32_t *regs;
   sli_level level; /* level of the pool */
-  /* [nregs of the plan] slots in use, by the first register with the same slots */
+  /* [nregs of the plan] slots in use, indexed by the first register with the same slots */
   int32_t *used;
   bool *full;     /* [nregs of the plan] no slot could be taken */
   change *opened; /* [nregs of the plan] the change that let the next slot be taken */
@@ -146,7 +146,7 @@ static void find_credits(analysis *a, sharing *s) {
 }
 
 /* Counts slots in use at the start of the trace, including initial keys. If the trace lost its
- * oldest firings, counts the slots that are seen to come back. */
+ * oldest firings, counts the slots that are seen to return. */
 static void find_first_used(const analysis *a, sharing *s) {
   const sl_plan *plan = s->plan;
   int64_t *fired = sli_calloc((size_t)plan->nactors + 1, sizeof *fired);
@@ -177,7 +177,7 @@ static void find_all_credits(analysis *a) {
   for (int32_t r = plan->nregs - 1; r >= 0; r--) {
     int32_t pool = plan->regs[r].pool;
     int32_t *group = &first[pool == SL_NONE ? slots_of(plan, r) : plan->nregs + pool];
-    next[r] = *group; /* 0: none, else the number plus 1 */
+    next[r] = *group; /* 0 if none, otherwise the number plus 1 */
     *group = r + 1;
   }
   for (int32_t g = 0; g < plan->nregs + plan->npools; g++) {

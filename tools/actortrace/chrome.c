@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* actortrace chrome: trace events in JSON for chrome://tracing, Perfetto and HTA. A process is a
  * device, a thread is a queue. Arrows follow the registers from the firing that made a slot to
- * those that read it; counters show bytes and slots in use. Times are microseconds with three
+ * those that read it. Counters show bytes and slots in use. Times are microseconds with three
  * decimals. */
 #include "tools/actortrace/actortrace.h"
 
@@ -98,8 +98,8 @@ static void put_arrow_end(writer *w, char phase, int32_t reg, size_t id, int64_t
   fputs("}", w->out);
 }
 
-/* Draws arrows from the firing that made a slot ready to the one that waited for it last. Arrows
- * that held nothing up, which are thousands, are omitted. */
+/* Draws arrows from the firing that made a slot ready to the one that waited for it last. Thousands
+ * of arrows on which nothing waited are omitted. */
 static void put_arrows(writer *w) {
   for (size_t i = 0; i < w->a->nfirings; i++) {
     const cause *c = &w->a->causes[i];

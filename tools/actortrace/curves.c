@@ -28,8 +28,8 @@ static size_t list_changes(const analysis *a, int32_t reg, int64_t unit, sample 
   return n;
 }
 
-/* Turns changes into values, one for each time. A slot that comes back exactly when another is
- * taken does not count beside it. */
+/* Turns changes into values, one for each time. A slot returned exactly when another is taken is
+ * not counted twice. */
 static size_t sum_up(sample *all, size_t n, int64_t start) {
   qsort(all + 1, n, sizeof *all, by_time);
   all[0] = (sample){0, start};

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* actortrace diff: what got slower from one trace to another.
+/* actortrace diff: what became slower from one trace to another.
  *
- * Both are counted per step and matched by name: devices with their busy time and idle time by
- * reason, actors with the median and the sum of their firings, registers with the time they were
- * waited for. */
+ * Both traces are counted per step and matched by name: devices with their busy time and idle time
+ * by reason, actors with the median and sum of their firings, registers with the time spent waiting
+ * for them. */
 #include "tools/actortrace/actortrace.h"
 
 #include <inttypes.h>
@@ -121,7 +121,7 @@ static void print_item(FILE *out, const item *i) {
           format_or_dash(before, i->before), format_or_dash(after, i->after), i->name);
 }
 
-/* Prints the items that slowed down most, then as many of those that got faster. Items that
+/* Prints the items that slowed down most, then as many of the items that became faster. Items that
  * differ by less than a thousandth of the step are skipped. */
 static void print_items(FILE *out, const char *title, items *x, double least) {
   enum { MOST = 8 };

@@ -121,8 +121,8 @@ size_t find_piece(const line *l, uint64_t ns) {
   return low;
 }
 
-/* Says whether a firing is its device's work in a step. If a device does no work of the usual
- * classes, all its firings count. */
+/* Returns whether a firing belongs to its device's work in a step. If a device does no work of the
+ * usual classes, all its firings count. */
 static bool is_work_of(const analysis *a, const sl_trace_firing *f, int64_t step) {
   const sl_actor *x = &a->plan->actors[f->record.actor];
   return f->tick.step == step && a->work_queue[x->queue] && is_work(x->cls);

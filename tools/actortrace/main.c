@@ -72,7 +72,7 @@ static void print_usage(FILE *out) {
   sl_options_print(offered, out);
 }
 
-/* Removes what indents the lines behind the first one. */
+/* Prints a command's help without the indentation of its continuation lines. */
 static void print_command_row(const char *name, const char *help) {
   char text[512];
   size_t n = 0;

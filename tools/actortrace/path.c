@@ -33,8 +33,9 @@ static uint64_t end_before(const analysis *a, int64_t firing) {
   return a->before[firing] < 0 ? 0 : a->firings[a->before[firing]].record.end_ns;
 }
 
-/* Says whether firing x lacked a slot. The firing before it on its queue held the slot that x
- * wanted, and the queue had idled for that firing; with one more slot x could have run instead. */
+/* Returns whether firing x lacked a slot. The previous firing on its queue held the slot that x
+ * wanted, and the queue had been idle waiting for that firing; with one more slot x could have run
+ * instead. */
 static bool lacked_slot(const analysis *a, int64_t x) {
   const cause *c = &a->causes[x];
   int64_t before = a->before[x];
@@ -52,8 +53,8 @@ static void want_credit(walker *w, int64_t x, bool lacked) {
   w->since_ns = SLI_MAX(c->input_ns, end_before(w->a, lacked ? w->a->before[x] : x));
 }
 
-/* Explains what a firing waited for, up to the walk's position. Returns the firing that ran
- * before, whose own waiting comes next; -1: the trace does not say. */
+/* Explains what a firing waited for, up to the walk's position. Returns the firing that ran before,
+ * whose waiting comes next, or -1 if the trace does not say. */
 static int64_t walk_step(walker *w, int64_t x) {
   const analysis *a = w->a;
   const cause *c = &a->causes[x];
@@ -93,7 +94,7 @@ static void add_segment(void *ctx, const segment *x) {
   p->segments[p->count++] = *x;
 }
 
-/* Returns the last firing of the step's work to end. */
+/* Returns the firing of the step's work that ends last. */
 static int64_t last_of_step(const analysis *a, int64_t step) {
   int64_t last = -1;
   for (int32_t d = 0; d < a->plan->ndevices; d++) {

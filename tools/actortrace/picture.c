@@ -62,7 +62,7 @@ static void fill_columns(const line *l, uint64_t from, uint64_t to, int columns,
   }
 }
 
-/* Draws a firing in so many columns: as much of "F12" as fits, then a bar. */
+/* Draws a firing in `columns` columns: as much of "F12" as fits, then a bar. */
 static void draw_run(const shower *s, const sl_trace_firing *f, int columns) {
   sl_class cls = s->plan->actors[f->record.actor].cls;
   char text[32];
@@ -155,7 +155,7 @@ static void draw_key(const shower *s) {
 }
 
 void draw_step(const shower *s) {
-  uint64_t from, to; /* after the work comes the update */
+  uint64_t from, to; /* the update comes after the work */
   if (!work_window(s->a, s->step, &from, &to)) return;
   char text[32];
   char title[96];

@@ -1,11 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Replay of a trace's plan on the virtual clock, with measured durations, and with a slot more
- * here or there.
+/* Replay of a trace's plan on the virtual clock, with measured durations, and optionally with more
+ * slots for some registers.
  *
- * The plan in a trace has no programs, and needs none: every queue is replaced by a timed one,
- * and every actor takes its median duration. Only noise, which the clock cannot know, differs
- * from the run. A quota is tried by a replay, so the answer accounts for everything that depends
- * on it. */
+ * The plan in a trace has no programs, and needs none: every queue is replaced by a timed one, and
+ * every actor takes its median duration. Only noise, which the clock cannot know, differs from the
+ * run. A quota is tried by a replay, so the answer accounts for everything that depends on it. */
 #include "tools/actortrace/actortrace.h"
 
 #include <stdlib.h>
@@ -79,7 +78,7 @@ void replay_fini(replay *r) { sli_simulation_fini(&r->simulation); }
 /* A knob and the time waited for it. */
 typedef struct knob {
   advice advice;
-  uint64_t waited_ns, most_ns; /* waits for all its registers; for the one named */
+  uint64_t waited_ns, most_ns; /* time waited for all its registers, and for the named one */
 } knob;
 
 static int32_t stage_of(const sl_plan *plan, const sl_register *r) {
@@ -94,7 +93,7 @@ bool answers(const sl_plan *plan, int32_t reg, const advice *a) {
   return a->stage == SL_NONE || stage_of(plan, r) == a->stage;
 }
 
-/* Returns how long each register's producer waited for its credit, on any queue. */
+/* Returns how long each register's producer waited for credit, on any queue. */
 static uint64_t *credit_waits(const analysis *a) {
   uint64_t *waits = sli_calloc((size_t)a->plan->nregs + 1, sizeof *waits);
   for (size_t i = 0; i < a->nfirings; i++) {
@@ -152,8 +151,8 @@ static knob *list_knobs(const analysis *a, int32_t *count) {
   return knobs;
 }
 
-/* Sets the extra slots and their cost. A pool's slot costs as much as the largest of its
- * registers takes. */
+/* Sets the extra slots and their cost. A slot of a pool costs as much as the largest of its
+ * registers. */
 static void set_extra(const sl_plan *plan, advice *k, int32_t *extra) {
   for (int32_t r = 0; r < plan->nregs; r++) {
     bool is_its = answers(plan, r, k);
@@ -184,8 +183,8 @@ static int by_gain(const void *a, const void *b) {
   return x->reg < y->reg ? -1 : x->reg > y->reg;
 }
 
-/* Says whether the slots of one stage do as well as slots at every stage, which are then no
- * advice. */
+/* Returns whether more slots at one stage are as good as more slots at every stage, so that the
+ * latter are not advised. */
 static bool is_better_elsewhere(const advices *all, const advice *k) {
   for (int32_t i = 0; i < all->count; i++) {
     const advice *other = &all->items[i];

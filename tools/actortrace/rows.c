@@ -16,8 +16,8 @@ static void print_tick(const tick_taken *x, FILE *out) {
 }
 
 /* Prints one line per firing, with its number of valid rows if slots have rows. With a server's
- * log, also the tick's number of sequences, its rows of prompt chunks, and the positions before
- * them. */
+ * log, also prints the tick's number of sequences, its rows of prompt chunks, and the positions
+ * before them. */
 sl_status command_rows(const sl_trace *t, const options *o, FILE *out) {
   const sl_plan *plan = t->plan;
   bool rows = has_rows(t);
@@ -57,8 +57,8 @@ static void print_reason(void *ctx, const piece *p) {
           p->to_ns - p->from_ns);
 }
 
-/* Prints for each step and device one line for its span, one for its own work, one for other
- * work, and one for each idle time. These add up to the span. */
+/* Prints for each step and device a line for its span, one for its work, one for other work, and
+ * one for each idle time. These add up to the span. */
 sl_status command_reasons(const sl_trace *t, const options *o, FILE *out) {
   analysis *a = analysis_create(t);
   fprintf(out, "step\tdevice\treason\tregister\tproducer\tstart_ns\tns\n");

@@ -26,7 +26,7 @@ static account sum_accounts(const shower *s, int32_t device) {
   return sum;
 }
 
-/* Says whether there is room for the total memory beside the memory in use. */
+/* Returns whether there is room for the total memory beside the memory in use. */
 static bool is_wide(const shower *s, int names) { return s->width >= names + 83; }
 
 static void print_device(const shower *s, int names, const char *name, const account *x,

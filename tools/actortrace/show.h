@@ -14,8 +14,8 @@ typedef struct shower {
   step_range range; /* steps of the tables */
   int64_t step;     /* step of the picture */
   advices advices;
-  char *no_advice; /* reason that there is no advice, or NULL */
-  int32_t device;  /* -1: all */
+  char *no_advice; /* reason why there is no advice, or NULL */
+  int32_t device;  /* -1 for all */
   bool queues;
 } shower;
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Steps of a trace: all, the whole ones, and the typical one. */
+/* Steps of a trace: all steps, the complete ones, and the typical one. */
 #include "tools/actortrace/actortrace.h"
 
 #include <stdlib.h>
@@ -25,7 +25,7 @@ int64_t count_steps(const sl_trace *t, step_range r) {
   return n;
 }
 
-/* Says whether an actor fires in every step. Evaluations and checkpoints do not. */
+/* Returns whether an actor fires in every step. Evaluations and checkpoints do not. */
 static bool fires_always(const analysis *a, int32_t actor) {
   return a->plan->actors[actor].every <= 1;
 }
@@ -57,7 +57,7 @@ step_range steps_to_count(const analysis *a) {
   free(firings);
   if (range.first == 0 && count > 1) range.first = 1;
   if (count || !t->nsteps) return range;
-  return (step_range){t->step[0].step, t->step[0].step}; /* no step is whole: take what is there */
+  return (step_range){t->step[0].step, t->step[0].step}; /* none is complete: use the first one */
 }
 
 typedef struct length {

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* actortrace svg: one or several steps as a figure for a paper or a page.
  *
- * The ground is white, classes have letters as well as colours, later chunks of a device are
- * lighter than its first, and there are only rectangles, lines and text. The figure prints, scales,
- * and can be edited by hand. */
+ * The background is white, classes have letters as well as colours, later chunks of a device are
+ * lighter than its first, and there are only rectangles, lines and text. The figure prints well,
+ * scales, and can be edited by hand. */
 #include "tools/actortrace/actortrace.h"
 
 #include <inttypes.h>
@@ -32,7 +32,7 @@ static const struct ink {
                           [SL_CLASS_C] = {"#a0a0a0", "#000", "communicate"},
                           [SL_CLASS_L] = {"#f0e442", "#000", "load"}};
 
-/* Mixes a colour with white: 0 leaves it, 1 is white. */
+/* Mixes a colour with white: 0 leaves it unchanged, 1 is white. */
 static const char *lighten(char out[8], const char *fill, double share) {
   unsigned long rgb = strtoul(fill + 1, NULL, 16);
   unsigned mixed[3];
@@ -49,9 +49,9 @@ typedef struct figure {
   FILE *out;
   uint64_t from, to;
   step_range steps;
-  int32_t most_rows; /* most valid rows of a visible firing; SL_NONE: none has rows */
+  int32_t most_rows; /* most valid rows of a visible firing; SL_NONE if none has rows */
   bool queues;
-  int chunks; /* most chunks that a device has of the model */
+  int chunks; /* the most chunks of the model on one device */
   double y;
 } figure;
 
@@ -151,7 +151,8 @@ static int32_t rows_most(const figure *g, int32_t device) {
   return most;
 }
 
-/* Draws a bar whose height is the firing's share of the most rows, with the number above it. */
+/* Draws a bar whose height is the firing's rows relative to the most rows, with the number above
+ * it. */
 static void draw_bar(const figure *g, const piece *p) {
   const sl_trace_firing *f = &g->a->firings[p->firing];
   double x = at_x(g, SLI_MAX(p->from_ns, g->from)), w = at_x(g, SLI_MIN(p->to_ns, g->to)) - x;
@@ -192,7 +193,7 @@ static int32_t queue_of(const figure *g, const sl_trace_firing *f) {
   return g->a->plan->actors[f->record.actor].queue;
 }
 
-/* Says whether a queue beside a device's passes has anything to show. */
+/* Returns whether a queue beside a device's passes has anything to show. */
 static bool is_queue_seen(const figure *g, int32_t q) {
   if (!g->queues || g->a->work_queue[q]) return false;
   for (size_t i = 0; i < g->a->nfirings; i++) {
@@ -280,7 +281,7 @@ static void draw_axis(const figure *g, double bottom) {
           (LEFT + WIDTH - RIGHT) / 2.0, bottom + 31);
 }
 
-/* Draws a class's box and name, and its second shade; returns the x behind it. */
+/* Draws a class's box and name, and its second shade. Returns the x after it. */
 static double draw_class(const figure *g, int c, double x, double y) {
   bool shades = g->chunks > 1 && is_work((sl_class)c);
   char fill[8];
@@ -340,7 +341,7 @@ static void draw_device(figure *g, int32_t device) {
   g->y += MEMORY + GAP;
 }
 
-/* Finds the window from the first start of the devices' work in the steps to the last end. */
+/* Finds the window from the first start to the last end of the devices' work in the steps. */
 static bool find_window(figure *g) {
   const sl_trace *t = g->a->trace;
   g->from = UINT64_MAX;

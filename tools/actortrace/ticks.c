@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* --log: durations of a server's ticks, from the file of actorserve --log. It has a line for
- * each tick, with a word request:position+rows for each of its sequences, and request~rows for
- * drafted ones. */
+/* --log: durations of a server's ticks, from the file of actorserve --log. It has a line per tick,
+ * with a word request:position+rows for each of its sequences, and request~rows for drafted
+ * rows. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -82,7 +82,7 @@ void ticks_close(ticks *all) {
 
 /* ---- statistics ------------------------------------------------------------------------- */
 
-/* Statistics of ticks with a prompt chunk, or of answers alone. */
+/* Statistics of ticks with a prompt chunk, or of ticks with answers only. */
 typedef struct kind {
   size_t count;
   double seconds, rows, sequences;

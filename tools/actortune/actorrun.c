@@ -43,7 +43,7 @@ static int spawn_and_wait(char **argv, const char *log, int *wait_status) {
   return error;
 }
 
-/* Fails with the last line of the child's output, without its own name. */
+/* Fails with the last line of the child's output, without the child's name. */
 static sl_status child_failed(const char *what, const char *log, int wait_status) {
   static const sl_status kinds[] = {SL_E_IO, SL_E_IO, SL_E_INPUT, SL_E_BUDGET};
   char *text = NULL;

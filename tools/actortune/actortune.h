@@ -19,16 +19,16 @@ typedef struct numbers {
   int *values;
 } numbers;
 
-void numbers_add(numbers *to, int value); /* unless it is there already */
-/* Parses an option: "4", "4,8,16", "4..8" and mixtures. SL_E_USAGE names it. */
+void numbers_add(numbers *to, int value); /* unless already present */
+/* Parses an option: "4", "4,8,16", "4..8" and combinations. SL_E_USAGE names it. */
 sl_status numbers_read(const settings *s, const char *option, numbers *out);
 
 /* Ranges to sweep, parsed from the options. */
 typedef struct sweep {
-  numbers microbatches, pieces, chunks; /* chunks empty: each schedule's own */
+  numbers microbatches, pieces, chunks; /* chunks empty: the default of each schedule */
   int nschedules;
   const char **schedules;
-  size_t least_bytes, most_bytes; /* budgets; most 0: unlimited */
+  size_t least_bytes, most_bytes; /* budgets; most 0 if unlimited */
 } sweep;
 
 sl_status sweep_read(const settings *s, sweep *out);
@@ -36,7 +36,7 @@ void sweep_fini(sweep *w);
 
 /* ---- configurations and points --------------------------------------------------------- */
 
-/* A number that the search may change: one quota of the schedule. */
+/* A number that the search may change: a quota of the schedule. */
 typedef struct quota_value {
   char name[24];
   int stage, slots;
@@ -45,11 +45,11 @@ typedef struct quota_value {
 /* One combination of schedule, chunks, microbatches and pieces. */
 typedef struct config {
   bool tried;               /* not requested by the user, so it may be impossible */
-  settings settings;        /* a copy of the user's with these values; owns nothing */
-  const char *profile_path; /* path of its profile, if it is the user's or kept; or NULL */
-  const char *homes;        /* placement options that --home auto found for it; or NULL */
+  settings settings;        /* a copy of the user's settings with these values; owns nothing */
+  const char *profile_path; /* path of its profile, if the user gave it or it is kept; or NULL */
+  const char *homes;        /* placement options found by --home auto; or NULL */
   int nknobs;
-  quota_value *knobs; /* quotas as the schedule sets them */
+  quota_value *knobs; /* quotas as set by the schedule */
   int64_t items;      /* items per step */
   const char *word;
 } config;
@@ -59,13 +59,13 @@ typedef struct point {
   int config;
   int *values;    /* [nknobs] values of the configuration's knobs */
   bool published; /* the schedule unchanged */
-  bool expanded;  /* its neighbours have been tried */
+  bool expanded;  /* its neighbours were tried */
   sl_status status;
   char *failure;          /* text of the error, if the status is not SL_OK */
   double seconds, bubble; /* of a step */
   double scaled;          /* seconds for the number of items of a reference step */
   size_t bytes;           /* bytes of the largest device without unused slots */
-  size_t published_bytes; /* the same with unused slots */
+  size_t published_bytes; /* the same including unused slots */
   int nquotas;
   quota_value *quotas; /* all quotas in force, without unused slots */
   uint64_t plan_hash;  /* plan hash of a confirmed point */
@@ -76,7 +76,7 @@ typedef struct tuning {
   sweep sweep;
   int nconfigs;
   config *configs;
-  const config *reference; /* the first configuration that works */
+  const config *reference; /* the first configuration that succeeds */
   size_t npoints, capacity;
   point *points;
   size_t effort; /* maximum number of points to try */
@@ -86,7 +86,7 @@ typedef struct tuning {
   double search_seconds;
   char note[128]; /* results so far, for the bar */
   bool interrupted;
-  bool same_items; /* all steps have equally many items, so seconds compare directly */
+  bool same_items; /* all steps have equally many items, so their seconds compare directly */
   sli_arena arena; /* holds the placement texts of configurations */
 } tuning;
 
@@ -94,31 +94,31 @@ typedef struct tuning {
 sl_status tuning_prepare(settings *s, tuning *out);
 void tuning_fini(tuning *t);
 
-/* Adds each configuration with placements, for --home auto. */
+/* Adds variants of each configuration with other placements, for --home auto. */
 sl_status configs_add_homes(tuning *t);
 
 /* ---- durations -------------------------------------------------------------------------- */
 
-/* Gives every configuration its profile: the user's, or a newly measured one. */
+/* Gives every configuration a profile: the user's, or a newly measured one. */
 sl_status measure(tuning *t);
 
 /* ---- evaluating ------------------------------------------------------------------------- */
 
-/* Simulates a point and fills in the results. Failures go to its status. Any thread. */
+/* Simulates a point and fills in the results, with failures in its status. Any thread. */
 void point_evaluate(const tuning *t, point *p);
-/* Finds a configuration's knobs and items, and makes the point of the unchanged schedule, not
- * yet evaluated. Any thread, each with its own index. */
+/* Finds a configuration's knobs and items, and makes the point of the unchanged schedule, not yet
+ * evaluated. Any thread, each with a different index. */
 void config_open(tuning *t, int index, point *out);
 /* Completes what depends on all configurations, once all are open as points 0.. in order.
  * Returns the first failure if all have failed. */
 sl_status configs_settle(tuning *t);
-/* Finds the shortest list of quotas that makes the point's plan, and fills in the statistics
- * that actorrun will show. Any thread. */
+/* Finds the shortest list of quotas that yields the point's plan, and fills in the statistics that
+ * actorrun will show. Any thread. */
 void point_confirm(const tuning *t, point *p);
 
 /* ---- searching ---------------------------------------------------------------------------- */
 
-/* Searches. SL_E_BUDGET: nothing fits. Ctrl-C ends it early and sets t->interrupted. */
+/* Runs the search. SL_E_BUDGET: nothing fits. Ctrl-C ends it early and sets t->interrupted. */
 sl_status search(tuning *t);
 
 /* Returns the indices of the Pareto-optimal points within the budgets, by memory; the caller
@@ -127,7 +127,7 @@ size_t frontier_make(const tuning *t, size_t **out);
 
 typedef struct frontier {
   size_t count;
-  point *points; /* confirmed copies, by memory; they own what they point to */
+  point *points; /* confirmed copies, by memory; they own their data */
   size_t found;  /* number of points before thinning */
 } frontier;
 
@@ -147,12 +147,12 @@ bool interrupted(void);
 
 /* ---- output ---------------------------------------------------------------------------------- */
 
-/* Makes the words after "actorrun" for a point's plan: device options, the point's own options,
- * the model and its options. */
+/* Makes the words after "actorrun" for a point's plan: device options, the point's options, the
+ * model and its options. */
 void command_words(const tuning *t, const point *p, words *to);
 char *command_line(const tuning *t, const point *p);
 
-/* Formats the quotas that share the name of quota i of a point, "act.b=3,3,2,1"; NULL if an
+/* Formats the quotas that share the name of quota i of a point, "act.b=3,3,2,1". Returns NULL if an
  * earlier quota has the name. The caller frees it. */
 char *quota_text(const point *p, int i);
 

@@ -63,7 +63,7 @@ static void quota_words(const point *p, words *to) {
   }
 }
 
-/* Says whether command_words() writes the option itself, or omits it. */
+/* Returns whether command_words() writes the option itself, or omits it. */
 static bool is_written_apart(const sl_option *o) {
   static const char *const names[] = {"stages", "quota", "home", "recompute", "version", "help"};
   for (const tool_option *own = actortune_tool.options; own->name; own++)
@@ -73,7 +73,7 @@ static bool is_written_apart(const sl_option *o) {
   return false;
 }
 
-/* Adds the placements found. The user's own follow and override them. */
+/* Adds the placements found. The user's options follow and override them. */
 static void home_words(const config *c, words *to) {
   static const char *const options[] = {"home", "recompute"};
   char *found = sli_strdup(c->homes ? c->homes : ""), *state = NULL;
@@ -87,7 +87,7 @@ static void home_words(const config *c, words *to) {
   }
 }
 
-/* Adds the words in the order of a help page: what all plans share, this plan's values, the
+/* Adds the words in the order of a help page: options common to all plans, this plan's values, the
  * model. */
 void command_words(const tuning *t, const point *p, words *to) {
   const config *c = &t->configs[p->config];
@@ -105,7 +105,7 @@ void command_words(const tuning *t, const point *p, words *to) {
     words_add(to, "--chunks"), words_add(to, "%d", s->lower.schedule.chunks);
   home_words(c, to);
   quota_words(p, to);
-  const char *quota; /* the user's quotas stay in force: the last one wins */
+  const char *quota; /* the user's quotas remain in force: the last one wins */
   for (int i = 0; (quota = sl_arg_given(s->run, "quota", i)); i++)
     words_add(to, "--quota"), words_add(to, "%s", quota);
   char *cost = cost_text(&s->lower.simulation.cost);

@@ -73,7 +73,7 @@ static int by_error(const void *a, const void *b) {
   return (dx < dy) - (dx > dy);
 }
 
-/* Prints a line. `whole`: a step's time summed over all devices. */
+/* Prints a line. `whole` is a step's time summed over all devices. */
 static void show_line(const line *l, double whole) {
   char predicted[32], measured[32], calls[32] = "";
   if (l->calls > 0) snprintf(calls, sizeof calls, "%.0f", l->calls);

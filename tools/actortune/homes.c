@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Configurations for --home auto. Each configuration is added with some of its data offloaded or
- * recomputed: for every other block and for all blocks, with the optimizer's state on the device
- * and offloaded. */
+/* Configurations for --home auto. Each configuration is added with part of its data offloaded or
+ * recomputed: for every other block or for all blocks, and with the optimizer state on the device
+ * or offloaded. */
 #include "tools/actortune/actortune.h"
 
 #include <stdlib.h>
@@ -37,7 +37,8 @@ static void add_choices(tuning *t, const choices *all, int like, sl_space state)
   add_choice(t, all, like, &c);
 }
 
-/* The nearest offload target of the state is the first after its own space. */
+/* Uses the first space other than the device as offload target of the optimizer state: it is the
+ * nearest. */
 sl_status configs_add_homes(tuning *t) {
   choices all;
   const settings like = t->configs[0].settings;

@@ -15,7 +15,7 @@
 
 #include "io/atomic.h"
 
-/* Checks before the work that the output files can be written. */
+/* Checks before any work that the output files can be written. */
 static sl_status check_files(const settings *s) {
   static const output written[] = {{"svg", NULL}, {"csv", NULL}, {"json", NULL}};
   const char *prefix = settings_text(s, "keep");
@@ -38,7 +38,7 @@ static sl_status write_files(const tuning *t, const frontier *f) {
   return status;
 }
 
-/* Prints the combinations that the user asked for and that are impossible, each reason once. */
+/* Prints the requested combinations that are impossible, each reason once. */
 static void print_left_out(const tuning *t) {
   for (int i = 0; i < t->nconfigs; i++) {
     const point *p = &t->points[i];

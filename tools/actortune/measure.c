@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Durations of ops for every microbatch size. They come from reports that the user names, or
- * from runs of a few steps on one CPU device, as large as each of the pipeline's will be. An
- * op's duration does not depend on its stage, so one device represents all.
+/* Durations of ops for every microbatch size. They come from reports that the user names, or from
+ * runs of a few steps on one CPU device, which is as large as each device of the pipeline. An op's
+ * duration does not depend on its stage, so one device represents all.
  *
- * Other programs can only slow a run down. The model therefore runs several times, and the
- * fastest time of each op counts. */
+ * Other programs can only slow a run down. The model therefore runs several times, and the fastest
+ * time of each op counts. */
 #include "tools/actortune/actortune.h"
 
 #include <stdlib.h>
@@ -17,7 +17,7 @@
 
 enum { RUNS = 3 };
 
-/* The microbatch size of a report; 0 where it is not stated. */
+/* The microbatch size of a report; 0 if it is not stated. */
 typedef struct size {
   int64_t microbatches, pieces;
 } size;
@@ -109,7 +109,7 @@ static void measuring_words(const tuning *t, const config *c, words *w) {
   words_model(t->settings, w);
 }
 
-/* Takes each op's faster time. The same plan has the same ops in the same order. */
+/* Takes the faster time of each op. The same plan has the same ops in the same order. */
 static sl_status take_faster(const sli_json *best, const sli_json *other) {
   const cJSON *to = NULL, *from = NULL, *mine = NULL, *its = NULL;
   sl_status status = sli_json_member(best, best->root, "ops", SLI_JSON_ARRAY, true, &to);
@@ -186,8 +186,8 @@ static sl_status measure_now(tuning *t, int i) {
   return status;
 }
 
-/* Says whether durations need no measuring: --cost, --machine, or devices that are not CPUs and
- * have their own. */
+/* Returns whether durations need not be measured: with --cost, --machine, or devices other than
+ * CPUs, which have their own. */
 static bool is_modelled(const settings *s) {
   bool cost = sli_cost_is_given(&s->lower.simulation.cost);
   return cost || s->modelled.hardware.flops_per_second > 0 ||

@@ -71,7 +71,7 @@ static void show_second(const planner *p, plan_dim dim, FILE *out) {
             100 * (second->seconds / best->seconds - 1));
 }
 
-/* Makes the command without the search's own options. */
+/* Makes the command, without the options of the search. */
 static void command_of(const planner *p, const plan_choice *c, words *to) {
   static const char *const own[] = {"fix",  "effort", "memory",  "points", "threads",
                                     "json", "svg",    "version", "help",   NULL};

@@ -9,7 +9,7 @@
 
 /* Returns how many of the best plans are shown. */
 size_t planner_shown(const planner *p);
-/* Says whether a dimension has more than one value among all choices. */
+/* Returns whether a dimension has more than one value among all choices. */
 bool planner_varies(const planner *p, plan_dim dim);
 /* Formats a value: "4", "zb-h1". */
 const char *planner_value(const plan_choice *c, plan_dim dim, char text[32]);

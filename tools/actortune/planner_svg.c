@@ -82,7 +82,8 @@ static double percent(const planner *p, plan_dim dim) {
   return 100 * (planner_second(p, dim)->seconds / p->choices[0].seconds - 1);
 }
 
-/* Draws a second choice. Bars are cut at the largest value shown, with the number beside them. */
+/* Draws the runner-up of a dimension. Bars are truncated at the largest value shown, with the
+ * number beside them. */
 static void draw_second(const planner *p, plan_dim dim, double most, double y, FILE *out) {
   char text[MOST_TEXT], other[32], own[32];
   const plan_choice *second = planner_second(p, dim);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The frontier in the terminal: memory to the right, step time upwards. A stair shows the best
+/* The frontier in the terminal: memory to the right, step time upwards. A staircase shows the best
  * step time for every budget, with the numbered points and the published schedules. */
 #include "tools/actortune/actortune.h"
 
@@ -20,7 +20,7 @@ static const char *const ascii[MARKS] = {" ", "-", "|", "+", "+", "o", "*"};
 typedef struct canvas {
   int width;
   mark marks[HEIGHT][WIDEST];
-  char labels[HEIGHT][WIDEST]; /* digits of a point's number, 0: none */
+  char labels[HEIGHT][WIDEST]; /* digits of a point's number; 0 if none */
   double least_bytes, most_bytes, least_seconds, most_seconds;
 } canvas;
 

@@ -1,15 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Evaluation of points.
  *
- * A point is a schedule with other values of its knobs: credits of activations, pools,
- * watermarks. It is lowered as actorrun would lower it, and simulated without data for three
- * steps. The simulation shows its time and the most slots of each register that were ever in
- * use. Slots beyond that have no effect: a plan with only the used slots runs exactly the same.
- * They are dropped, and points are compared by the memory that is left.
+ * A point is a schedule with other values of its knobs: credits of activations, pools, watermarks.
+ * It is lowered as actorrun would lower it, and simulated without data for three steps. The
+ * simulation shows its time and the most slots of each register ever in use. Slots beyond that have
+ * no effect: a plan with only the used slots runs identically. They are dropped, and points are
+ * compared by the remaining memory.
  *
- * The estimate is confirmed for points of the frontier. The shortest list of --quota with these
- * values is found, lowered and simulated once more, so that the shown command has exactly the
- * shown results. */
+ * Points of the frontier are then confirmed. The shortest list of --quota with these values is
+ * found, lowered and simulated again, so that the command shown has exactly the results shown. */
 #include "tools/actortune/actortune.h"
 
 #include <stdlib.h>
@@ -40,7 +39,7 @@ static void list_add(list *l, const char *name, int stage, int slots) {
   snprintf(q->name, sizeof q->name, "%s", name);
 }
 
-/* Adds a quota. Registers of one quota may differ until it is given; the largest counts. */
+/* Adds a quota. Registers of one quota may differ until the quota is set; the largest counts. */
 static void take_quota(void *ctx, const char *name, int stage, int slots) {
   quota_value *q = list_find(ctx, name, stage);
   if (q) q->slots = SLI_MAX(q->slots, slots);
@@ -58,14 +57,14 @@ static bool is_knob(const char *name) {
   return sli_quota_counts_activations(name) || !strcmp(name, "pool") || !strcmp(name, "watermark");
 }
 
-/* Says whether a register's slots are never dropped: they cost nothing, or are few and small and
- * depend on the others. */
+/* Returns whether a register's slots are never dropped: they are free, or are few and small and
+ * follow from others. */
 static bool keeps_slots(const char *name) {
   return strcmp(name, "pool") && strcmp(name, "watermark") && strcmp(name, "load") &&
          strcmp(name, "report");
 }
 
-/* Says whether the user gave this quota, which then stays. */
+/* Returns whether the user gave this quota, which is then kept. */
 static bool is_fixed(const settings *s, const quota_value *q) {
   for (int i = 0; i < s->lower.memory.nquotas; i++)
     if (sli_quota_names(&s->lower.memory.quotas[i], q->name, q->stage)) return true;
@@ -163,7 +162,7 @@ static size_t bytes_with(const settings *s, const list *quotas, const sl_plan *p
   return most;
 }
 
-/* Returns the factor that compares steps of different numbers of items. */
+/* Returns the factor that makes steps with different numbers of items comparable. */
 static double scale(const tuning *t, const config *c) {
   return c->items > 0 ? (double)t->reference->items / (double)c->items : 1;
 }
@@ -184,7 +183,7 @@ static void measure_point(const tuning *t, const planned *made, const sl_runtime
   p->nquotas = (int)quotas.count;
 }
 
-/* Lists the knobs that differ from the schedule's own values. */
+/* Lists the knobs that differ from the schedule's values. */
 static size_t changed_knobs(const config *c, const point *p, quota_value *out) {
   size_t n = 0;
   for (int i = 0; i < c->nknobs; i++) {
@@ -213,7 +212,7 @@ void point_evaluate(const tuning *t, point *p) {
 
 /* ---- a configuration's first point ------------------------------------------------- */
 
-/* Says whether all plans have equally many chunks on each device. */
+/* Returns whether all plans have equally many chunks on each device. */
 static bool same_chunks(const tuning *t) {
   bool same = true;
   for (int i = 1; i < t->nconfigs; i++)
@@ -222,9 +221,9 @@ static bool same_chunks(const tuning *t) {
   return same;
 }
 
-/* Scales --cost for a configuration. It is given for one chunk and a microbatch of the first
- * size, as in actorrun. If plans differ in their chunks, it is for a device's whole share, which
- * is divided among its chunks. A smaller microbatch takes proportionally less. */
+/* Scales --cost for a configuration. As in actorrun, it is given for one chunk and a microbatch of
+ * the first size. If plans differ in their chunks, it is for a device's whole share, which is
+ * divided among its chunks. A smaller microbatch takes proportionally less. */
 static void share_cost(const tuning *t, config *c) {
   const sl_cost *given = &t->settings->lower.simulation.cost;
   const config *first = t->reference;
@@ -282,7 +281,7 @@ sl_status configs_settle(tuning *t) {
 /* ---- confirming -------------------------------------------------------------------- */
 
 /* Adds to `given` the quotas in which its plan differs from the wanted one: first the knobs, on
- * which others depend. Returns how many. */
+ * which other quotas depend. Returns how many were added. */
 static size_t add_missing(const config *c, const list *want, const list *have, list *given) {
   size_t before = given->count;
   for (int others = 0; others < 2 && given->count == before; others++)
@@ -297,7 +296,7 @@ static size_t add_missing(const config *c, const list *want, const list *have, l
   return given->count - before;
 }
 
-/* Replaces quotas by NAME=N where all stages have the same. */
+/* Replaces quotas by NAME=N if they are the same in all stages. */
 static void shorten(const list *want, list *given) {
   for (size_t i = 0; i < given->count; i++) {
     char name[sizeof given->items[i].name];
@@ -326,7 +325,7 @@ static void take_confirmed(const tuning *t, const planned *made, const sl_statis
 }
 
 /* Computes the plan hash of the command. Durations are part of the hash, and a command without
- * --profile lacks those measured for the search. */
+ * --profile does not have the durations measured for the search. */
 static sl_status hash_as_commanded(const config *c, const list *given, uint64_t *out) {
   config plain = *c;
   if (!c->profile_path) plain.settings.profile = NULL;
@@ -338,8 +337,8 @@ static sl_status hash_as_commanded(const config *c, const list *given, uint64_t 
   return SL_OK;
 }
 
-/* Computes the statistics that actorrun shows: of its simulation if devices are modelled, or its
- * prediction beside a real run. */
+/* Computes the statistics that actorrun shows: those of its simulation if devices are modelled,
+ * otherwise its prediction beside a real run. */
 static sl_status predict(const config *c, const sl_plan *plan, sl_statistics *out) {
   if (sl_device_computes(c->settings.lower.devices.kind)) return sl_plan_predict(plan, NULL, out);
   sl_runtime *rt;

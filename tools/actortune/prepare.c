@@ -38,7 +38,7 @@ static void add_configs(tuning *t) {
         add_chunks(t, w->schedules[i], w->microbatches.values[m], w->pieces.values[k]);
 }
 
-/* Finds the devices' thread count, which is part of a plan. */
+/* Determines the devices' thread count, which is part of a plan. */
 static sl_status find_threads(settings *s) {
   machine m;
   sl_status status = machine_place(s, &m);

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The search over points. It starts with every schedule as published, then with more and with
- * fewer credits everywhere. Then it changes one credit at a time from points of the frontier,
- * round by round, until a round finds nothing new or the effort is spent.
+/* The search over points. It starts with every schedule as published, then with more and with fewer
+ * credits everywhere. Then it changes one credit at a time from points of the frontier, round by
+ * round, until a round finds nothing new or the effort is spent.
  *
- * Points of a round do not depend on each other, so all cores try them. What is tried depends
- * only on earlier rounds, so every run finds the same. */
+ * Points of a round are independent, so all cores evaluate them. What is tried depends only on
+ * earlier rounds, so every run finds the same result. */
 #include "tools/actortune/actortune.h"
 
 #include <pthread.h>
@@ -45,7 +45,8 @@ static void draw(const tuning *t, size_t done) {
            t->note);
 }
 
-/* Processes the items in [from, end). False: interrupted, and the finished items may have gaps. */
+/* Processes the items in [from, end). Returns false if interrupted; the finished items may then
+ * have gaps. */
 static bool run_team(tuning *t, void (*item)(tuning *t, size_t index), size_t from, size_t end) {
   team c = {.t = t, .work = item, .end = end, .next = from, .done = from};
   int n = (int)SLI_MIN((size_t)t->threads, end - from);
@@ -193,8 +194,8 @@ static int by_memory(const void *a, const void *b, void *ctx) {
   return i < j ? -1 : 1;
 }
 
-/* Relative difference below which times are equal: they are sums of the same durations in
- * another order. */
+/* Relative difference below which times are equal: they are sums of the same durations in a
+ * different order. */
 static const double same_time = 1e-9;
 
 static size_t frontier_within(const tuning *t, size_t most_bytes, size_t **out) {
@@ -216,7 +217,7 @@ size_t frontier_make(const tuning *t, size_t **out) {
   return frontier_within(t, t->sweep.most_bytes, out);
 }
 
-/* Returns the frontier to expand; if nothing fits yet, the smallest points. */
+/* Returns the frontier to expand, or the smallest points if nothing fits yet. */
 static size_t frontier_to_expand(const tuning *t, size_t **out) {
   size_t n = frontier_make(t, out);
   if (n) return n;
@@ -251,7 +252,7 @@ static bool evaluate_from(tuning *t, size_t from) {
   return whole;
 }
 
-/* Runs one round of neighbours; false: nothing is new. */
+/* Runs one round of neighbours. Returns false if it adds nothing new. */
 static bool expand(tuning *t) {
   size_t *order, n = frontier_to_expand(t, &order), from = t->npoints;
   for (size_t i = 0; i < n; i++)
@@ -278,7 +279,7 @@ static sl_status run_rounds(tuning *t) {
   return SL_OK;
 }
 
-/* Fails because nothing works, with the schedules' own reason if there is one. */
+/* Fails because nothing works, with the reason of the schedules if there is one. */
 static sl_status nothing_found(const tuning *t) {
   if (smallest_bytes(t) < SIZE_MAX) {
     char need[32], have[32];
@@ -337,8 +338,8 @@ static size_t least_missed(const frontier *f) {
   return best;
 }
 
-/* Removes points that confirmed results have made worse than others; the search's own estimates
- * may differ. */
+/* Removes points that confirmed results have made worse than others. The estimates of the search
+ * may differ from those. */
 static void keep_monotone(frontier *f) {
   double best = 1e300;
   for (size_t i = 0; i < f->count;) {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* actortune's own options, and those that it takes as lists and ranges. */
+/* actortune's options, and those that it takes as lists and ranges. */
 #include "tools/actortune/actortune.h"
 
 #include <stdlib.h>
@@ -52,7 +52,7 @@ void numbers_add(numbers *to, int value) {
   to->values[to->count++] = value;
 }
 
-/* "4", "4,8,16", "4..8" and mixtures. */
+/* Parses "4", "4,8,16", "4..8" and combinations. */
 sl_status numbers_read(const settings *s, const char *option, numbers *out) {
   enum { MOST = 256, MOST_NUMBER = 1 << 20 };
   const char *text = sl_arg_text(s->run, option), *at = text;
@@ -86,7 +86,7 @@ static sl_status add_schedule(sweep *w, const char *name, size_t length) {
   return options_check_word("schedule", word, sl_schedule_names());
 }
 
-/* Without pieces the schedule for pieces is 1f1b under another name. */
+/* Returns whether a schedule is worth trying. Without pieces seq1f1b is the same as 1f1b. */
 static bool worth_it(const sweep *w, const char *name) {
   bool pieces = w->pieces.count > 1 || w->pieces.values[0] > 1;
   return strcmp(name, "auto") && (pieces || strcmp(name, "seq1f1b"));
@@ -110,7 +110,7 @@ static sl_status read_schedules(const settings *s, sweep *w) {
   return SL_OK;
 }
 
-/* "8G" or "1G..8G"; modelled hardware has a budget of its own. */
+/* Reads "8G" or "1G..8G". Modelled hardware has its own budget. */
 static sl_status read_budgets(const settings *s, sweep *w) {
   const char *text = settings_text(s, "memory"), *at = text;
   w->most_bytes = s->modelled.hardware.memory_bytes;
@@ -148,7 +148,7 @@ void sweep_fini(sweep *w) {
   *w = (sweep){0};
 }
 
-/* What is one value in a plan is set for each configuration. */
+/* Reads the settings. Options with one value per plan are set for each configuration. */
 static sl_status read(settings *s) {
   s->lower.devices.budget_bytes = 0;
   const sli_kind *kind = sli_kind_find(s->lower.devices.kind);

@@ -41,7 +41,7 @@ static void print_what(const tuning *t, const frontier *f, FILE *out) {
   fprintf(out, "\n\n");
 }
 
-/* Returns items per second, which compare even if steps differ. */
+/* Returns items per second, which are comparable even if steps differ. */
 static double rate(const tuning *t, const point *p) {
   return (double)t->configs[p->config].items / p->seconds;
 }
@@ -124,7 +124,8 @@ static cJSON *quotas_json(const point *p) {
   return quotas;
 }
 
-/* Makes a point's JSON. The command's words are also listed one by one, for programs to run. */
+/* Makes a point's JSON. The words of the command are also listed individually, for programs to
+ * run. */
 static cJSON *point_json(const tuning *t, const point *p) {
   const settings *s = &t->configs[p->config].settings;
   cJSON *o = cJSON_CreateObject();

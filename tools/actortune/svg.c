@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The frontier as a figure. On the left are memory and step time, with the stair of the best
- * time for each budget, numbered points and published schedules, each with its name. On the right
- * are the points' descriptions. Colours are those of Okabe and Ito, which the colour-blind can tell
+/* The frontier as a figure. On the left are memory and step time, with a staircase of the best time
+ * for each budget, numbered points and published schedules, each with its name. On the right are
+ * the points' descriptions. Colours are those of Okabe and Ito, which colour-blind readers can tell
  * apart. */
 #include "tools/actortune/actortune.h"
 
@@ -195,7 +195,7 @@ static bool is_free(const figure *g, const box *b) {
          b->y + b->height <= TOP + PLOT_HEIGHT;
 }
 
-/* Returns what a point is called, "zb-v v2 m32": the schedule and what the search varied. */
+/* Returns a point's name, "zb-v v2 m32": the schedule and what the search varied. */
 static char *point_name(const figure *g, const point *p) {
   const tuning *t = g->t;
   const settings *s = &t->configs[p->config].settings;
@@ -207,7 +207,7 @@ static char *point_name(const figure *g, const point *p) {
   return sli_format("%s%s%s%s", s->lower.schedule.name, chunks, m, k);
 }
 
-/* Finds a free place for a name of a width around a mark: beside it, or further away. */
+/* Finds free space for a name of the given width around a mark: beside it, or further away. */
 static box find_place(const figure *g, double x, double y, double r, double width) {
   enum { HEIGHT = 14, RINGS = 12, STEP = 12 };
   for (int ring = 0; ring < RINGS; ring++) {
@@ -226,7 +226,7 @@ static box find_place(const figure *g, double x, double y, double r, double widt
   return (box){x + r + 3, y - HEIGHT / 2.0, width, HEIGHT};
 }
 
-/* Draws a name beside its mark, with a line to it where there is no room at once. */
+/* Draws a name beside its mark, connected by a line if it does not fit next to it. */
 static void draw_name(figure *g, const point *p, const char *class_name, double x, double y,
                       double r) {
   char *name = point_name(g, p);
@@ -254,7 +254,7 @@ static void draw_names(figure *g) {
   }
 }
 
-/* Keeps names off the points and the stair. */
+/* Keeps names off the points and the staircase. */
 static void keep_points(figure *g) {
   for (size_t i = 0; i < g->f->count; i++) {
     const point *p = &g->f->points[i];

@@ -48,7 +48,7 @@ static sl_status run_point(const tuning *t, const point *p, measured *out) {
   return status;
 }
 
-/* Prints for how many pairs of plans the measured order matches the predicted one. */
+/* Prints for how many pairs of plans the measured order matches the predicted order. */
 static void print_order(const frontier *f, const measured *m, size_t from) {
   size_t pairs = 0, right = 0;
   for (size_t i = from; i < f->count; i++)

@@ -80,7 +80,8 @@ static int ascending(const void *a, const void *b) {
   return (x > y) - (x < y);
 }
 
-/* Returns the smallest value that at least `share` of the sorted values do not exceed. */
+/* Returns the smallest sorted value that at least the fraction `share` of the values do not
+ * exceed. */
 static double share_of(const double *sorted, int64_t n, double share) {
   return n ? sorted[SLI_MAX((int64_t)ceil(share * (double)n - 1e-9), 1) - 1] : 0;
 }

@@ -30,9 +30,9 @@ typedef struct outcome {
 /* Summarizes a run that lasted `seconds`. */
 outcome outcome_of(const arrivals *a, const sl_answered *answered, double seconds);
 
-/* Returns the time within which `share` of all requests had their first token, or with
- * `between_tokens` their later tokens. INFINITY: fewer requests were answered. Answers of one
- * token have no time between tokens. */
+/* Returns the time within which the fraction `share` of all requests got their first token, or with
+ * `between_tokens` their later tokens. Returns INFINITY if fewer requests were answered. Answers of
+ * one token have no time between tokens. */
 double outcome_share(const arrivals *a, const sl_answered *answered, bool between_tokens,
                      double share);
 

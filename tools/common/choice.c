@@ -18,8 +18,8 @@ static void add_way(choices *c, const char *again, sl_space space) {
   c->ways[c->nways++] = (choice_way){again, space};
 }
 
-/* Lists what a block may do with its activations. Recompute modes are tried only if the user
- * gave no --recompute. */
+/* Lists the ways to treat a block's activations. Recompute modes are tried only if the user gave no
+ * --recompute. */
 static void find_ways(choices *c, const sli_kind *kind) {
   bool free = !sl_arg_given(c->s->run, "recompute", 0);
   add_way(c, none, SL_SPACE_DEVICE);
@@ -77,10 +77,10 @@ choice choice_none(const choices *c) { return (choice){.shard = c->shard}; }
 
 /* ---- short wording --------------------------------------------------------------------------- */
 
-/* One word per block, told as briefly as possible: the commonest for all blocks, then the
+/* A treatment of all blocks in the fewest words: the most common word for all, then the
  * exceptions. */
 typedef struct saying {
-  const char *all; /* NULL: it is the default and not printed */
+  const char *all; /* default for all blocks; NULL: the option's own default, not printed */
   int count;       /* number of exceptions */
   const char *words[CHOICE_BLOCKS];
   const char *blocks[CHOICE_BLOCKS];

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Placement of everything in a plan, block by block: one choice of many, and how it is expressed
- * as options. */
+/* Placement of everything in a plan, block by block: a choice, and its form as command line
+ * options. */
 #ifndef SLUICE_TOOLS_COMMON_CHOICE_H
 #define SLUICE_TOOLS_COMMON_CHOICE_H
 
 #include "tools/common/settings.h"
 
-enum { CHOICE_BLOCKS = 512 }; /* blocks that can differ; later ones follow the last of these */
+enum { CHOICE_BLOCKS = 512 }; /* blocks that can differ; later blocks follow the last one */
 
 /* Treatment of a block's activations for the backward pass: whether they are recomputed, and
  * where they are kept. */
@@ -30,16 +30,16 @@ typedef struct choices {
   choice_way ways[8]; /* the first one keeps everything */
   int nstates;
   sl_space states[SL_SPACE_COUNT];
-  int shard, nshards; /* the user's index, and the end of those worth a try */
-  const char *chosen; /* the paths that --skip found, for every choice: sl_lower_options.chosen */
+  int shard, nshards; /* index of the user's value, and end of the values worth trying */
+  const char *chosen; /* paths found by --skip, shared by all choices (sl_lower_options.chosen) */
   sli_arena arena;
 } choices;
 
-/* `run`: where --skip gets its paths from. */
+/* `run` provides the paths of --skip. */
 sl_status choices_init(choices *c, const settings *s, const sl_lower_options *run);
 void choices_fini(choices *c);
 
-/* Returns the choice that keeps everything where it is made, with the user's sharding. */
+/* Returns the choice that keeps everything on its device, with the user's sharding. */
 choice choice_none(const choices *c);
 /* Makes the settings express a choice. Pointers stored there are into the arena. */
 void choice_apply(const choices *c, const choice *x, sli_arena *arena, settings *to);

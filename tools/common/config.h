@@ -22,7 +22,7 @@ typedef struct config_field {
   const char *null;    /* the option's value if the key is null; NULL: as if absent */
 } config_field;
 
-/* Returns the value of a key; NULL if it is absent or null. */
+/* Returns the value of a key, or NULL if it is absent or null. */
 const cJSON *config_at(const cJSON *from, const char *key);
 /* Gives an option the file's value. An option that the user gave must agree, or SL_E_USAGE names
  * both. */
@@ -32,7 +32,8 @@ sl_status config_apply(const config *c, const config_field *fields);
 /* Checks that each key is understood: by the fields, or by a NULL-terminated list of tables. */
 sl_status config_check_keys(const config *c, const config_field *fields,
                             const sli_key *const *tables);
-/* Formats a number or a flag as an option's text; NULL: it is neither. The caller frees it. */
+/* Formats a number or a flag as an option's text; returns NULL for any other item. The caller frees
+ * it. */
 char *config_option_text(const cJSON *item);
 /* Checks that a text is a valid --rope. SL_E_INPUT names the file. */
 sl_status config_check_rope(const config *c, const char *text);
@@ -40,7 +41,7 @@ sl_status config_check_rope(const config *c, const char *text);
 /* Writes JSON as text. SL_E_IO names the file. */
 sl_status config_write(const char *path, const cJSON *root);
 
-/* Says whether the model is one of models/, whose option names are known. */
+/* Returns whether the model is one of models/, whose option names are known. */
 bool config_is_shipped(const sl_model *model);
 
 #endif

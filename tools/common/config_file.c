@@ -8,7 +8,7 @@
 #include "io/file.h"
 #include "tools/common/toml.h"
 
-/* Options that a file cannot have: they ask for something other than a run. */
+/* Options not allowed in a file, because they ask for something other than a run. */
 static bool is_of_line(const char *name) {
   static const char *const names[] = {"config", "print-config", "help", "version"};
   for (size_t i = 0; i < SLI_COUNT(names); i++)
@@ -18,12 +18,12 @@ static bool is_of_line(const char *name) {
 
 /* ---- reading ------------------------------------------------------------------------ */
 
-/* Reading of one table of the file. */
+/* State while one table of the file is read. */
 typedef struct reading {
   settings *s;
   const sl_option *options;
   sl_args *args;
-  bool *given; /* by the command line, option by option */
+  bool *given; /* options already given on the command line, by index */
   bool of_model;
 } reading;
 
@@ -74,7 +74,8 @@ static sl_status take_value(reading *r, const toml_value *v) {
   return sl_args_set(r->args, v->key, v->text) ? config_file_refuse(r->s, v, sl_detail()) : SL_OK;
 }
 
-/* Takes what is in the table of the reading; the rest is checked to be in one that there is. */
+/* Sets the option of one value if it is in the table being read. Values elsewhere are only checked
+ * for a known table. */
 static sl_status read_value(void *ctx, const toml_value *v) {
   reading *r = ctx;
   bool of_model = v->table && !strcmp(v->table, "model"),
@@ -156,7 +157,8 @@ static void write_option(FILE *out, const sl_option *o, const sl_args *args) {
   fputc('\n', out);
 }
 
-/* A MODEL that is a folder of weights is its --init as well. */
+/* Returns whether MODEL implies the option: a folder of weights given as MODEL is also its
+ * --init. */
 static bool is_said_by_model(const settings *s, const char *name) {
   const char *text = strcmp(name, "init") ? NULL : settings_text(s, name);
   return text && s->model && !strcmp(text, s->model_word);

@@ -5,12 +5,12 @@
 
 #include "tools/common/settings.h"
 
-/* Reads the file of --config and gives its options of the tool, except those that the command line
- * has. *model: the MODEL that it names, or NULL. SL_E_USAGE names file, line and key. */
+/* Reads the --config file and sets the tool's options from it, except those given on the command
+ * line. *model is the MODEL it names, or NULL. SL_E_USAGE names file, line and key. */
 sl_status config_file_read(settings *s, const char **model);
-/* Gives the file's options of the model, likewise. */
+/* Sets the model's options from the file in the same way. */
 sl_status config_file_model(settings *s);
-/* Prints the command line as such a file. SL_E_USAGE: a value is no text in UTF-8. */
+/* Prints the command line as a configuration file. SL_E_USAGE: a value is not valid UTF-8. */
 sl_status config_file_print(const settings *s);
 
 #endif

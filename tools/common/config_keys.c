@@ -123,7 +123,8 @@ const sli_key config_keys_llama[] = {{"hidden_act", {"\"silu\"", "\"swish\""}},
                                      {0}};
 
 const sli_key config_keys_chunked[] = {{"dual_chunk_attention_config", {0}}, {0}};
-/* Prompts need not skip keys, as the last two say. */
+/* The last two keys describe sparse attention for long prompts, which is optional: full attention
+ * is computed instead. */
 const sli_key config_keys_dual_chunk[] = {{"chunk_size", {0}},
                                           {"local_size", {0}},
                                           {"original_max_position_embeddings", {0}},
@@ -131,7 +132,7 @@ const sli_key config_keys_dual_chunk[] = {{"chunk_size", {0}},
                                           {"sparse_attention_threshold", {0}},
                                           {0}};
 
-/* The context that longrope stretches. */
+/* Context length before longrope scaling. */
 const sli_key config_keys_phi3[] = {{"original_max_position_embeddings", {0}}, {0}};
 
 const sli_key config_keys_gpt_oss[] = {{"swiglu_alpha", {"1.702"}},
@@ -139,7 +140,7 @@ const sli_key config_keys_gpt_oss[] = {{"swiglu_alpha", {"1.702"}},
                                        {"quantization_config", {0}},
                                        {0}};
 
-/* Weights of a loss; heads of prediction further ahead are not read. */
+/* Loss weights are ignored, and so are heads for multi-token prediction. */
 const sli_key config_keys_deepseek[] = {{"scoring_func", {"\"sigmoid\""}},
                                         {"topk_method", {"\"noaux_tc\""}},
                                         {"moe_layer_freq", {"1"}},
@@ -167,7 +168,7 @@ const sli_key config_keys_gemma3[] = {{"hidden_activation", {"\"gelu_pytorch_tan
                                       {"cache_implementation", {0}},
                                       {0}};
 
-/* Steps of fresh models, and which of two equal implementations computes. */
+/* Initialization of time steps, and choices between equivalent implementations. */
 const sli_key config_keys_mamba2[] = {{"hidden_act", {"\"silu\"", "\"swish\""}},
                                       {"use_bias", {"false"}},
                                       {"use_conv_bias", {0}},
@@ -188,7 +189,7 @@ const sli_key config_keys_mamba2[] = {{"hidden_act", {"\"silu\"", "\"swish\""}},
 
 const sli_key config_keys_mixtral[] = {{"router_jitter_noise", {"0"}}, {0}};
 
-/* The width of dense blocks, which this model has none of. */
+/* intermediate_size is the width of dense blocks, which this model does not have. */
 const sli_key config_keys_qwen2_moe[] = {{"decoder_sparse_step", {"1"}},
                                          {"qkv_bias", {"true"}},
                                          {"router_jitter_noise", {"0"}},
@@ -203,7 +204,7 @@ const sli_key config_keys_qwen3_moe[] = {{"decoder_sparse_step", {"1"}},
                                          {"intermediate_size", {0}},
                                          {0}};
 
-/* The rest is for texts and training; heads of prediction further ahead are not read. */
+/* The remaining keys concern text and training. Heads for multi-token prediction are ignored. */
 const sli_key config_keys_qwen3_next[] = {{"hidden_act", {"\"silu\"", "\"swish\""}},
                                           {"attention_bias", {0}},
                                           {"rope_parameters", {0}},

@@ -10,11 +10,11 @@ extern const sli_key config_keys_common[]; /* keys of every config.json */
 extern const sli_key config_keys_deepseek[], config_keys_gemma3[], config_keys_gpt2[],
     config_keys_gpt_oss[], config_keys_llama[], config_keys_mamba2[], config_keys_mixtral[],
     config_keys_phi3[], config_keys_qwen2_moe[], config_keys_qwen3_moe[], config_keys_qwen3_next[];
-/* key of families with positions in chunks, and keys of its value */
+/* keys of families with dual chunk attention, and keys inside its object */
 extern const sli_key config_keys_chunked[], config_keys_dual_chunk[];
 extern const sli_key config_keys_rope[];        /* keys of rope_parameters */
-extern const sli_key config_keys_rope_mscale[]; /* and of DeepSeek's */
-/* and that of the part of a head that turns: all of it, or any */
+extern const sli_key config_keys_rope_mscale[]; /* additional keys of DeepSeek's rope_parameters */
+/* partial_rotary_factor: 1 only, or any value */
 extern const sli_key config_keys_rope_whole[], config_keys_rope_part[];
 
 extern const sli_key gguf_keys_common[];

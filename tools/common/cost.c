@@ -41,7 +41,7 @@ static bool read_name(settings *s, const char **at, seconds_list *out) {
                                          : !dot && !strcmp(out->name, "comm"));
 }
 
-/* Reads one list and moves *at past it. False: the text is no list. */
+/* Reads one list and moves *at past it. Returns false if the text is not a list. */
 static bool read_list(settings *s, const char **at, cost_lists *to) {
   seconds_list *list = &to->lists[to->count++];
   if (!read_name(s, at, list)) return false;
@@ -58,7 +58,7 @@ static bool read_list(settings *s, const char **at, cost_lists *to) {
 
 static bool same_block(const char *a, const char *b) { return a == b || (a && b && !strcmp(a, b)); }
 
-/* Returns the value that the last list of this name gives for a stage. */
+/* Returns a stage's value in the last list of this name. */
 static double of_stage(const cost_lists *all, const char *block, const char *name, int stage) {
   double seconds = 0;
   for (int i = 0; i < all->count; i++) {
@@ -77,7 +77,7 @@ static sl_stage_cost *of_stages(settings *s, const cost_lists *all, const char *
   return to;
 }
 
-/* Keeps one cost entry for each block that is named. */
+/* Stores one cost entry for each named block. */
 static void keep_sharded(settings *s, const cost_lists *all) {
   sl_cost *to = &s->lower.simulation.cost;
   sl_sharded_cost *sharded = sli_arena_alloc(&s->arena, (size_t)all->count * sizeof *sharded);
@@ -91,8 +91,8 @@ static void keep_sharded(settings *s, const cost_lists *all) {
   to->sharded = sharded;
 }
 
-/* Stores F, B and W. They hold for all stages alike unless a list has more than one number.
- * Blocks that are sharded need such a list, because they have one number per stage. */
+/* Stores F, B and W. A list with one number applies to all stages alike. Sharded blocks need one
+ * number per stage. */
 static sl_status keep_cost(settings *s, const char *text, const cost_lists *all) {
   sl_cost *to = &s->lower.simulation.cost;
   to->F = of_stage(all, NULL, "F", 0), to->B = of_stage(all, NULL, "B", 0);

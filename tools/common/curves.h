@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Measured curves of a machine file: durations of single ops, exchanges and links, beyond its
+/* Measured curves of a machine file: durations of single ops, exchanges and links, in addition to
  * overall rates. */
 #ifndef SLUICE_TOOLS_COMMON_CURVES_H
 #define SLUICE_TOOLS_COMMON_CURVES_H

@@ -12,7 +12,7 @@ static double number_at(const cJSON *from, const char *key, double missing) {
   return cJSON_IsNumber(item) ? item->valuedouble : missing;
 }
 
-/* Factor of the cosines of stretched angles, as a share of `mscale`. */
+/* Returns the attention factor of a stretched rope: 0.1 mscale ln(factor) + 1. */
 static double mscale_of(double factor, double mscale) {
   return factor > 1 ? 0.1 * mscale * log(factor) + 1 : 1;
 }
@@ -24,7 +24,7 @@ static sl_status set_number(const config *c, const char *key, const char *option
   return status;
 }
 
-/* Sets what divides scores: a key's numbers, less where angles are stretched. */
+/* Sets the query scalar: a key's numbers, divided by mscale^4 if angles are stretched. */
 static sl_status set_scalar(const config *c, const cJSON *rope) {
   const sl_args *args = c->s->model_args;
   double all = number_at(rope, "mscale_all_dim", 0);
@@ -33,7 +33,7 @@ static sl_status set_scalar(const config *c, const cJSON *rope) {
   return m == 1 ? SL_OK : set_number(c, "mscale_all_dim", "query-scalar", numbers / pow(m, 4));
 }
 
-/* Sets the width of the experts for all tokens, which are one here. */
+/* Sets the width of the shared experts, which are one expert here. */
 static sl_status set_shared(const config *c) {
   double shared = number_at(c->root, "n_shared_experts", 1);
   double inner = (double)sl_arg_int(c->s->model_args, "expert-ffn");
@@ -68,7 +68,7 @@ static void put(cJSON *root, const char *key, cJSON *value) {
   cJSON_AddItemToObject(root, key, value);
 }
 
-/* Returns dim 0 of a parameter; 0: there is none. */
+/* Returns dim 0 of a parameter, or 0 if there is no such parameter. */
 static int64_t rows_of(const sl_lowered *lowered, const char *name) {
   const sl_param_info *params;
   int n = sl_lowered_params(lowered, &params);
@@ -77,7 +77,7 @@ static int64_t rows_of(const sl_lowered *lowered, const char *name) {
   return 0;
 }
 
-/* Returns the part of mscale_all_dim by which scores are divided by the root of `scalar`. */
+/* Returns the mscale_all_dim that yields the model's query scalar; the inverse of set_scalar(). */
 static double mscale_all(const sl_args *args) {
   sl_rope rope = {0};
   double scalar = sl_arg_float(args, "query-scalar");

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Parallel for: the same work for each of many, by several threads. */
+/* Parallel for: several threads call one function for each index of a range. */
 #ifndef SLUICE_TOOLS_COMMON_EACH_H
 #define SLUICE_TOOLS_COMMON_EACH_H
 

@@ -43,7 +43,7 @@ static char *value_text(const sl_args *args, const sl_option *o) {
   return given ? fingerprint_given(args, o->name) : sli_strdup(o->value);
 }
 
-/* Formats an option's default; NULL: it has none. */
+/* Formats an option's default, or returns NULL if it has none. */
 static char *usual_text(const sl_option *o) {
   if (!o->value) return NULL;
   switch (o->kind) {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Run fingerprint: names and values that processes of one job, or a run and the run it
- * resumes, must have in common. */
+/* Run fingerprint: names and values that must agree between the processes of a job, or between a
+ * run and the run it resumes. */
 #ifndef SLUICE_TOOLS_COMMON_FINGERPRINT_H
 #define SLUICE_TOOLS_COMMON_FINGERPRINT_H
 
@@ -13,7 +13,7 @@ typedef struct fingerprint {
   sl_fingerprint_item *items; /* names and values are owned by the fingerprint */
   const char **usual;         /* default values, as in sl_checkpoint_options */
   size_t count, capacity, usual_capacity;
-  size_t nresults; /* the first ones affect results */
+  size_t nresults; /* number of leading items that affect results */
 } fingerprint;
 
 void fingerprint_fini(fingerprint *t);
@@ -26,14 +26,14 @@ bool fingerprint_have(const fingerprint *t, const char *name);
  * given. */
 void fingerprint_add_option(fingerprint *t, const char *prefix, const sl_option *option,
                             const sl_args *args);
-/* Adds all options of a table except those that `apart` accepts, which are added already or may
- * differ between processes. An option that shares its name with a model's becomes "the tool's
- * --NAME". */
+/* Adds all options of a table except those accepted by `apart`, which were added before or may
+ * differ between processes. An option that shares its name with a model's option becomes "the
+ * tool's --NAME". */
 void fingerprint_add_options(fingerprint *t, const sl_option *options, const sl_args *args,
                              bool (*apart)(const char *name));
 
-/* Adds a file's contents under its name; for weights or adapters, all files of a folder.
- * SL_E_INPUT names an unreadable file. */
+/* Adds a file's contents under its name. For weights or adapters in a folder, adds all files of the
+ * folder. SL_E_INPUT names an unreadable file. */
 sl_status fingerprint_add_file(fingerprint *t, const char *path);
 sl_status fingerprint_add_weights(fingerprint *t, const char *path);
 sl_status fingerprint_add_adapter(fingerprint *t, const char *dir);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Keys of a GGUF file of a llama-like model, as model options. */
+/* Keys of a GGUF file of a LLaMA-like model, as model options. */
 #include "tools/common/gguf.h"
 
 #include <math.h>
@@ -13,13 +13,13 @@
 #include "tools/common/config_keys.h"
 #include "tools/common/huggingface.h"
 
-/* An architecture, whose name prefixes the keys. */
+/* An architecture, whose name is the prefix of its keys. */
 typedef struct architecture {
   const char *name, *type; /* type: the model_type of such models */
   const config_field *more;
 } architecture;
 
-/* Keys of layers with and without a window. */
+/* Keys for layers with and without a sliding window. */
 static const config_field gemma3_fields[] = {
     {.key = "attention.sliding_window_pattern", .option = "full-every", .missing = "6"},
     {.key = "rope.freq_base_swa", .option = "local-theta", .missing = "10000"},
@@ -124,7 +124,7 @@ static sl_status check_heads(reading *r) {
   return status ? status : check_number(r, "attention.value_length", r->head_dim, "their keys");
 }
 
-/* Says whether a rope setting yields these factors. */
+/* Returns whether a rope setting yields these factors. */
 static bool gives(const sl_rope *rope, double theta, const float *factors, int64_t pairs) {
   double *plain = sli_calloc(2 * (size_t)pairs, sizeof *plain), *stretched = plain + pairs;
   bool good = true;
@@ -167,8 +167,8 @@ static double number(const reading *r, const char *key, double missing) {
   return cJSON_IsNumber(item) ? item->valuedouble : missing;
 }
 
-/* Formats a YaRN rope. llama.cpp's attention factor multiplies the one that follows from the
- * stretch of the context. */
+/* Formats a YaRN rope. The attention factor of llama.cpp multiplies the factor that YaRN derives
+ * from the context scaling. */
 static char *yarn_of_keys(const reading *r, double factor) {
   double positions = (double)sl_arg_int(r->config.s->model_args, "positions");
   double own = factor > 1 ? 0.1 * log(factor) + 1 : 1,
@@ -181,7 +181,8 @@ static char *yarn_of_keys(const reading *r, double factor) {
       attention * own);
 }
 
-/* Returns the rope that the keys describe. The older name of the factor implies linear scaling. */
+/* Returns the rope that the keys describe. The older key of the scaling factor implies linear
+ * scaling. */
 static char *rope_of_keys(const reading *r) {
   const cJSON *type = value_of(r, "rope.scaling.type");
   double older = number(r, "rope.scale_linear", 1),
@@ -244,7 +245,7 @@ static sl_status check_arrays(const reading *r) {
   return SL_OK;
 }
 
-/* Refuses a scaling factor for a rope type that has none, and factors given in two ways. */
+/* Refuses a scaling factor for a rope type that has none, and contradictory factors. */
 static sl_status check_angles(const reading *r) {
   const cJSON *type = value_of(r, "rope.scaling.type"),
               *factor = value_of(r, "rope.scaling.factor");
@@ -281,8 +282,8 @@ static sl_status apply_keys(const reading *r) {
   return status ? status : config_apply(&r->config, named);
 }
 
-/* Sets what divides Gemma 3's scores: no key says it. llama.cpp takes the largest model, of 62
- * blocks, for the one in which it is no head's width. */
+/* Sets Gemma 3's query scalar, for which there is no key. As in llama.cpp, only the largest model,
+ * recognized by its 62 blocks, has a scalar other than the head size. */
 static sl_status set_scalar(const reading *r) {
   enum { LARGEST = 62 };
   const sl_args *args = r->config.s->model_args;
@@ -304,7 +305,7 @@ static sl_status gguf_apply(reading *r) {
   return status ? status : set_scalar(r);
 }
 
-/* Refuses one of several files of a split model, which is no model by itself. */
+/* Refuses one part of a split model, which is incomplete without the other files. */
 static sl_status check_whole(const reading *r) {
   const cJSON *files = config_at(r->config.root, "split.count");
   if (!cJSON_IsNumber(files) || files->valuedouble <= 1) return SL_OK;
@@ -315,7 +316,7 @@ static sl_status check_whole(const reading *r) {
       r->config.path, files->valueint);
 }
 
-/* Maps keys to options. A user's own model is not checked: it reads the tensors by their names. */
+/* Maps keys to options. A user's own model is not checked, because it reads tensors by name. */
 static sl_status match(reading *r) {
   const cJSON *type = config_at(r->config.root, "general.architecture");
   const char *name = cJSON_IsString(type) ? type->valuestring : "",
@@ -349,7 +350,7 @@ sl_status gguf_read(const char *path, settings *s) {
   return status;
 }
 
-/* ---- saving its tokenizer -------------------------------------------------------------------- */
+/* ---- saving the tokenizer -------------------------------------------------------------------- */
 
 typedef struct saving {
   const cJSON *keys;
@@ -387,7 +388,8 @@ static void add_named_template(cJSON *all, const char *name, const cJSON *templa
   cJSON_AddItemToArray(all, one);
 }
 
-/* Adds the chat template; with one for tools beside it, both by their names. */
+/* Adds the chat template. If the file also has a template for tools, adds both as a list with
+ * names. */
 static void add_templates(cJSON *texts, const cJSON *chat, const cJSON *for_tools) {
   if (!cJSON_IsString(chat)) return;
   if (!cJSON_IsString(for_tools)) {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Saves a model as a GGUF file: keys of its options, and its tokenizer. */
+/* Saves a model as a GGUF file, with keys for its options and its tokenizer. */
 #include "tools/common/gguf_save.h"
 
 #include <math.h>
@@ -20,7 +20,7 @@
 
 static const char suffix[] = ".gguf";
 
-/* Returns where the type of "FILE.gguf:TYPE" begins, or the end of "FILE.gguf"; NULL: another
+/* Returns the type in "FILE.gguf:TYPE", or the end of "FILE.gguf". Returns NULL for any other
  * file. */
 static const char *type_in(const char *path) {
   const char *colon = strrchr(path, ':'), *end = colon ? colon : path + strlen(path);
@@ -36,7 +36,7 @@ char *gguf_file_of(const char *path) {
   return sli_format("%.*s", (int)(type - path) - (*type ? 1 : 0), path);
 }
 
-/* Returns the type in upper case, the caller's to free(). */
+/* Returns the type in upper case; the caller frees it. */
 static char *type_of(const char *path) {
   const char *type = type_in(path);
   char *out = sli_strdup(*type ? type : "F32");
@@ -57,7 +57,7 @@ static const char *text_at(const cJSON *from, const char *key) {
 
 static bool is_of_tokenizer(const char *key) { return !strncmp(key, "tokenizer.", 10); }
 
-/* Copies the keys of the tokenizer of a GGUF file. */
+/* Copies the tokenizer keys of a GGUF file. */
 static sl_status copy_tokenizer(const char *path, sli_gguf_keys *keys) {
   sli_gguf *file;
   SLI_TRY(sli_gguf_open(path, &file));
@@ -80,10 +80,10 @@ static sl_status copy_tokenizer(const char *path, sli_gguf_keys *keys) {
   return SL_OK;
 }
 
-/* Kinds of tokens in files. */
+/* GGUF token types. */
 enum { NORMAL = 1, CONTROL = 3, USER_DEFINED = 4, UNUSED = 5 };
 
-/* Tokens by number: texts, owned by a tokenizer.json, and kinds. */
+/* Tokens by number: texts, owned by a tokenizer.json, and types. */
 typedef struct tokens {
   int64_t count;
   const char **texts;
@@ -108,7 +108,7 @@ static tokens read_tokens(const cJSON *root, int64_t vocab) {
   return t;
 }
 
-/* Puts texts and kinds; numbers without a token are unused ones. */
+/* Writes token texts and types. Numbers without a token are marked as unused. */
 static void put_tokens(const tokens *t, sli_gguf_keys *keys) {
   cJSON *texts = cJSON_CreateArray(), *kinds = cJSON_CreateArray();
   for (int64_t i = 0; i < t->count; i++) {
@@ -123,7 +123,7 @@ static void put_tokens(const tokens *t, sli_gguf_keys *keys) {
   cJSON_Delete(kinds);
 }
 
-/* Puts merges, which newer files have as pairs, as texts with a space between. */
+/* Writes merges as texts with a space between the two parts; newer files store pairs. */
 static void put_merges(const cJSON *root, sli_gguf_keys *keys) {
   cJSON *out = cJSON_CreateArray();
   const cJSON *item;
@@ -149,7 +149,7 @@ static void put_mark(const tokens *t, const char *which, const char *text, sli_g
   free(key);
 }
 
-/* Says whether a text of the tokenizer begins with a special token. */
+/* Returns whether the tokenizer puts a special token before a text. */
 static bool begins_marked(const cJSON *root) {
   const cJSON *single = at(at(root, "post_processor"), "single");
   return single && at(single->child, "SpecialToken");
@@ -206,7 +206,7 @@ typedef struct saving {
   const settings *s;
   const char *path, *type, *architecture;
   sli_gguf_keys *keys;
-  float *factors; /* of rotary angles; NULL: none */
+  float *factors; /* of rotary angles; NULL if none */
   int64_t pairs;
 } saving;
 
@@ -224,7 +224,8 @@ static void put_real(const saving *v, const char *key, double value) {
   sli_gguf_put_number(v->keys, own_key(v, key), value);
 }
 
-/* llama.cpp multiplies by the factor that follows from the stretch of the context itself. */
+/* Writes the keys of a YaRN rope. llama.cpp itself multiplies by the factor derived from the
+ * context scaling, so only the quotient is stored. */
 static void put_yarn(const saving *v, const sl_rope *rope) {
   double own = rope->factor > 1 ? 0.1 * log(rope->factor) + 1 : 1;
   put_count(v, "rope.scaling.original_context_length", (int64_t)rope->original);
@@ -234,7 +235,7 @@ static void put_yarn(const saving *v, const sl_rope *rope) {
     put_real(v, "rope.scaling.attn_factor", rope->scale / own);
 }
 
-/* Makes the factors of the pairs of a head: those of LLaMA 3 have no keys. */
+/* Computes the frequency factors of a head's pairs, because GGUF has no keys for LLaMA 3's rope. */
 static void make_factors(saving *v, const sl_rope *rope, double theta) {
   double *plain = sli_calloc(2 * (size_t)v->pairs, sizeof *plain), *stretched = plain + v->pairs;
   v->factors = sli_calloc((size_t)v->pairs, sizeof *v->factors);
@@ -270,7 +271,7 @@ static sl_status put_rope(saving *v) {
 
 /* ---- keys ------------------------------------------------------------------------------------ */
 
-/* Puts an option under its key, unless it has the value that a file without the key means. */
+/* Writes an option under its key, unless it equals the value implied by a missing key. */
 static void put_field(const saving *v, const config_field *f) {
   const sl_args *args = v->s->model_args;
   const sl_option *o = sl_options_find(v->s->model->options, f->option);
@@ -289,7 +290,7 @@ static const sl_param_info *param_named(const sl_lowered *lowered, const char *n
   return NULL;
 }
 
-/* Puts lengths that options may leave open: the parameters have them. */
+/* Writes lengths that options may leave open, taken from the shapes of parameters. */
 static void put_lengths(const saving *v, const sl_lowered *lowered) {
   const sl_args *args = v->s->model_args;
   const sl_param_info *gate = param_named(lowered, "model.layers.0.mlp.gate_proj.weight"),
@@ -319,7 +320,7 @@ static sl_status put_keys(saving *v, const sl_lowered *lowered) {
 
 /* ---- the file -------------------------------------------------------------------------------- */
 
-/* Writes the tensors, and the factors of the angles behind them. */
+/* Writes the tensors, followed by the frequency factors. */
 static sl_status write_tensors(void *ctx, const sli_tensor_data *tensors, int count,
                                sli_tensor_values *values, void *of_values) {
   const saving *v = ctx;

@@ -35,8 +35,8 @@ static int is_machine(const struct dirent *e) {
   return n > 5 && !strcmp(e->d_name + n - 5, ".json");
 }
 
-/* Names the machines, "a, b, here, here-whole", and the one that a mistyped word was meant to be.
- */
+/* Reports an unknown machine with the known names, "a, b, here, here-whole", and a suggestion for a
+ * mistyped name. */
 static sl_status unknown_machine(const char *word, const char *folder) {
   enum { MOST = 32 };
   struct dirent **files = NULL;
@@ -80,11 +80,11 @@ static sl_status find_file(const char *word, char *path, size_t size) {
 enum { MOST_PER_HOST = 1 << 20 };
 static const double most_rate = 1e30, most_seconds = 1e6, most_bytes = 1e18;
 
-/* Values that are not stored as the file states them. */
+/* Values of the file before conversion. */
 typedef struct said {
   const cJSON *rates;
   double flops_efficiency, bytes_efficiency, memory, link_efficiency;
-  double host_seconds, host_rate; /* below 0: not given */
+  double host_seconds, host_rate; /* below 0 if not given */
   double spread;
   int64_t devices_per_host;
   curves_parts parts;
@@ -133,7 +133,7 @@ static sl_status hardware_take(const sli_json *doc, said *s, sl_hardware *out) {
   return sli_json_take(doc, doc->root, fields, SLI_COUNT(fields));
 }
 
-/* Reads the rate for the type that is computed in, and checks the rates of the others. */
+/* Reads the rate of the compute type, and checks the rates of the other types. */
 static sl_status read_rate(const sli_json *doc, const said *s, sl_dtype dtype, double *out) {
   const sli_json_field wanted = {sl_dtype_name(dtype), SLI_JSON_NUMBER, out, 0, most_rate, true};
   sl_status status = sli_json_pick(doc, s->rates, &wanted, 1);

@@ -10,20 +10,20 @@
 
 #include "base/base.h"
 
-/* Returns the path of the file that actortune machine wrote for this machine: --machine here.
- * `whole`: the file for one device with all cores, --machine here-whole. */
+/* Returns the path of the file that actortune machine wrote for this machine: --machine here. With
+ * `whole`, returns the file for one device with all cores: --machine here-whole. */
 void hardware_here(char *path, size_t size, bool whole);
 
-/* Reads the machine `word`: a file, or the name of a shipped one without .json. The rate is that
- * of `dtype`; arrays are in the arena. *spread: how far the median step was from the fastest
- * when measured; 0: not given. SL_E_INPUT names file and field. */
+/* Reads the machine `word`: a file, or the name of a shipped file without .json. The rate is that
+ * of `dtype`; arrays are in the arena. *spread is the distance of the median step from the fastest
+ * when measured; 0 if not given. SL_E_INPUT names file and field. */
 sl_status hardware_read(const char *word, sl_dtype dtype, sli_arena *arena, sl_hardware *out,
                         double *spread);
 
-/* Says whether the machine was busy during measurement, so that predictions may differ from
+/* Returns whether the machine was busy during measurement, so that predictions may differ from
  * runs. */
 bool hardware_is_rough(double spread);
-/* Warns about such a --machine `word`. */
+/* Warns if --machine `word` was measured on a busy machine. */
 void hardware_warn(const char *word, double spread);
 
 #endif

@@ -66,7 +66,7 @@ sl_status help_refuse_group(const settings *s, const char *word) {
 
 /* ---- parts of a text --------------------------------------------------------------- */
 
-/* Prints a row of two columns, the second wrapped at 80. */
+/* Prints a row of two columns, the second one wrapped at 80 characters. */
 static void print_row(const char *name, const char *text) {
   enum { COLUMN = 24, WIDTH = 80 };
   int at = printf("  %-*s", COLUMN - 2, name);
@@ -124,8 +124,7 @@ static void print_group(const settings *s, int group) {
   free(shown);
 }
 
-/* Prints the options of a first run with their short texts: no default, and the values' names as
- * everywhere. */
+/* Prints the options of a first run with their short texts, without defaults. */
 static void print_first_options(const settings *s) {
   for (const first_option *f = s->tool->first; f->name; f++) {
     const sl_option *o = sl_options_find(s->offered, f->name);
@@ -134,7 +133,8 @@ static void print_first_options(const settings *s) {
   }
 }
 
-/* Lists the models, a comma behind each, in lines of at most 80 columns. Returns the column. */
+/* Lists the models, each followed by a comma, in lines of at most 80 columns. Returns the column
+ * reached. */
 static int print_model_names(void) {
   int column = printf("MODEL is");
   for (const sl_model *const *m = sli_models; *m; m++) {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* config.json as model options: a table for each family maps keys to options. */
+/* config.json as model options. A table for each family maps keys to options. */
 #include "tools/common/huggingface.h"
 
 #include <errno.h>
@@ -38,23 +38,23 @@ typedef struct fixed_option {
 
 typedef struct family {
   const char *type, *architecture, *model;
-  const char *other; /* a model that begins with such weights, too; NULL: none */
+  const char *other; /* a model that can start from such weights; NULL if none */
   const config_field *fields;
-  /* known keys besides the fields and config_keys_common; NULL: none */
+  /* known keys besides the fields and config_keys_common; NULL if none */
   const sli_key *keys[3];
-  /* value for Qwen2, which always has biases; NULL: attention_bias decides */
+  /* value of --bias; NULL: attention_bias decides. Qwen2 always has biases. */
   const char *bias;
   const char *theta; /* value if rope_theta is absent */
   /* value if rope_local_base_freq is absent; NULL: all layers have the same attention */
   const char *local_theta;
-  const char *part; /* value if partial_rotary_factor is absent; NULL: all of a head turns */
+  const char *part; /* value if partial_rotary_factor is absent; NULL: all of a head is rotated */
   /* sliding_window applies only if use_sliding_window is set */
   bool switched;
   /* value if sliding_window is absent; NULL: the family has no --window */
   const char *window;
-  int full_every; /* N if no key says that every N-th layer has no window; 0: all are alike */
+  int full_every; /* N if every N-th layer has no window and no key says so; 0: layers are alike */
   const fixed_option *fixed;         /* ends with {0}; NULL: none */
-  bool (*fits)(const sl_args *args); /* says whether config.json can have options; NULL: it can */
+  bool (*fits)(const sl_args *args); /* says whether config.json can express options; NULL: yes */
   /* sets options that no field maps to */
   sl_status (*derive)(const config *c, const struct family *f);
   void (*describe)(cJSON *root, const settings *s, const sl_lowered *lowered);
@@ -206,8 +206,8 @@ static const config_field qwen3_next_fields[] = {
     {.key = "linear_conv_kernel_dim", .option = "conv", .missing = "4"},
     {0}};
 
-/* Options in which families of one model differ. A family has their defaults but for its own fixed
- * ones. */
+/* Options in which the families of one model differ. Each family has the defaults, except for
+ * options that it fixes. */
 static const char *const choices[] = {
     "qk-norm",          "qk-norm-whole", "norms",      "plus-one",    "packed",   "gate",
     "scaled-embedding", "query-scalar",  "full-every", "local-theta", "logit-cap"};
@@ -378,14 +378,15 @@ static const family families[] = {{.type = "deepseek_v3",
                                    .derive = derive_qwen3_next,
                                    .describe = describe_qwen3_next}};
 
-/* Returns the value of an option that a family fixes; NULL: it does not. */
+/* Returns the value that a family fixes for an option, or NULL if it fixes none. */
 static const char *fixed_value(const family *f, const char *option) {
   for (const fixed_option *o = f->fixed; o && o->option; o++)
     if (!strcmp(o->option, option)) return o->value;
   return NULL;
 }
 
-/* Says whether a family's models differ in an option: it is a field's, or one of layers. */
+/* Returns whether models of one family may differ in an option: it is one of the family's fields,
+ * or depends on the layer. */
 static bool is_free(const family *f, const char *option) {
   if (f->local_theta && !strcmp(option, "local-theta")) return true;
   if (f->full_every && !strcmp(option, "full-every")) return true;
@@ -395,7 +396,8 @@ static bool is_free(const family *f, const char *option) {
   return x->key;
 }
 
-/* Returns the value that a family's models have of choice i; NULL: any, or the model lacks it. */
+/* Returns the value of choice i in all models of a family. Returns NULL if it may vary, or if the
+ * model lacks the option. */
 static const char *choice_of(const sl_model *model, const family *f, size_t i) {
   const sl_option *o = sl_options_find(model->options, choices[i]);
   const char *value = fixed_value(f, choices[i]);
@@ -405,7 +407,8 @@ static const char *choice_of(const sl_model *model, const family *f, size_t i) {
 
 /* ---- reading --------------------------------------------------------------------------------- */
 
-/* Formats a number of rope_parameters for a rope's text; NULL: the key is absent. */
+/* Formats a number of rope_parameters for --rope. *out is NULL for keys that --rope does not
+ * have. */
 static sl_status rope_number(const config *c, const char *kind, const cJSON *item, char **out) {
   static const char *const others[] = {
       "rope_type", "type",      "rope_theta", "partial_rotary_factor",
@@ -430,7 +433,7 @@ static void add_to_rope(char **text, char *more) {
   *text = longer;
 }
 
-/* Refuses a kind by name before the keys that it alone has. */
+/* Refuses an unsupported rope type first, before its specific keys are refused. */
 static sl_status check_rope_type(const config *c, const char *kind) {
   static const char *const known[] = {"none", "linear", "llama3", "yarn"};
   for (size_t i = 0; i < SLI_COUNT(known); i++)
@@ -440,7 +443,7 @@ static sl_status check_rope_type(const config *c, const char *kind) {
                  c->path, kind);
 }
 
-/* Appends the part of a head that turns. */
+/* Appends partial_rotary_factor: the fraction of a head that is rotated. */
 static sl_status add_part(const config *c, const family *f, const cJSON *rope, char **text) {
   static const char key[] = "partial_rotary_factor";
   const cJSON *said = config_at(rope, key) ? config_at(rope, key) : config_at(c->root, key);
@@ -454,7 +457,7 @@ static sl_status add_part(const config *c, const family *f, const cJSON *rope, c
   return SL_OK;
 }
 
-/* Appends the factor of cosines that a family's two scales give. */
+/* Appends the attention factor, the quotient of DeepSeek's two scales. */
 static void add_scale(const family *f, const cJSON *from, char **text) {
   const cJSON *own = config_at(from, "mscale"), *all = config_at(from, "mscale_all_dim"),
               *factor = config_at(from, "factor");
@@ -500,7 +503,7 @@ static sl_status rope_text(const config *c, const family *f, const cJSON *from, 
 
 static const char chunks_key[] = "dual_chunk_attention_config";
 
-/* Finds the rope. Both names of it must agree if both are present. */
+/* Finds the rope under its new or old key. If both are present they must agree. */
 static sl_status find_rope(const config *c, const cJSON **out) {
   const cJSON *now = config_at(c->root, "rope_parameters"),
               *before = config_at(c->root, "rope_scaling");
@@ -511,7 +514,7 @@ static sl_status find_rope(const config *c, const cJSON **out) {
   return sl_fail(SL_E_INPUT, "%s: rope_parameters and rope_scaling differ", c->path);
 }
 
-/* Sets a base of rotary angles: that of the rope, or of the whole file by `key`. */
+/* Sets the base of rotary angles from the rope, or from `key` of the whole file. */
 static sl_status set_theta(const config *c, const cJSON *rope, const char *key, const char *option,
                            const char *missing) {
   const cJSON *theta = config_at(rope, "rope_theta");
@@ -523,7 +526,7 @@ static sl_status set_theta(const config *c, const cJSON *rope, const char *key, 
   return status;
 }
 
-/* Sets the angles that a rope of config.json gives. */
+/* Sets --theta and --rope from a rope of config.json. */
 static sl_status set_rope(const config *c, const family *f, const cJSON *rope) {
   char *text = NULL;
   sl_status status = set_theta(c, rope, "rope_theta", "theta", f->theta);
@@ -539,7 +542,7 @@ static sl_status read_rope(const config *c, const family *f) {
   return status ? status : set_rope(c, f, rope);
 }
 
-/* Says whether any layer has another attention mask than the full causal one. */
+/* Returns whether any layer has an attention mask other than full causal. */
 static bool has_other_layers(const config *c) {
   const cJSON *item, *types = config_at(c->root, "layer_types");
   cJSON_ArrayForEach(item, types) if (!cJSON_IsString(item) ||
@@ -547,7 +550,7 @@ static bool has_other_layers(const config *c) {
   return types && !cJSON_IsArray(types);
 }
 
-/* Returns the number of positions that a windowed layer attends to at most; 0: all. */
+/* Returns the most positions that a windowed layer attends to, or 0 if all. */
 static double window_of(const config *c, const family *f) {
   const cJSON *window = cJSON_GetObjectItemCaseSensitive(c->root, "sliding_window");
   const cJSON *used = config_at(c->root, "use_sliding_window");
@@ -556,7 +559,7 @@ static double window_of(const config *c, const family *f) {
   return cJSON_IsNumber(window) ? window->valuedouble : cJSON_IsNull(window) ? 0 : -1;
 }
 
-/* Checks the sliding window, which makes no difference to sequences that fit in it. */
+/* Checks that the sliding window, if unsupported, is no shorter than the context. */
 static sl_status check_window(const config *c, const family *f) {
   double window = window_of(c, f);
   bool others = has_other_layers(c);
@@ -590,12 +593,13 @@ static sl_status read_window(const config *c, const family *f) {
   return set_window(c, f);
 }
 
-/* True for a model that only begins with the family's weights: its attention is its own. */
+/* Returns whether a model only starts from the family's weights and has a different kind of
+ * attention. */
 static bool is_other(const sl_model *model, const family *f) {
   return f->other && !strcmp(f->other, model->name);
 }
 
-/* Sets the biases, and refuses those that the family lacks: their weights would be ignored. */
+/* Sets --bias. */
 static sl_status read_bias(const config *c, const family *f) {
   const cJSON *said = config_at(c->root, "attention_bias");
   const char *bias = f->bias ? f->bias : cJSON_IsTrue(said) ? "attention" : "none";
@@ -604,7 +608,7 @@ static sl_status read_bias(const config *c, const family *f) {
   return config_set(c, "attention_bias", "bias", bias);
 }
 
-/* Formats the chunks that positions are in as "dual-chunk:chunk_size=...". */
+/* Formats dual chunk attention as "dual-chunk:chunk_size=...". */
 static sl_status chunks_text(const config *c, const cJSON *chunks, char **out) {
   const cJSON *item;
   *out = sli_strdup("dual-chunk");
@@ -618,7 +622,7 @@ static sl_status chunks_text(const config *c, const cJSON *chunks, char **out) {
   return status ? status : config_check_rope(c, *out);
 }
 
-/* Sets positions in chunks, which go without another stretch of the angles. */
+/* Sets dual chunk attention, which excludes any other stretching of angles. */
 static sl_status read_chunks(const config *c, const family *f, const cJSON *chunks) {
   const cJSON *rope = NULL;
   char *text = NULL, *other = NULL;
@@ -643,8 +647,8 @@ static sl_status derive_llama(const config *c, const family *f) {
   return status || is_other(c->s->model, f) ? status : read_window(c, f);
 }
 
-/* Returns N where every N-th of the layers has full attention, and others a window; 0: none has.
- * -1: they follow another pattern. */
+/* Returns N if every N-th layer has full attention and the others have a window. Returns 0 if none
+ * has full attention, -1 for any other pattern. */
 static int full_every(const cJSON *types) {
   int n = cJSON_GetArraySize(types), every = 0;
   for (int i = 0; i < n; i++) {
@@ -658,7 +662,7 @@ static int full_every(const cJSON *types) {
   return every;
 }
 
-/* Sets which layers have a window: by layer_types, or by the older sliding_window_pattern. */
+/* Sets which layers have a window, from layer_types or the older sliding_window_pattern. */
 static sl_status read_layers(const config *c, const family *f) {
   const cJSON *types = config_at(c->root, "layer_types"),
               *pattern = config_at(c->root, "sliding_window_pattern");
@@ -677,7 +681,7 @@ static sl_status read_layers(const config *c, const family *f) {
   return status;
 }
 
-/* Sets the angles of layers with a window, which are not stretched. */
+/* Sets the angles of windowed layers, which are not stretched. */
 static sl_status read_local_rope(const config *c, const family *f, const cJSON *rope) {
   const cJSON *type = config_at(rope, "rope_type");
   if (type && (!cJSON_IsString(type) || strcmp(type->valuestring, "default")))
@@ -686,7 +690,7 @@ static sl_status read_local_rope(const config *c, const family *f, const cJSON *
   return set_theta(c, rope, "rope_local_base_freq", "local-theta", f->local_theta);
 }
 
-/* Sets the angles of both kinds of layers: of rope_parameters by kind, or of older keys. */
+/* Sets the angles of both kinds of layers, from rope_parameters by kind or from older keys. */
 static sl_status read_ropes(const config *c, const family *f) {
   static const sli_key kinds[] = {{"full_attention", {0}}, {"sliding_attention", {0}}, {0}};
   const cJSON *both = config_at(c->root, "rope_parameters");
@@ -704,7 +708,7 @@ static sl_status derive_gemma3(const config *c, const family *f) {
   return status ? status : set_window(c, f);
 }
 
-/* Refuses weights that are quantized in another way than the blocks that can be read. */
+/* Refuses quantized weights of any type but MXFP4. */
 static sl_status check_quantized(const config *c) {
   const cJSON *how = config_at(c->root, "quantization_config"),
               *by = config_at(how, "quant_method");
@@ -723,7 +727,7 @@ static sl_status derive_deepseek(const config *c, const family *f) {
   return status ? status : deepseek_derive(c, rope);
 }
 
-/* Derives options of a family with windows in some layers and angles that are alike in all. */
+/* Derives the options of a family with windows in some layers and the same angles in all. */
 static sl_status derive_windows(const config *c, const family *f) {
   sl_status status = read_bias(c, f);
   if (!status) status = read_rope(c, f);
@@ -748,7 +752,7 @@ static sl_status derive_gpt2(const config *c, const family *f) {
   return SL_E_INPUT;
 }
 
-/* True for the limits 0 and infinity, in one of the ways in which JSON can hold that. */
+/* Returns whether a limit is [0, infinity], in any of the forms that JSON can express. */
 static bool limits_nothing(const cJSON *limit) {
   const cJSON *low = cJSON_GetArrayItem(limit, 0), *high = cJSON_GetArrayItem(limit, 1);
   const cJSON *text = config_at(high, "__float__");
@@ -776,7 +780,7 @@ static sl_status derive_mamba2(const config *c, const family *f) {
   return config_set(c, "use_conv_bias", "no-conv-bias", cJSON_IsFalse(bias) ? "1" : "0");
 }
 
-/* Sets the options that decide the family. */
+/* Sets the options that distinguish the family. */
 static sl_status set_choices(const config *c, const family *f, const char *key) {
   sl_status status = SL_OK;
   for (const fixed_option *o = f->fixed; o && o->option && !status; o++)
@@ -848,7 +852,8 @@ static sl_status match(const config *c) {
   return unknown_type(c->path, name);
 }
 
-/* Writes Infinity, which is no JSON but Python's, as a number that reads as it. */
+/* Replaces Infinity, which Python writes but JSON does not have, with a number that parses as
+ * infinity. */
 static void name_infinity(char *text) {
   static const char word[] = "Infinity", number[] = "1e999999";
   bool quoted = false;
@@ -918,7 +923,7 @@ static bool has_value(const settings *s, const char *name, const char *value) {
 
 static bool is_chunked(const char *rope) { return !strncmp(rope, "dual-chunk", 10); }
 
-/* Says whether the family's config.json can have such angles. */
+/* Returns whether the family's config.json can express the rope. */
 static bool has_rope(const settings *s, const family *f) {
   return !sl_options_find(s->model->options, "rope") ||
          !is_chunked(sl_arg_text(s->model_args, "rope")) || f->keys[1] == config_keys_chunked;
@@ -939,7 +944,7 @@ static bool is_family(const family *f, const settings *s) {
   if (strcmp(f->model, s->model->name) || (has_window(s) && !f->window)) return false;
   if (f->fields == gpt2_fields || f->fields == mamba2_fields) return true;
   if (!has_choices(s, f) || !has_rope(s, f) || (f->fits && !f->fits(args))) return false;
-  /* Angles of layers with a window would not be stretched. */
+  /* Angles of windowed layers would not be stretched. */
   if (f->local_theta && sl_arg_float(args, "local-theta") == 0 &&
       strncmp(sl_arg_text(args, "rope"), "none", 4) != 0)
     return false;
@@ -947,7 +952,7 @@ static bool is_family(const family *f, const settings *s) {
   return f->bias ? !strcmp(f->bias, bias) : strcmp(bias, "qkv") != 0;
 }
 
-/* Returns the family of a shipped model with its options; NULL: none. */
+/* Returns the family of a shipped model with these options, or NULL if there is none. */
 static const family *family_of_model(const settings *s) {
   if (!config_is_shipped(s->model)) return NULL;
   for (size_t i = 0; i < SLI_COUNT(families); i++)
@@ -960,14 +965,14 @@ const char *huggingface_type(const settings *s) {
   return f ? f->type : NULL;
 }
 
-/* Says whether the model only begins with weights of the folder's family. */
+/* Returns whether the model only starts from weights of the folder's family. */
 static bool begins_other(const char *folder, const settings *s) {
   const char *model = NULL;
   bool known = config_is_shipped(s->model) && !huggingface_model(folder, &model);
   return known && strcmp(model, s->model->name) != 0;
 }
 
-/* Says whether a config.json can be written: for a family, or copied from the initial weights. */
+/* Returns whether a config.json can be written, for a family or as a copy of the initial one. */
 static bool has_config(const settings *s) {
   const char *init = settings_text(s, "init");
   char *path = init && huggingface_is_folder(init) ? huggingface_file(init, "config.json") : NULL;
@@ -1036,7 +1041,7 @@ static cJSON *rope_json(const char *text) {
   return out;
 }
 
-/* Names the angles, or the chunks that positions are in. */
+/* Writes the rope, or dual chunk attention, under its key. */
 static void put_rope(cJSON *root, const char *text) {
   cJSON *rope = rope_json(text);
   bool chunks = is_chunked(text);
@@ -1100,7 +1105,7 @@ static void describe_gemma3(cJSON *root, const settings *s, const sl_lowered *lo
   put_number(root, "rope_local_base_freq", local > 0 ? local : sl_arg_float(args, "theta"));
 }
 
-/* Names the angles of a family that has others where the key is absent or null. */
+/* Writes rope_parameters explicitly, for a family whose default rope is another one. */
 static void put_rope_parameters(cJSON *root, const sl_args *args) {
   cJSON *rope = rope_json(sl_arg_text(args, "rope"));
   if (!cJSON_IsObject(rope)) {
@@ -1147,7 +1152,7 @@ static void describe_mamba2(cJSON *root, const settings *s, const sl_lowered *lo
   huggingface_put(root, "use_conv_bias", cJSON_CreateBool(!sl_arg_flag(args, "no-conv-bias")));
 }
 
-/* Returns an expert's width. A parameter here is [experts, width, ...], so dim 1 says it. */
+/* Returns an expert's width: dim 1 of a parameter [experts, width, ...]. */
 static double width_of(const sl_lowered *lowered, const char *name) {
   const sl_param_info *params;
   int n = sl_lowered_params(lowered, &params);
@@ -1197,20 +1202,21 @@ static cJSON *make_config(const family *f, const settings *s, const sl_lowered *
   return root;
 }
 
-/* Reads the config.json that the model came from, and sets its weights' type to fp32. */
+/* Reads the config.json that the model was loaded with, and sets the type of its weights to
+ * fp32. */
 static sl_status edit_config(const char *path, cJSON **out) {
   static const char *const keys[] = {"dtype", "torch_dtype"};
   sl_status status = parse(path, out);
   for (size_t i = 0; i < SLI_COUNT(keys) && !status; i++)
     if (config_at(*out, keys[i])) huggingface_put(*out, keys[i], cJSON_CreateString("float32"));
-  /* 0 is the default, which transformers accepts only as 0.0 */
+  /* 0 is the default, but transformers accepts it only as 0.0 */
   if (!status) cJSON_DeleteItemFromObjectCaseSensitive(*out, "router_jitter_noise");
-  /* weights are written as numbers, not in the blocks that were read */
+  /* weights are saved as plain numbers, not in quantized blocks */
   if (!status) cJSON_DeleteItemFromObjectCaseSensitive(*out, "quantization_config");
   return status;
 }
 
-/* Copies a file. A read error is not taken for the end of the file. */
+/* Copies a file. Tells a read error from the end of the file. */
 static sl_status copy_file(const char *from, const char *to) {
   char *bytes = NULL;
   size_t size = 0;
@@ -1223,7 +1229,7 @@ static sl_status copy_file(const char *from, const char *to) {
   return status;
 }
 
-/* Copies a file of this name, if there is one, from one folder to another. */
+/* Copies a file of this name, if it exists, from one folder to another. */
 static sl_status copy_named(const char *folder, const char *from, const char *name) {
   char *a = huggingface_file(from, name), *b = huggingface_file(folder, name);
   sl_status status = access(a, F_OK) || !strcmp(a, b) ? SL_OK : copy_file(a, b);
@@ -1232,7 +1238,7 @@ static sl_status copy_named(const char *folder, const char *from, const char *na
   return status;
 }
 
-/* Copies the template of chats with tools, where it has a file of its own. */
+/* Copies the chat template for tools, if it is a separate file. */
 static sl_status copy_tool_template(const char *folder, const char *from) {
   static const char name[] = "additional_chat_templates/tool_use.jinja";
   char *a = huggingface_file(from, name),

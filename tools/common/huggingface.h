@@ -7,32 +7,33 @@
 
 struct config; /* of config.h */
 
-/* Says whether a path is an existing folder, or ends in a slash. */
+/* Returns whether a path is an existing folder, or ends in a slash. */
 bool huggingface_is_folder(const char *path);
 /* Returns the path of a file in the folder; the caller frees it. */
 char *huggingface_file(const char *folder, const char *name);
 
-/* Returns the shipped model that the folder's config.json describes. SL_E_INPUT: there is no
- * config.json, or its model_type is unknown. */
+/* Returns the shipped model that the folder's config.json describes. SL_E_INPUT: config.json is
+ * missing, or its model_type is unknown. */
 sl_status huggingface_model(const char *folder, const char **out);
 
 /* Sets the model's options from the folder's config.json, if it has one and the family is known.
- * SL_E_USAGE names an option that the user gave differently, and both values. SL_E_INPUT names
- * what is unsupported. */
+ * SL_E_USAGE names an option for which the user gave another value, and both values. SL_E_INPUT
+ * names what is unsupported. */
 sl_status huggingface_read(const char *folder, const settings *s);
 
-/* Sets the options that tell a family from others of its model, by its model_type. `key` is that of
- * the file which names the family. SL_E_USAGE as above. */
+/* Sets the options that distinguish a family from others of its model, by model_type. `key` is the
+ * key that names the family in the file. Errors are those of huggingface_read(). */
 sl_status huggingface_choose(const struct config *c, const char *type, const char *key);
 
-/* Returns the model_type of a shipped model with its options; NULL: none has these. */
+/* Returns the model_type of a shipped model with its options, or NULL if no type has them. */
 const char *huggingface_type(const settings *s);
 
-/* Checks that huggingface_save() can write config.json. SL_E_USAGE: there would be none, or it
- * could not express the model's options. */
+/* Checks that huggingface_save() can write config.json. SL_E_USAGE: no config.json can express the
+ * model's options. */
 sl_status huggingface_check(const char *folder, const settings *s);
-/* Writes config.json beside saved weights: that of `from`, or if `from` is NULL one made of the
- * model's options. Copies other files of `from` except weights. SL_E_IO names the file. */
+/* Writes config.json beside saved weights: the one of `from`, or if `from` is NULL a new one made
+ * from the model's options. Copies the other files of `from` except weights. SL_E_IO names the
+ * file. */
 sl_status huggingface_save(const char *folder, const char *from, const settings *s,
                            const sl_lowered *lowered);
 

@@ -9,12 +9,12 @@
 
 typedef struct machine {
   sl_machine *machine;
-  sl_placement *placement; /* cores of this process's devices; NULL: they need none */
+  sl_placement *placement; /* cores of this process's devices; NULL if they need none */
   int first;               /* first device of this process */
 } machine;
 
-/* Places the devices that this process drives, and fills in what the user left open: thread
- * counts, or which GPUs to use and their free memory. Modelled devices need no cores. */
+/* Places the devices that this process drives, and fills in what the user left open: thread counts,
+ * the GPUs to use, and their free memory. Modelled devices need no cores. */
 sl_status machine_place(settings *s, machine *out);
 /* Places devices for a plan that is only examined: its GPUs need not be present. */
 sl_status machine_imagine(settings *s, machine *out);

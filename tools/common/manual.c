@@ -14,7 +14,7 @@
 
 /* ---- man pages ------------------------------------------------------------------------ */
 
-/* Prints text in which nothing is a request or an escape of roff. */
+/* Prints text with all characters escaped that roff would interpret. */
 static void print_roff(const char *text, size_t bytes) {
   bool begins = true;
   for (size_t i = 0; i < bytes; i++) {
@@ -31,7 +31,7 @@ static void print_upper(const char *text) {
   for (; *text; text++) putchar(toupper((unsigned char)*text));
 }
 
-/* Bytes of the first sentence, without its stop. */
+/* Returns the length of the first sentence, without its full stop. */
 static size_t sentence(const char *text) {
   const char *stop = text;
   while (*stop && !(*stop == '.' && (!stop[1] || isspace((unsigned char)stop[1])))) stop++;
@@ -119,7 +119,7 @@ static char *usage_of(const tool *t) {
                     t->usage ? t->usage : "");
 }
 
-/* Prints what a page has besides its options. */
+/* Prints the sections of a page other than its options. */
 static void print_rest(const settings *s) {
   if (!s->tool->no_model) print_models();
   if (!s->tool->shared) {
@@ -205,8 +205,8 @@ void completion_end(const char *tool) {
   printf("complete -o bashdefault -o default -F _sluice %s\n", tool);
 }
 
-/* Prints the options by the words before them: of a command of a tool, both; with an option for a
- * command, the tool's. */
+/* Prints the options for completion, keyed by the tool, or by tool and subcommand. A subcommand
+ * that is an option uses the tool's key. */
 static void print_completion(const settings *s) {
   const char *name = s->tool->name, *option = strstr(name, " --");
   char *key = option ? sli_format("%.*s", (int)(option - name), name) : sli_strdup(name);

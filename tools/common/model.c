@@ -29,7 +29,7 @@ static bool ends_with(const char *text, const char *end) {
 /* ---- shared objects ------------------------------------------------------------------ */
 
 static sl_status other_version(const char *shown, int abi) {
-  enum { OLDEST = 100 }; /* 0.1.0; models of before counted their interfaces */
+  enum { OLDEST = 100 }; /* 0.1.0; earlier models counted interface versions */
   if (abi < OLDEST)
     return sl_fail(SL_E_INPUT,
                    "%s was built for an earlier version than this program's, %s: build it again",
@@ -40,7 +40,7 @@ static sl_status other_version(const char *shown, int abi) {
 }
 
 static sl_status common_model_load(const char *path, const char *shown, const sl_model **out) {
-  /* Without a slash the loader would search its own folders. */
+  /* The loader would search its default folders for a name without a slash. */
   char *place = strchr(path, '/') ? sli_strdup(path) : sli_format("./%s", path);
   void *object = dlopen(place, RTLD_NOW | RTLD_LOCAL);
   free(place);
@@ -57,8 +57,8 @@ static sl_status common_model_load(const char *path, const char *shown, const sl
 
 enum { MAX_WORDS = 64 };
 
-/* Finds the headers, which are beside the library and the tools both in a build tree and in an
- * installation: in `include` of a folder above. */
+/* Finds the headers in `include` of a folder above the library or tool, both in a build tree and in
+ * an installation. */
 static sl_status include_folder(char **out) {
   Dl_info info;
   char place[PATH_MAX], *slash;
@@ -98,8 +98,8 @@ static char **environment_in(const char *folder) {
   return out;
 }
 
-/* Runs a program to its end, with temporary files in `folder`; *good: it exited with status 0.
- * Ctrl-C is left to the program meanwhile, because this process still has to remove the folder. */
+/* Runs a program to its end, with temporary files in `folder`. *good is set if it exits with status
+ * 0. This process ignores Ctrl-C meanwhile, because it still has to remove the folder. */
 static sl_status run_program(char **words, const char *folder, bool *good) {
   struct sigaction ignore = {.sa_handler = SIG_IGN}, before;
   sigaction(SIGINT, &ignore, &before);
@@ -126,7 +126,7 @@ static sl_status run_program(char **words, const char *folder, bool *good) {
   return SL_OK;
 }
 
-/* Refuses a name that begins with @: a compiler reads @FILE as a file of options, and passes the
+/* Refuses a name that begins with @. A compiler reads @FILE as a file of options, and passes the
  * base name to its subprograms, which do the same. */
 static sl_status check_name(const char *source) {
   const char *slash = strrchr(source, '/'), *name = slash ? slash + 1 : source;
@@ -206,7 +206,7 @@ static sl_status open_exported(const char *path, const sl_model **out) {
 
 /* ---- names --------------------------------------------------------------------------- */
 
-/* Says whether a word can only be a file's. */
+/* Returns whether a word can only be the name of a file. */
 static bool is_path(const char *word) { return strchr(word, '/') || strchr(word, '.'); }
 
 static sl_status unknown_model(const char *word, const char *commands) {

@@ -5,9 +5,9 @@
 
 #include <sluice/model.h>
 
-bool model_is_shipped(const char *word); /* tested by name */
+bool model_is_shipped(const char *word); /* compares names only */
 /* Finds a built-in name, FILE.so or FILE.c. The model stays loaded for the life of the process.
- * `commands`: other words, for an error, that could have been meant, or NULL. */
+ * `commands` lists other words that could have been meant, for the error message; may be NULL. */
 sl_status model_find(const char *word, const char *commands, const sl_model **out);
 
 #endif

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The error of a build without toml++, which reads no TOML. */
+/* The error of a build without toml++, which cannot read TOML. */
 #include "base/left_out.h"
 #include "tools/common/toml.h"
 

@@ -11,7 +11,7 @@
 
 #include "base/base.h"
 
-/* Options of plans that are no field of lowering, or that a reader makes fields of. */
+/* Options of plans that are not fields of lowering, or that a parser turns into fields. */
 /* clang-format off */
 static const tool_option other_options[] = {
     {"devices", SL_OPTION_TEXT, "cpu", "`SPEC`: cpu[:N[xT]] (N devices of T cores each; all cores "
@@ -80,7 +80,7 @@ static const tool_option other_options[] = {
 
 static bool goes_on(char c) { return isalnum((unsigned char)c) || c == '_'; }
 
-/* Returns the longest field that begins here; NULL: none. */
+/* Returns the longest field name that begins here, or NULL if there is none. */
 static const sl_lower_field *field_at(const char *text, size_t *length) {
   const sl_lower_field *found = NULL;
   *length = 0;
@@ -123,10 +123,10 @@ static option_group group_of(const sl_lower_field *f) {
 
 enum { MOST_OPTIONS = 128 };
 static tool_option
-    plan_options[MOST_OPTIONS]; /* fields of lowering, then the others; ends with {0} */
+    plan_options[MOST_OPTIONS]; /* fields of lowering, then other_options; ends with {0} */
 static pthread_once_t made = PTHREAD_ONCE_INIT;
 
-/* The texts are kept for as long as the program runs. */
+/* Makes the table. The texts are never freed. */
 static void make_plan_options(void) {
   size_t n = 0;
   for (const sl_lower_field *f = sl_lower_fields(); f->field; f++) {
@@ -154,7 +154,7 @@ static sl_option plain(const tool_option *o) {
   return (sl_option){o->name, o->kind, o->value, o->help, o->min, o->max};
 }
 
-/* Puts the rest of the tool's options before the last two. */
+/* Inserts the tool's additional options before the last two. */
 sl_option *options_table(const tool_option *own) {
   size_t n = 0, count = 0;
   while (own[count].name) count++;
@@ -225,7 +225,7 @@ const char *const *options_completed(const tool_option *own, const char *option)
   return find_option(own, option) ? NULL : options_words(option);
 }
 
-/* Of WORD@BLOCK, as --recompute takes it, the word is checked. */
+/* Checks a text. Of WORD@BLOCK, which --recompute accepts, only the word is checked. */
 static sl_status check_text(const tool_option *o, const char *text) {
   if (!*text && !*o->value) return SL_OK;
   char *word = sli_strdup(text);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Output files of tools: checked before the work, and reported on at the end. */
+/* Output files of tools, checked before the work and reported at the end. */
 #ifndef SLUICE_TOOLS_COMMON_OUTPUTS_H
 #define SLUICE_TOOLS_COMMON_OUTPUTS_H
 

@@ -26,7 +26,7 @@ sl_status plan_build(const settings *s, sl_graph *g) {
   sl_status status = sl_model_build(s->model, g, s->model_args);
   model_being_built = NULL;
   sl_status misuse = sl_args_status(s->model_args);
-  if (misuse) return misuse; /* other errors may follow from the misuse */
+  if (misuse) return misuse; /* other errors may follow from this one */
   return status ? status : sl_graph_status(g);
 }
 
@@ -70,16 +70,16 @@ sl_status plan_data(const settings *s, sl_graph **out) {
   return plan_build(s, *out);
 }
 
-/* Says whether one device stands for all of its stage: for large grids this is as accurate and
- * much faster. */
+/* Returns whether one device represents all devices of its stage: for large grids this is as
+ * accurate and much faster. */
 static bool one_for_all(const settings *s) {
   enum { MOST_DEVICES = 16 };
   return s->clock == SL_CLOCK_VIRTUAL &&
          s->lower.parallel.stages * settings_ranks(s) > MOST_DEVICES;
 }
 
-/* Takes from `run` its callbacks and printing, and in place of the settings' the other fields that
- * it sets. */
+/* Copies from `run` its callbacks and printing, and any other field that it sets, which overrides
+ * the settings. */
 static void take_run(const sl_lower_options *run, sl_lower_options *to) {
   to->print = run->print;
   to->report = run->report;

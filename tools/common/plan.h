@@ -13,19 +13,18 @@ typedef struct planned {
   const char *word; /* unit of the items: "tokens" */
 } planned;
 
-/* Has the model build its graph. An error names the model's mistake. */
+/* Lets the model build its graph. An error states the model's mistake. */
 sl_status plan_build(const settings *s, sl_graph *g);
-/* Name of the model that this thread is building, else NULL: for a fault handler. */
+/* Name of the model that this thread is building, or NULL. Used by a fault handler. */
 extern _Thread_local const char *volatile model_being_built;
 
-/* Builds the model's graph and lowers it. From `run` (NULL: nothing) it takes callbacks and
- * printing, and the sharding, recomputation, assignment and checks that it sets. May run on any
- * thread, each with its own `out`. On failure nothing is left to free. */
+/* Builds the model's graph and lowers it. From `run` (may be NULL) it takes callbacks and printing,
+ * and the sharding, recomputation, assignment and checks that are set there. Any number of threads
+ * may call it concurrently, each with a separate `out`. On failure nothing is left to free. */
 sl_status plan_make(const settings *s, const sl_lower_options *run, planned *out);
 void plan_free(planned *p);
 
-/* Builds the model for the sake of its data alone; the caller destroys the graph, also after an
- * error. */
+/* Builds the model only for its data. The caller destroys the graph, also after an error. */
 sl_status plan_data(const settings *s, sl_graph **out);
 
 #endif

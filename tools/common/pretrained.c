@@ -23,7 +23,7 @@ sl_status pretrained_read(settings *s) {
   return huggingface_read(init, s);
 }
 
-/* Refuses a git-lfs pointer in place of a file, about which nothing else is known. */
+/* Refuses a git-lfs pointer, which is stored in place of a file that was not downloaded. */
 static sl_status check_pointer(const char *path) {
   char begin[128] = "";
   FILE *file = fopen(path, "rbe");
@@ -35,7 +35,7 @@ static sl_status check_pointer(const char *path) {
 sl_status pretrained_model(const char *path, const char **out) {
   *out = NULL;
   if (huggingface_is_folder(path)) return huggingface_model(path, out);
-  if (sli_gguf_is(path)) *out = "llama"; /* the only supported architectures */
+  if (sli_gguf_is(path)) *out = "llama"; /* only LLaMA-like architectures are supported */
   return *out ? SL_OK : check_pointer(path);
 }
 

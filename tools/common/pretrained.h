@@ -11,8 +11,8 @@
 /* Reads metadata beside the weights of --init: the model's options, and its tokenizer unless
  * --tokenizer names another. */
 sl_status pretrained_read(settings *s);
-/* Returns the shipped model of such a folder or file; NULL: it is neither. SL_E_INPUT names what
- * is unknown. */
+/* Returns the shipped model of a folder or file, or NULL if `path` is neither. SL_E_INPUT names
+ * what is unknown. */
 sl_status pretrained_model(const char *path, const char **out);
 /* Loads the values of --init, if given, and of --adapter. `lacks`: see sli_weights_load(). */
 sl_status pretrained_load(const settings *s, const sli_weights_lacks *lacks,
@@ -22,7 +22,8 @@ sl_status pretrained_load(const settings *s, const sli_weights_lacks *lacks,
 sl_status pretrained_save(const settings *s, const char *folder, const sl_lowered *lowered,
                           sl_runtime *rt, sl_job *job);
 
-/* Returns the storage format of a parameter in weight files, `shards` (sl_training.storage). */
+/* Returns the storage format of a parameter in weight files. `shards` holds the files; suits
+ * sl_training.storage. */
 sl_storage pretrained_storage(void *shards, const char *param);
 
 #endif

@@ -15,8 +15,8 @@ static bool is_known(const cJSON *type) {
          (cJSON_IsString(type) && !strcmp(type->valuestring, "linear_attention"));
 }
 
-/* Returns N if every N-th of the layers has softmax attention and the others states; 0 if none has;
- * -1: they are other ones. */
+/* Returns N if every N-th layer has softmax attention and the others have linear attention. Returns
+ * 0 if no layer has softmax attention, -1 for any other pattern. */
 static int interval_of(const cJSON *types, int layers) {
   const cJSON *type;
   int first = 0, at = 0, every;
@@ -82,7 +82,8 @@ static void put(cJSON *root, const char *key, cJSON *value) {
   cJSON_AddItemToObject(root, key, value);
 }
 
-/* Returns a length of a parameter in the first block that has it; 0: none has. */
+/* Returns the length of a dim of a parameter in the first block that has it, or 0 if none has
+ * it. */
 static int64_t length_of(const sl_lowered *lowered, int layers, int dim, const char *part) {
   const sl_param_info *params;
   int n = sl_lowered_params(lowered, &params);
@@ -96,7 +97,7 @@ static int64_t length_of(const sl_lowered *lowered, int layers, int dim, const c
   return length;
 }
 
-/* Replaces a default of the model by what has come of it. */
+/* Replaces the model's default by the actual length. */
 static void put_length(cJSON *root, const char *key, int64_t length) {
   if (length > 0) put(root, key, cJSON_CreateNumber((double)length));
 }

@@ -5,10 +5,10 @@
 
 #include "tools/common/config.h"
 
-/* Sets the options that no field of its own maps to. */
+/* Sets the options that do not map to a single field. */
 sl_status qwen3_next_derive(const config *c);
 
-/* Adds the keys whose values follow from several options, or from defaults of the model. */
+/* Adds the keys whose values depend on several options, or on defaults of the model. */
 void qwen3_next_describe(cJSON *root, const settings *s, const sl_lowered *lowered);
 
 #endif

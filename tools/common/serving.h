@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Sessions configured by a command line: for actorserve, and for actortune --slo. */
+/* Sessions configured by a command line, for actorserve and for actortune --slo. */
 #ifndef SLUICE_TOOLS_COMMON_SERVING_H
 #define SLUICE_TOOLS_COMMON_SERVING_H
 
@@ -26,7 +26,7 @@
   }
 /* clang-format on */
 
-/* Options for requests that arrive as a file says. */
+/* Options for requests that arrive at times given in a file. */
 /* clang-format off */
 #define SERVING_WORKLOAD_OPTIONS \
   {"arrivals", SL_OPTION_TEXT, "", "`FILE` with a line for each request, {\"time\": 0.25, \"prompt\": 300, \"answer\": 40} " \
@@ -42,18 +42,18 @@
  * support. */
 sl_status serving_read(settings *s);
 
-/* Returns session options for the settings' model, without those that a tool sets itself: its
- * own sizes, threads, processes and files. They point into `s`. */
+/* Returns session options for the settings' model. The tool itself sets sizes, threads, processes
+ * and files. The options point into `s`. */
 sl_session_options serving_options(const settings *s);
 
-/* Collects what all processes of a session must have in common: the model, all options except
- * those that `apart` accepts, and the contents of weights, adapters and code. SL_E_INPUT names
- * an unreadable file. */
+/* Collects what must agree between all processes of a session: the model, all options except those
+ * that `apart` accepts, and the contents of weights, adapters and code. SL_E_INPUT names an
+ * unreadable file. */
 sl_status serving_fingerprint(const settings *s, bool (*apart)(const char *name), fingerprint *t);
 
 /* Reads --arrivals, scaled by --rate, into the settings' arena. */
 sl_status serving_arrivals(settings *s, arrivals *out);
-/* Reads --tick; *given: it was set. See ticks_read(). */
+/* Reads --tick. *given is true if it was set. See ticks_read() for *whole. */
 sl_status serving_cost(const settings *s, sl_tick_cost *out, bool *given, bool *whole);
 
 #endif

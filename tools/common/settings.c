@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The command line: `TOOL [options] MODEL [model options]`.
  *
- * One table of options makes the parser, the help and the report. After MODEL
- * its own options are known too and come first. */
+ * One table of options defines the parser, the help and the report. After MODEL, the model's
+ * options are known as well and take precedence. */
 #include "tools/common/settings.h"
 
 #include <stdio.h>
@@ -41,7 +41,7 @@ static bool is_offered(const settings *s, const char *word) {
   return false;
 }
 
-/* What a letter stands for, of a tool that has such an option; NULL: it is none. */
+/* Returns the full name of a one-letter option, or NULL if the tool has no such option. */
 static char *full_name(const settings *s, const char *word) {
   static char help[] = "--help", processes[] = "--processes", output[] = "--output";
   char *full = !strcmp(word, "-h")   ? help
@@ -51,13 +51,13 @@ static char *full_name(const settings *s, const char *word) {
   return full && is_offered(s, full) ? full : NULL;
 }
 
-/* Whether the word behind --help may be a model: one of ours, or a path. */
+/* Returns whether the word after --help may be a model: a built-in one, or a path. */
 static bool may_be_model(const settings *s, const char *word) {
   return !s->model && !s->tool->no_model &&
          (model_is_shipped(word) || strpbrk(word, "./") || !access(word, F_OK));
 }
 
-/* Takes --help from the front of the words, with the group behind it. */
+/* Takes --help from the front of the words, with the group after it. */
 static sl_status take_help(settings *s, int nwords, char **words, int *used) {
   const char *inside = strchr(words[0], '='), *group = inside ? inside + 1
                                                        : nwords > 1 && words[1][0] != '-' ? words[1]
@@ -68,8 +68,8 @@ static sl_status take_help(settings *s, int nwords, char **words, int *used) {
   return sl_args_set(s->run, "help", "1");
 }
 
-/* Takes --config from the front of the words. It is no value of the options, which may be passed
- * on. */
+/* Takes --config from the front of the words. It is not stored among the options, which may be
+ * passed on to other processes. */
 static sl_status take_config(settings *s, int nwords, char **words, int *used) {
   const char *inside = strchr(words[0], '=');
   if (!inside && nwords < 2) return sl_fail(SL_E_USAGE, "--config needs a value");
@@ -103,7 +103,7 @@ static sl_status take_option(settings *s, int nwords, char **words, int *used) {
   return status;
 }
 
-/* What MODEL stands for: itself, or the model that weights are of. */
+/* Resolves MODEL: the word itself, or the model of the weights it names. */
 static sl_status name_model(settings *s, const char *word, const char **out) {
   const char *model = NULL;
   *out = word;
@@ -127,8 +127,9 @@ static sl_status take_model(settings *s, const char *word) {
 
 static bool is_option(const char *word) { return word[0] == '-' && word[1]; }
 
-/* An option before MODEL that the tool does not have may be the model's: its words are kept until
- * the model is known. It is taken to have a value. */
+/* Returns how many words an option takes that comes before MODEL and is unknown to the tool. It may
+ * be the model's, so the words are kept until the model is known. The option is assumed to have a
+ * value. */
 static int early_words(int nwords, char **words) {
   bool value = !strchr(words[0], '=') && nwords > 1 && !is_option(words[1]);
   return value ? 2 : 1;
@@ -146,13 +147,13 @@ static sl_status take_early(settings *s, int nwords, char **words) {
     return sl_fail(SL_E_USAGE, "%s belongs behind %s: it is the model's", words[0], s->model_word);
   const sl_model *model = s->model;
   if (sl_options_nearest(s->offered, words[0] + 2))
-    s->model = NULL; /* likelier one of the tool's */
+    s->model = NULL; /* more likely a mistyped option of the tool */
   status = unknown_option(s, words[0]);
   s->model = model;
   return status;
 }
 
-/* The model, and then the options that came before it. */
+/* Takes MODEL, and then the options that came before it. */
 static sl_status take_model_and(settings *s, char **words, int at, const int *early, int count) {
   sl_status status = take_model(s, words[at]);
   for (int e = 0; e < count && !status; e++)
@@ -160,7 +161,7 @@ static sl_status take_model_and(settings *s, char **words, int at, const int *ea
   return status;
 }
 
-/* Without a word for it the model is what the weights of --init are of. */
+/* If no MODEL is given, takes the model that the weights of --init belong to. */
 static sl_status take_init(settings *s, int nwords, char **words, const int *early, int count) {
   const char *init = s->model || !s->tool->takes_weights ? NULL : settings_text(s, "init"),
              *model = NULL;
@@ -175,7 +176,7 @@ static sl_status take_init(settings *s, int nwords, char **words, const int *ear
   return status;
 }
 
-/* Takes the file of --config, and the model that it names where the words have none. */
+/* Takes the --config file, and the MODEL it names if the command line has none. */
 static sl_status take_file(settings *s, int nwords, char **words, const int *early, int count) {
   const char *model;
   sl_status status = config_file_read(s, &model);

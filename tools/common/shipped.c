@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* <sluice/shipped.h>: the command line of a tool that has no other options than the model's. */
+/* <sluice/shipped.h>: the command line of a tool that has only the model's options. */
 #include <sluice/shipped.h>
 
 #include <stdlib.h>

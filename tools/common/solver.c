@@ -1,21 +1,21 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Search for the best placement of everything in a plan.
  *
- * A candidate chooses for each block whether its activations are kept, recomputed or offloaded,
- * and where its optimizer state lives; and how much is sharded. Its value is the simulated time
- * of its plan, and its cost is that plan's own bytes. Of two with equal time the one that
+ * A candidate chooses for each block whether its activations are kept, recomputed or offloaded, and
+ * where its optimizer state lives; and how much is sharded. Its value is the simulated time of its
+ * plan, and its cost is that plan's bytes. Of two candidates with equal time, the one that
  * transfers less is better.
  *
- * If there are few candidates that differ in what a block keeps, all are tried. Otherwise the
- * search starts from choices that divide the blocks in two: the first n, or n evenly spaced, are
- * treated one way and the rest another. Bisection finds how many need the thriftier way, which
- * takes less memory and more time. From the best few the search climbs, changing one block or
- * exchanging two, as long as that helps.
+ * If few candidates differ in what a block keeps, all are tried. Otherwise the search starts from
+ * choices that divide the blocks in two: the first n, or n evenly spaced, are treated one way and
+ * the rest another. Bisection finds how many blocks need the way that takes less memory and more
+ * time. From the best few candidates the search climbs, changing one block or exchanging two, as
+ * long as that helps.
  *
- * Paths that leave out stages (--skip) are looked for once, where everything is kept; all
- * candidates have them.
+ * Paths that leave out stages (--skip) are searched once, with everything kept; all candidates use
+ * them.
  *
- * The effort is counted in firings, not in seconds, so that every process finds the same. */
+ * The effort is counted in firings, not in seconds, so every process finds the same result. */
 #include "tools/common/solver.h"
 
 #include <math.h>
@@ -30,7 +30,7 @@ enum { MAKING = 20 }; /* work to make one actor of a plan, in firings */
 
 typedef struct trial {
   choice choice;
-  double seconds; /* INFINITY: impossible */
+  double seconds; /* INFINITY if impossible */
   double moved;   /* bytes transferred in a step */
   size_t bytes[SL_SPACE_COUNT];
   bool fits;
@@ -39,7 +39,7 @@ typedef struct trial {
 typedef struct search {
   choices all;
   const sl_lower_options *run;
-  size_t budget[SL_SPACE_COUNT]; /* bytes of each space; 0: unlimited */
+  size_t budget[SL_SPACE_COUNT]; /* bytes of each space; 0 if unlimited */
   int64_t firings;
   size_t count, capacity;
   trial *trials;
@@ -110,7 +110,7 @@ static void make(search *x, trial *t) {
   sli_arena_fini(&arena);
 }
 
-/* Returns the number of a choice's trial; every choice is made only once. */
+/* Returns the index of a choice's trial. Every choice is made only once. */
 static size_t try_choice(search *x, const choice *c) {
   for (size_t i = 0; i < x->count; i++)
     if (!memcmp(&x->trials[i].choice, c, sizeof *c)) return i;
@@ -139,7 +139,7 @@ static bool can_go_on(const search *x, double share) {
   return (double)x->firings < share * MOST_FIRINGS;
 }
 
-/* Tries all choices that differ in a few ways, if there are not too many. False: too many. */
+/* Tries all choices that differ in a few ways. Returns false if there are too many. */
 static bool try_all(search *x, choice c) {
   int n = x->all.nblocks, ways = SLI_MIN(x->all.nways, BASIC_WAYS);
   double count = pow(ways, n);
@@ -151,7 +151,7 @@ static bool try_all(search *x, choice c) {
   return true;
 }
 
-/* Makes a choice with `count` blocks treated one way and the rest another; the blocks are the
+/* Returns a choice that treats `count` blocks one way and the rest another. The blocks are the
  * first ones, or evenly spaced. */
 static choice divide(const search *x, choice c, int way, int other, int count, bool spread) {
   int n = x->all.nblocks;
@@ -162,8 +162,8 @@ static choice divide(const search *x, choice c, int way, int other, int count, b
   return c;
 }
 
-/* Finds, by bisection, the fewest blocks to treat one way so that the rest may go the other way,
- * which does not fit alone. */
+/* Finds by bisection the fewest blocks to treat one way so that the rest can go the other way,
+ * which alone does not fit. */
 static void try_divided(search *x, choice base, int way, int other, bool spread) {
   int enough = x->all.nblocks, few = 0;
   while (enough - few > 1) {
@@ -187,8 +187,8 @@ static void try_ways(search *x, choice base) {
         try_divided(x, base, w, other, spread);
 }
 
-/* Tries every offload target of the state and every level of sharding, with a share of the
- * effort each. */
+/* Tries every offload target of the optimizer state and every level of sharding, dividing the
+ * effort evenly. */
 static void try_starts(search *x) {
   choice first = choice_none(&x->all);
   if (!try_all(x, first) && fits(x, &first)) return; /* nothing is faster than keeping everything */
@@ -227,7 +227,8 @@ static bool swap_ways(const search *x, choice *c, int i) {
   return true;
 }
 
-/* Makes the i-th neighbour. False: it is the same choice. *end: there are no more. */
+/* Makes the i-th neighbour. Returns false if it equals the choice. *end is set after the last
+ * one. */
 static bool neighbour(const search *x, choice *c, int i, bool *end) {
   int n = x->all.nblocks, ways = n * x->all.nways, states = n * x->all.nstates;
   *end = i >= ways + states + n * n;
@@ -236,7 +237,7 @@ static bool neighbour(const search *x, choice *c, int i, bool *end) {
   return i < ways + states ? change_state(x, c, i - ways) : swap_ways(x, c, i - ways - states);
 }
 
-/* Takes each neighbour that is better, until a whole round finds none. */
+/* Moves to each better neighbour, until a whole round finds none. */
 static void climb(search *x, size_t from) {
   bool end = false;
   for (int i = 0, since = 0; !end && can_go_on(x, 1); i++, since++) {
@@ -264,7 +265,7 @@ static void climb_from_best(search *x) {
   sort(x);
 }
 
-/* Returns the trial that takes least of a device, among plans that could be made. */
+/* Returns the trial that takes the least device memory, among plans that could be made. */
 static const trial *least(const search *x) {
   const trial *best = NULL;
   for (size_t i = 0; i < x->count; i++) {
@@ -276,7 +277,7 @@ static const trial *least(const search *x) {
   return best;
 }
 
-/* Formats "16.8 MiB of a device's 12.0 MiB, 24.0 MiB on disk": the needs and the limits. */
+/* Formats needs and limits: "16.8 MiB of a device's 12.0 MiB, 24.0 MiB on disk". */
 static void format_needs(const search *x, const trial *t, char *text, size_t size) {
   size_t at = 0;
   for (int s = 0; s < SL_SPACE_COUNT && at < size; s++) {
@@ -293,7 +294,7 @@ static void format_needs(const search *x, const trial *t, char *text, size_t siz
 
 static sl_status nothing_fits(const search *x) {
   const trial *t = least(x);
-  if (!t) return SL_E_USAGE; /* the failure has another reason, which was reported */
+  if (!t) return SL_E_USAGE; /* plans failed for another reason, which was reported */
   char *said = choice_format(&x->all, &t->choice), needs[256] = "";
   format_needs(x, t, needs, sizeof needs);
   sl_status status = sl_fail(SL_E_BUDGET,

@@ -94,7 +94,7 @@ static sl_status read_host_memory(settings *s) {
   return sl_fail(SL_E_USAGE, "--host-memory %s: not a size such as 64G", text);
 }
 
-/* Reads one --home. "auto" covers everything that the others do not mention. */
+/* Reads one --home. "auto" covers everything that other --home options do not mention. */
 static sl_status read_home(settings *s, const char *text, sl_home *to) {
   bool choose = !strcmp(text, "auto");
   s->choose_homes |= choose;
@@ -131,7 +131,7 @@ static bool is_known(const settings *s, const char *name) {
   return false;
 }
 
-/* Reads NAME=DIR; false: it is a folder without a name. */
+/* Reads NAME=DIR. *named is false if it is a folder without a name. */
 static sl_status read_named(settings *s, const char *text, bool *named) {
   const char *equals = strchr(text, '=');
   *named = equals && access(text, F_OK);
@@ -162,8 +162,8 @@ static sl_status read_folders(settings *s, const char **dir) {
   return status;
 }
 
-/* Reads the adapters. Those of a folder keep the ranks they were saved with, whatever patterns
- * say. */
+/* Reads the adapters. Adapters from a folder keep the ranks they were saved with, regardless of
+ * patterns. */
 static sl_status read_adapters(settings *s) {
   const char *dir = NULL;
   int given, found = 0;
@@ -187,7 +187,7 @@ static sl_status read_training(settings *s) {
   sl_training *t = &s->training;
   t->optimizer = settings_text(s, "optimizer");
   t->schedule = settings_text(s, "lr-schedule");
-  t->steps = 1; /* no plan depends on it; a run sets its own number */
+  t->steps = 1; /* plans do not depend on it; a run sets the real number */
   t->groups = given_texts(s, "group", &t->ngroups);
   t->frozen = given_texts(s, "freeze", &t->nfrozen);
   return read_adapters(s);
@@ -195,7 +195,8 @@ static sl_status read_training(settings *s) {
 
 /* ---- grids --------------------------------------------------------------------------------- */
 
-/* Reads one axis of a signature: "S0", "B" or "P", up to *end; for "-" *found is false. */
+/* Reads one axis of a signature, "S0", "B" or "P", and sets *end after it. For "-" *found is
+ * false. */
 static bool read_sbp(const char *text, const char **end, sl_sbp *out, bool *found) {
   *found = *text != '-';
   *end = text + 1;
@@ -299,8 +300,7 @@ void settings_occupy(settings *s) {
   s->lower.devices.count = s->lower.parallel.stages * ranks;
 }
 
-/* Reads --clock. On the virtual clock no device computes: modelled devices replace the real
- * ones. */
+/* Reads --clock. On the virtual clock no device computes: modelled devices replace real ones. */
 static sl_status read_clock(settings *s) {
   s->clock = !strcmp(sl_arg_text(s->run, "clock"), "virtual") ? SL_CLOCK_VIRTUAL : SL_CLOCK_REAL;
   const sli_kind *kind = sli_kind_find(s->lower.devices.kind), *model = sli_kind_model(kind);

@@ -53,7 +53,8 @@ static bool has_controls(const char *word) {
   return *word;
 }
 
-/* Prints $'...', with control characters that a terminal would act on written as \NNN. */
+/* Prints $'...', with control characters written as \NNN so that a terminal does not act on
+ * them. */
 static void print_controls(const char *word, FILE *out) {
   fputs("$'", out);
   for (const char *at = word; *at; at++)

@@ -41,7 +41,7 @@ static sl_status connect_below(pid_t parent, int depth, int *out) {
 
 static sl_status connect_to(pid_t pid, int *out) {
   if (!socket_connect(pid, out)) return SL_OK;
-  char *text = sli_strdup(sl_detail()); /* the message names the process that was asked for */
+  char *text = sli_strdup(sl_detail()); /* the error about the PID that the user gave */
   sl_status status = connect_below(pid, 4, out);
   if (status) sl_fail(SL_E_INPUT, "%s", text);
   free(text);
@@ -72,7 +72,7 @@ sl_status client_ask(pid_t pid, const char *request, int seconds, char **out) {
   FILE *stream = fdopen(fd, "r");
   SLI_CHECK(stream, "no stream for a socket");
   char *line = sli_format("%s\n", request);
-  /* A run that is ending may have hung up; then there is nothing to read either. */
+  /* A run that is ending may have closed the connection. Then there is nothing to read either. */
   (void)!send(fd, line, strlen(line), MSG_NOSIGNAL);
   free(line);
   char *text = read_all(stream);
@@ -95,7 +95,7 @@ char *client_plain(const char *text) {
   return sli_escape(sli_calloc(1, room), room, text);
 }
 
-/* Makes a path absolute, because the run may be in another directory. */
+/* Makes a path absolute, because the run may have another working directory. */
 static char *from_here(const char *path) {
   char here[PATH_MAX];
   bool known = *path != '/' && strcmp(path, "off") && getcwd(here, sizeof here);

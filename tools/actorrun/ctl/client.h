@@ -7,11 +7,11 @@
 
 #include <sluice/status.h>
 
-/* Parses a process id. SL_E_USAGE: it is none. */
+/* Parses a process id. SL_E_USAGE: the word is not one. */
 sl_status client_pid(const char *word, pid_t *out);
 /* Returns the answer to a request as text; the caller frees it. A refusal has the status of the
- * other side. SL_E_PEER: no answer within so many seconds. PID may also be an actorrun that
- * started the run. */
+ * other side. SL_E_PEER: no answer within `seconds`. PID may also be an actorrun that started the
+ * run. */
 sl_status client_ask(pid_t pid, const char *request, int seconds, char **out);
 
 /* Runs `actorrun ctl PID REQUEST...` with the words after ctl. Returns the exit status. */

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A job's status as text. Lines are cut at the terminal's width, and the least important columns
- * of the table are dropped first. */
+/* A job's status as text. Lines are truncated to the terminal's width, and the least important
+ * columns of the table are dropped first. */
 #include <cjson/cJSON.h>
 #include <stdarg.h>
 #include <stdlib.h>
@@ -198,7 +198,7 @@ static void fill_row(row *r, const cJSON *process) {
   }
 }
 
-/* Chooses the widths of the columns, 0 for one that is empty or does not fit. */
+/* Chooses the widths of the columns: 0 for a column that is empty or does not fit. */
 static void choose_columns(const row *rows, int n, int width, int *widths) {
   int sum = 0;
   for (int c = 0; c < COLUMNS; c++) {
@@ -256,8 +256,8 @@ static bool ends_with(const char *text, const char *end) {
   return n >= m && !strcmp(text + n - m, end);
 }
 
-/* Adds the actor that is waited for, and the end of that chain. Actors that carry a register
- * have its name. */
+/* Adds the actor that is waited for, and the last actor of the chain. Actors that carry a register
+ * share its name. */
 static void put_helper(line *l, const cJSON *waits) {
   const cJSON *end = cJSON_GetObjectItem(waits, "in_the_end");
   const char *on = text_of(waits, "on"), *device = text_of(waits, "device");

@@ -10,7 +10,7 @@
 #include "tools/actorrun/ctl/client.h"
 #include "tools/common/common.h"
 
-/* Timeout, longer than a process waits for the others of its job. */
+/* Timeout, longer than a process waits for other processes of its job. */
 enum { PATIENCE_SECONDS = 3 };
 
 static status_style choose_style(void) {
@@ -90,7 +90,8 @@ static void print_json(const cJSON *json) {
   cJSON_free(text);
 }
 
-/* Says whether one of the jobs has this process, as reported by a process on this machine. */
+/* Returns whether one of the jobs includes this process, as reported by a process on this
+ * machine. */
 static bool is_told_of(const cJSON *jobs, pid_t pid) {
   char host[64] = "";
   gethostname(host, sizeof host - 1);

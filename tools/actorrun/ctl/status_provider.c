@@ -8,7 +8,7 @@
 /* The data that each process reports. */
 typedef struct own_status {
   progress_status progress;
-  int64_t checkpoint; /* step of the newest checkpoint, 0: none */
+  int64_t checkpoint; /* step of the newest checkpoint; 0 if none */
 } own_status;
 
 static void tell(void *ctx, void *own) {

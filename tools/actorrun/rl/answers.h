@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* --answers: a file with answers and their rewards, as lines of JSON or as a page. */
+/* --answers: writes answers and their rewards to a file, as JSON lines or as a page. */
 #ifndef SLUICE_TOOLS_ACTORRUN_ANSWERS_H
 #define SLUICE_TOOLS_ACTORRUN_ANSWERS_H
 
@@ -7,13 +7,14 @@
 
 typedef struct answers_file answers_file;
 
-/* Opens the file. A run that goes on behind step `first` appends. NULL in *out: --answers is not
+/* Opens the file. A run that resumes after step `first` appends. *out is NULL if --answers was not
  * given. */
 sl_status answers_open(const settings *s, int64_t first, answers_file **out);
-/* Writes a step's answers: a page shows those to its first prompt. A reward that is NaN is none. */
+/* Writes a step's answers. A page shows the answers to the step's first prompt. NaN means no
+ * reward. */
 void answers_step(answers_file *f, const rl_prompts *prompts, const sl_rollouts_report *report,
                   int n, const sl_answer *answers, const double *rewards, const double *advantages);
-/* SL_E_IO: the file could not be written as a whole. */
+/* SL_E_IO: the file could not be written completely. */
 sl_status answers_close(answers_file *f);
 
 #endif

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Prompts: a line of JSON each, with a text, tokens or messages; or a line of text each. */
+/* Prompts: one JSON line each, with a text, tokens or messages; or one line of text each. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -13,7 +13,7 @@ typedef struct reader {
   const settings *s;
   rl_prompts *to;
   sli_chat_found found;
-  const sli_chat *chat; /* NULL: not needed so far */
+  const sli_chat *chat; /* NULL until needed */
   int64_t vocabulary;
 } reader;
 
@@ -21,7 +21,7 @@ typedef struct reader {
 
 static bool reads_bytes(const reader *r) { return !r->s->data.tokenizer; }
 
-/* Makes tokens of a text; without a tokenizer its bytes. */
+/* Tokenizes a text. Without a tokenizer the tokens are its bytes. */
 static sl_status encode(const reader *r, const char *text, bool whole, sli_token_row *row) {
   if (!reads_bytes(r))
     return sli_tokenizer_encode(r->to->tokenizer, text, strlen(text), whole, row);
@@ -44,7 +44,7 @@ static sl_status add_stop(reader *r, const char *text, const char *where) {
   return status;
 }
 
-/* Reads --stop, where \n stands for a new line. */
+/* Reads --stop, where \n stands for a newline. */
 static sl_status read_stops(reader *r) {
   const char *text;
   sl_status status = SL_OK;
@@ -92,7 +92,7 @@ static sl_status take_numbers(const cJSON *prompt, sli_token_row *row) {
   return SL_OK;
 }
 
-/* Reads "frames", numbers of frames in the model's file. */
+/* Reads "frames": indices of frames in the model's file. */
 static sl_status take_frames(const cJSON *line, sl_framed *out) {
   const cJSON *frames = cJSON_GetObjectItemCaseSensitive(line, "frames"), *each;
   int n = frames ? cJSON_GetArraySize(frames) : 0;
@@ -203,7 +203,7 @@ static sl_status take_lines(reader *r, const char *path, char *text) {
   return status;
 }
 
-/* Makes the texts of prompts that are arrays of tokens, now that all lines have been read. */
+/* Writes the texts of prompts given as arrays of tokens, once all lines have been read. */
 static void name_prompts(rl_prompts *p) {
   for (int64_t i = 0; i < p->count; i++)
     if (!p->of[i].text) p->of[i].text = rl_prompts_text(p, p->tokens[i].tokens, p->tokens[i].count);
@@ -254,7 +254,7 @@ static void print_numbers(FILE *out, const int32_t *tokens, int64_t count) {
   for (int64_t i = 0; i < count; i++) fprintf(out, i ? " %d" : "%d", tokens[i]);
 }
 
-/* Prints bytes as UTF-8. Zeros, which would end the text, and tokens beyond bytes are malformed. */
+/* Prints bytes as UTF-8. A zero, which would end the text, or a token above 255 becomes U+FFFD. */
 static void print_bytes(FILE *out, const int32_t *tokens, int64_t count) {
   const char malformed = (char)0xff;
   char *text = sli_calloc((size_t)count + 1, 1);

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Rewards: built in, or by a program.
+/* Rewards: built-in functions, or an external program.
  *
- * The program gets a line of JSON for each answer, and writes a number on a line for each, in the
- * same order. It gets answers as they come, many before it has rewarded the first. A thread of its
- * own feeds it and reads it. A program that ends, takes too long or writes something else has
- * failed: the run ends, or with --reward-failed drop the answer that was next has no reward, and
- * the program is started again for the others. */
+ * The program reads one JSON line for each answer, and writes one line with a number for each, in
+ * the same order. Answers arrive as they are generated, many before the first is rewarded. A
+ * dedicated thread feeds the program and reads its output. A program that exits, takes too long or
+ * writes anything else has failed. The run then ends. With --reward-failed drop, the next
+ * unrewarded answer gets no reward, and the program is restarted for the remaining answers. */
 #include <cjson/cJSON.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -30,7 +30,7 @@ extern char **environ;
 typedef struct pending {
   uint64_t id;
   int64_t step;
-  char *line; /* for the program */
+  char *line; /* input line for the program */
   size_t bytes;
 } pending;
 
@@ -40,21 +40,21 @@ struct rl_rewards {
   double (*built_in)(const rl_rewards *w, const sl_answer *answer, const char *text);
   const char *program, *pattern;
   int64_t length;
-  double seconds; /* that one reward may take */
+  double seconds; /* time limit for one reward */
   bool drops;
-  /* the program's thread: */
+  /* used by the program's thread: */
   pthread_t thread;
   bool started;
   int wake; /* eventfd */
   pid_t pid;
-  int in, out;   /* its standard input and output; -1: closed */
-  size_t sent;   /* pending answers that it has been sent whole */
-  size_t within; /* bytes of the next one */
-  char got[512]; /* an incomplete line of its output */
+  int in, out;   /* the program's standard input and output; -1: closed */
+  size_t sent;   /* pending answers that were sent completely */
+  size_t within; /* bytes sent of the next answer */
+  char got[512]; /* an incomplete line of output */
   size_t ngot;
-  pthread_mutex_t lock; /* guards what follows */
+  pthread_mutex_t lock; /* guards the fields below */
   bool closing;
-  uint64_t since_ns; /* when the oldest pending answer became that */
+  uint64_t since_ns; /* when the oldest pending answer became the oldest */
   size_t count, capacity;
   pending *of; /* [count] answers without a reward, oldest first */
 };
@@ -68,7 +68,8 @@ static const char *trimmed(const char *text, size_t *bytes) {
   return text;
 }
 
-/* 1 for an answer that is the one of its prompt's line, but for white space around it. */
+/* Returns 1 if the answer equals the one in its prompt's line, apart from surrounding white
+ * space. */
 static double exact(const rl_rewards *w, const sl_answer *a, const char *text) {
   const char *wanted = w->prompts->of[a->prompt].answer;
   size_t n, m;
@@ -77,14 +78,14 @@ static double exact(const rl_rewards *w, const sl_answer *a, const char *text) {
   return n == m && !memcmp(text, wanted, n);
 }
 
-/* 1 for an answer that the expression matches as a whole. */
+/* Returns 1 if the expression matches the whole answer. */
 static double regex(const rl_rewards *w, const sl_answer *a, const char *text) {
   bool is = false;
   (void)a;
   return sli_regex_is("--reward regex", w->pattern, text, &is) ? NAN : is;
 }
 
-/* 1 for so many tokens, less by the share that it is off. */
+/* Returns 1 for an answer of the wanted length in tokens, less in proportion to the deviation. */
 static double length(const rl_rewards *w, const sl_answer *a, const char *text) {
   (void)text;
   return 1 - fmin(1, fabs((double)(a->count - w->length)) / (double)w->length);
@@ -141,7 +142,7 @@ static sl_status start(rl_rewards *w) {
   sigset_t none;
   sigemptyset(&none);
   posix_spawnattr_setsigmask(&attributes, &none);
-  posix_spawnattr_setpgroup(&attributes, 0); /* Ctrl-C is the run's, which then ends it */
+  posix_spawnattr_setpgroup(&attributes, 0); /* Ctrl-C goes to the run, which ends the program */
   posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETPGROUP);
   char *const words[] = {"sh", "-c", (char *)w->program, NULL};
   int error = posix_spawn(&w->pid, "/bin/sh", &actions, &attributes, words, environ);
@@ -161,7 +162,7 @@ static sl_status start(rl_rewards *w) {
   return SL_OK;
 }
 
-/* Ends the program, and says how it ended. */
+/* Ends the program and returns its exit status. */
 static int stop(rl_rewards *w, bool kills) {
   int how = 0;
   if (w->in >= 0) close(w->in);
@@ -183,7 +184,7 @@ static size_t pending_count(rl_rewards *w) {
   return n;
 }
 
-/* Takes the oldest answer off, or only looks at it. */
+/* Returns the oldest answer, and removes it if `takes`. */
 static pending oldest(rl_rewards *w, bool takes) {
   pthread_mutex_lock(&w->lock);
   pending p = w->of[0];
@@ -199,9 +200,10 @@ static pending oldest(rl_rewards *w, bool takes) {
   return p;
 }
 
-/* The program has failed: ends the run, or drops the answer that was next. */
+/* Handles a failure of the program: ends the run, or drops the next answer. Returns false if the
+ * run ends. */
 static bool fail(rl_rewards *w, const char *why) {
-  if (!pending_count(w)) return true; /* it is started again for the next answer */
+  if (!pending_count(w)) return true; /* the program is restarted for the next answer */
   pending p = oldest(w, w->drops);
   if (w->drops) {
     sli_log("--reward %s %s: an answer of step %lld is dropped", w->program, why,
@@ -233,13 +235,13 @@ static bool has_failed(rl_rewards *w, const char *why) {
   return fail(w, why);
 }
 
-/* Sends what it takes of the pending answers. */
+/* Sends pending answers until the pipe is full. */
 static void send_lines(rl_rewards *w) {
   pthread_mutex_lock(&w->lock);
   while (w->sent < w->count) {
     const pending *p = &w->of[w->sent];
     ssize_t n = write(w->in, p->line + w->within, p->bytes - w->within);
-    if (n < 0) break; /* it is full, or gone: its output tells */
+    if (n < 0) break; /* full or closed: reading will tell */
     w->within += (size_t)n;
     if (w->within < p->bytes) break;
     w->within = 0;
@@ -248,7 +250,7 @@ static void send_lines(rl_rewards *w) {
   pthread_mutex_unlock(&w->lock);
 }
 
-/* Takes a line of its output. */
+/* Parses a line of the program's output as the reward of the oldest answer. */
 static bool take_number(rl_rewards *w, char *line) {
   size_t n;
   const char *word = trimmed(line, &n);
@@ -267,7 +269,7 @@ static bool take_number(rl_rewards *w, char *line) {
   return true;
 }
 
-/* Takes the complete lines of what has come; false: the run ends. */
+/* Processes the complete lines of the output. Returns false if the run ends. */
 static bool take_lines(rl_rewards *w) {
   char *end;
   while ((end = memchr(w->got, '\n', w->ngot))) {
@@ -279,7 +281,7 @@ static bool take_lines(rl_rewards *w) {
     memmove(w->got, end + 1, w->ngot);
     pid_t pid = w->pid;
     if (!take_number(w, line)) return false;
-    if (w->pid != pid) return true; /* the rest is a failed program's */
+    if (w->pid != pid) return true; /* the remaining output is from a failed program */
   }
   return w->ngot < sizeof w->got || has_failed(w, "has written a line that is no number");
 }
@@ -292,7 +294,7 @@ static bool read_output(rl_rewards *w) {
   return take_lines(w);
 }
 
-/* Returns the milliseconds until the oldest answer has waited for too long. */
+/* Returns the milliseconds left until the oldest answer times out. */
 static int left_ms(rl_rewards *w) {
   pthread_mutex_lock(&w->lock);
   double left = w->seconds - (double)(sli_now_ns() - w->since_ns) * 1e-9;
@@ -395,7 +397,8 @@ sl_status rl_rewards_open(const settings *s, const rl_prompts *prompts, rl_rewar
   return status;
 }
 
-/* Starts the program with the run, so that one that cannot run is found before its first answer. */
+/* Starts the program at the beginning of the run, so that an error shows before the first
+ * answer. */
 void rl_rewards_attach(rl_rewards *w, sl_rollouts *rollouts) {
   w->rollouts = rollouts;
   if (!w->program) return;

@@ -8,23 +8,23 @@
 #include "tools/actorrun/objective.h"
 #include "tools/actorrun/rl/answers.h"
 
-/* Figures that a step can have. */
+/* Number of figures that a step can have. */
 enum { FIGURES = 13 };
 
 struct rl {
   rl_prompts prompts;
-  rl_rewards *rewards; /* NULL: a teacher's probabilities are learned, and nothing is rewarded */
+  rl_rewards *rewards; /* NULL: a teacher's probabilities are learned, without rewards */
   answers_file *answers;
   objective_teacher taught;
   sl_rollouts *rollouts;
   int nfigures;
-  int at[FIGURES]; /* [nfigures] indices of the figures that the run has */
+  int at[FIGURES]; /* [nfigures] indices of the run's figures */
   const char *names[FIGURES];
 };
 
 bool rl_wanted(const settings *s) { return settings_text(s, "rl"); }
 
-/* Ways of learning: from rewards, or from a teacher. */
+/* Methods: learning from rewards, or from a teacher. */
 enum { GRPO = 1, DISTILL = 2 };
 static const struct way {
   const char *name;
@@ -115,7 +115,7 @@ static sl_status read_method(const char *text, method *to) {
   return status;
 }
 
-/* Checks what says which answers are good: rewards, or a teacher. */
+/* Checks that the method's source of feedback is given: rewards, or a teacher. */
 static sl_status check_way(const settings *s) {
   bool teacher = settings_text(s, "teacher");
   if (!way(s))
@@ -169,7 +169,8 @@ static void take_answer(void *ctx, const sl_answer *answer) {
   rl_rewards_take(((rl *)ctx)->rewards, answer);
 }
 
-/* Refuses checkpoints between the updates of one rollout, whose answers they do not hold. */
+/* Refuses checkpoints between the updates of one rollout, because they do not include its
+ * answers. */
 static sl_status check_every(const settings *s, int updates) {
   int64_t every = sl_arg_int(s->run, "every");
   if (!settings_text(s, "checkpoint") || updates < 2 || every % updates == 0) return SL_OK;
@@ -179,7 +180,7 @@ static sl_status check_every(const settings *s, int updates) {
       (long long)every, updates);
 }
 
-/* Returns the devices of a stage, as many as have an answer to give. */
+/* Returns the number of a stage's devices, at most one per answer. */
 static int devices_of(const sl_parallel_options *o, int64_t batch) {
   int64_t devices = SLI_MAX(o->data, 1);
   devices *= (int64_t)SLI_MAX(o->sequence, 1) * SLI_MAX(o->tensor, 1);
@@ -249,7 +250,7 @@ sl_status rl_attach(rl *x, const settings *s, int64_t first, sl_runtime *rt) {
 
 /* ---- figures ------------------------------------------------------------------------------- */
 
-/* Needs of a figure: rewards, or GRPO's loss. */
+/* Requirement of a figure: rewards, or GRPO's loss. */
 typedef enum need { ALWAYS, REWARDS, RATIOS } need;
 
 static const struct {
@@ -263,7 +264,7 @@ static const struct {
                           {"answer_seconds", ALWAYS}, {"reward_seconds", REWARDS},
                           {"frames", ALWAYS}};
 
-/* Returns a value of the step's passes; 0: they have none of that name. */
+/* Returns a named value of the step's passes, or 0 if they do not have it. */
 static double of_passes(const sl_step_report *report, const char *name) {
   for (int v = 0; v < report->nvalues; v++)
     if (!strcmp(report->values[v].name, name)) return report->values[v].value;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* --rl: the model learns from its own answers. */
+/* --rl: the model learns from answers that it generates. */
 #ifndef SLUICE_TOOLS_ACTORRUN_RL_H
 #define SLUICE_TOOLS_ACTORRUN_RL_H
 
@@ -12,9 +12,9 @@
 /* ---- prompts ------------------------------------------------------------------------------- */
 
 typedef struct rl_prompt {
-  char *text;   /* as the model reads it */
-  char *answer; /* "answer" of its line, for --reward exact; NULL: none */
-  char *data;   /* "data" of its line, as JSON; NULL: none */
+  char *text;   /* text as the model reads it */
+  char *answer; /* "answer" of its line, for --reward exact; NULL if none */
+  char *data;   /* "data" of its line, as JSON; NULL if none */
 } rl_prompt;
 
 /* Prompts of --prompts, and the tokens that end an answer. */
@@ -24,9 +24,8 @@ typedef struct rl_prompts {
   rl_prompt *of;            /* [count] */
   sl_prompt *tokens;        /* [count] */
   sl_framed *frames;        /* [count] */
-  sli_tokenizer *tokenizer; /* or NULL */
-  bool bytes;               /* without a tokenizer tokens are bytes, as a text was given; else
-                               numbers */
+  sli_tokenizer *tokenizer; /* NULL if tokens are bytes or numbers */
+  bool bytes;               /* tokens are bytes: some prompt, answer or stop is a text */
   int32_t *stop;            /* [nstop] */
   int nstop;
 } rl_prompts;
@@ -43,9 +42,9 @@ char *rl_prompts_text(const rl_prompts *p, const int32_t *tokens, int64_t count)
 
 typedef struct rl_rewards rl_rewards;
 
-/* Starts --reward: a program, or one of those that are built in. */
+/* Starts --reward: a program, or a built-in reward. */
 sl_status rl_rewards_open(const settings *s, const rl_prompts *prompts, rl_rewards **out);
-/* Sets the rollouts that rewards go to. */
+/* Sets the rollouts that receive the rewards. */
 void rl_rewards_attach(rl_rewards *w, sl_rollouts *rollouts);
 /* Callback sl_rollouts_options.answered; ctx is the rewards. */
 void rl_rewards_take(void *ctx, const sl_answer *answer);
@@ -57,15 +56,15 @@ void rl_rewards_close(rl_rewards *w);
 typedef struct rl rl;
 
 bool rl_wanted(const settings *s);
-/* Checks --rl and its options before any work. */
+/* Checks --rl and related options before any work. */
 sl_status rl_check(const settings *s);
-/* Makes the rollouts and sets the settings' objective and rollouts. Without --rl *out is NULL. */
+/* Creates the rollouts and sets the settings' objective and rollouts. Without --rl *out is NULL. */
 sl_status rl_open(settings *s, rl **out);
-/* Begins a run behind step `first`; x may be NULL, here and below. */
+/* Begins a run after step `first`. x may be NULL, here and below. */
 sl_status rl_attach(rl *x, const settings *s, int64_t first, sl_runtime *rt);
-/* Closes --answers. SL_E_IO: it could not be written as a whole. */
+/* Closes --answers. SL_E_IO: it could not be written completely. */
 sl_status rl_finish(rl *x);
-/* Runs after the plan is destroyed. */
+/* Call it after the plan is destroyed. */
 void rl_close(rl *x);
 
 #endif

@@ -29,8 +29,8 @@ static sli_term spelled(sli_grammar *g, const answer_calls *how, const char *tex
 
 /* ---- arguments as JSON ----------------------------------------------------------------------- */
 
-/* Returns the schema of a function's arguments. Others than it names are not made up: it is closed
- * if it does not say otherwise. `more` holds what that adds. */
+/* Returns the schema of a function's arguments, closed unless it says otherwise, so that the model
+ * invents no parameters. `more` holds the added member. */
 static cJSON closed(const cJSON *parameters, cJSON *more) {
   cJSON schema = cJSON_IsObject(parameters) ? *parameters : (cJSON){.type = cJSON_Object};
   schema.next = schema.prev = NULL;
@@ -66,7 +66,7 @@ static bool is_text(const cJSON *schema) {
   return (cJSON_IsString(type) && !strcmp(type->valuestring, "string")) || is_named(type, "string");
 }
 
-/* Returns a parameter's schema with the definitions of the whole one, to which it may refer. */
+/* Returns a parameter's schema with the definitions of the root schema, which it may refer to. */
 static cJSON with_definitions(const cJSON *root, const cJSON *schema, cJSON more[2]) {
   static const char *const names[] = {"$defs", "definitions"};
   cJSON out = *schema;
@@ -161,7 +161,7 @@ static const answer_spelling *spelling_of(const answer_calls *how) {
 
 static void put_bytes(void *to, const char *text, size_t bytes) { fwrite(text, 1, bytes, to); }
 
-/* Returns a function's name as its format writes it: within a text of JSON, or as it is. */
+/* Returns a function's name as the format writes it: escaped inside a JSON string, or unchanged. */
 static sli_term name_term(sli_grammar *g, const answer_spelling *s, const char *name) {
   size_t n = strlen(s->begin), bytes;
   if (!n || s->begin[n - 1] != '"') return plain(g, name);
@@ -187,7 +187,7 @@ static sli_term call_term(sli_grammar *g, const answer_calls *how, const answer_
   return row(g, terms);
 }
 
-/* A call of any of the functions, behind its beginning. */
+/* Returns the grammar of a call of any function, without its beginning. */
 static sli_term any_call(sli_grammar *g, const answer_calls *how, const answer_spelling *s) {
   const cJSON *each;
   sli_term *terms = sli_calloc((size_t)cJSON_GetArraySize(how->tools) + 1, sizeof *terms);
@@ -202,7 +202,7 @@ static sli_term any_call(sli_grammar *g, const answer_calls *how, const answer_s
   return out;
 }
 
-/* The calls of an answer, behind `head` and the first one's beginning. */
+/* Returns the grammar of an answer's calls, without `head` and the beginning of the first call. */
 static sli_term calls_behind(sli_grammar *g, const answer_calls *how, const answer_spelling *s) {
   sli_term call = any_call(g, how, s), none = plain(g, ""), more = none;
   if (how->several && s->between) {
@@ -214,7 +214,8 @@ static sli_term calls_behind(sli_grammar *g, const answer_calls *how, const answ
 
 /* ---- reasoning ------------------------------------------------------------------------------- */
 
-/* Text that ends with a mark, which may be a special token, and has it nowhere before. */
+/* Returns the grammar of text up to and including the first occurrence of a mark, which may be a
+ * special token. */
 static sli_term up_to(sli_grammar *g, const answer_calls *how, const char *mark) {
   if (!sli_token_trie_has_mark(how->tokens, mark, strlen(mark))) return sli_grammar_until(g, mark);
   return row(g, (sli_term[]){sli_grammar_without(g, mark), spelled(g, how, mark), -1});

@@ -6,7 +6,7 @@
 
 #include "base/base.h"
 
-/* Templates are searched for the formats in this order. */
+/* Formats, in the order in which templates are searched for them. */
 static const answer_format formats[] = {
     {.name = "gpt-oss",
      .found = "<|channel|>",

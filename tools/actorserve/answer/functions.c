@@ -12,7 +12,7 @@ static const char *copy(sli_bounded *memory, const char *text) {
   return out ? strcpy(out, text) : NULL;
 }
 
-/* Says whether a schema's type is a string, perhaps among others. */
+/* Returns whether a schema's type is a string, or a list that includes string. */
 static bool is_text(const cJSON *schema) {
   const cJSON *type = member(schema, "type"), *each;
   bool found = cJSON_IsString(type) && !strcmp(type->valuestring, "string");

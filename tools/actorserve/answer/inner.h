@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* State of the parser of answers, shared by its parts. Each state has a function that looks at
- * the text from `at` on. */
+/* State of the answer parser, shared by its parts. Each state has a function that examines the text
+ * from `at` on. */
 #ifndef SLUICE_TOOLS_ACTORSERVE_ANSWER_INNER_H
 #define SLUICE_TOOLS_ACTORSERVE_ANSWER_INNER_H
 
@@ -18,16 +18,16 @@ typedef enum answer_state {
   IN_THOUGHT,   /* reasoning */
   IN_HEADER,    /* header of a message, up to <|message|> */
   IN_RAW,       /* arguments up to a mark */
-  IN_CALLS,     /* in front of a call, or behind one */
+  IN_CALLS,     /* before a call, or after one */
   IN_OBJECT,    /* object with a name and arguments */
-  IN_ARGUMENTS, /* their value, handed on as it comes */
-  IN_RECORDED,  /* the object is over, and its arguments are still to be handed on */
-  IN_NAME,      /* name in front of arguments */
+  IN_ARGUMENTS, /* value of the arguments, passed on as it arrives */
+  IN_RECORDED,  /* the object is complete, but its arguments are not passed on yet */
+  IN_NAME,      /* name before arguments */
   IN_FUNCTION,  /* <function=NAME> */
-  IN_PARAMETERS /* parameters behind it */
+  IN_PARAMETERS /* parameters after it */
 } answer_state;
 
-/* A JSON value under way. */
+/* A JSON value being scanned. */
 typedef struct answer_value {
   int depth;
   bool quoted, escaped, plain; /* plain: a number or a word */
@@ -43,10 +43,10 @@ typedef struct answer_object {
     OBJECT_COMMA
   } expects;
   enum { MEMBER_OTHER, MEMBER_NAME, MEMBER_ARGUMENTS } member;
-  bool called; /* its call has begun */
+  bool called; /* a call was reported for it */
   bool named;
-  size_t begin;            /* offset of the key or value under way */
-  size_t arguments, until; /* offsets of the recorded arguments; equal: none */
+  size_t begin;            /* offset of the current key or value */
+  size_t arguments, until; /* offsets of the recorded arguments; equal if none */
 } answer_object;
 
 struct answer_parser {
@@ -54,29 +54,29 @@ struct answer_parser {
   answer_state state;
   char *text; /* [bytes] */
   size_t bytes, room;
-  size_t from;  /* offset of the first byte that was not handed on */
-  size_t at;    /* offset of the first byte that was not looked at */
-  size_t solid; /* end of the last character that is no white space */
+  size_t from;  /* offset of the first byte not yet passed on */
+  size_t at;    /* offset of the first byte not yet examined */
+  size_t solid; /* end of the last character that is not white space */
   bool ended, full;
   bool begun;      /* there was content or a call */
-  bool fresh;      /* white space is dropped until text comes */
-  bool listed;     /* a call came behind the mark */
+  bool fresh;      /* white space is dropped until other text arrives */
+  bool listed;     /* a call followed the mark */
   bool in_array;   /* the calls are items of an array */
-  bool given;      /* some arguments of the call were handed on */
+  bool given;      /* some arguments of the call were passed on */
   bool value_only; /* the arguments are not part of an object */
   int calls;
   answer_object object;
   answer_value value;
-  char *made; /* [made_bytes] text that is not in the answer in these words */
+  char *made; /* [made_bytes] text that differs from the answer's text */
   size_t made_bytes, made_room;
-  const answer_function *function; /* the function that is called; NULL: unknown */
+  const answer_function *function; /* the function being called; NULL if unknown */
 };
 
 static inline bool answer_is_space(char c) {
   return c == ' ' || c == '\n' || c == '\t' || c == '\r';
 }
 
-/* Says whether a word is at an offset: 1; not: 0; or only if more text follows: -1. */
+/* Returns 1 if a word is at an offset, 0 if not, or -1 if that depends on text still to come. */
 static inline int answer_match(const answer_parser *p, size_t at, const char *word) {
   size_t n = strlen(word), there = SLI_MIN(n, p->bytes - at);
   if (memcmp(p->text + at, word, there)) return 0;
@@ -107,7 +107,7 @@ static inline answer_step answer_call_over(answer_parser *p, answer_state next) 
   return STEP_GOES;
 }
 
-/* Goes back to the content: nothing that was held is part of it. */
+/* Returns to the content and drops the held text. */
 static inline answer_step answer_to_text(answer_parser *p) {
   p->from = p->at;
   p->fresh = true;
@@ -115,7 +115,7 @@ static inline answer_step answer_to_text(answer_parser *p) {
   return STEP_GOES;
 }
 
-/* Hands the text that was held on as content: it is no call. */
+/* Passes on the held text as content, because it is not a call. */
 static inline answer_step answer_refuse(answer_parser *p, answer_piece *out) {
   const char *text = p->text + p->from;
   size_t bytes = p->at - p->from;
@@ -126,7 +126,7 @@ static inline answer_step answer_refuse(answer_parser *p, answer_piece *out) {
   return bytes ? answer_give(out, ANSWER_CONTENT, p, text, bytes) : STEP_GOES;
 }
 
-/* Appends to `made`; a function of base/json_text.h. */
+/* Appends to `made`; a callback of base/json_text.h. */
 static inline void answer_make(void *to, const char *text, size_t bytes) {
   answer_parser *p = to;
   if (p->made_bytes + bytes > p->made_room) {

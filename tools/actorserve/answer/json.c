@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Calls as JSON: objects with a name and arguments, alone or in an array, or a name in front of
- * the arguments. Only brackets and quotes of the arguments are followed: a client gets them as
- * the model has written them. */
+/* Calls as JSON: objects with a name and arguments, alone or in an array, or a name before the
+ * arguments. The parser only tracks brackets and quotes of the arguments: a client receives them as
+ * the model wrote them. */
 #include <cjson/cJSON.h>
 #include <stdlib.h>
 
@@ -9,8 +9,8 @@
 
 /* ---- values ---------------------------------------------------------------------------------- */
 
-/* TAKES: the byte belongs to the value. LAST: it ends the value. BEHIND: the value has ended in
- * front of it. WRONG: it cannot follow. */
+/* Role of a byte. TAKES: it belongs to the value. LAST: it ends the value. BEHIND: the value ended
+ * before it. WRONG: it is not allowed here. */
 typedef enum taken { TAKES, LAST, BEHIND, WRONG } taken;
 
 static taken take_quoted(answer_value *v, char c) {
@@ -38,7 +38,7 @@ static taken take(answer_value *v, char c) {
   return TAKES;
 }
 
-/* Copies a string of JSON, quotes included, to `made` as its text; false: it is none. */
+/* Decodes a JSON string, including its quotes, into `made`. Returns false if it is not a string. */
 static bool make_text(answer_parser *p, size_t begin, size_t end) {
   cJSON *item = cJSON_ParseWithLength(p->text + begin, end - begin);
   p->made_bytes = 0;
@@ -54,12 +54,13 @@ static bool is_word(const answer_parser *p, size_t begin, size_t end, const char
   return end - begin == strlen(word) && !memcmp(p->text + begin, word, end - begin);
 }
 
-/* Notes a key, whose quotes are at `begin` and in front of `end`. False: no call has it. */
+/* Handles a key between `begin` and `end`, including its quotes. Returns false if no call has such
+ * a key. */
 static bool note_key(answer_parser *p, size_t begin, size_t end) {
   answer_object *o = &p->object;
   o->expects = OBJECT_COLON;
   o->member = MEMBER_OTHER;
-  if (o->called) return true; /* and the text is gone */
+  if (o->called) return true; /* the text was dropped already */
   begin++, end--;
   bool arguments = is_word(p, begin, end, "arguments") || is_word(p, begin, end, "parameters");
   o->member = is_word(p, begin, end, "name") ? MEMBER_NAME
@@ -69,7 +70,7 @@ static bool note_key(answer_parser *p, size_t begin, size_t end) {
          is_word(p, begin, end, "id");
 }
 
-/* Notes a value that ends at `end`. False: it is no name. */
+/* Handles a value that ends at `end`. Returns false if it cannot be the call's name. */
 static bool note_value(answer_parser *p, size_t end) {
   answer_object *o = &p->object;
   o->expects = OBJECT_COMMA;
@@ -84,7 +85,7 @@ static bool note_value(answer_parser *p, size_t end) {
          (!p->how.format->bare || answer_functions_find(p->how.functions, p->made, p->made_bytes));
 }
 
-/* The byte that a value begins with. */
+/* Handles the first byte of a value. */
 static taken begin_value(answer_parser *p, char c) {
   answer_object *o = &p->object;
   if (answer_is_space(c)) return TAKES;
@@ -107,7 +108,8 @@ static taken take_key(answer_parser *p, char c) {
   return t == LAST ? note_key(p, p->object.begin, p->at + 1) ? TAKES : WRONG : t;
 }
 
-/* The next byte of an object. LAST: it is over. BEHIND: the byte is to be looked at again. */
+/* Handles the next byte of an object. LAST: the object ends. BEHIND: the byte must be examined
+ * again. */
 static taken take_member(answer_parser *p, char c) {
   answer_object *o = &p->object;
   switch (o->expects) {
@@ -127,7 +129,7 @@ static taken take_member(answer_parser *p, char c) {
   return good ? TAKES : WRONG;
 }
 
-/* Says whether the arguments begin at the byte, and can be handed on as they come. */
+/* Returns whether the arguments begin at this byte and can be streamed. */
 static bool streams(const answer_parser *p) {
   const answer_object *o = &p->object;
   char c = p->text[p->at];
@@ -152,7 +154,7 @@ static answer_step object_over(answer_parser *p, answer_piece *out) {
   return answer_call(p, out);
 }
 
-/* The text has ended, or cannot go on, within an object. */
+/* Handles an object that is incomplete at the end of the text, or invalid. */
 static answer_step break_off(answer_parser *p, answer_piece *out) {
   return p->object.called ? answer_call_over(p, IN_CALLS) : answer_refuse(p, out);
 }
@@ -169,7 +171,7 @@ answer_step answer_step_object(answer_parser *p, answer_piece *out) {
   return p->ended ? break_off(p, out) : STEP_WAITS;
 }
 
-/* Hands on the arguments of an object that came before its name, or as a text. */
+/* Passes on arguments that came before the name, or in the form of a string. */
 answer_step answer_step_recorded(answer_parser *p, answer_piece *out) {
   const answer_object *o = &p->object;
   const char *text = p->text + o->arguments;
@@ -204,11 +206,11 @@ answer_step answer_step_arguments(answer_parser *p, answer_piece *out) {
   return over ? STEP_GOES : STEP_WAITS;
 }
 
-/* ---- a name in front of arguments ------------------------------------------------------------ */
+/* ---- a name before arguments ----------------------------------------------------------------- */
 
 static bool is_letter(char c) { return isalnum((unsigned char)c) || (c && strchr("_-.", c)); }
 
-/* Says whether the byte at `at` may be in front of the arguments. */
+/* Returns whether the byte at `at` may precede the arguments. */
 static bool may_lead(const answer_parser *p) {
   char c = p->text[p->at];
   bool apart = p->at > p->object.begin && answer_is_space(p->text[p->at - 1]);
@@ -228,7 +230,7 @@ answer_step answer_step_name(answer_parser *p, answer_piece *out) {
   return begin_arguments(p, out, true);
 }
 
-/* ---- in front of a call ---------------------------------------------------------------------- */
+/* ---- before a call --------------------------------------------------------------------------- */
 
 static answer_step begin_object(answer_parser *p) {
   p->object = (answer_object){0};
@@ -237,12 +239,13 @@ static answer_step begin_object(answer_parser *p) {
   return STEP_GOES;
 }
 
-/* No further call follows. */
+/* Ends the calls: no further call follows. */
 static answer_step calls_over(answer_parser *p, answer_piece *out) {
   return p->listed ? answer_to_text(p) : answer_refuse(p, out);
 }
 
-/* Looks at text that is no object: 1: the state has changed; -1: more text is needed. */
+/* Examines text other than an object. Returns 1 if the state has changed, -1 if more text is
+ * needed, or 0. */
 static int begin_otherwise(answer_parser *p) {
   const answer_format *f = p->how.format;
   int closes = f->close && p->listed ? answer_match(p, p->at, f->close) : 0;

@@ -9,7 +9,7 @@ static const char message[] = "<|message|>", channel[] = "<|channel|>",
                   functions[] = "to=functions.";
 enum { LONGEST_HEADER = 512 };
 
-/* Returns the offset behind a word of the header; 0: it is not there. */
+/* Returns the offset after a word of the header, or 0 if the header does not have it. */
 static size_t behind(const answer_parser *p, const char *word) {
   for (size_t i = p->from; i < p->at; i++)
     if (answer_match(p, i, word) > 0 && i + strlen(word) <= p->at) return i + strlen(word);
@@ -21,7 +21,7 @@ static bool is_analysis(const answer_parser *p) {
   return at && answer_match(p, at, "analysis") > 0;
 }
 
-/* The header is from `from` to `at`. */
+/* Handles the header between `from` and `at`. */
 static answer_step take_header(answer_parser *p, answer_piece *out) {
   size_t name = behind(p, functions), end = name;
   bool thought = is_analysis(p);
@@ -38,7 +38,7 @@ static answer_step take_header(answer_parser *p, answer_piece *out) {
   return STEP_GOES;
 }
 
-/* Ends a header that no message follows: at the answer's end it is dropped, else it is content. */
+/* Ends a header without a message: at the answer's end it is dropped, otherwise it is content. */
 static answer_step refuse_header(answer_parser *p, answer_piece *out) {
   if (p->at < p->bytes) return answer_refuse(p, out);
   p->from = p->at;
@@ -48,7 +48,7 @@ static answer_step refuse_header(answer_parser *p, answer_piece *out) {
 
 answer_step answer_step_header(answer_parser *p, answer_piece *out) {
   for (; p->at < p->bytes; p->at++) {
-    bool inside = ((unsigned char)p->text[p->at] & 0xc0) == 0x80; /* of a character */
+    bool inside = ((unsigned char)p->text[p->at] & 0xc0) == 0x80; /* inside a character */
     int match = answer_match(p, p->at, message);
     if (match) return match > 0 ? take_header(p, out) : STEP_WAITS;
     if (p->at - p->from > LONGEST_HEADER && !inside) return answer_refuse(p, out);

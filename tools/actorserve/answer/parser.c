@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Marks in an answer's text, and the parser's states. */
+/* Marks in an answer's text, and the states of the parser. */
 #include "tools/actorserve/answer/answer.h"
 
 #include <stdlib.h>
@@ -11,7 +11,7 @@ static const answer_mark thinking[] = {{ANSWER_THINK, ANSWER_AT_START, ANSWER_TH
 
 /* ---- marks ----------------------------------------------------------------------------------- */
 
-/* Returns mark i that may come in this answer; NULL: there are no more. */
+/* Returns the i-th mark that may occur in this answer, or NULL if there are no more. */
 static const answer_mark *mark_at(const answer_parser *p, int i) {
   int own = p->how.thinks || p->how.within ? (int)SLI_COUNT(thinking) : 0;
   if (i < own) return &thinking[i];
@@ -20,7 +20,7 @@ static const answer_mark *mark_at(const answer_parser *p, int i) {
   return f && i < ANSWER_MARKS && f->marks[i].text ? &f->marks[i] : NULL;
 }
 
-/* A mark in the text, whole or the beginning of one. */
+/* A mark in the text, complete or partial. */
 typedef struct found {
   size_t at; /* end of the text if there is none */
   const answer_mark *mark;
@@ -37,7 +37,7 @@ static bool find_at(const answer_parser *p, size_t at, unsigned places, found *o
   return false;
 }
 
-/* Finds the first mark of these places from `at` on, and notes white space. */
+/* Finds the first mark for these places from `at` on, and keeps track of white space. */
 static found find(answer_parser *p, unsigned places) {
   found f = {0};
   for (; p->at < p->bytes; p->at++) {
@@ -63,7 +63,7 @@ static answer_step follow(answer_parser *p, const found *f) {
 
 /* ---- texts ----------------------------------------------------------------------------------- */
 
-/* Hands on content or reasoning up to a mark. White space goes with the text behind it. */
+/* Passes on content or reasoning up to a mark. White space is passed on with the text after it. */
 static answer_step step_text(answer_parser *p, answer_piece *out) {
   bool thought = p->state == IN_THOUGHT;
   unsigned places = thought    ? ANSWER_IN_THOUGHT
@@ -84,7 +84,7 @@ static answer_step step_text(answer_parser *p, answer_piece *out) {
   return f.whole ? follow(p, &f) : STEP_WAITS;
 }
 
-/* Hands on arguments up to a mark. */
+/* Passes on arguments up to a mark. */
 static answer_step step_raw(answer_parser *p, answer_piece *out) {
   found f = find(p, ANSWER_IN_RAW);
   const char *text = p->text + p->from;
@@ -119,7 +119,7 @@ void answer_parser_destroy(answer_parser *p) {
   free(p);
 }
 
-/* Drops the text that was handed on. */
+/* Drops the text that was passed on. */
 static void drop(answer_parser *p) {
   size_t gone = p->from;
   if (gone) memmove(p->text, p->text + gone, p->bytes - gone);

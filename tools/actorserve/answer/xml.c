@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Calls as <function=NAME><parameter=KEY>VALUE</parameter></function>. A value is a text or JSON,
- * as the function's schema says. */
+/* Calls as <function=NAME><parameter=KEY>VALUE</parameter></function>. The function's schema
+ * decides whether a value is text or JSON. */
 #include <stdlib.h>
 
 #include "base/json.h"
@@ -27,7 +27,7 @@ answer_step answer_step_function(answer_parser *p, answer_piece *out) {
 
 /* ---- values ---------------------------------------------------------------------------------- */
 
-/* Makes JSON of a value, which is a text if it is none. */
+/* Appends a value as JSON. A value that is not valid JSON becomes a string. */
 static void make_json(answer_parser *p, const char *text, size_t bytes) {
   static const char *const words[][2] = {{"True", "true"}, {"False", "false"}, {"None", "null"}};
   enum { MOST_VALUES = 1 << 16 };
@@ -43,7 +43,7 @@ static void make_json(answer_parser *p, const char *text, size_t bytes) {
   free(copy);
 }
 
-/* Makes the next part of the arguments of "KEY>VALUE". */
+/* Makes the next part of the arguments from "KEY>VALUE". */
 static void make_parameter(answer_parser *p, const char *text, size_t bytes) {
   const char *behind = memchr(text, '>', bytes);
   size_t key = behind ? (size_t)(behind - text) : bytes;
@@ -69,7 +69,7 @@ static answer_step arguments_over(answer_parser *p, answer_piece *out) {
   return answer_give(out, ANSWER_ARGUMENTS, p, given ? "}" : "{}", given ? 1 : 2);
 }
 
-/* Reads a parameter, whose first byte is at `from`; `at` goes on to its end. */
+/* Reads a parameter, whose first byte is at `from`, and moves `at` to its end. */
 static answer_step step_parameter(answer_parser *p, answer_piece *out) {
   int match = 0;
   while (p->at < p->bytes && !(match = answer_match(p, p->at, parameter_end))) p->at++;
@@ -80,7 +80,7 @@ static answer_step step_parameter(answer_parser *p, answer_piece *out) {
   return answer_give(out, ANSWER_ARGUMENTS, p, p->made, p->made_bytes);
 }
 
-/* Looks for the next parameter, or the end of the function. Other text is dropped. */
+/* Looks for the next parameter, or for the end of the function. Other text is dropped. */
 answer_step answer_step_parameters(answer_parser *p, answer_piece *out) {
   while (p->from < p->bytes) {
     int parameter = answer_match(p, p->from, parameter_begin),

@@ -62,7 +62,7 @@ void http_write_answer(http_exchange *x, int status, const char *type, struct ev
   if (!x->bare && evbuffer_add_buffer(bufferevent_get_output(x->stream), body)) x->broken = true;
 }
 
-/* Begins an answer in pieces. An HTTP/1.0 client knows its end by the end of the connection. */
+/* Begins an answer in pieces. An HTTP/1.0 client detects its end by the end of the connection. */
 void http_begin(http_exchange *x, int status, const char *type, const char *probe) {
   x->pieces = x->head.minor > 0;
   x->keep &= x->pieces;
@@ -75,7 +75,7 @@ void http_begin(http_exchange *x, int status, const char *type, const char *prob
 
 void http_write_piece(http_exchange *x, const char *piece, size_t bytes) {
   char line[32];
-  if (!bytes) return; /* an empty chunk would be the last */
+  if (!bytes) return; /* an empty chunk would end the answer */
   snprintf(line, sizeof line, "%zx\r\n", bytes);
   if (x->pieces) put_text(x, line);
   answer_put(x, piece, bytes);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A connection: waits for a request, reads it, and stays with it until its answer is sent.
- * Meanwhile it notices when the client hangs up. */
+/* A connection: waits for a request, reads it, and handles it until the answer is sent. Meanwhile
+ * it detects that the client hangs up. */
 #include <errno.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
@@ -28,7 +28,7 @@ static void wait_for(http_exchange *x, double seconds) {
   event_add(x->deadline, &time);
 }
 
-/* Enters a state. While the program has the request, no deadline applies. */
+/* Enters a state. While the server handles the request, no deadline applies. */
 static void enter(http_exchange *x, int state) {
   x->state = state;
   if (state == HTTP_ANSWER) http_step_out(x);
@@ -58,7 +58,7 @@ static void client_of(const http_exchange *x, char *out, size_t bytes) {
     snprintf(out, bytes, "-");
 }
 
-/* Notes a request, for the call of on_done. */
+/* Records a request, for the call of on_done. */
 static void begin_request(http_exchange *x, const char *method, const char *target) {
   if (!x->server->options.on_done || x->begin_ns) return;
   x->begin_ns = sli_now_ns();
@@ -95,7 +95,7 @@ void http_close(http_exchange *x) {
   budget_count(h->options.budget, 0, HTTP_CONNECTION_BYTES);
   evutil_socket_t fd = bufferevent_getfd(x->stream);
   bufferevent_setfd(x->stream, -1);
-  evutil_closesocket(fd); /* at once: others may wait for a descriptor */
+  evutil_closesocket(fd); /* at once: other connections may need a descriptor */
   bufferevent_free(x->stream);
   free(x);
 }
@@ -138,8 +138,8 @@ static size_t unsent(const http_exchange *x) {
   return evbuffer_get_length(bufferevent_get_output(x->stream));
 }
 
-/* Checks a client that is not read from while its answer is unsent: only its socket tells that
- * it has gone. */
+/* Checks a client that is not read from while its answer is unsent: only its socket shows that it
+ * is gone. */
 static void look_after(http_exchange *x) {
   struct tcp_info info = {0};
   socklen_t size = sizeof info;
@@ -166,8 +166,8 @@ static void begin_waiting(http_exchange *x) {
     bufferevent_trigger(x->stream, EV_READ, BEV_TRIG_IGNORE_WATERMARKS | BEV_TRIG_DEFER_CALLBACKS);
 }
 
-/* Keeps reading for a while before closing. If the connection closed while the client still
- * sends, the client's system would drop an answer it has not read yet. */
+/* Keeps reading for a while before closing. If the connection closed while the client still sends,
+ * the client's system would discard the answer before it is read. */
 static void linger(http_exchange *x) {
   enter(x, HTTP_LINGER);
   if (!x->ended) bufferevent_enable(x->stream, EV_READ);
@@ -183,7 +183,7 @@ static void on_sent(struct bufferevent *stream, void *ctx) {
   else if (x->state == HTTP_LAST) linger(x);
 }
 
-/* Moves on once the answer is written out. Nothing is read before it is sent. The client has
+/* Moves on once the answer is written. Nothing is read before it is sent. The client has
  * stall_seconds for each read. */
 static void go_to_next(http_exchange *x) {
   request_done(x);
@@ -242,7 +242,8 @@ void http_break_off(http_exchange *x) {
 
 /* ---- a request ------------------------------------------------------------------------------- */
 
-/* Answers a wrong request. Later data of the client is no request, so this is the last answer. */
+/* Answers an invalid request. Later data of the client cannot be parsed, so this is the last
+ * answer. */
 static void connection_refuse(http_exchange *x, http_fault fault) {
   char *body = x->server->options.error_body(x->server->options.ctx, fault.status, fault.text);
   event_del(x->deadline);
@@ -292,7 +293,7 @@ static void hand_over(http_exchange *x) {
   free(head);
 }
 
-/* Makes room for a body of so many bytes and a terminating zero. */
+/* Makes room for a body of `need` bytes and a terminating zero. */
 static bool make_data_room(http_exchange *x, size_t need) {
   size_t most = x->head.chunked ? x->server->options.most_body_bytes : (size_t)x->head.length;
   size_t capacity = SLI_MIN(SLI_MAX(need, 2 * x->capacity), most) + 1;
@@ -309,7 +310,7 @@ static bool make_data_room(http_exchange *x, size_t need) {
   return true;
 }
 
-/* Appends bytes to the body; false: the request was refused. */
+/* Appends bytes to the body. Returns false if the request was refused. */
 static bool keep_data(http_exchange *x, const char *bytes, size_t count) {
   size_t most = x->server->options.most_body_bytes, need = x->count + count;
   if (need > most) {
@@ -324,13 +325,13 @@ static bool keep_data(http_exchange *x, const char *bytes, size_t count) {
   return true;
 }
 
-/* Waits for more data; false: the client has ended and none will come. */
+/* Waits for more data. Returns false if the client has ended and no more can come. */
 static bool wait_for_more(http_exchange *x) {
   if (x->ended) connection_refuse(x, (http_fault){400, "the connection ends within the request"});
   return false;
 }
 
-/* Reads the body. True: the caller may continue with buffered data. */
+/* Reads the body. Returns true if the caller may continue with buffered data. */
 static bool read_body(http_exchange *x, struct evbuffer *in) {
   while (x->body.at != HTTP_BODY_DONE) {
     size_t used, count = SLI_MIN(evbuffer_get_length(in), MOST_READ);
@@ -429,7 +430,7 @@ static bool connection_continue(http_exchange *x) {
   return false;
 }
 
-/* Handles the end of the client's data. The client may have gone, or may still read. */
+/* Handles the end of the client's data. The client may be gone, or may still read. */
 static void end_of_client(http_exchange *x) {
   x->ended = true;
   if (x->state == HTTP_ANSWER) look_after(x);
@@ -483,7 +484,7 @@ static void link_in(http_exchange *x) {
   h->counts.connections++;
 }
 
-/* Opens a connection's stream; false: there is no memory. */
+/* Opens a connection's stream. Returns false if memory ran out. */
 static bool open_stream(http_exchange *x, evutil_socket_t fd) {
   x->deadline = evtimer_new(x->server->base, on_deadline, x);
   x->fields = evbuffer_new();

@@ -16,7 +16,7 @@ struct http {
   struct evconnlistener *listener;
   struct event *again;         /* resumes listening after descriptors ran out */
   struct http_exchange *first; /* list of all connections */
-  /* list of connections that wait for their client, by the time they began to */
+  /* list of connections that wait for their client, in the order in which their waits began */
   struct http_exchange *oldest, *newest;
   http_counts counts;
   bool draining;
@@ -28,14 +28,14 @@ void http_close(http_exchange *x);
 /* Closes a connection that waits for a request. */
 void http_close_idle(http_exchange *x);
 
-/* Closes the connection that has waited for its client longest; false: there is none but the
- * newest. */
+/* Closes the connection that has waited longest for its client. Returns false if only the newest is
+ * left. */
 bool http_close_oldest(http *h);
-/* Makes room for so many bytes; the connections that have waited longest are closed. False:
- * there is none. */
+/* Makes room for `bytes` bytes by closing the connections that have waited longest. Returns false
+ * if that fails. */
 bool http_make_room(http *h, const http_exchange *for_whom, size_t bytes);
 
-/* Memory of a connection that holds nothing, with libevent's part. */
+/* Memory of an idle connection, including libevent's part. */
 enum { HTTP_CONNECTION_BYTES = 4096 };
 
 /* room.c: adds a connection that waits for its client to the waiting list. */
@@ -49,7 +49,7 @@ void http_count(http_exchange *x, size_t more, size_t less);
 void http_write_answer(http_exchange *x, int status, const char *type, struct evbuffer *body);
 void http_write_piece(http_exchange *x, const char *piece, size_t bytes);
 void http_write_end(http_exchange *x);
-/* Writes data without meaning, which a client that has gone answers with a reset. */
+/* Writes data without meaning. A client that is gone responds with a reset. */
 void http_write_probe(http_exchange *x);
 
 struct http_exchange {
@@ -58,33 +58,33 @@ struct http_exchange {
   http_exchange *older, *newer; /* links of the waiting list */
   bool stands;                  /* true while in the waiting list */
   struct bufferevent *stream;
-  struct event *deadline; /* deadline of what it waits for */
-  /* State. HTTP_SENDING, HTTP_LAST: until the answer is sent; then comes the next request, or
-   * the end. */
+  struct event *deadline; /* deadline of the current wait */
+  /* State. In HTTP_SENDING and HTTP_LAST the answer is being sent; afterwards comes the next
+   * request, or the end. */
   enum { HTTP_IDLE, HTTP_HEAD, HTTP_BODY, HTTP_ANSWER, HTTP_SENDING, HTTP_LAST, HTTP_LINGER } state;
   void *user;
-  size_t held; /* bytes of memory that it holds besides its own */
+  size_t held; /* bytes held besides the exchange itself */
   bool ended;  /* the client sends no more, but may still read */
   bool broken; /* memory for output ran out */
   /* The request. */
   char *head_bytes;
-  size_t head_count; /* bytes of it */
+  size_t head_count; /* bytes of the head */
   size_t seen;       /* bytes of an incomplete head */
   http_head head;
   http_body body;
   char *data; /* the body */
   size_t count, capacity;
-  /* For http_options.on_done. begin_ns 0: there is no request. */
+  /* For http_options.on_done. begin_ns is 0 without a request. */
   uint64_t begin_ns;
   char method[16], target[200];
   /* The answer. */
-  int status; /* 0: it has not begun */
+  int status; /* 0 if it has not begun */
   struct evbuffer *fields;
   /* begun: the head is written; pieces: the answer is sent as chunks */
   bool begun, pieces, keep;
   bool bare; /* an answer to HEAD: without a body */
   bool probed;
-  const char *probe; /* a piece without meaning; NULL: none */
+  const char *probe; /* a piece without meaning; NULL if none */
 };
 
 #endif

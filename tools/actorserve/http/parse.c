@@ -32,7 +32,7 @@ static int hex_of(char c) {
                                 : -1;
 }
 
-/* Decodes %XX in place, except %2F, which is not a path separator. */
+/* Decodes %XX in place, except %2F, which must not become a path separator. */
 static bool decode(char *text) {
   char *to = text;
   for (const char *at = text; *at; at++) {
@@ -47,7 +47,7 @@ static bool decode(char *text) {
   return true;
 }
 
-/* Returns the path after "http://host:port" of a target in absolute form; NULL: it has another
+/* Returns the path after "http://host:port" of a target in absolute form, or NULL for any other
  * form. */
 static char *path_of(char *target) {
   static const char *const schemes[] = {"http://", "https://"};
@@ -64,7 +64,7 @@ static char *path_of(char *target) {
   return NULL;
 }
 
-/* Reads "/path?query", "http://host/path?query", or "*" of OPTIONS. */
+/* Reads "/path?query", "http://host/path?query", or the "*" of OPTIONS. */
 static bool read_target(char *target, http_head *out) {
   for (const char *at = target; *at; at++)
     if (*at <= ' ' || *at == 127 || *at == '#') return false;
@@ -130,7 +130,7 @@ static int count_fields(const http_head *head, const char *name) {
   return n;
 }
 
-/* Says whether a word is in a list with commas. */
+/* Returns whether a word is in a comma-separated list. */
 static bool lists(const char *list, const char *word) {
   size_t n = strlen(word);
   for (const char *at = list; at && *at; at += strcspn(at, ",")) {
@@ -150,7 +150,7 @@ static bool read_length(const char *text, uint64_t *out) {
   return true;
 }
 
-/* Reads the framing of a body. A request that gives its length in two ways is ambiguous and
+/* Reads the framing of a body. A request that states its length in two ways is ambiguous and
  * refused. */
 static http_fault read_framing(http_head *out) {
   const char *length = http_head_field(out, "content-length"),
@@ -180,7 +180,7 @@ static http_fault read_fields(http_head *out) {
   return good;
 }
 
-/* Returns the next line, without its end. */
+/* Returns the next line, without its line end. */
 static char *take_line(char **at, char *end) {
   char *line = *at, *stop = memmem(line, (size_t)(end - line), "\r\n", 2);
   *stop = 0;
@@ -213,7 +213,7 @@ static bool read_size(const char *line, size_t count, uint64_t *out) {
   return digits && digits <= 15 && (end == count || line[end] == ';');
 }
 
-/* Reads a chunk's size line of `count` bytes, without its end. */
+/* Reads a chunk's size line of `count` bytes, without its line end. */
 static http_fault take_size(http_body *b, const char *line, size_t count) {
   if (!read_size(line, count, &b->left)) return bad("the size of a chunk is not a number");
   b->extra += count - SLI_MIN(count, 16);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Waiting times of connections, and the memory that each holds. */
+/* Waiting times of connections, and the memory that each one holds. */
 #include "base/base.h"
 #include "tools/actorserve/http/inner.h"
 

@@ -19,8 +19,8 @@ static void on_accept(struct evconnlistener *listener, evutil_socket_t fd, struc
   if (full && !http_close_oldest(h)) evconnlistener_disable(listener); /* until a connection ends */
 }
 
-/* Handles errors such as a lack of descriptors: closes the connection that has waited longest, or
- * pauses if there is none. */
+/* Handles errors such as running out of descriptors: closes the connection that has waited longest,
+ * or pauses if there is none. */
 static void on_accept_error(struct evconnlistener *listener, void *ctx) {
   http *h = ctx;
   const struct timeval soon = {0, 100000};

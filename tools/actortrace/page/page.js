@@ -1,17 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 'use strict';
-/* The page of a trace. Times are nanoseconds from the start of the run; the
- * view is a range of them; everything else is drawn from it, and only what can
- * be seen: each lane is sorted, and what is narrower than a pixel is summed up
- * pixel by pixel before it is painted. */
+/* The page of a trace. Times are nanoseconds from the start of the run, and the
+ * view is a range of times. Only visible firings are drawn: each lane is sorted,
+ * and firings narrower than a pixel are summed up pixel by pixel before painting. */
 (() => {
 const $ = (id) => document.getElementById(id);
 const data = JSON.parse($('data').textContent);
 
 /* ---- reading ------------------------------------------------------------------ */
 
-/* Variable-length integers, seven bits a byte, the lowest bit the sign. Sums of
- * powers and not shifts: times are longer than 32 bits. */
+/* Decodes variable-length integers: seven bits per byte, the lowest bit is the sign.
+ * Multiplies instead of shifting, because times are longer than 32 bits. */
 function decode(text) {
   const bytes = atob(text || ''), out = new Float64Array(bytes.length);
   let n = 0;
@@ -85,7 +84,7 @@ function makeLanes(f) {
     return {f, index, longest};
   });
 }
-const mostRows = firings.rows.reduce((a, b) => Math.max(a, b), -1); /* valid ones of a firing; -1: none has rows */
+const mostRows = firings.rows.reduce((a, b) => Math.max(a, b), -1); /* most valid rows of a firing; -1 if none has rows */
 const lanes = makeLanes(firings), replayLanes = makeLanes(replay);
 
 const idle = (() => {
@@ -155,7 +154,7 @@ const memory = (() => {
   return devices.map((d, i) => makeCurve(start[i], changes[i]));
 })();
 
-/* Registers whose credits get a curve, device by device: those that are sometimes
+/* Registers whose credits get a curve, device by device. Registers that are sometimes
  * full come first. */
 const creditChoices = devices.map((d, device) =>
   registers.map((r, i) => i).filter((i) => registers[i].producer >= 0 && slots[i].busy > 1 &&
@@ -205,7 +204,7 @@ const shown = {queues: false, valid: few && mostRows >= 0, memory: few, credits:
 let current = -1;               /* index into steps; -1: the whole trace */
 let pointed = null;             /* what the pointer is on */
 let selected = -1;              /* firing */
-let matches = null, match = -1; /* of the search: Set of firings, its order */
+let matches = null, match = -1; /* search results: a Set of firings, and the current index */
 let matchList = [], matchRegs = new Set();
 const lanesCanvas = $('lanes'), overview = $('overview');
 const GUTTER = 128, AXIS = 24;
@@ -223,8 +222,8 @@ function formatBytes(n) {
   return `${+n.toPrecision(3)} ${units[u]}`;
 }
 
-/* Chooses the lanes' height. Lanes alone share the available height, so that as many as possible
- * are visible; with curves below, they have the height that reads best. */
+/* Chooses the lanes' height. Without curves below, lanes share the available height, so that as
+ * many as possible are visible. With curves they have the most readable height. */
 function laneSizes() {
   const full = {lane: 30, gap: 8};
   if (shown.valid || shown.memory || shown.credits || shown.replay || shown.queues) return full;

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* From samples to curves.
+/* Curves from samples.
  *
- * A curve has a number of seconds at every point of its grid, but samples lie where models have
- * put them. For matrix products and attention, every axis value that was seen of the op becomes
- * a line of the grid. A crossing without a measurement gets the rate of the nearest measured
- * one. All other ops are curves over bytes, with samples between two powers of four merged. */
+ * A curve has a duration at every point of its grid, but samples lie where the models put them. For
+ * matrix products and attention, every axis value observed for the op becomes a grid line. A grid
+ * point without a measurement gets the rate of the nearest measured point. All other ops are curves
+ * over bytes, with samples between two powers of four merged. */
 #include "tools/actortune/machine/grid.h"
 
 #include <math.h>
@@ -55,7 +55,7 @@ typedef struct place {
 typedef struct row_places {
   const form *form;
   int axes;
-  /* places of this curve; and with those of the op's other curves, which share the grid's lines */
+  /* places of this curve; places including the op's other curves, which share its grid lines */
   size_t count, lines;
   place *of; /* [lines] */
 } row_places;
@@ -64,7 +64,7 @@ static double heads_of(const sample *s) {
   return s->at[SL_CURVE_M] / s->at[SL_CURVE_POSITIONS] * s->at[SL_CURVE_N] / s->at[SL_CURVE_HEAD];
 }
 
-/* Returns a sample's place. Bytes between powers of four are moved to the middle, at the same
+/* Returns a sample's place. Bytes between powers of four are moved to the middle, keeping the
  * rate. */
 static place grid_place_of(const form *f, const sample *s) {
   place p = {.seconds = s->seconds};
@@ -79,7 +79,7 @@ static place grid_place_of(const form *f, const sample *s) {
   return p;
 }
 
-/* Merges samples at one place into the mean of their logarithms. */
+/* Merges the samples at one place into their geometric mean. */
 static void merge(row_places *to, const place *p, int *times) {
   size_t i = 0;
   while (i < to->count && memcmp(to->of[i].at, p->at, sizeof p->at)) i++;
@@ -93,7 +93,7 @@ static bool is_apart(const form *f, const sample *s) {
   return f->trait < SLI_TRAITS && s->has[f->trait];
 }
 
-/* Says whether two calls belong to the same curve. */
+/* Returns whether two calls belong to the same curve. */
 static bool same_curve(const sample *a, const sample *b) {
   const form *f = form_of(a->op);
   return !strcmp(a->op, b->op) && is_apart(f, a) == is_apart(f, b);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Latency and rate between two processes. They exchange messages, half of the time with
- * computing threads beside them, as devices would be. The first quartile of the trips is the
- * result: a message waits for a busy core, which in runs belongs to a device and not to an
- * unrelated program. */
+/* Latency and rate between two processes. They exchange messages, half of the time with computing
+ * threads beside them, as in a run with devices. The result is the first quartile of the trips: a
+ * message waits for a busy core, which in runs belongs to a device and not to an unrelated
+ * program. */
 #include "tools/actortune/machine/links.h"
 
 #include <pthread.h>
@@ -36,8 +36,8 @@ typedef struct end {
   const char *key;
   sli_net *net;
   char *data, *place;
-  int trips, arrived; /* trips begun; messages that came */
-  bool was_last;      /* the message that came last was the last of its size */
+  int trips, arrived; /* trips begun; messages received */
+  bool was_last;      /* the latest message was the last of its size */
   bool lost;
 } end;
 
@@ -59,7 +59,7 @@ static void on_lost(void *ctx, int peer, const char *why) {
   ((end *)ctx)->lost = true;
 }
 
-/* Sends this process's address to the other, and receives the other's. */
+/* Sends this process's address to the other process, and receives the other's. */
 static bool connect_ends(end *e) {
   char there[MOST_ADDRESS];
   size_t bytes;
@@ -85,8 +85,8 @@ static bool open_end(end *e) {
          connect_ends(e);
 }
 
-/* Waits until both have received everything, before either closes. The net runs meanwhile,
- * because a message may have to be fetched. */
+/* Waits until both processes have received everything, before either closes. The network runs
+ * meanwhile, because a message may still have to be fetched. */
 static bool meet(end *e) {
   char word = 1;
   uint64_t until = sli_now_ns() + patience_ns;
@@ -118,10 +118,11 @@ static bool await_message(end *e, int number, uint64_t until) {
   return e->arrived >= number;
 }
 
-/* Makes a round trip, and gives the seconds of one direction. `last`: the trip is the last of its
- * size, as process 0 decides and process 1 hears. A message may come before its trip begins here:
- * process 1 may still wait for the net, or for the end of its own send. Its message therefore has
- * the number of the trip, whatever has arrived so far. */
+/* Makes a round trip and returns the seconds of one direction. `last` says whether the trip is the
+ * last of its size: process 0 decides, and process 1 learns it from the message. A message may
+ * arrive before its trip begins here, because process 1 may still wait for the network or for the
+ * end of its send. The message therefore carries the trip's number, regardless of how many have
+ * arrived. */
 static bool make_trip(end *e, size_t bytes, bool *last, double *seconds) {
   uint64_t begun = sli_now_ns(), until = begun + patience_ns;
   int number = ++e->trips;
@@ -160,8 +161,8 @@ typedef struct load {
   atomic_bool ends;
 } load;
 
-/* Computes in turns of about a millisecond, like firings, between which other threads may have
- * the core. */
+/* Computes in slices of about a millisecond, like firings, so that other threads can have the core
+ * in between. */
 static void *compute(void *arg) {
   load *l = arg;
   volatile double sum = 0;

@@ -8,8 +8,8 @@
 enum { LINK_SIZES = 4 };
 extern const double link_sizes[LINK_SIZES]; /* bytes */
 
-/* Measures the data plane as `-n 2` uses it: seconds of a message of each size, idle and with
- * `devices` cores busy. The process must have no other threads meanwhile. */
+/* Measures the data plane as used by `-n 2`: seconds of a message of each size, idle and with
+ * `devices` cores busy. The process must not have other threads meanwhile. */
 sl_status links_measure(int devices, double seconds[LINK_SIZES][2]);
 
 #endif

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* actortune machine: measures this machine and writes a machine file.
  *
- * Small models of all sizes run on one device and then on all at once, and the runtime times
+ * Small models of all sizes run first on one device and then on all of them, and the runtime times
  * their calls. Measured calls therefore have the chunks, forms and cache states of real runs.
- * Overheads between calls come from models too small for anything else. Many firings in a row
- * give the cost of a firing. A pipeline in which one device always waits for the other gives the
- * cost of a wake. Devices of a machine are those of one process, which share memory, so links
- * between them take no time of their own. */
+ * Models too small for anything else show the overhead between calls. Many firings in a row give
+ * the cost of a firing. A pipeline in which one device always waits for the other gives the cost of
+ * a wake. The devices of a machine belong to one process and share memory, so links between them
+ * take no additional time. */
 #include "tools/actortune/machine/machine.h"
 
 #include <limits.h>
@@ -44,7 +44,7 @@ static void make_folders(char *path) {
   }
 }
 
-/* Chooses the output path; "-": standard output. */
+/* Chooses the output path; "-" means standard output. */
 static void find_output(const settings *s, char *path, size_t size) {
   const char *said = settings_text(s, "output");
   if (said) snprintf(path, size, "%s", said);
@@ -83,8 +83,8 @@ static const tool machine_tool = {
 
 typedef struct measuring {
   const settings *settings;
-  char path[PATH_MAX]; /* path of the file, "-" for standard output */
-  int devices;         /* devices that compute at once */
+  char path[PATH_MAX]; /* output path; "-" for standard output */
+  int devices;         /* number of devices that compute concurrently */
   double begun, until; /* start and deadline, in seconds of the clock */
   bool progress;
   samples samples;
@@ -117,8 +117,8 @@ typedef struct probes {
   tried *of;
 } probes;
 
-/* Returns a number of blocks so large that a block's data has left the core's caches when its
- * turn comes again, as in models of any size. */
+/* Returns a number of blocks large enough that a block's data leaves the core's caches before the
+ * block's next turn, as in full-size models. */
 static int layers_of(const probe *p) {
   enum { LEAST_BYTES = 32 << 20, MOST_LAYERS = 12 };
   double tokens = (double)(p->rows * p->context), C = (double)p->width, N = (double)p->inner;
@@ -151,7 +151,7 @@ static void list_products(probes *all) {
   }
 }
 
-/* Adds attention probes. Long sequences get fewer heads and a step of their own, to save time. */
+/* Adds attention probes. Long sequences get fewer heads and a separate step, to save time. */
 static void add_attention(probes *all, int context, int head) {
   bool is_long = context > 256;
   int count = is_long ? 2 : 4;
@@ -214,8 +214,8 @@ static sl_status run_turn(const measuring *m, const probes *all, const char *wha
   return status;
 }
 
-/* Repeats the probes while there is time. On a machine with other load the fastest run shows
- * what it can do. */
+/* Repeats the probes while time is left. On a machine with other load the fastest run shows what it
+ * can do. */
 static sl_status run_probes(measuring *m, probes *all) {
   static const char *const what[TURNS] = {"first turn", "second turn", "third turn", "fourth turn"};
   sl_status status = SL_OK;
@@ -237,10 +237,10 @@ static const sample *alone(const samples *one, const sample *s) {
   return NULL;
 }
 
-/* Corrects samples of many devices. A call's fastest time there comes from a step in which the
- * other devices happened to be idle. It is therefore set to the fastest time alone, times the
- * ratio of quiet steps on many and on one device. The median is scaled with it, so that the
- * spread stays as observed. */
+/* Corrects the samples of many devices. The fastest time of a call there comes from a step in which
+ * the other devices happened to be idle. It is therefore replaced by the fastest time on one
+ * device, times the ratio of quiet steps on many devices and on one. The median is scaled by the
+ * same factor, so that the spread stays as observed. */
 static void slow_down(tried *t) {
   for (size_t i = 0; i < t->seen[1].count; i++) {
     sample *s = &t->seen[1].of[i];
@@ -265,7 +265,7 @@ static void collect(measuring *m, probes *all) {
   }
 }
 
-/* Runs steps of a model that has almost nothing to compute. */
+/* Runs steps of a model with almost no computation. */
 static sl_status run_small(measuring *m, int microbatches, int stages, probe_times *out) {
   const probe small = {.rows = 1,
                        .context = 8,
@@ -286,7 +286,7 @@ static sl_status run_small(measuring *m, int microbatches, int stages, probe_tim
   return status;
 }
 
-/* Measures the cost of a firing: the time that many more firings take beyond their calls. */
+/* Measures the cost of a firing: how much longer additional firings take than their calls. */
 static sl_status measure_firings(measuring *m) {
   probe_times few, many;
   sl_status status = run_small(m, 2, 1, &few);
@@ -297,8 +297,8 @@ static sl_status measure_firings(measuring *m) {
   return SL_OK;
 }
 
-/* Measures the cost of a wake. The first of two stages waits from the end of its only forward
- * pass until the other's backward pass has ended: one wake there, one back. */
+/* Measures the cost of a wake. The first of two stages waits from the end of its only forward pass
+ * to the end of the other's backward pass: one wake there, and one back. */
 static sl_status measure_wakes(measuring *m) {
   probe_times t;
   m->wake = 1e-6;
@@ -308,7 +308,7 @@ static sl_status measure_wakes(measuring *m) {
   return status;
 }
 
-/* Measures links between processes, before there are threads. Omits them if two processes cannot
+/* Measures links between processes, before threads exist. Omits them if two processes cannot
  * communicate. */
 static void measure_links(measuring *m) {
   m->linked = m->devices > 1 && !links_measure(m->devices, m->links);
@@ -438,7 +438,7 @@ static void say_end(const measuring *m) {
       "plans may be faster; measure again when nothing else runs");
 }
 
-/* Uses one device for each core, unless the user says otherwise. */
+/* Uses one device per core, unless the user says otherwise. */
 static void count_devices(settings *s) {
   if (sl_arg_given(s->run, "devices", 0)) return;
   s->lower.devices.count = (int)SLI_MAX(sysconf(_SC_NPROCESSORS_ONLN), 1);
@@ -461,7 +461,7 @@ static sl_status measure_into(const settings *s, const char *path, double second
   return status;
 }
 
-/* Measures both machines that --auto reads: one device for each core, and one with all cores. */
+/* Measures both machines that --auto reads: one device per core, and one device with all cores. */
 static sl_status measure_machine(settings *s) {
   char path[PATH_MAX];
   count_devices(s);

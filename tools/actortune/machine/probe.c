@@ -12,7 +12,7 @@
 
 /* ---- the model ------------------------------------------------------------------------------- */
 
-/* Token data of arbitrary values. */
+/* Token data with arbitrary values. */
 typedef struct text {
   sl_source source;
   sl_type types[2];
@@ -38,7 +38,7 @@ static sl_tensor *add_text(sl_graph *g, int64_t rows, int64_t context, int64_t v
   return out[0];
 }
 
-/* Says whether a layer is a GPT block. The head is LLaMA's. */
+/* Returns whether a layer is a GPT block. The head is LLaMA's. */
 static bool is_gpt(const probe *p, int layer) { return layer < p->layers && layer % 2; }
 
 static sl_tensor *linear(sl_graph *g, const probe *p, sl_tensor *x, int64_t in, int64_t out,
@@ -117,13 +117,13 @@ typedef struct watched {
   size_t alike;
   bool pass;
   uint64_t ns, calls; /* totals so far */
-  double fastest;     /* seconds of a call in its fastest step; 0: not called yet */
-  double now, quiet;  /* mean seconds of a call in the current step, and in the quietest one */
+  double fastest;     /* seconds of a call in its fastest step; 0 if not called yet */
+  double now, quiet;  /* mean seconds of a call in the current step, and in the quietest step */
 } watched;
 
 typedef struct watch {
   int steps, done;
-  double so_far, quietest; /* seconds of all calls so far; in the step in which they took least */
+  double so_far, quietest; /* seconds of all calls so far, and in the quietest step */
   size_t count, capacity;
   alike *of;
   size_t ncalls, room;
@@ -172,7 +172,7 @@ static void watch_fini(watch *w) {
   free(w->calls);
 }
 
-/* Returns the seconds of all calls so far; those of passes alone in *passes. */
+/* Returns the seconds of all calls so far, and the part spent in passes in *passes. */
 static double seconds_so_far(const watch *w, double *passes) {
   double all = 0;
   *passes = 0;
@@ -218,8 +218,8 @@ static int by_size(const void *a, const void *b) {
   return (x > y) - (x < y);
 }
 
-/* Sets the mean over calls of one class, each in its fastest step, and in the quietest step of
- * all. Calls vary with the caches' contents, steps with other load on the machine. */
+/* Sets the mean over the calls of one class, each in its fastest step, and the mean in the quietest
+ * step of all. Calls vary with the contents of the caches, steps with other load on the machine. */
 static void set_seconds(const watch *w, size_t alike, sample *to) {
   double count = 0;
   to->seconds = to->quiet = 0;
@@ -231,7 +231,7 @@ static void set_seconds(const watch *w, size_t alike, sample *to) {
   if (count > 0) to->seconds /= count, to->quiet /= count;
 }
 
-/* Keeps the faster one of a sample and an earlier one of the same call. */
+/* Keeps the faster of a sample and an earlier sample of the same call. */
 static void keep_sample(samples *to, const sample *s) {
   size_t i = 0;
   while (i < to->count && !is_alike(&to->of[i], s)) i++;
@@ -296,7 +296,7 @@ static void end(running *r) {
 
 static double now(void) { return (double)sli_now_ns() * 1e-9; }
 
-/* Runs the steps. The first one only warms up. */
+/* Runs the steps. The first one is a warm-up. */
 static sl_status run_samples(running *r, watch *w, double until) {
   sl_status status = sl_runtime_run(r->rt, 1);
   take_step(w, true);

@@ -8,13 +8,12 @@
 #include "graph/cost/cost.h"
 #include "tools/common/common.h"
 
-/* Duration of an op's call: the mean over all calls of that shape, each in its fastest step.
- * Beside it are those of the quietest step, in which all calls together took least, and of the
- * median step. */
+/* Duration of an op's call: the mean over all calls of that shape, each in its fastest step. Also
+ * the mean in the quietest step, in which all calls together took least, and in the median step. */
 typedef struct sample {
   const char *op;
   bool has[SLI_TRAITS];
-  double at[SL_CURVE_AXES]; /* the call's coordinate on each axis a curve can have */
+  double at[SL_CURVE_AXES]; /* the call's coordinate on each possible axis of a curve */
   double seconds, quiet, median;
 } sample;
 
@@ -24,7 +23,7 @@ typedef struct samples {
 } samples;
 
 /* A model of alternating LLaMA and GPT-2 blocks: a map to `inner` dimensions and back, and
- * attention if there are heads. */
+ * attention if it has heads. */
 typedef struct probe {
   int64_t rows, context, width, inner, vocab; /* sizes of a device's microbatch */
   int heads, layers, microbatches;
@@ -32,16 +31,16 @@ typedef struct probe {
   const char *grain; /* NULL: a pass is one actor */
 } probe;
 
-/* Durations of a probe's whole step, and of the calls in it over all devices. */
+/* Durations of a probe's whole step, and of its calls, over all devices. */
 typedef struct probe_times {
   double step_seconds, passes_seconds; /* medians */
   double call_seconds, pass_seconds;   /* all calls; calls of passes */
   int64_t firings;
 } probe_times;
 
-/* Runs a probe on so many devices. `to` collects samples of at most `steps` steps: at least
- * three, and more only until `seconds` are over. Faster samples replace those it has. `times`
- * are those of so many steps in a row. Either may be NULL. */
+/* Runs a probe on `devices` devices. `to` collects samples of three to `steps` steps, beyond three
+ * only until `seconds` are over. Faster samples replace those already there. `times` receives the
+ * durations of `steps` consecutive steps. Either may be NULL. */
 sl_status probe_run(const settings *s, const probe *p, int devices, int steps, double seconds,
                     samples *to, probe_times *times);
 /* Returns the approximate floating-point operations of a step on one device. */

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Internal interface of slo/: service levels, and the servers that are compared by them. */
+/* Internal interface of slo/: service levels, and the servers compared by them. */
 #ifndef SLUICE_TOOLS_ACTORTUNE_SLO_INNER_H
 #define SLUICE_TOOLS_ACTORTUNE_SLO_INNER_H
 
@@ -11,10 +11,10 @@
 
 enum { LEVELS_MOST = 8 };
 
-/* One service level: `share` of the requests are to have at most these seconds. */
+/* One service level: the fraction `share` of the requests must stay within these seconds. */
 typedef struct level {
   char name[32];       /* "ttft@99" */
-  bool between_tokens; /* else to the first token */
+  bool between_tokens; /* otherwise to the first token */
   double share, seconds;
 } level;
 
@@ -26,7 +26,7 @@ typedef struct levels {
 /* Parses "ttft=200ms,tpot@90=0.05". SL_E_USAGE names the error in --slo. */
 sl_status levels_read(const char *text, levels *out);
 /* Measures the levels into seconds[count]. Returns the largest ratio of a measured to an allowed
- * time; up to 1, all levels are met. */
+ * time: if it is at most 1, all levels are met. */
 double levels_measure(const levels *l, const arrivals *came, const sl_answered *answered,
                       double *seconds);
 
@@ -47,9 +47,9 @@ extern const char *const slo_admits[]; /* words by sl_admit; NULL-terminated */
 /* One server configuration and its results. */
 typedef struct server {
   int64_t at[SLO_DIMS];
-  size_t bytes;  /* bytes of the largest device; 0: impossible */
-  bool tried;    /* true if it fits and was simulated */
-  double rate;   /* factor by which requests come faster than the file says */
+  size_t bytes;  /* bytes of the largest device; 0 if impossible */
+  bool tried;    /* it fits and was simulated */
+  double rate;   /* factor by which arrivals are faster than in the file */
   double tokens; /* tokens per second */
   double seconds[LEVELS_MOST];
   double off; /* result of levels_measure() */
@@ -58,39 +58,39 @@ typedef struct server {
 /* The configurations to choose from: all combinations. */
 typedef struct space {
   numbers stages, groups, rows, admits;
-  numbers sequences; /* empty: as space_sequences() says */
-  numbers pages;     /* empty: as space_pages() says */
+  numbers sequences; /* empty: see space_sequences() */
+  numbers pages;     /* empty: see space_pages() */
 } space;
 
 typedef struct hunt {
   const settings *settings;
   arrivals came;
   levels levels;
-  sl_tick_cost cost; /* from --tick: the cost of a tick with one stage */
-  /* costed: --tick is given; whole: as a file. Else the machine file gives the cost */
+  sl_tick_cost cost; /* --tick: the cost of a tick with one stage */
+  /* costed: --tick is given; whole: as a file. Otherwise the machine file gives the cost. */
   bool costed, whole;
   words model;  /* MODEL and its options */
-  bool goodput; /* the highest rate wins; else the most tokens at the given rate */
+  bool goodput; /* the highest rate wins; otherwise the most tokens at the given rate */
   int points;
-  size_t budget; /* bytes of a device; 0: unlimited */
+  size_t budget; /* bytes of a device; 0 if unlimited */
   space space;
   size_t count, capacity;
-  server *servers; /* after the search sorted with the best first */
-  char *why;       /* error of the first impossible one */
+  server *servers; /* sorted after the search, best first */
+  char *why;       /* error of the first impossible server */
   sl_status wrong;
   double took; /* duration of the search in seconds */
 } hunt;
 
 sl_status space_read(hunt *h);
 void space_fini(space *s);
-/* Lists numbers of concurrent ticks worth trying with so many stages, at most SPACE_MOST. */
+/* Lists numbers of concurrent ticks worth trying with `stages` stages, at most SPACE_MOST. */
 enum { SPACE_MOST = 24 };
 int space_groups(const hunt *h, int64_t stages, int64_t *out);
-/* Lists numbers of concurrent answers for ticks of so many rows, at most SPACE_MOST: the largest
- * possible one, then a quarter of the previous one each time, with less waiting. */
+/* Lists numbers of concurrent answers for ticks of `rows` rows, at most SPACE_MOST: the largest
+ * possible number, then a quarter of the previous one each time, which makes requests wait less. */
 int space_sequences(const hunt *h, int64_t rows, int64_t *out);
-/* Lists numbers of pages, ascending, at most SPACE_MOST: from what one sequence needs, doubling,
- * up to the most that can ever be used at once. */
+/* Lists numbers of pages, ascending, at most SPACE_MOST: from what one sequence needs, doubling, up
+ * to the most that can ever be in use. */
 int space_pages(const hunt *h, const sl_session_info *about, int64_t *out);
 
 /* ---- search.c ------------------------------------------------------------------------------- */
@@ -99,16 +99,16 @@ int space_pages(const hunt *h, const sl_session_info *about, int64_t *out);
 void hunt_search(hunt *h, int threads);
 /* Makes the session options of a server; its cost goes to *cost. */
 sl_session_options hunt_options(const hunt *h, const server *c, sl_tick_cost *cost);
-/* Returns the best server with another value of a dimension that meets the levels; NULL: none
- * does. */
+/* Returns the best server with another value of a dimension that meets the levels, or NULL if there
+ * is none. */
 const server *hunt_second(const hunt *h, slo_dim dim);
 bool hunt_fits(const hunt *h, const server *c);
 void hunt_fini(hunt *h);
 
 /* ---- show.c --------------------------------------------------------------------------------- */
 
-/* Prints the results. SL_E_BUDGET: none fits, or none meets the levels; the message says which
- * comes nearest. */
+/* Prints the results. SL_E_BUDGET: no server fits, or none meets the levels; the message names the
+ * closest. */
 sl_status hunt_show(const hunt *h, FILE *out);
 
 #endif

@@ -20,7 +20,7 @@ static bool read_seconds(const char *text, double *out) {
   return *out > 0 && *out < 1e9;
 }
 
-/* Parses "@99=" and moves behind it. */
+/* Parses "@99=" and moves past it. */
 static bool read_share(const char **at, double *out) {
   char *end;
   *out = 0.99;

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The search: every server is a session that is simulated with the requests of the file.
+/* The search: every server is a session, simulated with the requests of the file.
  *
  * Latency is not monotonic in any dimension: more pages admit more requests at once, which then
- * wait for each other. All values of a server are therefore tried, except pages. A simulation
- * with the most pages that can ever be used shows how many are used, and all numbers between
- * give the same result. The set of servers does not depend on the budget, so more memory only
- * adds choices. */
+ * wait for each other. All values of a server are therefore tried, except pages. A simulation with
+ * the most pages that can ever be used shows how many are used, and all numbers in between give the
+ * same result. The set of servers does not depend on the budget, so more memory only adds
+ * choices. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -30,8 +30,8 @@ sl_session_options hunt_options(const hunt *h, const server *c, sl_tick_cost *co
 
 /* ---- one server ----------------------------------------------------------------------------- */
 
-/* One thread's work: one number of stages, of groups, of rows and of sequences, with all pages
- * and admissions. */
+/* Work of one thread: a number of stages, of groups, of rows and of sequences, with all pages and
+ * admissions. */
 typedef struct job {
   hunt *hunt;
   server first; /* pages and admission are set later */
@@ -57,7 +57,8 @@ static bool find_bytes(job *j, server *c, sl_session_info *about) {
   return !status;
 }
 
-/* Simulates a rate; true: all levels are met. *pages: the most pages used at once. */
+/* Simulates a rate. Returns true if all levels are met. *pages is the most pages in use at any
+ * time. */
 static bool run_at(job *j, server *c, double rate, int64_t *pages) {
   const hunt *h = j->hunt;
   const arrivals came = {h->came.count, j->arrivals};
@@ -102,7 +103,7 @@ static void find_rate(job *j, server *c, int64_t *pages) {
 
 bool hunt_fits(const hunt *h, const server *c) { return !h->budget || c->bytes <= h->budget; }
 
-/* Tries a server. `trim`: its pages are then reduced to the number that was used. */
+/* Tries a server. With `trim` its pages are then reduced to the number in use. */
 static void try_server(job *j, server c, bool trim) {
   const hunt *h = j->hunt;
   sl_session_info about;
@@ -120,8 +121,8 @@ static void try_server(job *j, server c, bool trim) {
   j->tried[j->count++] = c;
 }
 
-/* Tries numbers of pages from the largest down, and skips those that are at least the number
- * ever used. */
+/* Tries numbers of pages in descending order, and skips those that are not below the number ever
+ * used. */
 static void try_pages(job *j, server c) {
   int64_t pages[SPACE_MOST];
   sl_session_info about;

@@ -78,14 +78,14 @@ static char *said_of(const server *c) {
   return said;
 }
 
-/* Says whether the server can be started: it has weights, and devices that compute. */
+/* Returns whether the server can be started: it has weights, and devices that compute. */
 static bool serves(const settings *s) {
   const char *devices = sl_arg_given(s->run, "devices", 0);
   return settings_text(s, "init") &&
          (!devices || (strncmp(devices, "timed", 5) && strncmp(devices, "null", 4)));
 }
 
-/* Adds as many devices as there are stages: "cpu:4x2" for two of them is "cpu:2x2". */
+/* Adds as many devices as there are stages: "cpu:4x2" for two stages is "cpu:2x2". */
 static void devices_words(const settings *s, const server *c, words *to) {
   const char *devices = sl_arg_given(s->run, "devices", 0),
              *count = devices ? strchr(devices, ':') : NULL;
@@ -106,7 +106,7 @@ static const char *number_text(char *out, size_t bytes, double x) {
   return out;
 }
 
-/* Makes the command that plays the same requests on the virtual clock. */
+/* Makes the command that replays the requests on the virtual clock. */
 static void workload_words(const hunt *h, const server *c, words *to) {
   words_add(to, "--clock"), words_add(to, "virtual");
   words_add(to, "--arrivals"), words_add(to, "%s", settings_text(h->settings, "arrivals"));
@@ -132,7 +132,7 @@ static void tick_words(const hunt *h, const server *c, words *to) {
   else numbers_word(&t, to);
 }
 
-/* Adds the options given, without the search's own and those that the server decides. */
+/* Adds the given options, without those of the search and those that the server decides. */
 static void given_words(const settings *s, words *to) {
   static const char *const own[] = {"slo",  "goodput",   "points",  "threads", "arrivals",
                                     "rate", "tick",      "devices", "stages",  "groups",
@@ -161,14 +161,14 @@ static void show_command(const hunt *h, int number, const server *c, FILE *out) 
 
 static bool is_good(const server *c) { return c->tried && c->off <= 1; }
 
-/* Says whether two servers answer alike. Only the smallest of those, which is the first, is
+/* Returns whether two servers give the same answers. Only the smallest, which comes first, is
  * shown. */
 static bool is_like(const hunt *h, const server *a, const server *b) {
   return a->rate == b->rate && a->tokens == b->tokens &&
          !memcmp(a->seconds, b->seconds, (size_t)h->levels.count * sizeof *a->seconds);
 }
 
-/* Finds the best servers to show, up to `points`; returns how many. */
+/* Finds the best servers to show, up to `points`. Returns how many. */
 static int find_shown(const hunt *h, const server **out) {
   int n = 0;
   for (size_t i = 0; i < h->count && n < h->points && is_good(&h->servers[i]); i++) {

@@ -5,7 +5,7 @@
 
 #include <stdbool.h>
 
-/* Says whether --slo is given. */
+/* Returns whether --slo is given. */
 bool slo_asked(int argc, char **argv);
 int slo_main(int argc, char **argv);
 

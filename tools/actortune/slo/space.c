@@ -32,7 +32,7 @@ static void usual_stages(const hunt *h, numbers *to) {
   numbers_add(to, most);
 }
 
-/* Adds numbers of rows, up to what any tick can have. */
+/* Adds numbers of rows, up to the most that a tick can have. */
 static void usual_rows(const hunt *h, numbers *to) {
   enum { LEAST = 8, MOST = 4096, SEQUENCES = 64 };
   int64_t all = longest(h, false) + SEQUENCES;

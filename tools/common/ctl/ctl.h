@@ -14,9 +14,9 @@
 
 struct cJSON;
 
-/* The run under control, and what its owner adds to the answers. */
+/* The run under control, and the owner's callbacks that add to its answers. */
 typedef struct subject {
-  sl_job *processes; /* the job, which tells this process's place in it */
+  sl_job *processes; /* the job, which knows the number of this process */
   const sl_plan *plan;
   const sl_lowered *lowered;
   sl_runtime *rt;
@@ -54,7 +54,7 @@ sl_blob *control_ask(control *c, const question *q, const void *data, size_t byt
 /* State of a trace that is being recorded, on the control thread. */
 typedef struct tracing {
   char *path;               /* owned by the control; NULL: tracing is off */
-  uint64_t since_ns, fired; /* when tracing started, and how many firings had ended here by then */
+  uint64_t since_ns, fired; /* when tracing started, and firings completed here before that */
 } tracing;
 tracing *control_tracing(control *c);
 
@@ -68,8 +68,8 @@ typedef struct topic {
   sl_status (*request)(control *c, const subject *s, const char *text, FILE *out);
 } topic;
 
-/* The built-in questions: status of the run; registers' quotas, shown and changed; a trace of
- * the run, written to a file. */
+/* The built-in questions: the status of the run, showing and changing register quotas, and writing
+ * a trace of the run to a file. */
 extern const question question_status, question_quota, question_trace;
 sl_status request_status(control *c, const subject *s, const char *text, FILE *out);
 sl_status request_quota(control *c, const subject *s, const char *text, FILE *out);
@@ -77,10 +77,10 @@ sl_status request_trace(control *c, const subject *s, const char *text, FILE *ou
 
 /* ---- for clients ------------------------------------------------------------------------ */
 
-/* Connects to the socket of another process of this user. SL_E_INPUT: there is none. */
+/* Connects to the socket of another process of this user. Returns SL_E_INPUT if it has none. */
 sl_status socket_connect(pid_t pid, int *out);
-/* Lists all such processes in order, and removes the sockets of dead ones. The caller frees
- * *out. */
+/* Lists the processes that have a socket, in order, and removes sockets of dead processes. The
+ * caller frees *out. */
 size_t socket_list(pid_t **out);
 
 #endif

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Quotas, shown and changed while a run goes on.
+/* Showing and changing quotas during a run.
  *
  * Every process of a job keeps the quotas of the whole plan and makes all changes in the same
  * order. All processes therefore prove the same plan, and accept or refuse a change alike. Each
@@ -13,7 +13,7 @@
 
 enum { PATIENCE_MS = 5000 };
 
-/* ---- a process's part ------------------------------------------------------------------- */
+/* ---- this process --------------------------------------------------------------------------- */
 
 static bool is_ours(const subject *s, const sl_register *r) {
   if (r->producer == SL_NONE || !r->quota_most) return false;

@@ -1,16 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The control of a run: its socket, and the thread that answers.
+/* The control socket of a run, and the thread that answers requests.
  *
- * A run listens on a Unix socket, named by process id, in a directory that only its user may
- * enter. A request is one line, the answer is text, and the connection then ends. `quota
- * act.b@1=3` changes a quota, `quota` lists all that can be changed, `status` reports the run's
- * state, and `trace FILE` and `trace off` control tracing.
+ * A run listens on a Unix socket, named by process id, in a directory that only its user may enter.
+ * A request is one line, the answer is text, and the connection then ends. `quota act.b@1=3`
+ * changes a quota, `quota` lists all that can be changed, `status` reports the run's state, and
+ * `trace FILE` and `trace off` control tracing.
  *
- * In a job of several processes a request becomes a question to all of them. The message "ask"
- * goes to every process, in one order everywhere, and "answer" returns to the asker. The control
- * plane's thread receives the messages and only queues them. This thread takes them from the
- * queue, also while it waits for something else, so two processes may ask each other at once.
- * Only this thread changes quotas. */
+ * In a job of several processes a request becomes a question to all of them. The message "ask" goes
+ * to every process, in one order everywhere, and "answer" returns to the asker. The control plane's
+ * thread receives the messages and only queues them. The control thread takes messages from the
+ * queue, even while it waits for answers, so two processes can ask each other concurrently. Only
+ * the control thread changes quotas. */
 #include "tools/common/ctl/ctl.h"
 
 #include <errno.h>
@@ -70,7 +70,7 @@ static int count_processes(const control *c) { return sl_job_processes(c->subjec
 
 static void rouse(control *c) {
   uint64_t one = 1;
-  /* the counter is full: the thread is awake already */
+  /* the counter is full: the thread is already awake */
   if (write(c->news, &one, sizeof one) < 0) {}
 }
 
@@ -153,8 +153,8 @@ static void take_words(control *c) {
 
 /* ---- waiting ------------------------------------------------------------------------------- */
 
-/* Waits for a descriptor to become readable (-1: none) or for news, which it consumes. False:
- * shutdown or timeout. */
+/* Waits for a descriptor to become readable (-1: none) or for news, which it consumes. Returns
+ * false on shutdown or timeout. */
 static bool wait_for(control *c, int fd, uint64_t until_ns, bool *readable) {
   uint64_t now = sli_now_ns(), drop;
   if (atomic_load(&c->stop) || now >= until_ns) return false;
@@ -193,7 +193,8 @@ sl_blob *control_ask(control *c, const question *q, const void *data, size_t byt
 
 /* ---- requests ------------------------------------------------------------------------------ */
 
-/* Returns what follows the word `request` in a line; NULL: the line begins with another word. */
+/* Returns the rest of a line after the word `request`, or NULL if the line begins with another
+ * word. */
 static const char *after(const char *line, const char *request) {
   size_t n = strlen(request);
   if (strncmp(line, request, n) || (line[n] && line[n] != ' ')) return NULL;
@@ -228,7 +229,7 @@ static bool receive_line(int fd, char *line, size_t size) {
 }
 
 /* Sends the answer. If the client has gone or does not read, the answer is dropped and the run
- * goes on. */
+ * continues. */
 static void send_all(int fd, const char *text, size_t bytes) {
   while (bytes) {
     ssize_t sent = send(fd, text, bytes, MSG_NOSIGNAL);

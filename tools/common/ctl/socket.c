@@ -32,7 +32,7 @@ static sl_status address_of(pid_t pid, struct sockaddr_un *out) {
 }
 
 /* Checks that the listener belongs to the same user: in a directory that others may write to,
- * anybody could listen. */
+ * anyone could listen. */
 static sl_status check_peer(int fd, pid_t pid) {
   struct ucred peer;
   socklen_t size = sizeof peer;
@@ -40,7 +40,7 @@ static sl_status check_peer(int fd, pid_t pid) {
   return sl_fail(SL_E_INPUT, "who listens as process %ld is another user", (long)pid);
 }
 
-/* Refuses a directory that is not ours, or that others may enter. */
+/* Refuses a directory that belongs to another user or that others may enter. */
 static sl_status check_directory(bool make) {
   char directory[512];
   struct stat st;
@@ -77,7 +77,7 @@ static int by_pid(const void *a, const void *b) {
   return (x > y) - (x < y);
 }
 
-/* Says whether nobody listens at an address. The process id alone proves nothing: the process
+/* Returns whether nobody listens at an address. The process id alone proves nothing: the process
  * may be in another container. */
 static bool is_deaf(const struct sockaddr_un *address) {
   int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
@@ -87,7 +87,7 @@ static bool is_deaf(const struct sockaddr_un *address) {
   return deaf;
 }
 
-/* Removes the socket of a process that was killed; true if it did. */
+/* Removes the socket of a process that was killed. Returns true if it removed one. */
 static bool is_gone(pid_t pid) {
   struct sockaddr_un address;
   if (!kill(pid, 0) || errno != ESRCH) return false;

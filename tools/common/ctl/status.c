@@ -12,9 +12,9 @@
 
 #include "tools/common/ctl/ctl.h"
 
-enum { PATIENCE_MS = 800 }; /* a process silent for twice as long counts as lost */
+enum { PATIENCE_MS = 800 }; /* a process silent for twice this long counts as lost */
 
-/* ---- a process's part ------------------------------------------------------------------- */
+/* ---- this process --------------------------------------------------------------------------- */
 
 /* A process's part: plain data, followed by the owner's data and the bytes of a run status. */
 typedef struct part {
@@ -80,8 +80,8 @@ static void add_device_names(cJSON *to, const subject *s, int process) {
       cJSON_AddItemToArray(names, cJSON_CreateString(s->plan->devices[d].name));
 }
 
-/* Adds the mean bubble of a process's devices (-1: of all devices), over the known ones; null if
- * none is known. */
+/* Adds the mean bubble of a process's devices (-1: of all devices), averaged over the devices whose
+ * bubble is known; null if none is. */
 static void add_bubble(cJSON *to, const subject *s, const sl_run_status *rs, int process) {
   double sum = 0;
   int n = 0;
@@ -132,8 +132,8 @@ static int process_of(const subject *s, int32_t actor) {
   return s->plan->devices[s->plan->queues[s->plan->actors[actor].queue].device].process;
 }
 
-/* Follows a chain of waiting actors to its end: an actor that runs, lacks nothing, is unknown,
- * or was already passed. */
+/* Follows a chain of waiting actors to its end: an actor that runs, waits for nothing, is unknown,
+ * or was visited before. */
 static int32_t last_of_chain(const sl_run_status *rs, int32_t actor, bool *circle) {
   bool *seen = sli_calloc((size_t)rs->plan->nactors, sizeof *seen);
   *circle = false;

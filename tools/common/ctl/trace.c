@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Trace of a run between two moments, switched on and off while it goes on.
+/* Trace of a run between two moments, switched on and off during the run.
  *
- * Workers always write their trace rings, so switching on only records the time, in every
- * process. The process that is asked to switch off collects what has ended since then from all
- * of them, converts it to its own clock, and writes the file. */
+ * Workers always write their trace rings, so switching on only records the time, in every process.
+ * The process that is asked to switch off collects the firings that have ended since then from all
+ * processes, converts them to its own clock, and writes the file. */
 #include <limits.h>
 #include <stdlib.h>
 #include <string.h>
@@ -15,7 +15,7 @@
 
 enum { PATIENCE_MS = 5000 };
 
-/* ---- a process's part ------------------------------------------------------------------- */
+/* ---- this process --------------------------------------------------------------------------- */
 
 static void switch_on(tracing *t, const subject *s, const char *path) {
   free(t->path);

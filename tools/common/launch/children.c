@@ -1,23 +1,23 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Processes that are started together and end together.
  *
- * Starting. A child learns its rank from the environment. It reads the job's key from an
- * inherited unnamed file, so that the key is visible nowhere. It gets its share of the cores,
- * and a signal from the kernel if the parent dies, so that no child outlives it.
+ * Starting. A child learns its rank from the environment. It reads the job's key from an inherited
+ * unnamed file, so the key is never visible to others. It gets its share of the cores, and a signal
+ * from the kernel if the parent dies, so no child outlives the parent.
  *
  * Signals. Children are not in the parent's process group. Signals that a terminal, a shell or
- * timeout(1) sends to the group reach the parent alone, which passes them on once. The first
- * SIGINT or SIGTERM asks the children to stop after the step; a second one kills. Two within a
- * moment count as one, because some tools signal both the process and its group. A signal that
- * is read may have been sent long before, so the moment ends when all signals after its end have
+ * timeout(1) sends to the group reach only the parent, which forwards them once. The first SIGINT
+ * or SIGTERM asks the children to stop after the step; a second one kills. Two within a moment
+ * count as one, because some tools signal both the process and its group. The parent may read a
+ * signal long after it was sent, so the moment ends only when all signals pending at its end have
  * been read. Ctrl-Z stops all.
  *
- * Ends. When one process fails, the others notice by themselves. Those that do not within the
- * grace time get SIGTERM, and SIGKILL a little later. A process stopped by somebody's SIGSTOP is
- * killed at once in that case. If it stays stopped it counts as failed: it may not have joined
- * the others yet, which would wait for it, and they then get SIGTERM at once. The job's status
+ * Ends. When one process fails, the other processes notice by themselves. Those still running after
+ * the grace time get SIGTERM, and SIGKILL a little later. A process stopped by someone's SIGSTOP is
+ * killed at once in that case. If it stays stopped it counts as failed, and the other processes get
+ * SIGTERM at once: it may not have joined the job yet, and they would wait for it. The job's status
  * is that of the process that failed first. A process killed by a signal that the parent did not
- * send is the culprit before any that only noticed. */
+ * send is blamed before any process that only noticed. */
 #include "tools/common/launch/children.h"
 
 #include <errno.h>
@@ -39,19 +39,19 @@
 #include "tools/common/launch/lines.h"
 
 enum { GRACE_MS = 1000, KILL_MS = 300, DOUBLE_MS = 200, STOPPED_MS = 2000 };
-enum { GRACE, ASKED, KILLED }; /* stages of ending the others after one has failed */
+enum { GRACE, ASKED, KILLED }; /* stages of ending the other processes after a failure */
 
 typedef struct child {
-  pid_t pid; /* 0: it has ended */
-  /* time of somebody's SIGSTOP, since which it cannot end by itself; 0: it runs */
+  pid_t pid; /* 0 if it has ended */
+  /* time of a SIGSTOP by someone else, after which it cannot end by itself; 0 if it runs */
   uint64_t stopped_ns;
-  bool ours; /* the parent has killed it for being stopped */
+  bool ours; /* the parent killed it because it was stopped */
   stream out, err;
 } child;
 
 typedef struct children {
   const children_options *options;
-  sl_machine *machine; /* NULL: cores are not divided */
+  sl_machine *machine; /* NULL if cores are not divided */
   int signals, key;    /* file descriptors */
   sigset_t mask;       /* signal mask to restore in children */
   int alive;
@@ -62,7 +62,7 @@ typedef struct children {
   bool failed;
   uint64_t due_ns; /* time of the next stage; 0: never */
   uint64_t interrupt_ns;
-  bool moment_over; /* the moment of the first signal is over: another one kills */
+  bool moment_over; /* the first signal's moment is over: another signal kills */
 } children;
 
 /* ---- starting ---------------------------------------------------------------------------- */
@@ -85,7 +85,7 @@ static void set_environment(const children *c, int i) {
   setenv("SLUICE_ENDPOINT", o->endpoint, 1);
   setenv("SLUICE_JOB", o->job, 1);
   setenv("SLUICE_KEY_FILE", path, 1);
-  setenv("SLUICE_BOUND", "1", 1); /* bound to its own cores */
+  setenv("SLUICE_BOUND", "1", 1); /* bound to this process's cores */
   unsetenv("SLUICE_KEY");
 }
 
@@ -162,21 +162,21 @@ static void next_stage(children *c) {
   c->due_ns = asked ? sli_now_ns() + UINT64_C(1000000) * KILL_MS : 0;
 }
 
-/* Says whether a child died of a signal that neither the user nor the parent sent, while the job
- * was not ending. */
+/* Returns whether a child died of a signal sent by neither the user nor the parent, before the job
+ * was ending. */
 static bool is_violent(const children *c, int i, int status) {
   return WIFSIGNALED(status) && !c->end.interrupted && c->stage == GRACE && !c->all[i].ours;
 }
 
-/* Says whether an exit status is a cause. A process that only learns of another's failure ends
+/* Returns whether an exit status is a cause. A process that only learns of another's failure exits
  * with 1. A bad input or plan is the cause even if it is reported later. */
 static bool is_reason(const children *c, int i, int code) {
   return c->end.status == 1 && !c->end.signal && !c->end.stopped && !c->all[i].ours &&
          (code == 2 || code == 3);
 }
 
-/* Says whether the user stopped the process before its last step. A failure to save at that
- * point it reports itself; the other processes are stopping too. */
+/* Returns whether the user stopped the process before its last step. A process that fails to save
+ * then reports that itself, and the others are stopping too. */
 static bool is_as_asked(const children *c, int status) {
   return c->end.interrupted && !c->failed && WIFEXITED(status) && WEXITSTATUS(status) == 1;
 }
@@ -199,8 +199,7 @@ static void take_end(children *c, int i, int status) {
   end_others(c, c->options->grace_ms ? c->options->grace_ms : GRACE_MS);
 }
 
-/* Kills a stopped child and makes it the culprit: a process that failed earlier only noticed its
- * silence. */
+/* Kills a stopped child and blames it: a process that failed earlier only noticed its silence. */
 static void kill_stopped(children *c, int i) {
   c->all[i].ours = true;
   kill(c->all[i].pid, SIGKILL);
@@ -210,7 +209,7 @@ static void kill_stopped(children *c, int i) {
   c->end.stopped = true;
 }
 
-/* Says whether a child is stopped and not killed for it yet. */
+/* Returns whether a child is stopped but not yet killed for it. */
 static bool is_held(const child *x) { return x->pid && x->stopped_ns && !x->ours; }
 
 static uint64_t given_up_ns(const children *c, const child *x) {
@@ -233,7 +232,7 @@ static void take_ends(children *c) {
   for (int i = 0; i < c->options->count; i++)
     if (is_held(&c->all[i]) && (c->failed || sli_now_ns() >= given_up_ns(c, &c->all[i]))) {
       kill_stopped(c, i);
-      end_others(c, 0); /* the others had time to end, and may be waiting for it to join */
+      end_others(c, 0); /* the other processes may be waiting for it to join */
     }
 }
 
@@ -274,7 +273,7 @@ static void take_signals(children *c) {
 
 /* ---- the job ----------------------------------------------------------------------------- */
 
-/* Returns the time of the next deadline; 0: none. */
+/* Returns the time of the next deadline, or 0 if there is none. */
 static uint64_t due_ns(const children *c) {
   uint64_t due = c->due_ns;
   if (in_moment(c) && (!due || moment_end_ns(c) < due)) due = moment_end_ns(c);

@@ -54,7 +54,7 @@ int launch_lost_ms(const settings *s) {
   return (int)(1000 * sl_arg_float(s->run, "heartbeat-timeout"));
 }
 
-/* Returns the option that asks for other processes, or NULL. */
+/* Returns the given option that implies starting processes, or NULL if there is none. */
 static const char *who_asks(const settings *s) {
   if (number(s, "processes") > 1) return "processes";
   if (settings_text(s, "rdzv-endpoint")) return "rdzv-endpoint";
@@ -73,13 +73,14 @@ static sl_status launch_refuse(const char *option, const sli_cluster *cluster) {
 
 /* ---- command lines ----------------------------------------------------------------------- */
 
-/* Says whether an option is implied by MODEL: a folder given as the model is its --init as well. */
+/* Returns whether MODEL implies the option: a folder of weights given as MODEL is also its
+ * --init. */
 static bool is_said_by_model(const settings *s, const char *option) {
   const char *text = strcmp(option, "init") ? NULL : settings_text(s, option);
   return text && !strcmp(text, s->model_word);
 }
 
-/* Makes the command line of every process. */
+/* Builds the command line of every process. */
 static sl_status make_words(const settings *s, const char *again, words *out) {
   char self[PATH_MAX];
   ssize_t n = readlink("/proc/self/exe", self, sizeof self - 1);
@@ -96,7 +97,7 @@ static sl_status make_words(const settings *s, const char *again, words *out) {
 
 typedef struct meeting {
   char endpoint[256], job[64], key[48];
-  int port; /* a socket that reserves the endpoint's port; -1: none */
+  int port; /* a socket that reserves the endpoint's port; -1 if none */
 } meeting;
 
 static void launch_leave(meeting *m) {
@@ -104,10 +105,10 @@ static void launch_leave(meeting *m) {
   explicit_bzero(m, sizeof *m);
 }
 
-/* Reserves a port of this host for process 0 to listen on. Until then a bound socket that does
- * not listen keeps it: the system gives such a port to no process that asks for any free port.
- * Process 0, which names the port, can still bind it because both sockets allow address reuse
- * (socket(7), SO_REUSEADDR). */
+/* Reserves a port of this host for process 0 to listen on. A bound socket that does not listen
+ * keeps it: the system does not hand such a port to a process that asks for any free port. Process
+ * 0, which names the port, can still bind it because both sockets allow address reuse (socket(7),
+ * SO_REUSEADDR). */
 static sl_status take_port(meeting *m) {
   struct sockaddr_in address = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
   socklen_t size = sizeof address;
@@ -122,7 +123,7 @@ static sl_status take_port(meeting *m) {
   return SL_OK;
 }
 
-/* Sets up a meeting point for processes on this host alone, which nobody else has to know. */
+/* Sets up a meeting point known only to processes of this host. */
 static sl_status meet_here(meeting *m) {
   sl_status status = take_port(m);
   if (status) return status;
@@ -184,7 +185,7 @@ static void tell(const char *tool, const children_end *end) {
     fprintf(stderr, "%s: process %d ended with status %d\n", tool, end->culprit, end->status);
 }
 
-/* Ends this process by the user's signal, as a single process would have ended. */
+/* Ends this process with the user's signal, as if it had run alone. */
 static void pass_on(const children_end *end) {
   if (!end->killed && (!end->interrupted || end->signal != end->interrupted)) return;
   signal(end->interrupted, SIG_DFL);

@@ -25,14 +25,14 @@
 /* Checks --processes and its related options. SL_E_USAGE: they contradict each other. */
 sl_status launch_check(const settings *s);
 
-/* Returns the time of silence after which a process counts as lost. */
+/* Returns the silence in milliseconds after which a process counts as lost. */
 int launch_lost_ms(const settings *s);
 
-/* Starts processes if the options ask for them, each with all other options; waits for their
- * end, reports which one failed, and sets *exit_status and *launched. Otherwise this process
- * runs the job, or its part of it. SL_E_USAGE: the launcher of this process (`cluster`) leaves
- * nothing to start. The process must have a single thread. Restarted processes get the option
- * `again` as well (NULL: none) and continue from what `from` says. */
+/* If the options ask for processes, starts them with all other options, waits for their end,
+ * reports which one failed, and sets *exit_status and *launched. Otherwise this process runs the
+ * job, or its part of it. SL_E_USAGE: the cluster's launcher (`cluster`) already started this
+ * process. The process must have a single thread. Restarted processes get the option `again` as
+ * well (NULL: none); `from` says in messages where they resume. */
 typedef struct launch_again {
   const char *option, *from;
 } launch_again;

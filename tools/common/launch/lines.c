@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Output of several processes, line by line, on one terminal or in one file.
  *
- * Each line is written in one piece, so that none is torn. The first process speaks for the job,
- * and its lines stay as they are; lines of the others get their number as a prefix. If the first
- * process has a terminal as its standard output, it writes there itself, redrawing a live line.
- * Lines of the others replace that line, and the next redraw comes below.
+ * Each line is written in one piece, so lines never interleave. The first process speaks for the
+ * job, and its lines are unchanged; lines of other processes are prefixed with their number. If the
+ * first process has a terminal as its standard output, it writes there itself, redrawing a live
+ * line. Lines of other processes replace that line, and the next redraw appears below.
  *
- * A failing process states the reason in a line "TOOL: ...". Often several state the same
- * reason: a file that all need is missing, or all notice a lost process. These lines are
- * therefore held until the end, and each text is shown once. */
+ * A failing process states the reason in a line "TOOL: ...". Often several state the same reason: a
+ * file that all of them need is missing, or all notice a lost process. These lines are therefore
+ * held until the end, and each text is shown once. */
 #include "tools/common/launch/lines.h"
 
 #include <errno.h>
@@ -20,7 +20,7 @@
 
 #include "base/base.h"
 
-enum { LONGEST = 1 << 16 }; /* a longer line is cut */
+enum { LONGEST = 1 << 16 }; /* longer lines are cut */
 
 void lines_init(lines *l, const char *tool, int quiet) {
   *l = (lines){.tool = tool, .quiet = quiet, .live = isatty(STDOUT_FILENO)};
@@ -61,7 +61,7 @@ static void keep(lines *l, int process, const char *text, size_t n) {
   l->kept[l->count++] = (kept_line){process, sli_format("%.*s", (int)n, text)};
 }
 
-/* Says whether a line reports a failure: "TOOL: ...". */
+/* Returns whether a line reports a failure: "TOOL: ...". */
 static bool is_failure(const lines *l, const char *text, size_t n) {
   size_t name = strlen(l->tool);
   return n >= name + 2 && !memcmp(text, l->tool, name) && !memcmp(text + name, ": ", 2);
@@ -92,7 +92,8 @@ static void pass_lines(stream *s, lines *l) {
   s->count = 0;
 }
 
-/* Reads what is available. False: end of the stream, or nothing available now. */
+/* Reads what is available. Returns false at the end of the stream, or if nothing is available
+ * now. */
 static bool read_some(stream *s) {
   if (!s->text) s->text = sli_calloc(1, s->capacity = 2 * LONGEST);
   ssize_t n;
@@ -119,8 +120,8 @@ void stream_end(stream *s, lines *l) {
   s->count = s->capacity = 0;
 }
 
-/* Lists the processes that said the same as line i, "0,2"; empty if the quiet process is among
- * them. False: an earlier line has shown the text. */
+/* Lists the processes that wrote the same line as line i, "0,2"; empty if the quiet process is
+ * among them. Returns false if an earlier line has already shown the text. */
 static bool tell_who(const lines *l, size_t i, char *who, size_t size) {
   size_t used = 0;
   bool quiet = false;

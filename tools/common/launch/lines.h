@@ -8,7 +8,7 @@
 
 /* One standard stream of one process. */
 typedef struct stream {
-  int from, to; /* a non-blocking pipe, or -1; the descriptor it is passed on to */
+  int from, to; /* a non-blocking pipe, or -1; the descriptor that its output goes to */
   int process;
   bool errors; /* hold lines "TOOL: ...", which say why the process ended; see lines_show */
   size_t count, capacity;
@@ -24,7 +24,7 @@ typedef struct kept_line {
 typedef struct lines {
   const char *tool; /* tool whose failure lines are held */
   int quiet;        /* process whose lines get no "[N] " prefix */
-  int lost;         /* errno of a failed write to standard output; 0: none */
+  int lost;         /* errno of a failed write to standard output; 0 if none */
   bool live;        /* process `quiet` may have a live line on this terminal */
   size_t count, capacity;
   kept_line *kept;
@@ -38,9 +38,9 @@ void stream_pass(stream *s, lines *l);
 /* Passes on the rest, including an incomplete line. */
 void stream_end(stream *s, lines *l);
 
-/* Shows the held lines, each text once, with all processes that said it. */
+/* Shows the held lines, each text once, with all processes that wrote it. */
 void lines_show(lines *l);
-/* Says whether a held line came from this process and from another one too. */
+/* Returns whether a held line came both from this process and from another. */
 bool lines_shared(const lines *l, int process);
 
 #endif

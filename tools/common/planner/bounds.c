@@ -1,13 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Lower bounds of a choice's time and memory, computed before its plan is made.
  *
- * For each combination of tensor and sequence parallelism, rows of a microbatch and recompute
- * mode, one plan of a single stage is made. It shows what a device computes and exchanges for a
+ * For each combination of tensor and sequence parallelism, rows of a microbatch and recompute mode,
+ * one plan of a single stage is made. It shows what a device computes and exchanges for a
  * microbatch, and how many bytes of each kind it holds. Each of S stages has an S-th of this on
- * average, and the busiest no less than the mean. A step therefore takes no less than its
- * microbatches on one stage, the filling and draining of the pipeline where the schedule leaves
- * it empty, and the update. The largest device holds no less than its share of the parameters,
- * of what belongs to them, and of the activations that the first passes leave.
+ * average, and the busiest stage has at least the mean. A step therefore takes at least the sum of
+ * three times: its microbatches on one stage, the filling and draining of the pipeline where the
+ * schedule leaves it empty, and the update. The largest device holds at least its share of the
+ * parameters, of their gradients and optimizer state, and of the activations that the first passes
+ * leave.
  *
  * If the model declares its number of layers, and the cost proves to grow evenly with it, these
  * plans are made with few layers. */
@@ -18,8 +19,8 @@
 #include "graph/graph.h"
 #include "tools/common/planner/inner.h"
 
-/* Costs of a stage: seconds of a microbatch, the part of them that is exchange, seconds of an
- * update; and bytes. */
+/* Costs of a stage: seconds of a microbatch, the exchange part of them, and seconds of an update;
+ * and bytes. */
 enum { PASSES, EXCHANGES, UPDATE, PARAMETERS, GRADIENTS, OPTIMIZER, ACTIVATIONS, BLOCKS, FIGURES };
 
 typedef struct stage {
@@ -81,20 +82,20 @@ static void add_times(double to[FIGURES], const sl_plan *plan) {
   }
 }
 
-/* Returns the smallest number of devices sharing rows that the experts can be distributed over. */
+/* Returns the smallest data-parallel degree over which the experts can be distributed. */
 static int data_of(const stage *s) {
   bool own = s->tensor > 1 && s->expert_tensor == 1;
   return own ? s->experts / (int)sli_common_divisor(s->experts, s->tensor) : s->experts;
 }
 
-/* Returns how many microbatches a plan needs. Tensor parallelism needs many, because the
- * sharding that costs least depends on them. Other exchanges need two, to tell once-per-step
- * from per-microbatch exchange. */
+/* Returns how many microbatches a plan needs. Tensor parallelism needs many, because the cheapest
+ * sharding depends on their number. Other exchanges need two, to tell exchange per step from
+ * exchange per microbatch. */
 static int microbatches_of(const stage *s) {
   return s->tensor > 1 ? PLANNER_FEW : s->experts * s->sequence > 1 ? 2 : 1;
 }
 
-/* Makes the plan with this many layers; 0: the model's own number. */
+/* Makes the plan with this many layers; 0 means the model's number. */
 static bool make_with(const planner *p, const stage *s, int layers, double of[FIGURES]) {
   plan_choice c = s->choice;
   plan_made made;
@@ -119,8 +120,8 @@ static bool make_with(const planner *p, const stage *s, int layers, double of[FI
 
 enum { FEW_LAYERS = 2, SOME_LAYERS = 4, MANY_LAYERS = 8 };
 
-/* Extrapolates from two plans with few layers. False: the part independent of layers would be
- * negative. */
+/* Extrapolates from two plans with few layers. Returns false if the part independent of layers
+ * would be negative. */
 static bool make_few(const planner *p, const stage *s, double of[FIGURES]) {
   double few[FIGURES], some[FIGURES];
   bool good = make_with(p, s, FEW_LAYERS, few) && make_with(p, s, SOME_LAYERS, some);
@@ -174,8 +175,8 @@ static bool acts_are_away(const plan_choice *c) {
   return !strcmp(word, "act") || !strcmp(word, "both");
 }
 
-/* Number of a microbatch's activations that stages hold at once, on average, if each stage runs
- * ahead by its distance from the last. */
+/* Returns how many microbatches' activations a stage holds at once, on average, if each stage runs
+ * ahead by its distance from the last one. */
 static double kept_ahead(const plan_choice *c) {
   double sum = 0;
   int S = c->at[PLAN_STAGES];
@@ -192,7 +193,7 @@ static double least_bytes(const plan_choice *c, const stage *s, double ahead) {
   return 0.98 * (bytes + (kept ? 0.9 * s->of[ACTIVATIONS] * ahead : 0)) / S;
 }
 
-/* Seconds to copy offloaded data out and in. Both directions run at once. */
+/* Returns the seconds to copy offloaded data out and in. Both directions run concurrently. */
 static double seconds_of_copies(const planner *p, const plan_choice *c, const stage *s) {
   const sl_hardware *h = &p->settings->modelled.hardware;
   bool host = planner_away(p) == SL_SPACE_HOST;
@@ -204,11 +205,11 @@ static double seconds_of_copies(const planner *p, const plan_choice *c, const st
   return rate > 0 ? 0.98 * bytes / c->at[PLAN_STAGES] / rate : 0;
 }
 
-/* ---- choices that do not fit as they are ----------------------------------------------------- */
+/* ---- choices that do not fit unchanged ------------------------------------------------------- */
 
-/* Lower bound with fewer slots than the schedule wants. With all slots that fit in use, a
- * microbatch leaves a stage no faster than earlier ones make room, so the round trip through
- * later stages limits the rate. */
+/* Returns a lower bound with fewer slots than the schedule wants. With all slots that fit in use, a
+ * microbatch leaves a stage no faster than earlier ones make room, so the round trip through later
+ * stages limits the rate. */
 static double seconds_with_fewer(const planner *p, const plan_choice *c, const stage *s) {
   double S = c->at[PLAN_STAGES], none = least_bytes(c, s, 0), ahead = kept_ahead(c);
   double one = least_bytes(c, s, 1) - none,
@@ -219,8 +220,8 @@ static double seconds_with_fewer(const planner *p, const plan_choice *c, const s
   return 0.98 * 0.66 * rounds * s->of[PASSES] / S * ahead / SLI_MIN(slots, ahead);
 }
 
-/* Lower bound if some blocks recompute: the fraction of blocks is the excess memory divided by
- * what full recompute saves. */
+/* Returns a lower bound if some blocks recompute: the fraction of blocks is the excess memory
+ * divided by what full recompute saves. */
 static double seconds_with_some(const planner *p, const plan_choice *c, const stage *again) {
   if (!again || p->fixed[PLAN_RECOMPUTE] >= 0 || c->at[PLAN_RECOMPUTE]) return INFINITY;
   double all = least_bytes(c, again, kept_ahead(c)), budget = (double)p->budget;
@@ -229,7 +230,7 @@ static double seconds_with_some(const planner *p, const plan_choice *c, const st
   return c->bound + share * SLI_MAX(most - c->bound, 0);
 }
 
-/* Lower bound of bytes with one slot per register, and everything recomputed that may be. */
+/* Returns a lower bound of bytes with one slot per register and all possible recomputation. */
 static double floor_bytes(const planner *p, const plan_choice *c, const stage *s,
                           const stage *again) {
   bool fewer = p->fixed[PLAN_QUOTAS] < 0,
@@ -238,7 +239,7 @@ static double floor_bytes(const planner *p, const plan_choice *c, const stage *s
   return some ? SLI_MIN(kept, least_bytes(c, again, ahead)) : kept;
 }
 
-/* Returns the same stage with full recompute; NULL: it was not examined. */
+/* Returns the same stage with full recompute, or NULL if it was not examined. */
 static const stage *all_again(const stages *all, const stage *s) {
   stage key = *s;
   key.recompute = s->tensor > 1 ? 2 : 1;
@@ -246,7 +247,7 @@ static const stage *all_again(const stages *all, const stage *s) {
   return at < all->count && all->of[at].known ? &all->of[at] : NULL;
 }
 
-/* Bounds a choice. False: it is known to be impossible, or not to fit. */
+/* Bounds a choice. Returns false if it is known to be impossible, or too large. */
 static bool bound(const stages *all, plan_choice *c, const stage *s) {
   const planner *p = all->planner;
   c->least = c->floor = INFINITY;
@@ -274,7 +275,7 @@ bool planner_leaves_out(const planner *p) {
   return p->settings->lower.schedule.paths || p->settings->lower.schedule.skip > 0;
 }
 
-/* Bounds all choices. Excluded ones stay at the end of the list: if nothing fits, the smallest
+/* Bounds all choices. Excluded choices stay at the end of the list: if nothing fits, the smallest
  * is reported. */
 void planner_bound(planner *p) {
   stages all = {.planner = p};

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Dimensions of a choice: their names, which are fixed, and how a choice is expressed. */
+/* Dimensions of a choice: their names, their fixed values, and how a choice is expressed. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -92,14 +92,14 @@ sl_status planner_fix(planner *p, const char *text) {
 
 /* ---- how a choice is expressed --------------------------------------------------------------- */
 
-/* Says whether the experts' grid is mentioned. If their number does not divide that of the
- * data's devices, the experts have their own grid anyway. */
+/* Returns whether the experts' grid is printed. If the number of experts does not divide that of
+ * the data-parallel devices, the experts have a separate grid anyway. */
 static bool are_experts_said(const planner *p, const plan_choice *c) {
   return p->experts && c->at[PLAN_EXPERT_TENSOR] == 1 && c->at[PLAN_TENSOR] > 1 &&
          c->at[PLAN_DATA] % c->at[PLAN_EXPERTS] == 0;
 }
 
-/* Says whether a dimension's value is implied and not printed. */
+/* Returns whether a dimension's value is implied and not printed. */
 static bool goes_without_saying(const planner *p, const plan_choice *c, plan_dim dim) {
   if (dim == PLAN_CHUNKS)
     return c->at[dim] == sl_schedule_chunks(planner_word(PLAN_SCHEDULE, c->at[PLAN_SCHEDULE]));
@@ -140,7 +140,7 @@ static void dim_words(const planner *p, const plan_choice *c, plan_dim dim, word
   else words_add(to, "%s", strcmp(word, "some") ? word : "none");
 }
 
-/* Says whether the user gave the option, which then stays as given. */
+/* Returns whether the user gave the option, which then stays as given. */
 static bool is_given(const planner *p, const char *option) {
   return (!strcmp(option, "quota") || !strcmp(option, "home")) &&
          sl_arg_given(p->settings->run, option, 0);

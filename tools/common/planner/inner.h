@@ -6,12 +6,12 @@
 #include "tools/common/plan.h"
 #include "tools/common/planner/planner.h"
 
-/* Number of microbatches beyond which a step's time grows linearly with each. */
+/* Number of microbatches beyond which a step's time grows linearly with their number. */
 enum { PLANNER_FEW = 16 };
 
 /* Lists all choices whose sizes divide evenly. */
 sl_status planner_list(planner *p);
-/* True if microbatches skip stages: --paths, --skip. */
+/* Returns whether microbatches skip stages: --paths, --skip. */
 bool planner_leaves_out(const planner *p);
 /* Bounds the listed choices, excludes those known not to fit, and sorts the rest. */
 void planner_bound(planner *p);
@@ -24,8 +24,8 @@ bool planner_stopped(const planner *p);
 /* Creates the relaxations of a choice: none at first, sized by a plan made of it. */
 plan_relaxation *planner_relaxation_create(const planned *made, const plan_choice *c);
 void planner_relaxation_destroy(plan_relaxation *relaxation);
-/* Relaxes a plan that is too large: takes away as many slots as needed, or has as many blocks
- * recompute. False: nothing is left to give up. */
+/* Shrinks a plan that is too large: takes away as many slots as needed, or makes as many blocks
+ * recompute as needed. Returns false if nothing is left to give up. */
 bool planner_relax(plan_relaxation *relaxation, const planned *made, size_t budget, bool slots);
 /* Lists the relaxations as quotas, at most two for each stage; returns how many. */
 int planner_relaxation_quotas(const plan_relaxation *relaxation, sl_quota *to);
@@ -35,7 +35,7 @@ void planner_relaxation_recompute(const plan_relaxation *relaxation,
 void planner_relaxation_words(const plan_relaxation *relaxation, words *to);
 
 /* Makes the plan of choice i, for planner_each(): its time, its bytes, and its relaxations if it
- * would not fit. Then makes it once more as actorrun would. */
+ * would not fit. Then makes the plan again exactly as actorrun would. */
 void planner_try(void *ctx, size_t i);
 void planner_try_exact(void *ctx, size_t i);
 /* Finds the smallest memory that choice i can take. */
@@ -49,22 +49,21 @@ bool planner_assigns(const planner *p); /* true: links differ, and the user gave
 /* Formats a choice as options; the caller frees it. */
 char *planner_said(const planner *p, const plan_choice *c);
 
-/* Returns the space that offloaded data goes to; the devices' own memory if there is none. */
+/* Returns the space that offloaded data goes to, or the devices' memory if there is none. */
 sl_space planner_away(const planner *p);
 
-/* How a plan is made. EXACT: as actorrun does. ALIKE: of many devices one stands for all of its
- * stage. ROUGH: durations of passes and memory are right, but not the time of a step. */
+/* How a plan is made. EXACT: as actorrun does. ALIKE: one device represents all devices of its
+ * stage. ROUGH: durations of passes and memory are right, but the time of a step is not. */
 typedef enum plan_care { PLAN_EXACT, PLAN_ALIKE, PLAN_ROUGH } plan_care;
 
-/* The result of making the plan of a choice with a given number of microbatches, of the choice's
- * rows each. */
+/* A plan made from a choice with a given number of microbatches; each has the choice's rows. */
 typedef struct plan_made {
   planned planned;
   sl_args *args; /* arguments of the model */
 } plan_made;
 sl_status planner_make(const planner *p, const plan_choice *c, int microbatches, plan_care care,
                        plan_made *out);
-/* Makes the plan of a choice, of a model with `layers` layers; 0: the model's own number. */
+/* Makes the plan of a choice with `layers` layers; 0 means the model's number. */
 sl_status planner_make_with(const planner *p, const plan_choice *c, int microbatches,
                             plan_care care, int layers, plan_made *out);
 /* Returns how choices are examined: exactly if there are few devices. */

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Makes plans of choices, on several threads at once. */
+/* Makes plans of choices, on several threads in parallel. */
 #include <string.h>
 
 #include "tools/common/each.h"

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Assignment of devices where links differ. The devices of a plan that was found are permuted,
- * first by what the plan sends (graph/lower/anneal.c), then by simulated time.
+/* Assignment of devices where links differ. The devices of a finished plan are permuted, first to
+ * suit the plan's traffic (graph/lower/anneal.c), then by simulated time.
  *
- * Sharding of tensors, and so the traffic, depends on the links: no heavy transfer is planned
- * over a slow one. Traffic is therefore taken from the plan as it is, and from the plan that
- * would be made if all links were as good as the best. The one whose permutation is faster in
- * simulation wins. */
+ * Sharding of tensors, and so the traffic, depends on the links: no heavy transfer is planned over
+ * a slow one. Traffic is therefore taken both from the plan itself and from the plan that would be
+ * made if all links were as fast as the fastest one. The permutation that is faster in simulation
+ * wins. */
 #include <math.h>
 #include <stdlib.h>
 
@@ -38,7 +38,8 @@ static sl_hardware at_its_best(const sl_hardware *h) {
   return best;
 }
 
-/* Finds a permutation by the traffic that a plan has on such hardware. NULL: none is better. */
+/* Finds a permutation that suits the plan's traffic on such hardware, or returns NULL if none is
+ * better. */
 static char *places_find(const planner *p, const plan_choice *c, const sl_hardware *h,
                          uint64_t seed) {
   settings s = *p->settings;
@@ -52,7 +53,7 @@ static char *places_find(const planner *p, const plan_choice *c, const sl_hardwa
   return text;
 }
 
-/* Keeps an assignment if it is faster. Takes ownership of the text. */
+/* Keeps an assignment if it is faster. Takes ownership of its text. */
 static bool places_take(const planner *p, plan_choice *c, char *text) {
   plan_choice x = *c;
   if (!text) return false;
@@ -78,8 +79,8 @@ static void swap(int *device, int a, int b) {
   device[a] = device[b], device[b] = first;
 }
 
-/* Tries all swaps of two devices, and after each, beyond its first device, up to `times` swaps
- * in all. */
+/* Tries all swaps of two devices. After each one tries further swaps of later devices, up to
+ * `times` swaps in all. */
 static void vary(const planner *p, int *device, int from, int times, plan_choice *best) {
   for (int a = from; a < p->devices; a++)
     for (int b = a + 1; b < p->devices && !planner_stopped(p); b++) {

@@ -14,7 +14,7 @@ typedef enum plan_dim {
   PLAN_DATA,
   PLAN_SEQUENCE,
   PLAN_EXPERTS,
-  /* devices that an expert lies on: 1 in a grid of its own, or all that share tensors */
+  /* devices that share an expert: 1 in a separate grid, or all that share tensors */
   PLAN_EXPERT_TENSOR,
   PLAN_MICROBATCHES,
   PLAN_PIECES,
@@ -27,9 +27,9 @@ typedef enum plan_dim {
   PLAN_DIMS
 } plan_dim;
 
-/* A dimension: its name in --fix and in output, its option, and its values. Without words it is
- * a number. Dimensions that the quick search varies come first, then those of the full search.
- * The ones behind serve plans that would not fit. */
+/* A dimension: its name in --fix and in output, its option, and its values. Without words it is a
+ * number. Dimensions varied by the quick search come first, then those of the full search. The last
+ * ones serve plans that would not fit. */
 typedef struct plan_dim_info {
   const char *name, *option;
   int quick, full, count;
@@ -38,43 +38,43 @@ typedef struct plan_dim_info {
 extern const plan_dim_info plan_dims[PLAN_DIMS];
 
 /* Relaxations: what a plan gives up of its choice to fit. It has fewer slots of activations, or
- * blocks that recompute. */
+ * makes blocks recompute. */
 typedef struct plan_relaxation {
   sli_arena arena;
   int stages, nblocks;
-  int *slots[2];      /* [stages] slots of act.b and act.w; 0: the schedule's own */
+  int *slots[2];      /* [stages] slots of act.b and act.w; 0: as many as the schedule uses */
   const char **names; /* [nblocks] */
-  bool *recomputed;   /* [nblocks] recomputed */
+  bool *recomputed;   /* [nblocks] */
   const char *how;    /* the recompute mode: "full", "whole" */
 } plan_relaxation;
 
 /* One plan: its value in each dimension, a number or the index of a word. */
 typedef struct plan_choice {
   int at[PLAN_DIMS];
-  /* lower bounds of seconds and bytes; lower bound of bytes if it gives up all it may */
+  /* lower bounds of seconds and bytes; lower bound of bytes with everything given up */
   double bound, least, floor;
   double seconds; /* seconds of a step; INFINITY: impossible, or not examined */
   size_t bytes;   /* bytes of the largest device; 0: impossible */
-  uint64_t hash;  /* hash of the plan made last */
+  uint64_t hash;  /* hash of the most recent plan */
   bool exact;     /* seconds, bytes and hash are those of the plan as actorrun makes it */
-  plan_relaxation *relaxation; /* owned by the planner; NULL: it fits as it is */
-  char *assign;                /* owned by the planner: the device in each place; NULL: in order */
+  plan_relaxation *relaxation; /* owned by the planner; NULL if it fits unchanged */
+  char *assign; /* owned by the planner: the device at each place; NULL if in order */
 } plan_choice;
 
 typedef struct planner {
   const settings *settings;
-  sl_lower_options run;                /* other inputs of plan_make(): evaluations, checkpoints */
+  sl_lower_options run; /* additional inputs of plan_make(): evaluations, checkpoints */
   int devices, batch, layers, experts; /* batch, layers: 0: not given by the model */
   size_t budget;                       /* bytes of each device; 0: unlimited */
-  int fixed[PLAN_DIMS];                /* fixed value of a dimension; -1: free */
-  bool all;                            /* exclude nothing for its bound */
+  int fixed[PLAN_DIMS];                /* fixed value of a dimension; -1 if free */
+  bool all;                            /* exclude no choice because of its bound */
   int effort;                          /* 0: quick, 1: full */
   bool away;                           /* consider offloading */
   int threads, points;                 /* points: number of plans to make exact */
   bool (*interrupted)(void);
   size_t count, capacity;
   plan_choice *choices;
-  /* if nothing fits, the plan with least memory; 0 bytes: none could be made */
+  /* the plan with least memory, if nothing fits; 0 bytes if no plan could be made */
   plan_choice smallest;
   size_t left_out, tried; /* choices excluded as too large by their bounds; plans made */
   double best;            /* seconds of the best plan so far */
@@ -91,12 +91,12 @@ sl_status planner_fix(planner *p, const char *text);
 sl_status planner_search(planner *p);
 void planner_fini(planner *p);
 
-/* Returns the word of a value; NULL: the dimension is a number. */
+/* Returns the word of a value, or NULL if the dimension is a number. */
 const char *planner_word(plan_dim dim, int value);
-/* Returns the fastest plan with another value of a dimension; NULL: none was made. */
+/* Returns the fastest plan with another value of a dimension, or NULL if none was made. */
 const plan_choice *planner_second(const planner *p, plan_dim dim);
-/* Makes the actorrun command line of a choice, with the other options the settings were given,
- * except those in `apart` (NULL-terminated). */
+/* Builds the actorrun command line of a choice, with the other options of the settings, except
+ * those in `apart` (NULL-terminated). */
 void planner_words(const planner *p, const plan_choice *c, const char *const *apart, words *to);
 
 #endif

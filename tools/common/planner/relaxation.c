@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Relaxations: what a plan gives up of its choice to fit. It has fewer slots of
- * activations, stage by stage, or blocks that recompute.
+/* Relaxations: what a plan gives up of its choice to fit. It has fewer slots of activations, stage
+ * by stage, or makes blocks recompute.
  *
- * Both are read off a plan that is too large. A device over its budget gives up slots, the stage
- * with most slots first, until the excess is saved; or has blocks recompute what they would
+ * Both are derived from a plan that is too large. A device over its budget gives up slots, the
+ * stage with most slots first, until the excess is saved. Or its blocks recompute what they would
  * keep. The next plan shows what this really saves. */
 #include <ctype.h>
 #include <stdlib.h>
@@ -17,7 +17,7 @@ enum { KNOBS = SLI_COUNT(knobs) };
 
 /* One stage of the plan over budget. */
 typedef struct stage {
-  int device; /* the one of its devices with most bytes; SL_NONE: nothing is kept there */
+  int device; /* the device of the stage with most bytes; SL_NONE if nothing is kept there */
   int slots[KNOBS];
   double bytes[KNOBS]; /* bytes of one slot on that device */
   int kept;            /* blocks that keep their activations */
@@ -53,8 +53,8 @@ static void see_register(over_budget *x, const sl_register *r) {
   s->bytes[k] += (double)SLI_MAX(r->slot_stride, r->slot_bytes);
 }
 
-/* Assigns blocks to stages. A block is where its parameters are; one without parameters is where
- * the block before it is. */
+/* Assigns blocks to stages. A block is on the stage of its parameters; one without parameters is on
+ * the stage of the block before it. */
 static void see_blocks(over_budget *x, const planned *made) {
   const sl_param_info *params;
   int n = sl_lowered_params(made->lowered, &params);
@@ -124,8 +124,8 @@ static double give_up_slot_on(over_budget *x, int device) {
 
 /* ---- blocks that recompute ------------------------------------------------------------------- */
 
-/* Returns the next block to recompute. The model's ends come last: they are expensive to compute
- * and small to keep. */
+/* Returns the next block to recompute. The first and last blocks of the model come last: they are
+ * expensive to recompute and save little. */
 static int next_block(const over_budget *x, int at) {
   int last = SL_NONE;
   for (int b = 0; b < x->relaxation->nblocks; b++) {
@@ -142,7 +142,7 @@ static double kept_bytes(const stage *s) {
   return s->kept ? sum / s->kept : 0;
 }
 
-/* Returns the stage of a device that has most to save in a block. */
+/* Returns the stage on a device that saves most by recomputing a block. */
 static int heaviest_on(const over_budget *x, int device) {
   int at = SL_NONE;
   for (int s = 0; s < x->relaxation->stages; s++) {
@@ -188,7 +188,7 @@ static bool has_stage(const over_budget *x, int device) {
   return s < x->relaxation->stages;
 }
 
-/* Has devices that are over budget give up one thing after another, until it should suffice.
+/* Makes devices that are over budget give up one thing after another, until the estimate fits.
  * Devices that share a stage with a larger one follow it. */
 static bool lessen(over_budget *x, double (*on)(over_budget *x, int device)) {
   bool any = false;
@@ -196,7 +196,7 @@ static bool lessen(over_budget *x, double (*on)(over_budget *x, int device)) {
     for (double left = (double)sl_device_bytes(&x->plan->devices[d]) - x->budget;
          left > 0 && has_stage(x, d);) {
       double saved = on(x, d);
-      if (saved < 0) break; /* other registers depend on it, so it may suffice all the same */
+      if (saved < 0) break; /* other registers depend on it, so this may still suffice */
       left -= SLI_MAX(saved, 1);
       any = true;
     }
@@ -244,13 +244,13 @@ static void quota_words(const plan_relaxation *relaxation, int k, words *to) {
   free(said);
 }
 
-/* Returns where the last digits of a name begin, which number a block in a series, such as h.17. */
+/* Returns the start of a name's trailing digits, which number a block in a series, such as h.17. */
 static size_t stem(const char *name) {
   size_t chars = strlen(name);
   return chars && isdigit((unsigned char)name[chars - 1]) ? chars - 1 : chars;
 }
 
-/* Returns how many blocks from b on one pattern can name: h.[3-7]. */
+/* Returns how many blocks from b on a single pattern can name: h.[3-7]. */
 static int run_from(const plan_relaxation *relaxation, int b) {
   const char *first = relaxation->names[b];
   size_t chars = stem(first);

@@ -1,13 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The search over all choices of a plan.
  *
- * All choices whose sizes divide evenly are listed (space.c) and bounded (bounds.c). Plans are
- * then made in the order of their bounds and simulated (trial.c), if they fit the budget or can
- * give up something. The search ends when the next bound is above the best plan's time. To be
- * fast with many devices, one device stands for all of its stage. The best plans are made once
- * more as actorrun would make them, so that the results shown are exact.
+ * All choices whose sizes divide evenly are listed (space.c) and bounded (bounds.c). Plans are then
+ * made in the order of their bounds and simulated (trial.c), if they fit the budget or can give up
+ * something. The search ends when the next bound is above the best plan's time. To be fast with
+ * many devices, one device represents all devices of its stage. The best plans are made again
+ * exactly as actorrun would make them, so the results shown are exact.
  *
- * Plans are made in rounds of a fixed size, so that any number of threads finds the same. */
+ * Plans are made in rounds of a fixed size, so the result does not depend on the number of
+ * threads. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -45,8 +46,8 @@ static void keep_smallest(planner *p) {
   }
 }
 
-/* Finds the smallest plan among those excluded as too large, each made as small as possible,
- * until the rest cannot be smaller. */
+/* Finds the smallest plan among those excluded as too large, each made as small as possible. Stops
+ * when no remaining bound is smaller. */
 static void find_smallest(planner *p) {
   enum { MOST = 48 };
   size_t first = p->count - p->left_out, most = SLI_MIN(first + MOST, p->count);
@@ -76,7 +77,7 @@ static sl_status nothing_fits(const planner *p) {
   return SL_E_BUDGET;
 }
 
-/* Makes plans in the order of their bounds, until the rest cannot be better. */
+/* Makes plans in the order of their bounds, until no remaining bound is better. */
 static void try_plans(planner *p) {
   size_t most = p->count - p->left_out;
   while (p->tried < most && !planner_stopped(p) && p->choices[p->tried].bound < p->best) {
@@ -88,8 +89,8 @@ static void try_plans(planner *p) {
   qsort(p->choices, p->tried, sizeof *p->choices, by_worth);
 }
 
-/* Makes the best plans exactly. One that proves slower or too large yields its place to the
- * next. False: all of the best were exact. */
+/* Makes the best plans exactly. A plan that proves slower or too large yields its place to the
+ * next. Returns false if all of the best were already exact. */
 static bool settle(planner *p) {
   size_t end = SLI_MIN((size_t)p->points, p->tried);
   bool any = false;
@@ -155,7 +156,7 @@ const plan_choice *planner_second(const planner *p, plan_dim dim) {
 
 /* ---- lifetime -------------------------------------------------------------------------------- */
 
-/* Returns the value of a model option; 0: the model has none of that name. */
+/* Returns the value of a model option, or 0 if the model does not have it. */
 static int number_of(const settings *s, const char *name) {
   const sl_option *o = sl_options_find(s->model->options, name);
   return o && o->kind == SL_OPTION_INT ? (int)sl_arg_int(s->model_args, name) : 0;

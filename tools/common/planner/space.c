@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The space of choices: all whose sizes divide evenly. */
+/* The search space: all choices whose sizes divide evenly. */
 #include <math.h>
 #include <string.h>
 
@@ -36,12 +36,12 @@ static void add_kept(planner *p, plan_choice c) {
        c.at[PLAN_RECOMPUTE]++) {
     bool same = !strcmp(planner_word(PLAN_RECOMPUTE, c.at[PLAN_RECOMPUTE]), "whole") &&
                 c.at[PLAN_TENSOR] == 1;
-    if (same && is_free(p, PLAN_RECOMPUTE)) continue; /* equal to full unless tensors are sharded */
+    if (same && is_free(p, PLAN_RECOMPUTE)) continue; /* same as full unless tensors are sharded */
     for (c.at[PLAN_SHARD] = 0; c.at[PLAN_SHARD] < shards; c.at[PLAN_SHARD]++) add_homes(p, c);
   }
 }
 
-/* Adds schedules. With one stage all are the same. */
+/* Adds schedules. With one stage all schedules are equivalent. */
 static void add_schedules(planner *p, plan_choice c) {
   int count =
       c.at[PLAN_STAGES] > 1 || !is_free(p, PLAN_SCHEDULE) ? words_tried(p, PLAN_SCHEDULE) : 1;
@@ -55,7 +55,7 @@ static void add_schedules(planner *p, plan_choice c) {
   }
 }
 
-/* Adds numbers of sequence pieces, which shorten a bubble if there is one. */
+/* Adds numbers of sequence pieces, which shorten the bubble if there is one. */
 static void add_pieces(planner *p, plan_choice c) {
   int most = !is_free(p, PLAN_PIECES)             ? p->fixed[PLAN_PIECES]
              : p->effort && c.at[PLAN_STAGES] > 1 ? MOST_PIECES
@@ -65,8 +65,8 @@ static void add_pieces(planner *p, plan_choice c) {
   if (most & (most - 1)) c.at[PLAN_PIECES] = most, add_schedules(p, c);
 }
 
-/* Says whether quick considers microbatches of this many rows: with very many devices only a few
- * rows. */
+/* Returns whether the quick search considers microbatches of this many rows: with very many devices
+ * only a few rows. */
 static bool is_usual(const planner *p, int rows) {
   enum { MANY_DEVICES = 64, MOST_ROWS = 8 };
   return p->effort || p->devices <= MANY_DEVICES || (rows <= MOST_ROWS && (rows & (rows - 1)) == 0);
@@ -88,10 +88,10 @@ static void add_microbatches(planner *p, plan_choice c) {
   }
 }
 
-/* Adds expert grids. Experts are either sharded like tensors, over the devices that share rows,
- * or lie whole on their own grid of all devices. Few large experts are up to a fifth faster
- * sharded; many small ones a quarter faster whole. Quick tries only the likelier grid, and the
- * first if all devices have all experts. */
+/* Adds expert grids. Experts are either sharded like tensors, over the devices that share rows, or
+ * kept whole on a separate grid of all devices. Sharding makes few large experts up to a fifth
+ * faster. Keeping them whole makes many small experts a quarter faster. The quick search tries only
+ * the likelier grid, and the first if all devices have all experts. */
 static void add_expert_grids(planner *p, plan_choice c) {
   enum { FEW = 16 };
   int data = c.at[PLAN_DATA], tensor = c.at[PLAN_TENSOR], n = c.at[PLAN_EXPERTS];
@@ -104,7 +104,8 @@ static void add_expert_grids(planner *p, plan_choice c) {
   if (own && data * tensor % n == 0) add_microbatches(p, c);
 }
 
-/* Adds degrees of expert parallelism, over the devices that share rows, or rows and tensors. */
+/* Adds degrees of expert parallelism, over the devices that share rows, or over those that share
+ * rows and tensors. */
 static void add_experts(planner *p, plan_choice c) {
   int most = SLI_MIN(p->experts, c.at[PLAN_DATA] * c.at[PLAN_TENSOR]);
   if (!is_free(p, PLAN_EXPERTS)) most = p->fixed[PLAN_EXPERTS];

@@ -1,18 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Trial of one choice: the cost of its plan, and what it gives up to fit.
  *
- * A plan that is too large is made again with fewer slots of activations, or with some blocks
- * that recompute, where the user left that open. It gives up as little as suffices, device by
- * device, and tries both if one is not enough. The faster plan represents the choice. A choice
- * that is too large with everything given up is dropped, as is one that is slower than the best
- * before giving up anything. For many microbatches two smaller numbers are simulated: a step
- * grows linearly with them. */
+ * A plan that is too large is made again with fewer slots of activations, or with some blocks that
+ * recompute, where the user left that open. It gives up as little as suffices, device by device,
+ * and tries both if one is not enough. The faster plan represents the choice. A choice that is too
+ * large with everything given up is dropped, as is one that is slower than the best before giving
+ * up anything. With many microbatches, two smaller numbers are simulated and the time is
+ * extrapolated, because it grows linearly. */
 #include <math.h>
 #include <stdlib.h>
 
 #include "tools/common/planner/inner.h"
 
-/* One way to relax a plan: what it may give up, and how the choice then says so. */
+/* One way to relax a plan: what it may give up, and the word for that in the choice. */
 typedef struct way {
   plan_dim dim;
   int value;
@@ -53,19 +53,20 @@ static bool give_up(const planner *p, plan_choice *c, const plan_made *made, con
   return some;
 }
 
-/* Gives up something in this way, or when it has no more to give, in any other. */
+/* Relaxes the plan in this way, or in any other once nothing is left to give up in this one. */
 static bool give_up_any(const planner *p, plan_choice *c, const plan_made *made, const way *first) {
   bool some = give_up(p, c, made, first);
   for (int w = 0; w < WAYS && !some; w++) some = give_up(p, c, made, &ways[w]);
   return some;
 }
 
-/* Says whether a choice is too slow to relax, which never makes it faster. The margin keeps
- * second choices of a dimension, which are shown too. */
+/* Returns whether a choice is too slow to be worth relaxing, which never makes it faster. The
+ * margin keeps runners-up, which are shown for each dimension. */
 static bool is_slow(const planner *p, double seconds) { return 0.98 * seconds > 1.05 * p->best; }
 
-/* Returns the seconds of a step with so many microbatches; INFINITY: impossible. *more: the plan
- * is too large and gave up something in way w (NULL: gives up nothing). */
+/* Returns the seconds of a step with that many microbatches, or INFINITY if it is impossible. *more
+ * is set if the plan was too large and gave up something in way w. With w NULL it gives up
+ * nothing. */
 static double weigh(const planner *p, plan_choice *c, int microbatches, plan_care care,
                     const way *w, bool *more) {
   plan_made made;
@@ -79,7 +80,7 @@ static double weigh(const planner *p, plan_choice *c, int microbatches, plan_car
   return seconds;
 }
 
-/* Relaxes the plan until it fits, or nothing is left to give up. */
+/* Relaxes the plan until it fits or nothing is left to give up. */
 static double lessen(const planner *p, plan_choice *c, int microbatches, plan_care care,
                      const way *w) {
   bool more = true;
@@ -89,7 +90,7 @@ static double lessen(const planner *p, plan_choice *c, int microbatches, plan_ca
   return fits(p, c) ? seconds : INFINITY;
 }
 
-/* Gives up all that may be given up. */
+/* Gives up everything that may be given up. */
 static void give_up_all(const planner *p, plan_choice *c, int microbatches) {
   plan_made made;
   c->bytes = 0;
@@ -106,9 +107,9 @@ static void give_up_all(const planner *p, plan_choice *c, int microbatches) {
 
 /* ---- many microbatches ----------------------------------------------------------------------- */
 
-/* Numbers of microbatches to simulate: multiples of the chunks on the path, and more than those. */
+/* Numbers of microbatches to simulate: `few` and `more` are multiples of the chunks on the path. */
 typedef struct counts {
-  int few, more; /* few is 0: all are simulated */
+  int few, more; /* few is 0 if all are simulated */
 } counts;
 
 static counts counts_of(const planner *p, const plan_choice *c) {
@@ -134,7 +135,7 @@ static void extrapolate(const planner *p, plan_choice *c, counts n, double secon
 
 /* ---- interface ------------------------------------------------------------------------------- */
 
-/* Compares by time; of two that do not fit, by memory. */
+/* Compares by time; two choices that do not fit are compared by memory. */
 static bool is_better(const planner *p, const plan_choice *a, const plan_choice *b) {
   if (fits(p, a) != fits(p, b)) return fits(p, a);
   if (fits(p, a)) return a->seconds < b->seconds;
@@ -150,7 +151,7 @@ static void try_way(const planner *p, const plan_choice *given, plan_choice *c, 
   if (better) *c = x;
 }
 
-/* Says whether a choice is too large even at its smallest. */
+/* Returns whether a choice is too large even at its smallest. */
 static bool cannot_fit(const planner *p, plan_choice *c, counts n) {
   plan_choice least = *c;
   give_up_all(p, &least, n.more);
