@@ -490,15 +490,24 @@ static sl_status expand_constant(sli_expansion *x, const sli_node *n) {
   return SL_OK;
 }
 
-/* Returns the tensor whose gradient is output o of a backward node. */
-static const sl_tensor *subject(const sli_node *n, int o) {
+/* Returns the running statistic that a node contributes to. */
+static const sl_tensor *statistic_of(const sli_expansion *x, const sli_node *n) {
+  int p = 0;
+  while (!x->params[p]->running || x->params[p]->grads[0] != n->out[0]) p++;
+  return x->params[p];
+}
+
+/* Returns the tensor whose gradient is output o of a backward node, or the running statistic that it
+ * contributes to. */
+static const sl_tensor *subject(const sli_expansion *x, const sli_node *n, int o) {
+  if (n->op == &sl_op_running_part) return statistic_of(x, n);
   if (n->rule) return is_gradient(n, o) ? n->about->in[sli_rule_of(n->rule, o)] : NULL;
   return n->like ? n->like : n->in[0];
 }
 
 static void note_dims(sli_expansion *x, const sli_node *n) {
   for (int o = 0; o < n->nout; o++) {
-    const sl_tensor *of = n->out[o] ? subject(n, o) : NULL;
+    const sl_tensor *of = n->out[o] ? subject(x, n, o) : NULL;
     if (!of) continue;
     x->shaped[n->out[o]->id] = x->shaped[of->id];
     x->routers[n->out[o]->id] = x->routers[of->id];

@@ -129,6 +129,8 @@ FLAGS = {"side-by-side", "no-conv-bias", "rope-halves", "vocab-parallel", "swap"
 GPT = "gpt --data text.txt --layers 5 --width 24 --heads 4 --context 24 --batch 12"
 MIXTRAL = "mixtral --data text.txt --layers 2 --width 24 --heads 4 --context 24 --batch 8 --experts 4 --expert-ffn 8"
 GPT_OSS = "gpt-oss --data text.txt --layers 2 --width 16 --heads 2 --context 16 --batch 8 --experts 4 --expert-ffn 8 --window 8"
+DEEPSEEK = ("deepseek --data tokens.u16 --vocab 37 --layers 2 --width 24 --heads 4 --context 12 --batch 8 --experts 5 --top-k 2 "
+            "--expert-ffn 4 --correction-rate 0.05")
 CASES = [
     # parameters of which another process has a part go there as often as their reader's stage is visited
     (f"--microbatches 6 --processes 2 --stages 3 --paths paths --data-parallel 2 --shard parameters {GPT}", SOME),
@@ -174,6 +176,9 @@ CASES = [
     (f"--microbatches 4 --vocab-parallel --stages 2 {MIXTRAL}", ""),
     (f"--microbatches 4 --vocab-parallel --stages 3 --vocab-barriers 1 --sequence 2 {MIXTRAL} --z-loss 0.001", ""),
     (f"--microbatches 4 --vocab-parallel --stages 2 --data-parallel 2 --expert-parallel 2 --schedule zb-h1 {MIXTRAL}", ""),
+    # a statistic that a sequence's devices shard is split as a parameter, not by positions
+    (f"--microbatches 2 --sequence 2 --shard gradients {DEEPSEEK}", ""),
+    (f"--microbatches 2 --sequence 2 --sequence-attention ring --sequence-layout zigzag --shard parameters {DEEPSEEK}", ""),
     # a gradient that goes to the experts, of a sum that was made where its rows come from
     (f"--microbatches 2 --data-parallel 2 --expert-parallel 2 {GPT_OSS}", ""),
     (f"--microbatches 2 --data-parallel 2 --tensor 2 --expert-parallel 4 --stages 2 {GPT_OSS}", ""),
@@ -252,7 +257,7 @@ class Draw:
             self.put(o, "theta", 0.1, 100, 500000)
             self.put(o, "rope", 0.15, "none", "linear:factor=2", "yarn:factor=4,original_max_position_embeddings=16",
                      "llama3:factor=8,low_freq_factor=1,high_freq_factor=4,original_max_position_embeddings=16",
-                     "dual-chunk:chunk_size=6,local_size=2")
+                     "dual-chunk:chunk_size=8,local_size=2")
             self.put(o, "bias", 0.3, "none", "qkv", "attention")
             self.put(o, "tied", 0.3, None)
             MODELS[c.model](self, c)
@@ -361,14 +366,16 @@ class Draw:
                 self.put(o, name, 0.1, *values)
             self.put(c.run, "lr-schedule", 0.1, "constant", "linear:warmup=2,decay-steps=3", "cosine:decay-steps=4",
                      "wsd:warmup=1,decay-begin=2,decay-steps=3")
-        layers = "h" if c.model == "gpt" else "model.layers"
-        norm = "ln_1" if c.model == "gpt" else "input_layernorm"
-        linear = f"{layers}.*.attn" if c.model == "gpt" else f"{layers}.*.self_attn.*"
+        layers, norm, linear, table = {
+            "gpt": ("h", "ln_1", "attn", "wte"),
+            "mamba2": ("backbone.layers", "norm", "mixer.in_proj", "backbone.embeddings"),
+        }.get(c.model, ("model.layers", "input_layernorm", "self_attn.*", "model.embed_tokens"))
+        linear = f"{layers}.*.{linear}"
         if self.often(0.12):
             c.run["lora"] = [f"{linear}={self.of(1, 2, 3)}" + self.of("", ",alpha=4")]
         else:
             self.put(c.run, "freeze", 0.15, f"{layers}.0", f"{layers}.*.{norm}", linear,
-                     *(["wte"] if c.model == "gpt" else ["model.embed_tokens"]))
+                     table)
         self.put(c.run, "group", 0.1, f"{layers}.*.{norm}:lr=1e-4,decay=0", f"{layers}.0:lr=1e-2")
         self.put(c.run, "seed", 0.2, 2, 3, 4)
         self.put(c.run, "shuffle", 0.2, 1, 2)
@@ -427,7 +434,7 @@ class Draw:
         if self.stages > 1:
             r["stages"] = [self.stages]
         self.put(r, "schedule", 0.7, *PASSES)
-        if self.often(0.04):
+        if self.often(0.04) and self.ways * self.stages <= 4:  # it is tried out on the virtual clock, many times
             r["schedule"] = ["auto"]
             self.put(r, "activations", 0.5, 2, 4)
         chunks = 1
