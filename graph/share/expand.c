@@ -497,8 +497,8 @@ static const sl_tensor *statistic_of(const sli_expansion *x, const sli_node *n) 
   return x->params[p];
 }
 
-/* Returns the tensor whose gradient is output o of a backward node, or the running statistic that it
- * contributes to. */
+/* Returns the tensor whose gradient is output o of a backward node, or the running statistic that
+ * it contributes to. */
 static const sl_tensor *subject(const sli_expansion *x, const sli_node *n, int o) {
   if (n->op == &sl_op_running_part) return statistic_of(x, n);
   if (n->rule) return is_gradient(n, o) ? n->about->in[sli_rule_of(n->rule, o)] : NULL;
