@@ -115,7 +115,7 @@ double sl_grpo_advantages(int count, const double *rewards, double *advantages);
 typedef struct sl_distill {
   int top;           /* number of most likely tokens; 0: all */
   float temperature; /* divides the logits of both models; its square multiplies the loss [1] */
-  float data;        /* weight of the data's cross entropy in the loss [0] */
+  float data;        /* fraction of the loss that is the data's cross entropy [0] */
 } sl_distill;
 /* Sets frozen[0] and, with `top`, frozen[1] from the teacher's logits [rows, context, vocabulary]:
  * the log-probabilities of the most likely tokens, and the tokens themselves. */
