@@ -16,10 +16,10 @@
  *
  * A step of `batch` rows takes batch / group prompts. Each prompt is answered `group` times with
  * the parameters at the beginning of the step. The sampler reads them from the training registers,
- * without copies. `answered` has each answer rewarded, and an answer's advantage is its reward
- * relative to its group's. Then the passes of the step learn from all answers. The prompts of a
- * step, and all random numbers, depend only on the step's number and the seed: a resumed run has
- * the same rollouts.
+ * without copies. The callback `answered` has each answer rewarded. An answer's advantage compares
+ * its reward with those of its group. Then the passes of the step learn from all answers. The
+ * prompts of a step, and all random numbers, depend only on the step's number and the seed: a
+ * resumed run has the same rollouts.
  *
  * If a stage has several devices, for data, sequence or tensor parallelism, all of them sample
  * (`devices`), each for its part of the rows. The numbers of an answer do not depend on which
@@ -78,8 +78,7 @@ typedef struct sl_rollouts_report {
 } sl_rollouts_report;
 
 typedef struct sl_rollouts_options {
-  const sl_model
-      *model; /* model, options and adapters, as in sl_session_options; must outlive the rollouts */
+  const sl_model *model; /* these three as in sl_session_options; must outlive the rollouts */
   const sl_args *args;
   const sl_training *training; /* may be NULL */
   int64_t batch;               /* rows of a step, a multiple of `group` */

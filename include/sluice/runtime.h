@@ -88,7 +88,8 @@ sl_status sl_runtime_run(sl_runtime *rt, int64_t steps);
 void sl_runtime_stop(sl_runtime *rt);
 /* Lets a runtime run again after it was stopped or failed at the end of a step (sl_runtime_fail):
  * the next run continues after the steps completed, and requests to stop are cleared. Between runs.
- * An aborted run, which ended within a step, cannot resume: SL_E_USAGE. */
+ * An aborted run keeps its failure, which is returned. SL_E_USAGE: the run has ended within a
+ * step. */
 sl_status sl_runtime_resume(sl_runtime *rt);
 /* Returns true once no further step will begin, for any reason. For sources that wait. Any
  * thread. */
