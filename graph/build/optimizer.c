@@ -122,9 +122,7 @@ static sl_status replace_rule(sl_graph *g, const char *text, sl_optimizer *o) {
   if (!row || !row->update)
     return sl_graph_fail(g, SL_E_USAGE, "optimizer %s: %s are known, and the model's own%s", name,
                          known, sli_meant((char[SLI_MEANT_TEXT]){0}, names, name));
-  if (row->update->others && !o->adamw_lr)
-    o->adamw_lr = o->lr; /* * the rate that the model has set
-                          * */
+  if (row->update->others && !o->adamw_lr) o->adamw_lr = o->lr; /* the model's rate */
   o->rule = row;
   o->nesterov |= row->update->defaults.nesterov;
   sl_status status = read_settings(g, "optimizer", text, list, of_optimizer, o);

@@ -43,7 +43,7 @@ static sl_status read_update(sli_inputs *in) {
                  in->kind->name);
 }
 
-/* * Reads "activations=0.6". * */
+/* Reads "activations=0.6". */
 static sl_status read_offload(sli_inputs *in) {
   const char *text = in->options->memory.homes.offload, *name = "activations=";
   in->leaving = SL_NONE;

@@ -13,7 +13,7 @@ typedef struct addend {
   sl_lowered *lowered;
   const sli_mean *mean;
   bool eval;
-  bool finite; /* * a value that is not finite ends the run * */
+  bool finite; /* a value that is not finite ends the run */
 } addend;
 
 /* The log-probabilities of a step, collected tick by tick. */

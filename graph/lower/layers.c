@@ -85,7 +85,7 @@ bool sli_leaves_block(const sli_lowering *l, const sli_buffer *b) {
 void sli_lower_rank(const sli_lowering *l, const sli_task *g, sl_actor *a) {
   int blocks = l->in->g->nblocks, block = block_of(l, g);
   int place = g->backward ? blocks - 1 - block : block;
-  if (a->rank_group) { /* the schedule has tasks of its own: blocks go in turn within each */
+  if (a->rank_group) { /* the schedule groups ticks: blocks take turns within each group */
     a->rank = a->rank * blocks + place;
     a->rank_stride *= blocks;
     return;

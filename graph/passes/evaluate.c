@@ -17,7 +17,7 @@
 
 typedef struct pass {
   sl_graph *g;
-  bool *wanted;         /* * [tensors before] the evaluation needs it * */
+  bool *wanted;         /* [tensors before] the evaluation needs it */
   sl_tensor **twin;     /* [tensors before] copy used by an evaluation */
   int nnodes, ntensors; /* counts before this pass */
 } pass;

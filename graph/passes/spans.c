@@ -164,7 +164,7 @@ bool sli_has_spans(const sl_graph *g) {
 typedef struct encoding {
   sl_graph *g;
   const sli_encoder *of;
-  const char *prefix; /* of names */
+  const char *prefix; /* prefix of node names */
   int block, rank, ranks;
   int64_t frames, first, count; /* frames of a prompt; the device's part of them */
   sl_tensor *const *params;     /* [of->nparams] on the device */

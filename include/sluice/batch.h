@@ -46,10 +46,10 @@ typedef struct sl_batch_edit {
 
 /* Header of the array. The arrays that follow it have room for the maxima and are filled up to the
  * counts:
- *   position[most_rows], sequence[most_rows]    of each row
- *   pick[most_picks]                            rows whose logits are wanted, ascending
+ *   position[most_rows], sequence[most_rows]    for each row
+ *   pick[most_picks]                            rows whose logits are needed, ascending
  *   sl_batch_sequence[most_sequences]
- *   table[most_sequences][pages]                of each sequence: the page of each 64 positions
+ *   table[most_sequences][pages]                for each sequence, the page of every 64 positions
  *   sl_batch_edit[most_edits]
  * The rows of a sequence are adjacent and in order. If a sequence has several picks, they are its
  * last rows: its last known token and the drafted tokens after it. A token is sampled after

@@ -250,7 +250,7 @@ typedef struct sl_call {
   struct sl_team *team;    /* the device's threads; NULL: only the calling thread */
   sl_tick tick;
   const int32_t *in_rows; /* [nin] see sl_call_rows; NULL: all are full */
-  int32_t *out_rows;      /* [nout] see sl_call_fill; NULL: valid lengths are not wanted */
+  int32_t *out_rows;      /* [nout] see sl_call_fill; NULL: valid lengths are not needed */
 } sl_call;
 
 /* Returns the valid length of input i: only the first rows of an array may hold data. `all`: rows

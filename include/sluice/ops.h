@@ -621,7 +621,8 @@ typedef struct sl_source {
                  before it has delivered its results */
 } sl_source;
 
-/* source() -> sl_source.nout outputs. The op's nout is -1: the record tells. */
+/* source() -> sl_source.nout outputs. The op's nout is -1, since the record determines the
+ * number. */
 extern const sl_op sl_op_source;
 
 /* A sink: sl_op_report's attrs.user. The values are valid during the call only. */

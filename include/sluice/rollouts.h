@@ -50,7 +50,7 @@ typedef struct sl_prompt {
 /* A complete answer. Valid until its step's passes begin. */
 typedef struct sl_answer {
   uint64_t id;           /* for sl_rollouts_reward */
-  int64_t step;          /* from 0 */
+  int64_t step;          /* counted from 0 */
   int64_t prompt;        /* index of its prompt */
   int row, member;       /* row of the step's batch; index within its group */
   const int32_t *tokens; /* [count] */

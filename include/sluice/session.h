@@ -348,7 +348,7 @@ int sl_session_fd(const sl_session *s);
  * plan, runtime or thread. Each training step has `ticks` ticks, after which incomplete answers end
  * with SL_END_CANCELLED. */
 typedef struct sl_session_steps {
-  int ticks; /* of a step */
+  int ticks; /* ticks per step */
   /* Called before the first tick of each step, to submit the step's requests. They should use the
    * step as salt, since pages of earlier steps were computed with other parameters. */
   void (*begin)(void *ctx, int64_t step);
@@ -377,7 +377,7 @@ typedef struct sl_session_stats {
   int64_t pages_most;        /* peak of pages in use so far */
   sl_session_limits limits;  /* limits in force */
   int queued, running;       /* requests waiting for admission; requests that have pages */
-  int events;                /* not yet polled */
+  int events;                /* events not yet polled */
   uint64_t ticks;            /* completed */
   uint64_t rows;             /* rows computed, of prompts and answers */
   uint64_t rows_prompt;      /* rows of prompts among these */

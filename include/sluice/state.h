@@ -60,7 +60,7 @@ int sl_lowered_fingerprint(const sl_lowered *lowered, const sl_fingerprint_item 
  * hash of each element's index in the whole and its bits. The hashes of devices' and processes'
  * parts sum to the hash of the whole, however it is sharded. */
 typedef struct sl_state_hash {
-  const char *name; /* * name in the lowered graph * */
+  const char *name; /* name in the lowered graph */
   uint64_t hash;
 } sl_state_hash;
 /* Hashes the state that this process holds, without replicas; between runs. The caller frees
