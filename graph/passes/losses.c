@@ -69,9 +69,7 @@ static sli_node *twin_node(pass *p, const sli_node *n, int block) {
 
 /* Returns the copy for whole microbatches; tensors not computed from data are the same anyway. */
 static sl_tensor *twin_of(pass *p, sl_tensor *t, int block) {
-  if (t && t->id >= p->ntensors)
-    t = t->producer->in[0]; /* a mean scaled by its share: use the mean
-                               itself */
+  if (t && t->id >= p->ntensors) t = t->producer->in[0]; /* a scaled mean: use the mean itself */
   if (!t || t->param || !p->data[t->id]) return t;
   if (p->twin[t->id]) return p->twin[t->id];
   const sli_node *n = t->producer;
