@@ -502,9 +502,9 @@ typedef struct sl_op {
   bool cheap;    /* a forward op that costs little more than reading and writing its arguments */
   bool located;  /* calls get attrs.key, seed and region, in the backward pass too */
   bool padded;   /* can ignore padding of input 0's rows, after attrs.columns */
-  bool counted;  /* computes a mean over rows. attrs.user, a double set by the graph, is the
-                    fraction of a microbatch's rows that a call covers, in the backward pass too;
-                    NULL: all */
+  bool counted;  /* reads a mean over rows. attrs.user, a double set by the graph, is the fraction
+                    of a microbatch's rows that the mean covers, in the backward pass too; NULL:
+                    all */
   bool batch;    /* works on whole microbatches: every call reads whole inputs, which depend on data
                     only */
   bool rounds;   /* rounds its products' operands to bf16 if attrs.bf16 is set */
