@@ -81,9 +81,9 @@ typedef enum sl_gpu_links { SL_LINKS_AUTO, SL_LINKS_DIRECT, SL_LINKS_HOST } sl_g
 typedef struct sl_device_options {
   const char *kind;    /* "cpu", "cuda", "timed" or "null" */
   int count;           /* 0: one per pipeline device */
-  int nnumbers;        /* GPUs to use, in device order, */
-  const int *numbers;  /* repeated if there are more devices, which then share GPUs. 0: the first
-                          GPU */
+  int nnumbers;        /* number of GPUs in `numbers`; 0: the first GPU */
+  const int *numbers;  /* GPUs to use, in device order; repeated if there are more devices, which
+                          then share GPUs */
   int threads;         /* threads of each CPU device; 0: 1 */
   size_t budget_bytes; /* budget of each device; 0: none */
   sl_gpu_links links;  /* SL_E_UNSUPPORTED if direct links are requested but impossible */
@@ -234,7 +234,8 @@ typedef struct sl_schedule_options {
                               stage before the next piece; or "layers", all pieces of a microbatch
                               pass a block before the next block. Each block is then an actor, as
                               with grain layer. Results do not depend on it */
-  double look_ahead;       /* seconds that a modelled device stays idle to wait for a better pass */
+  double look_ahead;       /* seconds that a modelled device may stay idle to wait for a better
+                              pass */
 } sl_schedule_options;
 
 /* Memory: sharding, recomputation, quotas and homes. */
