@@ -18,7 +18,7 @@ char *sli_graph_describe(sl_graph *g, int nin, sl_tensor *const *in) {
   return text;
 }
 
-/* True for a source, which has no block yet: it goes to the block of its first reader. */
+/* True for a source. It gets no block here: it goes to the block of its first reader. */
 static bool is_source(const sl_op *op) { return op == &sl_op_source; }
 
 /* Returns the next name, "h.3/linear.2": the second linear of block h.3. Opens a block if there
@@ -51,7 +51,7 @@ static bool is_rule_possible(const sl_op *op, const sl_grad_rule *rule) {
   return true;
 }
 
-/* Returns what the op lacks; NULL if nothing. */
+/* Returns what is missing in the op's row, or NULL if nothing. */
 static const char *row_fault(sl_graph *g, const sl_op *op) {
   if (!op->infer) return "its row has no shape rule (sl_op.infer)";
   if (op->nout < 0 && !op->outputs)
@@ -75,7 +75,7 @@ static const char *row_fault(sl_graph *g, const sl_op *op) {
   return NULL;
 }
 
-/* Returns what is wrong with the arguments, apart from their shapes; NULL if nothing. */
+/* Returns what is wrong with the arguments, apart from their shapes, or NULL if nothing. */
 static const char *misuse(sl_graph *g, const sl_op *op, const sl_attrs *attrs, int nin,
                           sl_tensor *const *in, uint32_t absent) {
   const char *fault = row_fault(g, op);
@@ -170,7 +170,7 @@ static sl_status check_signatures(sl_here at, sl_graph *g, const sli_node *n) {
   return SL_OK;
 }
 
-/* Adds a node; returns NULL after an error, an earlier or a new one. */
+/* Adds a node; returns NULL after an earlier or a new error. */
 static sli_node *add_node(sl_here at, sl_graph *g, const sl_op *op, const sl_attrs *attrs, int nin,
                           sl_tensor *const *ins, uint32_t absent) {
   if (g->status) return NULL;
@@ -191,7 +191,7 @@ static sli_node *add_node(sl_here at, sl_graph *g, const sl_op *op, const sl_att
   return node;
 }
 
-/* Applies an op; outs may be the same array as ins, since it is written last. */
+/* Applies an op; outs may be the same array as ins, because outs is written last. */
 void sl_apply_at(sl_here at, sl_graph *g, const sl_op *op, const sl_attrs *attrs, int nin,
                  sl_tensor *const *ins, uint32_t absent, sl_tensor **outs) {
   const sli_node *node = add_node(at, g, op, attrs, nin, ins, absent);

@@ -15,14 +15,14 @@ typedef struct values {
   int count;
   size_t capacity;
   char **texts;
-  char *all; /* of a list: one line each */
+  char *all; /* for a list: all values, one per line */
 } values;
 
 struct sl_args {
   const sl_option *options;
   int count;
   values *given; /* [count] */
-  char **misuse; /* first undeclared option that the model asks for; NULL: none */
+  char **misuse; /* first undeclared option that the model reads; NULL: none */
 };
 
 static int count_options(const sl_option *options) {
@@ -153,7 +153,7 @@ sl_status sl_args_complete(const sl_args *args) {
 
 /* ---- reading values ---------------------------------------------------------------- */
 
-/* Keeps the first misuse. */
+/* Records the first misuse. */
 static void note_misuse(const sl_args *args, const char *name, const char *what) {
   if (!*args->misuse) *args->misuse = sli_format("the model asks for option --%s, %s", name, what);
 }
@@ -168,8 +168,8 @@ static bool is_kind(const sl_option *option, sl_option_kind kind) {
   return option->kind == kind || (kind == SL_OPTION_TEXT && option->kind == SL_OPTION_LIST);
 }
 
-/* Returns the text of an option's value. If the model misuses the option, notes that and returns
- * "0", or for texts "". */
+/* Returns the text of an option's value. If the model misuses the option, records this and returns
+ * "0", or "" for texts. */
 static const char *value_of(const sl_args *args, const char *name, sl_option_kind kind) {
   int i = args_find(args, name, strlen(name));
   const char *text = NULL;
@@ -208,8 +208,8 @@ const char *sl_arg_given(const sl_args *args, const char *name, int i) {
   return i < v->count ? v->texts[i] : NULL;
 }
 
-/* Returns a setting of the optimizer. A value that the user gives counts, also 0; a default in
- * the table counts unless it is AdamW's, which leaves it to the op. */
+/* Returns a setting of the optimizer. A value from the user applies, even 0. A default of the table
+ * applies unless it equals AdamW's default; then the setting is 0, and the op's default applies. */
 static float setting(const sl_args *args, const char *name, float adamws) {
   float value = (float)sl_arg_float(args, name);
   if (value == adamws && !sl_arg_given(args, name, 0)) return 0;

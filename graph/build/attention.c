@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Attention with sinks, whose logits are spread over the queries; and latent attention, expanded to
- * attention where a graph is trained, one op where it is served. */
+/* Attention with sinks, whose logits are expanded to one per query; and latent attention, which
+ * training graphs expand to plain attention, and served graphs keep as one op. */
 #include <sluice/attention.h>
 #include <sluice/ops.h>
 
@@ -54,7 +54,8 @@ sl_tensor *sl_attend_dual_at(sl_here at, sl_graph *g, sl_tensor *q, sl_tensor *k
 
 /* ---- latents --------------------------------------------------------------------------------- */
 
-/* Widths of a head: nope and rope of its queries, and of its values. */
+/* Widths of a head: parts of its queries without (nope) and with (rope) rotary embedding, and
+ * values. */
 typedef struct widths {
   int64_t heads, nope, rope, values;
 } widths;
@@ -67,14 +68,15 @@ static sl_tensor *together(sl_here at, sl_graph *g, sl_tensor *x) {
   return sl_reshape_at(at, g, x, SL_TYPE(SL_F32, sl_dim(x, 0), -1, sl_dim(x, 2) * sl_dim(x, 3)));
 }
 
-/* Joins the parts of the heads' keys: k [B, T, R] is the same for all. [B, T, H (n + R)] */
+/* Concatenates the parts of the heads' keys: k [B, T, R] is shared by all heads. Returns [B, T, H
+ * (n + R)]. */
 static sl_tensor *keys_of(sl_here at, sl_graph *g, const widths *w, sl_tensor *own, sl_tensor *k) {
   sl_tensor *shared = sl_reshape_at(at, g, k, SL_TYPE(SL_F32, sl_dim(k, 0), -1, 1, w->rope));
   sl_tensor *parts[] = {own, sl_expand_at(at, g, shared, SL_TYPE(SL_F32, -1, -1, w->heads, -1))};
   return together(at, g, sl_concat_at(at, g, 3, 2, parts));
 }
 
-/* Fills the heads' values up to the length of a key with zeros. */
+/* Pads the heads' values with zeros to the width of a key. */
 static sl_tensor *padded(sl_here at, sl_graph *g, const widths *w, sl_tensor *values,
                          sl_tensor *key) {
   int64_t more = w->nope + w->rope - w->values;
@@ -86,7 +88,7 @@ static sl_tensor *padded(sl_here at, sl_graph *g, const widths *w, sl_tensor *va
 
 static sl_tensor *expanded(sl_here at, sl_graph *g, const widths *w, sl_tensor *const in[4],
                            sl_tensor *ids, const sl_attrs *attrs) {
-  sl_tensor *of[2]; /* keys' own part and values, [B, T, H, ...] */
+  sl_tensor *of[2]; /* per-head part of keys, and values, [B, T, H, ...] */
   sl_tensor *kv = in_heads(at, g, sl_linear_at(at, g, in[1], in[3], NULL, false), w->heads);
   sl_split_at(at, g, kv, 3, 2, (int64_t[]){w->nope, w->values}, of);
   sl_tensor *k = keys_of(at, g, w, of[0], in[2]);
@@ -95,7 +97,7 @@ static sl_tensor *expanded(sl_here at, sl_graph *g, const widths *w, sl_tensor *
   return together(at, g, sl_slice_at(at, g, in_heads(at, g, o, w->heads), 3, 0, w->values));
 }
 
-/* Returns false, with an error, if widths do not go together. */
+/* Returns false, with an error, if widths are inconsistent. */
 static bool widths_read(sl_here at, sl_graph *g, sl_tensor *const in[4], const sl_attrs *attrs,
                         widths *w) {
   if (!in[0] || !in[1] || !in[2] || !in[3]) return false;

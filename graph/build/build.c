@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Construction of a graph: blocks, parameters, its loss or outputs, and the first error. Ops are
- * applied in apply.c. */
+/* Construction of a graph: blocks, parameters, loss or outputs, and the first error. apply.c
+ * applies ops. */
 #include "graph/build/build.h"
 
 #include <math.h>
@@ -268,8 +268,8 @@ static sl_type *copy_types(sl_graph *g, int ntypes, int nin, sl_tensor *const *i
   return types;
 }
 
-/* Returns the input types of a node. Every device reads the parts of all others, so nodes with
- * many inputs share the types of an earlier node if they are equal. */
+/* Returns the input types of a node. Nodes that read the parts of all devices have many inputs, so
+ * they share the types of an earlier node if these are equal. */
 static sl_type *types_of(sl_graph *g, int ntypes, int nin, sl_tensor *const *in) {
   if (ntypes > nin || nin < SLI_MANY_INPUTS) return copy_types(g, ntypes, nin, in);
   sli_types *last = &g->known.types[nin % (int)SLI_COUNT(g->known.types)];
@@ -286,7 +286,7 @@ void sli_node_own_types(sl_graph *g, sli_node *n) {
 
 sli_node *sli_graph_node(sl_graph *g, const sl_op *op, const char *name, const sl_attrs *attrs,
                          sl_class cls, int block, int nin, sl_tensor *const *in, int nout) {
-  /* shape rules may look at any optional input, so all inputs get a type */
+  /* shape rules may read the type of any optional input, so all inputs get a type */
   int ntypes = SLI_MAX(nin, op->max_in);
   sli_node *n = sli_arena_alloc(&g->arena, sizeof *n);
   *n = (sli_node){.id = g->nnodes,

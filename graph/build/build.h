@@ -15,12 +15,12 @@ const sli_node *sli_loss_of_logits(const sl_graph *g);
  * sli_node_infer fills in the types, sli_node_output the tensors. */
 sli_node *sli_graph_node(sl_graph *g, const sl_op *op, const char *name, const sl_attrs *attrs,
                          sl_class cls, int block, int nin, sl_tensor *const *in, int nout);
-/* Gives a node its own array of input types, which other nodes may share; call before changing
- * it. */
+/* Gives a node a private array of input types. Call it before changing types, since nodes may share
+ * the array. */
 void sli_node_own_types(sl_graph *g, sli_node *n);
 /* Reorders the graph's nodes [nnodes] and renumbers them. */
 void sli_graph_reorder(sl_graph *g, sli_node *const *nodes);
-/* Has the nodes from number `first` on that read a tensor read another. */
+/* Makes nodes from number `first` on that read tensor `of` read `by` instead. */
 void sli_graph_replace_reads(sl_graph *g, int first, const sl_tensor *of, sl_tensor *by);
 /* Calls the op's shape rule. The caller names the op in its error. */
 sl_status sli_node_infer(sli_node *node);
@@ -30,7 +30,7 @@ sl_tensor *sli_graph_tensor(sl_graph *g, const sl_type *type, const char *name);
 /* True for at most SL_MAX_DIMS dims, all positive, and a number of elements that does not
  * overflow. */
 bool sli_type_possible(const sl_type *type);
-/* Formats like sl_type_format(), also types that are not possible. */
+/* Formats like sl_type_format(), but also accepts impossible types. */
 char *sli_type_text(char *out, const sl_type *type);
 /* Records the first error, "file:line: text", and returns its status. */
 sl_status sli_graph_fail_at(sl_graph *g, sl_here at, sl_status status, const char *format, ...)
@@ -38,46 +38,47 @@ sl_status sli_graph_fail_at(sl_graph *g, sl_here at, sl_status status, const cha
 /* Returns the bit of a dim of x for a call of that name. Negative dims count from the end. Fails
  * the graph if x has no such dim. */
 uint32_t sli_graph_dim(sl_graph *g, sl_here at, const char *call, sl_tensor *x, int dim);
-/* "h.3/gelu.1 f32[8, 256, 384], h.3.weight f32[256, 64]"; "-" where absent. */
+/* Describes tensors: "h.3/gelu.1 f32[8, 256, 384], h.3.weight f32[256, 64]"; "-" if absent. */
 char *sli_graph_describe(sl_graph *g, int nin, sl_tensor *const *in);
 
 /* Fingerprint of a model as written; see fingerprints.c. */
 typedef struct sli_fingerprints {
-  bool own_ops; /* some ops are not Sluice's own */
+  bool own_ops; /* some ops are user-defined */
   int count;
   struct sli_fingerprint {
-    const char *name; /* of a parameter, with its type, or of an op; sorted */
+    const char *name; /* name of a parameter, with its type, or of an op; sorted */
     uint64_t hash;
   } * of;
 } sli_fingerprints;
 
-/* Computes fingerprints before any pass; the result is the arena's. */
+/* Computes fingerprints before any pass; the arena owns the result. */
 sli_fingerprints sli_graph_fingerprints(const sl_graph *g, sli_arena *arena);
-/* Returns the source of held-out data for a source, by the ticks of an evaluation, if it has
- * one. */
+/* Returns the held-out data of a source, if it has any, as a source indexed by an evaluation's
+ * ticks. */
 const sl_source *sli_source_held_out(sl_graph *g, const sl_source *source);
-/* Returns the files that the graph trains on, which it owns, the tokens of a sequence, and how many
- * sequences a step takes; NULL: it reads none. */
+/* Returns the files that the graph trains on, which the graph owns, or NULL if it reads none. Sets
+ * *context to the tokens of a sequence and *batch to the sequences of a step. */
 const struct sli_tokens *sli_graph_tokens(const sl_graph *g, int64_t *context, int64_t *batch);
-/* True if options.eval names that data. */
+/* Returns true if options.eval names the source's held-out data. */
 bool sli_source_has_files(const sl_source *source);
 
-/* Makes the objective's loss of a model's logits. */
+/* Returns the objective's loss for a model's logits. */
 sl_tensor *sli_objective_loss(sl_here at, sl_graph *g, sl_tensor *logits, sl_tensor *targets);
-/* Returns the logits [rows, context, ...] of chosen positions alone: see sl_objective.positions. */
+/* Returns the logits [rows, context, ...] at the chosen positions only: see
+ * sl_objective.positions. */
 sl_tensor *sli_at_positions(sl_here at, sl_graph *g, sl_tensor *logits, sl_tensor *positions);
-/* Checks that the model has called for the objective's data and loss. */
+/* Checks that the model has requested the objective's data and loss. */
 sl_status sli_objective_check(sl_graph *g);
-/* Lets a reference read the model's parameters that are not trained, in place of its own. */
+/* Makes the reference read the model's frozen parameters instead of copies of them. */
 void sli_objective_share(sl_graph *g);
 /* Adds data files, one path per line, to those that sl_graph_files() lists and checks. */
 sl_status sli_graph_add_files(sl_graph *g, const char *paths);
-/* Returns a microbatch's share of the tokens that a step of chats learns, an f64 scalar that each
- * part of the microbatch has as a whole; NULL: the rows are of no chats. */
+/* Returns, for chats, a microbatch's share of the tokens in a step's loss, an f64 scalar that is
+ * the same in every part of the microbatch. NULL if the rows are not chats. */
 sl_tensor *sli_texts_learned(sl_here at, sl_graph *g, const sl_texts *texts);
-/* The target of a token behind which nothing is learned. */
+/* Target of a token whose next token is not in the loss. */
 enum { SLI_UNLEARNED = -100 };
-/* Makes the source of tokens of files, or of what serves the graph. */
+/* Creates the source of tokens, from files or from the server of the graph. */
 sl_texts sli_texts_of_files(sl_here at, sl_graph *g, const char *paths, int64_t rows,
                             int64_t context, int64_t vocab, bool chats, bool alone);
 
@@ -85,13 +86,13 @@ sli_mean sli_mean_of(sl_graph *g, const char *name, sl_tensor *t);
 
 /* True if a parameter's name matches the pattern. See sl_freeze(). */
 bool sli_pattern_finds(const char *pattern, const char *name);
-/* "PATTERN:lr=1e-4,decay=0" */
+/* Reads "PATTERN:lr=1e-4,decay=0". */
 sl_status sli_group_read(sl_graph *g, const char *text, const char **pattern,
                          sl_group_settings *out);
 /* Checks that every adapter pattern matched a parameter, and freezes everything but adapters. */
 sl_status sli_lora_settle(sl_graph *g);
-/* Settles which parameters are trained, and the settings of each; call before gradients are
- * made. */
+/* Determines which parameters are trained, and the settings of each. Call it before the gradients
+ * pass. */
 sl_status sli_training_settle(sl_graph *g);
 
 /* Runs fn(arg) when the graph is destroyed. */
@@ -106,7 +107,7 @@ void sli_graph_seed(sl_graph *g, uint64_t seed);
 void sli_init_values(const sl_type *type, sl_init init, const char *name, uint64_t seed,
                      float *out);
 
-/* Initial values of several parameters, computed on several threads where that pays. */
+/* Initial values of several parameters, computed on several threads if that is faster. */
 typedef struct sli_init_item {
   const sl_type *type;
   sl_init init;
@@ -115,7 +116,8 @@ typedef struct sli_init_item {
 } sli_init_item;
 void sli_init_all(int count, const sli_init_item *items, uint64_t seed);
 
-/* Writes the name of an option's value: the `word` of its help, or the kind's. Empty: a flag. */
+/* Writes the placeholder of an option's value: the `word` in its help, or that of its kind; empty
+ * for a flag. */
 void sli_option_word(const sl_option *option, char *out, size_t bytes);
 /* Returns an option's help and default as one line; the caller frees it. */
 char *sli_option_text(const sl_option *option);

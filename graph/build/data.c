@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Sources of data: a user's callback, and rows of a token file. */
+/* Data sources: a user's callback, and rows of token files. */
 #include "graph/build/build.h"
 
 #include <limits.h>
@@ -18,22 +18,22 @@ void sl_data_at(sl_here at, sl_graph *g, const sl_source *source, sl_tensor **ou
 /* Context of the token source's callbacks; constant once made. */
 typedef struct token_rows {
   sl_source source;
-  sl_type types[5]; /* tokens and targets, of chats also a number, documents and positions, each
-                       i32 [rows, context]; in a served graph tokens, targets and its batch */
-  int64_t rows, context, batch; /* context: with the sinks */
-  int64_t sinks;                /* tokens in front of each sequence, numbered from `sink` on */
+  sl_type types[5]; /* tokens and targets; for chats also a number, documents and positions; each
+                       i32 [rows, context]. In a served graph tokens, targets and the batch */
+  int64_t rows, context, batch; /* context includes the sinks */
+  int64_t sinks;                /* tokens before each sequence, with ids from `sink` on */
   int32_t sink;
-  bool chats, alone;          /* the model reads chats; a row may have one */
-  const sli_tokens *files;    /* NULL for inference, and where no data is read */
+  bool chats, alone;          /* the model reads chats; each row has at most one */
+  const sli_tokens *files;    /* NULL for inference, and if no data is read */
   const sli_tokens *held_out; /* or NULL */
-  double held_out_learned;    /* learned tokens of a row of them, in the mean */
+  double held_out_learned;    /* mean number of tokens in the loss per held-out row */
   void (*feed)(void *ctx, const sl_tick *tick, int32_t *tokens, int64_t count);
   void *feed_ctx;
   const sl_serving *serve; /* or NULL */
 } token_rows;
 
-/* Writes a number in binary, as the places of its digits that are 1, the highest first, as many as
- * go in: place k counts 2^(k - POINT). */
+/* Writes a number in binary, as the positions of its 1 bits, highest first, as many as fit:
+ * position k stands for 2^(k - POINT). */
 enum { PLACES = 64, POINT = 32 };
 static void put_number(double number, int64_t count, int32_t *out) {
   int64_t n = 0;
@@ -45,7 +45,7 @@ static void put_number(double number, int64_t count, int32_t *out) {
   while (n < count) out[n++] = SLI_UNLEARNED;
 }
 
-/* Fills in the sinks among `count` tokens of a row from `first` on; returns how many there are. */
+/* Fills in the sinks among the `count` tokens of a row from `first` on; returns their number. */
 static int64_t put_sinks(const token_rows *r, int64_t first, int64_t count, int32_t *tokens,
                          int32_t *targets) {
   int64_t n = SLI_MIN(SLI_MAX(r->sinks - first, 0), count);
@@ -58,7 +58,7 @@ static int64_t put_sinks(const token_rows *r, int64_t first, int64_t count, int3
 
 static int32_t *behind(int32_t *array, int64_t n) { return array ? array + n : NULL; }
 
-/* Fills in rows from sequence `first` on; only the tick's piece, if sequences are cut. */
+/* Fills rows from sequence `first` on; if sequences are cut, only the tick's piece. */
 static void data_fill(const token_rows *r, const sli_tokens *files, int64_t first, double learned,
                       const sl_tick *tick, void *const *out) {
   int64_t count = tick->rows ? tick->rows : r->context;
@@ -74,7 +74,7 @@ static void data_fill(const token_rows *r, const sli_tokens *files, int64_t firs
   }
 }
 
-/* Returns the learned tokens of a row, in the mean over rows from `first` on. */
+/* Returns the mean number of tokens in the loss per row, over rows from `first` on. */
 static double learned_of(const token_rows *r, const sli_tokens *files, int64_t first,
                          int64_t count) {
   if (r->source.nout < 3) return 0;
@@ -179,13 +179,13 @@ static sl_status open_source(sl_here at, sl_graph *g, const char *paths, int64_t
 }
 
 static const token_rows *data_rows_of(const sli_node *node) {
-  /* copies for whole microbatches read the same source */
+  /* copies for whole microbatches have the same source */
   bool once = node->op == &sl_op_source && !node->attrs.full;
   const sl_source *source = once ? node->attrs.user : NULL;
   return source && source->fill == fill_from_files ? source->ctx : NULL;
 }
 
-/* Makes the source of a served graph: one row of positions of any sequences, and the batch that
+/* Creates the source of a served graph: one row of positions of any sequences, and the batch that
  * describes them. */
 static sl_tensor *served_tokens(sl_here at, sl_graph *g, int64_t context, int64_t vocab,
                                 sl_tensor **targets) {
@@ -300,8 +300,8 @@ double sli_evaluation_weight(const sl_graph *g, int64_t microbatch, int *first) 
   return (double)part / e->rows;
 }
 
-/* Copies `count` rows from `first` on over all rows, repeatedly. Sequences may be cut, rows are
- * not. */
+/* Fills all rows with repetitions of the `count` rows from `first` on. Sequences may be cut, rows
+ * are not. */
 static void repeat_rows(const held_out *h, const sl_tick *tick, int first, int count,
                         void *const *out) {
   for (int o = 0; o < h->of->nout; o++) {
@@ -377,7 +377,7 @@ static sl_status check_other_files(const sl_graph *g) {
 
 int sl_graph_files(const sl_graph *g, int most, sl_graph_file *out) {
   int count = 0;
-  const sli_tokens *last = NULL; /* nodes of one source, on several devices, are adjacent */
+  const sli_tokens *last = NULL; /* the nodes of one source on several devices are adjacent */
   for (int i = 0; i < g->nnodes; i++) {
     const token_rows *r = data_rows_of(g->nodes[i]);
     if (!r || !r->files || r->files == last) continue;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Distillation: a model learns the probabilities of a frozen teacher. */
-#define SL_MODEL_BUILTIN /* errors are not about lines of this file */
+#define SL_MODEL_BUILTIN /* errors must not name lines of this file */
 #include "graph/build/build.h"
 
 #include <stdlib.h>
@@ -23,7 +23,7 @@ void sl_distill_teach(sl_graph *g, sl_tensor *logits, const sl_distill *s, sl_te
   frozen[0] = sl_log_softmax(g, sl_scale(g, likely, 1 / temperature_of(s)), -1);
 }
 
-/* Returns the model's log-probabilities of those tokens. */
+/* Returns the model's log-probabilities of the given tokens; ids NULL: of all tokens. */
 static sl_tensor *own_logprobs(sl_graph *g, sl_tensor *logits, sl_tensor *ids, float temperature) {
   sl_tensor *all = sl_log_softmax(g, sl_scale(g, logits, 1 / temperature), -1);
   return ids ? sl_gather(g, all, -1, ids) : all;

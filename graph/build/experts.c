@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Calls for mixtures of experts: a token goes to the experts that its logits choose. Losses that
- * balance the load consist of existing ops, so they are sharded like those. */
+/* Calls for mixtures of experts: the logits of a token choose its experts. Load-balancing losses
+ * are composed of other ops, and are sharded like these. */
 #include "graph/build/build.h"
 
 sl_routing sl_route_at(sl_here at, sl_graph *g, sl_tensor *logits, int k, bool normed) {
@@ -31,7 +31,7 @@ sl_tensor *sl_expert_load_at(sl_here at, sl_graph *g, sl_tensor *ids, int64_t ex
   return sl_sum_at(at, g, ones, leading(ones), false);
 }
 
-/* Computes the mean over tokens and experts of E E f p; f, which has no gradient, is over the
+/* Computes the mean over tokens and experts of E E f p; f, which has no gradient, is taken over the
  * whole microbatch. */
 sl_tensor *sl_balance_loss_at(sl_here at, sl_graph *g, const sl_routing *routing) {
   int64_t experts = sl_dim(routing->probabilities, -1);

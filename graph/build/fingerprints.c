@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Fingerprint of a model: its parameters, and for each op as written a hash of its inputs and
- * attributes. Shapes are excluded: rows of a batch and of a microbatch are options, which are
- * compared by name. */
+ * attributes. Shapes are excluded because the rows of a batch and a microbatch are options, which
+ * are compared by name. */
 #include "graph/build/build.h"
 
 #include <string.h>

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Frames of prompts, and rows of their encoder in place of tokens' embeddings.
+/* Frames of prompts, and splicing of their encoder's rows into token embeddings.
  *
- * In training from files each sequence has its frames, as it has its tokens. In training from
- * rollouts the graph has the encoder of one prompt, behind which a span collects the rows of all
- * prompts of a step (passes/spans.c). A served graph has no encoder: its batch says which row each
- * position has. */
+ * When training from files, each sequence has frames as it has tokens. When training from rollouts,
+ * the graph contains the encoder for one prompt, followed by a span that collects the rows of all
+ * prompts of a step (passes/spans.c). A served graph has no encoder: its batch gives the row of
+ * each position. */
 #include "graph/build/frames.h"
 #include "graph/build/build.h"
 
@@ -29,7 +29,7 @@ static void unmap(void *arg) {
   munmap(m->bytes, m->size);
 }
 
-/* Checks that the file's array has frames of the wanted shape. */
+/* Checks that the file's array has frames of the requested shape. */
 static sl_status check_array(const sli_frames *f, const char *path, const sli_npy *array) {
   char text[SL_TYPE_TEXT];
   bool fits = array->ndim == f->frame.ndim + 1;
@@ -128,7 +128,7 @@ static sl_status refuse_frames(sl_here at, sl_graph *g, int64_t rows, int64_t fr
   return SL_OK;
 }
 
-/* Opens the file, except in a served graph, whose rows come from elsewhere. */
+/* Opens the file, except for a served graph, whose rows come with requests. */
 static sl_status open_for(sl_graph *g, const char *path, sli_frames *f) {
   if (g->options.serve) return SL_OK;
   sl_status status = open_frames(g, path, f);
@@ -150,7 +150,7 @@ static sli_frames *make_frames(sl_graph *g, int64_t rows, int64_t frames, sl_typ
   return f;
 }
 
-/* A model and its reference read the same frames. */
+/* Declares frames. A model and its reference read the same frames. */
 sl_tensor *sl_frames_at(sl_here at, sl_graph *g, const char *path, int64_t rows, int64_t frames,
                         sl_type frame) {
   if (g->status || refuse_frames(at, g, rows, frames)) return NULL;

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Parameters by patterns of their names: frozen ones, and learning rates and decays of their
- * own. */
+/* Parameter groups by name patterns: frozen parameters, and separate learning rates and decays. */
 #include <stdarg.h>
 #include <stdio.h>
 
@@ -25,7 +24,7 @@ void sl_group_at(sl_here at, sl_graph *g, const char *pattern, const sl_group_se
   add_rule(g, (sli_param_rule){.pattern = pattern, .at = at, .group = *settings});
 }
 
-/* Adds the rules given by the user who runs the model, behind the model's own. */
+/* Adds the rules given by the user who runs the model, after the model's rules. */
 static sl_status add_texts(sl_graph *g) {
   const sl_training *by = g->options.training;
   for (int i = 0; by && i < by->nfrozen; i++)
@@ -45,7 +44,7 @@ static bool is_product(const sli_node *n) {
   return n->op == &sl_op_linear || n->op == &sl_op_matmul;
 }
 
-/* How parameters are read. */
+/* How a parameter is read: by products, by other ops, as one of the last matrices. */
 enum { MULTIPLIED = 1, OTHERWISE = 2, LAST = 4 };
 
 static bool reads_matrix(const sli_node *n) {
@@ -54,7 +53,7 @@ static bool reads_matrix(const sli_node *n) {
   return any && is_product(n);
 }
 
-/* Marks the matrices that make the predictions: the last ones on the way to the loss. */
+/* Marks the output projection: the last matrices on the way to the loss. */
 static void mark_last(const sl_graph *g, const sli_node *n, uint8_t *read, bool *seen) {
   if (!n || seen[n->id]) return;
   seen[n->id] = true;
@@ -80,8 +79,8 @@ static uint8_t *find_reads(sl_graph *g) {
   return read;
 }
 
-/* Returns the settings of parameters that the optimizer is not for, whose rates follow its
- * schedule. */
+/* Returns the settings of parameters that the optimizer does not update itself; their rates follow
+ * its schedule. */
 static const sl_optimizer *make_others(sl_graph *g) {
   const sl_optimizer *base = &g->training.optimizer;
   if (!base->rule->update->others) return base;
@@ -95,7 +94,7 @@ static const sl_optimizer *make_others(sl_graph *g) {
   return o;
 }
 
-/* Chooses between the optimizer and the one beside it. */
+/* Chooses, for each parameter, between the optimizer and its op for other parameters. */
 static void choose_rules(sl_graph *g, const sl_optimizer *others) {
   const sl_optimizer *base = &g->training.optimizer;
   uint8_t *read = others == base ? NULL : find_reads(g);
@@ -108,7 +107,7 @@ static void choose_rules(sl_graph *g, const sl_optimizer *others) {
 
 /* ---- settings -------------------------------------------------------------------------- */
 
-/* Sets the optimizer of a parameter; false: the parameter is no matrix. */
+/* Sets the optimizer of a parameter; returns false if the parameter is not a matrix. */
 static bool set_rule(sl_graph *g, const sli_param_rule *rule, sl_tensor *param,
                      const sl_optimizer *others) {
   const sl_optimizer *base = &g->training.optimizer;
@@ -140,7 +139,7 @@ static sl_status apply_named(sl_graph *g, const sli_param_rule *rule, const sl_o
                            op->name, found->name, found->type.ndim);
 }
 
-/* Sets the settings of a parameter: the graph's own where no group sets another value. */
+/* Applies a group's settings to a parameter; unset values come from the graph's optimizer. */
 static sl_status groups_apply(sl_graph *g, const sli_param_rule *rule, sl_tensor *param,
                               const sl_optimizer *others) {
   const sl_optimizer *base = &g->training.optimizer;
@@ -182,7 +181,7 @@ static sl_status apply_rule(sl_graph *g, const sli_param_rule *rule, const sl_op
                            g->nparams ? g->params[0]->name : "none");
 }
 
-/* Clears needs_grad of tensors computed from frozen parameters alone. */
+/* Clears needs_grad of tensors computed only from frozen parameters. */
 static void mark_nodes(sl_graph *g) {
   for (int i = 0; i < g->nnodes; i++) {
     const sli_node *n = g->nodes[i];

@@ -2,17 +2,16 @@
 /* Initial values of parameters.
  *
  * Element i of a parameter is a function of (seed, name, i): word i % 4 of Philox block i / 4,
- * whose key is the seed and whose counter holds the block's number and the name's hash. The
- * values therefore do not depend on how parameters are spread over devices, nor on the order in
- * which they are filled.
+ * whose key is the seed and whose counter holds the block's number and the name's hash. The values
+ * therefore do not depend on how parameters are sharded over devices, or on the order in which they
+ * are filled.
  *
- * A model of 10^9 parameters should not wait for this. The work goes through short arrays of
- * LANES blocks in plain loops, which compilers turn into vector instructions. The logarithm,
- * sine and cosine of Box & Muller's method are polynomials that stay within those loops. Only
- * the rounds of Philox are written for each vector length, as compilers multiply 32 bits to 64
- * inefficiently. Every element sees the same operations whatever the vectors' length, so
- * machines agree on the bits; for that no operations may be contracted to fused ones
- * (CMakeLists.txt). */
+ * Initialization of 10^9 parameters must be fast. The work is done on short arrays of LANES blocks
+ * in plain loops, which compilers vectorize. The logarithm, sine and cosine of Box & Muller's
+ * method are polynomials inside these loops. Only the rounds of Philox are written separately for
+ * each vector length, since compilers generate slow code for 32 x 32 -> 64 bit multiplication.
+ * Every element sees the same operations at any vector length, so all machines agree on the bits;
+ * to keep it so, operations must not be contracted to fused multiply-adds (CMakeLists.txt). */
 #include "graph/build/build.h"
 
 #include <math.h>
@@ -124,7 +123,7 @@ INLINE void find_uniform(uint32_t x[4][LANES], float scale, float y[4][LANES]) {
       y[w][l] = scale * (2 * fraction(x[w][l]) + 0x1p-24f - 1); /* odd / 2^24 */
 }
 
-/* The values of a block are neighbours. */
+/* Interleaves values, so that the values of a block are adjacent. */
 INLINE void put_in_order(float y[4][LANES], float out[VALUES]) {
   for (int l = 0; l < LANES; l++) {
     out[4 * l] = y[0][l];
@@ -134,7 +133,7 @@ INLINE void put_in_order(float y[4][LANES], float out[VALUES]) {
   }
 }
 
-/* The VALUES elements from 4 * `first` on. */
+/* Computes the VALUES elements from 4 * `first` on. */
 INLINE void run(encrypt_fn *encrypt, uint64_t first, uint64_t name, uint64_t seed, sl_init init,
                 float out[VALUES]) {
   uint32_t words[4][LANES];
@@ -165,9 +164,9 @@ AVX512 INLINE void multiply_16(__m512i x, uint32_t m, __m512i *low, __m512i *hig
   *high = _mm512_mask_shuffle_epi32(odd, 0x5555, even, _MM_PERM_DDBB);
 }
 
-/* Runs sli_philox_round on vectors. In AVX2 each word has 64 bits to itself, of which only the
- * lower half counts, since products are of lower halves. Even words are in one vector, odd ones
- * in another; they are merged at the end only. */
+/* Runs sli_philox_round on vectors. With AVX2 each word occupies 64 bits, of which only the lower
+ * half is used, since products take lower halves. Even words are in one vector, odd words in
+ * another; they are merged only at the end. */
 AVX2 INLINE void encrypt_avx2(uint32_t x[4][LANES], uint32_t key0, uint32_t key1) {
   __m256i m0 = _mm256_set1_epi64x(SLI_PHILOX_M0), m1 = _mm256_set1_epi64x(SLI_PHILOX_M1);
   for (int l = 0; l < LANES; l += 8) {
@@ -228,7 +227,7 @@ static run_fn *choose_run(void) {
 static run_fn *choose_run(void) { return run_plain; }
 #endif
 
-/* Fills in elements from `first` on, a multiple of VALUES. */
+/* Fills elements from `first`, a multiple of VALUES, to `end`. */
 static void fill_range(const sli_init_item *item, uint64_t seed, int64_t first, int64_t end) {
   if (item->init.kind == SL_INIT_GIVEN) {
     const sl_given *given = item->init.given;
@@ -255,8 +254,8 @@ void sli_init_values(const sl_type *type, sl_init init, const char *name, uint64
 
 /* ---- several parameters, on several threads ---------------------------------------------- */
 
-/* Pieces are longer than a large page: the first thread on a page clears it, and two at once
- * would both do so. */
+/* Pieces are longer than a large page: the first thread to touch a page clears it, and two
+ * concurrent threads would both clear it. */
 enum { PIECE = 8192 * VALUES, WORTH_A_THREAD = 4096 * VALUES, MOST_THREADS = 16 };
 
 /* Pieces of all items in order; a free thread takes the next. */

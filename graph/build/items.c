@@ -12,7 +12,7 @@ int64_t sl_graph_items(const sl_graph *g, const char **word) {
   for (int i = 0; i < g->nnodes; i++) {
     const sli_node *node = g->nodes[i];
     if (node->op != &sl_op_source || node->nout < 1) continue;
-    const sl_type *type = &((const sl_source *)node->attrs.user)->types[0]; /* not of a piece */
+    const sl_type *type = &((const sl_source *)node->attrs.user)->types[0]; /* microbatch type */
     bool tokens = type->dtype == SL_I32;
     if (tokens) *word = "tokens";
     int64_t rows = type->ndim ? type->dim[0] : 1;

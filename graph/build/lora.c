@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Linear maps, and adapters (LoRA: Hu et al., arXiv 2106.09685). Beside a linear map whose
- * weight matches a pattern, a product of two small matrices is trained instead of it.
+/* Linear maps, and adapters (LoRA: Hu et al., arXiv 2106.09685). For a linear map whose weight
+ * matches a pattern, a product of two small matrices is trained instead of the weight.
  *
  *     y = W x + b + (alpha / rank) B A x
  *
- * A starts at random, B at 0, so a model with new adapters computes the same as without. */
+ * A starts random and B starts at 0, so new adapters do not change the model's results. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -43,7 +43,7 @@ static void read_text(sl_graph *g, const char *text) {
   sl_lora_at((sl_here){0}, g, pattern, (int)rank, (float)alpha);
 }
 
-/* Adds the rules given by the user who runs the model, behind the model's own. */
+/* Adds the rules given by the user who runs the model, after the model's rules. */
 static void add_texts(sl_graph *g) {
   const sl_training *by = g->options.training;
   if (g->training.adapters.read) return;
@@ -84,7 +84,7 @@ static sl_tensor *matrix(sl_here at, sl_graph *g, const sl_adapter *adapter, cha
   return t;
 }
 
-/* Returns a matrix that has as many adapters as a served graph has places for. */
+/* Returns a tensor with one adapter matrix per place of a served graph. */
 static sl_tensor *matrices(sl_here at, sl_graph *g, const sl_adapter *adapter, char letter,
                            int64_t out, int64_t in) {
   sl_type type = SL_TYPE(SL_F32, adapter->places, out, in);
@@ -94,7 +94,7 @@ static sl_tensor *matrices(sl_here at, sl_graph *g, const sl_adapter *adapter, c
   return t;
 }
 
-/* Adds to each row what its own adapter makes of it: an adapter is to a row as an expert is. */
+/* Adds to each row its adapter's output; rows are dispatched to adapters as to experts. */
 static sl_tensor *add_places(sl_here at, sl_graph *g, sl_tensor *y, sl_tensor *x,
                              const sl_tensor *weight, bool transposed) {
   const sl_serving *s = g->options.serve;
@@ -141,7 +141,7 @@ sl_tensor *sl_linear_at(sl_here at, sl_graph *g, sl_tensor *x, sl_tensor *w, sl_
 
 static bool is_low(const sl_tensor *t) { return t->adapter && strstr(t->name, ".lora_"); }
 
-/* Returns the number of readers; *other: a reader that is no linear map of that direction. */
+/* Returns the number of readers; *other: a reader that is not a linear map of that direction. */
 static int count_readers(const sl_graph *g, const sl_tensor *weight, bool transposed,
                          const sli_node **other) {
   int count = 0;
@@ -161,8 +161,8 @@ static const sl_tensor *find_low(const sl_graph *g, const sl_adapter *adapter) {
   return g->params[i];
 }
 
-/* Checks that an adapter is beside all readers of its weight; otherwise merging it would change
- * the model. */
+/* Checks that all readers of a weight have its adapter; otherwise merging it would change the
+ * model. */
 static void check_readers(sl_graph *g, const sl_tensor *weight) {
   const sli_node *other = NULL;
   int all = count_readers(g, weight, weight->adapter->transposed, &other);
@@ -175,7 +175,8 @@ static void check_readers(sl_graph *g, const sl_tensor *weight) {
                     rule->pattern, weight->name, other ? other->name : "a linear map without it");
 }
 
-/* Says why a rule matches no linear map's weight: another op may read the weight it means. */
+/* Fails with the reason why a rule matches no linear map's weight: another op may read the
+ * weight. */
 static void refuse_unused(sl_graph *g, const sli_adapter_rule *rule) {
   for (int i = 0; i < g->nnodes; i++)
     for (int a = 0; a < g->nodes[i]->nin; a++) {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Call for cross entropy of weighted targets: the total weight of a microbatch's targets, and
- * the loss divided by that. */
+/* Call for cross entropy with weighted targets: computes the total weight of a microbatch's
+ * targets, and divides the loss by it. */
 #include <math.h>
 
 #include "graph/build/build.h"
@@ -54,8 +54,8 @@ static bool reads_classifier(const sli_node *n) {
   return logits && logits->producer && logits->producer->op == &sl_op_linear && n->nin > 1;
 }
 
-/* Returns the first summand of a loss, or of a device's share of it, that reads a classifier's
- * logits; NULL: none. */
+/* Returns the first summand of a loss, or of a device's part of it, that reads a classifier's
+ * logits, or NULL if none does. */
 static const sli_node *summand_of_logits(const sli_node *n) {
   if (!n || reads_classifier(n)) return n;
   if (n->op == &sl_op_share) return summand_of_logits(n->in[0]->producer);

@@ -2,7 +2,7 @@
 /* Calls for arithmetic. */
 #include "graph/build/build.h"
 
-/* True if a and b have the same type, for which there are faster ops. */
+/* True if a and b have the same type, which has faster ops. */
 static bool is_plain(const sl_tensor *a, const sl_tensor *b) {
   return !a || !b || (sl_type_equal(&a->type, &b->type) && a->type.dtype == SL_F32);
 }
@@ -19,8 +19,8 @@ sl_tensor *sl_sum_at(sl_here at, sl_graph *g, sl_tensor *x, uint32_t axes, bool 
   return sl_op1_at(at, g, &sl_op_reduce_sum, &(sl_attrs){.axes = axes, .keep = keep}, x);
 }
 
-/* Computes a mean. Over everything it is a loss op; over some dims it is a sum, of which each
- * device can have a part. */
+/* Computes a mean. A full mean is a loss op; a mean over some dims is a scaled sum, which devices
+ * can compute in parts. */
 sl_tensor *sl_mean_at(sl_here at, sl_graph *g, sl_tensor *x, uint32_t axes, bool keep) {
   int64_t n = 1;
   uint32_t all = x && x->type.ndim ? (1u << x->type.ndim) - 1 : 0;
@@ -43,7 +43,7 @@ sl_tensor *sl_max_at(sl_here at, sl_graph *g, sl_tensor *x, uint32_t axes, bool 
   return largest(at, g, x, axes, keep, 0);
 }
 
-/* Computes argmax along a dim; for a dim that does not exist, the shape rule reports the error. */
+/* Computes argmax along a dim; the shape rule reports a dim that does not exist. */
 sl_tensor *sl_argmax_at(sl_here at, sl_graph *g, sl_tensor *x, int dim) {
   return largest(at, g, x, sli_graph_dim(g, at, "sl_argmax", x, dim), false, 1);
 }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Metrics of evaluations besides the loss, and counters of a training step. */
+/* Evaluation metrics besides the loss, and counters of a training step. */
 #include "graph/build/build.h"
 
 #include <string.h>
@@ -11,7 +11,7 @@ sli_mean sli_mean_of(sl_graph *g, const char *name, sl_tensor *t) {
   return mean;
 }
 
-/* True for a mean that is computed in parts where rows or sequences are, like a loss. */
+/* True for a mean that is computed in parts if rows are sharded or sequences cut, like a loss. */
 static bool is_mean(const sl_tensor *t) {
   return !t->type.ndim && t->producer && t->producer->op->pieces == SL_PIECES_MEAN && !t->output;
 }
@@ -27,7 +27,7 @@ static const char *fault(sl_graph *g, const char *name, const sl_tensor *t) {
                           sl_type_format(text, &t->type));
 }
 
-/* Adds a last dim of 1, so that all dims of t are rows, along which it may be cut. */
+/* Adds a last dim of 1, so that all dims of t are rows and may be cut. */
 static sl_tensor *with_last(sl_here at, sl_graph *g, sl_tensor *t) {
   sl_type shape = t->type;
   if (shape.ndim == SL_MAX_DIMS) return t;

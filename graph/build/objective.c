@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Objectives: data and losses by callbacks, and a frozen model beside the one that learns.
+/* Objectives: data and losses from callbacks, and a frozen model next to the trained one.
  *
- * The frozen model is built first, with blocks of its own. When both are there, its nodes go into
- * the model's blocks, in order; they precede the model's own there. */
+ * The frozen model is built first, in separate blocks. When both models are built, its nodes move
+ * into the model's blocks, in order, before the model's nodes. */
 #include "graph/build/build.h"
 
 #include <stdlib.h>
@@ -19,7 +19,7 @@ static bool is_shape(const sl_tensor *t, int64_t rows, int64_t context) {
          t->type.dim[1] == context;
 }
 
-/* Returns the tokens that the frozen model reads, which are the model's. */
+/* Returns the tokens that both the frozen model and the model read. */
 static sl_texts same_tokens(sl_here at, sl_graph *g, int64_t rows, int64_t context, int64_t vocab) {
   const struct sli_frozen *f = &g->frozen;
   if (is_shape(f->texts.tokens, rows, context) && vocab == f->vocab) return f->texts;
@@ -45,7 +45,7 @@ static sl_texts made_tokens(sl_here at, sl_graph *g, int64_t rows, int64_t conte
   return (sl_texts){NULL};
 }
 
-/* Asks for the positions that the loss needs. */
+/* Gets the positions that the loss needs from the objective. */
 static void make_positions(sl_here at, sl_graph *g, int64_t rows) {
   const sl_objective *o = sli_objective(g);
   struct sli_frozen *f = &g->frozen;
@@ -105,8 +105,8 @@ sl_texts sl_texts_at(sl_here at, sl_graph *g, const char *paths, int64_t rows, i
 
 /* ---- losses ---------------------------------------------------------------------------- */
 
-/* Takes from the frozen model's logits what the loss needs. The result stands for its own loss,
- * which nobody wants. */
+/* Computes what the loss needs from the frozen model's logits. The result is a placeholder for the
+ * frozen model's loss, which is not used. */
 static sl_tensor *frozen_loss(sl_here at, sl_graph *g, sl_tensor *logits, sl_tensor *targets) {
   const sl_objective *o = g->options.objective;
   o->frozen(o->ctx, g, logits, targets, g->frozen.results);
@@ -146,8 +146,8 @@ sl_tensor *sl_cross_entropy_at(sl_here at, sl_graph *g, sl_tensor *logits, sl_te
   return sl_op2_at(at, g, &sl_op_cross_entropy, NULL, logits, targets);
 }
 
-/* The loss of a microbatch is divided by its share of all tokens that the step learns, however many
- * it has itself: the mean over microbatches is then that over these tokens. */
+/* Divides the loss of a microbatch by its share of all tokens in the step's loss, so that the mean
+ * over microbatches is the mean over these tokens. */
 sl_tensor *sl_texts_loss_at(sl_here at, sl_graph *g, sl_tensor *logits, const sl_texts *texts) {
   sl_tensor *total = sli_objective(g) ? NULL : sli_texts_learned(at, g, texts), *out[2] = {NULL};
   if (!total) return sl_cross_entropy_at(at, g, logits, texts->targets);
@@ -194,18 +194,19 @@ static sl_status build_frozen(const sl_model *model, sl_graph *g, const sl_args 
   return status;
 }
 
-/* Returns the model's block for a block of the frozen model: the same one, or of another number of
- * blocks one as far along. */
+/* Returns the model's block for a block of the frozen model: the same block, or if their numbers of
+ * blocks differ, the block at the same relative position. */
 static int block_for(const sl_graph *g, int block) {
   int from = g->frozen.nblocks, to = g->nblocks;
   if (from == to || block < 0) return block;
   return from == 1 ? 0 : (int)(((int64_t)block * (to - 1) + (from - 1) / 2) / (from - 1));
 }
 
-/* A source may have readers in both models and comes before both. */
+/* Returns the sort key of a node. Sources come first, since they may have readers in both
+ * models. */
 static int order_of(const sli_node *n) { return n->op == &sl_op_source ? -1 : n->block; }
 
-/* Puts the nodes of the frozen model into the model's blocks. */
+/* Moves the nodes of the frozen model into the model's blocks. */
 static void merge_blocks(sl_graph *g) {
   sli_node **nodes = sli_calloc((size_t)g->nnodes + 1, sizeof(sli_node *));
   int count = 0;
@@ -218,7 +219,7 @@ static void merge_blocks(sl_graph *g) {
   free(nodes);
 }
 
-/* Puts the model's own parameters before those of the frozen one. */
+/* Puts the model's parameters before those of the frozen model. */
 static void merge_params(sl_graph *g) {
   size_t n = (size_t)g->nparams + 1;
   sl_tensor **params = sli_calloc(n, sizeof(sl_tensor *));
@@ -256,7 +257,8 @@ sl_status sl_model_build(const sl_model *model, sl_graph *g, const sl_args *args
 
 /* ---- parameters that both have --------------------------------------------------------------- */
 
-/* Returns the model's parameter that has a reference's values for ever; NULL: none. */
+/* Returns the model's parameter whose values always equal those of a reference's parameter, or NULL
+ * if there is none. */
 static sl_tensor *lasting_twin(const sl_graph *g, const sl_tensor *reference) {
   for (int i = 0; i < g->nparams; i++) {
     sl_tensor *t = g->params[i];

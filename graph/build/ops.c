@@ -84,7 +84,7 @@ sl_tensor *sl_attend_blocks_at(sl_here at, sl_graph *g, sl_tensor *q, sl_tensor 
 
 sl_tensor *sl_causal_conv_within_at(sl_here at, sl_graph *g, sl_tensor *x, sl_tensor *w,
                                     sl_tensor *bias, sl_tensor *positions) {
-  enum { BIAS = 1 << 2, NEAR = 1 << 3 }; /* which may be absent */
+  enum { BIAS = 1 << 2, NEAR = 1 << 3 }; /* inputs that may be absent */
   return ops_apply(at, g, &sl_op_causal_conv, NULL,
                    positions ? 5
                    : bias    ? 3

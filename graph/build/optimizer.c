@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* sl_train: the loss of a model and the update of its parameters. Settings of the user who runs
- * it (sl_graph_options.training) replace the model's; the rest gets defaults. */
+/* sl_train: the loss of a model and the update of its parameters. Settings from the user who runs
+ * it (sl_graph_options.training) override the model's; unset fields get defaults. */
 #include <math.h>
 #include <stddef.h>
 #include <stdlib.h>
@@ -10,7 +10,7 @@
 
 /* ---- settings as text --------------------------------------------------------------- */
 
-/* Setting, by its name in text. */
+/* A setting, by its name in text. */
 typedef struct setting {
   const char *name;
   enum { REAL, WHOLE, SWITCH, RULE } kind;
@@ -122,7 +122,7 @@ static sl_status replace_rule(sl_graph *g, const char *text, sl_optimizer *o) {
   if (!row || !row->update)
     return sl_graph_fail(g, SL_E_USAGE, "optimizer %s: %s are known, and the model's own%s", name,
                          known, sli_meant((char[SLI_MEANT_TEXT]){0}, names, name));
-  if (row->update->others && !o->adamw_lr) o->adamw_lr = o->lr; /* the model's own */
+  if (row->update->others && !o->adamw_lr) o->adamw_lr = o->lr; /* the model's rate */
   o->rule = row;
   o->nesterov |= row->update->defaults.nesterov;
   sl_status status = read_settings(g, "optimizer", text, list, of_optimizer, o);

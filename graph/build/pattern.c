@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Patterns of parameters' names: a run of a name's components, with *, ? and [..]. "h.*.attn"
- * matches "transformer.h.3.attn.c_attn.weight"; "h.1" does not match "h.10.ln_1". */
+/* Patterns of parameter names: a run of a name's components, with *, ? and [..]. "h.*.attn" matches
+ * "transformer.h.3.attn.c_attn.weight"; "h.1" does not match "h.10.ln_1". */
 #include <fnmatch.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "graph/build/build.h"
 
-/* Replaces '.' by '/', which fnmatch() lets no * match. */
+/* Replaces '.' by '/', which * does not match in fnmatch(). */
 static char *as_path(const char *name) {
   char *path = sli_strdup(name);
   for (char *at = path; *at; at++)

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Group relative policy optimization: advantages, and the loss of sampled tokens. */
-#define SL_MODEL_BUILTIN /* errors are not about lines of this file */
+#define SL_MODEL_BUILTIN /* errors must not name lines of this file */
 #include "graph/build/build.h"
 
 #include <math.h>
@@ -24,7 +24,7 @@ static float or_default(float value, float usual) {
   return value == SL_OFF ? 0 : value == 0 ? usual : value;
 }
 
-/* Constant with the shape and the layout of t. */
+/* Returns a constant with the shape and layout of t. */
 static sl_tensor *constant_of(sl_graph *g, sl_tensor *t, float value) {
   return sl_clamp(g, t, value, value);
 }
@@ -40,7 +40,7 @@ static sl_status check_shape(sl_graph *g, const char *name, const sl_tensor *t, 
                        sl_type_format(text, &wanted), t ? sl_type_format(found, &t->type) : "NULL");
 }
 
-/* The clipped objective of each target. *plain: as it would be without clips. */
+/* Returns the clipped objective of each target. *plain: the objective without clipping. */
 static sl_tensor *clipped(sl_graph *g, const sl_grpo *s, sl_tensor *ratio, sl_tensor *advantages,
                           sl_tensor **plain) {
   float low = 1 - or_default(s->clip_low, 0.2f), high = 1 + or_default(s->clip_high, 0.2f);
@@ -65,7 +65,7 @@ static void report_ratios(sl_graph *g, sl_tensor *weights, sl_tensor *ratio, sl_
   sl_step_value(g, "entropy", sl_mul(g, sl_neg(g, lp), weights), SL_OVER_MEAN);
 }
 
-/* exp(d) - d - 1 with d = reference - lp. */
+/* Returns exp(d) - d - 1 with d = reference - lp. */
 static sl_tensor *divergence(sl_graph *g, sl_tensor *reference, sl_tensor *lp) {
   sl_tensor *d = sl_clamp(g, sl_sub(g, reference, lp), -20, 20);
   return sl_add_constant(g, sl_sub(g, sl_exp(g, d), d), -1);

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Logits of chosen positions alone.
+/* Logits at chosen positions only.
  *
- * A model computes logits of all positions of its rows. Where a loss needs those of some, the calls
- * that made them are made again of these positions: back to the first call that looks at other
- * positions, whose result something else reads, or that is of another block. There the positions
- * are gathered. The model's own calls then have no readers, and go when its gradients are made. */
+ * A model computes logits at all positions of its rows. If a loss needs only some, the calls that
+ * compute the logits are rebuilt for these positions. Rebuilding goes back to the first call that
+ * mixes positions, that has other readers, or that is in another block; the positions are gathered
+ * from its result. The original calls then have no readers, and the gradients pass drops them. */
 #include "graph/build/build.h"
 
 #include "ops/ops.h"
@@ -12,11 +12,11 @@
 typedef struct choosing {
   sl_here at;
   sl_graph *g;
-  sl_tensor *positions; /* i32 [rows, chosen], or [rows, parts, chosen]: within each part */
+  sl_tensor *positions; /* i32 [rows, chosen], or [rows, parts, chosen], counted within each part */
   int64_t rows, context;
-  int *reads, *again_reads; /* [nodes] readers, and those that are made again */
-  bool *again;              /* [nodes] calls that are made again */
-  sl_tensor **of;           /* [tensors] chosen positions of a tensor; NULL: not made */
+  int *reads, *again_reads; /* [nodes] number of readers, and of rebuilt readers */
+  bool *again;              /* [nodes] calls that are rebuilt */
+  sl_tensor **of;           /* [tensors] chosen positions of a tensor; NULL: not created */
 } choosing;
 
 /* ---- calls that work position by position ------------------------------------------------------
@@ -26,15 +26,15 @@ static bool has_positions(const choosing *c, const sl_type *t) {
   return t->ndim >= 2 && t->dim[0] == c->rows && t->dim[1] == c->context;
 }
 
-/* True if the input lies along the positions, as the output does. */
+/* True if the input has the positions as dims, as the output does. */
 static bool positions_along(const sli_node *n, int i) {
   const sl_type *x = &n->in_type[i];
   if (!n->in[i] || sli_bit(n->op->whole, i)) return false;
   if (n->op->pieces == SL_PIECES_ELEMENTS) return sl_type_elements(x) > 1;
-  return x->ndim > 2; /* the last dim is of one position */
+  return x->ndim > 2; /* the last dim belongs to one position */
 }
 
-/* True for a call whose result at a position follows from its inputs there. */
+/* True for a call whose result at a position depends only on its inputs at that position. */
 static bool is_by_position(const choosing *c, const sli_node *n) {
   sl_pieces pieces = n->op->pieces;
   bool known = pieces == SL_PIECES_ELEMENTS || pieces == SL_PIECES_ROWS, any = false;
@@ -49,7 +49,7 @@ static bool is_by_position(const choosing *c, const sli_node *n) {
   return any;
 }
 
-/* Notes a node as a reader of its inputs. */
+/* Counts a node as a reader of its inputs. */
 static void note_reads(const choosing *c, const sli_node *n) {
   for (int i = 0; i < n->nin; i++) {
     const sli_node *p = n->in[i] ? n->in[i]->producer : NULL;
@@ -59,7 +59,7 @@ static void note_reads(const choosing *c, const sli_node *n) {
   }
 }
 
-/* Chooses the calls that are made again, from the last one to the first: their readers are. */
+/* Chooses the calls to rebuild, from last to first: calls all of whose readers are rebuilt. */
 static void choose_calls(const choosing *c, const sl_tensor *logits) {
   for (int i = c->g->nnodes - 1; i >= 0; i--) {
     const sli_node *n = c->g->nodes[i];
@@ -69,10 +69,10 @@ static void choose_calls(const choosing *c, const sl_tensor *logits) {
   }
 }
 
-/* ---- calls made again --------------------------------------------------------------------------
+/* ---- rebuilt calls ----------------------------------------------------------------------------
  */
 
-/* Returns a tensor with other dims in the place of the first `count`. */
+/* Returns a tensor with its first `count` dims replaced. */
 static sl_tensor *reshaped(const choosing *c, sl_tensor *t, int count, int ndim,
                            const int64_t *dims) {
   sl_type shape = {.dtype = t->type.dtype};
@@ -81,14 +81,14 @@ static sl_tensor *reshaped(const choosing *c, sl_tensor *t, int count, int ndim,
   return sl_reshape_at(c->at, c->g, t, shape);
 }
 
-/* Returns the positions as an index of a tensor with so many dims behind those of positions. */
+/* Returns the positions as an index for a tensor with `behind` dims after those of positions. */
 static sl_tensor *index_of(const choosing *c, int behind) {
   sl_type shape = c->positions->type;
   for (int d = 0; d < behind; d++) shape.dim[shape.ndim++] = 1;
   return behind ? sl_reshape_at(c->at, c->g, c->positions, shape) : c->positions;
 }
 
-/* Gathers within each part of a row, so that devices can have whole parts. */
+/* Gathers within each part of a row, so that each device can have whole parts. */
 static sl_tensor *gather_parts(const choosing *c, sl_tensor *t) {
   const int64_t *dim = c->positions->type.dim;
   const int64_t cut[] = {dim[0], dim[1], c->context / dim[1]}, whole[] = {dim[0], dim[1] * dim[2]};

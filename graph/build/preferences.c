@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Direct preference optimization: pairs of answers as data, and the loss of their
  * log-probabilities. */
-#define SL_MODEL_BUILTIN /* errors are not about lines of this file */
+#define SL_MODEL_BUILTIN /* errors must not name lines of this file */
 #include "graph/build/build.h"
 
 #include <limits.h>
@@ -62,11 +62,11 @@ sl_tensor *sl_dpo_loss(sl_graph *g, sl_tensor *own, sl_tensor *reference, const 
 
 /* ---- data ---------------------------------------------------------------------------------- */
 
-/* Inputs of a model, [rows, context], and of its loss, [rows, answer]: of each row the positions
- * that can have a token of an answer as their target. */
+/* Inputs of a model, [rows, context], and of its loss, [rows, answer]: the positions of each row
+ * whose target can be an answer token. */
 enum { TOKENS, TARGETS, WEIGHTS, POSITIONS, CHOSEN, OUTPUTS };
 
-/* Pairs that were read, for models of one context and vocabulary. */
+/* Pairs read so far, for models with one context and vocabulary. */
 typedef struct pairs_read {
   char *paths;
   int64_t context, vocab;
@@ -79,7 +79,7 @@ typedef struct dpo {
   sl_dpo settings;
   size_t count, capacity;
   pairs_read *read;
-  sl_tensor *outs[OUTPUTS]; /* of the graph that is being built */
+  sl_tensor *outs[OUTPUTS]; /* outputs in the graph that is being built */
 } dpo;
 
 /* Context of the source's callbacks; constant once made. */
@@ -115,7 +115,7 @@ static sl_status read_pairs(dpo *d, const char *paths, int64_t context, int64_t 
   return SL_OK;
 }
 
-/* Fills in rows from pair `first` on. */
+/* Fills rows from pair `first` on. */
 static void fill_pairs(const pair_rows *r, const sli_pairs *pairs, int64_t first, uint64_t shuffle,
                        void *const *out) {
   int64_t n = sli_pairs_count(pairs, NULL);

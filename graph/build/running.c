@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Running statistics: parameters that follow values of the forward pass, not gradients. Batch norm
- * keeps its mean and variance so. */
+/* Running statistics: parameters that are running averages of forward-pass values instead of being
+ * trained, such as batch norm's mean and variance. */
 #include "graph/build/build.h"
 
 static const char *running_fault(sl_graph *g, const sl_tensor *param, const sl_tensor *value,

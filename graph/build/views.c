@@ -60,11 +60,11 @@ sl_tensor *sl_transpose_at(sl_here at, sl_graph *g, sl_tensor *x, int a, int b) 
     attrs.dims[d] = d == from_end(x, a) ? from_end(x, b) : d == from_end(x, b) ? from_end(x, a) : d;
   bool there = from_end(x, a) >= 0 && from_end(x, a) < attrs.ndims && from_end(x, b) >= 0 &&
                from_end(x, b) < attrs.ndims;
-  if (!there) attrs.ndims = -1; /* the shape rule reports the error */
+  if (!there) attrs.ndims = -1; /* so that the shape rule reports the error */
   return sl_op1_at(at, g, &sl_op_permute, &attrs, x);
 }
 
-/* Expands x; dims that x already has are left out, since a device's share has less of them. */
+/* Expands x. Dims that x already has are set to 0, since they are shorter in a device's part. */
 sl_tensor *sl_expand_at(sl_here at, sl_graph *g, sl_tensor *x, sl_type shape) {
   sl_attrs attrs = {.ndims = shape.ndim};
   for (int d = 0; x && d < SLI_MIN(shape.ndim, SL_MAX_DIMS); d++) {

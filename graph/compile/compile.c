@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* sl_lower: from a graph to a plan. Options are read, passes change the graph, a schedule is taken
- * or searched for, and lowering makes a plan of the two. */
+/* sl_lower: from a graph to a plan. Options are read, passes change the graph, a schedule is chosen
+ * or searched for, and lowering makes a plan from both. */
 #include "graph/compile/inner.h"
 #include "graph/search/search.h"
 
@@ -31,7 +31,7 @@ static void keep_result(sl_lowered *to, const sli_inputs *in, sli_lowering *l) {
   to->plan = sli_lowering_take_plan(l);
 }
 
-/* One schedule, or the best that is found. */
+/* Lowers with the given schedule, or with the best one that a search finds. */
 static sl_status lower(sl_lowered *to, sli_inputs *in, sli_pick *pick) {
   enum { MOST_CHUNKS = 3 };
   sl_status status = sli_compile_passes(to, in);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The table of options of lowering: the field, name, type, default, bounds and help of each. */
+/* The table of lowering options: field, name, type, default, bounds and help. */
 #include <sluice/options.h>
 
 #define WORDS(...) ((const char *const[]){__VA_ARGS__, NULL})
@@ -12,7 +12,7 @@
 #define FLAG(name, field, help) ROW(name, field, SL_OPTION_FLAG, "0", 0, 0, NULL, help)
 #define TEXT(name, field, value, words, help) \
   ROW(name, field, SL_OPTION_TEXT, value, 0, 0, words, help)
-/* A field that a reader makes of the option's text. */
+/* A field that a special reader sets from the option's text. */
 #define READ(name, field) ROW(name, field, SL_OPTION_TEXT, "", 0, 0, NULL, NULL)
 
 /* clang-format off */

@@ -6,7 +6,7 @@
 
 /* ---- sequences ---------------------------------------------------------------------------- */
 
-/* A way to go over shared positions: by heads, by the other one, or either. */
+/* A way to compute over sharded positions: by heads, by the other method, or by either. */
 typedef struct finding {
   const char *name;
   bool heads, other;
@@ -23,7 +23,7 @@ static const struct positions_of {
   bool zigzag;
 } layouts[] = {{"contiguous", false}, {"zigzag", true}};
 
-/* Reads one of `ways`; without a name it is the first. */
+/* Finds one of `ways` by name; the default is the first. */
 static sl_status find_way(const finding *ways, const char *of, const char *name, bool *heads,
                           bool *other) {
   for (int i = 0; i < FINDINGS; i++)
@@ -45,7 +45,7 @@ static sl_status find_layout(const char *name, bool *zigzag) {
   return sl_fail(SL_E_USAGE, "unknown sequence layout '%s': contiguous and zigzag are known", name);
 }
 
-/* Reads how attention gets the positions of other devices, and which positions each has. */
+/* Reads the method of attention across devices, and the positions of each device. */
 static sl_status read_sequence(sli_inputs *in) {
   const sl_lower_options *o = in->options;
   sli_grid *grid = &in->grid;
@@ -186,7 +186,7 @@ static sl_status read_routing(sli_inputs *in) {
   return SL_OK;
 }
 
-/* Reads the barriers of a vocabulary sharded over all stages; a single stage waits for no other. */
+/* Reads the barriers of a vocabulary sharded over all stages; a single stage needs none. */
 static sl_status read_barriers(sli_inputs *in) {
   const sl_lower_options *o = in->options;
   enum { MOST = 2 };

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The result of compiling a graph, as the files of compile/ share it. */
+/* The result of compiling a graph, shared by the files of compile/. */
 #ifndef SLUICE_GRAPH_COMPILE_INNER_H
 #define SLUICE_GRAPH_COMPILE_INNER_H
 
@@ -23,11 +23,11 @@ struct sl_lowered {
   char *schedule, *chosen, *paths;
   int chunks, stages, ranks, alike;
   uint64_t (*exchanged)[SLI_AXES]; /* [devices] */
-  sli_inputs inputs;               /* what it was lowered from, but for the options */
-  sli_sent *sent;                  /* NULL: of hardware that nobody described */
+  sli_inputs inputs;               /* inputs of lowering, except the options */
+  sli_sent *sent;                  /* NULL without a hardware model */
   double flops;
   const char *products, *tensors;
-  const char *cut, *versions; /* as the fingerprint has them */
+  const char *cut, *versions; /* as in the fingerprint */
   int nfingerprint, nresults; /* 0: not made yet */
   sl_fingerprint_item *fingerprint;
   sl_plan *plan;
@@ -35,9 +35,9 @@ struct sl_lowered {
   const sl_param_info *params;
   int nquotas;
   sli_quota_found *quotas;
-  sl_runtime *rt; /* where failures go */
+  sl_runtime *rt; /* runtime that receives failures */
   sl_sink step_sink, eval_sink;
-  sli_mean *evaluated; /* the loss and metrics; NULL: nothing is */
+  sli_mean *evaluated; /* the loss and metrics; NULL: no evaluation */
   output_sink *outputs;
   sli_stores *stores;
   sli_fingerprints fingerprints;
@@ -51,7 +51,7 @@ void sli_compile_reports(sl_lowered *l);
 sl_status sli_compile_options(const sl_lower_options *o, sli_inputs *in);
 /* Reads the options of a stage's grid of devices (grid.c). */
 sl_status sli_compile_grid(sli_inputs *in);
-/* The schedule that the options name; none where it is to be searched for. */
+/* Sets *out to the schedule that the options name, or to none if it is to be searched for. */
 sl_status sli_compile_pick(const sli_inputs *in, sli_pick *out);
 bool sli_compile_searches(const sl_lower_options *o);
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A compiled graph, as programs and tools ask it. */
+/* Queries about a compiled graph, for programs and tools. */
 #include "graph/compile/compile.h"
 #include "graph/compile/inner.h"
 #include "graph/cost/cost.h"
@@ -38,7 +38,7 @@ const char *sli_lowered_library(const sl_lowered *l) {
 }
 
 int sli_lowered_results(const sl_lowered *l, const sl_fingerprint_item **out) {
-  sl_lowered *to = (sl_lowered *)l; /* made when they are first asked for: the library is loaded */
+  sl_lowered *to = (sl_lowered *)l; /* created on first use: this loads the library */
   const sli_fingerprint_of of = {l->versions, l->cut,   l->inputs.paths, sli_lowered_library(l),
                                  l->nparams,  l->params};
   if (!l->fingerprint)

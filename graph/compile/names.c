@@ -29,7 +29,7 @@ static sl_status read_stage(const char *text, const char *at, const char *equals
   return SL_OK;
 }
 
-/* Reads a number up to a comma or the end; 0 for "-" in a list. */
+/* Reads a number up to a comma or the end; "-" in a list is 0. */
 static sl_status read_slots(const char *text, const char **at, bool several, int *out) {
   char *end;
   errno = 0;
@@ -46,7 +46,7 @@ static sl_status read_slots(const char *text, const char **at, bool several, int
   return SL_OK;
 }
 
-/* Allocates one quota per list element, with the name behind them. */
+/* Allocates one quota per list element, followed by the name. */
 static sl_quota *make_room(const char *text, size_t length, char **name) {
   size_t most = 1;
   for (const char *at = text; *at; at++) most += *at == ',';

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Options of sl_lower: texts become enums and numbers here, and what cannot be is refused by name.
- */
+/* Options of sl_lower: parses texts into enums and numbers; an invalid value is an error that names
+ * it. */
 #include "graph/compile/inner.h"
 
 #include <sluice/model.h>
@@ -17,7 +17,7 @@ bool sli_compile_searches(const sl_lower_options *o) {
   return o->schedule.name && !strcmp(o->schedule.name, "auto");
 }
 
-/* Only where there are several processes is the library looked for. */
+/* Checks links between GPUs. Looks for the library only if there are several processes. */
 static sl_status check_links(const sl_lower_options *o, sli_inputs *in) {
   sl_gpu_links links = o->devices.links;
   if (!in->kind->direct || links == SL_LINKS_HOST || o->parallel.processes < 2) return SL_OK;
@@ -26,7 +26,7 @@ static sl_status check_links(const sl_lower_options *o, sli_inputs *in) {
   return links == SL_LINKS_DIRECT ? status : SL_OK;
 }
 
-/* "device", "host", "every:4" */
+/* Reads "device", "host" or "every:4". */
 static sl_status read_update(sli_inputs *in) {
   const char *text = in->options->memory.homes.update;
   in->update_every = 1;
@@ -43,7 +43,7 @@ static sl_status read_update(sli_inputs *in) {
                  in->kind->name);
 }
 
-/* "activations=0.6" */
+/* Reads "activations=0.6". */
 static sl_status read_offload(sli_inputs *in) {
   const char *text = in->options->memory.homes.offload, *name = "activations=";
   in->leaving = SL_NONE;
@@ -109,7 +109,7 @@ static sl_status read_paths(sli_inputs *in) {
   return file ? sli_paths_read(file, in->m, &in->g->arena, &in->paths) : SL_OK;
 }
 
-/* Reads what an earlier search found. */
+/* Reads the result of an earlier search. */
 static sl_status read_chosen(const sli_inputs *in, sli_pick *out) {
   sl_status status = sli_pick_read(in->options->schedule.chosen, &in->g->arena, out);
   if (status || !out->paths || out->paths->microbatches == in->m) return status;
@@ -117,7 +117,7 @@ static sl_status read_chosen(const sli_inputs *in, sli_pick *out) {
                  out->paths->microbatches, in->m);
 }
 
-/* Names the schedules, and the one that is most similar. */
+/* Fails with an error that lists the schedules and the most similar name. */
 static sl_status unknown_schedule(const char *word) {
   char list[512] = "", meant[SLI_MEANT_TEXT];
   size_t at = 0;
@@ -146,7 +146,7 @@ sl_status sli_compile_pick(const sli_inputs *in, sli_pick *out) {
   return SL_OK;
 }
 
-/* The number format of products, as far as the devices have it. */
+/* Checks the number format of products, and whether the devices support it. */
 static sl_status check_dtype(const sl_lower_options *o, sli_inputs *in) {
   if (o->numbers.dtype != SL_F32 && o->numbers.dtype != SL_BF16)
     return sl_fail(SL_E_USAGE, "products are in f32 or bf16, not in %s",

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The passes over a graph, in one table: its order is the order in which they run.
+/* The passes over a graph, in one table, in execution order.
  *
- * A pass is a row: a name, the graphs it runs on, the function. docs/passes.md is made from this
- * table, and --print-after NAME prints the graph after a row. Builds that assert check the graph
- * after each row. */
+ * Each row has a name, a condition on graphs, and a function. docs/passes.md is generated from this
+ * table, and --print-after NAME prints the graph after a pass. Builds with assertions check the
+ * graph after each pass. */
 #include "graph/compile/compile.h"
 #include "graph/compile/inner.h"
 #include "graph/cost/cost.h"
@@ -64,7 +64,7 @@ static sl_status encode(compilation *c) {
   return sli_pass_encode(c->g, sli_grid_ranks(&c->in->grid));
 }
 
-/* Blocks that a path leaves out are the same on every grid. */
+/* Measures blocks on one device, so that a path skips the same blocks on every grid. */
 static sl_status cut_paths(compilation *c) {
   sli_inputs *in = c->in;
   double *seconds = sli_block_seconds(in->g, NULL);
@@ -89,7 +89,7 @@ static sl_status cut_sequences(compilation *c) {
   return sli_pass_cut(c->g, c->in->options->simulation.hardware);
 }
 
-/* Returns what exact numbers are not made with; NULL: nothing. */
+/* Returns the setting that rules out exact numbers, or NULL if none does. */
 static const char *not_exact(const sli_inputs *in) {
   if (in->grid.ring && in->k > 1) return "parallel.sequence_attention ring and --pieces";
   if (in->grid.states) return "parallel.sequence_states exchange";
@@ -100,7 +100,7 @@ static const char *not_exact(const sli_inputs *in) {
   return !strcmp(in->options->devices.kind, "cuda") ? "cuda devices" : NULL;
 }
 
-/* Checks that pieces, and what devices have of them, are whole leaves. */
+/* Checks that pieces, and each device's part of a piece, are whole leaves. */
 static sl_status check_leaves(const sli_inputs *in) {
   const sl_graph *g = in->g;
   int devices = in->grid.size[SLI_AXIS_SEQUENCE], runs = in->grid.zigzag ? 2 * devices : devices;
@@ -125,7 +125,7 @@ static sl_status check_leaves(const sli_inputs *in) {
   return SL_OK;
 }
 
-/* Notes the rows of means, or their elements, which reports of exact losses count by. */
+/* Records the number of rows, or elements, of each mean, by which reports weight exact losses. */
 static void count_rows(sl_graph *g) {
   for (int m = 0; m < sli_graph_means(g); m++) {
     sli_mean *mean = sli_graph_mean(g, m);
@@ -136,7 +136,7 @@ static void count_rows(sl_graph *g) {
   }
 }
 
-/* Notes what gradients and losses sum over. */
+/* Records which dims gradients and losses sum over. */
 static sl_status mark_sums(const compilation *c) {
   if (c->g->leaf) SLI_TRY(sli_positions_find(c->g));
   SLI_TRY(check_leaves(c->in));
@@ -145,7 +145,7 @@ static sl_status mark_sums(const compilation *c) {
   return SL_OK;
 }
 
-/* Refuses a limit of rows, which each device has for its own. */
+/* Rejects expert limits, which apply to each device separately. */
 static sl_status refuse_limits(sl_graph *g) {
   for (int i = 0; i < g->nnodes; i++) {
     const sli_node *n = g->nodes[i];
@@ -177,14 +177,14 @@ static sl_status set_groups(compilation *c) { return sli_groups_set(c->g); }
 static sl_status move_products(compilation *c) { return sli_pass_ahead(c->g); }
 static sl_status shape_pieces(compilation *c) { return sli_pass_pieces(c->g); }
 
-/* How often a node's call is made for a piece: what sweeps over the pieces before it, as often as
- * there are such, which is half of them on average, and each call is the like part of the whole
+/* Returns how often a node's call runs for a piece, on average. An op that sweeps runs once for the
+ * piece and once for each earlier piece, and each call costs the same part of the whole
  * (sl_op.cost). */
 static double calls_of(const sli_node *n, const sli_inputs *in) {
   return n->op->sweeps ? (in->k + 1) / 2.0 : 1;
 }
 
-/* Operations of a step, before sharding. */
+/* Counts the operations of a step, before sharding. */
 static double count_flops(const sl_graph *g, const sli_inputs *in) {
   double sum = 0;
   for (int i = 0; i < g->nnodes; i++) {
@@ -207,7 +207,8 @@ static sl_status add_up_flops(compilation *c) {
   return SL_OK;
 }
 
-/* Marks bf16 tensors first: their size decides on the cost of exchanging them. */
+/* Shards the graph. Marks bf16 tensors first, since their size determines the cost of exchanging
+ * them. */
 static sl_status shard(compilation *c) {
   if (c->in->narrow) sli_narrow_mark(c->g);
   return sli_lower_share_out(c->in);
@@ -248,7 +249,7 @@ static sl_status evaluate(compilation *c) {
   return sli_pass_evaluate(c->g, to->evaluated);
 }
 
-/* Adds what one device of each stage answers with. */
+/* Adds the served graph with which one device of each stage samples. */
 static sl_status add_rollouts(const compilation *c, const sl_rollout_options *o, int rank) {
   bool exact = is_exact(c->in);
   sl_graph *served = o->make(o->ctx);
@@ -271,7 +272,7 @@ static sl_status roll_out(compilation *c) {
   return SL_OK;
 }
 
-/* Counts the devices that answer. */
+/* Counts the devices that sample. */
 static sl_status count_rollouts(compilation *c) {
   struct sli_rollouts *of = &c->g->rollouts;
   int devices = sli_grid_ranks(&c->in->grid), ticks = c->in->options->rollouts.ticks;
@@ -389,7 +390,7 @@ static void print_tensor(const char *separator, const sl_tensor *t, const sl_typ
   else fprintf(out, "%s%s %s", separator, t->name, sl_type_format(text, type));
 }
 
-/* A line for each node: class, block, device, name, op, inputs -> outputs. */
+/* Prints a line for each node: class, block, device, name, op, inputs -> outputs. */
 static void print_graph(const sl_graph *g, const char *after, FILE *out) {
   fprintf(out, "# after %s: %d nodes, %d tensors\n", after, g->nnodes, g->ntensors);
   for (int i = 0; i < g->nnodes; i++) {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Reports: ops at the end of the graph that hand losses, norms, counters and outputs to the caller.
- */
+/* Reports: ops at the end of the graph that pass losses, norms, counters and outputs to the
+ * caller. */
 #include "graph/compile/inner.h"
 #include "ops/leaves.h"
 
@@ -13,32 +13,33 @@ typedef struct addend {
   sl_lowered *lowered;
   const sli_mean *mean;
   bool eval;
-  bool finite; /* or the run ends */
+  bool finite; /* a value that is not finite ends the run */
 } addend;
 
-/* The logarithms of a step, while its ticks come. */
+/* The log-probabilities of a step, collected tick by tick. */
 typedef struct logprobs_sink {
   sl_sink sink;
   const sl_lowered *lowered;
-  int taken;            /* ticks of the step so far */
-  int64_t rows, length; /* of the step's batch */
+  int taken;            /* ticks of the step received so far */
+  int64_t rows, length; /* size of the step's batch */
   float *logprobs;      /* [rows, length] */
 } logprobs_sink;
 
-/* Which length of piece that of a tick is. */
+/* Returns the variant for the length of a tick's piece. */
 static int variant_of(const sl_graph *g, const sl_tick *tick) {
   int v = 0;
   while (v < g->nvariants && g->variant_lengths[v] != tick->rows) v++;
   return v < g->nvariants ? v : 0;
 }
 
-/* Returns a part of a mean times its weight. An exact mean weighs by rows and sums what its op has
- * summed: multiples of 2^-30, exact up to 2^20. */
+/* Returns a part of a mean times its weight. An exact mean is weighted by rows, and adds its op's
+ * sums, which are multiples of 2^-30: such sums are exact up to 2^20. */
 static double weigh(const sli_mean *mean, double part, double weight) {
   return mean->rows ? sli_loss_round(part * round((double)mean->rows * weight)) : part * weight;
 }
 
-/* Returns a tick's mean: the parts of all devices, weighted by their shares of it and its own. */
+/* Returns a tick's contribution to the mean: all devices' parts, weighted by their shares and the
+ * tick's weight. */
 static double whole(const sli_mean *mean, int variant, const sl_type *types,
                     const void *const *values, double weight) {
   double sum = 0;
@@ -128,14 +129,14 @@ static const sl_op counter_op = {.name = "tally",
                                  .kernels = SL_CPU_KERNEL(counter_cpu),
                                  .accumulates = 1};
 
-/* Returns the mean over microbatches of what losses_op has summed. Exact means of several sums are
- * rounded to what does not depend on their order. */
+/* Returns the mean over microbatches of the sum from losses_op. With exact numbers, means of
+ * several sums are rounded so that they do not depend on the order of summation. */
 static double mean_of(const sl_graph *g, const sli_mean *mean, double sum, double microbatches) {
   if (mean->rows) return sum / ((double)mean->rows * microbatches);
   return sli_is_exact(g) ? sli_loss_round(sum / microbatches) : sum / microbatches;
 }
 
-/* The loss, the norm, counters, numbers of the step. */
+/* Reports the step's loss, norm, counters and logged numbers. */
 static void report_step(const sl_lowered *l, const sl_tick *tick, int n,
                         const void *const *values) {
   if (!l->options.report.on_step) return;
@@ -160,8 +161,8 @@ static void report_step(const sl_lowered *l, const sl_tick *tick, int n,
   l->options.report.on_step(l->options.report.ctx, &report);
 }
 
-/* An update by gradients that are not finite leaves no weights worth keeping, whatever the loss
- * was. */
+/* Reports a step. Gradients that are not finite end the run even if the loss is finite, because the
+ * update has ruined the weights. */
 static void take_step(void *ctx, const sl_tick *tick, int n, const void *const *values) {
   const sl_lowered *l = ctx;
   double norm = *(const double *)values[1];
@@ -175,7 +176,7 @@ static void take_step(void *ctx, const sl_tick *tick, int n, const void *const *
   sl_runtime_fail(l->rt, SL_E_NUMERIC, text);
 }
 
-/* Puts a device's numbers of a tick where they are in the step. */
+/* Copies a device's numbers of a tick to their place in the step. */
 static void place_logprobs(const logprobs_sink *to, const sl_tick *tick, const sli_node *n,
                            const float *from) {
   const sli_shapes *shapes = n->shapes ? &n->shapes[variant_of(to->lowered->g, tick)] : NULL;
@@ -190,7 +191,7 @@ static void place_logprobs(const logprobs_sink *to, const sl_tick *tick, const s
   }
 }
 
-/* A step is reported once it is whole. */
+/* Collects a tick's log-probabilities; reports the step once it is complete. */
 static void take_logprobs(void *ctx, const sl_tick *tick, int n, const void *const *values) {
   logprobs_sink *to = ctx;
   const sl_lowered *l = to->lowered;
@@ -202,7 +203,7 @@ static void take_logprobs(void *ctx, const sl_tick *tick, int n, const void *con
   l->options.report.on_logprobs(l->options.report.ctx, &report);
 }
 
-/* Metrics come before the loss. */
+/* Reports an evaluation: the metrics, then the loss. */
 static void take_eval(void *ctx, const sl_tick *tick, int n, const void *const *values) {
   sl_lowered *l = ctx;
   const sl_lower_options *o = &l->options;
@@ -240,7 +241,7 @@ static sli_node *add_report(sl_graph *g, const char *name, int count, sl_tensor 
   return n;
 }
 
-/* By `op` the sum over a step or an evaluation of what comes tick by tick. */
+/* Adds `op`, which sums a tick's values over a step or an evaluation. */
 static sl_tensor *add_sum(sl_lowered *l, const sl_op *op, const sli_mean *mean, bool eval,
                           bool finite) {
   sl_graph *g = l->g;

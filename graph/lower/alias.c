@@ -2,17 +2,17 @@
 /* Gradients that alias activations.
  *
  * Activations of the forward pass live until the last call that reads them; gradients for the
- * update live from the call that makes them. Where a step is one tick, both exist once a step,
- * and one shrinks while the other grows. They therefore share memory, call by call where there
- * is room. As registers, the gradients alias the activations. As places, a gradient's place is
- * inside the slot of the activations (programs.c), so a program shows the true addresses and its
- * readers need not know of this.
+ * update live from the call that makes them. If a step is one tick, both exist once a step, and one
+ * shrinks while the other grows. They therefore share memory, call by call where there is room. As
+ * registers, the gradients alias the activations. As places, a gradient's place is inside the slot
+ * of the activations (programs.c), so a program shows the true addresses and its readers need not
+ * know of this.
  *
  * The next forward pass must not begin before the gradients have been read. It waits for the
- * updated parameters anyway; any other reader of gradients hands it a turn.
+ * updated parameters anyway; any other reader of gradients passes it a turn.
  *
- * With several ticks, gradients are summed and exist while activations still arrive; nothing of
- * this applies then. */
+ * With several ticks, gradients are summed and exist while activations still arrive, so no memory
+ * is shared. */
 #include <stdlib.h>
 
 #include "graph/lower/ir.h"
@@ -31,8 +31,8 @@ static pass begin_pass(sli_lowering *l) {
   pass p = {l, sli_calloc(n, sizeof *p.begin),
             sli_calloc((size_t)g->ntensors + 1, sizeof *p.tensors), sli_calloc(n, sizeof *p.leaves),
             sli_calloc(n, sizeof *p.taken)};
-  int *end = p.begin + 1; /* counts of the buffers before while counting; each buffer's own end
-                             when listing */
+  int *end = p.begin + 1; /* while counting: tensors in earlier buffers; while listing: each
+                             buffer's end */
   for (int t = 0; t < g->ntensors; t++)
     if (l->spots[t].buffer != SL_NONE) end[l->spots[t].buffer + 1]++;
   for (int b = 0; b < l->nbuffers; b++) end[b + 1] += end[b];
@@ -55,7 +55,7 @@ static void end_pass(pass *p) {
 
 /* ---- which pairs --------------------------------------------------------------------- */
 
-/* True if the buffer has one slot of its own where it is made, and no other. */
+/* True if the buffer has exactly one, unshared slot, where it is written. */
 static bool has_one_slot(const pass *p, int at) {
   const sli_buffer *b = &p->l->buffers[at];
   return b->producer != SL_NONE && b->bytes && !b->held && !b->initial && !b->valid_length &&
@@ -149,7 +149,8 @@ static void move(pass *p, int at, const size_t *offset, const int *item) {
   }
 }
 
-/* Lays out both buffers together. Returns false if that takes as much memory as both apart. */
+/* Lays out both buffers together. Returns false if that takes as much memory as separate
+ * buffers. */
 static bool lay_out(pass *p, int under, int over) {
   const sli_lowering *l = p->l;
   const sli_task *g = &l->tasks[l->buffers[over].producer];

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* --assign: the device at each place, as the user gives it.
+/* --assign: the user's choice of the device at each place.
  *
  * Places are numbered as in the layout, host by host. A list has the device of each place:
  * "0,2,1,3", or "4-7,0-3" for eight. It is a permutation, so every device has one place. */
@@ -12,7 +12,7 @@
 typedef struct list {
   const char *text;
   int total, count;
-  int *device, *place; /* [total] device by place, and by device one more than its place */
+  int *device, *place; /* [total] device by place; and by device, 1 + its place */
 } list;
 
 static sl_status assign_add(list *l, int device) {

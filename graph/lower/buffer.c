@@ -14,7 +14,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Properties of a tensor that decide which buffer it belongs to. */
+/* Properties of a tensor that determine which buffer it belongs to. */
 typedef struct traits {
   int producer;
   int nconsumers;
@@ -26,8 +26,7 @@ typedef struct traits {
   int initial;
   int device;
   int aliases;
-  const sl_tensor *alone; /* tensor whose rows need not all be valid: it shares no slot; else
-                             NULL */
+  const sl_tensor *alone; /* tensor with a valid length, which shares no slot; else NULL */
 } traits;
 
 /* ---- readers and producers ------------------------------------------------------ */
@@ -136,9 +135,9 @@ static void read_also(sli_lowering *l, traits *t, const int *more, int n) {
   t->nconsumers = count;
 }
 
-/* Adds B and W as readers. In a split backward pass, W follows B on every tick. A tensor that
- * both read is therefore freed after W, like those that only W reads; this applies if each is
- * one task. */
+/* Adds B and W as readers. In a split backward pass, W follows B on every tick. A tensor that both
+ * read is therefore freed after W, like a tensor that only W reads; this applies if B and W are one
+ * task each. */
 static void widen_to_stage(sli_lowering *l, traits *t) {
   if (t->role != SLI_ROLE_ACT_W) return;
   const sli_task *from = &l->tasks[t->producer];
@@ -153,9 +152,9 @@ static void widen_to_stage(sli_lowering *l, traits *t) {
   read_also(l, t, both + 2 - n, n);
 }
 
-/* Marks state that its producer updates in place. A record that others read spans the
- * microbatch. One without readers is private; where blocks take all pieces of a microbatch in
- * turn, they share slots for it, unless it lasts. */
+/* Marks state that its producer updates in place. A record that other tasks read spans the
+ * microbatch. A record without readers is private; if blocks take all pieces of a microbatch in
+ * turn, they share slots for it, unless it persists across microbatches. */
 static void mark_record(sli_lowering *l, traits *t, bool lasts) {
   bool update = l->tasks[t->producer].rate == SLI_PER_STEP;
   if (t->pace == SLI_PACE_SPAN) {
@@ -187,10 +186,10 @@ static bool is_param(const sl_tensor *t) {
 /* True for a parameter that is all-gathered from its shards. */
 static bool is_gathered(const sl_tensor *t) {
   const sli_node *n = t->producer;
-  return n->cls == SL_CLASS_C && n->nin && is_param(n->in[0]); /* zeros are made of nothing */
+  return n->cls == SL_CLASS_C && n->nin && is_param(n->in[0]); /* constant zeros have no input */
 }
 
-/* Returns the input that was made on the same device. */
+/* Returns the input that comes from the same device. */
 static const sl_tensor *own_input(const sli_node *n) {
   for (int i = 0; i < n->nin; i++)
     if (n->in[i]->rank == n->rank) return n->in[i];
@@ -329,9 +328,9 @@ static void buffer_tensor(sli_lowering *l, const sli_uses *u, const sl_tensor *t
   b->valid_length = sli_valid_length(l->in->g->tensors[tensor->id]);
 }
 
-/* Adds the register that carries a schedule's credits, which exist even if nothing is kept for
- * the backward pass: it has no bytes then. One register of a stage stands for its activations:
- * the one from the first task of the forward pass to the last of the backward pass. */
+/* Adds the register that carries a schedule's credits. It exists even if nothing is kept for the
+ * backward pass; it then has no bytes. One register represents a stage's activations: the register
+ * from the first task of the forward pass to the last task of the backward pass. */
 static void add_credit(sli_lowering *l, int forward, int backward, sli_role role) {
   traits t = {.producer = forward,
               .nconsumers = 1,
@@ -369,7 +368,7 @@ static void add_credits(sli_lowering *l) {
 
 /* ---- workspace ------------------------------------------------------------------------ */
 
-/* Places tensors that use another tensor's place. */
+/* Sets the places of tensors that use another tensor's place. */
 static void follow(sli_lowering *l, const sli_task *g, const sli_uses *u) {
   for (int i = 0; i < g->nnodes; i++)
     for (int o = 0; o < g->nodes[i]->nout; o++) {
@@ -395,8 +394,8 @@ static void lay_out_workspace(sli_lowering *l, int task, const sli_uses *u) {
   free(all);
 }
 
-/* Moves the workspace of a source that waits behind those of its device's other tasks, with which
- * it runs at once: its queue is its own. */
+/* Moves the workspace of a source that waits after the workspace of its device's other tasks: the
+ * source has a separate queue and runs concurrently with them. */
 static void move_apart(sli_lowering *l, int load) {
   sli_task *g = &l->tasks[load];
   size_t behind = 0;
@@ -414,7 +413,7 @@ static void move_apart(sli_lowering *l, int load) {
   g->workspace_bytes += behind;
 }
 
-/* Adds a register of no bytes by which one task tells another that it has fired. */
+/* Adds a register without bytes by which one task signals to another that it has fired. */
 static sli_buffer *add_signal(sli_lowering *l, const char *word, sli_role role, int from, int to,
                               sli_rate rate) {
   int *reader = sli_arena_alloc(&l->arena, sizeof *reader);
@@ -432,8 +431,8 @@ static sli_buffer *add_signal(sli_lowering *l, const char *word, sli_role role, 
   return &l->buffers[at];
 }
 
-/* Returns an update on the device of a source or, failing that, on any; SL_NONE: nothing is
- * updated. */
+/* Returns an update on the device of a source or, failing that, on any device; SL_NONE if nothing
+ * is updated. */
 static int update_before(const sli_lowering *l, int load) {
   int by = SL_NONE;
   for (int i = 0; i < l->ntasks; i++) {
@@ -458,8 +457,8 @@ static void begin_evaluations(sli_lowering *l) {
 
 /* ---- sources that wait ------------------------------------------------------------------ */
 
-/* Makes a source wait until data it gave some ticks before has been delivered; that many
- * deliveries are ready at the start. */
+/* Makes a source wait until the data that it supplied `behind` ticks earlier has been delivered;
+ * `behind` deliveries are ready at the start. */
 static void wait_for_delivery(sli_lowering *l, int load, int report) {
   const sl_source *source = l->tasks[load].nodes[0]->attrs.user;
   add_signal(l, "back", SLI_ROLE_BACK, report, load, SLI_PER_TICK)->initial = source->behind;
@@ -484,7 +483,7 @@ static void wait_for_rollouts(sli_lowering *l, int report) {
       add_signal(l, "rolled", SLI_ROLE_ROLLED, report, i, SLI_PER_STEP);
 }
 
-/* Makes a step's rollouts begin when their parameters are there, not before. */
+/* Makes a step's rollouts wait until their parameters have been updated. */
 static void wait_for_version(sli_lowering *l, int load) {
   int by = update_before(l, load);
   if (by != SL_NONE)

@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Calls that check others. They come before calls whose op has a check of its inputs
- * (sl_op.check), on GPUs with --check-finite alone; and with --check-finite behind every call, to
- * check its outputs. The check waits for the GPU, which then does one call at a time. */
+/* Calls that check other calls. A call whose op checks its inputs (sl_op.check) has one before it,
+ * on GPUs only with --check-finite. With --check-finite, every call has one after it, which checks
+ * its outputs. Such a check waits for the GPU, which then runs one call at a time. */
 #include <math.h>
 #include <stdlib.h>
 
 #include "graph/lower/ir.h"
 #include "kernels/finite.h"
 
-/* Call that is checked. */
+/* The checked call. */
 typedef struct checked {
   const char *op, *actor;
   sl_runtime *const *rt;
@@ -23,7 +23,7 @@ static checked *checked_create(const sli_lowering *l, int task, const sl_program
 
 /* ---- checks of inputs --------------------------------------------------------------- */
 
-/* in: the inputs, in the host's memory */
+/* Checks the inputs, which `in` has in host memory. */
 static void look_at(const sl_call *call, const void *const *in) {
   const checked *c = call->attrs->user;
   sl_call it = *call;
@@ -42,7 +42,8 @@ static void look_at(const sl_call *call, const void *const *in) {
 
 static void look(const sl_call *call) { look_at(call, call->in); }
 
-/* Checks copies of the inputs. A failure to copy is the stream's, which the next call finds. */
+/* Checks copies of the inputs. A failure to copy is a failure of the stream, which the next call
+ * detects. */
 static void look_from_afar(const sl_call *call, void *stream) {
   void **in = sli_calloc((size_t)call->nin + 1, sizeof *in);
   bool all = true;
@@ -110,7 +111,7 @@ static void report(const sl_call *call, int output, int64_t element, double valu
   free(text);
 }
 
-/* stream: NULL for arrays that the host addresses. */
+/* Checks that all elements are finite. stream: NULL for arrays that the host can address. */
 static void checks_check(const sl_call *call, void *stream) {
   const checked *c = call->attrs->user;
   for (int i = 0; i < call->nin && *c->rt; i++) {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Writes tasks and buffers down as a plan. */
+/* Writes tasks and buffers as a plan. */
 #include "graph/lower/ir.h"
 
 #include <stdlib.h>
@@ -13,8 +13,8 @@ static int32_t add_queue(sli_lowering *l, const char *name, int device, sl_queue
   return sl_plan_add_queue(l->plan, q);
 }
 
-/* True if updates go behind passes: where no update waits for the global norm, they would delay
- * the passes that other stages wait for. */
+/* True if updates have lower priority than passes: if no update waits for the global norm, updates
+ * would delay passes that other stages wait for. */
 static bool updates_last(const sl_graph *g) {
   return !g->options.infer && g->training.optimizer.clip <= 0;
 }
@@ -58,8 +58,8 @@ static bool has_exchange(const sli_lowering *l, int axis) {
   return !axis || (sli_axes[axis].of == axis && sli_grid_size(&l->in->grid, sli_row_of(axis)) > 1);
 }
 
-/* Adds the queues. Exchanges run beside the passes, and stores beside both, since they wait for
- * disks. */
+/* Adds the queues. Exchanges run concurrently with passes, and stores with both, since stores wait
+ * for disks. */
 static void add_queues(sli_lowering *l) {
   const sli_kind *kind = l->in->kind;
   const sl_queue exchange = {.ops = kind->compute, .run_ahead = kind->run_ahead};
@@ -76,14 +76,14 @@ static void add_queues(sli_lowering *l) {
     q->exchange[a] = per_device(l);
     for (int d = 0; d < n; d++) q->exchange[a][d] = add_queue(l, name, d, exchange);
   }
-  for (int i = 0; i < l->ntasks; i++) /* data from outside must not hold up anything else */
+  for (int i = 0; i < l->ntasks; i++) /* data from outside must not block anything else */
     if (sli_waits(l, &l->tasks[i]))
       l->tasks[i].own_queue = add_queue(l, "source", l->tasks[i].device, host_queue(l, true));
   for (int d = 0; d < n && l->store; d++)
     q->store[d] = add_queue(l, "store", d, host_queue(l, true));
 }
 
-/* Queue of transfers from a device, made when first needed; a list per device. */
+/* Queue of transfers from a device, created on first use; one list per device. */
 typedef struct transfer_queue_at {
   sli_transfer_kind kind;
   sl_space home;
@@ -135,8 +135,8 @@ static int32_t transfer_queue(sli_lowering *l, transfer_queues *x, int device,
   return at.queue;
 }
 
-/* True for host updates that use modelled host memory: they take turns with the transfers
- * through it, which go first. */
+/* True for host updates that use modelled host memory: they share it with the transfers through it,
+ * which have priority. */
 static bool passes_memory(const sli_lowering *l, const sli_task *g) {
   return sli_updates_on_host(g) && sli_lower_host_rate(l->in) > 0;
 }
@@ -154,8 +154,8 @@ static int32_t queue_of(sli_lowering *l, transfer_queues *x, const sli_task *g) 
   return (g->host ? q->host : q->pass)[g->device];
 }
 
-/* Formats a device's name: "timed:3"; where one stands for several, "timed:24-31" for a run, or
- * "timed:3+7" for device 3 and 7 others elsewhere. */
+/* Formats a device's name: "timed:3". If it represents several devices: "timed:24-31" for a run, or
+ * "timed:3+7" for device 3 and 7 other devices. */
 static const char *device_name(const sli_lowering *l, int d) {
   int n = l->in->grid.alike ? sli_grid_ranks(&l->in->grid) : 1;
   if (n == 1) return sl_plan_format(l->plan, "%s:%d", l->in->kind->name, d);
@@ -169,7 +169,7 @@ static const char *device_name(const sli_lowering *l, int d) {
              : sl_plan_format(l->plan, "%s:%d+%d", l->in->kind->name, first, n - 1);
 }
 
-/* Returns a device's place along an axis; 0 where one device stands for all. */
+/* Returns a device's place along an axis; 0 if one device represents all. */
 static int emit_place_of(const sli_lowering *l, int device, int axis) {
   const sli_grid *grid = &l->in->grid;
   if (axis == SLI_AXIS_STAGES) return sli_along_of(l->in, device);
@@ -234,8 +234,9 @@ static void add_pools(sli_lowering *l) {
                                         l->pools[sli_along_of(l->in, d)]});
 }
 
-/* Returns 1 + the register that the buffer aliases; 0 where either has several slots, or
- * parameters have, so that a step's gradients do not wait for those of the step before. */
+/* Returns 1 + the register that the buffer aliases; 0 if either has several slots. Also 0 if
+ * parameters have several slots, since a step's gradients then do not wait for those of the
+ * previous step. */
 static int32_t aliased_register(const sli_lowering *l, const sli_buffer *b) {
   if (b->aliases == SL_NONE) return 0;
   sli_buffer *under = &l->buffers[b->aliases];
@@ -298,7 +299,7 @@ static int32_t tick_map(sli_lowering *l, const sli_task *g) {
 
 /* ---- ports ------------------------------------------------------------------------------ */
 
-/* Maps the last of every so many firings to a key. */
+/* Maps the last of every `steps` firings to a key. */
 static int32_t sparse_map(sli_lowering *l, int64_t steps) {
   uint32_t every = (uint32_t)steps;
   sl_map_entry *entries = sli_calloc(every, sizeof *entries);
@@ -315,7 +316,7 @@ static uint32_t turns_of(const sli_lowering *l, const sli_task *g) {
   return (uint32_t)(g->rate == SLI_PER_PAIR ? sli_lower_pairs(l) : l->in->k);
 }
 
-/* Returns the versions that a task of training reads ahead of those that its rollouts read. */
+/* Returns by how many versions a task of training reads ahead of its rollouts. */
 static int32_t versions_ahead(const sli_lowering *l, const sli_task *g, const sli_buffer *b) {
   int ahead = sli_lower_ahead(l);
   bool oldest = g->transfer ? g->transfer->oldest : g->pace == SLI_PACE_ROLLOUT,
@@ -375,7 +376,7 @@ static void add_pieces(sli_lowering *l) {
 
 /* ---- actors ----------------------------------------------------------------------------- */
 
-/* True for a task that no tick's data drives: it decides by itself how far the run goes. */
+/* True for a task that no tick's data drives: it determines how far the run goes. */
 static bool is_source(const sli_lowering *l, const sli_task *g) {
   for (int i = 0; i < g->ninputs; i++)
     if (!l->buffers[l->buffers[g->inputs[i]].origin].initial) return false;
@@ -389,8 +390,8 @@ static void set_turn(const sli_lowering *l, const sli_task *g, sl_actor *a) {
   a->rank_stride = l->ncomputing;
 }
 
-/* Ranks ticks by groups of p microbatches. If the number is not a multiple, the first group is
- * the short one: it fills the pipeline, while a short last one would drain it early. */
+/* Ranks ticks by groups of p microbatches. If the number is not a multiple, the first group is the
+ * short one: it fills the pipeline, while a short last group would drain it early. */
 static void set_groups(const sli_lowering *l, sl_actor *a) {
   int ticks = l->in->m * l->in->k;
   a->rank_group = l->in->p * l->in->k;
@@ -405,7 +406,7 @@ static bool is_for_params(const sli_task *g) {
   return all;
 }
 
-/* Sets the priority of a task among others of its device, by the schedule. */
+/* Sets the priority of a task on its device, by the schedule. */
 static void set_priority(const sli_lowering *l, const sli_task *g, sl_actor *a) {
   a->urgent = g->transfer && sli_lower_is_in_line(l, g);
   if (g->transfer) return;       /* in order of the data */
@@ -434,7 +435,7 @@ static int32_t every_of(const sli_lowering *l, const sli_task *g) {
   return g->rate == SLI_PER_STORE ? (int32_t)l->in->options->store.every : 1;
 }
 
-/* Maps firings to ticks; passes of another pace count their own ticks. */
+/* Maps firings to ticks; passes of another pace count separate ticks. */
 static int32_t firing_ticks(sli_lowering *l, const sli_task *g) {
   if (g->rate == SLI_PER_LEAVING) return sli_lower_leaving_ticks(l, g);
   int32_t all = g->pace ? sli_lower_ticks(l, g->pace) : every_of(l, g) * l->in->m * l->in->k;
@@ -479,7 +480,7 @@ static void add_actor(sli_lowering *l, transfer_queues *x, int task) {
   g->actor = sl_plan_add_actor(plan, a);
 }
 
-/* Adds transfers before the first reader of what they bring. */
+/* Adds actors of transfers before the first reader of the data. */
 static void add_actors(sli_lowering *l, transfer_queues *x, int task) {
   const sli_task *g = &l->tasks[task];
   for (int i = 0; i < g->ninputs; i++) {
@@ -490,8 +491,8 @@ static void add_actors(sli_lowering *l, transfer_queues *x, int task) {
   add_actor(l, x, task);
 }
 
-/* Finishes the plan. On modelled devices with known durations, another order is tried; with one
- * stage no other stage waits for its passes. */
+/* Finishes the plan. On modelled devices with known durations, also tries a different order; this
+ * is pointless with one stage, since no other stage waits for its passes. */
 static sl_status finish(sli_lowering *l) {
   const sl_lower_options *o = l->in->options;
   bool even = sli_cost_is_given(&o->simulation.cost) && !o->simulation.cost.nstages,

@@ -1,18 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Exchanges between devices of a stage on modelled hardware: their durations and bytes.
  *
- * A collective is a set of nodes that read what other devices have made: a sum of everyone's
- * part, a join of all parts. Each node moves the bytes of its op's cost through its device's own
- * memory, and receives the other members' parts over the link of its axis (links.c):
+ * A collective is a set of nodes that read other devices' data: a sum of all parts, or a join of
+ * all parts. Each node moves the bytes of its op's cost through its device's own memory, and
+ * receives the other members' parts over the link of its axis (links.c):
  *
  *     seconds = its bytes in memory / memory rate + bytes from others / link rate
  *
- * To this a task adds, once for all its nodes, ceil(log2(R)) times the link's latency, for
- * their messages travel together. That is what recursive halving (reduce-scatter) and doubling
- * (all-gather) take: (R-1)/R of the tensor each way and log2(R) messages. An all-reduce of n
- * bytes is both (Thakur, Rabenseifner & Gropp, "Optimization of Collective Communication
- * Operations in MPICH", IJHPCA 19(1), 2005). A ring moves as much in R-1 steps, and a direct
- * exchange through a switch in one; for large tensors all three take the same time. */
+ * To this a task adds, once for all its nodes, ceil(log2(R)) times the link's latency, since their
+ * messages travel together. This is the time of recursive halving (reduce-scatter) and doubling
+ * (all-gather): (R-1)/R of the tensor each way and log2(R) messages. An all-reduce of n bytes is
+ * both (Thakur, Rabenseifner & Gropp, "Optimization of Collective Communication Operations in
+ * MPICH", IJHPCA 19(1), 2005). A ring moves as much in R-1 steps, and a direct exchange through a
+ * switch in one; for large tensors all three take the same time. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -22,8 +22,7 @@
 
 /* ---- time ---------------------------------------------------------------------------- */
 
-/* Returns the bytes that a node receives in a tick, or in a step; where pieces differ, their
- * mean. */
+/* Returns the bytes that a node receives in a tick, or in a step; if pieces differ, the mean. */
 static double received(const sli_lowering *l, const sli_node *n) {
   if (!n->shapes) return n->remote_bytes;
   double sum = 0;

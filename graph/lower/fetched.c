@@ -9,8 +9,8 @@ static bool is_alone_there(const sli_lowering *l, const sli_buffer *b, const sli
 }
 
 /* True if an exchange reads parameters that are stored elsewhere. They are fetched when it needs
- * them, no more at a time than the quota. Parameters that several tasks read once a step come
- * once, and stay. */
+ * them, at most a quota at a time. Parameters that several tasks read once a step are fetched once,
+ * and stay. */
 bool sli_is_fetched(const sli_lowering *l, const sli_buffer *b, const sli_task *g) {
   return g->cls == SL_CLASS_C && !g->host && b->memory == SL_MEMORY_PARAMETERS &&
          b->rate == SLI_PER_STEP && b->initial &&
@@ -28,8 +28,8 @@ int sli_fetched_before(const sli_lowering *l, int buffer, const sli_task *g) {
   }
 }
 
-/* Returns how many buffers of that role have been filled for the task at that rate, whatever
- * copies followed. */
+/* Returns how many buffers of a role have been filled for the task, regardless of later copies;
+ * `some`: buffers of offloaded pieces only, or all others. */
 int sli_filled_before(const sli_lowering *l, const sli_task *g, sli_role role, bool some) {
   int n = 0;
   for (int i = 0; i < g->ninputs; i++) {

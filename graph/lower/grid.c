@@ -61,7 +61,7 @@ sl_status sli_lower_serve(const sli_inputs *in) {
   return status ? status : sli_pass_serve_rows(in->g);
 }
 
-/* Refuses a layout along an axis that has only one device. */
+/* Rejects a distribution along an axis that has only one device. */
 sl_status sli_lower_check_given(const sl_lower_options *o) {
   sli_grid grid = {0};
   sli_grid_sizes(o, grid.size);

@@ -1,23 +1,23 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Placement of registers (offload).
  *
- * Activations that the forward pass makes for the backward pass lie idle until then. They can be
- * offloaded meanwhile: to disk, or from a GPU to the host's memory. The buffer that the block
- * makes is then only a staging copy, one of few that take turns in the same slots. A transfer
- * (transfer) `spill` brings it to its home, which has as many slots as the schedule wants. For each
- * task of the backward pass that reads it, a transfer `fill` brings it back in the order of
- * that pass; `fill` has as many slots as it may run ahead of its readers. Readers in the forward
- * pass (the next block) read the staging copy.
+ * Activations that the forward pass writes for the backward pass are idle until then. They can be
+ * offloaded meanwhile: to disk, or from a GPU to host memory. The buffer that the block writes is
+ * then only a staging copy, one of few that take turns in the same slots. A transfer `spill` copies
+ * it to its home, which has as many slots as the schedule needs. For each task of the backward pass
+ * that reads it, a transfer `fill` brings it back in the order of that pass; the slots of `fill`
+ * limit how far it runs ahead of its readers. Readers in the forward pass (the next block) read the
+ * staging copy.
  *
- * Optimizer state is placed elsewhere from one step to the next: the update reads what has been
- * filled and writes what will be spilled, and the first step's state is at its home at the
- * start. The same holds for parameters and for what is made of them once a step: in each tick,
- * each task that reads some (the update as well) has them filled, and the device holds those of
- * a few blocks. Frozen parameters are never written again. Parameters that several devices read
- * stay on the device, and so do tables that a served graph looks up rows in.
+ * Optimizer state is offloaded between steps: the update reads the filled copy and writes a copy to
+ * be spilled, and the first step's state starts at its home. The same holds for parameters and for
+ * values computed from them once a step: in each tick, every task that reads them (including the
+ * update) has them filled, and the device holds those of a few blocks. Frozen parameters are never
+ * written back. Parameters that several devices read stay on the device, and so do tables in which
+ * a served graph looks up rows.
  *
- * Activations that are read as soon as they are made stay on the device: those of the tasks
- * from which the backward pass begins, where no other microbatch comes between. */
+ * Activations that are read as soon as they are written stay on the device: activations of the
+ * tasks where the backward pass begins, if no other microbatch comes in between. */
 #include "graph/build/build.h"
 #include "graph/lower/ir.h"
 #include "kernels/disk/disk.h"
@@ -53,7 +53,8 @@ static bool finds_block(const sl_graph *g, const sl_home *h) {
   return false;
 }
 
-/* Refuses a home of an unknown name, block or space; names the last block, such as "h.31". */
+/* Rejects a home with an unknown name, block or space; the error names the last block, such as
+ * "h.31". */
 static sl_status home_check(const sli_inputs *in, const sl_home *h) {
   const sl_graph *g = in->g;
   const char *space = sl_space_name(h->space);
@@ -106,7 +107,7 @@ bool sli_lower_moves(const sl_lower_options *o) {
   return false;
 }
 
-/* Returns the producer of a buffer; for frozen parameters the first reader. */
+/* Returns the producer of a buffer, or for frozen parameters its first reader. */
 static const sli_task *maker(const sli_lowering *l, const sli_buffer *b) {
   return &l->tasks[b->producer == SL_NONE ? b->consumers[0] : b->producer];
 }
@@ -149,7 +150,7 @@ static bool begins_backward(const sli_lowering *l, const sli_task *g) {
   return true;
 }
 
-/* True if the backward pass reads the buffer some time after it was made. */
+/* True if the backward pass reads the buffer only some time after it was written. */
 static bool is_idle(const sli_lowering *l, const sli_buffer *b) {
   int stage = l->tasks[b->producer].stage;
   bool several = SLI_MAX(l->act_b[stage], l->act_w[stage]) > 1, idle = false;
@@ -176,7 +177,7 @@ static bool is_table(const sl_graph *g, const sl_tensor *param) {
   return false;
 }
 
-/* True for a buffer of nothing but such tables: a tick reads only a few rows. */
+/* True for a buffer that contains only lookup tables: a tick reads only a few rows. */
 static bool is_looked_up(const sli_lowering *l, int buffer) {
   const sl_graph *g = l->in->g;
   bool any = false, all = true;
@@ -206,8 +207,8 @@ typedef struct weight {
   size_t kept, staging;
 } weight;
 
-/* Largest staging slot pools, by number `nth` among the buffers that a task makes, or reads late.
- */
+/* Largest staging slot pools, by index `nth` among the buffers that a task writes, or reads in the
+ * backward pass. */
 typedef struct widest {
   size_t made[MOST_LANES], read[MOST_LANES];
 } widest;
@@ -237,7 +238,7 @@ static void count_task(const sli_lowering *l, const sli_task *g, widest *w) {
     const sli_buffer *b = &l->buffers[g->outputs[i]];
     if (!moves(b) || is_weights(b)) continue;
     widen(l, w->made, made++, b, sli_staging_role(l, b));
-    if (b->held) widen(l, w->read, 0, b, SLI_ROLE_FILL); /* the updating task reads it, too */
+    if (b->held) widen(l, w->read, 0, b, SLI_ROLE_FILL); /* the updating task reads it too */
   }
   for (int i = 0; i < g->ninputs; i++) {
     const sli_buffer *b = &l->buffers[g->inputs[i]];
@@ -247,7 +248,7 @@ static void count_task(const sli_lowering *l, const sli_task *g, widest *w) {
   }
 }
 
-/* Counts staging for parameters; a task that updates them reads them, too. */
+/* Counts staging for parameters; a task that updates them also reads them. */
 static void count_weights(const sli_lowering *l, const sli_task *g, widest *w) {
   int made = 0, read = 0;
   for (int i = 0; i < g->noutputs; i++) {
@@ -274,7 +275,7 @@ static sl_class weights_class(const sli_lowering *l, const sli_task *g) {
   return with_f ? SL_CLASS_F : g->cls;
 }
 
-/* Part of a device's memory that is weighed: a stage's parameters, or everything else. */
+/* Part of a device's memory to compare: a stage's parameters, or everything else. */
 typedef struct load {
   int stage, rank;
   bool weights;
@@ -295,8 +296,8 @@ static size_t slot_pools_bytes(const sli_lowering *l, load of, sl_class cls, int
   return sum;
 }
 
-/* Sums staging slot pools. Tasks of a class take turns; B and W have slot pools of their own. With
- * one microbatch at a time, F and B share slot pools for parameters. */
+/* Sums staging slot pools. Tasks of a class take turns; B and W have separate slot pools. With one
+ * microbatch at a time, F and B share slot pools for parameters. */
 static size_t staging_bytes(const sli_lowering *l, load of) {
   int sections = 1;
   size_t sum = 0;
@@ -312,8 +313,8 @@ static bool is_of(const sli_lowering *l, const sli_buffer *b, load of) {
          maker(l, b)->rank == of.rank;
 }
 
-/* Compares keeping with staging. Where staging needs as much memory, all buffers stay on the
- * device, except swept ones, which exist to be moved. */
+/* Compares keeping with staging. If staging needs as much memory, all buffers stay on the device,
+ * except swept buffers, which exist to be moved. */
 static weight weigh(sli_lowering *l, load of) {
   weight w = {.staging = staging_bytes(l, of)};
   for (int i = 0; i < l->nbuffers; i++) {
@@ -339,8 +340,8 @@ static void mark(sli_lowering *l) {
   }
 }
 
-/* Removes a write of frozen parameters that are not stored or evaluated: the update passes them
- * on unchanged, so it no longer has to do with them. */
+/* Removes a write of frozen parameters that are not stored or evaluated: the update would pass them
+ * on unchanged, so it need not touch them. */
 static void let_be(sli_lowering *l, int buffer) {
   sli_buffer *b = &l->buffers[buffer];
   sli_task *g = &l->tasks[b->producer];
@@ -361,8 +362,8 @@ static void let_frozen_be(sli_lowering *l) {
       let_be(l, i);
 }
 
-/* Keeps a stage's credit when the buffer that carried it is offloaded. The passes take and
- * return the credit, so a register of no bytes carries it instead. */
+/* Keeps a stage's credit when the buffer that carried it is offloaded. The passes take and return
+ * the credit, so a register without bytes carries it instead. */
 static void keep_credit(sli_lowering *l, int buffer) {
   const sli_buffer b = l->buffers[buffer];
   int *late = sli_arena_alloc(&l->arena, (size_t)b.nconsumers * sizeof *late), n = 0;
@@ -386,8 +387,8 @@ static void keep_credits(sli_lowering *l) {
     if (moves(&l->buffers[i]) && l->buffers[i].credit) keep_credit(l, i);
 }
 
-/* True for a buffer that a block hands to the next in the same pass. Where blocks take turns
- * with offloaded buffers, they take turns with these, too. */
+/* True for a buffer that a block passes to the next block in the same pass. If blocks take turns
+ * with offloaded buffers, they take turns with these too. */
 static bool is_between(const sli_lowering *l, const sli_buffer *b) {
   if (b->role != SLI_ROLE_INNER || b->rate != SLI_PER_TICK || b->pace || !b->nconsumers)
     return false;

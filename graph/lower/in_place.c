@@ -3,13 +3,13 @@
  *
  * A call that works element by element, or row by row, can write its output where it reads its
  * input: the op says for which inputs (sl_op.in_place). This is allowed if the input is not needed
- * afterwards: its own task made it, no other task reads it, and this call is its last reader.
- * Both then have one place, that of the output. In the workspace they take one interval instead
- * of two that overlap; if the output is for other tasks, the input is made in the slot that
- * will hand the output on. A chain of such calls, last to first, has one place all along.
+ * afterwards: the same task wrote it, no other task reads it, and this call is its last reader.
+ * Both then have one place, that of the output. In the workspace they take one interval instead of
+ * two that overlap; if the output is for other tasks, the input is written directly into the slot
+ * that will hold the output. A chain of such calls, last to first, uses one place throughout.
  *
- * One rule must hold for every program, and is checked: no call writes over data that is still
- * to be read, except over an input that its op allows. */
+ * One invariant must hold for every program, and is checked: no call overwrites data that is still
+ * to be read, except an input that its op allows. */
 #include "graph/lower/ir.h"
 
 #include <stdlib.h>
@@ -93,7 +93,8 @@ static bool overlap(const sli_lowering *l, const sl_tensor *a, const sl_tensor *
          y->offset < x->offset + sl_type_bytes(&a->type);
 }
 
-/* Checks that writing `now` leaves `other` intact, which was made before or by the same call. */
+/* Checks that writing `now` leaves `other` intact, which was written earlier or by the same
+ * call. */
 static void check_pair(const sli_lowering *l, const sli_task *g, const span *now,
                        const span *other) {
   if (other->last < now->made || now->tensor == other->tensor) return;

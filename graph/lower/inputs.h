@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Inputs of lowering, settled before the first task is made: the graph, the options and the
- * values derived from them. All candidates of a search share them; lowering does not write to
- * them. */
+/* Inputs of lowering, fixed before the first task is created: the graph, the options and the values
+ * derived from them. All candidates of a search share them; lowering does not write to them. */
 #ifndef SLUICE_GRAPH_LOWER_INPUTS_H
 #define SLUICE_GRAPH_LOWER_INPUTS_H
 
@@ -26,17 +25,17 @@ typedef struct sli_inputs {
   sl_graph *g;
   const sl_lower_options *options;
   const sli_kind *kind;   /* kind of the devices */
-  const char *bf16;       /* how the devices multiply bf16, where requested; else NULL */
+  const char *bf16;       /* how the devices multiply bf16, if requested; else NULL */
   bool narrow;            /* with bf16: activations of the model are bf16 as well */
   bool direct;            /* links may connect two devices' own memories */
   int p;                  /* devices along the pipeline */
   sli_grid grid;          /* devices of each stage */
-  bool by_heads, by_ring; /* ways in which attention may get positions of other devices */
-  bool states_by_heads, states_by_exchange; /* the same for states of linear attention */
-  const char *other;  /* text for reports: the cost of the way that was not chosen; NULL: not
+  bool by_heads, by_ring; /* allowed methods of attention across devices */
+  bool states_by_heads, states_by_exchange; /* allowed methods for states of linear attention */
+  const char *other;  /* text for reports: the cost of the method that was not chosen; NULL: not
                          computed */
-  int barriers;       /* how often a microbatch waits for all stages, where the vocabulary's
-                         tables are sharded over them; 0: they are not */
+  int barriers;       /* how often a microbatch waits for all stages if the vocabulary's tables are
+                         sharded over them; 0: not sharded */
   bool in_line;       /* exchanges that passes wait for take turns on the passes' queue */
   bool by_axis;       /* exchanges along one axis of the grid do not wait for those along
                          another */
@@ -49,14 +48,14 @@ typedef struct sli_inputs {
   bool layers;            /* all pieces of a microbatch go through a block before the next block */
   int m, k;               /* microbatches, pieces */
   const sli_paths *paths; /* given paths; NULL: all microbatches go through all stages */
-  const double *block_seconds; /* with paths: seconds of the model's blocks on one device, by
-                                  which they are cut on any grid and machine; NULL: by their cost
-                                  there */
-  int update_every;            /* the device updates the parameters of every so many blocks; 0: of
-                                  none. The host updates the others */
-  int leaving;                 /* pieces of a microbatch whose activations are offloaded; others
-                                  recompute theirs; SL_NONE: not by piece */
-  double flops;                /* of a step, forward and backward, on one device */
+  const double *block_seconds; /* with paths: seconds of the model's blocks on one device, by which
+                                  they are cut into stages on any grid and machine; NULL: cut by
+                                  cost on the actual devices */
+  int update_every;            /* N: the device updates the parameters of every N-th block and the
+                                  host all others; 0: the host updates all */
+  int leaving;                 /* number of pieces of a microbatch whose activations are offloaded;
+                                  all others recompute; SL_NONE: not by piece */
+  double flops;                /* operations of a step, forward and backward, on one device */
   sli_stores *stores;          /* owned by the result */
   sl_runtime *const *rt;       /* runtime that gets the result's failures, once it exists */
 } sli_inputs;
@@ -73,8 +72,8 @@ static inline int sli_device_at(const sli_inputs *in, int along, int rank) {
   return in->device_at[along * in->ranks + rank];
 }
 
-/* Returns the device that holds data of no single stage: the first place's, or that of the
- * process that speaks for the job. */
+/* Returns the device that holds data that belongs to no single stage: the device of the first
+ * place, or of the process that speaks for the job. */
 static inline int sli_speaker(const sli_inputs *in) {
   return in->options->parallel.processes > 1 ? 0 : sli_device_at(in, 0, 0);
 }

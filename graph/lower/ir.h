@@ -1,11 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Data structures shared by the lowering passes.
  *
- * The passes gather nodes into tasks (one task becomes one actor) and tensors that
- * leave their task into buffers (one buffer becomes one register). Transfers
- * bring data to readers in another memory; they are tasks and buffers like all others. Later
- * passes assign buffers to slot pools, set quotas, and write tasks and buffers down
- * as a plan.
+ * The passes gather nodes into tasks (one task becomes one actor) and tensors that leave their task
+ * into buffers (one buffer becomes one register). Transfers bring data to readers in another
+ * memory; they are ordinary tasks and buffers. Later passes assign buffers to slot pools, set
+ * quotas, and write tasks and buffers as a plan.
  *
  * Tasks and buffers are identified by index. Their order follows the graph, so two processes
  * lower the same graph to the same plan. */
@@ -46,9 +45,9 @@ typedef struct sli_transfer_traits {
   const sl_queue_ops *ops; /* NULL: the kind's queue ops, one queue per device; else one per
                               device pair */
   bool in_turn;            /* transfers run one at a time */
-  bool updates;            /* host updates use the queue too, behind all else */
+  bool updates;            /* host updates use the queue too, with lowest priority */
   bool homes;              /* between a home (placement) and the device; else between memories */
-  sli_role role;           /* role of the copies; SLI_ROLES: the role of the buffer they bring */
+  sli_role role;           /* role of the copies; SLI_ROLES: the role of the original buffer */
 } sli_transfer_traits;
 extern const sli_transfer_traits sli_transfer_kinds[SLI_TRANSFERS]; /* transfer_kinds.c */
 
@@ -57,10 +56,10 @@ typedef struct sli_transfer_task {
   sli_transfer_kind kind;
   int to;        /* destination device; the transfer runs on its task's device */
   sl_space home; /* home involved, for routes between homes */
-  int origin;    /* buffer that the transfer brings, as it was first made */
-  int reader;    /* the only task it serves, at that task's rate; SL_NONE: serves all readers
-                    there, at the rate at which the buffer is made */
-  bool fetches;  /* with a reader: this is the first transfer for that reader alone */
+  int origin;    /* original buffer that the transfer brings */
+  int reader;    /* the only task it serves, at that task's rate; SL_NONE: serves all readers there,
+                    at the rate at which the buffer is written */
+  bool fetches;  /* with a reader: this is the first transfer for only that reader */
   bool oldest;   /* brings the oldest version of parameters, for rollouts ahead of training */
   int nth;       /* index among the buffers that the reader fetches from the device */
 } sli_transfer_task;
@@ -73,14 +72,14 @@ typedef struct sli_task {
   int rank;                 /* rank among the stage's devices */
   int phase;
   int level, part, axis; /* see task.c */
-  int depth;             /* of an exchange after all ticks: 1 + that of its inputs; 0: not known
+  int depth;             /* for an exchange after all ticks: 1 + depth of its inputs; 0: not known
                             yet (slot_pools.c) */
-  int about;             /* task whose place in the order it takes: its own, its producer's or
-                            its reader's */
+  int about;             /* task whose place in the order it takes: itself, its producer or its
+                            reader */
   bool backward;         /* part of the backward pass */
   sli_rate rate;
   sli_pace pace;
-  bool host;                         /* runs beside the passes, on the device's host queue */
+  bool host;                         /* runs concurrently with passes, on the device's host queue */
   const sli_transfer_task *transfer; /* NULL: it computes */
   int nnodes;
   size_t node_capacity;
@@ -89,10 +88,10 @@ typedef struct sli_task {
   size_t input_capacity, output_capacity;
   int *inputs, *outputs; /* ports in this order */
   size_t workspace_bytes;
-  double seconds;    /* of a firing; for computing tasks set when the plan is written */
+  double seconds;    /* duration of a firing; for computing tasks set when the plan is written */
   int32_t actor;     /* SL_NONE: not written yet */
-  int32_t own_queue; /* of a source that waits */
-  int before;        /* previous task made for this device, or SL_NONE */
+  int32_t own_queue; /* queue of a source that waits */
+  int before;        /* previous task of this device, or SL_NONE */
 } sli_task;
 
 /* Stored copy of a buffer: its offset in the slot of `store` and the bytes of each version,
@@ -116,16 +115,15 @@ typedef struct sli_buffer {
   int producer;   /* task, or SL_NONE for parameters that no task updates */
   int nconsumers; /* number of readers, in place or at the end of transfers */
   int *consumers; /* tasks, ascending; readers of a transferred copy count for its origin */
-  int origin;     /* buffer it is a copy of, as first made; itself if no transfer made it */
-  int source;     /* buffer that the transfer reads; SL_NONE: no transfer made this one */
+  int origin;     /* original buffer that it is a copy of; itself if it is not a transfer's copy */
+  int source;     /* buffer that the transfer reads; SL_NONE: not a transfer's copy */
   sli_rate rate;  /* rate at which its slots are used */
   sli_pace pace;
   sl_memory memory; /* memory category it is counted as */
   int device;
   sl_space home;   /* memory of the device that holds it */
-  sl_space target; /* placement until the backward pass (offload target):
-                      SL_SPACE_DEVICE, or another memory, in which case `home` is only
-                      where it is made (home.c) */
+  sl_space target; /* placement until the backward pass (offload target): SL_SPACE_DEVICE, or
+                      another memory; then `home` is only where it is written (home.c) */
   bool held;
   int initial;
   int quota, quota_most;
@@ -134,13 +132,13 @@ typedef struct sli_buffer {
   int aliases;    /* earlier buffer whose memory it can reuse, or SL_NONE */
   int aliased_by; /* 1 + the buffer that aliases it, 0: none known */
   bool credit;    /* counts as an activation of its stage */
-  bool aside;     /* belongs to no pass: a loss, a norm, the clip's factor */
+  bool aside;     /* not part of a pass: a loss, a norm, the clip factor */
   double activation;
   size_t bytes, payload_bytes; /* payload_bytes excludes alignment padding between tensors */
-  sl_tensor *valid_length; /* valid length (valid length) of its only tensor, whose rows may not all
-                           be valid; else NULL */
-  bool
-      frozen; /* parameters passed on unchanged, where they may be offloaded or stay as in a file */
+  sl_tensor *valid_length; /* valid length of its only tensor, if not all rows may be valid; else
+                              NULL */
+  bool frozen; /* parameters that updates pass on unchanged, if they may be offloaded or keep a
+                  file's storage format */
   sli_image image;
   int32_t reg;
 } sli_buffer;
@@ -165,7 +163,8 @@ typedef struct sli_spot {
   size_t offset;
 } sli_spot;
 
-/* Part of a block that a task is, where a block has several tasks: its first and last levels. */
+/* Section of a block that a task covers, if the block has several tasks: its first and last
+ * levels. */
 typedef struct sli_section {
   int first, last;
 } sli_section;
@@ -181,7 +180,7 @@ typedef struct sli_visits {
   const int32_t *tick; /* [count] ascending */
 } sli_visits;
 
-/* Buffer for one route between stages: the buffers it stands for at its producer and its reader. */
+/* Buffer for one route between stages: the original buffers at its producer and its reader. */
 typedef struct sli_stage_route {
   int made_as, read_as; /* indices of the original buffers; SL_NONE: not a route */
   int from, to;         /* stages */
@@ -189,11 +188,11 @@ typedef struct sli_stage_route {
 } sli_stage_route;
 
 typedef struct sli_stage_routes {
-  sli_visits *stage; /* [stages] visits of each stage; a list of all ticks of a step counts as
+  sli_visits *stage; /* [stages] visits of each stage; a list of all ticks of a step is treated as
                         no list (is_all) */
   int *next;         /* [m][stages] next stage on a microbatch's path, or SL_NONE */
   int nroutes;
-  sli_stage_route *of; /* [nways] by buffer */
+  sli_stage_route *of; /* [nroutes] by buffer */
 } sli_stage_routes;
 
 /* The plan's queues, by device. */
@@ -223,7 +222,7 @@ struct sli_lowering {
   int *newest;  /* [1 + stages][ranks] tasks, see sli_newest_on */
   int *places;  /* [ncomputing] places of tasks in one order over a tick (turns.c) */
   sli_sections sections;
-  sli_stage_routes *routes; /* routes of microbatches; NULL where all go from stage to stage */
+  sli_stage_routes *routes; /* routes of microbatches; NULL if all go from stage to stage */
   int nbuffers;
   size_t buffer_capacity;
   sli_buffer *buffers;
@@ -237,15 +236,15 @@ struct sli_lowering {
   sl_plan *plan;
   sli_queues queues;
   sli_pieces cut;
-  int *numbers; /* [g->ntensors] of a valid length (valid length), by its first tensor, in the
-                   program that is being written; SL_NONE: none */
+  int *numbers; /* [g->ntensors] index of each valid length in the program being written, by its
+                   first tensor; SL_NONE: none */
 };
 
-/* Returns the updates that the parameters of rollouts are old. */
+/* Returns the number of updates by which the parameters of rollouts lag. */
 static inline int sli_lower_ahead(const sli_lowering *l) {
   return l->in->g->rollouts.count ? l->in->options->rollouts.ahead : 0;
 }
-/* Returns the ticks that passes of this pace have in a step. */
+/* Returns the number of ticks per step for passes of this pace. */
 static inline int sli_lower_ticks(const sli_lowering *l, sli_pace pace) {
   if (pace == SLI_PACE_ROLLOUT) return l->in->g->rollouts.ticks;
   if (pace == SLI_PACE_SPAN) return l->in->g->spans.prompts;
@@ -279,10 +278,10 @@ void sli_add_port(sli_task *task, int buffer, bool output);
 /* Returns the port at which a task has a buffer, whether direct or through transfers.
  * Input ports come first. */
 int sli_task_port(const sli_lowering *l, const sli_task *task, int buffer, bool output);
-/* Adds a register by which `from` tells `to` that it has fired; `first`: the first time counts
- * as done. */
+/* Adds a register by which `from` signals to `to` that it has fired; `first`: the first turn is
+ * ready at the start. */
 void sli_add_turn(sli_lowering *l, int from, int to, bool first);
-/* Returns an upper bound on the number of tensors that the task's nodes make. */
+/* Returns an upper bound on the number of tensors that the task's nodes write. */
 int sli_task_results(const sli_task *task);
 /* Returns the buffer in its home memory: the buffer itself, unless a transfer brings it there. */
 int sli_buffer_home(const sli_lowering *l, int buffer);
@@ -294,22 +293,22 @@ static inline bool sli_is_sharded_task(const sli_lowering *l, const sli_task *g)
   return g->nnodes && sli_is_sharded_node(l, g->nodes[0]);
 }
 
-/* Returns the source of a task; NULL: it has none. */
+/* Returns the source of a task, or NULL if it has none. */
 static inline const sl_source *sli_source_of(const sli_task *g) {
   const sli_node *n = g->nnodes ? g->nodes[0] : NULL;
   return n && n->op == &sl_op_source ? n->attrs.user : NULL;
 }
-/* True for a source that may block, which has a queue of its own: it is asked for ticks as others
- * return (sl_source.behind), or waits for the rewards of answers. */
+/* True for a source that may block and therefore has a separate queue: it waits for earlier ticks
+ * to be delivered (sl_source.behind), or for the rewards of answers. */
 static inline bool sli_waits(const sli_lowering *l, const sli_task *g) {
   const sl_source *source = sli_source_of(g);
   return source && (source->behind > 0 || l->in->g->rollouts.count);
 }
 
-/* Returns the stage that made the buffer, whose quotas apply; SL_NONE: no stage. */
+/* Returns the stage that writes the buffer, whose quotas apply, or SL_NONE. */
 int sli_buffer_stage(const sli_lowering *l, const sli_buffer *b);
 /* Compares two tasks' turns; below 0: `a` goes first. The order follows the data, forward and
- * backward: by level, then block; where blocks take turns, by block, then level. */
+ * backward: by level, then block; if blocks take turns, by block, then level. */
 int sli_lower_turn(const sli_lowering *l, int a, int b);
 /* [ncomputing] Returns the places of tasks in an order in which a tick's tasks could run. */
 int *sli_lower_places(sli_lowering *l);
@@ -319,7 +318,7 @@ sl_space sli_lower_space(const sli_lowering *l, const sli_task *g);
 /* True if this task reads an offloaded buffer from its home: in the backward pass, or
  * parameters. */
 bool sli_is_filled(const sli_lowering *l, const sli_buffer *b, const sli_task *g);
-/* True if the buffer is made in another memory than its home. */
+/* True if the buffer is written in a memory other than its home. */
 static inline bool sli_is_spilled(const sli_buffer *b) {
   return b->target != SL_SPACE_DEVICE && b->target != b->home;
 }
@@ -339,7 +338,7 @@ static inline int *sli_newest_on(const sli_lowering *l, int stage, int rank) {
 
 /* ---- places in memory (fit.c) ---------------------------------------------------------------- */
 
-/* Buffer that is live from moment `first` to moment `last`; moments are numbers. */
+/* Buffer that is live from time `first` to time `last`. */
 typedef struct sli_lifetime {
   int id; /* set by the caller; breaks ties between equal sizes, smallest first */
   int first, last;
@@ -353,34 +352,34 @@ static inline size_t sli_lower_aligned(size_t bytes) { return (bytes + 63) & ~(s
 
 /* ---- parts of passes ------------------------------------------------------------------------- */
 
-/* Numbers the valid lengths of a task's program before its calls are written. The
- * second function returns the numbers for a call's arguments; NULL: none has one (lengths.c). */
+/* Numbers the valid lengths of a task's program before its calls are written. The second function
+ * returns the numbers for a call's arguments, or NULL if none has a valid length (lengths.c). */
 void sli_lower_lengths(sli_lowering *l, const sli_task *g, sl_program *program);
 const int16_t *sli_lower_lengths_of(const sli_lowering *l, int count, sl_tensor *const *tensors);
-/* Return the expected number of a tensor's valid rows in a tick of a step. On modelled devices
- * the table has it for each tick, or for these ticks only; NULL: all rows. */
+/* Return the expected number of a tensor's valid rows in a tick of a step. On modelled devices the
+ * table has this number for each tick, or for the ticks of `visits`; NULL: all rows. */
 int64_t sli_lower_expected(const sl_tensor *valid_length, int32_t tick);
 const int32_t *sli_lower_expected_table(const sli_lowering *l, const sl_tensor *valid_length,
                                         const sli_visits *visits);
 
-void sli_lower_in_place(const sli_lowering *l, sli_uses *u); /* chooses which buffers alias */
+void sli_lower_in_place(const sli_lowering *l, sli_uses *u); /* chooses outputs to write in place */
 /* asserts the invariants of placement */
 void sli_lower_check_places(const sli_lowering *l, const sli_uses *u);
 
 /* ---- transfers that serve a single reader (fetched.c) -------------------------------------- */
 
-/* True if an exchange reads parameters that are placed elsewhere and has them fetched. */
+/* True if an exchange reads parameters that are placed elsewhere and fetches them. */
 bool sli_is_fetched(const sli_lowering *l, const sli_buffer *b, const sli_task *g);
-/* Return how many buffers it fetches from the same device before this one, and how many buffers
- * of a role have been filled for it. `some`: count those that only offloaded pieces use, else
- * the others. */
+/* Return how many buffers it fetches from the same device before this one, and how many buffers of
+ * a role have been filled for it. `some`: counts buffers that only offloaded pieces use, otherwise
+ * all others. */
 int sli_fetched_before(const sli_lowering *l, int buffer, const sli_task *g);
 int sli_filled_before(const sli_lowering *l, const sli_task *g, sli_role role, bool some);
 
 /* ---- pieces whose activations are offloaded (offload.c) ------------------------------------ */
 
 bool sli_lower_leaves(const sli_lowering *l, int piece);
-double sli_lower_rematerialized(const sli_lowering *l); /* share of pieces that are recomputed */
+double sli_lower_rematerialized(const sli_lowering *l); /* fraction of pieces that are recomputed */
 /* Return maps from a task's firings to keys of offloaded pieces, and to ticks, for tasks that
  * fire at that rate. */
 int32_t sli_lower_leaving_map(sli_lowering *l, const sli_task *g);
@@ -390,9 +389,9 @@ bool sli_lower_reads_leaving(const sli_task *g);
 
 /* ---- blocks, where all pieces of a microbatch go through one before the next (layers.c) ------ */
 
-/* Returns zeros where blocks do not take turns. */
+/* Returns a task's section; zeros if blocks do not take turns. */
 sli_section sli_lower_section(const sli_lowering *l, int task);
-/* Returns the role that an offloaded buffer has in the memory where it is made. */
+/* Returns the role that an offloaded buffer has in the memory where it is written. */
 sli_role sli_staging_role(const sli_lowering *l, const sli_buffer *b);
 /* True if another block reads it within the same pass. */
 bool sli_leaves_block(const sli_lowering *l, const sli_buffer *b);
@@ -411,8 +410,7 @@ static inline bool sli_is_swept(const sli_buffer *b) {
 }
 /* True for the offloaded copy of a swept buffer, of which there is one per piece. */
 bool sli_is_piece(const sli_lowering *l, const sli_buffer *b);
-/* Return the maps of a task that takes part in a sweep, and its ticks; `end`: how many are
- * counted. */
+/* Return the maps of a task in a sweep, and its ticks; `end`: number of ticks counted. */
 int32_t sli_sweep_map(const sli_lowering *l, const sli_task *g, const sli_buffer *b);
 int32_t sli_piece_map(const sli_lowering *l, const sli_buffer *b);
 int32_t sli_sweep_ticks(const sli_lowering *l, const sli_task *g, int32_t end);
@@ -420,19 +418,21 @@ int32_t sli_sweep_ticks(const sli_lowering *l, const sli_task *g, int32_t end);
 /* ---- microbatches that skip stages (visits.c)
  * ------------------------------------------------- */
 
-/* Runs after buffers are made: sends data from stage to stage along the paths (stage_routes.c). */
+/* Sends data from stage to stage along the paths (stage_routes.c). Runs after buffers are
+ * created. */
 sl_status sli_lower_stage_routes(sli_lowering *l);
 /* True for a task of a pass, or an exchange within a pass, at a stage. */
 static inline bool sli_is_of_pass(const sli_task *g) {
   return !g->transfer && !g->host && !g->pace && g->stage >= 0 && g->rate == SLI_PER_TICK;
 }
-/* Return the ticks in which a task fires, or a buffer is made; NULL: all ticks. */
+/* Return the ticks in which a task fires, or a buffer is written; NULL: all ticks. */
 const sli_visits *sli_task_visits(const sli_lowering *l, const sli_task *g);
 const sli_visits *sli_buffer_visits(const sli_lowering *l, const sli_buffer *b);
-/* Returns the buffer that a task's buffer stands for: itself, or the one it would use if there
- * were no paths. Buffers that stand for the same one share a base. */
+/* Returns the buffer that a task would use instead of this one if there were no paths, which may be
+ * the same. Buffers that replace the same buffer share a base. */
 int sli_buffer_taken_for(const sli_lowering *l, const sli_task *g, int buffer);
-/* Return the map of a port, and that of a task's ticks, where either has visits. */
+/* Return the bases of a task's ports, the map of a port, and the map of a task's ticks, if they
+ * have visits. */
 const int32_t *sli_visits_bases(const sli_lowering *l, const sli_task *g); /* sl_actor.bases */
 int32_t sli_visits_map(const sli_lowering *l, const sli_task *g, const sli_buffer *b);
 int32_t sli_visits_ticks(const sli_lowering *l, const sli_visits *v);
@@ -441,12 +441,12 @@ int32_t sli_visits_ticks(const sli_lowering *l, const sli_visits *v);
 
 /* True for an exchange that takes its turn on the queue of the passes. */
 bool sli_lower_is_in_line(const sli_lowering *l, const sli_task *g);
-void sli_lower_line(sli_lowering *l); /* runs after buffers are made: marks what a pass begins
-                                         with */
-/* True if the task continues a pass that has begun, where exchanges are in line. */
+void sli_lower_line(sli_lowering *l); /* runs after buffers are created: makes backward passes begin
+                                         with their inputs */
+/* True if the task continues a pass that has begun, if exchanges are in line. */
 bool sli_lower_goes_on(const sli_lowering *l, const sli_task *g);
 
-/* Sets the most activation slots of each stage, from the schedule and the user. */
+/* Sets the maximum activation slots of each stage, from the schedule and the user. */
 void sli_lower_credits(sli_lowering *l);
 /* Returns the last quota that the user gives for a role at a stage, or 0. */
 int sli_lower_given(const sli_lowering *l, sli_role role, int stage);
@@ -457,23 +457,23 @@ int sli_role_slots(const sli_lowering *l, sli_role role, const sli_buffer *b);
 /* Writes a task's program; NULL for a transfer that copies nothing. */
 sl_program *sli_lower_program(sli_lowering *l, int task);
 
-/* Write a check before a call of a task, which ends the run if sl_op.check says so, or one
- * behind it, which ends the run if its output is not finite. `of` must stay where it is. */
+/* Write a check before a call of a task, which ends the run if sl_op.check fails, or a check after
+ * it, which ends the run if an output is not finite. `of` must not move. */
 void sli_lower_check(const sli_lowering *l, int task, const sl_program_call *of,
                      sl_program_call *to);
 void sli_lower_finite(const sli_lowering *l, int task, const sl_program_call *of,
                       sl_program_call *to);
 
-/* Modelled durations of computing tasks. */
-/* checks that durations are given for as many stages as there are */
+/* Modelled durations of computing tasks: */
+/* Checks that durations are given for the right number of stages. */
 sl_status sli_lower_check_cost(const sli_lowering *l);
 double sli_lower_seconds(const sli_lowering *l, const sli_task *g);
-/* Return the factors by which passes slow down beside exchanges, [devices], for free(); NULL:
- * none. The second returns the factor of a task. */
+/* Return the factors by which exchanges slow down passes, [devices], which the caller frees with
+ * free(), or NULL if none; and the factor of a task. */
 double *sli_lower_slowdowns(const sli_lowering *l);
 double sli_lower_slowdown(const double *slowdowns, const sli_task *g);
-/* Returns seconds by tick of a step, times the slowdown, where the number of valid rows varies;
- * NULL: it does not vary. */
+/* Returns seconds by tick of a step, times the slowdown, or NULL if the number of valid rows does
+ * not vary. */
 const double *sli_lower_seconds_table(const sli_lowering *l, const sli_task *g, double slowdown);
 /* Returns the seconds of a copy of the rows expected in this tick; g->seconds is for a full
  * slot. */
@@ -484,14 +484,14 @@ double sli_home_seconds(const sli_lowering *l, sl_space home, bool backward, siz
 /* Returns the extra seconds between two devices that belong to different processes of one host.
  * Nothing may be chosen by it: training must not depend on which processes drive devices. */
 double sli_lower_process_link(const sli_inputs *in, int from, int to, size_t bytes);
-/* Returns the bytes that a task's nodes receive from other devices of its stage, by axis and by
- * kind of exchange; and how often in a step. */
+/* Return the bytes that a task's nodes receive from other devices of its stage, by axis and kind of
+ * exchange; and how often in a step. */
 void sli_lower_received(const sli_lowering *l, const sli_task *g,
                         double to[SLI_AXES][SLI_ALL_TO_ALL + 1]);
 double sli_lower_times(const sli_lowering *l, sli_rate rate);
-/* Returns how long those exchanges take. */
+/* Returns the duration of a task's exchanges. */
 double sli_lower_exchange_seconds(const sli_lowering *l, const sli_task *g);
-/* True if the measured time covers all that a node of an exchange takes. */
+/* True if the measured time covers the whole cost of an exchange node. */
 bool sli_lower_is_measured(const sli_lowering *l, const sli_node *n);
 /* Returns the bytes per second of modelled host memory available to one device, for its copies
  * and for updates on the host; 0: unlimited. */
@@ -506,7 +506,7 @@ struct sli_store_user {
   int stage, rank; /* stage SL_NONE: the commit actor */
 };
 
-/* Programs of checkpoints: the maximal number of calls that copy what a task updates, the calls
+/* Programs of checkpoints: the maximum number of calls that copy a task's updated state, the calls
  * themselves, and the whole program of a store or commit task. */
 int sli_lower_store_calls(const sli_lowering *l, int task);
 int sli_lower_store_copies(sli_lowering *l, int task, sl_program_call *calls);

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* All pieces of a microbatch go through a block before the next block (--piece-order layers).
  *
- * Where sequences are cut, a piece usually goes through all blocks of a stage before the next
- * piece. In the opposite order only the current block needs its records, and all blocks can keep
- * them in the same slots. Four mechanisms implement this:
+ * If sequences are cut, a piece usually goes through all blocks of a stage before the next piece.
+ * In the opposite order only the current block needs its records, and all blocks can keep them in
+ * the same slots. Four mechanisms implement this:
  *
  * - ranks: on a device's queue the older microbatch goes first, then the earlier block (in the
  *   backward pass the later one), then the piece;
@@ -17,8 +17,8 @@
 #include <limits.h>
 #include <stdlib.h>
 
-/* Returns the block of a task's nodes; for a transfer, that of the task that it is about.
- * SL_NONE: none. */
+/* Returns the block of a task's nodes, or for a transfer that of its `about` task; SL_NONE if
+ * none. */
 static int block_of(const sli_lowering *l, const sli_task *g) {
   if (g->transfer) g = &l->tasks[g->about];
   return g->nnodes ? g->nodes[0]->block : SL_NONE;
@@ -26,8 +26,7 @@ static int block_of(const sli_lowering *l, const sli_task *g) {
 
 /* ---- sections ---------------------------------------------------------------------------- */
 
-/* Ways of a block on one device: its forward pass, backward pass, evaluation, rollouts and
- * encoder. */
+/* Kinds of passes of a block on one device: forward, backward, evaluation, rollouts and encoder. */
 enum { WAYS = 5 };
 
 static int route_of(const sli_lowering *l, const sli_task *g) {
@@ -39,7 +38,7 @@ static bool has_section(const sli_lowering *l, const sli_task *g) {
   return block_of(l, g) >= 0 && g->rate < SLI_PER_STEP && !g->host;
 }
 
-/* Finds the first and last levels of all ways: [ways]. */
+/* Finds the first and last levels of each kind of pass of each block: [ways]. */
 static sli_section *find_ends(const sli_lowering *l) {
   int ways = l->in->g->nblocks * l->in->ranks * WAYS;
   sli_section *ends = sli_calloc((size_t)ways + 1, sizeof *ends);
@@ -86,7 +85,7 @@ bool sli_leaves_block(const sli_lowering *l, const sli_buffer *b) {
 void sli_lower_rank(const sli_lowering *l, const sli_task *g, sl_actor *a) {
   int blocks = l->in->g->nblocks, block = block_of(l, g);
   int place = g->backward ? blocks - 1 - block : block;
-  if (a->rank_group) { /* the schedule has tasks of its own: blocks go in turn within each */
+  if (a->rank_group) { /* the schedule groups ticks: blocks take turns within each group */
     a->rank = a->rank * blocks + place;
     a->rank_stride *= blocks;
     return;

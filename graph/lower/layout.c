@@ -1,17 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Assignment of places to devices.
  *
- * A place is a stage along the pipeline and a rank in its grid. Ranks number the devices of a
- * stage in an order that never changes, and sums are made in it. Devices are numbered host by
- * host and process by process. --layout names the axis that leads from neighbour to neighbour,
- * then the next, and so on. It does not change what a plan computes, but what exchanges along
- * each axis cost. Where links differ, --assign says which device takes the place that the layout
- * gives to another. */
+ * A place is a stage along the pipeline and a rank in its grid. Ranks number the devices of a stage
+ * in a fixed order, which is also the order of sums. Devices are numbered host by host and process
+ * by process. --layout names the axes from innermost, between neighbouring devices, to outermost.
+ * It does not change what a plan computes, only what exchanges along each axis cost. If links
+ * differ, --assign changes which device takes which place. */
 #include <string.h>
 
 #include "graph/lower/lower.h"
 
-/* True for axes with a name of their own; factors of an axis go with it. */
+/* True for axes with a separate name; factors of an axis share its name. */
 static bool is_named(int axis) { return sli_axes[axis].of == axis; }
 
 static int find_axis(const char *name, size_t length) {
@@ -63,7 +62,7 @@ static sl_status check_missing(const sli_inputs *in, const int named[SLI_AXES]) 
   return SL_OK;
 }
 
-/* Orders the axes from the outermost to the innermost; axes of one device come first. */
+/* Orders the axes from outermost to innermost; axes with one device come first. */
 static void nest(int nesting[SLI_AXES], const int named[SLI_AXES]) {
   int count = 0;
   for (int i = 0; i < SLI_AXES; i++)
@@ -87,7 +86,7 @@ int sli_layout_number(const sli_inputs *in, int along, int rank) {
   return in->layout.assign ? in->layout.assign[number] : number;
 }
 
-/* Numbers the devices. Where one device stands for a stage there is one per stage, whatever the
+/* Numbers the devices. If one device represents a stage, there is one per stage, regardless of the
  * layout. */
 static void number_devices(sli_inputs *in) {
   size_t bytes = (size_t)in->devices * sizeof(int);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Valid lengths in programs. The rows of a set of tensors have one number in each
- * program that uses them. Its value arrives with a slot that holds one of them, or is set by a
- * call that fills one. */
+/* Valid lengths in programs. A set of tensors with the same valid length has one index in each
+ * program that uses it. The value arrives with a slot that holds one of the tensors, or a call that
+ * fills one sets it. */
 #include "graph/lower/ir.h"
 #include "graph/passes/passes.h"
 
@@ -76,7 +76,7 @@ const int16_t *sli_lower_lengths_of(const sli_lowering *l, int count, sl_tensor 
 
 /* ---- expected rows ------------------------------------------------------------------------ */
 
-/* Asks the op that fills the first tensor of the set. */
+/* Returns the rows expected by the op that fills the first tensor of the set. */
 int64_t sli_lower_expected(const sl_tensor *valid_length, int32_t tick) {
   if (!valid_length->producer->op->expects) return valid_length->rows;
   const sli_node *n = valid_length->producer;

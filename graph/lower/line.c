@@ -1,23 +1,22 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Exchanges in line (--exchange inline): a pass, once begun, has its device until it is done.
+/* Exchanges in line (--exchange inline): a pass, once begun, keeps its device until it is done.
  *
- * Where devices of a stage shard its tensors, a pass is several actors with exchanges between
- * them. Exchanges beside the passes have a queue of their own, and the device goes on with
- * whatever can fire. The next microbatch then enters at each exchange. Credits count
- * microbatches that have begun, so many may have begun and none be done. In line, an exchange
- * that a pass waits for is on the queue of the passes, and all actors of a pass but the first go
- * before passes that have not begun. Devices of a stage may drift apart in time, so the order is
- * fixed as well, to the one that emerges on the virtual clock, where they do not. A device then
- * waits for the others at an exchange, and for nothing else.
+ * If devices of a stage shard its tensors, a pass is several actors with exchanges between them.
+ * Overlapped exchanges have a separate queue, and the device continues with whatever can fire. The
+ * next microbatch then enters at each exchange. Credits count microbatches that have begun, so many
+ * may have begun while none is done. In line, an exchange that a pass waits for is on the queue of
+ * the passes, and all actors of a pass except the first have priority over passes that have not
+ * begun. Devices of a stage may drift apart in time, so the order is also fixed, to the order on
+ * the virtual clock, where they do not drift. A device then waits for the others only at exchanges.
  *
- * Recomputation of forward tensors waits for the same inputs as its backward pass: its own
- * inputs are there early, and otherwise it would run for microbatches whose turn is far ahead.
- * Where another stage's backward pass reads the result, it does not: that pass comes first.
+ * Recomputation of forward tensors waits for the same inputs as its backward pass: its own inputs
+ * are ready early, so it would otherwise run for microbatches that are not due for long. If another
+ * stage's backward pass reads the result, recomputation does not wait, since that pass comes first.
  *
  * On modelled devices the wire to the next stage is in line as well: a pass ends when its result
  * has arrived.
  *
- * Exchanges that no pass waits for, such as gradient sums and prefetches, stay beside the
+ * Exchanges that no pass waits for, such as gradient sums and prefetches, still overlap with
  * passes. */
 #include "graph/lower/ir.h"
 
@@ -28,7 +27,7 @@ static bool is_of_pass(const sli_task *g) {
          g->stage != SL_NONE;
 }
 
-/* True if some pass waits for a task's results of a tick. */
+/* True if a pass waits for a task's results of a tick. */
 static bool is_awaited(const sli_task *g) {
   bool awaited = false;
   for (int i = 0; i < g->nnodes; i++)
@@ -78,7 +77,7 @@ static void add_reader(sli_lowering *l, int buffer, int reader) {
   sli_add_port(&l->tasks[reader], buffer, false);
 }
 
-/* Adds `early` as a reader of what another stage makes for a task in each tick. */
+/* Adds `early` as a reader of the data that another stage writes for a task in each tick. */
 static void begin_with(sli_lowering *l, int early, const sli_task *first) {
   for (int i = 0; i < first->ninputs; i++) {
     const sli_buffer *b = &l->buffers[first->inputs[i]];
@@ -88,7 +87,7 @@ static void begin_with(sli_lowering *l, int early, const sli_task *first) {
   }
 }
 
-/* True if the task waits for something of its pass, as far as is known of earlier tasks. */
+/* True if the task waits for something of its pass, judging by the earlier tasks found so far. */
 static bool waits(const sli_lowering *l, const sli_task *g, const bool *early) {
   for (int i = 0; i < g->ninputs; i++) {
     int by = l->buffers[g->inputs[i]].producer;
@@ -110,7 +109,7 @@ static bool repeats(const sli_lowering *l, const sli_task *g) {
 /* Parts of backward passes that wait for nothing of their pass. */
 typedef struct early_tasks {
   bool *all;    /* [ntasks] */
-  bool *serves; /* [ntasks] those whose results another stage waits for */
+  bool *serves; /* [ntasks] tasks whose results another stage waits for */
 } early_tasks;
 
 /* Finds the tasks of backward passes that wait for nothing of their pass: [ntasks]. */
@@ -125,7 +124,7 @@ static bool *find_all_early(const sli_lowering *l) {
   return early;
 }
 
-/* True if another stage reads a result of the task, or a task that serves another stage does. */
+/* True if another stage, or a task that serves another stage, reads a result of the task. */
 static bool is_read_elsewhere(const sli_lowering *l, const sli_task *g, const bool *serves) {
   for (int i = 0; i < g->noutputs; i++) {
     const sli_buffer *b = &l->buffers[g->outputs[i]];
@@ -151,7 +150,7 @@ static bool *find_serving(const sli_lowering *l, const bool *early) {
   return serves;
 }
 
-/* Makes the other tasks wait for the first, by a register of no bytes. */
+/* Makes the other tasks wait for the first, by a register without bytes. */
 static void begin_together(sli_lowering *l, int first, int count, const int *others) {
   const sli_task *g = &l->tasks[first];
   int *readers = sli_arena_alloc(&l->arena, (size_t)count * sizeof *readers);
@@ -167,9 +166,9 @@ static void begin_together(sli_lowering *l, int first, int count, const int *oth
                                  .reg = SL_NONE});
 }
 
-/* Lists, for the first task of a backward pass that waits for something, the tasks before it,
- * which do not, except those that serve another stage; the first of them last. Returns their
- * number; 0 for any other task. */
+/* For the first task of a backward pass that waits for something: lists the earlier tasks, which
+ * wait for nothing, except those that serve another stage; in reverse order. Returns their number;
+ * 0 for any other task. */
 static int find_early(const sli_lowering *l, int first, const early_tasks *early, int *out) {
   const sli_task *g = &l->tasks[first];
   int n = 0;

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Links between devices on modelled hardware: between two devices, and among all along an axis
- * of a grid.
+/* Links between devices on modelled hardware: between two devices, and among all devices along an
+ * axis of a grid.
  *
- * Devices are numbered host by host; the layout says which is where (layout.c). If each row of
- * an axis lies within one host, its link is the host's. Otherwise rows meet between hosts, and h
- * members of a row share h network links of a host. Rings that leave a host over all of them
- * move min(host link, h * network link); the host with the fewest members sets the pace. Pairs
- * of devices may have links of their own: the slowest pair sets the link of a row, and the
- * slowest row that of its axis. */
+ * Devices are numbered host by host; the layout maps places to devices (layout.c). If each row of
+ * an axis is within one host, its link is the host's. Otherwise rows span hosts, and h members of a
+ * row share h network links of a host. Rings that leave a host over all of them move min(host link,
+ * h * network link); the host with the fewest members sets the pace. Pairs of devices may have
+ * individual links: the slowest pair sets the link of a row, and the slowest row sets that of its
+ * axis. */
 #include <math.h>
 #include <stdlib.h>
 
@@ -15,14 +15,14 @@
 #include "graph/share/share.h"
 
 /* Link of devices without a description: cores read other cores' data in place. The number of
- * processes is ignored, for training must not depend on it. */
+ * processes is ignored, since training must not depend on it. */
 static const sli_axis_link beside = {0, 1e10, 0, NULL};
 
 /* ---- of two devices ---------------------------------------------------------------------- */
 
 static int per_host(const sl_hardware *h) { return SLI_MAX(h->devices_per_host, 1); }
 
-/* Returns the described link of two devices; NULL: none. */
+/* Returns the described link of two devices, or NULL if there is none. */
 static const sl_hardware_link *pair_link(const sl_hardware *h, int from, int to) {
   for (int i = 0; i < h->npairs; i++) {
     const sl_hardware_pair *p = &h->pairs[i];
@@ -54,8 +54,8 @@ static sl_hardware_link slower(sl_hardware_link a, sl_hardware_link b) {
                             slower_rate(a.bytes_per_second, b.bytes_per_second)};
 }
 
-/* Returns the link of two devices; where one device stands for its whole stage, the slowest link
- * of the pairs it stands for. */
+/* Returns the link of two devices; if one device represents its whole stage, the slowest link of
+ * the pairs that it represents. */
 sl_hardware_link sli_lower_link(const sli_inputs *in, int from, int to) {
   const sl_lower_options *o = in->options;
   const sl_hardware *h = o->simulation.hardware;
@@ -101,7 +101,7 @@ double sli_lower_crossing(const sli_inputs *in) {
 
 /* ---- links of a row ---------------------------------------------------------------------- */
 
-/* Rows along some axes, over all devices, including those that another device stands for. */
+/* Rows along some axes, over all devices, including devices that another device represents. */
 typedef struct rows {
   const sli_inputs *in;
   sli_grid grid;
@@ -166,7 +166,7 @@ static sli_axis_link hierarchical(const sl_hardware_link *host, const sl_hardwar
                          .bytes_per_second = wire > 0 ? (all - 1) / all / wire : 0};
 }
 
-/* Returns the link by the description of hosts. */
+/* Returns the link that results from the description of hosts. */
 static sli_axis_link link_by_hosts(const rows *r) {
   const sl_hardware *h = r->in->options->simulation.hardware;
   const sl_hardware_link net = network_link(h), *host = &h->host_link;
@@ -200,8 +200,8 @@ static bool in_one_row(const rows *r, int a, int b) {
          sli_rank_at(&r->grid, a % ranks, r->along, member) == b % ranks;
 }
 
-/* Returns the slowest own link of two members of a row; *count is the number of pairs with own
- * links. */
+/* Returns the slowest individual link of two members of a row; *count is the number of pairs with
+ * individual links. */
 static sl_hardware_link slowest_pair(const rows *r, int *count) {
   const sl_hardware *h = r->in->options->simulation.hardware;
   int *place = places_by_number(r), devices = r->count * r->size;
@@ -218,8 +218,8 @@ static sl_hardware_link slowest_pair(const rows *r, int *count) {
   return link;
 }
 
-/* Applies own links. If all pairs have one, no other link counts. Measured tables are dropped:
- * they are for uniform links. */
+/* Applies individual links. If all pairs have one, no other link counts. Measured tables are
+ * dropped, since they assume uniform links. */
 static void note_pairs(const rows *r, sli_axis_link *link) {
   const sl_hardware *h = r->in->options->simulation.hardware;
   int count = 0;

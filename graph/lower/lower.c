@@ -119,7 +119,7 @@ static const char *part_of(const sli_lowering *l, const sli_buffer *b) {
   return sli_is_sharded_task(l, &l->tasks[b->producer]) ? "vocabulary" : NULL;
 }
 
-/* Keeps the part of quotas alone whose name another one has. */
+/* Keeps the part only of quotas whose names are not unique. */
 static void name_parts(sli_quota_found *all, int n) {
   for (int i = 0; i < n; i++) {
     bool alone = true;
@@ -138,7 +138,7 @@ int sli_lowering_quotas(const sli_lowering *l, sli_arena *arena, sli_quota_found
   }
   for (int i = 0; i < l->nbuffers; i++) {
     const sli_buffer *b = &l->buffers[i];
-    bool versions = b->role == SLI_ROLE_PARAM && b->quota > 1; /* else it is one slot everywhere */
+    bool versions = b->role == SLI_ROLE_PARAM && b->quota > 1; /* otherwise one slot everywhere */
     if ((b->rate >= SLI_PER_STEP && !versions) || b->producer == SL_NONE || b->held) continue;
     bool kept =
         b->source == SL_NONE || sli_transfer_kinds[l->tasks[b->producer].transfer->kind].homes;

@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Offloading the activations of some pieces (--offload).
  *
- * Where sequences are cut in pieces, the activations of a block can be offloaded or recomputed
- * piece by piece. As many pieces are offloaded as bandwidth allows, and the others cost
- * recompute time (MEMO: Zhao et al., arXiv 2407.12117). The inputs of blocks, results of
- * attention and exchanged tensors are offloaded for all pieces.
+ * If sequences are cut into pieces, the activations of a block can be offloaded or recomputed piece
+ * by piece. As many pieces are offloaded as bandwidth allows, and the rest cost recompute time
+ * (MEMO: Zhao et al., arXiv 2407.12117). The inputs of blocks, results of attention and exchanged
+ * tensors are offloaded for all pieces.
  *
- * The buffer of a piece is made as always, but its spill writes some of the pieces only, and a
- * fill has only those. Both fire that often, and the port of the reader skips the others. The
- * reader's program has a variant for each kind of piece (programs.c). Offloaded pieces are
- * spread evenly, from the first on, so that the transfers are equally busy all the time. */
+ * The buffer of a piece is written as usual, but its spill writes only some of the pieces, and a
+ * fill reads only these. Both fire once per offloaded piece, and the reader's port skips all other
+ * pieces. The reader's program has a variant for each kind of piece (programs.c). Offloaded pieces
+ * are spread evenly, from the first on, so that the transfers are evenly loaded. */
 #include "graph/lower/ir.h"
 
 /* Returns how many of the pieces before this one are offloaded. */
@@ -21,8 +21,8 @@ bool sli_lower_leaves(const sli_lowering *l, int piece) {
   return leaving_before(l, piece + 1) > leaving_before(l, piece);
 }
 
-/* Maps firings to keys of offloaded pieces, which are numbered without a gap. Tasks that fire
- * for every piece skip the others. */
+/* Maps firings to keys of offloaded pieces, which are numbered consecutively. Tasks that fire for
+ * every piece skip the other pieces. */
 static int32_t map_all(sli_lowering *l, bool backward) {
   int k = l->in->k;
   sl_map_entry entries[k];

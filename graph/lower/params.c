@@ -15,7 +15,7 @@ static sl_param_place place_in(const sl_tensor *t, const sli_buffer *b, size_t o
                           .replica = t->replica};
 }
 
-/* Buffers that stand in other processes for parameters without an update, in order. */
+/* Buffers in other processes that replace parameters without an update, in order. */
 typedef struct stand_ins {
   int *first, *next; /* [nbuffers] first stand-in of a buffer, and the next stand-in of the same;
                         SL_NONE: none */
@@ -41,7 +41,7 @@ static size_t count_places(const stand_ins *s, int buffer) {
   return n;
 }
 
-/* Lists those places; returns their number. */
+/* Lists the places of a tensor; returns their number. */
 static int add_places(const sli_lowering *l, const stand_ins *s, const sl_tensor *t,
                       sl_param_place *to) {
   const sli_spot *spot = &l->spots[t->id];

@@ -22,14 +22,13 @@ static sl_place tensor_place(const sli_lowering *l, int task, const sl_tensor *t
                     spot->offset};
 }
 
-/* False for an output that aliases an input of the tick, in a step of one tick: it is not summed
- * then. */
+/* False for an output that aliases an input, in a step of one tick: it is not summed. */
 static bool is_summed(const sli_lowering *l, const sli_task *g, const sl_tensor *t) {
   return !t || l->spots[t->id].buffer == SL_NONE ||
          covered_input(l, g, l->spots[t->id].buffer) == SL_NONE;
 }
 
-/* Returns the outputs to clear before use. State that a sweep updates starts anew with each
+/* Returns the outputs to clear before use. State that a sweep updates starts from zero with each
  * slot. */
 static uint32_t begun_anew(const sli_lowering *l, int task, const sli_node *n) {
   const sli_task *g = &l->tasks[task];
@@ -61,8 +60,8 @@ static void write_call(sli_lowering *l, int task, const sli_node *n, sl_program_
     call->time = sl_plan_alloc(plan, sizeof(sl_call_time));
 }
 
-/* Writes a copy of the parameter's last version. An update in place needs it in its slot, when
- * it writes another slot than it reads. */
+/* Writes a copy of the parameter's last version. An in-place update that writes a different slot
+ * than it reads needs this version in its slot. */
 static void write_copy(sli_lowering *l, int task, const sl_tensor *t, sl_program_call *call) {
   const sli_spot *spot = &l->spots[t->id];
   sl_place *places = sl_plan_alloc(l->plan, 2 * sizeof *places);
@@ -78,7 +77,7 @@ static void write_copy(sli_lowering *l, int task, const sl_tensor *t, sl_program
                             .out = &places[1]};
 }
 
-/* True if the tensor is updated in another place than it is read from. */
+/* True if the tensor is updated in a different place from where it is read. */
 static bool is_buffered(const sli_lowering *l, int task, const sl_tensor *t) {
   if (!t || l->spots[t->id].buffer == SL_NONE) return false;
   const sli_buffer *b = &l->buffers[l->spots[t->id].buffer];
@@ -112,8 +111,8 @@ static sl_program_call vary_call(const sl_program_call *call, const sli_node *n,
   return other;
 }
 
-/* Changes a node's call into the variant for offloaded pieces, whose inputs have been brought
- * back: their places differ. Recomputation does nothing then. */
+/* Changes a node's call into the variant for offloaded pieces, which reads inputs that have been
+ * brought back, in other places. Recomputation then does nothing. */
 static void leave_call(sli_lowering *l, int task, const sli_node *n, sl_program_call *call) {
   if (n->rematerialized) {
     *call = (sl_program_call){.op = &sl_op_keep, .name = n->name};
@@ -127,7 +126,7 @@ static void leave_call(sli_lowering *l, int task, const sli_node *n, sl_program_
   call->in = in;
 }
 
-/* True if a check of its inputs comes before a node's own call. */
+/* True if a check of its inputs precedes a node's call. */
 static bool is_checked(const sli_lowering *l, const sli_node *n) {
   return n->op->check && (l->in->kind->cores || l->in->options->numbers.check_finite);
 }
@@ -139,8 +138,8 @@ static size_t count_calls(const sli_lowering *l, const sli_task *g) {
   return n;
 }
 
-/* Writes the calls of a node and returns their number. `first`: calls for the longest pieces;
- * NULL: these are. */
+/* Writes the calls of a node and returns their number. `first`: calls for the longest pieces, or
+ * NULL when writing these. */
 static int write_node(sli_lowering *l, int task, const sli_node *n, int variant,
                       const sl_program_call *first, sl_program_call *calls) {
   int own = is_checked(l, n), count = own + 1;
@@ -154,8 +153,8 @@ static int write_node(sli_lowering *l, int task, const sli_node *n, int variant,
   return count;
 }
 
-/* Names a copy: after its buffer for transfers between homes, so that messages about failing
- * disks name it. The plan outlives the lowering. */
+/* Names a copy: after its buffer for transfers between homes, so that messages about failing disks
+ * name the buffer. The plan owns the name, since it outlives the lowering. */
 static const char *name_of_copy(const sli_lowering *l, const sli_task *g) {
   bool homes = sli_transfer_kinds[g->transfer->kind].homes;
   return homes ? sl_plan_format(l->plan, "%s", l->buffers[g->transfer->origin].name)
@@ -197,8 +196,8 @@ static int with_bytes(const sli_lowering *l, int count, const int *buffers) {
   return n;
 }
 
-/* Writes copies from each input to each output. Either side has one port; of several ports on
- * the other side, each firing uses one (sweep.c). Ports of no bytes (turns) come last and are
+/* Writes copies from each input to each output. One side has one port; if the other side has
+ * several, each firing uses one of them (sweep.c). Ports without bytes (turns) come last and are
  * not copied. */
 static sl_program *transfer_program(sli_lowering *l, const sli_task *g) {
   if (sli_transfer_kinds[g->transfer->kind].ops) return NULL; /* the link itself moves the data */

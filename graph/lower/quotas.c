@@ -1,17 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Quotas: those of the schedule, those of the user, and those derived from them.
+/* Quotas: from the schedule, from the user, and derived from both.
  *
- * The schedule sets the activations' credits, act.b and act.w. Registers between stages and
- * beside the passes get as many slots as those credits can ever use, so that they never decide
- * anything. The next stage's backward pass has not yet freed what F has produced; this is
- * bounded by F's own credit, plus that stage's act.w where weight gradients read it too. Users
- * tighten them with --quota. Where the vocabulary is sharded over all stages, the first stages
- * hold one more microbatch for each time that it waits for all of them (Yeung et al., arXiv
- * 2411.05288).
+ * The schedule sets the activations' credits, act.b and act.w. Registers between stages and outside
+ * passes get as many slots as these credits can ever use, so that they never limit anything. The
+ * slots that F has written and the next stage's backward pass has not yet freed are bounded by F's
+ * credit, plus that stage's act.w if weight gradients read them too. Users can lower these quotas
+ * with --quota. If the vocabulary is sharded over all stages, the first stages hold one more
+ * microbatch for each time that a microbatch waits for all stages (Yeung et al., arXiv 2411.05288).
  *
- * Credits count ticks. Where sequences are cut in K pieces, a schedule's credit for a microbatch
+ * Credits count ticks. If sequences are cut into K pieces, a schedule's credit for a microbatch
  * becomes K credits, which keeps the schedule's usual memory; the row of seq1f1b counts pieces
- * itself. A backward pass begins with a microbatch's last piece, so every stage needs at least
+ * directly. A backward pass begins with a microbatch's last piece, so every stage needs at least
  * K. */
 #include "graph/lower/ir.h"
 
@@ -34,8 +33,7 @@ static void schedule_credits(sli_lowering *l) {
     int b = row->act_b(&at), w = row->act_w ? row->act_w(&at) : b;
     if (!l->pick.schedule->in_pieces) b *= l->in->k, w *= l->in->k;
     bool own = s < SLI_TUNED_STAGES;
-    int more = l->in->barriers * l->in->k; /* one microbatch for each time that it waits for all
-                                              stages */
+    int more = l->in->barriers * l->in->k; /* one microbatch for each wait for all stages */
     b += more, w += more;
     b += l->pick.tune.act_b + (own ? l->pick.tune.stage_b[s] : 0);
     w += l->pick.tune.act_w + (own ? l->pick.tune.stage_w[s] : 0);
@@ -57,7 +55,7 @@ int sli_lower_given(const sli_lowering *l, sli_role role, int stage) {
   return given(l, sli_roles[role].name, stage);
 }
 
-/* Returns the last value of this knob for any stage on a device, or 0. */
+/* Returns the last value that the user gives for a name at any stage of a device, or 0. */
 static int given_to_device(const sli_lowering *l, const char *name, int device) {
   int slots = 0;
   for (int i = 0; i < l->in->options->memory.nquotas; i++)
@@ -144,7 +142,7 @@ static int most_credits(const sli_lowering *l) {
   return most;
 }
 
-/* Returns the most slots that can be in use at once in what goes to other stages. */
+/* Returns the maximum slots that can be in use in a buffer for other stages. */
 static int crossing(const sli_lowering *l, const sli_buffer *b) {
   const sli_task *from = &l->tasks[b->producer];
   int ahead = l->act_b[from->stage], held = 0;
@@ -157,8 +155,8 @@ static int crossing(const sli_lowering *l, const sli_buffer *b) {
   return ahead + held;
 }
 
-/* Returns the most microbatches of which a stage has a piece forward and not yet backward. For
- * the oldest, the first piece suffices, since it is the last to be freed. */
+/* Returns the maximum number of microbatches for which a stage has run a piece forward but not yet
+ * backward. For the oldest microbatch the first piece suffices, since it is freed last. */
 static int microbatches_begun(const sli_lowering *l, int stage) {
   int credits = l->pick.split ? SLI_MIN(l->act_b[stage], l->act_w[stage]) : l->act_b[stage];
   return clamp(1 + (credits - 1 + l->in->k - 1) / l->in->k, l->in->m);
@@ -183,8 +181,8 @@ static int between(const sli_lowering *l, const sli_buffer *b) {
 static int of_sharded(const sli_lowering *l, const sli_buffer *b) {
   return (void)b, clamp((1 + l->in->barriers) * l->in->k, ticks_of(l));
 }
-/* Four slots, or one per piece: results of the backward pass come last piece first, and are read
- * from the first on. */
+/* Four slots, or one per piece: results of the backward pass are written last piece first, and read
+ * from the first piece on. */
 static int four(const sli_lowering *l, const sli_buffer *b) {
   bool backward =
       b->producer != SL_NONE && l->tasks[b->producer].backward && b->rate == SLI_PER_TICK;
@@ -235,9 +233,9 @@ int sli_role_slots(const sli_lowering *l, sli_role role, const sli_buffer *b) {
   return rules[sli_roles[role].slots](l, b);
 }
 
-/* Returns the derived number of slots. A transferred copy has as many as its source, a fetched
- * one as many as gathered parameters. Offloaded buffers have the slots of their role at home and
- * at both ends. */
+/* Returns the derived number of slots. A transferred copy has as many as its source, a fetched copy
+ * as many as gathered parameters. Offloaded buffers have the slots of their role at home and at
+ * both ends. */
 static int derived(const sli_lowering *l, const sli_buffer *b) {
   const sli_transfer_task *transfer = b->source == SL_NONE ? NULL : l->tasks[b->producer].transfer;
   sli_slots rule = sli_roles[b->role].slots;
@@ -252,8 +250,8 @@ static int derived(const sli_lowering *l, const sli_buffer *b) {
   return b->transient ? 2 : SLI_MAX(b->initial, 1);
 }
 
-/* Returns the slots of a buffer, from the user or its role. For sources the user gives the
- * number beyond what the pipeline holds. */
+/* Returns the slots of a buffer, from the user or its role. For sources, the user gives the number
+ * of slots in addition to those that the pipeline holds. */
 static int slots_of(const sli_lowering *l, const sli_buffer *b) {
   int slots = sli_lower_given(l, b->role, sli_buffer_stage(l, b));
   if (!slots) return derived(l, b);
@@ -272,7 +270,7 @@ static int pool_slots(const sli_lowering *l, const sli_at *at) {
   return slots + l->pick.tune.pool;
 }
 
-/* Returns how many W a device may hold back, -1 if it is not lazy. */
+/* Returns how many W passes a device may postpone, or -1 if it is not lazy. */
 static int watermark(const sli_lowering *l, int device) {
   sli_at at = sli_lower_at(l, device); /* its first chunk */
   int slots = given_to_device(l, "watermark", device);
@@ -309,7 +307,8 @@ static void add_versions(sli_lowering *l, int buffer, int slots) {
   sli_add_port(&l->tasks[b->producer], buffer, false);
 }
 
-/* Checks that the readers of older versions can be told apart, and that checkpoints hold them. */
+/* Checks that the readers of older versions can be distinguished, and that checkpoints hold these
+ * versions. */
 static sl_status check_ahead(const sli_lowering *l, int ahead) {
   if (ahead > 1 && l->in->options->store.every)
     return sl_fail(SL_E_UNSUPPORTED,
@@ -338,9 +337,9 @@ sl_status sli_lower_versions(sli_lowering *l) {
   return SL_OK;
 }
 
-/* Returns how far a quota may be raised during the run. Address space is reserved, where that is
- * free, and room in tables; the largest plans are only ever predicted. Shared slots, transfers
- * of such buffers, and aliased buffers cannot grow. */
+/* Returns how far a quota may be raised during the run. This reserves address space, where that
+ * costs nothing, and table entries; the largest plans are only predicted, never run. Shared slots,
+ * their transfers, and aliased buffers cannot grow. */
 static int most_slots(const sli_lowering *l, const sli_buffer *b) {
   const sl_memory_ops *memory = l->in->kind->memory[b->home];
   bool fixed = b->rate >= SLI_PER_STEP || b->held || b->transient || b->aliased_by ||

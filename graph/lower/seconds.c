@@ -7,8 +7,7 @@
 #include "graph/lower/ir.h"
 #include "graph/passes/passes.h"
 
-/* Returns the set of tensors with a common valid length (valid length) that the node's rows belong
- * to, or NULL. */
+/* Returns the set of tensors with a common valid length that the node's rows belong to, or NULL. */
 static const sl_tensor *set_of(const sli_node *n) {
   const sl_tensor *set = NULL;
   for (int i = 0; i < n->nin && !set; i++) set = sli_valid_length(n->in[i]);
@@ -40,8 +39,8 @@ static double expected_seconds(const sli_lowering *l, const sli_node *n, int32_t
   return empty ? 0 : sli_call_seconds(l->in->options->simulation.hardware, n, in, out);
 }
 
-/* Returns the seconds of a node in a tick: as measured by an earlier run, or by its op's cost
- * for the expected rows, not for the capacity. Where pieces differ, returns their mean. */
+/* Returns the seconds of a node in a tick: as measured by an earlier run, or by its op's cost for
+ * the expected rows, not for the capacity. If pieces differ, returns their mean. */
 static double node_seconds(const sli_lowering *l, const sli_node *n, int32_t tick) {
   const sl_lower_options *o = l->in->options;
   double seconds = o->simulation.op_seconds
@@ -91,8 +90,8 @@ static double estimate(const sli_lowering *l, const sli_task *g, int32_t tick) {
   return seconds;
 }
 
-/* Returns a task's share of its stage's pass. Where a pass has several tasks, the given time
- * is divided in proportion to the cost of their ops. */
+/* Returns a task's share of its stage's pass. If a pass has several tasks, the given time is
+ * divided in proportion to the cost of their ops. */
 static double share_of_pass(const sli_lowering *l, const sli_task *g) {
   bool sharded = sli_is_sharded_task(l, g);
   double all = 0;

@@ -1,17 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Attention over sharded sequences: how devices get each other's positions, as the user says or
- * in the way that takes less time.
+/* Attention over sharded sequences: the method by which devices get each other's positions, chosen
+ * by the user or by cost.
  *
- * By heads, each device has some of the heads for all positions. Where there are fewer heads of
- * keys and values than devices, those are repeated (passes/heads.c), and more is exchanged. By
- * ring, queries stay and keys and values go around. The cost model weighs both before sequences
- * are cut, each on its own version of the graph, because the inputs of attention depend on the
- * choice. Exact sums go by ring where heads are too few: gradients of repeated heads would be added
+ * By heads, each device has some of the heads for all positions. If there are fewer key and value
+ * heads than devices, they are repeated (passes/heads.c), and more data is exchanged. By ring,
+ * queries stay and keys and values go around. The cost model compares both before sequences are
+ * cut, each on a separate version of the graph, because the inputs of attention depend on the
+ * choice. Exact sums use the ring if heads are too few: gradients of repeated heads would be added
  * in the order of devices.
  *
- * Linear attention goes by heads, or devices exchange states (share/states.c). That takes one run
- * of positions for each, which a ring would rather have in two. So each way of attention is weighed
- * with both. Exact sums go by heads: states that are put together have other bits. */
+ * Linear attention works by heads, or devices exchange states (share/states.c). Exchanging states
+ * needs one contiguous run of positions per device, while a ring prefers two. So each method of
+ * attention is compared with both. Exact sums use heads: combined states have different bits. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -20,7 +20,7 @@
 
 /* ---- cost of each way ------------------------------------------------------------------------ */
 
-/* Cost of one way, or the reason why it is impossible. */
+/* Cost of one method, or the reason why it is impossible. */
 typedef struct way {
   sl_status status;
   double seconds, bytes;
@@ -48,7 +48,7 @@ static way try_with(const sli_inputs *in, bool ring, bool zigzag, bool states) {
   return w;
 }
 
-/* Tries a way of attention with the ways of states that are open. */
+/* Tries a method of attention with the allowed methods for states. */
 static way try_way(const sli_inputs *in, bool ring) {
   bool zigzag = in->grid.zigzag && ring, given = in->options->parallel.sequence_layout;
   way best = {.status = SL_E_USAGE};
@@ -59,14 +59,14 @@ static way try_way(const sli_inputs *in, bool ring) {
   return best.status || better ? other : best;
 }
 
-/* True if keys and values are offloaded; by heads, a device has fewer of them to move. */
+/* True if keys and values are offloaded; with heads, each device moves fewer of them. */
 static bool are_keys_away(const sl_graph *g) {
   bool any = false;
   for (int b = 0; b < g->nblocks; b++) any |= g->blocks[b].swept;
   return any;
 }
 
-/* Describes the cost of the way that was not chosen, for people. */
+/* Describes the cost of the method that was not chosen, for reports. */
 static const char *sequence_describe(sl_graph *g, const way ways[2], bool ring) {
   const way *gone = &ways[ring], *other = &ways[!ring];
   const char *name = ring ? "heads" : "ring";
@@ -102,8 +102,7 @@ static sl_status weigh(sli_inputs *in) {
   return SL_OK;
 }
 
-/* Settles by heads the states of a model that has none, and those of exact sums unless it is said
- * otherwise. */
+/* Chooses heads for models without states, and for exact sums unless the user says otherwise. */
 static sl_status settle_states(sli_inputs *in) {
   const sl_lower_options *o = in->options;
   bool any = false;

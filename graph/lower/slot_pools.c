@@ -1,30 +1,29 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Slot pools (sets of shared slots): transient registers that use the same slots in turn.
  *
- * Where parameters or gradients are sharded, each block of a stage needs its own whole for a
- * moment; memory for all of them would be wasted. Where tensors are sharded, each exchange has
+ * If parameters or gradients are sharded, each block of a stage needs its whole tensors only
+ * briefly; memory for all of them would be wasted. If tensors are sharded, each exchange has
  * results that only the next level reads. Registers that blocks fill for the same purpose form a
- * slot pool and share slots. To be safe whatever the timing, the tasks that fill them must come in
- * a fixed order. They hand a turn around: a register of no bytes leads from each task to the next,
- * and from the last back to the first, where one turn waits at the start. A slot pool with two
- * slots fills one while the other is read. The copies that transfers make of such
- * registers take turns as well, and so do parameters that are fetched when an exchange needs
- * them. */
+ * slot pool and share slots. To be safe at any timing, the tasks that fill them must run in a fixed
+ * order. They pass a turn around: a register without bytes leads from each task to the next, and
+ * from the last back to the first, where one turn is ready at the start. A slot pool with two slots
+ * fills one while the other is read. Transfers' copies of such registers take turns as well, and so
+ * do parameters that are fetched when an exchange needs them. */
 #include "graph/lower/ir.h"
 
 #include <stdlib.h>
 
-/* True for a buffer that stays within its block, where blocks take turns: it lives during the
- * block's turn. */
+/* True for a buffer that stays within its block, if blocks take turns: it lives during the block's
+ * turn. */
 static bool passes_in_block(const sli_lowering *l, const sli_buffer *b) {
   for (int i = 0; i < b->nconsumers; i++)
-    if (l->tasks[b->consumers[i]].cls == SL_CLASS_W) return false; /* W may be put off */
+    if (l->tasks[b->consumers[i]].cls == SL_CLASS_W) return false; /* W may be postponed */
   return !sli_leaves_block(l, b) &&
          !sli_lower_given(l, SLI_ROLE_INNER, l->tasks[b->producer].stage);
 }
 
-/* True for a buffer that one level makes for later levels of the same pass: it lives until the
- * last of them has read it. Where the user sets its slots, each register has its own, and
+/* True for a buffer that one level writes for later levels of the same pass: it lives until the
+ * last of them has read it. If the user sets its slots, each register has separate slots, and
  * several microbatches can be in flight. */
 static bool is_passing(const sli_lowering *l, const sli_buffer *b) {
   if (b->role != SLI_ROLE_INNER || b->rate != SLI_PER_TICK) return false;
@@ -64,8 +63,9 @@ static int depth_of(const sli_lowering *l, sli_task *g) {
 
 /* ---- tasks of the same slot pool ------------------------------------------------------------- */
 
-/* True if two tasks of a device do the same for one block each. Tasks of blocks sharded over
- * the stages run when the other stages' data is there, and take no turns with the stage's own. */
+/* True if two tasks of a device do the same for one block each. Tasks of blocks sharded over the
+ * stages run when the other stages' data is ready, and do not take turns with the stage's other
+ * tasks. */
 static bool do_the_same(const sli_lowering *l, int a, int b) {
   sli_task *x = &l->tasks[a], *y = &l->tasks[b];
   bool sharded = sli_is_sharded_task(l, x);
@@ -84,8 +84,8 @@ static uint64_t hash_same(uint64_t hash, const sli_task *x) {
   return sli_hash(hash, fields, sizeof fields);
 }
 
-/* Compares the sections of two tasks: from the end for BETWEEN, since what goes on to the next
- * block is made last, whatever comes before it. */
+/* Compares the sections of two tasks: from the end for BETWEEN, since the data for the next block
+ * is written last, whatever comes before. */
 static bool same_section(const sli_lowering *l, int a, int b, sli_role role) {
   sli_section x = sli_lower_section(l, a), y = sli_lower_section(l, b);
   return role == SLI_ROLE_BETWEEN ? x.last == y.last : x.first == y.first;
@@ -108,8 +108,8 @@ static bool come_in_turn(const sli_lowering *l, const sli_transfer_task *x,
 }
 
 /* True if two transfers share slots at their destination: they take the same route, and bring
- * buffers that share slots, or buffers that readers of one slot pool fetch under the same number
- * from one device. */
+ * buffers that share slots, or buffers that readers of one slot pool fetch from one device with the
+ * same index. */
 static bool bring_the_same(const sli_lowering *l, const sli_task *a, const sli_task *b) {
   const sli_transfer_task *x = a->transfer, *y = b->transfer;
   if (x->kind != y->kind || x->home != y->home || a->rate != b->rate || a->device != b->device ||
@@ -153,12 +153,13 @@ static int nth_transient(const sli_lowering *l, int task, sli_role role, int nth
 
 /* ---- one slot pool --------------------------------------------------------------------------- */
 
-/* Returns the rate of turns: per microbatch, where blocks take all pieces of a microbatch. */
+/* Returns the rate of turns: per microbatch if blocks take all pieces of a microbatch. */
 static sli_rate turn_rate(const sli_lowering *l, const sli_task *g) {
   return l->in->layers && g->rate < SLI_PER_STEP ? SLI_PER_MICROBATCH : g->rate;
 }
 
-/* Adds a turn, named after the task that waits for it, or after what that task brings. */
+/* Adds a turn, named after the task that waits for it, or after the buffer that this task
+ * brings. */
 void sli_add_turn(sli_lowering *l, int from, int to, bool first) {
   const sli_task *a = &l->tasks[from], *b = &l->tasks[to];
   int *reader = sli_arena_alloc(&l->arena, sizeof *reader);
@@ -189,7 +190,7 @@ static bool reads_brought_back(const sli_lowering *l, const sli_buffer *b, int t
 
 /* True if `x`, a reader of another buffer in the slot pool, waits for `later`: because it reads it,
  * or reads results of its readers. A buffer that is spilled may have no reader in the same pass;
- * then `x` makes it itself, or comes behind its producer. */
+ * then `x` writes it itself, or comes after its producer. */
 static bool waits_for(const sli_lowering *l, int x, const sli_buffer *later) {
   int level = l->tasks[x].level, maker = later->producer;
   if (later->role == SLI_ROLE_SPILL && (x == maker || level > l->tasks[maker].level)) return true;
@@ -205,10 +206,10 @@ static bool waits_for(const sli_lowering *l, int x, const sli_buffer *later) {
 /* Searches for tasks that a task waits for in every tick. */
 typedef struct waits {
   const sli_lowering *l;
-  int *seen;  /* [ntasks] number of the search that came by last; 0: none */
-  int *stack; /* [ntasks] tasks that the search has yet to look behind */
+  int *seen;  /* [ntasks] number of the last search that visited the task; 0: none */
+  int *stack; /* [ntasks] tasks whose predecessors the search has yet to visit */
   int count, searches;
-  int from; /* place of the task that is searched for: none before it waits for it */
+  int from; /* place of the task searched for; no task before this place waits for it */
 } waits;
 
 static waits waits_create(const sli_lowering *l) {
@@ -227,8 +228,8 @@ static void look_behind(waits *w, int task) {
   if (w->l->places[task] >= w->from) w->stack[w->count++] = task;
 }
 
-/* Looks behind the readers of what the task before in a slot pool of one slot has made: they free
- * the slot. */
+/* Visits the readers of the previous task's buffer in a slot pool of one slot, since they free the
+ * slot. */
 static void look_behind_slot(waits *w, int before, int output) {
   const sli_lowering *l = w->l;
   for (int nth = 0, at; (at = nth_transient(l, before, SLI_ROLE_INNER, nth)) != SL_NONE; nth++) {
@@ -266,7 +267,7 @@ static bool comes_after(waits *w, int task, int maker) {
   return w->seen[maker] == w->searches;
 }
 
-/* True if a reader of one buffer may have to wait for another that comes later; `surely`: in every
+/* True if a reader of one buffer may have to wait for a later buffer; `surely`: has to in every
  * run. */
 static bool is_held_for(waits *w, const sli_buffer *b, const sli_buffer *later, bool surely) {
   const sli_lowering *l = w->l;
@@ -279,7 +280,7 @@ static bool is_held_for(waits *w, const sli_buffer *b, const sli_buffer *later, 
   return held;
 }
 
-/* Returns the same for any buffer that a task makes at once with its turn in the slot pool. */
+/* Returns the same for any buffer that a task writes in the same turn of the slot pool. */
 static bool is_held_for_task(waits *w, int buffer, int task, sli_role role, bool surely) {
   const sli_lowering *l = w->l;
   bool held = false;
@@ -288,8 +289,8 @@ static bool is_held_for_task(waits *w, int buffer, int task, sli_role role, bool
   return held;
 }
 
-/* Returns how many buffers of number `nth` of tasks [n] must exist when the last of them makes its
- * own. */
+/* Returns how many buffers with index `nth` of tasks [n] must exist when the last of the tasks
+ * writes its buffer. */
 static int held_slots(waits *w, const int *tasks, int n, sli_role role, int nth, bool surely) {
   int held = !surely || nth_transient(w->l, tasks[n - 1], role, nth) != SL_NONE;
   for (int j = 0; j + 1 < n; j++) {
@@ -299,9 +300,9 @@ static int held_slots(waits *w, const int *tasks, int n, sli_role role, int nth,
   return held;
 }
 
-/* Returns how many buffers of number `nth` of each task must exist at once. Levels tell what may
- * wait; where the turns and slots of others make tasks of one level wait as well, what surely waits
- * is more. */
+/* Returns how many buffers with index `nth` of each task must exist concurrently. Levels show what
+ * may wait. If turns and slots of other pools also make tasks of one level wait, more buffers are
+ * certain to wait. */
 static int least_slots(const sli_lowering *l, const int *tasks, int n, sli_role role, int nth) {
   waits w = waits_create(l);
   int least = 1;
@@ -313,13 +314,13 @@ static int least_slots(const sli_lowering *l, const int *tasks, int n, sli_role 
   return least;
 }
 
-/* True if several levels of a pass may read it: gathered parameters, and what levels hand on
- * while it is being spilled. */
+/* True if several levels of a pass may read buffers of this role: gathered parameters, and buffers
+ * that are passed on while they are being spilled. */
 static bool is_read_later(sli_role role) {
   return role == SLI_ROLE_GATHER || role == SLI_ROLE_SPILL;
 }
 
-/* Gives the buffers of number `nth` of each task the slots of the first of them. Returns false
+/* Gives the buffers with index `nth` of each task the slots of the first such buffer. Returns false
  * if there are none. */
 static bool share_slots(sli_lowering *l, const int *tasks, int n, sli_role role, int nth) {
   int leader = SL_NONE;
@@ -337,7 +338,7 @@ static bool share_slots(sli_lowering *l, const int *tasks, int n, sli_role role,
 }
 
 /* True if the user has set the slots of a slot pool. "gather" applies to fetched buffers as well.
- * Transfers without a reader do as the buffer they bring. */
+ * Transfers without a reader follow the buffer they bring. */
 static bool is_settled(const sli_lowering *l, int task, sli_role role) {
   const sli_task *g = &l->tasks[task];
   bool fetched = g->transfer && g->transfer->reader != SL_NONE;
@@ -346,8 +347,8 @@ static bool is_settled(const sli_lowering *l, int task, sli_role role) {
   return sli_lower_given(l, gathered ? SLI_ROLE_GATHER : role, g->stage);
 }
 
-/* Decides on buffers made once a step: true if two shared slots take less memory than one slot
- * each. If not, each buffer gets its own slot. */
+/* Decides whether buffers written once a step share slots: only if two shared slots take less
+ * memory than one slot each. */
 static bool is_worth_it(sli_lowering *l, const int *tasks, int n, sli_role role) {
   size_t two = 0, all = 0;
   if (is_settled(l, tasks[0], role)) return true;
@@ -375,7 +376,7 @@ static void close_slot_pool(sli_lowering *l, const int *tasks, int n, sli_role r
   for (int i = 0; i < n && n > 1; i++) sli_add_turn(l, tasks[i], tasks[(i + 1) % n], i + 1 == n);
 }
 
-/* Returns the last place in order among the readers of what a task passes on. */
+/* Returns the last place in order among the readers of a task's passed-on buffers. */
 static int read_until(const sli_lowering *l, int task) {
   int last = l->places[task], at;
   for (int nth = 0; (at = nth_transient(l, task, SLI_ROLE_INNER, nth)) != SL_NONE; nth++) {

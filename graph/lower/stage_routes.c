@@ -1,22 +1,22 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Microbatches that skip stages, or visit them in another order (--paths).
  *
- * Key maps alone express a path. A stage that a microbatch does not visit has no firing for it:
- * its actors count their own firings, and a map leads from these to ticks. The output of a stage
- * is split by destination. For each stage q and each stage s that follows it on some path there
- * is a register of its own, whose keys are the microbatches that go from q to s:
+ * Key maps express a path; nothing else is needed. A stage that a microbatch does not visit has no
+ * firing for it: its actors count their firings, and a map leads from these to ticks. The output of
+ * a stage is split by destination. For each stage q and each stage s that follows it on some path
+ * there is a separate register, whose keys are the microbatches that go from q to s:
  *
  *     F0 -> fwd@0-1 -> F1 -> fwd@1-2 -> F2 -> fwd@2-3 -> F3
  *     F0 -> fwd@0-2 ------------------> F2    F1 -> fwd@1-3 -> F3
  *
- * The same holds for the backward pass. In each firing F0 writes one of the two, and F2 reads
- * one of the two; the other port skips it, and the program finds both in the same place
- * (sl_port.joins). All else follows: a gradient is summed over the firings of its stage, and
- * links and copies carry the data that exists.
+ * The same holds for the backward pass. In each firing F0 writes one of the two, and F2 reads one
+ * of the two; the other port skips it, and the program finds both in the same place
+ * (sl_actor.bases). Everything else follows: a gradient is summed over the firings of its stage,
+ * and links and copies carry the data that exists.
  *
  * Every stage takes its microbatches in order, forward and backward. A plan with slots for one
- * microbatch therefore finishes, since all can go one after another; and the bits of a run
- * depend on the paths alone.
+ * microbatch therefore finishes, since all can go one after another; and the bits of a run depend
+ * only on the paths.
  *
  * The output of a stage must fit every stage that may follow: the same shapes flow between all
  * blocks. */
@@ -24,10 +24,10 @@
 
 #include <stdlib.h>
 
-/* Buffer that each stage makes for the next, in one direction. */
+/* Buffers that stages write for the next stage, in one direction. */
 typedef struct flow {
   bool backward;
-  int *made; /* [stages] buffers by the stage that makes them; SL_NONE: it makes none */
+  int *made; /* [stages] buffers by the stage that writes them; SL_NONE if it writes none */
 } flow;
 
 /* ---- paths ----------------------------------------------------------------------------------- */
@@ -44,7 +44,7 @@ static void find_next(sli_lowering *l) {
       l->routes->next[i * l->stages + paths->of[i].stage[n]] = paths->of[i].stage[n + 1];
 }
 
-/* Returns the microbatches that go from one stage to another; to SL_NONE: to any. */
+/* Returns the microbatches that go from one stage to another; `to` SL_NONE: to any stage. */
 static sli_visits visits_of(sli_lowering *l, int from, int to) {
   int32_t *tick = sli_arena_alloc(&l->arena, (size_t)l->in->m * sizeof *tick);
   sli_visits v = {.tick = tick};
@@ -66,8 +66,8 @@ static void find_visits(sli_lowering *l) {
 
 static int stage_of(const sli_lowering *l, int task) { return l->tasks[task].stage; }
 
-/* Returns the stage behind or before it that reads a buffer, or SL_NONE. Its own stage may read
- * it as well. */
+/* Returns the next or previous stage that reads a buffer, or SL_NONE. The stage that writes it may
+ * read it as well. */
 static int reader_of(const sli_lowering *l, const sli_buffer *b) {
   int from = stage_of(l, b->producer), to = SL_NONE;
   for (int c = 0; c < b->nconsumers; c++) {
@@ -87,7 +87,7 @@ static bool flows(const sli_lowering *l, const sli_buffer *b) {
   return to != SL_NONE && abs(to - stage_of(l, b->producer)) == 1;
 }
 
-/* Returns buffer number nth that a device of a stage makes for the next in one direction, or
+/* Returns the nth buffer that a device of a stage writes for the next stage in one direction, or
  * SL_NONE. */
 static int find_flow(const sli_lowering *l, bool backward, int stage, int rank, int nth) {
   for (int i = 0; i < l->nbuffers; i++) {
@@ -178,7 +178,7 @@ static sl_status check_flow(const sli_lowering *l, const sli_buffer *b) {
 /* ---- checks that flows fit all stages
  * ------------------------------------------------------------- */
 
-/* True if another tensor overwrites this one in place, so that the other one is handed on. */
+/* True if another tensor overwrites this one in place, so that the other tensor is passed on. */
 static bool is_overlaid(const sli_lowering *l, const sl_tensor *t) {
   const sli_spot *spot = &l->spots[t->id];
   for (int i = t->id + 1; i < l->in->g->ntensors; i++)
@@ -186,7 +186,7 @@ static bool is_overlaid(const sli_lowering *l, const sl_tensor *t) {
   return false;
 }
 
-/* Returns the next tensor behind `after` that a buffer hands on, NULL: there is no more. */
+/* Returns the next tensor after `after` that a buffer passes on, or NULL if there are no more. */
 static const sl_tensor *tensor_in(const sli_lowering *l, int buffer, int *after) {
   while (*after < l->in->g->ntensors) {
     const sl_tensor *t = l->in->g->tensors[(*after)++];
@@ -218,7 +218,7 @@ static const char *text_of(sli_lowering *l, int buffer) {
            : "nothing";
 }
 
-/* Checks that all stages but the last (backward: the first) make a flow of the same shape. */
+/* Checks that all stages except the last (backward: the first) write a flow of the same shape. */
 static sl_status check_fit(sli_lowering *l, const flow *f) {
   int first = f->backward, last = l->stages - 2 + f->backward;
   for (int s = first; s <= last; s++) {
@@ -237,7 +237,7 @@ static sl_status check_fit(sli_lowering *l, const flow *f) {
 /* ---- routes
  * --------------------------------------------------------------------------------------- */
 
-/* Copies the readers on the buffer's own stage, or those on others. */
+/* Copies the readers on the buffer's stage, or those on other stages. */
 static void add_readers(const sli_lowering *l, const sli_buffer *b, bool own, sli_buffer *to) {
   for (int c = 0; c < b->nconsumers; c++)
     if ((stage_of(l, b->consumers[c]) == stage_of(l, b->producer)) == own)
@@ -246,7 +246,7 @@ static void add_readers(const sli_lowering *l, const sli_buffer *b, bool own, sl
 
 static int by_number(const void *a, const void *b) { return *(const int *)a - *(const int *)b; }
 
-/* Returns a buffer that one stage makes for the readers of what another stage makes. */
+/* Returns a buffer that one stage writes for the readers of another stage's buffer. */
 static sli_buffer buffer_along(sli_lowering *l, const sli_buffer *made, const sli_buffer *read,
                                int to) {
   sli_buffer b = *made;
@@ -275,7 +275,7 @@ static void stage_routes_leave(sli_lowering *l, int buffer) {
     drop_port(l->tasks[b->consumers[c]].inputs, &l->tasks[b->consumers[c]].ninputs, buffer);
 }
 
-/* Reserves space for all routes of so many flows. */
+/* Reserves space for all routes of `nflows` flows. */
 static void make_room(sli_lowering *l, int nflows) {
   sli_stage_routes *w = l->routes;
   w->nroutes = l->nbuffers + nflows * l->stages * SLI_MIN(l->stages, l->in->m);

@@ -1,22 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Checkpoints as actors.
- *
- * To go on after a step, a stage needs the registers that its update writes: parameters, and the
- * optimizer's private state. Every N steps the update copies them unchanged into one more
- * register, `store`, whose key map skips the other steps. A store actor reads it, hands it to
- * the callback that writes files, and makes a manifest entry. The store actor has a
- * queue and a thread of its own, so it may wait for a disk as long as it must. Only the quota of
- * `store` ties it to the training: with one slot, the update of a step to be stored waits until
- * the last copy has been written. The commit actor reads the manifest entries of all stages:
- * when it fires, the checkpoint is complete.
- *
- *     update0 -> store@0 -> store0 -> written@0 \
- *     update1 -> store@1 -> store1 -> written@1 -> commit
- *
- * Where parameters have two slots, both versions are stored: the next step reads the older one.
- *
- * Where a stage has several devices, each device that has state which no lower rank has does all
- * of this. */
+/* Checkpoints as actors. To resume after a step, a stage needs the registers that its update
+ * writes: parameters, and the optimizer's private state. Every N steps the update copies them
+ * unchanged into an additional register, `store`, whose key map skips the other steps. A store
+ * actor reads it, passes it to the callback that writes files, and writes a manifest entry. The
+ * store actor has a separate queue and thread, so it may wait for a disk as long as necessary. Only
+ * the quota of `store` ties it to training: with one slot, the update of a step to be stored waits
+ * until the last copy has been written. The commit actor reads the manifest entries of all stages:
+ * when it fires, the checkpoint is complete. update0 -> store@0 -> store0 -> written@0 \ update1 ->
+ * store@1 -> store1 -> written@1 -> commit If parameters have two slots, both versions are stored:
+ * the next step reads the older one. If a stage has several devices, each device that has state
+ * which no lower rank has does all of this. */
 #include "actors/plan/plan.h"
 #include "graph/lower/ir.h"
 
@@ -30,7 +23,7 @@ static int versions(const sli_buffer *b) {
   return b->held || b->target != SL_SPACE_DEVICE ? 1 : b->initial;
 }
 
-/* Returns the stage of a parameter or of optimizer state; SL_NONE: neither. */
+/* Returns the stage of a parameter or of optimizer state, or SL_NONE for other tensors. */
 static int state_stage(const sli_lowering *l, const sl_tensor *t) {
   int buffer = l->spots[t->id].buffer;
   if (buffer == SL_NONE) return SL_NONE;
@@ -40,8 +33,8 @@ static int state_stage(const sli_lowering *l, const sl_tensor *t) {
   return state ? l->tasks[b->producer].stage : SL_NONE;
 }
 
-/* Marks the buffers that checkpoints store from: all updated state but replicas, and but weights
- * that stay as their file has them. */
+/* Marks the buffers that checkpoints store: all updated state, except replicas and weights that
+ * keep their file's storage format. */
 static void mark_stored(sli_lowering *l) {
   for (int i = 0; i < l->in->g->ntensors; i++) {
     const sl_tensor *t = l->in->g->tensors[i];
@@ -51,7 +44,7 @@ static void mark_stored(sli_lowering *l) {
   }
 }
 
-/* Returns the buffer in which a task hands over copies of what it updates, or SL_NONE. */
+/* Returns the buffer for copies of a task's updated state, or SL_NONE. */
 static int copies_of(const sli_lowering *l, const sli_task *g) {
   for (int i = 0; i < g->noutputs; i++)
     if (l->buffers[g->outputs[i]].rate == SLI_PER_STORE) return g->outputs[i];
@@ -77,13 +70,13 @@ static int add_task(sli_lowering *l, const char *name, int stage, int rank) {
                                     .host = true});
 }
 
-/* Adds the position: "0", or "0#1" on the stage's second device. */
+/* Appends the position to a name: "0", or "0#1" on the stage's second device. */
 static const char *name_at(sli_lowering *l, const char *name, int stage, int rank) {
   return rank ? sli_arena_format(&l->arena, "%s%d#%d", name, stage, rank)
               : sli_arena_format(&l->arena, "%s%d", name, stage);
 }
 
-/* Adds a register; the number, 1, 2, ..., distinguishes registers of one name. */
+/* Adds a register; the number, 1, 2, ..., distinguishes registers with the same name. */
 static void add_link(sli_lowering *l, sli_role role, int number, int from, int to, size_t bytes) {
   const sli_task *a = &l->tasks[from];
   int *consumers = sli_arena_alloc(&l->arena, sizeof *consumers);
@@ -103,7 +96,7 @@ static void add_link(sli_lowering *l, sli_role role, int number, int from, int t
                                  .aliases = SL_NONE});
 }
 
-/* Lays out the copies of all that a task updates, one behind the other; returns their bytes. */
+/* Lays out the copies of a task's updated state, one after another; returns their bytes. */
 static size_t lay_out_copies(sli_lowering *l, int task) {
   const sli_task *g = &l->tasks[task];
   size_t bytes = 0;
@@ -119,7 +112,7 @@ static size_t lay_out_copies(sli_lowering *l, int task) {
 /* Slot of `written`: manifest entry of a stage's state. */
 typedef struct manifest_entry {
   char text[SL_MANIFEST_ENTRY_BYTES];
-  uint64_t stored; /* 1: the state is stored; 0: storing failed, and nothing is committed */
+  uint64_t stored; /* 1: the state is stored; 0: storing failed, so nothing is committed */
 } manifest_entry;
 
 /* Adds the store of a stage on one of its devices; updates may be several tasks, one for each
@@ -147,7 +140,7 @@ void sli_lower_store(sli_lowering *l) {
 
 /* ---- stored tensors, by name ------------------------------------------------------------ */
 
-/* Tensor that a device resumes from: its place, and the place of its copy. */
+/* Tensor that a device needs to resume: its place, and the place of its copy. */
 typedef struct item {
   const char *name;
   sl_type type;
@@ -199,7 +192,7 @@ static device_store *store_of(const sli_stores *s, int stage, int rank) {
   return &s->all[stage * s->ranks + rank];
 }
 
-/* Returns the input of its store task that has the copies of what a task updates. */
+/* Returns the input of the store task that has the copies of a task's updated state. */
 static int store_input(const sli_lowering *l, int update) {
   int copies = copies_of(l, &l->tasks[update]);
   if (copies == SL_NONE) return SL_NONE;
@@ -229,8 +222,8 @@ static void keep_tensor(device_store *s, const sli_lowering *l, const sl_tensor 
   }
 }
 
-/* Lists the tensors. Parameters in inference are not stored, but can be read. Weights that stay as
- * their file has them are loaded from there. */
+/* Lists the tensors. Parameters in inference are not stored, but can be read. Weights that keep
+ * their file's storage format are loaded from the file. */
 void sli_stores_keep(sli_stores *s, const sli_lowering *l) {
   int n = l->stages * l->in->ranks;
   s->stages = l->stages;
@@ -251,7 +244,7 @@ void sli_stores_keep(sli_stores *s, const sli_lowering *l) {
 
 static const sl_op store_op, commit_op;
 
-/* Writes the copies of all that a task updates, for the steps in which they are stored. */
+/* Writes the copies of a task's updated state, for the steps that are stored. */
 int sli_lower_store_copies(sli_lowering *l, int task, sl_program_call *calls) {
   const sli_task *g = &l->tasks[task];
   int to = copies_of(l, g), n = 0;
@@ -288,7 +281,7 @@ int sli_lower_store_calls(const sli_lowering *l, int task) {
   return n;
 }
 
-/* Writes the one call of a store or commit actor: all its inputs, and its manifest entry. */
+/* Writes the single call of a store or commit actor: all its inputs, and its manifest entry. */
 sl_program *sli_lower_store_program(sli_lowering *l, int task) {
   const sli_task *g = &l->tasks[task];
   sl_plan *plan = l->plan;
@@ -355,14 +348,14 @@ static void run_commit(const sl_call *call) {
   const struct sli_store_user *user = call->attrs->user;
   sli_stores *all = user->stores;
   if (has_failed(all) || !all->options.store.on_stored) return;
-  for (int i = 0; i < call->nin; i++) /* other processes may store others */
+  for (int i = 0; i < call->nin; i++) /* other processes may store other inputs */
     if (!((const manifest_entry *)call->in[i])->stored) return;
   sl_status status = all->options.store.on_stored(all->options.store.ctx, call->tick.step + 1,
                                                   call->nin, call->in);
   if (status) fail(all, status);
 }
 
-/* Both ops may block: their queue has a thread of its own. */
+/* Both ops may block: their queue has a separate thread. */
 static const sl_op store_op = {
     .name = "store", .min_in = 1, .max_in = -1, .nout = 1, .kernels = SL_CPU_KERNEL(run_store)};
 static const sl_op commit_op = {

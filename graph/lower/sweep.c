@@ -1,21 +1,22 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Sweeps: keys and values of earlier pieces arrive piece by piece (--home kv=...).
  *
- * Attention of piece k reads the keys and values of pieces 0 to k. Where those are offloaded, a
- * device need not have them all at once (Yao et al., arXiv 2408.16978):
+ * Attention of piece k reads the keys and values of pieces 0 to k. If these are offloaded, a device
+ * need not hold them all at the same time (Yao et al., arXiv 2408.16978):
  *
  *   F.0 -> kv.spill -> spill -> kv>disk.0 ... kv>disk.K-1 -> fill -> kv.fill -> F.1
  *
- * F.0 makes the keys and values of its piece, once per piece; `spill` writes piece j to a
- * register of its own. `fill` and F.1 fire K(K+1)/2 times for a microbatch: for each piece k,
- * and for each j from k down to 0, the order in which attention visits keys. `fill` brings piece j
- * from its home, but piece k itself from where it was made. F.1 accumulates its results for piece
- * k. In the backward pass pieces k come in reverse, their keys from piece 0 up, and all of them
- * from their home.
+ * F.0 computes the keys and values of its piece, once per piece; `spill` writes piece j to a
+ * separate register. `fill` and F.1 fire K(K+1)/2 times for a microbatch: for each piece k, and for
+ * each j from k down to 0, the order in which attention visits keys. `fill` brings piece j from its
+ * home, but piece k from where it was written. F.1 accumulates its results for piece k. In the
+ * backward pass pieces k come in reverse, their keys from piece 0 up, and all of them from their
+ * home.
  *
- * Key maps alone express this. A register of piece j has a key for each microbatch. `spill` uses
- * it in its firing j; `fill` uses it from the first k that reads j to the last, and skips
- * firings in between. F.1 takes data of piece k with the first j and frees it with the last. */
+ * Key maps express this; nothing else is needed. A register of piece j has a key for each
+ * microbatch. `spill` uses it in its firing j; `fill` uses it from the first k that reads j to the
+ * last, and skips firings in between. F.1 takes data of piece k with the first j and frees it with
+ * the last. */
 #include "graph/lower/ir.h"
 
 #include <stdlib.h>
@@ -34,7 +35,7 @@ bool sli_is_piece(const sli_lowering *l, const sli_buffer *b) {
          sli_is_swept(&l->buffers[b->origin]);
 }
 
-/* Returns the number of a piece; pieces are made in order. */
+/* Returns the number of a piece; pieces are created in order. */
 static int piece_of(const sli_lowering *l, const sli_buffer *b) {
   return (int)(b - l->buffers) - l->tasks[b->producer].outputs[0];
 }
@@ -50,7 +51,7 @@ static uint32_t when(bool first, bool last) {
   return (first ? SL_FIRST : 0) | (last ? SL_LAST : 0);
 }
 
-/* Returns the map entry of piece k: for its own firing alone, or for all firings of that piece. */
+/* Returns the map entry of piece k: for its own firing only, or for all firings of that piece. */
 static sl_map_entry of_tick(pair p, bool alone, bool backward) {
   bool own = p.j == p.k;
   if (alone) return own ? (sl_map_entry){p.k, when(true, true)} : (sl_map_entry){0, SL_SKIP};

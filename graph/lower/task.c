@@ -4,16 +4,16 @@
  * Everything that runs on the same device for the same stage, in the same class and at the same
  * rate, is one task, unless something comes in between. Three things do:
  *
- * - Exchanges. A tensor that other devices must see before a pass can go on cuts the pass in
- *   two. Nodes therefore have levels: one more at each step into an exchange, within it and
- *   out of it. A task holds nodes of one level, so tasks cannot wait for each other in a
- *   cycle. An exchange's tasks do one thing each: slice, sum, or join. Exchanges of the
- *   backward pass that read forward tensors could run early; they run as late as their
- *   readers allow, or their results would fill memory.
- * - Sweeps over earlier pieces of the sequence, where these arrive one after another. Such a
- *   task fires for each of them, and levels keep it apart as they do exchanges.
- * - The granularity, if it is finer than a stage. Each block is then a task of its own, and
- *   its gradients can be exchanged while the backward pass goes on with earlier blocks. */
+ * - Exchanges. A tensor that other devices must see before a pass can continue cuts the pass
+ *   in two. Nodes therefore have levels, which increase by one at each step into an exchange,
+ *   within it and out of it. A task holds nodes of one level, so tasks cannot wait for each other
+ * in a cycle. An exchange's tasks do one thing each: slice, sum, or join. Exchanges of the backward
+ * pass that read forward tensors could run early; they run as late as their readers allow, or their
+ * results would fill memory.
+ * - Sweeps over earlier pieces of the sequence, if these arrive one at a time. Such a task fires
+ *   for each of them, and levels separate it as they separate exchanges.
+ * - The granularity, if it is finer than a stage. Each block is then a separate task, and its
+ *   gradients can be exchanged while the backward pass continues with earlier blocks. */
 #include "graph/lower/ir.h"
 
 #include <limits.h>
@@ -28,7 +28,7 @@ static bool is_loaded(const sli_node *n) {
   return n->cls == SL_CLASS_L && n->block >= 0 && from && from->cls == SL_CLASS_L;
 }
 
-/* True for loading, reporting and the clip. They run beside the passes: neither must wait for
+/* True for loading, reporting and the clip. They run concurrently with passes: neither may wait for
  * the other in a queue. */
 static bool is_host(const sli_node *n) {
   return is_source(n) || n->cls == SL_CLASS_L || n->block < 0;
@@ -53,13 +53,13 @@ typedef struct levels {
   const sli_lowering *l;
   int *level;     /* [nnodes] */
   bool *backward; /* [nnodes] part of the backward pass, or an exchange of its results */
-  bool *early;    /* [nnodes] waits for nothing of its own pass: exchanges, slices of a device's
-                     own data, resent or recomputed tensors, and constants */
+  bool *early;    /* [nnodes] waits for nothing of its pass: exchanges, slices of a device's own
+                     data, resent or recomputed tensors, and constants */
 } levels;
 
 static bool is_exchange(const sli_node *n) { return n->cls == SL_CLASS_C; }
 
-/* True for nodes that fire at their own rate and so belong to no pass. */
+/* True for nodes that fire at a separate rate and so belong to no pass. */
 static bool stands_apart(const sli_node *n) { return is_exchange(n) || n->op->sweeps; }
 
 /* True for nodes with a level: passes, and all exchanges. */
@@ -83,8 +83,8 @@ static const sli_node *maker(const sli_node *n, int input) {
   return n->in[input] ? n->in[input]->producer : NULL;
 }
 
-/* Finds the pass of exchanges: backward if it reads something of that pass, or only that pass
- * reads it. */
+/* Finds the pass of exchanges: backward if an exchange reads something of the backward pass, or
+ * only that pass reads the exchange. */
 static void find_ways(levels *x) {
   const sl_graph *g = x->l->in->g;
   struct readers {
@@ -154,17 +154,18 @@ typedef struct kin {
   sl_class cls;
   sli_rate rate;
   int stage, rank, phase, level, part;
-  int axis; /* axis of an exchange, where each axis has a queue */
+  int axis; /* axis of an exchange, if each axis has a queue */
   bool backward;
-  /* exchange of sharded parameters, which a pass waits for; of gradients, which none waits for */
+  /* exchange of sharded parameters, which a pass waits for; or of gradients, which no pass waits
+   * for */
   bool parameters, gradients;
 } kin;
 
-/* Returns the part of its stage that a node belongs to, where the granularity is finer than a
- * stage. Exchanges that a pass waits for in every tick are separated by level alone, unless
- * blocks take turns: a reader of two results of one level then gets them from one task. */
+/* Returns the part of its stage that a node belongs to, if the granularity is finer than a stage.
+ * Exchanges that a pass waits for in every tick are separated only by level, unless blocks take
+ * turns: a reader of two results of one level then gets them from one task. */
 static int part_of(const sli_lowering *l, const sli_node *n) {
-  /* waits for the last stage, and others wait for it */
+  /* waits for the last stage, and other stages wait for it */
   if (sli_is_sharded_node(l, n)) return n->block;
   bool in_pass = is_exchange(n) && !n->per_step && !sli_makes_transient(n) && !l->in->layers;
   return l->in->by_block && !is_host(n) && !in_pass ? n->block : 0;
@@ -200,8 +201,8 @@ static bool is_kin(const levels *x, const sli_task *g, const kin *k) {
                      exchanges(x, g->nodes[0], false) == k->gradients));
 }
 
-/* Finds the task of a node. Sources and reports get their own, but slices of a source join it;
- * all other nodes join their kin. The search begins with the newest tasks, the most likely
+/* Finds the task of a node. Sources and reports get separate tasks, but slices of a source join its
+ * task; all other nodes join their kin. The search begins with the newest tasks, the most likely
  * ones. */
 static int find_task(const sli_lowering *l, const levels *x, const sli_node *n, const kin *k) {
   if (is_loaded(n)) return l->task_of[n->in[0]->producer->id];
@@ -224,8 +225,8 @@ static const char *task_name(sli_lowering *l, const sli_node *n, const kin *k) {
   return sli_arena_format(&l->arena, "%c%d", sl_class_letter(k->cls), k->stage);
 }
 
-/* Adds a task. Reports and the clip, which belong to no one stage, run beside one device, in
- * the process that speaks for the job. */
+/* Adds a task. Reports and the clip, which belong to no single stage, run on the host of one
+ * device, in the process that speaks for the job. */
 static int add_task(sli_lowering *l, const sli_node *n, const kin *k) {
   static const sli_pace paces[] = {[SLI_PHASE_EVAL] = SLI_PACE_EVAL,
                                    [SLI_PHASE_ROLLOUT] = SLI_PACE_ROLLOUT,

@@ -1,25 +1,25 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Transfers: data out of a reader's reach is brought to it.
+/* Transfers: they bring data to readers that cannot address it.
  *
- * A transfer is a task that computes nothing and makes one buffer, a copy of the one it reads, in
- * memory nearer to the reader. Data for another process goes over a link to that process. Data
- * in memory that the reader does not address (a GPU's for the host, or the reverse) is copied on
- * a queue of its own, beside the passes. The copy's buffer has a role of its own ("h2d" into a
- * device, "d2h" out of one, "d2d" between two), so that data arrives early and leaves late
- * without a stall. Both cases together are transfers one after another: out of the device, to the
- * other process, into its device. Where the kind of the devices has a direct way between their
- * memories, that is the only transfer.
+ * A transfer is a task that computes nothing and writes one buffer, a copy of the buffer it reads,
+ * in memory nearer to the reader. Data for another process goes over a link to that process. Data
+ * in memory that the reader cannot address (a GPU's for the host, or the reverse) is copied on a
+ * separate queue, concurrently with passes. The copy's buffer has a separate role ("h2d" into a
+ * device, "d2h" out of one, "d2d" between two), so that data arrives early and leaves late without
+ * a stall. Both cases combined are consecutive transfers: out of the device, to the other process,
+ * into its device. If devices of this kind can copy directly between their memories, that is the
+ * only transfer.
  *
  * On modelled devices with a crossing time, data for another stage's device takes up to two
  * transfers: the wire, which carries one transfer at a time, and the flight, which takes time but
- * lets transfers overlap. The data goes once, to the device of the same rank. Other devices of
- * that stage read it there as in any exchange between devices of a stage, and the readers pay
- * the time (exchange.c). */
+ * lets transfers overlap. The data is sent once, to the device of the same rank. Other devices of
+ * that stage read it there as in any exchange between devices of a stage, and the readers pay the
+ * time (exchange.c). */
 #include "graph/lower/ir.h"
 
 #include <stdlib.h>
 
-/* Destination of transfers from a buffer, for all readers there or for one of them. */
+/* Destination of transfers from a buffer, for all readers there or for one reader. */
 typedef struct end {
   int buffer;
   int reader; /* task, or SL_NONE: all */
@@ -35,19 +35,19 @@ typedef struct transfers {
   int *newest; /* by buffer: its latest destination, or SL_NONE */
 } transfers;
 
-/* Buffer that is brought somewhere, and its reader. */
+/* A buffer to bring to a reader. */
 typedef struct trip {
   int origin; /* buffer */
-  int reader; /* the only task that it is for, which sets the rate; SL_NONE: for all at the
-                 end, at the rate at which it is made */
+  int reader; /* the only task that it is for, which sets the rate; SL_NONE: for all readers there,
+                 at the rate at which it is written */
   int nth;
-  bool begun;  /* a transfer for this reader alone has been made */
+  bool begun;  /* a transfer for only this reader has been added */
   bool some;   /* only of offloaded pieces */
-  bool oldest; /* of the versions of parameters, for rollouts ahead of training */
-  bool away;   /* copies take turns at their destination, if the original does where it is made */
+  bool oldest; /* oldest version of parameters, for rollouts ahead of training */
+  bool away;   /* copies take turns at their destination if the original does where it is written */
 } trip;
 
-/* One transfer: from a buffer to the copy it makes. */
+/* One transfer: from a buffer to its copy. */
 typedef struct leg {
   sli_transfer_kind kind;
   int from, to; /* devices: where it runs, and its destination */
@@ -78,8 +78,8 @@ static trip trip_away(const sli_lowering *l, int buffer, int task) {
 
 /* ---- one transfer ------------------------------------------------------------------------ */
 
-/* Returns the rate of a transfer: that of the buffer, or of its only reader. If the reader goes
- * over pieces, but not over those of this buffer, the rate is once per piece. */
+/* Returns the rate of a transfer: that of the buffer, or of its only reader. If the reader sweeps
+ * over pieces, but not over pieces of this buffer, the rate is once per piece. */
 static sli_rate rate_of(const sli_lowering *l, const trip *t) {
   const sli_buffer *b = &l->buffers[t->origin];
   if (t->reader == SL_NONE) return b->rate;
@@ -128,7 +128,7 @@ static sli_role end_role(const sli_lowering *l, int from, const sli_transfer_tas
   return h->fetches ? SLI_ROLE_GATHER : l->buffers[from].role;
 }
 
-/* Adds a transfer; returns the buffer at its end, a copy of the one before in another place. */
+/* Adds a transfer; returns the buffer at its end, a copy in another place. */
 static int add_transfer(transfers *x, int from, trip *t, const leg *g) {
   sli_lowering *l = x->l;
   bool first = t->reader != SL_NONE && !t->begun;
@@ -204,8 +204,8 @@ static sl_hardware_link link_to(const sli_lowering *l, const sli_buffer *b, int 
 }
 
 /* True if the transfer takes time. On modelled machines, data sent once a step to other stages
- * does. Devices that compute read each other's memory directly, whatever machine their plan is
- * made for. */
+ * does. Devices that compute read each other's memory directly, whatever machine the plan
+ * models. */
 static bool takes_time(const sli_lowering *l, const sli_buffer *b, int device) {
   if (!l->in->kind->modelled) return false;
   bool often =
@@ -335,7 +335,7 @@ static int send_directly(transfers *x, int from, trip *t, int device, sl_space s
 
 /* ---- to its home, and back ---------------------------------------------------------------- */
 
-/* Returns the share of a spilled buffer that is written: some pieces are not. */
+/* Returns the fraction of a spilled buffer that is written, since some pieces are not. */
 static double written(const sli_lowering *l, const sli_buffer *b) {
   return b->role == SLI_ROLE_ACT_PART ? 1 - sli_lower_rematerialized(l) : 1;
 }
@@ -346,7 +346,7 @@ static bool by_host(const sli_lowering *l, sl_space home, sl_space space) {
 }
 
 /* Returns the buffer at its home, which takes over the role; the original becomes a staging copy
- * that takes turns. Buffers without a producer are at their home from the start. */
+ * that takes turns. Buffers without a producer start at their home. */
 static int spill(transfers *x, int buffer) {
   sli_lowering *l = x->l;
   if (l->buffers[buffer].producer == SL_NONE) l->buffers[buffer].home = l->buffers[buffer].target;
@@ -386,8 +386,8 @@ static int transfers_continue(transfers *x, int filled, trip *t, int task) {
   return reaches(l, device, space, &l->buffers[at]) ? at : copy(x, at, t, device, space);
 }
 
-/* Returns the space in which a task wants its filled copy on the device that fills it. For a
- * reader on another device, that is host memory, from where the copy goes on. */
+/* Returns the space in which a task needs its filled copy, on the device that fills it. For a
+ * reader on another device this is host memory, from where the copy is forwarded. */
 static sl_space fill_space(const sli_lowering *l, const sli_buffer *b, const sli_task *g) {
   return b->device == g->device ? sli_lower_space(l, g) : sli_kind_host_space(l->in->kind);
 }
@@ -420,7 +420,7 @@ static int transfers_fill(transfers *x, int buffer, int task) {
 
 /* ---- piece by piece, to the home and back (sweep.c) --------------------------------------- */
 
-/* Adds one more buffer that a transfer makes. */
+/* Adds another output buffer to a transfer. */
 static int add_end(sli_lowering *l, int by, int from, sli_buffer b) {
   const sli_buffer origin = l->buffers[l->tasks[by].transfer->origin];
   b.producer = by, b.aliases = SL_NONE, b.device = origin.device;
@@ -433,7 +433,8 @@ static int add_end(sli_lowering *l, int by, int from, sli_buffer b) {
   return at;
 }
 
-/* Returns the first of the pieces at their home; the others follow it. */
+/* Spills a buffer piece by piece; returns the first of the pieces' buffers, which are
+ * consecutive. */
 static int spill_pieces(transfers *x, int buffer) {
   sli_lowering *l = x->l;
   sli_buffer b = l->buffers[buffer];
@@ -461,7 +462,7 @@ static int spill_pieces(transfers *x, int buffer) {
 }
 
 /* Fills pieces for a task that sweeps over the pieces up to its own. In the backward pass all
- * of them come from their home; in the forward pass its own piece has just been made. */
+ * pieces come from their home; in the forward pass its own piece has just been written. */
 static int fill_pieces(transfers *x, int buffer, int task) {
   sli_lowering *l = x->l;
   int first = spill_pieces(x, buffer), others = l->in->k - 1;
@@ -499,8 +500,8 @@ static int transfers_leave(transfers *x, int buffer, trip *t, int device, sl_spa
   return send(x, from, t, device);
 }
 
-/* Buffers without a producer exist from the start of the run, so each process that reads one
- * gets its own copy from then on. */
+/* Adds a copy of a buffer for another process. Buffers without a producer exist from the start of
+ * the run, so each process that reads one has a copy from the start. */
 static int stand_in(transfers *x, int buffer, int device) {
   sli_lowering *l = x->l;
   sli_buffer b = l->buffers[buffer];
@@ -538,13 +539,13 @@ static int bring(transfers *x, int buffer, int task) {
   return reaches(l, device, space, &l->buffers[at]) ? at : copy(x, at, &t, device, space);
 }
 
-/* Lets the updating task read the filled value that it updates. */
+/* Makes the updating task read the filled value that it updates. */
 static void bring_back(transfers *x, int buffer) {
   int task = x->l->buffers[buffer].producer, at = transfers_fill(x, buffer, task);
   sli_add_port(&x->l->tasks[task], at, false);
 }
 
-/* True if the buffer is updated from its old value in another memory than its home. */
+/* True if the buffer is updated from its old value in a memory other than its home. */
 static bool is_updated(const sli_lowering *l, int buffer) {
   const sli_buffer *b = &l->buffers[buffer];
   if (b->producer == SL_NONE || b->source != SL_NONE || !sli_is_spilled(b)) return false;

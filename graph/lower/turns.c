@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* An order in which the tasks of a tick could run one after another.
  *
- * A slot pool gives a slot to the next task once all readers of the task before are done. If one of
- * these readers waits for the next task itself, nothing goes on. That cannot happen in an order
- * in which each task follows all tasks that it reads from: a task that takes over a slot
- * follows the readers of its previous contents (slot_pools.c).
+ * A slot pool gives a slot to the next task once all readers of the previous task are done. If one
+ * of these readers waits for the next task, both are stuck. This cannot happen in an order in which
+ * each task follows all tasks that it reads from: a task that takes over a slot follows the readers
+ * of the slot's previous contents (slot_pools.c).
  *
  * Passes are ordered by the data flow (sli_lower_turn). Tasks that a pass reads from come right
  * before it, unless they come earlier anyway; exchanges of its results come as soon as possible. */
@@ -45,7 +45,7 @@ static void place_what_it_reads(line *x, int task) {
   }
 }
 
-/* Places exchanges of a task's results, if nothing else is missing. */
+/* Places exchanges of a task's results, if all their other inputs have places. */
 static void place_exchanges(line *x, int task) {
   const sli_lowering *l = x->l;
   const sli_task *g = &l->tasks[task];

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Firing times of tasks where microbatches skip stages, and the keys of what they read and
- * write (stage_routes.c). */
+/* Firings of tasks if microbatches skip stages, and the keys of the buffers they read and write
+ * (stage_routes.c). */
 #include "graph/lower/ir.h"
 
 #include <stdlib.h>
@@ -37,7 +37,7 @@ const sli_visits *sli_buffer_visits(const sli_lowering *l, const sli_buffer *b) 
   return by == SL_NONE ? NULL : sli_task_visits(l, &l->tasks[by]);
 }
 
-/* Returns a task's visits; reports have those of what they read. */
+/* Returns a task's visits; reports have the visits of their inputs. */
 const sli_visits *sli_task_visits(const sli_lowering *l, const sli_task *g) {
   if (!l->routes || g->rate != SLI_PER_TICK || g->pace) return NULL;
   if (sli_is_of_pass(g)) return some_of(l, &l->routes->stage[g->stage]);
@@ -53,7 +53,7 @@ int sli_buffer_taken_for(const sli_lowering *l, const sli_task *g, int buffer) {
   return g->stage == along->from ? along->made_as : along->read_as;
 }
 
-/* Returns the first port among those that stand for the same buffer. */
+/* Returns the first port among the ports that replace the same buffer. */
 static int base_of(const sli_lowering *l, const sli_task *g, const int *buffers, int port) {
   int i = 0;
   if (!route_of(l, l->buffers[buffers[port]].origin)) return port;
@@ -86,7 +86,7 @@ int32_t sli_visits_ticks(const sli_lowering *l, const sli_visits *v) {
   return map;
 }
 
-/* Maps firings to keys, which have no gap; tasks that also fire in other ticks skip those. */
+/* Maps firings to consecutive keys; tasks that also fire in other ticks skip those ticks. */
 int32_t sli_visits_map(const sli_lowering *l, const sli_task *g, const sli_buffer *b) {
   const sli_visits *fires = sli_task_visits(l, g), *made = sli_buffer_visits(l, b);
   int n = fires ? fires->count : l->in->m, keys = made ? made->count : l->in->m, key = 0;

@@ -1,12 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* One barrier instead of two, where the vocabulary is sharded over all stages (--vocab-barriers
- * 1).
+/* One barrier instead of two, if the vocabulary is sharded over all stages (--vocab-barriers 1).
  *
- * The gradient of the classifier's input comes from all stages, and a microbatch waits for all
- * of them twice: for the sums of the softmax, and for the products of its gradient with each
- * stage's words. These products need not wait for the sums (Vocabulary Parallelism: Yeung et
- * al., arXiv 2411.05288, its second algorithm). With the softmax of its own words alone, soft_d,
- * and the targets' rows of its words, a stage makes in the forward pass
+ * The gradient of the classifier's input comes from all stages, and a microbatch waits for all of
+ * them twice: for the sums of the softmax, and for the products of its gradient with each stage's
+ * words. These products need not wait for the sums (Vocabulary Parallelism: Yeung et al., arXiv
+ * 2411.05288, its second algorithm). From the softmax over its own words only, soft_d, and the
+ * targets' rows of its words, a stage computes in the forward pass
  *
  *     ahead_d = soft_d W_d       taken_d = G_d W_d
  *
@@ -14,12 +13,12 @@
  *
  *     exp(own_d - lse) ahead_d - taken_d
  *
- * over the stages: a few numbers per token, computed beside the passes. Only the gradients of
- * W_d are left for the backward pass, and no stage waits for those.
+ * over the stages: a few numbers per token, computed alongside the passes. Only the gradients of
+ * W_d are left for the backward pass, and no stage waits for them.
  *
- * Three calls are therefore added behind the classifier, and the product that found its input's
- * gradient becomes a rescaling. The words of each stage and the sums follow from the signatures
- * of these ops. */
+ * The pass therefore adds three calls after the classifier, and turns the product that computed its
+ * input's gradient into a rescaling. The signatures of these ops determine the words of each stage
+ * and the sums. */
 #include "graph/build/build.h"
 #include "graph/passes/passes.h"
 #include "ops/ops.h"
@@ -27,7 +26,8 @@
 typedef struct pass {
   sl_graph *g;
   sli_node *classifier, *loss;
-  sli_node *gradient, *backward; /* of the logits; of the classifier's input. NULL: there is none */
+  sli_node *gradient, *backward; /* nodes for the gradients of the logits and of the classifier's
+                                    input; NULL if none */
   int nmade;
   sli_node *made[3];
 } pass;
@@ -39,7 +39,7 @@ static sl_status ahead_refuse(const pass *p, const sli_node *n, const char *why)
                            n->name, n->op->name, why);
 }
 
-/* Returns the node that a rule makes with `op` for a forward node; NULL: none. */
+/* Returns the node with `op` that a rule has made for a forward node, or NULL if there is none. */
 static sli_node *rule_of(const pass *p, const sli_node *about, const sl_op *op) {
   for (int i = 0; i < p->g->nnodes; i++)
     if (p->g->nodes[i]->about == about && p->g->nodes[i]->op == op) return p->g->nodes[i];
@@ -62,7 +62,7 @@ static sl_status ahead_find(pass *p) {
   return SL_OK;
 }
 
-/* Adds a call behind the classifier; returns its first output. */
+/* Adds a call after the classifier; returns its first output. */
 static sl_tensor *ahead_add(pass *p, const sl_op *op, const char *what, int nin,
                             sl_tensor *const *in) {
   sl_graph *g = p->g;
@@ -77,7 +77,7 @@ static sl_tensor *ahead_add(pass *p, const sl_op *op, const char *what, int nin,
   return n->out[0];
 }
 
-/* Turns the product into a rescaling of the products made ahead; its output tensor stays the
+/* Turns the product into a rescaling of the products computed ahead; its output tensor stays the
  * same. */
 static void rescale(pass *p, sl_tensor *ahead, sl_tensor *taken, sl_tensor *own) {
   sli_node *n = p->backward;

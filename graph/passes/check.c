@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Invariants of every graph after a pass. */
+/* Invariants of a graph after each pass. */
 #include "graph/passes/passes.h"
 
 #include <stdlib.h>
@@ -73,7 +73,7 @@ static void check_outputs(const sl_graph *g, const sli_node *n) {
 static void check_node(const sl_graph *g, int id) {
   const sli_node *n = g->nodes[id];
   SLI_CHECK(n->id == id, "node %s has number %d, stands at %d", n->name, n->id, id);
-  if (n->cls == SL_CLASS_L && n->block < 0) { /* reports of the lowering, in no block */
+  if (n->cls == SL_CLASS_L && n->block < 0) { /* reports, which belong to no block */
     check_inputs(g, n);
     check_outputs(g, n);
     return;
@@ -90,9 +90,9 @@ static void check_node(const sl_graph *g, int id) {
 }
 
 /* Checks the order: forward along the blocks, then backward against them, then phase by phase.
- * Packing may be anywhere before its readers, and gradients of the forward pass anywhere behind
- * the forward nodes. Evaluations are exempt, and so are blocks sharded over the stages, which
- * run where they are read. */
+ * Packing may be anywhere before its readers, and gradients of the forward pass anywhere after the
+ * forward nodes. Evaluations are exempt, and so are blocks sharded over the stages, which run where
+ * they are read. */
 static void check_order(const sl_graph *g) {
   const sli_node *forward = NULL, *backward = NULL, *update = NULL;
   for (int i = 0; i < g->nnodes; i++) {

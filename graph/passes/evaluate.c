@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Evaluation: the forward pass a second time, on other data, every so many steps.
+/* Evaluation: a second forward pass, on held-out data, every eval_every steps.
  *
- * The nodes that the loss and the metrics are computed from are duplicated. The copies read
- * held-out data, have no dropout, and norm batches by running statistics. They read copies of the
- * parameters that the updates hand over after every N-th step, so training goes on meanwhile, and
- * an evaluation sees one version of all parameters. For later passes they are nodes like all
- * others, on the devices of the originals, except that they fire less often. Nodes that only
- * metrics need are removed from training. */
+ * The pass duplicates the nodes that the loss and the metrics depend on. The copies read held-out
+ * data, have no dropout, and use running statistics in batch norm. They read copies of the
+ * parameters that the updates hand over after every N-th step, so training continues meanwhile, and
+ * an evaluation sees one version of all parameters. For later passes they are ordinary nodes on the
+ * devices of the originals, except that they fire less often. Nodes that only metrics need are
+ * removed from training. */
 #include "actors/plan/plan.h"
 #include "graph/build/build.h"
 #include "graph/passes/passes.h"
@@ -17,7 +17,7 @@
 
 typedef struct pass {
   sl_graph *g;
-  bool *wanted;         /* [tensors before] */
+  bool *wanted;         /* [tensors before] the evaluation needs it */
   sl_tensor **twin;     /* [tensors before] copy used by an evaluation */
   int nnodes, ntensors; /* counts before this pass */
 } pass;
@@ -51,7 +51,7 @@ static bool is_updated(const pass *p, const sl_tensor *t) {
   return false;
 }
 
-/* Copies a parameter as part of the update: the new version. */
+/* Copies a parameter as part of the update: the evaluation gets the new version. */
 static sl_tensor *copy_param(pass *p, sl_tensor *t) {
   sl_graph *g = p->g;
   const sl_attrs none = {0};
@@ -71,7 +71,7 @@ static sl_type *copies(sl_graph *g, const sl_type *types, int count) {
   return memcpy(out, types, (size_t)count * sizeof *out);
 }
 
-/* Copies the types, since later passes may change one node's and not the other's. */
+/* Copies the types, since later passes may change those of only one of the two nodes. */
 static void copy_types(sl_graph *g, sli_node *n, const sli_node *from) {
   int nin = SLI_MAX(from->nin, from->op->max_in), variants = from->shapes ? g->nvariants : 0;
   n->in_type = copies(g, from->in_type, nin);
@@ -133,7 +133,7 @@ static void copy_node(pass *p, const sli_node *from) {
   }
 }
 
-/* Returns the rows of a microbatch, equal in all outputs; 0: outputs differ, or rows are cut. */
+/* Returns the rows of a microbatch; 0 if outputs differ, or rows are cut. */
 static int evaluate_rows_of(const sl_source *source) {
   int64_t rows = source->nout && source->types[0].ndim ? source->types[0].dim[0] : 0;
   for (int o = 0; o < source->nout; o++)
@@ -143,7 +143,7 @@ static int evaluate_rows_of(const sl_source *source) {
 
 /* Amount of held-out data of all sources. */
 typedef struct amount {
-  int sources, rows;         /* of a microbatch; 0: unknown, or sources differ */
+  int sources, rows;         /* rows of a microbatch; 0: unknown, or sources differ */
   int64_t all, microbatches; /* rows in total; whole microbatches */
 } amount;
 
@@ -176,8 +176,8 @@ static sl_status count_sources(const pass *p, amount *a) {
                  eval);
 }
 
-/* Returns the number of parts of the left-over rows; each is the largest divisor of a microbatch
- * that fits. */
+/* Returns the number of parts into which the left-over rows are split; each part is the largest
+ * divisor of a microbatch that fits. */
 static int count_parts(int rows, int rest) {
   int count = 0;
   for (int part = rows; rest; rest -= part, count++)

@@ -1,20 +1,20 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Pass 2, training: from gradient rules to backward and update nodes.
  *
- * Reverse accumulation over the forward nodes, last to first. A node whose outputs have a
- * gradient runs its rules; each rule's outputs are contributions to the gradients of the node's
- * inputs. The first contribution to a tensor is its gradient so far. Every later one makes a new
- * sum node at once, so that the sum is in the block of the last contributing consumer. One
- * gradient goes from block to block, however many readers a tensor has.
+ * Reverse accumulation over the forward nodes, last to first. A node whose outputs have a gradient
+ * runs its rules; each rule's outputs are contributions to the gradients of the node's inputs. The
+ * first contribution to a tensor is its gradient so far. Every later one immediately adds a sum
+ * node, so that the sum is in the block of the last contributing consumer. Only one gradient passes
+ * from block to block, however many readers a tensor has.
  *
- * Parameters differ: each use has a gradient tensor of its own, summed in place over the step's
- * ticks. Where a parameter is used twice (a tied embedding), the uses may be on different
- * stages, and adding them tick by tick would tie those stages together. They meet only in the
- * update, in the order of use, so the result does not depend on where the pipeline is cut.
+ * Parameters differ: each use has a separate gradient tensor, summed in place over the step's
+ * ticks. If a parameter is used twice (a tied embedding), the uses may be on different stages, and
+ * adding them tick by tick would couple these stages. They meet only in the update, in the order of
+ * use, so the result does not depend on where the pipeline is cut.
  *
  * The gradient of the loss itself need not wait for the backward pass: its input is a known
- * constant. Where the rule allows it (SL_CLASS_F), that gradient is made right behind the loss,
- * and the logits need not be kept. */
+ * constant. If the rule allows it (SL_CLASS_F), that gradient is computed right after the loss, and
+ * the logits need not be kept. */
 #include "graph/build/build.h"
 #include "graph/passes/passes.h"
 
@@ -90,8 +90,8 @@ static sl_status contribute(pass *p, const sli_node *from, sl_tensor *t, sl_tens
   return status;
 }
 
-/* Returns the parameter whose gradient is that of t: t itself, or what it is made from by ops that
- * gradients pass straight through, as a rounded weight is. NULL: none. */
+/* Returns the parameter whose gradient equals that of t: t itself, or the parameter from which
+ * straight-through ops compute it, as for a rounded weight. NULL if there is none. */
 static sl_tensor *param_of(sl_tensor *t) {
   while (!t->param && t->producer && t == t->producer->out[0] && sli_passes_straight(t->producer))
     t = t->producer->in[0];
@@ -127,7 +127,7 @@ static sl_status refuse_sum(pass *p, const sli_node *from, int input, const sli_
                            from->in[input]->name, from->name, maker->op->name, why);
 }
 
-/* Finds those of a node's leaves that end after some positions. Returns what is wrong, or NULL. */
+/* Finds the leaves of a node that also end within a sequence. Returns an error text, or NULL. */
 static const char *cut_leaves(const pass *p, const sli_node *n, sli_node *maker) {
   uint32_t leaves = p->g->positions ? maker->attrs.leaves : 0;
   for (int a = 0; a < maker->nin; a++) {
@@ -158,7 +158,7 @@ static sl_status sum_over_step(pass *p, const sli_node *from, int input, sli_nod
   return SL_OK;
 }
 
-/* Adds a copy that sums a parameter's gradient, where its op cannot sum in place. */
+/* Adds a copy that sums a parameter's gradient, if its op cannot sum in place. */
 static sl_status add_copied_use(pass *p, const sli_node *from, int input, sl_tensor *grad) {
   const char *name = sli_arena_format(&p->g->arena, "%s:copy.%d", from->name, input);
   sli_node *copy = NULL;
@@ -168,8 +168,8 @@ static sl_status add_copied_use(pass *p, const sli_node *from, int input, sl_ten
   return sum_over_step(p, from, input, copy, 0);
 }
 
-/* Hands a gradient to input i of a forward node. maker: the node that makes it, as output o, for
- * this use only; NULL if others read it too. */
+/* Delivers a gradient to input i of a forward node. maker: the node that computes it, as output o,
+ * for this use only; NULL if other uses read it too. */
 static sl_status deliver(pass *p, const sli_node *from, int i, sl_tensor *grad, sli_node *maker,
                          int o) {
   if (!param_of(from->in[i])) return contribute(p, from, from->in[i], grad);
@@ -178,8 +178,7 @@ static sl_status deliver(pass *p, const sli_node *from, int i, sl_tensor *grad, 
   return sum_over_step(p, from, i, maker, o);
 }
 
-/* True if the gradient is wanted for parameters, or (params false) for tensors computed from
- * them. */
+/* True if a parameter, or (params false) a tensor computed from parameters, needs the gradient. */
 static bool is_wanted_by(const sli_node *n, const sl_grad_rule *rule, bool params) {
   for (int j = 0; j < sli_rule_gradients(rule, n->nin); j++) {
     int i = sli_rule_of(rule, j);
@@ -192,7 +191,7 @@ static sl_grad_arg argument(const sli_node *n, const sl_grad_rule *rule, int a) 
   return sli_rule_argument(rule, n->nin, n->nout, a);
 }
 
-/* True if the gradients that a rule reads are constants, made in the node's block. */
+/* True if the gradients that a rule reads are constants, created in the node's block. */
 static bool is_known_forward(const sli_node *n, const sl_grad_rule *rule, sl_tensor *const *in) {
   for (int a = 0; argument(n, rule, a).kind; a++)
     if (argument(n, rule, a).kind == SL_ARG_DOUT &&
@@ -201,8 +200,8 @@ static bool is_known_forward(const sli_node *n, const sl_grad_rule *rule, sl_ten
   return true;
 }
 
-/* Returns the class of a rule's node: W only if nothing but parameters waits for it. A node of
- * the forward pass takes its constants along. */
+/* Returns the class of a rule's node: W only if nothing but parameters waits for it. A node that
+ * moves to the forward pass takes its constants along. */
 static sl_class rule_class(const sli_node *n, const sl_grad_rule *rule, sl_tensor *const *in) {
   bool inputs = is_wanted_by(n, rule, false);
   if (rule->cls != SL_CLASS_F) return inputs ? SL_CLASS_B : rule->cls;
@@ -228,7 +227,7 @@ static sl_status rule_argument(pass *p, const sli_node *n, sl_grad_arg arg, sl_t
   return SL_OK;
 }
 
-/* True if a gradient of this rule is wanted, and one flows into it. */
+/* True if a gradient of this rule is needed, and one flows into it. */
 static bool rule_runs(const sli_node *n, const sl_grad_rule *rule) {
   bool want = false, flows = false;
   sl_grad_arg arg;
@@ -264,7 +263,7 @@ static const char *rule_name(sl_graph *g, const sli_node *n, const sl_grad_rule 
   return sli_arena_format(&g->arena, "%s:%s.%d", n->name, rule->op->name, same);
 }
 
-/* Adds records, which an op updates in place, whether or not they are read. */
+/* Adds records as outputs, whether or not they are read; the op updates them in place. */
 static void add_records(sl_graph *g, sli_node *node, int from) {
   for (int o = from; o < node->nout; o++)
     if (sli_bit(node->op->updates, o))
@@ -390,8 +389,7 @@ static sl_status check_params(sl_graph *g, int nforward) {
 
 /* ---- running statistics ---------------------------------------------------------- */
 
-/* Adds what a microbatch contributes to a statistic: a sum over the step, as weight gradients
- * are. */
+/* Adds a microbatch's contribution to a statistic: a sum over the step, like weight gradients. */
 static sl_status add_running(sl_graph *g, sl_tensor *param) {
   const sli_running *running = param->running;
   sl_tensor *value = running->value;
@@ -414,7 +412,7 @@ static sl_status add_running(sl_graph *g, sl_tensor *param) {
   return SL_OK;
 }
 
-/* Adds the parts of statistics that follow an output of this node. */
+/* Adds the contributions to statistics that average an output of this node. */
 static sl_status add_followers(sl_graph *g, const sli_node *n) {
   sl_status status = SL_OK;
   for (int i = 0; i < g->nparams && !status; i++) {

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Key and value heads for more devices than the model has such heads.
+/* Repetition of key and value heads, for more devices than the model has such heads.
  *
- * Where several query heads read one head of keys and values (grouped-query attention), several
+ * If several query heads read one head of keys and values (grouped-query attention), several
  * devices can have that head only if it exists several times. Each head is therefore repeated
- * before it is exchanged, as often as needed and as evenly as the query heads allow; the copies
- * are heads like all others, which attention shards. The gradients of the copies are added up
- * before the repetition. */
+ * before it is exchanged, as often as needed and as evenly as the query heads allow. The copies are
+ * ordinary heads, which attention shards. The gradients of the copies are added up at the
+ * repetition. */
 #include "graph/build/build.h"
 #include "graph/passes/passes.h"
 
@@ -13,8 +13,8 @@ static int keys_of(const sl_attrs *attrs) {
   return attrs->kv_heads ? attrs->kv_heads : attrs->heads;
 }
 
-/* Returns how often to repeat each head to get at least so many: the fewest times that divide
- * evenly; 0: none do. */
+/* Returns how often to repeat each head to get at least `least` heads: the smallest factor that
+ * divides evenly, or 0 if none does. */
 static int times_for(const sl_attrs *attrs, int least) {
   int kv_heads = keys_of(attrs), group = attrs->heads / kv_heads;
   for (int times = 1; times <= group; times++)
@@ -22,7 +22,7 @@ static int times_for(const sl_attrs *attrs, int least) {
   return 0;
 }
 
-/* Repeats for `devices`, and for tensor-axis devices too if possible. */
+/* Returns how often to repeat heads for `devices`, and if possible for tensor-axis devices too. */
 static int times_of(const sli_node *n, int devices, int times_devices) {
   if (n->op != &sl_op_attention || keys_of(&n->attrs) >= devices) return 1;
   int times = times_for(&n->attrs, devices * times_devices);
@@ -58,7 +58,7 @@ static sl_tensor *repeat_heads(sl_graph *g, const sli_node *n, sl_tensor *t, int
               count);
 }
 
-/* Repeats the heads of an attention that reads keys and values apart from queries. */
+/* Repeats the heads of an attention that reads keys and values separately from queries. */
 static void give_heads(sl_graph *g, sli_node *n, int times, sli_node **order, int *count) {
   int heads = keys_of(&n->attrs);
   for (int i = 1; i < 3; i++) {

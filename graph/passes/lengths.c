@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Finds tensors with a valid length: only their first rows are valid, as many as a call
- * says when it fills them (sl_op.fills).
+/* Finds tensors with a valid length: only their first rows are valid; the call that fills them
+ * reports how many (sl_op.fills).
  *
- * Tensors of the same rows form a set with one valid length. A set begins with the output of a
- * call that fills it. A call that works row by row passes the rows on: its outputs have as many,
- * and several such inputs have the same number. Sets merge where ops relate them, such as a
- * gradient and its tensor. A recomputed tensor has the rows of the original, whether or not its
- * own call fills them: a program reads one or the other, depending on the piece. */
+ * Tensors of the same rows form a set with one valid length. A set begins with the output of a call
+ * that fills it. A call that works row by row passes the valid length on to its outputs; if it has
+ * several such inputs, their valid lengths must agree. Sets merge where ops relate them, such as a
+ * gradient and its tensor. A recomputed tensor has the rows of the original, whether or not its own
+ * call fills them: a program reads one or the other, depending on the piece. */
 #include "graph/build/build.h"
 #include "graph/passes/passes.h"
 
@@ -19,7 +19,7 @@ static sl_tensor *leader_of(sl_tensor *t) {
 
 sl_tensor *sli_valid_length(sl_tensor *t) { return t && t->valid_length ? leader_of(t) : NULL; }
 
-/* True if the type has so many rows. */
+/* True if the type has `rows` rows. */
 static bool has_rows(const sl_type *type, int64_t rows) {
   if (type->ndim < 1) return false;
   return type->dim[0] == rows || (type->ndim > 1 && type->dim[0] == 1 && type->dim[1] == rows);
@@ -48,20 +48,19 @@ static sl_status lengths_begin(sl_graph *g, const sli_node *n, int o) {
 
 static bool counts(const sl_op *op) { return op->fills || op->looks || op->follows; }
 
-/* True if a type has so many rows along dim 1 of several. */
+/* True if a type has `rows` rows along dim 1 and further dims. */
 static bool lies_by_rows(const sl_type *type, int64_t rows) {
   return type->ndim > 2 && type->dim[0] == 1 && type->dim[1] == rows;
 }
 
-/* True for a reshape or permute that keeps so many rows along dim 1. */
+/* True for a reshape or permute that keeps `rows` rows along dim 1. */
 static bool shapes_rows(const sli_node *n, int64_t rows) {
   bool reshapes = n->op == &sl_op_reshape, permutes = n->op == &sl_op_permute;
   return (reshapes || (permutes && n->attrs.dims[1] == 1)) && lies_by_rows(&n->in_type[0], rows) &&
          lies_by_rows(&n->out_type[0], rows);
 }
 
-/* True for a function of broadcast inputs that have the output's rows along dim 1, or nothing
- * there. */
+/* True for a function of broadcast inputs that have the output's rows along dim 1, or no rows. */
 static bool broadcasts_rows(const sli_node *n, int64_t rows) {
   const sl_type *y = &n->out_type[0];
   bool fine = !n->nin || lies_by_rows(y, rows);
@@ -70,7 +69,7 @@ static bool broadcasts_rows(const sli_node *n, int64_t rows) {
   return fine;
 }
 
-/* True for an op along dims that are not the rows'. */
+/* True for an op along dims other than the rows. */
 static bool goes_beside_rows(const sli_node *n, int64_t rows) {
   bool all = n->op->along == SL_ALONG_AXES && !n->attrs.axes, fine = !all && !(n->attrs.axes & 3);
   for (int i = 0; i < n->nin; i++) fine &= lies_by_rows(&n->in_type[i], rows);
@@ -111,7 +110,7 @@ static sl_status check_input(sl_graph *g, const sli_node *n, int i) {
   return SL_OK;
 }
 
-/* Finds the set of a node's inputs. For an op that counts rows, the first input decides. */
+/* Finds the set of a node's inputs. For an op that counts rows, the first input determines it. */
 static sl_status find_set(sl_graph *g, const sli_node *n, sl_tensor **set) {
   for (int i = 0; i < n->nin; i++) {
     if (!sli_valid_length(n->in[i])) continue;
@@ -122,7 +121,7 @@ static sl_status find_set(sl_graph *g, const sli_node *n, sl_tensor **set) {
   return SL_OK;
 }
 
-/* Refuses inputs with the same rows that are always full. */
+/* Rejects inputs with the same number of rows that are always full. */
 static sl_status check_full(sl_graph *g, const sli_node *n, const sl_tensor *set) {
   for (int i = 0; i < n->nin; i++) {
     const sl_tensor *t = n->in[i];

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Logarithms of the probabilities of the loss's targets, which the caller wants to see. */
+/* Log-probabilities of the loss's targets, for the caller. */
 #include "graph/build/build.h"
 #include "graph/passes/passes.h"
 #include "ops/ops.h"
@@ -8,7 +8,7 @@ static bool is_cross_entropy(const sli_node *n) {
   return n->op == &sl_op_cross_entropy || n->op == &sl_op_weighted_cross_entropy;
 }
 
-/* Returns the only cross entropy of the graph; NULL: there is none, or several. */
+/* Returns the only cross entropy of the graph, or NULL if there is none or several. */
 static const sli_node *find_cross_entropy(const sl_graph *g) {
   const sli_node *found = NULL;
   for (int i = 0; i < g->nnodes; i++) {

@@ -3,14 +3,14 @@
  * pieces.
  *
  * Such a loss is the sum of the parts' contributions. A mean over rows is not a sum: each part's
- * mean is over its own rows. As the loss itself it counts by the part's share of the rows. Other
- * readers of a mean read it times that share: a summand, which passes through linear ops by
- * their signatures.
+ * mean is over the rows of that part. If the mean is the loss itself, it is weighted by the part's
+ * share of the rows. Other readers read the mean times that share, a summand, which passes through
+ * linear ops by their signatures.
  *
- * A divisor is different: a part must know the whole's divisor before it has a gradient. Data
- * can be read anywhere, for any part of a microbatch. The inputs of such an op (sl_op.batch) are
- * therefore computed a second time, from the sources on, for whole microbatches, by each device
- * for each piece. They are a few integers per row, and need no exchange and no order. */
+ * A divisor is different: a part must know the whole's divisor before it has a gradient. Data can
+ * be read anywhere, for any part of a microbatch. The inputs of such an op (sl_op.batch) are
+ * therefore computed a second time, starting at the sources, for whole microbatches, by each device
+ * for each piece. They are a few integers per row, and need no exchange or ordering. */
 #include "graph/build/build.h"
 #include "graph/passes/passes.h"
 #include "ops/ops.h"
@@ -69,7 +69,7 @@ static sli_node *twin_node(pass *p, const sli_node *n, int block) {
 
 /* Returns the copy for whole microbatches; tensors not computed from data are the same anyway. */
 static sl_tensor *twin_of(pass *p, sl_tensor *t, int block) {
-  if (t && t->id >= p->ntensors) t = t->producer->in[0]; /* a mean's share: use the mean itself */
+  if (t && t->id >= p->ntensors) t = t->producer->in[0]; /* a scaled mean: use the mean itself */
   if (!t || t->param || !p->data[t->id]) return t;
   if (p->twin[t->id]) return p->twin[t->id];
   const sli_node *n = t->producer;
@@ -105,7 +105,7 @@ static bool is_read(const pass *p, const sl_tensor *t) {
   return false;
 }
 
-/* Lets all readers of a mean read its share instead. */
+/* Makes all readers of a mean read the mean times its share instead. */
 static void add_share(pass *p, sl_tensor *mean) {
   sl_graph *g = p->g;
   const sli_node *maker = mean->producer;

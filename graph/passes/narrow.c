@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Chooses the tensors that are bf16, on devices that compute on bf16 tensors.
  *
- * A graph is written in f32. Activations and their gradients may be bf16 instead, where every op
- * that makes or reads them allows it (narrow_in, narrow_out). Weights, statistics, losses and
- * sums over a step stay as they are. Most ops want all their data of one type, so tensors form
- * sets that are narrow as a whole or not at all. */
+ * A graph is written in f32. Activations and their gradients may be bf16 instead, if every op that
+ * writes or reads them allows it (narrow_in, narrow_out). Weights, statistics, losses and sums over
+ * a step stay as they are. Most ops need all their data in one type, so tensors form sets that are
+ * narrow as a whole or not at all. */
 #include "graph/build/build.h"
 #include "graph/passes/passes.h"
 
@@ -12,7 +12,7 @@
 
 typedef struct sets {
   int *leader; /* [ntensors] link towards the leader of its set */
-  bool *wide;  /* [ntensors] by leader: some tensor of the set must stay f32 */
+  bool *wide;  /* [ntensors] by leader: a tensor of the set must stay f32 */
 } sets;
 
 static bool may_be(uint32_t narrow, int argument) { return narrow >> SLI_MIN(argument, 31) & 1; }
@@ -29,8 +29,8 @@ static void unite(sets *s, int a, int b) {
   s->wide[a] |= s->wide[b];
 }
 
-/* Adds an argument of a call; *first is the first argument of the same type. Integers do not
- * count. */
+/* Adds an argument of a call; *first is the first argument of the same type. Integers are
+ * ignored. */
 static void add_argument(sets *s, const sl_op *op, const sl_tensor *t, bool narrow, int *first) {
   if (t->type.dtype == SL_I32) return;
   if (!narrow) s->wide[leader_of(s, t->id)] = true;
@@ -71,7 +71,7 @@ static bool is_output_narrow(const sli_node *n, int o) {
   return false;
 }
 
-/* Narrows the types of one call of the node: its own, or those of one length of piece. */
+/* Narrows the types of one call of the node, for whole sequences or for one piece length. */
 static void narrow_types(const sli_node *n, sl_type *in, sl_type *out) {
   for (int i = 0; i < n->nin; i++)
     if (n->in[i] && n->in[i]->narrow) in[i].dtype = SL_BF16;

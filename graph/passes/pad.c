@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Rows of logits padded beyond the vocabulary.
  *
- * GPUs multiply matrices at full speed if rows begin at, and are, multiples of some bytes;
- * vocabulary sizes are odd. Few ops touch logits and their gradient: a product makes them, a
- * loss reads them and makes the gradient, and two products read that. The loss ignores the end
- * of a row, and writes zeros there; products multiply it by zeros. Rows are padded where no
- * other op reads them. */
+ * GPUs multiply matrices at full speed only if rows are aligned; vocabulary sizes often are not.
+ * Few ops touch logits and their gradient: a product computes the logits, a loss reads them and
+ * computes the gradient, and two products read the gradient. The loss ignores the padding of a row
+ * in the logits, and writes zeros there in the gradient. Rows are padded if no other op reads
+ * them. */
 #include "graph/build/build.h"
 #include "graph/passes/passes.h"
 
@@ -18,7 +18,7 @@ static int64_t padded(const sl_type *type) {
   return (sl_type_last(type) + unit - 1) / unit * unit;
 }
 
-/* True if the node can ignore the end of each row of its input. */
+/* True if the node can ignore the padding of each row of its input. */
 static bool spares(const sli_node *n, int input) {
   return (n->op->padded && input == 0) || (n->op == &sl_op_linear_b && input == 0) ||
          (n->op == &sl_op_linear_w && input == 1);

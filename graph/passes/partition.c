@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Pass 4: cuts the blocks into stages.
  *
- * Blocks stay whole and in order, so a cut is a list of positions. There are two dynamic
- * programs. The first finds the least possible cost of the most expensive stage, which sets the
- * pipeline's pace. The second finds, among all cuts that reach it, the one with the least sum of
- * squares, so that the other stages are even too. Ties go to the earlier cut. */
+ * Blocks stay whole and in order, so a cut is a list of positions. There are two dynamic programs.
+ * The first finds the least possible cost of the most expensive stage, which sets the pipeline's
+ * pace. The second finds, among all cuts with that cost, the one with the least sum of squares, so
+ * that the other stages are balanced too. Ties go to the earlier cut. */
 #include "graph/cost/cost.h"
 #include "graph/passes/passes.h"
 
@@ -15,8 +15,8 @@ static double node_seconds(const sl_hardware *h, const sli_node *node) {
   return sli_call_seconds(h, node, node->in_type, node->out_type);
 }
 
-/* Inputs of both programs: sums[b] is the cost of blocks 0..b-1. Each stage has at least one
- * block, so stage s ends behind one of `ends` blocks, from s on. */
+/* Inputs of both programs: sums[b] is the cost of blocks 0..b-1. Each stage has at least one block,
+ * so stage s ends after one of `ends` blocks, from s on. */
 typedef struct cut {
   const sl_graph *g;
   int stages, nblocks, ends;
@@ -50,9 +50,9 @@ static bool allowed(const cut *c, int b, int s) {
   return forced < 0 || forced == s;
 }
 
-/* Fills in best[s][e], the least price of blocks 0..e-1 on stages 0..s with each stage within
- * `limit`. Stage prices combine as maximum or as sum of squares. from[s][e]: where stage s
- * begins then. A longer stage always costs more by itself. */
+/* Fills best[s][e], the least price of blocks 0..e-1 on stages 0..s with each stage within `limit`,
+ * and from[s][e], where stage s then begins. Stage prices combine as maximum or as sum of squares.
+ * A longer stage always costs more. */
 static void solve(const cut *c, double limit, bool squares, double *best, int *from) {
   for (int s = 0; s < c->stages; s++)
     for (int e = s + 1; e <= s + c->ends; e++) {

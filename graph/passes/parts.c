@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Nodes whose keys and values come from elsewhere.
+/* Attention nodes that read other pieces' or devices' keys and values.
  *
- * If keys and values of earlier pieces are offloaded, attention reads them one piece after
- * another (sl_op.swept). If devices shard the positions of a piece, each gathers those of the
- * others (attention_share). In both cases keys and values must be one array with nothing else in
- * it. A node before attention makes it from the model's inputs of attention (sl_op.parts), and
- * has gradients like all others. */
+ * If keys and values of earlier pieces are offloaded, attention reads them one piece at a time
+ * (sl_op.swept). If devices shard the positions of a piece, each gathers the keys and values of the
+ * others (attention_share). In both cases keys and values must be one array that contains nothing
+ * else. A node before attention makes this array from the model's inputs of attention
+ * (sl_op.parts), and has ordinary gradients. */
 #include "graph/build/build.h"
 #include "graph/passes/passes.h"
 
@@ -49,7 +49,7 @@ static sl_status add_parts(sl_graph *g, const sli_node *n, sli_node **out) {
   return SL_OK;
 }
 
-/* Lets a node read the parts; ids, if any, stay behind them. */
+/* Makes a node read the parts; ids, if any, follow them. */
 static void read_parts(sl_graph *g, sli_node *n, const sli_node *parts) {
   int others = n->nin - parts->nin, nin = parts->nout + others;
   int ntypes = SLI_MAX(nin, n->op->swept->max_in);

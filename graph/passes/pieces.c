@@ -4,17 +4,17 @@
  * A model is built on whole sequences and knows of no pieces. Two passes around the gradients
  * make the graph run piece by piece.
  *
- * Before the gradients, the sources say along which dim the sequences lie, and every op's shape
- * rule is evaluated again with a piece in place of the whole. This shows for each tensor whether
- * it is cut, and along which dim. Each op is checked against its promise (sl_pieces): an op that
- * mixes positions is an error that names it. Ops that look back to earlier positions are
- * replaced by their `pieced` ops, whose gradient rules then give the backward pass.
+ * Before the gradients, the sources give the sequence dim, and every op's shape rule is evaluated
+ * again for a piece instead of the whole. This shows for each tensor whether it is cut, and along
+ * which dim. Each op is checked against its promise (sl_pieces): an op that mixes positions is an
+ * error that names it. Ops that look back to earlier positions are replaced by their `pieced` ops,
+ * whose gradient rules then give the backward pass.
  *
- * After the gradients, all shapes are computed once for every different length (a variant). The
- * tensors themselves take the longest, so that a slot fits every piece.
+ * After the gradients, all shapes are computed once for every distinct length (a variant). The
+ * tensors themselves get the longest, so that a slot fits every piece.
  *
- * The loss of a piece is a summand (losses.c), or a mean over fewer positions. Such a mean
- * counts by its share of them, and so does the initial gradient. */
+ * The loss of a piece is a summand (losses.c), or a mean over fewer positions. Such a mean is
+ * weighted by its share of the positions, and so is the initial gradient. */
 #include "graph/build/build.h"
 #include "graph/cost/cost.h"
 #include "graph/passes/passes.h"
@@ -30,7 +30,7 @@ typedef struct sizing {
   sl_graph *g;
   int64_t n;
   sl_type *types; /* [ntensors] */
-  bool *parts;    /* [ntensors] a piece has a summand, or a mean over its own positions */
+  bool *parts;    /* [ntensors] a piece has a summand, or a mean over its positions */
 } sizing;
 
 static bool is_source(const sli_node *n) { return n->op == &sl_op_source; }
@@ -139,15 +139,15 @@ static sl_status find_length(sl_graph *g) {
 
 /* ---- lengths --------------------------------------------------------------------------- */
 
-/* Cuts evenly, in whole leaves if sums are exact. */
+/* Cuts into even lengths, in whole leaves if sums are exact. */
 static void cut_evenly(sl_graph *g) {
   int64_t pieces = g->options.pieces, unit = SLI_MAX(g->leaf, 1), units = g->length / unit;
   for (int64_t k = 0; k < pieces; k++)
     g->lengths[k] = (units / pieces + (k < units % pieces)) * unit;
 }
 
-/* Estimates the time of the forward pass over the first n positions. Ops look at earlier
- * positions at most, so a piece takes the time up to its end less the time up to its beginning. */
+/* Estimates the time of the forward pass over the first n positions. Ops look at most at earlier
+ * positions, so a piece takes the time up to its end minus the time up to its beginning. */
 static sl_status prefix_seconds(sl_graph *g, const sl_hardware *h, int64_t n, double *out) {
   sizing s = sizing_create(g, n);
   sl_status status = SL_OK;
@@ -162,7 +162,7 @@ static sl_status prefix_seconds(sl_graph *g, const sl_hardware *h, int64_t n, do
   return status;
 }
 
-/* Finds the end in [low, high] whose prefix time is nearest to this. */
+/* Finds the end in [low, high] whose prefix time is nearest to `seconds`. */
 static sl_status find_end(sl_graph *g, const sl_hardware *h, double seconds, int64_t low,
                           int64_t high, int64_t *out) {
   double t = 0, before = -INFINITY;
@@ -180,8 +180,8 @@ static sl_status find_end(sl_graph *g, const sl_hardware *h, double seconds, int
 }
 
 /* Gives each piece equal time. The fixed cost of a call (mostly reading the weights) is the same
- * for all pieces and does not count. It is the value at length 0 of the parabola through lengths
- * 1, 2 and 3. */
+ * for all pieces and is excluded. It is the value at length 0 of the parabola through lengths 1, 2
+ * and 3. */
 static sl_status cut_by_cost(sl_graph *g, const sl_hardware *h) {
   int64_t pieces = g->options.pieces, begin = 0;
   double t[3], whole;
@@ -217,7 +217,7 @@ static sl_status take_given(sl_graph *g) {
                        (long long)sum, (long long)g->length);
 }
 
-/* Lists the different lengths, the longest first. */
+/* Lists the distinct lengths, longest first. */
 static void find_variants(sl_graph *g) {
   g->variant_lengths = sli_arena_alloc(&g->arena, (size_t)g->options.pieces * sizeof(int64_t));
   for (int k = 0; k < g->options.pieces; k++) {
@@ -251,7 +251,7 @@ static int cut_dims(const sl_type *whole, const sl_type *piece, int *dim) {
   return count;
 }
 
-/* Returns what is wrong with cutting this input along dim d; NULL if nothing. */
+/* Returns what is wrong with cutting this input along dim d, or NULL if nothing. */
 static const char *bad_input(sl_graph *g, const sl_op *op, int i, const sl_type *type, int d) {
   if (sli_bit(op->whole, i))
     return sli_arena_format(&g->arena, "it needs the whole of its input %d", i);
@@ -269,8 +269,8 @@ static const char *bad_input(sl_graph *g, const sl_op *op, int i, const sl_type 
                                                i);
 }
 
-/* True if a signature has an argument as pieces have it: split where it is cut, a summand where
- * it is one, else broadcast. */
+/* True if a signature's argument matches the pieces: split if the argument is cut, partial if it is
+ * a summand, else broadcast. */
 static bool lies_cut(sl_sbp sbp, const sl_type *whole, const sl_type *piece, bool part) {
   int d, cut = cut_dims(whole, piece, &d);
   if (part || !cut) return !cut && sbp.kind == (part ? SL_PARTIAL : SL_BROADCAST);
@@ -292,8 +292,8 @@ static bool lie_cut(const sizing *s, const sli_node *n, const sl_signature *how,
   return true;
 }
 
-/* True if a call on a piece is a share by one of its op's signatures; notes which outputs are
- * summands then. */
+/* True if a call on a piece matches one of its op's signatures; records which outputs are then
+ * summands. */
 static bool is_share(sizing *s, const sli_node *n, const sl_op *op, const sl_type *in,
                      const sl_type *out) {
   sl_signature all[SL_SIGNATURES] = {0};
@@ -307,7 +307,7 @@ static bool is_share(sizing *s, const sli_node *n, const sl_op *op, const sl_typ
   return false;
 }
 
-/* Checks that a call that reads summands makes summands. */
+/* Checks that a call that reads summands produces summands. */
 static sl_status check_parts(sizing *s, const sli_node *n, const sl_op *op, int i,
                              const sl_type *in, const sl_type *out) {
   if (is_share(s, n, op, in, out)) return SL_OK;
@@ -394,7 +394,7 @@ static sl_status exchange(sl_graph *g, sli_node *n, const sl_op *op) {
   return SL_OK;
 }
 
-/* Compares the shapes of sequences with those of sequences that are a leaf shorter. */
+/* Compares shapes for whole sequences with shapes for sequences that are one leaf shorter. */
 static sl_status compare_lengths(sl_graph *g, int8_t *positions) {
   sizing s = sizing_create(g, g->length - g->leaf);
   sl_status status = SL_OK;
@@ -458,8 +458,8 @@ static void scale_constant(const sizing *s, const sli_node *n, sli_shapes *shape
     shapes->attrs.value = (float)((double)n->attrs.value * (double)s->n / (double)s->g->length);
 }
 
-/* Returns the region of the whole output 0 of the forward call that a piece is; its whole is
- * n->out_type until the last variant. */
+/* Returns the region that a piece takes of the forward call's whole output 0; until the last
+ * variant, n->out_type is the whole. */
 static const sl_region *region_of(sl_graph *g, const sli_node *n, int variant) {
   const sli_node *forward = n->rule ? n->about : n;
   if (!forward->op->located) return NULL;
@@ -497,7 +497,7 @@ static sl_status add_variant(sl_graph *g, int v) {
   return status;
 }
 
-/* Gives tensors the type of their longest piece. */
+/* Gives each tensor the type of its longest piece. */
 static void take_longest(sl_graph *g) {
   for (int i = 0; i < g->nnodes; i++) {
     sli_node *n = g->nodes[i];

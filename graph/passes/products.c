@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Pass 3: matrix products in bf16.
  *
- * A linear map and its input gradient read the same weight in every tick of a step, and the
- * weight changes once a step. A node that runs once a step therefore rounds and packs it for
- * both; its results are in registers whose slots cover a step. A weight used in several places
- * (a tied embedding) is packed where it is used, possibly on another device. The weight itself
- * stays an argument, for its type.
+ * A linear map and its input gradient read the same weight in every tick of a step, and the weight
+ * changes once a step. A node that runs once a step therefore rounds and packs it for both; its
+ * results are in registers whose slots cover a step. A weight with several uses (a tied embedding)
+ * is packed at each use, possibly on another device. The weight itself stays an argument, for its
+ * type.
  *
- * If a weight would be read only once, in a step of one tick, the product packs it as it goes
- * (attrs.bf16). That takes no longer, and nothing is kept for a step. */
+ * If a weight would be read only once, in a step of one tick, the product packs it on the fly
+ * (attrs.bf16). This takes no longer, and nothing is kept for the step. */
 #include "graph/build/build.h"
 #include "graph/passes/passes.h"
 
@@ -69,7 +69,7 @@ static void read_packed(pass *p, sli_node *reader, int which, int at) {
   reader->nin = at + 1;
 }
 
-/* Moves packing right behind the node that makes the weight; parameters exist from the start. */
+/* Moves packing right after the node that computes the weight; parameters exist from the start. */
 static void move_forward(sl_graph *g, int before) {
   int n = 0;
   sli_node **nodes = sli_arena_alloc(&g->arena, (size_t)g->nnodes * sizeof *nodes);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Drops unused nodes.
  *
- * Nodes are in an order in which they may run, so one sweep from the last to the first knows, at
- * each node, whether a later one reads it. */
+ * Nodes are in executable order, so one sweep from last to first knows at each node whether a later
+ * node reads it. */
 #include "graph/passes/passes.h"
 #include "ops/ops.h"
 
@@ -18,13 +18,14 @@ static void mark(const sl_graph *g, bool *wanted, bool *keep) {
   }
 }
 
-/* Drops unwanted outputs. A call that needs the region of its output 0 keeps that output. */
+/* Drops outputs that nobody needs. A call that needs the region of its output 0 keeps that
+ * output. */
 static void drop_outputs(sli_node *n, const bool *wanted) {
   for (int o = 0; o < n->nout; o++)
     if (n->out[o] && !wanted[n->out[o]->id] && !(n->op->located && !o)) n->out[o] = NULL;
 }
 
-/* Keeps these nodes and tensors, and numbers them anew. */
+/* Keeps the marked nodes and tensors, and renumbers them. */
 static void keep_only(sl_graph *g, const bool *wanted, const bool *keep) {
   int nnodes = 0, ntensors = 0;
   for (int i = 0; i < g->nnodes; i++) {
@@ -60,7 +61,7 @@ void sli_graph_drop(sl_graph *g, int count, const sli_node *const *nodes) {
 /* ---- arguments that are read for their types alone ---------------------------------------------
  */
 
-/* Drops such arguments; unread[tensor]: it was one. */
+/* Drops arguments of which only the type is read; sets unread[] for their tensors. */
 static void drop_arguments(sl_graph *g, bool params, bool *unread) {
   for (int i = 0; i < g->nnodes; i++)
     for (int a = 0; a < g->nodes[i]->nin; a++) {
@@ -71,8 +72,8 @@ static void drop_arguments(sl_graph *g, bool params, bool *unread) {
     }
 }
 
-/* True for an exchange all of whose outputs have lost their readers; its inputs may then have, too.
- */
+/* True for an exchange all of whose outputs have lost their readers; its inputs may then lose
+ * theirs too. */
 static bool is_idle(const sli_node *n, const bool *unread) {
   if (n->cls != SL_CLASS_C) return false;
   for (int o = 0; o < n->nout; o++)
@@ -117,7 +118,7 @@ static void drop_empty_blocks(sl_graph *g) {
   for (int i = 0; i < g->nnodes; i++)
     if (g->nodes[i]->cls == SL_CLASS_F && !g->nodes[i]->pace) now[g->nodes[i]->block] = 1;
   int kept = 0;
-  for (int b = 0; b < g->nblocks; b++) { /* nodes of evaluations in other blocks go to the block
+  for (int b = 0; b < g->nblocks; b++) { /* nodes of evaluations in other blocks move to the block
                                             before */
     if (now[b]) g->blocks[kept++] = g->blocks[b];
     now[b] = SLI_MAX(kept - 1, 0);
@@ -134,7 +135,7 @@ static void find_homes(sl_graph *g) {
       sl_tensor *t = g->nodes[i]->in[a];
       if (t && t->param && t->home < 0) t->home = g->nodes[i]->block;
     }
-  for (int p = 0; p < g->nparams; p++) { /* a statistic that nothing reads */
+  for (int p = 0; p < g->nparams; p++) { /* for statistics that nothing reads */
     sl_tensor *t = g->params[p];
     if (t->running && t->home < 0 && t->ngrads) t->home = t->grads[0]->producer->block;
   }

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Activation checkpointing: activations that are recomputed instead of kept.
  *
- * Activations that the backward pass reads are kept between the two passes, by every stage for
- * every microbatch in its pipeline. Instead, a forward call can be repeated right before its
- * results are read: then only the inputs of that call must be kept.
+ * Every stage keeps the activations that the backward pass reads, for every microbatch in flight.
+ * Instead, a forward call can be repeated right before its results are read: then only the inputs
+ * of that call must be kept.
  *
  *   full        all calls of a block, from the block's inputs (Chen et al., arXiv 1604.06174;
  *               one more forward pass)
@@ -12,25 +12,24 @@
  *               are kept anyway (after Korthikanti et al., arXiv 2205.05198; the attention ops
  *               here never keep scores)
  *
- * Each block is treated by itself, as the user says.
+ * The user chooses the amount for each block.
  *
- * The copies of a block's calls belong to its input gradient pass, on the same device, each
- * right before the first call that reads its result. That result is therefore in the pass's
- * workspace, one block's after the other's. Outputs of the block are never recomputed, nor are
- * exchanged tensors, nor gradients that are made during the forward pass. Two kinds of exchange
- * are exceptions. An exchange within a block that only changes the layout of a tensor
- * (sli_node.repeats) is recomputed in full, by all devices of its row. Where the backward pass
- * joins anew what the forward pass has joined, all of it reads the new tensor, joined from
- * recomputed parts.
+ * The copies of a block's calls belong to its input gradient pass, on the same device, each right
+ * before the first call that reads its result. That result is therefore in the pass's workspace,
+ * one block after another. Outputs of the block are never recomputed, nor are exchanged tensors,
+ * nor gradients computed during the forward pass. Two kinds of exchange are exceptions. An exchange
+ * within a block that only changes the layout of a tensor (sli_node.repeats) is recomputed in full,
+ * by all devices of its row. If the backward pass repeats a join of the forward pass, all of the
+ * backward pass reads the new tensor, joined from recomputed parts.
  *
- * If a call keeps a record of its sequence, the record stays. An op that reads the record
- * instead of updating it (sl_op.rematerialized) makes the other outputs. Of a sharded parameter,
- * each block has the whole for a moment only, once forward and once backward: a call is recomputed
- * only if all parameters it reads are also gathered in the backward pass. The same calls on the
- * same data give the same bits.
+ * If a call keeps a record of its sequence, the record stays, and an op that reads the record
+ * instead of updating it (sl_op.rematerialized) computes the other outputs. A sharded parameter is
+ * gathered for each block only while it is needed, once forward and once backward: a call is
+ * recomputed only if all parameters it reads are also gathered in the backward pass. The same calls
+ * on the same data give the same bits.
  *
- * With --offload, only some pieces of a sequence recompute. A recomputed tensor then names the
- * original it stands for, and the piece decides which of the two is read (programs.c). */
+ * With --offload, only some pieces of a sequence recompute. A recomputed tensor then refers to its
+ * original, and the piece determines which of the two is read (programs.c). */
 #include <sluice/plan.h>
 
 #include "graph/build/build.h"
@@ -40,7 +39,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Amount of recomputation. PART: all but attention and exchanges. SOME: the same, for some
+/* Amount of recomputation. PART: all except attention and exchanges. SOME: the same, for some
  * pieces. */
 typedef enum amount { NONE, SELECTIVE, FULL, WHOLE, PART, SOME } amount;
 
@@ -85,9 +84,8 @@ static bool is_forth(const pass *p, const sli_node *n) {
   return (n->cls == SL_CLASS_F && !n->rule) || p->forth[n->id];
 }
 
-/* Finds exchanges between calls of the forward pass. Those of parameters are excluded, which
- * each pass has of its own, and so are exchanges that the backward pass makes of forward
- * tensors. */
+/* Finds exchanges between calls of the forward pass. Exchanges of parameters are excluded, since
+ * each pass repeats them, and so are exchanges of forward tensors by the backward pass. */
 static void find_exchanges(pass *p) {
   bool *read = sli_calloc((size_t)p->before, sizeof *read);
   for (int i = 0; i < p->before; i++) {
@@ -115,7 +113,7 @@ static uint8_t reads_as(const pass *p, const sli_node *n, const sl_tensor *t) {
                                                                              : BY_OTHERS_BACKWARD;
 }
 
-/* Finds the boxing that devices do for the backward pass, in blocks that are recomputed in full. */
+/* Finds boxing for the backward pass, in blocks that are recomputed in full. */
 static void find_backward(pass *p) {
   uint8_t *read = sli_calloc((size_t)p->g->ntensors, sizeof *read);
   for (int i = p->before - 1; i >= 0; i--) {
@@ -146,7 +144,7 @@ static void find_same(pass *p) {
   }
 }
 
-/* True for an exchange within a block, which has the original or, in the backward pass, the
+/* True for an exchange within a block, which reads the original, or in the backward pass the
  * recomputed tensor. */
 static bool goes_along(const pass *p, const sli_node *n, const sl_tensor *t) {
   return amount_of(p, n) == FULL && is_exchange(n) && !p->late[n->id] &&
@@ -175,8 +173,8 @@ static bool same_inputs(const sli_node *a, const sli_node *b) {
   return a->nin == b->nin && !memcmp(a->in, b->in, (size_t)a->nin * sizeof *a->in);
 }
 
-/* Returns a tensor that the backward pass makes from the same inputs in the same way; NULL:
- * none. */
+/* Returns a tensor that the backward pass computes from the same inputs in the same way, or NULL if
+ * there is none. */
 static sl_tensor *made_again(const pass *p, const sl_tensor *t) {
   const sli_node *n = t->producer;
   for (int i = n->nin && n->in[0] ? p->reader[n->in[0]->id] : SL_NONE; i != SL_NONE;
@@ -189,7 +187,7 @@ static sl_tensor *made_again(const pass *p, const sl_tensor *t) {
   return NULL;
 }
 
-/* Returns the backward pass's tensor with the values of `t`; NULL: none. */
+/* Returns the backward pass's tensor with the values of `t`, or NULL if there is none. */
 static sl_tensor *on_the_way_backward(const pass *p, sl_tensor *t) {
   if (!t || !t->producer) return t;
   if (t->transient) return made_again(p, t);
@@ -262,7 +260,7 @@ static int inputs_again(const pass *p, const sli_node *n, sl_tensor **in) {
   return nin;
 }
 
-/* Returns the types of those inputs, for a node with types in[] and out[]. */
+/* Returns the types of a recomputed call's inputs, for a node with types in[] and out[]. */
 static sl_type *types_again(sl_graph *g, const sli_node *n, const sl_type *in, const sl_type *out) {
   int nin = SLI_MAX(n->nin, n->op->max_in), count = n->nin;
   sl_type *types = sli_arena_alloc(&g->arena, (size_t)(nin + n->nout) * sizeof *types);
@@ -302,7 +300,7 @@ static void read_again(const pass *p, sli_node *n) {
   }
 }
 
-/* Lets exchanges read the copy that is sent for the whole backward pass. */
+/* Makes exchanges read the copy that is sent for the whole backward pass. */
 static void read_resent(const pass *p, sli_node *n) {
   for (int a = 0; a < n->nin && n->cls == SL_CLASS_C; a++)
     if (n->in[a] && p->resent[n->in[a]->id]) n->in[a] = p->resent[n->in[a]->id];
@@ -337,7 +335,7 @@ typedef struct order {
   bool *placed; /* [nnodes] by the old number */
 } order;
 
-/* Places a node behind all nodes that it reads. */
+/* Places a node after all nodes that it reads. */
 static void recompute_place(order *o, sli_node *n) {
   if (o->placed[n->id]) return;
   o->placed[n->id] = true;

@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Rollouts: served graphs of the same model become part of the training graph, one for each device
- * of a stage that answers.
+ * of a stage that samples.
  *
- * Their nodes are copied behind those of training and read the parameters that training updates, so
- * there is no second copy of them. Where devices share out a parameter, all who answer gather it
- * once a step (sli_expand_rollouts). For lowering the nodes are passes with ticks of their own,
- * which come before the training passes of each step: sources of training wait for the last of
- * them, and the updates wait for them as for all readers of the parameters.
+ * Their nodes are copied after the training nodes and read the parameters that training updates, so
+ * there is no second copy of the parameters. If a parameter is sharded, every device that samples
+ * gathers it once a step (sli_expand_rollouts). For lowering, the nodes are passes with separate
+ * ticks, which come before the training passes of each step: training sources wait for the last
+ * tick, and the updates wait for the ticks as for all readers of the parameters.
  *
- * All ticks are asked for beside the first device of the first stage, where answers are known:
- * batches go to the other devices, and sampled tokens come back, as data of the plan. */
+ * The host of the first stage's first device, which knows the answers, starts all ticks: batches go
+ * to the other devices, and sampled tokens come back, as data of the plan. */
 #include "graph/passes/passes.h"
 
 #include <string.h>
@@ -24,7 +24,7 @@ typedef struct graft {
   const sl_graph *from;
   sl_tensor **twin; /* [from->ntensors] */
   int *block;       /* [from->nblocks] */
-  int rank;         /* device of each stage */
+  int rank;         /* rank of the device in each stage */
 } graft;
 
 static sl_status graft_blocks(graft *x) {
@@ -39,7 +39,7 @@ static sl_status graft_blocks(graft *x) {
   return SL_OK;
 }
 
-/* Returns the read of a whole parameter on this device; NULL: none is needed. */
+/* Returns the node that reads a whole parameter on this device, or NULL if none is needed. */
 static const sli_node *find_read(const graft *x, const char *name) {
   for (int i = 0; i < x->g->rollouts.nreads; i++) {
     const sli_node *n = x->g->rollouts.reads[i];
@@ -48,7 +48,8 @@ static const sli_node *find_read(const graft *x, const char *name) {
   return NULL;
 }
 
-/* Returns a parameter of training as this device has all of it; NULL: none of that name. */
+/* Returns the whole of a training parameter on this device, or NULL if there is none of that
+ * name. */
 static sl_tensor *trained_param(const graft *x, const char *name) {
   const sli_node *read = find_read(x, name);
   if (read) return read->in[0];
@@ -84,14 +85,14 @@ static void graft_output(graft *x, const sl_tensor *from, sli_node *n, int o) {
   x->twin[from->id] = t;
 }
 
-/* Checks that training makes the rows that answers splice. */
+/* Checks that training computes the rows that rollouts splice. */
 static sl_status check_rows(const graft *x) {
   return !x->from->spans.width || x->g->spans.served
              ? SL_OK
              : sl_fail(SL_E_UNSUPPORTED, "rollouts: training splices no rows of an encoder");
 }
 
-/* Has answers read the rows of the plan's encoder. */
+/* Makes rollouts read the rows of the plan's encoder. */
 static void read_rows(const graft *x, sli_node *n) {
   n->in[1] = x->g->spans.served;
   n->in_type[1] = n->in[1]->type;

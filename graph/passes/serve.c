@@ -1,16 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Pass 2, serving: turns the model of one row of training into that of a tick.
+/* Pass 2, serving: turns the model of one training row into the model of one tick.
  *
- * Positions of the row now belong to any sequences. Ops that work on each row or element by
- * itself stay as they are. Ops that look at other positions, or compute rows together, are
- * replaced by the op that their own op names (sl_op.served), which reads the batch as well. Ops
- * that promise nothing are refused. `begin` sets how many rows a tick has, so that no more are
- * computed. Before the product that makes the logits, `pick` gathers the rows whose logits are
- * wanted, and `sample` ends the graph. Where answers may be constrained, `allow` says on the host,
- * while the tick computes, which tokens may come next.
+ * Positions of the row now belong to any sequences. Ops that work on each row or element
+ * independently stay as they are. Ops that look at other positions, or compute rows together, are
+ * replaced by their `served` op (sl_op.served), which also reads the batch. Ops that promise
+ * neither are rejected. `begin` sets the number of rows of a tick, so that no more are computed.
+ * Before the product that computes the logits, `pick` gathers the rows whose logits are needed, and
+ * `sample` ends the graph. If answers may be constrained, `allow` determines on the host, while the
+ * tick computes, which tokens may come next.
  *
- * The ends are added first and the rows are replaced last. Sharding a stage over devices happens
- * in between, by the signatures of the training ops. */
+ * The ends of the graph are added first, and ops on rows are replaced last. Sharding a stage over
+ * devices happens in between, by the signatures of the training ops. */
 #include <string.h>
 
 #include "graph/build/build.h"
@@ -25,8 +25,8 @@ static sl_status serve_refuse(sl_graph *g, const sli_node *n, const char *why) {
 
 /* ---- weights in their storage format (rest) ----------------------------------------------- */
 
-/* True for a weight or table of an op that can read storage formats. Exact ops read f32, as
- * training has it. */
+/* True for a weight or table of an op that can read storage formats. Exact ops read f32, as in
+ * training. */
 static bool reads_stored(const sli_node *n, int input) {
   if (n->attrs.exact) return false;
   if (n->op == &sl_op_grouped_linear) return input == 2;
@@ -59,8 +59,8 @@ static bool is_only_quantized(const sl_graph *g, const sl_tensor *param) {
   return true;
 }
 
-/* Has weights rounded when they are loaded, for ticks never change them. Nothing reads the ops that
- * rounded them any more. */
+/* Marks weights to be rounded when they are loaded, since ticks never change them. The ops that
+ * rounded them lose their readers. */
 static void round_weights(sl_graph *g) {
   for (int i = 0; i < g->nnodes; i++) {
     sli_node *n = g->nodes[i];
@@ -83,7 +83,7 @@ static void tell_width(sli_node *n) {
 
 /* ---- replaced ops ------------------------------------------------------------------------- */
 
-/* Gives a node all inputs that its op may have (absent if not given), and the batch behind them. */
+/* Gives a node all inputs that its op may have (absent if not given), followed by the batch. */
 static void add_batch(sl_graph *g, sli_node *n, int inputs) {
   sl_tensor **in = sli_arena_alloc(&g->arena, (size_t)(inputs + 1) * sizeof *in);
   sl_type *types = sli_arena_alloc(&g->arena, (size_t)(inputs + 1) * sizeof *types);
@@ -98,8 +98,8 @@ static void add_batch(sl_graph *g, sli_node *n, int inputs) {
   n->nin = inputs + 1;
 }
 
-/* True if the op keeps keys and values in f32 where bf16 is wanted; a user's op may ignore the
- * setting. */
+/* True if the op keeps keys and values in f32 although bf16 is requested; a user's op may ignore
+ * the setting. */
 static bool keeps_otherwise(const sl_graph *g, const sli_node *n) {
   for (int o = 0; o < n->nout && !n->op->slots; o++)
     if (n->op->updates >> o & 1 && g->options.serve->kv == SL_BF16 &&
@@ -150,7 +150,7 @@ static sl_status serve_node(sl_graph *g, sli_node *n) {
 /* ---- capacity of experts -----------------------------------------------------------------------
  */
 
-/* Lets experts take all rows: a limit would count those of other sequences. */
+/* Removes limits on experts' rows: a limit would count rows of other sequences. */
 static void lift_limits(sl_graph *g) {
   for (int i = 0; i < g->nnodes; i++)
     for (int a = 0; a < g->nodes[i]->nin; a++) {
@@ -189,7 +189,7 @@ static sl_tensor *add_node(sl_graph *g, const sl_op *op, const sli_node *at, sl_
 /* ---- begin
  * ---------------------------------------------------------------------------------------- */
 
-/* Has only the rows of a tick read, of tokens or of their adapters. */
+/* Limits reads to the rows of a tick, of tokens or of their adapters. */
 static sl_status begin_rows(sl_graph *g, sl_tensor *tokens) {
   sli_node *source = g->batch->producer, *first = g->nodes[source->id + 1];
   sl_tensor *begun = tokens ? add_node(g, &sl_op_begin, first, tokens) : NULL;
@@ -202,7 +202,7 @@ static sl_status begin_rows(sl_graph *g, sl_tensor *tokens) {
 /* ---- end
  * ------------------------------------------------------------------------------------------- */
 
-/* Returns the only input that is no parameter, NULL if there are several. */
+/* Returns the only input that is not a parameter, or NULL if there are several. */
 static sl_tensor *only_input(const sli_node *n, int *at) {
   sl_tensor *found = NULL;
   for (int i = 0; i < n->nin; i++) {
@@ -214,7 +214,8 @@ static sl_tensor *only_input(const sli_node *n, int *at) {
   return found;
 }
 
-/* Returns the product that makes the logits; later ops work on each row by itself. NULL: none. */
+/* Returns the product that computes the logits, if later ops work on each row independently;
+ * otherwise NULL. */
 static sli_node *find_product(const sl_tensor *logits) {
   for (const sl_tensor *t = logits; t && t->producer;) {
     int at = 0;
@@ -224,13 +225,13 @@ static sli_node *find_product(const sl_tensor *logits) {
   return NULL;
 }
 
-/* True for the sum of a linear map and what the adapters of rows add. */
+/* True for the sum of a linear map and its rows' adapters. */
 static bool adds_places(const sl_graph *g, const sli_node *n) {
   const sli_node *high = n->op == &sl_op_add && n->in[1] ? n->in[1]->producer : NULL;
   return high && high->op == &sl_op_grouped_linear && high->in[1] == g->adapters;
 }
 
-/* Leaves out places beside the product that makes the logits, whose rows are other ones. Returns
+/* Removes the adapters of the product that computes the logits, since it has other rows. Returns
  * the logits. */
 static sl_tensor *leave_out_places(sl_graph *g, sl_tensor *logits) {
   int at = 0;
@@ -257,7 +258,7 @@ static sl_status infer_again(sl_graph *g, const sli_node *from) {
   return SL_OK;
 }
 
-/* Has only the picked rows multiplied. *hidden: all of them, if they are an output. */
+/* Makes the product multiply only the picked rows. *hidden: all rows, if they are an output. */
 static sl_status pick_rows(sl_graph *g, sli_node *product, sl_tensor **hidden) {
   int at = 0;
   sl_tensor *x = only_input(product, &at);
@@ -312,8 +313,8 @@ sl_status sli_pass_serve(sl_graph *g) {
 /* ---- allowed tokens
  * ------------------------------------------------------------------------------------------ */
 
-/* Adds the actor that says which tokens may come next: in no block, so it runs on the host beside
- * the first device and reads the batch. */
+/* Adds the actor that determines which tokens may come next. It belongs to no block, so it runs on
+ * the host next to the first device and reads the batch. */
 static void allow_tokens(sl_graph *g, sli_node *sample) {
   sl_serving *s = g->options.serve;
   const sl_attrs attrs = {.user = s, .count = s->picks, .length = s->words};

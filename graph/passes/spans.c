@@ -1,16 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Spans: rows of an encoder that are computed once a step and read by all of its passes.
+/* Spans: rows of an encoder that are computed once a step and read by all passes of the step.
  *
- * A model of prompts with frames has their encoder in its graph, and a span behind it (sl_splice).
- * Before all else the encoder is cut out, and its parameters are frozen. What stays is the span,
- * which reads the parameters, so that every device that reads the rows gets these, as it does those
- * of any call.
+ * The graph of a model with frames contains their encoder, followed by a span (sl_splice). First
+ * the encoder is cut out, and its parameters are frozen. The span stays and reads the parameters,
+ * so that every device that reads the rows gets the parameters, as for any call.
  *
- * When the graph is that of all devices, the encoder comes back as passes of another pace: a tick
- * for each prompt of a step. Each device encodes some frames of a prompt (of F frames over Q
- * devices F / Q, the first F mod Q one more), gathers the rows of the others, and adds them to its
- * span. Encoders that have the same parameters are one: that of the model and that of its
- * reference. Their ops have the bits of exact ones, so the rows do not depend on the devices. */
+ * Once the graph covers all devices, the encoder comes back as passes of a separate pace, with a
+ * tick for each prompt of a step. Q devices split the F frames of a prompt evenly; the first F mod
+ * Q devices encode one extra frame. Each device gathers the rows of the others and adds all to its
+ * span. Encoders with the same parameters, those of the model and of its reference, are merged.
+ * Their ops compute with exact sums, so the rows do not depend on the number of devices. */
 #include "graph/passes/passes.h"
 
 #include <string.h>
@@ -24,12 +23,12 @@
 /* An encoder that was cut out. */
 struct sli_encoder {
   int nnodes;
-  sli_node **nodes;        /* [nnodes] as they were then; later passes change those of the graph */
+  sli_node **nodes;        /* [nnodes] copies as cut out; later passes change the graph's nodes */
   const sli_node **makers; /* [nnodes] those of the graph */
   sl_tensor *rows;         /* its result, of one prompt */
   int nparams;
   sl_tensor **params; /* [nparams] in the order of the span's inputs */
-  bool frozen;        /* of a reference */
+  bool frozen;        /* encoder of a reference */
 };
 
 static bool is_span(const sli_node *n) { return n->op == &sl_op_span; }
@@ -53,14 +52,14 @@ static sl_status check_source(sl_graph *g, const sli_node *span, const sli_node 
                            "sl_splice: its rows are made of %s beside frames", n->name);
 }
 
-/* True for what the encoder makes, and for its parameters. */
+/* True for tensors that the encoder computes, and for its parameters. */
 static bool is_of(const sli_encoder *e, const bool *in, const sl_tensor *t) {
   bool own = false;
   for (int i = 0; i < e->nparams; i++) own |= e->params[i] == t;
   return t->producer ? in[t->producer->id] && !sli_frames_of(t->producer) : own;
 }
 
-/* Checks that nothing else reads these. */
+/* Checks that nothing else reads the encoder's tensors. */
 static sl_status check_readers(sl_graph *g, const sli_node *span, const sli_encoder *e,
                                const bool *in) {
   for (int i = 0; i < g->nnodes; i++) {
@@ -132,7 +131,7 @@ static sl_status cut_out(sl_graph *g, sli_node *span) {
   return SL_OK;
 }
 
-/* Drops the nodes of all encoders; some may be of several. */
+/* Drops the nodes of all encoders; a node may belong to several. */
 static void drop_encoders(sl_graph *g) {
   const sli_node **all =
       sli_arena_alloc(&g->arena, (size_t)(g->spans.count * g->nnodes) * sizeof *all);
@@ -165,11 +164,11 @@ bool sli_has_spans(const sl_graph *g) {
 typedef struct encoding {
   sl_graph *g;
   const sli_encoder *of;
-  const char *prefix; /* of names */
+  const char *prefix; /* prefix of node names */
   int block, rank, ranks;
-  int64_t frames, first, count; /* of a prompt; those of the device */
+  int64_t frames, first, count; /* frames of a prompt; the device's part of them */
   sl_tensor *const *params;     /* [of->nparams] on the device */
-  sl_tensor **twin;             /* [outputs] of the encoder's tensors, in order of nodes */
+  sl_tensor **twin;             /* [outputs] copies of the encoder's tensors, in order of nodes */
 } encoding;
 
 static void set_pace(sli_node *n, const encoding *x) {
@@ -178,7 +177,7 @@ static void set_pace(sli_node *n, const encoding *x) {
   n->pace = SLI_PACE_SPAN;
 }
 
-/* Returns the number of an output among those of all nodes. */
+/* Returns the index of an output among the outputs of all nodes. */
 static int number_of(const sli_encoder *e, const sl_tensor *t) {
   int number = 0;
   for (int i = 0; e->makers[i] != t->producer; i++) number += e->nodes[i]->nout;
@@ -192,14 +191,14 @@ static sl_tensor *twin_of(const encoding *x, const sl_tensor *t) {
   return x->twin[number_of(x->of, t)];
 }
 
-/* Returns the shape of the device's frames; false: dim 0 does not count frames. */
+/* Scales a shape to the device's frames; returns false if dim 0 does not count frames. */
 static bool scale_type(const encoding *x, sl_type *type) {
   if (type->ndim < 1 || type->dim[0] % x->frames) return false;
   type->dim[0] = type->dim[0] / x->frames * x->count;
   return true;
 }
 
-/* True if the op works on positions of dim 0 one by one. */
+/* True if the op works on positions of dim 0 independently. */
 static bool goes_by_frames(const sli_node *n) {
   sl_signature all[SL_SIGNATURES];
   if (n->op->pieces == SL_PIECES_ELEMENTS || n->op->pieces == SL_PIECES_ROWS) return true;
@@ -218,7 +217,7 @@ static sl_status refuse(const encoding *x, const sli_node *n) {
                            n->op->name, x->ranks);
 }
 
-/* Sets what the attributes of a call say of all frames. */
+/* Adjusts attributes of a call that refer to all frames. */
 static bool scale_attrs(const encoding *x, const sli_node *from, sl_attrs *attrs) {
   if (from->op == &sl_op_source) {
     attrs->user = sli_frames_part(x->g, attrs->user, x->first, x->count);
@@ -231,7 +230,7 @@ static bool scale_attrs(const encoding *x, const sli_node *from, sl_attrs *attrs
   return true;
 }
 
-/* Checks that a device's results are its part of all. */
+/* Checks that a device's results are its part of the whole. */
 static bool is_part(const encoding *x, const sli_node *from, const sli_node *n) {
   bool same = true;
   for (int o = 0; o < n->nout; o++) {
@@ -276,7 +275,7 @@ static sl_status encode(encoding *x, sl_tensor **rows) {
   return SL_OK;
 }
 
-/* Gathers the rows of all devices on one. */
+/* Gathers the rows of all devices on one device. */
 static sl_status gather(const encoding *x, int nparts, sl_tensor *const *parts, sl_tensor **whole) {
   const sl_attrs attrs = {.axes = SL_DIM(0)};
   const char *name = sli_arena_format(&x->g->arena, "%s:rows#%d", x->prefix, x->rank);
@@ -297,14 +296,14 @@ typedef struct spans {
   sli_node **on; /* [ranks] NULL: one device stands for all */
 } spans;
 
-/* Sets what span a device has of the prompt's frames. */
+/* Sets a device's range of the prompt's frames. */
 static void set_share(encoding *x) {
   int64_t each = x->frames / x->ranks, more = x->frames % x->ranks;
   x->first = x->rank * each + SLI_MIN(x->rank, more);
   x->count = each + (x->rank < more);
 }
 
-/* Lets a span collect the rows that it has been given parameters for. */
+/* Makes a span collect the rows instead of reading the parameters. */
 static void collect(sl_graph *g, sli_node *span, sl_tensor *rows) {
   span->nin = 1;
   span->in = sli_arena_alloc(&g->arena, sizeof *span->in);
@@ -316,7 +315,7 @@ static void collect(sl_graph *g, sli_node *span, sl_tensor *rows) {
   span->pace = SLI_PACE_SPAN;
 }
 
-/* Adds the passes behind which the spans of an encoder collect rows. */
+/* Adds the encoder's passes, whose rows its spans collect. */
 static sl_status encode_all(sl_graph *g, const char *prefix, int ranks, const spans *s) {
   const sli_encoder *e = &g->spans.of[s->on[0]->attrs.first];
   const int64_t frames = sli_frames_of(e->nodes[0])->count;
@@ -327,7 +326,7 @@ static sl_status encode_all(sl_graph *g, const char *prefix, int ranks, const sp
     x[r] =
         (encoding){.g = g, .of = e, .prefix = prefix, .rank = r, .ranks = ranks, .frames = frames};
     set_share(&x[r]);
-    if (!s->on[r]) parts[nparts++] = parts[0]; /* devices that are alike */
+    if (!s->on[r]) parts[nparts++] = parts[0]; /* alike devices */
     if (!s->on[r]) continue;
     x[r].block = s->on[r]->block, x[r].params = s->on[r]->in;
     own = r + 1;
@@ -355,7 +354,7 @@ static const sli_node *find_same(const sl_graph *g, const sli_node *span) {
   return g->nodes[i];
 }
 
-/* Lets readers of several spans of the same rows read the first. */
+/* Makes readers of several spans with the same rows read the first. */
 static void merge_spans(sl_graph *g) {
   const sli_node **merged = sli_arena_alloc(&g->arena, (size_t)g->nnodes * sizeof *merged);
   int count = 0;
@@ -371,7 +370,7 @@ static void merge_spans(sl_graph *g) {
 
 /* ---- the pass ------------------------------------------------------------------------------- */
 
-/* Finds the spans of an encoder; false: they are another's by now. */
+/* Finds the spans of an encoder; returns false if they have been merged into another's. */
 static bool find_spans(const sl_graph *g, int encoder, int ranks, spans *s) {
   s->on = sli_arena_alloc((sli_arena *)&g->arena, (size_t)ranks * sizeof *s->on);
   for (int i = 0; i < g->nnodes; i++)
@@ -380,7 +379,7 @@ static bool find_spans(const sl_graph *g, int encoder, int ranks, spans *s) {
   return s->on[0];
 }
 
-/* Adds a span like that of an encoder on the first device, for rollouts alone. */
+/* Adds a copy of an encoder's span on the first device, for rollouts only. */
 static spans copy_span(sl_graph *g, const spans *s) {
   spans copy = {sli_arena_alloc(&g->arena, sizeof *copy.on)};
   const sli_node *of = s->on[0];
@@ -394,7 +393,8 @@ static spans copy_span(sl_graph *g, const spans *s) {
   return copy;
 }
 
-/* Order of nodes: sources, passes of encoders, the spans behind what they collect, all others. */
+/* Returns the sort key of a node: sources, passes of encoders, the spans that collect their rows,
+ * all others. */
 static int order_of(const sli_node *n, int before) {
   if (is_span(n)) return 2;
   return n->id >= before ? 1 : n->op == &sl_op_source ? 0 : 3;

@@ -1,11 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Frozen weights in the storage format of their file.
  *
- * No step changes a frozen weight, so it may stay in the blocks of the file that it comes from. The
- * products and tables that read it, of the forward and of the backward pass, become ops that unpack
- * what they are about to read. Weights that some other op reads, or whose rows are no whole number
- * of blocks, are f32 as usual. The pass runs when all nodes of training are there and each device
- * has its own. */
+ * No step changes a frozen weight, so it may stay in the blocks of its file. The products and
+ * tables that read it, in the forward and backward pass, become ops that unpack the data they read.
+ * Weights that some other op reads, or whose rows are not a whole number of blocks, are f32 as
+ * usual. The pass runs when all training nodes exist, for every device. */
 #include "graph/build/build.h"
 #include "graph/passes/passes.h"
 #include "ops/ops.h"
@@ -25,7 +24,7 @@ bool sli_store(sl_tensor *param, sl_storage storage) {
 
 /* ---- readers ------------------------------------------------------------------------------ */
 
-/* Ops that read a weight, as input 1, and those that read it in any storage format. */
+/* Ops that read a weight as input 1, and their versions that read any storage format. */
 static const struct {
   const sl_op *op, *stored;
 } readers[] = {{&sl_op_linear, &sl_op_linear_stored},
@@ -38,7 +37,7 @@ static const sl_op *stored_op(const sli_node *n) {
   return NULL;
 }
 
-/* Returns the first node that cannot read a stored weight; NULL: there is none. */
+/* Returns the first node that cannot read a stored weight, or NULL if there is none. */
 static const sli_node *other_reader(const sl_graph *g, const sl_tensor *param) {
   for (int i = 0; i < g->nnodes; i++)
     for (int a = 0; a < g->nodes[i]->nin; a++)
@@ -64,7 +63,7 @@ static void read_stored(sl_graph *g, sli_node *n, int64_t width) {
 
 /* ---- the pass ----------------------------------------------------------------------------- */
 
-/* True for a weight that no step changes, of the model that learns. */
+/* True for a weight of the trained model that no step changes. */
 static bool is_frozen(const sl_tensor *p) {
   return !p->update && !p->running && !p->frozen && !p->storage;
 }
@@ -99,7 +98,7 @@ static sl_status settle(sl_graph *g, sl_tensor *p, int64_t *stored) {
   return SL_OK;
 }
 
-/* Has the nodes that pass parameters on see their types. */
+/* Updates the types of nodes that carry parameters over to the next step. */
 static void infer_kept(sl_graph *g) {
   for (int i = 0; i < g->nnodes; i++)
     if (g->nodes[i]->op == &sl_op_keep) g->nodes[i]->out_type[0] = g->nodes[i]->out[0]->type;

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Part of pass 2: the update nodes of all trained parameters.
  *
- * The update has three phases, for the gradient norm is a barrier: every parameter's sum of
- * squares, then one clip over all of them, then the steps. The optimizer's op does a step and
- * declares the state that it keeps per parameter. Without clipping the norm is only reported,
- * and no step waits for it. */
+ * The update has three phases, because the gradient norm is a barrier: the sum of squares of every
+ * parameter's gradient, then one clip over all of them, then the optimizer steps. The optimizer's
+ * op does a step and declares the state that it keeps per parameter. Without clipping the norm is
+ * only reported, and no step waits for it. */
 #include "graph/build/build.h"
 #include "graph/passes/passes.h"
 
@@ -56,7 +56,7 @@ static sl_tensor **gradients_of(sl_graph *g, const sl_tensor *param) {
 
 static bool clips(const sl_graph *g) { return g->training.optimizer.clip > 0; }
 
-/* Adds the factor of a step's gradient where nothing is clipped: a constant 1. */
+/* Adds the factor of a step's gradient if nothing is clipped: a constant 1. */
 static sl_tensor *add_one(sl_graph *g, const sl_tensor *param) {
   static const sl_values one = {.type = {.dtype = SL_F32}};
   const char *name = update_name(g, param, "scale");
@@ -93,15 +93,15 @@ static sl_tensor *add_running(sl_graph *g, sl_tensor *param) {
   return value;
 }
 
-/* Adds the update of a running statistic: nothing of the optimizer. */
+/* Adds the update of a running statistic, which does not involve the optimizer. */
 static void replace(sl_graph *g, sl_tensor *param, sl_tensor *value) {
   sli_node *n = add_update(g, &sl_op_replace, update_name(g, param, "replace"), param->home,
                            param->rank, SLI_PHASE_UPDATE, (sl_attrs){0}, 1, &value);
   n->out[0] = param;
 }
 
-/* Adds the update of a frozen parameter, which passes it on to the next step. Readers and
- * checkpoints then treat it like the others; it waits for nothing. */
+/* Adds the update of a frozen parameter, which carries it over to the next step. Readers and
+ * checkpoints then treat it like any parameter; the update waits for nothing. */
 static void keep(sl_graph *g, sl_tensor *param) {
   sli_node *n = add_update(g, &sl_op_keep, update_name(g, param, "keep"), param->home, param->rank,
                            SLI_PHASE_UPDATE, (sl_attrs){.user = &param->type}, 0, NULL);

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Pass 3: stand-ins of parameters, such as rounded weights, which gradients pass straight through.
+/* Pass 3: values that stand in for parameters, such as rounded weights, with straight-through
+ * gradients.
  *
- * They change once a step, as parameters do. A stand-in is therefore made once, before everything
- * else of the step, and all ticks read it. Weights that devices gather anew for each tick are
+ * They change once a step, like parameters. Such a value is therefore computed once, before
+ * everything else in the step, and all ticks read it. Weights that devices gather for each tick are
  * rounded in each tick. */
 #include "graph/build/build.h"
 #include "graph/passes/passes.h"
@@ -17,7 +18,7 @@ bool sli_stays(const sl_tensor *weight) {
   return weight->param || (weight->producer->per_step && weight->producer->phase == SLI_PHASE_PACK);
 }
 
-/* True for a forward call with no result but the stand-in. */
+/* True for a forward call whose only result stands in for a parameter. */
 static bool makes_stand_in(const sli_node *n) {
   bool forward = n->cls == SL_CLASS_F && n->phase == SLI_PHASE_MAIN && !n->rule;
   return forward && !n->op->located && sli_passes_straight(n) && n->nout == 1 && n->out[0] &&

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Attention with more in its softmax, and attention over latents, in the notation of ops.h. */
+/* Attention variants (sinks, dual chunks, latents), in the notation of ops.h. */
 #ifndef SLUICE_ATTENTION_H
 #define SLUICE_ATTENTION_H
 
@@ -10,10 +10,10 @@
 extern "C" {
 #endif
 
-/* attention_sinks(q, k, v, [sinks f32 [B, T, Hq]], [ids]) -> o, lse. A sink is a logit of a query
- * and head that counts in the softmax's sum and has no value (gpt-oss; Xiao et al., arXiv
- * 2309.17453). With attrs.value = c > 0 scores s are limited to c tanh(s / c) before the mask
- * (Gemma 2, arXiv 2408.00118). lse includes the sink. A query that sees no key gets zeros. The rest
+/* attention_sinks(q, k, v, [sinks f32 [B, T, Hq]], [ids]) -> o, lse. A sink is a logit per query
+ * and head that enters the softmax's denominator but has no value (gpt-oss; Xiao et al., arXiv
+ * 2309.17453). With attrs.value = c > 0 scores s are capped to c tanh(s / c) before masking (Gemma
+ * 2, arXiv 2408.00118). lse includes the sink. A query that sees no key gets zeros. Everything else
  * is as in attention. attention_sinks_b(q, k, v, [sinks], o, lse, do, [ids]) -> dq, dk, dv, dsinks.
  * attention_sinks_served(q, k, v, sinks, -, batch) -> o, -, pages. */
 extern const sl_op sl_op_attention_sinks, sl_op_attention_sinks_b, sl_op_attention_sinks_served;
@@ -24,31 +24,32 @@ extern const sl_op sl_op_attention_sinks, sl_op_attention_sinks_b, sl_op_attenti
 extern const sl_op sl_op_attention_latent_served;
 
 /* attention_dual(q, k, v, next, far) -> o, lse: attention in chunks of attrs.chunk positions, a
- * multiple of 64. `next` and `far` are forms of q: for keys of the chunk before a query's own, and
- * for those of all chunks before that. The rest is as in attention, without ids.
+ * multiple of 64. `next` is q rotated for keys of the previous chunk, `far` is q rotated for keys
+ * of all earlier chunks. Everything else is as in attention, without ids.
  * attention_dual_b(q, k, v, next, far, o, lse, do) -> dq, dk, dv, dnext, dfar.
  * attention_dual_served(q, k, v, next, far, batch) -> o, -, pages. */
 extern const sl_op sl_op_attention_dual, sl_op_attention_dual_b, sl_op_attention_dual_served;
 
-/* Attention with sinks, [heads] or NULL, whose logits count in the softmax's sum, and with a soft
- * limit attrs.value of the scores, or 0. ids as in sl_attend_within. */
+/* Attention with sinks ([heads] or NULL), whose logits enter the softmax's denominator, and with
+ * scores soft-capped at attrs.value (0: no cap). ids as in sl_attend_within. */
 #define sl_attend_sinks(g, q, k, v, sinks, ids, ...) \
   sl_attend_sinks_at(SL_HERE, g, q, k, v, sinks, ids, __VA_ARGS__)
 sl_tensor *sl_attend_sinks_at(sl_here at, sl_graph *g, sl_tensor *q, sl_tensor *k, sl_tensor *v,
                               sl_tensor *sinks, sl_tensor *ids, const sl_attrs *attrs);
 
-/* Dual-chunk attention (An et al., arXiv 2402.17463): q and k without rotary positions, which this
- * gives them, by a rope of the kind dual-chunk. */
+/* Dual-chunk attention (An et al., arXiv 2402.17463). Pass q and k without rotary embedding; the
+ * call applies it, with a rope of kind dual-chunk. */
 #define sl_attend_dual(g, q, k, v, theta, rope, ...) \
   sl_attend_dual_at(SL_HERE, g, q, k, v, theta, rope, __VA_ARGS__)
 sl_tensor *sl_attend_dual_at(sl_here at, sl_graph *g, sl_tensor *q, sl_tensor *k, sl_tensor *v,
                              float theta, const struct sl_rope *rope, const sl_attrs *attrs);
 
 /* Multi-head latent attention (DeepSeek-AI, arXiv 2405.04434). q [B, T, H (n + R)], the latent c
- * [B, T, L], k [B, T, R], which all heads share, and w [H (n + v), L] -> [B, T, H v]. A head's keys
- * are n numbers of w c, then k; its values the other v, at most n + R. The last R numbers of a
- * query and k have their rotary positions already. attrs: heads = H, window, scale (0: 1/sqrt(n +
- * R)). A served graph keeps L + R numbers of a position. ids as in sl_attend_within. */
+ * [B, T, L], k [B, T, R], shared by all heads, and w [H (n + v), L] -> [B, T, H v]. For each head,
+ * w c gives n + v numbers: the first n, followed by k, are its key, and the other v are its value;
+ * v is at most n + R. The last R numbers of each query, and k, must already be rotated. attrs:
+ * heads = H, window, scale (0: 1/sqrt(n + R)). A served graph caches L + R numbers per position.
+ * ids as in sl_attend_within. */
 #define sl_attend_latent(g, q, c, k, w, ids, ...) \
   sl_attend_latent_at(SL_HERE, g, q, c, k, w, ids, __VA_ARGS__)
 sl_tensor *sl_attend_latent_at(sl_here at, sl_graph *g, sl_tensor *q, sl_tensor *c, sl_tensor *k,

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The batch register: the work of one tick of a served graph.
  *
- * A served model has one row of positions, which may belong to any sequences. One i32 array
- * describes each row of a tick. The graph's source fills it, and it travels from stage to stage
- * like any tensor. Ops that read other positions take it as their last input (sl_op.served); it
- * holds everything they need to know. */
+ * A served model computes one row of positions, each of which may belong to any sequence. One i32
+ * array describes the positions of a tick. The graph's source fills it, and it travels from stage
+ * to stage like any tensor. Ops that read other positions take it as their last input
+ * (sl_op.served); it holds everything they need. */
 #ifndef SLUICE_BATCH_H
 #define SLUICE_BATCH_H
 
@@ -19,37 +19,41 @@ extern "C" {
 
 enum { SL_PAGE = 64 }; /* positions in a page of the KV cache */
 
-/* Sampling settings of a sequence's next tokens, and the place of its states. */
+/* Sampling settings for a sequence's next tokens, and the slot of its states. */
 typedef struct sl_batch_sequence {
   uint32_t seed[2];
   float temperature, top_p;
   int32_t top_k, logprobs;
-  int32_t place;       /* index of the first token in its text; selects its random number */
-  int32_t hash;        /* 1: return the hash of the logits */
-  float min_p;         /* only tokens with at least this part of the likeliest one's probability */
-  int32_t edit, edits; /* index and number of the edits of its first pick's logits */
-  int32_t more;        /* edits that each further pick has more than the one before */
-  int32_t constrained; /* 1: only tokens of a pick's row of allowed ones (sl_serving.allow) */
-  int32_t slot; /* below most_sequences; the sequence's own from its position 0 on (sl_op.slots) */
-  int32_t from; /* slot that has the states before its first row; -1: they are zeros */
-  int32_t kept; /* another slot that gets the states behind its last row; -1: none */
+  int32_t place; /* index of the first sampled token in its answer; selects the random number */
+  int32_t hash;  /* 1: return a hash of the logits */
+  float min_p;   /* minimum probability of a token, as a fraction of the likeliest token's */
+  int32_t edit, edits; /* index and number of the logit edits for its first pick */
+  int32_t more;        /* number of additional edits for each later pick */
+  int32_t constrained; /* 1: a pick samples only tokens in its row of allowed tokens
+                          (sl_serving.allow) */
+  int32_t slot;        /* slot below most_sequences, reserved for the sequence from position 0 on
+                          (sl_op.slots) */
+  int32_t from;        /* slot with the states before its first row; -1: zeros */
+  int32_t kept;        /* additional slot that receives the states after its last row; -1: none */
 } sl_batch_sequence;
 
-/* Edit of a token's logit: `bias` is added; the sum is divided by `scale` if it is above 0, else
- * multiplied by it; and `less` is subtracted. Of several edits of a token the last one counts. */
+/* Edit of a token's logit: adds `bias`, divides a positive sum by `scale` or multiplies any other
+ * sum by it, then subtracts `less`. If a token has several edits, only the last applies. */
 typedef struct sl_batch_edit {
   int32_t token;
   float bias, scale, less;
 } sl_batch_edit;
 
-/* Header of the array. The arrays after it are sized for the maxima and filled up to the counts:
- *   position[most_rows], sequence[most_rows]    of each row
- *   pick[most_picks]                            rows whose logits are wanted, ascending
+/* Header of the array. The arrays that follow it have room for the maxima and are filled up to the
+ * counts:
+ *   position[most_rows], sequence[most_rows]    for each row
+ *   pick[most_picks]                            rows whose logits are needed, ascending
  *   sl_batch_sequence[most_sequences]
- *   table[most_sequences][pages]                of each sequence: the page of each 64 positions
+ *   table[most_sequences][pages]                for each sequence, the page of every 64 positions
  *   sl_batch_edit[most_edits]
- * The rows of a sequence are adjacent and in order. Several picks of a sequence are its last rows:
- * tokens that were drafted stand behind its last known one, and a token is chosen behind each. */
+ * The rows of a sequence are adjacent and in order. If a sequence has several picks, they are its
+ * last rows: its last known token and the drafted tokens after it. A token is sampled after
+ * each. */
 typedef struct sl_batch {
   int32_t rows, sequences, picks; /* counts in this tick */
   int32_t most_rows, most_sequences, pages;
@@ -57,7 +61,7 @@ typedef struct sl_batch {
   int32_t most_picks;
 } sl_batch;
 
-/* Bytes without edits. */
+/* Size in bytes, without edits. */
 static inline size_t sl_batch_bytes(int64_t rows, int64_t sequences, int64_t picks, int64_t pages) {
   return sizeof(sl_batch) + sizeof(int32_t) * (size_t)(2 * rows + picks) +
          (size_t)sequences * (sizeof(sl_batch_sequence) + (size_t)pages * sizeof(int32_t));
@@ -83,10 +87,10 @@ static inline const sl_batch_edit *sl_batch_edits(const sl_batch *b) {
   return (const sl_batch_edit *)(const void *)sl_batch_table(b, b->most_sequences);
 }
 
-/* Storage format of a weight that no step changes: f32, bf16, or blocks of 32 small integers with a
- * scale (Q8_0), or with a scale and an offset (Q4_1), as in GGUF files. INT8 is f32, rounded as
- * sl_quantize() rounds. The formats after it are those of files, byte for byte; a graph that trains
- * reads them, a served one does not. */
+/* Storage format of a weight that is not trained: f32, bf16, or blocks of 32 small integers with a
+ * scale (Q8_0), or with a scale and an offset (Q4_1), as in GGUF files. INT8 is f32 rounded as
+ * sl_quantize() rounds it. The formats after INT8 are those of GGUF files, byte for byte; training
+ * graphs can read them, served graphs cannot. */
 typedef enum sl_storage {
   SL_STORAGE_F32,
   SL_STORAGE_BF16,
@@ -111,7 +115,7 @@ typedef struct sl_sampled {
   int32_t token;
   float logprob;
   uint32_t hash[2];
-  int32_t finite; /* 0: some logit is not finite */
+  int32_t finite; /* 0: a logit is not finite */
   int32_t ntop;
   int32_t top[SL_BATCH_TOP];
   float top_logprob[SL_BATCH_TOP];

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Hardware model: speeds of devices and links, which need not exist, for predicting durations. */
+/* Hardware model: speeds of devices and links, real or hypothetical, for predicting durations. */
 #ifndef SLUICE_HARDWARE_H
 #define SLUICE_HARDWARE_H
 
@@ -10,7 +10,7 @@
 extern "C" {
 #endif
 
-/* Link from one device to another: latency of a message, and bandwidth in each direction at once
+/* Link from one device to another: latency of a message, and full-duplex bandwidth per direction
  * (0: unlimited). */
 typedef struct sl_hardware_link {
   double seconds, bytes_per_second;
@@ -22,10 +22,10 @@ typedef struct sl_hardware_pair {
   sl_hardware_link link;
 } sl_hardware_pair;
 
-/* Axis of a curve. M, N, K: a product with m x n results as sums of k. BYTES, FLOPS: traffic and
- * arithmetic of any call. POSITIONS, HEAD: sequence length and head width of attention, for seconds
- * of one head of one sequence. DEVICES: devices of a host that compute at once, for any call. An
- * exchange uses BYTES and DEVICES. */
+/* Axis of a curve. M, N, K: dimensions of a matrix product, m x n results that are sums of k terms.
+ * BYTES, FLOPS: traffic and arithmetic of any call. POSITIONS, HEAD: sequence length and head width
+ * of attention; the curve gives the seconds of one head of one sequence. DEVICES: number of devices
+ * of a host that compute concurrently, for any call. An exchange uses BYTES and DEVICES. */
 typedef enum sl_curve_axis {
   SL_CURVE_M,
   SL_CURVE_N,
@@ -38,8 +38,8 @@ typedef enum sl_curve_axis {
   SL_CURVE_AXES
 } sl_curve_axis;
 
-/* Seconds over a grid, interpolated in the logarithms of both; constant slope beyond the grid's
- * edge. All numbers are above 0, and each axis ascends. */
+/* Seconds over a grid of axis values, interpolated on logarithmic scales and extrapolated with
+ * constant slope. All numbers are positive, and each axis ascends. */
 enum { SL_CURVE_DIMS = 4 };
 typedef struct sl_curve {
   int ndims;
@@ -52,13 +52,14 @@ typedef struct sl_curve {
 /* Performance data of the calls of one op. */
 typedef struct sl_hardware_row {
   const char *op;
-  sl_curve curve;          /* total time of a call; without it, the fields below */
-  double flops_factor;     /* factor of the op's own flops; 0: 1 */
-  double bytes_per_score;  /* traffic for each pair of positions of each head, masked or not */
-  double flops_per_second; /* 0: the hardware's */
+  sl_curve curve;          /* total time of a call; without a curve, the fields below apply */
+  double flops_factor;     /* factor applied to the op's flops; 0: 1 */
+  double bytes_per_score;  /* traffic per head and pair of positions, masked or not */
+  double flops_per_second; /* 0: that of the hardware */
   bool in_turn;            /* arithmetic and traffic do not overlap */
   double tile_m, tile_n;   /* products are computed in tiles of m x n numbers; 0: one tile */
-  double tiles_at_once;    /* tiles that run in parallel, each as long as k + tile_k sums; 0: 1 */
+  double tiles_at_once;    /* tiles that run in parallel, each as long as k + tile_k multiply-adds
+                              per result; 0: 1 */
   double tile_k;
 } sl_hardware_row;
 
@@ -69,9 +70,9 @@ typedef enum sl_exchange {
   SL_EXCHANGES
 } sl_exchange;
 
-/* Algorithm of exchanges among the devices of a grid row without a table. TREE: doubles the number
- * of devices with each message. RING: around a ring. DIRECT: each with each at once. HIERARCHICAL:
- * within hosts, then between them. */
+/* Algorithm of exchanges among the devices of a grid row, used where `exchange` has no curve. TREE:
+ * each message doubles the number of devices reached. RING: around a ring. DIRECT: all pairs
+ * concurrently. HIERARCHICAL: within hosts, then between hosts. */
 typedef enum sl_algorithm {
   SL_ALGORITHM_TREE,
   SL_ALGORITHM_RING,
@@ -81,40 +82,43 @@ typedef enum sl_algorithm {
 } sl_algorithm;
 
 /* An op takes the longer of its arithmetic and its traffic, plus op_seconds (the roofline model:
- * Williams et al., CACM 52(4), 2009), unless its own row says more. A transfer between stages takes
- * its bytes' time on the wire, one after another, plus the link's latency. docs/tuning.md describes
- * exchanges among the devices of a stage. Devices are numbered host by host. */
+ * Williams et al., CACM 52(4), 2009), unless a row for the op says otherwise. A transfer between
+ * stages takes bytes / bandwidth, one transfer after another, plus the link's latency.
+ * docs/tuning.md describes exchanges among the devices of a stage. Devices are numbered host by
+ * host. */
 typedef struct sl_hardware {
   double flops_per_second, bytes_per_second, op_seconds;
   size_t memory_bytes;
   int devices_per_host;         /* 0: 1 */
   sl_hardware_link link;        /* between hosts, for each device */
   sl_hardware_link host_link;   /* between devices of a host */
-  double copy_bytes_per_second; /* between a device's memory and the host's, in each direction at
-                                   once; 0, here and for host and disk below: takes no time */
-  double host_memory_bytes_per_second; /* memory bandwidth of a host, shared by all its copies
-                                          and updates */
+  double copy_bytes_per_second; /* between a device's memory and the host's, full duplex; 0, here
+                                   and for host and disk below: takes no time */
+  double host_memory_bytes_per_second; /* memory bandwidth of a host, shared by all copies and
+                                          updates on it */
   /* bandwidths of each device's disk */
   double disk_read_bytes_per_second, disk_write_bytes_per_second;
   bool in_turn; /* arithmetic and traffic do not overlap */
   int nrows;
   const sl_hardware_row *rows;
-  sl_curve exchange[2][SL_EXCHANGES]; /* [within hosts, between hosts]: among all devices of a
-                                         grid row, over devices and the bytes each has at the end
-                                         (of an all-to-all: at the start) */
-  sl_curve process_link;              /* between processes of a host: over bytes, and devices of the
-                                         host that compute meanwhile; no curve: takes no extra time */
+  sl_curve exchange[2][SL_EXCHANGES]; /* [within hosts, between hosts]: time of an exchange among
+                                         all devices of a grid row, over their number and the bytes
+                                         each has at the end (all-to-all: at the start) */
+  sl_curve process_link;              /* between processes of a host, over bytes and the number of
+                                         the host's devices that compute meanwhile; no curve: no
+                                         extra time */
   sl_algorithm algorithm;
-  double links_per_host; /* shared by the host's devices; 0: one each */
+  double links_per_host; /* network links shared by the host's devices; 0: one per device */
   int npairs;
-  const sl_hardware_pair *pairs;    /* links that differ from the above */
+  const sl_hardware_pair *pairs;    /* exceptions to the links above */
   double gradient_bytes;            /* bytes per gradient element when devices sum gradients; 0: as
                                        stored */
   double step_seconds;              /* fixed cost of a step */
-  double firing_seconds;            /* fixed cost of a device's firing, besides its calls */
-  double wake_seconds;              /* cost of each firing that reads data of another device in its
-                                       process */
-  int busy;                         /* devices of a host that compute at once; set by sl_lower */
+  double firing_seconds;            /* fixed cost of a firing on a device, besides its calls */
+  double wake_seconds;              /* cost of a firing that reads data of another device in the
+                                       same process */
+  int busy;                         /* devices of a host that compute concurrently; set by
+                                       sl_lower */
   double slowdown_while_exchanging; /* slowdown of passes during exchanges; 0: 1 */
 } sl_hardware;
 

@@ -2,9 +2,9 @@
 /* A job: several processes that run one plan together.
  *
  * Every process builds the same graph, lowers it to the same plan for the job's number of
- * processes, and runs the actors of its own devices. It learns its own number from the environment
- * set by its launcher: actorrun, torchrun, Open MPI, Slurm, or anything that sets the same
- * variables (docs/launching.md).
+ * processes, and runs the actors of its own devices. It learns its number from the environment that
+ * the launcher sets: actorrun, torchrun, Open MPI, Slurm, or anything that sets the same variables
+ * (docs/launching.md).
  *
  *     sl_job *job = NULL;
  *     sl_job_open(NULL, &job);
@@ -17,14 +17,14 @@
  *     status = sl_job_end(job, status);
  *     sl_job_close(job);     before the runtime
  *
- * A program started without a launcher is a job of one process: every function below works there
- * too and waits for nothing.
+ * A program started without a launcher is a job of one process: every function below works in it
+ * and waits for nothing.
  *
  * All processes make these calls in the same order. A process that fails ends the job everywhere;
- * all others report its name and reason as their error (SL_E_PEER).
+ * all other processes report its name and reason as their error (SL_E_PEER).
  *
- * Threads: one thread owns a job. The job has threads of its own, for control messages and for
- * data; they call nothing of the program. */
+ * Threads: one thread owns a job. The job starts threads for control messages and for data; they
+ * never call the program's code. */
 #ifndef SLUICE_JOB_H
 #define SLUICE_JOB_H
 
@@ -38,15 +38,14 @@ extern "C" {
 typedef struct sl_job sl_job;
 
 typedef struct sl_job_options {
-  double lost_seconds; /* silence after which a process counts as lost, and the job with it; 0:
-                          1.5 */
+  double lost_seconds; /* silence after which a process counts as lost and the job fails; 0: 1.5 */
   bool over_host;      /* GPUs of different processes communicate through host memory
-                          (SL_LINKS_HOST): NCCL needs no setup */
+                          (SL_LINKS_HOST): NCCL is then not needed */
 } sl_job_options;
 
-/* Reads the environment; SL_E_INPUT names a variable that is missing or wrong. Contacts no other
- * process yet. Call it before GPUs are touched and other threads run: it sets variables that CUDA
- * and NCCL read (docs/cuda.md). `options` may be NULL. */
+/* Reads the environment; SL_E_INPUT names a variable that is missing or wrong. Does not contact
+ * other processes yet. Call it before any use of GPUs and before starting threads: it sets
+ * variables that CUDA and NCCL read (docs/cuda.md). `options` may be NULL. */
 sl_status sl_job_open(const sl_job_options *options, sl_job **out);
 /* Leaves the job; the other processes do not wait. Call it before sl_runtime_destroy of an attached
  * runtime. */
@@ -56,38 +55,38 @@ void sl_job_close(sl_job *job);
 int sl_job_process(const sl_job *job);
 int sl_job_processes(const sl_job *job);
 
-/* One item of the run fingerprint: a setting that must be the same in all processes, because
- * results or files depend on it: "--seed", "1". The plan is compared by itself. */
+/* One item of the run fingerprint: a setting, such as "--seed", "1", that must be the same in all
+ * processes because results or files depend on it. The plan is compared separately. */
 typedef struct sl_fingerprint_item {
   const char *name, *value;
 } sl_fingerprint_item;
 
-/* Joins the other processes: blocks until all are there, at most a minute. All must have the
- * same fingerprint and the same plan. SL_E_PEER names who is missing; SL_E_INPUT names a process
- * with another value for an item, and both values. The plan must outlive the job; the fingerprint
- * is read during the call. */
+/* Joins the other processes: blocks until all have joined, at most a minute. All must have the same
+ * fingerprint and the same plan. SL_E_PEER names the missing processes; SL_E_INPUT names a process
+ * with a different value for an item, and both values. The plan must outlive the job; the
+ * fingerprint is read during the call. */
 sl_status sl_job_join(sl_job *job, const sl_plan *plan, int nfingerprint,
                       const sl_fingerprint_item *fingerprint);
 
-/* Transport for sl_runtime_options; NULL in a job of one. The runtime must not run before
- * sl_job_attach. */
+/* Returns the transport for sl_runtime_options; NULL in a job of one process. The runtime must not
+ * run before sl_job_attach. */
 const sl_peers *sl_job_peers(sl_job *job);
 
-/* Routes input from other processes to this runtime from here on. Blocks until all processes have a
- * runtime that begins with the same step (sl_runtime_options.first_step), else SL_E_INPUT. */
+/* From here on, routes input from other processes to this runtime. Blocks until all processes have
+ * a runtime. All must begin with the same step (sl_runtime_options.first_step), else SL_E_INPUT. */
 sl_status sl_job_attach(sl_job *job, sl_runtime *rt, int64_t first_step);
 
-/* Calls sl_runtime_run. All processes end after the same step, also if one of them is stopped
- * (sl_runtime_stop; SL_E_STOPPED in all). SL_E_PEER names a lost process. May be called again, by
- * all with the same steps. */
+/* Calls sl_runtime_run. All processes end after the same step, even if one of them is stopped
+ * (sl_runtime_stop; all return SL_E_STOPPED). SL_E_PEER names a lost process. May be called again,
+ * by all processes with the same number of steps. */
 sl_status sl_job_run(sl_job *job, int64_t steps);
 
-/* Calls sl_runtime_resume, so that a job which was stopped runs again. All processes call it. */
+/* Calls sl_runtime_resume, so that a stopped job can run again. All processes call it. */
 sl_status sl_job_resume(sl_job *job);
 
 /* Sends each process's part of the run to process 0, where sl_runtime_statistics and _trace then
- * cover the whole job. Each process sends about most_records firings of the newest whole steps, 0:
- * all it has. Sent in portions, so only process 0 needs much memory. */
+ * cover the whole job. Each process sends about most_records firings of its newest whole steps (0:
+ * all firings). Data is sent in portions, so only process 0 needs much memory. */
 sl_status sl_job_gather(sl_job *job, uint64_t most_records);
 
 /* Barrier with data: blocks until all processes have called it with the same word of up to 15
@@ -102,7 +101,7 @@ sl_status sl_job_meet(sl_job *job, const char *word, const void *data, size_t by
                       sl_blob **blobs);
 
 /* Ends this process's part with `status` (text in sl_detail). A failure ends the job everywhere;
- * otherwise blocks until all processes are here. Returns how the job ended. */
+ * otherwise the call blocks until all processes have called it. Returns the job's final status. */
 sl_status sl_job_end(sl_job *job, sl_status status);
 
 #ifdef __cplusplus

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Models for actorrun: a record with options and a build function.
  *
- * A model file is C like this; actorrun compiles it on the spot, loads it as a shared object, or
- * has it built in:
+ * A model is C code like the following. actorrun compiles the file when it starts, loads it as a
+ * shared object, or has it built in:
  *
  *     #include <sluice/sluice.h>
  *     static const sl_option options[] = {
@@ -26,31 +26,32 @@ typedef enum sl_option_kind {
   SL_OPTION_FLOAT,
   SL_OPTION_TEXT,
   SL_OPTION_FLAG,
-  SL_OPTION_LIST /* list of texts: may be given several times, and all count */
+  SL_OPTION_LIST /* list of texts: the option may be repeated, and all values apply */
 } sl_option_kind;
 
-/* One `--name VALUE` of a model. min == max: no range. A flag takes no value
- * and is off by default. A word in `backquotes` in the help text names what
- * the value is ("the `FILE` to learn"). */
+/* One `--name VALUE` of a model. min == max: no range. A flag takes no value and is off by default.
+ * A word in `backquotes` in the help text is the value's placeholder ("the `FILE` to learn"). */
 typedef struct sl_option {
   const char *name;
   sl_option_kind kind;
-  const char *value; /* default, as text; NULL: none, the option is required */
+  const char *value; /* default, as text; NULL: the option is required */
   const char *help;
   double min, max;
 } sl_option;
 
 typedef struct sl_args sl_args; /* the options as given on the command line */
-/* Values of options. A name that the model did not declare aborts the program with that name. */
+/* Return an option's value. A name that the model did not declare aborts the program with a message
+ * that names it. */
 int64_t sl_arg_int(const sl_args *args, const char *name);
 double sl_arg_float(const sl_args *args, const char *name);
 const char *sl_arg_text(const sl_args *args, const char *name);
 bool sl_arg_flag(const sl_args *args, const char *name);
-/* Returns the i-th value given for an option, from 0; NULL after the last. The functions above
- * return the last one given, or the default; sl_arg_text of a list returns all, one per line. */
+/* Returns the i-th value given for an option, counted from 0; NULL after the last. The functions
+ * above return the last value given, or the default; sl_arg_text of a list returns all values, one
+ * per line. */
 const char *sl_arg_given(const sl_args *args, const char *name, int i);
 
-/* Rows of a model's option table for its optimizer, and the settings they give. */
+/* Optimizer rows for a model's option table, and the settings that result from them. */
 #define SL_OPTIMIZER_OPTIONS                                                                     \
   {"lr", SL_OPTION_FLOAT, "1e-3", "peak learning rate", 0, 1e30},                                \
       {"min-lr", SL_OPTION_FLOAT, "1e-4", "learning rate at the end of the decay", 0, 1e30},     \
@@ -65,23 +66,24 @@ const char *sl_arg_given(const sl_args *args, const char *name, int i);
 sl_optimizer sl_arg_optimizer(const sl_args *args);
 
 /* Parsing of options, for tools and for programs that build shipped models. Each value is checked
- * against its kind and range at once: SL_E_USAGE. The table must outlive the record. */
+ * against its kind and range when it is set: SL_E_USAGE. The option table must outlive the
+ * sl_args. */
 sl_status sl_args_create(const sl_option *options, sl_args **out); /* starts with the defaults */
 void sl_args_destroy(sl_args *args);
 sl_status sl_args_set(sl_args *args, const char *name, const char *value);
 /* Parses the option that words[0] names: `--name value`, `--name=value`, or `--name` for a flag.
- * *used: number of words consumed; 0: the table has no such option. */
+ * Sets *used to the number of words consumed, or to 0 if the table has no such option. */
 sl_status sl_args_take(sl_args *args, int nwords, char *const *words, int *used);
 /* Checks that every required option has a value: SL_E_USAGE. */
 sl_status sl_args_complete(const sl_args *args);
-/* Checks that the model has asked only for options of its table, and by their kind: SL_E_USAGE. A
- * wrong request returned 0 or an empty text. */
+/* Checks that the model has read only options of its table, each as its declared kind: SL_E_USAGE.
+ * An invalid read has returned 0 or an empty text. */
 sl_status sl_args_status(const sl_args *args);
-/* Prints the lines of --help: one option each, with its default. */
+/* Prints the options for --help, one per line, with defaults. */
 void sl_options_print(const sl_option *options, FILE *out);
-/* Returns the option of that name; NULL: there is none, or no table. */
+/* Returns the option of that name, or NULL if the table is NULL or has no such option. */
 const sl_option *sl_options_find(const sl_option *options, const char *name);
-/* Name of the option most similar to a mistyped one, or NULL if none is similar. */
+/* Returns the name of the option most similar to a mistyped one, or NULL if none is similar. */
 const char *sl_options_nearest(const sl_option *options, const char *name);
 
 enum { SL_MODEL_ABI = SLUICE_VERSION_NUMBER_OF(SLUICE_VERSION_MAJOR, SLUICE_VERSION_MINOR, 0) };
@@ -93,16 +95,16 @@ struct sl_model {
   /* Builds the graph. Errors are recorded in the graph; the return value is normally
    * sl_graph_status(g). */
   sl_status (*build)(sl_graph *g, const sl_args *args);
-  /* Replaces `build` in models that a program makes as it runs, such as imported ones: it gets the
-   * record itself, and `ctx` is its own. NULL: `build`. */
+  /* Replaces `build` in models created at run time, such as imported ones. It receives the model
+   * record, whose `ctx` it may use. NULL: `build` is called. */
   sl_status (*build_own)(const sl_model *model, sl_graph *g, const sl_args *args);
   void *ctx;
 };
 /* Builds a model's graph. */
 sl_status sl_model_build(const sl_model *model, sl_graph *g, const sl_args *args);
 
-/* Defines the model record and exports it from a shared object. Built-in
- * models define SL_MODEL_BUILTIN before including this. */
+/* Defines the model record and exports it from a shared object. Built-in models define
+ * SL_MODEL_BUILTIN before including this header. */
 #ifdef SL_MODEL_BUILTIN
 #define SL_MODEL_SYMBOL(ident) sl_model_##ident
 #else
@@ -115,7 +117,7 @@ sl_status sl_model_build(const sl_model *model, sl_graph *g, const sl_args *args
 #endif
 #define SL_MODEL(ident, summary_, options_, build_) \
   SL_MODEL_NAMED(ident, #ident, summary_, options_, build_)
-/* Defines a model whose name is no identifier. */
+/* Defines a model whose name is not an identifier. */
 #define SL_MODEL_NAMED(ident, name_, summary_, options_, build_)                    \
   SL_MODEL_EXTERN const sl_model SL_MODEL_SYMBOL(ident);                            \
   const sl_model SL_MODEL_SYMBOL(ident) = {SL_MODEL_ABI, name_, summary_, options_, \

@@ -12,11 +12,12 @@ extern "C" {
 
 struct sl_op;
 
-/* Value that sets a field to zero: no decay, no clipping, no momentum. A field that is 0 takes its
- * default. */
+/* Value that sets a field to zero (no decay, no clipping, no momentum), since a field that is 0
+ * takes its default. */
 #define SL_OFF (-__builtin_inff())
 
-/* Learning rate after `warmup` steps, in which it rises from lr/warmup to lr.
+/* Learning rate schedule. During the first `warmup` steps the rate rises from lr/warmup to lr;
+ * then:
  *   DEFAULT   COSINE with decay_steps, CONSTANT without
  *   CONSTANT  lr
  *   LINEAR    straight down to min_lr at decay_steps
@@ -32,7 +33,7 @@ typedef enum sl_rate {
   SL_RATE_WSD
 } sl_rate;
 
-/* Settings of an update. Defaults are in brackets; where optimizers differ, each has its own
+/* Settings of an update. Defaults are in brackets; they may differ by optimizer
  * (sl_update.defaults; docs/training.md has a table). */
 typedef struct sl_optimizer {
   float lr;                 /* peak learning rate [Muon 0.02, others 1e-3] */
@@ -42,31 +43,33 @@ typedef struct sl_optimizer {
   float beta1, beta2;       /* [AdamW and Adam 0.9, 0.95; Lion 0.9, 0.99] */
   float eps;                /* [1e-8] */
   float weight_decay;       /* decay of tensors of two dims or more [Adam and SGD 0, others 0.1] */
-  float clip;               /* global gradient norm [1.0] */
+  float clip;               /* maximum global gradient norm [1.0] */
   const struct sl_op *rule; /* the optimizer's op [sl_op_adamw]: see below */
   float momentum;           /* momentum of SGD [0] and Muon [0.95] */
-  bool nesterov;            /* SGD: Nesterov momentum, which Muon's always is */
+  bool nesterov;            /* SGD: Nesterov momentum, which Muon always uses */
   sl_rate schedule;
   int64_t decay_begin; /* WSD: step at which the decay begins [9/10 of decay_steps] */
-  bool decay_all;      /* weight decay also applies to tensors of less than two dims */
+  bool decay_all;      /* weight decay also applies to tensors with fewer than two dims */
   float lr_scale;      /* factor of the schedule's rate [1] */
-  float adamw_lr;      /* Muon: peak rate of what AdamW updates beside it [1e-3] */
-  /* Replaces the schedule: returns the rate of a step, counted from 0. May read `user`. Called on
-   * any thread, more than once per step; must always return the same value. */
+  float adamw_lr;      /* Muon: peak rate of the parameters that AdamW updates [1e-3] */
+  /* Replaces the schedule: returns the learning rate of a step, counted from 0. May read `user`.
+   * Any thread may call it, more than once per step; it must always return the same value for a
+   * step. */
   float (*rate)(const struct sl_optimizer *o, int64_t step);
-  const void *user; /* data for `rate` and the user's own ops; must outlive the run */
+  const void *user; /* data for `rate` and for user-defined ops; must outlive the run */
 } sl_optimizer;
 
-/* Learning rate of step `step` (from 0); `o` has its defaults filled in. */
+/* Returns the learning rate of step `step`, counted from 0; `o` must have its defaults filled
+ * in. */
 float sl_optimizer_lr(const sl_optimizer *o, int64_t step);
-/* Weight decay of a tensor of ndim dims. */
+/* Returns the weight decay of a tensor with ndim dims. */
 float sl_optimizer_decay(const sl_optimizer *o, int ndim);
 
 /* ---- optimizer ops --------------------------------------------------------- */
 
 /* Optimizer state: an array of the parameter's shape that only the update reads and writes. */
 typedef struct sl_update_state {
-  const char *name; /* "m": checkpoints name it "w:m" for parameter "w" */
+  const char *name; /* "m": checkpoints store it as "w:m" for parameter "w" */
   float start;      /* initial value of all elements */
 } sl_update_state;
 
@@ -75,26 +78,27 @@ typedef struct sl_update_state {
  *     rule(scale scalar, g0, g1, ...), attrs.user = sl_optimizer -> p, state 0, state 1, ...
  *
  * once per step for each parameter, or for each device's part of it. Outputs are updated in place
- * (sl_op.updates) and have the type of g0; the gradient is scale (g0 + g1 + ...). The op has an
- * output for each possible state, after the parameter; settings may need fewer. It works element by
- * element: a part of a parameter is updated as it would be in the whole. An op that is for `whole`
- * matrices gets all of a parameter of two dims: such parameters are not sharded. */
+ * (sl_op.updates) and have the type of g0; the gradient is scale (g0 + g1 + ...). After the
+ * parameter, the op has an output for each possible state; settings may need fewer. It works
+ * element by element: a part of a parameter is updated as it would be in the whole. With `whole`,
+ * parameters of two dims are not sharded, and the op gets all of each. */
 enum { SL_UPDATE_STATES = 4 };
 typedef struct sl_update {
   sl_update_state states[SL_UPDATE_STATES];
   int nstates;
-  /* Number of states these settings need: the first ones. NULL: all. */
+  /* Returns the number of states, the first ones, that these settings need. NULL: all. */
   int (*needs)(const sl_optimizer *o);
   sl_optimizer defaults; /* default of each field; if that is 0 too, the default of sl_optimizer */
   bool whole;            /* updates whole matrices */
-  /* Optimizer of all parameters that this one is not for: of all but matrices that only products
-   * read, and of those that make the predictions. NULL: it is for all. */
+  /* Optimizer for all other parameters, if this one updates only hidden matrices: matrices that
+   * only products read, without the output projection. NULL: this optimizer updates all
+   * parameters. */
   const struct sl_op *others;
 } sl_update;
 
-/* Fills in the defaults, and 0 for SL_OFF. NULL: all defaults. */
+/* Returns the settings with defaults filled in, and 0 for SL_OFF. NULL: all defaults. */
 sl_optimizer sl_optimizer_defaults(const sl_optimizer *o);
-/* sl_op.hash for a user's optimizer op: covers all settings, and `rate` at some steps. */
+/* sl_op.hash for a user's optimizer op: covers all settings, and `rate` at sample steps. */
 struct sl_attrs;
 uint64_t sl_optimizer_hash(uint64_t hash, const struct sl_attrs *attrs, int nin);
 

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The plan: actors, registers, queues, devices. The runtime runs it.
  *
- * A plan knows nothing of layers or losses. It is made by lowering a graph, or by hand with the
- * builder below, and is plain data: the same calls give the same bytes (and hash) on every process.
- * A finished plan does not change; the runtime keeps its own state.
+ * A plan knows nothing of layers or losses. It comes from lowering a graph, or from calls of the
+ * builder below. It is plain data: the same calls give the same bytes (and hash) in every process.
+ * A finished plan does not change; the runtime keeps run-time state elsewhere.
  *
- * Units: times in seconds (double) in the plan, in nanoseconds at run time; sizes in bytes; keys
+ * Units: times are seconds (double) in the plan and nanoseconds at run time; sizes are bytes; keys
  * and ticks count from 0. */
 #ifndef SLUICE_PLAN_H
 #define SLUICE_PLAN_H
@@ -23,11 +23,11 @@ enum { SL_NONE = -1 };
 
 /* ---- key maps -------------------------------------------------------------
  *
- * A map tells which slot a firing uses. Firing n of an actor uses, at one of its ports, key  (n /
- * period) * stride + entry[n % period].offset. FIRST: the port acquires the slot with this firing
- * (an input waits until it is ready, an output until one is free). LAST: the port releases it after
- * this firing (an input frees it, an output announces it). SKIP: the port takes no part in this
- * firing. */
+ * A map says which slot a firing uses. At a port, firing n of an actor uses the key (n / period) *
+ * stride + entry[n % period].offset. FIRST: the port acquires the slot with this firing (an input
+ * waits until the slot is ready, an output until a slot is free). LAST: the port releases the slot
+ * after this firing (an input frees it, an output announces it). SKIP: this firing does not use the
+ * port. */
 enum { SL_FIRST = 1, SL_LAST = 2, SL_SKIP = 4 };
 
 typedef struct sl_map_entry {
@@ -52,30 +52,31 @@ typedef struct sl_actor {
   const char *name;
   sl_class cls;
   int32_t queue;
-  int32_t stage, chunk; /* SL_NONE if it has none */
-  int32_t ticks;        /* map from firing to tick number */
+  int32_t stage, chunk; /* SL_NONE if none */
+  int32_t ticks;        /* map from firing to tick number (index into plan->maps) */
   int32_t firings_per_step;
-  int32_t every;     /* N > 1: fires only in the last of every N steps. Cannot begin a
+  int32_t every;     /* N > 1: fires only in the last of every N steps. Such an actor cannot begin a
                         step, so it needs an input */
-  int32_t own_ticks; /* > 0: ticks that `ticks` counts per step in which the actor fires;
+  int32_t own_ticks; /* > 0: number of ticks that `ticks` counts per step in which the actor fires;
                         may exceed the M*K of a step */
-  bool source;       /* decides how far the run goes; has no data input */
-  /* Order inside the class: the smaller rank first, then the older tick. With groups, a group of
-   * ticks counted within the step goes before the next:
-   * rank + (tick in step + rank_shift) / rank_group * rank_stride. */
+  bool source;       /* determines how far the run goes; has no data input */
+  /* Order within the class: lower rank first, then older tick. With rank_group, ticks of a step
+   * form groups that run one after another: the rank is then rank + (tick in step + rank_shift) /
+   * rank_group * rank_stride. */
   int32_t rank, rank_group, rank_stride, rank_shift;
-  bool urgent; /* goes before all classes of its queue, because others wait for it */
+  bool urgent; /* runs before all classes of its queue, because other actors wait for it */
   int32_t nin, nout;
   sl_port *in, *out;
-  /* [nin + nout] the program's base for each port, inputs first: the port's own number, or that of
-   * an earlier port, both inputs or both outputs. Exactly one of the ports that share a base takes
-   * part in a firing, so the slot a program reads or writes can depend on the tick. NULL: one base
+  /* [nin + nout] the program's base for each port, inputs first: the port's number, or that of an
+   * earlier port (both inputs, or both outputs). Each firing uses exactly one of the ports that
+   * share a base, so the slot that a program reads or writes can depend on the tick. NULL: one base
    * per port. */
   const int32_t *bases;
-  sl_program *program; /* NULL: nothing to run. Bases are the inputs' slots, then the
-                          outputs', then the workspace */
+  sl_program *program; /* NULL: nothing to run. Bases are the inputs' slots, the outputs' slots,
+                          then the workspace */
   double seconds;      /* modelled duration of one firing */
-  /* Table of durations: the firing of tick t takes seconds_table[t % nseconds]. 0: no table. */
+  /* Table of durations: the firing of tick t takes seconds_table[t % nseconds]. nseconds 0: no
+   * table. */
   int32_t nseconds;
   const double *seconds_table;
 } sl_actor;
@@ -118,12 +119,12 @@ const char *sl_space_name(sl_space space);
 
 typedef struct sl_register {
   const char *name;       /* "act.b@2" */
-  const char *quota_name; /* the quota setting that applies to it: "act.b" */
+  const char *quota_name; /* quota setting that applies to it: "act.b" */
   int32_t quota;          /* slots */
-  int32_t quota_most;     /* most slots it may get during a run; 0: quota */
-  int32_t pool;           /* pool whose credits it uses, or SL_NONE */
+  int32_t quota_most;     /* maximum quota during a run; 0: quota */
+  int32_t pool;           /* pool that its slots count against, or SL_NONE */
   int32_t kept;           /* slots of the pool reserved for it; 0: 1. The plan must be able to
-                             finish with these alone */
+                             finish with only these */
   int32_t initial;        /* keys 0..initial-1 are ready at the start (a delay edge) */
   bool held;              /* private state: one slot that its producer never releases */
   int32_t device;         /* device of its slots */
@@ -134,21 +135,22 @@ typedef struct sl_register {
   size_t offset;        /* offset of slot 0 in its space's arena; slot i is i * slot_stride
                            further on */
   size_t slot_stride;   /* whole pages for slots on disk and for those copied to or from disk */
-  /* 1 + an earlier register whose slots this one also uses; 0: it has its own. Their producers take
-   * turns: while one may take a slot, each other waits for something that comes later. They
-   * therefore run out of slots as one register would, and the largest slot size is enough. */
+  /* 1 + an earlier register whose slots this register shares; 0: separate slots. The producers of
+   * the registers take turns: while one may take a slot, all other producers wait for something
+   * later. Together they therefore need no more slots than one register, and the largest slot size
+   * is enough. */
   int32_t shares;
-  /* Aliasing: 1 + an earlier register in whose memory this one lies; 0: its own memory. The writer
-   * of either register has read something that depends on every read of the other, so neither needs
-   * to wait. One slot each. An actor may read that register and write this one in one firing: its
-   * program then uses places in the slot it reads. */
+  /* Aliasing: 1 + an earlier register whose memory this register uses; 0: separate memory. The
+   * writer of either register has read something that depends on every read of the other register,
+   * so neither needs to wait. Each has one slot. An actor may read that register and write this one
+   * in one firing: its program then uses places in the slot it reads. */
   SL_RENAMED(int32_t aliases, int32_t over)
   double activation; /* fraction of a microbatch's activations in one slot */
-  bool aside;        /* belongs to no pass: a loss, a norm, the clip factor */
-  /* Room of a slot in rows: equal parts of its payload, one after another. Only the first ones are
-   * valid (its valid length). The producer sets the number, from 0 on, and only valid rows
-   * are moved. 0: slots are always full. On queues that touch no data the valid length of key k is
-   * lengths[k % nlengths]; without a table slots are full. */
+  bool aside;        /* not part of a pass: a loss, a norm, the clip factor */
+  /* Capacity of a slot in rows, which are equal consecutive parts of its payload. Only the first
+   * rows are valid; the producer sets their number (the valid length, possibly 0), and transfers
+   * move only valid rows. 0: slots are always full. On queues that touch no data the valid length
+   * of key k is lengths[k % nlengths]; without a table slots are full. */
   int32_t rows;
   SL_RENAMED(int32_t nlengths, int32_t nextents)
   SL_RENAMED(const int32_t *lengths, const int32_t *extents)
@@ -157,8 +159,8 @@ typedef struct sl_register {
   int32_t nconsumers; /* number of input ports that read it */
 } sl_register;
 
-/* A device pool: at most `quota` slots in use over all its registers, some of which are reserved
- * for each register. Its registers are written on one device. */
+/* A device pool: its registers together use at most `quota` slots, some of them reserved for each
+ * register. All its registers are written on one device. */
 typedef struct sl_pool {
   const char *name;
   int32_t quota;
@@ -168,37 +170,37 @@ typedef struct sl_queue {
   const char *name;
   int32_t device;
   const sl_queue_ops *ops;
-  sl_space space;                      /* space of its programs' workspace */
+  sl_space space;                      /* memory space of its programs' workspace */
   int32_t threads;                     /* threads of its team; 0: the device's */
-  int32_t run_ahead;                   /* most unfinished firings, >= 1 */
-  uint8_t class_order[SL_CLASS_COUNT]; /* smaller goes first */
-  /* Lazy W: weight gradients are postponed, at most `watermark` of them, while the step has input
-   * gradients left on the stage and no actor waits for their slots. */
+  int32_t run_ahead;                   /* maximum firings in flight, >= 1 */
+  uint8_t class_order[SL_CLASS_COUNT]; /* lower runs first */
+  /* Lazy W: postpones weight gradients, at most `watermark` of them, while the step has input
+   * gradients left on the stage and no actor waits for the slots that they hold. */
   bool lazy_w;
   int32_t watermark;
-  /* Fixed order: the actors of one step's firings, one after another, for schedules that timing
-   * must not change. NULL: by priority. */
+  /* Fixed order: the actors of one step's firings, in order, for schedules that must not depend on
+   * timing. NULL: by priority. */
   int32_t norder;
   const int32_t *order;
-  double look_ahead; /* Seconds to stay idle for a firing of higher priority that lacks one
-                        input, if the input is known to arrive by then. For queues and links with
-                        known completion times */
-  bool apart;        /* uses a worker of its own, so a launch that blocks delays nothing else */
+  double look_ahead; /* seconds to stay idle for a firing of higher priority that lacks one input,
+                        if the input is known to arrive by then. For queues and links with known
+                        completion times */
+  bool apart;        /* runs on a separate worker, so a launch that blocks delays nothing else */
 } sl_queue;
 
 /* A device's memory in one space. */
 typedef struct sl_room {
   const sl_memory_ops *memory; /* NULL: the host's memory ops, or those for disk */
-  const char *path;    /* folder of memory that lies in files, set by each process for itself; NULL:
-                          as sl_memory_config */
+  const char *path;    /* directory for memory in files, set by each process separately; NULL: as in
+                          sl_memory_config */
   size_t budget_bytes; /* budget, for spaces other than the device's own memory; 0: none */
-  size_t workspace_bytes; /* the largest program's; at the end of the reserve */
+  size_t workspace_bytes; /* workspace of the largest program; at the end of the reserve */
   size_t kept_bytes;      /* state that calls keep between firings (sl_op.keeps), outside the
                              arena; derived */
   size_t arena_bytes;     /* registers, workspace and kept state; derived */
   size_t used_bytes[SL_MEMORY_COUNT]; /* arena_bytes by purpose; derived */
-  size_t reserve_bytes; /* Address space for registers at quota_most, and workspace; only slots
-                           in use take memory; derived */
+  size_t reserve_bytes; /* address space for registers at quota_most, and workspace; only slots in
+                           use take memory; derived */
 } sl_room;
 
 /* Coordinates of a device: along the pipeline, and in the grid of its stage. */
@@ -208,7 +210,8 @@ typedef struct sl_device {
   const char *name; /* "cpu:0" */
   const char *kind; /* "cpu", "cuda", "timed", "null" */
   int process;      /* process that drives it */
-  int number;       /* number among the process's devices of its kind, such as a GPU's */
+  int number;       /* number among the process's devices of the same kind, such as the GPU
+                       number */
   int threads;
   int at[SL_AT_AXES];
   size_t budget_bytes; /* budget of its own memory; 0: none */
@@ -243,24 +246,24 @@ typedef struct sl_plan {
   sl_map *maps;
   int32_t nprocesses;           /* processes that drive the devices; derived */
   int32_t microbatches, pieces; /* M, K: a step has M*K ticks */
-  bool ticked; /* actors that take a slot for one firing read data made in the same tick,
-                  except from slots that are ready initially; for checks */
+  bool ticked; /* actors that take a slot for one firing read data made in the same tick, except
+                  from initially ready slots; for checks */
   uint64_t hash;
   struct sli_plan_memory *memory; /* owns everything above */
 } sl_plan;
 
 /* ---- building --------------------------------------------------------------
  *
- * Each sl_plan_add_* copies the record (and its name), sets no defaults, and returns its index.
- * sl_plan_finish fills in the derived fields, lays registers out in their device's arena and checks
- * every invariant. */
+ * Each sl_plan_add_* copies the record and its name, sets no defaults, and returns its index.
+ * sl_plan_finish fills in the derived fields, lays out registers in their devices' arenas and
+ * checks all invariants. */
 sl_plan *sl_plan_create(int microbatches, int pieces);
 void sl_plan_destroy(sl_plan *plan);
 int32_t sl_plan_add_device(sl_plan *plan, sl_device device);
 int32_t sl_plan_add_queue(sl_plan *plan, sl_queue queue);
 int32_t sl_plan_add_pool(sl_plan *plan, sl_pool pool);
 int32_t sl_plan_add_register(sl_plan *plan, sl_register reg);
-/* Copies in[], out[] and tables. The plan owns the program from here on. */
+/* Copies in[], out[] and tables. The plan takes ownership of the program. */
 int32_t sl_plan_add_actor(sl_plan *plan, sl_actor actor);
 /* Equal maps share one index. */
 int32_t sl_plan_add_map(sl_plan *plan, uint32_t period, int64_t stride,
@@ -275,20 +278,20 @@ int32_t sl_plan_map_lag(sl_plan *plan, uint32_t span, int32_t lag);
 void *sl_plan_alloc(sl_plan *plan, size_t bytes);
 char *sl_plan_format(sl_plan *plan, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
-/* Finishes the plan. SL_E_INPUT names a port, quota or map that is impossible; SL_E_BUDGET names
- * the largest holders if a device exceeds its budget. */
+/* Finishes the plan. SL_E_INPUT names an invalid port, quota or map; SL_E_BUDGET names the largest
+ * users of memory if a device exceeds its budget. */
 sl_status sl_plan_finish(sl_plan *plan);
 
 /* Prints the plan; the text is stable and the same on every process. */
 void sl_plan_print(const sl_plan *plan, FILE *out);
-/* Prints bytes by holder, per device. */
+/* Prints memory use by holder, per device. */
 void sl_plan_print_memory(const sl_plan *plan, FILE *out);
-/* Bytes of a device's own memory for one purpose. */
+/* Returns the bytes of a device's own memory used for one purpose. */
 size_t sl_plan_memory(const sl_plan *plan, int32_t device, sl_memory memory);
 
-/* Purpose of traffic: along the pipeline; among devices that share a stage's tensors, data or (but
- * for parameters and their gradients) sequences; to and from experts; losses, norms and the clip;
- * and between a device's memory and the host's or a disk, both ways. */
+/* Purpose of traffic: along the pipeline; among devices that share a stage's tensors, data, or
+ * sequences (without parameters and their gradients); to and from experts; losses, norms and the
+ * clip factor; and between a device's memory and the host's memory or disk, both ways. */
 /* clang-format off */
 #define SL_TRAFFIC_TABLE(X)                                                    \
   X(PIPELINE, "pipeline")                                                      \
@@ -309,11 +312,11 @@ typedef enum sl_traffic {
 } sl_traffic;
 const char *sl_traffic_name(sl_traffic traffic);
 
-/* Sets to[ndevices] to the bytes that a step moves to each device: reads of registers on other
- * devices, counted each time, and transfers by links and copies. */
+/* Sets to[ndevices] to the bytes that a step moves to each device: every read of a register on
+ * another device, and transfers by links and copies. */
 void sl_plan_moved(const sl_plan *plan, uint64_t (*to)[SL_TRAFFIC_COUNT]);
-/* Calls fn for the same traffic by source and destination, several times for a pair. from == to:
- * between memories of one device. */
+/* Calls fn for the same traffic by source and destination, possibly several times per pair. from ==
+ * to: between memories of one device. */
 void sl_plan_moves(const sl_plan *plan,
                    void (*fn)(void *ctx, int32_t from, int32_t to, sl_traffic traffic,
                               uint64_t bytes),
@@ -326,7 +329,7 @@ static inline int64_t sl_map_key(const sl_map *map, int64_t n, uint32_t *flags) 
   return n / map->period * map->stride + e->offset;
 }
 
-/* The tick of firing `n` of an actor. */
+/* Returns the tick of firing `n` of an actor. */
 sl_tick sl_plan_tick(const sl_plan *plan, int32_t actor, int64_t n);
 
 #ifdef __cplusplus

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Programs of PyTorch, as torch.export.save() writes them (.pt2): read without PyTorch, and built
- * into a graph like any model. docs/pytorch.md says what is understood.
+/* PyTorch programs, as torch.export.save() writes them (.pt2): read without PyTorch, and built into
+ * a graph like any model. docs/pytorch.md lists what is supported.
  *
  *     sl_exported *e;
  *     status = sl_exported_open("model.pt2", &e);
  *     if (!status) status = sl_model_build(sl_exported_model(e), g, args);
  *
- * Threads: one at a time. */
+ * Threads: one thread at a time. */
 #ifndef SLUICE_PYTORCH_H
 #define SLUICE_PYTORCH_H
 
@@ -21,33 +21,36 @@ extern "C" {
 
 typedef struct sl_exported sl_exported;
 
-/* Opens an exported program. It must outlive graphs and runs made of it. SL_E_INPUT names the file
- * and what is wrong with it. */
+/* Opens an exported program. It must outlive all graphs and runs made from it. SL_E_INPUT names the
+ * file and the problem. */
 sl_status sl_exported_open(const char *path, sl_exported **out);
 void sl_exported_close(sl_exported *e);
 
-/* An argument of forward(): f32, or i32 for whole numbers and flags. */
+/* An argument of forward(): f32, or i32 for integers and booleans. */
 typedef struct sl_exported_input {
   const char *name;
   sl_type type; /* as exported */
   bool rows;    /* dim 0 counts the rows of a batch */
 } sl_exported_input;
-/* Returns the number of inputs, and sets *out to them, which the program owns. */
+/* Returns the number of inputs, and sets *out to the inputs, which the program owns. */
 int sl_exported_inputs(const sl_exported *e, const sl_exported_input **out);
-/* Returns the rows of the exported batch; 0: no input has rows. */
+/* Returns the rows of the exported batch, or 0 if no input has rows. */
 int64_t sl_exported_rows(const sl_exported *e);
 
-/* Returns the program as a model whose data are files (--data, --input). The program owns it. */
+/* Returns the program as a model that reads its data from files (--data, --input). The program owns
+ * the model. */
 const sl_model *sl_exported_model(const sl_exported *e);
 
 typedef struct sl_exported_options {
-  sl_tensor *const *inputs;      /* [inputs of the program] data, with the rows of a microbatch */
-  const char *block;             /* pattern of the modules that are blocks ("h.*"); NULL: found */
+  sl_tensor *const *inputs;      /* [number of inputs] data, with the rows of a microbatch */
+  const char *block;             /* pattern of modules to make blocks ("h.*"); NULL: found
+                                    automatically */
   const sl_optimizer *optimizer; /* NULL: the default */
-  FILE *show;                    /* prints what became of each call there; or NULL */
+  FILE *show;                    /* receives a report of how each call was translated; may be
+                                    NULL */
 } sl_exported_options;
-/* Builds the program into a graph, on data of one's own. A graph for inference has the output
- * "loss". Errors are the graph's. */
+/* Builds the program into a graph, on the caller's data. A graph for inference has the output
+ * "loss". Errors are recorded in the graph. */
 sl_status sl_exported_build(const sl_exported *e, sl_graph *g, const sl_exported_options *options);
 
 #ifdef __cplusplus

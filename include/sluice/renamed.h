@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Names of the version before, which stay for one version. SLUICE_NO_OLD_NAMES leaves them out. */
+/* Names from the previous version, kept for one version. SLUICE_NO_OLD_NAMES omits them. */
 #ifndef SLUICE_RENAMED_H
 #define SLUICE_RENAMED_H
 
-/* Declares a field under its name and the one before. */
+/* Declares a field under its current and its previous name. */
 #ifdef SLUICE_NO_OLD_NAMES
 #define SL_RENAMED(now, before) now;
 #else

@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The runtime: runs any plan.
  *
- * sl_runtime_create allocates every register, opens the queues and starts nothing. sl_runtime_run
- * fires the plan for a number of steps on worker threads (real clock) or in the calling thread
- * (virtual clock) and returns when every actor has fired its share. It may be called again:
- * registers keep their contents between runs, so parameters are read and written through
- * sl_runtime_slot.
+ * sl_runtime_create allocates every register and opens the queues, but starts nothing.
+ * sl_runtime_run runs the plan for a number of steps, on worker threads (real clock) or in the
+ * calling thread (virtual clock), and returns when every actor has done all its firings. It may be
+ * called again: registers keep their contents between runs, and parameters can be read and written
+ * through sl_runtime_slot.
  *
- * Threads: one thread owns a runtime. Functions marked "any thread" may be called from others;
- * sl_runtime_stop also from signal handlers. */
+ * Threads: one thread owns a runtime. Other threads may call only functions marked "any thread".
+ * Signal handlers may call sl_runtime_stop. */
 #ifndef SLUICE_RUNTIME_H
 #define SLUICE_RUNTIME_H
 
@@ -21,52 +21,54 @@ extern "C" {
 
 typedef enum sl_clock { SL_CLOCK_REAL, SL_CLOCK_VIRTUAL } sl_clock;
 
-/* Transport between the processes of a plan, each of which has a runtime for the same plan. Small
- * messages between actors go by tell(). Data goes by send() to a slot that the other side has
+/* Transport between the processes of a plan, each of which has a runtime for the same plan. tell()
+ * carries small messages between actors. send() carries data to a slot that the other side has
  * granted, together with the message that the slot is ready. One worker, the carrier, makes all
- * calls but wake() and sent(). */
+ * calls except wake() and sent(). */
 enum { SL_MESSAGE_BYTES = 32 };
 
 typedef struct sl_peers {
   void *ctx;
-  /* Sends a message for sl_runtime_deliver() on the other side; during its progress() it may go to
-   * sl_runtime_arrived() without data. The message is copied. Must not block. */
+  /* Sends a message, which the other side passes to sl_runtime_deliver(), or during progress() to
+   * sl_runtime_arrived(), without data. The message is copied. Must not block. */
   void (*tell)(void *ctx, int process, const void *message);
-  /* Sends data and message for sl_runtime_place() and _arrived() on the other side. The message is
-   * copied; the data must stay valid. Returns true if complete, else sets *fence. */
+  /* Sends data and a message, which the other side passes to sl_runtime_place() and _arrived(). The
+   * message is copied; the data must stay valid. Returns true if complete, else sets *fence. */
   bool (*send)(void *ctx, int process, const void *message, const void *data, size_t bytes,
                uint64_t *fence);
-  bool (*done)(void *ctx, uint64_t fence); /* true once for each fence */
-  bool (*progress)(void *ctx);             /* calls _place and _arrived; false: nothing happened */
-  void (*wait)(void *ctx, uint64_t timeout_ns); /* until progress is possible, or a wake */
+  bool (*done)(void *ctx, uint64_t fence); /* returns true once per fence */
+  bool (*progress)(void *ctx);             /* calls _place and _arrived; returns false if nothing
+                                              happened */
+  void (*wait)(void *ctx, uint64_t timeout_ns); /* waits until progress is possible or wake() is
+                                                   called */
   void (*wake)(void *ctx);                      /* any thread, async-signal-safe */
-  uint64_t (*sent)(void *ctx); /* bytes of data sent so far; any thread. NULL: not counted */
+  uint64_t (*sent)(void *ctx); /* returns bytes of data sent so far; any thread. NULL: not
+                                  counted */
 } sl_peers;
 
 typedef struct sl_runtime_options {
   sl_clock clock;
   const sl_peers *peers;   /* NULL: this process drives all devices */
-  int process;             /* number of this process among the plan's */
-  int workers;             /* OS threads, not counting those of queues with `apart`; 0: one per
-                              device. Virtual clock: always 1 */
+  int process;             /* number of this process in the plan */
+  int workers;             /* OS threads, without those of queues with `apart`; 0: one per device.
+                              Virtual clock: always 1 */
   bool no_data;            /* allocate no registers (timed and null queues only) */
   size_t trace_records;    /* ring size per worker; 0: the default of 2^16 */
-  double watchdog_seconds; /* seconds without a firing before a report of what waits; 0: 30, < 0:
-                              never */
-  uint64_t jitter_seed;    /* != 0: delay every firing by 0..jitter_ns at random */
+  double watchdog_seconds; /* seconds without a firing after which waiting actors are reported; 0:
+                              30, < 0: never */
+  uint64_t jitter_seed;    /* != 0: delays every firing at random by 0..jitter_ns */
   uint64_t jitter_ns;
-  bool check; /* Debug check: slots record their contents, and each read compares
-                 them with the plan; a mismatch prints both and aborts the process.
-                 Free slots in host memory are filled with NaN. Slower.
-                 SLUICE_CHECK=slots in the environment also turns it on */
-  /* Nanoseconds that a firing on a timed queue takes, instead of the plan's duration. Called by the
-   * actor's worker when the firing begins. May be NULL. */
+  bool check; /* Debug check: slots record what they contain, and each read compares this with the
+                 plan; a mismatch prints both and aborts the process. Free slots in host memory are
+                 filled with NaN. Slow. SLUICE_CHECK=slots in the environment also turns it on */
+  /* Returns the nanoseconds that a firing on a timed queue takes, instead of the plan's duration.
+   * The actor's worker calls it when the firing begins. May be NULL. */
   uint64_t (*duration)(void *ctx, int32_t actor, int64_t tick);
   void *duration_ctx;
-  int64_t first_step; /* starts as if the steps before it had run; the caller fills the
+  int64_t first_step; /* starts as if the steps before this one had run; the caller fills the
                          initial and held slots */
-  /* Binds a thread to its core; called once by each worker thread, and by each thread of a queue's
-   * team. May be NULL. */
+  /* Binds a thread to its core. Each worker thread and each thread of a queue's team calls it once.
+   * May be NULL. */
   void (*bind)(void *arg, int device, int thread);
   void *bind_arg;
 } sl_runtime_options;
@@ -77,42 +79,45 @@ sl_status sl_runtime_create(const sl_plan *plan, const sl_runtime_options *optio
                             sl_runtime **out);
 void sl_runtime_destroy(sl_runtime *rt);
 
-/* Runs `steps` more steps. Returns SL_E_STOPPED after sl_runtime_stop (steps begun are finished),
- * SL_E_STUCK if the plan cannot continue (virtual clock; the detail text holds the cycle), or the
- * status given to sl_runtime_fail. */
+/* Runs `steps` more steps. Returns SL_E_STOPPED after sl_runtime_stop (steps already begun are
+ * finished), SL_E_STUCK if the plan cannot continue (virtual clock; the detail text describes the
+ * cycle), or the status passed to sl_runtime_fail. */
 sl_status sl_runtime_run(sl_runtime *rt, int64_t steps);
 
 /* Ends the run after the step in progress. Any thread; async-signal-safe. */
 void sl_runtime_stop(sl_runtime *rt);
-/* Lets a runtime that was stopped, or has failed after whole steps (sl_runtime_fail), run again:
- * the next run goes on behind the steps completed, and requests to stop are forgotten. Between
- * runs. A run that was aborted keeps its failure; SL_E_USAGE: it has ended within a step. */
+/* Lets a runtime run again after it was stopped or failed at the end of a step (sl_runtime_fail):
+ * the next run continues after the steps completed, and requests to stop are cleared. Between runs.
+ * An aborted run keeps its failure, which is returned. SL_E_USAGE: the run has ended within a
+ * step. */
 sl_status sl_runtime_resume(sl_runtime *rt);
-/* True once no further step will begin, for whatever reason. For sources that wait. Any thread. */
+/* Returns true once no further step will begin, for any reason. For sources that wait. Any
+ * thread. */
 bool sl_runtime_ends(const sl_runtime *rt);
-/* True once the run ends in the middle of a step. For sources that wait for what their step needs.
- * Any thread. */
+/* Returns true once the run ends in the middle of a step. For sources that wait for data of their
+ * step. Any thread. */
 bool sl_runtime_aborted(const sl_runtime *rt);
-/* Ends the run as a failure: the steps begun are finished, then sl_runtime_run
- * returns `status` with `detail`. For callbacks of ops; any thread. */
+/* Makes the run fail: steps already begun are finished, then sl_runtime_run returns `status` with
+ * `detail`. For callbacks of ops; any thread. */
 void sl_runtime_fail(sl_runtime *rt, sl_status status, const char *detail);
 
 /* ---- several processes -------------------------------------------------------
  *
- * Input from the peers. Messages are checked: SL_E_INPUT for one that no runtime of this plan would
- * send. */
-/* Takes a message of the peer's tell(). Any thread. A message received during progress() may go to
+ * Input from the peers. Messages are checked: a message that no runtime of this plan would send
+ * gives SL_E_INPUT. */
+/* Accepts a message of the peer's tell(). Any thread. Messages received during progress() may go to
  * sl_runtime_arrived instead. */
 sl_status sl_runtime_deliver(sl_runtime *rt, const void *message);
 /* Receive data of the peer's send(), during progress(). _place returns the address for the data, or
- * NULL; _arrived reports that it is complete. A message of tell() goes to _arrived with 0 bytes. */
+ * NULL; call _arrived when the data is complete. Pass a message of tell() to _arrived with 0
+ * bytes. */
 void *sl_runtime_place(sl_runtime *rt, const void *message, size_t bytes);
 sl_status sl_runtime_arrived(sl_runtime *rt, const void *message, size_t bytes);
 
-/* Contents of a message of send(), readable at both ends, for transports that choose among several
+/* Contents of a send() message, readable at both ends, for transports that choose among several
  * routes between two processes. Any thread. */
 typedef struct sl_wire_message {
-  int32_t link;    /* the queue that carries it; SL_NONE: a message of tell() */
+  int32_t link;    /* queue that carries it; SL_NONE: a message of tell() */
   uint32_t number; /* sequence number on that queue: 1, 2, 3, ... */
   size_t bytes;    /* size of the data */
 } sl_wire_message;
@@ -121,61 +126,63 @@ sl_status sl_runtime_wire_message(const sl_runtime *rt, const void *message, sl_
 /* Exports a runtime's own part of a run (records, peaks, counts) for another runtime of the same
  * plan. Between runs. Portions are plain bytes, at most most_bytes each if possible (0: one portion
  * of any length), valid until the next call; the size after the last one is 0. If there are more
- * than most_records records (0: no limit), the newest whole steps are exported. */
+ * than most_records records (0: no limit), only the newest whole steps are exported. */
 typedef struct sl_export sl_export;
 sl_export *sl_export_open(const sl_runtime *rt, size_t most_bytes, uint64_t most_records);
 size_t sl_export_next(sl_export *e, const void **portion);
 void sl_export_close(sl_export *e);
 /* Exports everything in one portion, which the caller frees with free(). */
 size_t sl_runtime_export(const sl_runtime *rt, void **out);
-/* Imports one portion; portions come in order. A first portion replaces an earlier export by that
- * process. `ahead_ns`: how far the other process's clock (CLOCK_MONOTONIC) was ahead of this one's.
- * SL_E_INPUT if the bytes are not of this plan. */
+/* Imports one portion; portions must come in order. A first portion replaces an earlier export of
+ * the same process. `ahead_ns`: how far the other process's clock (CLOCK_MONOTONIC) was ahead of
+ * this process's. SL_E_INPUT if the bytes belong to another plan. */
 sl_status sl_runtime_import(sl_runtime *rt, const void *bytes, size_t size, int64_t ahead_ns);
 
-/* Stopping a run over several processes, which must end at the same step everywhere. With peers,
- * sl_runtime_stop only records a request. A coordinator sees it (sl_runtime_wants_stop) and holds
- * every process: sl_runtime_hold returns the steps begun there and lets no other begin. Then it
- * ends all of them at the largest of these (sl_runtime_end_at). Any thread. */
+/* Stopping a run over several processes, which must all end at the same step. With peers,
+ * sl_runtime_stop only records a request. A coordinator sees the request (sl_runtime_wants_stop)
+ * and holds every process: sl_runtime_hold prevents new steps and returns the number of steps
+ * begun. The coordinator then ends all processes at the largest of these numbers
+ * (sl_runtime_end_at). Any thread. */
 bool sl_runtime_wants_stop(const sl_runtime *rt);
 int64_t sl_runtime_hold(sl_runtime *rt);
 void sl_runtime_end_at(sl_runtime *rt, int64_t steps);
-/* Ends the run at once, in the middle of a step, when another process is gone. */
+/* Ends the run immediately, in the middle of a step, because another process is lost. */
 void sl_runtime_abort(sl_runtime *rt, sl_status status, const char *detail);
 
-/* Changes quotas of registers, during a run or between runs; real clock, up to quota_most. The new
- * quotas are proved first: on SL_E_STUCK, as from sl_plan_prove, nothing changes. A raised quota
- * takes effect at once, a lowered one as slots are freed. Of several changes in quick succession
- * only the last may take effect. Results never depend on quotas. Any thread, one at a time. If
- * several processes run the plan, all make the same changes in the same order. */
+/* Changes quotas of registers, during a run or between runs; real clock, up to quota_most. The plan
+ * is first proved with the new quotas: on SL_E_STUCK, as from sl_plan_prove, nothing changes. A
+ * raised quota takes effect immediately, a lowered one as slots are freed. Of several changes in
+ * quick succession only the last may take effect. Results never depend on quotas. Any thread, one
+ * at a time. If several processes run the plan, all must make the same changes in the same
+ * order. */
 typedef struct sl_quota_change {
   int32_t reg, slots;
 } sl_quota_change;
 sl_status sl_runtime_set_quotas(sl_runtime *rt, int n, const sl_quota_change *changes);
-/* sl_runtime_quota: the quota last requested. sl_runtime_slots: slots that exist, more than the
- * quota while slots to be retired are in use; only for registers written in this process. Any
- * thread. */
+/* sl_runtime_quota returns the quota last requested. sl_runtime_slots returns the number of
+ * existing slots, which exceeds a lowered quota while surplus slots are in use; only for registers
+ * written in this process. Any thread. */
 int32_t sl_runtime_quota(const sl_runtime *rt, int32_t reg);
 int32_t sl_runtime_slots(const sl_runtime *rt, int32_t reg);
 
-/* Nanoseconds since the runtime was made, on its own clock. For callbacks of ops; on the real
- * clock, any thread. */
+/* Returns nanoseconds since the runtime was created, on its clock. For callbacks of ops; on the
+ * real clock, any thread. */
 uint64_t sl_runtime_now(const sl_runtime *rt);
-/* Steps begun in this process, including those before first_step. Any thread. */
+/* Returns the steps begun in this process, including those before first_step. Any thread. */
 int64_t sl_runtime_begun(const sl_runtime *rt);
-/* Firings completed in this process by this run. Any thread. */
+/* Returns the firings completed in this process by this run. Any thread. */
 uint64_t sl_runtime_fired(const sl_runtime *rt);
-/* Steps completed, including those before first_step. Between runs. */
+/* Returns the steps completed, including those before first_step. Between runs. */
 int64_t sl_runtime_steps(const sl_runtime *rt);
-/* The address of a slot in its register's memory space; the host cannot dereference a GPU address.
- * Between runs. NULL with no_data, or if the slot is in another process. */
+/* Returns the address of a slot in its register's memory space; the host cannot dereference a GPU
+ * address. Between runs. NULL with no_data, or if the slot is in another process. */
 void *sl_runtime_slot(sl_runtime *rt, int32_t reg, int32_t slot);
-/* The slot with the newest complete key of a register (a parameter's current version), or the held
- * slot: its address, and its number. Between runs. */
+/* Return the address and the number of the slot with the newest complete key of a register (a
+ * parameter's current version), or of the held slot. Between runs. */
 void *sl_runtime_newest(sl_runtime *rt, int32_t reg);
 int32_t sl_runtime_newest_slot(const sl_runtime *rt, int32_t reg);
 /* Copies `bytes` from or to a slot, starting at `offset`, in any memory space. Between runs.
- * SL_E_DEVICE if the device fails; SL_E_UNSUPPORTED if sl_runtime_slot is NULL. */
+ * SL_E_DEVICE if the device fails; SL_E_UNSUPPORTED if sl_runtime_slot returns NULL. */
 sl_status sl_runtime_read(const sl_runtime *rt, int32_t reg, int32_t slot, size_t offset,
                           size_t bytes, void *to);
 sl_status sl_runtime_write(sl_runtime *rt, int32_t reg, int32_t slot, size_t offset, size_t bytes,
@@ -183,7 +190,7 @@ sl_status sl_runtime_write(sl_runtime *rt, int32_t reg, int32_t slot, size_t off
 
 /* ---- statistics ------------------------------------------------------------ */
 
-/* Why a queue was idle before a firing: the last thing that firing waited for. */
+/* Why a queue was idle before a firing: the last condition that the firing waited for. */
 /* clang-format off */
 #define SL_WAIT_TABLE(X)                                                       \
   X(NONE, "none")     /* the queue was not idle */                             \
@@ -227,31 +234,31 @@ typedef struct sl_runtime_counts {
 } sl_runtime_counts;
 sl_runtime_counts sl_runtime_count(const sl_runtime *rt);
 
-/* Largest number of activations that a device held at once, in microbatches' worth (the sum of
+/* Returns the peak of activations held by a device, in microbatches (the sum of
  * sl_register.activation over the slots in use). */
 double sl_runtime_peak_activations(const sl_runtime *rt, int32_t device);
-/* Most slots of a register in use at once. */
+/* Returns the peak number of a register's slots in use. */
 int32_t sl_runtime_peak_slots(const sl_runtime *rt, int32_t reg);
 
-/* Statistics of a device over whole steps: medians over the steps after the first. */
+/* Statistics of a device per step: medians over the steps after the first. */
 typedef struct sl_device_statistics {
   double busy_seconds, span_seconds, bubble_fraction;
-  double peak_activations; /* largest number held at once, in microbatches' worth */
-  double update_seconds;   /* update of its parameters, not included in the span */
+  double peak_activations; /* peak of activations held, in microbatches */
+  double update_seconds;   /* time of its parameter updates, not included in the span */
 } sl_device_statistics;
 typedef struct sl_statistics {
   double step_seconds;           /* time from the end of one step to the end of the next */
   double bubble_fraction;        /* 1 - mean of the devices' busy / longest span */
   sl_device_statistics *devices; /* [plan->ndevices], freed by the caller with free() */
-  /* Parts of a step, which add up to step_seconds: the longest span of passes, the longest update,
-   * and the remainder, in which devices wait, communicate, load or are between steps. */
+  /* Parts of a step, which sum to step_seconds: the longest span of passes, the longest update, and
+   * the rest, in which devices wait, communicate, load or are between steps. */
   double passes_seconds, update_seconds, other_seconds;
 } sl_statistics;
 sl_statistics sl_runtime_statistics(const sl_runtime *rt);
 
-/* Median bubble, 0..1, of the steps since a moment of CLOCK_MONOTONIC, measured as by
- * sl_runtime_statistics(), on this process's devices and as far as the newest half of the trace
- * rings reaches back; -1: no whole step is there. Any thread, during a run. */
+/* Returns the median bubble, 0..1, of the steps since a time of CLOCK_MONOTONIC, measured as by
+ * sl_runtime_statistics(). It covers this process's devices, as far as the newest half of the trace
+ * rings reaches back; -1 if that has no whole step. Any thread, during a run. */
 double sl_runtime_live_bubble(const sl_runtime *rt, uint64_t since_ns);
 
 /* Sets seconds[plan->nactors] to the median duration of each actor's firings in the trace; 0 if the
@@ -260,21 +267,22 @@ void sl_runtime_durations(const sl_runtime *rt, double *seconds);
 
 /* ---- proof and prediction --------------------------------------------------- */
 
-/* Shows that the plan finishes: runs it on the virtual clock without data until it returns to the
- * same state (two steps, or three with delay edges). Returns SL_OK, or SL_E_STUCK with the waiting
- * cycle and the smallest change of one quota that breaks it. A plan with private quotas is a Kahn
- * network over bounded channels, so one successful execution proves that every timing succeeds
- * (Parks, "Bounded Scheduling of Process Networks", 1995). */
+/* Proves that the plan finishes: runs it on the virtual clock without data until its state repeats
+ * (two steps, or three with delay edges). Returns SL_OK, or SL_E_STUCK with the waiting cycle and
+ * the smallest change of one quota that breaks it. A plan with private quotas is a Kahn network
+ * over bounded channels, so one successful execution proves that every timing succeeds (Parks,
+ * "Bounded Scheduling of Process Networks", 1995). */
 sl_status sl_plan_prove(const sl_plan *plan);
 
-/* Predicts the statistics of a plan on devices that need not exist: three steps on the virtual
- * clock, in which a firing of actor a takes seconds[a] (NULL: the plan's durations). Proves the
- * plan as well: SL_E_STUCK as above. The caller frees out->devices. */
+/* Predicts the statistics of a plan, on real or hypothetical devices: runs three steps on the
+ * virtual clock, in which a firing of actor a takes seconds[a] (NULL: the plan's durations). Also
+ * proves the plan: SL_E_STUCK as above. The caller frees out->devices. */
 sl_status sl_plan_predict(const sl_plan *plan, const double *seconds, sl_statistics *out);
 
-/* Fixes the order of every queue that runs passes to the one in which the plan's second step starts
- * them on the virtual clock. Durations are as above, but communication takes no time: for schedules
- * whose order latency would change. The plan must be finished before and again after. */
+/* Fixes the order of every queue that runs passes to the order in which the plan's second step
+ * starts them on the virtual clock. Durations are as above, but communication takes no time. For
+ * schedules whose order would otherwise depend on latency. Call sl_plan_finish before and again
+ * after. */
 sl_status sl_plan_fix_order(sl_plan *plan, const double *seconds);
 
 #ifdef __cplusplus

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Shipped models and pretrained ones, of libsluice_tools: what actorrun takes as MODEL, with its
- * options.
+/* Shipped and pretrained models, in libsluice_tools: anything that actorrun accepts as MODEL, with
+ * its options.
  *
  *     sl_shipped *m = NULL;
  *     const char *words[] = {"--data", "book.txt", "--context", "256"};
@@ -23,39 +23,40 @@
 extern "C" {
 #endif
 
-/* The models that are built in, NULL-terminated. */
+/* Returns the built-in models, NULL-terminated. */
 const sl_model *const *sl_shipped_models(void);
 
 typedef struct sl_shipped sl_shipped;
 
-/* Finds a model: the name of a built-in one, FILE.c, FILE.so, a Hugging Face folder or a GGUF file.
- * `words` are its options as on a command line, and --init FILE, --tokenizer FILE. SL_E_USAGE names
- * a wrong option, SL_E_INPUT what is not there or not supported. */
+/* Opens a model: the name of a built-in model, FILE.c, FILE.so, a Hugging Face folder or a GGUF
+ * file. `words` are its options as on a command line, and --init FILE, --tokenizer FILE. SL_E_USAGE
+ * names a wrong option, SL_E_INPUT something missing or unsupported. */
 sl_status sl_shipped_open(const char *word, int nwords, const char *const *words, sl_shipped **out);
-/* Closes it; after the graphs that were built of it. */
+/* Closes the model. Call it after the graphs built from it are destroyed. */
 void sl_shipped_close(sl_shipped *m);
 
 const sl_model *sl_shipped_model(const sl_shipped *m);
 const sl_args *sl_shipped_args(const sl_shipped *m);
-/* Its weights, for sl_weights_load(), and its tokenizer's file, for sl_tokenizer_open() and
- * sl_graph_options; NULL: it has none. */
+/* Return the model's weights, for sl_weights_load(), and its tokenizer file, for
+ * sl_tokenizer_open() and sl_graph_options; NULL if it has none. */
 const char *sl_shipped_weights(const sl_shipped *m);
 const char *sl_shipped_tokenizer(const sl_shipped *m);
 
-/* Formats a conversation as the model's chat template has it, for an answer to follow. The caller
- * frees *prompt, and *end, the text of the token that ends an answer (NULL: none is known), with
- * free(). SL_E_USAGE: the model has no template. SL_E_INPUT: the template refuses the messages. */
+/* Formats a conversation with the model's chat template, up to where the answer begins. *end
+ * becomes the text of the token that ends an answer, or NULL if unknown. The caller frees *prompt
+ * and *end with free(). SL_E_USAGE: the model has no template. SL_E_INPUT: the template rejects the
+ * messages. */
 sl_status sl_shipped_chat(const sl_shipped *m, int nmessages, const char *const *roles,
                           const char *const *contents, char **prompt, char **end);
 
-/* Writes the parameters, and beside them config.json and the tokenizer's files, to a Hugging Face
- * folder, which is made if necessary. All processes of the job call it. SL_E_USAGE: no config.json
- * can say what the model is. */
+/* Writes the parameters, config.json and the tokenizer's files to a Hugging Face folder, which is
+ * created if necessary. All processes of the job call it. SL_E_USAGE: no config.json can describe
+ * the model. */
 sl_status sl_shipped_save(const sl_shipped *m, const char *folder, const sl_lowered *lowered,
                           sl_runtime *rt, sl_job *job);
 
-/* Fills in the parameters "teacher.NAME" of a run that learns from this model (sl_distill_create)
- * with its weights. SL_E_USAGE: it has none. */
+/* Fills the parameters "teacher.NAME" of a run that distills this model (sl_distill_create) with
+ * its weights. SL_E_USAGE: the model has no weights. */
 sl_status sl_shipped_teach(const sl_shipped *m, const sl_lowered *lowered, sl_runtime *rt);
 
 #ifdef __cplusplus

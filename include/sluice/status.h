@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Status codes: 0 is success, everything else names a kind of failure.
  *
- * The code gives the kind of failure and the exit status of the tools; the text says which op,
- * register, file or option it was. The function that detects a failure writes the text with
- * sl_fail(); callers pass the code on. The text belongs to the calling thread and stays valid until
- * its next sl_fail(). */
+ * The code gives the kind of failure and the exit status of the tools; the text names the op,
+ * register, file or option. The function that detects a failure writes the text with sl_fail();
+ * callers pass the code on. The text belongs to the calling thread and stays valid until its next
+ * sl_fail(). */
 #ifndef SLUICE_STATUS_H
 #define SLUICE_STATUS_H
 
@@ -40,17 +40,17 @@ typedef enum sl_status {
       SL_STATUS_COUNT
 } sl_status;
 
-/* Describes a code: "SL_E_SHAPE" -> "shapes or types do not fit". Never NULL. */
+/* Returns the description of a code: "SL_E_SHAPE" -> "shapes or types do not fit". Never NULL. */
 const char *sl_status_text(sl_status status);
 
-/* The exit status of a tool that ends with `status`: 0, 1, 2 or 3. */
+/* Returns the exit status of a tool that ends with `status`: 0, 1, 2 or 3. */
 int sl_status_exit(sl_status status);
 
 /* Records the detail text of a failure for this thread and returns `status`,
  * so that the detector can write `return sl_fail(SL_E_INPUT, "...", ...)`. */
 sl_status sl_fail(sl_status status, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
-/* The text of this thread's last failure; "" if there was none. */
+/* Returns the text of this thread's last failure, or "" if there was none. */
 const char *sl_detail(void);
 
 #ifdef __cplusplus

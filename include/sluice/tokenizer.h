@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Text to tokens and back, as a Hugging Face tokenizer.json or a GGUF file describes it. The tokens
- * equal those of Hugging Face's own library; unsupported features are refused by name. */
+/* Tokenizer: text to tokens and back, as a Hugging Face tokenizer.json or a GGUF file describes it.
+ * The tokens equal those of Hugging Face's library; an unsupported feature is an error that names
+ * it. */
 #ifndef SLUICE_TOKENIZER_H
 #define SLUICE_TOKENIZER_H
 
@@ -21,8 +22,8 @@ typedef struct sl_tokenizer sl_tokenizer;
 sl_status sl_tokenizer_open(const char *path, sl_tokenizer **out);
 void sl_tokenizer_close(sl_tokenizer *t);
 
-/* Sets *tokens, which the caller frees with free(), and *count. `whole`: with the special tokens
- * around a text (a begin token, for example). SL_E_INPUT says where the text is not UTF-8. One
+/* Sets *tokens, which the caller frees with free(), and *count. `whole`: adds the special tokens
+ * around a text, such as a begin token. SL_E_INPUT says where the text is not valid UTF-8. One
  * thread at a time. */
 sl_status sl_tokenizer_encode(sl_tokenizer *t, const char *text, size_t bytes, bool whole,
                               int32_t **tokens, size_t *count);
