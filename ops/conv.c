@@ -49,7 +49,7 @@ static sl_status channel_sum_infer(const sl_attrs *attrs, int nin, const sl_type
   return SL_OK;
 }
 
-/* Each number of y is a product over its output channel's kernel. */
+/* Costs of a convolution: each number of y is a product over its output channel's kernel. */
 static void product_cost(const sl_type *y, const sl_type *w, int nin, const sl_type *in,
                          const sl_type *out, double *flops, double *bytes) {
   double kernel = (double)sl_type_elements(w) / (double)w->dim[0];
