@@ -2,11 +2,11 @@
 /* Ops that dispatch (route) rows to the devices of their experts and collect the results.
  *
  * Ids name the expert of each row. The places of ids count row by row; a token's places are
- * consecutive. A device with some of the ids' rows sends every device the rows for its experts, in
- * the order of places. The receiver concatenates the rows of all sources, which gives the order of
- * places over all ids. Its results return in the same parts. A device that knows all ids therefore
- * knows the owner of each row, and only rows are transferred. The number of rows is a valid length
- * (extent). */
+ * consecutive. A device with some of the ids' rows sends every other device the rows for its
+ * experts, in the order of places. The receiver concatenates the rows of all sources, which gives
+ * the order of places over all ids. Its results return in the same parts. A device that knows all
+ * ids therefore knows the owner of each row, and only rows are transferred. The number of rows is a
+ * valid length (extent). */
 #include "ops/crowded.h"
 #include "ops/ops.h"
 #include "ops/dispatch.h"

@@ -17,7 +17,8 @@ sl_status sli_misfit(const sl_type *got, const char *expected, ...)
 /* Checks that the targets, input 1 beside the logits, are class ids, or equal *ignored if `ignored`
  * is not NULL. */
 sl_status sli_check_targets(const sl_call *call, const int32_t *ignored);
-/* Returns SL_OK if `got` is exactly `want`, else the misfit "<name> must be <want>". */
+/* Returns SL_OK if `got` is exactly `want`, otherwise fails with the misfit "<name> must be
+ * <want>". */
 sl_status sli_want(const char *name, const sl_type *got, const sl_type *want);
 
 /* Returns SL_OK if `got` is a dtype array of `ndim` dims (-1: one or more) without an empty dim. */

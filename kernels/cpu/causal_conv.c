@@ -20,8 +20,7 @@ typedef struct strip {
   const float *x;    /* row 0 */
   const float *rest; /* rows before row 0, or after the last row; NULL: zeros */
   bool behind;
-  const int32_t *position;       /* position of each row in its document; NULL: there is one
-                                  * document */
+  const int32_t *position;       /* of each row in its document; NULL: one document */
   int32_t beyond[SLI_MOST_TAPS]; /* positions of the rest after the last row */
 } strip;
 
@@ -100,9 +99,8 @@ typedef struct conv {
   int64_t taps;
   const float *near;                       /* rows of a neighbour, or NULL */
   const int32_t *position, *near_position; /* positions in documents; NULL: there is one document */
-  float *y, *before, *record;              /* record: NULL without pieces */
-  bool starts, behind;                     /* starts: the record begins with zeros; behind: see
-                                            * strip */
+  float *y, *before, *record;              /* before, record: NULL without pieces */
+  bool starts, behind;                     /* the record begins with zeros; see strip */
   bool inside; /* in a piece that devices share: the rest comes from the neighbour */
 } conv;
 

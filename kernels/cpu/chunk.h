@@ -68,7 +68,7 @@ typedef struct sli_cpu_chunks {
   sli_chunk_fn *const *unary, *const *unary_b; /* [SLI_UNARIES] */
   sli_row_fn *const (*binary)[3];              /* [SLI_BINARIES] */
   sli_row_fn *const *where;                    /* y, da, db */
-  bool multiplies;  /* our own f32 products are faster than oneDNN's at this level */
+  bool multiplies;  /* Sluice's f32 products are faster than oneDNN's at this level */
   const char *bf16; /* unit that computes tile_product; NULL: plain vectors */
   bool splits;      /* split_product is faster than the libraries */
 } sli_cpu_chunks;
@@ -119,8 +119,8 @@ static inline int64_t sli_chunk_rows(int64_t width) {
 }
 
 /* Returns the elements per chunk for an array of `total`. Long stretches of memory are read faster
- * than short ones, so chunks of large arrays are up to sixteen times as long, as long as there are
- * enough for all threads. */
+ * than short ones, so chunks of large arrays are up to sixteen times the usual length, provided
+ * that enough remain for all threads. */
 static inline int64_t sli_element_chunk(int64_t total) {
   int64_t times = total / (SLI_ELEMENT_CHUNKS * SLI_CHUNK_ELEMENTS);
   return SLI_CHUNK_ELEMENTS * (times < 1 ? 1 : times > 16 ? 16 : times);
@@ -278,8 +278,8 @@ typedef struct sli_walk {
   sli_walked b, c, d, g, b2, c2, part;
   sli_walk_sum y, z;
   /* initial and final states; NULL: zeros, or not needed. A sequence has `states` of them,
-   * `state_gap` numbers apart, and `state_rest` other numbers. state_group heads share one state
-   * or, in the backward direction, its sum. Strides within a state. */
+   * `state_gap` numbers apart, and `state_rest` other numbers. state_group heads share one state;
+   * in the backward direction it holds their sum. Strides are within a state. */
   float *from, *to;
   int64_t states, state_group, state_gap, state_rest, state_row, state_lane;
 } sli_walk;

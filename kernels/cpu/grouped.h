@@ -5,8 +5,8 @@
 
 #include <sluice/op.h>
 
-/* Returns the expert of a row among the call's first `experts`, or -1 if the expert is
- * elsewhere. */
+/* Returns the expert of a row among the call's first `experts`, or -1 if it has none
+ * here. */
 static inline int64_t sli_expert_of(const sl_call *call, int experts, int64_t row) {
   int64_t id = (int64_t)((const int32_t *)call->in[1])[row];
   int64_t e = id < 0 ? -1 : id - call->attrs->first;

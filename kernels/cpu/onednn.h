@@ -61,7 +61,7 @@ sl_status sli_onednn_order_create(const sli_product_shape *shape, int64_t rows,
                                   sli_onednn_order **order);
 void sli_onednn_order_destroy(sli_onednn_order *order);
 size_t sli_onednn_order_bytes(const sli_onednn_order *order);
-/* Returns the columns per block if the order is that of pack_bf16 (chunk.h), else 0. */
+/* Returns the columns per block if the order is that of pack_bf16 (chunk.h), otherwise 0. */
 int64_t sli_onednn_order_block(const sli_onednn_order *order, int64_t k);
 
 /* Creates the packing of an f32 B into this order. */

@@ -223,7 +223,7 @@ struct run {
   const void *a, *b;
   const float *bias;
   float *c;
-  double *leaves; /* C in f64, where groups are leaves; else NULL */
+  double *leaves; /* C in f64, if groups are leaves; otherwise NULL */
 };
 
 /* Rounds some rows of A to bf16, into this thread's buffer. */

@@ -26,9 +26,9 @@ template <typename T, int N> __global__ void embed(const int32_t *ids, const flo
 
 /* ---- sums ------------------------------------------------
  *
- * A stretch has STRETCH places of one id; the last one of an id has up to twice as many less one.
- * The beginnings of an id's stretches are therefore at least STRETCH apart if it has several.
- * Stretch number begin / STRETCH thus has its own place in the scratch. */
+ * A stretch has STRETCH places of one id; the last stretch of an id has up to 2 * STRETCH - 1.
+ * If an id has several stretches, they therefore begin at least STRETCH places apart. Their sums
+ * are kept at index begin / STRETCH of the scratch, which is thus unique. */
 
 constexpr int STRETCH = 64;
 

@@ -45,9 +45,9 @@ template <typename T, int N> __global__ void combine_b(const T *y, const float *
 
 /* ---- capacity ------------------------------------------------
  *
- * One block per expert, which has the expert's places in order. The block searches for the weight
- * of the last place that is kept, bit by bit, as integers that sort like the weights; then for the
- * number of equal weights that are kept. */
+ * One block per expert, with the expert's places in order. The block searches bit by bit for the
+ * weight of the last place that is kept, as an integer that sorts like the weight. It then searches
+ * for the number of equal weights that are kept. */
 
 /* Returns a number that sorts like the weight; -0 counts as 0. */
 __device__ inline uint32_t sortable(float x) {

@@ -329,8 +329,8 @@ sl_status sli_cuda_linear_prepare(const sl_call *call, void **state) {
 
 /* ---- with GELU ------------------------------------------------
  *
- * The library's GELU is the tanh form, as ours is, but is computed from the sums before they are
- * rounded to bf16; its auxiliary output is rounded. */
+ * The library's GELU has the tanh form, like Sluice's, but is computed from the sums before they
+ * are rounded to bf16; its auxiliary output is rounded. */
 
 /* Rows of the auxiliary array must be multiples of this many elements. */
 enum { AUX_MULTIPLE = 8 };

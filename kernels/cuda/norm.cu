@@ -177,7 +177,7 @@ template <bool ADD> void backward(const sl_call *call, void *stream, const void 
 
 /* ---- sums over rows ----------------------------------------------------------------
  *
- * Rows are cut into `partials` runs, as many as keep a GPU busy. A block takes one run of rows and
+ * Rows are cut into `partials` runs, enough to keep a GPU busy. A block takes one run of rows and
  * a warp's width of packs of columns. Its warps share the rows, and their sums are added in the
  * order of the warps. The sums of the runs, [partials, outputs, C] in the scratch, are added in the
  * same way. */

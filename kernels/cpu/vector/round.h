@@ -63,8 +63,7 @@ static inline vec add_products(vec c, const float *word, vec b) {
   memcpy(&bits, word, sizeof bits);
   uvec a = bits - (uvec){0};
 #if defined(__AVX512BF16__)
-#if defined(__clang__) /* clang's cost model does not terminate for a broadcast word seen as bf16 \
-                        */
+#if defined(__clang__) /* clang's cost model loops forever on a broadcast word seen as bf16 */
   __asm__("" : "+v"(a));
 #endif
   return (vec)_mm512_dpbf16_ps((__m512)c, (__m512bh)a, (__m512bh)b);
