@@ -12,7 +12,7 @@ static inline int sli_program_call_count(const sl_program *program) {
   return program->ncalls * (program->nvariants ? program->nvariants : 1);
 }
 
-/* A call as prepare() and scratch() see it: types and attrs, no data. */
+/* A call as seen by prepare() and scratch(): types and attrs, no data. */
 static inline sl_call sli_call_shape(const sl_program_call *c) {
   return (sl_call){.op = c->op,
                    .attrs = &c->attrs,
@@ -23,11 +23,11 @@ static inline sl_call sli_call_shape(const sl_program_call *c) {
                    .state = c->state};
 }
 
-/* Returns in *state the state that calls of one device share, as sl_op.keeps allows; the first call
- * makes it. `device` is the plan's number or the GPU's. Callable from any thread. */
+/* Returns in *state the state shared by calls of one device, as sl_op.keeps allows; the first call
+ * creates it. `device` is the plan's number or the GPU's. Callable from any thread. */
 typedef sl_status sli_prepare(const sl_call *call, void **state);
 sl_status sli_state_share(const sl_call *call, int32_t device, sli_prepare *prepare, void **state);
-/* Drops one use of a shared state. Returns true for the last user: the caller must then release the
+/* Drops one use of a shared state. Returns true for the last user, which must then release the
  * state. */
 bool sli_state_leave(const void *state);
 
@@ -60,12 +60,12 @@ static inline const sl_program_call *sli_program_calls(const sl_program *program
 
 /* Valid lengths of a firing, by number. */
 typedef struct sli_lengths {
-  int count, nread;      /* nread: lengths that an input brings */
+  int count, nread;      /* nread: lengths that an input supplies */
   int32_t *valid, *room; /* [count] valid rows, and rows the calls have room for */
 } sli_lengths;
 
-/* Loads the lengths that a firing begins with: full, unless an input brings another number.
- * `numbers` has room for two numbers per length. */
+/* Loads the initial lengths of a firing: full, unless an input supplies another number. `numbers`
+ * has room for two numbers per length. */
 static inline sli_lengths sli_lengths_load(const sl_program *program, const sl_firing *firing,
                                            int32_t *numbers) {
   sli_lengths x = {program->nlengths, program->nread, numbers, numbers + program->nlengths};
@@ -79,7 +79,7 @@ static inline sli_lengths sli_lengths_load(const sl_program *program, const sl_f
   return x;
 }
 
-/* Writes the lengths that a firing ends with beside the slots that it filled. */
+/* Stores the final lengths of a firing beside the slots that it filled. */
 static inline void sli_lengths_keep(const sli_lengths *x, const sl_program *program,
                                     const sl_firing *firing) {
   if (!firing->lengths || !x->count) return;

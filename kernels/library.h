@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Memory of the library of products on CPUs, which no plan contains. */
+/* Memory of the product library on CPUs, which no plan accounts for. */
 #ifndef SLUICE_KERNELS_LIBRARY_H
 #define SLUICE_KERNELS_LIBRARY_H
 

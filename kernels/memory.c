@@ -25,8 +25,8 @@ static sl_status host_create(const sl_memory_config *config, size_t bytes, void 
   return SL_OK;
 }
 
-/* Advises huge pages for the whole pages of the part only: a huge page that extends past the part
- * would take memory outside the plan. */
+/* Advises huge pages only for whole pages inside the part: a huge page that extends past it would
+ * take memory outside the plan. */
 static void host_use(void *part, size_t bytes) {
   uintptr_t begin = ((uintptr_t)part + PAGE - 1) / PAGE * PAGE;
   uintptr_t end = ((uintptr_t)part + bytes) / PAGE * PAGE;

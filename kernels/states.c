@@ -11,14 +11,14 @@
 typedef struct shared {
   struct shared *next;
   int32_t device;
-  sli_prepare *prepare; /* the CPU's or a GPU's */
+  sli_prepare *prepare; /* prepare() of the CPU or of a GPU */
   size_t (*keeps)(const sl_call *call, uint64_t *which);
   uint64_t which;
   void *state;
   int users;
 } shared;
 
-/* all shared states of the process; list and members are guarded by the lock */
+/* all shared states of the process; the lock guards the list and its members */
 static shared *all_shared;
 static pthread_mutex_t sharing = PTHREAD_MUTEX_INITIALIZER;
 

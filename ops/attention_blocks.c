@@ -1,19 +1,19 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Attention to chosen blocks of keys, after the prefill of Qwen2.5-1M (arXiv 2501.15383) and
+/* Attention to selected blocks of keys, after the prefill of Qwen2.5-1M (arXiv 2501.15383) and
  * MInference (Jiang et al., arXiv 2407.02490).
  *
- * Positions are in blocks of 64. Each block of queries of each head has a list of blocks of keys,
- * from its own backwards, and the kernels of plain attention walk it. With all blocks on the list
- * the bits are those of plain attention.
+ * A block has 64 positions. Each query block of each head has a list of key blocks, from its own
+ * block backwards, and the kernels of plain attention walk it. With all blocks on the list the
+ * result has the bits of plain attention.
  *
- * choose_blocks makes the lists. Three estimates say which share of the softmax mass of a block of
- * queries falls on a block of keys:
+ * choose_blocks makes the lists. Three estimates give the fraction of a query block's softmax mass
+ * that falls on a key block:
  *
- *   column     the share that the last 64 queries give to the block (vertical lines)
- *   distance   the share that they give to keys as far behind (slashes)
+ *   column     the fraction that the last 64 queries give to the block (vertical lines)
+ *   distance   the fraction that they give to keys at the same distance (slashes)
  *   means      the softmax of the products of the blocks' mean queries and mean keys
  *
- * The largest of the three ranks a block. Of equal ones the nearer goes first. */
+ * The largest of the three ranks a block. Among equal blocks the nearer one comes first. */
 #include "ops/attention_blocks.h"
 #include "ops/ops.h"
 
@@ -88,7 +88,7 @@ static sl_status check_list(const int32_t *list, int64_t n, int64_t head, int64_
   return SL_OK;
 }
 
-/* Checks that each list begins with the queries' own block and falls. */
+/* Checks that each list begins with the query block itself and then descends. */
 static sl_status check(const sl_call *call) {
   const sl_type *type = &call->in_type[3];
   const int32_t *lists = call->in[3];
@@ -100,7 +100,7 @@ static sl_status check(const sl_call *call) {
 
 /* ---- costs and signatures ------------------------------------------------------------------ */
 
-/* Average keys of a query, with lists of at most `most` blocks. */
+/* Returns the average keys per query, with lists of at most `most` blocks. */
 static double keys_of_query(const sl_attrs *attrs, int64_t length, int64_t most) {
   int64_t blocks = sli_blocks(length), sum = 0;
   bool budget = attrs->count || attrs->value > 0;
@@ -123,7 +123,7 @@ static void b_cost(const sl_attrs *attrs, int nin, const sl_type *in, const sl_t
   *bytes = sli_argument_bytes(nin, in, 3, out);
 }
 
-/* Scores of the last queries, twice, and of the means. */
+/* Counts the scores of the last queries, twice, and those of the means. */
 static void choose_cost(const sl_attrs *attrs, int nin, const sl_type *in, const sl_type *out,
                         double *flops, double *bytes) {
   (void)attrs;

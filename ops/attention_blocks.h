@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Blocks of keys that attention is limited to: their size, and how many a block of queries has. */
+/* Blocks of keys that attention is limited to: their size, and how many each query block attends
+ * to. */
 #ifndef SLUICE_OPS_ATTENTION_BLOCKS_H
 #define SLUICE_OPS_ATTENTION_BLOCKS_H
 
@@ -8,15 +9,16 @@
 #include "base/base.h"
 #include "ops/attention_shape.h"
 
-/* Positions of a block: a tile of keys. */
+/* Positions per block: one tile of keys. */
 enum { SLI_BLOCK = SLI_KEY_TILE };
 
 static inline int64_t sli_blocks(int64_t length) { return (length + SLI_BLOCK - 1) / SLI_BLOCK; }
 
-/* Returns the number of blocks that block `i` of the queries attends to, of the i + 1 that causal
- * attention has: attrs.count, or a share attrs.value. Its own and the first are among them. */
+/* Returns the number of key blocks that query block `i` attends to: attrs.count, or the fraction
+ * attrs.value of the i + 1 blocks of causal attention. The query block itself and the first block
+ * are always included. */
 static inline int64_t sli_blocks_chosen(const sl_attrs *attrs, int64_t i) {
-  const double slack = 1e-6; /* a tenth of 10 is 1 */
+  const double slack = 1e-6; /* makes a tenth of 10 blocks 1 */
   int64_t n =
       attrs->count ? attrs->count : (int64_t)ceil((double)attrs->value * (double)(i + 1) - slack);
   return SLI_MIN(SLI_MAX(n, 2), i + 1);

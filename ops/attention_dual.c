@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Dual-chunk attention (An et al., arXiv 2402.17463), by the kernels of plain attention.
  *
- * Keys are turned by their place in their chunk. Queries come in three forms, turned for the keys
- * of their own chunk, of the chunk before, and of all chunks before that (ops/rope.c). A tile of
- * keys lies in one chunk, so it has one form of each query; the softmax goes over all. */
+ * Keys are rotated by their position within their chunk. Queries come in three forms, rotated for
+ * the keys of their own chunk, of the previous chunk, and of all chunks before that (ops/rope.c). A
+ * tile of keys is inside one chunk, so it meets one form of each query; the softmax covers all
+ * tiles. */
 #include <sluice/attention.h>
 
 #include "ops/attention_shape.h"

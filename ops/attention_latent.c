@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Multi-head latent attention (DeepSeek-AI, arXiv 2405.04434). The keys and values of all heads are
- * linear maps of one latent of a position, besides a rotated part of the keys that all heads share.
+ * linear maps of one latent per position, plus a rotated part of the keys that all heads share.
  *
- * Training expands keys and values and attends to them as usual (graph/build/ops.c). A served graph
- * keeps the latent and the shared part of a position in its pages, rank + rope numbers instead of
- * heads (nope + rope + values). A head's scores q (W c) are (q W) c, so queries are taken to the
- * latents' space, and sums of latents to values at the end. */
+ * Training expands keys and values and runs ordinary attention (graph/build/ops.c). A served graph
+ * stores the latent and the shared part of each position in its pages: rank + rope numbers instead
+ * of heads (nope + rope + values). A head's scores q (W c) equal (q W) c, so queries are mapped
+ * into the latent space, and the sums of latents are mapped to values at the end. */
 #include <sluice/attention.h>
 
 #include "ops/attention_latent.h"

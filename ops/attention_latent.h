@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Attention over latents before its graph is served, and its limits. */
+/* Latent attention before its graph is served, and its limits. */
 #ifndef SLUICE_OPS_ATTENTION_LATENT_H
 #define SLUICE_OPS_ATTENTION_LATENT_H
 
 #include <sluice/op.h>
 
-/* Stands for latent attention until its graph is served: it has no kernel. The inputs are those of
- * attention_latent_served but the batch. */
+/* Placeholder for latent attention until its graph is served; it has no kernel. Its inputs are
+ * those of attention_latent_served without the batch. */
 extern const sl_op sl_op_attention_latent;
 
-/* Most numbers that a position keeps. */
+/* Maximum numbers kept per position. */
 enum { SLI_MAX_LATENT = 1024 };
 
 #endif

@@ -59,7 +59,7 @@ static sl_status packed_infer(const sl_attrs *attrs, int nin, const sl_type *in,
   return SL_OK;
 }
 
-/* Number of outputs: ids add one record, behind the others. */
+/* Returns the number of outputs: ids add one record at the end. */
 static int piece_outputs(const sl_attrs *attrs, int nin) {
   (void)attrs;
   return nin > 3 ? 4 : 3;
@@ -97,7 +97,7 @@ static sl_status packed_again_infer(const sl_attrs *attrs, int nin, const sl_typ
   return want_records(attrs, nin, in, sli_attention_packed_inputs(nin), &out[2]);
 }
 
-/* in: q, kv, o, lse, do, [ids]. *own: type of the piece's k and v. */
+/* in: q, kv, o, lse, do, [ids]. Sets *own to the type of the piece's k and v. */
 static sl_status backward_infer(const sl_attrs *attrs, int nin, const sl_type *in, sl_type *own) {
   if (attrs->heads < 1 || in[0].ndim != 3)
     return sli_misfit(&in[0], "q must be f32[b, t, n] and heads positive");
@@ -147,8 +147,8 @@ static int packed_signatures(const sl_attrs *attrs, int nin, const sl_type *in, 
   return with_records(sli_attention_packed_signatures(attrs, nin, in, out), out, 4, nin > 1);
 }
 
-/* Cost of a piece of average length and position, so that the pieces' costs add up to the whole's.
- * On average half of the record is filled. */
+/* Cost of a piece of average length and position, so that the costs of all pieces add up to the
+ * cost of the whole. On average half of the record is filled. */
 static void cost(const sl_attrs *attrs, const sl_type *o, int products, double *flops,
                  double *bytes) {
   sl_type record = record_type(attrs, o);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Shapes and signatures of attention, of whole sequences and of pieces. */
+/* Shapes and signatures of attention, for whole sequences and for pieces. */
 #include "ops/attention_shape.h"
 
 #include <math.h>
@@ -97,7 +97,7 @@ sl_status sli_attention_sinks_infer(const sl_attrs *attrs, int nin, const sl_typ
   return nin > 4 ? sli_want_ids(&in[4], &in[0]) : SL_OK;
 }
 
-/* Chunks are whole tiles of keys, so that a tile has one form of the queries. */
+/* A chunk must be whole tiles of keys, so that a tile meets one form of the queries. */
 static sl_status want_chunk(const sl_attrs *attrs) {
   if (attrs->chunk < SLI_KEY_TILE || attrs->chunk % SLI_KEY_TILE)
     return sl_fail(SL_E_SHAPE, "a chunk must be a multiple of %d positions, got %lld", SLI_KEY_TILE,

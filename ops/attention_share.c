@@ -3,10 +3,10 @@
  *
  * Sequences are cut into pieces, and the positions of each piece are sharded over devices. A device
  * computes its own queries and gathers the keys and values of the whole piece into one array. Its
- * record keeps them for later pieces, so each position crosses the link once, and its gradient once
- * back. Gradients for keys of earlier positions accumulate in a record local to this device. When a
- * piece runs backward, its rows of that record are this device's partial sum of the piece's
- * gradient.
+ * record keeps them for later pieces, so each position crosses the link once, and its gradient
+ * crosses it back once. Gradients for keys of earlier positions accumulate in a record local to
+ * this device. When a piece runs its backward pass, its rows of that record are this device's
+ * partial sum of the piece's gradient.
  *
  * Queries are one or two runs of positions, each a view for the whole-sequence kernel
  * (vector/attention.h). Results per query equal those on one device (attention_piece.c). */

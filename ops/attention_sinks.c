@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Attention with sinks, by the kernels of plain attention.
  *
- * A sink s counts in a row's sum as a key of score s whose value is 0. With lse of all scores and
- * the sink, the gradients of queries, keys and values are those of plain attention, and the sink's
- * is -e^(s - lse) dO . O. */
+ * In a row's sum, a sink s counts as a key with score s and value 0. With the lse of all scores and
+ * the sink, the gradients of queries, keys and values are those of plain attention, and the
+ * gradient of the sink is -e^(s - lse) dO . O. */
 #include <sluice/attention.h>
 
 #include "ops/attention_shape.h"

@@ -1,20 +1,20 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Attention ops chunk by chunk. Most of the keys are on other devices; a device fetches one chunk
- * after another and takes a step with each (ring attention: Liu et al., arXiv 2310.01889, with an
- * online softmax).
+/* Attention ops that work chunk by chunk. Most of the keys are on other devices; a device fetches
+ * one chunk after another and takes a step with each (ring attention: Liu et al., arXiv 2310.01889,
+ * with an online softmax).
  *
- * A step continues from the one before: o and the lse are the state of an online softmax whose
+ * A step continues from the previous one: o and the lse are the state of an online softmax whose
  * largest score is the lse and whose sum is 1. Steps therefore need only the usual outputs of
  * attention, and merge inside the kernel, in f32. In the backward pass each step has the final lse,
- * so its part of each gradient is the same as in a single call. dq accumulates over the steps; the
+ * so it contributes the same gradients as a single call would. dq accumulates over the steps; the
  * gradients of a chunk's keys and values go to the device that owns them.
  *
- * With attrs.exact, steps have the bits of one call. The state is that of attention_sweep.c: sums
- * that are not divided, the largest score and the sum. Tiles of keys are those of the whole
- * sequence. In the backward pass the gradients of a chunk accumulate, too.
+ * With attrs.exact, steps have the bits of one call. The state is that of attention_sweep.c:
+ * undivided sums, the largest score and the sum. Tiles of keys are those of the whole sequence. In
+ * the backward pass the gradients of a chunk accumulate as well.
  *
  * Spans say which queries meet a chunk's keys. A span is a run of query positions, a run of key
- * positions, and the distance between them. All are views for the whole-sequence kernel
+ * positions, and the distance between them. All steps are views for the whole-sequence kernel
  * (vector/attention.h). */
 #include "ops/attention_shape.h"
 #include "ops/attention_step.h"
@@ -46,14 +46,14 @@ static sl_status want_chunk(const sl_attrs *attrs, const sl_type *in, sl_type *f
   return want_spans(attrs, &in[0], &in[1]);
 }
 
-/* Returns the type of what a step leaves of the lse. */
+/* Returns the type of the lse output of a step. */
 static sl_type state_type(const sl_attrs *attrs, const sl_type *lse, bool ends) {
   sl_type type = *lse;
   if (attrs->exact && !ends) type.dim[2] *= 2;
   return type;
 }
 
-/* Checks that the tail has some keys of the chunk before. */
+/* Checks that the tail holds keys of the previous chunk. */
 static sl_status want_tail(int nin, const sl_type *in) {
   if (!is_there(nin, in, SLI_STEP_TAIL)) return SL_OK;
   sl_type want = in[1];

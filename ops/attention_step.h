@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Input numbers and attention mask of attention_step (ring attention): what the rules of
- * ops/attention_step.c and their kernels share. */
+/* Input numbers and attention mask of attention_step (ring attention), shared by the rules of
+ * ops/attention_step.c and their kernels. */
 #ifndef SLUICE_OPS_ATTENTION_STEP_H
 #define SLUICE_OPS_ATTENTION_STEP_H
 
 #include "ops/ops.h"
 
-/* Inputs behind q and kv, of the forward and the backward step. */
+/* Inputs after q and kv, of the forward and the backward step. */
 enum { SLI_STEP_IDS = 2, SLI_STEP_O, SLI_STEP_LSE, SLI_STEP_TAIL, SLI_STEP_INPUTS };
 
 enum {

@@ -2,18 +2,18 @@
 /* Attention ops over one piece of a sequence whose keys and values arrive piece by piece, after Yao
  * et al., arXiv 2408.16978.
  *
- * A call takes one piece of queries and one piece of keys and values. Queries k meet, call by call,
- * the keys of their own piece and of pieces k - 1, ..., 0, so no device holds the keys of a whole
- * sequence. The outputs hold the running state: sums not yet divided in o, the largest score and
+ * A call takes one piece of queries and one piece of keys and values. Queries of piece k meet, call
+ * by call, the keys of their own piece and of pieces k - 1, ..., 0, so no device holds the keys of
+ * a whole sequence. The outputs hold the running state: undivided sums in o, the largest score and
  * the sum in `seen`, and keys of an incomplete tile in `tail`. Tiles are those of the whole
- * sequence, visited from the last on, so calls with all keys at once (attention_piece.c) have the
- * same bits.
+ * sequence, visited from the last one backwards, so a call with all keys (attention_piece.c) gives
+ * the same bits.
  *
  * In the backward pass the query pieces come last first, each again with the keys from the first
  * piece on. dq accumulates from call to call. Gradients for earlier keys accumulate in dkv, which
- * spans all positions. The last call of a piece finds its own rows of dkv complete.
+ * covers all positions. The last call of a piece finds its own rows of dkv complete.
  *
- * A call leaves the number of the next piece of keys in an extra row of `tail` and of dkv. */
+ * A call stores the number of the next piece of keys in an extra row of `tail` and of dkv. */
 #include "ops/attention_shape.h"
 #include "ops/attention_sweep.h"
 #include "ops/ops.h"
@@ -79,7 +79,7 @@ static int sweep_outputs(const sl_attrs *attrs, int nin) {
   return nin > 2 ? 5 : 4;
 }
 
-enum { SEEN = 4 }; /* numbers per query and head: two here, four lanes' sums on GPUs */
+enum { SEEN = 4 }; /* numbers per query and head: CPUs use two; GPUs use the sums of four lanes */
 
 static sl_status sweep_infer(const sl_attrs *attrs, int nin, const sl_type *in, sl_type *out) {
   SLI_TRY(sli_want_share(attrs, &in[0], &in[1]));
@@ -144,7 +144,8 @@ static int sweep_signatures(const sl_attrs *attrs, int nin, const sl_type *in, s
 
 /* ---- cost ---------------------------------------------------------------------------------- */
 
-/* Cost of one call of a microbatch. The calls' costs add up to the whole sequence's. */
+/* Cost of one call of a microbatch. The costs of all calls add up to the cost of the whole
+ * sequence. */
 static void cost(const sl_call_cut *cut, const sl_attrs *attrs, const sl_type *o, int products,
                  double *flops, double *bytes) {
   double share = cut ? 2.0 / (cut->pieces + 1) : 1;

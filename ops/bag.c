@@ -46,7 +46,7 @@ static sl_status embedding_bag_b_infer(const sl_attrs *attrs, int nin, const sl_
   return SL_OK;
 }
 
-/* Each id moves one row of the table. */
+/* Counts bytes: each id moves one row of the table. */
 static void bag_cost(const sl_attrs *attrs, int nin, const sl_type *in, const sl_type *out,
                      double *flops, double *bytes) {
   double width = (double)sl_type_last(&in[1]);

@@ -11,7 +11,8 @@ SLI_REGION bool sli_bag_pads(const sl_bag *bag, int32_t id) {
   return bag && bag->pads && id == bag->padding;
 }
 
-/* Returns the weight of each id that counts: 1 for sums, 1 / (number of such ids) for means. */
+/* Returns the weight of each id that is not padding: 1 for sums, 1 / (number of those ids) for
+ * means. */
 SLI_REGION double sli_bag_share(const sl_bag *bag, const int32_t *ids, int64_t most) {
   int64_t count = 0;
   if (!bag || !bag->mean) return 1;

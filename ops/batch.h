@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Shapes of serving: the batch, which is the last input of served ops, and pages of the KV
+/* Shapes used in serving: the batch, which is the last input of served ops, and the pages of the KV
  * cache. */
 #ifndef SLUICE_OPS_BATCH_H
 #define SLUICE_OPS_BATCH_H
@@ -16,7 +16,7 @@ static inline sl_status sli_want_batch(int nin, const sl_type *in, int at) {
   return sl_fail(SL_E_SHAPE, "it has no batch to read");
 }
 
-/* Numbers in a page, for each KV head: K^T [dim, SL_PAGE] and V [SL_PAGE, dim]. */
+/* Numbers per page and KV head: K^T [dim, SL_PAGE] and V [SL_PAGE, dim]. */
 static inline int64_t sli_page_numbers(int64_t dim) { return 2 * SL_PAGE * dim; }
 
 #endif

@@ -57,7 +57,7 @@ SLI_COST(batch_norm_b_cost, 0, 1, 11)
 
 SLI_COST(batch_norm_w_cost, 0, 2, 5)
 
-/* Splits by channels; by rows too where statistics are given. */
+/* Splits by channels, and with given statistics by rows too. */
 static int batch_norm_signatures(const sl_attrs *attrs, int nin, const sl_type *in,
                                  sl_signature *out) {
   const sl_sbp channels = sli_split(1), each = sli_split(0), rows = sli_split(0);

@@ -1,19 +1,19 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Short causal convolution along positions, each channel by itself: what Mamba-2 and gated delta
- * nets do to their inputs.
+/* Short causal convolution along positions, one per channel, as Mamba-2 and gated delta nets apply
+ * it to their inputs.
  *
  *   y_t = bias + sum over j < W of w_(W-1-j) x_(t-j)
  *
- * A piece reads the W - 1 rows before it from a record that the one before has left. Backward, a
- * record of the W - 1 rows of dy behind a piece goes to the one before.
+ * A piece reads the W - 1 rows before it from a record that the previous piece left. In the
+ * backward pass, a record carries the W - 1 rows of dy after a piece to the previous piece.
  *
- * Devices that share the positions of a sequence read the rows of their neighbours, `near`. If
- * there are pieces besides, the first device has the record: it computes with the last device's
- * rows of the piece before, and then takes those of this piece. Backward the last one does, with
- * the first one's.
+ * Devices that share the positions of a sequence read their neighbours' rows, `near`. If the
+ * sequence is also cut into pieces, the first device has the record: it computes with the last
+ * device's rows of the previous piece, and then stores those of this piece. In the backward pass
+ * the last device does so, with the first device's rows.
  *
- * With the positions of tokens in their documents, a row reads rows of its own document alone.
- */
+ * Given the positions of tokens within their documents, a row reads only rows of its own
+ * document. */
 #include "ops/causal_conv.h"
 
 static sl_status want_taps(const sl_type *w, const sl_type *x) {
@@ -32,14 +32,14 @@ static sl_type rows_type(const sl_type *x, const sl_type *w) {
   return SL_TYPE(SL_F32, x->dim[0], sl_type_last(w) - 1, x->dim[2]);
 }
 
-/* Checks input i, rows that are not the device's own, if it is there. */
+/* Checks input i, if given: rows from outside the device's own. */
 static sl_status want_rows(const char *name, int nin, const sl_type *in, int i, const sl_type *x,
                            const sl_type *w) {
   sl_type rows = rows_type(x, w);
   return nin > i && in[i].ndim >= 0 ? sli_want(name, &in[i], &rows) : SL_OK;
 }
 
-/* Checks input i, a position for each row of x, if it is there. */
+/* Checks input i, if given: a position for each row of x. */
 static sl_status want_positions(int nin, const sl_type *in, int i, const sl_type *x) {
   sl_type positions = SL_TYPE(SL_I32, x->dim[0], x->dim[1]);
   return nin > i && in[i].ndim >= 0 ? sli_want("positions", &in[i], &positions) : SL_OK;

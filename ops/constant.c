@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Ops whose numbers come from the graph itself, constants and positions, and casts of integers. */
+/* Ops whose numbers come from the graph, constants and positions, and casts of integers. */
 #include <math.h>
 
 #include "ops/layout.h"
@@ -7,7 +7,7 @@
 #include "ops/ops.h"
 #include "ops/space.h"
 
-/* Dims of the part that a device has. */
+/* Returns the type of this device's part. */
 static sl_type region_type(const sl_type *whole, const sl_region *region) {
   sl_type type = *whole;
   for (int d = 0; region && d < region->ndim; d++) {
@@ -20,7 +20,7 @@ static sl_type region_type(const sl_type *whole, const sl_region *region) {
 
 /* ---- constants -------------------------------------------------------------------------- */
 
-/* With `like`, a device has the same part of the constant as of `like`. */
+/* With `like`, a device has the same part of the constant as it has of `like`. */
 static sl_status constant_infer(const sl_attrs *attrs, int nin, const sl_type *in, sl_type *out) {
   const sl_values *values = attrs->user;
   if (!values) return sl_fail(SL_E_SHAPE, "attrs.user must point to an sl_values");
@@ -87,7 +87,7 @@ static sl_status to_f32_infer(const sl_attrs *attrs, int nin, const sl_type *in,
   return SL_OK;
 }
 
-/* Refuses sums that may have been rounded. */
+/* Rejects sums that may have been rounded. */
 static sl_status to_f32_check(const sl_call *call) {
   const double *x = call->in[0];
   int64_t n = call->attrs->exact ? sl_type_elements(&call->in_type[0]) : 0;
@@ -108,7 +108,7 @@ static sl_status to_f64_infer(const sl_attrs *attrs, int nin, const sl_type *in,
   return SL_OK;
 }
 
-/* A summand of a scalar is converted to a summand of it. */
+/* A partial sum of a scalar converts to a partial sum of the result. */
 static int to_other_signatures(const sl_attrs *attrs, int nin, const sl_type *in,
                                sl_signature *out) {
   (void)attrs, (void)nin, (void)in;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Convolution ops. For each image the columns under the kernel are gathered (im2col): a row per
  * kernel element and a column per output position. The convolution and its gradients are then
- * matrix products with the weight. Threads take images in turn, each with its own columns in the
+ * matrix products with the weight. Threads take images in turn, each with separate columns in the
  * scratch. A 1x1 kernel reads the image itself. */
 #include "ops/layout.h"
 #include "ops/ops.h"
@@ -49,7 +49,7 @@ static sl_status channel_sum_infer(const sl_attrs *attrs, int nin, const sl_type
   return SL_OK;
 }
 
-/* Each number of y is a product over its output channel's kernel. */
+/* Costs of a convolution: each number of y is a product over its output channel's kernel. */
 static void product_cost(const sl_type *y, const sl_type *w, int nin, const sl_type *in,
                          const sl_type *out, double *flops, double *bytes) {
   double kernel = (double)sl_type_elements(w) / (double)w->dim[0];

@@ -4,7 +4,7 @@
 
 static sl_status copy_infer(const sl_attrs *attrs, int nin, const sl_type *in, sl_type *out) {
   (void)attrs, (void)nin;
-  sl_dtype dtype = in[0].dtype == SL_I32 ? SL_I32 : SL_F32; /* positions and ids, too */
+  sl_dtype dtype = in[0].dtype == SL_I32 ? SL_I32 : SL_F32; /* i32: positions and ids */
   SLI_TRY(sli_want_array("x", &in[0], dtype, in[0].ndim ? -1 : 0));
   out[0] = in[0];
   return SL_OK;

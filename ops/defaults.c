@@ -3,8 +3,8 @@
 #include <sluice/ops.h>
 #include <sluice/optimizer.h>
 
-/* Returns the given value, the op's default or the general one: the first that is not 0. SL_OFF
- * gives 0. */
+/* Returns the first value that is not 0: the given one, the op's default, or the general default.
+ * SL_OFF gives 0. */
 static float chosen(float given, float rows, float otherwise) {
   float value = given != 0 ? given : rows != 0 ? rows : otherwise;
   return value == SL_OFF ? 0 : value;

@@ -2,14 +2,15 @@
 /* The gated delta rule (Yang et al., arXiv 2412.06464; without gates: Schlag et al., arXiv
  * 2102.11174).
  *
- * A head's state S [dk, dv] maps keys to values. A position decays it, compares the value that it
- * has for the key with the one that it should have, and corrects it by a part b:
+ * A head's state S [dk, dv] maps keys to values. A position decays it, compares the value stored
+ * for its key with the value it should have, and corrects it by the fraction b:
  *
  *   S'_t = e^g_t S_(t-1)     e_t = v_t - k_t S'_t     S_t = S'_t + k_t^T (b_t e_t)
  *   o_t = scale q_t S_t
  *
  * Kernels follow this recurrence position by position and keep e. With u_t = b_t e_t, S is the
- * state of gated linear attention of the values u. Backward, with D_t the gradient of S_t:
+ * state of gated linear attention with values u. In the backward pass, with D_t the gradient of
+ * S_t:
  *
  *   D_t = scale q_t^T do_t + e^g_(t+1) (D_(t+1) - k_(t+1)^T dv_(t+1))
  *   du_t = k_t D_t     dv_t = b_t du_t     db_t = du_t e_t

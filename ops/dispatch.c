@@ -1,19 +1,19 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Ops that dispatch (route) rows to the devices of their experts and collect the results.
  *
- * Ids name the expert of each row. Places of ids count row by row; a token's places are
- * consecutive. A device that has some of the ids' rows sends each other device the rows for its
+ * Ids name the expert of each row. The places of ids count row by row; a token's places are
+ * consecutive. A device with some of the ids' rows sends every other device the rows for its
  * experts, in the order of places. The receiver concatenates the rows of all sources, which gives
  * the order of places over all ids. Its results return in the same parts. A device that knows all
- * ids therefore knows the owner of each row, and only rows are transferred. Their number is a valid
- * length (extent). */
+ * ids therefore knows the owner of each row, and only rows are transferred. The number of rows is a
+ * valid length (extent). */
 #include "ops/crowded.h"
 #include "ops/ops.h"
 #include "ops/dispatch.h"
 
 /* ---- shapes ------------------------------------------------------------------------------ */
 
-/* The route gives the output type, which depends on the devices. */
+/* The route holds the output type, which depends on the devices. */
 static sl_status route_infer(const sl_attrs *attrs, int nin, const sl_type *in, sl_type *out) {
   const sl_dispatch *route = attrs->user;
   (void)nin, (void)in;
@@ -27,7 +27,7 @@ static int64_t expects(const sl_attrs *attrs, int o, const sl_type *type, int32_
   return ((const sl_dispatch *)attrs->user)->expected;
 }
 
-/* Counts bytes read and written, for the rows that exist. */
+/* Counts bytes read and written for the existing rows. */
 static void route_cost(const sl_attrs *attrs, int nin, const sl_type *in, const sl_type *out,
                        double *flops, double *bytes) {
   (void)attrs, (void)nin, (void)in;

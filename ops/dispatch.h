@@ -12,7 +12,7 @@ static inline bool sli_dispatch_has(const sl_dispatch *r, int32_t id) {
   return id >= r->first && id < r->first + r->count;
 }
 
-/* Returns how many of the ids before place `end` name one of this device's experts. */
+/* Returns how many of the first `end` ids name one of this device's experts. */
 static inline int64_t sli_dispatch_count(const sl_dispatch *r, const int32_t *ids, int64_t end) {
   int64_t n = 0;
   for (int64_t i = 0; i < end; i++) n += sli_dispatch_has(r, ids[i]);

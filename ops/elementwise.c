@@ -2,7 +2,7 @@
 /* Element-wise ops. */
 #include "ops/ops.h"
 
-/* Checks that all inputs have one shape, and gives it to every output. */
+/* Checks that all inputs have the same shape, and gives it to every output. */
 static sl_status infer_same(int nin, const sl_type *in, int nout, sl_type *out) {
   SLI_TRY(sli_want_array("input 0", &in[0], SL_F32, in[0].ndim ? -1 : 0));
   static const char *const names[] = {"input 0", "input 1", "input 2"};

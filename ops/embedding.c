@@ -66,7 +66,7 @@ static int position_signatures(const sl_attrs *attrs, int nin, const sl_type *in
   return n;
 }
 
-/* Only the indexed rows are read and written. */
+/* Counts only the indexed rows, which are read and written. */
 static void embedding_cost(const sl_attrs *attrs, int nin, const sl_type *in, const sl_type *out,
                            double *flops, double *bytes) {
   (void)attrs, (void)nin, (void)in;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Ops around the experts' linear maps: combine merges the outputs of a token's experts; the
- * capacity limit drops the ids beyond what an expert may take. */
+ * capacity limit drops the ids that exceed an expert's capacity. */
 #include "ops/ops.h"
 
 /* ---- shapes ------------------------------------------------------------------------------ */

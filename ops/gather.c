@@ -49,7 +49,7 @@ static sl_status scatter_infer(const sl_attrs *attrs, int nin, const sl_type *in
 
 SLI_COST(gather_cost, 1, 1, 1)
 
-/* Counts bytes: only the indexed elements are read and written. */
+/* Counts only the indexed elements, which are read and written. */
 static void scatter_cost(const sl_attrs *attrs, int nin, const sl_type *in, const sl_type *out,
                          double *flops, double *bytes) {
   (void)attrs;
@@ -59,12 +59,12 @@ static void scatter_cost(const sl_attrs *attrs, int nin, const sl_type *in, cons
 
 /* ---- signatures ------------------------------------------------------------------------ */
 
-/* Entry of the index for a split along a dim that is not indexed. */
+/* Entry of the index for a split along a dim other than the indexed one. */
 static sl_sbp index_along(const sl_type *index, int dim) {
   return index->dim[dim] > 1 ? sli_split(dim) : (sl_sbp){0};
 }
 
-/* Splits by dims that are not indexed, by entries of the index, and by positions of the indexed
+/* Splits by the dims that are not indexed, by entries of the index, and by positions of the indexed
  * dim. */
 static int gather_signatures(const sl_attrs *attrs, int nin, const sl_type *in, sl_signature *out) {
   int axis = sli_one_axis(attrs, &in[0]), n = 0;
@@ -99,8 +99,8 @@ static int scatter_signatures(const sl_attrs *attrs, int nin, const sl_type *in,
 
 /* ---- checks of data -------------------------------------------------------------------- */
 
-/* Checks the values of an index. `there`: positions of the array here, which may be a part of the
- * whole. */
+/* Checks the values of an index. `there` is the number of positions of this array, which may be a
+ * part of the whole. */
 static sl_status check_index(const sl_call *call, int64_t there) {
   int64_t count = call->attrs->count ? call->attrs->count : there;
   if (call->attrs->partial && !call->attrs->count) return SL_OK;

@@ -3,13 +3,14 @@
  *
  * A call sorts its rows by expert, then by place, and multiplies them in tiles of one expert's
  * rows. A tile's rows are gathered and its results scattered back, so arrays stay in token order. A
- * row's result does not depend on which other experts are on the device. A tile has TILE rows, or
- * FEW; zeros fill up an expert's last tile. Weight gradients are summed tile by tile. An expert
- * without rows needs no special case.
+ * row's result does not depend on the other experts of the device. A tile has TILE rows, or FEW;
+ * zeros pad an expert's last tile. Weight gradients are summed tile by tile. An expert without rows
+ * needs no special case.
  *
- * Exact gradients of weights are sums over leaves. An expert's rows are then sorted by leaf, which
- * keeps their order in each, and no tile has rows of two. A leaf's sum is rounded and added in f64
- * (ops/leaves.h), so it does not matter which rows come to a device besides. */
+ * Exact weight gradients are sums over leaves. For them an expert's rows are also sorted by leaf,
+ * which keeps their order within a leaf, and no tile has rows of two leaves. A leaf's sum is
+ * rounded and added in f64 (ops/leaves.h), so the result does not depend on which rows a device
+ * receives. */
 #include "ops/batch.h"
 #include "ops/grouped.h"
 #include "ops/ops.h"
@@ -92,7 +93,7 @@ static void grouped_linear_w_cost(const sl_attrs *attrs, int nin, const sl_type 
   *bytes = sli_argument_bytes(3, in, 1, out);
 }
 
-/* Splits by experts, by output or by input features of their maps; or routes rows to the devices of
+/* Splits by experts, or by output or input features of their maps, or routes rows to the devices of
  * their experts. */
 static int grouped_linear_signatures(const sl_attrs *attrs, int nin, const sl_type *in,
                                      sl_signature *out) {

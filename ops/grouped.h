@@ -10,7 +10,7 @@ static inline bool sli_grouped_shared(const sl_type *x, const sl_type *ids) {
   return x->ndim == ids->ndim;
 }
 
-/* Returns the number of valid ids, where a valid length limits them. */
+/* Returns the number of valid ids, if a valid length limits them; otherwise all. */
 static inline int64_t sli_grouped_valid_ids(const sl_call *call) {
   const sl_type *ids = &call->in_type[1];
   int64_t rows = ids->dim[ids->ndim > 1 && ids->dim[0] == 1];

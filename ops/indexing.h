@@ -9,19 +9,19 @@
 extern "C" {
 #endif
 
-/* An array [outer, n, inner] and another, [outer, m, inner]: `index` holds, for each element of the
- * other array, a position along the first one's middle dim. */
+/* An array [outer, n, inner], indexed along its middle dim, and a second array [outer, m, inner].
+ * For each element of the second array, `index` holds a position along n. */
 typedef struct sli_indexing {
   int64_t outer, n, m, inner;
-  int64_t first;         /* position, in the whole, of the first of the n */
-  bool rows;             /* all elements of a row of `inner` share one position */
-  sli_permutation index; /* maps an element of the other array to its place in `index` */
+  int64_t first;         /* position of the first of the n in the whole array */
+  bool rows;             /* all elements of a row of `inner` use the same position */
+  sli_permutation index; /* maps an element of the second array to its entry in `index` */
 } sli_indexing;
 
 sli_indexing sli_indexing_of(const sl_attrs *attrs, const sl_type *whole, const sl_type *index);
 
 /* Returns SL_OK if `index` can index `whole` along the dim of attrs.axes, and sets *other to the
- * type of the other array. */
+ * type of the second array. */
 sl_status sli_indexing_check(const sl_attrs *attrs, const sl_type *whole, const sl_type *index,
                              sl_type *other);
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Layouts that kernels share with ops: where a part's bytes lie in the whole, rotary frequencies,
- * permutations, and windows on images. */
+/* Layouts that kernels share with ops: the location of a part's bytes in the whole, rotary
+ * frequencies, permutations, and windows on images. */
 #ifndef SLUICE_OPS_LAYOUT_H
 #define SLUICE_OPS_LAYOUT_H
 
@@ -18,14 +18,14 @@ typedef struct sli_cut {
   int64_t begin[SL_PART_RANGES], count[SL_PART_RANGES];
 } sli_cut;
 
-/* Returns SL_OK if the part exists in such an array. */
+/* Returns SL_OK if an array of this type has the part. */
 sl_status sli_part_check(const sl_type *whole, const sl_part *part);
 
 /* Returns the byte ranges of a valid part. */
 sli_cut sli_part_cut(const sl_type *whole, const sl_part *part);
 
-/* Returns where byte `at` of the part lies in the whole; *run is the number of bytes contiguous in
- * both. */
+/* Returns the offset in the whole of byte `at` of the part; *run is the number of bytes contiguous
+ * in both. */
 int64_t sli_cut_find(const sli_cut *cut, int64_t at, int64_t *run);
 
 /* Copy bytes [begin, end) of the part out of the whole, or into it; `part` points to the first of
@@ -33,7 +33,8 @@ int64_t sli_cut_find(const sli_cut *cut, int64_t at, int64_t *run);
 void sli_cut_take(const sli_cut *cut, int64_t begin, int64_t end, const void *whole, void *part);
 void sli_cut_put(const sli_cut *cut, int64_t begin, int64_t end, const void *part, void *whole);
 
-/* Returns the part that array i of several, concatenated along `dim`, takes up in the result. */
+/* Returns the part of the result that array i occupies when the arrays are concatenated along
+ * `dim`. */
 sl_part sli_concat_part(const sl_type *types, int i, int dim);
 
 /* A permutation of an array's dims: the output's dims, and the input's stride along each
@@ -48,25 +49,26 @@ sli_permutation sli_permutation_of(const sl_type *x, const sl_attrs *attrs, bool
 /* Returns the permutation that broadcasts x to y. */
 sli_permutation sli_expansion_of(const sl_type *x, const sl_type *y);
 
-/* Returns the key of a call's random numbers. */
+/* Returns the key for a call's random numbers. */
 uint64_t sli_random_key(const sl_attrs *attrs);
 
-/* Calls fn, in order, for each contiguous stretch of a shard: `bytes` bytes, from byte `part` of
- * the shard and byte `whole` of the whole on. */
+/* Calls fn, in order, for each contiguous stretch of a shard: `bytes` bytes, starting at byte
+ * `part` of the shard and byte `whole` of the whole. */
 typedef void sli_stretch(void *ctx, int64_t part, int64_t whole, int64_t bytes);
 void sli_shard_walk(const sl_shard *shard, sli_stretch *fn, void *ctx);
 
-/* Returns how many of a head's numbers rotary positions turn, which are the first ones. */
+/* Returns how many numbers of a head are rotated; they are the first ones. */
 int64_t sli_rotary_turned(const sl_attrs *attrs, int64_t width);
 
-/* Fills frequency[pairs] for rotary: position t turns pair j by t * frequency[j]. Returns the
+/* Fills frequency[pairs] for rotary: position t rotates pair j by t * frequency[j]. Returns the
  * factor of the cosines and sines. */
 double sli_rope_frequencies(const sl_attrs *attrs, int64_t pairs, double *frequency);
-/* Returns the position that a token's angles are of. */
+/* Returns the position whose angles a token at `position` uses. */
 int64_t sli_rope_position(const sl_attrs *attrs, int64_t position);
-/* Returns the factor of its cosines and sines beside that of all. */
+/* Returns the factor of the cosines and sines at `position`, on top of that of
+ * sli_rope_frequencies. */
 double sli_rope_sharpness(const sl_attrs *attrs, int64_t position);
-/* Returns the positions of a chunk; 0: there are no chunks. */
+/* Returns the positions per chunk, or 0 without chunks. */
 int64_t sli_rope_chunk(const sl_attrs *attrs);
 /* Continues a hash with the sl_rope that attrs.user points to; NULL adds nothing. */
 uint64_t sli_rope_hash(uint64_t hash, const sl_attrs *attrs, int nin);
@@ -100,8 +102,8 @@ uint64_t sli_window_hash(uint64_t hash, const sl_attrs *attrs, int nin);
 #define SLI_REGION static inline
 #endif
 
-/* Returns the position in the whole of position `at` of a part's dim; *left: how many positions are
- * contiguous from there on. */
+/* Returns the position in the whole of position `at` of a part's dim, and sets *left to the number
+ * of contiguous positions from there on. */
 SLI_REGION int64_t sli_range_position(const sl_part *of, int64_t at, int64_t *left) {
   int r = 0;
   while (at >= of->count[r]) at -= of->count[r++];
@@ -119,7 +121,7 @@ SLI_REGION int64_t sli_permutation_from(const sli_permutation *o, int64_t i) {
   return from;
 }
 
-/* Returns where element `element` of a part, an array dim[ndim], lies in the whole. The piece
+/* Returns the index in the whole of element `element` of a part, an array dim[ndim]. The piece
  * begins at position `row`. Sets *run as sl_call_where does. */
 SLI_REGION int64_t sli_region_index(const sl_region *region, const int64_t *dim, int64_t row,
                                     int64_t element, int64_t *run) {

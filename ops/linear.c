@@ -60,7 +60,7 @@ static sl_status linear_b_infer(const sl_attrs *attrs, int nin, const sl_type *i
   return SL_OK;
 }
 
-/* The op may also run in the forward pass (graph/passes/ahead.c). */
+/* linear_b may also run in the forward pass (graph/passes/ahead.c). */
 static int linear_b_signatures(const sl_attrs *attrs, int nin, const sl_type *in,
                                sl_signature *out) {
   (void)nin;

@@ -7,12 +7,12 @@
  *   S_t = diag(e^g_t) S_(t-1) + k_t^T v_t        o_t = scale q_t S_t
  *
  * Kernels follow this recurrence position by position, in training, in pieces and in serving, so a
- * row has the same bits in all of them. A piece reads the state that the one before has left, and
- * keeps it for its backward pass. There the gradient of the state goes back from piece to piece:
+ * row has the same bits in all of them. A piece reads the state that the previous piece left, and
+ * keeps it for its backward pass. There the gradient of the state passes back from piece to piece:
  *
  *   D_t = scale q_t^T do_t + diag(e^g_(t+1)) D_(t+1)
  *   dq_t = scale S_t do_t     dk_t = D_t v_t     dv_t = D_t^T k_t
- *   dg_t = sum over s >= t of (q_s dq_s - k_s dk_s), channel by channel; of a head with one gate,
+ *   dg_t = sum over s >= t of (q_s dq_s - k_s dk_s), per channel; for a head with one gate,
  *          of (o_s do_s - v_s dv_s), which is the same summed over channels */
 #include "ops/linear_attention.h"
 #include "ops/attention_shape.h"

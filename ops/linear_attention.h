@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Sizes and rules that gated linear attention (linear_attention.c) and the gated delta rule
- * (delta_rule.c) share, for their ops and kernels. */
+/* Sizes and rules shared by gated linear attention (linear_attention.c) and the gated delta rule
+ * (delta_rule.c), for their ops and kernels. */
 #ifndef SLUICE_OPS_LINEAR_ATTENTION_H
 #define SLUICE_OPS_LINEAR_ATTENTION_H
 
@@ -9,15 +9,15 @@
 #include "ops/ops.h"
 
 /* Heads of each array. Either several query heads read the state of one key head, as in grouped
- * attention; or several states have the same queries and keys, as in Mamba-2's groups. */
+ * attention, or several states share queries and keys, as in Mamba-2's groups. */
 typedef struct sli_linear_shape {
   int64_t batch, positions, heads;
-  int64_t q_heads, k_heads, v_heads; /* v_heads: of v, of the gates, and states */
-  int64_t dk, dv;                    /* a head's keys and values */
+  int64_t q_heads, k_heads, v_heads; /* v_heads: heads of v, of the gates and of the states */
+  int64_t dk, dv;                    /* widths of a head's keys and values */
   bool per_head;                     /* one gate for all channels of a head */
 } sli_linear_shape;
 
-/* q, k, v and gates are the first inputs of all these ops. */
+/* Returns the shape. All these ops have q, k, v and the gates as their first inputs. */
 static inline sli_linear_shape sli_linear_shape_of(const sl_attrs *attrs, const sl_type *in) {
   int64_t heads = attrs->heads, few = attrs->kv_heads ? attrs->kv_heads : heads;
   bool shared = few != heads && in[0].dim[2] == in[1].dim[2];
@@ -33,18 +33,18 @@ static inline sli_linear_shape sli_linear_shape_of(const sl_attrs *attrs, const 
                             .per_head = shared || in[3].dim[2] != in[1].dim[2]};
 }
 
-/* Gates of a position. */
+/* Number of gates per position. */
 static inline int64_t sli_linear_gates(const sli_linear_shape *s) {
   return s->v_heads * (s->per_head ? 1 : s->dk);
 }
 
-/* Numbers of a sequence's record of gradients: the states' of the query heads; then the gates',
- * sums in f64, in the room of two numbers each. */
+/* Numbers in a sequence's gradient record: the gradients of the query heads' states, then those of
+ * the gates, which are f64 sums and take the space of two numbers each. */
 static inline int64_t sli_linear_carry(const sli_linear_shape *s) {
   return s->heads * s->dk * s->dv + 2 * sli_linear_gates(s);
 }
 
-/* Numbers of a share's record beside a state: the sums of the logarithms of its gates. */
+/* Numbers in a share's record after each state: the sums of the logarithms of its gates. */
 static inline int64_t sli_linear_gap(const sli_linear_shape *s) { return s->per_head ? 1 : s->dk; }
 
 static inline float sli_linear_scale(const sl_attrs *attrs, int64_t dk) {
@@ -53,14 +53,14 @@ static inline float sli_linear_scale(const sl_attrs *attrs, int64_t dk) {
 
 /* Checks q, k, v and the gates. */
 sl_status sli_linear_want(const sl_attrs *attrs, const sl_type *in);
-/* Checks that an input has `width` numbers at each of q's positions. */
+/* Checks that an input has `width` numbers for each position of q. */
 sl_status sli_linear_want_rows(const char *name, const sl_type *type, const sl_type *q,
                                int64_t width);
 sl_type sli_linear_output(const sl_attrs *attrs, const sl_type *in);
 sl_type sli_linear_state(const sl_attrs *attrs, const sl_type *in);
 sl_type sli_linear_carry_type(const sl_attrs *attrs, const sl_type *in);
 /* Fills in the splits of `nin` inputs and `nout` outputs by sequences or heads, and those of the
- * states, the `nstates` outputs behind them. Returns their number. */
+ * `nstates` states, which follow the outputs. Returns the number of signatures. */
 int sli_linear_signatures(int nin, int nout, int nstates, sl_signature *out);
 /* Cost of `sweeps` walks along the positions, with two products each. */
 void sli_linear_cost(const sl_attrs *attrs, const sl_type *in, int sweeps, double *flops,

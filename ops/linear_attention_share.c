@@ -1,22 +1,22 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Gated linear attention of devices that share the positions of a sequence, by an exchange of
+/* Gated linear attention on devices that share the positions of a sequence, by an exchange of
  * states (LASP-2: Sun et al., arXiv 2502.07563; here with gates).
  *
- * Device c walks its own positions from a state of zeros, to M_c, and multiplies their gates, to
- * G_c. Both depend on no other device, and are all that others need of it:
+ * Device c walks its own positions from a zero state, which gives M_c, and multiplies their gates,
+ * which gives G_c. Both depend on no other device, and the other devices need nothing more:
  *
  *   S_in(c) = sum over j < c of (product over j < i < c of G_i) M_j
  *
- * It then walks its positions from S_in(c), which gives o. The gradient D of the state goes the
- * other way: N_c is that of S_in(c) from what device c itself does with the state,
+ * Device c then walks its positions from S_in(c), which gives o. The gradient D of the state goes
+ * the other way. N_c is the gradient of S_in(c) from device c's own use of the state:
  *
  *   D_out(c) = sum over j > c of (product over c < i < j of G_i) N_j
  *
- * The gradient of a gate sums over all later positions (linear_attention.c). Those of other devices
- * add the sum of S_out D_out, over the numbers of the state that the gate multiplies.
+ * The gradient of a gate sums over all later positions (linear_attention.c). The positions of other
+ * devices add the sum of S_out D_out, over the numbers of the state that the gate multiplies.
  *
- * Where sequences are cut into pieces too, each device gets the records of all, and keeps the state
- * at the end of a piece. */
+ * If sequences are also cut into pieces, each device receives all records and keeps the state at
+ * the end of a piece. */
 #include "ops/linear_attention.h"
 
 /* ---- shapes -------------------------------------------------------------------------------- */
@@ -81,7 +81,7 @@ static sl_status step_b_infer(const sl_attrs *attrs, int nin, const sl_type *in,
 
 /* ---- cost ---------------------------------------------------------------------------------- */
 
-/* A walk without a result at each position: half of the products. */
+/* Cost of a walk without a result at each position: half of the products. */
 static void share_cost(const sl_attrs *attrs, int nin, const sl_type *in, const sl_type *out,
                        double *flops, double *bytes) {
   sli_linear_shape s = sli_linear_shape_of(attrs, in);

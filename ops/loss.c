@@ -174,7 +174,7 @@ static sl_status share_infer(const sl_attrs *attrs, int nin, const sl_type *in, 
   return SL_OK;
 }
 
-/* A partial sum in gives a partial sum out. */
+/* A partial sum as input gives a partial sum. */
 static int share_signatures(const sl_attrs *attrs, int nin, const sl_type *in, sl_signature *out) {
   (void)attrs, (void)nin, (void)in;
   out[0] = (sl_signature){.in = {sli_partial()}, .out = {sli_partial()}};
@@ -283,7 +283,7 @@ const sl_op sl_op_cross_entropy_join = {
     .cost = cross_entropy_join_cost,
 };
 
-/* Located, so that reports know whose numbers they are. */
+/* Located, so that reports know which tokens the numbers belong to. */
 const sl_op sl_op_log_probability = {
     .name = "log_probability",
     .min_in = 2,

@@ -5,13 +5,13 @@
 
 #include <sluice/op.h>
 
-/* The query at position p of a sequence attends to the keys from p - behind to p + ahead that
- * exist, and to those before `shown` up to p + ahead. With ids [batch, keys], only keys with the
- * query's own id count, and none if that id is negative. */
+/* The query at position p of a sequence attends to the existing keys from p - behind to p + ahead,
+ * and to keys before `shown` up to p + ahead. With ids [batch, keys], it attends only to keys with
+ * the query's id, and to no key if that id is negative. */
 typedef struct sli_mask {
   int64_t behind, ahead, shown;
-  const int32_t *ids; /* or NULL */
-  int64_t ids_row;    /* stride in numbers from one sequence's ids to the next */
+  const int32_t *ids; /* NULL without document ids */
+  int64_t ids_row;    /* stride, in numbers, between the ids of two sequences */
 } sli_mask;
 
 /* Returns the mask for sequences of `keys` keys. */
@@ -21,14 +21,14 @@ static inline sli_mask sli_mask_of(const sl_attrs *attrs, int64_t keys, const vo
   return mask;
 }
 
-/* Queries at consecutive positions: rows `row` to row + rows - 1 of the call; the first is at
- * position `at`. */
+/* A run of queries at consecutive positions: rows `row` to row + rows - 1 of the call. The first
+ * query is at position `at`. */
 typedef struct sli_query_run {
   int64_t row, rows, at;
 } sli_query_run;
 
-/* Fills the runs of a call's queries and returns their number. The queries are all of its tick's
- * piece, or a device's share (attrs.first, attrs.dims). */
+/* Fills the runs of a call's queries and returns their number. The queries are the whole piece of
+ * the call's tick, or a device's share of it (attrs.first, attrs.dims). */
 enum { SLI_QUERY_RUNS = 2 };
 static inline int sli_query_runs(const sl_call *call, int64_t queries,
                                  sli_query_run out[SLI_QUERY_RUNS]) {
@@ -45,15 +45,15 @@ static inline int sli_query_runs(const sl_call *call, int64_t queries,
  * (kernels.h). */
 enum { SLI_SPANS = 4 };
 typedef struct sli_span {
-  int64_t query, queries, key, keys; /* rows of q and of kv: the first, and how many */
-  int64_t at_query, at_key;          /* positions of the first ones */
-  bool fresh;                        /* no earlier span had these queries */
+  int64_t query, queries, key, keys; /* first row and number of rows of q and of kv */
+  int64_t at_query, at_key;          /* positions of these first rows */
+  bool fresh;                        /* no earlier span covered these queries */
 } sli_span;
 typedef struct sli_spans {
   int n;
-  int64_t length; /* of the whole sequence */
+  int64_t length; /* length of the whole sequence */
   sli_span of[SLI_SPANS];
-  bool ends; /* exact: no later step has these queries */
+  bool ends; /* with attrs.exact: no later step has these queries */
 } sli_spans;
 
 /* Returns input i of a call, or NULL if the call has fewer. */
@@ -61,13 +61,12 @@ static inline const void *sli_optional(const sl_call *call, int i) {
   return i < call->nin ? call->in[i] : NULL;
 }
 
-/* Returns twice the average number of keys per query, over a sequence of `keys` from its first
- * position on. */
+/* Returns twice the average number of keys per query, over a whole sequence of `keys` positions. */
 static inline double sli_mask_pairs(const sl_attrs *attrs, int64_t keys) {
   double n = (double)keys,
          w = attrs->window > 0 && attrs->window < keys ? (double)attrs->window : n;
   double s = attrs->shown > 0 ? (double)attrs->shown : 0,
-         behind = n - w; /* queries with keys behind */
+         behind = n - w; /* number of queries with keys out of the window */
   double few = s < behind ? s : behind;
   double shown = few * (few + 1) + 2 * (behind - few) * few;
   double causal = (w * (w + 1) + 2 * behind * w + shown) / n;

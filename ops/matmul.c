@@ -12,7 +12,7 @@ static sl_type stack_of(const sl_type *type) {
   return t;
 }
 
-/* Returns the number of rows (0) or columns (1) of a matrix as the product uses it. */
+/* Returns the rows (0) or columns (1) of a matrix after its transposition. */
 static int64_t side(const sl_type *type, bool transposed, int which) {
   return type->dim[type->ndim - 2 + (transposed ? 1 - which : which)];
 }
@@ -55,7 +55,7 @@ static sl_status matmul_right_b_infer(const sl_attrs *attrs, int nin, const sl_t
   return back_infer(attrs, in, 1, out);
 }
 
-/* The backward products are as many and as large. */
+/* The backward products have the same number and size. */
 static void matmul_cost(const sl_attrs *attrs, int nin, const sl_type *in, const sl_type *out,
                         double *flops, double *bytes) {
   sl_type y;
@@ -66,7 +66,7 @@ static void matmul_cost(const sl_attrs *attrs, int nin, const sl_type *in, const
 
 /* ---- signatures --------------------------------------------------------------------------- */
 
-/* Splits by the batch dims that are as long as the output's. */
+/* Splits by the batch dims that have the output's length. */
 static int stack_signatures(const sl_type *in, const sl_type *y, sl_signature *out) {
   for (int d = 0; d < y->ndim - 2; d++) {
     out[d] = (sl_signature){.out = {sli_split(d)}};

@@ -9,8 +9,8 @@
 extern "C" {
 #endif
 
-/* C[m, n] = op(A)[m, k] op(B)[k, n] for every position of `batch`, whose steps count matrices. Dims
- * that the output lacks are summed. A and B are inputs a and b of the call. */
+/* C[m, n] = op(A)[m, k] op(B)[k, n] for every position of `batch`, whose strides count matrices.
+ * Dims that the output lacks are summed. A and B are inputs a and b of the call. */
 typedef struct sli_matmul {
   int64_t m, n, k;
   bool a_transposed, b_transposed;

@@ -14,15 +14,17 @@
 sl_status sli_misfit(const sl_type *got, const char *expected, ...)
     __attribute__((format(printf, 2, 3)));
 
-/* Checks that the targets, input 1 of logits, are classes, or `ignored` where that is not NULL. */
+/* Checks that the targets, input 1 beside the logits, are class ids, or equal *ignored if `ignored`
+ * is not NULL. */
 sl_status sli_check_targets(const sl_call *call, const int32_t *ignored);
-/* Returns SL_OK if `got` is exactly `want`, else the misfit "<name> must be <want>". */
+/* Returns SL_OK if `got` is exactly `want`, otherwise fails with the misfit "<name> must be
+ * <want>". */
 sl_status sli_want(const char *name, const sl_type *got, const sl_type *want);
 
 /* Returns SL_OK if `got` is a dtype array of `ndim` dims (-1: one or more) without an empty dim. */
 sl_status sli_want_array(const char *name, const sl_type *got, sl_dtype dtype, int ndim);
 
-/* Returns SL_OK for f32 of any shape, a scalar too, and for an f64 scalar. */
+/* Returns SL_OK for f32 of any shape, scalars included, and for an f64 scalar. */
 sl_status sli_want_numbers(const char *name, const sl_type *got);
 
 /* Return `type` with another last dim, or without its last dim. */
@@ -32,7 +34,7 @@ sl_type sli_type_without_last(const sl_type *type, sl_dtype dtype);
 /* Returns the bytes of all present arguments. */
 double sli_argument_bytes(int nin, const sl_type *in, int nout, const sl_type *out);
 
-/* Tests bit i of a mask whose bit 31 stands for all from 31 on. */
+/* Tests bit i of a mask in which bit 31 represents all bits from 31 on. */
 static inline bool sli_bit_on(uint32_t mask, int i) { return sli_bit(mask, SLI_MIN(i, 31)); }
 
 /* Returns the number of outputs of a call with nin inputs. */
@@ -45,8 +47,8 @@ const sl_kernel *sli_op_kernel(const sl_op *op, const char *backend);
 /* Returns true if the op's kernels prepare for the types of a call. */
 bool sli_op_fixed(const sl_op *op);
 
-/* Expand a gradient rule for a call with nin inputs and nout outputs: argument number a
- * (SL_ARG_NONE behind the last), the number of arguments, the number of gradients, and the input
+/* Expand a gradient rule for a call with nin inputs and nout outputs. In order: argument number a
+ * (SL_ARG_NONE after the last), the number of arguments, the number of gradients, and the input
  * that gradient j belongs to. */
 sl_grad_arg sli_rule_argument(const sl_grad_rule *rule, int nin, int nout, int a);
 int sli_rule_arguments(const sl_grad_rule *rule, int nin, int nout);
@@ -66,15 +68,16 @@ static inline uint64_t sli_hash_type(uint64_t hash, const sl_type *type) {
   return hash;
 }
 
-/* Make an entry of a signature. Entries that are not set are SL_BROADCAST. */
+/* Make an entry of a signature. Unset entries are SL_BROADCAST. */
 static inline sl_sbp sli_split(int dim) { return (sl_sbp){SL_SPLIT, dim}; }
 static inline sl_sbp sli_split_last(const sl_type *type) { return sli_split(type->ndim - 1); }
 static inline sl_sbp sli_partial(void) { return (sl_sbp){SL_PARTIAL, 0}; }
-/* Fills the signatures of a mean over all elements. A type of one dim has rows along it. */
+/* Fills the signatures of a mean over all elements. In a type of one dim, that dim counts as
+ * rows. */
 int sli_mean_signatures(const sl_attrs *attrs, int nin, const sl_type *in, sl_signature *out);
 
-/* Defines the cost rule of an op that does `flops_` per element of input `input_` and streams its
- * arguments once. */
+/* Defines the cost rule of an op that does `flops_` operations per element of input `input_` and
+ * streams its arguments once. */
 #define SLI_COST(name, input_, nout_, flops_)                                             \
   static void name(const sl_attrs *attrs, int nin, const sl_type *in, const sl_type *out, \
                    double *flops, double *bytes) {                                        \
@@ -86,74 +89,75 @@ int sli_mean_signatures(const sl_attrs *attrs, int nin, const sl_type *in, sl_si
 /* The gradient of the op that computes the logits, for logits whose products run before the lse of
  * all columns is known:
  * softmax_part(logits [..., v]) -> soft [..., v], the softmax over these columns; own [...], their
- * lse (if all columns are masked: 0 and the least finite number).
+ * lse (if all columns are masked: 0 and the lowest finite number).
  * softmax_rescale(ahead [..., n], taken [..., n], own, lse, dloss scalar) -> [..., n], for R rows:
  * (exp(own - lse) ahead - taken) dloss / R. With ahead = soft W and taken = the targets' rows of W
  * (0 for targets in other columns), this is the columns' partial sum of the gradient. */
 extern const sl_op sl_op_softmax_part, sl_op_softmax_rescale;
 
-/* Attention of some positions [B, n] of a sequence over others, one chunk of keys and values
+/* Attention of queries at some positions [B, n] of a sequence, to one chunk of keys and values
  * [B, m, 2 Hkv*D] (k then v) after another:
- * attention_step(q, kv, [ids], [o, lse], [tail]) -> o, lse continues from the step before. In the
+ * attention_step(q, kv, [ids], [o, lse], [tail]) -> o, lse continues from the previous step. In the
  * first step, outputs that no span covers are 0. attrs.user points to sli_spans; ids [B, length]
- * belong to the whole sequence.
- * With attrs.exact, chunks come from the last one to the first. Until the last step o is not yet
- * divided, and lse [B, H, 2n] has the largest score and the sum of each query. `tail` has the keys
- * and values, of the chunk before, that complete the last tile of this one.
- * attention_step_b(q, kv, o, lse, do, [ids], [dq], [dkv]) -> dq, dkv adds to the dq of the step
- * before, and to the dkv of other queries with this chunk. o and lse are those of the last step. */
+ * cover the whole sequence.
+ * With attrs.exact, chunks come in reverse order. Until the last step, o is not yet divided, and
+ * lse [B, H, 2n] holds the largest score and the sum of each query. `tail` holds the keys and
+ * values of the previous chunk that complete the last tile of this one.
+ * attention_step_b(q, kv, o, lse, do, [ids], [dq], [dkv]) -> dq, dkv adds to the dq of the previous
+ * step, and to the dkv that other queries produced for this chunk. o and lse are those of the last
+ * step. */
 extern const sl_op sl_op_attention_step, sl_op_attention_step_b;
 
 /* Attention of a device's share [B, n] of a piece's queries, at the positions that attrs.first and
  * attrs.dims give. The keys and values are kv [B, m, 2 Hkv*D] (k then v) of the piece and those of
- * earlier pieces, kept in `record` as attention_piece does (ops.h). The gradient of the keys is a
- * partial sum.
+ * earlier pieces, kept in `record` as in attention_piece (<sluice/ops.h>). The gradient of the keys
+ * is a partial sum.
  * attention_share(q, kv, [ids]) -> o, lse, record, and with ids [B, m] also all.
- * attention_share_b(q, record, o, lse, do, [all], kv) -> dq, dkv, and a record of what later pieces
- * sent back; kv may be absent.
+ * attention_share_b(q, record, o, lse, do, [all], kv) -> dq, dkv, and a record of the gradients
+ * that later pieces sent back; kv may be absent.
  * attention_share_again(q, kv, [ids], record, [all]) -> o, lse, absent, [absent]: the recomputed
  * call; kv may be absent. */
 extern const sl_op sl_op_attention_share, sl_op_attention_share_b, sl_op_attention_share_again;
 
-/* Gated linear attention of devices that have a share of the positions each. A record [B, heads of
- * v, dk dv + n] has for each state its end, begun from zeros, and the sums of its n logarithms of
- * gates: n is dk, or 1.
+/* Gated linear attention on devices that each hold a share of the positions. A record [B, heads of
+ * v, dk dv + n] holds, for each state, its final value when it starts from zeros, and the sums of
+ * the logarithms of its n gates; n is dk or 1.
  * linear_attention_share(q, k, v, g) -> record; q: type only.
- * linear_attention_share_b(q, k, v, g, do) -> record of the gradient of the state before the share,
- * from what the share does with it, over attrs.scale; k and v: types only.
- * linear_attention_join(record, ...) -> state [B, heads of v, dk dv] behind the first attrs.first
- * of the records, begun from zeros. attrs.count = n. With attrs.length, the records are those of
- * all devices of a piece: -> state, end (updated), begun from the end of the piece before; with
- * attrs.reverse, from that of the piece behind.
+ * linear_attention_share_b(q, k, v, g, do) -> record of the gradient of the state before the share
+ * that comes from the share itself, divided by attrs.scale; k and v: types only.
+ * linear_attention_join(record, ...) -> state [B, heads of v, dk dv] after the first attrs.first
+ * records, starting from zeros. attrs.count = n. With attrs.length, the records are those of all
+ * devices of a piece: -> state, end (updated), starting from the end of the previous piece, or,
+ * with attrs.reverse, of the following piece.
  * linear_attention_step(q, k, v, g, before) -> o of a share, from the state before it.
  * linear_attention_step_b(q, k, v, g, o, before, do, behind) -> dq, dk, dv, dg; behind: the
- * gradient of the state behind the share, over attrs.scale. */
+ * gradient of the state after the share, divided by attrs.scale. */
 extern const sl_op sl_op_linear_attention_share, sl_op_linear_attention_share_b,
     sl_op_linear_attention_join, sl_op_linear_attention_step, sl_op_linear_attention_step_b;
 
-/* Ops of served graphs. Each reads the batch (batch.h) as its last input, behind all inputs of the
- * op that it replaces; inputs not given are absent. From x and from keys and values they compute
- * the existing rows only.
+/* Ops of served graphs. Each reads the batch (batch.h) as its last input, after all inputs of the
+ * op that it replaces; omitted inputs are absent. They compute only the existing rows of x and of
+ * the keys and values.
  * attention_served(q, k, v, -, batch) -> o, -, pages; attention_packed_served(qkv, -, batch)
  * likewise.
  * linear_served and embedding_served read weights in any storage format (ops/storage.h);
- * attrs.dims[0]: the table's width. grouped_linear_served(x, ids, w, batch) -> y reads those of
- * experts in f32 or bf16.
+ * attrs.dims[0]: the table's width. grouped_linear_served(x, ids, w, batch) -> y reads the experts'
+ * weights in f32 or bf16.
  * begin(tokens, batch) -> the tokens of the tick's rows;
  * pick(x, batch) -> the rows to be sampled, attrs.count at most;
- * allow(batch) -> the tokens that may come next, i32 [attrs.count, attrs.length], of attrs.user, an
- * sl_serving; sample(logits, batch, allowed) -> one sl_sampled each; allowed may be left out. */
+ * allow(batch) -> the tokens that may come next, i32 [attrs.count, attrs.length]; attrs.user is an
+ * sl_serving; sample(logits, batch, allowed) -> one sl_sampled each; allowed may be omitted. */
 extern const sl_op sl_op_linear_served, sl_op_grouped_linear_served, sl_op_embedding_served,
     sl_op_rotary_served, sl_op_position_served, sl_op_attention_served,
     sl_op_attention_packed_served, sl_op_begin, sl_op_pick, sl_op_allow, sl_op_sample;
 
-/* Ops that train beside frozen weights in their storage format (ops/storage.h), with ndims 2:
+/* Ops for training with frozen weights in their storage format (ops/storage.h), with ndims 2:
  * attrs.dims[0] is the width of a row, dims[1] its sl_storage.
  * linear_stored(x, w, [bias]) -> y; linear_b_stored(dy, w) -> dx;
  * embedding_stored(ids, table) -> y. */
 extern const sl_op sl_op_linear_stored, sl_op_linear_b_stored, sl_op_embedding_stored;
 
-/* Newton-Schulz steps of Muon. */
+/* Newton-Schulz iterations of Muon. */
 enum { SLI_MUON_STEPS = 5 };
 
 #endif

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Ops of the update: the gradient's norm, clipping, the optimizers. */
+/* Ops of the update: gradient norm, clipping, optimizers. */
 #include <sluice/optimizer.h>
 
 #include <math.h>
@@ -58,7 +58,7 @@ static void step_cost(int nin, const sl_type *in, int nout, const sl_type *out, 
 }
 
 /* Defines the op rules of an optimizer with states_ states per parameter and each_ operations per
- * element, beside the sum of the gradient's parts. */
+ * element, in addition to the sum of the gradient's parts. */
 #define STEP_ROW(rule, states_, each_)                                                             \
   static sl_status rule##_infer(const sl_attrs *attrs, int nin, const sl_type *in, sl_type *out) { \
     return step_infer(attrs, nin, in, 1 + (states_), out);                                         \
@@ -81,7 +81,8 @@ static sl_status muon_infer(const sl_attrs *attrs, int nin, const sl_type *in, s
              : sl_fail(SL_E_SHAPE, "muon updates matrices, not tensors of %d dims", in[1].ndim);
 }
 
-/* Cost of a step: five times two products of the matrix by a square one, and one of those. */
+/* Cost of a step: each iteration takes two products of the matrix with a square one, and one
+ * product of two square ones. */
 static void muon_cost(const sl_attrs *attrs, int nin, const sl_type *in, const sl_type *out,
                       double *flops, double *bytes) {
   (void)attrs;

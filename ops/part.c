@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Ops that cut tensors apart and join them: the boxing between devices that shard a tensor in
- * different ways. */
+/* Ops that cut and join tensors: the boxing between devices that shard a tensor in different
+ * ways. */
 #include <stdio.h>
 
 #include "base/base.h"
@@ -51,7 +51,7 @@ static int slice_signatures(const sl_attrs *attrs, int nin, const sl_type *in, s
 
 /* ---- join -------------------------------------------------------------------------- */
 
-/* The joint's type, cut to the length of the inputs. */
+/* Returns the joint's type, cut to the length of the inputs. */
 static sl_type joint_type(const sl_joint *joint, const sl_type *in) {
   sl_type type = joint->type;
   for (int d = 0; d < type.ndim && joint->parts[0].axis >= 0 && in->ndim == type.ndim; d++)
@@ -71,7 +71,7 @@ static bool overlap(const sli_cut *a, const sli_cut *b) {
 
 /* Checks that each byte of the whole is in exactly one part. */
 static sl_status want_tiling(const sl_type *whole, int nparts, const sl_part *parts) {
-  int64_t bytes = 0, end = 0; /* end: of all parts so far */
+  int64_t bytes = 0, end = 0; /* end of all parts so far */
   sli_cut first = sli_part_cut(whole, &parts[0]);
   for (int p = 0; p < nparts; p++) {
     sli_cut cut = sli_part_cut(whole, &parts[p]);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Limits of the ops that cut tensors apart and join them (ops/part.c), for their kernels too. */
+/* Limits of the ops that cut and join tensors (ops/part.c), for their kernels too. */
 #ifndef SLUICE_OPS_PART_H
 #define SLUICE_OPS_PART_H
 

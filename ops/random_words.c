@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Counter-based random numbers. An element's numbers are a function of its position in the run, so
+/* Counter-based random numbers. An element's numbers depend only on its position in the run, so
  * they are the same on every device and at any time. */
 #include "ops/layout.h"
 

@@ -13,8 +13,8 @@ float sl_optimizer_decay(const sl_optimizer *o, int ndim) {
 
 /* ---- the rate of a step ------------------------------------------------------------ */
 
-/* Returns the fraction between min_lr (0) and lr (1) after `done`, a fraction of the decay's
- * time. */
+/* Returns the fraction of the way from min_lr (0) to lr (1), after the fraction `done` of the
+ * decay. */
 static double left_of_decay(const sl_optimizer *o, double done) {
   bool straight = o->schedule == SL_RATE_LINEAR || o->schedule == SL_RATE_WSD;
   return straight ? 1.0 - done : 0.5 * (1.0 + cos(M_PI * done));
@@ -44,7 +44,7 @@ static uint64_t hash_rate(uint64_t hash, const sl_optimizer *o) {
   return hash;
 }
 
-/* Hashes the original settings always, and later additions only if they differ from their
+/* Hashes the original settings always, and settings added later only if they differ from their
  * defaults. */
 uint64_t sl_optimizer_hash(uint64_t hash, const sl_attrs *attrs, int nin) {
   (void)nin;

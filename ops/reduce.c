@@ -12,7 +12,7 @@ static sl_status reduced_infer(const sl_attrs *attrs, const sl_type *x, sl_type 
   return SL_OK;
 }
 
-/* A result without dims is f64, as losses are. */
+/* A result without dims is f64, like a loss. */
 static sl_status reduce_sum_infer(const sl_attrs *attrs, int nin, const sl_type *in, sl_type *out) {
   (void)nin;
   SLI_TRY(reduced_infer(attrs, &in[0], &out[0]));
@@ -68,7 +68,7 @@ static sl_status mean_b_infer(const sl_attrs *attrs, int nin, const sl_type *in,
 
 SLI_COST(reduce_cost, 0, 1, 1)
 
-/* Splits along a remaining dim split the outputs alike. A split along a summed dim gives a partial
+/* A split along a remaining dim splits the output too. A split along a summed dim gives a partial
  * sum. */
 static int signatures(const sl_attrs *attrs, const sl_type *in, bool sums, sl_signature *out) {
   uint32_t axes = sli_reduce_axes(attrs, in);

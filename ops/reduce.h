@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Dims that a reduction goes along, for the rules of ops/reduce.c and their kernels. */
+/* Dims that a reduction runs along, for the rules of ops/reduce.c and their kernels. */
 #ifndef SLUICE_OPS_REDUCE_H
 #define SLUICE_OPS_REDUCE_H
 

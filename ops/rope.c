@@ -1,18 +1,19 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Rotary frequencies, and how models stretch them for contexts longer than in pretraining. Pair j
- * of a head turns by theta^(-j/pairs) per position; its wavelength is 2 pi over that.
+ * of a head rotates by theta^(-j/pairs) per position; its wavelength is 2 pi over that.
  *
- *   linear  positions are divided by `factor` (Chen et al., arXiv 2306.15595)
- *   llama3  wavelengths longer than original / low are stretched, those shorter than
- *           original / high stay, and those between are blended (Dubey et al., arXiv 2407.21783)
- *   yarn    a blend by pair, from the pair that turns `high` times in the original context to the
- *           one that turns `low` times; attention is sharpened by `scale` (Peng et al., arXiv
- *           2309.00071); `yarn-untruncated` does not round these two to whole pairs
- *   dual-chunk  positions are places in chunks of C = chunk - local. With i, j the places of a
- * query and a key, they are min(i + C, chunk) - j apart if the key is in the chunk before, and
- *           min(2 C - 1, chunk) - j if it is further away. Queries behind the original context
- *           are sharpened by 0.1 ln(positions / original) + 1 (An et al., arXiv 2402.17463;
- *           arXiv 2501.15383)
+ *   linear      positions are divided by `factor` (Chen et al., arXiv 2306.15595)
+ *   llama3      wavelengths longer than original / low are stretched, those shorter than
+ *               original / high stay, and those between are blended (Dubey et al., arXiv
+ *               2407.21783)
+ *   yarn        a blend by pair, from the pair that rotates `high` times in the original context
+ *               to the one that rotates `low` times; attention is sharpened by `scale` (Peng et
+ *               al., arXiv 2309.00071); `yarn-untruncated` does not round these two to whole pairs
+ *   dual-chunk  positions are places in chunks of C = chunk - local. A query at place i and a
+ *               key at place j are min(i + C, chunk) - j apart if the key is in the previous
+ *               chunk, and min(2 C - 1, chunk) - j if it is further away. Queries after the
+ *               original context are sharpened by 0.1 ln(positions / original) + 1 (An et al.,
+ *               arXiv 2402.17463; arXiv 2501.15383)
  *
  * The keys are those of Hugging Face's rope_parameters. */
 #include <math.h>
@@ -52,7 +53,7 @@ static double stay_llama3(const stretch *s, int64_t j, double frequency) {
   return between_0_and_1((turns - r->low) / (r->high - r->low));
 }
 
-/* Returns the (fractional) pair that turns `times` times in the original context. */
+/* Returns the (fractional) pair that rotates `times` times in the original context. */
 static double pair_that_turns(const stretch *s, double times) {
   return (double)s->pairs * log(s->rope->original / (times * 2 * M_PI)) / log(s->theta);
 }
@@ -190,7 +191,7 @@ static const key *find_key(const struct kind *kind, const char *name, size_t len
 
 static double *field(sl_rope *rope, const key *k) { return (double *)((char *)rope + k->field); }
 
-/* Reads "factor=8"; *at moves behind it. */
+/* Reads "factor=8" and moves *at past it. */
 static sl_status read_value(const char **at, const struct kind *kind, sl_rope *out) {
   size_t length = strcspn(*at, "=,");
   const key *k = find_key(kind, *at, length);

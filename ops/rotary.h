@@ -7,7 +7,7 @@
 #include "ops/layout.h"
 #include "ops/ops.h"
 
-/* State of rotary calls: cos and sin of position t, pair j. */
+/* State of rotary calls: cosine and sine for position t and pair j. */
 typedef struct sli_rotary {
   int64_t positions, pairs;
   float *cos, *sin; /* [positions, pairs] */

@@ -1,12 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Gradient rules with their arguments expanded: an argument for all inputs or outputs becomes one
- * per input or output of the call. */
+/* Gradient rules with their arguments expanded: an argument that stands for all inputs or outputs
+ * becomes one per input or output of the call. */
 #include "ops/ops.h"
 
 #include <string.h>
 
-/* Maps SL_ARG_INS to SL_ARG_IN, and so on; SL_ARG_NONE for kinds that stand for a single
- * argument. */
+/* Maps SL_ARG_INS to SL_ARG_IN, and so on; returns SL_ARG_NONE for kinds of a single argument. */
 static int one_of(int kind) {
   return kind == SL_ARG_INS     ? SL_ARG_IN
          : kind == SL_ARG_OUTS  ? SL_ARG_OUT

@@ -7,7 +7,7 @@
 
 #include <sluice/op.h>
 
-/* Returns the factor of a microbatch's value in a running statistic (running_part). */
+/* Returns the weight of a microbatch's value in a running statistic (running_part). */
 static inline float sli_running_factor(const sl_call *call) {
   double momentum = (double)call->attrs->value;
   double behind = (double)(call->attrs->count - 1 - call->tick.microbatch);

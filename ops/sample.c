@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Ops at the ends of a served graph: begin selects the tick's rows, pick the rows whose logits are
- * needed, allow which tokens may come next, and sample a token for each of them. */
+ * needed, and allow the tokens that may come next; sample draws a token for each picked row. */
 #include "ops/batch.h"
 #include "ops/ops.h"
 
@@ -26,7 +26,7 @@ const sl_op sl_op_begin = {
 
 /* ---- pick ------------------------------------------------------------------------------- */
 
-/* attrs.count: maximum number of rows. */
+/* attrs.count: maximum number of rows */
 static sl_status pick_infer(const sl_attrs *attrs, int nin, const sl_type *in, sl_type *out) {
   SLI_TRY(sli_want_array("x", &in[0], SL_F32, 3));
   SLI_TRY(sli_want_batch(nin, in, 1));
@@ -48,7 +48,7 @@ const sl_op sl_op_pick = {
 
 /* ---- allow ------------------------------------------------------------------------------ */
 
-/* attrs.user: the sl_serving; attrs.count: rows; attrs.length: words of a row. */
+/* attrs.user: the sl_serving; attrs.count: rows; attrs.length: words per row */
 static sl_status allow_infer(const sl_attrs *attrs, int nin, const sl_type *in, sl_type *out) {
   (void)nin;
   SLI_TRY(sli_want_array("batch", &in[0], SL_I32, 1));

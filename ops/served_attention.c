@@ -1,17 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Attention of a tick's rows over the pages of their sequences (the KV cache).
  *
- * Keys and values of a position are kept in a page of its sequence from the tick that computes
- * them; the batch's table names the page. A row writes its own keys and values first, then attends
- * to its sequence page by page from its own position backwards. Its sums are therefore the same in
- * a prompt's chunk and alone, with any choice of pages, and those of training. */
+ * The tick that computes the keys and values of a position stores them in a page of the sequence;
+ * the batch's table names the page. A row first writes its own keys and values, then attends to its
+ * sequence page by page, from its own position backwards. Its sums are therefore the same in a
+ * prompt's chunk and alone, with any choice of pages, and equal to those of training. */
 #include <sluice/attention.h>
 
 #include "ops/attention_shape.h"
 #include "ops/batch.h"
 #include "ops/ops.h"
 
-/* Type of attrs.count pages, f32 or (attrs.bf16) bf16. Numbers are rounded as they are stored;
+/* Type of attrs.count pages, f32 or (attrs.bf16) bf16. Numbers are rounded when they are stored;
  * computation is in f32. */
 static sl_type pages_type(const sl_attrs *attrs, const sl_type *o) {
   int64_t dim = o->dim[2] / attrs->heads;

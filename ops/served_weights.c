@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Ops of served graphs that read weights: products and tables. Each existing row is computed as if
- * it were alone. Weights may have any storage format; the results have the same bits as with f32
+ * it were alone. Weights may have any storage format; results have the same bits as with f32
  * weights of the same values. */
 #include "base/base.h"
 #include "ops/batch.h"
@@ -54,7 +54,7 @@ const sl_op sl_op_linear_served = {
 
 /* ---- tables ---------------------------------------------------------------------------------- */
 
-/* attrs.dims[0]: numbers in a row. */
+/* attrs.dims[0]: numbers per row */
 static sl_status embedding_served_infer(const sl_attrs *attrs, int nin, const sl_type *in,
                                         sl_type *out) {
   SLI_TRY(sli_want_batch(nin, in, 2));

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Checks used by shape rules. The text of a misfit says what was expected; the graph adds the op
- * and the tensor. */
+/* Checks for shape rules. The text of a misfit says what was expected; the graph adds the op and
+ * the tensor. */
 #include <stdarg.h>
 #include <stdio.h>
 

@@ -37,7 +37,7 @@ static int64_t step_at(const sl_type *type, int ndim, int d) {
   return step;
 }
 
-/* Returns true if every array is contiguous across this dim and the space's last one. */
+/* Returns true if in every array this dim is contiguous with the last dim of the space. */
 static bool joins(const sli_space *s, int64_t length, const int64_t *step) {
   for (int a = 0; a < SLI_SPACE_ARRAYS; a++)
     if (s->step[a][s->ndim - 1] != step[a] * length) return false;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Ops that put rows of an encoder in the place of tokens' embeddings, and the register of a step's
- * rows. */
+/* Ops that replace embeddings of tokens with encoder rows, and the register that collects the rows
+ * of a step. */
 #include "ops/splice.h"
 
 #include "ops/batch.h"
@@ -15,7 +15,7 @@ static sl_status marks_infer(const sl_attrs *attrs, int nin, const sl_type *in, 
   return SL_OK;
 }
 
-/* Splits by sequences; attrs.first is the first one. */
+/* Splits by sequences; attrs.first becomes the device's first sequence. */
 static int marks_signatures(const sl_attrs *attrs, int nin, const sl_type *in, sl_signature *out) {
   (void)attrs, (void)nin, (void)in;
   out[0] = (sl_signature){.in = {sli_split(0)}, .out = {sli_split(0)}, .first = 1};
@@ -64,12 +64,12 @@ static sl_status splice_infer(const sl_attrs *attrs, int nin, const sl_type *in,
   return SL_OK;
 }
 
-/* Splits by sequences, which have rows of their own with attrs.count, from attrs.first on; by
- * positions and by columns. */
+/* Splits by sequences, positions or columns. With attrs.count, each sequence has rows of its own,
+ * and attrs.first becomes the first one. */
 static int splice_signatures(const sl_attrs *attrs, int nin, const sl_type *in, sl_signature *out) {
   (void)in;
   int n = 0;
-  if (nin < 3) return 0; /* of a served graph */
+  if (nin < 3) return 0; /* in a served graph */
   const sl_sbp rows = attrs->count ? sli_split(0) : (sl_sbp){SL_BROADCAST, 0};
   out[n++] = (sl_signature){.in = {sli_split(0), rows, sli_split(0)},
                             .out = {sli_split(0)},

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Conversion of weights between a file's blocks, f32 and the storage formats (rest) that products
- * read. Scalar reference code; kernels/cpu/vector/storage.h has the vectorised version. */
+/* Conversion of weights between a file's blocks, f32 and the storage formats that products read.
+ * This is scalar reference code; kernels/cpu/vector/storage.h has the vectorised version. */
 #include "ops/storage.h"
 
 #include <math.h>
@@ -17,7 +17,8 @@ static void take_q5_0(const unsigned char *block, unsigned char *numbers, uint16
 static void take_q4_1(const unsigned char *block, unsigned char *numbers, uint16_t *scales);
 static void take_q4_0(const unsigned char *block, unsigned char *numbers, uint16_t *scales);
 
-/* Names in files, the bytes of a block, and its conversion; NULL: blocks stay as they are. */
+/* Names in files, bytes per block, and the conversion of a block (NULL: blocks stay as they
+ * are). */
 static const struct {
   const char *type;
   sl_storage storage;
@@ -86,11 +87,12 @@ sl_storage sli_storage_of(const sl_type *lies, int64_t k) {
 }
 
 bool sli_storage_fits(sl_storage storage, const sl_type *values) {
-  if (values->ndim == 3) return !sli_storage_blocks(storage); /* of experts */
+  if (values->ndim == 3) return !sli_storage_blocks(storage); /* weights of experts */
   return values->ndim == 2 && sl_type_last(values) % blocks_of[storage].numbers == 0;
 }
 
-/* Counts a part along the last dim in blocks; false: it begins or ends within one. */
+/* Converts a part along the last dim to count blocks; returns false if it begins or ends within
+ * one. */
 static bool count_in_blocks(sl_part *part, int64_t numbers) {
   bool whole = true;
   for (int r = 0; r < part->nranges; r++) {
@@ -116,7 +118,7 @@ bool sli_storage_shard(sl_storage storage, const sl_shard *values, sl_shard *blo
 
 /* ---- bf16 --------------------------------------------------------------------------------- */
 
-/* Rounds a group as the op quantize does, bit for bit. */
+/* Rounds a group with the same bits as the op quantize. */
 static void round_group(const float *from, int64_t n, float *to) {
   float most = 0;
   for (int64_t i = 0; i < n; i++) most = fabsf(from[i]) > most ? fabsf(from[i]) : most;
@@ -185,7 +187,7 @@ void sli_storage_unpack_file(sl_storage storage, const void *blocks, int64_t num
   sli_gguf_unpack(forms[f].type, blocks, (size_t)numbers, out);
 }
 
-/* Returns -8 times a half: three more in its exponent. */
+/* Returns -8 times a half, by adding three to its exponent. */
 static uint16_t minus_eight(uint16_t half) {
   uint16_t sign = (uint16_t)(~half & 0x8000), size = half & 0x7fff;
   for (int i = 0; i < 3; i++) size = (uint16_t)(size < 0x400 ? 2 * size : size + 0x400);
@@ -197,8 +199,8 @@ static void take_same(const unsigned char *block, unsigned char *numbers, uint16
   memcpy(numbers, block + 2, 32);
 }
 
-/* Expands q5_0: the fifth bits of the 32 numbers are in four bytes before the others. Each number
- * becomes a byte from -16 on. */
+/* Expands q5_0: the fifth bits of the 32 numbers are in four bytes before the rest. Each number
+ * becomes a byte of -16 to 15. */
 static void take_q5_0(const unsigned char *block, unsigned char *numbers, uint16_t *scales) {
   memcpy(scales, block, 2);
   for (int i = 0; i < 32; i++) {

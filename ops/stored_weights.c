@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Ops that train beside frozen weights in their storage format: products, their input gradients,
- * and tables. attrs.dims[0]: numbers in a row of the weight, attrs.dims[1]: its storage format. */
+/* Ops for training with frozen weights in their storage format: products, their input gradients,
+ * and tables. attrs.dims[0]: numbers per row of the weight; attrs.dims[1]: its storage format. */
 #include "base/base.h"
 #include "ops/linear.h"
 #include "ops/ops.h"
 #include "ops/storage.h"
 
-/* Checks a weight, rows of attrs.dims[0] numbers; *rows: how many. */
+/* Checks a weight with rows of attrs.dims[0] numbers and sets *rows to their number. */
 static sl_status want_stored(const char *what, const sl_attrs *attrs, const sl_type *in,
                              int64_t *rows) {
   sl_storage storage = (sl_storage)attrs->dims[1];
@@ -66,7 +66,7 @@ static sl_status embedding_stored_infer(const sl_attrs *attrs, int nin, const sl
   return SL_OK;
 }
 
-/* Only the indexed rows are read. */
+/* Counts only the indexed rows, which are read. */
 static void embedding_stored_cost(const sl_attrs *attrs, int nin, const sl_type *in,
                                   const sl_type *out, double *flops, double *bytes) {
   (void)attrs, (void)nin, (void)in;

@@ -20,7 +20,7 @@ typedef struct sli_weighing {
   const float *weights; /* [classes]; NULL: all 1 */
   int64_t classes;      /* number of weights */
   int32_t ignored;
-  /* weight removed from the target by smoothing, and each class's share of it */
+  /* weight that smoothing takes from the target, and the part of it that each class gets */
   float smoothing, each;
 } sli_weighing;
 
@@ -40,14 +40,14 @@ static inline sli_weighing sli_weighing_of(const sl_call *call, int input) {
 
 SLI_TARGET bool sli_counts(const sli_weighing *w, int32_t target) { return target != w->ignored; }
 
-/* Returns the weight of a target that counts. A target that is no class gives NaN, so that the loss
- * shows it. */
+/* Returns the weight of a target that is not ignored. A target outside the classes gives NaN, so
+ * that the loss shows it. */
 SLI_TARGET float sli_weight(const sli_weighing *w, int32_t target) {
   if (!w->weights) return 1;
   return target >= 0 && target < w->classes ? w->weights[target] : NAN;
 }
 
-/* Returns the weight of the target's own logit. */
+/* Returns the weight of the target's logit. */
 SLI_TARGET float sli_weight_own(const sli_weighing *w, int32_t target) {
   return (1 - w->smoothing) * sli_weight(w, target);
 }
@@ -60,13 +60,13 @@ SLI_TARGET float sli_weight_all(const sli_weighing *w, int32_t target, float sum
 
 /* ---- rows in parts ----------------------------------------------------------------------- */
 
-/* Numbers that one device knows of a row's columns: the largest logit, the sum of
- * e^(logit - largest), the weight of the row's lse (weighted rows only; else 1), and the weighted
- * target logit to be subtracted. */
+/* Numbers that one device knows about a row's columns: the largest logit, the sum of e^(logit -
+ * largest), the weight of the row's lse (weighted rows only; otherwise 1), and the weighted target
+ * logit to be subtracted. */
 enum { SLI_PART = 3, SLI_WEIGHTED_PART = 4 };
 
 /* Returns the loss of a row from its parts of `part` numbers each, `width` in all, and sets its
- * lse. A weighted row in which no column counts has no lse: 0. */
+ * lse. A weighted row in which no column counts has no lse; it is set to 0. */
 SLI_TARGET double sli_join_parts(const float *p, int64_t width, int part, float *lse) {
   float top = p[0];
   double total = 0, taken = 0;
@@ -80,8 +80,8 @@ SLI_TARGET double sli_join_parts(const float *p, int64_t width, int part, float 
   return (weighted ? (double)p[2] : 1) * (double)*lse - taken;
 }
 
-/* Returns the log-probability of a row's target from its parts, and sets its lse. Of the parts only
- * one has another logit than 0. */
+/* Returns the log-probability of a row's target from its parts, and sets its lse. Only one of the
+ * parts has a target logit other than 0. */
 SLI_TARGET float sli_join_log_probability(const float *p, int64_t width, float *lse) {
   float taken = 0;
   sli_join_parts(p, width, SLI_PART, lse);

@@ -25,8 +25,8 @@ static sl_status want_axis(const sl_attrs *attrs, const sl_type *type) {
                     attrs->axes);
 }
 
-/* Checks that the arrays agree in all dims but sli_concat_axis, along which *sum is their total
- * length. */
+/* Checks that the arrays agree in all dims except sli_concat_axis, and sets *sum to their total
+ * length along it. */
 static sl_status want_row(const sl_attrs *attrs, int n, const sl_type *types, int64_t *sum) {
   SLI_TRY(want_axis(attrs, &types[0]));
   *sum = 0;
@@ -67,7 +67,7 @@ static int concat_b_outputs(const sl_attrs *attrs, int nin) {
   return nin - 1;
 }
 
-/* Splits along any dim but the concatenated one. */
+/* Splits along any dim except the concatenated one. */
 static int concat_signatures(const sl_attrs *attrs, int nin, const sl_type *in, sl_signature *out) {
   int count = 0;
   for (int d = 0; d < in[0].ndim; d++) {
@@ -123,11 +123,11 @@ static uint64_t split_hash(uint64_t hash, const sl_attrs *attrs, int nin) {
 
 /* ---- reshape ------------------------------------------------------------------------ */
 
-/* The smallest group of consecutive dims of both shapes with equal products. */
+/* A smallest group of consecutive dims of both shapes with equal products. */
 typedef struct group {
-  int from, to;           /* first dim of the group ... */
-  int from_end, to_end;   /* ... and its end */
-  int from_lead, to_lead; /* the first dim of each that is not 1: the group splits along it */
+  int from, to;           /* first dim of the group */
+  int from_end, to_end;   /* end of the group */
+  int from_lead, to_lead; /* first dim of each that is not 1; splits of the group are along it */
 } group;
 
 static int lead_of(const sl_type *type, int begin, int end) {
@@ -252,8 +252,8 @@ static int permute_signatures(const sl_attrs *attrs, int nin, const sl_type *in,
 
 /* ---- expand ------------------------------------------------------------------------- */
 
-/* Returns the length that a dim of length 1 expands to: that of `like`, or this device's part of
- * the whole. */
+/* Returns the length to which a dim of length 1 expands: that of `like`, or of this device's part
+ * of the whole. */
 static int64_t expanded(const sl_attrs *attrs, const sl_type *like, int d) {
   if (like) return like->dim[d];
   if (!attrs->region || !attrs->region->of[d].nranges) return attrs->dims[d] ? attrs->dims[d] : 1;
@@ -280,7 +280,7 @@ static sl_status expand_infer(const sl_attrs *attrs, int nin, const sl_type *in,
   return SL_OK;
 }
 
-/* Splits along dims that x has; and along expanded dims, where x is replicated. */
+/* Splits along dims that x has, and along expanded dims, where x is replicated. */
 static int expand_signatures(const sl_attrs *attrs, int nin, const sl_type *in, sl_signature *out) {
   const sl_type *x = &in[0];
   bool like = nin > 1 && in[1].ndim >= 0;

@@ -9,7 +9,7 @@ static sl_status want_scalar(const char *name, const sl_type *type, sl_dtype dty
   return sli_want_array(name, type, dtype, 0);
 }
 
-/* Checks the class weights; `classes` 0 accepts any number. */
+/* Checks the class weights; `classes` 0 accepts any number of them. */
 static sl_status want_weights(const sl_type *weights, int64_t classes) {
   if (weights->ndim < 0) return SL_OK;
   sl_type want = SL_TYPE(SL_F32, classes);
@@ -26,7 +26,7 @@ static sl_status target_weight_infer(const sl_attrs *attrs, int nin, const sl_ty
   return SL_OK;
 }
 
-/* A shard of the columns has fewer columns than there are weights. */
+/* A shard of the columns has fewer columns than the class weights have entries. */
 static sl_status want_rows(const sl_attrs *attrs, const sl_type *logits, const sl_type *targets,
                            const sl_type *weights) {
   SLI_TRY(sli_want_array("logits", logits, SL_F32, -1));

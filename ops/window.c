@@ -11,7 +11,7 @@ static const sl_window *record_of(const sl_attrs *attrs) {
 
 static int64_t or_else(int64_t value, int64_t otherwise) { return value ? value : otherwise; }
 
-/* Returns the dim of an array that lies along axis a of an image; 0: none. */
+/* Returns the dim of an array along axis a of an image, or 0 if there is none. */
 static int dim_along(const sl_type *type, int a) { return type->ndim == 4 ? 2 + a : a ? 2 : 0; }
 
 static int64_t length_along(const sl_type *type, int a) {

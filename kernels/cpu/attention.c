@@ -60,7 +60,7 @@ static void forward(const sl_call *call, sli_attention *a) {
   sl_team_for(call->team, sli_attention_cut(a, call->team), sli_cpu()->attention, a);
 }
 
-/* o, lse and do are inputs i, i + 1 and i + 2. */
+/* Sets o, lse and do from inputs i, i + 1 and i + 2, and runs the backward pass. */
 static void backward(const sl_call *call, sli_attention *a, int i) {
   a->o = call->in[i];
   a->lse = (float *)call->in[i + 1];
@@ -68,7 +68,7 @@ static void backward(const sl_call *call, sli_attention *a, int i) {
   sl_team_for(call->team, (int)(a->batch * a->kv_heads), sli_cpu()->attention_b, a);
 }
 
-/* The same with dq, dk and dv as outputs of their own. */
+/* Runs the backward pass with dq, dk and dv as separate outputs. */
 static void separate_backward(const sl_call *call, sli_attention *a, int i) {
   a->dq = call->out[0];
   a->dk = call->out[1];
@@ -117,7 +117,7 @@ static void blocks_b_cpu(const sl_call *call) {
   separate_backward(call, &a, 4);
 }
 
-/* The forms of queries are inputs 3 and 4. */
+/* Returns the view of a dual-chunk call; inputs 3 and 4 are the other forms of the queries. */
 static sli_attention dual_view(const sl_call *call) {
   sli_attention a = separate_view(call, NULL);
   a.dual.chunk = call->attrs->chunk;

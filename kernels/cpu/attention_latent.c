@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* CPU kernel of attention over pages of latents (ops/attention_latent.c). A query is taken to the
- * latents' space, q W, so that no key or value is ever computed. A row's sums depend on its own
- * position alone. */
+/* CPU kernel of attention over pages of latents (ops/attention_latent.c). A query is mapped into
+ * the latent space, q W, so no key or value is ever computed. A row's sums depend only on its own
+ * position. */
 #include <math.h>
 #include <string.h>
 
@@ -25,7 +25,7 @@ typedef struct latents {
   const sli_run *runs;
 } latents;
 
-/* State of a query while it goes through the pages: in the latents' space. */
+/* State of a query, in the latent space, as it proceeds through the pages. */
 typedef struct query {
   float q[SLI_MAX_LATENT], acc[SLI_MAX_LATENT], p[SL_PAGE], top, total;
 } query;
@@ -47,7 +47,7 @@ static void keep_chunk(void *arg, int i) {
   }
 }
 
-/* Returns n numbers of the pages, widened into `room` where they are bf16. */
+/* Returns n numbers of the pages, widened into `room` if they are bf16. */
 static const float *latent_at(const latents *a, int64_t at, int64_t n, float *room) {
   const uint16_t *from = (const uint16_t *)a->pages + at;
   if (!a->bf16) return (const float *)a->pages + at;
@@ -59,7 +59,7 @@ static void add_row(float *restrict y, float x, const float *restrict row, int64
   for (int64_t d = 0; d < n; d++) y[d] += x * row[d];
 }
 
-/* Sums of numbers that lie LANES apart, added from the first on. */
+/* Returns the dot product, from sums of numbers LANES apart, added in order. */
 static float dot(const float *x, const float *y, int64_t n) {
   enum { LANES = 16 };
   float part[LANES] = {0}, sum = 0;
@@ -71,7 +71,7 @@ static float dot(const float *x, const float *y, int64_t n) {
   return sum;
 }
 
-/* Takes a head's query to the latents' space. */
+/* Maps a head's query into the latent space. */
 static void begin_query(query *x, const latents *a, const float *q, const float *w) {
   memset(x->q, 0, sizeof x->q);
   memset(x->acc, 0, sizeof x->acc);
@@ -81,7 +81,7 @@ static void begin_query(query *x, const latents *a, const float *q, const float 
   x->total = 0;
 }
 
-/* Turns the scores of a page's keys into weights, and fades the sums before. */
+/* Turns the scores of a page's keys into weights, and rescales the earlier sums. */
 static void soften(query *x, int64_t keys, int64_t rank) {
   float top = x->top;
   for (int64_t j = 0; j < keys; j++) top = x->p[j] > top ? x->p[j] : top;
@@ -102,7 +102,7 @@ static void see_page(const latents *a, query *x, int64_t at, int64_t keys) {
     add_row(x->acc, x->p[j], latent_at(a, at + j * width, a->rank, room), a->rank);
 }
 
-/* Takes a head's sums from the latents' space to its values. */
+/* Maps a head's sums from the latent space to its values. */
 static void end_query(const query *x, const latents *a, const float *w, float *out) {
   for (int64_t d = 0; d < a->values; d++) out[d] = dot(x->acc, w + d * a->rank, a->rank) / x->total;
 }

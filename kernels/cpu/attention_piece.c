@@ -168,7 +168,7 @@ static void packed_again_cpu(const sl_call *call) {
   forward(call, &a, call->in[0], call->in_type[0].dim[2], call->in[kv]);
 }
 
-/* Computes dq, with rows dq_row floats apart, and dk and dv, with rows kv_row apart. */
+/* Computes dq, with rows dq_row floats apart, and dk and dv, with rows kv_row floats apart. */
 static void backward(const sl_call *call, float *record, float *dq, int64_t dq_row, float *dk,
                      float *dv, int64_t kv_row) {
   sli_attention a = view(call, &call->in_type[2], sli_optional(call, 5));

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* CPU kernels of attention with sinks: those of plain attention, whose rows are then scaled. A row
- * with sums l = log sum e^s and sink t is what it is without a sink times 1 / (1 + e^(t - l)), and
- * its lse log(e^l + e^t). With both, the backward pass of plain attention gives the gradients of q,
- * k and v; that of a sink is -e^(t - lse) dO . O. */
+/* CPU kernels of attention with sinks: the kernels of plain attention, followed by scaling of the
+ * rows. For a row with l = log sum e^s and sink t, the result is the result without the sink times
+ * 1 / (1 + e^(t - l)), and the lse is log(e^l + e^t). With both, the backward pass of plain
+ * attention gives the gradients of q, k and v; the gradient of a sink is -e^(t - lse) dO . O. */
 #include <math.h>
 #include <string.h>
 
@@ -15,7 +15,7 @@
 
 /* Rows of heads and their sinks: row r of o has heads * dim numbers. */
 typedef struct sink_rows {
-  int64_t heads, dim, length;   /* length: rows of a sequence, in lse [B, heads, length] */
+  int64_t heads, dim, length;   /* length: rows per sequence, in lse [B, heads, length] */
   const float *sinks, *o, *do_; /* [rows, heads], [rows, heads * dim] */
   float *out, *lse, *dsinks;
 } sink_rows;
@@ -24,8 +24,7 @@ static int64_t lse_at(const sink_rows *s, int64_t row, int64_t h) {
   return (row / s->length * s->heads + h) * s->length + row % s->length;
 }
 
-/* Returns the factor of a row of which l is the log of the sum; a row without keys has l = 0 and
- * zeros. */
+/* Returns the factor of a row whose log of the sum is l. A row without keys has l = 0 and zeros. */
 static float part_of(float l, float sink) { return 1 / (1 + expf(sink - l)); }
 
 static float sum_of(float l, float sink) {
@@ -92,7 +91,7 @@ static sli_attention sinks_view(const sl_call *call, const void *ids) {
                          .bf16 = call->attrs->bf16};
 }
 
-/* Room for an output that is absent. */
+/* Returns the scratch for absent outputs. */
 static size_t sinks_scratch(const sl_call *call, int threads) {
   (void)threads;
   size_t o = sl_type_bytes(&call->in_type[0]);
@@ -127,7 +126,7 @@ static void sinks_b_cpu(const sl_call *call) {
 
 /* ---- pages --------------------------------------------------------------------------------- */
 
-/* Reads SL_PAGE numbers of a page in bf16. */
+/* Widens SL_PAGE bf16 numbers of a page. */
 static void widen(const uint16_t *from, float *to) {
   for (int i = 0; i < SL_PAGE; i++) to[i] = sli_bf16_value(from[i]);
 }
@@ -143,7 +142,7 @@ static void score_page(const sli_served_attention *a, const float *q, int64_t at
   }
 }
 
-/* Adds keys `first` to before `end` of a page's scores to a sum relative to *top. */
+/* Adds scores [first, end) of a page to a sum relative to *top. */
 static void add_scores(const float *s, int64_t first, int64_t end, float *top, float *total) {
   float most = *top;
   for (int64_t j = first; j < end; j++) most = s[j] > most ? s[j] : most;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* CPU kernels of attention chunk by chunk (ring attention: Liu et al., arXiv 2310.01889).
+/* CPU kernels of attention in steps, chunk by chunk (ring attention: Liu et al., arXiv 2310.01889).
  * ops/attention_step.c describes the steps and the spans.
  *
  * Each span is a view for the whole-sequence kernel (vector/attention.h). */
@@ -13,7 +13,7 @@
 
 /* ---- kernels --------------------------------------------------------------------------- */
 
-/* Initialises an output with the state that the step before left. */
+/* Initialises an output with the state that the previous step left. */
 static void attention_step_begin(const sl_call *call, int i, int o, void *to) {
   const void *from = sli_optional(call, i);
   size_t bytes = sl_type_bytes(&call->out_type[o]);
@@ -76,7 +76,7 @@ static sli_sweep view_exact(const sl_call *call, const sli_span *s, float *seen)
   return w;
 }
 
-/* Takes a step with the sums of one call: the last one divides, and leaves the lse. */
+/* Takes a step that continues the sums of one call; the last step divides and writes the lse. */
 static void step_exact(const sl_call *call) {
   const sli_spans *s = sli_spans_of(call->attrs);
   float *seen = (float *)sli_optional(call, SLI_STEP_LSE);

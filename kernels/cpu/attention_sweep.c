@@ -82,8 +82,8 @@ static void packed_parts_b_cpu(const sl_call *call) {
 
 /* ---- kernels --------------------------------------------------------------------------------- */
 
-/* Returns the number of this call's piece of keys. The call before left it in row `row` of an
- * output, an extra row that holds no position. `falls`: pieces come from the own one down. */
+/* Returns the number of this call's piece of keys. The previous call left it in row `row` of an
+ * output, an extra row that holds no position. With `falls`, pieces descend from the call's own. */
 static int next_piece(const sl_call *call, int output, int64_t row, bool falls) {
   const sl_type *type = &call->out_type[output];
   int64_t width = type->dim[2], batch = type->dim[1] * width;
@@ -136,7 +136,7 @@ static const void *keep_ids(const sl_call *call) {
   return record;
 }
 
-/* Keeps the keys of the tile that the next piece completes, each at its place in the tile. */
+/* Stores the keys of the tile that the next piece completes, each at its place in the tile. */
 static void keep_tail(const sli_sweep *w, float *tail) {
   const sli_attention *a = &w->a;
   sli_range has = a->part.has;

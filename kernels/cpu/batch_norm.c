@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* CPU kernels of batch norm. Each thread takes some channels, which lie in a run of `inner`
- * numbers in each image. */
+/* CPU kernels of batch norm. Each thread takes some channels, each a run of `inner` numbers in
+ * every image. */
 #include <math.h>
 
 #include "kernels/cpu/chunk.h"
@@ -21,7 +21,7 @@ static void for_channels(const sl_call *call, sli_chunk_fn *fn) {
   sl_team_for(call->team, sli_chunk_count(c.count, c.block), fn, &c);
 }
 
-/* Walks the numbers of a channel: e is the place of each in the array. */
+/* Walks the numbers of a channel; e is the index of each in the array. */
 #define FOR_CHANNEL(c, channel, e)                                                                \
   for (int64_t n_ = 0; n_ < (c)->images; n_++)                                                    \
     for (int64_t e = (n_ * (c)->count + (channel)) * (c)->inner, end_ = e + (c)->inner; e < end_; \
@@ -72,8 +72,8 @@ static void batch_norm_chunk(void *arg, int i) {
 
 static void batch_norm_cpu(const sl_call *call) { for_channels(call, batch_norm_chunk); }
 
-/* With d = dy gain and z = (x - mean) rstd: dx = rstd (d - mean(d) - z mean(d z)); by given
- * statistics, rstd d. */
+/* With d = dy gain and z = (x - mean) rstd: dx = rstd (d - mean(d) - z mean(d z)). With given
+ * statistics, dx = rstd d. */
 static void batch_norm_b_channel(const channels *c, int64_t at) {
   const float *const *in = (const float *const *)c->call->in;
   const float *x = in[0], *dy = in[4];

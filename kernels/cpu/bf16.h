@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Single numbers in bf16. Kernels of arrays have vectors of them (vector/round.h). */
+/* Single numbers in bf16. Array kernels use the vector versions (vector/round.h). */
 #ifndef SLUICE_BF16_H
 #define SLUICE_BF16_H
 

@@ -78,7 +78,7 @@ static double pick_of(bool mask, double a, double b) { return mask ? a : b; }
 
 static void where_cpu(const sl_call *call) { binary_run(call, 0, sli_cpu()->where[0]); }
 
-/* Computes gradients from the condition and dy; a and b are present for their types. */
+/* Computes gradients from the condition and dy; a and b supply only their types. */
 static void where_b_cpu(const sl_call *call) {
   for (int o = 0; o < 2; o++) {
     const sl_type *types[SLI_SPACE_ARRAYS] = {&call->in_type[0], NULL, &call->in_type[3],

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* CPU kernels of the short causal convolution. A chunk is some channels, of one sequence or of all.
- * Each sum is made in one order, so a row has the same bits in a whole sequence, in a piece, and in
+ * Each sum has one fixed order, so a row has the same bits in a whole sequence, in a piece, and in
  * any batch. */
 #include <string.h>
 
@@ -11,28 +11,29 @@
 #include "ops/leaves.h"
 #include "ops/mask.h"
 
-enum { CHANNELS = 64 }; /* of a chunk */
+enum { CHANNELS = 64 }; /* channels per chunk */
 
-/* Some channels of the rows of a sequence, and of the W - 1 rows before or behind them. */
+/* Some channels of the rows of a sequence, and of the W - 1 rows before or after them (the
+ * rest). */
 typedef struct strip {
   int64_t rows, width, taps, channels;
   const float *x;    /* row 0 */
-  const float *rest; /* rows before row 0, or behind the last one; NULL: zeros */
+  const float *rest; /* rows before row 0, or after the last row; NULL: zeros */
   bool behind;
-  const int32_t *position;       /* of each row in its document; NULL: there is one document */
-  int32_t beyond[SLI_MOST_TAPS]; /* positions of the rest behind the last row */
+  const int32_t *position;       /* of each row in its document; NULL: one document */
+  int32_t beyond[SLI_MOST_TAPS]; /* positions of the rest after the last row */
 } strip;
 
 static const float zeros[CHANNELS];
 
-/* Row t, which may be one of the rest. */
+/* Returns row t, which may be in the rest. */
 static const float *row_of(const strip *s, int64_t t) {
   if (t >= 0 && t < s->rows) return s->x + t * s->width;
   if (!s->rest) return zeros;
   return s->rest + (s->behind ? t - s->rows : t + s->taps - 1) * s->width;
 }
 
-/* True if row t and row t - j, or t + j, are of one document. */
+/* Returns true if row t and row t - j, or t + j with `behind`, belong to the same document. */
 static bool are_together(const strip *s, int64_t t, int64_t j) {
   int64_t later = s->behind ? t + j : t;
   return !s->position || (later < s->rows ? s->position[later] : s->beyond[later - s->rows]) >= j;
@@ -50,7 +51,8 @@ static taps taps_of(const float *w, const strip *s, int64_t first) {
   return t;
 }
 
-/* Computes y, rows `width` apart, from the rows before each (`behind`: from those that follow). */
+/* Computes y, rows `width` apart, from the rows before each, or with `behind` from the rows after
+ * it. */
 static void convolve(const strip *s, const taps *w, const float *bias, float *y) {
   for (int64_t t = 0; t < s->rows; t++, y += s->width) {
     float sum[CHANNELS] = {0};
@@ -64,7 +66,8 @@ static void convolve(const strip *s, const taps *w, const float *bias, float *y)
   }
 }
 
-/* Moves the last W - 1 rows into the record, which may be the rest; `behind`: the first ones. */
+/* Moves the last W - 1 rows (with `behind`, the first ones) into the record, which may be the
+ * rest. */
 static void keep_rows(const strip *s, float *record) {
   size_t bytes = (size_t)s->channels * sizeof *record;
   int64_t n = s->taps - 1;
@@ -74,7 +77,7 @@ static void keep_rows(const strip *s, float *record) {
   }
 }
 
-/* Channels of chunk i; returns the chunk's number among those of as many channels. */
+/* Sets the channels of chunk i, and returns its number among the chunks of these channels. */
 static int64_t channels_of(const sl_type *x, int64_t i, strip *s, int64_t *first) {
   int64_t blocks = sli_chunk_count(x->dim[2], CHANNELS);
   *first = i % blocks * CHANNELS;
@@ -88,26 +91,26 @@ static int blocks_of(const sl_type *x) { return sli_chunk_count(x->dim[2], CHANN
 
 /* ---- forward and backward -------------------------------------------------------------------- */
 
-/* A convolution: of x with the rows before, or of dy with those behind. */
+/* A convolution of x with the rows before, or of dy with the rows after. */
 typedef struct conv {
   const sl_call *call;
-  const sl_type *type; /* of x and y */
+  const sl_type *type; /* type of x and y */
   const float *x, *w, *bias;
   int64_t taps;
-  const float *near;                       /* rows of a neighbour; NULL: none */
-  const int32_t *position, *near_position; /* in documents; NULL: there is one document */
-  float *y, *before, *record;              /* NULL: no pieces */
+  const float *near;                       /* rows of a neighbour, or NULL */
+  const int32_t *position, *near_position; /* positions in documents; NULL: there is one document */
+  float *y, *before, *record;              /* before, record: NULL without pieces */
   bool starts, behind;                     /* the record begins with zeros; see strip */
-  bool inside; /* of a piece that devices share: the rest is the neighbour's */
+  bool inside; /* in a piece that devices share: the rest comes from the neighbour */
 } conv;
 
-/* Returns the rows beside those of x, of which the first is number `kept`. */
+/* Returns the rows adjacent to those of x; the first is number `kept`. */
 static const float *rest_of(const conv *v, int64_t kept) {
   if (v->near && (v->inside || !v->record)) return v->near + kept;
   return v->record && !v->starts ? v->record + kept : NULL;
 }
 
-/* Keeps the rows that the next piece reads: the last ones, which a neighbour may have. */
+/* Stores the rows that the next piece reads: the last ones, which may be a neighbour's. */
 static void keep_record(const conv *v, const strip *s, int64_t kept) {
   if (!v->record || v->inside) return;
   if (!v->near) keep_rows(s, v->record + kept);
@@ -116,7 +119,8 @@ static void keep_record(const conv *v, const strip *s, int64_t kept) {
            (size_t)s->channels * sizeof(float));
 }
 
-/* Clears those of the kept rows behind a piece whose documents begin in it. */
+/* In the backward pass, clears the stored rows whose documents begin within the piece: they do not
+ * depend on the previous piece. */
 static void part_documents(const conv *v, const strip *s, int64_t b, int64_t kept) {
   const int32_t *position = v->near ? v->near_position : v->position;
   if (!v->behind || !v->record || v->inside || !position) return;
@@ -126,7 +130,7 @@ static void part_documents(const conv *v, const strip *s, int64_t b, int64_t kep
       memset(v->record + kept + r * s->width, 0, (size_t)s->channels * sizeof(float));
 }
 
-/* Tells where the rest behind the last row lies: in documents of its own, or in the last row's. */
+/* Sets the document positions of the rest after the last row. */
 static void place_rest(const conv *v, strip *s, int64_t b) {
   if (!v->position) return;
   s->position = v->position + b * s->rows;
@@ -218,7 +222,7 @@ static void piece_b_cpu(const sl_call *call) {
 
 /* ---- gradients of weights -------------------------------------------------------------------- */
 
-/* Adds the products of a row to the sums of each tap; each is rounded first if the sum is exact. */
+/* Adds a row's products to the sums of the taps; with `exact`, each product is rounded first. */
 static void add_products(const strip *s, int64_t t, const float *dy, bool exact,
                          double sum[][CHANNELS]) {
   for (int64_t j = 0; j < s->taps; j++) {
@@ -265,7 +269,7 @@ static void weights_cpu(const sl_call *call) {
 
 /* ---- serving --------------------------------------------------------------------------------- */
 
-/* Runs chunk i: some channels of a tick's sequences, one after another. */
+/* Runs chunk i: some channels of a tick's sequences, one sequence after another. */
 static void served_chunk(void *arg, int i) {
   const sl_call *call = arg;
   const sl_batch *batch = sli_batch_of(call);

@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Chunking of CPU kernels, and the table of vectorised chunk functions.
  *
- * A kernel is cut into chunks by its shapes alone, never by the team's size, and the chunks'
- * results are combined in chunk order. Results therefore do not depend on the number of threads. A
- * chunk function takes the sl_call and the chunk's number.
+ * A kernel is cut into chunks by its shapes alone, never by the size of the team, and the results
+ * of chunks are combined in chunk order. Results therefore do not depend on the number of threads.
+ * A chunk function takes the sl_call and the chunk's number.
  *
  * The chunk functions are in vector/, which is compiled once per CPU level. level0.c is the
- * architecture's baseline, which fuses no products and sums: it has the same bits on x86-64 and
- * ARM64. The other levels are in the folder of the architecture (x86/, arm64/, other/). sli_cpu()
- * is the table for this machine. */
+ * architecture's baseline. It does not fuse products and sums, so it has the same bits on x86-64
+ * and ARM64. The other levels are in the folder of the architecture (x86/, arm64/, other/).
+ * sli_cpu() is the table for this machine. */
 #ifndef SLUICE_CHUNK_H
 #define SLUICE_CHUNK_H
 
@@ -68,19 +68,19 @@ typedef struct sli_cpu_chunks {
   sli_chunk_fn *const *unary, *const *unary_b; /* [SLI_UNARIES] */
   sli_row_fn *const (*binary)[3];              /* [SLI_BINARIES] */
   sli_row_fn *const *where;                    /* y, da, db */
-  bool multiplies;  /* our own f32 products are faster than oneDNN's at this level */
-  const char *bf16; /* what computes tile_product; NULL: plain vectors */
-  bool splits;      /* split_product is faster than libraries */
+  bool multiplies;  /* Sluice's f32 products are faster than oneDNN's at this level */
+  const char *bf16; /* unit that computes tile_product; NULL: plain vectors */
+  bool splits;      /* split_product is faster than the libraries */
 } sli_cpu_chunks;
 
 extern const sli_cpu_chunks sli_cpu_level0, sli_cpu_level1, sli_cpu_level2, sli_cpu_level3,
     sli_cpu_level4;
 
 /* The levels of this architecture, from its baseline up to a row without chunks. A machine has a
- * level if it has those below it and is_here() is true. */
+ * level if it has all levels below it and is_here() is true. */
 typedef struct sli_cpu_level_row {
   const sli_cpu_chunks *chunks;
-  bool (*is_here)(void); /* asked once it is known of the level below; NULL for the baseline */
+  bool (*is_here)(void); /* called only if the level below is present; NULL for the baseline */
 } sli_cpu_level_row;
 extern const sli_cpu_level_row sli_cpu_levels[];
 
@@ -88,7 +88,7 @@ extern const sli_cpu_level_row sli_cpu_levels[];
  * SLUICE_CPU_LEVEL (0 to the best) lowers it. */
 const sli_cpu_chunks *sli_cpu(void);
 int sli_cpu_level(void);
-/* Returns true if an environment variable has this value. */
+/* Returns true if the environment variable has this value. */
 bool sli_cpu_is_set(const char *variable, const char *value);
 
 /* ---- ranges ---------------------------------------------------------------- */
@@ -109,8 +109,8 @@ static inline sli_range sli_chunk_range(int64_t total, int64_t chunk, int i) {
 enum {
   SLI_CHUNK_ELEMENTS = 16384, /* minimum for an element-wise kernel: 64 KiB per array */
   SLI_ELEMENT_CHUNKS = 32,
-  SLI_CHUNK_COLUMNS = 64, /* for kernels that go by columns */
-  SLI_PARTIALS = 16       /* most partial results of a sum over rows */
+  SLI_CHUNK_COLUMNS = 64, /* for kernels that are cut by columns */
+  SLI_PARTIALS = 16       /* maximum partial results of a sum over rows */
 };
 
 /* Rows of `width` elements per chunk. */
@@ -119,8 +119,8 @@ static inline int64_t sli_chunk_rows(int64_t width) {
 }
 
 /* Returns the elements per chunk for an array of `total`. Long stretches of memory are read faster
- * than short ones. Chunks of large arrays are therefore up to sixteen times as long, while enough
- * remain for all threads. */
+ * than short ones, so chunks of large arrays are up to sixteen times the usual length, provided
+ * that enough remain for all threads. */
 static inline int64_t sli_element_chunk(int64_t total) {
   int64_t times = total / (SLI_ELEMENT_CHUNKS * SLI_CHUNK_ELEMENTS);
   return SLI_CHUNK_ELEMENTS * (times < 1 ? 1 : times > 16 ? 16 : times);
@@ -131,7 +131,7 @@ void sli_for_elements(const sl_call *call, const sl_type *type, sli_chunk_fn *fn
 void sli_for_rows(const sl_call *call, const sl_type *type, sli_chunk_fn *fn);
 void sli_for_columns(const sl_call *call, const sl_type *type, sli_chunk_fn *fn);
 
-/* Ranges of chunk i, for each of these loops. */
+/* Return the range of chunk i in each of these loops. */
 static inline sli_range sli_elements(const sl_type *type, int i) {
   int64_t total = sl_type_elements(type);
   return sli_chunk_range(total, sli_element_chunk(total), i);
@@ -147,8 +147,8 @@ static inline sli_range sli_columns(const sl_type *type, int i) {
   return sli_chunk_range(sl_type_last(type), SLI_CHUNK_COLUMNS, i);
 }
 
-/* Sums over rows: each chunk of rows leaves its sums [nout, width] in the scratch; the chunks' sums
- * are then added in order. */
+/* Sums over rows: each chunk of rows stores its sums [nout, width] in the scratch; these sums are
+ * then added in chunk order. */
 static inline int64_t sli_partial_rows(int64_t rows) {
   int64_t even = (rows + SLI_PARTIALS - 1) / SLI_PARTIALS;
   return even > 32 ? even : 32;
@@ -174,8 +174,8 @@ static inline int64_t sli_position(const sl_call *call, int64_t t) {
 /* ---- attention, shared by its kernels and chunks ----------------------------- */
 
 /* One attention on strided arrays. Query row i of a sequence is at position q0 + i and attends to
- * the key rows inside its mask. A row of q, o, dq and do_ holds heads*dim floats (head h from h*dim
- * on); a row of k, v, dk and dv holds kv_heads*dim. Strides are in floats. Absent gradients are
+ * the key rows inside its mask. A row of q, o, dq and do_ holds heads*dim floats (head h starts at
+ * h*dim); a row of k, v, dk and dv holds kv_heads*dim. Strides are in floats. Absent gradients are
  * NULL. */
 typedef struct sli_attention {
   int64_t batch, queries, q0, keys, heads, kv_heads, dim;
@@ -186,10 +186,10 @@ typedef struct sli_attention {
   int64_t o_row, o_batch;                   /* strides of o, out and do_ */
   sli_mask mask;
   struct {
-    int64_t lse_row; /* stride from head to head; 0: queries */
+    int64_t lse_row; /* stride between heads; 0: queries */
     /* batch stride of dk and dv; their row stride is that of k and v */
     int64_t dkv_batch;
-    /* keys present in k and v: row 0 is key has.begin. dk and dv have all keys from 0 on */
+    /* keys present in k and v; row 0 is key has.begin. dk and dv cover all keys from 0 on */
     sli_range has;
     bool adds_dkv; /* add to dk and dv instead of overwriting them */
     int64_t tiles; /* query tiles per chunk (sli_attention_cut) */
@@ -200,8 +200,8 @@ typedef struct sli_attention {
     const int32_t *of;
     int64_t blocks, width;
   } chosen;
-  /* positions of a chunk (attention_dual), and the forms of q and dq for keys of the chunk before
-   * and of those before that; chunk 0: q is for all keys */
+  /* positions per chunk (attention_dual), and the forms of q and dq for keys of the previous chunk
+   * and of the chunks before it; chunk 0: q is for all keys */
   struct {
     int64_t chunk;
     const float *q[2];
@@ -212,24 +212,24 @@ typedef struct sli_attention {
   float scale;  /* scale of the scores */
 } sli_attention;
 
-/* Attention whose keys arrive some at a time. The state of a query is in `out`, not yet divided,
- * and in `seen` [batch, heads, 2, queries]: the largest score and the sum. Key tiles are those of
- * the whole sequence, wherever their parts come from. The last keys of an incomplete tile wait in
+/* Attention whose keys arrive in portions. The state of a query is in `out`, not yet divided, and
+ * in `seen` [batch, heads, 2, queries]: the largest score and the sum. Key tiles are those of the
+ * whole sequence, wherever their parts come from. The last keys of an incomplete tile wait in
  * `tail` [batch, rows, ...], in the order of their places in the tile. */
 typedef struct sli_sweep {
   sli_attention a;
   bool begins, ends;
   float *seen;
-  const float *tail; /* waiting rows of k; those of v follow at the distance from k to v */
+  const float *tail; /* waiting rows of k; their v rows are at the distance from k to v */
   int64_t tail_batch, tail_place; /* place in the tile of the first waiting row */
 } sli_sweep;
 
-/* Choice of the blocks of keys that attention is limited to (ops/attention_blocks.c). */
+/* Selection of the blocks of keys that attention is limited to (ops/attention_blocks.c). */
 typedef struct sli_block_choice {
   const sl_attrs *attrs; /* the budget */
-  sli_attention a;       /* the last queries */
-  const float *q;        /* all of them */
-  int64_t blocks, width; /* of the lists */
+  sli_attention a;       /* attention of the last queries */
+  const float *q;        /* all queries */
+  int64_t blocks, width; /* sizes of the lists */
   int32_t *chosen;       /* [batch, heads, blocks, width], or NULL */
   float *recall;         /* [batch, heads], or NULL */
   float *room;           /* sli_block_room() numbers for each head of a sequence */
@@ -241,23 +241,23 @@ static inline int64_t sli_block_room(int64_t length, int64_t blocks, int64_t dim
 
 /* ---- linear attention and the delta rule, shared by their kernels and chunks ---- */
 
-/* An operand of a walk: rows `row` floats apart, one per position; head h has `width` numbers from
+/* An operand of a walk: rows `row` floats apart, one per position. Head h has `width` numbers from
  * h / group * width on. */
 typedef struct sli_walked {
   const float *x;
   int64_t row, group, width;
 } sli_walked;
 
-/* A result of a walk, `factor` times a sum, where it lies as an operand does. Heads of one group
- * add to the same numbers; `onto`: and all to those that are there. */
+/* A result of a walk: `factor` times a sum, laid out like an operand. Heads of one group add to the
+ * same numbers; with `onto`, they also add to the numbers already stored. */
 typedef struct sli_walk_sum {
-  float *y; /* NULL: not wanted */
+  float *y; /* NULL if not needed */
   int64_t row, group;
   float factor;
   bool onto;
 } sli_walk_sum;
 
-/* Changes that a position makes to a state X [rows, lanes]; vector/linear_attention.h has the
+/* Updates that a position makes to a state X [rows, lanes]; vector/linear_attention.h has the
  * formulas. */
 typedef enum sli_walk_kind {
   SLI_WALK_FORTH,
@@ -268,18 +268,18 @@ typedef enum sli_walk_kind {
   SLI_WALK_DELTA_KEYS_BACK
 } sli_walk_kind;
 
-/* A walk of each head's state along the positions: b, b2 and d have a number for each row of the
- * state, c, c2 and the sums for each lane, `part` one for each position, the gates g for each row
- * or (by_lane) lane. FORTH and BACK without d make no y, and go by rows. */
+/* A walk of each head's state along the positions. b, b2 and d have a number for each row of the
+ * state, c, c2 and the sums one for each lane, `part` one for each position. The gates g have one
+ * for each row or, with by_lane, each lane. FORTH and BACK without d make no y, and go by rows. */
 typedef struct sli_walk {
   sli_walk_kind kind;
-  int64_t batch, positions, heads, groups, rows, lanes; /* heads of a group follow each other */
+  int64_t batch, positions, heads, groups, rows, lanes; /* heads of a group are adjacent */
   bool by_lane, per_head;
   sli_walked b, c, d, g, b2, c2, part;
   sli_walk_sum y, z;
-  /* states at the beginning and the end, NULL: zeros, not wanted. A sequence has `states` of them,
-   * `state_gap` numbers apart, and `state_rest` other numbers; state_group heads have one, or, on
-   * the way back, their sum. Strides within a state. */
+  /* initial and final states; NULL: zeros, or not needed. A sequence has `states` of them,
+   * `state_gap` numbers apart, and `state_rest` other numbers. state_group heads share one state;
+   * in the backward direction it holds their sum. Strides are within a state. */
   float *from, *to;
   int64_t states, state_group, state_gap, state_rest, state_row, state_lane;
 } sli_walk;
@@ -288,7 +288,7 @@ static inline bool sli_walks_back(sli_walk_kind kind) {
   return kind == SLI_WALK_BACK || kind == SLI_WALK_DELTA_BACK || kind == SLI_WALK_DELTA_KEYS_BACK;
 }
 
-enum { SLI_WALK_LANES = 32 }; /* of a chunk */
+enum { SLI_WALK_LANES = 32 }; /* lanes per chunk */
 
 static inline int sli_walk_chunks(const sli_walk *w) {
   return (int)(w->batch * w->groups * ((w->lanes + SLI_WALK_LANES - 1) / SLI_WALK_LANES));
@@ -301,8 +301,8 @@ enum { SLI_CHUNKS_EACH = 16 };
 static inline int64_t sli_query_tiles(const sli_attention *a) {
   return (a->queries + SLI_QUERY_TILE - 1) / SLI_QUERY_TILE;
 }
-/* Chunks per head. A chunk is some query tiles of one head, or all of them where there are many
- * heads. */
+/* Returns the chunks per head. A chunk is some query tiles of one head, or all of them if there are
+ * many heads. */
 static inline int sli_chunks_of_head(const sli_attention *a) {
   return sli_chunk_count(sli_query_tiles(a), a->part.tiles);
 }
@@ -321,7 +321,7 @@ static inline int sli_attention_cut(sli_attention *a, const struct sl_team *team
 typedef struct sli_fold {
   sli_row_fn *fn; /* NULL: copies the first input */
   sli_space space;
-  const float *in[SLI_SPACE_INPUTS]; /* NULL: absent or unread */
+  const float *in[SLI_SPACE_INPUTS]; /* NULL if absent or unread */
   float *out;
   bool add; /* add to the output */
   float factor;
@@ -341,8 +341,8 @@ typedef struct sli_softmax {
   float *out;
 } sli_softmax;
 
-/* Sets lse to the logarithm of the sum of e^x over x[n], as losses of these attrs do. There is one
- * chunk, 0. */
+/* Sets lse to the logarithm of the sum of e^x over x[n], in the way that losses with these attrs
+ * compute it. There is one chunk, 0. */
 typedef struct sli_lse {
   const sl_attrs *attrs;
   const float *x;
@@ -362,18 +362,18 @@ typedef struct sli_turn {
 
 /* ---- products -------------------------------------------------------------------- */
 
-/* C[rows, columns] = A[rows, k] B[k, columns] + bias, or adds that to C once it is summed. There is
- * one chunk, 0. A sum goes by groups of `chunk` steps of k (vector/gemm.h). If k has parts, a group
- * has a share of each, which all groups divide. */
+/* C[rows, columns] = A[rows, k] B[k, columns] + bias, or adds the completed sum to C. There is one
+ * chunk, 0. A sum is taken in groups of `chunk` steps of k (vector/gemm.h). If k has parts, each is
+ * divided evenly among the groups. */
 typedef struct sli_gemm {
   int64_t rows, columns, k;
   const float *a, *b;
   int64_t a_row, b_row; /* floats from row to row */
   bool a_transposed;    /* a is [k, rows] */
   bool b_transposed;    /* b is [columns, k] */
-  const float *bias;    /* NULL: none */
+  const float *bias;    /* or NULL */
   float *c;
-  double *leaves; /* C, where each group's sum is rounded and added in f64; NULL: c */
+  double *leaves; /* C if each group's sum is rounded and added in f64; NULL: c is used */
   int64_t c_row;
   bool add;
   int64_t chunk, part[SL_PART_RANGES]; /* lengths; all 0: one part */
@@ -390,25 +390,25 @@ typedef struct sli_rounding {
 
 /* Reorders a matrix [k, n] while rounding f32 to bf16; zeros fill the padding of the new order.
  *
- *   turn_bf16   [n, k], k up to a multiple of 32; or, in strips, [n / 32, k / 32, 32, 32], n up to
- *               such a multiple as well; rows behind the last one are left as they are
- *   pack_bf16   [n / block, k / 2, block, 2], k up to a multiple of 32 and n to one of `block`,
- *               itself one of 16. `from` may be transposed. */
+ *   turn_bf16   [n, k], k rounded up to a multiple of 32; or, in strips, [n / 32, k / 32, 32, 32],
+ *               with n rounded up as well; rows after the last one are left unchanged
+ *   pack_bf16   [n / block, k / 2, block, 2], k rounded up to a multiple of 32 and n to a multiple
+ *               of `block`, itself a multiple of 16. `from` may be transposed. */
 typedef struct sli_turning {
   const float *from;
-  int64_t row; /* floats from row to row of `from` */
+  int64_t row; /* floats between rows of `from` */
   int64_t k, n, block;
   bool turned; /* `from` is [n, k] */
   bool strips;
   uint16_t *to;
 } sli_turning;
 
-/* Sizes of a chunk. Chunks are wide and flat: reading memory along its rows is faster than reading
+/* Chunk sizes. Chunks are wide and flat: reading memory along its rows is faster than reading
  * squares, in any cache. */
 enum { SLI_TURN_SHORT = 64, SLI_TURN_LONG = 1024 };
 
 static inline int64_t sli_turned_row(int64_t k) { return (k + 31) / 32 * 32; }
-/* Rows and columns of a chunk, in whole blocks. */
+/* Return the rows and columns of a chunk, in whole blocks. */
 static inline int64_t sli_turn_rows(const sli_turning *t) {
   return t->turned ? SLI_TURN_LONG : SLI_TURN_SHORT;
 }
@@ -431,26 +431,26 @@ typedef struct sli_tiles {
   const uint16_t *b;        /* [panel][k / 2][32][2] */
   int64_t a_strip, b_panel; /* numbers from one strip or panel to the next */
   int64_t k;                /* a multiple of 32 */
-  int64_t rows, columns;    /* of C */
+  int64_t rows, columns;    /* size of C */
   float *c;
   int64_t c_row;
   bool adds;         /* add to C */
-  const float *bias; /* else: sums start at the column's bias, or at 0 if NULL */
+  const float *bias; /* otherwise sums start at the column's bias, or at 0 if NULL */
   bool streams;      /* write C with streaming stores, past the caches */
 } sli_tiles;
 
-/* An f32 number is the sum of SLI_PARTS bf16 numbers (vector/split.h). A product goes along k in
- * stretches. A strip or panel has up to SLI_STRETCH_NUMBERS of a stretch: its squares one after
- * another, each with all parts. */
+/* An f32 number is the sum of SLI_PARTS bf16 numbers (vector/split.h). A product proceeds along k
+ * in stretches. A strip or panel has up to SLI_STRETCH_NUMBERS numbers of a stretch: its squares
+ * one after another, each with all parts. */
 enum { SLI_PARTS = 3, SLI_DEPTH = 128, SLI_STRETCH_NUMBERS = SLI_PARTS * SLI_STRIP * SLI_DEPTH };
 
 static inline int64_t sli_strips(int64_t lines) { return sli_chunk_count(lines, SLI_STRIP); }
 
 typedef struct sli_side {
   const float *from;
-  int64_t row;    /* floats from row to row of `from` */
+  int64_t row;    /* floats between rows of `from` */
   int64_t lines;  /* rows of A, or columns of B */
-  bool along_k;   /* neighbours in memory are of one line */
+  bool along_k;   /* a line is contiguous in memory */
   uint16_t *room; /* buffer for two strips, or for the panels of two stretches; 64-byte aligned */
 } sli_side;
 
@@ -461,7 +461,7 @@ typedef struct sli_split_product {
   float *c;
   int64_t c_row;
   bool adds;         /* add to C */
-  const float *bias; /* else: sums start at the column's bias, or at 0 if NULL */
+  const float *bias; /* otherwise sums start at the column's bias, or at 0 if NULL */
   bool streams;      /* write C with streaming stores, past the caches */
   /* sums between stretches, in whole strips and panels; may be NULL for a single stretch */
   float *sums;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* CPU kernels of constants, of positions, and of casts of integers. */
+/* CPU kernels of constants, positions and casts of integers. */
 #include <math.h>
 #include <string.h>
 
@@ -10,7 +10,7 @@
 
 /* ---- constants -------------------------------------------------------------------------- */
 
-/* Returns where element `at` of this device's part lies in the whole; *run is the number of
+/* Returns the index in the whole of element `at` of this device's part; *run is the number of
  * contiguous elements. */
 static int64_t stands(const sl_call *call, int64_t at, int64_t *run) {
   const sl_region *region = call->attrs->region;

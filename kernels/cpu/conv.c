@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* CPU kernels of convolutions. For each image the columns under the kernel are gathered (im2col): a
  * row per kernel element and a column per output position. The convolution and its gradients are
- * then matrix products with the weight. Threads take images in turn, each with its own columns in
+ * then matrix products with the weight. Threads take images in turn, each with separate columns in
  * the scratch. A 1x1 kernel reads the image itself. */
 #include <string.h>
 
@@ -215,7 +215,7 @@ static void conv_b_cpu(const sl_call *call) {
 
 /* ---- dw = dy columns^T, over all images ------------------------------------------------------
  *
- * Images are cut in a fixed number of runs; each has a sum of its own, and these are added in
+ * Images are cut into a fixed number of runs; each run has a separate sum, and these are added in
  * order. */
 
 static job weight_job(const sl_call *call, int threads) {

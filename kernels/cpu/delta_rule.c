@@ -18,7 +18,7 @@ static sli_walked part_of(const sl_call *call, const sli_linear_shape *s) {
 
 /* ---- forward ------------------------------------------------------------------------------- */
 
-/* The walk that makes o and e. */
+/* Returns the walk that computes o and e. */
 static sli_walk rule_of(const sl_call *call, const sli_linear_shape *s) {
   sli_walk w = sli_walk_of(call, s, SLI_WALK_DELTA);
   w.b = sli_walk_input(call, s, K);
@@ -51,15 +51,15 @@ static void piece_cpu(const sl_call *call) {
 
 /* ---- backward ------------------------------------------------------------------------------ */
 
-/* Gradients of a call, in its outputs, or in the scratch if they are not wanted; and arrays of v's
- * shape: u, and the gradient of o times the scale. */
+/* Gradients of a call: its outputs, or scratch for those not needed. Also arrays of v's shape: u,
+ * and the gradient of o times the scale. */
 typedef struct gradients {
   const sl_call *call;
   sli_linear_shape s;
   float *dq, *dk, *dv, *u, *dout;
   float *before; /* states before the first position, or NULL */
-  float *carry;  /* the record of gradients, or NULL */
-  bool starts;   /* it begins anew */
+  float *carry;  /* gradient record, or NULL */
+  bool starts;   /* the record starts from zeros */
 } gradients;
 
 static gradients gradients_of(const sl_call *call, float *before, float *carry, bool starts) {
@@ -112,7 +112,7 @@ static sli_walked values(const gradients *g, const float *x) {
   return sli_walk_array(&g->s, x, g->s.heads, g->s.dv);
 }
 
-/* Walks the gradients of the states back, for du. */
+/* Walks the state gradients backwards, for du. */
 static void differentiate_v(const gradients *g) {
   sli_walk w = sli_walk_back_of(g->call, &g->s, SLI_WALK_DELTA_BACK);
   w.b = sli_walk_input(g->call, &g->s, Q);
@@ -124,7 +124,7 @@ static void differentiate_v(const gradients *g) {
   sli_walk_values(g->call, &g->s, &w);
 }
 
-/* Walks the states again, for dq and dk's part of them. */
+/* Walks the states again, for dq and their part of dk. */
 static void differentiate_q(const gradients *g) {
   sli_walk w = sli_walk_of(g->call, &g->s, SLI_WALK_DELTA_KEYS);
   w.b = values(g, g->u);
@@ -138,7 +138,7 @@ static void differentiate_q(const gradients *g) {
   sli_walk_keys(g->call, &g->s, &w);
 }
 
-/* Walks the gradients of the states back, for dk's part of them; the record goes on. */
+/* Walks the state gradients backwards, for their part of dk, and passes the record on. */
 static void differentiate_k(const gradients *g) {
   sli_walk w = sli_walk_back_of(g->call, &g->s, SLI_WALK_DELTA_KEYS_BACK);
   w.b = values(g, g->dout);

@@ -14,8 +14,8 @@
 
 static int64_t width_of(const sl_type *t) { return sl_type_last(t); }
 
-/* Returns the rows that an array has room for. Arrays for tokens and for ids both count rows along
- * the first dim that is not 1. */
+/* Returns the number of rows that an array can hold. Arrays for tokens and for ids both count rows
+ * along the first dim that is not 1. */
 static int64_t room_of(const sl_type *t) { return sl_type_elements(t) / width_of(t); }
 
 static int64_t dispatch_rows_of(const sl_call *call, int i) {
@@ -75,7 +75,7 @@ static sl_type part_type(const sl_region *r) {
   return type;
 }
 
-/* Writes the leaves of a source's ids; returns how many. */
+/* Writes the leaves of a source's ids; returns their number. */
 static int64_t leaves_of_source(const sl_dispatch_leaves *l, const sl_region *from,
                                 const int32_t *ids, int32_t *out, int64_t room) {
   sl_type type = part_type(from);
@@ -125,8 +125,8 @@ static int part_of(const sl_dispatch *r, int parts, int32_t id) {
   return part;
 }
 
-/* Returns the next row of the id's part; NULL if the id names no expert, or if the row had no
- * room. */
+/* Returns the next row of the id's part, or NULL if the id names no expert or there was no room for
+ * the row. */
 static const float *next_row(const sl_call *call, int32_t id, int64_t *at, int64_t width) {
   const sl_dispatch *r = sli_dispatch_of(call);
   if (id < 0 || id >= r->count) return NULL;
@@ -140,7 +140,7 @@ static size_t restore_scratch(const sl_call *call, int threads) {
   return (size_t)call->nin * sizeof(int64_t);
 }
 
-/* Writes a row for each id, or the sum of a token's rows in their order. */
+/* Writes a row for each id, or the sum of a token's rows in order. */
 static void restore_cpu(const sl_call *call) {
   const int32_t *ids = call->in[0];
   int64_t count = sl_type_elements(&call->in_type[0]), width = width_of(&call->out_type[0]);

@@ -27,7 +27,7 @@ static void sum_into_table(const sl_call *call, sli_chunk_fn *add) {
   sli_for_columns(call, &call->out_type[0], add);
 }
 
-/* Adds some columns of a row to a row of a table in f64, exactly. */
+/* Adds some columns of a row to a table row in f64, exactly. */
 static void add_exactly(double *to, const float *row, sli_range columns) {
   for (int64_t c = columns.begin; c < columns.end; c++) to[c] += sli_leaf_round(row[c]);
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* CPU kernels around the experts' linear maps: combine merges the outputs of a token's experts; the
- * capacity limit drops the ids beyond what an expert may take. */
+ * capacity limit drops the ids that exceed an expert's capacity. */
 #include <math.h>
 #include <string.h>
 
@@ -62,7 +62,7 @@ static size_t limit_scratch(const sl_call *call, int threads) {
   return (size_t)(sl_type_elements(&call->in_type[0]) * call->attrs->count) * sizeof(int32_t);
 }
 
-/* Returns true if the expert keeps place a in preference to place b. */
+/* Returns true if the expert keeps place a rather than place b. */
 static bool is_kept_before(const float *weights, int32_t a, int32_t b) {
   return weights[a] != weights[b] ? weights[a] > weights[b] : a < b;
 }

@@ -55,10 +55,10 @@ static void gather_cpu(const sl_call *call) {
 typedef struct adding {
   sli_indexing by;
   const int32_t *index;
-  const float *src, *base; /* base: initial values of y; NULL: zeros; y itself: keep */
+  const float *src, *base; /* base: initial values of y; NULL: zeros; y itself: unchanged */
   float *y;
   bool shows;    /* an index out of range sets its line to NaN */
-  int64_t block; /* lines per chunk; there are outer times inner lines */
+  int64_t block; /* lines per chunk; there are outer * inner lines */
 } adding;
 
 /* Initialises columns [begin, end) of a row. */

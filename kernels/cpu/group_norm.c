@@ -32,7 +32,7 @@ static void for_groups(groups *g, sli_chunk_fn *fn) {
   sl_team_for(g->call->team, sli_chunk_count(g->images * g->count, g->block), fn, g);
 }
 
-/* The first channel of a group. */
+/* Returns the first channel of a group. */
 static int64_t first_channel(const groups *g, int64_t group) {
   return group % g->count * g->channels;
 }

@@ -26,21 +26,21 @@ static bool is_summed(const sl_type *x, const sl_type *ids) {
 
 typedef struct tile {
   int32_t expert, begin, count; /* range in `order` */
-  int32_t ends;                 /* the last one of a leaf */
+  int32_t ends;                 /* the last tile of a leaf */
 } tile;
 
 typedef struct groups {
   const sl_call *call;
-  int64_t rows, each; /* ids; and how many of them share a row of x */
+  int64_t rows, each; /* ids, and how many of them share a row of x */
   int experts, ntiles;
-  int64_t leaf;   /* exact sums of gradients: ids of a leaf; 0: other calls */
+  int64_t leaf;   /* ids per leaf, for exact sums of gradients; otherwise 0 */
   int32_t *order; /* [rows] rows sorted by expert, then by leaf */
   int32_t *first; /* [experts + 1] first tile of each expert */
   tile *tiles;
   float *shared; /* [rows, K] gradients of rows that several ids share */
 } groups;
 
-/* Leaves may have a row each. */
+/* Returns the maximum number of tiles. Every row may be a leaf. */
 static int64_t most_tiles(int64_t rows, int64_t experts, bool by_leaf) {
   return rows / (by_leaf ? 1 : TILE) + experts;
 }
@@ -51,7 +51,8 @@ static size_t groups_bytes(const sl_type *ids, const sl_type *w, bool by_leaf) {
   return (size_t)((words * 4 + 63) / 64 * 64);
 }
 
-/* Returns how many ids a leaf has; a device's rows at their experts bring their leaves along. */
+/* Returns the number of ids per leaf. Rows dispatched to the devices of their experts carry their
+ * leaf numbers. */
 static int64_t ids_of_leaf(const sl_call *call) {
   const sl_type *ids = &call->in_type[1];
   if (!call->attrs->leaves) return 0;
@@ -71,7 +72,7 @@ static int by_leaf_and_row(const void *a, const void *b) {
   return x[0] == y[0] ? compare(x[1], y[1]) : compare(x[0], y[0]);
 }
 
-/* Sorts an expert's rows by leaf. Rows of one leaf stay in their order. */
+/* Sorts an expert's rows by leaf. Rows of one leaf stay in order. */
 static void sort_by_leaf(const groups *g, int32_t *order, int64_t count) {
   bool sorted = true;
   for (int64_t i = 1; i < count; i++) sorted &= leaf_of(g, order[i - 1]) <= leaf_of(g, order[i]);
@@ -82,7 +83,7 @@ static void sort_by_leaf(const groups *g, int32_t *order, int64_t count) {
   for (int64_t i = 0; i < count; i++) order[i] = (int32_t)keys[i][1];
 }
 
-/* Returns the end of the leaf that begins at a place of `order`; without leaves, `end`. */
+/* Returns the end of the leaf that begins at a place of `order`; `end` without leaves. */
 static int64_t leaf_end(const groups *g, int64_t begin, int64_t end) {
   int64_t at = begin;
   if (!g->leaf) return end;
@@ -265,7 +266,7 @@ static void dx_tile(void *arg, int i) {
   multiply_tile(g, &g->tiles[i], g->call->in[0], 1, w->dim[1], dx, w->dim[2]);
 }
 
-/* Sums the gradients of a token's ids, in their order. */
+/* Sums the gradients of a token's ids, in order. */
 static void add_shared(void *arg, int i) {
   const groups *g = arg;
   const sl_type *type = &g->call->out_type[0];

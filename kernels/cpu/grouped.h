@@ -1,19 +1,20 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Rows of grouped linear maps, by the expert that their ids name. */
+/* Rows of grouped linear maps, sorted by the expert that their ids name. */
 #ifndef SLUICE_CPU_GROUPED_H
 #define SLUICE_CPU_GROUPED_H
 
 #include <sluice/op.h>
 
-/* Returns the expert of a row among the call's first `experts`; -1: it has none here. */
+/* Returns the expert of a row among the call's first `experts`, or -1 if it has none
+ * here. */
 static inline int64_t sli_expert_of(const sl_call *call, int experts, int64_t row) {
   int64_t id = (int64_t)((const int32_t *)call->in[1])[row];
   int64_t e = id < 0 ? -1 : id - call->attrs->first;
   return e >= 0 && e < experts ? e : -1;
 }
 
-/* Sorts rows by expert, and keeps their order within one: those of expert e end at ends[e] in
- * `order`, where those of the next begin. `ends` has room for one more. */
+/* Sorts rows by expert and keeps their order within each expert. Rows of expert e end at ends[e] in
+ * `order`, where those of the next expert begin. `ends` has room for one more. */
 void sli_sort_by_expert(const sl_call *call, int experts, int64_t rows, int32_t *order,
                         int32_t *ends);
 

@@ -9,7 +9,8 @@
 #include "ops/ops.def"
 #undef OP
 
-/* Returns the CPU kernel of an op: the op's own, else the table's by name. NULL: none. */
+/* Returns the CPU kernel of an op: the op's own, otherwise the table entry with its name, or NULL
+ * if there is none. */
 const sl_kernel *sli_cpu_kernel(const sl_op *op);
 
 #endif

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Exact sums of gradients. A leaf is a row of the data, one position of dim 0 of the inputs that
- * attrs.leaves names; or some positions of a row, of dim 1 of the inputs that attrs.positions
- * names. Each leaf is a call of the op's own kernel, whose sum in f32 is then the same in any batch
- * and any piece. Outputs in f64 are such sums; others are cut as the inputs are. */
+/* Exact sums of gradients. A leaf is a row of the data: one position of dim 0 of the inputs that
+ * attrs.leaves names. Or it is some positions of a row, along dim 1 of the inputs that
+ * attrs.positions names. Each leaf is a call of the op's kernel, whose f32 sum is then the same in
+ * any batch and any piece. Outputs in f64 are such sums; other outputs are cut like the inputs. */
 #include "kernels/cpu/leaves.h"
 
 #include <stdlib.h>
@@ -16,9 +16,9 @@ enum { ALIGNED = 64 };
 
 typedef struct leaves {
   const sl_kernel *kernel;
-  int64_t rows, runs; /* of dim 0; of positions in each */
-  sl_type *in, *out;  /* of one leaf */
-  void *state;        /* the kernel's, for a leaf */
+  int64_t rows, runs; /* positions of dim 0, and runs of positions in each */
+  sl_type *in, *out;  /* types of one leaf */
+  void *state;        /* state of the kernel, for a leaf */
 } leaves;
 
 static size_t aligned(size_t bytes) { return (bytes + ALIGNED - 1) / ALIGNED * ALIGNED; }
@@ -120,7 +120,7 @@ static void add_sums(const sl_call *call, const sl_call *leaf, bool first) {
   }
 }
 
-/* Places the arguments of leaf number `at`, counted by rows and then runs; its sums lie in the
+/* Sets the arguments of leaf number `at`, counted by rows and then runs; its sums are in the
  * scratch. */
 static void place(const sl_call *call, const leaves *l, int64_t at, const void **in, void **out) {
   char *sums = call->scratch;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* CPU kernels of the linear map, of its gradients and of the packing of its weight. */
+/* CPU kernels of the linear map, its gradients and the packing of its weight. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -14,8 +14,8 @@
 
 static void release(void *state) { sli_product_destroy(state); }
 
-/* Returns the shape of y = x w^T if `forward`, else of dx = dy w. The weight is packed (input
- * `packed`), or it is input 1 and rounded during the product (attrs.bf16), or not rounded. */
+/* Returns the shape of y = x w^T if `forward`, otherwise of dx = dy w. The weight is packed (input
+ * `packed`), or it is input 1, which the product rounds (attrs.bf16) or leaves in f32. */
 static sli_product_shape linear_shape(const sl_call *call, bool forward, int packed) {
   const sl_type *x = &call->in_type[0], *y = &call->out_type[0];
   bool is_packed = sli_linear_has(call->nin, call->in_type, packed);
@@ -47,7 +47,7 @@ enum { LINEAR_PACKED = 3, LINEAR_B_PACKED = 2 };
 static sli_product_shape forward_shape(const sl_call *call) {
   sli_product_shape shape = linear_shape(call, true, LINEAR_PACKED);
   shape.bias = sli_linear_has(call->nin, call->in_type, 2);
-  shape.cold = true; /* kept for the backward pass, y was last read a step ago */
+  shape.cold = true; /* kept for the backward pass; y was last read a step ago */
   return shape;
 }
 
@@ -123,7 +123,7 @@ static void pack_cpu(const sl_call *call) {
 
 /* ---- dw [N, K] = dy^T x, or dw [K, N] = x^T dy for a transposed weight ------------ */
 
-/* Returns the rows of a leaf of an exact sum. */
+/* Returns the rows per leaf of an exact sum. */
 static int64_t rows_of_leaf(const sl_call *call) {
   const sl_type *x = &call->in_type[0];
   int64_t rows = sl_type_rows(x) / x->dim[0];
@@ -169,8 +169,8 @@ static void sum_valid_rows(void *arg, int m) {
   }
 }
 
-/* Computes dw by hand, in f32, if not all rows are valid. The library's products are built for all
- * rows, and the valid length varies from call to call. */
+/* Computes dw without the library, in f32, if not all rows are valid. The library's products are
+ * built for all rows, and the valid length varies from call to call. */
 static bool sums_few(const sl_call *call) {
   int64_t rows = sli_valid_rows(call, 0);
   if (rows == sl_type_rows(&call->in_type[0])) return false;

@@ -14,7 +14,7 @@ static sli_linear_shape shape_of(const sl_call *call) {
 
 /* ---- forward ------------------------------------------------------------------------------- */
 
-/* The walk that makes o. */
+/* Returns the walk that computes o. */
 static sli_walk attention_of(const sl_call *call, const sli_linear_shape *s) {
   sli_walk w = sli_walk_of(call, s, SLI_WALK_FORTH);
   w.b = sli_walk_input(call, s, K);
@@ -25,7 +25,8 @@ static sli_walk attention_of(const sl_call *call, const sli_linear_shape *s) {
   return w;
 }
 
-/* Computes o; states of the positions before, and after the last one, if not NULL. */
+/* Computes o. If not NULL, `from` is the states before the first position and `to` those after the
+ * last one. */
 static void attend(const sl_call *call, float *from, float *to) {
   sli_linear_shape s = shape_of(call);
   sli_walk w = attention_of(call, &s);
@@ -48,17 +49,17 @@ static void step_cpu(const sl_call *call) { attend(call, (float *)call->in[BEFOR
 
 /* ---- backward ------------------------------------------------------------------------------ */
 
-/* Gradients of a call, in its outputs, or in the scratch if they are computed and not wanted. */
+/* Gradients of a call: its outputs, or scratch for those that are computed but not needed. */
 typedef struct gradients {
   const sl_call *call;
   sli_linear_shape s;
   float scale;
   const float *dout;
   float *dq, *dk, *dv;
-  float *carry;        /* the record of gradients, or NULL */
-  bool starts;         /* it begins anew */
-  const float *behind; /* of a share: the gradient of the state behind it; else NULL */
-  float *end;          /* the state there, in the scratch */
+  float *carry;        /* gradient record, or NULL */
+  bool starts;         /* the record starts from zeros */
+  const float *behind; /* for a share: the gradient of the state after it; otherwise NULL */
+  float *end;          /* the state after it, in the scratch */
 } gradients;
 
 static gradients gradients_of(const sl_call *call, float *carry, bool starts) {
@@ -88,7 +89,7 @@ static sli_walked dout_of(const gradients *g) {
   return sli_walk_array(&g->s, g->dout, g->s.heads, g->s.dv);
 }
 
-/* A walk of gradients of states, from those behind the last position. */
+/* Returns a walk of the state gradients, from those after the last position. */
 static sli_walk back_of(const gradients *g) {
   if (!g->behind) {
     sli_walk w = sli_walk_back_of(g->call, &g->s, SLI_WALK_BACK);
@@ -100,7 +101,7 @@ static sli_walk back_of(const gradients *g) {
   return w;
 }
 
-/* `before`: states before the first position. */
+/* Computes dq. `before` is the states before the first position. */
 static void differentiate_q(const gradients *g, float *before) {
   sli_walk w = sli_walk_of(g->call, &g->s, SLI_WALK_FORTH);
   w.b = sli_walk_input(g->call, &g->s, V);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* CPU kernels of gated linear attention of devices that share positions: records of shares, and
+/* CPU kernels of gated linear attention on devices that share positions: records of shares, and
  * states from records. ops/linear_attention_share.c has the formulas. */
 #include <math.h>
 #include <string.h>
@@ -10,7 +10,7 @@
 
 /* ---- records ------------------------------------------------------------------------------- */
 
-/* A call that makes a record of shape `s`. */
+/* A call that computes a record of shape `s`. */
 typedef struct record {
   const sl_call *call;
   sli_linear_shape s;
@@ -30,7 +30,7 @@ static void gates_chunk(void *arg, int i) {
   for (int64_t c = 0; c < n; c++) to[c] = (float)sum[c];
 }
 
-/* Makes a record by a walk without results at positions. */
+/* Computes a record by a walk without results at positions. */
 static void make_record(const record *r, sli_walk *w) {
   w->to = r->call->out[0];
   w->state_gap = sli_linear_gap(&r->s);
@@ -38,7 +38,7 @@ static void make_record(const record *r, sli_walk *w) {
   sl_team_for(r->call->team, (int)(r->s.batch * r->s.v_heads), gates_chunk, (void *)r);
 }
 
-/* One walk for each state, whatever the heads that read it. */
+/* Runs one walk per state, however many heads read it. */
 static void share_cpu(const sl_call *call) {
   record r = {call, sli_linear_shape_of(call->attrs, call->in_type)};
   r.s.heads = r.s.v_heads;
@@ -61,7 +61,7 @@ const sl_kernel sli_cpu_linear_attention_share_b = {.backend = "cpu", .run = sha
 
 /* ---- states -------------------------------------------------------------------------------- */
 
-/* Decays a state by the gates of a record, and adds the record's. */
+/* Decays a state by the gates of a record, and adds the record's state. */
 static void add_record(const sl_call *call, int64_t i, int record, float *state) {
   int64_t gates = call->attrs->count, all = call->in_type[0].dim[2], n = (all - gates) / gates;
   const float *of = (const float *)call->in[record] + i * all, *logs = of + all - gates;
@@ -80,7 +80,7 @@ static void join_chunk(void *arg, int i) {
   for (int record = 0; record < call->attrs->first; record++) add_record(call, i, record, state);
 }
 
-/* True in the piece in which the states begin with zeros. */
+/* Returns true in the piece whose states begin with zeros. */
 static bool is_first(const sl_call *call) {
   const sl_attrs *attrs = call->attrs;
   return attrs->reverse ? call->tick.row + call->tick.rows == attrs->length : !call->tick.row;

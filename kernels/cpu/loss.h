@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Reductions that both cross entropies use. A chunk of rows leaves its sum in the scratch. */
+/* Reductions shared by both cross entropies. A chunk of rows stores its sum in the scratch. */
 #ifndef SLUICE_LOSS_H
 #define SLUICE_LOSS_H
 

@@ -52,7 +52,7 @@ static void multiply(void *arg, int i) {
   }
 }
 
-/* Batch size from which each matrix is multiplied by a single thread. */
+/* Batch size from which a single thread multiplies each matrix. */
 enum { MANY = 8 };
 
 static void matmul_cpu(const sl_call *call) {

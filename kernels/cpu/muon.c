@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* CPU kernel of Muon. Its products go to the library of products; a matrix with more rows than
- * columns is turned first, so that the square ones are small. */
+/* CPU kernel of Muon. The product library computes its products. A matrix with more rows than
+ * columns is turned first, so that the square matrices are small. */
 #include <sluice/optimizer.h>
 
 #include <math.h>
@@ -15,7 +15,7 @@
 
 /* ---- products ------------------------------------------------------------------ */
 
-/* The matrix X as it is multiplied: [side, length], with side <= length. */
+/* The matrix X as multiplied: [side, length], with side <= length. */
 typedef struct shape {
   int64_t rows, columns, side, length;
   bool turned;
@@ -28,8 +28,8 @@ static shape shape_of(const sl_call *call) {
 
 typedef struct products {
   sli_product *gram;   /* A = X X^T */
-  sli_product *square; /* B = 2.0315 A A - 4.775 A, added to what is there */
-  sli_product *apply;  /* X = 3.4445 X + B X, added to what is there */
+  sli_product *square; /* B = 2.0315 A A - 4.775 A; adds to the second term */
+  sli_product *apply;  /* X = 3.4445 X + B X; adds to the first term */
 } products;
 
 static void release(void *state) {
@@ -76,13 +76,13 @@ static size_t muon_scratch(const sl_call *call, int threads) {
 typedef struct step {
   const sl_call *call;
   shape s;
-  float lr, keep; /* of X, with the factor of its shape; of the parameter */
-  float factor;   /* of the elements that a loop scales */
-  double *sums;   /* of the squares of u, by chunk */
+  float lr, keep; /* learning rate, with the factor of the shape of X; factor of the parameter */
+  float factor;   /* factor for the elements in a loop */
+  double *sums;   /* sums of the squares of u, by chunk */
   float *x, *next, *gram, *scaled, *square;
 } step;
 
-/* Updates the momentum of some elements, and leaves u in the order of the parameter, in `next`. */
+/* Updates the momentum of some elements, and stores u in `next`, in the order of the parameter. */
 static void mix_chunk(void *arg, int i) {
   const step *t = arg;
   const sl_call *call = t->call;
@@ -102,7 +102,7 @@ static void mix_chunk(void *arg, int i) {
   t->sums[i] = sum;
 }
 
-/* Returns an element's place in X. */
+/* Returns the index in X of an element. */
 static inline int64_t place(const shape *s, int64_t e) {
   return s->turned ? e % s->columns * s->rows + e / s->columns : e;
 }
@@ -155,7 +155,7 @@ static void normalize(step *t) {
   sl_team_for(t->call->team, sli_element_chunks(type), normalize_chunk, t);
 }
 
-/* Makes a step of Newton and Schulz towards the nearest matrix with equal singular values. */
+/* Takes a Newton-Schulz step towards the nearest matrix with equal singular values. */
 static void newton_schulz(step *t) {
   static const float a = 3.4445f, b = -4.775f, c = 2.0315f;
   const sl_call *call = t->call;

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* oneDNN primitives for matrix products and for the packing of their operands.
  *
- * The library is loaded at run time, so that a program starts where it is missing; its header says
- * at compile time which version (2 or 3) is wanted. The versions differ in how they describe
- * memory: a struct in 2, a handle that is created and destroyed in 3.
+ * The library is loaded at run time, so that a program starts without it; its header decides at
+ * compile time which version (2 or 3) is used. The versions differ in how they describe memory: by
+ * a struct in version 2, by a handle that is created and destroyed in version 3.
  *
- * Primitives are created once, in prepare(), and shared by all threads. Everything else that a call
- * of the library needs belongs to the calling thread: a stream, scratch (half a megabyte for usual
+ * Primitives are created once, in prepare(), and shared by all threads. Everything else that a
+ * library call needs belongs to the calling thread: a stream, scratch (half a megabyte for usual
  * shapes), and memory objects that wrap the pointers. A small table per thread, keyed by the
  * primitive's number, keeps the memory objects of recent primitives. A run therefore allocates
  * nothing once the thread is warm. */
@@ -25,7 +25,7 @@
 #include "kernels/cpu/room.h"
 #include "ops/ops.h"
 
-#if defined(SLI_ONEDNN) /* the name of its file */
+#if defined(SLI_ONEDNN) /* name of its file */
 #include <dnnl.h>
 
 enum { A = SLI_ONEDNN_A, B, C, BIAS, SCRATCH, OPERANDS };
@@ -272,7 +272,7 @@ static void thread_end(void *arg) {
 }
 
 /* Returns the thread's state. Limits OpenMP to one thread: the library runs OpenMP loops, and a
- * team's thread must not start more. */
+ * thread of a team must not start more threads. */
 static struct thread *this_thread(void) {
   static _Thread_local struct thread *known;
   if (known) return known;
@@ -343,7 +343,7 @@ static dnnl_status_t describe_b(description *desc, dnnl_data_type_t type,
   return onednn_describe(desc, type, s->k, columns, s->b_transposed, s->b_transposed ? s->k : s->n);
 }
 
-/* Describes `rows` rows of A: as the caller stores them, or turned. */
+/* Describes `rows` rows of A, as the caller stores them or turned. */
 static dnnl_status_t describe_a(description *desc, dnnl_data_type_t type,
                                 const sli_product_shape *s, int64_t rows) {
   if (!s->a_transposed) return onednn_describe(desc, type, rows, s->k, false, s->k);
@@ -352,7 +352,7 @@ static dnnl_status_t describe_a(description *desc, dnnl_data_type_t type,
                          s->bf16 ? sli_turned_row(s->k) : sli_onednn_turned_row(s->k));
 }
 
-/* packed: order of a packed B; NULL: the library may choose. */
+/* Describes the operands. `packed`: order of a packed B; NULL if the library may choose. */
 static dnnl_status_t describe_operands(description *desc, const sli_product_shape *s, int64_t rows,
                                        int64_t columns, const sli_onednn_order *packed) {
   dnnl_data_type_t type = s->bf16 ? dnnl_bf16 : dnnl_f32;
@@ -402,8 +402,8 @@ static atomic_size_t kept_bytes;
 
 size_t sli_onednn_bytes(void) { return atomic_load_explicit(&kept_bytes, memory_order_relaxed); }
 
-/* Creates the primitive that a description stands for, and destroys the description. Counts what
- * the library allocates; it gives equal primitives out again. */
+/* Creates the primitive of a description, and destroys the description. Counts the library's
+ * allocations; the library returns an existing primitive for an equal description. */
 static dnnl_status_t make_primitive(sli_onednn *kernel, dnnl_primitive_desc_t desc) {
   dnnl_primitive_t primitive = NULL;
   size_t before = allocated();
@@ -452,7 +452,7 @@ void sli_onednn_destroy(sli_onednn *kernel) {
 
 /* ---- packing ---------------------------------------------------------------------- */
 
-/* The library's names for a reorder's input and output are those of A and C. */
+/* The library's argument numbers of a reorder's input and output equal those of A and C. */
 _Static_assert(DNNL_ARG_FROM == DNNL_ARG_SRC && DNNL_ARG_TO == DNNL_ARG_DST,
                "a reorder's operands");
 
@@ -480,7 +480,7 @@ sl_status sli_onednn_packs(const sli_product_shape *shape, const sli_onednn_orde
                  (long long)shape->n, status);
 }
 
-/* Asks for the plainest of the products, so that all of them agree. */
+/* Queries the order for the plainest of the products, so that all of them agree. */
 sl_status sli_onednn_order_create(const sli_product_shape *shape, int64_t rows,
                                   sli_onednn_order **order) {
   sli_product_shape plain = *shape;

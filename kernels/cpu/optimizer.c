@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* CPU kernels of the update: the gradient's norm, clipping, the optimizers. */
+/* CPU kernels of the update: gradient norm, clipping, optimizers. */
 #include <sluice/optimizer.h>
 
 #include <math.h>
@@ -17,7 +17,7 @@ static size_t sumsq_scratch(const sl_call *call, int threads) {
   return (size_t)(sli_element_chunks(&call->in_type[0]) * words) * sizeof(double);
 }
 
-/* Adds the squares of some elements' sums as integers, in units of 2^-80. */
+/* Adds up the squares of some elements' sums as integers, in units of 2^-80. */
 static void add_squares(void *arg, int i) {
   const sl_call *call = arg;
   sli_range r = sli_elements(&call->in_type[0], i);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* CPU kernels that cut tensors apart and join them: the boxing between devices that shard a tensor
- * in different ways. */
+/* CPU kernels that cut and join tensors: the boxing between devices that shard a tensor in
+ * different ways. */
 #include <stdio.h>
 #include <string.h>
 
@@ -52,7 +52,7 @@ static void slice_b_cpu(const sl_call *call) {
 
 /* ---- join -------------------------------------------------------------------------- */
 
-/* Copies a chunk of the concatenated chunks of all inputs. */
+/* Copies a chunk of the concatenation of all inputs. */
 static void join_chunk(void *arg, int i) {
   const sl_call *call = arg;
   const sl_joint *joint = call->attrs->user;

@@ -16,7 +16,7 @@ static sli_range window_range(const sli_window *w, int a, int64_t i) {
   return (sli_range){SLI_MAX(begin, 0), SLI_MIN(end, w->in[a])};
 }
 
-/* Returns true if x replaces the largest so far. The first NaN replaces any number. */
+/* Returns true if x replaces the current largest. The first NaN replaces any number. */
 static bool is_larger(float x, float largest) {
   return x > largest || (isnan(x) && !isnan(largest));
 }

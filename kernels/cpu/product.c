@@ -1,21 +1,20 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Matrix products. tiles.c computes them if the processor has tiles, except short or narrow f32
- * products. Our own kernel (vector/gemm.h) computes f32 products that have one order of sums, and
- * all of them on processors where it is faster, or without oneDNN. Others go to oneDNN's matmul
- * primitive. The following is about oneDNN.
+/* Matrix products. If the processor has tiles, tiles.c computes all products except short or narrow
+ * f32 products. Sluice's kernel (vector/gemm.h) computes f32 products with a fixed summation order,
+ * and all f32 products on processors where it is faster, or without oneDNN. The remaining products
+ * go to oneDNN's matmul primitive, which the rest of this comment describes.
  *
  * A product is cut along the rows of C into chunks of equal height, plus a last one for the
- * remainder. Each chunk is one call of the library on one thread. The height follows from the shape
- * alone, so the sums do not depend on the team. Tall products have eight chunks or more. Short ones
- * have fewer but not an odd number: below 128 rows the library's copying of B becomes significant
+ * remainder. Each chunk is one library call on one thread. The height follows from the shape alone,
+ * so the sums do not depend on the team. Tall products have eight chunks or more. Short ones have
+ * fewer, but an even number: below 128 rows the library's copying of B becomes significant
  * (tests/bench/bench_gemm.c). The shortest f32 products are cut along the columns of C instead, so
  * that no two threads copy the same part of B.
  *
  * The library is slow on a transposed A, so A is turned first. In f32 each thread turns the part it
- * is about to multiply, a stretch of its chunk along k, into its own cache-sized buffer. In bf16
- * all of a transposed A is turned beforehand; an A that is not transposed is rounded by each thread
- * into its buffer. sli_pack_run rounds B and brings it into the library's order, also
- * beforehand. */
+ * is about to multiply, a stretch of its chunk along k, into a cache-sized buffer. In bf16 all of a
+ * transposed A is turned beforehand; if A is not transposed, each thread rounds its rows into its
+ * buffer. sli_pack_run rounds B into the library's order, also beforehand. */
 #include "kernels/cpu/product.h"
 
 #include <stdio.h>
@@ -35,7 +34,7 @@
 enum { BF16_BYTES = 2 };
 enum { SHORT_CHUNK = 128, TALL_CHUNK = 256, CHUNKS = 8, MULTIPLE = 64, FINE = 8 };
 enum { STRETCH = 512 }; /* length along k of a turned stretch */
-/* products cut along columns: most rows, and least columns per chunk */
+/* products cut along columns: maximum rows, and minimum columns per chunk */
 enum { SHORT_ROWS = 256, NARROW_CHUNK = 256 };
 
 typedef enum library { ONEDNN, OWN } library;
@@ -43,14 +42,14 @@ typedef enum library { ONEDNN, OWN } library;
 struct sli_product {
   sli_product_shape shape;
   bool tiles;            /* computed by tiles.c; the fields below are unused */
-  library library;       /* what computes chunks; only oneDNN has kernels */
-  sli_pack *pack;        /* packing of B in each run; NULL: the kernels read B as it is */
-  int64_t height, width; /* rows and columns of a chunk, one of which is all */
+  library library;       /* library that computes chunks; only oneDNN has kernels */
+  sli_pack *pack;        /* packing of B in each run; NULL: the kernels read B directly */
+  int64_t height, width; /* rows and columns of a chunk; one of them covers all of C */
   int64_t stretch;       /* length along k of a stretch */
   struct {
     sli_onednn whole[2]; /* full-height chunks; [1] adds to C */
     sli_onednn rest[2];  /* the last chunk */
-  } kernels[2];          /* for whole stretches; for the last one */
+  } kernels[2];          /* for whole stretches; for the last stretch */
 };
 
 /* ---- products --------------------------------------------------------------------- */
@@ -66,7 +65,7 @@ static int64_t chunk_height(int64_t rows) {
   return odd ? up((rows + count) / (count + 1), FINE) : SLI_MIN(rows, height);
 }
 
-/* Returns the columns of a chunk, for an even number of chunks. */
+/* Returns the columns of a chunk; the number of chunks is even. */
 static int64_t chunk_width(const sli_product_shape *s) {
   int64_t count = SLI_MIN(s->n / NARROW_CHUNK, CHUNKS) / 2 * 2;
   bool cut = !s->bf16 && s->m <= SHORT_ROWS && count;
@@ -83,8 +82,8 @@ static bool turns(const sli_product *p) {
   return p->library == ONEDNN && sli_onednn_turned(&p->shape);
 }
 
-/* Creates the kernels of a stretch along k that are called: of the last one, which adds to those
- * before it, or of any other. The library keeps some 100 kB for each. */
+/* Creates the kernels that a stretch along k uses: the last stretch, which adds to those before it,
+ * or any other. The library keeps about 100 kB for each. */
 static sl_status stretch_create(sli_product *p, bool last, const sli_onednn_order *packed) {
   sli_product_shape shape = p->shape;
   int64_t rows = shape.m % p->height, columns = shape.n % p->width;
@@ -106,7 +105,7 @@ static sl_status kernels_create(sli_product *p, const sli_onednn_order *packed) 
   return !status && p->shape.k % p->stretch ? stretch_create(p, true, packed) : status;
 }
 
-/* Checks that the groups of a product in one order have whole shares of the parts of k. */
+/* Checks that the groups of a product with a fixed summation order divide the parts of k evenly. */
 static sl_status check_order(const sli_product_shape *s) {
   if (!s->chunk) return SL_OK;
   if (s->bf16) return sl_fail(SL_E_DEVICE, "products in bf16 have no one order of sums");
@@ -125,7 +124,7 @@ static sl_status check_order(const sli_product_shape *s) {
                        (long long)s->k, (long long)s->chunk);
 }
 
-/* Returns what multiplies without tiles. */
+/* Returns the library that multiplies without tiles. */
 static library library_for(bool bf16, bool ordered) {
   bool own = sli_cpu()->multiplies ? !sli_cpu_is_set("SLUICE_CPU_FP32", "library")
                                    : sli_cpu_is_set("SLUICE_CPU_FP32", "own");
@@ -207,8 +206,8 @@ sli_product_part sli_product_part_of(const sli_product *p, int chunk) {
   return part_of(p, p->height, chunk);
 }
 
-/* Returns the rows of a chunk for a team. Our own kernel packs B in each chunk, and its sums do not
- * depend on the cut: two chunks a thread, unless they would be short. */
+/* Returns the rows per chunk for a team. Sluice's kernel packs B in each chunk, and its sums do not
+ * depend on the cut, so each thread gets two chunks unless they would be short. */
 static int64_t height_for(const sli_product *p, const struct sl_team *team, int64_t rows) {
   int64_t threads = sli_team_threads(team);
   if (p->library != OWN || p->width < p->shape.n) return p->height;
@@ -218,13 +217,13 @@ static int64_t height_for(const sli_product *p, const struct sl_team *team, int6
 
 struct run {
   const sli_product *product;
-  int64_t height; /* of a chunk */
-  int64_t steps;  /* of k */
+  int64_t height; /* rows of a chunk */
+  int64_t steps;  /* steps of k */
   bool add;
   const void *a, *b;
   const float *bias;
   float *c;
-  double *leaves; /* C in f64, where groups are leaves; else NULL */
+  double *leaves; /* C in f64, if groups are leaves; otherwise NULL */
 };
 
 /* Rounds some rows of A to bf16, into this thread's buffer. */
@@ -243,7 +242,7 @@ static const void *turn_rows(const float *a, int64_t row, int64_t steps, int64_t
   return t.to;
 }
 
-/* Returns `rows` rows of A and some steps of k in the form that the library reads. */
+/* Returns `rows` rows of A over some steps of k, in the form that the library reads. */
 static const void *operand_rows(const struct run *run, int64_t row, int64_t rows, int64_t k,
                                 int64_t steps) {
   const sli_product_shape *s = &run->product->shape;
@@ -256,7 +255,7 @@ static const void *operand_rows(const struct run *run, int64_t row, int64_t rows
   return s->bf16 ? round_rows(a, rows * s->k) : a;
 }
 
-/* A chunk of C, and the stretch of k that is added to it. */
+/* A chunk of C, and the stretch of k to add to it. */
 struct chunk {
   sli_product_part of;
   int64_t k, steps;
@@ -290,7 +289,7 @@ static void multiply_by_onednn(const struct run *run, const struct chunk *at) {
   bool whole = at->of.rows == p->height && at->of.columns == p->width,
        last = at->steps < p->stretch;
   const sli_onednn *kernel = whole ? p->kernels[last].whole : p->kernels[last].rest;
-  /* bf16: k from 0 */
+  /* bf16 products start at k = 0 */
   const float *b = (const float *)run->b +
                    (s->b_transposed ? at->of.column * s->k : at->k * s->n + at->of.column);
   sli_onednn_run(
@@ -383,8 +382,8 @@ void sli_product_run_chunk(const sli_product *product, bool add, const void *a, 
 /* ---- packing ---------------------------------------------------------------------- */
 
 struct sli_pack {
-  sli_turning turning; /* block 0: the library's order, not one of ours */
-  sli_onednn kernel;   /* then: a reorder, from A to C */
+  sli_turning turning; /* block 0: the library's order, not one of Sluice's */
+  sli_onednn kernel;   /* reorder from A to C, for the library's order */
 };
 
 static sl_status pack_for_library(const sli_product_shape *shape, size_t room, sli_pack *p) {
@@ -441,12 +440,12 @@ const char *sl_cpu_bf16(void) {
 
 size_t sli_library_bytes(void) { return sli_onednn_bytes(); }
 
-/* Names what computes a product without tiles. */
+/* Returns the name of the library that computes a product without tiles. */
 static const char *library_name(bool bf16) {
   return library_for(bf16, false) == ONEDNN ? sli_onednn_name() : bf16 ? "nothing" : "vectors";
 }
 
-/* Names the library of the products. With tiles, it still computes short and narrow f32
+/* Returns the name of the product library. With tiles, it still computes short and narrow f32
  * products. */
 const char *sl_cpu_products(bool bf16) {
   static __thread char text[128];

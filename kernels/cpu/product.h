@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Matrix products of the linear ops: the only place that calls libraries. */
+/* Matrix products of the linear ops; no other code calls the libraries. */
 #ifndef SLUICE_PRODUCT_H
 #define SLUICE_PRODUCT_H
 
@@ -13,25 +13,25 @@
  * and dense.
  *
  * A product is in f32, or rounds its operands to bf16 and sums in f32. In bf16, B comes as f32 or
- * from sli_pack_run, with the same results. In f32 the result is as near to the exact sum as f32
- * gets, but differs between machines: libraries add in their own order, and tiles (tiles.h)
+ * from sli_pack_run, with the same results. In f32 the result is as close to the exact sum as f32
+ * allows, but differs between machines: each library has an order of summation, and tiles (tiles.h)
  * multiply bf16 numbers that add up to the given ones. */
 typedef struct sli_product_shape {
   int64_t m, n, k;
   bool a_transposed, b_transposed;
   bool bias; /* add a vector [n] to every row of C */
   bool add;  /* runs may add to C instead of overwriting it */
-  bool cold; /* C is in no cache: on tiles, a large C is written past the caches */
+  bool cold; /* C is in no cache; on tiles, a large C is written past the caches */
   bool bf16;
   bool b_packed; /* bf16: B comes from sli_pack_run */
-  /* 0: sums in any order. Else f32 sums over groups of `chunk` steps of k, along k, added by a
-   * binary tree over the groups' numbers; the first group's sum begins with the bias. An element of
-   * C then depends on its row of A and column of B alone. `part`: lengths of the parts of k (all 0:
-   * one); a group has a share of each. */
+  /* 0: sums in any order. Otherwise f32 sums run along k in groups of `chunk` steps, and a binary
+   * tree over the groups' numbers adds them; the first group's sum begins with the bias. An element
+   * of C then depends only on its row of A and column of B. `part`: lengths of the parts of k (all
+   * 0: one part); each part is divided evenly among the groups. */
   int64_t chunk, part[SL_PART_RANGES];
 } sli_product_shape;
 
-/* Puts the order of sums that a call asks for into the shape of an f32 product over k, which may be
+/* Sets the summation order that a call asks for in the shape of an f32 product over k, which may be
  * a part of the whole. */
 static inline void sli_product_order(sli_product_shape *shape, const sl_attrs *attrs) {
   if (!attrs->exact || shape->bf16) return;
@@ -51,7 +51,7 @@ static inline int64_t sli_valid_rows(const sl_call *call, int i) {
 
 typedef struct sli_product sli_product;
 
-/* Callable from any thread. A product may run on several threads at once. */
+/* Creates a product. Callable from any thread. Several threads may run a product concurrently. */
 sl_status sli_product_create(const sli_product_shape *shape, sli_product **product);
 void sli_product_destroy(sli_product *product);
 
@@ -66,7 +66,8 @@ void sli_product_run_rows(const sli_product *product, struct sl_team *team, int6
                           const float *a, const void *b, const float *bias, float *c,
                           void *scratch);
 
-/* Multiplies only the first `steps` of k, in a product with an order whose k is one part. */
+/* Multiplies only the first `steps` of k, in a product with a summation order whose k is one
+ * part. */
 void sli_product_run_steps(const sli_product *product, struct sl_team *team, int64_t steps,
                            bool add, const float *a, const float *b, float *c);
 
@@ -75,11 +76,11 @@ void sli_product_run_steps(const sli_product *product, struct sl_team *team, int
 void sli_product_run_leaves(const sli_product *product, struct sl_team *team, int64_t steps,
                             bool add, const float *a, const float *b, double *c);
 
-/* Computes one chunk of an f32 product on this thread; and the number of chunks. */
+/* Compute one chunk of an f32 product on this thread, and return the number of chunks. */
 void sli_product_run_chunk(const sli_product *product, bool add, const void *a, const void *b,
                            const float *bias, float *c, int chunk);
 int sli_product_chunks(const sli_product *product);
-/* Returns the part of C that is a chunk of a product with an order. */
+/* The part of C that a chunk covers, in a product with a summation order. */
 typedef struct sli_product_part {
   int64_t row, rows, column, columns;
 } sli_product_part;

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Preparation of programs for CPUs: the calls' kernels, their states and the scratch they need. */
+/* Preparation of programs for CPUs: the kernels of the calls, their states and the scratch they
+ * need. */
 #include <sluice/program.h>
 
 #include "kernels/bind.h"

@@ -68,14 +68,14 @@ static void run_counting(const sl_program_call *c, sl_call *call, const sli_leng
     if (call->out[o]) take_length(c, o, out_rows[o], x);
 }
 
-/* Runs a call on zero rows: outputs with a valid length have no rows either, and sums are 0. */
+/* Runs a call on zero rows: outputs with a valid length have no rows, and sums are 0. */
 static void run_empty(const sl_program_call *c, const sl_call *call) {
   for (int o = 0; o < c->nout; o++)
     if (call->out[o] && !sli_bit(call->accumulate, o) && sli_length_of(c->out_length, o) < 0)
       memset(call->out[o], 0, sl_type_bytes(&c->out_type[o]));
 }
 
-/* Runs a call that knows of no valid lengths, on types cut to their valid rows. */
+/* Runs a call that is unaware of valid lengths, on types cut to their valid rows. */
 static void run_cut(const sl_program_call *c, sl_call *call, const sli_lengths *x) {
   sl_type in_type[c->nin + 1], out_type[c->nout + 1];
   bool empty = false;
@@ -91,7 +91,8 @@ static void run_cut(const sl_program_call *c, sl_call *call, const sli_lengths *
   else c->kernel->run(call);
 }
 
-/* Checks that the valid rows given to a call equal the number beside the slot that it reads. */
+/* Checks that the valid rows given to a call equal the number stored with the slot that it
+ * reads. */
 static void check_told(const sl_program_call *c, const sl_firing *firing, const sli_lengths *x) {
   for (int i = 0; i < c->nin && c->in_length && firing->lengths; i++) {
     int32_t base = c->in[i].base;
@@ -136,7 +137,7 @@ static void run_joined(cpu_queue *q, const sl_program_call *c, int n, const sl_f
   if (wanted) sli_joined_run(calls, wanted);
 }
 
-/* Splits the time of joined calls among them by output bytes. */
+/* Divides the time of joined calls among them by output bytes. */
 static void note_times(const sl_program_call *calls, int n, uint64_t ns) {
   double all = 0;
   for (int i = 0; i < n && n > 1; i++) all += (double)sl_type_bytes(calls[i].out_type);
@@ -147,13 +148,13 @@ static void note_times(const sl_program_call *calls, int n, uint64_t ns) {
   }
 }
 
-/* Kept out of line, so that a firing with nothing to run costs next to nothing. */
+/* Runs a firing. Kept out of line, so that a firing with nothing to run costs almost nothing. */
 static __attribute__((noinline)) void run_program(cpu_queue *q, const sl_program *program,
                                                   const sl_firing *firing) {
   uint64_t start = sli_now_ns();
   sl_tick tick;
   const sl_program_call *calls = sli_program_calls(program, firing, &tick);
-  /* NULL: prepared by another kind of queue; each call runs alone */
+  /* NULL if another kind of queue prepared the program; each call then runs alone */
   const int32_t *joined = program->state;
   if (joined) joined += calls - program->calls;
   sli_current_call current = {NULL, firing};

@@ -6,8 +6,8 @@
 #include "kernels/cpu/kernels.h"
 #include "ops/ops.h"
 
-/* Consumer of the words drawn for a chunk, at most 64 elements at a time. words[] is whole blocks;
- * the words from `skip` on belong to elements at .. at + n. */
+/* Consumer of the words drawn for a chunk, at most 64 elements at a time. words[] holds whole
+ * blocks; the words from `skip` on belong to elements [at, at + n). */
 enum { DRAWN = 64 };
 
 typedef void use(const sl_call *call, const uint32_t *words, int64_t skip, int64_t at, int64_t n);

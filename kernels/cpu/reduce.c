@@ -13,7 +13,7 @@ static float factor_of(const sl_attrs *attrs) { return attrs->value != 0 ? attrs
 
 /* ---- sums ----------------------------------------------------------------------------- */
 
-/* Folds in[0] of one type onto an output of another type that broadcasts with it. */
+/* Folds in[0] of one type into an output of another type that broadcasts with it. */
 static void fold_first(const sl_call *call, const sl_type *whole, const sl_type *in,
                        const void *from, const sl_type *out, float factor) {
   const sl_type *types[SLI_SPACE_ARRAYS] = {in, NULL, NULL, out};
@@ -31,7 +31,7 @@ static size_t total_scratch(const sl_call *call, int threads) {
   return (size_t)sli_element_chunks(&call->in_type[0]) * sizeof(double);
 }
 
-/* Adds multiples of 2^-30, so that no order changes the sum. */
+/* Adds multiples of 2^-30, so that the sum does not depend on the order. */
 static double exact_total(const sl_call *call) {
   const float *x = call->in[0];
   int64_t n = sl_type_elements(&call->in_type[0]);
@@ -101,14 +101,14 @@ static search search_of(const sl_call *call) {
   return s;
 }
 
-/* Returns the place in x of element `number` of dims [from, to). */
+/* Returns the index in x of element `number` of dims [from, to). */
 static int64_t reduce_place(const sli_space *s, int from, int to, int64_t number) {
   int64_t at = 0;
   for (int d = to - 1; d >= from; number /= s->dim[d--]) at += number % s->dim[d] * s->step[0][d];
   return at;
 }
 
-/* Finds the first of the largest; NaN counts as largest. */
+/* Finds the first of the largest numbers; NaN counts as largest. */
 static void reduce_max_chunk(void *arg, int i) {
   const search *w = arg;
   const sli_space *s = &w->space;

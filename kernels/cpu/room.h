@@ -10,7 +10,7 @@ enum {
   SLI_ROOM_ROWS,    /* rows of A, in bf16 or turned */
   SLI_ROOM_STRIP,
   SLI_ROOM_PANELS,
-  SLI_ROOM_SUMS, /* of a chunk on tiles */
+  SLI_ROOM_SUMS, /* sums of a chunk on tiles */
   SLI_ROOM_LEFT,
   SLI_ROOM_RIGHT, /* operands gathered from experts' rows */
   SLI_ROOM_LEAF,  /* sums over a leaf of their rows */
@@ -18,7 +18,7 @@ enum {
 };
 
 /* Returns this thread's buffer, 64-byte aligned, valid until the next request for the same one.
- * Ends the process if there is no memory. */
+ * Ends the process if memory runs out. */
 void *sli_room(int which, size_t bytes);
 
 #endif

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* CPU kernels at the ends of a served graph: begin selects the tick's rows, pick the rows whose
- * logits are needed, allow which tokens may come next, and sample a token for each of them. */
+ * logits are needed, and allow the tokens that may come next; sample draws a token for each picked
+ * row. */
 #include <math.h>
 #include <string.h>
 
@@ -44,7 +45,7 @@ const sl_kernel sli_cpu_allow = {.backend = "cpu", .run = allow_cpu};
 
 /* ---- sample ----------------------------------------------------------------------------- */
 
-/* Scratch for an ordering of the tokens, per row, and for edited and masked logits. */
+/* Returns scratch for an ordering of the tokens, per row, and for edited and masked logits. */
 static size_t sample_scratch(const sl_call *call, int threads) {
   (void)threads;
   size_t rows = call->attrs->length || call->nin > 2 ? 2 : 1;
@@ -78,8 +79,8 @@ static void sink(const float *logits, int32_t *tokens, int64_t n, int64_t at) {
   }
 }
 
-/* Fills tokens[] with the k most likely tokens in order, of those with logits of at least `least`.
- * Returns their number. */
+/* Fills tokens[] with the k most likely tokens in order, among those with logits of at least
+ * `least`. Returns their number. */
 static int64_t likeliest(const float *logits, int64_t n, int64_t k, float least, int32_t *tokens) {
   int64_t count = 0;
   for (int32_t v = 0; v < n; v++) {
@@ -102,8 +103,8 @@ static int64_t likeliest(const float *logits, int64_t n, int64_t k, float least,
   return count;
 }
 
-/* Maps floats to integers of the same order, 0 and -0 alike. Compilers vectorise comparisons of
- * integers. */
+/* Maps floats to integers of the same order, with 0 and -0 equal. Compilers vectorise comparisons
+ * of integers. */
 static int32_t ordered(float x) {
   int32_t bits;
   x += 0.0f;
@@ -111,7 +112,7 @@ static int32_t ordered(float x) {
   return bits ^ (bits >> 31 & INT32_MAX);
 }
 
-/* Returns the first of the largest. */
+/* Returns the first of the largest logits. */
 static int32_t largest_of(const float *logits, int64_t n) {
   int32_t most = INT32_MIN, best = 0;
   for (int64_t v = 0; v < n; v++) most = ordered(logits[v]) > most ? ordered(logits[v]) : most;
@@ -134,8 +135,8 @@ static float edit(const sl_batch_edit *e, float x) {
   return (x > 0 ? x / e->scale : x * e->scale) - e->less;
 }
 
-/* Copies logits to `out`, with -infinity for tokens that are not allowed; returns whether any
- * other is left. */
+/* Copies logits to `out`, with -infinity for tokens that are not allowed; returns whether any other
+ * logit remains. */
 static bool mask(const uint32_t *allowed, const float *logits, int64_t n, float *out) {
   bool any = false;
   for (int64_t v = 0; v < n; v++) {
@@ -145,8 +146,8 @@ static bool mask(const uint32_t *allowed, const float *logits, int64_t n, float 
   return any;
 }
 
-/* Returns the logits that pick i is chosen by, those of the model or a copy. A constraint goes
- * before edits that leave no token. */
+/* Returns the logits that pick i chooses from: those of the model, or a copy. A constraint
+ * overrides edits that leave no token. */
 static const float *choices_of(const sl_call *call, const sl_batch_sequence *how, int i,
                                const float *logits) {
   const sl_batch *batch = call->in[1];
@@ -166,7 +167,7 @@ static const float *choices_of(const sl_call *call, const sl_batch_sequence *how
 
 /* ---- one token ---------------------------------------------------------------------------- */
 
-/* Returns the least logit that min_p leaves. */
+/* Returns the lowest logit that passes min_p. */
 static float least_of(const sl_batch_sequence *how, const float *logits, int32_t best) {
   double least = (double)logits[best] + (double)how->temperature * log((double)how->min_p);
   return how->min_p > 0 ? fminf((float)least, logits[best]) : -INFINITY;
@@ -184,7 +185,7 @@ static int32_t choose_any(const sl_batch_sequence *how, const float *logits, int
 }
 
 /* Fills tokens[] with the candidates in order: the first top_k, or tokens above a probability
- * bound. Tokens below (1 - p) / n each have less than 1 - p together. */
+ * bound. Tokens below (1 - p) / n each add up to less than 1 - p. */
 static int64_t candidates(const sl_batch_sequence *how, const float *logits, int64_t n,
                           int32_t best, int32_t *tokens, double *all) {
   double t = (double)how->temperature, top = (double)logits[best];
@@ -232,7 +233,8 @@ static uint64_t hash_of(const float *logits, int64_t n) {
   return hash;
 }
 
-/* A logarithm has the bits of what a loss makes of the row. */
+/* Reports the most likely tokens. A log-probability has the bits that a loss computes for the
+ * row. */
 static void tell_likely(const sl_attrs *attrs, const sl_batch_sequence *how, const float *logits,
                         int64_t n, int32_t *tokens, sl_sampled *out) {
   sli_lse all = {attrs, logits, n, 0};
@@ -260,7 +262,7 @@ static int32_t sequence_of(const sl_batch *batch, int pick) {
   return sl_batch_sequence_of(batch)[sl_batch_pick(batch)[pick]];
 }
 
-/* Returns the settings of a pick: those of its sequence, moved on by the picks in front of it. */
+/* Returns the settings of a pick: those of its sequence, advanced by the picks before it. */
 static sl_batch_sequence settings_of(const sl_batch *batch, int i) {
   int32_t sequence = sequence_of(batch, i), behind = 0;
   while (behind < i && sequence_of(batch, i - behind - 1) == sequence) behind++;

@@ -19,8 +19,8 @@ typedef struct ranking {
 /* NaN is larger than any number. */
 static bool is_larger(float a, float b) { return isnan(a) ? !isnan(b) : a > b; }
 
-/* Fills the places of the k largest in order, ties by place. x has n elements, `stride` apart, as
- * have the places. */
+/* Fills the places of the k largest in order, ties by place. x has n elements, `stride` apart, and
+ * so do the places. */
 static void rank(const float *x, int64_t n, int64_t k, int64_t stride, int32_t *places) {
   int64_t count = 0;
   for (int64_t i = 0; i < n; i++) {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Types and helpers of the kernels of served graphs. Their last input is the batch. */
+/* Types and helpers for the kernels of served graphs. Their last input is the batch. */
 #ifndef SLUICE_CPU_SERVED_H
 #define SLUICE_CPU_SERVED_H
 
@@ -8,12 +8,11 @@
 #include "ops/storage.h"
 
 /* SLI_STORAGE_BLOCK numbers of a row as 24-bit integers with one scale, a power of two. Number i is
- * scale * (low[i] + 2^8 upper[i]), to half a scale; low[i] has 8 bits and upper[i] 16.
- * The layout is that of the level's products, four numbers in a quad. upper[i] is either
- * middle[i] + 2^8 high[i], or in pairs of 16 bits: the quad's first and third number, and its
- * second and fourth.
- * Weights are integers minus a centre, so the sums of products begin at begin[]. If any number is
- * not finite, all digits are 0 and the scale is NaN. */
+ * scale * (low[i] + 2^8 upper[i]), accurate to half a scale; low[i] has 8 bits and upper[i] 16. The
+ * layout is that of the level's products, with four numbers per quad. upper[i] is either middle[i]
+ * + 2^8 high[i], or stored in pairs of 16 bits: the quad's first and third number, then its second
+ * and fourth. Weights are integers minus a centre, so the sums of products begin at begin[]. If any
+ * number is not finite, all digits are 0 and the scale is NaN. */
 enum { SLI_LOW, SLI_UPPER, SLI_SUMS };
 enum { SLI_DIGITS = 3, SLI_QUADS = SLI_STORAGE_BLOCK / 4 };
 typedef struct sli_digits {
@@ -25,12 +24,12 @@ typedef struct sli_digits {
   } quads[SLI_QUADS];
 } sli_digits;
 
-/* Digits that a piece has room for. With few rows, computing them costs less than reading them from
- * another core. */
+/* Digit blocks that a piece has room for. With few rows, computing them costs less than reading
+ * them from another core. */
 enum { SLI_OWN_DIGITS = 128 };
 
 /* A product, whose columns are cut evenly into pieces of whole SLI_SERVED_COLUMNS. A column's sums
- * do not depend on its piece, so the number of pieces suits the team. */
+ * do not depend on its piece, so the number of pieces may follow the team. */
 enum { SLI_SERVED_COLUMNS = SLI_STORAGE_GROUP };
 typedef struct sli_served_product {
   const sl_call *call;
@@ -61,10 +60,10 @@ typedef struct sli_served_attention {
   const sl_batch *batch;
   int64_t heads, kv_heads, dim;
   int64_t behind; /* keys before the query inside its mask */
-  int64_t shown;  /* first keys that are inside all masks */
+  int64_t shown;  /* first keys, inside the masks of all later queries */
   float scale;
-  /* positions of a chunk (attention_dual), and the forms of q for keys of the chunk before and of
-   * those before that; chunk 0: q is for all keys */
+  /* positions per chunk (attention_dual), and the forms of q for keys of the previous chunk and of
+   * the chunks before it; chunk 0: q is for all keys */
   struct {
     int64_t chunk;
     const float *q[2];
@@ -75,7 +74,7 @@ typedef struct sli_served_attention {
   void *pages;
   bool bf16;
   const sli_run *runs;
-  /* parts of the query heads of one KV head; a chunk is one part for one run */
+  /* number of parts of a KV head's query heads; a chunk is one part for one run */
   int parts;
 } sli_served_attention;
 

@@ -22,8 +22,8 @@ int sli_served_runs(const sl_batch *batch, sli_run *runs) {
   return n;
 }
 
-/* Returns the parts into which the query heads of a KV head are cut: few, as long as all threads
- * have work. */
+/* Returns the number of parts into which the query heads of a KV head are cut: as few as keep all
+ * threads busy. */
 static int parts_for(const sli_served_attention *a, int runs, int threads) {
   int chunks = SLI_MAX(runs, 1) * (int)a->kv_heads;
   return SLI_MIN((threads + chunks - 1) / chunks, (int)(a->heads / a->kv_heads));

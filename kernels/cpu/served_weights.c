@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* CPU kernels of served graphs that read weights: products and tables. Each existing row is
- * computed as if it were alone. Weights may have any storage format; the results have the same bits
- * as with f32 weights of the same values. */
+ * computed as if it were alone. Weights may have any storage format; results have the same bits as
+ * with f32 weights of the same values. */
 #include <string.h>
 
 #include "base/base.h"
@@ -15,7 +15,8 @@
 /* ---- products -------------------------------------------------------------------------------- */
 
 /* Returns the number of pieces: the same for each thread, of equal size if possible. A piece takes
- * some microseconds; it is large enough that prefetched weights rarely belong to another thread. */
+ * a few microseconds; it is large enough that prefetched weights rarely belong to another
+ * thread. */
 static int pieces_for(int64_t rows, int64_t k, int64_t n, int threads) {
   enum { PRODUCTS = 1 << 18, LEAST = 4 };
   int64_t all = sli_chunk_count(n, SLI_SERVED_COLUMNS), most = SLI_MAX(all / (LEAST * threads), 1);
@@ -46,7 +47,7 @@ static void run_piece(void *arg, int i) {
   sli_cpu()->linear_served(p, i);
 }
 
-/* Returns true if all calls would read the same digits. */
+/* Returns true if all calls read the same digits. */
 static bool read_alike(const sl_call *calls, int n) {
   int same = 1;
   while (same < n && calls[same].in[0] == calls->in[0] && rest_of(&calls[same]) == rest_of(calls))
@@ -86,7 +87,7 @@ const sl_kernel sli_cpu_linear_served = {
 
 /* ---- experts --------------------------------------------------------------------------------- */
 
-/* Rows of one expert in `order`, and the pieces of its product, up to this number. */
+/* Rows of one expert in `order`, and the running number of pieces up to the end of its product. */
 typedef struct expert_rows {
   int32_t expert, begin, count, pieces;
 } expert_rows;
@@ -96,11 +97,11 @@ typedef struct experts {
   int64_t rows, each; /* ids, and how many of them share a row of x */
   int nparts, threads;
   int32_t *order, *ends;
-  expert_rows *parts; /* of experts that have rows */
+  expert_rows *parts; /* experts that have rows */
   float *x, *y;       /* sorted rows */
 } experts;
 
-/* Places an array in the scratch; counts its bytes only if that is NULL. */
+/* Places an array in the scratch; if that is NULL, only counts its bytes. */
 static void *place(char *scratch, size_t *at, int64_t count, size_t each) {
   size_t begin = *at;
   *at += ((size_t)count * each + 63) / 64 * 64;
@@ -155,7 +156,7 @@ static void scatter_row(void *arg, int i) {
   memcpy((float *)x->call->out[0] + x->order[i] * n, x->y + i * n, (size_t)n * sizeof(float));
 }
 
-/* Computes a piece of an expert's product, as a linear layer with its weight would. */
+/* Computes a piece of an expert's product, as a linear layer with the same weight would. */
 static void expert_piece(void *arg, int i) {
   const experts *x = arg;
   const expert_rows *part = x->parts;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* CPU kernels of rows of an encoder in the place of tokens' embeddings. */
+/* CPU kernels that replace embeddings of tokens with encoder rows. */
 #include <string.h>
 
 #include "kernels/cpu/chunk.h"
@@ -24,8 +24,8 @@ const sl_kernel sli_cpu_marks = {.backend = "cpu", .run = marks_cpu};
 
 /* ---- splice ----------------------------------------------------------------------------- */
 
-/* Writes row r of the output: x, or row `at` of `count` rows. A place that there is no row for is
- * NaN, so that the loss shows it. */
+/* Writes row r of the output: x, or row `at` of `count` rows. A place without a row becomes NaN, so
+ * that the loss shows it. */
 static void splice_row(const sl_call *call, int64_t r, const float *rows, int64_t count,
                        int32_t at) {
   int64_t width = sl_type_last(&call->in_type[0]);
@@ -36,7 +36,7 @@ static void splice_row(const sl_call *call, int64_t r, const float *rows, int64_
   else memcpy(y, x, (size_t)width * sizeof *y);
 }
 
-/* Returns the row of a device's part of all rows; below 0: none. */
+/* Returns the number of a row within a device's part of all rows; negative if it has none. */
 static int32_t here(const sl_call *call, int32_t at) {
   return at < 0 ? at : at - (int32_t)call->attrs->first;
 }
@@ -53,7 +53,7 @@ static void splice_cpu(const sl_call *call) { sli_for_rows(call, &call->in_type[
 
 const sl_kernel sli_cpu_splice = {.backend = "cpu", .run = splice_cpu};
 
-/* Adds the gradient of a place to that of its row. */
+/* Adds the gradient of a place to the gradient of its row. */
 static void add_place(const sl_call *call, int64_t r, int32_t at) {
   int64_t width = sl_type_last(&call->in_type[0]);
   const float *dy = (const float *)call->in[0] + r * width;
@@ -92,7 +92,7 @@ const sl_kernel sli_cpu_splice_served = {.backend = "cpu", .run = splice_served_
 
 /* ---- span ------------------------------------------------------------------------------- */
 
-/* Adds a tick's rows behind those of the ticks before it. */
+/* Appends a tick's rows to those of the previous ticks. */
 static void span_cpu(const sl_call *call) {
   size_t bytes = sl_type_bytes(&call->in_type[0]);
   memcpy((char *)call->out[0] + (size_t)call->tick.microbatch * bytes, call->in[0], bytes);

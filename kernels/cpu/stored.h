@@ -5,8 +5,7 @@
 
 #include "ops/storage.h"
 
-/* Part of a weight [n, k] that is unpacked, SLI_UNPACKED_ROWS rows a chunk. Columns are whole
- * blocks. */
+/* Part of a weight [n, k] to unpack, SLI_UNPACKED_ROWS rows per chunk. Columns are whole blocks. */
 enum { SLI_UNPACKED_ROWS = 4 };
 typedef struct sli_unpacking {
   sl_storage storage;

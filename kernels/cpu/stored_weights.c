@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* CPU kernels that train beside frozen weights in their storage format. A product unpacks a tile of
- * the weight, which stays in a cache, multiplies by it, and goes on to the next. No more of the
- * weight is ever in f32. */
+/* CPU kernels for training with frozen weights in their storage format. A product unpacks a tile of
+ * the weight, which stays in a cache, multiplies by it, and proceeds to the next tile. No more of
+ * the weight than a tile is ever in f32. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -17,8 +17,8 @@
 
 enum { TILE_NUMBERS = 1 << 20, TILE_LEAST = 64, TILE_MULTIPLE = 16 };
 
-/* A product with a weight [n, k]. Forward, and in exact gradients, a tile makes columns of the
- * output; in other gradients it makes a summand of all of it. */
+/* A product with a weight [n, k]. In the forward pass, and in exact gradients, a tile yields
+ * columns of the output; in other gradients it yields a summand of the whole output. */
 typedef struct tiling {
   bool forward, sums;
   int64_t m, n, k;
@@ -90,7 +90,7 @@ static size_t tile_bytes(const tiling *t) {
   return round_up((size_t)(t->count * (t->forward || t->sums ? t->k : t->n)) * sizeof(float));
 }
 
-/* Bytes of what a tile makes, or of the columns of dy that it multiplies. */
+/* Returns the bytes of a tile's result, or of the columns of dy that it multiplies. */
 static size_t side_bytes(const tiling *t) {
   return t->count == t->all ? 0 : round_up((size_t)(t->m * t->count) * sizeof(float));
 }
@@ -106,7 +106,7 @@ static size_t stored_scratch(const sl_call *call, bool forward) {
 /* ---- runs -------------------------------------------------------------------------------------
  */
 
-/* Copies columns of an array to an array of their own, or back. */
+/* Copies columns of an array to a separate array, or back. */
 typedef struct moved_columns {
   const float *from;
   float *to;
@@ -133,7 +133,7 @@ typedef struct stored_run {
   tiling t;
   int64_t rows; /* valid rows */
   float *w, *side;
-  void *scratch; /* of the products */
+  void *scratch; /* scratch of the products */
 } stored_run;
 
 static void unpack_tile(const stored_run *r, int64_t first, int64_t count) {
@@ -151,7 +151,7 @@ static void unpack_tile(const stored_run *r, int64_t first, int64_t count) {
   sl_team_for(call->team, sli_chunk_count(u.rows, SLI_UNPACKED_ROWS), sli_cpu()->unpack_stored, &u);
 }
 
-/* Multiplies by a tile that makes columns of the output. */
+/* Multiplies by a tile that yields columns of the output. */
 static void make_columns(const stored_run *r, const sli_product *product, int64_t first,
                          int64_t count) {
   const sl_call *call = r->call;
@@ -164,7 +164,7 @@ static void make_columns(const stored_run *r, const sli_product *product, int64_
   move_all(call->team, &(moved_columns){r->side, out + first, count, r->t.all, count, r->rows});
 }
 
-/* Multiplies by a tile that makes a summand of the output. */
+/* Multiplies by a tile that yields a summand of the output. */
 static void add_summand(const stored_run *r, const sli_product *product, int64_t first,
                         int64_t count) {
   const sl_call *call = r->call;

@@ -37,10 +37,10 @@ struct sl_team {
   void (*fn)(void *arg, int i);
   void *arg;
   int n;
-  const sli_current_call *current; /* the caller's */
+  const sli_current_call *current; /* the caller's current call */
 
   _Alignas(SLI_CACHE_LINE) atomic_uint_fast64_t ticket; /* release store / acquire claim */
-  /* chunks; released by workers, acquired by the caller */
+  /* chunks to finish; released by workers, acquired by the caller */
   _Alignas(SLI_CACHE_LINE) atomic_uint unfinished;
   atomic_uint caller_sleeps;
   _Alignas(SLI_CACHE_LINE) atomic_uint epoch; /* futex word of the helpers */

@@ -10,7 +10,7 @@
  * cannot be started. */
 struct sl_team *sli_team_create(int threads, void (*bind)(void *arg, int thread), void *arg);
 
-/* Returns the number of threads; 1 for NULL. */
+/* Returns the number of threads, or 1 for a NULL team. */
 int sli_team_threads(const struct sl_team *team);
 
 void sli_team_destroy(struct sl_team *team);

@@ -5,10 +5,10 @@
  * keep their panels of B in the L2 cache, while a strip of A stays in L1. Chunks follow each other
  * down the columns, so that a thread finds the panels in its cache.
  *
- * Memory bounds these products, so each operand is read once. In bf16, if one chunk has all rows,
- * it rounds its own panels of B: a weight moves from memory to the processor and nowhere else.
- * Otherwise all of B is rounded beforehand, or by op pack. In the same way, the chunk rounds A if
- * it has all columns. In f32 each chunk splits both operands (vector/split.h).
+ * Memory bounds these products, so each operand is read once. In bf16, a chunk that covers all rows
+ * rounds its panels of B itself, so a weight moves only from memory to the processor. Otherwise all
+ * of B is rounded beforehand, or by op pack. In the same way, a chunk that covers all columns
+ * rounds A. In f32 each chunk splits both operands (vector/split.h).
  *
  * The sum of an element of C runs along k from one end to the other, whatever the chunks are. */
 #include "kernels/cpu/tiles.h"
@@ -22,7 +22,7 @@
 #include "ops/ops.h"
 
 enum { HEIGHT = 256, WIDTH = 384, PANELS_NUMBERS = 640 << 10, FEWEST_CHUNKS = 8, LEAST = 64 };
-enum { LARGE_NUMBERS = 256 << 10 }; /* numbers of C from which it does not fit a core's own cache */
+enum { LARGE_NUMBERS = 256 << 10 }; /* numbers of C that exceed the private cache of a core */
 enum { DEPTH = 4096 }; /* length along k of a bf16 stretch; longer products accumulate in C */
 
 bool sli_has_tiles(void) { return sli_cpu()->bf16 || sli_cpu_is_set("SLUICE_CPU_BF16", "tiles"); }
@@ -40,7 +40,7 @@ static int64_t up(int64_t x, int64_t multiple) { return (x + multiple - 1) / mul
 static int64_t pieces(int64_t n, int64_t size) { return (n + size - 1) / size; }
 
 typedef struct cut {
-  int64_t height, width; /* of a chunk; the width is in whole panels */
+  int64_t height, width; /* size of a chunk; the width is in whole panels */
   int64_t down, across;  /* number of chunks */
 } cut;
 
@@ -65,12 +65,12 @@ typedef struct run {
   int64_t rows;
   bool add;
   const float *a, *b, *bias;
-  const uint16_t *strips; /* all of A; NULL: each chunk makes its own */
-  const uint16_t *panels; /* all of B; NULL: each chunk makes its own */
+  const uint16_t *strips; /* all of A; NULL: each chunk makes the strips it needs */
+  const uint16_t *panels; /* all of B; NULL: each chunk makes the panels it needs */
   float *c;
 } run;
 
-/* Return true if A's strips, or B's panels, are made before the chunks begin. */
+/* Return true if A's strips, or B's panels, are prepared before the chunks run. */
 static bool strips_first(const sli_product_shape *s) {
   return s->bf16 && (s->a_transposed || cut_of(s, s->m).width < s->n);
 }
@@ -167,7 +167,7 @@ static void multiply_chunk(void *arg, int i) {
   }
 }
 
-/* Multiplies a chunk in f32, splitting both operands on the way. The parts take more memory than
+/* Multiplies a chunk in f32 and splits both operands on the way. The parts take more memory than
  * the operands, and splitting is faster than fetching them. */
 static void split_and_multiply_chunk(void *arg, int i) {
   const run *r = arg;

@@ -18,7 +18,7 @@ void sli_tiles_multiply(const sli_product_shape *shape, struct sl_team *team, in
                         void *scratch);
 size_t sli_tiles_scratch(const sli_product_shape *shape);
 
-/* Computes one chunk of an f32 product on this thread; and the number of chunks. */
+/* Compute one chunk of an f32 product on this thread, and return the number of chunks. */
 void sli_tiles_multiply_chunk(const sli_product_shape *shape, bool add, const float *a,
                               const float *b, const float *bias, float *c, int chunk);
 int sli_tiles_chunks(const sli_product_shape *shape);

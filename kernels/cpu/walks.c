@@ -85,7 +85,8 @@ static void add_head(const sli_gate_gradients *g, int64_t row, int64_t h, double
   *sum += term;
 }
 
-/* Begins the sums of the gates of value head h with what positions behind a share add. */
+/* Initialises the sums of the gates of value head h with the contributions of positions after a
+ * share. */
 static void begin_behind(const sli_gate_gradients *g, int64_t b, int64_t h, double *sum) {
   const sli_linear_shape *s = &g->shape;
   double scale = (double)sli_linear_scale(g->call->attrs, s->dk);
@@ -97,7 +98,7 @@ static void begin_behind(const sli_gate_gradients *g, int64_t b, int64_t h, doub
   }
 }
 
-/* Clears the sums of gates that are shut: what is behind has no part in what comes before. */
+/* Clears the sums of gates that are shut: later positions do not depend on earlier ones. */
 static void shut(const float *gates, int64_t n, double *sum) {
   const float least = -86.6f; /* e^g is 0 below (vexp) */
   for (int64_t c = 0; c < n; c++)
@@ -129,7 +130,7 @@ void sli_gate_gradients_run(const sli_gate_gradients *g) {
 
 /* ---- serving ------------------------------------------------------------------------------- */
 
-/* Walks of a tick's sequences, all of so many chunks; and their states, of `bytes` each. */
+/* Walks of a tick's sequences, each with `chunks` chunks, and their states of `bytes` each. */
 typedef struct walks {
   sli_walk *of;
   int chunks;
@@ -148,7 +149,7 @@ static void served_chunk(void *arg, int i) {
   sli_cpu()->linear_attention(&w->of[i / w->chunks], i % w->chunks);
 }
 
-/* Keeps the state of sequence i in another slot, if it is to be kept. */
+/* Stores the state of sequence i in another slot, if requested. */
 static void keep_chunk(void *arg, int i) {
   const walks *w = arg;
   const sl_batch_sequence *s = &sl_batch_settings(w->batch)[i];

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Attention by tiles, never holding more than a tile of scores, after Dao, arXiv 2307.08691.
+/* Attention by tiles, which never holds more than one tile of scores, after Dao, arXiv 2307.08691.
  *
- * A block has a tile of queries of one head and goes through the tiles of keys and values from its
- * last query's down. The scores S = Q K^T come from the tensor cores in registers. The softmax runs
- * on them in place (Milakov & Gimelshein, arXiv 1805.02867; a row is spread over four lanes). They
- * are then the left operand of O += P V. Powers are of base 2, so scores are also scaled by log2 e.
- * Only tiles that an edge of the attention mask crosses are masked; a warp skips tiles that none of
- * its queries attends to. */
+ * A block has a tile of queries of one head and proceeds through the tiles of keys and values,
+ * backwards from that of its last query. The tensor cores leave the scores S = Q K^T in registers.
+ * The softmax runs on them in place (Milakov & Gimelshein, arXiv 1805.02867; a row is spread over
+ * four lanes). They are then the left operand of O += P V. Powers are of base 2, so scores are also
+ * scaled by log2 e. Only tiles that an edge of the attention mask crosses are masked; a warp skips
+ * tiles that none of its queries attends to. */
 #include "kernels/cuda/attention_products.cuh"
 #include "kernels/cuda/attention_tiles.cuh"
 
@@ -25,7 +25,7 @@ template <int D> struct group_cut;
 template <> struct group_cut<64> : group_tiling<64, 128, 3> {};
 template <> struct group_cut<128> : group_tiling<128, 64, 2> {};
 
-/* Maximum over the four lanes that share a row. */
+/* Returns the maximum over the four lanes that share a row. */
 __device__ inline float row_max(float x) {
   x = fmaxf(x, __shfl_xor_sync(ALL, x, 1));
   return fmaxf(x, __shfl_xor_sync(ALL, x, 2));
@@ -36,13 +36,13 @@ __device__ inline float row_sum(float x) {
   return x + __shfl_xor_sync(ALL, x, 2);
 }
 
-/* Running softmax of a band, for the two halves of its rows in this lane. */
+/* Running softmax of a band, for this lane's two rows of it. */
 struct softmax {
   float top[2], total[2]; /* largest score, unscaled; sum of this lane's columns */
 };
 
 /* Turns scores into probabilities relative to the new maximum, in powers of 2, and rescales the
- * earlier results. */
+ * earlier sums. */
 template <int COLUMNS, int WIDTH> __device__ inline void soften(float (&s)[COLUMNS][4],
                                                                 softmax &seen, float (&o)[WIDTH][4],
                                                                 float scale) {
@@ -52,7 +52,7 @@ template <int COLUMNS, int WIDTH> __device__ inline void soften(float (&s)[COLUM
 #pragma unroll
     for (int n = 0; n < COLUMNS; n++) m = fmaxf(m, fmaxf(s[n][2 * half], s[n][2 * half + 1]));
     m = row_max(m);
-    float shift = m == SLI_LOWEST ? 0 : m * scale; /* no keys so far: all scores are hidden */
+    float shift = m == SLI_LOWEST ? 0 : m * scale; /* no keys so far: all scores are masked */
 #pragma unroll
     for (int n = 0; n < COLUMNS; n++)
 #pragma unroll
@@ -92,7 +92,7 @@ __device__ inline void finish(const attention<T> &a, const query_tile &t, int ba
 }
 
 /* Visits a band's state between calls: the largest scores are in lse, the sums of each of the four
- * lanes that share a row in `seen`, and the results, not yet divided, in out. */
+ * lanes that share a row in `seen`, and the undivided outputs in out. */
 template <int WIDTH, typename F>
 __device__ inline void each_kept(const attention<float> &a, const query_tile &t, int band,
                                  softmax &seen, float (&o)[WIDTH][4], F f) {
@@ -115,7 +115,7 @@ __device__ inline void each_kept(const attention<float> &a, const query_tile &t,
   }
 }
 
-/* Restores a band's state after earlier steps: they count as one key with score lse and value out,
+/* Restores a band's state after earlier steps, which count as one key with score lse and value out,
  * in the sum of the first of the four lanes. */
 template <int WIDTH> __device__ inline void resume(const attention<float> &a, const query_tile &t,
                                                    int band, softmax &seen, float (&o)[WIDTH][4]) {

@@ -8,14 +8,14 @@
 
 namespace sli {
 
-/* Attention over one piece of keys and values, among those up to the queries' own piece. Only the
- * device knows which piece: `turn` has its number, except for the first. k and v belong to that
- * piece, dk and dv to all. */
+/* Attention to one piece of keys and values, among those up to the queries' own piece. Only the
+ * device knows the number of the piece: `turn` holds it, except for the first. k and v belong to
+ * that piece, dk and dv to all pieces. */
 struct sweep {
   const int32_t *starts; /* [pieces + 1] */
   const float *turn;
   bool first;
-  int own, longest; /* the queries' piece; the most rows of a piece */
+  int own, longest; /* the queries' piece; the maximum rows of a piece */
   float *seen;      /* [batch, heads, 4, logs.row], see attention.cu */
   int64_t dkv_batch;
 };
@@ -27,14 +27,14 @@ struct query_logs {
   int64_t row;
 };
 
-/* Outputs that continue from an earlier call: dk and dv are added to, dq is added to, and out
- * continues with lse (f32 only). */
+/* Outputs that continue from an earlier call. With kv and dq, these gradients add to the existing
+ * ones; with out, out continues with lse (f32 only). */
 struct addition {
   bool kv, dq, out;
 };
 
 /* Query row i of a sequence is at position q0 + i and attends to the key rows inside its mask. A
- * row of q, o, dq and dout holds heads*dim elements (head h from h*dim on), a row of k, v, dk and
+ * row of q, o, dq and dout holds heads*dim elements (head h starts at h*dim), a row of k, v, dk and
  * dv kv_heads*dim. Strides are in elements. Absent gradients are NULL. */
 template <typename T> struct attention {
   int64_t batch, queries, q0, keys, heads, kv_heads, dim;
@@ -56,8 +56,8 @@ template <typename T> void attend_b(const attention<T> &a, void *stream);
 /* Attention whose keys arrive piece by piece, in f32. */
 void attend_sweep(const attention<float> &a, void *stream);
 void attend_sweep_b(const attention<float> &a, void *stream);
-/* Allow the kernels for heads of this size the shared memory they need: all kernels, or those of
- * attend_b() only. */
+/* Allow the kernels for heads of this size the shared memory they need: all kernels, or only those
+ * of attend_b(). */
 sl_status prepare_attend(sl_dtype dtype, int64_t dim);
 sl_status prepare_attend_b(sl_dtype dtype, int64_t dim);
 
@@ -68,7 +68,7 @@ template <typename F> auto with_room(int64_t dim, F f) {
   return f(count<256>());
 }
 
-/* Calls f(count<IDS>()), IDS 1 if there are ids. */
+/* Calls f(count<IDS>()), with IDS 1 if there are ids, otherwise 0. */
 template <typename T, typename F> auto with_ids(const attention<T> &a, F f) {
   if (a.mask.ids) return f(count<1>());
   return f(count<0>());

@@ -1,16 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Backward pass of attention (see attention.cu).
  *
- * P is recomputed as e^(S - lse); with dP = dO V^T, delta = the row's dO . O and dS = P
- * (dP - delta), scaled at the end as S was,
+ * P is recomputed as e^(S - lse). With dP = dO V^T, delta = the row's dO . O and dS = P (dP -
+ * delta), scaled at the end as S was,
  *
  *   dV = P^T dO   dK = dS^T Q   dQ = dS K
  *
  * The first two are sums over queries, the last one over keys, so there are two kernels. One has a
- * block per tile of keys, which goes through the queries that attend to it (of all query heads that
- * share the KV head, in order). The other has a block per tile of queries, which goes through the
- * keys. Both recompute S and dP: seven products instead of five, but no two blocks add to the same
- * number. */
+ * block per tile of keys, which proceeds through the queries that attend to it (of all query heads
+ * that share the KV head, in order). The other has a block per tile of queries, which proceeds
+ * through the keys. Both recompute S and dP: seven products instead of five, but no two blocks add
+ * to the same number. */
 #include "kernels/cuda/attention_products.cuh"
 #include "kernels/cuda/attention_tiles.cuh"
 
@@ -72,11 +72,11 @@ template <int COLUMNS> __device__ inline void gradients_by_key(float (&dp)[COLUM
   }
 }
 
-/* Queries that pass a tile of keys: those that attend to it, from `begin`, a multiple of ROWS, to
- * before `limit`. `first`: distance from the first query to the tile's first key. */
+/* Queries that pass a tile of keys: those that attend to it, [begin, limit), with `begin` a
+ * multiple of ROWS. `first`: distance from the first query to the tile's first key. */
 struct seeing_queries {
   int first, begin, limit, behind, ahead;
-  const int32_t *ids; /* of the sequence's queries */
+  const int32_t *ids; /* ids of the sequence's queries */
 };
 
 template <int ROWS, typename T>
@@ -90,8 +90,8 @@ __device__ inline seeing_queries see_queries(const attention<T> &a, int k0, int 
   return t;
 }
 
-/* Returns true if the queries from i0 on attend to none of the warp's keys, KEYS from row
- * `warp_row` of the tile on. */
+/* Returns true if no query from i0 on attends to any of the warp's keys, which are KEYS keys from
+ * row `warp_row` of the tile on. */
 template <int KEYS, int ROWS>
 __device__ inline bool all_unseen(const seeing_queries &t, int warp_row, int i0) {
   int ahead = t.first + warp_row - i0;
@@ -113,8 +113,8 @@ struct passing {
   int head, i0;
 };
 
-/* Loads a tile of queries with its lse and delta. Beyond the last query these do not matter,
- * because its rows are zeros. */
+/* Loads a tile of queries with its lse and delta. Their values after the last query do not matter,
+ * because those rows are zeros. */
 template <typename C, typename T>
 __device__ inline void load_queries(const attention<T> &a, passing p, T *q, float *lse) {
   int64_t b = blockIdx.z, at = (b * a.heads + p.head) * a.logs.row + p.i0;
@@ -128,7 +128,7 @@ __device__ inline void load_queries(const attention<T> &a, passing p, T *q, floa
 }
 
 /* Computes dK and dV of a tile of keys. Heads of 256 are too wide for one block's registers: two
- * blocks then share a tile of keys, each with half of the columns of its dK and dV. */
+ * blocks then share a tile of keys, and each computes half of the columns of its dK and dV. */
 template <typename C, bool IDS, bool SWEEP, typename T>
 __global__ void __launch_bounds__(C::threads, C::blocks) backward_kv(attention<T> a) {
   constexpr int BANDS = C::bands, ROWS = C::passing, D = C::width, PART = D > 128 ? 128 : D;
@@ -139,7 +139,7 @@ __global__ void __launch_bounds__(C::threads, C::blocks) backward_kv(attention<T
   int warp_row = own_row<C>(), c0 = (int)(blockIdx.x % (D / PART)) * PART;
   int k0 = (int)blockIdx.x / (D / PART) * C::own, keys = (int)a.keys - k0;
   int64_t kv = blockIdx.z * a.kv_batch + blockIdx.y * a.dim + k0 * a.kv_row, dkv = kv;
-  if constexpr (SWEEP) { /* k0 counts from the piece's beginning */
+  if constexpr (SWEEP) { /* k0 counts from the start of the piece */
     came c = what_came(a);
     if (c.from + k0 >= c.to) return;
     a.kv_batch = (c.to - c.from) * a.kv_row;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Products of attention tiles (attention_tiles.cuh): scores(), and gather(). A warp multiplies its
- * own bands, or a warpgroup the whole tile, as the cut C says. */
+/* Products of attention tiles (attention_tiles.cuh): scores() and gather(). Either each warp
+ * multiplies its bands, or a warpgroup multiplies the whole tile, as the cut C says. */
 #ifndef SLUICE_CUDA_ATTENTION_PRODUCTS_CUH
 #define SLUICE_CUDA_ATTENTION_PRODUCTS_CUH
 
@@ -9,8 +9,9 @@
 
 namespace sli {
 
-/* Waits until all products are done but those of the NEWEST newest scores() and gather(), and makes
- * a result usable. A warpgroup's products run asynchronously; a warp's are done at once. */
+/* Waits until all products are done except those of the NEWEST newest scores() and gather(), and
+ * makes a result usable. A warpgroup's products run asynchronously; a warp's are complete on
+ * return. */
 template <typename C, int NEWEST, int BANDS, int COLUMNS>
 __device__ inline void settle(float (&d)[BANDS][COLUMNS][4]) {
   if constexpr (C::together) {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* CUDA attention ops for sequences whose positions are sharded over devices: chunk by chunk, and
- * for a share of a piece's queries. ops/attention_step.c and ops/attention_share.c describe them.
- * Each run of queries is one attention for the kernels of attention.cu. */
+/* CUDA attention ops for sequences whose positions are sharded over devices: in steps, chunk by
+ * chunk, and for a share of a piece's queries. ops/attention_step.c and ops/attention_share.c
+ * describe them. Each run of queries is one attention for the kernels of attention.cu. */
 #include "kernels/cuda/attention_views.cuh"
 
 namespace {
@@ -15,7 +15,7 @@ enum { BACK_O = 2, BACK_IDS = 5, BACK_DQ }; /* BACK_O: o, lse and do */
 
 const sli_spans *spans_of(const sl_call *call) { return (const sli_spans *)call->attrs->user; }
 
-/* Initialises an output with the state that the step before left. */
+/* Initialises an output with the state that the previous step left. */
 void begin(const sl_call *call, int i, int o, void *stream) {
   const void *from = sli_optional(call, i);
   void *to = call->out[o];
@@ -25,7 +25,7 @@ void begin(const sl_call *call, int i, int o, void *stream) {
   else cudaMemsetAsync(to, 0, bytes, (cudaStream_t)stream);
 }
 
-/* Fills an attention of all queries of the call, with the keys of a span. */
+/* Fills an attention of all queries of the call to the keys of a span. */
 attention<float> chunk(const sl_call *call, const sli_span *s, const void *ids) {
   attention<float> a = sizes<float>(call, &call->in_type[0], 0);
   rows_of_q(a, a.o_row);
@@ -46,7 +46,7 @@ sli_query_run run_of(const sli_span *s) { return {s->query, s->queries, s->at_qu
 
 enum { SHARE_KV = 5, SHARE_IDS };
 
-/* Fills an attention of all queries of the call, with the m positions of its piece. */
+/* Fills an attention of all queries of the call to the m positions of its piece. */
 template <typename T>
 attention<T> share(const sl_call *call, int64_t m, const void *record, const void *ids) {
   attention<T> a = sizes<T>(call, &call->in_type[0], call->tick.row);

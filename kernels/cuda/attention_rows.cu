@@ -9,7 +9,7 @@ using namespace sli;
 
 /* ---- whole sequences ------------------------------------------------ */
 
-/* ids: the input with the ids. */
+/* Fills an attention on separate tensors. `ids` is the input with the ids. */
 template <typename T> attention<T> separate(const sl_call *call, int ids) {
   attention<T> a = sizes<T>(call, &call->in_type[0], 0);
   a.mask.ids = (const int32_t *)sli_optional(call, ids);

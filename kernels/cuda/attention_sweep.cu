@@ -2,10 +2,10 @@
 /* CUDA attention ops whose keys and values arrive piece by piece, for the kernels of attention.cu.
  * ops/attention_sweep.c describes them.
  *
- * The number of the current piece is in device memory, where the call before left it. All calls for
- * a piece of queries therefore make the same launches and can be graphs. Tiles of keys begin where
- * pieces do; if pieces begin at multiples of a tile's length, results have the same bits as calls
- * with all keys. */
+ * The number of the current piece is in device memory, where the previous call left it. All calls
+ * for a piece of queries therefore make the same launches and can be graphs. Tiles of keys begin at
+ * the starts of pieces; if pieces begin at multiples of a tile's length, results have the same bits
+ * as calls with all keys. */
 #include <stdlib.h>
 
 #include <sluice/cuda.h>
@@ -30,8 +30,8 @@ void move_columns(const sl_call *call, const float *from, int64_t from_row, floa
 
 /* ---- current piece ---------------------------------------------------- */
 
-/* Advances the piece number: from 0 up to the queries' own piece, then 0; or, with `falls`, from
- * the own one down to 0, then the one after the own. */
+/* Advances the piece number: from 0 up to the queries' piece, then 0; or, with `falls`, from the
+ * queries' piece down to 0, then to the one after the queries' piece. */
 __global__ void leave_turn(float *row, int64_t rows, int64_t batch, int64_t width, bool first,
                            int own, bool falls) {
   int j = first ? 0 : (int)*row;
@@ -150,7 +150,7 @@ void sli_cuda_attention_sweep_b(const sl_call *call, void *stream) {
 
 void sli_cuda_attention_sweep_release(void *state) { cudaFree(state); }
 
-/* Copies the beginnings of the pieces to device memory. */
+/* Copies the starts of the pieces to device memory. */
 static sl_status copy_starts(const sl_call_cut *cut, int32_t *host, void **state) {
   size_t bytes = (size_t)(cut->pieces + 1) * sizeof *host;
   for (int32_t k = 0; k <= cut->pieces; k++) host[k] = (int32_t)cut->starts[k];

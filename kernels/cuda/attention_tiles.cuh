@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Tiles of the attention kernels (products of tiles: attention_products.cuh).
  *
- * A block owns a tile of queries of one head (or one of keys), which stays. The tiles of the other
- * kind pass: while it computes with one, the next is copied into the other of two buffers. A warp
- * owns bands of 16 rows of the block's tile and never needs another warp's. Passing tiles are read
- * from shared memory once for all bands of a warp, so two bands halve that traffic where registers
- * allow them.
+ * A block owns one tile, of queries of one head (or of keys), which stays. The tiles of the other
+ * kind pass: while the block computes with one, the next is copied into the other of two buffers. A
+ * warp owns bands of 16 rows of the block's tile and never needs another warp's. Passing tiles are
+ * read from shared memory once for all bands of a warp, so two bands halve that traffic if the
+ * registers suffice.
  *
  * Heads are padded with zeros to D: 64, 128 or 256. Rows in shared memory are padded by 16 bytes,
- * so that eight of them at the same column are in different banks.
+ * so that the same column of eight rows is in different banks.
  *
  * On GPUs with warpgroups, the four warps of a block multiply together (warpgroup.cuh): the block
  * then has a tile of 64 rows, and each warp a band of it. The kernels are the same; a cut gives the
@@ -29,7 +29,7 @@ __device__ inline int least(int a, int b) { return a < b ? a : b; }
 
 /* ---- tiles ------------------------------------------------ */
 
-/* Cut of a kernel: threads per block, the least number of `blocks` resident per multiprocessor,
+/* Cut of a kernel: threads per block, the minimum number of `blocks` resident per multiprocessor,
  * rows of tiles. Warps skip tiles that none of their `unit` rows attends to. */
 template <typename T, int D, int WARPS, int BANDS, int PASSING> struct tiling {
   using element = T;
@@ -49,7 +49,7 @@ template <int D, int PASSING, int BLOCKS> struct group_tiling {
   static constexpr bool together = true;
   static constexpr int threads = GROUP_THREADS, blocks = BLOCKS, bands = 1, width = D;
   static constexpr int own = GROUP_ROWS, passing = PASSING, unit = GROUP_ROWS;
-  /* row pitch, valid between rows a multiple of eight apart */
+  /* row pitch, valid between rows that are a multiple of eight apart */
   static constexpr int pitch = TILE_WIDTH;
   static constexpr int own_tile = own * D, passing_tile = PASSING * D;
   template <int ROWS> __device__ static int place(int r, int c) {
@@ -102,8 +102,8 @@ __device__ inline void fill_tile(tile_walk<ROWS, C, T> w, int rows, int64_t dim)
   }
 }
 
-/* Loads ROWS rows of `dim` elements into a tile; `rows` rows exist, the remainder of the tile
- * becomes zero. */
+/* Loads ROWS rows of `dim` elements into a tile; `rows` rows exist, and the remaining rows become
+ * zero. */
 template <int ROWS, typename C, typename T>
 __device__ inline void load_tile(T *to, const T *from, int64_t row, int rows, int64_t dim) {
   constexpr int N = wide<T>;
@@ -137,7 +137,7 @@ template <typename C> __device__ inline int unit_row(int warp_row) {
   return warp_row / C::unit * C::unit;
 }
 
-/* Waits for this thread's copies and for the block: afterwards all threads see the data, and all
+/* Waits for this thread's copies and for the block. Afterwards all threads see the data, and all
  * have read the previous tile. */
 template <typename C> __device__ inline void arrive() {
   wait_for_copies();
@@ -147,7 +147,7 @@ template <typename C> __device__ inline void arrive() {
 
 /* ---- keys that arrive piece by piece ---------------------------------------------- */
 
-/* Piece of keys that this call has, and its rows. */
+/* The piece of keys of this call, and its rows. */
 struct came {
   int piece, from, to;
 };
@@ -199,7 +199,7 @@ __device__ inline void widen_all(int &low, int &high) {
   }
 }
 
-/* Reads the ids of the warp's rows from r0 on, which exist below `rows`. */
+/* Reads the ids of the warp's rows from r0 on; rows below `rows` exist. */
 template <int BANDS>
 __device__ inline void read_ids(row_ids<BANDS> &own, const int32_t *ids, int r0, int rows) {
   own.low = INT32_MAX, own.high = -1;
@@ -212,7 +212,7 @@ __device__ inline void read_ids(row_ids<BANDS> &own, const int32_t *ids, int r0,
   widen_all(own.low, own.high);
 }
 
-/* Returns true if a row may attend to a column of this tile, of which `columns` exist. */
+/* Returns true if a row may attend to a column of this tile, which has `columns` columns. */
 template <int COLUMNS, int BANDS>
 __device__ inline bool meets(const row_ids<BANDS> &own, const int32_t *ids, int columns) {
   int low = INT32_MAX, high = -1;
@@ -236,11 +236,11 @@ template <int COLUMNS> __device__ inline void mask_others(float (&s)[COLUMNS][4]
     }
 }
 
-/* Keys that pass a tile of queries: those inside the mask, from `begin`, a multiple of KEYS, to
- * before `limit`. `first`: position of the first query. */
+/* Keys that pass a tile of queries: those inside the mask, [begin, limit), with `begin` a multiple
+ * of KEYS. `first`: position of the first query. */
 struct seen_keys {
   int first, begin, limit, behind, ahead;
-  const int32_t *ids; /* of the sequence's keys */
+  const int32_t *ids; /* ids of the sequence's keys */
 };
 
 template <int KEYS, typename T>
@@ -260,8 +260,8 @@ template <int KEYS> __device__ inline void keep_to(seen_keys &t, const came &c) 
   t.limit = least(t.limit, c.to);
 }
 
-/* Returns true if none of the warp's queries, ROWS from row `warp_row` of the tile on, attends to
- * the keys from k0 on. */
+/* Returns true if none of the warp's queries, which are ROWS queries from row `warp_row` of the
+ * tile on, attends to the keys from k0 on. */
 template <int ROWS, int KEYS>
 __device__ inline bool all_hidden(const seen_keys &t, int warp_row, int k0) {
   int ahead = t.first + warp_row - k0;
@@ -269,7 +269,7 @@ __device__ inline bool all_hidden(const seen_keys &t, int warp_row, int k0) {
 }
 
 /* Masks the scores of a band of queries and the tile of keys from k0 on. row0: the band's first row
- * in its tile; IDS: `own` has the ids of its rows. */
+ * in its tile; IDS: `own` holds the ids of its rows. */
 template <int KEYS, bool IDS, int COLUMNS>
 __device__ inline void mask_keys(float (&s)[COLUMNS][4], const seen_keys &t, int row0, int k0,
                                  const int (&own)[2]) {
@@ -327,7 +327,7 @@ __device__ inline void bring_keys(const attention<T> &a, const query_tile &t, in
   load_passing<C>(to, a.k + at, a.kv_row, a.v + at, a.kv_row, t.keys.limit - k0, a.dim);
 }
 
-/* Waits until a tile is available and the one before has been read, then starts to copy the next
+/* Waits until a tile is available and the previous one has been read, then starts to copy the next
  * one, from key k1 on. */
 template <typename C, typename T>
 __device__ inline void pass_keys(const attention<T> &a, const query_tile &t, int k1, T *next) {
@@ -335,7 +335,7 @@ __device__ inline void pass_keys(const attention<T> &a, const query_tile &t, int
   if (k1 >= t.keys.begin && k1 < t.keys.limit) bring_keys<C>(a, t, k1, next);
 }
 
-/* Returns where the last tile of keys begins; the first one's begin if there is none. */
+/* Returns the first key of the last tile; that of the first tile if there is none. */
 template <int KEYS> __device__ inline int last_keys(const seen_keys &t) {
   return t.begin + (t.limit > t.begin ? (t.limit - 1 - t.begin) / KEYS * KEYS : 0);
 }
@@ -357,8 +357,8 @@ template <int COLUMNS> __device__ inline void multiply(float (&x)[COLUMNS][4], f
 
 /* ---- output ------------------------------------------------- */
 
-/* Writes two neighbours of a row, as far as the row of `dim` has them; in one access if all rows
- * begin at even places. */
+/* Writes two adjacent elements of a row, as long as they are within `dim`; in one access if all
+ * rows begin at even elements. */
 template <typename T>
 __device__ inline void put_pair(T *row, int64_t dim, int c, bool add, float x, float y) {
   if (dim % 2 == 0 && c < dim) {
@@ -374,7 +374,7 @@ __device__ inline void put_pair(T *row, int64_t dim, int c, bool add, float x, f
   if (c + 1 < dim) assign(row[c + 1], add ? to_float(row[c + 1]) + y : y);
 }
 
-/* Writes a band's rows that are below `rows`, from column c0 on. */
+/* Writes those of a band's rows that are below `rows`, from column c0 on. */
 template <int COLUMNS, typename T>
 __device__ inline void write_band(T *to, int64_t row, int r0, int rows, int c0, int64_t dim,
                                   bool add, const float (&x)[COLUMNS][4]) {
@@ -402,8 +402,8 @@ template <int COLUMNS> __device__ inline void read_band(const float *from, int64
     }
 }
 
-/* Types and widths with warpgroup kernels, and the calls that use them: heads that fill a tile's
- * width, rows at multiples of 16 bytes, and no ids. */
+/* Types and widths that have warpgroup kernels, and the calls that use them: heads that fill a
+ * tile's width, rows at multiples of 16 bytes, and no ids. */
 template <typename T, int D> constexpr bool is_for_groups = sizeof(T) == sizeof(bf16) && D <= 128;
 template <int D, typename T> inline bool can_group(const attention<T> &a) {
   constexpr int N = wide<T>;

@@ -34,7 +34,7 @@ template <typename T> void rows_of_q(attention<T> &a, int64_t row) {
   a.q_batch = a.dq_batch = a.queries * row;
 }
 
-/* o, lse and do are inputs i, i + 1 and i + 2. */
+/* Sets o, lse and do from inputs i, i + 1 and i + 2. */
 template <typename T> void backward_inputs(const sl_call *call, attention<T> &a, int i) {
   a.o = (const T *)call->in[i];
   a.logs.lse = (float *)call->in[i + 1];
@@ -65,7 +65,7 @@ template <typename T, typename F> void each_run(const sl_call *call, const atten
   for (int i = 0; i < count; i++) f(of_run(a, runs[i]), i == 0);
 }
 
-/* A copy of rows of `width` elements, in `batch` sequences. Strides in elements. */
+/* A copy of rows of `width` elements, in `batch` sequences. Strides are in elements. */
 template <typename T> struct block {
   const T *from;
   T *to;

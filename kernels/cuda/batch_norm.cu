@@ -21,7 +21,7 @@ channels channels_of(const sl_call *call) {
   return c;
 }
 
-/* Returns the place of number i of the block's channel. */
+/* Returns the index of number i of the block's channel. */
 __device__ inline int64_t place(const channels &c, int64_t i) {
   return (i / c.inner * c.count + blockIdx.x) * c.inner + i % c.inner;
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* cuBLASLt, loaded when the first product is created: it is large, and a CPU run of a build with
- * CUDA does not need it. */
+/* cuBLASLt, loaded when the first product is created, because it is large and a CPU run of a build
+ * with CUDA does not need it. */
 #ifndef SLUICE_CUDA_BLAS_H
 #define SLUICE_CUDA_BLAS_H
 
@@ -32,7 +32,7 @@ typedef struct sli_blas {
 #undef X
 } sli_blas;
 
-/* Returns the library, the same one each time. Callable from any thread. */
+/* Returns the library, always the same one. Callable from any thread. */
 sl_status sli_blas_load(const sli_blas **blas);
 
 #endif

@@ -9,7 +9,7 @@ namespace {
 
 using namespace sli;
 
-/* Positions, in the whole, of a device's elements. */
+/* Positions of a device's elements in the whole. */
 struct standing {
   sl_region region;
   int64_t dim[SL_MAX_DIMS], row;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Convolutions, as products whose operands are gathered from the images on the fly. A block
- * computes a tile of the product, each thread 4 by 4 numbers of it; a slice of each operand at a
+ * computes a tile of the product, each thread 4 by 4 numbers of it; one slice of each operand at a
  * time is in shared memory. The weight's gradient sums over all positions of all images, which are
- * cut into runs. Each run leaves a product of its own in the scratch, and these are added in
+ * cut into runs. Each run stores a separate product in the scratch, and these are added in
  * order. */
 #include "kernels/cuda/device.cuh"
 #include "ops/layout.h"
@@ -37,7 +37,7 @@ window window_of(const sl_attrs *attrs, const sl_type *x, const sl_type *w) {
   return to;
 }
 
-/* Place of a number: channel (or output) of the group, and position in an image. */
+/* Index of a number: channel (or output) of the group, and position in an image. */
 struct place {
   int c, h, w;
 };
@@ -46,8 +46,8 @@ __device__ inline place tap_of(const window &s, int k) {
   return {k / s.kernel(), k % s.kernel() / s.size_w, k % s.size_w};
 }
 
-/* Return an output position as image, line and column, and the input under a tap, 0 beyond the
- * edges. */
+/* Return an output position as image, line and column, and the input under a tap, 0 outside the
+ * image. */
 __device__ inline place position_of(int out_h, int out_w, int p) {
   return {p / (out_h * out_w), p % (out_h * out_w) / out_w, p % out_w};
 }
@@ -143,7 +143,7 @@ template <typename T> struct weight {
 
 constexpr int TILE = 64, SLICE = 16, EACH = 4, LOADS = TILE * SLICE / BLOCK;
 
-/* Loads slice k.. of both operands into shared memory; each thread keeps to one row and one
+/* Loads slice k.. of both operands into shared memory; each thread stays in one row and one
  * column. */
 template <typename P>
 __device__ inline void read_slice(const P &p, int g, int m, int n, const typename P::column &at,
@@ -178,7 +178,7 @@ template <typename P> __global__ void product(P p, int rows, int columns, int de
   typename P::column at = p.column_of(n + of < columns ? n + of : 0);
   float sum[EACH][EACH] = {};
   for (int k = begin; k < end; k += SLICE) {
-    __syncthreads(); /* the last slice has been read */
+    __syncthreads(); /* the previous slice has been read */
     read_slice(p, g, m + of, n + of, at, k, end, rows, columns, a, b);
     __syncthreads();
     multiply(a, b, sum);
@@ -199,7 +199,7 @@ template <typename P> void run_product(const P &p, void *stream, int per) {
 
 /* ---- the weight's gradient ------------------------------------------------ */
 
-constexpr int64_t RUNS = 64, SHORTEST = 512; /* runs, and least positions per run */
+constexpr int64_t RUNS = 64, SHORTEST = 512; /* runs, and minimum positions per run */
 
 int64_t run_length(int64_t positions) {
   int64_t even = chunks(positions, RUNS);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Asynchronous copies from device memory into shared memory (cp.async). The copies that a thread
- * has started since its last commit_copies() form a group. A group's data are visible to the thread
- * after it has waited for the group, and to its block after the next barrier. Until then the
- * destination must not be read or written. */
+ * has started since its last commit_copies() form a group. A thread sees a group's data after
+ * waiting for the group, and its block sees them after the next barrier. Until then the destination
+ * must not be read or written. */
 #ifndef SLUICE_CUDA_COPIES_CUH
 #define SLUICE_CUDA_COPIES_CUH
 
@@ -11,7 +11,7 @@
 namespace sli {
 
 #ifdef __CUDACC__
-/* Copies BYTES from `from`, or writes as many zeros if not `there`; `from` must be readable either
+/* Copies BYTES from `from`, or writes zeros if `there` is false; `from` must be readable either
  * way. 16-byte copies bypass the L1 cache, because they are read once. */
 template <int BYTES> __device__ inline void copy_async(void *to, const void *from, bool there) {
   unsigned at = (unsigned)__cvta_generic_to_shared(to);

@@ -12,7 +12,7 @@
 #include "base/base.h"
 #include "kernels/cuda/cuda.h"
 
-enum { MOST_MET = 256 }; /* most GPUs of a host */
+enum { MOST_MET = 256 }; /* maximum GPUs of a host */
 
 /* Describes what is missing when the runtime returns `error`, and the remedy. */
 static sl_status missing(cudaError_t error) {
@@ -89,8 +89,8 @@ sl_status sl_cuda_describe(int device, sl_cuda_device *description) {
 
 /* ---- peer access ----------------------------------------------- */
 
-/* Enables peer access from `device` to `other`. Failure is not an error: copies between them go
- * through the host. */
+/* Enables peer access from `device` to `other`. Failure is not an error: copies between them then
+ * go through the host. */
 static void reach(int device, int other) {
   int can = 0;
   cudaError_t error = cudaDeviceCanAccessPeer(&can, device, other);
@@ -157,8 +157,9 @@ void sl_cuda_pinned_destroy(void *memory) {
   if (memory) cudaFreeHost(memory);
 }
 
-/* Copies synchronously. cudaMemcpy returns before data of pageable memory have arrived, and at once
- * if both ends are device memory. Our streams do not wait for its stream, so the host does. */
+/* Copies synchronously. cudaMemcpy returns before data of pageable memory have arrived, and
+ * immediately if both ends are device memory. Sluice's streams do not wait for its stream, so the
+ * host does. */
 sl_status sl_cuda_copy(void *to, const void *from, size_t bytes) {
   cudaError_t error = cudaMemcpy(to, from, bytes, cudaMemcpyDefault);
   if (!error) error = cudaStreamSynchronize(cudaStreamLegacy);

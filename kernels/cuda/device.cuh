@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Helpers of all CUDA files: element types, 16-byte accesses, sums over warps and blocks in a fixed
- * order, launching.
+/* Helpers for all CUDA files: element types, 16-byte accesses, sums over warps and blocks in a
+ * fixed order, launching.
  *
- * Kernels read and write through packs of N elements: 16 bytes where rows allow it, else one
+ * Kernels read and write through packs of N elements: 16 bytes if rows allow it, otherwise one
  * element. Everything is computed in float. A kernel's work is cut by its shapes alone and its sums
- * are taken in a fixed order, without atomics: the same call gives the same bits.
+ * are taken in a fixed order, without atomics, so the same call gives the same bits.
  *
- * The files compile for the host as well, against the header in tests/emulated that replaces the
+ * The files also compile for the host, against the header in tests/emulated that replaces the
  * runtime's; there every thread of a block is a fiber. Kernels therefore use one-dimensional blocks
  * and only functions of that header. */
 #ifndef SLUICE_CUDA_DEVICE_CUH
@@ -48,7 +48,7 @@ __device__ inline uint16_t round_bf16(float x) {
 __device__ inline void assign(float &to, float x) { to = x; }
 __device__ inline void assign(bf16 &to, float x) { to.bits = round_bf16(x); }
 
-/* Returns x as an array of T stores it. */
+/* Returns x as it reads back from an array of T. */
 template <typename T> __device__ inline float kept(float x) {
   T t;
   assign(t, x);
@@ -56,7 +56,7 @@ template <typename T> __device__ inline float kept(float x) {
 }
 
 /* Returns x + y, never fused into a multiply-add, so that a product rounds the same whether or not
- * it is written to memory before. */
+ * it was written to memory before. */
 __device__ inline float plain_sum(float x, float y) {
 #ifdef __CUDA_ARCH__
   return __fadd_rn(x, y);
@@ -77,7 +77,7 @@ __device__ inline float power_of_2(float x) {
 #endif
 }
 
-/* Returns e^(x - shift), to about 2^-22 of its value where x is near `shift`. */
+/* Returns e^(x - shift), with a relative error of about 2^-22 if x is near `shift`. */
 __device__ inline float power_of_e(float x, float shift) {
   return power_of_2((x - shift) * LOG2_E);
 }
@@ -155,7 +155,7 @@ template <int LANES = WARP, typename S> __device__ inline S warp_sum(S x) {
 template <typename S> __device__ inline S block_sum(S x) {
   __shared__ S of_warp[WARP];
   x = warp_sum(x);
-  __syncthreads(); /* the last sum has been read */
+  __syncthreads(); /* the previous sum has been read */
   if (threadIdx.x % WARP == 0) of_warp[threadIdx.x / WARP] = x;
   __syncthreads();
   S total = of_warp[0];
@@ -164,7 +164,7 @@ template <typename S> __device__ inline S block_sum(S x) {
 }
 
 /* Prefix sums over a block of BLOCK threads: [t] is the sum of threads 0 .. t. The threads must
- * have read it (__syncthreads) before the block calls this again. */
+ * have read them (__syncthreads) before the block calls this again. */
 template <typename S> __device__ inline const S *sums_up_to(S x) {
   __shared__ S sums[2][BLOCK];
   int from = 0;
@@ -181,7 +181,7 @@ template <typename S> __device__ inline const S *sums_up_to(S x) {
 
 /* ---- shared memory ------------------------------------------------ */
 
-/* Dynamic shared memory of the launch, aligned as warpgroups need it (warpgroup.cuh). */
+/* Dynamic shared memory of the launch, with the alignment that warpgroups need (warpgroup.cuh). */
 #ifdef __CUDACC__
 #define SLI_SHARED(name) extern __shared__ __align__(1024) unsigned char name[]
 #else
@@ -192,7 +192,7 @@ template <typename S> __device__ inline const S *sums_up_to(S x) {
 
 inline int64_t chunks(int64_t total, int64_t chunk) { return (total + chunk - 1) / chunk; }
 
-/* Returns the threads of a block that goes along `n` packs. */
+/* Returns the threads per block for a block that walks `n` packs. */
 inline unsigned threads_for(int64_t n) {
   int64_t warps = chunks(n, WARP);
   return (unsigned)(warps < 1 ? 1 : warps > BLOCK / WARP ? BLOCK / WARP : warps) * WARP;
@@ -223,7 +223,7 @@ template <typename F> auto with_elements(sl_dtype dtype, F f) {
   return f(float());
 }
 
-/* Calls f with wide packs if a row of `width` elements holds a whole number of them, else with
+/* Calls f with wide packs if a row of `width` elements is a whole number of them, otherwise with
  * packs of one. */
 template <int N> struct count { static constexpr int value = N; };
 template <typename T, typename F> void with_packs(int64_t width, F f) {
@@ -239,8 +239,7 @@ struct parts {
 };
 
 /* Kernel parameters for a run of calls: tables of at most 4 KB, the limit on every device. Each
- * call is a segment with `blocks` blocks of its own. Pointers, which vary in number, are in one
- * pool. */
+ * call is a segment with `blocks` blocks. Pointers vary in number, so they share one pool. */
 constexpr size_t PARAMETER_BYTES = 4096;
 template <typename S, int SEGMENTS, int POINTERS> struct run {
   S segments[SEGMENTS];

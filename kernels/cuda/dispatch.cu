@@ -2,17 +2,17 @@
 /* CUDA kernels that dispatch (route) rows to the devices of their experts and collect the results;
  * ops/dispatch.c describes the order of rows.
  *
- * Sorting the ids (sort.cuh), by whether they name the device's experts or by the part that has
- * their rows, gives the selected ids and their order. Their number is known only on the device.
- * Blocks are launched for the full room, those beyond the number exit at once, and the number is
- * written where the host reads it (lengths.h). */
+ * Sorting the ids (sort.cuh), either by whether they name the device's experts or by the part that
+ * has their rows, gives the selected ids and their order. Only the device knows their number.
+ * Blocks are launched for the full capacity, those past the number exit immediately, and the number
+ * is written where the host reads it (lengths.h). */
 #include "kernels/cuda/sort.cuh"
 
 namespace {
 
 using namespace sli;
 
-constexpr int PARTS = 128; /* most parts of rows that come back */
+constexpr int PARTS = 128; /* maximum parts of returned rows */
 
 const sl_dispatch *dispatch_of(const sl_call *call) {
   return (const sl_dispatch *)call->attrs->user;
@@ -28,7 +28,7 @@ size_t sorting_bytes(const sl_type *ids) {
   return (size_t)sl_type_elements(ids) * 2 * sizeof(uint64_t);
 }
 
-/* Maps ids of experts first .. first + count to 0, so that they sort first, and others to 1. */
+/* Maps ids of experts first .. first + count to 0, so that they sort first, and other ids to 1. */
 struct is_other {
   int64_t first, count;
   __device__ int64_t operator()(int32_t id) const { return id < first || id >= first + count; }
@@ -116,7 +116,7 @@ struct came {
   int32_t rows[PARTS];
 };
 
-/* Place of an id's row; part below 0: absent. */
+/* Location of an id's row; a negative part means that it is absent. */
 struct origin {
   int32_t part, row;
 };
@@ -205,7 +205,7 @@ void sli_cuda_collect(const sl_call *call, void *stream) {
   sl_call_fill(call, 0, n);
 }
 
-/* Counts more rows than there is room for, which ends the run (sl_op.crowded). */
+/* If more rows are counted than the output can hold, the run ends (sl_op.crowded). */
 void sli_cuda_own_ids(const sl_call *call, void *stream) {
   int64_t count = sl_type_elements(&call->in_type[0]), room = sl_type_elements(&call->out_type[0]);
   int64_t most = count < room ? count : room;

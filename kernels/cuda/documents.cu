@@ -6,7 +6,7 @@ namespace {
 
 using namespace sli;
 
-/* Number of documents that have ended, and where the current one began. */
+/* Number of documents that have ended, and the start of the current one. */
 struct progress {
   int count, begin;
 };

@@ -83,7 +83,7 @@ void sli_cuda_mse_b(const sl_call *call, void *stream) {
 
 /* Copies between any two memories: the runtime recognises them by their addresses. */
 /* Copies, if both arrays are present. In a program that copies one of several arrays to one of
- * several, the others are absent. */
+ * several, all but one pair are absent. */
 void sli_cuda_copy(const sl_call *call, void *stream) {
   if (!call->in[0] || !call->out[0]) return;
   if (accumulates(call, 0))
@@ -107,8 +107,8 @@ void sli_cuda_round(const float *from, void *to, int64_t count, int64_t zeros, v
          (bf16 *)to, count, zeros);
 }
 
-/* Packs a weight. A GPU reads the weight in its own order: both outputs are the rounded weight,
- * followed by zeros (linear.c). */
+/* Packs a weight. A GPU reads the weight in its original order: both outputs are the rounded
+ * weight, followed by zeros (linear.c). */
 void sli_cuda_pack(const sl_call *call, void *stream) {
   int64_t count = sl_type_elements(&call->in_type[0]);
   for (int o = 0; o < 2; o++)

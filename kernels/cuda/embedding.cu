@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Rows looked up in a table, and the gradient of the table.
  *
- * The gradient of a table's row is the sum over all places of the batch that hold its id, in their
- * order. The places are first sorted by id (sort.cuh). A block then adds the places of one id; an
- * id with many places is cut into stretches, whose sums wait in the scratch and are added in order.
+ * The gradient of a table row is the sum over all places of the batch that hold its id, in their
+ * order. The places are first sorted by id (sort.cuh). A block then adds the places of one id. An
+ * id with many places is cut into stretches, whose sums are kept in the scratch and added in order.
  * Work and order follow from the ids alone. */
 #include "kernels/cuda/sort.cuh"
 
@@ -26,15 +26,15 @@ template <typename T, int N> __global__ void embed(const int32_t *ids, const flo
 
 /* ---- sums ------------------------------------------------
  *
- * A stretch has STRETCH places of one id; the last one of an id has up to twice as many less one.
- * The beginnings of an id's stretches are therefore at least STRETCH apart if it has several.
- * Stretch number begin / STRETCH thus has its own place in the scratch. */
+ * A stretch has STRETCH places of one id; the last stretch of an id has up to 2 * STRETCH - 1.
+ * If an id has several stretches, they therefore begin at least STRETCH places apart. Their sums
+ * are kept at index begin / STRETCH of the scratch, which is thus unique. */
 
 constexpr int STRETCH = 64;
 
 struct stretch {
   int32_t places; /* 0: no stretch begins here */
-  int32_t of;     /* number of the id's stretches, stored at its first; else 0 */
+  int32_t of;     /* number of the id's stretches, stored at its first; otherwise 0 */
 };
 
 __global__ void find_stretches(const uint64_t *keys, stretch *found, int64_t rows, int64_t vocab) {
@@ -63,8 +63,8 @@ template <int N, typename T> __device__ inline void add_places(float (&sum)[N],
   }
 }
 
-/* Block i sums the stretch that begins at key i, if one does. An id's only stretch is added to the
- * table directly. */
+/* Block i sums the stretch that begins at key i, if there is one. If it is the id's only stretch,
+ * the sum is added to the table directly. */
 template <typename T, int N>
 __global__ void sum_stretches(const uint64_t *keys, const stretch *found, const T *dy,
                               float *dtable, float *partial, int64_t width) {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* CUDA kernels around the experts' linear maps: combine merges the outputs of a token's experts;
- * the capacity limit drops the ids beyond what an expert may take. */
+ * the capacity limit drops the ids that exceed an expert's capacity. */
 #include "kernels/cuda/sort.cuh"
 
 namespace {
@@ -45,11 +45,11 @@ template <typename T, int N> __global__ void combine_b(const T *y, const float *
 
 /* ---- capacity ------------------------------------------------
  *
- * One block per expert, which has the expert's places in order. The block searches for the weight
- * of the last place that is kept, bit by bit, as integers that sort like the weights; then for the
- * number of equal weights that are kept. */
+ * One block per expert, with the expert's places in order. The block searches bit by bit for the
+ * weight of the last place that is kept, as an integer that sorts like the weight. It then searches
+ * for the number of equal weights that are kept. */
 
-/* Returns a number that sorts as the weight does; -0 counts as 0. */
+/* Returns a number that sorts like the weight; -0 counts as 0. */
 __device__ inline uint32_t sortable(float x) {
   uint32_t bits;
   x = x == 0.0f ? 0.0f : x;
@@ -65,7 +65,7 @@ struct places {
   __device__ uint32_t weight(int64_t i) const { return sortable(weights[of(i)]); }
 };
 
-/* Returns how many of the first `end` satisfy f(). */
+/* Returns how many of the first `end` indices satisfy f(). */
 template <typename F> __device__ inline int64_t count_of(int64_t end, F f) {
   int32_t n = 0;
   for (int64_t i = threadIdx.x; i < end; i += blockDim.x) n += f(i);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Checks of arrays: the first element that is not finite, per block on the device and then over the
- * blocks on the host, and copies to the host. */
+/* Checks of arrays: the first non-finite element, per block on the device and then over the blocks
+ * on the host, and copies to the host. */
 #include "kernels/cuda/device.cuh"
 #include "kernels/finite.h"
 
@@ -20,7 +20,7 @@ SLI_HD inline double number(double x) { return x; }
 SLI_HD inline double number(float x) { return x; }
 SLI_HD inline double number(bf16 x) { return sli_bf16_to_float(x.bits); }
 
-/* Searches a block's share, a contiguous range that its threads scan side by side. */
+/* Searches a block's part, a contiguous range that its threads scan side by side. */
 template <typename T>
 __global__ void first_not_finite(const T *x, int64_t n, int64_t share, int64_t *found) {
   __shared__ int64_t places[BLOCK];

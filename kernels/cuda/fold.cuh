@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Functions of up to three numbers over broadcast arrays, summed over the dims that the output
- * lacks. Each array has its own type. */
+ * lacks. Each array has a type of its own. */
 #ifndef SLUICE_CUDA_FOLD_CUH
 #define SLUICE_CUDA_FOLD_CUH
 
@@ -10,7 +10,7 @@
 namespace sli {
 
 struct operand {
-  const void *at; /* NULL: absent */
+  const void *at; /* NULL if absent */
   sl_dtype dtype;
 };
 
@@ -88,7 +88,7 @@ template <typename F, typename V> void fold(void *stream, const fold_args &g) {
   else launch(stream, grid_of(g.space.total), BLOCK, 0, fold_block<F, V>, g);
 }
 
-/* Returns true if v at k ranks before top at `where`: the first of the largest; NaN counts as
+/* Returns true if v at k ranks before top at `where`: the first of the largest wins; NaN counts as
  * largest. */
 __device__ inline bool is_better(float v, int64_t k, float top, int64_t where) {
   if (isnan(v) != isnan(top)) return isnan(v);

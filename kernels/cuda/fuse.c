@@ -1,19 +1,19 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Fusing: a peephole pass over a program's calls.
+/* Fusion: a peephole pass over a program's calls.
  *
- * A prepared program is a list of steps, at first one per call. Two steps that match an entry of
- * the table below become one, if either of them may move to the other: it must commute with all
- * steps between (order.c). The plan, the graph and memory planning do not know about fusing.
+ * A prepared program is a list of steps, initially one per call. Two steps that match an entry of
+ * the table below become one, if either of them can move to the other: it must commute with all
+ * steps in between (order.c). The plan, the graph and memory planning are unaware of fusion.
  *
  * The intermediate array of two fused calls need not be written if nothing reads it afterwards:
  * either the second call writes to the same place, or the array is in the workspace and is
- * overwritten before any later call reads it. A slot of a register has consumers elsewhere and is
+ * overwritten before any later call reads it. A register's slot has consumers elsewhere and is
  * always written.
  *
  * A fused kernel reads its inputs while it writes its outputs. Separate calls may place an output
  * over an input that is no longer needed, so the pass checks for aliasing. Such places must be
  * disjoint, or identical if the table entry says that the kernel reads an element before it writes
- * there. */
+ * to it. */
 #include "kernels/cuda/fuse.h"
 
 #include <stdlib.h>
@@ -71,7 +71,7 @@ static bool overwrites(const sl_program_call *c) {
   return !(c->accumulate | c->accumulate_span | c->op->updates);
 }
 
-/* Returns true if an output of b has exactly this span, and so overwrites all of it. */
+/* Returns true if an output of b has exactly this span, and thus overwrites all of it. */
 static bool takes_place(const sl_program_call *b, sli_span span) {
   for (int o = 0; o < b->nout; o++) {
     sli_span out = sli_output_span(b, o);
@@ -84,7 +84,7 @@ static bool is_same(sl_place a, const sl_type *a_type, sl_place b, const sl_type
   return a.base >= 0 && a.base == b.base && a.offset == b.offset && sl_type_equal(a_type, b_type);
 }
 
-/* Returns true if b's input is all of a's output, and nothing else of b touches it, unless an
+/* Returns true if b's input is all of a's output, and b does not touch it otherwise, unless an
  * output replaces it. */
 static bool hands_over(const sl_program_call *a, const sl_program_call *b,
                        const sli_cuda_fused *row) {
@@ -132,7 +132,7 @@ static bool steps_commute(const sli_cuda_step *s, const sli_cuda_step *t) {
   return true;
 }
 
-/* Returns where steps i and j can be merged: i or j, or -1. */
+/* Returns the step to which steps i and j can be merged: i or j, or -1 if neither. */
 static int meeting_place(const sli_cuda_steps *all, int i, int j) {
   bool later = true, earlier = true;
   for (int k = i + 1; k < j; k++) {
@@ -267,7 +267,7 @@ void sli_cuda_fuse(const sl_program *program, int variant, sli_cuda_steps *steps
     step->calls[0] = &calls[i];
   }
   for (int i = 0; wanted && i < steps->count;)
-    if (!fuse_at(steps, i, workspace)) i++; /* otherwise another step may be here now */
+    if (!fuse_at(steps, i, workspace)) i++; /* otherwise another step may have moved here */
 }
 
 void sli_cuda_unfuse(sli_cuda_steps *steps) {

@@ -15,16 +15,16 @@ struct sl_program;
 struct sli_cuda_step;
 struct sli_cuda_steps;
 
-/* A fused op: output `output` of `first` is input `input` of `second`. If there is no `second`: any
- * number of independent calls of `first`. */
+/* A fused op: output `output` of `first` is input `input` of `second`. Without `second`, it fuses
+ * any number of independent calls of `first`. */
 typedef struct sli_cuda_fused {
   const sl_op *first, *second;
   int output, input;
   uint32_t same; /* bit i: both calls have the same array as input i */
   bool in_place; /* an output may alias an input of the same type */
-  /* Prepares as a plain op does, with all calls. `kept`: the intermediate array is written;
-   * otherwise its entry in calls[0].out is NULL at launch. Returns false if these calls cannot be
-   * fused. NULL: they always can. */
+  /* Prepares like a plain op, with all calls. `kept`: the intermediate array is written; otherwise
+   * its entry in calls[0].out is NULL at launch. Returns false if these calls cannot be fused.
+   * NULL: all calls can. */
   bool (*prepare)(const sl_call *calls, bool kept, void **state);
   void (*release)(void *state);
   size_t (*scratch)(const sl_call *calls, int ncalls);
@@ -57,8 +57,8 @@ bool sli_cuda_weighted_cross_entropy_weighted_cross_entropy_b_prepare(const sl_c
 void sli_cuda_fuse(const struct sl_program *program, int variant, struct sli_cuda_steps *steps);
 void sli_cuda_unfuse(struct sli_cuda_steps *steps);
 
-/* Launches a fused step with this firing's addresses. Returns false if an output that it needs is
- * not wanted in this firing; its calls must then be launched one by one. */
+/* Launches a fused step with this firing's addresses. Returns false if this firing does not need
+ * one of the outputs that the step writes; its calls must then be launched one by one. */
 bool sli_cuda_fused_launch(const struct sli_cuda_step *step, const struct sl_firing *firing,
                            const sl_tick *tick, void *scratch, void *stream);
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Elements gathered by index along a dim, and scatter-add. Scatter-add of whole rows works as the
+/* Elements gathered by index along a dim, and scatter-add. Scatter-add of whole rows works like the
  * gradient of a table; otherwise one thread per line adds in the order of the index. bf16 outputs
  * are first summed in f32. */
 #include "ops/bag.h"
@@ -101,8 +101,8 @@ bool is_table(const sli_indexing &by, const sl_type *index) {
   return by.outer == 1 && by.rows && sl_type_elements(index) == by.m;
 }
 
-/* The table gradient call that computes it: ids [m] and rows [m, inner] are added to a table
- * [n, inner]. */
+/* The equivalent table gradient call: ids [m] and rows [m, inner] are added to a table [n,
+ * inner]. */
 struct table_call {
   sl_type in_type[2], out_type;
   const void *in[2];
@@ -158,8 +158,8 @@ void add_all(const sl_call *call, const adding &a, const sl_type *index, void *s
   });
 }
 
-/* Initialises sums with `base`, or zeros if it is NULL, and adds. If the output is not f32, sums
- * are made in the scratch, behind `own` bytes that are used otherwise. */
+/* Initialises sums with `base`, or zeros if it is NULL, and adds. If the output is not f32, the
+ * sums are in the scratch, after `own` bytes with another use. */
 void sum_up(const sl_call *call, adding a, const sl_type *index, const void *base, sl_dtype of_base,
             size_t own, void *stream) {
   int64_t n = sl_type_elements(&call->out_type[0]);
@@ -235,7 +235,7 @@ __global__ void fill_bags(bags b, const float *table, const float *weights, T *y
   }
 }
 
-/* Writes the gradient for each id of each bag, and the ids without padding. */
+/* Writes the gradient for each id of each bag, and the ids except padding. */
 template <typename T>
 __global__ void spread_bags(bags b, const T *dy, const float *weights, int32_t *ids, float *rows) {
   int64_t l = blockIdx.x, row = l / b.most;
@@ -260,7 +260,7 @@ __global__ void bag_weights(bags b, const T *dy, const float *table, float *dwei
   if (!threadIdx.x) dweights[l] = sum;
 }
 
-/* Scratch: that of the table's gradient, ids, rows. */
+/* Scratch: that of the table's gradient, then ids and rows. */
 struct bag_room {
   size_t ids, rows, all;
 };

@@ -1,34 +1,34 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* CUDA graphs: all launches of a firing, replayed as one.
  *
- * Launching a kernel costs the host some microseconds, and a program has dozens. A graph of them
- * costs little more than one launch. A graph contains the arguments of its kernels, though, and
+ * Launching a kernel costs the host a few microseconds, and a program has dozens. A graph of them
+ * costs little more than one launch. However, a graph contains the arguments of its kernels, and
  * these change from firing to firing, because slots rotate. A program therefore keeps one graph per
  * combination that it meets. A combination is everything that its launches depend on: the addresses
  * of the bases in use, whether an accumulated slot is written for the first time, the piece of the
  * sequence, and the scratch. Some programs are never captured: those with an op whose launch
- * depends on more (sli_cuda_op.varies), with a user-defined op, or with launches that depend on
- * the number of rows. A program with a single step gains nothing and is not captured either.
+ * depends on more (sli_cuda_op.varies), with a user-defined op, or with launches that depend on the
+ * number of rows. A program with a single step gains nothing and is not captured either.
  *
  * The first firing of a combination is launched step by step, so that kernels are loaded and
  * libraries initialised. The second one is captured into a graph and launched by it, as is every
  * later one.
  *
- * There may be very many combinations: registers whose quotas have no common factor rotate past
- * each other. A program keeps SLI_CUDA_GRAPHS of them. A new one replaces the least recently used
- * one if that was used long ago; otherwise it is launched step by step. When more combinations
+ * The number of combinations may be very large: registers whose quotas have no common factor rotate
+ * past each other. A program keeps SLI_CUDA_GRAPHS of them. A new one replaces the least recently
+ * used one if that was used long ago; otherwise it is launched step by step. If more combinations
  * rotate than fit, plain LRU would always evict the one needed next. Updating the addresses of an
  * existing graph is not cheaper: for cuBLASLt products it takes a second capture, which makes all
  * the launches.
  *
  * Whether graphs pay off is not known in advance. The first firings are launched step by step and
- * timed, then as many by graphs. The program continues with the way whose fastest firing took the
- * host less time. Graphs that lose are destroyed. Results have the same bits either way: the same
- * kernels get the same arguments in the same order. SLUICE_CUDA_GRAPHS=0 makes no graphs, 1 uses
- * them without timing.
+ * timed, then the same number by graphs. The program continues in the mode whose fastest firing
+ * took the host less time. If graphs lose, they are destroyed. Results have the same bits in both
+ * modes: the same kernels get the same arguments in the same order. SLUICE_CUDA_GRAPHS=0 makes no
+ * graphs, 1 uses them without timing.
  *
- * A capture can fail: the device or a library may refuse. The program is then launched step by step
- * from there on. An error that is not due to the capture shows up in that launch as well. */
+ * A capture can fail because the device or a library refuses. From then on the program is launched
+ * step by step. An error that is not due to the capture shows up in that launch as well. */
 #include "kernels/cuda/graphs.h"
 
 #include <stdatomic.h>
@@ -57,7 +57,7 @@ typedef struct entry {
 
 struct sli_cuda_graphs {
   bool off;     /* always launched step by step from now on */
-  bool settled; /* timing is over: graphs are used where they exist */
+  bool settled; /* timing is over: existing graphs are used */
   bool cut;     /* the sequence is cut into pieces */
   int nbases, nspans;
   int *bases; /* bases in use */
@@ -96,7 +96,7 @@ static void mark_spans(const sl_program_call *c, bool *span) {
     if (sli_bit(c->accumulate_span, o) && c->out[o].base >= 0) span[c->out[o].base] = true;
 }
 
-/* Lists the marked bases; returns how many. */
+/* Lists the marked bases; returns their number. */
 static int list(const bool *marks, int nbases, int *of) {
   int count = 0;
   for (int i = 0; i < nbases; i++)
@@ -190,7 +190,8 @@ static entry *make_room(sli_cuda_graphs *g) {
   return oldest;
 }
 
-/* Returns the entry of this firing's combination; *again: it existed before. NULL: no room. */
+/* Returns the entry of this firing's combination and sets *again if it existed before; NULL if
+ * there is no room. */
 static entry *look_up(sli_cuda_graphs *g, const sl_firing *firing, const void *scratch,
                       bool *again) {
   uint64_t hash = note(g, firing, scratch);

@@ -1,17 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Grouped linear maps of experts: each row goes through the map of the expert that its id names.
  *
- * Rows are sorted by expert, then by place (sort.cuh), and cut into tiles of one expert's rows. A
- * table of tiles in the scratch is indexed by block. There are at most rows / TILE + experts tiles.
- * That many blocks are launched, and blocks without a tile exit at once, so the host need not know
- * the experts' row counts. A block gathers its tile's rows during the product and scatters the
- * results back. For the gradient of weights, one block computes each part of each expert's matrix,
- * over all rows of the expert.
+ * Rows are sorted by expert, then by place (sort.cuh), and cut into tiles of one expert's rows.
+ * Blocks are the index into a table of tiles in the scratch. There are at most rows / TILE +
+ * experts tiles. That many blocks are launched, and blocks without a tile exit immediately, so the
+ * host need not know the experts' row counts. A block gathers its tile's rows during the product
+ * and scatters the results back. For the gradient of weights, one block computes each part of each
+ * expert's matrix, over all rows of the expert.
  *
  * A block computes 64 x 128 numbers of the result, a warp 32 x 32 of these, on the tensor cores
  * (mma.cuh). While it multiplies one stage of 32 of the inner dimension from shared memory, the
- * next stage is loaded into registers; there f32 weights for bf16 rows are rounded. Bands of 16
- * rows that a tile lacks are skipped, so few rows for an expert cost little more than reading its
+ * next stage is loaded into registers, where f32 weights for bf16 rows are rounded. Bands of 16
+ * rows that a tile lacks are skipped, so an expert with few rows costs little more than reading its
  * weights. */
 #include "kernels/cuda/mma.cuh"
 #include "kernels/cuda/sort.cuh"
@@ -33,7 +33,7 @@ struct groups {
   uint64_t *keys, *others; /* [rows] */
   float *shared;           /* [rows, K] gradients of rows that several ids share */
   tile *tiles;             /* [most] */
-  /* [experts + 1] an expert's first row, and the number of tiles before it */
+  /* [experts + 1] first row of each expert, and the number of tiles before it */
   int32_t *begins, *before;
   int64_t rows, experts, most;
 };
@@ -57,7 +57,7 @@ size_t groups_bytes(int64_t rows, int64_t experts) {
          rounded((size_t)(experts + 1) * 2 * sizeof(int32_t));
 }
 
-/* Returns the number of valid ids, where a valid length limits them. */
+/* Returns the number of valid ids, if a valid length limits them; otherwise all. */
 int64_t valid_ids(const sl_call *call) {
   const sl_type *ids = &call->in_type[1];
   int64_t rows = ids->dim[ids->ndim > 1 && ids->dim[0] == 1];
@@ -82,7 +82,7 @@ groups groups_of(const sl_call *call, const sl_type *w) {
 
 __device__ inline int32_t tiles_for(int32_t rows) { return (rows + TILE - 1) / TILE; }
 
-/* Returns the last expert before which there are at most `t` tiles. */
+/* Returns the last expert with at most `t` tiles before it. */
 __device__ inline int64_t expert_of_tile(const int32_t *before, int64_t experts, int32_t t) {
   int64_t low = 0, high = experts - 1;
   while (low < high) {
@@ -135,18 +135,18 @@ groups sort_rows(const sl_call *call, const sl_type *w, void *stream) {
 
 /* ---- from device memory to shared memory ----------------------------------------------------- */
 
-/* ROWS x WIDTH elements, as T, of rows at any addresses, in flight: a share is in the registers of
- * each of BLOCK threads. */
+/* ROWS x WIDTH elements, as T, of rows at any addresses, in flight in the registers of BLOCK
+ * threads, an equal part in each. */
 template <typename T, int ROWS, int WIDTH> struct stage {
   static constexpr int N = wide<T>, PACKS = WIDTH / N, MINE = ROWS * PACKS / BLOCK;
-  /* rows are padded by 16 bytes, so that eight of them are in different banks */
+  /* rows are padded by 16 bytes, so that the same column of eight rows is in different banks */
   static constexpr int ld = WIDTH + N;
   static constexpr int elements = ROWS * ld;
   static_assert(ROWS * PACKS % BLOCK == 0, "every thread has as many");
   pack<T, N> mine[MINE];
 
-  /* row(r): address of row r; NULL: absent. Columns from `first` up to `width` are loaded. `whole`:
-   * rows begin at multiples of 16 bytes and hold a whole number of packs. */
+  /* row(r): address of row r, or NULL if absent. Columns from `first` up to `width` are loaded.
+   * `whole`: rows begin at multiples of 16 bytes and are a whole number of packs. */
   template <typename S, typename F>
   __device__ void fetch(F row, int64_t first, int64_t width, bool whole) {
 #pragma unroll
@@ -178,7 +178,7 @@ template <typename S> __device__ inline bool is_whole(const S *array, int64_t wi
 
 /* ---- products of a block ------------------------------------------------ */
 
-/* of a warp; warps side by side */
+/* bands and strips per warp; warps side by side */
 constexpr int BANDS = 2, STRIPS = 4, ACROSS = COLUMNS / (STRIPS * 8);
 
 struct sums {
@@ -188,8 +188,9 @@ struct sums {
 __device__ inline int warp_row() { return (int)threadIdx.x / WARP / ACROSS * BANDS * 16; }
 __device__ inline int warp_column() { return (int)threadIdx.x / WARP % ACROSS * STRIPS * 8; }
 
-/* D += A B over `depth` of one stage. DOWN: A is [depth, TILE], else [TILE, depth]; TURNED: B is
- * [COLUMNS, depth], else [depth, COLUMNS]. Only `rows` rows and `columns` columns are needed. */
+/* D += A B over `depth` of one stage. DOWN: A is [depth, TILE], otherwise [TILE, depth]; TURNED: B
+ * is [COLUMNS, depth], otherwise [depth, COLUMNS]. Only `rows` rows and `columns` columns are
+ * needed. */
 template <typename T, bool DOWN, bool TURNED, int LDA, int LDB>
 __device__ inline void multiply(sums &d, const T *a, const T *b, int64_t depth, int64_t rows,
                                 int64_t columns) {
@@ -244,7 +245,7 @@ template <typename T, bool BACK> struct rows_stages {
   static constexpr size_t bytes = (left::elements + right::elements) * sizeof(T);
 };
 
-/* Block order: all parts of a tile's columns follow each other, because they read the same rows. */
+/* Block order: all parts of a tile's columns are consecutive, because they read the same rows. */
 template <typename T, typename Y, bool BACK>
 __global__ void multiply_rows(groups g, rows_product<T, Y> p, int64_t parts) {
   using left = typename rows_stages<T, BACK>::left;
@@ -307,7 +308,7 @@ void multiply_all(const groups &g, const rows_product<T, Y> &p, void *stream) {
   launch(stream, grid_of(g.rows), threads_for(p.width), 0, clear_others<Y>, g, p.y, p.width);
 }
 
-/* Sums the gradients of a token's ids, in their order. */
+/* Sums the gradients of a token's ids, in order. */
 template <typename T>
 __global__ void add_shared(const float *of, T *dx, int64_t each, int64_t width) {
   const float *from = of + blockIdx.x * each * width;

@@ -19,12 +19,12 @@ enum { RING = SL_CUDA_RUN_AHEAD };
 typedef struct number {
   int32_t rows;
   const int32_t *word; /* NULL: `rows` has the number */
-  bool said;           /* set by a call of this firing that knew it at launch */
+  bool said;           /* a call of this firing that knew the number at launch has set it */
 } number;
 
 /* An output whose valid length a call sets. */
 typedef struct fill {
-  const sl_program_call *call; /* of the first variant; all variants set the same outputs */
+  const sl_program_call *call; /* call of the first variant; all variants set the same outputs */
   int output;
 } fill;
 
@@ -44,7 +44,7 @@ struct sli_cuda_lengths {
   number *numbers;   /* [RING][nlengths] */
   int32_t **to;      /* [RING][nbases] */
   flight now;        /* firing being launched */
-  sli_lengths known; /* its numbers, as far as they are known */
+  sli_lengths known; /* numbers of `now`, as far as they are known */
   int32_t rows[];    /* [2][nlengths] storage of `known` */
 };
 
@@ -124,7 +124,7 @@ static int32_t within(int32_t rows, int32_t room) { return SLI_MAX(SLI_MIN(rows,
 static int32_t word_read(const int32_t *word) { return *(const volatile int32_t *)word; }
 
 /* Waits for the stream and reads the numbers of these arguments. After a device failure they stay
- * unknown; the queue sees the failure. */
+ * unknown; the queue detects the failure. */
 static void find_out(sli_cuda_lengths *x, const int16_t *which, int count, void *stream) {
   for (int i = 0; i < count; i++) {
     int e = sli_length_of(which, i);
@@ -160,14 +160,14 @@ static void launch_counting(sli_cuda_lengths *x, const sl_program_call *c, sl_ca
     if (is_filled(c, o) && call->out[o]) take_rows(x, c, o, &words[o]);
 }
 
-/* Handles a call on zero rows: outputs with a valid length have no rows either, and sums are 0. */
+/* Handles a call on zero rows: outputs with a valid length have no rows, and sums are 0. */
 static void launch_empty(const sl_program_call *c, const sl_call *call, void *stream) {
   for (int o = 0; o < c->nout; o++)
     if (call->out[o] && !sli_bit(call->accumulate, o) && sli_length_of(c->out_length, o) < 0)
       cudaMemsetAsync(call->out[o], 0, sl_type_bytes(&c->out_type[o]), stream);
 }
 
-/* Launches a call that knows of no valid lengths, on types cut to their valid rows. */
+/* Launches a call that is unaware of valid lengths, on types cut to their valid rows. */
 static void launch_cut(sli_cuda_lengths *x, const sl_program_call *c, sl_call *call, void *stream) {
   const sli_cuda_call *made = c->state;
   sl_type in_type[c->nin + 1], out_type[c->nout + 1];

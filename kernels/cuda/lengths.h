@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Valid lengths on a GPU: row counts set by calls, known at first only to the device.
+/* Valid lengths on a GPU: row counts that calls set, which at first only the device knows.
  *
  * A kernel that fills rows writes their number to a word of pinned memory. When the firing is
  * complete, the number is stored beside the slot, and consumers receive it with the slot
@@ -27,8 +27,8 @@ void sli_cuda_lengths_begin(sli_cuda_lengths *x, const sl_firing *firing, uint64
  * these. */
 void sli_cuda_lengths_launch(sli_cuda_lengths *x, const sl_program_call *c, sl_call *call,
                              void *stream);
-/* Stores the lengths of a complete firing beside its slots. Fails with SL_E_INPUT if there are more
- * rows than room; *culprit: the call that set them. */
+/* Stores the lengths of a complete firing beside its slots. Fails with SL_E_INPUT if the rows
+ * exceed the capacity, and sets *culprit to the call that set them. */
 sl_status sli_cuda_lengths_complete(sli_cuda_lengths *x, uint64_t fence,
                                     const sl_program_call **culprit);
 

@@ -1,21 +1,21 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The linear map and its gradients, by cuBLASLt.
  *
- * The library is column-major: a row-major matrix is its transpose. C = A B is therefore requested
- * as C^T = B^T A^T, with our B as its left operand. A bias along our rows is the bias along columns
- * that it supports.
+ * The library is column-major, so it sees a row-major matrix as its transpose. C = A B is therefore
+ * requested as C^T = B^T A^T, with Sluice's B as the left operand. A bias along Sluice's rows is
+ * the bias along columns that the library supports.
  *
  * A product is in float (in TF32 if the environment variable SLUICE_CUDA_TF32 is 1), or its
  * operands are bf16 and its sums float. For bf16 products, float operands are first rounded into
- * the scratch. The scratch behind them is the library's workspace.
+ * the scratch. The scratch after them is the library's workspace.
  *
- * prepare() chooses the library's kernel, among those that give the same bits every time: none that
- * adds partial sums in the order of arrival.
+ * prepare() chooses the library's kernel, among those that give the same bits every time. It
+ * excludes kernels that add partial sums in the order of arrival.
  *
- * The fast kernels need every size to be a multiple of 8, and vocabularies are odd. Rows of logits
- * are therefore padded (graph/passes/pad.c), weights in bf16 are padded with as many rows of zeros,
- * and products go to the end of a row. The gradient of the weight cannot be padded: its last few
- * rows are a product of their own. */
+ * The fast kernels need every size to be a multiple of 8, and vocabulary sizes are odd. Rows of
+ * logits are therefore padded (graph/passes/pad.c), weights in bf16 are padded with the same number
+ * of zero rows, and products cover rows to their end. The gradient of the weight cannot be padded:
+ * its last few rows are a separate product. */
 #include <cuda_runtime.h>
 #include <pthread.h>
 #include <stdlib.h>
@@ -44,19 +44,19 @@ typedef struct product {
   cublasLtMatrixLayout_t left, right, result;
   cublasLtMatmulAlgo_t algorithm;
   uint32_t epilogue;
-  int input[OPERANDS];        /* input number in the call; -1: none */
-  size_t rounded[OPERANDS];   /* bytes of scratch if it is rounded to bf16 first; else 0 */
-  int64_t zeros;              /* zeros behind a rounded right operand, in elements */
+  int input[OPERANDS];        /* input number in the call, or -1 if there is none */
+  size_t rounded[OPERANDS];   /* scratch bytes if it is first rounded to bf16; otherwise 0 */
+  int64_t zeros;              /* zeros after a rounded right operand, in elements */
   struct product *rest;       /* product of the last rows, or NULL */
-  int64_t rest_left, rest_to; /* offsets in bytes from the product's own operands */
+  int64_t rest_left, rest_to; /* offsets in bytes from the operands of this product */
 } product;
 
 /* Shape of a product: C[m, n] = op(A) op(B) [+ bias]. Rows of x and y may be longer than the
- * weight's width: the excess becomes zeros in y, and is zeros in dy. */
+ * weight's width: the excess is set to zeros in y, and is zeros in dy. */
 typedef struct shape {
   int64_t m, n, k;
-  int64_t zero_rows;               /* rows of zeros behind the stored weight */
-  int64_t lda, ldb, ldc;           /* elements from one stored row to the next */
+  int64_t zero_rows;               /* rows of zeros after the stored weight */
+  int64_t lda, ldb, ldc;           /* elements between stored rows */
   bool a_transposed, b_transposed; /* stored transposed */
   int input[OPERANDS];
   bool bf16;
@@ -64,8 +64,8 @@ typedef struct shape {
 
 static bool has(const sl_call *call, int i) { return i < call->nin && call->in_type[i].ndim >= 0; }
 
-/* Extends a product to padded rows of logits: they are `longer` than the stored weight has rows,
- * and the weight is padded with zeros. */
+/* Extends a product to the padding of rows of logits, which are `longer` than the stored weight has
+ * rows; the weight is padded with zeros. */
 static void go_to_the_end(shape *s, int64_t *rows, int64_t longer) {
   int64_t most = (*rows + PACKED_ROWS - 1) / PACKED_ROWS * PACKED_ROWS;
   s->zero_rows = SLI_MIN(longer, most) - *rows;
@@ -157,8 +157,8 @@ static bool wants_tf32(void) {
   return wanted && !strcmp(wanted, "1");
 }
 
-/* Describes our row-major [rows, columns] to the library or, if `turned`, a matrix stored as
- * [columns, rows]. */
+/* Describes a row-major [rows, columns] of Sluice to the library or, if `turned`, a matrix stored
+ * as [columns, rows]. */
 static cublasStatus_t linear_describe(const sli_blas *blas, cublasLtMatrixLayout_t *layout,
                                       cudaDataType_t type, bool turned, int64_t rows,
                                       int64_t columns, int64_t ld) {
@@ -288,7 +288,7 @@ static product *make_one(const sl_call *call, const shape *s, const product *com
   return NULL;
 }
 
-/* Returns the number of last rows of C to split off so that the others are faster; A's columns are
+/* Returns the number of last rows of C to split off so that the rest is faster; A's columns are
  * contiguous. */
 static int64_t rest_of(const shape *s) {
   return s->bf16 && s->a_transposed && s->m > FAST ? s->m % FAST : 0;
@@ -329,8 +329,8 @@ sl_status sli_cuda_linear_prepare(const sl_call *call, void **state) {
 
 /* ---- with GELU ------------------------------------------------
  *
- * The library's GELU is the tanh form, as ours is, but is computed from the sums before they are
- * rounded to bf16; its auxiliary output is rounded. */
+ * The library's GELU has the tanh form, like Sluice's, but is computed from the sums before they
+ * are rounded to bf16; its auxiliary output is rounded. */
 
 /* Rows of the auxiliary array must be multiples of this many elements. */
 enum { AUX_MULTIPLE = 8 };
@@ -352,14 +352,14 @@ bool sli_cuda_linear_gelu_prepare(const sl_call *calls, bool kept, void **state)
   return prepare_with(calls, epilogues[kept][has(calls, 2)], state);
 }
 
-/* Fails if `kept`: the library does not output the gradient of GELU's output. */
+/* Fails if `kept`, because the library does not output the gradient of GELU's output. */
 bool sli_cuda_linear_b_gelu_b_prepare(const sl_call *calls, bool kept, void **state) {
   return !kept && prepare_with(calls, CUBLASLT_EPILOGUE_DGELU, state);
 }
 
 /* ---- launching ------------------------------------------------ */
 
-/* Returns the operand as the library reads it; *scratch moves behind the part it uses. */
+/* Returns the operand as the library reads it, and moves *scratch past the part it uses. */
 static const void *operand(const sl_call *call, const product *p, int which, char **scratch,
                            void *stream) {
   int i = p->input[which];

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Helpers of all products: a handle per device, and constraints on the choice of kernels. */
+/* Helpers for all products: a handle per device, and constraints on the choice of kernels. */
 #ifndef SLUICE_CUDA_LINEAR_H
 #define SLUICE_CUDA_LINEAR_H
 

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Cross entropy, one block per row. The rows' parts of the loss wait in the scratch, in double, and
- * are added in order.
+/* Cross entropy, one block per row. The rows' parts of the loss are stored in the scratch, in
+ * double, and added in order.
  *
  * The fused loss and gradient read each row twice, the second time from shared memory if it fits,
- * else mostly from L2. Long rows get the largest blocks, so that few rows are in flight. */
+ * otherwise mostly from L2. Long rows get the largest blocks, so that few rows are in flight. */
 #include "kernels/cuda/fuse.h"
 #include "kernels/cuda/loss.cuh"
 
@@ -50,7 +50,7 @@ __global__ void log_probability_join(const float *parts, float *y, float *lse, i
 }
 
 /* One block per row of a shard of the columns. A target outside [0, classes) has the logit NaN;
- * classes 0: each outside has 0. */
+ * with classes 0, a target outside the shard has the logit 0. */
 template <typename T> __global__ void __launch_bounds__(LARGEST, 2)
     cross_entropy_part(const T *logits, const int32_t *targets, float *part, int64_t first,
                        int64_t vocab, int64_t stride, int64_t classes) {

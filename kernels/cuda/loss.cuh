@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Traversal of a row of logits by a block.
  *
- * A row may begin at any address (vocabularies are odd). A block goes along the 16-byte packs of
+ * A row may begin at any address (vocabulary sizes are odd). A block walks the 16-byte packs of
  * memory that the row touches and skips elements outside the row. The row may also be longer than
- * the vocabulary (attrs.columns). The elements behind the vocabulary are never read, and are zeros
- * in the gradient, because products go on to the end of the row. */
+ * the vocabulary (attrs.columns). The elements after the vocabulary are never read, and are zeros
+ * in the gradient, because products continue to the end of the row. */
 #ifndef SLUICE_CUDA_LOSS_CUH
 #define SLUICE_CUDA_LOSS_CUH
 
@@ -13,7 +13,7 @@
 
 namespace sli {
 
-/* Returns the number of foreign elements in the pack in which a row begins. */
+/* Returns the number of elements before the row in the pack in which it begins. */
 template <typename T> __device__ inline int before(const T *row) {
   return (int)((uintptr_t)row / sizeof(T) % wide<T>);
 }
@@ -31,8 +31,8 @@ __device__ inline void along_edge(const T *row, int64_t c, int begin, int end, f
 }
 
 /* Calls f(c, x, begin, end) with every pack of a row: x[begin] to x[end - 1] belong to the row,
- * from column c + begin on; the others are `beside`. For whole packs begin and end are compile-time
- * constants. No index into x depends on run-time values, so x stays in registers. */
+ * from column c + begin on; the other elements are `beside`. For whole packs begin and end are
+ * compile-time constants. No index into x depends on run-time values, so x stays in registers. */
 template <typename T, typename F>
 __device__ inline void along_memory(const T *row, int64_t width, float beside, F f) {
   constexpr int N = wide<T>;
@@ -78,8 +78,8 @@ constexpr int64_t LONG = 8192; /* columns from which a row gets the largest bloc
 constexpr int LARGEST = 512;   /* threads of the largest block */
 inline unsigned threads_of(int64_t vocab) { return vocab < LONG ? BLOCK : LARGEST; }
 
-/* Stores the row's elements of x. The destination row begins in its pack as the source does.
- * SHARED: in shared memory. */
+/* Stores the row's elements of x. The destination row has the same offset within its pack as the
+ * source. SHARED: the destination is in shared memory. */
 template <bool SHARED, int N, typename T>
 __device__ inline void put_own(T *to, int64_t c, const float (&x)[N], int begin, int end) {
   if (end - begin == N) {
@@ -103,9 +103,9 @@ template <typename T> __device__ inline void zeros_behind(T *row, int64_t width,
   for (int64_t c = width + threadIdx.x; c < stride; c += blockDim.x) assign(row[c], 0);
 }
 
-/* Returns the softmax's sum over a row, the same in every thread. The shift of a pack's powers is
- * known before the first of them, so that they do not wait for each other. KEEP: the row is copied
- * to `kept` as well, where each thread may read its own elements. */
+/* Returns the softmax's sum over a row, the same in every thread. The shift for a pack is known
+ * before its first power, so that powers do not wait for each other. KEEP: the row is also copied
+ * to `kept`, where each thread may read the elements that it wrote. */
 template <bool KEEP, typename T>
 __device__ inline sli_soft row_soft(const T *row, int64_t width, T *kept) {
   constexpr int N = wide<T>;
@@ -137,7 +137,7 @@ template <typename T> inline size_t kept_bytes(int64_t width) {
   return bytes <= KEPT_BYTES ? bytes : 0;
 }
 
-/* Returns where the row is kept; NULL: it is not. */
+/* Returns the place where the row is kept, or NULL if it is not. */
 template <bool KEEP, typename T> __device__ inline T *place_to_keep(const T *row) {
   SLI_SHARED(shared);
   return KEEP ? (T *)shared + before(row) : NULL;

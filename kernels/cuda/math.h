@@ -55,7 +55,7 @@ SLI_HD static inline sli_soft sli_soft_join(sli_soft a, sli_soft b) {
   return (sli_soft){top, a.total * expf(a.top - top) + b.total * expf(b.top - top)};
 }
 
-/* Numbers of an optimizer for one step; see ops.h. */
+/* Numbers that an optimizer needs for one step; see ops.h. */
 typedef struct sli_update_numbers {
   float beta1, beta2, eps;
   float keep; /* 1 - lr decay */
@@ -77,7 +77,7 @@ SLI_HD static inline float sli_product(float a, float b) {
 #endif
 }
 
-/* Return b x + (1 - b) g, and the same of squares. */
+/* Return b x + (1 - b) g, and the same for squares. */
 SLI_HD static inline float sli_mean(float b, float x, float g) {
   return sli_product(b, x) + sli_product(1.0f - b, g);
 }
@@ -127,8 +127,8 @@ SLI_HD static inline float sli_bf16_to_float(uint16_t bits) {
   return u.value;
 }
 
-/* Rounds to nearest, ties to even; the carry may reach the exponent, as it should. A NaN is cut,
- * with a bit set to keep it a NaN. */
+/* Rounds to nearest, ties to even; the carry may reach the exponent, which is correct. A NaN is
+ * cut, with a bit set to keep it a NaN. */
 SLI_HD static inline uint16_t sli_bf16_from_float(float x) {
   union {
     float value;

@@ -23,7 +23,7 @@ typedef struct matmul {
   cublasLtMatrixLayout_t layout[MATRICES];
   cublasLtMatmulAlgo_t algorithm;
   sli_matmul p;
-  int64_t elements[MATRICES], bytes[MATRICES]; /* of one matrix; of one element */
+  int64_t elements[MATRICES], bytes[MATRICES]; /* elements of one matrix; bytes of one element */
 } matmul;
 
 static const int array_of[MATRICES] = {0, 1, SLI_SPACE_OUT};
@@ -37,7 +37,7 @@ static cublasStatus_t set_layout(const matmul *m, int which, cublasLtMatrixLayou
   return m->blas->cublasLtMatrixLayoutSetAttribute(m->layout[which], what, value, bytes);
 }
 
-/* Describes a stored row-major matrix [rows, columns], the library's [columns, rows]. */
+/* Describes a stored row-major matrix [rows, columns], which is [columns, rows] to the library. */
 static cublasStatus_t make_layout(matmul *m, int which, sl_dtype dtype, int64_t rows,
                                   int64_t columns) {
   const sli_space *s = &m->p.batch;
@@ -137,8 +137,8 @@ size_t sli_cuda_matmul_scratch(const sl_call *call) {
   return WORKSPACE_BYTES;
 }
 
-/* Returns the address of matrix number `outer` of the dims but the last, and `summed` of the summed
- * ones. */
+/* Returns the address of matrix number `outer` of all dims but the last, and `summed` of the summed
+ * dims. */
 static char *matrix(const matmul *m, int which, const void *from, int64_t outer, int64_t summed) {
   const sli_space *s = &m->p.batch;
   const int64_t *step = s->step[array_of[which]];

@@ -180,8 +180,8 @@ template <> struct mma<float> {
     for (int i = 0; i < 4; i++) split(to.high[i], to.low[i], d[0][i % 2 * 2 + i / 2]);
     return to;
   }
-  /* Accumulates by ordinary additions. A tensor core truncates its sums, which over many steps
-   * would be biased (Fasi et al., PeerJ Comput. Sci. 7:e330, 2021; Ootomo & Yokota, Int. J. High
+  /* Accumulates by ordinary additions. A tensor core truncates its sums, which would cause a bias
+   * over many steps (Fasi et al., PeerJ Comput. Sci. 7:e330, 2021; Ootomo & Yokota, Int. J. High
    * Perform. Comput. Appl. 36(4), 2022). */
   __device__ static void add(float (&d)[4], const a &x, const b &y) {
     float step[4] = {};

@@ -2,7 +2,7 @@
 /* Layer norm and RMS norm, one block per row, and the sums over rows for the gradients of their
  * weights and of a bias. Weights, means and reciprocal deviations are float for every data type.
  *
- * Fused kernels normalise the sum of two arrays, or add another gradient to the norm's own, with
+ * Fused kernels normalise the sum of two arrays, or add another gradient to that of the norm, with
  * the same bits as two kernels. */
 #include "kernels/cuda/device.cuh"
 #include "kernels/cuda/fuse.h"
@@ -177,7 +177,7 @@ template <bool ADD> void backward(const sl_call *call, void *stream, const void 
 
 /* ---- sums over rows ----------------------------------------------------------------
  *
- * Rows are cut into `partials` runs, as many as keep a GPU busy. A block takes one run of rows and
+ * Rows are cut into `partials` runs, enough to keep a GPU busy. A block takes one run of rows and
  * a warp's width of packs of columns. Its warps share the rows, and their sums are added in the
  * order of the warps. The sums of the runs, [partials, outputs, C] in the scratch, are added in the
  * same way. */
@@ -237,8 +237,8 @@ struct total {
   bool add;
 };
 
-/* A block has a warp's width of columns of one output. Its warps share the runs, and their sums are
- * added in the order of the warps. */
+/* A block covers a warp's width of columns of one output. Its warps divide the runs among them, and
+ * their sums are added in the order of the warps. */
 __global__ void add_partials(const float *partial, int count, total first, total second,
                              int64_t width) {
   __shared__ float of_warp[WARPS][WARP];

@@ -11,14 +11,14 @@ extern "C" {
 
 typedef struct sli_cuda_op {
   const sl_op *op;
-  /* Bytes of call->scratch, in device memory. NULL: none. */
+  /* Returns the bytes of call->scratch, in device memory. NULL: none. */
   size_t (*scratch)(const sl_call *call);
-  /* Makes call->state from types and attrs for the calling thread's device, and refuses calls that
-   * launch() could not do. Both may be NULL. */
+  /* Makes call->state from types and attrs for the calling thread's device, and rejects calls that
+   * launch() cannot run. Both may be NULL. */
   sl_status (*prepare)(const sl_call *call, void **state);
   void (*release)(void *state);
   bool shares; /* the state is read-only: calls share it as sl_op.keeps says */
-  /* Enqueues the op. Checks nothing, never waits. */
+  /* Enqueues the op. Checks nothing and never waits. */
   void (*launch)(const sl_call *call, void *stream);
   /* launch() depends on more than types, attrs, addresses, `accumulate` and tick.row: for example
    * on the step, or on a mutable record. */
@@ -26,14 +26,14 @@ typedef struct sli_cuda_op {
   /* For ops that set valid lengths (sl_op.fills): launch() knows the number of rows and reports it.
    * Otherwise its kernels write it to call->out_rows, which is accessible to host and device. */
   bool knows_rows;
-  /* NULL, or: fails with a message that `rows` exceed the output's room. */
+  /* Fails with a message that `rows` exceed the output's capacity. May be NULL. */
   sl_status (*crowded)(const sl_call *call, int64_t rows);
 } sli_cuda_op;
 
 extern const sli_cuda_op sli_cuda_ops[];              /* ends with op NULL */
-const sli_cuda_op *sli_cuda_op_find(const sl_op *op); /* NULL: none */
+const sli_cuda_op *sli_cuda_op_find(const sl_op *op); /* NULL if there is none */
 
-enum { SLI_CUDA_PARTS = 16 }; /* most parts of one gradient */
+enum { SLI_CUDA_PARTS = 16 }; /* maximum parts of one gradient */
 
 /* Launchers of ops.c's table; attention_*.cu, update.cu and so on. */
 #define CUDA_OP(name, ...) void sli_cuda_##name(const sl_call *call, void *stream);

@@ -5,7 +5,7 @@
 
 #include <sluice/program.h>
 
-/* Byte range of a base; base -1: none. */
+/* Byte range of a base; base -1 means none. */
 typedef struct sli_span {
   int32_t base;
   size_t begin, end;
@@ -15,12 +15,12 @@ sli_span sli_input_span(const sl_program_call *c, int i);
 sli_span sli_output_span(const sl_program_call *c, int o);
 bool sli_spans_overlap(sli_span a, sli_span b);
 
-/* Return true if the call reads any byte of the span (as an input, or because it adds to or updates
- * an output), or writes one. */
+/* Return true if the call reads any byte of the span (as an input, or by adding to or updating an
+ * output), or writes one. */
 bool sli_call_reads(const sl_program_call *c, sli_span span);
 bool sli_call_writes(const sl_program_call *c, sli_span span);
 
-/* Returns true if the program computes the same in either order of the two calls. */
+/* Returns true if the program gives the same result with the two calls in either order. */
 bool sli_calls_commute(const sl_program_call *a, const sl_program_call *b);
 
 #endif

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Parts and sums of tensors. A part is taken or put by one runtime copy per range. */
+/* Parts and sums of tensors. One runtime copy per range takes a part out of the whole, or puts it
+ * there. */
 #include "kernels/cuda/device.cuh"
 #include "ops/layout.h"
 
@@ -50,7 +51,7 @@ template <int N> __device__ inline void add_to(numbers<N> &sum, const numbers<N>
 
 /* Adds summands by a binary tree over their numbers, as CPUs do. get(k) returns number k. */
 template <int N, typename F> __device__ inline numbers<N> sum_by_tree(int count, F get) {
-  constexpr int LEVELS = 6; /* of SUMMANDS */
+  constexpr int LEVELS = 6; /* levels for SUMMANDS */
   numbers<N> slot[LEVELS], sum = get(0);
   for (int k = 1; k < count; k++) {
     int level = 0;
@@ -105,7 +106,7 @@ template <typename T> __device__ inline float widen(T x) { return to_float(x); }
 using sli::assign;
 __device__ inline void assign(double &to, double x) { to = x; }
 
-/* Returns the sum of an element: of doubles in their order, of others by a tree. */
+/* Returns the sum of an element: doubles in order, other types by a tree. */
 template <typename T> __device__ inline auto sum_range_of(const summands &x, int64_t from) {
   if constexpr (sizeof(T) == sizeof(double)) {
     double sum = ((const double *)x.of[0])[from];

@@ -54,8 +54,8 @@ struct angles {
   float *cos, *sin; /* [positions, pairs] */
 };
 
-/* One block per row of x [B, T, H*D]: rotates the pairs of the first numbers of each head. The rest
- * of them stay. */
+/* One block per row of x [B, T, H*D]: rotates the pairs in the first numbers of each head. The rest
+ * stay unchanged. */
 template <typename T, int N> __global__ void turn(const T *x, T *y, angles a, int64_t first,
                                                   int64_t length, int64_t width, int64_t head,
                                                   float direction) {
@@ -91,7 +91,7 @@ void turn_all(const sl_call *call, void *stream, float direction) {
   with_elements(x->dtype, [&](auto element) {
     using T = decltype(element);
     int64_t head = x->dim[2] / call->attrs->heads;
-    /* packs are a power of two, which divides both if it divides their bits */
+    /* packs are a power of two, which divides both numbers if it divides their bitwise or */
     with_packs<T>(a->pairs | head, [&](auto n) {
       constexpr int N = decltype(n)::value;
       launch(stream, grid_of(sl_type_rows(x)), threads_for(x->dim[2] / 2 / N), 0, turn<T, N>,
@@ -135,8 +135,7 @@ void sli_cuda_position_w(const sl_call *call, void *stream) {
 
 namespace {
 
-/* Fills cosines[positions, pairs] and the sines behind them; returns false if there is no
- * memory. */
+/* Fills cosines[positions, pairs] and the sines after them; returns false if memory runs out. */
 bool fill_angles(const sl_attrs *attrs, int64_t positions, int64_t pairs, float *cosines) {
   double *frequency = (double *)malloc((size_t)pairs * sizeof *frequency);
   if (!frequency) return false;

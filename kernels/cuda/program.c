@@ -2,8 +2,8 @@
 /* Preparation of programs for a GPU.
  *
  * A call's CUDA kernel is looked up once, when its program is prepared, and stored in the call's
- * state for the queue. A user-defined op that is not in the table has its own "cuda" kernel. The
- * calls are then grouped into steps (fuse.c), which the queue launches. */
+ * state for the queue. A user-defined op is not in the table; it brings a "cuda" kernel. The calls
+ * are then grouped into steps (fuse.c), which the queue launches. */
 #include "kernels/cuda/program.h"
 
 #include <stdlib.h>
@@ -121,7 +121,7 @@ static size_t step_scratch(const sli_cuda_step *step) {
   return step->fused->scratch(calls, step->ncalls);
 }
 
-/* Returns the most scratch of any step or call: a step whose outputs are only partly wanted is
+/* Returns the maximum scratch of any step or call. A step of which only some outputs are needed is
  * launched call by call. */
 size_t sli_cuda_program_scratch(const sl_program *program, int threads) {
   const sli_cuda_program *made = program->state;

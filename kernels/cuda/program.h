@@ -12,9 +12,9 @@
 typedef struct sli_cuda_call {
   void (*launch)(const sl_call *call, void *stream);
   void (*release)(void *state);
-  void *state; /* the op's own state */
+  void *state; /* state of the op */
   bool shared; /* shared with other calls */
-  /* number of its first output with a valid length set by the call, among all of the program
+  /* number of its first output whose valid length the call sets, among all of the program
    * (lengths.c) */
   int fill;
   bool knows_rows; /* sli_cuda_op.knows_rows */
@@ -26,7 +26,7 @@ typedef struct sli_cuda_step {
   int ncalls;
   const sl_program_call **calls; /* in program order */
   bool kept;                     /* for pairs: the intermediate array is written */
-  void *state;                   /* the fused op's own state */
+  void *state;                   /* state of the fused op */
 } sli_cuda_step;
 
 /* Steps of one variant, in launch order. */

@@ -1,11 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The CUDA queue: a stream.
  *
- * A launch enqueues the kernels of a program and an event behind them. Fences count the launches
- * from 1 on; launch n records event n mod RING, so an event is reused only when its firing is
- * complete. A thread that would get RING firings ahead sleeps until the oldest is done. The
- * runtime's own bound (run_ahead of the plan's queue) is far lower, so in the runtime that does not
- * happen.
+ * A launch enqueues the kernels of a program, followed by an event. Fences count the launches from
+ * 1 on; launch n records event n mod RING, so an event is reused only when its firing is complete.
+ * A thread that would get RING firings ahead sleeps until the oldest is done. The runtime's bound
+ * (run_ahead of the plan's queue) is far lower, so this does not happen in the runtime.
  *
  * All calls of a stream run in order, so they share one scratch. A launch may be replayed as a CUDA
  * graph (graphs.c), or be timed (times.c). */
@@ -31,7 +30,7 @@ typedef struct cuda_queue {
   cudaEvent_t events[RING];
   void *scratch;
   sli_cuda_times *times;
-  uint64_t launched; /* last fence given out */
+  uint64_t launched; /* last fence issued */
   /* last fence known to be complete: written by the owner with release, read by others with
    * acquire */
   _Atomic uint64_t completed;
@@ -54,7 +53,7 @@ static void must(cuda_queue *q, cudaError_t error, const char *op) {
   if (error) fail(q, op, cudaGetErrorString(error));
 }
 
-/* Checks the result of a launch. The device's own error says more than a library's. */
+/* Checks the result of a launch. The device's error is more specific than a library's. */
 static void must_be_launched(cuda_queue *q, const char *op) {
   const char *why = sli_cuda_take_failure();
   must(q, cudaGetLastError(), op);
@@ -116,7 +115,7 @@ typedef struct work {
   sl_tick tick;
 } work;
 
-/* Returns false if nothing needs to be done in this firing. */
+/* Launches a call. Returns false if this firing needs nothing from it. */
 static bool launch_call(const work *w, const sl_program_call *c) {
   const sli_cuda_call *made = c->state;
   const void *in[c->nin + 1];
@@ -131,7 +130,7 @@ static bool launch_call(const work *w, const sl_program_call *c) {
   return true;
 }
 
-/* Returns false if nothing needs to be done in this firing. */
+/* Launches a step. Returns false if this firing needs nothing from it. */
 static bool launch_step(const work *w, const sli_cuda_step *step) {
   cuda_queue *q = w->q;
   bool any = sli_cuda_fused_launch(step, w->firing, &w->tick, q->scratch, q->stream);
@@ -180,7 +179,7 @@ static bool cuda_passed(void *queue, uint64_t fence) {
   return fence <= atomic_load_explicit(&q->completed, memory_order_acquire);
 }
 
-/* Takes the valid rows of a complete firing. */
+/* Stores the valid rows of a complete firing. */
 static void take_rows(cuda_queue *q, uint64_t fence) {
   sli_cuda_lengths **lengths = &q->lengths[fence % RING];
   const sl_program_call *culprit;
@@ -200,7 +199,7 @@ static void complete(cuda_queue *q, uint64_t fence) {
   atomic_store_explicit(&q->completed, fence, memory_order_release);
 }
 
-/* Returns the next event, which is free once the firing that used it last is complete. */
+/* Returns the next event, which is free once the firing that last used it is complete. */
 static cudaEvent_t next_event(cuda_queue *q) {
   cudaEvent_t event = q->events[++q->launched % RING];
   if (q->failed || q->launched <= RING || cuda_passed(q, q->launched - RING)) return event;
@@ -244,8 +243,8 @@ static uint64_t cuda_due(void *queue, uint64_t fence) {
   return UINT64_MAX;
 }
 
-/* Makes the queue's stream wait for another queue's fence. If the event is recorded again
- * meanwhile, its firing is complete, and the wait is for a later firing. That wait is longer than
+/* Makes the queue's stream wait for another queue's fence. If the event is recorded again in the
+ * meantime, its firing is complete, and the wait is for a later firing. That wait is longer than
  * needed but ends, because a stream only waits for work that has been launched. */
 void sl_cuda_queue_wait(void *queue, void *other, uint64_t fence) {
   cuda_queue *q = queue, *of = other;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Counter-based random numbers: each thread draws those of its element. */
+/* Counter-based random numbers: each thread draws the numbers of its element. */
 #include "base/philox.h"
 #include "kernels/cuda/device.cuh"
 #include "ops/layout.h"
@@ -12,7 +12,7 @@ using namespace sli;
 struct drawing {
   sl_region region;
   int64_t dim[SL_MAX_DIMS];
-  int64_t row, before; /* where the piece begins; elements of earlier microbatches */
+  int64_t row, before; /* start of the piece; elements of earlier microbatches */
   uint64_t key;
   int64_t step;
   bool whole;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Named ranges for profilers (Nsight Systems), through the CUDA toolkit's NVTX header. They cost
- * next to nothing without a profiler. */
+ * almost nothing without a profiler. */
 #ifndef SLUICE_CUDA_RANGES_H
 #define SLUICE_CUDA_RANGES_H
 

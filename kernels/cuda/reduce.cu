@@ -19,7 +19,7 @@ double factor_of(const sl_call *call) {
   return call->attrs->value != 0 ? (double)call->attrs->value : 1.0;
 }
 
-/* Folds input i, read as type `in`, onto the output as type `out`. */
+/* Folds input i, read as type `in`, into the output as type `out`. */
 void fold_onto(const sl_call *call, int i, const sl_type *in, const sl_type *out, double factor,
                void *stream) {
   const sl_type *types[SLI_SPACE_ARRAYS] = {in, nullptr, nullptr, out};

@@ -11,7 +11,7 @@ using namespace sli;
 
 struct candidate {
   float v;
-  int64_t k; /* below 0: none */
+  int64_t k; /* negative: none */
 };
 
 __device__ inline candidate better_of(candidate a, candidate b) {
@@ -28,14 +28,14 @@ __device__ inline candidate best_of_block(candidate c) {
                        (int64_t)__shfl_xor_sync(ALL, (long long)c.k, i)};
     c = better_of(c, other);
   }
-  __syncthreads(); /* the last candidates have been read */
+  __syncthreads(); /* the previous candidates have been read */
   if (threadIdx.x % WARP == 0) v[threadIdx.x / WARP] = c.v, k[threadIdx.x / WARP] = c.k;
   __syncthreads();
   for (unsigned w = 0; w < blockDim.x / WARP; w++) c = better_of(c, candidate{v[w], k[w]});
   return c;
 }
 
-/* One block per line: finds, k times, the best candidate ranked behind the last one found. */
+/* One block per line: finds, k times, the best candidate that ranks after the last one found. */
 template <typename T>
 __global__ void rank(sli_lines l, int64_t count, const T *x, T *values, int32_t *places) {
   int64_t outer = blockIdx.x / l.inner, c = blockIdx.x % l.inner;

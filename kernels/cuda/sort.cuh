@@ -19,7 +19,7 @@ __device__ inline uint64_t key_of(int64_t number, int64_t place) {
 __device__ inline int64_t number_of(uint64_t key) { return (int64_t)(key >> 32); }
 __device__ inline int64_t place_of(uint64_t key) { return (int64_t)(uint32_t)key; }
 
-/* Returns the first of the sorted keys[begin, end) that is not below `key`. */
+/* Returns the index of the first of the sorted keys[begin, end) that is not below `key`. */
 __device__ inline int64_t bisect(const uint64_t *keys, int64_t begin, int64_t end, uint64_t key) {
   while (begin < end) {
     int64_t middle = (begin + end) / 2;
@@ -29,8 +29,8 @@ __device__ inline int64_t bisect(const uint64_t *keys, int64_t begin, int64_t en
   return begin;
 }
 
-/* Returns where key i goes when runs are merged in pairs. keys[0, count) hold sorted runs of `run`
- * keys; the last run may be shorter. */
+/* Returns the place of key i after runs are merged in pairs. keys[0, count) hold sorted runs of
+ * `run` keys; the last run may be shorter. */
 __device__ inline int64_t merged_place(const uint64_t *keys, int64_t count, int64_t i,
                                        int64_t run) {
   int64_t own = i / run * run, pair = own / (2 * run) * (2 * run);

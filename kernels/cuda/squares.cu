@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Sums of squares: of a difference, of gradients in parts. Each chunk leaves a partial sum in the
- * scratch, in double, and one block adds them in order. For a run of calls, each of the two steps
- * is done for all sums at once. */
+/* Sums of squares: of a difference, and of gradients in parts. Each chunk stores a partial sum in
+ * the scratch, in double, and one block adds them in order. For a run of calls, each of the two
+ * steps handles all sums together. */
 #include "kernels/cuda/device.cuh"
 #include "kernels/cuda/fuse.h"
 
@@ -101,7 +101,7 @@ bool add_gradient(gradients *run, const sl_call *call) {
   return true;
 }
 
-/* Sums as many of the calls as fit, all of one type; returns how many. */
+/* Sums as many of the calls as fit, all of one type; returns their number. */
 template <typename V>
 int sum_squares(const sl_call *calls, int ncalls, void *stream, double divisor) {
   gradients run = {};

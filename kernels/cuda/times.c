@@ -1,17 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Measurement of the time that steps take on the device.
  *
- * Timed firings have an event before their first step and one behind each step; two consecutive
+ * Timed firings have an event before their first step and one after each step; two consecutive
  * events give the time of the step between them. Nothing waits for the events: they are read once
  * the firing is known to be complete, and then reused.
  *
  * An event costs about as much as the launch of a kernel, and a timed firing cannot be a graph. Few
  * firings are therefore timed: the first three of a program (the first one warms up and does not
  * count), then one of 17, until there are MOST. 17 has no factor in common with the number of
- * pieces or microbatches, so that each of them is timed at some point.
+ * pieces or microbatches, so each of them is timed eventually.
  *
- * The time of a step of several calls is divided, by the bytes of their arguments, among calls of
- * the first one's op. Other calls fused into the step count as taking no time. */
+ * The time of a step of several calls is divided, by the bytes of their arguments, among the calls
+ * of the first call's op. Other calls fused into the step count as taking no time. */
 #include "kernels/cuda/times.h"
 
 #include <stdlib.h>
@@ -27,7 +27,7 @@ typedef struct mark {
 } mark;
 
 struct sli_cuda_times {
-  mark *marks; /* marks not yet read: a ring of `most` places */
+  mark *marks; /* unread marks: a ring of `most` places */
   size_t first, count, most;
   cudaEvent_t *spare;
   size_t nspare, room; /* room: capacity for all existing events */

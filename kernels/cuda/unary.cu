@@ -24,7 +24,8 @@ template <typename V> __device__ inline V softplus_of(V v) {
 }
 template <typename V> __device__ inline V pick_of(bool mask, V a, V b) { return mask ? a : b; }
 
-/* Defines a functor of v and d: name##_y, and name##_dx if the function has its own backward op. */
+/* Defines a functor of v and d: name##_y, and name##_dx if the function has a separate backward
+ * op. */
 #define FUNCTION(name, expression)                                            \
   struct name {                                                               \
     template <typename V> static __device__ inline V of(V v, V d, V c, V u) { \

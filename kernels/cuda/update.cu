@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* CUDA kernels of the update: clipping by the norm of all gradients, optimizers over a run of
+/* CUDA kernels of the update: clipping by the norm of all gradients, and optimizers over a run of
  * tensors. */
 #include "kernels/cuda/device.cuh"
 #include "kernels/cuda/fuse.h"
@@ -123,8 +123,8 @@ template <typename R> void launch_run(const sl_call *calls, int ncalls, void *st
   }
 }
 
-/* Batches of pointers to sums of squares. The first batch overwrites the norm; the last turns it
- * from a sum into a length. */
+/* Batches of pointers to sums of squares. The first batch overwrites the norm; the last takes its
+ * square root. */
 struct batch {
   const double *of[256];
   int count;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Copies of the same elements in another shape or order. */
+/* Copies of the same elements into another shape or order. */
 #include "kernels/cuda/device.cuh"
 #include "ops/layout.h"
 

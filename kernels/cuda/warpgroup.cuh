@@ -5,9 +5,9 @@
  * them, their registers must not be touched.
  *
  * Warp w has rows 16 w to 16 w + 15 of D; its lanes hold elements of D as in mma.cuh. A comes from
- * registers, where a warp has its rows in the same order, or like B from shared memory, as tiles of
- * rows of 64 numbers. A row has 128 bytes. Pack c (16 bytes) of row r is stored at the place of
- * pack c ^ (r % 8) (the 128-byte swizzle): eight rows at the same column are then in different
+ * registers, where a warp has its rows in the same order, or, like B, from shared memory, as tiles
+ * of rows of 64 numbers. A row has 128 bytes. Pack c (16 bytes) of row r is stored at the place of
+ * pack c ^ (r % 8) (the 128-byte swizzle), so that the same column of eight rows is in different
  * banks. A tile begins at a multiple of 1024 bytes. show_tiles() before the barrier makes data
  * written by threads visible to the tensor cores.
  *
@@ -42,11 +42,11 @@ __device__ inline uint32_t place_of(const void *tile) {
 #endif
 
 __device__ inline void start_products() { SLI_WARPGROUP("wgmma.fence.sync.aligned;" ::: "memory"); }
-/* Groups the products since the last commit. */
+/* Makes a group of the products since the last commit. */
 __device__ inline void commit_products() {
   SLI_WARPGROUP("wgmma.commit_group.sync.aligned;" ::: "memory");
 }
-/* Waits for all groups but the NEWEST newest. */
+/* Waits for all groups except the NEWEST newest. */
 template <int NEWEST> __device__ inline void wait_for_products() {
   SLI_WARPGROUP("wgmma.wait_group.sync.aligned %0;" ::"n"(NEWEST) : "memory");
 }
@@ -127,7 +127,7 @@ __device__ inline uint64_t operand_at(const void *tile) {
          (place_of(tile) & 0x3ffff) >> 4;
 }
 
-/* Returns true if the current device supports these. The environment variable
+/* Returns true if the current device supports these products. The environment variable
  * SLUICE_CUDA_WARPGROUPS=0 turns them off. */
 inline bool has_warpgroups() {
 #if defined SLI_SM90A || defined SLUICE_EMULATED /* the build has code for them */

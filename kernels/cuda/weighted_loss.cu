@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Cross entropy with weighted rows, one block per row. Works as loss.cu, but a block whose row does
- * not count exits at once. */
+/* Cross entropy with weighted rows, one block per row. Works like loss.cu, but a block whose row
+ * does not count exits immediately. */
 #include "kernels/cuda/fuse.h"
 #include "kernels/cuda/loss.cuh"
 
@@ -8,7 +8,8 @@ namespace {
 
 using namespace sli;
 
-/* Returns the sum of w x over columns first .. first + width of all, the same in every thread. */
+/* Returns the sum of w x over columns first .. first + width of the whole, the same in every
+ * thread. */
 template <typename T>
 __device__ inline float row_dot(const sli_weighing &w, const T *row, int64_t first, int64_t width) {
   constexpr int N = wide<T>;

@@ -6,8 +6,8 @@
 
 #include <stddef.h>
 
-/* Page size of disk access. Transfers of whole, aligned pages are direct; all others go through a
- * buffer. */
+/* Page size of disk access. Transfers of whole, aligned pages are direct; all other transfers go
+ * through a buffer. */
 enum { SLI_DISK_PAGE = 4096 };
 static inline size_t sli_disk_pages(size_t bytes) {
   return (bytes + SLI_DISK_PAGE - 1) & ~(size_t)(SLI_DISK_PAGE - 1);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Files that stand for memory: creation, limits, and the table of their address ranges. */
+/* Files that act as memory: creation, limits, and the table of their address ranges. */
 #include "kernels/disk/file.h"
 
 #include <errno.h>
@@ -68,8 +68,8 @@ static sl_status check_folder(const char *folder) {
                  folder, name);
 }
 
-/* Opens a nameless file. If the file system lacks O_TMPFILE, the file is created and unlinked at
- * once. */
+/* Opens a nameless file. If the file system lacks O_TMPFILE, creates the file and unlinks it
+ * immediately. */
 static int open_nameless(const char *folder) {
   int fd = sli_disk_setting("named") ? -1 : open(folder, O_TMPFILE | O_RDWR | O_CLOEXEC, 0600);
   if (fd >= 0) return fd;
@@ -86,7 +86,7 @@ static sl_status no_room(const char *folder, size_t bytes, size_t available, con
                  folder, sli_format_bytes(have, (double)available), why);
 }
 
-/* Checks for limits and free space, which would otherwise be found too late or by a signal. */
+/* Checks limits and free space, which would otherwise show up too late or as a signal. */
 static sl_status check_room(const char *folder, int fd, size_t bytes) {
   struct rlimit limit;
   struct statvfs s;
@@ -101,7 +101,7 @@ static sl_status reserve(const char *folder, int fd, size_t bytes) {
   if (status) return status;
   int error;
   while ((error = fallocate(fd, 0, 0, (off_t)bytes) ? errno : 0) == EINTR) {}
-  /* blocks are allocated on use */
+  /* blocks are allocated on first use */
   if (error == EOPNOTSUPP) error = ftruncate(fd, (off_t)bytes) ? errno : 0;
   if (!error) return SL_OK;
   struct statvfs s;
@@ -173,7 +173,7 @@ sl_status sli_disk_file_create(const char *where, size_t bytes, void **memory) {
   return status;
 }
 
-/* Removes an entry from the table and returns it; the caller owns it. */
+/* Removes an entry from the table and returns it to the caller, who then owns it. */
 static entry *disk_file_leave(const void *memory) {
   pthread_mutex_lock(&lock);
   entry **at = &all_files;

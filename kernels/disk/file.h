@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Files that stand for memory. Each file has an address range of its length that cannot be read or
- * written. Address arithmetic works as on memory: byte begin + n of the range is byte n of the
+/* Files that act as memory. Each file has an address range of its length that can be neither read
+ * nor written. Address arithmetic works as on memory: byte begin + n of the range is byte n of the
  * file. */
 #ifndef SLUICE_DISK_FILE_H
 #define SLUICE_DISK_FILE_H
@@ -12,7 +12,7 @@
 #include <sluice/status.h>
 
 typedef struct sli_disk_file {
-  char *begin;  /* of the address range */
+  char *begin;  /* start of the address range */
   size_t bytes; /* in whole pages */
   int fd;
   bool direct; /* direct I/O: whole pages only, past the page cache */
@@ -26,9 +26,8 @@ void sli_disk_file_destroy(void *memory);
  * thread; the file exists until its memory is destroyed. */
 const sli_disk_file *sli_disk_file_of(const void *address);
 
-/* Returns true if the environment variable SLUICE_DISK has the word. Its words are for tests:
- * "plain" turns off io_uring, "cached" turns off direct I/O, "named" gives files a name for a
- * moment. */
+/* Returns true if the environment variable SLUICE_DISK contains the word. The words are for tests:
+ * "plain" turns off io_uring, "cached" turns off direct I/O, "named" briefly gives files a name. */
 bool sli_disk_setting(const char *word);
 
 #endif

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A build without liburing has no ring: transfers run one after another. */
+/* Stubs for builds without liburing, which have no ring: transfers run one after another. */
 #include "base/base.h"
 #include "kernels/disk/ring.h"
 
@@ -8,7 +8,7 @@ sli_disk_ring *sli_disk_ring_open(const char **why) {
   return NULL;
 }
 
-/* There never is a ring in this build. */
+/* No ring exists in this build. */
 void sli_disk_ring_close(sli_disk_ring *ring) { (void)ring; }
 
 sl_status sli_disk_ring_go(sli_disk_ring *ring, const sli_disk_way *ways, size_t count) {

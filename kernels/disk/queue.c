@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The queue of copies to and from disk; the launching thread waits for them. With io_uring, all
- * copies of a program are in flight at once. */
+ * copies of a program are in flight together. */
 #include <sluice/ops.h>
 #include <sluice/program.h>
 
@@ -14,7 +14,7 @@
 #include "kernels/disk/ring.h"
 
 typedef struct disk_queue {
-  sli_disk_ring *ring; /* NULL: this thread copies one by one */
+  sli_disk_ring *ring; /* NULL: this thread copies, one transfer at a time */
   size_t count, capacity;
   sli_disk_way *ways; /* transfers of a firing */
   char *failed;       /* NULL: no error */
@@ -49,7 +49,7 @@ static void disk_close(void *queue) {
   free(q);
 }
 
-/* Starts a copy: queues it for the ring if the ring can carry it, else copies at once. */
+/* Starts a copy: queues it if the ring can carry it, otherwise copies it immediately. */
 static sl_status begin_copy(disk_queue *q, const sl_program_call *c, const sli_lengths *x, void *to,
                             const void *from) {
   sl_type valid = sli_valid_type(x, c->in_length, 0, &c->in_type[0]);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Transfers in flight by io_uring, cut into pieces. */
+/* Transfers in flight on io_uring, cut into pieces. */
 #include "kernels/disk/ring.h"
 
 #include <errno.h>
@@ -15,7 +15,7 @@ struct sli_disk_ring {
   struct io_uring uring;
   sli_disk_way pieces[DEPTH]; /* remainder of each piece in flight; bytes 0: unused */
   int under_way;
-  const sli_disk_way *next, *end; /* transfers */
+  const sli_disk_way *next, *end; /* remaining transfers */
   size_t begun;                   /* bytes of the next transfer that have been submitted */
   sl_status status;
 };
@@ -67,7 +67,7 @@ static void begin_more(sli_disk_ring *r) {
   }
 }
 
-/* Handles a completion. A piece that was transferred in part is resubmitted for the remainder. */
+/* Handles a completion. A partly transferred piece is resubmitted for the remainder. */
 static void take_answer(sli_disk_ring *r, sli_disk_way *piece, int result) {
   bool again = result == -EINTR || result == -EAGAIN;
   if (result < 0 && !again) {
@@ -96,8 +96,8 @@ static void take_answers(sli_disk_ring *r) {
   }
 }
 
-/* Runs the transfers. A single piece is done synchronously: nothing can overlap with it, and that
- * is faster. */
+/* Runs the transfers. A single piece is transferred synchronously, which is faster because nothing
+ * can overlap with it. */
 sl_status sli_disk_ring_go(sli_disk_ring *r, const sli_disk_way *ways, size_t count) {
   if (count == 1 && ways->bytes <= PIECE) return sli_disk_go(ways);
   r->next = ways;

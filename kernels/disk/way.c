@@ -41,8 +41,8 @@ sl_status sli_disk_broke(const sli_disk_way *way, int error) {
                  way->bytes, (long long)way->at, way->file->folder, why);
 }
 
-/* Drops written pages from the page cache. They must be on disk first; the cache is dropped by
- * whole pages. */
+/* Drops written pages from the page cache. They must be on disk first; only whole pages are
+ * dropped. */
 void sli_disk_forget(const sli_disk_way *way) {
   if (way->file->direct) return;
   unsigned all = SYNC_FILE_RANGE_WAIT_BEFORE | SYNC_FILE_RANGE_WRITE | SYNC_FILE_RANGE_WAIT_AFTER;
@@ -63,8 +63,8 @@ static sl_status go_straight(const sli_disk_way *way) {
   return SL_OK;
 }
 
-/* Transfers through the pages around the range, all of which fit the buffer. Pages that are written
- * in part are read first. */
+/* Transfers through the pages around the range, all of which fit the buffer. Partly written pages
+ * are read first. */
 static sl_status go_through(const sli_disk_way *way, char *buffer) {
   size_t skip = (size_t)way->at % SLI_DISK_PAGE, bytes = sli_disk_pages(skip + way->bytes);
   sli_disk_way pages = {way->file, buffer, way->at - (off_t)skip, bytes, false, way->name};

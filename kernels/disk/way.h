@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Transfers (ways) between a file and the host's memory, and their synchronous execution. */
+/* Transfers (ways) between a file and host memory, and their synchronous execution. */
 #ifndef SLUICE_DISK_WAY_H
 #define SLUICE_DISK_WAY_H
 
@@ -21,13 +21,13 @@ typedef struct sli_disk_way {
 sli_disk_way sli_disk_way_of(void *to, const void *from, size_t bytes);
 /* Returns true if the transfer needs no buffer. */
 bool sli_disk_way_straight(const sli_disk_way *way);
-/* Runs a transfer of any length, at any place, and waits. */
+/* Runs a transfer of any length, at any offset, and waits for it. */
 sl_status sli_disk_go(const sli_disk_way *way);
 
-/* Removes `bytes` transferred bytes from the front, or less if the remainder could not go straight
- * otherwise. Returns false if nothing was removed. */
+/* Removes `bytes` transferred bytes from the front, or fewer if the remainder would otherwise need
+ * a buffer. Returns false if nothing was removed. */
 bool sli_disk_way_shorten(sli_disk_way *way, size_t bytes);
-/* Returns SL_E_IO, naming the transfer. `error`: errno; 0: the file ended. */
+/* Returns SL_E_IO with an error that names the transfer. `error`: errno, or 0 if the file ended. */
 sl_status sli_disk_broke(const sli_disk_way *way, int error);
 /* Drops the transfer's pages from the page cache. */
 void sli_disk_forget(const sli_disk_way *way);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Sources and sinks of a plan whose devices hold no values. Sources are polled for data, sinks are
- * notified. One firing at a time. */
+ * notified, one firing at a time. */
 #include <sluice/ops.h>
 #include <sluice/program.h>
 
@@ -10,7 +10,7 @@
 
 typedef struct ends_queue {
   const sl_source *asked; /* polled source that has no data yet */
-  sl_tick tick;           /* polled for this tick */
+  sl_tick tick;           /* tick of the poll */
   uint64_t again_ns;      /* time of the next poll */
 } ends_queue;
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Memory of modelled devices with a real host beside them. It holds nothing; a transfer between the
- * two is a copy that takes time. */
+/* Memory of modelled devices next to a real host. It holds nothing; a transfer between the two is a
+ * copy that takes time. */
 #include <sluice/program.h>
 
 #include "base/base.h"

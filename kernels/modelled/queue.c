@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Queues of modelled devices and links, which touch no data.
  *
- * A fence is the time at which the firing completes. The timed queue runs one firing after another.
- * The delay queue lets them overlap, as messages do on a link with latency only. The null queue
- * completes at once. */
+ * A fence is the completion time of the firing. The timed queue runs one firing after another. The
+ * delay queue lets firings overlap, as messages do on a link that has only latency. The null queue
+ * completes immediately. */
 #include <sluice/program.h>
 
 #include "base/base.h"
@@ -35,7 +35,7 @@ static bool delay_launch(void *queue, const sl_program *program, const sl_firing
   (void)program, (void)firing;
   timed_queue *q = queue;
   if (!duration_ns && q->free_at_ns <= now_ns) return true;
-  /* later launches never complete earlier: order on a link is kept */
+  /* later launches never complete earlier, which keeps the order on a link */
   q->free_at_ns = SLI_MAX(q->free_at_ns, now_ns + duration_ns);
   *fence = q->free_at_ns;
   return false;

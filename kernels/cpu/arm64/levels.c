@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* CPU levels of ARM64. Linux says what the processor has (Documentation/arch/arm64/elf_hwcaps.rst).
- */
+/* CPU levels of ARM64. Linux reports the features of the processor
+ * (Documentation/arch/arm64/elf_hwcaps.rst). */
 #include <asm/hwcap.h>
 #include <sys/auxv.h>
 
 #include "kernels/cpu/chunk.h"
 
-/* The instructions of level 1 belong to all processors. */
+/* All processors have the instructions of level 1. */
 static bool has_fused(void) { return true; }
 
 static bool has_dot_products(void) { return getauxval(AT_HWCAP) & HWCAP_ASIMDDP; }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Attention by tiles, never holding more than a tile of scores.
+/* Attention by tiles, which never holds more than one tile of scores.
  *
  * All tiles are transposed: a tile of scores is [keys, queries], with 32 queries side by side in
  * the vectors. The running maximum and sum of the softmax (Milakov & Gimelshein, arXiv 1805.02867)
@@ -16,24 +16,24 @@
  *
  * The backward pass recomputes P as e^(S - lse); delta is the row's dO . O. Key tiles outside the
  * mask of all queries of a tile are never read. That saves nearly half of the work of causal
- * attention, and makes the work linear with a window. Tiles of first keys that all queries see come
- * last.
+ * attention, and makes the work linear with a window. Tiles of the first keys, which all queries
+ * see, come last.
  *
- * Order of all sums. It follows from positions alone, so whole sequences, pieces, shares of a piece
+ * The order of all sums follows from positions alone, so whole sequences, pieces, shares of a piece
  * and pages (served.h) have the same bits.
  *
- * Keys: tiles of KT keys begin at multiples of KT. A query visits them backwards, from the one with
- * its own position, or with `full` from the last one that its mask allows.
+ * Keys: tiles of KT keys begin at multiples of KT. A query visits them backwards, starting at the
+ * tile of its position, or with `full` at the last tile that its mask allows.
  *
- * o: all is rescaled to the largest score so far once for each tile; then the values of the tile
+ * o: the sums are rescaled to the largest score so far once per tile; then the values of the tile
  * are added in the order of its keys. Keys outside a mask add 0.
  *
- * total: the sum of a tile's exponentials has KEY_SUMS parts, of the keys of equal remainder, in
- * the order of the keys. Halves of the parts are then added onto each other.
+ * total: the sum of a tile's exponentials has KEY_SUMS parts, one for each remainder of the key's
+ * number, in the order of the keys. Halves of the parts are then added onto each other.
  *
- * dQ: keys from the first to the last. dK, dV: tiles of QT queries from the last to the first; in
- * each, the heads that share the key in order, with each head's queries in order. Pieces that begin
- * at multiples of QT have the bits of the whole sequence.
+ * dQ: keys from the first to the last. dK, dV: tiles of QT queries from the last to the first;
+ * within each tile, the heads that share the key in order, and each head's queries in order. Pieces
+ * that begin at multiples of QT have the bits of the whole sequence.
  *
  * For bf16 products, A and B are words of two neighbours along k, rounded just before a tile's
  * product reads them; scores, the softmax and all sums stay f32. In the forward pass a chunk is
@@ -58,10 +58,9 @@ static void scores(bool bf16, float (*s)[QT], int64_t nk, const float *k, int64_
   else product(false, false, nk, QT, dim, k, k_row, 1, qt[0], QT, s[0], QT, next);
 }
 
-/* Attention mask of a tile of queries: the position of its first query, and the keys from
- * `begin`, a multiple of KT, to before `limit`, and those before `front`, a multiple of KT too.
- * With ids: the ids of keys and of the queries [QT], and the smallest and the largest id that is
- * not negative. */
+/* Attention mask of a tile of queries: the position of its first query, the keys [begin, limit)
+ * with `begin` a multiple of KT, and those before `front`, also a multiple of KT. With ids: the ids
+ * of keys and of the queries [QT], and the smallest and the largest id that is not negative. */
 typedef struct tile_mask {
   int64_t q0, begin, limit, front;
   const int32_t *ids;
@@ -91,7 +90,7 @@ static void see(tile_mask *t, const sli_attention *a, int64_t b, int64_t i0, int
   if (t->ids) see_ids(t, nq);
 }
 
-/* Returns where the last tile of keys begins; before `begin` if there is none. */
+/* Returns the first key of the last tile of keys; less than `begin` if there is none. */
 static int64_t last_tile(const tile_mask *t) {
   return t->limit > t->begin ? (t->limit - 1) / KT * KT : t->begin - KT;
 }
@@ -106,7 +105,7 @@ static bool meets(const tile_mask *t, int64_t k0, int64_t nk) {
   return low <= t->high && t->low <= high;
 }
 
-/* Masks keys ahead of the queries in the lanes. The first query attends up to key `last`. */
+/* Masks keys after the queries in the lanes. The first query attends up to key `last`. */
 static void hide_later(float (*s)[QT], int64_t nk, int64_t k0, int64_t last) {
   for (int64_t j = last - k0 + 1 > 0 ? last - k0 + 1 : 0; j < nk; j++)
     for (int i = 0; i < QT; i += LANES)
@@ -114,8 +113,8 @@ static void hide_later(float (*s)[QT], int64_t nk, int64_t k0, int64_t last) {
              pick(lanes() + (int32_t)(last + i - k0 - j) < 0, set(-INFINITY), loadu(&s[j][i])));
 }
 
-/* Masks keys behind the queries in the lanes, but the `shown` first ones. The first query attends
- * from key `first` on. */
+/* Masks keys before the queries in the lanes, except the first `shown` ones. The first query
+ * attends from key `first` on. */
 static void hide_earlier(float (*s)[QT], int64_t nk, int64_t k0, int64_t first, int64_t shown) {
   for (int64_t j = SLI_MAX(shown - k0, 0); j < nk && k0 + j < first + QT - 1; j++)
     for (int i = 0; i < QT; i += LANES)
@@ -162,7 +161,7 @@ static inline __attribute__((always_inline)) vec exponentials(float *s, int64_t 
 }
 
 /* Turns scores into probabilities relative to the new maximum; `fade` is the factor for the earlier
- * ones. */
+ * sums. */
 static void soften(float (*s)[QT], int64_t nk, float *top, float *total, float *fade) {
   enum { N = QT / LANES };
   vec m[N];
@@ -192,7 +191,7 @@ static void invert(float *total) {
   }
 }
 
-/* Returns the distance from head to head in arrays with one number per query and head. */
+/* Returns the stride between heads in arrays with one number per query and head. */
 static int64_t row_of_head(const sli_attention *a) {
   return a->part.lse_row ? a->part.lse_row : a->queries;
 }
@@ -202,7 +201,7 @@ static float *lse_of(const sli_attention *a, int64_t b, int64_t h, int64_t i0) {
   return a->lse + (b * a->heads + h) * row_of_head(a) + i0;
 }
 
-/* Restores the state after earlier keys: they count as one key with score lse and value out. */
+/* Restores the state after earlier keys, which count as one key with score lse and value out. */
 static void resume(const sli_attention *a, const float *out, const float *lse, int64_t nq,
                    float (*acc)[QT], float *top, float *total) {
   transpose_in(acc, out, a->o_row, nq, a->dim, 1);
@@ -212,7 +211,7 @@ static void resume(const sli_attention *a, const float *out, const float *lse, i
   }
 }
 
-/* State of a tile of queries while it goes through the keys. */
+/* State of a tile of queries as it proceeds through the keys. */
 typedef struct tile_state {
   _Alignas(64) float qt[SLI_MAX_HEAD_DIM][QT], acc[SLI_MAX_HEAD_DIM][QT], s[KT][QT];
   _Alignas(64) float top[QT], total[QT], fade[QT];
@@ -222,7 +221,7 @@ typedef struct tile_state {
 static void begin_tile(tile_state *x, int64_t dim) {
   memset(x->acc, 0, (size_t)dim * sizeof *x->acc);
   memset(x->total, 0, sizeof x->total);
-  /* below all scores, but finite: a hidden score minus it is not NaN */
+  /* below all scores, but finite, so that a hidden score minus it is not NaN */
   for (int l = 0; l < QT; l++) x->top[l] = -FLT_MAX;
 }
 
@@ -240,7 +239,7 @@ static void weigh_values(tile_state *x, const sli_attention *a, int64_t nk, cons
           &x->next);
 }
 
-/* Attends to keys k0 and following; `first`: before all other tiles. */
+/* Attends to keys k0 and following; `first`: it is the first tile visited. */
 static void attend(tile_state *x, const sli_attention *a, const tile_mask *t, bool first,
                    int64_t k0, int64_t nk, const float *k, const float *v, int64_t row) {
   scores(a->bf16, x->s, nk, k, row, a->dim, x->qt, &x->next);
@@ -261,7 +260,8 @@ static void end_tile(tile_state *x, const sli_attention *a, int64_t b, int64_t h
                 x->total);
 }
 
-/* Walk over blocks of keys, backwards: all, or those of a list, up to where it no longer falls. */
+/* Walk over blocks of keys, backwards: all blocks, or those of a list, until it stops
+ * descending. */
 typedef struct block_walk {
   const int32_t *at, *end; /* NULL: all */
 } block_walk;
@@ -273,20 +273,20 @@ static block_walk walk_of(const sli_attention *a, int64_t b, int64_t h, int64_t 
   return (block_walk){list, list + a->chosen.width};
 }
 
-/* Returns where the block before k0 begins; below 0 if there is none. */
+/* Returns the first key of the block before k0; negative if there is none. */
 static int64_t block_before(block_walk *w, const tile_mask *t, int64_t k0) {
   if (!w->at) return k0 > t->begin ? k0 - KT : SLI_MIN(k0, t->front) - KT;
   int64_t next = w->at < w->end ? (int64_t)*w->at++ * KT : -KT;
   return next < k0 ? next : -KT;
 }
 
-/* Requests the block that begins at `next`. The one before it in a walk is at k0. */
+/* Prefetches the block that begins at `next`. The previous block of the walk is at k0. */
 static void want_block(ahead *x, const block_walk *w, int64_t k0, int64_t next) {
   if (w->at) x->keys = (sli_range){k0, k0};
   want_keys(x, next, next + KT);
 }
 
-/* Forms of queries (attention_dual): how many chunks of keys lie between, at most 2. */
+/* Forms of queries (attention_dual), by the chunks of keys in between, at most 2. */
 enum { FORMS = 3 };
 static int form_of(const sli_attention *a, const tile_mask *t, int64_t k0) {
   int64_t between = a->dual.chunk ? t->q0 / a->dual.chunk - k0 / a->dual.chunk : 0;
@@ -346,7 +346,7 @@ static void attention_chunk(void *arg, int i) {
 
 /* ---- keys that arrive some at a time ------------------------------------------------ */
 
-/* Restores a tile's state, and saves it. */
+/* Restore and save a tile's state. */
 static void resume_tile(tile_state *x, const sli_attention *a, const float *seen, const float *out,
                         int64_t nq) {
   transpose_in(x->acc, out, a->o_row, nq, a->dim, 1);
@@ -362,8 +362,8 @@ static void leave_tile(tile_state *x, const sli_attention *a, float *seen, float
   memcpy(seen + row_of_head(a), x->total, (size_t)nq * sizeof *seen);
 }
 
-/* Joins the rows of a tile: `own` rows from x, then those that arrived earlier, from `tail`, whose
- * first one has place `first`. */
+/* Joins the rows of a tile: `own` rows from x, then those that arrived earlier, from `tail`. The
+ * first row of `tail` has place `first`. */
 static void put_together(float *to, const float *x, const float *tail, int64_t row, int64_t dim,
                          int64_t own, int64_t first, int64_t nk) {
   for (int64_t j = 0; j < nk; j++)
@@ -385,7 +385,8 @@ static void attend_joined(tile_state *x, const sli_sweep *w, const tile_mask *t,
   attend(x, a, t, first, k0, nk, k, v, a->dim);
 }
 
-/* Returns the tiles of keys that a call completes, by where the first and the last one begin. */
+/* Returns the tiles of keys that a call completes, as the first keys of the first and the last
+ * tile. */
 static sli_range completed(const sli_attention *a, const tile_mask *t) {
   int64_t begin = (a->part.has.begin + KT - 1) / KT * KT, end = (a->part.has.end - 1) / KT * KT;
   return (sli_range){SLI_MAX(begin, t->begin), SLI_MIN(end, last_tile(t))};

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Software prefetch for attention, issued while products run. A head's part of a row is some cache
+/* Software prefetch for attention, issued while products run. A head's part of a row is a few cache
  * lines, and its rows are too far apart for the hardware prefetcher.
  *
- * Each array is a stream of rows, of keys or of queries: those of the next tile. */
+ * Each array is a stream of rows of keys or queries, those of the next tile. */
 
 enum {
   NEXT_K,
@@ -19,10 +19,10 @@ enum {
 
 typedef struct ahead {
   const float *array[STREAMS], *at[STREAMS]; /* NULL: no such array; next row to prefetch */
-  int64_t from[STREAMS], row[STREAMS];       /* where row 0 is; floats from row to row */
+  int64_t from[STREAMS], row[STREAMS];       /* offset of row 0; floats between rows */
   int64_t wanted[STREAMS];                   /* rows to prefetch */
-  int64_t dim;                               /* floats of a row */
-  sli_range keys;                            /* keys that have been requested or read */
+  int64_t dim;                               /* floats per row */
+  sli_range keys;                            /* keys already requested or read */
 } ahead;
 
 /* Prefetches a few rows of each stream. */
@@ -58,7 +58,7 @@ static void want(ahead *x, int first, int last, int64_t from, int64_t rows) {
   }
 }
 
-/* Requests keys beside those that have been requested before. */
+/* Requests those of the keys that have not been requested before. */
 static void want_keys(ahead *x, int64_t begin, int64_t end) {
   if (begin < x->keys.begin) {
     want(x, NEXT_K, NEXT_DV, begin, SLI_MIN(end, x->keys.begin) - begin);

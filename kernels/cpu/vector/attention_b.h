@@ -26,7 +26,7 @@ typedef struct tile_back {
   _Alignas(64) float words[2][QT / 2 * SLI_MAX_HEAD_DIM]; /* q and dout in bf16 */
 } tile_back;
 
-/* Rounds q and dout to right operands. */
+/* Rounds q and dout into right operands. */
 static void put_words(tile_back *x, int64_t dim) {
   int64_t down = down_row(dim);
   words_down(x->words[0], down, x->q, x->q_row, x->nq, dim);
@@ -100,14 +100,14 @@ static void begin_keys(tile_back *x, const sli_attention *a, int64_t dkv, int64_
   x->begun = begin;
 }
 
-/* Turns a walk around: it ends before the list no longer falls from `limit` on. */
+/* Reverses a walk: it stops where the list stops descending from `limit`. */
 static block_walk upwards(block_walk w, int64_t limit) {
   const int32_t *first = w.at, *end = first;
   for (; end < w.end && *end >= 0 && (int64_t)*end * KT < limit; end++) limit = (int64_t)*end * KT;
   return (block_walk){first, end};
 }
 
-/* Returns where the block after k0 begins; from `end` on if there is none. */
+/* Returns the first key of the block after k0; `end` or more if there is none. */
 static int64_t block_after(block_walk *w, const tile_mask *t, int64_t k0, int64_t end) {
   if (!w->at) return k0 + KT == t->front ? t->begin : k0 + KT;
   return w->at < w->end ? (int64_t) * --w->end * KT : end;
@@ -152,7 +152,7 @@ static void attention_b_tile(tile_back *x, const sli_attention *a, int64_t b, in
   if (dq) transpose_out(dq, a->dq_row, x->dqt, x->nq, dim, ones);
 }
 
-/* Returns the view of a form's queries (attention_dual): the keys that it is for, and its dq. */
+/* Returns the view of one form of the queries (attention_dual): its keys and its dq. */
 static sli_attention form_view(const sli_attention *a, int64_t i0, int form) {
   sli_attention v = *a;
   int64_t chunk = a->dual.chunk, own = (a->q0 + i0) / chunk;
@@ -166,7 +166,7 @@ static sli_attention form_view(const sli_attention *a, int64_t i0, int form) {
   return v;
 }
 
-/* Adds a tile's gradients, of all its forms. */
+/* Adds a tile's gradients for all its forms. */
 static void attention_b_forms(tile_back *x, const sli_attention *a, int64_t b, int64_t h,
                               int64_t i0, bool more) {
   if (!a->dual.chunk) {

@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Choice of the blocks of keys that attention is limited to: estimates and lists of a head
+/* Selection of the blocks of keys that attention is limited to: estimates and lists of a head
  * (ops/attention_blocks.c). */
 
-/* Estimates of a head. Queries of the last block, and those of the block before it that are among
- * the last ones, are counted apart. */
+/* Estimates of a head. Queries of the last block, and those of the previous block that are among
+ * the last ones, are counted separately. */
 typedef struct choice {
   const sli_block_choice *c;
   float *slash;           /* mass by distance from query to key, from -QT on */
   float *column[2];       /* mass of each block of keys */
-  float *near, *estimate; /* share by distance in blocks; the estimates of a block of queries */
+  float *near, *estimate; /* fraction by distance in blocks; the estimates of a block of queries */
   int32_t *heap;
   float *keys, *query; /* mean keys [blocks, dim], and the mean query */
   const float *q, *k;  /* row 0 */
@@ -49,8 +49,8 @@ static void add_mass(choice *x, float (*p)[QT], int64_t nk, int64_t k0, int64_t 
   for (int64_t l = 0; l < nq; l++) x->column[(q0 + l) / KT < x->c->blocks - 1][k0 / KT] += sum[l];
 }
 
-/* Walks a tile of the last queries over all keys twice: for the softmax's sums, and for the mass.
- */
+/* Walks a tile of the last queries over all keys twice: for the sums of the softmax, and for the
+ * mass. */
 static void add_queries(choice *x, tile_state *s, int64_t b, int64_t h, int64_t i0) {
   const sli_attention *a = &x->c->a;
   int64_t nq = SLI_MIN(a->queries - i0, QT);
@@ -110,7 +110,7 @@ static float dot_of(const float *x, const float *y, int64_t dim) {
   return sum_lanes(t);
 }
 
-/* Fills the estimates of the blocks of keys up to the queries' own. */
+/* Fills the estimates of the blocks of keys up to the query block itself. */
 static void estimate(choice *x, int64_t own) {
   const sli_attention *a = &x->c->a;
   float top = -FLT_MAX, total = 0;
@@ -134,7 +134,7 @@ static bool is_below(const choice *x, int32_t m, int32_t n) {
   return a < b || (!(b < a) && m < n);
 }
 
-/* Lets the entry at the top of the heap sink: the lowest is at the top. */
+/* Restores the heap after a change of its top, which is the lowest entry. */
 static void sink(choice *x, int64_t count) {
   int32_t *heap = x->heap, own = heap[0];
   int64_t at = 0;
@@ -153,7 +153,7 @@ static void rise(choice *x, int64_t at) {
   heap[at] = own;
 }
 
-/* Marks `count` blocks between the first and the queries' own by a negative estimate. */
+/* Marks `count` blocks between the first block and the query block by a negative estimate. */
 static void mark_best(choice *x, int64_t own, int64_t count) {
   int64_t held = 0;
   for (int32_t n = 1; n < own && count; n++) {
@@ -168,7 +168,7 @@ static void mark_best(choice *x, int64_t own, int64_t count) {
   for (int64_t i = 0; i < held; i++) x->estimate[x->heap[i]] = -1;
 }
 
-/* Writes the list of a block of queries. Returns the mass of the last queries that it holds. */
+/* Writes the list of a block of queries. Returns the mass of the last queries that it covers. */
 static float write_list(choice *x, int64_t own, int32_t *list) {
   const sli_block_choice *c = x->c;
   int64_t count = sli_blocks_chosen(c->attrs, own), held = 0;

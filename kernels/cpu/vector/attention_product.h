@@ -134,8 +134,8 @@ static void words_product(bool add, int64_t M, int64_t N, int64_t K, const float
 
 #endif
 
-/* C[M, N] = A[M, K] B[K, N], added to C if `add`. `words`: operands of words, K of them; tiles must
- * be on between begin_tiles and end_tiles. Prefetches `next` meanwhile. */
+/* C[M, N] = A[M, K] B[K, N], added to C if `add`. `words`: operands are words, K of them; the call
+ * must be between begin_tiles and end_tiles. Prefetches `next` at the same time. */
 static void product(bool words, bool add, int64_t M, int64_t N, int64_t K, const float *a,
                     int64_t a_row, int64_t a_col, const float *b, int64_t b_row, float *c,
                     int64_t c_row, ahead *next) {

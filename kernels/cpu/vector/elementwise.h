@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Element-wise chunk functions: sums, products, activations. */
 
-/* Walks chunk i of the first input: `at` is the element, n how many are left. */
+/* Walks chunk i of the first input: `at` is the element, n the number left. */
 #define FOR_EACH(call, i, at, n)                       \
   sli_range r_ = sli_elements(&(call)->in_type[0], i); \
   for (int64_t at = r_.begin, n = r_.end - at; n > 0; at += LANES, n -= LANES)

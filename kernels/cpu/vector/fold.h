@@ -44,14 +44,14 @@ static void copy_row(float *to, const float *p, int64_t step, int64_t n) {
 }
 
 /* Applies the function to at most TILE numbers along dim d (-1: one number), from `at` on. Returns
- * y, or the input's place if there is no function. */
+ * y, or the address of the input if there is no function. */
 static const float *fold_row(folding *f, const places *p, int d, int64_t at, int64_t n, float *y) {
   const float *in[SLI_SPACE_INPUTS];
   for (int a = 0; a < SLI_SPACE_INPUTS; a++) {
     int64_t step = d < 0 ? 0 : f->space->step[a][d];
     in[a] = p->in[a] && step == 1 ? p->in[a] + at : f->in[a];
     if (!p->in[a] || step == 1) continue;
-    /* otherwise it is copied already */
+    /* otherwise it has been copied before */
     if (step || !at) copy_row(f->in[a], p->in[a] + at * step, step, n);
   }
   if (!f->of->fn) return in[0];
@@ -67,7 +67,7 @@ static void put(const sli_fold *f, const float *y, float factor, int64_t to, int
   }
 }
 
-/* Computes neighbours in the output, for a space without summed dims. */
+/* Computes adjacent output elements, for a space without summed dims. */
 static void fold_plain(folding *f, const places *p, int64_t to, int64_t n) {
   const sli_fold *of = f->of;
   bool as_it_is = of->fn && !of->add && of->factor == 1;
@@ -79,7 +79,7 @@ static void fold_plain(folding *f, const places *p, int64_t to, int64_t n) {
   }
 }
 
-/* Sums for at most TILE neighbours in the output, one summed position after another. */
+/* Sums for at most TILE adjacent output elements, one summed position after another. */
 static void sum_across(folding *f, places p, int64_t n) {
   const sli_space *s = f->space;
   int64_t index[SL_MAX_DIMS] = {0};

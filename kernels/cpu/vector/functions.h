@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Error function, sine and cosine, softplus and floor, in the manner of simd.h. */
+/* Error function, sine and cosine, softplus and floor, written like those of simd.h. */
 
 typedef int32_t ihalf VECTOR(2);
 
@@ -34,7 +34,7 @@ static inline vec verf(vec x) {
   return pick(size > 0.92f, pick(x < 0.0f, -far, far), erf_near(x));
 }
 
-/* Returns the share of a normal distribution below x, (1 + erf(x / sqrt 2)) / 2. */
+/* Returns the standard normal distribution function at x, (1 + erf(x / sqrt 2)) / 2. */
 static inline vec vnormal(vec x) {
   vec t = x * 0x1.6a09e6p-1f, size = vabs(t), tail = 0.5f * erf_tail(size);
   vec far = pick(x < 0.0f, tail, 1.0f - tail);
@@ -43,9 +43,10 @@ static inline vec vnormal(vec x) {
 
 /* ---- sine and cosine --------------------------------------------------------------- */
 
-static const float turns_limit = 0x1p26f; /* farther numbers go to the C library */
+static const float turns_limit = 0x1p26f; /* larger numbers go to the C library */
 
-/* Takes the nearest quarter turns, n pi / 2, from x, which leaves an angle of at most pi / 4. */
+/* Subtracts the nearest number of quarter turns, n pi / 2, from x, which leaves an angle of at most
+ * pi / 4. */
 static inline void quarter_turns(dhalf x, fhalf *angle, ihalf *n) {
   dhalf t = x * 0x1.45f306dc9c883p-1 + 0x1.8p52, turns = t - 0x1.8p52;
   dhalf r = x - turns * 0x1.921fb54p+0; /* an exact product: turns has 26 bits, this 27 */
@@ -86,13 +87,13 @@ static inline vec vcos(vec x) { return sine(x, 1); }
 /* ---- others ------------------------------------------------------------------------ */
 
 /* log(1 + e^x) = max(x, 0) + log(1 + z) with z = e^-|x|. The sum u = 1 + z loses z - (u - 1), which
- * is made up for by the logarithm's slope. */
+ * the slope of the logarithm compensates. */
 static inline vec vsoftplus(vec x) {
   vec z = vexp_low(-vabs(x)), u = 1.0f + z;
   return pick(x > 0.0f, x, (vec){0}) + (vlog(u) + (z - (u - 1.0f)) / u);
 }
 
-/* From 2^23 on, and for NaN, x is its own. */
+/* Rounds down. From 2^23 on, and for NaN, the result is x. */
 static inline vec vfloor(vec x) {
   vec y = __builtin_convertvector(__builtin_convertvector(x, ivec), vec);
   y = pick(y > x, y - 1.0f, y);

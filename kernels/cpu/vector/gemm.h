@@ -1,38 +1,39 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Products of f32 matrices of our own, in one order of sums.
+/* Sluice's products of f32 matrices, with one summation order.
  *
  * An element is a sum over groups of steps of k (sli_gemm). Within a group one chain of fused
- * products runs along k, from 0, or in the first group from the bias. The groups' sums are added by
- * a binary tree over their numbers: after group i a sum of 2^b groups is in slot b for each bit b
- * that is set in i + 1. The bits depend on neither the cut into chunks, blocks and tiles nor the
- * level, if it fuses. Sums of leaves (sli_gemm.leaves) are rounded and added in f64 instead.
+ * products runs along k, starting at 0 or, in the first group, at the bias. A binary tree over the
+ * groups' numbers adds the sums of the groups: after group i a sum of 2^b groups is in slot b for
+ * each bit b that is set in i + 1. The bits depend neither on the cut into chunks, blocks and tiles
+ * nor on the level, if it fuses. Sums of leaves (sli_gemm.leaves) are rounded and added in f64
+ * instead.
  *
  * A and B are packed: A by tiles, some of which stay in the L2 cache, B by panels, one of which
- * stays in L1. A tile of C is in registers while they are multiplied. Sums rest between blocks of k
- * in buffers of their own, tile after tile. */
+ * stays in L1. While they are multiplied, a tile of C is in registers. Between blocks of k the sums
+ * are kept in separate buffers, tile after tile. */
 
 enum { GEMM_ROWS = REGISTERS / 2 - 2, GEMM_PANEL = 2 * LANES, GEMM_TILE = GEMM_ROWS * GEMM_PANEL };
 enum { GEMM_DEPTH = 6144 / GEMM_PANEL };
 /* tiles of A that stay in the L2 cache; panels of B that are packed together */
 enum { GEMM_TILES = (96 << 10) / (GEMM_DEPTH * GEMM_ROWS), GEMM_PANELS = 256 / GEMM_PANEL };
 enum { GEMM_HEIGHT = 384, GEMM_WIDTH = 512 };
-enum { GEMM_RUNS = 32, GEMM_SLOTS = 6 }; /* runs of steps that are packed together; slots of sums */
+enum { GEMM_RUNS = 32, GEMM_SLOTS = 6 }; /* runs of steps packed together; slots of sums */
 /* floats from tile to tile of A, and from panel to panel of B: odd numbers of cache lines */
 enum { TILE_PITCH = GEMM_DEPTH * GEMM_ROWS + 16, PANEL_PITCH = GEMM_DEPTH * GEMM_PANEL + 16 };
-enum { CACHE_LINE = 64 / sizeof(float), PACK_AHEAD = 8 }; /* floats; rows: no prefetcher follows */
+enum { CACHE_LINE = 64 / sizeof(float), PACK_AHEAD = 8 }; /* floats; rows to prefetch ahead */
 
 /* A block of C and its buffers. */
 typedef struct gemm_block {
   const sli_gemm *g;
   int64_t row, rows, column, columns, tiles, panels;
   float *a, *b, *sums;
-  int64_t area; /* floats of all tiles' sums */
+  int64_t area; /* floats in the sums of all tiles */
 } gemm_block;
 
-/* Some steps of k within a group, and where they are packed. */
+/* Some steps of k within a group, and the place where they are packed. */
 typedef struct gemm_steps {
   int64_t begin, count, group, at;
-  bool first, last; /* of the group */
+  bool first, last; /* steps of the group */
 } gemm_steps;
 
 /* Steps that are packed together. */
@@ -47,8 +48,8 @@ static inline int64_t first_row(const gemm_block *p, int64_t tile) {
 
 /* ---- operands ---------------------------------------------------------------------- */
 
-/* Packs a tile of A, step by step, by squares of LANES rows and steps. The rows that a square has
- * too many are those of the next step, which come later. */
+/* Packs a tile of A, step by step, in squares of LANES rows and steps. The excess rows of a square
+ * fall on the next step, which is written later. */
 static void pack_tile(const gemm_block *p, const gemm_steps *s, int64_t tile) {
   const sli_gemm *g = p->g;
   float *to = p->a + tile * TILE_PITCH + s->at * GEMM_ROWS;
@@ -208,8 +209,8 @@ static inline void prefetch_tile(const sli_gemm *g, int64_t row, int64_t rows, i
       __builtin_prefetch(c + i, 1);
 }
 
-/* Adds a group's sum to those of the groups before it, in the slots that follow; returns true if it
- * is the last one. */
+/* Adds a group's sum to those of earlier groups, in the slots that follow; returns true if it is
+ * the last group. */
 static bool add_group(const gemm_block *p, int64_t group, float *sum, int64_t count) {
   bool last = (group + 1) * p->g->chunk >= p->g->k;
   int64_t left = group;
@@ -280,7 +281,7 @@ static void run_pack(const gemm_block *p, const gemm_pack *k) {
 
 static int64_t groups_of(const sli_gemm *g) { return (g->k + g->chunk - 1) / g->chunk; }
 
-/* Returns the steps of one part of k that a group has. */
+/* Returns the steps of one part of k that belong to a group. */
 static gemm_steps steps_of(const sli_gemm *g, int64_t group, int part) {
   if (!g->part[0]) {
     int64_t begin = group * g->chunk;
@@ -291,7 +292,7 @@ static gemm_steps steps_of(const sli_gemm *g, int64_t group, int part) {
   return (gemm_steps){.begin = begin + group * count, .count = count};
 }
 
-/* A place along k: a group, a part of it, and steps of that. */
+/* A place along k: a group, a part of it, and the steps done in that part. */
 typedef struct gemm_place {
   int64_t group, done;
   int part;
@@ -303,7 +304,7 @@ static bool is_last_part(const sli_gemm *g, const gemm_place *at) {
   return true;
 }
 
-/* Takes at most `most` steps; returns them. */
+/* Takes and returns at most `most` steps. */
 static gemm_steps take_steps(const sli_gemm *g, gemm_place *at, int64_t most) {
   gemm_steps s = steps_of(g, at->group, at->part);
   bool first = !at->done && !at->part, ends = s.count - at->done <= most;
@@ -318,7 +319,7 @@ static gemm_steps take_steps(const sli_gemm *g, gemm_place *at, int64_t most) {
   return s;
 }
 
-/* Takes steps that are packed together: of leaves, whole ones if they fit. */
+/* Takes steps to pack together; for leaves, whole leaves if they fit. */
 static gemm_pack take_pack(const sli_gemm *g, gemm_place *at) {
   gemm_pack k = {0};
   int64_t least = g->leaves ? SLI_MIN(g->chunk, (int64_t)GEMM_DEPTH) : 1;
@@ -332,14 +333,14 @@ static gemm_pack take_pack(const sli_gemm *g, gemm_place *at) {
   return k;
 }
 
-/* Returns the slots of sums: of the group at hand, and of groups before it. */
+/* Returns the number of slots of sums: for the current group and for earlier groups. */
 static int64_t slots_of(const sli_gemm *g) {
   int64_t slots = 1;
   for (int64_t groups = g->leaves ? 0 : groups_of(g) - 1; groups; groups /= 2) slots++;
   return slots;
 }
 
-/* Returns true if all steps are packed together, or all of a leaf. */
+/* Returns true if all steps, or all steps of a leaf, are packed together. */
 static bool is_short(const sli_gemm *g) {
   if (g->leaves) return g->chunk <= GEMM_DEPTH;
   return g->k <= GEMM_DEPTH && groups_of(g) * (g->part[0] ? SL_PART_RANGES : 1) <= GEMM_RUNS &&

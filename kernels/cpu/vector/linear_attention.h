@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Walks of linear attention and the delta rule: a state X [rows, lanes] goes along the positions of
- * a head. a is the gate of the row or of the lane, p the position's `part`.
+/* Walks of linear attention and the delta rule: a state X [rows, lanes] moves along the positions
+ * of a head. a is the gate of the row or of the lane, p the position's `part`.
  *
  *   FORTH            X_r = a X_r + b_r c   y += d_r X_r
  *   BACK             X_r += b_r c   y += d_r X_r   X_r = a X_r
@@ -9,8 +9,8 @@
  *   DELTA_KEYS       X_r = a X_r   z += b2_r X_r   X_r += b_r c   y += d_r X_r
  *   DELTA_KEYS_BACK  X_r += b_r c   y += d_r X_r   X_r = a (X_r - b2_r c2)
  *
- * y and z sum over the rows in order; DELTA and DELTA_BACK, which need a position's sums before it
- * changes the state, in four sums of every fourth row. Of the others some rows at a time stay in
+ * y and z sum over the rows in order. DELTA and DELTA_BACK need a position's sums before it changes
+ * the state, so they use four sums, each of every fourth row. The other walks keep some rows in
  * registers for some positions, which changes no sum. */
 
 enum { WALK_LANES = 2 * LANES, WALK_ROWS = 4, WALK_STEPS = 32 };
@@ -18,7 +18,7 @@ enum { WALK_LANES = 2 * LANES, WALK_ROWS = 4, WALK_STEPS = 32 };
 /* State and buffers of a head's block of lanes. */
 typedef struct walk {
   const sli_walk *w;
-  int64_t lanes; /* of the block that exist */
+  int64_t lanes; /* valid lanes of the block */
   const float *b, *d, *b2, *part;
   _Alignas(64) float x[SLI_MAX_HEAD_DIM][WALK_LANES];
   _Alignas(64) float c[WALK_STEPS][WALK_LANES], c2[WALK_STEPS][WALK_LANES];
@@ -40,7 +40,7 @@ static inline __attribute__((always_inline)) void lanes2_to(float *x, lanes2 p) 
   storeu(x + LANES, p.v[1]);
 }
 
-/* Adds a row's number times the lanes'. */
+/* Adds a row's number times the lanes. */
 static inline __attribute__((always_inline)) lanes2 lanes2_plus(lanes2 sum, vec by, lanes2 x) {
   sum.v[0] = plus_product(sum.v[0], by, x.v[0]);
   sum.v[1] = plus_product(sum.v[1], by, x.v[1]);
@@ -51,8 +51,8 @@ static inline __attribute__((always_inline)) lanes2 lanes2_times(lanes2 x, lanes
   return (lanes2){{x.v[0] * a.v[0], x.v[1] * a.v[1]}};
 }
 
-/* Walks `rows` rows from r on, over `steps` positions; `reads`: there is a y. Inlined with constant
- * rows and flags. */
+/* Walks `rows` rows from r on, over `steps` positions; `reads`: y is computed. Inlined with
+ * constant rows and flags. */
 static inline __attribute__((always_inline)) void walk_rows(walk *k, int rows, int64_t r,
                                                             int64_t steps, bool back, bool by_lane,
                                                             bool reads) {
@@ -100,13 +100,13 @@ static inline __attribute__((always_inline)) void delta_keys_rows(walk *k, int r
   UNROLLED for (int i = 0; i < rows; i++) lanes2_to(k->x[r + i], x[i]);
 }
 
-/* Sum of four sums. */
+/* Returns the sum of four sums. */
 static inline __attribute__((always_inline)) lanes2 lanes2_total(const lanes2 *s) {
   return (lanes2){{(s[0].v[0] + s[1].v[0]) + (s[2].v[0] + s[3].v[0]),
                    (s[0].v[1] + s[1].v[1]) + (s[2].v[1] + s[3].v[1])}};
 }
 
-/* Takes the state of row r into `sum`, after it has been decayed, or has got b_r c. */
+/* Adds the state of row r to `sum`, after decaying it or adding b_r c. */
 static inline __attribute__((always_inline)) lanes2 delta_before(walk *k, int64_t r, const float *b,
                                                                  const float *d, lanes2 a, lanes2 c,
                                                                  lanes2 sum, bool back) {
@@ -197,7 +197,7 @@ static void load_state(walk *k, const float *array, int64_t lane) {
       k->x[r][l] = array[r * w->state_row + (lane + l) * w->state_lane];
 }
 
-/* Stores it there, or adds it. */
+/* Stores the block to such an array, or adds it. */
 static void store_state(const walk *k, float *array, int64_t lane, bool add) {
   const sli_walk *w = k->w;
   for (int64_t r = 0; r < w->rows; r++)
@@ -217,7 +217,7 @@ static inline const float *operand_of(const walk *k, const sli_walked *o, const 
               : NULL;
 }
 
-/* Loads an operand's lanes, zeros if it is absent. */
+/* Loads the lanes of an operand, or zeros if it is absent. */
 static void load_lanes(walk *k, const sli_walked *o, const walk_part *p, float to[][WALK_LANES]) {
   const float *c = operand_of(k, o, p);
   for (int64_t t = 0; c && t < p->steps; t++)
@@ -268,7 +268,7 @@ static void walk_head(walk *k, int64_t b, int64_t h, int64_t lane) {
   if (w->to && (last || back)) store_state(k, w->to + state, lane, back && !first);
 }
 
-/* Runs chunk i: sequence, group, block of lanes. The heads of a group follow each other. */
+/* Runs chunk i: sequence, group, block of lanes. The heads of a group are adjacent. */
 static void linear_attention_chunk(void *arg, int i) {
   const sli_walk *w = arg;
   int64_t blocks = (w->lanes + SLI_WALK_LANES - 1) / SLI_WALK_LANES, heads = w->heads / w->groups;

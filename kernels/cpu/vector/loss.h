@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Losses. The forward chunks leave partial sums in the scratch, in f64. */
+/* Losses. The forward chunks store partial sums in the scratch, in f64. */
 
 static inline float row_max(const float *x, int64_t n) {
   vec m = set(-INFINITY);
@@ -18,7 +18,8 @@ static inline float row_exp_sum(const float *x, int64_t n, float shift) {
   return sum_lanes(s);
 }
 
-/* Sets a group of columns' part of a row's loss (ops/target.h), for the target's column in it. */
+/* Sets the part of a row's loss (ops/target.h) for a group of columns; `target` is the target's
+ * column within the group. */
 static void row_part(const float *x, int64_t n, int64_t target, float *part) {
   float m = row_max(x, n);
   if (m == -INFINITY) m = -FLT_MAX; /* all columns are masked: their sum is 0, not NaN */
@@ -27,8 +28,8 @@ static void row_part(const float *x, int64_t n, int64_t target, float *part) {
   part[2] = target >= 0 && target < n ? x[target] : 0;
 }
 
-/* Sets the parts of a row's groups of `chunk` columns; 0: all columns are one. Returns how many
- * numbers they are. */
+/* Sets the parts of a row's groups of `chunk` columns; with chunk 0, all columns are one group.
+ * Returns the count of numbers written. */
 static int64_t row_parts(const float *x, int64_t n, int64_t chunk, int64_t target, float *parts) {
   int64_t step = chunk ? chunk : n, at = 0, c = 0;
   do {
@@ -46,8 +47,7 @@ static double row_loss_exact(const sl_call *call, const float *x, int64_t n, int
   return sli_loss_round(sli_join_parts(parts, width, SLI_PART, lse));
 }
 
-/* Returns the logarithm of the sum of e^x over a row; an exact one is a sum over groups of columns.
- */
+/* Returns the logarithm of the sum of e^x over a row; if exact, as a sum over groups of columns. */
 static inline float row_lse(const sl_attrs *attrs, const float *x, int64_t n) {
   float parts[SLI_MOST_GROUPS * SLI_PART], lse;
   if (!attrs->exact) {
@@ -104,7 +104,8 @@ static void log_probability_chunk(void *arg, int i) {
   }
 }
 
-/* Sets a row's gradient, softmax times scale, less scale for the target's column if it is there. */
+/* Sets a row's gradient: softmax times scale, minus scale in the target's column if it is
+ * present. */
 static inline void row_gradient(const float *x, int64_t n, float lse, float scale, int64_t target,
                                 float *dx) {
   for (int64_t c = 0, left = n; left > 0; c += LANES, left -= LANES)
@@ -151,7 +152,8 @@ static void cross_entropy_part_chunk(void *arg, int i) {
               parts + r * width);
 }
 
-/* Parts of cross_entropy_part, in which the logit of a target that is no class is NaN. */
+/* Computes the parts of cross_entropy_part, except that the logit of a target outside the classes
+ * is NaN. */
 static void log_probability_part_chunk(void *arg, int i) {
   const sl_call *call = arg;
   const int32_t *targets = call->in[1]; /* [R] */
@@ -173,7 +175,7 @@ static void softmax_part_chunk(void *arg, int i) {
   for (int64_t r = rows.begin; r < rows.end; r++) {
     const float *x = logits + r * vocab;
     float m = row_max(x, vocab);
-    bool masked = m == -INFINITY; /* all columns: their sum is 0, not NaN */
+    bool masked = m == -INFINITY; /* all columns are masked: their sum is 0, not NaN */
     if (masked) m = -FLT_MAX;
     float total = row_exp_sum(x, vocab, m), by = masked ? 0 : 1.0f / total;
     if (own) own[r] = masked ? m : m + logf(total);

@@ -83,7 +83,7 @@ static void layernorm_b_chunk(void *arg, int i) {
 
 /* ---- sums over rows ----------------------------------------------------------- */
 
-/* Returns where chunk i leaves its sums for output o: [width]. */
+/* Returns the place in the scratch of the sums of chunk i for output o: [width]. */
 static inline float *partial(const sl_call *call, int i, int o) {
   int64_t width = sl_type_last(&call->in_type[0]);
   return (float *)call->scratch + ((int64_t)i * call->nout + o) * width;

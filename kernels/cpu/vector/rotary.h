@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Rotary positions: rotates pairs (j, j + D/2) of each head, or of the first D numbers of each. */
 
-/* Turns the pairs from j on of a head, n of them left. Each sum is fused on its second product,
+/* Rotates the pairs from j on of a head, n of them left. Each sum is fused on its second product,
  * regardless of context. */
 static inline void turn_pairs(const float *x, int64_t pairs, int64_t j, int64_t n, vec c, vec s,
                               float *y) {
@@ -10,7 +10,7 @@ static inline void turn_pairs(const float *x, int64_t pairs, int64_t j, int64_t 
   store(y + pairs + j, plus_product(a * s, b, c), n);
 }
 
-/* Turns the heads of a row. Numbers behind the pairs stay. */
+/* Rotates the heads of a row. Numbers after the pairs stay unchanged. */
 static inline void turn_row(const sl_call *call, const float *x, const float *cosines,
                             const float *sines, float direction, float *y) {
   const sli_rotary *angles = call->state;

@@ -1,16 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Conversion from f32 to bf16, the upper half of an f32: in the given order, or transposed and
  * packed. Two neighbours form one word, carried in vectors of floats. The rounding instruction of
- * AVX-512 turns numbers below 2^-126 into 0; its products take such numbers for 0 anyway. */
+ * AVX-512 turns numbers below 2^-126 into 0; its products treat them as 0 anyway. */
 
 typedef uint16_t hvec VECTOR(2);
 typedef uint16_t hhvec VECTOR(4);
 typedef uint16_t hvec_unaligned __attribute__((vector_size(LANES * 2), may_alias, aligned(2)));
 typedef uint32_t uvec_unaligned __attribute__((vector_size(LANES * 4), may_alias, aligned(2)));
 
-/* Rounds to nearest by adding half of the last kept place, less a bit where that place is even. The
- * carry may reach the exponent, as it should. A NaN would carry into nonsense: it is cut, with a
- * bit set to keep it a NaN. */
+/* Rounds to nearest by adding half of the last kept place, minus one bit if that place is even. The
+ * carry may reach the exponent, which is correct. A carry would corrupt a NaN, so a NaN is cut,
+ * with a bit set to keep it a NaN. */
 static inline uvec round_bits(vec x) {
   uvec bits = (uvec)x;
   uvec rounded = (bits + 0x7fff + (bits >> 16 & 1)) >> 16;
@@ -63,7 +63,7 @@ static inline vec add_products(vec c, const float *word, vec b) {
   memcpy(&bits, word, sizeof bits);
   uvec a = bits - (uvec){0};
 #if defined(__AVX512BF16__)
-#if defined(__clang__) /* its cost model does not end for a word in all lanes, seen as bf16 */
+#if defined(__clang__) /* clang's cost model loops forever on a broadcast word seen as bf16 */
   __asm__("" : "+v"(a));
 #endif
   return (vec)_mm512_dpbf16_ps((__m512)c, (__m512bh)a, (__m512bh)b);
@@ -88,7 +88,7 @@ static void round_bf16_chunk(void *arg, int i) {
 
 /* ---- other orders: squares of 2 LANES by LANES numbers; neighbours along k form a word ------- */
 
-/* floats to prefetch ahead: so many rows at once exceed the hardware prefetcher */
+/* distance of the prefetch in floats: this many rows at once exceed the hardware prefetcher */
 enum { AHEAD = 32, FAR_AHEAD = 128 };
 
 /* Loads a square of [k, n], which may be incomplete: vector p has rows 2p and 2p + 1. */
@@ -119,7 +119,7 @@ static inline sli_range turn_rows(const sli_turning *t, int i) {
   return sli_chunk_range(t->k, sli_turn_rows(t), i % sli_chunk_count(t->k, sli_turn_rows(t)));
 }
 
-/* Returns the place of (k, n) in the transposed order. */
+/* Returns the address of (k, n) in the transposed order. */
 static inline uint16_t *turned_at(const sli_turning *t, int64_t k, int64_t n) {
   int64_t row = sli_turned_row(t->k);
   if (!t->strips) return t->to + n * row + k;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Kernels of served graphs. A row's result depends on nothing else in its tick: the order of each
- * sum follows from the row's own position and from the shapes of the weights. */
+ * sum follows from the row's position and from the shapes of the weights. */
 
 /* ---- positions ---------------------------------------------------------------------------- */
 
@@ -30,7 +30,7 @@ static void position_served_chunk(void *arg, int i) {
 
 #define INLINE static inline __attribute__((always_inline))
 
-/* Returns where the keys of one head begin in the page of a position. The values follow. */
+/* Returns the offset of a head's keys in the page of a position. The values follow. */
 static int64_t page_of(const sli_served_attention *a, const int32_t *table, int64_t position,
                        int64_t head) {
   return (table[position / SL_PAGE] * a->kv_heads + head) * sli_page_numbers(a->dim);
@@ -73,27 +73,27 @@ enum { PAGE_VECTORS = SL_PAGE / LANES, VALUE_VECTORS = 4, KEY_VECTORS = KEY_SUMS
 _Static_assert((int)SL_PAGE == (int)KT,
                "a page is a tile of keys, so that both have the same sums");
 
-/* Queries that process a page together, so that the page is read once for all of them: as many as
- * the registers hold sums for. */
+/* Queries that process a page together, so that the page is read once for all of them; their number
+ * is limited by the registers for sums. */
 #if defined(__AVX512F__)
 enum { QUERIES = 4 };
 #else
 enum { QUERIES = 1 };
 #endif
 
-/* State of one query while it goes through the pages. */
+/* State of one query as it proceeds through the pages. */
 typedef struct served_query {
   _Alignas(64) float q[SLI_MAX_HEAD_DIM], acc[SLI_MAX_HEAD_DIM], p[SL_PAGE];
-  /* the query attends to the page's keys from `near` to before `end` and to those before `shown`,
-   * all of which are from `first` on */
+  /* the query attends to the page's keys [near, end) and to those before `shown`, all of which are
+   * from `first` on */
   int64_t position, first, end, near, shown;
   int64_t at; /* offset of the query in q */
-  int form;   /* that q has (attention_dual) */
+  int form;   /* form of that q (attention_dual) */
   float top, fade;
   vec total; /* the same in all lanes */
 } served_query;
 
-/* Keys of one head in a page: where they begin, the position of the first one, and their number. */
+/* Keys of one head in a page: their offset, the position of the first key, and their number. */
 typedef struct served_page {
   int64_t at, position, keys;
 } served_page;
@@ -104,7 +104,7 @@ INLINE void fetch_lines(bool bf16, const sli_served_attention *a, int64_t at, in
   for (int64_t b = 0; b < n * size; b += line) __builtin_prefetch(pages + at * size + b, 0, 2);
 }
 
-/* Prefetches dim d of a page's keys, and value d, while the dims of the page before are
+/* Prefetches dim d of a page's keys, and value d, while the dims of the previous page are
  * processed. */
 INLINE void fetch_dim(bool bf16, const sli_served_attention *a, const served_page *page,
                       int64_t d) {
@@ -129,8 +129,7 @@ INLINE void page_scores(bool bf16, const sli_served_attention *a, int n, const s
   }
 }
 
-/* Returns the sum of a page's exponentials, in all lanes, from the sums of keys that lie KEY_SUMS
- * apart. */
+/* Returns the sum of a page's exponentials, in all lanes, from sums of keys KEY_SUMS apart. */
 INLINE vec add_key_sums(vec *part) {
   for (int half = KEY_VECTORS / 2; half; half /= 2)
     for (int v = 0; v < half; v++) part[v] += part[v + half];
@@ -139,7 +138,7 @@ INLINE vec add_key_sums(vec *part) {
   return *part;
 }
 
-/* Merges the scores of a query (every n-th vector) into its softmax over the pages behind. */
+/* Merges the scores of a query (every n-th vector) into its softmax over the pages so far. */
 INLINE void weigh(served_query *x, int n, vec *s) {
   vec m = set(x->top), part[KEY_VECTORS] = {0};
 #pragma GCC unroll 16
@@ -164,8 +163,7 @@ INLINE void weigh(served_query *x, int n, vec *s) {
   x->fade = fade[0];
 }
 
-/* Computes acc * fade + the values from `first` to before `end`, weighted by p, for VALUE_VECTORS
- * from dim d on. */
+/* Computes acc * fade + the values [first, end), weighted by p, for VALUE_VECTORS from dim d on. */
 INLINE void add_dims(bool bf16, const sli_served_attention *a, int n, served_query *x,
                      int64_t values, int64_t d, bool whole, int64_t first, int64_t end) {
   vec y[QUERIES * VALUE_VECTORS];
@@ -198,8 +196,8 @@ INLINE void add_values(bool bf16, const sli_served_attention *a, int n, served_q
   for (int i = 0; i < n; i++) x[i].fade = 1;
 }
 
-/* Adds values. The range common to all n queries is added for all at once; each query adds the
- * values before and after by itself. */
+/* Adds values. The range common to all n queries is added for all of them together; each query then
+ * adds the values before and after it. */
 INLINE void see_values(bool bf16, const sli_served_attention *a, int n, served_query *x,
                        int64_t values) {
   int64_t first = 0, end = SL_PAGE;
@@ -243,15 +241,15 @@ INLINE void see_page_all(bool bf16, const sli_served_attention *a, int n, served
 #endif
 }
 
-/* Returns the page of a sequence's position; its keys are those up to `last`. */
+/* Returns the page of a position of a sequence; its keys end at `last`. */
 static served_page find_page(const sli_served_attention *a, const int32_t *table, int64_t kv,
                              int64_t position, int64_t last) {
   int64_t keys = last + 1 - position;
   return (served_page){page_of(a, table, position, kv), position, keys < SL_PAGE ? keys : SL_PAGE};
 }
 
-/* Returns the position of the page to see behind one at `position`; below 0: none. `begin` is that
- * of the first one that a window reaches. */
+/* Returns the position of the page to visit after the one at `position`; negative if there is none.
+ * `begin` is the position of the first page that a window reaches. */
 static int64_t page_before(const sli_served_attention *a, int64_t begin, int64_t position) {
   int64_t front = (a->shown + SL_PAGE - 1) / SL_PAGE * SL_PAGE;
   return (position > begin ? position : SLI_MIN(position, front)) - SL_PAGE;
@@ -261,7 +259,7 @@ static void load_query(const sli_served_attention *a, served_query *x, const flo
   for (int64_t d = 0; d < a->dim; d++) x->q[d] = from[x->at + d] * a->scale;
 }
 
-/* Gives queries the form for a page's keys. */
+/* Selects the form of each query for a page's keys. */
 static void turn_forms(const sli_served_attention *a, int n, served_query *x, int64_t page) {
   for (int i = 0; i < n; i++) {
     int64_t between = x[i].position / a->dual.chunk - page / a->dual.chunk;

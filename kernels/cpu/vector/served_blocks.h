@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Products with weights stored in blocks, y = x w^T + b. A block of a row of x is integers of three
- * digits, a block of a column is integers of four or eight bits. Their products add up exactly; the
- * sum, multiplied by both scales, is added to y block by block. A number therefore has the same
- * bits at every level, in every tick and by any thread.
+ * digits; a block of a column is integers of four or eight bits. The sums of their products are
+ * exact; each sum, multiplied by both scales, is added to y block by block. A number therefore has
+ * the same bits at every level, in every tick and on any thread.
  *
  * A vector holds LANES columns of a group (ops/storage.h), four numbers of each. The digits of x
  * that multiply them are the same for all columns. */
 
 enum { GROUP = SLI_STORAGE_GROUP, GROUP_VECTORS = GROUP / LANES, QUADS = SLI_QUADS };
 
-/* Rows whose digits stay in cache while the columns pass. */
+/* Rows whose digits stay in cache while the columns are processed. */
 enum { MOST_ROWS = 64 };
 
 /* Distance in bytes at which weights are prefetched. */
@@ -17,7 +17,7 @@ enum { FETCHED = 4096, LINE = 64 };
 
 #define INLINE static inline __attribute__((always_inline))
 
-/* Rows and vectors of columns processed at once: as many independent sums as the registers hold. */
+/* Rows and vectors of columns processed together: as many independent sums as fit the registers. */
 #if defined(__AVX512F__)
 enum { SUMMED_ROWS = 1, SUMMED_VECTORS = 1 };
 #else
@@ -57,8 +57,7 @@ static inline ivec in_order(ivec sum) {
 }
 
 /* Returns sum + the products of bytes, with `a` unsigned: summed in 32 bits, or only in pairs, in
- * 16 bits. Of ARM64's dot products the older one is of signed bytes, which load_block makes of
- * them. */
+ * 16 bits. The older of ARM64's dot products takes signed bytes, which load_block supplies. */
 static inline ivec plus_bytes(ivec sum, ivec a, ivec b) {
 #if defined(__AVX512VNNI__)
   return (ivec)_mm512_dpbusd_epi32((__m512i)sum, (__m512i)a, (__m512i)b);
@@ -199,7 +198,7 @@ INLINE void sum_pairs(const block_weights *w, const sli_digits *x, int rows,
       }
 }
 
-/* Returns what a block adds to vector t of y, of the block's sums. */
+/* Returns the contribution of a block's sums to vector t of y. */
 INLINE vec scaled_sums(sl_storage storage, const block_scales *by, int t, const sli_digits *x,
                        const ivec *sums) {
   vec low = __builtin_convertvector(sums[SLI_LOW], vec);
@@ -224,7 +223,7 @@ INLINE void plus_tile(sl_storage storage, const block_weights *w, const sli_digi
     }
 }
 
-/* Copies a block of fewer columns than a group has, with zeros for the others. */
+/* Copies a block with fewer columns than a group, with zeros for the missing columns. */
 static void widen_block(sl_storage storage, sli_grouped group, int64_t b, uint8_t *to) {
   int64_t lines = sli_storage_numbers(storage) / 4, wide = group.wide;
   const uint8_t *from = group.blocks + b * wide * sli_storage_bytes(storage);
@@ -236,7 +235,7 @@ static void widen_block(sl_storage storage, sli_grouped group, int64_t b, uint8_
            (size_t)wide * 2);
 }
 
-/* Returns block b of a group; `room` holds the copy of a narrow one. */
+/* Returns block b of a group; `room` holds the copy if the group is narrow. */
 INLINE const uint8_t *block_of(sl_storage storage, sli_grouped group, int64_t b, uint8_t *room) {
   const uint8_t *block = group.blocks + b * GROUP * sli_storage_bytes(storage);
   if (__builtin_expect(group.wide < GROUP, 0)) {
@@ -252,8 +251,8 @@ INLINE const uint8_t *block_of(sl_storage storage, sli_grouped group, int64_t b,
 /* ---- one row ----------------------------------------------------------------------------------
  */
 
-/* A single row reads each quad of weights once. Where registers are few, its products follow the
- * load, and its sums stay in registers from block to block. */
+/* A single row reads each quad of weights once. With few registers, its products follow the load,
+ * and its sums stay in registers from block to block. */
 #if defined(__AVX2__) && !defined(__AVX512F__)
 enum { ONE_ROW = 1 };
 #else
@@ -326,7 +325,7 @@ INLINE void sum_byte_pairs(const uint8_t *numbers, const sli_digits *x, ivec (*s
   }
 }
 
-/* Multiplies one row by a group's columns, all of which a tile holds: y[GROUP]. */
+/* Multiplies one row by a group's columns, all of which fit one tile: y[GROUP]. */
 INLINE void multiply_one(sl_storage storage, sli_grouped group, int64_t blocks, const sli_digits *x,
                          int64_t all, float *y) {
   uint8_t room[GROUP * 34];

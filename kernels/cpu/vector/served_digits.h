@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Conversion of rows of x to digits, for products with weights stored in blocks (sli_digits). */
 
-/* Returns the centre subtracted from the numbers of weights, so that they are about symmetric
+/* Returns the centre subtracted from the numbers of weights, so that they are roughly symmetric
  * around 0. */
 static inline int block_centre(sl_storage storage) { return storage == SL_STORAGE_Q8_0 ? 128 : 8; }
 
-/* Returns the centre that sums begin with: all of it, unless it was subtracted from the numbers
- * themselves, for products of signed bytes (load_block). */
+/* Returns the centre that the sums begin with: all of it, unless load_block subtracted it from the
+ * numbers, for products of signed bytes. */
 static inline int centre_left(sl_storage storage) {
 #if defined(__ARM_FEATURE_DOTPROD) && !defined(__ARM_FEATURE_MATMUL_INT8)
   if (storage == SL_STORAGE_Q8_0) return 0;
@@ -14,7 +14,8 @@ static inline int centre_left(sl_storage storage) {
   return block_centre(storage);
 }
 
-/* Returns the bits of a quad that subtract the rest of the centre from four bytes: none or 128. */
+/* Returns the bits that subtract the rest of the centre from the four bytes of a quad: none or
+ * 128. */
 static inline ivec made_signed(sl_storage storage) {
   return (ivec)((uint32_t)(block_centre(storage) - centre_left(storage)) * 0x01010101u - (uvec){0});
 }
@@ -61,7 +62,7 @@ static inline __attribute__((always_inline)) int32_t sum_of_lanes(ivec v) {
   return v[0];
 }
 
-/* Returns 2^exponent, subnormal too; scalar code, not for vectors. */
+/* Returns 2^exponent, including subnormals; scalar code, not for vectors. */
 static inline float power_of_two(int exponent) {
   uint32_t bits = exponent > -127 ? (uint32_t)(exponent + 127) << 23 : 1u << (exponent + 149);
   float x;
@@ -97,8 +98,8 @@ static inline __attribute__((always_inline)) ivec pairs_of(ivec integers) {
   return (ivec)SHUFFLE((halves)((integers - low) << 8 | (low & 0xffff)), turned);
 }
 
-/* Multiplies numbers by a power of two that f32 may not represent, and rounds to the nearest
- * integers. */
+/* Multiplies numbers by a power of two that f32 may not be able to represent, and rounds to the
+ * nearest integers. */
 static inline __attribute__((always_inline)) void scale_block(const vec *x, int exponent,
                                                               ivec *to) {
   vec first = set(power_of_two(exponent / 2)), second = set(power_of_two(exponent - exponent / 2));

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Products of served graphs, y = x w^T + b. The order of each sum follows from the weight's shape
- * alone, whatever the other rows and the weight's storage format.
+ * alone, regardless of the other rows and of the weight's storage format.
  *
  * A tile is TILE_COLUMNS columns of w by TILE_ROWS rows of x; each sum is a vector in a register.
- * For few rows, weights become f32 as they are loaded. For more rows than a tile has, a stretch of
- * its columns is unpacked and all rows read that. A single row takes LANES columns, so that as many
- * vectors are summed at once. */
+ * For few rows, weights are converted to f32 as they are loaded. For more rows than a tile has, a
+ * stretch of its columns is unpacked and read for all rows. A single row takes LANES columns, so
+ * that the same number of vectors is summed together. */
 
 /* Returns the sums of LANES vectors, one per lane. The upper half of each is added to the lower
  * until one number is left. */
@@ -28,11 +28,11 @@ typedef struct served_tile {
   int64_t k, n, rows, columns;
   const float *x[HEIGHT + TILE_ROWS];
   const uint8_t *w[LANES];
-  const float *bias; /* of these columns, or NULL */
-  float *y;          /* of row 0 */
+  const float *bias; /* bias of these columns, or NULL */
+  float *y;          /* y of row 0 */
 } served_tile;
 
-/* Adds LANES numbers of each column, times those of `tall` rows from i on. */
+/* Adds LANES numbers of each column, multiplied by those of `tall` rows from i on. */
 static inline __attribute__((always_inline)) void dot_step(int tall, const float *const *x,
                                                            int64_t i, int64_t n, const vec *w,
                                                            vec *acc) {
@@ -142,7 +142,7 @@ static void dot_whole(const served_tile *t, int64_t row, const float *const *w) 
   dot_finish(t, row, TILE_COLUMNS, acc);
 }
 
-/* Multiplies by a stretch of the columns; `kept` has the rows' sums over the numbers before it. */
+/* Multiplies by a stretch of the columns; `kept` holds the rows' sums over earlier numbers. */
 static void dot_stretch(const served_tile *t, int64_t row, const float *const *w, int64_t begin,
                         int64_t end, vec *kept) {
   vec acc[LANES];
@@ -152,8 +152,8 @@ static void dot_stretch(const served_tile *t, int64_t row, const float *const *w
   if (end == t->k) dot_finish(t, row, TILE_COLUMNS, kept);
 }
 
-/* Prefetches the next tile's weights gradually: for `count` of this tile's products, from `at` on,
- * the matching fraction. Prefetching all at once would delay the current reads. */
+/* Prefetches the next tile's weights gradually: for the `count` products of this tile from `at` on,
+ * the matching fraction. Prefetching everything together would delay the current reads. */
 static void fetch_next(const served_tile *t, int64_t at, int64_t count) {
   int64_t all = t->k * t->rows, bytes = TILE_COLUMNS * (t->w[1] - t->w[0]);
   for (int64_t b = bytes * at / all; b < bytes * (at + count) / all; b += LINE)
@@ -212,7 +212,7 @@ static void dot_columns(const sl_call *call, int64_t rows, sli_range columns) {
   }
 }
 
-/* Multiplies by weights [k, n]: up to 4 vectors of columns at once. */
+/* Multiplies by weights [k, n], up to 4 vectors of columns together. */
 static inline __attribute__((always_inline)) void sum_tile(int tall, const float *x, int64_t k,
                                                            const float *w, int64_t n, int64_t wide,
                                                            const float *bias, float *y) {
@@ -249,8 +249,8 @@ static void sum_columns(const sl_call *call, int64_t rows, sli_range columns) {
 
 /* ---- exact products ------------------------------------------------------------------------ */
 
-/* A few rows by LANES columns. Rows of w are read along k and turned in registers, so that each
- * lane has a column's chain of fused products, as in gemm.h. */
+/* Tile of a few rows by LANES columns. Rows of w are read along k and transposed in registers, so
+ * that each lane has a column's chain of fused products, as in gemm.h. */
 enum { EXACT_ROWS = 4 };
 
 /* Multiplies by steps `begin` to `end` of k, from the sums in acc. */
@@ -270,7 +270,7 @@ static inline __attribute__((always_inline)) void exact_steps(int tall, const fl
   }
 }
 
-/* Adds a group's sum to those before it by the tree over the groups' numbers. */
+/* Adds a group's sum to the earlier ones by the tree over the groups' numbers. */
 static inline __attribute__((always_inline)) void exact_group(int tall, int64_t group, bool last,
                                                               vec (*slots)[EXACT_ROWS], vec *sum) {
   int slot = 0;
@@ -311,7 +311,7 @@ static void exact_few(const sl_call *call, int64_t rows, sli_range columns) {
   }
 }
 
-/* Multiplies in the order of training's exact product. */
+/* Multiplies in the summation order of training's exact product. */
 static void exact_columns(const sl_call *call, int64_t rows, sli_range columns) {
   int64_t k = sl_type_last(&call->in_type[0]), n = sl_type_last(&call->out_type[0]);
   const sl_attrs *a = call->attrs;

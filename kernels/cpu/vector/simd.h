@@ -21,14 +21,15 @@ typedef float fhalf VECTOR(2);
 typedef double dhalf VECTOR(4);
 typedef double dhalf_unaligned __attribute__((vector_size(LANES * 4), may_alias, aligned(8)));
 
-/* LANES doubles, in two named registers: a vector of twice the size would live in memory. */
+/* LANES doubles, in two named registers: the compiler would keep a vector of twice the size in
+ * memory. */
 typedef struct dvec {
   dhalf low, high;
 } dvec;
 
-/* Puts the lanes of one vector, or of two in a row, in the given order. GCC has a builtin for
- * orders that are no constants. clang turns these loops into shuffles where the order is one after
- * all. */
+/* Permutes the lanes of one vector, or of two in a row, into the given order. GCC has a builtin for
+ * orders that are not constants. clang turns these loops into shuffles if the order turns out to be
+ * constant. */
 #if defined(__clang__)
 #define SHUFFLE2(a, b, order) SHUFFLED(a, b, order, 2 * LANES_)
 #define SHUFFLE(a, order) SHUFFLED(a, a, order, LANES_)
@@ -57,14 +58,14 @@ static inline ivec lanes(void) {
   return lane;
 }
 
-/* A constraint of assembly: a register of vectors. */
+/* Assembly constraint for a vector register. */
 #if defined(__x86_64__)
 #define IN_VECTOR "v"
 #elif defined(__aarch64__)
 #define IN_VECTOR "w"
 #endif
 
-/* How many registers a level has for vectors. */
+/* Number of vector registers of a level. */
 #if defined(__AVX512F__) || defined(__aarch64__)
 enum { REGISTERS = 32 };
 #else
@@ -95,7 +96,7 @@ static inline vec loadu(const float *p) { return *(const vec_unaligned *)p; }
 
 static inline void storeu(float *p, vec v) { *(vec_unaligned *)p = v; }
 
-/* Loads the first n lanes (all, when n >= LANES); the others are `rest`. */
+/* Loads the first n lanes (all if n >= LANES); the remaining lanes are `rest`. */
 static inline vec load_or(const float *p, int64_t n, float rest) {
   if (__builtin_expect(n >= LANES, 1)) return loadu(p);
   vec v = set(rest);
@@ -134,7 +135,7 @@ static inline vec pick(ivec mask, vec a, vec b) {
   return (vec)((mask & (ivec)a) | (~mask & (ivec)b));
 }
 
-/* Returns the larger; b if one of them is NaN. */
+/* Returns the larger number; b if one of them is NaN. */
 static inline vec vmax(vec a, vec b) {
 #if defined(__AVX512F__)
   return (vec)_mm512_max_ps((__m512)a, (__m512)b);
@@ -170,11 +171,11 @@ static inline float sum(vec v) {
   return s[0];
 }
 
-/* Sums along a row are in so many lanes on every level: vector v has those from v LANES on of each
- * SUM_LANES numbers. */
+/* Lanes of a sum along a row, the same number on every level: vector v has the lanes from v LANES
+ * on of each SUM_LANES numbers. */
 enum { SUM_LANES = 16, SUM_VECTORS = SUM_LANES / LANES };
 
-/* Unrolled before the compiler decides what lies in registers. */
+/* Unrolled before the compiler assigns registers. */
 #if defined(__clang__)
 #define UNROLLED _Pragma("clang loop unroll(full)")
 #define UNROLLED_4 _Pragma("clang loop unroll_count(4)")
@@ -304,7 +305,7 @@ static inline vec vlog(vec x) {
   vec y = f2 * f * p - e * 0x1.bd0106p-13f - 0.5f * f2; /* ln 2 = 0.693359375 - 0x1.bd0106p-13 */
   y = y + f + e * 0x1.63p-1f;
   y = pick(x == 0.0f, set(-__builtin_inff()), y);
-  y = pick(x < __builtin_inff(), y, x); /* infinity and NaN stay */
+  y = pick(x < __builtin_inff(), y, x); /* infinity and NaN stay unchanged */
   return pick(x < 0.0f, set(__builtin_nanf("")), y);
 }
 

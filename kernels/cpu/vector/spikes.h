@@ -8,7 +8,7 @@ static inline vec nearest(vec x) {
   return (vec)((ivec)r | ((ivec)x & INT32_MIN)) + 0.0f;
 }
 
-/* Returns how many bits are set in each of the lanes, which are not negative. */
+/* Returns the number of bits set in each lane. Lanes are not negative. */
 static inline ivec set_bits(ivec x) {
   x -= x >> 1 & 0x55555555;
   x = (x & 0x33333333) + (x >> 2 & 0x33333333);
@@ -27,7 +27,7 @@ static inline float threshold_of(const float *x, int64_t width, float k) {
   return at < SLI_SPIKE_LEAST ? SLI_SPIKE_LEAST : at > SLI_SPIKE_MOST ? SLI_SPIKE_MOST : at;
 }
 
-/* Adds a row's integers to its counts: nonzero ones, and the set bits of their sizes. */
+/* Adds a row's integers to its counts: nonzero integers, and the set bits of their magnitudes. */
 static inline void count_spikes(vec s, ivec counts[2]) {
   const float most = 0x1p30f;
   ivec size = __builtin_convertvector(pick(vabs(s) < most, vabs(s), set(most)), ivec);

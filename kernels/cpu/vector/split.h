@@ -1,18 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Products in f32 on tiles of bf16.
  *
- * A number is the exact sum of three bf16 numbers: 24 bits are three times eight. The first part is
- * the number rounded, the second is the remainder rounded, the third is the last remainder. A
- * product of two numbers is nine products of parts, of which six are enough. The other three are
- * together below 2^-23 of the result, and as a rule a tenth of that; an f32 is rounded by up to
+ * A number is the exact sum of three bf16 numbers, because 24 bits are three times eight. The first
+ * part is the number rounded, the second the remainder rounded, the third the last remainder. A
+ * product of two numbers is nine products of parts, of which six are enough. The other three
+ * together are below 2^-23 of the result, and usually a tenth of that; an f32 is rounded by up to
  * 2^-24 (Henry, Tang, Heinecke, Leveraging the bfloat16 artificial intelligence datatype for
- * higher-precision computations, arXiv 1904.06376). Products take parts below 2^-126 for 0, so
+ * higher-precision computations, arXiv 1904.06376). Products treat parts below 2^-126 as 0, so
  * numbers below 2^-110 lose some of their bits. Infinite numbers, and those from 0x1.ffp127 on,
- * become NaN by their second part.
+ * become NaN in their second part.
  *
- * A chunk goes along k in stretches, whose parts stay in the caches, and through a stretch strip by
- * strip. The tile unit runs beside the vector units but looks only a few tiles ahead. Between its
- * products the next strip and the next stretch's panels are therefore split, some rows at a
+ * A chunk proceeds along k in stretches, whose parts stay in the caches, and through a stretch
+ * strip by strip. The tile unit runs beside the vector units but looks only a few tiles ahead. The
+ * next strip and the next stretch's panels are therefore split between its products, some rows at a
  * time. */
 
 /* ---- splitting -------------------------------------------------------------------- */
@@ -21,7 +21,7 @@
 static inline uvec upper_half(vec x) { return ((uvec)x + 0x8000u) & 0xffff0000u; }
 
 /* Stores the parts of two numbers per lane, as words. Parts are a square apart. The third part is
- * cut, not rounded: its lower half is empty, except for a NaN, which must stay one. */
+ * cut, not rounded: its lower half is empty, except for a NaN, which must stay a NaN. */
 static inline void store_parts(uint16_t *to, vec low, vec high) {
   for (int part = 0; part + 1 < SLI_PARTS; part++, to += SLI_SQUARE) {
     uvec l = upper_half(low), h = upper_half(high);
@@ -36,12 +36,12 @@ static inline void store_parts(uint16_t *to, vec low, vec high) {
 enum { HALF = 16 };
 typedef struct piece {
   const float *from;
-  int64_t row, second; /* from row to row; from a word's first number to its second */
+  int64_t row, second; /* stride between rows; distance from a word's first number to its second */
   uint16_t *to;
 } piece;
 
-/* Splits rows of words. A word has steps k and k + 16, not neighbours as elsewhere, so that no lane
- * moves. A row goes along k in a strip, across k in a panel. */
+/* Splits rows of words. A word has steps k and k + 16, not neighbours as elsewhere, so that no
+ * number changes its lane. A row runs along k in a strip, across k in a panel. */
 static inline void split_rows(const piece *p, int first, int end, int pitch) {
   for (int r = first; r < end; r++)
     for (int w = 0; w < HALF; w += LANES) {
@@ -69,9 +69,9 @@ typedef struct place {
 
 typedef struct splitter {
   const sli_side *side;
-  bool strips;       /* strips, else panels */
+  bool strips;       /* strips; otherwise panels */
   bool turns;        /* rows of words are columns in memory */
-  int64_t k;         /* steps in all */
+  int64_t k;         /* total steps */
   place next, ahead; /* next to split; next to prefetch */
   uint16_t *to;      /* place of the next square */
   int room;          /* which of two buffers */
@@ -146,7 +146,7 @@ static inline const float *look_ahead(splitter *s) {
   return from;
 }
 
-/* Prefetches one of `parts` shares of its rows. */
+/* Prefetches one of `parts` equal parts of its rows. */
 static inline void ask_share(const splitter *s, const float *from, int part, int parts) {
   int rows = s->side->along_k ? HALF : SLI_STRIP;
   for (int r = rows * part / parts; r < rows * (part + 1) / parts; r++) {
@@ -168,7 +168,7 @@ static inline void begin_splitting(splitter *s, const sli_side *side, bool strip
 
 /* ---- beside products ------------------------------------------------------------------ */
 
-/* The six products of parts, smallest first; consecutive ones share an operand. */
+/* The six products of parts, smallest first; consecutive products share an operand. */
 enum { PART_PRODUCTS = 6 };
 static const struct {
   int8_t a, b;
@@ -180,8 +180,8 @@ static inline void add_part_product(quarters *q, int p, const uint16_t *a, const
               p && right == part_products[p - 1].b);
 }
 
-/* Splits the next piece, a share of it after each product of two squares (no products if `q` is
- * NULL). Inlined with constant flags. */
+/* Splits the next piece, some rows after each product of two squares (no products if `q` is NULL).
+ * Inlined with constant flags. */
 static inline __attribute__((always_inline)) void split_shares(splitter *s, bool strips, bool turns,
                                                                quarters *q, const uint16_t *a,
                                                                const uint16_t *b) {
@@ -215,9 +215,9 @@ static inline void split_alone(splitter *s) { split_beside(s, NULL, NULL, NULL);
 
 /* ---- a chunk ------------------------------------------------------------------------- */
 
-/* State of a chunk. While a strip is multiplied, the next strip is split, and a share of the next
- * stretch's panels. During the very first strip the first panels are split too, each before it is
- * needed. */
+/* State of a chunk. While a strip is multiplied, the next strip is split, along with some of the
+ * next stretch's panels. During the very first strip the first panels are split too, each before it
+ * is needed. */
 typedef struct split_run {
   const sli_split_product *p;
   splitter a, b;
@@ -227,7 +227,7 @@ typedef struct split_run {
   int64_t b_split;
 } split_run;
 
-/* Returns the splitter of the next piece; NULL: none. */
+/* Returns the splitter of the next piece, or NULL if there is none. */
 static inline splitter *next_splitter(split_run *r) {
   if (r->a_left > 0) return r->a_left--, &r->a;
   if (r->b_left > 0) return r->b_left--, r->b_split++, &r->b;
@@ -267,7 +267,7 @@ static void multiply_strip(split_run *r, const uint16_t *a, const uint16_t *b, i
   }
 }
 
-/* Returns where the sums of a strip's first block come from and go to. */
+/* Returns the source and the destination of the sums of a strip's first block. */
 static tile_block first_block(const sli_split_product *p, int64_t k, int64_t strip) {
   int64_t row = strip * SLI_STRIP, sums_row = sli_strips(p->b.lines) * SLI_STRIP;
   float *c = p->c + row * p->c_row;
@@ -282,8 +282,8 @@ static tile_block first_block(const sli_split_product *p, int64_t k, int64_t str
   return b;
 }
 
-/* Multiplies the stretch from step k on; in the next one each strip and panel has `next` squares.
- * Strips and stretches alternate between their buffers. */
+/* Multiplies the stretch from step k on; each strip and panel of the following stretch has `next`
+ * squares. Strips and stretches alternate between their buffers. */
 static void multiply_stretch(split_run *r, int64_t k, int64_t next) {
   const sli_split_product *p = r->p;
   int64_t strips = sli_strips(p->a.lines), panels = sli_strips(p->b.lines),

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Vectorised unpacking of stored weights (rest), with the same bits as sli_storage_unpack. */
+/* Vectorised unpacking of stored weights, with the same bits as sli_storage_unpack. */
 
 enum { BLOCK_VECTORS = SLI_STORAGE_BLOCK / LANES };
 
-/* Widen LANES small integers. GCC 12 compiles convertvector of bytes number by number. */
+/* Widen LANES small integers. GCC 12 compiles a convertvector of bytes number by number. */
 #if defined(__AVX512F__)
 static inline ivec widen_u8(const void *p) {
   return (ivec)_mm512_cvtepu8_epi32(_mm_loadu_si128(p));
@@ -86,7 +86,7 @@ static inline __attribute__((always_inline)) void unpack_q4_1(const uint8_t *q, 
 #endif
 }
 
-/* Unpacks `columns` numbers of row `row`, from a block's first on, of weights stored in groups. */
+/* Unpacks `columns` numbers of row `row`, starting at a block, of weights stored in groups. */
 static void unpack_blocks(sl_storage storage, const sl_type *lies, const void *weights, int64_t row,
                           int64_t column, int64_t columns, float *to) {
   sli_grouped group = sli_storage_grouped(lies, weights, row);
@@ -108,7 +108,7 @@ static void unpack_bf16(const uint16_t *from, int64_t n, float *to) {
   for (int64_t i = 0; i < n; i += LANES) store(to + i, load_bf16(from + i, n - i), n - i);
 }
 
-/* Unpacks `columns` numbers of row `row` of weights [n, k], from a block's first on. */
+/* Unpacks `columns` numbers of row `row` of weights [n, k], starting at a block. */
 static void unpack_columns(sl_storage storage, const sl_type *lies, const void *weights, int64_t k,
                            int64_t row, int64_t column, int64_t columns, float *to) {
   int64_t block = sli_storage_block(storage);
@@ -132,7 +132,8 @@ static void unpack_stored_chunk(void *arg, int i) {
                    u->to + row * u->columns);
 }
 
-/* Copies row i's token from a frozen table. With a part of the table, all other tokens give 0. */
+/* Copies the table row of token i from a frozen table. With a part of the table, tokens outside it
+ * give 0. */
 static void embedding_stored_chunk(void *arg, int i) {
   const sl_call *call = arg;
   int64_t id = ((const int32_t *)call->in[0])[i] - call->attrs->first;
@@ -145,7 +146,7 @@ static void embedding_stored_chunk(void *arg, int i) {
     for (int64_t c = 0; c < width; c++) y[c] = other;
 }
 
-/* Copies row i's token from the table. With a part of the table, all other tokens give -0, which
+/* Copies the table row of token i. With a part of the table, tokens outside it give -0, which
  * changes no number that it is added to. */
 static void embedding_served_chunk(void *arg, int i) {
   const sl_call *call = arg;

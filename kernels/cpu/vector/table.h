@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Table lookups and the gradients of tables. The forward pass goes in chunks of rows. Gradients go
- * in chunks of columns, so that one thread adds all rows with the same id, in order. */
+/* Table lookups and the gradients of tables. The forward pass has chunks of rows. Gradients have
+ * chunks of columns, so that one thread adds all rows with the same id, in order. */
 
 static void embedding_chunk(void *arg, int i) {
   const sl_call *call = arg;

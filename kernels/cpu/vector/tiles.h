@@ -3,13 +3,13 @@
  * a tile of A and a tile of B to a tile of sums. Squares of a strip and of a panel are two tiles
  * each. With their four products they fill the eight tiles of the processor. Without AMX, vectors
  * compute the same in the order of the manual (Intel, Software Developer's Manual, TDPBF16PS).
- * Results have the same bits, except that AMX takes numbers below 2^-126 for 0. ARM64's products of
- * bf16 matrices add in an order of their own, and only tile_product uses them. */
+ * Results have the same bits, except that AMX treats numbers below 2^-126 as 0. ARM64's products of
+ * bf16 matrices have a different summation order, and only tile_product uses them. */
 
 enum { TILE_SIDE = 16 };
 
-/* A block of 32 rows and columns of C. Products are added to `sums`; if NULL, to `bias`; if NULL,
- * to 0. */
+/* A block of 32 rows and columns of C. Products are added to `sums`, or if that is NULL to `bias`,
+ * or if both are NULL to 0. */
 typedef struct tile_block {
   const float *sums, *bias;
   int64_t sums_row;
@@ -172,9 +172,9 @@ static inline void add_squares(quarters *q, const uint16_t *a, bool a_again, con
 
 #if defined(__ARM_FEATURE_BF16_VECTOR_ARITHMETIC)
 
-/* An instruction multiplies two rows of A by two columns of B, four numbers of each, and adds the
- * products to a vector of two rows by two columns. A patch of C is as many of these as half of the
- * registers hold. */
+/* One instruction multiplies two rows of A by two columns of B, four numbers of each, and adds the
+ * products to a vector of two rows by two columns. A patch of C is the number of these vectors that
+ * fits half of the registers. */
 enum { PATCH = 8, PAIRS = PATCH / 2, MULTIPLIED = 4 };
 
 static inline float32x4_t load_two(const float *rows) {

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The update: sums of squares and the optimizers, on gradients that come in parts. An optimizer
- * rounds each product before it adds to it, as kernels/cuda/math.h does: updates on a host and on a
- * GPU give the same bits. */
+ * rounds each product before adding to it, as kernels/cuda/math.h does, so updates on the host and
+ * on a GPU give the same bits. */
 
-/* Returns the sum of parts from..nin-1 of a gradient at one place. */
+/* Returns the sum at one place of the parts from..nin-1 of a gradient. */
 static inline vec gradient(const sl_call *call, int from, int64_t at, int64_t n) {
   vec g = load_ahead((const float *)call->in[from] + at, n);
   for (int k = from + 1; k < call->nin; k++) g += load_ahead((const float *)call->in[k] + at, n);
@@ -25,7 +25,7 @@ static void sumsq_chunk(void *arg, int i) {
                n = sli_elements(&(call)->out_type[0], i).end - at; \
        n > 0; at += LANES, n -= LANES)
 
-/* Return b x + (1 - b) g, and the same of squares. */
+/* Return b x + (1 - b) g, and the same for squares. */
 static inline vec mean(float b, vec x, vec g) {
   return rounded(set(b), x) + rounded(set(1.0f - b), g);
 }

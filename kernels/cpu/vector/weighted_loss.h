@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Cross entropy with weighted rows. */
 
-/* Returns the sum of w x; w NULL: of x. */
+/* Returns the sum of w x, or of x if w is NULL. */
 static inline float row_dot(const float *w, const float *x, int64_t n) {
   vec s[SUM_VECTORS] = {0};
   for (int64_t c = 0; c < n; c += SUM_LANES) EACH_VECTOR(v) {
