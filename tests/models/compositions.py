@@ -877,7 +877,7 @@ def show(seed, number, kind, why, command):
 def main():
     ask = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     ask.add_argument("--seed", type=int, default=int(os.environ.get("SLUICE_SEED") or 1))
-    ask.add_argument("--count", type=int, default=(5 if SLOW else 80) * int(os.environ.get("SLUICE_SEEDS") or 1))
+    ask.add_argument("--count", type=int, default=(6 if SLOW else 100) * int(os.environ.get("SLUICE_SEEDS") or 1))
     ask.add_argument("--only", type=int)
     ask.add_argument("--jobs", "-j", type=int, default=2)
     ask.add_argument("--without", action="append", default=[])
