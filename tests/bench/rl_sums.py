@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Reinforcement learning on sums: a small GPT learns texts like 17+25=042, then from its own rollouts (GRPO, exact match).
 
-Prints, for each seed, the accuracy on held-out sums before and after GRPO, with greedy answers, the mean reward of the
-first and last ten steps, and the seconds per step. Half of the pairs of two-digit numbers are held out."""
+Prints, for each seed, the accuracy of greedy answers to held-out sums before and after GRPO. Also prints the mean reward
+of the first and last ten steps, and the seconds per step. Half of the pairs of two-digit numbers are held out."""
 import argparse
 import csv
 import json

@@ -10,9 +10,9 @@ nothing, or hang up. They also pipeline requests without reading the answers, se
 HTTP, and send texts with misplaced special tokens. The script prints the server's memory every second
 and requests /health over separate connections.
 
-Exits with 1 if the 99th percentile of /health exceeds SOAK_HEALTH ms [50], if an ordinary request is
-not answered, if pages, requests or bytes are left at the end, or if memory grows by more than the
-server may hold. The limit is --request-memory (SOAK_MEMORY MiB [256]), plus a quarter of it for the
+Exits with 1 if the 99th percentile of /health exceeds SOAK_HEALTH ms [50], or if an ordinary request
+is not answered. It also exits with 1 if pages, requests or bytes are left at the end, or if memory
+grows by more than the server may hold. The limit is --request-memory (SOAK_MEMORY MiB [256]), plus a quarter of it for the
 allocator, plus the memory for reading one body.
 """
 import json

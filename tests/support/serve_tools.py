@@ -121,6 +121,6 @@ said = ask(thought + spoken(CALLS[:1]), tools=TOOLS)
 check(said["message"]["reasoning_content"] == "Hm.", "reasoning in front of a call is", said)
 check_calls(said, CALLS[:1], None)
 
-# Invalid fields are rejected by name.
+# Errors name invalid fields.
 client.refused(400, "parallel_tool_calls must be true or false", CHAT, parallel_tool_calls=1,
                messages=[{"role": "user", "content": "a"}])

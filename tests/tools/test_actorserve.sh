@@ -115,7 +115,7 @@ drained
 grep -qE 'sluice: first: weights [0-9.]+ [KM]iB, context 64 tokens, KV cache [0-9]+ pages' err || fail "it says what it serves: $(<err)"
 
 # With an adapter the server writes what the model writes with that adapter. An adapter of another
-# model is rejected by name.
+# model is rejected with an error that names it.
 ends 0 "$actorrun" --quiet --init model --steps 9 --lora 'model.layers.*.mlp.up_proj=2' --save-adapter low llama --data "$reference/text.txt" \
   --context 64 --lr 0.3 --warmup 0
 ends 0 "$actorrun" --quiet --init model --adapter low --steps 0 --generate 9 --temperature 0 --prompt "Hello 12" llama --context 64

@@ -64,7 +64,7 @@ refused 2 "measuring with actorrun failed: gpt needs something to learn" --stage
 refused 3 "no plan fits in 64 KiB a device: the smallest that was found needs" \
   --devices timed:4 --microbatches 8 --memory 64K --effort 50 gpt $small
 
-# ---- the small GPT on four CPU devices: commands make the plans, runs need the stated memory ----
+# ---- the small GPT on four CPU devices: commands make the plans, runs need the stated memory --
 tune 0 --stages 4 --microbatches 8 --effort 120 --points 8 --keep durations --csv f.csv \
   --json f.json --svg f.svg gpt $small
 says "measured: 3 times 5 steps of 8 microbatches on one CPU device" out

@@ -24,7 +24,7 @@ for way in "3,0-2,7,4-6" "4-7,0-3 --layout data,stage,tensor" "0,4,1,5,2,6,3,7 -
   [ "$(hexes r.json)" = "$want" ] || fail "--assign $way: other losses"
 done
 
-# ---- bad lists ------------------------------------------------------------------------
+# ---- bad lists ----------------------------------------------------------------------------------------
 refuse() { # LIST WORDS
   ends 2 "$actorrun" "${grid[@]}" --assign "$1" "${gpt[@]}"
   says "$2" err
@@ -36,7 +36,7 @@ refuse 7-3 "assign 7-3: '7-3' is no device, nor devices such as 4-7"
 refuse 0,x "'x' is no device"
 refuse 0,,1 "'' is no device"
 
-# ---- assignments found by actortune plan ----------------------------------------------
+# ---- assignments found by actortune plan --------------------------------------------------------------
 # Four devices on two hosts: some pairs have dedicated links, some slow, some fast. None of the 24
 # assignments is better than the one found.
 cat >check.py <<'END'

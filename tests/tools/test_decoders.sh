@@ -4,7 +4,7 @@
 # (tests/reference/make_decoders.py) have PyTorch's losses on grids and stages, and are written as
 # they were read. Answers equal those of transformers, alone and among concurrent requests. MXFP4
 # weights are read. With --exact the bits are the same on grids. Unsupported settings are rejected
-# by name.
+# with an error that names them.
 # labels: outside
 # needs: zeromq libevent pcre2 utf8proc
 set -euo pipefail

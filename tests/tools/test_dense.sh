@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 # Families of dense models. Their folders (tests/reference/make_dense.py) have PyTorch's losses on
 # any grid, and are written as they were read. A GGUF file of the same weights has the same losses.
-# actorrun and actorserve generate what transformers generates. Unsupported settings are rejected by
-# name.
+# actorrun and actorserve generate what transformers generates. Unsupported settings are rejected
+# with an error that names them.
 # labels: outside
 # needs: zeromq libevent pcre2 utf8proc
 set -euo pipefail

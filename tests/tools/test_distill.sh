@@ -1,7 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
 # --teacher: a small model learns the probabilities of a larger one, with the same bits over stages
-# and processes. Invalid settings are rejected by name.
+# and processes. Invalid settings are rejected with an error that names them.
 # labels: outside
 # needs: zeromq
 set -euo pipefail

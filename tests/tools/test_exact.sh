@@ -3,7 +3,7 @@
 # --exact: models have the same losses, parameters and optimizer state, bit for bit, on random
 # grids: data parallel, tensor, sequence, experts, pieces, microbatches, stages, schedules,
 # sharding, homes and processes. A run that resumes on another grid continues with the same bits.
-# Options that would change bits are rejected by name.
+# Options that would change bits are rejected with an error that names them.
 # labels: outside
 # needs: zeromq
 set -u

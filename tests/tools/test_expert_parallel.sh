@@ -3,7 +3,7 @@
 # --expert-parallel: a run with experts on two processes continues bit for bit after one of them is
 # killed. From a checkpoint with another number of devices per expert it continues up to rounding.
 # On the virtual clock the bytes of exchanged rows are exact. A run that receives more rows than it
-# has room for ends with their number. Invalid settings are rejected by name.
+# has room for ends with their number. Invalid settings are rejected with an error that names them.
 # labels: outside
 # needs: zeromq
 set -euo pipefail
@@ -75,7 +75,7 @@ for grid in "2 2 4" "2 4 2" "4 2 8" "4 2 1"; do # all devices planned, or one st
   done
 done
 
-# ---- rejected settings ----------------------------------------------------------------
+# ---- rejected settings ----------------------------------------------------------------------------
 refused() { # STATUS NAMED WORDS...
   local status=$1 named=$2
   shift 2

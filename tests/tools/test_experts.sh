@@ -2,7 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 # Mixtures of experts: Hugging Face folders (tests/reference/make_experts.py) have PyTorch's losses
 # and survive a round trip bit for bit. Mixtures equal the dense model where they should, and have
-# the same losses on any stages and grid. Invalid settings are rejected by name.
+# the same losses on any stages and grid. Invalid settings are rejected with an error that names
+# them.
 # labels: outside
 # needs: zeromq
 set -euo pipefail
@@ -33,7 +34,7 @@ sys.exit(not a or len(a) != len(b) or not worst < float(sys.argv[1]))
 PY
 }
 
-# ---- PyTorch's losses, and round trips ------------------------------------------------
+# ---- PyTorch's losses, and round trips ------------------------------------------------------------
 
 # holds FOLDER FOLDER: both have to hold the same tensors, bit for bit, whatever their files and
 # types.
@@ -75,7 +76,7 @@ run file --init made/model.safetensors --steps 1 qwen-moe "${train[@]}" "${small
   --expert-ffn 24 --shared-ffn 40 --bias qkv --norm-topk 1 --eps 1e-5
 near 1e-12 folder file
 
-# ---- equal to the dense model ---------------------------------------------------------
+# ---- equal to the dense model -----------------------------------------------------------------------
 
 # Each expert is a copy of the dense model's feed-forward half.
 ends 0 "$actorrun" --quiet --steps 0 --save dense.safetensors llama "${data[@]}" "${small[@]}" --ffn 40
@@ -115,7 +116,7 @@ run four --init experts4.safetensors --steps 20 --freeze block_sparse_moe mixtra
   --expert-ffn 40 --experts 4 --aux-loss 0
 near 1e-6 four dense
 
-# ---- grids ----------------------------------------------------------------------------
+# ---- grids ----------------------------------------------------------------------------------------------
 
 # A number of experts that the devices do not divide, and all kinds of losses.
 model=(mixtral "${train[@]}" "${small[@]}" --expert-ffn 40 --experts 7 --z-loss 0.01)
@@ -155,7 +156,7 @@ for report in "limited", "there":
     assert sum(dropped["sum"]) > 0
 PY
 
-# ---- rejected settings ----------------------------------------------------------------
+# ---- rejected settings ------------------------------------------------------------------------------------
 
 # refused NAMED WORDS...: actorrun has to reject WORDS with an error that contains NAMED.
 refused() {

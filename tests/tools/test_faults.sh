@@ -1,6 +1,6 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
-# User mistakes are reported by name: an op row without a kernel, or with a signature or gradient
+# Errors name the mistakes of users: an op row without a kernel, or with a signature or gradient
 # rule for an input that does not exist; an op that would never run; an undeclared option; and a
 # fault in a model's function or in a kernel, on any thread.
 # labels: outside

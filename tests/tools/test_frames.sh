@@ -3,7 +3,7 @@
 # Prompts with frames (sl_frames, sl_splice): a model of images and text learns from examples and
 # from its own rollouts. Each step encodes the frames of a prompt once, or with apart=1 once per
 # answer and per model that reads them. With --exact losses, parameters and answers have the same
-# bits on stages, devices and processes. Invalid frames are rejected by name.
+# bits on stages, devices and processes. Invalid frames are rejected with an error that names them.
 # labels: outside
 # needs: zeromq
 set -u

@@ -3,7 +3,7 @@
 # Frozen weights that stay in the blocks of their file. Adapters train as with f32 weights, on one
 # device and over stages, grids and processes, with the same bits where sums are exact. They resume
 # from checkpoints, which do not contain the base. Merging gives the same model. Weights that cannot
-# stay are rejected by name.
+# stay are rejected with an error that names them.
 # labels: outside
 # needs: zeromq pcre2 utf8proc
 set -euo pipefail

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # A GGUF file is loaded as it is. Its metadata sets the model's options, and its losses equal those
 # of PyTorch with the model that transformers makes of it (tests/reference/make_gguf.py), on any
-# grid. Contradictions and unsupported files are rejected by name.
+# grid. Contradictions and unsupported files are rejected with an error that names them.
 # labels: outside
 # needs: zeromq pcre2 utf8proc
 set -euo pipefail
@@ -150,7 +150,7 @@ sys.exit(abs(a - b) > 1e-6 * a)
 PY
 done
 
-# ---- RoPE frequencies of LLaMA 3, whose factors are in the file -----------------------
+# ---- RoPE frequencies of LLaMA 3, whose factors are in the file ------------------------------------
 
 ends 0 "$actorrun" --quiet --init "$tiny" --steps 0 --save plain/ llama "${train[@]}"
 [[ ! -e plain/tokenizer.json ]] || fail "bytes are no tokenizer"
@@ -179,7 +179,7 @@ ends 0 "$actorrun" --quiet --report same --init plain/model.safetensors --steps 
 cmp <(grep loss_hex long) <(grep loss_hex same) || fail "a file with factors trains as one with the option"
 refused "rope_freqs.weight has factors that are not" --init odd.gguf llama "${train[@]}"
 
-# ---- saved models load again ----------------------------------------------------------
+# ---- saved models load again ------------------------------------------------------------------------
 
 ends 0 "$actorrun" --quiet --report file --init "$tiny" --steps 2 llama "${train[@]}"
 ends 0 "$actorrun" --quiet --report folder --init plain --steps 2 llama "${train[@]}"

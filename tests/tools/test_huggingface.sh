@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # A Hugging Face folder is loaded as it is. Its config.json sets the model's options, and its losses
 # equal those of PyTorch (tests/reference/make_pretrained.py). Contradictions and unsupported
-# settings are rejected by name. Saved folders load again.
+# settings are rejected with an error that names them. Saved folders load again.
 # labels: outside
 # needs: zeromq pcre2 utf8proc
 set -euo pipefail

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # --layout: which axes connect neighbouring devices. Losses have the same bits with any layout. The
 # bytes between processes, the step time on modelled hosts and the bytes between them follow from
-# which devices share a host. Bad layouts are rejected by name.
+# which devices share a host. Bad layouts are rejected with an error that names them.
 # labels: outside
 # needs: zeromq
 set -euo pipefail

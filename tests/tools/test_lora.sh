@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # Adapters saved by PEFT train as in PEFT (reference/lora_*), on one device, over stages, grids,
 # processes and emulated GPUs. They resume from checkpoints, survive a round trip, and give the same
-# model when merged. New adapters do not change the model. Errors are reported by name.
+# model when merged. New adapters do not change the model. Errors name their cause.
 # labels: outside
 # needs: zeromq
 set -euo pipefail

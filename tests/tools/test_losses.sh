@@ -1,8 +1,8 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
-# A sum of several losses, some of whose rows are ignored, is the same on grids, in pieces, on
-# stages, in several processes, with recomputed activations, on emulated GPUs, and in an evaluation.
-# Losses that cannot be split are rejected.
+# A sum of several losses, some of whose rows are ignored, does not depend on how the model runs: on
+# grids, in pieces, on stages, in several processes, with recomputed activations, or on emulated
+# GPUs. Evaluations give the same sum. Losses that cannot be split are rejected.
 # labels: outside
 # needs: zeromq
 set -u

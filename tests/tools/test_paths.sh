@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # --paths: microbatches that skip stages. Losses have the same bits with any schedule, number of
 # processes and timing. A run resumes only with the same paths. Skipping a quarter of the visits
-# shortens a step on the virtual clock. Errors in a file are reported by name.
+# shortens a step on the virtual clock. Errors name the file.
 # labels: outside
 # needs: zeromq
 set -euo pipefail

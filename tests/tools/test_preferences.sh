@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # --preferences: a model learns to prefer the chosen answers, from its log-probabilities relative to
 # a fixed reference. The bits are the same over stages, processes, devices and after a resume.
-# Errors are reported by name.
+# Errors name their cause.
 # labels: outside
 # needs: zeromq pcre2
 set -euo pipefail

@@ -3,7 +3,7 @@
 # Folders of Qwen3-Next survive a round trip, with experts and without. Losses and gradient norms of
 # five steps equal those of transformers (tests/reference/make_experts.py), on one device, on grids,
 # in pieces and on stages. With --exact the bits are the same on all grids that support mixtures.
-# Unsupported configurations are rejected by name.
+# Unsupported configurations are rejected with an error that names them.
 # labels: outside
 # needs: zeromq
 set -euo pipefail

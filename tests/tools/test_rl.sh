@@ -4,7 +4,7 @@
 # With --exact the ratio of each update is 1 for every token. Losses, parameters and answers are the
 # same, bit for bit, on stages, data-parallel devices, over processes, and after an interruption.
 # Programs that exit, hang or write nonsense end the run with an error that names them, or discard
-# the answer in question. Bad prompts are rejected by line, bad options by name.
+# the answer in question. Errors name the line of a bad prompt, or the bad option.
 # labels: outside
 # needs: zeromq
 set -u

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # --rl distill: a model answers prompts and learns a teacher's probabilities at the tokens of its
 # own answers. With --exact losses, parameters and answers are the same on any grid and after an
-# interruption. Invalid options are rejected by name.
+# interruption. Invalid options are rejected with an error that names them.
 # labels: outside
 # needs: zeromq
 set -u

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # --routing: the number of rows of each expert on modelled devices. Under Zipf's law the busiest of
 # eight experts takes 8/H(8) = 2.943 times as long as with balanced routing. A file gives the rows
-# for all layers or for each layer. Errors are reported by name.
+# for all layers or for each layer. Errors name their cause.
 # labels: unthreaded
 set -euo pipefail
 # shellcheck source=tests/support/tool.sh

@@ -3,7 +3,8 @@
 # --sequence: a context that exceeds any single device's budget, even with pieces, recomputation and
 # disk, trains on two devices and on four. A checkpoint resumes on another grid. A forward pass
 # alone moves a third of the bytes of ring attention. On the virtual clock contiguous positions have
-# the expected efficiency, and zigzag is fully balanced. Impossible settings are rejected by name.
+# the expected efficiency, and zigzag is fully balanced. Impossible settings are rejected with an
+# error that names them.
 # labels: outside
 # needs: zeromq
 set -euo pipefail

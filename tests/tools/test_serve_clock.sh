@@ -1,7 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
 # actorserve --arrivals plays the requests of a file, on the virtual clock and in real time. Errors
-# in the file or the options are reported by name.
+# name the file or the option.
 # labels: outside
 # needs: libevent
 set -euo pipefail

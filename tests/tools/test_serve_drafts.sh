@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 # actorserve --speculate gives the same answers as without: greedy, sampled, with penalties and with
 # a grammar. Repetitive texts need fewer ticks. Drafts are counted, logged and replayed. Invalid
-# settings are rejected by name. The same holds for drafts of a smaller model, whose acceptance
-# follows from its share of correct tokens.
+# settings are rejected with an error that names them. The same holds for drafts of a smaller model,
+# whose acceptance follows from its share of correct tokens.
 # labels: outside
 # needs: libevent
 set -euo pipefail

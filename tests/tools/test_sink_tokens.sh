@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # Learned tokens in front of each sequence: the same losses and tensors on any grid, bit for bit, in
 # pieces, on stages and over processes. The tokens are trained, saved and loaded; other weights lack
-# them. Features that do not support them are rejected by name.
+# them. Features that do not support them are rejected with an error that names them.
 # labels: outside
 # needs: zeromq
 set -u

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # A hybrid with spiking linear layers learns a text about as well as one without, also with widths
 # that the groups of int8 weights do not divide. With --exact its losses, parameters and optimizer
-# state are the same, bit for bit, in pieces, on stages, on devices that shard data, tensors and
+# state have the same bits on any grid: in pieces, on stages, with sharded data, tensors and
 # sequences, with recomputation, and over processes. The report counts the spikes, and evaluations
 # show their sparsity. Invalid thresholds and adapters on rounded weights are rejected.
 # labels: outside

@@ -1,9 +1,9 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
 # A hybrid, most of whose blocks keep a recurrent state instead of keys and values, learns a text.
-# With --exact its losses, parameters and optimizer state are the same, bit for bit, in pieces, on
-# stages, on devices that shard data, tensors and sequences, with recomputation, and over processes.
-# A server answers as actorrun --generate does. The same holds for Mamba-2, and for blocks with both
+# With --exact its losses, parameters and optimizer state have the same bits on any grid: in pieces,
+# on stages, with sharded data, tensors and sequences, with recomputation, and over processes. A
+# server answers as actorrun --generate does. The same holds for Mamba-2, and for blocks with both
 # kinds of attention, experts and documents. Experts can start from a dense model's feed-forward
 # half. Bad options are rejected.
 # labels: outside

@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 # Attackers that connect to every port of a job from start to end, and hold 1,200 connections,
 # change nothing: the job continues with the same losses. On one host no other host can reach a
-# port. A limit on open files that is too low for a job is reported by name, and so is a small
-# /dev/shm.
+# port. A limit on open files that is too low for a job is reported with an error that names it, and
+# so is a small /dev/shm.
 # labels: outside more first
 # needs: zeromq
 set -euo pipefail
