@@ -27,8 +27,7 @@ typedef struct node {
   bool displaced;
   node_word words[64];
   int nwords;
-  int word_ms; /* time for which a message blocks the control thread; set it before the first
-                  message */
+  int word_ms; /* time for which a message blocks the control thread; set it first */
   int aborts, culprit;
   uint64_t aborted_ns;
   char text[1100];

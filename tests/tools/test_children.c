@@ -22,8 +22,7 @@ enum { MOST_PROCESSES = 4, PATIENCE_SECONDS = 600 };
 static char folder[] = "/tmp/test_tools_children.XXXXXX";
 static const char key[] = "0123456789abcdefghij0123456789abcdefghij";
 
-/* ---- a separate launcher
- * ---------------------------------------------------------------------- */
+/* ---- a separate launcher ------------------------------------------------------------------- */
 
 typedef struct launched {
   pid_t pid;

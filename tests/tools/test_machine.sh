@@ -3,7 +3,6 @@
 # actortune machine: writes a machine file with the rows that were measured, alone and with all
 # devices busy. A model on that machine needs the same memory as a real run, to the byte. Bad
 # arguments are rejected.
-# byte. Bad arguments are rejected.
 # labels: outside
 # needs: zeromq
 set -u

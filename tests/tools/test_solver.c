@@ -13,7 +13,7 @@
 
 enum { WAYS = 4, MOST_PLANS = 1024, MOST_WORDS = 160 };
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-enum { KINDS = 2, SEEDS = 6 }; /* of the kinds below, the first ones only */
+enum { KINDS = 2, SEEDS = 6 }; /* only the first of the kinds below */
 #else
 enum { KINDS = 3, SEEDS = 21 };
 #endif
